@@ -1,0 +1,140 @@
+package telemetry
+
+// Metric is one name under which figures are published. Every one stands in
+// this file, so that a dashboard can be written from it. Names end in their
+// unit; those that only grow end in _total.
+type Metric struct {
+	Name   string
+	Help   string
+	Labels []string // each of a bounded set of values, never an id or a raw path
+}
+
+// HTTP.
+var (
+	HTTPRequests = Metric{
+		Name:   "corvo_http_requests_total",
+		Help:   "Requests answered, by route pattern, method and class of status.",
+		Labels: []string{"route", "method", "status"},
+	}
+	HTTPDuration = Metric{
+		Name:   "corvo_http_request_duration_seconds",
+		Help:   "Time from a request's arrival to the end of its answer, waits of long polls included.",
+		Labels: []string{"route", "method"},
+	}
+	HTTPInFlight = Metric{
+		Name: "corvo_http_requests_in_flight",
+		Help: "Requests being answered now.",
+	}
+	HTTPPanics = Metric{
+		Name: "corvo_http_panics_total",
+		Help: "Requests whose handler panicked.",
+	}
+)
+
+// The log and the store that follows it.
+var (
+	Healthy = Metric{
+		Name: "corvo_healthy",
+		Help: "1 while log, store and view are sound, 0 while one of them has failed.",
+	}
+	RaftLeader = Metric{
+		Name: "corvo_raft_leader",
+		Help: "1 while this node leads and takes writes, else 0.",
+	}
+	RaftTerm = Metric{
+		Name: "corvo_raft_term",
+		Help: "The term of leadership; it grows with every election.",
+	}
+	RaftAppliedIndex = Metric{
+		Name: "corvo_raft_applied_index",
+		Help: "Index of the last log entry in the store.",
+	}
+	RaftSnapshotIndex = Metric{
+		Name: "corvo_raft_snapshot_index",
+		Help: "Index of the newest snapshot: a restart replays from there at most.",
+	}
+	RaftLogBytes = Metric{
+		Name: "corvo_raft_log_bytes",
+		Help: "Bytes of the log's files, what they preallocate included.",
+	}
+	DiskFreeBytes = Metric{
+		Name: "corvo_disk_free_bytes",
+		Help: "Bytes this process may still write to the disk of the data directory.",
+	}
+	FeedEvents = Metric{
+		Name: "corvo_feed_events",
+		Help: "Events kept in the feed of changes.",
+	}
+	IdempotencyRecords = Metric{
+		Name: "corvo_idempotency_records",
+		Help: "Idempotency keys remembered.",
+	}
+)
+
+// Proposals on their way into the log.
+var (
+	PipelineBacklogOps = Metric{
+		Name: "corvo_pipeline_backlog_ops",
+		Help: "Ops that wait to be put into an entry.",
+	}
+	PipelineBacklogBytes = Metric{
+		Name: "corvo_pipeline_backlog_bytes",
+		Help: "Bytes of the ops that wait to be put into an entry.",
+	}
+	PipelineQueueTime = Metric{
+		Name: "corvo_pipeline_queue_seconds",
+		Help: "Time an op waits for its entry to be appended.",
+	}
+	PipelineApplyTime = Metric{
+		Name: "corvo_pipeline_apply_seconds",
+		Help: "Time from an entry's append until it is durable and applied.",
+	}
+	OverloadsRefused = Metric{
+		Name:   "corvo_overloads_refused_total",
+		Help:   "Requests refused as OVERLOADED: by a full backlog of the log, or by too many waiting polls.",
+		Labels: []string{"by"},
+	}
+)
+
+// Fetches.
+var (
+	PollsParked = Metric{
+		Name: "corvo_fetch_polls_parked",
+		Help: "Fetches that wait for a job; they cost no log entries.",
+	}
+	EmptyFetches = Metric{
+		Name: "corvo_fetch_empty_total",
+		Help: "Fetches that were logged and found nothing, having lost a race for a job.",
+	}
+)
+
+// The read model that searches and lists are answered from.
+var (
+	ViewLagEvents = Metric{
+		Name: "corvo_view_lag_events",
+		Help: "Events the view is behind the store.",
+	}
+	ViewLagSeconds = Metric{
+		Name: "corvo_view_lag_seconds",
+		Help: "For how long the view has been behind the store.",
+	}
+)
+
+// Queues. The label queue is bounded: queues beyond the bound are summed under *,
+// which is no queue's name.
+var (
+	Queues = Metric{
+		Name: "corvo_queues",
+		Help: "Queues there are.",
+	}
+	QueueJobs = Metric{
+		Name:   "corvo_queue_jobs",
+		Help:   "Jobs of a queue that are pending, active or dead; under queue=\"*\" those of all queues without a series of their own.",
+		Labels: []string{"queue", "state"},
+	}
+	QueuePaused = Metric{
+		Name:   "corvo_queue_paused",
+		Help:   "1 for a paused queue, else 0; under queue=\"*\" how many of the queues without a series of their own are paused.",
+		Labels: []string{"queue"},
+	}
+)
