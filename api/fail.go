@@ -1,0 +1,19 @@
+package api
+
+// FailRequest ends an attempt without success; see AckRequest for the proof of
+// the lease.
+type FailRequest struct {
+	Error      string `json:"error,omitempty"`
+	Backtrace  string `json:"backtrace,omitempty"`
+	Usage      *Usage `json:"usage,omitempty"`
+	LeaseToken string `json:"lease_token,omitempty"`
+	WorkerID   string `json:"worker_id,omitempty"`
+}
+
+// FailResponse says what becomes of the job.
+type FailResponse struct {
+	Status            string `json:"status"` // retrying or dead
+	Attempt           int    `json:"attempt"`
+	NextAttemptAt     Time   `json:"next_attempt_at,omitempty"`
+	AttemptsRemaining int    `json:"attempts_remaining"`
+}

@@ -1,0 +1,34 @@
+package api
+
+import "encoding/json"
+
+// HeartbeatRequest renews the leases of the jobs it names, by id.
+type HeartbeatRequest struct {
+	Jobs map[string]HeartbeatJob `json:"jobs"`
+}
+
+// HeartbeatJob is what a worker says of one running job. Everything is
+// optional: {} renews the lease by the length the fetch asked for. Usage is what
+// was used since the last report; the reports of a job are summed.
+type HeartbeatJob struct {
+	Progress      json.RawMessage `json:"progress,omitempty"`
+	Checkpoint    json.RawMessage `json:"checkpoint,omitempty"`
+	Usage         *Usage          `json:"usage,omitempty"`
+	LeaseToken    string          `json:"lease_token,omitempty"`
+	WorkerID      string          `json:"worker_id,omitempty"`
+	LeaseDuration int             `json:"lease_duration,omitempty"` // seconds
+}
+
+// HeartbeatResponse has a status for every job that was named, and names each
+// once more in one of three lists.
+type HeartbeatResponse struct {
+	Jobs     map[string]HeartbeatStatus `json:"jobs"`
+	Acked    []string                   `json:"acked"`    // renewed
+	Unknown  []string                   `json:"unknown"`  // no such job; its status is cancel
+	Canceled []string                   `json:"canceled"` // no longer held; its status is cancel
+}
+
+// HeartbeatStatus is ok, or cancel: stop working on the job.
+type HeartbeatStatus struct {
+	Status string `json:"status"`
+}

@@ -1,0 +1,93 @@
+package api
+
+import (
+	"encoding/json"
+
+	"github.com/corvo/corvo/billing/money"
+)
+
+// Job is the document of one job, as GET /jobs/{id} and a search answer it.
+// Every field is always present: lists and objects of names are empty, never
+// null; what a job does not have is null.
+type Job struct {
+	ID       string          `json:"id"`
+	Queue    string          `json:"queue"`
+	State    string          `json:"state"` // scheduled, pending, active, retrying, held, completed, dead, cancelled
+	Payload  json.RawMessage `json:"payload"`
+	Priority int             `json:"priority"` // 0 critical, 1 high, 2 normal
+
+	Attempt          int    `json:"attempt"`     // attempts started and counted
+	MaxRetries       int    `json:"max_retries"` // the most attempts, the first included
+	RetryBackoff     string `json:"retry_backoff"`
+	RetryBaseDelayMs int64  `json:"retry_base_delay_ms"`
+	RetryMaxDelayMs  int64  `json:"retry_max_delay_ms"`
+
+	UniqueKey *string `json:"unique_key"`
+	BatchID   *string `json:"batch_id"`
+	WorkerID  *string `json:"worker_id"` // who holds the job, or held it last
+	Hostname  *string `json:"hostname"`  // that worker's, where it gave one
+	Tags      Strings `json:"tags"`
+	Headers   Strings `json:"headers"`
+
+	Progress   json.RawMessage `json:"progress"`
+	Checkpoint json.RawMessage `json:"checkpoint"`
+	Result     json.RawMessage `json:"result"`
+
+	LeaseExpiresAt *Time `json:"lease_expires_at"` // while active
+	ScheduledAt    *Time `json:"scheduled_at"`     // when due, or last due; a retrying job's next attempt
+	ExpireAt       *Time `json:"expire_at"`
+
+	ParentID    *string         `json:"parent_id"`
+	ChainID     *string         `json:"chain_id"`
+	ChainStep   *int            `json:"chain_step"`
+	ChainConfig json.RawMessage `json:"chain_config"`
+
+	CreatedAt   Time  `json:"created_at"`
+	StartedAt   *Time `json:"started_at"` // start of the latest attempt
+	CompletedAt *Time `json:"completed_at"`
+	FailedAt    *Time `json:"failed_at"`
+
+	Errors     []JobError      `json:"errors"` // oldest first
+	Agent      json.RawMessage `json:"agent"`
+	HoldReason *string         `json:"hold_reason"`
+	Usage      *Usage          `json:"usage"`    // the sum over all attempts; null when none was reported
+	CostUSD    money.Nano      `json:"cost_usd"` // Usage's, 0 when none was reported
+	LastError  *string         `json:"last_error"`
+	Worker     *JobWorker      `json:"worker"` // as WorkerID and Hostname
+
+	UniquePeriod *int64       `json:"unique_period"` // seconds
+	ExpireAfter  *Duration    `json:"expire_after"`
+	Attempts     []JobAttempt `json:"attempts"` // oldest first
+}
+
+// JobError is one failed attempt of a job. ID is unique among all errors.
+type JobError struct {
+	ID        int64   `json:"id"`
+	JobID     string  `json:"job_id"`
+	Attempt   int     `json:"attempt"`
+	Error     string  `json:"error"`
+	Backtrace *string `json:"backtrace"`
+	CreatedAt Time    `json:"created_at"`
+}
+
+// JobWorker is the worker that holds a job, or held it last.
+type JobWorker struct {
+	ID       string `json:"id"`
+	Hostname string `json:"hostname"`
+}
+
+// What came of an attempt.
+const (
+	OutcomeCompleted = "completed"
+	OutcomeFailed    = "failed"
+)
+
+// JobAttempt is what is known of one attempt: worker and start are kept for the
+// latest only. A running attempt has no end and no outcome.
+type JobAttempt struct {
+	Attempt   int     `json:"attempt"`
+	WorkerID  *string `json:"worker_id"`
+	StartedAt *Time   `json:"started_at"`
+	EndedAt   *Time   `json:"ended_at"`
+	Outcome   *string `json:"outcome"`
+}

@@ -1,0 +1,123 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+)
+
+// Duration is a Go duration as requests write it ("5s", "10m"); "" is absent.
+// It stays text until Parse, so that a server can report every bad field of a
+// request and not just the first.
+type Duration string
+
+// DurationOf is d as a request field.
+func DurationOf(d time.Duration) Duration { return Duration(d.String()) }
+
+// Parse is the duration, or absent where the field is. Negative durations are
+// errors.
+func (d Duration) Parse(absent time.Duration) (time.Duration, error) {
+	if d == "" {
+		return absent, nil
+	}
+	v, err := time.ParseDuration(string(d))
+	if err != nil {
+		return 0, fmt.Errorf("%.64q is not a duration: write it like \"5s\" or \"10m\"", string(d))
+	}
+	if v < 0 {
+		return 0, fmt.Errorf("%q is negative", string(d))
+	}
+	return v, nil
+}
+
+// Time is an instant as requests write it, RFC 3339; "" is absent.
+type Time string
+
+// TimeOf is t as a request field, with nanoseconds, in UTC.
+func TimeOf(t time.Time) Time { return Time(t.UTC().Format(time.RFC3339Nano)) }
+
+// Parse is the instant; ok is false where the field is absent.
+func (t Time) Parse() (at time.Time, ok bool, err error) {
+	if t == "" {
+		return time.Time{}, false, nil
+	}
+	at, err = time.Parse(time.RFC3339Nano, string(t))
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("%.64q is not an RFC 3339 time like \"2026-02-11T10:00:00Z\"", string(t))
+	}
+	return at.UTC(), true, nil
+}
+
+// Priority is a job's urgency in a request: a word, or 0 1 2 for them; "" is
+// absent.
+type Priority string
+
+// The priorities, most urgent first.
+const (
+	Critical Priority = "critical" // 0
+	High     Priority = "high"     // 1
+	Normal   Priority = "normal"   // 2, the default
+)
+
+var priorities = [...]Priority{Critical, High, Normal}
+
+// UnmarshalJSON takes a word or a number and keeps what it does not know as
+// text, for Level to refuse.
+func (p *Priority) UnmarshalJSON(data []byte) error {
+	switch {
+	case bytes.Equal(data, []byte("null")):
+		*p = ""
+		return nil
+	case len(data) > 0 && data[0] == '"':
+		return json.Unmarshal(data, (*string)(p))
+	}
+	n, err := strconv.ParseInt(string(data), 10, 64)
+	if err != nil {
+		return &json.UnmarshalTypeError{Value: "neither a word nor a whole number", Type: reflect.TypeFor[string]()}
+	}
+	if n >= 0 && n < int64(len(priorities)) {
+		*p = priorities[n]
+	} else {
+		*p = Priority(data)
+	}
+	return nil
+}
+
+// Level is the priority's number; ok is false where the field is absent.
+func (p Priority) Level() (level int, ok bool, err error) {
+	if p == "" {
+		return 0, false, nil
+	}
+	for n, word := range priorities {
+		if p == word {
+			return n, true, nil
+		}
+	}
+	return 0, false, fmt.Errorf("%.64q is not a priority: use \"critical\", \"high\", \"normal\", or 0, 1, 2", string(p))
+}
+
+// Strings is an object of strings, such as tags. In JSON a null value means
+// that its name is absent.
+type Strings map[string]string
+
+// UnmarshalJSON reads the object and drops names whose value is null.
+func (s *Strings) UnmarshalJSON(data []byte) error {
+	var raw map[string]*string
+	if err := json.Unmarshal(data, &raw); err != nil {
+		return err
+	}
+	*s = nil
+	for name, value := range raw {
+		if value == nil {
+			continue
+		}
+		if *s == nil {
+			*s = make(Strings, len(raw))
+		}
+		(*s)[name] = *value
+	}
+	return nil
+}
