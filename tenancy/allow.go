@@ -1,0 +1,72 @@
+package tenancy
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/corvo/corvo/api"
+)
+
+// Principal is who a request comes from, as established by its credential. The
+// zero Principal may do nothing.
+type Principal struct {
+	Namespace  NamespaceID // the only one it may touch
+	KeyID      string      // "" where there is no key
+	Name       string      // for logs and audit
+	Roles      []Role
+	QueueScope []Glob // none = every queue
+	Open       bool   // needs no roles: a node without keys, as by --dev
+}
+
+// Principal is who holds k, in a namespace.
+func (k Key) Principal(namespace NamespaceID) Principal {
+	return Principal{Namespace: namespace, KeyID: k.ID, Name: k.Name, Roles: k.Roles, QueueScope: k.QueueScope}
+}
+
+// Where is what a request touches.
+type Where struct {
+	Namespace NamespaceID
+	Queue     string // "" asks only for the right: for a route, before its handler knows the queues
+}
+
+// Allow decides whether who may do what there: nil, or an *api.Error FORBIDDEN
+// that names the missing right. Whatever is not expressly granted is refused:
+// the zero Principal, another namespace, a role or permission it does not know.
+func Allow(who Principal, what Permission, where Where) error {
+	switch {
+	case who.Namespace == "" || who.Namespace != where.Namespace:
+		return api.Errorf(api.Forbidden, "%s has no rights in this namespace", who)
+	case !what.Valid():
+		return api.Errorf(api.Forbidden, "%q is no permission, so nobody has it", string(what))
+	case !who.grants(what):
+		return api.Errorf(api.Forbidden, "%s lacks the right %s: its roles are %v; use a key with a role that grants it", who, what, who.Roles)
+	case where.Queue != "" && !who.covers(where.Queue):
+		return api.Errorf(api.Forbidden, "%s may not %s in queue %q: its queue scope is %v", who, what, where.Queue, who.QueueScope)
+	}
+	return nil
+}
+
+// Covers says whether the queue is in the principal's scope, for lists that
+// show only what the caller may see.
+func (p Principal) Covers(queue string) bool { return p.covers(queue) }
+
+func (p Principal) grants(what Permission) bool {
+	return p.Open || slices.ContainsFunc(p.Roles, func(r Role) bool { return r.Grants(what) })
+}
+
+func (p Principal) covers(queue string) bool {
+	return len(p.QueueScope) == 0 || slices.ContainsFunc(p.QueueScope, func(g Glob) bool { return g.Match(queue) })
+}
+
+// String names the principal for messages.
+func (p Principal) String() string {
+	switch {
+	case p.KeyID != "" && p.Name != "":
+		return fmt.Sprintf("key %s (%s)", p.KeyID, p.Name)
+	case p.KeyID != "":
+		return "key " + p.KeyID
+	case p.Name != "":
+		return p.Name
+	}
+	return "a caller without a key"
+}

@@ -1,0 +1,90 @@
+package tenancy
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+)
+
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	here := Where{Namespace: Default}
+	queue := func(name string) Where { return Where{Namespace: Default, Queue: name} }
+	worker := Principal{Namespace: Default, KeyID: "k1", Name: "ci", Roles: []Role{Worker}}
+	scoped := worker
+	scoped.QueueScope = []Glob{"mail.*", "sms"}
+	for _, c := range []struct {
+		name    string
+		who     Principal
+		what    Permission
+		where   Where
+		refusal string // part of the message; "" = allowed
+	}{
+		{"a role that grants it", worker, JobWork, here, ""},
+		{"any queue without a scope", worker, JobWork, queue("anything"), ""},
+		{"any of several roles", Principal{Namespace: Default, Roles: []Role{ReadOnly, Worker}}, JobWork, here, ""},
+		{"a queue in scope", scoped, JobWork, queue("mail.out"), ""},
+		{"a queue in scope, literally", scoped, JobWork, queue("sms"), ""},
+		{"a scoped key at the route", scoped, JobWork, here, ""},
+		{"an open node", Principal{Namespace: Default, Open: true}, NodeAdmin, queue("q"), ""},
+
+		{"a role without it", worker, KeyManage, here, "key k1 (ci) lacks the right key.manage: its roles are [worker]"},
+		{"no role", Principal{Namespace: Default}, JobRead, here, "lacks the right job.read"},
+		{"an unknown role", Principal{Namespace: Default, Roles: []Role{"root", ""}}, JobRead, here, "lacks the right job.read"},
+		{"a role's name in other case", Principal{Namespace: Default, Roles: []Role{"Admin"}}, JobRead, here, "lacks the right"},
+		{"an unknown permission", Principal{Namespace: Default, Roles: []Role{Admin}}, "job.fly", here, `"job.fly" is no permission`},
+		{"no permission", Principal{Namespace: Default, Roles: []Role{Admin}}, "", here, "is no permission"},
+		{"an unknown permission on an open node", Principal{Namespace: Default, Open: true}, "job.fly", here, "is no permission"},
+		{"a queue out of scope", scoped, JobWork, queue("mail"), `may not job.work in queue "mail": its queue scope is [mail.* sms]`},
+		{"a queue that only begins like one in scope", scoped, JobWork, queue("sms2"), "queue scope"},
+		{"another namespace", worker, JobWork, Where{Namespace: "other"}, "no rights in this namespace"},
+		{"no namespace", worker, JobWork, Where{}, "no rights in this namespace"},
+		{"nobody, nowhere", Principal{}, JobRead, Where{}, "no rights in this namespace"},
+		{"nobody", Principal{}, JobRead, here, "no rights in this namespace"},
+		{"an open node in another namespace", Principal{Namespace: Default, Open: true}, JobRead, Where{Namespace: "other"}, "no rights in this namespace"},
+		{"a principal of no namespace", Principal{Roles: []Role{Admin}, Open: true}, JobRead, Where{}, "no rights in this namespace"},
+	} {
+		err := Allow(c.who, c.what, c.where)
+		switch {
+		case c.refusal == "" && err != nil:
+			t.Errorf("%s: refused: %v", c.name, err)
+		case c.refusal != "" && (api.CodeOf(err) != api.Forbidden || !strings.Contains(err.Error(), c.refusal)):
+			t.Errorf("%s: %v, want FORBIDDEN with %q", c.name, err, c.refusal)
+		}
+	}
+}
+
+// TestAllowAgreesWithTheMatrix asks for every pair.
+func TestAllowAgreesWithTheMatrix(t *testing.T) {
+	t.Parallel()
+	for _, r := range Roles() {
+		for _, p := range Permissions() {
+			who := Principal{Namespace: Default, Roles: []Role{r}}
+			if err := Allow(who, p, Where{Namespace: Default}); (err == nil) != r.Grants(p) {
+				t.Errorf("%s %s: Grants says %v, Allow %v", r, p, r.Grants(p), err)
+			}
+		}
+	}
+}
+
+// TestListsAreCopies guards the matrix against its readers.
+func TestListsAreCopies(t *testing.T) {
+	t.Parallel()
+	Permissions()[0] = "x"
+	Roles()[0] = "x"
+	if Permissions()[0] != JobEnqueue || Roles()[0] != Admin {
+		t.Error("a caller can change the matrix")
+	}
+}
+
+func TestAllowDoesNotAllocate(t *testing.T) {
+	who := Principal{Namespace: Default, Roles: []Role{Worker}, QueueScope: []Glob{"a.*", "mail.*"}}
+	if got := testing.AllocsPerRun(100, func() {
+		if Allow(who, JobEnqueue, Where{Namespace: Default, Queue: "mail.out"}) != nil {
+			t.Fatal("refused")
+		}
+	}); got != 0 {
+		t.Errorf("Allow allocates %v times, want 0: it is asked at every request", got)
+	}
+}

@@ -1,0 +1,139 @@
+package keyring
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"strings"
+)
+
+// Kind says what a key opens. It stands in the key's text, so that a key
+// pasted into the wrong place is recognised.
+type Kind string
+
+// Namespace is the kind of a key to one namespace's data plane.
+const Namespace Kind = "ns"
+
+// kinds are those Parse takes.
+var kinds = []Kind{Namespace}
+
+// The lengths of a key's parts. The text is cv_<kind>_<id>_<secret><crc>, its
+// parts in base 62, the crc that of all text before it.
+const (
+	IDLength     = 16
+	secretLength = 43 // characters of base 62 that hold 256 random bits
+	crcLength    = 6  // characters of base 62 that hold 32 bits
+	prefix       = "cv_"
+	maxLength    = 96
+)
+
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// New makes a key out of random bits: its text, to be shown once and never
+// kept, the id it is looked up by and the hash to keep. The only errors are
+// random's.
+func New(random io.Reader, kind Kind) (text, id string, hash [32]byte, err error) {
+	drawn, err := draw(random, IDLength+secretLength)
+	if err != nil {
+		return "", "", hash, fmt.Errorf("random bits for an API key: %w", err)
+	}
+	id = drawn[:IDLength]
+	body := prefix + string(kind) + "_" + id + "_" + drawn[IDLength:]
+	text = body + checksum(body)
+	return text, id, Hash(text), nil
+}
+
+// Hash is the SHA-256 of a key's text. With 256 random bits in the text there
+// is nothing for salt or stretching to add.
+func Hash(text string) [32]byte {
+	var buf [maxLength]byte
+	if len(text) > len(buf) {
+		return sha256.Sum256([]byte(text))
+	}
+	return sha256.Sum256(buf[:copy(buf[:], text)])
+}
+
+// Parse checks the form of a key's text, checksum included, and finds its kind
+// and id. It says nothing about whether the key exists: only that somebody did
+// not mistype or truncate it.
+func Parse(text string) (kind Kind, id string, ok bool) {
+	rest, ok := strings.CutPrefix(text, prefix)
+	if !ok || len(text) > maxLength {
+		return "", "", false
+	}
+	word, rest, _ := strings.Cut(rest, "_")
+	for _, k := range kinds {
+		if word == string(k) {
+			kind = k
+		}
+	}
+	id, secret, _ := strings.Cut(rest, "_")
+	if kind == "" || len(id) != IDLength || len(secret) != secretLength+crcLength {
+		return "", "", false
+	}
+	if !base62(id) || !base62(secret) {
+		return "", "", false
+	}
+	body := text[:len(text)-crcLength]
+	if !sameChecksum(body, text[len(body):]) {
+		return "", "", false
+	}
+	return kind, id, true
+}
+
+// draw reads n characters of base 62, each as likely as any other.
+func draw(random io.Reader, n int) (string, error) {
+	// Bytes from 248 up would make the first characters likelier.
+	const fair = 256 / len(alphabet) * len(alphabet)
+	text := make([]byte, 0, n)
+	var chunk [64]byte
+	for {
+		if _, err := io.ReadFull(random, chunk[:]); err != nil {
+			return "", err
+		}
+		for _, b := range chunk {
+			if int(b) < fair {
+				text = append(text, alphabet[int(b)%len(alphabet)])
+			}
+			if len(text) == n {
+				return string(text), nil
+			}
+		}
+	}
+}
+
+func base62(text string) bool {
+	for i := range len(text) {
+		c := text[i]
+		if !('0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z') {
+			return false
+		}
+	}
+	return true
+}
+
+// checksum is the CRC-32 (IEEE) of text in base 62, most significant first.
+func checksum(text string) string {
+	sum := encodeCRC(text)
+	return string(sum[:])
+}
+
+func sameChecksum(text, sum string) bool {
+	want := encodeCRC(text)
+	return sum == string(want[:])
+}
+
+func encodeCRC(text string) (out [crcLength]byte) {
+	// crc32.ChecksumIEEE would have the text copied to the heap.
+	sum := ^uint32(0)
+	for i := range len(text) {
+		sum = crc32.IEEETable[byte(sum)^text[i]] ^ sum>>8
+	}
+	sum = ^sum
+	for i := crcLength - 1; i >= 0; i-- {
+		out[i] = alphabet[sum%uint32(len(alphabet))]
+		sum /= uint32(len(alphabet))
+	}
+	return out
+}
