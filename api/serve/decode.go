@@ -1,0 +1,86 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/corvo/corvo/api"
+)
+
+// Decode reads body, a request's, into v, a pointer. No body is {}, and null
+// is as good as absent: for a json.RawMessage too. Text that is no JSON is
+// PARSE_ERROR with the position of the fault; values of the wrong type are
+// VALIDATION_ERROR that names every such field, and so are, on Strict routes,
+// fields v does not have. Text that is not valid Unicode is refused, not
+// replaced; only raw JSON may hold half surrogate pairs, and passes as it is.
+func Decode(r *http.Request, body []byte, v any) error {
+	if len(body) == 0 {
+		return nil
+	}
+	if !utf8.Valid(body) {
+		at := invalidUTF8(body)
+		return badJSON(at, "the body is not valid UTF-8 at byte %d", at)
+	}
+	c := callOf(r.Context())
+	strict := c != nil && c.endpoint != nil && c.endpoint.Strict
+	if err := json.Unmarshal(body, v); err != nil {
+		return decodeError(err, body, v, strict)
+	}
+	if strict || halfPair(body) {
+		if faults := faultsOf(body, v, strict); len(faults) > 0 {
+			return invalid(faults)
+		}
+	}
+	if bytes.Contains(body, []byte("null")) {
+		dropNulls(v)
+	}
+	return nil
+}
+
+// decodeError says what is wrong with a body that encoding/json refused.
+func decodeError(err error, body []byte, v any, strict bool) error {
+	// A type that decodes itself may find its part no JSON, where the body is.
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) && !json.Valid(body) {
+		if len(bytes.TrimSpace(body)) == 0 {
+			return nil // as good as no body
+		}
+		return badJSON(int(syntax.Offset), "the body is not JSON at byte %d: %s", syntax.Offset, syntax.Error())
+	}
+	if faults := faultsOf(body, v, strict); len(faults) > 0 {
+		return invalid(faults)
+	}
+	return api.Wrap(err, api.ValidationError, "the body does not fit: "+strings.TrimPrefix(err.Error(), "json: "))
+}
+
+func badJSON(position int, format string, args ...any) error {
+	e := api.Errorf(api.ParseError, format, args...)
+	e.Details = map[string]any{"position": position}
+	return e
+}
+
+// invalid names every field that does not fit.
+func invalid(faults []api.FieldError) error {
+	texts := make([]string, len(faults))
+	for i, f := range faults {
+		texts[i] = f.Field + ": " + f.Error
+	}
+	e := api.Errorf(api.ValidationError, "%s", strings.Join(texts, "; "))
+	e.Details = map[string]any{"fields": faults}
+	return e
+}
+
+// invalidUTF8 is the offset of the first byte that is no UTF-8.
+func invalidUTF8(b []byte) int {
+	for i := 0; i < len(b); {
+		r, n := utf8.DecodeRune(b[i:])
+		if r == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return len(b)
+}

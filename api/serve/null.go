@@ -1,0 +1,70 @@
+package serve
+
+import (
+	"encoding/json"
+	"reflect"
+)
+
+var rawMessage = reflect.TypeFor[json.RawMessage]()
+
+// dropNulls makes null absent where encoding/json keeps it: a json.RawMessage
+// that says null becomes nil, and so does its entry in a map, which goes, like
+// that of a nil pointer. It does not look inside raw JSON, which is the
+// caller's own.
+func dropNulls(v any) { dropIn(reflect.ValueOf(v)) }
+
+func dropIn(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			dropIn(v.Elem())
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() || f.Anonymous {
+				dropIn(v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		switch {
+		case v.Type() == rawMessage:
+			if v.CanSet() && string(v.Bytes()) == "null" {
+				v.SetZero()
+			}
+		case holdsParts(v.Type().Elem()):
+			for i := range v.Len() {
+				dropIn(v.Index(i))
+			}
+		}
+	case reflect.Map:
+		dropInMap(v)
+	}
+}
+
+// dropInMap also writes back what it changed, for a map's values cannot be
+// changed in place.
+func dropInMap(m reflect.Value) {
+	elem := m.Type().Elem()
+	if !holdsParts(elem) {
+		return
+	}
+	for it := m.MapRange(); it.Next(); {
+		if elem.Kind() == reflect.Pointer && it.Value().IsNil() || elem == rawMessage && string(it.Value().Bytes()) == "null" {
+			m.SetMapIndex(it.Key(), reflect.Value{})
+			continue
+		}
+		changed := reflect.New(elem).Elem()
+		changed.Set(it.Value())
+		dropIn(changed)
+		m.SetMapIndex(it.Key(), changed)
+	}
+}
+
+// holdsParts says whether values of t may hold a null somewhere.
+func holdsParts(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map:
+		return true
+	}
+	return false
+}

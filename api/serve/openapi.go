@@ -1,0 +1,183 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/corvo/corvo/api"
+)
+
+// Info heads an OpenAPI document.
+type Info struct {
+	Title       string
+	Version     string
+	Description string
+}
+
+// object is a JSON object of the document. Its members are written in order of
+// name, so equal tables give equal bytes.
+type object = map[string]any
+
+// Document is the OpenAPI 3.1 document of a table of routes, indented, the same
+// bytes for the same table. Two types or two operations of one name are an
+// error, and so is another type called Problem.
+func Document(info Info, routes []Route) ([]byte, error) {
+	d := document{schemas: newSchemas()}
+	paths, patterns := object{}, map[string]string{}
+	for _, route := range routes {
+		path := documentPath(route.Path)
+		item, ok := paths[path].(object)
+		if !ok {
+			item = object{}
+			paths[path] = item
+		}
+		item[strings.ToLower(route.Method)] = d.operation(route)
+		id := operationID(route)
+		if other, taken := patterns[id]; taken {
+			d.schemas.fault("two operations are called %s: %s and %s", id, other, route.pattern())
+		}
+		patterns[id] = route.pattern()
+	}
+	d.schemas.named["Problem"] = problemSchema()
+	if err := d.schemas.err(); err != nil {
+		return nil, err
+	}
+	head := object{"title": info.Title, "version": info.Version}
+	if info.Description != "" {
+		head["description"] = info.Description
+	}
+	return json.MarshalIndent(object{
+		"openapi": "3.1.0",
+		"info":    head,
+		"paths":   paths,
+		"components": object{
+			"schemas":   d.schemas.named,
+			"responses": object{"Problem": problemResponse()},
+			"securitySchemes": object{
+				"bearer": object{"type": "http", "scheme": "bearer", "description": "an API key"},
+				"apiKey": object{"type": "apiKey", "in": "header", "name": "X-API-Key"},
+			},
+		},
+	}, "", "  ")
+}
+
+type document struct {
+	schemas *schemas
+}
+
+// operation describes one route.
+func (d *document) operation(r Route) object {
+	status := r.Status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	answer := object{"description": http.StatusText(status)}
+	if r.Response != nil {
+		answer["content"] = jsonContent(d.schemas.of(r.Response))
+	}
+	op := object{
+		"operationId": operationID(r),
+		"summary":     r.Summary,
+		"responses": object{
+			strconv.Itoa(status): answer,
+			"default":            object{"$ref": "#/components/responses/Problem"},
+		},
+	}
+	if r.Permission == Open {
+		op["security"] = []any{}
+	} else {
+		op["security"] = []any{object{"bearer": []any{}}, object{"apiKey": []any{}}}
+		op["x-permission"] = string(r.Permission)
+	}
+	if r.Request != nil {
+		op["requestBody"] = object{"content": jsonContent(d.schemas.of(r.Request))}
+	}
+	if parameters := parametersOf(r); len(parameters) > 0 {
+		op["parameters"] = parameters
+	}
+	return op
+}
+
+func jsonContent(schema object) object {
+	return object{"application/json": object{"schema": schema}}
+}
+
+var wildcard = regexp.MustCompile(`\{([^}]*)\}`)
+
+// documentPath is a mux path in the document's form, which knows no {name...}
+// and no {$}.
+func documentPath(path string) string {
+	path = strings.TrimSuffix(path, "{$}")
+	return strings.ReplaceAll(path, "...}", "}")
+}
+
+func parametersOf(r Route) []any {
+	var all []any
+	for _, match := range wildcard.FindAllStringSubmatch(documentPath(r.Path), -1) {
+		all = append(all, object{"name": match[1], "in": "path", "required": true, "schema": object{"type": "string"}})
+	}
+	for _, p := range r.Query {
+		kind := p.Type
+		if kind == "" {
+			kind = "string"
+		}
+		parameter := object{"name": p.Name, "in": "query", "schema": object{"type": kind}}
+		if p.Doc != "" {
+			parameter["description"] = p.Doc
+		}
+		all = append(all, parameter)
+	}
+	return all
+}
+
+// operationID makes a name out of method and path, such as postJobsIdRetry for
+// POST /api/v1/jobs/{id}/retry, for the generators that want one.
+func operationID(r Route) string {
+	var id strings.Builder
+	id.WriteString(strings.ToLower(r.Method))
+	for _, segment := range strings.FieldsFunc(documentPath(r.Path), func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9')
+	}) {
+		if segment == "api" || segment == "v1" {
+			continue
+		}
+		id.WriteString(strings.ToUpper(segment[:1]) + segment[1:])
+	}
+	return id.String()
+}
+
+func problemResponse() object {
+	return object{
+		"description": "Anything but success.",
+		"content":     jsonContent(object{"$ref": "#/components/schemas/Problem"}),
+	}
+}
+
+// problemSchema lists every code with its status.
+func problemSchema() object {
+	codes := api.Codes()
+	lines := make([]string, len(codes))
+	for i, c := range codes {
+		lines[i] = fmt.Sprintf("%s (%d)", c, c.Status())
+	}
+	return object{
+		"type":     "object",
+		"required": []string{"error", "code"},
+		"properties": object{
+			"error": object{"type": "string", "description": "what went wrong and what to do"},
+			"code":  object{"type": "string", "description": "one of " + strings.Join(lines, ", ")},
+			"details": object{
+				"type":        "object",
+				"description": "per code; retryable codes say so here",
+				"properties": object{
+					"retryable":      object{"type": "boolean"},
+					"retry_after_ms": object{"type": "integer"},
+				},
+			},
+		},
+	}
+}

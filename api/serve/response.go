@@ -1,0 +1,65 @@
+package serve
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// response is the writer handlers get. It puts Server-Timing on the answer at
+// the moment its header goes out and remembers the status. Until an endpoint
+// has claimed the request, what is written comes from the mux itself, which
+// speaks plain text: its status is kept, the rest dropped.
+type response struct {
+	http.ResponseWriter
+	call    *call
+	status  int  // of the answer; 0 = not begun
+	claimed bool // by an endpoint
+}
+
+func (w *response) WriteHeader(status int) {
+	if w.status != 0 {
+		return
+	}
+	if !w.claimed {
+		w.status = status
+		return
+	}
+	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(status) // informational: the answer is still to come
+		return
+	}
+	w.status = status
+	c := w.call
+	var buf [40]byte
+	timing := append(buf[:0], "proc;dur="...)
+	timing = strconv.AppendFloat(timing, float64(time.Since(c.start))/float64(time.Millisecond), 'f', 3, 64)
+	c.headers[1] = string(timing)
+	w.Header()["Server-Timing"] = c.headers[1:2:2]
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(b []byte) (int, error) {
+	if !w.claimed {
+		return len(b), nil
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// FlushError sends what was written so far, for http.ResponseController.
+func (w *response) FlushError() error {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Flush is FlushError for those who ask for an http.Flusher. What it would say,
+// the next Write says too.
+func (w *response) Flush() { _ = w.FlushError() }
+
+// Unwrap gives http.ResponseController the rest of the connection's abilities.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
