@@ -1,0 +1,285 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+// scripted is a server that gives the answers of a list, the last one for ever.
+type scripted struct {
+	mu      sync.Mutex
+	answers []func(http.ResponseWriter)
+	got     []*http.Request
+	bodies  []string
+}
+
+func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.got, s.bodies = append(s.got, r), append(s.bodies, string(body))
+	answer := s.answers[0]
+	if len(s.answers) > 1 {
+		s.answers = s.answers[1:]
+	}
+	answer(w)
+}
+
+// requests are what came so far, with their bodies.
+func (s *scripted) requests() ([]*http.Request, []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got, s.bodies
+}
+
+func says(status int, body string, header ...string) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		for i := 0; i < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// hangsUp cuts the connection.
+func hangsUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+
+// against is a client of a scripted server, and the waits it would have made.
+func against(t *testing.T, answers ...func(http.ResponseWriter)) (*Client, *scripted, *[]time.Duration) {
+	t.Helper()
+	s := &scripted{answers: answers}
+	front := httptest.NewServer(s)
+	t.Cleanup(front.Close)
+	c, err := New(front.URL+"/", "cv_key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	var waits []time.Duration
+	c.sleep = func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil }
+	return c, s, &waits
+}
+
+const (
+	overloaded = `{"error":"later","code":"OVERLOADED","details":{"retryable":true,"retry_after_ms":2500}}`
+	noLeader   = `{"error":"wait","code":"LEADER_UNAVAILABLE"}`
+	enqueued   = `{"job_id":"job_1","status":"pending","unique_existing":false}`
+)
+
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	enqueue := func(c *Client) error {
+		_, err := c.Enqueue(context.Background(), api.EnqueueRequest{Queue: "q"})
+		return err
+	}
+	fetch := func(c *Client) error {
+		_, err := c.Fetch(context.Background(), api.FetchRequest{Queues: []string{"q"}})
+		return err
+	}
+	keyed := func(c *Client) error {
+		_, err := c.Fetch(WithIdempotencyKey(context.Background(), "mine"), api.FetchRequest{Queues: []string{"q"}})
+		return err
+	}
+	ack := func(c *Client) error { return c.Ack(context.Background(), "job_1", api.AckRequest{}) }
+	get := func(c *Client) error { _, err := c.Job(context.Background(), "job_1", Read{}); return err }
+	for _, c := range []struct {
+		name    string
+		call    func(*Client) error
+		answers []func(http.ResponseWriter)
+		tries   int
+		key     bool
+		code    api.Code // of the outcome; "" = success, Internal = another error
+	}{
+		{"a write refused for load", enqueue, []func(http.ResponseWriter){says(429, overloaded), says(201, enqueued)}, 2, true, ""},
+		{"a write of unknown outcome", enqueue, []func(http.ResponseWriter){hangsUp, says(503, noLeader), says(201, enqueued)}, 3, true, ""},
+		{"a write without a key, refused for load", enqueue, []func(http.ResponseWriter){says(429, overloaded), says(201, enqueued)}, 2, false, ""},
+		{"a write without a key, of unknown outcome", enqueue, []func(http.ResponseWriter){hangsUp}, 1, false, api.Internal},
+		{"a write refused for good", enqueue, []func(http.ResponseWriter){says(400, `{"error":"x","code":"VALIDATION_ERROR"}`)}, 1, true, api.ValidationError},
+		{"a write that never works", enqueue, []func(http.ResponseWriter){says(503, noLeader)}, 1 + DefaultRetries, true, api.LeaderUnavailable},
+		{"a fetch refused for load", fetch, []func(http.ResponseWriter){says(429, overloaded), says(204, "")}, 2, false, ""},
+		{"a fetch of unknown outcome", fetch, []func(http.ResponseWriter){hangsUp}, 1, false, api.Internal},
+		{"a fetch without a leader", fetch, []func(http.ResponseWriter){says(503, noLeader)}, 1, false, api.LeaderUnavailable},
+		{"a fetch with a key, of unknown outcome", keyed, []func(http.ResponseWriter){hangsUp, says(503, noLeader), says(200, `{"job_id":"job_1"}`)}, 3, true, ""},
+		{"a fetch with a key that has lost its jobs", keyed, []func(http.ResponseWriter){hangsUp, says(409, `{"error":"x","code":"LEASE_LOST"}`)}, 2, true, api.LeaseLost},
+		{"an ack of unknown outcome", ack, []func(http.ResponseWriter){hangsUp, says(200, `{"status":"ok"}`)}, 2, false, ""},
+		{"a read", get, []func(http.ResponseWriter){hangsUp, says(503, noLeader), says(200, `{"id":"job_1"}`)}, 3, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			client, server, _ := against(t, c.answers...)
+			if c.key {
+				WithKeyedWrites()(client)
+			}
+			if err := c.call(client); api.CodeOf(err) != c.code {
+				t.Errorf("outcome %v", err)
+			}
+			got, bodies := server.requests()
+			if len(got) != c.tries {
+				t.Fatalf("%d tries, want %d", len(got), c.tries)
+			}
+			first := got[0].Header.Get("Idempotency-Key")
+			if (first != "") != c.key {
+				t.Errorf("Idempotency-Key %q", first)
+			}
+			for i, r := range got {
+				if r.Header.Get("Idempotency-Key") != first || bodies[i] != bodies[0] || r.Header.Get("Authorization") != "Bearer cv_key" {
+					t.Errorf("try %d differs: %v %s", i, r.Header, bodies[i])
+				}
+			}
+		})
+	}
+}
+
+// The server's wish is the least wait; without one, waits grow.
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	c, _, waits := against(t, says(429, overloaded), says(429, `{"error":"x","code":"RATE_LIMITED"}`, "Retry-After", "7"), says(429, `{"error":"x","code":"QUEUE_FULL"}`), says(201, enqueued))
+	if _, err := c.Enqueue(context.Background(), api.EnqueueRequest{Queue: "q"}); err != nil {
+		t.Fatal(err)
+	}
+	w := *waits
+	if len(w) != 3 || w[0] != 2500*time.Millisecond || w[1] != 7*time.Second || w[2] < 200*time.Millisecond || w[2] > 400*time.Millisecond {
+		t.Errorf("waits %v", w)
+	}
+	for try := range 100 {
+		if d := backoff(try, nil); d <= 0 || d > mostWait {
+			t.Errorf("wait %d is %v", try, d)
+		}
+	}
+}
+
+func TestNoRetries(t *testing.T) {
+	t.Parallel()
+	c, server, _ := against(t, says(429, overloaded))
+	WithRetries(0)(c)
+	_, err := c.Enqueue(context.Background(), api.EnqueueRequest{Queue: "q"})
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.Overloaded || e.RetryAfter != 2500*time.Millisecond || e.Message != "later" || e.Details["retryable"] != true {
+		t.Errorf("%#v", err)
+	}
+	if got, _ := server.requests(); len(got) != 1 || got[0].Header.Get("Idempotency-Key") != "" {
+		t.Errorf("%d tries, key %q", len(got), got[0].Header.Get("Idempotency-Key"))
+	}
+}
+
+// The caller's own key goes with each write, and a call ends with its context.
+func TestContext(t *testing.T) {
+	t.Parallel()
+	c, server, _ := against(t, says(503, noLeader))
+	ctx, cancel := context.WithCancel(WithIdempotencyKey(context.Background(), "mine"))
+	tries := 0
+	c.sleep = func(ctx context.Context, _ time.Duration) error {
+		if tries++; tries == 2 {
+			cancel()
+		}
+		return ctx.Err()
+	}
+	if _, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: "q"}); !errors.Is(err, &api.Error{Code: api.LeaderUnavailable}) {
+		t.Errorf("%v", err)
+	}
+	if got, _ := server.requests(); len(got) != 2 || got[1].Header.Get("Idempotency-Key") != "mine" {
+		t.Errorf("%d tries, %v", len(got), got)
+	}
+}
+
+// What no Corvo server says still has a code.
+func TestForeignAnswers(t *testing.T) {
+	t.Parallel()
+	for status, code := range map[int]api.Code{
+		401: api.Unauthorized, 403: api.Forbidden, 404: api.NotFound, 405: api.MethodNotAllowed, 413: api.PayloadTooLarge, 418: api.ValidationError,
+		429: api.RateLimited, 500: api.Internal, 502: api.LeaderUnavailable, 503: api.LeaderUnavailable, 504: api.LeaderUnavailable, 301: api.Internal,
+	} {
+		c, _, _ := against(t, says(status, "<html>"))
+		WithRetries(0)(c)
+		if _, err := c.Info(context.Background()); api.CodeOf(err) != code {
+			t.Errorf("%d is %v, want %s", status, err, code)
+		}
+	}
+	c, _, _ := against(t, says(200, "<html>"))
+	if _, err := c.Info(context.Background()); err == nil {
+		t.Error("an answer that is no JSON was taken")
+	}
+}
+
+func TestEndpoints(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []string{"", "localhost:8080", "ftp://x", "http://", "http://x/?a=b", "http://x#y", "http://x:y"} {
+		if _, err := New(bad, ""); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+	c, err := New("https://queue.example/prefix//", "")
+	if err != nil || c.base != "https://queue.example/prefix" {
+		t.Errorf("%q, %v", c.base, err)
+	}
+}
+
+// Ids and names are escaped, reads carry what they ask for.
+func TestPaths(t *testing.T) {
+	t.Parallel()
+	c, server, _ := against(t, says(200, `{}`))
+	ctx := context.Background()
+	_ = c.Ack(ctx, "a/b?c", api.AckRequest{})
+	_, _ = c.Job(ctx, "x", Read{MinIndex: "a+b", Strong: true})
+	_, _ = c.Queue(ctx, "q", Read{Eventual: true})
+	for i, want := range []string{"/api/v1/ack/a%2Fb%3Fc", "/api/v1/jobs/x?consistency=strong&min_index=a%2Bb", "/api/v1/queues/q?consistency=eventual"} {
+		if all, _ := server.requests(); all[i].RequestURI != want {
+			t.Errorf("asked for %s, want %s", all[i].RequestURI, want)
+		}
+	}
+}
+
+// Many goroutines share connections: no more are opened than callers there are,
+// also when answers are errors.
+func TestConnectionsAreReused(t *testing.T) {
+	t.Parallel()
+	const callers, calls = 128, 20
+	var opened, served atomic.Int64
+	front := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if served.Add(1)%2 == 0 {
+			says(400, `{"error":"x","code":"VALIDATION_ERROR","details":{"fields":[]}}`+"\n")(w)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(api.Info{ServerVersion: "v"})
+	}))
+	front.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+		if s == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	front.Start()
+	t.Cleanup(front.Close)
+	c, err := New(front.URL, "", WithRetries(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range calls {
+				_, _ = c.Info(context.Background())
+			}
+		})
+	}
+	all.Wait()
+	if n := served.Load(); n != callers*calls {
+		t.Errorf("%d calls were served", n)
+	}
+	// net/http dials ahead when all connections are busy: a few may go unused.
+	if n := opened.Load(); n > 2*callers {
+		t.Errorf("%d connections for %d callers", n, callers)
+	}
+}

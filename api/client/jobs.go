@@ -1,0 +1,131 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+// defaultFetchWait is how long the server waits when a fetch does not say.
+const defaultFetchWait = 30 * time.Second
+
+// Enqueue creates a job.
+func (c *Client) Enqueue(ctx context.Context, req api.EnqueueRequest) (api.EnqueueResponse, error) {
+	var out api.EnqueueResponse
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue", body: req, out: &out, repeat: repeatKeyed})
+	return out, err
+}
+
+// EnqueueBatch creates all of the jobs or none.
+func (c *Client) EnqueueBatch(ctx context.Context, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
+	var out api.EnqueueBatchResponse
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue/batch", body: api.EnqueueBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})
+	return out, err
+}
+
+// Fetch leases a job, waiting for one as long as the request says; nil without
+// an error means that there was none. When the connection breaks the job, if
+// any, goes back to its queue or its lease runs out: fetch again. That costs a
+// job some time and perhaps an attempt, whereas a key for each fetch would cost
+// the server a record of each job for a day; so a fetch carries a key, and is
+// then repeated, only under WithIdempotencyKey. LEASE_LOST says that what the key
+// fetched is held no longer: go on with a new one.
+func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJob, error) {
+	var out api.FetchedJob
+	status, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/fetch", body: req, out: &out, repeat: repeatRefused, wait: waitOf(req)})
+	if err != nil || status == http.StatusNoContent {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// FetchBatch leases up to req.Count jobs, waiting only while there is none. It is
+// repeated as Fetch is.
+func (c *Client) FetchBatch(ctx context.Context, req api.FetchBatchRequest) ([]api.FetchedJob, error) {
+	var out api.FetchBatchResponse
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/fetch/batch", body: req, out: &out, repeat: repeatRefused, wait: waitOf(req.FetchRequest)})
+	return out.Jobs, err
+}
+
+func waitOf(req api.FetchRequest) time.Duration {
+	if req.Timeout == nil {
+		return defaultFetchWait
+	}
+	return time.Duration(*req.Timeout) * time.Second
+}
+
+// Ack completes a job. A job completed by the same lease already is no error.
+func (c *Client) Ack(ctx context.Context, jobID string, req api.AckRequest) error {
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/ack/" + url.PathEscape(jobID), body: req, repeat: repeatAlways})
+	return err
+}
+
+// AckBatch completes jobs, each on its own; those refused are in the answer's
+// Errors.
+func (c *Client) AckBatch(ctx context.Context, acks []api.AckItem) (api.AckBatchResponse, error) {
+	var out api.AckBatchResponse
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/ack/batch", body: api.AckBatchRequest{Acks: acks}, out: &out, repeat: repeatAlways})
+	return out, err
+}
+
+// Fail ends a job's attempt without success.
+func (c *Client) Fail(ctx context.Context, jobID string, req api.FailRequest) (api.FailResponse, error) {
+	var out api.FailResponse
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/fail/" + url.PathEscape(jobID), body: req, out: &out, repeat: repeatKeyed})
+	return out, err
+}
+
+// Heartbeat renews the leases of the jobs it names.
+func (c *Client) Heartbeat(ctx context.Context, req api.HeartbeatRequest) (api.HeartbeatResponse, error) {
+	var out api.HeartbeatResponse
+	again := repeatAlways
+	for _, j := range req.Jobs {
+		if j.Usage != nil {
+			again = repeatKeyed // usage is summed: a repeat would count it twice
+		}
+	}
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/heartbeat", body: req, out: &out, repeat: again})
+	return out, err
+}
+
+// Read says how fresh a read must be; the zero Read shows what the node had
+// applied when it was asked.
+type Read struct {
+	MinIndex string // a Corvo-Index that must be included
+	Strong   bool   // every write acknowledged before, by any node
+	Eventual bool   // do not wait for the search view
+}
+
+func (r Read) query() string {
+	q := url.Values{}
+	if r.MinIndex != "" {
+		q.Set("min_index", r.MinIndex)
+	}
+	switch {
+	case r.Strong:
+		q.Set("consistency", "strong")
+	case r.Eventual:
+		q.Set("consistency", "eventual")
+	}
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + q.Encode()
+}
+
+// Job is a job with everything known of it.
+func (c *Client) Job(ctx context.Context, jobID string, r Read) (api.Job, error) {
+	var out api.Job
+	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/jobs/" + url.PathEscape(jobID) + r.query(), out: &out, repeat: repeatAlways})
+	return out, err
+}
+
+// Search is a page of jobs; the next one is asked for with the answer's Cursor.
+func (c *Client) Search(ctx context.Context, req api.SearchRequest, r Read) (api.SearchResponse, error) {
+	var out api.SearchResponse
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/search" + r.query(), body: req, out: &out, repeat: repeatAlways})
+	return out, err
+}
