@@ -1,0 +1,66 @@
+// Package durable makes files and directories that are there after a crash:
+// renamed into place, and synced in their directory as well as in themselves. It
+// knows nothing of what is in them and imports nothing of ours.
+package durable
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// WriteFile replaces the file at path by data: after a crash it is wholly the
+// old one or wholly the new one. While it is written it is path + ".tmp".
+func WriteFile(path string, data []byte, perm os.FileMode) error {
+	tmp := path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, perm)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	return Keep(f, path)
+}
+
+// Keep closes a written file and gives it its final name, both durably.
+func Keep(f *os.File, path string) error {
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return SyncDir(filepath.Dir(path))
+}
+
+// MakeDir makes a directory and those above it that are missing, each durable in
+// its parent. Without that a power cut may take a directory away together with
+// everything that was synced inside it.
+func MakeDir(path string, perm os.FileMode) error {
+	var missing []string
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+		missing = append(missing, dir)
+	}
+	if err := os.MkdirAll(path, perm); err != nil {
+		return err
+	}
+	for _, dir := range missing {
+		if err := SyncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SyncDir makes the names in a directory durable.
+func SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,275 @@
+// Package entry is the frame one Raft log entry carries: a header and a list of
+// ops, each with its number and its length. It knows no op by name; whoever
+// owns a number decodes its bytes. It imports nothing but the standard library.
+//
+// Layout, integers little-endian or unsigned varints as marked:
+//
+//	version     byte
+//	level       uvarint   feature level the entry was written at
+//	incarnation 16 bytes
+//	clock       8 bytes   leader's clock, Unix nanoseconds
+//	seed        16 bytes  source of ids born in apply
+//	trace       byte n, n bytes   W3C trace context of the commit's span; n is 0 or 25
+//	sequences   uvarint n, n bytes  reserved for dense per-queue sequences; n is 0
+//	ops         uvarint count, then count times: number uvarint, length uvarint, bytes
+//	crc         4 bytes   CRC-32C of all before
+package entry
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+)
+
+// Version is the frame's layout; a reader refuses any other.
+const Version = 1
+
+// Number is an op's permanent number.
+type Number uint32
+
+// Incarnation is the identity of a store's history. Its text is hexadecimal.
+type Incarnation [16]byte
+
+func (i Incarnation) String() string { return hex.EncodeToString(i[:]) }
+
+// MarshalText is the text of i.
+func (i Incarnation) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (i *Incarnation) UnmarshalText(text []byte) error {
+	if len(text) != hex.EncodedLen(len(i)) {
+		return fmt.Errorf("an incarnation takes %d hexadecimal digits, not %d", hex.EncodedLen(len(i)), len(text))
+	}
+	_, err := hex.Decode(i[:], text)
+	return err
+}
+
+// Seed is random bytes from the proposer.
+type Seed [16]byte
+
+// Trace is a W3C trace context: 16 bytes trace id, 8 bytes span id, 1 byte
+// flags. The zero Trace means none and takes one byte on disk.
+type Trace [25]byte
+
+// Header is what all ops of an entry share.
+type Header struct {
+	Level       uint32
+	Incarnation Incarnation
+	ClockNs     int64
+	Seed        Seed
+	Trace       Trace
+}
+
+// Op is one framed op.
+type Op struct {
+	Number Number
+	Bytes  []byte
+}
+
+// Entry is one decoded log entry. The ops' bytes alias the encoded entry.
+type Entry struct {
+	Header
+	Ops []Op
+}
+
+// Position is where an entry stands in the log. Index counts from 1.
+type Position struct {
+	Index uint64
+	Term  uint64
+}
+
+// Position is the position of the last entry in the machine.
+func (a Applied) Position() Position { return Position{Index: a.Index, Term: a.Term} }
+
+// Applied says how far a state machine is: the history it belongs to and the
+// last log entry in it. The zero Applied is an empty machine.
+type Applied struct {
+	Group       string
+	Incarnation Incarnation
+	Index       uint64
+	Term        uint64
+}
+
+// ErrCorrupt is the cause of every error of Decode.
+var ErrCorrupt = errors.New("corrupt log entry")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Marshaler writes a message backwards into the end of a buffer of exactly its
+// size, as generated codecs do.
+type Marshaler interface {
+	MarshalToSizedBufferVT([]byte) (int, error)
+}
+
+// Builder encodes an entry op by op, so that a batch is written once. The zero
+// Builder is ready for use.
+type Builder struct {
+	ops   []byte
+	count uint64
+}
+
+// Add frames one op whose encoding takes size bytes. After an error the entry is
+// as it was before the call.
+func (b *Builder) Add(number Number, size int, m Marshaler) error {
+	if number == 0 {
+		return errors.New("an op needs a number above 0")
+	}
+	before := len(b.ops)
+	b.ops = binary.AppendUvarint(b.ops, uint64(number))
+	b.ops = binary.AppendUvarint(b.ops, uint64(size))
+	at := len(b.ops)
+	b.ops = slices.Grow(b.ops, size)[:at+size]
+	n, err := m.MarshalToSizedBufferVT(b.ops[at:])
+	if err == nil && n != size {
+		err = fmt.Errorf("it wrote %d bytes where it had announced %d", n, size)
+	}
+	if err != nil {
+		b.ops = b.ops[:before]
+		return fmt.Errorf("encode op %d: %w", number, err)
+	}
+	b.count++
+	return nil
+}
+
+// Count is the number of ops added since the last Finish.
+func (b *Builder) Count() int { return int(b.count) }
+
+// Finish returns the encoded entry in memory of its own and empties the builder.
+func (b *Builder) Finish(h Header) []byte {
+	out := make([]byte, 0, len(b.ops)+96)
+	out = append(out, Version)
+	out = binary.AppendUvarint(out, uint64(h.Level))
+	out = append(out, h.Incarnation[:]...)
+	out = binary.LittleEndian.AppendUint64(out, uint64(h.ClockNs))
+	out = append(out, h.Seed[:]...)
+	if h.Trace == (Trace{}) {
+		out = append(out, 0)
+	} else {
+		out = append(out, byte(len(h.Trace)))
+		out = append(out, h.Trace[:]...)
+	}
+	out = append(out, 0) // sequences
+	out = binary.AppendUvarint(out, b.count)
+	out = append(out, b.ops...)
+	out = binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, castagnoli))
+	b.ops, b.count = b.ops[:0], 0
+	return out
+}
+
+// Decode reads an entry and checks its sum. Every malformed input is an error
+// wrapping ErrCorrupt.
+func Decode(data []byte) (Entry, error) {
+	if len(data) < 4 {
+		return Entry{}, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(data))
+	}
+	body, sum := data[:len(data)-4], binary.LittleEndian.Uint32(data[len(data)-4:])
+	if got := crc32.Checksum(body, castagnoli); got != sum {
+		return Entry{}, fmt.Errorf("%w: checksum %08x, want %08x", ErrCorrupt, got, sum)
+	}
+	r := reader{rest: body}
+	if v := r.take(1); r.err == nil && v[0] != Version {
+		return Entry{}, fmt.Errorf("%w: version %d, this binary reads %d", ErrCorrupt, v[0], Version)
+	}
+	var e Entry
+	level := r.uvarint()
+	if level > 1<<32-1 {
+		r.fail("feature level %d", level)
+	}
+	e.Level = uint32(level)
+	copy(e.Incarnation[:], r.take(len(e.Incarnation)))
+	if clock := r.take(8); r.err == nil {
+		e.ClockNs = int64(binary.LittleEndian.Uint64(clock))
+	}
+	copy(e.Seed[:], r.take(len(e.Seed)))
+	r.trace(&e.Trace)
+	if n := r.uvarint(); n != 0 {
+		r.fail("%d bytes of sequences, none are known", n)
+	}
+	e.Ops = r.ops()
+	if r.err == nil && len(r.rest) != 0 {
+		r.fail("%d bytes after the last op", len(r.rest))
+	}
+	if r.err != nil {
+		return Entry{}, r.err
+	}
+	return e, nil
+}
+
+// reader consumes an encoded entry; after the first error all it returns is
+// zero.
+type reader struct {
+	rest []byte
+	err  error
+}
+
+func (r *reader) fail(format string, args ...any) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s", ErrCorrupt, fmt.Sprintf(format, args...))
+	}
+}
+
+func (r *reader) take(n int) []byte {
+	if r.err != nil {
+		return nil
+	}
+	if n > len(r.rest) {
+		r.fail("%d bytes wanted, %d left", n, len(r.rest))
+		return nil
+	}
+	out := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return out
+}
+
+func (r *reader) uvarint() uint64 {
+	if r.err != nil {
+		return 0
+	}
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.fail("bad varint")
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) trace(t *Trace) {
+	n := r.take(1)
+	if r.err != nil || n[0] == 0 {
+		return
+	}
+	if int(n[0]) != len(t) {
+		r.fail("trace of %d bytes", n[0])
+		return
+	}
+	copy(t[:], r.take(len(t)))
+}
+
+func (r *reader) ops() []Op {
+	count := r.uvarint()
+	// Each op takes two bytes at least: a count beyond that is refused before
+	// anything is allocated for it.
+	if count > uint64(len(r.rest))/2 {
+		r.fail("%d ops in %d bytes", count, len(r.rest))
+		return nil
+	}
+	ops := make([]Op, 0, count)
+	for range count {
+		number, size := r.uvarint(), r.uvarint()
+		if number == 0 || number > 1<<32-1 {
+			r.fail("op number %d", number)
+		}
+		if size > uint64(len(r.rest)) {
+			r.fail("op of %d bytes, %d left", size, len(r.rest))
+		}
+		if r.err != nil {
+			return nil
+		}
+		ops = append(ops, Op{Number: Number(number), Bytes: r.take(int(size))})
+	}
+	return ops
+}
