@@ -1,0 +1,114 @@
+// Package engine is a replicated state machine that knows nothing of what it
+// replicates: Open runs one Raft group around a Machine, Propose changes it.
+// It owns the wiring of pipeline, replica and log store, the group's identity,
+// and what happens when leadership comes and goes. It may import everything
+// below engine/, and api. DESIGN.md has the whole in one page.
+package engine
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/engine/raftlog"
+	"github.com/corvo/corvo/engine/replica"
+)
+
+// The contracts an engine meets its users in.
+type (
+	// Machine is the state that is replicated.
+	Machine = replica.Machine
+	// Op is one change of it.
+	Op = pipeline.Op
+	// Position is where a change stands in the group's log.
+	Position = entry.Position
+)
+
+// MaxGroupName bounds Config.Group and Config.NodeID, in bytes.
+const MaxGroupName = 128
+
+// Config is what a Group is made of. Dir, Group, Machine and StartTerm are
+// required; every other field has a default.
+type Config struct {
+	// Dir is the group's own directory: group.json, manifest.json, log/. It is
+	// made if it does not exist.
+	Dir string
+	// Group names the group; it is recorded in the directory and in the machine,
+	// and one of another name is refused.
+	Group string
+	// NodeID is this member's name in the group. The default is minted when the
+	// group is founded, and read from the directory from then on.
+	NodeID string
+	// Machine is opened by the caller and closed by the caller after Close.
+	Machine Machine
+	// StartTerm makes the op that goes first in every term of leadership.
+	StartTerm func() Op
+
+	// Logs opens log stores; processes with many groups share one. Default: a
+	// Factory of its own.
+	Logs *raftlog.Factory
+	// LogKind is the log store; default raftlog.WAL. It cannot be changed later.
+	LogKind raftlog.Kind
+	// SnapshotBytes is how much log makes a snapshot due: it bounds disk use and
+	// what a restart after a crash replays. Default 64 MiB.
+	SnapshotBytes int64
+	// TrailingBytes is how much log stays behind a snapshot. Default 8 MiB;
+	// negative = none.
+	TrailingBytes int64
+	// Limits bounds admission and entries; zero fields have pipeline's defaults.
+	Limits pipeline.Limits
+
+	// Level is the feature level entries are written at. Default: 1.
+	Level func() uint32
+	// Now is the host's time. Default time.Now.
+	Now func() time.Time
+	// Rand is where seeds and identities come from. Default crypto/rand.
+	Rand io.Reader
+	// Logger gets what happens to the group. Default slog.Default().
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Logs == nil {
+		c.Logs = &raftlog.Factory{Logger: replica.NewLogger(c.Logger)}
+	}
+	if c.Level == nil {
+		c.Level = func() uint32 { return 1 }
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	var wrong []error
+	require := func(ok bool, format string, args ...any) {
+		if !ok {
+			wrong = append(wrong, fmt.Errorf(format, args...))
+		}
+	}
+	require(c.Dir != "", "Dir is empty")
+	require(c.Group != "", "Group is empty")
+	require(len(c.Group) <= MaxGroupName, "Group takes %d bytes, the most is %d", len(c.Group), MaxGroupName)
+	require(len(c.NodeID) <= MaxGroupName, "NodeID takes %d bytes, the most is %d", len(c.NodeID), MaxGroupName)
+	require(c.Machine != nil, "Machine is nil")
+	require(c.StartTerm != nil, "StartTerm is nil")
+	require(c.SnapshotBytes >= 0, "SnapshotBytes is %d", c.SnapshotBytes)
+	if len(wrong) > 0 {
+		return api.Errorf(api.ValidationError, "engine configuration: %w", errors.Join(wrong...))
+	}
+	return nil
+}

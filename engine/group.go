@@ -1,0 +1,263 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/engine/raftlog"
+	"github.com/corvo/corvo/engine/replica"
+)
+
+// logDir is where the log lies, inside Config.Dir.
+const logDir = "log"
+
+// Group is one Raft group on this node. Its methods may be called from any
+// goroutine; all errors are *api.Error.
+type Group struct {
+	config   Config
+	identity identity
+	replica  *replica.Replica
+	stats    pipeline.Stats // of all terms
+
+	mu      sync.Mutex
+	term    *pipeline.Pipeline // of the present term of leadership, nil for none
+	changed chan struct{}      // closed when term, its start, or closed changes
+	closed  bool
+
+	running   sync.WaitGroup // one for each term, and watchFailure
+	stop      chan struct{}  // closed at the end of Close
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// Open runs the group in c.Dir; a new directory becomes a new group with this
+// node as its only voter. Open returns before the group has a leader: see Ready.
+// It refuses, with UNHEALTHY and what to do, when machine and log do not fit; it
+// then has changed nothing.
+func Open(c Config) (*Group, error) {
+	c = c.withDefaults()
+	if err := c.validate(); err != nil {
+		return nil, err
+	}
+	g := &Group{config: c, changed: make(chan struct{}), stop: make(chan struct{})}
+	if err := g.open(); err != nil {
+		return nil, outward(err)
+	}
+	return g, nil
+}
+
+func (g *Group) open() (err error) {
+	c := &g.config
+	if g.identity, err = loadIdentity(*c); err != nil {
+		return err
+	}
+	path := filepath.Join(c.Dir, logDir)
+	if !g.identity.Founded {
+		// Raft has never run here: what lies there is a founding cut short.
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	log, err := c.Logs.Open(path, c.LogKind)
+	if err != nil {
+		return err
+	}
+	if err := g.found(log); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	g.replica, err = replica.Open(replica.Config{
+		Dir: c.Dir, Group: g.identity.Group, Incarnation: g.identity.Incarnation, ID: g.identity.NodeID,
+		Machine: c.Machine, Log: log,
+		SnapshotBytes: c.SnapshotBytes, TrailingBytes: c.TrailingBytes,
+		Leadership: g.leadership, Logger: c.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	g.running.Go(g.watchFailure)
+	return nil
+}
+
+// found makes a new directory a new group, once. That it did is recorded before
+// raft runs, so that a log which has been used is never founded again.
+func (g *Group) found(log raftlog.Store) error {
+	if g.identity.Founded {
+		return nil
+	}
+	if err := replica.Found(log, g.identity.NodeID, g.config.Machine); err != nil {
+		return err
+	}
+	g.identity.Founded = true
+	return g.identity.save(g.config.Dir)
+}
+
+// leadership opens and ends the pipeline of a term.
+func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.term != nil {
+		// A replica that fails gives up leadership as well; what waits is owed the
+		// reason that matters.
+		reason := errNotLeader()
+		if r.Err() != nil {
+			reason = r.Unhealthy()
+		}
+		g.term.Stop(reason)
+		g.term = nil
+	}
+	g.announce()
+	if !leads || g.closed {
+		return
+	}
+	last, err := r.LastClock()
+	if err != nil {
+		r.Fail(err)
+		return
+	}
+	p := pipeline.Start(pipeline.Config{
+		Env: pipeline.Env{
+			Append: func(encoded []byte) pipeline.Future { return r.Append(term, encoded) },
+			Now:    g.config.Now,
+			Rand:   g.config.Rand,
+			Level:  g.config.Level,
+		},
+		Incarnation: g.identity.Incarnation,
+		LastClockNs: last,
+		First:       g.config.StartTerm(),
+		Limits:      g.config.Limits,
+		Stats:       &g.stats,
+	})
+	g.term = p
+	g.running.Go(func() { g.watchTerm(r, p) })
+}
+
+// watchTerm tells of the term's start and waits for its end. A term whose first
+// op fails, other than by losing leadership, can serve nobody: the replica stops.
+func (g *Group) watchTerm(r *replica.Replica, p *pipeline.Pipeline) {
+	select {
+	case <-p.Started():
+		g.mu.Lock()
+		g.announce()
+		g.mu.Unlock()
+	case <-p.Done():
+		if err := p.Err(); api.CodeOf(err) != api.LeaderUnavailable {
+			r.Fail(err)
+		}
+	}
+	<-p.Done()
+}
+
+// watchFailure answers everything that waits once the replica has stopped.
+func (g *Group) watchFailure() {
+	select {
+	case <-g.replica.Failed():
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.term != nil {
+			g.term.Stop(g.unavailable())
+			g.term = nil
+		}
+		g.announce()
+	case <-g.stop:
+	}
+}
+
+// announce wakes those who wait for a change; g.mu is held.
+func (g *Group) announce() {
+	close(g.changed)
+	g.changed = make(chan struct{})
+}
+
+// present is the pipeline of the present term, or why there is none.
+func (g *Group) present() (*pipeline.Pipeline, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.term == nil {
+		return nil, g.unavailable()
+	}
+	return g.term, nil
+}
+
+// unavailable says why the group has no term; g.mu is held.
+func (g *Group) unavailable() error {
+	switch {
+	case g.replica != nil && g.replica.Err() != nil:
+		return g.replica.Unhealthy()
+	case g.closed:
+		return errClosed()
+	}
+	return errNotLeader()
+}
+
+func errNotLeader() error {
+	err := api.Errorf(api.LeaderUnavailable, "this node does not lead the group: nothing was written, ask the leader")
+	err.RetryAfter = pipeline.MinRetryAfter
+	return err
+}
+
+func errClosed() error {
+	return api.Errorf(api.LeaderUnavailable, "this node is shutting down: nothing was written")
+}
+
+// Failed is closed when the group has stopped by itself, because it cannot trust
+// its machine or its disk any longer. It must still be closed.
+func (g *Group) Failed() <-chan struct{} { return g.replica.Failed() }
+
+// Err is why the group has stopped by itself; nil while it has not.
+func (g *Group) Err() error {
+	if g.replica.Err() == nil {
+		return nil
+	}
+	return g.replica.Unhealthy()
+}
+
+// Applied is the last entry in the machine.
+func (g *Group) Applied() entry.Applied { return g.replica.Applied() }
+
+// Snapshot makes the machine durable now and cuts the log.
+func (g *Group) Snapshot() error { return outward(g.replica.Snapshot()) }
+
+// Close stops admission, waits until what was admitted is answered (or until ctx
+// ends: what has not been written then is refused), makes the machine durable and
+// closes the log. It returns when nothing of the group runs any longer; an error
+// means that the machine may have to replay when it is opened next. A group that
+// has failed is only closed: Err has the reason.
+func (g *Group) Close(ctx context.Context) error {
+	g.closeOnce.Do(func() { g.closeErr = outward(g.shut(ctx)) })
+	return g.closeErr
+}
+
+func (g *Group) shut(ctx context.Context) error {
+	g.mu.Lock()
+	g.closed = true
+	term := g.term
+	g.announce()
+	g.mu.Unlock()
+	if term != nil {
+		// Refused proposals have their answer; that they were is not an error of
+		// Close.
+		_ = term.Drain(ctx, errClosed())
+	}
+	err := g.replica.Close()
+	close(g.stop)
+	g.running.Wait()
+	return err
+}
+
+// outward makes any error an *api.Error.
+func outward(err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *api.Error
+	if errors.As(err, &e) && e != nil {
+		return e
+	}
+	return api.Wrap(err, api.Internal, err.Error())
+}

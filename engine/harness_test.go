@@ -1,0 +1,87 @@
+package engine_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/raftlog"
+	"github.com/corvo/corvo/engine/replica"
+)
+
+// node is a group with the machine behind it, in a directory that outlives both.
+type node struct {
+	*engine.Group
+	machine *machine
+	config  engine.Config
+}
+
+// openNode opens the group in dir and waits until it leads. Segments are small,
+// so that what the tests write takes several of them.
+func openNode(t testing.TB, dir string, change ...func(*engine.Config)) *node {
+	t.Helper()
+	n, err := tryOpenNode(t, dir, change...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func tryOpenNode(t testing.TB, dir string, change ...func(*engine.Config)) (*node, error) {
+	t.Helper()
+	m := openMachine(t, dir)
+	c := engine.Config{
+		Dir: dir, Group: "test/0", Machine: m, StartTerm: startTerm, Logger: quiet(),
+		Logs: &raftlog.Factory{SegmentBytes: raftlog.MinSegmentBytes, Logger: replica.NewLogger(quiet())},
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	g, err := engine.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{Group: g, machine: m, config: c}
+	t.Cleanup(func() { _ = n.Close(context.Background()) }) // idempotent: a test that cares has looked
+	return n, nil
+}
+
+// shut closes the node in good order.
+func (n *node) shut(t testing.TB) {
+	t.Helper()
+	if err := n.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// crash ends the node so that the machine loses what it had not flushed.
+func (n *node) crash(t testing.TB) {
+	t.Helper()
+	n.machine.crash()
+	err := n.Close(context.Background())
+	// A snapshot that was due may have met the crash before the close did.
+	if err == nil && n.Err() == nil {
+		t.Fatal("close of a crashed machine succeeded")
+	}
+}
+
+func (n *node) add(t testing.TB, key string) (int64, engine.Position) {
+	t.Helper()
+	value, at, err := engine.Propose[int64](t.Context(), n.Group, add(key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value, at
+}
+
+func wantCode(t testing.TB, err error, code api.Code) {
+	t.Helper()
+	e, ok := err.(*api.Error) //nolint:errorlint // the engine answers nothing else
+	if !ok || e.Code != code {
+		t.Fatalf("error is %v (%T), want code %s", err, err, code)
+	}
+}

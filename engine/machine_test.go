@@ -1,0 +1,229 @@
+package engine_test
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/engine/replica"
+)
+
+// The ops of the test machine. Their numbers are their own.
+const (
+	opStartTerm entry.Number = 1 + iota
+	opAdd                    // add 1 to a counter; answers the new value
+	opRefuse                 // answers a refusal
+	opBreak                  // makes Apply fail
+	opNilResult              // answers a typed nil
+)
+
+// op is a change of the test machine; the key is its encoding.
+type op struct {
+	number  entry.Number
+	class   pipeline.Class
+	key     string
+	invalid bool
+}
+
+func add(key string) op { return op{number: opAdd, class: pipeline.ClassEnqueue, key: key} }
+func startTerm() engine.Op {
+	return op{number: opStartTerm, class: pipeline.ClassSettle}
+}
+
+func (o op) Number() entry.Number  { return o.number }
+func (o op) Class() pipeline.Class { return o.class }
+func (o op) SizeVT() int           { return len(o.key) }
+
+func (o op) Validate() error {
+	if o.invalid {
+		return errors.New("key is invalid")
+	}
+	return nil
+}
+
+func (o op) MarshalToSizedBufferVT(to []byte) (int, error) { return copy(to, o.key), nil }
+
+// content is what the machine holds and what Flush writes.
+type content struct {
+	At                 entry.Applied
+	ClockNs            int64
+	Configuration      []byte
+	ConfigurationIndex uint64
+	Counters           map[string]int64
+	Terms              int      // StartTerm ops applied
+	Firsts             []uint64 // index of each StartTerm
+}
+
+// machine keeps counters in memory and writes them to a file when flushed, and
+// only then: what was not flushed is lost when it is opened again.
+type machine struct {
+	path string
+
+	mu      sync.Mutex
+	now     content
+	clocks  []int64 // of every entry applied, in order
+	crashed bool    // Flush fails from now on
+	onApply func(entry.Entry)
+	onFlush func()
+}
+
+func openMachine(t testing.TB, dir string) *machine {
+	t.Helper()
+	m := &machine{path: filepath.Join(dir, "machine.dat"), now: content{Counters: map[string]int64{}}}
+	data, err := os.ReadFile(m.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return m
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &m.now)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *machine) Applied() entry.Applied {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.At
+}
+
+func (m *machine) LastClock() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.ClockNs
+}
+
+func (m *machine) counter(key string) int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.Counters[key]
+}
+
+func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.onApply != nil {
+		m.onApply(e)
+	}
+	results := make([]any, len(e.Ops))
+	for i, o := range e.Ops {
+		switch o.Number {
+		case opStartTerm:
+			m.now.Terms++
+			m.now.Firsts = append(m.now.Firsts, at.Index)
+		case opAdd:
+			m.now.Counters[string(o.Bytes)]++
+			results[i] = m.now.Counters[string(o.Bytes)]
+		case opRefuse:
+			results[i] = api.Errorf(api.NotFound, "no %s", o.Bytes)
+		case opNilResult:
+			results[i] = (*api.Error)(nil)
+		case opBreak:
+			return nil, errors.New("key broken")
+		default:
+			return nil, fmt.Errorf("op %d is not known", o.Number)
+		}
+	}
+	m.now.At, m.now.ClockNs = at, e.ClockNs
+	m.clocks = append(m.clocks, e.ClockNs)
+	return results, nil
+}
+
+func (m *machine) Configure(at entry.Applied, configuration []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now.At, m.now.Configuration, m.now.ConfigurationIndex = at, configuration, at.Index
+	return nil
+}
+
+func (m *machine) Configuration() ([]byte, uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.Configuration, m.now.ConfigurationIndex
+}
+
+func (m *machine) Flush() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.crashed {
+		return errors.New("crashed")
+	}
+	data, err := json.Marshal(m.now)
+	if err != nil {
+		return err
+	}
+	if err := durable.WriteFile(m.path, data, 0o644); err != nil {
+		return err
+	}
+	if m.onFlush != nil {
+		m.onFlush()
+	}
+	return nil
+}
+
+// crash loses what was not flushed.
+func (m *machine) crash() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.crashed = true
+}
+
+func (m *machine) Image() (replica.Image, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	data, err := json.Marshal(m.now)
+	return &image{data: data, of: m.now}, err
+}
+
+func (m *machine) Restore(r io.Reader) error {
+	data, err := readImage(r)
+	if err != nil {
+		return err
+	}
+	var c content
+	if err := json.Unmarshal(data, &c); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	m.now = c
+	m.mu.Unlock()
+	return m.Flush()
+}
+
+// image carries its length, so that a stream cut short is refused.
+type image struct {
+	data []byte
+	of   content
+}
+
+func (i *image) Applied() entry.Applied          { return i.of.At }
+func (i *image) Configuration() ([]byte, uint64) { return i.of.Configuration, i.of.ConfigurationIndex }
+func (i *image) Close() error                    { return nil }
+
+func (i *image) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(append(binary.LittleEndian.AppendUint64(nil, uint64(len(i.data))), i.data...))
+	return int64(n), err
+}
+
+func readImage(r io.Reader) ([]byte, error) {
+	var size [8]byte
+	if _, err := io.ReadFull(r, size[:]); err != nil {
+		return nil, err
+	}
+	data := make([]byte, binary.LittleEndian.Uint64(size[:]))
+	_, err := io.ReadFull(r, data)
+	return data, err
+}

@@ -1,0 +1,169 @@
+package replica
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/corvo/corvo/engine/entry"
+)
+
+// fsm is the machine as raft sees it. It is thin: it decodes, keeps order, and
+// stops the replica at the first error. Raft calls it from one goroutine.
+//
+// It takes batches not for speed (an entry is a batch already) but because that
+// is how raft hands over membership entries with their term; the single form
+// gives no term and takes no error.
+type fsm struct{ r *Replica }
+
+// outcome is what fsm answers to raft for one entry.
+type outcome struct {
+	results []any
+	at      entry.Position
+	err     error
+}
+
+func (f fsm) ApplyBatch(logs []*raft.Log) []any {
+	outcomes := make([]any, len(logs))
+	for i, l := range logs {
+		outcomes[i] = f.apply(l)
+	}
+	return outcomes
+}
+
+// Apply satisfies raft.FSM; raft calls ApplyBatch.
+func (f fsm) Apply(l *raft.Log) any { return f.apply(l) }
+
+func (f fsm) apply(l *raft.Log) *outcome {
+	out := &outcome{at: entry.Position{Index: l.Index, Term: l.Term}}
+	if f.r.Err() != nil {
+		out.err = f.r.Unhealthy()
+		return out
+	}
+	var err error
+	switch l.Type {
+	case raft.LogConfiguration:
+		err = f.configure(l)
+	case raft.LogCommand:
+		err = f.command(l, out)
+	default:
+		err = fmt.Errorf("raft handed over an entry of type %s", l.Type)
+	}
+	if err != nil {
+		f.r.fail(fmt.Errorf("apply entry %d of term %d: %w", l.Index, l.Term, err))
+		out.results, out.err = nil, f.r.Unhealthy()
+	}
+	return out
+}
+
+func (f fsm) configure(l *raft.Log) error {
+	at, err := f.next(l)
+	if err != nil {
+		return err
+	}
+	return f.r.machine.Configure(at, l.Data)
+}
+
+func (f fsm) command(l *raft.Log, out *outcome) error {
+	at, err := f.next(l)
+	if err != nil {
+		return err
+	}
+	e, err := entry.Decode(l.Data)
+	if err != nil {
+		return err
+	}
+	if e.Incarnation != at.Incarnation {
+		return fmt.Errorf("it belongs to history %v, this replica to %v", e.Incarnation, at.Incarnation)
+	}
+	// An entry proposed in one term and appended in a later one (raft may hold it
+	// while leadership is lost and won again) would come before that term's first
+	// entry. It counts as an empty one, on every replica.
+	stale := fenced(l)
+	if stale {
+		e.Ops, out.err = nil, errNotLeader()
+	}
+	results, err := f.r.machine.Apply(at, e)
+	if err != nil {
+		return err
+	}
+	if len(results) != len(e.Ops) {
+		return fmt.Errorf("the machine answered %d results for %d ops", len(results), len(e.Ops))
+	}
+	out.results = results
+	return nil
+}
+
+// next is the position the entry gives to the machine, which must lie ahead.
+func (f fsm) next(l *raft.Log) (entry.Applied, error) {
+	at := f.r.identity
+	at.Index, at.Term = l.Index, l.Term
+	if last := f.r.machine.Applied(); last.Index >= l.Index {
+		return at, fmt.Errorf("the machine has applied entry %d already", last.Index)
+	}
+	return at, nil
+}
+
+// fence is the log's extension of an entry proposed in a term.
+func fence(term uint64) []byte { return binary.LittleEndian.AppendUint64(nil, term) }
+
+func fenced(l *raft.Log) bool {
+	return len(l.Extensions) != 8 || binary.LittleEndian.Uint64(l.Extensions) != l.Term
+}
+
+// Snapshot only notes where the machine is; Persist makes it durable.
+func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
+	if err := f.r.Err(); err != nil {
+		return nil, err
+	}
+	return &flush{r: f.r, at: f.r.machine.Applied().Position()}, nil
+}
+
+// Restore replaces the machine by the snapshot that was opened last.
+func (f fsm) Restore(stream io.ReadCloser) error {
+	if err := f.r.Err(); err != nil {
+		return err
+	}
+	f.r.snapshots.mu.Lock()
+	got := f.r.snapshots.restore
+	f.r.snapshots.mu.Unlock()
+	err := f.r.machine.Restore(stream)
+	if err == nil {
+		err = f.r.snapshots.restored(got)
+	}
+	if err != nil {
+		f.r.fail(fmt.Errorf("take over the snapshot of entry %d: %w", got.manifest.Index, err))
+	}
+	return err
+}
+
+// flush is a snapshot being taken: the machine made durable, then the manifest
+// (by the sink's Close), and only then may raft cut the log.
+type flush struct {
+	r  *Replica
+	at entry.Position
+}
+
+func (s *flush) Persist(to raft.SnapshotSink) error {
+	if err := s.r.machine.Flush(); err != nil {
+		err = fmt.Errorf("flush the machine: %w", err)
+		s.r.fail(err)
+		return err
+	}
+	if err := s.r.Err(); err != nil {
+		return err
+	}
+	k, ok := to.(*sink)
+	if !ok {
+		return fmt.Errorf("raft brought a sink of type %T", to)
+	}
+	if err := k.persisted(s.at); err != nil {
+		s.r.fail(err)
+		return err
+	}
+	return nil
+}
+
+func (s *flush) Release() {}

@@ -1,0 +1,198 @@
+package replica
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/corvo/corvo/engine/entry"
+)
+
+// tape is a machine that remembers what it was given, in memory; a Flush copies
+// it to the side.
+type tape struct {
+	mu       sync.Mutex
+	now      taped
+	flushed  taped
+	flushErr error
+	applyErr error
+	forgets  bool // Apply answers one result too few
+}
+
+type taped struct {
+	At      entry.Applied
+	ClockNs int64
+	Members []byte
+	Index   uint64
+	Ops     []string
+}
+
+func (m *tape) Applied() entry.Applied {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.At
+}
+
+func (m *tape) LastClock() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.ClockNs
+}
+
+func (m *tape) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.applyErr != nil {
+		return nil, m.applyErr
+	}
+	var results []any
+	for _, o := range e.Ops {
+		m.now.Ops = append(m.now.Ops, string(o.Bytes))
+		results = append(results, string(o.Bytes))
+	}
+	m.now.At, m.now.ClockNs = at, e.ClockNs
+	if m.forgets {
+		results = results[1:]
+	}
+	return results, nil
+}
+
+func (m *tape) Configure(at entry.Applied, configuration []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.now.At, m.now.Members, m.now.Index = at, configuration, at.Index
+	return nil
+}
+
+func (m *tape) Configuration() ([]byte, uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.Members, m.now.Index
+}
+
+func (m *tape) Flush() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.flushErr == nil {
+		m.flushed = m.now
+	}
+	return m.flushErr
+}
+
+func (m *tape) Image() (Image, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return tapeImage{m.now}, nil
+}
+
+func (m *tape) Restore(r io.Reader) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var t taped
+	if err := json.NewDecoder(r).Decode(&t); err != nil {
+		return err
+	}
+	m.now, m.flushed = t, t
+	return nil
+}
+
+type tapeImage struct{ of taped }
+
+func (i tapeImage) Applied() entry.Applied          { return i.of.At }
+func (i tapeImage) Configuration() ([]byte, uint64) { return i.of.Members, i.of.Index }
+func (i tapeImage) Close() error                    { return nil }
+
+func (i tapeImage) WriteTo(w io.Writer) (int64, error) {
+	data, err := json.Marshal(i.of)
+	if err != nil {
+		return 0, err
+	}
+	return io.Copy(w, bytes.NewReader(data))
+}
+
+// memory is a Log in memory whose writes can be made to fail.
+type memory struct {
+	*raft.InmemStore
+	mu  sync.Mutex
+	err error
+}
+
+func newMemory() *memory { return &memory{InmemStore: raft.NewInmemStore()} }
+
+func (m *memory) breakWith(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.err = err
+}
+
+func (m *memory) broken() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.err
+}
+
+func (m *memory) StoreLogs(logs []*raft.Log) error {
+	return errors.Join(m.broken(), m.InmemStore.StoreLogs(logs))
+}
+
+func (m *memory) Set(k, v []byte) error { return errors.Join(m.broken(), m.InmemStore.Set(k, v)) }
+
+func (m *memory) SetUint64(k []byte, v uint64) error {
+	return errors.Join(m.broken(), m.InmemStore.SetUint64(k, v))
+}
+
+func (m *memory) Size() (int64, error) { return 0, nil }
+func (m *memory) Close() error         { return nil }
+
+// run opens a replica and waits until it leads; the term it leads in is returned.
+func run(t *testing.T, dir string, m *tape, log Log) (*Replica, uint64) {
+	t.Helper()
+	led := make(chan uint64, 1)
+	r, err := Open(Config{
+		Dir: dir, Group: ours.Group, Incarnation: ours.Incarnation, ID: "one", Machine: m, Log: log,
+		Logger: slog.New(slog.DiscardHandler),
+		Leadership: func(_ *Replica, leads bool, term uint64) {
+			if leads {
+				select {
+				case led <- term:
+				default:
+				}
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() }) // idempotent
+	return r, <-led
+}
+
+func found1(t *testing.T, m *tape) *memory {
+	t.Helper()
+	log := newMemory()
+	if err := Found(log, "one", m); err != nil {
+		t.Fatal(err)
+	}
+	return log
+}
+
+type word string
+
+func (w word) MarshalToSizedBufferVT(to []byte) (int, error) { return copy(to, w), nil }
+
+func encode(t *testing.T, of entry.Incarnation, clock int64, words ...string) []byte {
+	t.Helper()
+	var b entry.Builder
+	for _, w := range words {
+		if err := b.Add(1, len(w), word(w)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Finish(entry.Header{Level: 1, Incarnation: of, ClockNs: clock})
+}

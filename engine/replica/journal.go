@@ -1,0 +1,159 @@
+package replica
+
+import (
+	"fmt"
+	"io"
+	"sort"
+	"sync"
+
+	"github.com/hashicorp/raft"
+)
+
+// Log is the store of a group's log, term and vote. Size is the bytes it takes on
+// disk. A method that returned nil has made its change durable.
+type Log interface {
+	raft.LogStore
+	raft.StableStore
+	io.Closer
+	Size() (int64, error)
+}
+
+// journal is the Log as raft sees it. It measures what is appended, so that
+// snapshots are due by bytes, and it turns every failed write into the end of the
+// replica: after one it is not known what is on disk, and a log that goes on from
+// there may have holes.
+type journal struct {
+	Log
+	fail func(error)
+	// due gets a token when more than limit bytes were appended since the cut.
+	due   chan struct{}
+	limit int64
+
+	mu    sync.Mutex
+	total int64  // bytes appended, on top of the log's size when it was opened
+	cut   int64  // total as of the newest snapshot
+	marks []mark // ascending; where in the log which total was reached
+}
+
+type mark struct {
+	index uint64
+	total int64
+}
+
+// markBytes is how finely the journal knows where its bytes are.
+const markBytes = 64 << 10
+
+// entryOverhead stands for what a log store writes around an entry's bytes.
+const entryOverhead = 64
+
+// newJournal counts what the log holds already as not covered by a snapshot:
+// were it forgotten, a group that is opened often and writes little would never
+// cut its log.
+func newJournal(log Log, limit int64, fail func(error)) (*journal, error) {
+	size, err := log.Size()
+	if err != nil {
+		return nil, fmt.Errorf("size of the log: %w", err)
+	}
+	return &journal{Log: log, fail: fail, limit: limit, due: make(chan struct{}, 1), total: size}, nil
+}
+
+// IsMonotonic passes on whether the store refuses gaps.
+func (j *journal) IsMonotonic() bool {
+	m, ok := j.Log.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+func (j *journal) StoreLog(log *raft.Log) error { return j.StoreLogs([]*raft.Log{log}) }
+
+func (j *journal) StoreLogs(logs []*raft.Log) error {
+	if err := j.Log.StoreLogs(logs); err != nil {
+		j.fail(fmt.Errorf("append to the log: %w", err))
+		return err
+	}
+	j.measure(logs...)
+	return nil
+}
+
+func (j *journal) DeleteRange(from, to uint64) error {
+	if err := j.Log.DeleteRange(from, to); err != nil {
+		j.fail(fmt.Errorf("cut the log from %d to %d: %w", from, to, err))
+		return err
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	// A prefix takes the marks below it away, a suffix those from it on.
+	kept := j.marks[:0]
+	for _, m := range j.marks {
+		if m.index < from || m.index > to {
+			kept = append(kept, m)
+		}
+	}
+	j.marks = kept
+	return nil
+}
+
+func (j *journal) Set(key, value []byte) error {
+	if err := j.Log.Set(key, value); err != nil {
+		j.fail(fmt.Errorf("write the vote: %w", err))
+		return err
+	}
+	return nil
+}
+
+// SetUint64 answers nil although the write has failed: raft stores its term with
+// it and panics on an error, which would take the process and all its other
+// groups down. The replica has stopped by then, and a stopped replica neither
+// votes (Set) nor appends (StoreLogs), so nobody can build on that term.
+func (j *journal) SetUint64(key []byte, value uint64) error {
+	if err := j.Log.SetUint64(key, value); err != nil {
+		j.fail(fmt.Errorf("write the term: %w", err))
+	}
+	return nil
+}
+
+func (j *journal) measure(logs ...*raft.Log) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, l := range logs {
+		j.total += int64(len(l.Data)+len(l.Extensions)) + entryOverhead
+		if n := len(j.marks); n == 0 || j.total-j.marks[n-1].total >= markBytes {
+			j.marks = append(j.marks, mark{l.Index, j.total})
+		}
+	}
+	if j.total-j.cut >= j.limit {
+		select {
+		case j.due <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// since is how many bytes were appended after the newest snapshot, at most
+// markBytes and an entry too many.
+func (j *journal) since() int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.total - j.cut
+}
+
+// cutAt tells the journal of a snapshot at index.
+func (j *journal) cutAt(index uint64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if n := sort.Search(len(j.marks), func(i int) bool { return j.marks[i].index > index }); n > 0 {
+		j.cut = max(j.cut, j.marks[n-1].total)
+	}
+}
+
+// trailing is how many of the newest entries, up to last, take about the given
+// bytes; at least 1. Where the log reaches back further than is known (before
+// this process opened it), what is not known does not count as kept.
+func (j *journal) trailing(last uint64, bytes int64) uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	n := sort.Search(len(j.marks), func(i int) bool { return j.marks[i].total > j.total-bytes })
+	if n == len(j.marks) || j.marks[n].index >= last {
+		return 1
+	}
+	return last - j.marks[n].index + 1
+}

@@ -1,0 +1,180 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/entry"
+)
+
+// The machine has no log of its own: after a crash it holds what it flushed
+// last, and the raft log holds the rest. Before raft starts, both are compared.
+// Raft by itself would not: told not to restore its snapshot on start, it takes
+// whatever it is given, applies an entry twice or leaves one out.
+
+// found is what opening a replica finds on disk.
+type found struct {
+	identity   entry.Applied // group and incarnation of the directory
+	applied    entry.Applied // of the machine
+	configured bool          // the machine holds a membership
+	manifest   manifest      // of the newest snapshot, zero for none
+	first      uint64        // oldest entry of the log, 0 for an empty log
+	last       uint64        // newest entry of the log
+	termAt     func(index uint64) (uint64, error)
+}
+
+// advice ends each refusal.
+const advice = "nothing was changed. If files are missing, put them back; else restore this replica from a backup into an empty directory"
+
+func refuse(format string, args ...any) error {
+	return api.Errorf(api.Unhealthy, "%s: %s", fmt.Sprintf(format, args...), advice)
+}
+
+// check decides whether the machine can go on from the log. dropLog means that
+// the machine covers all of the log, which must be deleted first: the next entry
+// would leave a gap behind it.
+func check(f found) (dropLog bool, err error) {
+	if err := checkIdentity(f); err != nil {
+		return false, err
+	}
+	at, m := f.applied, f.manifest
+	switch {
+	case at.Index < m.Index:
+		return false, refuse("the store is at entry %d, but a snapshot was taken at entry %d: what lay between is lost", at.Index, m.Index)
+	case at.Index == m.Index && at.Term != m.Term:
+		return false, refuse("the store is at entry %d of term %d, the snapshot is of term %d", at.Index, at.Term, m.Term)
+	case at.Index == 0 && f.last == 0:
+		return false, refuse("the store and the log are both empty although this group was founded")
+	case at.Index > 0 && !f.configured:
+		return false, refuse("the store is at entry %d and holds no membership", at.Index)
+	}
+	// The snapshot vouches for the machine where the log no longer can.
+	covered := at.Index > 0 && at.Position() == m.position()
+	switch {
+	case at.Index > f.last && !covered:
+		return false, refuse("the store is at entry %d, the log ends at entry %d", at.Index, f.last)
+	case at.Index > f.last:
+		return f.last > 0, nil
+	case at.Index+1 < f.first:
+		return false, refuse("the store is at entry %d, the log begins at entry %d", at.Index, f.first)
+	case at.Index < f.first && at.Index > 0 && !covered:
+		return false, refuse("the store is at entry %d, which is neither in the log nor covered by a snapshot", at.Index)
+	case at.Index < f.first:
+		return false, nil
+	}
+	term, err := f.termAt(at.Index)
+	if err != nil {
+		return false, refuse("entry %d of the log cannot be read (%v)", at.Index, err)
+	}
+	if term != at.Term {
+		return false, refuse("the store is at entry %d of term %d, in the log that entry is of term %d", at.Index, at.Term, term)
+	}
+	return false, nil
+}
+
+func checkIdentity(f found) error {
+	id := f.identity
+	if f.applied.Index > 0 && (f.applied.Group != id.Group || f.applied.Incarnation != id.Incarnation) {
+		return refuse("the store belongs to group %q, history %v; the log to group %q, history %v",
+			f.applied.Group, f.applied.Incarnation, id.Group, id.Incarnation)
+	}
+	if f.manifest.Index > 0 && (f.manifest.Group != id.Group || f.manifest.Incarnation != id.Incarnation) {
+		return refuse("the snapshot manifest belongs to group %q, history %v; the log to group %q, history %v",
+			f.manifest.Group, f.manifest.Incarnation, id.Group, id.Incarnation)
+	}
+	return nil
+}
+
+// reconcile makes machine and log fit for raft to start, or refuses.
+func (r *Replica) reconcile() error {
+	m, err := readManifest(r.dir)
+	if err != nil {
+		return refuse("%v", err)
+	}
+	r.snapshots.newest.Store(m.Index)
+	if err := r.snapshots.resume(); err != nil {
+		return refuse("%v", err)
+	}
+	if m, err = readManifest(r.dir); err != nil {
+		return refuse("%v", err)
+	}
+	f := found{identity: r.identity, applied: r.machine.Applied(), manifest: m, termAt: r.termAt}
+	configuration, _ := r.machine.Configuration()
+	f.configured = configuration != nil
+	if f.first, err = r.journal.FirstIndex(); err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if f.last, err = r.journal.LastIndex(); err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	drop, err := check(f)
+	if err != nil {
+		return err
+	}
+	if drop {
+		return r.journal.DeleteRange(f.first, f.last)
+	}
+	return r.checkReplay(f)
+}
+
+// checkReplay reads what raft is going to replay, which is bounded by what a
+// snapshot leaves: raft panics where it finds a gap.
+func (r *Replica) checkReplay(f found) error {
+	term := f.applied.Term
+	for index := max(f.applied.Index+1, f.first); index <= f.last && f.last > 0; index++ {
+		next, err := r.termAt(index)
+		if err != nil {
+			return refuse("entry %d of the log cannot be read (%v)", index, err)
+		}
+		if next < term {
+			return refuse("entry %d of the log is of term %d, an entry before it of term %d", index, next, term)
+		}
+		term = next
+	}
+	return nil
+}
+
+func (r *Replica) termAt(index uint64) (uint64, error) {
+	var l raft.Log
+	if err := r.journal.GetLog(index, &l); err != nil {
+		return 0, err
+	}
+	if l.Index != index {
+		return 0, fmt.Errorf("entry %d stands in its place", l.Index)
+	}
+	return l.Term, nil
+}
+
+// LastClock is the clock of the newest entry, applied or not: what the next
+// entry's clock must not fall behind. Clocks rise along the log, so it is enough
+// to look for the newest command. A barrier in the log would answer the same
+// later, and it would leave an entry there that no machine has a record of.
+func (r *Replica) LastClock() (int64, error) {
+	applied := r.machine.Applied().Index
+	last, err := r.journal.LastIndex()
+	if err != nil {
+		return 0, fmt.Errorf("read the log: %w", err)
+	}
+	var l raft.Log
+	for index := last; index > applied; index-- {
+		err := r.journal.GetLog(index, &l)
+		if errors.Is(err, raft.ErrLogNotFound) {
+			break // applied and cut meanwhile
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read entry %d of the log: %w", index, err)
+		}
+		if l.Type != raft.LogCommand {
+			continue
+		}
+		e, err := entry.Decode(l.Data)
+		if err != nil {
+			return 0, fmt.Errorf("entry %d of the log: %w", index, err)
+		}
+		return e.ClockNs, nil
+	}
+	return r.machine.LastClock(), nil
+}

@@ -1,0 +1,290 @@
+// Package replica runs one member of a Raft group around a Machine: it recovers,
+// applies, takes snapshots, and stops at the first thing it cannot trust. It owns
+// the contract of the Machine and everything hashicorp/raft needs to be told. It
+// does not batch, and knows no op. It may import hashicorp/raft, api and
+// engine/entry.
+package replica
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/entry"
+)
+
+// The defaults of Config.
+const (
+	// DefaultSnapshotBytes bounds what a restart after a crash replays, and with
+	// it the log on disk.
+	DefaultSnapshotBytes = 64 << 20
+	// DefaultTrailingBytes is what stays in the log behind a snapshot, so that a
+	// replica that was away for a moment needs no image.
+	DefaultTrailingBytes = 8 << 20
+)
+
+// Raft's times. The heartbeat timeout is set a millisecond high at first and put
+// right as soon as raft runs: raft takes the change for an expired timer and
+// stands for election at once, with all its safety in place. A sole voter leads
+// within milliseconds instead of a second or two.
+const (
+	heartbeatTimeout = time.Second
+	electionTimeout  = time.Second
+	leaderLease      = 500 * time.Millisecond
+	commitTimeout    = time.Second // how often an idle leader tells followers its commit index
+	never            = 365 * 24 * time.Hour
+)
+
+// Config is what a Replica is made of.
+type Config struct {
+	// Dir holds the snapshot manifest and snapshots being received.
+	Dir string
+	// Group and Incarnation name the group and the history of its data.
+	Group       string
+	Incarnation entry.Incarnation
+	// ID is this member's name in the group.
+	ID string
+	// Machine is the state; the caller closes it, after the Replica.
+	Machine Machine
+	// Log holds the log, term and vote; the Replica closes it, also when Open
+	// fails.
+	Log Log
+	// Transport reaches the other members; nil for a group of one.
+	Transport raft.Transport
+	// SnapshotBytes is how much log makes a snapshot due; 0 =
+	// DefaultSnapshotBytes.
+	SnapshotBytes int64
+	// TrailingBytes is how much log is kept behind a snapshot; 0 =
+	// DefaultTrailingBytes, negative = none.
+	TrailingBytes int64
+	// Leadership is called when leadership is gained (with its term) and lost, in
+	// order, by one goroutine, maybe before Open returns. Raft waits for it: it
+	// must not wait for an Append.
+	Leadership func(r *Replica, leads bool, term uint64)
+	// Logger gets what raft says; nil = slog.Default().
+	Logger *slog.Logger
+}
+
+// Replica is one running member.
+type Replica struct {
+	dir           string
+	identity      entry.Applied // group and incarnation
+	machine       Machine
+	journal       *journal
+	snapshots     *snapshots
+	raft          *raft.Raft
+	transport     raft.Transport
+	logger        *slog.Logger
+	trailingBytes int64
+	flying        flights
+	verifying     verifier
+
+	failing sync.Once
+	failed  chan struct{}
+	cause   error // set before failed is closed
+
+	snapshotting sync.Mutex // one snapshot at a time
+	closing      chan struct{}
+	running      sync.WaitGroup // the goroutines of start
+	closeOnce    sync.Once
+	closeErr     error
+}
+
+// Open compares machine and log, refuses if they do not fit (an *api.Error
+// UNHEALTHY that says why and what to do), and starts raft.
+func Open(c Config) (_ *Replica, err error) {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.SnapshotBytes == 0 {
+		c.SnapshotBytes = DefaultSnapshotBytes
+	}
+	if c.TrailingBytes == 0 {
+		c.TrailingBytes = DefaultTrailingBytes
+	}
+	r := &Replica{
+		dir:           c.Dir,
+		identity:      entry.Applied{Group: c.Group, Incarnation: c.Incarnation},
+		machine:       c.Machine,
+		transport:     c.Transport,
+		logger:        c.Logger,
+		trailingBytes: max(0, c.TrailingBytes),
+		failed:        make(chan struct{}),
+		closing:       make(chan struct{}),
+	}
+	r.flying.landed.L = &r.flying.mu
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Log.Close())
+		}
+	}()
+	if r.journal, err = newJournal(c.Log, c.SnapshotBytes, r.fail); err != nil {
+		return nil, err
+	}
+	r.snapshots = &snapshots{dir: c.Dir, machine: c.Machine, identity: r.identity, fail: r.fail}
+	if err := r.start(c); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// start runs raft and the goroutines around it.
+func (r *Replica) start(c Config) error {
+	if r.transport == nil {
+		_, r.transport = raft.NewInmemTransport(raft.ServerAddress(c.ID))
+	}
+	gained := make(chan bool)
+	conf := raftConfig(c, gained)
+	if err := r.reconcile(); err != nil {
+		return err
+	}
+	var err error
+	if r.raft, err = raft.NewRaft(conf, fsm{r}, r.journal, r.journal, r.snapshots, r.transport); err != nil {
+		return fmt.Errorf("start raft: %w", err)
+	}
+	if err := r.Err(); err != nil {
+		return errors.Join(err, r.raft.Shutdown().Error())
+	}
+	r.running.Go(func() { r.watchLeadership(gained, c.Leadership) })
+	r.running.Go(r.snapshotWhenDue)
+	r.running.Go(r.stopWhenFailed)
+	kick := r.raft.ReloadableConfig()
+	kick.HeartbeatTimeout = heartbeatTimeout
+	if err := r.raft.ReloadConfig(kick); err != nil {
+		return errors.Join(fmt.Errorf("start raft: %w", err), r.halt())
+	}
+	return nil
+}
+
+func raftConfig(c Config, gained chan<- bool) *raft.Config {
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(c.ID)
+	conf.HeartbeatTimeout = heartbeatTimeout + time.Millisecond
+	conf.ElectionTimeout = electionTimeout + time.Millisecond
+	conf.LeaderLeaseTimeout = leaderLease
+	conf.CommitTimeout = commitTimeout
+	conf.NotifyCh = gained
+	conf.Logger = NewLogger(c.Logger)
+	conf.ShutdownOnRemove = false
+	conf.NoLegacyTelemetry = true
+	// The machine is its own snapshot; reconcile has checked that it fits.
+	conf.NoSnapshotRestoreOnStart = true
+	// Snapshots are due by bytes, which raft does not count.
+	conf.SnapshotInterval, conf.SnapshotThreshold = never, math.MaxUint64
+	return conf
+}
+
+// Found writes the first entry of a new group into an empty log: its membership,
+// with member id as the sole voter. The machine must be empty.
+func Found(log Log, id string, machine Machine) error {
+	if at := machine.Applied(); at.Index > 0 {
+		return refuse("the store holds group %q up to entry %d, and a new group was to be founded on it", at.Group, at.Index)
+	}
+	address, transport := raft.NewInmemTransport(raft.ServerAddress(id))
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(id)
+	members := raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: conf.LocalID, Address: address}}}
+	if err := raft.BootstrapCluster(conf, log, log, raft.NewDiscardSnapshotStore(), transport, members); err != nil {
+		return fmt.Errorf("found the group: %w", err)
+	}
+	return nil
+}
+
+// watchLeadership passes raft's word on until raft ends.
+func (r *Replica) watchLeadership(gained <-chan bool, tell func(*Replica, bool, uint64)) {
+	for {
+		select {
+		case leads := <-gained:
+			if tell != nil {
+				tell(r, leads, r.raft.CurrentTerm())
+			}
+		case <-r.closing:
+			return
+		}
+	}
+}
+
+// Fail stops the replica for a reason found outside of it.
+func (r *Replica) Fail(err error) { r.fail(err) }
+
+// fail stops the replica. Nothing is applied or written from here on, and all
+// that waits is answered; the first cause stays.
+func (r *Replica) fail(err error) {
+	r.failing.Do(func() {
+		r.cause = err
+		close(r.failed)
+		r.logger.Error("the replica has stopped", "group", r.identity.Group, "error", err)
+	})
+}
+
+// stopWhenFailed ends raft's part after a failure, once what is under way has
+// been answered, so that another member can take over.
+func (r *Replica) stopWhenFailed() {
+	select {
+	case <-r.failed:
+		r.flying.close()
+		r.raft.Shutdown()
+	case <-r.closing:
+	}
+}
+
+// Failed is closed when the replica has stopped by itself.
+func (r *Replica) Failed() <-chan struct{} { return r.failed }
+
+// Err is why the replica has stopped; nil while it has not.
+func (r *Replica) Err() error {
+	select {
+	case <-r.failed:
+		return r.cause
+	default:
+		return nil
+	}
+}
+
+// Unhealthy is what callers are told of Err, which must not be nil.
+func (r *Replica) Unhealthy() error {
+	return api.Wrap(r.cause, api.Unhealthy, "this replica has stopped ("+r.cause.Error()+"): the outcome of requests under way is unknown; see its log, then restart it or rebuild it")
+}
+
+// Close waits for what is under way, makes the machine durable and stops raft.
+// The caller has stopped calling Append. Its error is the first of these that
+// failed; everything is closed nevertheless.
+func (r *Replica) Close() error {
+	r.closeOnce.Do(func() {
+		r.flying.close()
+		var err error
+		if r.Err() == nil {
+			err = r.settle()
+		}
+		r.closeErr = errors.Join(err, r.halt(), r.journal.Close())
+	})
+	return r.closeErr
+}
+
+// settle leaves nothing to replay. The log is cut only if that is worth it.
+func (r *Replica) settle() error {
+	if r.journal.since() >= r.journal.limit/4 {
+		return r.Snapshot()
+	}
+	if err := r.machine.Flush(); err != nil {
+		return fmt.Errorf("flush the machine: %w", err)
+	}
+	return nil
+}
+
+// halt stops raft and the goroutines around it.
+func (r *Replica) halt() error {
+	err := r.raft.Shutdown().Error()
+	close(r.closing)
+	r.running.Wait()
+	if t, ok := r.transport.(raft.WithClose); ok {
+		err = errors.Join(err, t.Close())
+	}
+	return err
+}

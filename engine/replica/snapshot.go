@@ -1,0 +1,54 @@
+package replica
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+)
+
+// Snapshot makes the machine durable as it is, records that in the manifest and
+// cuts the log down to the trailing bytes. It does nothing when nothing was
+// applied since the last one or since the replica was opened.
+func (r *Replica) Snapshot() error {
+	r.snapshotting.Lock()
+	defer r.snapshotting.Unlock()
+	if r.Err() != nil {
+		return r.Unhealthy()
+	}
+	// Raft keeps a number of entries behind a snapshot; ours is a number of bytes.
+	conf := r.raft.ReloadableConfig()
+	conf.TrailingLogs = r.journal.trailing(r.raft.LastIndex(), r.trailingBytes)
+	if err := r.raft.ReloadConfig(conf); err != nil {
+		return fmt.Errorf("set the log kept behind a snapshot: %w", err)
+	}
+	err := r.raft.Snapshot().Error()
+	switch {
+	case err == nil:
+		r.journal.cutAt(r.snapshots.newest.Load())
+		return nil
+	case errors.Is(err, raft.ErrNothingNewToSnapshot):
+		return nil
+	case r.Err() != nil:
+		return r.Unhealthy()
+	}
+	return fmt.Errorf("take a snapshot: %w", err)
+}
+
+// snapshotWhenDue takes snapshots by bytes of log.
+func (r *Replica) snapshotWhenDue() {
+	for {
+		select {
+		case <-r.journal.due:
+			if err := r.Snapshot(); err != nil {
+				// A membership change on its way makes raft refuse; the next append says
+				// again that a snapshot is due. All that is worse has stopped the replica.
+				r.logger.Warn("a snapshot is due and could not be taken", "error", err)
+			}
+		case <-r.closing:
+			return
+		case <-r.failed:
+			return
+		}
+	}
+}

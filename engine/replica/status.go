@@ -1,0 +1,98 @@
+package replica
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/entry"
+)
+
+// Status is where a replica stands.
+type Status struct {
+	Term     uint64
+	State    string // Follower, Candidate, Leader or Shutdown
+	Last     uint64 // index of the newest entry in the log
+	Applied  entry.Applied
+	Snapshot uint64 // index of the newest snapshot, 0 for none
+	LogBytes int64  // what the log takes on disk, preallocated bytes included
+}
+
+// Status is a momentary view; its fields are read one after another.
+func (r *Replica) Status() (Status, error) {
+	size, err := r.journal.Size()
+	if err != nil {
+		return Status{}, fmt.Errorf("size of the log: %w", err)
+	}
+	return Status{
+		Term:     r.raft.CurrentTerm(),
+		State:    r.raft.State().String(),
+		Last:     r.raft.LastIndex(),
+		Applied:  r.machine.Applied(),
+		Snapshot: r.snapshots.newest.Load(),
+		LogBytes: size,
+	}, nil
+}
+
+// Leads says whether raft holds this replica for the leader.
+func (r *Replica) Leads() bool { return r.raft.State() == raft.Leader }
+
+// Applied is the last entry in the machine.
+func (r *Replica) Applied() entry.Applied { return r.machine.Applied() }
+
+// Verify answers nil if this replica still led the group at some moment after
+// the call. Calls that come while one is under way share the next one.
+func (r *Replica) Verify() <-chan error {
+	answer := make(chan error, 1)
+	if err := r.admit(); err != nil {
+		answer <- err
+		return answer
+	}
+	v := &r.verifying
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.waiting = append(v.waiting, answer)
+	if len(v.waiting) == 1 && !v.busy {
+		v.busy = true
+		go r.verify()
+	}
+	return answer
+}
+
+// verifier shares one question to the group among all who ask.
+type verifier struct {
+	mu      sync.Mutex
+	waiting []chan<- error
+	busy    bool // a goroutine is in verify
+}
+
+func (r *Replica) verify() {
+	v := &r.verifying
+	for {
+		v.mu.Lock()
+		asking := v.waiting
+		v.waiting = nil
+		v.busy = len(asking) > 0
+		v.mu.Unlock()
+		if len(asking) == 0 {
+			return
+		}
+		err := r.raft.VerifyLeader().Error()
+		if err != nil {
+			err = r.answerRead(err)
+		}
+		for _, answer := range asking {
+			r.flying.leave()
+			answer <- err
+		}
+	}
+}
+
+func (r *Replica) answerRead(err error) error {
+	if r.Err() != nil {
+		return r.Unhealthy()
+	}
+	return api.Wrap(err, api.LeaderUnavailable, "this replica does not lead the group: ask the leader")
+}
