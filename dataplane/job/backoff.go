@@ -1,0 +1,31 @@
+package job
+
+// DelayMs is how long a job waits in milliseconds after its attempt number
+// `attempt` (from 1) ended without success, before it may run again. It never
+// exceeds MaxDelayMs and never overflows; the first retry of fixed, linear and
+// exponential waits exactly BaseDelayMs. A backoff this binary does not know
+// waits like exponential, the default.
+func (r *Retry) DelayMs(attempt uint32) int64 {
+	base, most := r.GetBaseDelayMs(), r.GetMaxDelayMs()
+	if base <= 0 || most <= 0 || r.GetBackoff() == BackoffNone {
+		return 0
+	}
+	attempt = max(attempt, 1)
+	switch r.GetBackoff() {
+	case BackoffFixed:
+		return min(base, most)
+	case BackoffLinear:
+		// base*attempt > most, without the product
+		if base > most/int64(attempt) {
+			return most
+		}
+		return base * int64(attempt)
+	default:
+		// base*2^doublings > most, without the product
+		doublings := attempt - 1
+		if doublings >= 63 || base > most>>doublings {
+			return most
+		}
+		return base << doublings
+	}
+}

@@ -1,0 +1,110 @@
+package job
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Event is what can happen to a job. Ops decide which event applies; Next says
+// where it leads. Events are never stored: their values may change.
+type Event uint8
+
+// The events of the lifecycle.
+const (
+	OnEnqueue     Event = iota // created, runnable at once
+	OnSchedule                 // created for a later time
+	OnPromote                  // its due time came
+	OnFetch                    // leased by a worker
+	OnRenew                    // its lease was renewed
+	OnReturn                   // fetched but not delivered; the attempt does not count
+	OnAck                      // its worker succeeded
+	OnRetry                    // its worker failed, attempts are left
+	OnExhaust                  // its worker failed on the last attempt
+	OnReclaim                  // its lease expired, attempts are left
+	OnReclaimLast              // its lease expired on the last attempt
+	events
+)
+
+var eventWords = [events]string{
+	"enqueue", "schedule", "promote", "fetch", "renew", "return",
+	"ack", "retry", "exhaust", "reclaim", "reclaim last",
+}
+
+func (e Event) String() string {
+	if e >= events {
+		return fmt.Sprintf("event(%d)", uint8(e))
+	}
+	return eventWords[e]
+}
+
+// unborn is the state before the first event.
+const unborn = State_STATE_UNSPECIFIED
+
+// transition is one row of the lifecycle.
+type transition struct {
+	from State
+	on   Event
+	to   State
+}
+
+// lifecycle is every transition there is: what is not listed cannot happen.
+var lifecycle = []transition{
+	{unborn, OnEnqueue, Pending},
+	{unborn, OnSchedule, Scheduled},
+	{Scheduled, OnPromote, Pending},
+	{Retrying, OnPromote, Pending},
+	{Pending, OnFetch, Active},
+	{Active, OnRenew, Active},
+	{Active, OnReturn, Pending},
+	{Active, OnAck, Completed},
+	{Active, OnRetry, Retrying},
+	{Active, OnExhaust, Dead},
+	{Active, OnReclaim, Retrying},
+	{Active, OnReclaimLast, Dead},
+}
+
+// next is lifecycle indexed; 0 is "cannot happen", as no event leads to unborn.
+var next = func() (table [States][events]State) {
+	for _, t := range lifecycle {
+		if table[t.from][t.on] != unborn {
+			panic(fmt.Sprintf("lifecycle has two rows for %q on %q", t.from.Word(), t.on))
+		}
+		table[t.from][t.on] = t.to
+	}
+	return table
+}()
+
+// Next is the state that event e leads to from s; ok is false where e cannot
+// happen in s. The zero State is a job that does not exist yet.
+func Next(s State, e Event) (to State, ok bool) {
+	if s < 0 || int(s) >= States || e >= events {
+		return unborn, false
+	}
+	to = next[s][e]
+	return to, to != unborn
+}
+
+// Diagram is the lifecycle as a Mermaid state diagram.
+func Diagram() string {
+	name := func(s State) string {
+		if s == unborn {
+			return "[*]"
+		}
+		return s.Word()
+	}
+	var b strings.Builder
+	b.WriteString("stateDiagram-v2\n")
+	leaves := [States]bool{}
+	reached := [States]bool{}
+	for _, t := range lifecycle {
+		fmt.Fprintf(&b, "    %s --> %s: %s\n", name(t.from), name(t.to), t.on)
+		reached[t.to] = true
+		leaves[t.from] = leaves[t.from] || t.from != t.to
+	}
+	for s := range leaves {
+		if reached[s] && !leaves[s] {
+			fmt.Fprintf(&b, "    %s --> [*]\n", State(s).Word())
+		}
+	}
+	return b.String()
+}

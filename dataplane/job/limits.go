@@ -1,0 +1,72 @@
+package job
+
+import "time"
+
+// Every bound of the data plane, each with the error that names it and a test
+// at it. Nothing is truncated silently: what is over a bound is refused.
+const (
+	MaxQueueName     = 128      // characters of a queue name
+	MaxQueues        = 10_000   // queues of a namespace
+	MaxPayload       = 1 << 20  // bytes of a payload; --max-payload-size lowers or raises it
+	MaxPayloadFlag   = 16 << 20 // the most --max-payload-size may say
+	MaxResult        = 1 << 20  // bytes of a result
+	MaxCheckpoint    = 1 << 20  // bytes of a checkpoint
+	MaxProgress      = 4 << 10  // bytes of a progress document
+	MaxSealKeyID     = 128      // bytes of the key id of a sealed document
+	MaxSealNonce     = 32       // bytes of its nonce
+	MaxErrorText     = 8 << 10  // bytes of an attempt's error
+	MaxBacktrace     = 64 << 10 // bytes of an attempt's backtrace
+	MaxErrorsKept    = 100      // error records of a job; later ones replace the newest
+	MaxTags          = 64       // tags of a job
+	MaxTagName       = 128      // bytes
+	MaxTagValue      = 1024     // bytes
+	MaxHeaders       = 64       // headers of a job
+	MaxHeaderName    = 128      // bytes
+	MaxHeaderValue   = 4096     // bytes
+	MaxAttempts      = 1000     // max_retries
+	MaxRetryDelay    = 365 * 24 * time.Hour
+	MaxSchedule      = 10 * 365 * 24 * time.Hour // how far ahead scheduled_at may lie
+	MaxEnqueueJobs   = 1000                      // jobs of one enqueue/batch
+	MaxFetchQueues   = 64                        // queues of one fetch
+	MaxFetchJobs     = 512                       // jobs of one fetch; more is clamped, as documented
+	MaxAckItems      = 1000                      // items of one ack or fail batch
+	MaxHeartbeatJobs = 1000                      // jobs of one heartbeat
+	MaxWorkerID      = 256                       // bytes of worker_id and hostname
+	MaxLease         = 24 * time.Hour            // longest lease
+	MaxFetchWait     = 60 * time.Second
+	MaxUsageWord     = 128       // bytes of usage.model and usage.provider
+	MaxConcurrency   = 1_000_000 // a queue's max_concurrency
+	MaxDutyItems     = 1000      // ids in one Promote, Reclaim or Expire
+	MaxOpBytes       = 20 << 20  // encoded size of one op
+
+	MaxIdempotencyKey     = 255            // bytes of an Idempotency-Key
+	MaxIdempotencyRecords = 1_000_000      // remembered per shard
+	MaxIdempotencyBytes   = 512 << 20      // of their results, per shard
+	IdempotencyPeriod     = 24 * time.Hour // how long a key is remembered
+	MaxPrincipal          = 256            // bytes of who asked
+	MaxProblems           = 100            // problems listed in one refusal; the rest is counted
+
+	MaxKeys        = 1000 // API keys of a bare node
+	MaxKeyID       = 64   // bytes
+	MaxKeyName     = 128  // bytes
+	MaxKeyRoles    = 16   // roles of a key
+	MaxKeyRole     = 64   // bytes of a role's name
+	MaxKeyScope    = 64   // queue globs of a key
+	MaxKeyGlob     = 128  // bytes of a queue glob
+	MaxSearchLimit = 1000
+	MaxFeedEvents  = 1_000_000 // events kept for readers of the feed
+)
+
+// Defaults of an enqueue that says nothing.
+const (
+	DefaultMaxAttempts    = 3
+	DefaultRetryBaseDelay = 5 * time.Second
+	DefaultRetryMaxDelay  = 10 * time.Minute
+	DefaultLease          = 60 * time.Second
+	DefaultFetchWait      = 30 * time.Second
+	DefaultSearchLimit    = 50
+
+	// ReclaimGrace bounds how long after a new term's start leases that ran out
+	// meanwhile are left alone, so that a failover does not expire them all.
+	ReclaimGrace = 10 * time.Second
+)

@@ -1,0 +1,107 @@
+package job
+
+import "fmt"
+
+// The states under their field names; State_... are the generated ones.
+const (
+	Scheduled = State_STATE_SCHEDULED
+	Pending   = State_STATE_PENDING
+	Active    = State_STATE_ACTIVE
+	Retrying  = State_STATE_RETRYING
+	Held      = State_STATE_HELD
+	Completed = State_STATE_COMPLETED
+	Dead      = State_STATE_DEAD
+	Cancelled = State_STATE_CANCELLED
+)
+
+// States is the number of values a State can have, the unspecified one
+// included: the length of per-state arrays.
+const States = 9
+
+var stateWords = [States]string{"", "scheduled", "pending", "active", "retrying", "held", "completed", "dead", "cancelled"}
+
+// Word is the state as clients see it.
+func (s State) Word() string {
+	if s < 0 || int(s) >= len(stateWords) {
+		return fmt.Sprintf("state(%d)", int32(s))
+	}
+	return stateWords[s]
+}
+
+// ParseState reads what Word printed.
+func ParseState(word string) (State, bool) {
+	for s, w := range stateWords {
+		if w == word && w != "" {
+			return State(s), true
+		}
+	}
+	return 0, false
+}
+
+// The backoffs under their field names.
+const (
+	BackoffNone        = Backoff_BACKOFF_NONE
+	BackoffFixed       = Backoff_BACKOFF_FIXED
+	BackoffLinear      = Backoff_BACKOFF_LINEAR
+	BackoffExponential = Backoff_BACKOFF_EXPONENTIAL
+)
+
+var backoffWords = [...]string{"", "none", "fixed", "linear", "exponential"}
+
+// Word is the backoff as clients see it.
+func (b Backoff) Word() string {
+	if b < 0 || int(b) >= len(backoffWords) {
+		return fmt.Sprintf("backoff(%d)", int32(b))
+	}
+	return backoffWords[b]
+}
+
+// ParseBackoff reads what Word printed.
+func ParseBackoff(word string) (Backoff, bool) {
+	for b, w := range backoffWords {
+		if w == word && w != "" {
+			return Backoff(b), true
+		}
+	}
+	return 0, false
+}
+
+// The priorities, most urgent first.
+const (
+	Critical   = 0
+	High       = 1
+	Normal     = 2
+	Priorities = 3
+)
+
+var priorityWords = [Priorities]string{"critical", "high", "normal"}
+
+// PriorityWord is the priority's word.
+func PriorityWord(p uint32) string {
+	if p >= Priorities {
+		return fmt.Sprintf("priority(%d)", p)
+	}
+	return priorityWords[p]
+}
+
+// ParsePriority reads a priority's word.
+func ParsePriority(word string) (uint32, bool) {
+	for p, w := range priorityWords {
+		if w == word {
+			return uint32(p), true
+		}
+	}
+	return 0, false
+}
+
+// BlobKind says which of a job's blobs a record holds.
+type BlobKind uint8
+
+// The blobs a job can have. The values are part of keys: permanent.
+const (
+	Payload BlobKind = iota
+	Result
+	Checkpoint
+	Progress
+	BlobKinds
+)
