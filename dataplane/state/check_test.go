@@ -1,0 +1,147 @@
+package state
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// damage is one way in which a store can be wrong, and what Check says of it.
+type damage struct {
+	do   func(s *Store, b *pebble.Batch)
+	want string
+}
+
+// damages are made to a store as soundStore makes it.
+func damages() map[string]damage {
+	id := idOf(1)
+	set := func(key, value []byte) func(*Store, *pebble.Batch) {
+		return func(_ *Store, b *pebble.Batch) { _ = b.Set(key, value, nil) }
+	}
+	remove := func(key []byte) func(*Store, *pebble.Batch) {
+		return func(_ *Store, b *pebble.Batch) { _ = b.Delete(key, nil) }
+	}
+	rewriteJob := func(change func(j *job.Job)) func(*Store, *pebble.Batch) {
+		return func(s *Store, b *pebble.Batch) {
+			j, _ := s.Job(id)
+			change(j)
+			_ = put(b, appendJobKey(nil, id), j)
+		}
+	}
+	rewriteHead := func(change func(h *Head)) func(*Store, *pebble.Batch) {
+		return func(s *Store, b *pebble.Batch) {
+			h := s.Head()
+			change(h)
+			s.head.Store(h)
+		}
+	}
+	return map[string]damage{
+		"nothing":           {func(*Store, *pebble.Batch) {}, ""},
+		"lost ready key":    {remove(appendReadyKey(nil, "q", job.Normal, 1)), "missing"},
+		"stray ready key":   {set(appendReadyKey(nil, "q", job.Normal, 77), id[:]), "2 ready keys, there should be 1"},
+		"wrong ready value": {set(appendReadyKey(nil, "q", job.Normal, 1), make([]byte, 16)), "holds 0000"},
+		"lost timer":        {remove(appendTimerKey(nil, timer{TimerLease, 1e9}, idOf(2))), "missing"},
+		"stray timer":       {set(appendTimerKey(nil, timer{TimerRetry, 5}, id), nil), "timer keys, there should be 2"},
+		"state":             {rewriteJob(func(j *job.Job) { j.State = job.Held }), `queue "q" counts`},
+		"unknown state":     {rewriteJob(func(j *job.Job) { j.State = 0 }), "state 0 is none"},
+		"queue":             {rewriteJob(func(j *job.Job) { j.Queue = "r" }), `queue "r" has jobs and no record`},
+		"id":                {rewriteJob(func(j *job.Job) { j.Id[3] = 9 }), "is stored as"},
+		"number":            {rewriteJob(func(j *job.Job) { j.Number = 0 }), "has number 0"},
+		"blob mark":         {rewriteJob(func(j *job.Job) { j.Blobs = 0b11 }), "marks blobs 11 and has 1"},
+		"error count":       {rewriteJob(func(j *job.Job) { j.Errors = 2 }), "counts 2 errors and has 1"},
+		"lost job":          {remove(appendJobKey(nil, id)), "is not there and something of it is"},
+		"orphan blob":       {set(appendBlobKey(nil, idOf(99), 0), nil), "is not there and something of it is"},
+		"orphan error":      {set(appendErrorKey(nil, idOf(0), 1), nil), "is not there and something of it is"},
+		"lost queue":        {remove(queueKey("q")), "has jobs and no record"},
+		"stray queue": {func(_ *Store, b *pebble.Batch) {
+			_ = put(b, queueKey("z"), &Queue{Name: "z", InState: make([]uint64, job.States)})
+		}, "2 queues, the head says 1"},
+		"lost key":           {remove(apiKeyKey("k")), "0 API keys, the head says 1"},
+		"lost idempotency":   {remove(appendIdempotencyKey(nil, [16]byte{7})), "the head says 1 with 3"},
+		"feed gap":           {remove(appendFeedKey(nil, 1)), "where 1 is next"},
+		"feed end":           {set(appendFeedKey(nil, 50), nil), "0 events at 50"},
+		"head's feed":        {rewriteHead(func(h *Head) { h.FeedNextSeq++ }), "the feed ends before"},
+		"head's idempotency": {rewriteHead(func(h *Head) { h.IdempotencyBytes = 1 }), "the head says 1 with 1"},
+		"unknown kind":       {set([]byte{0x55, 1}, nil), "key 5501 is of no known kind"},
+		"below all kinds":    {set([]byte{0x00}, nil), "key 00 is of no known kind"},
+		"above all kinds":    {set([]byte{0xff}, nil), "key ff is of no known kind"},
+	}
+}
+
+// soundStore is a store with one record of every kind.
+func soundStore(t *testing.T) *Store {
+	t.Helper()
+	s := open(t, vfs.NewMem())
+	update(t, s, func(tx *Tx) {
+		j := newJob(1, "q")
+		must(t, tx.PutBlob(j, job.Payload, &job.Blob{}))
+		must(t, tx.CreateJob(j, enqueued))
+		must(t, tx.PutError(j, &job.AttemptError{Attempt: 1}))
+		must(t, tx.PutJob(j))
+		create(t, tx, 2, "q")
+		activate(t, tx, idOf(2), 1e9)
+		must(t, tx.PutKey(&Key{Id: "k"}))
+		must(t, tx.PutIdempotency([16]byte{7}, &Idempotency{Result: []byte("abc"), ExpiresNs: 9}))
+	})
+	update(t, s, func(tx *Tx) { tx.PutQueue(tx.EnsureQueue("q"), EventType_EVENT_QUEUE_CHANGED) })
+	check(t, s)
+	return s
+}
+
+// TestCheckFinds damages a sound store in one way at a time.
+func TestCheckFinds(t *testing.T) {
+	t.Parallel()
+	for name, c := range damages() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := soundStore(t)
+			defer s.Close()
+			b := s.gen.db.NewBatch()
+			c.do(s, b)
+			must(t, s.gen.db.Apply(b, pebble.NoSync))
+			v := s.Snapshot()
+			defer v.Close()
+			err := v.Check()
+			if c.want == "" {
+				must(t, err)
+			} else if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("check says %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestHeadCopyIsWhole fills every field there is.
+func TestHeadCopyIsWhole(t *testing.T) {
+	t.Parallel()
+	h := &Head{}
+	fields := h.ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		field, m := fields.Get(i), h.ProtoReflect()
+		switch field.Kind() {
+		case protoreflect.StringKind:
+			m.Set(field, protoreflect.ValueOfString("x"))
+		case protoreflect.BytesKind:
+			m.Set(field, protoreflect.ValueOfBytes([]byte("x")))
+		case protoreflect.BoolKind:
+			m.Set(field, protoreflect.ValueOfBool(true))
+		case protoreflect.Int64Kind:
+			m.Set(field, protoreflect.ValueOfInt64(int64(i+1)))
+		case protoreflect.Uint64Kind:
+			m.Set(field, protoreflect.ValueOfUint64(uint64(i+1)))
+		case protoreflect.Uint32Kind:
+			m.Set(field, protoreflect.ValueOfUint32(uint32(i+1)))
+		default:
+			t.Fatalf("field %s is of a kind this test does not fill", field.Name())
+		}
+	}
+	if !proto.Equal(h, h.copy()) {
+		t.Errorf("the copy of %v is %v", h, h.copy())
+	}
+}

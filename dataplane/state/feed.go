@@ -1,0 +1,125 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// ErrTrimmed is what a reader of the feed gets that asks for events which have
+// been dropped: it must start again from the state itself.
+var ErrTrimmed = errors.New("the feed no longer has these events")
+
+// FeedItem is one feed entry and the sequence of its first event.
+type FeedItem struct {
+	FirstSeq uint64
+	Entry    *FeedEntry
+}
+
+// event appends to the entry's feed. Every event names its queue: whoever
+// follows the feed learns from that which queues' counters have changed.
+func (tx *Tx) event(event EventType, queue string, j *job.Job) {
+	n := len(tx.feed.Events)
+	if n == len(tx.spareEvents) {
+		tx.spareEvents = append(tx.spareEvents, new(Event))
+	}
+	e := tx.spareEvents[n]
+	tx.feed.Events = tx.spareEvents[:n+1]
+	e.Type, e.Queue = event, queue
+	e.JobId, e.JobNumber, e.Attempt = nil, 0, 0
+	if j != nil {
+		e.JobId, e.JobNumber, e.Attempt = j.Id, j.Number, j.Attempt
+	}
+	tx.head.FeedNextSeq++
+}
+
+// encodeFeed writes the entry's events as one record.
+func (tx *Tx) encodeFeed() error {
+	n := uint64(len(tx.feed.Events))
+	if n == 0 {
+		return nil
+	}
+	tx.key = appendFeedKey(tx.key[:0], tx.head.FeedNextSeq-n)
+	return put(tx.batch, tx.key, &tx.feed)
+}
+
+// TrimFeed drops the entries whose events all lie before firstSeq. The running
+// entry's own events stay.
+func (tx *Tx) TrimFeed(firstSeq uint64) error {
+	first, err := tx.trimPoint(firstSeq)
+	if err == nil && first > tx.head.FeedFirstSeq {
+		// Keys only ever grow, so the range tombstone covers whole files, which
+		// are dropped without being read.
+		err = tx.batch.DeleteRange(appendFeedKey(nil, 0), appendFeedKey(nil, first), nil)
+		tx.head.FeedFirstSeq = first
+	}
+	if err != nil {
+		return tx.fail(fmt.Errorf("trim the feed: %w", err))
+	}
+	return nil
+}
+
+// trimPoint is the first sequence of the entry that holds firstSeq, or of the
+// running entry where that lies beyond what is stored.
+func (tx *Tx) trimPoint(firstSeq uint64) (uint64, error) {
+	if stored := tx.head.FeedNextSeq - uint64(len(tx.feed.Events)); firstSeq >= stored {
+		return stored, nil
+	}
+	if firstSeq <= tx.head.FeedFirstSeq {
+		return tx.head.FeedFirstSeq, nil
+	}
+	return feedEntryOf(tx.s.gen.db, tx.head.FeedFirstSeq, firstSeq)
+}
+
+// feedEntryOf is the first sequence of the stored entry that holds seq.
+func feedEntryOf(r source, oldest, seq uint64) (first uint64, err error) {
+	it, err := r.NewIter(&pebble.IterOptions{
+		LowerBound: appendFeedKey(nil, oldest),
+		UpperBound: appendFeedKey(nil, seq+1),
+	})
+	if err != nil {
+		return 0, err
+	}
+	if it.Last() {
+		first, err = decodeFeedKey(it.Key())
+	} else if err = it.Error(); err == nil {
+		err = fmt.Errorf("no feed entry holds sequence %d", seq)
+	}
+	return first, errors.Join(err, it.Close())
+}
+
+// Feed yields entries that hold events with sequence >= from, with the sequence
+// of their first event. Where events from `from` on have been trimmed it yields
+// ErrTrimmed and nothing else.
+func (v *Snapshot) Feed(from uint64) iter.Seq2[FeedItem, error] {
+	return func(yield func(FeedItem, error) bool) {
+		if max(from, 1) < v.head.FeedFirstSeq {
+			yield(FeedItem{}, fmt.Errorf("%w: %d is before %d", ErrTrimmed, from, v.head.FeedFirstSeq))
+			return
+		}
+		if from >= v.head.FeedNextSeq || v.head.FeedFirstSeq == v.head.FeedNextSeq {
+			return
+		}
+		start, err := feedEntryOf(v.snap, v.head.FeedFirstSeq, max(from, 1))
+		if err != nil {
+			yield(FeedItem{}, err)
+			return
+		}
+		for kv, err := range scanPairs(v.snap, appendFeedKey(nil, start), afterPrefix(prefixFeed)) {
+			item := FeedItem{Entry: &FeedEntry{}}
+			if err == nil {
+				item.FirstSeq, err = decodeFeedKey(kv.Key)
+			}
+			if err == nil {
+				err = decode(kv, item.Entry)
+			}
+			if !yield(item, err) || err != nil {
+				return
+			}
+		}
+	}
+}

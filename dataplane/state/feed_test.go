@@ -1,0 +1,129 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// feedFrom prints what the feed yields: each entry's first sequence and length.
+func feedFrom(t *testing.T, s *Store, from uint64) string {
+	t.Helper()
+	v := s.Snapshot()
+	defer v.Close()
+	var out []string
+	for item, err := range v.Feed(from) {
+		if errors.Is(err, ErrTrimmed) {
+			out = append(out, "trimmed")
+			continue
+		}
+		must(t, err)
+		out = append(out, fmt.Sprintf("%d+%d", item.FirstSeq, len(item.Entry.Events)))
+	}
+	return strings.Join(out, " ")
+}
+
+func TestFeed(t *testing.T) {
+	t.Parallel()
+	s := openClosing(t)
+	if got := feedFrom(t, s, 0); got != "" {
+		t.Errorf("the feed of an empty store is %q", got)
+	}
+	n := 0
+	events := func(count int) { // one entry of so many events
+		update(t, s, func(tx *Tx) {
+			for range count {
+				n++
+				create(t, tx, n, "q")
+			}
+		})
+	}
+	for _, count := range []int{2, 3, 0, 1} {
+		events(count)
+	}
+	for from, want := range map[uint64]string{
+		0: "1+2 3+3 6+1", 1: "1+2 3+3 6+1", 2: "1+2 3+3 6+1", 3: "3+3 6+1", 5: "3+3 6+1", 6: "6+1", 7: "", 100: "",
+	} {
+		if got := feedFrom(t, s, from); got != want {
+			t.Errorf("from %d the feed is %q, want %q", from, got, want)
+		}
+	}
+	for _, trim := range []struct {
+		to    uint64
+		first uint64
+		want  string // from the first sequence on
+	}{
+		{0, 1, "1+2 3+3 6+1"},
+		{2, 1, "1+2 3+3 6+1"}, // the entry has a later event
+		{3, 3, "3+3 6+1"},
+		{3, 3, "3+3 6+1"},
+		{1, 3, "3+3 6+1"}, // never back
+		{6, 6, "6+1"},
+		{500, 7, "7+1"}, // beyond the end: all but the entry's own
+		{8, 8, "8+1"},
+	} {
+		update(t, s, func(tx *Tx) {
+			if trim.to >= 7 {
+				n++
+				create(t, tx, n, "q")
+			}
+			must(t, tx.TrimFeed(trim.to))
+		})
+		check(t, s)
+		if got := s.Head().FeedFirstSeq; got != trim.first {
+			t.Errorf("trimmed to %d, the feed starts at %d, want %d", trim.to, got, trim.first)
+		}
+		if got := feedFrom(t, s, trim.first); got != trim.want {
+			t.Errorf("trimmed to %d, the feed is %q, want %q", trim.to, got, trim.want)
+		}
+		if trim.first > 1 {
+			if got := feedFrom(t, s, trim.first-1); got != "trimmed" {
+				t.Errorf("trimmed to %d, from before the feed is %q", trim.to, got)
+			}
+			if got := feedFrom(t, s, 0); got != "trimmed" {
+				t.Errorf("trimmed to %d, from 0 the feed is %q", trim.to, got)
+			}
+		}
+	}
+	update(t, s, func(tx *Tx) { must(t, tx.TrimFeed(100)) })
+	if got := feedFrom(t, s, 9); got != "" || s.Head().FeedFirstSeq != 9 {
+		t.Errorf("the emptied feed is %q from %d", got, s.Head().FeedFirstSeq)
+	}
+	check(t, s)
+}
+
+// TestFeedSaysWhat looks at the events themselves, also those of queues.
+func TestFeedSaysWhat(t *testing.T) {
+	t.Parallel()
+	s := openClosing(t)
+	update(t, s, func(tx *Tx) { create(t, tx, 1, "q") })
+	update(t, s, func(tx *Tx) {
+		q := tx.EnsureQueue("r")
+		tx.PutQueue(q, EventType_EVENT_QUEUE_PAUSED)
+		activate(t, tx, idOf(1), 9)
+		edit(t, tx, idOf(1), func(j *job.Job) { j.State = job.Completed }, EventType_EVENT_CHECKPOINTED, completed)
+	})
+	v := s.Snapshot()
+	defer v.Close()
+	var got []string
+	for item, err := range v.Feed(1) {
+		must(t, err)
+		for i, e := range item.Entry.Events {
+			got = append(got, fmt.Sprintf("%d@%d.%d %s %s job %d attempt %d id %t", item.FirstSeq+uint64(i), item.Entry.Index,
+				item.Entry.ClockNs, e.Type, e.Queue, e.JobNumber, e.Attempt, len(e.JobId) == 16))
+		}
+	}
+	want := []string{
+		"1@1.1 EVENT_ENQUEUED q job 1 attempt 0 id true",
+		"2@2.2 EVENT_QUEUE_PAUSED r job 0 attempt 0 id false",
+		"3@2.2 EVENT_STARTED q job 1 attempt 1 id true",
+		"4@2.2 EVENT_CHECKPOINTED q job 1 attempt 1 id true",
+		"5@2.2 EVENT_COMPLETED q job 1 attempt 1 id true",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("the feed says\n%s", strings.Join(got, "\n"))
+	}
+}

@@ -1,0 +1,174 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+)
+
+// A store's directory holds one Pebble store, db-N, and a marker file that
+// names it. Restore writes db-N+1 beside it and moves the marker once that is
+// complete and durable: so there is a whole store at every moment. Anything the
+// marker does not name is left over from a crash.
+const (
+	currentMarker = "current"
+	dbPrefix      = "db-"
+	imagePrefix   = "image-"
+)
+
+// errClosed is what reads of a closed store get.
+var errClosed = errors.New("the store is closed")
+
+// generation is one open Pebble store. Snapshots keep the generation they look
+// at open, also when Restore has put another in its place.
+type generation struct {
+	db     *pebble.DB
+	number uint64
+
+	mu      sync.Mutex
+	refs    int          // the Store's and one for each Snapshot
+	dropped func() error // set by Restore: removes the files after the last release
+}
+
+// release gives one reference back; the last one closes.
+func (g *generation) release() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.refs--
+	if g.refs > 0 {
+		return nil
+	}
+	err := g.db.Close()
+	if g.dropped != nil {
+		err = errors.Join(err, g.dropped())
+	}
+	return err
+}
+
+// held is how many references there are.
+func (g *generation) held() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.refs
+}
+
+// acquire references the current generation.
+func (s *Store) acquire() (*generation, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	s.gen.mu.Lock()
+	s.gen.refs++
+	s.gen.mu.Unlock()
+	return s.gen, nil
+}
+
+func (s *Store) dbDir(number uint64) string {
+	return s.fs.PathJoin(s.dir, fmt.Sprintf("%s%06d", dbPrefix, number))
+}
+
+// openCurrent opens the generation the marker names, or makes the first one,
+// and removes everything else that Restore and Image may have left.
+func (s *Store) openCurrent() (*generation, error) {
+	if err := makeDir(s.fs, s.dir); err != nil {
+		return nil, err
+	}
+	names, err := s.fs.List(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	marker, current, err := atomicfs.LocateMarkerInListing(s.fs, s.dir, currentMarker, names)
+	if err != nil {
+		return nil, err
+	}
+	defer marker.Close()
+	for _, name := range names {
+		leftover := strings.HasPrefix(name, dbPrefix) || strings.HasPrefix(name, imagePrefix)
+		if leftover && name != current {
+			if err := s.fs.RemoveAll(s.fs.PathJoin(s.dir, name)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if current == "" {
+		gen, err := s.openGeneration(1, false)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.moveMarker(1); err != nil {
+			return nil, errors.Join(err, gen.db.Close())
+		}
+		return gen, nil
+	}
+	number, err := strconv.ParseUint(strings.TrimPrefix(current, dbPrefix), 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("the marker names %q: %w", current, err)
+	}
+	return s.openGeneration(number, true)
+}
+
+// openGeneration opens a Pebble store. One that must exist is not made anew:
+// an empty store in the place of a lost one would forget everything silently.
+func (s *Store) openGeneration(number uint64, mustExist bool) (*generation, error) {
+	o := s.pebbleOptions()
+	o.ErrorIfNotExists = mustExist
+	db, err := pebble.Open(s.dbDir(number), o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.dbDir(number), err)
+	}
+	return &generation{db: db, number: number, refs: 1}, nil
+}
+
+// moveMarker makes a generation the current one, durably.
+func (s *Store) moveMarker(number uint64) error {
+	marker, _, err := atomicfs.LocateMarker(s.fs, s.dir, currentMarker)
+	if err != nil {
+		return err
+	}
+	return errors.Join(marker.Move(s.fs.PathBase(s.dbDir(number))), marker.Close())
+}
+
+// makeDir makes a directory and those above it that are missing, each durable in
+// its parent: a crash must not take a store away that has acknowledged a flush.
+func makeDir(fs vfs.FS, dir string) error {
+	var missing []string
+	for d := dir; ; d = fs.PathDir(d) {
+		if _, err := fs.Stat(d); err == nil || d == fs.PathDir(d) {
+			break
+		}
+		missing = append(missing, d)
+	}
+	if err := fs.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for _, d := range missing {
+		if err := syncDir(fs, fs.PathDir(d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(fs vfs.FS, dir string) error {
+	d, err := fs.OpenDir(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// onLastRelease has done called once nobody holds the generation any more.
+func (g *generation) onLastRelease(done func() error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.dropped = done
+}

@@ -1,0 +1,170 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/corvo/corvo/engine/entry"
+)
+
+// newHead is the head of an empty store. Job numbers and sequences start at 1,
+// so that 0 can mean none.
+func newHead() *Head { return &Head{NextJobNumber: 1, FeedNextSeq: 1, FeedFirstSeq: 1} }
+
+func (h *Head) applied() entry.Applied {
+	if h.Index == 0 {
+		return entry.Applied{}
+	}
+	at := entry.Applied{Group: h.Group, Index: h.Index, Term: h.Term}
+	copy(at.Incarnation[:], h.Incarnation)
+	return at
+}
+
+// copy is written out because every commit makes one; a test sees to it that no
+// field is forgotten.
+func (h *Head) copy() *Head {
+	return &Head{
+		Group: h.Group, Incarnation: h.Incarnation, Index: h.Index, Term: h.Term,
+		ClockNs: h.ClockNs, TermStartedNs: h.TermStartedNs, NextJobNumber: h.NextJobNumber,
+		FeedNextSeq: h.FeedNextSeq, FeedFirstSeq: h.FeedFirstSeq,
+		IdempotencyRecords: h.IdempotencyRecords, IdempotencyBytes: h.IdempotencyBytes,
+		FeatureLevel: h.FeatureLevel, Secured: h.Secured,
+		KeyRecords: h.KeyRecords, QueueRecords: h.QueueRecords,
+	}
+}
+
+// advance moves the head to the position of the next log entry. A position that
+// cannot follow is a fault of the log or of whoever reads it.
+func (h *Head) advance(at entry.Applied) error {
+	switch {
+	case at.Index <= h.Index:
+		return fmt.Errorf("entry %d is not after the applied entry %d", at.Index, h.Index)
+	case at.Term < h.Term:
+		return fmt.Errorf("entry %d has term %d, below the applied term %d", at.Index, at.Term, h.Term)
+	case h.Group != "" && at.Group != h.Group:
+		return fmt.Errorf("entry %d is of group %q, the store of %q", at.Index, at.Group, h.Group)
+	}
+	h.Group, h.Index, h.Term = at.Group, at.Index, at.Term
+	return nil
+}
+
+// join checks that an entry belongs to the store's history; the first entry
+// says which that is.
+func (h *Head) join(index uint64, incarnation entry.Incarnation) error {
+	if len(h.Incarnation) == 0 {
+		h.Incarnation = incarnation[:]
+		return nil
+	}
+	if string(h.Incarnation) != string(incarnation[:]) {
+		return fmt.Errorf("entry %d is of incarnation %x, the store of %x", index, incarnation[:], h.Incarnation)
+	}
+	return nil
+}
+
+// configuration is the last recorded membership; never changed once published.
+type configuration struct {
+	bytes []byte
+	index uint64
+}
+
+// PutConfiguration records a membership change, in raft's encoding, with its
+// position.
+func (s *Store) PutConfiguration(at entry.Applied, encoded []byte) error {
+	head := s.head.Load().copy()
+	err := s.usable()
+	if err == nil {
+		err = head.advance(at)
+	}
+	if err == nil && at.Incarnation != (entry.Incarnation{}) {
+		err = head.join(at.Index, at.Incarnation)
+	}
+	if err != nil {
+		return s.failure.set(fmt.Errorf("record the membership: %w", err))
+	}
+	b := s.gen.db.NewBatch()
+	defer b.Close()
+	value := append(binary.BigEndian.AppendUint64(nil, at.Index), encoded...)
+	if err := b.Set(configurationKey(), value, nil); err != nil {
+		return s.failure.set(fmt.Errorf("record the membership: %w", err))
+	}
+	if err := s.write(b, head); err != nil {
+		return err
+	}
+	s.configuration.Store(&configuration{bytes: value[8:], index: at.Index})
+	return nil
+}
+
+// Configuration is the last recorded membership and its index; nil for none.
+// Read only.
+func (s *Store) Configuration() (encoded []byte, index uint64) {
+	return s.configuration.Load().get()
+}
+
+func (c *configuration) get() (encoded []byte, index uint64) {
+	if c == nil {
+		return nil, 0
+	}
+	return c.bytes, c.index
+}
+
+// usable says why the applying goroutine must not go on.
+func (s *Store) usable() error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	if s.open {
+		return fmt.Errorf("entry %d was begun and not committed", s.tx.head.Index)
+	}
+	return nil
+}
+
+// write commits a batch with the head it leads to and publishes both.
+func (s *Store) write(b *pebble.Batch, head *Head) error {
+	if err := put(b, headKey(), head); err != nil {
+		return s.failure.set(fmt.Errorf("encode the head: %w", err))
+	}
+	s.publish.Lock()
+	defer s.publish.Unlock()
+	if err := s.gen.db.Apply(b, pebble.NoSync); err != nil {
+		return s.failure.set(fmt.Errorf("write entry %d: %w", head.Index, err))
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	s.head.Store(head)
+	return nil
+}
+
+// message is what the generated codec gives every record.
+type message interface {
+	SizeVT() int
+	MarshalToSizedBufferVT([]byte) (int, error)
+}
+
+// put encodes a record straight into the batch.
+func put(b *pebble.Batch, key []byte, m message) error {
+	op := b.SetDeferred(len(key), m.SizeVT())
+	copy(op.Key, key)
+	if _, err := m.MarshalToSizedBufferVT(op.Value); err != nil {
+		return fmt.Errorf("key %x: %w", key, err)
+	}
+	return op.Finish()
+}
+
+// get decodes the record at key into m; found is false when there is none.
+func get(r source, key []byte, m interface{ UnmarshalVT([]byte) error }) (found bool, err error) {
+	value, closer, err := r.Get(key)
+	if errors.Is(err, pebble.ErrNotFound) {
+		return false, nil
+	}
+	if err == nil {
+		err = errors.Join(m.UnmarshalVT(value), closer.Close())
+	}
+	if err != nil {
+		return false, fmt.Errorf("key %x: %w", key, err)
+	}
+	return true, nil
+}

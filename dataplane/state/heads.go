@@ -1,0 +1,163 @@
+package state
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// headsKept is how many ready jobs of one queue and priority are held in
+// memory. A fetch takes from there; the store is read once per headsKept jobs.
+// It bounds memory at 24 bytes each: 6 KiB for a queue with a backlog.
+const headsKept = 256
+
+// head is one ready job.
+type head struct {
+	number uint64
+	id     job.ID
+}
+
+// heads are a queue's ready jobs in order, as far as they are in memory: a level
+// for each priority.
+type heads struct {
+	levels [job.Priorities]level
+}
+
+// level is the ready jobs of one priority. Invariant: list holds exactly the
+// ready jobs with a number below from, or all of them when !more. It holds
+// within an entry too, for what the entry has added and removed so far. Numbers
+// from `from` on are in the store, or are jobs the entry has touched.
+//
+// Reading on at `from` instead of at the first key is what keeps a fetch from
+// walking over the tombstones of all jobs fetched before it.
+type level struct {
+	list []head // sorted by number; a part of buf
+	buf  []head // the whole array, so that what the front gave up is used again
+	from uint64
+	more bool
+}
+
+// add makes a job ready.
+func (l *level) add(h head, bound int) error {
+	if l.more && h.number >= l.from {
+		return nil
+	}
+	at := len(l.list)
+	if at > 0 && l.list[at-1].number >= h.number {
+		var found bool
+		if at, found = l.find(h.number); found {
+			return fmt.Errorf("job number %d is ready twice", h.number)
+		}
+	}
+	if at == bound {
+		l.from, l.more = h.number, true
+		return nil
+	}
+	if len(l.list) == bound {
+		last := len(l.list) - 1
+		l.from, l.more = l.list[last].number, true
+		l.list = l.list[:last]
+	}
+	l.makeRoom()
+	l.list = slices.Insert(l.list, at, h)
+	return nil
+}
+
+// makeRoom makes the list ready to grow by one: at the front of its array where
+// half of that is free, else in a new one.
+func (l *level) makeRoom() {
+	switch {
+	case len(l.list) < cap(l.list):
+	case len(l.list) == 0 || len(l.list) <= len(l.buf)/2:
+		if len(l.buf) == 0 {
+			l.buf = make([]head, 4)
+		}
+		l.list = l.buf[:copy(l.buf, l.list)]
+	default:
+		grown := make([]head, 2*len(l.buf))
+		l.list = grown[:copy(grown, l.list)]
+		l.buf = grown
+	}
+}
+
+// remove takes a job out that was ready.
+func (l *level) remove(number uint64) error {
+	if len(l.list) > 0 && l.list[0].number == number {
+		l.list = l.list[1:]
+		return nil
+	}
+	if at, found := l.find(number); found {
+		l.list = slices.Delete(l.list, at, at+1)
+		return nil
+	}
+	if l.more && number >= l.from {
+		return nil
+	}
+	return fmt.Errorf("job number %d was ready and is not among the heads", number)
+}
+
+func (l *level) find(number uint64) (at int, found bool) {
+	at = sort.Search(len(l.list), func(i int) bool { return l.list[i].number >= number })
+	return at, at < len(l.list) && l.list[at].number == number
+}
+
+// unread makes a level forget what it holds: all is in the store.
+func (l *level) unread() { *l = level{more: true} }
+
+// refill reads the next ready jobs into an empty level: those of the store from
+// `from` on, which it must be bounded to, without the removed ones, together
+// with the added ones. Both lists are what the running entry did from `from` on,
+// sorted by number.
+func (l *level) refill(it *pebble.Iterator, added []head, removed []uint64, bound int) error {
+	if len(l.buf) < bound {
+		l.buf = make([]head, bound)
+	}
+	l.list, l.more = l.buf[:0], false
+	ok := it.First()
+	for ok || len(added) > 0 {
+		next, fromStore := head{number: math.MaxUint64}, false
+		if ok {
+			key, err := decodeReadyKey(it.Key())
+			if err != nil {
+				return err
+			}
+			if len(removed) > 0 && removed[0] <= key.number {
+				if removed[0] < key.number {
+					break
+				}
+				removed, ok = removed[1:], it.Next()
+				continue
+			}
+			id, err := job.IDFromBytes(it.Value())
+			if err != nil {
+				return fmt.Errorf("key %x: %w", it.Key(), err)
+			}
+			next, fromStore = head{key.number, id}, true
+		}
+		if len(added) > 0 && added[0].number < next.number {
+			next, fromStore = added[0], false
+		}
+		if len(l.list) == bound {
+			l.from, l.more = next.number, true
+			break
+		}
+		l.list = append(l.list, next)
+		if fromStore {
+			ok = it.Next()
+		} else {
+			added = added[1:]
+		}
+	}
+	if err := it.Error(); err != nil {
+		return err
+	}
+	if len(removed) > 0 && !l.more {
+		return fmt.Errorf("job number %d was ready and is not in the store", removed[0])
+	}
+	return nil
+}

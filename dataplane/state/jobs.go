@@ -1,0 +1,300 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// Job is the job as the entry's earlier ops left it; nil when there is none. The
+// op may change it in place and must then call PutJob, after it has decided.
+func (tx *Tx) Job(id job.ID) (*job.Job, error) {
+	h, err := tx.hold(id)
+	if err != nil {
+		return nil, err
+	}
+	return h.job, nil
+}
+
+// hold is the job in the entry's hands, read from the store the first time.
+func (tx *Tx) hold(id job.ID) (*held, error) {
+	if h := tx.jobs[id]; h != nil {
+		return h, nil
+	}
+	var h *held
+	if n := len(tx.spareHeld); n > 0 {
+		h, tx.spareHeld = tx.spareHeld[n-1], tx.spareHeld[:n-1]
+	} else {
+		h = new(held)
+	}
+	h.id = id
+	if err := tx.load(h); err != nil {
+		return nil, tx.fail(fmt.Errorf("job %s: %w", id, err))
+	}
+	tx.jobs[id] = h
+	tx.order = append(tx.order, h)
+	return h, nil
+}
+
+// load reads the stored job, if there is one. Ids begin with the time they were
+// made at, so those of new jobs are mostly greater than any stored one, and that
+// they are not there is known without looking.
+func (tx *Tx) load(h *held) error {
+	if bytes.Compare(h.id[:], tx.s.newest[:]) > 0 {
+		return nil
+	}
+	j := &job.Job{}
+	tx.key = appendJobKey(tx.key[:0], h.id)
+	found, err := get(tx.s.gen.db, tx.key, j)
+	if err != nil || !found {
+		return err
+	}
+	ix, err := derive(j)
+	if err != nil {
+		return err
+	}
+	q := tx.s.queues[j.Queue]
+	if q == nil {
+		return fmt.Errorf("its queue %q is unknown", j.Queue)
+	}
+	h.job, h.queue, h.stored, h.now = j, q, ix, ix
+	return nil
+}
+
+// CreateJob numbers a new job (j.Number), counts it in its queue (made on
+// demand; there must be room for it, see CanAddQueues) and stores it with its
+// events, of which there must be one. The job is the Tx's from then on.
+func (tx *Tx) CreateJob(j *job.Job, events ...EventType) error {
+	if err := tx.createJob(j, events); err != nil {
+		return tx.fail(fmt.Errorf("create job %x in queue %q: %w", j.Id, j.Queue, err))
+	}
+	return nil
+}
+
+func (tx *Tx) createJob(j *job.Job, events []EventType) error {
+	id, err := job.IDFromBytes(j.Id)
+	if err != nil {
+		return err
+	}
+	h, err := tx.hold(id)
+	if err != nil {
+		return err
+	}
+	if h.job != nil {
+		return fmt.Errorf("it exists")
+	}
+	j.Number = tx.head.NextJobNumber
+	tx.head.NextJobNumber++
+	h.job, h.queue = j, tx.ensure(j.Queue)
+	h.now.number = j.Number
+	return tx.change(h, events)
+}
+
+// PutJob stores a changed job, one that Job or CreateJob has had: its derived
+// keys are moved, its queue's counters follow its state, its events are appended
+// to the feed (EVENT_FAILED and EVENT_RECLAIMED also count a failed attempt). A
+// new state must have an event, or readers of the feed would miss it. The job's
+// id, number and queue are fixed.
+func (tx *Tx) PutJob(j *job.Job, events ...EventType) error {
+	if err := tx.putJob(j, events); err != nil {
+		return tx.fail(fmt.Errorf("put job %x: %w", j.Id, err))
+	}
+	return nil
+}
+
+func (tx *Tx) putJob(j *job.Job, events []EventType) error {
+	id, err := job.IDFromBytes(j.Id)
+	if err != nil {
+		return err
+	}
+	h := tx.jobs[id]
+	switch {
+	case h == nil || h.job == nil:
+		return fmt.Errorf("the entry has not read it")
+	case j.Queue != h.queue.rec.Name:
+		return fmt.Errorf("its queue was %q and is %q", h.queue.rec.Name, j.Queue)
+	case j.Number != h.now.number:
+		return fmt.Errorf("its number was %d and is %d", h.now.number, j.Number)
+	}
+	h.job = j
+	return tx.change(h, events)
+}
+
+// change makes all that derives from a job follow it, but for what Commit
+// writes.
+func (tx *Tx) change(h *held, events []EventType) error {
+	to, err := derive(h.job)
+	if err != nil {
+		return err
+	}
+	if h.now.state != to.state && len(events) == 0 {
+		return fmt.Errorf("it goes from %q to %q without an event", h.now.state.Word(), to.state.Word())
+	}
+	if err := tx.count(h.queue, h.now.state, to.state); err != nil {
+		return err
+	}
+	if err := h.queue.moveReady(h.id, h.now, to, tx.s.options.headsKept); err != nil {
+		return err
+	}
+	h.now, h.dirty = to, true
+	failed := uint64(0)
+	for _, event := range events {
+		if event == EventType_EVENT_FAILED || event == EventType_EVENT_RECLAIMED {
+			failed = 1 // one attempt ends once, whatever is said about it
+		}
+		tx.event(event, h.job.Queue, h.job)
+	}
+	h.queue.rec.Failed += failed
+	return nil
+}
+
+// encodeJobs writes the changed jobs and moves their derived keys.
+func (tx *Tx) encodeJobs() error {
+	for _, h := range tx.order {
+		if !h.dirty {
+			continue
+		}
+		if now, err := derive(h.job); err != nil || now != h.now {
+			return fmt.Errorf("job %s was changed and not put (%v)", h.id, err)
+		}
+		if err := tx.encodeIndex(h); err != nil {
+			return err
+		}
+		tx.key = appendJobKey(tx.key[:0], h.id)
+		if err := put(tx.batch, tx.key, h.job); err != nil {
+			return err
+		}
+		if bytes.Compare(h.id[:], tx.newest[:]) > 0 {
+			tx.newest = h.id
+		}
+	}
+	return nil
+}
+
+// encodeIndex moves the derived keys of a job.
+//
+// They are removed by SingleDelete: a derived key is set only where the stored
+// job has none and removed only where it has one, so sets and removals of a key
+// take turns. Such a pair vanishes as soon as a flush or compaction sees both,
+// mostly in memory, where an ordinary tombstone would have to sink to the
+// bottom of the store and be walked over until then.
+func (tx *Tx) encodeIndex(h *held) error {
+	was, is := h.stored, h.now
+	if !was.readyAs(is) {
+		if was.ready {
+			tx.key = appendReadyKey(tx.key[:0], h.job.Queue, was.priority, was.number)
+			if err := tx.batch.SingleDelete(tx.key, nil); err != nil {
+				return err
+			}
+		}
+		if is.ready {
+			tx.key = appendReadyKey(tx.key[:0], h.job.Queue, is.priority, is.number)
+			if err := tx.batch.Set(tx.key, h.id[:], nil); err != nil {
+				return err
+			}
+		}
+	}
+	return tx.moveTimer(was.timer, is.timer, h.id)
+}
+
+// moveTimer replaces a timer of id by another; the zero timer is none.
+func (tx *Tx) moveTimer(was, is timer, id [16]byte) error {
+	if was == is {
+		return nil
+	}
+	if was.class != 0 {
+		tx.key = appendTimerKey(tx.key[:0], was, id)
+		if err := tx.batch.SingleDelete(tx.key, nil); err != nil {
+			return err
+		}
+	}
+	if is.class != 0 {
+		tx.key = appendTimerKey(tx.key[:0], is, id)
+		if err := tx.batch.Set(tx.key, nil, nil); err != nil {
+			return err
+		}
+		tx.earliest[is.class] = min(tx.earliest[is.class], is.dueNs)
+	}
+	return nil
+}
+
+// PutBlob stores one of the job's blobs and marks it in j.Blobs; PutJob (or
+// CreateJob) must follow.
+func (tx *Tx) PutBlob(j *job.Job, kind job.BlobKind, b *job.Blob) error {
+	id, err := job.IDFromBytes(j.Id)
+	if err == nil && kind >= job.BlobKinds {
+		err = fmt.Errorf("kind %d is none", kind)
+	}
+	if err == nil {
+		tx.key = appendBlobKey(tx.key[:0], id, kind)
+		err = put(tx.batch, tx.key, b)
+	}
+	if err != nil {
+		return tx.fail(fmt.Errorf("put a blob of job %x: %w", j.Id, err))
+	}
+	j.Blobs |= 1 << kind
+	return nil
+}
+
+// PutError stores an attempt's error under its attempt number and counts it in
+// j.Errors, replacing the one of the highest attempt at job.MaxErrorsKept; PutJob
+// must follow.
+func (tx *Tx) PutError(j *job.Job, e *job.AttemptError) error {
+	if err := tx.putError(j, e); err != nil {
+		return tx.fail(fmt.Errorf("put an error of job %x: %w", j.Id, err))
+	}
+	return nil
+}
+
+func (tx *Tx) putError(j *job.Job, e *job.AttemptError) error {
+	id, err := job.IDFromBytes(j.Id)
+	if err != nil {
+		return err
+	}
+	h, err := tx.hold(id)
+	if err != nil {
+		return err
+	}
+	if err := tx.readAttempts(h, j); err != nil {
+		return err
+	}
+	at, found := slices.BinarySearch(h.attempts, e.Attempt)
+	if !found {
+		if last := len(h.attempts) - 1; last+1 >= job.MaxErrorsKept {
+			tx.key = appendErrorKey(tx.key[:0], id, h.attempts[last])
+			if err := tx.batch.Delete(tx.key, nil); err != nil {
+				return err
+			}
+			h.attempts = h.attempts[:last]
+			at = min(at, last)
+		}
+		h.attempts = slices.Insert(h.attempts, at, e.Attempt)
+	}
+	j.Errors = uint32(len(h.attempts))
+	tx.key = appendErrorKey(tx.key[:0], id, e.Attempt)
+	return put(tx.batch, tx.key, e)
+}
+
+// readAttempts finds out which attempts of a job have an error record, so that
+// the count stays right also where an attempt fails twice.
+func (tx *Tx) readAttempts(h *held, j *job.Job) error {
+	if h.attemptsRead {
+		return nil
+	}
+	h.attemptsRead = true
+	if j.Errors == 0 {
+		return nil
+	}
+	for attempt, err := range scanAttempts(tx.s.gen.db, h.id) {
+		if err != nil {
+			return err
+		}
+		h.attempts = append(h.attempts, attempt)
+	}
+	if len(h.attempts) != int(j.Errors) {
+		return fmt.Errorf("it has %d error records and counts %d", len(h.attempts), j.Errors)
+	}
+	return nil
+}

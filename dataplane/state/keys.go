@@ -1,0 +1,197 @@
+package state
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// The first byte of a key says what the key is. The values are permanent. The
+// small records that every start reads come first; the two indexes, which live
+// for milliseconds and are rewritten all the time, lie together and apart from
+// the wide records, so that they share blocks only with each other.
+const (
+	prefixHead          = 0x01
+	prefixConfiguration = 0x02
+	prefixQueue         = 0x10
+	prefixKey           = 0x11
+	prefixReady         = 0x20
+	prefixTimer         = 0x21
+	prefixJob           = 0x30
+	prefixBlob          = 0x31
+	prefixError         = 0x32
+	prefixIdempotency   = 0x40
+	prefixFeed          = 0x50
+)
+
+// keyspace is one row of the table of keys.
+type keyspace struct {
+	prefix byte
+	name   string
+	layout string // what follows the prefix
+	value  string
+	sample func() []byte // a key of this kind, for the golden file
+}
+
+// keyspaces is the table of keys: all there is in a store. Integers in keys are
+// big-endian, so that keys sort as the numbers do; "time" is Unix nanoseconds
+// with the sign bit flipped, so that times before 1970 sort first.
+var keyspaces = []keyspace{
+	{prefixHead, "head", "", "Head", headKey},
+	{prefixConfiguration, "configuration", "", "index 8 | raft's encoding of the membership", configurationKey},
+	{prefixQueue, "queue", "name", "Queue", func() []byte { return queueKey("emails") }},
+	{prefixKey, "key", "id", "Key", func() []byte { return apiKeyKey("k1") }},
+	{prefixReady, "ready", "queue | 00 | priority 1 | number 8", "job id 16", func() []byte {
+		return appendReadyKey(nil, "emails", job.Normal, 258)
+	}},
+	{prefixTimer, "timer", "class 1 | due time 8 | kind 1 | id 16", "nothing", func() []byte {
+		return appendTimerKey(nil, timer{TimerLease, 258}, sampleID)
+	}},
+	{prefixJob, "job", "id 16", "Job", func() []byte { return appendJobKey(nil, sampleID) }},
+	{prefixBlob, "blob", "id 16 | kind 1", "Blob", func() []byte { return appendBlobKey(nil, sampleID, job.Checkpoint) }},
+	{prefixError, "error", "id 16 | attempt 4", "AttemptError", func() []byte { return appendErrorKey(nil, sampleID, 258) }},
+	{prefixIdempotency, "idempotency", "id 16", "Idempotency", func() []byte { return appendIdempotencyKey(nil, sampleID) }},
+	{prefixFeed, "feed", "sequence of the first event 8", "FeedEntry", func() []byte { return appendFeedKey(nil, 258) }},
+}
+
+var sampleID = job.ID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
+
+// The lengths of the keys that have one.
+const (
+	timerKeyLen = 1 + 1 + 8 + 1 + 16
+	jobKeyLen   = 1 + 16
+	blobKeyLen  = jobKeyLen + 1
+	errorKeyLen = jobKeyLen + 4
+	feedKeyLen  = 1 + 8
+)
+
+func headKey() []byte             { return []byte{prefixHead} }
+func configurationKey() []byte    { return []byte{prefixConfiguration} }
+func queueKey(name string) []byte { return append([]byte{prefixQueue}, name...) }
+func apiKeyKey(id string) []byte  { return append([]byte{prefixKey}, id...) }
+
+// appendReadyKey appends the key of a ready job. The zero byte ends the name:
+// no queue name holds one, so no queue's keys lie between another's.
+func appendReadyKey(b []byte, queue string, priority uint8, number uint64) []byte {
+	b = append(b, prefixReady)
+	b = append(b, queue...)
+	b = append(b, 0, priority)
+	return binary.BigEndian.AppendUint64(b, number)
+}
+
+// appendTimerKey appends the key of a timer of the class for id, due at dueNs.
+// The kind says what the id names, should a class ever hold several kinds.
+func appendTimerKey(b []byte, t timer, id [16]byte) []byte {
+	b = append(b, prefixTimer, byte(t.class))
+	b = binary.BigEndian.AppendUint64(b, sortableTime(t.dueNs))
+	b = append(b, timerKind(t.class))
+	return append(b, id[:]...)
+}
+
+// The kinds of things timers are for; the values are part of keys: permanent.
+const (
+	timerKindJob         = 1
+	timerKindIdempotency = 2
+)
+
+func timerKind(class TimerClass) byte {
+	if class == TimerIdempotency {
+		return timerKindIdempotency
+	}
+	return timerKindJob
+}
+
+// timerBound is the least possible key of a class at dueNs.
+func timerBound(class TimerClass, dueNs int64) []byte {
+	return binary.BigEndian.AppendUint64([]byte{prefixTimer, byte(class)}, sortableTime(dueNs))
+}
+
+// timerEnd lies after every key of a class.
+func timerEnd(class TimerClass) []byte { return []byte{prefixTimer, byte(class) + 1} }
+
+func appendJobKey(b []byte, id job.ID) []byte {
+	return append(append(b, prefixJob), id[:]...)
+}
+
+func appendBlobKey(b []byte, id job.ID, kind job.BlobKind) []byte {
+	b = append(append(b, prefixBlob), id[:]...)
+	return append(b, byte(kind))
+}
+
+func appendErrorKey(b []byte, id job.ID, attempt uint32) []byte {
+	b = append(append(b, prefixError), id[:]...)
+	return binary.BigEndian.AppendUint32(b, attempt)
+}
+
+func appendIdempotencyKey(b []byte, id [16]byte) []byte {
+	return append(append(b, prefixIdempotency), id[:]...)
+}
+
+func appendFeedKey(b []byte, firstSeq uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, prefixFeed), firstSeq)
+}
+
+func sortableTime(ns int64) uint64        { return uint64(ns) ^ 1<<63 }
+func timeFromSortable(u uint64) int64     { return int64(u ^ 1<<63) }
+func afterPrefix(prefix byte) []byte      { return []byte{prefix + 1} }
+func errKey(key []byte, why string) error { return fmt.Errorf("key %x: %s", key, why) }
+
+// readyKey is a decoded key of the ready index.
+type readyKey struct {
+	queue    string
+	priority uint8
+	number   uint64
+}
+
+func decodeReadyKey(key []byte) (readyKey, error) {
+	const tail = 1 + 1 + 8
+	if len(key) < 1+tail || key[0] != prefixReady || key[len(key)-tail] != 0 {
+		return readyKey{}, errKey(key, "not a ready key")
+	}
+	return readyKey{
+		queue:    string(key[1 : len(key)-tail]),
+		priority: key[len(key)-9],
+		number:   binary.BigEndian.Uint64(key[len(key)-8:]),
+	}, nil
+}
+
+func decodeTimerKey(key []byte) (timer, [16]byte, error) {
+	if len(key) != timerKeyLen || key[0] != prefixTimer || key[10] != timerKind(TimerClass(key[1])) {
+		return timer{}, [16]byte{}, errKey(key, "not a timer key")
+	}
+	due := timeFromSortable(binary.BigEndian.Uint64(key[2:]))
+	return timer{TimerClass(key[1]), due}, [16]byte(key[11:]), nil
+}
+
+func decodeJobKey(key []byte) (job.ID, error) {
+	if len(key) != jobKeyLen || key[0] != prefixJob {
+		return job.ID{}, errKey(key, "not a job key")
+	}
+	return job.ID(key[1:]), nil
+}
+
+func decodeBlobKey(key []byte) (job.ID, job.BlobKind, error) {
+	if len(key) != blobKeyLen || key[0] != prefixBlob || key[jobKeyLen] >= byte(job.BlobKinds) {
+		return job.ID{}, 0, errKey(key, "not a blob key")
+	}
+	return job.ID(key[1:jobKeyLen]), job.BlobKind(key[jobKeyLen]), nil
+}
+
+func decodeErrorKey(key []byte) (id job.ID, attempt uint32, err error) {
+	if len(key) != errorKeyLen || key[0] != prefixError {
+		return job.ID{}, 0, errKey(key, "not an error key")
+	}
+	return job.ID(key[1:jobKeyLen]), binary.BigEndian.Uint32(key[jobKeyLen:]), nil
+}
+
+func decodeFeedKey(key []byte) (firstSeq uint64, err error) {
+	if len(key) != feedKeyLen || key[0] != prefixFeed {
+		return 0, errKey(key, "not a feed key")
+	}
+	return binary.BigEndian.Uint64(key[1:]), nil
+}
+
+// latest is later than any time a timer may have.
+const latest = math.MaxInt64

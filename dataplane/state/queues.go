@@ -1,0 +1,213 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// queue is a queue in memory, as the running entry leaves it.
+type queue struct {
+	rec     *Queue
+	heads   heads
+	gauge   *atomic.Int64 // Fetchable as of the last commit
+	touched bool          // the entry changed rec: it is in tx.queues
+	stirred bool          // the entry did what may have made jobs fetchable
+}
+
+// fetchable is how many jobs a fetch may take now.
+func (q *queue) fetchable() int {
+	if q.rec.Paused {
+		return 0
+	}
+	n, most := q.rec.InState[job.Pending], uint64(q.rec.MaxConcurrency)
+	if most == 0 {
+		return int(n)
+	}
+	if active := q.rec.InState[job.Active]; active < most {
+		return int(min(n, most-active))
+	}
+	return 0
+}
+
+// Fetchable is how many jobs of a queue may be fetched now: ready ones, bounded
+// by what pause and concurrency leave. It is exact as of the last commit and
+// takes no lock.
+func (s *Store) Fetchable(name string) int {
+	gauge, ok := s.gauges.Load(name)
+	if !ok {
+		return 0
+	}
+	return int(gauge.(*atomic.Int64).Load())
+}
+
+// gauge is where Fetchable of a queue is published.
+func (s *Store) gauge(name string) *atomic.Int64 {
+	gauge, _ := s.gauges.LoadOrStore(name, new(atomic.Int64))
+	return gauge.(*atomic.Int64)
+}
+
+// Queue is a queue's record; nil when unknown. Read only.
+func (tx *Tx) Queue(name string) *Queue {
+	q := tx.s.queues[name]
+	if q == nil {
+		return nil
+	}
+	return q.rec
+}
+
+// CanAddQueues says whether n more queues fit under job.MaxQueues.
+func (tx *Tx) CanAddQueues(n int) bool { return len(tx.s.queues)+n <= job.MaxQueues }
+
+// EnsureQueue is the queue's record, created when new. Its settings may be
+// changed in place and must then be stored with PutQueue.
+func (tx *Tx) EnsureQueue(name string) *Queue { return tx.ensure(name).rec }
+
+func (tx *Tx) ensure(name string) *queue {
+	if q := tx.s.queues[name]; q != nil {
+		return q
+	}
+	if !tx.CanAddQueues(1) {
+		tx.fail(fmt.Errorf("queue %q is one more than %d", name, job.MaxQueues))
+	}
+	if err := job.CheckQueueName(name); err != nil {
+		tx.fail(fmt.Errorf("new queue: %w", err))
+	}
+	q := newQueue(&Queue{Name: name, CreatedNs: tx.head.ClockNs})
+	tx.s.queues[name] = q
+	tx.head.QueueRecords++
+	tx.touch(q)
+	return q
+}
+
+// PutQueue marks a queue's settings as changed and appends the events.
+func (tx *Tx) PutQueue(rec *Queue, events ...EventType) {
+	q := tx.s.queues[rec.Name]
+	if q == nil || q.rec != rec {
+		tx.fail(fmt.Errorf("queue %q was put and is not the record EnsureQueue gave", rec.Name))
+		return
+	}
+	tx.touch(q)
+	q.stirred = true
+	for _, event := range events {
+		tx.event(event, rec.Name, nil)
+	}
+}
+
+// touch has the queue's record written at Commit.
+func (tx *Tx) touch(q *queue) {
+	if !q.touched {
+		q.touched = true
+		tx.queues = append(tx.queues, q)
+	}
+}
+
+// count moves a job of the queue from one state to another in its counters. The
+// zero state is "not there".
+func (tx *Tx) count(q *queue, from, to job.State) error {
+	tx.touch(q)
+	if from == to {
+		return nil
+	}
+	if from != 0 {
+		if q.rec.InState[from] == 0 {
+			return fmt.Errorf("queue %q counts no %s jobs and one of them changes", q.rec.Name, from.Word())
+		}
+		q.rec.InState[from]--
+	}
+	q.rec.InState[to]++
+	switch {
+	case from == 0:
+		q.rec.Enqueued++
+	case from == job.Active && q.rec.MaxConcurrency > 0:
+		q.stirred = true
+	}
+	switch to {
+	case job.Completed:
+		q.rec.Completed++
+	case job.Dead:
+		q.rec.Dead++
+	}
+	return nil
+}
+
+// moveReady makes the heads follow a job.
+func (q *queue) moveReady(id job.ID, from, to index, bound int) error {
+	if from.readyAs(to) {
+		return nil
+	}
+	if from.ready {
+		if err := q.heads.levels[from.priority].remove(from.number); err != nil {
+			return fmt.Errorf("queue %q: %w", q.rec.Name, err)
+		}
+	}
+	if to.ready {
+		q.stirred = true
+		if err := q.heads.levels[to.priority].add(head{to.number, id}, bound); err != nil {
+			return fmt.Errorf("queue %q: %w", q.rec.Name, err)
+		}
+	}
+	return nil
+}
+
+// NextReady is the queue's next job in order of (priority, number), paused or
+// not; ok is false when none is ready. PutJob with another state removes it.
+func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
+	q := tx.s.queues[name]
+	if q == nil || q.rec.InState[job.Pending] == 0 {
+		return job.ID{}, false, nil
+	}
+	for priority := range q.heads.levels {
+		l := &q.heads.levels[priority]
+		if len(l.list) == 0 && l.more {
+			if err := tx.refill(q, uint8(priority), l); err != nil {
+				return job.ID{}, false, tx.fail(fmt.Errorf("ready jobs of queue %q: %w", name, err))
+			}
+		}
+		if len(l.list) > 0 {
+			return l.list[0].id, true, nil
+		}
+	}
+	return job.ID{}, false, tx.fail(fmt.Errorf("queue %q counts %d pending jobs and none is ready",
+		name, q.rec.InState[job.Pending]))
+}
+
+// refill reads a level on from the store, which does not hold yet what the
+// running entry did; the jobs it touched say that.
+func (tx *Tx) refill(q *queue, priority uint8, l *level) error {
+	var added []head
+	var removed []uint64
+	for _, h := range tx.order {
+		if h.queue != q || h.now.number < l.from {
+			continue
+		}
+		was := h.stored.ready && h.stored.priority == priority
+		is := h.now.ready && h.now.priority == priority
+		switch {
+		case is && !was:
+			added = append(added, head{h.now.number, h.id})
+		case was && !is:
+			removed = append(removed, h.stored.number)
+		}
+	}
+	slices.SortFunc(added, func(a, b head) int { return cmp.Compare(a.number, b.number) })
+	slices.Sort(removed)
+	name := q.rec.Name
+	it, err := tx.s.gen.db.NewIter(&pebble.IterOptions{
+		LowerBound: appendReadyKey(nil, name, priority, l.from),
+		UpperBound: appendReadyKey(nil, name, priority+1, 0),
+	})
+	if err != nil {
+		return err
+	}
+	err = l.refill(it, added, removed, tx.s.options.headsKept)
+	if closed := it.Close(); err == nil {
+		err = closed
+	}
+	return err
+}

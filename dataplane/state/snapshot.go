@@ -1,0 +1,175 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// Reader reads jobs and what hangs on them: the live store, or a Snapshot.
+// Missing things are nil without an error; what is returned is the caller's.
+type Reader interface {
+	Job(id job.ID) (*job.Job, error)
+	Blob(id job.ID, kind job.BlobKind) (*job.Blob, error)
+	Errors(id job.ID) ([]*job.AttemptError, error) // by attempt
+}
+
+var (
+	_ Reader = (*Store)(nil)
+	_ Reader = (*Snapshot)(nil)
+)
+
+func readJob(r source, id job.ID) (*job.Job, error) {
+	j := &job.Job{}
+	if found, err := get(r, appendJobKey(nil, id), j); !found {
+		return nil, err
+	}
+	return j, nil
+}
+
+func readBlob(r source, id job.ID, kind job.BlobKind) (*job.Blob, error) {
+	b := &job.Blob{}
+	if found, err := get(r, appendBlobKey(nil, id, kind), b); !found {
+		return nil, err
+	}
+	return b, nil
+}
+
+func readErrors(r source, id job.ID) (list []*job.AttemptError, err error) {
+	empty := func() *job.AttemptError { return &job.AttemptError{} }
+	for e, err := range scanRange(r, appendErrorKey(nil, id, 0), errorsEnd(id), empty) {
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// Job is a committed job; nil when there is none.
+func (s *Store) Job(id job.ID) (*job.Job, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	return readJob(s.gen.db, id)
+}
+
+// Blob is a committed blob of a job; nil when there is none.
+func (s *Store) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	return readBlob(s.gen.db, id, kind)
+}
+
+// Errors are the committed errors of a job's attempts, by attempt.
+func (s *Store) Errors(id job.ID) ([]*job.AttemptError, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	return readErrors(s.gen.db, id)
+}
+
+// Snapshot is a frozen consistent view of the store, also across a Restore. It
+// must be closed. Any number of goroutines may read it.
+type Snapshot struct {
+	gen  *generation
+	snap source
+	head *Head
+}
+
+// source is what reads need of Pebble: the live store and a snapshot have it.
+type source interface {
+	Get(key []byte) (value []byte, closer io.Closer, err error)
+	NewIter(o *pebble.IterOptions) (*pebble.Iterator, error)
+	Close() error
+}
+
+// Snapshot freezes the store as of the last commit. It never fails: that of a
+// closed store says so when it is read.
+func (s *Store) Snapshot() *Snapshot {
+	s.publish.Lock()
+	defer s.publish.Unlock()
+	v := &Snapshot{head: s.head.Load()}
+	gen, err := s.acquire()
+	if err != nil {
+		v.snap = noReader{err}
+		return v
+	}
+	v.gen, v.snap = gen, gen.db.NewSnapshot()
+	return v
+}
+
+// Close gives the snapshot back.
+func (v *Snapshot) Close() error {
+	err := v.snap.Close()
+	if v.gen != nil {
+		err = errors.Join(err, v.gen.release())
+		v.gen = nil
+	}
+	v.snap = noReader{fmt.Errorf("the snapshot is closed")}
+	return err
+}
+
+// noReader answers everything with an error.
+type noReader struct{ err error }
+
+func (n noReader) Get([]byte) ([]byte, io.Closer, error)                 { return nil, nil, n.err }
+func (n noReader) NewIter(*pebble.IterOptions) (*pebble.Iterator, error) { return nil, n.err }
+func (n noReader) Close() error                                          { return nil }
+
+// Head is a copy of the head record.
+func (v *Snapshot) Head() *Head { return v.head.copy() }
+
+// Job is a job; nil when there is none.
+func (v *Snapshot) Job(id job.ID) (*job.Job, error) { return readJob(v.snap, id) }
+
+// Blob is a blob of a job; nil when there is none.
+func (v *Snapshot) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
+	return readBlob(v.snap, id, kind)
+}
+
+// Errors are the errors of a job's attempts, by attempt.
+func (v *Snapshot) Errors(id job.ID) ([]*job.AttemptError, error) { return readErrors(v.snap, id) }
+
+// Jobs yields every job, in key order (by id).
+func (v *Snapshot) Jobs() iter.Seq2[*job.Job, error] {
+	return scan(v.snap, prefixJob, func() *job.Job { return &job.Job{} })
+}
+
+// Queues yields every queue by name.
+func (v *Snapshot) Queues() iter.Seq2[*Queue, error] {
+	return scan(v.snap, prefixQueue, func() *Queue { return &Queue{} })
+}
+
+// Queue is a queue by name; nil when unknown.
+func (v *Snapshot) Queue(name string) (*Queue, error) {
+	q := &Queue{}
+	if found, err := get(v.snap, queueKey(name), q); !found {
+		return nil, err
+	}
+	return q, nil
+}
+
+// All yields every key and value, for comparing replicas byte for byte.
+func (v *Snapshot) All() iter.Seq2[KV, error] {
+	return func(yield func(KV, error) bool) {
+		for kv, err := range scanPairs(v.snap, nil, nil) {
+			kv = KV{Key: append([]byte{}, kv.Key...), Value: append([]byte{}, kv.Value...)}
+			if !yield(kv, err) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package state
+
+import (
+	"math"
+	"sync"
+)
+
+// TimerClass is a kind of due work; the values are part of keys: permanent.
+type TimerClass uint8
+
+// The timer classes, one per kind of duty.
+const (
+	TimerScheduled   TimerClass = 1 // a scheduled job becomes pending
+	TimerRetry       TimerClass = 2 // a retrying job becomes pending
+	TimerLease       TimerClass = 3 // an active job's lease ends
+	TimerIdempotency TimerClass = 4 // an idempotency record is forgotten
+
+	timerClasses = 5 // length of arrays by class
+)
+
+// timerFloor is a time before which a class has no timer: where reads start.
+// Most timers are removed long before they are due, and a read that began at
+// the class's first key would walk over the remains of all of them, each time.
+//
+// A reader that has found the earliest timer raises the floor to it, unless a
+// commit came in between: that one's timers may lie below. Commits lower the
+// floor, after readers can see their timers and before they call the hooks.
+type timerFloor struct {
+	mu      sync.Mutex
+	ns      int64
+	commits uint64
+}
+
+func (f *timerFloor) reset() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ns = math.MinInt64
+	f.commits++
+}
+
+func (f *timerFloor) lower(ns int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ns = min(f.ns, ns)
+	f.commits++
+}
+
+func (f *timerFloor) get() (ns int64, commits uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ns, f.commits
+}
+
+func (f *timerFloor) raise(ns int64, commits uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.commits == commits {
+		f.ns = max(f.ns, ns)
+	}
+}
+
+// NextDue is the earliest timer of a class.
+func (s *Store) NextDue(class TimerClass) (dueNs int64, ok bool, err error) {
+	err = s.timers(class, latest, func(t timer, _ [16]byte) bool {
+		dueNs, ok = t.dueNs, true
+		return false
+	})
+	return dueNs, ok, err
+}
+
+// Due lists up to limit ids (job ids, or idempotency record ids) whose timer of
+// the class is due at nowNs, earliest first.
+func (s *Store) Due(class TimerClass, nowNs int64, limit int) (ids [][16]byte, err error) {
+	if limit <= 0 {
+		return nil, nil
+	}
+	err = s.timers(class, nowNs, func(_ timer, id [16]byte) bool {
+		ids = append(ids, id)
+		return len(ids) < limit
+	})
+	return ids, err
+}
+
+// timers yields the timers of a class due at untilNs or before, in order.
+func (s *Store) timers(class TimerClass, untilNs int64, yield func(timer, [16]byte) bool) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed
+	}
+	floor := &s.floors[class]
+	from, commits := floor.get()
+	if from > untilNs {
+		return nil
+	}
+	upper := timerEnd(class)
+	if untilNs < latest {
+		upper = timerBound(class, untilNs+1)
+	}
+	first := true
+	for key, err := range scanKeys(s.gen.db, timerBound(class, from), upper) {
+		if err != nil {
+			return err
+		}
+		t, id, err := decodeTimerKey(key)
+		if err != nil {
+			return err
+		}
+		if first {
+			first = false
+			floor.raise(t.dueNs, commits)
+		}
+		if !yield(t, id) {
+			return nil
+		}
+	}
+	if first && untilNs < latest {
+		floor.raise(untilNs+1, commits)
+	}
+	return nil
+}

@@ -1,0 +1,222 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/engine/entry"
+)
+
+// Tx collects what one entry changes. Its reads see its own writes. It must not
+// be used after Commit.
+//
+// There is no indexed batch underneath: what an op reads back is the decoded
+// job it wrote, the queues, the API keys and the idempotency records, and those
+// lie in memory. A job is encoded once, at Commit, however many ops of the
+// entry changed it, and of its derived keys only those move that differ between
+// the stored job and the last one.
+type Tx struct {
+	s      *Store
+	header entry.Header
+	head   *Head // a copy of the committed one, published at Commit
+	batch  *pebble.Batch
+	err    error // the first impossible thing; Commit refuses
+
+	jobs        map[job.ID]*held
+	order       []*held // of jobs, as touched
+	queues      []*queue
+	feed        FeedEntry
+	newest      job.ID // the greatest id put; the Store's where that is greater
+	keysPut     bool
+	idempotency map[[16]byte]*Idempotency // read or written; nil for none
+	earliest    [timerClasses]int64       // due time of the earliest timer set; latest for none
+	spareHeld   []*held
+	spareEvents []*Event
+	key         []byte // scratch: one key at a time
+}
+
+// held is a job the entry has touched.
+type held struct {
+	id     job.ID
+	job    *job.Job // as the last op left it; nil when there is none
+	queue  *queue
+	stored index // of the record in the store; zero when there is none
+	now    index // of the record as last put
+	dirty  bool
+
+	attempts     []uint32 // those with an error record, in order, once attemptsRead
+	attemptsRead bool
+}
+
+// What a Tx keeps for the next one; more is left to the collector, so that one
+// large entry does not stay in memory for good.
+const (
+	sparesKept = 4096
+	batchKept  = 1 << 20 // bytes
+)
+
+// Begin starts the entry at the given position. The Tx's clock is the header's,
+// or the last entry's where that is later: a new leader may lag the one before
+// it, and time must not fall. Every replica takes the maximum of the same two
+// replicated numbers.
+//
+// An entry that is not after the last one, or belongs to another group or
+// incarnation, is refused by Commit, as is one begun before the last was
+// committed.
+func (s *Store) Begin(at entry.Applied, h entry.Header) *Tx {
+	tx := &s.tx
+	usable := s.usable()
+	tx.s, tx.header, tx.err = s, h, nil
+	tx.head = s.head.Load().copy()
+	if usable != nil {
+		tx.fail(usable)
+	}
+	if err := tx.head.advance(at); err != nil {
+		tx.fail(err)
+	}
+	if at.Incarnation != h.Incarnation {
+		tx.fail(fmt.Errorf("entry %d is of incarnation %x, its position of %x", at.Index, h.Incarnation[:], at.Incarnation[:]))
+	}
+	if err := tx.head.join(at.Index, at.Incarnation); err != nil {
+		tx.fail(err)
+	}
+	tx.head.ClockNs = max(tx.head.ClockNs, h.ClockNs)
+	tx.reset()
+	s.open = true
+	return tx
+}
+
+// reset empties the Tx and keeps its memory.
+func (tx *Tx) reset() {
+	if tx.batch == nil {
+		tx.batch = tx.s.gen.db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchKept))
+	}
+	for i, h := range tx.order {
+		if len(tx.spareHeld) < sparesKept {
+			*h = held{}
+			tx.spareHeld = append(tx.spareHeld, h)
+		}
+		tx.order[i] = nil
+	}
+	if tx.jobs == nil || len(tx.jobs) > sparesKept {
+		tx.jobs, tx.order = map[job.ID]*held{}, nil
+	}
+	if tx.idempotency == nil || len(tx.idempotency) > sparesKept {
+		tx.idempotency = map[[16]byte]*Idempotency{}
+	}
+	clear(tx.jobs)
+	clear(tx.idempotency)
+	tx.order = tx.order[:0]
+	tx.queues = tx.queues[:0]
+	if len(tx.spareEvents) > sparesKept {
+		tx.spareEvents = nil
+	}
+	tx.feed.Events = tx.spareEvents[:0]
+	tx.feed.Index, tx.feed.ClockNs = tx.head.Index, tx.head.ClockNs
+	tx.keysPut = false
+	tx.newest = tx.s.newest
+	for class := range tx.earliest {
+		tx.earliest[class] = latest
+	}
+}
+
+// fail records the first impossible thing and returns it. Also where an op
+// ignored it, Commit refuses.
+func (tx *Tx) fail(err error) error {
+	if tx.err == nil {
+		tx.err = err
+	}
+	return err
+}
+
+// ClockNs is the entry's time in Unix nanoseconds.
+func (tx *Tx) ClockNs() int64 { return tx.head.ClockNs }
+
+// Header is the entry's header.
+func (tx *Tx) Header() entry.Header { return tx.header }
+
+// Head is the head as the entry leaves it, live: read it; StartTerm and
+// CreateKey may set their fields.
+func (tx *Tx) Head() *Head { return tx.head }
+
+// Commit writes everything in one batch, with the new Head, publishes it to
+// readers and calls the hooks. After an error, and for a Tx that is never
+// committed, the store must be dropped: its caches may hold what the Tx did. It
+// refuses every further commit.
+func (tx *Tx) Commit() error {
+	s := tx.s
+	if !s.open {
+		return s.failure.set(fmt.Errorf("entry %d was committed twice", tx.head.Index))
+	}
+	for _, encode := range []func() error{tx.encodeJobs, tx.encodeQueues, tx.encodeFeed} {
+		if tx.err != nil {
+			break
+		}
+		if err := encode(); err != nil {
+			tx.fail(err)
+		}
+	}
+	if tx.err != nil {
+		return s.failure.set(fmt.Errorf("apply entry %d: %w", tx.head.Index, tx.err))
+	}
+	grew := len(tx.feed.Events) > 0
+	if err := s.write(tx.batch, tx.head); err != nil {
+		return err
+	}
+	tx.batch.Reset()
+	s.open = false
+	tx.publish()
+	tx.callHooks(grew)
+	return nil
+}
+
+// encodeQueues writes the records of the queues the entry touched.
+func (tx *Tx) encodeQueues() error {
+	for _, q := range tx.queues {
+		tx.key = append(append(tx.key[:0], prefixQueue), q.rec.Name...)
+		if err := put(tx.batch, tx.key, q.rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// publish brings what is read without Pebble up to the commit.
+func (tx *Tx) publish() {
+	tx.s.newest = tx.newest
+	for _, q := range tx.queues {
+		if q.gauge == nil {
+			q.gauge = tx.s.gauge(q.rec.Name)
+		}
+		q.gauge.Store(int64(q.fetchable()))
+	}
+	if tx.keysPut {
+		tx.s.keysRead.Store(newKeyring(tx.s.keys))
+	}
+	for class, due := range tx.earliest {
+		if due != latest {
+			tx.s.floors[class].lower(due)
+		}
+	}
+}
+
+func (tx *Tx) callHooks(feedGrew bool) {
+	hooks := tx.s.hooks
+	for _, q := range tx.queues {
+		stirred := q.stirred
+		q.touched, q.stirred = false, false
+		if n := q.fetchable(); stirred && n > 0 && hooks.OnReady != nil {
+			hooks.OnReady(q.rec.Name, n)
+		}
+	}
+	for class, due := range tx.earliest {
+		if due != latest && hooks.OnTimer != nil {
+			hooks.OnTimer(TimerClass(class), due)
+		}
+	}
+	if feedGrew && hooks.OnFeed != nil {
+		hooks.OnFeed()
+	}
+}
