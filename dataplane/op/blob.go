@@ -1,0 +1,23 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// blob checks a document of the i-th element of a list; nil is none.
+func (p *problems) blob(list string, i int, field string, b *job.Blob, most int) {
+	if b == nil {
+		return
+	}
+	p.size(list, i, field, len(b.Data), most)
+	p.item(list, i, field, job.CheckSeal(b))
+}
+
+// putBlob stores a document if there is one and says so.
+func putBlob(tx *state.Tx, j *job.Job, kind job.BlobKind, b *job.Blob) (bool, error) {
+	if b == nil {
+		return false, nil
+	}
+	return true, tx.PutBlob(j, kind, b)
+}

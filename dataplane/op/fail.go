@@ -1,0 +1,128 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// Fail ends attempts without success, each item on its own. A failed attempt is
+// retried after its backoff while attempts are left; else the job is dead. An
+// undelivered one is as if it had never been fetched: the job is pending again
+// at its old place. Refusals are those of Ack.
+
+// Number is Fail's number in the log.
+func (*Fail) Number() entry.Number { return numFail }
+
+// Class is Fail's place among waiting proposals.
+func (*Fail) Class() pipeline.Class { return table[numFail].Class }
+
+// Validate refuses what no state could accept.
+func (o *Fail) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.length("items", len(o.Items), job.MaxAckItems)
+	if len(o.Items) <= job.MaxAckItems {
+		for i, item := range o.Items {
+			item.check(&p, i)
+		}
+	}
+	p.whole(o)
+	return p.err()
+}
+
+func (i *FailItem) check(p *problems, at int) {
+	i.GetProof().check(p, at)
+	p.size("items", at, "error", len(i.GetError()), job.MaxErrorText)
+	p.item("items", at, "error", job.CheckUTF8(i.GetError()))
+	p.size("items", at, "backtrace", len(i.GetBacktrace()), job.MaxBacktrace)
+	p.item("items", at, "backtrace", job.CheckUTF8(i.GetBacktrace()))
+	p.item("items", at, "usage", job.CheckUsage(i.GetUsage())...)
+	switch i.GetReason() {
+	case FailReason_FAIL_REASON_FAILED:
+	case FailReason_FAIL_REASON_UNDELIVERED:
+		if i.Error != "" || i.Backtrace != "" || i.Usage != nil {
+			p.item("items", at, "reason", errors.New("is undelivered, which has no error and no usage"))
+		}
+	default:
+		p.item("items", at, "reason", fmt.Errorf("%d is unknown", i.Reason))
+	}
+}
+
+// Apply ends the attempts.
+func (o *Fail) Apply(tx *state.Tx) (*FailResult, error) {
+	result := &FailResult{Items: make([]*Failed, len(o.Items))}
+	for i, item := range o.Items {
+		answer, err := item.apply(tx)
+		if err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		result.Items[i] = answer
+	}
+	return result, nil
+}
+
+func (i *FailItem) apply(tx *state.Tx) (*Failed, error) {
+	j, refused, err := i.GetProof().job(tx)
+	if err != nil {
+		return nil, err
+	}
+	if refused != nil {
+		return &Failed{Refusal: refused}, nil
+	}
+	switch i.GetReason() {
+	case FailReason_FAIL_REASON_UNDELIVERED:
+		return i.giveBack(tx, j)
+	case FailReason_FAIL_REASON_FAILED:
+		return i.fail(tx, j)
+	default:
+		return nil, fmt.Errorf("job %s failed for reason %d, which this binary does not know", job.ID(j.Id), i.Reason)
+	}
+}
+
+func (i *FailItem) fail(tx *state.Tx, j *job.Job) (*Failed, error) {
+	if _, refused := i.GetProof().claim(j, job.OnRetry); refused != nil {
+		return &Failed{Refusal: refused}, nil
+	}
+	usage, err := j.Usage.Add(i.Usage)
+	if err != nil {
+		return &Failed{Refusal: refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err)}, nil
+	}
+	j.Usage = usage
+	led, err := endAttempt(tx, j, failed, &job.AttemptError{Error: i.Error, Backtrace: i.Backtrace})
+	if err != nil {
+		return nil, err
+	}
+	answer := &Failed{Refusal: &Refusal{}, State: led, Attempt: j.Attempt, AttemptsRemaining: attemptsLeft(j)}
+	if led == job.Retrying {
+		answer.NextAttemptNs = j.ScheduledNs
+	}
+	return answer, nil
+}
+
+// giveBack undoes the fetch. The job's number, and so its place among its
+// queue's jobs, never changed.
+func (i *FailItem) giveBack(tx *state.Tx, j *job.Job) (*Failed, error) {
+	to, refused := i.GetProof().claim(j, job.OnReturn)
+	if refused != nil {
+		return &Failed{Refusal: refused}, nil
+	}
+	if j.Attempt == 0 {
+		return nil, fmt.Errorf("job %s is %s without an attempt", job.ID(j.Id), j.State.Word())
+	}
+	j.State = to
+	j.Attempt--
+	j.Lease = nil
+	if j.Attempt == 0 {
+		j.StartedNs = 0
+	}
+	if err := tx.PutJob(j, state.EventType_EVENT_RETURNED); err != nil {
+		return nil, err
+	}
+	return &Failed{Refusal: &Refusal{}, State: to, Attempt: j.Attempt, AttemptsRemaining: attemptsLeft(j)}, nil
+}

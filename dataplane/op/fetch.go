@@ -1,0 +1,112 @@
+package op
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// Fetch leases up to count jobs to a worker, from the queues in the order given,
+// within each in the order of priority and age. Paused, full, empty and unknown
+// queues give nothing; a fetch that finds nothing is no refusal, and its
+// idempotency key is not remembered. The repeat of one that found something
+// answers the same leases, whatever became of them: see Leased.Current.
+
+// Number is Fetch's number in the log.
+func (*Fetch) Number() entry.Number { return numFetch }
+
+// Class is Fetch's place among waiting proposals.
+func (*Fetch) Class() pipeline.Class { return table[numFetch].Class }
+
+// Validate refuses what no state could accept.
+func (o *Fetch) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	if n := len(o.GetMeta().GetLeaseSeed()); n != seedSize {
+		p.add("meta.lease_seed", fmt.Errorf("has %d bytes; a seed has %d", n, seedSize))
+	}
+	p.length("queues", len(o.Queues), job.MaxFetchQueues)
+	if len(o.Queues) <= job.MaxFetchQueues {
+		for i, queue := range o.Queues {
+			p.item("queues", i, "", job.CheckQueueName(queue))
+		}
+	}
+	if o.Count < 1 || o.Count > job.MaxFetchJobs {
+		p.add("count", fmt.Errorf("is %d; fetch from 1 to %d jobs", o.Count, job.MaxFetchJobs))
+	}
+	p.add("worker_id", job.CheckText(o.WorkerId, job.MaxWorkerID))
+	p.add("hostname", job.CheckText(o.Hostname, job.MaxWorkerID))
+	p.add("lease_duration", job.CheckLeaseLength(o.LeaseMs))
+	return p.err()
+}
+
+// Apply leases the jobs. It refuses nothing.
+func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
+	result := &FetchResult{}
+	for _, queue := range o.Queues {
+		for len(result.Jobs) < int(o.Count) && mayFetch(tx.Queue(queue)) {
+			id, ok, err := tx.NextReady(queue)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				break
+			}
+			leased, err := o.lease(tx, id, len(result.Jobs))
+			if err != nil {
+				return nil, err
+			}
+			result.Jobs = append(result.Jobs, leased)
+		}
+	}
+	return result, nil
+}
+
+// didNothing says that the fetch found nothing.
+func (r *FetchResult) didNothing() bool { return len(r.Jobs) == 0 }
+
+// Current says whether the lease still holds j, the job's record; nil is none.
+func (l *Leased) Current(j *job.Job) bool {
+	return j.GetState() == job.Active && job.ProvesLease(j, l.LeaseToken, "")
+}
+
+// mayFetch says whether a queue lets one more of its jobs go.
+func mayFetch(q *state.Queue) bool {
+	if q == nil || q.Paused {
+		return false
+	}
+	return q.MaxConcurrency == 0 || q.InState[job.Active] < uint64(q.MaxConcurrency)
+}
+
+// lease makes a ready job the worker's: the i-th this op leases.
+func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
+	j, err := tx.Job(id)
+	if err != nil {
+		return nil, err
+	}
+	if j == nil {
+		return nil, fmt.Errorf("job %s is ready but has no record", id)
+	}
+	to, ok := job.Next(j.State, job.OnFetch)
+	if !ok {
+		return nil, fmt.Errorf("job %s is ready but %s", id, j.State.Word())
+	}
+	j.State = to
+	j.Attempt++
+	j.StartedNs = tx.ClockNs()
+	j.Lease = &job.Lease{
+		Token:     leaseToken(o.GetMeta().GetLeaseSeed(), i),
+		WorkerId:  o.WorkerId,
+		Hostname:  o.Hostname,
+		ExpiresNs: tx.ClockNs() + o.LeaseMs*int64(time.Millisecond),
+		LengthMs:  o.LeaseMs,
+	}
+	if err := tx.PutJob(j, state.EventType_EVENT_STARTED); err != nil {
+		return nil, err
+	}
+	return &Leased{Id: j.Id, Attempt: j.Attempt, LeaseToken: j.Lease.Token, ExpiresNs: j.Lease.ExpiresNs}, nil
+}

@@ -1,0 +1,139 @@
+package op
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// Memory bounds the idempotency keys a shard remembers. At a bound, requests
+// with new keys are refused until old ones are forgotten; none is forgotten
+// early, because its client may still repeat the request.
+type Memory struct {
+	Records uint64
+	// Bytes is what the remembered results may take. A key is taken as long as
+	// less is in use, so it is exceeded by at most one result.
+	Bytes uint64
+}
+
+// DefaultMemory is the bound of a shard.
+func DefaultMemory() Memory {
+	return Memory{Records: job.MaxIdempotencyRecords, Bytes: job.MaxIdempotencyBytes}
+}
+
+// recordID is the key an idempotency key is remembered under. Keys of different
+// principals never meet.
+func recordID(principal, key string) [16]byte {
+	h := sha256.New()
+	h.Write([]byte(principal))
+	h.Write([]byte{0})
+	h.Write([]byte(key))
+	return [16]byte(h.Sum(nil)[:16])
+}
+
+// Remembered is the result of an earlier op of the same principal with o's
+// idempotency key, as far as this replica has applied the log: nil when it knows
+// of none. A key used for another request is IDEMPOTENCY_MISMATCH. It spares
+// what a repeat would otherwise wait for; whether an op is a repeat is decided
+// when it is applied.
+func Remembered(store *state.Store, o Op, nowNs int64) (Result, error) {
+	key := o.GetMeta().GetIdempotency()
+	if key == nil {
+		return nil, nil
+	}
+	id := recordID(o.GetMeta().GetPrincipal(), key.Key)
+	record, err := store.Idempotency(id)
+	if err != nil || !live(record, nowNs) {
+		return nil, err
+	}
+	return table[o.Number()].remembered(id, key, record)
+}
+
+// live says whether there is a record. One whose time is over counts as
+// forgotten, also before Expire came by.
+func live(record *state.Idempotency, nowNs int64) bool {
+	return record != nil && record.ExpiresNs > nowNs
+}
+
+// forgettable is a Result that may be that of an op which did nothing. Such a
+// result is not remembered: a repeat is welcome to do more.
+type forgettable interface {
+	didNothing() bool
+}
+
+// applyOnce applies an op, or answers what its idempotency key already did. What
+// was refused or did nothing is not remembered: the client may mend it or try
+// again.
+func (m *Machine) applyOnce(tx *state.Tx, k *Kind, o Op) (Result, error) {
+	key := o.GetMeta().GetIdempotency()
+	if key == nil {
+		return k.apply(tx, o)
+	}
+	id := recordID(o.GetMeta().GetPrincipal(), key.Key)
+	record, err := tx.Idempotency(id)
+	if err != nil {
+		return nil, err
+	}
+	if live(record, tx.ClockNs()) {
+		return k.remembered(id, key, record)
+	}
+	if record == nil {
+		if err := m.admitKey(tx); err != nil {
+			return nil, err
+		}
+	}
+	result, err := k.apply(tx, o)
+	if err != nil {
+		return nil, err
+	}
+	if f, ok := result.(forgettable); ok && f.didNothing() {
+		return result, nil
+	}
+	data, err := result.MarshalVT()
+	if err != nil {
+		return nil, fmt.Errorf("encode the result of %s: %w", k.Name, err)
+	}
+	return result, tx.PutIdempotency(id, &state.Idempotency{
+		RequestHash: key.RequestHash,
+		Op:          uint32(k.Number),
+		Result:      data,
+		ExpiresNs:   tx.ClockNs() + int64(job.IdempotencyPeriod),
+	})
+}
+
+// remembered is the result of the earlier request with the same key.
+func (k *Kind) remembered(id [16]byte, key *Idempotency, record *state.Idempotency) (Result, error) {
+	if record.Op != uint32(k.Number) || !bytes.Equal(record.RequestHash, key.RequestHash) {
+		return nil, api.Errorf(api.IdempotencyMismatch, "this Idempotency-Key was used for another request; use a new key for a new request")
+	}
+	result := k.NewResult()
+	if err := result.UnmarshalVT(record.Result); err != nil {
+		return nil, fmt.Errorf("idempotency record %x: decode the result of %s: %w", id, k.Name, err)
+	}
+	return result, nil
+}
+
+// admitKey refuses a new key at the bound. It looks before the op applies,
+// since a refused op must have written nothing.
+func (m *Machine) admitKey(tx *state.Tx) error {
+	head := tx.Head()
+	if head.IdempotencyRecords < m.Memory.Records && head.IdempotencyBytes < m.Memory.Bytes {
+		return nil
+	}
+	refusal := api.Errorf(api.Overloaded, "as many Idempotency-Keys are remembered as may be; try again later, or without a key")
+	due, ok, err := m.store.NextDue(state.TimerIdempotency)
+	if err != nil {
+		return fmt.Errorf("read the first idempotency timer: %w", err)
+	}
+	refusal.RetryAfter = time.Second
+	if ok {
+		// When the first of them is forgotten.
+		refusal.RetryAfter = max(refusal.RetryAfter, time.Duration(due-tx.ClockNs()))
+	}
+	return refusal
+}

@@ -1,0 +1,45 @@
+package op
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// seedSize is the length of Meta's lease seed in bytes.
+const seedSize = 16
+
+// check looks at what every op's Meta may hold. A nil Meta is an empty one.
+func (m *Meta) check(p *problems) {
+	p.add("meta.principal", job.CheckText(m.GetPrincipal(), job.MaxPrincipal))
+	if strings.IndexByte(m.GetPrincipal(), 0) >= 0 {
+		// It ends the principal where idempotency keys are hashed.
+		p.add("meta.principal", errors.New("has a zero byte"))
+	}
+	key := m.GetIdempotency()
+	if key == nil {
+		return
+	}
+	p.add("Idempotency-Key", job.CheckText(key.Key, job.MaxIdempotencyKey))
+	if key.Key == "" {
+		p.add("Idempotency-Key", errors.New("is empty; leave it out or name one"))
+	}
+	if len(key.RequestHash) != sha256.Size {
+		p.add("meta.idempotency.request_hash", fmt.Errorf("has %d bytes; a SHA-256 has %d", len(key.RequestHash), sha256.Size))
+	}
+}
+
+// leaseToken is the token of the i-th lease an op grants: a function of the
+// proposer's random seed, so that every replica derives the same and nobody
+// else can guess it.
+func leaseToken(seed []byte, i int) []byte {
+	var buf [seedSize + 4]byte
+	copy(buf[:seedSize], seed)
+	binary.BigEndian.PutUint32(buf[seedSize:], uint32(i))
+	sum := sha256.Sum256(buf[:])
+	return sum[:job.TokenSize:job.TokenSize]
+}

@@ -1,0 +1,105 @@
+package op
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// problems collects everything that is wrong with an op. The zero value is
+// ready for use; finding nothing costs nothing.
+type problems struct {
+	list  []api.FieldError // the first job.MaxProblems
+	count int
+	// invalid is set where something besides a size is wrong.
+	invalid bool
+}
+
+// add records err, if any, for a field.
+func (p *problems) add(field string, err error) {
+	if err != nil {
+		p.invalid = true
+		p.put(field, err.Error())
+	}
+}
+
+// item is add for a field of the i-th element of a list.
+func (p *problems) item(list string, i int, field string, errs ...error) {
+	for _, err := range errs {
+		if err != nil {
+			p.add(path(list, i, field), err)
+		}
+	}
+}
+
+// size records a field of the i-th element that is longer than it may be.
+func (p *problems) size(list string, i int, field string, size, most int) {
+	if size > most {
+		p.put(path(list, i, field), fmt.Sprintf("has %d bytes; at most %d are allowed", size, most))
+	}
+}
+
+// length records a list that has fewer than one or more than most elements.
+func (p *problems) length(field string, n, most int) {
+	switch {
+	case n < 1:
+		p.add(field, fmt.Errorf("is empty; give at least one"))
+	case n > most:
+		p.add(field, fmt.Errorf("has %d elements; at most %d are allowed", n, most))
+	}
+}
+
+// ids records ids that are none.
+func (p *problems) ids(field string, ids [][]byte) {
+	p.length(field, len(ids), job.MaxDutyItems)
+	for i, id := range ids {
+		if len(id) != len(job.ID{}) {
+			p.item(field, i, "", fmt.Errorf("has %d bytes; an id has %d", len(id), len(job.ID{})))
+		}
+	}
+}
+
+// whole records an op that is too large to be logged.
+func (p *problems) whole(o Op) {
+	if size := o.SizeVT(); size > job.MaxOpBytes {
+		p.put("request", fmt.Sprintf("takes %d bytes; at most %d are allowed: split it", size, job.MaxOpBytes))
+	}
+}
+
+func (p *problems) put(field, what string) {
+	p.count++
+	if len(p.list) < job.MaxProblems {
+		p.list = append(p.list, api.FieldError{Field: field, Error: what})
+	}
+}
+
+// err is nil when there is no problem, else PAYLOAD_TOO_LARGE where only sizes
+// are wrong, else VALIDATION_ERROR.
+func (p *problems) err() error {
+	if p.count == 0 {
+		return nil
+	}
+	code := api.PayloadTooLarge
+	if p.invalid {
+		code = api.ValidationError
+	}
+	first := p.list[0]
+	message := first.Field + " " + first.Error
+	if p.count > 1 {
+		message += fmt.Sprintf(" (and %d more)", p.count-1)
+	}
+	refusal := api.Errorf(code, "%s", message)
+	refusal.Details = map[string]any{"fields": p.list}
+	return refusal
+}
+
+// path is "list[i].field".
+func path(list string, i int, field string) string {
+	s := list + "[" + strconv.Itoa(i) + "]"
+	if field != "" {
+		s += "." + field
+	}
+	return s
+}

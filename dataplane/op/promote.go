@@ -1,0 +1,46 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// Promote makes due scheduled and retrying jobs pending. The proposer saw them
+// due; what changed since is skipped.
+
+// Number is Promote's number in the log.
+func (*Promote) Number() entry.Number { return numPromote }
+
+// Class is Promote's place among waiting proposals.
+func (*Promote) Class() pipeline.Class { return table[numPromote].Class }
+
+// Validate refuses what no state could accept.
+func (o *Promote) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.ids("job_ids", o.JobIds)
+	return p.err()
+}
+
+// Apply promotes the jobs. It refuses nothing.
+func (o *Promote) Apply(tx *state.Tx) (*PromoteResult, error) {
+	result := &PromoteResult{}
+	for _, b := range o.JobIds {
+		j, err := jobOf(tx, b)
+		if err != nil {
+			return nil, err
+		}
+		to, ok := job.Next(j.GetState(), job.OnPromote)
+		if !ok || j.ScheduledNs > tx.ClockNs() {
+			continue
+		}
+		j.State = to
+		if err := tx.PutJob(j, state.EventType_EVENT_PROMOTED); err != nil {
+			return nil, err
+		}
+		result.Promoted++
+	}
+	return result, nil
+}

@@ -1,0 +1,51 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// check looks at the proof of the i-th item.
+func (l *LeaseProof) check(p *problems, i int) {
+	if n := len(l.GetId()); n != len(job.ID{}) {
+		p.item("items", i, "job_id", fmt.Errorf("has %d bytes; a job id has %d", n, len(job.ID{})))
+	}
+	if n := len(l.GetToken()); n != 0 && n != job.TokenSize {
+		p.item("items", i, "lease_token", fmt.Errorf("has %d bytes; a lease token has %d", n, job.TokenSize))
+	}
+	p.item("items", i, "worker_id", job.CheckText(l.GetWorkerId(), job.MaxWorkerID))
+}
+
+// job is the job a proof names; refused when there is none.
+func (l *LeaseProof) job(tx *state.Tx) (*job.Job, *Refusal, error) {
+	j, err := jobOf(tx, l.GetId())
+	if err != nil {
+		return nil, nil, err
+	}
+	if j == nil {
+		return nil, refuse(api.NotFound, "there is no job %s", job.ID(l.GetId())), nil
+	}
+	return j, nil, nil
+}
+
+// claim is the state an event of j's lease holder leads to, if the proof shows
+// that the worker is the holder. A worker that speaks of a lease which is not
+// the current one has lost it, whatever became of the job; one that speaks of
+// none is told the job's state.
+func (l *LeaseProof) claim(j *job.Job, on job.Event) (job.State, *Refusal) {
+	to, possible := job.Next(j.State, on)
+	if possible && job.ProvesLease(j, l.GetToken(), l.GetWorkerId()) {
+		return to, nil
+	}
+	id := job.ID(j.Id)
+	if len(l.GetToken()) == 0 && l.GetWorkerId() == "" {
+		if !possible && !j.LeaseExpired {
+			return 0, refuse(api.StateConflict, "job %s is %s, not active", id, j.State.Word())
+		}
+		return 0, refuse(api.LeaseLost, "a lease of job %s has expired, so it must be clear whose this is: send the lease_token of your fetch", id)
+	}
+	return 0, refuse(api.LeaseLost, "this lease of job %s is over: stop working on it and fetch again", id)
+}

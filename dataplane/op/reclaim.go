@@ -1,0 +1,50 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// Reclaim takes jobs back whose lease is over, as if the attempt had failed, and
+// marks them: from then on only a token or a worker id proves a lease of them.
+// The proposer saw the leases over; what was renewed or settled since, or is
+// still within a new term's grace, is skipped.
+
+// expiredError is the error a reclaimed attempt is kept with.
+const expiredError = "lease expired"
+
+// Number is Reclaim's number in the log.
+func (*Reclaim) Number() entry.Number { return numReclaim }
+
+// Class is Reclaim's place among waiting proposals.
+func (*Reclaim) Class() pipeline.Class { return table[numReclaim].Class }
+
+// Validate refuses what no state could accept.
+func (o *Reclaim) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.ids("job_ids", o.JobIds)
+	return p.err()
+}
+
+// Apply reclaims the jobs. It refuses nothing.
+func (o *Reclaim) Apply(tx *state.Tx) (*ReclaimResult, error) {
+	result := &ReclaimResult{}
+	for _, b := range o.JobIds {
+		j, err := jobOf(tx, b)
+		if err != nil {
+			return nil, err
+		}
+		if _, leased := job.Next(j.GetState(), job.OnReclaim); !leased || tx.ClockNs() < job.ReclaimAt(j, tx.Head().TermStartedNs) {
+			continue
+		}
+		j.LeaseExpired = true
+		if _, err := endAttempt(tx, j, reclaimed, &job.AttemptError{Error: expiredError}); err != nil {
+			return nil, err
+		}
+		result.Reclaimed++
+	}
+	return result, nil
+}

@@ -1,0 +1,37 @@
+package op
+
+import (
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// RevokeKey deletes an API key. The store stays secured, also after its last
+// key: without one, nobody gets in.
+
+// Number is RevokeKey's number in the log.
+func (*RevokeKey) Number() entry.Number { return numRevokeKey }
+
+// Class is RevokeKey's place among waiting proposals.
+func (*RevokeKey) Class() pipeline.Class { return table[numRevokeKey].Class }
+
+// Validate refuses what no state could accept.
+func (o *RevokeKey) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.add("id", checkWord(o.Id, job.MaxKeyID))
+	return p.err()
+}
+
+// Apply deletes the key. It refuses an id that no key has.
+func (o *RevokeKey) Apply(tx *state.Tx) (*RevokeKeyResult, error) {
+	if tx.Key(o.Id) == nil {
+		return nil, api.Errorf(api.NotFound, "there is no API key %q", o.Id)
+	}
+	if err := tx.DeleteKey(o.Id); err != nil {
+		return nil, err
+	}
+	return &RevokeKeyResult{}, nil
+}

@@ -1,0 +1,29 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// StartTerm is a new leader's first op. Its entry anchors the clock of the term;
+// leases that ran out before are left alone for a while from here on.
+
+// Number is StartTerm's number in the log.
+func (*StartTerm) Number() entry.Number { return numStartTerm }
+
+// Class is StartTerm's place among waiting proposals.
+func (*StartTerm) Class() pipeline.Class { return table[numStartTerm].Class }
+
+// Validate refuses what no state could accept.
+func (o *StartTerm) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	return p.err()
+}
+
+// Apply notes the term's start. It refuses nothing.
+func (o *StartTerm) Apply(tx *state.Tx) (*StartTermResult, error) {
+	tx.Head().TermStartedNs = tx.ClockNs()
+	return &StartTermResult{}, nil
+}

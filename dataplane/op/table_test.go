@@ -1,0 +1,130 @@
+package op_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+var classWords = map[pipeline.Class]string{
+	pipeline.ClassSettle:  "settle",
+	pipeline.ClassEnqueue: "enqueue",
+	pipeline.ClassFetch:   "fetch",
+	pipeline.ClassManage:  "manage",
+}
+
+func TestTableIsGolden(t *testing.T) {
+	t.Parallel()
+	const golden = "testdata/ops.golden"
+	var b strings.Builder
+	for _, k := range op.Kinds() {
+		request, result := k.New().ProtoReflect().Descriptor(), k.NewResult().ProtoReflect().Descriptor()
+		fmt.Fprintf(&b, "%-3d %-11s %-8s %-24s %s\n", k.Number, k.Name, classWords[k.Class], request.FullName(), result.FullName())
+	}
+	if *rewrite {
+		if err := os.WriteFile(golden, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("the op table differs from %s; numbers are permanent, so only lines at the end may be new:\n%s", golden, b.String())
+	}
+}
+
+// The numbers and classes that ops say of themselves are the table's, field 1
+// of each is its Meta, and no message has a map.
+func TestTableIsWhole(t *testing.T) {
+	t.Parallel()
+	for i, k := range op.Kinds() {
+		o := k.New()
+		if int(k.Number) != i+1 || o.Number() != k.Number || op.KindOf(k.Number) != k {
+			t.Errorf("%s stands at %d, is number %d and says %d", k.Name, i+1, k.Number, o.Number())
+		}
+		if o.Class() != k.Class {
+			t.Errorf("%s is of class %d and says %d", k.Name, k.Class, o.Class())
+		}
+		d := o.ProtoReflect().Descriptor()
+		if f := d.Fields().ByNumber(1); f == nil || f.Message() == nil || f.Message().FullName() != "corvo.op.v1.Meta" {
+			t.Errorf("field 1 of %s is no Meta", d.FullName())
+		}
+		for f := range d.Fields().Len() {
+			if d.Fields().Get(f).IsMap() {
+				t.Errorf("%s is a map: its order is not fixed", d.Fields().Get(f).FullName())
+			}
+		}
+	}
+	for _, n := range []entry.Number{0, entry.Number(len(op.Kinds()) + 1), 1<<32 - 1} {
+		if k := op.KindOf(n); k != nil {
+			t.Errorf("number %d is %s", n, k.Name)
+		}
+	}
+}
+
+func TestDecodeRefusesWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	field := func(number protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), value)
+	}
+	for _, c := range []struct {
+		name   string
+		number entry.Number
+		bytes  []byte
+		want   string
+	}{
+		{"unknown number", 99, nil, "op number 99 is not known"},
+		{"unknown field", 1, field(9, nil), "corvo.op.v1.Enqueue has a field 9 "},
+		{"unknown field of Meta", 10, field(1, field(77, nil)), "corvo.op.v1.Meta has a field 77 "},
+		{"unknown field deep inside", 3, field(2, field(4, field(19, nil))), "corvo.job.v1.Usage has a field 19 "},
+		{"unknown group", 10, protowire.AppendTag(nil, 5, protowire.StartGroupType), "corvo.op.v1.StartTerm has a field 5 "},
+		{"cut short", 1, field(2, []byte("xx"))[:3], "decode enqueue: "},
+		{"cut in a tag", 1, []byte{0x80}, "decode enqueue: "},
+		{"wrong wire type", 1, protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.VarintType), 1), "wrong wireType"},
+	} {
+		_, err := op.Decode(entry.Op{Number: c.number, Bytes: c.bytes})
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// FuzzOps: no bytes of any op make the decoder or Validate panic, and what
+// decodes encodes to the same op again.
+func FuzzOps(f *testing.F) {
+	for _, k := range op.Kinds() {
+		f.Add(uint32(k.Number), []byte{})
+	}
+	w := &world{t: f, clockNs: epochNs}
+	enqueue, fetch := w.newJobs("q", 2), w.fetch("q", 1)
+	for _, o := range []op.Op{enqueue, fetch, ack(&op.Leased{Id: enqueue.Meta.Ids[0], LeaseToken: w.newSeed()})} {
+		data := make([]byte, o.SizeVT())
+		if _, err := o.MarshalToSizedBufferVT(data); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint32(o.Number()), data)
+	}
+	f.Fuzz(func(t *testing.T, number uint32, data []byte) {
+		o, err := op.Decode(entry.Op{Number: entry.Number(number), Bytes: data})
+		if err != nil {
+			return
+		}
+		_ = o.Validate()
+		again := make([]byte, o.SizeVT())
+		if n, err := o.MarshalToSizedBufferVT(again); err != nil || n != len(again) {
+			t.Fatalf("encoded again it takes %d of %d bytes: %v", n, len(again), err)
+		}
+		if _, err := op.Decode(entry.Op{Number: entry.Number(number), Bytes: again}); err != nil {
+			t.Fatalf("encoded again it does not decode: %v", err)
+		}
+	})
+}

@@ -1,0 +1,40 @@
+package op
+
+import (
+	"errors"
+
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// TrimFeed drops the feed's events before first_seq, as far as there are any.
+// What is gone stays gone: a first_seq behind the feed's start changes nothing.
+
+// Number is TrimFeed's number in the log.
+func (*TrimFeed) Number() entry.Number { return numTrimFeed }
+
+// Class is TrimFeed's place among waiting proposals.
+func (*TrimFeed) Class() pipeline.Class { return table[numTrimFeed].Class }
+
+// Validate refuses what no state could accept.
+func (o *TrimFeed) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	if o.FirstSeq == 0 {
+		p.add("first_seq", errors.New("is missing; name the first event to keep"))
+	}
+	return p.err()
+}
+
+// Apply trims the feed. It refuses nothing.
+func (o *TrimFeed) Apply(tx *state.Tx) (*TrimFeedResult, error) {
+	head := tx.Head()
+	first := min(o.FirstSeq, head.FeedNextSeq)
+	if first > head.FeedFirstSeq {
+		if err := tx.TrimFeed(first); err != nil {
+			return nil, err
+		}
+	}
+	return &TrimFeedResult{}, nil
+}
