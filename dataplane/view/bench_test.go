@@ -1,0 +1,130 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// perEntry is how many jobs an entry of the benchmarks changes.
+const perEntry = 100
+
+// enqueueMany creates n jobs of 200 bytes in a few queues.
+func (h *shard) enqueueMany(n int) (ids []job.ID) {
+	body := payload(`{"x":"` + strings.Repeat("y", 192) + `"}`)
+	for len(ids) < n {
+		h.commit(func(tx *state.Tx) {
+			for range min(perEntry, n-len(ids)) {
+				queue := fmt.Sprint("queue-", len(ids)%5)
+				tx.EnsureQueue(queue)
+				j := h.newJob(tx, queue)
+				must(h.t, tx.PutBlob(j, job.Payload, body))
+				must(h.t, tx.CreateJob(j, evEnqueued))
+				ids = append(ids, job.ID(j.Id))
+			}
+		})
+	}
+	return ids
+}
+
+func (h *shard) changeMany(ids []job.ID, edit func(tx *state.Tx, j *job.Job), events ...state.EventType) {
+	for len(ids) > 0 {
+		n := min(perEntry, len(ids))
+		h.commit(func(tx *state.Tx) {
+			for _, id := range ids[:n] {
+				h.edit(tx, id, edit, events...)
+			}
+		})
+		ids = ids[n:]
+	}
+}
+
+func complete(tx *state.Tx, j *job.Job) { j.State, j.CompletedNs = job.Completed, tx.ClockNs() }
+
+// BenchmarkProjection measures a view that is behind by whole lifecycles of
+// three transitions: each projected by itself, and coalesced into one row.
+func BenchmarkProjection(b *testing.B) {
+	const jobs = 20_000
+	for _, coalesced := range []bool{false, true} {
+		b.Run(fmt.Sprintf("coalesced=%v", coalesced), func(b *testing.B) {
+			h := newShard(b)
+			h.settle()
+			for b.Loop() {
+				b.StopTimer()
+				h.closeView()
+				ids := h.enqueueMany(jobs)
+				step := func(do func()) {
+					b.StopTimer()
+					do()
+					if !coalesced {
+						h.openView()
+						b.StartTimer()
+						h.settle()
+						b.StopTimer()
+						h.closeView()
+					}
+				}
+				step(func() {})
+				step(func() { h.changeMany(ids, fetched("w"), evStarted) })
+				step(func() { h.changeMany(ids, complete, evCompleted) })
+				h.openView()
+				b.StartTimer()
+				h.settle()
+			}
+			b.ReportMetric(float64(3*jobs*b.N)/b.Elapsed().Seconds(), "transitions/s")
+		})
+	}
+}
+
+func BenchmarkRebuild(b *testing.B) {
+	const jobs = 100_000
+	h := newShard(b)
+	h.changeMany(h.enqueueMany(jobs)[:jobs/2], fetched("w"), evStarted)
+	h.settle()
+	for b.Loop() {
+		must(b, h.view.Rebuild(b.Context()))
+	}
+	b.ReportMetric(float64(jobs*b.N)/b.Elapsed().Seconds(), "jobs/s")
+}
+
+func BenchmarkSearch(b *testing.B) {
+	const jobs = 100_000
+	h := newShard(b)
+	ids := h.enqueueMany(jobs)
+	half := ids[:jobs/2]
+	h.changeMany(half, fetched("w"), evStarted)
+	h.changeMany(half, complete, evCompleted)
+	h.settle()
+	for _, c := range []struct {
+		name string
+		q    Query
+	}{
+		{"queue and state", Query{Queue: "queue-1", States: []job.State{job.Completed}}},
+		{"queue and state, 1000", Query{Queue: "queue-1", States: []job.State{job.Completed}, Limit: 1000}},
+		{"queue", Query{Queue: "queue-1"}},
+		{"three queues", Query{Queues: []string{"queue-0", "queue-2", "queue-4"}}},
+		{"state", Query{States: []job.State{job.Completed}}},
+		{"all", Query{}},
+		{"prefix of one", Query{IDPrefix: ids[777].String()}},
+		{"prefix of all", Query{IDPrefix: ids[0].String()[:6]}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				page, err := h.view.Search(b.Context(), c.q)
+				must(b, err)
+				if len(page.Jobs) == 0 {
+					b.Fatal("nothing found")
+				}
+			}
+		})
+	}
+	b.Run("queues", func(b *testing.B) {
+		for b.Loop() {
+			_, err := h.view.Queues(b.Context())
+			must(b, err)
+		}
+	})
+}

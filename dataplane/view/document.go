@@ -1,0 +1,194 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// Blobs are a job's blobs by kind, nil where it has none.
+type Blobs [job.BlobKinds]*job.Blob
+
+// Read makes the document of one job from the store; nil when there is no such
+// job.
+func Read(r state.Reader, id job.ID) (*api.Job, error) {
+	j, err := r.Job(id)
+	if j == nil || err != nil {
+		return nil, err
+	}
+	blobs, err := readBlobs(r, id, j.Blobs)
+	if err != nil {
+		return nil, err
+	}
+	var errs []*job.AttemptError
+	if j.Errors > 0 {
+		if errs, err = r.Errors(id); err != nil {
+			return nil, err
+		}
+	}
+	doc, err := Document(j, blobs, errs)
+	return &doc, err
+}
+
+// readBlobs reads the blobs whose bits are set in wanted, as in job.Job.Blobs.
+func readBlobs(r state.Reader, id job.ID, wanted uint32) (b Blobs, err error) {
+	for kind := range job.BlobKinds {
+		if wanted&(1<<kind) == 0 {
+			continue
+		}
+		if b[kind], err = r.Blob(id, kind); err != nil {
+			return Blobs{}, err
+		}
+	}
+	return b, nil
+}
+
+// Document is the job as clients see it. It is the only place that knows how a
+// record becomes a document: a search makes one from the view's rows, a read by
+// id from the store's records. errs are in the store's order, oldest first.
+func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error) {
+	id, err := job.IDFromBytes(j.Id)
+	if err != nil {
+		return api.Job{}, fmt.Errorf("job number %d: %w", j.Number, err)
+	}
+	doc := api.Job{
+		ID:               id.String(),
+		Queue:            j.Queue,
+		State:            j.State.Word(),
+		Priority:         int(j.Priority),
+		Attempt:          int(j.Attempt),
+		MaxRetries:       int(j.Retry.GetMaxAttempts()),
+		RetryBackoff:     j.Retry.GetBackoff().Word(),
+		RetryBaseDelayMs: j.Retry.GetBaseDelayMs(),
+		RetryMaxDelayMs:  j.Retry.GetMaxDelayMs(),
+		Tags:             toStrings(j.Tags),
+		Headers:          toStrings(j.Headers),
+		ScheduledAt:      optionalTime(j.ScheduledNs),
+		CreatedAt:        timeOf(j.CreatedNs),
+		StartedAt:        optionalTime(j.StartedNs),
+		CompletedAt:      optionalTime(j.CompletedNs),
+		FailedAt:         optionalTime(j.FailedNs),
+		Errors:           make([]api.JobError, len(errs)),
+		Usage:            toUsage(j.Usage),
+		CostUSD:          money.Nano(j.Usage.GetCostNanoUsd()),
+	}
+	fields := [job.BlobKinds]*json.RawMessage{
+		job.Payload: &doc.Payload, job.Result: &doc.Result, job.Checkpoint: &doc.Checkpoint, job.Progress: &doc.Progress,
+	}
+	for kind, field := range fields {
+		if *field, err = plain(blobs[kind]); err != nil {
+			return api.Job{}, fmt.Errorf("blob %d of %s: %w", kind, id, err)
+		}
+	}
+	doc.WorkerID, doc.Hostname = optional(j.Lease.GetWorkerId()), optional(j.Lease.GetHostname())
+	if doc.WorkerID != nil || doc.Hostname != nil {
+		doc.Worker = &api.JobWorker{ID: j.Lease.GetWorkerId(), Hostname: j.Lease.GetHostname()}
+	}
+	if j.State == job.Active {
+		doc.LeaseExpiresAt = optionalTime(j.Lease.GetExpiresNs())
+	}
+	for i, e := range errs {
+		doc.Errors[i] = api.JobError{
+			ID:        errorID(j.Number, i),
+			JobID:     doc.ID,
+			Attempt:   int(e.Attempt),
+			Error:     e.Error,
+			Backtrace: optional(e.Backtrace),
+			CreatedAt: timeOf(e.CreatedNs),
+		}
+	}
+	if n := len(doc.Errors); n > 0 {
+		doc.LastError = &doc.Errors[n-1].Error
+	}
+	doc.Attempts = attempts(j, &doc)
+	return doc, nil
+}
+
+// errorShift leaves room for job.MaxErrorsKept errors below a job's number in
+// the ids of its errors; the job_errors view shifts by the same.
+const errorShift = 7
+
+func errorID(number uint64, place int) int64 { return int64(number)<<errorShift | int64(place) }
+
+// attempts derives the attempts from the errors and the latest lease. The lease
+// of a job that waits may be one that was never delivered and counts as no
+// attempt, so it is looked at only where the state says whose it is.
+func attempts(j *job.Job, doc *api.Job) []api.JobAttempt {
+	all := make([]api.JobAttempt, 0, len(doc.Errors)+1)
+	for i := range doc.Errors {
+		e := &doc.Errors[i]
+		outcome := api.OutcomeFailed
+		all = append(all, api.JobAttempt{Attempt: e.Attempt, EndedAt: &e.CreatedAt, Outcome: &outcome})
+	}
+	latest := api.JobAttempt{Attempt: doc.Attempt, WorkerID: doc.WorkerID, StartedAt: doc.StartedAt}
+	switch j.State {
+	case job.Active:
+		return append(all, latest)
+	case job.Completed:
+		outcome := api.OutcomeCompleted
+		latest.EndedAt, latest.Outcome = doc.CompletedAt, &outcome
+		return append(all, latest)
+	case job.Retrying, job.Dead:
+		if n := len(all); n > 0 && all[n-1].Attempt == doc.Attempt {
+			all[n-1].WorkerID, all[n-1].StartedAt = latest.WorkerID, latest.StartedAt
+		}
+	}
+	return all
+}
+
+// plain is a blob's document; nil when there is no blob.
+func plain(b *job.Blob) (json.RawMessage, error) {
+	if b == nil || len(b.Data) == 0 {
+		return nil, nil
+	}
+	if b.KeyId != "" {
+		return nil, fmt.Errorf("it is sealed with key %q, which this node does not have", b.KeyId)
+	}
+	return b.Data, nil
+}
+
+func toStrings(pairs []*job.Pair) api.Strings {
+	s := make(api.Strings, len(pairs))
+	for _, p := range pairs {
+		s[p.Name] = p.Value
+	}
+	return s
+}
+
+func toUsage(u *job.Usage) *api.Usage {
+	if u == nil {
+		return nil
+	}
+	return &api.Usage{
+		InputTokens:         u.InputTokens,
+		OutputTokens:        u.OutputTokens,
+		CacheCreationTokens: u.CacheCreationTokens,
+		CacheReadTokens:     u.CacheReadTokens,
+		Model:               u.Model,
+		Provider:            u.Provider,
+		CostUSD:             money.Nano(u.CostNanoUsd),
+	}
+}
+
+func timeOf(ns int64) api.Time { return api.TimeOf(time.Unix(0, ns)) }
+
+// optionalTime is nil for 0, a record's "never".
+func optionalTime(ns int64) *api.Time {
+	if ns == 0 {
+		return nil
+	}
+	t := timeOf(ns)
+	return &t
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

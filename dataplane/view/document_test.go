@@ -1,0 +1,70 @@
+package view
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
+
+// TestDocument compares documents with testdata/job.json: a job that has
+// everything there is, and one that has nothing.
+func TestDocument(t *testing.T) {
+	t.Parallel()
+	id := job.NewID(1_770_804_000_000, "emails.send", job.Entropy{1, 2, 3, 4, 5, 6, 7, 8, 9})
+	const at = 1_770_804_000_000_000_000
+	full := &job.Job{
+		Id: id[:], Number: 12, Queue: "emails.send", State: job.Completed, Priority: job.High, Attempt: 2,
+		Retry: &job.Retry{MaxAttempts: 5, Backoff: job.BackoffLinear, BaseDelayMs: 1000, MaxDelayMs: 2000},
+		Tags:  []*job.Pair{{Name: "tenant", Value: "acme"}}, Headers: []*job.Pair{{Name: "traceparent", Value: "00-x"}},
+		CreatedNs: at, ScheduledNs: at + 1, StartedNs: at + 2e9, CompletedNs: at + 3e9, FailedNs: at + 1e9,
+		Lease:  &job.Lease{Token: []byte("secret"), WorkerId: "w", Hostname: "h", ExpiresNs: at + 9e9},
+		Usage:  &job.Usage{InputTokens: 1, OutputTokens: 2, CacheCreationTokens: 3, CacheReadTokens: 4, Model: "m", Provider: "p", CostNanoUsd: 1},
+		Errors: 1,
+	}
+	blobs := Blobs{job.Payload: payload(`{"to":1}`), job.Result: payload(`[]`), job.Checkpoint: payload(`null`), job.Progress: payload(`"half"`)}
+	var got bytes.Buffer
+	for _, c := range []struct {
+		j     *job.Job
+		blobs Blobs
+		errs  []*job.AttemptError
+	}{
+		{full, blobs, []*job.AttemptError{{Attempt: 1, Error: "SMTP timeout", Backtrace: "at send", CreatedNs: at + 1e9}}},
+		{&job.Job{Id: make([]byte, 16), State: job.Pending}, Blobs{}, nil},
+	} {
+		doc, err := Document(c.j, c.blobs, c.errs)
+		must(t, err)
+		text, err := json.MarshalIndent(doc, "", "  ")
+		must(t, err)
+		got.Write(append(text, '\n'))
+	}
+	if strings.Contains(got.String(), "secret") {
+		t.Error("a lease token is shown")
+	}
+	if *rewrite {
+		must(t, os.WriteFile("testdata/job.json", got.Bytes(), 0o600))
+	}
+	want, err := os.ReadFile("testdata/job.json")
+	must(t, err)
+	if got.String() != string(want) {
+		t.Errorf("the documents are\n%s\nand should be\n%s\n(-rewrite, if that is meant)", got.String(), want)
+	}
+}
+
+func TestDocumentRefuses(t *testing.T) {
+	t.Parallel()
+	id := make([]byte, 16)
+	if _, err := Document(&job.Job{Id: id[:3], Number: 7}, Blobs{}, nil); err == nil || !strings.Contains(err.Error(), "job number 7") {
+		t.Errorf("a job with a short id: %v", err)
+	}
+	sealed := Blobs{job.Result: {KeyId: "k1", Data: []byte("x")}}
+	if _, err := Document(&job.Job{Id: id}, sealed, nil); err == nil || !strings.Contains(err.Error(), `"k1"`) {
+		t.Errorf("a sealed blob: %v", err)
+	}
+}

@@ -1,0 +1,77 @@
+package view
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+)
+
+// dumped are the tables of a dump with the order of their rows. The cursor is
+// not among them: equal rows may have been reached on different ways.
+var dumped = [...]struct{ table, order string }{
+	{"hot", "number"}, {"document", "number"}, {"work", "number"}, {"job_error", "id"}, {"queue", "name"},
+}
+
+// Dump writes every row as text in a fixed order: two views that show the same
+// have equal dumps. It is for tests and operators, not for requests. It has a
+// connection of its own and no time limit but ctx's, and holds up neither
+// queries nor a rebuild.
+func (v *View) Dump(ctx context.Context, w io.Writer) (err error) {
+	v.swap.RLock()
+	attached := sync.OnceFunc(v.swap.RUnlock)
+	defer attached()
+	if v.current == nil {
+		return errBuilding()
+	}
+	pool, err := sql.Open("sqlite", dsn(v.path, "rw", "query_only(1)"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+
+	out := bufio.NewWriter(w)
+	err = transaction(ctx, pool, func(ctx context.Context, tx *sql.Tx) error {
+		// The first read opens all of the file; from then on it may be replaced.
+		if err := tx.QueryRowContext(ctx, "SELECT one FROM cursor").Scan(new(int)); err != nil {
+			return err
+		}
+		attached()
+		for _, d := range dumped {
+			if err := dumpTable(ctx, tx, out, d.table, d.order); err != nil {
+				return fmt.Errorf("dump %s: %w", d.table, err)
+			}
+		}
+		return nil
+	})
+	return errors.Join(err, out.Flush())
+}
+
+func dumpTable(ctx context.Context, tx *sql.Tx, out *bufio.Writer, table, order string) error {
+	return each(ctx, tx, func(rows *sql.Rows) error {
+		names, err := rows.Columns()
+		if err != nil {
+			return err
+		}
+		values := make([]any, len(names))
+		into := make([]any, len(names))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		out.WriteString(table)
+		for i, name := range names {
+			if text, ok := values[i].(string); ok {
+				fmt.Fprintf(out, " %s=%q", name, text)
+			} else {
+				fmt.Fprintf(out, " %s=%v", name, values[i])
+			}
+		}
+		return out.WriteByte('\n')
+	}, "SELECT * FROM "+table+" ORDER BY "+order)
+}

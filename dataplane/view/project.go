@@ -1,0 +1,163 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// A flush ends with the entry in which it reaches one of these.
+const (
+	maxFlushJobs   = 20_000
+	maxFlushEvents = 200_000
+)
+
+// lightEvents are the events that say nothing about a job's blobs and errors:
+// only its hot row can have changed. Everything else, events not known here
+// included, reads the job's records afresh. An op that changes a blob or an
+// error must therefore emit another event than these.
+var lightEvents = map[state.EventType]bool{
+	state.EventType_EVENT_ENQUEUED:  true, // blobs of a new job are read anyway
+	state.EventType_EVENT_SCHEDULED: true,
+	state.EventType_EVENT_STARTED:   true,
+	state.EventType_EVENT_PROMOTED:  true,
+	state.EventType_EVENT_RETURNED:  true,
+	state.EventType_EVENT_RENEWED:   true,
+}
+
+// batch is what a piece of the feed touched. How often and in which order does
+// not matter: rows are made from the records as they are now.
+type batch struct {
+	jobs   map[uint64]touched // by number
+	queues map[string]bool
+	next   cursor // after the last entry read
+}
+
+type touched struct {
+	id    job.ID
+	whole bool // blobs and errors too
+}
+
+// gather reads the feed from the cursor on.
+func gather(snap *state.Snapshot, from cursor) (*batch, error) {
+	b := &batch{jobs: map[uint64]touched{}, queues: map[string]bool{}, next: from}
+	events := 0
+	for item, err := range snap.Feed(from.seq) {
+		if err != nil {
+			return nil, fmt.Errorf("read the feed from %d: %w", from.seq, err)
+		}
+		e := item.Entry
+		for _, event := range e.Events {
+			if err := b.touch(event); err != nil {
+				return nil, fmt.Errorf("entry %d of the feed: %w", e.Index, err)
+			}
+		}
+		b.next.seq = item.FirstSeq + uint64(len(e.Events))
+		b.next.index, b.next.lastIndex, b.next.lastClockNs = e.Index, e.Index, e.ClockNs
+		if events += len(e.Events); events >= maxFlushEvents || len(b.jobs) >= maxFlushJobs {
+			break
+		}
+	}
+	return b, nil
+}
+
+func (b *batch) touch(e *state.Event) error {
+	if e.Queue != "" {
+		b.queues[e.Queue] = true
+	}
+	if len(e.JobId) == 0 {
+		return nil
+	}
+	id, err := job.IDFromBytes(e.JobId)
+	if err != nil {
+		return fmt.Errorf("event %v of job number %d: %w", e.Type, e.JobNumber, err)
+	}
+	whole := b.jobs[e.JobNumber].whole || !lightEvents[e.Type]
+	b.jobs[e.JobNumber] = touched{id, whole}
+	return nil
+}
+
+// nextDocument is one more than the highest number touched.
+func (b *batch) nextDocument() (next uint64) {
+	for number := range b.jobs {
+		next = max(next, number+1)
+	}
+	return next
+}
+
+// write makes the touched rows what the records say they are, in order of rowid.
+func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
+	for _, number := range slices.Sorted(maps.Keys(b.jobs)) {
+		t := b.jobs[number]
+		j, err := records.Job(t.id)
+		if err != nil {
+			return err
+		}
+		if j == nil {
+			if err := w.forget(number); err != nil {
+				return fmt.Errorf("job %s: %w", t.id, err)
+			}
+			continue
+		}
+		if j.Number != number {
+			return fmt.Errorf("job %s has number %d, the feed says %d", t.id, j.Number, number)
+		}
+		b.queues[j.Queue] = true
+		fresh := number >= firstNew
+		if err := w.job(records, j, t.id, fresh, t.whole || fresh); err != nil {
+			return fmt.Errorf("job %s: %w", t.id, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.queues)) {
+		q, err := records.Queue(name)
+		if err != nil {
+			return err
+		}
+		if q == nil {
+			err = w.forgetQueue(name)
+		} else {
+			err = w.queue(q)
+		}
+		if err != nil {
+			return fmt.Errorf("queue %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// job writes a job's rows: the document of a fresh one, blobs and errors where
+// whole is set, the hot row always.
+func (w *writer) job(r state.Reader, j *job.Job, id job.ID, fresh, whole bool) error {
+	if err := w.hot(j); err != nil {
+		return err
+	}
+	if !whole {
+		return nil
+	}
+	wanted := j.Blobs
+	if !fresh {
+		wanted &^= 1 << job.Payload // written once, and maybe long
+	}
+	blobs, err := readBlobs(r, id, wanted)
+	if err != nil {
+		return err
+	}
+	var errs []*job.AttemptError
+	if j.Errors > 0 {
+		if errs, err = r.Errors(id); err != nil {
+			return err
+		}
+	}
+	if fresh {
+		if err := w.document(j, id, blobs[job.Payload]); err != nil {
+			return err
+		}
+	}
+	if err := w.work(j.Number, blobs, fresh); err != nil {
+		return err
+	}
+	return w.errors(j.Number, errs, fresh)
+}

@@ -1,0 +1,72 @@
+package view
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+// queryLimit is how long one search or list may take, waiting for its turn
+// included. Readers share few connections, and a reader that runs for long both
+// keeps others out and holds SQLite's log open.
+const queryLimit = 300 * time.Millisecond
+
+// errBuilding answers queries before there is anything to query.
+func errBuilding() error {
+	return api.Errorf(api.ViewBehind, "the view is being built; try again in a moment")
+}
+
+// read runs f in a read transaction on one of the pool's connections: all it
+// reads is of one moment. f returns *api.Error for what is the caller's fault.
+func (v *View) read(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
+	v.swap.RLock()
+	defer v.swap.RUnlock()
+	if v.current == nil {
+		return errBuilding()
+	}
+	inner, cancel := context.WithTimeout(ctx, v.patience.query)
+	defer cancel()
+	err := transaction(inner, v.current.readers, f)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case inner.Err() != nil:
+		return api.Wrap(err, api.Overloaded, "the query took longer than "+v.patience.query.String()+": narrow it (name a queue and states), or try again")
+	case corrupt(err):
+		v.suspect(err)
+		return api.Wrap(err, api.Unhealthy, "the view is damaged and is being built again; try again in a moment")
+	}
+	return err
+}
+
+func transaction(ctx context.Context, pool *sql.DB, f func(context.Context, *sql.Tx) error) (err error) {
+	tx, err := pool.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		// Nothing was written: only a connection that broke can fail here.
+		if rollbackErr := tx.Rollback(); rollbackErr != nil && !errors.Is(rollbackErr, sql.ErrTxDone) {
+			err = errors.Join(err, rollbackErr)
+		}
+	}()
+	return f(ctx, tx)
+}
+
+// each scans all rows of a query.
+func each(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error, query string, args ...any) (err error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}

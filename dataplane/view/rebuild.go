@@ -1,0 +1,212 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// loadJobs is how many jobs one transaction of a rebuild holds.
+const loadJobs = 20_000
+
+// newSuffix marks a file that is being built.
+const newSuffix = ".new"
+
+// errClosed answers who waits on a view that is being closed.
+var errClosed = errors.New("the view is closed")
+
+// Rebuild builds the view again from the store and returns when the new one is
+// in use. Queries are answered from the old one meanwhile, where there is one.
+// The end of ctx ends the wait, not the rebuild.
+func (v *View) Rebuild(ctx context.Context) error {
+	done := make(chan error, 1)
+	v.mu.Lock()
+	if v.closed {
+		v.mu.Unlock()
+		return errClosed
+	}
+	v.asked = append(v.asked, done)
+	v.mu.Unlock()
+	signal(v.prompted)
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (v *View) takeAsked() []chan error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	asked := v.asked
+	v.asked = nil
+	return asked
+}
+
+func (v *View) answer(asked []chan error, err error) {
+	for _, done := range asked {
+		done <- err
+	}
+}
+
+// rebuild makes a new file from a snapshot and puts it in the old one's place.
+//
+// A new file, and not one long transaction in the old: it serves a broken file
+// too, and needs neither a log as large as the data nor a sync before its end.
+func (v *View) rebuild(ctx context.Context, reason string) error {
+	v.log.Info("building the view", "reason", reason)
+	began := time.Now()
+	fresh := v.path + newSuffix
+	jobs, err := v.build(ctx, fresh)
+	if err != nil {
+		return errors.Join(fmt.Errorf("build the view again (%s): %w", reason, err), remove(fresh))
+	}
+	if err := v.replace(fresh); err != nil {
+		return fmt.Errorf("put the new view in place: %w", err)
+	}
+	v.log.Info("the view is built", "jobs", jobs, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// build writes a complete file at path; its last transaction is the cursor's.
+func (v *View) build(ctx context.Context, path string) (jobs int, err error) {
+	db, err := create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, db.close()) }()
+	snap := v.store.Snapshot()
+	defer func() { err = errors.Join(err, snap.Close()) }()
+
+	if jobs, err = load(ctx, db.writer, snap); err != nil {
+		return jobs, err
+	}
+	head := snap.Head()
+	c := cursor{incarnation: head.GetIncarnation(), position: position{seq: head.GetFeedNextSeq(), index: head.GetIndex()}}
+	last, err := lastEntry(snap, c.seq)
+	if err != nil {
+		return jobs, err
+	}
+	if last != nil {
+		c.lastIndex, c.lastClockNs = last.Index, last.ClockNs
+	}
+	return jobs, db.writer.saveCursor(c)
+}
+
+// load writes the rows of every job and queue.
+func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err error) {
+	records, err := snap.Sweep()
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, records.Close()) }()
+	write := func(j *job.Job) error {
+		id, err := job.IDFromBytes(j.Id)
+		if err != nil {
+			return fmt.Errorf("job number %d: %w", j.Number, err)
+		}
+		if err := w.job(records, j, id, true, true); err != nil {
+			return fmt.Errorf("job %s: %w", id, err)
+		}
+		return nil
+	}
+	chunk := make([]*job.Job, 0, loadJobs)
+	flush := func() error {
+		jobs += len(chunk)
+		err := w.transact(func() error {
+			for _, j := range chunk {
+				if err := write(j); err != nil {
+					return err
+				}
+			}
+			return ctx.Err()
+		})
+		chunk = chunk[:0]
+		return err
+	}
+	for j, err := range snap.Jobs() {
+		if err != nil {
+			return jobs, err
+		}
+		if chunk = append(chunk, j); len(chunk) == loadJobs {
+			if err := flush(); err != nil {
+				return jobs, err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return jobs, err
+	}
+	return jobs, w.transact(func() error {
+		for q, err := range snap.Queues() {
+			if err != nil {
+				return err
+			}
+			if err := w.queue(q); err != nil {
+				return fmt.Errorf("queue %q: %w", q.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// replace closes the file in use and opens the new one under its name. Queries
+// wait meanwhile. A crash on the way leaves no file, or the new one.
+func (v *View) replace(fresh string) error {
+	if err := syncFile(fresh); err != nil {
+		return err
+	}
+	v.swap.Lock()
+	defer v.swap.Unlock()
+	if old := v.db; old != nil {
+		v.db, v.current = nil, nil
+		if err := old.close(); err != nil {
+			// It may be the broken file this rebuild is for, and is deleted next.
+			v.log.Warn("closing the old view", "error", err)
+		}
+	}
+	db, c, nextDocument, err := v.install(fresh)
+	if err != nil {
+		v.publish(position{})
+		return err
+	}
+	v.db, v.current, v.cursor, v.nextDocument = db, db, c, nextDocument
+	v.publish(c.position)
+	return nil
+}
+
+// install renames the new file over the old and opens it.
+func (v *View) install(fresh string) (db *database, c cursor, nextDocument uint64, err error) {
+	if err = remove(v.path); err == nil {
+		err = os.Rename(fresh, v.path)
+	}
+	if err == nil {
+		err = syncFile(filepath.Dir(v.path))
+	}
+	if err == nil {
+		db, err = open(v.path, v.o.Readers)
+	}
+	if err != nil {
+		return nil, cursor{}, 0, err
+	}
+	if c, nextDocument, err = db.loadCursor(); err != nil {
+		return nil, cursor{}, 0, errors.Join(err, db.close())
+	}
+	return db, c, nextDocument, nil
+}
+
+// syncFile makes a file, or the names in a directory, durable.
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

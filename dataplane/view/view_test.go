@@ -1,0 +1,447 @@
+package view
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// sameAsStore compares every document a search finds with the one made from the
+// store's records.
+func sameAsStore(t *testing.T, h *shard) {
+	t.Helper()
+	h.settle()
+	page, err := h.view.Search(t.Context(), Query{Limit: job.MaxSearchLimit})
+	must(t, err)
+	snap := h.store.Snapshot()
+	defer snap.Close()
+	stored := 0
+	for range snap.Jobs() {
+		stored++
+	}
+	if len(page.Jobs) != stored || page.Total != int64(stored) {
+		t.Fatalf("the search finds %d jobs and counts %d, the store has %d", len(page.Jobs), page.Total, stored)
+	}
+	for _, found := range page.Jobs {
+		id, err := job.ParseID(found.ID)
+		must(t, err)
+		want, err := Read(snap, id)
+		must(t, err)
+		a, err := json.Marshal(found)
+		must(t, err)
+		b, err := json.Marshal(want)
+		must(t, err)
+		if string(a) != string(b) {
+			t.Fatalf("the view has\n%s\nand the store\n%s", a, b)
+		}
+	}
+}
+
+func TestEveryTransitionIsProjected(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	var id job.ID
+	steps := []struct {
+		name string
+		do   func()
+		want job.State
+	}{
+		{"scheduled", func() {
+			h.commit(func(tx *state.Tx) {
+				tx.EnsureQueue("q")
+				j := h.newJob(tx, "q")
+				id = job.ID(j.Id)
+				j.State, j.ScheduledNs = job.Scheduled, tx.ClockNs()+int64(time.Hour)
+				j.Tags = []*job.Pair{{Name: "a", Value: "1"}, {Name: "b", Value: "ü\"\x00"}}
+				j.Headers = []*job.Pair{{Name: "traceparent", Value: "00-1"}}
+				must(t, tx.PutBlob(j, job.Payload, payload(`{"to":"x"}`)))
+				must(t, tx.PutBlob(j, job.Checkpoint, payload(`0`)))
+				must(t, tx.CreateJob(j, evScheduled))
+			})
+		}, job.Scheduled},
+		{"promoted", func() {
+			h.change(id, func(_ *state.Tx, j *job.Job) { j.State = job.Pending }, evPromoted)
+		}, job.Pending},
+		{"fetched", func() { h.fetch(id, "w1") }, job.Active},
+		{"returned", func() {
+			h.change(id, func(_ *state.Tx, j *job.Job) { j.State, j.Attempt = job.Pending, j.Attempt-1 }, evReturned)
+		}, job.Pending},
+		{"fetched again", func() { h.fetch(id, "w2") }, job.Active},
+		{"renewed", func() {
+			h.change(id, func(_ *state.Tx, j *job.Job) { j.Lease.ExpiresNs += int64(time.Minute) }, evRenewed)
+		}, job.Active},
+		{"progress and usage", func() {
+			h.change(id, func(tx *state.Tx, j *job.Job) {
+				must(t, tx.PutBlob(j, job.Progress, payload(`{"current":1}`)))
+				j.Usage = &job.Usage{InputTokens: 5, Model: "m", CostNanoUsd: 1_234_567_891}
+			}, evRenewed, evProgress)
+		}, job.Active},
+		{"checkpoint", func() {
+			h.change(id, func(tx *state.Tx, j *job.Job) { must(t, tx.PutBlob(j, job.Checkpoint, payload(`[2]`))) }, evCheckpointed)
+		}, job.Active},
+		{"failed", func() { h.fail(id, job.Retrying, "smtp") }, job.Retrying},
+		{"retried", func() {
+			h.change(id, func(_ *state.Tx, j *job.Job) { j.State = job.Pending }, evPromoted)
+		}, job.Pending},
+		{"fetched for the second attempt", func() { h.fetch(id, "w3") }, job.Active},
+		{"reclaimed", func() {
+			h.change(id, func(tx *state.Tx, j *job.Job) {
+				j.State, j.FailedNs, j.LeaseExpired = job.Pending, tx.ClockNs(), true
+				must(t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt, Error: "lease expired", Backtrace: "at x", CreatedNs: tx.ClockNs()}))
+			}, evReclaimed)
+		}, job.Pending},
+		{"fetched for the third attempt", func() { h.fetch(id, "w4") }, job.Active},
+		{"completed", func() { h.ack(id, `{"ok":true}`) }, job.Completed},
+	}
+	for _, s := range steps {
+		s.do()
+		sameAsStore(t, h)
+		page, err := h.view.Search(t.Context(), Query{Queue: "q", States: []job.State{s.want}})
+		must(t, err)
+		if len(page.Jobs) != 1 || page.Total != 1 {
+			t.Fatalf("%s: found %d jobs of state %s, counted %d", s.name, len(page.Jobs), s.want.Word(), page.Total)
+		}
+	}
+	checkHistory(t, h)
+}
+
+// checkHistory looks at what the steps above leave of their job.
+func checkHistory(t *testing.T, h *shard) {
+	t.Helper()
+	page, err := h.view.Search(t.Context(), Query{})
+	must(t, err)
+	j := page.Jobs[0]
+	if len(j.Errors) != 2 || *j.LastError != "lease expired" || j.CostUSD.String() != "1.234567891" ||
+		string(j.Progress) != `{"current":1}` || string(j.Checkpoint) != `[2]` || j.LeaseExpiresAt != nil {
+		t.Fatalf("%+v", j)
+	}
+	var outcomes []string
+	for _, a := range j.Attempts {
+		outcomes = append(outcomes, fmt.Sprintf("%d %s", a.Attempt, *a.Outcome))
+	}
+	if want := []string{"1 failed", "2 failed", "3 completed"}; !reflect.DeepEqual(outcomes, want) {
+		t.Fatalf("attempts %q, want %q", outcomes, want)
+	}
+	if h.logged.rebuilt("") != 1 { // the first one makes the file
+		t.Fatalf("the view was built again:\n%s", h.logged)
+	}
+}
+
+func TestDeadJobShowsWhoFailedIt(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	id := h.enqueue("q", 1)[0]
+	h.fetch(id, "w")
+	h.fail(id, job.Dead, "boom")
+	sameAsStore(t, h)
+	page, err := h.view.Search(t.Context(), Query{States: []job.State{job.Dead}})
+	must(t, err)
+	last := page.Jobs[0].Attempts[0]
+	if last.WorkerID == nil || *last.WorkerID != "w" || last.StartedAt == nil || *last.Outcome != api.OutcomeFailed {
+		t.Fatalf("%+v", last)
+	}
+}
+
+func TestErrorsAtTheirBound(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	id := h.enqueue("q", 1)[0]
+	h.commit(func(tx *state.Tx) {
+		h.edit(tx, id, func(tx *state.Tx, j *job.Job) {
+			for i := range job.MaxErrorsKept + 3 {
+				must(t, tx.PutError(j, &job.AttemptError{Attempt: uint32(i + 1), Error: fmt.Sprint("e", i+1), CreatedNs: int64(i)}))
+			}
+		}, evFailed)
+	})
+	sameAsStore(t, h)
+	if job.MaxErrorsKept > 1<<errorShift {
+		t.Fatalf("%d errors do not fit into ids that leave room for %d", job.MaxErrorsKept, 1<<errorShift)
+	}
+}
+
+func TestCoalescing(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.settle()
+	h.closeView()
+	id := h.enqueue("q", 1)[0]
+	for range 50 {
+		h.fetch(id, "w")
+		h.change(id, func(_ *state.Tx, j *job.Job) { j.State, j.Attempt = job.Pending, j.Attempt-1 }, evReturned)
+	}
+	snap := h.store.Snapshot()
+	defer snap.Close()
+	b, err := gather(snap, cursor{position: position{seq: 1}})
+	must(t, err)
+	if len(b.jobs) != 1 || b.next.seq != snap.Head().FeedNextSeq {
+		t.Fatalf("%d events touched %d jobs and read up to %d of %d", 101, len(b.jobs), b.next.seq, snap.Head().FeedNextSeq)
+	}
+	h.openView()
+	sameAsStore(t, h)
+}
+
+// TestFlushIsBounded has one flush end where it reaches its bound.
+func TestFlushIsBounded(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.settle()
+	h.closeView()
+	for range 3 {
+		h.enqueue("q", maxFlushJobs/2)
+	}
+	snap := h.store.Snapshot()
+	defer snap.Close()
+	b, err := gather(snap, cursor{position: position{seq: 1}})
+	must(t, err)
+	if len(b.jobs) != maxFlushJobs || b.next.seq != maxFlushJobs+1 {
+		t.Fatalf("a flush takes %d jobs and ends at %d", len(b.jobs), b.next.seq)
+	}
+	h.openView()
+	h.settle()
+	q, err := h.view.Queue(t.Context(), "q")
+	must(t, err)
+	if q.Pending != 3*maxFlushJobs/2 || q.Enqueued != 3*maxFlushJobs/2 {
+		t.Fatalf("%+v", q)
+	}
+}
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.enqueue("q", 1)
+	h.settle()
+
+	// An entry without events: nothing notifies, the wait ends all the same.
+	index := h.commit(func(*state.Tx) {})
+	must(t, h.view.Wait(t.Context(), index))
+
+	// An index that comes later.
+	done := make(chan error, 1)
+	go func() { done <- h.view.Wait(context.Background(), index+1) }()
+	h.commit(func(*state.Tx) {})
+	must(t, <-done)
+
+	// One that never comes: the caller may leave.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.view.Wait(ctx, index+100); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	// Or get VIEW_BEHIND.
+	ctx, cancel = context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := h.view.Wait(ctx, index+100); api.CodeOf(err) != api.ViewBehind || ctx.Err() == nil {
+		t.Fatal(err)
+	}
+}
+
+// TestWaitPrompts has a view that would not flush for an hour.
+func TestWaitPrompts(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.reopen(func() { h.flushEvery = time.Hour })
+	for range 5 {
+		h.enqueue("q", 1)
+		sameAsStore(t, h)
+	}
+}
+
+func TestCloseEndsWaits(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	v := h.view
+	done := make(chan error, 1)
+	go func() { done <- v.Wait(context.Background(), 1000) }()
+	h.closeView()
+	if err := <-done; api.CodeOf(err) != api.Unhealthy {
+		t.Fatal(err)
+	}
+	must(t, v.Close()) // again
+	if err := v.Rebuild(t.Context()); !errors.Is(err, errClosed) {
+		t.Fatal(err)
+	}
+	if _, err := v.Search(t.Context(), Query{}); api.CodeOf(err) != api.ViewBehind {
+		t.Fatal(err)
+	}
+}
+
+func TestLag(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.settle()
+	if events, age := h.view.Lag(); events != 0 || age != 0 {
+		t.Fatalf("%d events, %v", events, age)
+	}
+	// Out of a blocked view nothing moves.
+	unlock := lockFile(t, h)
+	h.enqueue("q", 7)
+	eventually(t, "the view to be behind for a while", func() bool {
+		events, age := h.view.Lag()
+		return events == 7 && age > 20*time.Millisecond
+	})
+	unlock()
+	h.settle()
+	if events, age := h.view.Lag(); events != 0 || age != 0 {
+		t.Fatalf("%d events, %v", events, age)
+	}
+}
+
+// TestLiveEqualsRebuilt drives random histories and compares the view that
+// followed them, with restarts, with one built from the state they led to.
+func TestLiveEqualsRebuilt(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			h := newShard(t)
+			h.randomHistory(rand.New(rand.NewPCG(seed, 1)), 150)
+			live := h.dump()
+			recount(t, h)
+			must(t, h.view.Rebuild(t.Context()))
+			if rebuilt := h.dump(); rebuilt != live {
+				t.Fatalf("the live view and the rebuilt one differ:\n%s", firstDifference(live, rebuilt))
+			}
+			if live == "" {
+				t.Fatal("the history left nothing")
+			}
+			sameAsStore(t, h)
+		})
+	}
+}
+
+func firstDifference(a, b string) string {
+	x, y := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return x[i] + "\n" + y[i]
+		}
+	}
+	return fmt.Sprintf("%d and %d lines", len(x), len(y))
+}
+
+// randomHistory commits entries of random changes, with pauses in which the view
+// flushes, and restarts of the view.
+func (h *shard) randomHistory(r *rand.Rand, entries int) {
+	h.t.Helper()
+	var ids []job.ID
+	pick := func() job.ID { return ids[r.IntN(len(ids))] }
+	for range entries {
+		switch n := r.IntN(20); {
+		case n == 0:
+			h.settle()
+		case n == 1:
+			h.reopen(nil)
+		case n == 2:
+			h.commit(func(tx *state.Tx) {
+				q := tx.EnsureQueue(fmt.Sprint("q", r.IntN(4)))
+				q.Paused, q.MaxConcurrency = r.IntN(2) == 0, uint32(r.IntN(3))
+				tx.PutQueue(q, evChanged)
+			})
+		case n < 8 || len(ids) == 0:
+			ids = append(ids, h.enqueue(fmt.Sprint("q", r.IntN(4)), 1+r.IntN(5))...)
+		default:
+			h.commit(func(tx *state.Tx) {
+				for range 1 + r.IntN(4) {
+					h.randomStep(tx, r, pick())
+				}
+			})
+		}
+	}
+}
+
+// randomStep does to a job one of the things its state allows.
+func (h *shard) randomStep(tx *state.Tx, r *rand.Rand, id job.ID) {
+	j, err := tx.Job(id)
+	must(h.t, err)
+	switch j.State {
+	case job.Pending:
+		h.edit(tx, id, fetched(fmt.Sprint("w", r.IntN(3))), evStarted)
+	case job.Retrying:
+		h.edit(tx, id, func(_ *state.Tx, j *job.Job) { j.State = job.Pending }, evPromoted)
+	case job.Active:
+		h.randomEnd(tx, r, id)
+	}
+}
+
+func (h *shard) randomEnd(tx *state.Tx, r *rand.Rand, id job.ID) {
+	fail := func(tx *state.Tx, j *job.Job) {
+		j.FailedNs = tx.ClockNs()
+		must(h.t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt, Error: fmt.Sprint("e", r.IntN(9)), CreatedNs: tx.ClockNs()}))
+	}
+	switch r.IntN(6) {
+	case 0:
+		h.edit(tx, id, func(tx *state.Tx, j *job.Job) { fail(tx, j); j.State, j.ScheduledNs = job.Retrying, tx.ClockNs()+5 }, evFailed, evRetrying)
+	case 1:
+		h.edit(tx, id, func(tx *state.Tx, j *job.Job) { fail(tx, j); j.State = job.Dead }, evFailed, evDead)
+	case 2:
+		h.edit(tx, id, func(_ *state.Tx, j *job.Job) { j.State, j.Attempt = job.Pending, j.Attempt-1 }, evReturned)
+	case 3:
+		h.edit(tx, id, func(tx *state.Tx, j *job.Job) {
+			j.Lease.ExpiresNs++
+			j.Usage = &job.Usage{OutputTokens: r.Int64N(100), CostNanoUsd: r.Int64N(1e9)}
+			must(h.t, tx.PutBlob(j, job.Progress, payload(fmt.Sprint(r.IntN(100)))))
+		}, evRenewed, evProgress)
+	default:
+		h.edit(tx, id, func(tx *state.Tx, j *job.Job) {
+			j.State, j.CompletedNs = job.Completed, tx.ClockNs()
+			if r.IntN(2) == 0 {
+				must(h.t, tx.PutBlob(j, job.Result, payload(`"done"`)))
+			}
+		}, evCompleted)
+	}
+}
+
+// recount compares the counters the view shows with its own rows.
+func recount(t *testing.T, h *shard) {
+	t.Helper()
+	queues, err := h.view.Queues(t.Context())
+	must(t, err)
+	for _, q := range queues {
+		for state, shown := range map[job.State]int64{
+			job.Pending: q.Pending, job.Active: q.Active, job.Completed: q.Completed, job.Dead: q.Dead, job.Retrying: q.Retrying,
+		} {
+			page, err := h.view.Search(t.Context(), Query{Queue: q.Name, States: []job.State{state}, Limit: job.MaxSearchLimit})
+			must(t, err)
+			if int64(len(page.Jobs)) != shown || page.Total != shown {
+				t.Errorf("queue %s shows %d %s jobs, counts %d and has %d", q.Name, shown, state.Word(), page.Total, len(page.Jobs))
+			}
+		}
+	}
+}
+
+// TestOpen opens a view as a cell does, in a directory whose name means
+// something in a URI.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.enqueue("q", 3)
+	h.closeView()
+	h.dir = filepath.Join(t.TempDir(), "a b?mode=ro&x#y%41", "view")
+	v, err := Open(h.dir, h.store, Options{Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	h.view = v
+	h.settle()
+	if _, err := os.Stat(h.file()); err != nil {
+		t.Fatal(err)
+	}
+	if seq, index := v.Cursor(); seq != h.store.Head().FeedNextSeq || index != h.store.Head().Index {
+		t.Fatalf("the cursor is at %d, %d", seq, index)
+	}
+	// A directory that cannot be.
+	if _, err := Open(h.file(), h.store, Options{}); err == nil {
+		t.Fatal("opened a view in a file")
+	}
+}

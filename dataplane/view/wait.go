@@ -1,0 +1,46 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+// Wait returns when everything up to a raft index can be queried, prompting a
+// flush. It waits as long as ctx lets it: the end of its time is VIEW_BEHIND.
+func (v *View) Wait(ctx context.Context, index uint64) error {
+	for {
+		v.mu.Lock()
+		at, moved, failure := v.position, v.moved, v.failure
+		v.mu.Unlock()
+		if at.seq > 0 && at.index >= index {
+			return nil
+		}
+		signal(v.prompted)
+		// Entries without events do not notify: look again without being told.
+		again := time.NewTimer(v.o.FlushEvery)
+		select {
+		case <-moved:
+		case <-again.C:
+		case <-v.stopped:
+			again.Stop()
+			return api.Wrap(errClosed, api.Unhealthy, "the node is shutting down; ask another, or again later")
+		case <-ctx.Done():
+			again.Stop()
+			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return behind(index, at, failure)
+			}
+			return ctx.Err()
+		}
+		again.Stop()
+	}
+}
+
+func behind(index uint64, at position, cause error) error {
+	err := api.Wrap(cause, api.ViewBehind, fmt.Sprintf("the view is at index %d and did not reach %d in time: try again, or read without min_index and with consistency=eventual", at.index, index))
+	err.RetryAfter = time.Second
+	return err
+}

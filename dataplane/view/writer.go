@@ -1,0 +1,244 @@
+package view
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// writer puts rows through one connection with one prepared statement for each
+// kind of row. Single-row statements in one transaction are as fast here as any
+// way of sending many rows at once, and much simpler.
+type writer struct {
+	conn  *sql.Conn
+	stmts []*sql.Stmt // all of those below
+	args  []any       // scratch
+
+	putHot, putDocument, putWork, putError, putQueue, putCursor *sql.Stmt
+	dropHot, dropDocument, dropWork, dropErrors, dropQueue      *sql.Stmt
+}
+
+const putHotSQL = `
+INSERT INTO hot (number, queue, state, priority, attempt, errors, worker_id, hostname, lease_expires_ns,
+                 created_ns, scheduled_ns, started_ns, completed_ns, failed_ns, cost_nano_usd, usage)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (number) DO UPDATE SET
+    queue = excluded.queue, state = excluded.state, priority = excluded.priority, attempt = excluded.attempt,
+    errors = excluded.errors, worker_id = excluded.worker_id, hostname = excluded.hostname,
+    lease_expires_ns = excluded.lease_expires_ns, created_ns = excluded.created_ns,
+    scheduled_ns = excluded.scheduled_ns, started_ns = excluded.started_ns, completed_ns = excluded.completed_ns,
+    failed_ns = excluded.failed_ns, cost_nano_usd = excluded.cost_nano_usd, usage = excluded.usage`
+
+// A second job with the id of another is impossible; INSERT OR REPLACE would
+// drop the first silently, this fails.
+const putDocumentSQL = `
+INSERT INTO document (number, id, payload, max_retries, retry_backoff, retry_base_delay_ms, retry_max_delay_ms, tags, headers)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (number) DO UPDATE SET
+    id = excluded.id, payload = excluded.payload, max_retries = excluded.max_retries,
+    retry_backoff = excluded.retry_backoff, retry_base_delay_ms = excluded.retry_base_delay_ms,
+    retry_max_delay_ms = excluded.retry_max_delay_ms, tags = excluded.tags, headers = excluded.headers`
+
+func newWriter(pool *sql.DB) (_ *writer, err error) {
+	ctx := context.Background()
+	w := &writer{}
+	if w.conn, err = pool.Conn(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.close())
+		}
+	}()
+	for _, s := range []struct {
+		stmt **sql.Stmt
+		text string
+	}{
+		{&w.putHot, putHotSQL},
+		{&w.putDocument, putDocumentSQL},
+		{&w.putWork, "INSERT OR REPLACE INTO work (number, progress, checkpoint, result) VALUES (?, ?, ?, ?)"},
+		{&w.putError, "INSERT OR REPLACE INTO job_error (id, attempt, error, backtrace, created_ns) VALUES (?, ?, ?, ?, ?)"},
+		{&w.putQueue, `INSERT OR REPLACE INTO queue
+			(name, created_ns, paused, max_concurrency,
+			 scheduled, pending, active, retrying, held, completed, dead, cancelled,
+			 enqueued_total, completed_total, failed_total, dead_total)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.putCursor, `INSERT OR REPLACE INTO cursor
+			(one, incarnation, next_seq, raft_index, last_index, last_clock_ns) VALUES (1, ?, ?, ?, ?, ?)`},
+		{&w.dropHot, "DELETE FROM hot WHERE number = ?"},
+		{&w.dropDocument, "DELETE FROM document WHERE number = ?"},
+		{&w.dropWork, "DELETE FROM work WHERE number = ?"},
+		{&w.dropErrors, "DELETE FROM job_error WHERE id BETWEEN ? AND ?"},
+		{&w.dropQueue, "DELETE FROM queue WHERE name = ?"},
+	} {
+		if *s.stmt, err = w.conn.PrepareContext(ctx, s.text); err != nil {
+			return nil, err
+		}
+		w.stmts = append(w.stmts, *s.stmt)
+	}
+	return w, nil
+}
+
+// close closes the connection. Its statements would else keep it, and its locks
+// on the file, alive: database/sql leaves those of a Conn to their maker.
+func (w *writer) close() error {
+	var errs []error
+	for _, stmt := range w.stmts {
+		errs = append(errs, stmt.Close())
+	}
+	return errors.Join(append(errs, w.conn.Close())...)
+}
+
+// transact runs f in one transaction.
+func (w *writer) transact(f func() error) error {
+	ctx := context.Background() // a context that can end costs a goroutine per statement
+	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := f()
+	if err == nil {
+		if _, err = w.conn.ExecContext(ctx, "COMMIT"); err == nil {
+			return nil
+		}
+	}
+	if _, rollbackErr := w.conn.ExecContext(ctx, "ROLLBACK"); rollbackErr != nil {
+		return errors.Join(err, rollbackErr)
+	}
+	return err
+}
+
+func (w *writer) exec(stmt *sql.Stmt, args ...any) error {
+	w.args = append(w.args[:0], args...)
+	_, err := stmt.ExecContext(context.Background(), w.args...)
+	return err
+}
+
+// hot writes what changes in a job's life.
+func (w *writer) hot(j *job.Job) error {
+	var expires, cost, usage any
+	if j.State == job.Active {
+		expires = nullable(j.Lease.GetExpiresNs())
+	}
+	if u := toUsage(j.Usage); u != nil {
+		text, err := json.Marshal(u)
+		if err != nil {
+			return err
+		}
+		cost, usage = int64(u.CostUSD), string(text)
+	}
+	return w.exec(w.putHot, int64(j.Number), j.Queue, j.State.Word(), int64(j.Priority), int64(j.Attempt), int64(j.Errors),
+		text(j.Lease.GetWorkerId()), text(j.Lease.GetHostname()), expires,
+		j.CreatedNs, nullable(j.ScheduledNs), nullable(j.StartedNs), nullable(j.CompletedNs), nullable(j.FailedNs), cost, usage)
+}
+
+// document writes what a job has from its creation on.
+func (w *writer) document(j *job.Job, id job.ID, payload *job.Blob) error {
+	body, err := blobText(payload)
+	if err != nil {
+		return err
+	}
+	tags, err := pairsText(j.Tags)
+	if err != nil {
+		return err
+	}
+	headers, err := pairsText(j.Headers)
+	if err != nil {
+		return err
+	}
+	return w.exec(w.putDocument, int64(j.Number), id.String(), body, int64(j.Retry.GetMaxAttempts()),
+		j.Retry.GetBackoff().Word(), j.Retry.GetBaseDelayMs(), j.Retry.GetMaxDelayMs(), tags, headers)
+}
+
+// work writes what attempts left behind; no row when they left nothing.
+func (w *writer) work(number uint64, blobs Blobs, fresh bool) error {
+	progress, err1 := blobText(blobs[job.Progress])
+	checkpoint, err2 := blobText(blobs[job.Checkpoint])
+	result, err3 := blobText(blobs[job.Result])
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	if progress == nil && checkpoint == nil && result == nil {
+		if fresh {
+			return nil
+		}
+		return w.exec(w.dropWork, int64(number))
+	}
+	return w.exec(w.putWork, int64(number), progress, checkpoint, result)
+}
+
+// errors makes errs the job's errors.
+func (w *writer) errors(number uint64, errs []*job.AttemptError, fresh bool) error {
+	if len(errs) > 1<<errorShift {
+		return fmt.Errorf("job number %d has %d errors, more than their ids have room for", number, len(errs))
+	}
+	for i, e := range errs {
+		if err := w.exec(w.putError, errorID(number, i), int64(e.Attempt), e.Error, text(e.Backtrace), e.CreatedNs); err != nil {
+			return err
+		}
+	}
+	if fresh {
+		return nil
+	}
+	return w.exec(w.dropErrors, errorID(number, len(errs)), errorID(number, 1<<errorShift-1))
+}
+
+// forget drops all rows of a job.
+func (w *writer) forget(number uint64) error {
+	n := int64(number)
+	return errors.Join(w.exec(w.dropHot, n), w.exec(w.dropDocument, n), w.exec(w.dropWork, n),
+		w.exec(w.dropErrors, errorID(number, 0), errorID(number, 1<<errorShift-1)))
+}
+
+func (w *writer) queue(q *state.Queue) error {
+	return w.exec(w.putQueue, q.Name, q.CreatedNs, q.Paused, nullable(int64(q.MaxConcurrency)),
+		inState(q, job.Scheduled), inState(q, job.Pending), inState(q, job.Active), inState(q, job.Retrying),
+		inState(q, job.Held), inState(q, job.Completed), inState(q, job.Dead), inState(q, job.Cancelled),
+		int64(q.Enqueued), int64(q.Completed), int64(q.Failed), int64(q.Dead))
+}
+
+func (w *writer) forgetQueue(name string) error { return w.exec(w.dropQueue, name) }
+
+func inState(q *state.Queue, s job.State) int64 {
+	if int(s) >= len(q.InState) {
+		return 0
+	}
+	return int64(q.InState[s])
+}
+
+// nullable is NULL for 0, a record's "none".
+func nullable(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
+// text is NULL for "".
+func text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+func blobText(b *job.Blob) (any, error) {
+	body, err := plain(b)
+	if body == nil || err != nil {
+		return nil, err
+	}
+	return string(body), nil
+}
+
+func pairsText(pairs []*job.Pair) (any, error) {
+	if len(pairs) == 0 {
+		return nil, nil
+	}
+	object, err := json.Marshal(api.Strings(toStrings(pairs))) // sorted by name
+	return string(object), err
+}
