@@ -1,0 +1,147 @@
+// Package duties is what a shard's leader does unasked: it watches the timers of
+// the store and proposes the op each due one calls for. The table below is all
+// there is to know of them. A duty decides nothing: the op rechecks every id it
+// is given against the entry's clock, so a duty that runs twice, late or on a
+// leader that is none any more does no harm. An idle shard proposes nothing.
+//
+// It may import state, op and the pipeline's Op; it knows neither raft nor HTTP.
+package duties
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// never is a due time that does not come.
+const never = int64(math.MaxInt64)
+
+// Back-off after a refused proposal, doubled up to the most.
+const (
+	minBackoff = 10 * time.Millisecond
+	maxBackoff = time.Second
+)
+
+// Config is what the duties of one shard need.
+type Config struct {
+	Store *state.Store
+	// Propose hands an op to the shard's leader and waits for its commit.
+	Propose func(ctx context.Context, o pipeline.Op) error
+	// NowNs is the clock entries are stamped with, in Unix nanoseconds.
+	NowNs func() int64
+	// ViewSeq is the feed sequence this node's own view still needs; the feed is
+	// trimmed behind it unless its hard bound is reached.
+	ViewSeq func() uint64
+	// FeedKeep is how many events readers of the feed may lie behind.
+	FeedKeep uint64
+	Logger   *slog.Logger
+}
+
+// Duties runs the table. Run it while the node leads.
+type Duties struct {
+	cfg  Config
+	wake chan struct{}
+	next atomic.Int64 // when Run wakes by itself; an earlier timer wakes it sooner
+	feed feedWatch
+}
+
+// New makes the duties of one shard; Run starts them.
+func New(cfg Config) *Duties {
+	d := &Duties{cfg: cfg, wake: make(chan struct{}, 1)}
+	d.next.Store(never)
+	return d
+}
+
+// OnTimer is the store's hook: a timer was set that is due at dueNs.
+func (d *Duties) OnTimer(_ state.TimerClass, dueNs int64) {
+	if dueNs < d.next.Load() {
+		d.poke()
+	}
+}
+
+// OnFeed is the store's hook: the feed has grown.
+func (d *Duties) OnFeed() {
+	if d.feed.grew() {
+		d.poke()
+	}
+}
+
+func (d *Duties) poke() {
+	select {
+	case d.wake <- struct{}{}:
+	default: // a wake is already waiting to be seen, and it will see this too
+	}
+}
+
+// Run does what is due until ctx ends, which is the only thing it returns nil
+// for: any other end is an error that makes the shard unhealthy. Refusals that
+// pass (overload, no leader) are tried again with a growing delay.
+func (d *Duties) Run(ctx context.Context) error {
+	backoff := minBackoff
+	for {
+		// While we look, every new timer pokes: one set behind our back makes one
+		// more pass, where a cleverer bound could oversleep it.
+		d.next.Store(never)
+		next, err := d.pass(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			backoff = minBackoff
+		case retryable(err):
+			d.cfg.Logger.Warn("a duty was refused and will be tried again", "error", err, "in", backoff)
+			next = d.cfg.NowNs() + int64(backoff)
+			backoff = min(2*backoff, maxBackoff)
+		default:
+			return err
+		}
+		if !d.sleep(ctx, next) {
+			return nil
+		}
+	}
+}
+
+// retryable tells a refusal that passes from one that will not.
+func retryable(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code.Retryable() && e.Code != api.Unhealthy
+}
+
+// pass does everything that is due and says when it wants to be called again.
+func (d *Duties) pass(ctx context.Context) (next int64, err error) {
+	next = never
+	for _, duty := range Table {
+		again, err := duty.run(ctx, d)
+		if err != nil {
+			return 0, err
+		}
+		next = min(next, again)
+	}
+	return next, nil
+}
+
+// sleep waits until next, a poke or the end of ctx, and reports false for the
+// last.
+func (d *Duties) sleep(ctx context.Context, next int64) bool {
+	d.next.Store(next)
+	var due <-chan time.Time
+	if next != never {
+		t := time.NewTimer(time.Duration(max(0, next-d.cfg.NowNs())))
+		defer t.Stop()
+		due = t.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-d.wake:
+	case <-due:
+	}
+	return true
+}

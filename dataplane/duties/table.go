@@ -1,0 +1,115 @@
+package duties
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// Duty is one row of the table.
+type Duty struct {
+	Name string
+	Op   string // the op it proposes
+	// run does what is due and says when it wants to run again, never for not
+	// before a new timer.
+	run func(ctx context.Context, d *Duties) (next int64, err error)
+}
+
+// Table is every duty of a shard's leader.
+var Table = []Duty{
+	{"promote-scheduled", "promote", onTimer(state.TimerScheduled, allDue, promote)},
+	{"promote-retrying", "promote", onTimer(state.TimerRetry, allDue, promote)},
+	{"reclaim", "reclaim", onTimer(state.TimerLease, leasesOver, reclaim)},
+	{"expire-idempotency", "expire", onTimer(state.TimerIdempotency, allDue, expire)},
+	{"trim-feed", "trim-feed", trimFeed},
+}
+
+func promote(meta *op.Meta, ids [][]byte) pipeline.Op {
+	return &op.Promote{Meta: meta, JobIds: ids}
+}
+
+func reclaim(meta *op.Meta, ids [][]byte) pipeline.Op {
+	return &op.Reclaim{Meta: meta, JobIds: ids}
+}
+
+func expire(meta *op.Meta, ids [][]byte) pipeline.Op {
+	return &op.Expire{Meta: meta, RecordIds: ids}
+}
+
+// onTimer makes the run of a duty that works off one timer class in chunks.
+// choose keeps the ids the op would act on now, and says when to look at the
+// others.
+func onTimer(
+	class state.TimerClass,
+	choose func(d *Duties, ids [][16]byte, nowNs int64) (due [][]byte, next int64, err error),
+	build func(meta *op.Meta, ids [][]byte) pipeline.Op,
+) func(context.Context, *Duties) (int64, error) {
+	return func(ctx context.Context, d *Duties) (int64, error) {
+		for {
+			nowNs := d.cfg.NowNs()
+			ids, err := d.cfg.Store.Due(class, nowNs, job.MaxDutyItems)
+			if err != nil {
+				return 0, fmt.Errorf("read timers of class %d: %w", class, err)
+			}
+			due, next, err := choose(d, ids, nowNs)
+			if err != nil {
+				return 0, err
+			}
+			if len(due) == 0 {
+				return d.orNextTimer(class, nowNs, next)
+			}
+			if err := d.cfg.Propose(ctx, build(&op.Meta{Principal: "duty"}, due)); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// orNextTimer is the earlier of next and the class's first timer after nowNs.
+// Timers up to nowNs are those next already speaks for.
+func (d *Duties) orNextTimer(class state.TimerClass, nowNs, next int64) (int64, error) {
+	first, ok, err := d.cfg.Store.NextDue(class)
+	if err != nil {
+		return 0, fmt.Errorf("read the first timer of class %d: %w", class, err)
+	}
+	if ok && first > nowNs {
+		next = min(next, first)
+	}
+	return next, nil
+}
+
+// allDue keeps every id: what the timer says is all that counts.
+func allDue(_ *Duties, ids [][16]byte, _ int64) ([][]byte, int64, error) {
+	due := make([][]byte, len(ids))
+	for i := range ids {
+		due[i] = ids[i][:]
+	}
+	return due, never, nil
+}
+
+// leasesOver keeps the jobs whose lease may be ended now. After a new term's
+// start that is later than the timer says (job.ReclaimAt), so that workers get a
+// chance to renew what ran out while nobody led.
+func leasesOver(d *Duties, ids [][16]byte, nowNs int64) (due [][]byte, next int64, err error) {
+	next = never
+	termStartedNs := d.cfg.Store.Head().GetTermStartedNs()
+	for i := range ids {
+		j, err := d.cfg.Store.Job(job.ID(ids[i]))
+		if err != nil {
+			return nil, 0, fmt.Errorf("read the job of a lease timer: %w", err)
+		}
+		if j == nil || j.GetState() != job.Active {
+			continue // settled since the timers were read
+		}
+		if at := job.ReclaimAt(j, termStartedNs); at > nowNs {
+			next = min(next, at)
+			continue
+		}
+		due = append(due, ids[i][:])
+	}
+	return due, next, nil
+}
