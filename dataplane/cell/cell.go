@@ -1,0 +1,174 @@
+// Package cell is one member of one shard on one host: the raft group, the store
+// it changes, the view that follows and the duties of its leader, opened and
+// closed as one. It decides nothing about jobs (op does) and knows neither HTTP
+// nor which namespace's requests are whose.
+package cell
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+
+	"github.com/corvo/corvo/dataplane/duties"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/dataplane/view"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// DefaultFeedKeep is how many events readers of the feed may lie behind.
+const DefaultFeedKeep = 100_000
+
+// Config says where a cell lives and whom it tells.
+type Config struct {
+	Dir    string // holds raft/, state/ and view/
+	Group  string // the raft group's name, for ever: "<namespace>/<shard>"
+	NodeID string // this member's name in the group
+
+	// Shared are the host's caches; nil gives the cell small ones of its own.
+	Shared *state.Shared
+	// OnReady is called when a queue has jobs that a waiting poll may claim. It
+	// is called by the applying goroutine and must not block.
+	OnReady func(queue string, claimable int)
+	// SnapshotBytes is how much log gathers before it is cut; 0 = the engine's
+	// default.
+	SnapshotBytes int64
+	// FeedKeep is how many events readers of the feed may lie behind; 0 =
+	// DefaultFeedKeep.
+	FeedKeep uint64
+	Logger   *slog.Logger
+}
+
+// Cell is an open shard member. Its methods may be called by any goroutine.
+type Cell struct {
+	cfg    Config
+	store  *state.Store
+	view   *view.View
+	duties *duties.Duties
+	group  *engine.Group
+	claims claims
+
+	stop    context.CancelFunc // ends the duties
+	running sync.WaitGroup
+	failure atomic.Pointer[error] // the first thing that made the cell unhealthy
+}
+
+// Open opens the cell in cfg.Dir, creating it as the sole member of a new group
+// where there is none. When it returns without an error the cell is being
+// elected; Ready waits for that.
+func Open(cfg Config) (_ *Cell, err error) {
+	c := &Cell{cfg: cfg}
+	var opened []func() error
+	defer func() {
+		if err == nil {
+			return
+		}
+		for i := len(opened) - 1; i >= 0; i-- {
+			err = errors.Join(err, opened[i]())
+		}
+	}()
+
+	if c.store, err = state.Open(filepath.Join(cfg.Dir, "state"), state.Options{Shared: cfg.Shared}); err != nil {
+		return nil, fmt.Errorf("open the store of %s: %w", cfg.Group, err)
+	}
+	opened = append(opened, c.store.Close)
+
+	c.duties = duties.New(duties.Config{
+		Store:    c.store,
+		Propose:  func(ctx context.Context, o pipeline.Op) error { _, _, err := Propose[any](ctx, c, o); return err },
+		NowNs:    func() int64 { return c.group.ClockNs() },
+		ViewSeq:  func() uint64 { seq, _ := c.view.Cursor(); return seq },
+		FeedKeep: cmp.Or(cfg.FeedKeep, DefaultFeedKeep),
+		Logger:   cfg.Logger,
+	})
+	if c.view, err = view.Open(filepath.Join(cfg.Dir, "view"), c.store, view.Options{Logger: cfg.Logger}); err != nil {
+		return nil, fmt.Errorf("open the view of %s: %w", cfg.Group, err)
+	}
+	opened = append(opened, c.view.Close)
+
+	c.store.SetHooks(state.Hooks{
+		OnReady: c.onReady,
+		OnTimer: c.duties.OnTimer,
+		OnFeed:  func() { c.view.Notify(); c.duties.OnFeed() },
+	})
+	c.group, err = engine.Open(engine.Config{
+		Dir:           filepath.Join(cfg.Dir, "raft"),
+		Group:         cfg.Group,
+		NodeID:        cfg.NodeID,
+		Machine:       op.NewMachine(c.store),
+		StartTerm:     func() pipeline.Op { return &op.StartTerm{Meta: &op.Meta{Principal: "engine"}} },
+		SnapshotBytes: cfg.SnapshotBytes,
+		Logger:        cfg.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the group %s: %w", cfg.Group, err)
+	}
+	c.start()
+	return c, nil
+}
+
+// start runs the duties once the cell leads.
+func (c *Cell) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	c.stop = cancel
+	c.running.Go(func() {
+		if err := c.group.Ready(ctx); err != nil {
+			if ctx.Err() == nil {
+				c.fail(fmt.Errorf("no leadership: %w", err))
+			}
+			return
+		}
+		if err := c.duties.Run(ctx); err != nil {
+			c.fail(fmt.Errorf("the duties stopped: %w", err))
+		}
+	})
+}
+
+func (c *Cell) fail(err error) {
+	if c.failure.CompareAndSwap(nil, &err) {
+		c.cfg.Logger.Error("a cell is unhealthy", "group", c.cfg.Group, "error", err)
+	}
+}
+
+// Close ends the cell in order: no new proposals, those under way finish, the
+// store is flushed, everything is closed. It may be called once.
+func (c *Cell) Close(ctx context.Context) error {
+	c.stop()
+	c.running.Wait()
+	return errors.Join(c.group.Close(ctx), c.view.Close(), c.store.Close())
+}
+
+// Index is a position in the shard's log: what a write answers and a read may
+// wait for.
+type Index uint64
+
+// Propose commits one op and returns its result and where it stands in the log.
+func Propose[R any](ctx context.Context, c *Cell, o pipeline.Op) (R, Index, error) {
+	result, position, err := engine.Propose[R](ctx, c.group, o)
+	return result, Index(position.Index), err
+}
+
+// Ready waits until the cell takes writes.
+func (c *Cell) Ready(ctx context.Context) error { return c.group.Ready(ctx) }
+
+// Verify returns once every write acknowledged before the call, by whichever
+// leader, is applied here.
+func (c *Cell) Verify(ctx context.Context) error { return c.group.Verify(ctx) }
+
+// Leader says whether this member leads its group.
+func (c *Cell) Leader() bool { return c.group.Leader() }
+
+// Applied is the index of the last entry in the store.
+func (c *Cell) Applied() Index { return Index(c.store.Applied().Index) }
+
+// State is the store, for reading.
+func (c *Cell) State() *state.Store { return c.store }
+
+// View is the read model.
+func (c *Cell) View() *view.View { return c.view }

@@ -1,0 +1,63 @@
+package cell
+
+import (
+	"time"
+
+	"github.com/corvo/corvo/engine"
+)
+
+// Status is what an operator may want to know of a cell.
+type Status struct {
+	Engine engine.Status
+	// ViewApplied is the last entry the read model shows; ViewLag is how many
+	// events it is behind the store, for ViewBehind.
+	ViewApplied Index
+	ViewLag     uint64
+	ViewBehind  time.Duration
+	// FeedEvents is how many events the feed holds.
+	FeedEvents uint64
+	// IdempotencyRecords is how many idempotency keys are remembered.
+	IdempotencyRecords uint64
+	Queues             uint64
+}
+
+// Status is a momentary view of the cell's numbers; it costs no entry in the
+// log.
+func (c *Cell) Status() (Status, error) {
+	of, err := c.group.Status()
+	if err != nil {
+		return Status{}, err
+	}
+	s := Status{Engine: of}
+	head := c.store.Head()
+	_, index := c.view.Cursor()
+	s.ViewApplied = Index(index)
+	if s.ViewLag, s.ViewBehind = c.view.Lag(); s.ViewLag == 0 {
+		// The cursor stands at the last entry that had events. Those after it, up to
+		// the head read before, changed nothing a view could show.
+		s.ViewApplied = max(s.ViewApplied, Index(head.GetIndex()))
+	}
+	s.FeedEvents = head.GetFeedNextSeq() - head.GetFeedFirstSeq()
+	s.IdempotencyRecords, s.Queues = head.GetIdempotencyRecords(), head.GetQueueRecords()
+	return s, nil
+}
+
+// Failed is why the cell has ceased to work, for good; nil while it works.
+func (c *Cell) Failed() error {
+	if err := c.group.Err(); err != nil {
+		return err
+	}
+	if err := c.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Err is why the cell is unhealthy, or nil: it has Failed, or its view does not
+// follow, which it tries again and again.
+func (c *Cell) Err() error {
+	if err := c.Failed(); err != nil {
+		return err
+	}
+	return c.view.Err()
+}

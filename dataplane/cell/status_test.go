@@ -1,0 +1,76 @@
+package cell
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestStatusFollowsWhatHappens(t *testing.T) {
+	t.Parallel()
+	c := openTest(t, Config{})
+	before, err := c.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	enqueue(t, c, "a", nil, time.Time{})
+	enqueue(t, c, "b", nil, time.Time{})
+	if err := c.View().Wait(t.Context(), uint64(c.Applied())); err != nil {
+		t.Fatal(err)
+	}
+	after, err := c.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.FeedEvents != before.FeedEvents+2 || after.Queues != before.Queues+2 {
+		t.Errorf("%d events and %d queues, then %d and %d", before.FeedEvents, before.Queues, after.FeedEvents, after.Queues)
+	}
+	if after.ViewLag != 0 || after.ViewBehind != 0 || after.ViewApplied != c.Applied() {
+		t.Errorf("the view is %d events behind for %v, at %d of %d", after.ViewLag, after.ViewBehind, after.ViewApplied, c.Applied())
+	}
+	if n := after.Engine.QueueTime.Count() - before.Engine.QueueTime.Count(); n != 2 {
+		t.Errorf("%d ops have waited for an entry, want 2", n)
+	}
+	if n := after.Engine.ApplyTime.Count() - before.Engine.ApplyTime.Count(); n != 2 {
+		t.Errorf("%d entries were applied, want 2", n)
+	}
+	if after.Engine.ApplyTime.Sum <= before.Engine.ApplyTime.Sum {
+		t.Error("they were applied in no time")
+	}
+}
+
+func TestDisk(t *testing.T) {
+	t.Parallel()
+	c := openTest(t, Config{})
+	if free, err := c.FreeDisk(); err != nil || free <= 0 {
+		t.Errorf("%d bytes free, %v", free, err)
+	}
+	before, err := c.DataBytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const more = 1 << 30 // beside which what the cell writes itself is little
+	f, err := os.Create(filepath.Join(c.cfg.Dir, "state", "more"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(more); err != nil { // takes no disk
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after, err := c.DataBytes()
+	if err != nil || before <= 0 || after < before+more/2 {
+		t.Errorf("%d bytes, then %d, %v", before, after, err)
+	}
+}
+
+func TestDiskThatIsGone(t *testing.T) {
+	t.Parallel()
+	c := &Cell{cfg: Config{Dir: filepath.Join(t.TempDir(), "gone")}}
+	if free, err := c.FreeDisk(); err == nil {
+		t.Errorf("%d bytes free where nothing is", free)
+	}
+}

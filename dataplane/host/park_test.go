@@ -1,0 +1,154 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+func nothing([]string) bool { return false }
+
+// parked starts n polls and returns once they wait; each sends its outcome.
+func parked(t *testing.T, l *lot, ctx context.Context, n int, queues ...string) <-chan error {
+	t.Helper()
+	out := make(chan error, n)
+	for range n {
+		go func() { out <- l.park(ctx, queues, nothing) }()
+	}
+	synctest.Wait()
+	return out
+}
+
+func TestAWakeReachesAsManyPollsAsThereAreJobs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLot()
+		ctx, cancel := context.WithCancel(t.Context())
+		out := parked(t, l, ctx, 5, "a", "b")
+		l.wake("a", 2)
+		l.wake("elsewhere", 2)
+		synctest.Wait()
+		if len(out) != 2 || <-out != nil || <-out != nil {
+			t.Fatalf("%d polls returned, want 2 woken ones", len(out)+2)
+		}
+		l.wake("b", 10)
+		for range 3 {
+			if err := <-out; err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := l.count.Load(); n != 0 || len(l.waiting) != 0 {
+			t.Errorf("%d polls and %d queues are left in the lot", n, len(l.waiting))
+		}
+		cancel()
+	})
+}
+
+func TestTheLongestWaitingPollIsWokenFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLot()
+		ctx, cancel := context.WithCancel(t.Context())
+		var outs []<-chan error
+		for range 3 {
+			outs = append(outs, parked(t, l, ctx, 1, "a"))
+		}
+		for i, out := range outs {
+			l.wake("a", 1)
+			synctest.Wait()
+			if len(out) != 1 {
+				t.Fatalf("wake %d did not reach poll %d", i, i)
+			}
+		}
+		cancel()
+	})
+}
+
+func TestAPollThatFindsWorkDoesNotWait(t *testing.T) {
+	t.Parallel()
+	l := newLot()
+	if err := l.park(t.Context(), []string{"a"}, func([]string) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.count.Load(); n != 0 {
+		t.Errorf("%d polls are left in the lot", n)
+	}
+}
+
+func TestAPollEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLot()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := l.park(ctx, []string{"a", "a"}, nothing); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("got %v", err)
+		}
+		if n := l.count.Load(); n != 0 || len(l.waiting) != 0 {
+			t.Errorf("%d polls and %d queues are left in the lot", n, len(l.waiting))
+		}
+	})
+}
+
+// Whatever the order in which a wake and the end of a poll meet, the job behind
+// the wake is not forgotten while others wait for it.
+func TestAWakeIsNeverLost(t *testing.T) {
+	t.Parallel()
+	for range 300 {
+		l := newLot()
+		var jobs atomic.Int64
+		ready := func([]string) bool { return jobs.Load() > 0 }
+		take := func(ctx context.Context) {
+			for {
+				err := l.park(ctx, []string{"a"}, ready)
+				for n := jobs.Load(); n > 0; n = jobs.Load() {
+					if err == nil && jobs.CompareAndSwap(n, n-1) {
+						return
+					}
+					if err != nil {
+						break
+					}
+				}
+				if err != nil {
+					return
+				}
+			}
+		}
+		leaving, leave := context.WithCancel(t.Context())
+		var early, late sync.WaitGroup
+		early.Go(func() { take(leaving) })
+		late.Go(func() { take(t.Context()) })
+		go leave()
+		jobs.Add(1)
+		l.wake("a", 1)
+		early.Wait()
+		if jobs.Load() == 0 {
+			jobs.Add(1)
+			l.wake("a", 1)
+		}
+		late.Wait() // hangs where a wake was lost
+	}
+}
+
+func TestTheLotIsBounded(t *testing.T) {
+	t.Parallel()
+	l := newLot()
+	l.count.Store(MaxParked)
+	err := l.park(t.Context(), []string{"a"}, nothing)
+	if api.CodeOf(err) != api.Overloaded {
+		t.Errorf("poll number %d: %v, want %s", MaxParked+1, err, api.Overloaded)
+	}
+	if n := l.refused.Load(); n != 1 {
+		t.Errorf("%d polls were refused, want 1", n)
+	}
+	l.count.Store(MaxParked - 1)
+	if err := l.park(t.Context(), []string{"a"}, func([]string) bool { return true }); err != nil {
+		t.Errorf("poll number %d: %v", MaxParked, err)
+	}
+}
