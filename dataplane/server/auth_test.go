@@ -1,0 +1,405 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// ask sends a request past the network.
+func (n *node) ask(method, path, key, body string) answer {
+	n.t.Helper()
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if key != "" {
+		r.Header.Set("X-API-Key", key)
+	}
+	w := httptest.NewRecorder()
+	n.server.ServeHTTP(w, r)
+	return answer{status: w.Code, header: w.Header(), body: w.Body.Bytes()}
+}
+
+func (n *node) revoke(text string) {
+	n.t.Helper()
+	_, id, _ := keyring.Parse(text)
+	if _, _, err := cell.Propose[*op.RevokeKeyResult](context.Background(), n.cell, &op.RevokeKey{Id: id}); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// sample is a path with its wildcards filled in.
+func sample(path string) string {
+	return strings.NewReplacer("{job_id}", "job_00000000000000000000000000", "{name}", "q", "{queue}", "q", "{id}", "nobody", "{scope}", "queue", "{target}", "q").Replace(path)
+}
+
+// harmless bodies do nothing even when they are let through, or not for long.
+func harmless(path string) string {
+	if strings.HasPrefix(path, "/api/v1/fetch") {
+		return `{"queues":["q"],"timeout":0}`
+	}
+	return `{}`
+}
+
+// Each route of the table lets in whom it should, and nobody else.
+func TestAuthorisation(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	byRole := map[tenancy.Role]string{}
+	for _, role := range tenancy.Roles() {
+		byRole[role] = n.key(tenancy.Key{Roles: []tenancy.Role{role}})
+	}
+	expired := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}, ExpiresAt: time.Now().Add(-time.Second)})
+	revoked := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}})
+	n.revoke(revoked)
+	unknown, _, _, err := keyring.New(strings.NewReader(strings.Repeat("0123456789", 100)), keyring.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := map[string]string{
+		"no key": "", "garbage": "cv_ns_garbage", "a key of nobody": unknown, "expired": expired, "revoked": revoked,
+		"the admin's, mistyped": n.admin[:len(n.admin)-1] + "!",
+	}
+	before := n.dump()
+	for _, route := range n.server.routes() {
+		method, path := route.Method, sample(route.Path)
+		if route.Permission == serve.Open {
+			if a := n.ask(method, path, "", ""); a.status == 401 || a.status == 403 {
+				t.Errorf("%s %s is open and answers %d %s", method, path, a.status, a.body)
+			}
+			continue
+		}
+		for what, key := range refused {
+			a := n.ask(method, path, key, harmless(path))
+			if a.status != 401 || a.problem(t).Code != api.Unauthorized || a.header.Get("WWW-Authenticate") == "" {
+				t.Errorf("%s %s with %s: %d %s", method, path, what, a.status, a.body)
+			}
+		}
+		for role, key := range byRole {
+			if role.Grants(route.Permission) {
+				continue
+			}
+			if a := n.ask(method, path, key, harmless(path)); a.status != 403 || a.problem(t).Code != api.Forbidden {
+				t.Errorf("%s %s as %s: %d %s", method, path, role, a.status, a.body)
+			}
+		}
+	}
+	n.same(before)
+	for _, route := range n.server.routes() {
+		for role, key := range byRole {
+			if route.Permission == serve.Open || !role.Grants(route.Permission) {
+				continue
+			}
+			a := n.ask(route.Method, sample(route.Path), key, harmless(route.Path))
+			if a.status == 401 || a.status == 403 || a.status >= 500 && a.status != 501 {
+				t.Errorf("%s %s as %s: %d %s", route.Method, route.Path, role, a.status, a.body)
+			}
+			if isUnbuilt(route) && (a.status != 501 || !strings.Contains(a.problem(t).Error, route.Path)) {
+				t.Errorf("%s %s is not built and answers %d %s", route.Method, route.Path, a.status, a.body)
+			}
+		}
+	}
+}
+
+// scoped is what every built route that touches queues answers to a key whose
+// scope does not cover them: the job is in queue "theirs", the scope "mine.*".
+// The others touch no queue.
+var scoped = map[string]struct {
+	path, body string // JOB is the job's id
+	status     int    // 0 = touches no queue
+	has, lacks string // of the answer's body
+}{
+	"POST /api/v1/enqueue":                   {body: `{"queue":"theirs"}`, status: 403},
+	"POST /api/v1/enqueue/batch":             {body: `{"jobs":[{"queue":"mine.a"},{"queue":"theirs"}]}`, status: 403},
+	"POST /api/v1/fetch":                     {body: `{"queues":["mine.a","theirs"],"timeout":0}`, status: 403},
+	"POST /api/v1/fetch/batch":               {body: `{"queues":["theirs"],"timeout":0}`, status: 403},
+	"POST /api/v1/ack/{job_id}":              {path: "/api/v1/ack/JOB", body: `{}`, status: 404},
+	"POST /api/v1/ack/batch":                 {body: `{"acks":[{"job_id":"JOB"}]}`, status: 200, has: `"NOT_FOUND"`},
+	"POST /api/v1/fail/{job_id}":             {path: "/api/v1/fail/JOB", body: `{}`, status: 404},
+	"POST /api/v1/heartbeat":                 {body: `{"jobs":{"JOB":{}}}`, status: 200, has: `"unknown":["JOB"]`},
+	"GET /api/v1/jobs/{id}":                  {path: "/api/v1/jobs/JOB", status: 404},
+	"POST /api/v1/jobs/search":               {body: `{}`, status: 200, has: `"total":1,`, lacks: "theirs"},
+	"GET /api/v1/queues":                     {status: 200, has: `"mine.b"`, lacks: "theirs"},
+	"GET /api/v1/queues/{name}":              {path: "/api/v1/queues/theirs", status: 403},
+	"POST /api/v1/queues/{name}/pause":       {path: "/api/v1/queues/theirs/pause", status: 403},
+	"POST /api/v1/queues/{name}/resume":      {path: "/api/v1/queues/theirs/resume", status: 403},
+	"POST /api/v1/queues/{name}/concurrency": {path: "/api/v1/queues/theirs/concurrency", body: `{"max":1}`, status: 403},
+	"POST /api/v1/auth/keys":                 {body: `{"name":"n","roles":["worker"],"queue_scope":["theirs"]}`, status: 403},
+	"GET /api/v1/auth/keys":                  {},
+	"GET /api/v1/auth/keys/{id}":             {},
+	"DELETE /api/v1/auth/keys/{id}":          {path: "/api/v1/auth/keys/ADMIN", status: 403},
+	"GET /api/v1/metrics":                    {},
+	"GET /api/v1/cluster/status":             {},
+}
+
+func TestQueueScope(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	admin := n.client(n.admin)
+	theirs := n.one(admin, "theirs")
+	if _, err := admin.Enqueue(context.Background(), api.EnqueueRequest{Queue: "mine.b"}); err != nil {
+		t.Fatal(err)
+	}
+	mine := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}, QueueScope: []tenancy.Glob{"mine.*"}})
+	_, adminID, _ := keyring.Parse(n.admin)
+	fill := strings.NewReplacer("JOB", theirs.JobID, "ADMIN", adminID)
+	before := n.dump()
+	for _, route := range n.server.routes() {
+		if route.Permission == serve.Open || isUnbuilt(route) {
+			continue
+		}
+		name := route.Method + " " + route.Path
+		c, ok := scoped[name]
+		if !ok {
+			t.Errorf("%s is not in the test's table: does it touch queues?", name)
+			continue
+		}
+		if c.status == 0 {
+			continue
+		}
+		if c.path == "" {
+			c.path = route.Path
+		}
+		a := n.ask(route.Method, fill.Replace(c.path), mine, fill.Replace(c.body))
+		if a.status != c.status || !strings.Contains(string(a.body), fill.Replace(c.has)) || c.lacks != "" && strings.Contains(string(a.body), c.lacks) {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+	}
+	n.same(before)
+	// In its own queues the key does what its role says.
+	if f, err := n.client(mine).Fetch(context.Background(), api.FetchRequest{Queues: []string{"mine.b"}}); err != nil || f == nil {
+		t.Errorf("fetch in its own scope: %v, %v", f, err)
+	}
+}
+
+// A scoped search pages over jobs it may not show without leaving any out.
+func TestScopedSearchPages(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	c, ctx := n.client(n.admin), context.Background()
+	var jobs []api.EnqueueRequest
+	for i := range 60 {
+		jobs = append(jobs, api.EnqueueRequest{Queue: []string{"theirs", "theirs", "mine"}[i%3]})
+	}
+	if _, err := c.EnqueueBatch(ctx, jobs); err != nil {
+		t.Fatal(err)
+	}
+	scoped := n.client(n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}, QueueScope: []tenancy.Glob{"mine*"}}))
+	seen := map[string]bool{}
+	total := 20
+	for cursor := ""; ; {
+		page, err := scoped.Search(ctx, api.SearchRequest{Limit: ptr(7), Cursor: cursor}, client.Read{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if page.Total != int64(total) || page.TotalIsEstimate || page.HasMore && len(page.Jobs) != 7 {
+			t.Errorf("a page of %d jobs, more: %v; total %d (estimate: %v), want %d", len(page.Jobs), page.HasMore, page.Total, page.TotalIsEstimate, total)
+		}
+		for _, j := range page.Jobs {
+			if !strings.HasPrefix(j.Queue, "mine") || seen[j.ID] {
+				t.Errorf("job %s of %s", j.ID, j.Queue)
+			}
+			seen[j.ID] = true
+		}
+		if !page.HasMore {
+			break
+		}
+		cursor = page.Cursor
+		// Queues of the scope and of others come between the pages.
+		for _, prefix := range []string{"mine.", "theirs."} {
+			if _, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: prefix + strconv.Itoa(total)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		total++
+	}
+	// Newest first: what came later is on no later page.
+	if len(seen) != 20 {
+		t.Errorf("found %d jobs, want 20", len(seen))
+	}
+}
+
+// A scope that covers no queue there is sees nothing, and not everything.
+func TestEmptyScope(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	admin, ctx := n.client(n.admin), context.Background()
+	scoped := n.client(n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}, QueueScope: []tenancy.Glob{"mine.*", "mine"}}))
+	theirs := "nobody"                                       // the rest of the id of a job it must not see
+	for _, there := range []string{"", "theirs", "mine.a"} { // no queue at all, none of its own, one
+		if there != "" {
+			made, err := admin.Enqueue(ctx, api.EnqueueRequest{Queue: there})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if there == "theirs" {
+				theirs = strings.TrimPrefix(made.JobID, "job_0")
+			}
+		}
+		want := 0
+		if there == "mine.a" {
+			want = 1
+		}
+		for _, search := range []api.SearchRequest{{}, {State: []string{"pending"}}, {Order: "asc", Limit: ptr(1)}} {
+			page, err := scoped.Search(ctx, search, client.Read{})
+			if err != nil || len(page.Jobs) != want || page.Total != int64(want) || page.HasMore || page.TotalIsEstimate || page.Jobs == nil {
+				t.Errorf("after %q, %+v finds %+v, %v", there, search, page, err)
+			}
+		}
+		for prefix, want := range map[string]int{"job_0": want, "job_0" + theirs: 0} {
+			if page, err := scoped.Search(ctx, api.SearchRequest{JobIDPrefix: prefix}, client.Read{}); err != nil || len(page.Jobs) != want || page.Total != int64(want) {
+				t.Errorf("after %q, the prefix %s finds %+v, %v", there, prefix, page, err)
+			}
+		}
+		queues, err := scoped.Queues(ctx, client.Read{})
+		if err != nil || len(queues) != want || queues == nil {
+			t.Errorf("after %q there are the queues %+v, %v", there, queues, err)
+		}
+		if _, err := scoped.Search(ctx, api.SearchRequest{Queue: "theirs"}, client.Read{}); api.CodeOf(err) != api.Forbidden {
+			t.Errorf("after %q, a foreign queue: %v", there, err)
+		}
+	}
+}
+
+// A key that is revoked while its poll waits gets nothing any more.
+func TestRevokedWhileWaiting(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	key := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}})
+	got := make(chan answer, 1)
+	go func() { got <- n.ask("POST", "/api/v1/fetch", key, `{"queues":["q"],"timeout":60}`) }()
+	n.parked(1)
+	n.revoke(key)
+	made, err := n.client(n.admin).Enqueue(context.Background(), api.EnqueueRequest{Queue: "q"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := <-got; a.status != 401 {
+		t.Errorf("the revoked key got %d %s", a.status, a.body)
+	}
+	n.untouched(made.JobID)
+	// The same where the wait just ends.
+	key = n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}})
+	go func() { got <- n.ask("POST", "/api/v1/fetch", key, `{"queues":["empty"],"timeout":60}`) }()
+	n.parked(1)
+	n.revoke(key)
+	n.server.Drain()
+	if a := <-got; a.status != 401 {
+		t.Errorf("at the end of its wait the revoked key got %d %s", a.status, a.body)
+	}
+}
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	admin, ctx := n.client(n.admin), context.Background()
+	made, err := admin.CreateKey(ctx, api.CreateKeyRequest{Name: "ci", QueueScope: []string{"a.*", "b"}, ExpiresAt: "2099-01-01T00:00:00Z"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(made.Roles, []string{"readonly"}) || !made.Enabled || made.CreatedAt == "" || *made.ExpiresAt != "2099-01-01T00:00:00Z" || made.LastUsedAt != nil {
+		t.Errorf("created %+v", made)
+	}
+	reader := n.client(made.APIKey)
+	if _, err := reader.Queues(ctx, client.Read{}); err != nil {
+		t.Errorf("the new key: %v", err)
+	}
+	if _, err := reader.Enqueue(ctx, api.EnqueueRequest{Queue: "b"}); !errors.Is(err, &api.Error{Code: api.Forbidden}) {
+		t.Errorf("enqueue as readonly: %v", err)
+	}
+	a := n.send("GET", "/api/v1/auth/keys", n.admin, "")
+	if a.status != 200 || strings.Contains(string(a.body), made.APIKey) || strings.Contains(string(a.body), "hash") {
+		t.Errorf("list: %d %s", a.status, a.body)
+	}
+	keys, err := admin.ListKeys(ctx)
+	if err != nil || len(keys) != 2 {
+		t.Fatalf("list: %+v, %v", keys, err)
+	}
+	one, err := admin.Key(ctx, made.ID)
+	if err != nil || one.Name != "ci" || one.LastUsedAt == nil {
+		t.Errorf("get: %+v, %v", one, err)
+	}
+	if err := admin.RevokeKey(ctx, made.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Queues(ctx, client.Read{}); !errors.Is(err, &api.Error{Code: api.Unauthorized}) {
+		t.Errorf("the revoked key: %v", err)
+	}
+	for _, err := range []error{admin.RevokeKey(ctx, made.ID), func() error { _, err := admin.Key(ctx, made.ID); return err }()} {
+		if !errors.Is(err, &api.Error{Code: api.NotFound}) {
+			t.Errorf("a key that is gone: %v", err)
+		}
+	}
+}
+
+// Nobody makes a key that may do more than their own.
+func TestKeysDoNotGrow(t *testing.T) {
+	t.Parallel()
+	who := tenancy.Principal{Namespace: tenancy.Default, Roles: []tenancy.Role{tenancy.Operator}, QueueScope: []tenancy.Glob{"a.*", "b*c"}}
+	for _, c := range []struct {
+		roles []tenancy.Role
+		scope []tenancy.Glob
+		ok    bool
+	}{
+		{[]tenancy.Role{tenancy.Worker}, []tenancy.Glob{"a.x"}, true},
+		{[]tenancy.Role{tenancy.Operator}, []tenancy.Glob{"a.*", "a.*.b", "bc", "b*xc"}, true},
+		{[]tenancy.Role{tenancy.Admin}, []tenancy.Glob{"a.x"}, false},
+		{[]tenancy.Role{tenancy.Worker, tenancy.Admin}, []tenancy.Glob{"a.x"}, false},
+		{[]tenancy.Role{tenancy.Worker}, nil, false},
+		{[]tenancy.Role{tenancy.Worker}, []tenancy.Glob{"*"}, false},
+		{[]tenancy.Role{tenancy.Worker}, []tenancy.Glob{"a*"}, false},
+		{[]tenancy.Role{tenancy.Worker}, []tenancy.Glob{"a.x", "c"}, false},
+		{[]tenancy.Role{tenancy.Worker}, []tenancy.Glob{"b*"}, false},
+	} {
+		if err := within(who, c.roles, c.scope); (err == nil) != c.ok {
+			t.Errorf("%v in %v: %v", c.roles, c.scope, err)
+		}
+	}
+}
+
+// A repeated create cannot show the secret again and says so.
+func TestCreateKeyRepeated(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	const body, key = `{"name":"n"}`, "Idempotency-Key: once"
+	if a := n.send("POST", "/api/v1/auth/keys", n.admin, body, key); a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := n.send("POST", "/api/v1/auth/keys", n.admin, body, key); a.status != 409 || a.problem(t).Code != api.Conflict {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// A --dev server is open to this machine, and to nobody who comes through
+// somebody else.
+func TestDev(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, func(c *Config) { c.Dev = true })
+	if a := n.send("POST", "/api/v1/enqueue", "", `{"queue":"q"}`); a.status != 201 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := n.send("GET", "/api/v1/auth/keys", "any key", "", "Host: localhost:8080"); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	before := n.dump()
+	for _, header := range []string{
+		"X-Forwarded-For: 10.0.0.1", "X-Forwarded-Host: x", "X-Forwarded-Proto: https", "Forwarded: for=10.0.0.1", "X-Real-IP: 10.0.0.1", "Via: 1.1 proxy",
+		"Origin: http://evil.example", "Sec-Fetch-Site: cross-site", "Host: evil.example", "Host: 10.0.0.1:8080", "Host: localhost.evil.example",
+	} {
+		if a := n.send("POST", "/api/v1/enqueue", "", `{"queue":"q"}`, header); a.status != 403 || a.problem(t).Code != api.Forbidden {
+			t.Errorf("%s: %d %s", header, a.status, a.body)
+		}
+	}
+	n.same(before)
+}

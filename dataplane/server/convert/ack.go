@@ -1,0 +1,52 @@
+package convert
+
+import (
+	"encoding/json"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// AckBody is the body of POST /ack/{job_id}.
+type AckBody struct {
+	api.AckRequest
+	unbuiltAck
+}
+
+// AckBatchBody is the body of POST /ack/batch.
+type AckBatchBody struct {
+	Acks []AckBatchItem `json:"acks"`
+}
+
+// AckBatchItem is one of its items.
+type AckBatchItem struct {
+	JobID string `json:"job_id"`
+	AckBody
+}
+
+// FromAck reads an ack of one job.
+func FromAck(f *Faults, id job.ID, b *AckBody) *op.AckItem {
+	b.unbuiltAck.report(f)
+	return &op.AckItem{
+		Proof:      leaseProof(f, id, b.LeaseToken, b.WorkerID),
+		Result:     blob(f, "result", b.Result, job.MaxResult),
+		Checkpoint: blob(f, "checkpoint", b.Checkpoint, job.MaxCheckpoint),
+		Usage:      usage(f, "usage", b.Usage),
+	}
+}
+
+// unbuiltAck are fields not built of an ack.
+type unbuiltAck struct {
+	AgentStatus json.RawMessage `json:"agent_status"`
+	HoldReason  json.RawMessage `json:"hold_reason"`
+	StepStatus  json.RawMessage `json:"step_status"`
+	Trace       json.RawMessage `json:"trace"`
+}
+
+func (u *unbuiltAck) report(f *Faults) {
+	reportSet(f, []rawField{
+		{"agent_status", u.AgentStatus}, {"hold_reason", u.HoldReason},
+		{"step_status", u.StepStatus}, {"trace", u.Trace},
+	})
+}

@@ -1,0 +1,48 @@
+package convert
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// TestAllocations holds making the op of a decoded request to its budget. Where
+// a change needs more, the budget is raised with the reason.
+func TestAllocations(t *testing.T) {
+	enqueue := EnqueueBody{EnqueueRequest: api.EnqueueRequest{
+		Queue: "mail", Payload: []byte(`{"body":"` + strings.Repeat("x", 190) + `"}`),
+	}}
+	fetch := api.FetchRequest{Queues: []string{"mail"}, WorkerID: "w"}
+	token := leaseToken(make([]byte, job.TokenSize))
+	ack := AckBody{}
+	ack.LeaseToken, ack.Result = token, []byte(`{"sent":true}`)
+	meta := &op.Meta{}
+	for _, test := range []struct {
+		name   string
+		budget float64
+		make   func(*Faults) pipelineOp
+	}{
+		{"enqueue", 6, func(f *Faults) pipelineOp {
+			return &op.Enqueue{Meta: meta, Jobs: []*op.NewJob{FromEnqueue(f, &enqueue, fuzzNow, job.MaxPayload)}}
+		}},
+		{"fetch", 3, func(f *Faults) pipelineOp { ask := FromFetch(f, &fetch); return ask.Op(meta) }},
+		{"ack", 8, func(f *Faults) pipelineOp {
+			return &op.Ack{Meta: meta, Items: []*op.AckItem{FromAck(f, job.ID{}, &ack)}}
+		}},
+	} {
+		var f Faults
+		var made pipelineOp
+		got := testing.AllocsPerRun(200, func() { made = test.make(&f) })
+		if err := f.Err(); err != nil || made.SizeVT() == 0 {
+			t.Fatalf("%s: %v", test.name, err)
+		}
+		if got > test.budget {
+			t.Errorf("%s allocates %v times, its budget is %v", test.name, got, test.budget)
+		}
+	}
+}
+
+type pipelineOp interface{ SizeVT() int }

@@ -1,0 +1,126 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// emptyObject is the payload of a job enqueued without one.
+var emptyObject = json.RawMessage("{}")
+
+// Absent says whether an optional document was left out; null is no document.
+func Absent(raw json.RawMessage) bool {
+	return len(raw) == 0 || bytes.Equal(raw, []byte("null"))
+}
+
+// blob is an optional document as ops carry it: nil when absent, else the bytes
+// exactly as the client wrote them.
+func blob(f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
+	if Absent(raw) {
+		return nil
+	}
+	if len(raw) > most {
+		f.TooLong(field, len(raw), most)
+		return nil
+	}
+	return &job.Blob{Data: raw}
+}
+
+// pairs is an object of strings as ops carry it, sorted by name.
+func pairs(f *Faults, field string, object api.Strings, check func([]*job.Pair) []error) []*job.Pair {
+	if len(object) == 0 {
+		return nil
+	}
+	list := make([]*job.Pair, 0, len(object))
+	for name, value := range object {
+		list = append(list, &job.Pair{Name: name, Value: value})
+	}
+	slices.SortFunc(list, func(a, b *job.Pair) int { return strings.Compare(a.Name, b.Name) })
+	f.all(field, check(list))
+	return list
+}
+
+// stringsOf is a list of pairs as clients see it; nil when there are none.
+func stringsOf(list []*job.Pair) api.Strings {
+	if len(list) == 0 {
+		return nil
+	}
+	object := make(api.Strings, len(list))
+	for _, p := range list {
+		object[p.Name] = p.Value
+	}
+	return object
+}
+
+// usage is a worker's report as ops carry it; nil when there is none.
+func usage(f *Faults, field string, u *api.Usage) *job.Usage {
+	if u == nil {
+		return nil
+	}
+	out := &job.Usage{
+		InputTokens:         u.InputTokens,
+		OutputTokens:        u.OutputTokens,
+		CacheCreationTokens: u.CacheCreationTokens,
+		CacheReadTokens:     u.CacheReadTokens,
+		Model:               u.Model,
+		Provider:            u.Provider,
+		CostNanoUsd:         int64(u.CostUSD),
+	}
+	f.all(field, job.CheckUsage(out))
+	return out
+}
+
+// leaseProof is how a request shows that its worker holds a job.
+func leaseProof(f *Faults, id job.ID, token, workerID string) *op.LeaseProof {
+	proof := &op.LeaseProof{Id: id[:], WorkerId: workerID}
+	if token != "" {
+		var err error
+		if proof.Token, err = parseLeaseToken(token); err != nil {
+			f.Invalid("lease_token", "%v", err)
+		}
+	}
+	if err := job.CheckText(workerID, job.MaxWorkerID); err != nil {
+		f.Invalid("worker_id", "%v", err)
+	}
+	return proof
+}
+
+// Clients see lease tokens in hex.
+func parseLeaseToken(text string) ([]byte, error) {
+	token, err := hex.DecodeString(text)
+	if err != nil || len(token) != job.TokenSize {
+		return nil, fmt.Errorf("%s is not a lease token: pass on the one the fetch answered", Excerpt(text))
+	}
+	return token, nil
+}
+
+func leaseToken(token []byte) string { return hex.EncodeToString(token) }
+
+// leaseMs is a lease's length in milliseconds; seconds 0 is absent.
+func leaseMs(f *Faults, field string, seconds int, absent time.Duration) int64 {
+	if seconds == 0 {
+		return absent.Milliseconds()
+	}
+	if most := int(job.MaxLease / time.Second); seconds < 0 || seconds > most {
+		f.Invalid(field, "is %d; it is in seconds, from 1 to %d", seconds, most)
+		return 0
+	}
+	return int64(seconds) * 1000
+}
+
+// timeOf is an instant as clients see it; 0 is absent.
+func timeOf(ns int64) api.Time {
+	if ns == 0 {
+		return ""
+	}
+	return api.TimeOf(time.Unix(0, ns))
+}

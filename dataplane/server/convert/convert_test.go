@@ -1,0 +1,206 @@
+package convert
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+func enqueueOf(t *testing.T, body string) (*op.NewJob, error) {
+	t.Helper()
+	var b EnqueueBody
+	if err := into([]byte(body), &b); err != nil {
+		t.Fatal(err)
+	}
+	var f Faults
+	n := FromEnqueue(&f, &b, fuzzNow, job.MaxPayload)
+	return n, f.Err()
+}
+
+func TestEnqueueDefaults(t *testing.T) {
+	t.Parallel()
+	got, err := enqueueOf(t, `{"queue":"q"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &op.NewJob{
+		Queue: "q", Payload: &job.Blob{Data: []byte("{}")}, Priority: job.Normal,
+		Retry: &job.Retry{MaxAttempts: 3, Backoff: job.BackoffExponential, BaseDelayMs: 5000, MaxDelayMs: 600_000},
+	}
+	if !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+func TestEnqueueInFull(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(0, fuzzNow).Add(time.Hour)
+	got, err := enqueueOf(t, `{"queue":"q","payload": [1, 2] ,"priority":"critical","max_retries":7,"retry_backoff":"none","retry_base_delay":"1s","retry_max_delay":"1m",
+		"scheduled_at":"`+string(api.TimeOf(at))+`","tags":{"b":"2","a":"1"},"headers":{"x":""},"checkpoint":"c"}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &op.NewJob{
+		Queue: "q", Payload: &job.Blob{Data: []byte("[1, 2]")}, Priority: job.Critical,
+		Retry:       &job.Retry{MaxAttempts: 7, Backoff: job.BackoffNone, BaseDelayMs: 1000, MaxDelayMs: 60_000},
+		ScheduledNs: at.UnixNano(),
+		Tags:        []*job.Pair{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}},
+		Headers:     []*job.Pair{{Name: "x"}},
+		Checkpoint:  &job.Blob{Data: []byte(`"c"`)},
+	}
+	if !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+}
+
+// Of two delays the one that is given wins over the other's default.
+func TestRetryDelays(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		base, most    api.Duration
+		baseMs, mosts int64
+	}{
+		{"", "", 5000, 600_000},
+		{"20m", "", 1_200_000, 1_200_000},
+		{"", "1s", 1000, 1000},
+		{"0s", "0s", 0, 0},
+		{"8760h", "", job.MaxRetryDelay.Milliseconds(), job.MaxRetryDelay.Milliseconds()},
+	} {
+		var f Faults
+		got := retry(&f, &api.EnqueueRequest{RetryBaseDelay: c.base, RetryMaxDelay: c.most})
+		if f.Err() != nil || got.BaseDelayMs != c.baseMs || got.MaxDelayMs != c.mosts {
+			t.Errorf("%q, %q: %v, %v", c.base, c.most, got, f.Err())
+		}
+	}
+}
+
+// A due time is taken up to its bound, on the proposer's clock.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, fuzzNow)
+	most := now.Add(job.MaxSchedule)
+	for _, c := range []struct {
+		at   api.Time
+		want int64
+		ok   bool
+	}{
+		{"", 0, true},
+		{api.TimeOf(now), 0, true},
+		{api.TimeOf(now.Add(1)), fuzzNow + 1, true},
+		{"0001-01-01T00:00:00Z", 0, true},
+		{api.TimeOf(most), most.UnixNano(), true},
+		{api.TimeOf(most.Add(1)), 0, false},
+		{"9999-12-31T23:59:59Z", 0, false},
+	} {
+		var f Faults
+		if got := scheduledNs(&f, "scheduled_at", c.at, fuzzNow); got != c.want || (f.Err() == nil) != c.ok {
+			t.Errorf("%q is %d, %v", c.at, got, f.Err())
+		}
+	}
+}
+
+func TestFetchDefaults(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]Fetch{
+		`{"queues":["a","b","a"]}`:                           {Queues: []string{"a", "b"}, Wait: 29500 * time.Millisecond, LeaseMs: 60_000, Count: 1},
+		`{"queues":["a"],"timeout":0,"count":null}`:          {Queues: []string{"a"}, LeaseMs: 60_000, Count: 1},
+		`{"queues":["a"],"timeout":1,"count":512}`:           {Queues: []string{"a"}, Wait: 500 * time.Millisecond, LeaseMs: 60_000, Count: 512},
+		`{"queues":["a"],"timeout":60,"lease_duration":1}`:   {Queues: []string{"a"}, Wait: 59500 * time.Millisecond, LeaseMs: 1000, Count: 1},
+		`{"queues":["a"],"timeout":3600,"count":1000000}`:    {Queues: []string{"a"}, Wait: 59500 * time.Millisecond, LeaseMs: 60_000, Count: 512},
+		`{"queues":["a"],"lease_duration":86400,"count":1}`:  {Queues: []string{"a"}, Wait: 29500 * time.Millisecond, LeaseMs: 86_400_000, Count: 1},
+		`{"queues":["a"],"lease_duration":0,"timeout":null}`: {Queues: []string{"a"}, Wait: 29500 * time.Millisecond, LeaseMs: 60_000, Count: 1},
+	} {
+		var b api.FetchBatchRequest
+		if err := into([]byte(body), &b); err != nil {
+			t.Fatal(err)
+		}
+		var f Faults
+		got := FromFetchBatch(&f, &b)
+		if f.Err() != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s is %+v, %v", body, got, f.Err())
+		}
+	}
+}
+
+// What asks for nothing is not refused as not built.
+func TestSays(t *testing.T) {
+	t.Parallel()
+	for _, nothing := range []string{`null`, `""`, `0`, `0.0`, `-0`, `false`, `[]`, `{}`, `{"a":null}`, `[null,{"b":[]}]`, `{"steps":[],"on_exit":{"queue":""}}`} {
+		if says(json.RawMessage(nothing)) {
+			t.Errorf("%s says something", nothing)
+		}
+	}
+	for _, something := range []string{`"a"`, `1`, `-1`, `1e400`, `true`, `[0,1]`, `{"a":"b"}`, `{"":"b"}`, `[[["x"]]]`, `{"a": "b:"}`} {
+		if !says(json.RawMessage(something)) {
+			t.Errorf("%s says nothing", something)
+		}
+	}
+}
+
+// The gravest fault decides the code; all are listed, up to a bound.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	var f Faults
+	if f.Err() != nil || f.Any() {
+		t.Error("faults out of nothing")
+	}
+	check := func(code api.Code, fields int, text string) {
+		t.Helper()
+		var e *api.Error
+		if !errors.As(f.Err(), &e) || e.Code != code || !strings.Contains(e.Message, text) {
+			t.Fatalf("%v, want %s and %q", f.Err(), code, text)
+		}
+		if n := len(e.Details["fields"].([]api.FieldError)); n != fields {
+			t.Errorf("%d fields, want %d", n, fields)
+		}
+	}
+	f.Unsupported("z")
+	check(api.Unsupported, 1, "z is not supported")
+	f.TooLong("payload", 3, 2)
+	check(api.PayloadTooLarge, 2, "payload has 3 bytes")
+	f.scope = scope{list: "jobs", index: 4}
+	f.Invalid("queue", "is missing")
+	f.Invalid("queue", "is said twice")
+	check(api.ValidationError, 3, "jobs[4].queue is missing")
+	f.scope = scope{}
+	for i := range maxFaults {
+		f.Invalid(fmt.Sprint("f", i), "is bad")
+	}
+	check(api.ValidationError, maxFaults, "; and 100 more")
+}
+
+func TestUsageIsExact(t *testing.T) {
+	t.Parallel()
+	var b AckBody
+	if err := into([]byte(`{"usage":{"input_tokens":3,"model":"m","cost_usd":123456789.000000001}}`), &b); err != nil {
+		t.Fatal(err)
+	}
+	var f Faults
+	got := FromAck(&f, fuzzID, &b)
+	if f.Err() != nil || got.Usage.CostNanoUsd != 123456789_000000001 || got.Usage.InputTokens != 3 || got.Usage.Model != "m" {
+		t.Errorf("%v, %v", got.Usage, f.Err())
+	}
+}
+
+func TestLeaseTokens(t *testing.T) {
+	t.Parallel()
+	token := []byte("0123456789abcdef")
+	if back, err := parseLeaseToken(leaseToken(token)); err != nil || !slices.Equal(back, token) {
+		t.Errorf("%x, %v", back, err)
+	}
+	for _, bad := range []string{"0", "zz", leaseToken(token)[2:], leaseToken(token) + "00", strings.Repeat("x", 10_000)} {
+		if _, err := parseLeaseToken(bad); err == nil || len(err.Error()) > 300 {
+			t.Errorf("%.40q: %v", bad, err)
+		}
+	}
+}

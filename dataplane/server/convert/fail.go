@@ -1,0 +1,34 @@
+package convert
+
+import (
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// FromFail reads a failed attempt.
+func FromFail(f *Faults, id job.ID, r *api.FailRequest) *op.FailItem {
+	text := func(field, s string, most int) string {
+		if len(s) > most {
+			f.TooLong(field, len(s), most)
+		}
+		return s
+	}
+	return &op.FailItem{
+		Proof:     leaseProof(f, id, r.LeaseToken, r.WorkerID),
+		Reason:    op.FailReason_FAIL_REASON_FAILED,
+		Error:     text("error", r.Error, job.MaxErrorText),
+		Backtrace: text("backtrace", r.Backtrace, job.MaxBacktrace),
+		Usage:     usage(f, "usage", r.Usage),
+	}
+}
+
+// ToFailed is what becomes of a failed job as clients see it.
+func ToFailed(r *op.Failed) api.FailResponse {
+	return api.FailResponse{
+		Status:            r.State.Word(),
+		Attempt:           int(r.Attempt),
+		NextAttemptAt:     timeOf(r.NextAttemptNs),
+		AttemptsRemaining: int(r.AttemptsRemaining),
+	}
+}

@@ -1,0 +1,169 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// fetchEarly is how much sooner than its timeout a waiting fetch is answered:
+// clients use the same number as their own limit.
+const fetchEarly = 500 * time.Millisecond
+
+// Fetch is a fetch with its defaults.
+type Fetch struct {
+	Queues   []string // each once
+	WorkerID string
+	Hostname string
+	Wait     time.Duration // for a job; 0 = not at all
+	LeaseMs  int64
+	Count    int
+}
+
+// FromFetch reads a fetch of one job.
+func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
+	out := Fetch{
+		WorkerID: r.WorkerID,
+		Hostname: r.Hostname,
+		LeaseMs:  leaseMs(f, "lease_duration", r.LeaseDuration, job.DefaultLease),
+		Count:    1,
+	}
+	if len(r.Queues) == 0 || len(r.Queues) > job.MaxFetchQueues {
+		f.Invalid("queues", "has %d entries; it takes 1 to %d", len(r.Queues), job.MaxFetchQueues)
+	} else {
+		out.Queues = queues(f, r.Queues)
+	}
+	if err := job.CheckText(r.WorkerID, job.MaxWorkerID); err != nil {
+		f.Invalid("worker_id", "%v", err)
+	}
+	if err := job.CheckText(r.Hostname, job.MaxWorkerID); err != nil {
+		f.Invalid("hostname", "%v", err)
+	}
+	wait := job.DefaultFetchWait
+	if r.Timeout != nil {
+		if *r.Timeout < 0 {
+			f.Invalid("timeout", "is %d; it is in seconds, from 0 to %d", *r.Timeout, job.MaxFetchWait/time.Second)
+		}
+		wait = time.Duration(min(*r.Timeout, int(job.MaxFetchWait/time.Second))) * time.Second
+	}
+	out.Wait = max(0, wait-fetchEarly)
+	return out
+}
+
+// queues checks the names and leaves out repeats: the first mention counts.
+func queues(f *Faults, names []string) []string {
+	out := make([]string, 0, len(names))
+	for i, name := range names {
+		if err := job.CheckQueueName(name); err != nil {
+			f.Invalid(fmt.Sprintf("queues[%d]", i), "%v", err)
+		}
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// FromFetchBatch reads a fetch of several jobs.
+func FromFetchBatch(f *Faults, r *api.FetchBatchRequest) Fetch {
+	out := FromFetch(f, &r.FetchRequest)
+	if n := r.Count; n != nil {
+		if *n < 1 {
+			f.Invalid("count", "is %d; ask for at least 1 job", *n)
+		}
+		out.Count = min(*n, job.MaxFetchJobs)
+	}
+	return out
+}
+
+// Op is the fetch as it enters the log.
+func (r *Fetch) Op(meta *op.Meta) *op.Fetch {
+	return &op.Fetch{
+		Meta:     meta,
+		Queues:   r.Queues,
+		Count:    uint32(r.Count),
+		WorkerId: r.WorkerID,
+		Hostname: r.Hostname,
+		LeaseMs:  r.LeaseMs,
+	}
+}
+
+// fetchedSize is room for most leased jobs, in bytes; others grow.
+const fetchedSize = 768
+
+// AppendFetched appends a leased job as an api.FetchedJob. It is written by hand
+// because encoding/json would rewrite the payload, which a worker gets exactly
+// as it was enqueued.
+func AppendFetched(b []byte, from state.Reader, id job.ID, l *op.Leased, leaseMs int64) ([]byte, error) {
+	j, err := from.Job(id)
+	if err != nil {
+		return b, err
+	}
+	if j == nil {
+		return b, fmt.Errorf("its record is gone")
+	}
+	b = slices.Grow(b, fetchedSize)
+	b = append(b, `{"job_id":"`...)
+	b = append(b, id.String()...)
+	b = append(b, `","queue":"`...)
+	b = append(b, j.Queue...) // its characters need no escape
+	b = append(b, `","payload":`...)
+	if b, err = appendBlob(b, from, id, j, job.Payload); err != nil {
+		return b, err
+	}
+	b = append(b, `,"attempt":`...)
+	b = strconv.AppendUint(b, uint64(l.Attempt), 10)
+	b = append(b, `,"max_retries":`...)
+	b = strconv.AppendUint(b, uint64(j.Retry.GetMaxAttempts()), 10)
+	b = append(b, `,"lease_duration":`...)
+	b = strconv.AppendInt(b, leaseMs/1000, 10)
+	b = append(b, `,"lease_token":"`...)
+	b = append(b, leaseToken(l.LeaseToken)...)
+	b = append(b, '"')
+	if j.Blobs&(1<<job.Checkpoint) != 0 {
+		b = append(b, `,"checkpoint":`...)
+		if b, err = appendBlob(b, from, id, j, job.Checkpoint); err != nil {
+			return b, err
+		}
+	}
+	if b, err = appendStrings(b, `,"tags":`, j.Tags); err != nil {
+		return b, err
+	}
+	if b, err = appendStrings(b, `,"headers":`, j.Headers); err != nil {
+		return b, err
+	}
+	return append(b, '}'), nil
+}
+
+func appendBlob(b []byte, from state.Reader, id job.ID, j *job.Job, kind job.BlobKind) ([]byte, error) {
+	blob, err := from.Blob(id, kind)
+	switch {
+	case err != nil:
+		return b, err
+	case blob == nil:
+		return b, fmt.Errorf("its blob %d is gone", kind)
+	case blob.KeyId != "":
+		return b, fmt.Errorf("its blob %d is sealed with key %q, which this node does not have", kind, blob.KeyId)
+	}
+	return append(b, blob.Data...), nil
+}
+
+// appendStrings appends a member whose value is an object of strings, unless
+// there are none.
+func appendStrings(b []byte, member string, pairs []*job.Pair) ([]byte, error) {
+	if len(pairs) == 0 {
+		return b, nil
+	}
+	object, err := json.Marshal(stringsOf(pairs))
+	if err != nil {
+		return b, err
+	}
+	return append(append(b, member...), object...), nil
+}

@@ -1,0 +1,81 @@
+package convert
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// Beat is one job of a heartbeat: Item is nil where Name is no job's id.
+type Beat struct {
+	Name string
+	ID   job.ID
+	Item *op.HeartbeatItem
+}
+
+// FromHeartbeat makes the items, ordered by the names the client used.
+func FromHeartbeat(f *Faults, r *api.HeartbeatRequest) []Beat {
+	if len(r.Jobs) > job.MaxHeartbeatJobs {
+		f.Invalid("jobs", "has %d entries; at most %d are taken", len(r.Jobs), job.MaxHeartbeatJobs)
+		return nil
+	}
+	beats := make([]Beat, 0, len(r.Jobs))
+	for _, name := range slices.Sorted(maps.Keys(r.Jobs)) {
+		b := Beat{Name: name}
+		var err error
+		if b.ID, err = job.ParseID(name); err == nil {
+			j := r.Jobs[name]
+			f.scope = scope{list: "jobs", name: name}
+			b.Item = &op.HeartbeatItem{
+				Proof:      leaseProof(f, b.ID, j.LeaseToken, j.WorkerID),
+				Progress:   blob(f, "progress", j.Progress, job.MaxProgress),
+				Checkpoint: blob(f, "checkpoint", j.Checkpoint, job.MaxCheckpoint),
+				Usage:      usage(f, "usage", j.Usage),
+				LeaseMs:    leaseMs(f, "lease_duration", j.LeaseDuration, 0),
+			}
+		}
+		beats = append(beats, b)
+	}
+	f.scope = scope{}
+	return beats
+}
+
+// What a heartbeat answers for a job.
+const (
+	heartbeatOK     = "ok"
+	heartbeatCancel = "cancel"
+)
+
+// ToHeartbeat sorts the answers: result has one for each Beat with an item, in
+// order.
+func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse {
+	out := api.HeartbeatResponse{
+		Jobs:     make(map[string]api.HeartbeatStatus, len(beats)),
+		Acked:    []string{},
+		Unknown:  []string{},
+		Canceled: []string{},
+	}
+	next := 0
+	for _, b := range beats {
+		code := api.NotFound
+		if b.Item != nil {
+			code = api.Code(result.Items[next].GetCode())
+			next++
+		}
+		status := heartbeatCancel
+		switch code {
+		case "":
+			status = heartbeatOK
+			out.Acked = append(out.Acked, b.Name)
+		case api.NotFound:
+			out.Unknown = append(out.Unknown, b.Name)
+		default:
+			out.Canceled = append(out.Canceled, b.Name)
+		}
+		out.Jobs[b.Name] = api.HeartbeatStatus{Status: status}
+	}
+	return out
+}

@@ -1,0 +1,114 @@
+package convert
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// FromKeyRecord is a stored key as tenancy knows it. This and ToKeyRecord are
+// the only adapters between the two.
+func FromKeyRecord(rec *state.Key) tenancy.Key {
+	k := tenancy.Key{
+		ID:        rec.Id,
+		Name:      rec.Name,
+		Enabled:   rec.Enabled,
+		CreatedAt: time.Unix(0, rec.CreatedNs).UTC(),
+	}
+	copy(k.Hash[:], rec.Hash)
+	if rec.ExpiresNs != 0 {
+		k.ExpiresAt = time.Unix(0, rec.ExpiresNs).UTC()
+	}
+	for _, r := range rec.Roles {
+		k.Roles = append(k.Roles, tenancy.Role(r))
+	}
+	for _, g := range rec.QueueScope {
+		k.QueueScope = append(k.QueueScope, tenancy.Glob(g))
+	}
+	return k
+}
+
+// ToKeyRecord is a new key as the store keeps it; its creation time is set in
+// apply.
+func ToKeyRecord(k tenancy.Key) *state.Key {
+	rec := &state.Key{Id: k.ID, Name: k.Name, Hash: k.Hash[:], Enabled: k.Enabled}
+	if !k.ExpiresAt.IsZero() {
+		rec.ExpiresNs = k.ExpiresAt.UnixNano()
+	}
+	for _, r := range k.Roles {
+		rec.Roles = append(rec.Roles, string(r))
+	}
+	for _, g := range k.QueueScope {
+		rec.QueueScope = append(rec.QueueScope, string(g))
+	}
+	return rec
+}
+
+// FromCreateKey is the key a request describes, without id and secret.
+func FromCreateKey(f *Faults, r *api.CreateKeyRequest, now time.Time) tenancy.Key {
+	k := tenancy.Key{Name: r.Name, Enabled: true}
+	if len(r.Name) > tenancy.MaxKeyName {
+		f.Invalid("name", "has %d bytes; at most %d are allowed", len(r.Name), tenancy.MaxKeyName)
+	}
+	if len(r.Roles) > tenancy.MaxKeyRoles {
+		f.Invalid("roles", "has %d entries; at most %d are allowed", len(r.Roles), tenancy.MaxKeyRoles)
+	}
+	for i, word := range r.Roles {
+		role := tenancy.Role(word)
+		if !role.Valid() {
+			f.Invalid(fmt.Sprintf("roles[%d]", i), "%s is not a role: use one of %v", Excerpt(word), tenancy.Roles())
+		}
+		k.Roles = append(k.Roles, role)
+	}
+	if len(k.Roles) == 0 {
+		k.Roles = []tenancy.Role{tenancy.ReadOnly}
+	}
+	if len(r.QueueScope) > tenancy.MaxQueueScope {
+		f.Invalid("queue_scope", "has %d entries; at most %d are allowed", len(r.QueueScope), tenancy.MaxQueueScope)
+	}
+	for i, text := range r.QueueScope {
+		glob, err := tenancy.ParseGlob(text)
+		if err != nil {
+			f.Invalid(fmt.Sprintf("queue_scope[%d]", i), "%v", err)
+		}
+		k.QueueScope = append(k.QueueScope, glob)
+	}
+	switch at, ok, err := r.ExpiresAt.Parse(); {
+	case err != nil:
+		f.Invalid("expires_at", "%v", err)
+	case ok && !at.After(now):
+		f.Invalid("expires_at", "%s is over already", r.ExpiresAt)
+	case ok && at.After(now.Add(maxKeyLife)):
+		f.Invalid("expires_at", "lies more than %d days ahead; leave it out for a key that does not expire", maxKeyLife/(24*time.Hour))
+	case ok:
+		k.ExpiresAt = at
+	}
+	return k
+}
+
+// maxKeyLife is how far ahead a key's expiry may lie.
+const maxKeyLife = 100 * 365 * 24 * time.Hour
+
+// ToKey is a key as clients see it.
+func ToKey(rec *state.Key, lastUsedNs int64) api.Key {
+	k := api.Key{
+		ID:         rec.Id,
+		Name:       rec.Name,
+		Roles:      append([]string{}, rec.Roles...),
+		QueueScope: append([]string{}, rec.QueueScope...),
+		Enabled:    rec.Enabled,
+		CreatedAt:  timeOf(rec.CreatedNs),
+	}
+	if rec.ExpiresNs != 0 {
+		at := timeOf(rec.ExpiresNs)
+		k.ExpiresAt = &at
+	}
+	if lastUsedNs != 0 {
+		at := timeOf(lastUsedNs)
+		k.LastUsedAt = &at
+	}
+	return k
+}

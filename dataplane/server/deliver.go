@@ -1,0 +1,95 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+)
+
+// giveBack returns jobs that could not be delivered to their queues, without
+// counting an attempt.
+func (s *Server) giveBack(r *http.Request, q *request, leased []*op.Leased) {
+	if len(leased) == 0 {
+		return
+	}
+	fail := &op.Fail{Meta: &op.Meta{Principal: q.meta.Principal}, Items: make([]*op.FailItem, len(leased))}
+	for i, l := range leased {
+		fail.Items[i] = &op.FailItem{
+			Proof:  &op.LeaseProof{Id: l.Id, Token: l.LeaseToken},
+			Reason: op.FailReason_FAIL_REASON_UNDELIVERED,
+		}
+	}
+	// A refused item has lost its lease meanwhile, and so is where it belongs.
+	if _, _, err := propose[*op.FailResult](context.WithoutCancel(r.Context()), s, q.cell, fail); err != nil {
+		// Nobody is left to be told but the operator.
+		s.cfg.Logger.Warn("jobs that could not be delivered were not given back; they return when their leases run out",
+			"jobs", len(leased), "request_id", serve.RequestID(r.Context()), "error", err)
+	}
+}
+
+// deliverChunk is how much of an answer gathers before it is sent: an answer of
+// 512 jobs with large payloads is not held in memory whole.
+const deliverChunk = 256 << 10
+
+// deliver sends leased jobs to their worker. What cannot be sent goes back: a
+// worker makes nothing of half an answer.
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, leased []*op.Leased, batch bool) error {
+	if r.Context().Err() != nil { // it left during the commit
+		s.giveBack(r, q, leased)
+		w.WriteHeader(http.StatusNoContent)
+		return nil
+	}
+	err := s.send(w, q, ask, leased, batch)
+	if err != nil {
+		s.giveBack(r, q, leased)
+	}
+	return err
+}
+
+func (s *Server) send(w http.ResponseWriter, q *request, ask *convert.Fetch, leased []*op.Leased, batch bool) error {
+	var b []byte
+	if batch {
+		b = append(b, `{"jobs":[`...)
+	}
+	store, whole := q.cell.State(), true
+	w.Header().Set("Content-Type", "application/json")
+	for i, l := range leased {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		id, err := job.IDFromBytes(l.Id)
+		if err != nil {
+			return fmt.Errorf("result of a fetch: %w", err)
+		}
+		if b, err = convert.AppendFetched(b, store, id, l, ask.LeaseMs); err != nil {
+			return fmt.Errorf("compose %s for its worker: %w", id, err)
+		}
+		if len(b) >= deliverChunk && i < len(leased)-1 {
+			if _, err := w.Write(b); err != nil {
+				return fmt.Errorf("deliver to a worker: %w", err)
+			}
+			b, whole = b[:0], false
+		}
+	}
+	if batch {
+		b = append(b, `]}`...)
+	}
+	b = append(b, '\n')
+	if whole {
+		w.Header().Set("Content-Length", strconv.Itoa(len(b)))
+	}
+	if _, err := w.Write(b); err != nil {
+		return fmt.Errorf("deliver to a worker: %w", err)
+	}
+	// Only a flush tells whether the connection took it.
+	if err := http.NewResponseController(w).Flush(); err != nil {
+		return fmt.Errorf("deliver to a worker: %w", err)
+	}
+	return nil
+}

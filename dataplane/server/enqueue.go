@@ -1,0 +1,78 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/tenancy"
+)
+
+func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) error {
+	var body convert.EnqueueBody
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	n := convert.FromEnqueue(&f, &body, q.cell.NowNs(), s.maxPayload)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	made, err := s.create(w, r, &q, []*op.NewJob{n})
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusCreated, made[0])
+}
+
+func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
+	var body convert.EnqueueBatchBody
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	jobs := convert.FromEnqueueBatch(&f, &body, q.cell.NowNs(), s.maxPayload)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	made, err := s.create(w, r, &q, jobs)
+	if err != nil {
+		return err
+	}
+	out := api.EnqueueBatchResponse{JobIDs: make([]string, len(made)), Results: made}
+	for i := range made {
+		out.JobIDs[i] = made[i].JobID
+	}
+	return serve.WriteJSON(w, http.StatusCreated, out)
+}
+
+// create enqueues jobs, all or none.
+func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, jobs []*op.NewJob) ([]api.EnqueueResponse, error) {
+	q.meta.Ids = make([][]byte, len(jobs))
+	for i, n := range jobs {
+		if err := q.allow(tenancy.JobEnqueue, n.Queue); err != nil {
+			return nil, err
+		}
+		id := q.cell.NewID(n.Queue)
+		q.meta.Ids[i] = id[:]
+	}
+	result, err := commit[*op.EnqueueResult](s, w, r, q.cell, &op.Enqueue{Meta: q.meta, Jobs: jobs})
+	if err != nil {
+		return nil, err
+	}
+	if len(result.Jobs) != len(jobs) {
+		return nil, fmt.Errorf("an enqueue of %d jobs has %d results", len(jobs), len(result.Jobs))
+	}
+	made := make([]api.EnqueueResponse, len(jobs))
+	for i, e := range result.Jobs {
+		if made[i], err = convert.ToEnqueued(e); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}

@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// DefaultMinFreeDisk is the free disk in bytes below which a node is not ready:
+// about what the log and the store write before they can give anything back.
+const DefaultMinFreeDisk = 64 << 20
+
+// healthz says whether the process can do its work at all: its store and its
+// view answer.
+func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.cfg.Host.Cell(s.cfg.Namespace)
+	if err == nil {
+		err = alive(r.Context(), c)
+	}
+	if err != nil && r.Context().Err() == nil {
+		s.cfg.Logger.Error("unhealthy", "error", err)
+	}
+	if err != nil {
+		return api.Wrap(err, api.Unhealthy, "this node cannot serve: its log says why; restart it, or take it out of service")
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
+}
+
+// alive reads from the store and from the view.
+func alive(ctx context.Context, c *cell.Cell) error {
+	if err := c.Failed(); err != nil {
+		return err
+	}
+	if _, err := c.State().Job(job.ID{}); err != nil { // no job has this id; the store must be able to say so
+		return err
+	}
+	_, err := c.View().Queue(ctx, "") // nor has a queue this name
+	switch api.CodeOf(err) {
+	case api.ViewBehind:
+		// It is being built, which a restart would only begin again; unless that fails.
+		return c.View().Err()
+	case api.Overloaded:
+		return nil // other queries came first: it works
+	}
+	return err
+}
+
+// readyz says whether requests should be sent here.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.cfg.Host.Cell(s.cfg.Namespace)
+	if err != nil {
+		return api.Wrap(err, api.Unhealthy, "this node is not ready: its data is not open")
+	}
+	facts := readiness{
+		draining: s.draining.Err() != nil,
+		failed:   c.Failed() != nil,
+		leads:    c.Leader(),
+		viewErr:  c.View().Err(),
+		least:    s.cfg.MinFreeDisk,
+	}
+	facts.viewLag, facts.viewBehind = c.View().Lag()
+	facts.free, facts.freeErr = c.FreeDisk()
+	checks, err := facts.judge()
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
+}
+
+// readiness is all that decides whether a node is ready.
+type readiness struct {
+	draining   bool
+	failed     bool  // log, store or duties
+	leads      bool  // and the first op of its term is applied
+	viewErr    error // why the view does not follow
+	viewLag    uint64
+	viewBehind time.Duration
+	free       int64 // bytes of disk
+	freeErr    error
+	least      int64 // bytes that must be free
+}
+
+// judge answers "ok" or what is wrong for each check, and an error that has them
+// in its details where the node is not ready. Nothing in them is secret: probes
+// have no key.
+//
+// How far the view is behind is told and decides nothing. What reads from it
+// waits, or is refused, by itself; everything else works, and would not on a sole
+// node that is taken out of service while its view is being built.
+func (f *readiness) judge() (checks map[string]string, err error) {
+	checks = make(map[string]string)
+	var wrong []string
+	check := func(name string, ok bool, reason string) {
+		if !ok {
+			wrong = append(wrong, reason)
+			checks[name] = reason
+		} else if checks[name] == "" {
+			checks[name] = "ok"
+		}
+	}
+	check("serving", !f.draining, "it is shutting down")
+	check("store", !f.failed, "its log or its store has failed: its log says why")
+	check("leader", f.leads, "it does not lead and knows nobody who does")
+	if f.viewLag > 0 {
+		checks["view"] = fmt.Sprintf("ok, %d events behind for %v", f.viewLag, f.viewBehind.Round(time.Millisecond))
+	}
+	check("view", f.viewErr == nil, "its view does not follow: its log says why")
+	switch {
+	case errors.Is(f.freeErr, errors.ErrUnsupported):
+		checks["disk"] = "ok, unknown on this system"
+	case f.freeErr != nil:
+		check("disk", false, "its disk does not tell how much of it is free")
+	default:
+		check("disk", f.free >= f.least, fmt.Sprintf("%d bytes of disk are free, fewer than the %d it needs: make room", f.free, f.least))
+	}
+	if len(wrong) == 0 {
+		return checks, nil
+	}
+	code := api.Unhealthy
+	if len(wrong) == 1 && !f.leads {
+		code = api.LeaderUnavailable
+	}
+	refused := api.Errorf(code, "this node is not ready: %s", strings.Join(wrong, "; "))
+	refused.Details = map[string]any{"checks": checks}
+	return checks, refused
+}

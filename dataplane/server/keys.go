@@ -1,0 +1,133 @@
+package server
+
+import (
+	"bytes"
+	"crypto/rand"
+	"net/http"
+	"slices"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
+	var body api.CreateKeyRequest
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	key := convert.FromCreateKey(&f, &body, s.cfg.Now())
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if err := within(q.who, key.Roles, key.QueueScope); err != nil {
+		return err
+	}
+	text, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
+	if err != nil {
+		return err
+	}
+	key.ID, key.Hash = id, hash
+	result, err := commit[*op.CreateKeyResult](s, w, r, q.cell, &op.CreateKey{Meta: q.meta, Key: convert.ToKeyRecord(key)})
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(result.Key.GetHash(), hash[:]) {
+		// A repeat under an Idempotency-Key: the secret minted just now opens
+		// nothing, and the one that does was not kept.
+		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key created key %s and was shown its secret, which is not kept: revoke it and create another", result.Key.GetId())
+	}
+	return serve.WriteJSON(w, http.StatusCreated, api.CreatedKey{Key: convert.ToKey(result.Key, 0), APIKey: text})
+}
+
+// within refuses rights beyond the caller's own.
+func within(who tenancy.Principal, roles []tenancy.Role, scope []tenancy.Glob) error {
+	for _, role := range roles {
+		for _, p := range tenancy.Permissions() {
+			if !role.Grants(p) {
+				continue
+			}
+			if err := tenancy.Allow(who, p, tenancy.Where{Namespace: who.Namespace}); err != nil {
+				return api.Errorf(api.Forbidden, "the role %s has the right %s, which your key has not", role, p)
+			}
+		}
+	}
+	if len(who.QueueScope) == 0 {
+		return nil
+	}
+	if len(scope) == 0 {
+		return api.Errorf(api.Forbidden, "a key without queue_scope covers every queue; yours covers %v", who.QueueScope)
+	}
+	for _, g := range scope {
+		// No part of a pattern but a star matches a star, so this says whether all
+		// that g covers is covered by one of the caller's patterns.
+		if !slices.ContainsFunc(who.QueueScope, func(own tenancy.Glob) bool { return own.Match(string(g)) }) {
+			return api.Errorf(api.Forbidden, "queue_scope %q goes beyond your key's %v", string(g), who.QueueScope)
+		}
+	}
+	return nil
+}
+
+func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	if err := s.awaitState(r, q.cell); err != nil {
+		return err
+	}
+	keys := []api.Key{}
+	for _, rec := range q.cell.State().Keys() {
+		keys = append(keys, convert.ToKey(rec, s.lastUsedNs(rec.Id)))
+	}
+	return serve.WriteJSON(w, http.StatusOK, keys)
+}
+
+func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	if err := s.awaitState(r, q.cell); err != nil {
+		return err
+	}
+	rec, err := q.key(r)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, convert.ToKey(rec, s.lastUsedNs(rec.Id)))
+}
+
+func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	id := r.PathValue("id")
+	if rec := q.cell.State().Key(id); rec != nil {
+		key := convert.FromKeyRecord(rec)
+		if err := within(q.who, key.Roles, key.QueueScope); err != nil {
+			return err
+		}
+	}
+	if _, err := commit[*op.RevokeKeyResult](s, w, r, q.cell, &op.RevokeKey{Meta: q.meta, Id: id}); err != nil {
+		return err
+	}
+	s.lastUsed.Delete(id)
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
+}
+
+// key is the key named in the path.
+func (q *request) key(r *http.Request) (*state.Key, error) {
+	id := r.PathValue("id")
+	if rec := q.cell.State().Key(id); rec != nil {
+		return rec, nil
+	}
+	return nil, api.Errorf(api.NotFound, "there is no API key %s", convert.Excerpt(id))
+}

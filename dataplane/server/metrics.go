@@ -1,0 +1,160 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/telemetry"
+)
+
+// MaxQueueSeries is how many queues have metrics of their own, the longest there
+// first. So a queue keeps its series when others come, and a namespace that makes
+// queues by the thousand costs its Prometheus no more than this. The others are
+// summed under otherQueues.
+const MaxQueueSeries = 200
+
+// otherQueues is the label of the queues without series of their own. It is not a
+// name a queue can have.
+const otherQueues = "*"
+
+// queueStates are the states jobs of a queue are published in: what waits, what
+// runs, and what needs somebody.
+var queueStates = []job.State{job.Pending, job.Active, job.Dead}
+
+// measured are the metrics of a Server, besides those of HTTP.
+var measured = []telemetry.Metric{
+	telemetry.Healthy,
+	telemetry.RaftLeader, telemetry.RaftTerm, telemetry.RaftAppliedIndex, telemetry.RaftSnapshotIndex, telemetry.RaftLogBytes,
+	telemetry.DiskFreeBytes, telemetry.FeedEvents, telemetry.IdempotencyRecords,
+	telemetry.PipelineBacklogOps, telemetry.PipelineBacklogBytes, telemetry.PipelineQueueTime, telemetry.PipelineApplyTime,
+	telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches,
+	telemetry.ViewLagEvents, telemetry.ViewLagSeconds,
+	telemetry.Queues, telemetry.QueueJobs, telemetry.QueuePaused,
+}
+
+// metrics answers in the Prometheus text format. The figures name all queues, so
+// they are not for a key that may see only some.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
+	if who := serve.Principal(r.Context()); len(who.QueueScope) > 0 {
+		return api.Errorf(api.Forbidden, "metrics name every queue, and %s is for %v only: use a key without a queue scope", who, who.QueueScope)
+	}
+	s.cfg.Metrics.Handler().ServeHTTP(w, r)
+	return nil
+}
+
+// measure says the node's figures. They are read when somebody asks and at no
+// other time. What cannot be read is absent, and the node not healthy.
+func (s *Server) measure(to *telemetry.Scrape) {
+	to.Counter(telemetry.EmptyFetches, float64(s.emptyFetches.Load()))
+	c, err := s.cfg.Host.Cell(s.cfg.Namespace)
+	if err == nil {
+		err = s.measureCell(to, c)
+	}
+	if err != nil {
+		s.cfg.Logger.Error("metrics are incomplete", "error", err)
+	}
+	to.Gauge(telemetry.Healthy, telemetry.Bool(err == nil && c.Err() == nil))
+}
+
+func (s *Server) measureCell(to *telemetry.Scrape, c *cell.Cell) error {
+	status, err := c.Status()
+	if err != nil {
+		return err
+	}
+	e := &status.Engine
+	to.Gauge(telemetry.RaftLeader, telemetry.Bool(c.Leader()))
+	to.Gauge(telemetry.RaftTerm, float64(e.Term))
+	to.Gauge(telemetry.RaftAppliedIndex, float64(e.Applied.Index))
+	to.Gauge(telemetry.RaftSnapshotIndex, float64(e.Snapshot))
+	to.Gauge(telemetry.RaftLogBytes, float64(e.LogBytes))
+	to.Gauge(telemetry.FeedEvents, float64(status.FeedEvents))
+	to.Gauge(telemetry.IdempotencyRecords, float64(status.IdempotencyRecords))
+	to.Gauge(telemetry.PipelineBacklogOps, float64(e.BacklogOps))
+	to.Gauge(telemetry.PipelineBacklogBytes, float64(e.BacklogBytes))
+	histogram(to, telemetry.PipelineQueueTime, &e.QueueTime)
+	histogram(to, telemetry.PipelineApplyTime, &e.ApplyTime)
+	to.Gauge(telemetry.ViewLagEvents, float64(status.ViewLag))
+	to.Gauge(telemetry.ViewLagSeconds, status.ViewBehind.Seconds())
+	if free, err := c.FreeDisk(); err == nil { // where it cannot be told, /readyz says so
+		to.Gauge(telemetry.DiskFreeBytes, float64(free))
+	}
+	polls, err := s.cfg.Host.Polls(s.cfg.Namespace)
+	if err != nil {
+		return err
+	}
+	to.Gauge(telemetry.PollsParked, float64(polls.Parked))
+	to.Counter(telemetry.OverloadsRefused, float64(e.Refused), "backlog")
+	to.Counter(telemetry.OverloadsRefused, float64(polls.Refused), "polls")
+	return measureQueues(to, c.State())
+}
+
+// histogram says a distribution in seconds.
+func histogram(to *telemetry.Scrape, m telemetry.Metric, d *pipeline.Distribution) {
+	upTo := make(map[float64]uint64, pipeline.Buckets)
+	var count uint64
+	for i, n := range d.Counts {
+		count += n
+		if i < pipeline.Buckets-1 {
+			upTo[pipeline.BucketBound(i).Seconds()] = count
+		}
+	}
+	to.Histogram(m, count, d.Sum.Seconds(), upTo)
+}
+
+func measureQueues(to *telemetry.Scrape, store *state.Store) error {
+	all, err := queuesByAge(store)
+	if err != nil {
+		return err
+	}
+	to.Gauge(telemetry.Queues, float64(len(all)))
+	own := all[:min(len(all), MaxQueueSeries)]
+	for _, q := range own {
+		for _, in := range queueStates {
+			to.Gauge(telemetry.QueueJobs, float64(q.InState[in]), q.Name, in.Word())
+		}
+		to.Gauge(telemetry.QueuePaused, telemetry.Bool(q.Paused), q.Name)
+	}
+	if len(own) == len(all) {
+		return nil
+	}
+	var paused float64
+	jobs := make([]float64, len(queueStates))
+	for _, q := range all[len(own):] {
+		for i, in := range queueStates {
+			jobs[i] += float64(q.InState[in])
+		}
+		paused += telemetry.Bool(q.Paused)
+	}
+	for i, in := range queueStates {
+		to.Gauge(telemetry.QueueJobs, jobs[i], otherQueues, in.Word())
+	}
+	to.Gauge(telemetry.QueuePaused, paused, otherQueues)
+	return nil
+}
+
+// queuesByAge are all queues, the oldest first.
+func queuesByAge(store *state.Store) (all []*state.Queue, err error) {
+	snapshot := store.Snapshot()
+	defer func() {
+		if closed := snapshot.Close(); err == nil {
+			err = closed
+		}
+	}()
+	for q, err := range snapshot.Queues() {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, q)
+	}
+	slices.SortFunc(all, func(a, b *state.Queue) int {
+		return cmp.Or(cmp.Compare(a.CreatedNs, b.CreatedNs), cmp.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}

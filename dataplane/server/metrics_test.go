@@ -1,0 +1,338 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// figures are what a scrape of the node says, by series.
+func (n *node) figures() map[string]float64 {
+	n.t.Helper()
+	a := n.send("GET", "/api/v1/metrics", n.admin, "")
+	if a.status != 200 {
+		n.t.Fatalf("metrics: %d %s", a.status, a.body)
+	}
+	all := make(map[string]float64)
+	for line := range strings.Lines(string(a.body)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		series, text, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if !strings.HasPrefix(series, "corvo_") {
+			continue
+		}
+		value, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			n.t.Fatalf("%s: %v", line, err)
+		}
+		all[series] = value
+	}
+	return all
+}
+
+// series of a metric among figures.
+func series(figures map[string]float64, metric string) (all []string) {
+	for name := range figures {
+		if name == metric || strings.HasPrefix(name, metric+"{") {
+			all = append(all, name)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Every metric there is a name for is in the answer of a node that has worked.
+func TestEveryMetricIsPublished(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	n.one(n.client(n.admin), "q")
+	n.figures() // so that the route has a histogram
+	figures := n.figures()
+	golden, err := os.ReadFile(filepath.Join("..", "..", "telemetry", "testdata", "metrics.golden"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := make(map[string]bool)
+	for line := range strings.Lines(string(golden)) {
+		name, _, _ := strings.Cut(line, "{")
+		known[name] = true
+		if len(series(figures, name))+len(series(figures, name+"_bucket")) == 0 {
+			t.Errorf("%s is not published", name)
+		}
+	}
+	for name := range figures {
+		base, _, _ := strings.Cut(name, "{")
+		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+			base = strings.TrimSuffix(base, suffix)
+		}
+		if !known[base] {
+			t.Errorf("%s is published and not in the golden file", name)
+		}
+	}
+}
+
+func TestMetricsMove(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	c, ctx := n.client(n.admin), context.Background()
+	const pending, active, dead = `corvo_queue_jobs{queue="q",state="pending"}`, `corvo_queue_jobs{queue="q",state="active"}`, `corvo_queue_jobs{queue="q",state="dead"}`
+	check := func(when string, want map[string]float64) map[string]float64 {
+		t.Helper()
+		got := n.figures()
+		for _, name := range slices.Sorted(maps.Keys(want)) {
+			value, ok := got[name]
+			if !ok || value != want[name] {
+				t.Errorf("%s: %s is %v (published: %v), want %v", when, name, value, ok, want[name])
+			}
+		}
+		return got
+	}
+	empty := check("at the start", map[string]float64{
+		"corvo_healthy": 1, "corvo_raft_leader": 1, "corvo_queues": 0, "corvo_fetch_polls_parked": 0, "corvo_idempotency_records": 0,
+	})
+	for i := range 3 {
+		if a := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q","max_retries":1}`, fmt.Sprint("Idempotency-Key: k", i)); a.status != 201 {
+			t.Fatalf("enqueue: %d %s", a.status, a.body)
+		}
+	}
+	filled := check("after three jobs", map[string]float64{
+		pending: 3, active: 0, dead: 0, "corvo_queues": 1, "corvo_idempotency_records": 3,
+		"corvo_raft_applied_index":           empty["corvo_raft_applied_index"] + 3,
+		"corvo_feed_events":                  empty["corvo_feed_events"] + 3,
+		"corvo_pipeline_queue_seconds_count": empty["corvo_pipeline_queue_seconds_count"] + 3,
+		"corvo_pipeline_apply_seconds_count": empty["corvo_pipeline_apply_seconds_count"] + 3,
+		`corvo_queue_paused{queue="q"}`:      0,
+	})
+	for _, name := range []string{"corvo_raft_term", "corvo_raft_log_bytes", "corvo_disk_free_bytes", "corvo_pipeline_apply_seconds_sum"} {
+		if filled[name] <= 0 {
+			t.Errorf("%s is %v", name, filled[name])
+		}
+	}
+	f, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{"q"}})
+	if err != nil || f == nil {
+		t.Fatalf("fetch: %v, %v", f, err)
+	}
+	check("after a fetch", map[string]float64{pending: 2, active: 1, dead: 0})
+	if _, err := c.Fail(ctx, f.JobID, api.FailRequest{Error: "no", LeaseToken: f.LeaseToken}); err != nil {
+		t.Fatal(err)
+	}
+	check("after a failure for good", map[string]float64{pending: 2, active: 0, dead: 1})
+	if err := c.PauseQueue(ctx, "q"); err != nil {
+		t.Fatal(err)
+	}
+	check("after a pause", map[string]float64{`corvo_queue_paused{queue="q"}`: 1, pending: 2})
+	if err := n.cell.View().Wait(ctx, uint64(n.cell.Applied())); err != nil {
+		t.Fatal(err)
+	}
+	check("when the view has come up", map[string]float64{"corvo_view_lag_events": 0, "corvo_view_lag_seconds": 0})
+}
+
+// A parked poll is counted while it waits, and a drained one no longer.
+func TestParkedPollsAreCounted(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	var polls sync.WaitGroup
+	for range 2 {
+		polls.Go(func() {
+			n.send("POST", "/api/v1/fetch", n.admin, `{"queues":["a","b"],"timeout":60}`)
+		})
+	}
+	eventually(t, "two polls are parked", func() bool { return n.figures()["corvo_fetch_polls_parked"] == 2 })
+	n.server.Drain()
+	polls.Wait()
+	if got := n.figures()["corvo_fetch_polls_parked"]; got != 0 {
+		t.Errorf("%v polls are parked after the drain", got)
+	}
+}
+
+// A fetch whose job was taken after it had claimed it is logged for nothing.
+func TestEmptyFetchesAreCounted(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	const empty = "corvo_fetch_empty_total"
+	q := &request{cell: n.cell, meta: &op.Meta{Principal: "test"}}
+	ask := &convert.Fetch{Queues: []string{"q"}, Count: 1, LeaseMs: 60_000}
+	r := httptest.NewRequest("POST", "/api/v1/fetch", nil)
+	if a := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q"}`); a.status != 201 {
+		t.Fatalf("enqueue: %d %s", a.status, a.body)
+	}
+	for i, want := range []struct {
+		leased int
+		empty  float64
+	}{{1, 0}, {0, 1}, {0, 2}} {
+		leased, _, err := n.server.leaseClaimed(r, q, ask, false)
+		if err != nil || len(leased) != want.leased {
+			t.Fatalf("fetch %d: %v, %v", i, leased, err)
+		}
+		if got := n.figures()[empty]; got != want.empty {
+			t.Errorf("fetch %d: %s is %v, want %v", i, empty, got, want.empty)
+		}
+	}
+	// One that finds nothing to claim logs nothing.
+	before := n.cell.Applied()
+	if a := n.send("POST", "/api/v1/fetch", n.admin, `{"queues":["q"],"timeout":0}`); a.status != 204 {
+		t.Fatalf("fetch: %d %s", a.status, a.body)
+	}
+	if got := n.figures()[empty]; got != 2 || n.cell.Applied() != before {
+		t.Errorf("a fetch that finds nothing: %s is %v, %d entries were logged", empty, got, n.cell.Applied()-before)
+	}
+}
+
+// However many queues there are, the label has a bound; the sums stay whole.
+func TestQueueSeriesAreBounded(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	fill := func(from, to int) {
+		t.Helper()
+		var jobs []string
+		for i := from; i < to; i++ {
+			jobs = append(jobs, fmt.Sprintf(`{"queue":"q%04d"}`, i))
+		}
+		if a := n.send("POST", "/api/v1/enqueue/batch", n.admin, `{"jobs":[`+strings.Join(jobs, ",")+`]}`); a.status != 201 {
+			t.Fatalf("enqueue: %d %s", a.status, a.body)
+		}
+	}
+	expect := func(queues int, others map[string]float64) {
+		t.Helper()
+		figures := n.figures()
+		own := min(queues, MaxQueueSeries)
+		total := 0.0
+		for _, name := range series(figures, "corvo_queue_jobs") {
+			if strings.Contains(name, `state="pending"`) {
+				total += figures[name]
+			}
+		}
+		extra := min(queues-own, 1)
+		if got := len(series(figures, "corvo_queue_paused")); got != own+extra {
+			t.Errorf("%d queues: %d series, want %d", queues, got, own+extra)
+		}
+		if got := len(series(figures, "corvo_queue_jobs")); got != len(queueStates)*(own+extra) {
+			t.Errorf("%d queues: %d series of jobs, want %d", queues, got, len(queueStates)*(own+extra))
+		}
+		if figures["corvo_queues"] != float64(queues) || total != float64(queues) {
+			t.Errorf("%d queues: %v, with %v jobs", queues, figures["corvo_queues"], total)
+		}
+		for name, want := range others {
+			if got, ok := figures[name]; !ok || got != want {
+				t.Errorf("%d queues: %s is %v (published: %v), want %v", queues, name, got, ok, want)
+			}
+		}
+	}
+	// The newest has the first name: it must not take the series of an older one.
+	fill(1, MaxQueueSeries+1)
+	expect(MaxQueueSeries, map[string]float64{`corvo_queue_paused{queue="q0200"}`: 0})
+	fill(0, 1)
+	if err := n.client(n.admin).PauseQueue(context.Background(), "q0000"); err != nil {
+		t.Fatal(err)
+	}
+	expect(MaxQueueSeries+1, map[string]float64{
+		`corvo_queue_paused{queue="q0200"}`:               0,
+		`corvo_queue_paused{queue="*"}`:                   1,
+		`corvo_queue_jobs{queue="*",state="pending"}`:     1,
+		`corvo_queue_jobs{queue="q0001",state="pending"}`: 1,
+	})
+	if err := job.CheckQueueName(otherQueues); err == nil {
+		t.Errorf("%s is a name a queue may have", otherQueues)
+	}
+}
+
+// Labels that come from requests are of a fixed set.
+func TestHTTPLabelsAreBounded(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	one := n.one(n.client(n.admin), "q")
+	n.send("GET", "/api/v1/jobs/"+one.JobID, n.admin, "")
+	n.send("BREW", "/coffee/"+one.JobID, n.admin, "")
+	for name := range n.figures() {
+		if strings.Contains(name, one.JobID) || strings.Contains(name, "BREW") {
+			t.Errorf("series %s", name)
+		}
+	}
+}
+
+// The figures name every queue: a key that may see some gets none.
+func TestMetricsAreNotForScopedKeys(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	scoped := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}, QueueScope: []tenancy.Glob{"mine.*"}})
+	if a := n.send("GET", "/api/v1/metrics", scoped, ""); a.status != 403 || a.problem(t).Code != api.Forbidden {
+		t.Errorf("a scoped key: %d %.200s", a.status, a.body)
+	}
+	whole := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}})
+	if a := n.send("GET", "/api/v1/metrics", whole, ""); a.status != 200 {
+		t.Errorf("a key without a scope: %d %.200s", a.status, a.body)
+	}
+}
+
+// A node whose store is closed is still scraped, and says so.
+func TestMetricsOfABrokenNode(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, func(cfg *Config) { cfg.Dev = true })
+	if err := n.cell.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	figures := n.figures()
+	if got, ok := figures["corvo_healthy"]; !ok || got != 0 {
+		t.Errorf("corvo_healthy is %v (published: %v)", got, ok)
+	}
+}
+
+func TestClusterStatusNumbers(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	c, ctx := n.client(n.admin), context.Background()
+	before, err := c.ClusterStatus(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.one(c, "q") // two writes
+	after, err := c.ClusterStatus(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, h := range map[string]struct{ before, after api.Histogram }{
+		"queue_time_hist": {before.QueueTime, after.QueueTime},
+		"apply_time_hist": {before.ApplyTime, after.ApplyTime},
+	} {
+		var sum uint64
+		last := int64(0)
+		for i, b := range h.after.Buckets {
+			sum += b.Count
+			switch {
+			case b.UpTo == nil && i != len(h.after.Buckets)-1:
+				t.Errorf("%s: bucket %d has no bound", name, i)
+			case b.UpTo != nil && *b.UpTo <= last:
+				t.Errorf("%s: the bound %d follows %d", name, *b.UpTo, last)
+			case b.UpTo != nil:
+				last = *b.UpTo
+			}
+		}
+		if h.after.Count != h.before.Count+2 || sum != h.after.Count || h.after.Unit != "us" {
+			t.Errorf("%s: %d, then %d of %d in buckets, unit %q", name, h.before.Count, h.after.Count, sum, h.after.Unit)
+		}
+		if h.after.P50 > h.after.P90 || h.after.P90 > h.after.P99 {
+			t.Errorf("%s: %+v", name, h.after)
+		}
+	}
+	if after.ApplyTime.P99 <= 0 || after.ApplyTime.Avg <= 0 {
+		t.Errorf("entries were durable in no time: %+v", after.ApplyTime)
+	}
+	if after.Disk.Data <= 0 || after.Disk.Free == nil || *after.Disk.Free <= 0 {
+		t.Errorf("disk: %+v", after.Disk)
+	}
+}

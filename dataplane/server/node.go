@@ -1,0 +1,29 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+)
+
+// apiVersion is the version of the wire contract.
+const apiVersion = "v1"
+
+// capabilities are the parts of the contract that this server has, for clients
+// that find out what they may use.
+var capabilities = []string{
+	"enqueue", "enqueue.batch", "enqueue.delayed", "enqueue.idempotency",
+	"fetch", "fetch.batch", "ack", "ack.batch", "fail", "heartbeat",
+	"jobs.get", "jobs.search", "queues", "queues.pause", "queues.concurrency", "auth.keys",
+}
+
+func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
+	return serve.WriteJSON(w, http.StatusOK, api.Info{ServerVersion: s.cfg.Version, APIVersion: apiVersion, Capabilities: capabilities})
+}
+
+func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(s.openapi) // an error means that the client is gone
+	return nil
+}

@@ -1,0 +1,243 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"flag"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/telemetry"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
+
+// node is a real node in this process, behind a real listener.
+type node struct {
+	t      testing.TB
+	server *Server
+	cell   *cell.Cell
+	url    string
+	dir    string // of the host's data
+	admin  string // the text of a key with all rights; "" with --dev
+}
+
+// startNode opens a node on an empty store. change may alter its configuration.
+func startNode(t testing.TB, change func(*Config)) *node {
+	t.Helper()
+	ctx := context.Background()
+	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	dir := t.TempDir()
+	h := host.Open(host.Config{DataDir: dir, NodeID: "n1", Logger: logger})
+	t.Cleanup(func() {
+		if err := h.Close(ctx); err != nil {
+			t.Errorf("close the host: %v", err)
+		}
+	})
+	if err := h.Add(ctx, tenancy.Default); err != nil {
+		t.Fatal(err)
+	}
+	c, err := h.Cell(tenancy.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A busy disk is not what these tests judge.
+	cfg := Config{Host: h, Namespace: tenancy.Default, Version: "test", ProposeTimeout: time.Minute, ReadWait: time.Minute, Logger: logger}
+	if change != nil {
+		change(&cfg)
+	}
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{t: t, server: s, cell: c, dir: dir}
+	if !cfg.Dev {
+		n.admin = n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}})
+	}
+	front := httptest.NewServer(s)
+	t.Cleanup(func() { s.Drain(); front.Close() })
+	n.url = front.URL
+	return n
+}
+
+// key stores a key and returns its text.
+func (n *node) key(k tenancy.Key) string {
+	n.t.Helper()
+	text, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	k.ID, k.Hash, k.Enabled = id, hash, true
+	propose := &op.CreateKey{Meta: &op.Meta{Principal: "test"}, Key: convert.ToKeyRecord(k)}
+	if _, _, err := cell.Propose[*op.CreateKeyResult](context.Background(), n.cell, propose); err != nil {
+		n.t.Fatal(err)
+	}
+	return text
+}
+
+// client is a client of the node that does not repeat what was refused.
+func (n *node) client(key string) *client.Client {
+	n.t.Helper()
+	c, err := client.New(n.url, key, client.WithRetries(0))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(c.Close)
+	return c
+}
+
+// answer is an answer as it came.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// problem is the answer's body where it is an error.
+type problem struct {
+	Error   string         `json:"error"`
+	Code    api.Code       `json:"code"`
+	Details map[string]any `json:"details"`
+}
+
+func (a answer) problem(t testing.TB) problem {
+	t.Helper()
+	var p problem
+	if err := json.Unmarshal(a.body, &p); err != nil {
+		t.Fatalf("%d %s: %v", a.status, a.body, err)
+	}
+	return p
+}
+
+// send makes a request. Header lines are "Name: value".
+func (n *node) send(method, path, key, body string, header ...string) answer {
+	n.t.Helper()
+	req, err := http.NewRequest(method, n.url+path, strings.NewReader(body))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		if name == "Host" {
+			req.Host = value
+		} else {
+			req.Header.Set(name, value)
+		}
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return answer{status: resp.StatusCode, header: resp.Header, body: got}
+}
+
+// headKey is the record that every log entry rewrites, refused ones included.
+var headKey = []byte{0x01}
+
+// dump is everything in the store but how far it is.
+func (n *node) dump() []state.KV {
+	n.t.Helper()
+	snapshot := n.cell.State().Snapshot()
+	defer snapshot.Close()
+	var all []state.KV
+	for kv, err := range snapshot.All() {
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		if !bytes.Equal(kv.Key, headKey) {
+			all = append(all, kv)
+		}
+	}
+	return all
+}
+
+// same fails the test unless the store is as it was.
+func (n *node) same(before []state.KV) {
+	n.t.Helper()
+	after := n.dump()
+	if len(before) != len(after) {
+		n.t.Errorf("the store has %d records, had %d", len(after), len(before))
+		return
+	}
+	for i := range before {
+		if !bytes.Equal(before[i].Key, after[i].Key) || !bytes.Equal(before[i].Value, after[i].Value) {
+			n.t.Errorf("record %x has changed", before[i].Key)
+		}
+	}
+}
+
+// inFlight is how many requests are being answered.
+func (n *node) inFlight() int {
+	n.t.Helper()
+	w := httptest.NewRecorder()
+	n.server.cfg.Metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	for line := range strings.Lines(w.Body.String()) {
+		if text, ok := strings.CutPrefix(line, telemetry.HTTPInFlight.Name+" "); ok {
+			count, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			return count
+		}
+	}
+	n.t.Fatalf("no metric %s", telemetry.HTTPInFlight.Name)
+	return 0
+}
+
+// parked waits until so many requests, all of them polls, are being answered.
+func (n *node) parked(count int) {
+	n.t.Helper()
+	eventually(n.t, "the polls wait", func() bool { return n.inFlight() == count })
+}
+
+// one enqueues a job and leases it.
+func (n *node) one(c *client.Client, queue string) *api.FetchedJob {
+	n.t.Helper()
+	ctx := context.Background()
+	if _, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: queue}); err != nil {
+		n.t.Fatal(err)
+	}
+	f, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{queue}, WorkerID: "w1"})
+	if err != nil || f == nil {
+		n.t.Fatalf("fetch from %s: %v, %v", queue, f, err)
+	}
+	return f
+}
+
+// eventually waits for a condition that nothing announces.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for tick := time.NewTicker(time.Millisecond); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,107 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/tenancy"
+)
+
+func (s *Server) listQueues(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	if err := s.awaitView(r, q.cell); err != nil {
+		return err
+	}
+	names, err := q.scope(r.Context())
+	if err != nil {
+		return err
+	}
+	var all []api.Queue
+	if names == nil {
+		all, err = q.cell.View().Queues(r.Context())
+	} else {
+		all, err = q.cell.View().NamedQueues(r.Context(), names)
+	}
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, all)
+}
+
+func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	name, err := q.queue(r, tenancy.QueueRead)
+	if err != nil {
+		return err
+	}
+	if err := s.awaitView(r, q.cell); err != nil {
+		return err
+	}
+	found, err := q.cell.View().Queue(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return api.Errorf(api.NotFound, "there is no queue %s", name)
+	}
+	return serve.WriteJSON(w, http.StatusOK, found)
+}
+
+func (s *Server) pauseQueue(w http.ResponseWriter, r *http.Request) error {
+	paused := true
+	return s.setQueue(w, r, nil, "paused", func(o *op.SetQueue) error { o.Paused = &paused; return nil })
+}
+
+func (s *Server) resumeQueue(w http.ResponseWriter, r *http.Request) error {
+	paused := false
+	return s.setQueue(w, r, nil, "resumed", func(o *op.SetQueue) error { o.Paused = &paused; return nil })
+}
+
+func (s *Server) setConcurrency(w http.ResponseWriter, r *http.Request) error {
+	var body api.ConcurrencyRequest
+	return s.setQueue(w, r, &body, "updated", func(o *op.SetQueue) error {
+		var f convert.Faults
+		o.MaxConcurrency = convert.FromConcurrency(&f, &body)
+		return f.Err()
+	})
+}
+
+// setQueue changes settings of the queue in the path, which is created when it
+// is new. fill writes them into the op once the body is read.
+func (s *Server) setQueue(w http.ResponseWriter, r *http.Request, body any, status string, fill func(*op.SetQueue) error) error {
+	q, err := s.begin(r, body)
+	if err != nil {
+		return err
+	}
+	name, err := q.queue(r, tenancy.QueueManage)
+	if err != nil {
+		return err
+	}
+	o := &op.SetQueue{Meta: q.meta, Queue: name}
+	if err := fill(o); err != nil {
+		return err
+	}
+	if _, err := commit[*op.SetQueueResult](s, w, r, q.cell, o); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
+}
+
+// queue is the queue named in the path, if the caller has the right on it.
+func (q *request) queue(r *http.Request, what tenancy.Permission) (string, error) {
+	name := r.PathValue("name")
+	if err := job.CheckQueueName(name); err != nil {
+		return "", api.Errorf(api.ValidationError, "the queue's name %w", err)
+	}
+	return name, q.allow(what, name)
+}

@@ -1,0 +1,234 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// fetchKeyed is a fetch with an Idempotency-Key.
+func (n *node) fetchKeyed(path, key, body string) answer {
+	n.t.Helper()
+	return n.send("POST", path, n.admin, body, "Idempotency-Key: "+key)
+}
+
+// put enqueues jobs into queue q.
+func (n *node) put(count int) []string {
+	n.t.Helper()
+	made, err := n.client(n.admin).EnqueueBatch(context.Background(), slices.Repeat([]api.EnqueueRequest{{Queue: "q"}}, count))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return made.JobIDs
+}
+
+// fetched are the jobs of an answer to either fetch.
+func (n *node) fetched(a answer) []api.FetchedJob {
+	n.t.Helper()
+	var out struct {
+		api.FetchedJob
+		Jobs []api.FetchedJob `json:"jobs"`
+	}
+	if err := json.Unmarshal(a.body, &out); err != nil || a.status != http.StatusOK {
+		n.t.Fatalf("a fetch answered %d %s", a.status, a.body)
+	}
+	if out.Jobs == nil {
+		return []api.FetchedJob{out.FetchedJob}
+	}
+	return out.Jobs
+}
+
+// refused fails the test unless a keyed fetch is refused, at once and without
+// changing anything.
+func (n *node) refused(path, key, body string, code api.Code, has string) {
+	n.t.Helper()
+	before := n.dump()
+	a := n.fetchKeyed(path, key, body)
+	if p := a.problem(n.t); a.status != http.StatusConflict || p.Code != code || !strings.Contains(p.Error, has) {
+		n.t.Errorf("%s with %s: %d %s, want %s", path, body, a.status, a.body, code)
+	}
+	n.same(before)
+}
+
+const (
+	onePath, batchPath = "/api/v1/fetch", "/api/v1/fetch/batch"
+	// waiting fetches would wait for the test's whole time, were they to wait.
+	waiting     = `{"queues":["q"],"timeout":60}`
+	waitingTwo  = `{"queues":["q"],"timeout":60,"count":2}`
+	notWaiting  = `{"queues":["q"],"timeout":0}`
+	waitsAWhile = `{"queues":["q"],"timeout":3}`
+)
+
+// The answer of a fetch is lost; its repeat gets the same jobs with the same
+// tokens, and takes no others.
+func TestFetchRepeated(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ path, body string }{{onePath, waiting}, {batchPath, waitingTwo}} {
+		n := startNode(t, nil)
+		ids := n.put(4)
+		first := n.fetchKeyed(c.path, "k", c.body)
+		before := n.dump()
+		for range 2 {
+			again := n.fetchKeyed(c.path, "k", c.body)
+			if again.status != http.StatusOK || string(again.body) != string(first.body) || again.header.Get("Corvo-Index") == "" {
+				t.Errorf("%s: first\n%s\nthen %d\n%s", c.path, first.body, again.status, again.body)
+			}
+		}
+		n.same(before)
+		got := n.fetched(first)
+		if got[0].JobID != ids[0] || got[0].Attempt != 1 {
+			t.Errorf("fetched %+v", got[0])
+		}
+		// The repeat's token is as good as the first's.
+		if err := n.client(n.admin).Ack(t.Context(), ids[0], api.AckRequest{LeaseToken: got[0].LeaseToken}); err != nil {
+			t.Error(err)
+		}
+		if other := n.fetched(n.fetchKeyed(c.path, "another", c.body)); other[0].JobID != ids[len(got)] {
+			t.Errorf("%s: another key got %s", c.path, other[0].JobID)
+		}
+	}
+}
+
+// Another request with the key of a fetch is refused before it waits, and so is
+// a fetch with the key of another request.
+func TestFetchKeyMismatch(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	n.put(1)
+	n.fetched(n.fetchKeyed(onePath, "k", waiting))
+	n.refused(onePath, "k", notWaiting, api.IdempotencyMismatch, "new key")
+	n.refused(onePath, "k", strings.Replace(waiting, `"q"`, `"p"`, 1), api.IdempotencyMismatch, "new key")
+	n.refused(batchPath, "k", waiting, api.IdempotencyMismatch, "new key")
+	if a := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q"}`, "Idempotency-Key: e"); a.status != http.StatusCreated {
+		t.Fatalf("enqueue: %d %s", a.status, a.body)
+	}
+	n.refused(onePath, "e", waiting, api.IdempotencyMismatch, "new key")
+}
+
+// A fetch that got nothing may be sent again with its key, for something.
+func TestEmptyFetchIsNotRemembered(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	if a := n.fetchKeyed(onePath, "k", notWaiting); a.status != http.StatusNoContent {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	ids := n.put(2)
+	if got := n.fetched(n.fetchKeyed(onePath, "k", notWaiting)); got[0].JobID != ids[0] {
+		t.Errorf("got %s", got[0].JobID)
+	}
+	if got := n.fetched(n.fetchKeyed(onePath, "k", notWaiting)); got[0].JobID != ids[0] {
+		t.Errorf("then %s", got[0].JobID)
+	}
+}
+
+// A repeat gets those of its jobs that are still its own; when none is, it is
+// told to use another key.
+func TestFetchRepeatedTooLate(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	c, ctx := n.client(n.admin), context.Background()
+	n.put(2)
+	got := n.fetched(n.fetchKeyed(batchPath, "k", waitingTwo))
+	if err := c.Ack(ctx, got[0].JobID, api.AckRequest{LeaseToken: got[0].LeaseToken}); err != nil {
+		t.Fatal(err)
+	}
+	left := n.fetched(n.fetchKeyed(batchPath, "k", waitingTwo))
+	if len(left) != 1 || left[0].JobID != got[1].JobID || left[0].LeaseToken != got[1].LeaseToken {
+		t.Errorf("left is %+v", left)
+	}
+	if _, err := c.Fail(ctx, got[1].JobID, api.FailRequest{Error: "x", LeaseToken: got[1].LeaseToken}); err != nil {
+		t.Fatal(err)
+	}
+	n.refused(batchPath, "k", waitingTwo, api.LeaseLost, "use a new key")
+}
+
+// A lease that ran out is not handed out again, nor is the one after it.
+func TestFetchRepeatedAfterLeaseEnd(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	const short = `{"queues":["q"],"timeout":60,"lease_duration":1}`
+	if a := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q","retry_backoff":"none"}`); a.status != http.StatusCreated {
+		t.Fatalf("enqueue: %d %s", a.status, a.body)
+	}
+	first := n.fetched(n.fetchKeyed(onePath, "k", short))[0]
+	eventually(t, "the lease is over", func() bool { return !n.leased(first.JobID) })
+	n.refused(onePath, "k", short, api.LeaseLost, "use a new key")
+	second := n.fetched(n.fetchKeyed(onePath, "k2", waiting))[0]
+	if second.JobID != first.JobID || second.Attempt != 2 || second.LeaseToken == first.LeaseToken {
+		t.Errorf("first %+v, then %+v", first, second)
+	}
+	n.refused(onePath, "k", short, api.LeaseLost, "use a new key")
+}
+
+// What could not be delivered goes back without an attempt, also with a key,
+// which is used up then.
+func TestUndeliveredKey(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	ids := n.put(1)
+	func() {
+		defer func() {
+			if p := recover(); p != http.ErrAbortHandler {
+				t.Errorf("recovered %v: a broken answer must cut the connection", p)
+			}
+		}()
+		r := httptest.NewRequest("POST", onePath, strings.NewReader(waiting))
+		r.Header.Set("Authorization", "Bearer "+n.admin)
+		r.Header.Set("Idempotency-Key", "k")
+		n.server.ServeHTTP(&broken{header: http.Header{}}, r)
+	}()
+	n.untouched(ids[0])
+	n.refused(onePath, "k", waiting, api.LeaseLost, "gone back")
+	if got := n.fetched(n.fetchKeyed(onePath, "k2", waiting)); got[0].JobID != ids[0] || got[0].Attempt != 1 {
+		t.Errorf("another key got %+v", got)
+	}
+}
+
+// Two fetches with one key wait side by side: one takes a job, the other gets
+// the same, from the log when it is woken too, else when its wait is over.
+func TestFetchTwiceAtOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		body string
+		jobs int
+	}{{waiting, 2}, {waitsAWhile, 1}} {
+		n := startNode(t, nil)
+		answers := make(chan answer, 2)
+		for range 2 {
+			go func() { answers <- n.fetchKeyed(onePath, "k", c.body) }()
+		}
+		n.parked(2)
+		ids := n.put(c.jobs)
+		first, second := <-answers, <-answers
+		if got := n.fetched(first); string(first.body) != string(second.body) || got[0].JobID != ids[0] {
+			t.Errorf("%d jobs: answered\n%s\nand\n%s", c.jobs, first.body, second.body)
+		}
+		for _, id := range ids[1:] {
+			n.untouched(id)
+		}
+	}
+}
+
+// The client repeats a fetch under its caller's key and gets the same job.
+func TestClientRepeatsFetch(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	n.put(2)
+	c, ctx := n.client(n.admin), client.WithIdempotencyKey(t.Context(), "k")
+	req := api.FetchRequest{Queues: []string{"q"}}
+	first, err := c.Fetch(ctx, req)
+	if err != nil || first == nil {
+		t.Fatalf("%v, %v", first, err)
+	}
+	again, err := c.Fetch(ctx, req)
+	if err != nil || again == nil || again.JobID != first.JobID || again.LeaseToken != first.LeaseToken {
+		t.Errorf("first %+v, then %+v, %v", first, again, err)
+	}
+}

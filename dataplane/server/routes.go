@@ -1,0 +1,98 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// Bounds of request bodies in bytes. Those with documents leave room for the
+// rest of the request, escapes in its texts included.
+const (
+	bodyManage = 64 << 10
+	bodyFetch  = 64 << 10
+	bodyFail   = 1 << 20
+	bodyAck    = job.MaxResult + job.MaxCheckpoint + 64<<10
+	bodyBatch  = job.MaxOpBytes // the most that enters the log at once
+)
+
+// bodyEnqueue is the bound of one job: its payload's depends on a flag.
+func (s *Server) bodyEnqueue() int64 { return int64(s.maxPayload) + job.MaxCheckpoint + 2<<20 }
+
+// read are the parameters of a read.
+var read = []serve.Param{
+	{Name: "consistency", Doc: "strong: include every write acknowledged before; eventual: do not wait for the view"},
+	{Name: "min_index", Doc: "a Corvo-Index that must be included"},
+}
+
+// routes is the table of everything this server answers.
+func (s *Server) routes() []serve.Route {
+	const v1 = "/api/v1"
+	built := []serve.Route{
+		{Method: "POST", Path: v1 + "/enqueue", Permission: tenancy.JobEnqueue, Handler: s.enqueue, MaxBody: s.bodyEnqueue(),
+			Summary: "Create a job", Request: api.EnqueueRequest{}, Response: api.EnqueueResponse{}, Status: http.StatusCreated},
+		{Method: "POST", Path: v1 + "/enqueue/batch", Permission: tenancy.JobEnqueue, Handler: s.enqueueBatch, MaxBody: bodyBatch,
+			Summary: "Create jobs, all or none", Request: api.EnqueueBatchRequest{}, Response: api.EnqueueBatchResponse{}, Status: http.StatusCreated},
+		{Method: "POST", Path: v1 + "/fetch", Permission: tenancy.JobWork, Handler: s.fetch, MaxBody: bodyFetch,
+			Summary: "Lease a job, waiting for one; 204 when there is none", Request: api.FetchRequest{}, Response: api.FetchedJob{}},
+		{Method: "POST", Path: v1 + "/fetch/batch", Permission: tenancy.JobWork, Handler: s.fetchBatch, MaxBody: bodyFetch,
+			Summary: "Lease several jobs, waiting for the first", Request: api.FetchBatchRequest{}, Response: api.FetchBatchResponse{}},
+		{Method: "POST", Path: v1 + "/ack/{job_id}", Permission: tenancy.JobWork, Handler: s.ack, MaxBody: bodyAck,
+			Summary: "Complete a job", Request: api.AckRequest{}, Response: api.Status{}},
+		{Method: "POST", Path: v1 + "/ack/batch", Permission: tenancy.JobWork, Handler: s.ackBatch, MaxBody: bodyBatch,
+			Summary: "Complete jobs, each on its own", Request: api.AckBatchRequest{}, Response: api.AckBatchResponse{}},
+		{Method: "POST", Path: v1 + "/fail/{job_id}", Permission: tenancy.JobWork, Handler: s.fail, MaxBody: bodyFail,
+			Summary: "End a job's attempt without success", Request: api.FailRequest{}, Response: api.FailResponse{}},
+		{Method: "POST", Path: v1 + "/heartbeat", Permission: tenancy.JobWork, Handler: s.heartbeat, MaxBody: bodyBatch,
+			Summary: "Renew leases and report progress", Request: api.HeartbeatRequest{}, Response: api.HeartbeatResponse{}},
+
+		{Method: "GET", Path: v1 + "/jobs/{id}", Permission: tenancy.JobRead, Handler: s.getJob, Query: read,
+			Summary: "A job", Response: api.Job{}},
+		{Method: "POST", Path: v1 + "/jobs/search", Permission: tenancy.JobRead, Handler: s.searchJobs, Query: read, Strict: true,
+			Summary: "Find jobs", Request: api.SearchRequest{}, Response: api.SearchResponse{}},
+
+		{Method: "GET", Path: v1 + "/queues", Permission: tenancy.QueueRead, Handler: s.listQueues, Query: read,
+			Summary: "All queues", Response: []api.Queue{}},
+		{Method: "GET", Path: v1 + "/queues/{name}", Permission: tenancy.QueueRead, Handler: s.getQueue, Query: read,
+			Summary: "A queue", Response: api.Queue{}},
+		{Method: "POST", Path: v1 + "/queues/{name}/pause", Permission: tenancy.QueueManage, Handler: s.pauseQueue,
+			Summary: "Stop fetches from a queue", Response: api.Status{}},
+		{Method: "POST", Path: v1 + "/queues/{name}/resume", Permission: tenancy.QueueManage, Handler: s.resumeQueue,
+			Summary: "Allow fetches from a queue again", Response: api.Status{}},
+		{Method: "POST", Path: v1 + "/queues/{name}/concurrency", Permission: tenancy.QueueManage, Handler: s.setConcurrency, Strict: true,
+			Summary: "Limit how many jobs of a queue run at once", Request: api.ConcurrencyRequest{}, Response: api.Status{}},
+
+		{Method: "POST", Path: v1 + "/auth/keys", Permission: tenancy.KeyManage, Handler: s.createKey, Strict: true,
+			Summary: "Create an API key; the answer alone holds its secret", Request: api.CreateKeyRequest{}, Response: api.CreatedKey{}, Status: http.StatusCreated},
+		{Method: "GET", Path: v1 + "/auth/keys", Permission: tenancy.KeyManage, Handler: s.listKeys, Query: read,
+			Summary: "All API keys", Response: []api.Key{}},
+		{Method: "GET", Path: v1 + "/auth/keys/{id}", Permission: tenancy.KeyManage, Handler: s.getKey, Query: read,
+			Summary: "An API key", Response: api.Key{}},
+		{Method: "DELETE", Path: v1 + "/auth/keys/{id}", Permission: tenancy.KeyManage, Handler: s.revokeKey,
+			Summary: "Revoke an API key", Response: api.Status{}},
+
+		{Method: "GET", Path: v1 + "/metrics", Permission: tenancy.NodeRead, Handler: s.metrics, Summary: "Metrics in the Prometheus text format"},
+		{Method: "GET", Path: v1 + "/info", Permission: serve.Open, Handler: s.info, Summary: "What this server is and can do", Response: api.Info{}},
+		{Method: "GET", Path: v1 + "/cluster/status", Permission: tenancy.NodeRead, Handler: s.clusterStatus,
+			Summary: "What this node knows of its cluster", Response: api.ClusterStatus{}},
+		{Method: "GET", Path: "/healthz", Permission: serve.Open, Handler: s.healthz, Summary: "Whether the process works", Response: api.Health{}},
+		{Method: "GET", Path: "/readyz", Permission: serve.Open, Handler: s.readyz, Summary: "Whether to send requests here", Response: api.Health{}},
+		{Method: "GET", Path: "/openapi.json", Permission: serve.Open, Handler: s.openAPI, Summary: "This document"},
+	}
+	return append(built, unbuiltRoutes()...)
+}
+
+// document is the OpenAPI document of a table, without the routes that only
+// answer that they are not built.
+func document(table []serve.Route) ([]byte, error) {
+	var built []serve.Route
+	for _, r := range table {
+		if !isUnbuilt(r) {
+			built = append(built, r)
+		}
+	}
+	return serve.Document(serve.Info{Title: "Corvo", Version: apiVersion, Description: "A job queue for background and AI-agent work."}, built)
+}

@@ -1,0 +1,89 @@
+package server
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// golden compares with a file, or writes it under -rewrite.
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *rewrite {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs from what the table says now; look at the difference and run the test with -rewrite", path)
+	}
+}
+
+// The document clients read is the table of routes.
+func TestOpenAPI(t *testing.T) {
+	t.Parallel()
+	got, err := document((&Server{}).routes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, filepath.Join("..", "..", "api", "spec", "openapi.json"), append(got, '\n'))
+}
+
+// Who may use which route.
+func TestPermissionMatrix(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	roles := tenancy.Roles()
+	fmt.Fprintf(&b, "%-58s %-13s", "route", "permission")
+	for _, role := range roles {
+		fmt.Fprintf(&b, " %-8s", role)
+	}
+	for _, r := range (&Server{}).routes() {
+		name := r.Method + " " + r.Path
+		if isUnbuilt(r) {
+			name += " (501)"
+		}
+		fmt.Fprintf(&b, "\n%-58s %-13s", name, r.Permission)
+		for _, role := range roles {
+			word := "-"
+			if r.Permission == serve.Open || role.Grants(r.Permission) {
+				word = "yes"
+			}
+			fmt.Fprintf(&b, " %-8s", word)
+		}
+	}
+	lines := strings.Split(b.String(), "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimRight(line, " ")
+	}
+	golden(t, filepath.Join("testdata", "permissions.golden"), []byte(strings.Join(lines, "\n")+"\n"))
+}
+
+// Every route below /api/v1 that changes something is closed, and what is open
+// is a short list.
+func TestOpenRoutes(t *testing.T) {
+	t.Parallel()
+	open := map[string]bool{
+		"GET /api/v1/info": true, "GET /healthz": true, "GET /readyz": true, "GET /openapi.json": true,
+		"GET /docs": true, "GET /ui/": true,
+	}
+	for _, r := range (&Server{}).routes() {
+		name := r.Method + " " + r.Path
+		if (r.Permission == serve.Open) != open[name] {
+			t.Errorf("%s: permission %q", name, r.Permission)
+		}
+	}
+}

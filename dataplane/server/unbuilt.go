@@ -1,0 +1,137 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// unbuilt are the documented routes that this server does not have yet, with the
+// permission they will ask for: methods, path below /api/v1. They answer 501 and
+// their own name, to those who may know.
+var unbuilt = []struct {
+	methods    string
+	path       string
+	permission tenancy.Permission
+}{
+	{"GET", "/batches/{id}", tenancy.JobRead},
+	{"POST", "/batches/{id}/jobs", tenancy.JobEnqueue},
+	{"POST", "/batches/{id}/seal", tenancy.JobEnqueue},
+	{"POST", "/webhooks/{queue}", tenancy.JobEnqueue},
+
+	{"GET", "/jobs/{id}/why", tenancy.JobRead},
+	{"GET", "/jobs/{id}/iterations", tenancy.JobRead},
+	{"GET", "/jobs/{id}/events", tenancy.JobRead},
+	{"POST", "/jobs/{id}/retry", tenancy.JobManage},
+	{"POST", "/jobs/{id}/cancel", tenancy.JobManage},
+	{"POST", "/jobs/{id}/hold", tenancy.JobManage},
+	{"POST", "/jobs/{id}/approve", tenancy.JobManage},
+	{"POST", "/jobs/{id}/reject", tenancy.JobManage},
+	{"POST", "/jobs/{id}/move", tenancy.JobManage},
+	{"POST", "/jobs/{id}/replay", tenancy.JobManage},
+	{"POST", "/jobs/{id}/scores", tenancy.JobManage},
+	{"DELETE", "/jobs/{id}", tenancy.JobManage},
+	{"GET", "/search/fulltext", tenancy.JobRead},
+	{"POST", "/jobs/bulk-get", tenancy.JobRead},
+	{"GET", "/dead", tenancy.JobRead},
+	{"POST", "/jobs/bulk", tenancy.JobManage},
+	{"GET", "/bulk/{id}", tenancy.JobRead},
+	{"GET", "/bulk/{id}/progress", tenancy.JobRead},
+	{"DELETE", "/bulk/{id}", tenancy.JobManage},
+
+	{"PUT DELETE", "/queues/{name}", tenancy.QueueManage},
+	{"POST", "/queues/{name}/clear", tenancy.QueueManage},
+	{"POST", "/queues/{name}/drain", tenancy.QueueManage},
+	{"POST DELETE", "/queues/{name}/throttle", tenancy.QueueManage},
+
+	{"GET", "/schedules", tenancy.QueueRead},
+	{"POST", "/schedules", tenancy.QueueManage},
+	{"GET", "/schedules/{id}", tenancy.QueueRead},
+	{"PUT DELETE", "/schedules/{id}", tenancy.QueueManage},
+	{"POST", "/schedules/{id}/run", tenancy.QueueManage},
+	{"POST", "/schedules/{id}/pause", tenancy.QueueManage},
+	{"POST", "/schedules/{id}/resume", tenancy.QueueManage},
+	{"GET", "/schedules/{id}/next", tenancy.QueueRead},
+
+	{"GET", "/budgets", tenancy.QueueRead},
+	{"POST", "/budgets", tenancy.QueueManage},
+	{"GET", "/budgets/{scope}/{target}", tenancy.QueueRead},
+	{"PUT DELETE", "/budgets/{scope}/{target}", tenancy.QueueManage},
+	{"GET", "/limit-rules", tenancy.QueueRead},
+	{"POST", "/limit-rules", tenancy.QueueManage},
+	{"GET", "/limit-rules/{id}", tenancy.QueueRead},
+	{"PUT DELETE", "/limit-rules/{id}", tenancy.QueueManage},
+	{"GET", "/providers", tenancy.QueueRead},
+	{"POST", "/providers", tenancy.QueueManage},
+	{"GET", "/providers/{id}", tenancy.QueueRead},
+	{"PUT DELETE", "/providers/{id}", tenancy.QueueManage},
+	{"GET", "/prices", tenancy.QueueRead},
+	{"POST", "/prices", tenancy.QueueManage},
+	{"GET", "/prices/{id}", tenancy.QueueRead},
+	{"PUT DELETE", "/prices/{id}", tenancy.QueueManage},
+	{"GET", "/approval-policies", tenancy.QueueRead},
+	{"POST", "/approval-policies", tenancy.QueueManage},
+	{"GET", "/approval-policies/{id}", tenancy.QueueRead},
+	{"PUT DELETE", "/approval-policies/{id}", tenancy.QueueManage},
+	{"GET", "/alerts", tenancy.QueueRead},
+	{"POST", "/alerts", tenancy.QueueManage},
+	{"GET", "/alerts/{id}", tenancy.QueueRead},
+	{"PUT DELETE", "/alerts/{id}", tenancy.QueueManage},
+	{"GET", "/webhooks", tenancy.QueueRead},
+	{"POST", "/webhooks", tenancy.KeyManage},
+	{"GET", "/webhooks/{id}", tenancy.QueueRead},
+	{"PUT DELETE", "/webhooks/{id}", tenancy.KeyManage},
+	{"POST", "/webhooks/{id}/test", tenancy.KeyManage},
+	{"GET", "/webhooks/{id}/deliveries", tenancy.QueueRead},
+
+	{"PUT", "/auth/keys/{id}", tenancy.KeyManage},
+	{"POST", "/auth/keys/{id}/rotate", tenancy.KeyManage},
+	{"GET POST", "/auth/roles", tenancy.KeyManage},
+	{"GET PUT DELETE", "/auth/roles/{id}", tenancy.KeyManage},
+	{"GET", "/audit-logs", tenancy.NodeAdmin},
+
+	{"GET", "/usage/summary", tenancy.JobRead},
+	{"GET", "/workers", tenancy.JobRead},
+	{"GET", "/events", tenancy.JobRead},
+	{"GET", "/cluster/events", tenancy.NodeRead},
+	{"POST", "/cluster/join", tenancy.NodeAdmin},
+	{"POST", "/cluster/transfer", tenancy.NodeAdmin},
+	{"DELETE", "/cluster/servers/{id}", tenancy.NodeAdmin},
+	{"GET", "/debug/runtime", tenancy.NodeAdmin},
+	{"GET", "/metrics/throughput", tenancy.NodeRead},
+	{"POST", "/admin/rebuild-view", tenancy.NodeAdmin},
+	{"POST", "/admin/rebuild-sqlite", tenancy.NodeAdmin},
+	{"POST", "/admin/snapshot", tenancy.NodeAdmin},
+	{"POST", "/admin/backup", tenancy.NodeAdmin},
+	{"POST", "/admin/restore", tenancy.NodeAdmin},
+}
+
+const unbuiltSummary = "Not built yet: answers 501"
+
+// unbuiltRoutes are the rows of the routes table for what is not built.
+func unbuiltRoutes() []serve.Route {
+	all := []serve.Route{
+		unbuiltRoute("GET", "/docs", serve.Open),
+		unbuiltRoute("GET", "/ui/", serve.Open),
+	}
+	for _, u := range unbuilt {
+		for _, method := range strings.Fields(u.methods) {
+			all = append(all, unbuiltRoute(method, "/api/v1"+u.path, u.permission))
+		}
+	}
+	return all
+}
+
+func unbuiltRoute(method, path string, permission tenancy.Permission) serve.Route {
+	return serve.Route{
+		Method: method, Path: path, Permission: permission, Summary: unbuiltSummary,
+		Handler: func(http.ResponseWriter, *http.Request) error {
+			return api.Errorf(api.Unsupported, "%s %s is not built yet", method, path)
+		},
+	}
+}
+
+func isUnbuilt(r serve.Route) bool { return r.Summary == unbuiltSummary }
