@@ -1,0 +1,92 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/dataplane/view"
+)
+
+// viewPatience is how long a view may take to catch up. It syncs its file to a
+// real disk, which other processes may keep busy; how long that takes is not what
+// is judged here.
+const viewPatience = 2 * time.Minute
+
+// watch lets a real view follow the steady store, in a directory on the disk.
+// The view has a goroutine of its own, so how it groups what it reads is not
+// replayed by the seed; what it shows in the end must not depend on that.
+func (s *simulation) watch(dir string) (err error) {
+	s.view, err = view.Open(dir, s.steady.store, view.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return err
+	}
+	s.steady.store.SetHooks(state.Hooks{OnFeed: s.view.Notify})
+	return nil
+}
+
+// inspectView holds the view against one rebuilt from the state, and against the
+// model.
+func (s *simulation) inspectView() (err error) {
+	defer func() { err = errors.Join(err, s.view.Close()) }()
+	ctx := context.Background()
+	live, err := s.dumpView(ctx)
+	if err != nil {
+		return err
+	}
+	queues, err := s.view.Queues(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range queues {
+		if counted := s.model.count(q.Name, job.Completed); q.Completed != int64(counted) {
+			return fmt.Errorf("the view counts %d completed jobs in %s, the model %d", q.Completed, q.Name, counted)
+		}
+	}
+	if len(queues) != len(s.model.queues) {
+		return fmt.Errorf("the view has %d queues, the model %d", len(queues), len(s.model.queues))
+	}
+	if err := s.view.Rebuild(ctx); err != nil {
+		return fmt.Errorf("rebuild: %w", err)
+	}
+	rebuilt, err := s.dumpView(ctx)
+	if err != nil {
+		return err
+	}
+	return sameLines(live, rebuilt)
+}
+
+// sameLines reports the first line in which a view's dump differs from that of a
+// rebuilt one.
+func sameLines(live, rebuilt []byte) error {
+	a, b := bytes.Split(live, []byte("\n")), bytes.Split(rebuilt, []byte("\n"))
+	for i := range max(len(a), len(b)) {
+		var x, y []byte
+		if i < len(a) {
+			x = a[i]
+		}
+		if i < len(b) {
+			y = b[i]
+		}
+		if !bytes.Equal(x, y) {
+			return fmt.Errorf("line %d is %q, in a rebuilt view %q", i+1, x, y)
+		}
+	}
+	return nil
+}
+
+func (s *simulation) dumpView(ctx context.Context) ([]byte, error) {
+	patient, cancel := context.WithTimeout(ctx, viewPatience)
+	defer cancel()
+	if err := s.view.Wait(patient, s.steady.index()); err != nil {
+		return nil, err
+	}
+	var dump bytes.Buffer
+	err := s.view.Dump(ctx, &dump)
+	return dump.Bytes(), err
+}

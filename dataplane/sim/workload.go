@@ -1,0 +1,323 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// workload draws ops. It looks at the model so that most of what it draws can
+// succeed, and spoils some on purpose: stale tokens, wrong workers, unknown ids,
+// repeated requests.
+type workload struct {
+	rng    *rand.Rand
+	m      *model
+	queues []string
+	weight []int    // of each row of draws, in this history
+	keys   []string // client idempotency keys, few, so that they meet again
+	sent   []op.Op  // ops that carried one of them, to be sent again
+}
+
+func newWorkload(rng *rand.Rand, m *model) *workload {
+	w := &workload{rng: rng, m: m}
+	for i := range 1 + rng.IntN(4) {
+		w.queues = append(w.queues, fmt.Sprintf("queue-%d", i))
+	}
+	// No two histories are alike: each prefers some ops and knows nothing of
+	// others, so that the rare combinations of a common mix become common in one.
+	for _, d := range draws() {
+		w.weight = append(w.weight, d.weight*pick(w, []int{0, 1, 1, 1, 5}))
+	}
+	w.weight[0] = max(w.weight[0], 1) // without jobs there is no history
+	for i := range 5 {
+		w.keys = append(w.keys, fmt.Sprintf("key-%d", i))
+	}
+	return w
+}
+
+// draws is what a workload can do, and how often in relation to the others.
+func draws() []draw {
+	return []draw{
+		{30, (*workload).enqueue},
+		{30, (*workload).fetch},
+		{25, (*workload).ack},
+		{10, (*workload).fail},
+		{8, (*workload).heartbeat},
+		{3, (*workload).setQueue},
+		{6, (*workload).promote},
+		{6, (*workload).reclaim},
+		{2, (*workload).expire},
+		{1, (*workload).startTerm},
+		{1, (*workload).trimFeed},
+		{1, (*workload).createKey},
+		{1, (*workload).revokeKey},
+		{3, (*workload).again},
+	}
+}
+
+type draw struct {
+	weight int
+	op     func(*workload) op.Op
+}
+
+// next draws one op.
+func (w *workload) next() op.Op {
+	total := 0
+	for _, weight := range w.weight {
+		total += weight
+	}
+	n := w.rng.IntN(total)
+	for i, weight := range w.weight {
+		if n -= weight; n < 0 {
+			o := draws()[i].op(w)
+			if o.GetMeta().GetIdempotency() != nil {
+				w.sent = append(w.sent, o)
+			}
+			return o
+		}
+	}
+	panic("unreachable: the weights add up")
+}
+
+// chance is true once in n.
+func (w *workload) chance(n int) bool { return w.rng.IntN(n) == 0 }
+
+// oftenFew is a number from 1 to few, and once in ten up to many.
+func (w *workload) oftenFew(few, many int) int {
+	if w.chance(10) {
+		few = many
+	}
+	return 1 + w.rng.IntN(few)
+}
+
+func pick[T any](w *workload, from []T) T { return from[w.rng.IntN(len(from))] }
+
+func (w *workload) bytes(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(w.rng.Uint32())
+	}
+	return b
+}
+
+func (w *workload) meta() *op.Meta {
+	meta := &op.Meta{Principal: pick(w, []string{"alice", "bob"})}
+	if w.chance(20) {
+		meta.Idempotency = &op.Idempotency{Key: pick(w, w.keys), RequestHash: w.bytes(32)}
+	}
+	return meta
+}
+
+func (w *workload) id(queue string) job.ID {
+	return job.NewID(w.m.clockNs/int64(time.Millisecond), queue, job.Entropy(w.bytes(9)))
+}
+
+func (w *workload) enqueue() op.Op {
+	o := &op.Enqueue{Meta: w.meta()}
+	for range w.oftenFew(4, 60) {
+		n := &op.NewJob{
+			Queue:    pick(w, w.queues),
+			Payload:  &job.Blob{Data: []byte(`{"n":` + fmt.Sprint(w.rng.IntN(1000)) + `}`)},
+			Priority: uint32(w.rng.IntN(job.Priorities)),
+			Retry: &job.Retry{
+				MaxAttempts: uint32(1 + w.rng.IntN(3)),
+				Backoff:     pick(w, []job.Backoff{job.BackoffNone, job.BackoffFixed, job.BackoffLinear, job.BackoffExponential}),
+				BaseDelayMs: w.rng.Int64N(5000),
+				MaxDelayMs:  w.rng.Int64N(20000),
+			},
+		}
+		if w.chance(4) {
+			n.ScheduledNs = w.m.clockNs + w.rng.Int64N(int64(20*time.Second)) - int64(2*time.Second)
+		}
+		if w.chance(4) {
+			n.Tags = []*job.Pair{{Name: "tenant", Value: fmt.Sprint(w.rng.IntN(3))}}
+		}
+		id := w.id(n.Queue)
+		o.Jobs = append(o.Jobs, n)
+		o.Meta.Ids = append(o.Meta.Ids, id[:])
+	}
+	return o
+}
+
+func (w *workload) fetch() op.Op {
+	o := &op.Fetch{
+		Meta:     w.meta(),
+		Queues:   []string{pick(w, w.queues)},
+		Count:    uint32(w.oftenFew(4, 100)),
+		WorkerId: fmt.Sprintf("worker-%d", w.rng.IntN(3)),
+		LeaseMs:  1 + w.rng.Int64N(int64(15*time.Second/time.Millisecond)),
+	}
+	if q := pick(w, w.queues); w.chance(2) && q != o.Queues[0] {
+		o.Queues = append(o.Queues, q)
+	}
+	o.Meta.LeaseSeed = w.bytes(16)
+	return o
+}
+
+// some draws the ids of up to n jobs of which ok holds, and now and then one that
+// no job has.
+func (w *workload) some(n int, ok func(*modelJob) bool) []job.ID {
+	var ids []job.ID
+	for _, j := range byNumber(w.m) {
+		if ok(j) {
+			ids = append(ids, j.id)
+		}
+	}
+	w.rng.Shuffle(len(ids), func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
+	ids = ids[:min(len(ids), n)]
+	if len(ids) == 0 || w.chance(15) {
+		ids = append(ids, w.id("nowhere"))
+	}
+	return ids
+}
+
+// proof draws a lease proof for a job: mostly right, sometimes stale.
+func (w *workload) proof(id job.ID) *op.LeaseProof {
+	p := &op.LeaseProof{Id: id[:]}
+	j := w.m.jobs[id]
+	switch n := w.rng.IntN(20); {
+	case j == nil || n == 0:
+		p.Token = w.bytes(16)
+	case n == 1:
+		p.WorkerId = "somebody-else"
+	case n < 4:
+		p.WorkerId = j.worker
+	case n < 7:
+		// Neither: good as long as no lease of the job has expired.
+	default:
+		p.Token = j.token
+	}
+	return p
+}
+
+// held draws mostly active jobs, and some that are not any more.
+func (w *workload) held(n int) []job.ID {
+	return w.some(n, func(j *modelJob) bool {
+		return j.state == job.Active || (j.state != job.Pending && w.chance(10))
+	})
+}
+
+func (w *workload) usage() *job.Usage {
+	if !w.chance(3) {
+		return nil
+	}
+	return &job.Usage{InputTokens: w.rng.Int64N(1000), OutputTokens: w.rng.Int64N(1000), Model: "m", Provider: "p", CostNanoUsd: w.rng.Int64N(1e9)}
+}
+
+func (w *workload) ack() op.Op {
+	o := &op.Ack{Meta: w.meta()}
+	for _, id := range w.held(1 + w.rng.IntN(4)) {
+		item := &op.AckItem{Proof: w.proof(id), Usage: w.usage()}
+		if w.chance(2) {
+			item.Result = &job.Blob{Data: []byte(`{"ok":true}`)}
+		}
+		o.Items = append(o.Items, item)
+		if w.chance(10) {
+			o.Items = append(o.Items, proto.Clone(item).(*op.AckItem))
+		}
+	}
+	return o
+}
+
+func (w *workload) fail() op.Op {
+	o := &op.Fail{Meta: w.meta()}
+	for _, id := range w.held(1 + w.rng.IntN(2)) {
+		item := &op.FailItem{Proof: w.proof(id), Error: "it broke", Usage: w.usage()}
+		if w.chance(4) {
+			item = &op.FailItem{Proof: w.proof(id), Reason: op.FailReason_FAIL_REASON_UNDELIVERED}
+		}
+		o.Items = append(o.Items, item)
+	}
+	return o
+}
+
+func (w *workload) heartbeat() op.Op {
+	o := &op.Heartbeat{Meta: w.meta()}
+	for _, id := range w.held(1 + w.rng.IntN(3)) {
+		item := &op.HeartbeatItem{Proof: w.proof(id), Usage: w.usage()}
+		if w.chance(2) {
+			item.Progress = &job.Blob{Data: []byte(`{"current":1}`)}
+		}
+		if w.chance(3) {
+			item.Checkpoint = &job.Blob{Data: []byte(`{"offset":7}`)}
+		}
+		if w.chance(3) {
+			item.LeaseMs = 1 + w.rng.Int64N(30000)
+		}
+		o.Items = append(o.Items, item)
+	}
+	return o
+}
+
+func (w *workload) setQueue() op.Op {
+	o := &op.SetQueue{Meta: w.meta(), Queue: pick(w, w.queues)}
+	if w.chance(2) {
+		o.Paused = proto.Bool(w.chance(3))
+	}
+	if w.chance(2) {
+		o.MaxConcurrency = proto.Uint32(uint32(w.rng.IntN(4)))
+	}
+	return o
+}
+
+func idBytes(ids []job.ID) [][]byte {
+	all := make([][]byte, len(ids))
+	for i := range ids {
+		all[i] = ids[i][:]
+	}
+	return all
+}
+
+func (w *workload) promote() op.Op {
+	return &op.Promote{Meta: &op.Meta{Principal: "duty"}, JobIds: idBytes(w.some(5, func(j *modelJob) bool {
+		return j.state == job.Scheduled || j.state == job.Retrying || w.chance(30)
+	}))}
+}
+
+func (w *workload) reclaim() op.Op {
+	return &op.Reclaim{Meta: &op.Meta{Principal: "duty"}, JobIds: idBytes(w.some(5, func(j *modelJob) bool {
+		return j.state == job.Active || w.chance(30)
+	}))}
+}
+
+func (w *workload) expire() op.Op {
+	id := recordID(pick(w, []string{"alice", "bob"}), pick(w, w.keys))
+	return &op.Expire{Meta: &op.Meta{Principal: "duty"}, RecordIds: [][]byte{id}}
+}
+
+func (w *workload) startTerm() op.Op {
+	return &op.StartTerm{Meta: &op.Meta{Principal: "engine"}}
+}
+
+func (w *workload) trimFeed() op.Op {
+	return &op.TrimFeed{Meta: &op.Meta{Principal: "duty"}, FirstSeq: 1 + w.rng.Uint64N(w.m.nextNumber*4)}
+}
+
+func (w *workload) createKey() op.Op {
+	return &op.CreateKey{Meta: w.meta(), First: w.chance(3), Key: &state.Key{
+		Id: fmt.Sprintf("key%d", w.rng.IntN(6)), Name: "a key", Roles: []string{"worker"}, Hash: w.bytes(32), Enabled: true,
+	}}
+}
+
+func (w *workload) revokeKey() op.Op {
+	return &op.RevokeKey{Meta: w.meta(), Id: fmt.Sprintf("key%d", w.rng.IntN(6))}
+}
+
+// again sends an op that carried an idempotency key a second time, sometimes
+// with another request under the same key.
+func (w *workload) again() op.Op {
+	if len(w.sent) == 0 {
+		return w.enqueue()
+	}
+	o := proto.Clone(pick(w, w.sent)).(op.Op)
+	if w.chance(4) {
+		o.GetMeta().Idempotency.RequestHash = w.bytes(32)
+	}
+	return o
+}
