@@ -1,0 +1,120 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// load fills a serverConfig from arguments, environment and file text.
+func load(t *testing.T, args []string, env map[string]string, file string) (serverConfig, error) {
+	t.Helper()
+	var cfg serverConfig
+	flags := pflag.NewFlagSet("server", pflag.ContinueOnError)
+	bindFlags(flags, &cfg)
+	if file != "" {
+		path := filepath.Join(t.TempDir(), "corvo.yaml")
+		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--config", path)
+	}
+	if err := flags.Parse(args); err != nil {
+		return cfg, err
+	}
+	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	if err := fillFlags(flags, lookup, cfg.Config); err != nil {
+		return cfg, err
+	}
+	return cfg, cfg.check()
+}
+
+func TestAFlagWinsOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(t,
+		[]string{"--node-id", "from-flag"},
+		map[string]string{"CORVO_NODE_ID": "from-env", "CORVO_DATA_DIR": "from-env"},
+		"node-id: from-file\ndata-dir: from-file\npropose-timeout: 3s\nmax-payload-size: 2048\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.NodeID != "from-flag" || cfg.DataDir != "from-env" || cfg.ProposeTimeout != 3*time.Second || cfg.MaxPayloadSize != 2048 {
+		t.Errorf("got %+v", cfg)
+	}
+	if cfg.ShutdownTimeout != 30*time.Second {
+		t.Errorf("the default was lost: %v", cfg.ShutdownTimeout)
+	}
+}
+
+func TestSettingsThatCannotBeAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		args []string
+		env  map[string]string
+		file string
+		want []string // all of these are in the error
+	}{
+		"dev on every address":  {args: []string{"--dev", "--bind", ":8080"}, want: []string{"--dev", "loopback"}},
+		"dev on a real address": {args: []string{"--dev", "--bind", "192.0.2.1:8080"}, want: []string{"loopback"}},
+		"relaxed":               {args: []string{"--durability", "relaxed"}, want: []string{"durable only"}},
+		"bolt":                  {args: []string{"--raft-store", "bolt"}, want: []string{"wal only"}},
+		"payload too small":     {args: []string{"--max-payload-size", "0"}, want: []string{"--max-payload-size"}},
+		"payload too large":     {args: []string{"--max-payload-size", "16777217"}, want: []string{"16777216"}},
+		"tiny snapshots":        {args: []string{"--snapshot-threshold", "1048575"}, want: []string{"--snapshot-threshold"}},
+		"no time to propose":    {args: []string{"--propose-timeout", "0s"}, want: []string{"--propose-timeout"}},
+		"log level":             {args: []string{"--log-level", "loud"}, want: []string{"debug, info, warn, error"}},
+		"unknown file key":      {file: "data-dri: x\n", want: []string{`unknown setting "data-dri"`}},
+		"file key in itself":    {file: "config: x\n", want: []string{`unknown setting "config"`}},
+		"file is no map":        {file: "- x\n", want: []string{"--config"}},
+		"bad environment":       {env: map[string]string{"CORVO_PROPOSE_TIMEOUT": "soon"}, want: []string{"propose-timeout"}},
+		"several at once":       {args: []string{"--log-level", "loud", "--node-id", ""}, want: []string{"--log-level", "--node-id"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := load(t, c.args, c.env, c.file)
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestLimitsAreAcceptedAtTheirBound(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"--max-payload-size", "1"},
+		{"--max-payload-size", "16777216"},
+		{"--snapshot-threshold", "1048576"},
+	} {
+		if _, err := load(t, args, nil, ""); err != nil {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+func TestDevBindsToLoopbackByDefault(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, ":8080"},
+		{[]string{"--dev"}, "127.0.0.1:8080"},
+		{[]string{"--dev", "--bind", "[::1]:9"}, "[::1]:9"},
+		{[]string{"--dev", "--bind", "localhost:9"}, "localhost:9"},
+	} {
+		cfg, err := load(t, c.args, nil, "")
+		if err != nil || cfg.bind() != c.want {
+			t.Errorf("%v binds %q (%v), want %q", c.args, cfg.bind(), err, c.want)
+		}
+	}
+}

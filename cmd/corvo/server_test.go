@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// tryLine is the greeting's curl line, without its "try: ".
+func (p *process) tryLine(t *testing.T) string {
+	t.Helper()
+	line := p.greeting[len(p.greeting)-1]
+	command, ok := strings.CutPrefix(line, "try: ")
+	if !ok {
+		t.Fatalf("the greeting ends in %q", line)
+	}
+	return command
+}
+
+// needCurl skips a test that pastes curl lines where there is no curl. CI has
+// it: .ci/run sees to that.
+func needCurl(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatal("curl is missing on CI")
+	}
+	t.Skip("no curl on this machine")
+}
+
+// paste runs a line in a shell, as a new user would.
+func paste(t *testing.T, line string) []byte {
+	t.Helper()
+	out, err := exec.Command("sh", "-c", line).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, out)
+	}
+	return out
+}
+
+func TestTheFirstStartMakesAKeyAndEveryStartPrintsALineThatWorks(t *testing.T) {
+	t.Parallel()
+	needCurl(t)
+	dir := t.TempDir()
+	first := startServer(t, "--data-dir", dir)
+	key := adminKey(t, dir)
+	if info, err := os.Stat(filepath.Join(dir, "admin.key")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("admin.key: mode %v, %v", info.Mode(), err)
+	}
+	if shown := strings.Count(strings.Join(first.greeting, "\n"), "admin key"); shown != 1 {
+		t.Errorf("the key was announced %d times", shown)
+	}
+	assertEnqueued(t, paste(t, first.tryLine(t)))
+	if err := first.terminate(t); err != nil {
+		t.Fatalf("after SIGTERM: %v", err)
+	}
+
+	second := startServer(t, "--data-dir", dir)
+	if text := strings.Join(second.greeting, "\n"); strings.Contains(text, key) {
+		t.Errorf("a later start shows the key again: %s", text)
+	}
+	assertEnqueued(t, paste(t, second.tryLine(t)))
+	if again := adminKey(t, dir); again != key {
+		t.Error("a later start made another key")
+	}
+	queue, err := newClient(t, second.endpoint, key).Queue(t.Context(), "hello", client.Read{})
+	if err != nil || queue.Pending != 2 {
+		t.Errorf("%d jobs are pending after a restart, want 2 (%v)", queue.Pending, err)
+	}
+}
+
+func assertEnqueued(t *testing.T, answer []byte) {
+	t.Helper()
+	var res api.EnqueueResponse
+	if err := json.Unmarshal(answer, &res); err != nil || res.Status != "pending" || !strings.HasPrefix(res.JobID, "job_") {
+		t.Fatalf("the line answered %s (%v)", answer, err)
+	}
+}
+
+// A crash after the key's file was written and before the key was stored leaves
+// a file: the next start must take that key, not make another.
+func TestAKeyFileWithoutItsKeyIsUsed(t *testing.T) {
+	t.Parallel()
+	made := t.TempDir()
+	p := startServer(t, "--data-dir", made)
+	p.kill(t)
+	dir := t.TempDir()
+	if err := os.Rename(filepath.Join(made, "admin.key"), filepath.Join(dir, "admin.key")); err != nil {
+		t.Fatal(err)
+	}
+	key := adminKey(t, dir)
+	p = startServer(t, "--data-dir", dir)
+	if _, err := newClient(t, p.endpoint, key).Queues(t.Context(), client.Read{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDevIsOpenOnlyUntilThereIsAKey(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := startServer(t, "--data-dir", dir, "--dev")
+	if _, err := newClient(t, p.endpoint, "").Enqueue(t.Context(), api.EnqueueRequest{Queue: "q"}); err != nil {
+		t.Errorf("without a key: %v", err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, p.endpoint+"/api/v1/queues", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-Forwarded-For", "192.0.2.1")
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusForbidden {
+		t.Errorf("a forwarded request was answered %s", res.Status)
+	}
+	if err := p.terminate(t); err != nil {
+		t.Fatal(err)
+	}
+
+	p = startServer(t, "--data-dir", dir) // secures it
+	if _, err := newClient(t, p.endpoint, "").Queues(t.Context(), client.Read{}); api.CodeOf(err) != api.Unauthorized {
+		t.Errorf("without a key: %v, want %s", err, api.Unauthorized)
+	}
+	if err := p.terminate(t); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := launch(t, "--data-dir", dir, "--dev"); err == nil || !strings.Contains(err.Error(), "never becomes open again") {
+		t.Errorf("--dev on a store with a key: %v", err)
+	}
+}
+
+func TestASecondServerOnTheSameDataIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	startServer(t, "--data-dir", dir)
+	if _, err := launch(t, "--data-dir", dir); err == nil {
+		t.Error("two processes serve the same data")
+	}
+}
+
+func TestSIGTERMEndsWaitingPollsAndLosesNothing(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	defer cancel()
+	dir := t.TempDir()
+	p := startServer(t, "--data-dir", dir, "--dev")
+	c := newClient(t, p.endpoint, "")
+	polled := make(chan error, 1)
+	go func() {
+		wait := 60
+		job, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{"empty"}, Timeout: &wait})
+		if job != nil {
+			t.Error("fetched something from an empty queue")
+		}
+		polled <- err
+	}()
+	if _, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: "kept"}); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := p.terminate(t); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(begin); took > 20*time.Second {
+		t.Errorf("the shutdown sat a poll out: %v", took)
+	}
+	<-polled // 204, or cut off before it was parked: either way it ended
+
+	p = startServer(t, "--data-dir", dir, "--dev")
+	queue, err := newClient(t, p.endpoint, "").Queue(ctx, "kept", client.Read{})
+	if err != nil || queue.Pending != 1 {
+		t.Errorf("%d jobs are pending, want 1 (%v)", queue.Pending, err)
+	}
+}
