@@ -1,0 +1,75 @@
+# Everything a contributor does, as targets. `make` lists them; CI runs `make test`.
+
+GO        ?= go
+TOOL       = $(GO) tool -modfile=tools/go.mod
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS    = -s -w -X main.version=$(VERSION)
+DATA      ?= ./data
+FUZZTIME  ?= 5s
+SIM_SEEDS ?= 200
+
+# The race detector runs where goroutines meet. SQLite in pure Go is some thirty
+# times slower under it, so the view is tested without; the server runs one
+# lifecycle with it.
+RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/op/... ./dataplane/duties/... ./dataplane/host/...
+
+.PHONY: help run run-node build test check unit race sim fuzz chaos bench lint generate schema golden clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: run-node ## build and start Corvo, ready for curl
+
+run-node: build ## build and start one bare node (data in ./data)
+	./bin/corvo server --data-dir $(DATA)
+
+build: ## build the binaries into bin/
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+test: lint schema unit race fuzz ## everything CI runs, in its short form
+	@echo "all of make test passed"
+
+unit: ## all tests, without the race detector (kill test and simulation included)
+	$(GO) test ./...
+
+race: ## the concurrent packages under the race detector (needs a C compiler)
+	@if ! command -v $$($(GO) env CC) >/dev/null && [ -z "$$CI" ]; then \
+		echo "skipped: the race detector needs a C compiler, and there is none"; \
+	else set -ex; \
+		CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES); \
+		CGO_ENABLED=1 $(GO) test -race -run 'TestLifecycle' ./dataplane/server/; \
+	fi
+
+sim: ## the simulation, long: SIM_SEEDS=5000 make sim
+	$(GO) test ./dataplane/sim/ -run TestSimulation -v -sim.seeds=$(SIM_SEEDS) -timeout 60m
+
+fuzz: ## every fuzz target for FUZZTIME each: FUZZTIME=10m make fuzz
+	@set -e; for package in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+		for target in $$(grep -rh --include='*_test.go' -o '^func Fuzz[A-Za-z0-9]*' $$package/*_test.go | sed 's/func //'); do \
+			echo "$$package $$target"; \
+			$(GO) test $$package -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -parallel 2; \
+		done; \
+	done
+
+chaos: ## the kill test, long: many kills under load
+	CORVO_KILLS=30 $(GO) test ./cmd/corvo/ -run TestKill -v -timeout 30m
+
+bench: ## the figures of docs/benchmarks.md
+	$(GO) test -run '^$$' -bench . -benchmem ./engine/ ./dataplane/op/ ./dataplane/state/ ./dataplane/
+
+lint: ## vet and staticcheck
+	$(GO) vet ./...
+	$(TOOL) staticcheck ./...
+
+generate: ## generate Go from the .proto files
+	$(TOOL) buf generate
+
+schema: ## refuse a change of the stored protobuf messages that old logs could not survive
+	$(TOOL) buf breaking --against dataplane/schema.binpb
+
+golden: schema ## rewrite the golden files; read the diff before you commit it
+	$(TOOL) buf build --exclude-source-info -o dataplane/schema.binpb
+	$(GO) test $$(grep -rl --include='*_test.go' '"rewrite"' . | xargs -n1 dirname | sort -u) -rewrite
+
+clean: ## remove what was built
+	rm -rf bin
