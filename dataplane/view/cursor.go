@@ -66,9 +66,9 @@ func (c *cursor) ahead(head *state.Head) bool {
 // check says why a file at this cursor cannot follow the store at this head.
 func (c *cursor) check(head *state.Head) error {
 	switch {
-	case c.index == 0:
-		return nil // made from an empty store, which has no incarnation yet
-	case !bytes.Equal(c.incarnation, head.GetIncarnation()):
+	// A file made from an empty store, at index 0, has no incarnation yet. It can
+	// be of any, and be too far behind like every other.
+	case c.index != 0 && !bytes.Equal(c.incarnation, head.GetIncarnation()):
 		return stale("it is of incarnation %x, the store of %x", c.incarnation, head.GetIncarnation())
 	case c.ahead(head):
 		return stale("it is at event %d, index %d, and the store at %d, %d", c.seq, c.index, head.GetFeedNextSeq(), head.GetIndex())

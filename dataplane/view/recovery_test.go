@@ -185,6 +185,23 @@ func TestRunningViewFallsBehindTheTrim(t *testing.T) {
 	}
 }
 
+// A view made before anything had happened falls behind the trim like any other:
+// else it would wait for ever for events that are gone.
+func TestAViewOfAnEmptyStoreFallsBehindTheTrim(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.settle()
+	h.reopen(func() {
+		h.enqueue("q", 1)
+		h.enqueue("q", 1)
+		h.commit(func(tx *state.Tx) { must(t, tx.TrimFeed(tx.Head().FeedNextSeq-1)) })
+	})
+	sameAsStore(t, h)
+	if h.logged.rebuilt("the feed starts at") != 1 {
+		t.Fatalf("not built again:\n%s", h.logged)
+	}
+}
+
 // TestStoreReplacedUnderTheView restores another history into the running store.
 func TestStoreReplacedUnderTheView(t *testing.T) {
 	t.Parallel()

@@ -1,0 +1,46 @@
+package view
+
+import (
+	"testing"
+
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// A deleted queue goes from what the view shows, and one that takes its name shows
+// nothing of it: also when the view sees both in one flush, and like one that was
+// built again.
+func TestADeletedQueueIsNotShown(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.commit(func(tx *state.Tx) {
+		for _, name := range []string{"gone", "again", "stays"} {
+			q := tx.EnsureQueue(name)
+			q.Paused, q.MaxConcurrency = true, 5
+			tx.PutQueue(q, evChanged, evPaused)
+		}
+	})
+	h.settle()
+	h.commit(func(tx *state.Tx) { must(t, tx.DeleteQueue("gone")) })
+	h.settle()
+	if q, err := h.view.Queue(t.Context(), "gone"); err != nil || q != nil {
+		t.Errorf("the deleted queue is shown as %+v, %v", q, err)
+	}
+	h.reopen(func() { // the view comes back to a queue that was another's
+		h.commit(func(tx *state.Tx) { must(t, tx.DeleteQueue("again")) })
+		h.enqueue("again", 1)
+	})
+	h.settle()
+	q, err := h.view.Queue(t.Context(), "again")
+	if err != nil || q == nil || q.Paused || q.MaxConcurrency != nil || q.Enqueued != 1 {
+		t.Errorf("the new queue is shown as %+v, %v", q, err)
+	}
+	names, err := h.view.QueueNames(t.Context())
+	if err != nil || len(names) != 2 {
+		t.Errorf("the queues are %v, %v", names, err)
+	}
+	live := h.dump()
+	must(t, h.view.Rebuild(t.Context()))
+	if rebuilt := h.dump(); rebuilt != live {
+		t.Errorf("a rebuilt view differs:\n%s\n%s", live, rebuilt)
+	}
+}
