@@ -10,7 +10,8 @@ import (
 // Principal is who a request comes from, as established by its credential. The
 // zero Principal may do nothing.
 type Principal struct {
-	Namespace  NamespaceID // the only one it may touch
+	Namespace  NamespaceID // the only one it may touch; "" on the control plane
+	Org        OrgID       // on the control plane, the only one it may touch; else ""
 	KeyID      string      // "" where there is no key
 	Name       string      // for logs and audit
 	Roles      []Role
@@ -26,6 +27,7 @@ func (k Key) Principal(namespace NamespaceID) Principal {
 // Where is what a request touches.
 type Where struct {
 	Namespace NamespaceID
+	Org       OrgID  // on the control plane
 	Queue     string // "" asks only for the right: for a route, before its handler knows the queues
 }
 
@@ -34,8 +36,8 @@ type Where struct {
 // the zero Principal, another namespace, a role or permission it does not know.
 func Allow(who Principal, what Permission, where Where) error {
 	switch {
-	case who.Namespace == "" || who.Namespace != where.Namespace:
-		return api.Errorf(api.Forbidden, "%s has no rights in this namespace", who)
+	case !who.belongs(where):
+		return api.Errorf(api.Forbidden, "%s has no rights in this %s", who, where.kind())
 	case !what.Valid():
 		return api.Errorf(api.Forbidden, "%q is no permission, so nobody has it", string(what))
 	case !who.grants(what):
@@ -44,6 +46,24 @@ func Allow(who Principal, what Permission, where Where) error {
 		return api.Errorf(api.Forbidden, "%s may not %s in queue %q: its queue scope is %v", who, what, where.Queue, who.QueueScope)
 	}
 	return nil
+}
+
+// belongs says whether the place is within the one the principal was made for.
+func (p Principal) belongs(where Where) bool {
+	switch {
+	case p.Namespace != "":
+		return p.Namespace == where.Namespace && p.Org == where.Org
+	case p.Org == EveryOrg:
+		return where.Org != "" && where.Namespace == ""
+	}
+	return p.Org != "" && p.Org == where.Org && where.Namespace == ""
+}
+
+func (w Where) kind() string {
+	if w.Org != "" {
+		return "organisation"
+	}
+	return "namespace"
 }
 
 // Covers says whether the queue is in the principal's scope, for lists that

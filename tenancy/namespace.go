@@ -7,3 +7,11 @@ type NamespaceID string
 
 // Default is the one namespace of a bare node.
 const Default NamespaceID = "default"
+
+// OrgID names an organisation, the customer with one bill. Like a namespace's it
+// is made only by what authenticates a request.
+type OrgID string
+
+// EveryOrg is the organisation of those who run the cloud and of its own
+// processes: what they may touch, their roles alone say.
+const EveryOrg OrgID = "*"

@@ -18,6 +18,19 @@ const (
 	NodeAdmin   Permission = "node.admin"   // membership, backup, restore, profiles
 )
 
+// The permissions of the control plane.
+const (
+	OrgRead         Permission = "org.read"         // the organisation, its tokens without secrets, its audit log
+	OrgManage       Permission = "org.manage"       // members and cloud tokens
+	NamespaceRead   Permission = "namespace.read"   // namespaces and operations
+	NamespaceManage Permission = "namespace.manage" // create, change, delete them
+	UsageRead       Permission = "usage.read"       // what was used and what it cost
+	FleetOperate    Permission = "fleet.operate"    // organisations, hosts, clusters: for those who run the cloud
+	FleetJoin       Permission = "fleet.join"       // exchange a fleet credential for a service token
+	FleetHost       Permission = "fleet.host"       // follow assignments, report, deliver usage
+	FleetGateway    Permission = "fleet.gateway"    // follow every namespace's routes and keys, deliver traffic
+)
+
 // Role is a named set of permissions.
 type Role string
 
@@ -29,27 +42,49 @@ const (
 	ReadOnly Role = "readonly" // look, the default of a new key
 )
 
+// The roles of the cloud's own people and processes. No key of a tenant has one.
+const (
+	CloudOperator Role = "cloud-operator" // runs the cloud: organisations, hosts, and all that is in them
+	HostMember    Role = "host"           // a data-plane host
+	GatewayMember Role = "gateway"        // a gateway
+	Joiner        Role = "joiner"         // holds a fleet credential and no service token yet
+)
+
 // permissions lists every permission, in the order of the matrix.
 var permissions = []Permission{
 	JobEnqueue, JobWork, JobRead, JobManage, QueueRead, QueueManage, KeyManage, NodeRead, NodeAdmin,
+	OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead, FleetOperate, FleetJoin, FleetHost, FleetGateway,
 }
 
-// roles lists every built-in role, in the order of the matrix.
-var roles = []Role{Admin, Operator, Worker, ReadOnly}
+// roles lists every built-in role a tenant's key can have, in the order of the
+// matrix; cloudRoles the others.
+var (
+	roles      = []Role{Admin, Operator, Worker, ReadOnly}
+	cloudRoles = []Role{CloudOperator, HostMember, GatewayMember, Joiner}
+)
 
 // granted is the matrix role x permission. A pair that is not here is refused.
 var granted = map[Role][]Permission{
-	Admin:    permissions,
-	Operator: {JobEnqueue, JobWork, JobRead, JobManage, QueueRead, QueueManage, NodeRead},
+	Admin: {JobEnqueue, JobWork, JobRead, JobManage, QueueRead, QueueManage, KeyManage, NodeRead, NodeAdmin,
+		OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead},
+	Operator: {JobEnqueue, JobWork, JobRead, JobManage, QueueRead, QueueManage, NodeRead, OrgRead, NamespaceRead, UsageRead},
 	Worker:   {JobEnqueue, JobWork, JobRead, QueueRead},
-	ReadOnly: {JobRead, QueueRead, NodeRead},
+	ReadOnly: {JobRead, QueueRead, NodeRead, OrgRead, NamespaceRead, UsageRead},
+
+	CloudOperator: {KeyManage, OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead, FleetOperate},
+	HostMember:    {FleetHost},
+	GatewayMember: {FleetGateway},
+	Joiner:        {FleetJoin},
 }
 
 // Permissions lists every permission.
 func Permissions() []Permission { return slices.Clone(permissions) }
 
-// Roles lists every built-in role.
+// Roles lists every built-in role a tenant's key can have.
 func Roles() []Role { return slices.Clone(roles) }
+
+// CloudRoles lists the roles of the cloud's own people and processes.
+func CloudRoles() []Role { return slices.Clone(cloudRoles) }
 
 // Valid says whether p is one of Permissions.
 func (p Permission) Valid() bool { return slices.Contains(permissions, p) }

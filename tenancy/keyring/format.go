@@ -12,11 +12,17 @@ import (
 // pasted into the wrong place is recognised.
 type Kind string
 
-// Namespace is the kind of a key to one namespace's data plane.
-const Namespace Kind = "ns"
+// The kinds there are.
+const (
+	Namespace     Kind = "ns"   // a key to one namespace's data plane
+	Org           Kind = "org"  // a cloud token: an organisation's key to the control plane, and to its namespaces
+	CloudOperator Kind = "op"   // a key of those who run the cloud
+	Host          Kind = "host" // the credential a data-plane host registers with
+	Gateway       Kind = "gw"   // the credential a gateway registers with
+)
 
 // kinds are those Parse takes.
-var kinds = []Kind{Namespace}
+var kinds = []Kind{Namespace, Org, CloudOperator, Host, Gateway}
 
 // The lengths of a key's parts. The text is cv_<kind>_<id>_<secret><crc>, its
 // parts in base 62, the crc that of all text before it.

@@ -169,7 +169,7 @@ func TestVerify(t *testing.T) {
 		{"typo", ring{id: good}, text[:len(text)-1] + "!", notAKey},
 		{"the id alone", ring{id: good}, id, notAKey},
 	} {
-		key, err := Verify(c.source, c.text, now)
+		key, err := Verify(c.source, c.text, now, Namespace)
 		if c.message == "" {
 			if err != nil || key.ID != id || key.Name != "ci" {
 				t.Errorf("%s: %+v, %v", c.name, key, err)
@@ -191,7 +191,7 @@ func TestVerifyDoesNotAllocate(t *testing.T) {
 	source := ring{id: {ID: id, Hash: hash, Enabled: true}}
 	now := time.Unix(1_800_000_000, 0)
 	if got := testing.AllocsPerRun(100, func() {
-		if _, err := Verify(source, text, now); err != nil {
+		if _, err := Verify(source, text, now, Namespace); err != nil {
 			t.Fatal(err)
 		}
 	}); got != 0 {
@@ -205,7 +205,7 @@ func BenchmarkVerify(b *testing.B) {
 	now := time.Unix(1_800_000_000, 0)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := Verify(source, text, now); err != nil {
+		if _, err := Verify(source, text, now, Namespace); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -219,7 +219,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		kind, id, ok := Parse(text)
 		if !ok {
-			if _, err := Verify(ring{}, text, time.Time{}); err == nil || !strings.Contains(err.Error(), notAKey) {
+			if _, err := Verify(ring{}, text, time.Time{}, Namespace); err == nil || !strings.Contains(err.Error(), notAKey) {
 				t.Fatalf("Verify(%q) = %v", text, err)
 			}
 			return

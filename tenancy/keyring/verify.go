@@ -2,6 +2,7 @@ package keyring
 
 import (
 	"crypto/subtle"
+	"slices"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -22,11 +23,11 @@ const (
 	refused = "the API key is not valid: it is unknown, disabled or expired"
 )
 
-// Verify finds the key whose whole text the caller presents. Every failure is
-// an *api.Error UNAUTHORIZED.
-func Verify(source Source, text string, now time.Time) (tenancy.Key, error) {
+// Verify finds the key whose whole text the caller presents; it must be of one of
+// the kinds that open this door. Every failure is an *api.Error UNAUTHORIZED.
+func Verify(source Source, text string, now time.Time, opens ...Kind) (tenancy.Key, error) {
 	kind, id, ok := Parse(text)
-	if !ok || kind != Namespace {
+	if !ok || !slices.Contains(opens, kind) {
 		return tenancy.Key{}, api.Errorf(api.Unauthorized, notAKey)
 	}
 	key, found := source.Key(id)
