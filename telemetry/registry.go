@@ -14,10 +14,14 @@ type Registry struct {
 	prometheus *prometheus.Registry
 }
 
+// NewEmptyRegistry is a registry that holds nothing yet: for figures that are shown
+// to others than those who run the process.
+func NewEmptyRegistry() *Registry { return &Registry{prometheus: prometheus.NewRegistry()} }
+
 // NewRegistry is a registry that holds the Go runtime's and the process's
 // metrics.
 func NewRegistry() *Registry {
-	r := &Registry{prometheus: prometheus.NewRegistry()}
+	r := NewEmptyRegistry()
 	r.prometheus.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
