@@ -36,3 +36,9 @@ const (
 	QueueActive = "active"
 	QueuePaused = "paused"
 )
+
+// PutQueueRequest is every setting of a queue: what is absent gets its default.
+type PutQueueRequest struct {
+	Paused         *bool `json:"paused,omitempty"`          // default false
+	MaxConcurrency *int  `json:"max_concurrency,omitempty"` // 0 or absent = unlimited
+}

@@ -47,6 +47,8 @@ type call struct {
 	out    any    // nil: the answer's body is not wanted
 	repeat repeat
 	wait   time.Duration // what the server may take on purpose
+
+	ifMatch int64 // resource version the call insists on; 0: none
 }
 
 type sleeper func(ctx context.Context, d time.Duration) error
@@ -146,6 +148,12 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 	}
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
+	}
+	if k.ifMatch != 0 {
+		req.Header.Set("If-Match", etag(k.ifMatch))
+	}
+	if c.namespace != "" {
+		req.Header.Set(api.NamespaceHeader, c.namespace)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -1,6 +1,7 @@
 // Package client is the Go SDK of a Corvo node and of the cloud's gateway: one
 // method per route, errors as *api.Error, retries where a repeat cannot do
-// harm. It keeps no state besides its connections and imports only api.
+// harm. It keeps no state besides its connections and imports only api
+// and, for the form of keys, tenancy/keyring.
 package client
 
 import (
@@ -33,6 +34,7 @@ type Client struct {
 	sleep   sleeper
 
 	keyedWrites bool
+	namespace   string
 }
 
 // Option changes what New makes.
@@ -54,6 +56,10 @@ func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) 
 // only so many: a busy producer should key the writes that matter, with
 // WithIdempotencyKey.
 func WithKeyedWrites() Option { return func(c *Client) { c.keyedWrites = true } }
+
+// WithNamespace lets a cloud token speak to the data plane of one of its
+// organisation's namespaces, by id or name.
+func WithNamespace(ns string) Option { return func(c *Client) { c.namespace = ns } }
 
 // WithTimeout sets the limit of one try; 0 or less means none but the
 // context's.

@@ -43,3 +43,16 @@ func (c *Client) SetConcurrency(ctx context.Context, name string, most int) erro
 	_, err := c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/concurrency"), body: api.ConcurrencyRequest{Max: &most}, repeat: repeatAlways})
 	return err
 }
+
+// PutQueue sets every setting of a queue, which it creates when it is new.
+func (c *Client) PutQueue(ctx context.Context, name string, req api.PutQueueRequest) (api.Queue, error) {
+	var out api.Queue
+	_, err := c.do(ctx, call{method: http.MethodPut, path: queuePath(name, ""), body: req, out: &out, repeat: repeatAlways})
+	return out, err
+}
+
+// DeleteQueue removes a queue that has no jobs.
+func (c *Client) DeleteQueue(ctx context.Context, name string) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: queuePath(name, "") + "?confirm=true", repeat: repeatAlways})
+	return err
+}

@@ -114,13 +114,16 @@ func (c *call) fail(err error) {
 	// somebody to read it.
 	gone := c.Err() != nil
 	if e.Code == api.Internal && !gone {
-		c.server.log.Error("request failed", "request_id", c.requestID(), "route", c.name(), "error", err, "cause", errors.Unwrap(e))
+		c.logError("request failed", "error", err, "cause", errors.Unwrap(e))
 	}
 	if c.claimed && c.status != 0 {
 		panic(http.ErrAbortHandler)
 	}
 	c.claimed = true
 	c.status = 0
+	if !gone {
+		c.fault(e)
+	}
 	c.problem(e)
 	if gone {
 		c.status = clientGone
@@ -138,7 +141,7 @@ func (c *call) problem(e *api.Error) {
 	}
 	body := problemOf(e)
 	if err := WriteJSON(c, e.Code.Status(), body); err != nil {
-		c.server.log.Error("details of an error cannot be encoded", "request_id", c.requestID(), "code", e.Code, "error", err)
+		c.logError("details of an error cannot be encoded", "code", e.Code, "error", err)
 		body.Details = nil
 		_ = WriteJSON(c, e.Code.Status(), body) // a word and a text always encode
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -20,7 +22,7 @@ const MaxRequestID = 64
 // request needs beyond net/http's own is this one allocation. It is not reused,
 // for a handler may leave goroutines behind that hold its context.
 type call struct {
-	context.Context // of the connection
+	context.Context // of the connection, with the request's span
 	response
 	server    *server
 	endpoint  *endpoint // nil until the mux has matched one
@@ -29,13 +31,18 @@ type call struct {
 	bodyTimed bool             // a deadline was set for the body
 	limited   io.LimitedReader // the body, as far as it is read
 	headers   [2]string        // values of X-Request-Id and Server-Timing
+	asked     http.Header      // of the request
+
+	span        trace.Span // nil = none is recorded
+	spanDropped bool       // it is not to be sent
+	faulted     bool       // the span says why the request failed
 }
 
 // callKey is the context key of the call itself.
 type callKey struct{}
 
 func newCall(s *server, w http.ResponseWriter, r *http.Request) *call {
-	c := &call{Context: r.Context(), server: s, start: time.Now()}
+	c := &call{Context: r.Context(), server: s, start: time.Now(), asked: r.Header}
 	c.response = response{ResponseWriter: w, call: c}
 	if given := r.Header["X-Request-Id"]; len(given) == 1 && saneID(given[0]) {
 		c.headers[0] = given[0]

@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
@@ -28,6 +30,10 @@ type Config struct {
 	// An error refuses the request.
 	Authenticate func(*http.Request) (tenancy.Principal, error)
 
+	// Tracer makes a span of every request, named by its method and route, a
+	// child of the one its traceparent names; nil = none.
+	Tracer trace.TracerProvider
+
 	Logger      *slog.Logger    // nil = slog.Default()
 	Metrics     *telemetry.HTTP // nil = measured for nobody
 	MaxBody     int64           // bytes of a request's body; 0 = DefaultMaxBody
@@ -40,6 +46,7 @@ type server struct {
 	auth        func(*http.Request) (tenancy.Principal, error)
 	log         *slog.Logger
 	metrics     *telemetry.HTTP
+	tracer      trace.Tracer // nil = no spans
 	unmatched   *telemetry.Route
 	bodyTimeout time.Duration
 }
@@ -57,6 +64,7 @@ func New(c Config) (http.Handler, error) {
 		auth:        c.Authenticate,
 		log:         c.Logger,
 		metrics:     c.Metrics,
+		tracer:      telemetry.Tracer(c.Tracer),
 		bodyTimeout: c.BodyTimeout,
 	}
 	if s.log == nil {
@@ -110,6 +118,9 @@ func (s *server) add(route Route) (err error) {
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := newCall(s, w, r)
+	if s.tracer != nil {
+		c.beginSpan(s.tracer, r)
+	}
 	s.metrics.Begin()
 	defer s.end(c, r)
 	r = r.WithContext(c)
@@ -130,11 +141,13 @@ func (s *server) end(c *call, r *http.Request) {
 	aborted := p == http.ErrAbortHandler
 	if p != nil && !aborted {
 		s.metrics.Panicked()
-		s.log.Error("handler panicked", "request_id", c.requestID(), "route", c.name(), "panic", p, "stack", string(debug.Stack()))
+		c.logError("handler panicked", "panic", p, "stack", string(debug.Stack()))
 		c.claimed = true
 		aborted = c.status != 0
 		if !aborted {
-			c.problem(api.Errorf(api.Internal, internalMessage, c.requestID()))
+			e := api.Errorf(api.Internal, internalMessage, c.requestID())
+			c.fault(e)
+			c.problem(e)
 		}
 	}
 	metrics := s.unmatched
@@ -142,6 +155,7 @@ func (s *server) end(c *call, r *http.Request) {
 		metrics = c.endpoint.metrics
 	}
 	metrics.End(c.status, time.Since(c.start))
+	c.endSpan(aborted)
 	if aborted {
 		panic(http.ErrAbortHandler)
 	}
@@ -159,6 +173,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := w.(*response).call
 	c.endpoint = e
 	c.claimed = true
+	c.matched(e)
 	if err := e.serve(c, r); err != nil {
 		c.fail(err)
 	}
@@ -174,7 +189,7 @@ func (e *endpoint) serve(c *call, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if err := tenancy.Allow(who, e.Permission, tenancy.Where{Namespace: who.Namespace}); err != nil {
+		if err := tenancy.Allow(who, e.Permission, tenancy.Where{Namespace: who.Namespace, Org: who.Org}); err != nil {
 			return err
 		}
 		c.principal = who

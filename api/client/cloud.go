@@ -1,0 +1,256 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+// Cloud talks to a control plane. Like Client it is safe for any number of
+// goroutines and keeps no state besides its connections.
+type Cloud struct{ *Client }
+
+// NewCloud makes a client of a control plane, with a cloud token or an operator's
+// key. Its writes are keyed, see WithKeyedWrites: they are few, and each matters.
+func NewCloud(endpoint, token string, opts ...Option) (*Cloud, error) {
+	c, err := New(endpoint, token, append([]Option{WithKeyedWrites()}, opts...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &Cloud{c}, nil
+}
+
+func cloudPath(parts ...string) string {
+	path := "/cloud/v1"
+	for _, p := range parts {
+		path += "/" + url.PathEscape(p)
+	}
+	return path
+}
+
+// send makes a call whose answer is an R.
+func send[R any](ctx context.Context, c *Client, k call) (R, error) {
+	var out R
+	k.out = &out
+	_, err := c.do(ctx, k)
+	return out, err
+}
+
+func get[R any](ctx context.Context, c *Client, path string) (R, error) {
+	return send[R](ctx, c, call{method: http.MethodGet, path: path, repeat: repeatAlways})
+}
+
+// pageItems is how many items of a list are asked for at once: the most.
+const pageItems = 1000
+
+// all follows a list to its end. query is the list's own; nil = none.
+func all[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
+	items := []T{}
+	if query == nil {
+		query = url.Values{}
+	}
+	query.Set("limit", strconv.Itoa(pageItems))
+	for {
+		page, err := get[api.Page[T]](ctx, c, path+"?"+query.Encode())
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, page.Items...)
+		if page.Cursor == "" {
+			return items, nil
+		}
+		query.Set("cursor", page.Cursor)
+	}
+}
+
+// operationWait is how long one question for an operation waits at the server.
+const operationWait = 20 * time.Second
+
+// WaitOperation waits until an operation has ended. One that failed is an error.
+func (c *Cloud) WaitOperation(ctx context.Context, id string) (api.Operation, error) {
+	path := cloudPath("operations", id) + "?wait=" + operationWait.String()
+	for {
+		op, err := send[api.Operation](ctx, c.Client, call{method: http.MethodGet, path: path, repeat: repeatAlways, wait: operationWait})
+		switch {
+		case err != nil:
+			return op, err
+		case op.Status == api.OperationFailed && op.Error != nil:
+			return op, &api.Error{Code: op.Error.Code, Message: fmt.Sprintf("%s of %s: %s", op.Kind, op.Resource.Name, op.Error.Error)}
+		case op.Status != api.OperationRunning:
+			return op, nil
+		}
+	}
+}
+
+// Operation is an operation as it stands.
+func (c *Cloud) Operation(ctx context.Context, id string) (api.Operation, error) {
+	return get[api.Operation](ctx, c.Client, cloudPath("operations", id))
+}
+
+// Operations lists an organisation's operations, newest first; "" = the token's
+// own.
+func (c *Cloud) Operations(ctx context.Context, org string) ([]api.Operation, error) {
+	return all[api.Operation](ctx, c.Client, cloudPath("operations"), url.Values{"org": {org}})
+}
+
+// Orgs lists the organisations the token may see.
+func (c *Cloud) Orgs(ctx context.Context) ([]api.Org, error) {
+	return all[api.Org](ctx, c.Client, cloudPath("orgs"), nil)
+}
+
+// Org is an organisation, by id or name.
+func (c *Cloud) Org(ctx context.Context, org string) (api.Org, error) {
+	return get[api.Org](ctx, c.Client, cloudPath("orgs", org))
+}
+
+// CreateOrg makes an organisation; it needs an operator's key.
+func (c *Cloud) CreateOrg(ctx context.Context, req api.CreateOrgRequest) (api.Org, error) {
+	return send[api.Org](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs"), body: req, repeat: repeatKeyed})
+}
+
+// CreateNamespace begins to make a namespace: wait for the operation.
+func (c *Cloud) CreateNamespace(ctx context.Context, org string, req api.CreateNamespaceRequest) (api.Operation, error) {
+	return send[api.Operation](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "namespaces"), body: req, repeat: repeatKeyed})
+}
+
+// Namespaces lists an organisation's namespaces.
+func (c *Cloud) Namespaces(ctx context.Context, org string) ([]api.Namespace, error) {
+	return all[api.Namespace](ctx, c.Client, cloudPath("orgs", org, "namespaces"), nil)
+}
+
+// Namespace is a namespace, by id or by its name in the token's organisation.
+func (c *Cloud) Namespace(ctx context.Context, ns string) (api.Namespace, error) {
+	return get[api.Namespace](ctx, c.Client, cloudPath("namespaces", ns))
+}
+
+// Endpoint is where a namespace's data plane answers.
+func (c *Cloud) Endpoint(ctx context.Context, ns string) (api.Endpoint, error) {
+	return get[api.Endpoint](ctx, c.Client, cloudPath("namespaces", ns, "endpoint"))
+}
+
+// UpdateNamespace changes a namespace. With a version other than 0 only if it is
+// still at that.
+func (c *Cloud) UpdateNamespace(ctx context.Context, ns string, req api.UpdateNamespaceRequest, version int64) (api.Namespace, error) {
+	return send[api.Namespace](ctx, c.Client, call{method: http.MethodPatch, path: cloudPath("namespaces", ns), body: req, ifMatch: version, repeat: repeatKeyed})
+}
+
+// DeleteNamespace begins to delete a namespace with all its data: wait for the
+// operation.
+func (c *Cloud) DeleteNamespace(ctx context.Context, ns string) (api.Operation, error) {
+	return send[api.Operation](ctx, c.Client, call{method: http.MethodDelete, path: cloudPath("namespaces", ns), repeat: repeatAlways})
+}
+
+// CreateNamespaceKey makes an API key of a namespace.
+func (c *Cloud) CreateNamespaceKey(ctx context.Context, ns string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
+	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys"), body: req, repeat: repeatKeyed})
+}
+
+// NamespaceKeys lists a namespace's API keys.
+func (c *Cloud) NamespaceKeys(ctx context.Context, ns string) ([]api.Key, error) {
+	return all[api.Key](ctx, c.Client, cloudPath("namespaces", ns, "keys"), nil)
+}
+
+// NamespaceKey is one API key of a namespace.
+func (c *Cloud) NamespaceKey(ctx context.Context, ns, id string) (api.Key, error) {
+	return get[api.Key](ctx, c.Client, cloudPath("namespaces", ns, "keys", id))
+}
+
+// RotateNamespaceKey replaces an API key by a new one; the old one works on for a
+// while.
+func (c *Cloud) RotateNamespaceKey(ctx context.Context, ns, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
+	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
+}
+
+// RevokeNamespaceKey ends an API key.
+func (c *Cloud) RevokeNamespaceKey(ctx context.Context, ns, id string) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("namespaces", ns, "keys", id), repeat: repeatAlways})
+	return err
+}
+
+// CreateToken makes a cloud token of an organisation.
+func (c *Cloud) CreateToken(ctx context.Context, org string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
+	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys"), body: req, repeat: repeatKeyed})
+}
+
+// Tokens lists an organisation's cloud tokens.
+func (c *Cloud) Tokens(ctx context.Context, org string) ([]api.Key, error) {
+	return all[api.Key](ctx, c.Client, cloudPath("orgs", org, "keys"), nil)
+}
+
+// Token is one cloud token of an organisation.
+func (c *Cloud) Token(ctx context.Context, org, id string) (api.Key, error) {
+	return get[api.Key](ctx, c.Client, cloudPath("orgs", org, "keys", id))
+}
+
+// RotateToken replaces a cloud token by a new one; the old one works on for a
+// while.
+func (c *Cloud) RotateToken(ctx context.Context, org, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
+	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
+}
+
+// RevokeToken ends a cloud token.
+func (c *Cloud) RevokeToken(ctx context.Context, org, id string) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("orgs", org, "keys", id), repeat: repeatAlways})
+	return err
+}
+
+// UsageQuery says which usage is wanted; zero times are the server's defaults: the
+// last 30 days until now.
+type UsageQuery struct {
+	From, To time.Time
+	GroupBy  string // "", namespace, queue, model, provider or day
+}
+
+func (q UsageQuery) encode() string {
+	v := url.Values{}
+	if !q.From.IsZero() {
+		v.Set("from", string(api.TimeOf(q.From)))
+	}
+	if !q.To.IsZero() {
+		v.Set("to", string(api.TimeOf(q.To)))
+	}
+	if q.GroupBy != "" {
+		v.Set("group_by", q.GroupBy)
+	}
+	if len(v) == 0 {
+		return ""
+	}
+	return "?" + v.Encode()
+}
+
+// Usage is what an organisation has used.
+func (c *Cloud) Usage(ctx context.Context, org string, q UsageQuery) (api.UsageReport, error) {
+	return get[api.UsageReport](ctx, c.Client, cloudPath("orgs", org, "usage")+q.encode())
+}
+
+// NamespaceUsage is what a namespace has used.
+func (c *Cloud) NamespaceUsage(ctx context.Context, ns string, q UsageQuery) (api.UsageReport, error) {
+	return get[api.UsageReport](ctx, c.Client, cloudPath("namespaces", ns, "usage")+q.encode())
+}
+
+// Audit lists an organisation's changes, oldest first.
+func (c *Cloud) Audit(ctx context.Context, org string) ([]api.AuditRow, error) {
+	return all[api.AuditRow](ctx, c.Client, cloudPath("orgs", org, "audit"), nil)
+}
+
+// CreateHost registers a host or gateway; it needs an operator's key.
+func (c *Cloud) CreateHost(ctx context.Context, req api.CreateHostRequest) (api.CreatedHost, error) {
+	return send[api.CreatedHost](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("hosts"), body: req, repeat: repeatKeyed})
+}
+
+// Host is a host or gateway, by id or name; it needs an operator's key.
+func (c *Cloud) Host(ctx context.Context, host string) (api.Host, error) {
+	return get[api.Host](ctx, c.Client, cloudPath("hosts", host))
+}
+
+// Hosts lists hosts and gateways; it needs an operator's key.
+func (c *Cloud) Hosts(ctx context.Context) ([]api.Host, error) {
+	return all[api.Host](ctx, c.Client, cloudPath("hosts"), nil)
+}
+
+func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }

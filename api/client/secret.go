@@ -1,0 +1,37 @@
+package client
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// Secret is an API key made on this machine: Text is the key itself, ID and Hash
+// are what the control plane needs to accept it.
+type Secret struct {
+	Text string
+	ID   string
+	Hash string // hex SHA-256 of Text
+}
+
+// NewSecret makes the text of a namespace's API key. Nobody knows of it until
+// CreateNamespaceKey is told its ID and Hash.
+func NewSecret() (Secret, error) {
+	text, _, _, err := keyring.New(rand.Reader, keyring.Namespace)
+	if err != nil {
+		return Secret{}, err
+	}
+	return ReadSecret(text)
+}
+
+// ReadSecret checks the text of a namespace's API key and finds its ID and Hash.
+func ReadSecret(text string) (Secret, error) {
+	kind, id, ok := keyring.Parse(text)
+	if !ok || kind != keyring.Namespace {
+		return Secret{}, fmt.Errorf("this is not a namespace's API key: it begins with cv_%s_ and must be copied whole", keyring.Namespace)
+	}
+	hash := keyring.Hash(text)
+	return Secret{Text: text, ID: id, Hash: hex.EncodeToString(hash[:])}, nil
+}

@@ -1,0 +1,261 @@
+package fleet
+
+import (
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+var noon = time.Date(2026, 5, 17, 12, 0, 0, 0, time.UTC)
+
+// pair is a credential and its key as documents name it.
+type pair struct {
+	text string
+	key  Key
+}
+
+func newPair(t testing.TB, kind keyring.Kind) pair {
+	t.Helper()
+	text, id, hash, err := keyring.New(rand.Reader, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{text, Key{ID: id, Name: "ci", Roles: []string{"worker", "readonly"}, QueueScope: []string{"mail.*"}, Hash: hash[:], CreatedNs: 1}}
+}
+
+// page of organisation o.
+func docOf(number int64, namespace, name string, keys ...pair) Doc {
+	d := Doc{Number: number, Namespace: namespace, Name: name, Org: "o", Desired: Open, Ready: true}
+	for _, k := range keys {
+		d.Keys = append(d.Keys, k.key)
+	}
+	return d
+}
+
+func TestEnter(t *testing.T) {
+	t.Parallel()
+	key, other, token, org := newPair(t, keyring.Namespace), newPair(t, keyring.Namespace), newPair(t, keyring.Org), newPair(t, keyring.Org)
+	ending := newPair(t, keyring.Namespace)
+	ending.key.ExpiresNs = noon.UnixNano()
+	lying := newPair(t, keyring.Namespace) // known by its id, with another's hash
+	lying.key.Hash = key.key.Hash
+	short := newPair(t, keyring.Namespace)
+	short.key.Hash = short.key.Hash[:31]
+	operator := newPair(t, keyring.CloudOperator)
+	b := NewBook()
+	b.Put(docOf(1, "n1", "one", key, token, ending, lying, short, operator))
+	b.Put(docOf(2, "n2", "two", other, token))
+	b.Put(docOf(3, "n3", "n1", token)) // named like another's id
+	b.Put(Doc{Number: 4, Namespace: "n4", Name: "one", Org: "p", Desired: Open, Keys: []Key{org.key}})
+	for _, c := range []struct {
+		name, text, hint string
+		code             api.Code
+		namespace        string
+	}{
+		{"a key", key.text, "", "", "n1"},
+		{"a key, its id", key.text, "n1", "", "n1"},
+		{"a key, its name", key.text, "one", "", "n1"},
+		{"a token, an id", token.text, "n2", "", "n2"},
+		{"a token, a name", token.text, "two", "", "n2"},
+		{"an id before a name", token.text, "n1", "", "n1"},
+		{"another organisation's namespace of that name", org.text, "one", "", "n4"},
+
+		{"a key elsewhere", key.text, "n2", api.Forbidden, ""},
+		{"a key nowhere", key.text, "n9", api.Forbidden, ""},
+		{"a token without a hint", token.text, "", api.ValidationError, ""},
+		{"a token nowhere", token.text, "n9", api.NotFound, ""},
+		{"a token in another organisation", token.text, "n4", api.NotFound, ""},
+		{"another organisation's token", org.text, "n1", api.NotFound, ""},
+		{"an expired key", ending.text, "", api.Unauthorized, ""},
+		{"another key's hash", lying.text, "", api.Unauthorized, ""},
+		{"no hash", short.text, "", api.Unauthorized, ""},
+		{"a key of another kind", operator.text, "", api.Unauthorized, ""},
+		{"an unknown key", newPair(t, keyring.Namespace).text, "", api.Unauthorized, ""},
+		{"an unknown key, somewhere", newPair(t, keyring.Namespace).text, "n1", api.Unauthorized, ""},
+		{"an unknown token", newPair(t, keyring.Org).text, "n1", api.Unauthorized, ""},
+		{"an unknown token nowhere", newPair(t, keyring.Org).text, "n9", api.Unauthorized, ""},
+		{"nothing", "", "", api.Unauthorized, ""},
+		{"an id alone", key.key.ID, "", api.Unauthorized, ""},
+	} {
+		who, d, err := b.Enter(c.text, c.hint, noon)
+		if api.CodeOf(err) != c.code || d.Namespace != c.namespace || string(who.Namespace) != c.namespace {
+			t.Errorf("%s: %+v in %q, %v; want %q or %s", c.name, who, d.Namespace, err, c.namespace, c.code)
+		}
+		if err != nil && (who.KeyID != "" || who.Roles != nil) {
+			t.Errorf("%s: refused, and yet %+v", c.name, who)
+		}
+	}
+	who, _, err := b.Enter(key.text, "", noon)
+	if err != nil || who.KeyID != key.key.ID || who.Name != "ci" || who.Org != "" || who.Open ||
+		!slices.Equal(who.Roles, []tenancy.Role{"worker", "readonly"}) || !slices.Equal(who.QueueScope, []tenancy.Glob{"mail.*"}) {
+		t.Errorf("the principal is %+v, %v", who, err)
+	}
+	if _, _, err := b.Enter(ending.text, "", noon.Add(-1)); err != nil {
+		t.Errorf("just before its end: %v", err)
+	}
+	if _, _, err := b.Enter(token.text, "", noon); err == nil || !strings.Contains(err.Error(), api.NamespaceHeader) {
+		t.Errorf("it does not name the header: %v", err)
+	}
+}
+
+// TestBookForgets: what the newest document does not say is so no more.
+func TestBookForgets(t *testing.T) {
+	t.Parallel()
+	key, token := newPair(t, keyring.Namespace), newPair(t, keyring.Org)
+	code := func(b *Book, p pair, hint string) api.Code {
+		_, _, err := b.Enter(p.text, hint, noon)
+		return api.CodeOf(err)
+	}
+	b := NewBook()
+	b.Put(docOf(5, "n1", "one", key, token))
+	b.Put(docOf(6, "n2", "two", token))
+	for _, old := range []int64{4, 5} {
+		if b.Put(docOf(old, "n1", "one")) {
+			t.Errorf("document %d is taken after 5", old)
+		}
+	}
+	if !b.Put(docOf(7, "n1", "uno", token)) || code(b, key, "") != api.Unauthorized {
+		t.Error("a key that is gone still opens")
+	}
+	if code(b, token, "one") != api.NotFound || code(b, token, "uno") != "" {
+		t.Error("the old name is still known, or the new one not")
+	}
+	// The end, with keys that should not be there.
+	gone := docOf(8, "n1", "uno", key, token)
+	gone.Desired = Absent
+	b.Put(gone)
+	if code(b, key, "") != api.Unauthorized || code(b, token, "n1") != api.NotFound || code(b, token, "uno") != api.NotFound || code(b, token, "two") != "" {
+		t.Error("a namespace that is to be absent lets somebody in")
+	}
+	// Its name is free: the next one keeps it when the old one is heard of again.
+	b.Put(docOf(9, "n3", "uno", token))
+	gone.Number = 10
+	b.Put(gone)
+	if code(b, token, "uno") != "" {
+		t.Error("a namespace lost its name to one that is gone")
+	}
+	b.Put(docOf(11, "n2", "two"))
+	if code(b, token, "two") != api.Unauthorized {
+		t.Error("a token that this namespace does not name enters it")
+	}
+	b.Put(docOf(12, "n3", "uno"))
+	if code(b, token, "n9") != api.Unauthorized || len(b.keys) != 0 {
+		t.Errorf("a token that no document names is known; %d keys are kept", len(b.keys))
+	}
+	var ids []string
+	for _, d := range b.Docs() {
+		ids = append(ids, d.Namespace)
+		if d.Desired == Absent && d.Keys != nil {
+			t.Error("keys of an absent namespace are kept")
+		}
+	}
+	if !slices.Equal(ids, []string{"n1", "n2", "n3"}) {
+		t.Errorf("documents of %v", ids)
+	}
+	if d, ok := b.Namespace("n1"); !ok || d.Number != 10 {
+		t.Errorf("%+v, %v", d, ok)
+	}
+	if _, ok := b.Namespace("n9"); ok {
+		t.Error("a document of nothing")
+	}
+	unheard := docOf(13, "n2", "two", key)
+	unheard.Desired = "a word of a newer control plane"
+	b.Put(unheard)
+	if code(b, key, "") != api.Unauthorized {
+		t.Error("a namespace in a state that is not understood is open")
+	}
+}
+
+// TestBookAgreesWithItsDefinition puts documents in any order and compares with
+// looking through the newest of each namespace.
+func TestBookAgreesWithItsDefinition(t *testing.T) {
+	t.Parallel()
+	var pairs []pair
+	for i := range 6 {
+		pairs = append(pairs, newPair(t, []keyring.Kind{keyring.Namespace, keyring.Org}[i%2]))
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		b := NewBook()
+		newest := map[string]Doc{}
+		for range rapid.IntRange(1, 20).Draw(t, "documents") {
+			n := rapid.IntRange(0, 2).Draw(t, "namespace")
+			d := docOf(rapid.Int64Range(1, 30).Draw(t, "number"), fmt.Sprintf("n%d", n), fmt.Sprintf("name%d", n))
+			for i, p := range pairs {
+				// A key is of one namespace, a token of any.
+				if (i%2 == 1 || i/2 == n) && rapid.Bool().Draw(t, "key") {
+					d.Keys = append(d.Keys, p.key)
+				}
+			}
+			if rapid.IntRange(0, 3).Draw(t, "gone") == 0 {
+				d.Desired, d.Keys = Absent, nil
+			}
+			old, had := newest[d.Namespace]
+			if took, want := b.Put(d), !had || d.Number > old.Number; took != want {
+				t.Fatalf("Put says %v, want %v", took, want)
+			} else if took {
+				newest[d.Namespace] = d
+			}
+		}
+		for i, p := range pairs {
+			for n := range 3 {
+				hint := fmt.Sprintf("name%d", n)
+				d := newest[fmt.Sprintf("n%d", n)]
+				holds := slices.ContainsFunc(d.Keys, func(k Key) bool { return k.ID == p.key.ID })
+				_, _, err := b.Enter(p.text, hint, noon)
+				if (err == nil) != holds {
+					t.Fatalf("key %d with %s: %v; its document names it: %v", i, hint, err, holds)
+				}
+			}
+		}
+	})
+}
+
+// TestBookAtOnce is for the race detector: requests do not wait for documents.
+func TestBookAtOnce(t *testing.T) {
+	t.Parallel()
+	key := newPair(t, keyring.Namespace)
+	b := NewBook()
+	b.Put(docOf(1, "n1", "one", key))
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for range 500 {
+				if _, _, err := b.Enter(key.text, "", noon); err != nil {
+					t.Error(err)
+					return
+				}
+				b.Docs()
+			}
+		})
+	}
+	for n := range int64(500) {
+		b.Put(docOf(n+2, "n1", "one", key))
+	}
+	all.Wait()
+}
+
+// TestEnterDoesNotAllocate: it is asked at every request.
+func TestEnterDoesNotAllocate(t *testing.T) {
+	key, token := newPair(t, keyring.Namespace), newPair(t, keyring.Org)
+	b := NewBook()
+	b.Put(docOf(1, "n1", "one", key, token))
+	for text, hint := range map[string]string{key.text: "", token.text: "one"} {
+		if got := testing.AllocsPerRun(100, func() {
+			if _, _, err := b.Enter(text, hint, noon); err != nil {
+				t.Fatal(err)
+			}
+		}); got != 0 {
+			t.Errorf("Enter allocates %v times, want 0", got)
+		}
+	}
+}

@@ -1,0 +1,296 @@
+package fleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+func signingKey(t testing.TB, b byte) token.Key {
+	t.Helper()
+	k, err := token.KeyFromSeed(bytes.Repeat([]byte{b}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func keysMessage(keys ...token.Key) Message {
+	var set []byte
+	switch len(keys) {
+	case 1:
+		set = token.NewSet(keys[0].Public()).JWKS()
+	case 2:
+		set = token.NewSet(keys[0].Public(), keys[1].Public()).JWKS()
+	}
+	return Message{JWKS: set}
+}
+
+func docMessage(t testing.TB, k token.Key, d Doc) Message {
+	t.Helper()
+	// Not as this package would write it: white space and <> must survive.
+	text, err := json.MarshalIndent(d, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = bytes.ReplaceAll(text, []byte(`\u003c`), []byte("<"))
+	return Message{Number: d.Number, Doc: text, Signature: token.SignDocument(k, text)}
+}
+
+func openCatalogue(t testing.TB, path string) (*Catalogue, []Doc) {
+	t.Helper()
+	c, docs, err := OpenCatalogue(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() }) // again, in most tests
+	return c, docs
+}
+
+func put(t testing.TB, c *Catalogue, messages ...Message) {
+	t.Helper()
+	for _, m := range messages {
+		if err := c.Put(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func namespaces(docs []Doc) (all []string) {
+	for _, d := range docs {
+		all = append(all, d.Namespace)
+	}
+	return all
+}
+
+// TestCatalogueSurvives is the promise: a host that restarts while the control
+// plane is down knows its namespaces, their keys and whom to believe.
+func TestCatalogueSurvives(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalogue")
+	c, docs := openCatalogue(t, path)
+	if len(docs) != 0 || c.Number() != 0 || c.Trusted().Len() != 0 {
+		t.Error("a new one is not empty")
+	}
+	before, after := signingKey(t, 1), signingKey(t, 2)
+	put(t, c, keysMessage(before),
+		docMessage(t, before, docOf(1, "n1", "one <")),
+		docMessage(t, before, docOf(2, "n2", "two")),
+		docMessage(t, before, docOf(3, "n1", "uno <")),
+		keysMessage(before, after),
+		docMessage(t, after, docOf(4, "n3", "three")),
+		// The first key retires. What it signed stays known.
+		keysMessage(after))
+	// No Close: it is killed.
+	again, docs := openCatalogue(t, path)
+	if got := namespaces(docs); !slices.Equal(got, []string{"n2", "n1", "n3"}) || docs[1].Name != "uno <" {
+		t.Errorf("documents of %v: %+v", got, docs)
+	}
+	if again.Number() != 4 || !bytes.Equal(again.Trusted().JWKS(), keysMessage(after).JWKS) {
+		t.Errorf("number %d, trusting %s", again.Number(), again.Trusted().JWKS())
+	}
+	// What the retired key signs now is not believed.
+	if err := again.Put(docMessage(t, before, docOf(5, "n1", "one"))); err == nil {
+		t.Error("a document by a retired key is kept")
+	}
+	if err := again.Forget("n3"); err != nil {
+		t.Fatal(err)
+	}
+	last, docs := openCatalogue(t, path)
+	if got := namespaces(docs); !slices.Equal(got, []string{"n2", "n1"}) || last.Number() != 4 {
+		t.Errorf("after n3 is forgotten: %v, number %d", got, last.Number())
+	}
+}
+
+// TestCatalogueRepeats: what is known already costs no write.
+func TestCatalogueRepeats(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalogue")
+	c, _ := openCatalogue(t, path)
+	k := signingKey(t, 1)
+	messages := []Message{keysMessage(k), docMessage(t, k, docOf(2, "n1", "one"))}
+	put(t, c, messages...)
+	size := c.size
+	put(t, c, messages...)
+	put(t, c, docMessage(t, k, docOf(1, "n1", "old")), Message{Number: 9})
+	if err := c.Forget("n9"); err != nil {
+		t.Fatal(err)
+	}
+	if c.size != size {
+		t.Errorf("the file grew from %d to %d bytes", size, c.size)
+	}
+}
+
+func TestCatalogueKeepsNoForgery(t *testing.T) {
+	t.Parallel()
+	c, _ := openCatalogue(t, filepath.Join(t.TempDir(), "catalogue"))
+	k, stranger := signingKey(t, 1), signingKey(t, 2)
+	good := docMessage(t, k, docOf(1, "n1", "one"))
+	if err := c.Put(good); err == nil {
+		t.Error("a document is kept before any key is trusted")
+	}
+	put(t, c, keysMessage(k))
+	renumbered := good
+	renumbered.Number = 2
+	tampered := good
+	tampered.Doc = bytes.Replace(good.Doc, []byte("one"), []byte("two"), 1)
+	for name, m := range map[string]Message{
+		"a stranger's": docMessage(t, stranger, docOf(1, "n1", "one")), "renumbered": renumbered, "tampered with": tampered,
+		"keys that are none": {JWKS: json.RawMessage(`{}`)},
+	} {
+		if err := c.Put(m); err == nil {
+			t.Errorf("%s: kept", name)
+		}
+	}
+	put(t, c, good)
+}
+
+// TestCatalogueDamage: a torn tail was never acknowledged and is cut; anything else
+// is refused, for half a catalogue would close namespaces.
+func TestCatalogueDamage(t *testing.T) {
+	t.Parallel()
+	source := filepath.Join(t.TempDir(), "catalogue")
+	c, _ := openCatalogue(t, source)
+	k, stranger := signingKey(t, 1), signingKey(t, 2)
+	put(t, c, keysMessage(k), docMessage(t, k, docOf(1, "n1", "one")))
+	acknowledged := c.size
+	put(t, c, docMessage(t, k, docOf(2, "n2", "two")))
+	whole, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text []byte) string {
+		path := filepath.Join(t.TempDir(), "catalogue")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, cut := range []int{acknowledged, acknowledged + 1, acknowledged + 9, len(whole) - 2, len(whole) - 1} {
+		path := write(whole[:cut])
+		c, docs := openCatalogue(t, path)
+		if got := namespaces(docs); !slices.Equal(got, []string{"n1"}) {
+			t.Errorf("cut at %d of %d: %v", cut, len(whole), got)
+		}
+		put(t, c, docMessage(t, k, docOf(3, "n3", "three")))
+		if _, docs := openCatalogue(t, path); !slices.Equal(namespaces(docs), []string{"n1", "n3"}) {
+			t.Errorf("cut at %d, then written: %v", cut, namespaces(docs))
+		}
+	}
+	flipped := func(at int) []byte {
+		text := bytes.Clone(whole)
+		text[at] ^= 1
+		return text
+	}
+	// The last line's sectors need not arrive in their order.
+	if _, docs := openCatalogue(t, write(flipped(len(whole)-20))); !slices.Equal(namespaces(docs), []string{"n1"}) {
+		t.Errorf("a last line with a hole: %v", namespaces(docs))
+	}
+	line, err := encodeLine(record{Format: catalogueFormat + 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := docMessage(t, stranger, docOf(3, "n3", "three"))
+	unsigned, err := encodeLine(record{Number: 3, Doc: forged.Doc, Signature: forged.Signature, Signer: keysMessage(k).JWKS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		text  []byte
+		fault string
+	}{
+		{"empty", nil, "empty or damaged"},
+		{"damaged in its first line", flipped(12), "checksum"},
+		{"damaged in its middle", flipped(acknowledged - 20), "checksum"},
+		{"of a newer version", line, "format 2"},
+		{"without its first line", whole[bytes.IndexByte(whole, '\n')+1:], "format 0"},
+		{"with a document that was not signed so", slices.Concat(whole, unsigned), "was not signed as it stands"},
+	} {
+		if _, _, err := OpenCatalogue(write(c.text)); err == nil || !strings.Contains(err.Error(), c.fault) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.fault)
+		}
+	}
+}
+
+// TestCatalogueStaysSmall: the file is bounded by what is in it, not by how often
+// it has changed.
+func TestCatalogueStaysSmall(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalogue")
+	c, _ := openCatalogue(t, path)
+	k := signingKey(t, 1)
+	put(t, c, keysMessage(k))
+	large := docOf(0, "n1", strings.Repeat("x", 100<<10))
+	for n := range int64(40) {
+		large.Number = n + 1
+		put(t, c, docMessage(t, k, large))
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bound := int64(2*c.live + CatalogueSlackBytes); info.Size() > bound || int(info.Size()) != c.size {
+			t.Fatalf("after %d documents the file has %d bytes, the bound is %d", n+1, info.Size(), bound)
+		}
+	}
+	if _, docs := openCatalogue(t, path); len(docs) != 1 || docs[0].Number != 40 {
+		t.Errorf("%d documents", len(docs))
+	}
+}
+
+// TestCatalogueAfterAFailedAppend: what is at the file's end then is not known, so
+// the next Put begins with a whole new file.
+func TestCatalogueAfterAFailedAppend(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalogue")
+	c, _ := openCatalogue(t, path)
+	k := signingKey(t, 1)
+	put(t, c, keysMessage(k), docMessage(t, k, docOf(1, "n1", "one")))
+	whole := c.file
+	readOnly, err := os.Open(path) // a file that cannot be written
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.file = readOnly
+	if err := whole.Close(); err != nil {
+		t.Fatal(err)
+	}
+	two := docMessage(t, k, docOf(2, "n2", "two"))
+	if err := c.Put(two); err == nil {
+		t.Fatal("it was acknowledged and is not there")
+	}
+	put(t, c, two)
+	if _, docs := openCatalogue(t, path); !slices.Equal(namespaces(docs), []string{"n1", "n2"}) {
+		t.Errorf("documents of %v", namespaces(docs))
+	}
+}
+
+func FuzzCatalogueLine(f *testing.F) {
+	k := signingKey(f, 1)
+	m := docMessage(f, k, docOf(1, "n1", "one"))
+	line, err := encodeLine(record{Number: 1, Doc: m.Doc, Signature: m.Signature, Signer: keysMessage(k).JWKS})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(line)
+	f.Add([]byte("00000000 {}\n"))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		r, err := decodeLine(line)
+		if err != nil {
+			return
+		}
+		again, err := encodeLine(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeLine(again); err != nil {
+			t.Fatalf("%q reads and is written as %q: %v", line, again, err)
+		}
+	})
+}

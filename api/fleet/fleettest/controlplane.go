@@ -1,0 +1,415 @@
+// Package fleettest is a control plane in memory for the tests of those who follow
+// one: it joins members, streams signed documents, takes reports and applies usage
+// over real HTTP, and fails as told. It is the other end of a conversation, not a
+// copy of what is tested; the real one is controlplane/server.
+package fleettest
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+// Heartbeat is how often its streams say that they live: more often than the real
+// one's, so that tests wait less.
+const Heartbeat = 20 * time.Millisecond
+
+// ControlPlane is the control plane. Its methods may be called by any goroutine.
+type ControlPlane struct {
+	URL string
+	tb  testing.TB
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed when anything below has changed
+	keys     []token.Key   // trusted; the last one signs
+	hidden   int           // how many of the last keys the streams do not tell of
+	number   int64
+	docs     map[string]fleet.Message // newest, by namespace
+	raw      []fleet.Message          // sent as they are
+	members  map[string]member        // by credential
+	down     bool
+	silent   bool
+	ends     int // how often all streams were closed in order
+	lifetime time.Duration
+	joins    int
+	refused  int // joins
+	streams  int // opened so far
+	reports  []fleet.Report
+	last     map[billing.Source]uint64
+	used     map[string]billing.Quantities // by namespace
+	lose     int                           // answers to frames that are to get lost
+}
+
+type member struct {
+	id   string
+	kind keyring.Kind
+}
+
+// New starts a control plane that ends with the test.
+func New(tb testing.TB) *ControlPlane {
+	tb.Helper()
+	c := &ControlPlane{
+		tb: tb, changed: make(chan struct{}), lifetime: token.Lifetime,
+		docs: map[string]fleet.Message{}, members: map[string]member{},
+		last: map[billing.Source]uint64{}, used: map[string]billing.Quantities{},
+	}
+	c.Rotate(false)
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+fleet.JoinPath, c.join)
+	mux.HandleFunc("GET "+fleet.DocsPath, c.member(c.stream))
+	mux.HandleFunc("POST "+fleet.ReportPath, c.member(c.report))
+	mux.HandleFunc("GET "+fleet.UsagePath, c.member(c.lastUsage))
+	mux.HandleFunc("POST "+fleet.UsagePath, c.member(c.applyUsage))
+	mux.HandleFunc("GET "+fleet.JWKSPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(c.Trusted().JWKS()) })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if c.isDown() {
+			panic(http.ErrAbortHandler) // the connection breaks
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	c.URL = server.URL
+	tb.Cleanup(func() {
+		c.SetDown(true) // ends the streams
+		server.Close()
+	})
+	return c
+}
+
+// change does something under the lock and wakes the streams.
+func (c *ControlPlane) change(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// read answers something under the lock.
+func read[T any](c *ControlPlane, f func() T) T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return f()
+}
+
+// Register makes a host or gateway and its credential.
+func (c *ControlPlane) Register(id string, kind keyring.Kind) (credential string) {
+	c.tb.Helper()
+	credential, _, _, err := keyring.New(rand.Reader, kind)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	c.change(func() { c.members[credential] = member{id, kind} })
+	return credential
+}
+
+// Put gives a document the next number, signs and publishes it.
+func (c *ControlPlane) Put(d fleet.Doc) fleet.Doc {
+	c.change(func() {
+		c.number++
+		d.Number = c.number
+		c.docs[d.Namespace] = c.sign(d)
+	})
+	return d
+}
+
+// Sign makes a message of a document as it is; nobody is sent it.
+func (c *ControlPlane) Sign(d fleet.Doc) fleet.Message {
+	return read(c, func() fleet.Message { return c.sign(d) })
+}
+
+func (c *ControlPlane) sign(d fleet.Doc) fleet.Message {
+	text, err := json.Marshal(d)
+	if err != nil {
+		panic(err) // there is nothing in a Doc that does not encode
+	}
+	return fleet.Message{Number: d.Number, Doc: text, Signature: token.SignDocument(c.keys[len(c.keys)-1], text)}
+}
+
+// Inject sends a line to all followers there are, whatever it says.
+func (c *ControlPlane) Inject(m fleet.Message) { c.change(func() { c.raw = append(c.raw, m) }) }
+
+// Rotate makes a new key sign from now on. A quiet one is published, but the
+// streams do not tell of it.
+func (c *ControlPlane) Rotate(quiet bool) {
+	k, err := token.NewKey(rand.Reader)
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	c.change(func() {
+		c.keys = append(c.keys, k)
+		c.hidden = 0
+		if quiet {
+			c.hidden = 1
+		}
+	})
+}
+
+// Retire forgets all keys but the one that signs.
+func (c *ControlPlane) Retire() { c.change(func() { c.keys, c.hidden = c.keys[len(c.keys)-1:], 0 }) }
+
+// SetDown breaks all connections, and those to come, until it is up again at the
+// same address.
+func (c *ControlPlane) SetDown(down bool) { c.change(func() { c.down = down }) }
+
+// End closes all streams in order, as at the end of a token.
+func (c *ControlPlane) End() { c.change(func() { c.ends++ }) }
+
+// SetSilent keeps streams open and says nothing on them.
+func (c *ControlPlane) SetSilent(silent bool) { c.change(func() { c.silent = silent }) }
+
+// SetLifetime is for how long the tokens of joins to come are good.
+func (c *ControlPlane) SetLifetime(d time.Duration) { c.change(func() { c.lifetime = d }) }
+
+// LoseAnswers has the next n frames applied and their answers lost.
+func (c *ControlPlane) LoseAnswers(n int) { c.change(func() { c.lose = n }) }
+
+// Trusted are the keys that are published.
+func (c *ControlPlane) Trusted() token.Set { return read(c, func() token.Set { return c.trusted(0) }) }
+
+// trusted are the keys but the last hidden ones.
+func (c *ControlPlane) trusted(hidden int) token.Set {
+	var public []ed25519.PublicKey
+	for _, k := range c.keys[:len(c.keys)-hidden] {
+		public = append(public, k.Public())
+	}
+	return token.NewSet(public...)
+}
+
+func (c *ControlPlane) isDown() bool { return read(c, func() bool { return c.down }) }
+
+// Joins is how many joins have been answered.
+func (c *ControlPlane) Joins() int { return read(c, func() int { return c.joins }) }
+
+// Refused is how many joins have been refused.
+func (c *ControlPlane) Refused() int { return read(c, func() int { return c.refused }) }
+
+// Streams is how many streams of documents have been opened.
+func (c *ControlPlane) Streams() int { return read(c, func() int { return c.streams }) }
+
+// Reports are those that came.
+func (c *ControlPlane) Reports() []fleet.Report {
+	return read(c, func() []fleet.Report { return slices.Clone(c.reports) })
+}
+
+// Used is the usage of a namespace that has been applied.
+func (c *ControlPlane) Used(namespace string) billing.Quantities {
+	return read(c, func() billing.Quantities { return c.used[namespace] })
+}
+
+// Sources is how many sources have sent usage.
+func (c *ControlPlane) Sources() int { return read(c, func() int { return len(c.last) }) }
+
+func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m, ok := c.members[bearer(r)]
+	if !ok {
+		c.refused++
+		refuse(w, api.Errorf(api.Unauthorized, "the credential is not valid"))
+		return
+	}
+	c.joins++
+	key := c.keys[len(c.keys)-1]
+	sign := func(role tenancy.Role, audience string) string {
+		// Verified by the clock of the test's process: a shorter life is one that
+		// has begun earlier.
+		text, err := token.Sign(key, token.Claims{Subject: m.id, Role: string(role), Audience: audience}, time.Now())
+		if err != nil {
+			panic(err) // there is a key, and all claims
+		}
+		return text
+	}
+	a := fleet.JoinAnswer{ID: m.id, ExpiresAt: time.Now().Add(c.lifetime), JWKS: c.trusted(c.hidden).JWKS()}
+	if m.kind == keyring.Gateway {
+		a.Token, a.HostToken = sign(tenancy.GatewayMember, token.ControlPlane), sign(tenancy.GatewayMember, token.Hosts)
+	} else {
+		a.Token = sign(tenancy.HostMember, token.ControlPlane)
+	}
+	answer(w, a)
+}
+
+// member lets in who shows a service token for the control plane.
+func (c *ControlPlane) member(h func(http.ResponseWriter, *http.Request, token.Claims)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		claims, err := c.Trusted().Verify(bearer(r), token.ControlPlane, time.Now())
+		if err != nil {
+			refuse(w, err.(*api.Error))
+			return
+		}
+		h(w, r, claims)
+	}
+}
+
+// stream sends a follower what it has not seen, then heartbeats.
+func (c *ControlPlane) stream(w http.ResponseWriter, r *http.Request, who token.Claims) {
+	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	if err != nil {
+		refuse(w, api.Errorf(api.ValidationError, "after: %v", err))
+		return
+	}
+	raw, ends, told := 0, 0, ""
+	c.change(func() { raw, ends = len(c.raw), c.ends; c.streams++ })
+	beat := time.NewTicker(Heartbeat)
+	defer beat.Stop()
+	flush := http.NewResponseController(w)
+	lines := json.NewEncoder(w)
+	for {
+		var batch []fleet.Message
+		c.mu.Lock()
+		changed, down, silent, ended := c.changed, c.down, c.silent, c.ends != ends
+		if !silent {
+			batch = append(c.news(after, who), c.raw[raw:]...)
+			raw = len(c.raw)
+			after = max(after, c.number)
+			jwks := string(c.trusted(c.hidden).JWKS())
+			beat := fleet.Message{Number: c.number}
+			if jwks != told {
+				beat.JWKS, told = json.RawMessage(jwks), jwks
+			}
+			batch = append(batch, beat)
+		}
+		c.mu.Unlock()
+		if down {
+			panic(http.ErrAbortHandler)
+		}
+		if ended {
+			return
+		}
+		for _, m := range batch {
+			if lines.Encode(m) != nil {
+				return // the follower is gone
+			}
+		}
+		if flush.Flush() != nil {
+			return
+		}
+		select {
+		case <-changed:
+		case <-beat.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// news are the documents after a number that a member is to see. The lock is held.
+func (c *ControlPlane) news(after int64, who token.Claims) []fleet.Message {
+	var all []fleet.Message
+	for _, m := range c.docs {
+		var d fleet.Doc
+		if err := json.Unmarshal(m.Doc, &d); err != nil {
+			panic(err) // Put made it
+		}
+		if m.Number > after && (who.Role == string(tenancy.GatewayMember) || d.Host == who.Subject) {
+			all = append(all, m)
+		}
+	}
+	slices.SortFunc(all, func(x, y fleet.Message) int { return cmp.Compare(x.Number, y.Number) })
+	return all
+}
+
+func (c *ControlPlane) report(w http.ResponseWriter, r *http.Request, _ token.Claims) {
+	var report fleet.Report
+	if !decode(w, r, &report) {
+		return
+	}
+	c.change(func() { c.reports = append(c.reports, report) })
+	answer(w, struct{}{})
+}
+
+func (c *ControlPlane) lastUsage(w http.ResponseWriter, r *http.Request, _ token.Claims) {
+	q := r.URL.Query()
+	source := billing.Source{Namespace: q.Get("namespace"), Stream: q.Get("stream"), Incarnation: q.Get("incarnation")}
+	answer(w, fleet.UsageAnswer{Last: read(c, func() uint64 { return c.last[source] })})
+}
+
+// applyUsage keeps to the rule of frames: only what follows the last one counts.
+func (c *ControlPlane) applyUsage(w http.ResponseWriter, r *http.Request, _ token.Claims) {
+	var f billing.Frame
+	if !decode(w, r, &f) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	last := c.last[f.Source]
+	if err := f.Validate(); err != nil {
+		refuse(w, api.Errorf(api.ValidationError, "%w", err))
+		return
+	}
+	if f.From > last+1 {
+		refuse(w, api.Errorf(api.StateConflict, "the frame begins at %d and %d was the last", f.From, last))
+		return
+	}
+	if f.From == last+1 {
+		sum := c.used[f.Namespace]
+		for _, row := range f.Rows {
+			if err := sum.Add(row.Quantities); err != nil {
+				panic(err) // no test uses that much
+			}
+		}
+		c.used[f.Namespace], c.last[f.Source] = sum, f.To
+	}
+	if c.lose > 0 {
+		c.lose--
+		panic(http.ErrAbortHandler)
+	}
+	answer(w, fleet.UsageAnswer{Last: c.last[f.Source]})
+}
+
+func bearer(r *http.Request) string {
+	const scheme = "Bearer "
+	a := r.Header.Get("Authorization")
+	return a[min(len(scheme), len(a)):]
+}
+
+func decode(w http.ResponseWriter, r *http.Request, v any) bool {
+	text, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		refuse(w, api.Errorf(api.ParseError, "%w", err))
+	}
+	return err == nil
+}
+
+func answer(w http.ResponseWriter, v any) { write(w, http.StatusOK, v) }
+
+func refuse(w http.ResponseWriter, e *api.Error) {
+	write(w, e.Code.Status(), map[string]any{"error": e.Message, "code": e.Code})
+}
+
+// write drops errors: they mean that the member is gone.
+func write(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// Eventually waits until something is so, for a minute: a machine may stall.
+func Eventually(tb testing.TB, what string, so func() bool) {
+	tb.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !so() {
+		if time.Now().After(deadline) {
+			tb.Fatalf("after a minute it is still not so that %s", what)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}

@@ -1,0 +1,265 @@
+package fleet
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+// MaxMessageBytes bounds one line of a stream of documents. A document with all
+// the keys there may be, each with a long scope, is smaller.
+const MaxMessageBytes = 32 << 20
+
+// Follow is who follows the stream. Its functions are called one at a time, in the
+// order of the stream, by the goroutine of Run; a nil one is left out.
+type Follow struct {
+	After int64 // the newest document that is known already; 0 = none
+	// Keep is given what must survive a restart before OnDoc is: documents whose
+	// signature was found good, as they came, and the keys whenever they change,
+	// in a Message without a Doc.
+	Keep func(Message) error
+	// OnDoc is given each document that is newer than all before it. After an
+	// error the stream is begun again from the last one that was handled, so a
+	// document that cannot be handled now comes again.
+	OnDoc func(Doc) error
+	// OnNumber is given the number of every heartbeat: all documents up to it
+	// have been handled.
+	OnNumber func(int64)
+}
+
+// Run joins, keeps the token fresh and follows the documents until ctx ends, which
+// is when it returns nil. It tries for ever: a control plane that is down or
+// refuses the credential must not stop who serves. A second Run beside the first
+// is an error.
+func (m *Member) Run(ctx context.Context, f Follow) error {
+	if !m.running.CompareAndSwap(false, true) {
+		return errors.New("this member runs already")
+	}
+	defer m.running.Store(false)
+	defer m.Close()
+	if f.After > m.number.Load() {
+		m.number.Store(f.After)
+	}
+	joined := make(chan struct{})
+	var renewal sync.WaitGroup
+	defer renewal.Wait()
+	renewal.Go(func() { m.keepJoined(ctx, joined) })
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-joined:
+	}
+	s := stream{Member: m, Follow: f}
+	heard := condition{log: m.log, down: "the stream of documents has ended: going on with what is known and trying again", up: "following the control plane's documents"}
+	tries := backoff{}
+	for ctx.Err() == nil {
+		bearer := s.Token()
+		alive := false
+		err := s.follow(ctx, bearer, func() { alive = true; heard.note(nil); tries.reset() })
+		m.connected.Store(false)
+		if ctx.Err() != nil {
+			break
+		}
+		if !alive || !errors.Is(err, errEnded) {
+			heard.note(err) // else it was closed in order, as with each token's end
+		}
+		if api.CodeOf(err) == api.Unauthorized {
+			m.refused(bearer)
+		}
+		tries.wait(ctx, err)
+	}
+	return nil
+}
+
+// stream is one follower's place in the documents.
+type stream struct {
+	*Member
+	Follow
+	kept *token.Set // the keys that Keep was given last
+}
+
+// errEnded is a stream whose other end has closed it.
+var errEnded = errors.New("the control plane has closed the stream")
+
+// follow opens the stream and takes what comes, until it breaks. alive is called
+// when it has brought something.
+func (s *stream) follow(ctx context.Context, bearer string, alive func()) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silence := time.AfterFunc(SilenceLimit, func() {
+		cancel(fmt.Errorf("the control plane has been silent for %s", SilenceLimit))
+	})
+	defer silence.Stop()
+	request, err := s.request(ctx, http.MethodGet, DocsPath+"?after="+strconv.FormatInt(s.Number(), 10), bearer, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := s.http.Do(request)
+	if err != nil {
+		return cause(ctx, err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return readError(answer)
+	}
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(make([]byte, 0, 64<<10), MaxMessageBytes)
+	for lines.Scan() {
+		// Handling may take its time: only waiting for a message is silence.
+		silence.Stop()
+		if len(bytes.TrimSpace(lines.Bytes())) > 0 {
+			if err := s.take(ctx, lines.Bytes()); err != nil {
+				return cause(ctx, err)
+			}
+			s.connected.Store(true)
+			alive()
+		}
+		silence.Reset(SilenceLimit)
+	}
+	if err := lines.Err(); err != nil {
+		return cause(ctx, fmt.Errorf("read the stream of documents: %w", err))
+	}
+	return errEnded
+}
+
+// cause is why ctx has ended, else err.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// take handles one message.
+func (s *stream) take(ctx context.Context, line []byte) error {
+	var msg Message
+	if err := json.Unmarshal(line, &msg); err != nil {
+		return fmt.Errorf("a line of the stream is no message: %w", err)
+	}
+	if len(msg.JWKS) > 0 {
+		if err := s.trust(msg.JWKS); err != nil {
+			return err
+		}
+	}
+	if err := s.keepKeys(); err != nil {
+		return err
+	}
+	if len(msg.Doc) == 0 {
+		s.advance(msg.Number)
+		if s.OnNumber != nil {
+			s.OnNumber(msg.Number)
+		}
+		s.pulse.heard(true)
+		return nil
+	}
+	return s.takeDoc(ctx, msg)
+}
+
+// keepKeys has new keys kept, before any document that may need them.
+func (s *stream) keepKeys() error {
+	set := s.trusted.Load()
+	if s.Keep == nil || s.kept == set {
+		return nil
+	}
+	if s.kept == nil || !bytes.Equal(s.kept.JWKS(), set.JWKS()) {
+		if err := s.Keep(Message{Number: s.Number(), JWKS: set.JWKS()}); err != nil {
+			return fmt.Errorf("keep the control plane's keys: %w", err)
+		}
+	}
+	s.kept = set
+	return nil
+}
+
+// takeDoc checks a document and hands it on. Nothing of it is looked at before
+// its signature.
+func (s *stream) takeDoc(ctx context.Context, msg Message) error {
+	err := s.Trusted().VerifyDocument(msg.Doc, msg.Signature)
+	if errors.Is(err, token.ErrUnknownKey) {
+		if err := s.refetch(ctx); err != nil {
+			return err
+		}
+		if err := s.keepKeys(); err != nil {
+			return err
+		}
+		err = s.Trusted().VerifyDocument(msg.Doc, msg.Signature)
+	}
+	if err != nil {
+		// Not as the *api.Error it is: our own token is not what is refused.
+		return fmt.Errorf("document %d is not taken: %s", msg.Number, err)
+	}
+	d, err := msg.document()
+	if err != nil {
+		return err
+	}
+	if d.Number <= s.Number() {
+		return nil // a repeat, or one that somebody kept: it is not news
+	}
+	msg.JWKS = nil // kept apart
+	if s.Keep != nil {
+		if err := s.Keep(msg); err != nil {
+			return fmt.Errorf("keep document %d: %w", d.Number, err)
+		}
+	}
+	if s.OnDoc != nil {
+		if err := s.OnDoc(d); err != nil {
+			return fmt.Errorf("document %d of namespace %s: %w", d.Number, d.Namespace, err)
+		}
+	}
+	s.advance(d.Number)
+	s.pulse.heard(false)
+	return nil
+}
+
+// document is the message's document. The number outside of the signature must be
+// the one inside.
+func (m Message) document() (Doc, error) {
+	var d Doc
+	if err := json.Unmarshal(m.Doc, &d); err != nil {
+		return Doc{}, fmt.Errorf("document %d does not read: %w", m.Number, err)
+	}
+	if d.Number != m.Number || d.Number <= 0 || d.Namespace == "" {
+		return Doc{}, fmt.Errorf("document %d says of itself that it is number %d of namespace %q", m.Number, d.Number, d.Namespace)
+	}
+	return d, nil
+}
+
+// advance never goes back.
+func (m *Member) advance(number int64) {
+	if number > m.number.Load() {
+		m.number.Store(number)
+	}
+}
+
+// backoff is the wait between tries: it doubles, and half of it is at random so
+// that those who lost the control plane together do not come back together.
+type backoff struct{ tries int }
+
+func (b *backoff) reset() { b.tries = 0 }
+
+// wait waits, for as long as err asks at least, or until ctx ends.
+func (b *backoff) wait(ctx context.Context, err error) {
+	d := min(firstWait<<min(b.tries, 16), mostWait)
+	b.tries++
+	d = d/2 + rand.N(d/2+1)
+	var e *api.Error
+	if errors.As(err, &e) {
+		d = max(d, min(e.RetryAfter, mostWait))
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

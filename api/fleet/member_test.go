@@ -1,0 +1,445 @@
+package fleet_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/fleettest"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+// heard is what a follower was told.
+type heard struct {
+	mu      sync.Mutex
+	docs    []fleet.Doc
+	number  int64 // of the last heartbeat
+	early   bool  // a heartbeat's number was beyond the documents before it
+	onDoc   func(fleet.Doc) error
+	handled int64
+}
+
+func (h *heard) follow() fleet.Follow {
+	return fleet.Follow{
+		OnDoc: func(d fleet.Doc) error {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.docs = append(h.docs, d)
+			if h.onDoc != nil {
+				if err := h.onDoc(d); err != nil {
+					return err
+				}
+			}
+			h.handled = d.Number
+			return nil
+		},
+		OnNumber: func(n int64) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.early = h.early || n > h.handled
+			h.number = n
+		},
+	}
+}
+
+// numbers are those of the documents so far.
+func (h *heard) numbers() []int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []int64
+	for _, d := range h.docs {
+		all = append(all, d.Number)
+	}
+	return all
+}
+
+func member(t *testing.T, c *fleettest.ControlPlane, kind keyring.Kind) *fleet.Member {
+	t.Helper()
+	m, err := fleet.NewMember(fleet.MemberConfig{
+		ControlPlane: c.URL,
+		Credential:   c.Register("m1", kind),
+		Join:         fleet.JoinRequest{Address: "http://127.0.0.1:1", Version: "test"},
+		Logger:       slog.New(slog.NewTextHandler(t.Output(), nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// run lets a member follow until the test ends.
+func run(t *testing.T, m *fleet.Member, f fleet.Follow) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Run(ctx, f) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Run ends with %v", err)
+		}
+		m.Close()
+	})
+}
+
+func open(namespace string) fleet.Doc {
+	return fleet.Doc{Namespace: namespace, Name: namespace, Org: "org_1", Generation: 1, Desired: fleet.Open, Host: "m1", Ready: true}
+}
+
+func wait(t *testing.T, h *heard, numbers ...int64) {
+	t.Helper()
+	fleettest.Eventually(t, "the documents have come", func() bool { return len(h.numbers()) >= len(numbers) })
+	if got := h.numbers(); !slices.Equal(got, numbers) {
+		t.Fatalf("documents %v, want %v", got, numbers)
+	}
+}
+
+func TestMemberFollows(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	c.Put(open("a"))
+	c.Put(open("b"))
+	m := member(t, c, keyring.Gateway)
+	if m.ID() != "" || m.Token() != "" || m.Connected() || m.Trusted().Len() != 0 {
+		t.Error("a member that has not joined says it has")
+	}
+	var h heard
+	run(t, m, h.follow())
+	wait(t, &h, 1, 2)
+	c.Put(open("a"))
+	wait(t, &h, 1, 2, 3)
+	fleettest.Eventually(t, "a heartbeat has come", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return h.number == 3 })
+	if h.early {
+		t.Error("a heartbeat told of documents before they were handled")
+	}
+	if m.ID() != "m1" || !m.Connected() || m.Number() != 3 {
+		t.Errorf("id %q, connected %v, number %d", m.ID(), m.Connected(), m.Number())
+	}
+	if _, err := c.Trusted().Verify(m.Token(), token.ControlPlane, time.Now()); err != nil {
+		t.Errorf("its token: %v", err)
+	}
+	if _, err := c.Trusted().Verify(m.HostToken(), token.Hosts, time.Now()); err != nil {
+		t.Errorf("its token for hosts: %v", err)
+	}
+	if err := m.Run(t.Context(), fleet.Follow{}); err == nil {
+		t.Error("it runs twice")
+	}
+}
+
+// TestMemberOutlivesTheControlPlane: hosts serve on while the control plane is
+// away, and have missed nothing and got nothing twice when it is back.
+func TestMemberOutlivesTheControlPlane(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	c.SetDown(true)
+	m := member(t, c, keyring.Host)
+	var h heard
+	run(t, m, h.follow())
+	if _, err := m.SendUsage(t.Context(), billing.Frame{}); api.CodeOf(err) != api.LeaderUnavailable {
+		t.Errorf("usage before the first join: %v", err)
+	}
+	c.SetDown(false)
+	c.Put(open("a"))
+	wait(t, &h, 1)
+	c.SetDown(true)
+	fleettest.Eventually(t, "it knows", func() bool { return !m.Connected() })
+	if err := m.Report(t.Context(), fleet.Report{}); api.CodeOf(err) != api.LeaderUnavailable {
+		t.Errorf("a report to nobody: %v", err)
+	}
+	c.Put(open("b"))
+	c.Put(open("c"))
+	c.SetDown(false)
+	wait(t, &h, 1, 2, 3)
+	fleettest.Eventually(t, "it is connected", m.Connected)
+}
+
+// TestMemberHandlesAgain: what could not be handled comes again, for nothing else
+// would bring a level-triggered document back.
+func TestMemberHandlesAgain(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	failures := 2
+	h := heard{onDoc: func(d fleet.Doc) error {
+		if d.Number == 2 && failures > 0 {
+			failures--
+			return errors.New("the disk is full")
+		}
+		return nil
+	}}
+	run(t, member(t, c, keyring.Host), h.follow())
+	c.Put(open("a"))
+	c.Put(open("b"))
+	wait(t, &h, 1, 2, 2, 2)
+}
+
+// TestMemberKeepsFirst: a document is on disk before anything is done by it.
+func TestMemberKeepsFirst(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	var mu sync.Mutex
+	var story []string
+	refusals := 1
+	f := fleet.Follow{
+		Keep: func(msg fleet.Message) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if len(msg.Doc) == 0 {
+				if _, err := token.ParseSet(msg.JWKS); err != nil {
+					t.Error(err)
+				}
+				story = append(story, "keys")
+				return nil
+			}
+			if refusals > 0 {
+				refusals--
+				story = append(story, "not kept")
+				return errors.New("the disk is full")
+			}
+			story = append(story, "kept")
+			return nil
+		},
+		OnDoc: func(fleet.Doc) error {
+			mu.Lock()
+			defer mu.Unlock()
+			story = append(story, "done")
+			return nil
+		},
+	}
+	run(t, member(t, c, keyring.Host), f)
+	c.Put(open("a"))
+	told := func() string { mu.Lock(); defer mu.Unlock(); return strings.Join(story, ", ") }
+	fleettest.Eventually(t, "it is done", func() bool { return strings.HasSuffix(told(), "done") })
+	c.Rotate(false)
+	fleettest.Eventually(t, "new keys are kept", func() bool { return strings.HasSuffix(told(), "keys") })
+	if want := "keys, not kept, kept, done, keys"; told() != want {
+		t.Errorf("it was: %s; want: %s", told(), want)
+	}
+}
+
+// TestMemberTakesNoForgery: only the control plane's signature makes a document,
+// and only a newer number makes it news.
+func TestMemberTakesNoForgery(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	stranger := fleettest.New(t)
+	var h heard
+	m := member(t, c, keyring.Host)
+	run(t, m, h.follow())
+	old := c.Sign(c.Put(open("a")))
+	wait(t, &h, 1)
+	c.Put(open("a"))
+	wait(t, &h, 1, 2)
+
+	future := open("a")
+	future.Number = 100
+	good := c.Sign(future)
+	tampered := good
+	tampered.Doc = json.RawMessage(strings.Replace(string(good.Doc), `"m1"`, `"m2"`, 1))
+	renumbered := old
+	renumbered.Number = 101
+	unsigned := good
+	unsigned.Signature = ""
+	nameless := fleet.Doc{Number: 102}
+	for name, msg := range map[string]fleet.Message{
+		"tampered with": tampered, "an old one under a new number": renumbered, "not signed": unsigned,
+		"signed by a stranger": stranger.Sign(future), "of no namespace": c.Sign(nameless),
+	} {
+		// Each is noticed: the stream is begun again.
+		before := c.Streams()
+		c.Inject(msg)
+		fleettest.Eventually(t, "a document "+name+" has broken the stream", func() bool { return c.Streams() > before })
+		if got := h.numbers(); !slices.Equal(got, []int64{1, 2}) {
+			t.Fatalf("a document %s is taken: %v", name, got)
+		}
+		fleettest.Eventually(t, "it is connected again", m.Connected)
+	}
+	// A true one again is no error, and no news.
+	c.Inject(old)
+	c.Put(open("b"))
+	wait(t, &h, 1, 2, 3)
+}
+
+// TestMemberLearnsKeys: a key that signs before its announcement has come is
+// fetched.
+func TestMemberLearnsKeys(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	var h heard
+	m := member(t, c, keyring.Host)
+	run(t, m, h.follow())
+	c.Put(open("a"))
+	wait(t, &h, 1)
+	c.Rotate(true)
+	c.Put(open("b"))
+	wait(t, &h, 1, 2)
+	if m.Trusted().Len() != 2 {
+		t.Errorf("it trusts %d keys", m.Trusted().Len())
+	}
+	// A retired key is not trusted any more, and a token it signed is replaced.
+	c.Rotate(false)
+	c.Retire()
+	fleettest.Eventually(t, "it trusts only the new key", func() bool { return bytes.Equal(m.Trusted().JWKS(), c.Trusted().JWKS()) })
+	fleettest.Eventually(t, "a report is taken again", func() bool { return m.Report(t.Context(), fleet.Report{}) == nil })
+}
+
+func TestMemberRenewsItsToken(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	c.SetLifetime(2 * time.Second)
+	var h heard
+	run(t, member(t, c, keyring.Host), h.follow())
+	start := time.Now()
+	fleettest.Eventually(t, "it has joined again", func() bool { return c.Joins() >= 2 })
+	if took := time.Since(start); took < 900*time.Millisecond {
+		t.Errorf("it joined again after %v, before half of the token's life", took)
+	}
+}
+
+// TestMemberRefused: a wrong credential is said once in the log, not with every
+// try, and never shown.
+func TestMemberRefused(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	credential, _, _, err := keyring.New(rand.Reader, keyring.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log lockedBuffer
+	m, err := fleet.NewMember(fleet.MemberConfig{ControlPlane: c.URL + "/", Credential: credential, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, m, fleet.Follow{})
+	fleettest.Eventually(t, "it has tried three times", func() bool { return c.Refused() >= 3 })
+	text := log.String()
+	if strings.Count(text, "\n") != 1 || !strings.Contains(text, "the credential is not valid") || strings.Contains(text, credential) {
+		t.Errorf("the log says:\n%s", text)
+	}
+}
+
+// TestMemberIsQuietAboutRoutine: a stream ends in order with every token; a log
+// that tells of it each time is not read when it matters.
+func TestMemberIsQuietAboutRoutine(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	var log lockedBuffer
+	m, err := fleet.NewMember(fleet.MemberConfig{
+		ControlPlane: c.URL, Credential: c.Register("m1", keyring.Host), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var h heard
+	run(t, m, h.follow())
+	for n := range 3 {
+		fleettest.Eventually(t, "it is connected", func() bool { return c.Streams() > n && m.Connected() })
+		c.End()
+	}
+	c.Put(open("a"))
+	wait(t, &h, 1)
+	if text := log.String(); strings.Count(text, "\n") != 2 || strings.Contains(text, "WARN") {
+		t.Errorf("the log says:\n%s", text)
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+// TestMemberNoticesSilence: a connection that is open and dead is given up.
+func TestMemberNoticesSilence(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	var h heard
+	m := member(t, c, keyring.Host)
+	run(t, m, h.follow())
+	fleettest.Eventually(t, "it is connected", m.Connected)
+	before := c.Streams()
+	c.SetSilent(true)
+	fleettest.Eventually(t, "it connects again", func() bool { return c.Streams() > before })
+	if m.Connected() {
+		t.Error("it says it is connected to one who does not speak")
+	}
+	c.SetSilent(false)
+	c.Put(open("a"))
+	wait(t, &h, 1)
+}
+
+func TestMemberCalls(t *testing.T) {
+	t.Parallel()
+	c := fleettest.New(t)
+	m := member(t, c, keyring.Host)
+	run(t, m, fleet.Follow{})
+	fleettest.Eventually(t, "it has joined", func() bool { return m.Token() != "" })
+	report := fleet.Report{Number: 4, Cells: []fleet.CellReport{{Namespace: "a", Generation: 1, State: fleet.Opened}}, LastUsed: map[string]int64{"k": 5}}
+	if err := m.Report(t.Context(), report); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Reports(); len(got) != 1 || got[0].Number != 4 || len(got[0].Cells) != 1 || got[0].LastUsed["k"] != 5 {
+		t.Errorf("the control plane has %+v", got)
+	}
+	source := billing.Source{Namespace: "a b&c", Stream: "shard/0", Incarnation: "ff"}
+	if last, err := m.LastUsage(t.Context(), source); last != 0 || err != nil {
+		t.Errorf("at first: %d, %v", last, err)
+	}
+	frame := billing.Frame{Source: source, From: 1, To: 3, Rows: []billing.Row{{Quantities: billing.Quantities{Requests: 7}}}}
+	for range 2 { // the second is a repeat
+		if last, err := m.SendUsage(t.Context(), frame); last != 3 || err != nil {
+			t.Errorf("%d, %v", last, err)
+		}
+	}
+	if last, err := m.LastUsage(t.Context(), source); last != 3 || err != nil {
+		t.Errorf("then: %d, %v", last, err)
+	}
+	frame.From, frame.To = 5, 5
+	_, err := m.SendUsage(t.Context(), frame)
+	var e *api.Error
+	if !errors.As(err, &e) || e.Code != api.StateConflict || !strings.Contains(e.Message, "3 was the last") {
+		t.Errorf("a gap: %v", err)
+	}
+	if got := c.Used(source.Namespace).Requests; got != 7 {
+		t.Errorf("%d requests are counted, want 7", got)
+	}
+}
+
+func TestNewMemberRefuses(t *testing.T) {
+	t.Parallel()
+	tenants, _, _, err := keyring.New(rand.Reader, keyring.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{"", "cloud.example.com", "ftp://cloud.example.com", "http://", "http://x?y=z", "http://x\x00"} {
+		_, err := fleet.NewMember(fleet.MemberConfig{ControlPlane: url, Credential: tenants})
+		if err == nil || !strings.Contains(err.Error(), "control plane") || !strings.Contains(err.Error(), "fleet credential") {
+			t.Errorf("%q: %v does not name both faults", url, err)
+		}
+		if strings.Contains(err.Error(), tenants) {
+			t.Errorf("the error shows the credential: %v", err)
+		}
+	}
+}

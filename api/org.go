@@ -1,0 +1,50 @@
+package api
+
+// Resource is what every resource of the cloud API carries.
+type Resource struct {
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// ResourceVersion changes with every write to the resource, its status
+	// included; it is what ETag and If-Match carry.
+	ResourceVersion int64 `json:"resource_version"`
+	// Generation changes with the spec only.
+	Generation int64 `json:"generation"`
+	CreatedAt  Time  `json:"created_at"`
+}
+
+// Org is an organisation, the customer with one bill.
+type Org struct {
+	Resource
+	Spec   OrgSpec   `json:"spec"`
+	Status OrgStatus `json:"status"`
+}
+
+// OrgSpec is what can be chosen of an organisation; nothing yet.
+type OrgSpec struct{}
+
+// OrgStatus is where an organisation stands.
+type OrgStatus struct {
+	Namespaces int `json:"namespaces"` // those that are not deleted
+}
+
+// CreateOrgRequest makes an organisation; those who run the cloud may.
+type CreateOrgRequest struct {
+	Name string `json:"name"` // [a-z][a-z0-9-]{0,62}, unique
+}
+
+// Page is a page of a list. Cursor is absent on the last one.
+type Page[T any] struct {
+	Items  []T    `json:"items"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// AuditRow is one change of the control plane. Rows are chained: Hash covers the
+// row and the hash before it.
+type AuditRow struct {
+	Seq       int64  `json:"seq"`
+	At        Time   `json:"at"`
+	Principal string `json:"principal"` // a token's id, or the part of the cloud that acted
+	Action    string `json:"action"`    // the op's name, such as "create-namespace"
+	Target    string `json:"target"`    // the id of what was changed
+	Hash      string `json:"hash"`      // hex SHA-256
+}
