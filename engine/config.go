@@ -2,7 +2,7 @@
 // replicates: Open runs one Raft group around a Machine, Propose changes it.
 // It owns the wiring of pipeline, replica and log store, the group's identity,
 // and what happens when leadership comes and goes. It may import everything
-// below engine/, and api. DESIGN.md has the whole in one page.
+// below engine/, api and telemetry. DESIGN.md has the whole in one page.
 package engine
 
 import (
@@ -18,6 +18,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/raftlog"
 	"github.com/corvo/corvo/engine/replica"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
 )
 
 // The contracts an engine meets its users in.
@@ -53,6 +56,9 @@ type Config struct {
 	// Logs opens log stores; processes with many groups share one. Default: a
 	// Factory of its own.
 	Logs *raftlog.Factory
+	// SegmentBytes is the size of the log's files where Logs is nil; 0 = raftlog's
+	// default. Each group preallocates one.
+	SegmentBytes int
 	// LogKind is the log store; default raftlog.WAL. It cannot be changed later.
 	LogKind raftlog.Kind
 	// SnapshotBytes is how much log makes a snapshot due: it bounds disk use and
@@ -70,6 +76,10 @@ type Config struct {
 	Now func() time.Time
 	// Rand is where seeds and identities come from. Default crypto/rand.
 	Rand io.Reader
+	// Tracer gets the spans of commits and applies: of entries with an op that was
+	// proposed in a sampled span, and only as they first happen, not when they are
+	// replayed. Default: none.
+	Tracer trace.TracerProvider
 	// Logger gets what happens to the group. Default slog.Default().
 	Logger *slog.Logger
 }
@@ -79,10 +89,13 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.Default()
 	}
 	if c.Logs == nil {
-		c.Logs = &raftlog.Factory{Logger: replica.NewLogger(c.Logger)}
+		c.Logs = &raftlog.Factory{SegmentBytes: c.SegmentBytes, Logger: replica.NewLogger(c.Logger)}
 	}
 	if c.Level == nil {
 		c.Level = func() uint32 { return 1 }
+	}
+	if c.Tracer == nil {
+		c.Tracer = noop.NewTracerProvider()
 	}
 	if c.Now == nil {
 		c.Now = time.Now

@@ -23,6 +23,7 @@ type Group struct {
 	config   Config
 	identity identity
 	replica  *replica.Replica
+	tracer   *tracer        // nil = no spans
 	stats    pipeline.Stats // of all terms
 
 	mu      sync.Mutex
@@ -45,7 +46,7 @@ func Open(c Config) (*Group, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	g := &Group{config: c, changed: make(chan struct{}), stop: make(chan struct{})}
+	g := &Group{config: c, tracer: newTracer(&c), changed: make(chan struct{}), stop: make(chan struct{})}
 	if err := g.open(); err != nil {
 		return nil, outward(err)
 	}
@@ -71,11 +72,15 @@ func (g *Group) open() (err error) {
 	if err := g.found(log); err != nil {
 		return errors.Join(err, log.Close())
 	}
+	var applies func(entry.Trace, entry.Position, int) func(error)
+	if g.tracer != nil {
+		applies = g.tracer.apply
+	}
 	g.replica, err = replica.Open(replica.Config{
 		Dir: c.Dir, Group: g.identity.Group, Incarnation: g.identity.Incarnation, ID: g.identity.NodeID,
 		Machine: c.Machine, Log: log,
 		SnapshotBytes: c.SnapshotBytes, TrailingBytes: c.TrailingBytes,
-		Leadership: g.leadership, Logger: c.Logger,
+		Leadership: g.leadership, Trace: applies, Logger: c.Logger,
 	})
 	if err != nil {
 		return err
@@ -120,13 +125,17 @@ func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 		r.Fail(err)
 		return
 	}
+	env := pipeline.Env{
+		Append: func(encoded []byte) pipeline.Future { return r.Append(term, encoded) },
+		Now:    g.config.Now,
+		Rand:   g.config.Rand,
+		Level:  g.config.Level,
+	}
+	if g.tracer != nil { // a nil *tracer is not a nil Tracer
+		env.Tracer = g.tracer
+	}
 	p := pipeline.Start(pipeline.Config{
-		Env: pipeline.Env{
-			Append: func(encoded []byte) pipeline.Future { return r.Append(term, encoded) },
-			Now:    g.config.Now,
-			Rand:   g.config.Rand,
-			Level:  g.config.Level,
-		},
+		Env:         env,
 		Incarnation: g.identity.Incarnation,
 		LastClockNs: last,
 		First:       g.config.StartTerm(),

@@ -18,23 +18,29 @@ func (p *Pipeline) lane(first bool) {
 		// The callers just answered propose again, mostly: let them run, so that
 		// they go together and not one by one.
 		runtime.Gosched()
-		var future Future
-		var appended time.Time
-		batch, future, appended = p.next(batch[:0], first)
-		if future == nil {
+		var under flight
+		batch, under = p.next(batch[:0], first)
+		if under.Future == nil {
 			return
 		}
-		p.deliver(batch, future, appended)
+		p.deliver(batch, under)
 		clear(batch)
 	}
 }
 
-// next waits for work and appends it as one entry, at the time it answers. A nil
-// Future means that there will be no more.
-func (p *Pipeline) next(batch []*proposal, first bool) ([]*proposal, Future, time.Time) {
+// flight is an entry that was handed to the log.
+type flight struct {
+	Future
+	appended time.Time
+	span     Span // nil = none
+}
+
+// next waits for work and appends it as one entry. A nil Future means that there
+// will be no more.
+func (p *Pipeline) next(batch []*proposal, first bool) ([]*proposal, flight) {
 	for {
 		if batch = p.take(batch[:0], first); len(batch) == 0 {
-			return nil, nil, time.Time{}
+			return nil, flight{}
 		}
 		p.forming.Lock()
 		if batch = p.encode(batch); len(batch) == 0 {
@@ -49,7 +55,13 @@ func (p *Pipeline) next(batch []*proposal, first bool) ([]*proposal, Future, tim
 		for _, pr := range batch {
 			p.stats.QueueTime.observe(now.Sub(pr.proposed))
 		}
-		return batch, p.append(now), now
+		out := flight{appended: now, span: p.trace(batch)}
+		var trace entry.Trace
+		if out.span != nil {
+			trace = out.span.Trace()
+		}
+		out.Future = p.append(now, trace)
+		return batch, out
 	}
 }
 
@@ -84,8 +96,8 @@ func (p *Pipeline) encode(batch []*proposal) []*proposal {
 }
 
 // append closes the entry in the builder and hands it to the log.
-func (p *Pipeline) append(now time.Time) Future {
-	h := entry.Header{Level: p.env.Level(), Incarnation: p.incarnation, ClockNs: p.clock.next(now)}
+func (p *Pipeline) append(now time.Time, trace entry.Trace) Future {
+	h := entry.Header{Level: p.env.Level(), Incarnation: p.incarnation, ClockNs: p.clock.next(now), Trace: trace}
 	p.publishClock()
 	if _, err := io.ReadFull(p.env.Rand, h.Seed[:]); err != nil {
 		p.builder.Finish(h) // dropped: without a seed the entry may not be written
@@ -100,16 +112,19 @@ type failure struct{ err error }
 func (f failure) Wait() ([]any, entry.Position, error) { return nil, entry.Position{}, f.err }
 
 // deliver waits for an entry and answers its proposals by position.
-func (p *Pipeline) deliver(batch []*proposal, future Future, appended time.Time) {
-	results, at, err := future.Wait()
+func (p *Pipeline) deliver(batch []*proposal, under flight) {
+	results, at, err := under.Wait()
 	if err == nil && len(results) != len(batch) {
 		err = api.Errorf(api.Internal, "entry %d of %d ops had %d results", at.Index, len(batch), len(results))
+	}
+	if under.span != nil {
+		under.span.End(at, err)
 	}
 	applied, now := len(batch), p.env.Now()
 	if err != nil {
 		applied = 0
 	} else {
-		p.stats.ApplyTime.observe(now.Sub(appended))
+		p.stats.ApplyTime.observe(now.Sub(under.appended))
 	}
 	p.mu.Lock()
 	p.rate.end(now, applied)
@@ -151,5 +166,5 @@ func (p *Pipeline) formFirst(op Op) (Future, error) {
 	if err := p.builder.Add(op.Number(), op.SizeVT(), op); err != nil {
 		return nil, err
 	}
-	return p.append(p.env.Now()), nil
+	return p.append(p.env.Now(), entry.Trace{}), nil
 }

@@ -45,6 +45,8 @@ type Env struct {
 	Rand io.Reader
 	// Level is the feature level to write entries at.
 	Level func() uint32
+	// Tracer follows ops that belong to a trace; nil = none does.
+	Tracer Tracer
 }
 
 // Future is the outcome of one Append.
@@ -170,6 +172,9 @@ func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, err
 	}
 	pr := p.pool.get(op, size)
 	pr.proposed = p.env.Now()
+	if p.env.Tracer != nil {
+		pr.trace = p.env.Tracer.Of(ctx)
+	}
 	if err := p.admit(pr); err != nil {
 		p.pool.put(pr)
 		return nil, entry.Position{}, err

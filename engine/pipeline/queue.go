@@ -65,6 +65,7 @@ type proposal struct {
 	size       int64
 	class      Class
 	proposed   time.Time
+	trace      entry.Trace // of the span it was proposed in; zero = none
 	waiting    bool
 	prev, next *proposal
 

@@ -85,7 +85,14 @@ func (f fsm) command(l *raft.Log, out *outcome) error {
 	if stale {
 		e.Ops, out.err = nil, errNotLeader()
 	}
+	var end func(error)
+	if f.r.trace != nil && e.Trace != (entry.Trace{}) && !stale && l.Index > f.r.replayed {
+		end = f.r.trace(e.Trace, out.at, len(e.Ops))
+	}
 	results, err := f.r.machine.Apply(at, e)
+	if end != nil {
+		end(err)
+	}
 	if err != nil {
 		return err
 	}

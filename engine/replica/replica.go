@@ -67,6 +67,11 @@ type Config struct {
 	// order, by one goroutine, maybe before Open returns. Raft waits for it: it
 	// must not wait for an Append.
 	Leadership func(r *Replica, leads bool, term uint64)
+	// Trace begins the span of an entry of so many ops that is about to be applied
+	// and whose header names a span; what it returns ends it. It is not asked for
+	// entries that lay in the log when the Replica was opened: their traces are
+	// over. nil = no spans.
+	Trace func(of entry.Trace, at entry.Position, ops int) (end func(error))
 	// Logger gets what raft says; nil = slog.Default().
 	Logger *slog.Logger
 }
@@ -82,6 +87,8 @@ type Replica struct {
 	transport     raft.Transport
 	logger        *slog.Logger
 	trailingBytes int64
+	trace         func(entry.Trace, entry.Position, int) func(error) // nil = no spans
+	replayed      uint64                                             // the log's last index when it was opened
 	flying        flights
 	verifying     verifier
 
@@ -115,6 +122,7 @@ func Open(c Config) (_ *Replica, err error) {
 		transport:     c.Transport,
 		logger:        c.Logger,
 		trailingBytes: max(0, c.TrailingBytes),
+		trace:         c.Trace,
 		failed:        make(chan struct{}),
 		closing:       make(chan struct{}),
 	}
@@ -126,6 +134,9 @@ func Open(c Config) (_ *Replica, err error) {
 	}()
 	if r.journal, err = newJournal(c.Log, c.SnapshotBytes, r.fail); err != nil {
 		return nil, err
+	}
+	if r.replayed, err = c.Log.LastIndex(); err != nil {
+		return nil, fmt.Errorf("last index of the log: %w", err)
 	}
 	r.snapshots = &snapshots{dir: c.Dir, machine: c.Machine, identity: r.identity, fail: r.fail}
 	if err := r.start(c); err != nil {
