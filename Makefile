@@ -11,17 +11,19 @@ SIM_SEEDS ?= 200
 # The race detector runs where goroutines meet. SQLite in pure Go is some thirty
 # times slower under it, so the view is tested without; the server runs one
 # lifecycle with it.
-RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/op/... ./dataplane/duties/... ./dataplane/host/...
+RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/op/... ./dataplane/duties/... ./dataplane/sinks/... \
+	./dataplane/host/... ./dataplane/agent/... ./api/fleet/... ./tenancy/... ./controlplane/gateway/... ./controlplane/plan/...
 
 .PHONY: help run run-node build test check unit race sim fuzz chaos bench lint generate schema golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: run-node ## build and start Corvo, ready for curl
+run: build ## build and start a whole cloud on 127.0.0.1:8080, ready for curl (data in ./data)
+	./bin/corvo-cloud dev --data-dir $(DATA)
 
-run-node: build ## build and start one bare node (data in ./data)
-	./bin/corvo server --data-dir $(DATA)
+run-node: build ## build and start one bare node (data in ./data-node)
+	./bin/corvo server --data-dir $(DATA)-node
 
 build: ## build the binaries into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
@@ -52,7 +54,7 @@ fuzz: ## every fuzz target for FUZZTIME each: FUZZTIME=10m make fuzz
 	done
 
 chaos: ## the kill test, long: many kills under load
-	CORVO_KILLS=30 $(GO) test ./cmd/corvo/ -run TestKill -v -timeout 30m
+	CORVO_KILLS=30 $(GO) test ./cmd/corvo/ ./cmd/corvo-cloud/ -run TestKill -v -timeout 30m
 
 bench: ## the figures of docs/benchmarks.md
 	$(GO) test -run '^$$' -bench . -benchmem ./engine/ ./dataplane/op/ ./dataplane/state/ ./dataplane/
@@ -65,10 +67,10 @@ generate: ## generate Go from the .proto files
 	$(TOOL) buf generate
 
 schema: ## refuse a change of the stored protobuf messages that old logs could not survive
-	$(TOOL) buf breaking --against dataplane/schema.binpb
+	$(TOOL) buf breaking --against tools/schema.binpb
 
 golden: schema ## rewrite the golden files; read the diff before you commit it
-	$(TOOL) buf build --exclude-source-info -o dataplane/schema.binpb
+	$(TOOL) buf build --exclude-source-info -o tools/schema.binpb
 	$(GO) test $$(grep -rl --include='*_test.go' '"rewrite"' . | xargs -n1 dirname | sort -u) -rewrite
 
 clean: ## remove what was built

@@ -1,7 +1,7 @@
 // Package cell is one member of one shard on one host: the raft group, the store
-// it changes, the view that follows and the duties of its leader, opened and
-// closed as one. It decides nothing about jobs (op does) and knows neither HTTP
-// nor which namespace's requests are whose.
+// it changes, the view that follows, the duties and the usage sink of its leader,
+// opened and closed as one. It decides nothing about jobs (op does) and knows
+// neither HTTP nor which namespace's requests are whose.
 package cell
 
 import (
@@ -11,19 +11,31 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/corvo/corvo/dataplane/duties"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/sinks"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/dataplane/view"
 	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/pipeline"
+
+	"go.opentelemetry.io/otel/trace"
 )
 
-// DefaultFeedKeep is how many events readers of the feed may lie behind.
-const DefaultFeedKeep = 100_000
+// Defaults of what is kept.
+const (
+	// DefaultFeedKeep is how many events readers of the feed may lie behind.
+	DefaultFeedKeep = 100_000
+	// DefaultUsageKeep is how many usage rows are kept where nobody receives them.
+	DefaultUsageKeep = 100_000
+	// DefaultAckedUsageKeep is how many rows that their receiver has are kept, to be
+	// looked at. Those it does not have are all kept.
+	DefaultAckedUsageKeep = 10_000
+)
 
 // Config says where a cell lives and whom it tells.
 type Config struct {
@@ -39,9 +51,18 @@ type Config struct {
 	// SnapshotBytes is how much log gathers before it is cut; 0 = the engine's
 	// default.
 	SnapshotBytes int64
+	// SegmentBytes is the size of the log's files, of which one is preallocated; 0 =
+	// raftlog's default.
+	SegmentBytes int
 	// FeedKeep is how many events readers of the feed may lie behind; 0 =
 	// DefaultFeedKeep.
 	FeedKeep uint64
+	// UsageKeep is how many usage rows are kept that nobody is owed; 0 =
+	// DefaultAckedUsageKeep with a Receiver, DefaultUsageKeep without.
+	UsageKeep uint64
+	// Receiver gets the usage of the shard; nil = nobody does.
+	Receiver sinks.Receiver
+	Tracer   trace.TracerProvider // nil = no traces
 	Logger   *slog.Logger
 }
 
@@ -51,10 +72,11 @@ type Cell struct {
 	store  *state.Store
 	view   *view.View
 	duties *duties.Duties
+	usage  *sinks.Usage // nil without a receiver
 	group  *engine.Group
 	claims claims
 
-	stop    context.CancelFunc // ends the duties
+	stop    context.CancelFunc // ends the duties and the sink
 	running sync.WaitGroup
 	failure atomic.Pointer[error] // the first thing that made the cell unhealthy
 }
@@ -79,14 +101,7 @@ func Open(cfg Config) (_ *Cell, err error) {
 	}
 	opened = append(opened, c.store.Close)
 
-	c.duties = duties.New(duties.Config{
-		Store:    c.store,
-		Propose:  func(ctx context.Context, o pipeline.Op) error { _, _, err := Propose[any](ctx, c, o); return err },
-		NowNs:    func() int64 { return c.group.ClockNs() },
-		ViewSeq:  func() uint64 { seq, _ := c.view.Cursor(); return seq },
-		FeedKeep: cmp.Or(cfg.FeedKeep, DefaultFeedKeep),
-		Logger:   cfg.Logger,
-	})
+	c.background()
 	if c.view, err = view.Open(filepath.Join(cfg.Dir, "view"), c.store, view.Options{Logger: cfg.Logger}); err != nil {
 		return nil, fmt.Errorf("open the view of %s: %w", cfg.Group, err)
 	}
@@ -96,6 +111,7 @@ func Open(cfg Config) (_ *Cell, err error) {
 		OnReady: c.onReady,
 		OnTimer: c.duties.OnTimer,
 		OnFeed:  func() { c.view.Notify(); c.duties.OnFeed() },
+		OnUsage: c.onUsage,
 	})
 	c.group, err = engine.Open(engine.Config{
 		Dir:           filepath.Join(cfg.Dir, "raft"),
@@ -104,6 +120,8 @@ func Open(cfg Config) (_ *Cell, err error) {
 		Machine:       op.NewMachine(c.store),
 		StartTerm:     func() pipeline.Op { return &op.StartTerm{Meta: &op.Meta{Principal: "engine"}} },
 		SnapshotBytes: cfg.SnapshotBytes,
+		SegmentBytes:  cfg.SegmentBytes,
+		Tracer:        cfg.Tracer,
 		Logger:        cfg.Logger,
 	})
 	if err != nil {
@@ -113,7 +131,42 @@ func Open(cfg Config) (_ *Cell, err error) {
 	return c, nil
 }
 
-// start runs the duties once the cell leads.
+// background makes what runs while the cell leads.
+func (c *Cell) background() {
+	of := duties.Config{
+		Store:     c.store,
+		Propose:   func(ctx context.Context, o pipeline.Op) error { _, _, err := Propose[any](ctx, c, o); return err },
+		NowNs:     func() int64 { return c.group.ClockNs() },
+		ViewSeq:   func() uint64 { seq, _ := c.view.Cursor(); return seq },
+		FeedKeep:  cmp.Or(c.cfg.FeedKeep, DefaultFeedKeep),
+		UsageKeep: cmp.Or(c.cfg.UsageKeep, DefaultUsageKeep),
+		Logger:    c.cfg.Logger,
+	}
+	if c.cfg.Receiver != nil {
+		namespace, shard, _ := strings.Cut(c.cfg.Group, "/")
+		c.usage = sinks.NewUsage(sinks.UsageConfig{
+			Store:     c.store,
+			Namespace: namespace,
+			Stream:    "shard/" + shard,
+			Receiver:  c.cfg.Receiver,
+			OnAcked:   func() { c.duties.OnUsage() },
+			Logger:    c.cfg.Logger,
+		})
+		of.UsageKeep = cmp.Or(c.cfg.UsageKeep, DefaultAckedUsageKeep)
+		of.UsageAcked = c.usage.Acked
+	}
+	c.duties = duties.New(of)
+}
+
+// onUsage is the store's hook: there are new usage rows.
+func (c *Cell) onUsage() {
+	c.duties.OnUsage()
+	if c.usage != nil {
+		c.usage.OnUsage()
+	}
+}
+
+// start runs the duties and the sink once the cell leads.
 func (c *Cell) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
@@ -123,6 +176,9 @@ func (c *Cell) start() {
 				c.fail(fmt.Errorf("no leadership: %w", err))
 			}
 			return
+		}
+		if c.usage != nil {
+			c.running.Go(func() { c.usage.Run(ctx) })
 		}
 		if err := c.duties.Run(ctx); err != nil {
 			c.fail(fmt.Errorf("the duties stopped: %w", err))

@@ -19,6 +19,10 @@ type Status struct {
 	// IdempotencyRecords is how many idempotency keys are remembered.
 	IdempotencyRecords uint64
 	Queues             uint64
+	// UsageRows is how many usage rows are kept; UsageWaiting is how many of them
+	// their receiver is not known to have, 0 where there is no receiver.
+	UsageRows    uint64
+	UsageWaiting uint64
 }
 
 // Status is a momentary view of the cell's numbers; it costs no entry in the
@@ -38,6 +42,11 @@ func (c *Cell) Status() (Status, error) {
 		s.ViewApplied = max(s.ViewApplied, Index(head.GetIndex()))
 	}
 	s.FeedEvents = head.GetFeedNextSeq() - head.GetFeedFirstSeq()
+	first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq()
+	s.UsageRows = next - first
+	if c.usage != nil {
+		s.UsageWaiting = next - max(first, min(next, c.usage.Acked()+1))
+	}
 	s.IdempotencyRecords, s.Queues = head.GetIdempotencyRecords(), head.GetQueueRecords()
 	return s, nil
 }
@@ -53,11 +62,18 @@ func (c *Cell) Failed() error {
 	return nil
 }
 
-// Err is why the cell is unhealthy, or nil: it has Failed, or its view does not
-// follow, which it tries again and again.
+// Err is why the cell is unhealthy, or nil: it has Failed; or its view does not
+// follow, or its usage cannot be shipped since it and its receiver disagree, both
+// of which it tries again and again.
 func (c *Cell) Err() error {
 	if err := c.Failed(); err != nil {
 		return err
 	}
-	return c.view.Err()
+	if err := c.view.Err(); err != nil {
+		return err
+	}
+	if c.usage == nil {
+		return nil
+	}
+	return c.usage.Err()
 }

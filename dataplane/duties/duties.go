@@ -41,15 +41,21 @@ type Config struct {
 	ViewSeq func() uint64
 	// FeedKeep is how many events readers of the feed may lie behind.
 	FeedKeep uint64
-	Logger   *slog.Logger
+	// UsageKeep is how many usage rows are kept of those that may be removed: all,
+	// or, where UsageAcked is set, those up to the number it answers, which are
+	// known to be with their receiver.
+	UsageKeep  uint64
+	UsageAcked func() uint64
+	Logger     *slog.Logger
 }
 
 // Duties runs the table. Run it while the node leads.
 type Duties struct {
-	cfg  Config
-	wake chan struct{}
-	next atomic.Int64 // when Run wakes by itself; an earlier timer wakes it sooner
-	feed feedWatch
+	cfg   Config
+	wake  chan struct{}
+	next  atomic.Int64 // when Run wakes by itself; an earlier timer wakes it sooner
+	feed  growth
+	usage growth
 }
 
 // New makes the duties of one shard; Run starts them.
@@ -69,6 +75,14 @@ func (d *Duties) OnTimer(_ state.TimerClass, dueNs int64) {
 // OnFeed is the store's hook: the feed has grown.
 func (d *Duties) OnFeed() {
 	if d.feed.grew() {
+		d.poke()
+	}
+}
+
+// OnUsage says that there are usage rows, or rows acknowledged by their receiver,
+// that were not there before. It is the store's hook and the usage sink's.
+func (d *Duties) OnUsage() {
+	if d.usage.grew() {
 		d.poke()
 	}
 }

@@ -39,6 +39,12 @@ type shard struct {
 // inShard runs a test in a bubble of virtual time with a shard whose duties run.
 func inShard(t *testing.T, feedKeep uint64, test func(*shard)) {
 	t.Helper()
+	inShardOf(t, Config{FeedKeep: feedKeep, UsageKeep: 1 << 40}, test)
+}
+
+// inShardOf is inShard with more of the configuration.
+func inShardOf(t *testing.T, cfg Config, test func(*shard)) {
+	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &shard{t: t, ended: make(chan error, 1)}
@@ -47,24 +53,22 @@ func inShard(t *testing.T, feedKeep uint64, test func(*shard)) {
 			t.Fatal(err)
 		}
 		s.machine = op.NewMachine(s.store)
-		s.duties = New(Config{
-			Store: s.store,
-			Propose: func(_ context.Context, o pipeline.Op) error {
-				s.mu.Lock()
-				s.proposed = append(s.proposed, o)
-				s.mu.Unlock()
-				if refused := s.refuse.Load(); refused != nil {
-					return *refused
-				}
-				_, err := s.apply(o)
-				return err
-			},
-			NowNs:    func() int64 { return time.Now().UnixNano() },
-			ViewSeq:  s.viewSeq.Load,
-			FeedKeep: feedKeep,
-			Logger:   slog.New(slog.DiscardHandler),
-		})
-		s.store.SetHooks(state.Hooks{OnTimer: s.duties.OnTimer, OnFeed: s.duties.OnFeed})
+		cfg.Store = s.store
+		cfg.Propose = func(_ context.Context, o pipeline.Op) error {
+			s.mu.Lock()
+			s.proposed = append(s.proposed, o)
+			s.mu.Unlock()
+			if refused := s.refuse.Load(); refused != nil {
+				return *refused
+			}
+			_, err := s.apply(o)
+			return err
+		}
+		cfg.NowNs = func() int64 { return time.Now().UnixNano() }
+		cfg.ViewSeq = s.viewSeq.Load
+		cfg.Logger = slog.New(slog.DiscardHandler)
+		s.duties = New(cfg)
+		s.store.SetHooks(state.Hooks{OnTimer: s.duties.OnTimer, OnFeed: s.duties.OnFeed, OnUsage: s.duties.OnUsage})
 		s.mustApply(&op.StartTerm{Meta: &op.Meta{}})
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { s.ended <- s.duties.Run(ctx) }()

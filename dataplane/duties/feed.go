@@ -9,22 +9,23 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// trimEvery is how often a growing feed is looked at. A feed that does not grow
-// is not looked at at all.
+// trimEvery is how often the feed and the usage are looked at while they grow.
+// What does not grow is not looked at at all.
 const trimEvery = 2 * time.Second
 
-// trimSlack is how far, as a part of what is kept, the feed outgrows its bound
-// before it is cut: trimming is an entry in the log, so it is done in strides.
+// trimSlack is how far, as a part of what is kept, the feed and the usage outgrow
+// their bounds before they are cut: trimming is an entry in the log, so it is done
+// in strides.
 const trimSlack = 4
 
-// feedWatch remembers whether the feed has grown since it was last looked at.
-type feedWatch struct {
+// growth remembers whether something has grown since it was last looked at.
+type growth struct {
 	dirty atomic.Bool
 	next  int64 // when to look again; only Run's goroutine uses it
 }
 
 // grew notes growth and reports whether that is news.
-func (w *feedWatch) grew() bool { return !w.dirty.Load() && w.dirty.CompareAndSwap(false, true) }
+func (g *growth) grew() bool { return !g.dirty.Load() && g.dirty.CompareAndSwap(false, true) }
 
 // trimFeed drops the events no reader is owed. The node's own view is waited for
 // up to job.MaxFeedEvents; a view further behind is rebuilt from state.
@@ -55,7 +56,7 @@ func trimFeed(ctx context.Context, d *Duties) (int64, error) {
 	return d.feed.next, nil
 }
 
-// tooLong says whether the feed [first, next) has outgrown what is kept.
+// tooLong says whether what is numbered [first, next) has outgrown what is kept.
 func tooLong(first, next, keep uint64) bool { return next-first > keep+keep/trimSlack }
 
 // trimTo is the sequence the feed [first, next) should start at. It keeps keep

@@ -26,6 +26,7 @@ var Table = []Duty{
 	{"reclaim", "reclaim", onTimer(state.TimerLease, leasesOver, reclaim)},
 	{"expire-idempotency", "expire", onTimer(state.TimerIdempotency, allDue, expire)},
 	{"trim-feed", "trim-feed", trimFeed},
+	{"trim-usage", "trim-usage", trimUsage},
 }
 
 func promote(meta *op.Meta, ids [][]byte) pipeline.Op {

@@ -73,7 +73,9 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	}
 	j.State = to
 	j.CompletedNs = tx.ClockNs()
-	j.Usage = usage
+	if err := report(tx, j, usage, i.Usage); err != nil {
+		return nil, err
+	}
 	if _, err := putBlob(tx, j, job.Result, i.Result); err != nil {
 		return nil, err
 	}

@@ -93,7 +93,9 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job) (*Failed, error) {
 	if err != nil {
 		return &Failed{Refusal: refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err)}, nil
 	}
-	j.Usage = usage
+	if err := report(tx, j, usage, i.Usage); err != nil {
+		return nil, err
+	}
 	led, err := endAttempt(tx, j, failed, &job.AttemptError{Error: i.Error, Backtrace: i.Backtrace})
 	if err != nil {
 		return nil, err

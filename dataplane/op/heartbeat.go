@@ -83,7 +83,9 @@ func (i *HeartbeatItem) apply(tx *state.Tx) (*Refusal, error) {
 		length = i.LeaseMs
 	}
 	j.State = to
-	j.Usage = usage
+	if err := report(tx, j, usage, i.Usage); err != nil {
+		return nil, err
+	}
 	j.Lease.ExpiresNs = tx.ClockNs() + length*int64(time.Millisecond)
 	events := append(make([]state.EventType, 0, 3), state.EventType_EVENT_RENEWED)
 	if saved, err := putBlob(tx, j, job.Progress, i.Progress); err != nil {

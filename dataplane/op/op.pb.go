@@ -2109,6 +2109,184 @@ func (*RevokeKeyResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{36}
 }
 
+// TrimUsage removes the usage rows numbered below first_seq.
+type TrimUsage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	FirstSeq      uint64                 `protobuf:"varint,2,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrimUsage) Reset() {
+	*x = TrimUsage{}
+	mi := &file_dataplane_op_op_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrimUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrimUsage) ProtoMessage() {}
+
+func (x *TrimUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrimUsage.ProtoReflect.Descriptor instead.
+func (*TrimUsage) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *TrimUsage) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *TrimUsage) GetFirstSeq() uint64 {
+	if x != nil {
+		return x.FirstSeq
+	}
+	return 0
+}
+
+type TrimUsageResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrimUsageResult) Reset() {
+	*x = TrimUsageResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrimUsageResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrimUsageResult) ProtoMessage() {}
+
+func (x *TrimUsageResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrimUsageResult.ProtoReflect.Descriptor instead.
+func (*TrimUsageResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{38}
+}
+
+// DeleteQueue removes a queue that has no jobs.
+type DeleteQueue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQueue) Reset() {
+	*x = DeleteQueue{}
+	mi := &file_dataplane_op_op_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQueue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQueue) ProtoMessage() {}
+
+func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQueue.ProtoReflect.Descriptor instead.
+func (*DeleteQueue) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *DeleteQueue) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *DeleteQueue) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+type DeleteQueueResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteQueueResult) Reset() {
+	*x = DeleteQueueResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteQueueResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteQueueResult) ProtoMessage() {}
+
+func (x *DeleteQueueResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteQueueResult.ProtoReflect.Descriptor instead.
+func (*DeleteQueueResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{40}
+}
+
 var File_dataplane_op_op_proto protoreflect.FileDescriptor
 
 const file_dataplane_op_op_proto_rawDesc = "" +
@@ -2249,7 +2427,15 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\tRevokeKey\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\x11\n" +
-	"\x0fRevokeKeyResult*A\n" +
+	"\x0fRevokeKeyResult\"O\n" +
+	"\tTrimUsage\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +
+	"\tfirst_seq\x18\x02 \x01(\x04R\bfirstSeq\"\x11\n" +
+	"\x0fTrimUsageResult\"J\n" +
+	"\vDeleteQueue\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\"\x13\n" +
+	"\x11DeleteQueueResult*A\n" +
 	"\n" +
 	"FailReason\x12\x16\n" +
 	"\x12FAIL_REASON_FAILED\x10\x00\x12\x1b\n" +
@@ -2268,87 +2454,91 @@ func file_dataplane_op_op_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_op_op_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dataplane_op_op_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_dataplane_op_op_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_dataplane_op_op_proto_goTypes = []any{
-	(FailReason)(0),         // 0: corvo.op.v1.FailReason
-	(*Idempotency)(nil),     // 1: corvo.op.v1.Idempotency
-	(*Meta)(nil),            // 2: corvo.op.v1.Meta
-	(*Refusal)(nil),         // 3: corvo.op.v1.Refusal
-	(*Enqueue)(nil),         // 4: corvo.op.v1.Enqueue
-	(*NewJob)(nil),          // 5: corvo.op.v1.NewJob
-	(*EnqueueResult)(nil),   // 6: corvo.op.v1.EnqueueResult
-	(*Enqueued)(nil),        // 7: corvo.op.v1.Enqueued
-	(*Fetch)(nil),           // 8: corvo.op.v1.Fetch
-	(*FetchResult)(nil),     // 9: corvo.op.v1.FetchResult
-	(*Leased)(nil),          // 10: corvo.op.v1.Leased
-	(*LeaseProof)(nil),      // 11: corvo.op.v1.LeaseProof
-	(*Ack)(nil),             // 12: corvo.op.v1.Ack
-	(*AckItem)(nil),         // 13: corvo.op.v1.AckItem
-	(*AckResult)(nil),       // 14: corvo.op.v1.AckResult
-	(*Fail)(nil),            // 15: corvo.op.v1.Fail
-	(*FailItem)(nil),        // 16: corvo.op.v1.FailItem
-	(*FailResult)(nil),      // 17: corvo.op.v1.FailResult
-	(*Failed)(nil),          // 18: corvo.op.v1.Failed
-	(*Heartbeat)(nil),       // 19: corvo.op.v1.Heartbeat
-	(*HeartbeatItem)(nil),   // 20: corvo.op.v1.HeartbeatItem
-	(*HeartbeatResult)(nil), // 21: corvo.op.v1.HeartbeatResult
-	(*SetQueue)(nil),        // 22: corvo.op.v1.SetQueue
-	(*SetQueueResult)(nil),  // 23: corvo.op.v1.SetQueueResult
-	(*Promote)(nil),         // 24: corvo.op.v1.Promote
-	(*PromoteResult)(nil),   // 25: corvo.op.v1.PromoteResult
-	(*Reclaim)(nil),         // 26: corvo.op.v1.Reclaim
-	(*ReclaimResult)(nil),   // 27: corvo.op.v1.ReclaimResult
-	(*Expire)(nil),          // 28: corvo.op.v1.Expire
-	(*ExpireResult)(nil),    // 29: corvo.op.v1.ExpireResult
-	(*StartTerm)(nil),       // 30: corvo.op.v1.StartTerm
-	(*StartTermResult)(nil), // 31: corvo.op.v1.StartTermResult
-	(*TrimFeed)(nil),        // 32: corvo.op.v1.TrimFeed
-	(*TrimFeedResult)(nil),  // 33: corvo.op.v1.TrimFeedResult
-	(*CreateKey)(nil),       // 34: corvo.op.v1.CreateKey
-	(*CreateKeyResult)(nil), // 35: corvo.op.v1.CreateKeyResult
-	(*RevokeKey)(nil),       // 36: corvo.op.v1.RevokeKey
-	(*RevokeKeyResult)(nil), // 37: corvo.op.v1.RevokeKeyResult
-	(*job.Blob)(nil),        // 38: corvo.job.v1.Blob
-	(*job.Retry)(nil),       // 39: corvo.job.v1.Retry
-	(*job.Pair)(nil),        // 40: corvo.job.v1.Pair
-	(job.State)(0),          // 41: corvo.job.v1.State
-	(*job.Usage)(nil),       // 42: corvo.job.v1.Usage
-	(*state.Key)(nil),       // 43: corvo.state.v1.Key
+	(FailReason)(0),           // 0: corvo.op.v1.FailReason
+	(*Idempotency)(nil),       // 1: corvo.op.v1.Idempotency
+	(*Meta)(nil),              // 2: corvo.op.v1.Meta
+	(*Refusal)(nil),           // 3: corvo.op.v1.Refusal
+	(*Enqueue)(nil),           // 4: corvo.op.v1.Enqueue
+	(*NewJob)(nil),            // 5: corvo.op.v1.NewJob
+	(*EnqueueResult)(nil),     // 6: corvo.op.v1.EnqueueResult
+	(*Enqueued)(nil),          // 7: corvo.op.v1.Enqueued
+	(*Fetch)(nil),             // 8: corvo.op.v1.Fetch
+	(*FetchResult)(nil),       // 9: corvo.op.v1.FetchResult
+	(*Leased)(nil),            // 10: corvo.op.v1.Leased
+	(*LeaseProof)(nil),        // 11: corvo.op.v1.LeaseProof
+	(*Ack)(nil),               // 12: corvo.op.v1.Ack
+	(*AckItem)(nil),           // 13: corvo.op.v1.AckItem
+	(*AckResult)(nil),         // 14: corvo.op.v1.AckResult
+	(*Fail)(nil),              // 15: corvo.op.v1.Fail
+	(*FailItem)(nil),          // 16: corvo.op.v1.FailItem
+	(*FailResult)(nil),        // 17: corvo.op.v1.FailResult
+	(*Failed)(nil),            // 18: corvo.op.v1.Failed
+	(*Heartbeat)(nil),         // 19: corvo.op.v1.Heartbeat
+	(*HeartbeatItem)(nil),     // 20: corvo.op.v1.HeartbeatItem
+	(*HeartbeatResult)(nil),   // 21: corvo.op.v1.HeartbeatResult
+	(*SetQueue)(nil),          // 22: corvo.op.v1.SetQueue
+	(*SetQueueResult)(nil),    // 23: corvo.op.v1.SetQueueResult
+	(*Promote)(nil),           // 24: corvo.op.v1.Promote
+	(*PromoteResult)(nil),     // 25: corvo.op.v1.PromoteResult
+	(*Reclaim)(nil),           // 26: corvo.op.v1.Reclaim
+	(*ReclaimResult)(nil),     // 27: corvo.op.v1.ReclaimResult
+	(*Expire)(nil),            // 28: corvo.op.v1.Expire
+	(*ExpireResult)(nil),      // 29: corvo.op.v1.ExpireResult
+	(*StartTerm)(nil),         // 30: corvo.op.v1.StartTerm
+	(*StartTermResult)(nil),   // 31: corvo.op.v1.StartTermResult
+	(*TrimFeed)(nil),          // 32: corvo.op.v1.TrimFeed
+	(*TrimFeedResult)(nil),    // 33: corvo.op.v1.TrimFeedResult
+	(*CreateKey)(nil),         // 34: corvo.op.v1.CreateKey
+	(*CreateKeyResult)(nil),   // 35: corvo.op.v1.CreateKeyResult
+	(*RevokeKey)(nil),         // 36: corvo.op.v1.RevokeKey
+	(*RevokeKeyResult)(nil),   // 37: corvo.op.v1.RevokeKeyResult
+	(*TrimUsage)(nil),         // 38: corvo.op.v1.TrimUsage
+	(*TrimUsageResult)(nil),   // 39: corvo.op.v1.TrimUsageResult
+	(*DeleteQueue)(nil),       // 40: corvo.op.v1.DeleteQueue
+	(*DeleteQueueResult)(nil), // 41: corvo.op.v1.DeleteQueueResult
+	(*job.Blob)(nil),          // 42: corvo.job.v1.Blob
+	(*job.Retry)(nil),         // 43: corvo.job.v1.Retry
+	(*job.Pair)(nil),          // 44: corvo.job.v1.Pair
+	(job.State)(0),            // 45: corvo.job.v1.State
+	(*job.Usage)(nil),         // 46: corvo.job.v1.Usage
+	(*state.Key)(nil),         // 47: corvo.state.v1.Key
 }
 var file_dataplane_op_op_proto_depIdxs = []int32{
 	1,  // 0: corvo.op.v1.Meta.idempotency:type_name -> corvo.op.v1.Idempotency
 	2,  // 1: corvo.op.v1.Enqueue.meta:type_name -> corvo.op.v1.Meta
 	5,  // 2: corvo.op.v1.Enqueue.jobs:type_name -> corvo.op.v1.NewJob
-	38, // 3: corvo.op.v1.NewJob.payload:type_name -> corvo.job.v1.Blob
-	39, // 4: corvo.op.v1.NewJob.retry:type_name -> corvo.job.v1.Retry
-	40, // 5: corvo.op.v1.NewJob.tags:type_name -> corvo.job.v1.Pair
-	40, // 6: corvo.op.v1.NewJob.headers:type_name -> corvo.job.v1.Pair
-	38, // 7: corvo.op.v1.NewJob.checkpoint:type_name -> corvo.job.v1.Blob
+	42, // 3: corvo.op.v1.NewJob.payload:type_name -> corvo.job.v1.Blob
+	43, // 4: corvo.op.v1.NewJob.retry:type_name -> corvo.job.v1.Retry
+	44, // 5: corvo.op.v1.NewJob.tags:type_name -> corvo.job.v1.Pair
+	44, // 6: corvo.op.v1.NewJob.headers:type_name -> corvo.job.v1.Pair
+	42, // 7: corvo.op.v1.NewJob.checkpoint:type_name -> corvo.job.v1.Blob
 	7,  // 8: corvo.op.v1.EnqueueResult.jobs:type_name -> corvo.op.v1.Enqueued
-	41, // 9: corvo.op.v1.Enqueued.state:type_name -> corvo.job.v1.State
+	45, // 9: corvo.op.v1.Enqueued.state:type_name -> corvo.job.v1.State
 	2,  // 10: corvo.op.v1.Fetch.meta:type_name -> corvo.op.v1.Meta
 	10, // 11: corvo.op.v1.FetchResult.jobs:type_name -> corvo.op.v1.Leased
 	2,  // 12: corvo.op.v1.Ack.meta:type_name -> corvo.op.v1.Meta
 	13, // 13: corvo.op.v1.Ack.items:type_name -> corvo.op.v1.AckItem
 	11, // 14: corvo.op.v1.AckItem.proof:type_name -> corvo.op.v1.LeaseProof
-	38, // 15: corvo.op.v1.AckItem.result:type_name -> corvo.job.v1.Blob
-	38, // 16: corvo.op.v1.AckItem.checkpoint:type_name -> corvo.job.v1.Blob
-	42, // 17: corvo.op.v1.AckItem.usage:type_name -> corvo.job.v1.Usage
+	42, // 15: corvo.op.v1.AckItem.result:type_name -> corvo.job.v1.Blob
+	42, // 16: corvo.op.v1.AckItem.checkpoint:type_name -> corvo.job.v1.Blob
+	46, // 17: corvo.op.v1.AckItem.usage:type_name -> corvo.job.v1.Usage
 	3,  // 18: corvo.op.v1.AckResult.items:type_name -> corvo.op.v1.Refusal
 	2,  // 19: corvo.op.v1.Fail.meta:type_name -> corvo.op.v1.Meta
 	16, // 20: corvo.op.v1.Fail.items:type_name -> corvo.op.v1.FailItem
 	11, // 21: corvo.op.v1.FailItem.proof:type_name -> corvo.op.v1.LeaseProof
 	0,  // 22: corvo.op.v1.FailItem.reason:type_name -> corvo.op.v1.FailReason
-	42, // 23: corvo.op.v1.FailItem.usage:type_name -> corvo.job.v1.Usage
+	46, // 23: corvo.op.v1.FailItem.usage:type_name -> corvo.job.v1.Usage
 	18, // 24: corvo.op.v1.FailResult.items:type_name -> corvo.op.v1.Failed
 	3,  // 25: corvo.op.v1.Failed.refusal:type_name -> corvo.op.v1.Refusal
-	41, // 26: corvo.op.v1.Failed.state:type_name -> corvo.job.v1.State
+	45, // 26: corvo.op.v1.Failed.state:type_name -> corvo.job.v1.State
 	2,  // 27: corvo.op.v1.Heartbeat.meta:type_name -> corvo.op.v1.Meta
 	20, // 28: corvo.op.v1.Heartbeat.items:type_name -> corvo.op.v1.HeartbeatItem
 	11, // 29: corvo.op.v1.HeartbeatItem.proof:type_name -> corvo.op.v1.LeaseProof
-	38, // 30: corvo.op.v1.HeartbeatItem.progress:type_name -> corvo.job.v1.Blob
-	38, // 31: corvo.op.v1.HeartbeatItem.checkpoint:type_name -> corvo.job.v1.Blob
-	42, // 32: corvo.op.v1.HeartbeatItem.usage:type_name -> corvo.job.v1.Usage
+	42, // 30: corvo.op.v1.HeartbeatItem.progress:type_name -> corvo.job.v1.Blob
+	42, // 31: corvo.op.v1.HeartbeatItem.checkpoint:type_name -> corvo.job.v1.Blob
+	46, // 32: corvo.op.v1.HeartbeatItem.usage:type_name -> corvo.job.v1.Usage
 	3,  // 33: corvo.op.v1.HeartbeatResult.items:type_name -> corvo.op.v1.Refusal
 	2,  // 34: corvo.op.v1.SetQueue.meta:type_name -> corvo.op.v1.Meta
 	2,  // 35: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
@@ -2357,14 +2547,16 @@ var file_dataplane_op_op_proto_depIdxs = []int32{
 	2,  // 38: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
 	2,  // 39: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
 	2,  // 40: corvo.op.v1.CreateKey.meta:type_name -> corvo.op.v1.Meta
-	43, // 41: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
-	43, // 42: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
+	47, // 41: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
+	47, // 42: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
 	2,  // 43: corvo.op.v1.RevokeKey.meta:type_name -> corvo.op.v1.Meta
-	44, // [44:44] is the sub-list for method output_type
-	44, // [44:44] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	2,  // 44: corvo.op.v1.TrimUsage.meta:type_name -> corvo.op.v1.Meta
+	2,  // 45: corvo.op.v1.DeleteQueue.meta:type_name -> corvo.op.v1.Meta
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_op_op_proto_init() }
@@ -2379,7 +2571,7 @@ func file_dataplane_op_op_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_op_op_proto_rawDesc), len(file_dataplane_op_op_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   37,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -206,6 +206,8 @@ func (s *story) look(name string, items []item) func() {
 		}
 	case "head":
 		return s.printHead
+	case "usage":
+		return s.printUsage
 	case "keys":
 		return func() {
 			for _, k := range s.store.Keys() {

@@ -25,6 +25,10 @@ var builders = map[string]func(s *story, items []item) op.Op{
 	"trim-feed":  (*story).trimFeed,
 	"create-key": (*story).createKey,
 	"revoke-key": (*story).revokeKey,
+	"trim-usage": (*story).trimUsage,
+	"delete-queue": func(s *story, items []item) op.Op {
+		return &op.DeleteQueue{Meta: s.meta(items[0]), Queue: repeated(items[0].words[0])}
+	},
 }
 
 // meta reads key=, request= and by= of a command.
@@ -201,6 +205,14 @@ func (s *story) trimFeed(items []item) op.Op {
 		s.t.Fatal(err)
 	}
 	return &op.TrimFeed{FirstSeq: first}
+}
+
+func (s *story) trimUsage(items []item) op.Op {
+	first, err := strconv.ParseUint(items[0].words[0], 10, 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &op.TrimUsage{Meta: s.meta(items[0]), FirstSeq: first}
 }
 
 func (s *story) createKey(items []item) op.Op {

@@ -192,3 +192,18 @@ func (s *story) printHead() {
 	fmt.Fprintf(&s.out, "head: index %d clock %s term since %s next number %d feed [%d,%d) keys %d secured %v remembered %d queues %d\n",
 		h.Index, s.moment(h.ClockNs), s.moment(h.TermStartedNs), h.NextJobNumber, h.FeedFirstSeq, h.FeedNextSeq, h.KeyRecords, h.Secured, h.IdempotencyRecords, h.QueueRecords)
 }
+
+// printUsage prints the usage rows there are.
+func (s *story) printUsage() {
+	s.snapshot(func(v *state.Snapshot) {
+		fmt.Fprintf(&s.out, "usage [%d,%d)\n", v.Head().UsageFirstSeq, v.Head().UsageNextSeq)
+		for row, err := range v.Usage(0) {
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			r, u := row.Record, row.Record.Report
+			fmt.Fprintf(&s.out, "  %d %s#%d in %s at %s: in %d out %d created %d read %d cost %d model %q provider %q\n", row.Seq, s.name(r.JobId), r.Attempt, r.Queue,
+				s.moment(r.ClockNs), u.InputTokens, u.OutputTokens, u.CacheCreationTokens, u.CacheReadTokens, u.CostNanoUsd, u.Model, u.Provider)
+		}
+	})
+}

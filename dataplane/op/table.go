@@ -17,36 +17,40 @@ const FeatureLevel = 1
 // The numbers of the ops as they stand in the log: permanent. A new meaning is a
 // new op with the next number.
 const (
-	numEnqueue   entry.Number = 1
-	numFetch     entry.Number = 2
-	numAck       entry.Number = 3
-	numFail      entry.Number = 4
-	numHeartbeat entry.Number = 5
-	numSetQueue  entry.Number = 6
-	numPromote   entry.Number = 7
-	numReclaim   entry.Number = 8
-	numExpire    entry.Number = 9
-	numStartTerm entry.Number = 10
-	numTrimFeed  entry.Number = 11
-	numCreateKey entry.Number = 12
-	numRevokeKey entry.Number = 13
+	numEnqueue     entry.Number = 1
+	numFetch       entry.Number = 2
+	numAck         entry.Number = 3
+	numFail        entry.Number = 4
+	numHeartbeat   entry.Number = 5
+	numSetQueue    entry.Number = 6
+	numPromote     entry.Number = 7
+	numReclaim     entry.Number = 8
+	numExpire      entry.Number = 9
+	numStartTerm   entry.Number = 10
+	numTrimFeed    entry.Number = 11
+	numCreateKey   entry.Number = 12
+	numRevokeKey   entry.Number = 13
+	numTrimUsage   entry.Number = 14
+	numDeleteQueue entry.Number = 15
 )
 
 // table is every op there is, by number.
 var table = [...]*Kind{
-	numEnqueue:   kind("enqueue", pipeline.ClassEnqueue, (*Enqueue).Apply),
-	numFetch:     kind("fetch", pipeline.ClassFetch, (*Fetch).Apply),
-	numAck:       kind("ack", pipeline.ClassSettle, (*Ack).Apply),
-	numFail:      kind("fail", pipeline.ClassSettle, (*Fail).Apply),
-	numHeartbeat: kind("heartbeat", pipeline.ClassSettle, (*Heartbeat).Apply),
-	numSetQueue:  kind("set-queue", pipeline.ClassManage, (*SetQueue).Apply),
-	numPromote:   kind("promote", pipeline.ClassSettle, (*Promote).Apply),
-	numReclaim:   kind("reclaim", pipeline.ClassSettle, (*Reclaim).Apply),
-	numExpire:    kind("expire", pipeline.ClassSettle, (*Expire).Apply),
-	numStartTerm: kind("start-term", pipeline.ClassSettle, (*StartTerm).Apply),
-	numTrimFeed:  kind("trim-feed", pipeline.ClassSettle, (*TrimFeed).Apply),
-	numCreateKey: kind("create-key", pipeline.ClassManage, (*CreateKey).Apply),
-	numRevokeKey: kind("revoke-key", pipeline.ClassManage, (*RevokeKey).Apply),
+	numEnqueue:     kind("enqueue", pipeline.ClassEnqueue, (*Enqueue).Apply),
+	numFetch:       kind("fetch", pipeline.ClassFetch, (*Fetch).Apply),
+	numAck:         kind("ack", pipeline.ClassSettle, (*Ack).Apply),
+	numFail:        kind("fail", pipeline.ClassSettle, (*Fail).Apply),
+	numHeartbeat:   kind("heartbeat", pipeline.ClassSettle, (*Heartbeat).Apply),
+	numSetQueue:    kind("set-queue", pipeline.ClassManage, (*SetQueue).Apply),
+	numPromote:     kind("promote", pipeline.ClassSettle, (*Promote).Apply),
+	numReclaim:     kind("reclaim", pipeline.ClassSettle, (*Reclaim).Apply),
+	numExpire:      kind("expire", pipeline.ClassSettle, (*Expire).Apply),
+	numStartTerm:   kind("start-term", pipeline.ClassSettle, (*StartTerm).Apply),
+	numTrimFeed:    kind("trim-feed", pipeline.ClassSettle, (*TrimFeed).Apply),
+	numCreateKey:   kind("create-key", pipeline.ClassManage, (*CreateKey).Apply),
+	numRevokeKey:   kind("revoke-key", pipeline.ClassManage, (*RevokeKey).Apply),
+	numTrimUsage:   kind("trim-usage", pipeline.ClassSettle, (*TrimUsage).Apply),
+	numDeleteQueue: kind("delete-queue", pipeline.ClassManage, (*DeleteQueue).Apply),
 }
 
 // Op is one change: what the pipeline needs of it, and what it takes to read it

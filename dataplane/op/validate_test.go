@@ -32,6 +32,8 @@ func valid(t testing.TB) map[string]op.Op {
 		&op.TrimFeed{FirstSeq: 1},
 		&op.CreateKey{Key: &state.Key{Id: "k", Roles: []string{"admin"}, Hash: make([]byte, 32)}},
 		&op.RevokeKey{Id: "k"},
+		&op.TrimUsage{FirstSeq: 1},
+		&op.DeleteQueue{Queue: "q"},
 	} {
 		ops[op.KindOf(o.Number()).Name] = o
 	}
@@ -191,6 +193,9 @@ var bounds = []struct {
 	}},
 	{"set-queue", "queue", job.MaxQueueName, api.ValidationError, func(o op.Op, n int) {
 		o.(*op.SetQueue).Queue = long(n)
+	}},
+	{"delete-queue", "queue", job.MaxQueueName, api.ValidationError, func(o op.Op, n int) {
+		o.(*op.DeleteQueue).Queue = long(n)
 	}},
 	{"set-queue", "max_concurrency", job.MaxConcurrency, api.ValidationError, func(o op.Op, n int) {
 		most := uint32(n)

@@ -122,6 +122,15 @@ func (m *model) compare(v *state.Snapshot) error {
 	for name, want := range m.queues {
 		errs = append(errs, m.compareQueue(v, name, want))
 	}
+	for q, err := range v.Queues() {
+		if err != nil {
+			return err
+		}
+		if m.queues[q.GetName()] == nil {
+			errs = append(errs, fmt.Errorf("the store has queue %s, the model does not", q.GetName()))
+		}
+	}
+	errs = append(errs, m.compareUsage(v))
 	return errors.Join(errs...)
 }
 
@@ -129,7 +138,8 @@ func (want *modelJob) compare(j *job.Job) error {
 	id := job.ID(j.GetId())
 	same := j.GetNumber() == want.number && j.GetQueue() == want.queue && j.GetPriority() == want.priority &&
 		j.GetState() == want.state && j.GetAttempt() == want.attempt && j.GetLeaseExpired() == want.leaseExpired &&
-		j.GetUsage().GetCostNanoUsd() == want.costNano && int(j.GetErrors()) == want.errors
+		tokensOf(j.GetUsage()) == want.tokens && j.GetUsage().GetCostNanoUsd() == want.costNano &&
+		j.GetUsage().GetModel() == want.model && j.GetUsage().GetProvider() == want.provider && int(j.GetErrors()) == want.errors
 	if want.state == job.Active {
 		same = same && bytes.Equal(j.GetLease().GetToken(), want.token) && j.GetLease().GetExpiresNs() == want.leaseEndNs
 	}

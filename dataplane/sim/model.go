@@ -24,6 +24,19 @@ type model struct {
 	keys          map[string][]byte // id -> hash
 	secured       bool
 	remembered    map[string]remembered // by principal and key
+	usage         []modelUsage          // row i has number i+1, those trimmed too
+	usageFirst    uint64                // the first row kept
+}
+
+// modelUsage is one accepted report.
+type modelUsage struct {
+	job             job.ID
+	attempt         uint32
+	queue           string
+	model, provider string
+	atNs            int64
+	tokens          [4]int64 // input, output, cache creation, cache read
+	costNano        int64
 }
 
 type modelJob struct {
@@ -41,6 +54,9 @@ type modelJob struct {
 	leaseMs      int64
 	leaseExpired bool
 	costNano     int64
+	tokens       [4]int64
+	model        string // as last named
+	provider     string
 	errors       int
 }
 
@@ -71,6 +87,7 @@ func newModel(clockNs int64) *model {
 		queues:     map[string]*modelQueue{},
 		keys:       map[string][]byte{},
 		remembered: map[string]remembered{},
+		usageFirst: 1,
 	}
 }
 
@@ -132,6 +149,14 @@ func (m *model) dispatch(o op.Op) outcome {
 		}
 		delete(m.keys, o.GetId())
 		return outcome{result: &op.RevokeKeyResult{}}
+	case *op.TrimUsage:
+		if o.GetFirstSeq() < m.usageFirst || o.GetFirstSeq() > uint64(len(m.usage))+1 {
+			return outcome{refused: api.StateConflict}
+		}
+		m.usageFirst = o.GetFirstSeq()
+		return outcome{result: &op.TrimUsageResult{}}
+	case *op.DeleteQueue:
+		return m.deleteQueue(o)
 	}
 	panic("the model does not know this op")
 }
@@ -252,7 +277,7 @@ func (m *model) ack(o *op.Ack) outcome {
 		}
 		if !repeated {
 			j.state = job.Completed
-			j.costNano += item.GetUsage().GetCostNanoUsd()
+			m.report(j, item.GetUsage())
 			m.queue(j.queue).completed++
 		}
 		result.Items = append(result.Items, refusal(""))
@@ -308,7 +333,7 @@ func (m *model) fail(o *op.Fail) outcome {
 			j.attempt--
 			result.Items = append(result.Items, &op.Failed{State: job.Pending, Attempt: j.attempt, AttemptsRemaining: j.retry.GetMaxAttempts() - j.attempt})
 		default:
-			j.costNano += item.GetUsage().GetCostNanoUsd()
+			m.report(j, item.GetUsage())
 			result.Items = append(result.Items, m.lose(j))
 		}
 	}
@@ -328,7 +353,7 @@ func (m *model) heartbeat(o *op.Heartbeat) outcome {
 				length = item.GetLeaseMs()
 			}
 			j.leaseEndNs = m.clockNs + length*1e6
-			j.costNano += item.GetUsage().GetCostNanoUsd()
+			m.report(j, item.GetUsage())
 		}
 		result.Items = append(result.Items, refusal(code))
 	}
@@ -344,6 +369,43 @@ func (m *model) setQueue(o *op.SetQueue) outcome {
 		q.max = int(o.GetMaxConcurrency())
 	}
 	return outcome{result: &op.SetQueueResult{}}
+}
+
+// deleteQueue removes a queue in which there is no job at all.
+func (m *model) deleteQueue(o *op.DeleteQueue) outcome {
+	if m.queues[o.GetQueue()] == nil {
+		return outcome{refused: api.NotFound}
+	}
+	for _, j := range m.jobs {
+		if j.queue == o.GetQueue() {
+			return outcome{refused: api.StateConflict}
+		}
+	}
+	delete(m.queues, o.GetQueue())
+	return outcome{result: &op.DeleteQueueResult{}}
+}
+
+// report counts what a worker says its job has used: in the job, and as a row.
+func (m *model) report(j *modelJob, u *job.Usage) {
+	if u == nil {
+		return
+	}
+	row := modelUsage{
+		job: j.id, attempt: j.attempt, queue: j.queue, atNs: m.clockNs, costNano: u.GetCostNanoUsd(),
+		tokens: [4]int64{u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheCreationTokens(), u.GetCacheReadTokens()},
+	}
+	if u.GetModel() != "" {
+		j.model = u.GetModel()
+	}
+	if u.GetProvider() != "" {
+		j.provider = u.GetProvider()
+	}
+	row.model, row.provider = j.model, j.provider
+	j.costNano += row.costNano
+	for i, n := range row.tokens {
+		j.tokens[i] += n
+	}
+	m.usage = append(m.usage, row)
 }
 
 func (m *model) promote(o *op.Promote) outcome {

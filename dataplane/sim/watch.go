@@ -84,7 +84,7 @@ func (s *simulation) dumpView(ctx context.Context) ([]byte, error) {
 	patient, cancel := context.WithTimeout(ctx, viewPatience)
 	defer cancel()
 	if err := s.view.Wait(patient, s.steady.index()); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.view.Err()) // the answer hides its cause from clients
 	}
 	var dump bytes.Buffer
 	err := s.view.Dump(ctx, &dump)

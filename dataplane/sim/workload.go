@@ -19,13 +19,14 @@ type workload struct {
 	rng    *rand.Rand
 	m      *model
 	queues []string
+	idle   []string // queues that mostly have no jobs, and so can be deleted
 	weight []int    // of each row of draws, in this history
 	keys   []string // client idempotency keys, few, so that they meet again
 	sent   []op.Op  // ops that carried one of them, to be sent again
 }
 
 func newWorkload(rng *rand.Rand, m *model) *workload {
-	w := &workload{rng: rng, m: m}
+	w := &workload{rng: rng, m: m, idle: []string{"idle-0", "idle-1"}}
 	for i := range 1 + rng.IntN(4) {
 		w.queues = append(w.queues, fmt.Sprintf("queue-%d", i))
 	}
@@ -57,6 +58,8 @@ func draws() []draw {
 		{1, (*workload).trimFeed},
 		{1, (*workload).createKey},
 		{1, (*workload).revokeKey},
+		{2, (*workload).trimUsage},
+		{3, (*workload).deleteQueue},
 		{3, (*workload).again},
 	}
 }
@@ -122,7 +125,7 @@ func (w *workload) enqueue() op.Op {
 	o := &op.Enqueue{Meta: w.meta()}
 	for range w.oftenFew(4, 60) {
 		n := &op.NewJob{
-			Queue:    pick(w, w.queues),
+			Queue:    w.jobQueue(),
 			Payload:  &job.Blob{Data: []byte(`{"n":` + fmt.Sprint(w.rng.IntN(1000)) + `}`)},
 			Priority: uint32(w.rng.IntN(job.Priorities)),
 			Retry: &job.Retry{
@@ -143,6 +146,15 @@ func (w *workload) enqueue() op.Op {
 		o.Meta.Ids = append(o.Meta.Ids, id[:])
 	}
 	return o
+}
+
+// jobQueue is where a new job goes; once in a while to a queue that may have been
+// deleted before.
+func (w *workload) jobQueue() string {
+	if w.chance(200) {
+		return pick(w, w.idle)
+	}
+	return pick(w, w.queues)
 }
 
 func (w *workload) fetch() op.Op {
@@ -207,7 +219,11 @@ func (w *workload) usage() *job.Usage {
 	if !w.chance(3) {
 		return nil
 	}
-	return &job.Usage{InputTokens: w.rng.Int64N(1000), OutputTokens: w.rng.Int64N(1000), Model: "m", Provider: "p", CostNanoUsd: w.rng.Int64N(1e9)}
+	return &job.Usage{
+		InputTokens: w.rng.Int64N(1000), OutputTokens: w.rng.Int64N(1000),
+		CacheCreationTokens: w.rng.Int64N(10), CacheReadTokens: w.rng.Int64N(10), CostNanoUsd: w.rng.Int64N(1e9),
+		Model: pick(w, []string{"", "m1", "m2"}), Provider: pick(w, []string{"", "p1", "p2"}),
+	}
 }
 
 func (w *workload) ack() op.Op {
@@ -256,7 +272,7 @@ func (w *workload) heartbeat() op.Op {
 }
 
 func (w *workload) setQueue() op.Op {
-	o := &op.SetQueue{Meta: w.meta(), Queue: pick(w, w.queues)}
+	o := &op.SetQueue{Meta: w.meta(), Queue: w.someQueue()}
 	if w.chance(2) {
 		o.Paused = proto.Bool(w.chance(3))
 	}

@@ -25,6 +25,7 @@ func loadCaches(r source) (*caches, error) {
 	if _, err := get(r, headKey(), c.head); err != nil {
 		return nil, err
 	}
+	c.head.age()
 	var err error
 	if c.configuration, err = loadConfiguration(r); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ const checkReports = 20
 // differs from what is stored. It reads the whole store once.
 func (v *Snapshot) Check() error {
 	c := &checker{v: v, inState: map[string]*[job.States]uint64{}}
-	for _, step := range []func() error{c.jobs, c.idempotency, c.indexes, c.queues, c.keys, c.feed, c.prefixes} {
+	for _, step := range []func() error{c.jobs, c.idempotency, c.indexes, c.queues, c.keys, c.feed, c.usage, c.prefixes} {
 		if err := step(); err != nil {
 			return fmt.Errorf("check entry %d: %w", v.head.Index, err)
 		}
@@ -242,6 +242,28 @@ func (c *checker) feed() error {
 	}
 	if next != c.v.head.FeedNextSeq {
 		c.report("the feed ends before %d, the head says %d", next, c.v.head.FeedNextSeq)
+	}
+	return nil
+}
+
+// usage checks that the usage rows are numbered without a gap from the first to
+// the next.
+func (c *checker) usage() error {
+	next := c.v.head.UsageFirstSeq
+	for row, err := range c.v.Usage(0) {
+		if err != nil {
+			return err
+		}
+		if row.Seq != next {
+			c.report("there is usage row %d where %d is next", row.Seq, next)
+		}
+		if row.Record.Report == nil {
+			c.report("usage row %d reports nothing", row.Seq)
+		}
+		next = row.Seq + 1
+	}
+	if next != c.v.head.UsageNextSeq {
+		c.report("the usage ends before row %d, the head says %d", next, c.v.head.UsageNextSeq)
 	}
 	return nil
 }

@@ -68,6 +68,11 @@ func damages() map[string]damage {
 		"feed end":           {set(appendFeedKey(nil, 50), nil), "0 events at 50"},
 		"head's feed":        {rewriteHead(func(h *Head) { h.FeedNextSeq++ }), "the feed ends before"},
 		"head's idempotency": {rewriteHead(func(h *Head) { h.IdempotencyBytes = 1 }), "the head says 1 with 1"},
+		"usage gap":          {remove(appendUsageKey(nil, 2)), "usage row 3 where 2 is next"},
+		"usage's first":      {remove(appendUsageKey(nil, 1)), "usage row 2 where 1 is next"},
+		"usage's last":       {remove(appendUsageKey(nil, 3)), "the usage ends before row 3, the head says 4"},
+		"stray usage":        {set(appendUsageKey(nil, 9), nil), "usage row 9 where 4 is next"},
+		"head's usage":       {rewriteHead(func(h *Head) { h.UsageFirstSeq++ }), "usage row 1 where 2 is next"},
 		"unknown kind":       {set([]byte{0x55, 1}, nil), "key 5501 is of no known kind"},
 		"below all kinds":    {set([]byte{0x00}, nil), "key 00 is of no known kind"},
 		"above all kinds":    {set([]byte{0xff}, nil), "key ff is of no known kind"},
@@ -86,6 +91,9 @@ func soundStore(t *testing.T) *Store {
 		must(t, tx.PutJob(j))
 		create(t, tx, 2, "q")
 		activate(t, tx, idOf(2), 1e9)
+		for range 3 {
+			must(t, tx.AddUsage(j, &job.Usage{InputTokens: 1}))
+		}
 		must(t, tx.PutKey(&Key{Id: "k"}))
 		must(t, tx.PutIdempotency([16]byte{7}, &Idempotency{Result: []byte("abc"), ExpiresNs: 9}))
 	})

@@ -12,7 +12,15 @@ import (
 
 // newHead is the head of an empty store. Job numbers and sequences start at 1,
 // so that 0 can mean none.
-func newHead() *Head { return &Head{NextJobNumber: 1, FeedNextSeq: 1, FeedFirstSeq: 1} }
+func newHead() *Head {
+	return &Head{NextJobNumber: 1, FeedNextSeq: 1, FeedFirstSeq: 1, UsageNextSeq: 1, UsageFirstSeq: 1}
+}
+
+// age brings a head read from disk up to date: a store from before usage was
+// kept has none yet, and its numbers start where an empty store's do.
+func (h *Head) age() {
+	h.UsageNextSeq, h.UsageFirstSeq = max(h.UsageNextSeq, 1), max(h.UsageFirstSeq, 1)
+}
 
 func (h *Head) applied() entry.Applied {
 	if h.Index == 0 {
@@ -33,6 +41,7 @@ func (h *Head) copy() *Head {
 		IdempotencyRecords: h.IdempotencyRecords, IdempotencyBytes: h.IdempotencyBytes,
 		FeatureLevel: h.FeatureLevel, Secured: h.Secured,
 		KeyRecords: h.KeyRecords, QueueRecords: h.QueueRecords,
+		UsageNextSeq: h.UsageNextSeq, UsageFirstSeq: h.UsageFirstSeq,
 	}
 }
 

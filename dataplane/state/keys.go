@@ -24,6 +24,7 @@ const (
 	prefixError         = 0x32
 	prefixIdempotency   = 0x40
 	prefixFeed          = 0x50
+	prefixUsage         = 0x60
 )
 
 // keyspace is one row of the table of keys.
@@ -54,6 +55,7 @@ var keyspaces = []keyspace{
 	{prefixError, "error", "id 16 | attempt 4", "AttemptError", func() []byte { return appendErrorKey(nil, sampleID, 258) }},
 	{prefixIdempotency, "idempotency", "id 16", "Idempotency", func() []byte { return appendIdempotencyKey(nil, sampleID) }},
 	{prefixFeed, "feed", "sequence of the first event 8", "FeedEntry", func() []byte { return appendFeedKey(nil, 258) }},
+	{prefixUsage, "usage", "number of the row 8", "Usage", func() []byte { return appendUsageKey(nil, 258) }},
 }
 
 var sampleID = job.ID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
@@ -65,6 +67,7 @@ const (
 	blobKeyLen  = jobKeyLen + 1
 	errorKeyLen = jobKeyLen + 4
 	feedKeyLen  = 1 + 8
+	usageKeyLen = 1 + 8
 )
 
 func headKey() []byte             { return []byte{prefixHead} }
@@ -133,6 +136,10 @@ func appendFeedKey(b []byte, firstSeq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, prefixFeed), firstSeq)
 }
 
+func appendUsageKey(b []byte, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, prefixUsage), seq)
+}
+
 func sortableTime(ns int64) uint64        { return uint64(ns) ^ 1<<63 }
 func timeFromSortable(u uint64) int64     { return int64(u ^ 1<<63) }
 func afterPrefix(prefix byte) []byte      { return []byte{prefix + 1} }
@@ -189,6 +196,13 @@ func decodeErrorKey(key []byte) (id job.ID, attempt uint32, err error) {
 func decodeFeedKey(key []byte) (firstSeq uint64, err error) {
 	if len(key) != feedKeyLen || key[0] != prefixFeed {
 		return 0, errKey(key, "not a feed key")
+	}
+	return binary.BigEndian.Uint64(key[1:]), nil
+}
+
+func decodeUsageKey(key []byte) (seq uint64, err error) {
+	if len(key) != usageKeyLen || key[0] != prefixUsage {
+		return 0, errKey(key, "not a usage key")
 	}
 	return binary.BigEndian.Uint64(key[1:]), nil
 }

@@ -80,6 +80,9 @@ func TestKeysDecode(t *testing.T) {
 		if got, err := decodeFeedKey(appendFeedKey(nil, number)); err != nil || got != number {
 			t.Errorf("feed key: %v, %v", got, err)
 		}
+		if got, err := decodeUsageKey(appendUsageKey(nil, number)); err != nil || got != number {
+			t.Errorf("usage key: %v, %v", got, err)
+		}
 	})
 }
 
@@ -117,7 +120,7 @@ func TestKeysSort(t *testing.T) {
 
 func TestBadKeysAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, key := range [][]byte{nil, {prefixReady}, {prefixTimer, 3}, {prefixJob, 1}, {prefixBlob}, {prefixError}, {prefixFeed, 0},
+	for _, key := range [][]byte{nil, {prefixReady}, {prefixTimer, 3}, {prefixJob, 1}, {prefixBlob}, {prefixError}, {prefixFeed, 0}, {prefixUsage, 0},
 		appendBlobKey(nil, sampleID, job.BlobKinds), append(appendJobKey(nil, sampleID), 1),
 		append(appendTimerKey(nil, timer{TimerLease, 1}, sampleID)[:10:10], append([]byte{9}, sampleID[:]...)...)} {
 		if _, err := decodeReadyKey(key); err == nil {
@@ -137,6 +140,9 @@ func TestBadKeysAreRefused(t *testing.T) {
 		}
 		if _, err := decodeFeedKey(key); err == nil {
 			t.Errorf("%x was taken for a feed key", key)
+		}
+		if _, err := decodeUsageKey(key); err == nil {
+			t.Errorf("%x was taken for a usage key", key)
 		}
 	}
 }

@@ -99,6 +99,29 @@ func (tx *Tx) PutQueue(rec *Queue, events ...EventType) {
 	}
 }
 
+// DeleteQueue removes a queue that has no job in any state, and tells the feed.
+// A queue of the same name that comes later starts from nothing.
+func (tx *Tx) DeleteQueue(name string) error {
+	q := tx.s.queues[name]
+	if q == nil {
+		return tx.fail(fmt.Errorf("delete queue %q: it is unknown", name))
+	}
+	for state, n := range q.rec.InState {
+		if n > 0 {
+			return tx.fail(fmt.Errorf("delete queue %q: it has %d %s jobs", name, n, job.State(state).Word()))
+		}
+	}
+	if err := tx.batch.Delete(queueKey(name), nil); err != nil {
+		return tx.fail(fmt.Errorf("delete queue %q: %w", name, err))
+	}
+	delete(tx.s.queues, name)
+	tx.head.QueueRecords--
+	tx.queues = slices.DeleteFunc(tx.queues, func(other *queue) bool { return other == q })
+	tx.deleted = append(tx.deleted, q)
+	tx.event(EventType_EVENT_QUEUE_DELETED, name, nil)
+	return nil
+}
+
 // touch has the queue's record written at Commit.
 func (tx *Tx) touch(q *queue) {
 	if !q.touched {

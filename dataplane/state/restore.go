@@ -101,6 +101,9 @@ func (s *Store) announce() error {
 	if s.hooks.OnFeed != nil {
 		s.hooks.OnFeed()
 	}
+	if s.hooks.OnUsage != nil {
+		s.hooks.OnUsage()
+	}
 	return nil
 }
 

@@ -43,6 +43,8 @@ type Hooks struct {
 	OnTimer func(class TimerClass, dueNs int64)
 	// OnFeed says that the feed has grown.
 	OnFeed func()
+	// OnUsage says that there are new usage rows.
+	OnUsage func()
 }
 
 // Store is one shard's state. One goroutine applies (Begin, Commit,

@@ -9,6 +9,7 @@
 package state
 
 import (
+	job "github.com/corvo/corvo/dataplane/job"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	reflect "reflect"
@@ -45,6 +46,7 @@ const (
 	EventType_EVENT_QUEUE_CHANGED EventType = 14
 	EventType_EVENT_QUEUE_PAUSED  EventType = 15
 	EventType_EVENT_QUEUE_RESUMED EventType = 16
+	EventType_EVENT_QUEUE_DELETED EventType = 17
 )
 
 // Enum value maps for EventType.
@@ -67,6 +69,7 @@ var (
 		14: "EVENT_QUEUE_CHANGED",
 		15: "EVENT_QUEUE_PAUSED",
 		16: "EVENT_QUEUE_RESUMED",
+		17: "EVENT_QUEUE_DELETED",
 	}
 	EventType_value = map[string]int32{
 		"EVENT_UNSPECIFIED":   0,
@@ -86,6 +89,7 @@ var (
 		"EVENT_QUEUE_CHANGED": 14,
 		"EVENT_QUEUE_PAUSED":  15,
 		"EVENT_QUEUE_RESUMED": 16,
+		"EVENT_QUEUE_DELETED": 17,
 	}
 )
 
@@ -135,6 +139,8 @@ type Head struct {
 	Secured            bool                   `protobuf:"varint,13,opt,name=secured,proto3" json:"secured,omitempty"` // an API key has existed
 	KeyRecords         uint64                 `protobuf:"varint,14,opt,name=key_records,json=keyRecords,proto3" json:"key_records,omitempty"`
 	QueueRecords       uint64                 `protobuf:"varint,15,opt,name=queue_records,json=queueRecords,proto3" json:"queue_records,omitempty"`
+	UsageNextSeq       uint64                 `protobuf:"varint,16,opt,name=usage_next_seq,json=usageNextSeq,proto3" json:"usage_next_seq,omitempty"`    // number of the next usage row
+	UsageFirstSeq      uint64                 `protobuf:"varint,17,opt,name=usage_first_seq,json=usageFirstSeq,proto3" json:"usage_first_seq,omitempty"` // oldest usage row kept
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -274,6 +280,20 @@ func (x *Head) GetQueueRecords() uint64 {
 	return 0
 }
 
+func (x *Head) GetUsageNextSeq() uint64 {
+	if x != nil {
+		return x.UsageNextSeq
+	}
+	return 0
+}
+
+func (x *Head) GetUsageFirstSeq() uint64 {
+	if x != nil {
+		return x.UsageFirstSeq
+	}
+	return 0
+}
+
 // Queue is a queue's settings and its exact counters.
 type Queue struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -385,6 +405,86 @@ func (x *Queue) GetDead() uint64 {
 	return 0
 }
 
+// Usage is what one report of a worker used. Its key holds its number. It
+// outlives its job: it is kept until who bills it has it.
+type Usage struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	JobId   []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Queue   string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	ClockNs int64                  `protobuf:"varint,4,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"` // of the entry it was reported in
+	// The report's quantities. Model and provider are those the job had after it:
+	// a report that names none speaks of the one named last.
+	Report        *job.Usage `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Usage) Reset() {
+	*x = Usage{}
+	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Usage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Usage) ProtoMessage() {}
+
+func (x *Usage) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Usage.ProtoReflect.Descriptor instead.
+func (*Usage) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Usage) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+func (x *Usage) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Usage) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Usage) GetClockNs() int64 {
+	if x != nil {
+		return x.ClockNs
+	}
+	return 0
+}
+
+func (x *Usage) GetReport() *job.Usage {
+	if x != nil {
+		return x.Report
+	}
+	return nil
+}
+
 // Key is an API key: its hash, never its secret.
 type Key struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -402,7 +502,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	mi := &file_dataplane_state_state_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -414,7 +514,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	mi := &file_dataplane_state_state_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -427,7 +527,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{2}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Key) GetId() string {
@@ -499,7 +599,7 @@ type Idempotency struct {
 
 func (x *Idempotency) Reset() {
 	*x = Idempotency{}
-	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -511,7 +611,7 @@ func (x *Idempotency) String() string {
 func (*Idempotency) ProtoMessage() {}
 
 func (x *Idempotency) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -524,7 +624,7 @@ func (x *Idempotency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idempotency.ProtoReflect.Descriptor instead.
 func (*Idempotency) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Idempotency) GetRequestHash() []byte {
@@ -569,7 +669,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +681,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +694,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Event) GetType() EventType {
@@ -645,7 +745,7 @@ type FeedEntry struct {
 
 func (x *FeedEntry) Reset() {
 	*x = FeedEntry{}
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -657,7 +757,7 @@ func (x *FeedEntry) String() string {
 func (*FeedEntry) ProtoMessage() {}
 
 func (x *FeedEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -670,7 +770,7 @@ func (x *FeedEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeedEntry.ProtoReflect.Descriptor instead.
 func (*FeedEntry) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *FeedEntry) GetIndex() uint64 {
@@ -698,7 +798,7 @@ var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\"\x80\x04\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\"\xce\x04\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -716,7 +816,9 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\asecured\x18\r \x01(\bR\asecured\x12\x1f\n" +
 	"\vkey_records\x18\x0e \x01(\x04R\n" +
 	"keyRecords\x12#\n" +
-	"\rqueue_records\x18\x0f \x01(\x04R\fqueueRecords\"\xfc\x01\n" +
+	"\rqueue_records\x18\x0f \x01(\x04R\fqueueRecords\x12$\n" +
+	"\x0eusage_next_seq\x18\x10 \x01(\x04R\fusageNextSeq\x12&\n" +
+	"\x0fusage_first_seq\x18\x11 \x01(\x04R\rusageFirstSeq\"\xfc\x01\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -727,7 +829,13 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\benqueued\x18\x06 \x01(\x04R\benqueued\x12\x1c\n" +
 	"\tcompleted\x18\a \x01(\x04R\tcompleted\x12\x16\n" +
 	"\x06failed\x18\b \x01(\x04R\x06failed\x12\x12\n" +
-	"\x04dead\x18\t \x01(\x04R\x04dead\"\xcc\x01\n" +
+	"\x04dead\x18\t \x01(\x04R\x04dead\"\x96\x01\n" +
+	"\x05Usage\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\fR\x05jobId\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x19\n" +
+	"\bclock_ns\x18\x04 \x01(\x03R\aclockNs\x12+\n" +
+	"\x06report\x18\x05 \x01(\v2\x13.corvo.job.v1.UsageR\x06report\"\xcc\x01\n" +
 	"\x03Key\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -756,7 +864,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\tFeedEntry\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x19\n" +
 	"\bclock_ns\x18\x02 \x01(\x03R\aclockNs\x12-\n" +
-	"\x06events\x18\x03 \x03(\v2\x15.corvo.state.v1.EventR\x06events*\xef\x02\n" +
+	"\x06events\x18\x03 \x03(\v2\x15.corvo.state.v1.EventR\x06events*\x88\x03\n" +
 	"\tEventType\x12\x15\n" +
 	"\x11EVENT_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eEVENT_ENQUEUED\x10\x01\x12\x13\n" +
@@ -776,7 +884,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\rEVENT_RENEWED\x10\r\x12\x17\n" +
 	"\x13EVENT_QUEUE_CHANGED\x10\x0e\x12\x16\n" +
 	"\x12EVENT_QUEUE_PAUSED\x10\x0f\x12\x17\n" +
-	"\x13EVENT_QUEUE_RESUMED\x10\x10B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
+	"\x13EVENT_QUEUE_RESUMED\x10\x10\x12\x17\n" +
+	"\x13EVENT_QUEUE_DELETED\x10\x11B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
 
 var (
 	file_dataplane_state_state_proto_rawDescOnce sync.Once
@@ -791,24 +900,27 @@ func file_dataplane_state_state_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_state_state_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_dataplane_state_state_proto_goTypes = []any{
 	(EventType)(0),      // 0: corvo.state.v1.EventType
 	(*Head)(nil),        // 1: corvo.state.v1.Head
 	(*Queue)(nil),       // 2: corvo.state.v1.Queue
-	(*Key)(nil),         // 3: corvo.state.v1.Key
-	(*Idempotency)(nil), // 4: corvo.state.v1.Idempotency
-	(*Event)(nil),       // 5: corvo.state.v1.Event
-	(*FeedEntry)(nil),   // 6: corvo.state.v1.FeedEntry
+	(*Usage)(nil),       // 3: corvo.state.v1.Usage
+	(*Key)(nil),         // 4: corvo.state.v1.Key
+	(*Idempotency)(nil), // 5: corvo.state.v1.Idempotency
+	(*Event)(nil),       // 6: corvo.state.v1.Event
+	(*FeedEntry)(nil),   // 7: corvo.state.v1.FeedEntry
+	(*job.Usage)(nil),   // 8: corvo.job.v1.Usage
 }
 var file_dataplane_state_state_proto_depIdxs = []int32{
-	0, // 0: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
-	5, // 1: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	2, // [2:2] is the sub-list for method output_type
-	2, // [2:2] is the sub-list for method input_type
-	2, // [2:2] is the sub-list for extension type_name
-	2, // [2:2] is the sub-list for extension extendee
-	0, // [0:2] is the sub-list for field type_name
+	8, // 0: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
+	0, // 1: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
+	6, // 2: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }
@@ -822,7 +934,7 @@ func file_dataplane_state_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_state_state_proto_rawDesc), len(file_dataplane_state_state_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

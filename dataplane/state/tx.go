@@ -30,6 +30,8 @@ type Tx struct {
 	feed        FeedEntry
 	newest      job.ID // the greatest id put; the Store's where that is greater
 	keysPut     bool
+	usageGrew   bool
+	deleted     []*queue                  // removed queues that were in the store or in the entry
 	idempotency map[[16]byte]*Idempotency // read or written; nil for none
 	earliest    [timerClasses]int64       // due time of the earliest timer set; latest for none
 	spareHeld   []*held
@@ -110,12 +112,14 @@ func (tx *Tx) reset() {
 	clear(tx.idempotency)
 	tx.order = tx.order[:0]
 	tx.queues = tx.queues[:0]
+	clear(tx.deleted)
+	tx.deleted = tx.deleted[:0]
 	if len(tx.spareEvents) > sparesKept {
 		tx.spareEvents = nil
 	}
 	tx.feed.Events = tx.spareEvents[:0]
 	tx.feed.Index, tx.feed.ClockNs = tx.head.Index, tx.head.ClockNs
-	tx.keysPut = false
+	tx.keysPut, tx.usageGrew = false, false
 	tx.newest = tx.s.newest
 	for class := range tx.earliest {
 		tx.earliest[class] = latest
@@ -186,6 +190,10 @@ func (tx *Tx) encodeQueues() error {
 // publish brings what is read without Pebble up to the commit.
 func (tx *Tx) publish() {
 	tx.s.newest = tx.newest
+	for _, q := range tx.deleted {
+		// A queue that took the name later in the entry publishes a new one.
+		tx.s.gauges.Delete(q.rec.Name)
+	}
 	for _, q := range tx.queues {
 		if q.gauge == nil {
 			q.gauge = tx.s.gauge(q.rec.Name)
@@ -218,5 +226,8 @@ func (tx *Tx) callHooks(feedGrew bool) {
 	}
 	if feedGrew && hooks.OnFeed != nil {
 		hooks.OnFeed()
+	}
+	if tx.usageGrew && hooks.OnUsage != nil {
+		hooks.OnUsage()
 	}
 }

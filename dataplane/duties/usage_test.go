@@ -1,0 +1,113 @@
+package duties
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// report makes n usage rows.
+func (s *shard) report(n int) {
+	s.t.Helper()
+	id := s.enqueue(time.Time{}, "")
+	leased := s.fetch(time.Hour)
+	o := &op.Heartbeat{Meta: &op.Meta{}}
+	for range n {
+		o.Items = append(o.Items, &op.HeartbeatItem{
+			Proof: &op.LeaseProof{Id: id[:], Token: leased.LeaseToken}, Usage: &job.Usage{InputTokens: 1},
+		})
+	}
+	s.mustApply(o)
+}
+
+func (s *shard) usageIs(first, next uint64) {
+	s.t.Helper()
+	if head := s.store.Head(); head.GetUsageFirstSeq() != first || head.GetUsageNextSeq() != next {
+		s.t.Errorf("the usage is [%d,%d), want [%d,%d)", head.GetUsageFirstSeq(), head.GetUsageNextSeq(), first, next)
+	}
+}
+
+func TestUsageNobodyReceivesIsTrimmed(t *testing.T) {
+	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 8}, func(s *shard) {
+		s.report(10)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.usageIs(1, 11) // within the slack
+		s.report(20)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.usageIs(23, 31)
+		if n := s.proposals(); n != 1 {
+			t.Errorf("%d ops were proposed for one trim", n)
+		}
+	})
+}
+
+// However much there is: what the receiver has not acknowledged stays.
+func TestUsageIsKeptForItsReceiver(t *testing.T) {
+	var acked atomic.Uint64
+	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 8, UsageAcked: acked.Load}, func(s *shard) {
+		for range 5 {
+			s.report(100)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		s.usageIs(1, 501)
+		if n := s.proposals(); n != 0 {
+			t.Errorf("%d ops were proposed", n)
+		}
+		for _, step := range []struct{ acked, first uint64 }{{10, 1}, {11, 4}, {300, 293}, {500, 493}} {
+			acked.Store(step.acked)
+			s.duties.OnUsage()
+			time.Sleep(2 * trimEvery)
+			synctest.Wait()
+			s.usageIs(step.first, 501)
+		}
+		// A receiver that fell behind what is gone takes nothing more with it.
+		acked.Store(3)
+		s.report(100)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.usageIs(493, 601)
+	})
+}
+
+// Another leader's trim in between is no failure: the duty looks again.
+func TestARefusedTrimOfUsageIsNoFailure(t *testing.T) {
+	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 8}, func(s *shard) {
+		refused := error(api.Errorf(api.StateConflict, "gone already"))
+		s.refuse.Store(&refused)
+		s.report(20)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.usageIs(1, 21)
+		s.refuse.Store(nil)
+		time.Sleep(trimEvery)
+		synctest.Wait()
+		s.usageIs(13, 21)
+	})
+}
+
+func TestUsageTrimTo(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name                   string
+		first, end, keep, want uint64
+	}{
+		{"nothing", 1, 1, 10, 1},
+		{"nothing acknowledged", 50, 1, 10, 50},
+		{"within what is kept", 1, 11, 10, 1},
+		{"within the slack", 1, 13, 10, 1},
+		{"beyond the slack", 1, 14, 10, 4},
+		{"nothing is kept", 5, 9, 0, 9},
+	} {
+		if got := usageTrimTo(c.first, c.end, c.keep); got != c.want {
+			t.Errorf("%s: usageTrimTo(%d, %d, %d) = %d, want %d", c.name, c.first, c.end, c.keep, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package op
+
+import (
+	"errors"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// TrimUsage removes the usage rows numbered below first_seq. What is removed is
+// gone for good, so it takes nothing for granted: a first_seq behind the first
+// row kept, or beyond the next one, comes from somebody who knows another history
+// and is refused with STATE_CONFLICT. Its work does not depend on how many rows
+// go.
+
+// Number is TrimUsage's number in the log.
+func (*TrimUsage) Number() entry.Number { return numTrimUsage }
+
+// Class is TrimUsage's place among waiting proposals.
+func (*TrimUsage) Class() pipeline.Class { return table[numTrimUsage].Class }
+
+// Validate refuses what no state could accept.
+func (o *TrimUsage) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	if o.FirstSeq == 0 {
+		p.add("first_seq", errors.New("is missing; name the first row to keep"))
+	}
+	return p.err()
+}
+
+// Apply trims the usage.
+func (o *TrimUsage) Apply(tx *state.Tx) (*TrimUsageResult, error) {
+	switch head := tx.Head(); {
+	case o.FirstSeq < head.UsageFirstSeq:
+		return nil, api.Errorf(api.StateConflict, "usage row %d is gone already: the first one kept is %d", o.FirstSeq, head.UsageFirstSeq)
+	case o.FirstSeq > head.UsageNextSeq:
+		return nil, api.Errorf(api.StateConflict, "there is no usage row %d yet: the next one is %d", o.FirstSeq, head.UsageNextSeq)
+	}
+	if err := tx.TrimUsage(o.FirstSeq); err != nil {
+		return nil, err
+	}
+	return &TrimUsageResult{}, nil
+}

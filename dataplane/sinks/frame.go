@@ -1,0 +1,78 @@
+package sinks
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// maxFrameRecords bounds how many usage rows of the store are read for one frame.
+const maxFrameRecords = 20_000
+
+// frameOf sums the usage rows from `from` on into the next frame of a source. It
+// ends before the row that would make it larger than a frame may be, or a sum
+// larger than one can be; more says that there are such rows. A frame without rows
+// says that there is nothing.
+func frameOf(store *state.Store, source billing.Source, from uint64) (f billing.Frame, more bool, err error) {
+	snap := store.Snapshot()
+	defer func() { err = errors.Join(err, snap.Close()) }()
+	f = billing.Frame{Source: source, From: from, To: from - 1}
+	at := map[billing.Dimensions]int{} // a row's place in the frame
+	for row, err := range snap.Usage(from) {
+		if err != nil {
+			return f, false, fmt.Errorf("read usage from row %d: %w", from, err)
+		}
+		if row.Seq != f.To+1 {
+			return f, false, fmt.Errorf("usage row %d is missing, the next is %d", f.To+1, row.Seq)
+		}
+		if f.To+1-from == maxFrameRecords {
+			return f, true, nil
+		}
+		d, q := dimensionsOf(row.Record), quantitiesOf(row.Record)
+		i, known := at[d]
+		if !known {
+			if len(f.Rows) == billing.MaxFrameRows {
+				return f, true, nil
+			}
+			i = len(f.Rows)
+			at[d] = i
+			f.Rows = append(f.Rows, billing.Row{Dimensions: d})
+		}
+		if err := f.Rows[i].Quantities.Add(q); errors.Is(err, billing.ErrOverflow) {
+			return f, true, nil // a first row always fits: the frame is not empty
+		} else if err != nil {
+			return f, false, fmt.Errorf("sum usage row %d: %w", row.Seq, err)
+		}
+		f.To = row.Seq
+	}
+	return f, false, nil
+}
+
+func dimensionsOf(u *state.Usage) billing.Dimensions {
+	return billing.Dimensions{HourNs: hourOf(u.ClockNs), Queue: u.Queue, Model: u.Report.GetModel(), Provider: u.Report.GetProvider()}
+}
+
+// hourOf is the start of the hour a time lies in.
+func hourOf(ns int64) int64 {
+	into := ns % int64(time.Hour)
+	if into < 0 {
+		into += int64(time.Hour)
+	}
+	return ns - into
+}
+
+func quantitiesOf(u *state.Usage) billing.Quantities {
+	r := u.Report
+	return billing.Quantities{
+		Reports:             1,
+		InputTokens:         r.GetInputTokens(),
+		OutputTokens:        r.GetOutputTokens(),
+		CacheCreationTokens: r.GetCacheCreationTokens(),
+		CacheReadTokens:     r.GetCacheReadTokens(),
+		Cost:                money.Nano(r.GetCostNanoUsd()),
+	}
+}

@@ -1,0 +1,230 @@
+package sinks
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+const (
+	// gatherDelay is how long new rows are left to gather: it bounds the frames a
+	// busy shard sends to one a second, until they are full.
+	gatherDelay = time.Second
+	// callTimeout bounds one call of the receiver.
+	callTimeout = 30 * time.Second
+
+	// Back-off after a failure, doubled up to the most.
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 30 * time.Second
+)
+
+// Receiver is who keeps usage for good. It applies a frame only when it begins one
+// after the last row it has, and answers STATE_CONFLICT to any other.
+type Receiver interface {
+	// LastUsage is the number of the last row it has of a source; 0 for none.
+	LastUsage(ctx context.Context, of billing.Source) (uint64, error)
+	// SendUsage delivers a frame and answers the number of the last row it has then.
+	SendUsage(ctx context.Context, f billing.Frame) (uint64, error)
+}
+
+// UsageConfig is what the usage sink of a shard needs.
+type UsageConfig struct {
+	Store     *state.Store
+	Namespace string // the namespace that used it
+	Stream    string // the shard's name among the namespace's sources: "shard/<n>"
+	Receiver  Receiver
+	// OnAcked is called when the receiver has more rows than was known before, by
+	// Run's goroutine; nil for nobody.
+	OnAcked func()
+	Logger  *slog.Logger
+}
+
+// Usage ships a shard's usage rows, each exactly once. The rule that makes it so
+// is the receiver's: it takes only the row after its last. So the sink keeps no
+// cursor. It asks for the last, sends what comes after, and after anything it did
+// not expect (a lost answer, a conflict, a new leader) it asks again.
+type Usage struct {
+	cfg  UsageConfig
+	wake chan struct{}
+
+	acked atomic.Uint64          // the last row the receiver is known to have
+	alarm atomic.Pointer[string] // why no usage can be shipped until a person looks
+
+	known bool // last is the receiver's answer; only Run's goroutine uses these
+	last  uint64
+	down  bool // a failure has been logged and no success since
+}
+
+// NewUsage makes the usage sink of a shard; Run starts it.
+func NewUsage(cfg UsageConfig) *Usage {
+	return &Usage{cfg: cfg, wake: make(chan struct{}, 1)}
+}
+
+// OnUsage is the store's hook: there are new rows.
+func (u *Usage) OnUsage() {
+	select {
+	case u.wake <- struct{}{}:
+	default: // a wake is already waiting to be seen, and it will see this too
+	}
+}
+
+// Acked is the number of the last row that the receiver is known to have; 0 while
+// it has not been asked. Rows up to it may be removed.
+func (u *Usage) Acked() uint64 { return u.acked.Load() }
+
+// Err is why the usage does not reach its receiver and will not by itself: the
+// two disagree on what there is. It is nil while they agree, also while the
+// receiver cannot be reached.
+func (u *Usage) Err() error {
+	if alarm := u.alarm.Load(); alarm != nil {
+		return errors.New(*alarm)
+	}
+	return nil
+}
+
+// Run ships until ctx ends.
+func (u *Usage) Run(ctx context.Context) {
+	u.known = false
+	backoff := minBackoff
+	for ctx.Err() == nil {
+		err := u.ship(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		u.note(err, backoff)
+		if err != nil {
+			pause(ctx, backoff)
+			backoff = min(2*backoff, maxBackoff)
+			continue
+		}
+		backoff = minBackoff
+		select {
+		case <-ctx.Done():
+		case <-u.wake:
+			pause(ctx, gatherDelay)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// disagreement is what no repetition mends: the receiver has what the store does
+// not, or lacks what the store no longer has.
+type disagreement struct{ what string }
+
+func (d *disagreement) Error() string { return d.what }
+
+// note tells the log about health and its changes, not about every repetition.
+func (u *Usage) note(err error, again time.Duration) {
+	var differ *disagreement
+	if errors.As(err, &differ) {
+		if was := u.alarm.Swap(&differ.what); was == nil || *was != differ.what {
+			u.cfg.Logger.Error("usage is not shipped: the receiver and the store disagree, and somebody must find out why",
+				"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "error", err)
+		}
+		u.down = true
+		return
+	}
+	if err != nil {
+		if !u.down {
+			u.cfg.Logger.Warn("usage could not be shipped and will be tried again",
+				"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "error", err, "in", again)
+		}
+		u.down = true
+		return
+	}
+	u.alarm.Store(nil)
+	if u.down {
+		u.cfg.Logger.Info("usage is shipped again", "namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "last", u.last)
+	}
+	u.down = false
+}
+
+// ship sends what the receiver does not have, up to what there was when the last
+// frame was made: rows that came later have left a wake.
+func (u *Usage) ship(ctx context.Context) error {
+	for more := true; more; {
+		source, err := u.agree(ctx)
+		if err != nil {
+			return err
+		}
+		var frame billing.Frame
+		frame, more, err = frameOf(u.cfg.Store, source, u.last+1)
+		if err != nil || len(frame.Rows) == 0 {
+			return err
+		}
+		if err := u.send(ctx, frame); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// has notes what the receiver has.
+func (u *Usage) has(last uint64) {
+	u.last, u.known = last, true
+	if u.acked.Swap(last) != last && u.cfg.OnAcked != nil {
+		u.cfg.OnAcked()
+	}
+}
+
+// agree finds out what the receiver has, where that is not known, and whether the
+// store can go on from there.
+func (u *Usage) agree(ctx context.Context) (billing.Source, error) {
+	incarnation := hex.EncodeToString(u.cfg.Store.Head().GetIncarnation())
+	source := billing.Source{Namespace: u.cfg.Namespace, Stream: u.cfg.Stream, Incarnation: incarnation}
+	if u.known {
+		return source, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	last, err := u.cfg.Receiver.LastUsage(ctx, source)
+	if err != nil {
+		return source, fmt.Errorf("ask the receiver for its last usage row: %w", err)
+	}
+	head := u.cfg.Store.Head()
+	switch first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq(); {
+	case last >= next:
+		return source, &disagreement{fmt.Sprintf("the receiver has usage up to row %d of incarnation %s, the store's last is %d: has the store lost its tail?",
+			last, incarnation, next-1)}
+	case last+1 < first:
+		return source, &disagreement{fmt.Sprintf("the receiver has usage up to row %d of incarnation %s, the store's first is %d: what lies between cannot be shipped any more",
+			last, incarnation, first)}
+	}
+	u.has(last)
+	return source, nil
+}
+
+// send delivers a frame. Whatever comes of it but the plain answer, the receiver
+// is asked for its last before anything else is sent.
+func (u *Usage) send(ctx context.Context, frame billing.Frame) error {
+	u.known = false
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	last, err := u.cfg.Receiver.SendUsage(ctx, frame)
+	switch {
+	case err != nil && api.CodeOf(err) == api.StateConflict:
+		return fmt.Errorf("the receiver wants other usage than the rows from %d to %d: %w", frame.From, frame.To, err)
+	case err != nil:
+		return fmt.Errorf("send the usage rows from %d to %d: %w", frame.From, frame.To, err)
+	case last != frame.To:
+		return fmt.Errorf("the receiver took the usage rows from %d to %d and says that its last is %d", frame.From, frame.To, last)
+	}
+	u.has(last)
+	return nil
+}

@@ -1,0 +1,416 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+)
+
+// inWorld runs a test in virtual time.
+func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		test(t, w)
+		w.close()
+	})
+}
+
+// pass lets virtual time pass.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+func TestUsageArrivesOnceAndExactly(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.report(10) // from before the sink ran
+		stop := w.run()
+		defer stop()
+		synctest.Wait()
+		w.exact()
+		for range 5 {
+			w.report(10)
+			pass(gatherDelay / 10)
+		}
+		if n := w.receiver.sent(); n != 1 {
+			t.Errorf("%d frames were sent before rows could gather", n)
+		}
+		pass(gatherDelay)
+		w.exact()
+		if n := w.receiver.sent(); n > 3 {
+			t.Errorf("six reports took %d frames", n)
+		}
+		if got, last := w.usage.Acked(), w.store.Head().UsageNextSeq-1; got != last {
+			t.Errorf("acknowledged to %d of %d", got, last)
+		}
+		calls := w.receiver.asked + w.receiver.sent()
+		pass(24 * time.Hour)
+		if now := w.receiver.asked + w.receiver.sent(); now != calls {
+			t.Errorf("%d calls in an idle day", now-calls)
+		}
+	})
+}
+
+// Rows are summed by hour, queue, model and provider.
+func TestFramesAreSummedByTheHour(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.report(6)
+		pass(30 * time.Minute)
+		w.report(3)
+		pass(31 * time.Minute)
+		w.report(3)
+		stop := w.run()
+		defer stop()
+		synctest.Wait()
+		w.exact()
+		frame := w.receiver.frames[0]
+		if frame.From != 1 || frame.To != 12 || len(frame.Rows) != 6 {
+			t.Fatalf("a frame [%d,%d] of %d rows", frame.From, frame.To, len(frame.Rows))
+		}
+		for i, row := range frame.Rows {
+			if row.HourNs%int64(time.Hour) != 0 || row.Queue != "q" || row.Reports != []int64{3, 3, 3, 1, 1, 1}[i] {
+				t.Errorf("row %d is %+v", i, row)
+			}
+		}
+		if first, second := frame.Rows[0].HourNs, frame.Rows[3].HourNs; second-first != int64(time.Hour) {
+			t.Errorf("the hours are %d and %d", first, second)
+		}
+	})
+}
+
+// Whatever is lost on the way, half of all calls or so, nothing is counted twice
+// and nothing is missing.
+func TestLostCallsAndAnswers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		rng := rand.New(rand.NewPCG(1, 2))
+		lose := func() error {
+			if rng.IntN(4) == 0 {
+				return api.Errorf(api.LeaderUnavailable, "lost")
+			}
+			return nil
+		}
+		w.receiver.before, w.receiver.after = lose, lose
+		stop := w.run()
+		for range 50 {
+			w.report(7)
+			pass(gatherDelay)
+		}
+		pass(time.Hour)
+		stop()
+		w.exact()
+		if w.usage.Err() != nil {
+			t.Errorf("losses are no disagreement: %v", w.usage.Err())
+		}
+		if text := w.logged.String(); !strings.Contains(text, "will be tried again") || !strings.Contains(text, "shipped again") {
+			t.Errorf("the log says %s", text)
+		}
+	})
+}
+
+// The process dies at every point between two effects: an ask, a frame, a trim,
+// before and after each. Whatever point it is, what arrives in the end is exact.
+func TestCrashesBetweenAnyTwoEffects(t *testing.T) {
+	t.Parallel()
+	for at := 1; ; at++ {
+		died := false
+		synctest.Test(t, func(t *testing.T) { died = crashAt(t, at) })
+		if t.Failed() || !died {
+			if at < 12 {
+				t.Errorf("there were only %d effects to die at", at-1)
+			}
+			return
+		}
+	}
+}
+
+var errDead = errors.New("the process is dead")
+
+// crashAt plays a history in which the process dies at the n-th effect, is
+// started again, and dies again as many effects later. It reports whether it ever
+// died.
+func crashAt(t *testing.T, n int) (died bool) {
+	w := newWorld(t)
+	dead, effects := make(chan struct{}), 0
+	effect := func() error {
+		select {
+		case <-dead:
+			return errDead
+		default:
+		}
+		if effects++; effects == n {
+			died = true
+			close(dead)
+			return errDead
+		}
+		return nil
+	}
+	w.receiver.before, w.receiver.after = effect, effect
+	w.onAcked = func() { // what the duty does, with nothing kept
+		first := w.usage.Acked() + 1
+		if first <= w.store.Head().UsageFirstSeq || effect() != nil {
+			return
+		}
+		w.mustApply(&op.TrimUsage{FirstSeq: first})
+		_ = effect() // dead or not, the trim is in the log
+	}
+	stop := w.run()
+	for round := range 6 {
+		w.report(5)
+		if round%2 == 0 {
+			must(t, w.store.Flush())
+		}
+		pass(2 * gatherDelay)
+		select {
+		case <-dead:
+			stop()
+			w.crash()
+			dead, effects = make(chan struct{}), 0
+			stop = w.run()
+			pass(gatherDelay)
+		default:
+		}
+	}
+	// From here on nothing dies any more.
+	n = -1
+	select {
+	case <-dead:
+		stop()
+		w.crash()
+		dead = make(chan struct{})
+		stop = w.run()
+	default:
+	}
+	pass(2 * maxBackoff)
+	stop()
+	w.exact()
+	if head := w.store.Head(); head.UsageFirstSeq != head.UsageNextSeq || w.usage.Acked() != 30 {
+		t.Errorf("rows [%d,%d) are left, %d are acknowledged", head.UsageFirstSeq, head.UsageNextSeq, w.usage.Acked())
+	}
+	w.close()
+	return died
+}
+
+// A leader that was thought gone has shipped rows: the new one's frame is refused
+// and it asks again.
+func TestAConflictAsksAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		stop := w.run()
+		defer stop()
+		synctest.Wait()
+		w.report(4)
+		frame, _, err := frameOf(w.store, w.source(), 1)
+		must(t, err)
+		w.receiver.mu.Lock()
+		must(t, w.receiver.apply(frame))
+		w.receiver.mu.Unlock()
+		w.report(4)
+		pass(gatherDelay + maxBackoff)
+		w.exact()
+		if w.receiver.asked != 2 {
+			t.Errorf("asked %d times", w.receiver.asked)
+		}
+	})
+}
+
+// A receiver that has more than the store, or less than the store still has: no
+// repetition mends that, so nothing is sent and somebody is told, until the
+// receiver is put right.
+func TestDisagreementsAreAnAlarm(t *testing.T) {
+	for name, c := range map[string]struct {
+		last, trimmed uint64
+		want          string
+	}{
+		"ahead":   {11, 1, "up to row 11 of incarnation ab000000000000000000000000000000, the store's last is 10"},
+		"trimmed": {3, 5, "up to row 3 of incarnation ab000000000000000000000000000000, the store's first is 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.report(10)
+				w.mustApply(&op.TrimUsage{FirstSeq: c.trimmed})
+				w.receiver.last[w.source()] = c.last
+				stop := w.run()
+				defer stop()
+				pass(time.Hour)
+				w.report(1)
+				if w.receiver.sent() != 0 || w.usage.Acked() != 0 {
+					t.Errorf("%d frames were sent, %d rows count as acknowledged", w.receiver.sent(), w.usage.Acked())
+				}
+				if err := w.usage.Err(); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("the sink's error is %v, want %q", err, c.want)
+				}
+				if n := strings.Count(w.logged.String(), "level=ERROR"); n != 1 {
+					t.Errorf("it was logged %d times", n)
+				}
+				w.receiver.mu.Lock()
+				w.receiver.last[w.source()] = c.trimmed - 1
+				w.receiver.mu.Unlock()
+				pass(maxBackoff)
+				if w.usage.Err() != nil || w.usage.Acked() != 11 {
+					t.Errorf("after it was put right: %v, acknowledged to %d", w.usage.Err(), w.usage.Acked())
+				}
+			})
+		})
+	}
+}
+
+// One row less or more, and there would be an alarm.
+func TestTheBoundsOfAgreement(t *testing.T) {
+	for _, last := range []uint64{4, 10} { // just before the first row kept; the last there is
+		t.Run(fmt.Sprint(last), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.report(10)
+				w.mustApply(&op.TrimUsage{FirstSeq: 5})
+				w.receiver.last[w.source()] = last
+				stop := w.run()
+				defer stop()
+				synctest.Wait()
+				if w.usage.Err() != nil || w.usage.Acked() != 10 {
+					t.Errorf("%v, acknowledged to %d", w.usage.Err(), w.usage.Acked())
+				}
+			})
+		})
+	}
+}
+
+// A receiver that hangs does not hold the sink for ever.
+func TestACallEnds(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.report(1)
+		hangs := &hanging{receiver: w.receiver}
+		w.usage.cfg.Receiver = hangs
+		stop := w.run()
+		defer stop()
+		pass(callTimeout + 2*minBackoff)
+		w.exact()
+	})
+}
+
+// hanging does not answer its first call.
+type hanging struct {
+	*receiver
+	called bool
+}
+
+func (h *hanging) LastUsage(ctx context.Context, of billing.Source) (uint64, error) {
+	if !h.called {
+		h.called = true
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return h.receiver.LastUsage(ctx, of)
+}
+
+// many writes usage rows straight into the store.
+func (w *world) many(n int, report func(i int) *job.Usage) {
+	w.t.Helper()
+	at := w.store.Applied()
+	at.Index++
+	tx := w.store.Begin(at, entry.Header{Incarnation: at.Incarnation, ClockNs: time.Now().UnixNano()})
+	for i := range n {
+		u := report(i)
+		w.expect("r", u)
+		must(w.t, tx.AddUsage(&job.Job{Id: w.job.Id, Queue: "r", Attempt: 1, Usage: u}, u))
+	}
+	must(w.t, tx.Commit())
+}
+
+func TestFramesAreBounded(t *testing.T) {
+	for name, c := range map[string]struct {
+		n      int
+		report func(i int) *job.Usage
+		ends   []uint64
+	}{
+		"rows at the bound": {billing.MaxFrameRows, func(i int) *job.Usage {
+			return &job.Usage{Model: fmt.Sprint(i), CostNanoUsd: 1}
+		}, []uint64{billing.MaxFrameRows}},
+		"one row more": {billing.MaxFrameRows + 1, func(i int) *job.Usage {
+			return &job.Usage{Model: fmt.Sprint(i), CostNanoUsd: 1}
+		}, []uint64{billing.MaxFrameRows, billing.MaxFrameRows + 1}},
+		"records at the bound": {maxFrameRecords, func(i int) *job.Usage { return &job.Usage{InputTokens: 1} }, []uint64{maxFrameRecords}},
+		"one record more":      {maxFrameRecords + 1, func(i int) *job.Usage { return &job.Usage{InputTokens: 1} }, []uint64{maxFrameRecords, maxFrameRecords + 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.many(c.n, c.report)
+				stop := w.run()
+				defer stop()
+				synctest.Wait()
+				w.exact()
+				var ends []uint64
+				for _, f := range w.receiver.frames {
+					ends = append(ends, f.To)
+				}
+				if fmt.Sprint(ends) != fmt.Sprint(c.ends) {
+					t.Errorf("frames end at %v, want %v", ends, c.ends)
+				}
+			})
+		})
+	}
+}
+
+// A sum that would not fit begins a new frame: money is never cut short.
+func TestASumThatDoesNotFitBeginsAFrame(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.want = nil
+		at := w.store.Applied()
+		at.Index++
+		tx := w.store.Begin(at, entry.Header{Incarnation: at.Incarnation, ClockNs: time.Now().UnixNano()})
+		for _, n := range []int64{math.MaxInt64 - 1, 1, 1, math.MaxInt64} {
+			must(t, tx.AddUsage(&job.Job{Id: w.job.Id, Queue: "r"}, &job.Usage{CostNanoUsd: n}))
+		}
+		must(t, tx.Commit())
+		for _, want := range []struct {
+			to   uint64
+			cost int64
+			more bool
+		}{{2, math.MaxInt64, true}, {3, 1, true}, {4, math.MaxInt64, false}} {
+			from := want.to
+			if want.to == 2 {
+				from = 1
+			}
+			f, more, err := frameOf(w.store, w.source(), from)
+			if err != nil || f.To != want.to || more != want.more || len(f.Rows) != 1 || int64(f.Rows[0].Cost) != want.cost {
+				t.Errorf("from %d: %+v, more %v, %v", from, f, more, err)
+			}
+		}
+	})
+}
+
+// A hole in the store is not shipped over.
+func TestAMissingRowIsNotSkipped(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.report(3)
+		w.mustApply(&op.TrimUsage{FirstSeq: 3})
+		if _, _, err := frameOf(w.store, w.source(), 2); err == nil || !strings.Contains(err.Error(), "row 2 is missing") {
+			t.Errorf("error is %v", err)
+		}
+	})
+}
+
+func TestHours(t *testing.T) {
+	t.Parallel()
+	const hour = int64(time.Hour)
+	for ns, want := range map[int64]int64{0: 0, 1: 0, hour - 1: 0, hour: hour, -1: -hour, -hour: -hour} {
+		if got := hourOf(ns); got != want {
+			t.Errorf("hour of %d is %d, want %d", ns, got, want)
+		}
+	}
+	if d := dimensionsOf(&state.Usage{Queue: "q"}); d != (billing.Dimensions{Queue: "q"}) {
+		t.Errorf("a record without a report is %+v", d)
+	}
+}

@@ -1,0 +1,75 @@
+package state
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// UsageRow is a usage record and its number. Rows are numbered from 1 without a
+// gap for as long as the store's incarnation lasts.
+type UsageRow struct {
+	Seq    uint64
+	Record *Usage
+}
+
+// AddUsage keeps one report of what j's current attempt used, under the next
+// number. j is the job with the report already summed into it: its model and
+// provider are the row's. The record is written at once; j is put as ever.
+func (tx *Tx) AddUsage(j *job.Job, report *job.Usage) error {
+	tx.key = appendUsageKey(tx.key[:0], tx.head.UsageNextSeq)
+	row := &Usage{JobId: j.Id, Attempt: j.Attempt, Queue: j.Queue, ClockNs: tx.head.ClockNs, Report: &job.Usage{
+		InputTokens:         report.InputTokens,
+		OutputTokens:        report.OutputTokens,
+		CacheCreationTokens: report.CacheCreationTokens,
+		CacheReadTokens:     report.CacheReadTokens,
+		Model:               j.GetUsage().GetModel(),
+		Provider:            j.GetUsage().GetProvider(),
+		CostNanoUsd:         report.CostNanoUsd,
+	}}
+	if err := put(tx.batch, tx.key, row); err != nil {
+		return tx.fail(fmt.Errorf("usage of job %x: %w", j.Id, err))
+	}
+	tx.head.UsageNextSeq++
+	tx.usageGrew = true
+	return nil
+}
+
+// TrimUsage removes the rows numbered below firstSeq, which must be neither
+// before the first row kept nor beyond the next one.
+func (tx *Tx) TrimUsage(firstSeq uint64) error {
+	head := tx.head
+	if firstSeq < head.UsageFirstSeq || firstSeq > head.UsageNextSeq {
+		return tx.fail(fmt.Errorf("trim the usage to %d: there are the rows from %d to before %d", firstSeq, head.UsageFirstSeq, head.UsageNextSeq))
+	}
+	if firstSeq == head.UsageFirstSeq {
+		return nil
+	}
+	// One range tombstone, however many rows it covers: as numbers only grow, it
+	// covers whole files, which are dropped without being read.
+	if err := tx.batch.DeleteRange(appendUsageKey(nil, head.UsageFirstSeq), appendUsageKey(nil, firstSeq), nil); err != nil {
+		return tx.fail(fmt.Errorf("trim the usage: %w", err))
+	}
+	head.UsageFirstSeq = firstSeq
+	return nil
+}
+
+// Usage yields the rows numbered from `from` on, or from the first one kept where
+// that is later.
+func (v *Snapshot) Usage(from uint64) iter.Seq2[UsageRow, error] {
+	return func(yield func(UsageRow, error) bool) {
+		for kv, err := range scanPairs(v.snap, appendUsageKey(nil, from), afterPrefix(prefixUsage)) {
+			row := UsageRow{Record: &Usage{}}
+			if err == nil {
+				row.Seq, err = decodeUsageKey(kv.Key)
+			}
+			if err == nil {
+				err = decode(kv, row.Record)
+			}
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
