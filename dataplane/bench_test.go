@@ -151,7 +151,10 @@ func fill(b *testing.B, c *cell.Cell, jobs int) {
 
 func openCell(b *testing.B) *cell.Cell {
 	b.Helper()
-	h := host.Open(host.Config{DataDir: b.TempDir(), NodeID: "bench", Logger: quiet()})
+	h, err := host.Open(host.Config{DataDir: b.TempDir(), NodeID: "bench", Logger: quiet()})
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.Cleanup(func() { h.Close(context.Background()) })
 	if err := h.Add(b.Context(), tenancy.Default); err != nil {
 		b.Fatal(err)

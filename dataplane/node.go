@@ -1,6 +1,7 @@
 // Package dataplane wires the parts of a data-plane node: a host with its cells
-// and the server in front of it. Open gives a node that serves; what it serves
-// is decided further down.
+// and the server in front of it. Open gives a bare node that serves one namespace,
+// OpenHost a host of the cloud that serves those it is told to; what they serve is
+// decided further down.
 package dataplane
 
 import (
@@ -10,6 +11,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
@@ -26,9 +29,10 @@ type Config struct {
 	// Dev opens the node to everybody who can reach it. The caller binds it to
 	// loopback; a store that has ever had a key refuses to be opened this way.
 	Dev            bool
-	MaxPayload     int64         // bytes of a job's payload; 0 = job.MaxPayload
-	SnapshotBytes  int64         // log bytes between snapshots; 0 = the engine's default
-	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = the server's default
+	MaxPayload     int64                // bytes of a job's payload; 0 = job.MaxPayload
+	SnapshotBytes  int64                // log bytes between snapshots; 0 = the engine's default
+	ProposeTimeout time.Duration        // longest wait for a write's commit; 0 = the server's default
+	Tracer         trace.TracerProvider // nil = no traces
 	Logger         *slog.Logger
 }
 
@@ -46,12 +50,16 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if err := durable.MakeDir(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	h := host.Open(host.Config{
+	h, err := host.Open(host.Config{
 		DataDir:       cfg.DataDir,
 		NodeID:        cfg.NodeID,
 		SnapshotBytes: cfg.SnapshotBytes,
+		Tracer:        cfg.Tracer,
 		Logger:        cfg.Logger,
 	})
+	if err != nil {
+		return nil, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, h.Close(ctx))
@@ -75,6 +83,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		Version:        cfg.Version,
 		MaxPayload:     cfg.MaxPayload,
 		ProposeTimeout: cfg.ProposeTimeout,
+		Tracer:         cfg.Tracer,
 		Logger:         cfg.Logger,
 	})
 	if err != nil {

@@ -17,11 +17,13 @@ const MaxParked = 100_000
 // something for them. It lives outside the cell, so that a namespace whose
 // workers all wait can sleep.
 //
-// mu guards waiting and every waiter's elements and woken mark. It is taken by
-// the applying goroutine, so nothing slow happens under it.
+// mu guards waiting, doubt, gone and every waiter's elements and woken mark. It
+// is taken by the applying goroutine, so nothing slow happens under it.
 type lot struct {
 	mu      sync.Mutex
 	waiting map[string]*list.List // queue -> its *waiters, longest waiting first
+	doubt   chan struct{}         // closed, and replaced, when every poll must ask whether it may wait
+	gone    error                 // what polls are told once the namespace closes
 	count   atomic.Int64          // waiters: lets wake return without the lock
 	refused atomic.Uint64         // polls that found the lot full
 }
@@ -34,14 +36,16 @@ type waiter struct {
 	woken    bool
 }
 
-func newLot() *lot { return &lot{waiting: make(map[string]*list.List)} }
+func newLot() *lot {
+	return &lot{waiting: make(map[string]*list.List), doubt: make(chan struct{})}
+}
 
-// park waits until one of the queues may have a job, or ctx ends. ready is asked
-// after the poll has been registered, so that what arrives in between is either
-// seen by it or wakes it. A poll that is woken and cannot use it (ctx ended in
-// the same moment) hands the wake on.
-func (l *lot) park(ctx context.Context, queues []string, ready func([]string) bool) error {
-	w, err := l.register(queues)
+// park waits until one of the queues may have a job, or ctx ends, or check
+// refuses. ready and check are asked after the poll has been registered, so that
+// what happens in between is either seen by them or wakes it. A poll that is woken
+// and cannot use it (its end came in the same moment) hands the wake on.
+func (l *lot) park(ctx context.Context, queues []string, ready func([]string) bool, check func() error) error {
+	w, doubt, err := l.register(queues)
 	if err != nil {
 		return err
 	}
@@ -49,10 +53,17 @@ func (l *lot) park(ctx context.Context, queues []string, ready func([]string) bo
 		l.leave(w)
 		return nil
 	}
-	select {
-	case <-w.wake:
-		return nil
-	case <-ctx.Done():
+	for err = check(); err == nil; {
+		select {
+		case <-w.wake:
+			return nil
+		case <-doubt:
+			if doubt, err = l.present(); err == nil {
+				err = check()
+			}
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
 	if l.leave(w) {
 		for _, q := range queues {
@@ -61,16 +72,42 @@ func (l *lot) park(ctx context.Context, queues []string, ready func([]string) bo
 			}
 		}
 	}
-	return ctx.Err()
+	return err
 }
 
-func (l *lot) register(queues []string) (*waiter, error) {
+// present is what closes at the next doubt, or why nobody may wait here.
+func (l *lot) present() (doubt <-chan struct{}, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.doubt, l.gone
+}
+
+// recheck has every poll ask whether it may wait.
+func (l *lot) recheck() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.doubt)
+	l.doubt = make(chan struct{})
+}
+
+// close sends every poll away, with why, and takes no more.
+func (l *lot) close(why error) {
+	l.mu.Lock()
+	l.gone = why
+	l.mu.Unlock()
+	l.recheck()
+}
+
+func (l *lot) register(queues []string) (*waiter, <-chan struct{}, error) {
 	w := &waiter{queues: queues, elements: make([]*list.Element, len(queues)), wake: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.gone != nil {
+		return nil, nil, l.gone
+	}
 	if l.count.Load() >= MaxParked {
 		l.refused.Add(1)
-		return nil, api.Errorf(api.Overloaded, "%d polls are waiting here already, which is the most; try again later or use fewer workers", MaxParked)
+		return nil, nil, api.Errorf(api.Overloaded, "%d polls are waiting here already, which is the most; try again later or use fewer workers", MaxParked)
 	}
 	for i, q := range queues {
 		line := l.waiting[q]
@@ -81,7 +118,7 @@ func (l *lot) register(queues []string) (*waiter, error) {
 		w.elements[i] = line.PushBack(w)
 	}
 	l.count.Add(1)
-	return w, nil
+	return w, l.doubt, nil
 }
 
 // leave takes a waiter out and reports whether it had been woken already.

@@ -14,12 +14,14 @@ import (
 
 func nothing([]string) bool { return false }
 
+func allowed() error { return nil }
+
 // parked starts n polls and returns once they wait; each sends its outcome.
 func parked(t *testing.T, l *lot, ctx context.Context, n int, queues ...string) <-chan error {
 	t.Helper()
 	out := make(chan error, n)
 	for range n {
-		go func() { out <- l.park(ctx, queues, nothing) }()
+		go func() { out <- l.park(ctx, queues, nothing, allowed) }()
 	}
 	synctest.Wait()
 	return out
@@ -73,7 +75,7 @@ func TestTheLongestWaitingPollIsWokenFirst(t *testing.T) {
 func TestAPollThatFindsWorkDoesNotWait(t *testing.T) {
 	t.Parallel()
 	l := newLot()
-	if err := l.park(t.Context(), []string{"a"}, func([]string) bool { return true }); err != nil {
+	if err := l.park(t.Context(), []string{"a"}, func([]string) bool { return true }, allowed); err != nil {
 		t.Fatal(err)
 	}
 	if n := l.count.Load(); n != 0 {
@@ -87,7 +89,7 @@ func TestAPollEndsWithItsContext(t *testing.T) {
 		l := newLot()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := l.park(ctx, []string{"a", "a"}, nothing); !errors.Is(err, context.DeadlineExceeded) {
+		if err := l.park(ctx, []string{"a", "a"}, nothing, allowed); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v", err)
 		}
 		if n := l.count.Load(); n != 0 || len(l.waiting) != 0 {
@@ -106,7 +108,7 @@ func TestAWakeIsNeverLost(t *testing.T) {
 		ready := func([]string) bool { return jobs.Load() > 0 }
 		take := func(ctx context.Context) {
 			for {
-				err := l.park(ctx, []string{"a"}, ready)
+				err := l.park(ctx, []string{"a"}, ready, allowed)
 				for n := jobs.Load(); n > 0; n = jobs.Load() {
 					if err == nil && jobs.CompareAndSwap(n, n-1) {
 						return
@@ -140,7 +142,7 @@ func TestTheLotIsBounded(t *testing.T) {
 	t.Parallel()
 	l := newLot()
 	l.count.Store(MaxParked)
-	err := l.park(t.Context(), []string{"a"}, nothing)
+	err := l.park(t.Context(), []string{"a"}, nothing, allowed)
 	if api.CodeOf(err) != api.Overloaded {
 		t.Errorf("poll number %d: %v, want %s", MaxParked+1, err, api.Overloaded)
 	}
@@ -148,7 +150,71 @@ func TestTheLotIsBounded(t *testing.T) {
 		t.Errorf("%d polls were refused, want 1", n)
 	}
 	l.count.Store(MaxParked - 1)
-	if err := l.park(t.Context(), []string{"a"}, func([]string) bool { return true }); err != nil {
+	if err := l.park(t.Context(), []string{"a"}, func([]string) bool { return true }, allowed); err != nil {
 		t.Errorf("poll number %d: %v", MaxParked, err)
 	}
+}
+
+// A poll that waits for a minute must not do so with a key that was revoked in
+// its first second; those that may wait on keep their places.
+func TestARecheckEndsOnlyPollsThatMayNotWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, revoked := newLot(), errors.New("revoked")
+		ctx, cancel := context.WithCancel(t.Context())
+		first := parked(t, l, ctx, 1, "a")
+		var refuse atomic.Bool
+		second := make(chan error, 1)
+		go func() {
+			second <- l.park(ctx, []string{"a"}, nothing, func() error {
+				if refuse.Load() {
+					return revoked
+				}
+				return nil
+			})
+		}()
+		synctest.Wait()
+		l.recheck()
+		synctest.Wait()
+		if len(first)+len(second) != 0 {
+			t.Fatal("a recheck ended polls that may wait")
+		}
+		refuse.Store(true)
+		l.recheck()
+		synctest.Wait()
+		if len(first) != 0 || len(second) != 1 || !errors.Is(<-second, revoked) {
+			t.Fatal("a recheck did not end the poll that may not wait, and that alone")
+		}
+		l.wake("a", 1)
+		if err := <-first; err != nil || l.count.Load() != 0 {
+			t.Errorf("the other: %v; %d polls are left", err, l.count.Load())
+		}
+		cancel()
+	})
+}
+
+// What is revoked between a request's authentication and its parking is seen.
+func TestAPollIsCheckedOnceItIsParked(t *testing.T) {
+	t.Parallel()
+	l, revoked := newLot(), errors.New("revoked")
+	if err := l.park(t.Context(), []string{"a"}, nothing, func() error { return revoked }); !errors.Is(err, revoked) || l.count.Load() != 0 {
+		t.Errorf("%v; %d polls are left", err, l.count.Load())
+	}
+}
+
+func TestAClosedLotSendsEverybodyAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLot()
+		out := parked(t, l, t.Context(), 3, "a", "b")
+		l.close(notOpen())
+		for range 3 {
+			if err := <-out; !api.CodeOf(err).Retryable() {
+				t.Errorf("a poll of a closing namespace: %v", err)
+			}
+		}
+		if err := l.park(t.Context(), []string{"a"}, nothing, allowed); !api.CodeOf(err).Retryable() || l.count.Load() != 0 || len(l.waiting) != 0 {
+			t.Errorf("one that comes later: %v; %d polls are left", err, l.count.Load())
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/telemetry"
 )
 
 var ok = api.Status{Status: "ok"}
@@ -20,7 +21,7 @@ func (s *Server) ack(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, err := q.find(r.PathValue("job_id"))
+	id, j, err := q.look(r.PathValue("job_id"), telemetry.Sampled(r.Context()))
 	if err != nil {
 		return err
 	}
@@ -29,6 +30,32 @@ func (s *Server) ack(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
+	r, span := q.beginSettle(r, telemetry.SpanAck, id, j, item.Usage)
+	err = s.commitAck(w, r, &q, item)
+	span.end(err)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, ok)
+}
+
+// beginSettle is the span of one job's ack or fail; j is nil where there is no
+// span, and where there is no such job.
+func (q *request) beginSettle(r *http.Request, name string, id job.ID, j *job.Job, u *job.Usage) (*http.Request, *span) {
+	r, span := q.beginSpan(r, name, telemetry.OperationSettle)
+	if span == nil {
+		return r, nil
+	}
+	span.message(id.String(), j.GetAttempt())
+	if j != nil {
+		span.queue(j.Queue)
+		span.link(j)
+	}
+	span.usage(u)
+	return r, span
+}
+
+func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, item *op.AckItem) error {
 	result, err := commit[*op.AckResult](s, w, r, q.cell, &op.Ack{Meta: q.meta, Items: []*op.AckItem{item}})
 	if err != nil {
 		return err
@@ -36,10 +63,7 @@ func (s *Server) ack(w http.ResponseWriter, r *http.Request) error {
 	if len(result.Items) != 1 {
 		return fmt.Errorf("an ack of one job has %d results", len(result.Items))
 	}
-	if err := result.Items[0].Err(); err != nil {
-		return err
-	}
-	return serve.WriteJSON(w, http.StatusOK, ok)
+	return result.Items[0].Err()
 }
 
 func (s *Server) ackBatch(w http.ResponseWriter, r *http.Request) error {
@@ -53,15 +77,27 @@ func (s *Server) ackBatch(w http.ResponseWriter, r *http.Request) error {
 		f.Invalid("acks", "has %d entries; at most %d are taken", len(body.Acks), job.MaxAckItems)
 		return f.Err()
 	}
+	r, span := q.beginSpan(r, telemetry.SpanAck, telemetry.OperationSettle)
+	span.batch(len(body.Acks))
+	out, err := s.settle(w, r, &q, body.Acks, span)
+	span.end(err)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, out)
+}
+
+// settle acks what can be acked and says of the rest why not.
+func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks []convert.AckBatchItem, span *span) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
 	refused := func(id string, code api.Code, message string) {
 		out.Errors = append(out.Errors, api.ItemError{JobID: id, Code: code, Error: message})
 	}
-	items := make([]*op.AckItem, 0, len(body.Acks))
-	asked := make([]*convert.AckBatchItem, 0, len(body.Acks)) // who asked for items[i]
-	for i := range body.Acks {
-		b := &body.Acks[i]
-		item, err := q.ackItem(b)
+	items := make([]*op.AckItem, 0, len(acks))
+	asked := make([]*convert.AckBatchItem, 0, len(acks)) // who asked for items[i]
+	for i := range acks {
+		b := &acks[i]
+		item, err := q.ackItem(b, span)
 		var e *api.Error
 		switch {
 		case err == nil:
@@ -69,38 +105,39 @@ func (s *Server) ackBatch(w http.ResponseWriter, r *http.Request) error {
 		case errors.As(err, &e):
 			refused(b.JobID, e.Code, e.Message)
 		default:
-			return err
+			return out, err
 		}
 	}
-	if len(items) > 0 {
-		result, err := commit[*op.AckResult](s, w, r, q.cell, &op.Ack{Meta: q.meta, Items: items})
-		if err != nil {
-			return err
-		}
-		if len(result.Items) != len(items) {
-			return fmt.Errorf("an ack of %d jobs has %d results", len(items), len(result.Items))
-		}
-		for i, item := range result.Items {
-			if item.GetCode() != "" {
-				refused(asked[i].JobID, api.Code(item.Code), item.Message)
-			} else {
-				out.Acked++
-			}
-		}
-	}
+	span.usages(items)
 	if len(items) == 0 {
 		setIndex(w, q.cell.Applied())
+		return out, nil
 	}
-	return serve.WriteJSON(w, http.StatusOK, out)
+	result, err := commit[*op.AckResult](s, w, r, q.cell, &op.Ack{Meta: q.meta, Items: items})
+	if err != nil {
+		return out, err
+	}
+	if len(result.Items) != len(items) {
+		return out, fmt.Errorf("an ack of %d jobs has %d results", len(items), len(result.Items))
+	}
+	for i, item := range result.Items {
+		if item.GetCode() != "" {
+			refused(asked[i].JobID, api.Code(item.Code), item.Message)
+		} else {
+			out.Acked++
+		}
+	}
+	return out, nil
 }
 
 // ackItem is one item of a batch, checked on its own: an *api.Error refuses it
 // alone.
-func (q *request) ackItem(b *convert.AckBatchItem) (*op.AckItem, error) {
-	id, err := q.find(b.JobID)
+func (q *request) ackItem(b *convert.AckBatchItem, span *span) (*op.AckItem, error) {
+	id, j, err := q.look(b.JobID, span.linkable())
 	if err != nil {
 		return nil, err
 	}
+	span.link(j)
 	var f convert.Faults
 	item := convert.FromAck(&f, id, &b.AckBody)
 	return item, f.Err()
@@ -109,18 +146,28 @@ func (q *request) ackItem(b *convert.AckBatchItem) (*op.AckItem, error) {
 // find reads a job's id. What is no id, and a job in a queue the caller may not
 // see, is NOT_FOUND; whether the job exists is left to whoever uses the id.
 func (q *request) find(text string) (job.ID, error) {
+	id, _, err := q.look(text, false)
+	return id, err
+}
+
+// look is find that also answers the job, where it was read: when it is wanted,
+// or the caller may not see all of them. It is nil as well where there is none.
+func (q *request) look(text string, wanted bool) (job.ID, *job.Job, error) {
 	id, err := job.ParseID(text)
 	if err != nil {
-		return job.ID{}, noJob(text)
+		return job.ID{}, nil, noJob(text)
 	}
-	seen, err := q.sees(id)
+	if len(q.who.QueueScope) == 0 && !wanted {
+		return id, nil, nil
+	}
+	j, err := q.cell.State().Job(id)
 	if err != nil {
-		return job.ID{}, err
+		return job.ID{}, nil, err
 	}
-	if !seen {
-		return job.ID{}, noJob(id.String())
+	if j != nil && !q.who.Covers(j.Queue) {
+		return job.ID{}, nil, noJob(id.String())
 	}
-	return id, nil
+	return id, j, nil
 }
 
 func noJob(id string) *api.Error {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"strings"
@@ -14,14 +15,21 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// authenticate says who sends a request. It is the only place where a
-// principal, and with it a namespace, is made.
+// authenticate says who sends a request. It and the Door it asks are the only
+// places where a principal, and with it a namespace, is made.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	if s.cfg.Dev {
 		if err := checkDirect(r); err != nil {
 			return tenancy.Principal{}, err
 		}
 		return tenancy.Principal{Namespace: s.cfg.Namespace, Name: "dev", Open: true}, nil
+	}
+	if s.cloud() {
+		who, err := s.cfg.Door.Enter(r)
+		if err == nil {
+			s.cfg.Door.Used(who.KeyID, s.cfg.Now())
+		}
+		return who, err
 	}
 	text := serve.Credential(r)
 	if text == "" {
@@ -32,12 +40,32 @@ func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 		return tenancy.Principal{}, err
 	}
 	now := s.cfg.Now()
-	key, err := keyring.Verify(keySource{c.State()}, text, now)
+	key, err := keyring.Verify(keySource{c.State()}, text, now, keyring.Namespace)
 	if err != nil {
 		return tenancy.Principal{}, err
 	}
 	s.markUsed(key.ID, now.UnixNano())
 	return key.Principal(s.cfg.Namespace), nil
+}
+
+// park waits for work, as host.Park does. A poll whose key is revoked meanwhile
+// ends at once, not when there is work.
+func (s *Server) park(ctx context.Context, r *http.Request, q *request, queues []string) error {
+	return s.cfg.Host.Park(ctx, q.who.Namespace, queues, func() error {
+		who, err := s.authenticate(r)
+		if err != nil {
+			return err
+		}
+		if who.Namespace != q.who.Namespace {
+			return api.Errorf(api.Unauthorized, "the key opens another namespace now than when the poll began: fetch again")
+		}
+		for _, name := range queues { // a key's roles and scope change too
+			if err := tenancy.Allow(who, tenancy.JobWork, tenancy.Where{Namespace: who.Namespace, Queue: name}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // keySource finds keys in a store.

@@ -132,6 +132,8 @@ var scoped = map[string]struct {
 	"POST /api/v1/jobs/search":               {body: `{}`, status: 200, has: `"total":1,`, lacks: "theirs"},
 	"GET /api/v1/queues":                     {status: 200, has: `"mine.b"`, lacks: "theirs"},
 	"GET /api/v1/queues/{name}":              {path: "/api/v1/queues/theirs", status: 403},
+	"PUT /api/v1/queues/{name}":              {path: "/api/v1/queues/theirs", body: `{"paused":true}`, status: 403},
+	"DELETE /api/v1/queues/{name}":           {path: "/api/v1/queues/theirs?confirm=true", status: 403},
 	"POST /api/v1/queues/{name}/pause":       {path: "/api/v1/queues/theirs/pause", status: 403},
 	"POST /api/v1/queues/{name}/resume":      {path: "/api/v1/queues/theirs/resume", status: 403},
 	"POST /api/v1/queues/{name}/concurrency": {path: "/api/v1/queues/theirs/concurrency", body: `{"max":1}`, status: 403},

@@ -25,6 +25,9 @@ func (s *Server) clusterStatus(w http.ResponseWriter, r *http.Request) error {
 	if out.Disk, err = diskStatus(q.cell); err != nil {
 		return err
 	}
+	if s.cloud() {
+		out.Disk.Free = nil // it tells what others write
+	}
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 

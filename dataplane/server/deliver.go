@@ -39,20 +39,20 @@ const deliverChunk = 256 << 10
 
 // deliver sends leased jobs to their worker. What cannot be sent goes back: a
 // worker makes nothing of half an answer.
-func (s *Server) deliver(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, leased []*op.Leased, batch bool) error {
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, leased []*op.Leased, batch bool, span *span) error {
 	if r.Context().Err() != nil { // it left during the commit
 		s.giveBack(r, q, leased)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	err := s.send(w, q, ask, leased, batch)
+	err := s.send(w, q, ask, leased, batch, span)
 	if err != nil {
 		s.giveBack(r, q, leased)
 	}
 	return err
 }
 
-func (s *Server) send(w http.ResponseWriter, q *request, ask *convert.Fetch, leased []*op.Leased, batch bool) error {
+func (s *Server) send(w http.ResponseWriter, q *request, ask *convert.Fetch, leased []*op.Leased, batch bool, span *span) error {
 	var b []byte
 	if batch {
 		b = append(b, `{"jobs":[`...)
@@ -67,8 +67,17 @@ func (s *Server) send(w http.ResponseWriter, q *request, ask *convert.Fetch, lea
 		if err != nil {
 			return fmt.Errorf("result of a fetch: %w", err)
 		}
-		if b, err = convert.AppendFetched(b, store, id, l, ask.LeaseMs); err != nil {
+		j, err := store.Job(id)
+		if err != nil {
 			return fmt.Errorf("compose %s for its worker: %w", id, err)
+		}
+		if b, err = convert.AppendFetched(b, store, id, j, l, ask.LeaseMs); err != nil {
+			return fmt.Errorf("compose %s for its worker: %w", id, err)
+		}
+		span.link(j)
+		if span != nil && !batch {
+			span.queue(j.Queue)
+			span.message(id.String(), l.Attempt)
 		}
 		if len(b) >= deliverChunk && i < len(leased)-1 {
 			if _, err := w.Write(b); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -22,7 +23,7 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	made, err := s.create(w, r, &q, []*op.NewJob{n})
+	made, err := s.create(w, r, &q, []*op.NewJob{n}, false)
 	if err != nil {
 		return err
 	}
@@ -40,7 +41,7 @@ func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	made, err := s.create(w, r, &q, jobs)
+	made, err := s.create(w, r, &q, jobs, true)
 	if err != nil {
 		return err
 	}
@@ -51,8 +52,43 @@ func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusCreated, out)
 }
 
-// create enqueues jobs, all or none.
-func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, jobs []*op.NewJob) ([]api.EnqueueResponse, error) {
+// create enqueues jobs, all or none, in one span.
+func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, jobs []*op.NewJob, batch bool) ([]api.EnqueueResponse, error) {
+	r, span := q.beginSpan(r, telemetry.SpanEnqueue, telemetry.OperationSend)
+	if span != nil && oneQueue(jobs) {
+		span.queue(jobs[0].Queue)
+	}
+	if batch {
+		span.batch(len(jobs))
+	}
+	made, err := s.commitNew(w, r, q, jobs)
+	if err == nil && !batch {
+		span.message(made[0].JobID, 0)
+	}
+	span.end(err)
+	return made, err
+}
+
+func oneQueue(jobs []*op.NewJob) bool {
+	for _, n := range jobs {
+		if n.Queue != jobs[0].Queue {
+			return false
+		}
+	}
+	return true
+}
+
+// traceOf is the trace context that jobs keep: the one their client sent, whether
+// it is followed here or not, else that of their enqueue's span.
+func traceOf(r *http.Request) convert.Trace {
+	t := convert.FromTraceHeader(r.Header)
+	if t.Parent == "" && telemetry.Sampled(r.Context()) {
+		t.Parent = telemetry.Traceparent(r.Context())
+	}
+	return t
+}
+
+func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, jobs []*op.NewJob) ([]api.EnqueueResponse, error) {
 	q.meta.Ids = make([][]byte, len(jobs))
 	for i, n := range jobs {
 		if err := q.allow(tenancy.JobEnqueue, n.Queue); err != nil {
@@ -61,7 +97,9 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, jobs
 		id := q.cell.NewID(n.Queue)
 		q.meta.Ids[i] = id[:]
 	}
-	result, err := commit[*op.EnqueueResult](s, w, r, q.cell, &op.Enqueue{Meta: q.meta, Jobs: jobs})
+	enqueue := &op.Enqueue{Meta: q.meta, Jobs: jobs}
+	traceOf(r).Store(enqueue)
+	result, err := commit[*op.EnqueueResult](s, w, r, q.cell, enqueue)
 	if err != nil {
 		return nil, err
 	}

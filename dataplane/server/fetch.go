@@ -11,6 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -25,15 +26,11 @@ func (s *Server) fetch(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	leased, err := s.lease(w, r, &q, &ask)
-	if err != nil {
+	if begun, err := s.handOut(w, r, &q, &ask, false); begun || err != nil {
 		return err
 	}
-	if len(leased) == 0 {
-		w.WriteHeader(http.StatusNoContent)
-		return nil
-	}
-	return s.deliver(w, r, &q, &ask, leased, false)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 func (s *Server) fetchBatch(w http.ResponseWriter, r *http.Request) error {
@@ -47,14 +44,41 @@ func (s *Server) fetchBatch(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	leased, err := s.lease(w, r, &q, &ask)
-	if err != nil {
+	if begun, err := s.handOut(w, r, &q, &ask, true); begun || err != nil {
 		return err
 	}
-	if len(leased) == 0 {
-		return serve.WriteJSON(w, http.StatusOK, api.FetchBatchResponse{Jobs: []api.FetchedJob{}})
+	return serve.WriteJSON(w, http.StatusOK, api.FetchBatchResponse{Jobs: []api.FetchedJob{}})
+}
+
+// handOut leases jobs and delivers them, in one span; begun says whether it
+// has begun to answer. A poll that found nothing leaves no span, not the request's
+// either, unless somebody follows it: idle workers would fill every trace store.
+func (s *Server) handOut(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, batch bool) (begun bool, err error) {
+	r, span := q.beginSpan(r, telemetry.SpanFetch, telemetry.OperationReceive)
+	if len(ask.Queues) == 1 {
+		span.queue(ask.Queues[0])
 	}
-	return s.deliver(w, r, &q, &ask, leased, true)
+	leased, err := s.lease(w, r, q, ask, span)
+	switch {
+	case err != nil:
+		span.end(err)
+		return false, err
+	case len(leased) > 0:
+		if batch {
+			span.batch(len(leased))
+		}
+		err = s.deliver(w, r, q, ask, leased, batch, span)
+		span.end(err)
+		return true, err
+	case span.wanted(r):
+		if batch {
+			span.batch(0)
+		}
+		span.end(nil)
+	default:
+		serve.DropSpan(r.Context())
+	}
+	return false, nil
 }
 
 // lease waits until there is work and leases it; nothing when the time is over,
@@ -63,7 +87,7 @@ func (s *Server) fetchBatch(w http.ResponseWriter, r *http.Request) error {
 //
 // The poll waits outside the cell and the log: only one that has claimed a job
 // proposes. It is woken by what makes a job fetchable, never by a clock.
-func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch) ([]*op.Leased, error) {
+func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, span *span) ([]*op.Leased, error) {
 	if err := q.allow(tenancy.JobWork, ask.Queues...); err != nil {
 		return nil, err
 	}
@@ -77,7 +101,7 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 	for waited := false; ; {
 		release, ok := q.cell.Claim(ask.Queues, ask.Count)
 		if !ok {
-			if err := s.cfg.Host.Park(wait, q.who.Namespace, ask.Queues); err != nil {
+			if err := s.park(wait, r, q, ask.Queues); err != nil {
 				switch {
 				case wait.Err() == nil:
 					return nil, err
@@ -96,6 +120,7 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 			waited = true
 			continue
 		}
+		span.keep()
 		leased, at, err := s.leaseClaimed(r, q, ask, waited)
 		release()
 		switch {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +21,12 @@ import (
 const DefaultMinFreeDisk = 64 << 20
 
 // healthz says whether the process can do its work at all: its store and its
-// view answer.
+// view answer. Of many namespaces a broken one is no reason to restart the others:
+// readyz tells of it.
 func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
+	if s.cloud() {
+		return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
+	}
 	c, err := s.cfg.Host.Cell(s.cfg.Namespace)
 	if err == nil {
 		err = alive(r.Context(), c)
@@ -55,6 +61,9 @@ func alive(ctx context.Context, c *cell.Cell) error {
 
 // readyz says whether requests should be sent here.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
+	if s.cloud() {
+		return s.hostReady(w)
+	}
 	c, err := s.cfg.Host.Cell(s.cfg.Namespace)
 	if err != nil {
 		return api.Wrap(err, api.Unhealthy, "this node is not ready: its data is not open")
@@ -73,6 +82,49 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
+}
+
+// hostReady is readyz of a host: its door knows whom to let in, and its cells are
+// sound. It names no namespace, for probes have no key.
+func (s *Server) hostReady(w http.ResponseWriter) error {
+	checks := map[string]string{"serving": "ok", "door": "ok", "cells": "ok"}
+	if s.draining.Err() != nil {
+		checks["serving"] = "it is shutting down"
+	}
+	if err := s.cfg.Door.Ready(); err != nil {
+		checks["door"] = err.Error()
+	}
+	if err := s.soundCells(); err != nil {
+		s.cfg.Logger.Error("not ready", "error", err)
+		checks["cells"] = "a namespace's log, store or view has failed: the host's log says which"
+	}
+	var wrong []string
+	for _, name := range slices.Sorted(maps.Keys(checks)) {
+		if checks[name] != "ok" {
+			wrong = append(wrong, checks[name])
+		}
+	}
+	if len(wrong) == 0 {
+		return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
+	}
+	refused := api.Errorf(api.Unhealthy, "this host is not ready: %s", strings.Join(wrong, "; "))
+	refused.Details = map[string]any{"checks": checks}
+	return refused
+}
+
+// soundCells is why the first unsound of the open cells is; nil when all are
+// sound.
+func (s *Server) soundCells() error {
+	for _, ns := range s.cfg.Host.Namespaces() {
+		c, err := s.cfg.Host.Cell(ns)
+		if err != nil {
+			continue // closed since
+		}
+		if err := c.Err(); err != nil {
+			return fmt.Errorf("namespace %s: %w", ns, err)
+		}
+	}
+	return nil
 }
 
 // readiness is all that decides whether a node is ready.

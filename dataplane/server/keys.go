@@ -15,7 +15,18 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
+// ownKeys refuses where the namespace's keys are not its own affair.
+func (s *Server) ownKeys(r *http.Request) error {
+	if !s.cloud() {
+		return nil
+	}
+	return api.Errorf(api.Unsupported, "keys of a namespace in the cloud are kept by the control plane: use /cloud/v1/namespaces/%s/keys there", serve.Principal(r.Context()).Namespace)
+}
+
 func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
+	if err := s.ownKeys(r); err != nil {
+		return err
+	}
 	var body api.CreateKeyRequest
 	q, err := s.begin(r, &body)
 	if err != nil {
@@ -75,6 +86,9 @@ func within(who tenancy.Principal, roles []tenancy.Role, scope []tenancy.Glob) e
 }
 
 func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) error {
+	if err := s.ownKeys(r); err != nil {
+		return err
+	}
 	q, err := s.begin(r, nil)
 	if err != nil {
 		return err
@@ -90,6 +104,9 @@ func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
+	if err := s.ownKeys(r); err != nil {
+		return err
+	}
 	q, err := s.begin(r, nil)
 	if err != nil {
 		return err
@@ -105,6 +122,9 @@ func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
+	if err := s.ownKeys(r); err != nil {
+		return err
+	}
 	q, err := s.begin(r, nil)
 	if err != nil {
 		return err
@@ -120,6 +140,7 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.lastUsed.Delete(id)
+	s.cfg.Host.Recheck(q.who.Namespace) // polls that wait with this key
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"errors"
 	"net/http"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/telemetry"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // MaxQueueSeries is how many queues have metrics of their own, the longest there
@@ -45,17 +47,74 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	if who := serve.Principal(r.Context()); len(who.QueueScope) > 0 {
 		return api.Errorf(api.Forbidden, "metrics name every queue, and %s is for %v only: use a key without a queue scope", who, who.QueueScope)
 	}
+	if s.cloud() {
+		s.namespaceMetrics(serve.Principal(r.Context()).Namespace).ServeHTTP(w, r)
+		return nil
+	}
 	s.cfg.Metrics.Handler().ServeHTTP(w, r)
 	return nil
 }
+
+// namespaceMetrics are the figures of one namespace and nothing else: those of the
+// process, of HTTP and of the disk count what others do.
+func (s *Server) namespaceMetrics(ns tenancy.NamespaceID) http.Handler {
+	one := telemetry.NewEmptyRegistry()
+	one.Collect(func(to *telemetry.Scrape) { s.measureNamespace(to, ns) }, measured...)
+	return one.Handler()
+}
+
+// OperatorMetrics are the figures of the whole process, for those who run it: bind
+// it where no tenant gets to.
+func (s *Server) OperatorMetrics() http.Handler { return s.cfg.Metrics.Handler() }
 
 // measure says the node's figures. They are read when somebody asks and at no
 // other time. What cannot be read is absent, and the node not healthy.
 func (s *Server) measure(to *telemetry.Scrape) {
 	to.Counter(telemetry.EmptyFetches, float64(s.emptyFetches.Load()))
-	c, err := s.cfg.Host.Cell(s.cfg.Namespace)
+	if s.cloud() {
+		s.measureHost(to)
+		return
+	}
+	s.measureNamespace(to, s.cfg.Namespace)
+}
+
+// measureHost says what the cells of a host are together. None is named: there may
+// be thousands, and they come and go.
+func (s *Server) measureHost(to *telemetry.Scrape) {
+	var parked, ops, bytes float64
+	free, freeErr := int64(0), errors.ErrUnsupported
+	for _, ns := range s.cfg.Host.Namespaces() {
+		c, err := s.cfg.Host.Cell(ns)
+		if err != nil {
+			continue // closed since
+		}
+		if polls, err := s.cfg.Host.Polls(ns); err == nil {
+			parked += float64(polls.Parked)
+		}
+		if status, err := c.Status(); err == nil {
+			ops, bytes = ops+float64(status.Engine.BacklogOps), bytes+float64(status.Engine.BacklogBytes)
+		}
+		if freeErr != nil { // they lie on one disk
+			free, freeErr = c.FreeDisk()
+		}
+	}
+	to.Gauge(telemetry.PollsParked, parked)
+	to.Gauge(telemetry.PipelineBacklogOps, ops)
+	to.Gauge(telemetry.PipelineBacklogBytes, bytes)
+	if freeErr == nil {
+		to.Gauge(telemetry.DiskFreeBytes, float64(free))
+	}
+	err := s.soundCells()
+	if err != nil {
+		s.cfg.Logger.Error("unhealthy", "error", err)
+	}
+	to.Gauge(telemetry.Healthy, telemetry.Bool(err == nil))
+}
+
+func (s *Server) measureNamespace(to *telemetry.Scrape, ns tenancy.NamespaceID) {
+	c, err := s.cfg.Host.Cell(ns)
 	if err == nil {
-		err = s.measureCell(to, c)
+		err = s.measureCell(to, ns, c)
 	}
 	if err != nil {
 		s.cfg.Logger.Error("metrics are incomplete", "error", err)
@@ -63,7 +122,7 @@ func (s *Server) measure(to *telemetry.Scrape) {
 	to.Gauge(telemetry.Healthy, telemetry.Bool(err == nil && c.Err() == nil))
 }
 
-func (s *Server) measureCell(to *telemetry.Scrape, c *cell.Cell) error {
+func (s *Server) measureCell(to *telemetry.Scrape, ns tenancy.NamespaceID, c *cell.Cell) error {
 	status, err := c.Status()
 	if err != nil {
 		return err
@@ -82,10 +141,10 @@ func (s *Server) measureCell(to *telemetry.Scrape, c *cell.Cell) error {
 	histogram(to, telemetry.PipelineApplyTime, &e.ApplyTime)
 	to.Gauge(telemetry.ViewLagEvents, float64(status.ViewLag))
 	to.Gauge(telemetry.ViewLagSeconds, status.ViewBehind.Seconds())
-	if free, err := c.FreeDisk(); err == nil { // where it cannot be told, /readyz says so
+	if free, err := c.FreeDisk(); err == nil && !s.cloud() { // where it cannot be told, /readyz says so
 		to.Gauge(telemetry.DiskFreeBytes, float64(free))
 	}
-	polls, err := s.cfg.Host.Polls(s.cfg.Namespace)
+	polls, err := s.cfg.Host.Polls(ns)
 	if err != nil {
 		return err
 	}

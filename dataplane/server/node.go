@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
@@ -15,11 +16,18 @@ const apiVersion = "v1"
 var capabilities = []string{
 	"enqueue", "enqueue.batch", "enqueue.delayed", "enqueue.idempotency",
 	"fetch", "fetch.batch", "ack", "ack.batch", "fail", "heartbeat",
-	"jobs.get", "jobs.search", "queues", "queues.pause", "queues.concurrency", "auth.keys",
+	"jobs.get", "jobs.search", "queues", "queues.pause", "queues.concurrency",
 }
 
+// ownKeysCapability is that of a server that makes its keys itself.
+const ownKeysCapability = "auth.keys"
+
 func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
-	return serve.WriteJSON(w, http.StatusOK, api.Info{ServerVersion: s.cfg.Version, APIVersion: apiVersion, Capabilities: capabilities})
+	has := capabilities
+	if !s.cloud() {
+		has = append(slices.Clip(has), ownKeysCapability)
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Info{ServerVersion: s.cfg.Version, APIVersion: apiVersion, Capabilities: has})
 }
 
 func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) error {

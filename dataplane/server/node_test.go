@@ -45,7 +45,10 @@ func startNode(t testing.TB, change func(*Config)) *node {
 	ctx := context.Background()
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	dir := t.TempDir()
-	h := host.Open(host.Config{DataDir: dir, NodeID: "n1", Logger: logger})
+	h, err := host.Open(host.Config{DataDir: dir, NodeID: "n1", Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := h.Close(ctx); err != nil {
 			t.Errorf("close the host: %v", err)

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/corvo/corvo/api"
@@ -95,6 +96,65 @@ func (s *Server) setQueue(w http.ResponseWriter, r *http.Request, body any, stat
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
+}
+
+// putQueue makes a queue's settings what the body says and answers the queue as
+// it is then.
+func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
+	var body convert.PutQueueBody
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	name, err := q.queue(r, tenancy.QueueManage)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	o := &op.SetQueue{Meta: q.meta, Queue: name}
+	o.Paused, o.MaxConcurrency = convert.FromPutQueue(&f, &body)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	_, at, err := propose[*op.SetQueueResult](r.Context(), s, q.cell, o)
+	if err != nil {
+		return err
+	}
+	setIndex(w, at)
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
+	defer cancel()
+	if err := q.cell.View().Wait(ctx, uint64(at)); err != nil {
+		return err
+	}
+	found, err := q.cell.View().Queue(ctx, name)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return api.Errorf(api.NotFound, "queue %s was deleted by somebody else a moment after it was set", name)
+	}
+	return serve.WriteJSON(w, http.StatusOK, found)
+}
+
+// confirm is the parameter that says that a deletion is meant.
+var confirm = []serve.Param{{Name: "confirm", Doc: "must be true"}}
+
+func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	name, err := q.queue(r, tenancy.QueueManage)
+	if err != nil {
+		return err
+	}
+	if r.URL.Query().Get("confirm") != "true" {
+		return api.Errorf(api.ValidationError, "confirm is missing: deleting queue %s takes its settings and totals with it; say so with ?confirm=true", name)
+	}
+	if _, err := commit[*op.DeleteQueueResult](s, w, r, q.cell, &op.DeleteQueue{Meta: q.meta, Queue: name}); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
 // queue is the queue named in the path, if the caller has the right on it.

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
@@ -29,18 +31,37 @@ const DefaultProposeTimeout = 10 * time.Second
 // goes back to its queue. It should set no ReadTimeout: how long a body may take
 // is limited here, per request.
 type Config struct {
-	Host      *host.Host
-	Namespace tenancy.NamespaceID // whose keys open this server
-	// Dev lets everybody in who reaches the server directly, with all rights.
+	Host *host.Host
+	// Namespace is the one that is served, by its own keys; "" with a Door.
+	Namespace tenancy.NamespaceID
+	// Door makes this the server of all namespaces of a host of the cloud, who lets
+	// in says the Door. Keys are then made elsewhere, and nobody is told anything
+	// of the host that would count another namespace.
+	Door Door
+	// Dev lets everybody in who reaches the server directly, with all rights. It
+	// does not go with a Door.
 	Dev            bool
 	Version        string
-	MaxPayload     int64         // bytes of a job's payload; 0 = job.MaxPayload
-	ProposeTimeout time.Duration // 0 = DefaultProposeTimeout
-	ReadWait       time.Duration // 0 = DefaultReadWait
-	MinFreeDisk    int64         // bytes of disk below which the node is not ready; 0 = DefaultMinFreeDisk
+	MaxPayload     int64                // bytes of a job's payload; 0 = job.MaxPayload
+	ProposeTimeout time.Duration        // 0 = DefaultProposeTimeout
+	ReadWait       time.Duration        // 0 = DefaultReadWait
+	MinFreeDisk    int64                // bytes of disk below which the node is not ready; 0 = DefaultMinFreeDisk
+	Tracer         trace.TracerProvider // nil = no traces
 	Logger         *slog.Logger
 	Metrics        *telemetry.Registry // nil = one of its own
 	Now            func() time.Time    // for the expiry of keys; nil = time.Now
+}
+
+// Door says who may enter the namespaces of a host.
+type Door interface {
+	// Enter says who sends a request, and with that which namespace it may touch.
+	// It is asked at every request, and again for polls that wait. Its errors are
+	// *api.Error; what it does not know it refuses.
+	Enter(r *http.Request) (tenancy.Principal, error)
+	// Used says that a key has opened the door. It must not block.
+	Used(keyID string, at time.Time)
+	// Ready is why the door cannot let anybody in, for /readyz; nil when it can.
+	Ready() error
 }
 
 // Server serves the routes of a node's table. It is an http.Handler.
@@ -57,12 +78,13 @@ type Server struct {
 	drain    context.CancelFunc
 }
 
-// New makes the server of a namespace that cfg.Host has open. Its errors are
+// New makes the server of a namespace that cfg.Host has open, or of all that it
+// has and will have open, to whom cfg.Door lets in. Its errors are
 // mistakes in cfg or in the table of routes.
 func New(cfg Config) (*Server, error) {
 	switch {
-	case cfg.Host == nil || cfg.Namespace == "":
-		return nil, errors.New("server: a host and a namespace are needed")
+	case cfg.Host == nil || (cfg.Namespace == "") != (cfg.Door != nil) || cfg.Door != nil && cfg.Dev:
+		return nil, errors.New("server: a host and either a namespace or a door are needed, and no open door")
 	case cfg.MaxPayload < 0 || cfg.MaxPayload > job.MaxPayloadFlag:
 		return nil, fmt.Errorf("server: payloads of %d bytes: the most is from 1 to %d", cfg.MaxPayload, job.MaxPayloadFlag)
 	case cfg.MaxPayload == 0:
@@ -88,7 +110,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, maxPayload: int(cfg.MaxPayload)}
 	s.draining, s.drain = context.WithCancel(context.Background())
-	table := s.routes()
+	table := s.table()
 	var err error
 	if s.openapi, err = document(table); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -96,6 +118,7 @@ func New(cfg Config) (*Server, error) {
 	s.handler, err = serve.New(serve.Config{
 		Routes:       table,
 		Authenticate: s.authenticate,
+		Tracer:       cfg.Tracer,
 		Logger:       cfg.Logger,
 		Metrics:      telemetry.NewHTTP(cfg.Metrics),
 		MaxBody:      bodyManage,
@@ -106,6 +129,32 @@ func New(cfg Config) (*Server, error) {
 	cfg.Metrics.Collect(s.measure, measured...)
 	return s, nil
 }
+
+// table is the routes as they are served: a handler that has a caller keeps the
+// caller's cell open while it runs.
+func (s *Server) table() []serve.Route {
+	table := s.routes()
+	for i, route := range table {
+		if route.Permission != serve.Open && !isUnbuilt(route) {
+			table[i].Handler = s.visiting(route.Handler)
+		}
+	}
+	return table
+}
+
+func (s *Server) visiting(h serve.Handler) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		leave, err := s.cfg.Host.Visit(serve.Principal(r.Context()).Namespace)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		return h(w, r)
+	}
+}
+
+// cloud says whether this is a host of the cloud.
+func (s *Server) cloud() bool { return s.cfg.Door != nil }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 

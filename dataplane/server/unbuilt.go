@@ -42,7 +42,6 @@ var unbuilt = []struct {
 	{"GET", "/bulk/{id}/progress", tenancy.JobRead},
 	{"DELETE", "/bulk/{id}", tenancy.JobManage},
 
-	{"PUT DELETE", "/queues/{name}", tenancy.QueueManage},
 	{"POST", "/queues/{name}/clear", tenancy.QueueManage},
 	{"POST", "/queues/{name}/drain", tenancy.QueueManage},
 	{"POST DELETE", "/queues/{name}/throttle", tenancy.QueueManage},

@@ -2,6 +2,7 @@ package convert
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -98,17 +99,14 @@ func (r *Fetch) Op(meta *op.Meta) *op.Fetch {
 // fetchedSize is room for most leased jobs, in bytes; others grow.
 const fetchedSize = 768
 
-// AppendFetched appends a leased job as an api.FetchedJob. It is written by hand
+// AppendFetched appends a leased job, j, as an api.FetchedJob. It is written by hand
 // because encoding/json would rewrite the payload, which a worker gets exactly
 // as it was enqueued.
-func AppendFetched(b []byte, from state.Reader, id job.ID, l *op.Leased, leaseMs int64) ([]byte, error) {
-	j, err := from.Job(id)
-	if err != nil {
-		return b, err
-	}
+func AppendFetched(b []byte, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64) ([]byte, error) {
 	if j == nil {
-		return b, fmt.Errorf("its record is gone")
+		return b, errors.New("its record is gone")
 	}
+	var err error
 	b = slices.Grow(b, fetchedSize)
 	b = append(b, `{"job_id":"`...)
 	b = append(b, id.String()...)

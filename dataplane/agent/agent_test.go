@@ -1,0 +1,331 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/fleettest"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+// openAgent is an agent with a host and the control plane it would follow.
+func openAgent(t *testing.T, dir string, plane *fleettest.ControlPlane) *Agent {
+	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	a, err := Open(Config{
+		DataDir: dir, ControlPlane: plane.URL, Credential: plane.Register("host_1", keyring.Host), Logger: logger,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := host.Open(host.Config{DataDir: dir, NodeID: "host_1", Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.host = h
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Errorf("close the agent: %v", err)
+		}
+		if err := h.Close(context.Background()); err != nil {
+			t.Errorf("close the host: %v", err)
+		}
+	})
+	return a
+}
+
+func doc(number int64, ns, desired string, generation int64) fleet.Doc {
+	return fleet.Doc{Number: number, Namespace: ns, Name: ns, Org: "org_1", Generation: generation, Desired: desired, Host: "host_1"}
+}
+
+// state is what would be reported of a namespace now.
+func (a *Agent) stateOf(ns string) string {
+	for _, c := range a.report().Cells {
+		if c.Namespace == ns {
+			return c.State
+		}
+	}
+	return "unknown"
+}
+
+// A thousand tenants that are placed on a host at once must not open all at once:
+// those that are served share its disk.
+func TestChangesTakeTurns(t *testing.T) {
+	t.Parallel()
+	a := openAgent(t, t.TempDir(), fleettest.New(t))
+	for range MaxChanging {
+		a.slots <- struct{}{}
+	}
+	if err := a.take(doc(1, "ns_a", fleet.Open, 1)); err != nil {
+		t.Fatal(err)
+	}
+	fleettest.Eventually(t, "it waits for its turn", func() bool { return a.stateOf("ns_a") == fleet.Opening })
+	if _, err := a.host.Cell("ns_a"); err == nil {
+		t.Errorf("it is change number %d at once and has been made", MaxChanging+1)
+	}
+	<-a.slots
+	fleettest.Eventually(t, "it has had its turn", func() bool { return a.stateOf("ns_a") == fleet.Opened })
+	for range MaxChanging - 1 {
+		<-a.slots
+	}
+}
+
+// A document that comes while an older one is acted on is acted on after it, and
+// in between they do not meet.
+func TestTheNewestDocumentWins(t *testing.T) {
+	t.Parallel()
+	a := openAgent(t, t.TempDir(), fleettest.New(t))
+	for range MaxChanging {
+		a.slots <- struct{}{}
+	}
+	for number, desired := range []string{fleet.Open, fleet.Absent, fleet.Open, fleet.Absent} {
+		if err := a.take(doc(int64(number+1), "ns_a", desired, int64(number+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range MaxChanging {
+		<-a.slots
+	}
+	fleettest.Eventually(t, "the last document is in effect", func() bool {
+		cells := a.report().Cells
+		return len(cells) == 1 && cells[0].State == fleet.Gone && cells[0].Generation == 4
+	})
+	if disk, err := a.host.OnDisk(); err != nil || len(disk) != 0 {
+		t.Errorf("on disk: %v, %v", disk, err)
+	}
+}
+
+// A word that a later control plane may use must not be taken for "delete", nor
+// for "open".
+func TestAnUnknownWishIsAFailure(t *testing.T) {
+	t.Parallel()
+	a := openAgent(t, t.TempDir(), fleettest.New(t))
+	if err := a.take(doc(1, "ns_a", fleet.Open, 1)); err != nil {
+		t.Fatal(err)
+	}
+	fleettest.Eventually(t, "it is open", func() bool { return a.stateOf("ns_a") == fleet.Opened })
+	if err := a.take(doc(2, "ns_a", "asleep", 2)); err != nil {
+		t.Fatal(err)
+	}
+	fleettest.Eventually(t, "it is a failure", func() bool { return a.stateOf("ns_a") == fleet.Failed })
+	if disk, err := a.host.OnDisk(); err != nil || len(disk) != 1 {
+		t.Errorf("on disk: %v, %v", disk, err)
+	}
+}
+
+// Deleted namespaces are remembered, so that a control plane that has forgotten
+// hears of them again; but not all that ever were.
+func TestTheMemoryOfDeletedNamespacesIsBounded(t *testing.T) {
+	t.Parallel()
+	a := openAgent(t, t.TempDir(), fleettest.New(t))
+	for n := range int64(MaxGone + 3) {
+		d := doc(n+1, fmt.Sprintf("ns_%04d", n), fleet.Absent, 2)
+		p := newPlacement(d)
+		p.state, p.generation = fleet.Gone, 2
+		a.placements[d.Namespace] = p
+	}
+	if err := a.take(doc(MaxGone+10, "ns_new", fleet.Open, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(a.report().Cells); n != MaxGone+1 {
+		t.Errorf("%d namespaces are reported, want %d and the new one", n, MaxGone)
+	}
+	for n, want := range map[int]string{2: "unknown", 3: fleet.Gone} { // the oldest went
+		if got := a.stateOf(fmt.Sprintf("ns_%04d", n)); got != want {
+			t.Errorf("namespace %d is %s, want %s", n, got, want)
+		}
+	}
+}
+
+// What could not be reported is reported later, and the newest use counts.
+func TestUsesAreNotLost(t *testing.T) {
+	t.Parallel()
+	var used lastUsed
+	used.note("a", 5)
+	used.note("a", 3)
+	taken := used.take()
+	if len(taken) != 1 || taken["a"] != 5 || used.take() != nil {
+		t.Fatalf("taken: %v", taken)
+	}
+	used.note("a", 4)
+	used.note("b", 9)
+	used.giveBack(taken)
+	if again := used.take(); again["a"] != 5 || again["b"] != 9 {
+		t.Errorf("after it was given back: %v", again)
+	}
+}
+
+// A gateway's token is verified once a second, not at every request; never beyond
+// its own end, and not by keys that are trusted no more.
+func TestPasses(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_800_000_000, 0)
+	var p passes
+	if p.good("x", now) {
+		t.Error("a token nobody has verified is good")
+	}
+	p.note("x", now.Add(time.Hour), now)
+	if !p.good("x", now.Add(passLife-1)) || p.good("x", now.Add(passLife)) {
+		t.Errorf("it is not good for %v", passLife)
+	}
+	p.note("y", now.Add(passLife/2), now)
+	if p.good("y", now.Add(passLife/2)) {
+		t.Error("it is good after its end")
+	}
+	p.forget()
+	if p.good("x", now) {
+		t.Error("it is good after the keys changed")
+	}
+	for range maxPasses + 1 {
+		p.note(rand.Text(), now.Add(time.Hour), now)
+	}
+	if len(p.until) > maxPasses {
+		t.Errorf("%d are kept, the bound is %d", len(p.until), maxPasses)
+	}
+}
+
+// The first report comes with the first word from the control plane, not at the
+// next tick.
+func TestAgentReportsAtOnce(t *testing.T) {
+	t.Parallel()
+	plane := fleettest.New(t)
+	a := openAgent(t, t.TempDir(), plane)
+	if err := a.Start(t.Context(), a.host); err != nil {
+		t.Fatal(err)
+	}
+	fleettest.Eventually(t, "it reports", func() bool { return len(plane.Reports()) > 0 })
+	plane.Put(doc(0, "ns_a", fleet.Open, 1))
+	fleettest.Eventually(t, "the opening is reported", func() bool {
+		all := plane.Reports()
+		last := all[len(all)-1]
+		return len(last.Cells) == 1 && last.Cells[0].State == fleet.Opened && last.Number == 1
+	})
+	if got := a.host.Namespaces(); len(got) != 1 || got[0] != tenancy.NamespaceID("ns_a") {
+		t.Errorf("open: %v", got)
+	}
+}
+
+// A host is reached by its gateways and nobody else, even with a tenant's good
+// key; and it says so while the control plane is down.
+func TestOnlyGatewaysComeIn(t *testing.T) {
+	t.Parallel()
+	plane, dir := fleettest.New(t), t.TempDir()
+	trusted, other := newKey(t), newKey(t)
+	catalogue, _, err := fleet.OpenCatalogue(filepath.Join(dir, CatalogueFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(catalogue.Put(fleet.Message{JWKS: token.NewSet(trusted.Public()).JWKS()}), catalogue.Close()); err != nil {
+		t.Fatal(err)
+	}
+	a := openAgent(t, dir, plane)
+	text, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := doc(1, "ns_a", fleet.Open, 1)
+	d.Keys = []fleet.Key{{ID: id, Roles: []string{string(tenancy.Worker)}, Hash: hash[:]}}
+	a.book.Put(d)
+	sign := func(k token.Key, role tenancy.Role, audience string, at time.Time) string {
+		text, err := token.Sign(k, token.Claims{Subject: "m", Role: string(role), Audience: audience}, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	now := time.Now()
+	good := sign(trusted, tenancy.GatewayMember, token.Hosts, now)
+	for what, shown := range map[string][]string{
+		"none":                  nil,
+		"an empty one":          {""},
+		"a host's":              {sign(trusted, tenancy.HostMember, token.Hosts, now)},
+		"an operator's":         {sign(trusted, tenancy.CloudOperator, token.Hosts, now)},
+		"for the control plane": {sign(trusted, tenancy.GatewayMember, token.ControlPlane, now)},
+		"an expired one":        {sign(trusted, tenancy.GatewayMember, token.Hosts, now.Add(-token.Outage-time.Hour))},
+		"one of another cloud":  {sign(other, tenancy.GatewayMember, token.Hosts, now)},
+		"two":                   {good, good},
+		"garbage":               {"garbage"},
+		"the tenant's key":      {text},
+	} {
+		for range 2 { // what was refused once is not remembered as good
+			r := httptest.NewRequest("GET", "/", nil)
+			r.Header.Set("Authorization", "Bearer "+text)
+			r.Header[http.CanonicalHeaderKey(fleet.ServiceHeader)] = shown
+			if who, err := a.Enter(r); api.CodeOf(err) != api.Unauthorized || who.Namespace != "" {
+				t.Errorf("with %s: %+v, %v", what, who, err)
+			}
+		}
+	}
+	for range 2 {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set(fleet.ServiceHeader, good)
+		if who, err := a.Enter(r); api.CodeOf(err) != api.Unauthorized || who.Namespace != "" {
+			t.Errorf("a gateway without a tenant: %+v, %v", who, err)
+		}
+		r.Header.Set("Authorization", "Bearer "+text)
+		if who, err := a.Enter(r); err != nil || who.Namespace != "ns_a" || who.KeyID != id {
+			t.Errorf("a gateway with a tenant: %+v, %v", who, err)
+		}
+	}
+}
+
+// A gateway's token that has expired is good only while nobody can renew it.
+func TestGatewaysComeInWhileTheControlPlaneIsAway(t *testing.T) {
+	t.Parallel()
+	plane := fleettest.New(t)
+	a := openAgent(t, t.TempDir(), plane)
+	a.cfg.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	if err := a.Start(t.Context(), a.host); err != nil {
+		t.Fatal(err)
+	}
+	text, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := doc(0, "ns_a", fleet.Open, 1)
+	d.Keys = []fleet.Key{{ID: id, Roles: []string{string(tenancy.Worker)}, Hash: hash[:]}}
+	plane.Put(d)
+	fleettest.Eventually(t, "the namespace is open", func() bool { return a.stateOf("ns_a") == fleet.Opened })
+	gateway, err := fleet.NewMember(fleet.MemberConfig{ControlPlane: plane.URL, Credential: plane.Register("gw_1", keyring.Gateway), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- gateway.Run(ctx, fleet.Follow{}) }()
+	defer func() { cancel(); <-ended }()
+	fleettest.Eventually(t, "the gateway has joined", func() bool { return gateway.HostToken() != "" })
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set(fleet.ServiceHeader, gateway.HostToken())
+	r.Header.Set("Authorization", "Bearer "+text)
+	if _, err := a.Enter(r); api.CodeOf(err) != api.Unauthorized {
+		t.Errorf("with an expired token: %v", err)
+	}
+	plane.SetDown(true)
+	fleettest.Eventually(t, "it comes in when the control plane is away", func() bool {
+		_, err := a.Enter(r)
+		return err == nil
+	})
+}
+
+func newKey(t *testing.T) token.Key {
+	t.Helper()
+	k, err := token.NewKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}

@@ -1,0 +1,105 @@
+package agent
+
+import (
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+// Enter lets a tenant in whom a gateway brings: the gateway by its service token,
+// the tenant by a key of the newest document; one that may be about to come is
+// waited for. Whatever is missing or unknown is refused.
+func (a *Agent) Enter(r *http.Request) (tenancy.Principal, error) {
+	now := a.cfg.Now()
+	if err := a.checkGateway(r, now); err != nil {
+		return tenancy.Principal{}, err
+	}
+	who, _, err := a.member.Enter(r.Context(), a.book, serve.Credential(r), r.Header.Get(api.NamespaceHeader), nil)
+	if err != nil {
+		return tenancy.Principal{}, err
+	}
+	return who, nil
+}
+
+// Used notes when a key was last used, for the next report.
+func (a *Agent) Used(keyID string, at time.Time) { a.used.note(keyID, at.Unix()) }
+
+// Ready is an error until the host has a catalogue or has seen all documents
+// there were.
+func (a *Agent) Ready() error {
+	if !a.heard.Load() {
+		return errors.New("it has not heard from the control plane yet, and has no catalogue of an earlier run")
+	}
+	return nil
+}
+
+// checkGateway refuses requests that no gateway has sent.
+func (a *Agent) checkGateway(r *http.Request, now time.Time) error {
+	shown := r.Header.Values(fleet.ServiceHeader)
+	if len(shown) != 1 {
+		return api.Errorf(api.Unauthorized, "this host takes requests from gateways only, with one %s: send yours to the cloud's endpoint", fleet.ServiceHeader)
+	}
+	if a.passes.good(shown[0], now) {
+		return nil
+	}
+	verify := a.member.Trusted().Verify
+	if !a.member.Connected() {
+		verify = a.member.Trusted().VerifyCutOff // the gateway may be cut off as well
+	}
+	claims, err := verify(shown[0], token.Hosts, now)
+	if err != nil {
+		return err
+	}
+	if claims.Role != string(tenancy.GatewayMember) {
+		return api.Errorf(api.Unauthorized, "the service token of a %s does not bring tenants in: only a gateway's does", claims.Role)
+	}
+	a.passes.note(shown[0], claims.Expires, now)
+	return nil
+}
+
+// The bounds of passes.
+const (
+	maxPasses = 1024
+	// passLife is how long a token is not verified again. A verification costs more
+	// than all else at the door, and a gateway shows the same token for minutes.
+	passLife = time.Second
+)
+
+// passes are gateways' tokens that were found good a moment ago.
+type passes struct {
+	mu    sync.RWMutex
+	until map[string]time.Time
+}
+
+func (p *passes) good(text string, now time.Time) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	until, ok := p.until[text]
+	return ok && now.Before(until)
+}
+
+func (p *passes) note(text string, expires, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.until == nil || len(p.until) >= maxPasses {
+		p.until = make(map[string]time.Time)
+	}
+	p.until[text] = now.Add(passLife)
+	if expires.After(now) && expires.Before(p.until[text]) {
+		p.until[text] = expires
+	}
+}
+
+// forget has every token verified again: the keys that are trusted have changed.
+func (p *passes) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.until)
+}

@@ -1,0 +1,122 @@
+package dataplane
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/corvo/corvo/dataplane/agent"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/server"
+)
+
+// HostConfig says what a host of the cloud needs to know.
+type HostConfig struct {
+	DataDir       string
+	NodeID        string // this host's name within the groups of its cells, for ever
+	ControlPlane  string // base URL
+	Credential    string // cv_host_..., to join with
+	Address       string // base URL where gateways reach this host
+	Version       string
+	MaxCells      int                  // namespaces open at once; 0 = host.DefaultMaxCells
+	SnapshotBytes int64                // log bytes between snapshots; 0 = the engine's default
+	Tracer        trace.TracerProvider // nil = no traces
+	Logger        *slog.Logger         // nil = slog.Default()
+	HTTP          *http.Client         // to the control plane; nil = one of its own
+}
+
+// segmentBytes is the size of the log files of a cloud host's cells. Each of its
+// many namespaces preallocates one, most to write little.
+const segmentBytes = 1 << 20
+
+// CloudHost is an open host of the cloud: many namespaces, reached by gateways.
+type CloudHost struct {
+	agent  *agent.Agent
+	host   *host.Host
+	server *server.Server
+}
+
+// OpenHost opens the host in cfg.DataDir and returns once it serves what its
+// catalogue says. The control plane need not be there: it is followed as soon as
+// it is.
+func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
+	if cfg.NodeID == "" {
+		return nil, errors.New("a host needs a name for its cells: set NodeID")
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	n := &CloudHost{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	n.agent, err = agent.Open(agent.Config{
+		DataDir:      cfg.DataDir,
+		ControlPlane: cfg.ControlPlane,
+		Credential:   cfg.Credential,
+		Address:      cfg.Address,
+		Version:      cfg.Version,
+		HTTP:         cfg.HTTP,
+		Tracer:       cfg.Tracer,
+		Logger:       cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.host, err = host.Open(host.Config{
+		DataDir:       cfg.DataDir,
+		NodeID:        cfg.NodeID,
+		MaxCells:      cfg.MaxCells,
+		SnapshotBytes: cfg.SnapshotBytes,
+		SegmentBytes:  segmentBytes,
+		Receiver:      n.agent.Member(),
+		Tracer:        cfg.Tracer,
+		Logger:        cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	n.server, err = server.New(server.Config{
+		Host:    n.host,
+		Door:    n.agent,
+		Version: cfg.Version,
+		Tracer:  cfg.Tracer,
+		Logger:  cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := n.agent.Start(ctx, n.host); err != nil {
+		return nil, err
+	}
+	return n, nil
+}
+
+// Handler serves what gateways send.
+func (n *CloudHost) Handler() http.Handler { return n.server }
+
+// OperatorMetrics are the figures of the whole process. They count what every
+// tenant does: bind them where only those who run the cloud get to.
+func (n *CloudHost) OperatorMetrics() http.Handler { return n.server.OperatorMetrics() }
+
+// Drain ends the waiting polls and makes the host not ready. Other requests are
+// served as before.
+func (n *CloudHost) Drain() { n.server.Drain() }
+
+// Close ends following the control plane, then flushes and closes every
+// namespace. The handler must not be called any more.
+func (n *CloudHost) Close(ctx context.Context) error {
+	var errs []error
+	if n.agent != nil {
+		errs = append(errs, n.agent.Close())
+	}
+	if n.host != nil {
+		errs = append(errs, n.host.Close(ctx))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,445 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// patience is how long anything may take on a busy machine.
+const patience = time.Minute
+
+func openHost(t *testing.T, cfg Config) *Host {
+	t.Helper()
+	if cfg.DataDir == "" {
+		cfg.DataDir = t.TempDir()
+	}
+	cfg.NodeID, cfg.Logger = "n1", slog.New(slog.DiscardHandler)
+	h, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(context.Background()); err != nil {
+			t.Errorf("close the host: %v", err)
+		}
+	})
+	return h
+}
+
+func add(t *testing.T, h *Host, ns tenancy.NamespaceID) *cell.Cell {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := h.Add(ctx, ns); err != nil {
+		t.Fatal(err)
+	}
+	c, err := h.Cell(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func enqueue(ctx context.Context, c *cell.Cell) (job.ID, error) {
+	id := c.NewID("q")
+	_, _, err := cell.Propose[*op.EnqueueResult](ctx, c, &op.Enqueue{
+		Meta: &op.Meta{Ids: [][]byte{id[:]}},
+		Jobs: []*op.NewJob{{Queue: "q", Payload: &job.Blob{Data: []byte("marked")}, Retry: &job.Retry{MaxAttempts: 1, Backoff: job.BackoffNone}}},
+	})
+	return id, err
+}
+
+// files are all files below the host's data whose path has the word in it.
+func files(t *testing.T, h *Host, word string) (found []string) {
+	t.Helper()
+	err := filepath.WalkDir(h.cfg.DataDir, func(path string, _ fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed while it was looked at
+		}
+		if rest := strings.TrimPrefix(path, h.cfg.DataDir); strings.Contains(rest, word) {
+			found = append(found, rest)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// A tenant whose disk is slow, or whose log is long, must not keep the others from
+// being served or opened.
+func TestOneNamespaceThatOpensSlowlyDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	opening, proceed := make(chan struct{}), make(chan struct{})
+	var opens atomic.Int64
+	h := openHost(t, Config{open: func(c cell.Config) (*cell.Cell, error) {
+		if c.Group == "slow/0" {
+			opens.Add(1)
+			close(opening) // a second opening would panic here
+			<-proceed
+		}
+		return cell.Open(c)
+	}})
+	add(t, h, "before")
+	outcomes := make(chan error, 3)
+	go func() { outcomes <- h.Add(context.Background(), "slow") }()
+	<-opening
+	for range 2 {
+		go func() { outcomes <- h.Add(context.Background(), "slow") }()
+	}
+	if _, err := enqueue(t.Context(), add(t, h, "other")); err != nil {
+		t.Errorf("beside a slow opening: %v", err)
+	}
+	if err := h.Remove(t.Context(), "other"); err != nil {
+		t.Errorf("remove beside a slow opening: %v", err)
+	}
+	if _, err := h.Cell("before"); err != nil {
+		t.Errorf("what was open: %v", err)
+	}
+	if _, err := h.Cell("slow"); api.CodeOf(err) != api.LeaderUnavailable || !api.CodeOf(err).Retryable() {
+		t.Errorf("a namespace that is being opened: %v, want a retryable refusal", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.Add(gone, "slow"); !errors.Is(err, context.Canceled) {
+		t.Errorf("who waits for it and leaves: %v", err)
+	}
+	close(proceed)
+	for range 3 {
+		// Those who came later either shared the opening or found it done.
+		if err := <-outcomes; err != nil && api.CodeOf(err) != api.Conflict {
+			t.Error(err)
+		}
+	}
+	if _, err := h.Cell("slow"); err != nil || opens.Load() != 1 {
+		t.Errorf("opened %d times: %v", opens.Load(), err)
+	}
+}
+
+func TestCloseWaitsForWhatIsBeingOpened(t *testing.T) {
+	t.Parallel()
+	opening, proceed := make(chan struct{}), make(chan struct{})
+	h := openHost(t, Config{open: func(c cell.Config) (*cell.Cell, error) {
+		close(opening)
+		<-proceed
+		return cell.Open(c)
+	}})
+	added, closed := make(chan error, 1), make(chan error, 1)
+	go func() { added <- h.Add(context.Background(), "a") }()
+	<-opening
+	go func() { closed <- h.Close(context.Background()) }()
+	for {
+		if err := h.Remove(t.Context(), "b"); api.CodeOf(err) == api.LeaderUnavailable {
+			break // it is closing
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-closed:
+		t.Fatalf("the host is closed while a cell opens: %v", err)
+	default:
+	}
+	close(proceed)
+	if err := <-added; err != nil {
+		t.Errorf("the opening under way: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if left := h.Namespaces(); len(left) > 0 {
+		t.Errorf("%v are open in a closed host", left)
+	}
+}
+
+func TestAnOpeningThatFailsLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
+	var broken atomic.Bool
+	broken.Store(true)
+	disk := errors.New("the disk is gone")
+	h := openHost(t, Config{MaxCells: 1, open: func(c cell.Config) (*cell.Cell, error) {
+		if broken.Load() {
+			return nil, disk
+		}
+		return cell.Open(c)
+	}})
+	if err := h.Add(t.Context(), "a"); !errors.Is(err, disk) {
+		t.Fatalf("%v, want %v", err, disk)
+	}
+	if _, err := h.Cell("a"); err == nil {
+		t.Error("it has a cell nevertheless")
+	}
+	broken.Store(false)
+	add(t, h, "a") // and it took no place
+}
+
+func TestCellsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, Config{MaxCells: 2})
+	add(t, h, "a")
+	add(t, h, "b")
+	if err := h.Add(t.Context(), "c"); api.CodeOf(err) != api.Overloaded {
+		t.Errorf("a third of 2: %v, want %s", err, api.Overloaded)
+	}
+	if err := h.Shut(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	add(t, h, "c")
+}
+
+// A namespace's id becomes the name of a directory that is deleted with all that
+// is in it.
+func TestOnlyNamesOfNamespacesBecomeDirectories(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, Config{DataDir: filepath.Join(t.TempDir(), "data")})
+	outside := filepath.Join(h.cfg.DataDir, "..", "precious")
+	if err := os.MkdirAll(outside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	long := tenancy.NamespaceID(strings.Repeat("n", MaxIDLength))
+	for _, ns := range []tenancy.NamespaceID{
+		"", ".", "..", "../precious", "../../precious", "a/b", "a/../../../precious", "/etc", `a\b`, "a\x00", "a b", "-rf", "a.b", "é", "a\n", long + "n",
+	} {
+		for what, err := range map[string]error{"add": h.Add(t.Context(), ns), "remove": h.Remove(t.Context(), ns), "shut": h.Shut(t.Context(), ns)} {
+			if api.CodeOf(err) != api.ValidationError {
+				t.Errorf("%s %q: %v, want %s", what, ns, err, api.ValidationError)
+			}
+		}
+	}
+	if _, err := os.Stat(outside); err != nil {
+		t.Error(err)
+	}
+	if made := files(t, h, "/"); len(made) > 0 {
+		t.Errorf("%q were made", made)
+	}
+	for _, ns := range []tenancy.NamespaceID{"default", "ns_0aZ-9", long} {
+		if err := checkID(ns); err != nil {
+			t.Errorf("%s: %v", ns, err)
+		}
+	}
+}
+
+// Deleted is deleted: a customer who leaves takes every byte along, and one who
+// comes again under the same id finds nothing of before.
+func TestRemoveLeavesNothing(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, Config{})
+	old := add(t, h, "a")
+	id, err := enqueue(t.Context(), old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := enqueue(t.Context(), add(t, h, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds nothing, which is no error
+		if err := h.Remove(t.Context(), "a"); err != nil {
+			t.Fatal(err)
+		}
+		if left := slices.Concat(files(t, h, "/a"), files(t, h, trashDir+"/")); len(left) > 0 {
+			t.Fatalf("after its deletion there are %q", left)
+		}
+	}
+	c := add(t, h, "a")
+	if j, err := c.State().Job(id); err != nil || j != nil || c.State().Head().GetQueueRecords() != 0 {
+		t.Errorf("a namespace added again has %v, %v", j, err)
+	}
+	other, err := h.Cell("b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j, err := other.State().Job(kept); err != nil || j == nil {
+		t.Errorf("the other namespace has %v, %v", j, err)
+	}
+}
+
+func TestShutKeepsTheData(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, Config{})
+	id, err := enqueue(t.Context(), add(t, h, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Shut(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if disk, err := h.OnDisk(); err != nil || !slices.Equal(disk, []tenancy.NamespaceID{"a"}) || len(h.Namespaces()) != 0 {
+		t.Errorf("on disk %v, open %v, %v", disk, h.Namespaces(), err)
+	}
+	if j, err := add(t, h, "a").State().Job(id); err != nil || j == nil {
+		t.Errorf("after it was opened again: %v, %v", j, err)
+	}
+}
+
+// A crash between the rename and the end of the deletion leaves half a directory,
+// but not as a namespace: it cannot be opened, and the next start deletes it.
+func TestACrashWhileDeletingLeavesNoHalfNamespace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	h := openHost(t, Config{DataDir: dir})
+	id, err := enqueue(t.Context(), add(t, h, "a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Shut(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.discard("a"); err != nil { // and then the power fails
+		t.Fatal(err)
+	}
+	trash := files(t, h, trashDir+"/a.")
+	if len(trash) == 0 {
+		t.Fatal("it is not in the trash")
+	}
+	if err := os.RemoveAll(filepath.Join(dir, trash[0], "0", "raft")); err != nil {
+		t.Fatal(err)
+	}
+	again := openHost(t, Config{DataDir: dir})
+	if left := files(t, again, trashDir+"/"); len(left) > 0 {
+		t.Errorf("the next start left %q", left)
+	}
+	if j, err := add(t, again, "a").State().Job(id); err != nil || j != nil {
+		t.Errorf("of the deleted namespace there is %v, %v", j, err)
+	}
+}
+
+// A deletion that failed half way and is tried again is not done before the rest
+// is gone as well; it deletes nobody else's.
+func TestRemoveFinishesWhatAnEarlierTryLeft(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, Config{})
+	for _, name := range []string{"a.1", "a.2", "ab.1"} {
+		if err := os.MkdirAll(filepath.Join(h.cfg.DataDir, trashDir, name, "0"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.Remove(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if left := files(t, h, trashDir+"/a"); !slices.Equal(left, []string{"/trash/ab.1", "/trash/ab.1/0"}) {
+		t.Errorf("there is %q", left)
+	}
+}
+
+func TestTrashThatCannotBeDeletedStopsTheStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, trashDir), nil, 0o600); err != nil { // no directory
+		t.Fatal(err)
+	}
+	if h, err := Open(Config{DataDir: dir}); err == nil {
+		h.Close(t.Context())
+		t.Error("the host opens although it cannot finish its deletions")
+	}
+}
+
+// A request that is under way has its cell until it ends; one that comes while
+// the namespace closes is told to try again.
+func TestNothingIsClosedUnderItsVisitors(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, Config{})
+	c := add(t, h, "a")
+	leave, err := h.Visit("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- h.Shut(context.Background(), "a") }()
+	for {
+		again, err := h.Visit("a")
+		if api.CodeOf(err) == api.LeaderUnavailable {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		again()
+	}
+	if _, err := enqueue(t.Context(), c); err != nil {
+		t.Errorf("a visitor's write: %v", err)
+	}
+	select {
+	case err := <-closed:
+		t.Fatalf("closed under its visitor: %v", err)
+	default:
+	}
+	leave()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	// Who did not leave in time meets errors, no crash.
+	if _, err := enqueue(t.Context(), c); err == nil {
+		t.Error("a closed cell took a write")
+	}
+	if _, err := c.State().Job(job.ID{}); err == nil {
+		t.Error("a closed cell was read")
+	}
+	c.Claimable([]string{"q"})
+	if _, err := c.View().Queue(t.Context(), "q"); err == nil {
+		t.Error("a closed view was read")
+	}
+}
+
+// Twenty tenants come, work and go at once, and each finds only what is its own.
+func TestManyNamespacesComeAndGo(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, Config{})
+	var group sync.WaitGroup
+	for n := range 20 {
+		ns := tenancy.NamespaceID(fmt.Sprintf("ns_%d", n))
+		group.Go(func() {
+			for range 2 {
+				c := add(t, h, ns)
+				var clients sync.WaitGroup
+				for range 3 {
+					clients.Go(func() {
+						leave, err := h.Visit(ns)
+						if err != nil {
+							return // it goes already
+						}
+						defer leave()
+						if _, err := enqueue(context.Background(), c); err != nil {
+							t.Errorf("%s: %v", ns, err)
+						}
+					})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				if n%2 == 0 {
+					clients.Wait()
+				}
+				polled := make(chan error, 1)
+				go func() { polled <- h.Park(ctx, ns, []string{"nothing"}, func() error { return nil }) }()
+				if err := h.Remove(ctx, ns); err != nil {
+					t.Errorf("%s: %v", ns, err)
+				}
+				clients.Wait()
+				if err := <-polled; api.CodeOf(err) != api.LeaderUnavailable {
+					t.Errorf("a poll of the closed %s: %v", ns, err)
+				}
+				cancel()
+			}
+		})
+	}
+	group.Wait()
+	if left := slices.Concat(files(t, h, "ns_"), files(t, h, trashDir+"/")); len(left) > 0 {
+		t.Errorf("there are %q", left)
+	}
+}

@@ -1,0 +1,78 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/corvo/corvo/tenancy"
+)
+
+// visits counts the requests that use a cell, so that it is not closed under
+// them.
+type visits struct {
+	mu     sync.Mutex
+	inside int
+	empty  chan struct{} // made by who waits for the last one to leave
+}
+
+// Visit keeps a namespace's cell open until leave is called. A namespace that is
+// closing takes no visits and waits for those there are.
+func (h *Host) Visit(ns tenancy.NamespaceID) (leave func(), err error) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	t, err := h.find(ns)
+	if err != nil {
+		return nil, err
+	}
+	t.visits.enter()
+	return t.visits.leave, nil
+}
+
+func (v *visits) enter() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.inside++
+}
+
+func (v *visits) leave() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.inside--
+	if v.inside == 0 && v.empty != nil {
+		close(v.empty)
+		v.empty = nil
+	}
+}
+
+// wait returns when nobody is inside, or ctx ends. Nobody may enter any more.
+func (v *visits) wait(ctx context.Context) {
+	v.mu.Lock()
+	if v.inside == 0 {
+		v.mu.Unlock()
+		return
+	}
+	v.empty = make(chan struct{})
+	empty := v.empty
+	v.mu.Unlock()
+	select {
+	case <-empty:
+	case <-ctx.Done():
+	}
+}
+
+// shut closes a cell that is no longer among the host's: its polls are sent away,
+// its other requests may end. There is nothing to close of a nil tenant.
+func (h *Host) shut(ctx context.Context, ns tenancy.NamespaceID, t *tenant) error {
+	if t == nil {
+		return nil
+	}
+	t.lot.close(notOpen())
+	leaving, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	t.visits.wait(leaving)
+	if err := t.cell.Close(ctx); err != nil {
+		return fmt.Errorf("close namespace %s: %w", ns, err)
+	}
+	return nil
+}

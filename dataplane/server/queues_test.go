@@ -1,0 +1,182 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// PUT is declarative: the queue is what the body says, whatever it was, and the
+// answer shows it.
+func TestPutQueue(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	for _, c := range []struct {
+		body        string
+		paused      bool
+		concurrency *int
+	}{
+		{`{"paused":true,"max_concurrency":3}`, true, ptr(3)}, // creates it
+		{`{"paused":true,"max_concurrency":3}`, true, ptr(3)}, // again
+		{`{"max_concurrency":1000000}`, false, ptr(job.MaxConcurrency)},
+		{`{"paused":true}`, true, nil},
+		{`{"max_concurrency":5}`, false, ptr(5)},
+		{`{"max_concurrency":null,"paused":null}`, false, nil},
+		{`{"max_concurrency":0}`, false, nil},
+		{`{"max_concurrency":2,"rate_limit":null,"rate_window_ms":0,"provider":""}`, false, ptr(2)}, // asks for nothing more
+		{``, false, nil},
+	} {
+		a := n.send("PUT", "/api/v1/queues/q", n.admin, c.body)
+		var got api.Queue
+		if err := json.Unmarshal(a.body, &got); err != nil || a.status != 200 {
+			t.Fatalf("%s: %d %s", c.body, a.status, a.body)
+		}
+		if got.Name != "q" || got.Paused != c.paused || diff(t, got.MaxConcurrency, c.concurrency) {
+			t.Errorf("%s: answered %s", c.body, a.body)
+		}
+		if read := n.send("GET", "/api/v1/queues/q", n.admin, ""); string(read.body) != string(a.body) {
+			t.Errorf("%s: PUT answered %s, GET %s", c.body, a.body, read.body)
+		}
+		if a.header.Get(indexHeader) == "" {
+			t.Errorf("%s: no %s", c.body, indexHeader)
+		}
+	}
+}
+
+func TestPutQueueRefusals(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	before := n.dump()
+	for body, want := range map[string]struct {
+		code  api.Code
+		names string
+	}{
+		`{"max_concurrency":-1}`:                  {api.ValidationError, "max_concurrency"},
+		`{"max_concurrency":1000001}`:             {api.ValidationError, "max_concurrency"},
+		`{"max_concurrency":"5"}`:                 {api.ValidationError, "max_concurrency"},
+		`{"paused":1}`:                            {api.ValidationError, "paused"},
+		`{"max":5}`:                               {api.ValidationError, "max"},
+		`{"rate_limit":10}`:                       {api.Unsupported, "rate_limit"},
+		`{"rate_window_ms":1000,"paused":true}`:   {api.Unsupported, "rate_window_ms"},
+		`{"provider":"openai"}`:                   {api.Unsupported, "provider"},
+		`{"rate_limit":10,"max_concurrency":-1}`:  {api.ValidationError, "rate_limit"},
+		`{"max_concurrency":1,"max_concurrency"}`: {api.ParseError, "JSON"},
+	} {
+		a := n.send("PUT", "/api/v1/queues/q", n.admin, body)
+		if p := a.problem(t); p.Code != want.code || a.status != want.code.Status() || !strings.Contains(p.Error, want.names) {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	if a := n.send("PUT", "/api/v1/queues/a%20b", n.admin, `{}`); a.problem(t).Code != api.ValidationError {
+		t.Errorf("a bad name: %s", a.body)
+	}
+	n.same(before)
+}
+
+func TestDeleteQueue(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	c, ctx := n.client(n.admin), context.Background()
+	if _, err := c.PutQueue(ctx, "empty", api.PutQueueRequest{Paused: ptr(true)}); err != nil {
+		t.Fatal(err)
+	}
+	for _, query := range []string{"", "?confirm=", "?confirm=1", "?confirm=false"} {
+		a := n.send("DELETE", "/api/v1/queues/empty"+query, n.admin, "")
+		if p := a.problem(t); p.Code != api.ValidationError || !strings.Contains(p.Error, "?confirm=true") {
+			t.Errorf("%q: %d %s", query, a.status, a.body)
+		}
+	}
+	if a := n.send("DELETE", "/api/v1/queues/empty?confirm=true", n.admin, ""); a.status != 200 || string(a.body) != "{\"status\":\"deleted\"}\n" {
+		t.Errorf("answered %d %s", a.status, a.body)
+	}
+	// It is gone from every answer, at once.
+	if _, err := c.Queue(ctx, "empty", client.Read{}); api.CodeOf(err) != api.NotFound {
+		t.Errorf("the deleted queue: %v", err)
+	}
+	if all, err := c.Queues(ctx, client.Read{}); err != nil || len(all) != 0 {
+		t.Errorf("the queues: %v, %v", all, err)
+	}
+	if err := c.DeleteQueue(ctx, "empty"); api.CodeOf(err) != api.NotFound {
+		t.Errorf("deleted twice: %v", err)
+	}
+
+	// Not while there is a job, in whatever state; the answer counts them.
+	held := n.one(c, "busy")
+	if _, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: "busy"}); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(counts string) {
+		t.Helper()
+		a := n.send("DELETE", "/api/v1/queues/busy?confirm=true", n.admin, "")
+		if p := a.problem(t); p.Code != api.StateConflict || a.status != 409 || !strings.Contains(p.Error, counts) {
+			t.Errorf("answered %d %s, want %s", a.status, a.body, counts)
+		}
+	}
+	refused("1 pending, 1 active")
+	if err := c.Ack(ctx, held.JobID, api.AckRequest{LeaseToken: held.LeaseToken}); err != nil {
+		t.Fatal(err)
+	}
+	refused("1 pending, 1 completed")
+}
+
+// A poll that waits for a queue waits for its name: it gets the job of the queue
+// that comes after.
+func TestAPollOutlivesItsQueue(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	c, ctx := n.client(n.admin), context.Background()
+	if _, err := c.PutQueue(ctx, "q", api.PutQueueRequest{Paused: ptr(true)}); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan *api.FetchedJob, 1)
+	go func() {
+		f, err := n.client(n.admin).Fetch(ctx, api.FetchRequest{Queues: []string{"q"}, Timeout: ptr(60)})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- f
+	}()
+	n.parked(1)
+	if err := c.DeleteQueue(ctx, "q"); err != nil {
+		t.Fatal(err)
+	}
+	made, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: "q"}) // and not paused any more
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case f := <-got:
+		if f == nil || f.JobID != made.JobID {
+			t.Errorf("fetched %+v, want job %s", f, made.JobID)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("the poll was not served")
+	}
+}
+
+// Both ask for queue.manage, on the queue in question.
+func TestQueueManagementIsScoped(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	mine := n.key(tenancy.Key{Name: "mine", Roles: []tenancy.Role{tenancy.Operator}, QueueScope: []tenancy.Glob{"mine.*"}})
+	worker := n.key(tenancy.Key{Name: "worker", Roles: []tenancy.Role{tenancy.Worker}})
+	for _, c := range []struct {
+		key, queue string
+		want       int
+	}{{mine, "mine.a", 200}, {mine, "other", 403}, {worker, "mine.a", 403}, {"", "mine.a", 401}} {
+		for _, send := range []struct{ method, query string }{{"PUT", ""}, {"DELETE", "?confirm=true"}} {
+			path := fmt.Sprintf("/api/v1/queues/%s%s", c.queue, send.query)
+			if a := n.send(send.method, path, c.key, ""); a.status != c.want {
+				t.Errorf("%s %s: %d %s, want %d", send.method, path, a.status, a.body, c.want)
+			}
+		}
+	}
+}

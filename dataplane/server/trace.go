@@ -1,0 +1,182 @@
+package server
+
+import (
+	"errors"
+	"net/http"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/telemetry"
+)
+
+// span is the span of what a request does with jobs, below the request's own. It
+// is nil where that one is not recorded, and all its methods do nothing then.
+type span struct {
+	trace.Span
+	name  string // without a queue
+	links int
+	kept  bool // it has children in the log
+}
+
+// beginSpan starts one of a name and a type of operation. What follows from it
+// takes the request it returns.
+func (q *request) beginSpan(r *http.Request, name, operation string) (*http.Request, *span) {
+	if !telemetry.Sampled(r.Context()) {
+		return r, nil
+	}
+	kind := trace.SpanKindConsumer
+	if operation == telemetry.OperationSend {
+		kind = trace.SpanKindProducer
+	}
+	ctx, s := telemetry.Begin(r.Context(), name, trace.WithSpanKind(kind), trace.WithAttributes(
+		telemetry.AttrMessagingSystem.String(telemetry.MessagingSystem),
+		telemetry.AttrOperationName.String(name),
+		telemetry.AttrOperationType.String(operation),
+		telemetry.AttrNamespace.String(string(q.who.Namespace)),
+	))
+	return r.WithContext(ctx), &span{Span: s, name: name}
+}
+
+// queue names the queue; the span of several has none.
+func (s *span) queue(name string) {
+	if s == nil {
+		return
+	}
+	s.SetName(s.name + " " + name)
+	s.SetAttributes(telemetry.AttrDestination.String(name))
+}
+
+// message says which one job it is about, and which attempt of it; 0 = none yet.
+func (s *span) message(id string, attempt uint32) {
+	if s == nil {
+		return
+	}
+	s.SetAttributes(telemetry.AttrMessageID.String(id))
+	if attempt > 0 {
+		s.SetAttributes(telemetry.AttrJobAttempt.Int64(int64(attempt)))
+	}
+}
+
+// batch says that it is about several jobs, and about how many.
+func (s *span) batch(jobs int) {
+	if s == nil {
+		return
+	}
+	s.SetAttributes(telemetry.AttrBatchMessageCount.Int(jobs))
+}
+
+// linkable says whether one more job may be linked, and so is worth reading.
+func (s *span) linkable() bool { return s != nil && s.links < telemetry.MaxLinks }
+
+// link points to what enqueued the job, where its headers say it.
+func (s *span) link(j *job.Job) {
+	if j == nil || !s.linkable() {
+		return
+	}
+	if from := convert.StoredSpan(j.Headers); from.IsValid() {
+		s.AddLink(trace.Link{SpanContext: from})
+		s.links++
+	}
+}
+
+// usage says what the worker reports of the models it used.
+func (s *span) usage(u *job.Usage) {
+	if s == nil || u == nil {
+		return
+	}
+	attributes := []attribute.KeyValue{
+		telemetry.AttrGenAIInputTokens.Int64(u.InputTokens),
+		telemetry.AttrGenAIOutputTokens.Int64(u.OutputTokens),
+		telemetry.AttrCostNanoUSD.Int64(u.CostNanoUsd),
+	}
+	for _, optional := range [...]struct {
+		key   attribute.Key
+		value int64
+	}{{telemetry.AttrGenAICacheMadeTokens, u.CacheCreationTokens}, {telemetry.AttrGenAICacheReadTokens, u.CacheReadTokens}} {
+		if optional.value > 0 {
+			attributes = append(attributes, optional.key.Int64(optional.value))
+		}
+	}
+	if u.Model != "" {
+		attributes = append(attributes, telemetry.AttrGenAIModel.String(u.Model))
+	}
+	if u.Provider != "" {
+		attributes = append(attributes, telemetry.AttrGenAIProvider.String(u.Provider))
+	}
+	s.SetAttributes(attributes...)
+}
+
+// usages is usage of a batch: the sum, with the model and provider that the
+// reports agree on.
+func (s *span) usages(items []*op.AckItem) {
+	if s == nil {
+		return
+	}
+	var sum *job.Usage
+	model, provider := true, true
+	for _, item := range items {
+		if item.Usage == nil {
+			continue
+		}
+		if sum != nil {
+			model = model && sum.Model == item.Usage.Model
+			provider = provider && sum.Provider == item.Usage.Provider
+		}
+		var err error
+		if sum, err = sum.Add(item.Usage); err != nil {
+			return // a sum that fits no number says nothing
+		}
+	}
+	if sum == nil {
+		return
+	}
+	if !model {
+		sum.Model = ""
+	}
+	if !provider {
+		sum.Provider = ""
+	}
+	s.usage(sum)
+}
+
+// became says what state the job came to.
+func (s *span) became(state string) {
+	if s == nil {
+		return
+	}
+	s.SetAttributes(telemetry.AttrJobState.String(state))
+}
+
+// keep marks a span whose children are sent, and which must be sent with them.
+func (s *span) keep() {
+	if s != nil {
+		s.kept = true
+	}
+}
+
+// end ends the span with what came of it.
+func (s *span) end(err error) {
+	if s == nil {
+		return
+	}
+	if err != nil {
+		kind, text := api.Internal, ""
+		var e *api.Error
+		if errors.As(err, &e) {
+			kind, text = e.Code, e.Message
+		}
+		telemetry.Fault(s, string(kind), text)
+	}
+	s.End()
+}
+
+// wanted says whether the span of an operation that found nothing is sent: when
+// the client of the request follows it, or what it did in the log is.
+func (s *span) wanted(r *http.Request) bool {
+	return s != nil && (s.kept || telemetry.ParseTraceparent(telemetry.ClientTraceparent(r.Header)).IsValid())
+}

@@ -1,0 +1,425 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/telemetry"
+	"github.com/corvo/corvo/telemetry/otlptest"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// Three steps of a client's trace, each of its own span, and a trace that is not
+// sampled.
+const (
+	clientTrace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	notSampled  = "00-11111111111111111111111111111111-2222222222222222-00"
+)
+
+func step(n int) (spanID, traceparent string) {
+	spanID = fmt.Sprintf("%016x", n)
+	return spanID, "00-" + clientTrace + "-" + spanID + "-01"
+}
+
+// tracedNode is an open node whose spans go to a receiver; "" sends none.
+func tracedNode(t *testing.T, endpoint string) *node {
+	t.Helper()
+	ctx := context.Background()
+	traces, err := telemetry.OpenTracing(ctx, telemetry.TraceConfig{
+		Endpoint: endpoint, Service: "corvo", Interval: time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := traces.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	dir := t.TempDir()
+	h, err := host.Open(host.Config{DataDir: dir, NodeID: "n1", Tracer: traces.Provider(), Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(ctx); err != nil {
+			t.Errorf("close the host: %v", err)
+		}
+	})
+	if err := h.Add(ctx, tenancy.Default); err != nil {
+		t.Fatal(err)
+	}
+	c, err := h.Cell(tenancy.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := New(Config{
+		Host: h, Namespace: tenancy.Default, Dev: true, Tracer: traces.Provider(), Logger: logger,
+		ProposeTimeout: time.Minute, ReadWait: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(s)
+	t.Cleanup(func() { s.Drain(); front.Close() })
+	return &node{t: t, server: s, cell: c, dir: dir, url: front.URL}
+}
+
+// must sends a request and decodes its answer.
+func must[T any](n *node, status int, method, path, body string, header ...string) (out T) {
+	n.t.Helper()
+	a := n.send(method, "/api/v1"+path, "", body, header...)
+	if a.status != status {
+		n.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+	}
+	if len(a.body) > 0 {
+		if err := json.Unmarshal(a.body, &out); err != nil {
+			n.t.Fatalf("%s %s: %s: %v", method, path, a.body, err)
+		}
+	}
+	return out
+}
+
+// below waits for the span of a name that is a child of another.
+func below(r *otlptest.Receiver, parent otlptest.Span, name string) otlptest.Span {
+	return r.Await(name, func(s otlptest.Span) bool { return s.ParentID == parent.SpanID })
+}
+
+// under waits for the request of a route that a client's span sent.
+func under(r *otlptest.Receiver, spanID, name string) otlptest.Span {
+	return r.Await(name, func(s otlptest.Span) bool { return s.ParentID == spanID && s.TraceID == clientTrace })
+}
+
+func wantAttributes(t *testing.T, s otlptest.Span, want map[string]any) {
+	t.Helper()
+	for key, value := range want {
+		if s.Attributes[key] != value {
+			t.Errorf("span %q: %s is %v, want %v", s.Name, key, s.Attributes[key], value)
+		}
+	}
+}
+
+// committed checks that a span's op is seen on its way through the log.
+func committed(t *testing.T, r *otlptest.Receiver, s otlptest.Span) {
+	t.Helper()
+	commit := below(r, s, "commit")
+	apply := below(r, commit, "apply")
+	if commit.TraceID != s.TraceID || apply.TraceID != s.TraceID || commit.Attributes["corvo.group"] != "default/0" ||
+		commit.Attributes["corvo.entry.index"] != apply.Attributes["corvo.entry.index"] {
+		t.Errorf("below %s:\n%s", s.Name, otlptest.Text([]otlptest.Span{commit, apply}))
+	}
+}
+
+// Who asks why an agent's answer took so long sees the job from its enqueue to its
+// ack, across processes: what it waited for, and what it cost.
+func TestAJobIsFollowed(t *testing.T) {
+	t.Parallel()
+	r := otlptest.New(t)
+	n := tracedNode(t, r.URL())
+	enqueued, enqueuedBy := step(1)
+	fetched, fetchedBy := step(2)
+	acked, ackedBy := step(3)
+
+	made := must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"llm","headers":{"x":"1"}}`,
+		"traceparent: "+enqueuedBy, "tracestate: vendor=a")
+	got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["other","llm"]}`, "traceparent: "+fetchedBy)
+	want := api.Strings{"x": "1", "traceparent": enqueuedBy, "tracestate": "vendor=a"}
+	if diff(t, got.Headers, want) {
+		t.Errorf("fetched with headers %v, want %v", got.Headers, want)
+	}
+	must[api.Status](n, 200, "POST", "/ack/"+got.JobID, `{"lease_token":"`+got.LeaseToken+`","usage":{"input_tokens":120,"output_tokens":30,
+		"cache_read_tokens":7,"model":"m-1","provider":"anthropic","cost_usd":0.25}}`, "traceparent: "+ackedBy)
+
+	request := under(r, enqueued, "POST /api/v1/enqueue")
+	wantAttributes(t, request, map[string]any{"http.route": "/api/v1/enqueue", "http.response.status_code": int64(201)})
+	produce := below(r, request, "enqueue llm")
+	wantAttributes(t, produce, map[string]any{
+		"messaging.system": "corvo", "messaging.operation.name": "enqueue", "messaging.operation.type": "send",
+		"messaging.destination.name": "llm", "messaging.message.id": made.JobID, "corvo.namespace": string(tenancy.Default),
+	})
+	if request.Kind != "server" || produce.Kind != "producer" || produce.TraceState != "vendor=a" || request.Resource["service.name"] != "corvo" {
+		t.Errorf("spans of an enqueue:\n%s", otlptest.Text([]otlptest.Span{request, produce}))
+	}
+	committed(t, r, produce)
+
+	from := []otlptest.Link{{TraceID: clientTrace, SpanID: enqueued}}
+	fetch := below(r, under(r, fetched, "POST /api/v1/fetch"), "fetch llm")
+	wantAttributes(t, fetch, map[string]any{
+		"messaging.operation.name": "fetch", "messaging.operation.type": "receive", "messaging.destination.name": "llm",
+		"messaging.message.id": made.JobID, "corvo.job.attempt": int64(1),
+	})
+	if fetch.Kind != "consumer" || !slices.Equal(fetch.Links, from) {
+		t.Errorf("a fetch is %s, linked to %v", fetch.Kind, fetch.Links)
+	}
+	committed(t, r, fetch)
+
+	ack := below(r, under(r, acked, "POST /api/v1/ack/{job_id}"), "ack llm")
+	wantAttributes(t, ack, map[string]any{
+		"messaging.operation.name": "ack", "messaging.operation.type": "settle", "messaging.message.id": made.JobID, "corvo.job.attempt": int64(1),
+		"gen_ai.usage.input_tokens": int64(120), "gen_ai.usage.output_tokens": int64(30), "gen_ai.usage.cache_read.input_tokens": int64(7),
+		"gen_ai.request.model": "m-1", "gen_ai.provider.name": "anthropic", "corvo.cost_nano_usd": int64(250_000_000),
+	})
+	if ack.Kind != "consumer" || !slices.Equal(ack.Links, from) {
+		t.Errorf("an ack is %s, linked to %v", ack.Kind, ack.Links)
+	}
+	committed(t, r, ack)
+}
+
+// A job's trace survives its failures, and they are seen in it.
+func TestARetryKeepsItsTrace(t *testing.T) {
+	t.Parallel()
+	r := otlptest.New(t)
+	n := tracedNode(t, r.URL())
+	enqueued, enqueuedBy := step(1)
+	_, failedBy := step(2)
+	must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q","retry_backoff":"none"}`, "traceparent: "+enqueuedBy)
+	for attempt := 1; attempt <= 3; attempt++ {
+		got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"],"timeout":60}`)
+		if got.Attempt != attempt || got.Headers["traceparent"] != enqueuedBy {
+			t.Fatalf("attempt %d: %+v", attempt, got)
+		}
+		must[api.FailResponse](n, 200, "POST", "/fail/"+got.JobID,
+			`{"error":"no","lease_token":"`+got.LeaseToken+`","usage":{"input_tokens":5}}`, "traceparent: "+failedBy)
+	}
+	for attempt, became := range map[int]string{1: "retrying", 3: "dead"} {
+		fail := r.Await("fail q", func(s otlptest.Span) bool { return s.Attributes["corvo.job.attempt"] == int64(attempt) })
+		wantAttributes(t, fail, map[string]any{"corvo.job.state": became, "gen_ai.usage.input_tokens": int64(5), "messaging.operation.type": "settle"})
+		if fail.Kind != "consumer" || fail.Status != "unset" || len(fail.Links) != 1 || fail.Links[0].SpanID != enqueued {
+			t.Errorf("a fail: %+v", fail)
+		}
+		committed(t, r, fail)
+	}
+}
+
+// Jobs of clients that know nothing of traces are followed all the same.
+func TestOwnTraceIsStored(t *testing.T) {
+	t.Parallel()
+	r := otlptest.New(t)
+	n := tracedNode(t, r.URL())
+	must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: garbage", "tracestate: vendor=a")
+	got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`)
+	produce := r.Await("enqueue q", nil)
+	if diff(t, got.Headers, api.Strings{"traceparent": produce.Traceparent()}) {
+		t.Errorf("headers %v, want those of %s", got.Headers, produce.Traceparent())
+	}
+	fetch := r.Await("fetch q", nil)
+	if fetch.TraceID == produce.TraceID || len(fetch.Links) != 1 || fetch.Links[0] != (otlptest.Link{TraceID: produce.TraceID, SpanID: produce.SpanID}) {
+		t.Errorf("the fetch is of trace %s with links %v", fetch.TraceID, fetch.Links)
+	}
+}
+
+// A gateway's span comes between a client and us, and the job keeps the client's.
+func TestThroughAGateway(t *testing.T) {
+	t.Parallel()
+	r := otlptest.New(t)
+	n := tracedNode(t, r.URL())
+	gateway, gatewaySpan := step(8)
+	client, clientSpan := step(1)
+	for given, want := range map[string]string{clientSpan: client, "": ""} {
+		must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: "+gatewaySpan, telemetry.ClientHeader+": "+given)
+		got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`)
+		produce := r.Await("enqueue q", func(s otlptest.Span) bool { return s.Attributes["messaging.message.id"] == got.JobID })
+		request := r.Await("POST /api/v1/enqueue", func(s otlptest.Span) bool { return s.SpanID == produce.ParentID })
+		if want == "" {
+			want = produce.SpanID // the client knows of no trace: the job has ours
+		}
+		if request.ParentID != gateway || request.TraceID != clientTrace || got.Headers["traceparent"] != "00-"+clientTrace+"-"+want+"-01" {
+			t.Errorf("below %s, the job has %v:\n%s", gateway, got.Headers, otlptest.Text([]otlptest.Span{request, produce}))
+		}
+	}
+}
+
+// A batch is one span of the producer, and one of the consumer that points to
+// every job's.
+func TestBatchesAreFollowed(t *testing.T) {
+	t.Parallel()
+	r := otlptest.New(t)
+	n := tracedNode(t, r.URL())
+	enqueued, enqueuedBy := step(1)
+	other, otherBy := step(7)
+	fetched, fetchedBy := step(2)
+	acked, ackedBy := step(3)
+	must[api.EnqueueBatchResponse](n, 201, "POST", "/enqueue/batch",
+		`{"jobs":[{"queue":"a"},{"queue":"b","headers":{"Traceparent":"`+otherBy+`"}},{"queue":"a","headers":{"traceparent":"mine"}}]}`,
+		"traceparent: "+enqueuedBy, "tracestate: v=1")
+	var jobs api.FetchBatchResponse
+	for _, q := range []string{"a", "b"} {
+		some := must[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["`+q+`"],"count":10}`, "traceparent: "+fetchedBy)
+		jobs.Jobs = append(jobs.Jobs, some.Jobs...)
+	}
+	if len(jobs.Jobs) != 3 {
+		t.Fatalf("fetched %+v", jobs)
+	}
+	// What a job says of itself wins, even if nobody can read it.
+	for i, want := range []api.Strings{{"traceparent": enqueuedBy, "tracestate": "v=1"}, {"traceparent": "mine"}, {"Traceparent": otherBy}} {
+		if diff(t, jobs.Jobs[i].Headers, want) {
+			t.Errorf("job %d has headers %v, want %v", i, jobs.Jobs[i].Headers, want)
+		}
+	}
+	var items []string
+	for i, j := range jobs.Jobs {
+		usage := fmt.Sprintf(`{"input_tokens":%d,"model":"m%d","provider":"p","cost_usd":0.000000001}`, i+1, i)
+		items = append(items, fmt.Sprintf(`{"job_id":%q,"lease_token":%q,"usage":%s}`, j.JobID, j.LeaseToken, usage))
+	}
+	must[api.AckBatchResponse](n, 200, "POST", "/ack/batch", `{"acks":[`+strings.Join(items, ",")+`,{"job_id":"none"}]}`, "traceparent: "+ackedBy)
+
+	produce := below(r, under(r, enqueued, "POST /api/v1/enqueue/batch"), "enqueue")
+	wantAttributes(t, produce, map[string]any{"messaging.batch.message_count": int64(3), "messaging.destination.name": nil, "messaging.message.id": nil})
+	from := otlptest.Link{TraceID: clientTrace, SpanID: enqueued}
+	fromOther := otlptest.Link{TraceID: clientTrace, SpanID: other}
+	for name, want := range map[string]struct {
+		count int64
+		links []otlptest.Link
+	}{"fetch a": {2, []otlptest.Link{from}}, "fetch b": {1, []otlptest.Link{fromOther}}} {
+		fetch := r.Await(name, nil)
+		wantAttributes(t, fetch, map[string]any{"messaging.batch.message_count": want.count, "messaging.message.id": nil})
+		if !slices.Equal(fetch.Links, want.links) {
+			t.Errorf("%s is linked to %v, want %v", name, fetch.Links, want.links)
+		}
+	}
+	under(r, fetched, "POST /api/v1/fetch/batch")
+	ack := below(r, under(r, acked, "POST /api/v1/ack/batch"), "ack")
+	wantAttributes(t, ack, map[string]any{
+		"messaging.batch.message_count": int64(4), "gen_ai.usage.input_tokens": int64(6), "corvo.cost_nano_usd": int64(3),
+		"gen_ai.request.model": nil, "gen_ai.provider.name": "p",
+	})
+	if !slices.Equal(ack.Links, []otlptest.Link{from, fromOther}) {
+		t.Errorf("the ack is linked to %v", ack.Links)
+	}
+	committed(t, r, ack)
+}
+
+// A refusal shows in the trace as what it was.
+func TestRefusalsAreSeen(t *testing.T) {
+	t.Parallel()
+	r := otlptest.New(t)
+	n := tracedNode(t, r.URL())
+	acked, ackedBy := step(3)
+	const none = "job_00000000000000000000000000"
+	must[problem](n, 404, "POST", "/ack/"+none, `{}`, "traceparent: "+ackedBy)
+	ack := below(r, under(r, acked, "POST /api/v1/ack/{job_id}"), "ack")
+	wantAttributes(t, ack, map[string]any{"error.type": "NOT_FOUND", "messaging.message.id": none, "corvo.job.attempt": nil})
+	if ack.Status != "error" || len(ack.Links) != 0 {
+		t.Errorf("a refused ack: %+v", ack)
+	}
+}
+
+// Idle workers poll all day: that must not fill anybody's trace store, unless they
+// say that they want to see it.
+func TestEmptyPolls(t *testing.T) {
+	t.Parallel()
+	r := otlptest.New(t)
+	n := tracedNode(t, r.URL())
+	for _, header := range [][]string{{}, {"traceparent: garbage"}, {"traceparent: " + notSampled}} {
+		must[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, header...)
+		must[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["q"],"timeout":0}`, header...)
+	}
+	fetched, fetchedBy := step(2)
+	// A gateway's span says nothing of what its client wants to see.
+	must[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, "traceparent: "+fetchedBy, telemetry.ClientHeader+": ")
+	must[struct{}](n, 204, "POST", "/fetch", `{"queues":["q"],"timeout":0}`, "traceparent: "+fetchedBy)
+	fetch := below(r, under(r, fetched, "POST /api/v1/fetch"), "fetch q")
+	if spans := r.Spans(); fetch.Status != "unset" || len(spans) != 2 {
+		t.Errorf("received\n%s", otlptest.Text(spans))
+	}
+}
+
+// Nothing is sent of a trace whose client did not sample it, and of no trace when
+// tracing is off. The jobs' headers travel in both.
+func TestHeadersTravelWithoutSpans(t *testing.T) {
+	t.Parallel()
+	r := otlptest.New(t)
+	_, sampled := step(1)
+	for name, c := range map[string]struct{ endpoint, given string }{
+		"sampled=0": {r.URL(), notSampled},
+		"off":       {"", sampled},
+	} {
+		n := tracedNode(t, c.endpoint)
+		header := []string{"traceparent: " + c.given, "tracestate: v=1"}
+		must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, header...)
+		got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`, header...)
+		if diff(t, got.Headers, api.Strings{"traceparent": c.given, "tracestate": "v=1"}) {
+			t.Errorf("%s: headers %v", name, got.Headers)
+		}
+		must[api.Status](n, 200, "POST", "/ack/"+got.JobID, `{"lease_token":"`+got.LeaseToken+`"}`, header...)
+		if c.endpoint == "" {
+			must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`, "traceparent: garbage", "tracestate: v=1")
+			if got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"]}`); got.Headers != nil {
+				t.Errorf("a malformed traceparent was stored: %v", got.Headers)
+			}
+			continue
+		}
+		// The next one is sampled, and so ends the wait for spans that must not come.
+		must[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q"}`)
+		r.Await("POST /api/v1/enqueue", nil)
+		for _, s := range r.Spans() {
+			if strings.Contains(notSampled, s.TraceID) {
+				t.Errorf("%s: received %+v", name, s)
+			}
+		}
+	}
+}
+
+// A client's headers are its own: a job with as many as it may have is taken, and
+// goes without what the server would add.
+func TestFullHeaders(t *testing.T) {
+	t.Parallel()
+	n := tracedNode(t, "")
+	_, given := step(1)
+	for own, want := range map[int][]string{
+		job.MaxHeaders - 2: {given, "v=1"},
+		job.MaxHeaders - 1: {given, ""},
+		job.MaxHeaders:     {"", ""},
+	} {
+		body := api.EnqueueRequest{Queue: fmt.Sprintf("q%d", own), Headers: api.Strings{}}
+		for i := range own {
+			body.Headers[fmt.Sprintf("h%02d", i)] = "v"
+		}
+		text, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		must[api.EnqueueResponse](n, http.StatusCreated, "POST", "/enqueue", string(text), "traceparent: "+given, "tracestate: v=1")
+		got := must[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["`+body.Queue+`"]}`)
+		if got.Headers["traceparent"] != want[0] || got.Headers["tracestate"] != want[1] || len(got.Headers) > job.MaxHeaders || got.Headers["h00"] != "v" {
+			t.Errorf("with %d headers of its own a job has %v", own, got.Headers)
+		}
+	}
+}
+
+// Without tracing an operation asks nothing and makes nothing.
+func TestNoSpanNoWork(t *testing.T) {
+	q := &request{}
+	r := httptest.NewRequest("POST", "/", nil)
+	record := &job.Job{Headers: []*job.Pair{{Name: "traceparent", Value: notSampled}}}
+	allocated := testing.AllocsPerRun(100, func() {
+		same, span := q.beginSpan(r, telemetry.SpanFetch, telemetry.OperationReceive)
+		span.queue("q")
+		span.message("job", 1)
+		span.batch(3)
+		span.link(record)
+		span.usage(&job.Usage{})
+		span.became("dead")
+		span.keep()
+		span.end(nil)
+		if same != r || span != nil || span.linkable() || span.wanted(r) {
+			t.Error("there is a span where nothing is traced")
+		}
+	})
+	if allocated > 0 {
+		t.Errorf("no span costs %v allocations", allocated)
+	}
+}

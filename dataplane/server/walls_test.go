@@ -1,0 +1,521 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/telemetry"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// bookDoor lets in by documents, as on a host of the cloud, without the gateway.
+type bookDoor struct{ *fleet.Book }
+
+func (d bookDoor) Enter(r *http.Request) (tenancy.Principal, error) {
+	who, _, err := d.Book.Enter(serve.Credential(r), r.Header.Get(api.NamespaceHeader), time.Now())
+	return who, err
+}
+func (d bookDoor) Used(string, time.Time) {}
+func (d bookDoor) Ready() error           { return nil }
+
+// tenant is a namespace with data of its own. What is secret of it stands in no
+// request of anybody else's, so it must stand in no answer to them.
+type tenant struct {
+	t      *testing.T
+	server *Server
+	cell   *cell.Cell
+	ns     tenancy.NamespaceID
+	key    string // with all rights
+	keyID  string
+	secret string
+	queue  string
+	values []string // what another tenant may have got hold of: ids, names, positions
+	token  string   // of a lease
+	index  string   // a Corvo-Index
+	shared string   // an Idempotency-Key that others use too
+}
+
+// openTenants is a server with two namespaces that are filled.
+func openTenants(t *testing.T) (a, b *tenant) {
+	t.Helper()
+	ctx, logger := context.Background(), slog.New(slog.DiscardHandler)
+	h, err := host.Open(host.Config{DataDir: t.TempDir(), NodeID: "n1", Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(ctx); err != nil {
+			t.Errorf("close the host: %v", err)
+		}
+	})
+	book := fleet.NewBook()
+	// A position of another namespace is waited for, and there is no use in that.
+	s, err := New(Config{Host: h, Door: bookDoor{book}, ProposeTimeout: time.Minute, ReadWait: 20 * time.Millisecond, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var both []*tenant
+	for n, name := range []string{"a", "b"} {
+		v := &tenant{t: t, server: s, ns: tenancy.NamespaceID("ns_" + name), secret: "secret-of-" + name, queue: "queue-of-" + name, shared: "shared-key"}
+		var hash [32]byte
+		if v.key, v.keyID, hash, err = keyring.New(rand.Reader, keyring.Namespace); err != nil {
+			t.Fatal(err)
+		}
+		book.Put(fleet.Doc{Number: int64(n + 1), Namespace: string(v.ns), Name: "name-" + name, Org: "org", Generation: 1, Desired: fleet.Open,
+			Keys: []fleet.Key{{ID: v.keyID, Name: v.secret, Roles: []string{string(tenancy.Admin)}, Hash: hash[:]}}})
+		if err := h.Add(ctx, v.ns); err != nil {
+			t.Fatal(err)
+		}
+		if v.cell, err = h.Cell(v.ns); err != nil {
+			t.Fatal(err)
+		}
+		v.fill(7 + 4*n)
+		both = append(both, v)
+	}
+	return both[0], both[1]
+}
+
+// ask sends a request past the network.
+func (v *tenant) ask(method, path, body string, header ...string) answer {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Header.Set("Authorization", "Bearer "+v.key)
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		if name == "Host" {
+			r.Host = value
+		} else {
+			r.Header.Set(name, value)
+		}
+	}
+	w := httptest.NewRecorder()
+	v.server.ServeHTTP(w, r)
+	return answer{status: w.Code, header: w.Header(), body: w.Body.Bytes()}
+}
+
+// must is ask for what works.
+func (v *tenant) must(into any, method, path, body string, header ...string) answer {
+	v.t.Helper()
+	a := v.ask(method, path, body, header...)
+	if a.status < 200 || a.status > 299 {
+		v.t.Fatalf("%s %s %s: %d %s", method, path, body, a.status, a.body)
+	}
+	if into != nil {
+		if err := json.Unmarshal(a.body, into); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	return a
+}
+
+// fill gives the namespace jobs in many states, whose every field is secret, and
+// so many more that wait.
+func (v *tenant) fill(more int) {
+	v.t.Helper()
+	document := fmt.Sprintf(`"payload":{"x":"%[1]s"},"tags":{"t":"%[1]s"},"headers":{"h":"%[1]s"},"checkpoint":"%[1]s","retry_base_delay":"1h"`, v.secret)
+	enqueue := func(more string) string {
+		var made api.EnqueueResponse
+		v.must(&made, "POST", "/api/v1/enqueue", fmt.Sprintf(`{"queue":%q,%s%s}`, v.queue, document, more))
+		v.values = append(v.values, made.JobID)
+		return made.JobID
+	}
+	fetch := func() (f api.FetchedJob) {
+		v.must(&f, "POST", "/api/v1/fetch", fmt.Sprintf(`{"queues":[%q],"timeout":0,"lease_duration":3600,"worker_id":%q,"hostname":%q}`, v.queue, v.secret, v.secret))
+		return f
+	}
+	enqueue("")
+	done := fetch()
+	v.must(nil, "POST", "/api/v1/ack/"+done.JobID, fmt.Sprintf(`{"lease_token":%q,"result":%q}`, done.LeaseToken, v.secret))
+	for _, retries := range []string{`,"max_retries":1`, `,"max_retries":5`} { // dead, retrying
+		enqueue(retries)
+		f := fetch()
+		v.must(nil, "POST", "/api/v1/fail/"+f.JobID, fmt.Sprintf(`{"lease_token":%q,"error":%q,"backtrace":%q}`, f.LeaseToken, v.secret, v.secret))
+	}
+	enqueue("")
+	held := fetch()
+	v.token = held.LeaseToken
+	v.must(nil, "POST", "/api/v1/heartbeat", fmt.Sprintf(`{"jobs":{%q:{"lease_token":%q,"lease_duration":3600,"progress":%q}}}`, held.JobID, held.LeaseToken, v.secret))
+	enqueue(fmt.Sprintf(`,"scheduled_at":%q`, time.Now().AddDate(1, 0, 0).UTC().Format(time.RFC3339)))
+	for range more {
+		enqueue("")
+	}
+	a := v.must(nil, "POST", "/api/v1/enqueue", fmt.Sprintf(`{"queue":%q,%s}`, "idempotent", document), "Idempotency-Key: "+v.shared)
+	v.index = a.header.Get(indexHeader)
+	v.must(nil, "POST", "/api/v1/fetch", `{"queues":["idempotent"],"timeout":0,"lease_duration":3600}`, "Idempotency-Key: fetch-"+v.shared)
+	// A key in the store opens nothing on a host; it is data like any other.
+	_, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	record := convert.ToKeyRecord(tenancy.Key{ID: id, Name: v.secret, Roles: []tenancy.Role{tenancy.Admin}, Hash: hash, Enabled: true})
+	if _, _, err := cell.Propose[*op.CreateKeyResult](context.Background(), v.cell, &op.CreateKey{Meta: &op.Meta{Principal: "test"}, Key: record}); err != nil {
+		v.t.Fatal(err)
+	}
+	var page api.SearchResponse
+	v.caughtUp()
+	v.must(&page, "POST", "/api/v1/jobs/search", `{"limit":2}`)
+	v.values = append(v.values, v.queue, v.token, page.Cursor, v.index, id, v.keyID, string(v.ns), string(v.ns)+"/"+v.queue, "../"+string(v.ns))
+}
+
+// caughtUp waits until the view shows all there is.
+func (v *tenant) caughtUp() {
+	v.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := v.cell.View().Wait(ctx, uint64(v.cell.Applied())); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// store is all that is in the tenant's store, the position included: nobody else
+// may add so much as an empty entry to its log.
+func (v *tenant) store() (all []state.KV) {
+	v.t.Helper()
+	snapshot := v.cell.State().Snapshot()
+	defer snapshot.Close()
+	for kv, err := range snapshot.All() {
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		all = append(all, kv)
+	}
+	return all
+}
+
+var passing = regexp.MustCompile(`"(duration_ms|rate_per_minute)":[0-9.e+-]+`)
+
+// reads is all the tenant can read of its own.
+func (v *tenant) reads() string {
+	v.t.Helper()
+	v.caughtUp()
+	var all strings.Builder
+	paths := []string{"/api/v1/queues", "/api/v1/queues/" + v.queue}
+	for _, id := range v.values {
+		if strings.HasPrefix(id, "job_") {
+			paths = append(paths, "/api/v1/jobs/"+id)
+		}
+	}
+	for _, path := range paths {
+		all.Write(v.must(nil, "GET", path, "").body)
+	}
+	all.Write(v.must(nil, "POST", "/api/v1/jobs/search", `{"limit":1000}`).body)
+	return passing.ReplaceAllString(all.String(), "")
+}
+
+// shapes are the bodies each built route is attacked with. V is the hostile value
+// as JSON, Q the victim's queue, TOKEN its lease. Path wildcards are V as well.
+var shapes = map[string][]string{
+	"POST /api/v1/enqueue":                   {`{"queue":V}`, `{"queue":"own","payload":V,"tags":{"t":V},"headers":{"h":V},"checkpoint":V}`, `{"queue":"own","namespace":V}`},
+	"POST /api/v1/enqueue/batch":             {`{"jobs":[{"queue":"own"},{"queue":V}]}`},
+	"POST /api/v1/fetch":                     {`{"queues":[V],"timeout":0,"worker_id":V,"hostname":V}`, `{"queues":[Q],"timeout":0,"namespace":V}`},
+	"POST /api/v1/fetch/batch":               {`{"queues":[V,Q],"timeout":0,"count":512}`},
+	"POST /api/v1/ack/{job_id}":              {`{}`, `{"lease_token":TOKEN}`, `{"lease_token":V}`, `{"worker_id":V}`},
+	"POST /api/v1/ack/batch":                 {`{"acks":[{"job_id":V},{"job_id":V,"lease_token":TOKEN}]}`},
+	"POST /api/v1/fail/{job_id}":             {`{}`, `{"lease_token":TOKEN}`, `{"lease_token":V}`},
+	"POST /api/v1/heartbeat":                 {`{"jobs":{V:{}}}`, `{"jobs":{V:{"lease_token":TOKEN,"progress":1}}}`},
+	"GET /api/v1/jobs/{id}":                  {""},
+	"POST /api/v1/jobs/search":               {`{}`, `{"queue":V}`, `{"job_id_prefix":V}`, `{"cursor":V}`, `{"queue":Q,"cursor":V}`, `{"state":[V]}`, `{"namespace":V}`},
+	"GET /api/v1/queues":                     {""},
+	"GET /api/v1/queues/{name}":              {""},
+	"PUT /api/v1/queues/{name}":              {`{"paused":true,"max_concurrency":1}`},
+	"DELETE /api/v1/queues/{name}":           {""},
+	"POST /api/v1/queues/{name}/pause":       {""},
+	"POST /api/v1/queues/{name}/resume":      {""},
+	"POST /api/v1/queues/{name}/concurrency": {`{"max":1}`},
+	"POST /api/v1/auth/keys":                 {`{"name":V,"roles":["admin"]}`},
+	"GET /api/v1/auth/keys":                  {""},
+	"GET /api/v1/auth/keys/{id}":             {""},
+	"DELETE /api/v1/auth/keys/{id}":          {""},
+	"GET /api/v1/metrics":                    {""},
+	"GET /api/v1/info":                       {""},
+	"GET /api/v1/cluster/status":             {""},
+	"GET /healthz":                           {""},
+	"GET /readyz":                            {""},
+	"GET /openapi.json":                      {""},
+}
+
+// nasty are values that have opened doors elsewhere.
+var nasty = []string{
+	"", "*", "%", "%%", "_", "..", "../", "../../ns_a/0", "%2e%2e%2f", "/", "//", `\`, "\x00", "own\x00x", "a:b", "a|b", "ns_a/own", "ns_b/own",
+	"' OR 1=1 --", `" OR ""="`, "job_", "JOB_00000000000000000000000000", "job_%", "null", "default", strings.Repeat("x", 5000), "\u202e", "\xff\xfe",
+}
+
+// wildcard is a part of a route's path that takes any value.
+var wildcard = regexp.MustCompile(`\{[a-z_]+\}`)
+
+// attempt is one request of an attack.
+type attempt struct {
+	method, path, body string
+	header             []string
+}
+
+func (a attempt) String() string {
+	return fmt.Sprintf("%s %.200s %.200s %.200q", a.method, a.path, a.body, a.header)
+}
+
+// attempts are the requests to a route with a value: alone, and for some with
+// what else names the victim.
+func attempts(route serve.Route, shape, value string, victim *tenant, all bool) (list []attempt) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // a string always encodes
+	}
+	fill := strings.NewReplacer("V", string(text), "Q", `"`+victim.queue+`"`, "TOKEN", `"`+victim.token+`"`)
+	path := wildcard.ReplaceAllLiteralString(route.Path, url.PathEscape(value))
+	list = append(list, attempt{method: route.Method, path: path, body: fill.Replace(shape)})
+	if !all {
+		return list
+	}
+	for _, query := range []string{
+		"min_index=" + victim.index, "consistency=strong", "consistency=eventual", "namespace=" + string(victim.ns),
+		"cursor=" + url.QueryEscape(value), "confirm=" + url.QueryEscape(value),
+	} {
+		more := list[0]
+		more.path += "?" + query
+		list = append(list, more)
+	}
+	for _, line := range []string{
+		"Idempotency-Key: " + victim.shared, "Idempotency-Key: fetch-" + victim.shared, "Corvo-Index: " + victim.index,
+		"X-Corvo-Namespace: " + string(victim.ns), "X-Forwarded-Host: " + string(victim.ns), "Host: " + string(victim.ns),
+	} {
+		more := list[0]
+		more.header = []string{line}
+		list = append(list, more)
+	}
+	return list
+}
+
+// check looks for what an answer must not tell.
+func (v *tenant) check(victim *tenant, a attempt, got answer) {
+	v.t.Helper()
+	whole := fmt.Sprint(got.header) + string(got.body)
+	if strings.Contains(whole, victim.secret) {
+		v.t.Errorf("%s answers with what is another tenant's: %d %s", a, got.status, got.body)
+	}
+	if got.status >= 500 && got.status != 501 && got.status != 503 {
+		v.t.Errorf("%s: %d %s", a, got.status, got.body)
+	}
+}
+
+// attack sends, with the tenant's own key, every kind of hostile value to every
+// route.
+func (v *tenant) attack(victim *tenant, routes []serve.Route) (sent int) {
+	v.t.Helper()
+	values := append(slices.Clone(victim.values), nasty...)
+	for _, route := range routes {
+		bodies, ok := shapes[route.Method+" "+route.Path]
+		switch {
+		case isUnbuilt(route):
+			bodies = []string{`{"id":V,"queue":V}`}
+		case !ok:
+			v.t.Errorf("%s %s is not among the shapes: what does it take, and can it reach another tenant's?", route.Method, route.Path)
+			continue
+		}
+		for _, shape := range bodies {
+			tried := values
+			if !wildcard.MatchString(route.Path) && !strings.Contains(shape, "V") {
+				tried = tried[:1]
+			}
+			if isUnbuilt(route) {
+				tried = victim.values[:1]
+			}
+			for i, value := range tried {
+				for _, a := range attempts(route, shape, value, victim, i == 0) {
+					v.check(victim, a, v.ask(a.method, a.path, a.body, a.header...))
+					sent++
+				}
+				for _, name := range []string{string(victim.ns), strings.Replace(string(victim.ns), "ns_", "name-", 1)} {
+					a := attempts(route, shape, value, victim, false)[0]
+					a.header = []string{api.NamespaceHeader + ": " + name}
+					got := v.ask(a.method, a.path, a.body, a.header...)
+					v.check(victim, a, got)
+					if route.Permission != serve.Open && got.status != 403 && got.status != 404 {
+						v.t.Errorf("%s: %d %s", a, got.status, got.body)
+					}
+					if i > 0 {
+						break
+					}
+				}
+			}
+		}
+	}
+	return sent
+}
+
+// A tenant gets nothing of another's, and changes nothing, whatever it sends: the
+// promise the whole cloud rests on.
+func TestWalls(t *testing.T) {
+	t.Parallel()
+	a, b := openTenants(t)
+	for _, pair := range [][2]*tenant{{b, a}, {a, b}} {
+		attacker, victim := pair[0], pair[1]
+		store, reads := victim.store(), victim.reads()
+		sent := attacker.attack(victim, attacker.server.routes())
+		t.Logf("%s sent %d requests against %s", attacker.ns, sent, victim.ns)
+		after := victim.store()
+		if len(store) != len(after) {
+			t.Fatalf("%s has %d records, had %d", victim.ns, len(after), len(store))
+		}
+		for i := range store {
+			if !bytes.Equal(store[i].Key, after[i].Key) || !bytes.Equal(store[i].Value, after[i].Value) {
+				t.Errorf("record %x of %s has changed", store[i].Key, victim.ns)
+			}
+		}
+		if now := victim.reads(); now != reads {
+			t.Errorf("%s reads %s, read %s", victim.ns, now, reads)
+		}
+		attacker.counts(victim)
+	}
+}
+
+// counts checks that what the tenant is told of how much there is counts its own,
+// by its own store.
+func (v *tenant) counts(other *tenant) {
+	v.t.Helper()
+	v.caughtUp()
+	snapshot := v.cell.State().Snapshot()
+	defer snapshot.Close()
+	jobs, queues := int64(0), 0
+	for _, err := range snapshot.Jobs() {
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		jobs++
+	}
+	for _, err := range snapshot.Queues() {
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		queues++
+	}
+	var page api.SearchResponse
+	v.must(&page, "POST", "/api/v1/jobs/search", `{"limit":1000}`)
+	if page.Total != jobs {
+		v.t.Errorf("a search counts %d jobs of %d", page.Total, jobs)
+	}
+	var listed []api.Queue
+	v.must(&listed, "GET", "/api/v1/queues", "")
+	var sum int64
+	for _, q := range listed {
+		sum += q.Pending + q.Active + q.Held + q.Completed + q.Dead + q.Cancelled + q.Scheduled + q.Retrying
+	}
+	if len(listed) != queues || sum != jobs {
+		v.t.Errorf("%d queues with %d jobs are listed; there are %d with %d", len(listed), sum, queues, jobs)
+	}
+	figures := string(v.must(nil, "GET", "/api/v1/metrics", "").body)
+	for _, line := range []string{
+		fmt.Sprintf("%s %d\n", telemetry.Queues.Name, queues),
+		fmt.Sprintf("%s %d\n", telemetry.RaftAppliedIndex.Name, v.cell.Applied()),
+	} {
+		if !strings.Contains(figures, "\n"+line) {
+			v.t.Errorf("the metrics do not say %s", line)
+		}
+	}
+	var status api.ClusterStatus
+	v.must(&status, "GET", "/api/v1/cluster/status", "")
+	if status.Cluster != string(v.ns)+"/0" || status.AppliedIndex != uint64(v.cell.Applied()) || status.Disk.Free != nil {
+		v.t.Errorf("the status is of %s: %+v", status.Cluster, status)
+	}
+}
+
+// What exists elsewhere is answered like what exists nowhere: nobody can find out
+// by asking which jobs, queues, keys or leases others have.
+func TestWallsLookTheSameFromOutside(t *testing.T) {
+	t.Parallel()
+	a, b := openTenants(t)
+	const nobodys = "job_00000000000000000000000000"
+	for _, c := range []struct{ method, path, body string }{
+		{"GET", "/api/v1/jobs/JOB", ""},
+		{"POST", "/api/v1/ack/JOB", `{"lease_token":"TOKEN"}`},
+		{"POST", "/api/v1/fail/JOB", `{"lease_token":"TOKEN"}`},
+		{"POST", "/api/v1/ack/batch", `{"acks":[{"job_id":"JOB","lease_token":"TOKEN"}]}`},
+		{"POST", "/api/v1/heartbeat", `{"jobs":{"JOB":{"lease_token":"TOKEN"}}}`},
+		{"POST", "/api/v1/jobs/search", `{"job_id_prefix":"JOB"}`},
+		{"GET", "/api/v1/queues/QUEUE", ""},
+		{"POST", "/api/v1/jobs/search", `{"queue":"QUEUE"}`},
+		{"POST", "/api/v1/fetch", `{"queues":["QUEUE"],"timeout":0}`},
+	} {
+		for _, id := range a.values {
+			if !strings.HasPrefix(id, "job_") {
+				continue
+			}
+			theirs := strings.NewReplacer("JOB", id, "TOKEN", a.token, "QUEUE", a.queue)
+			none := strings.NewReplacer("JOB", nobodys, "TOKEN", strings.Repeat("0", len(a.token)), "QUEUE", "nobodys-queue")
+			got := b.ask(c.method, theirs.Replace(c.path), theirs.Replace(c.body))
+			want := b.ask(c.method, none.Replace(c.path), none.Replace(c.body))
+			same := strings.NewReplacer(id, "JOB", nobodys, "JOB", a.queue, "QUEUE", "nobodys-queue", "QUEUE")
+			x, y := passing.ReplaceAllString(same.Replace(string(got.body)), ""), passing.ReplaceAllString(same.Replace(string(want.body)), "")
+			if got.status != want.status || x != y {
+				t.Errorf("%s %s: %d %s of another's, %d %s of nobody's", c.method, c.path, got.status, x, want.status, y)
+			}
+		}
+	}
+	// The same Idempotency-Key and body in two namespaces are two requests.
+	body := fmt.Sprintf(`{"queue":%q}`, "both")
+	var one, two, again api.EnqueueResponse
+	a.must(&one, "POST", "/api/v1/enqueue", body, "Idempotency-Key: both")
+	b.must(&two, "POST", "/api/v1/enqueue", body, "Idempotency-Key: both")
+	b.must(&again, "POST", "/api/v1/enqueue", body, "Idempotency-Key: both")
+	if one.JobID == two.JobID || again.JobID != two.JobID {
+		t.Errorf("under one key: %s in one namespace, %s and then %s in the other", one.JobID, two.JobID, again.JobID)
+	}
+	// A key is its whole text: its id opens nothing.
+	forged, _, _, err := keyring.New(rand.Reader, keyring.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	thief := *b
+	for _, key := range []string{forged, a.keyID, "cv_ns_" + a.keyID + forged[len("cv_ns_")+keyring.IDLength:], ""} {
+		thief.key = key
+		if got := thief.ask("GET", "/api/v1/queues", ""); got.status != 401 {
+			t.Errorf("the key %q: %d %s", key, got.status, got.body)
+		}
+	}
+}
+
+// A server is of one namespace, or has a door.
+func TestNewRefusesADoorThatIsNone(t *testing.T) {
+	t.Parallel()
+	h, err := host.Open(host.Config{DataDir: t.TempDir(), NodeID: "n1", Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close(context.Background()) })
+	door := bookDoor{fleet.NewBook()}
+	for _, cfg := range []Config{{Namespace: "a"}, {Host: h}, {Host: h, Namespace: "a", Door: door}, {Host: h, Door: door, Dev: true}} {
+		if _, err := New(cfg); err == nil {
+			t.Errorf("taken: %+v", cfg)
+		}
+	}
+	s, err := New(Config{Host: h, Door: door})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	s.Drain()
+	s.ServeHTTP(w, httptest.NewRequest("GET", "/readyz", nil))
+	if w.Code != 503 || !strings.Contains(w.Body.String(), "shutting down") {
+		t.Errorf("a draining host: %d %s", w.Code, w.Body)
+	}
+}
