@@ -1,0 +1,287 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// shown are the ids of the keys in a namespace's document.
+func (w *world) shown(namespace string) string {
+	w.t.Helper()
+	var ids []string
+	for _, k := range w.doc(namespace).Keys {
+		ids = append(ids, k.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+func TestCreateCredential(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newNamespace("org_acme", "a"), newHost("h1"), newGateway("g1"))
+	key := newKey(keyring.Namespace, "ns_a", "k1")
+	key.Credential.Roles, key.Credential.QueueScope = []string{"worker", "readonly"}, []string{"mail-*", "billing"}
+	key.Credential.ExpiresNs = epochNs + int64(time.Hour)
+	w.ok(key)
+	c, ok := w.credential("k1")
+	want := fleet.Credential{Kind: keyring.Namespace, Owner: "ns_a", Key: tenancy.Key{
+		ID: "k1", Name: "key k1", Roles: []tenancy.Role{"worker", "readonly"}, QueueScope: []tenancy.Glob{"mail-*", "billing"},
+		Hash: [32]byte(hash("k1")), Enabled: true, ExpiresAt: time.Unix(0, epochNs).Add(time.Hour).UTC(), CreatedAt: time.Unix(0, epochNs).UTC(),
+	}}
+	if !ok || fmt.Sprint(c) != fmt.Sprint(want) {
+		t.Errorf("made %+v\nwant %+v", c, want)
+	}
+	k := w.doc("ns_a").Keys[0]
+	if fmt.Sprint(k.Roles, k.QueueScope, k.Hash, k.ExpiresNs, k.CreatedNs) != fmt.Sprint(key.Credential.Roles, key.Credential.QueueScope, key.Credential.Hash, key.Credential.ExpiresNs, epochNs) {
+		t.Errorf("the document shows %+v", k)
+	}
+
+	// Made again it is a conflict; ensured it is the same, if it is the same.
+	w.refused(api.Conflict, key)
+	key.Ensure = true
+	before := w.dump()
+	w.ok(key)
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Errorf("ensured again: %s", diff)
+	}
+	key.Credential.Hash = hash("other")
+	w.refused(api.Conflict, key)
+
+	for _, c := range []struct {
+		code        api.Code
+		kind        keyring.Kind
+		owner, role string
+	}{
+		{api.NotFound, keyring.Namespace, "ns_none", "worker"},
+		{api.NotFound, keyring.Org, "org_none", "worker"},
+		{api.NotFound, keyring.Host, "host_none", "joiner"},
+		{api.StateConflict, keyring.Host, "host_g1", "joiner"},
+		{api.StateConflict, keyring.Gateway, "host_h1", "joiner"},
+	} {
+		o := newKey(c.kind, c.owner, "k9")
+		o.Credential.Roles = []string{c.role}
+		w.refused(c.code, o)
+	}
+	late := newKey(keyring.Namespace, "ns_a", "k9")
+	late.Credential.ExpiresNs = epochNs
+	w.refused(api.ValidationError, late)
+}
+
+// A rotated key's heir does what it did for as long as it was made to; the old one
+// goes on for the overlap and no longer.
+func TestRotateCredential(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newNamespace("org_acme", "a"), newKey(keyring.Namespace, "ns_a", "forever"))
+	hourly := newKey(keyring.Namespace, "ns_a", "hourly")
+	hourly.Credential.ExpiresNs = w.clockNs + int64(time.Hour)
+	hourly.Credential.QueueScope = []string{"q"}
+	w.ok(hourly)
+	rotate := func(old, heir string, end int64) *RotateCredential {
+		return &RotateCredential{Meta: by("token"), OldId: old, NewId: heir, NewHash: hash(heir), OldExpiresNs: end}
+	}
+	w.pass(10 * time.Minute)
+	overlap := w.clockNs + int64(5*time.Minute)
+	w.ok(rotate("hourly", "hourly2", overlap))
+	old, _ := w.credential("hourly")
+	heir, _ := w.credential("hourly2")
+	if old.ExpiresAt.UnixNano() != overlap {
+		t.Errorf("the old key ends at %v", old.ExpiresAt)
+	}
+	if heir.Name != old.Name || heir.Owner != "ns_a" || heir.Kind != keyring.Namespace || fmt.Sprint(heir.Roles, heir.QueueScope) != fmt.Sprint(old.Roles, old.QueueScope) ||
+		heir.Hash != [32]byte(hash("hourly2")) || heir.ExpiresAt.UnixNano() != w.clockNs+int64(time.Hour) {
+		t.Errorf("the new key is %+v", heir)
+	}
+	// Rotated once more within the overlap, the heir's life is still an hour.
+	w.ok(rotate("hourly", "hourly3", w.clockNs+int64(time.Hour)))
+	old, _ = w.credential("hourly")
+	heir, _ = w.credential("hourly3")
+	if old.ExpiresAt.UnixNano() != overlap || heir.ExpiresAt.UnixNano() != w.clockNs+int64(time.Hour) {
+		t.Errorf("the old key ends at %v, the new one at %v", old.ExpiresAt, heir.ExpiresAt)
+	}
+	before := w.dump()
+	w.ok(rotate("hourly", "hourly3", overlap)) // a repeat
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Errorf("a repeat: %s", diff)
+	}
+	// Without overlap the old one is gone at once.
+	w.ok(rotate("forever", "forever2", w.clockNs))
+	if _, ok := w.credential("forever"); ok {
+		t.Error("the old key goes on")
+	}
+	if heir, _ := w.credential("forever2"); !heir.ExpiresAt.IsZero() {
+		t.Errorf("the heir of a key without end ends at %v", heir.ExpiresAt)
+	}
+	if got := w.shown("ns_a"); got != "hourly forever2 hourly2 hourly3" {
+		t.Errorf("the document shows %s", got)
+	}
+	w.pass(6 * time.Minute)
+	w.ok(&StartTerm{})
+	if got := w.shown("ns_a"); got != "forever2 hourly2 hourly3" {
+		t.Errorf("after the overlap the document shows %s", got)
+	}
+	w.refused(api.NotFound, rotate("hourly", "x", w.clockNs+1)) // ended
+	w.refused(api.NotFound, rotate("forever", "x", w.clockNs+1))
+	taken := rotate("hourly2", "hourly3", w.clockNs+1)
+	taken.NewHash = hash("y")
+	w.refused(api.Conflict, taken)
+}
+
+func TestRevokeCredential(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newNamespace("org_acme", "a"), newKey(keyring.Namespace, "ns_a", "k1"), newKey(keyring.Org, "org_acme", "t1"))
+	if got := w.shown("ns_a"); got != "k1 t1" {
+		t.Errorf("the document shows %s", got)
+	}
+	w.ok(&RevokeCredential{Meta: by("t"), Id: "t1"}, &RevokeCredential{Meta: by("t"), Id: "k1"})
+	if got := w.shown("ns_a"); got != "" {
+		t.Errorf("the document shows %s", got)
+	}
+	w.refused(api.NotFound, &RevokeCredential{Meta: by("t"), Id: "k1"})
+	// A process that still has the key in a file does not bring it back.
+	ensured := newKey(keyring.Namespace, "ns_a", "k1")
+	ensured.Ensure = true
+	w.refused(api.Conflict, ensured)
+	w.ok(newKey(keyring.Namespace, "ns_a", "k2"))
+	w.refused(api.Conflict, &RotateCredential{Meta: by("t"), OldId: "k2", NewId: "k1", NewHash: hash("k1"), OldExpiresNs: w.clockNs + 1})
+	w.ok(&RevokeCredential{Meta: by("t"), Id: "k2"})
+	left, err := w.store().Credentials(t.Context(), "ns_a")
+	if err != nil || len(left) != 0 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// What has ended is listed for a day and then goes, from the cache too.
+func TestExpiredCredentialsGo(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newNamespace("org_acme", "a"))
+	for i := range 3 * purgeRows {
+		o := newKey(keyring.Namespace, "ns_a", fmt.Sprintf("k%03d", i))
+		o.Credential.ExpiresNs = w.clockNs + int64(time.Minute)
+		w.ok(o)
+	}
+	w.pass(ExpiredKept)
+	w.ok(&StartTerm{})
+	if n := len(w.credentials); n != 3*purgeRows {
+		t.Errorf("%d are listed, want all", n)
+	}
+	w.pass(time.Minute)
+	w.ok(&StartTerm{})
+	if n := len(w.credentials); n == 0 || n == 3*purgeRows {
+		t.Errorf("%d are left after an entry", n)
+	}
+	w.ok(&StartTerm{})
+	w.ok(&StartTerm{})
+	if n := len(w.credentials); n != 0 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newHost("h1"))
+	w.refused(api.Conflict, newHost("h1"))
+	again := newHost("h1")
+	again.Ensure = true
+	before := w.dump()
+	if r := do[*CreateHostResult](w, again); r.Id != "host_h1" {
+		t.Errorf("answered %v", r)
+	}
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Errorf("ensured again: %s", diff)
+	}
+	again.Id, again.Credential.Owner = "host_other", "host_other" // minted anew
+	if r := do[*CreateHostResult](w, again); r.Id != "host_h1" {
+		t.Errorf("answered %v, want the host that has the credential", r)
+	}
+	twin := newHost("h1")
+	twin.Credential.Id = "cred_twin"
+	w.refused(api.Conflict, twin)
+	twin.Id, twin.Credential.Owner = "host_twin", "host_twin"
+	w.refused(api.Conflict, twin) // the name
+	w.refused(api.NotFound, join("none", ""))
+
+	_, changed := w.changes.watch()
+	w.ok(newGateway("g1"))
+	select {
+	case <-changed:
+	default:
+		t.Error("nobody was told of a new host")
+	}
+	w.ok(join("h1", "http://h1"))
+	before = w.dump()
+	w.ok(join("h1", "http://h1"))
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Errorf("joined again: %s", diff)
+	}
+	w.ok(newOrg("acme"), newNamespace("org_acme", "a"), place("a", "h1"))
+	s := w.store()
+	for _, name := range []string{"h1", "host_h1"} {
+		h, err := s.Host(t.Context(), name)
+		if want := (fleet.Host{ID: "host_h1", Name: "h1", Kind: keyring.Host, Region: "here", Address: "http://h1", Binary: "v1", Version: 3, CreatedNs: epochNs, Namespaces: 1}); err != nil || h != want {
+			t.Errorf("%s is %+v, %v", name, h, err)
+		}
+	}
+	all, err := s.Hosts(t.Context())
+	if err != nil || len(all) != 2 || all[0].ID != "host_g1" || all[1].ID != "host_h1" {
+		t.Errorf("hosts are %+v, %v", all, err)
+	}
+	if _, err := s.Host(t.Context(), "none"); refused(err, api.NotFound) != nil {
+		t.Error(err)
+	}
+	if c, ok := w.credential("cred_g1"); !ok || c.Kind != keyring.Gateway || c.Owner != "host_g1" {
+		t.Errorf("the gateway's credential is %+v", c)
+	}
+}
+
+// The newest key signs; those before it are trusted for their time, never longer
+// than they were promised, and then forgotten.
+func TestSigningKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	add := func(id string, until time.Duration) *AddSigningKey {
+		return &AddSigningKey{Meta: by("op"), Id: id, Seed: hash(id), TrustedUntilNs: w.clockNs + int64(until)}
+	}
+	trusted := func() string {
+		t.Helper()
+		return strings.Join(ask(w, func(r reader) ([]string, error) {
+			return list(r, scalar[string], "SELECT id || ':' || (trusted_until_ns / 1000000000 % 1000) FROM signing_keys ORDER BY number")
+		}), " ")
+	}
+	w.ok(add("a", 0))
+	w.ok(add("b", 100*time.Second))
+	w.ok(add("c", 200*time.Second)) // a keeps the 100 it had
+	if got := trusted(); got != "a:100 b:200 c:0" {
+		t.Errorf("trusted are %s", got)
+	}
+	before := w.dump()
+	w.ok(add("c", 500*time.Second))
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Errorf("added again: %s", diff)
+	}
+	other := add("c", 0)
+	other.Seed = hash("z")
+	w.refused(api.Conflict, other)
+	w.pass(150 * time.Second)
+	w.ok(add("d", 20*time.Second)) // a is over; b ends sooner than it was to
+	if got := trusted(); got != "b:170 c:170 d:0" {
+		t.Errorf("trusted are %s", got)
+	}
+	w.ok(add("e", 0)) // all before it are out
+	if got := trusted(); got != "e:0" {
+		t.Errorf("trusted are %s", got)
+	}
+	w.limits.signingKeys = 3
+	w.ok(add("f", time.Hour), add("g", time.Hour))
+	w.refused(api.Conflict, add("h", time.Hour))
+}

@@ -1,0 +1,117 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// ApplyUsage adds a frame of a source, [from, to], if from is one more than the
+// last applied: to the journal as it came, and to the sums that questions are
+// answered from. It leaves no audit row, for nobody decided it.
+
+// Number is ApplyUsage's number in the log.
+func (*ApplyUsage) Number() entry.Number { return numApplyUsage }
+
+// Class is ApplyUsage's place among waiting proposals.
+func (*ApplyUsage) Class() pipeline.Class { return table[numApplyUsage].class }
+
+// Validate refuses what no state could accept.
+func (o *ApplyUsage) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("namespace", checkID(o.Namespace))
+	p.add("stream", checkWord(o.Stream, MaxStream))
+	p.add("incarnation", checkWord(o.Incarnation, MaxStream))
+	if o.From == 0 || o.To < o.From || o.To > math.MaxInt64 {
+		p.add("from", fmt.Errorf("and to are %d and %d: they hold nothing", o.From, o.To))
+	}
+	if n := len(o.Rows); n == 0 || n > billing.MaxFrameRows {
+		p.add("rows", fmt.Errorf("has %d entries: it takes 1 to %d", n, billing.MaxFrameRows))
+		return p.err()
+	}
+	for i, r := range o.Rows {
+		r.check(&p, i)
+	}
+	return p.err()
+}
+
+// check adds what is wrong with the i-th row of a frame.
+func (r *UsageRow) check(p *problems, i int) {
+	field := func(name string) string { return fmt.Sprintf("rows[%d].%s", i, name) }
+	if r.GetHourNs() < 0 || r.GetHourNs()%int64(time.Hour) != 0 {
+		p.add(field("hour_ns"), fmt.Errorf("is %d, which begins no hour", r.GetHourNs()))
+	}
+	p.add(field("queue"), checkUTF8(r.GetQueue(), MaxUsageWord))
+	p.add(field("model"), checkUTF8(r.GetModel(), MaxUsageWord))
+	p.add(field("provider"), checkUTF8(r.GetProvider(), MaxUsageWord))
+	for at, n := range meters(r.quantities()) {
+		p.add(field(meterNames[at]), checkNotNegative(n.(int64)))
+	}
+}
+
+func (r *UsageRow) quantities() billing.Quantities {
+	return billing.Quantities{
+		Reports: r.GetReports(), InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(),
+		CacheCreationTokens: r.GetCacheCreationTokens(), CacheReadTokens: r.GetCacheReadTokens(), Cost: money.Nano(r.GetCostNanoUsd()),
+		Requests: r.GetRequests(), RequestBytes: r.GetRequestBytes(), ResponseBytes: r.GetResponseBytes(),
+	}
+}
+
+// Apply adds the frame. It refuses an unknown namespace, a frame that leaves a
+// gap or holds a part of what was applied, and a sum that does not fit. A frame
+// that was applied before changes nothing.
+func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
+	if _, err := tx.namespace(o.Namespace); err != nil {
+		return nil, err
+	}
+	last, err := lastUsage(tx, billing.Source{Namespace: o.Namespace, Stream: o.Stream, Incarnation: o.Incarnation})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case o.To <= last:
+		return &ApplyUsageResult{Last: last}, nil
+	case o.From != last+1:
+		refusal := api.Errorf(api.StateConflict, "the usage is applied up to %d, the frame is [%d, %d]: send from %d on", last, o.From, o.To, last+1)
+		refusal.Details = map[string]any{"last": last}
+		return nil, refusal
+	}
+	for i, r := range o.Rows {
+		if err := tx.addUsage(o, i, r); err != nil {
+			return nil, err
+		}
+	}
+	err = tx.put("INSERT OR REPLACE INTO usage_sources (namespace, stream, incarnation, last_seq) VALUES (?, ?, ?, ?)",
+		o.Namespace, o.Stream, o.Incarnation, int64(o.To))
+	return &ApplyUsageResult{Last: o.To}, err
+}
+
+// addUsage adds the i-th row of a frame to the journal and to its sum.
+func (tx *Tx) addUsage(o *ApplyUsage, i int, r *UsageRow) error {
+	q := r.quantities()
+	args := []any{o.Namespace, o.Stream, o.Incarnation, int64(o.To), i, int64(o.From), tx.clockNs(), r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider()}
+	err := tx.put("INSERT INTO usage_journal (namespace, stream, incarnation, to_seq, row_no, from_seq, applied_ns, hour_ns, queue, model, provider, "+meterColumns+
+		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", append(args, meters(q)...)...)
+	if err != nil {
+		return err
+	}
+	where := []any{o.Namespace, r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider()}
+	sum, _, err := first(tx, scanQuantities, "SELECT "+meterColumns+
+		" FROM usage_hourly WHERE namespace = ? AND hour_ns = ? AND queue = ? AND model = ? AND provider = ?", where...)
+	if err != nil {
+		return err
+	}
+	// SQL would go on with a float where the sum is too large.
+	if err := sum.Add(q); err != nil {
+		return api.Errorf(api.ValidationError, "rows[%d]: %w", i, err)
+	}
+	return tx.put("INSERT OR REPLACE INTO usage_hourly (namespace, hour_ns, queue, model, provider, "+meterColumns+
+		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", append(where, meters(sum)...)...)
+}

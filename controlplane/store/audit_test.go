@@ -1,0 +1,143 @@
+package store
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// everyOp is one op of each kind, each of which changes something after those
+// before it; with the audit row it leaves, "" for none.
+func everyOp() []struct {
+	op  op
+	row string
+} {
+	protect := true
+	signing := &AddSigningKey{Meta: by("op"), Id: "sk1", Seed: hash("sk1")}
+	rotate := &RotateCredential{Meta: by("token"), OldId: "k1", NewId: "k2", NewHash: hash("k2"), OldExpiresNs: epochNs + 1}
+	return []struct {
+		op  op
+		row string
+	}{
+		{&StartTerm{Meta: by("engine")}, ""},
+		{newOrg("acme"), "org_acme op create-org org_acme"},
+		{newHost("h1"), " op create-host host_h1"},
+		{join("h1", "http://h1"), " cred_h1 join-host host_h1"},
+		{newNamespace("org_acme", "a"), "org_acme token create-namespace ns_a"},
+		{place("a", "h1"), "org_acme reconciler place-namespace ns_a"},
+		{settle("a"), "org_acme reconciler settle-namespace ns_a"},
+		{newKey(keyring.Namespace, "ns_a", "k1"), "org_acme token create-credential k1"},
+		{newKey(keyring.Org, "org_acme", "t1"), "org_acme token create-credential t1"},
+		{newKey(keyring.CloudOperator, "", "o1"), " token create-credential o1"},
+		{rotate, "org_acme token rotate-credential k1"},
+		{&RevokeCredential{Meta: by("token"), Id: "k2"}, "org_acme token revoke-credential k2"},
+		{&RevokeCredential{Meta: by("op"), Id: "cred_h1"}, " op revoke-credential cred_h1"},
+		{frame("ns_a", 1, 1, usageRow("q", "m", 1)), ""},
+		{signing, " op add-signing-key sk1"},
+		{&UpdateNamespace{Meta: by("token"), Id: "ns_a", DeletionProtection: &protect}, "org_acme token update-namespace ns_a"},
+		{&UpdateNamespace{Meta: by("token"), Id: "ns_a", DeletionProtection: new(bool)}, "org_acme token update-namespace ns_a"},
+		{deletion("a"), "org_acme token delete-namespace ns_a"},
+		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
+	}
+}
+
+// Every change leaves its row, in its own transaction; nothing else does.
+func TestEveryChangeIsAudited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	met := map[string]bool{}
+	last := int64(0)
+	for _, c := range everyOp() {
+		w.ok(c.op)
+		met[kindOf(c.op.Number()).name] = true
+		rows, err := w.store().Audit(t.Context(), "", last, MaxPage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range rows {
+			got = append(got, fmt.Sprintf("%s %s %s %s", r.Org, r.Principal, r.Action, r.Target))
+			if last = r.Seq; r.AtNs != w.clockNs {
+				t.Errorf("row %d is of %d", r.Seq, r.AtNs)
+			}
+		}
+		if strings.Join(got, ", ") != c.row {
+			t.Errorf("%T left %q, want %q", c.op, got, c.row)
+		}
+	}
+	for _, k := range table[1:] {
+		if !met[k.name] {
+			t.Errorf("no %s was tried", k.name)
+		}
+	}
+	if err := w.store().VerifyAudit(t.Context()); err != nil {
+		t.Error(err)
+	}
+	// An organisation sees its own rows, a page at a time.
+	var own []string
+	for after := int64(0); ; {
+		rows, err := w.store().Audit(t.Context(), "org_acme", after, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) == 0 {
+			break
+		}
+		for _, r := range rows {
+			own, after = append(own, r.Action), r.Seq
+			if r.Org != "org_acme" {
+				t.Errorf("the organisation sees %+v", r)
+			}
+		}
+	}
+	if len(own) != 12 {
+		t.Errorf("the organisation sees %v", own)
+	}
+}
+
+// The form of the hash is permanent: an export verified today must verify with
+// any later binary.
+func TestAuditHashIsPermanent(t *testing.T) {
+	t.Parallel()
+	r := AuditRow{Seq: 7, AtNs: epochNs, Org: "org_a", Principal: "p", Action: "create-org", Target: "x"}
+	const want = "fa96260b173d6a01ef175a6419f140bf4c635322af6e5b39dbea0daa1f068e49"
+	if got := hex.EncodeToString(r.chain(make([]byte, 32))); got != want {
+		t.Errorf("the hash is %s, was %s", got, want)
+	}
+}
+
+// Whatever is changed in the file behind the machine's back is found, and named.
+func TestTamperingIsFound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ statement, want string }{
+		"principal":  {"UPDATE audit SET principal = 'somebody' WHERE seq = 3", "row 3 (create-namespace of ns_b)"},
+		"time":       {"UPDATE audit SET at_ns = at_ns + 1 WHERE seq = 2", "row 2 (create-namespace of ns_a)"},
+		"moved text": {"UPDATE audit SET action = action || substr(target, 1, 1), target = substr(target, 2) WHERE seq = 1", "row 1 "},
+		"removed":    {"DELETE FROM audit WHERE seq = 2", "row 2 is missing"},
+		"cut off":    {"DELETE FROM audit WHERE seq = 4", "it ends at row 3, it was written up to row 4"},
+		"added":      {"INSERT INTO audit SELECT 5, at_ns, org, principal, action, target, hash FROM audit WHERE seq = 4", "row 5 "},
+		"hash":       {"UPDATE audit SET hash = zeroblob(32) WHERE seq = 4", "row 4 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.ok(newOrg("acme"), newNamespace("org_acme", "a"), newNamespace("org_acme", "b"), newNamespace("org_acme", "c"))
+			if err := w.store().VerifyAudit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range []string{"DROP TRIGGER audit_update", "DROP TRIGGER audit_delete", c.statement} {
+				if _, err := w.db.exec(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := w.store().VerifyAudit(t.Context())
+			if refused(err, api.Unhealthy) != nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("found %v, want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,29 @@
+package store
+
+import "sync"
+
+// changes tells those who wait that something has changed.
+type changes struct {
+	mu     sync.Mutex
+	number int64
+	next   chan struct{} // closed at the next change; nil = nobody has asked
+}
+
+func (c *changes) announce(number int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.number = number
+	if c.next != nil {
+		close(c.next)
+		c.next = nil
+	}
+}
+
+func (c *changes) watch() (number int64, changed <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == nil {
+		c.next = make(chan struct{})
+	}
+	return c.number, c.next
+}

@@ -1,0 +1,73 @@
+package store
+
+import (
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// CreateCredential makes what opens a door. With ensure set, one that exists with
+// the same hash is a success that changes nothing.
+
+// Number is CreateCredential's number in the log.
+func (*CreateCredential) Number() entry.Number { return numCreateCredential }
+
+// Class is CreateCredential's place among waiting proposals.
+func (*CreateCredential) Class() pipeline.Class { return table[numCreateCredential].class }
+
+// Validate refuses what no state could accept.
+func (o *CreateCredential) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	o.GetCredential().check(&p, "credential")
+	return p.err()
+}
+
+// Apply makes the credential. It refuses an id that is taken, an owner that does
+// not exist or is on its way out, and a credential too many.
+func (o *CreateCredential) Apply(tx *Tx) (*CreateCredentialResult, error) {
+	c := o.GetCredential()
+	same, err := tx.sameCredential(c.GetId(), c.GetHash(), o.Ensure)
+	if err != nil {
+		return nil, err
+	}
+	if same != nil {
+		return &CreateCredentialResult{Id: c.GetId()}, nil
+	}
+	if err := tx.checkOwner(c); err != nil {
+		return nil, err
+	}
+	if err := tx.addCredential(c, 0); err != nil {
+		return nil, err
+	}
+	org, err := tx.orgOf(keyring.Kind(c.GetKind()), c.GetOwner())
+	if err != nil {
+		return nil, err
+	}
+	return &CreateCredentialResult{Id: c.GetId()}, tx.audit(o.Meta, org, c.GetId())
+}
+
+// checkOwner refuses an owner that cannot have a credential of the kind.
+func (tx *Tx) checkOwner(c *Credential) error {
+	switch kind := keyring.Kind(c.GetKind()); kind {
+	case keyring.Namespace:
+		n, err := tx.living(c.GetOwner())
+		if err == nil && n.Phase == fleet.Deleting {
+			err = api.Errorf(api.StateConflict, "namespace %q is being deleted: it gets no keys any more", n.Name)
+		}
+		return err
+	case keyring.Org:
+		_, err := tx.org(tenancy.OrgID(c.GetOwner()))
+		return err
+	case keyring.Host, keyring.Gateway:
+		h, err := tx.host(c.GetOwner())
+		if err == nil && h.Kind != kind {
+			err = api.Errorf(api.StateConflict, "%s is of kind %s, the credential of kind %s", h.ID, h.Kind, kind)
+		}
+		return err
+	}
+	return nil
+}

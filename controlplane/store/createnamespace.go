@@ -1,0 +1,91 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// CreateNamespace makes a namespace that is being provisioned, and the operation
+// that ends when it works.
+
+// Number is CreateNamespace's number in the log.
+func (*CreateNamespace) Number() entry.Number { return numCreateNamespace }
+
+// Class is CreateNamespace's place among waiting proposals.
+func (*CreateNamespace) Class() pipeline.Class { return table[numCreateNamespace].class }
+
+// Validate refuses what no state could accept.
+func (o *CreateNamespace) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("id", checkID(o.Id))
+	p.add("org", checkID(o.Org))
+	p.add("name", checkName(o.Name))
+	p.add("operation_id", checkID(o.OperationId))
+	o.GetSpec().check(&p)
+	return p.err()
+}
+
+// check adds what is wrong with a spec.
+func (s *Spec) check(p *problems) {
+	if s == nil {
+		p.add("spec", errors.New("is missing"))
+		return
+	}
+	p.add("spec.region", checkText(s.Region, MaxRegion))
+	if s.Tier != "shared" && s.Tier != "dedicated" {
+		p.add("spec.tier", fmt.Errorf("is %q: use shared or dedicated", s.Tier))
+	}
+	if s.Replicas != 1 && s.Replicas != 3 && s.Replicas != 5 {
+		p.add("spec.replicas", fmt.Errorf("is %d: use 1, 3 or 5", s.Replicas))
+	}
+	if s.Shards < 1 || s.Shards > MaxShards {
+		p.add("spec.shards", fmt.Errorf("is %d: use 1 to %d", s.Shards, MaxShards))
+	}
+}
+
+// Apply makes the namespace. It refuses an organisation that does not exist, a
+// name that another of its namespaces has, an id that was ever used, and a
+// namespace too many.
+func (o *CreateNamespace) Apply(tx *Tx) (*CreateNamespaceResult, error) {
+	org, err := tx.org(tenancy.OrgID(o.Org))
+	if err != nil {
+		return nil, err
+	}
+	taken, err := number(tx, "SELECT COUNT(*) FROM namespaces WHERE id = ? OR org = ? AND name = ? AND phase <> 'deleted'", o.Id, o.Org, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if taken > 0 {
+		return nil, api.Errorf(api.Conflict, "there is a namespace %q already: choose another name", o.Name)
+	}
+	if int64(org.Namespaces) >= tx.limits.namespaces {
+		return nil, api.Errorf(api.Conflict, "the organisation has as many namespaces as it may have (%d): delete one first", tx.limits.namespaces)
+	}
+	s := o.GetSpec()
+	n := fleet.Namespace{
+		ID: tenancy.NamespaceID(o.Id), Org: org.ID, Name: o.Name, Version: 1, Generation: 1,
+		Spec: fleet.Spec{
+			Region: s.GetRegion(), Tier: s.GetTier(), Replicas: int(s.GetReplicas()), Shards: int(s.GetShards()),
+			DeletionProtection: s.GetDeletionProtection(),
+		},
+		Phase: fleet.Provisioning, CreatedNs: tx.clockNs(),
+	}
+	if err := tx.begin(&n, o.OperationId, fleet.CreateNamespace, o.Meta); err != nil {
+		return nil, err
+	}
+	tx.touch(&n)
+	if err := tx.insertNamespace(n); err != nil {
+		return nil, err
+	}
+	if err := tx.touchOrg(org.ID); err != nil {
+		return nil, err
+	}
+	return &CreateNamespaceResult{Id: o.Id, OperationId: o.OperationId}, tx.audit(o.Meta, org.ID, o.Id)
+}

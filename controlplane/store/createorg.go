@@ -1,0 +1,48 @@
+package store
+
+import (
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// CreateOrg makes an organisation.
+
+// Number is CreateOrg's number in the log.
+func (*CreateOrg) Number() entry.Number { return numCreateOrg }
+
+// Class is CreateOrg's place among waiting proposals.
+func (*CreateOrg) Class() pipeline.Class { return table[numCreateOrg].class }
+
+// Validate refuses what no state could accept.
+func (o *CreateOrg) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("id", checkID(o.Id))
+	p.add("name", checkName(o.Name))
+	return p.err()
+}
+
+// Apply makes the organisation. It refuses an id or a name that another has, and
+// an organisation too many.
+func (o *CreateOrg) Apply(tx *Tx) (*CreateOrgResult, error) {
+	taken, err := number(tx, "SELECT COUNT(*) FROM orgs WHERE id = ? OR name = ?", o.Id, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if taken > 0 {
+		return nil, api.Errorf(api.Conflict, "there is an organisation %q already: choose another name", o.Name)
+	}
+	n, err := number(tx, "SELECT COUNT(*) FROM orgs")
+	if err != nil {
+		return nil, err
+	}
+	if n >= tx.limits.orgs {
+		return nil, api.Errorf(api.Conflict, "there are as many organisations as there may be (%d)", tx.limits.orgs)
+	}
+	if err := tx.put("INSERT INTO orgs (id, name, version, created_ns) VALUES (?, ?, 1, ?)", o.Id, o.Name, tx.clockNs()); err != nil {
+		return nil, err
+	}
+	return &CreateOrgResult{Id: o.Id}, tx.audit(o.Meta, tenancy.OrgID(o.Id), o.Id)
+}

@@ -1,0 +1,233 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+const credentialColumns = "id, kind, owner, name, roles, queue_scope, hash, created_ns, expires_ns"
+
+const selectCredential = "SELECT " + credentialColumns + " FROM credentials"
+
+func scanCredential(rows *sql.Rows) (c fleet.Credential, err error) {
+	var roles, scope string
+	var hash []byte
+	var created, expires int64
+	if err := rows.Scan(&c.ID, &c.Kind, &c.Owner, &c.Name, &roles, &scope, &hash, &created, &expires); err != nil {
+		return c, err
+	}
+	if len(hash) != len(c.Hash) {
+		return c, fmt.Errorf("the hash of credential %s has %d bytes", c.ID, len(hash))
+	}
+	c.Hash, c.Enabled = [sha256.Size]byte(hash), true
+	for _, role := range strings.Fields(roles) {
+		c.Roles = append(c.Roles, tenancy.Role(role))
+	}
+	for _, glob := range strings.Fields(scope) {
+		c.QueueScope = append(c.QueueScope, tenancy.Glob(glob))
+	}
+	c.CreatedAt, c.ExpiresAt = instant(created), instant(expires)
+	return c, nil
+}
+
+// instant is a time of the state; 0 is none.
+func instant(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+// endNs is an end as the state keeps it.
+func endNs(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+// check adds what is wrong with a credential that shall be made.
+func (c *Credential) check(p *problems, field string) {
+	if c == nil {
+		p.add(field, errors.New("is missing"))
+		return
+	}
+	p.add(field+".id", checkID(c.Id))
+	p.add(field+".name", checkText(c.Name, tenancy.MaxKeyName))
+	p.add(field+".hash", checkSize(c.Hash, sha256.Size))
+	p.add(field+".expires_ns", checkNotNegative(c.ExpiresNs))
+	kind := keyring.Kind(c.Kind)
+	switch kind {
+	case keyring.CloudOperator:
+		if c.Owner != "" {
+			p.add(field+".owner", errors.New("is set; an operator's key has none"))
+		}
+	case keyring.Namespace, keyring.Org, keyring.Host, keyring.Gateway:
+		p.add(field+".owner", checkID(c.Owner))
+	default:
+		p.add(field+".kind", fmt.Errorf("is %q, which is no kind of credential", c.Kind))
+	}
+	c.checkRoles(p, field, kind)
+	if n := len(c.QueueScope); n > tenancy.MaxQueueScope {
+		p.add(field+".queue_scope", fmt.Errorf("has %d entries: at most %d", n, tenancy.MaxQueueScope))
+		return
+	}
+	for i, glob := range c.QueueScope {
+		_, err := tenancy.ParseGlob(glob)
+		p.add(fmt.Sprintf("%s.queue_scope[%d]", field, i), err)
+	}
+}
+
+// checkRoles keeps tenants' keys from roles of the cloud and the other way round.
+func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
+	n := len(c.Roles)
+	fleetMember := kind == keyring.Host || kind == keyring.Gateway
+	if n > MaxRoles || n == 0 && !fleetMember {
+		p.add(field+".roles", fmt.Errorf("has %d entries: it takes 1 to %d", n, MaxRoles))
+		return
+	}
+	allowed := tenancy.Roles()
+	if fleetMember || kind == keyring.CloudOperator {
+		allowed = tenancy.CloudRoles()
+	}
+	for i, role := range c.Roles {
+		if !slices.Contains(allowed, tenancy.Role(role)) {
+			p.add(fmt.Sprintf("%s.roles[%d]", field, i), fmt.Errorf("is %q: a credential of this kind takes %v", role, allowed))
+		}
+	}
+}
+
+// addCredential makes a credential and gives the documents that show it new
+// numbers. lifetime 0 is that to its end.
+func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
+	if c.ExpiresNs != 0 && c.ExpiresNs <= tx.clockNs() {
+		return api.Errorf(api.ValidationError, "the credential would end before it begins: choose a later expires_at")
+	}
+	if lifetimeNs == 0 && c.ExpiresNs != 0 {
+		lifetimeNs = c.ExpiresNs - tx.clockNs()
+	}
+	if err := tx.makeRoom(c.Owner); err != nil {
+		return err
+	}
+	err := tx.put("INSERT INTO credentials ("+credentialColumns+", lifetime_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		c.Id, c.Kind, c.Owner, c.Name, strings.Join(c.Roles, " "), strings.Join(c.QueueScope, " "), c.Hash, tx.clockNs(), c.ExpiresNs, lifetimeNs)
+	if err != nil {
+		return err
+	}
+	if err := tx.showCredential(c.Id); err != nil {
+		return err
+	}
+	return tx.touchOwner(keyring.Kind(c.Kind), c.Owner)
+}
+
+// makeRoom refuses an owner's credential too many; those that have ended do not
+// count.
+func (tx *Tx) makeRoom(owner string) error {
+	const count = "SELECT COUNT(*) FROM credentials WHERE owner = ?"
+	n, err := number(tx, count, owner)
+	if err != nil || n < tx.limits.keys {
+		return err
+	}
+	over, err := list(tx, scalar[string], "SELECT id FROM credentials WHERE owner = ? AND expires_ns > 0 AND expires_ns <= ? ORDER BY id", owner, tx.clockNs())
+	if err != nil {
+		return err
+	}
+	for _, id := range over {
+		if err := tx.dropCredential(id); err != nil {
+			return err
+		}
+	}
+	if n-int64(len(over)) >= tx.limits.keys {
+		return api.Errorf(api.Conflict, "there are as many credentials as there may be (%d): revoke one first", tx.limits.keys)
+	}
+	return nil
+}
+
+// credential finds a credential by id; nil when there is none.
+func (tx *Tx) credential(id string) (*fleet.Credential, error) {
+	c, found, err := first(tx, scanCredential, selectCredential+" WHERE id = ?", id)
+	if err != nil || !found {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// sameCredential finds the credential that exists already: a repeat if its hash is
+// the same and that is welcome, else a conflict. One that has ended is a conflict
+// always.
+func (tx *Tx) sameCredential(id string, hash []byte, ensure bool) (*fleet.Credential, error) {
+	old, err := tx.credential(id)
+	if err != nil {
+		return nil, err
+	}
+	if old != nil {
+		if ensure && bytes.Equal(old.Hash[:], hash) {
+			return old, nil
+		}
+		return nil, api.Errorf(api.Conflict, "there is a credential %q already: choose another id", id)
+	}
+	ended, err := number(tx, "SELECT COUNT(*) FROM ended_credentials WHERE id = ?", id)
+	if err == nil && ended > 0 {
+		err = api.Errorf(api.Conflict, "credential %q was revoked or has ended: make another", id)
+	}
+	return nil, err
+}
+
+// showCredential puts a written credential into the cache.
+func (tx *Tx) showCredential(id string) error {
+	c, err := tx.credential(id)
+	if err == nil && c == nil {
+		err = fmt.Errorf("credential %s was written and is not there", id)
+	}
+	if err != nil {
+		return err
+	}
+	tx.changes = append(tx.changes, credentialChange{id: id, now: c})
+	return nil
+}
+
+// dropCredential removes a credential for ever. Documents are the caller's to
+// renew.
+func (tx *Tx) dropCredential(id string) error {
+	tx.changes = append(tx.changes, credentialChange{id: id})
+	if err := tx.put("INSERT INTO ended_credentials (id, ended_ns) VALUES (?, ?)", id, tx.clockNs()); err != nil {
+		return err
+	}
+	return tx.put("DELETE FROM credentials WHERE id = ?", id)
+}
+
+// orgOf is the organisation a credential is a matter of; "" for the cloud's own.
+func (tx *Tx) orgOf(kind keyring.Kind, owner string) (tenancy.OrgID, error) {
+	switch kind {
+	case keyring.Org:
+		return tenancy.OrgID(owner), nil
+	case keyring.Namespace:
+		n, err := tx.namespace(owner)
+		return n.Org, err
+	}
+	return "", nil
+}
+
+// Credential finds a credential of any kind by id. It is asked at every request:
+// it answers from memory. One that has ended is found for a while; its ExpiresAt
+// says so.
+func (s *Store) Credential(id string) (fleet.Credential, bool) { return s.machine.credential(id) }
+
+// Credentials lists an owner's credentials by creation.
+func (s *Store) Credentials(ctx context.Context, owner string) ([]fleet.Credential, error) {
+	return read(ctx, s, func(r reader) ([]fleet.Credential, error) {
+		return list(r, scanCredential, selectCredential+" WHERE owner = ? ORDER BY created_ns, id", owner)
+	})
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// DeleteNamespace begins the end of a namespace: its keys stop at once, its data
+// goes when its host says so. One that is being deleted already answers the
+// operation under way. That of a create which was not done yet fails.
+
+// Number is DeleteNamespace's number in the log.
+func (*DeleteNamespace) Number() entry.Number { return numDeleteNamespace }
+
+// Class is DeleteNamespace's place among waiting proposals.
+func (*DeleteNamespace) Class() pipeline.Class { return table[numDeleteNamespace].class }
+
+// Validate refuses what no state could accept.
+func (o *DeleteNamespace) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("id", checkID(o.Id))
+	p.add("expect_version", checkNotNegative(o.ExpectVersion))
+	p.add("operation_id", checkID(o.OperationId))
+	return p.err()
+}
+
+// Apply begins the deletion. It refuses another version than the expected and a
+// namespace that is protected.
+func (o *DeleteNamespace) Apply(tx *Tx) (*DeleteNamespaceResult, error) {
+	n, err := tx.living(o.Id)
+	if err != nil {
+		return nil, err
+	}
+	// Before the version: the first delete changed it, and this is its repeat.
+	if n.Phase == fleet.Deleting {
+		return &DeleteNamespaceResult{OperationId: n.Operation}, nil
+	}
+	if err := checkVersion(n, o.ExpectVersion); err != nil {
+		return nil, err
+	}
+	if n.Spec.DeletionProtection {
+		return nil, api.Errorf(api.StateConflict, "namespace %q has deletion_protection: switch that off first", n.Name)
+	}
+	if n.Phase == fleet.Provisioning {
+		if err := tx.finish(&n, api.Errorf(api.Conflict, "the namespace was deleted before it was ready")); err != nil {
+			return nil, err
+		}
+	}
+	if err := tx.begin(&n, o.OperationId, fleet.DeleteNamespace, o.Meta); err != nil {
+		return nil, err
+	}
+	n.Phase = fleet.Deleting
+	n.Generation++
+	tx.touch(&n)
+	if err := tx.updateNamespace(n); err != nil {
+		return nil, err
+	}
+	return &DeleteNamespaceResult{OperationId: o.OperationId}, tx.audit(o.Meta, n.Org, o.Id)
+}

@@ -1,0 +1,145 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/corvo/corvo/engine/durable"
+)
+
+// A directory of state holds one database that counts, state-<n>.db, which the
+// file CURRENT names. A restored state is a new file, whole and durable before
+// CURRENT names it; so a crash leaves the old one or the new one. What CURRENT
+// does not name is the rest of something interrupted.
+const (
+	currentName = "CURRENT"
+	statePrefix = "state-"
+	imagePrefix = "image-"
+)
+
+// directory is an open directory of state.
+type directory struct {
+	path   string
+	lock   io.Closer
+	name   string       // of the database that counts
+	number int          // of that one
+	images atomic.Int64 // made so far
+}
+
+// openDirectory locks the directory, making it if there is none, with an empty
+// state inside. Signing keys are in the state: nobody else may read it.
+func openDirectory(path string) (_ *directory, err error) {
+	if err := durable.MakeDir(path, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o700); err != nil {
+		return nil, err
+	}
+	d := &directory{path: path}
+	if d.lock, err = lockDir(path); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	text, err := os.ReadFile(d.in(currentName))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		err = d.found()
+	case err == nil:
+		err = d.read(string(text))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d, d.sweep()
+}
+
+// found puts an empty state into a directory that has none. A state without a
+// CURRENT is one whose founding was cut short, or that has lost it; either way it
+// is the one, as long as it is alone.
+func (d *directory) found() error {
+	names, err := filepath.Glob(d.in(statePrefix + "*.db"))
+	if err != nil {
+		return err
+	}
+	switch len(names) {
+	case 0:
+	case 1:
+		if err := d.read(filepath.Base(names[0]) + "\n"); err != nil {
+			return err
+		}
+		return d.point(d.number)
+	default:
+		return unhealthy("%s holds %d states but no %s: put that file back, or restore from a backup", d.path, len(names), currentName)
+	}
+	unfinished := d.in(imagePrefix + "new.db")
+	if err := createDatabase(unfinished); err != nil {
+		return err
+	}
+	if err := os.Rename(unfinished, d.in(stateName(1))); err != nil {
+		return err
+	}
+	return d.point(1)
+}
+
+func (d *directory) read(text string) error {
+	if _, err := fmt.Sscanf(text, statePrefix+"%d.db\n", &d.number); err != nil || text != stateName(d.number)+"\n" {
+		return unhealthy("%s is damaged: put it back from a backup", d.in(currentName))
+	}
+	d.name = stateName(d.number)
+	// A missing file must not become a new, empty state.
+	if _, err := os.Stat(d.current()); err != nil {
+		return unhealthy("%s names a state that is not there (%v): put it back, or restore from a backup", d.in(currentName), err)
+	}
+	return nil
+}
+
+// sweep removes what does not count.
+func (d *directory) sweep() error {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := e.Name()
+		ours := strings.HasPrefix(name, statePrefix) || strings.HasPrefix(name, imagePrefix)
+		if !ours || strings.HasPrefix(name, d.name) {
+			continue
+		}
+		if err := os.Remove(d.in(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// point makes the numbered state the one that counts, durably.
+func (d *directory) point(number int) error {
+	if err := durable.SyncDir(d.path); err != nil {
+		return err
+	}
+	if err := durable.WriteFile(d.in(currentName), []byte(stateName(number)+"\n"), 0o600); err != nil {
+		return err
+	}
+	d.number, d.name = number, stateName(number)
+	return nil
+}
+
+// newImage is the path of another image.
+func (d *directory) newImage() string {
+	return d.in(fmt.Sprintf("%s%06d.db", imagePrefix, d.images.Add(1)))
+}
+
+func (d *directory) current() string       { return d.in(d.name) }
+func (d *directory) in(name string) string { return filepath.Join(d.path, name) }
+func (d *directory) close() error          { return d.lock.Close() }
+func stateName(number int) string          { return fmt.Sprintf("%s%06d.db", statePrefix, number) }

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// A namespace's document is made from its present state; what is stored is only
+// its number. Whatever changes something that a document shows calls touch for
+// its namespace, in the same entry.
+
+// touch gives a namespace's document a new number, to be written by the caller.
+func (tx *Tx) touch(n *fleet.Namespace) {
+	tx.head.docNumber++
+	tx.wake = true
+	n.DocNumber = tx.head.docNumber
+}
+
+// touchAll gives the documents of the namespaces that a query names new numbers.
+func (tx *Tx) touchAll(query string, args ...any) error {
+	ids, err := list(tx, scalar[string], query, args...)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		var n fleet.Namespace
+		tx.touch(&n)
+		if err := tx.put("UPDATE namespaces SET doc_number = ? WHERE id = ?", n.DocNumber, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// touchOwner renews the documents that show a credential: those of namespaces
+// whose keys still open something.
+func (tx *Tx) touchOwner(kind keyring.Kind, owner string) error {
+	const living = " AND phase IN ('provisioning', 'active') ORDER BY id"
+	switch kind {
+	case keyring.Namespace:
+		return tx.touchAll("SELECT id FROM namespaces WHERE id = ?"+living, owner)
+	case keyring.Org:
+		return tx.touchAll("SELECT id FROM namespaces WHERE org = ?"+living, owner)
+	}
+	return nil
+}
+
+// Docs are the documents with numbers greater than after, at most limit and at
+// most MaxPage, in the order of their numbers. Each namespace has one, made from
+// its present state; those of deleted namespaces too, so that who was away learns
+// of it.
+func (s *Store) Docs(ctx context.Context, after int64, limit int) ([]wire.Doc, error) {
+	clockNs := s.machine.LastClock()
+	return read(ctx, s, func(r reader) ([]wire.Doc, error) { return docs(r, after, limit, clockNs) })
+}
+
+// placed is a namespace and where it is.
+type placed struct {
+	fleet.Namespace
+	address string
+}
+
+func scanPlaced(rows *sql.Rows) (p placed, err error) {
+	s := &p.Spec
+	err = rows.Scan(&p.ID, &p.Org, &p.Name, &p.Version, &p.Generation, &p.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
+		&s.DeletionProtection, &p.Phase, &p.HostID, &p.Operation, &p.Trace, &p.DocNumber, &p.CreatedNs, &p.address)
+	return p, err
+}
+
+func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) {
+	namespaces, err := list(q, scanPlaced, "SELECT "+namespaceColumns+`, COALESCE((SELECT address FROM hosts h WHERE h.id = namespaces.host), '')
+		FROM namespaces WHERE doc_number > ? ORDER BY doc_number LIMIT ?`, after, page(limit))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]wire.Doc, 0, len(namespaces))
+	tokens := map[string][]wire.Key{} // of organisations met
+	for _, n := range namespaces {
+		d := wire.Doc{
+			Number: n.DocNumber, Namespace: string(n.ID), Name: n.Name, Org: string(n.Org),
+			Generation: n.Generation, Desired: wire.Absent, Host: n.HostID, Address: n.address,
+			Ready: n.Phase == fleet.Active, Keys: []wire.Key{}, Trace: n.Trace,
+		}
+		if n.Phase == fleet.Provisioning || n.Phase == fleet.Active {
+			d.Desired = wire.Open
+			if _, met := tokens[d.Org]; !met {
+				if tokens[d.Org], err = keys(q, keyring.Org, d.Org, clockNs); err != nil {
+					return nil, err
+				}
+			}
+			own, err := keys(q, keyring.Namespace, d.Namespace, clockNs)
+			if err != nil {
+				return nil, err
+			}
+			d.Keys = slices.Concat(d.Keys, own, tokens[d.Org])
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// keys are an owner's credentials of a kind that have not ended, by creation.
+func keys(q querier, kind keyring.Kind, owner string, clockNs int64) ([]wire.Key, error) {
+	credentials, err := list(q, scanCredential, selectCredential+
+		" WHERE owner = ? AND kind = ? AND (expires_ns = 0 OR expires_ns > ?) ORDER BY created_ns, id", owner, string(kind), clockNs)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]wire.Key, 0, len(credentials))
+	for _, c := range credentials {
+		k := wire.Key{ID: c.ID, Name: c.Name, Roles: []string{}, Hash: c.Hash[:], ExpiresNs: endNs(c.ExpiresAt), CreatedNs: endNs(c.CreatedAt)}
+		for _, role := range c.Roles {
+			k.Roles = append(k.Roles, string(role))
+		}
+		for _, glob := range c.QueueScope {
+			k.QueueScope = append(k.QueueScope, string(glob))
+		}
+		all = append(all, k)
+	}
+	return all, nil
+}

@@ -1,0 +1,51 @@
+package store
+
+import (
+	"database/sql"
+	"fmt"
+
+	"github.com/corvo/corvo/engine/entry"
+)
+
+// head is where the state stands: the row of the table meta.
+type head struct {
+	applied            entry.Applied
+	clockNs            int64
+	configuration      []byte // raft's encoding; nil = none yet
+	configurationIndex uint64
+	docNumber          int64
+	auditSeq           int64
+	auditHash          []byte
+	idempotencyRecords int64
+}
+
+// readHead reads the head; a state without one is no state.
+func readHead(q querier) (head, error) {
+	h, found, err := first(q, scanHead, `SELECT group_name, incarnation, raft_index, raft_term, clock_ns,
+		configuration, configuration_index, doc_number, audit_seq, audit_hash, idempotency_records FROM meta`)
+	if err == nil && !found {
+		err = fmt.Errorf("the state has no head")
+	}
+	return h, err
+}
+
+func scanHead(rows *sql.Rows) (head, error) {
+	var h head
+	var incarnation []byte
+	var index, term, configurationIndex int64
+	err := rows.Scan(&h.applied.Group, &incarnation, &index, &term, &h.clockNs,
+		&h.configuration, &configurationIndex, &h.docNumber, &h.auditSeq, &h.auditHash, &h.idempotencyRecords)
+	if err == nil && copy(h.applied.Incarnation[:], incarnation) != len(h.applied.Incarnation) {
+		err = fmt.Errorf("the state's incarnation has %d bytes", len(incarnation))
+	}
+	h.applied.Index, h.applied.Term, h.configurationIndex = uint64(index), uint64(term), uint64(configurationIndex)
+	return h, err
+}
+
+func writeHead(db *database, h head) error {
+	_, err := db.exec(`UPDATE meta SET group_name = ?, incarnation = ?, raft_index = ?, raft_term = ?, clock_ns = ?,
+		configuration = ?, configuration_index = ?, doc_number = ?, audit_seq = ?, audit_hash = ?, idempotency_records = ?`,
+		h.applied.Group, h.applied.Incarnation[:], int64(h.applied.Index), int64(h.applied.Term), h.clockNs,
+		h.configuration, int64(h.configurationIndex), h.docNumber, h.auditSeq, h.auditHash, h.idempotencyRecords)
+	return err
+}

@@ -1,0 +1,51 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+)
+
+const selectHost = `SELECT id, name, kind, region, address, binary, version, created_ns,
+	(SELECT COUNT(*) FROM namespaces n WHERE n.host = hosts.id AND n.phase <> 'deleted') FROM hosts`
+
+func scanHost(rows *sql.Rows) (h fleet.Host, err error) {
+	err = rows.Scan(&h.ID, &h.Name, &h.Kind, &h.Region, &h.Address, &h.Binary, &h.Version, &h.CreatedNs, &h.Namespaces)
+	return h, err
+}
+
+func noHost(idOrName string) error {
+	return api.Errorf(api.NotFound, "there is no host or gateway %q", idOrName)
+}
+
+// host finds a host or gateway by id.
+func (tx *Tx) host(id string) (fleet.Host, error) {
+	h, found, err := first(tx, scanHost, selectHost+" WHERE id = ?", id)
+	if err == nil && !found {
+		err = noHost(id)
+	}
+	return h, err
+}
+
+// touchHost notes that a host's status has changed.
+func (tx *Tx) touchHost(id string) error {
+	return tx.put("UPDATE hosts SET version = version + 1 WHERE id = ?", id)
+}
+
+// Host finds a host or gateway by id or name: NOT_FOUND when there is none.
+func (s *Store) Host(ctx context.Context, idOrName string) (fleet.Host, error) {
+	return read(ctx, s, func(r reader) (fleet.Host, error) {
+		h, found, err := first(r, scanHost, selectHost+" WHERE id = ?1 OR name = ?1 ORDER BY id = ?1 DESC LIMIT 1", idOrName)
+		if err == nil && !found {
+			err = noHost(idOrName)
+		}
+		return h, err
+	})
+}
+
+// Hosts lists all hosts and gateways by id.
+func (s *Store) Hosts(ctx context.Context) ([]fleet.Host, error) {
+	return read(ctx, s, func(r reader) ([]fleet.Host, error) { return list(r, scanHost, selectHost+" ORDER BY id") })
+}

@@ -1,0 +1,119 @@
+package store
+
+import (
+	"bytes"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+// remembered is the answer to an earlier request.
+type remembered struct {
+	requestHash []byte
+	op          int64
+	result      []byte
+	expiresNs   int64
+}
+
+func scanRemembered(rows *sql.Rows) (r remembered, err error) {
+	err = rows.Scan(&r.requestHash, &r.op, &r.result, &r.expiresNs)
+	return r, err
+}
+
+// applyOnce applies an op, or answers what its idempotency key already did. What
+// was refused is not remembered: the client may mend it and try again.
+func (tx *Tx) applyOnce(o op) (result, error) {
+	key := o.GetMeta().GetIdempotency()
+	if key == nil {
+		return tx.kind.apply(tx, o)
+	}
+	principal := o.GetMeta().GetPrincipal()
+	record, found, err := first(tx, scanRemembered,
+		"SELECT request_hash, op, result, expires_ns FROM idempotency WHERE principal = ? AND key = ?", principal, key.Key)
+	if err != nil {
+		return nil, err
+	}
+	// One whose time is over counts as forgotten, also before it was purged.
+	if found && record.expiresNs > tx.clockNs() {
+		return tx.kind.repeat(key, record)
+	}
+	if found {
+		if err := tx.put("DELETE FROM idempotency WHERE principal = ? AND key = ?", principal, key.Key); err != nil {
+			return nil, err
+		}
+		tx.head.idempotencyRecords--
+	}
+	if err := tx.admitKey(); err != nil {
+		return nil, err
+	}
+	answer, err := tx.kind.apply(tx, o)
+	if err != nil {
+		return nil, err
+	}
+	data, err := answer.MarshalVT()
+	if err != nil {
+		return nil, fmt.Errorf("encode the result: %w", err)
+	}
+	tx.head.idempotencyRecords++
+	return answer, tx.put("INSERT INTO idempotency (principal, key, request_hash, op, result, expires_ns) VALUES (?, ?, ?, ?, ?, ?)",
+		principal, key.Key, key.RequestHash, int64(tx.kind.number), nonNil(data), tx.clockNs()+int64(IdempotencyPeriod))
+}
+
+// repeat is the result of the earlier request with the same key.
+func (k *kind) repeat(key *Idempotency, record remembered) (result, error) {
+	if record.op != int64(k.number) || !bytes.Equal(record.requestHash, key.RequestHash) {
+		return nil, api.Errorf(api.IdempotencyMismatch, "this Idempotency-Key was used for another request; use a new key for a new request")
+	}
+	answer := k.newResult()
+	if err := answer.UnmarshalVT(record.result); err != nil {
+		return nil, fmt.Errorf("decode the remembered result: %w", err)
+	}
+	return answer, nil
+}
+
+// admitKey refuses a new key at the bound. None is forgotten early, because its
+// client may still repeat the request.
+func (tx *Tx) admitKey() error {
+	if tx.head.idempotencyRecords < tx.limits.idempotency {
+		return nil
+	}
+	refusal := api.Errorf(api.Overloaded, "as many Idempotency-Keys are remembered as may be (%d); try again later, or without a key", tx.limits.idempotency)
+	due, err := number(tx, "SELECT expires_ns FROM idempotency ORDER BY expires_ns, principal, key LIMIT 1")
+	if err != nil {
+		return err
+	}
+	refusal.RetryAfter = max(time.Second, time.Duration(due-tx.clockNs()))
+	return refusal
+}
+
+// purge removes some rows whose time is over. It comes after the ops of an
+// entry, so that none of them depends on how much has been removed.
+func (tx *Tx) purge(most int) error {
+	n, err := tx.exec(`DELETE FROM idempotency WHERE (principal, key) IN
+		(SELECT principal, key FROM idempotency WHERE expires_ns <= ? ORDER BY expires_ns, principal, key LIMIT ?)`, tx.clockNs(), most)
+	if err != nil {
+		return fmt.Errorf("purge idempotency keys: %w", err)
+	}
+	tx.head.idempotencyRecords -= n
+	over, err := list(tx, scalar[string],
+		"SELECT id FROM credentials WHERE expires_ns > 0 AND expires_ns <= ? ORDER BY expires_ns, id LIMIT ?", tx.clockNs()-int64(ExpiredKept), most)
+	if err != nil {
+		return fmt.Errorf("purge credentials: %w", err)
+	}
+	for _, id := range over {
+		if err := tx.dropCredential(id); err != nil {
+			return fmt.Errorf("purge credentials: %w", err)
+		}
+	}
+	return nil
+}
+
+// nonNil is b as a value that is not NULL.
+func nonNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

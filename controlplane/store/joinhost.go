@@ -1,0 +1,46 @@
+package store
+
+import (
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// JoinHost records where a host can be reached and what it runs.
+
+// Number is JoinHost's number in the log.
+func (*JoinHost) Number() entry.Number { return numJoinHost }
+
+// Class is JoinHost's place among waiting proposals.
+func (*JoinHost) Class() pipeline.Class { return table[numJoinHost].class }
+
+// Validate refuses what no state could accept.
+func (o *JoinHost) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("id", checkID(o.Id))
+	p.add("address", checkText(o.Address, MaxAddress))
+	p.add("version", checkText(o.Version, MaxVersion))
+	return p.err()
+}
+
+// Apply records it, and renews the documents of the namespaces on the host when
+// its address has changed. What is so already leaves no trace.
+func (o *JoinHost) Apply(tx *Tx) (*JoinHostResult, error) {
+	h, err := tx.host(o.Id)
+	if err != nil {
+		return nil, err
+	}
+	if h.Address == o.Address && h.Binary == o.Version {
+		return &JoinHostResult{}, nil
+	}
+	if err := tx.put("UPDATE hosts SET address = ?, binary = ?, version = version + 1 WHERE id = ?", o.Address, o.Version, o.Id); err != nil {
+		return nil, err
+	}
+	if h.Address != o.Address {
+		if err := tx.touchAll("SELECT id FROM namespaces WHERE host = ? AND phase <> 'deleted' ORDER BY id", o.Id); err != nil {
+			return nil, err
+		}
+	}
+	tx.wake = true
+	return &JoinHostResult{}, tx.audit(o.Meta, "", o.Id)
+}

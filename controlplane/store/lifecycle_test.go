@@ -1,0 +1,335 @@
+package store
+
+import (
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// The life of a namespace as everybody sees it: what the document says at each
+// step is what hosts and gateways do.
+func TestLifeOfANamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newHost("h1"), join("h1", "http://h1"))
+	created := newNamespace("org_acme", "prod")
+	created.Meta.Trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	w.ok(created, newKey(keyring.Namespace, "ns_prod", "k1"), newKey(keyring.Org, "org_acme", "t1"))
+
+	expect := func(step string, phase fleet.Phase, desired, host string, ready bool, keys int, generation, observed int64) {
+		t.Helper()
+		n, d := w.namespace("ns_prod"), w.doc("ns_prod")
+		if n.Phase != phase || n.Generation != generation || n.Observed != observed || n.HostID != host {
+			t.Errorf("%s: the namespace is %+v", step, n)
+		}
+		if d.Desired != desired || d.Ready != ready || len(d.Keys) != keys || d.Host != host || d.Generation != generation || d.Number != n.DocNumber {
+			t.Errorf("%s: the document is %+v", step, d)
+		}
+		if d.Host != "" && d.Address != "http://h1" {
+			t.Errorf("%s: the address is %q", step, d.Address)
+		}
+		trace := "" // of the operation under way
+		if phase == fleet.Provisioning {
+			trace = created.Meta.Trace
+		}
+		if n.Trace != trace || d.Trace != trace {
+			t.Errorf("%s: the trace is %q, the document's %q", step, n.Trace, d.Trace)
+		}
+	}
+	operation := func(id string, status fleet.OperationStatus, code api.Code) {
+		t.Helper()
+		o, err := w.store().Operation(t.Context(), id)
+		if err != nil || o.Status != status || o.ErrorCode != code || (o.FinishedNs != 0) != (status != fleet.Running) || o.Namespace != "ns_prod" {
+			t.Errorf("operation %s is %+v, %v", id, o, err)
+		}
+	}
+	expect("created", fleet.Provisioning, wire.Open, "", false, 2, 1, 0)
+	operation("op_create_prod", fleet.Running, "")
+	w.pass(time.Second)
+	w.ok(place("prod", "h1"))
+	expect("placed", fleet.Provisioning, wire.Open, "host_h1", false, 2, 1, 0)
+	w.ok(settle("prod"))
+	expect("settled", fleet.Active, wire.Open, "host_h1", true, 2, 1, 1)
+	operation("op_create_prod", fleet.Done, "")
+	w.ok(deletion("prod"))
+	expect("delete", fleet.Deleting, wire.Absent, "host_h1", false, 0, 2, 1)
+	operation("op_delete_prod", fleet.Running, "")
+	w.ok(removal("prod"))
+	expect("removed", fleet.Deleted, wire.Absent, "host_h1", false, 0, 2, 2)
+	operation("op_delete_prod", fleet.Done, "")
+
+	if _, ok := w.credential("k1"); ok {
+		t.Error("the namespace's key is there after its end")
+	}
+	if _, ok := w.credential("t1"); !ok {
+		t.Error("the organisation's token went with a namespace")
+	}
+	if _, err := w.store().Namespace(t.Context(), "org_acme", "prod"); refused(err, api.NotFound) != nil {
+		t.Error(err)
+	}
+	// The name is free again, the id is not.
+	again := newNamespace("org_acme", "prod")
+	w.refused(api.Conflict, again)
+	again.Id, again.OperationId = "ns_prod2", "op_create_prod2"
+	w.ok(again)
+	if n := len(w.docs(0)); n != 2 {
+		t.Errorf("there are %d documents, the deleted namespace's included", n)
+	}
+}
+
+// A namespace in each phase meets each step of the reconciler, with the right
+// generation and with others: a stale step must never take effect, a repeated one
+// must not count twice.
+func TestStepsByPhase(t *testing.T) {
+	t.Parallel()
+	prepare := map[string][]op{
+		"nowhere":  {},
+		"placed":   {place("x", "h1")},
+		"active":   {place("x", "h1"), settle("x")},
+		"deleting": {place("x", "h1"), settle("x"), deletion("x")},
+		"deleted":  {place("x", "h1"), settle("x"), deletion("x"), removal("x")},
+		"unplaced": {deletion("x")}, // deleted before it was placed
+	}
+	generations := map[string]int64{"nowhere": 1, "placed": 1, "active": 1, "deleting": 2, "deleted": 2, "unplaced": 2}
+	const done, same, refusal = "done", "same", "refused"
+	want := map[string]map[string]string{
+		"nowhere":  {"place": done, "elsewhere": done, "settle": refusal, "remove": refusal},
+		"placed":   {"place": same, "elsewhere": refusal, "settle": done, "remove": refusal},
+		"active":   {"place": same, "elsewhere": refusal, "settle": same, "remove": refusal},
+		"deleting": {"place": refusal, "elsewhere": refusal, "settle": refusal, "remove": done},
+		"deleted":  {"place": refusal, "elsewhere": refusal, "settle": refusal, "remove": same},
+		"unplaced": {"place": refusal, "elsewhere": refusal, "settle": refusal, "remove": done},
+	}
+	step := func(name string, generation int64) op {
+		switch name {
+		case "place", "elsewhere":
+			o := place("x", map[string]string{"place": "h1", "elsewhere": "h2"}[name])
+			o.Generation = generation
+			return o
+		case "settle":
+			o := settle("x")
+			o.Generation = generation
+			return o
+		}
+		o := removal("x")
+		o.Generation = generation
+		return o
+	}
+	for phase, ops := range prepare {
+		t.Run(phase, func(t *testing.T) {
+			t.Parallel()
+			for name, outcome := range want[phase] {
+				w := newWorld(t)
+				w.ok(newOrg("acme"), newHost("h1"), newHost("h2"), newNamespace("org_acme", "x"))
+				w.ok(ops...)
+				for _, wrong := range []int64{generations[phase] - 1, generations[phase] + 1} {
+					if wrong > 0 {
+						w.refused(api.StateConflict, step(name, wrong))
+					}
+				}
+				before, o := w.dump(), step(name, generations[phase])
+				switch outcome {
+				case refusal:
+					w.refused(api.StateConflict, o)
+				case same:
+					w.ok(o)
+					if diff := difference(before, w.dump()); diff != "" {
+						t.Errorf("%s again has changed the state: %s", name, diff)
+					}
+				case done:
+					w.ok(o)
+					if difference(before, w.dump()) == "" {
+						t.Errorf("%s has changed nothing", name)
+					}
+					after := w.dump()
+					w.ok(o)
+					if diff := difference(after, w.dump()); diff != "" {
+						t.Errorf("%s again has changed the state: %s", name, diff)
+					}
+				}
+			}
+		})
+	}
+	w := newWorld(t)
+	for _, name := range []string{"place", "settle", "remove"} {
+		w.refused(api.NotFound, step(name, 1))
+	}
+	w.ok(newOrg("acme"), newGateway("g1"), newNamespace("org_acme", "x"))
+	w.refused(api.NotFound, place("x", "h1"))
+	w.refused(api.StateConflict, place("x", "g1"))
+}
+
+func TestCreateNamespaceRefuses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.refused(api.NotFound, newNamespace("org_acme", "a"))
+	w.ok(newOrg("acme"), newOrg("other"), newNamespace("org_acme", "a"))
+	twin := newNamespace("org_acme", "a")
+	twin.Id, twin.OperationId = "ns_twin", "op_twin"
+	w.refused(api.Conflict, twin)
+	twin.Org = "org_other" // names are an organisation's own
+	w.ok(twin)
+	stolen := newNamespace("org_acme", "b")
+	stolen.OperationId = "op_create_a"
+	w.refused(api.Conflict, stolen)
+	stolen.Id, stolen.OperationId = "ns_a", "op_b"
+	w.refused(api.Conflict, stolen)
+	// A name stays taken until the namespace is gone.
+	w.ok(deletion("a"))
+	again := newNamespace("org_acme", "a")
+	again.Id, again.OperationId = "ns_a2", "op_a2"
+	w.refused(api.Conflict, again)
+	w.ok(removal("a"), again)
+}
+
+func TestUpdateNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newNamespace("org_acme", "a"))
+	update := func(protect bool, expect int64) *UpdateNamespace {
+		return &UpdateNamespace{Meta: by("token"), Id: "ns_a", DeletionProtection: &protect, ExpectVersion: expect}
+	}
+	number := w.namespace("ns_a").DocNumber
+	if refusal := w.refused(api.PreconditionFailed, update(true, 7)); refusal.Details["resource_version"] != int64(1) {
+		t.Errorf("details are %v", refusal.Details)
+	}
+	w.ok(update(true, 1))
+	n := w.namespace("ns_a")
+	if !n.Spec.DeletionProtection || n.Version != 2 || n.Generation != 1 {
+		t.Errorf("updated to %+v", n)
+	}
+	if n.DocNumber != number {
+		t.Error("hosts and gateways were told of what they do not see")
+	}
+	before := w.dump()
+	w.ok(update(true, 2), &UpdateNamespace{Meta: by("token"), Id: "ns_a"})
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Errorf("what is so already was written again: %s", diff)
+	}
+	w.refused(api.StateConflict, deletion("a"))
+	w.ok(update(false, 0), deletion("a"))
+	w.refused(api.StateConflict, update(true, 0))
+	w.ok(removal("a"))
+	w.refused(api.NotFound, update(true, 0))
+	w.refused(api.NotFound, deletion("a"))
+}
+
+func TestDeleteNamespace(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newNamespace("org_acme", "a"), newKey(keyring.Namespace, "ns_a", "k1"))
+	w.refused(api.NotFound, deletion("b"))
+	o := deletion("a")
+	o.ExpectVersion = 9
+	w.refused(api.PreconditionFailed, o)
+	stolen := deletion("a")
+	stolen.OperationId = "op_create_a"
+	w.refused(api.Conflict, stolen)
+	o.ExpectVersion = 1
+	w.ok(o)
+	create, err := w.store().Operation(t.Context(), "op_create_a")
+	if err != nil || create.Status != fleet.Failed || create.ErrorCode != api.Conflict || create.ErrorText != "the namespace was deleted before it was ready" {
+		t.Errorf("the create of what was deleted meanwhile is %+v, %v", create, err)
+	}
+	// A repeat answers the operation under way, whatever version it expected.
+	repeat := deletion("a")
+	repeat.OperationId, repeat.ExpectVersion = "op_other", 1
+	if r := do[*DeleteNamespaceResult](w, repeat); r.OperationId != "op_delete_a" {
+		t.Errorf("a repeated delete answers %v", r)
+	}
+	w.refused(api.StateConflict, newKey(keyring.Namespace, "ns_a", "k2"))
+	w.refused(api.StateConflict, &RotateCredential{Meta: by("token"), OldId: "k1", NewId: "k2", NewHash: hash("k2"), OldExpiresNs: 1})
+	w.ok(removal("a"))
+	w.refused(api.NotFound, newKey(keyring.Namespace, "ns_a", "k2"))
+}
+
+// Everything a document shows gives it a new number when it changes, and nothing
+// else does.
+func TestDocumentNumbers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newOrg("other"), newHost("h1"), newHost("h2"), join("h1", "http://1"))
+	for _, name := range []string{"a", "b", "c", "gone"} {
+		w.ok(newNamespace("org_acme", name), place(name, "h1"))
+	}
+	w.ok(newNamespace("org_other", "x"), place("x", "h2"), deletion("gone"), removal("gone"))
+	w.ok(newKey(keyring.Namespace, "ns_a", "k1"), newKey(keyring.Org, "org_acme", "t1"))
+	protect := true
+	for _, c := range []struct {
+		name string
+		op   op
+		want string // the namespaces with new documents, in their order
+	}{
+		{"key", newKey(keyring.Namespace, "ns_a", "k2"), "ns_a"},
+		{"rotated key", &RotateCredential{Meta: by("t"), OldId: "k2", NewId: "k3", NewHash: hash("k3"), OldExpiresNs: epochNs + int64(time.Hour)}, "ns_a"},
+		{"revoked key", &RevokeCredential{Meta: by("t"), Id: "k2"}, "ns_a"},
+		{"token", newKey(keyring.Org, "org_acme", "t2"), "ns_a ns_b ns_c"},
+		{"revoked token", &RevokeCredential{Meta: by("t"), Id: "t2"}, "ns_a ns_b ns_c"},
+		{"settled", settle("b"), "ns_b"},
+		{"address", join("h1", "http://2"), "ns_a ns_b ns_c"},
+		{"same address", join("h1", "http://2"), ""},
+		{"only a version", &JoinHost{Meta: by("h"), Id: "host_h1", Address: "http://2", Version: "v2"}, ""},
+		{"protection", &UpdateNamespace{Meta: by("t"), Id: "ns_a", DeletionProtection: &protect}, ""},
+		{"operator's key", newKey(keyring.CloudOperator, "", "o1"), ""},
+		{"deleting", deletion("b"), "ns_b"},
+		{"token past a deleting one", newKey(keyring.Org, "org_acme", "t3"), "ns_a ns_c"},
+		{"address of a deleting one", join("h1", "http://3"), "ns_a ns_b ns_c"},
+		{"another organisation's token", newKey(keyring.Org, "org_other", "t4"), "ns_x"},
+	} {
+		last, changed := w.changes.watch()
+		w.ok(c.op)
+		got := ""
+		for i, d := range w.docs(last) {
+			if i > 0 {
+				got += " "
+			}
+			got += d.Namespace
+			if d.Number != last+int64(i)+1 {
+				t.Errorf("%s: number %d after %d", c.name, d.Number, last)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%s: new documents of %q, want %q", c.name, got, c.want)
+		}
+		select {
+		case <-changed:
+		default:
+			if c.want != "" {
+				t.Errorf("%s: nobody was told", c.name)
+			}
+		}
+	}
+}
+
+// Documents come in the order of their numbers, a page at a time, so that who
+// stops in the middle goes on where it was.
+func TestDocsByPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"))
+	for _, name := range []string{"a", "b", "c", "d", "e"} {
+		w.ok(newNamespace("org_acme", name))
+	}
+	w.ok(newKey(keyring.Namespace, "ns_a", "k1")) // a's document is the newest now
+	got, after := "", int64(0)
+	for {
+		docs, err := w.store().Docs(t.Context(), after, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(docs) == 0 {
+			break
+		}
+		for _, d := range docs {
+			got += d.Name
+			after = d.Number
+		}
+	}
+	if got != "bcdea" {
+		t.Errorf("documents of %s, want bcdea", got)
+	}
+}

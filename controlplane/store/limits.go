@@ -1,0 +1,53 @@
+package store
+
+import (
+	"time"
+
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// Every bound of the control plane's state. Those that decide in Apply (limits
+// below) are part of the feature level: replicas must agree about them.
+const (
+	MaxOrgs               = 10_000
+	MaxNamespaces         = 1_000 // of an organisation, those that are not deleted
+	MaxHosts              = 1_000 // hosts and gateways
+	MaxKeys               = fleet.MaxKeys
+	MaxSigningKeys        = 16
+	MaxIdempotencyRecords = 100_000
+
+	// IdempotencyPeriod is how long the answer to a request with a key is
+	// remembered.
+	IdempotencyPeriod = 24 * time.Hour
+	// ExpiredKept is how long a credential stays listed after its end.
+	ExpiredKept = 24 * time.Hour
+	// purgeRows is how many rows of each kind whose time is over go with an entry,
+	// and two more with each of its ops: more than can be added.
+	purgeRows = 32
+
+	MaxID             = 64  // bytes of an id
+	MaxName           = 63  // bytes of the name of an organisation, namespace or host
+	MaxRegion         = 63  // bytes
+	MaxShards         = 64  // of a namespace
+	MaxAddress        = 512 // bytes of a host's base URL
+	MaxVersion        = 128 // bytes of the version of a host's binary
+	MaxUsageWord      = 128 // bytes of a usage row's queue, model and provider
+	MaxStream         = 128 // bytes of a usage source's stream and incarnation
+	MaxPrincipal      = 256 // bytes of who acts
+	MaxTrace          = 64  // bytes of a traceparent
+	MaxIdempotencyKey = 255 // bytes
+	MaxProblems       = 100 // listed in one refusal; the rest is counted
+	MaxRoles          = tenancy.MaxKeyRoles
+	MaxPage           = 1_000 // rows of one page of a list
+)
+
+// limits are the bounds that decide in Apply.
+type limits struct {
+	orgs, namespaces, hosts, keys, signingKeys, idempotency int64
+}
+
+var defaultLimits = limits{
+	orgs: MaxOrgs, namespaces: MaxNamespaces, hosts: MaxHosts, keys: MaxKeys,
+	signingKeys: MaxSigningKeys, idempotency: MaxIdempotencyRecords,
+}

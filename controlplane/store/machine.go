@@ -1,0 +1,272 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/replica"
+)
+
+// machine is the state machine: entries of ops applied to SQLite.
+type machine struct {
+	dir    *directory
+	limits limits // set before the first Apply
+
+	writing sync.Mutex // held by whoever uses the writing connection
+	broken  error      // why the state cannot be trusted any longer; guarded by writing
+
+	swap sync.RWMutex // held for reading while db is used, for writing while it is replaced
+	db   *database    // nil once closed
+
+	head    atomic.Pointer[head] // as committed
+	changes changes
+
+	mu          sync.RWMutex
+	credentials map[string]fleet.Credential // all there are, by id
+}
+
+var _ replica.Machine = (*machine)(nil)
+
+// openMachine opens the state in a directory, which it makes if there is none.
+func openMachine(path string) (_ *machine, err error) {
+	m := &machine{limits: defaultLimits}
+	if m.dir, err = openDirectory(path); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.close())
+		}
+	}()
+	if m.db, err = openDatabase(m.dir.current()); err != nil {
+		return nil, err
+	}
+	h, credentials, err := load(m.db)
+	if err != nil {
+		return nil, err
+	}
+	m.install(h, credentials)
+	return m, nil
+}
+
+// load reads what is kept in memory beside the database.
+func load(db *database) (head, map[string]fleet.Credential, error) {
+	h, err := readHead(db)
+	if err != nil {
+		return h, nil, err
+	}
+	all, err := list(db, scanCredential, "SELECT "+credentialColumns+" FROM credentials ORDER BY id")
+	if err != nil {
+		return h, nil, err
+	}
+	credentials := make(map[string]fleet.Credential, len(all))
+	for _, c := range all {
+		credentials[c.ID] = c
+	}
+	return h, credentials, nil
+}
+
+func (m *machine) install(h head, credentials map[string]fleet.Credential) {
+	m.mu.Lock()
+	m.credentials = credentials
+	m.mu.Unlock()
+	m.head.Store(&h)
+	m.changes.announce(h.docNumber)
+}
+
+// close closes the files. Everything committed is in them, though not durable:
+// for that there is Flush.
+func (m *machine) close() error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	m.swap.Lock()
+	defer m.swap.Unlock()
+	var err error
+	if m.db != nil {
+		err = m.db.close()
+		m.db = nil
+	}
+	if m.broken == nil {
+		m.broken = errClosed
+	}
+	return errors.Join(err, m.dir.close())
+}
+
+var errClosed = api.Errorf(api.LeaderUnavailable, "the control plane is shutting down")
+
+// Applied is the last entry in the state.
+func (m *machine) Applied() entry.Applied { return m.head.Load().applied }
+
+// LastClock is the clock of the last entry.
+func (m *machine) LastClock() int64 { return m.head.Load().clockNs }
+
+// Configuration is the last recorded membership and its index.
+func (m *machine) Configuration() ([]byte, uint64) {
+	h := m.head.Load()
+	return h.configuration, h.configurationIndex
+}
+
+// Configure records a membership change.
+func (m *machine) Configure(at entry.Applied, configuration []byte) error {
+	return m.transact(func(tx *Tx) error {
+		tx.head.applied = at
+		tx.head.configuration, tx.head.configurationIndex = configuration, at.Index
+		return nil
+	})
+}
+
+// Apply applies an entry, its ops in their order. Each result is the op's or the
+// *api.Error that refused it.
+func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
+	if e.Level > FeatureLevel {
+		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, FeatureLevel)
+	}
+	ops := make([]op, len(e.Ops))
+	for i, framed := range e.Ops {
+		o, err := decode(framed)
+		if err != nil {
+			return nil, fmt.Errorf("entry %d, op %d of %d: %w", at.Index, i+1, len(ops), err)
+		}
+		ops[i] = o
+	}
+	results := make([]any, len(ops))
+	err := m.transact(func(tx *Tx) error {
+		tx.head.applied = at
+		tx.head.clockNs = max(tx.head.clockNs, e.ClockNs)
+		for i, o := range ops {
+			r, err := tx.applyOne(o)
+			if err != nil {
+				return fmt.Errorf("op %d of %d (%s): %w", i+1, len(ops), kindOf(o.Number()).name, err)
+			}
+			results[i] = r
+		}
+		return tx.purge(purgeRows + 2*len(ops))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("entry %d: %w", at.Index, err)
+	}
+	return results, nil
+}
+
+// applyOne applies one op and answers its result or its refusal.
+func (tx *Tx) applyOne(o op) (any, error) {
+	var answer result
+	tx.kind = kindOf(o.Number())
+	refused, err := tx.attempt(func() (err error) {
+		answer, err = tx.applyOnce(o)
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case refused != nil:
+		return refused, nil
+	}
+	return answer, nil
+}
+
+// transact runs f as one transaction that ends with the head, and publishes what
+// it did. After an error the state is what it was, and is used no more.
+func (m *machine) transact(f func(*Tx) error) error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	if m.broken != nil {
+		return m.broken
+	}
+	tx := &Tx{db: m.db, limits: m.limits, pending: pending{head: *m.head.Load()}}
+	if err := m.commit(tx, f); err != nil {
+		m.broken = fmt.Errorf("the state has failed: %w", err)
+		return err
+	}
+	m.publish(tx)
+	if err := m.db.boundWAL(); err != nil {
+		m.broken = fmt.Errorf("the state has failed: %w", err)
+		return err
+	}
+	return nil
+}
+
+func (m *machine) commit(tx *Tx, f func(*Tx) error) error {
+	if _, err := m.db.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := f(tx)
+	if err == nil {
+		err = writeHead(m.db, tx.head)
+	}
+	if err == nil {
+		if _, err = m.db.exec("COMMIT"); err == nil {
+			return nil
+		}
+	}
+	_, rollbackErr := m.db.exec("ROLLBACK")
+	return errors.Join(err, rollbackErr)
+}
+
+// publish shows a committed entry to readers: the caches, then whoever waits.
+func (m *machine) publish(tx *Tx) {
+	if len(tx.changes) > 0 {
+		m.mu.Lock()
+		for _, c := range tx.changes {
+			if c.now == nil {
+				delete(m.credentials, c.id)
+				continue
+			}
+			m.credentials[c.id] = *c.now
+		}
+		m.mu.Unlock()
+	}
+	m.head.Store(&tx.head)
+	if tx.wake {
+		m.changes.announce(tx.head.docNumber)
+	}
+}
+
+// Flush makes everything applied durable: raft's log may be cut after it.
+func (m *machine) Flush() error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	if m.broken != nil {
+		return m.broken
+	}
+	if err := m.db.flush(); err != nil {
+		m.broken = fmt.Errorf("the state could not be made durable: %w", err)
+		return m.broken
+	}
+	return nil
+}
+
+// read runs f on a consistent view of the committed state.
+func (m *machine) read(ctx context.Context, f func(reader) error) (err error) {
+	m.swap.RLock()
+	defer m.swap.RUnlock()
+	if m.db == nil {
+		return errClosed
+	}
+	tx, err := m.db.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		// One that ended with its context is rolled back already.
+		if end := tx.Rollback(); end != nil && !errors.Is(end, sql.ErrTxDone) {
+			err = errors.Join(err, end)
+		}
+	}()
+	return f(reader{ctx: ctx, tx: tx})
+}
+
+// credential finds a credential in memory.
+func (m *machine) credential(id string) (fleet.Credential, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	c, ok := m.credentials[id]
+	return c, ok
+}

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/tenancy"
+)
+
+const namespaceColumns = `id, org, name, version, generation, observed, region, tier, replicas, shards,
+	deletion_protection, phase, host, operation, trace, doc_number, created_ns`
+
+const selectNamespace = "SELECT " + namespaceColumns + " FROM namespaces"
+
+func scanNamespace(rows *sql.Rows) (n fleet.Namespace, err error) {
+	s := &n.Spec
+	err = rows.Scan(&n.ID, &n.Org, &n.Name, &n.Version, &n.Generation, &n.Observed, &s.Region, &s.Tier, &s.Replicas, &s.Shards,
+		&s.DeletionProtection, &n.Phase, &n.HostID, &n.Operation, &n.Trace, &n.DocNumber, &n.CreatedNs)
+	return n, err
+}
+
+func noNamespace(idOrName string) error {
+	return api.Errorf(api.NotFound, "there is no namespace %q", idOrName)
+}
+
+// namespace finds a namespace by id, a deleted one too.
+func (tx *Tx) namespace(id string) (fleet.Namespace, error) {
+	n, found, err := first(tx, scanNamespace, selectNamespace+" WHERE id = ?", id)
+	if err == nil && !found {
+		err = noNamespace(id)
+	}
+	return n, err
+}
+
+// living finds a namespace by id that is not deleted.
+func (tx *Tx) living(id string) (fleet.Namespace, error) {
+	n, err := tx.namespace(id)
+	if err == nil && n.Phase == fleet.Deleted {
+		err = noNamespace(id)
+	}
+	return n, err
+}
+
+func (tx *Tx) insertNamespace(n fleet.Namespace) error {
+	s := n.Spec
+	return tx.put("INSERT INTO namespaces ("+namespaceColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		string(n.ID), string(n.Org), n.Name, n.Version, n.Generation, n.Observed, s.Region, s.Tier, s.Replicas, s.Shards,
+		s.DeletionProtection, string(n.Phase), n.HostID, n.Operation, n.Trace, n.DocNumber, n.CreatedNs)
+}
+
+// updateNamespace writes what can change of a namespace, as a new version.
+func (tx *Tx) updateNamespace(n fleet.Namespace) error {
+	return tx.put(`UPDATE namespaces SET version = ?, generation = ?, observed = ?, deletion_protection = ?, phase = ?,
+		host = ?, operation = ?, trace = ?, doc_number = ? WHERE id = ?`,
+		n.Version+1, n.Generation, n.Observed, n.Spec.DeletionProtection, string(n.Phase),
+		n.HostID, n.Operation, n.Trace, n.DocNumber, string(n.ID))
+}
+
+// checkVersion refuses a write that was made for another version; 0 = any.
+func checkVersion(n fleet.Namespace, expect int64) error {
+	if expect == 0 || expect == n.Version {
+		return nil
+	}
+	refusal := api.Errorf(api.PreconditionFailed, "namespace %q is at version %d, the request was made for %d: read it again", n.Name, n.Version, expect)
+	refusal.Details = map[string]any{"resource_version": n.Version}
+	return refusal
+}
+
+// checkGeneration refuses a step that was planned for another generation.
+func checkGeneration(n fleet.Namespace, generation int64) error {
+	if generation == n.Generation {
+		return nil
+	}
+	return api.Errorf(api.StateConflict, "namespace %s is at generation %d, the step was planned for %d: plan again", n.ID, n.Generation, generation)
+}
+
+// misplaced refuses a step that does not fit where a namespace stands.
+func misplaced(n fleet.Namespace, step string) error {
+	return api.Errorf(api.StateConflict, "namespace %s cannot be %s: it is %s on host %q: plan again", n.ID, step, n.Phase, n.HostID)
+}
+
+// Namespace finds a namespace by id, or by name within an organisation ("" = only
+// by id): NOT_FOUND when there is none or it is deleted. With an organisation,
+// another's namespace is not found.
+func (s *Store) Namespace(ctx context.Context, org tenancy.OrgID, idOrName string) (fleet.Namespace, error) {
+	return read(ctx, s, func(r reader) (n fleet.Namespace, err error) {
+		var found bool
+		if org == "" {
+			n, found, err = first(r, scanNamespace, selectNamespace+" WHERE id = ? AND phase <> 'deleted'", idOrName)
+		} else {
+			n, found, err = first(r, scanNamespace, selectNamespace+` WHERE org = ?1 AND (id = ?2 OR name = ?2) AND phase <> 'deleted'
+				ORDER BY id = ?2 DESC LIMIT 1`, string(org), idOrName)
+		}
+		if err == nil && !found {
+			err = noNamespace(idOrName)
+		}
+		return n, err
+	})
+}
+
+// Namespaces lists an organisation's namespaces that are not deleted by id, those
+// after the given one.
+func (s *Store) Namespaces(ctx context.Context, org tenancy.OrgID, after tenancy.NamespaceID, limit int) ([]fleet.Namespace, error) {
+	return read(ctx, s, func(r reader) ([]fleet.Namespace, error) {
+		return list(r, scanNamespace, selectNamespace+" WHERE org = ? AND id > ? AND phase <> 'deleted' ORDER BY id LIMIT ?",
+			string(org), string(after), page(limit))
+	})
+}
+
+// Unsettled lists the namespaces that the reconciler has work with: all whose
+// operation is under way, by id.
+func (s *Store) Unsettled(ctx context.Context) ([]fleet.Namespace, error) {
+	return read(ctx, s, func(r reader) ([]fleet.Namespace, error) {
+		return list(r, scanNamespace, selectNamespace+" WHERE operation <> '' ORDER BY id")
+	})
+}

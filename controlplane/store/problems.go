@@ -1,0 +1,135 @@
+package store
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/corvo/corvo/api"
+)
+
+// problems collects everything that is wrong with an op. The zero value is
+// ready for use.
+type problems struct {
+	list  []api.FieldError // the first MaxProblems
+	count int
+}
+
+// add records err, if any, for a field.
+func (p *problems) add(field string, err error) {
+	if err == nil {
+		return
+	}
+	p.count++
+	if len(p.list) < MaxProblems {
+		p.list = append(p.list, api.FieldError{Field: field, Error: err.Error()})
+	}
+}
+
+// err is nil when there is no problem.
+func (p *problems) err() error {
+	if p.count == 0 {
+		return nil
+	}
+	first := p.list[0]
+	message := first.Field + " " + first.Error
+	if p.count > 1 {
+		message += fmt.Sprintf(" (and %d more)", p.count-1)
+	}
+	refusal := api.Errorf(api.ValidationError, "%s", message)
+	refusal.Details = map[string]any{"fields": p.list}
+	return refusal
+}
+
+// check looks at what every op's Meta may hold. A nil Meta is an empty one.
+func (m *Meta) check(p *problems) {
+	p.add("meta.principal", checkText(m.GetPrincipal(), MaxPrincipal))
+	p.add("meta.trace", checkText(m.GetTrace(), MaxTrace))
+	key := m.GetIdempotency()
+	if key == nil {
+		return
+	}
+	p.add("Idempotency-Key", checkWord(key.Key, MaxIdempotencyKey))
+	p.add("meta.idempotency.request_hash", checkSize(key.RequestHash, sha256.Size))
+}
+
+// checkUTF8 checks a text that others have checked before.
+func checkUTF8(s string, most int) error {
+	if len(s) > most {
+		return fmt.Errorf("has %d bytes; at most %d are allowed", len(s), most)
+	}
+	if !utf8.ValidString(s) {
+		return errors.New("is not valid UTF-8")
+	}
+	return nil
+}
+
+// checkText checks a text that may be empty.
+func checkText(s string, most int) error {
+	if err := checkUTF8(s, most); err != nil {
+		return err
+	}
+	if strings.ContainsFunc(s, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		return errors.New("has a control character")
+	}
+	return nil
+}
+
+// checkWord checks a text that must not be empty.
+func checkWord(s string, most int) error {
+	if s == "" {
+		return errors.New("is missing")
+	}
+	return checkText(s, most)
+}
+
+// checkID checks an id.
+func checkID(s string) error {
+	if err := checkWord(s, MaxID); err != nil {
+		return err
+	}
+	for i := range len(s) {
+		if c := s[i]; !lower(c) && !digit(c) && !('A' <= c && c <= 'Z') && c != '_' && c != '-' {
+			return fmt.Errorf("holds %q; an id has letters, digits, _ and -", c)
+		}
+	}
+	return nil
+}
+
+// checkName checks a name that people choose.
+func checkName(s string) error {
+	wrong := s == "" || len(s) > MaxName || !lower(s[0])
+	for i := range len(s) {
+		wrong = wrong || !lower(s[i]) && !digit(s[i]) && s[i] != '-'
+	}
+	if wrong {
+		return fmt.Errorf("is no name: it takes 1 to %d lower-case letters, digits and -, a letter first", MaxName)
+	}
+	return nil
+}
+
+func checkSize(b []byte, want int) error {
+	if len(b) != want {
+		return fmt.Errorf("has %d bytes, it takes %d", len(b), want)
+	}
+	return nil
+}
+
+func checkPositive(n int64) error {
+	if n <= 0 {
+		return fmt.Errorf("is %d, it starts at 1", n)
+	}
+	return nil
+}
+
+func checkNotNegative(n int64) error {
+	if n < 0 {
+		return fmt.Errorf("is negative")
+	}
+	return nil
+}
+
+func lower(c byte) bool { return 'a' <= c && c <= 'z' }
+func digit(c byte) bool { return '0' <= c && c <= '9' }

@@ -1,0 +1,72 @@
+package store
+
+import (
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// RemoveNamespace records that the host has deleted the namespace's data (or that
+// it never was on one): its credentials go, its delete operation is done. A row
+// stays, for the document that tells gateways to forget it and for its usage.
+
+// Number is RemoveNamespace's number in the log.
+func (*RemoveNamespace) Number() entry.Number { return numRemoveNamespace }
+
+// Class is RemoveNamespace's place among waiting proposals.
+func (*RemoveNamespace) Class() pipeline.Class { return table[numRemoveNamespace].class }
+
+// Validate refuses what no state could accept.
+func (o *RemoveNamespace) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("id", checkID(o.Id))
+	p.add("generation", checkPositive(o.Generation))
+	return p.err()
+}
+
+// Apply ends the namespace. It refuses another generation and a namespace that is
+// not being deleted. A repeat changes nothing.
+func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
+	n, err := tx.namespace(o.Id)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkGeneration(n, o.Generation); err != nil {
+		return nil, err
+	}
+	switch n.Phase {
+	case fleet.Deleted:
+		return &RemoveNamespaceResult{}, nil
+	case fleet.Deleting:
+	default:
+		return nil, misplaced(n, "removed")
+	}
+	ids, err := list(tx, scalar[string], "SELECT id FROM credentials WHERE owner = ? AND kind = ? ORDER BY id", o.Id, string(keyring.Namespace))
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range ids {
+		if err := tx.dropCredential(id); err != nil {
+			return nil, err
+		}
+	}
+	if err := tx.finish(&n, nil); err != nil {
+		return nil, err
+	}
+	n.Phase, n.Observed = fleet.Deleted, n.Generation
+	tx.touch(&n)
+	if err := tx.updateNamespace(n); err != nil {
+		return nil, err
+	}
+	if err := tx.touchOrg(n.Org); err != nil {
+		return nil, err
+	}
+	if n.HostID != "" {
+		if err := tx.touchHost(n.HostID); err != nil {
+			return nil, err
+		}
+	}
+	return &RemoveNamespaceResult{}, tx.audit(o.Meta, n.Org, o.Id)
+}

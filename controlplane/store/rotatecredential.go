@@ -1,0 +1,102 @@
+package store
+
+import (
+	"crypto/sha256"
+	"errors"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// RotateCredential makes a new credential with the name, owner, roles and scope of
+// an old one, which ends at old_expires_ns, or sooner if it would anyway. The new
+// one lives as long as the old one was made to.
+
+// Number is RotateCredential's number in the log.
+func (*RotateCredential) Number() entry.Number { return numRotateCredential }
+
+// Class is RotateCredential's place among waiting proposals.
+func (*RotateCredential) Class() pipeline.Class { return table[numRotateCredential].class }
+
+// Validate refuses what no state could accept.
+func (o *RotateCredential) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("old_id", checkID(o.OldId))
+	p.add("new_id", checkID(o.NewId))
+	p.add("new_hash", checkSize(o.NewHash, sha256.Size))
+	p.add("old_expires_ns", checkPositive(o.OldExpiresNs))
+	if o.OldId == o.NewId {
+		p.add("new_id", errors.New("is the old one's"))
+	}
+	return p.err()
+}
+
+// Apply makes the new credential and ends the old one. It refuses one that does
+// not exist or has ended, an id that is taken, and a credential too many. A
+// repeat, known by the new one's id and hash, changes nothing.
+func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
+	same, err := tx.sameCredential(o.NewId, o.NewHash, true)
+	if err != nil {
+		return nil, err
+	}
+	if same != nil {
+		return &RotateCredentialResult{Id: o.NewId}, nil
+	}
+	old, err := tx.credential(o.OldId)
+	if err != nil {
+		return nil, err
+	}
+	if old == nil || old.Expired(instant(tx.clockNs())) {
+		return nil, noCredential(o.OldId)
+	}
+	lifetime, err := number(tx, "SELECT lifetime_ns FROM credentials WHERE id = ?", o.OldId)
+	if err != nil {
+		return nil, err
+	}
+	c := &Credential{Id: o.NewId, Kind: string(old.Kind), Owner: old.Owner, Name: old.Name, Hash: o.NewHash}
+	for _, role := range old.Roles {
+		c.Roles = append(c.Roles, string(role))
+	}
+	for _, glob := range old.QueueScope {
+		c.QueueScope = append(c.QueueScope, string(glob))
+	}
+	if lifetime > 0 {
+		c.ExpiresNs = tx.clockNs() + lifetime
+	}
+	if err := tx.checkOwner(c); err != nil {
+		return nil, err
+	}
+	if err := tx.endCredential(old, o.OldExpiresNs); err != nil {
+		return nil, err
+	}
+	if err := tx.addCredential(c, lifetime); err != nil {
+		return nil, err
+	}
+	org, err := tx.orgOf(old.Kind, old.Owner)
+	if err != nil {
+		return nil, err
+	}
+	return &RotateCredentialResult{Id: o.NewId}, tx.audit(o.Meta, org, o.OldId)
+}
+
+// endCredential lets a credential end at a time, or sooner if it would anyway. The
+// one that follows it renews the documents.
+func (tx *Tx) endCredential(c *fleet.Credential, atNs int64) error {
+	switch end := endNs(c.ExpiresAt); {
+	case atNs <= tx.clockNs():
+		return tx.dropCredential(c.ID)
+	case end != 0 && end <= atNs:
+		return nil
+	}
+	if err := tx.put("UPDATE credentials SET expires_ns = ? WHERE id = ?", atNs, c.ID); err != nil {
+		return err
+	}
+	return tx.showCredential(c.ID)
+}
+
+func noCredential(id string) error {
+	return api.Errorf(api.NotFound, "there is no credential %q: it was revoked, has ended, or never was", id)
+}

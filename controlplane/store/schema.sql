@@ -1,0 +1,187 @@
+-- The state of the control plane. Times are Unix nanoseconds, 0 where there is
+-- none. Tables are keyed by what their rows are, never by a rowid: a copy of the
+-- file must be equal to its original in everything a query can see.
+
+-- Where the state stands. One row, rewritten by every entry.
+CREATE TABLE meta (
+    one                 INTEGER PRIMARY KEY CHECK (one = 1),
+    group_name          TEXT NOT NULL,
+    incarnation         BLOB NOT NULL,
+    raft_index          INTEGER NOT NULL,
+    raft_term           INTEGER NOT NULL,
+    clock_ns            INTEGER NOT NULL, -- of the last entry
+    configuration       BLOB,             -- raft's membership; NULL = none yet
+    configuration_index INTEGER NOT NULL,
+    doc_number          INTEGER NOT NULL, -- of the newest document
+    audit_seq           INTEGER NOT NULL, -- of the newest audit row
+    audit_hash          BLOB NOT NULL,    -- and its hash
+    idempotency_records INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE orgs (
+    id         TEXT PRIMARY KEY,
+    name       TEXT NOT NULL UNIQUE,
+    version    INTEGER NOT NULL,
+    created_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A deleted namespace keeps its row: for its document, and because its usage has
+-- still to be paid for.
+CREATE TABLE namespaces (
+    id                  TEXT PRIMARY KEY,
+    org                 TEXT NOT NULL,
+    name                TEXT NOT NULL,
+    version             INTEGER NOT NULL,
+    generation          INTEGER NOT NULL,
+    observed            INTEGER NOT NULL,
+    region              TEXT NOT NULL,
+    tier                TEXT NOT NULL,
+    replicas            INTEGER NOT NULL,
+    shards              INTEGER NOT NULL,
+    deletion_protection INTEGER NOT NULL,
+    phase               TEXT NOT NULL,
+    host                TEXT NOT NULL,
+    operation           TEXT NOT NULL,
+    trace               TEXT NOT NULL,
+    doc_number          INTEGER NOT NULL UNIQUE,
+    created_ns          INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX namespaces_name ON namespaces (org, name) WHERE phase <> 'deleted';
+CREATE INDEX namespaces_org ON namespaces (org, id);
+CREATE INDEX namespaces_host ON namespaces (host, id) WHERE phase <> 'deleted';
+CREATE INDEX namespaces_operation ON namespaces (id) WHERE operation <> '';
+
+CREATE TABLE operations (
+    id          TEXT PRIMARY KEY,
+    kind        TEXT NOT NULL,
+    org         TEXT NOT NULL,
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    status      TEXT NOT NULL,
+    error_code  TEXT NOT NULL,
+    error_text  TEXT NOT NULL,
+    created_ns  INTEGER NOT NULL,
+    finished_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX operations_org ON operations (org, created_ns, id);
+
+CREATE TABLE hosts (
+    id         TEXT PRIMARY KEY,
+    name       TEXT NOT NULL UNIQUE,
+    kind       TEXT NOT NULL,
+    region     TEXT NOT NULL,
+    address    TEXT NOT NULL,
+    binary     TEXT NOT NULL, -- version of its binary
+    version    INTEGER NOT NULL,
+    created_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE credentials (
+    id          TEXT PRIMARY KEY,
+    kind        TEXT NOT NULL,
+    owner       TEXT NOT NULL, -- '' = an operator's
+    name        TEXT NOT NULL,
+    roles       TEXT NOT NULL, -- separated by spaces
+    queue_scope TEXT NOT NULL, -- likewise
+    hash        BLOB NOT NULL,
+    created_ns  INTEGER NOT NULL,
+    expires_ns  INTEGER NOT NULL,
+    lifetime_ns INTEGER NOT NULL -- from its creation to the end it was created with; 0 = for ever
+) STRICT, WITHOUT ROWID;
+CREATE INDEX credentials_owner ON credentials (owner, created_ns, id);
+CREATE INDEX credentials_expiry ON credentials (expires_ns, id) WHERE expires_ns > 0;
+
+-- The ids of credentials that have ended. None of them is made again: what was
+-- revoked must not come back with a process that still has it in a file.
+CREATE TABLE ended_credentials (
+    id       TEXT PRIMARY KEY,
+    ended_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- How far the usage of each source has been applied.
+CREATE TABLE usage_sources (
+    namespace   TEXT NOT NULL,
+    stream      TEXT NOT NULL,
+    incarnation TEXT NOT NULL,
+    last_seq    INTEGER NOT NULL,
+    PRIMARY KEY (namespace, stream, incarnation)
+) STRICT, WITHOUT ROWID;
+
+-- The usage as it came: a row for each of a frame's. Rows are never changed.
+CREATE TABLE usage_journal (
+    namespace             TEXT NOT NULL,
+    stream                TEXT NOT NULL,
+    incarnation           TEXT NOT NULL,
+    to_seq                INTEGER NOT NULL, -- the frame is [from_seq, to_seq]
+    row_no                INTEGER NOT NULL, -- of the frame, from 0
+    from_seq              INTEGER NOT NULL,
+    applied_ns            INTEGER NOT NULL,
+    hour_ns               INTEGER NOT NULL,
+    queue                 TEXT NOT NULL,
+    model                 TEXT NOT NULL,
+    provider              TEXT NOT NULL,
+    reports               INTEGER NOT NULL,
+    input_tokens          INTEGER NOT NULL,
+    output_tokens         INTEGER NOT NULL,
+    cache_creation_tokens INTEGER NOT NULL,
+    cache_read_tokens     INTEGER NOT NULL,
+    cost_nano_usd         INTEGER NOT NULL,
+    requests              INTEGER NOT NULL,
+    request_bytes         INTEGER NOT NULL,
+    response_bytes        INTEGER NOT NULL,
+    PRIMARY KEY (namespace, stream, incarnation, to_seq, row_no)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER usage_journal_update BEFORE UPDATE ON usage_journal BEGIN SELECT RAISE(ABORT, 'usage is never changed'); END;
+CREATE TRIGGER usage_journal_delete BEFORE DELETE ON usage_journal BEGIN SELECT RAISE(ABORT, 'usage is never deleted'); END;
+
+-- The journal summed by what the usage was for: what questions are answered from.
+CREATE TABLE usage_hourly (
+    namespace             TEXT NOT NULL,
+    hour_ns               INTEGER NOT NULL,
+    queue                 TEXT NOT NULL,
+    model                 TEXT NOT NULL,
+    provider              TEXT NOT NULL,
+    reports               INTEGER NOT NULL,
+    input_tokens          INTEGER NOT NULL,
+    output_tokens         INTEGER NOT NULL,
+    cache_creation_tokens INTEGER NOT NULL,
+    cache_read_tokens     INTEGER NOT NULL,
+    cost_nano_usd         INTEGER NOT NULL,
+    requests              INTEGER NOT NULL,
+    request_bytes         INTEGER NOT NULL,
+    response_bytes        INTEGER NOT NULL,
+    PRIMARY KEY (namespace, hour_ns, queue, model, provider)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE audit (
+    seq       INTEGER PRIMARY KEY,
+    at_ns     INTEGER NOT NULL,
+    org       TEXT NOT NULL, -- '' = the cloud's own
+    principal TEXT NOT NULL,
+    action    TEXT NOT NULL,
+    target    TEXT NOT NULL,
+    hash      BLOB NOT NULL
+) STRICT;
+CREATE INDEX audit_org ON audit (org, seq);
+CREATE TRIGGER audit_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is never changed'); END;
+CREATE TRIGGER audit_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is never shortened'); END;
+
+-- The answers to requests that came with a key.
+CREATE TABLE idempotency (
+    principal    TEXT NOT NULL,
+    key          TEXT NOT NULL,
+    request_hash BLOB NOT NULL,
+    op           INTEGER NOT NULL,
+    result       BLOB NOT NULL,
+    expires_ns   INTEGER NOT NULL,
+    PRIMARY KEY (principal, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_expiry ON idempotency (expires_ns, principal, key);
+
+CREATE TABLE signing_keys (
+    number           INTEGER PRIMARY KEY, -- rises: the highest signs
+    id               TEXT NOT NULL UNIQUE,
+    seed             BLOB NOT NULL,
+    created_ns       INTEGER NOT NULL,
+    trusted_until_ns INTEGER NOT NULL     -- 0 for the one that signs
+) STRICT;

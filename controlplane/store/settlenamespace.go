@@ -1,0 +1,52 @@
+package store
+
+import (
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// SettleNamespace records that the host has the namespace open: it is active and
+// its create operation is done.
+
+// Number is SettleNamespace's number in the log.
+func (*SettleNamespace) Number() entry.Number { return numSettleNamespace }
+
+// Class is SettleNamespace's place among waiting proposals.
+func (*SettleNamespace) Class() pipeline.Class { return table[numSettleNamespace].class }
+
+// Validate refuses what no state could accept.
+func (o *SettleNamespace) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("id", checkID(o.Id))
+	p.add("generation", checkPositive(o.Generation))
+	return p.err()
+}
+
+// Apply makes the namespace active. It refuses another generation, and a
+// namespace that is on no host or on its way out. A repeat changes nothing.
+func (o *SettleNamespace) Apply(tx *Tx) (*SettleNamespaceResult, error) {
+	n, err := tx.namespace(o.Id)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkGeneration(n, o.Generation); err != nil {
+		return nil, err
+	}
+	switch {
+	case n.Phase == fleet.Active:
+		return &SettleNamespaceResult{}, nil
+	case n.Phase != fleet.Provisioning || n.HostID == "":
+		return nil, misplaced(n, "settled")
+	}
+	if err := tx.finish(&n, nil); err != nil {
+		return nil, err
+	}
+	n.Phase, n.Observed = fleet.Active, n.Generation
+	tx.touch(&n)
+	if err := tx.updateNamespace(n); err != nil {
+		return nil, err
+	}
+	return &SettleNamespaceResult{}, tx.audit(o.Meta, n.Org, o.Id)
+}

@@ -1,0 +1,331 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+var seeds = flag.Uint64("sim.seeds", 4, "histories that TestSimulation plays")
+
+// TestSimulation plays random histories. Two machines follow one log: the first
+// never stops; the second lags, is killed, loses what it had not flushed, and is
+// replaced by an image of the first. Whenever both stand at the same entry they
+// must be equal in everything, and each must fit itself.
+func TestSimulation(t *testing.T) {
+	t.Parallel()
+	for seed := range *seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), clockNs: epochNs, steady: newWorld(t), troubled: newWorld(t), counts: map[string]int{}}
+			for _, w := range []*world{s.steady, s.troubled} {
+				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, keys: 6, signingKeys: 4, idempotency: 12}
+			}
+			for range 100 {
+				s.step()
+			}
+			s.catchUp()
+			s.compare()
+			// A history in which nothing is ever refused, or nothing ever done, shows little.
+			if s.counts["done"] < 50 || s.counts[string(api.StateConflict)] == 0 || s.counts[string(api.NotFound)] == 0 {
+				t.Errorf("the history is poor: %v", s.counts)
+			}
+		})
+	}
+}
+
+type simulation struct {
+	t                testing.TB
+	rng              *rand.Rand
+	log              [][]byte // entry i is log[i-1]
+	clockNs          int64
+	minted           int
+	steady, troubled *world
+	counts           map[string]int // outcomes of ops
+}
+
+func (s *simulation) step() {
+	s.t.Helper()
+	switch n := s.rng.IntN(40); {
+	case n == 0: // what is remembered for a day is forgotten
+		s.clockNs += int64(25 * time.Hour)
+	case n < 30:
+		s.clockNs += s.rng.Int64N(int64(time.Minute))
+	}
+	var b entry.Builder
+	var ops []op
+	for range 1 + s.rng.IntN(5) {
+		o := s.draw()
+		ops = append(ops, o)
+		if err := errors.Join(o.Validate(), b.Add(o.Number(), o.SizeVT(), o)); err != nil {
+			s.t.Fatalf("drew %T %v: %v", o, o, err)
+		}
+	}
+	s.log = append(s.log, b.Finish(entry.Header{Level: FeatureLevel, Incarnation: incarnation, ClockNs: s.clockNs}))
+	results, err := s.steady.try(s.log[len(s.log)-1])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for i, r := range results {
+		if refused, is := r.(*api.Error); is {
+			s.counts[string(refused.Code)]++
+			continue
+		}
+		s.counts["done"]++
+		s.counts[fmt.Sprintf("%T", ops[i])]++
+	}
+	calm := s.trouble()
+	if s.troubled.Applied() == s.steady.Applied() && (!calm || s.rng.IntN(4) == 0) {
+		s.compare()
+	}
+}
+
+// trouble lets something happen to the second machine, or not.
+func (s *simulation) trouble() (calm bool) {
+	s.t.Helper()
+	w := s.troubled
+	switch n := s.rng.IntN(24); {
+	case n < 6: // it lags
+		return true
+	case n < 9:
+		s.catchUp()
+		if err := w.Flush(); err != nil {
+			s.t.Fatal(err)
+		}
+	case n < 11:
+		w.reopen()
+	case n < 14: // killed, or its power cut: what was not flushed may be gone
+		leaveOut := []string{"-shm"}
+		if n == 13 {
+			leaveOut = append(leaveOut, "-wal")
+		}
+		path := copyDir(s.t, w.path, leaveOut...)
+		if err := w.machine.close(); err != nil {
+			s.t.Fatal(err)
+		}
+		limits, before := w.limits, w.index
+		w.path = path
+		w.open()
+		w.limits, w.index = limits, w.Applied().Index
+		if w.index > before {
+			s.t.Fatalf("after a crash at entry %d it stands at %d", before, w.index)
+		}
+	case n < 16:
+		if err := w.Restore(bytes.NewReader(stream(s.t, s.steady.machine))); err != nil {
+			s.t.Fatal(err)
+		}
+		w.index = s.steady.index
+	default:
+		calm = true
+	}
+	s.catchUp()
+	return calm
+}
+
+func (s *simulation) catchUp() {
+	s.t.Helper()
+	for int(s.troubled.index) < len(s.log) {
+		if _, err := s.troubled.try(s.log[s.troubled.index]); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// compare holds the two machines against each other, their heads included.
+func (s *simulation) compare() {
+	s.t.Helper()
+	a, b := s.steady.dump(), s.troubled.dump()
+	if !slices.Equal(a, b) {
+		s.t.Fatalf("after entry %d the machines differ: %s\nheads\n%s\n%s", len(s.log), difference(a, b), a[0], b[0])
+	}
+	if x, y := s.steady.docs(0), s.troubled.docs(0); !reflect.DeepEqual(x, y) {
+		s.t.Fatalf("documents differ:\n%v\n%v", x, y)
+	}
+	s.inspect(s.steady)
+	s.inspect(s.troubled)
+}
+
+// inspect checks what must hold of any machine at any entry.
+func (s *simulation) inspect(w *world) {
+	s.t.Helper()
+	checkProjection(s.t, w.machine)
+	h := w.head.Load()
+	err := w.machine.read(s.t.Context(), func(r reader) error {
+		if err := verifyAudit(r); err != nil {
+			return err
+		}
+		stored, err := number(r, "SELECT COUNT(*) FROM idempotency")
+		if err == nil && (stored != h.idempotencyRecords || stored > w.limits.idempotency) {
+			err = fmt.Errorf("%d keys are remembered, %d counted", stored, h.idempotencyRecords)
+		}
+		if err != nil {
+			return err
+		}
+		all, err := list(r, scanCredential, selectCredential)
+		if err != nil {
+			return err
+		}
+		cached := slices.Collect(maps.Values(w.credentials))
+		byID := func(a, b fleet.Credential) int { return bytes.Compare([]byte(a.ID), []byte(b.ID)) }
+		slices.SortFunc(all, byID)
+		slices.SortFunc(cached, byID)
+		if len(all)+len(cached) > 0 && !reflect.DeepEqual(all, cached) {
+			return fmt.Errorf("the cache of credentials differs from the table: %v and %v", cached, all)
+		}
+		// One operation under way for each namespace that is on its way, no other.
+		strays, err := number(r, `SELECT (SELECT COUNT(*) FROM operations WHERE status = 'running') - (SELECT COUNT(*) FROM namespaces n
+			JOIN operations o ON o.id = n.operation AND o.namespace = n.id AND o.status = 'running' WHERE n.phase IN ('provisioning', 'deleting'))`)
+		if err == nil && strays != 0 {
+			err = fmt.Errorf("%d operations run for nobody", strays)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Fatalf("after entry %d: %v", w.index, err)
+	}
+	last := int64(0)
+	for _, d := range w.docs(0) {
+		if d.Number <= last || d.Number > h.docNumber {
+			s.t.Fatalf("a document has number %d after %d, the newest is %d", d.Number, last, h.docNumber)
+		}
+		last = d.Number
+	}
+}
+
+// mint makes a new id, rarely one that was made before.
+func (s *simulation) mint(prefix string) string {
+	if s.minted > 0 && s.rng.IntN(12) == 0 {
+		return prefix + fmt.Sprint(s.rng.IntN(s.minted))
+	}
+	s.minted++
+	return prefix + fmt.Sprint(s.minted)
+}
+
+// some draws one that exists, or rarely a stranger.
+func (s *simulation) some(query, stranger string) string {
+	all := ask(s.steady, func(r reader) ([]string, error) { return list(r, scalar[string], query) })
+	if len(all) == 0 || s.rng.IntN(15) == 0 {
+		return stranger
+	}
+	return all[s.rng.IntN(len(all))]
+}
+
+func (s *simulation) someNamespace() fleet.Namespace {
+	id := s.some("SELECT id FROM namespaces ORDER BY id", "ns_none")
+	if id == "ns_none" {
+		return fleet.Namespace{ID: "ns_none", Generation: 1}
+	}
+	return s.steady.namespace(id)
+}
+
+func (s *simulation) meta() *Meta {
+	m := &Meta{Principal: fmt.Sprintf("p%d", s.rng.IntN(2))}
+	if s.rng.IntN(4) == 0 {
+		key := fmt.Sprintf("key%d", s.rng.IntN(15))
+		m.Idempotency = &Idempotency{Key: key, RequestHash: hash(fmt.Sprint(key, s.rng.IntN(2)))}
+	}
+	return m
+}
+
+// draw makes an op that may or may not fit the state.
+func (s *simulation) draw() op {
+	o := s.drawBare()
+	o.ProtoReflect().Set(o.ProtoReflect().Descriptor().Fields().ByNumber(1), protoreflect.ValueOfMessage(s.meta().ProtoReflect()))
+	return o
+}
+
+func (s *simulation) drawBare() op {
+	n := s.someNamespace()
+	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
+	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
+	switch s.rng.IntN(22) {
+	case 0:
+		return &StartTerm{}
+	case 1:
+		return &CreateOrg{Id: s.mint("org_"), Name: "o" + word(6)}
+	case 2:
+		o := newHost("h")
+		o.Id, o.Name, o.Ensure = s.mint("host_"), "h"+word(7), s.rng.IntN(2) == 0
+		o.Credential.Id, o.Credential.Owner = s.mint("cred_"), o.Id
+		return o
+	case 3, 4:
+		return &JoinHost{Id: s.some("SELECT id FROM hosts ORDER BY id", "host_none"), Address: "http://" + word(3), Version: word(2)}
+	case 5, 6, 7:
+		o := newNamespace(s.some("SELECT id FROM orgs ORDER BY id", "org_none"), "n"+word(12))
+		o.Id, o.OperationId = s.mint("ns_"), s.mint("op_")
+		o.Spec.DeletionProtection = s.rng.IntN(5) == 0
+		return o
+	case 8:
+		protect := s.rng.IntN(3) == 0
+		return &UpdateNamespace{Id: string(n.ID), DeletionProtection: &protect, ExpectVersion: int64(s.rng.IntN(2)) * (n.Version + int64(s.rng.IntN(2)))}
+	case 9, 10:
+		return &DeleteNamespace{Id: string(n.ID), OperationId: s.mint("op_")}
+	case 11, 12:
+		return &PlaceNamespace{Id: string(n.ID), Generation: generation, HostId: s.some("SELECT id FROM hosts ORDER BY id", "host_none")}
+	case 13, 14:
+		return &SettleNamespace{Id: string(n.ID), Generation: generation}
+	case 15:
+		return &RemoveNamespace{Id: string(n.ID), Generation: generation}
+	case 16, 17:
+		return s.drawCredential(n)
+	case 18:
+		old, id := s.some("SELECT id FROM credentials ORDER BY id", "key_none"), s.mint("key_")
+		if id == old {
+			id += "x" // no proposer lets that pass
+		}
+		return &RotateCredential{OldId: old, NewId: id, NewHash: hash(id),
+			OldExpiresNs: s.clockNs + s.rng.Int64N(int64(time.Hour))}
+	case 19:
+		return &RevokeCredential{Id: s.some("SELECT id FROM credentials ORDER BY id", "key_none")}
+	case 20:
+		id := s.mint("sk_")
+		return &AddSigningKey{Id: id, Seed: hash(id), TrustedUntilNs: s.clockNs + s.rng.Int64N(int64(time.Hour))}
+	}
+	return s.drawUsage(n)
+}
+
+func (s *simulation) drawCredential(n fleet.Namespace) op {
+	id := s.mint("key_")
+	o := newKey(keyring.Namespace, string(n.ID), id)
+	switch s.rng.IntN(4) {
+	case 0:
+		o = newKey(keyring.Org, s.some("SELECT id FROM orgs ORDER BY id", "org_none"), id)
+	case 1:
+		o = newKey(keyring.CloudOperator, "", id)
+	}
+	o.Ensure = s.rng.IntN(2) == 0
+	if s.rng.IntN(2) == 0 {
+		o.Credential.ExpiresNs = s.clockNs + s.rng.Int64N(int64(2*time.Minute)) // some have ended when they come
+	}
+	return o
+}
+
+func (s *simulation) drawUsage(n fleet.Namespace) op {
+	o := frame(string(n.ID), 1, 1)
+	o.Stream = fmt.Sprintf("shard/%d", s.rng.IntN(2))
+	last := ask(s.steady, func(r reader) (int64, error) {
+		return number(r, "SELECT last_seq FROM usage_sources WHERE namespace = ? AND stream = ?", o.Namespace, o.Stream)
+	})
+	o.From = max(1, uint64(last)+1-uint64(s.rng.IntN(6)/5)) // a frame may come again, wholly or partly
+	o.To = o.From + uint64(s.rng.IntN(3))
+	for range 1 + s.rng.IntN(4) {
+		r := usageRow(fmt.Sprint("q", s.rng.IntN(2)), fmt.Sprint("m", s.rng.IntN(2)), s.rng.Int64N(1e12))
+		r.HourNs += s.rng.Int64N(3) * int64(time.Hour)
+		o.Rows = append(o.Rows, r)
+	}
+	return o
+}

@@ -1,0 +1,237 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// hourNs begins an hour that is not the first of its day.
+const hourNs = int64(1_700_002_800) * int64(time.Second)
+
+func frame(namespace string, from, to uint64, rows ...*UsageRow) *ApplyUsage {
+	return &ApplyUsage{Meta: by("host"), Namespace: namespace, Stream: "shard/0", Incarnation: "aa", From: from, To: to, Rows: rows}
+}
+
+func usageRow(queue, model string, cost int64) *UsageRow {
+	return &UsageRow{HourNs: hourNs, Queue: queue, Model: model, Provider: "p", Reports: 1, InputTokens: 2, OutputTokens: 3,
+		CacheCreationTokens: 4, CacheReadTokens: 5, CostNanoUsd: cost, Requests: 6, RequestBytes: 7, ResponseBytes: 8}
+}
+
+func usageWorld(t *testing.T) *world {
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newOrg("other"), newNamespace("org_acme", "a"), newNamespace("org_acme", "b"), newNamespace("org_other", "x"))
+	return w
+}
+
+func (w *world) usage(q UsageQuery) (billing.Quantities, []UsageGroup) {
+	w.t.Helper()
+	total, groups, err := w.store().Usage(w.t.Context(), q)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return total, groups
+}
+
+func always(org tenancy.OrgID) UsageQuery {
+	return UsageQuery{Org: org, FromNs: 0, ToNs: hourNs + int64(1000*time.Hour)}
+}
+
+// A frame counts once: whoever sends it again, or the next one too early, changes
+// nothing and learns where to go on.
+func TestUsageCountsOnce(t *testing.T) {
+	t.Parallel()
+	w := usageWorld(t)
+	audited := w.head.Load().auditSeq
+	w.refused(api.NotFound, frame("ns_none", 1, 1, usageRow("q", "m", 1)))
+	w.refused(api.StateConflict, frame("ns_a", 2, 2, usageRow("q", "m", 1)))
+	if r := do[*ApplyUsageResult](w, frame("ns_a", 1, 3, usageRow("q", "m", 100), usageRow("q", "m", 11))); r.Last != 3 {
+		t.Errorf("applied up to %d", r.Last)
+	}
+	before := w.dump()
+	for _, repeat := range []*ApplyUsage{frame("ns_a", 1, 3, usageRow("q", "m", 111)), frame("ns_a", 2, 2, usageRow("q", "m", 5)), frame("ns_a", 1, 1, usageRow("q", "m", 5))} {
+		if r := do[*ApplyUsageResult](w, repeat); r.Last != 3 {
+			t.Errorf("a repeat answers %d", r.Last)
+		}
+	}
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Errorf("a repeat has changed the state: %s", diff)
+	}
+	for _, wrong := range []*ApplyUsage{frame("ns_a", 5, 6, usageRow("q", "m", 1)), frame("ns_a", 3, 4, usageRow("q", "m", 1)), frame("ns_a", 1, 9, usageRow("q", "m", 1))} {
+		if refusal := w.refused(api.StateConflict, wrong); refusal.Details["last"] != uint64(3) {
+			t.Errorf("[%d, %d] is refused with %v", wrong.From, wrong.To, refusal.Details)
+		}
+	}
+	// Other sources have sequences of their own.
+	gateway := frame("ns_a", 1, 1, usageRow("", "", 0))
+	gateway.Stream = "gateway/g1"
+	next := frame("ns_a", 1, 1, usageRow("q", "m", 1000))
+	next.Incarnation = "bb"
+	w.ok(gateway, next, frame("ns_a", 4, 4, usageRow("q", "m", 10000)))
+	total, groups := w.usage(always("org_acme"))
+	if total.Cost != 11111 || total.Reports != 5 || total.ResponseBytes != 40 || groups != nil {
+		t.Errorf("used %+v, %v", total, groups)
+	}
+	last, err := w.store().LastUsage(t.Context(), billing.Source{Namespace: "ns_a", Stream: "shard/0", Incarnation: "aa"})
+	if err != nil || last != 4 {
+		t.Errorf("last is %d, %v", last, err)
+	}
+	if w.head.Load().auditSeq != audited {
+		t.Error("usage left audit rows")
+	}
+	// What a namespace used before it was deleted still comes in and still counts.
+	w.ok(deletion("a"), removal("a"), frame("ns_a", 5, 5, usageRow("q", "m", 100000)))
+	if total, _ := w.usage(always("org_acme")); total.Cost != 111111 {
+		t.Errorf("used %v", total.Cost)
+	}
+}
+
+// Sums are exact to the nano-dollar however large they are; one that does not fit
+// is refused and leaves nothing, where SQL would go on with a float.
+func TestUsageIsExact(t *testing.T) {
+	t.Parallel()
+	w := usageWorld(t)
+	const large = math.MaxInt64 - 2
+	w.ok(frame("ns_a", 1, 1, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: large, InputTokens: large}))
+	w.ok(frame("ns_a", 2, 2, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: 1, InputTokens: 1}))
+	total, _ := w.usage(always("org_acme"))
+	if total.Cost != money.Nano(large+1) || total.InputTokens != large+1 {
+		t.Errorf("%d and %d", total.Cost, total.InputTokens)
+	}
+	w.refused(api.ValidationError, frame("ns_a", 3, 3, &UsageRow{HourNs: hourNs, Queue: "other", CostNanoUsd: 1}, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: 2}))
+	w.ok(frame("ns_a", 3, 3, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: 1}))
+	if total, _ := w.usage(always("org_acme")); total.Cost != money.Max {
+		t.Errorf("%d, want the largest sum there is", total.Cost)
+	}
+	// Rows that fit may have a sum that does not: within a group, and of groups.
+	w.ok(frame("ns_b", 1, 1, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: 1}))
+	for _, by := range []string{"", "queue", "namespace"} {
+		q := always("org_acme")
+		q.GroupBy = by
+		if _, _, err := w.store().Usage(t.Context(), q); refused(err, api.ValidationError) != nil {
+			t.Errorf("grouped by %q: %v", by, err)
+		}
+	}
+	one := always("org_acme")
+	one.Namespace = "ns_b"
+	if total, _ := w.usage(one); total.Cost != 1 {
+		t.Errorf("%d, want a nano-dollar", total.Cost)
+	}
+}
+
+func TestUsageGroups(t *testing.T) {
+	t.Parallel()
+	w := usageWorld(t)
+	row := func(hours int64, queue, model string, cost int64) *UsageRow {
+		return &UsageRow{HourNs: hourNs + hours*int64(time.Hour), Queue: queue, Model: model, Provider: "p-" + model, CostNanoUsd: cost}
+	}
+	w.ok(
+		frame("ns_a", 1, 9, row(0, "q1", "m1", 1), row(0, "q2", "m1", 10), row(30, "q1", "m2", 100)),
+		frame("ns_b", 1, 9, row(1, "q1", "m1", 1000), row(2, "", "", 10000)),
+		frame("ns_x", 1, 9, row(0, "q1", "m1", 7)),
+	)
+	query := func(namespace tenancy.NamespaceID, from, to int64, by string) string {
+		q := UsageQuery{Org: "org_acme", Namespace: namespace, FromNs: hourNs + from*int64(time.Hour), ToNs: hourNs + to*int64(time.Hour), GroupBy: by}
+		total, groups := w.usage(q)
+		text := []string{fmt.Sprint(int64(total.Cost))}
+		for _, g := range groups {
+			text = append(text, fmt.Sprintf("%s=%d", g.Key, g.Cost))
+		}
+		return strings.Join(text, " ")
+	}
+	for _, c := range []struct {
+		namespace tenancy.NamespaceID
+		from, to  int64
+		by, want  string
+	}{
+		{"", 0, 100, "", "11111"},
+		{"", 0, 100, "namespace", "11111 ns_a=111 ns_b=11000"},
+		{"", 0, 100, "queue", "11111 =10000 q1=1101 q2=10"},
+		{"", 0, 100, "model", "11111 =10000 m1=1011 m2=100"},
+		{"", 0, 100, "provider", "11111 p-=10000 p-m1=1011 p-m2=100"},
+		{"", 0, 100, "day", "11111 2023-11-14=11 2023-11-15=11000 2023-11-16=100"},
+		{"ns_a", 0, 100, "queue", "111 q1=101 q2=10"},
+		{"", 1, 30, "", "11000"}, // from counts, to does not
+		{"", 1, 31, "", "11100"},
+		{"", 50, 60, "queue", "0"},
+		{"", 5, 5, "", "0"},
+	} {
+		if got := query(c.namespace, c.from, c.to, c.by); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
+	for name, q := range map[string]UsageQuery{
+		"minutes":  {Org: "org_acme", FromNs: 1, ToNs: hourNs},
+		"backward": {Org: "org_acme", FromNs: hourNs, ToNs: 0},
+		"grouping": {Org: "org_acme", GroupBy: "1; DROP TABLE orgs"},
+		"nobody":   {},
+	} {
+		if _, _, err := w.store().Usage(t.Context(), q); refused(err, api.ValidationError) != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, q := range map[string]UsageQuery{
+		"another's namespace": {Org: "org_acme", Namespace: "ns_x"},
+		"no organisation":     {Org: "org_none"},
+		"no namespace":        {Namespace: "ns_none"},
+	} {
+		if _, _, err := w.store().Usage(t.Context(), q); refused(err, api.NotFound) != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// checkProjection adds up the journal, which must give the projection, row for row.
+func checkProjection(t testing.TB, m *machine) {
+	t.Helper()
+	type key struct{ namespace, queue, model, provider string }
+	read := func(table, group string) (all []string) {
+		err := m.read(t.Context(), func(r reader) error {
+			rows, err := r.query("SELECT namespace, hour_ns, queue, model, provider, " + group + " FROM " + table +
+				" GROUP BY namespace, hour_ns, queue, model, provider ORDER BY namespace, hour_ns, queue, model, provider")
+			if err != nil {
+				return err
+			}
+			defer rows.Close()
+			for rows.Next() {
+				var k key
+				var hour int64
+				var q billing.Quantities
+				if err := rows.Scan(append([]any{&k.namespace, &hour, &k.queue, &k.model, &k.provider}, places(&q)...)...); err != nil {
+					return err
+				}
+				all = append(all, fmt.Sprint(k, hour, q))
+			}
+			return rows.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	journal, projection := read("usage_journal", meterSums), read("usage_hourly", meterColumns)
+	if !reflect.DeepEqual(journal, projection) {
+		t.Fatalf("the journal sums to\n%v\nthe projection is\n%v", journal, projection)
+	}
+}
+
+// The journal is what a bill can be checked against: nothing may change it.
+func TestJournalIsImmutable(t *testing.T) {
+	t.Parallel()
+	w := usageWorld(t)
+	w.ok(frame("ns_a", 1, 2, usageRow("q", "m", 5), usageRow("q", "m", 6), usageRow("r\x00s", "m", 6)))
+	for _, text := range []string{"UPDATE usage_journal SET cost_nano_usd = 0", "DELETE FROM usage_journal", "UPDATE audit SET principal = 'x'", "DELETE FROM audit"} {
+		if _, err := w.db.exec(text); err == nil {
+			t.Errorf("%s was done", text)
+		}
+	}
+	checkProjection(t, w.machine)
+}

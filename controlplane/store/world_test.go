@@ -1,0 +1,384 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
+
+// epochNs is where every test's clock begins.
+const epochNs = int64(1_700_000_000 * time.Second)
+
+var incarnation = entry.Incarnation{1}
+
+// world is a machine on a real database, fed with entries as the log would.
+type world struct {
+	t testing.TB
+	*machine
+	path    string
+	clockNs int64
+	index   uint64
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{t: t, path: t.TempDir(), clockNs: epochNs}
+	w.open()
+	t.Cleanup(func() {
+		if err := w.machine.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func (w *world) open() {
+	w.t.Helper()
+	m, err := openMachine(w.path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.machine = m
+}
+
+// reopen closes the machine as a killed process would, and opens it again.
+func (w *world) reopen() {
+	w.t.Helper()
+	if err := w.machine.close(); err != nil {
+		w.t.Fatal(err)
+	}
+	limits := w.limits
+	w.open()
+	w.limits = limits
+}
+
+func encode(t testing.TB, level uint32, clockNs int64, ops ...op) []byte {
+	t.Helper()
+	var b entry.Builder
+	for _, o := range ops {
+		if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return b.Finish(entry.Header{Level: level, Incarnation: incarnation, ClockNs: clockNs})
+}
+
+// at is the position of an entry of every test's log.
+func at(index uint64) entry.Applied {
+	return entry.Applied{Group: "test", Incarnation: incarnation, Index: index, Term: 1}
+}
+
+// try feeds one encoded entry to the machine.
+func (w *world) try(data []byte) ([]any, error) {
+	w.t.Helper()
+	e, err := entry.Decode(data)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	results, err := w.Apply(at(w.index+1), e)
+	if err == nil {
+		w.index++
+	}
+	return results, err
+}
+
+// apply applies one entry of valid ops.
+func (w *world) apply(ops ...op) []any {
+	w.t.Helper()
+	for _, o := range ops {
+		if err := o.Validate(); err != nil {
+			w.t.Fatalf("%T %v: %v", o, o, err)
+		}
+	}
+	results, err := w.try(encode(w.t, FeatureLevel, w.clockNs, ops...))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return results
+}
+
+// do applies one op that must succeed.
+func do[R any](w *world, o op) R {
+	w.t.Helper()
+	r, ok := w.apply(o)[0].(R)
+	if !ok {
+		w.t.Fatalf("%T %v: answered %v", o, o, w.lastRefusal(o))
+	}
+	return r
+}
+
+// lastRefusal applies an op once more for its message.
+func (w *world) lastRefusal(o op) any { return w.apply(o)[0] }
+
+// ok applies ops that must succeed.
+func (w *world) ok(ops ...op) {
+	w.t.Helper()
+	for i, r := range w.apply(ops...) {
+		if refused, is := r.(*api.Error); is {
+			w.t.Fatalf("%T %v: %v", ops[i], ops[i], refused)
+		}
+	}
+}
+
+// refused applies one op that must be refused with a code and leave nothing.
+func (w *world) refused(code api.Code, o op) *api.Error {
+	w.t.Helper()
+	before := w.dump()
+	refusal, is := w.apply(o)[0].(*api.Error)
+	if !is || refused(refusal, code) != nil {
+		w.t.Fatalf("%T %v: answered %v, want %s", o, o, refusal, code)
+	}
+	if diff := difference(before, w.dump()); diff != "" {
+		w.t.Fatalf("%T was refused and has changed the state: %s", o, diff)
+	}
+	return refusal
+}
+
+func refused(err error, code api.Code) error {
+	if !errors.Is(err, &api.Error{Code: code}) {
+		return fmt.Errorf("error is %w, want %s", err, code)
+	}
+	return nil
+}
+
+// pass lets time go by.
+func (w *world) pass(d time.Duration) { w.clockNs += int64(d) }
+
+// store is the machine with a Store's reads.
+func (w *world) store() *Store { return &Store{machine: w.machine} }
+
+func (w *world) docs(after int64) []wire.Doc {
+	w.t.Helper()
+	all, err := w.store().Docs(w.t.Context(), after, MaxPage)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+func (w *world) doc(namespace string) wire.Doc {
+	w.t.Helper()
+	for _, d := range w.docs(0) {
+		if d.Namespace == namespace {
+			return d
+		}
+	}
+	w.t.Fatalf("%s has no document", namespace)
+	panic("unreachable")
+}
+
+func (w *world) namespace(id string) fleet.Namespace {
+	w.t.Helper()
+	return ask(w, func(r reader) (fleet.Namespace, error) {
+		n, found, err := first(r, scanNamespace, selectNamespace+" WHERE id = ?", id)
+		if !found {
+			w.t.Fatalf("there is no namespace %s", id)
+		}
+		return n, err
+	})
+}
+
+func ask[T any](w *world, f func(reader) (T, error)) T {
+	w.t.Helper()
+	v, err := read(w.t.Context(), w.store(), f)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return v
+}
+
+// tables are all that a state holds, each in the order of its key.
+var tables = []string{
+	"meta ORDER BY one", "orgs ORDER BY id", "namespaces ORDER BY id", "operations ORDER BY id", "hosts ORDER BY id",
+	"credentials ORDER BY id", "ended_credentials ORDER BY id", "usage_sources ORDER BY namespace, stream, incarnation",
+	"usage_journal ORDER BY namespace, stream, incarnation, to_seq, row_no",
+	"usage_hourly ORDER BY namespace, hour_ns, queue, model, provider", "audit ORDER BY seq",
+	"idempotency ORDER BY principal, key", "signing_keys ORDER BY number",
+}
+
+// dump is every row there is, and what is kept in memory beside them.
+func (w *world) dump() []string {
+	w.t.Helper()
+	return dump(w.t, w.machine)
+}
+
+func dump(t testing.TB, m *machine) (all []string) {
+	t.Helper()
+	err := m.read(context.Background(), func(r reader) error {
+		for _, table := range tables {
+			rows, err := r.query("SELECT * FROM " + table)
+			if err != nil {
+				return err
+			}
+			columns, err := rows.Columns()
+			if err != nil {
+				return err
+			}
+			for rows.Next() {
+				values := make([]any, len(columns))
+				places := make([]any, len(columns))
+				for i := range values {
+					places[i] = &values[i]
+				}
+				if err := rows.Scan(places...); err != nil {
+					return err
+				}
+				all = append(all, fmt.Sprintf("%s %v", table, values))
+			}
+			if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	for _, id := range slices.Sorted(maps.Keys(m.credentials)) {
+		all = append(all, fmt.Sprintf("cache %+v", m.credentials[id]))
+	}
+	number, _ := m.changes.watch()
+	return append(all, fmt.Sprintf("changes %d", number))
+}
+
+// difference is the first line in which two dumps differ, besides where they
+// stand; "" when none does.
+func difference(a, b []string) string {
+	for i := range max(len(a), len(b)) {
+		var left, right string
+		if i < len(a) {
+			left = a[i]
+		}
+		if i < len(b) {
+			right = b[i]
+		}
+		if left != right && !(strings.HasPrefix(left, "meta ") && strings.HasPrefix(right, "meta ")) {
+			return fmt.Sprintf("%s\nis\n%s", left, right)
+		}
+	}
+	return ""
+}
+
+// schemaTables are the tables of the schema.
+func schemaTables(w *world) []string {
+	return ask(w, func(r reader) ([]string, error) {
+		return list(r, scalar[string], "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+	})
+}
+
+// TestDumpIsWhole: comparing dumps proves nothing about a table that is not in
+// them.
+func TestDumpIsWhole(t *testing.T) {
+	t.Parallel()
+	var have []string
+	for _, table := range tables {
+		name, _, _ := strings.Cut(table, " ")
+		have = append(have, name)
+	}
+	slices.Sort(have)
+	if want := schemaTables(newWorld(t)); !reflect.DeepEqual(have, want) {
+		t.Errorf("dumps hold %v, the schema %v", have, want)
+	}
+}
+
+// The ops of the tests, with everything that is not asked for filled in.
+
+func hash(text string) []byte {
+	sum := sha256.Sum256([]byte(text))
+	return sum[:]
+}
+
+func by(principal string) *Meta { return &Meta{Principal: principal} }
+
+func newOrg(name string) *CreateOrg {
+	return &CreateOrg{Meta: by("op"), Id: "org_" + name, Name: name}
+}
+
+func newNamespace(org, name string) *CreateNamespace {
+	return &CreateNamespace{
+		Meta: by("token"), Id: "ns_" + name, Org: org, Name: name, OperationId: "op_create_" + name,
+		Spec: &Spec{Region: "here", Tier: "shared", Replicas: 1, Shards: 1},
+	}
+}
+
+func newHost(name string) *CreateHost {
+	return &CreateHost{
+		Meta: by("op"), Id: "host_" + name, Name: name, Kind: string(keyring.Host), Region: "here",
+		Credential: &Credential{Id: "cred_" + name, Kind: string(keyring.Host), Owner: "host_" + name, Hash: hash(name), Roles: []string{"joiner"}},
+	}
+}
+
+func newGateway(name string) *CreateHost {
+	o := newHost(name)
+	o.Kind, o.Credential.Kind = string(keyring.Gateway), string(keyring.Gateway)
+	return o
+}
+
+func join(name, address string) *JoinHost {
+	return &JoinHost{Meta: by("cred_" + name), Id: "host_" + name, Address: address, Version: "v1"}
+}
+
+func newKey(kind keyring.Kind, owner, id string) *CreateCredential {
+	role := "worker"
+	if kind == keyring.CloudOperator {
+		role = "cloud-operator"
+	}
+	return &CreateCredential{Meta: by("token"), Credential: &Credential{
+		Id: id, Kind: string(kind), Owner: owner, Name: "key " + id, Roles: []string{role}, Hash: hash(id),
+	}}
+}
+
+func place(name, host string) *PlaceNamespace {
+	return &PlaceNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1, HostId: "host_" + host}
+}
+
+func settle(name string) *SettleNamespace {
+	return &SettleNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 1}
+}
+
+func deletion(name string) *DeleteNamespace {
+	return &DeleteNamespace{Meta: by("token"), Id: "ns_" + name, OperationId: "op_delete_" + name}
+}
+
+func removal(name string) *RemoveNamespace {
+	return &RemoveNamespace{Meta: by("reconciler"), Id: "ns_" + name, Generation: 2}
+}
+
+// withKey is an op with an idempotency key.
+func withKey[O op](o O, key string) O {
+	o.GetMeta().Idempotency = &Idempotency{Key: key, RequestHash: hash(key)}
+	return o
+}
+
+func stream(t testing.TB, m *machine) []byte {
+	t.Helper()
+	i, err := m.Image()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	_, err = i.WriteTo(&b)
+	if err := errors.Join(err, i.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
