@@ -1,0 +1,309 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// patience is how long a test waits for what must come: disks stall.
+const patience = time.Minute
+
+// clock is the real one, and can be put forward.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) Now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+func (c *clock) forward(d time.Duration) { c.ahead.Add(int64(d)) }
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// until waits for what must become true.
+func until(t testing.TB, what string, f func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	over := time.After(patience)
+	for !f() {
+		select {
+		case <-over:
+			t.Fatalf("this never came true: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// plane is a real control plane behind a real listener, whose address stays while
+// the plane behind it is closed and opened again.
+type plane struct {
+	*Plane
+	t        testing.TB
+	clock    clock
+	cfg      Config
+	front    *httptest.Server
+	operator string // an operator's key
+
+	serving sync.RWMutex // held for reading by each request, for writing without a plane
+	down    atomic.Bool
+}
+
+// startPlane opens a control plane on an empty directory. change may alter its
+// configuration.
+func startPlane(t testing.TB, change func(*Config)) *plane {
+	t.Helper()
+	p := &plane{t: t}
+	p.cfg = Config{
+		DataDir: t.TempDir(), Endpoint: "http://gateway.test", Version: "test",
+		// A busy disk is not what these tests judge.
+		ProposeTimeout: patience, Now: p.clock.Now, Logger: quiet(),
+	}
+	if change != nil {
+		change(&p.cfg)
+	}
+	p.operator = newCredential(t, keyring.CloudOperator)
+	p.open()
+	p.front = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.serving.RLock()
+		defer p.serving.RUnlock()
+		if p.down.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		p.Handler().ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		p.close()
+		p.front.Close()
+	})
+	return p
+}
+
+func (p *plane) open() {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var err error
+	if p.Plane, err = Open(ctx, p.cfg); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.EnsureOperator(ctx, p.operator); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// close ends the plane; requests are refused from then on.
+func (p *plane) close() {
+	p.t.Helper()
+	p.down.Store(true)
+	p.Drain()
+	p.serving.Lock()
+	defer p.serving.Unlock()
+	if err := p.Close(context.Background()); err != nil {
+		p.t.Errorf("close the control plane: %v", err)
+	}
+}
+
+// restart closes the plane and opens it again.
+func (p *plane) restart() {
+	p.t.Helper()
+	p.close()
+	p.serving.Lock()
+	defer p.serving.Unlock()
+	p.open()
+	p.down.Store(false)
+}
+
+// cloud is a client with a key.
+func (p *plane) cloud(key string) *client.Cloud {
+	p.t.Helper()
+	c, err := client.NewCloud(p.front.URL, key, client.WithTimeout(patience))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(c.Close)
+	return c
+}
+
+// org makes an organisation and an admin's token to it.
+func (p *plane) org(name string) (api.Org, string) {
+	p.t.Helper()
+	ctx, ops := p.t.Context(), p.cloud(p.operator)
+	org, err := ops.CreateOrg(ctx, api.CreateOrgRequest{Name: name})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	made, err := ops.CreateToken(ctx, org.ID, api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "admin", Roles: []string{"admin"}}})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return org, made.APIKey
+}
+
+// namespace makes a namespace and waits until it works.
+func (p *plane) namespace(c *client.Cloud, org, name string) api.Namespace {
+	p.t.Helper()
+	op, err := c.CreateNamespace(p.t.Context(), org, api.CreateNamespaceRequest{Name: name})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := c.WaitOperation(p.t.Context(), op.ID); err != nil {
+		p.t.Fatal(err)
+	}
+	ns, err := c.Namespace(p.t.Context(), op.Resource.ID)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return ns
+}
+
+// host is a data-plane host without a data plane: it speaks the fleet protocol and
+// says of every namespace what a host would.
+type host struct {
+	t      testing.TB
+	member *wire.Member
+
+	mu    sync.Mutex
+	docs  map[string]wire.Doc // the newest, by namespace
+	sick  string              // why it opens nothing; "" = it does
+	deaf  bool                // it acts on nothing
+	wrong []string            // what it should never have been sent
+
+	kick chan struct{} // holds one: there is something to report
+}
+
+// startHost registers a host with the plane and runs it until the test ends.
+func (p *plane) startHost(name string, kind keyring.Kind) *host {
+	p.t.Helper()
+	credential := newCredential(p.t, kind)
+	if err := p.EnsureHost(p.t.Context(), name, kind, "", credential); err != nil {
+		p.t.Fatal(err)
+	}
+	join := wire.JoinRequest{Address: "http://" + name + ".test", Version: "v1"}
+	if kind == keyring.Gateway {
+		join.Address = ""
+	}
+	m, err := wire.NewMember(wire.MemberConfig{ControlPlane: p.front.URL, Credential: credential, Join: join, Now: p.clock.Now, Logger: quiet()})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	h := &host{t: p.t, member: m, docs: map[string]wire.Doc{}, kick: make(chan struct{}, 1)}
+	ctx, cancel := context.WithCancel(context.Background())
+	var work sync.WaitGroup
+	p.t.Cleanup(func() {
+		cancel()
+		work.Wait()
+		for _, what := range h.wrong {
+			p.t.Error(what)
+		}
+	})
+	work.Go(func() {
+		if err := m.Run(ctx, wire.Follow{OnDoc: func(d wire.Doc) error { h.take(d, kind); return nil }}); err != nil {
+			p.t.Errorf("run member %s: %v", name, err)
+		}
+	})
+	if kind == keyring.Host {
+		work.Go(func() { h.reports(ctx) })
+	}
+	until(p.t, name+" follows", m.Connected)
+	return h
+}
+
+func (h *host) take(d wire.Doc, kind keyring.Kind) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if kind == keyring.Host && d.Host != h.member.ID() && len(d.Keys) > 0 {
+		h.wrong = append(h.wrong, "host "+h.member.ID()+" was sent the keys of "+d.Namespace)
+	}
+	h.docs[d.Namespace] = d
+	h.nudge()
+}
+
+func (h *host) nudge() {
+	select {
+	case h.kick <- struct{}{}:
+	default:
+	}
+}
+
+// be changes how the host is.
+func (h *host) be(deaf bool, sick string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deaf, h.sick = deaf, sick
+	h.nudge()
+}
+
+// reports until ctx ends: at once when something changed, and again and again.
+func (h *host) reports(ctx context.Context) {
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-h.kick:
+		}
+		// A plane that is down or has not let it in yet is asked again.
+		_ = h.member.Report(ctx, h.report())
+	}
+}
+
+func (h *host) report() wire.Report {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := wire.Report{Number: h.member.Number()}
+	for _, d := range h.docs {
+		c := wire.CellReport{Namespace: d.Namespace, Generation: d.Generation, State: wire.Opened}
+		switch {
+		case h.deaf || d.Host != h.member.ID():
+			continue
+		case h.sick != "":
+			c.State, c.Error = wire.Failed, h.sick
+		case d.Desired == wire.Absent:
+			c.State = wire.Gone
+		}
+		r.Cells = append(r.Cells, c)
+	}
+	return r
+}
+
+// doc is the newest document of a namespace.
+func (h *host) doc(namespace string) (wire.Doc, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	d, ok := h.docs[namespace]
+	return d, ok
+}
+
+// has says whether the newest document of a namespace holds a key.
+func (h *host) has(namespace, key string) bool {
+	d, _ := h.doc(namespace)
+	for _, k := range d.Keys {
+		if k.ID == key {
+			return true
+		}
+	}
+	return false
+}
+
+func newCredential(t testing.TB, kind keyring.Kind) string {
+	t.Helper()
+	text, _, _, err := keyring.New(rand.Reader, kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}

@@ -1,0 +1,148 @@
+// Package plan decides what the reconciler does next about one namespace. It is
+// pure: the same state and observations give the same step.
+package plan
+
+import (
+	"fmt"
+
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/fleet"
+)
+
+// Kind is what a step does.
+type Kind string
+
+// The kinds of steps. Each but None and Await is one change of the control plane's
+// state, and does nothing when done twice.
+const (
+	None   Kind = ""       // the namespace is as it should be
+	Await  Kind = "await"  // somebody else must act first: see Reason
+	Place  Kind = "place"  // choose Host for it
+	Settle Kind = "settle" // it works: its create is done
+	Remove Kind = "remove" // nothing is left of it: its delete is done
+)
+
+// Step is the one next thing to do about a namespace.
+type Step struct {
+	Kind   Kind
+	Host   string // where to place it
+	Reason string // what is waited for, for people
+}
+
+// Host is a data-plane host as it is known now.
+type Host struct {
+	ID         string
+	Name       string
+	Region     string
+	Alive      bool // it has reported lately
+	Namespaces int  // placed on it
+}
+
+// Cell is what the namespace's host said of it last; the zero Cell when it has said
+// nothing.
+type Cell struct {
+	Generation int64  // it acts on
+	State      string // a word of wire.CellReport
+	Error      string
+}
+
+// Next is the next step for a namespace. hosts are all data-plane hosts, in any
+// order; cell is what the one it is placed on says.
+//
+// A namespace has one placement for all its life: when its host is gone its data is
+// there and nowhere else, and an empty namespace under its name would be worse than
+// none. So a dead host is waited for.
+func Next(ns fleet.Namespace, hosts []Host, cell Cell) Step {
+	switch ns.Phase {
+	case fleet.Provisioning:
+		return provision(ns, hosts, cell)
+	case fleet.Deleting:
+		return remove(ns, hosts, cell)
+	}
+	return Step{}
+}
+
+func provision(ns fleet.Namespace, hosts []Host, cell Cell) Step {
+	if ns.HostID == "" {
+		return place(ns, hosts)
+	}
+	if wait, ok := follow(ns, hosts, cell); !ok {
+		return wait
+	}
+	switch cell.State {
+	case wire.Opened:
+		return Step{Kind: Settle}
+	case wire.Failed:
+		return await("%s cannot open it and tries again: %s", naming(ns, hosts), cell.Error)
+	}
+	return await("%s is opening it", naming(ns, hosts))
+}
+
+func remove(ns fleet.Namespace, hosts []Host, cell Cell) Step {
+	if ns.HostID == "" {
+		return Step{Kind: Remove} // it never was anywhere
+	}
+	if cell.State == wire.Gone && cell.Generation == ns.Generation {
+		return Step{Kind: Remove} // also when the host has died since
+	}
+	if wait, ok := follow(ns, hosts, cell); !ok {
+		return wait
+	}
+	if cell.State == wire.Failed {
+		return await("%s cannot delete its data and tries again: %s", naming(ns, hosts), cell.Error)
+	}
+	return await("%s is closing it and deleting its data", naming(ns, hosts))
+}
+
+// place chooses the host with the fewest namespaces, of equals the first by id.
+func place(ns fleet.Namespace, hosts []Host) Step {
+	var best *Host
+	for i := range hosts {
+		h := &hosts[i]
+		if !h.Alive || h.Region != ns.Spec.Region {
+			continue
+		}
+		if best == nil || h.Namespaces < best.Namespaces || h.Namespaces == best.Namespaces && h.ID < best.ID {
+			best = h
+		}
+	}
+	if best == nil {
+		return await("no host in region %s reports: start one there", ns.Spec.Region)
+	}
+	return Step{Kind: Place, Host: best.ID}
+}
+
+// follow says whether the host lives and acts on what the namespace is now; if not,
+// what to wait for.
+func follow(ns fleet.Namespace, hosts []Host, cell Cell) (Step, bool) {
+	name := naming(ns, hosts)
+	alive := false
+	for _, h := range hosts {
+		alive = alive || h.ID == ns.HostID && h.Alive
+	}
+	switch {
+	case !alive:
+		return await("%s does not report: start it again", name), false
+	case cell.State == "":
+		return await("%s has not heard of it yet", name), false
+	case cell.Generation < ns.Generation:
+		return await("%s still acts on generation %d of it, not on %d", name, cell.Generation, ns.Generation), false
+	case cell.Generation > ns.Generation:
+		return await("%s acts on generation %d of it, and the control plane knows only %d: has its data been put back?", name, cell.Generation, ns.Generation), false
+	}
+	return Step{}, true
+}
+
+// naming is the namespace's host for people.
+func naming(ns fleet.Namespace, hosts []Host) string {
+	for _, h := range hosts {
+		if h.ID == ns.HostID && h.Name != "" {
+			return fmt.Sprintf("host %s (%s)", h.Name, h.ID)
+		}
+	}
+	return "host " + ns.HostID
+}
+
+func await(format string, args ...any) Step {
+	return Step{Kind: Await, Reason: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,159 @@
+package plan
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/fleet"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
+
+// scenario is a namespace, what is known of its world, and why it matters.
+type scenario struct {
+	name  string
+	ns    fleet.Namespace
+	hosts []Host
+	cell  Cell
+}
+
+func ns(phase fleet.Phase, host string, generation int64) fleet.Namespace {
+	return fleet.Namespace{ID: "ns_1", Name: "orders", Phase: phase, HostID: host, Generation: generation, Spec: fleet.Spec{Region: "eu"}}
+}
+
+func host(id string, placed int, alive bool) Host {
+	return Host{ID: id, Name: "n" + id, Region: "eu", Alive: alive, Namespaces: placed}
+}
+
+var (
+	alive = []Host{host("h1", 1, true)}
+	dead  = []Host{host("h1", 1, false)}
+)
+
+// The scenarios, in the order of a namespace's life.
+var scenarios = []scenario{
+	{"no host at all", ns(fleet.Provisioning, "", 1), nil, Cell{}},
+	{"no host alive", ns(fleet.Provisioning, "", 1), []Host{host("h1", 0, false), host("h2", 0, false)}, Cell{}},
+	{"the only host alive is in another region", ns(fleet.Provisioning, "", 1), []Host{{ID: "h1", Region: "us", Alive: true}}, Cell{}},
+	{"one host", ns(fleet.Provisioning, "", 1), alive, Cell{}},
+	{"the emptiest host", ns(fleet.Provisioning, "", 1), []Host{host("h1", 2, true), host("h2", 1, true), host("h3", 3, true)}, Cell{}},
+	{"of equals the first by id", ns(fleet.Provisioning, "", 1), []Host{host("h3", 1, true), host("h2", 1, true)}, Cell{}},
+	{"an emptier host is dead", ns(fleet.Provisioning, "", 1), []Host{host("h1", 0, false), host("h2", 9, true)}, Cell{}},
+	{"placed, the host has not heard of it", ns(fleet.Provisioning, "h1", 1), alive, Cell{}},
+	{"opening", ns(fleet.Provisioning, "h1", 1), alive, Cell{Generation: 1, State: wire.Opening}},
+	{"failed with an error", ns(fleet.Provisioning, "h1", 1), alive, Cell{Generation: 1, State: wire.Failed, Error: "disk full"}},
+	{"the host died before opening", ns(fleet.Provisioning, "h1", 1), dead, Cell{}},
+	{"the host died before opening, another lives", ns(fleet.Provisioning, "h1", 1), append([]Host{host("h2", 0, true)}, dead...), Cell{}},
+	{"the host died after opening, before it was settled", ns(fleet.Provisioning, "h1", 1), dead, Cell{Generation: 1, State: wire.Opened}},
+	{"the host is registered no more", ns(fleet.Provisioning, "h1", 1), nil, Cell{Generation: 1, State: wire.Opened}},
+	{"open", ns(fleet.Provisioning, "h1", 1), alive, Cell{Generation: 1, State: wire.Opened}},
+	{"open at a stale generation", ns(fleet.Provisioning, "h1", 2), alive, Cell{Generation: 1, State: wire.Opened}},
+	{"open at a generation of the future", ns(fleet.Provisioning, "h1", 1), alive, Cell{Generation: 2, State: wire.Opened}},
+	{"active", ns(fleet.Active, "h1", 1), alive, Cell{Generation: 1, State: wire.Opened}},
+	{"active on a dead host", ns(fleet.Active, "h1", 1), dead, Cell{}},
+	{"deleted before it was placed", ns(fleet.Deleting, "", 2), alive, Cell{}},
+	{"deleted before it was placed, no host", ns(fleet.Deleting, "", 2), nil, Cell{}},
+	{"deleted while opening", ns(fleet.Deleting, "h1", 2), alive, Cell{Generation: 1, State: wire.Opening}},
+	{"deleted while open", ns(fleet.Deleting, "h1", 2), alive, Cell{Generation: 1, State: wire.Opened}},
+	{"deleting, the host has not heard of the namespace", ns(fleet.Deleting, "h1", 2), alive, Cell{}},
+	{"closing", ns(fleet.Deleting, "h1", 2), alive, Cell{Generation: 2, State: wire.Closing}},
+	{"cannot delete its data", ns(fleet.Deleting, "h1", 2), alive, Cell{Generation: 2, State: wire.Failed, Error: "disk gone"}},
+	{"deleting, the host is dead", ns(fleet.Deleting, "h1", 2), dead, Cell{Generation: 1, State: wire.Opened}},
+	{"absent, but of an older generation", ns(fleet.Deleting, "h1", 3), alive, Cell{Generation: 2, State: wire.Gone}},
+	{"absent", ns(fleet.Deleting, "h1", 2), alive, Cell{Generation: 2, State: wire.Gone}},
+	{"absent, and then the host died", ns(fleet.Deleting, "h1", 2), dead, Cell{Generation: 2, State: wire.Gone}},
+	{"deleted", ns(fleet.Deleted, "h1", 2), alive, Cell{Generation: 2, State: wire.Gone}},
+}
+
+// What is planned is read by people as a story; a change of plans is a diff.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	for _, s := range scenarios {
+		step := Next(s.ns, s.hosts, s.cell)
+		word := string(step.Kind)
+		if step.Kind == None {
+			word = "nothing"
+		}
+		fmt.Fprintf(&b, "%s\n    -> %s\n", s.name, strings.TrimSpace(word+" "+step.Host+step.Reason))
+	}
+	path := filepath.Join("testdata", "scenarios.golden")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(want, []byte(b.String())) {
+		t.Errorf("%s differs; the plans are now:\n%s", path, b.String())
+	}
+}
+
+// Whatever the world looks like: nothing is settled or removed but on the word of
+// its own host about its present generation, a namespace that has a host gets no
+// other, and every step says what it needs.
+func TestNothingIsDoneWithoutAWitness(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(words ...string) string { return words[random.IntN(len(words))] }
+	for range 20_000 {
+		n := ns(fleet.Phase(pick("provisioning", "active", "deleting", "deleted")), pick("", "h1", "h2"), random.Int64N(3)+1)
+		var hosts []Host
+		for i := range random.IntN(4) {
+			hosts = append(hosts, Host{ID: fmt.Sprintf("h%d", i), Region: pick("eu", "us"), Alive: random.IntN(2) == 0, Namespaces: random.IntN(3)})
+		}
+		cell := Cell{Generation: random.Int64N(4), State: pick("", wire.Opening, wire.Opened, wire.Closing, wire.Gone, wire.Failed)}
+		step := Next(n, hosts, cell)
+		witness := cell.Generation == n.Generation
+		ok := false
+		switch step.Kind {
+		case None:
+			ok = n.Phase == fleet.Active || n.Phase == fleet.Deleted
+		case Await:
+			ok = step.Reason != ""
+		case Place:
+			ok = n.HostID == "" && n.Phase == fleet.Provisioning && step.Host != ""
+			for _, h := range hosts {
+				if h.ID == step.Host {
+					ok = ok && h.Alive && h.Region == n.Spec.Region
+				}
+			}
+		case Settle:
+			ok = n.Phase == fleet.Provisioning && n.HostID != "" && witness && cell.State == wire.Opened
+		case Remove:
+			ok = n.Phase == fleet.Deleting && (n.HostID == "" || witness && cell.State == wire.Gone)
+		}
+		if !ok {
+			t.Fatalf("%+v with %+v and %+v: %+v", n, hosts, cell, step)
+		}
+	}
+}
+
+// Namespaces made one after the other are spread evenly.
+func TestPlacementSpreads(t *testing.T) {
+	t.Parallel()
+	hosts := []Host{host("h1", 0, true), host("h2", 0, true), host("h3", 0, true)}
+	for range 30 {
+		step := Next(ns(fleet.Provisioning, "", 1), hosts, Cell{})
+		for i := range hosts {
+			if hosts[i].ID == step.Host {
+				hosts[i].Namespaces++
+			}
+		}
+	}
+	for _, h := range hosts {
+		if h.Namespaces != 10 {
+			t.Errorf("%+v", hosts)
+		}
+	}
+}

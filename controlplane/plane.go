@@ -1,0 +1,174 @@
+// Package controlplane wires the parts of a control plane: its state, the
+// reconciler, the keys that sign and the server in front of them. Open gives one
+// that serves; what it serves is decided further down.
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/corvo/corvo/controlplane/reconcile"
+	"github.com/corvo/corvo/controlplane/server"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/telemetry"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// Config says what a control plane needs to know. DataDir and Endpoint are
+// required.
+type Config struct {
+	DataDir  string
+	NodeID   string // "" = minted at the first start
+	Endpoint string // base URL where tenants reach their namespaces
+	Version  string
+
+	SigningPeriod  time.Duration // how long a key signs; 0 = server.DefaultSigningPeriod
+	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = server.DefaultProposeTimeout
+	SnapshotBytes  int64         // log bytes between snapshots; 0 = the engine's default
+
+	Now     func() time.Time     // nil = time.Now
+	Rand    io.Reader            // nil = crypto/rand
+	Tracer  trace.TracerProvider // nil = no traces
+	Metrics *telemetry.Registry  // nil = one of its own
+	Logger  *slog.Logger         // nil = slog.Default()
+
+	// Reached is called before and after every change the reconciler makes, for
+	// tests that stop there; nil = nobody.
+	Reached func(point string)
+}
+
+// Plane is an open control plane.
+type Plane struct {
+	store  *store.Store
+	signer *server.Signer
+	server *server.Server
+
+	stop context.CancelFunc // ends the loops
+	work sync.WaitGroup     // the loops: reconciler and signer
+}
+
+// Open opens or creates the control plane in cfg.DataDir and returns once it takes
+// writes, has a key to sign with, and reconciles.
+func Open(ctx context.Context, cfg Config) (_ *Plane, err error) {
+	if cfg.DataDir == "" || cfg.Endpoint == "" {
+		return nil, errors.New("a control plane needs a data directory and the endpoint of its data planes")
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+	p := &Plane{stop: func() {}}
+	p.store, err = store.Open(store.Config{
+		Dir: cfg.DataDir, NodeID: cfg.NodeID, SnapshotBytes: cfg.SnapshotBytes,
+		Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := p.store.Ready(ctx); err != nil {
+		return nil, fmt.Errorf("wait for the control plane's log: %w", err)
+	}
+	p.signer, err = server.OpenSigner(ctx, server.SignerConfig{
+		Store: p.store, Period: cfg.SigningPeriod, Now: cfg.Now, Rand: cfg.Rand, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return p, p.serve(cfg)
+}
+
+// serve makes the server and starts the loops.
+func (p *Plane) serve(cfg Config) (err error) {
+	observations := reconcile.NewObservations(cfg.Now)
+	reconciler := reconcile.New(reconcile.Config{
+		Store: p.store, Observations: observations, Now: cfg.Now, Tracer: cfg.Tracer, Logger: cfg.Logger, Reached: cfg.Reached,
+	})
+	p.server, err = server.New(server.Config{
+		Store: p.store, Observations: observations, Reconciler: reconciler, Signer: p.signer,
+		Endpoint: cfg.Endpoint, Version: cfg.Version, ProposeTimeout: cfg.ProposeTimeout,
+		Now: cfg.Now, Rand: cfg.Rand, Tracer: cfg.Tracer, Metrics: cfg.Metrics, Logger: cfg.Logger,
+	})
+	if err != nil {
+		return err
+	}
+	var ctx context.Context
+	ctx, p.stop = context.WithCancel(context.Background())
+	p.work.Go(func() { reconciler.Run(ctx) })
+	p.work.Go(func() { p.signer.Run(ctx) })
+	return nil
+}
+
+// Handler serves the cloud API, the fleet protocol, JWKS and health.
+func (p *Plane) Handler() http.Handler { return p.server }
+
+// EnsureOperator lets an operator's key in that somebody has made and written down
+// before. Doing it again changes nothing.
+func (p *Plane) EnsureOperator(ctx context.Context, keyText string) error {
+	c, err := server.ReadCredential(keyText, keyring.CloudOperator, "operator")
+	if err != nil {
+		return fmt.Errorf("operator key: %w", err)
+	}
+	return p.ensure(ctx, c, &store.CreateCredential{Meta: startMeta(), Credential: c, Ensure: true})
+}
+
+// EnsureHost registers a host or gateway with a credential that somebody has made
+// and written down before. Doing it again changes nothing.
+func (p *Plane) EnsureHost(ctx context.Context, name string, kind keyring.Kind, region, credentialText string) error {
+	c, err := server.ReadCredential(credentialText, kind, name)
+	if err != nil {
+		return fmt.Errorf("credential of %s: %w", name, err)
+	}
+	o, err := p.server.NewHost(startMeta(), name, kind, region, c)
+	if err != nil {
+		return err
+	}
+	o.Ensure = true
+	return p.ensure(ctx, c, o)
+}
+
+// ensure proposes an op that makes a credential unless it is there, so that a
+// start adds nothing to the log of one before.
+func (p *Plane) ensure(ctx context.Context, c *store.Credential, o engine.Op) error {
+	if known, ok := p.store.Credential(c.Id); ok && string(known.Hash[:]) == string(c.Hash) && string(known.Kind) == c.Kind {
+		return nil
+	}
+	_, err := store.Propose[any](ctx, p.store, o)
+	return err
+}
+
+// startMeta is who the audit log names for what a start makes.
+func startMeta() *store.Meta { return &store.Meta{Principal: "start"} }
+
+// Drain ends the streams of documents and the waits for operations, and returns
+// when the streams are closed. Other requests are not affected.
+func (p *Plane) Drain() { p.server.Drain() }
+
+// Close drains, stops the loops, makes the state durable and closes it. The handler
+// must not be called any more.
+func (p *Plane) Close(ctx context.Context) error {
+	if p.server != nil {
+		p.Drain()
+	}
+	p.stop()
+	p.work.Wait()
+	return p.store.Close(ctx)
+}

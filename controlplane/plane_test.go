@@ -1,0 +1,372 @@
+package controlplane
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/server"
+	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+// A namespace lives: when its create is done its host has it open and gateways know
+// where, when its delete is done nothing is left.
+func TestANamespacesLife(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	h, g := p.startHost("h1", keyring.Host), p.startHost("g1", keyring.Gateway)
+	org, admin := p.org("acme")
+	c, ctx := p.cloud(admin), t.Context()
+
+	ns := p.namespace(c, "acme", "orders")
+	if ns.Status.Phase != api.NamespaceActive || ns.Status.ObservedGeneration != ns.Generation || ns.Status.Operation != "" ||
+		ns.Status.Endpoint != "http://gateway.test" || ns.Org != org.ID || ns.Spec.Region != server.DefaultRegion {
+		t.Errorf("a namespace whose create is done: %+v", ns)
+	}
+	// The gateway's document follows within a moment; then it says all it takes.
+	until(t, "the gateway hears that the namespace is ready", func() bool { d, _ := g.doc(ns.ID); return d.Ready })
+	d, _ := g.doc(ns.ID)
+	if d.Host != h.member.ID() || d.Address != "http://h1.test" || d.Desired != wire.Open || d.Name != "orders" || d.Org != org.ID || len(d.Keys) != 1 {
+		t.Errorf("the gateway's document: %+v", d)
+	}
+	hosts, err := p.cloud(p.operator).Hosts(ctx)
+	if err != nil || len(hosts) != 2 {
+		t.Fatalf("hosts: %+v, %v", hosts, err)
+	}
+	for _, host := range hosts {
+		if host.Status.LastSeenAt == nil || host.Spec.Kind == "host" && host.Status.Namespaces != 1 {
+			t.Errorf("host: %+v", host)
+		}
+	}
+
+	op, err := c.DeleteNamespace(ctx, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op, err = c.WaitOperation(ctx, op.ID); err != nil || op.Status != api.OperationDone || op.FinishedAt == nil || op.Kind != "delete-namespace" {
+		t.Errorf("the delete: %+v, %v", op, err)
+	}
+	if _, err := c.Namespace(ctx, "orders"); !errors.Is(err, &api.Error{Code: api.NotFound}) {
+		t.Errorf("a deleted namespace: %v", err)
+	}
+	until(t, "the gateway hears that the namespace is gone", func() bool { d, _ := g.doc(ns.ID); return d.Desired == wire.Absent && len(d.Keys) == 0 })
+	// Its name is free again, for another namespace.
+	if again := p.namespace(c, "acme", "orders"); again.ID == ns.ID {
+		t.Error("a new namespace has the id of a deleted one")
+	}
+}
+
+// What an operation waits for is said, in it and at its namespace, until it is not
+// waited for any more.
+func TestWaitingIsExplained(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	if err := p.EnsureHost(t.Context(), "sleeper", keyring.Host, "", newCredential(t, keyring.Host)); err != nil {
+		t.Fatal(err)
+	}
+	_, admin := p.org("acme")
+	c, ctx := p.cloud(admin), t.Context()
+	op, err := c.CreateNamespace(ctx, "acme", api.CreateNamespaceRequest{Name: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(words string) {
+		t.Helper()
+		until(t, "it says: "+words, func() bool {
+			o, err := c.Operation(ctx, op.ID)
+			ns, nsErr := c.Namespace(ctx, "orders")
+			return err == nil && nsErr == nil && strings.Contains(o.Message, words) && strings.Contains(ns.Status.Message, words)
+		})
+	}
+	says("no host in region local reports")
+	h := p.startHost("h1", keyring.Host)
+	h.be(false, "disk full")
+	says("disk full")
+	h.be(false, "")
+	if op, err = c.WaitOperation(ctx, op.ID); err != nil || op.Message != "" {
+		t.Errorf("the create: %+v, %v", op, err)
+	}
+}
+
+// A namespace that is deleted before a host was found is gone at once, and its
+// create has failed and says why.
+func TestDeleteBeforePlacement(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	if err := p.EnsureHost(t.Context(), "sleeper", keyring.Host, "", newCredential(t, keyring.Host)); err != nil {
+		t.Fatal(err)
+	}
+	_, admin := p.org("acme")
+	c, ctx := p.cloud(admin), t.Context()
+	create, err := c.CreateNamespace(ctx, "acme", api.CreateNamespaceRequest{Name: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove, err := c.DeleteNamespace(ctx, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if remove, err = c.WaitOperation(ctx, remove.ID); err != nil || remove.Status != api.OperationDone {
+		t.Errorf("the delete: %+v, %v", remove, err)
+	}
+	var refused *api.Error
+	if create, err = c.WaitOperation(ctx, create.ID); !errors.As(err, &refused) || create.Status != api.OperationFailed || create.Error == nil {
+		t.Errorf("the create that was overtaken: %+v, %v", create, err)
+	}
+}
+
+// Namespaces are spread over the hosts that report.
+func TestNamespacesAreSpread(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	for _, name := range []string{"h1", "h2", "h3"} {
+		p.startHost(name, keyring.Host)
+	}
+	alive := func() (n int) {
+		hosts, err := p.cloud(p.operator).Hosts(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range hosts {
+			if h.Status.Address != "" && h.Status.LastSeenAt != nil {
+				n++
+			}
+		}
+		return n
+	}
+	until(t, "all hosts are there", func() bool { return alive() == 3 })
+	_, admin := p.org("acme")
+	c := p.cloud(admin)
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		p.namespace(c, "acme", name)
+	}
+	hosts, err := p.cloud(p.operator).Hosts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range hosts {
+		// A host that is there may have had no time to report before the first.
+		if h.Status.Namespaces < 1 || h.Status.Namespaces > 3 {
+			t.Errorf("host %s has %d of 6 namespaces", h.Name, h.Status.Namespaces)
+		}
+	}
+}
+
+// A key that is made opens, and one that is revoked opens nothing, within two
+// seconds at every host and gateway.
+func TestKeysReachTheStream(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	h, g := p.startHost("h1", keyring.Host), p.startHost("g1", keyring.Gateway)
+	_, admin := p.org("acme")
+	c, ctx := p.cloud(admin), t.Context()
+	ns := p.namespace(c, "acme", "orders")
+	fastest := patience
+	for range 3 {
+		made, err := c.CreateNamespaceKey(ctx, ns.ID, api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "ci", Roles: []string{"worker"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		until(t, "host and gateway have the key", func() bool { return h.has(ns.ID, made.ID) && g.has(ns.ID, made.ID) })
+		if err := c.RevokeNamespaceKey(ctx, ns.ID, made.ID); err != nil {
+			t.Fatal(err)
+		}
+		revoked := time.Now()
+		until(t, "host and gateway have it no more", func() bool { return !h.has(ns.ID, made.ID) && !g.has(ns.ID, made.ID) })
+		fastest = min(fastest, time.Since(revoked))
+	}
+	// The fastest: how busy the machine is, is not what is judged.
+	if fastest >= 2*time.Second {
+		t.Errorf("a revoked key opened for %v", fastest)
+	}
+	// Cloud tokens open the organisation's namespaces, and go the same way.
+	made, err := c.CreateToken(ctx, "acme", api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "t"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the token arrives", func() bool { return h.has(ns.ID, made.ID) && g.has(ns.ID, made.ID) })
+	if err := c.RevokeToken(ctx, "acme", made.ID); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the token goes", func() bool { return !h.has(ns.ID, made.ID) && !g.has(ns.ID, made.ID) })
+}
+
+// After a rotation both keys work, the old one until the overlap is over.
+func TestRotationOverlaps(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	h := p.startHost("h1", keyring.Host)
+	_, admin := p.org("acme")
+	c, ctx := p.cloud(admin), t.Context()
+	ns := p.namespace(c, "acme", "orders")
+	old, err := c.CreateNamespaceKey(ctx, ns.ID, api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "ci", Roles: []string{"worker"}, QueueScope: []string{"mail.*"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := p.clock.Now()
+	fresh, err := c.RotateNamespaceKey(ctx, ns.ID, old.ID, api.RotateKeyRequest{Overlap: "10m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if fresh.ID == old.ID || fresh.APIKey == "" || fresh.Name != "ci" || !slices.Equal(fresh.Roles, old.Roles) || !slices.Equal(fresh.QueueScope, old.QueueScope) {
+		t.Errorf("rotated to %+v", fresh)
+	}
+	until(t, "the host has both", func() bool { return h.has(ns.ID, old.ID) && h.has(ns.ID, fresh.ID) })
+	read, err := c.NamespaceKey(ctx, ns.ID, old.ID)
+	if err != nil || read.ExpiresAt == nil {
+		t.Fatalf("the old key: %+v, %v", read, err)
+	}
+	end, _, err := read.ExpiresAt.Parse()
+	if ahead := end.Sub(before); err != nil || ahead < 10*time.Minute-time.Second || ahead > 10*time.Minute+patience {
+		t.Errorf("the old key ends at %v, %v; rotated at %v with an overlap of 10m", end, err, before)
+	}
+	// Without an overlap the old one ends with the rotation.
+	if _, err := c.RotateNamespaceKey(ctx, ns.ID, fresh.ID, api.RotateKeyRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the host has the old one no more", func() bool { return !h.has(ns.ID, fresh.ID) })
+}
+
+// What was begun before a restart ends after it; hosts and gateways find back by
+// themselves.
+func TestRestartInTheMiddle(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	h, g := p.startHost("h1", keyring.Host), p.startHost("g1", keyring.Gateway)
+	_, admin := p.org("acme")
+	c, ctx := p.cloud(admin), t.Context()
+	kept := p.namespace(c, "acme", "kept")
+	h.be(true, "")
+	op, err := c.CreateNamespace(ctx, "acme", api.CreateNamespaceRequest{Name: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.restart()
+	h.be(false, "")
+	if op, err = c.WaitOperation(ctx, op.ID); err != nil || op.Status != api.OperationDone {
+		t.Fatalf("the create: %+v, %v", op, err)
+	}
+	until(t, "the gateway knows both", func() bool {
+		a, _ := g.doc(op.Resource.ID)
+		b, _ := g.doc(kept.ID)
+		return a.Ready && b.Ready
+	})
+}
+
+// Tokens and documents are signed with new keys in time: streams that are open and
+// members that have joined notice nothing.
+func TestSigningKeysRotate(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	h, g := p.startHost("h1", keyring.Host), p.startHost("g1", keyring.Gateway)
+	_, admin := p.org("acme")
+	c := p.cloud(admin)
+	p.namespace(c, "acme", "before")
+	old, err := p.signer.Key()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.signer.Rotate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := p.signer.Key(); err != nil || now.ID != old.ID {
+		t.Errorf("a key signs (%s, %v) before it was announced", now.ID, err)
+	}
+	until(t, "the members hear of the new key", func() bool {
+		return h.member.Trusted().Len() == 2 && g.member.Trusted().Len() == 2
+	})
+	p.clock.forward(server.Announce)
+	fresh, err := p.signer.Key()
+	if err != nil || fresh.ID == old.ID {
+		t.Fatalf("after the announcement %s signs, %v", fresh.ID, err)
+	}
+	ns := p.namespace(c, "acme", "between")
+	until(t, "the gateway takes documents signed with the new key", func() bool { d, _ := g.doc(ns.ID); return d.Ready })
+	// The old one is forgotten when all it has signed is over.
+	p.clock.forward(server.Trust)
+	if set, _ := p.signer.Trusted(); set.Len() != 1 {
+		t.Errorf("%d keys are trusted", set.Len())
+	}
+	ns = p.namespace(c, "acme", "after")
+	until(t, "the gateway follows on", func() bool { d, _ := g.doc(ns.ID); return d.Ready })
+	// A restart keeps the newest, and replaces it when its time is over.
+	p.restart()
+	if now, err := p.signer.Key(); err != nil || now.ID != fresh.ID {
+		t.Errorf("after a restart %s signs, %v", now.ID, err)
+	}
+	p.clock.forward(server.DefaultSigningPeriod)
+	p.restart()
+	if set, _ := p.signer.Trusted(); set.Len() != 2 {
+		t.Errorf("%d keys are trusted after the newest was replaced at a start", set.Len())
+	}
+	ns = p.namespace(c, "acme", "later")
+	until(t, "the gateway follows on", func() bool { d, _ := g.doc(ns.ID); return d.Ready })
+}
+
+// A member's token ends with its time: a stream that was opened with it is closed.
+func TestTheStreamEndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	h := p.startHost("h1", keyring.Host)
+	was := h.member.Token()
+	p.clock.forward(token.Lifetime + token.Leeway)
+	until(t, "the member has joined again and follows", func() bool { return h.member.Token() != was && h.member.Connected() })
+	_, admin := p.org("acme")
+	p.namespace(p.cloud(admin), "acme", "orders")
+}
+
+// What a start makes, the next start finds: nothing is added to the log, and a file
+// with something else in it is refused.
+func TestEnsure(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	ctx, credential := t.Context(), newCredential(t, keyring.Host)
+	audited := func() int {
+		t.Helper()
+		rows, err := p.store.Audit(ctx, "", 0, 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(rows)
+	}
+	if err := p.EnsureHost(ctx, "h1", keyring.Host, "eu", credential); err != nil {
+		t.Fatal(err)
+	}
+	before := audited()
+	for range 2 {
+		if err := p.EnsureHost(ctx, "h1", keyring.Host, "eu", credential); err != nil {
+			t.Error(err)
+		}
+		if err := p.EnsureOperator(ctx, p.operator); err != nil {
+			t.Error(err)
+		}
+	}
+	p.restart()
+	if after := audited(); after != before {
+		t.Errorf("a start like the one before made %d changes", after-before)
+	}
+	for what, err := range map[string]error{
+		"a host's credential for an operator": p.EnsureOperator(ctx, credential),
+		"garbage":                             p.EnsureOperator(ctx, "cv_op_garbage"),
+		"a host's credential for a gateway":   p.EnsureHost(ctx, "g1", keyring.Gateway, "", credential),
+		"another credential for a host":       p.EnsureHost(ctx, "h1", keyring.Host, "eu", newCredential(t, keyring.Host)),
+	} {
+		if err == nil {
+			t.Errorf("%s is taken", what)
+		}
+	}
+	if after := audited(); after != before {
+		t.Errorf("what was refused made %d changes", after-before)
+	}
+	for _, cfg := range []Config{{DataDir: t.TempDir()}, {Endpoint: "http://x"}, {DataDir: p.cfg.DataDir, Endpoint: "http://x", Logger: quiet()}} {
+		if p, err := Open(ctx, cfg); err == nil {
+			t.Errorf("%+v opens", cfg)
+			p.Close(ctx)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/controlplane/plan"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/telemetry"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// Principal is who the audit log names for the reconciler's steps.
+const Principal = "reconciler"
+
+// How the loop paces itself.
+const (
+	// Tick is how long it sleeps at most: hosts die without a word.
+	Tick = 2 * time.Second
+	// StepTimeout bounds one step, its commit included. It is long: whatever holds up
+	// one commit holds up those of other namespaces too.
+	StepTimeout = 30 * time.Second
+	// A namespace whose step failed is left alone for firstBackoff, doubled with
+	// each failure in a row up to mostBackoff.
+	firstBackoff = 100 * time.Millisecond
+	mostBackoff  = 30 * time.Second
+)
+
+// Config is what a Reconciler needs.
+type Config struct {
+	Store        *store.Store
+	Observations *Observations
+	Now          func() time.Time
+	Tracer       trace.TracerProvider // nil = no spans
+	Logger       *slog.Logger
+	// Reached is called with "<step> before" and "<step> after" around every change
+	// it makes, for tests that stop there; nil = nobody.
+	Reached func(point string)
+}
+
+// Reconciler is the loop. One runs at a time for a store.
+//
+// It is sequential: a step is one commit, and the commits of many namespaces would
+// meet in one log anyway.
+type Reconciler struct {
+	cfg    Config
+	tracer trace.Tracer
+
+	// Of the loop alone.
+	retries map[string]*retry // by namespace
+
+	mu      sync.Mutex
+	waiting map[string]string // by namespace: what its operation waits for
+}
+
+// retry is a namespace whose last step failed.
+type retry struct {
+	failures int
+	due      time.Time
+	err      error
+}
+
+// New makes a reconciler; Run starts it.
+func New(c Config) *Reconciler {
+	if c.Tracer == nil {
+		c.Tracer = noop.NewTracerProvider()
+	}
+	if c.Reached == nil {
+		c.Reached = func(string) {}
+	}
+	return &Reconciler{
+		cfg:     c,
+		tracer:  c.Tracer.Tracer("github.com/corvo/corvo/controlplane/reconcile"),
+		retries: make(map[string]*retry),
+	}
+}
+
+// Waiting is what a namespace's operation waits for, for people; "" when it waits
+// for nothing, or nobody has looked yet.
+func (r *Reconciler) Waiting(namespace string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting[namespace]
+}
+
+// Run reconciles until ctx ends.
+func (r *Reconciler) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		// Taken before the look, so that what changes during it is seen by the next.
+		_, changed := r.cfg.Store.Changes()
+		fresh := r.cfg.Observations.Fresh()
+		sleep := r.pass(ctx)
+		timer := time.NewTimer(sleep)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-fresh:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// pass does one step for every namespace that needs one, and says how long there is
+// nothing to do unless something changes.
+func (r *Reconciler) pass(ctx context.Context) (sleep time.Duration) {
+	work, hosts, err := r.observe(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.cfg.Logger.Error("the reconciler cannot read its state and tries again", "error", err)
+		}
+		return Tick
+	}
+	waiting := make(map[string]string, len(work))
+	retries := make(map[string]*retry, len(r.retries))
+	sleep = Tick
+	for _, ns := range work {
+		id := string(ns.ID)
+		failed := r.retries[id]
+		if failed != nil && r.cfg.Now().Before(failed.due) {
+			waiting[id] = failed.String()
+			retries[id] = failed
+			sleep = min(sleep, failed.due.Sub(r.cfg.Now()))
+			continue
+		}
+		step := plan.Next(ns, hosts, r.cfg.Observations.Cell(ns.HostID, id))
+		if step.Kind == plan.None {
+			continue
+		}
+		if step.Kind == plan.Await {
+			waiting[id] = step.Reason
+			continue
+		}
+		if err := r.step(ctx, ns, step); err != nil && ctx.Err() == nil {
+			next := failed.again(r.cfg.Now(), err)
+			waiting[id], retries[id] = next.String(), next
+			sleep = min(sleep, next.due.Sub(r.cfg.Now()))
+			r.cfg.Logger.Warn("a step failed and is tried again", "step", step.Kind, "namespace", id, "failures", next.failures, "error", err)
+			continue
+		}
+		place(hosts, step)
+	}
+	r.retries = retries
+	r.mu.Lock()
+	r.waiting = waiting
+	r.mu.Unlock()
+	return max(sleep, 0)
+}
+
+// observe reads all that plans are made from.
+func (r *Reconciler) observe(ctx context.Context) ([]fleet.Namespace, []plan.Host, error) {
+	work, err := r.cfg.Store.Unsettled(ctx)
+	if err != nil || len(work) == 0 {
+		return nil, nil, err
+	}
+	all, err := r.cfg.Store.Hosts(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var hosts []plan.Host
+	for _, h := range all {
+		if h.Kind == keyring.Host {
+			hosts = append(hosts, plan.Host{
+				ID: h.ID, Name: h.Name, Region: h.Region, Namespaces: h.Namespaces,
+				Alive: h.Address != "" && r.cfg.Observations.Alive(h.ID),
+			})
+		}
+	}
+	return work, hosts, nil
+}
+
+// place counts a namespace that was just placed, for the next ones of the pass.
+func place(hosts []plan.Host, step plan.Step) {
+	for i := range hosts {
+		if step.Kind == plan.Place && hosts[i].ID == step.Host {
+			hosts[i].Namespaces++
+		}
+	}
+}
+
+// step does one step, as a span of the operation's trace. Where the namespace has
+// moved on since it was planned, nothing is done and nothing is wrong.
+func (r *Reconciler) step(ctx context.Context, ns fleet.Namespace, step plan.Step) (err error) {
+	ctx, cancel := context.WithTimeout(telemetry.WithTraceparent(ctx, ns.Trace), StepTimeout)
+	defer cancel()
+	ctx, span := r.tracer.Start(ctx, telemetry.SpanReconcile+" "+string(step.Kind), trace.WithAttributes(
+		attribute.String("corvo.namespace.id", string(ns.ID)),
+		attribute.Int64("corvo.namespace.generation", ns.Generation),
+	))
+	defer func() {
+		if err != nil {
+			span.SetStatus(codes.Error, err.Error())
+		}
+		span.End()
+	}()
+	r.cfg.Reached(string(step.Kind) + " before")
+	err = r.propose(ctx, ns, step)
+	r.cfg.Reached(string(step.Kind) + " after")
+	if errors.Is(err, &api.Error{Code: api.StateConflict}) {
+		span.SetAttributes(attribute.Bool("corvo.reconcile.overtaken", true))
+		return nil
+	}
+	return err
+}
+
+func (r *Reconciler) propose(ctx context.Context, ns fleet.Namespace, step plan.Step) error {
+	meta := &store.Meta{Principal: Principal, Trace: telemetry.Traceparent(ctx)}
+	id := string(ns.ID)
+	var o engine.Op
+	switch step.Kind {
+	case plan.Place:
+		o = &store.PlaceNamespace{Meta: meta, Id: id, Generation: ns.Generation, HostId: step.Host}
+	case plan.Settle:
+		o = &store.SettleNamespace{Meta: meta, Id: id, Generation: ns.Generation}
+	case plan.Remove:
+		o = &store.RemoveNamespace{Meta: meta, Id: id, Generation: ns.Generation}
+	default:
+		return fmt.Errorf("%q is no step that can be done", step.Kind)
+	}
+	_, err := store.Propose[any](ctx, r.cfg.Store, o)
+	return err
+}
+
+// again is the retry after one more failure; a nil retry is a first one.
+func (f *retry) again(now time.Time, err error) *retry {
+	next := &retry{failures: 1, err: err}
+	if f != nil {
+		next.failures = f.failures + 1
+	}
+	next.due = now.Add(min(firstBackoff<<min(next.failures-1, 16), mostBackoff))
+	return next
+}
+
+func (f *retry) String() string {
+	return fmt.Sprintf("the last step failed %d times and is tried again: %v", f.failures, f.err)
+}

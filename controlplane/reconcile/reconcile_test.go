@@ -1,0 +1,264 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/controlplane/plan"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// openStore is an empty real store, and how to close it before the test ends.
+func openStore(t *testing.T) (s *store.Store, shut func()) {
+	t.Helper()
+	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
+	var err error
+	s, err = store.Open(store.Config{Dir: t.TempDir(), NodeID: "n1", Now: time.Now, Rand: rand.Reader, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shut = sync.OnceFunc(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	t.Cleanup(shut)
+	if err := s.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s, shut
+}
+
+func propose(t *testing.T, s *store.Store, o engine.Op) {
+	t.Helper()
+	if _, err := store.Propose[any](t.Context(), s, o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+// populate makes a host and a namespace that is being created in a trace.
+func populate(t *testing.T, s *store.Store) {
+	t.Helper()
+	meta := &store.Meta{Principal: "test"}
+	propose(t, s, &store.CreateHost{Meta: meta, Id: "host_1", Name: "h1", Kind: string(keyring.Host), Region: "eu", Credential: &store.Credential{
+		Id: "c1", Kind: string(keyring.Host), Owner: "host_1", Hash: bytes.Repeat([]byte{1}, 32),
+	}})
+	propose(t, s, &store.JoinHost{Meta: meta, Id: "host_1", Address: "http://h1", Version: "v1"})
+	propose(t, s, &store.CreateOrg{Meta: meta, Id: "org_1", Name: "acme"})
+	propose(t, s, &store.CreateNamespace{
+		Meta: &store.Meta{Principal: "test", Trace: traceparent}, Id: "ns_1", Org: "org_1", Name: "orders", OperationId: "op_1",
+		Spec: &store.Spec{Region: "eu", Tier: "shared", Replicas: 1, Shards: 1},
+	})
+}
+
+// logged is what a reconciler says.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// Each step is a span of the trace that the operation was begun in: whoever made
+// the namespace sees what happened to it. Steps that are not taken make none.
+func TestStepsAreSpansOfTheOperation(t *testing.T) {
+	t.Parallel()
+	s, _ := openStore(t)
+	populate(t, s)
+	spans := tracetest.NewSpanRecorder()
+	observations := NewObservations(time.Now)
+	r := New(Config{
+		Store: s, Observations: observations, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&logged{}, nil)),
+		Tracer: sdk.NewTracerProvider(sdk.WithSpanProcessor(spans)),
+	})
+	r.pass(t.Context())
+	if got := r.Waiting("ns_1"); !strings.Contains(got, "no host in region eu reports") || len(spans.Ended()) != 0 {
+		t.Errorf("without a host it says %q in %d spans", got, len(spans.Ended()))
+	}
+	observations.Observe("host_1", wire.Report{})
+	r.pass(t.Context())
+	observations.Observe("host_1", wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", Generation: generation(t, s), State: wire.Opened}}})
+	r.pass(t.Context())
+	if got := r.Waiting("ns_1"); got != "" {
+		t.Errorf("an active namespace waits for %q", got)
+	}
+	if ns, err := s.Namespace(t.Context(), "", "ns_1"); err != nil || ns.Phase != fleet.Active {
+		t.Fatalf("the namespace: %+v, %v", ns, err)
+	}
+	var names []string
+	for _, span := range spans.Ended() {
+		names = append(names, span.Name())
+		if id := span.SpanContext().TraceID().String(); id != "0af7651916cd43dd8448eb211c80319c" || span.Parent().SpanID().String() != "b7ad6b7169203331" {
+			t.Errorf("span %s is of trace %s, its parent %s", span.Name(), id, span.Parent().SpanID())
+		}
+	}
+	if strings.Join(names, ", ") != "reconcile place, reconcile settle" {
+		t.Errorf("the spans are %q", names)
+	}
+}
+
+func generation(t *testing.T, s *store.Store) int64 {
+	t.Helper()
+	ns, err := s.Namespace(t.Context(), "", "ns_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ns.Generation
+}
+
+// A step for a namespace that has moved on since it was planned does nothing, and is
+// no failure that would be waited after.
+func TestOvertakenStepsDoNothing(t *testing.T) {
+	t.Parallel()
+	s, _ := openStore(t)
+	populate(t, s)
+	r := New(Config{Store: s, Observations: NewObservations(time.Now), Now: time.Now, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	stale, err := s.Namespace(t.Context(), "", "ns_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	propose(t, s, &store.DeleteNamespace{Meta: &store.Meta{Principal: "test"}, Id: "ns_1", OperationId: "op_2"})
+	for _, step := range []plan.Step{{Kind: plan.Place, Host: "host_1"}, {Kind: plan.Settle}, {Kind: plan.Remove}} {
+		if err := r.step(t.Context(), stale, step); err != nil {
+			t.Errorf("%s of an older generation: %v", step.Kind, err)
+		}
+	}
+	if ns, err := s.Namespace(t.Context(), "", "ns_1"); err != nil || ns.Phase != fleet.Deleting || ns.HostID != "" {
+		t.Errorf("the namespace: %+v, %v", ns, err)
+	}
+	if err := r.step(t.Context(), stale, plan.Step{Kind: "dance"}); err == nil {
+		t.Error("a step that nobody knows was done")
+	}
+}
+
+// A step that fails is tried again, later each time, and says so; the namespace
+// beside it is not kept waiting.
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1000, 0)
+	cause := errors.New("the disk is full")
+	var f *retry
+	for i, want := range []time.Duration{firstBackoff, 2 * firstBackoff, 4 * firstBackoff} {
+		f = f.again(now, cause)
+		if f.failures != i+1 || f.due.Sub(now) != want {
+			t.Errorf("failure %d is followed by %v, want %v", f.failures, f.due.Sub(now), want)
+		}
+	}
+	for range 100 {
+		f = f.again(now, cause)
+	}
+	if f.due.Sub(now) != mostBackoff || !strings.Contains(f.String(), "disk is full") {
+		t.Errorf("after many failures: %v, %s", f.due.Sub(now), f)
+	}
+}
+
+// A closed store is no reason to spin or to fall over: the failures are told at the
+// namespace, and the loop paces itself and ends with its context.
+func TestAFailingStore(t *testing.T) {
+	t.Parallel()
+	s, shut := openStore(t)
+	populate(t, s)
+	observations := NewObservations(time.Now)
+	observations.Observe("host_1", wire.Report{})
+	log := &logged{}
+	r := New(Config{Store: s, Observations: observations, Now: time.Now, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if sleep := r.pass(gone); sleep != Tick && sleep <= 0 {
+		t.Errorf("a pass without a context wants another after %v", sleep)
+	}
+	if got := r.Waiting("ns_1"); strings.Contains(got, "failed") {
+		t.Errorf("the end of the loop is taken for a failure: %q", got)
+	}
+	r.Run(gone) // returns
+	shut()
+	if sleep := r.pass(t.Context()); sleep <= 0 {
+		t.Errorf("a closed store is asked again after %v", sleep)
+	}
+	if code := api.CodeOf(r.step(t.Context(), fleet.Namespace{ID: "ns_1", Generation: 1}, plan.Step{Kind: plan.Settle})); code != api.LeaderUnavailable {
+		t.Errorf("a step on a closed store: %s", code)
+	}
+}
+
+// A host is alive for AliveLimit after its last report, and its end is not
+// announced: who waits looks again.
+func TestObservations(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := NewObservations(time.Now)
+		if o.Alive("h") {
+			t.Error("a host that never called is alive")
+		}
+		if _, ok := o.Seen("h"); ok {
+			t.Error("a host that never called was seen")
+		}
+		o.Touch("h")
+		if _, ok := o.Seen("h"); !ok || o.Alive("h") {
+			t.Error("a host that called and has not reported is alive, or was not seen")
+		}
+		fresh := o.Fresh()
+		news := func() bool {
+			select {
+			case <-fresh:
+				fresh = o.Fresh()
+				return true
+			default:
+				return false
+			}
+		}
+		report := wire.Report{Cells: []wire.CellReport{{Namespace: "ns_1", Generation: 2, State: wire.Opening}}}
+		o.Observe("h", report)
+		if !news() || o.Cell("h", "ns_1").Generation != 2 || o.Cell("h", "ns_2") != (plan.Cell{}) || o.Cell("g", "ns_1") != (plan.Cell{}) {
+			t.Error("a first report is no news, or not what it said")
+		}
+		o.Observe("h", report)
+		if news() {
+			t.Error("the same report again is news")
+		}
+		report.Cells[0].State = wire.Opened
+		o.Observe("h", report)
+		if !news() {
+			t.Error("another report is no news")
+		}
+		time.Sleep(AliveLimit)
+		if !o.Alive("h") {
+			t.Error("dead at the limit")
+		}
+		time.Sleep(time.Nanosecond)
+		o.Touch("h")
+		if o.Alive("h") {
+			t.Error("alive beyond the limit")
+		}
+		o.Observe("h", report)
+		if !news() || !o.Alive("h") {
+			t.Error("the return of a host is no news")
+		}
+		o.Observe("h", wire.Report{})
+		if o.Cell("h", "ns_1") != (plan.Cell{}) {
+			t.Error("a report is all a host has, and what it left out is remembered")
+		}
+	})
+}

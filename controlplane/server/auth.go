@@ -1,0 +1,173 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+// authenticate says who sends a request that carries a credential: a cloud token,
+// an operator's key or a fleet credential. It and authenticateMember are the only
+// places where a principal, and with it an organisation, is made.
+func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
+	text := serve.Credential(r)
+	if text == "" {
+		return tenancy.Principal{}, api.Errorf(api.Unauthorized, "no credential: send Authorization: Bearer TOKEN, or X-API-Key: TOKEN")
+	}
+	now := s.cfg.Now()
+	key, err := keyring.Verify(credentials{s.store}, text, now, keyring.Org, keyring.CloudOperator, keyring.Host, keyring.Gateway)
+	if err != nil {
+		return tenancy.Principal{}, err
+	}
+	c, ok := s.store.Credential(key.ID)
+	if !ok {
+		return tenancy.Principal{}, api.Errorf(api.Unauthorized, "the credential was revoked this moment")
+	}
+	s.lastUsed.mark(key.ID, now.Unix())
+	who := tenancy.Principal{Org: tenancy.EveryOrg, KeyID: key.ID, Name: key.Name}
+	// The kind stands in the text the caller presented and in what is stored under
+	// its id; the stored one decides, and decides all roles but a tenant's.
+	switch c.Kind {
+	case keyring.Org:
+		who.Org, who.Roles, who.QueueScope = tenancy.OrgID(c.Owner), key.Roles, key.QueueScope
+	case keyring.CloudOperator:
+		who.Roles = []tenancy.Role{tenancy.CloudOperator}
+	case keyring.Host, keyring.Gateway:
+		who.Roles = []tenancy.Role{tenancy.Joiner}
+	default:
+		return tenancy.Principal{}, api.Errorf(api.Unauthorized, "a credential of kind %q opens nothing here", c.Kind)
+	}
+	return who, nil
+}
+
+// credentials finds keys in the store.
+type credentials struct{ store *store.Store }
+
+func (c credentials) Key(id string) (tenancy.Key, bool) {
+	credential, ok := c.store.Credential(id)
+	return credential.Key, ok
+}
+
+// member is a host or gateway that has joined.
+type member struct {
+	host    fleet.Host
+	expires time.Time // when its token is refused
+}
+
+// memberOnly makes a handler of one for hosts and gateways, who show a service
+// token. Their routes are open in the table because a row has one permission and
+// the two have each their own: who is let in is decided here, before anything of
+// the request is read.
+func (s *Server) memberOnly(handle func(http.ResponseWriter, *http.Request, member) error) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		m, err := s.authenticateMember(r)
+		if err != nil {
+			return err
+		}
+		return handle(w, r, m)
+	}
+}
+
+// rights are what a service token's role must grant.
+var rights = map[tenancy.Role]tenancy.Permission{
+	tenancy.HostMember:    tenancy.FleetHost,
+	tenancy.GatewayMember: tenancy.FleetGateway,
+}
+
+func (s *Server) authenticateMember(r *http.Request) (member, error) {
+	text := serve.Credential(r)
+	if text == "" {
+		return member{}, api.Errorf(api.Unauthorized, "no service token: join with a fleet credential first")
+	}
+	set, _ := s.cfg.Signer.Trusted()
+	claims, err := set.Verify(text, token.ControlPlane, s.cfg.Now())
+	if err != nil {
+		return member{}, err
+	}
+	role := tenancy.Role(claims.Role)
+	who := tenancy.Principal{Org: tenancy.EveryOrg, KeyID: claims.Subject, Roles: []tenancy.Role{role}}
+	if err := tenancy.Allow(who, rights[role], tenancy.Where{Org: tenancy.EveryOrg}); err != nil {
+		return member{}, err
+	}
+	host, err := s.store.Host(r.Context(), claims.Subject)
+	if api.CodeOf(err) == api.NotFound || err == nil && (host.ID != claims.Subject || roleOf(host.Kind) != role) {
+		return member{}, api.Errorf(api.Unauthorized, "the service token is of nobody who is registered")
+	}
+	if err != nil {
+		return member{}, err
+	}
+	ok, err := s.mayJoin(r.Context(), host.ID)
+	if err != nil {
+		return member{}, err
+	}
+	if !ok {
+		return member{}, api.Errorf(api.Unauthorized, "the credential of %s was revoked", host.Name)
+	}
+	s.cfg.Observations.Touch(host.ID)
+	return member{host: host, expires: claims.Expires.Add(token.Leeway)}, nil
+}
+
+// roleOf is the role of a member by what it was registered as.
+func roleOf(kind keyring.Kind) tenancy.Role {
+	switch kind {
+	case keyring.Host:
+		return tenancy.HostMember
+	case keyring.Gateway:
+		return tenancy.GatewayMember
+	}
+	return ""
+}
+
+// mayJoin says whether a host or gateway still has a credential that is good: when
+// the last is revoked its token, which nobody can call back, opens nothing.
+func (s *Server) mayJoin(ctx context.Context, host string) (bool, error) {
+	all, err := s.store.Credentials(ctx, host)
+	if err != nil {
+		return false, err
+	}
+	now := s.cfg.Now()
+	for _, c := range all {
+		if c.Enabled && !c.Expired(now) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// lastUsed is when credentials were last used, in Unix seconds, in memory: a log
+// entry for each request would cost more than the request. Only those that exist
+// get here, so their bound is that of credentials.
+type lastUsed struct{ byID sync.Map } // id -> *atomic.Int64
+
+func (l *lastUsed) mark(id string, unix int64) {
+	at, ok := l.byID.Load(id)
+	if !ok {
+		at, _ = l.byID.LoadOrStore(id, new(atomic.Int64))
+	}
+	newest := at.(*atomic.Int64)
+	for {
+		old := newest.Load()
+		if unix <= old || newest.CompareAndSwap(old, unix) {
+			return
+		}
+	}
+}
+
+func (l *lastUsed) unix(id string) int64 {
+	if at, ok := l.byID.Load(id); ok {
+		return at.(*atomic.Int64).Load()
+	}
+	return 0
+}
+
+func (l *lastUsed) forget(id string) { l.byID.Delete(id) }

@@ -1,0 +1,129 @@
+package server
+
+import (
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// Everything between the nouns of the control plane and the wire's forms of them.
+
+func timeOf(ns int64) api.Time { return api.TimeOf(time.Unix(0, ns)) }
+
+func optional(ns int64) *api.Time {
+	if ns == 0 {
+		return nil
+	}
+	at := timeOf(ns)
+	return &at
+}
+
+func toOrg(o fleet.Org) api.Org {
+	return api.Org{
+		Resource: api.Resource{ID: string(o.ID), Name: o.Name, ResourceVersion: o.Version, Generation: 1, CreatedAt: timeOf(o.CreatedNs)},
+		Status:   api.OrgStatus{Namespaces: o.Namespaces},
+	}
+}
+
+func (s *Server) toNamespace(n fleet.Namespace) api.Namespace {
+	return api.Namespace{
+		Resource: api.Resource{ID: string(n.ID), Name: n.Name, ResourceVersion: n.Version, Generation: n.Generation, CreatedAt: timeOf(n.CreatedNs)},
+		Org:      string(n.Org),
+		Spec: api.NamespaceSpec{
+			Region: n.Spec.Region, Tier: n.Spec.Tier, Replicas: n.Spec.Replicas, Shards: n.Spec.Shards,
+			DeletionProtection: n.Spec.DeletionProtection,
+		},
+		Status: api.NamespaceStatus{
+			Phase:              string(n.Phase),
+			Message:            s.cfg.Reconciler.Waiting(string(n.ID)),
+			ObservedGeneration: n.Observed,
+			Endpoint:           s.cfg.Endpoint,
+			Operation:          n.Operation,
+		},
+	}
+}
+
+func (s *Server) toOperation(o fleet.Operation) api.Operation {
+	out := api.Operation{
+		ID:         o.ID,
+		Kind:       o.Kind,
+		Status:     string(o.Status),
+		Resource:   api.ResourceRef{Type: "namespace", ID: string(o.Namespace), Name: o.Name},
+		CreatedAt:  timeOf(o.CreatedNs),
+		FinishedAt: optional(o.FinishedNs),
+	}
+	if o.Status == fleet.Failed {
+		out.Error = &api.OperationError{Code: o.ErrorCode, Error: o.ErrorText}
+	}
+	if o.Status == fleet.Running {
+		out.Message = s.cfg.Reconciler.Waiting(string(o.Namespace))
+	}
+	return out
+}
+
+func (s *Server) toKey(c fleet.Credential) api.Key {
+	k := api.Key{
+		ID:         c.ID,
+		Name:       c.Name,
+		Roles:      []string{},
+		QueueScope: []string{},
+		Enabled:    c.Enabled,
+		CreatedAt:  api.TimeOf(c.CreatedAt),
+	}
+	for _, role := range c.Roles {
+		k.Roles = append(k.Roles, string(role))
+	}
+	for _, glob := range c.QueueScope {
+		k.QueueScope = append(k.QueueScope, string(glob))
+	}
+	if !c.ExpiresAt.IsZero() {
+		at := api.TimeOf(c.ExpiresAt)
+		k.ExpiresAt = &at
+	}
+	k.LastUsedAt = optional(s.lastUsed.unix(c.ID) * int64(time.Second))
+	return k
+}
+
+// kindWords are the words of HostSpec.Kind.
+var kindWords = map[keyring.Kind]string{keyring.Host: "host", keyring.Gateway: "gateway"}
+
+func (s *Server) toHost(h fleet.Host) api.Host {
+	out := api.Host{
+		Resource: api.Resource{ID: h.ID, Name: h.Name, ResourceVersion: h.Version, Generation: 1, CreatedAt: timeOf(h.CreatedNs)},
+		Spec:     api.HostSpec{Kind: kindWords[h.Kind], Region: h.Region},
+		Status:   api.HostStatus{Address: h.Address, Version: h.Binary, Namespaces: h.Namespaces},
+	}
+	if at, ok := s.cfg.Observations.Seen(h.ID); ok {
+		text := api.TimeOf(at)
+		out.Status.LastSeenAt = &text
+	}
+	return out
+}
+
+func toTotals(q billing.Quantities) api.UsageTotals {
+	return api.UsageTotals{
+		Reports: q.Reports, InputTokens: q.InputTokens, OutputTokens: q.OutputTokens,
+		CacheCreationTokens: q.CacheCreationTokens, CacheReadTokens: q.CacheReadTokens, CostUSD: q.Cost,
+		Requests: q.Requests, RequestBytes: q.RequestBytes, ResponseBytes: q.ResponseBytes,
+	}
+}
+
+func fromRow(r billing.Row) *store.UsageRow {
+	return &store.UsageRow{
+		HourNs: r.HourNs, Queue: r.Queue, Model: r.Model, Provider: r.Provider,
+		Reports: r.Reports, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
+		CacheCreationTokens: r.CacheCreationTokens, CacheReadTokens: r.CacheReadTokens, CostNanoUsd: int64(r.Cost),
+		Requests: r.Requests, RequestBytes: r.RequestBytes, ResponseBytes: r.ResponseBytes,
+	}
+}
+
+func fromSpec(spec api.NamespaceSpec) *store.Spec {
+	return &store.Spec{
+		Region: spec.Region, Tier: spec.Tier, Replicas: uint32(spec.Replicas), Shards: uint32(spec.Shards),
+		DeletionProtection: spec.DeletionProtection,
+	}
+}

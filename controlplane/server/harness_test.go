@@ -1,0 +1,240 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"flag"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/reconcile"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
+
+// patience is how long a test waits for what must come: disks stall.
+const patience = time.Minute
+
+// front is a real server on a real store behind a real listener, with a running
+// reconciler.
+type front struct {
+	t        testing.TB
+	server   *Server
+	store    *store.Store
+	url      string
+	operator string       // an operator's key
+	ahead    atomic.Int64 // of the clock
+	log      *logBuffer
+}
+
+// logBuffer keeps what is logged, to look for what must not be.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func (f *front) now() time.Time { return time.Now().Add(time.Duration(f.ahead.Load())) }
+
+func startFront(t testing.TB) *front {
+	t.Helper()
+	ctx := context.Background()
+	f := &front{t: t, log: &logBuffer{}}
+	logger := slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	var err error
+	if f.store, err = store.Open(store.Config{Dir: t.TempDir(), NodeID: "n1", Now: f.now, Rand: rand.Reader, Logger: logger}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := f.store.Close(ctx); err != nil {
+			t.Errorf("close the store: %v", err)
+		}
+	})
+	if err := f.store.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := OpenSigner(ctx, SignerConfig{Store: f.store, Now: f.now, Rand: rand.Reader, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	observations := reconcile.NewObservations(f.now)
+	reconciler := reconcile.New(reconcile.Config{Store: f.store, Observations: observations, Now: f.now, Logger: logger})
+	loop, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { reconciler.Run(loop) })
+	t.Cleanup(func() { stop(); work.Wait() })
+	f.server, err = New(Config{
+		Store: f.store, Observations: observations, Reconciler: reconciler, Signer: signer,
+		// A busy disk is not what these tests judge.
+		Endpoint: "http://gateway.test", Version: "test", ProposeTimeout: patience, Now: f.now, Logger: logger,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewServer(f.server)
+	t.Cleanup(func() { f.server.Drain(); listener.Close() })
+	f.url = listener.URL
+	f.operator = f.credential(keyring.CloudOperator, "", tenancy.CloudOperator)
+	return f
+}
+
+// credential stores a credential and returns its text.
+func (f *front) credential(kind keyring.Kind, owner string, roles ...tenancy.Role) string {
+	f.t.Helper()
+	return f.keep(tenancy.Key{Name: "test", Roles: roles}, kind, owner)
+}
+
+func (f *front) keep(k tenancy.Key, kind keyring.Kind, owner string) string {
+	f.t.Helper()
+	text, id, hash, err := keyring.New(rand.Reader, kind)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	k.ID, k.Hash = id, hash
+	f.propose(&store.CreateCredential{Meta: &store.Meta{Principal: "test"}, Credential: toCredential(k, kind, owner)})
+	return text
+}
+
+func (f *front) propose(o engine.Op) {
+	f.t.Helper()
+	if _, err := store.Propose[any](f.t.Context(), f.store, o); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// revoke ends a credential.
+func (f *front) revoke(text string) {
+	f.t.Helper()
+	_, id, _ := keyring.Parse(text)
+	f.propose(&store.RevokeCredential{Meta: &store.Meta{Principal: "test"}, Id: id})
+}
+
+// org makes an organisation and answers its id.
+func (f *front) org(name string) string {
+	f.t.Helper()
+	org, err := f.cloud(f.operator).CreateOrg(f.t.Context(), api.CreateOrgRequest{Name: name})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return org.ID
+}
+
+// host registers a host or gateway and answers its id and credential.
+func (f *front) host(name string, kind keyring.Kind) (id, credential string) {
+	f.t.Helper()
+	made, err := f.cloud(f.operator).CreateHost(f.t.Context(), api.CreateHostRequest{Name: name, Kind: kindWords[kind]})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return made.ID, made.Credential
+}
+
+// join exchanges a fleet credential for a service token.
+func (f *front) join(credential, address string) string {
+	f.t.Helper()
+	a := f.send("POST", wire.JoinPath, credential, `{"address":"`+address+`","version":"v1"}`)
+	var answer wire.JoinAnswer
+	if a.status != 200 || json.Unmarshal(a.body, &answer) != nil || answer.Token == "" {
+		f.t.Fatalf("join: %d %s", a.status, a.body)
+	}
+	return answer.Token
+}
+
+// namespace makes a namespace, which nobody opens, and answers its id.
+func (f *front) namespace(org, name string) string {
+	f.t.Helper()
+	op, err := f.cloud(f.operator).CreateNamespace(f.t.Context(), org, api.CreateNamespaceRequest{Name: name})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return op.Resource.ID
+}
+
+// cloud is a client that does not repeat what was refused.
+func (f *front) cloud(key string) *client.Cloud {
+	f.t.Helper()
+	c, err := client.NewCloud(f.url, key, client.WithRetries(0), client.WithTimeout(patience))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(c.Close)
+	return c
+}
+
+// answer is an answer as it came.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// problem is the answer's body where it is an error.
+type problem struct {
+	Error   string         `json:"error"`
+	Code    api.Code       `json:"code"`
+	Details map[string]any `json:"details"`
+}
+
+func (a answer) problem(t testing.TB) problem {
+	t.Helper()
+	var p problem
+	if err := json.Unmarshal(a.body, &p); err != nil {
+		t.Fatalf("%d %s: %v", a.status, a.body, err)
+	}
+	return p
+}
+
+// send makes a request. Header lines are "Name: value".
+func (f *front) send(method, path, key, body string, header ...string) answer {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, f.url+path, strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
+	for _, line := range header {
+		name, value, _ := strings.Cut(line, ": ")
+		req.Header.Add(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return answer{status: resp.StatusCode, header: resp.Header, body: text}
+}

@@ -1,0 +1,162 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// DefaultRegion is where a host is that does not say where.
+const DefaultRegion = "local"
+
+// NewHost is the op that registers a host or gateway with its credential, whose
+// owner is the id it gets here.
+func (s *Server) NewHost(meta *store.Meta, name string, kind keyring.Kind, region string, credential *store.Credential) (*store.CreateHost, error) {
+	if region == "" {
+		region = DefaultRegion
+	}
+	prefix := hostPrefix
+	if kind == keyring.Gateway {
+		prefix = gatewayPrefix
+	}
+	id, err := s.newID(prefix)
+	if err != nil {
+		return nil, err
+	}
+	credential.Owner = id
+	return &store.CreateHost{Meta: meta, Id: id, Name: name, Kind: string(kind), Region: region, Credential: credential}, nil
+}
+
+func (s *Server) createHost(w http.ResponseWriter, r *http.Request) error {
+	var body api.CreateHostRequest
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	var f faults
+	f.name(body.Name)
+	kind := keyring.Host
+	switch body.Kind {
+	case "", kindWords[keyring.Host]:
+	case kindWords[keyring.Gateway]:
+		kind = keyring.Gateway
+	default:
+		f.add("kind", "%s is none: use host or gateway", excerpt(body.Kind))
+	}
+	if err := f.err(); err != nil {
+		return err
+	}
+	text, id, hash, err := keyring.New(s.cfg.Rand, kind)
+	if err != nil {
+		return err
+	}
+	o, err := s.NewHost(q.meta, body.Name, kind, body.Region, toCredential(tenancy.Key{ID: id, Name: body.Name, Hash: hash}, kind, ""))
+	if err != nil {
+		return err
+	}
+	made, err := propose[*store.CreateHostResult](r.Context(), s, o)
+	if err != nil {
+		return err
+	}
+	if made.Id != o.Id {
+		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key registered %s and was shown its credential, which is not kept: register another", made.Id)
+	}
+	host, err := s.store.Host(r.Context(), made.Id)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", cloud+"/hosts/"+host.ID)
+	return writeResource(w, http.StatusCreated, host.Version, api.CreatedHost{Host: s.toHost(host), Credential: text})
+}
+
+// listHosts lists all hosts and gateways. The store gives them all at once; the
+// page is cut here.
+func (s *Server) listHosts(w http.ResponseWriter, r *http.Request) error {
+	const list = "hosts"
+	limit, after, err := pageOf(r, list)
+	if err != nil {
+		return err
+	}
+	all, err := s.store.Hosts(r.Context())
+	if err != nil {
+		return err
+	}
+	first := 0
+	for first < len(all) && all[first].ID <= after {
+		first++
+	}
+	all = all[first:min(first+limit+1, len(all))]
+	return writePage(w, list, limit, all, func(h fleet.Host) string { return h.ID }, s.toHost)
+}
+
+func (s *Server) getHost(w http.ResponseWriter, r *http.Request) error {
+	idOrName := r.PathValue("host")
+	host, err := s.store.Host(r.Context(), idOrName)
+	if api.CodeOf(err) == api.NotFound {
+		return api.Errorf(api.NotFound, "there is no host or gateway %s", excerpt(idOrName))
+	}
+	if err != nil {
+		return err
+	}
+	return writeResource(w, http.StatusOK, host.Version, s.toHost(host))
+}
+
+// jwks is the keys that service tokens and documents are signed with.
+func (s *Server) jwks(w http.ResponseWriter, _ *http.Request) error {
+	_, jwks := s.cfg.Signer.Trusted()
+	w.Header().Set("Content-Type", "application/jwk-set+json")
+	// Short: a key signs soon after it is first published.
+	w.Header().Set("Cache-Control", fmt.Sprintf("public, max-age=%d", int(Announce.Seconds()/2)))
+	_, _ = w.Write(jwks) // an error means that the client is gone
+	return nil
+}
+
+// healthz says whether the process can do its work at all: its store answers.
+func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
+	if err := s.alive(r); err != nil {
+		if r.Context().Err() == nil {
+			s.cfg.Logger.Error("unhealthy", "error", err)
+		}
+		return api.Wrap(err, api.Unhealthy, "this control plane cannot serve: its log says why; restart it")
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
+}
+
+func (s *Server) alive(r *http.Request) error {
+	if err := s.store.Err(); err != nil {
+		return err
+	}
+	_, err := s.store.SigningKeys(r.Context())
+	return err
+}
+
+// readyz says whether requests should be sent here.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
+	if s.draining.Err() != nil {
+		return api.Errorf(api.Unhealthy, "this control plane is shutting down")
+	}
+	if err := s.alive(r); err != nil {
+		return api.Wrap(err, api.Unhealthy, "this control plane is not ready: its log says why")
+	}
+	if _, err := s.cfg.Signer.Key(); err != nil {
+		return api.Wrap(err, api.Unhealthy, "this control plane has no signing key yet")
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
+}
+
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
+	s.cfg.Metrics.Handler().ServeHTTP(w, r)
+	return nil
+}
+
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(s.openapi)
+	return nil
+}

@@ -1,0 +1,366 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// MaxOverlap is for how long at most the old key works on after a rotation.
+const MaxOverlap = 7 * 24 * time.Hour
+
+// maxKeyLife is how far ahead a key's expiry may lie.
+const maxKeyLife = 100 * 365 * 24 * time.Hour
+
+// door is what the keys of an owner open: a namespace, or with cloud tokens an
+// organisation. The routes of the two differ in nothing else.
+type door struct {
+	kind   keyring.Kind
+	noun   string
+	roles  []tenancy.Role // that a key may have
+	locate func(*Server, request, tenancy.Permission) (string, error)
+	read   tenancy.Permission
+	manage tenancy.Permission
+}
+
+var (
+	namespaceKeys = door{
+		kind: keyring.Namespace, noun: "API key", roles: tenancy.Roles(), read: tenancy.KeyManage, manage: tenancy.KeyManage,
+		locate: func(s *Server, q request, what tenancy.Permission) (string, error) {
+			ns, err := s.namespace(q, what)
+			return string(ns.ID), err
+		},
+	}
+	cloudTokens = door{
+		kind: keyring.Org, noun: "cloud token", read: tenancy.OrgRead, manage: tenancy.OrgManage,
+		roles: []tenancy.Role{tenancy.Admin, tenancy.Operator, tenancy.ReadOnly},
+		locate: func(s *Server, q request, what tenancy.Permission) (string, error) {
+			org, err := s.org(q, what)
+			return string(org.ID), err
+		},
+	}
+)
+
+func (s *Server) createKey(d door) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var body api.CreateCloudKeyRequest
+		q, err := s.begin(r, &body)
+		if err != nil {
+			return err
+		}
+		owner, err := d.locate(s, q, d.manage)
+		if err != nil {
+			return err
+		}
+		var f faults
+		key := f.key(&body.CreateKeyRequest, d.roles, s.cfg.Now())
+		secret := f.secret(body.ID, body.Hash)
+		if err := f.err(); err != nil {
+			return err
+		}
+		if err := within(q.who, key.Roles, key.QueueScope); err != nil {
+			return err
+		}
+		if err := secret.mint(s, d.kind); err != nil {
+			return err
+		}
+		key.ID, key.Hash = secret.id, secret.hash
+		made, err := propose[*store.CreateCredentialResult](r.Context(), s, &store.CreateCredential{
+			Meta: q.meta, Credential: toCredential(key, d.kind, owner),
+		})
+		if err != nil {
+			return err
+		}
+		return s.writeNewKey(w, d, secret, made.Id)
+	}
+}
+
+func (s *Server) rotateKey(d door) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var body api.RotateKeyRequest
+		q, err := s.begin(r, &body)
+		if err != nil {
+			return err
+		}
+		owner, err := d.locate(s, q, d.manage)
+		if err != nil {
+			return err
+		}
+		old, err := s.key(q, d, owner)
+		if err != nil {
+			return err
+		}
+		var f faults
+		overlap, err := body.Overlap.Parse(0)
+		if err == nil && overlap > MaxOverlap {
+			err = fmt.Errorf("it is %v, the most is %v", overlap, MaxOverlap)
+		}
+		if err != nil {
+			f.add("overlap", "%v", err)
+		}
+		secret := f.secret(body.ID, body.Hash)
+		if err := f.err(); err != nil {
+			return err
+		}
+		if err := within(q.who, old.Roles, old.QueueScope); err != nil {
+			return err
+		}
+		if err := secret.mint(s, d.kind); err != nil {
+			return err
+		}
+		made, err := propose[*store.RotateCredentialResult](r.Context(), s, &store.RotateCredential{
+			Meta: q.meta, OldId: old.ID, NewId: secret.id, NewHash: secret.hash[:], OldExpiresNs: s.store.ClockNs() + overlap.Nanoseconds(),
+		})
+		if err != nil {
+			return err
+		}
+		return s.writeNewKey(w, d, secret, made.Id)
+	}
+}
+
+// writeNewKey answers a create or rotate that made the credential id.
+func (s *Server) writeNewKey(w http.ResponseWriter, d door, secret secret, id string) error {
+	made, ok := s.store.Credential(id)
+	switch {
+	case secret.text != "" && id != secret.id:
+		// A repeat under an Idempotency-Key: the secret minted just now opens
+		// nothing, and the one that does was not kept.
+		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key made %s %s and was shown its secret, which is not kept: revoke it and create another", d.noun, id)
+	case !ok:
+		return api.Errorf(api.NotFound, "%s %s was made and has been revoked since", d.noun, id)
+	}
+	return serve.WriteJSON(w, http.StatusCreated, api.CloudKey{Key: s.toKey(made), APIKey: secret.text})
+}
+
+func (s *Server) listKeys(d door) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		q, err := s.begin(r, nil)
+		if err != nil {
+			return err
+		}
+		owner, err := d.locate(s, q, d.read)
+		if err != nil {
+			return err
+		}
+		list := "keys of " + owner
+		limit, after, err := pageOf(r, list)
+		if err != nil {
+			return err
+		}
+		all, err := s.store.Credentials(r.Context(), owner)
+		if err != nil {
+			return err
+		}
+		// There are so few that the store gives them all; those of one moment are
+		// ordered by id, so that a cursor has one place.
+		place := func(c fleet.Credential) string { return fmt.Sprintf("%020d %s", c.CreatedAt.UnixNano(), c.ID) }
+		slices.SortFunc(all, func(a, b fleet.Credential) int { return cmp.Compare(place(a), place(b)) })
+		all = slices.DeleteFunc(all, func(c fleet.Credential) bool { return c.Kind != d.kind || place(c) <= after })
+		return writePage(w, list, limit, all[:min(len(all), limit+1)], place, s.toKey)
+	}
+}
+
+func (s *Server) getKey(d door) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		q, err := s.begin(r, nil)
+		if err != nil {
+			return err
+		}
+		owner, err := d.locate(s, q, d.read)
+		if err != nil {
+			return err
+		}
+		c, err := s.key(q, d, owner)
+		if err != nil {
+			return err
+		}
+		return serve.WriteJSON(w, http.StatusOK, s.toKey(c))
+	}
+}
+
+func (s *Server) revokeKey(d door) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		q, err := s.begin(r, nil)
+		if err != nil {
+			return err
+		}
+		owner, err := d.locate(s, q, d.manage)
+		if err != nil {
+			return err
+		}
+		c, err := s.key(q, d, owner)
+		if err != nil {
+			return err
+		}
+		if err := within(q.who, c.Roles, c.QueueScope); err != nil {
+			return err
+		}
+		if _, err := propose[any](r.Context(), s, &store.RevokeCredential{Meta: q.meta, Id: c.ID}); err != nil {
+			return err
+		}
+		s.lastUsed.forget(c.ID)
+		return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
+	}
+}
+
+// key is the credential named in the path, if it is the owner's.
+func (s *Server) key(q request, d door, owner string) (fleet.Credential, error) {
+	id := q.PathValue("id")
+	c, ok := s.store.Credential(id)
+	if !ok || c.Kind != d.kind || c.Owner != owner {
+		return fleet.Credential{}, api.Errorf(api.NotFound, "there is no %s %s", d.noun, excerpt(id))
+	}
+	return c, nil
+}
+
+// within refuses rights beyond the caller's own. Those who run the cloud have no
+// rights in what tenants keep, and give out all: an organisation's first token has
+// to come from somewhere.
+func within(who tenancy.Principal, roles []tenancy.Role, scope []tenancy.Glob) error {
+	if who.Org == tenancy.EveryOrg {
+		return nil
+	}
+	for _, role := range roles {
+		for _, p := range tenancy.Permissions() {
+			if role.Grants(p) && tenancy.Allow(who, p, tenancy.Where{Org: who.Org}) != nil {
+				return api.Errorf(api.Forbidden, "the role %s has the right %s, which your token has not", role, p)
+			}
+		}
+	}
+	if len(who.QueueScope) == 0 {
+		return nil
+	}
+	if len(scope) == 0 {
+		return api.Errorf(api.Forbidden, "a key without queue_scope covers every queue; yours covers %v", who.QueueScope)
+	}
+	for _, g := range scope {
+		// No part of a pattern but a star matches a star, so this says whether all
+		// that g covers is covered by one of the caller's patterns.
+		if !slices.ContainsFunc(who.QueueScope, func(own tenancy.Glob) bool { return own.Match(string(g)) }) {
+			return api.Errorf(api.Forbidden, "queue_scope %q goes beyond your token's %v", string(g), who.QueueScope)
+		}
+	}
+	return nil
+}
+
+// key is the key a request describes, without id and secret.
+func (f *faults) key(r *api.CreateKeyRequest, allowed []tenancy.Role, now time.Time) tenancy.Key {
+	k := tenancy.Key{Name: r.Name, Enabled: true}
+	if len(r.Name) > tenancy.MaxKeyName {
+		f.add("name", "has %d bytes: at most %d are allowed", len(r.Name), tenancy.MaxKeyName)
+	}
+	if len(r.Roles) > tenancy.MaxKeyRoles {
+		f.add("roles", "has %d entries: at most %d are allowed", len(r.Roles), tenancy.MaxKeyRoles)
+	}
+	for i, word := range r.Roles {
+		role := tenancy.Role(word)
+		if !slices.Contains(allowed, role) {
+			f.add(fmt.Sprintf("roles[%d]", i), "%s is no role of such a key: use one of %v", excerpt(word), allowed)
+		}
+		k.Roles = append(k.Roles, role)
+	}
+	if len(k.Roles) == 0 {
+		k.Roles = []tenancy.Role{tenancy.ReadOnly}
+	}
+	if len(r.QueueScope) > tenancy.MaxQueueScope {
+		f.add("queue_scope", "has %d entries: at most %d are allowed", len(r.QueueScope), tenancy.MaxQueueScope)
+	}
+	for i, text := range r.QueueScope {
+		glob, err := tenancy.ParseGlob(text)
+		if err != nil {
+			f.add(fmt.Sprintf("queue_scope[%d]", i), "%v", err)
+		}
+		k.QueueScope = append(k.QueueScope, glob)
+	}
+	switch at, ok, err := r.ExpiresAt.Parse(); {
+	case err != nil:
+		f.add("expires_at", "%v", err)
+	case ok && !at.After(now):
+		f.add("expires_at", "%s is over already", r.ExpiresAt)
+	case ok && at.After(now.Add(maxKeyLife)):
+		f.add("expires_at", "lies more than %d days ahead: leave it out for a key that does not expire", maxKeyLife/(24*time.Hour))
+	case ok:
+		k.ExpiresAt = at
+	}
+	return k
+}
+
+// secret is what a new credential is opened with. Its text is known here only when
+// it was made here.
+type secret struct {
+	id   string
+	hash [32]byte
+	text string
+}
+
+// secret reads the id and hash of a secret that was made elsewhere; the zero secret
+// is one to be minted.
+func (f *faults) secret(id, hash string) (s secret) {
+	if id == "" && hash == "" {
+		return secret{}
+	}
+	plain := func(c rune) bool {
+		return !('0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z')
+	}
+	if len(id) != keyring.IDLength || strings.ContainsFunc(id, plain) {
+		f.add("id", "it is the %d letters and digits that stand in the key's text, and goes with hash", keyring.IDLength)
+	}
+	raw, err := hex.DecodeString(hash)
+	if err != nil || len(raw) != len(s.hash) || bytes.Equal(raw, make([]byte, len(s.hash))) {
+		f.add("hash", "it is the SHA-256 of the key's whole text in hex, and goes with id")
+	}
+	s.id = id
+	copy(s.hash[:], raw)
+	return s
+}
+
+// mint makes a secret where the client has made none.
+func (c *secret) mint(s *Server, kind keyring.Kind) (err error) {
+	if c.id != "" {
+		return nil
+	}
+	c.text, c.id, c.hash, err = keyring.New(s.cfg.Rand, kind)
+	return err
+}
+
+// toCredential is a key as the store's ops carry it.
+func toCredential(k tenancy.Key, kind keyring.Kind, owner string) *store.Credential {
+	c := &store.Credential{Id: k.ID, Kind: string(kind), Owner: owner, Name: k.Name, Hash: k.Hash[:]}
+	for _, r := range k.Roles {
+		c.Roles = append(c.Roles, string(r))
+	}
+	for _, g := range k.QueueScope {
+		c.QueueScope = append(c.QueueScope, string(g))
+	}
+	if !k.ExpiresAt.IsZero() {
+		c.ExpiresNs = k.ExpiresAt.UnixNano()
+	}
+	return c
+}
+
+// ReadCredential is the credential whose text somebody wrote to a file before it is
+// known here, without an owner.
+func ReadCredential(text string, kind keyring.Kind, name string) (*store.Credential, error) {
+	found, id, ok := keyring.Parse(text)
+	if !ok || found != kind {
+		return nil, errors.New("this is no credential of kind " + string(kind) + ": it begins with cv_" + string(kind) + "_ and must be copied whole")
+	}
+	key := tenancy.Key{ID: id, Name: name, Hash: keyring.Hash(text)}
+	if kind == keyring.CloudOperator {
+		key.Roles = []tenancy.Role{tenancy.CloudOperator}
+	}
+	return toCredential(key, kind, ""), nil
+}

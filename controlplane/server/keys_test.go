@@ -1,0 +1,208 @@
+package server
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// A secret that the client made stays where it was made: the control plane knows its
+// hash and shows neither it nor the hash to anybody.
+func TestSecretsStayWithTheirMaker(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	c, ctx := f.cloud(admin), t.Context()
+	secret, err := client.NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{
+		CreateKeyRequest: api.CreateKeyRequest{Name: "ci", Roles: []string{"worker"}}, ID: secret.ID, Hash: secret.Hash,
+	})
+	if err != nil || made.ID != secret.ID || made.APIKey != "" {
+		t.Fatalf("created %+v, %v", made, err)
+	}
+	fresh, err := client.NewSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rotated, err := c.RotateNamespaceKey(ctx, "orders", made.ID, api.RotateKeyRequest{ID: fresh.ID, Hash: fresh.Hash, Overlap: "1h"})
+	if err != nil || rotated.ID != fresh.ID || rotated.APIKey != "" || !slices.Equal(rotated.Roles, []string{"worker"}) {
+		t.Errorf("rotated to %+v, %v", rotated, err)
+	}
+	// The same id again is refused, whatever its hash.
+	if _, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{ID: secret.ID, Hash: fresh.Hash}); api.CodeOf(err) != api.Conflict {
+		t.Errorf("an id that is taken: %v", err)
+	}
+	minted, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "minted"}})
+	if err != nil || minted.APIKey == "" {
+		t.Fatalf("minted %+v, %v", minted, err)
+	}
+	if kind, id, ok := keyring.Parse(minted.APIKey); !ok || kind != keyring.Namespace || id != minted.ID {
+		t.Errorf("the minted key is %q of %q, %v", id, kind, ok)
+	}
+	seen := f.log.String() + string(f.send("GET", "/cloud/v1/namespaces/orders/keys", admin, "").body)
+	for _, hidden := range []string{secret.Text, secret.Hash, fresh.Text, minted.APIKey, admin, f.operator} {
+		if strings.Contains(seen, hidden) {
+			t.Errorf("%.12s... is in the log or in a list", hidden)
+		}
+	}
+}
+
+// What a key may be is what was asked for, and the least where nothing was.
+func TestKeyDefaults(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	c, ctx := f.cloud(admin), t.Context()
+	plain, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{})
+	if err != nil || !slices.Equal(plain.Roles, []string{"readonly"}) || len(plain.QueueScope) != 0 || !plain.Enabled || plain.ExpiresAt != nil || plain.LastUsedAt != nil {
+		t.Errorf("a key that asks for nothing: %+v, %v", plain, err)
+	}
+	at := api.TimeOf(f.now().Add(time.Hour))
+	full, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{
+		Name: "full", Roles: []string{"operator", "worker"}, QueueScope: []string{"a.*", "b"}, ExpiresAt: at,
+	}})
+	if err != nil || full.Name != "full" || !slices.Equal(full.Roles, []string{"operator", "worker"}) || !slices.Equal(full.QueueScope, []string{"a.*", "b"}) || *full.ExpiresAt != at {
+		t.Errorf("a key that asks for all: %+v, %v", full, err)
+	}
+	long := strings.Repeat("n", tenancy.MaxKeyName)
+	if _, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: long}}); err != nil {
+		t.Errorf("the longest name: %v", err)
+	}
+	if _, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: long + "n"}}); api.CodeOf(err) != api.ValidationError {
+		t.Errorf("a longer name: %v", err)
+	}
+	if _, err := c.RotateNamespaceKey(ctx, "orders", full.ID, api.RotateKeyRequest{Overlap: "168h"}); err != nil {
+		t.Errorf("the longest overlap: %v", err)
+	}
+	if _, err := c.RotateNamespaceKey(ctx, "orders", full.ID, api.RotateKeyRequest{Overlap: "168h0m1s"}); api.CodeOf(err) != api.ValidationError {
+		t.Errorf("a longer overlap: %v", err)
+	}
+}
+
+// A key belongs to one namespace: by another's path it is not there, nor is a cloud
+// token among a namespace's keys.
+func TestKeysHaveOneOwner(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	f.namespace("acme", "mail")
+	c, ctx := f.cloud(admin), t.Context()
+	made, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, adminID, _ := keyring.Parse(admin)
+	for what, err := range map[string]error{
+		"get by another namespace":    func() error { _, err := c.NamespaceKey(ctx, "mail", made.ID); return err }(),
+		"revoke by another namespace": c.RevokeNamespaceKey(ctx, "mail", made.ID),
+		"rotate by another namespace": func() error { _, err := c.RotateNamespaceKey(ctx, "mail", made.ID, api.RotateKeyRequest{}); return err }(),
+		"revoke as a token":           c.RevokeToken(ctx, "acme", made.ID),
+		"a token as a key":            c.RevokeNamespaceKey(ctx, "orders", adminID),
+	} {
+		if api.CodeOf(err) != api.NotFound {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := c.NamespaceKey(ctx, "orders", made.ID); err != nil {
+		t.Errorf("the key after all that: %v", err)
+	}
+	if err := c.RevokeNamespaceKey(ctx, "orders", made.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.NamespaceKey(ctx, "orders", made.ID); api.CodeOf(err) != api.NotFound {
+		t.Errorf("a revoked key: %v", err)
+	}
+}
+
+// A token that is revoked opens nothing from that moment, and when one was last used
+// is told.
+func TestTokensEndAtOnce(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	c, ctx := f.cloud(admin), t.Context()
+	made, err := c.CreateToken(ctx, "acme", api.CreateCloudKeyRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.cloud(made.APIKey).Org(ctx, "acme"); err != nil {
+		t.Fatal(err)
+	}
+	if used, err := c.Token(ctx, "acme", made.ID); err != nil || used.LastUsedAt == nil {
+		t.Errorf("after its use: %+v, %v", used, err)
+	}
+	if err := c.RevokeToken(ctx, "acme", made.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.cloud(made.APIKey).Org(ctx, "acme"); api.CodeOf(err) != api.Unauthorized {
+		t.Errorf("after its end: %v", err)
+	}
+	soon, err := c.CreateToken(ctx, "acme", api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{ExpiresAt: api.TimeOf(f.now().Add(time.Hour))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.ahead.Add(int64(time.Hour))
+	if _, err := f.cloud(soon.APIKey).Org(ctx, "acme"); api.CodeOf(err) != api.Unauthorized {
+		t.Errorf("after its time: %v", err)
+	}
+}
+
+// Nobody makes, rotates or ends a key that may do more than their own token.
+func TestKeysDoNotGrow(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	f.namespace("acme", "orders")
+	scoped := f.keep(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}, QueueScope: []tenancy.Glob{"mine.*"}}, keyring.Org, f.acme())
+	c, ctx := f.cloud(scoped), t.Context()
+	if _, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{QueueScope: []string{"mine.a"}}}); err != nil {
+		t.Errorf("a key within the scope: %v", err)
+	}
+	wide, err := f.cloud(f.operator).CreateNamespaceKey(ctx, f.ns("orders"), api.CreateCloudKeyRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{
+		"create without a scope": func() error {
+			_, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{})
+			return err
+		}(),
+		"create beyond": func() error {
+			_, err := c.CreateToken(ctx, "acme", api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{QueueScope: []string{"*"}}})
+			return err
+		}(),
+		"rotate": func() error {
+			_, err := c.RotateNamespaceKey(ctx, "orders", wide.ID, api.RotateKeyRequest{})
+			return err
+		}(),
+		"revoke": c.RevokeNamespaceKey(ctx, "orders", wide.ID),
+	} {
+		if api.CodeOf(err) != api.Forbidden {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	who := tenancy.Principal{Org: "o", Roles: []tenancy.Role{tenancy.Operator}}
+	if err := within(who, []tenancy.Role{tenancy.ReadOnly, tenancy.Worker}, nil); err != nil {
+		t.Errorf("an operator makes lesser keys: %v", err)
+	}
+	if err := within(who, []tenancy.Role{tenancy.ReadOnly, tenancy.Admin}, nil); api.CodeOf(err) != api.Forbidden {
+		t.Errorf("an operator makes an admin: %v", err)
+	}
+}
+
+// ns is the id of a namespace of acme.
+func (f *front) ns(name string) string {
+	f.t.Helper()
+	ns, err := f.store.Namespace(f.t.Context(), tenancy.OrgID(f.acme()), name)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return string(ns.ID)
+}

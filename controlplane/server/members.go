@@ -1,0 +1,219 @@
+package server
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+// The bounds of what members send.
+const (
+	MaxReportCells = 100_000
+	MaxReportKeys  = 100_000 // of LastUsed
+	maxReportError = 1 << 10 // bytes kept of a cell's error
+	maxReportBody  = 16 << 20
+	maxUsageBody   = 4 << 20
+	shardStream    = "shard/"
+	gatewayStream  = "gateway/"
+)
+
+// join exchanges a fleet credential for a service token, and notes where the
+// member is, if that has changed.
+func (s *Server) join(w http.ResponseWriter, r *http.Request) error {
+	var body wire.JoinRequest
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	credential, ok := s.store.Credential(q.who.KeyID)
+	if !ok {
+		return api.Errorf(api.Unauthorized, "the credential was revoked this moment")
+	}
+	host, err := s.store.Host(r.Context(), credential.Owner)
+	if err != nil {
+		return err
+	}
+	if host.ID != credential.Owner || host.Kind != credential.Kind {
+		return fmt.Errorf("credential %s is of kind %q and owner %s, which is a %q", credential.ID, credential.Kind, credential.Owner, host.Kind)
+	}
+	var f faults
+	f.member(body, host.Kind)
+	if err := f.err(); err != nil {
+		return err
+	}
+	if body.Address != host.Address || body.Version != host.Binary {
+		q.meta.Idempotency = nil // a repeat changes nothing anyway
+		_, err := propose[any](r.Context(), s, &store.JoinHost{Meta: q.meta, Id: host.ID, Address: body.Address, Version: body.Version})
+		if err != nil {
+			return err
+		}
+	}
+	s.cfg.Observations.Touch(host.ID)
+	return s.admit(w, host)
+}
+
+// member checks what a member says of itself.
+func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
+	u, err := url.Parse(r.Address)
+	switch {
+	case kind == keyring.Gateway && r.Address != "":
+		f.add("address", "is set: a gateway calls and is not called")
+	case kind == keyring.Gateway:
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(r.Address) > store.MaxAddress:
+		f.add("address", "%s is not a base URL such as http://10.0.0.7:8080", excerpt(r.Address))
+	}
+	if len(r.Version) > store.MaxVersion {
+		f.add("version", "has %d bytes: at most %d are allowed", len(r.Version), store.MaxVersion)
+	}
+}
+
+// admit answers a service token, to a gateway also the one it shows to hosts. They
+// differ in their audience: a host that keeps what it was shown can do nothing here
+// with it.
+func (s *Server) admit(w http.ResponseWriter, host fleet.Host) error {
+	key, err := s.cfg.Signer.Key()
+	if err != nil {
+		return err
+	}
+	now := s.cfg.Now()
+	sign := func(audience string) (string, error) {
+		return token.Sign(key, token.Claims{Subject: host.ID, Role: string(roleOf(host.Kind)), Audience: audience}, now)
+	}
+	_, jwks := s.cfg.Signer.Trusted()
+	answer := wire.JoinAnswer{ID: host.ID, ExpiresAt: now.Add(token.Lifetime).UTC(), JWKS: jwks}
+	if answer.Token, err = sign(token.ControlPlane); err != nil {
+		return err
+	}
+	if host.Kind == keyring.Gateway {
+		if answer.HostToken, err = sign(token.Hosts); err != nil {
+			return err
+		}
+	}
+	return serve.WriteJSON(w, http.StatusOK, answer)
+}
+
+// report takes where a member stands. Gateways have no cells, and report when keys
+// were last used.
+func (s *Server) report(w http.ResponseWriter, r *http.Request, m member) error {
+	var body wire.Report
+	if err := serve.DecodeJSON(r, &body); err != nil {
+		return err
+	}
+	var f faults
+	f.report(&body, m.host.Kind)
+	if err := f.err(); err != nil {
+		return err
+	}
+	now := s.cfg.Now().Unix()
+	for id, unix := range body.LastUsed {
+		// A credential that was revoked meanwhile is nobody's.
+		if c, ok := s.store.Credential(id); ok && (c.Kind == keyring.Namespace || c.Kind == keyring.Org) {
+			s.lastUsed.mark(id, min(unix, now))
+		}
+	}
+	if m.host.Kind == keyring.Host {
+		s.cfg.Observations.Observe(m.host.ID, body)
+	}
+	return serve.WriteJSON(w, http.StatusOK, struct{}{})
+}
+
+// cellStates are the words of a cell's state.
+var cellStates = map[string]bool{wire.Opening: true, wire.Opened: true, wire.Closing: true, wire.Gone: true, wire.Failed: true}
+
+func (f *faults) report(r *wire.Report, kind keyring.Kind) {
+	if len(r.Cells) > MaxReportCells {
+		f.add("cells", "has %d entries: at most %d are taken", len(r.Cells), MaxReportCells)
+		return
+	}
+	if len(r.LastUsed) > MaxReportKeys {
+		f.add("last_used", "has %d entries: at most %d are taken", len(r.LastUsed), MaxReportKeys)
+	}
+	if kind != keyring.Host && len(r.Cells) > 0 {
+		f.add("cells", "only a host has cells")
+	}
+	for i := range r.Cells {
+		c := &r.Cells[i]
+		if c.Namespace == "" || !cellStates[c.State] || c.Generation < 0 {
+			f.add(fmt.Sprintf("cells[%d]", i), "is no cell: it needs a namespace, a generation and one of the known states")
+		}
+		if len(c.Error) > maxReportError {
+			c.Error = strings.ToValidUTF8(c.Error[:maxReportError], "")
+		}
+	}
+}
+
+// readUsage answers how far a source's usage has been applied.
+func (s *Server) readUsage(w http.ResponseWriter, r *http.Request, m member) error {
+	query := r.URL.Query()
+	source := billing.Source{Namespace: query.Get("namespace"), Stream: query.Get("stream"), Incarnation: query.Get("incarnation")}
+	if source.Namespace == "" || source.Stream == "" || source.Incarnation == "" {
+		return api.Errorf(api.ValidationError, "a source of usage has a namespace, a stream and an incarnation")
+	}
+	if err := s.maySend(r, m, source); err != nil {
+		return err
+	}
+	last, err := s.store.LastUsage(r.Context(), source)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, wire.UsageAnswer{Last: last})
+}
+
+// takeUsage applies a frame of usage.
+func (s *Server) takeUsage(w http.ResponseWriter, r *http.Request, m member) error {
+	var frame billing.Frame
+	if err := serve.DecodeJSON(r, &frame); err != nil {
+		return err
+	}
+	if err := frame.Validate(); err != nil {
+		return api.Wrap(err, api.ValidationError, err.Error())
+	}
+	if frame.To > math.MaxInt64 {
+		return api.Errorf(api.ValidationError, "to: it is at most %d", int64(math.MaxInt64))
+	}
+	if err := s.maySend(r, m, frame.Source); err != nil {
+		return err
+	}
+	o := &store.ApplyUsage{
+		Meta:      &store.Meta{Principal: m.host.ID},
+		Namespace: frame.Namespace, Stream: frame.Stream, Incarnation: frame.Incarnation, From: frame.From, To: frame.To,
+	}
+	for _, row := range frame.Rows {
+		o.Rows = append(o.Rows, fromRow(row))
+	}
+	applied, err := propose[*store.ApplyUsageResult](r.Context(), s, o)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, wire.UsageAnswer{Last: applied.Last})
+}
+
+// maySend refuses usage that is not the member's to report: a host speaks for the
+// shards of namespaces placed on it, a gateway for its own traffic.
+func (s *Server) maySend(r *http.Request, m member, source billing.Source) error {
+	if m.host.Kind == keyring.Gateway {
+		if source.Stream != gatewayStream+m.host.ID {
+			return api.Errorf(api.Forbidden, "a gateway reports as %s%s, and for nobody else", gatewayStream, m.host.ID)
+		}
+		return nil
+	}
+	if !strings.HasPrefix(source.Stream, shardStream) {
+		return api.Errorf(api.Forbidden, "a host reports as %s<n>, and as nothing else", shardStream)
+	}
+	ns, err := s.store.Namespace(r.Context(), "", source.Namespace)
+	if api.CodeOf(err) == api.NotFound || err == nil && ns.HostID != m.host.ID {
+		return api.Errorf(api.Forbidden, "namespace %s is not placed on %s", excerpt(source.Namespace), m.host.Name)
+	}
+	return err
+}

@@ -1,0 +1,423 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+// lines is an open stream of documents.
+type lines struct {
+	t    *testing.T
+	scan *bufio.Scanner
+	end  context.CancelFunc
+}
+
+// follow opens a stream.
+func (f *front) follow(t *testing.T, service string, after int64) *lines {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, "GET", fmt.Sprintf("%s%s?after=%d", f.url, wire.DocsPath, after), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+service)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { resp.Body.Close() })
+	if resp.StatusCode != 200 || resp.Header.Get("Content-Type") != "application/x-ndjson" {
+		t.Fatalf("the stream answers %s %v", resp.Status, resp.Header)
+	}
+	return &lines{t: t, scan: bufio.NewScanner(resp.Body), end: cancel}
+}
+
+// next is the next message; ok is false at the end of the stream.
+func (l *lines) next() (m wire.Message, ok bool) {
+	l.t.Helper()
+	if !l.scan.Scan() {
+		return m, false
+	}
+	if err := json.Unmarshal(l.scan.Bytes(), &m); err != nil {
+		l.t.Fatalf("%s: %v", l.scan.Bytes(), err)
+	}
+	return m, true
+}
+
+// docs are the documents up to the next heartbeat.
+func (l *lines) docs() (all []wire.Doc, beat wire.Message) {
+	l.t.Helper()
+	for {
+		m, ok := l.next()
+		if !ok {
+			l.t.Fatal("the stream has ended")
+		}
+		if m.Doc == nil {
+			return all, m
+		}
+		var d wire.Doc
+		if err := json.Unmarshal(m.Doc, &d); err != nil {
+			l.t.Fatal(err)
+		}
+		all = append(all, d)
+	}
+}
+
+// settle places a namespace on a host and says that it is open there.
+func (f *front) settle(ns, host string) {
+	f.t.Helper()
+	meta := &store.Meta{Principal: "test"}
+	f.propose(&store.PlaceNamespace{Meta: meta, Id: ns, Generation: f.generation(ns), HostId: host})
+	f.propose(&store.SettleNamespace{Meta: meta, Id: ns, Generation: f.generation(ns)})
+}
+
+func (f *front) generation(ns string) int64 {
+	f.t.Helper()
+	n, err := f.store.Namespace(f.t.Context(), "", ns)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return n.Generation
+}
+
+// A host learns of its own namespaces and of nobody else's, a gateway of all; each
+// document is signed and all come in order.
+func TestWhoLearnsWhat(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	one, oneCredential := f.host("one", keyring.Host)
+	two, twoCredential := f.host("two", keyring.Host)
+	_, gateway := f.host("g", keyring.Gateway)
+	mine, theirs, nowhere := f.namespace("acme", "mine"), f.namespace("acme", "theirs"), f.namespace("acme", "nowhere")
+	f.settle(mine, one)
+	f.settle(theirs, two)
+	names := func(docs []wire.Doc) (all []string) {
+		for _, d := range docs {
+			all = append(all, d.Namespace)
+		}
+		slices.Sort(all)
+		return all
+	}
+	newest, _ := f.store.Changes()
+	for who, c := range map[string]struct {
+		service string
+		want    []string
+	}{
+		"one":       {f.join(oneCredential, "http://one.test"), []string{mine}},
+		"two":       {f.join(twoCredential, "http://two.test"), []string{theirs}},
+		"a gateway": {f.join(gateway, ""), []string{mine, theirs, nowhere}},
+	} {
+		l := f.follow(t, c.service, 0)
+		docs, beat := l.docs()
+		slices.Sort(c.want)
+		if !slices.Equal(names(docs), c.want) || beat.Number < newest {
+			t.Errorf("%s learns of %q up to %d, want %q up to %d", who, names(docs), beat.Number, c.want, newest)
+		}
+		if !slices.IsSortedFunc(docs, func(a, b wire.Doc) int { return int(a.Number - b.Number) }) {
+			t.Errorf("%s gets documents out of order", who)
+		}
+		if set, err := token.ParseSet(beat.JWKS); err != nil || set.Len() != 1 {
+			t.Errorf("the first heartbeat has no keys: %s, %v", beat.JWKS, err)
+		}
+		if m, _ := l.next(); m.JWKS != nil || m.Doc != nil {
+			t.Errorf("the second heartbeat: %+v", m)
+		}
+		// What it has, it is not told again.
+		if docs, _ := f.follow(t, c.service, beat.Number).docs(); len(docs) != 0 {
+			t.Errorf("%s, which has all, is told %q", who, names(docs))
+		}
+	}
+}
+
+// Of a namespace that is not its own any more, a host learns that and nothing else.
+func TestWhatWasMine(t *testing.T) {
+	t.Parallel()
+	f := startFront(t)
+	s := &stream{Server: f.server, member: member{}, sent: map[string]bool{}}
+	s.host.ID, s.host.Kind = "host_1", keyring.Host
+	d := wire.Doc{Number: 7, Namespace: "ns_1", Name: "orders", Org: "org_1", Generation: 1, Desired: wire.Open, Host: "host_1", Address: "http://one", Keys: []wire.Key{{ID: "k"}}}
+	if got, ok := s.share(d); !ok || got.Name != "orders" {
+		t.Errorf("its own: %+v, %v", got, ok)
+	}
+	d.Host, d.Number, d.Generation = "host_2", 8, 2
+	got, ok := s.share(d)
+	if !ok || got.Desired != wire.Absent || got.Host != "host_2" || got.Number != 8 || got.Generation != 2 || len(got.Keys) != 0 || got.Name != "" || got.Org != "" || got.Address != "" {
+		t.Errorf("what was its own: %+v, %v", got, ok)
+	}
+	if got, ok := s.share(d); ok {
+		t.Errorf("the same again: %+v", got)
+	}
+	// A host that was away may have had it, if it can have moved.
+	s.again = true
+	if _, ok := s.share(d); !ok {
+		t.Error("a host that was away does not learn that a namespace has moved")
+	}
+	d.Desired = wire.Absent
+	if got, ok := s.share(d); ok {
+		t.Errorf("a namespace that another host deletes: %+v", got)
+	}
+	d.Desired, d.Generation = wire.Open, 1
+	if got, ok := s.share(d); ok {
+		t.Errorf("a namespace that was never anywhere else: %+v", got)
+	}
+	s.host.Kind = keyring.Gateway
+	if got, ok := s.share(d); !ok || len(got.Keys) != 1 {
+		t.Errorf("a gateway's: %+v, %v", got, ok)
+	}
+}
+
+// A stream ends when its credential is revoked, when its token is over, and when the
+// server shuts down; then it cannot be opened again.
+func TestStreamsEnd(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	_, credential := f.host("one", keyring.Host)
+	_, other := f.host("two", keyring.Host)
+	_, third := f.host("three", keyring.Gateway)
+	revoked := f.follow(t, f.join(credential, "http://one.test"), 0)
+	revoked.docs()
+	f.revoke(credential)
+	for ok := true; ok; {
+		_, ok = revoked.next()
+	}
+	expired := f.follow(t, f.join(other, "http://two.test"), 0)
+	expired.docs()
+	f.ahead.Add(int64(token.Lifetime + token.Leeway))
+	for ok := true; ok; {
+		_, ok = expired.next()
+	}
+	service := f.join(third, "")
+	last := f.follow(t, service, 0)
+	last.docs()
+	f.server.Drain()
+	for ok := true; ok; {
+		_, ok = last.next()
+	}
+	if a := f.send("GET", wire.DocsPath, service, ""); a.problem(t).Code != api.Unhealthy {
+		t.Errorf("a stream while shutting down: %d %s", a.status, a.body)
+	}
+}
+
+// A follower that has seen what never happened here is told so: this control plane
+// has lost changes, and must not go on as if not.
+func TestAFollowerFromTheFuture(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	_, credential := f.host("one", keyring.Host)
+	service := f.join(credential, "http://one.test")
+	for after, code := range map[string]api.Code{"1000000": api.StateConflict, "-1": api.ValidationError, "x": api.ValidationError} {
+		if a := f.send("GET", wire.DocsPath+"?after="+after, service, ""); a.problem(t).Code != code {
+			t.Errorf("after %s: %d %s", after, a.status, a.body)
+		}
+	}
+}
+
+// Joining says where a host is; only what is new goes to the log.
+func TestJoin(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	id, credential := f.host("one", keyring.Host)
+	_, gateway := f.host("g", keyring.Gateway)
+	for _, body := range []string{`{"address":""}`, `{"address":"one:8080"}`, `{"address":"ftp://one"}`, `{"address":"http://u:p@one"}`, `{"address":"http://one?x=1"}`} {
+		if a := f.send("POST", wire.JoinPath, credential, body); a.problem(t).Code != api.ValidationError {
+			t.Errorf("join as %s: %d %s", body, a.status, a.body)
+		}
+	}
+	if a := f.send("POST", wire.JoinPath, gateway, `{"address":"http://g"}`); a.problem(t).Code != api.ValidationError {
+		t.Errorf("a gateway with an address: %d %s", a.status, a.body)
+	}
+	f.join(credential, "http://one.test")
+	before := f.audited()
+	f.join(credential, "http://one.test")
+	if after := f.audited(); after != before {
+		t.Errorf("joining again as before made %d changes", after-before)
+	}
+	f.join(credential, "http://moved.test")
+	host, err := f.cloud(f.operator).Host(t.Context(), id)
+	if err != nil || host.Status.Address != "http://moved.test" || host.Status.Version != "v1" || host.Status.LastSeenAt == nil {
+		t.Errorf("the host: %+v, %v", host, err)
+	}
+	if after := f.audited(); after != before+1 {
+		t.Errorf("moving made %d changes", after-before)
+	}
+}
+
+// frame is a frame of usage in the present hour.
+func (f *front) frame(ns, stream string, from, to uint64) string {
+	hour := f.now().Truncate(time.Hour).UnixNano()
+	return fmt.Sprintf(`{"namespace":%q,"stream":%q,"incarnation":"ab","from":%d,"to":%d,"rows":[{"hour_ns":%d,"queue":"mail","model":"m","reports":1,"input_tokens":10,"cost_usd":0.000000003}]}`,
+		ns, stream, from, to, hour)
+}
+
+// Usage counts once, in order, and only from who may know of it.
+func TestUsageIntake(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	one, oneCredential := f.host("one", keyring.Host)
+	two, _ := f.host("two", keyring.Host)
+	gatewayID, gatewayCredential := f.host("g", keyring.Gateway)
+	mine, theirs := f.namespace("acme", "mine"), f.namespace("acme", "theirs")
+	f.settle(mine, one)
+	f.settle(theirs, two)
+	host, gateway := f.join(oneCredential, "http://one.test"), f.join(gatewayCredential, "")
+	send := func(key, body string, code api.Code, last uint64) {
+		t.Helper()
+		a := f.send("POST", wire.UsagePath, key, body)
+		if code != "" {
+			if a.problem(t).Code != code {
+				t.Errorf("%s: %d %s, want %s", body, a.status, a.body, code)
+			}
+			return
+		}
+		var applied wire.UsageAnswer
+		if err := json.Unmarshal(a.body, &applied); err != nil || a.status != 200 || applied.Last != last {
+			t.Errorf("%s: %d %s, want last %d", body, a.status, a.body, last)
+		}
+	}
+	send(host, f.frame(mine, "shard/0", 1, 3), "", 3)
+	send(host, f.frame(mine, "shard/0", 1, 3), "", 3) // a repeat
+	send(host, f.frame(mine, "shard/0", 5, 5), api.StateConflict, 0)
+	send(host, f.frame(mine, "shard/0", 4, 4), "", 4)
+	send(host, f.frame(theirs, "shard/0", 1, 1), api.Forbidden, 0)
+	send(host, f.frame("ns_nobody", "shard/0", 1, 1), api.Forbidden, 0)
+	send(host, f.frame(mine, "gateway/"+gatewayID, 1, 1), api.Forbidden, 0)
+	send(host, f.frame(mine, "gateway/"+one, 1, 1), api.Forbidden, 0)
+	send(gateway, f.frame(mine, "gateway/"+gatewayID, 1, 1), "", 1)
+	send(gateway, f.frame(theirs, "gateway/"+gatewayID, 1, 1), "", 1)
+	send(gateway, f.frame(mine, "shard/0", 5, 5), api.Forbidden, 0)
+	send(gateway, f.frame(mine, "gateway/"+one, 1, 1), api.Forbidden, 0)
+	send(host, f.frame(mine, "shard/0", 0, 0), api.ValidationError, 0)
+	send(host, `{"namespace":"x"`, api.ParseError, 0)
+	source := "?namespace=" + mine + "&incarnation=ab&stream="
+	if a := f.send("GET", wire.UsagePath+source+"shard/0", host, ""); string(a.body) != "{\"last\":4}\n" {
+		t.Errorf("last: %d %s", a.status, a.body)
+	}
+	if a := f.send("GET", wire.UsagePath+source+"shard/0", gateway, ""); a.status != 403 {
+		t.Errorf("a gateway asks for a shard: %d %s", a.status, a.body)
+	}
+	if a := f.send("GET", wire.UsagePath+source, host, ""); a.status != 400 {
+		t.Errorf("last of no stream: %d %s", a.status, a.body)
+	}
+	// What was sent is what is billed: 2 frames of the shard, 1 of the gateway.
+	a := f.send("GET", "/cloud/v1/namespaces/mine/usage?group_by=queue", admin, "")
+	var report api.UsageReport
+	if err := json.Unmarshal(a.body, &report); err != nil || report.Totals.InputTokens != 30 || report.Totals.Reports != 3 || report.Totals.CostUSD != 9 {
+		t.Errorf("usage: %d %s, %v", a.status, a.body, err)
+	}
+	if len(report.Groups) != 1 || report.Groups[0].Key != "mail" || report.Groups[0].InputTokens != 30 {
+		t.Errorf("usage by queue: %s", a.body)
+	}
+	a = f.send("GET", "/cloud/v1/orgs/acme/usage?group_by=namespace", admin, "")
+	if err := json.Unmarshal(a.body, &report); err != nil || report.Totals.InputTokens != 40 || len(report.Groups) != 2 {
+		t.Errorf("usage of the organisation: %d %s, %v", a.status, a.body, err)
+	}
+	if a := f.send("GET", "/cloud/v1/orgs/acme/usage?to="+f.now().UTC().Format(time.DateOnly)+"T00:00:00Z&from=2001-01-01", admin, ""); a.status != 400 && strings.Contains(string(a.body), `"input_tokens":40`) {
+		t.Errorf("usage before today: %d %s", a.status, a.body)
+	}
+}
+
+// Reports say which keys were used, and nobody learns of keys that are not.
+func TestReports(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	_, credential := f.host("one", keyring.Host)
+	_, gatewayCredential := f.host("g", keyring.Gateway)
+	host, gateway := f.join(credential, "http://one.test"), f.join(gatewayCredential, "")
+	key, err := f.cloud(admin).CreateNamespaceKey(t.Context(), "orders", api.CreateCloudKeyRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, operatorID, _ := keyring.Parse(f.operator)
+	at, later := f.now().Add(-time.Hour).Unix(), f.now().Add(time.Hour).Unix()
+	body := func(unix int64) string {
+		return fmt.Sprintf(`{"last_used":{%q:%d,"nobody":%d,%q:%d}}`, key.ID, unix, unix, operatorID, later)
+	}
+	used := func() time.Time {
+		t.Helper()
+		k, err := f.cloud(admin).NamespaceKey(t.Context(), "orders", key.ID)
+		if err != nil || k.LastUsedAt == nil {
+			t.Fatalf("the key: %+v, %v", k, err)
+		}
+		at, _, err := k.LastUsedAt.Parse()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	if a := f.send("POST", wire.ReportPath, host, body(at)); a.status != 200 {
+		t.Fatalf("report: %d %s", a.status, a.body)
+	}
+	if got := used().Unix(); got != at {
+		t.Errorf("last used at %d, want %d", got, at)
+	}
+	// Never backwards, never ahead of us.
+	f.send("POST", wire.ReportPath, gateway, body(at-1000))
+	if got := used().Unix(); got != at {
+		t.Errorf("an older report took it back to %d from %d", got, at)
+	}
+	f.send("POST", wire.ReportPath, gateway, body(later))
+	if got := used(); got.After(f.now()) {
+		t.Errorf("a report from the future: %v", got)
+	}
+	if f.server.lastUsed.unix("nobody") != 0 || f.server.lastUsed.unix(operatorID) >= later {
+		t.Error("a report was taken for a key that is none of a tenant's")
+	}
+	for _, c := range []struct{ key, body string }{
+		{host, `{"cells":[{"namespace":"","generation":1,"state":"open"}]}`},
+		{host, `{"cells":[{"namespace":"n","generation":1,"state":"on fire"}]}`},
+		{gateway, `{"cells":[{"namespace":"n","generation":1,"state":"open"}]}`},
+		{host, `{"cells":[` + strings.Repeat(`{},`, MaxReportCells) + `{}]}`},
+	} {
+		if a := f.send("POST", wire.ReportPath, c.key, c.body); a.problem(t).Code != api.ValidationError {
+			t.Errorf("the report %.60s: %d %.200s", c.body, a.status, a.body)
+		}
+	}
+}
+
+// A gateway shows hosts a token of its own for that: whoever keeps it can do nothing
+// with it here. A host has none.
+func TestAudiences(t *testing.T) {
+	t.Parallel()
+	f, _ := start(t)
+	_, host := f.host("one", keyring.Host)
+	_, gateway := f.host("g", keyring.Gateway)
+	set, _ := f.server.cfg.Signer.Trusted()
+	for credential, address := range map[string]string{host: "http://one.test", gateway: ""} {
+		a := f.send("POST", wire.JoinPath, credential, `{"address":"`+address+`"}`)
+		var joined wire.JoinAnswer
+		if err := json.Unmarshal(a.body, &joined); err != nil || a.status != 200 {
+			t.Fatalf("join: %d %s", a.status, a.body)
+		}
+		if _, err := set.Verify(joined.Token, token.Hosts, f.now()); api.CodeOf(err) != api.Unauthorized {
+			t.Errorf("a token for the control plane at a host: %v", err)
+		}
+		if credential == host {
+			if joined.HostToken != "" {
+				t.Error("a host has a token for hosts")
+			}
+			continue
+		}
+		if c, err := set.Verify(joined.HostToken, token.Hosts, f.now()); err != nil || tenancy.Role(c.Role) != tenancy.GatewayMember {
+			t.Errorf("a gateway's token at a host: %+v, %v", c, err)
+		}
+		if a := f.send("POST", wire.ReportPath, joined.HostToken, "{}"); a.status != 401 {
+			t.Errorf("a gateway's token for hosts here: %d %s", a.status, a.body)
+		}
+	}
+}

@@ -1,0 +1,250 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// namespace is the namespace named in the path: by id, or by its name in the
+// caller's organisation. One of an organisation the caller has no rights in is not
+// there for it.
+func (s *Server) namespace(q request, what tenancy.Permission) (fleet.Namespace, error) {
+	idOrName := q.PathValue("ns")
+	org := q.who.Org
+	if q.operates() {
+		org = "" // a name says nothing without an organisation
+	}
+	ns, err := s.store.Namespace(q.Context(), org, idOrName)
+	if err != nil && api.CodeOf(err) != api.NotFound {
+		return fleet.Namespace{}, err
+	}
+	if err != nil || !q.allowed(what, ns.Org) {
+		return fleet.Namespace{}, api.Errorf(api.NotFound, "there is no namespace %s", excerpt(idOrName))
+	}
+	return ns, nil
+}
+
+// createNamespaceBody is api.CreateNamespaceRequest with the documented fields
+// that are not built.
+type createNamespaceBody struct {
+	Name string     `json:"name"`
+	Spec *specInput `json:"spec"`
+}
+
+type specInput struct {
+	Region             string          `json:"region"`
+	Tier               string          `json:"tier"`
+	Replicas           *int            `json:"replicas"`
+	Shards             *int            `json:"shards"`
+	DeletionProtection bool            `json:"deletion_protection"`
+	Limits             json.RawMessage `json:"limits"`
+	MinWarm            json.RawMessage `json:"min_warm"`
+}
+
+// The tiers of a namespace.
+const (
+	sharedTier    = "shared"
+	dedicatedTier = "dedicated"
+)
+
+// spec fills in the defaults of a namespace's spec and checks it, its region apart.
+func (f *faults) spec(in *specInput) api.NamespaceSpec {
+	out := api.NamespaceSpec{Tier: sharedTier, Replicas: 1, Shards: 1}
+	if in == nil {
+		return out
+	}
+	out.Region, out.DeletionProtection = in.Region, in.DeletionProtection
+	switch in.Tier {
+	case "", sharedTier:
+	case dedicatedTier:
+		f.unsupported("spec.tier", "%q is not built yet: use %q, or leave it out", dedicatedTier, sharedTier)
+	default:
+		f.add("spec.tier", "%s is no tier: use %q", excerpt(in.Tier), sharedTier)
+	}
+	switch {
+	case in.Replicas == nil || *in.Replicas == 1:
+	case *in.Replicas == 3 || *in.Replicas == 5:
+		f.unsupported("spec.replicas", "%d replicas are not built yet: use 1, or leave it out", *in.Replicas)
+	default:
+		f.add("spec.replicas", "is %d: it takes 1, 3 or 5", *in.Replicas)
+	}
+	switch {
+	case in.Shards == nil || *in.Shards == 1:
+	case *in.Shards > 1 && *in.Shards <= store.MaxShards:
+		f.unsupported("spec.shards", "more than one shard is not built yet: use 1, or leave it out")
+	default:
+		f.add("spec.shards", "is %d: it takes 1 to %d", *in.Shards, store.MaxShards)
+	}
+	if asks(in.Limits) {
+		f.unsupported("spec.limits", "is not built yet: leave it out")
+	}
+	if asks(in.MinWarm) {
+		f.unsupported("spec.min_warm", "is not built yet: leave it out")
+	}
+	return out
+}
+
+// region checks a region or chooses the cloud's first. The regions of a cloud are
+// those of its hosts, in the order of their registration.
+func (s *Server) region(q request, f *faults, region string) (string, error) {
+	hosts, err := s.store.Hosts(q.Context())
+	if err != nil {
+		return "", err
+	}
+	slices.SortStableFunc(hosts, func(a, b fleet.Host) int { return int(min(max(a.CreatedNs-b.CreatedNs, -1), 1)) })
+	var regions []string
+	for _, h := range hosts {
+		if h.Kind == keyring.Host && !slices.Contains(regions, h.Region) {
+			regions = append(regions, h.Region)
+		}
+	}
+	switch {
+	case region == "" && len(regions) == 0:
+		return "", api.Errorf(api.StateConflict, "this cloud has no host yet and so no region: register a host first")
+	case region == "":
+		return regions[0], nil
+	case !slices.Contains(regions, region):
+		f.add("spec.region", "%s is no region of this cloud: use one of %q, or leave it out", excerpt(region), regions)
+	}
+	return region, nil
+}
+
+func (s *Server) createNamespace(w http.ResponseWriter, r *http.Request) error {
+	var body createNamespaceBody
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	org, err := s.org(q, tenancy.NamespaceManage)
+	if err != nil {
+		return err
+	}
+	var f faults
+	f.name(body.Name)
+	spec := f.spec(body.Spec)
+	if spec.Region, err = s.region(q, &f, spec.Region); err != nil {
+		return err
+	}
+	if err := f.err(); err != nil {
+		return err
+	}
+	id, err := s.newID(namespacePrefix)
+	if err != nil {
+		return err
+	}
+	operation, err := s.newID(operationPrefix)
+	if err != nil {
+		return err
+	}
+	made, err := propose[*store.CreateNamespaceResult](r.Context(), s, &store.CreateNamespace{
+		Meta: q.meta, Id: id, Org: string(org.ID), Name: body.Name, Spec: fromSpec(spec), OperationId: operation,
+	})
+	if err != nil {
+		return err
+	}
+	return s.writeOperation(w, r, made.OperationId)
+}
+
+func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	org, err := s.org(q, tenancy.NamespaceRead)
+	if err != nil {
+		return err
+	}
+	list := "namespaces of " + string(org.ID)
+	limit, after, err := pageOf(r, list)
+	if err != nil {
+		return err
+	}
+	found, err := s.store.Namespaces(r.Context(), org.ID, tenancy.NamespaceID(after), limit+1)
+	if err != nil {
+		return err
+	}
+	return writePage(w, list, limit, found, func(n fleet.Namespace) string { return string(n.ID) }, s.toNamespace)
+}
+
+func (s *Server) getNamespace(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	ns, err := s.namespace(q, tenancy.NamespaceRead)
+	if err != nil {
+		return err
+	}
+	return writeResource(w, http.StatusOK, ns.Version, s.toNamespace(ns))
+}
+
+func (s *Server) updateNamespace(w http.ResponseWriter, r *http.Request) error {
+	var body api.UpdateNamespaceRequest
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	ns, err := s.namespace(q, tenancy.NamespaceManage)
+	if err != nil {
+		return err
+	}
+	version, err := expected(r, ns.Version)
+	if err != nil {
+		return err
+	}
+	_, err = propose[any](r.Context(), s, &store.UpdateNamespace{
+		Meta: q.meta, Id: string(ns.ID), ExpectVersion: version, DeletionProtection: body.DeletionProtection,
+	})
+	if err != nil {
+		return err
+	}
+	if ns, err = s.store.Namespace(r.Context(), ns.Org, string(ns.ID)); err != nil {
+		return err
+	}
+	return writeResource(w, http.StatusOK, ns.Version, s.toNamespace(ns))
+}
+
+func (s *Server) deleteNamespace(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	ns, err := s.namespace(q, tenancy.NamespaceManage)
+	if err != nil {
+		return err
+	}
+	version, err := expected(r, ns.Version)
+	if err != nil {
+		return err
+	}
+	operation, err := s.newID(operationPrefix)
+	if err != nil {
+		return err
+	}
+	begun, err := propose[*store.DeleteNamespaceResult](r.Context(), s, &store.DeleteNamespace{
+		Meta: q.meta, Id: string(ns.ID), ExpectVersion: version, OperationId: operation,
+	})
+	if err != nil {
+		return err
+	}
+	return s.writeOperation(w, r, begun.OperationId)
+}
+
+func (s *Server) getEndpoint(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	if _, err := s.namespace(q, tenancy.NamespaceRead); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Endpoint{Endpoint: s.cfg.Endpoint})
+}

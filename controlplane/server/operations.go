@@ -1,0 +1,110 @@
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// MaxOperationWait is the longest ?wait= of an operation.
+const MaxOperationWait = time.Minute
+
+// operation is the operation named in the path, if the caller has rights in its
+// organisation.
+func (s *Server) operation(q request) (fleet.Operation, error) {
+	id := q.PathValue("id")
+	o, err := s.store.Operation(q.Context(), id)
+	if err != nil && api.CodeOf(err) != api.NotFound {
+		return fleet.Operation{}, err
+	}
+	if err != nil || !q.allowed(tenancy.NamespaceRead, o.Org) {
+		return fleet.Operation{}, api.Errorf(api.NotFound, "there is no operation %s", excerpt(id))
+	}
+	return o, nil
+}
+
+// writeOperation answers that an operation is under way, or how it went if the
+// request is a repeat.
+func (s *Server) writeOperation(w http.ResponseWriter, r *http.Request, id string) error {
+	o, err := s.store.Operation(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", cloud+"/operations/"+id)
+	return serve.WriteJSON(w, http.StatusAccepted, s.toOperation(o))
+}
+
+// getOperation answers an operation; with ?wait= when it has ended, or the wait
+// has.
+func (s *Server) getOperation(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	wait, err := api.Duration(r.URL.Query().Get("wait")).Parse(0)
+	if err == nil && wait > MaxOperationWait {
+		err = api.Errorf(api.ValidationError, "it is %v, the most is %v", wait, MaxOperationWait)
+	}
+	if err != nil {
+		return api.Errorf(api.ValidationError, "wait: %v", err)
+	}
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	for waiting := wait > 0; ; {
+		// Taken before the look, so that what changes after it ends the wait.
+		_, changed := s.store.Changes()
+		o, err := s.operation(q)
+		if err != nil {
+			return err
+		}
+		if !waiting || o.Status != fleet.Running {
+			return serve.WriteJSON(w, http.StatusOK, s.toOperation(o))
+		}
+		select {
+		case <-changed:
+		case <-over.C:
+			waiting = false
+		case <-s.draining.Done():
+			waiting = false
+		case <-r.Context().Done():
+			return r.Context().Err()
+		}
+		if _, err := s.authenticate(r); err != nil {
+			return err // revoked while it waited
+		}
+	}
+}
+
+// listOperations lists an organisation's operations, newest first. A tenant's is
+// its own.
+func (s *Server) listOperations(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	name := r.URL.Query().Get("org")
+	if name == "" && q.operates() {
+		return api.Errorf(api.ValidationError, "org: say whose operations")
+	}
+	if name == "" {
+		name = string(q.who.Org)
+	}
+	org, err := s.orgNamed(q, tenancy.NamespaceRead, name)
+	if err != nil {
+		return err
+	}
+	list := "operations of " + string(org.ID)
+	limit, before, err := pageOf(r, list)
+	if err != nil {
+		return err
+	}
+	found, err := s.store.Operations(r.Context(), org.ID, before, limit+1)
+	if err != nil {
+		return err
+	}
+	return writePage(w, list, limit, found, func(o fleet.Operation) string { return o.ID }, s.toOperation)
+}

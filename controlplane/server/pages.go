@@ -1,0 +1,86 @@
+package server
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/controlplane/store"
+)
+
+// The bounds of a page.
+const (
+	DefaultPage = 100
+	MaxPage     = store.MaxPage
+)
+
+// paging are the parameters of a list.
+var paging = []serve.Param{
+	{Name: "limit", Type: "integer", Doc: "items of a page, 1 to 1000; default 100"},
+	{Name: "cursor", Doc: "of the page before, to go on after it"},
+}
+
+// The pages of the document; api.Page is generic, and a schema needs a name.
+type (
+	orgPage       api.Page[api.Org]
+	namespacePage api.Page[api.Namespace]
+	keyPage       api.Page[api.Key]
+	auditPage     api.Page[api.AuditRow]
+	operationPage api.Page[api.Operation]
+	hostPage      api.Page[api.Host]
+)
+
+// cursor is what a cursor's text says: a place in one list, and in no other.
+type cursor struct {
+	List  string `json:"l"`
+	After string `json:"a"`
+}
+
+// pageOf reads ?limit= and ?cursor= of a request for a list: how many items, and
+// after which ("" = from the start).
+func pageOf(r *http.Request, list string) (limit int, after string, err error) {
+	query := r.URL.Query()
+	limit = DefaultPage
+	if text := query.Get("limit"); text != "" {
+		limit, err = strconv.Atoi(text)
+		if err != nil || limit < 1 || limit > MaxPage {
+			return 0, "", api.Errorf(api.ValidationError, "limit %s: it takes 1 to %d", excerpt(text), MaxPage)
+		}
+	}
+	text := query.Get("cursor")
+	if text == "" {
+		return limit, "", nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	var c cursor
+	if err != nil || json.Unmarshal(raw, &c) != nil || c.After == "" {
+		return 0, "", api.Errorf(api.ValidationError, "cursor %s: send one that a page of this list came with, unchanged", excerpt(text))
+	}
+	if c.List != list {
+		return 0, "", api.Errorf(api.ValidationError, "the cursor is of another list: begin this one without")
+	}
+	return limit, c.After, nil
+}
+
+// writePage answers a page. found are the items after the cursor, one more than
+// limit if there are so many; place is where an item stands in the list.
+func writePage[F, T any](w http.ResponseWriter, list string, limit int, found []F, place func(F) string, convert func(F) T) error {
+	page := api.Page[T]{Items: []T{}}
+	// The store gives no more than its own bound, so after a page of that there may
+	// be an empty one.
+	if len(found) > limit || len(found) == store.MaxPage {
+		found = found[:limit]
+		text, err := json.Marshal(cursor{List: list, After: place(found[limit-1])})
+		if err != nil {
+			return err
+		}
+		page.Cursor = base64.RawURLEncoding.EncodeToString(text)
+	}
+	for _, f := range found {
+		page.Items = append(page.Items, convert(f))
+	}
+	return serve.WriteJSON(w, http.StatusOK, page)
+}

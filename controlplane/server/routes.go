@@ -1,0 +1,111 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// cloud is where the cloud API's paths begin.
+const cloud = "/cloud/v1"
+
+// apiVersion is that of the cloud API's contract.
+const apiVersion = "1"
+
+// routes is the table of everything this server answers.
+func (s *Server) routes() []serve.Route {
+	built := []serve.Route{
+		{Method: "GET", Path: cloud + "/orgs", Permission: tenancy.OrgRead, Handler: s.listOrgs, Query: paging,
+			Summary: "The organisations you may see", Response: orgPage{}},
+		{Method: "POST", Path: cloud + "/orgs", Permission: tenancy.FleetOperate, Handler: s.createOrg, Strict: true,
+			Summary: "Create an organisation", Request: api.CreateOrgRequest{}, Response: api.Org{}, Status: http.StatusCreated},
+		{Method: "GET", Path: cloud + "/orgs/{org}", Permission: tenancy.OrgRead, Handler: s.getOrg,
+			Summary: "An organisation, by id or name", Response: api.Org{}},
+		{Method: "GET", Path: cloud + "/orgs/{org}/usage", Permission: tenancy.UsageRead, Handler: s.orgUsage, Query: usageParams,
+			Summary: "What an organisation has used", Response: api.UsageReport{}},
+		{Method: "GET", Path: cloud + "/orgs/{org}/audit", Permission: tenancy.OrgRead, Handler: s.listAudit, Query: paging,
+			Summary: "What was changed in an organisation, oldest first", Response: auditPage{}},
+
+		{Method: "GET", Path: cloud + "/orgs/{org}/namespaces", Permission: tenancy.NamespaceRead, Handler: s.listNamespaces, Query: paging,
+			Summary: "An organisation's namespaces", Response: namespacePage{}},
+		{Method: "POST", Path: cloud + "/orgs/{org}/namespaces", Permission: tenancy.NamespaceManage, Handler: s.createNamespace, Strict: true,
+			Summary: "Create a namespace; it works when the operation is done", Request: api.CreateNamespaceRequest{}, Response: api.Operation{}, Status: http.StatusAccepted},
+		{Method: "GET", Path: cloud + "/namespaces/{ns}", Permission: tenancy.NamespaceRead, Handler: s.getNamespace,
+			Summary: "A namespace, by id or by its name in your organisation", Response: api.Namespace{}},
+		{Method: "PATCH", Path: cloud + "/namespaces/{ns}", Permission: tenancy.NamespaceManage, Handler: s.updateNamespace, Strict: true,
+			Summary: "Change a namespace", Request: api.UpdateNamespaceRequest{}, Response: api.Namespace{}},
+		{Method: "DELETE", Path: cloud + "/namespaces/{ns}", Permission: tenancy.NamespaceManage, Handler: s.deleteNamespace,
+			Summary: "Delete a namespace with all its data", Response: api.Operation{}, Status: http.StatusAccepted},
+		{Method: "GET", Path: cloud + "/namespaces/{ns}/endpoint", Permission: tenancy.NamespaceRead, Handler: s.getEndpoint,
+			Summary: "Where a namespace's data plane answers", Response: api.Endpoint{}},
+		{Method: "GET", Path: cloud + "/namespaces/{ns}/usage", Permission: tenancy.UsageRead, Handler: s.namespaceUsage, Query: usageParams,
+			Summary: "What a namespace has used", Response: api.UsageReport{}},
+
+		{Method: "GET", Path: cloud + "/operations", Permission: tenancy.NamespaceRead, Handler: s.listOperations,
+			Query:   append([]serve.Param{{Name: "org", Doc: "id or name; default yours"}}, paging...),
+			Summary: "An organisation's operations, newest first", Response: operationPage{}},
+		{Method: "GET", Path: cloud + "/operations/{id}", Permission: tenancy.NamespaceRead, Handler: s.getOperation,
+			Query:   []serve.Param{{Name: "wait", Doc: "how long to wait for its end, such as 30s; at most 60s"}},
+			Summary: "An operation", Response: api.Operation{}},
+
+		{Method: "GET", Path: cloud + "/hosts", Permission: tenancy.FleetOperate, Handler: s.listHosts, Query: paging,
+			Summary: "Hosts and gateways", Response: hostPage{}},
+		{Method: "POST", Path: cloud + "/hosts", Permission: tenancy.FleetOperate, Handler: s.createHost, Strict: true,
+			Summary: "Register a host or gateway; the answer alone holds its credential", Request: api.CreateHostRequest{}, Response: api.CreatedHost{}, Status: http.StatusCreated},
+		{Method: "GET", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.getHost,
+			Summary: "A host or gateway, by id or name", Response: api.Host{}},
+
+		{Method: "GET", Path: cloud + "/metrics", Permission: tenancy.FleetOperate, Handler: s.metrics, Summary: "Metrics in the Prometheus text format"},
+		{Method: "GET", Path: cloud + "/openapi.json", Permission: serve.Open, Handler: s.openAPI, Summary: "This document"},
+		{Method: "GET", Path: wire.JWKSPath, Permission: serve.Open, Handler: s.jwks, Summary: "The keys that service tokens and documents are signed with"},
+		{Method: "GET", Path: "/healthz", Permission: serve.Open, Handler: s.healthz, Summary: "Whether the process works", Response: api.Health{}},
+		{Method: "GET", Path: "/readyz", Permission: serve.Open, Handler: s.readyz, Summary: "Whether to send requests here", Response: api.Health{}},
+	}
+	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", "a namespace's API key", namespaceKeys)...)
+	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", "an organisation's cloud token", cloudTokens)...)
+	return append(append(built, s.fleetRoutes()...), unbuiltRoutes()...)
+}
+
+// keyRoutes are the rows for the keys of a door.
+func (s *Server) keyRoutes(path, what string, d door) []serve.Route {
+	return []serve.Route{
+		{Method: "GET", Path: path, Permission: d.read, Handler: s.listKeys(d), Query: paging,
+			Summary: "List: " + what, Response: keyPage{}},
+		{Method: "POST", Path: path, Permission: d.manage, Handler: s.createKey(d), Strict: true,
+			Summary: "Create: " + what, Request: api.CreateCloudKeyRequest{}, Response: api.CloudKey{}, Status: http.StatusCreated},
+		{Method: "GET", Path: path + "/{id}", Permission: d.read, Handler: s.getKey(d),
+			Summary: "Read: " + what, Response: api.Key{}},
+		{Method: "DELETE", Path: path + "/{id}", Permission: d.manage, Handler: s.revokeKey(d),
+			Summary: "Revoke: " + what, Response: api.Status{}},
+		{Method: "POST", Path: path + "/{id}/rotate", Permission: d.manage, Handler: s.rotateKey(d), Strict: true,
+			Summary: "Replace by a new one: " + what, Request: api.RotateKeyRequest{}, Response: api.CloudKey{}, Status: http.StatusCreated},
+	}
+}
+
+// fleetRoutes are the rows for hosts and gateways. Those below memberOnly are open
+// to nobody: see there.
+func (s *Server) fleetRoutes() []serve.Route {
+	return []serve.Route{
+		{Method: "POST", Path: wire.JoinPath, Permission: tenancy.FleetJoin, Handler: s.join, Summary: fleetSummary},
+		{Method: "GET", Path: wire.DocsPath, Permission: serve.Open, Handler: s.memberOnly(s.docs), Summary: fleetSummary},
+		{Method: "POST", Path: wire.ReportPath, Permission: serve.Open, Handler: s.memberOnly(s.report), MaxBody: maxReportBody, Summary: fleetSummary},
+		{Method: "GET", Path: wire.UsagePath, Permission: serve.Open, Handler: s.memberOnly(s.readUsage), Summary: fleetSummary},
+		{Method: "POST", Path: wire.UsagePath, Permission: serve.Open, Handler: s.memberOnly(s.takeUsage), MaxBody: maxUsageBody, Summary: fleetSummary},
+	}
+}
+
+const fleetSummary = "For hosts and gateways: see api/fleet"
+
+// document is the OpenAPI document of a table: what people and their tools call.
+func document(table []serve.Route) ([]byte, error) {
+	var public []serve.Route
+	for _, r := range table {
+		if !isUnbuilt(r) && r.Summary != fleetSummary {
+			public = append(public, r)
+		}
+	}
+	return serve.Document(serve.Info{Title: "Corvo Cloud", Version: apiVersion, Description: "Organisations, namespaces, keys and usage."}, public)
+}

@@ -1,0 +1,164 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/controlplane/reconcile"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/telemetry"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// DefaultProposeTimeout is how long a write waits for its commit.
+const DefaultProposeTimeout = 10 * time.Second
+
+// maxBody bounds the body of a request of the cloud API, in bytes.
+const maxBody = 256 << 10
+
+// Config is what a server needs. The http.Server in front of it should set
+// ReadHeaderTimeout and IdleTimeout, and no ReadTimeout; a WriteTimeout, if any, of
+// more than MaxOperationWait. Streams set their own.
+type Config struct {
+	Store        *store.Store
+	Observations *reconcile.Observations
+	Reconciler   *reconcile.Reconciler
+	Signer       *Signer
+	Endpoint     string // base URL of the namespaces' data planes
+	Version      string
+
+	ProposeTimeout time.Duration        // 0 = DefaultProposeTimeout
+	Now            func() time.Time     // nil = time.Now
+	Rand           io.Reader            // nil = crypto/rand
+	Tracer         trace.TracerProvider // nil = no traces
+	Metrics        *telemetry.Registry  // nil = one of its own
+	Logger         *slog.Logger         // nil = slog.Default()
+}
+
+// Server serves the routes of the control plane's table. It is an http.Handler.
+type Server struct {
+	cfg      Config
+	store    *store.Store
+	handler  http.Handler
+	openapi  []byte
+	lastUsed lastUsed
+
+	draining context.Context // ends when Drain is called
+	drain    context.CancelFunc
+	mu       sync.Mutex // held to begin a stream and to begin draining
+	streams  sync.WaitGroup
+}
+
+// New makes the server. Its errors are mistakes in cfg or in the table of routes.
+func New(cfg Config) (*Server, error) {
+	if cfg.Store == nil || cfg.Observations == nil || cfg.Reconciler == nil || cfg.Signer == nil {
+		return nil, errors.New("server: a store, observations, a reconciler and a signer are needed")
+	}
+	if cfg.ProposeTimeout == 0 {
+		cfg.ProposeTimeout = DefaultProposeTimeout
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+	if cfg.Metrics == nil {
+		cfg.Metrics = telemetry.NewRegistry()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	s := &Server{cfg: cfg, store: cfg.Store}
+	s.draining, s.drain = context.WithCancel(context.Background())
+	table := s.routes()
+	var err error
+	if s.openapi, err = document(table); err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	s.handler, err = serve.New(serve.Config{
+		Routes:       table,
+		Authenticate: s.authenticate,
+		Tracer:       cfg.Tracer,
+		Logger:       cfg.Logger,
+		Metrics:      telemetry.NewHTTP(cfg.Metrics),
+		MaxBody:      maxBody,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("server: %w", err)
+	}
+	return s, nil
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
+
+// Drain ends the streams of documents and the waits for operations, now and from
+// now on, makes the server not ready, and returns when the streams are closed.
+// Everything else is served as before. It may be called more than once.
+func (s *Server) Drain() {
+	s.mu.Lock()
+	s.drain()
+	s.mu.Unlock()
+	s.streams.Wait()
+}
+
+// request is what handlers start from: who asks, and what a write carries of that.
+type request struct {
+	*http.Request
+	who  tenancy.Principal
+	meta *store.Meta
+}
+
+// begin reads the body of a request into v (nil: it has none).
+func (s *Server) begin(r *http.Request, v any) (request, error) {
+	q := request{Request: r, who: serve.Principal(r.Context())}
+	key, err := decode(r, v)
+	q.meta = &store.Meta{Principal: q.who.KeyID, Trace: telemetry.Traceparent(r.Context()), Idempotency: key}
+	return q, err
+}
+
+// decode reads a body. Only a request with an Idempotency-Key needs a copy of it,
+// for the hash.
+func decode(r *http.Request, v any) (*store.Idempotency, error) {
+	if r.Header[idempotencyHeader] == nil {
+		if v == nil {
+			return nil, nil
+		}
+		return nil, serve.DecodeJSON(r, v)
+	}
+	body, err := serve.ReadBody(r)
+	if err != nil {
+		return nil, err
+	}
+	key, err := idempotency(r, body)
+	if err != nil || v == nil {
+		return key, err
+	}
+	return key, serve.Decode(r, body, v)
+}
+
+// allowed asks for a right on what belongs to an organisation.
+func (q request) allowed(what tenancy.Permission, org tenancy.OrgID) bool {
+	return tenancy.Allow(q.who, what, tenancy.Where{Org: org}) == nil
+}
+
+// operates says whether the caller is of those who run the cloud.
+func (q request) operates() bool { return q.who.Org == tenancy.EveryOrg }
+
+// propose is store.Propose within the time a write may take.
+func propose[R any](ctx context.Context, s *Server, o engine.Op) (R, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
+	defer cancel()
+	return store.Propose[R](ctx, s.store, o)
+}

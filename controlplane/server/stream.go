@@ -1,0 +1,201 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/tenancy/keyring"
+	"github.com/corvo/corvo/tenancy/token"
+)
+
+const (
+	// docsPage is how many documents are read at once.
+	docsPage = 100
+	// writeLimit is how long one message may take to leave: a follower that does
+	// not read is cut off.
+	writeLimit = 10 * time.Second
+)
+
+// stream is the documents on their way to one follower.
+type stream struct {
+	*Server
+	member
+	ctx   context.Context
+	out   *json.Encoder
+	flush *http.ResponseController
+
+	at    int64           // the follower has seen every change up to here
+	again bool            // it knew documents before this stream
+	sent  map[string]bool // namespaces it was told to have, a host
+	jwks  string          // the keys it was told last
+}
+
+// docs streams documents to a host or gateway until its token expires, its
+// credential is revoked, it goes, or the server drains.
+func (s *Server) docs(w http.ResponseWriter, r *http.Request, m member) error {
+	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	if r.URL.Query().Get("after") == "" {
+		after, err = 0, nil
+	}
+	if err != nil || after < 0 {
+		return api.Errorf(api.ValidationError, "after: it is the number of the newest document you have, or 0")
+	}
+	if newest, _ := s.store.Changes(); after > newest {
+		// Going on would leave the follower with what never happened here.
+		return api.Errorf(api.StateConflict, "you have seen document %d, and the newest here is %d: this control plane has lost changes", after, newest)
+	}
+	s.mu.Lock()
+	if s.draining.Err() != nil {
+		s.mu.Unlock()
+		refused := api.Errorf(api.Unhealthy, "this control plane is shutting down: connect again")
+		refused.RetryAfter = time.Second
+		return refused
+	}
+	s.streams.Add(1)
+	s.mu.Unlock()
+	defer s.streams.Done()
+
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil // nobody listens
+	}
+	f := &stream{
+		Server: s, member: m, ctx: r.Context(), out: json.NewEncoder(w), flush: http.NewResponseController(w),
+		at: after, again: after > 0, sent: map[string]bool{},
+	}
+	f.out.SetEscapeHTML(false)
+	// The connection may carry other requests after this one.
+	defer func() { _ = f.flush.SetWriteDeadline(time.Time{}) }()
+	return f.run()
+}
+
+// goneError is a follower that does not read any more. It is the end of a stream,
+// not a fault.
+type goneError struct{ error }
+
+func (f *stream) run() error {
+	ticker := time.NewTicker(wire.HeartbeatEvery)
+	defer ticker.Stop()
+	for beat := true; ; {
+		// Taken before the look, so that what changes during it is seen by the next.
+		number, changed := f.store.Changes()
+		err := f.catchUp(number)
+		if err == nil && beat {
+			err = f.heartbeat()
+		}
+		if errors.As(err, new(goneError)) || f.ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-f.ctx.Done():
+			return nil
+		case <-f.draining.Done():
+			return nil
+		case <-changed:
+			beat = false
+		case <-ticker.C:
+			beat = true
+			if ok, err := f.trusted(); err != nil || !ok {
+				return err
+			}
+		}
+	}
+}
+
+// trusted says whether the follower may go on listening.
+func (f *stream) trusted() (bool, error) {
+	if !f.cfg.Now().Before(f.expires) {
+		return false, nil
+	}
+	f.cfg.Observations.Touch(f.host.ID)
+	return f.mayJoin(f.ctx, f.host.ID)
+}
+
+// catchUp sends all documents up to a number, and those that come meanwhile.
+func (f *stream) catchUp(number int64) error {
+	for f.at < number {
+		docs, err := f.store.Docs(f.ctx, f.at, docsPage)
+		if err != nil {
+			return err
+		}
+		for _, d := range docs {
+			if mine, ok := f.share(d); ok {
+				if err := f.document(mine); err != nil {
+					return err
+				}
+			}
+			f.at = d.Number
+		}
+		if len(docs) < docsPage {
+			f.at = max(f.at, number)
+		}
+	}
+	return nil
+}
+
+// share is what the follower may know of a document; ok is false for nothing.
+// Gateways know all. A host knows what is placed on it. Of a namespace that was its
+// own, and is now another's, it learns just that: if it was told of it in this
+// stream, or may have been before. A namespace moves by a new generation only, so
+// one of the first was nowhere else; and one that is being deleted is its own
+// host's to delete, or every host would hear of every namespace that ever was.
+func (f *stream) share(d wire.Doc) (_ wire.Doc, ok bool) {
+	switch {
+	case f.host.Kind == keyring.Gateway:
+		return d, true
+	case d.Host == f.host.ID:
+		f.sent[d.Namespace] = true
+		return d, true
+	case f.sent[d.Namespace], f.again && d.Desired == wire.Open && d.Generation > 1:
+		delete(f.sent, d.Namespace)
+		return wire.Doc{
+			Number: d.Number, Namespace: d.Namespace, Generation: d.Generation,
+			Desired: wire.Absent, Host: d.Host, Keys: []wire.Key{},
+		}, true
+	}
+	return wire.Doc{}, false
+}
+
+// document sends a signed document.
+func (f *stream) document(d wire.Doc) error {
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	key, err := f.cfg.Signer.Key()
+	if err != nil {
+		return err
+	}
+	return f.send(wire.Message{Number: d.Number, Doc: text, Signature: token.SignDocument(key, text)})
+}
+
+// heartbeat says how far the follower is, and the keys if they are news to it.
+func (f *stream) heartbeat() error {
+	m := wire.Message{Number: f.at}
+	if _, jwks := f.cfg.Signer.Trusted(); string(jwks) != f.jwks {
+		m.JWKS, f.jwks = jwks, string(jwks)
+	}
+	return f.send(m)
+}
+
+func (f *stream) send(m wire.Message) error {
+	// Writers that know no deadlines, such as those of tests, go without.
+	_ = f.flush.SetWriteDeadline(time.Now().Add(writeLimit))
+	if err := f.out.Encode(m); err != nil {
+		return goneError{err}
+	}
+	if err := f.flush.Flush(); err != nil {
+		return goneError{err}
+	}
+	return nil
+}

@@ -1,0 +1,74 @@
+package server
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// unbuilt are the documented routes that this server does not have yet, with the
+// permission they will ask for: methods, path below /cloud/v1. They answer 501 and
+// their own name, to those who may know.
+var unbuilt = []struct {
+	methods    string
+	path       string
+	permission tenancy.Permission
+}{
+	{"GET", "/orgs/{org}/members", tenancy.OrgRead},
+	{"POST", "/orgs/{org}/members", tenancy.OrgManage},
+	{"PATCH DELETE", "/orgs/{org}/members/{id}", tenancy.OrgManage},
+	{"GET", "/orgs/{org}/invoices", tenancy.UsageRead},
+	{"GET", "/orgs/{org}/invoices/preview", tenancy.UsageRead},
+	{"GET", "/orgs/{org}/plan", tenancy.OrgRead},
+	{"PUT", "/orgs/{org}/plan", tenancy.OrgManage},
+	{"GET", "/orgs/{org}/spend-limit", tenancy.OrgRead},
+	{"PUT", "/orgs/{org}/spend-limit", tenancy.OrgManage},
+	{"POST", "/orgs/{org}/portal-session", tenancy.OrgManage},
+	{"POST", "/orgs/{org}/checkout-session", tenancy.OrgManage},
+
+	{"POST", "/namespaces/{ns}/undelete", tenancy.NamespaceManage},
+	{"POST", "/namespaces/{ns}/suspend", tenancy.NamespaceManage},
+	{"POST", "/namespaces/{ns}/resume", tenancy.NamespaceManage},
+	{"POST", "/namespaces/{ns}/fork", tenancy.NamespaceManage},
+	{"GET", "/namespaces/{ns}/backups", tenancy.NamespaceRead},
+	{"POST", "/namespaces/{ns}/backups", tenancy.NamespaceManage},
+	{"POST", "/namespaces/{ns}/restore", tenancy.NamespaceManage},
+	{"GET", "/namespaces/{ns}/limits", tenancy.NamespaceRead},
+	{"PUT", "/namespaces/{ns}/limits", tenancy.NamespaceManage},
+
+	{"GET", "/regions", tenancy.NamespaceRead},
+	{"GET", "/prices", tenancy.UsageRead},
+
+	{"DELETE", "/hosts/{host}", tenancy.FleetOperate},
+	{"POST", "/hosts/{host}/drain", tenancy.FleetOperate},
+	{"GET POST", "/clusters", tenancy.FleetOperate},
+	{"GET DELETE", "/clusters/{id}", tenancy.FleetOperate},
+	{"POST", "/clusters/{id}/pause-reconcile", tenancy.FleetOperate},
+}
+
+const unbuiltSummary = "Not built yet: answers 501"
+
+// unbuiltRoutes are the rows of the routes table for what is not built.
+func unbuiltRoutes() []serve.Route {
+	all := []serve.Route{unbuiltRoute("POST", "/webhooks/stripe", serve.Open)}
+	for _, u := range unbuilt {
+		for _, method := range strings.Fields(u.methods) {
+			all = append(all, unbuiltRoute(method, cloud+u.path, u.permission))
+		}
+	}
+	return all
+}
+
+func unbuiltRoute(method, path string, permission tenancy.Permission) serve.Route {
+	return serve.Route{
+		Method: method, Path: path, Permission: permission, Summary: unbuiltSummary,
+		Handler: func(http.ResponseWriter, *http.Request) error {
+			return api.Errorf(api.Unsupported, "%s %s is not built yet", method, path)
+		},
+	}
+}
+
+func isUnbuilt(r serve.Route) bool { return r.Summary == unbuiltSummary }

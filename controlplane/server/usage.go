@@ -1,0 +1,102 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// The bounds of a question for usage.
+const (
+	DefaultUsagePeriod = 30 * 24 * time.Hour
+	MaxUsagePeriod     = 10 * 366 * 24 * time.Hour
+)
+
+// groupings are the words of ?group_by=.
+var groupings = []string{"namespace", "queue", "model", "provider", "day"}
+
+// usageParams are the parameters of a question for usage.
+var usageParams = []serve.Param{
+	{Name: "from", Doc: "RFC 3339 or a date, cut to the hour; default 30 days before to"},
+	{Name: "to", Doc: "likewise, exclusive; default the end of this hour"},
+	{Name: "group_by", Doc: "namespace, queue, model, provider or day; default no groups"},
+}
+
+func (s *Server) orgUsage(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	org, err := s.org(q, tenancy.UsageRead)
+	if err != nil {
+		return err
+	}
+	return s.writeUsage(w, r, store.UsageQuery{Org: org.ID})
+}
+
+func (s *Server) namespaceUsage(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	ns, err := s.namespace(q, tenancy.UsageRead)
+	if err != nil {
+		return err
+	}
+	return s.writeUsage(w, r, store.UsageQuery{Org: ns.Org, Namespace: ns.ID})
+}
+
+func (s *Server) writeUsage(w http.ResponseWriter, r *http.Request, q store.UsageQuery) error {
+	if err := period(r, &q, s.cfg.Now()); err != nil {
+		return err
+	}
+	total, groups, err := s.store.Usage(r.Context(), q)
+	if err != nil {
+		return err
+	}
+	report := api.UsageReport{From: timeOf(q.FromNs), To: timeOf(q.ToNs), Totals: toTotals(total), Groups: []api.UsageGroup{}}
+	for _, g := range groups {
+		report.Groups = append(report.Groups, api.UsageGroup{Key: g.Key, UsageTotals: toTotals(g.Quantities)})
+	}
+	return serve.WriteJSON(w, http.StatusOK, report)
+}
+
+// period reads what a question for usage asks.
+func period(r *http.Request, q *store.UsageQuery, now time.Time) error {
+	query := r.URL.Query()
+	var f faults
+	read := func(field string, absent time.Time) time.Time {
+		text := query.Get(field)
+		if text == "" {
+			return absent
+		}
+		at, err := time.Parse(time.DateOnly, text)
+		if err != nil {
+			at, _, err = api.Time(text).Parse()
+		}
+		if err != nil || at.Year() < 1970 || at.Year() > 2200 {
+			f.add(field, "%s is no time: write it like 2026-02-11 or 2026-02-11T10:00:00Z", excerpt(text))
+			return absent
+		}
+		return at.UTC().Truncate(time.Hour)
+	}
+	to := read("to", now.UTC().Truncate(time.Hour).Add(time.Hour))
+	from := read("from", to.Add(-DefaultUsagePeriod))
+	if !from.Before(to) {
+		f.add("from", "lies not before to, both cut to the hour")
+	} else if to.Sub(from) > MaxUsagePeriod {
+		f.add("from", "lies more than %d days before to", MaxUsagePeriod/(24*time.Hour))
+	}
+	q.GroupBy = query.Get("group_by")
+	if q.GroupBy != "" && !slices.Contains(groupings, q.GroupBy) {
+		f.add("group_by", "%s is none: use one of %s", excerpt(q.GroupBy), strings.Join(groupings, ", "))
+	}
+	q.FromNs, q.ToNs = from.UnixNano(), to.UnixNano()
+	return f.err()
+}
