@@ -1,0 +1,240 @@
+// Package gateway is the front door of the cloud's data plane: it finds out whose
+// a request is, by the documents it follows, and passes it on to the host of that
+// namespace. It stores nothing and asks nobody while a request waits, so there may
+// be any number of gateways, and they go on while the control plane is away. What
+// a request may do, the host decides.
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/telemetry"
+)
+
+// The connections to hosts.
+const (
+	// IdleConnsPerHost are kept for the next request; more are closed when done.
+	IdleConnsPerHost = 1024
+	// DialTimeout is how long a host may take to accept a connection.
+	DialTimeout = 5 * time.Second
+	// idleTimeout is below that of hosts: who closes first is not surprised.
+	idleTimeout = 30 * time.Second
+)
+
+// RecheckEvery is how often the credentials of requests under way are looked at
+// again for their expiry. Whoever a document shuts out is told at once.
+const RecheckEvery = time.Second
+
+// RetryAfter is what a client is told to wait when its namespace cannot be reached.
+const RetryAfter = time.Second
+
+// Config is what a gateway is made of.
+type Config struct {
+	ControlPlane string // base URL
+	Credential   string // of the gateway, cv_gw_...
+	Version      string // of the binary
+
+	HTTP      *http.Client         // to the control plane; nil = one of its own
+	Transport http.RoundTripper    // to hosts; nil = one of its own
+	Tracer    trace.TracerProvider // nil = no traces
+	Metrics   *telemetry.Registry  // of this gateway alone; nil = measured for nobody
+	Logger    *slog.Logger         // nil = slog.Default()
+	Now       func() time.Time     // nil = time.Now
+	Rand      io.Reader            // nil = crypto/rand
+}
+
+// Gateway is an http.Handler for the data plane's paths and for its own health.
+// The http.Server in front of it has no WriteTimeout and no ReadTimeout: polls are
+// long and streams endless.
+type Gateway struct {
+	config    Config
+	member    *fleet.Member
+	book      *fleet.Book
+	proxy     *httputil.ReverseProxy
+	transport http.RoundTripper
+	handler   http.Handler
+	tracer    trace.Tracer
+	log       *slog.Logger
+	known     atomic.Bool // all documents there were have come
+	flight    flight
+	meter     *meter
+	targets   sync.Map // address -> *url.URL
+	failing   sync.Map // id of a host -> struct{}: it could not be reached last
+}
+
+// New makes a gateway that knows nothing yet: it answers 503 until Run has heard
+// of the namespaces. It returns every fault of the configuration.
+func New(c Config) (*Gateway, error) {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Rand == nil {
+		c.Rand = rand.Reader
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Tracer == nil {
+		c.Tracer = noop.NewTracerProvider()
+	}
+	if c.Metrics == nil {
+		c.Metrics = telemetry.NewRegistry()
+	}
+	member, err := fleet.NewMember(fleet.MemberConfig{
+		ControlPlane: c.ControlPlane, Credential: c.Credential, Join: fleet.JoinRequest{Version: c.Version},
+		HTTP: c.HTTP, Now: c.Now, Logger: c.Logger,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	g := &Gateway{
+		config: c, member: member, book: fleet.NewBook(), transport: c.Transport, log: c.Logger,
+		tracer: c.Tracer.Tracer("github.com/corvo/corvo/controlplane/gateway"),
+	}
+	if g.transport == nil {
+		g.transport = newTransport()
+	}
+	if g.meter, err = newMeter(c.Rand, c.Now, member, g.book, c.Logger); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	g.proxy = g.newProxy()
+	g.handler, err = serve.New(serve.Config{
+		Routes:  g.routes(),
+		Logger:  c.Logger,
+		Metrics: telemetry.NewHTTP(c.Metrics),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	return g, nil
+}
+
+// newTransport has no time limit for an answer: a poll may take a minute, a stream
+// for ever, and a client that has waited long enough leaves. No proxy either, for
+// hosts are neighbours.
+func newTransport() *http.Transport {
+	return &http.Transport{
+		DialContext:           (&net.Dialer{Timeout: DialTimeout}).DialContext,
+		TLSHandshakeTimeout:   DialTimeout,
+		MaxIdleConnsPerHost:   IdleConnsPerHost,
+		IdleConnTimeout:       idleTimeout,
+		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true, // bodies pass as they are
+	}
+}
+
+// routes are one catch-all for each method, open in the table because who may
+// enter is found out by pass, before anything of the body is read.
+func (g *Gateway) routes() []serve.Route {
+	all := []serve.Route{
+		{Method: http.MethodGet, Path: "/healthz", Permission: serve.Open, Handler: g.healthz},
+		{Method: http.MethodGet, Path: "/readyz", Permission: serve.Open, Handler: g.readyz},
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		all = append(all, serve.Route{Method: method, Path: "/api/v1/{path...}", Permission: serve.Open, Handler: g.pass})
+	}
+	return all
+}
+
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }
+
+// Run follows the documents and delivers usage until ctx ends, and then what usage
+// there is left, for at most fleet.CallTimeout. End it after the server has shut
+// down, or the last requests are not counted.
+func (g *Gateway) Run(ctx context.Context) error {
+	var work sync.WaitGroup
+	work.Go(func() { g.recheck(ctx) })
+	work.Go(func() { g.meter.run(ctx) })
+	err := g.member.Run(ctx, fleet.Follow{OnDoc: g.take, OnNumber: g.heartbeat})
+	work.Wait()
+	g.meter.flush()
+	g.member.Close()
+	if t, ok := g.transport.(*http.Transport); ok && g.config.Transport == nil {
+		t.CloseIdleConnections()
+	}
+	return err
+}
+
+// Drain ends the polls that wait here, so that a graceful shutdown need not sit
+// them out: workers come again elsewhere. It may be called more than once.
+func (g *Gateway) Drain() {
+	g.flight.drain(unavailable("this gateway is shutting down: nothing was done, try again"))
+}
+
+// take makes a document count: for requests to come, and for those under way.
+func (g *Gateway) take(d fleet.Doc) error {
+	g.book.Put(d)
+	g.flight.check(d.Namespace, g.shutOut)
+	return nil
+}
+
+// heartbeat notes that there was no document left to send.
+func (g *Gateway) heartbeat(number int64) {
+	if !g.known.Swap(true) {
+		g.log.Info("the namespaces are known: letting requests in", "number", number)
+	}
+}
+
+// recheck ends requests whose credential has expired under way.
+func (g *Gateway) recheck(ctx context.Context) {
+	tick := time.NewTicker(RecheckEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			g.flight.checkAll(g.shutOut)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// shutOut is why a request under way may not go on; nil when it may.
+func (g *Gateway) shutOut(p *passage) error {
+	_, doc, err := g.book.Enter(p.credential, p.hint, g.config.Now())
+	if err == nil && doc.Namespace != p.namespace {
+		err = api.Errorf(api.NotFound, "the namespace is no longer the one of that name")
+	}
+	return err
+}
+
+// Ready says whether requests should be sent here; an error says why not.
+func (g *Gateway) Ready() error {
+	if !g.known.Load() {
+		return errors.New("the namespaces are not known yet: the control plane has not been reached since the gateway started")
+	}
+	return nil
+}
+
+func (g *Gateway) healthz(w http.ResponseWriter, _ *http.Request) error {
+	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
+}
+
+// readyz stays ok while the control plane is away: what is known goes on to serve.
+func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
+	following := "yes"
+	if !g.member.Connected() {
+		following = "no: serving by what is known"
+	}
+	if err := g.Ready(); err != nil {
+		return serve.WriteJSON(w, http.StatusServiceUnavailable, api.Health{Status: "unavailable", Checks: map[string]string{"namespaces": err.Error()}})
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: map[string]string{"control_plane": following}})
+}

@@ -1,0 +1,186 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/fleettest"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// TestCountsExactly: what is charged is what went through, by namespace, and who
+// was not let in is not charged.
+func TestCountsExactly(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, strings.Repeat("x", 1000))
+	})
+	w.put("ns_b", nil)
+	w.put("ns_closed", func(d *fleet.Doc) { d.Ready = false })
+	a := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	org := w.key(keyring.Org, time.Time{}, "ns_a", "ns_b", "ns_closed")
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			w.send("POST", "/api/v1/enqueue", a, strings.Repeat("y", 100))
+			w.send("GET", "/api/v1/queues", org, "", api.NamespaceHeader, "b")
+			w.send("POST", "/api/v1/enqueue", org, "zzz", api.NamespaceHeader, "closed")
+			w.send("POST", "/api/v1/enqueue", "wrong", "zzz")
+		})
+	}
+	all.Wait()
+	fleettest.Eventually(t, "usage comes while the gateway runs", func() bool { return w.plane.Used("ns_a").Requests > 0 })
+	w.stop()
+	for namespace, want := range map[string]billing.Quantities{
+		"ns_a":      {Requests: 10, RequestBytes: 1000, ResponseBytes: 10_000},
+		"ns_b":      {Requests: 10, ResponseBytes: 10_000},
+		"ns_closed": {},
+	} {
+		if got := w.plane.Used(namespace); got != want {
+			t.Errorf("%s: %+v, want %+v", namespace, got, want)
+		}
+	}
+}
+
+// TestUsageCountsOnce: nobody pays twice because an answer was lost, nor is
+// anything lost while the control plane is away.
+func TestUsageCountsOnce(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, ok)
+	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	w.plane.LoseAnswers(1)
+	w.send("GET", "/api/v1/info", key, "")
+	fleettest.Eventually(t, "the first frame is applied", func() bool { return w.plane.Used("ns_a").Requests == 1 })
+	w.send("GET", "/api/v1/info", key, "")
+	fleettest.Eventually(t, "the second is, too", func() bool { return w.plane.Used("ns_a").Requests == 2 })
+	w.plane.SetDown(true)
+	w.send("GET", "/api/v1/info", key, "")
+	w.send("GET", "/api/v1/info", key, "")
+	w.plane.SetDown(false)
+	w.stop()
+	if got, want := w.plane.Used("ns_a"), (billing.Quantities{Requests: 4, ResponseBytes: 8}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if got := w.plane.Sources(); got != 1 {
+		t.Errorf("%d sources, want one for a run", got)
+	}
+	// Another run is another source, and begins at one.
+	w.start()
+	w.send("GET", "/api/v1/info", key, "")
+	w.stop()
+	if got := w.plane.Used("ns_a").Requests; got != 5 || w.plane.Sources() != 2 {
+		t.Errorf("%d requests of %d sources, want 5 of 2", got, w.plane.Sources())
+	}
+}
+
+// newTestMeter counts by a clock of the test and delivers nothing by itself.
+func newTestMeter(t *testing.T, now *time.Time) *meter {
+	t.Helper()
+	plane := fleettest.New(t)
+	member, err := fleet.NewMember(fleet.MemberConfig{ControlPlane: plane.URL, Credential: plane.Register("gw_1", keyring.Gateway)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := newMeter(rand.Reader, func() time.Time { return *now }, member, fleet.NewBook(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func frameOf(t *testing.T, m *meter) *billing.Frame {
+	t.Helper()
+	f, err := m.frame("ns_a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f != nil {
+		if err := f.Validate(); err != nil {
+			t.Fatalf("%+v: %v", f, err)
+		}
+	}
+	return f
+}
+
+func TestFramesAreGapless(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 17, 12, 59, 59, 0, time.UTC)
+	m := newTestMeter(t, &now)
+	d := fleet.Doc{Number: 1, Namespace: "ns_a", Desired: fleet.Open}
+	m.book.Put(d)
+	if f := frameOf(t, m); f != nil {
+		t.Errorf("a frame of nothing: %+v", f)
+	}
+	m.count("ns_a", 1, 2)
+	now = now.Add(time.Second)
+	m.count("ns_a", 10, 20)
+	m.count("ns_a", 10, 20)
+	first := frameOf(t, m)
+	if first.From != 1 || first.To != 3 || len(first.Rows) != 2 || first.Rows[1].Requests != 2 || first.Rows[1].ResponseBytes != 40 ||
+		first.Rows[1].HourNs != now.UnixNano() || first.Rows[0].HourNs != now.Add(-time.Hour).UnixNano() {
+		t.Errorf("the first frame is %+v", first)
+	}
+	m.count("ns_a", 0, 0)
+	if again := frameOf(t, m); again != first {
+		t.Errorf("a frame that has not arrived became %+v", again)
+	}
+	m.settle(first, 3, nil)
+	second := frameOf(t, m)
+	if second.From != 4 || second.To != 4 || second.Source != first.Source {
+		t.Errorf("the second is %+v", second)
+	}
+	m.settle(second, 4, nil)
+
+	// Refused for good: not charged, and the next begins another sequence.
+	m.count("ns_a", 0, 0)
+	refused := frameOf(t, m)
+	m.settle(refused, 0, api.Errorf(api.ValidationError, "no"))
+	m.count("ns_a", 0, 0)
+	fourth := frameOf(t, m)
+	if fourth.From != 1 || fourth.To != 1 || fourth.Incarnation == first.Incarnation {
+		t.Errorf("after one that was refused: %+v", fourth)
+	}
+	// The control plane has lost what it had: what it has not is sent all the same.
+	m.count("ns_a", 5, 5)
+	m.settle(fourth, 0, api.Errorf(api.StateConflict, "a gap"))
+	fifth := frameOf(t, m)
+	if fifth.From != 1 || fifth.To != 2 || fifth.Incarnation == fourth.Incarnation || len(fifth.Rows) != 1 || fifth.Rows[0].Requests != 2 || fifth.Rows[0].RequestBytes != 5 {
+		t.Errorf("after a gap: %+v", fifth)
+	}
+	// A namespace that is gone is forgotten when its usage is delivered.
+	d.Number, d.Desired = 2, fleet.Absent
+	m.book.Put(d)
+	if frameOf(t, m) != fifth {
+		t.Error("its usage is thrown away")
+	}
+	m.settle(fifth, 2, nil)
+	if f := frameOf(t, m); f != nil || len(m.ledgers) != 0 {
+		t.Error("it is kept for ever")
+	}
+}
+
+// TestFrameRowsAtTheBound: six weeks without a control plane lose no request.
+func TestFrameRowsAtTheBound(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 17, 12, 0, 0, 0, time.UTC)
+	m := newTestMeter(t, &now)
+	for range billing.MaxFrameRows {
+		m.count("ns_a", 0, 0)
+		now = now.Add(time.Hour)
+	}
+	m.count("ns_a", 0, 0)
+	f := frameOf(t, m)
+	if len(f.Rows) != billing.MaxFrameRows || f.To != billing.MaxFrameRows+1 || f.Rows[len(f.Rows)-1].Requests != 2 {
+		t.Errorf("%d rows, to %d", len(f.Rows), f.To)
+	}
+}

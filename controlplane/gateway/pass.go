@@ -1,0 +1,274 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/telemetry"
+)
+
+const (
+	requestIDHeader    = "X-Request-Id"
+	serverTimingHeader = "Server-Timing"
+
+	fetchPath = "/api/v1/fetch"
+)
+
+// trip is a passage with what is found out on the way. It is in the context of the
+// request to the host.
+type trip struct {
+	passage
+	host    string // its id
+	pass    string // the gateway's service token
+	target  *url.URL
+	body    counted // what the client sends
+	reached bool    // the host has answered
+	err     error   // why it has not
+}
+
+type tripKey struct{}
+
+func tripOf(ctx context.Context) *trip { return ctx.Value(tripKey{}).(*trip) }
+
+// pass lets a request in and passes it on.
+func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	t := &trip{passage: passage{
+		credential: serve.Credential(r), hint: r.Header.Get(api.NamespaceHeader), cancel: cancel,
+		poll: r.URL.Path == fetchPath || r.URL.Path == fetchPath+"/batch",
+	}}
+	if err := g.enter(ctx, t); err != nil {
+		return err
+	}
+	defer g.flight.end(&t.passage)
+
+	ctx = telemetry.FromHeader(ctx, r.Header)
+	ctx, span := g.tracer.Start(ctx, telemetry.SpanGateway, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+		attribute.String("corvo.namespace", t.namespace), attribute.String("http.request.method", r.Method)))
+	if r.ContentLength < 0 && r.ProtoMajor == 1 {
+		// A stream may be answered before it ends. Writers that cannot do that, such
+		// as those of tests, say so when it is needed.
+		_ = http.NewResponseController(w).EnableFullDuplex()
+	}
+	out := &counter{ResponseWriter: w}
+	defer func() {
+		status := out.status
+		if t.err != nil {
+			status = api.CodeOf(t.err).Status()
+			span.RecordError(t.err)
+		}
+		span.SetAttributes(attribute.Int("http.response.status_code", status))
+		if status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
+		if t.reached {
+			g.meter.count(t.namespace, t.body.bytes.Load(), out.bytes)
+		}
+	}()
+	// It panics with http.ErrAbortHandler when an answer breaks off half way.
+	g.proxy.ServeHTTP(out, r.WithContext(context.WithValue(ctx, tripKey{}, t)))
+	return t.err
+}
+
+// enter finds out where a request is to go and puts it in flight.
+func (g *Gateway) enter(ctx context.Context, t *trip) error {
+	if !g.known.Load() {
+		// Nobody is told that a credential is wrong by who knows none.
+		return unavailable("the gateway has just started and does not know the namespaces yet: try again")
+	}
+	_, doc, err := g.member.Enter(ctx, g.book, t.credential, t.hint, reachable)
+	if err != nil {
+		return err
+	}
+	if !reachable(doc) {
+		return unavailable("the namespace is not open yet: try again")
+	}
+	if t.target, err = g.targetOf(doc); err != nil {
+		return err
+	}
+	if t.pass = g.member.HostToken(); t.pass == "" {
+		return unavailable("the gateway has been without the control plane for too long: try again")
+	}
+	t.namespace, t.host = doc.Namespace, doc.Host
+	g.flight.begin(&t.passage)
+	// A document that came in between has checked only those that were in flight.
+	if newest, _ := g.book.Namespace(doc.Namespace); newest.Number == doc.Number {
+		return nil
+	}
+	if err := g.shutOut(&t.passage); err != nil {
+		g.flight.end(&t.passage)
+		return err
+	}
+	return nil
+}
+
+// reachable says whether a namespace's host has it open.
+func reachable(d fleet.Doc) bool { return d.Ready && d.Address != "" }
+
+// targetOf is the base URL of a namespace's host.
+func (g *Gateway) targetOf(d fleet.Doc) (*url.URL, error) {
+	if u, ok := g.targets.Load(d.Address); ok {
+		return u.(*url.URL), nil
+	}
+	u, err := url.Parse(d.Address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("host %s of namespace %s has the address %q, which is no base URL", d.Host, d.Namespace, d.Address)
+	}
+	g.targets.Store(d.Address, u)
+	return u, nil
+}
+
+func unavailable(message string) *api.Error {
+	e := api.Errorf(api.LeaderUnavailable, "%s", message)
+	e.RetryAfter = RetryAfter
+	return e
+}
+
+// newProxy passes bodies on as they come, both ways.
+func (g *Gateway) newProxy() *httputil.ReverseProxy {
+	return &httputil.ReverseProxy{
+		Rewrite:        g.rewrite,
+		Transport:      g.transport,
+		FlushInterval:  -1,
+		ModifyResponse: g.answered,
+		ErrorHandler:   g.unanswered,
+		ErrorLog:       slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), // bodies that break off: the other end knows
+		BufferPool:     &buffers{},
+	}
+}
+
+// rewrite makes the request to the host. Hop-by-hop and forwarding headers are gone
+// by now; so must be whatever a client could pass off as said by a gateway.
+func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
+	t := tripOf(p.In.Context())
+	p.SetURL(t.target)
+	h := p.Out.Header
+	for name := range h {
+		if strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Corvo-Service-") {
+			delete(h, name)
+		}
+	}
+	h.Del("X-Real-Ip")
+	// A tunnel would carry requests that nobody has looked at.
+	h.Del("Upgrade")
+	h.Del("Connection")
+	p.Out.Trailer = nil
+	h.Set(fleet.ServiceHeader, t.pass)
+	h.Set(api.NamespaceHeader, t.namespace)
+	h.Set(requestIDHeader, serve.RequestID(p.In.Context()))
+	telemetry.PassOn(p.In.Context(), p.In.Header, h)
+	if p.Out.Body != nil && p.Out.Body != http.NoBody {
+		t.body.ReadCloser = p.Out.Body
+		p.Out.Body = &t.body
+	}
+}
+
+// errStranger is a host that refuses who was let in here: it has not heard of the
+// key yet, or of the key that signs our service token. It has done nothing.
+var errStranger = errors.New("the host does not know the credential, or not the gateway")
+
+// answered sees the host's answer before the client does.
+func (g *Gateway) answered(r *http.Response) error {
+	t := tripOf(r.Request.Context())
+	// A worker told that its key is wrong gives up, so it is told only when it is.
+	if r.StatusCode == http.StatusUnauthorized && g.shutOut(&t.passage) == nil {
+		return errStranger
+	}
+	t.reached = true
+	if _, failing := g.failing.LoadAndDelete(t.host); failing {
+		g.log.Info("the host answers again", "host", t.host)
+	}
+	// The gateway's own stand in their place.
+	r.Header.Del(requestIDHeader)
+	r.Header.Del(serverTimingHeader)
+	return nil
+}
+
+// unanswered finds the error for a request that has no answer.
+func (g *Gateway) unanswered(_ http.ResponseWriter, r *http.Request, err error) {
+	t := tripOf(r.Context())
+	ctx := r.Context()
+	var shutOut *api.Error
+	switch {
+	case errors.As(context.Cause(ctx), &shutOut):
+		t.err = shutOut
+	case ctx.Err() != nil:
+		t.err = ctx.Err() // the client has left
+	case t.body.broken.Load():
+		t.err = api.Wrap(err, api.ParseError, "the body broke off: send all that Content-Length announces")
+	default:
+		if _, known := g.failing.LoadOrStore(t.host, struct{}{}); !known {
+			g.log.Warn("a host cannot be reached, or refuses what it should not", "host", t.host, "request_id", serve.RequestID(ctx), "error", err)
+		}
+		e := api.Wrap(err, api.LeaderUnavailable, awayMessage(err))
+		e.RetryAfter = RetryAfter
+		t.err = e
+	}
+}
+
+// awayMessage tells the client what is certain, and nothing of hosts.
+func awayMessage(err error) string {
+	var network *net.OpError
+	if errors.Is(err, errStranger) || errors.As(err, &network) && network.Op == "dial" {
+		return "the namespace cannot be reached at the moment: nothing was done, try again"
+	}
+	return "the namespace cannot be reached at the moment: whether the request had an effect is not known; try again"
+}
+
+// counted counts what is read of a request's body.
+type counted struct {
+	io.ReadCloser
+	bytes  atomic.Int64
+	broken atomic.Bool // reading it failed
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	c.bytes.Add(int64(n))
+	// Closed: by the transport, when the host has failed.
+	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
+		c.broken.Store(true)
+	}
+	return n, err
+}
+
+// counter counts what is written of an answer.
+type counter struct {
+	http.ResponseWriter
+	status int
+	bytes  int64
+}
+
+func (c *counter) WriteHeader(status int) {
+	if c.status == 0 && status >= http.StatusOK {
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(b)
+	c.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap gives http.ResponseController the rest of the connection's abilities.
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
