@@ -1,0 +1,60 @@
+package provider
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+
+	"github.com/corvo/corvo/api"
+)
+
+var errNotFound = &api.Error{Code: api.NotFound}
+
+func gone(err error) bool { return errors.Is(err, errNotFound) }
+
+// attributes say which attribute a field of a request comes from.
+type attributes map[string]string
+
+// index is the part of a field's path that says which of several.
+var index = regexp.MustCompile(`\[\d+\]`)
+
+// report makes diagnostics of an error: one at each attribute that the server
+// refused, else one with the error's code and message. What says what was tried,
+// such as "create namespace mail".
+func report(to *diag.Diagnostics, what string, err error, names attributes) {
+	var c *configError
+	if errors.As(err, &c) {
+		to.AddError(fmt.Sprintf("Cannot %s: %s", what, c.summary), c.detail)
+		return
+	}
+	var e *api.Error
+	if !errors.As(err, &e) {
+		to.AddError("Cannot "+what, err.Error())
+		return
+	}
+	summary := fmt.Sprintf("Cannot %s: %s", what, e.Code)
+	fields := refused(e)
+	for _, f := range fields {
+		if name, ok := names[index.ReplaceAllString(f.Field, "")]; ok {
+			to.AddAttributeError(path.Root(name), summary, f.Error)
+		} else {
+			to.AddError(summary, f.Field+": "+f.Error)
+		}
+	}
+	if len(fields) == 0 {
+		to.AddError(summary, e.Message)
+	}
+}
+
+// refused lists the fields that an error names.
+func refused(e *api.Error) (fields []api.FieldError) {
+	raw, err := json.Marshal(e.Details["fields"])
+	if err != nil || json.Unmarshal(raw, &fields) != nil {
+		return nil // a server may have its own details; the message says it all
+	}
+	return fields
+}
