@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/corvo/corvo/cmd/internal/settings"
 )
 
 // load fills a serverConfig from arguments, environment and file text.
@@ -15,7 +17,7 @@ func load(t *testing.T, args []string, env map[string]string, file string) (serv
 	t.Helper()
 	var cfg serverConfig
 	flags := pflag.NewFlagSet("server", pflag.ContinueOnError)
-	bindFlags(flags, &cfg)
+	settings.Bind(flags, &cfg)
 	if file != "" {
 		path := filepath.Join(t.TempDir(), "corvo.yaml")
 		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
@@ -27,7 +29,7 @@ func load(t *testing.T, args []string, env map[string]string, file string) (serv
 		return cfg, err
 	}
 	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
-	if err := fillFlags(flags, lookup, cfg.Config); err != nil {
+	if err := settings.Fill(flags, lookup, cfg.Config); err != nil {
 		return cfg, err
 	}
 	return cfg, cfg.check()

@@ -119,7 +119,7 @@ func TestKillLosesNothingAcknowledged(t *testing.T) {
 	for range kills {
 		target := b.count.Load() + killEnqueues
 		eventually(t, ctx, "acknowledged enqueues", func() bool { return b.count.Load() >= target })
-		p.kill(t)
+		p.Kill(t)
 		p = startServer(t, args...)
 		node.Store(newClient(t, p.endpoint, key))
 	}

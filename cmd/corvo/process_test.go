@@ -1,54 +1,24 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// startTimeout is how long a started node may take until it answers. It is
-// generous: these tests run beside others on small machines.
-const startTimeout = 60 * time.Second
-
-// binary builds corvo once for all tests of the package.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "corvo-test-")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "corvo")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := binary(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { proctest.Main(m) }
 
 // process is a running `corvo server`.
 type process struct {
-	cmd      *exec.Cmd
+	*proctest.Process
 	endpoint string
-	greeting []string // lines up to and including the one with curl
-	exited   chan error
 }
 
 var endpointPattern = regexp.MustCompile(`listens on (http://\S+?),`)
@@ -66,77 +36,16 @@ func startServer(t *testing.T, args ...string) *process {
 
 func launch(t *testing.T, args ...string) (*process, error) {
 	t.Helper()
-	path, err := binary()
+	binary := proctest.Build(t, "../..", "./cmd/corvo")
+	p, err := proctest.Start(t, binary, "try: ", append([]string{"server", "--bind", "127.0.0.1:0", "--log-level", "warn"}, args...)...)
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	p := &process{exited: make(chan error, 1)}
-	p.cmd = exec.Command(path, append([]string{"server", "--bind", "127.0.0.1:0", "--log-level", "warn"}, args...)...)
-	var log strings.Builder
-	p.cmd.Stderr = &log
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
+	found := endpointPattern.FindStringSubmatch(strings.Join(p.Greeting, "\n"))
+	if found == nil {
+		t.Fatalf("the greeting names no endpoint: %q", p.Greeting)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := make(chan string)
-	go func() {
-		scanner := bufio.NewScanner(out)
-		for scanner.Scan() {
-			lines <- scanner.Text()
-		}
-		close(lines)
-		p.exited <- p.cmd.Wait()
-	}()
-	t.Cleanup(func() { p.cmd.Process.Kill() })
-	deadline := time.After(startTimeout)
-	for {
-		select {
-		case line, ok := <-lines:
-			if !ok {
-				return nil, fmt.Errorf("the server ended: %w\n%s", <-p.exited, log.String())
-			}
-			p.greeting = append(p.greeting, line)
-			if m := endpointPattern.FindStringSubmatch(line); m != nil {
-				p.endpoint = m[1]
-			}
-			if strings.HasPrefix(line, "try: ") {
-				go func() {
-					for range lines {
-					}
-				}()
-				return p, nil
-			}
-		case <-deadline:
-			p.cmd.Process.Kill()
-			return nil, fmt.Errorf("no greeting after %v; so far %q", startTimeout, p.greeting)
-		}
-	}
-}
-
-// kill stops the process as a power cut would, as far as the process can tell.
-func (p *process) kill(t *testing.T) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	<-p.exited
-}
-
-// terminate asks the process to stop and returns how it ended.
-func (p *process) terminate(t *testing.T) error {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-p.exited:
-		return err
-	case <-time.After(startTimeout):
-		return fmt.Errorf("still running %v after SIGTERM", startTimeout)
-	}
+	return &process{Process: p, endpoint: found[1]}, nil
 }
 
 func adminKey(t *testing.T, dataDir string) string {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,12 +12,13 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
 // tryLine is the greeting's curl line, without its "try: ".
 func (p *process) tryLine(t *testing.T) string {
 	t.Helper()
-	line := p.greeting[len(p.greeting)-1]
+	line := p.Greeting[len(p.Greeting)-1]
 	command, ok := strings.CutPrefix(line, "try: ")
 	if !ok {
 		t.Fatalf("the greeting ends in %q", line)
@@ -26,51 +26,28 @@ func (p *process) tryLine(t *testing.T) string {
 	return command
 }
 
-// needCurl skips a test that pastes curl lines where there is no curl. CI has
-// it: .ci/run sees to that.
-func needCurl(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("curl"); err == nil {
-		return
-	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("curl is missing on CI")
-	}
-	t.Skip("no curl on this machine")
-}
-
-// paste runs a line in a shell, as a new user would.
-func paste(t *testing.T, line string) []byte {
-	t.Helper()
-	out, err := exec.Command("sh", "-c", line).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", line, err, out)
-	}
-	return out
-}
-
 func TestTheFirstStartMakesAKeyAndEveryStartPrintsALineThatWorks(t *testing.T) {
 	t.Parallel()
-	needCurl(t)
+	proctest.NeedCurl(t)
 	dir := t.TempDir()
 	first := startServer(t, "--data-dir", dir)
 	key := adminKey(t, dir)
 	if info, err := os.Stat(filepath.Join(dir, "admin.key")); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("admin.key: mode %v, %v", info.Mode(), err)
 	}
-	if shown := strings.Count(strings.Join(first.greeting, "\n"), "admin key"); shown != 1 {
+	if shown := strings.Count(strings.Join(first.Greeting, "\n"), "admin key"); shown != 1 {
 		t.Errorf("the key was announced %d times", shown)
 	}
-	assertEnqueued(t, paste(t, first.tryLine(t)))
-	if err := first.terminate(t); err != nil {
+	assertEnqueued(t, proctest.Paste(t, first.tryLine(t)))
+	if err := first.Terminate(t); err != nil {
 		t.Fatalf("after SIGTERM: %v", err)
 	}
 
 	second := startServer(t, "--data-dir", dir)
-	if text := strings.Join(second.greeting, "\n"); strings.Contains(text, key) {
+	if text := strings.Join(second.Greeting, "\n"); strings.Contains(text, key) {
 		t.Errorf("a later start shows the key again: %s", text)
 	}
-	assertEnqueued(t, paste(t, second.tryLine(t)))
+	assertEnqueued(t, proctest.Paste(t, second.tryLine(t)))
 	if again := adminKey(t, dir); again != key {
 		t.Error("a later start made another key")
 	}
@@ -94,7 +71,7 @@ func TestAKeyFileWithoutItsKeyIsUsed(t *testing.T) {
 	t.Parallel()
 	made := t.TempDir()
 	p := startServer(t, "--data-dir", made)
-	p.kill(t)
+	p.Kill(t)
 	dir := t.TempDir()
 	if err := os.Rename(filepath.Join(made, "admin.key"), filepath.Join(dir, "admin.key")); err != nil {
 		t.Fatal(err)
@@ -126,7 +103,7 @@ func TestDevIsOpenOnlyUntilThereIsAKey(t *testing.T) {
 	if res.StatusCode != http.StatusForbidden {
 		t.Errorf("a forwarded request was answered %s", res.Status)
 	}
-	if err := p.terminate(t); err != nil {
+	if err := p.Terminate(t); err != nil {
 		t.Fatal(err)
 	}
 
@@ -134,7 +111,7 @@ func TestDevIsOpenOnlyUntilThereIsAKey(t *testing.T) {
 	if _, err := newClient(t, p.endpoint, "").Queues(t.Context(), client.Read{}); api.CodeOf(err) != api.Unauthorized {
 		t.Errorf("without a key: %v, want %s", err, api.Unauthorized)
 	}
-	if err := p.terminate(t); err != nil {
+	if err := p.Terminate(t); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := launch(t, "--data-dir", dir, "--dev"); err == nil || !strings.Contains(err.Error(), "never becomes open again") {
@@ -153,7 +130,7 @@ func TestASecondServerOnTheSameDataIsRefused(t *testing.T) {
 
 func TestSIGTERMEndsWaitingPollsAndLosesNothing(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), proctest.StartTimeout)
 	defer cancel()
 	dir := t.TempDir()
 	p := startServer(t, "--data-dir", dir, "--dev")
@@ -171,7 +148,7 @@ func TestSIGTERMEndsWaitingPollsAndLosesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := time.Now()
-	if err := p.terminate(t); err != nil {
+	if err := p.Terminate(t); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(begin); took > 20*time.Second {

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/controlplane/gateway"
+)
+
+// gatewayConfig is what `corvo-cloud gateway` can be told.
+type gatewayConfig struct {
+	process
+	joining
+	Bind string `flag:"bind" default:":8080" doc:"address tenants reach the gateway at"`
+}
+
+func newGateway() *cobra.Command {
+	var cfg gatewayConfig
+	return command("gateway", "Run a gateway", &cfg, &cfg.Config,
+		func(ctx context.Context, cmd *cobra.Command) error { return cfg.run(ctx, cmd.OutOrStdout()) })
+}
+
+func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) error {
+	credential, err := cfg.credential()
+	if err != nil {
+		return err
+	}
+	r, err := cfg.begin(ctx, "corvo-gateway", cfg.Bind)
+	if err != nil {
+		return err
+	}
+	door, err := gateway.New(gateway.Config{
+		ControlPlane: cfg.ControlPlane,
+		Credential:   credential,
+		Version:      version,
+		Tracer:       r.tracer(),
+		Logger:       r.log,
+	})
+	if err != nil {
+		return cfg.end(ctx, r, err)
+	}
+	listener, err := listen(cfg.Bind)
+	if err != nil {
+		return cfg.end(ctx, r, err)
+	}
+	following, stop := context.WithCancel(context.WithoutCancel(ctx))
+	followed := make(chan error, 1)
+	go func() { followed <- door.Run(following) }()
+	fmt.Fprintf(out, "the gateway listens on %s\n", front.URL(listener.Addr()))
+	err = front.Serve(ctx, listener, front.Config{Handler: door, Drain: door.Drain, Streams: true, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log})
+	return cfg.end(ctx, r, err, func(context.Context) error {
+		stop() // it ships its last counts before it ends
+		if err := <-followed; !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+}

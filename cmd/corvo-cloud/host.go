@@ -1,0 +1,79 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/dataplane"
+)
+
+// hostConfig is what `corvo-cloud host` can be told.
+type hostConfig struct {
+	process
+	joining
+	Bind        string `flag:"bind" default:":8082" doc:"address gateways reach the host at"`
+	Advertise   string `flag:"advertise" doc:"URL gateways reach the host at; default: --bind on loopback"`
+	DataDir     string `flag:"data-dir" default:"data" doc:"directory for the data of all namespaces placed here"`
+	MetricsBind string `flag:"metrics-bind" doc:"address to serve the host's own metrics on, without a credential; none by default"`
+	NodeID      string `flag:"node-id" default:"host-1" doc:"this member's name in its raft groups; must not change"`
+}
+
+func newHost() *cobra.Command {
+	var cfg hostConfig
+	return command("host", "Run a data-plane host", &cfg, &cfg.Config,
+		func(ctx context.Context, cmd *cobra.Command) error { return cfg.run(ctx, cmd.OutOrStdout()) })
+}
+
+func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
+	credential, err := cfg.credential()
+	if err != nil {
+		return err
+	}
+	r, err := cfg.begin(ctx, "corvo-host", cfg.NodeID)
+	if err != nil {
+		return err
+	}
+	listener, err := listen(cfg.Bind)
+	if err != nil {
+		return cfg.end(ctx, r, err)
+	}
+	host, err := dataplane.OpenHost(ctx, dataplane.HostConfig{
+		DataDir:      cfg.DataDir,
+		NodeID:       cfg.NodeID,
+		ControlPlane: cfg.ControlPlane,
+		Credential:   credential,
+		Address:      cmp.Or(cfg.Advertise, front.URL(listener.Addr())),
+		Version:      version,
+		Tracer:       r.tracer(),
+		Logger:       r.log,
+	})
+	if err != nil {
+		return cfg.end(ctx, r, err)
+	}
+	if cfg.MetricsBind != "" {
+		metrics, err := net.Listen("tcp", cfg.MetricsBind)
+		if err != nil {
+			return cfg.end(ctx, r, fmt.Errorf("--metrics-bind: %w", err), host.Close)
+		}
+		fmt.Fprintf(out, "its metrics are on %s\n", front.URL(metrics.Addr()))
+		served := make(chan error, 1)
+		go func() {
+			served <- front.Serve(ctx, metrics, front.Config{
+				Handler: host.OperatorMetrics(), ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,
+			})
+		}()
+		defer func() { err = errors.Join(err, <-served) }()
+	}
+	fmt.Fprintf(out, "the host listens on %s\n", front.URL(listener.Addr()))
+	err = front.Serve(ctx, listener, front.Config{
+		Handler: host.Handler(), Drain: host.Drain, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,
+	})
+	return cfg.end(ctx, r, err, host.Close)
+}

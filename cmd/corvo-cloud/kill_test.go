@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/billing/money"
+)
+
+// TestKillKeepsTheBillExact kills a whole cloud under load, several times, without
+// warning. Afterwards the ledger holds what the job documents hold: each attempt's
+// usage once, to the nano-dollar.
+func TestKillKeepsTheBillExact(t *testing.T) {
+	t.Parallel()
+	kills := 3
+	if n, err := strconv.Atoi(os.Getenv("CORVO_KILLS")); err == nil {
+		kills = n
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	dir := t.TempDir()
+	d := startDev(t, dir)
+	for range kills {
+		load := begin(ctx, t, d, 4)
+		eventually(t, ctx, "some acks", func() bool { return load.acked.Load() >= 40 })
+		d.Kill(t)
+		load.end()
+		d = startDev(t, dir)
+	}
+	load := begin(ctx, t, d, 2)
+	eventually(t, ctx, "some acks", func() bool { return load.acked.Load() >= 10 })
+	load.end()
+
+	c, cloud := d.client(t), d.cloud(t)
+	wanted := sum(ctx, t, c)
+	if wanted.cost == 0 || wanted.jobs < int64(40*kills) {
+		t.Fatalf("the load has done little: %+v", wanted)
+	}
+	eventually(t, ctx, "the exact usage in the ledger", func() bool {
+		report, err := cloud.Usage(ctx, "demo", client.UsageQuery{GroupBy: "queue"})
+		if err != nil {
+			return false
+		}
+		got := report.Totals
+		if got.CostUSD > wanted.cost || got.Reports > wanted.jobs {
+			t.Fatalf("the ledger has %v in %d reports, the jobs have %v in %d", got.CostUSD, got.Reports, wanted.cost, wanted.jobs)
+		}
+		return got.CostUSD == wanted.cost && got.Reports == wanted.jobs && got.InputTokens == wanted.tokens
+	})
+}
+
+// load is workers that take jobs through their lives until the cloud is gone.
+type load struct {
+	acked atomic.Int64
+	stop  context.CancelFunc
+	group sync.WaitGroup
+}
+
+func begin(ctx context.Context, t *testing.T, d dev, workers int) *load {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	l := &load{stop: cancel}
+	c := d.client(t)
+	for range workers {
+		l.group.Go(func() {
+			for n := int64(1); ctx.Err() == nil; n++ {
+				if _, err := c.Enqueue(ctx, api.EnqueueRequest{Queue: "bill"}); err != nil {
+					continue
+				}
+				job, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{"bill"}, WorkerID: "w"})
+				if err != nil || job == nil {
+					continue
+				}
+				err = c.Ack(ctx, job.JobID, api.AckRequest{LeaseToken: job.LeaseToken, Usage: &api.Usage{
+					InputTokens: n, Model: "m", Provider: "p", CostUSD: money.Nano(123 + n),
+				}})
+				if err == nil {
+					l.acked.Add(1)
+				}
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) end() { l.stop(); l.group.Wait() }
+
+// used is what job documents add up to.
+type used struct {
+	jobs, tokens int64
+	cost         money.Nano
+}
+
+// sum adds up the usage of every completed job: of those too whose ack was applied
+// and never answered.
+func sum(ctx context.Context, t *testing.T, c *client.Client) (u used) {
+	t.Helper()
+	for cursor := ""; ; {
+		page, err := c.Search(ctx, api.SearchRequest{Queue: "bill", State: []string{"completed"}, Limit: ptr(1000), Cursor: cursor}, client.Read{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range page.Jobs {
+			if j.Usage == nil {
+				t.Fatalf("%s is completed without its usage", j.ID)
+			}
+			u.jobs++
+			u.tokens += j.Usage.InputTokens
+			u.cost += j.Usage.CostUSD
+		}
+		if cursor = page.Cursor; !page.HasMore {
+			return u
+		}
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

@@ -1,0 +1,75 @@
+// Command corvo-cloud is the cloud: `dev` runs all of it in one process, and
+// server, gateway and host are the same parts on machines of their own.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/cmd/internal/settings"
+)
+
+// version is set by the linker for releases.
+var version = "dev"
+
+func main() {
+	if err := newRoot().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "corvo-cloud:", err)
+		os.Exit(1)
+	}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "corvo-cloud",
+		Short:         "Corvo's cloud: control plane, gateway and hosts",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newDev(), newServer(), newGateway(), newHost(), newVersion())
+	return root
+}
+
+// process is what all of the long-running commands can be told.
+type process struct {
+	Config          string        `flag:"config" doc:"file with settings, one 'flag-name: value' a line (YAML)"`
+	OTelEndpoint    string        `flag:"otel-endpoint" doc:"OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318; none by default"`
+	LogLevel        string        `flag:"log-level" default:"info" doc:"debug, info, warn or error"`
+	ShutdownTimeout time.Duration `flag:"shutdown-timeout" default:"30s" doc:"how long requests under way may take to finish at shutdown"`
+}
+
+// command is a command that runs until it is told to stop. cfg holds its settings,
+// file points to the one that names the configuration file.
+func command(use, short string, cfg any, file *string, run func(ctx context.Context, cmd *cobra.Command) error) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Short: short, Long: short + ".\n\n" + settings.Help, Args: cobra.NoArgs}
+	settings.Bind(cmd.Flags(), cfg)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := settings.Fill(cmd.Flags(), os.LookupEnv, *file); err != nil {
+			return err
+		}
+		front.TuneGC()
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		return run(ctx, cmd)
+	}
+	return cmd
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), version)
+			return err
+		},
+	}
+}

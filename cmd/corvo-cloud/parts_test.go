@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/proctest"
+)
+
+// parts is a cloud whose control plane, gateway and host are processes of their
+// own, each behind an address that outlives it.
+type parts struct {
+	t                                 *testing.T
+	dir                               string
+	control, door, far                *proctest.Relay
+	server, gateway, host             *proctest.Process
+	hostCredential, gatewayCredential string
+	operator                          *client.Cloud
+}
+
+func startParts(t *testing.T) *parts {
+	t.Helper()
+	p := &parts{t: t, dir: t.TempDir(), control: proctest.NewRelay(t), door: proctest.NewRelay(t), far: proctest.NewRelay(t)}
+	p.startServer()
+	key, err := os.ReadFile(filepath.Join(p.dir, "server", operatorKeyFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.operator = newCloud(t, p.control.URL, strings.TrimSpace(string(key)), client.WithRetries(5))
+	p.hostCredential, p.gatewayCredential = p.register("host"), p.register("gateway")
+	p.startHost()
+	p.startGateway()
+	return p
+}
+
+// register makes a credential as an operator does and keeps it in a file.
+func (p *parts) register(kind string) string {
+	p.t.Helper()
+	made, err := p.operator.CreateHost(p.t.Context(), api.CreateHostRequest{Name: kind + "-1", Kind: kind})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	path := filepath.Join(p.dir, kind+".credential")
+	if err := os.WriteFile(path, []byte(made.Credential), 0o600); err != nil {
+		p.t.Fatal(err)
+	}
+	return path
+}
+
+// listening is the address in a greeting's last line.
+func listening(p *proctest.Process) string {
+	_, address, _ := strings.Cut(p.Greeting[len(p.Greeting)-1], "http://")
+	return address
+}
+
+func (p *parts) startServer() {
+	p.t.Helper()
+	p.server = start(p.t, "the control plane listens on", "server", "--bind", "127.0.0.1:0",
+		"--data-dir", filepath.Join(p.dir, "server"), "--endpoint", p.door.URL)
+	p.control.To(listening(p.server))
+}
+
+func (p *parts) startHost() {
+	p.t.Helper()
+	p.host = start(p.t, "the host listens on", "host", "--bind", "127.0.0.1:0", "--advertise", p.far.URL,
+		"--data-dir", filepath.Join(p.dir, "host"), "--control-plane", p.control.URL, "--credential-file", p.hostCredential)
+	p.far.To(listening(p.host))
+}
+
+func (p *parts) startGateway() {
+	p.t.Helper()
+	p.gateway = start(p.t, "the gateway listens on", "gateway", "--bind", "127.0.0.1:0",
+		"--control-plane", p.control.URL, "--credential-file", p.gatewayCredential)
+	p.door.To(listening(p.gateway))
+}
+
+// tenant is a namespace and a client of it.
+type tenant struct {
+	*client.Client
+	id, key string
+}
+
+func (p *parts) newTenant(ctx context.Context, org, name string) tenant {
+	p.t.Helper()
+	op, err := p.operator.CreateNamespace(ctx, org, api.CreateNamespaceRequest{Name: name})
+	if err == nil {
+		op, err = p.operator.WaitOperation(ctx, op.ID)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	made, err := p.operator.CreateNamespaceKey(ctx, op.Resource.ID, api.CreateCloudKeyRequest{
+		CreateKeyRequest: api.CreateKeyRequest{Name: "test", Roles: []string{"admin"}},
+	})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return tenant{newClient(p.t, p.door.URL, made.APIKey, client.WithRetries(8), client.WithKeyedWrites()), op.Resource.ID, made.ID}
+}
+
+// TestAnyPartMayBeKilled kills each part of a cloud while tenants work. What was
+// acknowledged is there, the control plane is not needed to serve, what it was
+// doing is finished, and the usage that was reported is in the bill, to the
+// nano-dollar and once.
+func TestAnyPartMayBeKilled(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	defer cancel()
+	p := startParts(t)
+	org, err := p.operator.CreateOrg(ctx, api.CreateOrgRequest{Name: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := p.newTenant(ctx, org.ID, "a")
+	work := func(n int) { // n jobs of 123 nano-dollars each
+		t.Helper()
+		for range n {
+			p.runJob(ctx, a)
+		}
+	}
+	work(3)
+
+	// Without the control plane tenants are served, also by parts that start.
+	op, err := p.operator.CreateNamespace(ctx, org.ID, api.CreateNamespaceRequest{Name: "b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.server.Kill(t)
+	work(2)
+	p.host.Kill(t)
+	p.startHost()
+	work(2)
+	p.startServer()
+	if op, err = p.operator.WaitOperation(ctx, op.ID); err != nil || op.Status != api.OperationDone {
+		t.Fatalf("the create that was under way: %+v, %v", op, err)
+	}
+
+	p.gateway.Kill(t)
+	p.startGateway()
+	work(2)
+	p.host.Kill(t)
+	p.server.Kill(t)
+	p.startServer()
+	p.startHost()
+	work(1)
+
+	const want = 10 * 123 // nano-dollars
+	eventually(t, ctx, "the exact usage in the bill", func() bool {
+		report, err := p.operator.Usage(ctx, org.ID, client.UsageQuery{GroupBy: "model"})
+		if err != nil {
+			return false
+		}
+		if report.Totals.CostUSD > want {
+			t.Fatalf("the bill says %v, 0.00000123 was reported", report.Totals.CostUSD)
+		}
+		return report.Totals.CostUSD == want && report.Totals.InputTokens == 10*7 && report.Totals.Reports == 10
+	})
+
+	// Deleted, with all data.
+	if op, err = p.operator.DeleteNamespace(ctx, a.id); err == nil {
+		op, err = p.operator.WaitOperation(ctx, op.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(p.dir, "host", "ns", a.id)); len(left) > 0 {
+		t.Errorf("left of a deleted namespace: %v", left)
+	}
+	if _, err := a.Queues(ctx, client.Read{}); api.CodeOf(err) != api.Unauthorized {
+		t.Errorf("its key: %v", err)
+	}
+}
+
+// runJob takes one job through its life with usage worth 123 nano-dollars.
+func (p *parts) runJob(ctx context.Context, a tenant) {
+	p.t.Helper()
+	must := func(err error) {
+		p.t.Helper()
+		if err != nil {
+			p.t.Fatalf("%v\nhost: %s\ngateway: %s", err, p.host.Log(), p.gateway.Log())
+		}
+	}
+	made, err := a.Enqueue(ctx, api.EnqueueRequest{Queue: "q"})
+	must(err)
+	var got *api.FetchedJob
+	for got == nil {
+		got, err = a.Fetch(ctx, api.FetchRequest{Queues: []string{"q"}, WorkerID: "w"})
+		must(err)
+	}
+	if got.JobID != made.JobID {
+		p.t.Fatalf("fetched %s, enqueued %s", got.JobID, made.JobID)
+	}
+	must(a.Ack(ctx, got.JobID, api.AckRequest{LeaseToken: got.LeaseToken, Usage: &api.Usage{
+		InputTokens: 7, Model: "m-1", Provider: "p", CostUSD: 123,
+	}}))
+}

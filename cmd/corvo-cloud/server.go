@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/cmd/internal/allinone"
+	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/controlplane"
+	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// serverConfig is what `corvo-cloud server` can be told.
+type serverConfig struct {
+	process
+	Bind     string `flag:"bind" default:":8081" doc:"address of the cloud API, and of what gateways and hosts ask"`
+	DataDir  string `flag:"data-dir" default:"data" doc:"directory for all data"`
+	NodeID   string `flag:"node-id" default:"control-1" doc:"this process's name among the control plane's; must not change"`
+	Endpoint string `flag:"endpoint" doc:"URL of the gateway, as namespaces' endpoint"`
+}
+
+// operatorKeyFile holds, below the data directory, the first operator's key.
+const operatorKeyFile = "operator.key"
+
+func newServer() *cobra.Command {
+	var cfg serverConfig
+	return command("server", "Run the control plane", &cfg, &cfg.Config,
+		func(ctx context.Context, cmd *cobra.Command) error { return cfg.run(ctx, cmd.OutOrStdout()) })
+}
+
+func (cfg *serverConfig) run(ctx context.Context, out io.Writer) error {
+	if cfg.Endpoint == "" {
+		return fmt.Errorf("--endpoint is missing: the URL at which tenants reach the gateway")
+	}
+	r, err := cfg.begin(ctx, "corvo-control-plane", cfg.NodeID)
+	if err != nil {
+		return err
+	}
+	if err := durable.MakeDir(cfg.DataDir, 0o700); err != nil {
+		return cfg.end(ctx, r, fmt.Errorf("--data-dir: %w", err))
+	}
+	listener, err := listen(cfg.Bind)
+	if err != nil {
+		return cfg.end(ctx, r, err)
+	}
+	plane, err := controlplane.Open(ctx, controlplane.Config{
+		DataDir:  filepath.Join(cfg.DataDir, "controlplane"),
+		NodeID:   cfg.NodeID,
+		Endpoint: cfg.Endpoint,
+		Version:  version,
+		Tracer:   r.tracer(),
+		Logger:   r.log,
+	})
+	if err != nil {
+		return cfg.end(ctx, r, err)
+	}
+	path := filepath.Join(cfg.DataDir, operatorKeyFile)
+	key, err := allinone.Secret(path, keyring.CloudOperator)
+	if err == nil {
+		err = plane.EnsureOperator(ctx, key)
+	}
+	if api.CodeOf(err) == api.Conflict {
+		r.log.Warn("the operator's key in the data directory was revoked", "file", path, "error", err)
+		err = nil
+	}
+	if err != nil {
+		return cfg.end(ctx, r, fmt.Errorf("operator key: %w", err), plane.Close)
+	}
+	fmt.Fprintf(out, "the operator's key is in %s\n", path)
+	fmt.Fprintf(out, "the control plane listens on %s\n", front.URL(listener.Addr()))
+	err = front.Serve(ctx, listener, front.Config{
+		Handler: plane.Handler(), Drain: plane.Drain, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,
+	})
+	return cfg.end(ctx, r, err, plane.Close)
+}

@@ -1,0 +1,180 @@
+package allinone
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// EnvFile holds, below the data directory, what a user needs to speak to a
+// development cloud, for `source` and for tools that read such files.
+const EnvFile = "dev.env"
+
+// demo is the name of the first organisation and of its first namespace.
+const demo = "demo"
+
+// Access is what a user needs to speak to a cloud.
+type Access struct {
+	Endpoint   string
+	APIKey     string // of the namespace demo, with all rights
+	CloudToken string // of the organisation demo, with all rights
+	First      bool   // this start has made it
+}
+
+// names of the variables in EnvFile.
+const (
+	endpointVar = "CORVO_ENDPOINT"
+	apiKeyVar   = "CORVO_API_KEY"
+	tokenVar    = "CORVO_CLOUD_TOKEN"
+)
+
+// provision makes the first organisation, namespace, token and key, through the
+// cloud API as any user would. EnvFile is written last: while it is missing, a
+// start finishes what an earlier one began; once it is there, nothing is made
+// again that its user may have deleted.
+func provision(ctx context.Context, dataDir, endpoint, operator string) (Access, error) {
+	path := filepath.Join(dataDir, EnvFile)
+	access, err := readAccess(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if access, err = makeAccess(ctx, dataDir, endpoint, operator); err != nil {
+			return Access{}, err
+		}
+		access.First = true
+	case err != nil:
+		return Access{}, err
+	}
+	if access.Endpoint == endpoint && !access.First {
+		return access, nil
+	}
+	access.Endpoint = endpoint // another --bind than last time
+	return access, access.write(path)
+}
+
+func makeAccess(ctx context.Context, dataDir, endpoint, operator string) (access Access, err error) {
+	if access.CloudToken, err = Secret(filepath.Join(dataDir, secretsDir, "demo-token"), keyring.Org); err != nil {
+		return access, err
+	}
+	if access.APIKey, err = Secret(filepath.Join(dataDir, secretsDir, "demo-key"), keyring.Namespace); err != nil {
+		return access, err
+	}
+	cloud, err := client.NewCloud(endpoint, operator, client.WithKeyedWrites())
+	if err != nil {
+		return access, err
+	}
+	defer cloud.Close()
+	org, err := cloud.CreateOrg(ctx, api.CreateOrgRequest{Name: demo})
+	if api.CodeOf(err) == api.Conflict {
+		org, err = cloud.Org(ctx, demo)
+	}
+	if err != nil {
+		return access, err
+	}
+	if err := ensure(cloud.CreateToken(ctx, org.ID, given("dev", access.CloudToken))); err != nil {
+		return access, fmt.Errorf("cloud token: %w", err)
+	}
+	ns, err := makeNamespace(ctx, cloud, org.ID)
+	if err != nil {
+		return access, err
+	}
+	if err := ensure(cloud.CreateNamespaceKey(ctx, ns, given("dev", access.APIKey))); err != nil {
+		return access, fmt.Errorf("API key: %w", err)
+	}
+	return access, nil
+}
+
+// makeNamespace creates the namespace, or finds the one an earlier start has begun
+// to create, and waits until it works.
+func makeNamespace(ctx context.Context, cloud *client.Cloud, org string) (id string, err error) {
+	op, err := cloud.CreateNamespace(ctx, org, api.CreateNamespaceRequest{Name: demo})
+	if api.CodeOf(err) != api.Conflict {
+		if err == nil {
+			op, err = cloud.WaitOperation(ctx, op.ID)
+		}
+		return op.Resource.ID, err
+	}
+	all, err := cloud.Namespaces(ctx, org)
+	if err != nil {
+		return "", err
+	}
+	for _, ns := range all {
+		if ns.Name != demo {
+			continue
+		}
+		if ns.Status.Operation != "" {
+			_, err = cloud.WaitOperation(ctx, ns.Status.Operation)
+		}
+		return ns.ID, err
+	}
+	return "", fmt.Errorf("the namespace %s neither can be created nor exists", demo)
+}
+
+// given describes a credential whose secret is made already.
+func given(name, text string) api.CreateCloudKeyRequest {
+	_, id, _ := keyring.Parse(text)
+	hash := keyring.Hash(text)
+	return api.CreateCloudKeyRequest{
+		CreateKeyRequest: api.CreateKeyRequest{Name: name, Roles: []string{string(tenancy.Admin)}},
+		ID:               id,
+		Hash:             hex.EncodeToString(hash[:]),
+	}
+}
+
+// ensure takes a credential that exists already for made: its id is random, so an
+// earlier start has made it.
+func ensure(_ api.CloudKey, err error) error {
+	if api.CodeOf(err) == api.Conflict {
+		return nil
+	}
+	return err
+}
+
+// worksRetries is how often a request is tried until the namespace is open: about a
+// minute.
+const worksRetries = 30
+
+// works waits until the namespace answers its key; an error says why it never
+// will.
+func (a Access) works(ctx context.Context) error {
+	c, err := client.New(a.Endpoint, a.APIKey, client.WithRetries(worksRetries))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Queues(ctx, client.Read{})
+	return err
+}
+
+func (a Access) write(path string) error {
+	text := fmt.Sprintf("%s=%s\n%s=%s\n%s=%s\n", endpointVar, a.Endpoint, apiKeyVar, a.APIKey, tokenVar, a.CloudToken)
+	return durable.WriteFile(path, []byte(text), 0o600)
+}
+
+func readAccess(path string) (a Access, err error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return a, err
+	}
+	fields := map[string]*string{endpointVar: &a.Endpoint, apiKeyVar: &a.APIKey, tokenVar: &a.CloudToken}
+	for line := range strings.Lines(string(content)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if field := fields[name]; field != nil {
+			*field = value
+		}
+	}
+	if a.Endpoint == "" || a.APIKey == "" || a.CloudToken == "" {
+		return a, fmt.Errorf("%s lacks one of %s, %s, %s: put it back, or remove the data directory to begin anew", path, endpointVar, apiKeyVar, tokenVar)
+	}
+	return a, nil
+}

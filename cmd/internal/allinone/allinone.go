@@ -1,0 +1,261 @@
+// Package allinone runs a whole cloud in one process: control plane, gateway and
+// one host, which speak to each other over loopback exactly as they do between
+// machines. It is `corvo-cloud dev`, and what tests across the planes start. It is
+// the only package besides the command that sees both planes.
+package allinone
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/controlplane"
+	"github.com/corvo/corvo/controlplane/gateway"
+	"github.com/corvo/corvo/dataplane"
+	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// Region is where a development cloud's host stands.
+const Region = "local"
+
+// Config says where the cloud lives and listens.
+type Config struct {
+	DataDir         string
+	Listener        net.Listener // of the one port: cloud API and gateway
+	Version         string
+	ShutdownTimeout time.Duration        // 0 = 30 s
+	Tracer          trace.TracerProvider // nil = no traces
+	Logger          *slog.Logger
+}
+
+// Cloud is a running cloud.
+type Cloud struct {
+	Endpoint string
+	// Access is what its first start made for its user.
+	Access Access
+
+	cfg    Config
+	failed chan error
+	parts  []part // in the order they were started
+}
+
+// part is something that runs until it is stopped.
+type part struct {
+	name string
+	stop func(ctx context.Context) error
+}
+
+// Open starts everything and returns once the first namespace works: a request with
+// its key, sent to the endpoint, is served. It starts as well when its user has
+// revoked that key since, or deleted the namespace.
+func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
+	if cfg.ShutdownTimeout == 0 {
+		cfg.ShutdownTimeout = 30 * time.Second
+	}
+	if err := durable.MakeDir(cfg.DataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	c := &Cloud{Endpoint: front.URL(cfg.Listener.Addr()), cfg: cfg, failed: make(chan error, 8)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	operator, err := c.secret("operator", keyring.CloudOperator)
+	if err != nil {
+		return nil, err
+	}
+	plane, control, err := c.openPlane(ctx, operator)
+	if err != nil {
+		return nil, fmt.Errorf("control plane: %w", err)
+	}
+	door, err := c.openGateway(control)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	if err := c.openHost(ctx, control); err != nil {
+		return nil, fmt.Errorf("host: %w", err)
+	}
+	c.serve("the public port", cfg.Listener, Public(plane.Handler(), door), func() { door.Drain(); plane.Drain() })
+	if c.Access, err = provision(ctx, c.cfg.DataDir, c.Endpoint, operator); err != nil {
+		return nil, fmt.Errorf("first namespace: %w", err)
+	}
+	if err := c.Access.works(ctx); err != nil {
+		c.cfg.Logger.Warn("the first namespace does not answer its key", "error", err)
+	}
+	return c, nil
+}
+
+// Public is the handler of a port that serves the cloud API and tenants' traffic.
+func Public(plane, door http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	for _, prefix := range []string{"/cloud/", "/.well-known/", "/healthz", "/readyz"} {
+		mux.Handle(prefix, plane)
+	}
+	mux.Handle("/", door)
+	return mux
+}
+
+func (c *Cloud) secret(name string, kind keyring.Kind) (string, error) {
+	text, err := Secret(filepath.Join(c.cfg.DataDir, secretsDir, name), kind)
+	if err != nil {
+		return "", fmt.Errorf("secret of the %s: %w", name, err)
+	}
+	return text, nil
+}
+
+// openPlane starts the control plane and answers the loopback URL at which the
+// other parts reach it.
+func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane.Plane, control string, err error) {
+	plane, err := controlplane.Open(ctx, controlplane.Config{
+		DataDir:  filepath.Join(c.cfg.DataDir, "controlplane"),
+		NodeID:   "dev",
+		Endpoint: c.Endpoint,
+		Version:  c.cfg.Version,
+		Tracer:   c.cfg.Tracer,
+		Logger:   c.cfg.Logger,
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	c.started("control plane", plane.Close)
+	if err := c.revoked("operator", plane.EnsureOperator(ctx, operator)); err != nil {
+		return nil, "", err
+	}
+	for name, kind := range map[string]keyring.Kind{"host": keyring.Host, "gateway": keyring.Gateway} {
+		credential, err := c.secret(name, kind)
+		if err != nil {
+			return nil, "", err
+		}
+		if err := c.revoked(name, plane.EnsureHost(ctx, "dev-"+name, kind, Region, credential)); err != nil {
+			return nil, "", err
+		}
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, "", err
+	}
+	c.serve("the control plane's port", listener, plane.Handler(), plane.Drain)
+	return plane, front.URL(listener.Addr()), nil
+}
+
+// revoked lets a start go on with a credential that somebody has revoked: it must
+// not come back to life, and whoever did it may have good reasons.
+func (c *Cloud) revoked(name string, err error) error {
+	if api.CodeOf(err) == api.Conflict {
+		c.cfg.Logger.Warn("a credential in the data directory was revoked: what it opens stays closed", "of", name, "error", err)
+		return nil
+	}
+	return err
+}
+
+func (c *Cloud) openGateway(control string) (*gateway.Gateway, error) {
+	credential, err := c.secret("gateway", keyring.Gateway)
+	if err != nil {
+		return nil, err
+	}
+	door, err := gateway.New(gateway.Config{
+		ControlPlane: control,
+		Credential:   credential,
+		Version:      c.cfg.Version,
+		Tracer:       c.cfg.Tracer,
+		Logger:       c.cfg.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c.run("gateway", door.Run)
+	return door, nil
+}
+
+func (c *Cloud) openHost(ctx context.Context, control string) error {
+	credential, err := c.secret("host", keyring.Host)
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	host, err := dataplane.OpenHost(ctx, dataplane.HostConfig{
+		DataDir:      filepath.Join(c.cfg.DataDir, "host"),
+		NodeID:       "dev",
+		ControlPlane: control,
+		Credential:   credential,
+		Address:      front.URL(listener.Addr()),
+		Version:      c.cfg.Version,
+		Tracer:       c.cfg.Tracer,
+		Logger:       c.cfg.Logger,
+	})
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	c.started("host", host.Close)
+	c.serve("the host's port", listener, host.Handler(), host.Drain)
+	return nil
+}
+
+// started notes a part that Close has to stop.
+func (c *Cloud) started(name string, stop func(context.Context) error) {
+	c.parts = append(c.parts, part{name, stop})
+}
+
+// run starts a part that runs until its context ends.
+func (c *Cloud) run(name string, run func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		err := run(ctx)
+		if ctx.Err() == nil {
+			c.failed <- fmt.Errorf("%s stopped: %w", name, err)
+		}
+		done <- err
+	}()
+	c.started(name, func(context.Context) error {
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			return err
+		}
+		return nil
+	})
+}
+
+func (c *Cloud) serve(name string, listener net.Listener, handler http.Handler, drain func()) {
+	c.run(name, func(ctx context.Context) error {
+		return front.Serve(ctx, listener, front.Config{
+			Handler: handler, Drain: drain, Streams: true, ShutdownTimeout: c.cfg.ShutdownTimeout, Logger: c.cfg.Logger,
+		})
+	})
+}
+
+// Wait returns when ctx ends, or with the error of a part that stopped by itself.
+func (c *Cloud) Wait(ctx context.Context) error {
+	select {
+	case err := <-c.failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// Close stops the parts, the last started first: so each finds those it speaks to.
+func (c *Cloud) Close(ctx context.Context) error {
+	var errs []error
+	for i := len(c.parts) - 1; i >= 0; i-- {
+		if err := c.parts[i].stop(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", c.parts[i].name, err))
+		}
+	}
+	c.parts = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,43 @@
+package allinone
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// secretsDir holds, below the data directory, the secrets of the cloud's own
+// parts, one a file.
+const secretsDir = "secrets"
+
+// Secret reads the credential kept in a file, which it makes when there is none.
+// The file is durable before anybody hears of the credential: a crash leaves a
+// file whose credential the next start registers, never a credential that nobody
+// has seen.
+func Secret(path string, kind keyring.Kind) (text string, err error) {
+	content, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := durable.MakeDir(filepath.Dir(path), 0o700); err != nil {
+			return "", err
+		}
+		if text, _, _, err = keyring.New(rand.Reader, kind); err != nil {
+			return "", err
+		}
+		return text, durable.WriteFile(path, []byte(text+"\n"), 0o600)
+	case err != nil:
+		return "", err
+	}
+	text = strings.TrimSpace(string(content))
+	if got, _, ok := keyring.Parse(text); !ok || got != kind {
+		return "", fmt.Errorf("%s does not hold a credential of kind %s; remove it to have a new one made", path, kind)
+	}
+	return text, nil
+}

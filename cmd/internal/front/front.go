@@ -1,0 +1,114 @@
+// Package front is the HTTP front of a process: a listener served with limits on
+// its connections, until it is told to stop and has finished what was under way.
+// It knows no routes.
+package front
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Limits of connections. Bodies have none here: every route bounds its own. The
+// write timeout counts from the request's header, so it must outlast a fetch that
+// waits a minute; it is for clients that do not read their answer.
+const (
+	headerTimeout  = 10 * time.Second
+	writeTimeout   = 2 * time.Minute
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 64 << 10
+)
+
+// Config is what a front serves.
+type Config struct {
+	Handler http.Handler
+	// Drain ends what would wait, such as long polls, once the front stops.
+	Drain func()
+	// ShutdownTimeout is how long requests under way may take to finish.
+	ShutdownTimeout time.Duration
+	// Streams lets answers take as long as they like: whoever stands behind bounds
+	// them.
+	Streams bool
+	Logger  *slog.Logger
+}
+
+// Serve serves the listener until ctx ends, then drains and finishes what is under
+// way within the shutdown timeout.
+func Serve(ctx context.Context, listener net.Listener, c Config) error {
+	srv := &http.Server{
+		Handler:           c.Handler,
+		ReadHeaderTimeout: headerTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
+	}
+	if c.Streams {
+		srv.WriteTimeout = 0
+	}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	c.Logger.Info("shutting down", "listener", listener.Addr().String(), "timeout", c.ShutdownTimeout)
+	if c.Drain != nil {
+		c.Drain()
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.ShutdownTimeout)
+	defer cancel()
+	if err := srv.Shutdown(closing); err != nil {
+		return errors.Join(fmt.Errorf("requests were cut off by the shutdown timeout: %w", err), srv.Close())
+	}
+	return nil
+}
+
+// gcPercent is how much the heap of a server may grow between two collections
+// where GOGC does not say. Almost all that a request allocates is garbage when it
+// is answered, and the live heap is small: at Go's default of 100 the collector
+// takes a tenth of the processor under load. A million jobs peak at 319 MB with
+// this, 248 MB with the default.
+const gcPercent = 300
+
+// TuneGC sets the collector up for a process that serves.
+func TuneGC() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
+}
+
+// URL is the endpoint by which a listener is reached from this machine: one that
+// is bound to every address is reached on loopback.
+func URL(addr net.Addr) string {
+	host, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return "http://" + addr.String()
+	}
+	if ip := net.ParseIP(host); host == "" || (ip != nil && ip.IsUnspecified()) {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port)
+}
+
+// Loopback says whether every address behind a bind address is this machine's
+// own.
+func Loopback(bind string) bool {
+	host, _, err := net.SplitHostPort(bind)
+	if err != nil {
+		return false
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,186 @@
+// Package proctest builds our binaries and runs them as processes, for tests that
+// kill them.
+package proctest
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// StartTimeout is how long a started process may take until it has greeted. It is
+// generous: these tests run beside others on small machines.
+const StartTimeout = 2 * time.Minute
+
+var (
+	mu     sync.Mutex
+	folder string
+	built  = map[string]func() (string, error){}
+)
+
+// Main runs a package's tests and removes the binaries they have built: call it
+// from TestMain.
+func Main(m *testing.M) {
+	code := m.Run()
+	mu.Lock()
+	if folder != "" {
+		os.RemoveAll(folder)
+	}
+	mu.Unlock()
+	os.Exit(code)
+}
+
+// Build builds a command of this module, such as "./cmd/corvo", once for all tests
+// of the package, and answers the binary's path. root is the way to the module's
+// root.
+func Build(t testing.TB, root, command string) string {
+	t.Helper()
+	mu.Lock()
+	if folder == "" {
+		dir, err := os.MkdirTemp("", "corvo-test-")
+		if err != nil {
+			mu.Unlock()
+			t.Fatal(err)
+		}
+		folder = dir
+	}
+	build := built[command]
+	if build == nil {
+		path := filepath.Join(folder, filepath.Base(command))
+		build = sync.OnceValues(func() (string, error) {
+			cmd := exec.Command("go", "build", "-o", path, command)
+			cmd.Dir = root
+			if out, err := cmd.CombinedOutput(); err != nil {
+				return "", fmt.Errorf("go build %s: %w\n%s", command, err, out)
+			}
+			return path, nil
+		})
+		built[command] = build
+	}
+	mu.Unlock()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Process is a running binary.
+type Process struct {
+	Greeting []string // lines of standard output up to and including the one waited for
+
+	name   string
+	cmd    *exec.Cmd
+	log    safeBuilder
+	lines  chan string
+	exited chan struct{}
+	err    error // how it ended, once exited is closed
+}
+
+// Spawn runs a binary. It is killed at the end of the test.
+func Spawn(t testing.TB, binary string, args ...string) (*Process, error) {
+	t.Helper()
+	p := &Process{
+		name: filepath.Base(binary), cmd: exec.Command(binary, args...),
+		lines: make(chan string, 64), exited: make(chan struct{}),
+	}
+	p.cmd.Stderr = &p.log
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill(); <-p.exited })
+	go func() {
+		scanner := bufio.NewScanner(out)
+		for scanner.Scan() {
+			select {
+			case p.lines <- scanner.Text():
+			default: // nobody reads after the greeting
+			}
+		}
+		close(p.lines)
+		p.err = p.cmd.Wait()
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// Start runs a binary and waits for a line of its standard output that begins with
+// ready. It is killed at the end of the test.
+func Start(t testing.TB, binary, ready string, args ...string) (*Process, error) {
+	t.Helper()
+	p, err := Spawn(t, binary, args...)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.After(StartTimeout)
+	for {
+		select {
+		case line, ok := <-p.lines:
+			if !ok {
+				<-p.exited
+				return nil, fmt.Errorf("%s ended: %w\n%s", p.name, p.err, p.Log())
+			}
+			p.Greeting = append(p.Greeting, line)
+			if strings.HasPrefix(line, ready) {
+				return p, nil
+			}
+		case <-deadline:
+			return nil, fmt.Errorf("%s: no line %q after %v; so far %q\n%s", p.name, ready, StartTimeout, p.Greeting, p.Log())
+		}
+	}
+}
+
+// Log is what the process has written to standard error.
+func (p *Process) Log() string { return p.log.String() }
+
+// Kill stops the process as a power cut would, as far as the process can tell.
+func (p *Process) Kill(t testing.TB) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-p.exited
+}
+
+// Terminate asks the process to stop and returns how it ended.
+func (p *Process) Terminate(t testing.TB) error {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-p.exited:
+		return p.err
+	case <-time.After(StartTimeout):
+		return fmt.Errorf("still running %v after SIGTERM", StartTimeout)
+	}
+}
+
+// safeBuilder is a strings.Builder for two goroutines.
+type safeBuilder struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *safeBuilder) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuilder) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

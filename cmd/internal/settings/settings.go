@@ -1,0 +1,125 @@
+// Package settings derives flags, environment variables and the keys of a
+// configuration file from one struct, whose fields carry the tags flag, default
+// and doc.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+)
+
+// Help is what a command's long text says about its settings.
+const Help = "Every flag can also be given as an environment variable (--data-dir is\n" +
+	"CORVO_DATA_DIR) or as a line of the file named by --config (data-dir:\n" +
+	"/var/lib/corvo); a flag wins over the environment, which wins over the file."
+
+// Bind gives every field of cfg, a pointer to a struct, its flag with its default.
+// An embedded struct's fields are bound like its own. A field of a type for which
+// there is no flag is a mistake of the program.
+func Bind(flags *pflag.FlagSet, cfg any) { bind(flags, reflect.ValueOf(cfg).Elem()) }
+
+func bind(flags *pflag.FlagSet, v reflect.Value) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		if field.Anonymous {
+			bind(flags, v.Field(i))
+			continue
+		}
+		name, doc, initial := field.Tag.Get("flag"), field.Tag.Get("doc"), field.Tag.Get("default")
+		switch target := v.Field(i).Addr().Interface().(type) {
+		case *string:
+			flags.StringVar(target, name, "", doc)
+		case *bool:
+			flags.BoolVar(target, name, false, doc)
+		case *int64:
+			flags.Int64Var(target, name, 0, doc)
+		case *time.Duration:
+			flags.DurationVar(target, name, 0, doc)
+		default:
+			panic(fmt.Sprintf("setting %s has type %T, for which there is no flag", name, target))
+		}
+		if initial == "" {
+			continue
+		}
+		flag := flags.Lookup(name)
+		if err := flag.Value.Set(initial); err != nil {
+			panic(fmt.Sprintf("default of --%s: %v", name, err))
+		}
+		flag.DefValue = initial
+	}
+}
+
+// envName is the environment variable of a flag.
+func envName(flag string) string {
+	return "CORVO_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// Fill sets the flags that were not given on the command line, from the
+// environment or else from the configuration file. A key the file has and we do
+// not is refused: it is a setting somebody believes in.
+func Fill(flags *pflag.FlagSet, env func(string) (string, bool), file string) error {
+	if path, ok := env(envName("config")); ok && file == "" {
+		file = path
+	}
+	settings, err := read(file)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for name := range settings {
+		if flags.Lookup(name) == nil || name == "config" || name == "help" {
+			errs = append(errs, fmt.Errorf("%s: unknown setting %q", file, name))
+		}
+	}
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if flag.Changed || flag.Name == "help" {
+			return
+		}
+		value, ok := env(envName(flag.Name))
+		if !ok {
+			value, ok = settings[flag.Name]
+		}
+		if !ok {
+			return
+		}
+		if err := flags.Set(flag.Name, value); err != nil {
+			errs = append(errs, err)
+		}
+	})
+	return errors.Join(errs...)
+}
+
+func read(file string) (map[string]string, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("--config: %w", err)
+	}
+	settings := map[string]string{}
+	if err := yaml.Unmarshal(text, &settings); err != nil {
+		return nil, fmt.Errorf("--config %s: %w", file, err)
+	}
+	return settings, nil
+}
+
+// LogLevels are the words --log-level takes.
+const LogLevels = "debug, info, warn, error"
+
+// Logger writes to standard error, from the level with that word up.
+func Logger(word string) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(word)); err != nil || strings.ToLower(word) != word || strings.ContainsAny(word, "+-") {
+		return nil, fmt.Errorf("--log-level is %q; it must be one of %s", word, LogLevels)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
+}
