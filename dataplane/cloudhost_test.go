@@ -365,6 +365,33 @@ func TestHostRefusesOlderGenerations(t *testing.T) {
 	}
 }
 
+// A namespace that is open on two hosts would be two.
+func TestHostRefusesWhatIsPlacedElsewhere(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	c.open()
+	text, key := c.key(keyring.Namespace)
+	c.plane.Put(placed("ns_first", 1))
+	c.reported("ns_first", fleet.Opened, 1) // so it follows
+	astray := placed("ns_astray", 1, key)
+	astray.Host, astray.Number = "host_2", 2
+	c.plane.Inject(c.plane.Sign(astray))
+	after := placed("ns_after", 1)
+	after.Number = 3
+	c.plane.Inject(c.plane.Sign(after))
+	c.reported("ns_after", fleet.Opened, 1)
+	for range 2 {
+		c.want(401, "GET", "/api/v1/queues", text, "")
+		for _, report := range c.plane.Reports() {
+			if len(report.Cells) > 2 {
+				t.Fatalf("the host has %+v", report.Cells)
+			}
+		}
+		c.close()
+		c.open()
+	}
+}
+
 // A deleted namespace is gone to the last byte, and nothing else is.
 func TestHostDeletesWhatIsToBeAbsent(t *testing.T) {
 	t.Parallel()

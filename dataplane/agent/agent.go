@@ -213,28 +213,35 @@ func (a *Agent) keep(m fleet.Message) error {
 		if err := json.Unmarshal(m.Doc, &d); err != nil {
 			return fmt.Errorf("document %d: %w", m.Number, err)
 		}
-		if a.stale(d) {
+		if a.refusal(d) != "" {
 			return nil
 		}
 	}
 	return a.catalogue.Put(m)
 }
 
-// stale says whether a document is of a generation before one that was seen: it
-// was made by who does not know of a later decision.
-func (a *Agent) stale(d fleet.Doc) bool {
+// refusal says why a document is not acted on; "" when it is. One of a generation
+// before one that was seen was made by who does not know of a later decision, and
+// a namespace that is open on two hosts would be two.
+func (a *Agent) refusal(d fleet.Doc) string {
+	// Without an id there is no stream yet, and the catalogue was checked.
+	if id := a.member.ID(); id != "" && d.Desired == fleet.Open && d.Host != id {
+		return "it places the namespace on another host"
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := a.placements[d.Namespace]
-	return p != nil && d.Generation < p.doc.Generation
+	if p := a.placements[d.Namespace]; p != nil && d.Generation < p.doc.Generation {
+		return "it is of a generation before one that was seen"
+	}
+	return ""
 }
 
 // take acts on a document: at once on who may enter, and on what is to be open as
 // soon as there is a slot.
 func (a *Agent) take(d fleet.Doc) error {
-	if a.stale(d) {
-		a.cfg.Logger.Warn("a document is refused: it is of a generation before one that was seen",
-			"namespace", d.Namespace, "number", d.Number, "generation", d.Generation)
+	if reason := a.refusal(d); reason != "" {
+		a.cfg.Logger.Warn("a document is refused", "reason", reason,
+			"namespace", d.Namespace, "number", d.Number, "generation", d.Generation, "host", d.Host)
 		return nil
 	}
 	if !a.book.Put(d) {
