@@ -38,8 +38,17 @@ const (
 // CreateNamespaceRequest makes a namespace. Absent fields of the spec get their
 // defaults.
 type CreateNamespaceRequest struct {
-	Name string         `json:"name"` // [a-z][a-z0-9-]{0,62}, unique in the organisation
-	Spec *NamespaceSpec `json:"spec,omitempty"`
+	Name string            `json:"name"` // [a-z][a-z0-9-]{0,62}, unique in the organisation
+	Spec *NewNamespaceSpec `json:"spec,omitempty"`
+}
+
+// NewNamespaceSpec is a NamespaceSpec of which fields may be left out.
+type NewNamespaceSpec struct {
+	Region             string `json:"region,omitempty"`
+	Tier               string `json:"tier,omitempty"`
+	Replicas           *int   `json:"replicas,omitempty"`
+	Shards             *int   `json:"shards,omitempty"`
+	DeletionProtection bool   `json:"deletion_protection,omitempty"`
 }
 
 // UpdateNamespaceRequest changes what may change of a namespace; absent fields

@@ -1,7 +1,6 @@
 package provider
 
 import (
-	"cmp"
 	"context"
 	"regexp"
 	"time"
@@ -124,16 +123,24 @@ func (r *namespaceResource) Schema(ctx context.Context, _ resource.SchemaRequest
 	}
 }
 
-// spec is what a plan asks for. It spells out the API's defaults, for in a request
-// a number that is 0 is not one that is absent.
-func (m *namespaceModel) spec() *api.NamespaceSpec {
-	return &api.NamespaceSpec{
+// spec is what a plan asks for; what it does not say, the API has defaults for.
+func (m *namespaceModel) spec() *api.NewNamespaceSpec {
+	return &api.NewNamespaceSpec{
 		Region:             m.Region.ValueString(),
-		Tier:               cmp.Or(m.Tier.ValueString(), "shared"),
-		Replicas:           int(cmp.Or(m.Replicas.ValueInt64(), 1)),
-		Shards:             int(cmp.Or(m.Shards.ValueInt64(), 1)),
+		Tier:               m.Tier.ValueString(),
+		Replicas:           given(m.Replicas),
+		Shards:             given(m.Shards),
 		DeletionProtection: m.DeletionProtection.ValueBool(),
 	}
+}
+
+// given is a number that was written down, 0 included; nil for one that was not.
+func given(n types.Int64) *int {
+	if n.IsNull() || n.IsUnknown() {
+		return nil
+	}
+	v := int(n.ValueInt64())
+	return &v
 }
 
 func (m *namespaceModel) observe(ns api.Namespace) {

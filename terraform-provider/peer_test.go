@@ -163,18 +163,27 @@ func (p *peer) createNamespace(r *http.Request) (any, error) {
 	if _, err := p.find(req.Name); err == nil {
 		return nil, api.Errorf(api.Conflict, "there is a namespace %s already", req.Name)
 	}
+	replicas, shards := 1, 1
+	if n := req.Spec.Replicas; n != nil {
+		replicas = *n
+	}
+	if n := req.Spec.Shards; n != nil {
+		shards = *n
+	}
 	switch {
-	case req.Spec.Replicas < 1:
+	case replicas < 1:
 		return nil, refuse("spec.replicas", "is none")
-	case req.Spec.Replicas == 5:
+	case replicas == 5:
 		return nil, refuse("spec.replicas", "is more than there are hosts")
-	case req.Spec.Shards < 1:
+	case shards < 1:
 		return nil, refuse("spec.shards", "is none")
 	}
 	ns := newPeerNamespace(p.id("ns"), req.Name, p.URL)
-	ns.Spec = *req.Spec
-	ns.Spec.Region = cmp.Or(ns.Spec.Region, "local")
-	ns.Spec.Tier = cmp.Or(ns.Spec.Tier, "shared")
+	ns.Spec = api.NamespaceSpec{
+		Region: cmp.Or(req.Spec.Region, "local"), Tier: cmp.Or(req.Spec.Tier, "shared"),
+		Replicas: replicas, Shards: shards,
+		DeletionProtection: req.Spec.DeletionProtection,
+	}
 	ns.Status.Phase = api.NamespaceProvisioning
 	p.namespaces[ns.ID] = ns
 	op := p.begin("create-namespace", ns)

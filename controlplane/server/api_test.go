@@ -305,7 +305,7 @@ func TestTheClientsMethods(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	op, err := c.CreateNamespace(ctx, "acme", api.CreateNamespaceRequest{Name: "orders", Spec: &api.NamespaceSpec{Region: "local", Tier: "shared", Replicas: 1, Shards: 1}})
+	op, err := c.CreateNamespace(ctx, "acme", api.CreateNamespaceRequest{Name: "orders", Spec: &api.NewNamespaceSpec{Tier: "shared"}})
 	must("CreateNamespace", err)
 	if got, err := c.Operation(ctx, op.ID); err != nil || got.Status != api.OperationRunning || got.Resource.Name != "orders" {
 		t.Errorf("Operation: %+v, %v", got, err)
