@@ -200,6 +200,25 @@ func (c *Cell) Close(ctx context.Context) error {
 	return errors.Join(c.group.Close(ctx), c.view.Close(), c.store.Close())
 }
 
+// SettleUsage returns when the receiver has all usage of the shard, which must take
+// no more writes: before its data is deleted. Without a receiver nobody is owed
+// anything.
+func (c *Cell) SettleUsage(ctx context.Context) error {
+	if c.usage == nil {
+		return nil
+	}
+	return c.usage.Settle(ctx)
+}
+
+// UsageOwed is how many usage rows the receiver is not known to have. It may be
+// asked after Close.
+func (c *Cell) UsageOwed() uint64 {
+	if c.usage == nil {
+		return 0
+	}
+	return c.usage.Owed()
+}
+
 // Index is a position in the shard's log: what a write answers and a read may
 // wait for.
 type Index uint64

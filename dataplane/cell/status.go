@@ -45,7 +45,7 @@ func (c *Cell) Status() (Status, error) {
 	first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq()
 	s.UsageRows = next - first
 	if c.usage != nil {
-		s.UsageWaiting = next - max(first, min(next, c.usage.Acked()+1))
+		s.UsageWaiting = c.usage.Owed()
 	}
 	s.IdempotencyRecords, s.Queues = head.GetIdempotencyRecords(), head.GetQueueRecords()
 	return s, nil

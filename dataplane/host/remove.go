@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine/durable"
@@ -83,13 +84,58 @@ func (h *Host) take(ctx context.Context, ns tenancy.NamespaceID, end func(contex
 	return err
 }
 
-// drop closes a cell and deletes its directory. The directory first gets a name
+// settleLimit is how long one try to deliver a namespace's usage may take before
+// its data is deleted.
+const settleLimit = time.Minute
+
+// settle sees to it that nothing of a namespace's usage goes with its data: what
+// the receiver does not have is delivered first, by a cell that is opened for it
+// where none is open. While that fails the data stays. A cell that cannot be read
+// has nothing to deliver: whoever deletes it may do so to be rid of it.
+func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant) (*tenant, error) {
+	if h.cfg.Receiver == nil {
+		return t, nil
+	}
+	if t == nil {
+		if _, err := os.Lstat(h.dir(ns)); errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		var err error
+		if t, err = h.open(ctx, ns); err != nil {
+			if ctx.Err() == nil {
+				h.cfg.Logger.Error("usage of a deleted namespace may be lost: it cannot be opened", "namespace", ns, "error", err)
+				err = nil
+			}
+			return nil, err
+		}
+	}
+	t.leave(ctx)
+	if err := t.cell.Failed(); err != nil {
+		h.cfg.Logger.Error("usage of a deleted namespace may be lost: its cell has failed", "namespace", ns, "error", err)
+		return t, nil
+	}
+	settling, cancel := context.WithTimeout(ctx, settleLimit)
+	defer cancel()
+	if err := t.cell.SettleUsage(settling); err != nil {
+		return t, err
+	}
+	return t, nil
+}
+
+// drop closes a cell and deletes its directory, once its usage is delivered. The directory first gets a name
 // under which nothing is opened, durably: a crash leaves either the whole
 // namespace or trash, never half a namespace.
 func (h *Host) drop(ctx context.Context, ns tenancy.NamespaceID, t *tenant) error {
+	t, owed := h.settle(ctx, ns, t)
 	if err := h.shut(ctx, ns, t); err != nil {
 		// It concerns data that is about to go: a full disk must not keep it.
 		h.cfg.Logger.Warn("a namespace that is being deleted did not close cleanly", "namespace", ns, "error", err)
+	}
+	if owed == nil && t != nil && t.cell.Failed() == nil && t.cell.UsageOwed() > 0 {
+		owed = errors.New("usage was reported until the end")
+	}
+	if owed != nil {
+		return fmt.Errorf("namespace %s is not deleted yet, for its usage is not delivered: %w", ns, owed)
 	}
 	err := h.discard(ns)
 	if err == nil {

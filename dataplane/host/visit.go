@@ -67,12 +67,18 @@ func (h *Host) shut(ctx context.Context, ns tenancy.NamespaceID, t *tenant) erro
 	if t == nil {
 		return nil
 	}
-	t.lot.close(notOpen())
-	leaving, cancel := context.WithTimeout(ctx, leaveLimit)
-	defer cancel()
-	t.visits.wait(leaving)
+	t.leave(ctx)
 	if err := t.cell.Close(ctx); err != nil {
 		return fmt.Errorf("close namespace %s: %w", ns, err)
 	}
 	return nil
+}
+
+// leave sends a tenant's polls away and waits until its other requests have ended,
+// for leaveLimit at most.
+func (t *tenant) leave(ctx context.Context) {
+	t.lot.close(notOpen())
+	leaving, cancel := context.WithTimeout(ctx, leaveLimit)
+	defer cancel()
+	t.visits.wait(leaving)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -52,11 +53,15 @@ type UsageConfig struct {
 // cursor. It asks for the last, sends what comes after, and after anything it did
 // not expect (a lost answer, a conflict, a new leader) it asks again.
 type Usage struct {
-	cfg  UsageConfig
-	wake chan struct{}
+	cfg   UsageConfig
+	wake  chan struct{}
+	haste chan struct{} // holds one: do not let rows gather, somebody waits for them
 
 	acked atomic.Uint64          // the last row the receiver is known to have
 	alarm atomic.Pointer[string] // why no usage can be shipped until a person looks
+
+	mu    sync.Mutex
+	moved chan struct{} // closed when acked rises; nil while nobody waits for it
 
 	known bool // last is the receiver's answer; only Run's goroutine uses these
 	last  uint64
@@ -65,7 +70,7 @@ type Usage struct {
 
 // NewUsage makes the usage sink of a shard; Run starts it.
 func NewUsage(cfg UsageConfig) *Usage {
-	return &Usage{cfg: cfg, wake: make(chan struct{}, 1)}
+	return &Usage{cfg: cfg, wake: make(chan struct{}, 1), haste: make(chan struct{}, 1)}
 }
 
 // OnUsage is the store's hook: there are new rows.
@@ -109,9 +114,62 @@ func (u *Usage) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-u.wake:
-			pause(ctx, gatherDelay)
+			u.gather(ctx)
 		}
 	}
+}
+
+// gather leaves new rows the time to become more.
+func (u *Usage) gather(ctx context.Context) {
+	t := time.NewTimer(gatherDelay)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case <-u.haste:
+	}
+}
+
+// Settle returns when the receiver has every row there is, which must not become
+// more meanwhile: before a store is deleted. It needs Run to be running; an error
+// says what is still owed when ctx ends.
+func (u *Usage) Settle(ctx context.Context) error {
+	for {
+		moved := u.nextMove()
+		owed := u.Owed()
+		if owed == 0 {
+			return nil
+		}
+		for _, c := range []chan struct{}{u.haste, u.wake} {
+			select {
+			case c <- struct{}{}:
+			default:
+			}
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("%d usage rows have not reached their receiver: %w", owed, ctx.Err())
+		}
+	}
+}
+
+// Owed is how many rows the receiver is not known to have. It may be asked when
+// the store is closed.
+func (u *Usage) Owed() uint64 {
+	head := u.cfg.Store.Head()
+	first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq()
+	return next - max(first, min(next, u.Acked()+1))
+}
+
+// nextMove is closed when the receiver is known to have more.
+func (u *Usage) nextMove() <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.moved == nil {
+		u.moved = make(chan struct{})
+	}
+	return u.moved
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -178,7 +236,16 @@ func (u *Usage) ship(ctx context.Context) error {
 // has notes what the receiver has.
 func (u *Usage) has(last uint64) {
 	u.last, u.known = last, true
-	if u.acked.Swap(last) != last && u.cfg.OnAcked != nil {
+	if u.acked.Swap(last) == last {
+		return
+	}
+	u.mu.Lock()
+	if u.moved != nil {
+		close(u.moved)
+		u.moved = nil
+	}
+	u.mu.Unlock()
+	if u.cfg.OnAcked != nil {
 		u.cfg.OnAcked()
 	}
 }

@@ -1,0 +1,130 @@
+package host
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// ledger takes usage in order, when it can be reached.
+type ledger struct {
+	mu   sync.Mutex
+	away bool
+	last uint64
+	cost money.Nano
+}
+
+func (l *ledger) LastUsage(context.Context, billing.Source) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away {
+		return 0, api.Errorf(api.LeaderUnavailable, "the ledger is away")
+	}
+	return l.last, nil
+}
+
+func (l *ledger) SendUsage(_ context.Context, f billing.Frame) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away || f.From != l.last+1 {
+		return 0, api.Errorf(api.StateConflict, "the next row is %d", l.last+1)
+	}
+	for _, r := range f.Rows {
+		l.cost += r.Cost
+	}
+	l.last = f.To
+	return l.last, nil
+}
+
+func (l *ledger) set(away bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.away = away
+}
+
+// spend completes a job that cost 123 nano-dollars.
+func spend(t *testing.T, c *cell.Cell) {
+	t.Helper()
+	ctx := t.Context()
+	if _, err := enqueue(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := cell.Propose[*op.FetchResult](ctx, c, &op.Fetch{
+		Meta: &op.Meta{LeaseSeed: c.LeaseSeed()}, Queues: []string{"q"}, Count: 1, LeaseMs: time.Hour.Milliseconds(),
+	})
+	if err != nil || len(got.Jobs) != 1 {
+		t.Fatalf("fetched %v, %v", got, err)
+	}
+	_, _, err = cell.Propose[*op.AckResult](ctx, c, &op.Ack{Meta: &op.Meta{}, Items: []*op.AckItem{{
+		Proof: &op.LeaseProof{Id: got.Jobs[0].Id, Token: got.Jobs[0].LeaseToken},
+		Usage: &job.Usage{CostNanoUsd: 123, Model: "m"},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A deleted namespace is still to be paid for: while its usage has not reached the
+// ledger its data stays, through restarts too, and nobody but the ledger gets at
+// it.
+func TestRemoveDeliversTheUsageFirst(t *testing.T) {
+	t.Parallel()
+	to, dir := &ledger{away: true}, t.TempDir()
+	h := openHost(t, Config{DataDir: dir, Receiver: to})
+	spend(t, add(t, h, "a"))
+	for range 2 { // open at first, and not any more
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := h.Remove(short, "a"); err == nil {
+			t.Fatal("a namespace is deleted whose usage nobody has")
+		}
+		if len(files(t, h, "/a")) == 0 {
+			t.Fatal("its data is gone")
+		}
+		if _, err := h.Cell("a"); err == nil {
+			t.Fatal("it is still open to its tenants")
+		}
+	}
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h = openHost(t, Config{DataDir: dir, Receiver: to})
+	to.set(false)
+	if err := h.Remove(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if to.cost != 123 {
+		t.Errorf("the ledger has %v of 0.000000123", to.cost)
+	}
+	if left := files(t, h, "/a"); len(left) > 0 {
+		t.Errorf("after its deletion there are %q", left)
+	}
+}
+
+// What cannot be opened can be deleted: that may be why it is.
+func TestRemoveOfWhatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	to, dir := &ledger{}, t.TempDir()
+	h := openHost(t, Config{DataDir: dir, Receiver: to})
+	add(t, h, "a")
+	if err := h.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h = openHost(t, Config{DataDir: dir, Receiver: to, open: func(cell.Config) (*cell.Cell, error) {
+		return nil, api.Errorf(api.Unhealthy, "the log is damaged")
+	}})
+	if err := h.Remove(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if left := files(t, h, "/a"); len(left) > 0 {
+		t.Errorf("after its deletion there are %q", left)
+	}
+}
