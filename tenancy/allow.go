@@ -48,6 +48,37 @@ func Allow(who Principal, what Permission, where Where) error {
 	return nil
 }
 
+// MayGrant refuses rights beyond the principal's own, at a place: those of the
+// roles and the queue scope of a key it would give out, change or take away. Who
+// runs the cloud has no rights in what tenants keep, and gives out all: an
+// organisation's first token has to come from somewhere.
+func MayGrant(who Principal, where Where, roles []Role, scope []Glob) error {
+	if who.Org == EveryOrg {
+		return nil
+	}
+	for _, role := range roles {
+		for _, p := range granted[role] {
+			if Allow(who, p, where) != nil {
+				return api.Errorf(api.Forbidden, "the role %s has the right %s, which %s has not", role, p, who)
+			}
+		}
+	}
+	if len(who.QueueScope) == 0 {
+		return nil
+	}
+	if len(scope) == 0 {
+		return api.Errorf(api.Forbidden, "a key without queue_scope covers every queue; %s covers %v", who, who.QueueScope)
+	}
+	for _, g := range scope {
+		// No part of a pattern but a star matches a star, so this says whether all
+		// that g covers is covered by one of the principal's patterns.
+		if !who.covers(string(g)) {
+			return api.Errorf(api.Forbidden, "queue_scope %q goes beyond %v, the scope of %s", string(g), who.QueueScope, who)
+		}
+	}
+	return nil
+}
+
 // belongs says whether the place is within the one the principal was made for.
 func (p Principal) belongs(where Where) bool {
 	switch {

@@ -88,3 +88,49 @@ func TestAllowDoesNotAllocate(t *testing.T) {
 		t.Errorf("Allow allocates %v times, want 0: it is asked at every request", got)
 	}
 }
+
+// Nobody gives out, changes or takes away more than they have themselves.
+func TestMayGrant(t *testing.T) {
+	t.Parallel()
+	here, org := Where{Namespace: Default}, Where{Org: "acme"}
+	admin := Principal{Namespace: Default, KeyID: "k", Roles: []Role{Admin}}
+	operator := Principal{Namespace: Default, KeyID: "k", Roles: []Role{Operator}}
+	scoped := Principal{Namespace: Default, KeyID: "k", Roles: []Role{Admin}, QueueScope: []Glob{"mail.*", "sms"}}
+	for _, c := range []struct {
+		name    string
+		who     Principal
+		where   Where
+		roles   []Role
+		scope   []Glob
+		refusal string // part of the message; "" = allowed
+	}{
+		{"an admin anything", admin, here, []Role{Admin, Worker}, nil, ""},
+		{"one's own role", operator, here, []Role{Operator}, nil, ""},
+		{"a lesser role", operator, here, []Role{ReadOnly, Worker}, []Glob{"mail.*"}, ""},
+		{"within the scope", scoped, here, []Role{Worker}, []Glob{"mail.*", "mail.out.*", "sms"}, ""},
+		{"an organisation's admin", Principal{Org: "acme", Roles: []Role{Admin}}, org, []Role{Admin}, nil, ""},
+		{"an organisation's operator lesser keys", Principal{Org: "acme", Roles: []Role{Operator}}, org, []Role{ReadOnly, Worker}, nil, ""},
+		{"an organisation's operator an admin", Principal{Org: "acme", Roles: []Role{Operator}}, org, []Role{ReadOnly, Admin}, nil, "has not"},
+		{"who runs the cloud", Principal{Org: EveryOrg, Roles: []Role{CloudOperator}}, org, []Role{Admin}, nil, ""},
+
+		{"a greater role", operator, here, []Role{Admin}, nil, "the role admin has the right key.manage, which key k has not"},
+		{"a role of the cloud", admin, here, []Role{CloudOperator}, nil, "fleet.operate"},
+		{"every queue, from some", scoped, here, []Role{Worker}, nil, "covers every queue"},
+		{"a wider scope", scoped, here, []Role{Worker}, []Glob{"mail.*", "*"}, `queue_scope "*" goes beyond`},
+		{"stars within stars", Principal{Namespace: Default, Roles: []Role{Worker}, QueueScope: []Glob{"a.*", "b*c"}}, here, []Role{Worker}, []Glob{"a.*.b", "bc", "b*xc"}, ""},
+		{"one scope of two too wide", scoped, here, []Role{Worker}, []Glob{"mail.x", "c"}, `queue_scope "c" goes beyond`},
+		{"half a pattern", Principal{Namespace: Default, Roles: []Role{Worker}, QueueScope: []Glob{"b*c"}}, here, []Role{Worker}, []Glob{"b*"}, "goes beyond"},
+		{"a scope that only begins alike", scoped, here, []Role{Worker}, []Glob{"sms*"}, `queue_scope "sms*" goes beyond`},
+		{"in another namespace", admin, Where{Namespace: "other"}, []Role{Worker}, nil, "has not"},
+		{"in another organisation", Principal{Org: "acme", Roles: []Role{Admin}}, Where{Org: "other"}, []Role{Worker}, nil, "has not"},
+		{"nobody", Principal{}, here, []Role{ReadOnly}, nil, "has not"},
+	} {
+		err := MayGrant(c.who, c.where, c.roles, c.scope)
+		switch {
+		case c.refusal == "" && err != nil:
+			t.Errorf("%s: refused: %v", c.name, err)
+		case c.refusal != "" && (api.CodeOf(err) != api.Forbidden || !strings.Contains(err.Error(), c.refusal)):
+			t.Errorf("%s: %v, want FORBIDDEN with %q", c.name, err, c.refusal)
+		}
+	}
+}

@@ -71,7 +71,7 @@ func (s *Server) createKey(d door) serve.Handler {
 		if err := f.err(); err != nil {
 			return err
 		}
-		if err := within(q.who, key.Roles, key.QueueScope); err != nil {
+		if err := tenancy.MayGrant(q.who, tenancy.Where{Org: q.who.Org}, key.Roles, key.QueueScope); err != nil {
 			return err
 		}
 		if err := secret.mint(s, d.kind); err != nil {
@@ -115,7 +115,7 @@ func (s *Server) rotateKey(d door) serve.Handler {
 		if err := f.err(); err != nil {
 			return err
 		}
-		if err := within(q.who, old.Roles, old.QueueScope); err != nil {
+		if err := tenancy.MayGrant(q.who, tenancy.Where{Org: q.who.Org}, old.Roles, old.QueueScope); err != nil {
 			return err
 		}
 		if err := secret.mint(s, d.kind); err != nil {
@@ -205,7 +205,7 @@ func (s *Server) revokeKey(d door) serve.Handler {
 		if err != nil {
 			return err
 		}
-		if err := within(q.who, c.Roles, c.QueueScope); err != nil {
+		if err := tenancy.MayGrant(q.who, tenancy.Where{Org: q.who.Org}, c.Roles, c.QueueScope); err != nil {
 			return err
 		}
 		if _, err := propose[any](r.Context(), s, &store.RevokeCredential{Meta: q.meta, Id: c.ID}); err != nil {
@@ -224,36 +224,6 @@ func (s *Server) key(q request, d door, owner string) (fleet.Credential, error) 
 		return fleet.Credential{}, api.Errorf(api.NotFound, "there is no %s %s", d.noun, excerpt(id))
 	}
 	return c, nil
-}
-
-// within refuses rights beyond the caller's own. Those who run the cloud have no
-// rights in what tenants keep, and give out all: an organisation's first token has
-// to come from somewhere.
-func within(who tenancy.Principal, roles []tenancy.Role, scope []tenancy.Glob) error {
-	if who.Org == tenancy.EveryOrg {
-		return nil
-	}
-	for _, role := range roles {
-		for _, p := range tenancy.Permissions() {
-			if role.Grants(p) && tenancy.Allow(who, p, tenancy.Where{Org: who.Org}) != nil {
-				return api.Errorf(api.Forbidden, "the role %s has the right %s, which your token has not", role, p)
-			}
-		}
-	}
-	if len(who.QueueScope) == 0 {
-		return nil
-	}
-	if len(scope) == 0 {
-		return api.Errorf(api.Forbidden, "a key without queue_scope covers every queue; yours covers %v", who.QueueScope)
-	}
-	for _, g := range scope {
-		// No part of a pattern but a star matches a star, so this says whether all
-		// that g covers is covered by one of the caller's patterns.
-		if !slices.ContainsFunc(who.QueueScope, func(own tenancy.Glob) bool { return own.Match(string(g)) }) {
-			return api.Errorf(api.Forbidden, "queue_scope %q goes beyond your token's %v", string(g), who.QueueScope)
-		}
-	}
-	return nil
 }
 
 // key is the key a request describes, without id and secret.

@@ -188,13 +188,6 @@ func TestKeysDoNotGrow(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	who := tenancy.Principal{Org: "o", Roles: []tenancy.Role{tenancy.Operator}}
-	if err := within(who, []tenancy.Role{tenancy.ReadOnly, tenancy.Worker}, nil); err != nil {
-		t.Errorf("an operator makes lesser keys: %v", err)
-	}
-	if err := within(who, []tenancy.Role{tenancy.ReadOnly, tenancy.Admin}, nil); api.CodeOf(err) != api.Forbidden {
-		t.Errorf("an operator makes an admin: %v", err)
-	}
 }
 
 // ns is the id of a namespace of acme.

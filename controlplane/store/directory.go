@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine/durable"
 )
 
@@ -32,6 +33,14 @@ type directory struct {
 	images atomic.Int64 // made so far
 }
 
+// inUse is the error of a lock as callers know it.
+func inUse(path string, err error) error {
+	if errors.Is(err, durable.ErrInUse) {
+		return api.Errorf(api.Conflict, "the state in %s is %w", path, durable.ErrInUse)
+	}
+	return fmt.Errorf("the state in %s: %w", path, err)
+}
+
 // openDirectory locks the directory, making it if there is none, with an empty
 // state inside. Signing keys are in the state: nobody else may read it.
 func openDirectory(path string) (_ *directory, err error) {
@@ -42,8 +51,8 @@ func openDirectory(path string) (_ *directory, err error) {
 		return nil, err
 	}
 	d := &directory{path: path}
-	if d.lock, err = lockDir(path); err != nil {
-		return nil, err
+	if d.lock, err = durable.Lock(path); err != nil {
+		return nil, inUse(path, err)
 	}
 	defer func() {
 		if err != nil {

@@ -345,31 +345,6 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Nobody makes a key that may do more than their own.
-func TestKeysDoNotGrow(t *testing.T) {
-	t.Parallel()
-	who := tenancy.Principal{Namespace: tenancy.Default, Roles: []tenancy.Role{tenancy.Operator}, QueueScope: []tenancy.Glob{"a.*", "b*c"}}
-	for _, c := range []struct {
-		roles []tenancy.Role
-		scope []tenancy.Glob
-		ok    bool
-	}{
-		{[]tenancy.Role{tenancy.Worker}, []tenancy.Glob{"a.x"}, true},
-		{[]tenancy.Role{tenancy.Operator}, []tenancy.Glob{"a.*", "a.*.b", "bc", "b*xc"}, true},
-		{[]tenancy.Role{tenancy.Admin}, []tenancy.Glob{"a.x"}, false},
-		{[]tenancy.Role{tenancy.Worker, tenancy.Admin}, []tenancy.Glob{"a.x"}, false},
-		{[]tenancy.Role{tenancy.Worker}, nil, false},
-		{[]tenancy.Role{tenancy.Worker}, []tenancy.Glob{"*"}, false},
-		{[]tenancy.Role{tenancy.Worker}, []tenancy.Glob{"a*"}, false},
-		{[]tenancy.Role{tenancy.Worker}, []tenancy.Glob{"a.x", "c"}, false},
-		{[]tenancy.Role{tenancy.Worker}, []tenancy.Glob{"b*"}, false},
-	} {
-		if err := within(who, c.roles, c.scope); (err == nil) != c.ok {
-			t.Errorf("%v in %v: %v", c.roles, c.scope, err)
-		}
-	}
-}
-
 // A repeated create cannot show the secret again and says so.
 func TestCreateKeyRepeated(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/rand"
 	"net/http"
-	"slices"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
@@ -37,7 +36,7 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if err := within(q.who, key.Roles, key.QueueScope); err != nil {
+	if err := tenancy.MayGrant(q.who, tenancy.Where{Namespace: q.who.Namespace}, key.Roles, key.QueueScope); err != nil {
 		return err
 	}
 	text, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
@@ -55,34 +54,6 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key created key %s and was shown its secret, which is not kept: revoke it and create another", result.Key.GetId())
 	}
 	return serve.WriteJSON(w, http.StatusCreated, api.CreatedKey{Key: convert.ToKey(result.Key, 0), APIKey: text})
-}
-
-// within refuses rights beyond the caller's own.
-func within(who tenancy.Principal, roles []tenancy.Role, scope []tenancy.Glob) error {
-	for _, role := range roles {
-		for _, p := range tenancy.Permissions() {
-			if !role.Grants(p) {
-				continue
-			}
-			if err := tenancy.Allow(who, p, tenancy.Where{Namespace: who.Namespace}); err != nil {
-				return api.Errorf(api.Forbidden, "the role %s has the right %s, which your key has not", role, p)
-			}
-		}
-	}
-	if len(who.QueueScope) == 0 {
-		return nil
-	}
-	if len(scope) == 0 {
-		return api.Errorf(api.Forbidden, "a key without queue_scope covers every queue; yours covers %v", who.QueueScope)
-	}
-	for _, g := range scope {
-		// No part of a pattern but a star matches a star, so this says whether all
-		// that g covers is covered by one of the caller's patterns.
-		if !slices.ContainsFunc(who.QueueScope, func(own tenancy.Glob) bool { return own.Match(string(g)) }) {
-			return api.Errorf(api.Forbidden, "queue_scope %q goes beyond your key's %v", string(g), who.QueueScope)
-		}
-	}
-	return nil
 }
 
 func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) error {
@@ -132,7 +103,7 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
 	if rec := q.cell.State().Key(id); rec != nil {
 		key := convert.FromKeyRecord(rec)
-		if err := within(q.who, key.Roles, key.QueueScope); err != nil {
+		if err := tenancy.MayGrant(q.who, tenancy.Where{Namespace: q.who.Namespace}, key.Roles, key.QueueScope); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 // Package durable makes files and directories that are there after a crash:
-// renamed into place, and synced in their directory as well as in themselves. It
-// knows nothing of what is in them and imports nothing of ours.
+// renamed into place, and synced in their directory as well as in themselves; and
+// locks of directories that are gone after one. It knows nothing of what is in them
+// and imports nothing of ours.
 package durable
 
 import (
@@ -8,6 +9,10 @@ import (
 	"os"
 	"path/filepath"
 )
+
+// ErrInUse is a directory that another process, or another part of this one, has
+// locked.
+var ErrInUse = errors.New("in use: stop the other process first")
 
 // WriteFile replaces the file at path by data: after a crash it is wholly the
 // old one or wholly the new one. While it is written it is path + ".tmp".

@@ -15,6 +15,9 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/durable"
 )
 
 // walStore is hashicorp/raft-wal with its edges taken off. Left to itself the
@@ -45,8 +48,11 @@ func (f filer) Open(info types.SegmentInfo) (types.SegmentReader, error) {
 
 func openWAL(f *Factory, dir string) (_ Store, err error) {
 	s := &walStore{meta: new(metadb.BoltMetaDB), dir: dir}
-	if s.lock, err = lockDir(dir); err != nil {
-		return nil, err
+	if s.lock, err = durable.Lock(dir); err != nil {
+		if errors.Is(err, durable.ErrInUse) {
+			return nil, api.Errorf(api.Conflict, "the log in %s is %w", dir, durable.ErrInUse)
+		}
+		return nil, fmt.Errorf("the log in %s: %w", dir, err)
 	}
 	s.WAL, err = wal.Open(dir,
 		wal.WithMetaStore(s.meta),

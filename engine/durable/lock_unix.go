@@ -1,6 +1,6 @@
 //go:build unix
 
-package store
+package durable
 
 import (
 	"errors"
@@ -9,19 +9,18 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"github.com/corvo/corvo/api"
 )
 
-// lockDir takes the directory until the Closer is closed or the process ends.
-func lockDir(dir string) (io.Closer, error) {
+// Lock takes a directory until the Closer is closed or the process ends, however
+// it ends. The error is ErrInUse while somebody else has it.
+func Lock(dir string) (io.Closer, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("lock the state: %w", err)
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = api.Errorf(api.Conflict, "the state in %s is in use: stop the other process first", dir)
+			err = ErrInUse
 		}
 		return nil, errors.Join(err, f.Close())
 	}

@@ -1,0 +1,34 @@
+//go:build unix
+
+package durable
+
+import (
+	"errors"
+	"testing"
+)
+
+// Two that write one directory destroy what both have promised.
+func TestADirectoryIsLockedOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first, err := Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(dir); !errors.Is(err, ErrInUse) {
+		t.Errorf("a second lock: %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Lock(dir)
+	if err != nil {
+		t.Fatalf("after the first was given back: %v", err)
+	}
+	if err := again.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Lock(dir + "/missing"); err == nil || errors.Is(err, ErrInUse) {
+		t.Errorf("a directory that is not there: %v", err)
+	}
+}
