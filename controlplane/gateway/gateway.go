@@ -8,6 +8,7 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/spec"
 	"github.com/corvo/corvo/telemetry"
 )
 
@@ -146,6 +148,7 @@ func (g *Gateway) routes() []serve.Route {
 	all := []serve.Route{
 		{Method: http.MethodGet, Path: "/healthz", Permission: serve.Open, Handler: g.healthz},
 		{Method: http.MethodGet, Path: "/readyz", Permission: serve.Open, Handler: g.readyz},
+		{Method: http.MethodGet, Path: "/openapi.json", Permission: serve.Open, Handler: openAPI},
 	}
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		all = append(all, serve.Route{Method: method, Path: "/api/v1/{path...}", Permission: serve.Open, Handler: g.pass})
@@ -221,6 +224,11 @@ func (g *Gateway) Ready() error {
 		return errors.New("the namespaces are not known yet: the control plane has not been reached since the gateway started")
 	}
 	return nil
+}
+
+// openAPI is what tenants can ask: their nodes' own document, which needs no node.
+func openAPI(w http.ResponseWriter, _ *http.Request) error {
+	return serve.WriteJSON(w, http.StatusOK, json.RawMessage(spec.Node))
 }
 
 func (g *Gateway) healthz(w http.ResponseWriter, _ *http.Request) error {
