@@ -12,7 +12,8 @@ SIM_SEEDS ?= 200
 # times slower under it, so the view is tested without; the server runs one
 # lifecycle with it.
 RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/op/... ./dataplane/duties/... ./dataplane/sinks/... \
-	./dataplane/host/... ./dataplane/agent/... ./api/fleet/... ./tenancy/... ./controlplane/gateway/... ./controlplane/plan/...
+	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
+	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 
 .PHONY: help run run-node build test check unit race sim fuzz chaos bench lint generate schema golden clean
 

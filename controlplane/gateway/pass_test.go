@@ -363,6 +363,7 @@ func TestTooLongWithoutTheControlPlane(t *testing.T) {
 	})
 	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
 	w.plane.SetDown(true)
+	fleettest.Eventually(t, "it notices", func() bool { return !w.gateway.member.Connected() })
 	turn := func(d time.Duration) reply {
 		mu.Lock()
 		ahead = d
