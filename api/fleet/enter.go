@@ -31,29 +31,38 @@ const (
 // once. A credential or a namespace that the book does not know is therefore
 // refused only when the control plane has had nothing more to say since. good says
 // whether the namespace can be entered as it stands; nil = always.
-func (m *Member) Enter(ctx context.Context, book *Book, credential, hint string, good func(Doc) bool) (tenancy.Principal, Doc, error) {
-	who, doc, news, err := m.ask(book, credential, hint, good)
-	if !news || !m.pulse.wait() {
-		return who, doc, err
+func (m *Member) Enter(ctx context.Context, book *Book, credential, hint string, good func(Doc) bool) (who tenancy.Principal, doc Doc, err error) {
+	var news bool
+	if m.Await(ctx, func() bool { who, doc, news, err = m.ask(book, credential, hint, good); return !news }) {
+		book.estrange(credential, m.config.Now())
+	}
+	return who, doc, err
+}
+
+// Await waits until so, or until the control plane has had nothing more to say since
+// the call: proven says that it was the latter. It gives up early, and proves
+// nothing, after EnterPatience, at the end of ctx, while the control plane is away,
+// and when too many wait. so is asked at once and after every message.
+func (m *Member) Await(ctx context.Context, so func() bool) (proven bool) {
+	if so() || !m.Connected() || !m.pulse.wait() {
+		return false
 	}
 	defer m.pulse.leave()
 	ctx, cancel := context.WithTimeout(ctx, EnterPatience)
 	defer cancel()
 	for first := m.pulse.heartbeats(); ; {
 		beat := m.pulse.next()
-		proven := m.pulse.heartbeats() >= first+enterBeats
-		who, doc, news, err = m.ask(book, credential, hint, good)
+		enough := m.pulse.heartbeats() >= first+enterBeats
 		switch {
-		case !news:
-			return who, doc, err
-		case proven:
-			book.estrange(credential, m.config.Now())
-			return who, doc, err
+		case so():
+			return false
+		case enough:
+			return true
 		}
 		select {
 		case <-beat:
 		case <-ctx.Done():
-			return who, doc, err
+			return false
 		}
 	}
 }
@@ -64,7 +73,7 @@ func (m *Member) ask(book *Book, credential, hint string, good func(Doc) bool) (
 	now := m.config.Now()
 	if who, doc, err = book.Enter(credential, hint, now); api.CodeOf(err) == api.Unauthorized {
 		if book.unheardOf(credential, now) {
-			return who, doc, m.Connected(), err
+			return who, doc, true, err
 		}
 		who, doc, err = book.Enter(credential, hint, now) // it may have been heard of in between
 	}
@@ -74,7 +83,7 @@ func (m *Member) ask(book *Book, credential, hint string, good func(Doc) bool) (
 	case api.NotFound:
 		news = true
 	}
-	return who, doc, news && m.Connected(), err
+	return who, doc, news, err
 }
 
 // unheardOf says whether a credential has the form of one and names a key that is

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,9 +189,12 @@ var errStranger = errors.New("the host does not know the credential, or not the 
 // answered sees the host's answer before the client does.
 func (g *Gateway) answered(r *http.Response) error {
 	t := tripOf(r.Request.Context())
-	// A worker told that its key is wrong gives up, so it is told only when it is.
-	if r.StatusCode == http.StatusUnauthorized && g.shutOut(&t.passage) == nil {
-		return errStranger
+	// A worker told that its key is wrong gives up, so it is told only when it is:
+	// the host may have heard of it first, or not yet.
+	if r.StatusCode == http.StatusUnauthorized {
+		var shutOut error
+		g.member.Await(r.Request.Context(), func() bool { shutOut = g.shutOut(&t.passage); return shutOut != nil })
+		return cmp.Or(shutOut, errStranger)
 	}
 	t.reached = true
 	if _, failing := g.failing.LoadAndDelete(t.host); failing {
@@ -208,7 +212,7 @@ func (g *Gateway) unanswered(_ http.ResponseWriter, r *http.Request, err error) 
 	ctx := r.Context()
 	var shutOut *api.Error
 	switch {
-	case errors.As(context.Cause(ctx), &shutOut):
+	case errors.As(context.Cause(ctx), &shutOut), errors.As(err, &shutOut):
 		t.err = shutOut
 	case ctx.Err() != nil:
 		t.err = ctx.Err() // the client has left

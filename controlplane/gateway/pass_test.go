@@ -352,6 +352,26 @@ func TestHostBehind(t *testing.T) {
 	}
 }
 
+// TestHostAhead: a host may hear of a revocation first. The worker is told what is
+// true, and not to try again.
+func TestHostAhead(t *testing.T) {
+	t.Parallel()
+	var w *town
+	ended := make(chan struct{})
+	w = newTown(t, func(out http.ResponseWriter, _ *http.Request) {
+		out.WriteHeader(http.StatusUnauthorized)
+		go func() {
+			defer close(ended)
+			w.put("ns_a", func(d *fleet.Doc) { d.Keys = nil })
+		}()
+	})
+	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	if got := w.send("POST", "/api/v1/fetch", key, `{}`); got.StatusCode != 401 || got.code() != api.Unauthorized {
+		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+	<-ended
+}
+
 // TestTooLongWithoutTheControlPlane: when no host would take the gateway's token
 // any more, clients are not told that theirs is wrong.
 func TestTooLongWithoutTheControlPlane(t *testing.T) {
