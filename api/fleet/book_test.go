@@ -249,6 +249,13 @@ func TestEnterDoesNotAllocate(t *testing.T) {
 	key, token := newPair(t, keyring.Namespace), newPair(t, keyring.Org)
 	b := NewBook()
 	b.Put(docOf(1, "n1", "one", key, token))
+	m, err := NewMember(MemberConfig{
+		ControlPlane: "http://127.0.0.1:1", Credential: newPair(t, keyring.Gateway).text, Now: func() time.Time { return noon },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := func(d Doc) bool { return d.Ready }
 	for text, hint := range map[string]string{key.text: "", token.text: "one"} {
 		if got := testing.AllocsPerRun(100, func() {
 			if _, _, err := b.Enter(text, hint, noon); err != nil {
@@ -256,6 +263,13 @@ func TestEnterDoesNotAllocate(t *testing.T) {
 			}
 		}); got != 0 {
 			t.Errorf("Enter allocates %v times, want 0", got)
+		}
+		if got := testing.AllocsPerRun(100, func() {
+			if _, _, err := m.Enter(t.Context(), b, text, hint, ready); err != nil {
+				t.Fatal(err)
+			}
+		}); got != 0 {
+			t.Errorf("a member's Enter allocates %v times, want 0", got)
 		}
 	}
 }

@@ -95,11 +95,7 @@ func (s *Server) rotateKey(d door) serve.Handler {
 		if err != nil {
 			return err
 		}
-		owner, err := d.locate(s, q, d.manage)
-		if err != nil {
-			return err
-		}
-		old, err := s.key(q, d, owner)
+		old, err := s.key(q, d, d.manage)
 		if err != nil {
 			return err
 		}
@@ -179,11 +175,7 @@ func (s *Server) getKey(d door) serve.Handler {
 		if err != nil {
 			return err
 		}
-		owner, err := d.locate(s, q, d.read)
-		if err != nil {
-			return err
-		}
-		c, err := s.key(q, d, owner)
+		c, err := s.key(q, d, d.read)
 		if err != nil {
 			return err
 		}
@@ -197,11 +189,7 @@ func (s *Server) revokeKey(d door) serve.Handler {
 		if err != nil {
 			return err
 		}
-		owner, err := d.locate(s, q, d.manage)
-		if err != nil {
-			return err
-		}
-		c, err := s.key(q, d, owner)
+		c, err := s.key(q, d, d.manage)
 		if err != nil {
 			return err
 		}
@@ -216,8 +204,13 @@ func (s *Server) revokeKey(d door) serve.Handler {
 	}
 }
 
-// key is the credential named in the path, if it is the owner's.
-func (s *Server) key(q request, d door, owner string) (fleet.Credential, error) {
+// key is the credential named in the path, if it is the owner's and the caller has
+// the right there.
+func (s *Server) key(q request, d door, what tenancy.Permission) (fleet.Credential, error) {
+	owner, err := d.locate(s, q, what)
+	if err != nil {
+		return fleet.Credential{}, err
+	}
 	id := q.PathValue("id")
 	c, ok := s.store.Credential(id)
 	if !ok || c.Kind != d.kind || c.Owner != owner {
