@@ -24,5 +24,14 @@ func Lock(dir string) (io.Closer, error) {
 		}
 		return nil, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return heldLock{f}, nil
+}
+
+// heldLock is an open file with a lock. It is unlocked before it is closed: a
+// process that is being forked at this moment has the file open as well, until it
+// becomes another program, and the lock would last as long.
+type heldLock struct{ file *os.File }
+
+func (l heldLock) Close() error {
+	return errors.Join(syscall.Flock(int(l.file.Fd()), syscall.LOCK_UN), l.file.Close())
 }
