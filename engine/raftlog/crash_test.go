@@ -1,9 +1,7 @@
 package raftlog
 
 import (
-	"bytes"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -20,7 +18,7 @@ func afterCrash(t *testing.T, s Store, harm func(dir string)) Store {
 	if harm != nil {
 		harm(to)
 	}
-	again, err := (&Factory{SegmentBytes: MinSegmentBytes, Logger: hclog.NewNullLogger()}).Open(to, from.kind())
+	again, err := openWith(&Factory{SegmentBytes: MinSegmentBytes, Logger: hclog.NewNullLogger()}, to, from.ofKind())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,35 +40,4 @@ func testCrash(t *testing.T, open func() Store) {
 	store(t, s, logs(55, 57, 2))
 	remove(t, s, 1, 30)
 	wantLogs(t, afterCrash(t, s, nil), append(logs(31, 54, 1), logs(55, 57, 2)...))
-}
-
-// The process dies while it writes: the last batch is torn, and was never
-// acknowledged. It is dropped, and the log goes on behind the one before.
-func TestWALDropsATornBatch(t *testing.T) {
-	t.Parallel()
-	s := open(t, t.TempDir(), WAL)
-	store(t, s, logs(1, 50, 1)) // batches of five
-	again := afterCrash(t, s, func(dir string) { tear(t, dir) })
-	wantLogs(t, again, logs(1, 45, 1))
-	store(t, again, logs(46, 80, 2))
-	wantLogs(t, again, append(logs(1, 45, 1), logs(46, 80, 2)...))
-}
-
-// tear blanks some bytes in the middle of the last batch.
-func tear(t *testing.T, dir string) {
-	t.Helper()
-	segments, err := filepath.Glob(filepath.Join(dir, "*.wal"))
-	if err != nil || len(segments) == 0 {
-		t.Fatalf("segments %v, %v", segments, err)
-	}
-	newest := segments[len(segments)-1]
-	data, err := os.ReadFile(newest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := len(bytes.TrimRight(data, "\x00"))
-	clear(data[end-entryBytes : end-entryBytes+100])
-	if err := os.WriteFile(newest, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
 }

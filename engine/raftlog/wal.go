@@ -1,13 +1,13 @@
 package raftlog
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
@@ -15,52 +15,155 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
-
-	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/durable"
 )
 
 // walStore is hashicorp/raft-wal with its edges taken off. Left to itself the
 // library leaves its metadata store open when it is closed, and opening it again
 // in the same process waits for ever, as does opening a directory in use; it
 // serves entries of the tail segment that were deleted; a read may find its file
-// closed by a deletion that began meanwhile; and a tail that was cut short cannot
-// be read once the log is opened again.
+// closed by a deletion that began meanwhile; a tail that was cut short cannot be
+// read once the log is opened again; a deletion right behind the append that fills a
+// segment ruins the log; after a crash before a full segment was replaced it takes no
+// append ever again; and it goes on after a failed write, with offsets of entries
+// that are not there.
 type walStore struct {
+	*home // its mark is the newest acknowledged index
 	*wal.WAL
-	meta *metadb.BoltMetaDB
-	lock io.Closer
-	dir  string
+	meta  *metadata
+	votes *mark // the newest acknowledged number of a stable value
 	// cutting is held to delete, and shared to read.
 	cutting sync.RWMutex
+
+	writing sync.Mutex // held to write anything; guards failed and meta.newest
+	failed  error
 }
 
-// filer opens segments. One that was the tail when its end was deleted counts as
-// sealed but has no index at its end: what a tail is recovered by rebuilds it.
+// filer opens segments. One that was the tail when its end was deleted, or in a crash,
+// counts as sealed but has no index at its end, or none to trust: what a tail is
+// recovered by rebuilds it.
+//
+// The library takes any codec and then names its own in each new segment, which
+// it refuses when the log is opened again. So segments are given the right one
+// here, and so is what it remembers of them in metadata.
 type filer struct{ *segment.Filer }
 
+func (f filer) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
+	info.Codec = recordCodec{}.ID()
+	return f.Filer.Create(info)
+}
+
+func (f filer) RecoverTail(info types.SegmentInfo) (types.SegmentWriter, error) {
+	info.Codec = recordCodec{}.ID()
+	return f.Filer.RecoverTail(info)
+}
+
 func (f filer) Open(info types.SegmentInfo) (types.SegmentReader, error) {
+	info.Codec = recordCodec{}.ID()
 	if info.IndexStart == 0 {
 		return f.RecoverTail(info)
 	}
 	return f.Filer.Open(info)
 }
 
-func openWAL(f *Factory, dir string) (_ Store, err error) {
-	s := &walStore{meta: new(metadb.BoltMetaDB), dir: dir}
-	if s.lock, err = durable.Lock(dir); err != nil {
-		if errors.Is(err, durable.ErrInUse) {
-			return nil, api.Errorf(api.Conflict, "the log in %s is %w", dir, durable.ErrInUse)
+// metadata is the library's, in a bolt file, read before it is opened.
+type metadata struct {
+	metadb.BoltMetaDB
+	filer        filer
+	segmentBytes int
+	newest       uint64 // the highest number of a stable value
+}
+
+func (m *metadata) Load(dir string) (state types.PersistentState, err error) {
+	err = checkBolt(filepath.Join(dir, metadb.FileName), func(bucket string, value []byte) error {
+		if bucket != metadb.StableBucket {
+			return nil
 		}
-		return nil, fmt.Errorf("the log in %s: %w", dir, err)
+		number, _, err := checkRecord(value)
+		m.newest = max(m.newest, number)
+		return err
+	})
+	if err != nil {
+		return state, err
 	}
-	s.WAL, err = wal.Open(dir,
+	err = guarded(func() (err error) {
+		state, err = m.BoltMetaDB.Load(dir)
+		return err
+	})
+	for i := range state.Segments {
+		state.Segments[i].Codec = recordCodec{}.ID()
+	}
+	if err != nil {
+		return state, err
+	}
+	return m.finishRotation(state)
+}
+
+// finishRotation begins the segment after a tail that a crash has left with an index
+// at its end, or with a torn one: the library refuses to append to such a tail, and
+// begins a segment only behind an append. Where nothing of the tail was ever
+// committed the new segment takes its place. The index is not trusted: see filer.
+func (m *metadata) finishRotation(state types.PersistentState) (types.PersistentState, error) {
+	before := len(state.Segments) - 1
+	if before < 0 || !state.Segments[before].SealTime.IsZero() {
+		return state, nil
+	}
+	tail := state.Segments[before]
+	file, err := m.filer.RecoverTail(tail)
+	if errors.Is(err, fs.ErrNotExist) {
+		return state, nil // the library makes it
+	}
+	if err != nil {
+		return state, err
+	}
+	full, _, err := file.Sealed()
+	last := file.LastIndex()
+	if err = errors.Join(err, file.Close()); err != nil || !full {
+		return state, err
+	}
+	base := tail.BaseIndex
+	if last == 0 {
+		state.Segments = state.Segments[:before]
+	} else {
+		base = last + 1
+		tail.SealTime, tail.MaxIndex = time.Now(), last
+		state.Segments[before] = tail
+	}
+	state.Segments = append(state.Segments, types.SegmentInfo{
+		ID: state.NextSegmentID, BaseIndex: base, MinIndex: base, CreateTime: time.Now(),
+		SizeLimit: uint32(m.segmentBytes), Codec: recordCodec{}.ID(),
+	})
+	state.NextSegmentID++
+	return state, m.CommitState(state)
+}
+
+func openWAL(f *Factory, h *home) (_ Store, err error) {
+	files := f.files
+	if files == nil {
+		files = walfs.New()
+	}
+	if f.NoSync {
+		files = unsynced{files}
+	}
+	segments := filer{segment.NewFiler(h.dir, files)}
+	s := &walStore{home: h, meta: &metadata{filer: segments, segmentBytes: f.segmentBytes()}}
+	if s.votes, err = openMark(h.dir, voteFile, false); err != nil {
+		return nil, err
+	}
+	s.WAL, err = wal.Open(h.dir,
 		wal.WithMetaStore(s.meta),
-		wal.WithSegmentFiler(filer{segment.NewFiler(dir, walfs.New())}),
+		wal.WithSegmentFiler(segments),
 		wal.WithSegmentSize(f.segmentBytes()),
+		wal.WithCodec(recordCodec{}),
 		wal.WithLogger(f.logger()))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", dir, err), s.meta.Close(), s.lock.Close())
+		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", h.dir, err), s.meta.Close(), s.votes.Close())
+	}
+	last, err := s.LastIndex()
+	if err == nil {
+		err = errors.Join(h.mark.reached(last), s.votes.reached(s.meta.newest))
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", h.dir, err), s.WAL.Close(), s.meta.Close(), s.votes.Close())
 	}
 	return s, nil
 }
@@ -79,37 +182,162 @@ func (s *walStore) GetLog(index uint64, log *raft.Log) error {
 	if index == 0 || index < first || index > last {
 		return raft.ErrLogNotFound
 	}
-	return s.WAL.GetLog(index, log)
+	if err := s.WAL.GetLog(index, log); err != nil {
+		return fmt.Errorf("entry %d of the log in %s: %w", index, s.dir, err)
+	}
+	if log.Index != index {
+		return fmt.Errorf("entry %d is in the place of entry %d of the log in %s: %w", log.Index, index, s.dir, errDamaged)
+	}
+	return nil
+}
+
+func (s *walStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
+
+// StoreLogs looks for gaps before anything is written: the library would have
+// some of the batch in its buffer by then.
+func (s *walStore) StoreLogs(logs []*raft.Log) error {
+	if len(logs) == 0 {
+		return nil
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	for _, l := range logs {
+		if last != 0 && l.Index != last+1 || l.Index == 0 {
+			return errGap(l.Index, last)
+		}
+		last = l.Index
+	}
+	return s.write(func() error {
+		if err := s.WAL.StoreLogs(logs); err != nil {
+			return err
+		}
+		return s.mark.raise(last)
+	})
 }
 
 func (s *walStore) DeleteRange(from, to uint64) error {
-	s.cutting.Lock()
-	defer s.cutting.Unlock()
-	return s.WAL.DeleteRange(from, to)
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	first, err := s.FirstIndex()
+	if err != nil {
+		return err
+	}
+	last, err := s.LastIndex()
+	if err != nil {
+		return err
+	}
+	from, to = max(from, first), min(to, last)
+	if last == 0 || from > to {
+		return nil
+	}
+	if from != first && to != last {
+		return errMiddle(from, to, span{first, last})
+	}
+	return s.write(func() error {
+		left := last
+		switch {
+		case from == first && to == last:
+			left = 0
+		case to == last:
+			left = from - 1
+		}
+		if err := s.mark.lower(left); err != nil {
+			return err
+		}
+		s.settled(last)
+		s.cutting.Lock()
+		defer s.cutting.Unlock()
+		return s.WAL.DeleteRange(from, to)
+	})
 }
 
-func (s *walStore) Size() (int64, error) {
-	files, err := os.ReadDir(s.dir)
+// settled waits until the segment after a full one is there. The library makes it
+// on a goroutine of its own, which an append waits for and a deletion does not: one
+// that makes a new segment meanwhile has this one sealed, while it is empty, and
+// the log goes on from index 1. So we ask for an append that cannot be; it waits,
+// and then is refused for the gap before anything is written.
+func (s *walStore) settled(last uint64) {
+	_ = s.WAL.StoreLogs([]*raft.Log{{Index: last + 2}})
+}
+
+func (s *walStore) Set(name, value []byte) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.write(func() error {
+		if err := s.WAL.Set(name, stableRecord(s.meta.newest+1, value)); err != nil {
+			return err
+		}
+		s.meta.newest++
+		return s.votes.raise(s.meta.newest)
+	})
+}
+
+func (s *walStore) Get(name []byte) ([]byte, error) {
+	record, err := s.WAL.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	if record == nil {
+		return nil, errMissing
+	}
+	_, value, err := checkRecord(record)
+	if err != nil {
+		err = fmt.Errorf("value %q: %w", name, err)
+	}
+	return value, err
+}
+
+func (s *walStore) SetUint64(name []byte, value uint64) error {
+	return s.Set(name, binary.BigEndian.AppendUint64(nil, value))
+}
+
+func (s *walStore) GetUint64(name []byte) (uint64, error) {
+	value, err := s.Get(name)
 	if err != nil {
 		return 0, err
 	}
-	var total int64
-	for _, f := range files {
-		if filepath.Ext(f.Name()) != ".wal" {
-			continue
-		}
-		info, err := f.Info()
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // a segment cut since the directory was read
-		}
-		if err != nil {
-			return 0, err
-		}
-		total += info.Size()
-	}
-	return total, nil
+	return asNumber(name, value)
 }
 
-func (s *walStore) Close() error {
-	return errors.Join(s.WAL.Close(), s.meta.Close(), s.lock.Close())
+// write makes the first error the last write.
+func (s *walStore) write(f func() error) error {
+	if s.failed != nil {
+		return errFailed(s.failed)
+	}
+	s.failed = f()
+	return s.failed
 }
+
+// Size counts the metadata too, which stays at some tens of kilobytes.
+func (s *walStore) Size() (int64, error) { return s.size() }
+
+func (s *walStore) Close() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.failed == nil {
+		s.failed = errClosed
+	}
+	return errors.Join(s.WAL.Close(), s.meta.Close(), s.votes.Close(), s.home.close())
+}
+
+// unsynced is a disk whose files are written and left to the operating system.
+// Segments are still named durably, by a transaction of the metadata.
+type unsynced struct{ types.VFS }
+
+func (u unsynced) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := u.VFS.Create(dir, name, size)
+	return unsyncedFile{f}, err
+}
+
+func (u unsynced) OpenWriter(dir, name string) (types.WritableFile, error) {
+	f, err := u.VFS.OpenWriter(dir, name)
+	return unsyncedFile{f}, err
+}
+
+type unsyncedFile struct{ types.WritableFile }
+
+func (unsyncedFile) Sync() error { return nil }

@@ -1,0 +1,259 @@
+package raftlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/dgraph-io/badger/v4"
+	"github.com/dgraph-io/badger/v4/options"
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/corvo/corvo/engine/durable"
+)
+
+// badgerShelf keeps a log in Badger, in its LSM tree alone. Badger would put large
+// values into a value log and compact that by statistics which compactions of the
+// tree gather; a log's tree holds so little then that it is never compacted, and
+// the value log grows for ever. So a record is cut into parts that stay in the
+// tree: an entry is the parts of its key, numbered downwards, and is there when
+// part 0, which says how many there are, is; that one is written last.
+type badgerShelf struct {
+	db  *badger.DB
+	dir string
+}
+
+// Limits of one Badger log. Badger holds up to badgerMemTables in memory and maps
+// a file of twice the size for each. A transaction takes 15 % of a memtable, and a
+// value above 1 MiB or above that goes to the value log.
+const (
+	badgerMemTable  = 8 << 20
+	badgerMemTables = 2
+	// badgerTables is how many flushed memtables wait to be merged before writes
+	// wait for them: that bounds the disk a log takes beyond what it holds.
+	badgerTables   = 4
+	badgerPart     = 256 << 10
+	badgerValueLog = 2 << 20 // stays empty
+	// badgerReserve is left free on the disk. Badger writes through mapped files,
+	// and where the disk has no page for one the kernel ends the process, with all
+	// other groups in it.
+	badgerReserve = (badgerMemTables + badgerTables) * badgerMemTable
+)
+
+func openBadger(f *Factory, h *home) (Store, error) {
+	dir := filepath.Join(h.dir, "badger")
+	if err := durable.MakeDir(dir, 0o755); err != nil {
+		return nil, err
+	}
+	db, err := badger.Open(badger.DefaultOptions(dir).
+		WithLogger(badgerLogger{f.logger()}).
+		WithMetricsEnabled(false).
+		WithSyncWrites(!f.NoSync).
+		WithDetectConflicts(false). // there is one writer
+		WithMemTableSize(badgerMemTable).
+		WithNumMemtables(badgerMemTables).
+		WithNumLevelZeroTables(badgerTables / 2).
+		WithNumLevelZeroTablesStall(badgerTables).
+		WithNumCompactors(2).
+		WithNumGoroutines(1).
+		WithValueThreshold(1 << 20).
+		WithValueLogFileSize(badgerValueLog).
+		WithCompression(options.None). // entries hold compressed or random bytes as a rule; and no cache is needed
+		WithBlockCacheSize(0).
+		WithIndexCacheSize(0).
+		WithChecksumVerificationMode(options.OnTableAndBlockRead))
+	if err != nil {
+		return nil, fmt.Errorf("open the log in %s: %w", h.dir, err)
+	}
+	return keyed(h, &badgerShelf{db: db, dir: dir})
+}
+
+// write commits as often as Badger wants it to. An append then is a prefix after
+// a crash, and a deletion leaves no hole: it goes upwards from the log's start or
+// downwards from its end.
+func (b *badgerShelf) write(w *batch) error {
+	if err := room(b.dir, badgerReserve); err != nil {
+		return err
+	}
+	t := &badgerWrite{db: b.db, tx: b.db.NewTransaction(true)}
+	defer func() { t.tx.Discard() }()
+	if w.from != 0 {
+		if err := b.delete(t, w); err != nil {
+			return err
+		}
+	}
+	for _, put := range w.puts {
+		if err := t.put(put); err != nil {
+			return err
+		}
+	}
+	return t.tx.Commit()
+}
+
+// delete takes part 0 of an entry first downwards and last upwards: without it
+// the entry is gone, whatever is left of it.
+func (b *badgerShelf) delete(t *badgerWrite, w *batch) error {
+	keys, err := b.keys(w.from, w.to)
+	if err != nil {
+		return err
+	}
+	for i := range keys {
+		key := keys[i]
+		if !w.upwards {
+			key = keys[len(keys)-1-i]
+		}
+		if err := t.do(func(tx *badger.Txn) error { return tx.Delete(key) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keys are all parts of the entries from and to and between.
+func (b *badgerShelf) keys(from, to uint64) (keys [][]byte, err error) {
+	err = b.db.View(func(tx *badger.Txn) error {
+		it := tx.NewIterator(badger.IteratorOptions{Prefix: []byte{entryPrefix}})
+		defer it.Close()
+		for it.Seek(entryKey(from)); it.Valid() && entryIndex(it.Item().Key()) <= to; it.Next() {
+			keys = append(keys, it.Item().KeyCopy(nil))
+		}
+		return nil
+	})
+	return keys, err
+}
+
+// badgerWrite is a transaction that is followed by another when it is full.
+type badgerWrite struct {
+	db *badger.DB
+	tx *badger.Txn
+}
+
+func (t *badgerWrite) do(change func(*badger.Txn) error) error {
+	err := change(t.tx)
+	if !errors.Is(err, badger.ErrTxnTooBig) {
+		return err
+	}
+	if err := t.tx.Commit(); err != nil {
+		return err
+	}
+	t.tx = t.db.NewTransaction(true)
+	return change(t.tx)
+}
+
+func (t *badgerWrite) put(p pair) error {
+	if p.key[0] != entryPrefix {
+		return t.do(func(tx *badger.Txn) error { return tx.Set(p.key, p.value) })
+	}
+	parts := (len(p.value) + badgerPart - 1) / badgerPart
+	for n := parts - 1; n >= 0; n-- {
+		value := p.value[n*badgerPart : min(len(p.value), (n+1)*badgerPart)]
+		if n == 0 {
+			value = append(binary.BigEndian.AppendUint16(nil, uint16(parts)), value...)
+		}
+		key := partKey(p.key, n)
+		if err := t.do(func(tx *badger.Txn) error { return tx.Set(key, value) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partKey is the key of an entry's part. The last part sorts first, so that part
+// 0 is the last one to be deleted upwards and the first one downwards.
+func partKey(key []byte, n int) []byte {
+	return binary.BigEndian.AppendUint16(append([]byte{}, key...), ^uint16(n))
+}
+
+func (b *badgerShelf) get(key []byte) (value []byte, err error) {
+	err = b.db.View(func(tx *badger.Txn) (err error) {
+		if key[0] == entryPrefix {
+			value, err = joined(tx, key)
+			return err
+		}
+		value, err = part(tx, key)
+		return err
+	})
+	return value, err
+}
+
+// part answers nil if there is no such key.
+func part(tx *badger.Txn, key []byte) ([]byte, error) {
+	item, err := tx.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	value, err := item.ValueCopy([]byte{})
+	if value == nil && err == nil {
+		value = []byte{}
+	}
+	return value, err
+}
+
+// joined is an entry's record; nil if its part 0 is not there.
+func joined(tx *badger.Txn, key []byte) ([]byte, error) {
+	head, err := part(tx, partKey(key, 0))
+	if err != nil || head == nil {
+		return nil, err
+	}
+	if len(head) < 2 {
+		return nil, errDamaged
+	}
+	record := head[2:]
+	for n := 1; n < int(binary.BigEndian.Uint16(head)); n++ {
+		more, err := part(tx, partKey(key, n))
+		if err != nil {
+			return nil, err
+		}
+		if more == nil {
+			return nil, fmt.Errorf("part %d of entry %d is missing: %w", n, entryIndex(key), errDamaged)
+		}
+		record = append(record, more...)
+	}
+	return record, nil
+}
+
+func (b *badgerShelf) entries(visit func(uint64, []byte) error) error {
+	return b.db.View(func(tx *badger.Txn) error {
+		it := tx.NewIterator(badger.IteratorOptions{Prefix: []byte{entryPrefix}})
+		defer it.Close()
+		for it.Rewind(); it.Valid(); it.Next() {
+			key := it.Item().Key()
+			if len(key) != entryKeyBytes+2 {
+				return fmt.Errorf("a key of %d bytes among the entries: %w", len(key), errDamaged)
+			}
+			if binary.BigEndian.Uint16(key[entryKeyBytes:]) != ^uint16(0) {
+				continue // comes with its part 0
+			}
+			record, err := joined(tx, key[:entryKeyBytes])
+			if err != nil {
+				return err
+			}
+			if err := visit(entryIndex(key), record); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// cut leaves it to Badger's compactions to give space back.
+func (*badgerShelf) cut() error { return nil }
+
+func (b *badgerShelf) close() error { return b.db.Close() }
+
+// badgerLogger hears of every file at level info, which nobody else wants to.
+type badgerLogger struct{ hclog.Logger }
+
+func (l badgerLogger) say(level hclog.Level, format string, args []any) {
+	l.Log(level, strings.TrimSpace(fmt.Sprintf(format, args...)))
+}
+
+func (l badgerLogger) Errorf(format string, args ...any)   { l.say(hclog.Warn, format, args) }
+func (l badgerLogger) Warningf(format string, args ...any) { l.say(hclog.Warn, format, args) }
+func (l badgerLogger) Infof(format string, args ...any)    { l.say(hclog.Debug, format, args) }
+func (l badgerLogger) Debugf(format string, args ...any)   { l.say(hclog.Trace, format, args) }

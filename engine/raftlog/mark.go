@@ -1,0 +1,94 @@
+package raftlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/corvo/corvo/engine/durable"
+)
+
+// mark remembers, outside of the library's files, how far writes were
+// acknowledged. Every library cuts its log at the first thing it cannot read,
+// because that is what a write torn by a crash looks like; none can tell it from
+// damage to what was acknowledged. With the mark the two differ: a log that ends
+// before its mark has lost something that was promised, and is refused.
+//
+// The mark is written behind each acknowledged write and is not synced: it costs a
+// microsecond, survives the process, and after a crash of the machine may only be
+// too low, which makes the check weaker and never wrong. Syncing it would double
+// the cost of an append. It is kept as it is where appends are not synced: there
+// it could reach the disk before they do.
+type mark struct {
+	file   *os.File
+	value  uint64
+	frozen bool
+}
+
+const (
+	markFile  = "MARK"
+	voteFile  = "VOTES" // raft-wal keeps term and vote apart from the log, and so is their mark
+	markBytes = 8 + 4
+)
+
+func openMark(dir, name string, frozen bool) (*mark, error) {
+	path := filepath.Join(dir, name)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		data = encodeMark(0)
+		err = durable.WriteFile(path, data, 0o644)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(data) != markBytes || crc32.Checksum(data[:8], castagnoli) != binary.BigEndian.Uint32(data[8:]) {
+		return nil, fmt.Errorf("%s is damaged: without it a log that lost its end looks whole; remove it to open the log all the same", path)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &mark{file: file, value: binary.BigEndian.Uint64(data), frozen: frozen}, nil
+}
+
+func encodeMark(value uint64) []byte {
+	data := binary.BigEndian.AppendUint64(nil, value)
+	return binary.BigEndian.AppendUint32(data, crc32.Checksum(data, castagnoli))
+}
+
+// raise is told of an acknowledged write.
+func (m *mark) raise(value uint64) error {
+	if m.frozen || value <= m.value {
+		return nil
+	}
+	m.value = value
+	_, err := m.file.WriteAt(encodeMark(value), 0)
+	return err
+}
+
+// lower comes before a deletion and is durable: were the log's end to go first, a
+// crash between the two would look like a loss.
+func (m *mark) lower(value uint64) error {
+	if value >= m.value {
+		return nil
+	}
+	if _, err := m.file.WriteAt(encodeMark(value), 0); err != nil {
+		return err
+	}
+	m.value = value
+	return m.file.Sync()
+}
+
+// reached checks that the log goes as far as was acknowledged.
+func (m *mark) reached(value uint64) error {
+	if value < m.value {
+		return fmt.Errorf("write %d was acknowledged and the log ends at %d: %w", m.value, value, errDamaged)
+	}
+	return nil
+}
+
+func (m *mark) Close() error { return m.file.Close() }
