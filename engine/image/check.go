@@ -1,0 +1,114 @@
+package image
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"strings"
+)
+
+// The bounds of a list of parts. A store of 1 TB has some 20,000 files.
+const (
+	MaxParts = 1 << 17
+	MaxName  = 255 // bytes of a name
+)
+
+// Check says what is wrong with a list of parts from elsewhere: names that lead
+// out of the directory they are put in, that are not in order, or there twice.
+func Check(parts []Part) error {
+	if len(parts) > MaxParts {
+		return fmt.Errorf("the snapshot has %d parts, more than %d", len(parts), MaxParts)
+	}
+	for i, p := range parts {
+		switch {
+		case p.Name == "" || len(p.Name) > MaxName || p.Name == "." || p.Name == ".." || strings.ContainsAny(p.Name, "/\\\x00"):
+			return fmt.Errorf("the snapshot has a part named %q", p.Name)
+		case p.Size < 0:
+			return fmt.Errorf("part %q of the snapshot has %d bytes", p.Name, p.Size)
+		case i > 0 && parts[i-1].Name >= p.Name:
+			return fmt.Errorf("part %q of the snapshot comes after part %q", p.Name, parts[i-1].Name)
+		}
+	}
+	return nil
+}
+
+// Sum reads a part to be: its size and the hash of its bytes.
+func Sum(name string, r io.Reader) (Part, error) {
+	h := sha256.New()
+	n, err := io.Copy(h, r)
+	if err != nil {
+		return Part{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	return Part{Name: name, Size: n, Sum: [sha256.Size]byte(h.Sum(nil))}, nil
+}
+
+// ErrDiffers is bytes that are not those of the part they were read for.
+var ErrDiffers = errors.New("the bytes are not those of the part")
+
+// Verify reads the bytes of a part from r and answers ErrDiffers instead of its
+// last ones where they are too few, too many, or others. It reads no more than
+// one byte beyond them.
+func Verify(p Part, r io.Reader) io.Reader {
+	return &verifier{part: p, left: p.Size, r: r, hash: sha256.New()}
+}
+
+type verifier struct {
+	part Part
+	left int64
+	r    io.Reader
+	hash hash.Hash
+	err  error // io.EOF once all is there and right
+}
+
+func (v *verifier) Read(b []byte) (int, error) {
+	if v.err != nil {
+		return 0, v.err
+	}
+	if v.left == 0 { // of a part without bytes
+		v.err = v.end()
+		return 0, v.err
+	}
+	if len(b) == 0 {
+		return 0, nil
+	}
+	n, err := v.r.Read(b[:min(int64(len(b)), v.left)])
+	v.hash.Write(b[:n])
+	v.left -= int64(n)
+	switch {
+	case v.left == 0:
+		if v.err = v.end(); v.err != io.EOF { //nolint:errorlint // it is ours
+			return 0, v.err
+		}
+	case err == io.EOF: //nolint:errorlint // as every reader compares it
+		v.err = fmt.Errorf("%s ends %d bytes early: %w", v.part.Name, v.left, ErrDiffers)
+	default:
+		v.err = err
+	}
+	return n, v.keep()
+}
+
+// keep holds the end back until the bytes before it have been taken.
+func (v *verifier) keep() error {
+	if v.err == io.EOF { //nolint:errorlint // it is ours
+		return nil
+	}
+	return v.err
+}
+
+// end looks whether what was read is the part and nothing follows.
+func (v *verifier) end() error {
+	if !bytes.Equal(v.hash.Sum(nil), v.part.Sum[:]) {
+		return fmt.Errorf("%s has another hash: %w", v.part.Name, ErrDiffers)
+	}
+	var more [1]byte
+	switch n, err := io.ReadFull(v.r, more[:]); {
+	case n > 0:
+		return fmt.Errorf("%s has more than %d bytes: %w", v.part.Name, v.part.Size, ErrDiffers)
+	case err != io.EOF: //nolint:errorlint // as every reader compares it
+		return err
+	}
+	return io.EOF
+}
