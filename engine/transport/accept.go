@@ -1,0 +1,131 @@
+package transport
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// accept takes connections until the listener is closed. Another error of it
+// (out of files) may pass; it is tried again.
+func (t *Transport) accept() {
+	handshakes := make(chan struct{}, maxHandshakes)
+	wait := minAcceptWait
+	for {
+		raw, err := t.listener.Accept()
+		if err != nil {
+			if t.ctx.Err() != nil {
+				return
+			}
+			t.log.Error("no connection can be accepted", "error", err)
+			select {
+			case <-time.After(wait):
+				wait = min(2*wait, maxAcceptWait)
+				continue
+			case <-t.ctx.Done():
+				return
+			}
+		}
+		wait = minAcceptWait
+		select {
+		case handshakes <- struct{}{}:
+			t.wg.Go(func() { t.receive(raw, func() { <-handshakes }) })
+		default:
+			t.log.Warn("a connection is refused: too many have not said yet who they are", "from", raw.RemoteAddr())
+			_ = raw.Close()
+		}
+	}
+}
+
+const (
+	minAcceptWait = 5 * time.Millisecond
+	maxAcceptWait = time.Second
+)
+
+// receive learns who calls, and serves the connection.
+func (t *Transport) receive(raw net.Conn, known func()) {
+	s, err := t.own(raw)
+	if err != nil {
+		known()
+		return
+	}
+	defer t.disown(s)
+	c, h, err := t.identify(s)
+	known()
+	if err != nil {
+		t.log.Warn("a connection is refused", "from", raw.RemoteAddr(), "error", err)
+		return
+	}
+	if h.purpose == forSnapshot {
+		t.receiveSnapshot(c, h.node)
+		return
+	}
+	conn := newConn(t, c, h.node, false)
+	if !t.met(h, conn) {
+		return
+	}
+	conn.serve()
+}
+
+// identify is the handshake at the called end.
+func (t *Transport) identify(s *socket) (*link, hello, error) {
+	config := secured(t.identity.Server())
+	config.SessionTicketsDisabled = true // a resumed session would not look at the certificate again
+	c := &link{tls.Server(s, config), s}
+	if err := s.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
+		return nil, hello{}, err
+	}
+	if err := c.HandshakeContext(t.ctx); err != nil {
+		return nil, hello{}, err
+	}
+	h, err := readHello(c) // also of whom nothing else will do: a refusal is lost if bytes are unread
+	if err == nil {
+		err = t.welcome(c, h)
+	}
+	if err != nil {
+		refuse(c, err)
+		return nil, h, err
+	}
+	if _, err := c.Write(t.hello(h.purpose)); err != nil {
+		return nil, h, err
+	}
+	return c, h, s.SetDeadline(time.Time{})
+}
+
+// welcome says whether a hello is that of the certificate's owner.
+func (t *Transport) welcome(c *link, h hello) error {
+	id, err := identityOf(c)
+	if err != nil {
+		return err
+	}
+	if h.node != id {
+		return fmt.Errorf("the certificate is that of node %q, not of %q", id, h.node)
+	}
+	if id == t.id {
+		return fmt.Errorf("node %q is called by one of the same ID: each node needs its own", id)
+	}
+	return nil
+}
+
+// secured is an Identity's configuration with what is not left to it.
+func secured(c *tls.Config) *tls.Config {
+	c = c.Clone()
+	c.MinVersion = tls.VersionTLS13
+	c.DynamicRecordSizingDisabled = true // small records help browsers, not us
+	return c
+}
+
+// identityOf is the ID in the peer's certificate, which the Identity has verified.
+func identityOf(c *link) (string, error) {
+	certificates := c.ConnectionState().PeerCertificates
+	if len(certificates) == 0 {
+		return "", errors.New("the peer has no certificate")
+	}
+	id := certificates[0].Subject.CommonName
+	if id == "" || len(id) > maxName {
+		return "", fmt.Errorf("the common name of the peer's certificate is no node's ID: %q", id)
+	}
+	return id, nil
+}

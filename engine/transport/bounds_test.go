@@ -1,0 +1,275 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/image"
+)
+
+// nowhere is a connection whose bytes go nowhere.
+type nowhere struct {
+	net.Conn
+	closed chan struct{}
+}
+
+func (n nowhere) Write(b []byte) (int, error) { return len(b), nil }
+func (n nowhere) Close() error {
+	select {
+	case <-n.closed:
+	default:
+		close(n.closed)
+	}
+	return nil
+}
+
+// halfConn is a connection without its goroutines.
+func halfConn(t *testing.T, id string) *conn {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	owner := &Transport{id: "b", ctx: ctx, now: time.Now, peers: map[string]*peer{}, groups: map[string]*Group{}}
+	s := newSocket(nowhere{closed: make(chan struct{})})
+	return newConn(owner, &link{tls.Client(s, nil), s}, id, false)
+}
+
+func TestCallsUnderWayAreBounded(t *testing.T) {
+	t.Parallel()
+	end := func() {}
+	c := halfConn(t, "a")
+	for i := range uint64(maxCalls) {
+		if !c.admitCall(i, 1, end) {
+			t.Fatalf("call %d is refused", i)
+		}
+	}
+	if c.admitCall(maxCalls, 1, end) {
+		t.Error("there is one too many")
+	}
+	c.leaveCall(7, 1)
+	if !c.admitCall(maxCalls, 1, end) {
+		t.Error("one was over, and there is no room")
+	}
+	c.leaveCall(8, 1)
+	if c.admitCall(9, 1, end) {
+		t.Error("two calls have one number")
+	}
+
+	c = halfConn(t, "a")
+	if !c.admitCall(1, maxCallBytes-1, end) || !c.admitCall(2, 1, end) {
+		t.Error("there was room for all the bytes")
+	}
+	if c.admitCall(3, 1, end) {
+		t.Error("there is one byte too many")
+	}
+	if c.leaveCall(1, maxCallBytes-1); !c.admitCall(3, maxCallBytes-1, end) {
+		t.Error("the bytes are free, and there is no room")
+	}
+}
+
+// Who calls too much is told so, and need not guess whether it was seen.
+func TestACallTooManyIsOverloaded(t *testing.T) {
+	t.Parallel()
+	c := halfConn(t, "a")
+	c.callBytes = maxCallBytes
+	c.t.Handle(40, func(context.Context, Peer, []byte) ([]byte, error) {
+		t.Error("it is answered")
+		return nil, nil
+	})
+	if err := c.called(header{kind: frameCall, request: 5}, appendCall(t.Context(), 40, []byte("x"))); err != nil {
+		t.Fatal(err)
+	}
+	h, payload, err := readFrame(bytes.NewReader(c.out.take(nil)))
+	if err != nil || h.kind != frameFault || h.request != 5 {
+		t.Fatalf("%+v, %v", h, err)
+	}
+	if fault, err := decodeFault(payload); err != nil || api.CodeOf(fault) != api.Overloaded {
+		t.Errorf("%v, %v", fault, err)
+	}
+}
+
+func TestAPeersConnectionsAreBounded(t *testing.T) {
+	t.Parallel()
+	first := halfConn(t, "a")
+	owner := first.t
+	if !owner.met(hello{node: "a"}, first) {
+		t.Fatal("it is refused")
+	}
+	for range maxIncoming - 1 {
+		c := halfConn(t, "a")
+		c.t = owner
+		owner.met(hello{node: "a"}, c)
+	}
+	if first.ctx.Err() != nil {
+		t.Errorf("%d connections are too many", maxIncoming)
+	}
+	c := halfConn(t, "a")
+	c.t = owner
+	owner.met(hello{node: "a"}, c)
+	if !errors.Is(context.Cause(first.ctx), errMoved) || len(owner.peers["a"].in) != maxIncoming {
+		t.Errorf("the oldest is kept: %v, %d connections", context.Cause(first.ctx), len(owner.peers["a"].in))
+	}
+}
+
+func TestTextsOfErrorsAreCut(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int]int{maxFaultText: maxFaultText, maxFaultText + 1: maxFaultText} {
+		text := strings.Repeat("x", size)
+		for _, kind := range []faultKind{faultUnseen, faultRaft} {
+			fault, err := decodeFault(encodeFault(kind, errors.New(text)))
+			if err != nil || strings.Count(fault.Error(), "x") != want {
+				t.Errorf("kind %d: of %d bytes %d arrive, %v", kind, size, strings.Count(fault.Error(), "x"), err)
+			}
+		}
+		fault, err := decodeFault(encodeFault(faultCall, api.Errorf(api.Conflict, "%s", text)))
+		var e *api.Error
+		if err != nil || !errors.As(fault, &e) || len(e.Message) != want {
+			t.Errorf("of a message of %d bytes %d arrive, %v", size, len(e.Message), err)
+		}
+	}
+}
+
+func TestHellosAreBounded(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", maxName)
+	for name, x := range map[string]struct {
+		hello
+		ok bool
+	}{
+		"all at their bounds": {hello{Version, long, forSnapshot, long, make([]byte, MaxInfo)}, true},
+		"the node":            {hello{Version, long + "x", forMessages, "", nil}, false},
+		"the address":         {hello{Version, "a", forMessages, long + "x", nil}, false},
+		"the info":            {hello{Version, "a", forMessages, "", make([]byte, MaxInfo+1)}, false},
+		"the purpose":         {hello{Version, "a", forSnapshot + 1, "", nil}, false},
+	} {
+		if _, err := decodeHello(x.hello.append(nil)); (err == nil) != x.ok || err != nil && !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for size, ok := range map[int]bool{maxName: true, maxName + 1: false} {
+		k := groupKey{strings.Repeat("x", size), entry.Incarnation{}}
+		if _, err := decodeGroupKey(k.append(nil)); (err == nil) != ok {
+			t.Errorf("a group's name of %d bytes: %v", size, err)
+		}
+	}
+}
+
+// withTable is an offer whose table of parts has so many bytes.
+func withTable(size int) offer {
+	o := snapshotOffer()
+	o.parts = []image.Part{{Name: "x", Size: 1}}
+	more := size - len(o.append(nil))
+	o.parts[0].Name += strings.Repeat("y", more-binaryGrowth(more))
+	return o
+}
+
+// binaryGrowth is what the length of a name takes more when it is so long.
+func binaryGrowth(n int) int { return len(appendBytes(nil, make([]byte, n))) - n - 1 }
+
+// two are the ends of a connection in this process.
+func two(t *testing.T) (here, there *line) {
+	t.Helper()
+	a, b := net.Pipe()
+	t.Cleanup(func() {
+		_ = a.Close()
+		_ = b.Close()
+	})
+	return &line{net: a}, &line{net: b}
+}
+
+func TestTheTableOfPartsIsBounded(t *testing.T) {
+	t.Parallel()
+	for size, ok := range map[int]bool{MaxManifest: true, MaxManifest + 1: false} {
+		o := withTable(size)
+		table := o.append(nil)
+		if len(table) != size {
+			t.Fatalf("the table has %d bytes, not %d", len(table), size)
+		}
+		here, there := two(t)
+		sent := make(chan error, 1)
+		go func() { sent <- here.write(header{kind: frameSnapshot}, table) }()
+		got, err := there.message(frameSnapshot, MaxManifest)
+		if (err == nil) != ok || ok && !slices.Equal(got, table) || !ok && !errors.Is(err, ErrMalformed) {
+			t.Errorf("of a table of %d bytes %d arrive, %v", size, len(got), err)
+		}
+		_ = there.net.Close()
+		<-sent
+		if !ok {
+			s := &sending{}
+			if _, err := s.send(o, nil); err == nil || !strings.Contains(err.Error(), "the table of 1 parts") {
+				t.Errorf("it is sent: %v", err)
+			}
+		}
+	}
+}
+
+// A process that does not run for a while hears nothing, and that is not its
+// peers' fault.
+func TestLatePingsDoNotCount(t *testing.T) {
+	t.Parallel()
+	at := time.Unix(1000, 0)
+	for name, x := range map[string]struct {
+		last, due, now time.Duration
+		want           bool
+	}{
+		"on time":                {0, pingEvery, pingEvery, true},
+		"a little late":          {0, pingEvery, pingEvery + lateness - 1, true},
+		"late":                   {0, pingEvery, pingEvery + lateness, false},
+		"one was skipped":        {0, 2 * pingEvery, 2 * pingEvery, false},
+		"the one before is late": {0, pingEvery + lateness, pingEvery + lateness, false},
+	} {
+		if got := inTime(at.Add(x.last), at.Add(x.due), at.Add(x.now)); got != x.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+	c := halfConn(t, "a")
+	c.silent(true)
+	for range 100 {
+		if c.silent(false) {
+			t.Fatal("pings that were late have ended it")
+		}
+	}
+	for range silence {
+		if c.silent(true) {
+			t.Fatal("it ends too early")
+		}
+	}
+	if !c.silent(true) {
+		t.Error("it does not end")
+	}
+	c.alive()
+	if c.silent(true) {
+		t.Error("it was heard of, and ends")
+	}
+}
+
+// A sender that has lost its connections without our noticing has room for as many
+// again; more are refused.
+func TestAPeersTransfersAreBounded(t *testing.T) {
+	t.Parallel()
+	owner := halfConn(t, "a").t
+	offered := snapshotOffer()
+	take := func() error {
+		here, there := two(t)
+		go func() { _ = here.write(header{kind: frameSnapshot}, offered.append(nil)) }()
+		_, err := owner.takeInTurn(there, "a")
+		return err
+	}
+	for receiving, refusal := range map[int]string{maxReceiving - 1: "is not open", maxReceiving: "receives 8 snapshots"} {
+		owner.peer("a").receiving = receiving
+		if err := take(); err == nil || !strings.Contains(err.Error(), refusal) {
+			t.Errorf("with %d under way: %v", receiving, err)
+		}
+		if got := owner.peers["a"].receiving; got != receiving {
+			t.Errorf("%d are under way, not %d", got, receiving)
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package transport
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+// Kind says what a call asks for. Those from 1 to 31 are for groups (the engine
+// has a table of them), those from 32 on for processes.
+type Kind uint8
+
+// Handler answers a call. from is as its certificate says. An *api.Error arrives
+// at the caller as it is (code, message, details, retry after), any other as
+// INTERNAL. ctx ends with the caller's, as far as that is known. The request is
+// the Handler's own. A panic ends the process, as any.
+type Handler func(ctx context.Context, from Peer, request []byte) ([]byte, error)
+
+const (
+	// maxCalls and maxCallBytes bound the calls of a connection that are being
+	// answered at a time. More are refused as OVERLOADED.
+	maxCalls     = 1024
+	maxCallBytes = 128 << 20
+	// callHeader is the most that goes before a call's request, in bytes.
+	callHeader = 1 + binary.MaxVarintLen64
+)
+
+type handlers struct {
+	mu sync.RWMutex
+	of map[Kind]Handler
+}
+
+func (s *handlers) set(k Kind, h Handler) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = map[Kind]Handler{}
+	}
+	s.of[k] = h
+}
+
+func (s *handlers) get(k Kind) Handler {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.of[k]
+}
+
+// Call asks a process. Its error is what the Handler answered, or one of the
+// connection: LEADER_UNAVAILABLE, or UNAUTHORIZED if one of the two does not accept
+// the other's certificate. Unsent then says whether the request can have arrived,
+// errors.Is with ErrRefused whether the peer is there. A request of more than
+// MaxCall bytes is PAYLOAD_TOO_LARGE.
+func (t *Transport) Call(ctx context.Context, to Peer, k Kind, request []byte) ([]byte, error) {
+	return t.callOn(ctx, to, nil, k, request)
+}
+
+// Call asks another member's end of the group: see Transport.Call.
+func (g *Group) Call(ctx context.Context, to Peer, k Kind, request []byte) ([]byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(g.ctx, func() { cancel(ErrClosed) })()
+	return g.t.callOn(ctx, to, g, k, request)
+}
+
+func (t *Transport) callOn(ctx context.Context, to Peer, g *Group, k Kind, request []byte) ([]byte, error) {
+	if len(request) > MaxCall {
+		return nil, tooLarge("request", len(request))
+	}
+	answer, err := t.ask(ctx, to, g, frameCall, appendCall(ctx, k, request), inTurn)
+	if err == nil {
+		return answer, nil
+	}
+	var answered *api.Error
+	if !Unsent(err) && errors.As(err, &answered) { // who did not see it has not answered it
+		return nil, answered
+	}
+	code := api.LeaderUnavailable
+	if errors.Is(err, &api.Error{Code: api.Unauthorized}) {
+		code = api.Unauthorized
+	}
+	return nil, api.Wrap(err, code, "node "+to.String()+" gave no answer ("+err.Error()+"); try again")
+}
+
+func tooLarge(what string, size int) *api.Error {
+	return api.Errorf(api.PayloadTooLarge, "a %s of %d bytes is more than the %d that go from node to node; send less at a time", what, size, MaxCall)
+}
+
+func (p Peer) String() string {
+	if p.ID == "" {
+		return "at " + p.Address
+	}
+	return p.ID
+}
+
+// Unsent says whether a call has failed before anybody can have seen its request:
+// it may be repeated whatever it asks for.
+func Unsent(err error) bool { return errors.Is(err, errUnsent) }
+
+// appendCall writes a call: its kind, how many nanoseconds the caller waits (0 =
+// not limited) and the request.
+func appendCall(ctx context.Context, k Kind, request []byte) []byte {
+	to := append(make([]byte, 0, callHeader+len(request)), byte(k))
+	var left time.Duration
+	if at, ok := ctx.Deadline(); ok {
+		left = max(1, time.Until(at))
+	}
+	to = binary.AppendUvarint(to, uint64(left))
+	return append(to, request...)
+}
+
+func decodeCall(b []byte) (k Kind, left time.Duration, request []byte, err error) {
+	c := cursor{rest: b}
+	k, left = Kind(c.byte()), time.Duration(c.uint())
+	if left < 0 {
+		c.fail("a caller waits for less than no time")
+	}
+	return k, left, c.rest, c.err
+}
+
+// called answers a call in a goroutine of its own: a Handler may take as long as
+// its caller waits.
+func (c *conn) called(h header, payload []byte) error {
+	k, left, request, err := decodeCall(payload)
+	if err != nil {
+		return err
+	}
+	handler, group, fault := c.handler(h.group, k)
+	if fault != nil {
+		c.sendFault(h.request, faultUnseen, fault)
+		return nil
+	}
+	ctx, cancel := context.WithCancel(c.ctx)
+	if left > 0 {
+		ctx, cancel = context.WithTimeout(c.ctx, left)
+	}
+	if !c.admitCall(h.request, len(request), cancel) {
+		cancel()
+		c.sendFault(h.request, faultCall, api.Errorf(api.Overloaded, "the node answers %d calls of yours already; try again", maxCalls))
+		return nil
+	}
+	serve := func() {
+		defer cancel()
+		answer, err := handler(ctx, Peer{c.peer, c.t.AddressOf(c.peer)}, request)
+		c.leaveCall(h.request, len(request))
+		c.answer(h.request, answer, err)
+	}
+	if group == nil {
+		c.served.Go(serve)
+	} else if !group.serve(ctx, cancel, serve) {
+		c.leaveCall(h.request, len(request))
+		cancel()
+		c.sendFault(h.request, faultUnseen, ErrClosed)
+	}
+	return nil
+}
+
+// handler is who answers a call, for a group or, with number 0, for the process.
+func (c *conn) handler(number uint32, k Kind) (Handler, *Group, error) {
+	handlers, g := &c.t.handlers, (*Group)(nil)
+	if number != 0 {
+		var err error
+		if _, g, err = c.addressed(number); err != nil {
+			return nil, nil, err
+		}
+		handlers = &g.handlers
+	}
+	h := handlers.get(k)
+	if h == nil {
+		return nil, nil, remoteErrorf("calls of kind %d are not answered here", k)
+	}
+	return h, g, nil
+}
+
+func (c *conn) admitCall(request uint64, size int, end func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.calls) >= maxCalls || c.callBytes+size > maxCallBytes || c.calls[request] != nil {
+		return false
+	}
+	c.calls[request] = end
+	c.callBytes += size
+	return true
+}
+
+func (c *conn) leaveCall(request uint64, size int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.calls, request)
+	c.callBytes -= size
+}
+
+func (c *conn) answer(request uint64, answer []byte, err error) {
+	if err == nil && len(answer) > MaxCall {
+		err = tooLarge("answer", len(answer))
+	}
+	if err != nil {
+		c.sendFault(request, faultCall, err)
+		return
+	}
+	c.sendAnswer(request, answer)
+}
+
+// sendAnswer waits for room if the answer is a long one: then it is sent by who
+// has made it, not by the reader.
+func (c *conn) sendAnswer(request uint64, payload []byte) {
+	m := &message{header: header{kind: frameAnswer, request: request}, payload: payload}
+	if len(payload) <= shortAnswer {
+		c.hurry(m)
+		return
+	}
+	_ = c.out.put(c.ctx, request, m) // else the connection is gone, and with it who asked
+}
+
+// shortAnswer bounds, in bytes, the answers that go before long ones.
+const shortAnswer = 4 << 10
+
+func (c *conn) sendFault(request uint64, kind faultKind, err error) {
+	m := &message{header: header{kind: frameFault, request: request}, payload: encodeFault(kind, err)}
+	if len(m.payload) <= MaxFrame {
+		c.hurry(m)
+		return
+	}
+	_ = c.out.put(c.ctx, request, m) // as above
+}

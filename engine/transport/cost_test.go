@@ -1,0 +1,206 @@
+package transport_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/corvo/corvo/engine/transport"
+	"github.com/corvo/corvo/engine/transport/memnet"
+	"github.com/corvo/corvo/engine/transport/transporttest"
+)
+
+// counted counts writes, each of which is a packet.
+type counted struct {
+	net.Conn
+	writes *atomic.Int64
+}
+
+func (c counted) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
+}
+
+// A hundred groups of three cost six connections, a round of their heartbeats a few
+// writes, and nobody talking a ping a second.
+func TestGroupsShareConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem := memnet.New()
+		var dials, writes atomic.Int64
+		ids := transporttest.Identities("a", "b", "c")
+		w := newWorld(t, mem)
+		groups := map[string][]*transport.Group{}
+		for _, id := range others("") {
+			c, dial := w.config(id, ids[id]), mem.Dialer(id)
+			c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+				dials.Add(1)
+				conn, err := dial(ctx, address)
+				return counted{conn, &writes}, err
+			}
+			n, err := transport.Open(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.node[id], w.at[id] = n, n.Address()
+			for i := range 100 {
+				g, err := n.Group(fmt.Sprint(i), incarnation)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer g.Close()
+				g.SetHeartbeatHandler(func(rpc raft.RPC) { rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil) })
+				groups[id] = append(groups[id], g)
+			}
+		}
+		round := func() {
+			var wg sync.WaitGroup
+			for from, all := range groups {
+				for _, to := range others(from) {
+					for _, g := range all {
+						wg.Go(func() {
+							err := g.AppendEntries(raft.ServerID(to), raft.ServerAddress(w.at[to]), &raft.AppendEntriesRequest{
+								RPCHeader: raft.RPCHeader{ID: []byte(from), Addr: []byte(from)}, Term: 1,
+							}, &raft.AppendEntriesResponse{})
+							if err != nil {
+								t.Error(err)
+							}
+						})
+					}
+				}
+			}
+			wg.Wait()
+		}
+		round()
+		if n := dials.Load(); n != 6 {
+			t.Errorf("%d connections", n)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		before := writes.Load()
+		time.Sleep(100 * time.Second)
+		if n := writes.Load() - before; n != 6*100 {
+			t.Errorf("six idle connections made %d writes in 100 seconds", n)
+		}
+		before = writes.Load()
+		round()
+		if n := writes.Load() - before; n > 300 {
+			t.Errorf("600 heartbeats took %d writes", n)
+		} else {
+			t.Logf("600 heartbeats took %d writes", n)
+		}
+	})
+}
+
+// A long message costs a system call for each 128 KiB, not one for each record.
+func TestLongMessagesTakeFewWrites(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem := memnet.New()
+		var writes atomic.Int64
+		ids := transporttest.Identities("a", "b")
+		w := newWorld(t, mem)
+		w.open("b", ids["b"]).Handle(ask, func(context.Context, transport.Peer, []byte) ([]byte, error) { return nil, nil })
+		c, dial := w.config("a", ids["a"]), mem.Dialer("a")
+		c.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dial(ctx, address)
+			return counted{conn, &writes}, err
+		}
+		a, err := transport.Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.node["a"] = a
+		if err := call(t, w, "a", "b"); err != nil {
+			t.Fatal(err)
+		}
+		before := writes.Load()
+		if _, err := a.Call(within(t), w.to("b"), ask, make([]byte, 8<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if n := writes.Load() - before; n > 8<<20/(128<<10)+2 {
+			t.Errorf("8 MiB took %d writes", n)
+		}
+	})
+}
+
+// Buffers are used again when what was in them has been sent, and not before.
+func TestEntriesArriveAsTheyWere(t *testing.T) {
+	t.Parallel()
+	networks(t, func(t *testing.T, net *memnet.Net) {
+		w := newWorld(t, net, "a", "b")
+		const groups, each = 4, 30
+		ctx := within(t)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		for i := range groups {
+			var ends []*transport.Group
+			for _, id := range w.ids {
+				g, err := w.node[id].Group(fmt.Sprint(i), incarnation)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = g.Close() })
+				ends = append(ends, g)
+			}
+			wg.Go(func() {
+				for range each {
+					var rpc raft.RPC
+					select {
+					case rpc = <-ends[1].Consumer():
+					case <-ctx.Done():
+						return
+					}
+					for _, l := range rpc.Command.(*raft.AppendEntriesRequest).Entries {
+						if want := bytes.Repeat([]byte{byte(l.Term)}, len(l.Data)); !bytes.Equal(l.Data, want) {
+							t.Errorf("an entry of %d bytes is not what was sent", len(l.Data))
+						}
+					}
+					rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+				}
+			})
+			wg.Go(func() {
+				p, err := ends[0].AppendEntriesPipeline("b", raft.ServerAddress(w.at["b"]))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer p.Close()
+				var done sync.WaitGroup
+				done.Go(func() {
+					for range each {
+						select {
+						case f := <-p.Consumer():
+							if err := f.Error(); err != nil {
+								t.Error(err)
+							}
+						case <-ctx.Done():
+							t.Error("an answer is missing")
+							return
+						}
+					}
+				})
+				for n := range each {
+					term := uint64(1 + i*each + n)
+					size := transport.MaxFrame/2 + n*transport.MaxFrame/4
+					data := bytes.Repeat([]byte{byte(term)}, size)
+					_, err := p.AppendEntries(&raft.AppendEntriesRequest{
+						RPCHeader: raft.RPCHeader{ID: []byte("a"), Addr: []byte("a")}, Term: 1, PrevLogEntry: 1,
+						Entries: []*raft.Log{{Index: 1, Term: term, Data: data}},
+					}, &raft.AppendEntriesResponse{})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+				done.Wait()
+			})
+		}
+	})
+}
