@@ -12,6 +12,7 @@ import (
 
 	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/image"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/raftlog"
 	"github.com/corvo/corvo/engine/replica"
@@ -38,7 +39,7 @@ func benchPropose(b *testing.B, n, flight int) {
 	m := &noop{}
 	g, err := engine.Open(engine.Config{
 		Dir: b.TempDir(), Group: "bench", Machine: m, StartTerm: startTerm, Logger: quiet(),
-		Limits: pipeline.Limits{InFlight: flight},
+		Tuning: engine.Tuning{Limits: pipeline.Limits{InFlight: flight}},
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -62,6 +63,29 @@ func benchPropose(b *testing.B, n, flight int) {
 	b.ReportMetric(float64(b.N)/float64(m.entries.Load()-before), "ops/entry")
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
 	b.StopTimer()
+}
+
+// BenchmarkProposeCluster measures three members over TLS on the loopback, each
+// with a log that is synced: ops proposed to the leader, and through a follower.
+func BenchmarkProposeCluster(b *testing.B) {
+	c := newCluster(b, nil, 3, func(conf *engine.Config) {
+		conf.Machine = &noop{}
+		conf.Logs = &raftlog.Factory{Logger: replica.NewLogger(quiet())}
+	})
+	leader := c.leader()
+	for where, m := range map[string]*member{"leader": leader, "follower": c.others(leader)[0]} {
+		for _, n := range callers {
+			b.Run(fmt.Sprintf("through=%s/callers=%d", where, n), func(b *testing.B) {
+				proposed := add(string(make([]byte, benchBytes)))
+				b.ReportAllocs()
+				run(b, n, func() error {
+					_, _, err := engine.Propose[any](context.Background(), m.Group, proposed)
+					return err
+				})
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "ops/s")
+			})
+		}
+	}
 }
 
 // BenchmarkBareRaft is the yardstick: raft on the same log store, each caller
@@ -129,6 +153,7 @@ type noop struct {
 	entries atomic.Int64
 	at      atomic.Pointer[entry.Applied]
 	members atomic.Pointer[[]byte]
+	since   atomic.Uint64 // where members stands in the log
 }
 
 func (m *noop) Applied() entry.Applied {
@@ -147,12 +172,13 @@ func (m *noop) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 func (m *noop) Configure(at entry.Applied, configuration []byte) error {
 	m.at.Store(&at)
 	m.members.Store(&configuration)
+	m.since.Store(at.Index)
 	return nil
 }
 
 func (m *noop) Configuration() ([]byte, uint64) {
 	if c := m.members.Load(); c != nil {
-		return *c, 1
+		return *c, m.since.Load()
 	}
 	return nil, 0
 }
@@ -160,7 +186,7 @@ func (m *noop) Configuration() ([]byte, uint64) {
 func (m *noop) LastClock() int64              { return 0 }
 func (m *noop) Flush() error                  { return nil }
 func (m *noop) Image() (replica.Image, error) { return nil, io.ErrUnexpectedEOF }
-func (m *noop) Restore(io.Reader) error       { return io.ErrUnexpectedEOF }
+func (m *noop) Restore(image.Source) error    { return io.ErrUnexpectedEOF }
 
 type bareFSM struct{}
 

@@ -6,12 +6,15 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/raftlog"
 	"github.com/corvo/corvo/engine/replica"
+	"github.com/corvo/corvo/engine/transport"
 )
 
 // logDir is where the log lies, inside Config.Dir.
@@ -25,14 +28,28 @@ type Group struct {
 	replica  *replica.Replica
 	tracer   *tracer        // nil = no spans
 	stats    pipeline.Stats // of all terms
+	opened   chan struct{}  // closed once replica is set
+
+	peers      *transport.Group // nil = a group of one, for ever
+	forwards   forwards
+	confirming round[struct{}]  // the leader asks the voters
+	following  round[readIndex] // a follower asks the leader
+	watches    watches          // what the leader knows of the others
+	strangers  strangers        // who was told that it is none of them
+
+	removedAt atomic.Uint64 // index of the configuration that a leader said is without this member
 
 	mu      sync.Mutex
 	term    *pipeline.Pipeline // of the present term of leadership, nil for none
-	changed chan struct{}      // closed when term, its start, or closed changes
+	number  uint64             // of term
+	endTerm context.CancelFunc // ends what runs for term
+	changed chan struct{}      // closed when term, its start, the known leader, the membership or closed changes
 	closed  bool
+	ended   bool // nothing may be started any longer
 
-	running   sync.WaitGroup // one for each term, and watchFailure
-	stop      chan struct{}  // closed at the end of Close
+	running   sync.WaitGroup  // spawn, and what open and leadership start
+	life      context.Context // ends when Close has done what needs the others
+	endLife   context.CancelFunc
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -46,8 +63,10 @@ func Open(c Config) (*Group, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	g := &Group{config: c, tracer: newTracer(&c), changed: make(chan struct{}), stop: make(chan struct{})}
+	g := &Group{config: c, tracer: newTracer(&c), changed: make(chan struct{}), opened: make(chan struct{})}
+	g.life, g.endLife = context.WithCancel(context.Background())
 	if err := g.open(); err != nil {
+		g.endLife()
 		return nil, outward(err)
 	}
 	return g, nil
@@ -59,7 +78,7 @@ func (g *Group) open() (err error) {
 		return err
 	}
 	path := filepath.Join(c.Dir, logDir)
-	if !g.identity.Founded {
+	if !g.identity.Founded && !g.identity.Joined {
 		// Raft has never run here: what lies there is a founding cut short.
 		if err := os.RemoveAll(path); err != nil {
 			return err
@@ -67,10 +86,18 @@ func (g *Group) open() (err error) {
 	}
 	log, err := c.Logs.Open(path, c.LogKind)
 	if err != nil {
-		return err
+		return damaged(err)
 	}
 	if err := g.found(log); err != nil {
 		return errors.Join(err, log.Close())
+	}
+	var others replica.Transport // a nil *transport.Group is not a nil Transport
+	if c.Transport != nil {
+		if g.peers, err = c.Transport.Group(g.identity.Group, g.identity.Incarnation); err != nil {
+			return errors.Join(err, log.Close())
+		}
+		others = g.peers
+		g.listen()
 	}
 	var applies func(entry.Trace, entry.Position, int) func(error)
 	if g.tracer != nil {
@@ -78,14 +105,22 @@ func (g *Group) open() (err error) {
 	}
 	g.replica, err = replica.Open(replica.Config{
 		Dir: c.Dir, Group: g.identity.Group, Incarnation: g.identity.Incarnation, ID: g.identity.NodeID,
-		Machine: c.Machine, Log: log,
+		Machine: c.Machine, Log: log, Transport: others, Joining: !g.identity.Founded,
 		SnapshotBytes: c.SnapshotBytes, TrailingBytes: c.TrailingBytes,
-		Leadership: g.leadership, Trace: applies, Logger: c.Logger,
+		Heartbeat: c.Heartbeat, Election: c.Election,
+		Leadership: g.leadership, Changed: g.noteChange, Trace: applies, Logger: c.Logger,
 	})
 	if err != nil {
 		return err
 	}
+	if g.peers != nil {
+		g.peers.Stage(g.replica.Staging())
+	}
+	close(g.opened)
 	g.running.Go(g.watchFailure)
+	if !g.identity.Founded {
+		g.running.Go(g.watchJoining)
+	}
 	return nil
 }
 
@@ -95,11 +130,57 @@ func (g *Group) found(log raftlog.Store) error {
 	if g.identity.Founded {
 		return nil
 	}
-	if err := replica.Found(log, g.identity.NodeID, g.config.Machine); err != nil {
+	if g.identity.Joined {
+		// What its leader has sent it makes it a member for ever: from here on, an
+		// empty log is a lost one.
+		last, err := log.LastIndex()
+		if err != nil || (last == 0 && g.config.Machine.Applied().Index == 0) {
+			return err
+		}
+	} else if err := replica.Found(log, g.identity.NodeID, g.address(), g.config.Machine); err != nil {
 		return err
 	}
 	g.identity.Founded = true
 	return g.identity.save(g.config.Dir)
+}
+
+// watchJoining records that a member which joins has got its first entry.
+func (g *Group) watchJoining() {
+	if g.replica.Await(g.life, 1) != nil {
+		return
+	}
+	id := g.identity
+	id.Founded = true
+	if err := id.save(g.config.Dir); err != nil {
+		g.replica.Fail(err)
+	}
+}
+
+// address is where others find this member; in a group of one its name stands
+// for it.
+func (g *Group) address() string {
+	if g.config.Transport == nil {
+		return g.identity.NodeID
+	}
+	return g.config.Transport.Address()
+}
+
+// noteChange is replica.Config.Changed.
+func (g *Group) noteChange() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.announce()
+}
+
+// spawn runs f as a part of the group; false when the group has ended.
+func (g *Group) spawn(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ended {
+		return false
+	}
+	g.running.Go(f)
+	return true
 }
 
 // leadership opens and ends the pipeline of a term.
@@ -114,6 +195,7 @@ func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 			reason = r.Unhealthy()
 		}
 		g.term.Stop(reason)
+		g.endTerm()
 		g.term = nil
 	}
 	g.announce()
@@ -142,8 +224,13 @@ func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 		Limits:      g.config.Limits,
 		Stats:       &g.stats,
 	})
-	g.term = p
+	var leading context.Context
+	leading, g.endTerm = context.WithCancel(g.life)
+	g.term, g.number = p, term
 	g.running.Go(func() { g.watchTerm(r, p) })
+	if g.peers != nil {
+		g.running.Go(func() { g.steward(leading, p) })
+	}
 }
 
 // watchTerm tells of the term's start and waits for its end. A term whose first
@@ -170,10 +257,11 @@ func (g *Group) watchFailure() {
 		defer g.mu.Unlock()
 		if g.term != nil {
 			g.term.Stop(g.unavailable())
+			g.endTerm()
 			g.term = nil
 		}
 		g.announce()
-	case <-g.stop:
+	case <-g.life.Done():
 	}
 }
 
@@ -232,11 +320,15 @@ func (g *Group) Applied() entry.Applied { return g.replica.Applied() }
 // Snapshot makes the machine durable now and cuts the log.
 func (g *Group) Snapshot() error { return outward(g.replica.Snapshot()) }
 
+// handOverTimeout bounds how long Close looks for another leader.
+const handOverTimeout = 2 * time.Second
+
 // Close stops admission, waits until what was admitted is answered (or until ctx
-// ends: what has not been written then is refused), makes the machine durable and
-// closes the log. It returns when nothing of the group runs any longer; an error
-// means that the machine may have to replay when it is opened next. A group that
-// has failed is only closed: Err has the reason.
+// ends: what has not been written then is refused), hands leadership over if
+// there is a voter to take it, makes the machine durable and closes the log. It
+// returns when nothing of the group runs any longer; an error means that the
+// machine may have to replay when it is opened next. A group that has failed is
+// only closed: Err has the reason.
 func (g *Group) Close(ctx context.Context) error {
 	g.closeOnce.Do(func() { g.closeErr = outward(g.shut(ctx)) })
 	return g.closeErr
@@ -252,11 +344,39 @@ func (g *Group) shut(ctx context.Context) error {
 		// Refused proposals have their answer; that they were is not an error of
 		// Close.
 		_ = term.Drain(ctx, errClosed())
+		g.bequeath(ctx)
 	}
+	g.endLife()
+	g.mu.Lock()
+	g.ended = true
+	g.mu.Unlock()
 	err := g.replica.Close()
-	close(g.stop)
 	g.running.Wait()
 	return err
+}
+
+// bequeath spares the others the wait until they miss a leader that closes. It
+// goes after what was admitted, which a new leader would not answer. That nobody
+// takes over is no error: they elect one.
+func (g *Group) bequeath(ctx context.Context) {
+	if g.peers == nil || g.replica.Err() != nil || g.voters() == 1 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
+	defer cancel()
+	if err := g.handOver(ctx, nil); err != nil {
+		g.config.Logger.Info("the group was closed without handing leadership over", "group", g.identity.Group, "error", err)
+	}
+}
+
+// damaged says of an error of opening the log that this member cannot go on.
+// Refusals with a code of their own (another kind of log, a log in use) stay.
+func damaged(err error) error {
+	var e *api.Error
+	if errors.As(err, &e) {
+		return err
+	}
+	return api.Wrap(err, api.Unhealthy, err.Error())
 }
 
 // outward makes any error an *api.Error.

@@ -229,7 +229,7 @@ func TestCloseAnswersWhatWasAdmitted(t *testing.T) {
 
 func TestOpenRefusesABadConfig(t *testing.T) {
 	t.Parallel()
-	_, err := engine.Open(engine.Config{SnapshotBytes: -1})
+	_, err := engine.Open(engine.Config{Tuning: engine.Tuning{SnapshotBytes: -1}})
 	wantCode(t, err, api.ValidationError)
 	for _, field := range []string{"Dir", "Group", "Machine", "StartTerm", "SnapshotBytes"} {
 		if !strings.Contains(err.Error(), field) {

@@ -36,7 +36,7 @@ func tryOpenNode(t testing.TB, dir string, change ...func(*engine.Config)) (*nod
 	m := openMachine(t, dir)
 	c := engine.Config{
 		Dir: dir, Group: "test/0", Machine: m, StartTerm: startTerm, Logger: quiet(),
-		Logs: &raftlog.Factory{SegmentBytes: raftlog.MinSegmentBytes, Logger: replica.NewLogger(quiet())},
+		Tuning: engine.Tuning{Logs: &raftlog.Factory{SegmentBytes: raftlog.MinSegmentBytes, Logger: replica.NewLogger(quiet())}},
 	}
 	for _, f := range change {
 		f(&c)

@@ -23,9 +23,13 @@ type identity struct {
 	Group       string            `json:"group"`
 	Incarnation entry.Incarnation `json:"incarnation"`
 	NodeID      string            `json:"node_id"`
-	// Founded is set once the log holds the group's first entry. Until then the
-	// directory may be founded again; afterwards an empty log is a lost log.
+	// Founded is set once the log holds the group's first entry, whether it was
+	// written here or came from the group's leader. Until then the directory may be
+	// founded again, or joins; afterwards an empty log is a lost log.
 	Founded bool `json:"founded"`
+	// Joined says that the directory was made for a group that existed: it never
+	// founds one.
+	Joined bool `json:"joined,omitempty"`
 }
 
 // loadIdentity reads who the directory belongs to, or mints it for an empty
@@ -49,6 +53,9 @@ func loadIdentity(c Config) (identity, error) {
 	if c.NodeID != "" && c.NodeID != id.NodeID {
 		return identity{}, api.Errorf(api.Conflict, "%s belongs to node %q, not to %q: choose another directory", c.Dir, id.NodeID, c.NodeID)
 	}
+	if c.Join != nil && id.Incarnation != *c.Join {
+		return identity{}, api.Errorf(api.Conflict, "%s holds history %v of group %q, and history %v was to be joined: choose another directory", c.Dir, id.Incarnation, id.Group, *c.Join)
+	}
 	return id, nil
 }
 
@@ -69,7 +76,9 @@ func mintIdentity(c Config) (identity, error) {
 		}
 	}
 	id := identity{Group: c.Group, NodeID: c.NodeID}
-	if _, err := io.ReadFull(c.Rand, id.Incarnation[:]); err != nil {
+	if c.Join != nil {
+		id.Incarnation, id.Joined = *c.Join, true
+	} else if _, err := io.ReadFull(c.Rand, id.Incarnation[:]); err != nil {
 		return identity{}, fmt.Errorf("mint an incarnation: %w", err)
 	}
 	if id.NodeID == "" {

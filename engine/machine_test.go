@@ -1,13 +1,16 @@
 package engine_test
 
 import (
-	"encoding/binary"
+	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,6 +18,7 @@ import (
 	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/image"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/replica"
 )
@@ -26,6 +30,9 @@ const (
 	opRefuse                 // answers a refusal
 	opBreak                  // makes Apply fail
 	opNilResult              // answers a typed nil
+	opOnce                   // add 1 to a counter unless the same op did so before; answers the value
+	opLarge                  // add 1 to a counter; answers its value with so much around it that it cannot be sent
+	opWrite                  // puts a value, "register=n", into a register; answers what was there
 )
 
 // op is a change of the test machine; the key is its encoding.
@@ -131,6 +138,19 @@ func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 			results[i] = api.Errorf(api.NotFound, "no %s", o.Bytes)
 		case opNilResult:
 			results[i] = (*api.Error)(nil)
+		case opLarge:
+			m.now.Counters[string(o.Bytes)]++
+			results[i] = large(m.now.Counters[string(o.Bytes)])
+		case opOnce:
+			results[i] = m.now.applyOnce(string(o.Bytes))
+		case opWrite:
+			key, value, _ := strings.Cut(string(o.Bytes), "=")
+			results[i] = m.now.Counters[key]
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return nil, err
+			}
+			m.now.Counters[key] = n
 		case opBreak:
 			return nil, errors.New("key broken")
 		default:
@@ -185,12 +205,20 @@ func (m *machine) Image() (replica.Image, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	data, err := json.Marshal(m.now)
-	return &image{data: data, of: m.now}, err
+	return &copied{data: data, of: m.now}, err
 }
 
-func (m *machine) Restore(r io.Reader) error {
-	data, err := readImage(r)
+func (m *machine) Restore(from image.Source) error {
+	parts := from.Parts()
+	if len(parts) != 1 {
+		return fmt.Errorf("%d parts", len(parts))
+	}
+	r, err := from.Open(parts[0].Name)
 	if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(image.Verify(parts[0], r))
+	if err := errors.Join(err, r.Close()); err != nil {
 		return err
 	}
 	var c content
@@ -203,27 +231,20 @@ func (m *machine) Restore(r io.Reader) error {
 	return m.Flush()
 }
 
-// image carries its length, so that a stream cut short is refused.
-type image struct {
+// copied is an image of one part.
+type copied struct {
 	data []byte
 	of   content
 }
 
-func (i *image) Applied() entry.Applied          { return i.of.At }
-func (i *image) Configuration() ([]byte, uint64) { return i.of.Configuration, i.of.ConfigurationIndex }
-func (i *image) Close() error                    { return nil }
+func (c *copied) Applied() entry.Applied          { return c.of.At }
+func (c *copied) Configuration() ([]byte, uint64) { return c.of.Configuration, c.of.ConfigurationIndex }
+func (c *copied) Close() error                    { return nil }
 
-func (i *image) WriteTo(w io.Writer) (int64, error) {
-	n, err := w.Write(append(binary.LittleEndian.AppendUint64(nil, uint64(len(i.data))), i.data...))
-	return int64(n), err
+func (c *copied) Parts() []image.Part {
+	return []image.Part{{Name: "content", Size: int64(len(c.data)), Sum: sha256.Sum256(c.data)}}
 }
 
-func readImage(r io.Reader) ([]byte, error) {
-	var size [8]byte
-	if _, err := io.ReadFull(r, size[:]); err != nil {
-		return nil, err
-	}
-	data := make([]byte, binary.LittleEndian.Uint64(size[:]))
-	_, err := io.ReadFull(r, data)
-	return data, err
+func (c *copied) Open(string) (io.ReadCloser, error) {
+	return io.NopCloser(bytes.NewReader(c.data)), nil
 }

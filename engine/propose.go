@@ -11,14 +11,14 @@ import (
 // change is durable and applied. R is the type of the op's results; an op that
 // answers nil has R = any. A result that is an error is returned as the error:
 // the op was refused and has changed nothing. Every error is an *api.Error, see
-// pipeline.Propose; those that leave the outcome unknown say so.
+// pipeline.Propose; those that leave the outcome unknown say so: see Unknown.
+//
+// Where another member leads, the op goes there. It is proposed again while that
+// is safe: nothing was written, or the Codec says that it finds its own effect.
+// Without a leader the call waits for one, until ctx ends.
 func Propose[R any](ctx context.Context, g *Group, op Op) (R, Position, error) {
 	var none R
-	term, err := g.present()
-	if err != nil {
-		return none, Position{}, outward(err)
-	}
-	result, at, err := term.Propose(ctx, op)
+	result, at, err := g.propose(ctx, op)
 	if err != nil {
 		return none, Position{}, outward(err)
 	}

@@ -101,7 +101,7 @@ func Start(c Config) *Pipeline {
 	p := &Pipeline{
 		env:         c.Env,
 		incarnation: c.Incarnation,
-		limits:      c.Limits.withDefaults(),
+		limits:      c.Limits.WithDefaults(),
 		stats:       c.Stats,
 		started:     make(chan struct{}),
 		done:        make(chan struct{}),
@@ -166,7 +166,7 @@ func (p *Pipeline) Err() error {
 // is full, what Stop was given, or what the log answered. When ctx ends first,
 // the error says whether the op was withdrawn or may still be applied.
 func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, error) {
-	size, err := check(op)
+	size, err := Check(op)
 	if err != nil {
 		return nil, entry.Position{}, err
 	}
@@ -191,8 +191,12 @@ func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, err
 	return result, at, err
 }
 
-// check validates an op and answers its encoded size.
-func check(op Op) (int, error) {
+// ErrUnknown is the cause of errors after which the op may have been applied, or
+// still be.
+var ErrUnknown = errors.New("the outcome is unknown")
+
+// Check validates an op and answers its encoded size.
+func Check(op Op) (int, error) {
 	if err := op.Validate(); err != nil {
 		var refused *api.Error
 		if errors.As(err, &refused) {
@@ -246,7 +250,7 @@ func (p *Pipeline) abandon(pr *proposal, cause error) error {
 		return nil
 	default:
 		// The proposal now belongs to the lane that has it: it is not used again.
-		return api.Wrap(cause, api.LeaderUnavailable, "the request ended while it was being written: its outcome is unknown, repeat it with the same idempotency key")
+		return api.Wrap(errors.Join(ErrUnknown, cause), api.LeaderUnavailable, "the request ended while it was being written: its outcome is unknown, repeat it with the same idempotency key")
 	}
 }
 

@@ -35,7 +35,8 @@ type Limits struct {
 	InFlight     int   // MaxInFlight
 }
 
-func (l Limits) withDefaults() Limits {
+// WithDefaults is l with its zero fields filled in.
+func (l Limits) WithDefaults() Limits {
 	orDefault(&l.EntryOps, MaxEntryOps)
 	orDefault(&l.EntryBytes, MaxEntryBytes)
 	orDefault(&l.BacklogOps, MaxBacklogOps)

@@ -143,7 +143,7 @@ func TestAdmissionBounds(t *testing.T) {
 
 func TestAnyOpFitsAnEmptyBacklog(t *testing.T) {
 	t.Parallel()
-	l := Limits{}.withDefaults()
+	l := Limits{}.WithDefaults()
 	for class := range classes {
 		if !new(queue).fits(&proposal{class: class, size: MaxOpBytes}, &l) {
 			t.Errorf("class %d cannot hold the largest op", class)

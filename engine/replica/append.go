@@ -53,8 +53,12 @@ func (r *Replica) answer(err error) error {
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		return errNotLeader()
 	}
-	return api.Wrap(err, api.LeaderUnavailable, "leadership changed while the request was being written: its outcome is unknown, repeat it with the same idempotency key")
+	return api.Wrap(errors.Join(ErrUnknown, err), api.LeaderUnavailable, "leadership changed while the request was being written: its outcome is unknown, repeat it with the same idempotency key")
 }
+
+// ErrUnknown is the cause of errors after which what was asked for may have been
+// done, or still be done.
+var ErrUnknown = errors.New("the outcome is unknown")
 
 func errNotLeader() error {
 	return api.Errorf(api.LeaderUnavailable, "this replica does not lead the group: nothing was written, ask the leader")

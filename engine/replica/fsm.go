@@ -54,7 +54,9 @@ func (f fsm) apply(l *raft.Log) *outcome {
 	if err != nil {
 		f.r.fail(fmt.Errorf("apply entry %d of term %d: %w", l.Index, l.Term, err))
 		out.results, out.err = nil, f.r.Unhealthy()
+		return out
 	}
+	f.r.awaiting.reached(l.Index)
 	return out
 }
 
@@ -63,7 +65,11 @@ func (f fsm) configure(l *raft.Log) error {
 	if err != nil {
 		return err
 	}
-	return f.r.machine.Configure(at, l.Data)
+	if err := f.r.machine.Configure(at, l.Data); err != nil {
+		return err
+	}
+	f.r.noteChange()
+	return nil
 }
 
 func (f fsm) command(l *raft.Log, out *outcome) error {
@@ -80,10 +86,11 @@ func (f fsm) command(l *raft.Log, out *outcome) error {
 	}
 	// An entry proposed in one term and appended in a later one (raft may hold it
 	// while leadership is lost and won again) would come before that term's first
-	// entry. It counts as an empty one, on every replica.
+	// entry. It counts as an empty one, on every replica, and its clock, which may be
+	// older than the term's, for none.
 	stale := fenced(l)
 	if stale {
-		e.Ops, out.err = nil, errNotLeader()
+		e.Ops, e.ClockNs, out.err = nil, max(e.ClockNs, f.r.machine.LastClock()), errNotLeader()
 	}
 	var end func(error)
 	if f.r.trace != nil && e.Trace != (entry.Trace{}) && !stale && l.Index > f.r.replayed {
@@ -128,22 +135,24 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return &flush{r: f.r, at: f.r.machine.Applied().Position()}, nil
 }
 
-// Restore replaces the machine by the snapshot that was opened last.
-func (f fsm) Restore(stream io.ReadCloser) error {
+// Restore replaces the machine by the snapshot that was opened last: raft hands
+// over a stream, and we need the parts it announces.
+func (f fsm) Restore(io.ReadCloser) error {
 	if err := f.r.Err(); err != nil {
 		return err
 	}
 	f.r.snapshots.mu.Lock()
 	got := f.r.snapshots.restore
 	f.r.snapshots.mu.Unlock()
-	err := f.r.machine.Restore(stream)
-	if err == nil {
-		err = f.r.snapshots.restored(got)
-	}
+	err := f.r.snapshots.takeOver(got)
 	if err != nil {
-		f.r.fail(fmt.Errorf("take over the snapshot of entry %d: %w", got.manifest.Index, err))
+		f.r.fail(fmt.Errorf("take over the snapshot of entry %d: %w", got.Index, err))
+		return err
 	}
-	return err
+	f.r.journal.cutAt(got.Index) // raft cuts the log next
+	f.r.awaiting.reached(got.Index)
+	f.r.noteChange()
+	return nil
 }
 
 // flush is a snapshot being taken: the machine made durable, then the manifest

@@ -1,10 +1,7 @@
 package replica
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -22,7 +19,9 @@ type tape struct {
 	flushed  taped
 	flushErr error
 	applyErr error
-	forgets  bool // Apply answers one result too few
+	forgets  bool               // Apply answers one result too few
+	images   int                // taken so far
+	poses    *entry.Incarnation // what images say they are of, nil = the truth
 }
 
 type taped struct {
@@ -85,37 +84,6 @@ func (m *tape) Flush() error {
 	return m.flushErr
 }
 
-func (m *tape) Image() (Image, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return tapeImage{m.now}, nil
-}
-
-func (m *tape) Restore(r io.Reader) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var t taped
-	if err := json.NewDecoder(r).Decode(&t); err != nil {
-		return err
-	}
-	m.now, m.flushed = t, t
-	return nil
-}
-
-type tapeImage struct{ of taped }
-
-func (i tapeImage) Applied() entry.Applied          { return i.of.At }
-func (i tapeImage) Configuration() ([]byte, uint64) { return i.of.Members, i.of.Index }
-func (i tapeImage) Close() error                    { return nil }
-
-func (i tapeImage) WriteTo(w io.Writer) (int64, error) {
-	data, err := json.Marshal(i.of)
-	if err != nil {
-		return 0, err
-	}
-	return io.Copy(w, bytes.NewReader(data))
-}
-
 // memory is a Log in memory whose writes can be made to fail.
 type memory struct {
 	*raft.InmemStore
@@ -176,7 +144,7 @@ func run(t *testing.T, dir string, m *tape, log Log) (*Replica, uint64) {
 func found1(t *testing.T, m *tape) *memory {
 	t.Helper()
 	log := newMemory()
-	if err := Found(log, "one", m); err != nil {
+	if err := Found(log, "one", "one", m); err != nil {
 		t.Fatal(err)
 	}
 	return log

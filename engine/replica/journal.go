@@ -1,10 +1,12 @@
 package replica
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 )
@@ -19,15 +21,20 @@ type Log interface {
 }
 
 // journal is the Log as raft sees it. It measures what is appended, so that
-// snapshots are due by bytes, and it turns every failed write into the end of the
-// replica: after one it is not known what is on disk, and a log that goes on from
-// there may have holes.
+// snapshots are due by bytes, and it turns everything that fails into the end of
+// the replica: after a failed write it is not known what is on disk, and a log that
+// goes on from there may have holes. Nothing is written after the first failure,
+// whatever raft goes on to do until it is shut down.
 type journal struct {
 	Log
-	fail func(error)
+	stop   func(error)
+	broken atomic.Pointer[error] // the first failure
 	// due gets a token when more than limit bytes were appended since the cut.
 	due   chan struct{}
 	limit int64
+
+	last    atomic.Uint64 // the newest entry that was appended
+	arrived awaiting      // those who wait for one
 
 	mu    sync.Mutex
 	total int64  // bytes appended, on top of the log's size when it was opened
@@ -54,7 +61,7 @@ func newJournal(log Log, limit int64, fail func(error)) (*journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("size of the log: %w", err)
 	}
-	return &journal{Log: log, fail: fail, limit: limit, due: make(chan struct{}, 1), total: size}, nil
+	return &journal{Log: log, stop: fail, limit: limit, due: make(chan struct{}, 1), total: size}, nil
 }
 
 // IsMonotonic passes on whether the store refuses gaps.
@@ -63,18 +70,57 @@ func (j *journal) IsMonotonic() bool {
 	return ok && m.IsMonotonic()
 }
 
+// fail stops the replica.
+func (j *journal) fail(err error) {
+	j.broken.CompareAndSwap(nil, &err)
+	j.stop(err)
+}
+
+// sound is why nothing may be written any more.
+func (j *journal) sound() error {
+	if err := j.broken.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// GetLog answers an empty entry where an entry cannot be read: raft panics if it
+// cannot read what it is about to apply, which would take the process and all its
+// other groups down. The replica has stopped by then. It applies nothing (fsm),
+// writes nothing (sound) and sends nothing (wire), so that nobody can take the
+// empty entry for one of the log. What is not in the log is another matter: raft
+// asks, and sends a snapshot instead.
+func (j *journal) GetLog(index uint64, log *raft.Log) error {
+	err := j.Log.GetLog(index, log)
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
+		return err
+	}
+	j.fail(fmt.Errorf("read entry %d of the log: %w", index, err))
+	*log = raft.Log{Index: index, Type: raft.LogNoop}
+	return nil
+}
+
 func (j *journal) StoreLog(log *raft.Log) error { return j.StoreLogs([]*raft.Log{log}) }
 
 func (j *journal) StoreLogs(logs []*raft.Log) error {
+	if err := j.sound(); err != nil {
+		return err
+	}
 	if err := j.Log.StoreLogs(logs); err != nil {
 		j.fail(fmt.Errorf("append to the log: %w", err))
 		return err
 	}
 	j.measure(logs...)
+	last := logs[len(logs)-1].Index
+	j.last.Store(last)
+	j.arrived.reached(last)
 	return nil
 }
 
 func (j *journal) DeleteRange(from, to uint64) error {
+	if err := j.sound(); err != nil {
+		return err
+	}
 	if err := j.Log.DeleteRange(from, to); err != nil {
 		j.fail(fmt.Errorf("cut the log from %d to %d: %w", from, to, err))
 		return err
@@ -93,6 +139,9 @@ func (j *journal) DeleteRange(from, to uint64) error {
 }
 
 func (j *journal) Set(key, value []byte) error {
+	if err := j.sound(); err != nil {
+		return err
+	}
 	if err := j.Log.Set(key, value); err != nil {
 		j.fail(fmt.Errorf("write the vote: %w", err))
 		return err
@@ -105,6 +154,9 @@ func (j *journal) Set(key, value []byte) error {
 // groups down. The replica has stopped by then, and a stopped replica neither
 // votes (Set) nor appends (StoreLogs), so nobody can build on that term.
 func (j *journal) SetUint64(key []byte, value uint64) error {
+	if j.sound() != nil {
+		return nil
+	}
 	if err := j.Log.SetUint64(key, value); err != nil {
 		j.fail(fmt.Errorf("write the term: %w", err))
 	}
@@ -140,6 +192,10 @@ func (j *journal) since() int64 {
 func (j *journal) cutAt(index uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if index >= j.last.Load() { // nothing is left of the log
+		j.cut = j.total
+		return
+	}
 	if n := sort.Search(len(j.marks), func(i int) bool { return j.marks[i].index > index }); n > 0 {
 		j.cut = max(j.cut, j.marks[n-1].total)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -27,8 +29,18 @@ var levels = map[hclog.Level]slog.Level{
 	hclog.Error: slog.LevelError,
 }
 
+// unreachable are what raft says, as errors and many times a second, while a
+// member does not answer. The leader says once that it does not, in its own words.
+var unreachable = []string{
+	"failed to heartbeat to", "failed to appendEntries to", "failed to pipeline appendEntries",
+	"failed to start pipeline replication to", "failed to make requestVote RPC",
+}
+
 func (s logSink) Accept(name string, level hclog.Level, msg string, args ...any) {
 	to, ctx := levels[level], context.Background()
+	if level == hclog.Error && slices.ContainsFunc(unreachable, func(of string) bool { return strings.HasPrefix(msg, of) }) {
+		to = slog.LevelDebug
+	}
 	if !s.to.Enabled(ctx, to) {
 		return
 	}

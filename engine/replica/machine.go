@@ -1,9 +1,8 @@
 package replica
 
 import (
-	"io"
-
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/image"
 )
 
 // Machine is all the engine knows of a state machine. Apply, Configure, Flush
@@ -33,20 +32,35 @@ type Machine interface {
 	Flush() error
 
 	// Image takes a consistent copy of the machine as of some applied entry, cheap
-	// to hold, to be streamed to a replica that needs it. It may be called beside
-	// Apply.
+	// to hold, whose parts are sent to a replica that needs them. It may be called
+	// beside Apply.
 	Image() (Image, error)
 
-	// Restore replaces the whole content by a stream that Image.WriteTo made and makes
-	// it durable before it returns.
-	Restore(r io.Reader) error
+	// Restore replaces the whole content by the parts of an Image and makes it
+	// durable before it returns. It is wholly done or, after an error and after a
+	// crash, not at all. A source may say where it stands (Claim): what claims one
+	// position and holds another is refused.
+	Restore(from image.Source) error
 }
 
-// Image is a consistent copy of a Machine. WriteTo streams it with lengths and
-// checksums of its own; it may be called more than once.
+// Image is a consistent copy of a Machine: files that do not change while it is
+// open. Close removes them.
 type Image interface {
-	io.WriterTo
+	image.Source
 	Applied() entry.Applied
 	Configuration() (configuration []byte, index uint64)
 	Close() error
+}
+
+// Claim is a source of parts that says what it is a copy of.
+type Claim interface{ Applied() entry.Applied }
+
+// Holder is a Machine that may hold parts of a snapshot already, from the last
+// one it took over: a second one that follows soon differs from it in a few
+// files.
+type Holder interface {
+	// Held is the path of a file that nobody writes to and that may be the part;
+	// "" = none. It may be gone a moment later. Whether its bytes are the part's is
+	// for the caller to see.
+	Held(p image.Part) string
 }

@@ -25,6 +25,9 @@ type manifest struct {
 	Term               uint64            `json:"term"`
 	Configuration      []byte            `json:"configuration"` // raft's encoding
 	ConfigurationIndex uint64            `json:"configuration_index"`
+	// Received says that the snapshot came from another replica: the log beside it
+	// may hold entries that the group has never agreed on.
+	Received bool `json:"received,omitempty"`
 }
 
 func newManifest(at entry.Applied, configuration []byte, index uint64) manifest {

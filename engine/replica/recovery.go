@@ -20,6 +20,7 @@ type found struct {
 	identity   entry.Applied // group and incarnation of the directory
 	applied    entry.Applied // of the machine
 	configured bool          // the machine holds a membership
+	joining    bool          // the directory was made to join a group and never has
 	manifest   manifest      // of the newest snapshot, zero for none
 	first      uint64        // oldest entry of the log, 0 for an empty log
 	last       uint64        // newest entry of the log
@@ -46,6 +47,8 @@ func check(f found) (dropLog bool, err error) {
 		return false, refuse("the store is at entry %d, but a snapshot was taken at entry %d: what lay between is lost", at.Index, m.Index)
 	case at.Index == m.Index && at.Term != m.Term:
 		return false, refuse("the store is at entry %d of term %d, the snapshot is of term %d", at.Index, at.Term, m.Term)
+	case at.Index == 0 && f.last == 0 && f.joining:
+		return false, nil
 	case at.Index == 0 && f.last == 0:
 		return false, refuse("the store and the log are both empty although this group was founded")
 	case at.Index > 0 && !f.configured:
@@ -68,6 +71,12 @@ func check(f found) (dropLog bool, err error) {
 	term, err := f.termAt(at.Index)
 	if err != nil {
 		return false, refuse("entry %d of the log cannot be read (%v)", at.Index, err)
+	}
+	if term < at.Term && covered && m.Received {
+		// The crash came between a takeover and the cut of the log: what lies there is
+		// from a leader that could not get it agreed on, and what it holds of the agreed
+		// entries is in the snapshot.
+		return true, nil
 	}
 	if term != at.Term {
 		return false, refuse("the store is at entry %d of term %d, in the log that entry is of term %d", at.Index, at.Term, term)
@@ -101,7 +110,7 @@ func (r *Replica) reconcile() error {
 	if m, err = readManifest(r.dir); err != nil {
 		return refuse("%v", err)
 	}
-	f := found{identity: r.identity, applied: r.machine.Applied(), manifest: m, termAt: r.termAt}
+	f := found{identity: r.identity, joining: r.joining, applied: r.machine.Applied(), manifest: m, termAt: r.termAt}
 	configuration, _ := r.machine.Configuration()
 	f.configured = configuration != nil
 	if f.first, err = r.journal.FirstIndex(); err != nil {
@@ -139,7 +148,7 @@ func (r *Replica) checkReplay(f found) error {
 
 func (r *Replica) termAt(index uint64) (uint64, error) {
 	var l raft.Log
-	if err := r.journal.GetLog(index, &l); err != nil {
+	if err := r.journal.Log.GetLog(index, &l); err != nil {
 		return 0, err
 	}
 	if l.Index != index {
@@ -160,7 +169,7 @@ func (r *Replica) LastClock() (int64, error) {
 	}
 	var l raft.Log
 	for index := last; index > applied; index-- {
-		err := r.journal.GetLog(index, &l)
+		err := r.journal.Log.GetLog(index, &l)
 		if errors.Is(err, raft.ErrLogNotFound) {
 			break // applied and cut meanwhile
 		}

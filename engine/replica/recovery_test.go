@@ -19,6 +19,12 @@ func at(of entry.Applied, index, term uint64) entry.Applied {
 	return of
 }
 
+func receivedAt(index, term uint64) manifest {
+	m := newManifest(at(ours, index, term), nil, 1)
+	m.Received = true
+	return m
+}
+
 // The log of the table has entries first to last, in term 1 up to index 10 and
 // in term 2 from there.
 func TestCheck(t *testing.T) {
@@ -42,7 +48,12 @@ func TestCheck(t *testing.T) {
 		{name: "the log was cut right up to the store", applied: at(ours, 12, 2), manifest: newManifest(at(ours, 12, 2), nil, 1), first: 13, last: 20},
 		{name: "the log was cut altogether", applied: at(ours, 20, 2), manifest: newManifest(at(ours, 20, 2), nil, 1)},
 		{name: "a received snapshot ahead of the log", applied: at(ours, 30, 3), manifest: newManifest(at(ours, 30, 3), nil, 1), first: 1, last: 20, dropLog: true},
+		{name: "a received snapshot in the middle of the log", applied: at(ours, 12, 2), manifest: receivedAt(12, 2), first: 1, last: 20},
+		{name: "a received snapshot beside what was never agreed on", applied: at(ours, 12, 3), manifest: receivedAt(12, 3), first: 1, last: 20, dropLog: true},
 
+		{name: "a snapshot of its own beside an older term", applied: at(ours, 12, 3), manifest: newManifest(at(ours, 12, 3), nil, 1), first: 1, last: 20, refusal: "in the log that entry is of term 2"},
+		{name: "a received snapshot beside a newer term", applied: at(ours, 12, 1), manifest: receivedAt(12, 1), first: 1, last: 20, refusal: "in the log that entry is of term 2"},
+		{name: "behind a received snapshot beside an older term", applied: at(ours, 14, 3), manifest: receivedAt(12, 3), first: 1, last: 20, refusal: "in the log that entry is of term 2"},
 		{name: "another history in the store", applied: at(theirs, 10, 1), first: 1, last: 20, refusal: "the store belongs to"},
 		{name: "another group in the store", applied: at(other, 10, 1), first: 1, last: 20, refusal: "the store belongs to"},
 		{name: "another history in the manifest", applied: at(ours, 10, 1), manifest: newManifest(at(theirs, 5, 1), nil, 1), first: 1, last: 20, refusal: "the snapshot manifest belongs to"},

@@ -42,11 +42,17 @@ func TestStaleEntryIsEmpty(t *testing.T) {
 	t.Parallel()
 	m := new(tape)
 	r, term := run(t, t.TempDir(), m, found1(t, m))
+	if _, _, err := r.Append(term, encode(t, ours.Incarnation, 5)).Wait(); err != nil {
+		t.Fatal(err)
+	}
 	_, _, err := r.Append(term-1, encode(t, ours.Incarnation, 1, "stale")).Wait()
 	if api.CodeOf(err) != api.LeaderUnavailable || !strings.Contains(err.Error(), "nothing was written") {
 		t.Errorf("stale entry: %v", err)
 	}
-	_, at, err := r.Append(term, encode(t, ours.Incarnation, 2, "good")).Wait()
+	if got := m.LastClock(); got != 5 {
+		t.Errorf("the clock fell from 5 to %d", got)
+	}
+	_, at, err := r.Append(term, encode(t, ours.Incarnation, 6, "good")).Wait()
 	if err != nil || fmt.Sprint(m.now.Ops) != "[good]" || m.Applied().Index != at.Index {
 		t.Errorf("applied %v up to %d, %v", m.now.Ops, m.Applied().Index, err)
 	}
@@ -162,11 +168,11 @@ func TestOpenRefusesFallingTerms(t *testing.T) {
 func TestFoundNeedsAnEmptyMachineAndLog(t *testing.T) {
 	t.Parallel()
 	m := &tape{now: taped{At: at(ours, 3, 1)}}
-	if err := Found(newMemory(), "one", m); api.CodeOf(err) != api.Unhealthy {
+	if err := Found(newMemory(), "one", "one", m); api.CodeOf(err) != api.Unhealthy {
 		t.Errorf("founded on a used machine: %v", err)
 	}
 	used := found1(t, new(tape))
-	if err := Found(used, "one", new(tape)); err == nil {
+	if err := Found(used, "one", "one", new(tape)); err == nil {
 		t.Error("founded twice")
 	}
 }

@@ -5,7 +5,12 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/corvo/corvo/engine/image"
 )
+
+// Staging is where the transport puts the parts of snapshots for this replica.
+func (r *Replica) Staging() image.Staging { return r.snapshots.staging }
 
 // Snapshot makes the machine durable as it is, records that in the manifest and
 // cuts the log down to the trailing bytes. It does nothing when nothing was

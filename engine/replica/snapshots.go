@@ -1,46 +1,50 @@
 package replica
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"os"
+	"log/slog"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/image"
 )
 
 // snapshots is the store raft keeps its snapshots in. There is at most one and
 // it is not a file: the machine itself is the snapshot of all it has applied.
-// Taking one flushes the machine and writes a manifest; opening one streams an
-// image of the machine made at that moment. Only a snapshot that comes from
-// another replica is a file, until the machine has taken it over.
+// Taking one flushes the machine and writes a manifest; opening one takes an
+// image of the machine made at that moment and announces its parts. Only a
+// snapshot that comes from another replica is files of ours, until the machine
+// has taken it over.
 type snapshots struct {
 	dir      string
 	machine  Machine
 	identity entry.Applied // group and incarnation
+	staging  *staging
 	fail     func(error)
+	logger   *slog.Logger
 	newest   atomic.Uint64 // index of the newest manifest
 
+	writing sync.Mutex // held while the manifest is written
+
 	mu      sync.Mutex
-	restore received // what the next Restore of the machine reads
+	restore received // what the next Restore of the machine takes over
 }
 
 const (
 	imageID        = "image"     // the snapshot that is the machine
-	receivedPrefix = "received-" // files of snapshots from elsewhere
+	receivedPrefix = "received-" // announcements of snapshots from elsewhere
 	receivedSuffix = ".snapshot"
 )
 
-// received is a complete snapshot from elsewhere, on disk.
-type received struct {
-	path     string
-	manifest manifest
+func newSnapshots(dir string, m Machine, identity entry.Applied, fail func(error), logger *slog.Logger) *snapshots {
+	return &snapshots{dir: dir, machine: m, identity: identity, staging: newStaging(dir, m), fail: fail, logger: logger}
 }
 
 // List answers the machine as of its last applied entry.
@@ -82,57 +86,47 @@ func decodeConfiguration(data []byte) (c raft.Configuration, err error) {
 	return raft.DecodeConfiguration(data), nil
 }
 
-// Open streams the machine as of now, or a received snapshot. The size in the
+// Open announces the machine as of now, or a received snapshot. The size in the
 // meta is exact: raft accepts a stream cut short at too small a size, and waits
 // for ever for one too large.
 func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	if id != imageID {
 		return s.openReceived(id)
 	}
-	image, err := s.machine.Image()
+	of, err := s.machine.Image()
 	if err != nil {
 		return nil, nil, fmt.Errorf("image of the machine: %w", err)
 	}
-	meta, stream, err := openImage(image)
+	meta, stream, err := announce(of)
 	if err != nil {
-		return nil, nil, errors.Join(err, image.Close())
+		return nil, nil, errors.Join(err, of.Close())
 	}
 	return meta, stream, nil
 }
 
-func openImage(image Image) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	configuration, index := image.Configuration()
-	meta, err := snapshotMeta(imageID, newManifest(image.Applied(), configuration, index))
+func announce(of Image) (*raft.SnapshotMeta, *imageStream, error) {
+	configuration, index := of.Configuration()
+	a := announcement{manifest: newManifest(of.Applied(), configuration, index), parts: of.Parts()}
+	meta, err := snapshotMeta(imageID, a.manifest)
 	if err != nil {
 		return nil, nil, err
 	}
-	// Writing it once to nowhere is what an exact size costs; a file instead would
-	// need the space of the machine once more.
-	if meta.Size, err = image.WriteTo(io.Discard); err != nil {
-		return nil, nil, fmt.Errorf("measure the image: %w", err)
+	encoded, err := a.encode()
+	if err != nil {
+		return nil, nil, err
 	}
-	r, w := io.Pipe()
-	stream := &imageStream{PipeReader: r, image: image, written: make(chan struct{})}
-	go func() {
-		defer close(stream.written)
-		_, err := image.WriteTo(w)
-		w.CloseWithError(err)
-	}()
-	return meta, stream, nil
+	meta.Size = int64(len(encoded))
+	return meta, &imageStream{Image: of, Reader: bytes.NewReader(encoded)}, nil
 }
 
-// imageStream reads what an image writes.
+// imageStream is what raft reads: the announcement of an image. The transport
+// knows it for an image.Source and sends the parts before it.
 type imageStream struct {
-	*io.PipeReader
-	image   Image
-	written chan struct{}
+	Image
+	*bytes.Reader
 }
 
-func (s *imageStream) Close() error {
-	err := s.PipeReader.Close()
-	<-s.written
-	return errors.Join(err, s.image.Close())
-}
+var _ image.Source = (*imageStream)(nil)
 
 func (s *snapshots) openReceived(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	got, err := s.readReceived(id)
@@ -143,15 +137,15 @@ func (s *snapshots) openReceived(id string) (*raft.SnapshotMeta, io.ReadCloser, 
 	if err != nil {
 		return nil, nil, err
 	}
-	f, size, err := got.open()
+	encoded, err := got.encode()
 	if err != nil {
 		return nil, nil, err
 	}
-	meta.Size = size
+	meta.Size = int64(len(encoded))
 	s.mu.Lock()
 	s.restore = got
 	s.mu.Unlock()
-	return meta, f, nil
+	return meta, io.NopCloser(bytes.NewReader(encoded)), nil
 }
 
 // Create is called by raft for both kinds of snapshot: its own, whose Persist
@@ -162,8 +156,15 @@ func (s *snapshots) Create(_ raft.SnapshotVersion, index, term uint64, c raft.Co
 	return &sink{store: s, manifest: newManifest(at, raft.EncodeConfiguration(c), configurationIndex)}, nil
 }
 
-// write makes m the newest manifest.
+// write makes m the newest manifest. One that is older than the newest says
+// nothing: while a snapshot of the machine was being taken, the machine has taken
+// over one from elsewhere.
 func (s *snapshots) write(m manifest) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if m.Index < s.newest.Load() {
+		return nil
+	}
 	if err := writeManifest(s.dir, m); err != nil {
 		return fmt.Errorf("write the snapshot manifest: %w", err)
 	}
@@ -175,16 +176,15 @@ func (s *snapshots) write(m manifest) error {
 type sink struct {
 	store    *snapshots
 	manifest manifest
-	own      bool     // persisted was called
-	file     *os.File // of a snapshot from elsewhere
-	size     int64
+	own      bool   // persisted was called
+	encoded  []byte // the announcement of a snapshot from elsewhere
 }
 
 func (k *sink) ID() string {
-	if k.file == nil {
+	if len(k.encoded) == 0 {
 		return imageID
 	}
-	return strings.TrimSuffix(filepath.Base(k.file.Name()), ".tmp")
+	return filepath.Base(k.store.receivedPath(k.manifest))
 }
 
 // persisted says that the machine is durable at the given position.
@@ -198,16 +198,11 @@ func (k *sink) persisted(at entry.Position) error {
 }
 
 func (k *sink) Write(p []byte) (int, error) {
-	if k.file == nil {
-		f, err := os.Create(k.store.receivedPath(k.manifest) + ".tmp")
-		if err != nil {
-			return 0, err
-		}
-		k.file = f
+	if len(k.encoded)+len(p) > maxAnnouncement {
+		return 0, fmt.Errorf("the list of the snapshot's parts has more than %d bytes", maxAnnouncement)
 	}
-	n, err := k.file.Write(p)
-	k.size += int64(n)
-	return n, err
+	k.encoded = append(k.encoded, p...)
+	return len(p), nil
 }
 
 // Close makes the snapshot count. A stream that brought nothing is refused: it
@@ -216,19 +211,18 @@ func (k *sink) Close() error {
 	switch {
 	case k.own:
 		err := k.store.write(k.manifest)
+		if err == nil {
+			err = k.store.staging.followed()
+		}
 		if err != nil {
 			k.store.fail(err)
 		}
 		return err
-	case k.size == 0:
+	case len(k.encoded) == 0:
 		return errors.New("the snapshot that was sent is empty")
 	}
 	return k.store.keepReceived(k)
 }
 
-func (k *sink) Cancel() error {
-	if k.file == nil {
-		return nil
-	}
-	return errors.Join(k.file.Close(), os.Remove(k.file.Name()))
-}
+// Cancel forgets the announcement. The parts stay, for the next attempt.
+func (k *sink) Cancel() error { return nil }

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -13,8 +14,10 @@ import (
 // Status is where a replica stands.
 type Status struct {
 	Term     uint64
-	State    string // Follower, Candidate, Leader or Shutdown
+	State    string // Follower, Candidate, Leader, Removed or Shutdown
+	Voter    bool   // this member has a vote
 	Last     uint64 // index of the newest entry in the log
+	Commit   uint64 // index of the newest entry known to be committed
 	Applied  entry.Applied
 	Snapshot uint64 // index of the newest snapshot, 0 for none
 	LogBytes int64  // what the log takes on disk, preallocated bytes included
@@ -26,15 +29,30 @@ func (r *Replica) Status() (Status, error) {
 	if err != nil {
 		return Status{}, fmt.Errorf("size of the log: %w", err)
 	}
-	return Status{
+	s := Status{
 		Term:     r.raft.CurrentTerm(),
 		State:    r.raft.State().String(),
 		Last:     r.raft.LastIndex(),
+		Commit:   r.raft.CommitIndex(),
 		Applied:  r.machine.Applied(),
 		Snapshot: r.snapshots.newest.Load(),
 		LogBytes: size,
-	}, nil
+	}
+	members := r.Members()
+	own := slices.IndexFunc(members, func(p Peer) bool { return p.ID == string(r.id) })
+	switch {
+	case own >= 0:
+		s.Voter = members[own].Voter
+	case len(members) > 0 && s.State == raft.Follower.String():
+		// It neither votes nor stands for election any longer. One that was removed
+		// while it was away does not know, and the others refuse it.
+		s.State = Removed
+	}
+	return s, nil
 }
+
+// Removed is the state of a replica whose group goes on without it.
+const Removed = "Removed"
 
 // Leads says whether raft holds this replica for the leader.
 func (r *Replica) Leads() bool { return r.raft.State() == raft.Leader }

@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// What comes from another member is read without a panic, and what is accepted
+// means the same written again.
+func FuzzAnswer(f *testing.F) {
+	f.Add(answer{outcome: outcomeResult, at: Position{Index: 300, Term: 7}, body: []byte("result")}.encode())
+	f.Add(answer{outcome: outcomeRefused, body: encodeError(api.Errorf(api.NotFound, "no job"))}.encode())
+	f.Add([]byte{byte(outcomeUnknown), 0x80})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := decodeAnswer(data)
+		if err != nil {
+			return
+		}
+		again, err := decodeAnswer(a.encode())
+		if err != nil || again.outcome != a.outcome || again.at != a.at || !bytes.Equal(again.body, a.body) {
+			t.Errorf("%+v became %+v, %v", a, again, err)
+		}
+		var e *api.Error
+		if err := decodeError(a.body); !errors.As(err, &e) || e.Code == "" {
+			t.Errorf("an error without a code: %v", err)
+		}
+	})
+}
+
+func FuzzProposal(f *testing.F) {
+	f.Add([]byte{0, 1, 'x'})
+	f.Add(append([]byte{1}, make([]byte, 30)...))
+	f.Add([]byte{1, 2})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := decodeProposal(data)
+		if err == nil && (p.op.Number == 0 || len(p.op.Bytes) > len(data)) {
+			t.Errorf("%+v", p)
+		}
+	})
+}
+
+func FuzzStanding(f *testing.F) {
+	f.Add(standing{term: 1, last: 1 << 40, applied: 3}.encode())
+	f.Add([]byte{0xff})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := decodeStanding(data)
+		if err != nil {
+			return
+		}
+		if again, err := decodeStanding(s.encode()); err != nil || again != s {
+			t.Errorf("%+v became %+v, %v", s, again, err)
+		}
+	})
+}
+
+// An error says the same at the other end: code, text, pause, details.
+func TestErrorsBetweenMembers(t *testing.T) {
+	t.Parallel()
+	e := api.Errorf(api.Overloaded, "later")
+	e.RetryAfter, e.Details = retryMost, map[string]any{"queue": "q"}
+	got, ok := decodeError(encodeError(e)).(*api.Error) //nolint:errorlint // it answers nothing else
+	if !ok || got.Code != e.Code || got.Message != e.Message || got.RetryAfter != e.RetryAfter || got.Details["queue"] != "q" {
+		t.Errorf("%+v", got)
+	}
+	e.Details = map[string]any{"no": func() {}} // has no form
+	if got := decodeError(encodeError(e)); api.CodeOf(got) != api.Overloaded {
+		t.Errorf("%v", got)
+	}
+	if got := decodeError([]byte("{}")); api.CodeOf(got) != api.Internal {
+		t.Errorf("%v", got)
+	}
+}
+
+// The bound on what is on its way, at its edges.
+func TestForwardsBound(t *testing.T) {
+	t.Parallel()
+	l := pipeline.Limits{BacklogOps: 3, BacklogBytes: 100}
+	var f forwards
+	for _, size := range []int64{50, 50} {
+		if err := f.enter(size, l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.enter(1, l); api.CodeOf(err) != api.Overloaded {
+		t.Errorf("101 of 100 bytes: %v", err)
+	}
+	if err := f.enter(0, l); err != nil {
+		t.Errorf("the third of three: %v", err)
+	}
+	if err := f.enter(0, l); api.CodeOf(err) != api.Overloaded {
+		t.Errorf("the fourth of three: %v", err)
+	}
+	f.leave(50)
+	if err := f.enter(50, l); err != nil {
+		t.Errorf("where there is room again: %v", err)
+	}
+}
