@@ -1,34 +1,26 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 
 	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/image"
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// An image's stream is imageMagic, the size of the database in eight bytes, the
-// database, and the CRC-32C of all before in four; integers little-endian.
-const (
-	imageMagic  = "corvo control plane 1\n"
-	imageHeader = len(imageMagic) + 8
-)
+// imagePart is the one part of an image: the database.
+const imagePart = "state.db"
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// image is a copy of the state in a file of its own.
-type image struct {
+// stateImage is a copy of the state in a file of its own.
+type stateImage struct {
 	path string
-	size int64
+	part image.Part
 	head head
 }
 
@@ -40,14 +32,14 @@ func (m *machine) Image() (replica.Image, error) {
 	if m.db == nil {
 		return nil, errClosed
 	}
-	i := &image{path: m.dir.newImage()}
+	i := &stateImage{path: m.dir.newImage()}
 	if err := i.take(m.db.path); err != nil {
 		return nil, errors.Join(fmt.Errorf("image: %w", err), i.Close())
 	}
 	return i, nil
 }
 
-func (i *image) take(from string) error {
+func (i *stateImage) take(from string) error {
 	if err := remove(i.path); err != nil {
 		return err
 	}
@@ -59,11 +51,9 @@ func (i *image) take(from string) error {
 	if err := errors.Join(err, source.Close()); err != nil {
 		return err
 	}
-	info, err := os.Stat(i.path)
-	if err != nil {
+	if err := i.sum(); err != nil {
 		return err
 	}
-	i.size = info.Size()
 	// The copy itself says how far it is.
 	copied, err := sql.Open("sqlite", dsn(i.path, "ro"))
 	if err != nil {
@@ -81,51 +71,54 @@ func (p pool) query(text string, args ...any) (*sql.Rows, error) {
 }
 
 // Applied is the last entry in the image.
-func (i *image) Applied() entry.Applied { return i.head.applied }
+func (i *stateImage) Applied() entry.Applied { return i.head.applied }
 
 // Configuration is the membership in the image and its index.
-func (i *image) Configuration() ([]byte, uint64) {
+func (i *stateImage) Configuration() ([]byte, uint64) {
 	return i.head.configuration, i.head.configurationIndex
 }
 
 // Close removes the copy.
-func (i *image) Close() error { return remove(i.path) }
+func (i *stateImage) Close() error { return remove(i.path) }
 
-// WriteTo streams the image.
-func (i *image) WriteTo(w io.Writer) (n int64, err error) {
+func (i *stateImage) sum() error {
 	f, err := os.Open(i.path)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	sum := crc32.New(castagnoli)
-	header := binary.LittleEndian.AppendUint64([]byte(imageMagic), uint64(i.size))
-	body := io.TeeReader(io.MultiReader(bytes.NewReader(header), io.LimitReader(f, i.size)), sum)
-	if n, err = io.Copy(w, body); err != nil {
-		return n, err
-	}
-	if n != int64(imageHeader)+i.size {
-		return n, fmt.Errorf("the image %s was cut to %d bytes", i.path, n)
-	}
-	tail, err := w.Write(binary.LittleEndian.AppendUint32(nil, sum.Sum32()))
-	return n + int64(tail), err
+	i.part, err = image.Sum(imagePart, f)
+	return errors.Join(err, f.Close())
 }
 
-// Restore replaces the state by an image's stream and makes it durable. Until
-// the new state is whole, and after a stream that is cut or damaged, the old one
-// counts.
-func (m *machine) Restore(r io.Reader) error {
+// Parts is the database.
+func (i *stateImage) Parts() []image.Part { return []image.Part{i.part} }
+
+// Open reads it.
+func (i *stateImage) Open(name string) (io.ReadCloser, error) {
+	if name != imagePart {
+		return nil, fmt.Errorf("the image of entry %d has no part %q", i.head.applied.Index, name)
+	}
+	return os.Open(i.path)
+}
+
+// Restore replaces the state by an image's part and makes it durable. Until the
+// new state is whole, and after a part that is cut or damaged or holds another
+// entry than the source claims, the old one counts.
+func (m *machine) Restore(from image.Source) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
 	if m.broken != nil {
 		return m.broken
 	}
 	number := m.dir.number + 1
-	db, err := m.receive(r, m.dir.in(stateName(number)))
+	db, err := m.receive(from, m.dir.in(stateName(number)))
 	if err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	h, credentials, err := load(db)
+	if err == nil {
+		err = compareClaim(from, h)
+	}
 	if err == nil {
 		err = db.flush()
 	}
@@ -149,20 +142,25 @@ func (m *machine) Restore(r io.Reader) error {
 	return nil
 }
 
-// receive writes an image's database to a file, durably, and opens it.
-func (m *machine) receive(r io.Reader, path string) (*database, error) {
+// compareClaim refuses an image that holds another entry than it says.
+func compareClaim(from image.Source, h head) error {
+	if claim, ok := from.(replica.Claim); ok && claim.Applied() != h.applied {
+		return fmt.Errorf("the image holds %+v, it claims %+v", h.applied, claim.Applied())
+	}
+	return nil
+}
+
+// receive copies an image's database to a file, durably, and opens it. A link
+// would not do: SQLite writes to it.
+func (m *machine) receive(from image.Source, path string) (*database, error) {
+	parts := from.Parts()
+	if len(parts) != 1 || parts[0].Name != imagePart {
+		return nil, fmt.Errorf("an image of %d parts is no control plane's", len(parts))
+	}
 	if err := remove(path); err != nil {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	err = copyImage(f, r)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
+	if err := copyPart(from, parts[0], path); err != nil {
 		return nil, errors.Join(err, remove(path))
 	}
 	if err := durable.SyncDir(m.dir.path); err != nil {
@@ -175,28 +173,18 @@ func (m *machine) receive(r io.Reader, path string) (*database, error) {
 	return db, nil
 }
 
-// copyImage reads an image's stream and writes its database.
-func copyImage(w io.Writer, r io.Reader) error {
-	sum := crc32.New(castagnoli)
-	in := io.TeeReader(r, sum)
-	header := make([]byte, imageHeader)
-	if _, err := io.ReadFull(in, header); err != nil {
-		return fmt.Errorf("the image is cut: %w", err)
+func copyPart(from image.Source, p image.Part, path string) (err error) {
+	r, err := from.Open(p.Name)
+	if err != nil {
+		return err
 	}
-	size := int64(binary.LittleEndian.Uint64(header[len(imageMagic):]))
-	if string(header[:len(imageMagic)]) != imageMagic || size < 0 {
-		return errors.New("the stream is no image of a control plane")
+	defer func() { err = errors.Join(err, r.Close()) }()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
 	}
-	if n, err := io.CopyN(w, in, size); err != nil {
-		return fmt.Errorf("the image is cut after %d of %d bytes: %w", n, size, err)
+	if _, err = io.Copy(f, image.Verify(p, r)); err == nil {
+		err = f.Sync()
 	}
-	want := sum.Sum32()
-	var tail [4]byte
-	if _, err := io.ReadFull(r, tail[:]); err != nil {
-		return fmt.Errorf("the image is cut before its checksum: %w", err)
-	}
-	if got := binary.LittleEndian.Uint32(tail[:]); got != want {
-		return fmt.Errorf("the image is damaged: checksum %08x, want %08x", got, want)
-	}
-	return nil
+	return errors.Join(err, f.Close())
 }

@@ -2,11 +2,11 @@ package store
 
 import (
 	"bytes"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/corvo/corvo/engine/image"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -37,14 +37,12 @@ func TestImage(t *testing.T) {
 	if c, index := i.Configuration(); string(c) != "members" || index != 1 {
 		t.Errorf("its membership is %q of %d", c, index)
 	}
-	var one, two bytes.Buffer
-	for _, b := range []*bytes.Buffer{&one, &two} {
-		if n, err := i.WriteTo(b); err != nil || n != int64(b.Len()) {
-			t.Fatalf("wrote %d of %d, %v", b.Len(), n, err)
-		}
+	one, two := readAll(t, i), readAll(t, i)
+	if !bytes.Equal(one.bytes, two.bytes) {
+		t.Error("read again it is another")
 	}
-	if !bytes.Equal(one.Bytes(), two.Bytes()) {
-		t.Error("written again it is another")
+	if _, err := i.Open("other"); err == nil {
+		t.Error("it has another part")
 	}
 	if err := i.Close(); err != nil {
 		t.Fatal(err)
@@ -56,7 +54,7 @@ func TestImage(t *testing.T) {
 	other := newWorld(t)
 	other.ok(newOrg("replaced"), newKey(keyring.CloudOperator, "", "old"))
 	_, changed := other.changes.watch()
-	if err := other.Restore(&one); err != nil {
+	if err := other.Restore(one); err != nil {
 		t.Fatal(err)
 	}
 	if diff := difference(want, other.dump()); diff != "" {
@@ -87,52 +85,48 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// A stream that is cut or damaged anywhere is refused, and leaves what was there.
+// An image that is cut or damaged anywhere, or is another than it claims, is
+// refused, and leaves what was there.
 func TestDamagedImage(t *testing.T) {
 	t.Parallel()
-	data := stream(t, someState(t).machine)
+	whole := copyOf(t, someState(t).machine)
+	data := whole.bytes
 	w := newWorld(t)
 	w.ok(newOrg("mine"))
 	before := w.dump()
-	refuse := func(what string, damaged []byte) {
+	refuse := func(what string, damaged image.Source) {
 		t.Helper()
-		if err := w.Restore(bytes.NewReader(damaged)); err == nil {
+		if err := w.Restore(damaged); err == nil {
 			t.Errorf("%s was taken", what)
 		}
 		if diff := difference(before, w.dump()); diff != "" {
 			t.Fatalf("%s has changed the state: %s", what, diff)
 		}
 	}
-	for _, n := range []int{0, 1, imageHeader - 1, imageHeader, len(data) / 2, len(data) - 4, len(data) - 1} {
-		refuse("a cut stream", data[:n])
+	with := func(bytes []byte) *copied {
+		c := *whole
+		c.bytes = bytes
+		return &c
 	}
-	for _, n := range []int{0, len(imageMagic), imageHeader + 100, len(data) / 2, len(data) - 5, len(data) - 1} {
+	for _, n := range []int{0, 1, len(data) / 2, len(data) - 1} {
+		refuse("a cut image", with(data[:n]))
+	}
+	for _, n := range []int{0, 100, len(data) / 2, len(data) - 1} {
 		damaged := bytes.Clone(data)
 		damaged[n] ^= 1
-		refuse("a damaged stream", damaged)
+		refuse("a damaged image", with(damaged))
 	}
+	refuse("a longer image", with(append(bytes.Clone(data), 0)))
+	other := *whole
+	other.part.Name = "other.db"
+	refuse("an image of another kind", &other)
+	other = *whole
+	other.at.Index++
+	refuse("an image of another entry than it claims", &other)
 	w.ok(newOrg("goes-on"))
-	if err := w.Restore(bytes.NewReader(data)); err != nil {
+	if err := w.Restore(whole); err != nil {
 		t.Error(err)
 	}
-}
-
-// crashing is a stream that copies a directory, as a crash would leave it, after
-// so many bytes and at its end.
-type crashing struct {
-	io.Reader
-	left int
-	take func()
-}
-
-func (c *crashing) Read(b []byte) (int, error) {
-	if c.left <= 0 {
-		c.take()
-		c.left = 1 << 30
-	}
-	n, err := c.Reader.Read(b[:min(len(b), max(c.left, 1))])
-	c.left -= n
-	return n, err
 }
 
 // A crash in the middle of a restore leaves the old state; one after it the new
@@ -140,17 +134,18 @@ func (c *crashing) Read(b []byte) (int, error) {
 func TestCrashInRestore(t *testing.T) {
 	t.Parallel()
 	source := someState(t)
-	data := stream(t, source.machine)
-	for _, after := range []int{1, len(data) / 2, len(data)} {
+	of := copyOf(t, source.machine)
+	for _, after := range []int{1, len(of.bytes) / 2, len(of.bytes)} {
 		w := newWorld(t)
 		w.ok(newOrg("mine"))
 		before := w.dump()
 		var crashed string
-		in := &crashing{Reader: bytes.NewReader(data), left: after, take: func() { crashed = copyDir(t, w.path) }}
-		if after == len(data) {
-			in.left = len(data) - 4 // all of the file is there, its checksum is not
+		of.onGet = func(read int) {
+			if crashed == "" && read >= after {
+				crashed = copyDir(t, w.path)
+			}
 		}
-		if err := w.Restore(in); err != nil {
+		if err := w.Restore(of); err != nil {
 			t.Fatal(err)
 		}
 		old := &world{t: t, path: crashed}

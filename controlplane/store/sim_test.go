@@ -125,7 +125,7 @@ func (s *simulation) trouble() (calm bool) {
 			s.t.Fatalf("after a crash at entry %d it stands at %d", before, w.index)
 		}
 	case n < 16:
-		if err := w.Restore(bytes.NewReader(stream(s.t, s.steady.machine))); err != nil {
+		if err := w.Restore(copyOf(s.t, s.steady.machine)); err != nil {
 			s.t.Fatal(err)
 		}
 		w.index = s.steady.index

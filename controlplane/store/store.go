@@ -59,10 +59,10 @@ func Open(c Config) (_ *Store, err error) {
 	}
 	s.group, err = engine.Open(engine.Config{
 		Dir: raft, Group: group, NodeID: c.NodeID, Machine: s.machine,
-		StartTerm:     func() engine.Op { return &StartTerm{Meta: &Meta{Principal: "engine"}} },
-		SnapshotBytes: c.SnapshotBytes,
-		Level:         func() uint32 { return FeatureLevel },
-		Now:           c.Now, Rand: c.Rand, Tracer: c.Tracer, Logger: cmp.Or(c.Logger, slog.Default()),
+		StartTerm: func() engine.Op { return &StartTerm{Meta: &Meta{Principal: "engine"}} },
+		Tuning:    engine.Tuning{SnapshotBytes: c.SnapshotBytes},
+		Level:     func() uint32 { return FeatureLevel },
+		Now:       c.Now, Rand: c.Rand, Tracer: c.Tracer, Logger: cmp.Or(c.Logger, slog.Default()),
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the control plane's log: %w", err), s.machine.close())

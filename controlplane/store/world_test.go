@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"reflect"
 	"slices"
@@ -18,6 +19,8 @@ import (
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/image"
+	"github.com/corvo/corvo/engine/replica"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -369,16 +372,58 @@ func withKey[O op](o O, key string) O {
 	return o
 }
 
-func stream(t testing.TB, m *machine) []byte {
+// copied is an image in memory that can be harmed.
+type copied struct {
+	part  image.Part
+	bytes []byte
+	at    entry.Applied
+	onGet func(read int) // called before each read, with the bytes read so far
+}
+
+func (c *copied) Applied() entry.Applied { return c.at }
+func (c *copied) Parts() []image.Part    { return []image.Part{c.part} }
+
+func (c *copied) Open(string) (io.ReadCloser, error) {
+	r := bytes.NewReader(c.bytes)
+	return io.NopCloser(readerFunc(func(b []byte) (int, error) {
+		if c.onGet != nil {
+			c.onGet(len(c.bytes) - r.Len())
+		}
+		return r.Read(b[:min(len(b), 4096)])
+	})), nil
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+func copyOf(t testing.TB, m *machine) *copied {
 	t.Helper()
 	i, err := m.Image()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b bytes.Buffer
-	_, err = i.WriteTo(&b)
-	if err := errors.Join(err, i.Close()); err != nil {
+	c := readAll(t, i)
+	if err := i.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return b.Bytes()
+	return c
+}
+
+func readAll(t testing.TB, i replica.Image) *copied {
+	t.Helper()
+	c := &copied{at: i.Applied()}
+	if n := len(i.Parts()); n != 1 {
+		t.Fatalf("the image has %d parts", n)
+	}
+	c.part = i.Parts()[0]
+	r, err := i.Open(c.part.Name)
+	if err == nil {
+		c.bytes, err = io.ReadAll(image.Verify(c.part, r))
+		err = errors.Join(err, r.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
