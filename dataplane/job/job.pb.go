@@ -372,7 +372,8 @@ type Lease struct {
 	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Hostname      string                 `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	ExpiresNs     int64                  `protobuf:"varint,4,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"`
-	LengthMs      int64                  `protobuf:"varint,5,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"` // what the fetch asked for; heartbeats renew by it
+	LengthMs      int64                  `protobuf:"varint,5,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`         // what the fetch asked for; heartbeats renew by it
+	LastRequest   []byte                 `protobuf:"bytes,6,opt,name=last_request,json=lastRequest,proto3" json:"last_request,omitempty"` // the request of the newest heartbeat that reported usage
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +443,13 @@ func (x *Lease) GetLengthMs() int64 {
 	return 0
 }
 
+func (x *Lease) GetLastRequest() []byte {
+	if x != nil {
+		return x.LastRequest
+	}
+	return nil
+}
+
 // Job is the record of one job, without its blobs (payload, result,
 // checkpoint, progress), which have records of their own.
 type Job struct {
@@ -465,6 +473,7 @@ type Job struct {
 	Usage         *Usage                 `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`
 	Errors        uint32                 `protobuf:"varint,18,opt,name=errors,proto3" json:"errors,omitempty"` // error records kept
 	Blobs         uint32                 `protobuf:"varint,19,opt,name=blobs,proto3" json:"blobs,omitempty"`   // bit i is set when the blob of kind i exists
+	Moves         uint32                 `protobuf:"varint,20,opt,name=moves,proto3" json:"moves,omitempty"`   // times it has gone to another shard
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -632,6 +641,13 @@ func (x *Job) GetBlobs() uint32 {
 	return 0
 }
 
+func (x *Job) GetMoves() uint32 {
+	if x != nil {
+		return x.Moves
+	}
+	return 0
+}
+
 // Blob is one opaque document of a job. With key_id empty the bytes are plain;
 // otherwise the proposer sealed them with that key and nonce. Apply never looks
 // inside.
@@ -785,14 +801,15 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x11cache_read_tokens\x18\x04 \x01(\x03R\x0fcacheReadTokens\x12\x14\n" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1a\n" +
 	"\bprovider\x18\x06 \x01(\tR\bprovider\x12\"\n" +
-	"\rcost_nano_usd\x18\a \x01(\x03R\vcostNanoUsd\"\x92\x01\n" +
+	"\rcost_nano_usd\x18\a \x01(\x03R\vcostNanoUsd\"\xb5\x01\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1a\n" +
 	"\bhostname\x18\x03 \x01(\tR\bhostname\x12\x1d\n" +
 	"\n" +
 	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\x12\x1b\n" +
-	"\tlength_ms\x18\x05 \x01(\x03R\blengthMs\"\xef\x04\n" +
+	"\tlength_ms\x18\x05 \x01(\x03R\blengthMs\x12!\n" +
+	"\flast_request\x18\x06 \x01(\fR\vlastRequest\"\x85\x05\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
@@ -815,7 +832,8 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\rlease_expired\x18\x10 \x01(\bR\fleaseExpired\x12)\n" +
 	"\x05usage\x18\x11 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\x12\x16\n" +
 	"\x06errors\x18\x12 \x01(\rR\x06errors\x12\x14\n" +
-	"\x05blobs\x18\x13 \x01(\rR\x05blobs\"G\n" +
+	"\x05blobs\x18\x13 \x01(\rR\x05blobs\x12\x14\n" +
+	"\x05moves\x18\x14 \x01(\rR\x05moves\"G\n" +
 	"\x04Blob\x12\x15\n" +
 	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x12\x12\n" +

@@ -220,6 +220,13 @@ func (m *Lease) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.LastRequest) > 0 {
+		i -= len(m.LastRequest)
+		copy(dAtA[i:], m.LastRequest)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.LastRequest)))
+		i--
+		dAtA[i] = 0x32
+	}
 	if m.LengthMs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.LengthMs))
 		i--
@@ -283,6 +290,13 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.Moves != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Moves))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xa0
 	}
 	if m.Blobs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Blobs))
@@ -636,6 +650,10 @@ func (m *Lease) SizeVT() (n int) {
 	if m.LengthMs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.LengthMs))
 	}
+	l = len(m.LastRequest)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -713,6 +731,9 @@ func (m *Job) SizeVT() (n int) {
 	}
 	if m.Blobs != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Blobs))
+	}
+	if m.Moves != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Moves))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -1381,6 +1402,40 @@ func (m *Lease) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 6:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field LastRequest", wireType)
+			}
+			var byteLen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				byteLen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if byteLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + byteLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.LastRequest = append(m.LastRequest[:0], dAtA[iNdEx:postIndex]...)
+			if m.LastRequest == nil {
+				m.LastRequest = []byte{}
+			}
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -1899,6 +1954,25 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.Blobs |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 20:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Moves", wireType)
+			}
+			m.Moves = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Moves |= uint32(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -22,35 +22,35 @@ var (
 
 // endAttempt ends j's running attempt: keeps its error and has the job retried
 // after its backoff, or dead after its last attempt. A job whose backoff is
-// nothing is pending at once. It returns the state the attempt led to.
-func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) (job.State, error) {
+// nothing is pending at once.
+func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error {
 	on := how.retry
 	if attemptsLeft(j) == 0 {
 		on = how.last
 	}
 	to, ok := job.Next(j.State, on)
 	if !ok {
-		return 0, fmt.Errorf("job %s is %s: its attempt cannot end by %s", job.ID(j.Id), j.State.Word(), on)
+		return fmt.Errorf("job %s is %s: its attempt cannot end by %s", job.ID(j.Id), j.State.Word(), on)
 	}
 	j.State = to
 	j.FailedNs = tx.ClockNs()
 	e.Attempt = j.Attempt
 	e.CreatedNs = tx.ClockNs()
 	if err := tx.PutError(j, e); err != nil {
-		return 0, err
+		return err
 	}
 	if to == job.Dead {
-		return to, tx.PutJob(j, how.event, state.EventType_EVENT_DEAD)
+		return tx.PutJob(j, how.event, state.EventType_EVENT_DEAD)
 	}
 	delay := j.Retry.DelayMs(j.Attempt)
 	j.ScheduledNs = tx.ClockNs() + delay*int64(time.Millisecond)
 	if delay > 0 {
-		return to, tx.PutJob(j, how.event, state.EventType_EVENT_RETRYING)
+		return tx.PutJob(j, how.event, state.EventType_EVENT_RETRYING)
 	}
 	if j.State, ok = job.Next(to, job.OnPromote); !ok {
-		return 0, fmt.Errorf("job %s is %s: it cannot become pending", job.ID(j.Id), to.Word())
+		return fmt.Errorf("job %s is %s: it cannot become pending", job.ID(j.Id), to.Word())
 	}
-	return to, tx.PutJob(j, how.event, state.EventType_EVENT_RETRYING, state.EventType_EVENT_PROMOTED)
+	return tx.PutJob(j, how.event, state.EventType_EVENT_RETRYING, state.EventType_EVENT_PROMOTED)
 }
 
 // attemptsLeft is how often j may still be tried.

@@ -16,7 +16,12 @@ import (
 // CreateKey stores an API key and marks the store secured for ever. With first
 // set it is refused once any key has existed, so that nobody can add an
 // administrator by making a node believe it is new. A repeated CreateKey, known
-// by id and hash, answers as the first did and changes nothing.
+// by id and hash, answers as the first did and changes nothing. Only the first key
+// is repeated unasked: another one may have been revoked meanwhile, and nobody but
+// its creator knows whether it should be there.
+
+// repeats says whether a repeat cannot bring back a key that was revoked since.
+func (o *CreateKey) repeats() bool { return o.First }
 
 // Number is CreateKey's number in the log.
 func (*CreateKey) Number() entry.Number { return numCreateKey }

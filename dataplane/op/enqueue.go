@@ -103,7 +103,8 @@ func (o *Enqueue) Apply(tx *state.Tx) (*EnqueueResult, error) {
 }
 
 // earlier is the answer of this op's own earlier effect: nil when none of its
-// jobs exists. Jobs may be gone since; one that is left tells when it was.
+// jobs is or was here. Jobs may be gone since; one that is left tells when it was,
+// as does one that has gone to another shard.
 func (o *Enqueue) earlier(tx *state.Tx) (*EnqueueResult, error) {
 	for _, b := range o.GetMeta().GetIds() {
 		j, err := jobOf(tx, b)
@@ -112,6 +113,13 @@ func (o *Enqueue) earlier(tx *state.Tx) (*EnqueueResult, error) {
 		}
 		if j != nil {
 			return o.result(j.CreatedNs), nil
+		}
+		gone, err := tx.Forwarded(job.ID(b))
+		if err != nil {
+			return nil, err
+		}
+		if gone != nil {
+			return o.result(gone.CreatedNs), nil
 		}
 	}
 	return nil, nil

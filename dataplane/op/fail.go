@@ -1,6 +1,7 @@
 package op
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
@@ -15,6 +16,10 @@ import (
 // retried after its backoff while attempts are left; else the job is dead. An
 // undelivered one is as if it had never been fetched: the job is pending again
 // at its old place. Refusals are those of Ack.
+//
+// An attempt that was ended by the same request with the same token is not ended
+// again: as long as the job was not fetched anew, the answer is the first one's.
+// From then on the lease is over, as for everybody who comes late.
 
 // Number is Fail's number in the log.
 func (*Fail) Number() entry.Number { return numFail }
@@ -58,7 +63,7 @@ func (i *FailItem) check(p *problems, at int) {
 func (o *Fail) Apply(tx *state.Tx) (*FailResult, error) {
 	result := &FailResult{Items: make([]*Failed, len(o.Items))}
 	for i, item := range o.Items {
-		answer, err := item.apply(tx)
+		answer, err := item.apply(tx, o.GetMeta().GetRequestId())
 		if err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
@@ -67,7 +72,17 @@ func (o *Fail) Apply(tx *state.Tx) (*FailResult, error) {
 	return result, nil
 }
 
-func (i *FailItem) apply(tx *state.Tx) (*Failed, error) {
+// repeats says whether each item tells its attempt from a later one of the job.
+func (o *Fail) repeats() bool {
+	for _, item := range o.Items {
+		if len(item.GetProof().GetToken()) == 0 {
+			return false
+		}
+	}
+	return len(o.GetMeta().GetRequestId()) > 0
+}
+
+func (i *FailItem) apply(tx *state.Tx, request []byte) (*Failed, error) {
 	j, refused, err := i.GetProof().job(tx)
 	if err != nil {
 		return nil, err
@@ -75,17 +90,41 @@ func (i *FailItem) apply(tx *state.Tx) (*Failed, error) {
 	if refused != nil {
 		return &Failed{Refusal: refused}, nil
 	}
+	if i.repeated(j, request) {
+		return i.answer(j), nil
+	}
 	switch i.GetReason() {
 	case FailReason_FAIL_REASON_UNDELIVERED:
-		return i.giveBack(tx, j)
+		return i.giveBack(tx, j, request)
 	case FailReason_FAIL_REASON_FAILED:
-		return i.fail(tx, j)
+		return i.fail(tx, j, request)
 	default:
 		return nil, fmt.Errorf("job %s failed for reason %d, which this binary does not know", job.ID(j.Id), i.Reason)
 	}
 }
 
-func (i *FailItem) fail(tx *state.Tx, j *job.Job) (*Failed, error) {
+// repeated says whether this very request has ended j's last attempt before.
+func (i *FailItem) repeated(j *job.Job, request []byte) bool {
+	token := i.GetProof().GetToken()
+	return len(request) > 0 && len(token) > 0 && j.State != job.Active &&
+		bytes.Equal(j.Lease.GetLastRequest(), request) && bytes.Equal(j.Lease.GetToken(), token)
+}
+
+// answer is what a job says whose attempt the item has ended.
+func (i *FailItem) answer(j *job.Job) *Failed {
+	answer := &Failed{Refusal: &Refusal{}, State: job.Retrying, Attempt: j.Attempt, AttemptsRemaining: attemptsLeft(j)}
+	switch {
+	case i.GetReason() == FailReason_FAIL_REASON_UNDELIVERED:
+		answer.State = job.Pending
+	case j.State == job.Dead:
+		answer.State = job.Dead
+	default: // also when its next attempt is due at once
+		answer.NextAttemptNs = j.ScheduledNs
+	}
+	return answer
+}
+
+func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, error) {
 	if _, refused := i.GetProof().claim(j, job.OnRetry); refused != nil {
 		return &Failed{Refusal: refused}, nil
 	}
@@ -96,20 +135,19 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job) (*Failed, error) {
 	if err := report(tx, j, usage, i.Usage); err != nil {
 		return nil, err
 	}
-	led, err := endAttempt(tx, j, failed, &job.AttemptError{Error: i.Error, Backtrace: i.Backtrace})
-	if err != nil {
+	if j.Lease != nil {
+		j.Lease.LastRequest = request
+	}
+	if err := endAttempt(tx, j, failed, &job.AttemptError{Error: i.Error, Backtrace: i.Backtrace}); err != nil {
 		return nil, err
 	}
-	answer := &Failed{Refusal: &Refusal{}, State: led, Attempt: j.Attempt, AttemptsRemaining: attemptsLeft(j)}
-	if led == job.Retrying {
-		answer.NextAttemptNs = j.ScheduledNs
-	}
-	return answer, nil
+	return i.answer(j), nil
 }
 
 // giveBack undoes the fetch. The job's number, and so its place among its
-// queue's jobs, never changed.
-func (i *FailItem) giveBack(tx *state.Tx, j *job.Job) (*Failed, error) {
+// queue's jobs, never changed. Nothing of the lease is left but what a repeat is
+// known by.
+func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, error) {
 	to, refused := i.GetProof().claim(j, job.OnReturn)
 	if refused != nil {
 		return &Failed{Refusal: refused}, nil
@@ -119,12 +157,20 @@ func (i *FailItem) giveBack(tx *state.Tx, j *job.Job) (*Failed, error) {
 	}
 	j.State = to
 	j.Attempt--
-	j.Lease = nil
+	j.Lease = remains(j.Lease, request)
 	if j.Attempt == 0 {
 		j.StartedNs = 0
 	}
 	if err := tx.PutJob(j, state.EventType_EVENT_RETURNED); err != nil {
 		return nil, err
 	}
-	return &Failed{Refusal: &Refusal{}, State: to, Attempt: j.Attempt, AttemptsRemaining: attemptsLeft(j)}, nil
+	return i.answer(j), nil
+}
+
+// remains is what is kept of a lease that was given back.
+func remains(l *job.Lease, request []byte) *job.Lease {
+	if len(request) == 0 {
+		return nil
+	}
+	return &job.Lease{Token: l.GetToken(), LastRequest: request}
 }

@@ -13,8 +13,14 @@ import (
 // Fetch leases up to count jobs to a worker, from the queues in the order given,
 // within each in the order of priority and age. Paused, full, empty and unknown
 // queues give nothing; a fetch that finds nothing is no refusal, and its
-// idempotency key is not remembered. The repeat of one that found something
-// answers the same leases, whatever became of them: see Leased.Current.
+// idempotency key is not remembered. The repeat of one that found something, known
+// by its key, answers the same leases, whatever became of them: see
+// Leased.Current.
+//
+// A repeated Fetch, known by its seed, answers those of its leases that are
+// current and takes no job besides. When none is left it is as good as new: who
+// repeats has never seen a token, so the leases have run out, and the jobs may
+// long be with others.
 
 // Number is Fetch's number in the log.
 func (*Fetch) Number() entry.Number { return numFetch }
@@ -46,7 +52,10 @@ func (o *Fetch) Validate() error {
 
 // Apply leases the jobs. It refuses nothing.
 func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
-	result := &FetchResult{}
+	result, err := o.earlier(tx)
+	if err != nil || len(result.Jobs) > 0 {
+		return result, err
+	}
 	for _, queue := range o.Queues {
 		for len(result.Jobs) < int(o.Count) && mayFetch(tx.Queue(queue)) {
 			id, ok, err := tx.NextReady(queue)
@@ -64,6 +73,33 @@ func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
 		}
 	}
 	return result, nil
+}
+
+// earlier is what this op's own earlier effect has left: the current leases whose
+// tokens come from its seed, in the order in which they were granted. A first
+// fetch pays a hash and a look-up for each job it asks for.
+func (o *Fetch) earlier(tx *state.Tx) (*FetchResult, error) {
+	result := &FetchResult{}
+	for i := range int(o.Count) {
+		id, ok := tx.Leased(leaseToken(o.GetMeta().GetLeaseSeed(), i))
+		if !ok {
+			continue
+		}
+		j, err := tx.Job(id)
+		if err != nil {
+			return nil, err
+		}
+		if j == nil {
+			return nil, fmt.Errorf("job %s is leased but has no record", id)
+		}
+		result.Jobs = append(result.Jobs, leased(j))
+	}
+	return result, nil
+}
+
+// leased is what a fetch says of an active job.
+func leased(j *job.Job) *Leased {
+	return &Leased{Id: j.Id, Attempt: j.Attempt, LeaseToken: j.Lease.GetToken(), ExpiresNs: j.Lease.GetExpiresNs()}
 }
 
 // didNothing says that the fetch found nothing.
@@ -98,8 +134,9 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 	j.State = to
 	j.Attempt++
 	j.StartedNs = tx.ClockNs()
+	token := leaseToken(o.GetMeta().GetLeaseSeed(), i)
 	j.Lease = &job.Lease{
-		Token:     leaseToken(o.GetMeta().GetLeaseSeed(), i),
+		Token:     token[:],
 		WorkerId:  o.WorkerId,
 		Hostname:  o.Hostname,
 		ExpiresNs: tx.ClockNs() + o.LeaseMs*int64(time.Millisecond),
@@ -108,5 +145,5 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 	if err := tx.PutJob(j, state.EventType_EVENT_STARTED); err != nil {
 		return nil, err
 	}
-	return &Leased{Id: j.Id, Attempt: j.Attempt, LeaseToken: j.Lease.Token, ExpiresNs: j.Lease.ExpiresNs}, nil
+	return leased(j), nil
 }

@@ -1,6 +1,8 @@
 package op
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,6 +18,10 @@ import (
 // asked for, unless the item says another for this once. Refusals are NOT_FOUND,
 // LEASE_LOST (the worker should stop), and VALIDATION_ERROR where the job's usage
 // would overflow.
+//
+// Usage is counted once a request: the lease remembers the newest one that
+// reported any. It is one, because a worker hears of one heartbeat of a job before
+// it sends the next. All else of a repeat is done again, which does no harm.
 
 // Number is Heartbeat's number in the log.
 func (*Heartbeat) Number() entry.Number { return numHeartbeat }
@@ -29,6 +35,7 @@ func (o *Heartbeat) Validate() error {
 	o.Meta.check(&p)
 	p.length("items", len(o.Items), job.MaxHeartbeatJobs)
 	if len(o.Items) <= job.MaxHeartbeatJobs {
+		o.checkOnce(&p)
 		for i, item := range o.Items {
 			item.GetProof().check(&p, i)
 			p.blob("items", i, "progress", item.GetProgress(), job.MaxProgress)
@@ -43,12 +50,41 @@ func (o *Heartbeat) Validate() error {
 	return p.err()
 }
 
+// checkOnce checks that no job is named twice: its second report would be taken
+// for a repeat of the first.
+func (o *Heartbeat) checkOnce(p *problems) {
+	if len(o.Items) < 2 || len(o.GetMeta().GetRequestId()) == 0 {
+		return
+	}
+	seen := make(map[string]struct{}, len(o.Items))
+	for i, item := range o.Items {
+		id := string(item.GetProof().GetId())
+		if _, twice := seen[id]; twice {
+			p.item("items", i, "job_id", errors.New("is there twice; report each job once"))
+		}
+		seen[id] = struct{}{}
+	}
+}
+
+// repeats says whether usage would be counted once.
+func (o *Heartbeat) repeats() bool {
+	if len(o.GetMeta().GetRequestId()) > 0 {
+		return true
+	}
+	for _, item := range o.Items {
+		if item.GetUsage() != nil {
+			return false
+		}
+	}
+	return true
+}
+
 // Apply renews the leases.
 func (o *Heartbeat) Apply(tx *state.Tx) (*HeartbeatResult, error) {
 	result := &HeartbeatResult{Items: make([]*Refusal, len(o.Items))}
 	done := &Refusal{}
 	for i, item := range o.Items {
-		refused, err := item.apply(tx)
+		refused, err := item.apply(tx, o.GetMeta().GetRequestId())
 		if err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
@@ -60,7 +96,7 @@ func (o *Heartbeat) Apply(tx *state.Tx) (*HeartbeatResult, error) {
 	return result, nil
 }
 
-func (i *HeartbeatItem) apply(tx *state.Tx) (*Refusal, error) {
+func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (*Refusal, error) {
 	j, refused, err := i.GetProof().job(tx)
 	if err != nil || refused != nil {
 		return refused, err
@@ -71,20 +107,27 @@ func (i *HeartbeatItem) apply(tx *state.Tx) (*Refusal, error) {
 		refused.Code = string(api.LeaseLost)
 		return refused, nil
 	}
-	usage, err := j.Usage.Add(i.Usage)
-	if err != nil {
-		return refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err), nil
-	}
 	if j.Lease == nil {
 		return nil, fmt.Errorf("job %s is %s without a lease", job.ID(j.Id), j.State.Word())
+	}
+	reported := i.Usage
+	if len(request) > 0 && bytes.Equal(request, j.Lease.LastRequest) {
+		reported = nil // counted before
+	}
+	usage, err := j.Usage.Add(reported)
+	if err != nil {
+		return refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err), nil
 	}
 	length := j.Lease.LengthMs
 	if i.LeaseMs != 0 {
 		length = i.LeaseMs
 	}
 	j.State = to
-	if err := report(tx, j, usage, i.Usage); err != nil {
+	if err := report(tx, j, usage, reported); err != nil {
 		return nil, err
+	}
+	if reported != nil && len(request) > 0 {
+		j.Lease.LastRequest = request
 	}
 	j.Lease.ExpiresNs = tx.ClockNs() + length*int64(time.Millisecond)
 	events := append(make([]state.EventType, 0, 3), state.EventType_EVENT_RENEWED)

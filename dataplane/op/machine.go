@@ -2,11 +2,11 @@ package op
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/image"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/replica"
 )
@@ -16,11 +16,17 @@ type Machine struct {
 	// Memory bounds what idempotency keys may occupy. It must be the same on every
 	// replica and be set before the first Apply.
 	Memory Memory
+	// MaxLevel is the highest feature level the machine follows; 0 means
+	// FeatureLevel. It must be set before the first Apply.
+	MaxLevel uint32
 
 	store *state.Store
 }
 
-var _ replica.Machine = (*Machine)(nil)
+var (
+	_ replica.Machine = (*Machine)(nil)
+	_ replica.Holder  = (*Machine)(nil)
+)
 
 // NewMachine is a machine on a store, which stays the caller's to close.
 func NewMachine(store *state.Store) *Machine {
@@ -32,12 +38,12 @@ func NewMachine(store *state.Store) *Machine {
 // or the *api.Error that refused it. Nothing is written before every op of the
 // entry could be read.
 func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
-	if e.Level > FeatureLevel {
-		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, FeatureLevel)
+	if e.Level > m.maxLevel() {
+		return nil, fmt.Errorf("entry %d was written at feature level %d, this binary knows %d: upgrade it", at.Index, e.Level, m.maxLevel())
 	}
 	ops := make([]Op, len(e.Ops))
 	for i, framed := range e.Ops {
-		o, err := Decode(framed)
+		o, err := m.read(framed, e.Level)
 		if err != nil {
 			return nil, fmt.Errorf("entry %d, op %d of %d: %w", at.Index, i+1, len(ops), err)
 		}
@@ -69,6 +75,19 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 		return nil, fmt.Errorf("entry %d: %w", at.Index, err)
 	}
 	return results, nil
+}
+
+// read decodes one op of an entry that was written at a level, and sees to it
+// that this machine can go on after it.
+func (m *Machine) read(framed entry.Op, level uint32) (Op, error) {
+	o, err := Decode(framed)
+	if err != nil {
+		return nil, err
+	}
+	if raise, ok := o.(*RaiseLevel); ok && raise.Level > m.maxLevel() {
+		return nil, fmt.Errorf("the feature level rises to %d, this binary knows %d: upgrade it", raise.Level, m.maxLevel())
+	}
+	return o, table[o.Number()].since(level)
 }
 
 // Decode reads one op of an entry. It fails on a number, a field or bytes that
@@ -107,14 +126,22 @@ func (m *Machine) Configuration() (configuration []byte, index uint64) {
 // Flush makes everything applied durable.
 func (m *Machine) Flush() error { return m.store.Flush() }
 
-// Image is a copy of the store to be streamed to another replica.
+// Image is a copy of the store whose files are sent to another replica.
 func (m *Machine) Image() (replica.Image, error) {
-	image, err := m.store.Image()
+	i, err := m.store.Image()
 	if err != nil {
 		return nil, err
 	}
-	return image, nil
+	return i, nil
 }
 
-// Restore replaces the store's content by an image's stream.
-func (m *Machine) Restore(r io.Reader) error { return m.store.Restore(r) }
+// Held is a table of the store that may be the part.
+func (m *Machine) Held(p image.Part) string { return m.store.Held(p) }
+
+// Restore replaces the store's content by the parts of an image.
+func (m *Machine) Restore(from image.Source) error {
+	if err := m.store.Restore(from); err != nil {
+		return err
+	}
+	return m.CheckLevel()
+}

@@ -309,12 +309,8 @@ func TestMachineIsTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer image.Close()
-	var stream bytes.Buffer
-	if _, err := image.WriteTo(&stream); err != nil {
-		t.Fatal(err)
-	}
 	other := newWorld(t)
-	if err := other.machine.Restore(&stream); err != nil {
+	if err := other.machine.Restore(image); err != nil {
 		t.Fatal(err)
 	}
 	if got := other.machine.Applied(); got != at(2) {

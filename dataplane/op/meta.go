@@ -10,8 +10,11 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// seedSize is the length of Meta's lease seed in bytes.
-const seedSize = 16
+// The lengths of Meta's lease seed and request id in bytes.
+const (
+	seedSize      = 16
+	requestIDSize = 16
+)
 
 // check looks at what every op's Meta may hold. A nil Meta is an empty one.
 func (m *Meta) check(p *problems) {
@@ -19,6 +22,9 @@ func (m *Meta) check(p *problems) {
 	if strings.IndexByte(m.GetPrincipal(), 0) >= 0 {
 		// It ends the principal where idempotency keys are hashed.
 		p.add("meta.principal", errors.New("has a zero byte"))
+	}
+	if n := len(m.GetRequestId()); n != 0 && n != requestIDSize {
+		p.add("meta.request_id", fmt.Errorf("has %d bytes; a request id has %d", n, requestIDSize))
 	}
 	key := m.GetIdempotency()
 	if key == nil {
@@ -36,10 +42,10 @@ func (m *Meta) check(p *problems) {
 // leaseToken is the token of the i-th lease an op grants: a function of the
 // proposer's random seed, so that every replica derives the same and nobody
 // else can guess it.
-func leaseToken(seed []byte, i int) []byte {
+func leaseToken(seed []byte, i int) [job.TokenSize]byte {
 	var buf [seedSize + 4]byte
 	copy(buf[:seedSize], seed)
 	binary.BigEndian.PutUint32(buf[seedSize:], uint32(i))
 	sum := sha256.Sum256(buf[:])
-	return sum[:job.TokenSize:job.TokenSize]
+	return [job.TokenSize]byte(sum[:])
 }

@@ -135,6 +135,7 @@ type Meta struct {
 	LeaseSeed     []byte                 `protobuf:"bytes,2,opt,name=lease_seed,json=leaseSeed,proto3" json:"lease_seed,omitempty"` // 16 random bytes lease tokens are derived from
 	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`                  // who asked: an API key id, or a duty's name
 	Idempotency   *Idempotency           `protobuf:"bytes,4,opt,name=idempotency,proto3" json:"idempotency,omitempty"`
+	RequestId     []byte                 `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 random bytes by which a heartbeat's repeat is known; may be absent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -193,6 +194,13 @@ func (x *Meta) GetPrincipal() string {
 func (x *Meta) GetIdempotency() *Idempotency {
 	if x != nil {
 		return x.Idempotency
+	}
+	return nil
+}
+
+func (x *Meta) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
 	}
 	return nil
 }
@@ -2287,6 +2295,640 @@ func (*DeleteQueueResult) Descriptor() ([]byte, []int) {
 	return file_dataplane_op_op_proto_rawDescGZIP(), []int{40}
 }
 
+// RaiseLevel lets entries use all that a feature level brings. It is proposed
+// once every member knows the level; older binaries can then not follow.
+type RaiseLevel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Level         uint32                 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseLevel) Reset() {
+	*x = RaiseLevel{}
+	mi := &file_dataplane_op_op_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseLevel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseLevel) ProtoMessage() {}
+
+func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
+func (*RaiseLevel) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *RaiseLevel) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RaiseLevel) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+type RaiseLevelResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseLevelResult) Reset() {
+	*x = RaiseLevelResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseLevelResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseLevelResult) ProtoMessage() {}
+
+func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseLevelResult.ProtoReflect.Descriptor instead.
+func (*RaiseLevelResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{42}
+}
+
+// MoveJobs puts jobs into another queue, each on its own. Where that queue lies on
+// another shard, which the proposer looked up, the job goes there by Arrive.
+type MoveJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // the queue's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveJobs) Reset() {
+	*x = MoveJobs{}
+	mi := &file_dataplane_op_op_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveJobs) ProtoMessage() {}
+
+func (x *MoveJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveJobs.ProtoReflect.Descriptor instead.
+func (*MoveJobs) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *MoveJobs) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *MoveJobs) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+func (x *MoveJobs) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *MoveJobs) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+type MoveJobsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"` // by position
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveJobsResult) Reset() {
+	*x = MoveJobsResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveJobsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveJobsResult) ProtoMessage() {}
+
+func (x *MoveJobsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveJobsResult.ProtoReflect.Descriptor instead.
+func (*MoveJobsResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *MoveJobsResult) GetItems() []*Refusal {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+// Arrive is a job that comes from another shard, with all that belongs to it. It
+// travels in a Deliver only.
+type Arrive struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Job           *job.Job               `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // its number is given anew here
+	Blobs         []*KindBlob            `protobuf:"bytes,3,rep,name=blobs,proto3" json:"blobs,omitempty"`
+	Errors        []*job.AttemptError    `protobuf:"bytes,4,rep,name=errors,proto3" json:"errors,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Arrive) Reset() {
+	*x = Arrive{}
+	mi := &file_dataplane_op_op_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Arrive) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Arrive) ProtoMessage() {}
+
+func (x *Arrive) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Arrive.ProtoReflect.Descriptor instead.
+func (*Arrive) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *Arrive) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *Arrive) GetJob() *job.Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *Arrive) GetBlobs() []*KindBlob {
+	if x != nil {
+		return x.Blobs
+	}
+	return nil
+}
+
+func (x *Arrive) GetErrors() []*job.AttemptError {
+	if x != nil {
+		return x.Errors
+	}
+	return nil
+}
+
+type KindBlob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"` // job.BlobKind
+	Blob          *job.Blob              `protobuf:"bytes,2,opt,name=blob,proto3" json:"blob,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KindBlob) Reset() {
+	*x = KindBlob{}
+	mi := &file_dataplane_op_op_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KindBlob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KindBlob) ProtoMessage() {}
+
+func (x *KindBlob) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KindBlob.ProtoReflect.Descriptor instead.
+func (*KindBlob) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *KindBlob) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *KindBlob) GetBlob() *job.Blob {
+	if x != nil {
+		return x.Blob
+	}
+	return nil
+}
+
+type ArriveResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ArriveResult) Reset() {
+	*x = ArriveResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ArriveResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ArriveResult) ProtoMessage() {}
+
+func (x *ArriveResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ArriveResult.ProtoReflect.Descriptor instead.
+func (*ArriveResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{47}
+}
+
+// Deliver applies what another shard has sent, in its order. What has been
+// applied before is skipped; what does not follow is refused.
+type Deliver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	From          uint32                 `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"`                         // the sending shard
+	Incarnation   []byte                 `protobuf:"bytes,3,opt,name=incarnation,proto3" json:"incarnation,omitempty"`            // of the sending shard's history
+	FirstSeq      uint64                 `protobuf:"varint,4,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"` // the number of the first item; they are dense
+	Items         []*Sent                `protobuf:"bytes,5,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Deliver) Reset() {
+	*x = Deliver{}
+	mi := &file_dataplane_op_op_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Deliver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Deliver) ProtoMessage() {}
+
+func (x *Deliver) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Deliver.ProtoReflect.Descriptor instead.
+func (*Deliver) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *Deliver) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *Deliver) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Deliver) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *Deliver) GetFirstSeq() uint64 {
+	if x != nil {
+		return x.FirstSeq
+	}
+	return 0
+}
+
+func (x *Deliver) GetItems() []*Sent {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+// Sent is one op on its way to another shard.
+type Sent struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Op            []byte                 `protobuf:"bytes,2,opt,name=op,proto3" json:"op,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sent) Reset() {
+	*x = Sent{}
+	mi := &file_dataplane_op_op_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sent) ProtoMessage() {}
+
+func (x *Sent) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sent.ProtoReflect.Descriptor instead.
+func (*Sent) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *Sent) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Sent) GetOp() []byte {
+	if x != nil {
+		return x.Op
+	}
+	return nil
+}
+
+type DeliverResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LastSeq       uint64                 `protobuf:"varint,1,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"` // the newest number applied here
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeliverResult) Reset() {
+	*x = DeliverResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeliverResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeliverResult) ProtoMessage() {}
+
+func (x *DeliverResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeliverResult.ProtoReflect.Descriptor instead.
+func (*DeliverResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *DeliverResult) GetLastSeq() uint64 {
+	if x != nil {
+		return x.LastSeq
+	}
+	return 0
+}
+
+// TrimOutbox forgets what has been delivered to a shard.
+type TrimOutbox struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`
+	UpTo          uint64                 `protobuf:"varint,3,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"` // the newest number delivered
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrimOutbox) Reset() {
+	*x = TrimOutbox{}
+	mi := &file_dataplane_op_op_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrimOutbox) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrimOutbox) ProtoMessage() {}
+
+func (x *TrimOutbox) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrimOutbox.ProtoReflect.Descriptor instead.
+func (*TrimOutbox) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *TrimOutbox) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *TrimOutbox) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *TrimOutbox) GetUpTo() uint64 {
+	if x != nil {
+		return x.UpTo
+	}
+	return 0
+}
+
+type TrimOutboxResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TrimOutboxResult) Reset() {
+	*x = TrimOutboxResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TrimOutboxResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TrimOutboxResult) ProtoMessage() {}
+
+func (x *TrimOutboxResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TrimOutboxResult.ProtoReflect.Descriptor instead.
+func (*TrimOutboxResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{52}
+}
+
 var File_dataplane_op_op_proto protoreflect.FileDescriptor
 
 const file_dataplane_op_op_proto_rawDesc = "" +
@@ -2294,13 +2936,15 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x15dataplane/op/op.proto\x12\vcorvo.op.v1\x1a\x17dataplane/job/job.proto\x1a\x1bdataplane/state/state.proto\"B\n" +
 	"\vIdempotency\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12!\n" +
-	"\frequest_hash\x18\x02 \x01(\fR\vrequestHash\"\x91\x01\n" +
+	"\frequest_hash\x18\x02 \x01(\fR\vrequestHash\"\xb0\x01\n" +
 	"\x04Meta\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\fR\x03ids\x12\x1d\n" +
 	"\n" +
 	"lease_seed\x18\x02 \x01(\fR\tleaseSeed\x12\x1c\n" +
 	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12:\n" +
-	"\vidempotency\x18\x04 \x01(\v2\x18.corvo.op.v1.IdempotencyR\vidempotency\"7\n" +
+	"\vidempotency\x18\x04 \x01(\v2\x18.corvo.op.v1.IdempotencyR\vidempotency\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x05 \x01(\fR\trequestId\"7\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"Y\n" +
@@ -2435,7 +3079,45 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\vDeleteQueue\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\"\x13\n" +
-	"\x11DeleteQueueResult*A\n" +
+	"\x11DeleteQueueResult\"I\n" +
+	"\n" +
+	"RaiseLevel\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\rR\x05level\"\x12\n" +
+	"\x10RaiseLevelResult\"v\n" +
+	"\bMoveJobs\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05shard\x18\x04 \x01(\rR\x05shard\"<\n" +
+	"\x0eMoveJobsResult\x12*\n" +
+	"\x05items\x18\x01 \x03(\v2\x14.corvo.op.v1.RefusalR\x05items\"\xb5\x01\n" +
+	"\x06Arrive\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12#\n" +
+	"\x03job\x18\x02 \x01(\v2\x11.corvo.job.v1.JobR\x03job\x12+\n" +
+	"\x05blobs\x18\x03 \x03(\v2\x15.corvo.op.v1.KindBlobR\x05blobs\x122\n" +
+	"\x06errors\x18\x04 \x03(\v2\x1a.corvo.job.v1.AttemptErrorR\x06errors\"F\n" +
+	"\bKindBlob\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12&\n" +
+	"\x04blob\x18\x02 \x01(\v2\x12.corvo.job.v1.BlobR\x04blob\"\x0e\n" +
+	"\fArriveResult\"\xac\x01\n" +
+	"\aDeliver\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\rR\x04from\x12 \n" +
+	"\vincarnation\x18\x03 \x01(\fR\vincarnation\x12\x1b\n" +
+	"\tfirst_seq\x18\x04 \x01(\x04R\bfirstSeq\x12'\n" +
+	"\x05items\x18\x05 \x03(\v2\x11.corvo.op.v1.SentR\x05items\".\n" +
+	"\x04Sent\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x0e\n" +
+	"\x02op\x18\x02 \x01(\fR\x02op\"*\n" +
+	"\rDeliverResult\x12\x19\n" +
+	"\blast_seq\x18\x01 \x01(\x04R\alastSeq\"^\n" +
+	"\n" +
+	"TrimOutbox\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x13\n" +
+	"\x05up_to\x18\x03 \x01(\x04R\x04upTo\"\x12\n" +
+	"\x10TrimOutboxResult*A\n" +
 	"\n" +
 	"FailReason\x12\x16\n" +
 	"\x12FAIL_REASON_FAILED\x10\x00\x12\x1b\n" +
@@ -2454,7 +3136,7 @@ func file_dataplane_op_op_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_op_op_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dataplane_op_op_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_dataplane_op_op_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_dataplane_op_op_proto_goTypes = []any{
 	(FailReason)(0),           // 0: corvo.op.v1.FailReason
 	(*Idempotency)(nil),       // 1: corvo.op.v1.Idempotency
@@ -2498,47 +3180,61 @@ var file_dataplane_op_op_proto_goTypes = []any{
 	(*TrimUsageResult)(nil),   // 39: corvo.op.v1.TrimUsageResult
 	(*DeleteQueue)(nil),       // 40: corvo.op.v1.DeleteQueue
 	(*DeleteQueueResult)(nil), // 41: corvo.op.v1.DeleteQueueResult
-	(*job.Blob)(nil),          // 42: corvo.job.v1.Blob
-	(*job.Retry)(nil),         // 43: corvo.job.v1.Retry
-	(*job.Pair)(nil),          // 44: corvo.job.v1.Pair
-	(job.State)(0),            // 45: corvo.job.v1.State
-	(*job.Usage)(nil),         // 46: corvo.job.v1.Usage
-	(*state.Key)(nil),         // 47: corvo.state.v1.Key
+	(*RaiseLevel)(nil),        // 42: corvo.op.v1.RaiseLevel
+	(*RaiseLevelResult)(nil),  // 43: corvo.op.v1.RaiseLevelResult
+	(*MoveJobs)(nil),          // 44: corvo.op.v1.MoveJobs
+	(*MoveJobsResult)(nil),    // 45: corvo.op.v1.MoveJobsResult
+	(*Arrive)(nil),            // 46: corvo.op.v1.Arrive
+	(*KindBlob)(nil),          // 47: corvo.op.v1.KindBlob
+	(*ArriveResult)(nil),      // 48: corvo.op.v1.ArriveResult
+	(*Deliver)(nil),           // 49: corvo.op.v1.Deliver
+	(*Sent)(nil),              // 50: corvo.op.v1.Sent
+	(*DeliverResult)(nil),     // 51: corvo.op.v1.DeliverResult
+	(*TrimOutbox)(nil),        // 52: corvo.op.v1.TrimOutbox
+	(*TrimOutboxResult)(nil),  // 53: corvo.op.v1.TrimOutboxResult
+	(*job.Blob)(nil),          // 54: corvo.job.v1.Blob
+	(*job.Retry)(nil),         // 55: corvo.job.v1.Retry
+	(*job.Pair)(nil),          // 56: corvo.job.v1.Pair
+	(job.State)(0),            // 57: corvo.job.v1.State
+	(*job.Usage)(nil),         // 58: corvo.job.v1.Usage
+	(*state.Key)(nil),         // 59: corvo.state.v1.Key
+	(*job.Job)(nil),           // 60: corvo.job.v1.Job
+	(*job.AttemptError)(nil),  // 61: corvo.job.v1.AttemptError
 }
 var file_dataplane_op_op_proto_depIdxs = []int32{
 	1,  // 0: corvo.op.v1.Meta.idempotency:type_name -> corvo.op.v1.Idempotency
 	2,  // 1: corvo.op.v1.Enqueue.meta:type_name -> corvo.op.v1.Meta
 	5,  // 2: corvo.op.v1.Enqueue.jobs:type_name -> corvo.op.v1.NewJob
-	42, // 3: corvo.op.v1.NewJob.payload:type_name -> corvo.job.v1.Blob
-	43, // 4: corvo.op.v1.NewJob.retry:type_name -> corvo.job.v1.Retry
-	44, // 5: corvo.op.v1.NewJob.tags:type_name -> corvo.job.v1.Pair
-	44, // 6: corvo.op.v1.NewJob.headers:type_name -> corvo.job.v1.Pair
-	42, // 7: corvo.op.v1.NewJob.checkpoint:type_name -> corvo.job.v1.Blob
+	54, // 3: corvo.op.v1.NewJob.payload:type_name -> corvo.job.v1.Blob
+	55, // 4: corvo.op.v1.NewJob.retry:type_name -> corvo.job.v1.Retry
+	56, // 5: corvo.op.v1.NewJob.tags:type_name -> corvo.job.v1.Pair
+	56, // 6: corvo.op.v1.NewJob.headers:type_name -> corvo.job.v1.Pair
+	54, // 7: corvo.op.v1.NewJob.checkpoint:type_name -> corvo.job.v1.Blob
 	7,  // 8: corvo.op.v1.EnqueueResult.jobs:type_name -> corvo.op.v1.Enqueued
-	45, // 9: corvo.op.v1.Enqueued.state:type_name -> corvo.job.v1.State
+	57, // 9: corvo.op.v1.Enqueued.state:type_name -> corvo.job.v1.State
 	2,  // 10: corvo.op.v1.Fetch.meta:type_name -> corvo.op.v1.Meta
 	10, // 11: corvo.op.v1.FetchResult.jobs:type_name -> corvo.op.v1.Leased
 	2,  // 12: corvo.op.v1.Ack.meta:type_name -> corvo.op.v1.Meta
 	13, // 13: corvo.op.v1.Ack.items:type_name -> corvo.op.v1.AckItem
 	11, // 14: corvo.op.v1.AckItem.proof:type_name -> corvo.op.v1.LeaseProof
-	42, // 15: corvo.op.v1.AckItem.result:type_name -> corvo.job.v1.Blob
-	42, // 16: corvo.op.v1.AckItem.checkpoint:type_name -> corvo.job.v1.Blob
-	46, // 17: corvo.op.v1.AckItem.usage:type_name -> corvo.job.v1.Usage
+	54, // 15: corvo.op.v1.AckItem.result:type_name -> corvo.job.v1.Blob
+	54, // 16: corvo.op.v1.AckItem.checkpoint:type_name -> corvo.job.v1.Blob
+	58, // 17: corvo.op.v1.AckItem.usage:type_name -> corvo.job.v1.Usage
 	3,  // 18: corvo.op.v1.AckResult.items:type_name -> corvo.op.v1.Refusal
 	2,  // 19: corvo.op.v1.Fail.meta:type_name -> corvo.op.v1.Meta
 	16, // 20: corvo.op.v1.Fail.items:type_name -> corvo.op.v1.FailItem
 	11, // 21: corvo.op.v1.FailItem.proof:type_name -> corvo.op.v1.LeaseProof
 	0,  // 22: corvo.op.v1.FailItem.reason:type_name -> corvo.op.v1.FailReason
-	46, // 23: corvo.op.v1.FailItem.usage:type_name -> corvo.job.v1.Usage
+	58, // 23: corvo.op.v1.FailItem.usage:type_name -> corvo.job.v1.Usage
 	18, // 24: corvo.op.v1.FailResult.items:type_name -> corvo.op.v1.Failed
 	3,  // 25: corvo.op.v1.Failed.refusal:type_name -> corvo.op.v1.Refusal
-	45, // 26: corvo.op.v1.Failed.state:type_name -> corvo.job.v1.State
+	57, // 26: corvo.op.v1.Failed.state:type_name -> corvo.job.v1.State
 	2,  // 27: corvo.op.v1.Heartbeat.meta:type_name -> corvo.op.v1.Meta
 	20, // 28: corvo.op.v1.Heartbeat.items:type_name -> corvo.op.v1.HeartbeatItem
 	11, // 29: corvo.op.v1.HeartbeatItem.proof:type_name -> corvo.op.v1.LeaseProof
-	42, // 30: corvo.op.v1.HeartbeatItem.progress:type_name -> corvo.job.v1.Blob
-	42, // 31: corvo.op.v1.HeartbeatItem.checkpoint:type_name -> corvo.job.v1.Blob
-	46, // 32: corvo.op.v1.HeartbeatItem.usage:type_name -> corvo.job.v1.Usage
+	54, // 30: corvo.op.v1.HeartbeatItem.progress:type_name -> corvo.job.v1.Blob
+	54, // 31: corvo.op.v1.HeartbeatItem.checkpoint:type_name -> corvo.job.v1.Blob
+	58, // 32: corvo.op.v1.HeartbeatItem.usage:type_name -> corvo.job.v1.Usage
 	3,  // 33: corvo.op.v1.HeartbeatResult.items:type_name -> corvo.op.v1.Refusal
 	2,  // 34: corvo.op.v1.SetQueue.meta:type_name -> corvo.op.v1.Meta
 	2,  // 35: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
@@ -2547,16 +3243,27 @@ var file_dataplane_op_op_proto_depIdxs = []int32{
 	2,  // 38: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
 	2,  // 39: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
 	2,  // 40: corvo.op.v1.CreateKey.meta:type_name -> corvo.op.v1.Meta
-	47, // 41: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
-	47, // 42: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
+	59, // 41: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
+	59, // 42: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
 	2,  // 43: corvo.op.v1.RevokeKey.meta:type_name -> corvo.op.v1.Meta
 	2,  // 44: corvo.op.v1.TrimUsage.meta:type_name -> corvo.op.v1.Meta
 	2,  // 45: corvo.op.v1.DeleteQueue.meta:type_name -> corvo.op.v1.Meta
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	2,  // 46: corvo.op.v1.RaiseLevel.meta:type_name -> corvo.op.v1.Meta
+	2,  // 47: corvo.op.v1.MoveJobs.meta:type_name -> corvo.op.v1.Meta
+	3,  // 48: corvo.op.v1.MoveJobsResult.items:type_name -> corvo.op.v1.Refusal
+	2,  // 49: corvo.op.v1.Arrive.meta:type_name -> corvo.op.v1.Meta
+	60, // 50: corvo.op.v1.Arrive.job:type_name -> corvo.job.v1.Job
+	47, // 51: corvo.op.v1.Arrive.blobs:type_name -> corvo.op.v1.KindBlob
+	61, // 52: corvo.op.v1.Arrive.errors:type_name -> corvo.job.v1.AttemptError
+	54, // 53: corvo.op.v1.KindBlob.blob:type_name -> corvo.job.v1.Blob
+	2,  // 54: corvo.op.v1.Deliver.meta:type_name -> corvo.op.v1.Meta
+	50, // 55: corvo.op.v1.Deliver.items:type_name -> corvo.op.v1.Sent
+	2,  // 56: corvo.op.v1.TrimOutbox.meta:type_name -> corvo.op.v1.Meta
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_op_op_proto_init() }
@@ -2571,7 +3278,7 @@ func file_dataplane_op_op_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_op_op_proto_rawDesc), len(file_dataplane_op_op_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   41,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

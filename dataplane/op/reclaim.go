@@ -41,7 +41,8 @@ func (o *Reclaim) Apply(tx *state.Tx) (*ReclaimResult, error) {
 			continue
 		}
 		j.LeaseExpired = true
-		if _, err := endAttempt(tx, j, reclaimed, &job.AttemptError{Error: expiredError}); err != nil {
+		j.Lease.LastRequest = nil // no request has ended this attempt
+		if err := endAttempt(tx, j, reclaimed, &job.AttemptError{Error: expiredError}); err != nil {
 			return nil, err
 		}
 		result.Reclaimed++

@@ -75,6 +75,7 @@ type story struct {
 	jobs   map[string]job.ID
 	names  map[job.ID]string
 	tokens map[string][]byte
+	named  map[string]op.Op  // by as=
 	queues map[string]string // as last printed
 	seen   uint64            // next event to print
 	out    strings.Builder
@@ -88,6 +89,7 @@ func tell(t *testing.T, text string) string {
 		names:  map[job.ID]string{},
 		tokens: map[string][]byte{},
 		queues: map[string]string{},
+		named:  map[string]op.Op{},
 	}
 	for i, step := range strings.Split(strings.Trim(text, "\n"), "\n\n") {
 		if i > 0 {
@@ -148,6 +150,9 @@ func (s *story) entry(commands []string) {
 			s.t.Fatalf("unknown command %q", line)
 		}
 		o := build(s, items)
+		if as, ok := items[0].settings["as"]; ok {
+			s.named[as] = o
+		}
 		if err := o.Validate(); err != nil {
 			s.printRefusal(name+": invalid", err)
 			continue
@@ -208,6 +213,10 @@ func (s *story) look(name string, items []item) func() {
 		return s.printHead
 	case "usage":
 		return s.printUsage
+	case "outbox":
+		return s.printOutbox
+	case "forwards":
+		return func() { s.printForwards(first.words) }
 	case "keys":
 		return func() {
 			for _, k := range s.store.Keys() {

@@ -26,17 +26,35 @@ var builders = map[string]func(s *story, items []item) op.Op{
 	"create-key": (*story).createKey,
 	"revoke-key": (*story).revokeKey,
 	"trim-usage": (*story).trimUsage,
+	"raise-level": func(s *story, items []item) op.Op {
+		return &op.RaiseLevel{Meta: s.meta(items[0]), Level: uint32(items[0].number(s.t, "level", 0))}
+	},
+	"again": (*story).again,
 	"delete-queue": func(s *story, items []item) op.Op {
 		return &op.DeleteQueue{Meta: s.meta(items[0]), Queue: repeated(items[0].words[0])}
 	},
 }
 
-// meta reads key=, request= and by= of a command.
+// meta reads key=, request=, by= and id= (of the request) of a command.
 func (s *story) meta(i item) *op.Meta {
+	meta := &op.Meta{Principal: repeated(i.text("by", ""))}
 	if key, ok := i.settings["key"]; ok {
-		return idempotent(repeated(i.text("by", "")), repeated(key), i.text("request", "r"))
+		meta = idempotent(repeated(i.text("by", "")), repeated(key), i.text("request", "r"))
 	}
-	return &op.Meta{Principal: repeated(i.text("by", ""))}
+	if id, ok := i.settings["id"]; ok {
+		sum := sha256.Sum256([]byte(id))
+		meta.RequestId = sum[:i.number(s.t, "id-bytes", 16)]
+	}
+	return meta
+}
+
+// again is the op a command named by as=, once more.
+func (s *story) again(items []item) op.Op {
+	o := s.named[items[0].words[0]]
+	if o == nil {
+		s.t.Fatalf("no op is named %q", items[0].words[0])
+	}
+	return o
 }
 
 // enqueue names jobs; a name seen before is the same job again.

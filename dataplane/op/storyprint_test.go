@@ -47,6 +47,12 @@ func (s *story) describe(o op.Op, result any) string {
 			}
 			add("%s %s attempt %d next %s left %d", name, f.State.Word(), f.Attempt, s.moment(f.NextAttemptNs), f.AttemptsRemaining)
 		}
+	case *op.MoveJobsResult:
+		for i, refusal := range r.Items {
+			add("%s %s", s.name(o.(*op.MoveJobs).JobIds[i]), outcome(refusal))
+		}
+	case *op.DeliverResult:
+		add("last %d", r.LastSeq)
 	case *op.PromoteResult:
 		add("%d", r.Promoted)
 	case *op.ReclaimResult:

@@ -10,10 +10,6 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// FeatureLevel is the highest feature level this binary understands; an entry
-// written at a higher one stops the replica.
-const FeatureLevel = 1
-
 // The numbers of the ops as they stand in the log: permanent. A new meaning is a
 // new op with the next number.
 const (
@@ -32,25 +28,35 @@ const (
 	numRevokeKey   entry.Number = 13
 	numTrimUsage   entry.Number = 14
 	numDeleteQueue entry.Number = 15
+	numRaiseLevel  entry.Number = 16
+	numMoveJobs    entry.Number = 17
+	numArrive      entry.Number = 18
+	numDeliver     entry.Number = 19
+	numTrimOutbox  entry.Number = 20
 )
 
 // table is every op there is, by number.
 var table = [...]*Kind{
-	numEnqueue:     kind("enqueue", pipeline.ClassEnqueue, (*Enqueue).Apply),
-	numFetch:       kind("fetch", pipeline.ClassFetch, (*Fetch).Apply),
-	numAck:         kind("ack", pipeline.ClassSettle, (*Ack).Apply),
-	numFail:        kind("fail", pipeline.ClassSettle, (*Fail).Apply),
-	numHeartbeat:   kind("heartbeat", pipeline.ClassSettle, (*Heartbeat).Apply),
-	numSetQueue:    kind("set-queue", pipeline.ClassManage, (*SetQueue).Apply),
-	numPromote:     kind("promote", pipeline.ClassSettle, (*Promote).Apply),
-	numReclaim:     kind("reclaim", pipeline.ClassSettle, (*Reclaim).Apply),
-	numExpire:      kind("expire", pipeline.ClassSettle, (*Expire).Apply),
-	numStartTerm:   kind("start-term", pipeline.ClassSettle, (*StartTerm).Apply),
-	numTrimFeed:    kind("trim-feed", pipeline.ClassSettle, (*TrimFeed).Apply),
-	numCreateKey:   kind("create-key", pipeline.ClassManage, (*CreateKey).Apply),
-	numRevokeKey:   kind("revoke-key", pipeline.ClassManage, (*RevokeKey).Apply),
-	numTrimUsage:   kind("trim-usage", pipeline.ClassSettle, (*TrimUsage).Apply),
-	numDeleteQueue: kind("delete-queue", pipeline.ClassManage, (*DeleteQueue).Apply),
+	numEnqueue:     kind("enqueue", pipeline.ClassEnqueue, RepeatAnswers, (*Enqueue).Apply),
+	numFetch:       kind("fetch", pipeline.ClassFetch, RepeatAnswers, (*Fetch).Apply),
+	numAck:         kind("ack", pipeline.ClassSettle, RepeatAnswers, (*Ack).Apply),
+	numFail:        kind("fail", pipeline.ClassSettle, RepeatAnswers, (*Fail).Apply),
+	numHeartbeat:   kind("heartbeat", pipeline.ClassSettle, RepeatAnswers, (*Heartbeat).Apply),
+	numSetQueue:    kind("set-queue", pipeline.ClassManage, RepeatNever, (*SetQueue).Apply),
+	numPromote:     kind("promote", pipeline.ClassSettle, RepeatHarmless, (*Promote).Apply),
+	numReclaim:     kind("reclaim", pipeline.ClassSettle, RepeatHarmless, (*Reclaim).Apply),
+	numExpire:      kind("expire", pipeline.ClassSettle, RepeatHarmless, (*Expire).Apply),
+	numStartTerm:   kind("start-term", pipeline.ClassSettle, RepeatHarmless, (*StartTerm).Apply),
+	numTrimFeed:    kind("trim-feed", pipeline.ClassSettle, RepeatHarmless, (*TrimFeed).Apply),
+	numCreateKey:   kind("create-key", pipeline.ClassManage, RepeatAnswers, (*CreateKey).Apply),
+	numRevokeKey:   kind("revoke-key", pipeline.ClassManage, RepeatNever, (*RevokeKey).Apply),
+	numTrimUsage:   kind("trim-usage", pipeline.ClassSettle, RepeatHarmless, (*TrimUsage).Apply),
+	numDeleteQueue: kind("delete-queue", pipeline.ClassManage, RepeatNever, (*DeleteQueue).Apply),
+	numRaiseLevel:  kind("raise-level", pipeline.ClassManage, RepeatHarmless, (*RaiseLevel).Apply),
+	numMoveJobs:    kind("move-jobs", pipeline.ClassManage, RepeatNever, (*MoveJobs).Apply),
+	numArrive:      kind("arrive", pipeline.ClassEnqueue, RepeatHarmless, (*Arrive).Apply),
+	numDeliver:     kind("deliver", pipeline.ClassEnqueue, RepeatHarmless, (*Deliver).Apply),
+	numTrimOutbox:  kind("trim-outbox", pipeline.ClassSettle, RepeatHarmless, (*TrimOutbox).Apply),
 }
 
 // Op is one change: what the pipeline needs of it, and what it takes to read it
@@ -74,11 +80,15 @@ type Kind struct {
 	Number    entry.Number
 	Name      string // for people: metrics labels, errors, logs
 	Class     pipeline.Class
+	Repeats   Repeat
+	Since     uint32 // the feature level the namespace must have; 1 is the first
 	New       func() Op
 	NewResult func() Result
 
-	apply  func(*state.Tx, Op) (Result, error)
-	schema func() *schema
+	apply        func(*state.Tx, Op) (Result, error)
+	answers      func(result any) bool // whether result is of the kind NewResult makes
+	schema       func() *schema
+	resultSchema func() *schema
 }
 
 // kind makes the row of an op from its Apply, whose types say the rest.
@@ -88,12 +98,14 @@ func kind[O, R any, PO interface {
 }, PR interface {
 	*R
 	Result
-}](name string, class pipeline.Class, apply func(PO, *state.Tx) (PR, error)) *Kind {
+}](name string, class pipeline.Class, repeats Repeat, apply func(PO, *state.Tx) (PR, error)) *Kind {
 	zero := PO(new(O))
 	return &Kind{
 		Number:    zero.Number(),
 		Name:      name,
 		Class:     class,
+		Repeats:   repeats,
+		Since:     1,
 		New:       func() Op { return PO(new(O)) },
 		NewResult: func() Result { return PR(new(R)) },
 		apply: func(tx *state.Tx, o Op) (Result, error) {
@@ -103,8 +115,10 @@ func kind[O, R any, PO interface {
 			}
 			return result, nil
 		},
+		answers: func(result any) bool { _, ok := result.(PR); return ok },
 		// Descriptors are not there yet while package variables are made.
-		schema: sync.OnceValue(func() *schema { return schemaOf(zero.ProtoReflect().Descriptor()) }),
+		schema:       sync.OnceValue(func() *schema { return schemaOf(zero.ProtoReflect().Descriptor()) }),
+		resultSchema: sync.OnceValue(func() *schema { return schemaOf(PR(new(R)).ProtoReflect().Descriptor()) }),
 	}
 }
 

@@ -34,6 +34,11 @@ func valid(t testing.TB) map[string]op.Op {
 		&op.RevokeKey{Id: "k"},
 		&op.TrimUsage{FirstSeq: 1},
 		&op.DeleteQueue{Queue: "q"},
+		&op.RaiseLevel{Level: 1},
+		&op.MoveJobs{JobIds: [][]byte{id[:]}, Queue: "q"},
+		w.arriving("q"),
+		&op.Deliver{From: 1, Incarnation: make([]byte, 16), FirstSeq: 1, Items: []*op.Sent{sent(t, w.arriving("q"))}},
+		&op.TrimOutbox{Shard: 1, UpTo: 1},
 	} {
 		ops[op.KindOf(o.Number()).Name] = o
 	}
@@ -85,6 +90,9 @@ var bounds = []struct {
 	{"start-term", "meta.idempotency.request_hash", 32, api.ValidationError, func(o op.Op, n int) {
 		o.(*op.StartTerm).Meta = idempotent("", "k", "")
 		o.(*op.StartTerm).Meta.Idempotency.RequestHash = make([]byte, n)
+	}},
+	{"start-term", "meta.request_id", 16, api.ValidationError, func(o op.Op, n int) {
+		o.(*op.StartTerm).Meta = &op.Meta{RequestId: make([]byte, n)}
 	}},
 	{"enqueue", "jobs", job.MaxEnqueueJobs, api.ValidationError, func(o op.Op, n int) {
 		w := &world{clockNs: epochNs}

@@ -22,6 +22,7 @@ var incarnation = entry.Incarnation{1}
 // world is a machine on a real store, fed with entries as the log would.
 type world struct {
 	t       testing.TB
+	dir     string
 	store   *state.Store
 	machine *op.Machine
 	clockNs int64
@@ -32,20 +33,38 @@ type world struct {
 
 // logged is an entry as encoded, with the bounds it was applied under.
 type logged struct {
-	data   []byte
-	memory op.Memory
+	data     []byte
+	memory   op.Memory
+	maxLevel uint32
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	store := openStore(t, t.TempDir())
-	w := &world{t: t, store: store, machine: op.NewMachine(store), clockNs: epochNs}
+	w := &world{t: t, dir: t.TempDir(), clockNs: epochNs}
+	w.open()
 	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
+		if err := w.store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return w
+}
+
+func (w *world) open() {
+	w.t.Helper()
+	w.store = openStore(w.t, w.dir)
+	w.machine = op.NewMachine(w.store)
+}
+
+// restart closes the store and opens it again.
+func (w *world) restart() {
+	w.t.Helper()
+	if err := w.store.Close(); err != nil {
+		w.t.Fatal(err)
+	}
+	most := w.machine.MaxLevel
+	w.open()
+	w.machine.MaxLevel = most
 }
 
 func openStore(t testing.TB, dir string) *state.Store {
@@ -95,7 +114,7 @@ func (w *world) try(data []byte) ([]any, error) {
 		w.t.Fatal(err)
 	}
 	w.index++
-	w.log = append(w.log, logged{data, w.machine.Memory})
+	w.log = append(w.log, logged{data, w.machine.Memory, w.machine.MaxLevel})
 	return w.machine.Apply(at(w.index), e)
 }
 
@@ -208,7 +227,7 @@ func (w *world) checkReplica() {
 			w.t.Fatal(err)
 		}
 		m := op.NewMachine(store)
-		m.Memory = l.memory
+		m.Memory, m.MaxLevel = l.memory, l.maxLevel
 		if _, err := m.Apply(at(uint64(i+1)), e); err != nil {
 			w.t.Fatal(err)
 		}

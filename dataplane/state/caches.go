@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,7 +18,10 @@ type caches struct {
 	configuration *configuration
 	queues        map[string]*queue
 	keys          map[string]*Key
+	outboxes      map[uint32]*Outbox
+	inboxes       map[uint32]*Inbox
 	newest        job.ID
+	leases        leases
 }
 
 func loadCaches(r source) (*caches, error) {
@@ -42,26 +46,58 @@ func loadCaches(r source) (*caches, error) {
 		}
 		c.keys[key.Id] = key
 	}
-	if c.newest, err = newestJob(r); err != nil {
+	if c.newest, err = newestID(r); err != nil {
 		return nil, err
 	}
-	if got, want := uint64(len(c.queues)), c.head.QueueRecords; got != want {
-		return nil, fmt.Errorf("there are %d queues, the head says %d", got, want)
+	if c.outboxes, err = loadShards(r, prefixOutbox, newOutbox); err != nil {
+		return nil, err
 	}
-	if got, want := uint64(len(c.keys)), c.head.KeyRecords; got != want {
-		return nil, fmt.Errorf("there are %d API keys, the head says %d", got, want)
+	if c.inboxes, err = loadShards(r, prefixInbox, func() *Inbox { return &Inbox{} }); err != nil {
+		return nil, err
 	}
-	return c, nil
+	if c.leases, err = loadLeases(r); err != nil {
+		return nil, err
+	}
+	return c, c.check()
 }
 
-// newestJob is the greatest id of a stored job, zero for none.
-func newestJob(r source) (id job.ID, err error) {
-	it, err := r.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixJob}, UpperBound: afterPrefix(prefixJob)})
+// check holds what the head counts against what was read.
+func (c *caches) check() error {
+	for _, x := range []struct {
+		what      string
+		got, want uint64
+	}{
+		{"queues", uint64(len(c.queues)), c.head.QueueRecords},
+		{"API keys", uint64(len(c.keys)), c.head.KeyRecords},
+		{"outboxes", uint64(len(c.outboxes)), c.head.OutboxRecords},
+		{"inboxes", uint64(len(c.inboxes)), c.head.InboxRecords},
+	} {
+		if x.got != x.want {
+			return fmt.Errorf("there are %d %s, the head says %d", x.got, x.what, x.want)
+		}
+	}
+	return nil
+}
+
+// newestID is the greatest id of a stored job or forward, zero for none.
+func newestID(r source) (id job.ID, err error) {
+	if id, err = lastID(r, prefixJob, decodeJobKey); err != nil {
+		return id, err
+	}
+	forward, err := lastID(r, prefixForward, decodeForwardKey)
+	if bytes.Compare(forward[:], id[:]) > 0 {
+		id = forward
+	}
+	return id, err
+}
+
+func lastID(r source, prefix byte, decode func([]byte) (job.ID, error)) (id job.ID, err error) {
+	it, err := prefixIter(r, prefix)
 	if err != nil {
 		return id, err
 	}
 	if it.Last() {
-		id, err = decodeJobKey(it.Key())
+		id, err = decode(it.Key())
 	}
 	return id, errors.Join(err, it.Close())
 }

@@ -73,9 +73,24 @@ func damages() map[string]damage {
 		"usage's last":       {remove(appendUsageKey(nil, 3)), "the usage ends before row 3, the head says 4"},
 		"stray usage":        {set(appendUsageKey(nil, 9), nil), "usage row 9 where 4 is next"},
 		"head's usage":       {rewriteHead(func(h *Head) { h.UsageFirstSeq++ }), "usage row 1 where 2 is next"},
-		"unknown kind":       {set([]byte{0x55, 1}, nil), "key 5501 is of no known kind"},
-		"below all kinds":    {set([]byte{0x00}, nil), "key 00 is of no known kind"},
-		"above all kinds":    {set([]byte{0xff}, nil), "key ff is of no known kind"},
+		"outbox gap":         {remove(appendOutgoingKey(nil, 1, 2)), "op 3 for shard 1 where 2 is next"},
+		"outbox's first":     {remove(appendOutgoingKey(nil, 1, 1)), "op 2 for shard 1 where 1 is next"},
+		"outbox's last":      {remove(appendOutgoingKey(nil, 1, 3)), "end before 3 at byte 5, their outbox says 4 at 9"},
+		"outbox's bytes": {func(_ *Store, b *pebble.Batch) {
+			_ = put(b, appendOutgoingKey(nil, 1, 2), &Outgoing{Op: []byte("12345"), EndBytes: 5})
+		}, "op 2 for shard 1 ends at byte 5, the ops up to it at 7"},
+		"stray outgoing": {set(appendOutgoingKey(nil, 2, 9), nil), "op 9 for shard 2 where 0 is next"},
+		"lost outbox":    {remove(appendShardKey(nil, prefixOutbox, 1)), "0 outboxes, the head says 1"},
+		"lost inbox":     {remove(appendShardKey(nil, prefixInbox, 2)), "0 inboxes, the head says 1"},
+		"own inbox":      {set(appendShardKey(nil, prefixInbox, 0), nil), "inbox from shard 0 has 0 as its last"},
+		"lost forward":   {remove(appendForwardKey(nil, idOf(3))), "0 forwards, the head says 1"},
+		"forward of a job that is here": {func(_ *Store, b *pebble.Batch) {
+			_ = put(b, appendForwardKey(nil, id), &Forward{Shard: 2, Move: 1})
+		}, "is here and has gone to shard 2"},
+		"forward to itself": {set(appendForwardKey(nil, idOf(3)), nil), "went to shard 0 in its move 0"},
+		"unknown kind":      {set([]byte{0x55, 1}, nil), "key 5501 is of no known kind"},
+		"below all kinds":   {set([]byte{0x00}, nil), "key 00 is of no known kind"},
+		"above all kinds":   {set([]byte{0xff}, nil), "key ff is of no known kind"},
 	}
 }
 
@@ -94,6 +109,12 @@ func soundStore(t *testing.T) *Store {
 		for range 3 {
 			must(t, tx.AddUsage(j, &job.Usage{InputTokens: 1}))
 		}
+		create(t, tx, 3, "q")
+		must(t, tx.ForwardJob(read(t, tx, 3), 1, "far"))
+		for _, op := range []string{"12", "345", "6789"} {
+			must(t, tx.Send(1, 18, []byte(op)))
+		}
+		must(t, tx.PutInbox(2, testIncarnation, 5))
 		must(t, tx.PutKey(&Key{Id: "k"}))
 		must(t, tx.PutIdempotency([16]byte{7}, &Idempotency{Result: []byte("abc"), ExpiresNs: 9}))
 	})

@@ -29,6 +29,9 @@ func content(t testing.TB, s *Store) string {
 func workload(t testing.TB, s *Store, n int) {
 	t.Helper()
 	tx := s.Begin(position(uint64(n)), header(int64(n)*10))
+	if box := tx.Outbox(1); n%5 == 0 && box.Ops() > 0 {
+		must(t, tx.TrimOutbox(1, box.Next-1))
+	}
 	rng := rand.New(rand.NewPCG(uint64(n), 0))
 	for i := range 1 + rng.IntN(5) {
 		j := newJob(n*10+i, fmt.Sprint("q", rng.IntN(3)))
@@ -57,6 +60,7 @@ func workload(t testing.TB, s *Store, n int) {
 			must(t, tx.PutJob(j, failed, retrying))
 		}
 	}
+	wander(t, tx, rng, n)
 	must(t, tx.PutIdempotency([16]byte{byte(rng.IntN(20))}, &Idempotency{Result: make([]byte, rng.IntN(50)), ExpiresNs: int64(n) * 7}))
 	must(t, tx.PutKey(&Key{Id: fmt.Sprint("k", rng.IntN(4)), CreatedNs: tx.ClockNs()}))
 	if n%3 == 0 {

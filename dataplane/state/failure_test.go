@@ -1,7 +1,6 @@
 package state
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -64,7 +63,7 @@ func TestDiskErrorsStopTheStore(t *testing.T) {
 			if _, err := s.Image(); !errors.Is(err, errDisk) {
 				t.Errorf("an image after a failed flush says %v", err)
 			}
-			if err := s.Restore(bytes.NewReader(nil)); !errors.Is(err, errDisk) {
+			if err := s.Restore(&copied{}); !errors.Is(err, errDisk) {
 				t.Errorf("a restore after a failed flush says %v", err)
 			}
 			crashed := memory.CrashClone(vfs.CrashCloneCfg{})
@@ -90,7 +89,7 @@ func TestDiskErrorsInRestore(t *testing.T) {
 	t.Parallel()
 	from := openClosing(t)
 	run(t, from, 20)
-	image, newContent := stream(t, from), content(t, from)
+	of, newContent := copyOf(t, from), content(t, from)
 	restored := false
 	for at := int32(0); !restored; at++ {
 		memory := vfs.NewCrashableMem()
@@ -105,7 +104,7 @@ func TestDiskErrorsInRestore(t *testing.T) {
 		must(t, s.Flush())
 		oldContent := content(t, s)
 		index.Store(at)
-		err := s.Restore(bytes.NewReader(image))
+		err := s.Restore(of)
 		index.Store(-1)
 		restored = err == nil
 		switch now := content(t, s); {

@@ -30,7 +30,7 @@ func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 	e := tx.spareEvents[n]
 	tx.feed.Events = tx.spareEvents[:n+1]
 	e.Type, e.Queue = event, queue
-	e.JobId, e.JobNumber, e.Attempt = nil, 0, 0
+	e.JobId, e.JobNumber, e.Attempt, e.FromQueue = nil, 0, 0, ""
 	if j != nil {
 		e.JobId, e.JobNumber, e.Attempt = j.Id, j.Number, j.Attempt
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,6 +31,7 @@ var errClosed = errors.New("the store is closed")
 type generation struct {
 	db     *pebble.DB
 	number uint64
+	sums   sums // hashes of its tables
 
 	mu      sync.Mutex
 	refs    int          // the Store's and one for each Snapshot
@@ -121,10 +123,18 @@ func (s *Store) openGeneration(number uint64, mustExist bool) (*generation, erro
 	o := s.pebbleOptions()
 	o.ErrorIfNotExists = mustExist
 	db, err := pebble.Open(s.dbDir(number), o)
-	if err != nil {
+	switch {
+	case err != nil && mustExist && damaged(err):
+		return nil, fmt.Errorf("%s is damaged (%w): nothing was changed. Put back what is missing, or rebuild this replica in an empty directory, from the other members or a backup", s.dbDir(number), err)
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", s.dbDir(number), err)
 	}
 	return &generation{db: db, number: number, refs: 1}, nil
+}
+
+// damaged says whether opening again can help.
+func damaged(err error) bool {
+	return pebble.IsCorruptionError(err) || errors.Is(err, pebble.ErrDBDoesNotExist) || errors.Is(err, fs.ErrNotExist)
 }
 
 // moveMarker makes a generation the current one, durably.

@@ -42,6 +42,7 @@ func (h *Head) copy() *Head {
 		FeatureLevel: h.FeatureLevel, Secured: h.Secured,
 		KeyRecords: h.KeyRecords, QueueRecords: h.QueueRecords,
 		UsageNextSeq: h.UsageNextSeq, UsageFirstSeq: h.UsageFirstSeq,
+		OutboxRecords: h.OutboxRecords, InboxRecords: h.InboxRecords, ForwardRecords: h.ForwardRecords,
 	}
 }
 

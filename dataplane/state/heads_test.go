@@ -79,6 +79,37 @@ func (m *headsModel) put(t *rapid.T, j *modelJob, change func(*job.Job)) {
 	j.state, j.priority = stored.State, stored.Priority
 }
 
+// wander moves a job to another queue, to another shard or back from one: there
+// it has no state in the model.
+func (m *headsModel) wander(t *rapid.T, step, queue string, pick func(...job.State) *modelJob) {
+	const away = job.State(0)
+	states := []job.State{job.Pending, job.Scheduled, job.Cancelled}
+	if step == "arrive" {
+		states = []job.State{away}
+	}
+	is := pick(states...)
+	if is == nil {
+		return
+	}
+	j, err := m.tx.Job(is.id)
+	switch {
+	case err != nil:
+	case step == "move":
+		err = m.tx.MoveJob(j, queue)
+		is.queue = queue
+	case step == "leave":
+		err = m.tx.ForwardJob(j, 7, "far")
+		is.state = away
+	default:
+		j := &job.Job{Id: is.id[:], Queue: queue, State: job.Pending, Priority: is.priority}
+		err = m.tx.AdmitJob(j)
+		is.queue, is.state, is.number = queue, job.Pending, j.Number
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // step is one change within an entry.
 func (m *headsModel) step(t *rapid.T) {
 	queue := rapid.SampledFrom(m.queues).Draw(t, "queue")
@@ -94,7 +125,8 @@ func (m *headsModel) step(t *rapid.T) {
 		}
 		return rapid.SampledFrom(among).Draw(t, "job")
 	}
-	switch rapid.SampledFrom([]string{"create", "create", "create", "fetch", "fetch", "fetch", "return", "take", "priority", "look"}).Draw(t, "step") {
+	step := rapid.SampledFrom([]string{"create", "create", "create", "fetch", "fetch", "fetch", "return", "take", "priority", "look", "move", "move", "leave", "arrive"}).Draw(t, "step")
+	switch step {
 	case "create":
 		j := newJob(len(m.jobs)+1, queue)
 		j.Priority = rapid.Uint32Range(0, job.Priorities-1).Draw(t, "priority")
@@ -124,6 +156,8 @@ func (m *headsModel) step(t *rapid.T) {
 		}
 	case "look":
 		m.compare(t, queue)
+	case "move", "leave", "arrive":
+		m.wander(t, step, queue, pick)
 	}
 }
 

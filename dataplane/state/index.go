@@ -14,15 +14,17 @@ type timer struct {
 }
 
 // index is all of a job's record that other records are derived from: its ready
-// key, its timer and its place in its queue's counters. Two records of a job
+// key, its timer, its lease and its place in its queue's counters. Two records of a job
 // with equal indexes have the same derived keys. The zero index is that of a
 // job that is not stored.
 type index struct {
+	queue    string
 	state    job.State
 	ready    bool
 	priority uint8
 	number   uint64
 	timer    timer
+	lease    leaseToken
 }
 
 // derive is the only place that says what is derived from a job.
@@ -33,7 +35,7 @@ func derive(j *job.Job) (index, error) {
 	if j.Priority >= job.Priorities {
 		return index{}, fmt.Errorf("priority %d is none", j.Priority)
 	}
-	ix := index{state: j.State, priority: uint8(j.Priority), number: j.Number}
+	ix := index{queue: j.Queue, state: j.State, priority: uint8(j.Priority), number: j.Number}
 	switch j.State {
 	case job.Pending:
 		ix.ready = true
@@ -46,11 +48,13 @@ func derive(j *job.Job) (index, error) {
 			return index{}, fmt.Errorf("it is active without a lease")
 		}
 		ix.timer = timer{TimerLease, j.Lease.ExpiresNs}
+		ix.lease = tokenOf(j)
 	}
 	return ix, nil
 }
 
 // readyAs says whether two indexes have the same ready key or both none.
 func (ix index) readyAs(other index) bool {
-	return ix.ready == other.ready && (!ix.ready || ix.priority == other.priority)
+	return ix.ready == other.ready &&
+		(!ix.ready || ix.priority == other.priority && ix.number == other.number && ix.queue == other.queue)
 }

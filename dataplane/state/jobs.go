@@ -85,6 +85,12 @@ func (tx *Tx) createJob(j *job.Job, events []EventType) error {
 	if h.job != nil {
 		return fmt.Errorf("it exists")
 	}
+	if err := tx.readForward(h); err != nil {
+		return err
+	}
+	if h.forward != nil {
+		return fmt.Errorf("it has gone to shard %d", h.forward.Shard)
+	}
 	j.Number = tx.head.NextJobNumber
 	tx.head.NextJobNumber++
 	h.job, h.queue = j, tx.ensure(j.Queue)
@@ -138,6 +144,7 @@ func (tx *Tx) change(h *held, events []EventType) error {
 	if err := h.queue.moveReady(h.id, h.now, to, tx.s.options.headsKept); err != nil {
 		return err
 	}
+	tx.s.leases.move(h.now, to, h.id)
 	h.now, h.dirty = to, true
 	failed := uint64(0)
 	for _, event := range events {
@@ -156,19 +163,32 @@ func (tx *Tx) encodeJobs() error {
 		if !h.dirty {
 			continue
 		}
-		if now, err := derive(h.job); err != nil || now != h.now {
-			return fmt.Errorf("job %s was changed and not put (%v)", h.id, err)
-		}
-		if err := tx.encodeIndex(h); err != nil {
-			return err
-		}
-		tx.key = appendJobKey(tx.key[:0], h.id)
-		if err := put(tx.batch, tx.key, h.job); err != nil {
+		if err := tx.encodeJob(h); err != nil {
 			return err
 		}
 		if bytes.Compare(h.id[:], tx.newest[:]) > 0 {
 			tx.newest = h.id
 		}
+	}
+	return nil
+}
+
+// encodeJob writes a changed job, or removes one that has left.
+func (tx *Tx) encodeJob(h *held) error {
+	if h.job != nil {
+		if now, err := derive(h.job); err != nil || now != h.now {
+			return fmt.Errorf("job %s was changed and not put (%v)", h.id, err)
+		}
+	}
+	if err := tx.encodeIndex(h); err != nil {
+		return err
+	}
+	tx.key = appendJobKey(tx.key[:0], h.id)
+	switch {
+	case h.job != nil:
+		return put(tx.batch, tx.key, h.job)
+	case h.stored.state != 0:
+		return tx.batch.Delete(tx.key, nil)
 	}
 	return nil
 }
@@ -184,13 +204,13 @@ func (tx *Tx) encodeIndex(h *held) error {
 	was, is := h.stored, h.now
 	if !was.readyAs(is) {
 		if was.ready {
-			tx.key = appendReadyKey(tx.key[:0], h.job.Queue, was.priority, was.number)
+			tx.key = appendReadyKey(tx.key[:0], was.queue, was.priority, was.number)
 			if err := tx.batch.SingleDelete(tx.key, nil); err != nil {
 				return err
 			}
 		}
 		if is.ready {
-			tx.key = appendReadyKey(tx.key[:0], h.job.Queue, is.priority, is.number)
+			tx.key = appendReadyKey(tx.key[:0], is.queue, is.priority, is.number)
 			if err := tx.batch.Set(tx.key, h.id[:], nil); err != nil {
 				return err
 			}

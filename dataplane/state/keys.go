@@ -17,14 +17,18 @@ const (
 	prefixConfiguration = 0x02
 	prefixQueue         = 0x10
 	prefixKey           = 0x11
+	prefixOutbox        = 0x12
+	prefixInbox         = 0x13
 	prefixReady         = 0x20
 	prefixTimer         = 0x21
 	prefixJob           = 0x30
 	prefixBlob          = 0x31
 	prefixError         = 0x32
+	prefixForward       = 0x33
 	prefixIdempotency   = 0x40
 	prefixFeed          = 0x50
 	prefixUsage         = 0x60
+	prefixOutgoing      = 0x61
 )
 
 // keyspace is one row of the table of keys.
@@ -44,6 +48,8 @@ var keyspaces = []keyspace{
 	{prefixConfiguration, "configuration", "", "index 8 | raft's encoding of the membership", configurationKey},
 	{prefixQueue, "queue", "name", "Queue", func() []byte { return queueKey("emails") }},
 	{prefixKey, "key", "id", "Key", func() []byte { return apiKeyKey("k1") }},
+	{prefixOutbox, "outbox", "shard 4", "Outbox", func() []byte { return appendShardKey(nil, prefixOutbox, 258) }},
+	{prefixInbox, "inbox", "shard 4", "Inbox", func() []byte { return appendShardKey(nil, prefixInbox, 258) }},
 	{prefixReady, "ready", "queue | 00 | priority 1 | number 8", "job id 16", func() []byte {
 		return appendReadyKey(nil, "emails", job.Normal, 258)
 	}},
@@ -53,9 +59,11 @@ var keyspaces = []keyspace{
 	{prefixJob, "job", "id 16", "Job", func() []byte { return appendJobKey(nil, sampleID) }},
 	{prefixBlob, "blob", "id 16 | kind 1", "Blob", func() []byte { return appendBlobKey(nil, sampleID, job.Checkpoint) }},
 	{prefixError, "error", "id 16 | attempt 4", "AttemptError", func() []byte { return appendErrorKey(nil, sampleID, 258) }},
+	{prefixForward, "forward", "job id 16", "Forward", func() []byte { return appendForwardKey(nil, sampleID) }},
 	{prefixIdempotency, "idempotency", "id 16", "Idempotency", func() []byte { return appendIdempotencyKey(nil, sampleID) }},
 	{prefixFeed, "feed", "sequence of the first event 8", "FeedEntry", func() []byte { return appendFeedKey(nil, 258) }},
 	{prefixUsage, "usage", "number of the row 8", "Usage", func() []byte { return appendUsageKey(nil, 258) }},
+	{prefixOutgoing, "outgoing", "shard 4 | number on the way there 8", "Outgoing", func() []byte { return appendOutgoingKey(nil, 258, 259) }},
 }
 
 var sampleID = job.ID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
@@ -68,6 +76,8 @@ const (
 	errorKeyLen = jobKeyLen + 4
 	feedKeyLen  = 1 + 8
 	usageKeyLen = 1 + 8
+	shardKeyLen = 1 + 4
+	outKeyLen   = 1 + 4 + 8
 )
 
 func headKey() []byte             { return []byte{prefixHead} }
@@ -140,6 +150,20 @@ func appendUsageKey(b []byte, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, prefixUsage), seq)
 }
 
+// appendShardKey appends the key of an outbox or an inbox: what is kept of the way
+// to or from a shard.
+func appendShardKey(b []byte, prefix byte, shard uint32) []byte {
+	return binary.BigEndian.AppendUint32(append(b, prefix), shard)
+}
+
+func appendOutgoingKey(b []byte, shard uint32, seq uint64) []byte {
+	return binary.BigEndian.AppendUint64(appendShardKey(b, prefixOutgoing, shard), seq)
+}
+
+func appendForwardKey(b []byte, id job.ID) []byte {
+	return append(append(b, prefixForward), id[:]...)
+}
+
 func sortableTime(ns int64) uint64        { return uint64(ns) ^ 1<<63 }
 func timeFromSortable(u uint64) int64     { return int64(u ^ 1<<63) }
 func afterPrefix(prefix byte) []byte      { return []byte{prefix + 1} }
@@ -205,6 +229,27 @@ func decodeUsageKey(key []byte) (seq uint64, err error) {
 		return 0, errKey(key, "not a usage key")
 	}
 	return binary.BigEndian.Uint64(key[1:]), nil
+}
+
+func decodeShardKey(key []byte, prefix byte) (shard uint32, err error) {
+	if len(key) != shardKeyLen || key[0] != prefix {
+		return 0, errKey(key, "not the key of an outbox or inbox")
+	}
+	return binary.BigEndian.Uint32(key[1:]), nil
+}
+
+func decodeOutgoingKey(key []byte) (shard uint32, seq uint64, err error) {
+	if len(key) != outKeyLen || key[0] != prefixOutgoing {
+		return 0, 0, errKey(key, "not the key of an outgoing op")
+	}
+	return binary.BigEndian.Uint32(key[1:]), binary.BigEndian.Uint64(key[5:]), nil
+}
+
+func decodeForwardKey(key []byte) (job.ID, error) {
+	if len(key) != jobKeyLen || key[0] != prefixForward {
+		return job.ID{}, errKey(key, "not the key of a forward")
+	}
+	return job.ID(key[1:]), nil
 }
 
 // latest is later than any time a timer may have.

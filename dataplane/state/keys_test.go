@@ -83,6 +83,16 @@ func TestKeysDecode(t *testing.T) {
 		if got, err := decodeUsageKey(appendUsageKey(nil, number)); err != nil || got != number {
 			t.Errorf("usage key: %v, %v", got, err)
 		}
+		shard := rapid.Uint32().Draw(t, "shard")
+		if got, err := decodeShardKey(appendShardKey(nil, prefixInbox, shard), prefixInbox); err != nil || got != shard {
+			t.Errorf("inbox key: %v, %v", got, err)
+		}
+		if to, got, err := decodeOutgoingKey(appendOutgoingKey(nil, shard, number)); err != nil || to != shard || got != number {
+			t.Errorf("outgoing key: %v, %v, %v", to, got, err)
+		}
+		if got, err := decodeForwardKey(appendForwardKey(nil, id)); err != nil || got != id {
+			t.Errorf("forward key: %v, %v", got, err)
+		}
 	})
 }
 
@@ -120,7 +130,7 @@ func TestKeysSort(t *testing.T) {
 
 func TestBadKeysAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, key := range [][]byte{nil, {prefixReady}, {prefixTimer, 3}, {prefixJob, 1}, {prefixBlob}, {prefixError}, {prefixFeed, 0}, {prefixUsage, 0},
+	for _, key := range [][]byte{nil, {prefixReady}, {prefixTimer, 3}, {prefixJob, 1}, {prefixBlob}, {prefixError}, {prefixFeed, 0}, {prefixUsage, 0}, {prefixOutbox, 0}, {prefixOutgoing, 0}, {prefixForward, 0},
 		appendBlobKey(nil, sampleID, job.BlobKinds), append(appendJobKey(nil, sampleID), 1),
 		append(appendTimerKey(nil, timer{TimerLease, 1}, sampleID)[:10:10], append([]byte{9}, sampleID[:]...)...)} {
 		if _, err := decodeReadyKey(key); err == nil {
@@ -143,6 +153,15 @@ func TestBadKeysAreRefused(t *testing.T) {
 		}
 		if _, err := decodeUsageKey(key); err == nil {
 			t.Errorf("%x was taken for a usage key", key)
+		}
+		if _, err := decodeShardKey(key, prefixOutbox); err == nil {
+			t.Errorf("%x was taken for the key of an outbox", key)
+		}
+		if _, _, err := decodeOutgoingKey(key); err == nil {
+			t.Errorf("%x was taken for an outgoing key", key)
+		}
+		if _, err := decodeForwardKey(key); err == nil {
+			t.Errorf("%x was taken for a forward key", key)
 		}
 	}
 }

@@ -63,7 +63,8 @@ func (s *Store) pebbleOptions() *pebble.Options {
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { s.failure.set(fmt.Errorf("store on disk: %w", err)) },
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				s.failure.set(fmt.Errorf("store on disk is corrupt: %s", info))
+				// Not info itself: it prints keys, which are the tenant's, and stacks.
+				s.failure.set(fmt.Errorf("store on disk is corrupt: %s: %w: rebuild this replica from the other members or a backup", info.Path, info.Details))
 			},
 		},
 	}

@@ -75,6 +75,10 @@ func (tx *Tx) ensure(name string) *queue {
 	if !tx.CanAddQueues(1) {
 		tx.fail(fmt.Errorf("queue %q is one more than %d", name, job.MaxQueues))
 	}
+	return tx.addQueue(name)
+}
+
+func (tx *Tx) addQueue(name string) *queue {
 	if err := job.CheckQueueName(name); err != nil {
 		tx.fail(fmt.Errorf("new queue: %w", err))
 	}
@@ -205,22 +209,24 @@ func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
 func (tx *Tx) refill(q *queue, priority uint8, l *level) error {
 	var added []head
 	var removed []uint64
+	name := q.rec.Name
+	here := func(ix index) bool {
+		return ix.ready && ix.priority == priority && ix.number >= l.from && ix.queue == name
+	}
 	for _, h := range tx.order {
-		if h.queue != q || h.now.number < l.from {
+		was, is := here(h.stored), here(h.now)
+		if was && is && h.stored.number == h.now.number {
 			continue
 		}
-		was := h.stored.ready && h.stored.priority == priority
-		is := h.now.ready && h.now.priority == priority
-		switch {
-		case is && !was:
+		if is {
 			added = append(added, head{h.now.number, h.id})
-		case was && !is:
+		}
+		if was {
 			removed = append(removed, h.stored.number)
 		}
 	}
 	slices.SortFunc(added, func(a, b head) int { return cmp.Compare(a.number, b.number) })
 	slices.Sort(removed)
-	name := q.rec.Name
 	it, err := tx.s.gen.db.NewIter(&pebble.IterOptions{
 		LowerBound: appendReadyKey(nil, name, priority, l.from),
 		UpperBound: appendReadyKey(nil, name, priority+1, 0),

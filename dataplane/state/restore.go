@@ -1,31 +1,34 @@
 package state
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
-	"hash/crc32"
 	"io"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/image"
 )
 
-// Restore replaces the whole content by an image and makes it durable before it
-// returns. It is called by the applying goroutine, with no Tx open. A stream
-// that is cut or corrupt is refused and leaves everything as it was; so does a
-// crash at any moment, until the new content is whole. An error after that
-// point makes the store fail, see Err. Readers see the new content as soon as
-// Restore has it; a Snapshot keeps the old.
-func (s *Store) Restore(r io.Reader) error {
+// Restore replaces the whole content by the parts of an image and makes it
+// durable before it returns. It is called by the applying goroutine, with no Tx
+// open. Parts that are cut or corrupt, are no store, or hold another entry than
+// the source claims (by a method Applied) are refused and leave everything as it
+// was; so does a crash at any moment, until the new content is whole. An error
+// after that point makes the store fail, see Err. Readers see the new content as
+// soon as Restore has it; a Snapshot keeps the old.
+//
+// Tables that the source has on this disk are linked: nobody writes to a table,
+// and the old content's go when its last reader does. Everything else is copied.
+func (s *Store) Restore(from image.Source) error {
 	if err := s.usable(); err != nil {
 		return err
 	}
 	old := s.gen
 	number := old.number + 1
 	dir := s.dbDir(number)
-	gen, c, err := s.receive(r, number)
+	gen, c, err := s.receive(from, number)
 	if err != nil {
 		return errors.Join(fmt.Errorf("restore: %w", err), s.fs.RemoveAll(dir))
 	}
@@ -51,8 +54,12 @@ func (s *Store) Restore(r io.Reader) error {
 	return nil
 }
 
-// receive writes an image to disk and opens it.
-func (s *Store) receive(r io.Reader, number uint64) (*generation, *caches, error) {
+// receive puts an image's parts into a directory and opens it.
+func (s *Store) receive(from image.Source, number uint64) (*generation, *caches, error) {
+	parts := from.Parts()
+	if err := image.Check(parts); err != nil {
+		return nil, nil, err
+	}
 	dir := s.dbDir(number)
 	if err := s.fs.RemoveAll(dir); err != nil {
 		return nil, nil, err
@@ -60,10 +67,10 @@ func (s *Store) receive(r io.Reader, number uint64) (*generation, *caches, error
 	if err := s.fs.MkdirAll(dir, 0o755); err != nil {
 		return nil, nil, err
 	}
-	in := &imageReader{fs: s.fs, dir: dir, r: r, crc: crc32.New(castagnoli)}
-	announced, err := in.readAll()
-	if err != nil {
-		return nil, nil, err
+	for _, p := range parts {
+		if err := s.place(from, p, s.fs.PathJoin(dir, p.Name)); err != nil {
+			return nil, nil, err
+		}
 	}
 	if err := errors.Join(syncDir(s.fs, dir), syncDir(s.fs, s.dir)); err != nil {
 		return nil, nil, err
@@ -72,14 +79,74 @@ func (s *Store) receive(r io.Reader, number uint64) (*generation, *caches, error
 	if err != nil {
 		return nil, nil, err
 	}
+	gen.sums.set(parts)
 	c, err := loadCaches(gen.db)
-	if err == nil && c.head.applied() != announced.applied() {
-		err = fmt.Errorf("the image holds entry %d and announced %d", c.head.Index, announced.Index)
+	if err == nil {
+		err = compareClaim(from, c.head)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, gen.release())
 	}
 	return gen, c, nil
+}
+
+// compareClaim refuses an image that holds another entry than it says.
+func compareClaim(from image.Source, h *Head) error {
+	claim, ok := from.(interface{ Applied() entry.Applied })
+	if !ok {
+		return nil
+	}
+	if got, want := h.applied(), claim.Applied(); got != want {
+		return fmt.Errorf("the image holds entry %d of term %d of group %q, history %x; it claims entry %d of term %d of group %q, history %x",
+			got.Index, got.Term, got.Group, got.Incarnation, want.Index, want.Term, want.Group, want.Incarnation)
+	}
+	return nil
+}
+
+// place links or copies a part, durably but for its name.
+func (s *Store) place(from image.Source, p image.Part, to string) (err error) {
+	if located, ok := from.(image.Located); ok && immutable(p.Name) && onDisk(s.fs) {
+		// A link that cannot be had, on another disk for one, is a copy.
+		if path := located.Path(p.Name); path != "" && s.fs.Link(path, to) == nil {
+			info, err := s.fs.Stat(to)
+			if err == nil && info.Size() != p.Size {
+				err = fmt.Errorf("%s has %d bytes, it should have %d", path, info.Size(), p.Size)
+			}
+			return err
+		}
+	}
+	r, err := from.Open(p.Name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	f, err := s.fs.Create(to, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if _, err = io.Copy(f, image.Verify(p, r)); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// Held is the path of a table of the store that may be the part: it has its name
+// and size, as what was linked from the last image has. "" = there is none.
+func (s *Store) Held(p image.Part) string {
+	if !immutable(p.Name) || !onDisk(s.fs) {
+		return ""
+	}
+	gen, err := s.acquire()
+	if err != nil {
+		return "" // a closed store holds nothing
+	}
+	path := s.fs.PathJoin(s.dbDir(gen.number), p.Name)
+	info, err := s.fs.Stat(path)
+	// What goes wrong here ends in the part being sent.
+	if errors.Join(err, gen.release()) != nil || info.Size() != p.Size {
+		return ""
+	}
+	return path
 }
 
 // announce calls the hooks for all there is now.
@@ -104,140 +171,11 @@ func (s *Store) announce() error {
 	if s.hooks.OnUsage != nil {
 		s.hooks.OnUsage()
 	}
-	return nil
-}
-
-// imageReader reads what Image.WriteTo wrote.
-type imageReader struct {
-	fs  vfs.FS
-	dir string
-	r   io.Reader
-	crc hash.Hash32
-}
-
-// maxImageHead bounds what a corrupt length can make us allocate.
-const maxImageHead = 1 << 16
-
-// readAll writes the image's files and returns the head it announced.
-func (in *imageReader) readAll() (*Head, error) {
-	magic, err := in.read(len(imageMagic) + 4)
-	if err != nil {
-		return nil, err
+	if s.hooks.OnKeys != nil {
+		s.hooks.OnKeys()
 	}
-	size := binary.LittleEndian.Uint32(magic[len(imageMagic):])
-	if string(magic[:len(imageMagic)]) != imageMagic || size > maxImageHead {
-		return nil, errors.New("the stream is not an image")
-	}
-	encoded, err := in.read(int(size))
-	if err != nil {
-		return nil, err
-	}
-	if err := in.sum("the head"); err != nil {
-		return nil, err
-	}
-	head := &Head{}
-	if err := head.UnmarshalVT(encoded); err != nil {
-		return nil, fmt.Errorf("the image's head: %w", err)
-	}
-	files, total := uint32(0), uint64(0)
-	for {
-		tag, err := in.read(1)
-		if err != nil {
-			return nil, err
-		}
-		switch tag[0] {
-		case tagFile:
-			size, err := in.file()
-			if err != nil {
-				return nil, err
-			}
-			files++
-			total += size
-		case tagTrailer:
-			return head, in.trailer(files, total)
-		default:
-			return nil, fmt.Errorf("the image has a record of unknown kind %#x", tag[0])
-		}
-	}
-}
-
-func (in *imageReader) trailer(files uint32, total uint64) error {
-	b, err := in.read(12)
-	if err != nil {
-		return err
-	}
-	if err := in.sum("the trailer"); err != nil {
-		return err
-	}
-	if f, t := binary.LittleEndian.Uint32(b), binary.LittleEndian.Uint64(b[4:]); f != files || t != total {
-		return fmt.Errorf("the image says it has %d files of %d bytes, it had %d of %d", f, t, files, total)
-	}
-	return nil
-}
-
-// file reads one file to disk, durably.
-func (in *imageReader) file() (size uint64, err error) {
-	b, err := in.read(10)
-	if err != nil {
-		return 0, err
-	}
-	nameLen := int(binary.LittleEndian.Uint16(b))
-	size = binary.LittleEndian.Uint64(b[2:])
-	if nameLen == 0 || nameLen > maxImageName || size > 1<<62 {
-		return 0, fmt.Errorf("the image has a file of %d bytes with a name of %d", size, nameLen)
-	}
-	name, err := in.read(nameLen)
-	if err != nil {
-		return 0, err
-	}
-	if err := in.sum("a file's name"); err != nil {
-		return 0, err
-	}
-	if !plainName(string(name)) {
-		return 0, fmt.Errorf("the image has a file named %q", name)
-	}
-	f, err := in.fs.Create(in.fs.PathJoin(in.dir, string(name)), vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return 0, err
-	}
-	// The sum first: a file may change the bytes it is given.
-	if _, err = io.CopyN(io.MultiWriter(in.crc, f), in.r, int64(size)); errors.Is(err, io.EOF) {
-		err = fmt.Errorf("the image is cut: %w", io.ErrUnexpectedEOF)
-	}
-	if err == nil {
-		err = in.sum(string(name))
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	return size, errors.Join(err, f.Close())
-}
-
-// plainName says whether a name stays inside the directory it is put in.
-func plainName(name string) bool {
-	return name != "." && name != ".." && !strings.ContainsAny(name, "/\\\x00")
-}
-
-// read reads n bytes; the end of the stream is never expected.
-func (in *imageReader) read(n int) ([]byte, error) {
-	b := make([]byte, n)
-	if _, err := io.ReadFull(in.r, b); err != nil {
-		return nil, fmt.Errorf("the image is cut: %w", err)
-	}
-	in.crc.Write(b)
-	return b, nil
-}
-
-// sum checks all since the last sum.
-func (in *imageReader) sum(what string) error {
-	want := in.crc.Sum32()
-	b, err := in.read(4)
-	if err != nil {
-		return err
-	}
-	in.crc.Reset()
-	if got := binary.LittleEndian.Uint32(b); got != want {
-		return fmt.Errorf("the image is corrupt at %s: checksum %08x, want %08x", what, got, want)
+	if s.hooks.OnOutbox != nil {
+		s.hooks.OnOutbox()
 	}
 	return nil
 }

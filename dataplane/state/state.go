@@ -28,6 +28,9 @@ type Options struct {
 
 	wal       bool // keep Pebble's own log, unsynced: only to measure what it would cost
 	headsKept int  // 0 means headsKept; less in tests
+
+	// 0 means MaxOutboxOps and MaxOutboxBytes; less in tests.
+	outboxOps, outboxBytes uint64
 }
 
 // Hooks are called by the applying goroutine after a commit is visible to
@@ -45,13 +48,18 @@ type Hooks struct {
 	OnFeed func()
 	// OnUsage says that there are new usage rows.
 	OnUsage func()
+	// OnKeys says that API keys were made, changed or removed.
+	OnKeys func()
+	// OnOutbox says that there are new ops for another shard.
+	OnOutbox func()
 }
 
 // Store is one shard's state. One goroutine applies (Begin, Commit,
 // PutConfiguration, Restore); any number may read beside it.
 //
 // Who owns what: the applying goroutine alone touches the caches (queues, keys,
-// tx, scratch) and reads gen without a lock, being the only one to change it.
+// outboxes, inboxes, leases, tx, scratch) and reads gen without a lock, being the
+// only one to change it.
 // Readers hold mu for reading while they use gen, so that Restore, which holds
 // it for writing just to switch, cannot close the store under them; apply never
 // takes mu. publish keeps a batch and the head it carries together for
@@ -71,16 +79,20 @@ type Store struct {
 	head          atomic.Pointer[Head] // committed; never changed once it is here
 	configuration atomic.Pointer[configuration]
 	keysRead      atomic.Pointer[keyring] // committed API keys, for readers
-	gauges        sync.Map                // queue name -> *atomic.Int64: Fetchable
+	outboxesRead  atomic.Pointer[[]OutboxState]
+	gauges        sync.Map // queue name -> *atomic.Int64: Fetchable
 	floors        [timerClasses]timerFloor
 	images        atomic.Uint64 // names image directories
 	failure       failure
 
-	queues map[string]*queue
-	keys   map[string]*Key
-	newest job.ID // the greatest id of a stored job, zero for none
-	tx     Tx
-	open   bool // tx is begun and not committed
+	queues   map[string]*queue
+	keys     map[string]*Key
+	outboxes map[uint32]*Outbox // by the shard they go to
+	inboxes  map[uint32]*Inbox  // by the shard they come from
+	newest   job.ID             // no stored job or forward has a greater id
+	leases   leases             // of the active jobs
+	tx       Tx
+	open     bool // tx is begun and not committed
 }
 
 // Open opens or creates the store in dir and computes its caches. What a crash
@@ -98,6 +110,9 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	if s.ownShared {
 		s.options.Shared = NewShared(ownCacheBytes + memTables*int64(s.options.MemTableBytes))
+	}
+	if s.options.outboxOps == 0 {
+		s.options.outboxOps, s.options.outboxBytes = MaxOutboxOps, MaxOutboxBytes
 	}
 	s.failure.init()
 	gen, err := s.openCurrent()
@@ -121,7 +136,9 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.gen = gen
 	s.head.Store(c.head)
 	s.configuration.Store(c.configuration)
-	s.keys, s.queues, s.newest = c.keys, c.queues, c.newest
+	s.keys, s.queues, s.newest, s.leases = c.keys, c.queues, c.newest, c.leases
+	s.outboxes, s.inboxes = c.outboxes, c.inboxes
+	s.publishOutboxes()
 	s.keysRead.Store(newKeyring(c.keys))
 	s.gauges.Range(func(name, gauge any) bool {
 		if c.queues[name.(string)] == nil {

@@ -47,6 +47,9 @@ const (
 	EventType_EVENT_QUEUE_PAUSED  EventType = 15
 	EventType_EVENT_QUEUE_RESUMED EventType = 16
 	EventType_EVENT_QUEUE_DELETED EventType = 17
+	EventType_EVENT_MOVED         EventType = 18 // to another queue of this shard
+	EventType_EVENT_LEFT          EventType = 19 // for another shard: nothing of the job is left here
+	EventType_EVENT_ARRIVED       EventType = 20 // from another shard
 )
 
 // Enum value maps for EventType.
@@ -70,6 +73,9 @@ var (
 		15: "EVENT_QUEUE_PAUSED",
 		16: "EVENT_QUEUE_RESUMED",
 		17: "EVENT_QUEUE_DELETED",
+		18: "EVENT_MOVED",
+		19: "EVENT_LEFT",
+		20: "EVENT_ARRIVED",
 	}
 	EventType_value = map[string]int32{
 		"EVENT_UNSPECIFIED":   0,
@@ -90,6 +96,9 @@ var (
 		"EVENT_QUEUE_PAUSED":  15,
 		"EVENT_QUEUE_RESUMED": 16,
 		"EVENT_QUEUE_DELETED": 17,
+		"EVENT_MOVED":         18,
+		"EVENT_LEFT":          19,
+		"EVENT_ARRIVED":       20,
 	}
 )
 
@@ -141,6 +150,9 @@ type Head struct {
 	QueueRecords       uint64                 `protobuf:"varint,15,opt,name=queue_records,json=queueRecords,proto3" json:"queue_records,omitempty"`
 	UsageNextSeq       uint64                 `protobuf:"varint,16,opt,name=usage_next_seq,json=usageNextSeq,proto3" json:"usage_next_seq,omitempty"`    // number of the next usage row
 	UsageFirstSeq      uint64                 `protobuf:"varint,17,opt,name=usage_first_seq,json=usageFirstSeq,proto3" json:"usage_first_seq,omitempty"` // oldest usage row kept
+	OutboxRecords      uint64                 `protobuf:"varint,18,opt,name=outbox_records,json=outboxRecords,proto3" json:"outbox_records,omitempty"`
+	InboxRecords       uint64                 `protobuf:"varint,19,opt,name=inbox_records,json=inboxRecords,proto3" json:"inbox_records,omitempty"`
+	ForwardRecords     uint64                 `protobuf:"varint,20,opt,name=forward_records,json=forwardRecords,proto3" json:"forward_records,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -290,6 +302,27 @@ func (x *Head) GetUsageNextSeq() uint64 {
 func (x *Head) GetUsageFirstSeq() uint64 {
 	if x != nil {
 		return x.UsageFirstSeq
+	}
+	return 0
+}
+
+func (x *Head) GetOutboxRecords() uint64 {
+	if x != nil {
+		return x.OutboxRecords
+	}
+	return 0
+}
+
+func (x *Head) GetInboxRecords() uint64 {
+	if x != nil {
+		return x.InboxRecords
+	}
+	return 0
+}
+
+func (x *Head) GetForwardRecords() uint64 {
+	if x != nil {
+		return x.ForwardRecords
 	}
 	return 0
 }
@@ -663,6 +696,7 @@ type Event struct {
 	JobId         []byte                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
 	Queue         string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	FromQueue     string                 `protobuf:"bytes,6,opt,name=from_queue,json=fromQueue,proto3" json:"from_queue,omitempty"` // of EVENT_MOVED: where the job was
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -732,6 +766,13 @@ func (x *Event) GetAttempt() uint32 {
 	return 0
 }
 
+func (x *Event) GetFromQueue() string {
+	if x != nil {
+		return x.FromQueue
+	}
+	return ""
+}
+
 // FeedEntry is what one log entry changed. Its key holds the sequence of its
 // first event; event i has that sequence + i.
 type FeedEntry struct {
@@ -794,11 +835,278 @@ func (x *FeedEntry) GetEvents() []*Event {
 	return nil
 }
 
+// Outgoing is an op that another shard has to apply. Its key holds that shard and
+// its number on the way there.
+type Outgoing struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the op
+	Op            []byte                 `protobuf:"bytes,2,opt,name=op,proto3" json:"op,omitempty"`
+	EndBytes      uint64                 `protobuf:"varint,3,opt,name=end_bytes,json=endBytes,proto3" json:"end_bytes,omitempty"` // what sent_bytes was with it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outgoing) Reset() {
+	*x = Outgoing{}
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outgoing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outgoing) ProtoMessage() {}
+
+func (x *Outgoing) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outgoing.ProtoReflect.Descriptor instead.
+func (*Outgoing) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Outgoing) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Outgoing) GetOp() []byte {
+	if x != nil {
+		return x.Op
+	}
+	return nil
+}
+
+func (x *Outgoing) GetEndBytes() uint64 {
+	if x != nil {
+		return x.EndBytes
+	}
+	return 0
+}
+
+// Outbox says how far a shard's outgoing ops are, for one shard they go to.
+type Outbox struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	NextSeq  uint64                 `protobuf:"varint,1,opt,name=next_seq,json=nextSeq,proto3" json:"next_seq,omitempty"`    // of the next one sent
+	FirstSeq uint64                 `protobuf:"varint,2,opt,name=first_seq,json=firstSeq,proto3" json:"first_seq,omitempty"` // oldest one kept: those before were applied there
+	// Bytes of all ops ever sent there, and of those that are not kept any more: the
+	// difference is what is kept, and no row need be read to know it.
+	SentBytes     uint64 `protobuf:"varint,3,opt,name=sent_bytes,json=sentBytes,proto3" json:"sent_bytes,omitempty"`
+	TrimmedBytes  uint64 `protobuf:"varint,4,opt,name=trimmed_bytes,json=trimmedBytes,proto3" json:"trimmed_bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outbox) Reset() {
+	*x = Outbox{}
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outbox) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outbox) ProtoMessage() {}
+
+func (x *Outbox) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outbox.ProtoReflect.Descriptor instead.
+func (*Outbox) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Outbox) GetNextSeq() uint64 {
+	if x != nil {
+		return x.NextSeq
+	}
+	return 0
+}
+
+func (x *Outbox) GetFirstSeq() uint64 {
+	if x != nil {
+		return x.FirstSeq
+	}
+	return 0
+}
+
+func (x *Outbox) GetSentBytes() uint64 {
+	if x != nil {
+		return x.SentBytes
+	}
+	return 0
+}
+
+func (x *Outbox) GetTrimmedBytes() uint64 {
+	if x != nil {
+		return x.TrimmedBytes
+	}
+	return 0
+}
+
+// Inbox says which of another shard's ops have been applied here.
+type Inbox struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incarnation   []byte                 `protobuf:"bytes,1,opt,name=incarnation,proto3" json:"incarnation,omitempty"` // of the sending shard's history
+	LastSeq       uint64                 `protobuf:"varint,2,opt,name=last_seq,json=lastSeq,proto3" json:"last_seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Inbox) Reset() {
+	*x = Inbox{}
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Inbox) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Inbox) ProtoMessage() {}
+
+func (x *Inbox) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
+func (*Inbox) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Inbox) GetIncarnation() []byte {
+	if x != nil {
+		return x.Incarnation
+	}
+	return nil
+}
+
+func (x *Inbox) GetLastSeq() uint64 {
+	if x != nil {
+		return x.LastSeq
+	}
+	return 0
+}
+
+// Forward says where a job went that was here, when it left last. Its key is the
+// job's id. Each shard a job has left has one, but for the shard it is on: who
+// follows them from the shard of its birth finds it. A Forward whose move is not
+// above that of the one followed to it is of an earlier visit: the job is then
+// between the two shards.
+type Forward struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	ClockNs       int64                  `protobuf:"varint,2,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"`       // when it left
+	Move          uint32                 `protobuf:"varint,3,opt,name=move,proto3" json:"move,omitempty"`                            // which of the job's moves that was, from 1
+	Queue         string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`                           // it left for
+	CreatedNs     int64                  `protobuf:"varint,5,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"` // when the job was created
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Forward) Reset() {
+	*x = Forward{}
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Forward) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Forward) ProtoMessage() {}
+
+func (x *Forward) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Forward.ProtoReflect.Descriptor instead.
+func (*Forward) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Forward) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Forward) GetClockNs() int64 {
+	if x != nil {
+		return x.ClockNs
+	}
+	return 0
+}
+
+func (x *Forward) GetMove() uint32 {
+	if x != nil {
+		return x.Move
+	}
+	return 0
+}
+
+func (x *Forward) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Forward) GetCreatedNs() int64 {
+	if x != nil {
+		return x.CreatedNs
+	}
+	return 0
+}
+
 var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\"\xce\x04\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\"\xc3\x05\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -818,7 +1126,10 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"keyRecords\x12#\n" +
 	"\rqueue_records\x18\x0f \x01(\x04R\fqueueRecords\x12$\n" +
 	"\x0eusage_next_seq\x18\x10 \x01(\x04R\fusageNextSeq\x12&\n" +
-	"\x0fusage_first_seq\x18\x11 \x01(\x04R\rusageFirstSeq\"\xfc\x01\n" +
+	"\x0fusage_first_seq\x18\x11 \x01(\x04R\rusageFirstSeq\x12%\n" +
+	"\x0eoutbox_records\x18\x12 \x01(\x04R\routboxRecords\x12#\n" +
+	"\rinbox_records\x18\x13 \x01(\x04R\finboxRecords\x12'\n" +
+	"\x0fforward_records\x18\x14 \x01(\x04R\x0eforwardRecords\"\xfc\x01\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -853,18 +1164,40 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x16\n" +
 	"\x06result\x18\x03 \x01(\fR\x06result\x12\x1d\n" +
 	"\n" +
-	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\"\x9c\x01\n" +
+	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\"\xbb\x01\n" +
 	"\x05Event\x12-\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x19.corvo.state.v1.EventTypeR\x04type\x12\x1d\n" +
 	"\n" +
 	"job_number\x18\x02 \x01(\x04R\tjobNumber\x12\x15\n" +
 	"\x06job_id\x18\x03 \x01(\fR\x05jobId\x12\x14\n" +
 	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x18\n" +
-	"\aattempt\x18\x05 \x01(\rR\aattempt\"k\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\x12\x1d\n" +
+	"\n" +
+	"from_queue\x18\x06 \x01(\tR\tfromQueue\"k\n" +
 	"\tFeedEntry\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x19\n" +
 	"\bclock_ns\x18\x02 \x01(\x03R\aclockNs\x12-\n" +
-	"\x06events\x18\x03 \x03(\v2\x15.corvo.state.v1.EventR\x06events*\x88\x03\n" +
+	"\x06events\x18\x03 \x03(\v2\x15.corvo.state.v1.EventR\x06events\"O\n" +
+	"\bOutgoing\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x12\x0e\n" +
+	"\x02op\x18\x02 \x01(\fR\x02op\x12\x1b\n" +
+	"\tend_bytes\x18\x03 \x01(\x04R\bendBytes\"\x84\x01\n" +
+	"\x06Outbox\x12\x19\n" +
+	"\bnext_seq\x18\x01 \x01(\x04R\anextSeq\x12\x1b\n" +
+	"\tfirst_seq\x18\x02 \x01(\x04R\bfirstSeq\x12\x1d\n" +
+	"\n" +
+	"sent_bytes\x18\x03 \x01(\x04R\tsentBytes\x12#\n" +
+	"\rtrimmed_bytes\x18\x04 \x01(\x04R\ftrimmedBytes\"D\n" +
+	"\x05Inbox\x12 \n" +
+	"\vincarnation\x18\x01 \x01(\fR\vincarnation\x12\x19\n" +
+	"\blast_seq\x18\x02 \x01(\x04R\alastSeq\"\x83\x01\n" +
+	"\aForward\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x19\n" +
+	"\bclock_ns\x18\x02 \x01(\x03R\aclockNs\x12\x12\n" +
+	"\x04move\x18\x03 \x01(\rR\x04move\x12\x14\n" +
+	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x1d\n" +
+	"\n" +
+	"created_ns\x18\x05 \x01(\x03R\tcreatedNs*\xbc\x03\n" +
 	"\tEventType\x12\x15\n" +
 	"\x11EVENT_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eEVENT_ENQUEUED\x10\x01\x12\x13\n" +
@@ -885,7 +1218,11 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x13EVENT_QUEUE_CHANGED\x10\x0e\x12\x16\n" +
 	"\x12EVENT_QUEUE_PAUSED\x10\x0f\x12\x17\n" +
 	"\x13EVENT_QUEUE_RESUMED\x10\x10\x12\x17\n" +
-	"\x13EVENT_QUEUE_DELETED\x10\x11B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
+	"\x13EVENT_QUEUE_DELETED\x10\x11\x12\x0f\n" +
+	"\vEVENT_MOVED\x10\x12\x12\x0e\n" +
+	"\n" +
+	"EVENT_LEFT\x10\x13\x12\x11\n" +
+	"\rEVENT_ARRIVED\x10\x14B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
 
 var (
 	file_dataplane_state_state_proto_rawDescOnce sync.Once
@@ -900,7 +1237,7 @@ func file_dataplane_state_state_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_state_state_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_dataplane_state_state_proto_goTypes = []any{
 	(EventType)(0),      // 0: corvo.state.v1.EventType
 	(*Head)(nil),        // 1: corvo.state.v1.Head
@@ -910,17 +1247,21 @@ var file_dataplane_state_state_proto_goTypes = []any{
 	(*Idempotency)(nil), // 5: corvo.state.v1.Idempotency
 	(*Event)(nil),       // 6: corvo.state.v1.Event
 	(*FeedEntry)(nil),   // 7: corvo.state.v1.FeedEntry
-	(*job.Usage)(nil),   // 8: corvo.job.v1.Usage
+	(*Outgoing)(nil),    // 8: corvo.state.v1.Outgoing
+	(*Outbox)(nil),      // 9: corvo.state.v1.Outbox
+	(*Inbox)(nil),       // 10: corvo.state.v1.Inbox
+	(*Forward)(nil),     // 11: corvo.state.v1.Forward
+	(*job.Usage)(nil),   // 12: corvo.job.v1.Usage
 }
 var file_dataplane_state_state_proto_depIdxs = []int32{
-	8, // 0: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
-	0, // 1: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
-	6, // 2: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	12, // 0: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
+	0,  // 1: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
+	6,  // 2: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	3,  // [3:3] is the sub-list for method output_type
+	3,  // [3:3] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }
@@ -934,7 +1275,7 @@ func file_dataplane_state_state_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_state_state_proto_rawDesc), len(file_dataplane_state_state_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   7,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

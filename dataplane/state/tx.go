@@ -31,11 +31,15 @@ type Tx struct {
 	newest      job.ID // the greatest id put; the Store's where that is greater
 	keysPut     bool
 	usageGrew   bool
+	outboxes    map[uint32]bool           // changed ones, by shard; true for those that grew
+	inboxes     map[uint32]bool           // changed ones
 	deleted     []*queue                  // removed queues that were in the store or in the entry
 	idempotency map[[16]byte]*Idempotency // read or written; nil for none
 	earliest    [timerClasses]int64       // due time of the earliest timer set; latest for none
 	spareHeld   []*held
 	spareEvents []*Event
+	written     map[string][]byte // see readWritten
+	writtenRead int
 	key         []byte // scratch: one key at a time
 }
 
@@ -47,6 +51,9 @@ type held struct {
 	stored index // of the record in the store; zero when there is none
 	now    index // of the record as last put
 	dirty  bool
+
+	forward     *Forward // where it went; nil for nowhere, and until forwardRead
+	forwardRead bool
 
 	attempts     []uint32 // those with an error record, in order, once attemptsRead
 	attemptsRead bool
@@ -120,6 +127,9 @@ func (tx *Tx) reset() {
 	tx.feed.Events = tx.spareEvents[:0]
 	tx.feed.Index, tx.feed.ClockNs = tx.head.Index, tx.head.ClockNs
 	tx.keysPut, tx.usageGrew = false, false
+	clear(tx.outboxes)
+	clear(tx.inboxes)
+	tx.written, tx.writtenRead = nil, 0
 	tx.newest = tx.s.newest
 	for class := range tx.earliest {
 		tx.earliest[class] = latest
@@ -154,7 +164,7 @@ func (tx *Tx) Commit() error {
 	if !s.open {
 		return s.failure.set(fmt.Errorf("entry %d was committed twice", tx.head.Index))
 	}
-	for _, encode := range []func() error{tx.encodeJobs, tx.encodeQueues, tx.encodeFeed} {
+	for _, encode := range []func() error{tx.encodeJobs, tx.encodeQueues, tx.encodeOutboxes, tx.encodeFeed} {
 		if tx.err != nil {
 			break
 		}
@@ -200,6 +210,9 @@ func (tx *Tx) publish() {
 		}
 		q.gauge.Store(int64(q.fetchable()))
 	}
+	if len(tx.outboxes) > 0 {
+		tx.s.publishOutboxes()
+	}
 	if tx.keysPut {
 		tx.s.keysRead.Store(newKeyring(tx.s.keys))
 	}
@@ -229,5 +242,14 @@ func (tx *Tx) callHooks(feedGrew bool) {
 	}
 	if tx.usageGrew && hooks.OnUsage != nil {
 		hooks.OnUsage()
+	}
+	if tx.keysPut && hooks.OnKeys != nil {
+		hooks.OnKeys()
+	}
+	for _, grew := range tx.outboxes {
+		if grew && hooks.OnOutbox != nil {
+			hooks.OnOutbox()
+			break
+		}
 	}
 }

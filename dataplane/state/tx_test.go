@@ -127,6 +127,29 @@ func TestImpossibleChanges(t *testing.T) {
 			j.State = job.Cancelled
 			return err
 		}, "was changed and not put"},
+		"moved unread":  {func(tx *Tx) error { return tx.MoveJob(newJob(1, "q"), "r") }, "has not read it"},
+		"moved bad id":  {func(tx *Tx) error { return tx.MoveJob(&job.Job{Id: []byte{1}}, "r") }, "16"},
+		"moved changed": {func(tx *Tx) error { j := read(t, tx, 1); j.State = job.Dead; return tx.MoveJob(j, "r") }, "was changed and not put"},
+		"moved nowhere": {func(tx *Tx) error { return tx.MoveJob(read(t, tx, 1), "a b") }, "queue"},
+		"moved active":  {func(tx *Tx) error { activate(t, tx, idOf(1), 5); return tx.MoveJob(read(t, tx, 1), "r") }, "it is active"},
+		"gone active":   {func(tx *Tx) error { activate(t, tx, idOf(1), 5); return tx.ForwardJob(read(t, tx, 1), 2, "r") }, "it is active"},
+		"put when gone": {func(tx *Tx) error { j := read(t, tx, 1); _ = tx.ForwardJob(j, 2, "r"); return tx.PutJob(j) }, "has not read it"},
+		"born twice": {func(tx *Tx) error {
+			_ = tx.ForwardJob(read(t, tx, 1), 2, "r")
+			return tx.CreateJob(newJob(1, "q"), enqueued)
+		}, "it has gone to shard 2"},
+		"admitted twice":  {func(tx *Tx) error { return tx.AdmitJob(newJob(1, "q")) }, "it exists"},
+		"admitted badly":  {func(tx *Tx) error { j := newJob(2, "q"); j.State = 0; return tx.AdmitJob(j) }, "state 0 is none"},
+		"sent to itself":  {func(tx *Tx) error { return tx.Send(0, 1, nil) }, "it is this shard"},
+		"sent nowhere":    {func(tx *Tx) error { return tx.Send(job.Slots, 1, nil) }, "shards are below 4096"},
+		"trimmed unsent":  {func(tx *Tx) error { return tx.TrimOutbox(1, 1) }, "no earlier entry has sent it"},
+		"trimmed at once": {func(tx *Tx) error { _ = tx.Send(1, 1, nil); return tx.TrimOutbox(1, 1) }, "no earlier entry has sent it"},
+		"inbox of itself": {func(tx *Tx) error { return tx.PutInbox(0, testIncarnation, 1) }, "sends itself nothing"},
+		"inbox falls": {func(tx *Tx) error {
+			_ = tx.PutInbox(1, testIncarnation, 2)
+			return tx.PutInbox(1, testIncarnation, 1)
+		}, "op 2 of shard 1 was applied"},
+		"lost blob":            {func(tx *Tx) error { j := read(t, tx, 1); j.Blobs = 1; _, err := tx.Parcel(j); return err }, "is missing"},
 		"foreign queue record": {func(tx *Tx) error { tx.PutQueue(&Queue{Name: "q"}); return nil }, "not the record EnsureQueue gave"},
 		"no blob kind":         {func(tx *Tx) error { return tx.PutBlob(newJob(1, "q"), job.BlobKinds, &job.Blob{}) }, "kind 4 is none"},
 		"no key id":            {func(tx *Tx) error { return tx.PutKey(&Key{}) }, "no id"},
@@ -266,6 +289,12 @@ func TestHooks(t *testing.T) {
 		},
 		OnTimer: func(class TimerClass, dueNs int64) { say("timer %d %d", class, dueNs) },
 		OnFeed:  func() { say("feed") },
+		OnOutbox: func() {
+			if s.Outboxes()[0].Ops() == 0 {
+				t.Error("OnOutbox, and nothing waits")
+			}
+			say("outbox")
+		},
 	})
 	limit := func(tx *Tx, n uint32) {
 		q := tx.EnsureQueue("q")
@@ -300,6 +329,16 @@ func TestHooks(t *testing.T) {
 			edit(t, tx, idOf(4), func(j *job.Job) { j.State, j.ScheduledNs = job.Retrying, 120 }, failed, retrying)
 		}, "timer 2 120, feed"},
 		{"idempotency", func(tx *Tx) { must(t, tx.PutIdempotency([16]byte{1}, &Idempotency{ExpiresNs: 500})) }, "timer 4 500"},
+		{"sent", func(tx *Tx) { must(t, tx.Send(1, 18, []byte("op"))); must(t, tx.Send(1, 18, nil)) }, "outbox"},
+		{"trimmed", func(tx *Tx) { must(t, tx.TrimOutbox(1, 2)) }, ""},
+		{"move", func(tx *Tx) { must(t, tx.MoveJob(read(t, tx, 6), "q")) }, "ready q 1, feed"},
+		{"move of a timer", func(tx *Tx) { must(t, tx.MoveJob(read(t, tx, 7), "q")) }, "feed"},
+		{"forward", func(tx *Tx) { must(t, tx.ForwardJob(read(t, tx, 7), 1, "far")) }, "feed"},
+		{"admission", func(tx *Tx) {
+			j := newJob(7, "q")
+			j.State, j.ScheduledNs = job.Scheduled, 40
+			must(t, tx.AdmitJob(j))
+		}, "timer 1 40, feed"},
 	} {
 		said = nil
 		update(t, s, step.change)

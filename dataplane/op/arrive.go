@@ -1,0 +1,85 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// Arrive is a job that another shard has sent, with all that belongs to it. It is
+// nowhere else any more, so Arrive refuses nothing: bounds of the shard it comes
+// to do not hold it up. It does nothing where the job is here already, or has been
+// and has gone on: then it is the repeat of an arrival, or comes from a shard that
+// was restored to a time before it sent the job, and what is here is what happened
+// since.
+
+// Number is Arrive's number in the log.
+func (*Arrive) Number() entry.Number { return numArrive }
+
+// Class is Arrive's place among waiting proposals.
+func (*Arrive) Class() pipeline.Class { return table[numArrive].Class }
+
+// Validate refuses what no shard can have sent.
+func (o *Arrive) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	j := o.GetJob()
+	if n := len(j.GetId()); n != len(job.ID{}) {
+		p.add("job.id", fmt.Errorf("has %d bytes; a job id has %d", n, len(job.ID{})))
+	}
+	p.add("job.queue", job.CheckQueueName(j.GetQueue()))
+	if !mayMove(j.GetState()) {
+		p.add("job.state", fmt.Errorf("is %q; such a job cannot be moved", j.GetState().Word()))
+	}
+	if j.GetPriority() >= job.Priorities {
+		p.add("job.priority", fmt.Errorf("is %d; priorities are below %d", j.GetPriority(), job.Priorities))
+	}
+	if j.GetMoves() == 0 {
+		p.add("job.moves", errors.New("is 0: it has not left any shard"))
+	}
+	for i, b := range o.Blobs {
+		if b.GetKind() >= uint32(job.BlobKinds) || b.GetBlob() == nil {
+			p.item("blobs", i, "kind", fmt.Errorf("%d is none, or has no blob", b.GetKind()))
+		}
+	}
+	if n := len(o.Errors); n > job.MaxErrorsKept {
+		p.add("errors", fmt.Errorf("has %d elements; at most %d are allowed", n, job.MaxErrorsKept))
+	}
+	p.whole(o)
+	return p.err()
+}
+
+// Apply stores the job.
+func (o *Arrive) Apply(tx *state.Tx) (*ArriveResult, error) {
+	known, err := o.known(tx)
+	if err != nil || known {
+		return &ArriveResult{}, err
+	}
+	j := o.Job
+	j.Blobs, j.Errors = 0, 0
+	for _, b := range o.Blobs {
+		if _, err := putBlob(tx, j, job.BlobKind(b.Kind), b.Blob); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range o.Errors {
+		if err := tx.PutError(j, e); err != nil {
+			return nil, err
+		}
+	}
+	return &ArriveResult{}, tx.AdmitJob(j)
+}
+
+// known says whether the job is here, or went on from here after this arrival.
+func (o *Arrive) known(tx *state.Tx) (bool, error) {
+	j, err := jobOf(tx, o.GetJob().GetId())
+	if err != nil || j != nil {
+		return j != nil, err
+	}
+	f, err := tx.Forwarded(job.ID(o.Job.Id))
+	return f.GetMove() >= o.Job.Moves, err
+}

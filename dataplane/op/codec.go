@@ -1,0 +1,64 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// Codec carries ops and results between members of a group. It is the engine's
+// Codec: stateless, and strict on both ends.
+type Codec struct{}
+
+// Decode reads an op, as Decode does.
+func (Codec) Decode(framed entry.Op) (pipeline.Op, error) {
+	o, err := Decode(framed)
+	if err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// EncodeResult writes the result of an op of the number.
+func (Codec) EncodeResult(n entry.Number, result any) ([]byte, error) {
+	k := KindOf(n)
+	if k == nil {
+		return nil, fmt.Errorf("there is no op %d whose result could be encoded", n)
+	}
+	if !k.answers(result) {
+		return nil, fmt.Errorf("a %T is no result of %s", result, k.Name)
+	}
+	data, err := result.(Result).MarshalVT()
+	if err != nil {
+		return nil, fmt.Errorf("encode the result of %s: %w", k.Name, err)
+	}
+	return data, nil
+}
+
+// DecodeResult reads what EncodeResult wrote. It fails on a number, a field or
+// bytes that this binary does not understand.
+func (Codec) DecodeResult(n entry.Number, encoded []byte) (any, error) {
+	k := KindOf(n)
+	if k == nil {
+		return nil, fmt.Errorf("op number %d is not known to this binary: upgrade it", n)
+	}
+	if err := k.resultSchema().check(encoded); err != nil {
+		return nil, fmt.Errorf("decode the result of %s: %w", k.Name, err)
+	}
+	result := k.NewResult()
+	if err := result.UnmarshalVT(encoded); err != nil {
+		return nil, fmt.Errorf("decode the result of %s: %w", k.Name, err)
+	}
+	return result, nil
+}
+
+// Repeats says whether o may be applied a second time, see Repeat.
+func (Codec) Repeats(o pipeline.Op) bool {
+	typed, ok := o.(Op)
+	if !ok {
+		return false
+	}
+	k := KindOf(typed.Number())
+	return k != nil && k.repeats(typed)
+}

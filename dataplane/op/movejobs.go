@@ -1,0 +1,180 @@
+package op
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// MoveJobs puts jobs into another queue, each item on its own. A job moves in
+// every state but active and cancelled; its state, attempts and history stay what
+// they are. An item's refusal is NOT_FOUND, also for a job that has gone to another
+// shard (see state.Forward), STATE_CONFLICT, PAYLOAD_TOO_LARGE for a job that no op
+// could carry to another shard, or OVERLOADED for one that has to wait its turn to
+// go there. A job that is where it shall be is done: so a repeat does no harm,
+// unless somebody has moved the job on in between. Who proposes it asks the shard
+// the job is on; while the job is on its way there is none.
+//
+// Within a shard a job keeps its number, and so its age: it goes before the jobs of
+// its priority that were created after it. To another shard it leaves at once, in
+// an Arrive, and is given the next number there: numbers of two shards cannot be
+// compared.
+//
+// The op as a whole is refused with CONFLICT where the queue is new and there are
+// as many as there may be, and with OVERLOADED where too much is on its way to the
+// queue's shard.
+
+// What one MoveJobs may carry to another shard: once it has carried MaxMoveBytes,
+// its other jobs wait. A job is carried whole, so one of more than MaxArriveBytes
+// cannot be moved there; a Deliver with it is an op that still fits.
+const (
+	MaxMoveBytes   = 16 << 20
+	MaxArriveBytes = job.MaxOpBytes - 64<<10
+)
+
+// Number is MoveJobs's number in the log.
+func (*MoveJobs) Number() entry.Number { return numMoveJobs }
+
+// Class is MoveJobs's place among waiting proposals.
+func (*MoveJobs) Class() pipeline.Class { return table[numMoveJobs].Class }
+
+// Validate refuses what no state could accept.
+func (o *MoveJobs) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.ids("job_ids", o.JobIds)
+	p.add("queue", job.CheckQueueName(o.Queue))
+	p.add("shard", checkShard(o.Shard))
+	return p.err()
+}
+
+func checkShard(shard uint32) error {
+	if shard >= job.Slots {
+		return fmt.Errorf("is %d; shards are below %d", shard, job.Slots)
+	}
+	return nil
+}
+
+// Apply moves the jobs.
+func (o *MoveJobs) Apply(tx *state.Tx) (*MoveJobsResult, error) {
+	if err := o.admit(tx); err != nil {
+		return nil, err
+	}
+	m := move{op: o, tx: tx}
+	result := &MoveJobsResult{Items: make([]*Refusal, len(o.JobIds))}
+	for i, id := range o.JobIds {
+		refused, err := m.job(id)
+		if err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		if refused == nil {
+			refused = &Refusal{}
+		}
+		result.Items[i] = refused
+	}
+	return result, nil
+}
+
+// didNothing says that no job was moved.
+func (r *MoveJobsResult) didNothing() bool {
+	for _, refused := range r.Items {
+		if refused.GetCode() == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// admit refuses the op where there is no room for what it would do.
+func (o *MoveJobs) admit(tx *state.Tx) error {
+	switch {
+	case o.Shard != tx.Shard() && !tx.CanSend(o.Shard):
+		refusal := api.Errorf(api.Overloaded, "as many jobs are on their way to the shard of queue %s as may be; try again later", o.Queue)
+		refusal.RetryAfter = time.Second
+		return refusal
+	case o.Shard == tx.Shard() && tx.Queue(o.Queue) == nil:
+		return admitQueues(tx, 1)
+	}
+	return nil
+}
+
+// move is one MoveJobs being applied.
+type move struct {
+	op   *MoveJobs
+	tx   *state.Tx
+	sent int // bytes
+}
+
+func (m *move) job(id []byte) (*Refusal, error) {
+	j, err := jobOf(m.tx, id)
+	if err != nil {
+		return nil, err
+	}
+	here := m.op.Shard == m.tx.Shard()
+	switch {
+	case j == nil:
+		return m.gone(job.ID(id))
+	case here && j.Queue == m.op.Queue:
+		return nil, nil
+	case !mayMove(j.State):
+		return refuse(api.StateConflict, "job %s is %s: it cannot be moved", job.ID(id), j.State.Word()), nil
+	case here:
+		return nil, m.tx.MoveJob(j, m.op.Queue)
+	}
+	return m.send(j)
+}
+
+// mayMove says in which states a job can go to another queue.
+func mayMove(s job.State) bool {
+	switch s {
+	case job.Pending, job.Scheduled, job.Retrying, job.Held, job.Completed, job.Dead:
+		return true
+	}
+	return false
+}
+
+// gone answers for a job that is not here: done where it left for the very place.
+func (m *move) gone(id job.ID) (*Refusal, error) {
+	f, err := m.tx.Forwarded(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case f == nil:
+		return refuse(api.NotFound, "there is no job %s", id), nil
+	case f.Shard == m.op.Shard && f.Queue == m.op.Queue:
+		return nil, nil
+	}
+	return refuse(api.NotFound, "job %s is not here: it has gone to shard %d", id, f.Shard), nil
+}
+
+// send has a job leave for the queue's shard.
+func (m *move) send(j *job.Job) (*Refusal, error) {
+	id := job.ID(j.Id)
+	if m.sent >= MaxMoveBytes || !m.tx.CanSend(m.op.Shard) {
+		return refuse(api.Overloaded, "job %s has to wait: as much is on its way to the shard of queue %s as may be; move it again later", id, m.op.Queue), nil
+	}
+	documents, err := m.tx.Parcel(j)
+	if err != nil {
+		return nil, err
+	}
+	arrive := &Arrive{Job: j, Errors: documents.Errors}
+	for kind, b := range documents.Blobs {
+		if b != nil {
+			arrive.Blobs = append(arrive.Blobs, &KindBlob{Kind: uint32(kind), Blob: b})
+		}
+	}
+	size := arrive.SizeVT()
+	if size > MaxArriveBytes {
+		return refuse(api.PayloadTooLarge, "job %s takes %d bytes with its documents; at most %d can go to the shard of queue %s", id, size, MaxArriveBytes, m.op.Queue), nil
+	}
+	m.sent += size
+	if err := m.tx.ForwardJob(j, m.op.Shard, m.op.Queue); err != nil {
+		return nil, err
+	}
+	return nil, send(m.tx, m.op.Shard, arrive)
+}

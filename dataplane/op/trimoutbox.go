@@ -1,0 +1,40 @@
+package op
+
+import (
+	"errors"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// TrimOutbox forgets the ops sent to a shard up to a number, because that shard has
+// applied them. What is forgotten is nowhere else, so a number that was not given
+// yet comes from somebody who knows another history and is refused with
+// STATE_CONFLICT. One that is forgotten already changes nothing.
+
+// Number is TrimOutbox's number in the log.
+func (*TrimOutbox) Number() entry.Number { return numTrimOutbox }
+
+// Class is TrimOutbox's place among waiting proposals.
+func (*TrimOutbox) Class() pipeline.Class { return table[numTrimOutbox].Class }
+
+// Validate refuses what no state could accept.
+func (o *TrimOutbox) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.add("shard", checkShard(o.Shard))
+	if o.UpTo == 0 {
+		p.add("up_to", errors.New("is missing; name the last op that was applied"))
+	}
+	return p.err()
+}
+
+// Apply trims the outbox.
+func (o *TrimOutbox) Apply(tx *state.Tx) (*TrimOutboxResult, error) {
+	if has := tx.Outbox(o.Shard); o.UpTo >= has.Next {
+		return nil, api.Errorf(api.StateConflict, "nothing was sent to shard %d under the number %d: the next one is %d", o.Shard, o.UpTo, has.Next)
+	}
+	return &TrimOutboxResult{}, tx.TrimOutbox(o.Shard, o.UpTo)
+}

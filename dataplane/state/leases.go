@@ -1,0 +1,67 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// leases finds the active job that a lease token belongs to. It lies in memory
+// alone: it derives from the jobs, a token is looked up only by the applying
+// goroutine, and a key for each lease would cost every fetch and every ack a
+// write. Keys and values hold no pointers, so the collector passes it by.
+type leases map[leaseToken]job.ID
+
+// leaseToken is the token of a current lease; the zero token is none.
+type leaseToken [job.TokenSize]byte
+
+// tokenOf is the token of an active job's lease.
+func tokenOf(j *job.Job) (t leaseToken) {
+	copy(t[:], j.Lease.GetToken())
+	return t
+}
+
+// move follows a job from one index to another.
+func (l leases) move(was, is index, id job.ID) {
+	if was.lease == is.lease {
+		return
+	}
+	if was.lease != (leaseToken{}) {
+		delete(l, was.lease)
+	}
+	if is.lease != (leaseToken{}) {
+		l[is.lease] = id
+	}
+}
+
+// loadLeases reads the active jobs, which the lease timers list: what it costs
+// depends on how many there are, not on the backlog.
+func loadLeases(r source) (leases, error) {
+	all := leases{}
+	for key, err := range scanKeys(r, []byte{prefixTimer, byte(TimerLease)}, timerEnd(TimerLease)) {
+		if err != nil {
+			return nil, err
+		}
+		_, id, err := decodeTimerKey(key)
+		if err != nil {
+			return nil, err
+		}
+		j := &job.Job{}
+		found, err := get(r, appendJobKey(nil, id), j)
+		if err != nil {
+			return nil, err
+		}
+		if !found || j.State != job.Active {
+			return nil, fmt.Errorf("there is a lease timer of job %s, which is not active", job.ID(id))
+		}
+		all.move(index{}, index{lease: tokenOf(j)}, id)
+	}
+	return all, nil
+}
+
+// Leased is the active job whose current lease has the token, as the entry's
+// earlier ops left it.
+func (tx *Tx) Leased(token [job.TokenSize]byte) (id job.ID, ok bool) {
+	id, ok = tx.s.leases[token]
+	return id, ok
+}

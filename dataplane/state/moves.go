@@ -1,0 +1,178 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// MoveJob puts a job, one that the entry has read and not changed since it was put,
+// into another queue of the shard, made on demand; there must be room for it, see
+// CanAddQueues. The job keeps its number, so where it is ready it goes before all
+// of its priority that were created after it. The queue it comes to counts it as
+// enqueued, the one it leaves has had it; how it ended is not counted again.
+func (tx *Tx) MoveJob(j *job.Job, queue string) error {
+	if err := tx.moveJob(j, queue); err != nil {
+		return tx.fail(fmt.Errorf("move job %x from queue %q to %q: %w", j.Id, j.Queue, queue, err))
+	}
+	return nil
+}
+
+func (tx *Tx) moveJob(j *job.Job, queue string) error {
+	h, err := tx.movable(j)
+	if err != nil {
+		return err
+	}
+	from := j.Queue
+	if err := tx.withdraw(h); err != nil {
+		return err
+	}
+	j.Queue = queue
+	if err := tx.place(h, tx.ensure(queue)); err != nil {
+		return err
+	}
+	tx.event(EventType_EVENT_MOVED, queue, j)
+	tx.feed.Events[len(tx.feed.Events)-1].FromQueue = from
+	return nil
+}
+
+// ForwardJob removes a job, one that the entry has read and not changed since it
+// was put, with all that belongs to it, and leaves a Forward to the shard it goes
+// to. The record is the caller's then, as it is to arrive there.
+func (tx *Tx) ForwardJob(j *job.Job, shard uint32, queue string) error {
+	if err := tx.forwardJob(j, shard, queue); err != nil {
+		return tx.fail(fmt.Errorf("forward job %x from queue %q to shard %d: %w", j.Id, j.Queue, shard, err))
+	}
+	return nil
+}
+
+func (tx *Tx) forwardJob(j *job.Job, shard uint32, queue string) error {
+	h, err := tx.movable(j)
+	if err == nil {
+		err = tx.readAttempts(h, j)
+	}
+	if err == nil {
+		err = tx.withdraw(h)
+	}
+	if err == nil {
+		err = tx.removeDocuments(h)
+	}
+	if err == nil {
+		err = tx.putForward(h, &Forward{
+			Shard: shard, ClockNs: tx.head.ClockNs, Move: j.Moves + 1, Queue: queue, CreatedNs: j.CreatedNs,
+		})
+	}
+	if err != nil {
+		return err
+	}
+	tx.event(EventType_EVENT_LEFT, j.Queue, j)
+	h.job, h.queue, h.now, h.dirty = nil, nil, index{}, true
+	j.Queue, j.Moves, j.Number = queue, j.Moves+1, 0
+	return nil
+}
+
+// removeDocuments deletes the blobs and errors of a job.
+func (tx *Tx) removeDocuments(h *held) error {
+	for kind := range job.BlobKinds {
+		if h.job.Blobs&(1<<kind) == 0 {
+			continue
+		}
+		tx.key = appendBlobKey(tx.key[:0], h.id, kind)
+		if err := tx.batch.Delete(tx.key, nil); err != nil {
+			return err
+		}
+	}
+	for _, attempt := range h.attempts {
+		tx.key = appendErrorKey(tx.key[:0], h.id, attempt)
+		if err := tx.batch.Delete(tx.key, nil); err != nil {
+			return err
+		}
+	}
+	h.attempts, h.attemptsRead = nil, true
+	return nil
+}
+
+// AdmitJob stores a job that comes from another shard under the next number here,
+// in its queue, made on demand. It refuses no queue for their number: the job is
+// nowhere else any more, so a queue too many is better than a job too few. A
+// Forward from an earlier visit goes. Its blobs and errors are put before.
+func (tx *Tx) AdmitJob(j *job.Job) error {
+	if err := tx.admitJob(j); err != nil {
+		return tx.fail(fmt.Errorf("admit job %x into queue %q: %w", j.Id, j.Queue, err))
+	}
+	return nil
+}
+
+func (tx *Tx) admitJob(j *job.Job) error {
+	id, err := job.IDFromBytes(j.Id)
+	if err != nil {
+		return err
+	}
+	h, err := tx.hold(id)
+	if err != nil {
+		return err
+	}
+	if h.job != nil {
+		return errors.New("it exists")
+	}
+	if err := tx.putForward(h, nil); err != nil {
+		return err
+	}
+	j.Number = tx.head.NextJobNumber
+	tx.head.NextJobNumber++
+	h.job = j
+	q := tx.s.queues[j.Queue]
+	if q == nil {
+		q = tx.addQueue(j.Queue)
+	}
+	if err := tx.place(h, q); err != nil {
+		return err
+	}
+	tx.event(EventType_EVENT_ARRIVED, j.Queue, j)
+	return nil
+}
+
+// movable is the job in the entry's hands, if it is as it was put and nobody holds
+// a lease of it.
+func (tx *Tx) movable(j *job.Job) (*held, error) {
+	id, err := job.IDFromBytes(j.Id)
+	if err != nil {
+		return nil, err
+	}
+	h := tx.jobs[id]
+	if h == nil || h.job != j {
+		return nil, errors.New("the entry has not read it")
+	}
+	if now, err := derive(j); err != nil || now != h.now {
+		return nil, fmt.Errorf("it was changed and not put (%v)", err)
+	}
+	if j.State == job.Active {
+		return nil, errors.New("it is active")
+	}
+	return h, nil
+}
+
+// withdraw takes a job out of its queue, in memory.
+func (tx *Tx) withdraw(h *held) error {
+	q, state := h.queue, h.now.state
+	tx.touch(q)
+	if q.rec.InState[state] == 0 {
+		return fmt.Errorf("queue %q counts no %s jobs and one of them goes", q.rec.Name, state.Word())
+	}
+	q.rec.InState[state]--
+	return q.moveReady(h.id, h.now, index{}, tx.s.options.headsKept)
+}
+
+// place puts a job that is in no queue into one, in memory.
+func (tx *Tx) place(h *held, q *queue) error {
+	to, err := derive(h.job)
+	if err != nil {
+		return err
+	}
+	tx.touch(q)
+	q.rec.InState[to.state]++
+	q.rec.Enqueued++
+	h.queue, h.now, h.dirty = q, to, true
+	return q.moveReady(h.id, index{}, to, tx.s.options.headsKept)
+}

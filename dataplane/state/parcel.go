@@ -1,0 +1,101 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// Parcel is all that belongs to a job besides its record.
+type Parcel struct {
+	Blobs  [job.BlobKinds]*job.Blob // nil where there is none
+	Errors []*job.AttemptError      // by attempt
+}
+
+// Parcel is what belongs to a job that the entry has read, as its earlier ops left
+// it.
+func (tx *Tx) Parcel(j *job.Job) (*Parcel, error) {
+	p, err := tx.parcel(j)
+	if err != nil {
+		return nil, tx.fail(fmt.Errorf("documents of job %x: %w", j.Id, err))
+	}
+	return p, nil
+}
+
+func (tx *Tx) parcel(j *job.Job) (*Parcel, error) {
+	id, err := job.IDFromBytes(j.Id)
+	if err != nil {
+		return nil, err
+	}
+	h, err := tx.hold(id)
+	if err != nil {
+		return nil, err
+	}
+	if h.dirty {
+		if err := tx.readWritten(); err != nil {
+			return nil, err
+		}
+	}
+	p := &Parcel{}
+	for kind := range job.BlobKinds {
+		if j.Blobs&(1<<kind) == 0 {
+			continue
+		}
+		p.Blobs[kind] = &job.Blob{}
+		if err := tx.read(appendBlobKey(nil, id, kind), p.Blobs[kind]); err != nil {
+			return nil, err
+		}
+	}
+	if err := tx.readAttempts(h, j); err != nil {
+		return nil, err
+	}
+	for _, attempt := range h.attempts {
+		e := &job.AttemptError{}
+		if err := tx.read(appendErrorKey(nil, id, attempt), e); err != nil {
+			return nil, err
+		}
+		p.Errors = append(p.Errors, e)
+	}
+	return p, nil
+}
+
+// read decodes a record that must be there: as the entry wrote it, as far as
+// readWritten knows, or as it is stored.
+func (tx *Tx) read(key []byte, into record) error {
+	if value, ok := tx.written[string(key)]; ok {
+		return decode(KV{key, value}, into)
+	}
+	found, err := get(tx.s.gen.db, key, into)
+	if err == nil && !found {
+		err = errKey(key, "is missing")
+	}
+	return err
+}
+
+// readWritten finds the blobs and errors that the entry has written, in its batch.
+// Only a job that leaves in the entry in which it got one needs them: keeping them
+// at hand would cost every other entry. What was read of the batch is not read
+// again, so an entry pays for its length once.
+func (tx *Tx) readWritten() error {
+	if tx.written == nil {
+		tx.written = map[string][]byte{}
+	}
+	all := tx.batch.Reader()
+	rest := all[tx.writtenRead:]
+	for len(rest) > 0 {
+		_, key, value, ok, err := rest.Next()
+		if err != nil {
+			return fmt.Errorf("read the entry's own writes: %w", err)
+		}
+		if !ok {
+			break
+		}
+		// A record that is deleted is not marked by its job any more, and a range
+		// covers neither blobs nor errors: the last value is the one asked for.
+		if len(key) > 0 && (key[0] == prefixBlob || key[0] == prefixError) {
+			tx.written[string(key)] = value
+		}
+	}
+	tx.writtenRead = len(all) - len(rest)
+	return nil
+}
