@@ -2,6 +2,8 @@ package view
 
 import (
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -79,8 +81,13 @@ func BenchmarkProjection(b *testing.B) {
 	}
 }
 
+// BenchmarkRebuild builds a view of 100,000 jobs, or of as many as CORVO_VIEW_JOBS
+// says.
 func BenchmarkRebuild(b *testing.B) {
-	const jobs = 100_000
+	jobs := 100_000
+	if n, err := strconv.Atoi(os.Getenv("CORVO_VIEW_JOBS")); err == nil {
+		jobs = n
+	}
 	h := newShard(b)
 	h.changeMany(h.enqueueMany(jobs)[:jobs/2], fetched("w"), evStarted)
 	h.settle()

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -15,11 +14,18 @@ import (
 type cursor struct {
 	incarnation []byte
 	position
-	// The last feed entry in the file. A log that lost its tail (relaxed
-	// durability) and grew another one has the same indexes, not the same
-	// entries; these two tell.
-	lastIndex   uint64
-	lastClockNs int64
+	// Rows are made from the records of the moment, so what they show can be newer
+	// than what was read of the feed; never newer than seen.
+	seen landmark
+}
+
+// landmark is a feed entry, or no entry at all, when index is 0. history.go says
+// what may be concluded from one.
+type landmark struct {
+	seq     uint64 // of the first event after it
+	index   uint64
+	clockNs int64
+	term    uint64 // at least the entry's
 }
 
 // staleError says that a file cannot be continued and must be built again.
@@ -37,9 +43,9 @@ func stale(format string, args ...any) error {
 // loadCursor reads the cursor and the first number without a document.
 func (db *database) loadCursor() (c cursor, nextDocument uint64, err error) {
 	var highest sql.NullInt64
-	err = db.writer.conn.QueryRowContext(context.Background(), `SELECT incarnation, next_seq, raft_index, last_index, last_clock_ns,
-		(SELECT max(number) FROM document) FROM cursor`).
-		Scan(&c.incarnation, &c.seq, &c.index, &c.lastIndex, &c.lastClockNs, &highest)
+	err = db.writer.conn.QueryRowContext(context.Background(), `SELECT incarnation, next_seq, raft_index,
+		seen_seq, seen_index, seen_clock_ns, seen_term, (SELECT max(number) FROM document) FROM cursor`).
+		Scan(&c.incarnation, &c.seq, &c.index, &c.seen.seq, &c.seen.index, &c.seen.clockNs, &c.seen.term, &highest)
 	if errors.Is(err, sql.ErrNoRows) {
 		return cursor{}, 0, stale("it was never finished")
 	}
@@ -54,62 +60,40 @@ func (db *database) loadCursor() (c cursor, nextDocument uint64, err error) {
 
 // saveCursor must be called inside the transaction that brings the rows.
 func (w *writer) saveCursor(c cursor) error {
-	return w.exec(w.putCursor, c.incarnation, int64(c.seq), int64(c.index), int64(c.lastIndex), c.lastClockNs)
+	return w.exec(w.putCursor, c.incarnation, int64(c.seq), int64(c.index),
+		int64(c.seen.seq), int64(c.seen.index), c.seen.clockNs, int64(c.seen.term))
 }
 
-// ahead says that the store has not yet come to where the file is: after a crash
-// the store replays the end of its log.
-func (c *cursor) ahead(head *state.Head) bool {
-	return c.seq > head.GetFeedNextSeq() || c.index > head.GetIndex()
-}
-
-// check says why a file at this cursor cannot follow the store at this head.
-func (c *cursor) check(head *state.Head) error {
+// newest is the landmark of all that can be read from snap.
+func newest(snap *state.Snapshot) (landmark, error) {
+	head := snap.Head()
+	mark := landmark{seq: head.GetFeedNextSeq(), term: head.GetTerm()}
+	item, err := lastItem(snap, mark.seq)
 	switch {
-	// A file made from an empty store, at index 0, has no incarnation yet. It can
-	// be of any, and be too far behind like every other.
-	case c.index != 0 && !bytes.Equal(c.incarnation, head.GetIncarnation()):
-		return stale("it is of incarnation %x, the store of %x", c.incarnation, head.GetIncarnation())
-	case c.ahead(head):
-		return stale("it is at event %d, index %d, and the store at %d, %d", c.seq, c.index, head.GetFeedNextSeq(), head.GetIndex())
-	case c.seq < head.GetFeedFirstSeq():
-		return &staleError{fmt.Sprintf("it is at event %d and the feed starts at %d", c.seq, head.GetFeedFirstSeq()), true}
+	case err != nil:
+		return landmark{}, err
+	case item.Entry != nil:
+		mark.index, mark.clockNs = item.Entry.Index, item.Entry.ClockNs
+	case mark.seq > 1:
+		// The whole feed was trimmed. Nothing will be found to compare with the
+		// landmark, but a store that is before it can be told.
+		mark.index, mark.clockNs = head.GetIndex(), head.GetClockNs()
 	}
-	return nil
+	return mark, nil
 }
 
-// sameHistory checks that the last entry in the file is the store's.
-func (c *cursor) sameHistory(snap *state.Snapshot) error {
-	if c.lastIndex == 0 {
-		return nil // nothing had ever happened
-	}
-	last, err := lastEntry(snap, c.seq)
-	if err != nil {
-		return err
-	}
-	switch {
-	case last == nil:
-		return stale("its last entry, index %d, is no longer in the feed to be compared", c.lastIndex)
-	case last.Index != c.lastIndex || last.ClockNs != c.lastClockNs:
-		return stale("its last entry is index %d of %d ns, the store's is index %d of %d ns",
-			c.lastIndex, c.lastClockNs, last.Index, last.ClockNs)
-	}
-	return nil
-}
-
-// lastEntry is the feed entry before sequence seq; nil when there is none.
-func lastEntry(snap *state.Snapshot, seq uint64) (*state.FeedEntry, error) {
-	if seq == 0 || seq-1 < snap.Head().GetFeedFirstSeq() {
-		return nil, nil
+// lastItem is the feed entry with the event before seq; one without an Entry when
+// there is none.
+func lastItem(snap *state.Snapshot, seq uint64) (state.FeedItem, error) {
+	head := snap.Head()
+	if seq == 0 || seq-1 < head.GetFeedFirstSeq() || seq > head.GetFeedNextSeq() {
+		return state.FeedItem{}, nil
 	}
 	for item, err := range snap.Feed(seq - 1) {
 		if err != nil {
-			return nil, fmt.Errorf("read event %d of the feed: %w", seq-1, err)
+			return state.FeedItem{}, fmt.Errorf("read event %d of the feed: %w", seq-1, err)
 		}
-		if item.FirstSeq >= seq {
-			return nil, nil
-		}
-		return item.Entry, nil
+		return item, nil
 	}
-	return nil, nil
+	return state.FeedItem{}, nil
 }

@@ -12,10 +12,15 @@ import (
 const (
 	// retryDelay is how long a failed projection waits before it tries again.
 	retryDelay = time.Second
-	// replayPatience is how long a file that is ahead of its store is kept,
-	// unused, for the store to replay its log; then it is built again.
-	replayPatience = 10 * time.Second
+	// replayPatience is how long a file is kept, unused, for a store that is behind
+	// it and does not move. A store waits for a leader to tell it how much of its log
+	// was agreed on, so this is about a group without a majority. It bounds the wait
+	// for a group that lost its log's tail, and its vote, and has a clock set back.
+	replayPatience = time.Minute
 )
+
+// errAsked ends the wait for the store: somebody wants the file built again.
+var errAsked = errors.New("the view is to be built again")
 
 // run is the flusher.
 func (v *View) run(ctx context.Context) {
@@ -109,10 +114,13 @@ func (v *View) catchUp(ctx context.Context) error {
 
 // advance takes one step: it opens the file, or flushes one batch.
 func (v *View) advance(ctx context.Context) (more bool, err error) {
-	if v.db == nil {
-		return true, v.resume(ctx)
+	if v.db != nil {
+		return v.flush()
 	}
-	return v.flush()
+	if err := v.resume(ctx); !errors.Is(err, errAsked) {
+		return true, err
+	}
+	return true, nil
 }
 
 // resume opens the file there is and finds out whether it can be continued.
@@ -141,36 +149,56 @@ func (v *View) resume(ctx context.Context) (err error) {
 	}
 	snap := v.store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
-	if err := c.check(snap.Head()); err != nil {
+	known, err := c.precedes(snap)
+	if err != nil {
 		return err
 	}
-	if err := c.sameHistory(snap); err != nil {
-		return err
+	if !known {
+		return stale("the last entry it has seen, index %d, is no longer in the feed to be compared", c.seen.index)
 	}
+	// Entries after it made no events, and may have been lost.
+	c.index = min(c.index, c.seen.index)
 	v.use(db, c, nextDocument)
 	return nil
 }
 
-// awaitReplay gives a store that is behind the file the time to catch up. A
-// store that never comes to where the file is has lost what the file shows.
+// awaitReplay returns when the store is where the file is, or cannot get there.
+//
+// After a crash the store replays its log from where it was flushed, and the file
+// is ahead of it. It is not queried meanwhile: it would show jobs that the store
+// does not know yet, and ones that it may turn out to have lost.
 func (v *View) awaitReplay(ctx context.Context, c *cursor) error {
 	patience := time.NewTimer(v.patience.replay)
 	defer patience.Stop()
-	for c.ahead(v.store.Head()) {
-		tick := time.NewTimer(v.o.FlushEvery) // entries without events do not notify
+	tick := time.NewTicker(v.o.FlushEvery) // entries without events do not notify
+	defer tick.Stop()
+	for at, told := v.store.Head().GetIndex(), false; ; {
+		head := v.store.Head()
+		wait, err := c.compare(head)
+		if err != nil || !wait {
+			return err
+		}
+		if !told {
+			v.log.Info("the view waits for the store to replay its log", "view at", c.seen.index, "store at", head.GetIndex())
+			told = true
+		}
+		if head.GetIndex() != at {
+			at = head.GetIndex()
+			patience.Reset(v.patience.replay)
+		}
 		select {
 		case <-v.grown:
 		case <-tick.C:
+		case <-v.prompted:
+			if v.isAsked() {
+				return errAsked
+			}
 		case <-patience.C:
-			tick.Stop()
-			return nil // and check says why
+			return stale("it has seen index %d, and the store has stood at %d for %v", c.seen.index, at, v.patience.replay)
 		case <-ctx.Done():
-			tick.Stop()
 			return ctx.Err()
 		}
-		tick.Stop()
 	}
-	return nil
 }
 
 // use makes db the file that is followed and queried.
@@ -190,20 +218,20 @@ func (v *View) flush() (more bool, err error) {
 			v.behindSince.Store(since)
 		}
 	}()
-	if head := v.store.Head(); head.GetFeedNextSeq() == v.cursor.seq {
-		if err := v.cursor.check(head); err != nil {
-			return false, err
-		}
+	snap := v.store.Snapshot()
+	defer func() { err = errors.Join(err, snap.Close()) }()
+	// A snapshot of the group may have replaced the store. That the last entry is not
+	// in the feed any more is no reason for doubt here: a feed is trimmed up to what
+	// the view has read.
+	if _, err := v.cursor.precedes(snap); err != nil {
+		return false, err
+	}
+	head := snap.Head()
+	if head.GetFeedNextSeq() == v.cursor.seq {
 		// Entries without events change nothing a view shows.
 		v.cursor.index, v.cursor.incarnation = head.GetIndex(), head.GetIncarnation()
 		v.publish(v.cursor.position)
 		return false, nil
-	}
-	snap := v.store.Snapshot()
-	defer func() { err = errors.Join(err, snap.Close()) }()
-	head := snap.Head()
-	if err := v.cursor.check(head); err != nil {
-		return false, err
 	}
 	b, err := gather(snap, v.cursor)
 	if err != nil {
@@ -218,6 +246,9 @@ func (v *View) flush() (more bool, err error) {
 	defer func() { err = errors.Join(err, records.Close()) }()
 	next := b.next
 	next.incarnation = head.GetIncarnation()
+	if next.seen, err = newest(snap); err != nil {
+		return false, err
+	}
 	if more = next.seq < head.GetFeedNextSeq(); !more {
 		next.index = head.GetIndex()
 	}

@@ -93,8 +93,11 @@ func (h *shard) openStore() *state.Store {
 func (h *shard) openView() {
 	h.t.Helper()
 	h.logged.Reset()
-	o := Options{Logger: slog.New(slog.NewTextHandler(h.logged, nil)), FlushEvery: h.flushEvery, Readers: 1}
-	h.view = start(h.dir, h.store, o, h.patience)
+	h.view = start(h.dir, h.store, h.options(), h.patience)
+}
+
+func (h *shard) options() Options {
+	return Options{Logger: slog.New(slog.NewTextHandler(h.logged, nil)), FlushEvery: h.flushEvery, Readers: 1}
 }
 
 func (h *shard) closeView() {
@@ -119,8 +122,14 @@ func (h *shard) file() string { return filepath.Join(h.dir, fileName) }
 func (h *shard) commit(change func(tx *state.Tx)) uint64 {
 	h.t.Helper()
 	head := h.store.Head()
-	tx := h.store.Begin(entry.Applied{Group: "g", Incarnation: h.incarnation, Index: head.Index + 1, Term: 1},
-		entry.Header{Incarnation: h.incarnation, ClockNs: head.ClockNs + int64(time.Millisecond)})
+	return h.commitAt(max(head.Term, 1), head.ClockNs+int64(time.Millisecond), change)
+}
+
+func (h *shard) commitAt(term uint64, clockNs int64, change func(tx *state.Tx)) uint64 {
+	h.t.Helper()
+	head := h.store.Head()
+	tx := h.store.Begin(entry.Applied{Group: "g", Incarnation: h.incarnation, Index: head.Index + 1, Term: term},
+		entry.Header{Incarnation: h.incarnation, ClockNs: clockNs})
 	change(tx)
 	must(h.t, tx.Commit())
 	return head.Index + 1
@@ -266,6 +275,8 @@ func (l *logBuffer) rebuilt(reason string) (n int) {
 	}
 	return n
 }
+
+func (l *logBuffer) has(text string) bool { return strings.Contains(l.String(), text) }
 
 // eventually waits for a condition that something else brings about.
 func eventually(t testing.TB, what string, holds func() bool) {

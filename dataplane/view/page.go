@@ -40,7 +40,8 @@ type Query struct {
 
 // Page is a part of what a query found.
 type Page struct {
-	Jobs []api.Job
+	Jobs    []api.Job
+	Numbers []uint64 // of Jobs, by position
 	// Total is how many jobs the filter finds on all pages. It is exact, but for
 	// an id prefix that more than maxPrefixCount jobs have: then TotalIsEstimate
 	// is set and Total counts among the first of them only.
@@ -124,6 +125,16 @@ func (q *Query) pageCursor(last uint64) string {
 	buf = binary.BigEndian.AppendUint64(buf, last)
 	buf = binary.BigEndian.AppendUint64(buf, q.hash())
 	return base64.RawURLEncoding.EncodeToString(buf)
+}
+
+// CursorAfter is the cursor of the page that begins beyond a job's number, in the
+// query's order: for who shows a part of a page.
+func (q Query) CursorAfter(number uint64) (string, error) {
+	q.Cursor = ""
+	if _, err := q.normalize(); err != nil {
+		return "", err
+	}
+	return q.pageCursor(number), nil
 }
 
 var (

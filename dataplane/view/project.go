@@ -26,6 +26,7 @@ var lightEvents = map[state.EventType]bool{
 	state.EventType_EVENT_PROMOTED:  true,
 	state.EventType_EVENT_RETURNED:  true,
 	state.EventType_EVENT_RENEWED:   true,
+	state.EventType_EVENT_MOVED:     true,
 }
 
 // batch is what a piece of the feed touched. How often and in which order does
@@ -56,7 +57,7 @@ func gather(snap *state.Snapshot, from cursor) (*batch, error) {
 			}
 		}
 		b.next.seq = item.FirstSeq + uint64(len(e.Events))
-		b.next.index, b.next.lastIndex, b.next.lastClockNs = e.Index, e.Index, e.ClockNs
+		b.next.index = e.Index
 		if events += len(e.Events); events >= maxFlushEvents || len(b.jobs) >= maxFlushJobs {
 			break
 		}
@@ -65,8 +66,10 @@ func gather(snap *state.Snapshot, from cursor) (*batch, error) {
 }
 
 func (b *batch) touch(e *state.Event) error {
-	if e.Queue != "" {
-		b.queues[e.Queue] = true
+	for _, queue := range [...]string{e.Queue, e.FromQueue} {
+		if queue != "" {
+			b.queues[queue] = true
+		}
 	}
 	if len(e.JobId) == 0 {
 		return nil
@@ -96,13 +99,15 @@ func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 		if err != nil {
 			return err
 		}
-		if j == nil {
+		// A job that left for another shard and came back has a higher number. Its old
+		// row goes before the new one comes, as the id is in one row only.
+		if j == nil || j.Number > number {
 			if err := w.forget(number); err != nil {
 				return fmt.Errorf("job %s: %w", t.id, err)
 			}
 			continue
 		}
-		if j.Number != number {
+		if j.Number < number {
 			return fmt.Errorf("job %s has number %d, the feed says %d", t.id, j.Number, number)
 		}
 		b.queues[j.Queue] = true

@@ -14,9 +14,9 @@ import (
 // keeps others out and holds SQLite's log open.
 const queryLimit = 300 * time.Millisecond
 
-// errBuilding answers queries before there is anything to query.
+// errBuilding answers queries while there is nothing to query.
 func errBuilding() error {
-	return api.Errorf(api.ViewBehind, "the view is being built; try again in a moment")
+	return api.Errorf(api.ViewBehind, "the view is being built, or waits for the store to replay its log; try again in a moment")
 }
 
 // read runs f in a read transaction on one of the pool's connections: all it

@@ -42,6 +42,12 @@ func (v *View) Rebuild(ctx context.Context) error {
 	}
 }
 
+func (v *View) isAsked() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.asked) > 0
+}
+
 func (v *View) takeAsked() []chan error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -90,12 +96,8 @@ func (v *View) build(ctx context.Context, path string) (jobs int, err error) {
 	}
 	head := snap.Head()
 	c := cursor{incarnation: head.GetIncarnation(), position: position{seq: head.GetFeedNextSeq(), index: head.GetIndex()}}
-	last, err := lastEntry(snap, c.seq)
-	if err != nil {
+	if c.seen, err = newest(snap); err != nil {
 		return jobs, err
-	}
-	if last != nil {
-		c.lastIndex, c.lastClockNs = last.Index, last.ClockNs
 	}
 	return jobs, db.writer.saveCursor(c)
 }

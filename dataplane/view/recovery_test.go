@@ -6,9 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/entry"
@@ -81,12 +79,17 @@ func TestUnusableFilesAreBuiltAgain(t *testing.T) {
 		{"other incarnation", "it is of incarnation", func(t *testing.T, h *shard) {
 			execute(t, h.file(), "UPDATE cursor SET incarnation = x'00'")
 		}},
-		{"other history", "its last entry is index", func(t *testing.T, h *shard) {
-			execute(t, h.file(), "UPDATE cursor SET last_clock_ns = last_clock_ns + 1")
+		{"other clock", "the last entry it has seen is", func(t *testing.T, h *shard) {
+			execute(t, h.file(), "UPDATE cursor SET seen_clock_ns = seen_clock_ns + 1")
 		}},
-		{"ahead", "and the store at", func(t *testing.T, h *shard) {
-			h.patience.replay = time.Millisecond
-			execute(t, h.file(), "UPDATE cursor SET raft_index = raft_index + 1000")
+		{"other index", "the last entry it has seen is", func(t *testing.T, h *shard) {
+			execute(t, h.file(), "UPDATE cursor SET seen_index = seen_index + 1")
+		}},
+		{"other number of events", "the last entry it has seen is", func(t *testing.T, h *shard) {
+			execute(t, h.file(), "UPDATE cursor SET seen_seq = seen_seq - 1")
+		}},
+		{"more events by its index", "has lost what it shows", func(t *testing.T, h *shard) {
+			execute(t, h.file(), "UPDATE cursor SET seen_seq = seen_seq + 1000")
 		}},
 		{"trimmed", "the feed starts at", func(t *testing.T, h *shard) {
 			h.enqueue("q", 1)
@@ -102,6 +105,7 @@ func TestUnusableFilesAreBuiltAgain(t *testing.T) {
 			h := newShard(t)
 			ids := h.enqueue("q", 5)
 			h.ack2(ids[0])
+			h.fail(ids[1], job.Dead, "no") // two events
 			h.settle()
 			h.reopen(func() { c.break_(t, h) })
 			sameAsStore(t, h)
@@ -124,50 +128,6 @@ func execute(t *testing.T, path, statement string) {
 	must(t, db.Close())
 }
 
-// TestReplayIsAwaited opens a view on a store that has lost its last entries, as
-// a crash leaves it, and gives them to it again.
-func TestReplayIsAwaited(t *testing.T) {
-	t.Parallel()
-	h := newShard(t)
-	h.enqueue("q", 3)
-	h.enqueue("q", 3)
-	want := h.dump()
-	full := h.store
-	h.reopen(func() { h.store, h.ids = h.openStore(), 0 })
-	h.enqueue("q", 3)
-	if _, err := h.view.Search(t.Context(), Query{}); api.CodeOf(err) != api.ViewBehind {
-		t.Fatalf("a view ahead of its store answered: %v", err)
-	}
-	h.enqueue("q", 3)
-	if got := h.dump(); got != want {
-		t.Fatal(firstDifference(want, got))
-	}
-	if n := h.logged.rebuilt(""); n != 0 {
-		t.Fatalf("built again:\n%s", h.logged)
-	}
-	must(t, full.Close())
-}
-
-// TestLostTailIsNoticed has the store come back with other entries in the place
-// of those the view has seen.
-func TestLostTailIsNoticed(t *testing.T) {
-	t.Parallel()
-	h := newShard(t)
-	h.enqueue("q", 3)
-	h.enqueue("q", 3)
-	h.settle()
-	full := h.store
-	h.reopen(func() { h.store, h.ids = h.openStore(), 0 })
-	h.enqueue("q", 3)
-	h.commit(func(*state.Tx) {})
-	h.enqueue("other", 3)
-	sameAsStore(t, h)
-	if n := h.logged.rebuilt("its last entry is index"); n != 1 {
-		t.Fatalf("not built again:\n%s", h.logged)
-	}
-	must(t, full.Close())
-}
-
 // TestRunningViewFallsBehindTheTrim trims what a blocked view has not read.
 func TestRunningViewFallsBehindTheTrim(t *testing.T) {
 	t.Parallel()
@@ -182,6 +142,21 @@ func TestRunningViewFallsBehindTheTrim(t *testing.T) {
 	sameAsStore(t, h)
 	if h.logged.rebuilt("the feed starts at") != 1 {
 		t.Fatalf("not built again:\n%s", h.logged)
+	}
+}
+
+// A view that is far behind finds all it has read trimmed, and nothing that it has
+// not: it goes on.
+func TestRunningViewIsTrimmedToItsCursor(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	h.enqueue("q", 1)
+	h.settle()
+	h.commit(func(tx *state.Tx) { must(t, tx.TrimFeed(tx.Head().FeedNextSeq)) })
+	h.enqueue("q", 1)
+	sameAsStore(t, h)
+	if h.logged.rebuilt("") != 1 {
+		t.Fatalf("built again:\n%s", h.logged)
 	}
 }
 
@@ -214,15 +189,7 @@ func TestStoreReplacedUnderTheView(t *testing.T) {
 	other.enqueue("r", 2)
 	image, err := other.store.Image()
 	must(t, err)
-	r, w, err := os.Pipe()
-	must(t, err)
-	go func() {
-		_, err := image.WriteTo(w)
-		if closeErr := w.Close(); err != nil || closeErr != nil {
-			t.Error(err, closeErr)
-		}
-	}()
-	must(t, h.store.Restore(r))
+	must(t, h.store.Restore(image))
 	must(t, image.Close())
 	must(t, other.store.Close())
 

@@ -275,7 +275,7 @@ func (s *search) page(ctx context.Context, numbers []int64) (Page, error) {
 		if err != nil {
 			return Page{}, err
 		}
-		page.Jobs = append(page.Jobs, doc)
+		page.Jobs, page.Numbers = append(page.Jobs, doc), append(page.Numbers, r.job.Number)
 	}
 	if n := len(page.Jobs); n < len(numbers) {
 		page.HasMore = true

@@ -102,22 +102,26 @@ type patience struct {
 }
 
 func start(dir string, store *state.Store, o Options, p patience) *View {
+	v := newView(dir, store, o, p)
 	ctx, cancel := context.WithCancel(context.Background())
-	v := &View{
+	v.stop = cancel
+	v.Notify()
+	go v.run(ctx)
+	return v
+}
+
+func newView(dir string, store *state.Store, o Options, p patience) *View {
+	return &View{
 		store:    store,
 		o:        o,
 		path:     filepath.Join(dir, fileName),
 		log:      o.Logger.With("view", dir),
-		stop:     cancel,
 		stopped:  make(chan struct{}),
 		grown:    make(chan struct{}, 1),
 		prompted: make(chan struct{}, 1),
 		moved:    make(chan struct{}),
 		patience: p,
 	}
-	v.Notify()
-	go v.run(ctx)
-	return v
 }
 
 // Notify says that the feed may have grown. It never blocks.

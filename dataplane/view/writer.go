@@ -70,7 +70,8 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 			 enqueued_total, completed_total, failed_total, dead_total)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.putCursor, `INSERT OR REPLACE INTO cursor
-			(one, incarnation, next_seq, raft_index, last_index, last_clock_ns) VALUES (1, ?, ?, ?, ?, ?)`},
+			(one, incarnation, next_seq, raft_index, seen_seq, seen_index, seen_clock_ns, seen_term)
+			VALUES (1, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.dropHot, "DELETE FROM hot WHERE number = ?"},
 		{&w.dropDocument, "DELETE FROM document WHERE number = ?"},
 		{&w.dropWork, "DELETE FROM work WHERE number = ?"},

@@ -80,8 +80,12 @@ CREATE TABLE cursor (
     incarnation   BLOB,             -- of the store; NULL: the store was empty
     next_seq      INTEGER NOT NULL, -- first event not in the view
     raft_index    INTEGER NOT NULL, -- everything up to it is in the view
-    last_index    INTEGER NOT NULL, -- log index and clock of the last feed entry in
-    last_clock_ns INTEGER NOT NULL  -- the view: they tell its history from another
+    -- The newest feed entry of the store that rows were read from: a store that
+    -- has it is of the view's history. seen_index is 0 where there was none.
+    seen_seq      INTEGER NOT NULL, -- first event after it
+    seen_index    INTEGER NOT NULL,
+    seen_clock_ns INTEGER NOT NULL,
+    seen_term     INTEGER NOT NULL  -- its term is this at most
 ) STRICT;
 
 CREATE INDEX hot_by_queue_state ON hot(queue, state);
