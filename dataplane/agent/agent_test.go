@@ -73,7 +73,7 @@ func TestChangesTakeTurns(t *testing.T) {
 		t.Fatal(err)
 	}
 	fleettest.Eventually(t, "it waits for its turn", func() bool { return a.stateOf("ns_a") == fleet.Opening })
-	if _, err := a.host.Cell("ns_a"); err == nil {
+	if _, err := a.host.Cells("ns_a"); err == nil {
 		t.Errorf("it is change number %d at once and has been made", MaxChanging+1)
 	}
 	<-a.slots

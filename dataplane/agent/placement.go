@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -149,14 +151,26 @@ func (a *Agent) change(d fleet.Doc) error {
 	case d.Desired != fleet.Open:
 		return fmt.Errorf("the document wants it %q, which this version does not know", d.Desired)
 	}
-	if _, err := a.host.Cell(ns); err == nil {
+	if _, err := a.host.Cells(ns); err == nil {
 		return nil // only its keys or its generation changed
 	}
 	return a.traced(ctx, telemetry.SpanOpenCell, ns, func(ctx context.Context, ns tenancy.NamespaceID) error {
 		ctx, cancel := context.WithTimeout(ctx, OpenLimit)
 		defer cancel()
-		return a.host.Add(ctx, ns)
+		return a.open(ctx, ns)
 	})
+}
+
+// open opens a namespace and waits until it takes writes. One that does not is
+// closed again: what is open is at work, and what is not is tried again.
+func (a *Agent) open(ctx context.Context, ns tenancy.NamespaceID) error {
+	if err := a.host.Add(ctx, ns, host.Spec{}); err != nil {
+		return err
+	}
+	if err := a.host.Ready(ctx, ns); err != nil {
+		return errors.Join(err, a.host.Shut(context.WithoutCancel(ctx), ns))
+	}
+	return nil
 }
 
 // traced does something to a namespace within a span.

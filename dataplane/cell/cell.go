@@ -21,6 +21,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/dataplane/view"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/pipeline"
 
 	"go.opentelemetry.io/otel/trace"
@@ -41,6 +42,7 @@ const (
 type Config struct {
 	Dir    string // holds raft/, state/ and view/
 	Group  string // the raft group's name, for ever: "<namespace>/<shard>"
+	Shard  uint32 // the shard's number, the last part of Group
 	NodeID string // this member's name in the group
 
 	// Shared are the host's caches; nil gives the cell small ones of its own.
@@ -48,12 +50,20 @@ type Config struct {
 	// OnReady is called when a queue has jobs that a waiting poll may claim. It
 	// is called by the applying goroutine and must not block.
 	OnReady func(queue string, claimable int)
-	// SnapshotBytes is how much log gathers before it is cut; 0 = the engine's
-	// default.
-	SnapshotBytes int64
-	// SegmentBytes is the size of the log's files, of which one is preallocated; 0 =
-	// raftlog's default.
-	SegmentBytes int
+	// OnKeys is called when API keys have changed, under the same conditions; nil =
+	// nobody asks.
+	OnKeys func()
+	// Known is the highest feature level that every member of every shard knows,
+	// once all have been heard of; nil = there is no other member.
+	Known func() (level uint32, ok bool)
+	// Shards are all shards of the namespace, this one among them: what this one
+	// sends to others goes there. nil = there is no other.
+	Shards sinks.Shards
+	// Join makes a new cell a future member of a group that exists; nil = it founds
+	// one. See engine.Config.
+	Join *entry.Incarnation
+	// Engine is how the group is run.
+	Engine engine.Tuning
 	// FeedKeep is how many events readers of the feed may lie behind; 0 =
 	// DefaultFeedKeep.
 	FeedKeep uint64
@@ -72,11 +82,14 @@ type Cell struct {
 	store  *state.Store
 	view   *view.View
 	duties *duties.Duties
-	usage  *sinks.Usage // nil without a receiver
+	usage  *sinks.Usage  // nil without a receiver
+	outbox *sinks.Outbox // nil without other shards
 	group  *engine.Group
-	claims claims
+	// machine is asked for the feature level that is in force.
+	machine *op.Machine
+	claims  claims
 
-	stop    context.CancelFunc // ends the duties and the sink
+	stop    context.CancelFunc // ends what runs while the cell leads
 	running sync.WaitGroup
 	failure atomic.Pointer[error] // the first thing that made the cell unhealthy
 }
@@ -112,17 +125,29 @@ func Open(cfg Config) (_ *Cell, err error) {
 		OnTimer: c.duties.OnTimer,
 		OnFeed:  func() { c.view.Notify(); c.duties.OnFeed() },
 		OnUsage: c.onUsage,
+		OnKeys:  cfg.OnKeys,
+		OnOutbox: func() {
+			if c.outbox != nil {
+				c.outbox.OnOutbox()
+			}
+		},
 	})
+	c.machine = op.NewMachine(c.store)
+	if err := c.machine.CheckLevel(); err != nil {
+		return nil, fmt.Errorf("open the store of %s: %w", cfg.Group, err)
+	}
 	c.group, err = engine.Open(engine.Config{
-		Dir:           filepath.Join(cfg.Dir, "raft"),
-		Group:         cfg.Group,
-		NodeID:        cfg.NodeID,
-		Machine:       op.NewMachine(c.store),
-		StartTerm:     func() pipeline.Op { return &op.StartTerm{Meta: &op.Meta{Principal: "engine"}} },
-		SnapshotBytes: cfg.SnapshotBytes,
-		SegmentBytes:  cfg.SegmentBytes,
-		Tracer:        cfg.Tracer,
-		Logger:        cfg.Logger,
+		Dir:       filepath.Join(cfg.Dir, "raft"),
+		Group:     cfg.Group,
+		NodeID:    cfg.NodeID,
+		Machine:   c.machine,
+		Level:     c.machine.Level,
+		Codec:     op.Codec{},
+		StartTerm: func() pipeline.Op { return &op.StartTerm{Meta: &op.Meta{Principal: "engine"}} },
+		Join:      cfg.Join,
+		Tuning:    cfg.Engine,
+		Tracer:    cfg.Tracer,
+		Logger:    cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the group %s: %w", cfg.Group, err)
@@ -142,12 +167,15 @@ func (c *Cell) background() {
 		UsageKeep: cmp.Or(c.cfg.UsageKeep, DefaultUsageKeep),
 		Logger:    c.cfg.Logger,
 	}
+	namespace, _, _ := strings.Cut(c.cfg.Group, "/")
+	if c.cfg.Shards != nil {
+		c.outbox = sinks.NewOutbox(sinks.OutboxConfig{Store: c.store, Namespace: namespace, Shards: c.cfg.Shards, Logger: c.cfg.Logger})
+	}
 	if c.cfg.Receiver != nil {
-		namespace, shard, _ := strings.Cut(c.cfg.Group, "/")
 		c.usage = sinks.NewUsage(sinks.UsageConfig{
 			Store:     c.store,
 			Namespace: namespace,
-			Stream:    "shard/" + shard,
+			Stream:    fmt.Sprintf("shard/%d", c.cfg.Shard),
 			Receiver:  c.cfg.Receiver,
 			OnAcked:   func() { c.duties.OnUsage() },
 			Logger:    c.cfg.Logger,
@@ -166,24 +194,37 @@ func (c *Cell) onUsage() {
 	}
 }
 
-// start runs the duties and the sink once the cell leads.
+// start runs the duties and the sinks whenever the cell leads: what they propose
+// is for one member to propose, and what they send for one to send.
 func (c *Cell) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
 	c.running.Go(func() {
-		if err := c.group.Ready(ctx); err != nil {
-			if ctx.Err() == nil {
-				c.fail(fmt.Errorf("no leadership: %w", err))
-			}
+		err := c.group.Lead(ctx, c.lead)
+		if err == nil || ctx.Err() != nil {
 			return
 		}
-		if c.usage != nil {
-			c.running.Go(func() { c.usage.Run(ctx) })
-		}
-		if err := c.duties.Run(ctx); err != nil {
-			c.fail(fmt.Errorf("the duties stopped: %w", err))
+		// A group that has failed says so itself.
+		if c.group.Err() == nil {
+			c.fail(fmt.Errorf("what its leader does has stopped: %w", err))
 		}
 	})
+}
+
+// lead is what a leader does besides answering, until its leadership ends.
+func (c *Cell) lead(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	defer cancel()
+	if c.usage != nil {
+		beside.Go(func() { c.usage.Run(ctx) })
+	}
+	if c.outbox != nil {
+		beside.Go(func() { c.outbox.Run(ctx) })
+	}
+	beside.Go(func() { c.raiseLevel(ctx) })
+	return c.duties.Run(ctx)
 }
 
 func (c *Cell) fail(err error) {
@@ -223,11 +264,24 @@ func (c *Cell) UsageOwed() uint64 {
 // wait for.
 type Index uint64
 
-// Propose commits one op and returns its result and where it stands in the log.
+// Propose commits one op and returns its result and where it stands in the log. An
+// op that the feature level in force does not have yet is refused.
 func Propose[R any](ctx context.Context, c *Cell, o pipeline.Op) (R, Index, error) {
+	if of, ok := o.(op.Op); ok {
+		if err := op.Admit(of, c.machine.Level()); err != nil {
+			var none R
+			return none, 0, err
+		}
+	}
 	result, position, err := engine.Propose[R](ctx, c.group, o)
 	return result, Index(position.Index), err
 }
+
+// Level is the feature level in force.
+func (c *Cell) Level() uint32 { return c.machine.Level() }
+
+// Shard is the shard's number.
+func (c *Cell) Shard() uint32 { return c.cfg.Shard }
 
 // Ready waits until the cell takes writes.
 func (c *Cell) Ready(ctx context.Context) error { return c.group.Ready(ctx) }
@@ -239,8 +293,14 @@ func (c *Cell) Verify(ctx context.Context) error { return c.group.Verify(ctx) }
 // Leader says whether this member leads its group.
 func (c *Cell) Leader() bool { return c.group.Leader() }
 
+// Led says whether this member leads its group or knows who does.
+func (c *Cell) Led() bool { return c.group.Leader() || c.group.LeaderID() != "" }
+
 // Applied is the index of the last entry in the store.
 func (c *Cell) Applied() Index { return Index(c.store.Applied().Index) }
+
+// Engine is the cell's Raft group: its membership is changed there.
+func (c *Cell) Engine() *engine.Group { return c.group }
 
 // State is the store, for reading.
 func (c *Cell) State() *state.Store { return c.store }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/engine"
 )
 
 // patience is how long a condition may take on a busy machine.
@@ -137,7 +138,7 @@ func TestClaimsAreBoundedByWhatIsFetchable(t *testing.T) {
 	}
 	var releases []func()
 	for range 100 {
-		if release, ok := c.Claim([]string{"unknown", "q"}, 1); ok {
+		if claimed, release := c.Claim([]string{"unknown", "q"}, 1); claimed > 0 {
 			releases = append(releases, release)
 		}
 	}
@@ -152,8 +153,8 @@ func TestClaimsAreBoundedByWhatIsFetchable(t *testing.T) {
 	if !c.Claimable([]string{"q"}) || woken.Load() == before {
 		t.Error("a claim was given back and nobody was told")
 	}
-	if release, ok := c.Claim([]string{"q"}, 512); !ok {
-		t.Error("the claim given back cannot be taken")
+	if claimed, release := c.Claim([]string{"q"}, 512); claimed != 1 {
+		t.Errorf("of the claim given back %d jobs can be taken, want 1", claimed)
 	} else {
 		release()
 	}
@@ -172,7 +173,7 @@ func TestLogAndFeedStayBounded(t *testing.T) {
 		feedKeep      = 1000
 	)
 	dir := t.TempDir()
-	c := openTest(t, Config{Dir: dir, SnapshotBytes: snapshotBytes, FeedKeep: feedKeep})
+	c := openTest(t, Config{Dir: dir, Engine: engine.Tuning{SnapshotBytes: snapshotBytes}, FeedKeep: feedKeep})
 	payload := []byte(`"` + string(bytes.Repeat([]byte("x"), payloadBytes-2)) + `"`)
 	var left, peak atomic.Int64
 	left.Store(jobs)

@@ -51,10 +51,10 @@ func (c *Cell) Claimable(queues []string) bool {
 	return false
 }
 
-// Claim reserves up to n fetchable jobs of the queues, in their order, and
-// reports false when there are none. The caller proposes its fetch and then
-// calls release, whatever came of it.
-func (c *Cell) Claim(queues []string, n int) (release func(), ok bool) {
+// Claim reserves up to n fetchable jobs of the queues, in their order, and says
+// how many. Where it is not 0, the caller proposes its fetch and then calls
+// release, whatever came of it.
+func (c *Cell) Claim(queues []string, n int) (claimed int, release func()) {
 	type held struct {
 		queue string
 		n     int64
@@ -69,19 +69,20 @@ func (c *Cell) Claim(queues []string, n int) (release func(), ok bool) {
 			c.claims.of(q).Add(int64(free))
 			taken = append(taken, held{q, int64(free)})
 			n -= free
+			claimed += free
 		}
 	}
 	if len(taken) == 0 {
-		return nil, false
+		return 0, nil
 	}
-	return func() {
+	return claimed, func() {
 		for _, t := range taken {
 			c.claims.of(t.queue).Add(-t.n)
 			// A poll that came while the claim stood has parked; if the fetch left
 			// something, nothing but this would wake it.
 			c.onReady(t.queue, 0)
 		}
-	}, true
+	}
 }
 
 // onReady tells the host that a queue can serve polls, if nobody has claimed all

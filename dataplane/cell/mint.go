@@ -24,5 +24,20 @@ func (c *Cell) LeaseSeed() []byte {
 	return seed
 }
 
+// RequestID mints what tells a repeat of a request from the next one.
+func (c *Cell) RequestID() []byte {
+	id := make([]byte, 16)
+	rand.Read(id)
+	return id
+}
+
 // NowNs is the clock the next entry would be stamped with, in Unix nanoseconds.
-func (c *Cell) NowNs() int64 { return c.group.ClockNs() }
+// A member that does not lead has only an idea of it: the last entry may be long
+// ago, so its own clock speaks unless that is behind.
+func (c *Cell) NowNs() int64 {
+	now := c.group.ClockNs()
+	if c.group.Leader() {
+		return now
+	}
+	return max(now, time.Now().UnixNano())
+}

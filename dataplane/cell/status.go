@@ -63,14 +63,19 @@ func (c *Cell) Failed() error {
 }
 
 // Err is why the cell is unhealthy, or nil: it has Failed; or its view does not
-// follow, or its usage cannot be shipped since it and its receiver disagree, both
-// of which it tries again and again.
+// follow, or what it sends to other shards or its usage cannot be shipped since it
+// and its receiver disagree, all of which it tries again and again.
 func (c *Cell) Err() error {
 	if err := c.Failed(); err != nil {
 		return err
 	}
 	if err := c.view.Err(); err != nil {
 		return err
+	}
+	if c.outbox != nil {
+		if err := c.outbox.Err(); err != nil {
+			return err
+		}
 	}
 	if c.usage == nil {
 		return nil

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/sinks"
 	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/tenancy"
 
 	"go.opentelemetry.io/otel/trace"
@@ -30,15 +32,14 @@ type Config struct {
 	NodeID     string
 	CacheBytes int64 // block cache shared by all stores; 0 = DefaultCacheBytes
 	MaxCells   int   // open at once; 0 = DefaultMaxCells
-	// SnapshotBytes is how much log gathers before it is cut; 0 = the engine's
-	// default.
-	SnapshotBytes int64
-	// SegmentBytes is the size of a cell's log files, of which one is preallocated; 0
-	// = raftlog's default.
-	SegmentBytes int
-	Receiver     sinks.Receiver       // gets the usage of all cells; nil = nobody does
-	Tracer       trace.TracerProvider // nil = no traces
-	Logger       *slog.Logger         // nil = slog.Default()
+	// Known is the highest feature level that all members of a cluster know: see
+	// cell.Config. nil = there is no other member.
+	Known func() (level uint32, ok bool)
+	// Engine is how the groups of all cells are run.
+	Engine   engine.Tuning
+	Receiver sinks.Receiver       // gets the usage of all cells; nil = nobody does
+	Tracer   trace.TracerProvider // nil = no traces
+	Logger   *slog.Logger         // nil = slog.Default()
 
 	open func(cell.Config) (*cell.Cell, error) // nil = cell.Open; tests have slow ones
 }
@@ -46,8 +47,8 @@ type Config struct {
 // Defaults of Config.
 const (
 	DefaultCacheBytes = 64 << 20
-	// DefaultMaxCells bounds what open namespaces cost: each has a log, a store, a
-	// view and their goroutines.
+	// DefaultMaxCells bounds what open namespaces cost: each shard of each has a log,
+	// a store, a view and their goroutines.
 	DefaultMaxCells = 1000
 )
 
@@ -70,9 +71,9 @@ type Host struct {
 	closed   bool
 }
 
-// tenant is one namespace's open cell and its waiting polls.
+// tenant is one namespace's open cells, by shard, and its waiting polls.
 type tenant struct {
-	cell   *cell.Cell
+	cells  []*cell.Cell
 	lot    *lot
 	visits visits
 }
@@ -80,6 +81,7 @@ type tenant struct {
 // change is the opening or closing of a namespace.
 type change struct {
 	opens bool
+	cells int           // that it will have open; Host.mu guards it
 	done  chan struct{} // closed at its end
 	err   error         // what came of it, once done
 }
@@ -111,11 +113,11 @@ func Open(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Add opens the cell of a namespace and waits until it takes writes. Others are
-// not delayed by it; who adds a namespace that is being opened shares the
-// outcome.
-func (h *Host) Add(ctx context.Context, ns tenancy.NamespaceID) error {
-	if err := checkID(ns); err != nil {
+// Add opens the cells of a namespace, one for each shard; Ready waits until they
+// take writes. Others are not delayed by it; who adds a namespace that is being
+// opened shares the outcome.
+func (h *Host) Add(ctx context.Context, ns tenancy.NamespaceID, spec Spec) error {
+	if err := errors.Join(checkID(ns), spec.check(ns)); err != nil {
 		return err
 	}
 	c, mine, err := h.begin(ctx, ns, true)
@@ -125,9 +127,27 @@ func (h *Host) Add(ctx context.Context, ns tenancy.NamespaceID) error {
 	if !mine {
 		return c.wait(ctx)
 	}
-	t, err := h.open(ctx, ns)
+	t, err := h.open(ctx, ns, spec, c)
 	h.end(ns, c, t, err)
 	return err
+}
+
+// Ready waits until all shards of an open namespace take writes here.
+func (h *Host) Ready(ctx context.Context, ns tenancy.NamespaceID) error {
+	t, err := h.tenant(ns)
+	if err != nil {
+		return err
+	}
+	return t.ready(ctx, ns)
+}
+
+func (t *tenant) ready(ctx context.Context, ns tenancy.NamespaceID) error {
+	for _, c := range t.cells {
+		if err := c.Ready(ctx); err != nil {
+			return fmt.Errorf("shard %d of namespace %s takes no writes: %w", c.Shard(), ns, err)
+		}
+	}
+	return nil
 }
 
 // begin registers a change of a namespace, after the one under way if that goes
@@ -155,12 +175,36 @@ func (h *Host) tryBegin(ns tenancy.NamespaceID, opens bool) (c *change, mine boo
 		return nil, false, api.Errorf(api.LeaderUnavailable, "this host is shutting down")
 	case opens && open:
 		return nil, false, api.Errorf(api.Conflict, "namespace %s is open already", ns)
-	case opens && len(h.cells)+len(h.changing) >= h.cfg.MaxCells:
-		return nil, false, api.Errorf(api.Overloaded, "this host has %d namespaces open, which is the most: place %s on another, or raise the bound", h.cfg.MaxCells, ns)
 	}
 	c = &change{opens: opens, done: make(chan struct{})}
+	if opens {
+		if err := h.reserve(ns, c, 1); err != nil {
+			return nil, false, err
+		}
+	} else if t := h.cells[ns]; t != nil {
+		c.cells = len(t.cells)
+	}
 	h.changing[ns] = c
 	return c, true, nil
+}
+
+// reserve counts the cells that a change will have open, within the bound; mu is
+// held.
+func (h *Host) reserve(ns tenancy.NamespaceID, c *change, cells int) error {
+	open := cells
+	for _, t := range h.cells {
+		open += len(t.cells)
+	}
+	for _, other := range h.changing {
+		if other != c {
+			open += other.cells
+		}
+	}
+	if open > h.cfg.MaxCells {
+		return api.Errorf(api.Overloaded, "with the %d shards of namespace %s this host would have %d open, the most is %d: place it on another, or raise the bound", cells, ns, open, h.cfg.MaxCells)
+	}
+	c.cells = cells
+	return nil
 }
 
 // end publishes what came of a change.
@@ -193,27 +237,60 @@ func (c *change) wait(ctx context.Context) error {
 	return c.err
 }
 
-func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID) (*tenant, error) {
-	waiting := newLot()
-	c, err := h.cfg.open(cell.Config{
-		Dir:           filepath.Join(h.dir(ns), "0"),
-		Group:         string(ns) + "/0",
-		NodeID:        h.cfg.NodeID,
-		Shared:        h.shared,
-		OnReady:       waiting.wake,
-		SnapshotBytes: h.cfg.SnapshotBytes,
-		SegmentBytes:  h.cfg.SegmentBytes,
-		Receiver:      h.cfg.Receiver,
-		Tracer:        h.cfg.Tracer,
-		Logger:        h.cfg.Logger,
-	})
+// open opens the cells of a namespace, all or none.
+func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *change) (*tenant, error) {
+	spec, fresh, err := h.settleShards(ns, spec)
 	if err != nil {
-		return nil, fmt.Errorf("open namespace %s: %w", ns, err)
+		return nil, err
 	}
-	if err := c.Ready(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open namespace %s: %w", ns, err), c.Close(context.WithoutCancel(ctx)))
+	h.mu.Lock()
+	err = h.reserve(ns, of, spec.Shards)
+	h.mu.Unlock()
+	if err != nil {
+		return nil, err
 	}
-	return &tenant{cell: c, lot: waiting}, nil
+	if fresh {
+		if err := writeFounding(h.dir(ns), spec); err != nil {
+			return nil, fmt.Errorf("record the shards of namespace %s: %w", ns, err)
+		}
+	}
+	t := &tenant{lot: newLot(), cells: make([]*cell.Cell, 0, spec.Shards)}
+	outlets := newOutlets(spec.Shards)
+	for shard := range spec.Shards {
+		c, err := h.cfg.open(h.cellConfig(ns, shard, spec, t.lot, outlets))
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("open shard %d of namespace %s: %w", shard, ns, err), t.close(context.WithoutCancel(ctx), ns))
+		}
+		t.cells = append(t.cells, c)
+		outlets.connect(c)
+	}
+	return t, nil
+}
+
+func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, waiting *lot, to *outlets) cell.Config {
+	c := cell.Config{
+		Dir:      filepath.Join(h.dir(ns), strconv.Itoa(shard)),
+		Group:    fmt.Sprintf("%s/%d", ns, shard),
+		Shard:    uint32(shard),
+		NodeID:   h.cfg.NodeID,
+		Shared:   h.shared,
+		OnReady:  waiting.wake,
+		Known:    h.cfg.Known,
+		Engine:   h.cfg.Engine,
+		Receiver: h.cfg.Receiver,
+		Tracer:   h.cfg.Tracer,
+		Logger:   h.cfg.Logger,
+	}
+	if shard == homeShard {
+		c.OnKeys = waiting.recheck // polls may wait with a key that is gone
+	}
+	if spec.Shards > 1 {
+		c.Shards = to
+	}
+	if spec.Join != nil {
+		c.Join = &spec.Join[shard]
+	}
+	return c
 }
 
 // Namespaces are those that are open, sorted.
@@ -223,14 +300,14 @@ func (h *Host) Namespaces() []tenancy.NamespaceID {
 	return slices.Sorted(maps.Keys(h.cells))
 }
 
-// Cell is the open cell of a namespace. Who uses it for longer than a look is a
-// visitor: see Visit.
-func (h *Host) Cell(ns tenancy.NamespaceID) (*cell.Cell, error) {
+// Cells are the open cells of a namespace, by shard; there is always one. Who uses
+// them for longer than a look is a visitor: see Visit.
+func (h *Host) Cells(ns tenancy.NamespaceID) ([]*cell.Cell, error) {
 	t, err := h.tenant(ns)
 	if err != nil {
 		return nil, err
 	}
-	return t.cell, nil
+	return t.cells, nil
 }
 
 func (h *Host) tenant(ns tenancy.NamespaceID) (*tenant, error) {
@@ -269,7 +346,18 @@ func (h *Host) Park(ctx context.Context, ns tenancy.NamespaceID, queues []string
 	if err != nil {
 		return err
 	}
-	return t.lot.park(ctx, queues, t.cell.Claimable, check)
+	return t.lot.park(ctx, queues, t.claimable, check)
+}
+
+// claimable says whether any shard has a job of the queues that a fetch may claim:
+// a queue has jobs on its own shard only.
+func (t *tenant) claimable(queues []string) bool {
+	for _, c := range t.cells {
+		if c.Claimable(queues) {
+			return true
+		}
+	}
+	return false
 }
 
 // Recheck has every poll that waits in a namespace ask again whether it may.

@@ -47,14 +47,26 @@ func add(t *testing.T, h *Host, ns tenancy.NamespaceID) *cell.Cell {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := h.Add(ctx, ns); err != nil {
+	if err := h.Add(ctx, ns, Spec{}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := h.Cell(ns)
+	if err := h.Ready(ctx, ns); err != nil {
+		t.Fatal(err)
+	}
+	c, err := cellOf(h, ns)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// cellOf is the cell of a namespace's first shard.
+func cellOf(h *Host, ns tenancy.NamespaceID) (*cell.Cell, error) {
+	cells, err := h.Cells(ns)
+	if err != nil {
+		return nil, err
+	}
+	return cells[0], nil
 }
 
 func enqueue(ctx context.Context, c *cell.Cell) (job.ID, error) {
@@ -100,10 +112,10 @@ func TestOneNamespaceThatOpensSlowlyDelaysNoOther(t *testing.T) {
 	}})
 	add(t, h, "before")
 	outcomes := make(chan error, 3)
-	go func() { outcomes <- h.Add(context.Background(), "slow") }()
+	go func() { outcomes <- h.Add(context.Background(), "slow", Spec{}) }()
 	<-opening
 	for range 2 {
-		go func() { outcomes <- h.Add(context.Background(), "slow") }()
+		go func() { outcomes <- h.Add(context.Background(), "slow", Spec{}) }()
 	}
 	if _, err := enqueue(t.Context(), add(t, h, "other")); err != nil {
 		t.Errorf("beside a slow opening: %v", err)
@@ -111,15 +123,15 @@ func TestOneNamespaceThatOpensSlowlyDelaysNoOther(t *testing.T) {
 	if err := h.Remove(t.Context(), "other"); err != nil {
 		t.Errorf("remove beside a slow opening: %v", err)
 	}
-	if _, err := h.Cell("before"); err != nil {
+	if _, err := cellOf(h, "before"); err != nil {
 		t.Errorf("what was open: %v", err)
 	}
-	if _, err := h.Cell("slow"); api.CodeOf(err) != api.LeaderUnavailable || !api.CodeOf(err).Retryable() {
+	if _, err := cellOf(h, "slow"); api.CodeOf(err) != api.LeaderUnavailable || !api.CodeOf(err).Retryable() {
 		t.Errorf("a namespace that is being opened: %v, want a retryable refusal", err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := h.Add(gone, "slow"); !errors.Is(err, context.Canceled) {
+	if err := h.Add(gone, "slow", Spec{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("who waits for it and leaves: %v", err)
 	}
 	close(proceed)
@@ -129,7 +141,7 @@ func TestOneNamespaceThatOpensSlowlyDelaysNoOther(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := h.Cell("slow"); err != nil || opens.Load() != 1 {
+	if _, err := cellOf(h, "slow"); err != nil || opens.Load() != 1 {
 		t.Errorf("opened %d times: %v", opens.Load(), err)
 	}
 }
@@ -143,7 +155,7 @@ func TestCloseWaitsForWhatIsBeingOpened(t *testing.T) {
 		return cell.Open(c)
 	}})
 	added, closed := make(chan error, 1), make(chan error, 1)
-	go func() { added <- h.Add(context.Background(), "a") }()
+	go func() { added <- h.Add(context.Background(), "a", Spec{}) }()
 	<-opening
 	go func() { closed <- h.Close(context.Background()) }()
 	for {
@@ -181,10 +193,10 @@ func TestAnOpeningThatFailsLeavesNothingOpen(t *testing.T) {
 		}
 		return cell.Open(c)
 	}})
-	if err := h.Add(t.Context(), "a"); !errors.Is(err, disk) {
+	if err := h.Add(t.Context(), "a", Spec{}); !errors.Is(err, disk) {
 		t.Fatalf("%v, want %v", err, disk)
 	}
-	if _, err := h.Cell("a"); err == nil {
+	if _, err := cellOf(h, "a"); err == nil {
 		t.Error("it has a cell nevertheless")
 	}
 	broken.Store(false)
@@ -196,7 +208,7 @@ func TestCellsAreBounded(t *testing.T) {
 	h := openHost(t, Config{MaxCells: 2})
 	add(t, h, "a")
 	add(t, h, "b")
-	if err := h.Add(t.Context(), "c"); api.CodeOf(err) != api.Overloaded {
+	if err := h.Add(t.Context(), "c", Spec{}); api.CodeOf(err) != api.Overloaded {
 		t.Errorf("a third of 2: %v, want %s", err, api.Overloaded)
 	}
 	if err := h.Shut(t.Context(), "a"); err != nil {
@@ -218,7 +230,7 @@ func TestOnlyNamesOfNamespacesBecomeDirectories(t *testing.T) {
 	for _, ns := range []tenancy.NamespaceID{
 		"", ".", "..", "../precious", "../../precious", "a/b", "a/../../../precious", "/etc", `a\b`, "a\x00", "a b", "-rf", "a.b", "é", "a\n", long + "n",
 	} {
-		for what, err := range map[string]error{"add": h.Add(t.Context(), ns), "remove": h.Remove(t.Context(), ns), "shut": h.Shut(t.Context(), ns)} {
+		for what, err := range map[string]error{"add": h.Add(t.Context(), ns, Spec{}), "remove": h.Remove(t.Context(), ns), "shut": h.Shut(t.Context(), ns)} {
 			if api.CodeOf(err) != api.ValidationError {
 				t.Errorf("%s %q: %v, want %s", what, ns, err, api.ValidationError)
 			}
@@ -263,7 +275,7 @@ func TestRemoveLeavesNothing(t *testing.T) {
 	if j, err := c.State().Job(id); err != nil || j != nil || c.State().Head().GetQueueRecords() != 0 {
 		t.Errorf("a namespace added again has %v, %v", j, err)
 	}
-	other, err := h.Cell("b")
+	other, err := cellOf(h, "b")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,10 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -47,7 +49,9 @@ func (h *Host) dir(ns tenancy.NamespaceID) string {
 
 // Shut closes a namespace and keeps its data. One that is not open is no error.
 func (h *Host) Shut(ctx context.Context, ns tenancy.NamespaceID) error {
-	return h.take(ctx, ns, h.shut)
+	return h.take(ctx, ns, func(ctx context.Context, ns tenancy.NamespaceID, t *tenant, _ *change) error {
+		return h.shut(ctx, ns, t)
+	})
 }
 
 // Remove closes a namespace, open or not, and deletes its data. Once it returns
@@ -59,7 +63,7 @@ func (h *Host) Remove(ctx context.Context, ns tenancy.NamespaceID) error {
 
 // take takes a namespace from the host and closes it by way of end, whose tenant
 // is nil for one that was not open.
-func (h *Host) take(ctx context.Context, ns tenancy.NamespaceID, end func(context.Context, tenancy.NamespaceID, *tenant) error) error {
+func (h *Host) take(ctx context.Context, ns tenancy.NamespaceID, end func(context.Context, tenancy.NamespaceID, *tenant, *change) error) error {
 	if err := checkID(ns); err != nil {
 		return err
 	}
@@ -79,7 +83,7 @@ func (h *Host) take(ctx context.Context, ns tenancy.NamespaceID, end func(contex
 	t := h.cells[ns]
 	delete(h.cells, ns)
 	h.mu.Unlock()
-	err := end(ctx, ns, t)
+	err := end(ctx, ns, t, c)
 	h.end(ns, c, nil, err)
 	return err
 }
@@ -92,7 +96,7 @@ const settleLimit = time.Minute
 // the receiver does not have is delivered first, by a cell that is opened for it
 // where none is open. While that fails the data stays. A cell that cannot be read
 // has nothing to deliver: whoever deletes it may do so to be rid of it.
-func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant) (*tenant, error) {
+func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of *change) (*tenant, error) {
 	if h.cfg.Receiver == nil {
 		return t, nil
 	}
@@ -101,7 +105,7 @@ func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant) (*
 			return nil, nil
 		}
 		var err error
-		if t, err = h.open(ctx, ns); err != nil {
+		if t, err = h.openToSettle(ctx, ns, of); err != nil {
 			if ctx.Err() == nil {
 				h.cfg.Logger.Error("usage of a deleted namespace may be lost: it cannot be opened", "namespace", ns, "error", err)
 				err = nil
@@ -110,28 +114,48 @@ func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant) (*
 		}
 	}
 	t.leave(ctx)
-	if err := t.cell.Failed(); err != nil {
-		h.cfg.Logger.Error("usage of a deleted namespace may be lost: its cell has failed", "namespace", ns, "error", err)
-		return t, nil
-	}
 	settling, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
-	if err := t.cell.SettleUsage(settling); err != nil {
-		return t, err
+	for _, c := range t.cells {
+		if err := c.Failed(); err != nil {
+			h.cfg.Logger.Error("usage of a deleted namespace may be lost: its cell has failed", "namespace", ns, "shard", c.Shard(), "error", err)
+			continue
+		}
+		if err := c.SettleUsage(settling); err != nil {
+			return t, err
+		}
 	}
 	return t, nil
 }
 
-// drop closes a cell and deletes its directory, once its usage is delivered. The directory first gets a name
-// under which nothing is opened, durably: a crash leaves either the whole
+// openToSettle opens cells that are then at work, or none.
+func (h *Host) openToSettle(ctx context.Context, ns tenancy.NamespaceID, of *change) (*tenant, error) {
+	t, err := h.open(ctx, ns, Spec{}, of)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.ready(ctx, ns); err != nil {
+		return nil, errors.Join(err, t.close(context.WithoutCancel(ctx), ns))
+	}
+	return t, nil
+}
+
+// owing says whether usage is left that the receiver may not have, of cells that
+// could have delivered it.
+func (t *tenant) owing() bool {
+	return slices.ContainsFunc(t.cells, func(c *cell.Cell) bool { return c.Failed() == nil && c.UsageOwed() > 0 })
+}
+
+// drop closes the cells and deletes their directory, once their usage is
+// delivered. The directory first gets a name under which nothing is opened, durably: a crash leaves either the whole
 // namespace or trash, never half a namespace.
-func (h *Host) drop(ctx context.Context, ns tenancy.NamespaceID, t *tenant) error {
-	t, owed := h.settle(ctx, ns, t)
+func (h *Host) drop(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of *change) error {
+	t, owed := h.settle(ctx, ns, t, of)
 	if err := h.shut(ctx, ns, t); err != nil {
 		// It concerns data that is about to go: a full disk must not keep it.
 		h.cfg.Logger.Warn("a namespace that is being deleted did not close cleanly", "namespace", ns, "error", err)
 	}
-	if owed == nil && t != nil && t.cell.Failed() == nil && t.cell.UsageOwed() > 0 {
+	if owed == nil && t != nil && t.owing() {
 		owed = errors.New("usage was reported until the end")
 	}
 	if owed != nil {

@@ -89,7 +89,7 @@ func TestRemoveDeliversTheUsageFirst(t *testing.T) {
 		if len(files(t, h, "/a")) == 0 {
 			t.Fatal("its data is gone")
 		}
-		if _, err := h.Cell("a"); err == nil {
+		if _, err := cellOf(h, "a"); err == nil {
 			t.Fatal("it is still open to its tenants")
 		}
 	}

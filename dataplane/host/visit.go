@@ -2,21 +2,22 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/corvo/corvo/tenancy"
 )
 
-// visits counts the requests that use a cell, so that it is not closed under
-// them.
+// visits counts the requests that use a namespace's cells, so that they are not
+// closed under them.
 type visits struct {
 	mu     sync.Mutex
 	inside int
 	empty  chan struct{} // made by who waits for the last one to leave
 }
 
-// Visit keeps a namespace's cell open until leave is called. A namespace that is
+// Visit keeps a namespace's cells open until leave is called. A namespace that is
 // closing takes no visits and waits for those there are.
 func (h *Host) Visit(ns tenancy.NamespaceID) (leave func(), err error) {
 	h.mu.RLock()
@@ -61,17 +62,29 @@ func (v *visits) wait(ctx context.Context) {
 	}
 }
 
-// shut closes a cell that is no longer among the host's: its polls are sent away,
-// its other requests may end. There is nothing to close of a nil tenant.
+// shut closes cells that are no longer among the host's: their polls are sent
+// away, their other requests may end. There is nothing to close of a nil tenant.
 func (h *Host) shut(ctx context.Context, ns tenancy.NamespaceID, t *tenant) error {
 	if t == nil {
 		return nil
 	}
 	t.leave(ctx)
-	if err := t.cell.Close(ctx); err != nil {
-		return fmt.Errorf("close namespace %s: %w", ns, err)
+	return t.close(ctx, ns)
+}
+
+// close closes the cells side by side: each writes what it has to its own files.
+func (t *tenant) close(ctx context.Context, ns tenancy.NamespaceID) error {
+	errs := make([]error, len(t.cells))
+	var closing sync.WaitGroup
+	for i, c := range t.cells {
+		closing.Go(func() {
+			if err := c.Close(ctx); err != nil {
+				errs[i] = fmt.Errorf("close shard %d of namespace %s: %w", c.Shard(), ns, err)
+			}
+		})
 	}
-	return nil
+	closing.Wait()
+	return errors.Join(errs...)
 }
 
 // leave sends a tenant's polls away and waits until its other requests have ended,

@@ -1,0 +1,109 @@
+package router
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/cell"
+)
+
+// MaxScatter is how many shards one request asks at once.
+const MaxScatter = 8
+
+// retryMove is about how long a job is on its way between two shards.
+const retryMove = time.Second
+
+// Run is a part of a list that lies on one shard.
+type Run struct {
+	Cell  *cell.Cell
+	Items []string
+}
+
+// Runs cuts a list of queues into runs of neighbours on the same shard, so that
+// who goes through them goes through the queues in their order.
+func (s Shards) Runs(queues []string) []Run {
+	if len(s.cells) == 1 {
+		return []Run{{s.cells[0], queues}}
+	}
+	var runs []Run
+	begin := 0
+	for i := range queues {
+		if i+1 == len(queues) || s.Of(queues[i+1]) != s.Of(queues[i]) {
+			runs = append(runs, Run{s.Of(queues[i]), queues[begin : i+1 : i+1]})
+			begin = i + 1
+		}
+	}
+	return runs
+}
+
+// Part is the positions, in order, of those of a request's items that lie on one
+// shard.
+type Part struct {
+	Cell *cell.Cell
+	At   []int
+}
+
+// Split sorts the items of a request by the shard that of names for each position,
+// the shard of the first item first.
+func Split(n int, of func(i int) *cell.Cell) []Part {
+	var parts []Part
+next:
+	for i := range n {
+		c := of(i)
+		for p := range parts {
+			if parts[p].Cell == c {
+				parts[p].At = append(parts[p].At, i)
+				continue next
+			}
+		}
+		parts = append(parts, Part{c, append(make([]int, 0, n-i), i)})
+	}
+	return parts
+}
+
+// Collect does something n times, MaxScatter at once, and returns, when all of it
+// is done, the error of each. Nothing is cut short by the failure of another, for
+// what was begun may happen all the same.
+func Collect(n int, do func(i int) error) []error {
+	errs := make([]error, n)
+	if n == 1 {
+		errs[0] = do(0)
+		return errs
+	}
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(n, MaxScatter) {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				errs[i] = do(i)
+			}
+		})
+	}
+	working.Wait()
+	return errs
+}
+
+// Scatter is Collect for who wants one error: that of the first, in their order,
+// that failed.
+func Scatter(n int, do func(i int) error) error {
+	if n == 1 {
+		return do(0)
+	}
+	for _, err := range Collect(n, do) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Gather asks every shard and returns the answers by shard.
+func Gather[T any](s Shards, ask func(c *cell.Cell) (T, error)) ([]T, error) {
+	answers := make([]T, len(s.cells))
+	err := Scatter(len(s.cells), func(i int) (err error) {
+		answers[i], err = ask(s.cells[i])
+		return err
+	})
+	return answers, err
+}
