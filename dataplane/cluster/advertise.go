@@ -1,0 +1,73 @@
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/corvo/corvo/api"
+)
+
+// Advertise is the address that other nodes are told for a listener: the one given,
+// completed by the listener's port, or as far as can be told. warning says why
+// they cannot use it, where that is so.
+func Advertise(given string, listens net.Addr) (address, warning string, err error) {
+	return advertise(given, listens, net.InterfaceAddrs)
+}
+
+// advertise is the address that the others are told. Where a listener takes
+// connections on all addresses of the machine it is the first that others can
+// use; warning says why they cannot, if they cannot.
+func advertise(given string, listens net.Addr, machine func() ([]net.Addr, error)) (address, warning string, err error) {
+	host, port, err := net.SplitHostPort(listens.String())
+	if err != nil {
+		return "", "", fmt.Errorf("the address of the listener: %w", err)
+	}
+	if given != "" {
+		address, err = givenAddress(given, port)
+		return address, "", err
+	}
+	ip := net.ParseIP(host)
+	if host != "" && (ip == nil || !ip.IsUnspecified()) {
+		return net.JoinHostPort(host, port), "", nil
+	}
+	all, err := machine()
+	if err != nil {
+		return "", "", fmt.Errorf("the addresses of this machine: %w", err)
+	}
+	if found := firstUsable(all); found != nil {
+		return net.JoinHostPort(found.String(), port), "", nil
+	}
+	return net.JoinHostPort("127.0.0.1", port), "this machine has no address but loopback; set --raft-advertise to where they reach it", nil
+}
+
+// givenAddress completes what the operator says by the listener's port.
+func givenAddress(given, port string) (string, error) {
+	host, p, err := net.SplitHostPort(given)
+	if err != nil {
+		host, p = strings.Trim(given, "[]"), port
+	}
+	ip := net.ParseIP(host)
+	if host == "" || p == "" || ip != nil && ip.IsUnspecified() {
+		return "", api.Errorf(api.ValidationError, "nobody can connect to %q: --raft-advertise is a name or an address of this machine, such as node-1.example:9400", given)
+	}
+	return net.JoinHostPort(host, p), nil
+}
+
+// firstUsable prefers IPv4, which every network has; link-local addresses mean
+// nothing elsewhere.
+func firstUsable(all []net.Addr) (found net.IP) {
+	for _, a := range all {
+		network, ok := a.(*net.IPNet)
+		if !ok || !network.IP.IsGlobalUnicast() {
+			continue
+		}
+		if network.IP.To4() != nil {
+			return network.IP
+		}
+		if found == nil {
+			found = network.IP
+		}
+	}
+	return found
+}

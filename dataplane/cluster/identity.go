@@ -1,0 +1,202 @@
+package cluster
+
+import (
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/transport"
+)
+
+// authorityContext separates this use of the secret from any other that may come.
+// It is part of what a token means: never change it.
+const authorityContext = "corvo cluster authority v1"
+
+// memberName is the DNS name in every member's certificate. Members are told
+// apart by the common name; this one says that it is a member's at all.
+const memberName = "member.cluster.corvo.internal"
+
+// A member's certificate is short-lived and made anew by the member itself before
+// it ends. What it lets through of clocks that differ is far more than raft does.
+const (
+	certificateLife = 24 * time.Hour
+	certificateSlew = time.Hour
+)
+
+// authority is the cluster's certificate authority. Every member derives the same
+// from the secret, so no certificate is ever handed over.
+type authority struct {
+	key  ed25519.PrivateKey
+	cert *x509.Certificate
+	pool *x509.CertPool
+}
+
+// newAuthority derives the authority. It depends on nothing but the secret, dates
+// included: two members must not differ in a byte.
+func newAuthority(key []byte) (*authority, error) {
+	seed, err := hkdf.Key(sha256.New, key, nil, authorityContext, ed25519.SeedSize)
+	if err != nil {
+		return nil, fmt.Errorf("derive the cluster's authority: %w", err)
+	}
+	a := &authority{key: ed25519.NewKeyFromSeed(seed), pool: x509.NewCertPool()}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "corvo cluster"},
+		NotBefore:             time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC),
+		NotAfter:              time.Date(2120, 1, 1, 0, 0, 0, 0, time.UTC),
+		KeyUsage:              x509.KeyUsageCertSign,
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		MaxPathLenZero:        true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, a.key.Public(), a.key)
+	if err != nil {
+		return nil, fmt.Errorf("make the cluster's authority: %w", err)
+	}
+	if a.cert, err = x509.ParseCertificate(der); err != nil {
+		return nil, fmt.Errorf("make the cluster's authority: %w", err)
+	}
+	a.pool.AddCert(a.cert)
+	return a, nil
+}
+
+// fingerprint is the SHA-256 of the authority's certificate, in hexadecimal.
+func (a *authority) fingerprint() string {
+	sum := sha256.Sum256(a.cert.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// issue makes a member's certificate, with a key that never leaves this process.
+func (a *authority) issue(nodeID string, now time.Time) (*tls.Certificate, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: nodeID},
+		DNSNames:     []string{memberName},
+		NotBefore:    now.Add(-certificateSlew),
+		NotAfter:     now.Add(certificateLife),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert, public, a.key)
+	if err != nil {
+		return nil, err
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private, Leaf: leaf}, nil
+}
+
+// identity is this node's side of mutual TLS.
+type identity struct {
+	authority *authority
+	nodeID    string
+	now       func() time.Time
+
+	mu      sync.Mutex
+	current *tls.Certificate // nil until the first handshake
+}
+
+var _ transport.Identity = (*identity)(nil)
+
+func newIdentity(s secret, nodeID string, now func() time.Time) (*identity, error) {
+	a, err := newAuthority(s.key)
+	if err != nil {
+		return nil, err
+	}
+	return &identity{authority: a, nodeID: nodeID, now: now}, nil
+}
+
+// certificate is the one to show now: a new one when half of the old one's life
+// is over. Connections that stand keep theirs.
+func (i *identity) certificate() (*tls.Certificate, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	now := i.now()
+	if c := i.current; c != nil && now.Before(c.Leaf.NotAfter.Add(-certificateLife/2)) && now.After(c.Leaf.NotBefore) {
+		return c, nil
+	}
+	made, err := i.authority.issue(i.nodeID, now)
+	if err != nil {
+		return nil, fmt.Errorf("make this node's certificate: %w", err)
+	}
+	i.current = made
+	return made, nil
+}
+
+// Server takes members alone.
+func (i *identity) Server() *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS13,
+		Time:           i.now,
+		ClientAuth:     tls.RequireAnyClientCert,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.certificate() },
+		VerifyConnection: func(s tls.ConnectionState) error {
+			return i.verify(s, x509.ExtKeyUsageClientAuth, "")
+		},
+		SessionTicketsDisabled: true, // every connection is checked anew
+	}
+}
+
+// Client calls members alone, and with a peerID only that one.
+func (i *identity) Client(peerID string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		Time:       i.now,
+		ServerName: memberName,
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return i.certificate()
+		},
+		// VerifyConnection does all that the standard check does, and says in words
+		// an operator can act on that the secrets differ.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			return i.verify(s, x509.ExtKeyUsageServerAuth, peerID)
+		},
+	}
+}
+
+// verify holds the other side to be a member: its certificate is of our authority,
+// for this use, valid now, and the one of peerID unless that is "".
+func (i *identity) verify(s tls.ConnectionState, use x509.ExtKeyUsage, peerID string) error {
+	if len(s.PeerCertificates) == 0 {
+		return api.Errorf(api.Unauthorized, "the other side showed no certificate: it is no member of a cluster")
+	}
+	leaf := s.PeerCertificates[0]
+	_, err := leaf.Verify(x509.VerifyOptions{
+		Roots: i.authority.pool, CurrentTime: i.now(), DNSName: memberName, KeyUsages: []x509.ExtKeyUsage{use},
+	})
+	if err != nil {
+		var invalid x509.CertificateInvalidError
+		if errors.As(err, &invalid) && invalid.Reason == x509.Expired {
+			return api.Errorf(api.Unauthorized, "the certificate of node %q is not valid now: set the clocks of both machines (%w)", leaf.Subject.CommonName, err)
+		}
+		return api.Errorf(api.Unauthorized, "the other side has another join token: give all nodes of a cluster the same one (%w)", err)
+	}
+	switch name := leaf.Subject.CommonName; {
+	case name == "":
+		return api.Errorf(api.Unauthorized, "the other side's certificate names no node")
+	case peerID != "" && name != peerID:
+		return api.Errorf(api.Unauthorized, "node %q answers where node %q was expected: has its address been given to another?", name, peerID)
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	minted, err := mintSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := mintSecret()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := readSecret("\n" + minted.text + " \n")
+	if err != nil || !bytes.Equal(again.key, minted.key) || again.text != minted.text {
+		t.Errorf("read again: %v, %v", again, err)
+	}
+	if minted.text == other.text {
+		t.Error("two tokens are the same")
+	}
+	for _, good := range []string{strings.Repeat("x", MinToken), strings.Repeat("x", MaxToken)} {
+		if _, err := readSecret(good); err != nil {
+			t.Errorf("%d bytes: %v", len(good), err)
+		}
+	}
+	swapped := minted.text[:len(tokenPrefix)] + "zz" + minted.text[len(tokenPrefix)+2:]
+	for _, bad := range []string{
+		"", strings.Repeat("x", MinToken-1), strings.Repeat("x", MaxToken+1),
+		minted.text[:len(minted.text)-1], minted.text + "a", swapped, tokenPrefix + strings.Repeat("a", 60),
+	} {
+		if _, err := readSecret(bad); api.CodeOf(err) != api.ValidationError {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
+
+func TestTheTokenFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := settleSecret(dir, "", false); api.CodeOf(err) != api.ValidationError {
+		t.Errorf("a joiner without a token: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, TokenFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it left %v", err)
+	}
+	minted, err := settleSecret(dir, "", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, TokenFile)); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	for _, given := range []string{"", minted.text} {
+		if again, err := settleSecret(dir, given, true); err != nil || again.text != minted.text {
+			t.Errorf("given %q: %v, %v", given, again, err)
+		}
+	}
+	if _, err := settleSecret(dir, testSecret, true); api.CodeOf(err) != api.Conflict {
+		t.Errorf("another secret: %v", err)
+	}
+}
+
+// All that members share is the secret: the authority must be the same to the byte
+// wherever and whenever it is derived, in all versions there will ever be.
+func TestTheAuthorityIsDerivedFromTheSecretAlone(t *testing.T) {
+	t.Parallel()
+	a, err := newAuthority([]byte(testSecret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "c86cd63faec7301ebcb01dc5a9b16e1843a562ef9f489181cee07cf77b6345d0"
+	if got := a.fingerprint(); got != want {
+		t.Errorf("fingerprint %s, want %s", got, want)
+	}
+	b, err := newAuthority([]byte(testSecret + "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.fingerprint() == b.fingerprint() {
+		t.Error("two secrets, one authority")
+	}
+}
+
+// shake has a client and a server shake hands.
+func shake(t *testing.T, client, server *tls.Config) (clientErr, serverErr error) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	served := make(chan error, 1)
+	go func() {
+		b, err := listener.Accept()
+		if err != nil {
+			served <- err
+			return
+		}
+		defer b.Close()
+		conn := tls.Server(b, server)
+		if err = conn.HandshakeContext(t.Context()); err == nil {
+			_, err = conn.Write([]byte{1})
+		}
+		served <- err
+	}()
+	a, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := tls.Client(a, client)
+	if clientErr = conn.HandshakeContext(t.Context()); clientErr == nil {
+		_, clientErr = conn.Read(make([]byte, 1)) // what the server thinks of it
+	}
+	a.Close()
+	return clientErr, <-served
+}
+
+func testIdentity(t *testing.T, token, id string, now func() time.Time) *identity {
+	t.Helper()
+	s, err := readSecret(token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := newIdentity(s, id, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func TestOnlyMembersSpeak(t *testing.T) {
+	t.Parallel()
+	now := time.Now
+	later := func() time.Time { return time.Now().Add(certificateLife + time.Minute) }
+	server := testIdentity(t, testSecret, "server", now)
+	stale := testIdentity(t, testSecret, "client", now)
+	if _, err := stale.certificate(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		client *tls.Config
+		server *tls.Config
+		ok     bool
+		says   string
+	}{
+		"a member":               {testIdentity(t, testSecret, "client", now).Client("server"), server.Server(), true, ""},
+		"whoever answers":        {testIdentity(t, testSecret, "client", now).Client(""), server.Server(), true, ""},
+		"not who was meant":      {testIdentity(t, testSecret, "client", now).Client("other"), server.Server(), false, `node "server" answers where node "other"`},
+		"another secret":         {testIdentity(t, testSecret+"x", "client", now).Client("server"), server.Server(), false, "another join token"},
+		"no certificate":         {&tls.Config{InsecureSkipVerify: true}, server.Server(), false, ""},
+		"a certificate that ran": {testIdentity(t, testSecret, "client", later).Client("server"), server.Server(), false, "set the clocks"},
+		"old TLS": {&tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS12,
+			GetClientCertificate: testIdentity(t, testSecret, "c", now).Client("").GetClientCertificate}, server.Server(), false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err, _ := shake(t, c.client, c.server)
+			if (err == nil) != c.ok {
+				t.Fatalf("the client: %v", err)
+			}
+			if c.says != "" && (!strings.Contains(err.Error(), c.says) || api.CodeOf(err) != api.Unauthorized) {
+				t.Errorf("%v does not say %q", err, c.says)
+			}
+		})
+	}
+}
+
+func TestCertificatesAreRenewedInTime(t *testing.T) {
+	t.Parallel()
+	at := time.Now()
+	i := testIdentity(t, testSecret, "n", func() time.Time { return at })
+	first, err := i.certificate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at = first.Leaf.NotAfter.Add(-certificateLife/2 - time.Second)
+	if same, err := i.certificate(); err != nil || same != first {
+		t.Errorf("renewed before half of its life: %v", err)
+	}
+	at = at.Add(2 * time.Second)
+	second, err := i.certificate()
+	if err != nil || second == first || !second.Leaf.NotAfter.After(first.Leaf.NotAfter) {
+		t.Errorf("not renewed after half of its life: %v", err)
+	}
+}
+
+func TestAdvertise(t *testing.T) {
+	t.Parallel()
+	ip := func(s string) net.Addr { return &net.IPNet{IP: net.ParseIP(s), Mask: net.CIDRMask(8, 32)} }
+	machine := []net.Addr{ip("127.0.0.1"), ip("fe80::1"), ip("2001:db8::1"), ip("10.1.2.3"), ip("10.1.2.4")}
+	for _, c := range []struct {
+		given, listens string
+		machine        []net.Addr
+		want           string
+		warns, fails   bool
+	}{
+		{"", "192.0.2.1:9400", machine, "192.0.2.1:9400", false, false},
+		{"", "0.0.0.0:9400", machine, "10.1.2.3:9400", false, false},
+		{"", "[::]:9400", machine, "10.1.2.3:9400", false, false},
+		{"", "[::]:9400", machine[:3], "[2001:db8::1]:9400", false, false},
+		{"", "[::]:9400", machine[:2], "127.0.0.1:9400", true, false},
+		{"node-1", "[::]:9400", machine, "node-1:9400", false, false},
+		{"node-1:7", "[::]:9400", machine, "node-1:7", false, false},
+		{"::1", "[::]:9400", machine, "[::1]:9400", false, false},
+		{"0.0.0.0:9400", "[::]:9400", machine, "", false, true},
+		{"[::]:9400", "[::]:9400", machine, "", false, true},
+		{":9400", "[::]:9400", machine, "", false, true},
+	} {
+		at, err := net.ResolveTCPAddr("tcp", c.listens)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, warning, err := advertise(c.given, at, func() ([]net.Addr, error) { return c.machine, nil })
+		if got != c.want || (warning != "") != c.warns || (err != nil) != c.fails {
+			t.Errorf("%q on %s: %q, %q, %v", c.given, c.listens, got, warning, err)
+		}
+	}
+}
