@@ -41,6 +41,9 @@ type ClusterStatus struct {
 	RaftStore     string        `json:"raft_store"`
 	RaftNoSync    bool          `json:"raft_nosync"`
 	Shards        int           `json:"shards"`
+	// ShardStatus is where each shard stands on this node; what is said of a shard
+	// above is of the first.
+	ShardStatus []ShardStatus `json:"shard_status"`
 	// How long requests wait for their log entry, and entries from their append
 	// until they are durable and applied, since the node's start.
 	QueueTime Histogram  `json:"queue_time_hist"`
@@ -79,8 +82,33 @@ type ClusterNode struct {
 	Role          string `json:"role"`
 	Self          bool   `json:"self"`
 	Voter         bool   `json:"voter"`
-	LastContactMs int64  `json:"last_contact_ms"`
-	Lag           uint64 `json:"lag"` // entries behind the leader
+	LastContactMs int64  `json:"last_contact_ms"` // since the leader heard of it; -1 = not known
+	Lag           uint64 `json:"lag"`             // entries behind the leader
+	// What the node that answers knows of it; "" and 0 = not heard of yet.
+	URL           string `json:"url,omitempty"` // where clients reach it
+	Version       string `json:"version,omitempty"`
+	Connected     bool   `json:"connected"`
+	ClockOffsetMs int64  `json:"clock_offset_ms"` // its clock less that of who answers
+}
+
+// ShardStatus is where one shard stands on a node.
+type ShardStatus struct {
+	Shard        int    `json:"shard"`
+	State        string `json:"state"`
+	Term         uint64 `json:"term"`
+	LeaderID     string `json:"leader_id"`
+	AppliedIndex uint64 `json:"applied_index"`
+	CommitIndex  uint64 `json:"commit_index"`
+}
+
+// ClusterJoinRequest invites a node that waits for it.
+type ClusterJoinRequest struct {
+	Address string `json:"address"` // host:port of its raft listener
+}
+
+// ClusterTransferRequest hands leadership over.
+type ClusterTransferRequest struct {
+	To string `json:"to,omitempty"` // a node's id; "" = away from those who lead
 }
 
 // ViewStatus says how far the search view is.

@@ -31,67 +31,79 @@ var (
 	}
 )
 
-// The log and the store that follows it.
+// The log and the store that follows it. The label shard is a shard's number, of
+// which a namespace has few; "*" is all shards together.
 var (
 	Healthy = Metric{
 		Name: "corvo_healthy",
 		Help: "1 while log, store and view are sound, 0 while one of them has failed.",
 	}
 	RaftLeader = Metric{
-		Name: "corvo_raft_leader",
-		Help: "1 while this node leads and takes writes, else 0.",
+		Name:   "corvo_raft_leader",
+		Help:   "1 while this node leads and takes writes, else 0.",
+		Labels: []string{"shard"},
 	}
 	RaftTerm = Metric{
-		Name: "corvo_raft_term",
-		Help: "The term of leadership; it grows with every election.",
+		Name:   "corvo_raft_term",
+		Help:   "The term of leadership; it grows with every election.",
+		Labels: []string{"shard"},
 	}
 	RaftAppliedIndex = Metric{
-		Name: "corvo_raft_applied_index",
-		Help: "Index of the last log entry in the store.",
+		Name:   "corvo_raft_applied_index",
+		Help:   "Index of the last log entry in the store.",
+		Labels: []string{"shard"},
 	}
 	RaftSnapshotIndex = Metric{
-		Name: "corvo_raft_snapshot_index",
-		Help: "Index of the newest snapshot: a restart replays from there at most.",
+		Name:   "corvo_raft_snapshot_index",
+		Help:   "Index of the newest snapshot: a restart replays from there at most.",
+		Labels: []string{"shard"},
 	}
 	RaftLogBytes = Metric{
-		Name: "corvo_raft_log_bytes",
-		Help: "Bytes of the log's files, what they preallocate included.",
+		Name:   "corvo_raft_log_bytes",
+		Help:   "Bytes of the log's files, what they preallocate included.",
+		Labels: []string{"shard"},
 	}
 	DiskFreeBytes = Metric{
 		Name: "corvo_disk_free_bytes",
 		Help: "Bytes this process may still write to the disk of the data directory.",
 	}
 	FeedEvents = Metric{
-		Name: "corvo_feed_events",
-		Help: "Events kept in the feed of changes.",
+		Name:   "corvo_feed_events",
+		Help:   "Events kept in the feed of changes.",
+		Labels: []string{"shard"},
 	}
 	IdempotencyRecords = Metric{
-		Name: "corvo_idempotency_records",
-		Help: "Idempotency keys remembered.",
+		Name:   "corvo_idempotency_records",
+		Help:   "Idempotency keys remembered.",
+		Labels: []string{"shard"},
 	}
 )
 
 // Proposals on their way into the log.
 var (
 	PipelineBacklogOps = Metric{
-		Name: "corvo_pipeline_backlog_ops",
-		Help: "Ops that wait to be put into an entry.",
+		Name:   "corvo_pipeline_backlog_ops",
+		Help:   "Ops that wait to be put into an entry.",
+		Labels: []string{"shard"},
 	}
 	PipelineBacklogBytes = Metric{
-		Name: "corvo_pipeline_backlog_bytes",
-		Help: "Bytes of the ops that wait to be put into an entry.",
+		Name:   "corvo_pipeline_backlog_bytes",
+		Help:   "Bytes of the ops that wait to be put into an entry.",
+		Labels: []string{"shard"},
 	}
 	PipelineQueueTime = Metric{
-		Name: "corvo_pipeline_queue_seconds",
-		Help: "Time an op waits for its entry to be appended.",
+		Name:   "corvo_pipeline_queue_seconds",
+		Help:   "Time an op waits for its entry to be appended.",
+		Labels: []string{"shard"},
 	}
 	PipelineApplyTime = Metric{
-		Name: "corvo_pipeline_apply_seconds",
-		Help: "Time from an entry's append until it is durable and applied.",
+		Name:   "corvo_pipeline_apply_seconds",
+		Help:   "Time from an entry's append until it is durable and applied.",
+		Labels: []string{"shard"},
 	}
 	OverloadsRefused = Metric{
 		Name:   "corvo_overloads_refused_total",
-		Help:   "Requests refused as OVERLOADED: by a full backlog of the log, or by too many waiting polls.",
+		Help:   "Requests refused as OVERLOADED: by a full backlog of the log, by too many waiting polls or searches, or by too many bytes of requests in hand.",
 		Labels: []string{"by"},
 	}
 )
@@ -111,12 +123,14 @@ var (
 // The read model that searches and lists are answered from.
 var (
 	ViewLagEvents = Metric{
-		Name: "corvo_view_lag_events",
-		Help: "Events the view is behind the store.",
+		Name:   "corvo_view_lag_events",
+		Help:   "Events the view is behind the store.",
+		Labels: []string{"shard"},
 	}
 	ViewLagSeconds = Metric{
-		Name: "corvo_view_lag_seconds",
-		Help: "For how long the view has been behind the store.",
+		Name:   "corvo_view_lag_seconds",
+		Help:   "For how long the view has been behind the store.",
+		Labels: []string{"shard"},
 	}
 )
 

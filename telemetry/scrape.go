@@ -28,9 +28,9 @@ func (s *Scrape) Counter(m Metric, value float64, labels ...string) {
 
 // Histogram says a distribution: how many values there are, their sum, and for
 // each upper bound how many do not exceed it.
-func (s *Scrape) Histogram(m Metric, count uint64, sum float64, upTo map[float64]uint64) {
+func (s *Scrape) Histogram(m Metric, count uint64, sum float64, upTo map[float64]uint64, labels ...string) {
 	s.emit(m, func(desc *prometheus.Desc) (prometheus.Metric, error) {
-		return prometheus.NewConstHistogram(desc, count, sum, upTo)
+		return prometheus.NewConstHistogram(desc, count, sum, upTo, labels...)
 	})
 }
 

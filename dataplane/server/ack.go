@@ -2,11 +2,11 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server/convert"
@@ -21,7 +21,7 @@ func (s *Server) ack(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, j, err := q.look(r.PathValue("job_id"), telemetry.Sampled(r.Context()))
+	id, j, err := q.look(r, r.PathValue("job_id"), telemetry.Sampled(r.Context()))
 	if err != nil {
 		return err
 	}
@@ -56,15 +56,23 @@ func (q *request) beginSettle(r *http.Request, name string, id job.ID, j *job.Jo
 }
 
 func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, item *op.AckItem) error {
-	result, err := commit[*op.AckResult](s, w, r, q.cell, &op.Ack{Meta: q.meta, Items: []*op.AckItem{item}})
-	if err != nil {
-		return err
-	}
-	if len(result.Items) != 1 {
-		return fmt.Errorf("an ack of one job has %d results", len(result.Items))
-	}
-	return result.Items[0].Err()
+	_, err := s.acks(r, q, []job.ID{job.ID(item.Proof.Id)}, []*op.AckItem{item}).one(w, q)
+	return err
 }
+
+// acks are acks to be settled.
+func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem) *items[*op.Refusal] {
+	return &items[*op.Refusal]{
+		ids: ids,
+		propose: func(c *cell.Cell, at []int) ([]*op.Refusal, position, error) {
+			result, where, err := proposeItems[*op.AckResult](s, r, q, c, &op.Ack{Meta: q.meta, Items: pick(all, at)})
+			return result.GetItems(), where, err
+		},
+		refusal: refusalItself,
+	}
+}
+
+func refusalItself(r *op.Refusal) *op.Refusal { return r }
 
 func (s *Server) ackBatch(w http.ResponseWriter, r *http.Request) error {
 	var body convert.AckBatchBody
@@ -95,13 +103,14 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 	}
 	items := make([]*op.AckItem, 0, len(acks))
 	asked := make([]*convert.AckBatchItem, 0, len(acks)) // who asked for items[i]
+	ids := make([]job.ID, 0, len(acks))                  // and for which job
 	for i := range acks {
 		b := &acks[i]
-		item, err := q.ackItem(b, span)
+		item, err := q.ackItem(r, b, span)
 		var e *api.Error
 		switch {
 		case err == nil:
-			items, asked = append(items, item), append(asked, b)
+			items, asked, ids = append(items, item), append(asked, b), append(ids, job.ID(item.Proof.Id))
 		case errors.As(err, &e):
 			refused(b.JobID, e.Code, e.Message)
 		default:
@@ -110,20 +119,27 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 	}
 	span.usages(items)
 	if len(items) == 0 {
-		setIndex(w, q.cell.Applied())
+		setIndex(w, positionOf(q.shards.Home()))
 		return out, nil
 	}
-	result, err := commit[*op.AckResult](s, w, r, q.cell, &op.Ack{Meta: q.meta, Items: items})
-	if err != nil {
+	settled := s.acks(r, q, ids, items)
+	if err := settled.settle(q); err != nil {
 		return out, err
 	}
-	if len(result.Items) != len(items) {
-		return out, fmt.Errorf("an ack of %d jobs has %d results", len(items), len(result.Items))
+	if settled.at == nil { // none of the shards could be asked
+		return out, errors.Join(settled.errs...)
 	}
-	for i, item := range result.Items {
-		if item.GetCode() != "" {
+	setIndex(w, settled.at...)
+	for i, item := range settled.results {
+		e, told := asError(settled.errs[i])
+		switch {
+		case told:
+			refused(asked[i].JobID, e.Code, e.Message)
+		case settled.errs[i] != nil:
+			return out, settled.errs[i]
+		case item.GetCode() != "":
 			refused(asked[i].JobID, api.Code(item.Code), item.Message)
-		} else {
+		default:
 			out.Acked++
 		}
 	}
@@ -132,8 +148,8 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 
 // ackItem is one item of a batch, checked on its own: an *api.Error refuses it
 // alone.
-func (q *request) ackItem(b *convert.AckBatchItem, span *span) (*op.AckItem, error) {
-	id, j, err := q.look(b.JobID, span.linkable())
+func (q *request) ackItem(r *http.Request, b *convert.AckBatchItem, span *span) (*op.AckItem, error) {
+	id, j, err := q.look(r, b.JobID, span.linkable())
 	if err != nil {
 		return nil, err
 	}
@@ -143,16 +159,11 @@ func (q *request) ackItem(b *convert.AckBatchItem, span *span) (*op.AckItem, err
 	return item, f.Err()
 }
 
-// find reads a job's id. What is no id, and a job in a queue the caller may not
-// see, is NOT_FOUND; whether the job exists is left to whoever uses the id.
-func (q *request) find(text string) (job.ID, error) {
-	id, _, err := q.look(text, false)
-	return id, err
-}
-
-// look is find that also answers the job, where it was read: when it is wanted,
-// or the caller may not see all of them. It is nil as well where there is none.
-func (q *request) look(text string, wanted bool) (job.ID, *job.Job, error) {
+// look reads a job's id. What is no id, and a job in a queue the caller may not
+// see, is NOT_FOUND; whether the job exists is left to whoever uses the id. The job
+// is answered where it was read: when it is wanted, or the caller may not see all
+// of them. It is nil as well where there is none.
+func (q *request) look(r *http.Request, text string, wanted bool) (job.ID, *job.Job, error) {
 	id, err := job.ParseID(text)
 	if err != nil {
 		return job.ID{}, nil, noJob(text)
@@ -160,7 +171,7 @@ func (q *request) look(text string, wanted bool) (job.ID, *job.Job, error) {
 	if len(q.who.QueueScope) == 0 && !wanted {
 		return id, nil, nil
 	}
-	j, err := q.cell.State().Job(id)
+	j, err := q.record(r, id)
 	if err != nil {
 		return job.ID{}, nil, err
 	}
@@ -168,6 +179,35 @@ func (q *request) look(text string, wanted bool) (job.ID, *job.Job, error) {
 		return job.ID{}, nil, noJob(id.String())
 	}
 	return id, j, nil
+}
+
+// record is a job as the right to it is decided by. A node that does not lead may
+// not have heard of it: what it does not know it makes sure of, if the caller may
+// not see every queue.
+func (q *request) record(r *http.Request, id job.ID) (*job.Job, error) {
+	for sure := len(q.who.QueueScope) == 0; ; sure = true {
+		at, err := q.shards.OfJob(id)
+		if err != nil {
+			return nil, err
+		}
+		j, err := at.State().Job(id)
+		if err != nil || j != nil || sure || at.Leader() {
+			return j, err
+		}
+		if err := at.Verify(r.Context()); err != nil {
+			return nil, again(err)
+		}
+	}
+}
+
+// sees says whether the caller's scope covers the job's queue. A job that does
+// not exist is seen by everybody: whoever looks for it finds that out.
+func (q *request) sees(r *http.Request, id job.ID) (bool, error) {
+	if len(q.who.QueueScope) == 0 {
+		return true, nil
+	}
+	j, err := q.record(r, id)
+	return err == nil && (j == nil || q.who.Covers(j.Queue)), err
 }
 
 func noJob(id string) *api.Error {

@@ -6,9 +6,12 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/tenancy"
@@ -35,17 +38,50 @@ func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	if text == "" {
 		return tenancy.Principal{}, api.Errorf(api.Unauthorized, "no API key: send Authorization: Bearer KEY, or X-API-Key: KEY")
 	}
-	c, err := s.cfg.Host.Cell(s.cfg.Namespace)
+	shards, err := router.Open(s.cfg.Host, s.cfg.Namespace)
 	if err != nil {
 		return tenancy.Principal{}, err
 	}
 	now := s.cfg.Now()
-	key, err := keyring.Verify(keySource{c.State()}, text, now, keyring.Namespace)
+	keys := keySource{shards.Home().State()}
+	key, err := keyring.Verify(keys, text, now, keyring.Namespace)
+	if err != nil && s.mayBeNew(r.Context(), shards.Home(), keys, text) {
+		key, err = keyring.Verify(keys, text, now, keyring.Namespace)
+	}
 	if err != nil {
 		return tenancy.Principal{}, err
 	}
 	s.markUsed(key.ID, now.UnixNano())
 	return key.Principal(s.cfg.Namespace), nil
+}
+
+// How a key is waited for that this node has never heard of.
+const (
+	// newKeyWait bounds the wait: a follower has what its leader has within
+	// milliseconds, if it is in contact at all.
+	newKeyWait = time.Second
+	// maxNewKeys bounds the requests that wait so at once; those above it are
+	// strangers until shown otherwise.
+	maxNewKeys = 64
+)
+
+// mayBeNew waits until this node has all keys that were made before the request
+// came, if it may lack one: a key works at every node as soon as one has answered
+// its creation. It reports whether it is worth to look again. The leader lacks
+// none; and strangers, who can make a node wait, cost it one question to the
+// leader for all of them together.
+func (s *Server) mayBeNew(ctx context.Context, home *cell.Cell, keys keySource, text string) bool {
+	kind, id, ok := keyring.Parse(text)
+	if !ok || kind != keyring.Namespace || home.Leader() {
+		return false
+	}
+	if _, known := keys.Key(id); known || !s.newKeys.take(1) {
+		return false
+	}
+	defer s.newKeys.give(1)
+	ctx, cancel := context.WithTimeout(ctx, newKeyWait)
+	defer cancel()
+	return home.Verify(ctx) == nil
 }
 
 // park waits for work, as host.Park does. A poll whose key is revoked meanwhile

@@ -129,6 +129,7 @@ var scoped = map[string]struct {
 	"POST /api/v1/fail/{job_id}":             {path: "/api/v1/fail/JOB", body: `{}`, status: 404},
 	"POST /api/v1/heartbeat":                 {body: `{"jobs":{"JOB":{}}}`, status: 200, has: `"unknown":["JOB"]`},
 	"GET /api/v1/jobs/{id}":                  {path: "/api/v1/jobs/JOB", status: 404},
+	"POST /api/v1/jobs/{id}/move":            {path: "/api/v1/jobs/JOB/move", body: `{"queue":"mine.a"}`, status: 404},
 	"POST /api/v1/jobs/search":               {body: `{}`, status: 200, has: `"total":1,`, lacks: "theirs"},
 	"GET /api/v1/queues":                     {status: 200, has: `"mine.b"`, lacks: "theirs"},
 	"GET /api/v1/queues/{name}":              {path: "/api/v1/queues/theirs", status: 403},
@@ -143,6 +144,14 @@ var scoped = map[string]struct {
 	"DELETE /api/v1/auth/keys/{id}":          {path: "/api/v1/auth/keys/ADMIN", status: 403},
 	"GET /api/v1/metrics":                    {},
 	"GET /api/v1/cluster/status":             {},
+	"POST /api/v1/cluster/join":              {},
+	"POST /api/v1/cluster/transfer":          {},
+	"DELETE /api/v1/cluster/servers/{id}":    {},
+	"GET /api/v1/debug/runtime":              {},
+	"POST /api/v1/admin/snapshot":            {},
+	"POST /api/v1/admin/rebuild-view":        {},
+	"POST /api/v1/admin/rebuild-sqlite":      {},
+	"POST /api/v1/admin/verify":              {},
 }
 
 func TestQueueScope(t *testing.T) {

@@ -89,7 +89,7 @@ func TestNamespaceClosesUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.must(nil, "POST", "/api/v1/enqueue", `{"queue":"beside"}`)
-		if err := h.Add(t.Context(), a.ns); err != nil {
+		if err := add(t.Context(), h, a.ns); err != nil {
 			t.Fatal(err)
 		}
 	}

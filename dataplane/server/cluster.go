@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -9,7 +10,29 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/cluster"
+	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// Cluster is the bare cluster a node is a member of. *cluster.Cluster is one.
+type Cluster interface {
+	// Nodes is what is known of all members, by ID.
+	Nodes() []cluster.Node
+	// URL is where clients reach a node; "" = not known.
+	URL(id string) string
+	// Members is a shard's membership as its leader sees it.
+	Members(ctx context.Context, shard int) ([]engine.Member, error)
+	Invite(ctx context.Context, address string) error
+	Remove(ctx context.Context, id string) error
+	Transfer(ctx context.Context, to string) error
+}
+
+const (
+	// membersWait is how long a status waits for what the leaders know.
+	membersWait = 2 * time.Second
+	// memberChangeWait is how long a change of membership may take.
+	memberChangeWait = 30 * time.Second
 )
 
 func (s *Server) clusterStatus(w http.ResponseWriter, r *http.Request) error {
@@ -17,13 +40,29 @@ func (s *Server) clusterStatus(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	status, err := q.cell.Status()
+	cells := q.shards.All()
+	status, err := cells[0].Status()
 	if err != nil {
 		return err
 	}
-	out := toClusterStatus(status)
-	if out.Disk, err = diskStatus(q.cell); err != nil {
-		return err
+	out := s.toClusterStatus(status)
+	for shard, c := range cells {
+		of, err := c.Status()
+		if err != nil {
+			return err
+		}
+		out.ShardStatus = append(out.ShardStatus, toShardStatus(shard, of, s.leaderOf(c, of)))
+	}
+	out.Shards, out.LeaderID = len(cells), out.ShardStatus[0].LeaderID
+	if s.cfg.Cluster != nil {
+		s.describe(r.Context(), cells, &out)
+	}
+	for _, c := range cells {
+		disk, err := diskStatus(c)
+		if err != nil {
+			return err
+		}
+		out.Disk.Data, out.Disk.Free = out.Disk.Data+disk.Data, disk.Free
 	}
 	if s.cloud() {
 		out.Disk.Free = nil // it tells what others write
@@ -31,34 +70,162 @@ func (s *Server) clusterStatus(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-// toClusterStatus is what a node that is its own cluster knows of it.
-func toClusterStatus(s cell.Status) api.ClusterStatus {
-	applied := s.Engine.Applied.Index
-	state := strings.ToLower(s.Engine.State)
+// leaderOf is the node that leads a cell's group, as the cell knows it.
+func (s *Server) leaderOf(c *cell.Cell, of cell.Status) string {
+	switch {
+	case strings.EqualFold(of.Engine.State, leads):
+		return of.Engine.NodeID
+	case s.cfg.Cluster == nil:
+		return ""
+	}
+	return c.Engine().LeaderID()
+}
+
+// leads is the state of a member that leads.
+const leads = "leader"
+
+// toClusterStatus is what a node knows of itself, and of nobody else yet.
+func (s *Server) toClusterStatus(of cell.Status) api.ClusterStatus {
+	applied := of.Engine.Applied.Index
+	state := strings.ToLower(of.Engine.State)
 	out := api.ClusterStatus{
 		Mode:          "single",
-		Cluster:       s.Engine.Group,
-		NodeID:        s.Engine.NodeID,
+		Cluster:       of.Engine.Group,
+		NodeID:        of.Engine.NodeID,
 		State:         state,
-		Term:          s.Engine.Term,
+		Term:          of.Engine.Term,
 		AppliedIndex:  applied,
-		CommitIndex:   s.Engine.Last, // a sole voter commits what it logs
-		SnapshotIndex: s.Engine.Snapshot,
-		Nodes:         []api.ClusterNode{{ID: s.Engine.NodeID, Role: state, Self: true, Voter: true}},
-		ApplyPending:  s.Engine.BacklogOps,
-		View:          api.ViewStatus{Applied: uint64(s.ViewApplied)},
-		RaftStore:     "wal",
-		Shards:        1,
-		QueueTime:     toHistogram(&s.Engine.QueueTime),
-		ApplyTime:     toHistogram(&s.Engine.ApplyTime),
+		CommitIndex:   of.Engine.Commit,
+		SnapshotIndex: of.Engine.Snapshot,
+		Nodes:         []api.ClusterNode{{ID: of.Engine.NodeID, Role: state, Self: true, Voter: true, Connected: true, Version: s.cfg.Version}},
+		ApplyPending:  of.Engine.BacklogOps,
+		View:          api.ViewStatus{Applied: uint64(of.ViewApplied)},
+		RaftStore:     s.cfg.RaftStore,
+		RaftNoSync:    s.cfg.RaftNoSync,
+		QueueTime:     toHistogram(&of.Engine.QueueTime),
+		ApplyTime:     toHistogram(&of.Engine.ApplyTime),
 	}
-	if view := uint64(s.ViewApplied); view < applied {
+	if view := uint64(of.ViewApplied); view < applied {
 		out.View.Lag = applied - view
 	}
-	if state == "leader" {
-		out.LeaderID = s.Engine.NodeID
-	}
 	return out
+}
+
+func toShardStatus(shard int, of cell.Status, leader string) api.ShardStatus {
+	return api.ShardStatus{
+		Shard: shard, State: strings.ToLower(of.Engine.State), Term: of.Engine.Term, LeaderID: leader,
+		AppliedIndex: of.Engine.Applied.Index, CommitIndex: of.Engine.Commit,
+	}
+}
+
+// describe adds the members. Where a shard's leader does not answer, they are
+// those this node knows of, and how far they are is not known.
+func (s *Server) describe(ctx context.Context, cells []*cell.Cell, out *api.ClusterStatus) {
+	ctx, cancel := context.WithTimeout(ctx, membersWait)
+	defer cancel()
+	var shards [][]engine.Member
+	for shard, c := range cells {
+		members, err := s.cfg.Cluster.Members(ctx, shard)
+		if err != nil {
+			members = c.Engine().Members()
+			for i := range members {
+				members[i].LastContact, members[i].Lag = -1, 0
+			}
+		}
+		shards = append(shards, members)
+	}
+	out.LeaderAddr = s.cfg.Cluster.URL(out.LeaderID)
+	out.Nodes = toClusterNodes(s.cfg.Cluster.Nodes(), shards, out)
+	if len(out.Nodes) > 1 {
+		out.Mode = "cluster"
+	}
+}
+
+// toClusterNodes joins what is known of nodes with what the shards' leaders know
+// of them as members. A node is as far as it is in its last shard, and a voter
+// where it is one in all.
+func toClusterNodes(nodes []cluster.Node, shards [][]engine.Member, out *api.ClusterStatus) []api.ClusterNode {
+	all := make([]api.ClusterNode, 0, len(nodes))
+	for _, n := range nodes {
+		row := api.ClusterNode{
+			ID: n.ID, Address: n.Address, Self: n.Self, URL: n.HTTP, Version: n.Version, Connected: n.Connected,
+			ClockOffsetMs: n.Clock.Milliseconds(), Voter: true,
+		}
+		for _, members := range shards {
+			m, ok := member(members, n.ID)
+			row.Voter = row.Voter && ok && m.Voter
+			row.Lag = max(row.Lag, m.Lag)
+			if row.LastContactMs >= 0 && ok {
+				row.LastContactMs = max(row.LastContactMs, m.LastContact.Milliseconds())
+			}
+			if !ok || m.LastContact < 0 {
+				row.LastContactMs = -1
+			}
+		}
+		switch {
+		case n.ID == out.LeaderID:
+			row.Role = leads
+		case !row.Voter:
+			row.Role = "learner"
+		case n.Self:
+			row.Role = out.State
+		default:
+			row.Role = "follower"
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+func member(members []engine.Member, id string) (engine.Member, bool) {
+	for _, m := range members {
+		if m.ID == id {
+			return m, true
+		}
+	}
+	return engine.Member{}, false
+}
+
+// joinCluster invites a node.
+func (s *Server) joinCluster(w http.ResponseWriter, r *http.Request) error {
+	var req api.ClusterJoinRequest
+	return s.changeCluster(w, r, &req, "invited", func(ctx context.Context, c Cluster) error {
+		if req.Address == "" {
+			err := api.Errorf(api.ValidationError, "address: where the node that waits has its raft listener, as host:port")
+			err.Details = map[string]any{"fields": []api.FieldError{{Field: "address", Error: "is required"}}}
+			return err
+		}
+		return c.Invite(ctx, req.Address)
+	})
+}
+
+func (s *Server) transferCluster(w http.ResponseWriter, r *http.Request) error {
+	var req api.ClusterTransferRequest
+	return s.changeCluster(w, r, &req, "transferred", func(ctx context.Context, c Cluster) error {
+		return c.Transfer(ctx, req.To)
+	})
+}
+
+func (s *Server) removeServer(w http.ResponseWriter, r *http.Request) error {
+	return s.changeCluster(w, r, nil, "removed", func(ctx context.Context, c Cluster) error {
+		return c.Remove(ctx, r.PathValue("id"))
+	})
+}
+
+// changeCluster does what a node that has no cluster refuses.
+func (s *Server) changeCluster(w http.ResponseWriter, r *http.Request, req any, done string, change func(context.Context, Cluster) error) error {
+	if _, err := s.begin(r, req); err != nil {
+		return err
+	}
+	if s.cfg.Cluster == nil {
+		return api.Errorf(api.StateConflict, "this node is alone and has no cluster listener: start it with --raft-bind to have others join it")
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), memberChangeWait)
+	defer cancel()
+	if err := change(ctx, s.cfg.Cluster); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: done})
 }
 
 func toHistogram(d *pipeline.Distribution) api.Histogram {

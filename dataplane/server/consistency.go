@@ -8,6 +8,8 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
@@ -18,11 +20,11 @@ const DefaultReadWait = 5 * time.Second
 type freshness struct {
 	strong   bool       // every write acknowledged before, by any node
 	eventual bool       // whatever the view has
-	minIndex cell.Index // at least this
+	least    []position // at least these
 }
 
-// freshnessOf reads ?consistency= and ?min_index=.
-func freshnessOf(r *http.Request) (freshness, error) {
+// freshness reads ?consistency= and ?min_index=.
+func (q *request) freshness(r *http.Request) (freshness, error) {
 	if r.URL.RawQuery == "" {
 		return freshness{}, nil
 	}
@@ -39,57 +41,108 @@ func freshnessOf(r *http.Request) (freshness, error) {
 	}
 	if text := query.Get("min_index"); text != "" {
 		var err error
-		if out.minIndex, err = decodeIndex(text); err != nil {
+		if out.least, err = decodeIndex(text, q.shards.Count()); err != nil {
 			return out, err
 		}
 	}
 	return out, nil
 }
 
-// awaitState returns when the cell's store is as fresh as the request asks.
-func (s *Server) awaitState(r *http.Request, c *cell.Cell) error {
-	f, err := freshnessOf(r)
-	if err != nil || !f.strong && f.minIndex == 0 {
+// on is the least position of a shard.
+func (f freshness) on(c *cell.Cell) cell.Index {
+	for _, p := range f.least {
+		if p.shard == c.Shard() {
+			return p.index
+		}
+	}
+	return 0
+}
+
+// awaitState returns when the stores of the shards that are read are as fresh as
+// the request asks.
+func (s *Server) awaitState(r *http.Request, q *request, read ...*cell.Cell) error {
+	f, err := q.freshness(r)
+	if err != nil || !f.strong && f.least == nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()
-	return f.awaitState(ctx, c)
+	return f.awaitState(ctx, q, read)
 }
 
-func (f freshness) awaitState(ctx context.Context, c *cell.Cell) error {
+// awaitState waits for every position that is named, of whichever shard: what was
+// written there may be why this is read.
+func (f freshness) awaitState(ctx context.Context, q *request, read []*cell.Cell) error {
 	if f.strong {
-		if err := c.Verify(ctx); err != nil {
-			return unverified(ctx, err)
+		err := router.Scatter(len(read), func(i int) error {
+			if err := read[i].Verify(ctx); err != nil {
+				return unverified(ctx, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
-	if f.minIndex > c.Applied() {
+	for _, p := range f.least {
+		c := q.shards.All()[p.shard]
+		if p.index <= c.Applied() {
+			continue
+		}
 		// The view follows the store: when it has the entry, so has the store.
-		return c.View().Wait(ctx, uint64(f.minIndex))
+		if err := c.View().Wait(ctx, uint64(p.index)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// awaitView returns when the cell's view is as fresh as the request asks: unless
-// it says otherwise, it shows all that the store had when the request came.
-func (s *Server) awaitView(r *http.Request, c *cell.Cell) error {
-	f, err := freshnessOf(r)
+// awaitView returns when the views of the shards are as fresh as the request asks:
+// unless it says otherwise, they show all that their stores had when the request
+// came.
+func (s *Server) awaitView(r *http.Request, q *request, read ...*cell.Cell) error {
+	f, err := q.freshness(r)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()
-	if err := f.awaitState(ctx, c); err != nil {
+	if err := f.awaitState(ctx, q, read); err != nil {
 		return err
 	}
-	index := max(c.Applied(), f.minIndex)
-	if f.eventual {
-		index = f.minIndex
+	return router.Scatter(len(read), func(i int) error {
+		index := f.on(read[i])
+		if !f.eventual {
+			index = max(index, read[i].Applied())
+		}
+		if index == 0 {
+			return nil
+		}
+		return read[i].View().Wait(ctx, uint64(index))
+	})
+}
+
+// awaitJob is the shard a job is on, as fresh as the request asks, and those it
+// has left as well.
+func (s *Server) awaitJob(r *http.Request, q *request, id job.ID) (*cell.Cell, error) {
+	f, err := q.freshness(r)
+	if err != nil {
+		return nil, err
 	}
-	if index == 0 {
-		return nil
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
+	defer cancel()
+	at := q.shards.Birth(id)
+	for range q.shards.Count() {
+		if err := f.awaitState(ctx, q, []*cell.Cell{at}); err != nil {
+			return nil, err
+		}
+		now, err := q.shards.OfJob(id)
+		if err != nil || now == at {
+			return now, err
+		}
+		at = now
 	}
-	return c.View().Wait(ctx, uint64(index))
+	return nil, router.OnItsWay(id)
 }
 
 // unverified is the error of a strong read as clients see it.
@@ -99,5 +152,5 @@ func unverified(ctx context.Context, err error) error {
 		e.RetryAfter = time.Second
 		return e
 	}
-	return err
+	return again(err)
 }

@@ -7,30 +7,34 @@ import (
 	"strconv"
 
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
 // giveBack returns jobs that could not be delivered to their queues, without
 // counting an attempt.
-func (s *Server) giveBack(r *http.Request, q *request, leased []*op.Leased) {
-	if len(leased) == 0 {
-		return
-	}
-	fail := &op.Fail{Meta: &op.Meta{Principal: q.meta.Principal}, Items: make([]*op.FailItem, len(leased))}
-	for i, l := range leased {
-		fail.Items[i] = &op.FailItem{
-			Proof:  &op.LeaseProof{Id: l.Id, Token: l.LeaseToken},
-			Reason: op.FailReason_FAIL_REASON_UNDELIVERED,
+func (s *Server) giveBack(r *http.Request, q *request, leased []lease) {
+	parts := router.Split(len(leased), func(i int) *cell.Cell { return leased[i].cell })
+	_ = router.Scatter(len(parts), func(p int) error { // told of in it
+		part := parts[p]
+		fail := &op.Fail{Meta: &op.Meta{Principal: q.meta.Principal, RequestId: part.Cell.RequestID()}, Items: make([]*op.FailItem, len(part.At))}
+		for i, at := range part.At {
+			fail.Items[i] = &op.FailItem{
+				Proof:  &op.LeaseProof{Id: leased[at].Id, Token: leased[at].LeaseToken},
+				Reason: op.FailReason_FAIL_REASON_UNDELIVERED,
+			}
 		}
-	}
-	// A refused item has lost its lease meanwhile, and so is where it belongs.
-	if _, _, err := propose[*op.FailResult](context.WithoutCancel(r.Context()), s, q.cell, fail); err != nil {
-		// Nobody is left to be told but the operator.
-		s.cfg.Logger.Warn("jobs that could not be delivered were not given back; they return when their leases run out",
-			"jobs", len(leased), "request_id", serve.RequestID(r.Context()), "error", err)
-	}
+		// A refused item has lost its lease meanwhile, and so is where it belongs.
+		if _, _, err := propose[*op.FailResult](context.WithoutCancel(r.Context()), s, part.Cell, fail); err != nil {
+			// Nobody is left to be told but the operator.
+			s.cfg.Logger.Warn("jobs that could not be delivered were not given back; they return when their leases run out",
+				"jobs", len(part.At), "request_id", serve.RequestID(r.Context()), "error", err)
+		}
+		return nil
+	})
 }
 
 // deliverChunk is how much of an answer gathers before it is sent: an answer of
@@ -39,25 +43,25 @@ const deliverChunk = 256 << 10
 
 // deliver sends leased jobs to their worker. What cannot be sent goes back: a
 // worker makes nothing of half an answer.
-func (s *Server) deliver(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, leased []*op.Leased, batch bool, span *span) error {
+func (s *Server) deliver(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, leased []lease, batch bool, span *span) error {
 	if r.Context().Err() != nil { // it left during the commit
 		s.giveBack(r, q, leased)
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	err := s.send(w, q, ask, leased, batch, span)
+	err := s.send(w, ask, leased, batch, span)
 	if err != nil {
 		s.giveBack(r, q, leased)
 	}
 	return err
 }
 
-func (s *Server) send(w http.ResponseWriter, q *request, ask *convert.Fetch, leased []*op.Leased, batch bool, span *span) error {
+func (s *Server) send(w http.ResponseWriter, ask *convert.Fetch, leased []lease, batch bool, span *span) error {
 	var b []byte
 	if batch {
 		b = append(b, `{"jobs":[`...)
 	}
-	store, whole := q.cell.State(), true
+	whole := true
 	w.Header().Set("Content-Type", "application/json")
 	for i, l := range leased {
 		if i > 0 {
@@ -67,11 +71,12 @@ func (s *Server) send(w http.ResponseWriter, q *request, ask *convert.Fetch, lea
 		if err != nil {
 			return fmt.Errorf("result of a fetch: %w", err)
 		}
+		store := l.cell.State()
 		j, err := store.Job(id)
 		if err != nil {
 			return fmt.Errorf("compose %s for its worker: %w", id, err)
 		}
-		if b, err = convert.AppendFetched(b, store, id, j, l, ask.LeaseMs); err != nil {
+		if b, err = convert.AppendFetched(b, store, id, j, l.Leased, ask.LeaseMs); err != nil {
 			return fmt.Errorf("compose %s for its worker: %w", id, err)
 		}
 		span.link(j)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/telemetry"
@@ -19,11 +20,15 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var f convert.Faults
-	n := convert.FromEnqueue(&f, &body, q.cell.NowNs(), s.maxPayload)
+	at := q.shards.Of(body.Queue)
+	n := convert.FromEnqueue(&f, &body, at.NowNs(), s.maxPayload)
 	if err := f.Err(); err != nil {
 		return err
 	}
-	made, err := s.create(w, r, &q, []*op.NewJob{n}, false)
+	if err := q.mayEnqueue([]*op.NewJob{n}); err != nil {
+		return err
+	}
+	made, err := s.create(w, r, &q, at, []*op.NewJob{n}, false)
 	if err != nil {
 		return err
 	}
@@ -37,11 +42,18 @@ func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var f convert.Faults
-	jobs := convert.FromEnqueueBatch(&f, &body, q.cell.NowNs(), s.maxPayload)
+	jobs := convert.FromEnqueueBatch(&f, &body, q.shards.Home().NowNs(), s.maxPayload)
 	if err := f.Err(); err != nil {
 		return err
 	}
-	made, err := s.create(w, r, &q, jobs, true)
+	if err := q.mayEnqueue(jobs); err != nil {
+		return err
+	}
+	at, err := q.shardOf(jobs)
+	if err != nil {
+		return err
+	}
+	made, err := s.create(w, r, &q, at, jobs, true)
 	if err != nil {
 		return err
 	}
@@ -52,8 +64,30 @@ func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusCreated, out)
 }
 
-// create enqueues jobs, all or none, in one span.
-func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, jobs []*op.NewJob, batch bool) ([]api.EnqueueResponse, error) {
+// mayEnqueue asks for the right to put each job where it is to go.
+func (q *request) mayEnqueue(jobs []*op.NewJob) error {
+	for _, n := range jobs {
+		if err := q.allow(tenancy.JobEnqueue, n.Queue); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shardOf is the one shard that jobs are for.
+func (q *request) shardOf(jobs []*op.NewJob) (*cell.Cell, error) {
+	if q.shards.Count() == 1 {
+		return q.shards.Home(), nil
+	}
+	queues := make([]string, len(jobs))
+	for i, n := range jobs {
+		queues[i] = n.Queue
+	}
+	return q.together(queues, "the jobs of a batch are enqueued all or none")
+}
+
+// create enqueues jobs on a shard, all or none, in one span.
+func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, jobs []*op.NewJob, batch bool) ([]api.EnqueueResponse, error) {
 	r, span := q.beginSpan(r, telemetry.SpanEnqueue, telemetry.OperationSend)
 	if span != nil && oneQueue(jobs) {
 		span.queue(jobs[0].Queue)
@@ -61,7 +95,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, jobs
 	if batch {
 		span.batch(len(jobs))
 	}
-	made, err := s.commitNew(w, r, q, jobs)
+	made, err := s.commitNew(w, r, q, at, jobs)
 	if err == nil && !batch {
 		span.message(made[0].JobID, 0)
 	}
@@ -88,18 +122,15 @@ func traceOf(r *http.Request) convert.Trace {
 	return t
 }
 
-func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, jobs []*op.NewJob) ([]api.EnqueueResponse, error) {
+func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, jobs []*op.NewJob) ([]api.EnqueueResponse, error) {
 	q.meta.Ids = make([][]byte, len(jobs))
 	for i, n := range jobs {
-		if err := q.allow(tenancy.JobEnqueue, n.Queue); err != nil {
-			return nil, err
-		}
-		id := q.cell.NewID(n.Queue)
+		id := at.NewID(n.Queue)
 		q.meta.Ids[i] = id[:]
 	}
 	enqueue := &op.Enqueue{Meta: q.meta, Jobs: jobs}
 	traceOf(r).Store(enqueue)
-	result, err := commit[*op.EnqueueResult](s, w, r, q.cell, enqueue)
+	result, err := commit[*op.EnqueueResult](s, w, r, q, at, enqueue)
 	if err != nil {
 		return nil, err
 	}

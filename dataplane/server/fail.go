@@ -1,11 +1,12 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/telemetry"
@@ -17,7 +18,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, j, err := q.look(r.PathValue("job_id"), telemetry.Sampled(r.Context()))
+	id, j, err := q.look(r, r.PathValue("job_id"), telemetry.Sampled(r.Context()))
 	if err != nil {
 		return err
 	}
@@ -39,15 +40,14 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) commitFail(w http.ResponseWriter, r *http.Request, q *request, item *op.FailItem) (*op.Failed, error) {
-	result, err := commit[*op.FailResult](s, w, r, q.cell, &op.Fail{Meta: q.meta, Items: []*op.FailItem{item}})
-	if err != nil {
-		return nil, err
+	q.meta.RequestId = q.shards.Home().RequestID()
+	settled := &items[*op.Failed]{
+		ids: []job.ID{job.ID(item.Proof.Id)},
+		propose: func(c *cell.Cell, _ []int) ([]*op.Failed, position, error) {
+			result, at, err := proposeItems[*op.FailResult](s, r, q, c, &op.Fail{Meta: q.meta, Items: []*op.FailItem{item}})
+			return result.GetItems(), at, err
+		},
+		refusal: (*op.Failed).GetRefusal,
 	}
-	if len(result.Items) != 1 {
-		return nil, fmt.Errorf("a fail of one job has %d results", len(result.Items))
-	}
-	if err := result.Items[0].GetRefusal().Err(); err != nil {
-		return nil, err
-	}
-	return result.Items[0], nil
+	return settled.one(w, q)
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
@@ -81,13 +83,19 @@ func (s *Server) handOut(w http.ResponseWriter, r *http.Request, q *request, ask
 	return false, nil
 }
 
+// lease is a job that has been leased, and the shard it is on.
+type lease struct {
+	*op.Leased
+	cell *cell.Cell
+}
+
 // lease waits until there is work and leases it; nothing when the time is over,
 // the client is gone or the server drains. What it returns must be delivered or
 // given back.
 //
-// The poll waits outside the cell and the log: only one that has claimed a job
+// The poll waits outside the cells and their logs: only one that has claimed a job
 // proposes. It is woken by what makes a job fetchable, never by a clock.
-func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, span *span) ([]*op.Leased, error) {
+func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, span *span) ([]lease, error) {
 	if err := q.allow(tenancy.JobWork, ask.Queues...); err != nil {
 		return nil, err
 	}
@@ -98,9 +106,14 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 	wait, cancel := context.WithTimeout(r.Context(), ask.Wait)
 	defer cancel()
 	defer context.AfterFunc(s.draining, cancel)()
+	runs := q.shards.Runs(ask.Queues)
+	var failed error // of a shard that is not asked again
 	for waited := false; ; {
-		release, ok := q.cell.Claim(ask.Queues, ask.Count)
-		if !ok {
+		claims := claimRuns(runs, ask.Count)
+		if len(claims) == 0 {
+			if failed != nil {
+				return nil, failed
+			}
 			if err := s.park(wait, r, q, ask.Queues); err != nil {
 				switch {
 				case wait.Err() == nil:
@@ -121,75 +134,167 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 			continue
 		}
 		span.keep()
-		leased, at, err := s.leaseClaimed(r, q, ask, waited)
-		release()
+		leased, at, err := s.leaseClaimed(r, q, ask, claims, waited)
 		switch {
-		case err != nil:
-			return nil, err
 		case len(leased) > 0:
-			setIndex(w, at)
+			setIndex(w, at...)
 			return leased, nil
+		case err != nil:
+			// A shard without a leader must not keep its worker from the others' jobs.
+			if runs = without(runs, claims); len(runs) == 0 || !api.CodeOf(err).Retryable() {
+				return nil, err
+			}
+			failed = err
 		case wait.Err() != nil:
 			return nil, nil
 		}
 	}
 }
 
-// leaseClaimed proposes the fetch, but not for a caller that has left, or whose
-// key has been revoked while it waited.
-func (s *Server) leaseClaimed(r *http.Request, q *request, ask *convert.Fetch, waited bool) ([]*op.Leased, cell.Index, error) {
+// claim is a run of queues that has jobs for a fetch.
+type claim struct {
+	router.Run
+	count   int // of jobs to lease
+	release func()
+}
+
+// claimRuns claims up to count jobs of the runs, in their order. A shard that has
+// none is not asked.
+func claimRuns(runs []router.Run, count int) (claims []claim) {
+	for _, run := range runs {
+		if count == 0 {
+			break
+		}
+		if n, release := run.Cell.Claim(run.Items, count); n > 0 {
+			claims = append(claims, claim{run, n, release})
+			count -= n
+		}
+	}
+	if len(claims) > 0 {
+		claims[len(claims)-1].count += count // what comes meanwhile
+	}
+	return claims
+}
+
+// without are the runs of the shards that have not been claimed from.
+func without(runs []router.Run, claims []claim) []router.Run {
+	return slices.DeleteFunc(slices.Clone(runs), func(run router.Run) bool {
+		return slices.ContainsFunc(claims, func(c claim) bool { return c.Cell == run.Cell })
+	})
+}
+
+// leaseClaimed proposes the fetches and releases the claims, but proposes nothing
+// for a caller that has left, or whose key has been revoked while it waited. The
+// leases come in the order of the queues; there may be some beside an error, for
+// the shards decide each on its own.
+func (s *Server) leaseClaimed(r *http.Request, q *request, ask *convert.Fetch, claims []claim, waited bool) (leased []lease, at []position, err error) {
+	defer func() {
+		for _, c := range claims {
+			c.release()
+		}
+	}()
 	if r.Context().Err() != nil {
-		return nil, 0, nil
+		return nil, nil, nil
 	}
 	if waited {
 		if _, err := s.authenticate(r); err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 	}
-	meta := &op.Meta{Principal: q.meta.Principal, LeaseSeed: q.cell.LeaseSeed(), Idempotency: q.meta.Idempotency}
-	// Once proposed, the commit is awaited even when the client leaves: only its
-	// result says what must be given back.
-	result, at, err := propose[*op.FetchResult](context.WithoutCancel(r.Context()), s, q.cell, ask.Op(meta))
-	if err == nil && len(result.GetJobs()) == 0 {
-		s.emptyFetches.Add(1)
+	if len(claims) == 1 {
+		part, p, err := s.leaseFrom(r, q, ask, claims[0])
+		return part, []position{p}, err
 	}
-	if err != nil || meta.Idempotency == nil {
-		return result.GetJobs(), at, err
+	parts, positions := make([][]lease, len(claims)), make([]position, len(claims))
+	err = router.Scatter(len(claims), func(i int) (err error) {
+		parts[i], positions[i], err = s.leaseFrom(r, q, ask, claims[i])
+		return err
+	})
+	for i, part := range parts {
+		if len(part) > 0 {
+			leased, at = append(leased, part...), later(at, positions[i])
+		}
 	}
-	// It may be the result of an earlier fetch with the same key.
-	leased, err := q.current(result.GetJobs())
+	if err != nil && len(leased) > 0 {
+		s.cfg.Logger.Warn("a fetch got nothing from one of its shards", "request_id", serve.RequestID(r.Context()), "error", err)
+	}
 	return leased, at, err
 }
 
+// leaseFrom proposes the fetch on one shard.
+func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from claim) ([]lease, position, error) {
+	o := ask.Op(&op.Meta{Principal: q.meta.Principal, LeaseSeed: from.Cell.LeaseSeed(), Idempotency: q.meta.Idempotency})
+	o.Queues, o.Count = from.Items, uint32(from.count)
+	// Once proposed, the commit is awaited even when the client leaves: only its
+	// result says what must be given back.
+	result, at, err := propose[*op.FetchResult](context.WithoutCancel(r.Context()), s, from.Cell, o)
+	if err != nil {
+		return nil, position{}, err
+	}
+	jobs := result.GetJobs()
+	if len(jobs) == 0 {
+		s.emptyFetches.Add(1)
+	}
+	if q.meta.Idempotency != nil {
+		// It may be the result of an earlier fetch with the same key.
+		if jobs, err = current(from.Cell, jobs); err != nil {
+			return nil, position{}, err
+		}
+	}
+	leased := make([]lease, len(jobs))
+	for i, l := range jobs {
+		leased[i] = lease{l, from.Cell}
+	}
+	return leased, position{from.Cell.Shard(), at}, nil
+}
+
 // leasedBefore is what an earlier fetch with the same Idempotency-Key leased and
-// this node knows of; nothing where there was none.
-func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]*op.Leased, error) {
-	before, err := op.Remembered(q.cell.State(), ask.Op(q.meta), q.cell.NowNs())
-	if before == nil || err != nil {
+// this node knows of; nothing where there was none. A key is remembered on one
+// shard, so a fetch with a key asks one.
+func (q *request) leasedBefore(w http.ResponseWriter, ask *convert.Fetch) ([]lease, error) {
+	if q.meta.Idempotency == nil {
+		return nil, nil
+	}
+	at, err := q.together(ask.Queues, "a fetch with an Idempotency-Key is remembered on one shard")
+	if err != nil {
+		return nil, err
+	}
+	o := ask.Op(q.meta)
+	before, err := op.Remembered(at.State(), o, at.NowNs())
+	if err != nil {
+		return nil, err
+	}
+	if before == nil {
+		_, _, err := elsewhere[*op.FetchResult](q, at, o) // used for another request?
 		return nil, err
 	}
 	result, ok := before.(*op.FetchResult)
 	if !ok {
 		return nil, fmt.Errorf("a fetch is remembered with a %T", before)
 	}
-	leased, err := q.current(result.GetJobs())
-	if err == nil {
-		setIndex(w, q.cell.Applied())
+	jobs, err := current(at, result.GetJobs())
+	if err != nil {
+		return nil, err
 	}
-	return leased, err
+	leased := make([]lease, len(jobs))
+	for i, l := range jobs {
+		leased[i] = lease{l, at}
+	}
+	setIndex(w, positionOf(at))
+	return leased, nil
 }
 
 // current are those of the leases that still hold their jobs. An answer is
 // remembered for a day, longer than most leases last, and some of its jobs may
 // be done. LEASE_LOST when none is left.
-func (q *request) current(leased []*op.Leased) ([]*op.Leased, error) {
+func current(at *cell.Cell, leased []*op.Leased) ([]*op.Leased, error) {
 	var held []*op.Leased
 	for _, l := range leased {
 		id, err := job.IDFromBytes(l.Id)
 		if err != nil {
 			return nil, fmt.Errorf("result of a fetch: %w", err)
 		}
-		j, err := q.cell.State().Job(id)
+		j, err := at.State().Job(id)
 		if err != nil {
 			return nil, err
 		}

@@ -14,11 +14,16 @@ import (
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/router"
 )
 
 // DefaultMinFreeDisk is the free disk in bytes below which a node is not ready:
 // about what the log and the store write before they can give anything back.
 const DefaultMinFreeDisk = 64 << 20
+
+// MaxApplyLag is how many committed entries a node's store may lack for it to be
+// ready: what it shows is older than what others show.
+const MaxApplyLag = 10_000
 
 // healthz says whether the process can do its work at all: its store and its
 // view answer. Of many namespaces a broken one is no reason to restart the others:
@@ -27,9 +32,9 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
 		return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
 	}
-	c, err := s.cfg.Host.Cell(s.cfg.Namespace)
+	shards, err := router.Open(s.cfg.Host, s.cfg.Namespace)
 	if err == nil {
-		err = alive(r.Context(), c)
+		err = router.Scatter(shards.Count(), func(i int) error { return alive(r.Context(), shards.All()[i]) })
 	}
 	if err != nil && r.Context().Err() == nil {
 		s.cfg.Logger.Error("unhealthy", "error", err)
@@ -64,19 +69,15 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if s.cloud() {
 		return s.hostReady(w)
 	}
-	c, err := s.cfg.Host.Cell(s.cfg.Namespace)
+	shards, err := router.Open(s.cfg.Host, s.cfg.Namespace)
 	if err != nil {
 		return api.Wrap(err, api.Unhealthy, "this node is not ready: its data is not open")
 	}
-	facts := readiness{
-		draining: s.draining.Err() != nil,
-		failed:   c.Failed() != nil,
-		leads:    c.Leader(),
-		viewErr:  c.View().Err(),
-		least:    s.cfg.MinFreeDisk,
+	facts := readiness{draining: s.draining.Err() != nil, led: true, least: s.cfg.MinFreeDisk}
+	for _, c := range shards.All() {
+		facts.add(c)
 	}
-	facts.viewLag, facts.viewBehind = c.View().Lag()
-	facts.free, facts.freeErr = c.FreeDisk()
+	facts.free, facts.freeErr = shards.Home().FreeDisk() // they lie on one disk
 	checks, err := facts.judge()
 	if err != nil {
 		return err
@@ -116,12 +117,22 @@ func (s *Server) hostReady(w http.ResponseWriter) error {
 // sound.
 func (s *Server) soundCells() error {
 	for _, ns := range s.cfg.Host.Namespaces() {
-		c, err := s.cfg.Host.Cell(ns)
+		cells, err := s.cfg.Host.Cells(ns)
 		if err != nil {
 			continue // closed since
 		}
-		if err := c.Err(); err != nil {
+		if err := sound(cells); err != nil {
 			return fmt.Errorf("namespace %s: %w", ns, err)
+		}
+	}
+	return nil
+}
+
+// sound is why the first unsound cell is.
+func sound(cells []*cell.Cell) error {
+	for _, c := range cells {
+		if err := c.Err(); err != nil {
+			return fmt.Errorf("shard %d: %w", c.Shard(), err)
 		}
 	}
 	return nil
@@ -130,14 +141,30 @@ func (s *Server) soundCells() error {
 // readiness is all that decides whether a node is ready.
 type readiness struct {
 	draining   bool
-	failed     bool  // log, store or duties
-	leads      bool  // and the first op of its term is applied
-	viewErr    error // why the view does not follow
+	failed     bool   // log, store or duties of any shard
+	led        bool   // every shard has a leader that is known here
+	applyLag   uint64 // entries known to be committed that some store does not have
+	viewErr    error  // why a view does not follow
 	viewLag    uint64
 	viewBehind time.Duration
 	free       int64 // bytes of disk
 	freeErr    error
 	least      int64 // bytes that must be free
+}
+
+// add adds a shard: the worst of them counts.
+func (f *readiness) add(c *cell.Cell) {
+	status, err := c.Status()
+	f.failed = f.failed || c.Failed() != nil || err != nil
+	f.led = f.led && c.Led()
+	if e := &status.Engine; e.Commit > e.Applied.Index {
+		f.applyLag = max(f.applyLag, e.Commit-e.Applied.Index)
+	}
+	if f.viewErr == nil {
+		f.viewErr = c.View().Err()
+	}
+	lag, behind := c.View().Lag()
+	f.viewLag, f.viewBehind = max(f.viewLag, lag), max(f.viewBehind, behind)
 }
 
 // judge answers "ok" or what is wrong for each check, and an error that has them
@@ -160,7 +187,8 @@ func (f *readiness) judge() (checks map[string]string, err error) {
 	}
 	check("serving", !f.draining, "it is shutting down")
 	check("store", !f.failed, "its log or its store has failed: its log says why")
-	check("leader", f.leads, "it does not lead and knows nobody who does")
+	check("leader", f.led, "it does not lead and knows nobody who does")
+	check("applied", f.applyLag <= MaxApplyLag, fmt.Sprintf("its store is %d entries behind its log, more than %d: it is catching up", f.applyLag, MaxApplyLag))
 	if f.viewLag > 0 {
 		checks["view"] = fmt.Sprintf("ok, %d events behind for %v", f.viewLag, f.viewBehind.Round(time.Millisecond))
 	}
@@ -177,7 +205,7 @@ func (f *readiness) judge() (checks map[string]string, err error) {
 		return checks, nil
 	}
 	code := api.Unhealthy
-	if len(wrong) == 1 && !f.leads {
+	if len(wrong) == 1 && !f.led {
 		code = api.LeaderUnavailable
 	}
 	refused := api.Errorf(code, "this node is not ready: %s", strings.Join(wrong, "; "))

@@ -113,8 +113,8 @@ func TestNotReadyWhileTheViewIsStuck(t *testing.T) {
 	n.wantReady(api.Unhealthy, "view")
 	n.wantAlive(200)
 	figures := n.figures()
-	if figures["corvo_healthy"] != 0 || figures["corvo_view_lag_events"] != 1 || figures["corvo_view_lag_seconds"] <= 0 {
-		t.Errorf("healthy %v, %v events behind for %v s", figures["corvo_healthy"], figures["corvo_view_lag_events"], figures["corvo_view_lag_seconds"])
+	if figures["corvo_healthy"] != 0 || figures[`corvo_view_lag_events{shard="0"}`] != 1 || figures[`corvo_view_lag_seconds{shard="0"}`] <= 0 {
+		t.Errorf("healthy %v, %v events behind for %v s", figures["corvo_healthy"], figures[`corvo_view_lag_events{shard="0"}`], figures[`corvo_view_lag_seconds{shard="0"}`])
 	}
 	unlock()
 	eventually(t, "the view follows", func() bool { return n.cell.View().Err() == nil })
@@ -145,7 +145,7 @@ func lockView(t *testing.T, path string) (unlock func()) {
 // TestJudge has each reason alone and all together.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	good := readiness{leads: true, free: 64, least: 64}
+	good := readiness{led: true, free: 64, least: 64}
 	with := func(change func(*readiness)) readiness {
 		f := good
 		change(&f)
@@ -160,7 +160,9 @@ func TestJudge(t *testing.T) {
 		{"good, at the bound of the disk", good, "", ""},
 		{"draining", with(func(f *readiness) { f.draining = true }), api.Unhealthy, "serving"},
 		{"failed", with(func(f *readiness) { f.failed = true }), api.Unhealthy, "store"},
-		{"no leader", with(func(f *readiness) { f.leads = false }), api.LeaderUnavailable, "leader"},
+		{"no leader", with(func(f *readiness) { f.led = false }), api.LeaderUnavailable, "leader"},
+		{"as far behind its log as it may be", with(func(f *readiness) { f.applyLag = MaxApplyLag }), "", ""},
+		{"one entry further", with(func(f *readiness) { f.applyLag = MaxApplyLag + 1 }), api.Unhealthy, "applied"},
 		{"view behind", with(func(f *readiness) { f.viewLag, f.viewBehind = 1e6, time.Hour }), "", ""},
 		{"view failing", with(func(f *readiness) { f.viewErr = errors.New("secret") }), api.Unhealthy, "view"},
 		{"view behind and failing", with(func(f *readiness) { f.viewLag, f.viewErr = 1, errors.New("secret") }), api.Unhealthy, "view"},
@@ -187,7 +189,7 @@ func TestJudge(t *testing.T) {
 					t.Errorf("%s tells %s", name, text)
 				}
 			}
-			if slices.Sort(wrong); strings.Join(wrong, " ") != test.wrong || len(checks) != 5 {
+			if slices.Sort(wrong); strings.Join(wrong, " ") != test.wrong || len(checks) != 6 {
 				t.Errorf("checks %v, want %q to fail", checks, test.wrong)
 			}
 		})

@@ -4,9 +4,11 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"net/http"
+	"slices"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
@@ -14,41 +16,71 @@ import (
 // pass on as min_index.
 const indexHeader = "Corvo-Index"
 
-// indexVersion is the first byte of an encoded position. After it come pairs of
-// shard and index, as unsigned varints: today always one pair, of shard 0.
+// indexVersion is the first byte of encoded positions. After it come pairs of
+// shard and index, as unsigned varints, each shard once and in order.
 const indexVersion = 1
 
-// maxIndexText bounds an encoded position before it is looked at.
-const maxIndexText = 64
+// maxIndexText bounds encoded positions before they are looked at: one of every
+// shard there may be, of at most 1 byte of shard and 10 of index.
+var maxIndexText = base64.RawURLEncoding.EncodedLen(1 + host.MaxShards*(1+binary.MaxVarintLen64))
 
-// encodeIndex is a position as clients see it: opaque, for them to pass back.
-func encodeIndex(at cell.Index) string {
+// position is where a write stands in the log of its shard.
+type position struct {
+	shard uint32
+	index cell.Index
+}
+
+// positionOf is where a shard stands now.
+func positionOf(c *cell.Cell) position { return position{c.Shard(), c.Applied()} }
+
+// encodeIndex is positions of different shards as clients see them: opaque, for
+// them to pass back.
+func encodeIndex(at ...position) string {
+	slices.SortFunc(at, func(a, b position) int { return int(a.shard) - int(b.shard) })
 	var buf [1 + 2*binary.MaxVarintLen64]byte
 	b := append(buf[:0], indexVersion)
-	b = binary.AppendUvarint(b, 0)
-	b = binary.AppendUvarint(b, uint64(at))
+	for _, p := range at {
+		b = binary.AppendUvarint(b, uint64(p.shard))
+		b = binary.AppendUvarint(b, uint64(p.index))
+	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// decodeIndex reads what encodeIndex made.
-func decodeIndex(text string) (cell.Index, error) {
+// decodeIndex reads what encodeIndex made in a namespace of so many shards.
+func decodeIndex(text string, shards int) ([]position, error) {
 	bad := api.Errorf(api.ValidationError, "min_index %s is not a position: pass on a "+indexHeader+" of an earlier answer", convert.Excerpt(text))
 	if len(text) > maxIndexText {
-		return 0, bad
+		return nil, bad
 	}
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if err != nil || len(b) == 0 || b[0] != indexVersion {
-		return 0, bad
+	if err != nil || len(b) < 2 || b[0] != indexVersion {
+		return nil, bad
 	}
-	shard, n := binary.Uvarint(b[1:])
-	if n <= 0 || shard != 0 {
-		return 0, bad
+	var all []position
+	for b = b[1:]; len(b) > 0; {
+		shard, n := binary.Uvarint(b)
+		if n <= 0 || shard >= uint64(shards) || len(all) > 0 && uint32(shard) <= all[len(all)-1].shard {
+			return nil, bad
+		}
+		index, m := binary.Uvarint(b[n:])
+		if m <= 0 {
+			return nil, bad
+		}
+		all = append(all, position{uint32(shard), cell.Index(index)})
+		b = b[n+m:]
 	}
-	index, m := binary.Uvarint(b[1+n:])
-	if m <= 0 || 1+n+m != len(b) {
-		return 0, bad
-	}
-	return cell.Index(index), nil
+	return all, nil
 }
 
-func setIndex(w http.ResponseWriter, at cell.Index) { w.Header().Set(indexHeader, encodeIndex(at)) }
+func setIndex(w http.ResponseWriter, at ...position) { w.Header().Set(indexHeader, encodeIndex(at...)) }
+
+// later is the positions with one more; of two of a shard the later one stays.
+func later(all []position, p position) []position {
+	for i := range all {
+		if all[i].shard == p.shard {
+			all[i].index = max(all[i].index, p.index)
+			return all
+		}
+	}
+	return append(all, p)
+}

@@ -44,7 +44,7 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	key.ID, key.Hash = id, hash
-	result, err := commit[*op.CreateKeyResult](s, w, r, q.cell, &op.CreateKey{Meta: q.meta, Key: convert.ToKeyRecord(key)})
+	result, err := commit[*op.CreateKeyResult](s, w, r, &q, q.shards.Home(), &op.CreateKey{Meta: q.meta, Key: convert.ToKeyRecord(key)})
 	if err != nil {
 		return err
 	}
@@ -64,11 +64,11 @@ func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitState(r, q.cell); err != nil {
+	if err := s.awaitState(r, &q, q.shards.Home()); err != nil {
 		return err
 	}
 	keys := []api.Key{}
-	for _, rec := range q.cell.State().Keys() {
+	for _, rec := range q.shards.Home().State().Keys() {
 		keys = append(keys, convert.ToKey(rec, s.lastUsedNs(rec.Id)))
 	}
 	return serve.WriteJSON(w, http.StatusOK, keys)
@@ -82,7 +82,7 @@ func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitState(r, q.cell); err != nil {
+	if err := s.awaitState(r, &q, q.shards.Home()); err != nil {
 		return err
 	}
 	rec, err := q.key(r)
@@ -101,24 +101,23 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id := r.PathValue("id")
-	if rec := q.cell.State().Key(id); rec != nil {
+	if rec := q.shards.Home().State().Key(id); rec != nil {
 		key := convert.FromKeyRecord(rec)
 		if err := tenancy.MayGrant(q.who, tenancy.Where{Namespace: q.who.Namespace}, key.Roles, key.QueueScope); err != nil {
 			return err
 		}
 	}
-	if _, err := commit[*op.RevokeKeyResult](s, w, r, q.cell, &op.RevokeKey{Meta: q.meta, Id: id}); err != nil {
+	if _, err := commit[*op.RevokeKeyResult](s, w, r, &q, q.shards.Home(), &op.RevokeKey{Meta: q.meta, Id: id}); err != nil {
 		return err
 	}
 	s.lastUsed.Delete(id)
-	s.cfg.Host.Recheck(q.who.Namespace) // polls that wait with this key
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
 // key is the key named in the path.
 func (q *request) key(r *http.Request) (*state.Key, error) {
 	id := r.PathValue("id")
-	if rec := q.cell.State().Key(id); rec != nil {
+	if rec := q.shards.Home().State().Key(id); rec != nil {
 		return rec, nil
 	}
 	return nil, api.Errorf(api.NotFound, "there is no API key %s", convert.Excerpt(id))

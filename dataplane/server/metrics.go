@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
@@ -19,12 +20,12 @@ import (
 // MaxQueueSeries is how many queues have metrics of their own, the longest there
 // first. So a queue keeps its series when others come, and a namespace that makes
 // queues by the thousand costs its Prometheus no more than this. The others are
-// summed under otherQueues.
+// summed under everyOther.
 const MaxQueueSeries = 200
 
-// otherQueues is the label of the queues without series of their own. It is not a
-// name a queue can have.
-const otherQueues = "*"
+// everyOther is the label of what has no series of its own: of queues and of
+// shards. It is not a name that one of them can have.
+const everyOther = "*"
 
 // queueStates are the states jobs of a queue are published in: what waits, what
 // runs, and what needs somebody.
@@ -84,23 +85,26 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 	var parked, ops, bytes float64
 	free, freeErr := int64(0), errors.ErrUnsupported
 	for _, ns := range s.cfg.Host.Namespaces() {
-		c, err := s.cfg.Host.Cell(ns)
+		cells, err := s.cfg.Host.Cells(ns)
 		if err != nil {
 			continue // closed since
 		}
 		if polls, err := s.cfg.Host.Polls(ns); err == nil {
 			parked += float64(polls.Parked)
 		}
-		if status, err := c.Status(); err == nil {
-			ops, bytes = ops+float64(status.Engine.BacklogOps), bytes+float64(status.Engine.BacklogBytes)
+		for _, c := range cells {
+			if status, err := c.Status(); err == nil {
+				ops, bytes = ops+float64(status.Engine.BacklogOps), bytes+float64(status.Engine.BacklogBytes)
+			}
 		}
 		if freeErr != nil { // they lie on one disk
-			free, freeErr = c.FreeDisk()
+			free, freeErr = cells[0].FreeDisk()
 		}
 	}
+	s.measureBudgets(to)
 	to.Gauge(telemetry.PollsParked, parked)
-	to.Gauge(telemetry.PipelineBacklogOps, ops)
-	to.Gauge(telemetry.PipelineBacklogBytes, bytes)
+	to.Gauge(telemetry.PipelineBacklogOps, ops, everyOther)
+	to.Gauge(telemetry.PipelineBacklogBytes, bytes, everyOther)
 	if freeErr == nil {
 		to.Gauge(telemetry.DiskFreeBytes, float64(free))
 	}
@@ -112,36 +116,27 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 }
 
 func (s *Server) measureNamespace(to *telemetry.Scrape, ns tenancy.NamespaceID) {
-	c, err := s.cfg.Host.Cell(ns)
+	cells, err := s.cfg.Host.Cells(ns)
 	if err == nil {
-		err = s.measureCell(to, ns, c)
+		err = s.measureCells(to, ns, cells)
 	}
 	if err != nil {
 		s.cfg.Logger.Error("metrics are incomplete", "error", err)
 	}
-	to.Gauge(telemetry.Healthy, telemetry.Bool(err == nil && c.Err() == nil))
+	to.Gauge(telemetry.Healthy, telemetry.Bool(err == nil && sound(cells) == nil))
 }
 
-func (s *Server) measureCell(to *telemetry.Scrape, ns tenancy.NamespaceID, c *cell.Cell) error {
-	status, err := c.Status()
-	if err != nil {
-		return err
+func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cells []*cell.Cell) error {
+	var refused uint64
+	for _, c := range cells {
+		status, err := c.Status()
+		if err != nil {
+			return err
+		}
+		measureCell(to, c, &status)
+		refused += status.Engine.Refused
 	}
-	e := &status.Engine
-	to.Gauge(telemetry.RaftLeader, telemetry.Bool(c.Leader()))
-	to.Gauge(telemetry.RaftTerm, float64(e.Term))
-	to.Gauge(telemetry.RaftAppliedIndex, float64(e.Applied.Index))
-	to.Gauge(telemetry.RaftSnapshotIndex, float64(e.Snapshot))
-	to.Gauge(telemetry.RaftLogBytes, float64(e.LogBytes))
-	to.Gauge(telemetry.FeedEvents, float64(status.FeedEvents))
-	to.Gauge(telemetry.IdempotencyRecords, float64(status.IdempotencyRecords))
-	to.Gauge(telemetry.PipelineBacklogOps, float64(e.BacklogOps))
-	to.Gauge(telemetry.PipelineBacklogBytes, float64(e.BacklogBytes))
-	histogram(to, telemetry.PipelineQueueTime, &e.QueueTime)
-	histogram(to, telemetry.PipelineApplyTime, &e.ApplyTime)
-	to.Gauge(telemetry.ViewLagEvents, float64(status.ViewLag))
-	to.Gauge(telemetry.ViewLagSeconds, status.ViewBehind.Seconds())
-	if free, err := c.FreeDisk(); err == nil && !s.cloud() { // where it cannot be told, /readyz says so
+	if free, err := cells[0].FreeDisk(); err == nil && !s.cloud() { // where it cannot be told, /readyz says so
 		to.Gauge(telemetry.DiskFreeBytes, float64(free))
 	}
 	polls, err := s.cfg.Host.Polls(ns)
@@ -149,13 +144,39 @@ func (s *Server) measureCell(to *telemetry.Scrape, ns tenancy.NamespaceID, c *ce
 		return err
 	}
 	to.Gauge(telemetry.PollsParked, float64(polls.Parked))
-	to.Counter(telemetry.OverloadsRefused, float64(e.Refused), "backlog")
+	to.Counter(telemetry.OverloadsRefused, float64(refused), "backlog")
 	to.Counter(telemetry.OverloadsRefused, float64(polls.Refused), "polls")
-	return measureQueues(to, c.State())
+	if !s.cloud() { // where all namespaces share them
+		s.measureBudgets(to)
+	}
+	return measureQueues(to, cells)
+}
+
+// measureBudgets says what was refused for want of room in the process.
+func (s *Server) measureBudgets(to *telemetry.Scrape) {
+	to.Counter(telemetry.OverloadsRefused, float64(s.bodies.refused.Load()), "bodies")
+	to.Counter(telemetry.OverloadsRefused, float64(s.searches.refused.Load()), "searches")
+}
+
+func measureCell(to *telemetry.Scrape, c *cell.Cell, status *cell.Status) {
+	e, shard := &status.Engine, strconv.FormatUint(uint64(c.Shard()), 10)
+	to.Gauge(telemetry.RaftLeader, telemetry.Bool(c.Leader()), shard)
+	to.Gauge(telemetry.RaftTerm, float64(e.Term), shard)
+	to.Gauge(telemetry.RaftAppliedIndex, float64(e.Applied.Index), shard)
+	to.Gauge(telemetry.RaftSnapshotIndex, float64(e.Snapshot), shard)
+	to.Gauge(telemetry.RaftLogBytes, float64(e.LogBytes), shard)
+	to.Gauge(telemetry.FeedEvents, float64(status.FeedEvents), shard)
+	to.Gauge(telemetry.IdempotencyRecords, float64(status.IdempotencyRecords), shard)
+	to.Gauge(telemetry.PipelineBacklogOps, float64(e.BacklogOps), shard)
+	to.Gauge(telemetry.PipelineBacklogBytes, float64(e.BacklogBytes), shard)
+	histogram(to, telemetry.PipelineQueueTime, &e.QueueTime, shard)
+	histogram(to, telemetry.PipelineApplyTime, &e.ApplyTime, shard)
+	to.Gauge(telemetry.ViewLagEvents, float64(status.ViewLag), shard)
+	to.Gauge(telemetry.ViewLagSeconds, status.ViewBehind.Seconds(), shard)
 }
 
 // histogram says a distribution in seconds.
-func histogram(to *telemetry.Scrape, m telemetry.Metric, d *pipeline.Distribution) {
+func histogram(to *telemetry.Scrape, m telemetry.Metric, d *pipeline.Distribution, labels ...string) {
 	upTo := make(map[float64]uint64, pipeline.Buckets)
 	var count uint64
 	for i, n := range d.Counts {
@@ -164,11 +185,11 @@ func histogram(to *telemetry.Scrape, m telemetry.Metric, d *pipeline.Distributio
 			upTo[pipeline.BucketBound(i).Seconds()] = count
 		}
 	}
-	to.Histogram(m, count, d.Sum.Seconds(), upTo)
+	to.Histogram(m, count, d.Sum.Seconds(), upTo, labels...)
 }
 
-func measureQueues(to *telemetry.Scrape, store *state.Store) error {
-	all, err := queuesByAge(store)
+func measureQueues(to *telemetry.Scrape, cells []*cell.Cell) error {
+	all, err := queuesByAge(cells)
 	if err != nil {
 		return err
 	}
@@ -192,14 +213,26 @@ func measureQueues(to *telemetry.Scrape, store *state.Store) error {
 		paused += telemetry.Bool(q.Paused)
 	}
 	for i, in := range queueStates {
-		to.Gauge(telemetry.QueueJobs, jobs[i], otherQueues, in.Word())
+		to.Gauge(telemetry.QueueJobs, jobs[i], everyOther, in.Word())
 	}
-	to.Gauge(telemetry.QueuePaused, paused, otherQueues)
+	to.Gauge(telemetry.QueuePaused, paused, everyOther)
 	return nil
 }
 
 // queuesByAge are all queues, the oldest first.
-func queuesByAge(store *state.Store) (all []*state.Queue, err error) {
+func queuesByAge(cells []*cell.Cell) (all []*state.Queue, err error) {
+	for _, c := range cells {
+		if all, err = appendQueues(all, c.State()); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(all, func(a, b *state.Queue) int {
+		return cmp.Or(cmp.Compare(a.CreatedNs, b.CreatedNs), cmp.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}
+
+func appendQueues(all []*state.Queue, store *state.Store) (_ []*state.Queue, err error) {
 	snapshot := store.Snapshot()
 	defer func() {
 		if closed := snapshot.Close(); err == nil {
@@ -212,8 +245,5 @@ func queuesByAge(store *state.Store) (all []*state.Queue, err error) {
 		}
 		all = append(all, q)
 	}
-	slices.SortFunc(all, func(a, b *state.Queue) int {
-		return cmp.Or(cmp.Compare(a.CreatedNs, b.CreatedNs), cmp.Compare(a.Name, b.Name))
-	})
 	return all, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -103,7 +104,7 @@ func TestMetricsMove(t *testing.T) {
 		return got
 	}
 	empty := check("at the start", map[string]float64{
-		"corvo_healthy": 1, "corvo_raft_leader": 1, "corvo_queues": 0, "corvo_fetch_polls_parked": 0, "corvo_idempotency_records": 0,
+		"corvo_healthy": 1, `corvo_raft_leader{shard="0"}`: 1, "corvo_queues": 0, "corvo_fetch_polls_parked": 0, `corvo_idempotency_records{shard="0"}`: 0,
 	})
 	for i := range 3 {
 		if a := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q","max_retries":1}`, fmt.Sprint("Idempotency-Key: k", i)); a.status != 201 {
@@ -111,14 +112,14 @@ func TestMetricsMove(t *testing.T) {
 		}
 	}
 	filled := check("after three jobs", map[string]float64{
-		pending: 3, active: 0, dead: 0, "corvo_queues": 1, "corvo_idempotency_records": 3,
-		"corvo_raft_applied_index":           empty["corvo_raft_applied_index"] + 3,
-		"corvo_feed_events":                  empty["corvo_feed_events"] + 3,
-		"corvo_pipeline_queue_seconds_count": empty["corvo_pipeline_queue_seconds_count"] + 3,
-		"corvo_pipeline_apply_seconds_count": empty["corvo_pipeline_apply_seconds_count"] + 3,
-		`corvo_queue_paused{queue="q"}`:      0,
+		pending: 3, active: 0, dead: 0, "corvo_queues": 1, `corvo_idempotency_records{shard="0"}`: 3,
+		`corvo_raft_applied_index{shard="0"}`:           empty[`corvo_raft_applied_index{shard="0"}`] + 3,
+		`corvo_feed_events{shard="0"}`:                  empty[`corvo_feed_events{shard="0"}`] + 3,
+		`corvo_pipeline_queue_seconds_count{shard="0"}`: empty[`corvo_pipeline_queue_seconds_count{shard="0"}`] + 3,
+		`corvo_pipeline_apply_seconds_count{shard="0"}`: empty[`corvo_pipeline_apply_seconds_count{shard="0"}`] + 3,
+		`corvo_queue_paused{queue="q"}`:                 0,
 	})
-	for _, name := range []string{"corvo_raft_term", "corvo_raft_log_bytes", "corvo_disk_free_bytes", "corvo_pipeline_apply_seconds_sum"} {
+	for _, name := range []string{`corvo_raft_term{shard="0"}`, `corvo_raft_log_bytes{shard="0"}`, "corvo_disk_free_bytes", `corvo_pipeline_apply_seconds_sum{shard="0"}`} {
 		if filled[name] <= 0 {
 			t.Errorf("%s is %v", name, filled[name])
 		}
@@ -139,7 +140,7 @@ func TestMetricsMove(t *testing.T) {
 	if err := n.cell.View().Wait(ctx, uint64(n.cell.Applied())); err != nil {
 		t.Fatal(err)
 	}
-	check("when the view has come up", map[string]float64{"corvo_view_lag_events": 0, "corvo_view_lag_seconds": 0})
+	check("when the view has come up", map[string]float64{`corvo_view_lag_events{shard="0"}`: 0, `corvo_view_lag_seconds{shard="0"}`: 0})
 }
 
 // A parked poll is counted while it waits, and a drained one no longer.
@@ -165,7 +166,11 @@ func TestEmptyFetchesAreCounted(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	const empty = "corvo_fetch_empty_total"
-	q := &request{cell: n.cell, meta: &op.Meta{Principal: "test"}}
+	shards, err := router.Open(n.server.cfg.Host, tenancy.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := &request{shards: shards, meta: &op.Meta{Principal: "test"}}
 	ask := &convert.Fetch{Queues: []string{"q"}, Count: 1, LeaseMs: 60_000}
 	r := httptest.NewRequest("POST", "/api/v1/fetch", nil)
 	if a := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q"}`); a.status != 201 {
@@ -175,7 +180,8 @@ func TestEmptyFetchesAreCounted(t *testing.T) {
 		leased int
 		empty  float64
 	}{{1, 0}, {0, 1}, {0, 2}} {
-		leased, _, err := n.server.leaseClaimed(r, q, ask, false)
+		claims := []claim{{router.Run{Cell: n.cell, Items: ask.Queues}, 1, func() {}}}
+		leased, _, err := n.server.leaseClaimed(r, q, ask, claims, false)
 		if err != nil || len(leased) != want.leased {
 			t.Fatalf("fetch %d: %v, %v", i, leased, err)
 		}
@@ -246,8 +252,8 @@ func TestQueueSeriesAreBounded(t *testing.T) {
 		`corvo_queue_jobs{queue="*",state="pending"}`:     1,
 		`corvo_queue_jobs{queue="q0001",state="pending"}`: 1,
 	})
-	if err := job.CheckQueueName(otherQueues); err == nil {
-		t.Errorf("%s is a name a queue may have", otherQueues)
+	if err := job.CheckQueueName(everyOther); err == nil {
+		t.Errorf("%s is a name a queue may have", everyOther)
 	}
 }
 

@@ -16,7 +16,7 @@ const apiVersion = "v1"
 var capabilities = []string{
 	"enqueue", "enqueue.batch", "enqueue.delayed", "enqueue.idempotency",
 	"fetch", "fetch.batch", "ack", "ack.batch", "fail", "heartbeat",
-	"jobs.get", "jobs.search", "queues", "queues.pause", "queues.concurrency",
+	"jobs.get", "jobs.search", "jobs.move", "queues", "queues.pause", "queues.concurrency",
 }
 
 // ownKeysCapability is that of a server that makes its keys itself.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"flag"
 	"io"
 	"log/slog"
@@ -54,10 +55,10 @@ func startNode(t testing.TB, change func(*Config)) *node {
 			t.Errorf("close the host: %v", err)
 		}
 	})
-	if err := h.Add(ctx, tenancy.Default); err != nil {
+	if err := add(ctx, h, tenancy.Default); err != nil {
 		t.Fatal(err)
 	}
-	c, err := h.Cell(tenancy.Default)
+	c, err := home(h, tenancy.Default)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,6 +79,20 @@ func startNode(t testing.TB, change func(*Config)) *node {
 	t.Cleanup(func() { s.Drain(); front.Close() })
 	n.url = front.URL
 	return n
+}
+
+// add opens a namespace that is then ready.
+func add(ctx context.Context, h *host.Host, ns tenancy.NamespaceID) error {
+	return errors.Join(h.Add(ctx, ns, host.Spec{}), h.Ready(ctx, ns))
+}
+
+// home is the cell of a namespace's first shard.
+func home(h *host.Host, ns tenancy.NamespaceID) (*cell.Cell, error) {
+	cells, err := h.Cells(ns)
+	if err != nil {
+		return nil, err
+	}
+	return cells[0], nil
 }
 
 // key stores a key and returns its text.

@@ -3,11 +3,15 @@ package server
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -17,23 +21,31 @@ func (s *Server) listQueues(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitView(r, q.cell); err != nil {
+	if err := s.awaitView(r, &q, q.shards.All()...); err != nil {
 		return err
 	}
-	names, err := q.scope(r.Context())
+	parts, err := router.Gather(q.shards, func(c *cell.Cell) ([]api.Queue, error) { return q.queuesOf(r.Context(), c) })
 	if err != nil {
 		return err
 	}
-	var all []api.Queue
-	if names == nil {
-		all, err = q.cell.View().Queues(r.Context())
-	} else {
-		all, err = q.cell.View().NamedQueues(r.Context(), names)
+	all := parts[0]
+	for _, part := range parts[1:] {
+		all = append(all, part...)
 	}
-	if err != nil {
-		return err
-	}
+	slices.SortFunc(all, func(a, b api.Queue) int { return strings.Compare(a.Name, b.Name) })
 	return serve.WriteJSON(w, http.StatusOK, all)
+}
+
+// queuesOf are the queues of a shard that the caller may see.
+func (q *request) queuesOf(ctx context.Context, c *cell.Cell) ([]api.Queue, error) {
+	names, err := q.scope(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if names == nil {
+		return c.View().Queues(ctx)
+	}
+	return c.View().NamedQueues(ctx, names)
 }
 
 func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
@@ -45,10 +57,11 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitView(r, q.cell); err != nil {
+	at := q.shards.Of(name)
+	if err := s.awaitView(r, &q, at); err != nil {
 		return err
 	}
-	found, err := q.cell.View().Queue(r.Context(), name)
+	found, err := at.View().Queue(r.Context(), name)
 	if err != nil {
 		return err
 	}
@@ -92,7 +105,7 @@ func (s *Server) setQueue(w http.ResponseWriter, r *http.Request, body any, stat
 	if err := fill(o); err != nil {
 		return err
 	}
-	if _, err := commit[*op.SetQueueResult](s, w, r, q.cell, o); err != nil {
+	if _, err := commit[*op.SetQueueResult](s, w, r, &q, q.shards.Of(name), o); err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
@@ -116,17 +129,16 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	_, at, err := propose[*op.SetQueueResult](r.Context(), s, q.cell, o)
-	if err != nil {
+	c := q.shards.Of(name)
+	if _, err := commit[*op.SetQueueResult](s, w, r, &q, c, o); err != nil {
 		return err
 	}
-	setIndex(w, at)
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()
-	if err := q.cell.View().Wait(ctx, uint64(at)); err != nil {
+	if err := c.View().Wait(ctx, uint64(c.Applied())); err != nil { // it is applied here
 		return err
 	}
-	found, err := q.cell.View().Queue(ctx, name)
+	found, err := c.View().Queue(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -151,7 +163,7 @@ func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Get("confirm") != "true" {
 		return api.Errorf(api.ValidationError, "confirm is missing: deleting queue %s takes its settings and totals with it; say so with ?confirm=true", name)
 	}
-	if _, err := commit[*op.DeleteQueueResult](s, w, r, q.cell, &op.DeleteQueue{Meta: q.meta, Queue: name}); err != nil {
+	if _, err := commit[*op.DeleteQueueResult](s, w, r, &q, q.shards.Of(name), &op.DeleteQueue{Meta: q.meta, Queue: name}); err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})

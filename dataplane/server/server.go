@@ -12,11 +12,13 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
@@ -40,11 +42,19 @@ type Config struct {
 	Door Door
 	// Dev lets everybody in who reaches the server directly, with all rights. It
 	// does not go with a Door.
-	Dev            bool
-	Version        string
+	Dev     bool
+	Version string
+	// Cluster is the one this node is a member of; nil = it is alone.
+	Cluster Cluster
+	// RaftStore is the log store, told in the status, and RaftNoSync whether it
+	// leaves syncing to the operating system. "" = wal.
+	RaftStore      string
+	RaftNoSync     bool
 	MaxPayload     int64                // bytes of a job's payload; 0 = job.MaxPayload
 	ProposeTimeout time.Duration        // 0 = DefaultProposeTimeout
 	ReadWait       time.Duration        // 0 = DefaultReadWait
+	MaxBodies      int64                // bytes of request bodies in flight; 0 = DefaultMaxBodies
+	MaxSearches    int                  // searches and lists at once; 0 = DefaultMaxSearches
 	MinFreeDisk    int64                // bytes of disk below which the node is not ready; 0 = DefaultMinFreeDisk
 	Tracer         trace.TracerProvider // nil = no traces
 	Logger         *slog.Logger
@@ -74,6 +84,10 @@ type Server struct {
 
 	emptyFetches atomic.Uint64 // fetches that were logged and found nothing
 
+	bodies   budget // bytes of request bodies in flight
+	newKeys  budget // requests that wait for a key that may be new
+	searches budget // searches and lists under way
+
 	draining context.Context // ends when Drain is called
 	drain    context.CancelFunc
 }
@@ -96,6 +110,15 @@ func New(cfg Config) (*Server, error) {
 	if cfg.ReadWait == 0 {
 		cfg.ReadWait = DefaultReadWait
 	}
+	if cfg.RaftStore == "" {
+		cfg.RaftStore = "wal"
+	}
+	if cfg.MaxBodies == 0 {
+		cfg.MaxBodies = DefaultMaxBodies
+	}
+	if cfg.MaxSearches == 0 {
+		cfg.MaxSearches = DefaultMaxSearches
+	}
 	if cfg.MinFreeDisk == 0 {
 		cfg.MinFreeDisk = DefaultMinFreeDisk
 	}
@@ -109,6 +132,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.Now = time.Now
 	}
 	s := &Server{cfg: cfg, maxPayload: int(cfg.MaxPayload)}
+	s.bodies.most, s.searches.most, s.newKeys.most = cfg.MaxBodies, int64(cfg.MaxSearches), maxNewKeys
 	s.draining, s.drain = context.WithCancel(context.Background())
 	table := s.table()
 	var err error
@@ -131,12 +155,12 @@ func New(cfg Config) (*Server, error) {
 }
 
 // table is the routes as they are served: a handler that has a caller keeps the
-// caller's cell open while it runs.
+// caller's cells open while it runs, and is admitted with its body.
 func (s *Server) table() []serve.Route {
 	table := s.routes()
 	for i, route := range table {
 		if route.Permission != serve.Open && !isUnbuilt(route) {
-			table[i].Handler = s.visiting(route.Handler)
+			table[i].Handler = s.visiting(s.admitting(route))
 		}
 	}
 	return table
@@ -163,19 +187,19 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.S
 // is served as before. It may be called more than once.
 func (s *Server) Drain() { s.drain() }
 
-// request is what handlers start from: who asks, the cell that answers, and
-// what a write carries of the caller.
+// request is what handlers start from: who asks, the shards that answer, and what
+// a write carries of the caller.
 type request struct {
-	who  tenancy.Principal
-	cell *cell.Cell
-	meta *op.Meta
+	who    tenancy.Principal
+	shards router.Shards
+	meta   *op.Meta
 }
 
 // begin reads the body of a request into v (nil: it has none) and finds its
-// cell.
+// shards.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	who := serve.Principal(r.Context())
-	c, err := s.cfg.Host.Cell(who.Namespace)
+	shards, err := router.Open(s.cfg.Host, who.Namespace)
 	if err != nil {
 		return request{}, err
 	}
@@ -183,7 +207,7 @@ func (s *Server) begin(r *http.Request, v any) (request, error) {
 	if err != nil {
 		return request{}, err
 	}
-	return request{who: who, cell: c, meta: &op.Meta{Principal: principalOf(who), Idempotency: idempotency}}, nil
+	return request{who: who, shards: shards, meta: &op.Meta{Principal: principalOf(who), Idempotency: idempotency}}, nil
 }
 
 // decode reads a body. Only a request with an Idempotency-Key needs a copy of
@@ -224,24 +248,17 @@ func (q *request) allow(what tenancy.Permission, queues ...string) error {
 	return nil
 }
 
-// sees says whether the caller's scope covers the job's queue. A job that does
-// not exist is seen by everybody: whoever looks for it finds that out.
-func (q *request) sees(id job.ID) (bool, error) {
-	if len(q.who.QueueScope) == 0 {
-		return true, nil
+// commit proposes an op on a shard and puts its position on the answer.
+func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request, c *cell.Cell, o op.Op) (R, error) {
+	if result, at, err := elsewhere[R](q, c, o); at != nil || err != nil {
+		if err == nil {
+			setIndex(w, positionOf(at))
+		}
+		return result, err
 	}
-	j, err := q.cell.State().Job(id)
-	if err != nil {
-		return false, err
-	}
-	return j == nil || q.who.Covers(j.Queue), nil
-}
-
-// commit proposes an op and puts its position on the answer.
-func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, c *cell.Cell, o pipeline.Op) (R, error) {
 	result, at, err := propose[R](r.Context(), s, c, o)
 	if err == nil {
-		setIndex(w, at)
+		setIndex(w, position{c.Shard(), at})
 	}
 	return result, err
 }
@@ -250,5 +267,24 @@ func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, c *cell.Ce
 func propose[R any](ctx context.Context, s *Server, c *cell.Cell, o pipeline.Op) (R, cell.Index, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
 	defer cancel()
-	return cell.Propose[R](ctx, c, o)
+	result, at, err := cell.Propose[R](ctx, c, o)
+	return result, at, again(err)
+}
+
+// leaderRetry is when a request that found no leader, or whose time ended while it
+// waited for one, is worth another try: about the time of an election.
+const leaderRetry = time.Second
+
+// again sees to it that who may try again is told when.
+func again(err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *api.Error
+	if !errors.As(err, &e) || !e.Code.Retryable() || e.RetryAfter > 0 {
+		return err
+	}
+	told := *e
+	told.RetryAfter = leaderRetry
+	return &told
 }

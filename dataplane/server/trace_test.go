@@ -59,10 +59,10 @@ func tracedNode(t *testing.T, endpoint string) *node {
 			t.Errorf("close the host: %v", err)
 		}
 	})
-	if err := h.Add(ctx, tenancy.Default); err != nil {
+	if err := add(ctx, h, tenancy.Default); err != nil {
 		t.Fatal(err)
 	}
-	c, err := h.Cell(tenancy.Default)
+	c, err := home(h, tenancy.Default)
 	if err != nil {
 		t.Fatal(err)
 	}

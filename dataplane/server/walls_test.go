@@ -85,10 +85,10 @@ func openTenants(t *testing.T) (a, b *tenant) {
 		}
 		book.Put(fleet.Doc{Number: int64(n + 1), Namespace: string(v.ns), Name: "name-" + name, Org: "org", Generation: 1, Desired: fleet.Open,
 			Keys: []fleet.Key{{ID: v.keyID, Name: v.secret, Roles: []string{string(tenancy.Admin)}, Hash: hash[:]}}})
-		if err := h.Add(ctx, v.ns); err != nil {
+		if err := add(ctx, h, v.ns); err != nil {
 			t.Fatal(err)
 		}
-		if v.cell, err = h.Cell(v.ns); err != nil {
+		if v.cell, err = home(h, v.ns); err != nil {
 			t.Fatal(err)
 		}
 		v.fill(7 + 4*n)
@@ -235,6 +235,7 @@ var shapes = map[string][]string{
 	"POST /api/v1/fail/{job_id}":             {`{}`, `{"lease_token":TOKEN}`, `{"lease_token":V}`},
 	"POST /api/v1/heartbeat":                 {`{"jobs":{V:{}}}`, `{"jobs":{V:{"lease_token":TOKEN,"progress":1}}}`},
 	"GET /api/v1/jobs/{id}":                  {""},
+	"POST /api/v1/jobs/{id}/move":            {`{"queue":"own"}`, `{"queue":V}`, `{"queue":Q}`},
 	"POST /api/v1/jobs/search":               {`{}`, `{"queue":V}`, `{"job_id_prefix":V}`, `{"cursor":V}`, `{"queue":Q,"cursor":V}`, `{"state":[V]}`, `{"namespace":V}`},
 	"GET /api/v1/queues":                     {""},
 	"GET /api/v1/queues/{name}":              {""},
@@ -250,6 +251,14 @@ var shapes = map[string][]string{
 	"GET /api/v1/metrics":                    {""},
 	"GET /api/v1/info":                       {""},
 	"GET /api/v1/cluster/status":             {""},
+	"POST /api/v1/cluster/join":              {`{"address":V}`},
+	"POST /api/v1/cluster/transfer":          {`{"to":V}`},
+	"DELETE /api/v1/cluster/servers/{id}":    {""},
+	"GET /api/v1/debug/runtime":              {""},
+	"POST /api/v1/admin/snapshot":            {""},
+	"POST /api/v1/admin/rebuild-view":        {""},
+	"POST /api/v1/admin/rebuild-sqlite":      {""},
+	"POST /api/v1/admin/verify":              {""},
 	"GET /healthz":                           {""},
 	"GET /readyz":                            {""},
 	"GET /openapi.json":                      {""},
@@ -426,7 +435,7 @@ func (v *tenant) counts(other *tenant) {
 	figures := string(v.must(nil, "GET", "/api/v1/metrics", "").body)
 	for _, line := range []string{
 		fmt.Sprintf("%s %d\n", telemetry.Queues.Name, queues),
-		fmt.Sprintf("%s %d\n", telemetry.RaftAppliedIndex.Name, v.cell.Applied()),
+		fmt.Sprintf("%s{shard=\"0\"} %d\n", telemetry.RaftAppliedIndex.Name, v.cell.Applied()),
 	} {
 		if !strings.Contains(figures, "\n"+line) {
 			v.t.Errorf("the metrics do not say %s", line)

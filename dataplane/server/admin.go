@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net/http"
+	"runtime"
+	"runtime/metrics"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+)
+
+// What an administrator has the node do that is asked: no other node is, for each
+// has its own disk.
+
+// snapshot makes the state of all shards durable here and cuts their logs.
+func (s *Server) snapshot(w http.ResponseWriter, r *http.Request) error {
+	return s.onEach(w, r, "snapshot", func(_ context.Context, c *cell.Cell) error { return c.Engine().Snapshot() })
+}
+
+// rebuildView builds the views of all shards here anew from their state.
+func (s *Server) rebuildView(w http.ResponseWriter, r *http.Request) error {
+	return s.onEach(w, r, "rebuild", func(ctx context.Context, c *cell.Cell) error { return c.View().Rebuild(ctx) })
+}
+
+// onEach does something to the shards, one after another: each of these reads or
+// writes all that a shard has.
+func (s *Server) onEach(w http.ResponseWriter, r *http.Request, what string, do func(context.Context, *cell.Cell) error) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	for _, c := range q.shards.All() {
+		if err := do(r.Context(), c); err != nil {
+			return fmt.Errorf("%s shard %d: %w", what, c.Shard(), err)
+		}
+	}
+	return serve.WriteJSON(w, http.StatusOK, ok)
+}
+
+// verify reads all that the stores of this node have on disk.
+func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	out := api.Verified{Status: "ok", Shards: []api.VerifiedShard{}}
+	for _, c := range q.shards.All() {
+		report, err := c.State().Verify(r.Context())
+		if err != nil {
+			s.cfg.Logger.Error("a store is damaged", "shard", c.Shard(), "error", err)
+			return api.Wrap(err, api.Unhealthy, fmt.Sprintf("shard %d of this node is damaged or cannot be read: its log says what; take the node out of service and let it join anew", c.Shard()))
+		}
+		out.Shards = append(out.Shards, api.VerifiedShard{
+			Shard: int(c.Shard()), AppliedIndex: report.Applied.Index, Files: report.Tables, Bytes: report.Bytes,
+		})
+	}
+	return serve.WriteJSON(w, http.StatusOK, out)
+}
+
+// The figures of runtime/metrics that are told.
+const (
+	heapObjects = "/memory/classes/heap/objects:bytes"
+	heapUnused  = "/memory/classes/heap/unused:bytes"
+	stackInUse  = "/memory/classes/heap/stacks:bytes"
+	gcPauses    = "/sched/pauses/total/gc:seconds"
+)
+
+// runtime says what the process uses. In the cloud it would tell one tenant what
+// others do.
+func (s *Server) runtime(w http.ResponseWriter, r *http.Request) error {
+	if s.cloud() {
+		return api.Errorf(api.Forbidden, "what a host of the cloud uses is for those who run it")
+	}
+	samples := []metrics.Sample{{Name: heapObjects}, {Name: heapUnused}, {Name: stackInUse}, {Name: gcPauses}}
+	metrics.Read(samples)
+	out := api.Runtime{
+		Goroutines:      runtime.NumGoroutine(),
+		GOMAXPROCS:      runtime.GOMAXPROCS(0),
+		HeapInuseBytes:  samples[0].Value.Uint64() + samples[1].Value.Uint64(),
+		StackInuseBytes: samples[2].Value.Uint64(),
+		GCPauseP99Ns:    quantileNs(samples[3].Value.Float64Histogram(), 0.99),
+	}
+	var err error
+	if out.CPUUserNs, out.CPUSysNs, err = cpuTime(); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, out)
+}
+
+// quantileNs is the upper bound, in nanoseconds, of the bucket that a quantile of a
+// histogram of seconds falls into; 0 of an empty one.
+func quantileNs(h *metrics.Float64Histogram, quantile float64) int64 {
+	var total uint64
+	for _, n := range h.Counts {
+		total += n
+	}
+	rank := uint64(math.Ceil(quantile * float64(total)))
+	var seen uint64
+	for i, n := range h.Counts {
+		if seen += n; n == 0 || seen < rank {
+			continue
+		}
+		bound := h.Buckets[i+1]
+		if math.IsInf(bound, 1) {
+			bound = h.Buckets[i]
+		}
+		return int64(bound * 1e9)
+	}
+	return 0
+}

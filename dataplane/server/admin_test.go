@@ -1,0 +1,59 @@
+package server
+
+import (
+	"math"
+	"runtime/metrics"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+)
+
+func TestAdmin(t *testing.T) {
+	t.Parallel()
+	n := startShards(t, 2, nil)
+	for _, q := range queueOn(2) {
+		n.enqueue(q)
+	}
+	n.do("POST", "/api/v1/admin/snapshot", "", 200, nil)
+	for _, c := range n.shards().All() {
+		s, err := c.Status()
+		if err != nil || s.Engine.Snapshot == 0 || s.Engine.Snapshot != s.Engine.Applied.Index {
+			t.Errorf("shard %d is at %d, its snapshot at %d: %v", c.Shard(), s.Engine.Applied.Index, s.Engine.Snapshot, err)
+		}
+	}
+	for _, path := range []string{"/api/v1/admin/rebuild-view", "/api/v1/admin/rebuild-sqlite"} {
+		n.do("POST", path, "", 200, nil)
+		if ids := n.pages("asc", 10, 2, nil); len(ids) != 2 {
+			t.Errorf("after %s there are %v", path, ids)
+		}
+	}
+	var verified api.Verified
+	n.do("POST", "/api/v1/admin/verify", "", 200, &verified)
+	if len(verified.Shards) != 2 || verified.Shards[1].Shard != 1 || verified.Shards[1].Files == 0 || verified.Shards[1].AppliedIndex == 0 {
+		t.Errorf("verified %+v", verified)
+	}
+	var r api.Runtime
+	n.do("GET", "/api/v1/debug/runtime", "", 200, &r)
+	if r.Goroutines == 0 || r.GOMAXPROCS == 0 || r.HeapInuseBytes == 0 || r.StackInuseBytes == 0 || r.CPUUserNs == 0 {
+		t.Errorf("the process uses %+v", r)
+	}
+}
+
+func TestQuantile(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		counts []uint64
+		want   int64
+	}{
+		{[]uint64{0, 0, 0}, 0},
+		{[]uint64{100, 0, 0}, 1e9},
+		{[]uint64{99, 1, 0}, 1e9},
+		{[]uint64{98, 2, 0}, 2e9},
+		{[]uint64{0, 0, 1}, 2e9}, // beyond the last bound there is
+	} {
+		h := &metrics.Float64Histogram{Counts: c.counts, Buckets: []float64{0, 1, 2, math.Inf(1)}}
+		if got := quantileNs(h, 0.99); got != c.want {
+			t.Errorf("of %v: %d, want %d", c.counts, got, c.want)
+		}
+	}
+}

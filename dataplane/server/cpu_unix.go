@@ -1,0 +1,17 @@
+//go:build linux || darwin || freebsd
+
+package server
+
+import (
+	"fmt"
+	"syscall"
+)
+
+// cpuTime is the processor time of this process in nanoseconds.
+func cpuTime() (user, sys int64, err error) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, 0, fmt.Errorf("processor time: %w", err)
+	}
+	return u.Utime.Nano(), u.Stime.Nano(), nil
+}

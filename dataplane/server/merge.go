@@ -1,0 +1,153 @@
+package server
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/view"
+)
+
+// A page over several shards is merged from a page of each. Its cursor holds, for
+// each shard that may have more, that shard's own cursor behind the last job of it
+// that was shown; a shard that is missing has shown all it has. A shard's cursor is
+// a number that never changes for a job, so no job that fits and stays on its shard
+// is shown twice or left out. One that is moved to another shard between two pages
+// has a new number there.
+
+// cursorsVersion is the first byte of a cursor of several shards. After it comes,
+// for each, its number and the length of its cursor as unsigned varints, and the
+// cursor.
+const cursorsVersion = 2
+
+// maxShardCursor bounds a shard's cursor, maxCursors that of all of them.
+const maxShardCursor = 64
+
+var maxCursors = base64.RawURLEncoding.EncodedLen(1 + host.MaxShards*(2+maxShardCursor))
+
+// shardCursor is where a search goes on in a shard; "" is its beginning.
+type shardCursor struct {
+	cell *cell.Cell
+	text string
+	over bool // all of the shard has been shown
+}
+
+func formatCursors(all []shardCursor) string {
+	b := []byte{cursorsVersion}
+	for _, c := range all {
+		if c.over {
+			continue
+		}
+		b = binary.AppendUvarint(b, uint64(c.cell.Shard()))
+		b = binary.AppendUvarint(b, uint64(len(c.text)))
+		b = append(b, c.text...)
+	}
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+// parseCursors reads what formatCursors made, for every shard; "" is the beginning.
+func parseCursors(text string, cells []*cell.Cell) ([]shardCursor, error) {
+	all := make([]shardCursor, len(cells))
+	for i, c := range cells {
+		all[i] = shardCursor{cell: c, over: text != ""}
+	}
+	if text == "" {
+		return all, nil
+	}
+	bad := api.Errorf(api.ValidationError, "cursor is not one this server gave out: start again without it")
+	if len(text) > maxCursors {
+		return nil, bad
+	}
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil || len(b) < 2 || b[0] != cursorsVersion {
+		return nil, bad
+	}
+	for b = b[1:]; len(b) > 0; {
+		shard, n := binary.Uvarint(b)
+		if n <= 0 || shard >= uint64(len(cells)) || !all[shard].over {
+			return nil, bad
+		}
+		length, m := binary.Uvarint(b[n:])
+		if m <= 0 || length > maxShardCursor || uint64(len(b)-n-m) < length {
+			return nil, bad
+		}
+		b = b[n+m:]
+		all[shard] = shardCursor{cell: cells[shard], text: string(b[:length])}
+		b = b[length:]
+	}
+	return all, nil
+}
+
+// mergePages is the first query.Limit jobs of the shards' pages, by creation. Jobs
+// of the same moment come by shard.
+func mergePages(query view.Query, from []shardCursor, pages []view.Page) (view.Page, error) {
+	out := view.Page{Jobs: []api.Job{}}
+	for i, p := range pages {
+		out.Total += p.Total
+		out.TotalIsEstimate = out.TotalIsEstimate || p.TotalIsEstimate
+		if from[i].over {
+			pages[i] = view.Page{}
+		}
+	}
+	shown := make([]int, len(pages)) // of each page
+	for len(out.Jobs) < query.Limit {
+		next := -1
+		var at time.Time
+		for i, p := range pages {
+			if shown[i] == len(p.Jobs) {
+				if p.HasMore { // nobody knows whether its next job comes before the others'
+					next = -1
+					break
+				}
+				continue
+			}
+			created, _, err := p.Jobs[shown[i]].CreatedAt.Parse()
+			if err != nil {
+				return view.Page{}, err
+			}
+			if next < 0 || query.Order == view.Ascending && created.Before(at) || query.Order != view.Ascending && created.After(at) {
+				next, at = i, created
+			}
+		}
+		if next < 0 {
+			break
+		}
+		out.Jobs = append(out.Jobs, pages[next].Jobs[shown[next]])
+		shown[next]++
+	}
+	var rest []shardCursor
+	for i, p := range pages {
+		if shown[i] == len(p.Jobs) && !p.HasMore {
+			continue // over
+		}
+		c, err := cursorBehind(query, from[i], p, shown[i])
+		if err != nil {
+			return view.Page{}, err
+		}
+		rest = append(rest, c)
+	}
+	if out.HasMore = len(rest) > 0; out.HasMore {
+		out.Cursor = formatCursors(rest)
+	}
+	return out, nil
+}
+
+// cursorBehind is a shard's cursor once so many jobs of its page were shown. Where
+// none was, newest first, it holds the page's beginning fast: what is created from
+// now on comes before the pages that were shown.
+func cursorBehind(query view.Query, from shardCursor, p view.Page, shown int) (shardCursor, error) {
+	switch {
+	case shown == len(p.Jobs):
+		return shardCursor{cell: from.cell, text: p.Cursor}, nil
+	case shown > 0:
+		text, err := query.CursorAfter(p.Numbers[shown-1])
+		return shardCursor{cell: from.cell, text: text}, err
+	case from.text == "" && query.Order != view.Ascending:
+		text, err := query.CursorAfter(p.Numbers[0] + 1)
+		return shardCursor{cell: from.cell, text: text}, err
+	}
+	return from, nil
+}

@@ -1,0 +1,43 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/view"
+)
+
+// A shard whose page was cut short may have the next job: the page ends there, and
+// goes on from there.
+func TestAMergeEndsWhereAShardWasCutShort(t *testing.T) {
+	t.Parallel()
+	cells := startShards(t, 2, nil).shards().All()
+	born := func(seconds ...int64) (p view.Page) {
+		for _, s := range seconds {
+			p.Jobs = append(p.Jobs, api.Job{CreatedAt: api.TimeOf(time.Unix(s, 0))})
+			p.Numbers = append(p.Numbers, uint64(s))
+		}
+		return p
+	}
+	short := born(1)
+	short.HasMore, short.Cursor = true, "rest"
+	from, err := parseCursors("", cells)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := view.Query{Order: view.Ascending, Limit: 10}
+	page, err := mergePages(query, from, []view.Page{short, born(3, 4)})
+	if err != nil || len(page.Jobs) != 1 || !page.HasMore {
+		t.Fatalf("%d jobs, more: %v, %v; want the first alone", len(page.Jobs), page.HasMore, err)
+	}
+	back, err := parseCursors(page.Cursor, cells)
+	if err != nil || len(back) != 2 || back[0].text != "rest" || back[1].text != "" || back[0].over || back[1].over {
+		t.Errorf("it goes on from %+v, %v", back, err)
+	}
+	// Jobs of one moment come by shard, and what is over stays over.
+	page, err = mergePages(query, from, []view.Page{born(5), born(5, 6)})
+	if err != nil || len(page.Jobs) != 3 || page.HasMore || page.Cursor != "" {
+		t.Errorf("%d jobs, more: %v, cursor %q, %v", len(page.Jobs), page.HasMore, page.Cursor, err)
+	}
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// moveJob puts a job into another queue, on whichever shard. Who does it needs the
+// right to both queues: what is in the one leaves it, and what the other's workers
+// do is decided by who fills it.
+func (s *Server) moveJob(w http.ResponseWriter, r *http.Request) error {
+	var body convert.MoveJobBody
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	id, err := job.ParseID(r.PathValue("id"))
+	if err != nil {
+		return noJob(r.PathValue("id"))
+	}
+	var f convert.Faults
+	queue := convert.FromMoveJob(&f, &body)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if err := q.mayMove(r, id, queue); err != nil {
+		return err
+	}
+	moved := &items[*op.Refusal]{
+		ids: []job.ID{id},
+		propose: func(c *cell.Cell, _ []int) ([]*op.Refusal, position, error) {
+			o := &op.MoveJobs{Meta: q.meta, JobIds: [][]byte{id[:]}, Queue: queue, Shard: q.shards.Of(queue).Shard()}
+			result, at, err := proposeItems[*op.MoveJobsResult](s, r, &q, c, o)
+			return result.GetItems(), at, err
+		},
+		refusal: refusalItself,
+	}
+	if _, err := moved.one(w, &q); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "moved"})
+}
+
+// mayMove asks for the right to the queue a job is in, as far as it is known here,
+// and to the one it goes to.
+func (q *request) mayMove(r *http.Request, id job.ID, queue string) error {
+	j, err := q.record(r, id)
+	if err != nil {
+		return err
+	}
+	if j != nil && !q.who.Covers(j.Queue) {
+		return noJob(id.String())
+	}
+	return q.allow(tenancy.JobManage, queue)
+}

@@ -1,0 +1,112 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+)
+
+const (
+	// DefaultMaxBodies bounds the bytes of the request bodies that are being answered
+	// at once. What is decoded of them and waits for its commit is a few times that.
+	DefaultMaxBodies = 128 << 20
+	// DefaultMaxSearches bounds the searches and lists at once. They share few
+	// connections to the view; without a bound of their own they would gather, each
+	// with a page in memory, while acks wait for the processor.
+	DefaultMaxSearches = 32
+	// overloadRetry is when what was refused for want of room is worth another try.
+	overloadRetry = time.Second
+)
+
+// budget is so much of something as may be in use at once.
+type budget struct {
+	most    int64
+	used    atomic.Int64
+	refused atomic.Uint64
+}
+
+// take takes n of it, all or nothing.
+func (b *budget) take(n int64) bool {
+	if b.used.Add(n) > b.most {
+		b.used.Add(-n)
+		b.refused.Add(1)
+		return false
+	}
+	return true
+}
+
+func (b *budget) give(n int64) { b.used.Add(-n) }
+
+// admitting makes a route's handler wait for nothing: a request whose body does
+// not fit beside those in flight is refused before any of it is read.
+func (s *Server) admitting(route serve.Route) serve.Handler {
+	most := route.MaxBody
+	if most == 0 {
+		most = bodyManage
+	}
+	return func(w http.ResponseWriter, r *http.Request) error {
+		size := r.ContentLength
+		if size < 0 { // it does not say
+			size = most
+		}
+		if size == 0 || size > most { // nothing to hold, or refused by its length
+			return route.Handler(w, r)
+		}
+		if !s.bodies.take(size) {
+			err := api.Errorf(api.Overloaded, "this server has %d bytes of requests in hand, and %d more do not fit into the %d it takes: try again later, with smaller batches or fewer at once", s.bodies.used.Load(), size, s.bodies.most)
+			err.RetryAfter = overloadRetry
+			return err
+		}
+		held := &heldBody{ReadCloser: r.Body, of: &s.bodies, size: size, waits: waits(route)}
+		defer held.release()
+		r.Body = held
+		return route.Handler(w, r)
+	}
+}
+
+// waits says whether a route's requests may be parked: their bodies are gone by
+// then, and a hundred thousand waiting polls must not keep others out.
+func waits(route serve.Route) bool { return strings.HasPrefix(route.Path, "/api/v1/fetch") }
+
+// heldBody is a body that counts against a budget.
+type heldBody struct {
+	io.ReadCloser
+	of       *budget
+	size     int64
+	waits    bool // it counts until it has been read, else until its request ends
+	released bool
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && b.waits {
+		b.release()
+	}
+	return n, err
+}
+
+// release is called by the handler's goroutine, which also reads.
+func (b *heldBody) release() {
+	if !b.released {
+		b.released = true
+		b.of.give(b.size)
+	}
+}
+
+// searching bounds a handler that asks the view.
+func (s *Server) searching(h serve.Handler) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if !s.searches.take(1) {
+			err := api.Errorf(api.Overloaded, "%d searches and lists are being answered, which is the most at once: try again later", s.searches.most)
+			err.RetryAfter = overloadRetry
+			return err
+		}
+		defer s.searches.give(1)
+		return h(w, r)
+	}
+}

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/view"
+	"github.com/corvo/corvo/tenancy"
+)
+
+func (s *Server) searchJobs(w http.ResponseWriter, r *http.Request) error {
+	began := time.Now()
+	var body convert.SearchBody
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	asked := convert.FromSearch(&f, &body)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	query := toQuery(asked)
+	cells := q.shards.All()
+	if query.Queue != "" {
+		if err := q.allow(tenancy.JobRead, query.Queue); err != nil {
+			return err
+		}
+		at := q.shards.Of(query.Queue)
+		cells = []*cell.Cell{at}
+	}
+	if err := s.awaitView(r, &q, cells...); err != nil {
+		return err
+	}
+	page, err := q.search(r.Context(), cells, query)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, toSearch(page, time.Since(began)))
+}
+
+// search asks the shards. The cursor of one is its own; that of several holds one
+// of each.
+func (q *request) search(ctx context.Context, cells []*cell.Cell, query view.Query) (view.Page, error) {
+	if len(cells) == 1 {
+		return q.searchShard(ctx, cells[0], query)
+	}
+	from, err := parseCursors(query.Cursor, cells)
+	if err != nil {
+		return view.Page{}, err
+	}
+	pages := make([]view.Page, len(from))
+	err = router.Scatter(len(from), func(i int) (err error) {
+		one := query
+		one.Cursor = from[i].text
+		if from[i].over { // its jobs count
+			one.Cursor, one.Limit = "", 1
+		}
+		pages[i], err = q.searchShard(ctx, from[i].cell, one)
+		return err
+	})
+	if err != nil {
+		return view.Page{}, err
+	}
+	return mergePages(query, from, pages)
+}
+
+func (q *request) searchShard(ctx context.Context, c *cell.Cell, query view.Query) (view.Page, error) {
+	if query.Queue == "" {
+		var err error
+		if query.Queues, err = q.scope(ctx, c); err != nil {
+			return view.Page{}, err
+		}
+	}
+	return c.View().Search(ctx, query)
+}
+
+// scope are the queues of a shard the caller may see, of those its view knows; nil
+// is every queue.
+func (q *request) scope(ctx context.Context, c *cell.Cell) ([]string, error) {
+	if len(q.who.QueueScope) == 0 {
+		return nil, nil
+	}
+	names, err := c.View().QueueNames(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return !q.who.Covers(name) }), nil
+}
+
+func toQuery(s convert.Search) view.Query {
+	q := view.Query{Queue: s.Queue, States: s.States, IDPrefix: s.IDPrefix, Order: view.Descending, Limit: s.Limit, Cursor: s.Cursor}
+	if s.Ascending {
+		q.Order = view.Ascending
+	}
+	return q
+}
+
+func toSearch(p view.Page, took time.Duration) api.SearchResponse {
+	out := api.SearchResponse{
+		Jobs:            p.Jobs,
+		Total:           p.Total,
+		TotalIsEstimate: p.TotalIsEstimate,
+		Cursor:          p.Cursor,
+		HasMore:         p.HasMore,
+		DurationMs:      took.Milliseconds(),
+	}
+	if out.Jobs == nil {
+		out.Jobs = []api.Job{}
+	}
+	return out
+}
