@@ -18,10 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
-	"github.com/hashicorp/raft"
-	wal "github.com/hashicorp/raft-wal"
-
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane"
@@ -79,11 +75,11 @@ func drive(b *testing.B, callers int, unit string, fn func(caller int) error) {
 }
 
 // cpuTime is what the process has used so far, user and system.
-func cpuTime(b *testing.B) time.Duration {
-	b.Helper()
+func cpuTime(t testing.TB) time.Duration {
+	t.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
@@ -100,16 +96,8 @@ func BenchmarkInProcess(b *testing.B) {
 			reportLag(b, c)
 		})
 		b.Run(fmt.Sprintf("bare-raft/callers=%d", callers), func(b *testing.B) {
-			r := openRaft(b)
-			enqueue, fetch, ack := lifecycleBytes(b)
-			drive(b, callers, "jobs", func(int) error {
-				for _, data := range [][]byte{enqueue, fetch, ack} {
-					if err := r.Apply(data, 0).Error(); err != nil {
-						return err
-					}
-				}
-				return nil
-			})
+			r, ops := openRafts(b, ourTransports(b, 1)), lifecycleBytes(b)
+			drive(b, callers, "jobs", func(int) error { return commitBytes(r, ops) })
 		})
 	}
 }
@@ -156,14 +144,17 @@ func openCell(b *testing.B) *cell.Cell {
 		b.Fatal(err)
 	}
 	b.Cleanup(func() { h.Close(context.Background()) })
-	if err := h.Add(b.Context(), tenancy.Default); err != nil {
+	if err := h.Add(b.Context(), tenancy.Default, host.Spec{}); err != nil {
 		b.Fatal(err)
 	}
-	c, err := h.Cell(tenancy.Default)
+	if err := h.Ready(b.Context(), tenancy.Default); err != nil {
+		b.Fatal(err)
+	}
+	cells, err := h.Cells(tenancy.Default)
 	if err != nil {
 		b.Fatal(err)
 	}
-	return c
+	return cells[0]
 }
 
 func benchQueue(caller int) string { return fmt.Sprintf("bench-%d", caller%8) }
@@ -214,58 +205,21 @@ func reportLag(b *testing.B, c *cell.Cell) {
 }
 
 // lifecycleBytes are the three ops as the log would carry them.
-func lifecycleBytes(b *testing.B) (enqueue, fetch, ack []byte) {
-	b.Helper()
+func lifecycleBytes(t testing.TB) (all [][]byte) {
+	t.Helper()
 	id := job.NewID(time.Now().UnixMilli(), "bench-0", job.Entropy{})
-	for _, m := range []struct {
-		to *[]byte
-		o  interface{ MarshalVT() ([]byte, error) }
-	}{
-		{&enqueue, enqueueOp(id, "bench-0")},
-		{&fetch, fetchOp(make([]byte, 16), "bench-0")},
-		{&ack, ackOp(&op.Leased{Id: id[:], LeaseToken: make([]byte, 16)})},
+	for _, o := range []interface{ MarshalVT() ([]byte, error) }{
+		enqueueOp(id, "bench-0"),
+		fetchOp(make([]byte, 16), "bench-0"),
+		ackOp(&op.Leased{Id: id[:], LeaseToken: make([]byte, 16)}),
 	} {
-		data, err := m.o.MarshalVT()
+		data, err := o.MarshalVT()
 		if err != nil {
-			b.Fatal(err)
+			t.Fatal(err)
 		}
-		*m.to = data
+		all = append(all, data)
 	}
-	return enqueue, fetch, ack
-}
-
-// nullFSM applies nothing.
-type nullFSM struct{ raft.FSM }
-
-func (nullFSM) Apply(*raft.Log) any { return nil }
-
-// openRaft is one voter on the same log store, with no state machine behind it.
-func openRaft(b *testing.B) *raft.Raft {
-	b.Helper()
-	log, err := wal.Open(b.TempDir(), wal.WithLogger(hclog.NewNullLogger()))
-	if err != nil {
-		b.Fatal(err)
-	}
-	cfg := raft.DefaultConfig()
-	cfg.LocalID, cfg.Logger = "bench", hclog.NewNullLogger()
-	cfg.HeartbeatTimeout, cfg.ElectionTimeout, cfg.LeaderLeaseTimeout = 50*time.Millisecond, 50*time.Millisecond, 50*time.Millisecond
-	_, transport := raft.NewInmemTransport("bench")
-	if err := raft.BootstrapCluster(cfg, log, log, raft.NewInmemSnapshotStore(), transport, raft.Configuration{
-		Servers: []raft.Server{{ID: "bench", Address: "bench"}},
-	}); err != nil {
-		b.Fatal(err)
-	}
-	r, err := raft.NewRaft(cfg, nullFSM{}, log, log, raft.NewInmemSnapshotStore(), transport)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { r.Shutdown().Error(); log.Close() })
-	for leader := range r.LeaderCh() {
-		if leader {
-			break
-		}
-	}
-	return r
+	return all
 }
 
 // BenchmarkHTTP is what a client sees on loopback, beside a handler that only

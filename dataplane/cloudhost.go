@@ -11,6 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/agent"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/server"
+	"github.com/corvo/corvo/engine"
 )
 
 // HostConfig says what a host of the cloud needs to know.
@@ -69,14 +70,13 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		return nil, err
 	}
 	n.host, err = host.Open(host.Config{
-		DataDir:       cfg.DataDir,
-		NodeID:        cfg.NodeID,
-		MaxCells:      cfg.MaxCells,
-		SnapshotBytes: cfg.SnapshotBytes,
-		SegmentBytes:  segmentBytes,
-		Receiver:      n.agent.Member(),
-		Tracer:        cfg.Tracer,
-		Logger:        cfg.Logger,
+		DataDir:  cfg.DataDir,
+		NodeID:   cfg.NodeID,
+		MaxCells: cfg.MaxCells,
+		Engine:   engine.Tuning{SnapshotBytes: cfg.SnapshotBytes, SegmentBytes: segmentBytes},
+		Receiver: n.agent.Member(),
+		Tracer:   cfg.Tracer,
+		Logger:   cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

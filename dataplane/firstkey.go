@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
@@ -49,6 +50,10 @@ func createFirstKey(ctx context.Context, dataDir string, c *cell.Cell) (string, 
 			Enabled: true,
 		},
 	})
+	if api.CodeOf(err) == api.Conflict && c.State().Head().GetSecured() {
+		// Another node of the cluster was first: this key opens nothing.
+		return "", os.Remove(path)
+	}
 	if err != nil {
 		return "", fmt.Errorf("admin key: %w", err)
 	}

@@ -15,8 +15,11 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server"
+	"github.com/corvo/corvo/engine"
 	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -29,71 +32,147 @@ type Config struct {
 	// Dev opens the node to everybody who can reach it. The caller binds it to
 	// loopback; a store that has ever had a key refuses to be opened this way.
 	Dev            bool
-	MaxPayload     int64                // bytes of a job's payload; 0 = job.MaxPayload
-	SnapshotBytes  int64                // log bytes between snapshots; 0 = the engine's default
-	ProposeTimeout time.Duration        // longest wait for a write's commit; 0 = the server's default
-	Tracer         trace.TracerProvider // nil = no traces
-	Logger         *slog.Logger
+	MaxPayload     int64         // bytes of a job's payload; 0 = job.MaxPayload
+	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = the server's default
+	// Engine is how the node's groups are run; its Transport is the Cluster's.
+	Engine engine.Tuning
+	// Cluster says how the node comes into a cluster; nil = it is alone, and no other
+	// can reach it. What stands here already is filled in: directory, name, version.
+	Cluster *cluster.Config
+	// Shards is how many logs a node that is alone is founded with; 0 = one, or as
+	// many as there are.
+	Shards int
+	Tracer trace.TracerProvider // nil = no traces
+	Logger *slog.Logger         // nil = slog.Default()
 }
 
 // Node is an open bare node.
 type Node struct {
-	host   *host.Host
-	server *server.Server
+	cluster *cluster.Cluster // nil = alone
+	host    *host.Host
+	cells   []*cell.Cell
+	server  *server.Server
 	// FirstKey is the admin key, on the start that created it; empty otherwise.
 	FirstKey string
 }
 
 // Open opens or creates the node in cfg.DataDir and returns once it takes
-// writes.
+// writes: in a cluster that is once it knows a leader, which may take as long as
+// ctx lasts.
 func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
 	if err := durable.MakeDir(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
-	h, err := host.Open(host.Config{
-		DataDir:       cfg.DataDir,
-		NodeID:        cfg.NodeID,
-		SnapshotBytes: cfg.SnapshotBytes,
-		Tracer:        cfg.Tracer,
-		Logger:        cfg.Logger,
+	n := &Node{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
+		}
+	}()
+	spec := host.Spec{Shards: cfg.Shards}
+	if cfg.Cluster != nil {
+		if spec, err = n.comeIn(ctx, &cfg); err != nil {
+			return nil, err
+		}
+	} else if err := cluster.Alone(cfg.DataDir); err != nil {
+		return nil, err
+	}
+	n.host, err = host.Open(host.Config{
+		DataDir: cfg.DataDir,
+		NodeID:  cfg.NodeID,
+		Known:   n.known(),
+		Engine:  cfg.Engine,
+		Tracer:  cfg.Tracer,
+		Logger:  cfg.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, h.Close(ctx))
-		}
-	}()
-	if err := h.Add(ctx, tenancy.Default); err != nil {
+	if err := n.openCells(ctx, spec); err != nil {
 		return nil, err
 	}
-	c, err := h.Cell(tenancy.Default)
+	if n.FirstKey, err = secure(ctx, cfg, n.cells[0]); err != nil {
+		return nil, err
+	}
+	n.server, err = server.New(n.serverConfig(cfg))
 	if err != nil {
 		return nil, err
 	}
-	node := &Node{host: h}
-	if node.FirstKey, err = secure(ctx, cfg, c); err != nil {
-		return nil, err
+	return n, nil
+}
+
+// comeIn finds the node's cluster and says what it is to open of it.
+func (n *Node) comeIn(ctx context.Context, cfg *Config) (host.Spec, error) {
+	of := *cfg.Cluster
+	of.DataDir, of.NodeID, of.Version, of.Logger = cfg.DataDir, cfg.NodeID, cfg.Version, cfg.Logger
+	of.Level, of.Replicated = op.FeatureLevel, n.level
+	var err error
+	if n.cluster, err = cluster.Open(ctx, of); err != nil {
+		return host.Spec{}, err
 	}
-	node.server, err = server.New(server.Config{
-		Host:           h,
+	cfg.Engine.Transport = n.cluster.Transport()
+	return host.Spec{Shards: n.cluster.Shards(), Join: n.cluster.Join()}, nil
+}
+
+// level is the feature level of the home shard.
+func (n *Node) level() uint32 { return n.cells[0].Level() }
+
+// known is what all members' binaries know; nil where there is no other member.
+func (n *Node) known() func() (uint32, bool) {
+	if n.cluster == nil {
+		return nil
+	}
+	return n.cluster.Level
+}
+
+// openCells opens all shards and waits until each has a leader.
+func (n *Node) openCells(ctx context.Context, spec host.Spec) (err error) {
+	if err := n.host.Add(ctx, tenancy.Default, spec); err != nil {
+		return err
+	}
+	if n.cells, err = n.host.Cells(tenancy.Default); err != nil {
+		return err
+	}
+	if n.cluster != nil {
+		groups := make([]cluster.Group, len(n.cells))
+		for shard, c := range n.cells {
+			groups[shard] = c.Engine()
+		}
+		if err := n.cluster.Start(groups); err != nil {
+			return err
+		}
+	}
+	return n.host.Ready(ctx, tenancy.Default)
+}
+
+func (n *Node) serverConfig(cfg Config) server.Config {
+	of := server.Config{
+		Host:           n.host,
 		Namespace:      tenancy.Default,
 		Dev:            cfg.Dev,
 		Version:        cfg.Version,
 		MaxPayload:     cfg.MaxPayload,
 		ProposeTimeout: cfg.ProposeTimeout,
+		RaftStore:      string(cfg.Engine.LogKind),
+		RaftNoSync:     cfg.Engine.NoSync,
 		Tracer:         cfg.Tracer,
 		Logger:         cfg.Logger,
-	})
-	if err != nil {
-		return nil, err
 	}
-	return node, nil
+	if n.cluster != nil { // a nil *cluster.Cluster is not a nil Cluster
+		of.Cluster = n.cluster
+	}
+	return of
 }
 
 // secure sees to it that a node that is not open has a key to get in by.
 func secure(ctx context.Context, cfg Config, c *cell.Cell) (firstKey string, err error) {
+	// A member that is new here has not got the others' keys yet.
+	if err := c.Verify(ctx); err != nil {
+		return "", err
+	}
 	secured := c.State().Head().GetSecured()
 	switch {
 	case cfg.Dev && secured:
@@ -111,5 +190,15 @@ func (n *Node) Handler() http.Handler { return n.server }
 // out. Other requests are not affected.
 func (n *Node) Drain() { n.server.Drain() }
 
-// Close flushes and closes everything. The handler must not be called any more.
-func (n *Node) Close(ctx context.Context) error { return n.host.Close(ctx) }
+// Close hands leadership over where there is somebody to take it, then flushes and
+// closes everything. The handler must not be called any more.
+func (n *Node) Close(ctx context.Context) error {
+	var errs []error
+	if n.host != nil {
+		errs = append(errs, n.host.Close(ctx))
+	}
+	if n.cluster != nil {
+		errs = append(errs, n.cluster.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,198 @@
+//go:build unix
+
+package dataplane_test
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// The measurements of docs/benchmarks.md that are no benchmarks: each compares
+// several ways of running in turn, round after round, and prints a table of the
+// medians. They are skipped unless asked for.
+var (
+	rounds    = flag.Int("measure.rounds", 0, "how often to measure everything; 0 = skip the measurements")
+	lasting   = flag.Duration("measure.for", 3*time.Second, "how long to measure each case")
+	heldJobs  = flag.Int("measure.jobs", 1_000_000, "jobs in the store, half of them completed, where a measurement has any")
+	unflushed = flag.Int("measure.replay", 48, "MiB of log since the last snapshot when a process is killed; 0 = whatever there is")
+	minutes   = flag.Int("measure.minutes", 0, "how long to watch the disk; 0 = skip that")
+	rate      = flag.Int("measure.rate", 1000, "lifecycles a second while the disk is watched")
+)
+
+func skipUnless(t *testing.T, n int, name string) {
+	t.Helper()
+	if n <= 0 {
+		t.Skipf("a measurement: run it alone, with -v -%s=5", name)
+	}
+}
+
+// load is callers that call something again and again, each as soon as it has an
+// answer. Calls that fail, when a leader goes, are counted and not timed.
+type load struct {
+	begun  time.Time
+	ending atomic.Bool
+	group  sync.WaitGroup
+	shots  [][]shot // by caller
+	done   atomic.Int64
+	failed atomic.Int64
+	why    atomic.Pointer[error] // of the first that failed
+}
+
+// shot is one call.
+type shot struct{ ended, took time.Duration } // ended after the load had begun
+
+func startLoad(callers int, fn func(caller int) error) *load {
+	l := &load{begun: time.Now(), shots: make([][]shot, callers)}
+	for caller := range callers {
+		l.group.Go(func() {
+			for !l.ending.Load() {
+				begin := time.Now()
+				if err := fn(caller); err != nil {
+					l.failed.Add(1)
+					l.why.CompareAndSwap(nil, &err)
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				end := time.Now()
+				l.shots[caller] = append(l.shots[caller], shot{end.Sub(l.begun), end.Sub(begin)})
+				l.done.Add(1)
+			}
+		})
+	}
+	return l
+}
+
+// stop ends the load; figures may be asked for then.
+func (l *load) stop(t testing.TB) {
+	t.Helper()
+	l.ending.Store(true)
+	l.group.Wait()
+	if n := l.failed.Load(); n > 0 {
+		t.Logf("%d calls failed, %d did not; the first: %v", n, l.done.Load(), *l.why.Load())
+	}
+}
+
+// figures are what a load has done in some time.
+type figures struct {
+	rate     float64 // a second
+	p50, p99 time.Duration
+	cpu      time.Duration // of the whole process, user and system, for each call
+}
+
+// between are the figures of the calls that ended in a time.
+func (l *load) between(t testing.TB, from, to time.Time) figures {
+	t.Helper()
+	var all []time.Duration
+	begin, end := from.Sub(l.begun), to.Sub(l.begun)
+	for _, shots := range l.shots {
+		for _, s := range shots {
+			if s.ended >= begin && s.ended < end {
+				all = append(all, s.took)
+			}
+		}
+	}
+	if len(all) == 0 {
+		t.Logf("no call ended in the %v from %v on", to.Sub(from), begin)
+		return figures{}
+	}
+	slices.Sort(all)
+	return figures{rate: float64(len(all)) / to.Sub(from).Seconds(), p50: all[len(all)/2], p99: all[len(all)*99/100]}
+}
+
+// measure has callers call fn, and leaves out what is not steady yet.
+func measure(t testing.TB, callers int, fn func(caller int) error) figures {
+	t.Helper()
+	l := startLoad(callers, fn)
+	time.Sleep(*lasting / 5)
+	from, used := time.Now(), cpuTime(t)
+	time.Sleep(*lasting)
+	to := time.Now()
+	used = cpuTime(t) - used
+	l.stop(t)
+	f := l.between(t, from, to)
+	f.cpu = time.Duration(float64(used) / max(1, f.rate*to.Sub(from).Seconds()))
+	return f
+}
+
+// median is the middle one by a measure.
+func median[T any](all []T, of func(T) float64) float64 {
+	values := make([]float64, len(all))
+	for i, one := range all {
+		values[i] = of(one)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
+func rateOf(f figures) float64 { return f.rate }
+
+// middle are the medians of rounds, each figure on its own.
+func middle(all []figures) figures {
+	of := func(f func(figures) time.Duration) time.Duration {
+		return time.Duration(median(all, func(one figures) float64 { return float64(f(one)) }))
+	}
+	return figures{
+		rate: median(all, rateOf),
+		p50:  of(func(f figures) time.Duration { return f.p50 }),
+		p99:  of(func(f figures) time.Duration { return f.p99 }),
+		cpu:  of(func(f figures) time.Duration { return f.cpu }),
+	}
+}
+
+// ratio is the median of a's rate to b's, round by round.
+func ratio(a, b []figures) string {
+	if len(a) == 0 || len(a) != len(b) {
+		return ""
+	}
+	all := make([]float64, len(a))
+	for i := range a {
+		all[i] = a[i].rate / b[i].rate
+	}
+	return fmt.Sprintf("%.2f", median(all, func(r float64) float64 { return r }))
+}
+
+// printTable prints rows as Markdown, the head first.
+func printTable(title string, rows ...[]string) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%s\n\n", title)
+	for i, row := range rows {
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+		if i == 0 {
+			b.WriteString(strings.Repeat("|---", len(row)) + "|\n")
+		}
+	}
+	fmt.Println(b.String())
+}
+
+func (f figures) latency() string {
+	return fmt.Sprintf("%s / %s", millis(f.p50), millis(f.p99))
+}
+
+func millis(d time.Duration) string {
+	return fmt.Sprintf("%.2f ms", float64(d.Microseconds())/1000)
+}
+
+func mebibytes(n int64) string { return fmt.Sprintf("%.1f", float64(n)/(1<<20)) }
+
+// sizeOf is the bytes of the files below a directory; those that go meanwhile do
+// not count.
+func sizeOf(dir ...string) (total int64) {
+	_ = filepath.WalkDir(filepath.Join(dir...), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return nil
+		}
+		if info, err := d.Info(); err == nil {
+			total += info.Size()
+		}
+		return nil
+	})
+	return total
+}
