@@ -41,7 +41,7 @@ func (m *model) agree(want outcome, got any) error {
 		return fmt.Errorf("answered a %T", got)
 	}
 	real = proto.Clone(real)
-	if leased, ok := real.(*op.FetchResult); ok {
+	if leased, ok := real.(*op.FetchResult); ok && !want.old {
 		if err := m.learn(leased); err != nil {
 			return err
 		}
@@ -66,6 +66,9 @@ func (m *model) learn(r *op.FetchResult) error {
 		if j.token == nil {
 			j.token = l.GetLeaseToken()
 		}
+		if !bytes.Equal(j.token, l.GetLeaseToken()) {
+			return fmt.Errorf("the lease of %x has another token than before", l.GetId())
+		}
 	}
 	return nil
 }
@@ -84,6 +87,10 @@ func blank(m proto.Message) {
 			scrub(item)
 		}
 	case *op.HeartbeatResult:
+		for _, item := range r.Items {
+			scrub(item)
+		}
+	case *op.MoveJobsResult:
 		for _, item := range r.Items {
 			scrub(item)
 		}
@@ -119,6 +126,9 @@ func (m *model) compare(v *state.Snapshot) error {
 	if seen != len(m.jobs) {
 		errs = append(errs, fmt.Errorf("the store has %d jobs, the model %d", seen, len(m.jobs)))
 	}
+	if level := max(v.Head().GetFeatureLevel(), 1); level != m.level {
+		errs = append(errs, fmt.Errorf("the store has level %d, the model %d", level, m.level))
+	}
 	for name, want := range m.queues {
 		errs = append(errs, m.compareQueue(v, name, want))
 	}
@@ -139,7 +149,7 @@ func (want *modelJob) compare(j *job.Job) error {
 	same := j.GetNumber() == want.number && j.GetQueue() == want.queue && j.GetPriority() == want.priority &&
 		j.GetState() == want.state && j.GetAttempt() == want.attempt && j.GetLeaseExpired() == want.leaseExpired &&
 		tokensOf(j.GetUsage()) == want.tokens && j.GetUsage().GetCostNanoUsd() == want.costNano &&
-		j.GetUsage().GetModel() == want.model && j.GetUsage().GetProvider() == want.provider && int(j.GetErrors()) == want.errors
+		j.GetUsage().GetModel() == want.model && j.GetUsage().GetProvider() == want.provider && int(j.GetErrors()) == want.errors && j.GetMoves() == want.moves
 	if want.state == job.Active {
 		same = same && bytes.Equal(j.GetLease().GetToken(), want.token) && j.GetLease().GetExpiresNs() == want.leaseEndNs
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"math/big"
 	"slices"
 
 	"github.com/corvo/corvo/api"
@@ -12,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// model is what a namespace should do, written for clarity alone: plain maps,
+// model is what a shard should do, written for clarity alone: plain maps,
 // whole scans, no indexes, no store. It shares with the real thing the messages
 // and nothing else.
 type model struct {
@@ -26,6 +25,33 @@ type model struct {
 	remembered    map[string]remembered // by principal and key
 	usage         []modelUsage          // row i has number i+1, those trimmed too
 	usageFirst    uint64                // the first row kept
+	level         uint32
+
+	// What a repeat is known by.
+	enqueued map[job.ID]job.State // every job ever made here -> the state it began in
+	fetches  map[string][]grant   // by seed: what the last fetch of that seed leased
+	leases   uint64               // numbers the grants
+
+	// The exchange with other shards.
+	number   uint32
+	shards   []*model
+	sent     map[uint32][]*modelJob // everything ever sent to a shard
+	trimmed  map[uint32]uint64      // the last op to a shard that was forgotten
+	inbox    map[uint32]uint64      // the last op of a shard that was applied
+	forwards map[job.ID]forward
+}
+
+// grant is one lease of a job.
+type grant struct {
+	job   job.ID
+	lease uint64
+}
+
+// forward says where a job went when it left last.
+type forward struct {
+	shard uint32
+	queue string
+	move  uint32
 }
 
 // modelUsage is one accepted report.
@@ -44,11 +70,16 @@ type modelJob struct {
 	number       uint64
 	queue        string
 	priority     uint32
-	state, born  job.State
+	state        job.State
 	attempt      uint32
+	moves        uint32
 	retry        *job.Retry
-	dueNs        int64 // scheduled and retrying
+	dueNs        int64  // scheduled and retrying
+	lease        uint64 // which of the shard's grants; 0 where none is current
 	token        []byte
+	reported     string     // the newest heartbeat request that reported usage in this lease
+	endedBy      string     // the request that ended the last attempt; empty where it was none
+	ended        *op.Failed // what that was told
 	worker       string
 	leaseEndNs   int64
 	leaseMs      int64
@@ -77,10 +108,20 @@ type remembered struct {
 type outcome struct {
 	refused api.Code
 	result  any
+	old     bool // what an idempotency key remembers, whatever became of it
 }
 
-func newModel(clockNs int64) *model {
+func newModel(clockNs int64, number uint32, shards []*model) *model {
 	return &model{
+		number:     number,
+		shards:     shards,
+		level:      1,
+		enqueued:   map[job.ID]job.State{},
+		fetches:    map[string][]grant{},
+		sent:       map[uint32][]*modelJob{},
+		trimmed:    map[uint32]uint64{},
+		inbox:      map[uint32]uint64{},
+		forwards:   map[job.ID]forward{},
 		clockNs:    clockNs,
 		nextNumber: 1, // 0 is no job
 		jobs:       map[job.ID]*modelJob{},
@@ -106,14 +147,27 @@ func (m *model) apply(clockNs int64, o op.Op) outcome {
 		if !bytes.Equal(old.hash, idem.GetRequestHash()) || old.op.Number() != o.Number() {
 			return outcome{refused: api.IdempotencyMismatch}
 		}
-		return old.outcome
+		out := old.outcome
+		out.old = true
+		return out
 	}
 	out := m.dispatch(o)
-	fetched, isFetch := out.result.(*op.FetchResult)
-	if out.refused == "" && !(isFetch && len(fetched.Jobs) == 0) {
+	if out.refused == "" && !didNothing(out.result) {
 		m.remembered[key] = remembered{idem.GetRequestHash(), o, out, m.clockNs + int64(job.IdempotencyPeriod)}
 	}
 	return out
+}
+
+// didNothing says that an op found nothing to do, so that its client may ask
+// again under the same key.
+func didNothing(result any) bool {
+	switch r := result.(type) {
+	case *op.FetchResult:
+		return len(r.Jobs) == 0
+	case *op.MoveJobsResult:
+		return !slices.ContainsFunc(r.Items, func(r *op.Refusal) bool { return r.GetCode() == "" })
+	}
+	return false
 }
 
 func (m *model) dispatch(o op.Op) outcome {
@@ -157,6 +211,18 @@ func (m *model) dispatch(o op.Op) outcome {
 		return outcome{result: &op.TrimUsageResult{}}
 	case *op.DeleteQueue:
 		return m.deleteQueue(o)
+	case *op.RaiseLevel:
+		if o.GetLevel() < m.level {
+			return outcome{refused: api.StateConflict}
+		}
+		m.level = o.GetLevel()
+		return outcome{result: &op.RaiseLevelResult{}}
+	case *op.MoveJobs:
+		return m.moveJobs(o)
+	case *op.Deliver:
+		return m.deliver(o)
+	case *op.TrimOutbox:
+		return m.trimOutbox(o)
 	}
 	panic("the model does not know this op")
 }
@@ -174,18 +240,17 @@ func (m *model) enqueue(o *op.Enqueue) outcome {
 	result := &op.EnqueueResult{}
 	for i, n := range o.GetJobs() {
 		id := job.ID(o.GetMeta().GetIds()[i])
-		j := m.jobs[id]
-		if j == nil {
-			j = &modelJob{id: id, number: m.nextNumber, queue: n.GetQueue(), priority: n.GetPriority(), retry: n.GetRetry(), state: job.Pending}
+		if _, again := m.enqueued[id]; !again {
+			j := &modelJob{id: id, number: m.nextNumber, queue: n.GetQueue(), priority: n.GetPriority(), retry: n.GetRetry(), state: job.Pending}
 			if n.GetScheduledNs() > m.clockNs {
 				j.state, j.dueNs = job.Scheduled, n.GetScheduledNs()
 			}
-			j.born = j.state
 			m.nextNumber++
 			m.jobs[id] = j
+			m.enqueued[id] = j.state
 			m.queue(j.queue).enqueued++
 		}
-		result.Jobs = append(result.Jobs, &op.Enqueued{Id: id[:], State: j.born})
+		result.Jobs = append(result.Jobs, &op.Enqueued{Id: id[:], State: m.enqueued[id]})
 	}
 	return outcome{result: result}
 }
@@ -215,7 +280,12 @@ func (m *model) count(queue string, s job.State) int {
 }
 
 func (m *model) fetch(o *op.Fetch) outcome {
+	seed := string(o.GetMeta().GetLeaseSeed())
+	if result := m.granted(seed); len(result.Jobs) > 0 {
+		return outcome{result: result}
+	}
 	result := &op.FetchResult{}
+	m.fetches[seed] = nil
 	for _, name := range o.GetQueues() {
 		q := m.queues[name]
 		if q == nil || q.paused {
@@ -231,10 +301,24 @@ func (m *model) fetch(o *op.Fetch) outcome {
 			j.leaseMs = o.GetLeaseMs()
 			j.leaseEndNs = m.clockNs + j.leaseMs*1e6
 			j.token = nil // learned from the real result
+			m.leases++
+			j.lease, j.reported, j.endedBy, j.ended = m.leases, "", "", nil
+			m.fetches[seed] = append(m.fetches[seed], grant{j.id, j.lease})
 			result.Jobs = append(result.Jobs, &op.Leased{Id: j.id[:], Attempt: j.attempt, ExpiresNs: j.leaseEndNs})
 		}
 	}
 	return outcome{result: result}
+}
+
+// granted is what the last fetch of a seed leased, as far as it is leased still.
+func (m *model) granted(seed string) *op.FetchResult {
+	result := &op.FetchResult{}
+	for _, g := range m.fetches[seed] {
+		if j := m.jobs[g.job]; j != nil && j.state == job.Active && j.lease == g.lease {
+			result.Jobs = append(result.Jobs, &op.Leased{Id: j.id[:], Attempt: j.attempt, ExpiresNs: j.leaseEndNs})
+		}
+	}
+	return result
 }
 
 // holds says whether a proof gives a worker the right to settle the job, and the
@@ -281,81 +365,6 @@ func (m *model) ack(o *op.Ack) outcome {
 			m.queue(j.queue).completed++
 		}
 		result.Items = append(result.Items, refusal(""))
-	}
-	return outcome{result: result}
-}
-
-// delayMs is the wait after a job's attempt, by the documented formulas.
-func delayMs(r *job.Retry, attempt uint32) int64 {
-	base, n := big.NewInt(r.GetBaseDelayMs()), big.NewInt(int64(attempt))
-	d := new(big.Int)
-	switch r.GetBackoff() {
-	case job.BackoffNone:
-	case job.BackoffFixed:
-		d.Set(base)
-	case job.BackoffLinear:
-		d.Mul(base, n)
-	case job.BackoffExponential:
-		d.Lsh(base, uint(attempt-1))
-	}
-	if limit := big.NewInt(r.GetMaxDelayMs()); d.Cmp(limit) > 0 {
-		d = limit
-	}
-	return d.Int64()
-}
-
-// lose ends an active job's attempt as a failure.
-func (m *model) lose(j *modelJob) *op.Failed {
-	j.errors++
-	m.queue(j.queue).failed++
-	if j.attempt >= j.retry.GetMaxAttempts() {
-		j.state = job.Dead
-		m.queue(j.queue).buried++
-		return &op.Failed{State: job.Dead, Attempt: j.attempt}
-	}
-	delayNs := delayMs(j.retry, j.attempt) * 1e6
-	j.state, j.dueNs = job.Retrying, m.clockNs+delayNs
-	if delayNs == 0 {
-		j.state = job.Pending
-	}
-	return &op.Failed{State: job.Retrying, Attempt: j.attempt, NextAttemptNs: j.dueNs, AttemptsRemaining: j.retry.GetMaxAttempts() - j.attempt}
-}
-
-func (m *model) fail(o *op.Fail) outcome {
-	result := &op.FailResult{}
-	for _, item := range o.GetItems() {
-		j, code := m.holds(item.GetProof())
-		switch {
-		case code != "":
-			result.Items = append(result.Items, &op.Failed{Refusal: refusal(code)})
-		case item.GetReason() == op.FailReason_FAIL_REASON_UNDELIVERED:
-			j.state = job.Pending
-			j.attempt--
-			result.Items = append(result.Items, &op.Failed{State: job.Pending, Attempt: j.attempt, AttemptsRemaining: j.retry.GetMaxAttempts() - j.attempt})
-		default:
-			m.report(j, item.GetUsage())
-			result.Items = append(result.Items, m.lose(j))
-		}
-	}
-	return outcome{result: result}
-}
-
-func (m *model) heartbeat(o *op.Heartbeat) outcome {
-	result := &op.HeartbeatResult{}
-	for _, item := range o.GetItems() {
-		j, code := m.holds(item.GetProof())
-		if code == api.StateConflict {
-			code = api.LeaseLost // a heartbeat is told to stop, whatever became of the job
-		}
-		if code == "" {
-			length := j.leaseMs
-			if item.GetLeaseMs() > 0 {
-				length = item.GetLeaseMs()
-			}
-			j.leaseEndNs = m.clockNs + length*1e6
-			m.report(j, item.GetUsage())
-		}
-		result.Items = append(result.Items, refusal(code))
 	}
 	return outcome{result: result}
 }
@@ -431,7 +440,7 @@ func (m *model) reclaim(o *op.Reclaim) outcome {
 		if max(j.leaseEndNs, m.termStartedNs+grace) > m.clockNs {
 			continue
 		}
-		j.leaseExpired = true
+		j.leaseExpired, j.endedBy = true, ""
 		m.lose(j)
 		result.Reclaimed++
 	}

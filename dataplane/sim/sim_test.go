@@ -2,17 +2,25 @@ package sim
 
 import (
 	"flag"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/op"
 )
 
 var (
 	seeds = flag.Int("sim.seeds", 200, "how many histories TestSimulation plays")
 	first = flag.Uint64("sim.first", 1, "the first seed")
+	long  = flag.Duration("sim.for", 0, "play for so long, however many histories that is")
 	seed  = flag.Uint64("sim.seed", 0, "play only this seed")
-	steps = flag.Int("sim.steps", 60, "entries in a history")
+	steps = flag.Int("sim.steps", 60, "steps of a history")
 )
 
-// TestSimulation plays one history a seed. To play a failed one again:
+// TestSimulation plays one history a seed, as many at a time as there are
+// processors; each is one goroutine's. To play a failed one again:
 // go test ./dataplane/sim -run TestSimulation -sim.seed=N
 func TestSimulation(t *testing.T) {
 	t.Parallel()
@@ -20,25 +28,97 @@ func TestSimulation(t *testing.T) {
 		play(t, *seed)
 		return
 	}
-	for i := range *seeds {
-		play(t, *first+uint64(i))
-		if t.Failed() {
-			return
+	var next atomic.Uint64
+	var mu sync.Mutex
+	played, entries, kinds := 0, 0, map[string]int{}
+	begun := time.Now()
+	more := func(i uint64) bool {
+		if *long > 0 {
+			return time.Since(begun) < *long
+		}
+		return i < uint64(*seeds)
+	}
+	var players sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		players.Go(func() {
+			for i := next.Add(1) - 1; more(i) && !t.Failed(); i = next.Add(1) - 1 {
+				out := play(t, *first+i)
+				mu.Lock()
+				played++
+				entries += out.Entries
+				for kind, n := range out.Kinds {
+					kinds[kind] += n
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	players.Wait()
+	t.Logf("%d histories from seed %d on, %d entries, ops %v", played, *first, entries, kinds)
+	for _, k := range op.Kinds() {
+		if kinds[k.Name] == 0 && played >= 100 && !travels(k) && !t.Failed() {
+			t.Errorf("no history had a %s", k.Name)
 		}
 	}
 }
 
 // viewEvery says that one history in so many has a view that follows it: SQLite
 // is most of the time of those.
-const viewEvery = 8
+const viewEvery = 16
 
-func play(t *testing.T, seed uint64) {
+func play(t *testing.T, seed uint64) Outcome {
 	t.Helper()
 	viewDir := ""
 	if seed%viewEvery == 0 {
 		viewDir = t.TempDir()
 	}
-	if err := Run(seed, *steps, viewDir); err != nil {
+	out, err := Run(seed, *steps, viewDir)
+	if err != nil {
 		t.Errorf("seed %d (play it again with -sim.seed=%d -sim.steps=%d): %v", seed, seed, *steps, err)
+	}
+	return out
+}
+
+// travels says whether ops of a kind are only ever inside of a Deliver.
+func travels(k *op.Kind) bool { return k.Name == "arrive" }
+
+// Every kind of op there is can be drawn.
+func TestEveryKindIsDrawn(t *testing.T) {
+	t.Parallel()
+	drawn := map[string]bool{again: true}
+	for _, d := range draws() {
+		drawn[d.kind] = true
+	}
+	for _, k := range op.Kinds() {
+		if !drawn[k.Name] && !travels(k) {
+			t.Errorf("the workload has no row for %s", k.Name)
+		}
+		delete(drawn, k.Name)
+	}
+	if delete(drawn, again); len(drawn) > 0 {
+		t.Errorf("the workload has rows for what is no op: %v", drawn)
+	}
+}
+
+// The same seed is the same history, byte for byte; another is another.
+func TestTranscriptRepeats(t *testing.T) {
+	t.Parallel()
+	seen := map[[32]byte]uint64{}
+	for seed := uint64(1); seed <= 5; seed++ {
+		a, err := Run(seed, 40, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := Run(seed, 40, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Transcript != b.Transcript {
+			t.Errorf("seed %d: %x, and %x when played again", seed, a.Transcript, b.Transcript)
+		}
+		if other, known := seen[a.Transcript]; known {
+			t.Errorf("seeds %d and %d are the same history", other, seed)
+		}
+		seen[a.Transcript] = seed
 	}
 }

@@ -18,15 +18,21 @@ import (
 // is judged here.
 const viewPatience = 2 * time.Minute
 
-// watch lets a real view follow the steady store, in a directory on the disk.
+// watch lets a real view follow the first shard, in a directory on the disk. For
+// stretches it is not told of what is new, and lags.
 // The view has a goroutine of its own, so how it groups what it reads is not
 // replayed by the seed; what it shows in the end must not depend on that.
 func (s *simulation) watch(dir string) (err error) {
-	s.view, err = view.Open(dir, s.steady.store, view.Options{Logger: slog.New(slog.DiscardHandler)})
+	store := s.shards[0].steady.store
+	s.view, err = view.Open(dir, store, view.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
-	s.steady.store.SetHooks(state.Hooks{OnFeed: s.view.Notify})
+	store.SetHooks(state.Hooks{OnFeed: func() {
+		if !s.viewSleeps {
+			s.view.Notify()
+		}
+	}})
 	return nil
 }
 
@@ -35,6 +41,7 @@ func (s *simulation) watch(dir string) (err error) {
 func (s *simulation) inspectView() (err error) {
 	defer func() { err = errors.Join(err, s.view.Close()) }()
 	ctx := context.Background()
+	s.view.Notify()
 	live, err := s.dumpView(ctx)
 	if err != nil {
 		return err
@@ -44,12 +51,12 @@ func (s *simulation) inspectView() (err error) {
 		return err
 	}
 	for _, q := range queues {
-		if counted := s.model.count(q.Name, job.Completed); q.Completed != int64(counted) {
+		if counted := s.shards[0].model.count(q.Name, job.Completed); q.Completed != int64(counted) {
 			return fmt.Errorf("the view counts %d completed jobs in %s, the model %d", q.Completed, q.Name, counted)
 		}
 	}
-	if len(queues) != len(s.model.queues) {
-		return fmt.Errorf("the view has %d queues, the model %d", len(queues), len(s.model.queues))
+	if len(queues) != len(s.shards[0].model.queues) {
+		return fmt.Errorf("the view has %d queues, the model %d", len(queues), len(s.shards[0].model.queues))
 	}
 	if err := s.view.Rebuild(ctx); err != nil {
 		return fmt.Errorf("rebuild: %w", err)
@@ -83,7 +90,7 @@ func sameLines(live, rebuilt []byte) error {
 func (s *simulation) dumpView(ctx context.Context) ([]byte, error) {
 	patient, cancel := context.WithTimeout(ctx, viewPatience)
 	defer cancel()
-	if err := s.view.Wait(patient, s.steady.index()); err != nil {
+	if err := s.view.Wait(patient, s.shards[0].steady.index()); err != nil {
 		return nil, errors.Join(err, s.view.Err()) // the answer hides its cause from clients
 	}
 	var dump bytes.Buffer

@@ -12,11 +12,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// workload draws ops. It looks at the model so that most of what it draws can
-// succeed, and spoils some on purpose: stale tokens, wrong workers, unknown ids,
-// repeated requests.
+// workload draws ops for a shard. It looks at the model so that most of what it
+// draws can succeed, and spoils some on purpose: stale tokens, wrong workers,
+// unknown ids, repeated requests.
 type workload struct {
 	rng    *rand.Rand
+	sh     *shard
 	m      *model
 	queues []string
 	idle   []string // queues that mostly have no jobs, and so can be deleted
@@ -25,10 +26,13 @@ type workload struct {
 	sent   []op.Op  // ops that carried one of them, to be sent again
 }
 
-func newWorkload(rng *rand.Rand, m *model) *workload {
-	w := &workload{rng: rng, m: m, idle: []string{"idle-0", "idle-1"}}
+func newWorkload(rng *rand.Rand, sh *shard) *workload {
+	w := &workload{rng: rng, sh: sh, m: sh.model}
+	for i := range 2 {
+		w.idle = append(w.idle, fmt.Sprintf("idle-%d-%d", sh.number, i))
+	}
 	for i := range 1 + rng.IntN(4) {
-		w.queues = append(w.queues, fmt.Sprintf("queue-%d", i))
+		w.queues = append(w.queues, fmt.Sprintf("queue-%d-%d", sh.number, i))
 	}
 	// No two histories are alike: each prefers some ops and knows nothing of
 	// others, so that the rare combinations of a common mix become common in one.
@@ -42,32 +46,41 @@ func newWorkload(rng *rand.Rand, m *model) *workload {
 	return w
 }
 
-// draws is what a workload can do, and how often in relation to the others.
-func draws() []draw {
-	return []draw{
-		{30, (*workload).enqueue},
-		{30, (*workload).fetch},
-		{25, (*workload).ack},
-		{10, (*workload).fail},
-		{8, (*workload).heartbeat},
-		{3, (*workload).setQueue},
-		{6, (*workload).promote},
-		{6, (*workload).reclaim},
-		{2, (*workload).expire},
-		{1, (*workload).startTerm},
-		{1, (*workload).trimFeed},
-		{1, (*workload).createKey},
-		{1, (*workload).revokeKey},
-		{2, (*workload).trimUsage},
-		{3, (*workload).deleteQueue},
-		{3, (*workload).again},
-	}
-}
-
+// draw is a row of what a workload can do, and how often in relation to the
+// others. Each kind of op has one.
 type draw struct {
+	kind   string
 	weight int
 	op     func(*workload) op.Op
 }
+
+func draws() []draw {
+	return []draw{
+		{"enqueue", 30, (*workload).enqueue},
+		{"fetch", 30, (*workload).fetch},
+		{"ack", 25, (*workload).ack},
+		{"fail", 10, (*workload).fail},
+		{"heartbeat", 8, (*workload).heartbeat},
+		{"set-queue", 3, (*workload).setQueue},
+		{"promote", 6, (*workload).promote},
+		{"reclaim", 6, (*workload).reclaim},
+		{"expire", 2, (*workload).expire},
+		{"start-term", 1, (*workload).startTerm},
+		{"trim-feed", 1, (*workload).trimFeed},
+		{"create-key", 1, (*workload).createKey},
+		{"revoke-key", 1, (*workload).revokeKey},
+		{"trim-usage", 2, (*workload).trimUsage},
+		{"delete-queue", 3, (*workload).deleteQueue},
+		{"raise-level", 1, (*workload).raiseLevel},
+		{"move-jobs", 5, (*workload).moveJobs},
+		{"deliver", 6, (*workload).deliver},
+		{"trim-outbox", 2, (*workload).trimOutbox},
+		{again, 3, (*workload).again},
+	}
+}
+
+// again is what is drawn besides the kinds of ops.
+const again = "again"
 
 // next draws one op.
 func (w *workload) next() op.Op {
@@ -113,6 +126,15 @@ func (w *workload) meta() *op.Meta {
 	meta := &op.Meta{Principal: pick(w, []string{"alice", "bob"})}
 	if w.chance(20) {
 		meta.Idempotency = &op.Idempotency{Key: pick(w, w.keys), RequestHash: w.bytes(32)}
+	}
+	return meta
+}
+
+// request is a meta by which a repeat is known, mostly.
+func (w *workload) request() *op.Meta {
+	meta := w.meta()
+	if !w.chance(6) {
+		meta.RequestId = w.bytes(16)
 	}
 	return meta
 }
@@ -242,7 +264,7 @@ func (w *workload) ack() op.Op {
 }
 
 func (w *workload) fail() op.Op {
-	o := &op.Fail{Meta: w.meta()}
+	o := &op.Fail{Meta: w.request()}
 	for _, id := range w.held(1 + w.rng.IntN(2)) {
 		item := &op.FailItem{Proof: w.proof(id), Error: "it broke", Usage: w.usage()}
 		if w.chance(4) {
@@ -254,7 +276,7 @@ func (w *workload) fail() op.Op {
 }
 
 func (w *workload) heartbeat() op.Op {
-	o := &op.Heartbeat{Meta: w.meta()}
+	o := &op.Heartbeat{Meta: w.request()}
 	for _, id := range w.held(1 + w.rng.IntN(3)) {
 		item := &op.HeartbeatItem{Proof: w.proof(id), Usage: w.usage()}
 		if w.chance(2) {
@@ -313,6 +335,10 @@ func (w *workload) startTerm() op.Op {
 
 func (w *workload) trimFeed() op.Op {
 	return &op.TrimFeed{Meta: &op.Meta{Principal: "duty"}, FirstSeq: 1 + w.rng.Uint64N(w.m.nextNumber*4)}
+}
+
+func (w *workload) raiseLevel() op.Op {
+	return &op.RaiseLevel{Meta: &op.Meta{Principal: "engine"}, Level: 1 + uint32(w.rng.IntN(maxLevel))}
 }
 
 func (w *workload) createKey() op.Op {

@@ -1,0 +1,247 @@
+package sim
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the fixtures anew")
+
+// The fixtures: a log with ops of every kind, the store that came of it, and what
+// is in that. They are what an earlier build wrote and every later one must read:
+// they are written anew only where the formats are meant to begin again.
+const (
+	fixtureLog   = "testdata/log.bin"
+	fixtureStore = "testdata/store"
+	fixtureHash  = "testdata/state.golden"
+	fixtureMost  = 200 << 10 // bytes of all of them
+)
+
+// The log leads to the same state as it did when it was written.
+func TestLogFixture(t *testing.T) {
+	t.Parallel()
+	if *rewrite {
+		writeFixtures(t)
+	}
+	store := openFixture(t, t.TempDir())
+	if err := replay(store, readLog(t)); err != nil {
+		t.Fatal(err)
+	}
+	wantState(t, store)
+}
+
+// The store that was written then opens, and holds what it did.
+func TestStoreFixture(t *testing.T) {
+	t.Parallel()
+	if *rewrite {
+		t.Skip("it is being written")
+	}
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := os.CopyFS(dir, os.DirFS(fixtureStore)); err != nil {
+		t.Fatal(err)
+	}
+	store := openFixture(t, dir)
+	wantState(t, store)
+	v := store.Snapshot()
+	defer v.Close()
+	if err := v.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestFixturesAreSmall(t *testing.T) {
+	size := int64(0)
+	err := filepath.WalkDir("testdata", func(_ string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		size += info.Size()
+		return err
+	})
+	if err != nil || size > fixtureMost {
+		t.Errorf("the fixtures take %d bytes, at most %d are meant: %v", size, fixtureMost, err)
+	}
+}
+
+func openFixture(t *testing.T, dir string) *state.Store {
+	t.Helper()
+	store, err := state.Open(dir, state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store
+}
+
+func replay(store *state.Store, log []logged) error {
+	m := op.NewMachine(store)
+	m.MaxLevel = maxLevel
+	for i, l := range log {
+		e, err := entry.Decode(l.encoded)
+		if err != nil {
+			return err
+		}
+		at := entry.Applied{Group: "sim/0", Incarnation: e.Incarnation, Index: uint64(i) + 1, Term: l.term}
+		if _, err := m.Apply(at, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wantState holds a store against what it was when the fixtures were written.
+func wantState(t *testing.T, store *state.Store) {
+	t.Helper()
+	want, err := os.ReadFile(fixtureHash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := summary(t, store); got != string(want) {
+		t.Errorf("the state is\n%swhen the fixtures were written it was\n%s", got, want)
+	}
+}
+
+func summary(t *testing.T, store *state.Store) string {
+	t.Helper()
+	sum := sha256.New()
+	if err := record(sum, store); err != nil {
+		t.Fatal(err)
+	}
+	h := store.Head()
+	return fmt.Sprintf("entries %d\njobs %d\nevents [%d,%d)\nusage [%d,%d)\nlevel %d\nsha256 %x\n", h.GetIndex(), h.GetNextJobNumber()-1,
+		h.GetFeedFirstSeq(), h.GetFeedNextSeq(), h.GetUsageFirstSeq(), h.GetUsageNextSeq(), h.GetFeatureLevel(), sum.Sum(nil))
+}
+
+// readLog reads entries: each its term, its length and its bytes.
+func readLog(t *testing.T) (log []logged) {
+	t.Helper()
+	f, err := os.Open(fixtureLog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r := bufio.NewReader(f)
+	for {
+		term, err := binary.ReadUvarint(r)
+		if err == io.EOF {
+			return log
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, err := binary.ReadUvarint(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := logged{make([]byte, size), term}
+		if _, err := io.ReadFull(r, l.encoded); err != nil {
+			t.Fatal(err)
+		}
+		log = append(log, l)
+	}
+}
+
+// writeFixtures takes the first history in whose first shard there is an op of
+// every kind.
+func writeFixtures(t *testing.T) {
+	t.Helper()
+	var log []logged
+	for seed := uint64(1); log == nil; seed++ {
+		s, err := newSimulation(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sh := range s.shards {
+			for i, d := range draws() {
+				sh.work.weight[i] = max(d.weight, 4) // none is left out
+			}
+		}
+		for range 120 {
+			if err := s.step(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if hasEveryKind(t, s.shards[0].log) {
+			log = s.shards[0].log
+		}
+		if err := s.finish(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var encoded []byte
+	for _, l := range log {
+		encoded = binary.AppendUvarint(encoded, l.term)
+		encoded = binary.AppendUvarint(encoded, uint64(len(l.encoded)))
+		encoded = append(encoded, l.encoded...)
+	}
+	if err := os.MkdirAll("testdata", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(fixtureStore); err != nil {
+		t.Fatal(err)
+	}
+	store, err := state.Open(fixtureStore, state.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := replay(store, log); err != nil {
+		t.Fatal(err)
+	}
+	golden := summary(t, store)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for file, data := range map[string][]byte{fixtureLog: encoded, fixtureHash: []byte(golden)} {
+		if err := os.WriteFile(file, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func hasEveryKind(t *testing.T, log []logged) bool {
+	t.Helper()
+	missing := map[entry.Number]bool{}
+	for _, k := range op.Kinds() {
+		missing[k.Number] = !travels(k)
+	}
+	for _, l := range log {
+		e, err := entry.Decode(l.encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range e.Ops {
+			missing[o.Number] = false
+		}
+	}
+	for _, is := range missing {
+		if is {
+			return false
+		}
+	}
+	return true
+}
+
+// The log has what it promises.
+func TestLogFixtureIsWhole(t *testing.T) {
+	t.Parallel()
+	if !*rewrite && !hasEveryKind(t, readLog(t)) {
+		t.Error("there is a kind of op that the log of the fixtures has none of; write them anew")
+	}
+}

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+func (m *model) moveJobs(o *op.MoveJobs) outcome {
+	result := &op.MoveJobsResult{}
+	for _, b := range o.GetJobIds() {
+		result.Items = append(result.Items, refusal(m.move(job.ID(b), o.GetShard(), o.GetQueue())))
+	}
+	return outcome{result: result}
+}
+
+// move takes one job to a queue, which may be that of another shard.
+func (m *model) move(id job.ID, shard uint32, queue string) api.Code {
+	j := m.jobs[id]
+	here := shard == m.number
+	switch f, left := m.forwards[id]; {
+	case j == nil && left && f.shard == shard && f.queue == queue:
+		return ""
+	case j == nil:
+		return api.NotFound
+	case here && j.queue == queue:
+		return ""
+	case j.state == job.Active:
+		return api.StateConflict
+	case here:
+		j.queue = queue
+		m.queue(queue).enqueued++
+		return ""
+	}
+	delete(m.jobs, id)
+	j.moves++
+	j.queue, j.number = queue, 0
+	m.forwards[id] = forward{shard, queue, j.moves}
+	m.sent[shard] = append(m.sent[shard], j)
+	return ""
+}
+
+// deliver takes in what another shard has sent, from its model: what the entry
+// carries must come to the same.
+func (m *model) deliver(o *op.Deliver) outcome {
+	from := m.shards[o.GetFrom()]
+	if o.GetFirstSeq() > m.inbox[from.number]+1 {
+		return outcome{refused: api.StateConflict}
+	}
+	for i := range o.GetItems() {
+		seq := o.GetFirstSeq() + uint64(i)
+		if seq <= m.inbox[from.number] {
+			continue
+		}
+		m.inbox[from.number] = seq
+		j := from.sent[m.number][seq-1]
+		j.number = m.nextNumber
+		m.nextNumber++
+		delete(m.forwards, j.id)
+		m.jobs[j.id] = j
+		m.queue(j.queue).enqueued++
+	}
+	return outcome{result: &op.DeliverResult{LastSeq: m.inbox[from.number]}}
+}
+
+func (m *model) trimOutbox(o *op.TrimOutbox) outcome {
+	if o.GetUpTo() > uint64(len(m.sent[o.GetShard()])) {
+		return outcome{refused: api.StateConflict}
+	}
+	m.trimmed[o.GetShard()] = max(m.trimmed[o.GetShard()], o.GetUpTo())
+	return outcome{result: &op.TrimOutboxResult{}}
+}
+
+// compareOutboxes holds what waits for other shards against the model.
+func (sh *shard) compareOutboxes() error {
+	waiting := map[uint32][2]uint64{}
+	for _, o := range sh.steady.store.Outboxes() {
+		waiting[o.Shard] = [2]uint64{o.First, o.Next}
+	}
+	for to, sent := range sh.model.sent {
+		want := [2]uint64{sh.model.trimmed[to] + 1, uint64(len(sent)) + 1}
+		if waiting[to] != want {
+			return fmt.Errorf("the ops %v wait for shard %d, in the model %v", waiting[to], to, want)
+		}
+		delete(waiting, to)
+	}
+	if len(waiting) > 0 {
+		return fmt.Errorf("ops wait for other shards that the model has not sent: %v", waiting)
+	}
+	return nil
+}
+
+// nextDelivery is what another shard has sent and this one has not applied, as far
+// as one op takes it; nil for none.
+func (sh *shard) nextDelivery(from *shard) (op.Op, error) {
+	return sh.delivery(from, sh.model.inbox[from.number]+1, 20)
+}
+
+// delivery is what another shard has sent from a number on.
+func (sh *shard) delivery(from *shard, first uint64, most int) (op.Op, error) {
+	rows, err := from.steady.store.Outgoing(sh.number, first, most, 1<<20)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	incarnation := from.incarnation()
+	o := &op.Deliver{Meta: &op.Meta{Principal: "duty"}, From: from.number, Incarnation: incarnation[:], FirstSeq: rows[0].Seq}
+	for _, row := range rows {
+		o.Items = append(o.Items, &op.Sent{Number: row.Op.GetNumber(), Op: row.Op.GetOp()})
+	}
+	return o, nil
+}
+
+// other is another shard; none in a history of one.
+func (w *workload) other() *shard {
+	if len(w.sh.shards) == 1 {
+		return nil
+	}
+	for {
+		if to := pick(w, w.sh.shards); to != w.sh {
+			return to
+		}
+	}
+}
+
+func (w *workload) moveJobs() op.Op {
+	to := w.sh
+	if other := w.other(); other != nil && !w.chance(3) {
+		to = other
+	}
+	return &op.MoveJobs{Meta: w.meta(), Queue: to.work.jobQueue(), Shard: to.number, JobIds: idBytes(w.some(4, func(j *modelJob) bool {
+		return j.state != job.Active || w.chance(10)
+	}))}
+}
+
+// deliver brings what another shard has sent: mostly what comes next, sometimes
+// from before that, and sometimes what must wait for what comes before it.
+func (w *workload) deliver() op.Op {
+	from := w.other()
+	if from == nil {
+		return w.moveJobs()
+	}
+	first := w.m.inbox[from.number] + 1
+	switch w.rng.IntN(5) {
+	case 0:
+		first -= min(first-1, w.rng.Uint64N(5))
+	case 1:
+		first += w.rng.Uint64N(3)
+	}
+	o, err := w.sh.delivery(from, first, 1+w.rng.IntN(10))
+	if err != nil {
+		panic(err) // a store in memory that cannot be read
+	}
+	if o == nil {
+		return w.moveJobs()
+	}
+	return o
+}
+
+// trimOutbox forgets what has arrived, or tries to forget what will never have
+// been sent.
+func (w *workload) trimOutbox() op.Op {
+	to := w.other()
+	if to == nil {
+		return w.moveJobs()
+	}
+	upTo := to.model.inbox[w.sh.number]
+	if upTo == 0 || w.chance(8) {
+		upTo = 1_000_000
+	}
+	return &op.TrimOutbox{Meta: &op.Meta{Principal: "duty"}, Shard: to.number, UpTo: upTo}
+}
