@@ -3,11 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/settings"
+	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/raftlog"
 )
 
 // serverConfig is everything `corvo server` can be told. Flags, environment
@@ -15,13 +20,27 @@ import (
 type serverConfig struct {
 	Config            string        `flag:"config" doc:"file with settings, one 'flag-name: value' a line (YAML)"`
 	Bind              string        `flag:"bind" doc:"address to serve HTTP on (default \":8080\", with --dev \"127.0.0.1:8080\")"`
+	Advertise         string        `flag:"advertise" doc:"URL at which clients reach this node, told to the other nodes (default: the host of --raft-advertise with the port of --bind)"`
 	DataDir           string        `flag:"data-dir" default:"data" doc:"directory for all data"`
-	NodeID            string        `flag:"node-id" default:"node-1" doc:"this node's name in its cluster; must not change"`
+	NodeID            string        `flag:"node-id" doc:"this node's name in its cluster, which it keeps (default: the one in --data-dir; at first node-1, or the host's name where it joins others)"`
 	Dev               bool          `flag:"dev" doc:"open to everybody on this machine, without keys; needs a loopback --bind"`
-	Durability        string        `flag:"durability" default:"durable" doc:"durable: a write is on disk before it is acknowledged"`
-	RaftStore         string        `flag:"raft-store" default:"wal" doc:"log store: wal"`
+	RaftBind          string        `flag:"raft-bind" doc:"address to take other nodes' connections on, or off (default \":9400\", with --dev off)"`
+	RaftAdvertise     string        `flag:"raft-advertise" doc:"name or address at which other nodes reach --raft-bind (default: its own, or the first of this machine)"`
+	Bootstrap         bool          `flag:"bootstrap" default:"true" doc:"found a cluster where there is none in --data-dir; if false and nothing else is said, wait to be invited"`
+	Join              string        `flag:"join" doc:"addresses of members, host:port,...: join their cluster"`
+	Discover          string        `flag:"discover" doc:"dns: form a cluster with, or join, the nodes found under --discover-dns-name"`
+	DiscoverDNSName   string        `flag:"discover-dns-name" doc:"name whose addresses are the nodes (default: the domain of this host's full name)"`
+	Peers             string        `flag:"peers" doc:"addresses of all nodes, host:port,...: form a cluster with them, or join it"`
+	Expect            int64         `flag:"expect" default:"3" doc:"how many nodes form a new cluster, with --discover and --peers"`
+	JoinTokenFile     string        `flag:"join-token-file" doc:"file with the secret all nodes share; or CORVO_JOIN_TOKEN, or join-token in --data-dir, where the founder makes one"`
+	Shards            int64         `flag:"shards" doc:"shards a new cluster has (default 1)"`
+	Durability        string        `flag:"durability" default:"durable" doc:"durable: a write is on disk before it is acknowledged; relaxed: a crash of the machine may lose the newest ones"`
+	RaftStore         string        `flag:"raft-store" default:"wal" doc:"log store: wal, pebble, bolt or badger"`
+	Heartbeat         time.Duration `flag:"heartbeat" default:"500ms" doc:"how long a follower hears nothing of its leader before it stands for election"`
+	ElectionTimeout   time.Duration `flag:"election-timeout" default:"500ms" doc:"how long a candidate waits for votes; not less than --heartbeat"`
 	MaxPayloadSize    int64         `flag:"max-payload-size" default:"1048576" doc:"most bytes of a job's payload"`
 	SnapshotThreshold int64         `flag:"snapshot-threshold" default:"67108864" doc:"bytes of log after which a snapshot is taken and the log cut"`
+	SnapshotInterval  time.Duration `flag:"snapshot-interval" doc:"not supported: snapshots are taken by --snapshot-threshold"`
 	ProposeTimeout    time.Duration `flag:"propose-timeout" default:"10s" doc:"longest wait for a write to be committed"`
 	OTelEndpoint      string        `flag:"otel-endpoint" doc:"OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318; none by default"`
 	LogLevel          string        `flag:"log-level" default:"info" doc:"debug, info, warn or error"`
@@ -29,47 +48,64 @@ type serverConfig struct {
 }
 
 const (
-	defaultBind    = ":8080"
-	defaultDevBind = "127.0.0.1:8080"
+	defaultBind     = ":8080"
+	defaultDevBind  = "127.0.0.1:8080"
+	defaultRaftBind = ":9400"
+	raftOff         = "off"
+
+	durable = "durable"
+	relaxed = "relaxed"
+
+	discoverDNS = "dns"
 
 	minSnapshotThreshold = 1 << 20
+	maxExpect            = 99 // a group of more members is a mistake
 )
+
+// faults collects everything that is wrong with settings.
+type faults []error
+
+func (f *faults) refuse(ok bool, format string, args ...any) {
+	if !ok {
+		*f = append(*f, fmt.Errorf(format, args...))
+	}
+}
 
 // check refuses settings that cannot be, all at once.
 func (c *serverConfig) check() error {
-	var errs []error
-	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if c.Dev && !front.Loopback(c.bind()) {
-		refuse("--dev is open without keys and so needs a loopback --bind such as %s, not %q", defaultDevBind, c.Bind)
-	}
-	if c.Durability != "durable" {
-		refuse("--durability is %q; this version knows durable only", c.Durability)
-	}
-	if c.RaftStore != "wal" {
-		refuse("--raft-store is %q; this version knows wal only", c.RaftStore)
-	}
-	if c.MaxPayloadSize < 1 || c.MaxPayloadSize > job.MaxPayloadFlag {
-		refuse("--max-payload-size is %d; it must be between 1 and %d", c.MaxPayloadSize, job.MaxPayloadFlag)
-	}
-	if c.SnapshotThreshold < minSnapshotThreshold {
-		refuse("--snapshot-threshold is %d; it must be at least %d", c.SnapshotThreshold, minSnapshotThreshold)
-	}
-	if c.ProposeTimeout <= 0 {
-		refuse("--propose-timeout is %v; it must be positive", c.ProposeTimeout)
-	}
-	if c.ShutdownTimeout <= 0 {
-		refuse("--shutdown-timeout is %v; it must be positive", c.ShutdownTimeout)
-	}
-	if c.DataDir == "" {
-		refuse("--data-dir is empty")
-	}
-	if c.NodeID == "" {
-		refuse("--node-id is empty")
-	}
+	var f faults
+	f.refuse(!c.Dev || front.Loopback(c.bind()), "--dev is open without keys and so needs a loopback --bind such as %s, not %q", defaultDevBind, c.Bind)
+	f.refuse(c.Durability == durable || c.Durability == relaxed, "--durability is %q; it must be %s or %s", c.Durability, durable, relaxed)
+	f.refuse(slices.Contains(raftlog.Kinds(), c.RaftStore), "--raft-store is %q; it must be one of %s", c.RaftStore, strings.Join(raftlog.Kinds(), ", "))
+	f.refuse(c.MaxPayloadSize >= 1 && c.MaxPayloadSize <= job.MaxPayloadFlag, "--max-payload-size is %d; it must be between 1 and %d", c.MaxPayloadSize, job.MaxPayloadFlag)
+	f.refuse(c.SnapshotThreshold >= minSnapshotThreshold, "--snapshot-threshold is %d; it must be at least %d", c.SnapshotThreshold, minSnapshotThreshold)
+	f.refuse(c.SnapshotInterval == 0, "UNSUPPORTED: --snapshot-interval: snapshots are taken when the log has grown by --snapshot-threshold, never by time; an idle node takes none")
+	f.refuse(c.Heartbeat >= engine.MinHeartbeat, "--heartbeat is %v; it must be at least %v", c.Heartbeat, engine.MinHeartbeat)
+	f.refuse(c.ElectionTimeout >= c.Heartbeat, "--election-timeout is %v; it must not be less than --heartbeat, %v", c.ElectionTimeout, c.Heartbeat)
+	f.refuse(c.ProposeTimeout > 0, "--propose-timeout is %v; it must be positive", c.ProposeTimeout)
+	f.refuse(c.ShutdownTimeout > 0, "--shutdown-timeout is %v; it must be positive", c.ShutdownTimeout)
+	f.refuse(c.DataDir != "", "--data-dir is empty")
+	c.checkCluster(&f)
 	if _, err := settings.Logger(c.LogLevel); err != nil {
-		errs = append(errs, err)
+		f = append(f, err)
 	}
-	return errors.Join(errs...)
+	return errors.Join(f...)
+}
+
+func (c *serverConfig) checkCluster(f *faults) {
+	ways := 0
+	for _, way := range []bool{c.Join != "", c.Discover != "", c.Peers != ""} {
+		if way {
+			ways++
+		}
+	}
+	f.refuse(ways <= 1, "--join, --discover and --peers are different ways into a cluster: give one of them")
+	f.refuse(ways == 0 || c.raftBind() != "", "--join, --discover and --peers need a --raft-bind that is not off")
+	f.refuse(c.Bootstrap || c.raftBind() != "", "--bootstrap=false is for a node that others invite: it needs a --raft-bind that is not off")
+	f.refuse(c.Discover == "" || c.Discover == discoverDNS, "--discover is %q; it must be %s", c.Discover, discoverDNS)
+	f.refuse(c.Expect >= 1 && c.Expect <= maxExpect, "--expect is %d; it must be between 1 and %d", c.Expect, maxExpect)
+	f.refuse(c.Shards >= 0 && c.Shards <= cluster.MaxShards, "--shards is %d; it must be between 1 and %d", c.Shards, cluster.MaxShards)
+	f.refuse(len(c.NodeID) <= engine.MaxGroupName, "--node-id has %d bytes; it must have at most %d", len(c.NodeID), engine.MaxGroupName)
 }
 
 func (c *serverConfig) bind() string {
@@ -80,4 +116,20 @@ func (c *serverConfig) bind() string {
 		return defaultDevBind
 	}
 	return defaultBind
+}
+
+// raftBind is where other nodes connect; "" = nowhere.
+func (c *serverConfig) raftBind() string {
+	switch {
+	case c.RaftBind == raftOff, c.RaftBind == "" && c.Dev:
+		return ""
+	case c.RaftBind != "":
+		return c.RaftBind
+	}
+	return defaultRaftBind
+}
+
+// comesAlone says whether the node founds a cluster of its own where it is in none.
+func (c *serverConfig) comesAlone() bool {
+	return c.Bootstrap && c.Join == "" && c.Discover == "" && c.Peers == ""
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corvo/corvo/cmd/internal/settings"
+	"github.com/corvo/corvo/engine/replica"
 )
 
 // load fills a serverConfig from arguments, environment and file text.
@@ -52,6 +53,18 @@ func TestAFlagWinsOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
 	}
 }
 
+// What the flags say is what the engine does where nobody says anything.
+func TestTheDefaultsAreTheEngines(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(t, nil, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Heartbeat != replica.DefaultHeartbeat || cfg.ElectionTimeout != replica.DefaultElection {
+		t.Errorf("--heartbeat %v, --election-timeout %v", cfg.Heartbeat, cfg.ElectionTimeout)
+	}
+}
+
 func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -62,8 +75,19 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 	}{
 		"dev on every address":  {args: []string{"--dev", "--bind", ":8080"}, want: []string{"--dev", "loopback"}},
 		"dev on a real address": {args: []string{"--dev", "--bind", "192.0.2.1:8080"}, want: []string{"loopback"}},
-		"relaxed":               {args: []string{"--durability", "relaxed"}, want: []string{"durable only"}},
-		"bolt":                  {args: []string{"--raft-store", "bolt"}, want: []string{"wal only"}},
+		"durability":            {args: []string{"--durability", "some"}, want: []string{"durable or relaxed"}},
+		"log store":             {args: []string{"--raft-store", "paper"}, want: []string{"badger", "bolt", "pebble", "wal"}},
+		"two ways in":           {args: []string{"--join", "a:1", "--peers", "b:1"}, want: []string{"--join, --discover and --peers"}},
+		"joining without raft":  {args: []string{"--join", "a:1", "--raft-bind", "off"}, want: []string{"--raft-bind"}},
+		"joining in dev":        {args: []string{"--join", "a:1", "--dev"}, want: []string{"--raft-bind"}},
+		"waiting without raft":  {args: []string{"--bootstrap=false", "--raft-bind", "off"}, want: []string{"--bootstrap=false"}},
+		"discovery":             {args: []string{"--discover", "gossip"}, want: []string{"must be dns"}},
+		"nobody expected":       {args: []string{"--expect", "0"}, want: []string{"--expect"}},
+		"too many expected":     {args: []string{"--expect", "100"}, want: []string{"--expect"}},
+		"too many shards":       {args: []string{"--shards", "257"}, want: []string{"--shards"}},
+		"hasty elections":       {args: []string{"--election-timeout", "499ms"}, want: []string{"--heartbeat"}},
+		"hasty heartbeats":      {args: []string{"--heartbeat", "19ms"}, want: []string{"--heartbeat"}},
+		"snapshots by time":     {args: []string{"--snapshot-interval", "2m"}, want: []string{"UNSUPPORTED"}},
 		"payload too small":     {args: []string{"--max-payload-size", "0"}, want: []string{"--max-payload-size"}},
 		"payload too large":     {args: []string{"--max-payload-size", "16777217"}, want: []string{"16777216"}},
 		"tiny snapshots":        {args: []string{"--snapshot-threshold", "1048575"}, want: []string{"--snapshot-threshold"}},
@@ -73,7 +97,7 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 		"file key in itself":    {file: "config: x\n", want: []string{`unknown setting "config"`}},
 		"file is no map":        {file: "- x\n", want: []string{"--config"}},
 		"bad environment":       {env: map[string]string{"CORVO_PROPOSE_TIMEOUT": "soon"}, want: []string{"propose-timeout"}},
-		"several at once":       {args: []string{"--log-level", "loud", "--node-id", ""}, want: []string{"--log-level", "--node-id"}},
+		"several at once":       {args: []string{"--log-level", "loud", "--data-dir", ""}, want: []string{"--log-level", "--data-dir"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,6 +120,10 @@ func TestLimitsAreAcceptedAtTheirBound(t *testing.T) {
 		{"--max-payload-size", "1"},
 		{"--max-payload-size", "16777216"},
 		{"--snapshot-threshold", "1048576"},
+		{"--expect", "1"},
+		{"--expect", "99"},
+		{"--shards", "256"},
+		{"--heartbeat", "20ms", "--election-timeout", "20ms"},
 	} {
 		if _, err := load(t, args, nil, ""); err != nil {
 			t.Errorf("%v: %v", args, err)

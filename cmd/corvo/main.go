@@ -14,7 +14,7 @@ var version = "dev"
 
 func main() {
 	if err := newRoot().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "corvo:", err)
+		fmt.Fprintln(os.Stderr, "corvo:", oneLine(err))
 		os.Exit(1)
 	}
 }
@@ -26,7 +26,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServer(), newVersion())
+	root.AddCommand(newServer(), newCluster(), newAdmin(), newVersion())
 	return root
 }
 

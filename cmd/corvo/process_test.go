@@ -37,7 +37,7 @@ func startServer(t *testing.T, args ...string) *process {
 func launch(t *testing.T, args ...string) (*process, error) {
 	t.Helper()
 	binary := proctest.Build(t, "../..", "./cmd/corvo")
-	p, err := proctest.Start(t, binary, "try: ", append([]string{"server", "--bind", "127.0.0.1:0", "--log-level", "warn"}, args...)...)
+	p, err := proctest.Start(t, binary, "try: ", append([]string{"server", "--bind", "127.0.0.1:0", "--raft-bind", "off", "--log-level", "warn"}, args...)...)
 	if err != nil {
 		return nil, err
 	}

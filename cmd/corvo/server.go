@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -11,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/settings"
@@ -55,20 +58,37 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--otel-endpoint: %w", err)
 	}
-	node, err := dataplane.Open(ctx, dataplane.Config{
-		DataDir:        cfg.DataDir,
-		NodeID:         cfg.NodeID,
-		Version:        version,
-		Dev:            cfg.Dev,
-		MaxPayload:     cfg.MaxPayloadSize,
-		SnapshotBytes:  cfg.SnapshotThreshold,
-		ProposeTimeout: cfg.ProposeTimeout,
-		Tracer:         tracing.Provider(),
-		Logger:         logger,
-	})
-	if err != nil {
+	if cfg.Durability == relaxed {
+		logger.Warn(relaxedWarning)
+	}
+	if cfg.NodeID, err = cfg.nodeID(); err != nil {
 		return err
 	}
+	listener, err := net.Listen("tcp", cfg.bind())
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	// Served before the node is open: see doorway.
+	door := &doorway{}
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
+	served := make(chan error, 1)
+	go func() {
+		served <- front.Serve(serving, listener, front.Config{
+			Handler: door, Drain: door.drain, ShutdownTimeout: cfg.ShutdownTimeout, Logger: logger,
+		})
+	}()
+	node, err := openNode(ctx, cfg, listener.Addr(), tracing.Provider(), logger)
+	if err != nil {
+		stop()
+		err = errors.Join(err, <-served, tracing.Close(context.WithoutCancel(ctx)))
+		if ctx.Err() != nil {
+			logger.Info("stopped before the node was open", "why", err)
+			return nil
+		}
+		return err
+	}
+	door.open(node)
 	defer func() {
 		closing, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
 		defer cancel()
@@ -79,17 +99,29 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 			logger.Warn("the last spans did not reach their receiver", "error", err)
 		}
 	}()
-
-	listener, err := net.Listen("tcp", cfg.bind())
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
-	}
 	greet(out, cfg, node, front.URL(listener.Addr()))
-	return front.Serve(ctx, listener, front.Config{
-		Handler:         node.Handler(),
-		Drain:           node.Drain,
-		ShutdownTimeout: cfg.ShutdownTimeout,
-		Logger:          logger,
+	return <-served
+}
+
+// openNode opens the node, which may take as long as ctx lasts where it looks for
+// its cluster.
+func openNode(ctx context.Context, cfg serverConfig, http net.Addr, tracer trace.TracerProvider, logger *slog.Logger) (*dataplane.Node, error) {
+	of, err := cfg.membership(http, os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	return dataplane.Open(ctx, dataplane.Config{
+		DataDir:        cfg.DataDir,
+		NodeID:         cfg.NodeID,
+		Version:        version,
+		Dev:            cfg.Dev,
+		MaxPayload:     cfg.MaxPayloadSize,
+		ProposeTimeout: cfg.ProposeTimeout,
+		Engine:         cfg.tuning(),
+		Cluster:        of,
+		Shards:         int(cfg.Shards),
+		Tracer:         tracer,
+		Logger:         logger,
 	})
 }
 
@@ -104,8 +136,15 @@ func greet(out io.Writer, cfg serverConfig, node *dataplane.Node, endpoint strin
 	case node.FirstKey != "":
 		auth = " -H 'Authorization: Bearer " + node.FirstKey + "'"
 		fmt.Fprintf(out, "admin key (shown this once, kept in %s): %s\n", filepath.Join(cfg.DataDir, dataplane.AdminKeyFile), node.FirstKey)
+	case !hasKeyFile(cfg.DataDir): // it joined others, who made the key
+		auth = " -H \"Authorization: Bearer $CORVO_API_KEY\""
 	default:
 		auth = " -H \"Authorization: Bearer $(cat " + filepath.Join(cfg.DataDir, dataplane.AdminKeyFile) + ")\""
 	}
 	fmt.Fprintf(out, "try: curl -s %s/api/v1/enqueue%s -d '{\"queue\":\"hello\",\"payload\":{\"name\":\"world\"}}'\n", endpoint, auth)
+}
+
+func hasKeyFile(dataDir string) bool {
+	_, err := os.Stat(filepath.Join(dataDir, dataplane.AdminKeyFile))
+	return err == nil
 }

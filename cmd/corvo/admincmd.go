@@ -1,0 +1,46 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+func newAdmin() *cobra.Command {
+	r := &remote{}
+	cmd := &cobra.Command{Use: "admin", Short: "Maintenance of the node at the endpoint"}
+	r.bind(cmd)
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "snapshot", Short: "Make the state durable now and cut the log", Args: cobra.NoArgs,
+			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Status, error) {
+				return c.TakeSnapshot(cmd.Context())
+			}, showStatus),
+		},
+		&cobra.Command{
+			Use: "verify", Short: "Check the node's store against itself", Args: cobra.NoArgs,
+			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Verified, error) {
+				return c.VerifyStore(cmd.Context())
+			}, showVerified),
+		},
+		&cobra.Command{
+			Use: "rebuild-view", Short: "Build the search view anew from the store", Args: cobra.NoArgs,
+			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Status, error) {
+				return c.RebuildView(cmd.Context())
+			}, showStatus),
+		},
+	)
+	return cmd
+}
+
+func showVerified(w io.Writer, v api.Verified) {
+	fmt.Fprintln(w, "SHARD\tAPPLIED\tFILES\tBYTES")
+	for _, s := range v.Shards {
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\n", s.Shard, s.AppliedIndex, s.Files, s.Bytes)
+	}
+	fmt.Fprintln(w, v.Status)
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/corvo/corvo/dataplane/cluster"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/raftlog"
+)
+
+// joinTokenVariable holds the secret that nodes share. There is no flag for the
+// secret itself: everybody on the machine could read it in the list of processes.
+const joinTokenVariable = "CORVO_JOIN_TOKEN"
+
+// founderName is the name of a node that was not given one and founds its cluster.
+const founderName = "node-1"
+
+// nodeID is the node's name: the one its directory has, the one given, or, for a
+// first start, one of its own.
+func (c *serverConfig) nodeID() (string, error) {
+	fresh := founderName
+	if !c.comesAlone() {
+		host, err := os.Hostname()
+		if err != nil && c.NodeID == "" {
+			return "", fmt.Errorf("--node-id is not given and the host has no name: %w", err)
+		}
+		fresh = host
+	}
+	return cluster.NodeID(c.DataDir, c.NodeID, fresh)
+}
+
+// tuning is how the node's groups are run.
+func (c *serverConfig) tuning() engine.Tuning {
+	return engine.Tuning{
+		LogKind:       raftlog.Kind(c.RaftStore),
+		NoSync:        c.Durability == relaxed,
+		SnapshotBytes: c.SnapshotThreshold,
+		Heartbeat:     c.Heartbeat,
+		Election:      c.ElectionTimeout,
+		Autopilot:     &engine.Autopilot{},
+	}
+}
+
+// membership opens the listener for other nodes and says how this one comes into
+// its cluster; nil where it has no such listener. http is where it serves clients.
+// What the node knows besides, it adds: DataDir, NodeID, Version, Level, Logger.
+func (c *serverConfig) membership(http net.Addr, env func(string) (string, bool)) (_ *cluster.Config, err error) {
+	if c.raftBind() == "" {
+		return nil, nil
+	}
+	of := &cluster.Config{Advertise: c.RaftAdvertise, Bootstrap: c.comesAlone(), Join: list(c.Join), Shards: int(c.Shards)}
+	if of.Token, err = c.joinToken(env); err != nil {
+		return nil, err
+	}
+	if of.Listener, err = net.Listen("tcp", c.raftBind()); err != nil {
+		return nil, fmt.Errorf("listen for other nodes: %w; choose another --raft-bind, or off", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, of.Listener.Close())
+		}
+	}()
+	raft, _, err := cluster.Advertise(c.RaftAdvertise, of.Listener.Addr())
+	if err != nil {
+		return nil, err
+	}
+	if of.HTTP, err = c.advertised(http, raft); err != nil {
+		return nil, err
+	}
+	of.Find, err = c.find(of.Listener.Addr())
+	return of, err
+}
+
+// joinToken is the secret given; "" = the one in the data directory.
+func (c *serverConfig) joinToken(env func(string) (string, bool)) (string, error) {
+	if c.JoinTokenFile == "" {
+		token, _ := env(joinTokenVariable)
+		return token, nil
+	}
+	text, err := os.ReadFile(c.JoinTokenFile)
+	if err != nil {
+		return "", fmt.Errorf("--join-token-file: %w", err)
+	}
+	if len(strings.TrimSpace(string(text))) == 0 {
+		return "", fmt.Errorf("--join-token-file: %s is empty", c.JoinTokenFile)
+	}
+	return string(text), nil
+}
+
+// advertised is the URL told to the other nodes.
+func (c *serverConfig) advertised(http net.Addr, raft string) (string, error) {
+	if c.Advertise != "" {
+		return strings.TrimRight(c.Advertise, "/"), nil
+	}
+	host, port, err := net.SplitHostPort(http.String())
+	if err != nil {
+		return "", fmt.Errorf("the address of the HTTP listener: %w", err)
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		if host, _, err = net.SplitHostPort(raft); err != nil {
+			return "", fmt.Errorf("the address that other nodes are told: %w", err)
+		}
+	}
+	return "http://" + net.JoinHostPort(host, port), nil
+}
+
+// find is the set of nodes to form a cluster with; nil = none was named.
+func (c *serverConfig) find(raft net.Addr) (*cluster.Find, error) {
+	find := &cluster.Find{Expect: int(c.Expect)}
+	switch {
+	case c.Peers != "":
+		peers := list(c.Peers)
+		find.Addresses = func(context.Context) ([]string, error) { return peers, nil }
+	case c.Discover == discoverDNS:
+		_, port, err := net.SplitHostPort(raft.String())
+		if err != nil {
+			return nil, fmt.Errorf("the address of the raft listener: %w", err)
+		}
+		find.Addresses = func(ctx context.Context) ([]string, error) {
+			return discover(ctx, net.DefaultResolver, c.DiscoverDNSName, port)
+		}
+	default:
+		return nil, nil
+	}
+	return find, nil
+}
+
+// resolver is what is asked of DNS. *net.Resolver is one.
+type resolver interface {
+	LookupHost(ctx context.Context, host string) (addresses []string, err error)
+	LookupAddr(ctx context.Context, address string) (names []string, err error)
+}
+
+// discover asks DNS, every time anew, for the addresses behind a name; "" = the
+// domain of this host. The nodes' listeners all have our own port.
+func discover(ctx context.Context, dns resolver, name, port string) ([]string, error) {
+	if name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, fmt.Errorf("the host has no name: %w; give --discover-dns-name", err)
+		}
+		if name, err = domainBehind(ctx, dns, host); err != nil {
+			return nil, err
+		}
+	}
+	hosts, err := dns.LookupHost(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("--discover %s: %w", discoverDNS, err)
+	}
+	var all []string
+	for _, host := range hosts {
+		all = append(all, net.JoinHostPort(host, port))
+	}
+	return all, nil
+}
+
+// domainBehind is a host's full name without its first part: in a Kubernetes
+// StatefulSet that is the name of its service, behind which are all its pods.
+func domainBehind(ctx context.Context, dns resolver, host string) (string, error) {
+	addresses, err := dns.LookupHost(ctx, host)
+	if err != nil {
+		return "", fmt.Errorf("the host's own name: %w; give --discover-dns-name", err)
+	}
+	names := []string{host}
+	for _, a := range addresses {
+		if more, err := dns.LookupAddr(ctx, a); err == nil {
+			names = append(names, more...)
+		}
+	}
+	if domain := domainOf(host, names); domain != "" {
+		return domain, nil
+	}
+	return "", fmt.Errorf("the host %q has no domain: give --discover-dns-name", host)
+}
+
+// domainOf is the rest of the first of the names that begins with the host's own;
+// "" = none does.
+func domainOf(host string, names []string) string {
+	first, _, _ := strings.Cut(host, ".")
+	for _, name := range names {
+		if own, domain, _ := strings.Cut(strings.TrimSuffix(name, "."), "."); strings.EqualFold(own, first) && domain != "" {
+			return domain
+		}
+	}
+	return ""
+}
+
+// list reads addresses separated by commas.
+func list(text string) []string {
+	all := strings.Split(text, ",")
+	for i := range all {
+		all[i] = strings.TrimSpace(all[i])
+	}
+	return slices.DeleteFunc(all, func(s string) bool { return s == "" })
+}
+
+// relaxedWarning is what --durability relaxed risks, in full.
+const relaxedWarning = "--durability relaxed: the log is not synced to disk. A crash of this machine, or a power cut, can lose writes that were acknowledged in the moments before it, and in a cluster a majority of machines that fail together can; a crash of the process alone loses nothing."

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"net/http"
+	"sync/atomic"
+
+	"github.com/corvo/corvo/dataplane"
+)
+
+// doorway serves HTTP from the first moment, while the node is still opened: a
+// node that waits for others to form a cluster with is alive and not ready. An
+// orchestrator that starts nodes one after another, each once the one before is
+// alive, would otherwise never start the second.
+type doorway struct {
+	node atomic.Pointer[dataplane.Node]
+}
+
+func (d *doorway) open(n *dataplane.Node) { d.node.Store(n) }
+
+func (d *doorway) drain() {
+	if n := d.node.Load(); n != nil {
+		n.Drain()
+	}
+}
+
+// startingRetry is when to ask a node again that is being opened.
+const startingRetry = "1" // seconds
+
+func (d *doorway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if n := d.node.Load(); n != nil {
+		n.Handler().ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	body := `{"error":"this node is starting or waits for its cluster: nothing was done, try again or ask another node","code":"LEADER_UNAVAILABLE","details":{"retry_after_ms":1000}}`
+	if r.URL.Path == "/healthz" {
+		body = `{"status":"ok","checks":{"cluster":"starting or waiting for others"}}`
+	} else {
+		w.Header().Set("Retry-After", startingRetry)
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = w.Write([]byte(body)) // an error means that the client is gone
+}

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+)
+
+// While a node looks for its cluster it is alive, and sends everybody on.
+func TestANodeThatStartsIsAliveAndNotReady(t *testing.T) {
+	t.Parallel()
+	door := &doorway{}
+	door.drain() // nothing is parked yet
+	for path, want := range map[string]int{"/healthz": http.StatusOK, "/readyz": http.StatusServiceUnavailable, "/api/v1/enqueue": http.StatusServiceUnavailable, "/": http.StatusServiceUnavailable} {
+		res := httptest.NewRecorder()
+		door.ServeHTTP(res, httptest.NewRequest(http.MethodGet, path, nil))
+		if res.Code != want || (res.Header().Get("Retry-After") == "1") != (want != http.StatusOK) {
+			t.Errorf("%s: %d, %v", path, res.Code, res.Header())
+		}
+		var body struct {
+			Code   api.Code `json:"code"`
+			Status string   `json:"status"`
+		}
+		if err := json.Unmarshal(res.Body.Bytes(), &body); err != nil || (body.Code == api.LeaderUnavailable) != (want != http.StatusOK) {
+			t.Errorf("%s: %s, %v", path, res.Body, err)
+		}
+	}
+}
