@@ -15,7 +15,7 @@ RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/op/... ./dataplan
 	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
 	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 
-.PHONY: help run run-node build test check unit race sim fuzz chaos bench lint generate schema golden clean
+.PHONY: help run run-node build test check unit race sim sim-long fuzz chaos bench lint generate schema golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,8 +46,11 @@ race: ## the concurrent packages under the race detector (needs a C compiler)
 		CGO_ENABLED=1 $(GO) test -race -run 'TestLifecycle' ./dataplane/server/; \
 	fi
 
-sim: ## the simulation, long: SIM_SEEDS=5000 make sim
+sim: ## the simulation: SIM_SEEDS=5000 make sim
 	$(GO) test ./dataplane/sim/ -run TestSimulation -v -sim.seeds=$(SIM_SEEDS) -timeout 60m
+
+sim-long: SIM_SEEDS = 20000
+sim-long: sim ## the simulation, tens of thousands of histories
 
 fuzz: ## every fuzz target for FUZZTIME each: FUZZTIME=10m make fuzz
 	@set -e; for package in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
@@ -58,8 +61,9 @@ fuzz: ## every fuzz target for FUZZTIME each: FUZZTIME=10m make fuzz
 		done; \
 	done
 
-chaos: ## the kill test, long: many kills under load
+chaos: ## kills, partitions and worse under load, many of them (network namespaces: needs root)
 	CORVO_KILLS=30 $(GO) test ./cmd/corvo/ ./cmd/corvo-cloud/ -run TestKill -v -timeout 30m
+	CORVO_CHAOS=40 CORVO_FAILOVERS=20 $(GO) test ./cmd/corvo/ -run 'TestChaos|TestFailover' -v -timeout 60m
 
 bench: ## the figures of docs/benchmarks.md
 	$(GO) test -run '^$$' -bench . -benchmem ./engine/ ./dataplane/op/ ./dataplane/state/ ./dataplane/

@@ -184,3 +184,11 @@ func (b *safeBuilder) String() string {
 	defer b.mu.Unlock()
 	return b.text.String()
 }
+
+// Signal sends the process a signal that it does not end by.
+func (p *Process) Signal(t testing.TB, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/cmd/internal/chaos"
+	"github.com/corvo/corvo/cmd/internal/proctest"
+)
+
+// chaosClients is how many producers and as many workers the cluster has to serve
+// while things go wrong.
+const chaosClients = 4
+
+// startCluster starts three nodes in network namespaces, or skips the test.
+func startCluster(t *testing.T, flags ...string) *chaos.Cluster {
+	t.Helper()
+	if err := chaos.Available(); err != nil {
+		t.Skip(err)
+	}
+	return chaos.Start(t, proctest.Build(t, "../..", "./cmd/corvo"), 3, append(flags, "--snapshot-threshold", "1048576")...)
+}
+
+// TestChaos has three real nodes killed, cut off and frozen under load. What
+// clients were told must hold: no acknowledged job is lost, none is leased to two
+// workers at once, no acknowledged ack is undone, and every job's history at all
+// nodes together is that of one job.
+//
+// CORVO_CHAOS is how many faults are drawn; the default is a short list. When they
+// happen depends on the machine, so that a seed repeats the faults, not the run.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	l := chaos.StartLoad(t, c, chaosClients)
+	seed := uint64(time.Now().UnixNano())
+	if n, err := strconv.ParseUint(os.Getenv("CORVO_CHAOS_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	t.Logf("the faults are drawn from CORVO_CHAOS_SEED=%d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	faults := chaos.Named(t, "kill the leader", "isolate the leader", "kill a node", "kill the leader")
+	if n, err := strconv.Atoi(os.Getenv("CORVO_CHAOS")); err == nil {
+		faults = faults[:0]
+		for len(faults) < n {
+			all := slices.Clone(chaos.Faults)
+			rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+			faults = append(faults, all...)
+		}
+		faults = faults[:n]
+	}
+	chaos.Inflict(t, c, l, rng, faults...)
+	l.Finish(t)
+}
+
+// TestFailover measures how long nobody can write after the leader was killed:
+// CORVO_FAILOVERS=20 for the figures of docs/benchmarks.md.
+func TestFailover(t *testing.T) {
+	n, err := strconv.Atoi(os.Getenv("CORVO_FAILOVERS"))
+	if err != nil {
+		t.Skip("a measurement: set CORVO_FAILOVERS to the number of kills")
+	}
+	c := startCluster(t)
+	gaps := make([]time.Duration, n)
+	for i := range gaps {
+		gaps[i] = c.FailoverGap(t)
+	}
+	slices.Sort(gaps)
+	t.Logf("%d kills of the leader; time to the next acknowledged write: p50 %v, most %v, all %v", n, gaps[n/2], gaps[n-1], gaps)
+}

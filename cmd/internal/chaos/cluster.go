@@ -1,0 +1,294 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/proctest"
+)
+
+// The ports of every node, each at an address of its own.
+const (
+	httpPort = 8080
+	raftPort = 9400
+)
+
+// patience is how long anything may take that must happen in the end. It is
+// reached only where something is broken.
+const patience = 2 * time.Minute
+
+// Cluster is a cluster of processes on a Network.
+type Cluster struct {
+	Net *Network
+	Key string // an admin key
+
+	binary string
+	token  string // file of the join token
+	flags  []string
+	nodes  []*node
+}
+
+type node struct {
+	dir     string
+	process *proctest.Process // nil while it is down
+	stopped bool              // by SIGSTOP
+	client  *client.Client
+}
+
+// Start starts n nodes as one cluster, with more flags for each, and waits until
+// all of them have a vote.
+func Start(t testing.TB, binary string, n int, flags ...string) *Cluster {
+	t.Helper()
+	dir := t.TempDir()
+	c := &Cluster{Net: NewNetwork(t, n), binary: binary, flags: flags, token: filepath.Join(dir, "token")}
+	if err := os.WriteFile(c.token, []byte(strings.Repeat("chaos", 8)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		c.nodes = append(c.nodes, &node{dir: filepath.Join(dir, fmt.Sprint(i))})
+	}
+	for i := range n {
+		c.StartNode(t, i)
+		if i == 0 {
+			c.readKey(t)
+		}
+		c.nodes[i].client = c.newClient(t, i)
+		c.AwaitReady(t, i)
+	}
+	c.AwaitVoters(t, n)
+	return c
+}
+
+func (c *Cluster) readKey(t testing.TB) {
+	t.Helper()
+	c.await(t, "admin key", func(context.Context) bool {
+		key, err := os.ReadFile(filepath.Join(c.nodes[0].dir, "admin.key"))
+		c.Key = strings.TrimSpace(string(key))
+		return err == nil
+	})
+}
+
+// StartNode starts a node that is down. It does not wait until the node serves,
+// which takes others where the node alone is no majority.
+func (c *Cluster) StartNode(t testing.TB, i int) {
+	t.Helper()
+	args := []string{
+		"server", "--node-id", fmt.Sprintf("node-%d", i), "--data-dir", c.nodes[i].dir,
+		"--bind", fmt.Sprintf("%s:%d", c.Net.Addr(i), httpPort),
+		"--raft-bind", fmt.Sprintf("%s:%d", c.Net.Addr(i), raftPort),
+		"--join-token-file", c.token,
+	}
+	if i > 0 {
+		args = append(args, "--join", fmt.Sprintf("%s:%d", c.Net.Addr(0), raftPort))
+	}
+	command, args := c.Net.Inside(i, c.binary, append(args, c.flags...)...)
+	p, err := proctest.Spawn(t, command, args...)
+	if err != nil {
+		t.Fatalf("node %d: %v", i, err)
+	}
+	c.nodes[i].process, c.nodes[i].stopped = p, false
+}
+
+// Size is how many nodes there are.
+func (c *Cluster) Size() int { return len(c.nodes) }
+
+// others are all nodes but one.
+func (c *Cluster) others(than int) []int {
+	var all []int
+	for i := range c.nodes {
+		if i != than {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// URL is where a node serves clients.
+func (c *Cluster) URL(i int) string { return fmt.Sprintf("http://%s:%d", c.Net.Addr(i), httpPort) }
+
+// Up says whether a node runs and is not stopped.
+func (c *Cluster) Up(i int) bool { return c.nodes[i].process != nil && !c.nodes[i].stopped }
+
+// Client asks one node and repeats nothing.
+func (c *Cluster) Client(i int) *client.Client { return c.nodes[i].client }
+
+func (c *Cluster) newClient(t testing.TB, i int) *client.Client {
+	t.Helper()
+	k, err := client.New(c.URL(i), c.Key, client.WithRetries(0), client.WithTimeout(requestLimit),
+		client.WithHTTPClient(&http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(k.Close)
+	return k
+}
+
+// Kill ends a node as a power cut of its process does.
+func (c *Cluster) Kill(t testing.TB, i int) {
+	t.Helper()
+	c.nodes[i].process.Kill(t)
+	c.nodes[i].process = nil
+}
+
+// Terminate asks a node to end and waits for it.
+func (c *Cluster) Terminate(t testing.TB, i int) {
+	t.Helper()
+	if err := c.nodes[i].process.Terminate(t); err != nil {
+		t.Errorf("node %d after SIGTERM: %v\n%s", i, err, c.nodes[i].process.Log())
+	}
+	c.nodes[i].process = nil
+}
+
+// Freeze stops a node in the middle of what it does, until Thaw.
+func (c *Cluster) Freeze(t testing.TB, i int) {
+	t.Helper()
+	c.nodes[i].process.Signal(t, syscall.SIGSTOP)
+	c.nodes[i].stopped = true
+}
+
+// Thaw lets a frozen node go on.
+func (c *Cluster) Thaw(t testing.TB, i int) {
+	t.Helper()
+	c.nodes[i].process.Signal(t, syscall.SIGCONT)
+	c.nodes[i].stopped = false
+}
+
+// Log is what a node has written since it was started last.
+func (c *Cluster) Log(i int) string {
+	if c.nodes[i].process == nil {
+		return ""
+	}
+	return c.nodes[i].process.Log()
+}
+
+// Status is what a node knows of the cluster.
+func (c *Cluster) Status(ctx context.Context, i int) (api.ClusterStatus, error) {
+	return c.Client(i).ClusterStatus(ctx)
+}
+
+// Leader is the node that says it leads and that most agree on; it waits for one.
+func (c *Cluster) Leader(t testing.TB) int {
+	t.Helper()
+	leader := -1
+	c.await(t, "a leader that a majority agrees on", func(ctx context.Context) bool {
+		votes := map[string]int{}
+		for i := range c.nodes {
+			if !c.Up(i) {
+				continue
+			}
+			if s, err := c.Status(ctx, i); err == nil {
+				votes[s.LeaderID]++
+			}
+		}
+		for id, n := range votes {
+			if id != "" && n > len(c.nodes)/2 {
+				if _, err := fmt.Sscanf(id, "node-%d", &leader); err == nil {
+					return true
+				}
+			}
+		}
+		return false
+	})
+	return leader
+}
+
+// AwaitReady waits until a node serves.
+func (c *Cluster) AwaitReady(t testing.TB, i int) {
+	t.Helper()
+	c.await(t, fmt.Sprintf("readiness of node %d", i), func(ctx context.Context) bool {
+		_, err := c.Client(i).Ready(ctx)
+		return err == nil
+	})
+}
+
+// AwaitVoters waits until a node that is up counts so many voters, with all of
+// them in contact.
+func (c *Cluster) AwaitVoters(t testing.TB, n int) {
+	t.Helper()
+	c.await(t, fmt.Sprintf("%d voters", n), func(ctx context.Context) bool {
+		for i := range c.nodes {
+			if !c.Up(i) {
+				continue
+			}
+			s, err := c.Status(ctx, i)
+			if err != nil {
+				continue
+			}
+			voters := 0
+			for _, m := range s.Nodes {
+				if m.Voter {
+					voters++
+				}
+			}
+			if voters == n {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// await polls a condition of the processes, which nothing else can tell of.
+func (c *Cluster) await(t testing.TB, what string, holds func(ctx context.Context) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for !holds(ctx) {
+		select {
+		case <-ctx.Done():
+			for i := range c.nodes {
+				if c.nodes[i].client == nil {
+					continue
+				}
+				s, err := c.Status(context.Background(), i)
+				text, _ := json.Marshal(s.Nodes)
+				t.Logf("node %d: up %v, state %s, leader %q, term %d, nodes %s, error %v\n%s", i, c.Up(i), s.State, s.LeaderID, s.Term, text, err, tail(c.Log(i)))
+			}
+			t.Fatalf("no %s after %v", what, patience)
+		case <-time.After(20*time.Millisecond + rand.N(20*time.Millisecond)):
+		}
+	}
+}
+
+// tail is the end of a log.
+func tail(log string) string {
+	const most = 4 << 10
+	return log[max(0, len(log)-most):]
+}
+
+// FailoverGap kills the leader and answers how long it took until a client that
+// tries all others was told of a write. The node is started again.
+func (c *Cluster) FailoverGap(t testing.TB) time.Duration {
+	t.Helper()
+	leader := c.Leader(t)
+	killed := time.Now()
+	c.Kill(t, leader)
+	var gap time.Duration
+	c.await(t, "acknowledged write after a failover", func(ctx context.Context) bool {
+		for i := range c.nodes {
+			if i == leader {
+				continue
+			}
+			_, err := c.Client(i).Enqueue(ctx, api.EnqueueRequest{Queue: queue})
+			if err == nil {
+				gap = time.Since(killed)
+				return true
+			}
+		}
+		return false
+	})
+	c.StartNode(t, leader)
+	c.AwaitVoters(t, len(c.nodes))
+	return gap.Round(time.Millisecond)
+}

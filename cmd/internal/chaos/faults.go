@@ -1,0 +1,132 @@
+package chaos
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// Fault is one thing that goes wrong and is put right again.
+type Fault struct {
+	Name string
+	Do   func(t testing.TB, c *Cluster, l *Load, rng *rand.Rand)
+}
+
+// hold is how long a fault lasts: longer than an election takes.
+func hold(t testing.TB, rng *rand.Rand) {
+	select {
+	case <-t.Context().Done():
+	case <-time.After(2*time.Second + time.Duration(rng.Int64N(int64(3*time.Second)))):
+	}
+}
+
+// cutting is a fault of the network during which a majority goes on.
+func cutting(cut func(t testing.TB, c *Cluster, rng *rand.Rand)) func(testing.TB, *Cluster, *Load, *rand.Rand) {
+	return func(t testing.TB, c *Cluster, l *Load, rng *rand.Rand) {
+		cut(t, c, rng)
+		l.AwaitProgress(t, 50)
+		hold(t, rng)
+		c.Net.Heal(t)
+	}
+}
+
+// killing is a fault in which a node dies and comes back after the others have
+// gone on without it.
+func killing(which func(t testing.TB, c *Cluster, rng *rand.Rand) int) func(testing.TB, *Cluster, *Load, *rand.Rand) {
+	return func(t testing.TB, c *Cluster, l *Load, rng *rand.Rand) {
+		i := which(t, c, rng)
+		c.Kill(t, i)
+		l.AwaitProgress(t, 50)
+		c.StartNode(t, i)
+	}
+}
+
+// Faults are all there are, by name.
+var Faults = []Fault{
+	{"kill the leader", killing(func(t testing.TB, c *Cluster, _ *rand.Rand) int { return c.Leader(t) })},
+	{"kill a node", killing(func(_ testing.TB, c *Cluster, rng *rand.Rand) int { return rng.IntN(c.Size()) })},
+	{"kill all nodes", func(t testing.TB, c *Cluster, _ *Load, _ *rand.Rand) {
+		for i := range c.Size() {
+			c.Kill(t, i)
+		}
+		for i := range c.Size() {
+			c.StartNode(t, i)
+		}
+	}},
+	{"isolate the leader", cutting(func(t testing.TB, c *Cluster, _ *rand.Rand) {
+		c.Net.Isolate(t, c.Leader(t))
+	})},
+	{"cut what the leader sends", cutting(func(t testing.TB, c *Cluster, _ *rand.Rand) {
+		leader := c.Leader(t)
+		for _, other := range c.others(leader) {
+			c.Net.Cut(t, leader, other)
+		}
+	})},
+	{"cut what the leader hears", cutting(func(t testing.TB, c *Cluster, _ *rand.Rand) {
+		leader := c.Leader(t)
+		for _, other := range c.others(leader) {
+			c.Net.Cut(t, other, leader)
+		}
+	})},
+	{"cut one link", cutting(func(t testing.TB, c *Cluster, rng *rand.Rand) {
+		a := rng.IntN(c.Size())
+		b := (a + 1) % c.Size()
+		c.Net.Cut(t, a, b)
+		c.Net.Cut(t, b, a)
+	})},
+	{"freeze the leader", func(t testing.TB, c *Cluster, l *Load, rng *rand.Rand) {
+		i := c.Leader(t)
+		c.Freeze(t, i)
+		l.AwaitProgress(t, 50)
+		hold(t, rng)
+		c.Thaw(t, i)
+	}},
+	{"lose packets", func(t testing.TB, c *Cluster, l *Load, rng *rand.Rand) {
+		if !c.Net.Lose(t, 0.3) {
+			t.Log("no packets are lost: there is no iptables here")
+			return
+		}
+		hold(t, rng)
+		c.Net.Heal(t)
+	}},
+	{"restart one after the other", func(t testing.TB, c *Cluster, l *Load, _ *rand.Rand) {
+		for i := range c.Size() {
+			c.Terminate(t, i)
+			l.AwaitProgress(t, 50)
+			c.StartNode(t, i)
+			c.AwaitReady(t, i)
+		}
+	}},
+}
+
+// Named are some of the Faults, in the order of the names.
+func Named(t testing.TB, names ...string) []Fault {
+	t.Helper()
+	var all []Fault
+	for _, name := range names {
+		found := false
+		for _, f := range Faults {
+			if f.Name == name {
+				all, found = append(all, f), true
+			}
+		}
+		if !found {
+			t.Fatalf("there is no fault %q", name)
+		}
+	}
+	return all
+}
+
+// Inflict has faults happen one after the other under a load, each followed by a
+// time in which all is well: writes go on then.
+func Inflict(t testing.TB, c *Cluster, l *Load, rng *rand.Rand, faults ...Fault) {
+	t.Helper()
+	for i, f := range faults {
+		l.AwaitProgress(t, 200)
+		l.gap.take()
+		t.Logf("%d/%d %s", i+1, len(faults), f.Name)
+		f.Do(t, c, l, rng)
+		l.AwaitProgress(t, 100)
+		t.Logf("longest time without an acknowledged enqueue: %v", l.gap.take().Round(time.Millisecond))
+	}
+}

@@ -1,0 +1,242 @@
+package chaos
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+const (
+	queue = "chaos"
+	// lease outlasts every test: a job that is given out twice was leased twice at
+	// once.
+	lease = 3600 // seconds
+	// requestLimit is how long a client waits for an answer before it counts as lost.
+	requestLimit = 3 * time.Second
+	ackTries     = 1000
+)
+
+// Load is clients that enqueue, fetch, ack and read at all nodes of a cluster, and
+// the history of what they were told.
+type Load struct {
+	History *History
+
+	cluster *Cluster
+	acks    atomic.Int64 // acknowledged enqueues and acks: progress
+	gap     gap
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// gap is the longest time between two acknowledged enqueues.
+type gap struct {
+	mu   sync.Mutex
+	last time.Time
+	most time.Duration
+}
+
+func (g *gap) note(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.last.IsZero() {
+		g.most = max(g.most, now.Sub(g.last))
+	}
+	g.last = now
+}
+
+// take answers the longest gap since the last call, up to now.
+func (g *gap) take() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	most := g.most
+	g.most = 0
+	return most
+}
+
+// StartLoad starts as many producers, workers and readers. It ends with Finish.
+func StartLoad(t testing.TB, c *Cluster, clients int) *Load {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	l := &Load{History: newHistory(), cluster: c, stop: stop}
+	for i := range clients {
+		l.running.Go(func() { l.produce(ctx, i) })
+		l.running.Go(func() { l.work(ctx, clients+i) })
+	}
+	l.running.Go(func() { l.read(ctx, 2*clients) })
+	return l
+}
+
+// any is a client of a node that is drawn anew for each request: some are down.
+func (l *Load) any() *client.Client { return l.cluster.Client(rand.IntN(l.cluster.Size())) }
+
+func (l *Load) produce(ctx context.Context, who int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		call := l.History.now()
+		answer, err := l.any().Enqueue(ctx, api.EnqueueRequest{
+			Queue: queue, Payload: json.RawMessage(fmt.Sprintf(`{"producer":%d,"n":%d}`, who, n)),
+		})
+		switch {
+		case err == nil:
+			l.History.add(answer.JobID, who, call, step{what: enqueued, known: true})
+			l.gap.note(time.Now())
+			l.acks.Add(1)
+		case !refused(err):
+			l.History.count(&l.History.lostEnq)
+			pause(ctx)
+		default:
+			pause(ctx)
+		}
+	}
+}
+
+func (l *Load) work(ctx context.Context, who int) {
+	wait, name := 1, fmt.Sprintf("worker-%d", who)
+	for ctx.Err() == nil {
+		call := l.History.now()
+		job, err := l.any().Fetch(ctx, api.FetchRequest{Queues: []string{queue}, WorkerID: name, Timeout: &wait, LeaseDuration: lease})
+		if err != nil {
+			if !refused(err) {
+				l.History.count(&l.History.lostFetch)
+			}
+			pause(ctx)
+			continue
+		}
+		if job == nil {
+			continue
+		}
+		l.History.add(job.JobID, who, call, step{what: fetched, known: true})
+		l.History.deliver(job.JobID, name)
+		l.ack(ctx, who, job)
+	}
+}
+
+// ack repeats until it is told: a worker that gives up is no use to anybody.
+func (l *Load) ack(ctx context.Context, who int, job *api.FetchedJob) {
+	for range ackTries {
+		call := l.History.now()
+		err := l.any().Ack(context.WithoutCancel(ctx), job.JobID, api.AckRequest{LeaseToken: job.LeaseToken})
+		switch {
+		case err == nil:
+			l.History.add(job.JobID, who, call, step{what: acked, known: true})
+			l.acks.Add(1)
+			return
+		case api.CodeOf(err) == api.LeaseLost || api.CodeOf(err) == api.NotFound:
+			l.History.violate("the ack of job %s, whose lease lives, was refused: %v", job.JobID, err)
+			return
+		case !refused(err):
+			l.History.count(&l.History.lostAck)
+			l.History.add(job.JobID, who, call, step{what: acked})
+		}
+		pause(context.WithoutCancel(ctx))
+	}
+}
+
+// read looks at jobs that are known, as they are everywhere: a strong read at any
+// node shows all that was acknowledged before.
+func (l *Load) read(ctx context.Context, who int) {
+	for ctx.Err() == nil {
+		known := l.History.with(enqueued)
+		if len(known) == 0 {
+			pause(ctx)
+			continue
+		}
+		// Mostly new ones, which still change.
+		from := max(0, len(known)-200)
+		for range 20 {
+			id := known[from+rand.IntN(len(known)-from)]
+			call := l.History.now()
+			job, err := l.any().Job(ctx, id, client.Read{Strong: true})
+			switch {
+			case err == nil:
+				l.History.add(id, who, call, step{what: looked, known: true, state: job.State})
+			case api.CodeOf(err) == api.NotFound:
+				l.History.violate("job %s was acknowledged, and a strong read finds no such job", id)
+			default:
+				pause(ctx)
+			}
+		}
+	}
+}
+
+// refused says whether the server said that it has done nothing. What says nothing
+// of the kind may have been done.
+func refused(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && e.Code.Status() < 500
+}
+
+// pause keeps clients from spinning while nodes are down.
+func pause(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(5*time.Millisecond + rand.N(20*time.Millisecond)):
+	}
+}
+
+// AwaitProgress waits until clients were told of so many more writes.
+func (l *Load) AwaitProgress(t testing.TB, writes int64) {
+	t.Helper()
+	target := l.acks.Load() + writes
+	l.cluster.await(t, fmt.Sprintf("%d acknowledged writes more", writes), func(context.Context) bool { return l.acks.Load() >= target })
+}
+
+// Finish ends the load once all nodes are well, and checks what clients were told
+// against what the cluster says.
+func (l *Load) Finish(t testing.TB) {
+	t.Helper()
+	l.stop()
+	l.running.Wait()
+	h := l.History
+	for _, what := range h.wrong {
+		t.Error(what)
+	}
+	for _, bad := range h.Linearizable() {
+		t.Errorf("no order of the requests explains what clients of a job were told: %s", bad)
+	}
+	l.recount(t)
+	t.Logf("%d jobs acknowledged, %d acks acknowledged; answers lost: %d enqueues, %d fetches, %d acks",
+		len(h.with(enqueued)), len(h.with(acked)), h.lostEnq, h.lostFetch, h.lostAck)
+}
+
+// recount looks at every job at the end: acknowledged jobs are there, acknowledged
+// acks stand, at every node, and nobody has more than can be.
+func (l *Load) recount(t testing.TB) {
+	t.Helper()
+	enq, ack := l.History.with(enqueued), l.History.with(acked)
+	final := map[string]string{}
+	for i, id := range append(enq, ack...) {
+		node := i % l.cluster.Size()
+		l.cluster.await(t, "answer of a node", func(ctx context.Context) bool {
+			job, err := l.cluster.Client(node).Job(ctx, id, client.Read{Strong: true})
+			if api.CodeOf(err) == api.NotFound {
+				t.Errorf("job %s was acknowledged; node %d has no such job", id, node)
+				return true
+			}
+			final[id] = job.State
+			return err == nil
+		})
+	}
+	for _, id := range ack {
+		if final[id] != "completed" {
+			t.Errorf("the ack of job %s was acknowledged; it is %s", id, final[id])
+		}
+	}
+	stuck := 0
+	for _, state := range final {
+		if state == "active" {
+			stuck++
+		}
+	}
+	if most := l.History.lostFetch; stuck > most {
+		t.Errorf("%d jobs are leased to nobody; %d fetches were not answered", stuck, most)
+	}
+}
