@@ -84,7 +84,7 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 		"discovery":             {args: []string{"--discover", "gossip"}, want: []string{"must be dns"}},
 		"nobody expected":       {args: []string{"--expect", "0"}, want: []string{"--expect"}},
 		"too many expected":     {args: []string{"--expect", "100"}, want: []string{"--expect"}},
-		"too many shards":       {args: []string{"--shards", "257"}, want: []string{"--shards"}},
+		"too many shards":       {args: []string{"--shards", "65"}, want: []string{"--shards"}},
 		"hasty elections":       {args: []string{"--election-timeout", "499ms"}, want: []string{"--heartbeat"}},
 		"hasty heartbeats":      {args: []string{"--heartbeat", "19ms"}, want: []string{"--heartbeat"}},
 		"snapshots by time":     {args: []string{"--snapshot-interval", "2m"}, want: []string{"UNSUPPORTED"}},
@@ -122,7 +122,7 @@ func TestLimitsAreAcceptedAtTheirBound(t *testing.T) {
 		{"--snapshot-threshold", "1048576"},
 		{"--expect", "1"},
 		{"--expect", "99"},
-		{"--shards", "256"},
+		{"--shards", "64"},
 		{"--heartbeat", "20ms", "--election-timeout", "20ms"},
 	} {
 		if _, err := load(t, args, nil, ""); err != nil {

@@ -74,8 +74,9 @@ type Find struct {
 	Addresses func(ctx context.Context) ([]string, error)
 }
 
-// MaxShards bounds Config.Shards: each costs every node a log, a store and a view.
-const MaxShards = 256
+// MaxShards bounds Config.Shards: each costs every node a log, a store and a view. It
+// is what a host opens of one namespace.
+const MaxShards = 64
 
 // Group is what the cluster changes of a shard. *engine.Group is one.
 type Group interface {

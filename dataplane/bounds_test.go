@@ -1,0 +1,17 @@
+package dataplane
+
+import (
+	"testing"
+
+	"github.com/corvo/corvo/dataplane/cluster"
+	"github.com/corvo/corvo/dataplane/host"
+)
+
+// A cluster may be founded with as many shards as a host opens: neither package
+// sees the other.
+func TestShardBoundsAgree(t *testing.T) {
+	t.Parallel()
+	if cluster.MaxShards != host.MaxShards {
+		t.Errorf("a cluster has up to %d shards, a host opens %d of a namespace", cluster.MaxShards, host.MaxShards)
+	}
+}
