@@ -136,7 +136,7 @@ func TestEntriesArriveAsTheyWere(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, net *memnet.Net) {
 		w := newWorld(t, net, "a", "b")
-		const groups, each = 4, 30
+		const groups, each = 3, 12
 		ctx := within(t)
 		var wg sync.WaitGroup
 		defer wg.Wait()
