@@ -282,6 +282,19 @@ func (k *keyedStore) Get(name []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return stableValue(name, record)
+}
+
+func (k *keyedStore) SetUint64(name []byte, value uint64) error {
+	return k.Set(name, binary.BigEndian.AppendUint64(nil, value))
+}
+
+func (k *keyedStore) GetUint64(name []byte) (uint64, error) {
+	return number(k, name)
+}
+
+// stableValue is the value in a record of the stable store; nil is none.
+func stableValue(name, record []byte) ([]byte, error) {
 	if record == nil {
 		return nil, errMissing
 	}
@@ -292,19 +305,12 @@ func (k *keyedStore) Get(name []byte) ([]byte, error) {
 	return value, err
 }
 
-func (k *keyedStore) SetUint64(name []byte, value uint64) error {
-	return k.Set(name, binary.BigEndian.AppendUint64(nil, value))
-}
-
-func (k *keyedStore) GetUint64(name []byte) (uint64, error) {
-	value, err := k.Get(name)
+// number is a value that SetUint64 has written.
+func number(from raft.StableStore, name []byte) (uint64, error) {
+	value, err := from.Get(name)
 	if err != nil {
 		return 0, err
 	}
-	return asNumber(name, value)
-}
-
-func asNumber(name, value []byte) (uint64, error) {
 	if len(value) != 8 {
 		return 0, fmt.Errorf("%q is no number but %d bytes", name, len(value))
 	}

@@ -281,14 +281,7 @@ func (s *walStore) Get(name []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if record == nil {
-		return nil, errMissing
-	}
-	_, value, err := checkRecord(record)
-	if err != nil {
-		err = fmt.Errorf("value %q: %w", name, err)
-	}
-	return value, err
+	return stableValue(name, record)
 }
 
 func (s *walStore) SetUint64(name []byte, value uint64) error {
@@ -296,11 +289,7 @@ func (s *walStore) SetUint64(name []byte, value uint64) error {
 }
 
 func (s *walStore) GetUint64(name []byte) (uint64, error) {
-	value, err := s.Get(name)
-	if err != nil {
-		return 0, err
-	}
-	return asNumber(name, value)
+	return number(s, name)
 }
 
 // write makes the first error the last write.
