@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -74,16 +75,9 @@ func (tx *Tx) CreateJob(j *job.Job, events ...EventType) error {
 }
 
 func (tx *Tx) createJob(j *job.Job, events []EventType) error {
-	id, err := job.IDFromBytes(j.Id)
+	h, err := tx.holdNew(j)
 	if err != nil {
 		return err
-	}
-	h, err := tx.hold(id)
-	if err != nil {
-		return err
-	}
-	if h.job != nil {
-		return fmt.Errorf("it exists")
 	}
 	if err := tx.readForward(h); err != nil {
 		return err
@@ -91,11 +85,32 @@ func (tx *Tx) createJob(j *job.Job, events []EventType) error {
 	if h.forward != nil {
 		return fmt.Errorf("it has gone to shard %d", h.forward.Shard)
 	}
-	j.Number = tx.head.NextJobNumber
-	tx.head.NextJobNumber++
+	tx.number(j)
 	h.job, h.queue = j, tx.ensure(j.Queue)
 	h.now.number = j.Number
 	return tx.change(h, events)
+}
+
+// holdNew takes the place of a job that is not in the store.
+func (tx *Tx) holdNew(j *job.Job) (*held, error) {
+	id, err := job.IDFromBytes(j.Id)
+	if err != nil {
+		return nil, err
+	}
+	h, err := tx.hold(id)
+	if err != nil {
+		return nil, err
+	}
+	if h.job != nil {
+		return nil, errors.New("it exists")
+	}
+	return h, nil
+}
+
+// number gives a job the next number of the shard.
+func (tx *Tx) number(j *job.Job) {
+	j.Number = tx.head.NextJobNumber
+	tx.head.NextJobNumber++
 }
 
 // PutJob stores a changed job, one that Job or CreateJob has had: its derived

@@ -105,22 +105,14 @@ func (tx *Tx) AdmitJob(j *job.Job) error {
 }
 
 func (tx *Tx) admitJob(j *job.Job) error {
-	id, err := job.IDFromBytes(j.Id)
+	h, err := tx.holdNew(j)
 	if err != nil {
 		return err
-	}
-	h, err := tx.hold(id)
-	if err != nil {
-		return err
-	}
-	if h.job != nil {
-		return errors.New("it exists")
 	}
 	if err := tx.putForward(h, nil); err != nil {
 		return err
 	}
-	j.Number = tx.head.NextJobNumber
-	tx.head.NextJobNumber++
+	tx.number(j)
 	h.job = j
 	q := tx.s.queues[j.Queue]
 	if q == nil {
