@@ -46,7 +46,7 @@ func (r *remote) client() (*client.Client, error) {
 }
 
 // run makes the body of a command of a function that asks, and of one that shows
-// the answer to people; nil = the answer says only that it was done.
+// the answer to people.
 func run[A any](r *remote, ask func(cmd *cobra.Command, c *client.Client, args []string) (A, error), show func(w io.Writer, a A)) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := r.client()
