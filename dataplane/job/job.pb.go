@@ -149,6 +149,272 @@ func (Backoff) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{1}
 }
 
+// OnFailure says what comes after a step that did not succeed.
+type OnFailure int32
+
+const (
+	OnFailure_ON_FAILURE_STOP     OnFailure = 0
+	OnFailure_ON_FAILURE_CONTINUE OnFailure = 1 // the next step all the same
+	OnFailure_ON_FAILURE_QUEUE    OnFailure = 2 // the step `failure`, and the chain ends
+)
+
+// Enum value maps for OnFailure.
+var (
+	OnFailure_name = map[int32]string{
+		0: "ON_FAILURE_STOP",
+		1: "ON_FAILURE_CONTINUE",
+		2: "ON_FAILURE_QUEUE",
+	}
+	OnFailure_value = map[string]int32{
+		"ON_FAILURE_STOP":     0,
+		"ON_FAILURE_CONTINUE": 1,
+		"ON_FAILURE_QUEUE":    2,
+	}
+)
+
+func (x OnFailure) Enum() *OnFailure {
+	p := new(OnFailure)
+	*p = x
+	return p
+}
+
+func (x OnFailure) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnFailure) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_job_job_proto_enumTypes[2].Descriptor()
+}
+
+func (OnFailure) Type() protoreflect.EnumType {
+	return &file_dataplane_job_job_proto_enumTypes[2]
+}
+
+func (x OnFailure) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnFailure.Descriptor instead.
+func (OnFailure) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{2}
+}
+
+// DependencyPolicy says what becomes of a job when one it depends on has settled
+// without success.
+type DependencyPolicy int32
+
+const (
+	DependencyPolicy_DEPENDENCY_POLICY_FAIL   DependencyPolicy = 0 // it is dead
+	DependencyPolicy_DEPENDENCY_POLICY_HOLD   DependencyPolicy = 1 // it is held
+	DependencyPolicy_DEPENDENCY_POLICY_IGNORE DependencyPolicy = 2 // it runs all the same
+)
+
+// Enum value maps for DependencyPolicy.
+var (
+	DependencyPolicy_name = map[int32]string{
+		0: "DEPENDENCY_POLICY_FAIL",
+		1: "DEPENDENCY_POLICY_HOLD",
+		2: "DEPENDENCY_POLICY_IGNORE",
+	}
+	DependencyPolicy_value = map[string]int32{
+		"DEPENDENCY_POLICY_FAIL":   0,
+		"DEPENDENCY_POLICY_HOLD":   1,
+		"DEPENDENCY_POLICY_IGNORE": 2,
+	}
+)
+
+func (x DependencyPolicy) Enum() *DependencyPolicy {
+	p := new(DependencyPolicy)
+	*p = x
+	return p
+}
+
+func (x DependencyPolicy) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (DependencyPolicy) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_job_job_proto_enumTypes[3].Descriptor()
+}
+
+func (DependencyPolicy) Type() protoreflect.EnumType {
+	return &file_dataplane_job_job_proto_enumTypes[3]
+}
+
+func (x DependencyPolicy) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use DependencyPolicy.Descriptor instead.
+func (DependencyPolicy) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{3}
+}
+
+// OriginKind says what made a job that no client enqueued.
+type OriginKind int32
+
+const (
+	OriginKind_ORIGIN_KIND_UNSPECIFIED OriginKind = 0
+	OriginKind_ORIGIN_KIND_STEP        OriginKind = 1 // a chain's next step: payload.previous
+	OriginKind_ORIGIN_KIND_FAILURE     OriginKind = 2 // a chain's on_failure: payload.failure
+	OriginKind_ORIGIN_KIND_EXIT        OriginKind = 3 // a chain's on_exit: payload.outcome
+	OriginKind_ORIGIN_KIND_BATCH       OriginKind = 4 // a batch's callback: payload.batch
+)
+
+// Enum value maps for OriginKind.
+var (
+	OriginKind_name = map[int32]string{
+		0: "ORIGIN_KIND_UNSPECIFIED",
+		1: "ORIGIN_KIND_STEP",
+		2: "ORIGIN_KIND_FAILURE",
+		3: "ORIGIN_KIND_EXIT",
+		4: "ORIGIN_KIND_BATCH",
+	}
+	OriginKind_value = map[string]int32{
+		"ORIGIN_KIND_UNSPECIFIED": 0,
+		"ORIGIN_KIND_STEP":        1,
+		"ORIGIN_KIND_FAILURE":     2,
+		"ORIGIN_KIND_EXIT":        3,
+		"ORIGIN_KIND_BATCH":       4,
+	}
+)
+
+func (x OriginKind) Enum() *OriginKind {
+	p := new(OriginKind)
+	*p = x
+	return p
+}
+
+func (x OriginKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OriginKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_job_job_proto_enumTypes[4].Descriptor()
+}
+
+func (OriginKind) Type() protoreflect.EnumType {
+	return &file_dataplane_job_job_proto_enumTypes[4]
+}
+
+func (x OriginKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OriginKind.Descriptor instead.
+func (OriginKind) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{4}
+}
+
+// Overflow says what an enqueue does to a queue that is full.
+type Overflow int32
+
+const (
+	Overflow_OVERFLOW_REJECT      Overflow = 0 // it is refused
+	Overflow_OVERFLOW_DROP_OLDEST Overflow = 1 // the oldest pending job is dead
+)
+
+// Enum value maps for Overflow.
+var (
+	Overflow_name = map[int32]string{
+		0: "OVERFLOW_REJECT",
+		1: "OVERFLOW_DROP_OLDEST",
+	}
+	Overflow_value = map[string]int32{
+		"OVERFLOW_REJECT":      0,
+		"OVERFLOW_DROP_OLDEST": 1,
+	}
+)
+
+func (x Overflow) Enum() *Overflow {
+	p := new(Overflow)
+	*p = x
+	return p
+}
+
+func (x Overflow) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Overflow) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_job_job_proto_enumTypes[5].Descriptor()
+}
+
+func (Overflow) Type() protoreflect.EnumType {
+	return &file_dataplane_job_job_proto_enumTypes[5]
+}
+
+func (x Overflow) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Overflow.Descriptor instead.
+func (Overflow) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{5}
+}
+
+// Outcome says how an attempt ended without success.
+type Outcome int32
+
+const (
+	Outcome_OUTCOME_FAILED    Outcome = 0 // its worker reported an error
+	Outcome_OUTCOME_RECLAIMED Outcome = 1 // its lease ran out
+	Outcome_OUTCOME_EXPIRED   Outcome = 2 // the job's time was over
+	Outcome_OUTCOME_CANCELLED Outcome = 3
+	Outcome_OUTCOME_REJECTED  Outcome = 4 // a person said no
+	Outcome_OUTCOME_BLOCKED   Outcome = 5 // a job it depends on did not succeed
+	Outcome_OUTCOME_DROPPED   Outcome = 6 // its queue was full
+)
+
+// Enum value maps for Outcome.
+var (
+	Outcome_name = map[int32]string{
+		0: "OUTCOME_FAILED",
+		1: "OUTCOME_RECLAIMED",
+		2: "OUTCOME_EXPIRED",
+		3: "OUTCOME_CANCELLED",
+		4: "OUTCOME_REJECTED",
+		5: "OUTCOME_BLOCKED",
+		6: "OUTCOME_DROPPED",
+	}
+	Outcome_value = map[string]int32{
+		"OUTCOME_FAILED":    0,
+		"OUTCOME_RECLAIMED": 1,
+		"OUTCOME_EXPIRED":   2,
+		"OUTCOME_CANCELLED": 3,
+		"OUTCOME_REJECTED":  4,
+		"OUTCOME_BLOCKED":   5,
+		"OUTCOME_DROPPED":   6,
+	}
+)
+
+func (x Outcome) Enum() *Outcome {
+	p := new(Outcome)
+	*p = x
+	return p
+}
+
+func (x Outcome) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Outcome) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_job_job_proto_enumTypes[6].Descriptor()
+}
+
+func (Outcome) Type() protoreflect.EnumType {
+	return &file_dataplane_job_job_proto_enumTypes[6]
+}
+
+func (x Outcome) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Outcome.Descriptor instead.
+func (Outcome) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{6}
+}
+
 // Pair is one name and value. Lists of pairs are sorted by name and hold each
 // name once; protobuf maps are not used because their order is not fixed.
 type Pair struct {
@@ -210,6 +476,7 @@ type Retry struct {
 	Backoff       Backoff                `protobuf:"varint,2,opt,name=backoff,proto3,enum=corvo.job.v1.Backoff" json:"backoff,omitempty"`
 	BaseDelayMs   int64                  `protobuf:"varint,3,opt,name=base_delay_ms,json=baseDelayMs,proto3" json:"base_delay_ms,omitempty"`
 	MaxDelayMs    int64                  `protobuf:"varint,4,opt,name=max_delay_ms,json=maxDelayMs,proto3" json:"max_delay_ms,omitempty"`
+	JitterPercent uint32                 `protobuf:"varint,5,opt,name=jitter_percent,json=jitterPercent,proto3" json:"jitter_percent,omitempty"` // how much of a delay varies, from job and attempt; 0 = none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -268,6 +535,13 @@ func (x *Retry) GetBaseDelayMs() int64 {
 func (x *Retry) GetMaxDelayMs() int64 {
 	if x != nil {
 		return x.MaxDelayMs
+	}
+	return 0
+}
+
+func (x *Retry) GetJitterPercent() uint32 {
+	if x != nil {
+		return x.JitterPercent
 	}
 	return 0
 }
@@ -453,29 +727,50 @@ func (x *Lease) GetLastRequest() []byte {
 // Job is the record of one job, without its blobs (payload, result,
 // checkpoint, progress), which have records of their own.
 type Job struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`          // 16 bytes, see ID
-	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // creation number: dense per shard, orders jobs by creation
-	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	State         State                  `protobuf:"varint,4,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"`
-	Priority      uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"` // 0 critical, 1 high, 2 normal
-	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`   // attempts started and counted
-	Retry         *Retry                 `protobuf:"bytes,7,opt,name=retry,proto3" json:"retry,omitempty"`
-	Tags          []*Pair                `protobuf:"bytes,8,rep,name=tags,proto3" json:"tags,omitempty"`
-	Headers       []*Pair                `protobuf:"bytes,9,rep,name=headers,proto3" json:"headers,omitempty"`
-	CreatedNs     int64                  `protobuf:"varint,10,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	ScheduledNs   int64                  `protobuf:"varint,11,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // due time while scheduled or retrying, else when it was last due
-	StartedNs     int64                  `protobuf:"varint,12,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
-	CompletedNs   int64                  `protobuf:"varint,13,opt,name=completed_ns,json=completedNs,proto3" json:"completed_ns,omitempty"`
-	FailedNs      int64                  `protobuf:"varint,14,opt,name=failed_ns,json=failedNs,proto3" json:"failed_ns,omitempty"`
-	Lease         *Lease                 `protobuf:"bytes,15,opt,name=lease,proto3" json:"lease,omitempty"`                                    // the current lease while active, the last one after
-	LeaseExpired  bool                   `protobuf:"varint,16,opt,name=lease_expired,json=leaseExpired,proto3" json:"lease_expired,omitempty"` // some lease of this job ended by expiry
-	Usage         *Usage                 `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`
-	Errors        uint32                 `protobuf:"varint,18,opt,name=errors,proto3" json:"errors,omitempty"` // error records kept
-	Blobs         uint32                 `protobuf:"varint,19,opt,name=blobs,proto3" json:"blobs,omitempty"`   // bit i is set when the blob of kind i exists
-	Moves         uint32                 `protobuf:"varint,20,opt,name=moves,proto3" json:"moves,omitempty"`   // times it has gone to another shard
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Id                []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`          // 16 bytes, see ID
+	Number            uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // creation number: dense per shard, orders jobs by creation
+	Queue             string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	State             State                  `protobuf:"varint,4,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"`
+	Priority          uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"` // 0 critical, 1 high, 2 normal
+	Attempt           uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`   // attempts started and counted
+	Retry             *Retry                 `protobuf:"bytes,7,opt,name=retry,proto3" json:"retry,omitempty"`
+	Tags              []*Pair                `protobuf:"bytes,8,rep,name=tags,proto3" json:"tags,omitempty"`
+	Headers           []*Pair                `protobuf:"bytes,9,rep,name=headers,proto3" json:"headers,omitempty"`
+	CreatedNs         int64                  `protobuf:"varint,10,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	ScheduledNs       int64                  `protobuf:"varint,11,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // due time while scheduled or retrying, else when it was last due
+	StartedNs         int64                  `protobuf:"varint,12,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	CompletedNs       int64                  `protobuf:"varint,13,opt,name=completed_ns,json=completedNs,proto3" json:"completed_ns,omitempty"`
+	FailedNs          int64                  `protobuf:"varint,14,opt,name=failed_ns,json=failedNs,proto3" json:"failed_ns,omitempty"`
+	Lease             *Lease                 `protobuf:"bytes,15,opt,name=lease,proto3" json:"lease,omitempty"`                                    // the current lease while active, the last one after
+	LeaseExpired      bool                   `protobuf:"varint,16,opt,name=lease_expired,json=leaseExpired,proto3" json:"lease_expired,omitempty"` // some lease of this job ended by expiry
+	Usage             *Usage                 `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`
+	Errors            uint32                 `protobuf:"varint,18,opt,name=errors,proto3" json:"errors,omitempty"` // error records kept
+	Blobs             uint32                 `protobuf:"varint,19,opt,name=blobs,proto3" json:"blobs,omitempty"`   // bit i is set when the blob of kind i exists
+	Moves             uint32                 `protobuf:"varint,20,opt,name=moves,proto3" json:"moves,omitempty"`   // times it has gone to another shard
+	UniqueKey         string                 `protobuf:"bytes,21,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
+	UniquePeriodMs    int64                  `protobuf:"varint,22,opt,name=unique_period_ms,json=uniquePeriodMs,proto3" json:"unique_period_ms,omitempty"`
+	UniqueWholePeriod bool                   `protobuf:"varint,23,opt,name=unique_whole_period,json=uniqueWholePeriod,proto3" json:"unique_whole_period,omitempty"` // the key stays taken when the job settles
+	UniqueExpiresNs   int64                  `protobuf:"varint,24,opt,name=unique_expires_ns,json=uniqueExpiresNs,proto3" json:"unique_expires_ns,omitempty"`       // when it gives its unique key back at the latest; 0 = it has none, or not any more
+	DebounceKey       string                 `protobuf:"bytes,25,opt,name=debounce_key,json=debounceKey,proto3" json:"debounce_key,omitempty"`                      // its own while it is scheduled
+	ExpireAfterMs     int64                  `protobuf:"varint,26,opt,name=expire_after_ms,json=expireAfterMs,proto3" json:"expire_after_ms,omitempty"`
+	ExpireNs          int64                  `protobuf:"varint,27,opt,name=expire_ns,json=expireNs,proto3" json:"expire_ns,omitempty"` // dead from then on, if it is not settled; 0 = never
+	PurgeNs           int64                  `protobuf:"varint,28,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"`    // removed from then on, once settled; 0 = kept
+	Cancelling        bool                   `protobuf:"varint,29,opt,name=cancelling,proto3" json:"cancelling,omitempty"`             // active, and its worker is to let go
+	Doomed            bool                   `protobuf:"varint,30,opt,name=doomed,proto3" json:"doomed,omitempty"`                     // to be removed as soon as its worker lets go
+	HoldReason        string                 `protobuf:"bytes,31,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
+	AttemptBase       uint32                 `protobuf:"varint,32,opt,name=attempt_base,json=attemptBase,proto3" json:"attempt_base,omitempty"` // attempts counted when it was last requeued: it has its retries from there
+	ParentId          []byte                 `protobuf:"bytes,33,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`           // of the job that made it
+	Batch             *Membership            `protobuf:"bytes,34,opt,name=batch,proto3" json:"batch,omitempty"`
+	Chain             *ChainLink             `protobuf:"bytes,35,opt,name=chain,proto3" json:"chain,omitempty"`
+	Origin            *Origin                `protobuf:"bytes,36,opt,name=origin,proto3" json:"origin,omitempty"`
+	BlockedBy         uint32                 `protobuf:"varint,37,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"` // jobs it depends on that have not settled; scheduled while there are any
+	DependencyPolicy  DependencyPolicy       `protobuf:"varint,38,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=corvo.job.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
+	HasDependents     bool                   `protobuf:"varint,39,opt,name=has_dependents,json=hasDependents,proto3" json:"has_dependents,omitempty"` // others wait for it
+	ScheduleId        []byte                 `protobuf:"bytes,40,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`           // of the schedule that made it
+	CancelledNs       int64                  `protobuf:"varint,41,opt,name=cancelled_ns,json=cancelledNs,proto3" json:"cancelled_ns,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -648,6 +943,656 @@ func (x *Job) GetMoves() uint32 {
 	return 0
 }
 
+func (x *Job) GetUniqueKey() string {
+	if x != nil {
+		return x.UniqueKey
+	}
+	return ""
+}
+
+func (x *Job) GetUniquePeriodMs() int64 {
+	if x != nil {
+		return x.UniquePeriodMs
+	}
+	return 0
+}
+
+func (x *Job) GetUniqueWholePeriod() bool {
+	if x != nil {
+		return x.UniqueWholePeriod
+	}
+	return false
+}
+
+func (x *Job) GetUniqueExpiresNs() int64 {
+	if x != nil {
+		return x.UniqueExpiresNs
+	}
+	return 0
+}
+
+func (x *Job) GetDebounceKey() string {
+	if x != nil {
+		return x.DebounceKey
+	}
+	return ""
+}
+
+func (x *Job) GetExpireAfterMs() int64 {
+	if x != nil {
+		return x.ExpireAfterMs
+	}
+	return 0
+}
+
+func (x *Job) GetExpireNs() int64 {
+	if x != nil {
+		return x.ExpireNs
+	}
+	return 0
+}
+
+func (x *Job) GetPurgeNs() int64 {
+	if x != nil {
+		return x.PurgeNs
+	}
+	return 0
+}
+
+func (x *Job) GetCancelling() bool {
+	if x != nil {
+		return x.Cancelling
+	}
+	return false
+}
+
+func (x *Job) GetDoomed() bool {
+	if x != nil {
+		return x.Doomed
+	}
+	return false
+}
+
+func (x *Job) GetHoldReason() string {
+	if x != nil {
+		return x.HoldReason
+	}
+	return ""
+}
+
+func (x *Job) GetAttemptBase() uint32 {
+	if x != nil {
+		return x.AttemptBase
+	}
+	return 0
+}
+
+func (x *Job) GetParentId() []byte {
+	if x != nil {
+		return x.ParentId
+	}
+	return nil
+}
+
+func (x *Job) GetBatch() *Membership {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+func (x *Job) GetChain() *ChainLink {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+func (x *Job) GetOrigin() *Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *Job) GetBlockedBy() uint32 {
+	if x != nil {
+		return x.BlockedBy
+	}
+	return 0
+}
+
+func (x *Job) GetDependencyPolicy() DependencyPolicy {
+	if x != nil {
+		return x.DependencyPolicy
+	}
+	return DependencyPolicy_DEPENDENCY_POLICY_FAIL
+}
+
+func (x *Job) GetHasDependents() bool {
+	if x != nil {
+		return x.HasDependents
+	}
+	return false
+}
+
+func (x *Job) GetScheduleId() []byte {
+	if x != nil {
+		return x.ScheduleId
+	}
+	return nil
+}
+
+func (x *Job) GetCancelledNs() int64 {
+	if x != nil {
+		return x.CancelledNs
+	}
+	return 0
+}
+
+// Membership is a job's place in a batch.
+type Membership struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	BatchId       []byte                 `protobuf:"bytes,1,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`     // where the batch is
+	Counted       bool                   `protobuf:"varint,3,opt,name=counted,proto3" json:"counted,omitempty"` // it has settled once, and the batch knows how
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Membership) Reset() {
+	*x = Membership{}
+	mi := &file_dataplane_job_job_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Membership) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Membership) ProtoMessage() {}
+
+func (x *Membership) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Membership.ProtoReflect.Descriptor instead.
+func (*Membership) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Membership) GetBatchId() []byte {
+	if x != nil {
+		return x.BatchId
+	}
+	return nil
+}
+
+func (x *Membership) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Membership) GetCounted() bool {
+	if x != nil {
+		return x.Counted
+	}
+	return false
+}
+
+// ChainLink is a job's place in a chain. The chain itself is the job's blob of
+// kind ChainConfig, and goes from step to step.
+type ChainLink struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ChainId       []byte                 `protobuf:"bytes,1,opt,name=chain_id,json=chainId,proto3" json:"chain_id,omitempty"` // the id of the first job
+	Step          uint32                 `protobuf:"varint,2,opt,name=step,proto3" json:"step,omitempty"`                     // from 0
+	Ended         bool                   `protobuf:"varint,3,opt,name=ended,proto3" json:"ended,omitempty"`                   // what comes after this job has been made: it is not made twice
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChainLink) Reset() {
+	*x = ChainLink{}
+	mi := &file_dataplane_job_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChainLink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChainLink) ProtoMessage() {}
+
+func (x *ChainLink) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChainLink.ProtoReflect.Descriptor instead.
+func (*ChainLink) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ChainLink) GetChainId() []byte {
+	if x != nil {
+		return x.ChainId
+	}
+	return nil
+}
+
+func (x *ChainLink) GetStep() uint32 {
+	if x != nil {
+		return x.Step
+	}
+	return 0
+}
+
+func (x *ChainLink) GetEnded() bool {
+	if x != nil {
+		return x.Ended
+	}
+	return false
+}
+
+// Step is one step of a chain, or what follows its end.
+type Step struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"`    // the queue's
+	Payload       *Blob                  `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"` // absent: the payload the chain began with
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Step) Reset() {
+	*x = Step{}
+	mi := &file_dataplane_job_job_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Step) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Step) ProtoMessage() {}
+
+func (x *Step) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Step.ProtoReflect.Descriptor instead.
+func (*Step) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Step) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Step) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Step) GetPayload() *Blob {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+// Chain is what a chain's jobs carry along.
+type Chain struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Steps         []*Step                `protobuf:"bytes,1,rep,name=steps,proto3" json:"steps,omitempty"` // the first is the job that began the chain
+	OnFailure     OnFailure              `protobuf:"varint,2,opt,name=on_failure,json=onFailure,proto3,enum=corvo.job.v1.OnFailure" json:"on_failure,omitempty"`
+	Failure       *Step                  `protobuf:"bytes,3,opt,name=failure,proto3" json:"failure,omitempty"`
+	Exit          *Step                  `protobuf:"bytes,4,opt,name=exit,proto3" json:"exit,omitempty"` // once at the end, however it ended; may be absent
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Chain) Reset() {
+	*x = Chain{}
+	mi := &file_dataplane_job_job_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Chain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Chain) ProtoMessage() {}
+
+func (x *Chain) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Chain.ProtoReflect.Descriptor instead.
+func (*Chain) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Chain) GetSteps() []*Step {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+func (x *Chain) GetOnFailure() OnFailure {
+	if x != nil {
+		return x.OnFailure
+	}
+	return OnFailure_ON_FAILURE_STOP
+}
+
+func (x *Chain) GetFailure() *Step {
+	if x != nil {
+		return x.Failure
+	}
+	return nil
+}
+
+func (x *Chain) GetExit() *Step {
+	if x != nil {
+		return x.Exit
+	}
+	return nil
+}
+
+// Origin is what is added to a job's payload when it is handed out. The result of
+// the job before is a blob of its own, of kind Previous.
+type Origin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          OriginKind             `protobuf:"varint,1,opt,name=kind,proto3,enum=corvo.job.v1.OriginKind" json:"kind,omitempty"`
+	JobId         []byte                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"` // of the job before
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	Outcome       string                 `protobuf:"bytes,6,opt,name=outcome,proto3" json:"outcome,omitempty"` // completed, exited, failed or cancelled
+	BatchId       []byte                 `protobuf:"bytes,7,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
+	Total         uint64                 `protobuf:"varint,8,opt,name=total,proto3" json:"total,omitempty"`
+	Succeeded     uint64                 `protobuf:"varint,9,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	Failed        uint64                 `protobuf:"varint,10,opt,name=failed,proto3" json:"failed,omitempty"`
+	Cancelled     uint64                 `protobuf:"varint,11,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Origin) Reset() {
+	*x = Origin{}
+	mi := &file_dataplane_job_job_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Origin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Origin) ProtoMessage() {}
+
+func (x *Origin) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Origin.ProtoReflect.Descriptor instead.
+func (*Origin) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Origin) GetKind() OriginKind {
+	if x != nil {
+		return x.Kind
+	}
+	return OriginKind_ORIGIN_KIND_UNSPECIFIED
+}
+
+func (x *Origin) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+func (x *Origin) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Origin) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Origin) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Origin) GetOutcome() string {
+	if x != nil {
+		return x.Outcome
+	}
+	return ""
+}
+
+func (x *Origin) GetBatchId() []byte {
+	if x != nil {
+		return x.BatchId
+	}
+	return nil
+}
+
+func (x *Origin) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Origin) GetSucceeded() uint64 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *Origin) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Origin) GetCancelled() uint64 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+// RateWindow counts what a queue has let go lately, in a fixed number of slices of
+// its window, so that it takes the same room whatever the rate is.
+type RateWindow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WindowMs      int64                  `protobuf:"varint,1,opt,name=window_ms,json=windowMs,proto3" json:"window_ms,omitempty"` // the window the slices are of
+	Newest        uint64                 `protobuf:"varint,2,opt,name=newest,proto3" json:"newest,omitempty"`                     // number of the newest slice: its start divided by its length
+	Counts        []uint32               `protobuf:"varint,3,rep,packed,name=counts,proto3" json:"counts,omitempty"`              // by slice number modulo their count
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RateWindow) Reset() {
+	*x = RateWindow{}
+	mi := &file_dataplane_job_job_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RateWindow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RateWindow) ProtoMessage() {}
+
+func (x *RateWindow) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RateWindow.ProtoReflect.Descriptor instead.
+func (*RateWindow) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *RateWindow) GetWindowMs() int64 {
+	if x != nil {
+		return x.WindowMs
+	}
+	return 0
+}
+
+func (x *RateWindow) GetNewest() uint64 {
+	if x != nil {
+		return x.Newest
+	}
+	return 0
+}
+
+func (x *RateWindow) GetCounts() []uint32 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+// Retention is how long settled jobs are kept, by how they settled. 0 says nothing:
+// the namespace's applies, or the default.
+type Retention struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CompletedMs   int64                  `protobuf:"varint,1,opt,name=completed_ms,json=completedMs,proto3" json:"completed_ms,omitempty"`
+	DeadMs        int64                  `protobuf:"varint,2,opt,name=dead_ms,json=deadMs,proto3" json:"dead_ms,omitempty"`
+	CancelledMs   int64                  `protobuf:"varint,3,opt,name=cancelled_ms,json=cancelledMs,proto3" json:"cancelled_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retention) Reset() {
+	*x = Retention{}
+	mi := &file_dataplane_job_job_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retention) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retention) ProtoMessage() {}
+
+func (x *Retention) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retention.ProtoReflect.Descriptor instead.
+func (*Retention) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Retention) GetCompletedMs() int64 {
+	if x != nil {
+		return x.CompletedMs
+	}
+	return 0
+}
+
+func (x *Retention) GetDeadMs() int64 {
+	if x != nil {
+		return x.DeadMs
+	}
+	return 0
+}
+
+func (x *Retention) GetCancelledMs() int64 {
+	if x != nil {
+		return x.CancelledMs
+	}
+	return 0
+}
+
 // Blob is one opaque document of a job. With key_id empty the bytes are plain;
 // otherwise the proposer sealed them with that key and nonce. Apply never looks
 // inside.
@@ -662,7 +1607,7 @@ type Blob struct {
 
 func (x *Blob) Reset() {
 	*x = Blob{}
-	mi := &file_dataplane_job_job_proto_msgTypes[5]
+	mi := &file_dataplane_job_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -674,7 +1619,7 @@ func (x *Blob) String() string {
 func (*Blob) ProtoMessage() {}
 
 func (x *Blob) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[5]
+	mi := &file_dataplane_job_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -687,7 +1632,7 @@ func (x *Blob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blob.ProtoReflect.Descriptor instead.
 func (*Blob) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Blob) GetKeyId() string {
@@ -717,14 +1662,17 @@ type AttemptError struct {
 	Attempt       uint32                 `protobuf:"varint,1,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`
 	Backtrace     string                 `protobuf:"bytes,3,opt,name=backtrace,proto3" json:"backtrace,omitempty"`
-	CreatedNs     int64                  `protobuf:"varint,4,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	CreatedNs     int64                  `protobuf:"varint,4,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"` // when it ended
+	WorkerId      string                 `protobuf:"bytes,5,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	StartedNs     int64                  `protobuf:"varint,6,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	Outcome       Outcome                `protobuf:"varint,7,opt,name=outcome,proto3,enum=corvo.job.v1.Outcome" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AttemptError) Reset() {
 	*x = AttemptError{}
-	mi := &file_dataplane_job_job_proto_msgTypes[6]
+	mi := &file_dataplane_job_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -736,7 +1684,7 @@ func (x *AttemptError) String() string {
 func (*AttemptError) ProtoMessage() {}
 
 func (x *AttemptError) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[6]
+	mi := &file_dataplane_job_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -749,7 +1697,7 @@ func (x *AttemptError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptError.ProtoReflect.Descriptor instead.
 func (*AttemptError) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AttemptError) GetAttempt() uint32 {
@@ -780,6 +1728,27 @@ func (x *AttemptError) GetCreatedNs() int64 {
 	return 0
 }
 
+func (x *AttemptError) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *AttemptError) GetStartedNs() int64 {
+	if x != nil {
+		return x.StartedNs
+	}
+	return 0
+}
+
+func (x *AttemptError) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_FAILED
+}
+
 var File_dataplane_job_job_proto protoreflect.FileDescriptor
 
 const file_dataplane_job_job_proto_rawDesc = "" +
@@ -787,13 +1756,14 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x17dataplane/job/job.proto\x12\fcorvo.job.v1\"0\n" +
 	"\x04Pair\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\xa1\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\xc8\x01\n" +
 	"\x05Retry\x12!\n" +
 	"\fmax_attempts\x18\x01 \x01(\rR\vmaxAttempts\x12/\n" +
 	"\abackoff\x18\x02 \x01(\x0e2\x15.corvo.job.v1.BackoffR\abackoff\x12\"\n" +
 	"\rbase_delay_ms\x18\x03 \x01(\x03R\vbaseDelayMs\x12 \n" +
 	"\fmax_delay_ms\x18\x04 \x01(\x03R\n" +
-	"maxDelayMs\"\x85\x02\n" +
+	"maxDelayMs\x12%\n" +
+	"\x0ejitter_percent\x18\x05 \x01(\rR\rjitterPercent\"\x85\x02\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x122\n" +
@@ -809,7 +1779,7 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\n" +
 	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\x12\x1b\n" +
 	"\tlength_ms\x18\x05 \x01(\x03R\blengthMs\x12!\n" +
-	"\flast_request\x18\x06 \x01(\fR\vlastRequest\"\x85\x05\n" +
+	"\flast_request\x18\x06 \x01(\fR\vlastRequest\"\xaa\v\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
@@ -833,17 +1803,89 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x05usage\x18\x11 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\x12\x16\n" +
 	"\x06errors\x18\x12 \x01(\rR\x06errors\x12\x14\n" +
 	"\x05blobs\x18\x13 \x01(\rR\x05blobs\x12\x14\n" +
-	"\x05moves\x18\x14 \x01(\rR\x05moves\"G\n" +
+	"\x05moves\x18\x14 \x01(\rR\x05moves\x12\x1d\n" +
+	"\n" +
+	"unique_key\x18\x15 \x01(\tR\tuniqueKey\x12(\n" +
+	"\x10unique_period_ms\x18\x16 \x01(\x03R\x0euniquePeriodMs\x12.\n" +
+	"\x13unique_whole_period\x18\x17 \x01(\bR\x11uniqueWholePeriod\x12*\n" +
+	"\x11unique_expires_ns\x18\x18 \x01(\x03R\x0funiqueExpiresNs\x12!\n" +
+	"\fdebounce_key\x18\x19 \x01(\tR\vdebounceKey\x12&\n" +
+	"\x0fexpire_after_ms\x18\x1a \x01(\x03R\rexpireAfterMs\x12\x1b\n" +
+	"\texpire_ns\x18\x1b \x01(\x03R\bexpireNs\x12\x19\n" +
+	"\bpurge_ns\x18\x1c \x01(\x03R\apurgeNs\x12\x1e\n" +
+	"\n" +
+	"cancelling\x18\x1d \x01(\bR\n" +
+	"cancelling\x12\x16\n" +
+	"\x06doomed\x18\x1e \x01(\bR\x06doomed\x12\x1f\n" +
+	"\vhold_reason\x18\x1f \x01(\tR\n" +
+	"holdReason\x12!\n" +
+	"\fattempt_base\x18  \x01(\rR\vattemptBase\x12\x1b\n" +
+	"\tparent_id\x18! \x01(\fR\bparentId\x12.\n" +
+	"\x05batch\x18\" \x01(\v2\x18.corvo.job.v1.MembershipR\x05batch\x12-\n" +
+	"\x05chain\x18# \x01(\v2\x17.corvo.job.v1.ChainLinkR\x05chain\x12,\n" +
+	"\x06origin\x18$ \x01(\v2\x14.corvo.job.v1.OriginR\x06origin\x12\x1d\n" +
+	"\n" +
+	"blocked_by\x18% \x01(\rR\tblockedBy\x12K\n" +
+	"\x11dependency_policy\x18& \x01(\x0e2\x1e.corvo.job.v1.DependencyPolicyR\x10dependencyPolicy\x12%\n" +
+	"\x0ehas_dependents\x18' \x01(\bR\rhasDependents\x12\x1f\n" +
+	"\vschedule_id\x18( \x01(\fR\n" +
+	"scheduleId\x12!\n" +
+	"\fcancelled_ns\x18) \x01(\x03R\vcancelledNs\"W\n" +
+	"\n" +
+	"Membership\x12\x19\n" +
+	"\bbatch_id\x18\x01 \x01(\fR\abatchId\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x18\n" +
+	"\acounted\x18\x03 \x01(\bR\acounted\"P\n" +
+	"\tChainLink\x12\x19\n" +
+	"\bchain_id\x18\x01 \x01(\fR\achainId\x12\x12\n" +
+	"\x04step\x18\x02 \x01(\rR\x04step\x12\x14\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended\"`\n" +
+	"\x04Step\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\x12,\n" +
+	"\apayload\x18\x03 \x01(\v2\x12.corvo.job.v1.BlobR\apayload\"\xbf\x01\n" +
+	"\x05Chain\x12(\n" +
+	"\x05steps\x18\x01 \x03(\v2\x12.corvo.job.v1.StepR\x05steps\x126\n" +
+	"\n" +
+	"on_failure\x18\x02 \x01(\x0e2\x17.corvo.job.v1.OnFailureR\tonFailure\x12,\n" +
+	"\afailure\x18\x03 \x01(\v2\x12.corvo.job.v1.StepR\afailure\x12&\n" +
+	"\x04exit\x18\x04 \x01(\v2\x12.corvo.job.v1.StepR\x04exit\"\xb2\x02\n" +
+	"\x06Origin\x12,\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x18.corvo.job.v1.OriginKindR\x04kind\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\fR\x05jobId\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x18\n" +
+	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12\x18\n" +
+	"\aoutcome\x18\x06 \x01(\tR\aoutcome\x12\x19\n" +
+	"\bbatch_id\x18\a \x01(\fR\abatchId\x12\x14\n" +
+	"\x05total\x18\b \x01(\x04R\x05total\x12\x1c\n" +
+	"\tsucceeded\x18\t \x01(\x04R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\n" +
+	" \x01(\x04R\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\v \x01(\x04R\tcancelled\"Y\n" +
+	"\n" +
+	"RateWindow\x12\x1b\n" +
+	"\twindow_ms\x18\x01 \x01(\x03R\bwindowMs\x12\x16\n" +
+	"\x06newest\x18\x02 \x01(\x04R\x06newest\x12\x16\n" +
+	"\x06counts\x18\x03 \x03(\rR\x06counts\"j\n" +
+	"\tRetention\x12!\n" +
+	"\fcompleted_ms\x18\x01 \x01(\x03R\vcompletedMs\x12\x17\n" +
+	"\adead_ms\x18\x02 \x01(\x03R\x06deadMs\x12!\n" +
+	"\fcancelled_ms\x18\x03 \x01(\x03R\vcancelledMs\"G\n" +
 	"\x04Blob\x12\x15\n" +
 	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\fR\x05nonce\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"{\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"\xe8\x01\n" +
 	"\fAttemptError\x12\x18\n" +
 	"\aattempt\x18\x01 \x01(\rR\aattempt\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x1c\n" +
 	"\tbacktrace\x18\x03 \x01(\tR\tbacktrace\x12\x1d\n" +
 	"\n" +
-	"created_ns\x18\x04 \x01(\x03R\tcreatedNs*\xb6\x01\n" +
+	"created_ns\x18\x04 \x01(\x03R\tcreatedNs\x12\x1b\n" +
+	"\tworker_id\x18\x05 \x01(\tR\bworkerId\x12\x1d\n" +
+	"\n" +
+	"started_ns\x18\x06 \x01(\x03R\tstartedNs\x12/\n" +
+	"\aoutcome\x18\a \x01(\x0e2\x15.corvo.job.v1.OutcomeR\aoutcome*\xb6\x01\n" +
 	"\x05State\x12\x15\n" +
 	"\x11STATE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fSTATE_SCHEDULED\x10\x01\x12\x11\n" +
@@ -861,7 +1903,33 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\fBACKOFF_NONE\x10\x01\x12\x11\n" +
 	"\rBACKOFF_FIXED\x10\x02\x12\x12\n" +
 	"\x0eBACKOFF_LINEAR\x10\x03\x12\x17\n" +
-	"\x13BACKOFF_EXPONENTIAL\x10\x04B&Z$github.com/corvo/corvo/dataplane/jobb\x06proto3"
+	"\x13BACKOFF_EXPONENTIAL\x10\x04*O\n" +
+	"\tOnFailure\x12\x13\n" +
+	"\x0fON_FAILURE_STOP\x10\x00\x12\x17\n" +
+	"\x13ON_FAILURE_CONTINUE\x10\x01\x12\x14\n" +
+	"\x10ON_FAILURE_QUEUE\x10\x02*h\n" +
+	"\x10DependencyPolicy\x12\x1a\n" +
+	"\x16DEPENDENCY_POLICY_FAIL\x10\x00\x12\x1a\n" +
+	"\x16DEPENDENCY_POLICY_HOLD\x10\x01\x12\x1c\n" +
+	"\x18DEPENDENCY_POLICY_IGNORE\x10\x02*\x85\x01\n" +
+	"\n" +
+	"OriginKind\x12\x1b\n" +
+	"\x17ORIGIN_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10ORIGIN_KIND_STEP\x10\x01\x12\x17\n" +
+	"\x13ORIGIN_KIND_FAILURE\x10\x02\x12\x14\n" +
+	"\x10ORIGIN_KIND_EXIT\x10\x03\x12\x15\n" +
+	"\x11ORIGIN_KIND_BATCH\x10\x04*9\n" +
+	"\bOverflow\x12\x13\n" +
+	"\x0fOVERFLOW_REJECT\x10\x00\x12\x18\n" +
+	"\x14OVERFLOW_DROP_OLDEST\x10\x01*\xa0\x01\n" +
+	"\aOutcome\x12\x12\n" +
+	"\x0eOUTCOME_FAILED\x10\x00\x12\x15\n" +
+	"\x11OUTCOME_RECLAIMED\x10\x01\x12\x13\n" +
+	"\x0fOUTCOME_EXPIRED\x10\x02\x12\x15\n" +
+	"\x11OUTCOME_CANCELLED\x10\x03\x12\x14\n" +
+	"\x10OUTCOME_REJECTED\x10\x04\x12\x13\n" +
+	"\x0fOUTCOME_BLOCKED\x10\x05\x12\x13\n" +
+	"\x0fOUTCOME_DROPPED\x10\x06B&Z$github.com/corvo/corvo/dataplane/jobb\x06proto3"
 
 var (
 	file_dataplane_job_job_proto_rawDescOnce sync.Once
@@ -875,32 +1943,55 @@ func file_dataplane_job_job_proto_rawDescGZIP() []byte {
 	return file_dataplane_job_job_proto_rawDescData
 }
 
-var file_dataplane_job_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_dataplane_job_job_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
+var file_dataplane_job_job_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_dataplane_job_job_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_dataplane_job_job_proto_goTypes = []any{
-	(State)(0),           // 0: corvo.job.v1.State
-	(Backoff)(0),         // 1: corvo.job.v1.Backoff
-	(*Pair)(nil),         // 2: corvo.job.v1.Pair
-	(*Retry)(nil),        // 3: corvo.job.v1.Retry
-	(*Usage)(nil),        // 4: corvo.job.v1.Usage
-	(*Lease)(nil),        // 5: corvo.job.v1.Lease
-	(*Job)(nil),          // 6: corvo.job.v1.Job
-	(*Blob)(nil),         // 7: corvo.job.v1.Blob
-	(*AttemptError)(nil), // 8: corvo.job.v1.AttemptError
+	(State)(0),            // 0: corvo.job.v1.State
+	(Backoff)(0),          // 1: corvo.job.v1.Backoff
+	(OnFailure)(0),        // 2: corvo.job.v1.OnFailure
+	(DependencyPolicy)(0), // 3: corvo.job.v1.DependencyPolicy
+	(OriginKind)(0),       // 4: corvo.job.v1.OriginKind
+	(Overflow)(0),         // 5: corvo.job.v1.Overflow
+	(Outcome)(0),          // 6: corvo.job.v1.Outcome
+	(*Pair)(nil),          // 7: corvo.job.v1.Pair
+	(*Retry)(nil),         // 8: corvo.job.v1.Retry
+	(*Usage)(nil),         // 9: corvo.job.v1.Usage
+	(*Lease)(nil),         // 10: corvo.job.v1.Lease
+	(*Job)(nil),           // 11: corvo.job.v1.Job
+	(*Membership)(nil),    // 12: corvo.job.v1.Membership
+	(*ChainLink)(nil),     // 13: corvo.job.v1.ChainLink
+	(*Step)(nil),          // 14: corvo.job.v1.Step
+	(*Chain)(nil),         // 15: corvo.job.v1.Chain
+	(*Origin)(nil),        // 16: corvo.job.v1.Origin
+	(*RateWindow)(nil),    // 17: corvo.job.v1.RateWindow
+	(*Retention)(nil),     // 18: corvo.job.v1.Retention
+	(*Blob)(nil),          // 19: corvo.job.v1.Blob
+	(*AttemptError)(nil),  // 20: corvo.job.v1.AttemptError
 }
 var file_dataplane_job_job_proto_depIdxs = []int32{
-	1, // 0: corvo.job.v1.Retry.backoff:type_name -> corvo.job.v1.Backoff
-	0, // 1: corvo.job.v1.Job.state:type_name -> corvo.job.v1.State
-	3, // 2: corvo.job.v1.Job.retry:type_name -> corvo.job.v1.Retry
-	2, // 3: corvo.job.v1.Job.tags:type_name -> corvo.job.v1.Pair
-	2, // 4: corvo.job.v1.Job.headers:type_name -> corvo.job.v1.Pair
-	5, // 5: corvo.job.v1.Job.lease:type_name -> corvo.job.v1.Lease
-	4, // 6: corvo.job.v1.Job.usage:type_name -> corvo.job.v1.Usage
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	1,  // 0: corvo.job.v1.Retry.backoff:type_name -> corvo.job.v1.Backoff
+	0,  // 1: corvo.job.v1.Job.state:type_name -> corvo.job.v1.State
+	8,  // 2: corvo.job.v1.Job.retry:type_name -> corvo.job.v1.Retry
+	7,  // 3: corvo.job.v1.Job.tags:type_name -> corvo.job.v1.Pair
+	7,  // 4: corvo.job.v1.Job.headers:type_name -> corvo.job.v1.Pair
+	10, // 5: corvo.job.v1.Job.lease:type_name -> corvo.job.v1.Lease
+	9,  // 6: corvo.job.v1.Job.usage:type_name -> corvo.job.v1.Usage
+	12, // 7: corvo.job.v1.Job.batch:type_name -> corvo.job.v1.Membership
+	13, // 8: corvo.job.v1.Job.chain:type_name -> corvo.job.v1.ChainLink
+	16, // 9: corvo.job.v1.Job.origin:type_name -> corvo.job.v1.Origin
+	3,  // 10: corvo.job.v1.Job.dependency_policy:type_name -> corvo.job.v1.DependencyPolicy
+	19, // 11: corvo.job.v1.Step.payload:type_name -> corvo.job.v1.Blob
+	14, // 12: corvo.job.v1.Chain.steps:type_name -> corvo.job.v1.Step
+	2,  // 13: corvo.job.v1.Chain.on_failure:type_name -> corvo.job.v1.OnFailure
+	14, // 14: corvo.job.v1.Chain.failure:type_name -> corvo.job.v1.Step
+	14, // 15: corvo.job.v1.Chain.exit:type_name -> corvo.job.v1.Step
+	4,  // 16: corvo.job.v1.Origin.kind:type_name -> corvo.job.v1.OriginKind
+	6,  // 17: corvo.job.v1.AttemptError.outcome:type_name -> corvo.job.v1.Outcome
+	18, // [18:18] is the sub-list for method output_type
+	18, // [18:18] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_job_job_proto_init() }
@@ -913,8 +2004,8 @@ func file_dataplane_job_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_job_job_proto_rawDesc), len(file_dataplane_job_job_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   7,
+			NumEnums:      7,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -22,12 +22,24 @@ const (
 	OnExhaust                  // its worker failed on the last attempt
 	OnReclaim                  // its lease expired, attempts are left
 	OnReclaimLast              // its lease expired on the last attempt
+	OnCancel                   // a client gave it up before it ran
+	OnStop                     // a client gave it up, and its worker is to be told
+	OnLetGo                    // its worker let go of it after that, or its lease ended
+	OnHold                     // kept from running until a person says so
+	OnApprove                  // that person said yes
+	OnReject                   // that person said no
+	OnExpire                   // its time was over
+	OnBlock                    // a job it depends on did not succeed
+	OnDrop                     // its queue was full, and it was the oldest
+	OnPostpone                 // a later enqueue with its debounce key put it off
+	OnRevive                   // a client has it run again
 	events
 )
 
 var eventWords = [events]string{
 	"enqueue", "schedule", "promote", "fetch", "renew", "return",
 	"ack", "retry", "exhaust", "reclaim", "reclaim last",
+	"cancel", "stop", "let go", "hold", "approve", "reject", "expire", "block", "drop", "postpone", "revive",
 }
 
 func (e Event) String() string {
@@ -61,6 +73,29 @@ var lifecycle = []transition{
 	{Active, OnExhaust, Dead},
 	{Active, OnReclaim, Retrying},
 	{Active, OnReclaimLast, Dead},
+	{Scheduled, OnCancel, Cancelled},
+	{Pending, OnCancel, Cancelled},
+	{Retrying, OnCancel, Cancelled},
+	{Held, OnCancel, Cancelled},
+	{Active, OnStop, Active},
+	{Active, OnLetGo, Cancelled},
+	{Scheduled, OnHold, Held},
+	{Pending, OnHold, Held},
+	{Retrying, OnHold, Held},
+	{Held, OnApprove, Pending},
+	{Held, OnReject, Dead},
+	{Scheduled, OnExpire, Dead},
+	{Pending, OnExpire, Dead},
+	{Active, OnExpire, Dead},
+	{Retrying, OnExpire, Dead},
+	{Held, OnExpire, Dead},
+	{Scheduled, OnBlock, Dead},
+	{Held, OnBlock, Dead},
+	{Pending, OnDrop, Dead},
+	{Scheduled, OnPostpone, Scheduled},
+	{Completed, OnRevive, Pending},
+	{Dead, OnRevive, Pending},
+	{Cancelled, OnRevive, Pending},
 }
 
 // next is lifecycle indexed; 0 is "cannot happen", as no event leads to unborn.
@@ -94,16 +129,12 @@ func Diagram() string {
 	}
 	var b strings.Builder
 	b.WriteString("stateDiagram-v2\n")
-	leaves := [States]bool{}
-	reached := [States]bool{}
 	for _, t := range lifecycle {
 		fmt.Fprintf(&b, "    %s --> %s: %s\n", name(t.from), name(t.to), t.on)
-		reached[t.to] = true
-		leaves[t.from] = leaves[t.from] || t.from != t.to
 	}
-	for s := range leaves {
-		if reached[s] && !leaves[s] {
-			fmt.Fprintf(&b, "    %s --> [*]\n", State(s).Word())
+	for s := range State(States) {
+		if s.Settled() {
+			fmt.Fprintf(&b, "    %s --> [*]\n", s.Word())
 		}
 	}
 	return b.String()

@@ -47,6 +47,17 @@ func TestNext(t *testing.T) {
 		{job.States, job.OnFetch, 0},
 		{-1, job.OnFetch, 0},
 		{job.Pending, 200, 0},
+		{job.Held, job.OnApprove, job.Pending},
+		{job.Held, job.OnHold, 0},
+		{job.Held, job.OnPromote, 0},
+		{job.Active, job.OnCancel, 0},
+		{job.Active, job.OnStop, job.Active},
+		{job.Active, job.OnHold, 0},
+		{job.Pending, job.OnStop, 0},
+		{job.Pending, job.OnReject, 0},
+		{job.Pending, job.OnRevive, 0},
+		{job.Dead, job.OnExpire, 0},
+		{job.Dead, job.OnRevive, job.Pending},
 	} {
 		to, ok := job.Next(c.from, c.on)
 		if to != c.to || ok != (c.to != 0) {
@@ -56,13 +67,14 @@ func TestNext(t *testing.T) {
 }
 
 // Every job can come to an end: from each state that some event leads to, a
-// settled state is reachable, and no event leaves a settled one.
+// settled state is reachable, and a settled one is left by hand alone, so that what
+// ended stays so by itself.
 func TestLifecycleEnds(t *testing.T) {
 	t.Parallel()
 	settled := map[job.State]bool{job.Completed: true, job.Dead: true, job.Cancelled: true}
 	steps := func(s job.State) (out []job.State) {
-		for e := job.OnEnqueue; e <= job.OnReclaimLast; e++ {
-			if to, ok := job.Next(s, e); ok {
+		for e := job.OnEnqueue; e <= job.OnRevive; e++ {
+			if to, ok := job.Next(s, e); ok && e != job.OnRevive {
 				out = append(out, to)
 			}
 		}
@@ -85,6 +97,9 @@ func TestLifecycleEnds(t *testing.T) {
 		if settled[s] {
 			if out := steps(s); len(out) != 0 {
 				t.Errorf("%s leads to %v", s.Word(), out)
+			}
+			if to, ok := job.Next(s, job.OnRevive); !ok || to != job.Pending {
+				t.Errorf("a %s job is revived: %s, %v", s.Word(), to.Word(), ok)
 			}
 			continue
 		}

@@ -25,6 +25,7 @@ const (
 	MaxHeaderValue   = 4096     // bytes
 	MaxAttempts      = 1000     // max_retries
 	MaxRetryDelay    = 365 * 24 * time.Hour
+	MaxJitterPercent = 100                       // retry_jitter_percent
 	MaxSchedule      = 10 * 365 * 24 * time.Hour // how far ahead scheduled_at may lie
 	MaxEnqueueJobs   = 1000                      // jobs of one enqueue/batch
 	MaxFetchQueues   = 64                        // queues of one fetch
@@ -46,6 +47,29 @@ const (
 	MaxPrincipal          = 256            // bytes of who asked
 	MaxProblems           = 100            // problems listed in one refusal; the rest is counted
 
+	MaxUniqueKey      = 512                  // bytes of unique_key and debounce_key
+	MaxUniquePeriod   = 365 * 24 * time.Hour // unique_period
+	MaxDebounce       = 24 * time.Hour       // debounce
+	MaxExpireAfter    = 365 * 24 * time.Hour // expire_after
+	MaxRetention      = 10 * 365 * 24 * time.Hour
+	MaxHoldReason     = 1 << 10   // bytes of hold_reason and of a rejection's reason
+	MaxChainSteps     = 100       // steps of a chain
+	MaxChainBytes     = 1 << 20   // of all payloads a chain carries along
+	MaxDependencies   = 10_000    // depends_on of all jobs of a request
+	MaxBatchPayload   = 256 << 10 // bytes of callback_payload
+	MaxBatchDepth     = 16        // batches that are members of batches
+	MaxBatchMembers   = 10_000_000
+	MaxSchedules      = 10_000 // schedules of a namespace
+	MaxScheduleName   = 128    // bytes
+	MaxCronText       = 256    // bytes of a cron expression
+	MaxScheduleJitter = time.Hour
+	MaxMissedRuns     = 1000           // runs that missed "all" makes up for at once; older ones are skipped
+	MaxRateLimit      = 10_000_000     // jobs in a window
+	MinRateWindow     = time.Second    // shortest rate window
+	MaxRateWindow     = 24 * time.Hour // longest
+	MaxQueueLength    = 1_000_000_000  // max_length
+	MaxWorkers        = 10_000         // workers of a namespace a node remembers
+
 	MaxKeys        = 1000 // API keys of a bare node
 	MaxKeyID       = 64   // bytes
 	MaxKeyName     = 128  // bytes
@@ -65,6 +89,11 @@ const (
 	DefaultLease          = 60 * time.Second
 	DefaultFetchWait      = 30 * time.Second
 	DefaultSearchLimit    = 50
+	DefaultUniquePeriod   = time.Hour
+	DefaultRetentionTime  = 7 * 24 * time.Hour // of settled jobs and completed batches
+
+	// WorkerForgotten is how long after it was seen last a worker is listed.
+	WorkerForgotten = 2 * time.Minute
 
 	// ReclaimGrace bounds how long after a new term's start leases that ran out
 	// meanwhile are left alone, so that a failover does not expire them all.

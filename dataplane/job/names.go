@@ -28,6 +28,14 @@ func (s State) Word() string {
 	return stateWords[s]
 }
 
+// Settled says whether a job in the state has ended: nothing happens to it any
+// more but by hand.
+func (s State) Settled() bool { return s == Completed || s == Dead || s == Cancelled }
+
+// Waits says whether a job in the state waits to be fetched, now or later. Held
+// ones wait for a person.
+func (s State) Waits() bool { return s == Pending || s == Scheduled || s == Retrying }
+
 // ParseState reads what Word printed.
 func ParseState(word string) (State, bool) {
 	for s, w := range stateWords {
@@ -103,5 +111,7 @@ const (
 	Result
 	Checkpoint
 	Progress
+	ChainConfig // an encoded Chain
+	Previous    // the result of the job before, see Origin
 	BlobKinds
 )

@@ -103,11 +103,17 @@ func CheckRetry(r *Retry) []error {
 	if b := r.GetBackoff(); b < BackoffNone || b > BackoffExponential {
 		errs = append(errs, fmt.Errorf("retry_backoff is %q; use none, fixed, linear or exponential", b.Word()))
 	}
+	if n := r.GetJitterPercent(); n > 100 {
+		errs = append(errs, fmt.Errorf("jitter_percent is %d; it lies between 0 and 100 percent", n))
+	}
 	if err := checkDelay("retry_base_delay", r.GetBaseDelayMs()); err != nil {
 		errs = append(errs, err)
 	}
 	if err := checkDelay("retry_max_delay", r.GetMaxDelayMs()); err != nil {
 		errs = append(errs, err)
+	}
+	if n := r.GetJitterPercent(); n > MaxJitterPercent {
+		errs = append(errs, fmt.Errorf("retry_jitter_percent is %d; it lies between 0 and %d", n, MaxJitterPercent))
 	}
 	return errs
 }

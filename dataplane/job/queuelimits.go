@@ -1,0 +1,56 @@
+package job
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// CheckRateLimit checks how many jobs a queue may let go in a window.
+func CheckRateLimit(n uint32) error {
+	if n > MaxRateLimit {
+		return fmt.Errorf("is %d; at most %d are allowed, 0 is unlimited", n, MaxRateLimit)
+	}
+	return nil
+}
+
+// CheckRateWindow checks the window of a rate limit, in milliseconds.
+func CheckRateWindow(ms int64) error {
+	if ms < MinRateWindow.Milliseconds() || ms > MaxRateWindow.Milliseconds() {
+		return fmt.Errorf("is %d ms; a rate limit's window lasts from %s to %s", ms, MinRateWindow, MaxRateWindow)
+	}
+	return nil
+}
+
+// CheckQueueLength checks how many jobs may wait in a queue.
+func CheckQueueLength(n uint64) error {
+	if n > MaxQueueLength {
+		return fmt.Errorf("is %d; at most %d are allowed, 0 is unlimited", n, MaxQueueLength)
+	}
+	return nil
+}
+
+// CheckRetention checks how long settled jobs are kept: 0 says nothing, a negative
+// time is for ever, and only -1 is used for it.
+func CheckRetention(r *Retention) []error {
+	var errs []error
+	for _, s := range [...]State{Completed, Dead, Cancelled} {
+		if err := checkKept(r.Of(s)); err != nil {
+			errs = append(errs, fmt.Errorf("%s %w", s.Word(), err))
+		}
+	}
+	return errs
+}
+
+// Forever is a retention that does not end.
+const Forever = -1
+
+func checkKept(ms int64) error {
+	switch {
+	case ms < Forever:
+		return errors.New("is negative; -1 is for ever")
+	case ms > MaxRetention.Milliseconds():
+		return fmt.Errorf("is %s; jobs are kept for at most %s, or for ever", time.Duration(ms)*time.Millisecond, MaxRetention)
+	}
+	return nil
+}

@@ -1,0 +1,153 @@
+package job
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// rule is a rate limit.
+type rule struct {
+	limit    uint32
+	windowMs int64
+}
+
+func (r rule) window() int64 { return r.windowMs * int64(time.Millisecond) }
+
+// within is how many of the takes lie in the closed window that ends at endNs.
+func within(takes []int64, endNs, windowNs int64) (n uint32) {
+	for i := len(takes) - 1; i >= 0 && takes[i] >= endNs-windowNs; i-- {
+		n++
+	}
+	return n
+}
+
+var rules = rapid.Custom(func(t *rapid.T) rule {
+	return rule{
+		limit:    rapid.SampledFrom([]uint32{1, 2, 3, 7, 64, 65, 100}).Draw(t, "limit"),
+		windowMs: rapid.SampledFrom([]int64{1, 7, 64, 1000, 1001, 60_000, 86_400_000}).Draw(t, "window_ms"),
+	}
+})
+
+// step is how the clock goes on between two takes: mostly by parts of the window,
+// often not at all.
+func step(t *rapid.T, r rule) int64 {
+	part := r.window() / rapid.SampledFrom([]int64{1, 2, 10, 64, 65, 1000}).Draw(t, "part of the window")
+	return rapid.SampledFrom([]int64{0, 0, 1, max(part-1, 0), part, part + 1}).Draw(t, "step")
+}
+
+// Whatever the load, no window has more takes than the limit, and FreeAt is the
+// first moment at which Free says so.
+func TestNoWindowHasMoreThanTheLimit(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := rules.Draw(t, "rule")
+		now := rapid.Int64Range(0, 1<<60).Draw(t, "clock")
+		var w RateWindow
+		var takes []int64
+		for range rapid.IntRange(1, 300).Draw(t, "steps") {
+			at := w.FreeAt(r.limit, r.windowMs, now)
+			if (at == now) != (w.Free(r.limit, r.windowMs, now) > 0) {
+				t.Fatalf("free at %d, and %d are free at %d", at, w.Free(r.limit, r.windowMs, now), now)
+			}
+			if at > now {
+				if w.Free(r.limit, r.windowMs, at-1) > 0 || w.Free(r.limit, r.windowMs, at) == 0 {
+					t.Fatalf("%d is not the first moment that is free", at)
+				}
+				if rapid.Bool().Draw(t, "wait for it") {
+					now = at
+				}
+			}
+			want := rapid.Uint32Range(0, r.limit).Draw(t, "wanted")
+			for range min(want, w.Free(r.limit, r.windowMs, now)) {
+				w.Take(r.windowMs, now)
+				takes = append(takes, now)
+			}
+			if n := within(takes, now, r.window()); n > r.limit {
+				t.Fatalf("%d takes in a window of %d ms; the limit is %d", n, r.windowMs, r.limit)
+			}
+			now += step(t, r)
+		}
+	})
+}
+
+// A rule that is changed holds from then on, for the takes that the earlier one
+// still remembered as well.
+func TestAChangedRuleIsKept(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		now := rapid.Int64Range(0, 1<<60).Draw(t, "clock")
+		var w RateWindow
+		var takes []int64 // those that every rule since has remembered
+		for range rapid.IntRange(1, 8).Draw(t, "rules") {
+			r := rules.Draw(t, "rule")
+			for range rapid.IntRange(1, 60).Draw(t, "steps") {
+				for range min(rapid.Uint32Range(0, 20).Draw(t, "wanted"), w.Free(r.limit, r.windowMs, now)) {
+					w.Take(r.windowMs, now)
+					takes = append(takes, now)
+					if n := within(takes, now, r.window()); n > r.limit {
+						t.Fatalf("%d takes in a window of %d ms; the limit is %d", n, r.windowMs, r.limit)
+					}
+				}
+				now += step(t, r)
+			}
+			// What has left this window may be forgotten by the next.
+			takes = takes[len(takes)-int(within(takes, now, r.window())):]
+		}
+	})
+}
+
+func TestSaturationReachesTheLimit(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []uint32{1, 10, 1000} {
+		for _, windowMs := range []int64{1000, 60_000, 86_400_000} {
+			var w RateWindow
+			start := int64(1_700_000_000_000_000_123)
+			taken, now := uint64(0), start
+			const windows = 200
+			for end := start + windows*(rule{limit, windowMs}).window(); now < end; {
+				for w.Free(limit, windowMs, now) > 0 {
+					w.Take(windowMs, now)
+					taken++
+				}
+				now = w.FreeAt(limit, windowMs, now)
+			}
+			if most := uint64(windows) * uint64(limit); taken*100 < most*98 {
+				t.Errorf("%d in %d ms: %d were taken of %d", limit, windowMs, taken, most)
+			}
+		}
+	}
+}
+
+func TestAWindowTakesTheSameRoomAlways(t *testing.T) {
+	t.Parallel()
+	var w RateWindow
+	for now := int64(1_700_000_000_000_000_000); now < 1_700_000_000_000_000_000+int64(time.Minute); now += int64(time.Millisecond) {
+		w.Take(1000, now)
+	}
+	if len(w.Counts) != RateSlices+1 || w.SizeVT() > 600 {
+		t.Errorf("it has %d slices and takes %d bytes", len(w.Counts), w.SizeVT())
+	}
+	if n := w.Free(1<<32-1, 1000, 0); n != 1<<32-1-w.sum() {
+		t.Errorf("with the clock behind, %d are free", n)
+	}
+}
+
+func (r *RateWindow) sum() (n uint32) {
+	for _, c := range r.Counts {
+		n += c
+	}
+	return n
+}
+
+func TestALimitOfNothingIsNeverFree(t *testing.T) {
+	t.Parallel()
+	var w *RateWindow
+	if w.Free(0, 1000, 5) != 0 || w.FreeAt(0, 1000, 5) != neverNs {
+		t.Error("it is free")
+	}
+	if w.Free(3, 1000, 5) != 3 || w.FreeAt(3, 1000, 5) != 5 {
+		t.Error("a window that nobody took from is not free")
+	}
+}
