@@ -17,8 +17,8 @@ const checkReports = 20
 // Check rebuilds every derived key and counter from the jobs and reports what
 // differs from what is stored. It reads the whole store once.
 func (v *Snapshot) Check() error {
-	c := &checker{v: v, inState: map[string]*[job.States]uint64{}}
-	for _, step := range []func() error{c.jobs, c.idempotency, c.indexes, c.queues, c.keys, c.feed, c.usage, c.outboxes, c.inboxes, c.forwards, c.prefixes} {
+	c := &checker{v: v, inState: map[string]*[job.States]uint64{}, unique: map[string]uint64{}}
+	for _, step := range []func() error{c.jobs, c.idempotency, c.records, c.indexes, c.queues, c.keys, c.feed, c.usage, c.outboxes, c.inboxes, c.forwards, c.prefixes} {
 		if err := step(); err != nil {
 			return fmt.Errorf("check entry %d: %w", v.head.Index, err)
 		}
@@ -38,8 +38,11 @@ func (v *Snapshot) Check() error {
 type checker struct {
 	v       *Snapshot
 	inState map[string]*[job.States]uint64
-	ready   uint64 // ready keys there should be
-	timers  uint64 // timer keys there should be
+	unique  map[string]uint64 // unique keys taken, by queue
+	ready   uint64            // ready keys there should be
+	timers  uint64            // timer keys there should be
+	locks   uint64            // locks there should be
+	awaited uint64            // jobs that have dependents
 	reports []error
 	found   int
 }
@@ -103,15 +106,34 @@ func (c *checker) job(id job.ID, j *job.Job) error {
 		c.inState[j.Queue] = counts
 	}
 	counts[j.State]++
+	if j.HasDependents {
+		c.awaited++
+	}
 	if ix.ready {
 		c.ready++
 		if err := c.expect(appendReadyKey(nil, j.Queue, ix.priority, ix.number), id[:]); err != nil {
 			return err
 		}
 	}
-	if ix.timer.class != 0 {
+	for _, t := range [...]timer{ix.timer, ix.expiry, ix.unlock} {
+		if t.class == 0 {
+			continue
+		}
 		c.timers++
-		return c.expect(appendTimerKey(nil, ix.timer, id), nil)
+		if err := c.expect(appendTimerKey(nil, t, id), nil); err != nil {
+			return err
+		}
+	}
+	for kind, text := range ix.locks {
+		if text == "" {
+			continue
+		}
+		if err := c.lock(lockName{LockKind(kind), j.Queue, text}, id); err != nil {
+			return err
+		}
+		if LockKind(kind) == LockUnique {
+			c.unique[j.Queue]++
+		}
 	}
 	return nil
 }
@@ -195,6 +217,9 @@ func (c *checker) queues() error {
 		delete(c.inState, q.Name)
 		if !slices.Equal(q.InState, counts[:]) {
 			c.report("queue %q counts %v by state, there are %v", q.Name, q.InState, counts)
+		}
+		if n := c.unique[q.Name]; n != q.UniqueLocks {
+			c.report("queue %q counts %d unique keys, there are %d", q.Name, q.UniqueLocks, n)
 		}
 	}
 	for name := range c.inState {

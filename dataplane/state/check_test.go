@@ -166,6 +166,8 @@ func TestHeadCopyIsWhole(t *testing.T) {
 			m.Set(field, protoreflect.ValueOfUint64(uint64(i+1)))
 		case protoreflect.Uint32Kind:
 			m.Set(field, protoreflect.ValueOfUint32(uint32(i+1)))
+		case protoreflect.MessageKind:
+			m.Set(field, m.NewField(field))
 		default:
 			t.Fatalf("field %s is of a kind this test does not fill", field.Name())
 		}

@@ -30,11 +30,21 @@ func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 	e := tx.spareEvents[n]
 	tx.feed.Events = tx.spareEvents[:n+1]
 	e.Type, e.Queue = event, queue
-	e.JobId, e.JobNumber, e.Attempt, e.FromQueue = nil, 0, 0, ""
+	e.JobId, e.JobNumber, e.Attempt, e.FromQueue, e.RecordId = nil, 0, 0, "", nil
 	if j != nil {
 		e.JobId, e.JobNumber, e.Attempt = j.Id, j.Number, j.Attempt
 	}
 	tx.head.FeedNextSeq++
+}
+
+// Tell appends an event of a job that did not change by it.
+func (tx *Tx) Tell(event EventType, j *job.Job) { tx.event(event, j.Queue, j) }
+
+// recordEvent appends an event of a batch or a schedule, which has its jobs in a
+// queue, or in none.
+func (tx *Tx) recordEvent(event EventType, queue string, id [16]byte) {
+	tx.event(event, queue, nil)
+	tx.feed.Events[len(tx.feed.Events)-1].RecordId = id[:]
 }
 
 // encodeFeed writes the entry's events as one record.

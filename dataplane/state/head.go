@@ -43,6 +43,8 @@ func (h *Head) copy() *Head {
 		KeyRecords: h.KeyRecords, QueueRecords: h.QueueRecords,
 		UsageNextSeq: h.UsageNextSeq, UsageFirstSeq: h.UsageFirstSeq,
 		OutboxRecords: h.OutboxRecords, InboxRecords: h.InboxRecords, ForwardRecords: h.ForwardRecords,
+		LockRecords: h.LockRecords, BatchRecords: h.BatchRecords, ScheduleRecords: h.ScheduleRecords,
+		DependentsRecords: h.DependentsRecords, WaiterRecords: h.WaiterRecords, Settings: h.Settings,
 	}
 }
 

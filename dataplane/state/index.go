@@ -14,17 +14,20 @@ type timer struct {
 }
 
 // index is all of a job's record that other records are derived from: its ready
-// key, its timer, its lease and its place in its queue's counters. Two records of a job
-// with equal indexes have the same derived keys. The zero index is that of a
-// job that is not stored.
+// key, its timers, its locks, its lease and its place in its queue's counters. Two
+// records of a job with equal indexes have the same derived keys. The zero index is
+// that of a job that is not stored.
 type index struct {
 	queue    string
 	state    job.State
 	ready    bool
 	priority uint8
 	number   uint64
-	timer    timer
+	timer    timer // what its state waits for
+	expiry   timer // the end of its time
+	unlock   timer // the end of its unique key
 	lease    leaseToken
+	locks    [jobLocks]string // the keys it holds, by kind; empty for none
 }
 
 // derive is the only place that says what is derived from a job.
@@ -40,7 +43,10 @@ func derive(j *job.Job) (index, error) {
 	case job.Pending:
 		ix.ready = true
 	case job.Scheduled:
-		ix.timer = timer{TimerScheduled, j.ScheduledNs}
+		if j.BlockedBy == 0 {
+			ix.timer = timer{TimerScheduled, j.ScheduledNs}
+		}
+		ix.locks[LockDebounce] = j.DebounceKey
 	case job.Retrying:
 		ix.timer = timer{TimerRetry, j.ScheduledNs}
 	case job.Active:
@@ -49,6 +55,17 @@ func derive(j *job.Job) (index, error) {
 		}
 		ix.timer = timer{TimerLease, j.Lease.ExpiresNs}
 		ix.lease = tokenOf(j)
+	case job.Completed, job.Dead, job.Cancelled:
+		if j.PurgeNs > 0 {
+			ix.timer = timer{TimerRetention, j.PurgeNs}
+		}
+	}
+	if j.ExpireNs > 0 && !j.State.Settled() {
+		ix.expiry = timer{TimerExpiry, j.ExpireNs}
+	}
+	if j.UniqueExpiresNs > 0 && (j.UniqueWholePeriod || !j.State.Settled()) {
+		ix.locks[LockUnique] = j.UniqueKey
+		ix.unlock = timer{TimerUnique, j.UniqueExpiresNs}
 	}
 	return ix, nil
 }

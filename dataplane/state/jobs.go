@@ -2,11 +2,15 @@ package state
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/engine/entry"
 )
 
 // Job is the job as the entry's earlier ops left it; nil when there is none. The
@@ -153,14 +157,17 @@ func (tx *Tx) change(h *held, events []EventType) error {
 	if h.now.state != to.state && len(events) == 0 {
 		return fmt.Errorf("it goes from %q to %q without an event", h.now.state.Word(), to.state.Word())
 	}
+	if !h.now.state.Settled() && to.state.Settled() {
+		if owed := tx.owes(h.job); owed != "" {
+			return fmt.Errorf("it settles, and %s", owed)
+		}
+	}
 	if err := tx.count(h.queue, h.now.state, to.state); err != nil {
 		return err
 	}
-	if err := h.queue.moveReady(h.id, h.now, to, tx.s.options.headsKept); err != nil {
+	if err := tx.rederive(h, to); err != nil {
 		return err
 	}
-	tx.s.leases.move(h.now, to, h.id)
-	h.now, h.dirty = to, true
 	failed := uint64(0)
 	for _, event := range events {
 		if event == EventType_EVENT_FAILED || event == EventType_EVENT_RECLAIMED {
@@ -170,6 +177,87 @@ func (tx *Tx) change(h *held, events []EventType) error {
 	}
 	h.queue.rec.Failed += failed
 	return nil
+}
+
+// rederive makes what lies in memory or in locks follow a job from one index to
+// another; the zero index is that of a job that goes.
+func (tx *Tx) rederive(h *held, to index) error {
+	if err := h.queue.moveReady(h.id, h.now, to, tx.s.options.headsKept); err != nil {
+		return err
+	}
+	if err := tx.moveLocks(h, to); err != nil {
+		return err
+	}
+	tx.s.leases.move(h.now, to, h.id)
+	h.now, h.dirty = to, true
+	return nil
+}
+
+// owes says what is still to be done for those who wait for a job that settles.
+// Forgetting it would leave them waiting for ever, and nothing would show it.
+func (tx *Tx) owes(j *job.Job) string {
+	switch {
+	case j.Batch != nil && !j.Batch.Counted:
+		return "its batch has not counted it"
+	case j.Chain != nil && !j.Chain.Ended:
+		return "its chain has not gone on"
+	case j.HasDependents && !tx.dependentsSettled(job.ID(j.Id)):
+		return "those who wait for it have not been told"
+	}
+	return ""
+}
+
+// DeleteErrors removes the errors of a job; PutJob must follow.
+func (tx *Tx) DeleteErrors(j *job.Job) error {
+	err := tx.deleteErrors(j)
+	if err != nil {
+		return tx.fail(fmt.Errorf("delete the errors of job %x: %w", j.Id, err))
+	}
+	return nil
+}
+
+func (tx *Tx) deleteErrors(j *job.Job) error {
+	id, err := job.IDFromBytes(j.Id)
+	if err != nil {
+		return err
+	}
+	h, err := tx.hold(id)
+	if err == nil {
+		err = tx.readAttempts(h, j)
+	}
+	if err == nil {
+		err = tx.removeErrors(h)
+	}
+	j.Errors = 0
+	return err
+}
+
+// DeleteBlob removes one of the job's blobs, if it has it; PutJob must follow.
+func (tx *Tx) DeleteBlob(j *job.Job, kind job.BlobKind) error {
+	if j.Blobs&(1<<kind) == 0 {
+		return nil
+	}
+	id, err := job.IDFromBytes(j.Id)
+	if err == nil {
+		tx.key = appendBlobKey(tx.key[:0], id, kind)
+		err = tx.batch.Delete(tx.key, nil)
+	}
+	if err != nil {
+		return tx.fail(fmt.Errorf("delete a blob of job %x: %w", j.Id, err))
+	}
+	j.Blobs &^= 1 << kind
+	return nil
+}
+
+// NewID makes an id for a job that the entry itself brings forth, born in queue: a
+// function of the entry's seed, so that every replica makes the same.
+func (tx *Tx) NewID(queue string) job.ID {
+	var material [len(entry.Seed{}) + 8]byte
+	copy(material[:], tx.header.Seed[:])
+	binary.BigEndian.PutUint64(material[len(entry.Seed{}):], tx.born)
+	tx.born++
+	sum := sha256.Sum256(material[:])
+	return job.NewID(tx.ClockNs()/int64(time.Millisecond), queue, job.Entropy(sum[:len(job.Entropy{})]))
 }
 
 // encodeJobs writes the changed jobs and moves their derived keys.
@@ -231,7 +319,12 @@ func (tx *Tx) encodeIndex(h *held) error {
 			}
 		}
 	}
-	return tx.moveTimer(was.timer, is.timer, h.id)
+	for _, t := range [...][2]timer{{was.timer, is.timer}, {was.expiry, is.expiry}, {was.unlock, is.unlock}} {
+		if err := tx.moveTimer(t[0], t[1], h.id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // moveTimer replaces a timer of id by another; the zero timer is none.
@@ -270,6 +363,7 @@ func (tx *Tx) PutBlob(j *job.Job, kind job.BlobKind, b *job.Blob) error {
 		return tx.fail(fmt.Errorf("put a blob of job %x: %w", j.Id, err))
 	}
 	j.Blobs |= 1 << kind
+	tx.documents += uint64(len(b.Data))
 	return nil
 }
 

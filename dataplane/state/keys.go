@@ -19,12 +19,18 @@ const (
 	prefixKey           = 0x11
 	prefixOutbox        = 0x12
 	prefixInbox         = 0x13
+	prefixLock          = 0x14
+	prefixSchedule      = 0x15
 	prefixReady         = 0x20
 	prefixTimer         = 0x21
 	prefixJob           = 0x30
 	prefixBlob          = 0x31
 	prefixError         = 0x32
 	prefixForward       = 0x33
+	prefixBatch         = 0x34
+	prefixBatchPayload  = 0x35
+	prefixDependents    = 0x36
+	prefixWaiter        = 0x37
 	prefixIdempotency   = 0x40
 	prefixFeed          = 0x50
 	prefixUsage         = 0x60
@@ -50,6 +56,10 @@ var keyspaces = []keyspace{
 	{prefixKey, "key", "id", "Key", func() []byte { return apiKeyKey("k1") }},
 	{prefixOutbox, "outbox", "shard 4", "Outbox", func() []byte { return appendShardKey(nil, prefixOutbox, 258) }},
 	{prefixInbox, "inbox", "shard 4", "Inbox", func() []byte { return appendShardKey(nil, prefixInbox, 258) }},
+	{prefixLock, "lock", "kind 1 | queue | 00 | text", "Lock", func() []byte {
+		return appendLockKey(nil, lockName{LockUnique, "emails", "user-7"})
+	}},
+	{prefixSchedule, "schedule", "id 16", "Schedule", func() []byte { return appendIDKey(nil, prefixSchedule, sampleID) }},
 	{prefixReady, "ready", "queue | 00 | priority 1 | number 8", "job id 16", func() []byte {
 		return appendReadyKey(nil, "emails", job.Normal, 258)
 	}},
@@ -60,6 +70,10 @@ var keyspaces = []keyspace{
 	{prefixBlob, "blob", "id 16 | kind 1", "Blob", func() []byte { return appendBlobKey(nil, sampleID, job.Checkpoint) }},
 	{prefixError, "error", "id 16 | attempt 4", "AttemptError", func() []byte { return appendErrorKey(nil, sampleID, 258) }},
 	{prefixForward, "forward", "job id 16", "Forward", func() []byte { return appendForwardKey(nil, sampleID) }},
+	{prefixBatch, "batch", "id 16", "Batch", func() []byte { return appendIDKey(nil, prefixBatch, sampleID) }},
+	{prefixBatchPayload, "batch payload", "batch id 16", "Blob", func() []byte { return appendIDKey(nil, prefixBatchPayload, sampleID) }},
+	{prefixDependents, "dependents", "job id 16", "Dependents", func() []byte { return appendIDKey(nil, prefixDependents, sampleID) }},
+	{prefixWaiter, "waiter", "job id 16 | id of the job that waits for it 16", "Waiter", func() []byte { return appendWaiterKey(nil, sampleID, sampleID) }},
 	{prefixIdempotency, "idempotency", "id 16", "Idempotency", func() []byte { return appendIdempotencyKey(nil, sampleID) }},
 	{prefixFeed, "feed", "sequence of the first event 8", "FeedEntry", func() []byte { return appendFeedKey(nil, 258) }},
 	{prefixUsage, "usage", "number of the row 8", "Usage", func() []byte { return appendUsageKey(nil, 258) }},
@@ -70,14 +84,16 @@ var sampleID = job.ID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
 // The lengths of the keys that have one.
 const (
-	timerKeyLen = 1 + 1 + 8 + 1 + 16
-	jobKeyLen   = 1 + 16
-	blobKeyLen  = jobKeyLen + 1
-	errorKeyLen = jobKeyLen + 4
-	feedKeyLen  = 1 + 8
-	usageKeyLen = 1 + 8
-	shardKeyLen = 1 + 4
-	outKeyLen   = 1 + 4 + 8
+	timerKeyLen  = 1 + 1 + 8 + 1 + 16
+	jobKeyLen    = 1 + 16
+	blobKeyLen   = jobKeyLen + 1
+	errorKeyLen  = jobKeyLen + 4
+	feedKeyLen   = 1 + 8
+	usageKeyLen  = 1 + 8
+	shardKeyLen  = 1 + 4
+	outKeyLen    = 1 + 4 + 8
+	idKeyLen     = 1 + 16
+	waiterKeyLen = 1 + 16 + 16
 )
 
 func headKey() []byte             { return []byte{prefixHead} }
@@ -107,11 +123,18 @@ func appendTimerKey(b []byte, t timer, id [16]byte) []byte {
 const (
 	timerKindJob         = 1
 	timerKindIdempotency = 2
+	timerKindBatch       = 3
+	timerKindSchedule    = 4
 )
 
 func timerKind(class TimerClass) byte {
-	if class == TimerIdempotency {
+	switch class {
+	case TimerIdempotency:
 		return timerKindIdempotency
+	case TimerBatch:
+		return timerKindBatch
+	case TimerSchedule:
+		return timerKindSchedule
 	}
 	return timerKindJob
 }
@@ -162,6 +185,24 @@ func appendOutgoingKey(b []byte, shard uint32, seq uint64) []byte {
 
 func appendForwardKey(b []byte, id job.ID) []byte {
 	return append(append(b, prefixForward), id[:]...)
+}
+
+// appendIDKey appends the key of a record that is one of its kind for an id.
+func appendIDKey(b []byte, prefix byte, id [16]byte) []byte {
+	return append(append(b, prefix), id[:]...)
+}
+
+func appendWaiterKey(b []byte, id, waiter job.ID) []byte {
+	return append(appendIDKey(b, prefixWaiter, id), waiter[:]...)
+}
+
+// appendLockKey appends the key of a lock. The zero byte ends the queue's name, as
+// in a ready key; the text may hold any.
+func appendLockKey(b []byte, l lockName) []byte {
+	b = append(b, prefixLock, byte(l.kind))
+	b = append(b, l.queue...)
+	b = append(b, 0)
+	return append(b, l.text...)
 }
 
 func sortableTime(ns int64) uint64        { return uint64(ns) ^ 1<<63 }
@@ -243,6 +284,20 @@ func decodeOutgoingKey(key []byte) (shard uint32, seq uint64, err error) {
 		return 0, 0, errKey(key, "not the key of an outgoing op")
 	}
 	return binary.BigEndian.Uint32(key[1:]), binary.BigEndian.Uint64(key[5:]), nil
+}
+
+func decodeIDKey(key []byte, prefix byte) (id [16]byte, err error) {
+	if len(key) != idKeyLen || key[0] != prefix {
+		return id, errKey(key, "not the key of such a record")
+	}
+	return [16]byte(key[1:]), nil
+}
+
+func decodeWaiterKey(key []byte) (id, waiter job.ID, err error) {
+	if len(key) != waiterKeyLen || key[0] != prefixWaiter {
+		return id, waiter, errKey(key, "not a waiter's key")
+	}
+	return job.ID(key[1:17]), job.ID(key[17:]), nil
 }
 
 func decodeForwardKey(key []byte) (job.ID, error) {

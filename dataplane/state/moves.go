@@ -11,7 +11,8 @@ import (
 // into another queue of the shard, made on demand; there must be room for it, see
 // CanAddQueues. The job keeps its number, so where it is ready it goes before all
 // of its priority that were created after it. The queue it comes to counts it as
-// enqueued, the one it leaves has had it; how it ended is not counted again.
+// enqueued, the one it leaves has had it; how it ended is not counted again. A
+// unique or debounce key that another job holds there it gives up.
 func (tx *Tx) MoveJob(j *job.Job, queue string) error {
 	if err := tx.moveJob(j, queue); err != nil {
 		return tx.fail(fmt.Errorf("move job %x from queue %q to %q: %w", j.Id, j.Queue, queue, err))
@@ -67,7 +68,7 @@ func (tx *Tx) forwardJob(j *job.Job, shard uint32, queue string) error {
 		return err
 	}
 	tx.event(EventType_EVENT_LEFT, j.Queue, j)
-	h.job, h.queue, h.now, h.dirty = nil, nil, index{}, true
+	h.job, h.queue = nil, nil
 	j.Queue, j.Moves, j.Number = queue, j.Moves+1, 0
 	return nil
 }
@@ -83,6 +84,11 @@ func (tx *Tx) removeDocuments(h *held) error {
 			return err
 		}
 	}
+	return tx.removeErrors(h)
+}
+
+// removeErrors deletes the errors of a job, which have been read.
+func (tx *Tx) removeErrors(h *held) error {
 	for _, attempt := range h.attempts {
 		tx.key = appendErrorKey(tx.key[:0], h.id, attempt)
 		if err := tx.batch.Delete(tx.key, nil); err != nil {
@@ -90,6 +96,38 @@ func (tx *Tx) removeDocuments(h *held) error {
 		}
 	}
 	h.attempts, h.attemptsRead = nil, true
+	return nil
+}
+
+// DeleteJob removes a settled job, one that the entry has read and not changed
+// since it was put, with all that belongs to it, and tells the feed by the event.
+// Its queue's totals stay.
+func (tx *Tx) DeleteJob(j *job.Job, event EventType) error {
+	if err := tx.deleteJob(j, event); err != nil {
+		return tx.fail(fmt.Errorf("delete job %x of queue %q: %w", j.Id, j.Queue, err))
+	}
+	return nil
+}
+
+func (tx *Tx) deleteJob(j *job.Job, event EventType) error {
+	h, err := tx.movable(j)
+	if err != nil {
+		return err
+	}
+	if !j.State.Settled() {
+		return fmt.Errorf("it is %s", j.State.Word())
+	}
+	if err := tx.readAttempts(h, j); err != nil {
+		return err
+	}
+	tx.event(event, j.Queue, j)
+	if err := tx.withdraw(h); err != nil {
+		return err
+	}
+	if err := tx.removeDocuments(h); err != nil {
+		return err
+	}
+	h.job, h.queue = nil, nil
 	return nil
 }
 
@@ -114,11 +152,8 @@ func (tx *Tx) admitJob(j *job.Job) error {
 	}
 	tx.number(j)
 	h.job = j
-	q := tx.s.queues[j.Queue]
-	if q == nil {
-		q = tx.addQueue(j.Queue)
-	}
-	if err := tx.place(h, q); err != nil {
+	tx.AdmitQueue(j.Queue)
+	if err := tx.place(h, tx.ensure(j.Queue)); err != nil {
 		return err
 	}
 	tx.event(EventType_EVENT_ARRIVED, j.Queue, j)
@@ -153,11 +188,14 @@ func (tx *Tx) withdraw(h *held) error {
 		return fmt.Errorf("queue %q counts no %s jobs and one of them goes", q.rec.Name, state.Word())
 	}
 	q.rec.InState[state]--
-	return q.moveReady(h.id, h.now, index{}, tx.s.options.headsKept)
+	return tx.rederive(h, index{})
 }
 
 // place puts a job that is in no queue into one, in memory.
 func (tx *Tx) place(h *held, q *queue) error {
+	if err := tx.dropTakenLocks(h.job); err != nil {
+		return err
+	}
 	to, err := derive(h.job)
 	if err != nil {
 		return err
@@ -165,6 +203,6 @@ func (tx *Tx) place(h *held, q *queue) error {
 	tx.touch(q)
 	q.rec.InState[to.state]++
 	q.rec.Enqueued++
-	h.queue, h.now, h.dirty = q, to, true
-	return q.moveReady(h.id, index{}, to, tx.s.options.headsKept)
+	h.queue, h.now = q, index{}
+	return tx.rederive(h, to)
 }

@@ -10,9 +10,17 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// What may wait for another shard. An op that would send more is refused, so a
-// shard that cannot be reached costs the moves to it and nothing else. Bytes are
-// taken as long as fewer wait, so they are exceeded by at most one op.
+// What may wait for another shard before CanSend says that there is no room. An op
+// that may be refused asks, so a shard that cannot be reached costs the moves to it.
+// Bytes are taken as long as fewer wait, so such ops exceed them by at most one.
+//
+// Send itself refuses nothing, for what follows from a job that settles cannot wait:
+// its worker is done, and to refuse the ack would have the work done again. That is
+// bounded all the same, by the jobs that are here. Each sends, once in its life, no
+// more than the next step of its chain or what ends it, one count to its batch, and
+// a word to each job that waits for it; all of them were admitted before. A bound
+// that holds in Send, with room kept free for what must go, was rejected: how much
+// that is depends on every job of the shard, and would have to be counted.
 const (
 	MaxOutboxOps   = 10_000
 	MaxOutboxBytes = 64 << 20
@@ -58,7 +66,8 @@ func (s *Store) Shard() uint32 { return ShardOf(s.head.Load().Group) }
 // Shard is the number of the shard this store is of.
 func (tx *Tx) Shard() uint32 { return ShardOf(tx.head.Group) }
 
-// CanSend says whether an op may send one more to a shard; see MaxOutboxOps.
+// CanSend says whether an op that could also be refused may send one more to a
+// shard; see MaxOutboxOps.
 func (tx *Tx) CanSend(shard uint32) bool {
 	o := tx.s.outboxes[shard]
 	if o == nil {
@@ -69,7 +78,8 @@ func (tx *Tx) CanSend(shard uint32) bool {
 
 // Send has another shard apply an op, by its number and encoding, once and after
 // all that was sent there before: it goes out when the entry has been committed.
-// What the shard would refuse must not be sent. There must be room; see CanSend.
+// What the shard would refuse must not be sent. It is sent also where there is no
+// room; see MaxOutboxOps for who asks and who need not.
 func (tx *Tx) Send(shard, number uint32, op []byte) error {
 	if err := tx.send(shard, number, op); err != nil {
 		return tx.fail(fmt.Errorf("send op %d to shard %d: %w", number, shard, err))
@@ -83,8 +93,6 @@ func (tx *Tx) send(shard, number uint32, op []byte) error {
 		return fmt.Errorf("it is this shard")
 	case shard >= job.Slots:
 		return fmt.Errorf("shards are below %d", job.Slots)
-	case !tx.CanSend(shard):
-		return fmt.Errorf("%d ops wait already", tx.s.outboxes[shard].NextSeq-tx.s.outboxes[shard].FirstSeq)
 	}
 	o := tx.outbox(shard)
 	row := &Outgoing{Number: number, Op: op, EndBytes: o.SentBytes + uint64(len(op))}
@@ -94,6 +102,7 @@ func (tx *Tx) send(shard, number uint32, op []byte) error {
 	}
 	o.NextSeq++
 	o.SentBytes = row.EndBytes
+	tx.documents += uint64(len(op))
 	tx.outboxes[shard] = true
 	return nil
 }

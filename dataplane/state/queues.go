@@ -18,11 +18,23 @@ type queue struct {
 	gauge   *atomic.Int64 // Fetchable as of the last commit
 	touched bool          // the entry changed rec: it is in tx.queues
 	stirred bool          // the entry did what may have made jobs fetchable
+
+	cleared     bool  // clearings has it
+	replenishNs int64 // until when its rate limit keeps its jobs; 0 = it does not
 }
 
-// fetchable is how many jobs a fetch may take now.
-func (q *queue) fetchable() int {
-	if q.rec.Paused {
+// fetchable is how many jobs a fetch may take at clockNs.
+func (q *queue) fetchable(clockNs int64) int {
+	n := q.unlimited()
+	if n == 0 || q.rec.RateLimit == 0 {
+		return n
+	}
+	return int(min(uint64(n), q.rec.RateFree(clockNs)))
+}
+
+// unlimited is fetchable without what the rate limit says.
+func (q *queue) unlimited() int {
+	if q.rec.Paused || q.rec.Deleting {
 		return 0
 	}
 	n, most := q.rec.InState[job.Pending], uint64(q.rec.MaxConcurrency)
@@ -36,8 +48,10 @@ func (q *queue) fetchable() int {
 }
 
 // Fetchable is how many jobs of a queue may be fetched now: ready ones, bounded
-// by what pause and concurrency leave. It is exact as of the last commit and
-// takes no lock.
+// by what pause, concurrency and rate limit leave. It is exact as of the last
+// commit and takes no lock. Time alone raises what a rate limit leaves: that is
+// seen at the next commit that touches the queue, which, where nothing was left,
+// is Replenish.
 func (s *Store) Fetchable(name string) int {
 	gauge, ok := s.gauges.Load(name)
 	if !ok {
@@ -67,6 +81,14 @@ func (tx *Tx) CanAddQueues(n int) bool { return len(tx.s.queues)+n <= job.MaxQue
 // EnsureQueue is the queue's record, created when new. Its settings may be
 // changed in place and must then be stored with PutQueue.
 func (tx *Tx) EnsureQueue(name string) *Queue { return tx.ensure(name).rec }
+
+// AdmitQueue makes a queue where there is none, however many there are: for jobs
+// that cannot be refused. A queue too many is better than a job too few.
+func (tx *Tx) AdmitQueue(name string) {
+	if tx.s.queues[name] == nil {
+		tx.addQueue(name)
+	}
+}
 
 func (tx *Tx) ensure(name string) *queue {
 	if q := tx.s.queues[name]; q != nil {
@@ -159,6 +181,8 @@ func (tx *Tx) count(q *queue, from, to job.State) error {
 		q.rec.Completed++
 	case job.Dead:
 		q.rec.Dead++
+	case job.Cancelled:
+		q.rec.Cancelled++
 	}
 	return nil
 }

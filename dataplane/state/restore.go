@@ -151,8 +151,9 @@ func (s *Store) Held(p image.Part) string {
 
 // announce calls the hooks for all there is now.
 func (s *Store) announce() error {
+	clockNs := s.head.Load().GetClockNs()
 	for _, q := range s.queues {
-		if n := q.fetchable(); n > 0 && s.hooks.OnReady != nil {
+		if n := q.fetchable(clockNs); n > 0 && s.hooks.OnReady != nil {
 			s.hooks.OnReady(q.rec.Name, n)
 		}
 	}
@@ -164,6 +165,12 @@ func (s *Store) announce() error {
 		if ok && s.hooks.OnTimer != nil {
 			s.hooks.OnTimer(class, due)
 		}
+	}
+	if due, ok := s.NextReplenish(); ok && s.hooks.OnReplenish != nil {
+		s.hooks.OnReplenish(due)
+	}
+	if len(s.Clearings()) > 0 && s.hooks.OnClearing != nil {
+		s.hooks.OnClearing()
 	}
 	if s.hooks.OnFeed != nil {
 		s.hooks.OnFeed()

@@ -44,6 +44,12 @@ type Hooks struct {
 	// OnTimer says that the commit set timers of the class, the earliest of them
 	// at dueNs.
 	OnTimer func(class TimerClass, dueNs int64)
+	// OnReplenish says that the rate limits of queues keep jobs, the first of them
+	// until dueNs.
+	OnReplenish func(dueNs int64)
+	// OnClearing says that something has changed in a queue whose jobs are being
+	// removed.
+	OnClearing func()
 	// OnFeed says that the feed has grown.
 	OnFeed func()
 	// OnUsage says that there are new usage rows.
@@ -82,6 +88,8 @@ type Store struct {
 	outboxesRead  atomic.Pointer[[]OutboxState]
 	gauges        sync.Map // queue name -> *atomic.Int64: Fetchable
 	floors        [timerClasses]timerFloor
+	replenish     replenishments
+	clearings     clearings
 	images        atomic.Uint64 // names image directories
 	failure       failure
 
@@ -146,9 +154,14 @@ func (s *Store) install(gen *generation, c *caches) {
 		}
 		return true
 	})
+	s.replenish.reset()
+	s.clearings.keep(c.queues)
 	for _, q := range c.queues {
 		q.gauge = s.gauge(q.rec.Name)
-		q.gauge.Store(int64(q.fetchable()))
+		q.gauge.Store(int64(q.fetchable(c.head.ClockNs)))
+		s.keepReplenishment(q, c.head.ClockNs)
+		s.clearings.set(q)
+		q.cleared = q.clears()
 	}
 	for i := range s.floors {
 		s.floors[i].reset()

@@ -24,32 +24,102 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Missed says what a schedule does about runs that nobody was there for.
+type Missed int32
+
+const (
+	Missed_MISSED_SKIP Missed = 0
+	Missed_MISSED_ONCE Missed = 1 // one run for all of them
+	Missed_MISSED_ALL  Missed = 2
+)
+
+// Enum value maps for Missed.
+var (
+	Missed_name = map[int32]string{
+		0: "MISSED_SKIP",
+		1: "MISSED_ONCE",
+		2: "MISSED_ALL",
+	}
+	Missed_value = map[string]int32{
+		"MISSED_SKIP": 0,
+		"MISSED_ONCE": 1,
+		"MISSED_ALL":  2,
+	}
+)
+
+func (x Missed) Enum() *Missed {
+	p := new(Missed)
+	*p = x
+	return p
+}
+
+func (x Missed) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Missed) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_state_state_proto_enumTypes[0].Descriptor()
+}
+
+func (Missed) Type() protoreflect.EnumType {
+	return &file_dataplane_state_state_proto_enumTypes[0]
+}
+
+func (x Missed) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Missed.Descriptor instead.
+func (Missed) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{0}
+}
+
 // EventType says what happened to a job or a queue. It stays inside the node: the
 // words of an event stream for clients will be its own.
 type EventType int32
 
 const (
-	EventType_EVENT_UNSPECIFIED   EventType = 0
-	EventType_EVENT_ENQUEUED      EventType = 1
-	EventType_EVENT_SCHEDULED     EventType = 2
-	EventType_EVENT_STARTED       EventType = 3
-	EventType_EVENT_PROGRESS      EventType = 4
-	EventType_EVENT_CHECKPOINTED  EventType = 5
-	EventType_EVENT_FAILED        EventType = 6
-	EventType_EVENT_RETRYING      EventType = 7
-	EventType_EVENT_COMPLETED     EventType = 8
-	EventType_EVENT_DEAD          EventType = 9
-	EventType_EVENT_RECLAIMED     EventType = 10
-	EventType_EVENT_PROMOTED      EventType = 11
-	EventType_EVENT_RETURNED      EventType = 12 // fetched but not delivered: back in its queue, uncounted
-	EventType_EVENT_RENEWED       EventType = 13 // a lease was renewed
-	EventType_EVENT_QUEUE_CHANGED EventType = 14
-	EventType_EVENT_QUEUE_PAUSED  EventType = 15
-	EventType_EVENT_QUEUE_RESUMED EventType = 16
-	EventType_EVENT_QUEUE_DELETED EventType = 17
-	EventType_EVENT_MOVED         EventType = 18 // to another queue of this shard
-	EventType_EVENT_LEFT          EventType = 19 // for another shard: nothing of the job is left here
-	EventType_EVENT_ARRIVED       EventType = 20 // from another shard
+	EventType_EVENT_UNSPECIFIED      EventType = 0
+	EventType_EVENT_ENQUEUED         EventType = 1
+	EventType_EVENT_SCHEDULED        EventType = 2
+	EventType_EVENT_STARTED          EventType = 3
+	EventType_EVENT_PROGRESS         EventType = 4
+	EventType_EVENT_CHECKPOINTED     EventType = 5
+	EventType_EVENT_FAILED           EventType = 6
+	EventType_EVENT_RETRYING         EventType = 7
+	EventType_EVENT_COMPLETED        EventType = 8
+	EventType_EVENT_DEAD             EventType = 9
+	EventType_EVENT_RECLAIMED        EventType = 10
+	EventType_EVENT_PROMOTED         EventType = 11
+	EventType_EVENT_RETURNED         EventType = 12 // fetched but not delivered: back in its queue, uncounted
+	EventType_EVENT_RENEWED          EventType = 13 // a lease was renewed
+	EventType_EVENT_QUEUE_CHANGED    EventType = 14
+	EventType_EVENT_QUEUE_PAUSED     EventType = 15
+	EventType_EVENT_QUEUE_RESUMED    EventType = 16
+	EventType_EVENT_QUEUE_DELETED    EventType = 17
+	EventType_EVENT_MOVED            EventType = 18 // to another queue of this shard
+	EventType_EVENT_LEFT             EventType = 19 // for another shard: nothing of the job is left here
+	EventType_EVENT_ARRIVED          EventType = 20 // from another shard
+	EventType_EVENT_CANCELLED        EventType = 21
+	EventType_EVENT_CANCELLING       EventType = 22 // active, and its worker has yet to hear of it
+	EventType_EVENT_HELD             EventType = 23
+	EventType_EVENT_APPROVED         EventType = 24
+	EventType_EVENT_REJECTED         EventType = 25
+	EventType_EVENT_EXPIRED          EventType = 26
+	EventType_EVENT_DELETED          EventType = 27
+	EventType_EVENT_REVIVED          EventType = 28 // a settled job is to run again
+	EventType_EVENT_DUPLICATE        EventType = 29 // an enqueue found the job that holds its unique key
+	EventType_EVENT_UNLOCKED         EventType = 30 // its unique key is free again
+	EventType_EVENT_DEBOUNCED        EventType = 31 // an enqueue put the job off
+	EventType_EVENT_UNBLOCKED        EventType = 32 // a job it depends on has settled
+	EventType_EVENT_CHAIN_ADVANCED   EventType = 33
+	EventType_EVENT_BATCH_CHANGED    EventType = 34
+	EventType_EVENT_BATCH_COMPLETED  EventType = 35
+	EventType_EVENT_BATCH_DELETED    EventType = 36
+	EventType_EVENT_SCHEDULE_CHANGED EventType = 37
+	EventType_EVENT_SCHEDULE_DELETED EventType = 38
+	EventType_EVENT_QUEUE_CLEARED    EventType = 39
+	EventType_EVENT_PURGED           EventType = 40 // its retention was over
 )
 
 // Enum value maps for EventType.
@@ -76,29 +146,69 @@ var (
 		18: "EVENT_MOVED",
 		19: "EVENT_LEFT",
 		20: "EVENT_ARRIVED",
+		21: "EVENT_CANCELLED",
+		22: "EVENT_CANCELLING",
+		23: "EVENT_HELD",
+		24: "EVENT_APPROVED",
+		25: "EVENT_REJECTED",
+		26: "EVENT_EXPIRED",
+		27: "EVENT_DELETED",
+		28: "EVENT_REVIVED",
+		29: "EVENT_DUPLICATE",
+		30: "EVENT_UNLOCKED",
+		31: "EVENT_DEBOUNCED",
+		32: "EVENT_UNBLOCKED",
+		33: "EVENT_CHAIN_ADVANCED",
+		34: "EVENT_BATCH_CHANGED",
+		35: "EVENT_BATCH_COMPLETED",
+		36: "EVENT_BATCH_DELETED",
+		37: "EVENT_SCHEDULE_CHANGED",
+		38: "EVENT_SCHEDULE_DELETED",
+		39: "EVENT_QUEUE_CLEARED",
+		40: "EVENT_PURGED",
 	}
 	EventType_value = map[string]int32{
-		"EVENT_UNSPECIFIED":   0,
-		"EVENT_ENQUEUED":      1,
-		"EVENT_SCHEDULED":     2,
-		"EVENT_STARTED":       3,
-		"EVENT_PROGRESS":      4,
-		"EVENT_CHECKPOINTED":  5,
-		"EVENT_FAILED":        6,
-		"EVENT_RETRYING":      7,
-		"EVENT_COMPLETED":     8,
-		"EVENT_DEAD":          9,
-		"EVENT_RECLAIMED":     10,
-		"EVENT_PROMOTED":      11,
-		"EVENT_RETURNED":      12,
-		"EVENT_RENEWED":       13,
-		"EVENT_QUEUE_CHANGED": 14,
-		"EVENT_QUEUE_PAUSED":  15,
-		"EVENT_QUEUE_RESUMED": 16,
-		"EVENT_QUEUE_DELETED": 17,
-		"EVENT_MOVED":         18,
-		"EVENT_LEFT":          19,
-		"EVENT_ARRIVED":       20,
+		"EVENT_UNSPECIFIED":      0,
+		"EVENT_ENQUEUED":         1,
+		"EVENT_SCHEDULED":        2,
+		"EVENT_STARTED":          3,
+		"EVENT_PROGRESS":         4,
+		"EVENT_CHECKPOINTED":     5,
+		"EVENT_FAILED":           6,
+		"EVENT_RETRYING":         7,
+		"EVENT_COMPLETED":        8,
+		"EVENT_DEAD":             9,
+		"EVENT_RECLAIMED":        10,
+		"EVENT_PROMOTED":         11,
+		"EVENT_RETURNED":         12,
+		"EVENT_RENEWED":          13,
+		"EVENT_QUEUE_CHANGED":    14,
+		"EVENT_QUEUE_PAUSED":     15,
+		"EVENT_QUEUE_RESUMED":    16,
+		"EVENT_QUEUE_DELETED":    17,
+		"EVENT_MOVED":            18,
+		"EVENT_LEFT":             19,
+		"EVENT_ARRIVED":          20,
+		"EVENT_CANCELLED":        21,
+		"EVENT_CANCELLING":       22,
+		"EVENT_HELD":             23,
+		"EVENT_APPROVED":         24,
+		"EVENT_REJECTED":         25,
+		"EVENT_EXPIRED":          26,
+		"EVENT_DELETED":          27,
+		"EVENT_REVIVED":          28,
+		"EVENT_DUPLICATE":        29,
+		"EVENT_UNLOCKED":         30,
+		"EVENT_DEBOUNCED":        31,
+		"EVENT_UNBLOCKED":        32,
+		"EVENT_CHAIN_ADVANCED":   33,
+		"EVENT_BATCH_CHANGED":    34,
+		"EVENT_BATCH_COMPLETED":  35,
+		"EVENT_BATCH_DELETED":    36,
+		"EVENT_SCHEDULE_CHANGED": 37,
+		"EVENT_SCHEDULE_DELETED": 38,
+		"EVENT_QUEUE_CLEARED":    39,
+		"EVENT_PURGED":           40,
 	}
 )
 
@@ -113,11 +223,11 @@ func (x EventType) String() string {
 }
 
 func (EventType) Descriptor() protoreflect.EnumDescriptor {
-	return file_dataplane_state_state_proto_enumTypes[0].Descriptor()
+	return file_dataplane_state_state_proto_enumTypes[1].Descriptor()
 }
 
 func (EventType) Type() protoreflect.EnumType {
-	return &file_dataplane_state_state_proto_enumTypes[0]
+	return &file_dataplane_state_state_proto_enumTypes[1]
 }
 
 func (x EventType) Number() protoreflect.EnumNumber {
@@ -126,7 +236,7 @@ func (x EventType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EventType.Descriptor instead.
 func (EventType) EnumDescriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{0}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{1}
 }
 
 // Head is the one record every batch rewrites: how far the store is and the
@@ -153,6 +263,12 @@ type Head struct {
 	OutboxRecords      uint64                 `protobuf:"varint,18,opt,name=outbox_records,json=outboxRecords,proto3" json:"outbox_records,omitempty"`
 	InboxRecords       uint64                 `protobuf:"varint,19,opt,name=inbox_records,json=inboxRecords,proto3" json:"inbox_records,omitempty"`
 	ForwardRecords     uint64                 `protobuf:"varint,20,opt,name=forward_records,json=forwardRecords,proto3" json:"forward_records,omitempty"`
+	LockRecords        uint64                 `protobuf:"varint,21,opt,name=lock_records,json=lockRecords,proto3" json:"lock_records,omitempty"`
+	BatchRecords       uint64                 `protobuf:"varint,22,opt,name=batch_records,json=batchRecords,proto3" json:"batch_records,omitempty"`
+	ScheduleRecords    uint64                 `protobuf:"varint,23,opt,name=schedule_records,json=scheduleRecords,proto3" json:"schedule_records,omitempty"`
+	DependentsRecords  uint64                 `protobuf:"varint,24,opt,name=dependents_records,json=dependentsRecords,proto3" json:"dependents_records,omitempty"`
+	WaiterRecords      uint64                 `protobuf:"varint,25,opt,name=waiter_records,json=waiterRecords,proto3" json:"waiter_records,omitempty"`
+	Settings           *Settings              `protobuf:"bytes,26,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -327,6 +443,93 @@ func (x *Head) GetForwardRecords() uint64 {
 	return 0
 }
 
+func (x *Head) GetLockRecords() uint64 {
+	if x != nil {
+		return x.LockRecords
+	}
+	return 0
+}
+
+func (x *Head) GetBatchRecords() uint64 {
+	if x != nil {
+		return x.BatchRecords
+	}
+	return 0
+}
+
+func (x *Head) GetScheduleRecords() uint64 {
+	if x != nil {
+		return x.ScheduleRecords
+	}
+	return 0
+}
+
+func (x *Head) GetDependentsRecords() uint64 {
+	if x != nil {
+		return x.DependentsRecords
+	}
+	return 0
+}
+
+func (x *Head) GetWaiterRecords() uint64 {
+	if x != nil {
+		return x.WaiterRecords
+	}
+	return 0
+}
+
+func (x *Head) GetSettings() *Settings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+// Settings are what an operator has decided for the namespace.
+type Settings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Retention     *job.Retention         `protobuf:"bytes,1,opt,name=retention,proto3" json:"retention,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Settings) Reset() {
+	*x = Settings{}
+	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Settings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Settings) ProtoMessage() {}
+
+func (x *Settings) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Settings.ProtoReflect.Descriptor instead.
+func (*Settings) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Settings) GetRetention() *job.Retention {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
+}
+
 // Queue is a queue's settings and its exact counters.
 type Queue struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -337,17 +540,30 @@ type Queue struct {
 	// Jobs now in each state, indexed by job.State.
 	InState []uint64 `protobuf:"varint,5,rep,packed,name=in_state,json=inState,proto3" json:"in_state,omitempty"`
 	// Totals since the queue exists; they survive the jobs.
-	Enqueued      uint64 `protobuf:"varint,6,opt,name=enqueued,proto3" json:"enqueued,omitempty"`
-	Completed     uint64 `protobuf:"varint,7,opt,name=completed,proto3" json:"completed,omitempty"`
-	Failed        uint64 `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"` // failed attempts, expired leases included
-	Dead          uint64 `protobuf:"varint,9,opt,name=dead,proto3" json:"dead,omitempty"`
+	Enqueued      uint64          `protobuf:"varint,6,opt,name=enqueued,proto3" json:"enqueued,omitempty"`
+	Completed     uint64          `protobuf:"varint,7,opt,name=completed,proto3" json:"completed,omitempty"`
+	Failed        uint64          `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"` // failed attempts, expired leases included
+	Dead          uint64          `protobuf:"varint,9,opt,name=dead,proto3" json:"dead,omitempty"`
+	Cancelled     uint64          `protobuf:"varint,10,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	RateLimit     uint32          `protobuf:"varint,11,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"` // jobs let go in any window; 0 = unlimited
+	RateWindowMs  int64           `protobuf:"varint,12,opt,name=rate_window_ms,json=rateWindowMs,proto3" json:"rate_window_ms,omitempty"`
+	Rate          *job.RateWindow `protobuf:"bytes,13,opt,name=rate,proto3" json:"rate,omitempty"`
+	Draining      bool            `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`                    // paused so that its active jobs run out
+	MaxLength     uint64          `protobuf:"varint,15,opt,name=max_length,json=maxLength,proto3" json:"max_length,omitempty"` // jobs that wait (pending, scheduled, retrying); 0 = unlimited
+	Overflow      job.Overflow    `protobuf:"varint,16,opt,name=overflow,proto3,enum=corvo.job.v1.Overflow" json:"overflow,omitempty"`
+	Retention     *job.Retention  `protobuf:"bytes,17,opt,name=retention,proto3" json:"retention,omitempty"`
+	Defaults      *QueueDefaults  `protobuf:"bytes,18,opt,name=defaults,proto3" json:"defaults,omitempty"`
+	ClearBelow    uint64          `protobuf:"varint,19,opt,name=clear_below,json=clearBelow,proto3" json:"clear_below,omitempty"`    // waiting jobs with a lower number are being removed; 0 = none
+	Deleting      bool            `protobuf:"varint,20,opt,name=deleting,proto3" json:"deleting,omitempty"`                          // its jobs are being removed, then it
+	UniqueLocks   uint64          `protobuf:"varint,21,opt,name=unique_locks,json=uniqueLocks,proto3" json:"unique_locks,omitempty"` // unique keys taken in it
+	Cleared       uint64          `protobuf:"varint,22,opt,name=cleared,proto3" json:"cleared,omitempty"`                            // jobs that clears have removed since the queue exists
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	mi := &file_dataplane_state_state_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -359,7 +575,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	mi := &file_dataplane_state_state_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -372,7 +588,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{1}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Queue) GetName() string {
@@ -438,6 +654,697 @@ func (x *Queue) GetDead() uint64 {
 	return 0
 }
 
+func (x *Queue) GetCancelled() uint64 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *Queue) GetRateLimit() uint32 {
+	if x != nil {
+		return x.RateLimit
+	}
+	return 0
+}
+
+func (x *Queue) GetRateWindowMs() int64 {
+	if x != nil {
+		return x.RateWindowMs
+	}
+	return 0
+}
+
+func (x *Queue) GetRate() *job.RateWindow {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+func (x *Queue) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *Queue) GetMaxLength() uint64 {
+	if x != nil {
+		return x.MaxLength
+	}
+	return 0
+}
+
+func (x *Queue) GetOverflow() job.Overflow {
+	if x != nil {
+		return x.Overflow
+	}
+	return job.Overflow(0)
+}
+
+func (x *Queue) GetRetention() *job.Retention {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
+}
+
+func (x *Queue) GetDefaults() *QueueDefaults {
+	if x != nil {
+		return x.Defaults
+	}
+	return nil
+}
+
+func (x *Queue) GetClearBelow() uint64 {
+	if x != nil {
+		return x.ClearBelow
+	}
+	return 0
+}
+
+func (x *Queue) GetDeleting() bool {
+	if x != nil {
+		return x.Deleting
+	}
+	return false
+}
+
+func (x *Queue) GetUniqueLocks() uint64 {
+	if x != nil {
+		return x.UniqueLocks
+	}
+	return 0
+}
+
+func (x *Queue) GetCleared() uint64 {
+	if x != nil {
+		return x.Cleared
+	}
+	return 0
+}
+
+// QueueDefaults is what jobs get that say nothing themselves; an absent field
+// leaves the namespace's default.
+type QueueDefaults struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Priority      *uint32                `protobuf:"varint,1,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	MaxAttempts   *uint32                `protobuf:"varint,2,opt,name=max_attempts,json=maxAttempts,proto3,oneof" json:"max_attempts,omitempty"`
+	Backoff       *job.Backoff           `protobuf:"varint,3,opt,name=backoff,proto3,enum=corvo.job.v1.Backoff,oneof" json:"backoff,omitempty"`
+	BaseDelayMs   *int64                 `protobuf:"varint,4,opt,name=base_delay_ms,json=baseDelayMs,proto3,oneof" json:"base_delay_ms,omitempty"`
+	MaxDelayMs    *int64                 `protobuf:"varint,5,opt,name=max_delay_ms,json=maxDelayMs,proto3,oneof" json:"max_delay_ms,omitempty"`
+	JitterPercent *uint32                `protobuf:"varint,6,opt,name=jitter_percent,json=jitterPercent,proto3,oneof" json:"jitter_percent,omitempty"`
+	ExpireAfterMs *int64                 `protobuf:"varint,7,opt,name=expire_after_ms,json=expireAfterMs,proto3,oneof" json:"expire_after_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueDefaults) Reset() {
+	*x = QueueDefaults{}
+	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueDefaults) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueDefaults) ProtoMessage() {}
+
+func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueDefaults.ProtoReflect.Descriptor instead.
+func (*QueueDefaults) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *QueueDefaults) GetPriority() uint32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *QueueDefaults) GetMaxAttempts() uint32 {
+	if x != nil && x.MaxAttempts != nil {
+		return *x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *QueueDefaults) GetBackoff() job.Backoff {
+	if x != nil && x.Backoff != nil {
+		return *x.Backoff
+	}
+	return job.Backoff(0)
+}
+
+func (x *QueueDefaults) GetBaseDelayMs() int64 {
+	if x != nil && x.BaseDelayMs != nil {
+		return *x.BaseDelayMs
+	}
+	return 0
+}
+
+func (x *QueueDefaults) GetMaxDelayMs() int64 {
+	if x != nil && x.MaxDelayMs != nil {
+		return *x.MaxDelayMs
+	}
+	return 0
+}
+
+func (x *QueueDefaults) GetJitterPercent() uint32 {
+	if x != nil && x.JitterPercent != nil {
+		return *x.JitterPercent
+	}
+	return 0
+}
+
+func (x *QueueDefaults) GetExpireAfterMs() int64 {
+	if x != nil && x.ExpireAfterMs != nil {
+		return *x.ExpireAfterMs
+	}
+	return 0
+}
+
+// Lock is a key that one job of a queue holds.
+type Lock struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lock) Reset() {
+	*x = Lock{}
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lock) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lock) ProtoMessage() {}
+
+func (x *Lock) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lock.ProtoReflect.Descriptor instead.
+func (*Lock) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Lock) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+// Batch is a group of jobs whose end is told of once. Its key holds its id.
+type Batch struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Total           uint64                 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	Succeeded       uint64                 `protobuf:"varint,3,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
+	Failed          uint64                 `protobuf:"varint,4,opt,name=failed,proto3" json:"failed,omitempty"`
+	Cancelled       uint64                 `protobuf:"varint,5,opt,name=cancelled,proto3" json:"cancelled,omitempty"`                             // or removed before they settled
+	Open            bool                   `protobuf:"varint,6,opt,name=open,proto3" json:"open,omitempty"`                                       // members may come
+	CallbackQueue   string                 `protobuf:"bytes,7,opt,name=callback_queue,json=callbackQueue,proto3" json:"callback_queue,omitempty"` // empty: none
+	CallbackShard   uint32                 `protobuf:"varint,8,opt,name=callback_shard,json=callbackShard,proto3" json:"callback_shard,omitempty"`
+	ParentId        []byte                 `protobuf:"bytes,9,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // of the batch it is a member of
+	CreatedNs       int64                  `protobuf:"varint,10,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	CompletedNs     int64                  `protobuf:"varint,11,opt,name=completed_ns,json=completedNs,proto3" json:"completed_ns,omitempty"` // when all had settled; 0 = not yet
+	PurgeNs         int64                  `protobuf:"varint,12,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"`
+	CallbackPayload bool                   `protobuf:"varint,13,opt,name=callback_payload,json=callbackPayload,proto3" json:"callback_payload,omitempty"` // there is one, in a record of its own
+	CallbackJobId   []byte                 `protobuf:"bytes,14,opt,name=callback_job_id,json=callbackJobId,proto3" json:"callback_job_id,omitempty"`      // made when it completed
+	Queue           string                 `protobuf:"bytes,15,opt,name=queue,proto3" json:"queue,omitempty"`                                             // of the first job it was made for
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Batch) Reset() {
+	*x = Batch{}
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Batch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Batch) ProtoMessage() {}
+
+func (x *Batch) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Batch.ProtoReflect.Descriptor instead.
+func (*Batch) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Batch) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Batch) GetTotal() uint64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *Batch) GetSucceeded() uint64 {
+	if x != nil {
+		return x.Succeeded
+	}
+	return 0
+}
+
+func (x *Batch) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *Batch) GetCancelled() uint64 {
+	if x != nil {
+		return x.Cancelled
+	}
+	return 0
+}
+
+func (x *Batch) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *Batch) GetCallbackQueue() string {
+	if x != nil {
+		return x.CallbackQueue
+	}
+	return ""
+}
+
+func (x *Batch) GetCallbackShard() uint32 {
+	if x != nil {
+		return x.CallbackShard
+	}
+	return 0
+}
+
+func (x *Batch) GetParentId() []byte {
+	if x != nil {
+		return x.ParentId
+	}
+	return nil
+}
+
+func (x *Batch) GetCreatedNs() int64 {
+	if x != nil {
+		return x.CreatedNs
+	}
+	return 0
+}
+
+func (x *Batch) GetCompletedNs() int64 {
+	if x != nil {
+		return x.CompletedNs
+	}
+	return 0
+}
+
+func (x *Batch) GetPurgeNs() int64 {
+	if x != nil {
+		return x.PurgeNs
+	}
+	return 0
+}
+
+func (x *Batch) GetCallbackPayload() bool {
+	if x != nil {
+		return x.CallbackPayload
+	}
+	return false
+}
+
+func (x *Batch) GetCallbackJobId() []byte {
+	if x != nil {
+		return x.CallbackJobId
+	}
+	return nil
+}
+
+func (x *Batch) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+// Schedule makes a job whenever its cron expression says. Its key holds its id.
+type Schedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // unique in the namespace
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // the queue's
+	Cron          string                 `protobuf:"bytes,5,opt,name=cron,proto3" json:"cron,omitempty"`
+	Timezone      string                 `protobuf:"bytes,6,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	Payload       *job.Blob              `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	UniqueKey     string                 `protobuf:"bytes,8,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
+	MaxAttempts   uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	Priority      uint32                 `protobuf:"varint,10,opt,name=priority,proto3" json:"priority,omitempty"`
+	Missed        Missed                 `protobuf:"varint,11,opt,name=missed,proto3,enum=corvo.state.v1.Missed" json:"missed,omitempty"`
+	JitterMs      int64                  `protobuf:"varint,12,opt,name=jitter_ms,json=jitterMs,proto3" json:"jitter_ms,omitempty"`
+	Paused        bool                   `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
+	LastRunNs     int64                  `protobuf:"varint,14,opt,name=last_run_ns,json=lastRunNs,proto3" json:"last_run_ns,omitempty"`
+	NextRunNs     int64                  `protobuf:"varint,15,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // 0 = never
+	CreatedNs     int64                  `protobuf:"varint,16,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	Version       uint64                 `protobuf:"varint,17,opt,name=version,proto3" json:"version,omitempty"` // rises with every change a client makes
+	Tags          []*job.Pair            `protobuf:"bytes,18,rep,name=tags,proto3" json:"tags,omitempty"`
+	Headers       []*job.Pair            `protobuf:"bytes,19,rep,name=headers,proto3" json:"headers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Schedule) Reset() {
+	*x = Schedule{}
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Schedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Schedule) ProtoMessage() {}
+
+func (x *Schedule) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
+func (*Schedule) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Schedule) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Schedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Schedule) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Schedule) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Schedule) GetCron() string {
+	if x != nil {
+		return x.Cron
+	}
+	return ""
+}
+
+func (x *Schedule) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+func (x *Schedule) GetPayload() *job.Blob {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *Schedule) GetUniqueKey() string {
+	if x != nil {
+		return x.UniqueKey
+	}
+	return ""
+}
+
+func (x *Schedule) GetMaxAttempts() uint32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *Schedule) GetPriority() uint32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *Schedule) GetMissed() Missed {
+	if x != nil {
+		return x.Missed
+	}
+	return Missed_MISSED_SKIP
+}
+
+func (x *Schedule) GetJitterMs() int64 {
+	if x != nil {
+		return x.JitterMs
+	}
+	return 0
+}
+
+func (x *Schedule) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *Schedule) GetLastRunNs() int64 {
+	if x != nil {
+		return x.LastRunNs
+	}
+	return 0
+}
+
+func (x *Schedule) GetNextRunNs() int64 {
+	if x != nil {
+		return x.NextRunNs
+	}
+	return 0
+}
+
+func (x *Schedule) GetCreatedNs() int64 {
+	if x != nil {
+		return x.CreatedNs
+	}
+	return 0
+}
+
+func (x *Schedule) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Schedule) GetTags() []*job.Pair {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *Schedule) GetHeaders() []*job.Pair {
+	if x != nil {
+		return x.Headers
+	}
+	return nil
+}
+
+// Dependents says that jobs wait for a job, and how it settled. Its key is that
+// job's id.
+type Dependents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Waiters       uint64                 `protobuf:"varint,1,opt,name=waiters,proto3" json:"waiters,omitempty"`
+	Settled       job.State              `protobuf:"varint,2,opt,name=settled,proto3,enum=corvo.job.v1.State" json:"settled,omitempty"` // unspecified: not yet, or it is not here
+	SettledNs     int64                  `protobuf:"varint,3,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`    // since when those who wait are to hear of it; 0 = not yet
+	RetryNs       int64                  `protobuf:"varint,4,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"`          // when those are tried again that could not be told; 0 = at once
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dependents) Reset() {
+	*x = Dependents{}
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dependents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dependents) ProtoMessage() {}
+
+func (x *Dependents) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dependents.ProtoReflect.Descriptor instead.
+func (*Dependents) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Dependents) GetWaiters() uint64 {
+	if x != nil {
+		return x.Waiters
+	}
+	return 0
+}
+
+func (x *Dependents) GetSettled() job.State {
+	if x != nil {
+		return x.Settled
+	}
+	return job.State(0)
+}
+
+func (x *Dependents) GetSettledNs() int64 {
+	if x != nil {
+		return x.SettledNs
+	}
+	return 0
+}
+
+func (x *Dependents) GetRetryNs() int64 {
+	if x != nil {
+		return x.RetryNs
+	}
+	return 0
+}
+
+// Waiter is one job that waits for another. Its key holds both ids.
+type Waiter struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"` // where it waits
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Waiter) Reset() {
+	*x = Waiter{}
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Waiter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Waiter) ProtoMessage() {}
+
+func (x *Waiter) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
+func (*Waiter) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Waiter) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
 // Usage is what one report of a worker used. Its key holds its number. It
 // outlives its job: it is kept until who bills it has it.
 type Usage struct {
@@ -455,7 +1362,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -467,7 +1374,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -480,7 +1387,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{2}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Usage) GetJobId() []byte {
@@ -535,7 +1442,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -547,7 +1454,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -560,7 +1467,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Key) GetId() string {
@@ -632,7 +1539,7 @@ type Idempotency struct {
 
 func (x *Idempotency) Reset() {
 	*x = Idempotency{}
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +1551,7 @@ func (x *Idempotency) String() string {
 func (*Idempotency) ProtoMessage() {}
 
 func (x *Idempotency) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +1564,7 @@ func (x *Idempotency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idempotency.ProtoReflect.Descriptor instead.
 func (*Idempotency) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Idempotency) GetRequestHash() []byte {
@@ -697,13 +1604,14 @@ type Event struct {
 	Queue         string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"`
 	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	FromQueue     string                 `protobuf:"bytes,6,opt,name=from_queue,json=fromQueue,proto3" json:"from_queue,omitempty"` // of EVENT_MOVED: where the job was
+	RecordId      []byte                 `protobuf:"bytes,7,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`    // of the batch or schedule it speaks of
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +1623,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +1636,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Event) GetType() EventType {
@@ -773,6 +1681,13 @@ func (x *Event) GetFromQueue() string {
 	return ""
 }
 
+func (x *Event) GetRecordId() []byte {
+	if x != nil {
+		return x.RecordId
+	}
+	return nil
+}
+
 // FeedEntry is what one log entry changed. Its key holds the sequence of its
 // first event; event i has that sequence + i.
 type FeedEntry struct {
@@ -786,7 +1701,7 @@ type FeedEntry struct {
 
 func (x *FeedEntry) Reset() {
 	*x = FeedEntry{}
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -798,7 +1713,7 @@ func (x *FeedEntry) String() string {
 func (*FeedEntry) ProtoMessage() {}
 
 func (x *FeedEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -811,7 +1726,7 @@ func (x *FeedEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeedEntry.ProtoReflect.Descriptor instead.
 func (*FeedEntry) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *FeedEntry) GetIndex() uint64 {
@@ -848,7 +1763,7 @@ type Outgoing struct {
 
 func (x *Outgoing) Reset() {
 	*x = Outgoing{}
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +1775,7 @@ func (x *Outgoing) String() string {
 func (*Outgoing) ProtoMessage() {}
 
 func (x *Outgoing) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +1788,7 @@ func (x *Outgoing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outgoing.ProtoReflect.Descriptor instead.
 func (*Outgoing) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Outgoing) GetNumber() uint32 {
@@ -912,7 +1827,7 @@ type Outbox struct {
 
 func (x *Outbox) Reset() {
 	*x = Outbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1839,7 @@ func (x *Outbox) String() string {
 func (*Outbox) ProtoMessage() {}
 
 func (x *Outbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1852,7 @@ func (x *Outbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outbox.ProtoReflect.Descriptor instead.
 func (*Outbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Outbox) GetNextSeq() uint64 {
@@ -979,7 +1894,7 @@ type Inbox struct {
 
 func (x *Inbox) Reset() {
 	*x = Inbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1906,7 @@ func (x *Inbox) String() string {
 func (*Inbox) ProtoMessage() {}
 
 func (x *Inbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1919,7 @@ func (x *Inbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
 func (*Inbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Inbox) GetIncarnation() []byte {
@@ -1039,7 +1954,7 @@ type Forward struct {
 
 func (x *Forward) Reset() {
 	*x = Forward{}
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1051,7 +1966,7 @@ func (x *Forward) String() string {
 func (*Forward) ProtoMessage() {}
 
 func (x *Forward) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1064,7 +1979,7 @@ func (x *Forward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forward.ProtoReflect.Descriptor instead.
 func (*Forward) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Forward) GetShard() uint32 {
@@ -1106,7 +2021,7 @@ var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\"\xc3\x05\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\"\xc2\a\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -1129,7 +2044,15 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x0fusage_first_seq\x18\x11 \x01(\x04R\rusageFirstSeq\x12%\n" +
 	"\x0eoutbox_records\x18\x12 \x01(\x04R\routboxRecords\x12#\n" +
 	"\rinbox_records\x18\x13 \x01(\x04R\finboxRecords\x12'\n" +
-	"\x0fforward_records\x18\x14 \x01(\x04R\x0eforwardRecords\"\xfc\x01\n" +
+	"\x0fforward_records\x18\x14 \x01(\x04R\x0eforwardRecords\x12!\n" +
+	"\flock_records\x18\x15 \x01(\x04R\vlockRecords\x12#\n" +
+	"\rbatch_records\x18\x16 \x01(\x04R\fbatchRecords\x12)\n" +
+	"\x10schedule_records\x18\x17 \x01(\x04R\x0fscheduleRecords\x12-\n" +
+	"\x12dependents_records\x18\x18 \x01(\x04R\x11dependentsRecords\x12%\n" +
+	"\x0ewaiter_records\x18\x19 \x01(\x04R\rwaiterRecords\x124\n" +
+	"\bsettings\x18\x1a \x01(\v2\x18.corvo.state.v1.SettingsR\bsettings\"A\n" +
+	"\bSettings\x125\n" +
+	"\tretention\x18\x01 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\"\xe8\x05\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -1140,7 +2063,93 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\benqueued\x18\x06 \x01(\x04R\benqueued\x12\x1c\n" +
 	"\tcompleted\x18\a \x01(\x04R\tcompleted\x12\x16\n" +
 	"\x06failed\x18\b \x01(\x04R\x06failed\x12\x12\n" +
-	"\x04dead\x18\t \x01(\x04R\x04dead\"\x96\x01\n" +
+	"\x04dead\x18\t \x01(\x04R\x04dead\x12\x1c\n" +
+	"\tcancelled\x18\n" +
+	" \x01(\x04R\tcancelled\x12\x1d\n" +
+	"\n" +
+	"rate_limit\x18\v \x01(\rR\trateLimit\x12$\n" +
+	"\x0erate_window_ms\x18\f \x01(\x03R\frateWindowMs\x12,\n" +
+	"\x04rate\x18\r \x01(\v2\x18.corvo.job.v1.RateWindowR\x04rate\x12\x1a\n" +
+	"\bdraining\x18\x0e \x01(\bR\bdraining\x12\x1d\n" +
+	"\n" +
+	"max_length\x18\x0f \x01(\x04R\tmaxLength\x122\n" +
+	"\boverflow\x18\x10 \x01(\x0e2\x16.corvo.job.v1.OverflowR\boverflow\x125\n" +
+	"\tretention\x18\x11 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x129\n" +
+	"\bdefaults\x18\x12 \x01(\v2\x1d.corvo.state.v1.QueueDefaultsR\bdefaults\x12\x1f\n" +
+	"\vclear_below\x18\x13 \x01(\x04R\n" +
+	"clearBelow\x12\x1a\n" +
+	"\bdeleting\x18\x14 \x01(\bR\bdeleting\x12!\n" +
+	"\funique_locks\x18\x15 \x01(\x04R\vuniqueLocks\x12\x18\n" +
+	"\acleared\x18\x16 \x01(\x04R\acleared\"\xab\x03\n" +
+	"\rQueueDefaults\x12\x1f\n" +
+	"\bpriority\x18\x01 \x01(\rH\x00R\bpriority\x88\x01\x01\x12&\n" +
+	"\fmax_attempts\x18\x02 \x01(\rH\x01R\vmaxAttempts\x88\x01\x01\x124\n" +
+	"\abackoff\x18\x03 \x01(\x0e2\x15.corvo.job.v1.BackoffH\x02R\abackoff\x88\x01\x01\x12'\n" +
+	"\rbase_delay_ms\x18\x04 \x01(\x03H\x03R\vbaseDelayMs\x88\x01\x01\x12%\n" +
+	"\fmax_delay_ms\x18\x05 \x01(\x03H\x04R\n" +
+	"maxDelayMs\x88\x01\x01\x12*\n" +
+	"\x0ejitter_percent\x18\x06 \x01(\rH\x05R\rjitterPercent\x88\x01\x01\x12+\n" +
+	"\x0fexpire_after_ms\x18\a \x01(\x03H\x06R\rexpireAfterMs\x88\x01\x01B\v\n" +
+	"\t_priorityB\x0f\n" +
+	"\r_max_attemptsB\n" +
+	"\n" +
+	"\b_backoffB\x10\n" +
+	"\x0e_base_delay_msB\x0f\n" +
+	"\r_max_delay_msB\x11\n" +
+	"\x0f_jitter_percentB\x12\n" +
+	"\x10_expire_after_ms\"\x1d\n" +
+	"\x04Lock\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\fR\x05jobId\"\xc6\x03\n" +
+	"\x05Batch\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x04R\x05total\x12\x1c\n" +
+	"\tsucceeded\x18\x03 \x01(\x04R\tsucceeded\x12\x16\n" +
+	"\x06failed\x18\x04 \x01(\x04R\x06failed\x12\x1c\n" +
+	"\tcancelled\x18\x05 \x01(\x04R\tcancelled\x12\x12\n" +
+	"\x04open\x18\x06 \x01(\bR\x04open\x12%\n" +
+	"\x0ecallback_queue\x18\a \x01(\tR\rcallbackQueue\x12%\n" +
+	"\x0ecallback_shard\x18\b \x01(\rR\rcallbackShard\x12\x1b\n" +
+	"\tparent_id\x18\t \x01(\fR\bparentId\x12\x1d\n" +
+	"\n" +
+	"created_ns\x18\n" +
+	" \x01(\x03R\tcreatedNs\x12!\n" +
+	"\fcompleted_ns\x18\v \x01(\x03R\vcompletedNs\x12\x19\n" +
+	"\bpurge_ns\x18\f \x01(\x03R\apurgeNs\x12)\n" +
+	"\x10callback_payload\x18\r \x01(\bR\x0fcallbackPayload\x12&\n" +
+	"\x0fcallback_job_id\x18\x0e \x01(\fR\rcallbackJobId\x12\x14\n" +
+	"\x05queue\x18\x0f \x01(\tR\x05queue\"\xca\x04\n" +
+	"\bSchedule\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05shard\x18\x04 \x01(\rR\x05shard\x12\x12\n" +
+	"\x04cron\x18\x05 \x01(\tR\x04cron\x12\x1a\n" +
+	"\btimezone\x18\x06 \x01(\tR\btimezone\x12,\n" +
+	"\apayload\x18\a \x01(\v2\x12.corvo.job.v1.BlobR\apayload\x12\x1d\n" +
+	"\n" +
+	"unique_key\x18\b \x01(\tR\tuniqueKey\x12!\n" +
+	"\fmax_attempts\x18\t \x01(\rR\vmaxAttempts\x12\x1a\n" +
+	"\bpriority\x18\n" +
+	" \x01(\rR\bpriority\x12.\n" +
+	"\x06missed\x18\v \x01(\x0e2\x16.corvo.state.v1.MissedR\x06missed\x12\x1b\n" +
+	"\tjitter_ms\x18\f \x01(\x03R\bjitterMs\x12\x16\n" +
+	"\x06paused\x18\r \x01(\bR\x06paused\x12\x1e\n" +
+	"\vlast_run_ns\x18\x0e \x01(\x03R\tlastRunNs\x12\x1e\n" +
+	"\vnext_run_ns\x18\x0f \x01(\x03R\tnextRunNs\x12\x1d\n" +
+	"\n" +
+	"created_ns\x18\x10 \x01(\x03R\tcreatedNs\x12\x18\n" +
+	"\aversion\x18\x11 \x01(\x04R\aversion\x12&\n" +
+	"\x04tags\x18\x12 \x03(\v2\x12.corvo.job.v1.PairR\x04tags\x12,\n" +
+	"\aheaders\x18\x13 \x03(\v2\x12.corvo.job.v1.PairR\aheaders\"\x8f\x01\n" +
+	"\n" +
+	"Dependents\x12\x18\n" +
+	"\awaiters\x18\x01 \x01(\x04R\awaiters\x12-\n" +
+	"\asettled\x18\x02 \x01(\x0e2\x13.corvo.job.v1.StateR\asettled\x12\x1d\n" +
+	"\n" +
+	"settled_ns\x18\x03 \x01(\x03R\tsettledNs\x12\x19\n" +
+	"\bretry_ns\x18\x04 \x01(\x03R\aretryNs\"\x1e\n" +
+	"\x06Waiter\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\"\x96\x01\n" +
 	"\x05Usage\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\fR\x05jobId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
@@ -1164,7 +2173,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x16\n" +
 	"\x06result\x18\x03 \x01(\fR\x06result\x12\x1d\n" +
 	"\n" +
-	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\"\xbb\x01\n" +
+	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\"\xd8\x01\n" +
 	"\x05Event\x12-\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x19.corvo.state.v1.EventTypeR\x04type\x12\x1d\n" +
 	"\n" +
@@ -1173,7 +2182,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x18\n" +
 	"\aattempt\x18\x05 \x01(\rR\aattempt\x12\x1d\n" +
 	"\n" +
-	"from_queue\x18\x06 \x01(\tR\tfromQueue\"k\n" +
+	"from_queue\x18\x06 \x01(\tR\tfromQueue\x12\x1b\n" +
+	"\trecord_id\x18\a \x01(\fR\brecordId\"k\n" +
 	"\tFeedEntry\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x19\n" +
 	"\bclock_ns\x18\x02 \x01(\x03R\aclockNs\x12-\n" +
@@ -1197,7 +2207,12 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x04move\x18\x03 \x01(\rR\x04move\x12\x14\n" +
 	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x1d\n" +
 	"\n" +
-	"created_ns\x18\x05 \x01(\x03R\tcreatedNs*\xbc\x03\n" +
+	"created_ns\x18\x05 \x01(\x03R\tcreatedNs*:\n" +
+	"\x06Missed\x12\x0f\n" +
+	"\vMISSED_SKIP\x10\x00\x12\x0f\n" +
+	"\vMISSED_ONCE\x10\x01\x12\x0e\n" +
+	"\n" +
+	"MISSED_ALL\x10\x02*\xf5\x06\n" +
 	"\tEventType\x12\x15\n" +
 	"\x11EVENT_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eEVENT_ENQUEUED\x10\x01\x12\x13\n" +
@@ -1222,7 +2237,28 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\vEVENT_MOVED\x10\x12\x12\x0e\n" +
 	"\n" +
 	"EVENT_LEFT\x10\x13\x12\x11\n" +
-	"\rEVENT_ARRIVED\x10\x14B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
+	"\rEVENT_ARRIVED\x10\x14\x12\x13\n" +
+	"\x0fEVENT_CANCELLED\x10\x15\x12\x14\n" +
+	"\x10EVENT_CANCELLING\x10\x16\x12\x0e\n" +
+	"\n" +
+	"EVENT_HELD\x10\x17\x12\x12\n" +
+	"\x0eEVENT_APPROVED\x10\x18\x12\x12\n" +
+	"\x0eEVENT_REJECTED\x10\x19\x12\x11\n" +
+	"\rEVENT_EXPIRED\x10\x1a\x12\x11\n" +
+	"\rEVENT_DELETED\x10\x1b\x12\x11\n" +
+	"\rEVENT_REVIVED\x10\x1c\x12\x13\n" +
+	"\x0fEVENT_DUPLICATE\x10\x1d\x12\x12\n" +
+	"\x0eEVENT_UNLOCKED\x10\x1e\x12\x13\n" +
+	"\x0fEVENT_DEBOUNCED\x10\x1f\x12\x13\n" +
+	"\x0fEVENT_UNBLOCKED\x10 \x12\x18\n" +
+	"\x14EVENT_CHAIN_ADVANCED\x10!\x12\x17\n" +
+	"\x13EVENT_BATCH_CHANGED\x10\"\x12\x19\n" +
+	"\x15EVENT_BATCH_COMPLETED\x10#\x12\x17\n" +
+	"\x13EVENT_BATCH_DELETED\x10$\x12\x1a\n" +
+	"\x16EVENT_SCHEDULE_CHANGED\x10%\x12\x1a\n" +
+	"\x16EVENT_SCHEDULE_DELETED\x10&\x12\x17\n" +
+	"\x13EVENT_QUEUE_CLEARED\x10'\x12\x10\n" +
+	"\fEVENT_PURGED\x10(B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
 
 var (
 	file_dataplane_state_state_proto_rawDescOnce sync.Once
@@ -1236,32 +2272,59 @@ func file_dataplane_state_state_proto_rawDescGZIP() []byte {
 	return file_dataplane_state_state_proto_rawDescData
 }
 
-var file_dataplane_state_state_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_dataplane_state_state_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_dataplane_state_state_proto_goTypes = []any{
-	(EventType)(0),      // 0: corvo.state.v1.EventType
-	(*Head)(nil),        // 1: corvo.state.v1.Head
-	(*Queue)(nil),       // 2: corvo.state.v1.Queue
-	(*Usage)(nil),       // 3: corvo.state.v1.Usage
-	(*Key)(nil),         // 4: corvo.state.v1.Key
-	(*Idempotency)(nil), // 5: corvo.state.v1.Idempotency
-	(*Event)(nil),       // 6: corvo.state.v1.Event
-	(*FeedEntry)(nil),   // 7: corvo.state.v1.FeedEntry
-	(*Outgoing)(nil),    // 8: corvo.state.v1.Outgoing
-	(*Outbox)(nil),      // 9: corvo.state.v1.Outbox
-	(*Inbox)(nil),       // 10: corvo.state.v1.Inbox
-	(*Forward)(nil),     // 11: corvo.state.v1.Forward
-	(*job.Usage)(nil),   // 12: corvo.job.v1.Usage
+	(Missed)(0),            // 0: corvo.state.v1.Missed
+	(EventType)(0),         // 1: corvo.state.v1.EventType
+	(*Head)(nil),           // 2: corvo.state.v1.Head
+	(*Settings)(nil),       // 3: corvo.state.v1.Settings
+	(*Queue)(nil),          // 4: corvo.state.v1.Queue
+	(*QueueDefaults)(nil),  // 5: corvo.state.v1.QueueDefaults
+	(*Lock)(nil),           // 6: corvo.state.v1.Lock
+	(*Batch)(nil),          // 7: corvo.state.v1.Batch
+	(*Schedule)(nil),       // 8: corvo.state.v1.Schedule
+	(*Dependents)(nil),     // 9: corvo.state.v1.Dependents
+	(*Waiter)(nil),         // 10: corvo.state.v1.Waiter
+	(*Usage)(nil),          // 11: corvo.state.v1.Usage
+	(*Key)(nil),            // 12: corvo.state.v1.Key
+	(*Idempotency)(nil),    // 13: corvo.state.v1.Idempotency
+	(*Event)(nil),          // 14: corvo.state.v1.Event
+	(*FeedEntry)(nil),      // 15: corvo.state.v1.FeedEntry
+	(*Outgoing)(nil),       // 16: corvo.state.v1.Outgoing
+	(*Outbox)(nil),         // 17: corvo.state.v1.Outbox
+	(*Inbox)(nil),          // 18: corvo.state.v1.Inbox
+	(*Forward)(nil),        // 19: corvo.state.v1.Forward
+	(*job.Retention)(nil),  // 20: corvo.job.v1.Retention
+	(*job.RateWindow)(nil), // 21: corvo.job.v1.RateWindow
+	(job.Overflow)(0),      // 22: corvo.job.v1.Overflow
+	(job.Backoff)(0),       // 23: corvo.job.v1.Backoff
+	(*job.Blob)(nil),       // 24: corvo.job.v1.Blob
+	(*job.Pair)(nil),       // 25: corvo.job.v1.Pair
+	(job.State)(0),         // 26: corvo.job.v1.State
+	(*job.Usage)(nil),      // 27: corvo.job.v1.Usage
 }
 var file_dataplane_state_state_proto_depIdxs = []int32{
-	12, // 0: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
-	0,  // 1: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
-	6,  // 2: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	3,  // [3:3] is the sub-list for method output_type
-	3,  // [3:3] is the sub-list for method input_type
-	3,  // [3:3] is the sub-list for extension type_name
-	3,  // [3:3] is the sub-list for extension extendee
-	0,  // [0:3] is the sub-list for field type_name
+	3,  // 0: corvo.state.v1.Head.settings:type_name -> corvo.state.v1.Settings
+	20, // 1: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
+	21, // 2: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
+	22, // 3: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
+	20, // 4: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
+	5,  // 5: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
+	23, // 6: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
+	24, // 7: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
+	0,  // 8: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
+	25, // 9: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
+	25, // 10: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
+	26, // 11: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
+	27, // 12: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
+	1,  // 13: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
+	14, // 14: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	15, // [15:15] is the sub-list for method output_type
+	15, // [15:15] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }
@@ -1269,13 +2332,14 @@ func file_dataplane_state_state_proto_init() {
 	if File_dataplane_state_state_proto != nil {
 		return
 	}
+	file_dataplane_state_state_proto_msgTypes[3].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_state_state_proto_rawDesc), len(file_dataplane_state_state_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   11,
+			NumEnums:      2,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -10,12 +10,18 @@ type TimerClass uint8
 
 // The timer classes, one per kind of duty.
 const (
-	TimerScheduled   TimerClass = 1 // a scheduled job becomes pending
-	TimerRetry       TimerClass = 2 // a retrying job becomes pending
-	TimerLease       TimerClass = 3 // an active job's lease ends
-	TimerIdempotency TimerClass = 4 // an idempotency record is forgotten
+	TimerScheduled   TimerClass = 1  // a scheduled job becomes pending
+	TimerRetry       TimerClass = 2  // a retrying job becomes pending
+	TimerLease       TimerClass = 3  // an active job's lease ends
+	TimerIdempotency TimerClass = 4  // an idempotency record is forgotten
+	TimerExpiry      TimerClass = 5  // a job's time is over
+	TimerUnique      TimerClass = 6  // a job's unique key is free
+	TimerRetention   TimerClass = 7  // a settled job is removed
+	TimerBatch       TimerClass = 8  // a completed batch is removed
+	TimerSchedule    TimerClass = 9  // a schedule runs
+	TimerDependents  TimerClass = 10 // those who wait for a settled job are told
 
-	timerClasses = 5 // length of arrays by class
+	timerClasses = 11 // length of arrays by class
 )
 
 // timerFloor is a time before which a class has no timer: where reads start.
@@ -68,7 +74,7 @@ func (s *Store) NextDue(class TimerClass) (dueNs int64, ok bool, err error) {
 	return dueNs, ok, err
 }
 
-// Due lists up to limit ids (job ids, or idempotency record ids) whose timer of
+// Due lists up to limit ids (of what the class is for) whose timer of
 // the class is due at nowNs, earliest first.
 func (s *Store) Due(class TimerClass, nowNs int64, limit int) (ids [][16]byte, err error) {
 	if limit <= 0 {

@@ -31,11 +31,22 @@ type Tx struct {
 	newest      job.ID // the greatest id put; the Store's where that is greater
 	keysPut     bool
 	usageGrew   bool
-	outboxes    map[uint32]bool           // changed ones, by shard; true for those that grew
-	inboxes     map[uint32]bool           // changed ones
+	outboxes    map[uint32]bool    // changed ones, by shard; true for those that grew
+	inboxes     map[uint32]bool    // changed ones
+	locks       map[lockName]*lock // read or taken
+	lockOrder   []*lock
+	born        uint64 // ids made by NewID
+	batches     rows[Batch, *Batch]
+	payloads    rows[job.Blob, *job.Blob] // of batches' callbacks
+	schedules   rows[Schedule, *Schedule]
+	dependents  rows[Dependents, *Dependents]
+	waiters     map[waiterName]bool       // added or removed by the entry; false for removed
 	deleted     []*queue                  // removed queues that were in the store or in the entry
 	idempotency map[[16]byte]*Idempotency // read or written; nil for none
 	earliest    [timerClasses]int64       // due time of the earliest timer set; latest for none
+	replenishNs int64                     // when the first queue is free that a rate limit has come to keep; latest for none
+	clears      bool                      // a queue that was touched is being cleared or deleted
+	documents   uint64                    // bytes of blobs, and of ops for other shards, that were written
 	spareHeld   []*held
 	spareEvents []*Event
 	written     map[string][]byte // see readWritten
@@ -129,8 +140,16 @@ func (tx *Tx) reset() {
 	tx.keysPut, tx.usageGrew = false, false
 	clear(tx.outboxes)
 	clear(tx.inboxes)
+	clear(tx.locks)
+	clear(tx.waiters)
+	tx.lockOrder, tx.born = tx.lockOrder[:0], 0
+	tx.batches.reset()
+	tx.payloads.reset()
+	tx.schedules.reset()
+	tx.dependents.reset()
 	tx.written, tx.writtenRead = nil, 0
 	tx.newest = tx.s.newest
+	tx.replenishNs, tx.clears, tx.documents = latest, false, 0
 	for class := range tx.earliest {
 		tx.earliest[class] = latest
 	}
@@ -164,7 +183,7 @@ func (tx *Tx) Commit() error {
 	if !s.open {
 		return s.failure.set(fmt.Errorf("entry %d was committed twice", tx.head.Index))
 	}
-	for _, encode := range []func() error{tx.encodeJobs, tx.encodeQueues, tx.encodeOutboxes, tx.encodeFeed} {
+	for _, encode := range []func() error{tx.encodeJobs, tx.encodeLocks, tx.encodeRecords, tx.encodeQueues, tx.encodeOutboxes, tx.encodeFeed} {
 		if tx.err != nil {
 			break
 		}
@@ -203,12 +222,15 @@ func (tx *Tx) publish() {
 	for _, q := range tx.deleted {
 		// A queue that took the name later in the entry publishes a new one.
 		tx.s.gauges.Delete(q.rec.Name)
+		tx.s.replenish.set(q.rec.Name, 0)
+		tx.s.clearings.drop(q.rec.Name)
 	}
 	for _, q := range tx.queues {
 		if q.gauge == nil {
 			q.gauge = tx.s.gauge(q.rec.Name)
 		}
-		q.gauge.Store(int64(q.fetchable()))
+		q.gauge.Store(int64(q.fetchable(tx.head.ClockNs)))
+		tx.publishWork(q)
 	}
 	if len(tx.outboxes) > 0 {
 		tx.s.publishOutboxes()
@@ -223,12 +245,29 @@ func (tx *Tx) publish() {
 	}
 }
 
+// publishWork notes what is to be done about a queue unasked.
+func (tx *Tx) publishWork(q *queue) {
+	kept := q.replenishNs != 0
+	if due, news := tx.s.keepReplenishment(q, tx.head.ClockNs); news {
+		tx.replenishNs = min(tx.replenishNs, due)
+	}
+	if kept && q.replenishNs == 0 {
+		q.stirred = true // time has made jobs fetchable, whatever the entry came for
+	}
+	clears := q.clears()
+	if clears || q.cleared {
+		tx.s.clearings.set(q)
+	}
+	q.cleared = clears
+	tx.clears = tx.clears || clears
+}
+
 func (tx *Tx) callHooks(feedGrew bool) {
 	hooks := tx.s.hooks
 	for _, q := range tx.queues {
 		stirred := q.stirred
 		q.touched, q.stirred = false, false
-		if n := q.fetchable(); stirred && n > 0 && hooks.OnReady != nil {
+		if n := q.fetchable(tx.head.ClockNs); stirred && n > 0 && hooks.OnReady != nil {
 			hooks.OnReady(q.rec.Name, n)
 		}
 	}
@@ -236,6 +275,12 @@ func (tx *Tx) callHooks(feedGrew bool) {
 		if due != latest && hooks.OnTimer != nil {
 			hooks.OnTimer(TimerClass(class), due)
 		}
+	}
+	if tx.replenishNs != latest && hooks.OnReplenish != nil {
+		hooks.OnReplenish(tx.replenishNs)
+	}
+	if tx.clears && hooks.OnClearing != nil {
+		hooks.OnClearing()
 	}
 	if feedGrew && hooks.OnFeed != nil {
 		hooks.OnFeed()

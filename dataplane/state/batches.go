@@ -1,0 +1,84 @@
+package state
+
+import (
+	"fmt"
+	"iter"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+var batchKind = rowKind[*Batch]{
+	name:   "batch",
+	prefix: prefixBatch,
+	count:  func(h *Head) *uint64 { return &h.BatchRecords },
+	timer: func(b *Batch) timer {
+		if b.PurgeNs == 0 {
+			return timer{}
+		}
+		return timer{TimerBatch, b.PurgeNs}
+	},
+}
+
+var payloadKind = rowKind[*job.Blob]{name: "batch payload", prefix: prefixBatchPayload}
+
+// Settled is how many members have been counted.
+func (b *Batch) Settled() uint64 { return b.GetSucceeded() + b.GetFailed() + b.GetCancelled() }
+
+// Batch is a batch by id; nil when there is none. The op may change it in place and
+// must then call PutBatch.
+func (tx *Tx) Batch(id [16]byte) (*Batch, error) { return tx.batches.get(tx, &batchKind, id) }
+
+// PutBatch stores a batch under its id, with its events, of which there must be
+// one.
+func (tx *Tx) PutBatch(b *Batch, events ...EventType) error {
+	if len(b.Id) != len(job.ID{}) || len(events) == 0 {
+		return tx.fail(fmt.Errorf("put batch %x: it has no id, or no event", b.Id))
+	}
+	id := [16]byte(b.Id)
+	for _, event := range events {
+		tx.recordEvent(event, b.CallbackQueue, id)
+	}
+	return tx.batches.put(tx, &batchKind, id, b)
+}
+
+// DeleteBatch removes a batch and its callback's payload. What it says of its
+// members stays with them.
+func (tx *Tx) DeleteBatch(id [16]byte) error {
+	b, err := tx.Batch(id)
+	if err != nil || b == nil {
+		return err
+	}
+	tx.recordEvent(EventType_EVENT_BATCH_DELETED, b.CallbackQueue, id)
+	if err := tx.batches.put(tx, &batchKind, id, nil); err != nil {
+		return err
+	}
+	return tx.payloads.put(tx, &payloadKind, id, nil)
+}
+
+// BatchPayload is the payload of a batch's callback; nil when there is none.
+func (tx *Tx) BatchPayload(id [16]byte) (*job.Blob, error) {
+	return tx.payloads.get(tx, &payloadKind, id)
+}
+
+// PutBatchPayload stores the payload of a batch's callback; nil removes it.
+func (tx *Tx) PutBatchPayload(id [16]byte, b *job.Blob) error {
+	return tx.payloads.put(tx, &payloadKind, id, b)
+}
+
+// Batch is a batch as of the last commit; nil when there is none.
+func (s *Store) Batch(id [16]byte) (*Batch, error) {
+	return committed(s, func(r source) (*Batch, error) { return readRow[Batch](r, &batchKind, id) })
+}
+
+// Batch is a batch; nil when there is none.
+func (v *Snapshot) Batch(id [16]byte) (*Batch, error) { return readRow[Batch](v.snap, &batchKind, id) }
+
+// BatchPayload is the payload of a batch's callback; nil when there is none.
+func (v *Snapshot) BatchPayload(id [16]byte) (*job.Blob, error) {
+	return readRow[job.Blob](v.snap, &payloadKind, id)
+}
+
+// Batches are all batches in order of their ids.
+func (v *Snapshot) Batches() iter.Seq2[*Batch, error] {
+	return scanRows[Batch](v.snap, &batchKind, [16]byte{})
+}

@@ -1,0 +1,49 @@
+package state
+
+import "github.com/corvo/corvo/dataplane/job"
+
+// records checks the records that are not jobs' own: batches, schedules and those
+// who wait, and then that there are no other locks than those that were seen to be.
+func (c *checker) records() error {
+	if err := checkRows[Batch](c, &batchKind, nil); err != nil {
+		return err
+	}
+	if err := checkRows[job.Blob](c, &payloadKind, func(id [16]byte, _ *job.Blob) error {
+		b, err := c.v.Batch(id)
+		if err == nil && b == nil {
+			c.report("batch %x is not there and its callback's payload is", id)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := checkRows[Schedule](c, &scheduleKind, func(id [16]byte, s *Schedule) error {
+		return c.lock(lockName{LockScheduleName, "", s.Name}, id)
+	}); err != nil {
+		return err
+	}
+	if err := c.checkDependents(); err != nil {
+		return err
+	}
+	n := uint64(0)
+	for _, err := range scanKeys(c.v.snap, []byte{prefixLock}, afterPrefix(prefixLock)) {
+		if err != nil {
+			return err
+		}
+		n++
+	}
+	if n != c.locks || n != c.v.head.LockRecords {
+		c.report("there are %d locks, there should be %d, the head says %d", n, c.locks, c.v.head.LockRecords)
+	}
+	return nil
+}
+
+// lock looks a lock up that should have an owner.
+func (c *checker) lock(name lockName, id [16]byte) error {
+	c.locks++
+	value, err := (&Lock{JobId: id[:]}).MarshalVT()
+	if err != nil {
+		return err
+	}
+	return c.expect(appendLockKey(nil, name), value)
+}

@@ -1,0 +1,221 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+var dependentsKind = rowKind[*Dependents]{
+	name:   "dependents",
+	prefix: prefixDependents,
+	count:  func(h *Head) *uint64 { return &h.DependentsRecords },
+	timer: func(d *Dependents) timer {
+		if d.SettledNs == 0 {
+			return timer{}
+		}
+		return timer{TimerDependents, max(d.SettledNs, d.RetryNs)}
+	},
+}
+
+// waiterName is one job that waits for another.
+type waiterName struct{ id, waiter job.ID }
+
+// WaiterRow is a job that waits, and the shard it waits on.
+type WaiterRow struct {
+	ID    job.ID
+	Shard uint32
+}
+
+// Dependents says that jobs wait for a job; nil where none does. The op may change
+// all but the count of them in place and must then call PutDependents.
+func (tx *Tx) Dependents(id job.ID) (*Dependents, error) {
+	return tx.dependents.get(tx, &dependentsKind, id)
+}
+
+// PutDependents stores what is known of those who wait for a job: nil once nobody
+// does.
+func (tx *Tx) PutDependents(id job.ID, d *Dependents) error {
+	return tx.dependents.put(tx, &dependentsKind, id, d)
+}
+
+// dependentsSettled says whether those who wait for a job are about to be told.
+func (tx *Tx) dependentsSettled(id job.ID) bool {
+	d, err := tx.Dependents(id)
+	return err == nil && (d == nil || d.Settled != job.State_STATE_UNSPECIFIED)
+}
+
+// AddWaiter has a job wait for another, whose Dependents record is put with one
+// more. A job that waits already is not counted again.
+func (tx *Tx) AddWaiter(id, waiter job.ID, shard uint32) error {
+	d, err := tx.Dependents(id)
+	if err != nil {
+		return err
+	}
+	known, err := tx.hasWaiter(id, waiter)
+	if err != nil || known {
+		return err
+	}
+	if d == nil {
+		d = &Dependents{}
+	}
+	d.Waiters++
+	tx.head.WaiterRecords++
+	tx.setWaiter(id, waiter, true)
+	tx.key = appendWaiterKey(tx.key[:0], id, waiter)
+	if err := put(tx.batch, tx.key, &Waiter{Shard: shard}); err != nil {
+		return tx.fail(fmt.Errorf("job %s waits for %s: %w", waiter, id, err))
+	}
+	return tx.PutDependents(id, d)
+}
+
+// RemoveWaiter forgets that a job waits for another. When the last one goes, the
+// Dependents record goes too.
+func (tx *Tx) RemoveWaiter(id, waiter job.ID) error {
+	known, err := tx.hasWaiter(id, waiter)
+	if err != nil || !known {
+		return err
+	}
+	d, err := tx.Dependents(id)
+	if err == nil && (d == nil || d.Waiters == 0) {
+		err = tx.fail(fmt.Errorf("job %s waits for %s, which counts nobody", waiter, id))
+	}
+	if err != nil {
+		return err
+	}
+	d.Waiters--
+	tx.head.WaiterRecords--
+	tx.setWaiter(id, waiter, false)
+	tx.key = appendWaiterKey(tx.key[:0], id, waiter)
+	if err := tx.batch.Delete(tx.key, nil); err != nil {
+		return tx.fail(err)
+	}
+	if d.Waiters == 0 {
+		d = nil
+	}
+	return tx.PutDependents(id, d)
+}
+
+func (tx *Tx) setWaiter(id, waiter job.ID, waits bool) {
+	if tx.waiters == nil {
+		tx.waiters = map[waiterName]bool{}
+	}
+	tx.waiters[waiterName{id, waiter}] = waits
+}
+
+func (tx *Tx) hasWaiter(id, waiter job.ID) (bool, error) {
+	if waits, ok := tx.waiters[waiterName{id, waiter}]; ok {
+		return waits, nil
+	}
+	if tx.head.WaiterRecords == 0 {
+		return false, nil
+	}
+	found, err := get(tx.s.gen.db, appendWaiterKey(nil, id, waiter), &Waiter{})
+	if err != nil {
+		return false, tx.fail(err)
+	}
+	return found, nil
+}
+
+// Waiters yields the jobs that waited for a job when the entry began, and still do,
+// in order of their ids. The op may remove them as they come. Those that the entry
+// itself added are left to a later one.
+func (tx *Tx) Waiters(id job.ID) iter.Seq2[WaiterRow, error] {
+	return func(yield func(WaiterRow, error) bool) {
+		for row, err := range scanWaiters(tx.s.gen.db, id) {
+			if err != nil {
+				yield(WaiterRow{}, tx.fail(fmt.Errorf("read who waits for job %s: %w", id, err)))
+				return
+			}
+			if waits, changed := tx.waiters[waiterName{id, row.ID}]; changed && !waits {
+				continue
+			}
+			if !yield(row, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Dependents says who waits for a job, as of the last commit; nil for nobody.
+func (s *Store) Dependents(id job.ID) (*Dependents, error) {
+	return committed(s, func(r source) (*Dependents, error) { return readRow[Dependents](r, &dependentsKind, id) })
+}
+
+func compareIDs(a, b job.ID) int { return bytes.Compare(a[:], b[:]) }
+
+func scanWaiters(r source, id job.ID) iter.Seq2[WaiterRow, error] {
+	return func(yield func(WaiterRow, error) bool) {
+		lower := appendIDKey(nil, prefixWaiter, id)
+		upper := append(appendWaiterKey(nil, id, job.ID(bytes.Repeat([]byte{0xff}, len(id)))), 0)
+		for kv, err := range scanPairs(r, lower, upper) {
+			row, rec := WaiterRow{}, &Waiter{}
+			if err == nil {
+				_, row.ID, err = decodeWaiterKey(kv.Key)
+			}
+			if err == nil {
+				err = decode(kv, rec)
+			}
+			row.Shard = rec.Shard
+			if !yield(row, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// checkDependents checks that as many jobs wait as is counted, and that the jobs
+// they wait for know it.
+func (c *checker) checkDependents() error {
+	counted, awaited := map[job.ID]uint64{}, uint64(0)
+	err := checkRows[Dependents](c, &dependentsKind, func(id [16]byte, d *Dependents) error {
+		counted[id] = d.Waiters
+		if d.SettledNs != 0 {
+			return nil
+		}
+		awaited++
+		j, err := c.v.Job(id)
+		if err == nil && !j.GetHasDependents() {
+			c.report("%d jobs wait for %s to settle, which does not know it", d.Waiters, job.ID(id))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if awaited != c.awaited {
+		c.report("%d jobs have dependents, %d are waited for", c.awaited, awaited)
+	}
+	n, found := uint64(0), map[job.ID]uint64{}
+	for key, err := range scanKeys(c.v.snap, []byte{prefixWaiter}, afterPrefix(prefixWaiter)) {
+		if err != nil {
+			return err
+		}
+		id, _, err := decodeWaiterKey(key)
+		if err != nil {
+			return err
+		}
+		n++
+		found[id]++
+	}
+	if n != c.v.head.WaiterRecords {
+		c.report("%d jobs wait for others, the head says %d", n, c.v.head.WaiterRecords)
+	}
+	if !maps.Equal(counted, found) {
+		for _, id := range slices.SortedFunc(maps.Keys(counted), compareIDs) {
+			if counted[id] != found[id] {
+				c.report("%d jobs wait for %s, it counts %d", found[id], id, counted[id])
+			}
+		}
+		for _, id := range slices.SortedFunc(maps.Keys(found), compareIDs) {
+			if _, ok := counted[id]; !ok {
+				c.report("%d jobs wait for %s, which counts none", found[id], id)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,181 @@
+package state
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// LockKind says what a lock keeps to one owner; the values are part of keys:
+// permanent.
+type LockKind uint8
+
+// The kinds of locks. The first two derive from jobs, see derive.
+const (
+	LockUnique       LockKind = 0 // a unique key of a queue: one job has it
+	LockDebounce     LockKind = 1 // a debounce key of a queue: one scheduled job has it
+	LockScheduleName LockKind = 2 // a schedule's name; in no queue
+
+	jobLocks = 2 // kinds that jobs hold
+)
+
+// lockName is what a lock is on.
+type lockName struct {
+	kind  LockKind
+	queue string
+	text  string
+}
+
+// lock is a lock the entry has looked at. Unlike a job's other derived keys the
+// key of a lock goes from one job to another, in one entry too: so it is kept here
+// and written at the end, whatever the order in which the jobs are.
+type lock struct {
+	name   lockName
+	stored *Lock // nil for free
+	now    *Lock
+}
+
+// Locked is the job, or the schedule, that holds a key in a queue, as the entry's
+// earlier ops left it; ok is false where it is free.
+func (tx *Tx) Locked(kind LockKind, queue, text string) (id job.ID, ok bool, err error) {
+	l, err := tx.lock(lockName{kind, queue, text})
+	if err != nil || l.now == nil {
+		return job.ID{}, false, err
+	}
+	return job.ID(l.now.JobId), true, nil
+}
+
+func (tx *Tx) lock(name lockName) (*lock, error) {
+	if l := tx.locks[name]; l != nil {
+		return l, nil
+	}
+	l := &lock{name: name}
+	if tx.head.LockRecords > 0 {
+		rec := &Lock{}
+		tx.key = appendLockKey(tx.key[:0], name)
+		found, err := get(tx.s.gen.db, tx.key, rec)
+		if err == nil && found {
+			_, err = job.IDFromBytes(rec.JobId)
+		}
+		if err != nil {
+			return nil, tx.fail(fmt.Errorf("lock %q of queue %q: %w", name.text, name.queue, err))
+		}
+		if found {
+			l.stored, l.now = rec, rec
+		}
+	}
+	if tx.locks == nil {
+		tx.locks = map[lockName]*lock{}
+	}
+	tx.locks[name] = l
+	tx.lockOrder = append(tx.lockOrder, l)
+	return l, nil
+}
+
+// take gives a free lock an owner.
+func (tx *Tx) take(name lockName, id [16]byte) error {
+	l, err := tx.lock(name)
+	if err != nil {
+		return err
+	}
+	if l.now != nil {
+		return fmt.Errorf("%q of queue %q is taken by %s", name.text, name.queue, job.ID(l.now.JobId))
+	}
+	l.now = &Lock{JobId: id[:]}
+	tx.head.LockRecords++
+	return nil
+}
+
+// release frees a lock of its owner.
+func (tx *Tx) release(name lockName, id [16]byte) error {
+	l, err := tx.lock(name)
+	if err != nil {
+		return err
+	}
+	if l.now == nil || string(l.now.JobId) != string(id[:]) {
+		return fmt.Errorf("%q of queue %q is not its own", name.text, name.queue)
+	}
+	l.now = nil
+	tx.head.LockRecords--
+	return nil
+}
+
+// moveLocks makes the locks of a job follow it.
+func (tx *Tx) moveLocks(h *held, to index) error {
+	was := h.now
+	if was.locks == to.locks && (was.queue == to.queue || was.locks == [jobLocks]string{}) {
+		return nil
+	}
+	for kind := range LockKind(jobLocks) {
+		from, next := was.locks[kind], to.locks[kind]
+		if from == next && was.queue == to.queue {
+			continue
+		}
+		if from != "" {
+			if err := tx.release(lockName{kind, was.queue, from}, h.id); err != nil {
+				return err
+			}
+		}
+		if next != "" {
+			if err := tx.take(lockName{kind, to.queue, next}, h.id); err != nil {
+				return err
+			}
+		}
+	}
+	rec := h.queue.rec
+	if was.locks[LockUnique] != "" {
+		rec.UniqueLocks--
+	}
+	if to.locks[LockUnique] != "" {
+		rec.UniqueLocks++
+	}
+	tx.touch(h.queue)
+	return nil
+}
+
+// dropTakenLocks has a job that comes into a queue give up the keys that others
+// hold there.
+func (tx *Tx) dropTakenLocks(j *job.Job) error {
+	ix, err := derive(j)
+	if err != nil {
+		return err
+	}
+	for kind, text := range ix.locks {
+		if text == "" {
+			continue
+		}
+		_, taken, err := tx.Locked(LockKind(kind), j.Queue, text)
+		if err != nil {
+			return err
+		}
+		switch {
+		case !taken:
+		case LockKind(kind) == LockUnique:
+			j.UniqueExpiresNs = 0
+		case LockKind(kind) == LockDebounce:
+			j.DebounceKey = ""
+		}
+	}
+	return nil
+}
+
+// encodeLocks writes the locks that have changed hands.
+func (tx *Tx) encodeLocks() error {
+	for _, l := range tx.lockOrder {
+		if l.stored == l.now {
+			continue
+		}
+		tx.key = appendLockKey(tx.key[:0], l.name)
+		var err error
+		switch {
+		case l.now != nil:
+			err = put(tx.batch, tx.key, l.now)
+		case l.stored != nil:
+			err = tx.batch.Delete(tx.key, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
