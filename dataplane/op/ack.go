@@ -11,8 +11,8 @@ import (
 )
 
 // Ack completes jobs, each item on its own. An item's refusal is NOT_FOUND,
-// LEASE_LOST, STATE_CONFLICT, or VALIDATION_ERROR where the job's usage would
-// overflow. A repeated ack of a job that the same lease completed is done again
+// LEASE_LOST, STATE_CONFLICT, VALIDATION_ERROR where the job's usage would overflow,
+// or OVERLOADED where too much follows from the jobs that end in one entry. A repeated ack of a job that the same lease completed is done again
 // without changing anything.
 
 // Number is Ack's number in the log.
@@ -55,6 +55,16 @@ func (o *Ack) Apply(tx *state.Tx) (*AckResult, error) {
 	return result, nil
 }
 
+// didNothing says that every item has to be tried again.
+func (r *AckResult) didNothing() bool {
+	for _, item := range r.Items {
+		if api.Code(item.GetCode()) != api.Overloaded {
+			return false
+		}
+	}
+	return true
+}
+
 func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	j, refused, err := i.GetProof().job(tx)
 	if err != nil || refused != nil {
@@ -65,6 +75,9 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	}
 	to, refused := i.GetProof().claim(j, job.OnAck)
 	if refused != nil {
+		return refused, nil
+	}
+	if refused := crowded(tx, j); refused != nil {
 		return refused, nil
 	}
 	usage, err := j.Usage.Add(i.Usage)
@@ -83,10 +96,11 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	if err != nil {
 		return nil, err
 	}
+	how := settlement{result: i.Result, exit: i.ExitChain}
 	if saved {
-		return nil, tx.PutJob(j, state.EventType_EVENT_CHECKPOINTED, state.EventType_EVENT_COMPLETED)
+		return nil, settle(tx, j, how, state.EventType_EVENT_CHECKPOINTED, state.EventType_EVENT_COMPLETED)
 	}
-	return nil, tx.PutJob(j, state.EventType_EVENT_COMPLETED)
+	return nil, settle(tx, j, how, state.EventType_EVENT_COMPLETED)
 }
 
 // repeats says whether an ack of a completed job is the one that completed it,

@@ -41,6 +41,9 @@ func (o *Arrive) Validate() error {
 	if j.GetMoves() == 0 {
 		p.add("job.moves", errors.New("is 0: it has not left any shard"))
 	}
+	if tied(j) {
+		p.add("job", errors.New("waits for other jobs, or they for it; such a job cannot be moved"))
+	}
 	for i, b := range o.Blobs {
 		if b.GetKind() >= uint32(job.BlobKinds) || b.GetBlob() == nil {
 			p.item("blobs", i, "kind", fmt.Errorf("%d is none, or has no blob", b.GetKind()))

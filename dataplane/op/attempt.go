@@ -9,21 +9,26 @@ import (
 )
 
 // ending is how an attempt ends without success: the lifecycle's event where
-// attempts are left, the one where none is, and what the feed is told.
+// attempts are left, the one where none is, what the feed is told, and what is
+// kept of it.
 type ending struct {
 	retry, last job.Event
 	event       state.EventType
+	outcome     job.Outcome
 }
 
 var (
-	failed    = ending{job.OnRetry, job.OnExhaust, state.EventType_EVENT_FAILED}
-	reclaimed = ending{job.OnReclaim, job.OnReclaimLast, state.EventType_EVENT_RECLAIMED}
+	failed    = ending{job.OnRetry, job.OnExhaust, state.EventType_EVENT_FAILED, job.Failed}
+	reclaimed = ending{job.OnReclaim, job.OnReclaimLast, state.EventType_EVENT_RECLAIMED, job.Reclaimed}
 )
 
 // endAttempt ends j's running attempt: keeps its error and has the job retried
 // after its backoff, or dead after its last attempt. A job whose backoff is
-// nothing is pending at once.
+// nothing is pending at once; one that was to be let go is cancelled.
 func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error {
+	if j.Cancelling {
+		return letGo(tx, j, e)
+	}
 	on := how.retry
 	if attemptsLeft(j) == 0 {
 		on = how.last
@@ -32,17 +37,16 @@ func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error
 	if !ok {
 		return fmt.Errorf("job %s is %s: its attempt cannot end by %s", job.ID(j.Id), j.State.Word(), on)
 	}
-	j.State = to
-	j.FailedNs = tx.ClockNs()
-	e.Attempt = j.Attempt
-	e.CreatedNs = tx.ClockNs()
-	if err := tx.PutError(j, e); err != nil {
+	e.Outcome = how.outcome
+	if err := keepError(tx, j, e); err != nil {
 		return err
 	}
+	j.State = to
+	j.FailedNs = tx.ClockNs()
 	if to == job.Dead {
-		return tx.PutJob(j, how.event, state.EventType_EVENT_DEAD)
+		return settle(tx, j, settlement{err: e.Error}, how.event, state.EventType_EVENT_DEAD)
 	}
-	delay := j.Retry.DelayMs(j.Attempt)
+	delay := j.Retry.VariedDelayMs(job.ID(j.Id), attemptsMade(j))
 	j.ScheduledNs = tx.ClockNs() + delay*int64(time.Millisecond)
 	if delay > 0 {
 		return tx.PutJob(j, how.event, state.EventType_EVENT_RETRYING)
@@ -56,5 +60,8 @@ func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error
 // attemptsLeft is how often j may still be tried.
 func attemptsLeft(j *job.Job) uint32 {
 	most := j.GetRetry().GetMaxAttempts()
-	return most - min(j.Attempt, most)
+	return most - min(attemptsMade(j), most)
 }
+
+// attemptsMade is how often j has been tried since it was enqueued, or requeued.
+func attemptsMade(j *job.Job) uint32 { return j.Attempt - min(j.AttemptBase, j.Attempt) }

@@ -11,10 +11,15 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// DeleteQueue removes a queue, its settings and its totals. It is refused with
-// STATE_CONFLICT while there is a job in it, in whatever state, and with NOT_FOUND
-// where there is no such queue. Polls that wait for the name go on waiting: a
-// queue that gets it later is a new one.
+// DeleteQueue removes a queue, its settings, its totals and its jobs. One without
+// jobs is gone at once. Else the queue takes no more jobs and gives none out, and
+// SweepQueue removes those it has, over many entries, proposed by the leader's
+// duty; the last one removes the queue. Active jobs are cancelled, and go when
+// their workers let go. What others send it meanwhile goes as well.
+//
+// It is refused with NOT_FOUND where there is no such queue, and with STATE_CONFLICT
+// where it is to go only if its jobs have settled, and some have not. Polls that wait
+// for the name go on waiting: a queue that gets it later is a new one.
 
 // Number is DeleteQueue's number in the log.
 func (*DeleteQueue) Number() entry.Number { return numDeleteQueue }
@@ -30,26 +35,39 @@ func (o *DeleteQueue) Validate() error {
 	return p.err()
 }
 
-// Apply removes the queue.
+// Apply removes the queue, or begins to.
 func (o *DeleteQueue) Apply(tx *state.Tx) (*DeleteQueueResult, error) {
 	q := tx.Queue(o.Queue)
-	if q == nil {
-		return nil, api.Errorf(api.NotFound, "there is no queue %s", o.Queue)
+	switch {
+	case q == nil:
+		return nil, noQueue(o.Queue)
+	case o.IfSettled && unsettledOf(q) != "":
+		return nil, api.Errorf(api.StateConflict, "queue %s has jobs that have not settled (%s), and they would go with it: let them be worked off, or clear the queue", o.Queue, unsettledOf(q))
+	case jobsOf(q) == "":
+		if err := tx.DeleteQueue(o.Queue); err != nil {
+			return nil, err
+		}
+		return &DeleteQueueResult{}, nil
+	case !q.Deleting:
+		q = tx.EnsureQueue(o.Queue)
+		q.Deleting = true
+		tx.PutQueue(q, state.EventType_EVENT_QUEUE_CHANGED)
 	}
-	if counts := jobsOf(q); counts != "" {
-		return nil, api.Errorf(api.StateConflict, "queue %s still has jobs (%s): only a queue without any can be deleted", o.Queue, counts)
-	}
-	if err := tx.DeleteQueue(o.Queue); err != nil {
-		return nil, err
-	}
-	return &DeleteQueueResult{}, nil
+	return &DeleteQueueResult{Deleting: true}, nil
 }
 
 // jobsOf is a queue's jobs by state, as "2 pending, 1 active"; empty for none.
-func jobsOf(q *state.Queue) string {
+func jobsOf(q *state.Queue) string { return countsOf(q, func(job.State) bool { return true }) }
+
+// unsettledOf is jobsOf without those that have ended.
+func unsettledOf(q *state.Queue) string {
+	return countsOf(q, func(s job.State) bool { return !s.Settled() })
+}
+
+func countsOf(q *state.Queue, counted func(job.State) bool) string {
 	var counts []string
 	for s, n := range q.InState {
-		if n > 0 {
+		if n > 0 && counted(job.State(s)) {
 			counts = append(counts, fmt.Sprintf("%d %s", n, job.State(s).Word()))
 		}
 	}

@@ -34,7 +34,10 @@ const MaxDeliverItems = 1000
 var travellers map[entry.Number]*Kind
 
 func init() {
-	travellers = map[entry.Number]*Kind{numArrive: table[numArrive]}
+	travellers = map[entry.Number]*Kind{}
+	for _, n := range [...]entry.Number{numArrive, numPlace, numCountMember, numWatch, numMet} {
+		travellers[n] = table[n]
+	}
 }
 
 // Number is Deliver's number in the log.
@@ -99,6 +102,9 @@ func (o *Deliver) Apply(tx *state.Tx) (*DeliverResult, error) {
 		if seq <= last {
 			continue
 		}
+		if tx.Full() && done > last {
+			break // the sender goes on from there
+		}
 		k, sent, err := item.decode()
 		if err == nil {
 			_, err = k.apply(tx, sent)
@@ -135,8 +141,8 @@ func (o *Deliver) last(tx *state.Tx, incarnation entry.Incarnation) (uint64, err
 }
 
 // send has a shard apply an op that travels, once: this one in the running
-// transaction, another as soon as it is delivered there. There must be room; see
-// Tx.CanSend.
+// transaction, another as soon as it is delivered there. An op that may be refused
+// asks Tx.CanSend first.
 func send(tx *state.Tx, shard uint32, o Op) error {
 	k := travellers[o.Number()]
 	if k == nil {

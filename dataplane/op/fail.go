@@ -15,7 +15,9 @@ import (
 // Fail ends attempts without success, each item on its own. A failed attempt is
 // retried after its backoff while attempts are left; else the job is dead. An
 // undelivered one is as if it had never been fetched: the job is pending again
-// at its old place. Refusals are those of Ack.
+// at its old place. So is one whose worker shuts down, but that what it has reported
+// stays. A job that was to be let go is cancelled, however its attempt ended.
+// Refusals are those of Ack.
 //
 // An attempt that was ended by the same request with the same token is not ended
 // again: as long as the job was not fetched anew, the answer is the first one's.
@@ -49,7 +51,7 @@ func (i *FailItem) check(p *problems, at int) {
 	p.item("items", at, "backtrace", job.CheckUTF8(i.GetBacktrace()))
 	p.item("items", at, "usage", job.CheckUsage(i.GetUsage())...)
 	switch i.GetReason() {
-	case FailReason_FAIL_REASON_FAILED:
+	case FailReason_FAIL_REASON_FAILED, FailReason_FAIL_REASON_SHUTDOWN:
 	case FailReason_FAIL_REASON_UNDELIVERED:
 		if i.Error != "" || i.Backtrace != "" || i.Usage != nil {
 			p.item("items", at, "reason", errors.New("is undelivered, which has no error and no usage"))
@@ -70,6 +72,16 @@ func (o *Fail) Apply(tx *state.Tx) (*FailResult, error) {
 		result.Items[i] = answer
 	}
 	return result, nil
+}
+
+// didNothing says that every item has to be tried again.
+func (r *FailResult) didNothing() bool {
+	for _, item := range r.Items {
+		if api.Code(item.GetRefusal().GetCode()) != api.Overloaded {
+			return false
+		}
+	}
+	return true
 }
 
 // repeats says whether each item tells its attempt from a later one of the job.
@@ -96,6 +108,11 @@ func (i *FailItem) apply(tx *state.Tx, request []byte) (*Failed, error) {
 	switch i.GetReason() {
 	case FailReason_FAIL_REASON_UNDELIVERED:
 		return i.giveBack(tx, j, request)
+	case FailReason_FAIL_REASON_SHUTDOWN:
+		if j.Cancelling { // it has run: its last attempt is remembered
+			return i.fail(tx, j, request)
+		}
+		return i.giveBack(tx, j, request)
 	case FailReason_FAIL_REASON_FAILED:
 		return i.fail(tx, j, request)
 	default:
@@ -114,6 +131,8 @@ func (i *FailItem) repeated(j *job.Job, request []byte) bool {
 func (i *FailItem) answer(j *job.Job) *Failed {
 	answer := &Failed{Refusal: &Refusal{}, State: job.Retrying, Attempt: j.Attempt, AttemptsRemaining: attemptsLeft(j)}
 	switch {
+	case j.State == job.Cancelled:
+		answer.State, answer.AttemptsRemaining = job.Cancelled, 0
 	case i.GetReason() == FailReason_FAIL_REASON_UNDELIVERED:
 		answer.State = job.Pending
 	case j.State == job.Dead:
@@ -126,6 +145,9 @@ func (i *FailItem) answer(j *job.Job) *Failed {
 
 func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, error) {
 	if _, refused := i.GetProof().claim(j, job.OnRetry); refused != nil {
+		return &Failed{Refusal: refused}, nil
+	}
+	if refused := crowded(tx, j); refused != nil {
 		return &Failed{Refusal: refused}, nil
 	}
 	usage, err := j.Usage.Add(i.Usage)
@@ -144,27 +166,38 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, erro
 	return i.answer(j), nil
 }
 
-// giveBack undoes the fetch. The job's number, and so its place among its
-// queue's jobs, never changed. Nothing of the lease is left but what a repeat is
-// known by.
+// giveBack undoes the fetch, but for what the attempt has reported. The job's
+// number, and so its place among its queue's jobs, never changed. Nothing of the
+// lease is left but what a repeat is known by.
 func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, error) {
 	to, refused := i.GetProof().claim(j, job.OnReturn)
 	if refused != nil {
 		return &Failed{Refusal: refused}, nil
 	}
-	if j.Attempt == 0 {
+	if attemptsMade(j) == 0 {
 		return nil, fmt.Errorf("job %s is %s without an attempt", job.ID(j.Id), j.State.Word())
 	}
-	j.State = to
+	usage, err := j.Usage.Add(i.Usage)
+	if err != nil {
+		return &Failed{Refusal: refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err)}, nil
+	}
+	if err := report(tx, j, usage, i.Usage); err != nil {
+		return nil, err
+	}
 	j.Attempt--
 	j.Lease = remains(j.Lease, request)
 	if j.Attempt == 0 {
 		j.StartedNs = 0
 	}
-	if err := tx.PutJob(j, state.EventType_EVENT_RETURNED); err != nil {
-		return nil, err
+	if j.Cancelling {
+		err = cancelled(tx, j, state.EventType_EVENT_RETURNED)
+		return i.answer(j), err
 	}
-	return i.answer(j), nil
+	j.State = to
+	if i.Reason == FailReason_FAIL_REASON_SHUTDOWN {
+		j.ScheduledNs = tx.ClockNs() // its worker is told when it is due
+	}
+	return i.answer(j), tx.PutJob(j, state.EventType_EVENT_RETURNED)
 }
 
 // remains is what is kept of a lease that was given back.

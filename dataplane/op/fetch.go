@@ -21,6 +21,9 @@ import (
 // current and takes no job besides. When none is left it is as good as new: who
 // repeats has never seen a token, so the leases have run out, and the jobs may
 // long be with others.
+//
+// A job whose time is over is ended instead of leased, before the duty comes by:
+// so many at most as a duty would, or one fetch could end a whole backlog.
 
 // Number is Fetch's number in the log.
 func (*Fetch) Number() entry.Number { return numFetch }
@@ -56,8 +59,9 @@ func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
 	if err != nil || len(result.Jobs) > 0 {
 		return result, err
 	}
+	ended := 0
 	for _, queue := range o.Queues {
-		for len(result.Jobs) < int(o.Count) && mayFetch(tx.Queue(queue)) {
+		for len(result.Jobs) < int(o.Count) && ended < job.MaxDutyItems && mayFetch(tx.Queue(queue), tx.ClockNs()) {
 			id, ok, err := tx.NextReady(queue)
 			if err != nil {
 				return nil, err
@@ -68,6 +72,12 @@ func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
 			leased, err := o.lease(tx, id, len(result.Jobs))
 			if err != nil {
 				return nil, err
+			}
+			if leased == nil {
+				if ended++; tx.Full() {
+					return result, nil // the duty ends the others
+				}
+				continue
 			}
 			result.Jobs = append(result.Jobs, leased)
 		}
@@ -111,14 +121,15 @@ func (l *Leased) Current(j *job.Job) bool {
 }
 
 // mayFetch says whether a queue lets one more of its jobs go.
-func mayFetch(q *state.Queue) bool {
-	if q == nil || q.Paused {
+func mayFetch(q *state.Queue, clockNs int64) bool {
+	if q == nil || q.Paused || q.Deleting || q.RateFree(clockNs) == 0 {
 		return false
 	}
 	return q.MaxConcurrency == 0 || q.InState[job.Active] < uint64(q.MaxConcurrency)
 }
 
-// lease makes a ready job the worker's: the i-th this op leases.
+// lease makes a ready job the worker's: the i-th this op leases. Nil is one whose
+// time was over.
 func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 	j, err := tx.Job(id)
 	if err != nil {
@@ -126,6 +137,9 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 	}
 	if j == nil {
 		return nil, fmt.Errorf("job %s is ready but has no record", id)
+	}
+	if timeIsOver(tx, j) {
+		return nil, expireJob(tx, j)
 	}
 	to, ok := job.Next(j.State, job.OnFetch)
 	if !ok {
@@ -142,6 +156,8 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 		ExpiresNs: tx.ClockNs() + o.LeaseMs*int64(time.Millisecond),
 		LengthMs:  o.LeaseMs,
 	}
+	// One that is given back undelivered stays counted: a worker may have begun it.
+	tx.EnsureQueue(j.Queue).CountRate(tx.ClockNs())
 	if err := tx.PutJob(j, state.EventType_EVENT_STARTED); err != nil {
 		return nil, err
 	}

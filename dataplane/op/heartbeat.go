@@ -17,7 +17,8 @@ import (
 // on the way, each item on its own. A lease is renewed by the length its fetch
 // asked for, unless the item says another for this once. Refusals are NOT_FOUND,
 // LEASE_LOST (the worker should stop), and VALIDATION_ERROR where the job's usage
-// would overflow.
+// would overflow. The worker of a job that is being cancelled is told so, and keeps
+// its lease for the time it needs to stop.
 //
 // Usage is counted once a request: the lease remembers the newest one that
 // reported any. It is one, because a worker hears of one heartbeat of a job before
@@ -84,31 +85,35 @@ func (o *Heartbeat) Apply(tx *state.Tx) (*HeartbeatResult, error) {
 	result := &HeartbeatResult{Items: make([]*Refusal, len(o.Items))}
 	done := &Refusal{}
 	for i, item := range o.Items {
-		refused, err := item.apply(tx, o.GetMeta().GetRequestId())
+		j, refused, err := item.apply(tx, o.GetMeta().GetRequestId())
 		if err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
 		if refused == nil {
 			refused = done
+			if j.Cancelling {
+				result.Cancel = append(result.Cancel, uint32(i))
+			}
 		}
 		result.Items[i] = refused
 	}
 	return result, nil
 }
 
-func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (*Refusal, error) {
+// apply renews a lease: the job's, or why it is not.
+func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (*job.Job, *Refusal, error) {
 	j, refused, err := i.GetProof().job(tx)
 	if err != nil || refused != nil {
-		return refused, err
+		return nil, refused, err
 	}
 	to, refused := i.GetProof().claim(j, job.OnRenew)
 	if refused != nil {
 		// To a worker it is the same whether the job went on or ended.
 		refused.Code = string(api.LeaseLost)
-		return refused, nil
+		return nil, refused, nil
 	}
 	if j.Lease == nil {
-		return nil, fmt.Errorf("job %s is %s without a lease", job.ID(j.Id), j.State.Word())
+		return nil, nil, fmt.Errorf("job %s is %s without a lease", job.ID(j.Id), j.State.Word())
 	}
 	reported := i.Usage
 	if len(request) > 0 && bytes.Equal(request, j.Lease.LastRequest) {
@@ -116,7 +121,7 @@ func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (*Refusal, error) {
 	}
 	usage, err := j.Usage.Add(reported)
 	if err != nil {
-		return refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err), nil
+		return nil, refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err), nil
 	}
 	length := j.Lease.LengthMs
 	if i.LeaseMs != 0 {
@@ -124,7 +129,7 @@ func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (*Refusal, error) {
 	}
 	j.State = to
 	if err := report(tx, j, usage, reported); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if reported != nil && len(request) > 0 {
 		j.Lease.LastRequest = request
@@ -132,14 +137,14 @@ func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (*Refusal, error) {
 	j.Lease.ExpiresNs = tx.ClockNs() + length*int64(time.Millisecond)
 	events := append(make([]state.EventType, 0, 3), state.EventType_EVENT_RENEWED)
 	if saved, err := putBlob(tx, j, job.Progress, i.Progress); err != nil {
-		return nil, err
+		return nil, nil, err
 	} else if saved {
 		events = append(events, state.EventType_EVENT_PROGRESS)
 	}
 	if saved, err := putBlob(tx, j, job.Checkpoint, i.Checkpoint); err != nil {
-		return nil, err
+		return nil, nil, err
 	} else if saved {
 		events = append(events, state.EventType_EVENT_CHECKPOINTED)
 	}
-	return nil, tx.PutJob(j, events...)
+	return j, nil, tx.PutJob(j, events...)
 }

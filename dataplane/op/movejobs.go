@@ -13,7 +13,8 @@ import (
 
 // MoveJobs puts jobs into another queue, each item on its own. A job moves in
 // every state but active and cancelled; its state, attempts and history stay what
-// they are. An item's refusal is NOT_FOUND, also for a job that has gone to another
+// they are. One that depends on others, or on which others depend, stays on its
+// shard until that is over: they are told of each other by shard and id. An item's refusal is NOT_FOUND, also for a job that has gone to another
 // shard (see state.Forward), STATE_CONFLICT, PAYLOAD_TOO_LARGE for a job that no op
 // could carry to another shard, or OVERLOADED for one that has to wait its turn to
 // go there. A job that is where it shall be is done: so a repeat does no harm,
@@ -26,8 +27,8 @@ import (
 // compared.
 //
 // The op as a whole is refused with CONFLICT where the queue is new and there are
-// as many as there may be, and with OVERLOADED where too much is on its way to the
-// queue's shard.
+// as many as there may be, or is of this shard and being deleted, and with OVERLOADED
+// where too much is on its way to the queue's shard.
 
 // What one MoveJobs may carry to another shard: once it has carried MaxMoveBytes,
 // its other jobs wait. A job is carried whole, so one of more than MaxArriveBytes
@@ -97,8 +98,12 @@ func (o *MoveJobs) admit(tx *state.Tx) error {
 		refusal := api.Errorf(api.Overloaded, "as many jobs are on their way to the shard of queue %s as may be; try again later", o.Queue)
 		refusal.RetryAfter = time.Second
 		return refusal
-	case o.Shard == tx.Shard() && tx.Queue(o.Queue) == nil:
+	case o.Shard != tx.Shard():
+		return nil // an Arrive is refused nowhere: what comes to a queue that goes, goes with it
+	case tx.Queue(o.Queue) == nil:
 		return admitQueues(tx, 1)
+	case tx.Queue(o.Queue).Deleting:
+		return beingDeleted(o.Queue)
 	}
 	return nil
 }
@@ -125,6 +130,8 @@ func (m *move) job(id []byte) (*Refusal, error) {
 		return refuse(api.StateConflict, "job %s is %s: it cannot be moved", job.ID(id), j.State.Word()), nil
 	case here:
 		return nil, m.tx.MoveJob(j, m.op.Queue)
+	case tied(j):
+		return refuse(api.StateConflict, "job %s waits for other jobs, or they for it: it cannot be moved to queue %s, which lies on another shard", job.ID(id), m.op.Queue), nil
 	}
 	return m.send(j)
 }

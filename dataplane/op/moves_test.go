@@ -29,20 +29,27 @@ func newShards(t testing.TB, n int) []*shard {
 	t.Helper()
 	all := make([]*shard, n)
 	for i := range all {
-		store, err := state.Open(fmt.Sprint("store", i), state.Options{FS: vfs.NewMem()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &shard{t: t, number: uint32(i), store: store, machine: op.NewMachine(store)}
-		all[i] = s
-		t.Cleanup(func() {
-			s.check()
-			if err := s.store.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		all[i] = openShard(t, i)
+		t.Cleanup(all[i].close)
 	}
 	return all
+}
+
+func openShard(t testing.TB, i int) *shard {
+	t.Helper()
+	store, err := state.Open(fmt.Sprint("store", i), state.Options{FS: vfs.NewMem()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &shard{t: t, number: uint32(i), store: store, machine: op.NewMachine(store)}
+}
+
+// close checks a shard and closes it.
+func (s *shard) close() {
+	s.check()
+	if err := s.store.Close(); err != nil {
+		s.t.Error(err)
+	}
 }
 
 func (s *shard) check() {
@@ -62,13 +69,25 @@ func (s *shard) apply(o op.Op) (any, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
+	result := s.entry(o)[0]
+	if refused, ok := result.(error); ok {
+		return nil, refused
+	}
+	return result, nil
+}
+
+// entry applies ops as one entry and returns what each answers, refusals too.
+func (s *shard) entry(ops ...op.Op) []any {
+	s.t.Helper()
 	var b entry.Builder
-	if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
-		s.t.Fatal(err)
+	for _, o := range ops {
+		if err := b.Add(o.Number(), o.SizeVT(), o); err != nil {
+			s.t.Fatal(err)
+		}
 	}
 	head := s.store.Head()
 	e, err := entry.Decode(b.Finish(entry.Header{
-		Level: op.FeatureLevel, Incarnation: s.incarnation(), ClockNs: max(epochNs, head.ClockNs) + int64(time.Millisecond),
+		Level: op.FeatureLevel, Incarnation: s.incarnation(), ClockNs: max(epochNs, head.ClockNs) + int64(time.Millisecond), Seed: seedOf(head.Index<<8 | uint64(s.number)),
 	}))
 	if err != nil {
 		s.t.Fatal(err)
@@ -79,10 +98,7 @@ func (s *shard) apply(o op.Op) (any, error) {
 	if err != nil {
 		s.t.Fatalf("shard %d stopped: %v", s.number, err)
 	}
-	if refused, ok := results[0].(error); ok {
-		return nil, refused
-	}
-	return results[0], nil
+	return results
 }
 
 func (s *shard) must(o op.Op) any {

@@ -96,7 +96,11 @@ func (s *story) printOutbox() {
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			arrive := o.(*op.Arrive)
+			arrive, ok := o.(*op.Arrive)
+			if !ok {
+				s.printSent(row.Seq, o)
+				continue
+			}
 			var blobs []string
 			for _, b := range arrive.Blobs {
 				blobs = append(blobs, fmt.Sprintf("%d %s", b.Kind, b.Blob.Data))

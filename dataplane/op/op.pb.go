@@ -27,12 +27,63 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// Found says what an enqueue came upon instead of making a job.
+type Found int32
+
+const (
+	Found_FOUND_NONE      Found = 0 // the job was made
+	Found_FOUND_DUPLICATE Found = 1 // its unique key is taken: id is the holder's
+	Found_FOUND_DEBOUNCED Found = 2 // a scheduled job has its debounce key and was put off: id is that one's
+)
+
+// Enum value maps for Found.
+var (
+	Found_name = map[int32]string{
+		0: "FOUND_NONE",
+		1: "FOUND_DUPLICATE",
+		2: "FOUND_DEBOUNCED",
+	}
+	Found_value = map[string]int32{
+		"FOUND_NONE":      0,
+		"FOUND_DUPLICATE": 1,
+		"FOUND_DEBOUNCED": 2,
+	}
+)
+
+func (x Found) Enum() *Found {
+	p := new(Found)
+	*p = x
+	return p
+}
+
+func (x Found) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Found) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_op_op_proto_enumTypes[0].Descriptor()
+}
+
+func (Found) Type() protoreflect.EnumType {
+	return &file_dataplane_op_op_proto_enumTypes[0]
+}
+
+func (x Found) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Found.Descriptor instead.
+func (Found) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{0}
+}
+
 // FailReason says why an attempt ended without success.
 type FailReason int32
 
 const (
 	FailReason_FAIL_REASON_FAILED      FailReason = 0 // the worker reported an error; counts an attempt
 	FailReason_FAIL_REASON_UNDELIVERED FailReason = 1 // the fetch's client was gone; counts none
+	FailReason_FAIL_REASON_SHUTDOWN    FailReason = 2 // the worker stops; counts none, and keeps what it has done
 )
 
 // Enum value maps for FailReason.
@@ -40,10 +91,12 @@ var (
 	FailReason_name = map[int32]string{
 		0: "FAIL_REASON_FAILED",
 		1: "FAIL_REASON_UNDELIVERED",
+		2: "FAIL_REASON_SHUTDOWN",
 	}
 	FailReason_value = map[string]int32{
 		"FAIL_REASON_FAILED":      0,
 		"FAIL_REASON_UNDELIVERED": 1,
+		"FAIL_REASON_SHUTDOWN":    2,
 	}
 )
 
@@ -58,11 +111,11 @@ func (x FailReason) String() string {
 }
 
 func (FailReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_dataplane_op_op_proto_enumTypes[0].Descriptor()
+	return file_dataplane_op_op_proto_enumTypes[1].Descriptor()
 }
 
 func (FailReason) Type() protoreflect.EnumType {
-	return &file_dataplane_op_op_proto_enumTypes[0]
+	return &file_dataplane_op_op_proto_enumTypes[1]
 }
 
 func (x FailReason) Number() protoreflect.EnumNumber {
@@ -71,7 +124,7 @@ func (x FailReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use FailReason.Descriptor instead.
 func (FailReason) EnumDescriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{0}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{1}
 }
 
 // Idempotency is a client's Idempotency-Key with the hash of its request.
@@ -264,6 +317,8 @@ type Enqueue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Jobs          []*NewJob              `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Batch         *NewBatch              `protobuf:"bytes,3,opt,name=batch,proto3" json:"batch,omitempty"`                    // they are members of a new batch, whose id is the last of meta.ids
+	BatchId       []byte                 `protobuf:"bytes,4,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"` // they join an open batch of this shard
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,23 +367,130 @@ func (x *Enqueue) GetJobs() []*NewJob {
 	return nil
 }
 
+func (x *Enqueue) GetBatch() *NewBatch {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+func (x *Enqueue) GetBatchId() []byte {
+	if x != nil {
+		return x.BatchId
+	}
+	return nil
+}
+
+// NewBatch is a batch to be made with its first members.
+type NewBatch struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	CallbackQueue   string                 `protobuf:"bytes,1,opt,name=callback_queue,json=callbackQueue,proto3" json:"callback_queue,omitempty"` // empty: none
+	CallbackShard   uint32                 `protobuf:"varint,2,opt,name=callback_shard,json=callbackShard,proto3" json:"callback_shard,omitempty"`
+	CallbackPayload *job.Blob              `protobuf:"bytes,3,opt,name=callback_payload,json=callbackPayload,proto3" json:"callback_payload,omitempty"`
+	Open            bool                   `protobuf:"varint,4,opt,name=open,proto3" json:"open,omitempty"`
+	ParentId        []byte                 `protobuf:"bytes,5,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // an open batch of this shard that it is a member of
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *NewBatch) Reset() {
+	*x = NewBatch{}
+	mi := &file_dataplane_op_op_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NewBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NewBatch) ProtoMessage() {}
+
+func (x *NewBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NewBatch.ProtoReflect.Descriptor instead.
+func (*NewBatch) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *NewBatch) GetCallbackQueue() string {
+	if x != nil {
+		return x.CallbackQueue
+	}
+	return ""
+}
+
+func (x *NewBatch) GetCallbackShard() uint32 {
+	if x != nil {
+		return x.CallbackShard
+	}
+	return 0
+}
+
+func (x *NewBatch) GetCallbackPayload() *job.Blob {
+	if x != nil {
+		return x.CallbackPayload
+	}
+	return nil
+}
+
+func (x *NewBatch) GetOpen() bool {
+	if x != nil {
+		return x.Open
+	}
+	return false
+}
+
+func (x *NewBatch) GetParentId() []byte {
+	if x != nil {
+		return x.ParentId
+	}
+	return nil
+}
+
 type NewJob struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Payload       *job.Blob              `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
-	Priority      uint32                 `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
-	Retry         *job.Retry             `protobuf:"bytes,4,opt,name=retry,proto3" json:"retry,omitempty"`
-	ScheduledNs   int64                  `protobuf:"varint,5,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // 0 or past = now
-	Tags          []*job.Pair            `protobuf:"bytes,6,rep,name=tags,proto3" json:"tags,omitempty"`
-	Headers       []*job.Pair            `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
-	Checkpoint    *job.Blob              `protobuf:"bytes,8,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Queue             string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Payload           *job.Blob              `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
+	Priority          uint32                 `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	Retry             *job.Retry             `protobuf:"bytes,4,opt,name=retry,proto3" json:"retry,omitempty"`
+	ScheduledNs       int64                  `protobuf:"varint,5,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // 0 or past = now
+	Tags              []*job.Pair            `protobuf:"bytes,6,rep,name=tags,proto3" json:"tags,omitempty"`
+	Headers           []*job.Pair            `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
+	Checkpoint        *job.Blob              `protobuf:"bytes,8,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Defaults          uint32                 `protobuf:"varint,9,opt,name=defaults,proto3" json:"defaults,omitempty"` // bits of job.Default...: what the client left open, so that the queue decides
+	UniqueKey         string                 `protobuf:"bytes,10,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
+	UniquePeriodMs    int64                  `protobuf:"varint,11,opt,name=unique_period_ms,json=uniquePeriodMs,proto3" json:"unique_period_ms,omitempty"`
+	UniqueWholePeriod bool                   `protobuf:"varint,12,opt,name=unique_whole_period,json=uniqueWholePeriod,proto3" json:"unique_whole_period,omitempty"`
+	DebounceKey       string                 `protobuf:"bytes,13,opt,name=debounce_key,json=debounceKey,proto3" json:"debounce_key,omitempty"`
+	DebounceMs        int64                  `protobuf:"varint,14,opt,name=debounce_ms,json=debounceMs,proto3" json:"debounce_ms,omitempty"`
+	ExpireAfterMs     int64                  `protobuf:"varint,15,opt,name=expire_after_ms,json=expireAfterMs,proto3" json:"expire_after_ms,omitempty"`
+	ParentId          []byte                 `protobuf:"bytes,16,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
+	DependsOn         []*Dependency          `protobuf:"bytes,17,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	DependencyPolicy  job.DependencyPolicy   `protobuf:"varint,18,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=corvo.job.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
+	Chain             *job.Chain             `protobuf:"bytes,19,opt,name=chain,proto3" json:"chain,omitempty"` // the job is its first step
+	// What only Place says: these come from the state, not from a client.
+	Origin        *job.Origin    `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
+	Previous      *job.Blob      `protobuf:"bytes,21,opt,name=previous,proto3" json:"previous,omitempty"` // result of the job before
+	Link          *job.ChainLink `protobuf:"bytes,22,opt,name=link,proto3" json:"link,omitempty"`         // its place in `chain`, where it is not the first step
+	ScheduleId    []byte         `protobuf:"bytes,23,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NewJob) Reset() {
 	*x = NewJob{}
-	mi := &file_dataplane_op_op_proto_msgTypes[4]
+	mi := &file_dataplane_op_op_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -340,7 +502,7 @@ func (x *NewJob) String() string {
 func (*NewJob) ProtoMessage() {}
 
 func (x *NewJob) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[4]
+	mi := &file_dataplane_op_op_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -353,7 +515,7 @@ func (x *NewJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewJob.ProtoReflect.Descriptor instead.
 func (*NewJob) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{4}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NewJob) GetQueue() string {
@@ -412,16 +574,175 @@ func (x *NewJob) GetCheckpoint() *job.Blob {
 	return nil
 }
 
+func (x *NewJob) GetDefaults() uint32 {
+	if x != nil {
+		return x.Defaults
+	}
+	return 0
+}
+
+func (x *NewJob) GetUniqueKey() string {
+	if x != nil {
+		return x.UniqueKey
+	}
+	return ""
+}
+
+func (x *NewJob) GetUniquePeriodMs() int64 {
+	if x != nil {
+		return x.UniquePeriodMs
+	}
+	return 0
+}
+
+func (x *NewJob) GetUniqueWholePeriod() bool {
+	if x != nil {
+		return x.UniqueWholePeriod
+	}
+	return false
+}
+
+func (x *NewJob) GetDebounceKey() string {
+	if x != nil {
+		return x.DebounceKey
+	}
+	return ""
+}
+
+func (x *NewJob) GetDebounceMs() int64 {
+	if x != nil {
+		return x.DebounceMs
+	}
+	return 0
+}
+
+func (x *NewJob) GetExpireAfterMs() int64 {
+	if x != nil {
+		return x.ExpireAfterMs
+	}
+	return 0
+}
+
+func (x *NewJob) GetParentId() []byte {
+	if x != nil {
+		return x.ParentId
+	}
+	return nil
+}
+
+func (x *NewJob) GetDependsOn() []*Dependency {
+	if x != nil {
+		return x.DependsOn
+	}
+	return nil
+}
+
+func (x *NewJob) GetDependencyPolicy() job.DependencyPolicy {
+	if x != nil {
+		return x.DependencyPolicy
+	}
+	return job.DependencyPolicy(0)
+}
+
+func (x *NewJob) GetChain() *job.Chain {
+	if x != nil {
+		return x.Chain
+	}
+	return nil
+}
+
+func (x *NewJob) GetOrigin() *job.Origin {
+	if x != nil {
+		return x.Origin
+	}
+	return nil
+}
+
+func (x *NewJob) GetPrevious() *job.Blob {
+	if x != nil {
+		return x.Previous
+	}
+	return nil
+}
+
+func (x *NewJob) GetLink() *job.ChainLink {
+	if x != nil {
+		return x.Link
+	}
+	return nil
+}
+
+func (x *NewJob) GetScheduleId() []byte {
+	if x != nil {
+		return x.ScheduleId
+	}
+	return nil
+}
+
+// Dependency is a job that another waits for.
+type Dependency struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"` // where to ask for it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dependency) Reset() {
+	*x = Dependency{}
+	mi := &file_dataplane_op_op_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dependency) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dependency) ProtoMessage() {}
+
+func (x *Dependency) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
+func (*Dependency) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Dependency) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+func (x *Dependency) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
 type EnqueueResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Jobs          []*Enqueued            `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	BatchId       []byte                 `protobuf:"bytes,2,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EnqueueResult) Reset() {
 	*x = EnqueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[5]
+	mi := &file_dataplane_op_op_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -433,7 +754,7 @@ func (x *EnqueueResult) String() string {
 func (*EnqueueResult) ProtoMessage() {}
 
 func (x *EnqueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[5]
+	mi := &file_dataplane_op_op_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -446,7 +767,7 @@ func (x *EnqueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnqueueResult.ProtoReflect.Descriptor instead.
 func (*EnqueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *EnqueueResult) GetJobs() []*Enqueued {
@@ -456,17 +777,25 @@ func (x *EnqueueResult) GetJobs() []*Enqueued {
 	return nil
 }
 
+func (x *EnqueueResult) GetBatchId() []byte {
+	if x != nil {
+		return x.BatchId
+	}
+	return nil
+}
+
 type Enqueued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	State         job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"`
+	Found         Found                  `protobuf:"varint,3,opt,name=found,proto3,enum=corvo.op.v1.Found" json:"found,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Enqueued) Reset() {
 	*x = Enqueued{}
-	mi := &file_dataplane_op_op_proto_msgTypes[6]
+	mi := &file_dataplane_op_op_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +807,7 @@ func (x *Enqueued) String() string {
 func (*Enqueued) ProtoMessage() {}
 
 func (x *Enqueued) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[6]
+	mi := &file_dataplane_op_op_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +820,7 @@ func (x *Enqueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Enqueued.ProtoReflect.Descriptor instead.
 func (*Enqueued) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Enqueued) GetId() []byte {
@@ -506,6 +835,13 @@ func (x *Enqueued) GetState() job.State {
 		return x.State
 	}
 	return job.State(0)
+}
+
+func (x *Enqueued) GetFound() Found {
+	if x != nil {
+		return x.Found
+	}
+	return Found_FOUND_NONE
 }
 
 // Fetch leases up to count jobs, looking at the queues in the order given.
@@ -523,7 +859,7 @@ type Fetch struct {
 
 func (x *Fetch) Reset() {
 	*x = Fetch{}
-	mi := &file_dataplane_op_op_proto_msgTypes[7]
+	mi := &file_dataplane_op_op_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +871,7 @@ func (x *Fetch) String() string {
 func (*Fetch) ProtoMessage() {}
 
 func (x *Fetch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[7]
+	mi := &file_dataplane_op_op_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +884,7 @@ func (x *Fetch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fetch.ProtoReflect.Descriptor instead.
 func (*Fetch) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{7}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Fetch) GetMeta() *Meta {
@@ -602,7 +938,7 @@ type FetchResult struct {
 
 func (x *FetchResult) Reset() {
 	*x = FetchResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[8]
+	mi := &file_dataplane_op_op_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -614,7 +950,7 @@ func (x *FetchResult) String() string {
 func (*FetchResult) ProtoMessage() {}
 
 func (x *FetchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[8]
+	mi := &file_dataplane_op_op_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -627,7 +963,7 @@ func (x *FetchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchResult.ProtoReflect.Descriptor instead.
 func (*FetchResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{8}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FetchResult) GetJobs() []*Leased {
@@ -649,7 +985,7 @@ type Leased struct {
 
 func (x *Leased) Reset() {
 	*x = Leased{}
-	mi := &file_dataplane_op_op_proto_msgTypes[9]
+	mi := &file_dataplane_op_op_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +997,7 @@ func (x *Leased) String() string {
 func (*Leased) ProtoMessage() {}
 
 func (x *Leased) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[9]
+	mi := &file_dataplane_op_op_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +1010,7 @@ func (x *Leased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leased.ProtoReflect.Descriptor instead.
 func (*Leased) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{9}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Leased) GetId() []byte {
@@ -718,7 +1054,7 @@ type LeaseProof struct {
 
 func (x *LeaseProof) Reset() {
 	*x = LeaseProof{}
-	mi := &file_dataplane_op_op_proto_msgTypes[10]
+	mi := &file_dataplane_op_op_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -730,7 +1066,7 @@ func (x *LeaseProof) String() string {
 func (*LeaseProof) ProtoMessage() {}
 
 func (x *LeaseProof) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[10]
+	mi := &file_dataplane_op_op_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -743,7 +1079,7 @@ func (x *LeaseProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseProof.ProtoReflect.Descriptor instead.
 func (*LeaseProof) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{10}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LeaseProof) GetId() []byte {
@@ -778,7 +1114,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_dataplane_op_op_proto_msgTypes[11]
+	mi := &file_dataplane_op_op_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +1126,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[11]
+	mi := &file_dataplane_op_op_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +1139,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{11}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Ack) GetMeta() *Meta {
@@ -826,13 +1162,14 @@ type AckItem struct {
 	Result        *job.Blob              `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
 	Checkpoint    *job.Blob              `protobuf:"bytes,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	Usage         *job.Usage             `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
+	ExitChain     bool                   `protobuf:"varint,5,opt,name=exit_chain,json=exitChain,proto3" json:"exit_chain,omitempty"` // step_status "exit": what steps are left are skipped
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AckItem) Reset() {
 	*x = AckItem{}
-	mi := &file_dataplane_op_op_proto_msgTypes[12]
+	mi := &file_dataplane_op_op_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +1181,7 @@ func (x *AckItem) String() string {
 func (*AckItem) ProtoMessage() {}
 
 func (x *AckItem) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[12]
+	mi := &file_dataplane_op_op_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +1194,7 @@ func (x *AckItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckItem.ProtoReflect.Descriptor instead.
 func (*AckItem) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{12}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AckItem) GetProof() *LeaseProof {
@@ -888,6 +1225,13 @@ func (x *AckItem) GetUsage() *job.Usage {
 	return nil
 }
 
+func (x *AckItem) GetExitChain() bool {
+	if x != nil {
+		return x.ExitChain
+	}
+	return false
+}
+
 type AckResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"` // by position
@@ -897,7 +1241,7 @@ type AckResult struct {
 
 func (x *AckResult) Reset() {
 	*x = AckResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[13]
+	mi := &file_dataplane_op_op_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1253,7 @@ func (x *AckResult) String() string {
 func (*AckResult) ProtoMessage() {}
 
 func (x *AckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[13]
+	mi := &file_dataplane_op_op_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1266,7 @@ func (x *AckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResult.ProtoReflect.Descriptor instead.
 func (*AckResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{13}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AckResult) GetItems() []*Refusal {
@@ -943,7 +1287,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_dataplane_op_op_proto_msgTypes[14]
+	mi := &file_dataplane_op_op_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -955,7 +1299,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[14]
+	mi := &file_dataplane_op_op_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -968,7 +1312,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{14}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Fail) GetMeta() *Meta {
@@ -998,7 +1342,7 @@ type FailItem struct {
 
 func (x *FailItem) Reset() {
 	*x = FailItem{}
-	mi := &file_dataplane_op_op_proto_msgTypes[15]
+	mi := &file_dataplane_op_op_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1354,7 @@ func (x *FailItem) String() string {
 func (*FailItem) ProtoMessage() {}
 
 func (x *FailItem) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[15]
+	mi := &file_dataplane_op_op_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1367,7 @@ func (x *FailItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailItem.ProtoReflect.Descriptor instead.
 func (*FailItem) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{15}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FailItem) GetProof() *LeaseProof {
@@ -1070,7 +1414,7 @@ type FailResult struct {
 
 func (x *FailResult) Reset() {
 	*x = FailResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[16]
+	mi := &file_dataplane_op_op_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1082,7 +1426,7 @@ func (x *FailResult) String() string {
 func (*FailResult) ProtoMessage() {}
 
 func (x *FailResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[16]
+	mi := &file_dataplane_op_op_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1095,7 +1439,7 @@ func (x *FailResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResult.ProtoReflect.Descriptor instead.
 func (*FailResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{16}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FailResult) GetItems() []*Failed {
@@ -1108,7 +1452,7 @@ func (x *FailResult) GetItems() []*Failed {
 type Failed struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Refusal           *Refusal               `protobuf:"bytes,1,opt,name=refusal,proto3" json:"refusal,omitempty"`
-	State             job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"` // RETRYING (also when it may run again at once) or DEAD
+	State             job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"` // RETRYING (also when it may run again at once), DEAD or CANCELLED
 	Attempt           uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	NextAttemptNs     int64                  `protobuf:"varint,4,opt,name=next_attempt_ns,json=nextAttemptNs,proto3" json:"next_attempt_ns,omitempty"`
 	AttemptsRemaining uint32                 `protobuf:"varint,5,opt,name=attempts_remaining,json=attemptsRemaining,proto3" json:"attempts_remaining,omitempty"`
@@ -1118,7 +1462,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_dataplane_op_op_proto_msgTypes[17]
+	mi := &file_dataplane_op_op_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1474,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[17]
+	mi := &file_dataplane_op_op_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1487,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{17}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Failed) GetRefusal() *Refusal {
@@ -1192,7 +1536,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_dataplane_op_op_proto_msgTypes[18]
+	mi := &file_dataplane_op_op_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1204,7 +1548,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[18]
+	mi := &file_dataplane_op_op_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1217,7 +1561,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{18}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Heartbeat) GetMeta() *Meta {
@@ -1247,7 +1591,7 @@ type HeartbeatItem struct {
 
 func (x *HeartbeatItem) Reset() {
 	*x = HeartbeatItem{}
-	mi := &file_dataplane_op_op_proto_msgTypes[19]
+	mi := &file_dataplane_op_op_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1603,7 @@ func (x *HeartbeatItem) String() string {
 func (*HeartbeatItem) ProtoMessage() {}
 
 func (x *HeartbeatItem) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[19]
+	mi := &file_dataplane_op_op_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1616,7 @@ func (x *HeartbeatItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatItem.ProtoReflect.Descriptor instead.
 func (*HeartbeatItem) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{19}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HeartbeatItem) GetProof() *LeaseProof {
@@ -1312,14 +1656,15 @@ func (x *HeartbeatItem) GetLeaseMs() int64 {
 
 type HeartbeatResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"` // NOT_FOUND: unknown; LEASE_LOST: stop working on it
+	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`           // NOT_FOUND: unknown; LEASE_LOST: stop working on it
+	Cancel        []uint32               `protobuf:"varint,2,rep,packed,name=cancel,proto3" json:"cancel,omitempty"` // positions of jobs whose leases were renewed and whose workers shall let go
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[20]
+	mi := &file_dataplane_op_op_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1676,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[20]
+	mi := &file_dataplane_op_op_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,12 +1689,19 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{20}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HeartbeatResult) GetItems() []*Refusal {
 	if x != nil {
 		return x.Items
+	}
+	return nil
+}
+
+func (x *HeartbeatResult) GetCancel() []uint32 {
+	if x != nil {
+		return x.Cancel
 	}
 	return nil
 }
@@ -1362,13 +1714,20 @@ type SetQueue struct {
 	Queue          string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	Paused         *bool                  `protobuf:"varint,3,opt,name=paused,proto3,oneof" json:"paused,omitempty"`
 	MaxConcurrency *uint32                `protobuf:"varint,4,opt,name=max_concurrency,json=maxConcurrency,proto3,oneof" json:"max_concurrency,omitempty"` // 0 = unlimited
+	RateLimit      *uint32                `protobuf:"varint,5,opt,name=rate_limit,json=rateLimit,proto3,oneof" json:"rate_limit,omitempty"`                // 0 = unlimited; rate_window_ms comes with it
+	RateWindowMs   *int64                 `protobuf:"varint,6,opt,name=rate_window_ms,json=rateWindowMs,proto3,oneof" json:"rate_window_ms,omitempty"`
+	Draining       *bool                  `protobuf:"varint,7,opt,name=draining,proto3,oneof" json:"draining,omitempty"`                    // true pauses too
+	MaxLength      *uint64                `protobuf:"varint,8,opt,name=max_length,json=maxLength,proto3,oneof" json:"max_length,omitempty"` // 0 = unlimited
+	Overflow       *job.Overflow          `protobuf:"varint,9,opt,name=overflow,proto3,enum=corvo.job.v1.Overflow,oneof" json:"overflow,omitempty"`
+	Retention      *job.Retention         `protobuf:"bytes,10,opt,name=retention,proto3" json:"retention,omitempty"` // replaces the whole where present
+	Defaults       *state.QueueDefaults   `protobuf:"bytes,11,opt,name=defaults,proto3" json:"defaults,omitempty"`   // replaces the whole where present
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[21]
+	mi := &file_dataplane_op_op_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1739,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[21]
+	mi := &file_dataplane_op_op_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1752,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{21}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SetQueue) GetMeta() *Meta {
@@ -1424,6 +1783,55 @@ func (x *SetQueue) GetMaxConcurrency() uint32 {
 	return 0
 }
 
+func (x *SetQueue) GetRateLimit() uint32 {
+	if x != nil && x.RateLimit != nil {
+		return *x.RateLimit
+	}
+	return 0
+}
+
+func (x *SetQueue) GetRateWindowMs() int64 {
+	if x != nil && x.RateWindowMs != nil {
+		return *x.RateWindowMs
+	}
+	return 0
+}
+
+func (x *SetQueue) GetDraining() bool {
+	if x != nil && x.Draining != nil {
+		return *x.Draining
+	}
+	return false
+}
+
+func (x *SetQueue) GetMaxLength() uint64 {
+	if x != nil && x.MaxLength != nil {
+		return *x.MaxLength
+	}
+	return 0
+}
+
+func (x *SetQueue) GetOverflow() job.Overflow {
+	if x != nil && x.Overflow != nil {
+		return *x.Overflow
+	}
+	return job.Overflow(0)
+}
+
+func (x *SetQueue) GetRetention() *job.Retention {
+	if x != nil {
+		return x.Retention
+	}
+	return nil
+}
+
+func (x *SetQueue) GetDefaults() *state.QueueDefaults {
+	if x != nil {
+		return x.Defaults
+	}
+	return nil
+}
+
 type SetQueueResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1432,7 +1840,7 @@ type SetQueueResult struct {
 
 func (x *SetQueueResult) Reset() {
 	*x = SetQueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[22]
+	mi := &file_dataplane_op_op_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1444,7 +1852,7 @@ func (x *SetQueueResult) String() string {
 func (*SetQueueResult) ProtoMessage() {}
 
 func (x *SetQueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[22]
+	mi := &file_dataplane_op_op_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1457,7 +1865,7 @@ func (x *SetQueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResult.ProtoReflect.Descriptor instead.
 func (*SetQueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{22}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{24}
 }
 
 // Promote makes due scheduled and retrying jobs pending. Ids that are not due
@@ -1472,7 +1880,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_dataplane_op_op_proto_msgTypes[23]
+	mi := &file_dataplane_op_op_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1892,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[23]
+	mi := &file_dataplane_op_op_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1905,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{23}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Promote) GetMeta() *Meta {
@@ -1523,7 +1931,7 @@ type PromoteResult struct {
 
 func (x *PromoteResult) Reset() {
 	*x = PromoteResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[24]
+	mi := &file_dataplane_op_op_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1535,7 +1943,7 @@ func (x *PromoteResult) String() string {
 func (*PromoteResult) ProtoMessage() {}
 
 func (x *PromoteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[24]
+	mi := &file_dataplane_op_op_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1548,7 +1956,7 @@ func (x *PromoteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResult.ProtoReflect.Descriptor instead.
 func (*PromoteResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{24}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PromoteResult) GetPromoted() uint32 {
@@ -1569,7 +1977,7 @@ type Reclaim struct {
 
 func (x *Reclaim) Reset() {
 	*x = Reclaim{}
-	mi := &file_dataplane_op_op_proto_msgTypes[25]
+	mi := &file_dataplane_op_op_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1989,7 @@ func (x *Reclaim) String() string {
 func (*Reclaim) ProtoMessage() {}
 
 func (x *Reclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[25]
+	mi := &file_dataplane_op_op_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1594,7 +2002,7 @@ func (x *Reclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reclaim.ProtoReflect.Descriptor instead.
 func (*Reclaim) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{25}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Reclaim) GetMeta() *Meta {
@@ -1620,7 +2028,7 @@ type ReclaimResult struct {
 
 func (x *ReclaimResult) Reset() {
 	*x = ReclaimResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[26]
+	mi := &file_dataplane_op_op_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +2040,7 @@ func (x *ReclaimResult) String() string {
 func (*ReclaimResult) ProtoMessage() {}
 
 func (x *ReclaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[26]
+	mi := &file_dataplane_op_op_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +2053,7 @@ func (x *ReclaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimResult.ProtoReflect.Descriptor instead.
 func (*ReclaimResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{26}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReclaimResult) GetReclaimed() uint32 {
@@ -1666,7 +2074,7 @@ type Expire struct {
 
 func (x *Expire) Reset() {
 	*x = Expire{}
-	mi := &file_dataplane_op_op_proto_msgTypes[27]
+	mi := &file_dataplane_op_op_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1678,7 +2086,7 @@ func (x *Expire) String() string {
 func (*Expire) ProtoMessage() {}
 
 func (x *Expire) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[27]
+	mi := &file_dataplane_op_op_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1691,7 +2099,7 @@ func (x *Expire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expire.ProtoReflect.Descriptor instead.
 func (*Expire) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{27}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Expire) GetMeta() *Meta {
@@ -1717,7 +2125,7 @@ type ExpireResult struct {
 
 func (x *ExpireResult) Reset() {
 	*x = ExpireResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[28]
+	mi := &file_dataplane_op_op_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1729,7 +2137,7 @@ func (x *ExpireResult) String() string {
 func (*ExpireResult) ProtoMessage() {}
 
 func (x *ExpireResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[28]
+	mi := &file_dataplane_op_op_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1742,7 +2150,7 @@ func (x *ExpireResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireResult.ProtoReflect.Descriptor instead.
 func (*ExpireResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{28}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ExpireResult) GetExpired() uint32 {
@@ -1762,7 +2170,7 @@ type StartTerm struct {
 
 func (x *StartTerm) Reset() {
 	*x = StartTerm{}
-	mi := &file_dataplane_op_op_proto_msgTypes[29]
+	mi := &file_dataplane_op_op_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1774,7 +2182,7 @@ func (x *StartTerm) String() string {
 func (*StartTerm) ProtoMessage() {}
 
 func (x *StartTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[29]
+	mi := &file_dataplane_op_op_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1787,7 +2195,7 @@ func (x *StartTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTerm.ProtoReflect.Descriptor instead.
 func (*StartTerm) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{29}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StartTerm) GetMeta() *Meta {
@@ -1805,7 +2213,7 @@ type StartTermResult struct {
 
 func (x *StartTermResult) Reset() {
 	*x = StartTermResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[30]
+	mi := &file_dataplane_op_op_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +2225,7 @@ func (x *StartTermResult) String() string {
 func (*StartTermResult) ProtoMessage() {}
 
 func (x *StartTermResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[30]
+	mi := &file_dataplane_op_op_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +2238,7 @@ func (x *StartTermResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTermResult.ProtoReflect.Descriptor instead.
 func (*StartTermResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{30}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{32}
 }
 
 // TrimFeed drops events older than first_seq.
@@ -1844,7 +2252,7 @@ type TrimFeed struct {
 
 func (x *TrimFeed) Reset() {
 	*x = TrimFeed{}
-	mi := &file_dataplane_op_op_proto_msgTypes[31]
+	mi := &file_dataplane_op_op_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +2264,7 @@ func (x *TrimFeed) String() string {
 func (*TrimFeed) ProtoMessage() {}
 
 func (x *TrimFeed) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[31]
+	mi := &file_dataplane_op_op_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2277,7 @@ func (x *TrimFeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimFeed.ProtoReflect.Descriptor instead.
 func (*TrimFeed) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{31}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TrimFeed) GetMeta() *Meta {
@@ -1894,7 +2302,7 @@ type TrimFeedResult struct {
 
 func (x *TrimFeedResult) Reset() {
 	*x = TrimFeedResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[32]
+	mi := &file_dataplane_op_op_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +2314,7 @@ func (x *TrimFeedResult) String() string {
 func (*TrimFeedResult) ProtoMessage() {}
 
 func (x *TrimFeedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[32]
+	mi := &file_dataplane_op_op_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +2327,7 @@ func (x *TrimFeedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimFeedResult.ProtoReflect.Descriptor instead.
 func (*TrimFeedResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{32}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{34}
 }
 
 // CreateKey stores an API key. With first set it is refused if any key ever
@@ -1935,7 +2343,7 @@ type CreateKey struct {
 
 func (x *CreateKey) Reset() {
 	*x = CreateKey{}
-	mi := &file_dataplane_op_op_proto_msgTypes[33]
+	mi := &file_dataplane_op_op_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2355,7 @@ func (x *CreateKey) String() string {
 func (*CreateKey) ProtoMessage() {}
 
 func (x *CreateKey) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[33]
+	mi := &file_dataplane_op_op_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2368,7 @@ func (x *CreateKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKey.ProtoReflect.Descriptor instead.
 func (*CreateKey) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{33}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CreateKey) GetMeta() *Meta {
@@ -1993,7 +2401,7 @@ type CreateKeyResult struct {
 
 func (x *CreateKeyResult) Reset() {
 	*x = CreateKeyResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[34]
+	mi := &file_dataplane_op_op_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2413,7 @@ func (x *CreateKeyResult) String() string {
 func (*CreateKeyResult) ProtoMessage() {}
 
 func (x *CreateKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[34]
+	mi := &file_dataplane_op_op_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2426,7 @@ func (x *CreateKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyResult.ProtoReflect.Descriptor instead.
 func (*CreateKeyResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{34}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreateKeyResult) GetKey() *state.Key {
@@ -2039,7 +2447,7 @@ type RevokeKey struct {
 
 func (x *RevokeKey) Reset() {
 	*x = RevokeKey{}
-	mi := &file_dataplane_op_op_proto_msgTypes[35]
+	mi := &file_dataplane_op_op_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2459,7 @@ func (x *RevokeKey) String() string {
 func (*RevokeKey) ProtoMessage() {}
 
 func (x *RevokeKey) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[35]
+	mi := &file_dataplane_op_op_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2472,7 @@ func (x *RevokeKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKey.ProtoReflect.Descriptor instead.
 func (*RevokeKey) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{35}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RevokeKey) GetMeta() *Meta {
@@ -2089,7 +2497,7 @@ type RevokeKeyResult struct {
 
 func (x *RevokeKeyResult) Reset() {
 	*x = RevokeKeyResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[36]
+	mi := &file_dataplane_op_op_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2101,7 +2509,7 @@ func (x *RevokeKeyResult) String() string {
 func (*RevokeKeyResult) ProtoMessage() {}
 
 func (x *RevokeKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[36]
+	mi := &file_dataplane_op_op_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2114,7 +2522,7 @@ func (x *RevokeKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyResult.ProtoReflect.Descriptor instead.
 func (*RevokeKeyResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{36}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{38}
 }
 
 // TrimUsage removes the usage rows numbered below first_seq.
@@ -2128,7 +2536,7 @@ type TrimUsage struct {
 
 func (x *TrimUsage) Reset() {
 	*x = TrimUsage{}
-	mi := &file_dataplane_op_op_proto_msgTypes[37]
+	mi := &file_dataplane_op_op_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2140,7 +2548,7 @@ func (x *TrimUsage) String() string {
 func (*TrimUsage) ProtoMessage() {}
 
 func (x *TrimUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[37]
+	mi := &file_dataplane_op_op_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2153,7 +2561,7 @@ func (x *TrimUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimUsage.ProtoReflect.Descriptor instead.
 func (*TrimUsage) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{37}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *TrimUsage) GetMeta() *Meta {
@@ -2178,7 +2586,7 @@ type TrimUsageResult struct {
 
 func (x *TrimUsageResult) Reset() {
 	*x = TrimUsageResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[38]
+	mi := &file_dataplane_op_op_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2190,7 +2598,7 @@ func (x *TrimUsageResult) String() string {
 func (*TrimUsageResult) ProtoMessage() {}
 
 func (x *TrimUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[38]
+	mi := &file_dataplane_op_op_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2203,21 +2611,23 @@ func (x *TrimUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimUsageResult.ProtoReflect.Descriptor instead.
 func (*TrimUsageResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{38}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{40}
 }
 
-// DeleteQueue removes a queue that has no jobs.
+// DeleteQueue removes a queue: at once where it has no jobs, else as soon as
+// they have been removed.
 type DeleteQueue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	IfSettled     bool                   `protobuf:"varint,3,opt,name=if_settled,json=ifSettled,proto3" json:"if_settled,omitempty"` // refused while one of its jobs has not settled
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteQueue) Reset() {
 	*x = DeleteQueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[39]
+	mi := &file_dataplane_op_op_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2229,7 +2639,7 @@ func (x *DeleteQueue) String() string {
 func (*DeleteQueue) ProtoMessage() {}
 
 func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[39]
+	mi := &file_dataplane_op_op_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2242,7 +2652,7 @@ func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueue.ProtoReflect.Descriptor instead.
 func (*DeleteQueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{39}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteQueue) GetMeta() *Meta {
@@ -2259,15 +2669,23 @@ func (x *DeleteQueue) GetQueue() string {
 	return ""
 }
 
+func (x *DeleteQueue) GetIfSettled() bool {
+	if x != nil {
+		return x.IfSettled
+	}
+	return false
+}
+
 type DeleteQueueResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Deleting      bool                   `protobuf:"varint,1,opt,name=deleting,proto3" json:"deleting,omitempty"` // its jobs go first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DeleteQueueResult) Reset() {
 	*x = DeleteQueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[40]
+	mi := &file_dataplane_op_op_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2279,7 +2697,7 @@ func (x *DeleteQueueResult) String() string {
 func (*DeleteQueueResult) ProtoMessage() {}
 
 func (x *DeleteQueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[40]
+	mi := &file_dataplane_op_op_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2292,7 +2710,14 @@ func (x *DeleteQueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResult.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{40}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *DeleteQueueResult) GetDeleting() bool {
+	if x != nil {
+		return x.Deleting
+	}
+	return false
 }
 
 // RaiseLevel lets entries use all that a feature level brings. It is proposed
@@ -2307,7 +2732,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_dataplane_op_op_proto_msgTypes[41]
+	mi := &file_dataplane_op_op_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2319,7 +2744,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[41]
+	mi := &file_dataplane_op_op_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2757,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{41}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RaiseLevel) GetMeta() *Meta {
@@ -2357,7 +2782,7 @@ type RaiseLevelResult struct {
 
 func (x *RaiseLevelResult) Reset() {
 	*x = RaiseLevelResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[42]
+	mi := &file_dataplane_op_op_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2794,7 @@ func (x *RaiseLevelResult) String() string {
 func (*RaiseLevelResult) ProtoMessage() {}
 
 func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[42]
+	mi := &file_dataplane_op_op_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2807,7 @@ func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevelResult.ProtoReflect.Descriptor instead.
 func (*RaiseLevelResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{42}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{44}
 }
 
 // MoveJobs puts jobs into another queue, each on its own. Where that queue lies on
@@ -2399,7 +2824,7 @@ type MoveJobs struct {
 
 func (x *MoveJobs) Reset() {
 	*x = MoveJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[43]
+	mi := &file_dataplane_op_op_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2411,7 +2836,7 @@ func (x *MoveJobs) String() string {
 func (*MoveJobs) ProtoMessage() {}
 
 func (x *MoveJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[43]
+	mi := &file_dataplane_op_op_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2424,7 +2849,7 @@ func (x *MoveJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveJobs.ProtoReflect.Descriptor instead.
 func (*MoveJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{43}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *MoveJobs) GetMeta() *Meta {
@@ -2464,7 +2889,7 @@ type MoveJobsResult struct {
 
 func (x *MoveJobsResult) Reset() {
 	*x = MoveJobsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[44]
+	mi := &file_dataplane_op_op_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2476,7 +2901,7 @@ func (x *MoveJobsResult) String() string {
 func (*MoveJobsResult) ProtoMessage() {}
 
 func (x *MoveJobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[44]
+	mi := &file_dataplane_op_op_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2489,7 +2914,7 @@ func (x *MoveJobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveJobsResult.ProtoReflect.Descriptor instead.
 func (*MoveJobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{44}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *MoveJobsResult) GetItems() []*Refusal {
@@ -2513,7 +2938,7 @@ type Arrive struct {
 
 func (x *Arrive) Reset() {
 	*x = Arrive{}
-	mi := &file_dataplane_op_op_proto_msgTypes[45]
+	mi := &file_dataplane_op_op_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2950,7 @@ func (x *Arrive) String() string {
 func (*Arrive) ProtoMessage() {}
 
 func (x *Arrive) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[45]
+	mi := &file_dataplane_op_op_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2963,7 @@ func (x *Arrive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arrive.ProtoReflect.Descriptor instead.
 func (*Arrive) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{45}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Arrive) GetMeta() *Meta {
@@ -2579,7 +3004,7 @@ type KindBlob struct {
 
 func (x *KindBlob) Reset() {
 	*x = KindBlob{}
-	mi := &file_dataplane_op_op_proto_msgTypes[46]
+	mi := &file_dataplane_op_op_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2591,7 +3016,7 @@ func (x *KindBlob) String() string {
 func (*KindBlob) ProtoMessage() {}
 
 func (x *KindBlob) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[46]
+	mi := &file_dataplane_op_op_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2604,7 +3029,7 @@ func (x *KindBlob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindBlob.ProtoReflect.Descriptor instead.
 func (*KindBlob) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{46}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *KindBlob) GetKind() uint32 {
@@ -2629,7 +3054,7 @@ type ArriveResult struct {
 
 func (x *ArriveResult) Reset() {
 	*x = ArriveResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[47]
+	mi := &file_dataplane_op_op_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +3066,7 @@ func (x *ArriveResult) String() string {
 func (*ArriveResult) ProtoMessage() {}
 
 func (x *ArriveResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[47]
+	mi := &file_dataplane_op_op_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2654,7 +3079,7 @@ func (x *ArriveResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArriveResult.ProtoReflect.Descriptor instead.
 func (*ArriveResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{47}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{49}
 }
 
 // Deliver applies what another shard has sent, in its order. What has been
@@ -2672,7 +3097,7 @@ type Deliver struct {
 
 func (x *Deliver) Reset() {
 	*x = Deliver{}
-	mi := &file_dataplane_op_op_proto_msgTypes[48]
+	mi := &file_dataplane_op_op_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +3109,7 @@ func (x *Deliver) String() string {
 func (*Deliver) ProtoMessage() {}
 
 func (x *Deliver) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[48]
+	mi := &file_dataplane_op_op_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +3122,7 @@ func (x *Deliver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deliver.ProtoReflect.Descriptor instead.
 func (*Deliver) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{48}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Deliver) GetMeta() *Meta {
@@ -2746,7 +3171,7 @@ type Sent struct {
 
 func (x *Sent) Reset() {
 	*x = Sent{}
-	mi := &file_dataplane_op_op_proto_msgTypes[49]
+	mi := &file_dataplane_op_op_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +3183,7 @@ func (x *Sent) String() string {
 func (*Sent) ProtoMessage() {}
 
 func (x *Sent) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[49]
+	mi := &file_dataplane_op_op_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +3196,7 @@ func (x *Sent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sent.ProtoReflect.Descriptor instead.
 func (*Sent) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{49}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Sent) GetNumber() uint32 {
@@ -2797,7 +3222,7 @@ type DeliverResult struct {
 
 func (x *DeliverResult) Reset() {
 	*x = DeliverResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[50]
+	mi := &file_dataplane_op_op_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2809,7 +3234,7 @@ func (x *DeliverResult) String() string {
 func (*DeliverResult) ProtoMessage() {}
 
 func (x *DeliverResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[50]
+	mi := &file_dataplane_op_op_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +3247,7 @@ func (x *DeliverResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverResult.ProtoReflect.Descriptor instead.
 func (*DeliverResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{50}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DeliverResult) GetLastSeq() uint64 {
@@ -2844,7 +3269,7 @@ type TrimOutbox struct {
 
 func (x *TrimOutbox) Reset() {
 	*x = TrimOutbox{}
-	mi := &file_dataplane_op_op_proto_msgTypes[51]
+	mi := &file_dataplane_op_op_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2856,7 +3281,7 @@ func (x *TrimOutbox) String() string {
 func (*TrimOutbox) ProtoMessage() {}
 
 func (x *TrimOutbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[51]
+	mi := &file_dataplane_op_op_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2869,7 +3294,7 @@ func (x *TrimOutbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimOutbox.ProtoReflect.Descriptor instead.
 func (*TrimOutbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{51}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *TrimOutbox) GetMeta() *Meta {
@@ -2901,7 +3326,7 @@ type TrimOutboxResult struct {
 
 func (x *TrimOutboxResult) Reset() {
 	*x = TrimOutboxResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[52]
+	mi := &file_dataplane_op_op_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3338,7 @@ func (x *TrimOutboxResult) String() string {
 func (*TrimOutboxResult) ProtoMessage() {}
 
 func (x *TrimOutboxResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[52]
+	mi := &file_dataplane_op_op_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3351,2344 @@ func (x *TrimOutboxResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimOutboxResult.ProtoReflect.Descriptor instead.
 func (*TrimOutboxResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{52}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{54}
+}
+
+// JobsResult answers for jobs, each on its own.
+type JobsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*JobDone             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"` // by position
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobsResult) Reset() {
+	*x = JobsResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobsResult) ProtoMessage() {}
+
+func (x *JobsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobsResult.ProtoReflect.Descriptor instead.
+func (*JobsResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *JobsResult) GetItems() []*JobDone {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+type JobDone struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Refusal       *Refusal               `protobuf:"bytes,1,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	State         job.State              `protobuf:"varint,2,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"` // after it; unspecified: it is gone
+	Pending       bool                   `protobuf:"varint,3,opt,name=pending,proto3" json:"pending,omitempty"`                     // it happens when its worker lets go
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobDone) Reset() {
+	*x = JobDone{}
+	mi := &file_dataplane_op_op_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobDone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobDone) ProtoMessage() {}
+
+func (x *JobDone) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobDone.ProtoReflect.Descriptor instead.
+func (*JobDone) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *JobDone) GetRefusal() *Refusal {
+	if x != nil {
+		return x.Refusal
+	}
+	return nil
+}
+
+func (x *JobDone) GetState() job.State {
+	if x != nil {
+		return x.State
+	}
+	return job.State(0)
+}
+
+func (x *JobDone) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
+}
+
+// CancelJobs ends jobs that have not settled. The worker of an active one is told
+// to let go.
+type CancelJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelJobs) Reset() {
+	*x = CancelJobs{}
+	mi := &file_dataplane_op_op_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelJobs) ProtoMessage() {}
+
+func (x *CancelJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelJobs.ProtoReflect.Descriptor instead.
+func (*CancelJobs) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *CancelJobs) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *CancelJobs) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+// RetryJobs has settled jobs run again from their first attempt.
+type RetryJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	Requeue       bool                   `protobuf:"varint,3,opt,name=requeue,proto3" json:"requeue,omitempty"` // dead ones only: attempts and errors stay, and all retries are granted anew
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetryJobs) Reset() {
+	*x = RetryJobs{}
+	mi := &file_dataplane_op_op_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetryJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetryJobs) ProtoMessage() {}
+
+func (x *RetryJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetryJobs.ProtoReflect.Descriptor instead.
+func (*RetryJobs) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *RetryJobs) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RetryJobs) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+func (x *RetryJobs) GetRequeue() bool {
+	if x != nil {
+		return x.Requeue
+	}
+	return false
+}
+
+// HoldJobs keeps jobs that wait from being fetched.
+type HoldJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HoldJobs) Reset() {
+	*x = HoldJobs{}
+	mi := &file_dataplane_op_op_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HoldJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HoldJobs) ProtoMessage() {}
+
+func (x *HoldJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HoldJobs.ProtoReflect.Descriptor instead.
+func (*HoldJobs) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *HoldJobs) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *HoldJobs) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+func (x *HoldJobs) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// ReleaseJobs lets held jobs run.
+type ReleaseJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseJobs) Reset() {
+	*x = ReleaseJobs{}
+	mi := &file_dataplane_op_op_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseJobs) ProtoMessage() {}
+
+func (x *ReleaseJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseJobs.ProtoReflect.Descriptor instead.
+func (*ReleaseJobs) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *ReleaseJobs) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ReleaseJobs) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+// RejectJobs has held jobs die.
+type RejectJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RejectJobs) Reset() {
+	*x = RejectJobs{}
+	mi := &file_dataplane_op_op_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RejectJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RejectJobs) ProtoMessage() {}
+
+func (x *RejectJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RejectJobs.ProtoReflect.Descriptor instead.
+func (*RejectJobs) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *RejectJobs) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RejectJobs) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+func (x *RejectJobs) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// DeleteJobs removes jobs and all that belongs to them. An active one goes when
+// its worker lets go.
+type DeleteJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteJobs) Reset() {
+	*x = DeleteJobs{}
+	mi := &file_dataplane_op_op_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteJobs) ProtoMessage() {}
+
+func (x *DeleteJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteJobs.ProtoReflect.Descriptor instead.
+func (*DeleteJobs) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *DeleteJobs) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *DeleteJobs) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+// ExpireJobs ends jobs whose time is over. Those that are not due are skipped.
+type ExpireJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpireJobs) Reset() {
+	*x = ExpireJobs{}
+	mi := &file_dataplane_op_op_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpireJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpireJobs) ProtoMessage() {}
+
+func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
+func (*ExpireJobs) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ExpireJobs) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ExpireJobs) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+type ExpireJobsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Expired       uint32                 `protobuf:"varint,1,opt,name=expired,proto3" json:"expired,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExpireJobsResult) Reset() {
+	*x = ExpireJobsResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExpireJobsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExpireJobsResult) ProtoMessage() {}
+
+func (x *ExpireJobsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExpireJobsResult.ProtoReflect.Descriptor instead.
+func (*ExpireJobsResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *ExpireJobsResult) GetExpired() uint32 {
+	if x != nil {
+		return x.Expired
+	}
+	return 0
+}
+
+// ReleaseUnique frees unique keys whose period is over.
+type ReleaseUnique struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseUnique) Reset() {
+	*x = ReleaseUnique{}
+	mi := &file_dataplane_op_op_proto_msgTypes[65]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseUnique) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseUnique) ProtoMessage() {}
+
+func (x *ReleaseUnique) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[65]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseUnique.ProtoReflect.Descriptor instead.
+func (*ReleaseUnique) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{65}
+}
+
+func (x *ReleaseUnique) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ReleaseUnique) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+type ReleaseUniqueResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Released      uint32                 `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseUniqueResult) Reset() {
+	*x = ReleaseUniqueResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[66]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseUniqueResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseUniqueResult) ProtoMessage() {}
+
+func (x *ReleaseUniqueResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[66]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseUniqueResult.ProtoReflect.Descriptor instead.
+func (*ReleaseUniqueResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{66}
+}
+
+func (x *ReleaseUniqueResult) GetReleased() uint32 {
+	if x != nil {
+		return x.Released
+	}
+	return 0
+}
+
+// PurgeJobs removes settled jobs whose retention is over.
+type PurgeJobs struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeJobs) Reset() {
+	*x = PurgeJobs{}
+	mi := &file_dataplane_op_op_proto_msgTypes[67]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeJobs) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeJobs) ProtoMessage() {}
+
+func (x *PurgeJobs) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[67]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeJobs.ProtoReflect.Descriptor instead.
+func (*PurgeJobs) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{67}
+}
+
+func (x *PurgeJobs) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *PurgeJobs) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+type PurgeJobsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Purged        uint32                 `protobuf:"varint,1,opt,name=purged,proto3" json:"purged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeJobsResult) Reset() {
+	*x = PurgeJobsResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[68]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeJobsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeJobsResult) ProtoMessage() {}
+
+func (x *PurgeJobsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[68]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeJobsResult.ProtoReflect.Descriptor instead.
+func (*PurgeJobsResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{68}
+}
+
+func (x *PurgeJobsResult) GetPurged() uint32 {
+	if x != nil {
+		return x.Purged
+	}
+	return 0
+}
+
+// Place makes jobs that follow from others, on whatever shard their queues lie.
+// meta.ids has an id for each. It refuses nothing.
+type Place struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Jobs          []*NewJob              `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Place) Reset() {
+	*x = Place{}
+	mi := &file_dataplane_op_op_proto_msgTypes[69]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Place) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Place) ProtoMessage() {}
+
+func (x *Place) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[69]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Place.ProtoReflect.Descriptor instead.
+func (*Place) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{69}
+}
+
+func (x *Place) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *Place) GetJobs() []*NewJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+type PlaceResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlaceResult) Reset() {
+	*x = PlaceResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[70]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlaceResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlaceResult) ProtoMessage() {}
+
+func (x *PlaceResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[70]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlaceResult.ProtoReflect.Descriptor instead.
+func (*PlaceResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{70}
+}
+
+// SealBatch closes an open batch: no members come any more.
+type SealBatch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	BatchId       []byte                 `protobuf:"bytes,2,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SealBatch) Reset() {
+	*x = SealBatch{}
+	mi := &file_dataplane_op_op_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SealBatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SealBatch) ProtoMessage() {}
+
+func (x *SealBatch) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SealBatch.ProtoReflect.Descriptor instead.
+func (*SealBatch) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *SealBatch) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SealBatch) GetBatchId() []byte {
+	if x != nil {
+		return x.BatchId
+	}
+	return nil
+}
+
+type SealBatchResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Batch         *state.Batch           `protobuf:"bytes,1,opt,name=batch,proto3" json:"batch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SealBatchResult) Reset() {
+	*x = SealBatchResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SealBatchResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SealBatchResult) ProtoMessage() {}
+
+func (x *SealBatchResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SealBatchResult.ProtoReflect.Descriptor instead.
+func (*SealBatchResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *SealBatchResult) GetBatch() *state.Batch {
+	if x != nil {
+		return x.Batch
+	}
+	return nil
+}
+
+// CountMember tells a batch how a member settled.
+type CountMember struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	BatchId       []byte                 `protobuf:"bytes,2,opt,name=batch_id,json=batchId,proto3" json:"batch_id,omitempty"`
+	Outcome       job.State              `protobuf:"varint,3,opt,name=outcome,proto3,enum=corvo.job.v1.State" json:"outcome,omitempty"` // completed, dead or cancelled
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountMember) Reset() {
+	*x = CountMember{}
+	mi := &file_dataplane_op_op_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountMember) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountMember) ProtoMessage() {}
+
+func (x *CountMember) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountMember.ProtoReflect.Descriptor instead.
+func (*CountMember) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *CountMember) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *CountMember) GetBatchId() []byte {
+	if x != nil {
+		return x.BatchId
+	}
+	return nil
+}
+
+func (x *CountMember) GetOutcome() job.State {
+	if x != nil {
+		return x.Outcome
+	}
+	return job.State(0)
+}
+
+type CountMemberResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CountMemberResult) Reset() {
+	*x = CountMemberResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CountMemberResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CountMemberResult) ProtoMessage() {}
+
+func (x *CountMemberResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CountMemberResult.ProtoReflect.Descriptor instead.
+func (*CountMemberResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{74}
+}
+
+// PurgeBatches removes completed batches whose retention is over.
+type PurgeBatches struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	BatchIds      [][]byte               `protobuf:"bytes,2,rep,name=batch_ids,json=batchIds,proto3" json:"batch_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeBatches) Reset() {
+	*x = PurgeBatches{}
+	mi := &file_dataplane_op_op_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeBatches) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeBatches) ProtoMessage() {}
+
+func (x *PurgeBatches) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeBatches.ProtoReflect.Descriptor instead.
+func (*PurgeBatches) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *PurgeBatches) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *PurgeBatches) GetBatchIds() [][]byte {
+	if x != nil {
+		return x.BatchIds
+	}
+	return nil
+}
+
+type PurgeBatchesResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Purged        uint32                 `protobuf:"varint,1,opt,name=purged,proto3" json:"purged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeBatchesResult) Reset() {
+	*x = PurgeBatchesResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeBatchesResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeBatchesResult) ProtoMessage() {}
+
+func (x *PurgeBatchesResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeBatchesResult.ProtoReflect.Descriptor instead.
+func (*PurgeBatchesResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *PurgeBatchesResult) GetPurged() uint32 {
+	if x != nil {
+		return x.Purged
+	}
+	return 0
+}
+
+// Watch asks to be told how a job settles.
+type Watch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobId         []byte                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	WaiterId      []byte                 `protobuf:"bytes,3,opt,name=waiter_id,json=waiterId,proto3" json:"waiter_id,omitempty"`
+	WaiterShard   uint32                 `protobuf:"varint,4,opt,name=waiter_shard,json=waiterShard,proto3" json:"waiter_shard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Watch) Reset() {
+	*x = Watch{}
+	mi := &file_dataplane_op_op_proto_msgTypes[77]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Watch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Watch) ProtoMessage() {}
+
+func (x *Watch) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[77]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Watch.ProtoReflect.Descriptor instead.
+func (*Watch) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{77}
+}
+
+func (x *Watch) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *Watch) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+func (x *Watch) GetWaiterId() []byte {
+	if x != nil {
+		return x.WaiterId
+	}
+	return nil
+}
+
+func (x *Watch) GetWaiterShard() uint32 {
+	if x != nil {
+		return x.WaiterShard
+	}
+	return 0
+}
+
+type WatchResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResult) Reset() {
+	*x = WatchResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[78]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResult) ProtoMessage() {}
+
+func (x *WatchResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[78]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResult.ProtoReflect.Descriptor instead.
+func (*WatchResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{78}
+}
+
+// Met tells a job how one it depends on has settled.
+type Met struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	WaiterId      []byte                 `protobuf:"bytes,2,opt,name=waiter_id,json=waiterId,proto3" json:"waiter_id,omitempty"`
+	JobId         []byte                 `protobuf:"bytes,3,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Outcome       job.State              `protobuf:"varint,4,opt,name=outcome,proto3,enum=corvo.job.v1.State" json:"outcome,omitempty"` // unspecified: there is no such job
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Met) Reset() {
+	*x = Met{}
+	mi := &file_dataplane_op_op_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Met) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Met) ProtoMessage() {}
+
+func (x *Met) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Met.ProtoReflect.Descriptor instead.
+func (*Met) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *Met) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *Met) GetWaiterId() []byte {
+	if x != nil {
+		return x.WaiterId
+	}
+	return nil
+}
+
+func (x *Met) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+func (x *Met) GetOutcome() job.State {
+	if x != nil {
+		return x.Outcome
+	}
+	return job.State(0)
+}
+
+type MetResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MetResult) Reset() {
+	*x = MetResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MetResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MetResult) ProtoMessage() {}
+
+func (x *MetResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MetResult.ProtoReflect.Descriptor instead.
+func (*MetResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{80}
+}
+
+// ResolveDependents tells those who wait for settled jobs, some at a time.
+type ResolveDependents struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveDependents) Reset() {
+	*x = ResolveDependents{}
+	mi := &file_dataplane_op_op_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveDependents) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveDependents) ProtoMessage() {}
+
+func (x *ResolveDependents) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveDependents.ProtoReflect.Descriptor instead.
+func (*ResolveDependents) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *ResolveDependents) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ResolveDependents) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+type ResolveDependentsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Told          uint32                 `protobuf:"varint,1,opt,name=told,proto3" json:"told,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveDependentsResult) Reset() {
+	*x = ResolveDependentsResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveDependentsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveDependentsResult) ProtoMessage() {}
+
+func (x *ResolveDependentsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveDependentsResult.ProtoReflect.Descriptor instead.
+func (*ResolveDependentsResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *ResolveDependentsResult) GetTold() uint32 {
+	if x != nil {
+		return x.Told
+	}
+	return 0
+}
+
+// PutSchedule makes a schedule, or replaces the one with its id.
+type PutSchedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Schedule      *state.Schedule        `protobuf:"bytes,2,opt,name=schedule,proto3" json:"schedule,omitempty"`                     // next_run_ns computed by the proposer
+	Create        bool                   `protobuf:"varint,3,opt,name=create,proto3" json:"create,omitempty"`                        // refused where the id or the name is taken
+	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // refused where it has another; 0 = any
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutSchedule) Reset() {
+	*x = PutSchedule{}
+	mi := &file_dataplane_op_op_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutSchedule) ProtoMessage() {}
+
+func (x *PutSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutSchedule.ProtoReflect.Descriptor instead.
+func (*PutSchedule) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *PutSchedule) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *PutSchedule) GetSchedule() *state.Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+func (x *PutSchedule) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
+}
+
+func (x *PutSchedule) GetIfVersion() uint64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
+}
+
+type PutScheduleResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *state.Schedule        `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutScheduleResult) Reset() {
+	*x = PutScheduleResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutScheduleResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutScheduleResult) ProtoMessage() {}
+
+func (x *PutScheduleResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutScheduleResult.ProtoReflect.Descriptor instead.
+func (*PutScheduleResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *PutScheduleResult) GetSchedule() *state.Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+// PauseSchedule stops a schedule, or lets it go on.
+type PauseSchedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            []byte                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Paused        bool                   `protobuf:"varint,3,opt,name=paused,proto3" json:"paused,omitempty"`
+	NextRunNs     int64                  `protobuf:"varint,4,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // when it goes on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseSchedule) Reset() {
+	*x = PauseSchedule{}
+	mi := &file_dataplane_op_op_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseSchedule) ProtoMessage() {}
+
+func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseSchedule.ProtoReflect.Descriptor instead.
+func (*PauseSchedule) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *PauseSchedule) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *PauseSchedule) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *PauseSchedule) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *PauseSchedule) GetNextRunNs() int64 {
+	if x != nil {
+		return x.NextRunNs
+	}
+	return 0
+}
+
+type PauseScheduleResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Schedule      *state.Schedule        `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseScheduleResult) Reset() {
+	*x = PauseScheduleResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseScheduleResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseScheduleResult) ProtoMessage() {}
+
+func (x *PauseScheduleResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseScheduleResult.ProtoReflect.Descriptor instead.
+func (*PauseScheduleResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *PauseScheduleResult) GetSchedule() *state.Schedule {
+	if x != nil {
+		return x.Schedule
+	}
+	return nil
+}
+
+// DeleteSchedule removes a schedule; jobs it has made stay.
+type DeleteSchedule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            []byte                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	IfVersion     uint64                 `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // 0 = any
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteSchedule) Reset() {
+	*x = DeleteSchedule{}
+	mi := &file_dataplane_op_op_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteSchedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteSchedule) ProtoMessage() {}
+
+func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteSchedule.ProtoReflect.Descriptor instead.
+func (*DeleteSchedule) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *DeleteSchedule) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *DeleteSchedule) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *DeleteSchedule) GetIfVersion() uint64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
+}
+
+type DeleteScheduleResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteScheduleResult) Reset() {
+	*x = DeleteScheduleResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteScheduleResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteScheduleResult) ProtoMessage() {}
+
+func (x *DeleteScheduleResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteScheduleResult.ProtoReflect.Descriptor instead.
+func (*DeleteScheduleResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{88}
+}
+
+// RunSchedules makes the jobs of runs that are due. What has run, or has been
+// changed since the proposer looked, is skipped.
+type RunSchedules struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Runs          []*Run                 `protobuf:"bytes,2,rep,name=runs,proto3" json:"runs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunSchedules) Reset() {
+	*x = RunSchedules{}
+	mi := &file_dataplane_op_op_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunSchedules) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunSchedules) ProtoMessage() {}
+
+func (x *RunSchedules) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunSchedules.ProtoReflect.Descriptor instead.
+func (*RunSchedules) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *RunSchedules) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RunSchedules) GetRuns() []*Run {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+type Run struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                                   // of the schedule
+	Version       uint64                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`                        // the proposer saw
+	DueNs         int64                  `protobuf:"varint,3,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"`               // the schedule's next_run_ns the proposer saw
+	RunNs         []int64                `protobuf:"varint,4,rep,packed,name=run_ns,json=runNs,proto3" json:"run_ns,omitempty"`        // the runs to be made, each at its time plus jitter; may be none
+	NextRunNs     int64                  `protobuf:"varint,5,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // of the one after them
+	ByHand        bool                   `protobuf:"varint,6,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"`            // one run now, besides its times
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Run) Reset() {
+	*x = Run{}
+	mi := &file_dataplane_op_op_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Run) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Run) ProtoMessage() {}
+
+func (x *Run) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Run.ProtoReflect.Descriptor instead.
+func (*Run) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *Run) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Run) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Run) GetDueNs() int64 {
+	if x != nil {
+		return x.DueNs
+	}
+	return 0
+}
+
+func (x *Run) GetRunNs() []int64 {
+	if x != nil {
+		return x.RunNs
+	}
+	return nil
+}
+
+func (x *Run) GetNextRunNs() int64 {
+	if x != nil {
+		return x.NextRunNs
+	}
+	return 0
+}
+
+func (x *Run) GetByHand() bool {
+	if x != nil {
+		return x.ByHand
+	}
+	return false
+}
+
+type RunSchedulesResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobIds        [][]byte               `protobuf:"bytes,1,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"` // of the jobs made
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunSchedulesResult) Reset() {
+	*x = RunSchedulesResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunSchedulesResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunSchedulesResult) ProtoMessage() {}
+
+func (x *RunSchedulesResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunSchedulesResult.ProtoReflect.Descriptor instead.
+func (*RunSchedulesResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *RunSchedulesResult) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+// ClearQueue has the jobs that wait in a queue removed, those that are there now.
+type ClearQueue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearQueue) Reset() {
+	*x = ClearQueue{}
+	mi := &file_dataplane_op_op_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearQueue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearQueue) ProtoMessage() {}
+
+func (x *ClearQueue) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearQueue.ProtoReflect.Descriptor instead.
+func (*ClearQueue) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *ClearQueue) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ClearQueue) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+type ClearQueueResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Below         uint64                 `protobuf:"varint,1,opt,name=below,proto3" json:"below,omitempty"`     // numbers of the jobs that go are lower; 0 = there were none to go
+	Cleared       uint64                 `protobuf:"varint,2,opt,name=cleared,proto3" json:"cleared,omitempty"` // jobs that clears had removed before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearQueueResult) Reset() {
+	*x = ClearQueueResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearQueueResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearQueueResult) ProtoMessage() {}
+
+func (x *ClearQueueResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearQueueResult.ProtoReflect.Descriptor instead.
+func (*ClearQueueResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *ClearQueueResult) GetBelow() uint64 {
+	if x != nil {
+		return x.Below
+	}
+	return 0
+}
+
+func (x *ClearQueueResult) GetCleared() uint64 {
+	if x != nil {
+		return x.Cleared
+	}
+	return 0
+}
+
+// SweepQueue removes jobs of a queue that is being cleared or deleted.
+type SweepQueue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,3,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	Last          bool                   `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`   // the proposer has seen that no others are left
+	Below         uint64                 `protobuf:"varint,5,opt,name=below,proto3" json:"below,omitempty"` // the queue's clear_below that the proposer saw; 0 = it is being deleted
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepQueue) Reset() {
+	*x = SweepQueue{}
+	mi := &file_dataplane_op_op_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepQueue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepQueue) ProtoMessage() {}
+
+func (x *SweepQueue) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepQueue.ProtoReflect.Descriptor instead.
+func (*SweepQueue) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *SweepQueue) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SweepQueue) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *SweepQueue) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+func (x *SweepQueue) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
+}
+
+func (x *SweepQueue) GetBelow() uint64 {
+	if x != nil {
+		return x.Below
+	}
+	return 0
+}
+
+type SweepQueueResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Removed       uint32                 `protobuf:"varint,1,opt,name=removed,proto3" json:"removed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SweepQueueResult) Reset() {
+	*x = SweepQueueResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SweepQueueResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SweepQueueResult) ProtoMessage() {}
+
+func (x *SweepQueueResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SweepQueueResult.ProtoReflect.Descriptor instead.
+func (*SweepQueueResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *SweepQueueResult) GetRemoved() uint32 {
+	if x != nil {
+		return x.Removed
+	}
+	return 0
+}
+
+// Replenish makes queues fetchable whose rate limit lets jobs go again.
+type Replenish struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Queues        []string               `protobuf:"bytes,2,rep,name=queues,proto3" json:"queues,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Replenish) Reset() {
+	*x = Replenish{}
+	mi := &file_dataplane_op_op_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Replenish) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Replenish) ProtoMessage() {}
+
+func (x *Replenish) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Replenish.ProtoReflect.Descriptor instead.
+func (*Replenish) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *Replenish) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *Replenish) GetQueues() []string {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+type ReplenishResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplenishResult) Reset() {
+	*x = ReplenishResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplenishResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplenishResult) ProtoMessage() {}
+
+func (x *ReplenishResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplenishResult.ProtoReflect.Descriptor instead.
+func (*ReplenishResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{97}
+}
+
+// SetSettings changes the namespace's settings.
+type SetSettings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Settings      *state.Settings        `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSettings) Reset() {
+	*x = SetSettings{}
+	mi := &file_dataplane_op_op_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSettings) ProtoMessage() {}
+
+func (x *SetSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSettings.ProtoReflect.Descriptor instead.
+func (*SetSettings) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *SetSettings) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SetSettings) GetSettings() *state.Settings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+type SetSettingsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSettingsResult) Reset() {
+	*x = SetSettingsResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSettingsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSettingsResult) ProtoMessage() {}
+
+func (x *SetSettingsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSettingsResult.ProtoReflect.Descriptor instead.
+func (*SetSettingsResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{99}
 }
 
 var File_dataplane_op_op_proto protoreflect.FileDescriptor
@@ -2947,10 +5709,18 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"request_id\x18\x05 \x01(\fR\trequestId\"7\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"Y\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\"\xa1\x01\n" +
 	"\aEnqueue\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12'\n" +
-	"\x04jobs\x18\x02 \x03(\v2\x13.corvo.op.v1.NewJobR\x04jobs\"\xc0\x02\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x13.corvo.op.v1.NewJobR\x04jobs\x12+\n" +
+	"\x05batch\x18\x03 \x01(\v2\x15.corvo.op.v1.NewBatchR\x05batch\x12\x19\n" +
+	"\bbatch_id\x18\x04 \x01(\fR\abatchId\"\xc8\x01\n" +
+	"\bNewBatch\x12%\n" +
+	"\x0ecallback_queue\x18\x01 \x01(\tR\rcallbackQueue\x12%\n" +
+	"\x0ecallback_shard\x18\x02 \x01(\rR\rcallbackShard\x12=\n" +
+	"\x10callback_payload\x18\x03 \x01(\v2\x12.corvo.job.v1.BlobR\x0fcallbackPayload\x12\x12\n" +
+	"\x04open\x18\x04 \x01(\bR\x04open\x12\x1b\n" +
+	"\tparent_id\x18\x05 \x01(\fR\bparentId\"\xba\a\n" +
 	"\x06NewJob\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12,\n" +
 	"\apayload\x18\x02 \x01(\v2\x12.corvo.job.v1.BlobR\apayload\x12\x1a\n" +
@@ -2961,12 +5731,38 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\aheaders\x18\a \x03(\v2\x12.corvo.job.v1.PairR\aheaders\x122\n" +
 	"\n" +
 	"checkpoint\x18\b \x01(\v2\x12.corvo.job.v1.BlobR\n" +
-	"checkpoint\":\n" +
+	"checkpoint\x12\x1a\n" +
+	"\bdefaults\x18\t \x01(\rR\bdefaults\x12\x1d\n" +
+	"\n" +
+	"unique_key\x18\n" +
+	" \x01(\tR\tuniqueKey\x12(\n" +
+	"\x10unique_period_ms\x18\v \x01(\x03R\x0euniquePeriodMs\x12.\n" +
+	"\x13unique_whole_period\x18\f \x01(\bR\x11uniqueWholePeriod\x12!\n" +
+	"\fdebounce_key\x18\r \x01(\tR\vdebounceKey\x12\x1f\n" +
+	"\vdebounce_ms\x18\x0e \x01(\x03R\n" +
+	"debounceMs\x12&\n" +
+	"\x0fexpire_after_ms\x18\x0f \x01(\x03R\rexpireAfterMs\x12\x1b\n" +
+	"\tparent_id\x18\x10 \x01(\fR\bparentId\x126\n" +
+	"\n" +
+	"depends_on\x18\x11 \x03(\v2\x17.corvo.op.v1.DependencyR\tdependsOn\x12K\n" +
+	"\x11dependency_policy\x18\x12 \x01(\x0e2\x1e.corvo.job.v1.DependencyPolicyR\x10dependencyPolicy\x12)\n" +
+	"\x05chain\x18\x13 \x01(\v2\x13.corvo.job.v1.ChainR\x05chain\x12,\n" +
+	"\x06origin\x18\x14 \x01(\v2\x14.corvo.job.v1.OriginR\x06origin\x12.\n" +
+	"\bprevious\x18\x15 \x01(\v2\x12.corvo.job.v1.BlobR\bprevious\x12+\n" +
+	"\x04link\x18\x16 \x01(\v2\x17.corvo.job.v1.ChainLinkR\x04link\x12\x1f\n" +
+	"\vschedule_id\x18\x17 \x01(\fR\n" +
+	"scheduleId\"9\n" +
+	"\n" +
+	"Dependency\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\fR\x05jobId\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\"U\n" +
 	"\rEnqueueResult\x12)\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x15.corvo.op.v1.EnqueuedR\x04jobs\"E\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x15.corvo.op.v1.EnqueuedR\x04jobs\x12\x19\n" +
+	"\bbatch_id\x18\x02 \x01(\fR\abatchId\"o\n" +
 	"\bEnqueued\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12)\n" +
-	"\x05state\x18\x02 \x01(\x0e2\x13.corvo.job.v1.StateR\x05state\"\xb0\x01\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x13.corvo.job.v1.StateR\x05state\x12(\n" +
+	"\x05found\x18\x03 \x01(\x0e2\x12.corvo.op.v1.FoundR\x05found\"\xb0\x01\n" +
 	"\x05Fetch\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x16\n" +
 	"\x06queues\x18\x02 \x03(\tR\x06queues\x12\x14\n" +
@@ -2990,14 +5786,16 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\tworker_id\x18\x03 \x01(\tR\bworkerId\"X\n" +
 	"\x03Ack\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12*\n" +
-	"\x05items\x18\x02 \x03(\v2\x14.corvo.op.v1.AckItemR\x05items\"\xc3\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\x14.corvo.op.v1.AckItemR\x05items\"\xe2\x01\n" +
 	"\aAckItem\x12-\n" +
 	"\x05proof\x18\x01 \x01(\v2\x17.corvo.op.v1.LeaseProofR\x05proof\x12*\n" +
 	"\x06result\x18\x02 \x01(\v2\x12.corvo.job.v1.BlobR\x06result\x122\n" +
 	"\n" +
 	"checkpoint\x18\x03 \x01(\v2\x12.corvo.job.v1.BlobR\n" +
 	"checkpoint\x12)\n" +
-	"\x05usage\x18\x04 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\"7\n" +
+	"\x05usage\x18\x04 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\x12\x1d\n" +
+	"\n" +
+	"exit_chain\x18\x05 \x01(\bR\texitChain\"7\n" +
 	"\tAckResult\x12*\n" +
 	"\x05items\x18\x01 \x03(\v2\x14.corvo.op.v1.RefusalR\x05items\"Z\n" +
 	"\x04Fail\x12%\n" +
@@ -3028,16 +5826,32 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"checkpoint\x18\x03 \x01(\v2\x12.corvo.job.v1.BlobR\n" +
 	"checkpoint\x12)\n" +
 	"\x05usage\x18\x04 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\"=\n" +
+	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\"U\n" +
 	"\x0fHeartbeatResult\x12*\n" +
-	"\x05items\x18\x01 \x03(\v2\x14.corvo.op.v1.RefusalR\x05items\"\xb1\x01\n" +
+	"\x05items\x18\x01 \x03(\v2\x14.corvo.op.v1.RefusalR\x05items\x12\x16\n" +
+	"\x06cancel\x18\x02 \x03(\rR\x06cancel\"\xbb\x04\n" +
 	"\bSetQueue\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1b\n" +
 	"\x06paused\x18\x03 \x01(\bH\x00R\x06paused\x88\x01\x01\x12,\n" +
-	"\x0fmax_concurrency\x18\x04 \x01(\rH\x01R\x0emaxConcurrency\x88\x01\x01B\t\n" +
+	"\x0fmax_concurrency\x18\x04 \x01(\rH\x01R\x0emaxConcurrency\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"rate_limit\x18\x05 \x01(\rH\x02R\trateLimit\x88\x01\x01\x12)\n" +
+	"\x0erate_window_ms\x18\x06 \x01(\x03H\x03R\frateWindowMs\x88\x01\x01\x12\x1f\n" +
+	"\bdraining\x18\a \x01(\bH\x04R\bdraining\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"max_length\x18\b \x01(\x04H\x05R\tmaxLength\x88\x01\x01\x127\n" +
+	"\boverflow\x18\t \x01(\x0e2\x16.corvo.job.v1.OverflowH\x06R\boverflow\x88\x01\x01\x125\n" +
+	"\tretention\x18\n" +
+	" \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x129\n" +
+	"\bdefaults\x18\v \x01(\v2\x1d.corvo.state.v1.QueueDefaultsR\bdefaultsB\t\n" +
 	"\a_pausedB\x12\n" +
-	"\x10_max_concurrency\"\x10\n" +
+	"\x10_max_concurrencyB\r\n" +
+	"\v_rate_limitB\x11\n" +
+	"\x0f_rate_window_msB\v\n" +
+	"\t_drainingB\r\n" +
+	"\v_max_lengthB\v\n" +
+	"\t_overflow\"\x10\n" +
 	"\x0eSetQueueResult\"I\n" +
 	"\aPromote\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
@@ -3075,11 +5889,14 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\tTrimUsage\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +
 	"\tfirst_seq\x18\x02 \x01(\x04R\bfirstSeq\"\x11\n" +
-	"\x0fTrimUsageResult\"J\n" +
+	"\x0fTrimUsageResult\"i\n" +
 	"\vDeleteQueue\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
-	"\x05queue\x18\x02 \x01(\tR\x05queue\"\x13\n" +
-	"\x11DeleteQueueResult\"I\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1d\n" +
+	"\n" +
+	"if_settled\x18\x03 \x01(\bR\tifSettled\"/\n" +
+	"\x11DeleteQueueResult\x12\x1a\n" +
+	"\bdeleting\x18\x01 \x01(\bR\bdeleting\"I\n" +
 	"\n" +
 	"RaiseLevel\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
@@ -3117,11 +5934,157 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
 	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x13\n" +
 	"\x05up_to\x18\x03 \x01(\x04R\x04upTo\"\x12\n" +
-	"\x10TrimOutboxResult*A\n" +
+	"\x10TrimOutboxResult\"8\n" +
+	"\n" +
+	"JobsResult\x12*\n" +
+	"\x05items\x18\x01 \x03(\v2\x14.corvo.op.v1.JobDoneR\x05items\"~\n" +
+	"\aJobDone\x12.\n" +
+	"\arefusal\x18\x01 \x01(\v2\x14.corvo.op.v1.RefusalR\arefusal\x12)\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x13.corvo.job.v1.StateR\x05state\x12\x18\n" +
+	"\apending\x18\x03 \x01(\bR\apending\"L\n" +
+	"\n" +
+	"CancelJobs\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"e\n" +
+	"\tRetryJobs\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\x12\x18\n" +
+	"\arequeue\x18\x03 \x01(\bR\arequeue\"b\n" +
+	"\bHoldJobs\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"M\n" +
+	"\vReleaseJobs\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"d\n" +
+	"\n" +
+	"RejectJobs\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"L\n" +
+	"\n" +
+	"DeleteJobs\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"L\n" +
+	"\n" +
+	"ExpireJobs\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\",\n" +
+	"\x10ExpireJobsResult\x12\x18\n" +
+	"\aexpired\x18\x01 \x01(\rR\aexpired\"O\n" +
+	"\rReleaseUnique\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"1\n" +
+	"\x13ReleaseUniqueResult\x12\x1a\n" +
+	"\breleased\x18\x01 \x01(\rR\breleased\"K\n" +
+	"\tPurgeJobs\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\")\n" +
+	"\x0fPurgeJobsResult\x12\x16\n" +
+	"\x06purged\x18\x01 \x01(\rR\x06purged\"W\n" +
+	"\x05Place\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12'\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x13.corvo.op.v1.NewJobR\x04jobs\"\r\n" +
+	"\vPlaceResult\"M\n" +
+	"\tSealBatch\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x19\n" +
+	"\bbatch_id\x18\x02 \x01(\fR\abatchId\">\n" +
+	"\x0fSealBatchResult\x12+\n" +
+	"\x05batch\x18\x01 \x01(\v2\x15.corvo.state.v1.BatchR\x05batch\"~\n" +
+	"\vCountMember\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x19\n" +
+	"\bbatch_id\x18\x02 \x01(\fR\abatchId\x12-\n" +
+	"\aoutcome\x18\x03 \x01(\x0e2\x13.corvo.job.v1.StateR\aoutcome\"\x13\n" +
+	"\x11CountMemberResult\"R\n" +
+	"\fPurgeBatches\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +
+	"\tbatch_ids\x18\x02 \x03(\fR\bbatchIds\",\n" +
+	"\x12PurgeBatchesResult\x12\x16\n" +
+	"\x06purged\x18\x01 \x01(\rR\x06purged\"\x85\x01\n" +
+	"\x05Watch\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\fR\x05jobId\x12\x1b\n" +
+	"\twaiter_id\x18\x03 \x01(\fR\bwaiterId\x12!\n" +
+	"\fwaiter_shard\x18\x04 \x01(\rR\vwaiterShard\"\r\n" +
+	"\vWatchResult\"\x8f\x01\n" +
+	"\x03Met\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +
+	"\twaiter_id\x18\x02 \x01(\fR\bwaiterId\x12\x15\n" +
+	"\x06job_id\x18\x03 \x01(\fR\x05jobId\x12-\n" +
+	"\aoutcome\x18\x04 \x01(\x0e2\x13.corvo.job.v1.StateR\aoutcome\"\v\n" +
+	"\tMetResult\"S\n" +
+	"\x11ResolveDependents\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"-\n" +
+	"\x17ResolveDependentsResult\x12\x12\n" +
+	"\x04told\x18\x01 \x01(\rR\x04told\"\xa1\x01\n" +
+	"\vPutSchedule\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x124\n" +
+	"\bschedule\x18\x02 \x01(\v2\x18.corvo.state.v1.ScheduleR\bschedule\x12\x16\n" +
+	"\x06create\x18\x03 \x01(\bR\x06create\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\x04 \x01(\x04R\tifVersion\"I\n" +
+	"\x11PutScheduleResult\x124\n" +
+	"\bschedule\x18\x01 \x01(\v2\x18.corvo.state.v1.ScheduleR\bschedule\"~\n" +
+	"\rPauseSchedule\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\x12\x16\n" +
+	"\x06paused\x18\x03 \x01(\bR\x06paused\x12\x1e\n" +
+	"\vnext_run_ns\x18\x04 \x01(\x03R\tnextRunNs\"K\n" +
+	"\x13PauseScheduleResult\x124\n" +
+	"\bschedule\x18\x01 \x01(\v2\x18.corvo.state.v1.ScheduleR\bschedule\"f\n" +
+	"\x0eDeleteSchedule\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\x03 \x01(\x04R\tifVersion\"\x16\n" +
+	"\x14DeleteScheduleResult\"[\n" +
+	"\fRunSchedules\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12$\n" +
+	"\x04runs\x18\x02 \x03(\v2\x10.corvo.op.v1.RunR\x04runs\"\x96\x01\n" +
+	"\x03Run\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x15\n" +
+	"\x06due_ns\x18\x03 \x01(\x03R\x05dueNs\x12\x15\n" +
+	"\x06run_ns\x18\x04 \x03(\x03R\x05runNs\x12\x1e\n" +
+	"\vnext_run_ns\x18\x05 \x01(\x03R\tnextRunNs\x12\x17\n" +
+	"\aby_hand\x18\x06 \x01(\bR\x06byHand\"-\n" +
+	"\x12RunSchedulesResult\x12\x17\n" +
+	"\ajob_ids\x18\x01 \x03(\fR\x06jobIds\"I\n" +
+	"\n" +
+	"ClearQueue\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\"B\n" +
+	"\x10ClearQueueResult\x12\x14\n" +
+	"\x05below\x18\x01 \x01(\x04R\x05below\x12\x18\n" +
+	"\acleared\x18\x02 \x01(\x04R\acleared\"\x8c\x01\n" +
+	"\n" +
+	"SweepQueue\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
+	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x17\n" +
+	"\ajob_ids\x18\x03 \x03(\fR\x06jobIds\x12\x12\n" +
+	"\x04last\x18\x04 \x01(\bR\x04last\x12\x14\n" +
+	"\x05below\x18\x05 \x01(\x04R\x05below\",\n" +
+	"\x10SweepQueueResult\x12\x18\n" +
+	"\aremoved\x18\x01 \x01(\rR\aremoved\"J\n" +
+	"\tReplenish\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x16\n" +
+	"\x06queues\x18\x02 \x03(\tR\x06queues\"\x11\n" +
+	"\x0fReplenishResult\"j\n" +
+	"\vSetSettings\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x124\n" +
+	"\bsettings\x18\x02 \x01(\v2\x18.corvo.state.v1.SettingsR\bsettings\"\x13\n" +
+	"\x11SetSettingsResult*A\n" +
+	"\x05Found\x12\x0e\n" +
+	"\n" +
+	"FOUND_NONE\x10\x00\x12\x13\n" +
+	"\x0fFOUND_DUPLICATE\x10\x01\x12\x13\n" +
+	"\x0fFOUND_DEBOUNCED\x10\x02*[\n" +
 	"\n" +
 	"FailReason\x12\x16\n" +
 	"\x12FAIL_REASON_FAILED\x10\x00\x12\x1b\n" +
-	"\x17FAIL_REASON_UNDELIVERED\x10\x01B%Z#github.com/corvo/corvo/dataplane/opb\x06proto3"
+	"\x17FAIL_REASON_UNDELIVERED\x10\x01\x12\x18\n" +
+	"\x14FAIL_REASON_SHUTDOWN\x10\x02B%Z#github.com/corvo/corvo/dataplane/opb\x06proto3"
 
 var (
 	file_dataplane_op_op_proto_rawDescOnce sync.Once
@@ -3135,135 +6098,241 @@ func file_dataplane_op_op_proto_rawDescGZIP() []byte {
 	return file_dataplane_op_op_proto_rawDescData
 }
 
-var file_dataplane_op_op_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_dataplane_op_op_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_dataplane_op_op_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_dataplane_op_op_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
 var file_dataplane_op_op_proto_goTypes = []any{
-	(FailReason)(0),           // 0: corvo.op.v1.FailReason
-	(*Idempotency)(nil),       // 1: corvo.op.v1.Idempotency
-	(*Meta)(nil),              // 2: corvo.op.v1.Meta
-	(*Refusal)(nil),           // 3: corvo.op.v1.Refusal
-	(*Enqueue)(nil),           // 4: corvo.op.v1.Enqueue
-	(*NewJob)(nil),            // 5: corvo.op.v1.NewJob
-	(*EnqueueResult)(nil),     // 6: corvo.op.v1.EnqueueResult
-	(*Enqueued)(nil),          // 7: corvo.op.v1.Enqueued
-	(*Fetch)(nil),             // 8: corvo.op.v1.Fetch
-	(*FetchResult)(nil),       // 9: corvo.op.v1.FetchResult
-	(*Leased)(nil),            // 10: corvo.op.v1.Leased
-	(*LeaseProof)(nil),        // 11: corvo.op.v1.LeaseProof
-	(*Ack)(nil),               // 12: corvo.op.v1.Ack
-	(*AckItem)(nil),           // 13: corvo.op.v1.AckItem
-	(*AckResult)(nil),         // 14: corvo.op.v1.AckResult
-	(*Fail)(nil),              // 15: corvo.op.v1.Fail
-	(*FailItem)(nil),          // 16: corvo.op.v1.FailItem
-	(*FailResult)(nil),        // 17: corvo.op.v1.FailResult
-	(*Failed)(nil),            // 18: corvo.op.v1.Failed
-	(*Heartbeat)(nil),         // 19: corvo.op.v1.Heartbeat
-	(*HeartbeatItem)(nil),     // 20: corvo.op.v1.HeartbeatItem
-	(*HeartbeatResult)(nil),   // 21: corvo.op.v1.HeartbeatResult
-	(*SetQueue)(nil),          // 22: corvo.op.v1.SetQueue
-	(*SetQueueResult)(nil),    // 23: corvo.op.v1.SetQueueResult
-	(*Promote)(nil),           // 24: corvo.op.v1.Promote
-	(*PromoteResult)(nil),     // 25: corvo.op.v1.PromoteResult
-	(*Reclaim)(nil),           // 26: corvo.op.v1.Reclaim
-	(*ReclaimResult)(nil),     // 27: corvo.op.v1.ReclaimResult
-	(*Expire)(nil),            // 28: corvo.op.v1.Expire
-	(*ExpireResult)(nil),      // 29: corvo.op.v1.ExpireResult
-	(*StartTerm)(nil),         // 30: corvo.op.v1.StartTerm
-	(*StartTermResult)(nil),   // 31: corvo.op.v1.StartTermResult
-	(*TrimFeed)(nil),          // 32: corvo.op.v1.TrimFeed
-	(*TrimFeedResult)(nil),    // 33: corvo.op.v1.TrimFeedResult
-	(*CreateKey)(nil),         // 34: corvo.op.v1.CreateKey
-	(*CreateKeyResult)(nil),   // 35: corvo.op.v1.CreateKeyResult
-	(*RevokeKey)(nil),         // 36: corvo.op.v1.RevokeKey
-	(*RevokeKeyResult)(nil),   // 37: corvo.op.v1.RevokeKeyResult
-	(*TrimUsage)(nil),         // 38: corvo.op.v1.TrimUsage
-	(*TrimUsageResult)(nil),   // 39: corvo.op.v1.TrimUsageResult
-	(*DeleteQueue)(nil),       // 40: corvo.op.v1.DeleteQueue
-	(*DeleteQueueResult)(nil), // 41: corvo.op.v1.DeleteQueueResult
-	(*RaiseLevel)(nil),        // 42: corvo.op.v1.RaiseLevel
-	(*RaiseLevelResult)(nil),  // 43: corvo.op.v1.RaiseLevelResult
-	(*MoveJobs)(nil),          // 44: corvo.op.v1.MoveJobs
-	(*MoveJobsResult)(nil),    // 45: corvo.op.v1.MoveJobsResult
-	(*Arrive)(nil),            // 46: corvo.op.v1.Arrive
-	(*KindBlob)(nil),          // 47: corvo.op.v1.KindBlob
-	(*ArriveResult)(nil),      // 48: corvo.op.v1.ArriveResult
-	(*Deliver)(nil),           // 49: corvo.op.v1.Deliver
-	(*Sent)(nil),              // 50: corvo.op.v1.Sent
-	(*DeliverResult)(nil),     // 51: corvo.op.v1.DeliverResult
-	(*TrimOutbox)(nil),        // 52: corvo.op.v1.TrimOutbox
-	(*TrimOutboxResult)(nil),  // 53: corvo.op.v1.TrimOutboxResult
-	(*job.Blob)(nil),          // 54: corvo.job.v1.Blob
-	(*job.Retry)(nil),         // 55: corvo.job.v1.Retry
-	(*job.Pair)(nil),          // 56: corvo.job.v1.Pair
-	(job.State)(0),            // 57: corvo.job.v1.State
-	(*job.Usage)(nil),         // 58: corvo.job.v1.Usage
-	(*state.Key)(nil),         // 59: corvo.state.v1.Key
-	(*job.Job)(nil),           // 60: corvo.job.v1.Job
-	(*job.AttemptError)(nil),  // 61: corvo.job.v1.AttemptError
+	(Found)(0),                      // 0: corvo.op.v1.Found
+	(FailReason)(0),                 // 1: corvo.op.v1.FailReason
+	(*Idempotency)(nil),             // 2: corvo.op.v1.Idempotency
+	(*Meta)(nil),                    // 3: corvo.op.v1.Meta
+	(*Refusal)(nil),                 // 4: corvo.op.v1.Refusal
+	(*Enqueue)(nil),                 // 5: corvo.op.v1.Enqueue
+	(*NewBatch)(nil),                // 6: corvo.op.v1.NewBatch
+	(*NewJob)(nil),                  // 7: corvo.op.v1.NewJob
+	(*Dependency)(nil),              // 8: corvo.op.v1.Dependency
+	(*EnqueueResult)(nil),           // 9: corvo.op.v1.EnqueueResult
+	(*Enqueued)(nil),                // 10: corvo.op.v1.Enqueued
+	(*Fetch)(nil),                   // 11: corvo.op.v1.Fetch
+	(*FetchResult)(nil),             // 12: corvo.op.v1.FetchResult
+	(*Leased)(nil),                  // 13: corvo.op.v1.Leased
+	(*LeaseProof)(nil),              // 14: corvo.op.v1.LeaseProof
+	(*Ack)(nil),                     // 15: corvo.op.v1.Ack
+	(*AckItem)(nil),                 // 16: corvo.op.v1.AckItem
+	(*AckResult)(nil),               // 17: corvo.op.v1.AckResult
+	(*Fail)(nil),                    // 18: corvo.op.v1.Fail
+	(*FailItem)(nil),                // 19: corvo.op.v1.FailItem
+	(*FailResult)(nil),              // 20: corvo.op.v1.FailResult
+	(*Failed)(nil),                  // 21: corvo.op.v1.Failed
+	(*Heartbeat)(nil),               // 22: corvo.op.v1.Heartbeat
+	(*HeartbeatItem)(nil),           // 23: corvo.op.v1.HeartbeatItem
+	(*HeartbeatResult)(nil),         // 24: corvo.op.v1.HeartbeatResult
+	(*SetQueue)(nil),                // 25: corvo.op.v1.SetQueue
+	(*SetQueueResult)(nil),          // 26: corvo.op.v1.SetQueueResult
+	(*Promote)(nil),                 // 27: corvo.op.v1.Promote
+	(*PromoteResult)(nil),           // 28: corvo.op.v1.PromoteResult
+	(*Reclaim)(nil),                 // 29: corvo.op.v1.Reclaim
+	(*ReclaimResult)(nil),           // 30: corvo.op.v1.ReclaimResult
+	(*Expire)(nil),                  // 31: corvo.op.v1.Expire
+	(*ExpireResult)(nil),            // 32: corvo.op.v1.ExpireResult
+	(*StartTerm)(nil),               // 33: corvo.op.v1.StartTerm
+	(*StartTermResult)(nil),         // 34: corvo.op.v1.StartTermResult
+	(*TrimFeed)(nil),                // 35: corvo.op.v1.TrimFeed
+	(*TrimFeedResult)(nil),          // 36: corvo.op.v1.TrimFeedResult
+	(*CreateKey)(nil),               // 37: corvo.op.v1.CreateKey
+	(*CreateKeyResult)(nil),         // 38: corvo.op.v1.CreateKeyResult
+	(*RevokeKey)(nil),               // 39: corvo.op.v1.RevokeKey
+	(*RevokeKeyResult)(nil),         // 40: corvo.op.v1.RevokeKeyResult
+	(*TrimUsage)(nil),               // 41: corvo.op.v1.TrimUsage
+	(*TrimUsageResult)(nil),         // 42: corvo.op.v1.TrimUsageResult
+	(*DeleteQueue)(nil),             // 43: corvo.op.v1.DeleteQueue
+	(*DeleteQueueResult)(nil),       // 44: corvo.op.v1.DeleteQueueResult
+	(*RaiseLevel)(nil),              // 45: corvo.op.v1.RaiseLevel
+	(*RaiseLevelResult)(nil),        // 46: corvo.op.v1.RaiseLevelResult
+	(*MoveJobs)(nil),                // 47: corvo.op.v1.MoveJobs
+	(*MoveJobsResult)(nil),          // 48: corvo.op.v1.MoveJobsResult
+	(*Arrive)(nil),                  // 49: corvo.op.v1.Arrive
+	(*KindBlob)(nil),                // 50: corvo.op.v1.KindBlob
+	(*ArriveResult)(nil),            // 51: corvo.op.v1.ArriveResult
+	(*Deliver)(nil),                 // 52: corvo.op.v1.Deliver
+	(*Sent)(nil),                    // 53: corvo.op.v1.Sent
+	(*DeliverResult)(nil),           // 54: corvo.op.v1.DeliverResult
+	(*TrimOutbox)(nil),              // 55: corvo.op.v1.TrimOutbox
+	(*TrimOutboxResult)(nil),        // 56: corvo.op.v1.TrimOutboxResult
+	(*JobsResult)(nil),              // 57: corvo.op.v1.JobsResult
+	(*JobDone)(nil),                 // 58: corvo.op.v1.JobDone
+	(*CancelJobs)(nil),              // 59: corvo.op.v1.CancelJobs
+	(*RetryJobs)(nil),               // 60: corvo.op.v1.RetryJobs
+	(*HoldJobs)(nil),                // 61: corvo.op.v1.HoldJobs
+	(*ReleaseJobs)(nil),             // 62: corvo.op.v1.ReleaseJobs
+	(*RejectJobs)(nil),              // 63: corvo.op.v1.RejectJobs
+	(*DeleteJobs)(nil),              // 64: corvo.op.v1.DeleteJobs
+	(*ExpireJobs)(nil),              // 65: corvo.op.v1.ExpireJobs
+	(*ExpireJobsResult)(nil),        // 66: corvo.op.v1.ExpireJobsResult
+	(*ReleaseUnique)(nil),           // 67: corvo.op.v1.ReleaseUnique
+	(*ReleaseUniqueResult)(nil),     // 68: corvo.op.v1.ReleaseUniqueResult
+	(*PurgeJobs)(nil),               // 69: corvo.op.v1.PurgeJobs
+	(*PurgeJobsResult)(nil),         // 70: corvo.op.v1.PurgeJobsResult
+	(*Place)(nil),                   // 71: corvo.op.v1.Place
+	(*PlaceResult)(nil),             // 72: corvo.op.v1.PlaceResult
+	(*SealBatch)(nil),               // 73: corvo.op.v1.SealBatch
+	(*SealBatchResult)(nil),         // 74: corvo.op.v1.SealBatchResult
+	(*CountMember)(nil),             // 75: corvo.op.v1.CountMember
+	(*CountMemberResult)(nil),       // 76: corvo.op.v1.CountMemberResult
+	(*PurgeBatches)(nil),            // 77: corvo.op.v1.PurgeBatches
+	(*PurgeBatchesResult)(nil),      // 78: corvo.op.v1.PurgeBatchesResult
+	(*Watch)(nil),                   // 79: corvo.op.v1.Watch
+	(*WatchResult)(nil),             // 80: corvo.op.v1.WatchResult
+	(*Met)(nil),                     // 81: corvo.op.v1.Met
+	(*MetResult)(nil),               // 82: corvo.op.v1.MetResult
+	(*ResolveDependents)(nil),       // 83: corvo.op.v1.ResolveDependents
+	(*ResolveDependentsResult)(nil), // 84: corvo.op.v1.ResolveDependentsResult
+	(*PutSchedule)(nil),             // 85: corvo.op.v1.PutSchedule
+	(*PutScheduleResult)(nil),       // 86: corvo.op.v1.PutScheduleResult
+	(*PauseSchedule)(nil),           // 87: corvo.op.v1.PauseSchedule
+	(*PauseScheduleResult)(nil),     // 88: corvo.op.v1.PauseScheduleResult
+	(*DeleteSchedule)(nil),          // 89: corvo.op.v1.DeleteSchedule
+	(*DeleteScheduleResult)(nil),    // 90: corvo.op.v1.DeleteScheduleResult
+	(*RunSchedules)(nil),            // 91: corvo.op.v1.RunSchedules
+	(*Run)(nil),                     // 92: corvo.op.v1.Run
+	(*RunSchedulesResult)(nil),      // 93: corvo.op.v1.RunSchedulesResult
+	(*ClearQueue)(nil),              // 94: corvo.op.v1.ClearQueue
+	(*ClearQueueResult)(nil),        // 95: corvo.op.v1.ClearQueueResult
+	(*SweepQueue)(nil),              // 96: corvo.op.v1.SweepQueue
+	(*SweepQueueResult)(nil),        // 97: corvo.op.v1.SweepQueueResult
+	(*Replenish)(nil),               // 98: corvo.op.v1.Replenish
+	(*ReplenishResult)(nil),         // 99: corvo.op.v1.ReplenishResult
+	(*SetSettings)(nil),             // 100: corvo.op.v1.SetSettings
+	(*SetSettingsResult)(nil),       // 101: corvo.op.v1.SetSettingsResult
+	(*job.Blob)(nil),                // 102: corvo.job.v1.Blob
+	(*job.Retry)(nil),               // 103: corvo.job.v1.Retry
+	(*job.Pair)(nil),                // 104: corvo.job.v1.Pair
+	(job.DependencyPolicy)(0),       // 105: corvo.job.v1.DependencyPolicy
+	(*job.Chain)(nil),               // 106: corvo.job.v1.Chain
+	(*job.Origin)(nil),              // 107: corvo.job.v1.Origin
+	(*job.ChainLink)(nil),           // 108: corvo.job.v1.ChainLink
+	(job.State)(0),                  // 109: corvo.job.v1.State
+	(*job.Usage)(nil),               // 110: corvo.job.v1.Usage
+	(job.Overflow)(0),               // 111: corvo.job.v1.Overflow
+	(*job.Retention)(nil),           // 112: corvo.job.v1.Retention
+	(*state.QueueDefaults)(nil),     // 113: corvo.state.v1.QueueDefaults
+	(*state.Key)(nil),               // 114: corvo.state.v1.Key
+	(*job.Job)(nil),                 // 115: corvo.job.v1.Job
+	(*job.AttemptError)(nil),        // 116: corvo.job.v1.AttemptError
+	(*state.Batch)(nil),             // 117: corvo.state.v1.Batch
+	(*state.Schedule)(nil),          // 118: corvo.state.v1.Schedule
+	(*state.Settings)(nil),          // 119: corvo.state.v1.Settings
 }
 var file_dataplane_op_op_proto_depIdxs = []int32{
-	1,  // 0: corvo.op.v1.Meta.idempotency:type_name -> corvo.op.v1.Idempotency
-	2,  // 1: corvo.op.v1.Enqueue.meta:type_name -> corvo.op.v1.Meta
-	5,  // 2: corvo.op.v1.Enqueue.jobs:type_name -> corvo.op.v1.NewJob
-	54, // 3: corvo.op.v1.NewJob.payload:type_name -> corvo.job.v1.Blob
-	55, // 4: corvo.op.v1.NewJob.retry:type_name -> corvo.job.v1.Retry
-	56, // 5: corvo.op.v1.NewJob.tags:type_name -> corvo.job.v1.Pair
-	56, // 6: corvo.op.v1.NewJob.headers:type_name -> corvo.job.v1.Pair
-	54, // 7: corvo.op.v1.NewJob.checkpoint:type_name -> corvo.job.v1.Blob
-	7,  // 8: corvo.op.v1.EnqueueResult.jobs:type_name -> corvo.op.v1.Enqueued
-	57, // 9: corvo.op.v1.Enqueued.state:type_name -> corvo.job.v1.State
-	2,  // 10: corvo.op.v1.Fetch.meta:type_name -> corvo.op.v1.Meta
-	10, // 11: corvo.op.v1.FetchResult.jobs:type_name -> corvo.op.v1.Leased
-	2,  // 12: corvo.op.v1.Ack.meta:type_name -> corvo.op.v1.Meta
-	13, // 13: corvo.op.v1.Ack.items:type_name -> corvo.op.v1.AckItem
-	11, // 14: corvo.op.v1.AckItem.proof:type_name -> corvo.op.v1.LeaseProof
-	54, // 15: corvo.op.v1.AckItem.result:type_name -> corvo.job.v1.Blob
-	54, // 16: corvo.op.v1.AckItem.checkpoint:type_name -> corvo.job.v1.Blob
-	58, // 17: corvo.op.v1.AckItem.usage:type_name -> corvo.job.v1.Usage
-	3,  // 18: corvo.op.v1.AckResult.items:type_name -> corvo.op.v1.Refusal
-	2,  // 19: corvo.op.v1.Fail.meta:type_name -> corvo.op.v1.Meta
-	16, // 20: corvo.op.v1.Fail.items:type_name -> corvo.op.v1.FailItem
-	11, // 21: corvo.op.v1.FailItem.proof:type_name -> corvo.op.v1.LeaseProof
-	0,  // 22: corvo.op.v1.FailItem.reason:type_name -> corvo.op.v1.FailReason
-	58, // 23: corvo.op.v1.FailItem.usage:type_name -> corvo.job.v1.Usage
-	18, // 24: corvo.op.v1.FailResult.items:type_name -> corvo.op.v1.Failed
-	3,  // 25: corvo.op.v1.Failed.refusal:type_name -> corvo.op.v1.Refusal
-	57, // 26: corvo.op.v1.Failed.state:type_name -> corvo.job.v1.State
-	2,  // 27: corvo.op.v1.Heartbeat.meta:type_name -> corvo.op.v1.Meta
-	20, // 28: corvo.op.v1.Heartbeat.items:type_name -> corvo.op.v1.HeartbeatItem
-	11, // 29: corvo.op.v1.HeartbeatItem.proof:type_name -> corvo.op.v1.LeaseProof
-	54, // 30: corvo.op.v1.HeartbeatItem.progress:type_name -> corvo.job.v1.Blob
-	54, // 31: corvo.op.v1.HeartbeatItem.checkpoint:type_name -> corvo.job.v1.Blob
-	58, // 32: corvo.op.v1.HeartbeatItem.usage:type_name -> corvo.job.v1.Usage
-	3,  // 33: corvo.op.v1.HeartbeatResult.items:type_name -> corvo.op.v1.Refusal
-	2,  // 34: corvo.op.v1.SetQueue.meta:type_name -> corvo.op.v1.Meta
-	2,  // 35: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
-	2,  // 36: corvo.op.v1.Reclaim.meta:type_name -> corvo.op.v1.Meta
-	2,  // 37: corvo.op.v1.Expire.meta:type_name -> corvo.op.v1.Meta
-	2,  // 38: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
-	2,  // 39: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
-	2,  // 40: corvo.op.v1.CreateKey.meta:type_name -> corvo.op.v1.Meta
-	59, // 41: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
-	59, // 42: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
-	2,  // 43: corvo.op.v1.RevokeKey.meta:type_name -> corvo.op.v1.Meta
-	2,  // 44: corvo.op.v1.TrimUsage.meta:type_name -> corvo.op.v1.Meta
-	2,  // 45: corvo.op.v1.DeleteQueue.meta:type_name -> corvo.op.v1.Meta
-	2,  // 46: corvo.op.v1.RaiseLevel.meta:type_name -> corvo.op.v1.Meta
-	2,  // 47: corvo.op.v1.MoveJobs.meta:type_name -> corvo.op.v1.Meta
-	3,  // 48: corvo.op.v1.MoveJobsResult.items:type_name -> corvo.op.v1.Refusal
-	2,  // 49: corvo.op.v1.Arrive.meta:type_name -> corvo.op.v1.Meta
-	60, // 50: corvo.op.v1.Arrive.job:type_name -> corvo.job.v1.Job
-	47, // 51: corvo.op.v1.Arrive.blobs:type_name -> corvo.op.v1.KindBlob
-	61, // 52: corvo.op.v1.Arrive.errors:type_name -> corvo.job.v1.AttemptError
-	54, // 53: corvo.op.v1.KindBlob.blob:type_name -> corvo.job.v1.Blob
-	2,  // 54: corvo.op.v1.Deliver.meta:type_name -> corvo.op.v1.Meta
-	50, // 55: corvo.op.v1.Deliver.items:type_name -> corvo.op.v1.Sent
-	2,  // 56: corvo.op.v1.TrimOutbox.meta:type_name -> corvo.op.v1.Meta
-	57, // [57:57] is the sub-list for method output_type
-	57, // [57:57] is the sub-list for method input_type
-	57, // [57:57] is the sub-list for extension type_name
-	57, // [57:57] is the sub-list for extension extendee
-	0,  // [0:57] is the sub-list for field type_name
+	2,   // 0: corvo.op.v1.Meta.idempotency:type_name -> corvo.op.v1.Idempotency
+	3,   // 1: corvo.op.v1.Enqueue.meta:type_name -> corvo.op.v1.Meta
+	7,   // 2: corvo.op.v1.Enqueue.jobs:type_name -> corvo.op.v1.NewJob
+	6,   // 3: corvo.op.v1.Enqueue.batch:type_name -> corvo.op.v1.NewBatch
+	102, // 4: corvo.op.v1.NewBatch.callback_payload:type_name -> corvo.job.v1.Blob
+	102, // 5: corvo.op.v1.NewJob.payload:type_name -> corvo.job.v1.Blob
+	103, // 6: corvo.op.v1.NewJob.retry:type_name -> corvo.job.v1.Retry
+	104, // 7: corvo.op.v1.NewJob.tags:type_name -> corvo.job.v1.Pair
+	104, // 8: corvo.op.v1.NewJob.headers:type_name -> corvo.job.v1.Pair
+	102, // 9: corvo.op.v1.NewJob.checkpoint:type_name -> corvo.job.v1.Blob
+	8,   // 10: corvo.op.v1.NewJob.depends_on:type_name -> corvo.op.v1.Dependency
+	105, // 11: corvo.op.v1.NewJob.dependency_policy:type_name -> corvo.job.v1.DependencyPolicy
+	106, // 12: corvo.op.v1.NewJob.chain:type_name -> corvo.job.v1.Chain
+	107, // 13: corvo.op.v1.NewJob.origin:type_name -> corvo.job.v1.Origin
+	102, // 14: corvo.op.v1.NewJob.previous:type_name -> corvo.job.v1.Blob
+	108, // 15: corvo.op.v1.NewJob.link:type_name -> corvo.job.v1.ChainLink
+	10,  // 16: corvo.op.v1.EnqueueResult.jobs:type_name -> corvo.op.v1.Enqueued
+	109, // 17: corvo.op.v1.Enqueued.state:type_name -> corvo.job.v1.State
+	0,   // 18: corvo.op.v1.Enqueued.found:type_name -> corvo.op.v1.Found
+	3,   // 19: corvo.op.v1.Fetch.meta:type_name -> corvo.op.v1.Meta
+	13,  // 20: corvo.op.v1.FetchResult.jobs:type_name -> corvo.op.v1.Leased
+	3,   // 21: corvo.op.v1.Ack.meta:type_name -> corvo.op.v1.Meta
+	16,  // 22: corvo.op.v1.Ack.items:type_name -> corvo.op.v1.AckItem
+	14,  // 23: corvo.op.v1.AckItem.proof:type_name -> corvo.op.v1.LeaseProof
+	102, // 24: corvo.op.v1.AckItem.result:type_name -> corvo.job.v1.Blob
+	102, // 25: corvo.op.v1.AckItem.checkpoint:type_name -> corvo.job.v1.Blob
+	110, // 26: corvo.op.v1.AckItem.usage:type_name -> corvo.job.v1.Usage
+	4,   // 27: corvo.op.v1.AckResult.items:type_name -> corvo.op.v1.Refusal
+	3,   // 28: corvo.op.v1.Fail.meta:type_name -> corvo.op.v1.Meta
+	19,  // 29: corvo.op.v1.Fail.items:type_name -> corvo.op.v1.FailItem
+	14,  // 30: corvo.op.v1.FailItem.proof:type_name -> corvo.op.v1.LeaseProof
+	1,   // 31: corvo.op.v1.FailItem.reason:type_name -> corvo.op.v1.FailReason
+	110, // 32: corvo.op.v1.FailItem.usage:type_name -> corvo.job.v1.Usage
+	21,  // 33: corvo.op.v1.FailResult.items:type_name -> corvo.op.v1.Failed
+	4,   // 34: corvo.op.v1.Failed.refusal:type_name -> corvo.op.v1.Refusal
+	109, // 35: corvo.op.v1.Failed.state:type_name -> corvo.job.v1.State
+	3,   // 36: corvo.op.v1.Heartbeat.meta:type_name -> corvo.op.v1.Meta
+	23,  // 37: corvo.op.v1.Heartbeat.items:type_name -> corvo.op.v1.HeartbeatItem
+	14,  // 38: corvo.op.v1.HeartbeatItem.proof:type_name -> corvo.op.v1.LeaseProof
+	102, // 39: corvo.op.v1.HeartbeatItem.progress:type_name -> corvo.job.v1.Blob
+	102, // 40: corvo.op.v1.HeartbeatItem.checkpoint:type_name -> corvo.job.v1.Blob
+	110, // 41: corvo.op.v1.HeartbeatItem.usage:type_name -> corvo.job.v1.Usage
+	4,   // 42: corvo.op.v1.HeartbeatResult.items:type_name -> corvo.op.v1.Refusal
+	3,   // 43: corvo.op.v1.SetQueue.meta:type_name -> corvo.op.v1.Meta
+	111, // 44: corvo.op.v1.SetQueue.overflow:type_name -> corvo.job.v1.Overflow
+	112, // 45: corvo.op.v1.SetQueue.retention:type_name -> corvo.job.v1.Retention
+	113, // 46: corvo.op.v1.SetQueue.defaults:type_name -> corvo.state.v1.QueueDefaults
+	3,   // 47: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
+	3,   // 48: corvo.op.v1.Reclaim.meta:type_name -> corvo.op.v1.Meta
+	3,   // 49: corvo.op.v1.Expire.meta:type_name -> corvo.op.v1.Meta
+	3,   // 50: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
+	3,   // 51: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
+	3,   // 52: corvo.op.v1.CreateKey.meta:type_name -> corvo.op.v1.Meta
+	114, // 53: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
+	114, // 54: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
+	3,   // 55: corvo.op.v1.RevokeKey.meta:type_name -> corvo.op.v1.Meta
+	3,   // 56: corvo.op.v1.TrimUsage.meta:type_name -> corvo.op.v1.Meta
+	3,   // 57: corvo.op.v1.DeleteQueue.meta:type_name -> corvo.op.v1.Meta
+	3,   // 58: corvo.op.v1.RaiseLevel.meta:type_name -> corvo.op.v1.Meta
+	3,   // 59: corvo.op.v1.MoveJobs.meta:type_name -> corvo.op.v1.Meta
+	4,   // 60: corvo.op.v1.MoveJobsResult.items:type_name -> corvo.op.v1.Refusal
+	3,   // 61: corvo.op.v1.Arrive.meta:type_name -> corvo.op.v1.Meta
+	115, // 62: corvo.op.v1.Arrive.job:type_name -> corvo.job.v1.Job
+	50,  // 63: corvo.op.v1.Arrive.blobs:type_name -> corvo.op.v1.KindBlob
+	116, // 64: corvo.op.v1.Arrive.errors:type_name -> corvo.job.v1.AttemptError
+	102, // 65: corvo.op.v1.KindBlob.blob:type_name -> corvo.job.v1.Blob
+	3,   // 66: corvo.op.v1.Deliver.meta:type_name -> corvo.op.v1.Meta
+	53,  // 67: corvo.op.v1.Deliver.items:type_name -> corvo.op.v1.Sent
+	3,   // 68: corvo.op.v1.TrimOutbox.meta:type_name -> corvo.op.v1.Meta
+	58,  // 69: corvo.op.v1.JobsResult.items:type_name -> corvo.op.v1.JobDone
+	4,   // 70: corvo.op.v1.JobDone.refusal:type_name -> corvo.op.v1.Refusal
+	109, // 71: corvo.op.v1.JobDone.state:type_name -> corvo.job.v1.State
+	3,   // 72: corvo.op.v1.CancelJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 73: corvo.op.v1.RetryJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 74: corvo.op.v1.HoldJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 75: corvo.op.v1.ReleaseJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 76: corvo.op.v1.RejectJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 77: corvo.op.v1.DeleteJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 78: corvo.op.v1.ExpireJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 79: corvo.op.v1.ReleaseUnique.meta:type_name -> corvo.op.v1.Meta
+	3,   // 80: corvo.op.v1.PurgeJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 81: corvo.op.v1.Place.meta:type_name -> corvo.op.v1.Meta
+	7,   // 82: corvo.op.v1.Place.jobs:type_name -> corvo.op.v1.NewJob
+	3,   // 83: corvo.op.v1.SealBatch.meta:type_name -> corvo.op.v1.Meta
+	117, // 84: corvo.op.v1.SealBatchResult.batch:type_name -> corvo.state.v1.Batch
+	3,   // 85: corvo.op.v1.CountMember.meta:type_name -> corvo.op.v1.Meta
+	109, // 86: corvo.op.v1.CountMember.outcome:type_name -> corvo.job.v1.State
+	3,   // 87: corvo.op.v1.PurgeBatches.meta:type_name -> corvo.op.v1.Meta
+	3,   // 88: corvo.op.v1.Watch.meta:type_name -> corvo.op.v1.Meta
+	3,   // 89: corvo.op.v1.Met.meta:type_name -> corvo.op.v1.Meta
+	109, // 90: corvo.op.v1.Met.outcome:type_name -> corvo.job.v1.State
+	3,   // 91: corvo.op.v1.ResolveDependents.meta:type_name -> corvo.op.v1.Meta
+	3,   // 92: corvo.op.v1.PutSchedule.meta:type_name -> corvo.op.v1.Meta
+	118, // 93: corvo.op.v1.PutSchedule.schedule:type_name -> corvo.state.v1.Schedule
+	118, // 94: corvo.op.v1.PutScheduleResult.schedule:type_name -> corvo.state.v1.Schedule
+	3,   // 95: corvo.op.v1.PauseSchedule.meta:type_name -> corvo.op.v1.Meta
+	118, // 96: corvo.op.v1.PauseScheduleResult.schedule:type_name -> corvo.state.v1.Schedule
+	3,   // 97: corvo.op.v1.DeleteSchedule.meta:type_name -> corvo.op.v1.Meta
+	3,   // 98: corvo.op.v1.RunSchedules.meta:type_name -> corvo.op.v1.Meta
+	92,  // 99: corvo.op.v1.RunSchedules.runs:type_name -> corvo.op.v1.Run
+	3,   // 100: corvo.op.v1.ClearQueue.meta:type_name -> corvo.op.v1.Meta
+	3,   // 101: corvo.op.v1.SweepQueue.meta:type_name -> corvo.op.v1.Meta
+	3,   // 102: corvo.op.v1.Replenish.meta:type_name -> corvo.op.v1.Meta
+	3,   // 103: corvo.op.v1.SetSettings.meta:type_name -> corvo.op.v1.Meta
+	119, // 104: corvo.op.v1.SetSettings.settings:type_name -> corvo.state.v1.Settings
+	105, // [105:105] is the sub-list for method output_type
+	105, // [105:105] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_op_op_proto_init() }
@@ -3271,14 +6340,14 @@ func file_dataplane_op_op_proto_init() {
 	if File_dataplane_op_op_proto != nil {
 		return
 	}
-	file_dataplane_op_op_proto_msgTypes[21].OneofWrappers = []any{}
+	file_dataplane_op_op_proto_msgTypes[23].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_op_op_proto_rawDesc), len(file_dataplane_op_op_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   53,
+			NumEnums:      2,
+			NumMessages:   100,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -8,7 +8,7 @@ import (
 )
 
 // Promote makes due scheduled and retrying jobs pending. The proposer saw them
-// due; what changed since is skipped.
+// due; what changed since is skipped, and so is what waits for other jobs.
 
 // Number is Promote's number in the log.
 func (*Promote) Number() entry.Number { return numPromote }
@@ -33,7 +33,7 @@ func (o *Promote) Apply(tx *state.Tx) (*PromoteResult, error) {
 			return nil, err
 		}
 		to, ok := job.Next(j.GetState(), job.OnPromote)
-		if !ok || j.ScheduledNs > tx.ClockNs() {
+		if !ok || j.ScheduledNs > tx.ClockNs() || j.BlockedBy > 0 {
 			continue
 		}
 		j.State = to

@@ -8,7 +8,8 @@ import (
 )
 
 // Reclaim takes jobs back whose lease is over, as if the attempt had failed, and
-// marks them: from then on only a token or a worker id proves a lease of them.
+// marks them: from then on only a token or a worker id proves a lease of them. Those
+// that were to be let go are cancelled.
 // The proposer saw the leases over; what was renewed or settled since, or is
 // still within a new term's grace, is skipped.
 
@@ -33,6 +34,9 @@ func (o *Reclaim) Validate() error {
 func (o *Reclaim) Apply(tx *state.Tx) (*ReclaimResult, error) {
 	result := &ReclaimResult{}
 	for _, b := range o.JobIds {
+		if tx.Full() {
+			break // the others stay due
+		}
 		j, err := jobOf(tx, b)
 		if err != nil {
 			return nil, err

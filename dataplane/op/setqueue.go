@@ -1,7 +1,10 @@
 package op
 
 import (
+	"errors"
 	"fmt"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
@@ -10,8 +13,16 @@ import (
 )
 
 // SetQueue changes the settings it names and creates the queue when it is new.
-// Settings bind from the next fetch on: a queue paused, or lowered below what is
-// active, takes no job from its worker.
+// Settings bind from the next fetch or enqueue on: a queue paused, or lowered below
+// what is active, takes no job from its worker. One that is lowered below the jobs
+// that wait keeps them, and takes no more. Retention binds jobs that settle from
+// then on.
+//
+// A queue that drains is paused until its active jobs have ended and after; to let
+// it go on ends the draining.
+//
+// It is refused with CONFLICT for a queue too many, and for one that is being
+// deleted.
 
 // Number is SetQueue's number in the log.
 func (*SetQueue) Number() entry.Number { return numSetQueue }
@@ -27,10 +38,67 @@ func (o *SetQueue) Validate() error {
 	if n := o.GetMaxConcurrency(); n > job.MaxConcurrency {
 		p.add("max_concurrency", fmt.Errorf("is %d; at most %d are allowed, 0 is unlimited", n, job.MaxConcurrency))
 	}
+	if (o.RateLimit == nil) != (o.RateWindowMs == nil) {
+		p.add("rate_limit", errors.New("and rate_window_ms come together"))
+	}
+	p.add("rate_limit", job.CheckRateLimit(o.GetRateLimit()))
+	if o.GetRateLimit() > 0 {
+		p.add("rate_window_ms", job.CheckRateWindow(o.GetRateWindowMs()))
+	}
+	if o.GetDraining() && o.Paused != nil && !*o.Paused {
+		p.add("draining", errors.New("pauses the queue: leave paused out, or true"))
+	}
+	p.add("max_length", job.CheckQueueLength(o.GetMaxLength()))
+	if w := o.GetOverflow(); w != job.Overflow_OVERFLOW_REJECT && w != job.Overflow_OVERFLOW_DROP_OLDEST {
+		p.add("on_full", fmt.Errorf("is %d; use reject or drop_oldest", w))
+	}
+	for _, err := range job.CheckRetention(o.GetRetention()) {
+		p.add("retention", err)
+	}
+	if o.Defaults != nil {
+		for _, err := range checkDefaults(o.Defaults) {
+			p.add("defaults", err)
+		}
+	}
 	return p.err()
 }
 
-// Apply changes the settings. It refuses a queue too many.
+// checkDefaults checks what jobs of a queue get by the same rules as what they say
+// themselves.
+func checkDefaults(d *state.QueueDefaults) []error {
+	var errs []error
+	if n := d.GetPriority(); n >= job.Priorities {
+		errs = append(errs, fmt.Errorf("priority is %d; use critical (0), high (1) or normal (2)", n))
+	}
+	retry := job.NewRetry()
+	for _, x := range []struct {
+		from *uint32
+		to   *uint32
+	}{{d.MaxAttempts, &retry.MaxAttempts}, {d.JitterPercent, &retry.JitterPercent}} {
+		if x.from != nil {
+			*x.to = *x.from
+		}
+	}
+	if d.Backoff != nil {
+		retry.Backoff = *d.Backoff
+	}
+	if d.BaseDelayMs != nil {
+		retry.BaseDelayMs = *d.BaseDelayMs
+	}
+	if d.MaxDelayMs != nil {
+		retry.MaxDelayMs = *d.MaxDelayMs
+	}
+	errs = append(errs, job.CheckRetry(retry)...)
+	if d.JitterPercent != nil && *d.JitterPercent > 100 {
+		errs = append(errs, fmt.Errorf("retry_jitter_percent is %d; it lies between 0 and 100", *d.JitterPercent))
+	}
+	if ms := d.ExpireAfterMs; ms != nil && (*ms < 1 || *ms > job.MaxExpireAfter.Milliseconds()) {
+		errs = append(errs, fmt.Errorf("expire_after is %d ms; it lies between 1 ms and %s", *ms, job.MaxExpireAfter))
+	}
+	return errs
+}
+
+// Apply changes the settings.
 func (o *SetQueue) Apply(tx *state.Tx) (*SetQueueResult, error) {
 	created := tx.Queue(o.Queue) == nil
 	if created {
@@ -38,25 +106,94 @@ func (o *SetQueue) Apply(tx *state.Tx) (*SetQueueResult, error) {
 			return nil, err
 		}
 	}
+	if tx.Queue(o.Queue).GetDeleting() {
+		return nil, beingDeleted(o.Queue)
+	}
 	q := tx.EnsureQueue(o.Queue)
 	events := make([]state.EventType, 0, 2)
-	limited := o.MaxConcurrency != nil && *o.MaxConcurrency != q.MaxConcurrency
-	if limited {
-		q.MaxConcurrency = *o.MaxConcurrency
-	}
-	if created || limited {
+	if changed := o.limits(q, tx.ClockNs()); o.keep(q) || changed || created {
 		events = append(events, state.EventType_EVENT_QUEUE_CHANGED)
 	}
-	if o.Paused != nil && *o.Paused != q.Paused {
-		q.Paused = *o.Paused
-		event := state.EventType_EVENT_QUEUE_RESUMED
-		if q.Paused {
-			event = state.EventType_EVENT_QUEUE_PAUSED
-		}
-		events = append(events, event)
+	paused, draining := o.stops(q)
+	switch {
+	case paused && !q.Paused:
+		events = append(events, state.EventType_EVENT_QUEUE_PAUSED)
+	case q.Paused && !paused:
+		events = append(events, state.EventType_EVENT_QUEUE_RESUMED)
+	case draining != q.Draining && len(events) == 0:
+		events = append(events, state.EventType_EVENT_QUEUE_CHANGED)
 	}
+	q.Paused, q.Draining = paused, draining
 	if len(events) > 0 {
 		tx.PutQueue(q, events...)
 	}
 	return &SetQueueResult{}, nil
+}
+
+// stops is whether the queue is to be paused, and whether it drains.
+func (o *SetQueue) stops(q *state.Queue) (paused, draining bool) {
+	paused, draining = q.Paused, q.Draining
+	if o.Paused != nil {
+		paused = *o.Paused
+	}
+	if o.Draining != nil {
+		draining = *o.Draining
+		paused = paused || draining
+	}
+	return paused, draining && paused
+}
+
+// limits sets how many jobs the queue lets go, and says whether that is news.
+func (o *SetQueue) limits(q *state.Queue, clockNs int64) (changed bool) {
+	changed = set(&q.MaxConcurrency, o.MaxConcurrency)
+	if o.RateLimit == nil {
+		return changed
+	}
+	window := *o.RateWindowMs
+	if *o.RateLimit == 0 {
+		window, q.Rate = 0, nil
+	} else if q.Rate != nil {
+		q.Rate = q.Rate.Over(window, clockNs)
+	}
+	changed = set(&q.RateLimit, o.RateLimit) || changed
+	return set(&q.RateWindowMs, &window) || changed
+}
+
+// keep sets what jobs the queue takes and how long it keeps them, and says whether
+// that is news.
+func (o *SetQueue) keep(q *state.Queue) (changed bool) {
+	changed = set(&q.MaxLength, o.MaxLength)
+	changed = set(&q.Overflow, o.Overflow) || changed
+	if o.Retention != nil && !proto.Equal(retentionOf(q), o.Retention) {
+		q.Retention, changed = o.Retention, true
+	}
+	if o.Defaults != nil && !proto.Equal(defaultsOf(q), o.Defaults) {
+		q.Defaults, changed = o.Defaults, true
+	}
+	return changed
+}
+
+// retentionOf and defaultsOf have a queue that was never told the same as one that
+// was told nothing.
+func retentionOf(q *state.Queue) *job.Retention {
+	if q.Retention == nil {
+		return &job.Retention{}
+	}
+	return q.Retention
+}
+
+func defaultsOf(q *state.Queue) *state.QueueDefaults {
+	if q.Defaults == nil {
+		return &state.QueueDefaults{}
+	}
+	return q.Defaults
+}
+
+// set changes a setting that is named, and says whether that is news.
+func set[T comparable](setting *T, to *T) bool {
+	if to == nil || *setting == *to {
+		return false
+	}
+	*setting = *to
+	return true
 }

@@ -107,6 +107,7 @@ func tell(t *testing.T, text string) string {
 	text = s.out.String()
 	for id, name := range s.names {
 		text = strings.ReplaceAll(text, id.String(), name)
+		text = strings.ReplaceAll(text, job.BatchIDText(id), name)
 	}
 	return text
 }
@@ -209,18 +210,30 @@ func (s *story) look(name string, items []item) func() {
 				s.printJob(word)
 			}
 		}
+	case "batch":
+		return func() { s.printBatches(first.words) }
 	case "head":
 		return s.printHead
 	case "usage":
 		return s.printUsage
+	case "schedules":
+		return s.printSchedules
 	case "outbox":
 		return s.printOutbox
 	case "forwards":
 		return func() { s.printForwards(first.words) }
+	case "dependents":
+		return func() { s.printDependents(first.words) }
 	case "keys":
 		return func() {
 			for _, k := range s.store.Keys() {
 				fmt.Fprintf(&s.out, "key %s: name %q roles %q scope %q hash %x... created %s\n", k.Id, k.Name, k.Roles, k.QueueScope, k.Hash[:4], s.moment(k.CreatedNs))
+			}
+		}
+	case "life":
+		return func() {
+			for _, word := range first.words {
+				s.printLife(word)
 			}
 		}
 	}

@@ -31,7 +31,8 @@ var builders = map[string]func(s *story, items []item) op.Op{
 	},
 	"again": (*story).again,
 	"delete-queue": func(s *story, items []item) op.Op {
-		return &op.DeleteQueue{Meta: s.meta(items[0]), Queue: repeated(items[0].words[0])}
+		_, ifSettled := items[0].settings["if-settled"]
+		return &op.DeleteQueue{Meta: s.meta(items[0]), Queue: repeated(items[0].words[0]), IfSettled: ifSettled}
 	},
 }
 
@@ -86,6 +87,7 @@ func (s *story) enqueue(items []item) op.Op {
 			if when, ok := i.settings["at"]; ok {
 				nj.ScheduledNs = epochNs + i.duration(s.t, when).Nanoseconds()
 			}
+			s.enqueueOptions(i, nj)
 			o.Jobs = append(o.Jobs, nj)
 		}
 	}
@@ -161,6 +163,9 @@ func (s *story) failOp(items []item) op.Op {
 		}
 		if i.has("undelivered") {
 			item.Reason = op.FailReason_FAIL_REASON_UNDELIVERED
+		}
+		if i.has("shutdown") {
+			item.Reason = op.FailReason_FAIL_REASON_SHUTDOWN
 		}
 		if i.has("strange") {
 			item.Reason = 7

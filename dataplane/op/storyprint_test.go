@@ -2,6 +2,7 @@ package op_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/corvo/corvo/dataplane/job"
@@ -9,12 +10,19 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// name is what the story calls a job.
+// name is what the story calls a job. Those that an entry brings forth it calls
+// "born1", "born2"... in the order in which it hears of them.
 func (s *story) name(id []byte) string {
 	if name, ok := s.names[job.ID(id)]; ok {
 		return name
 	}
-	return job.ID(id).String()
+	for n := 1; ; n++ {
+		name := fmt.Sprint("born", n)
+		if _, taken := s.jobs[name]; !taken {
+			s.jobs[name], s.names[job.ID(id)] = job.ID(id), name
+			return name
+		}
+	}
 }
 
 // describe prints a result of an op.
@@ -24,7 +32,7 @@ func (s *story) describe(o op.Op, result any) string {
 	switch r := result.(type) {
 	case *op.EnqueueResult:
 		for _, j := range r.Jobs {
-			add("%s %s", s.name(j.Id), j.State.Word())
+			add("%s %s%s", s.name(j.Id), j.State.Word(), foundWord(j))
 		}
 	case *op.FetchResult:
 		for _, l := range r.Jobs {
@@ -36,7 +44,11 @@ func (s *story) describe(o op.Op, result any) string {
 		}
 	case *op.HeartbeatResult:
 		for i, refusal := range r.Items {
-			add("%s %s", s.name(o.(*op.Heartbeat).Items[i].Proof.Id), outcome(refusal))
+			word := outcome(refusal)
+			if slices.Contains(r.Cancel, uint32(i)) {
+				word += ", cancel"
+			}
+			add("%s %s", s.name(o.(*op.Heartbeat).Items[i].Proof.Id), word)
 		}
 	case *op.FailResult:
 		for i, f := range r.Items {
@@ -51,6 +63,16 @@ func (s *story) describe(o op.Op, result any) string {
 		for i, refusal := range r.Items {
 			add("%s %s", s.name(o.(*op.MoveJobs).JobIds[i]), outcome(refusal))
 		}
+	case *op.JobsResult:
+		for i, done := range r.Items {
+			add("%s %s", s.name(idsOf(o)[i]), doneWord(done))
+		}
+	case *op.ExpireJobsResult:
+		add("%d", r.Expired)
+	case *op.ReleaseUniqueResult:
+		add("%d", r.Released)
+	case *op.PurgeJobsResult:
+		add("%d", r.Purged)
 	case *op.DeliverResult:
 		add("last %d", r.LastSeq)
 	case *op.PromoteResult:
@@ -59,10 +81,16 @@ func (s *story) describe(o op.Op, result any) string {
 		add("%d", r.Reclaimed)
 	case *op.ExpireResult:
 		add("%d", r.Expired)
+	case *op.ResolveDependentsResult:
+		add("told %d", r.Told)
+	case *op.RunSchedulesResult:
+		for _, id := range r.JobIds {
+			add("%s", s.nameRun(id))
+		}
 	case *op.CreateKeyResult:
 		add("%s created %s", r.Key.Id, s.moment(r.Key.CreatedNs))
 	default:
-		add("ok")
+		add("%s", queueAnswer(r))
 	}
 	if len(parts) == 0 {
 		return "nothing"
@@ -142,6 +170,7 @@ func (s *story) printQueues(v *state.Snapshot) {
 		if q.MaxConcurrency > 0 {
 			fmt.Fprintf(&b, " concurrency %d", q.MaxConcurrency)
 		}
+		printQueueSettings(&b, q)
 		fmt.Fprintf(&b, " (enqueued %d completed %d failed %d dead %d, fetchable %d)", q.Enqueued, q.Completed, q.Failed, q.Dead, s.store.Fetchable(q.Name))
 		if line := b.String(); s.queues[q.Name] != line {
 			s.queues[q.Name] = line
@@ -165,6 +194,7 @@ func (s *story) printJob(name string) {
 		fmt.Fprintf(&s.out, "job %s: %s in %s, priority %d, attempt %d of %d, created %s due %s started %s completed %s failed %s\n",
 			name, j.State.Word(), j.Queue, j.Priority, j.Attempt, j.Retry.MaxAttempts,
 			s.moment(j.CreatedNs), s.moment(j.ScheduledNs), s.moment(j.StartedNs), s.moment(j.CompletedNs), s.moment(j.FailedNs))
+		s.printTerms(j)
 		if l := j.Lease; l != nil {
 			fmt.Fprintf(&s.out, "  lease of %s until %s, length %d ms, some expired: %v\n", l.WorkerId, s.moment(l.ExpiresNs), l.LengthMs, j.LeaseExpired)
 		}
@@ -174,7 +204,11 @@ func (s *story) printJob(name string) {
 		for _, pair := range append(j.Tags, j.Headers...) {
 			fmt.Fprintf(&s.out, "  %s: %s\n", pair.Name, pair.Value)
 		}
-		for kind, word := range [job.BlobKinds]string{"payload", "result", "checkpoint", "progress"} {
+		s.printChain(v, j)
+		for kind, word := range [job.BlobKinds]string{"payload", "result", "checkpoint", "progress", "", "previous"} {
+			if word == "" {
+				continue
+			}
 			b, err := v.Blob(id, job.BlobKind(kind))
 			if err != nil {
 				s.t.Fatal(err)

@@ -13,50 +13,98 @@ import (
 // The numbers of the ops as they stand in the log: permanent. A new meaning is a
 // new op with the next number.
 const (
-	numEnqueue     entry.Number = 1
-	numFetch       entry.Number = 2
-	numAck         entry.Number = 3
-	numFail        entry.Number = 4
-	numHeartbeat   entry.Number = 5
-	numSetQueue    entry.Number = 6
-	numPromote     entry.Number = 7
-	numReclaim     entry.Number = 8
-	numExpire      entry.Number = 9
-	numStartTerm   entry.Number = 10
-	numTrimFeed    entry.Number = 11
-	numCreateKey   entry.Number = 12
-	numRevokeKey   entry.Number = 13
-	numTrimUsage   entry.Number = 14
-	numDeleteQueue entry.Number = 15
-	numRaiseLevel  entry.Number = 16
-	numMoveJobs    entry.Number = 17
-	numArrive      entry.Number = 18
-	numDeliver     entry.Number = 19
-	numTrimOutbox  entry.Number = 20
+	numEnqueue           entry.Number = 1
+	numFetch             entry.Number = 2
+	numAck               entry.Number = 3
+	numFail              entry.Number = 4
+	numHeartbeat         entry.Number = 5
+	numSetQueue          entry.Number = 6
+	numPromote           entry.Number = 7
+	numReclaim           entry.Number = 8
+	numExpire            entry.Number = 9
+	numStartTerm         entry.Number = 10
+	numTrimFeed          entry.Number = 11
+	numCreateKey         entry.Number = 12
+	numRevokeKey         entry.Number = 13
+	numTrimUsage         entry.Number = 14
+	numDeleteQueue       entry.Number = 15
+	numRaiseLevel        entry.Number = 16
+	numMoveJobs          entry.Number = 17
+	numArrive            entry.Number = 18
+	numDeliver           entry.Number = 19
+	numTrimOutbox        entry.Number = 20
+	numCancelJobs        entry.Number = 21
+	numRetryJobs         entry.Number = 22
+	numHoldJobs          entry.Number = 23
+	numReleaseJobs       entry.Number = 24
+	numRejectJobs        entry.Number = 25
+	numDeleteJobs        entry.Number = 26
+	numExpireJobs        entry.Number = 27
+	numReleaseUnique     entry.Number = 28
+	numPurgeJobs         entry.Number = 29
+	numPlace             entry.Number = 30
+	numSealBatch         entry.Number = 31
+	numCountMember       entry.Number = 32
+	numPurgeBatches      entry.Number = 33
+	numWatch             entry.Number = 34
+	numMet               entry.Number = 35
+	numResolveDependents entry.Number = 36
+	numPutSchedule       entry.Number = 37
+	numPauseSchedule     entry.Number = 38
+	numDeleteSchedule    entry.Number = 39
+	numRunSchedules      entry.Number = 40
+	numClearQueue        entry.Number = 41
+	numSweepQueue        entry.Number = 42
+	numReplenish         entry.Number = 43
+	numSetSettings       entry.Number = 44
 )
 
 // table is every op there is, by number.
 var table = [...]*Kind{
-	numEnqueue:     kind("enqueue", pipeline.ClassEnqueue, RepeatAnswers, (*Enqueue).Apply),
-	numFetch:       kind("fetch", pipeline.ClassFetch, RepeatAnswers, (*Fetch).Apply),
-	numAck:         kind("ack", pipeline.ClassSettle, RepeatAnswers, (*Ack).Apply),
-	numFail:        kind("fail", pipeline.ClassSettle, RepeatAnswers, (*Fail).Apply),
-	numHeartbeat:   kind("heartbeat", pipeline.ClassSettle, RepeatAnswers, (*Heartbeat).Apply),
-	numSetQueue:    kind("set-queue", pipeline.ClassManage, RepeatNever, (*SetQueue).Apply),
-	numPromote:     kind("promote", pipeline.ClassSettle, RepeatHarmless, (*Promote).Apply),
-	numReclaim:     kind("reclaim", pipeline.ClassSettle, RepeatHarmless, (*Reclaim).Apply),
-	numExpire:      kind("expire", pipeline.ClassSettle, RepeatHarmless, (*Expire).Apply),
-	numStartTerm:   kind("start-term", pipeline.ClassSettle, RepeatHarmless, (*StartTerm).Apply),
-	numTrimFeed:    kind("trim-feed", pipeline.ClassSettle, RepeatHarmless, (*TrimFeed).Apply),
-	numCreateKey:   kind("create-key", pipeline.ClassManage, RepeatAnswers, (*CreateKey).Apply),
-	numRevokeKey:   kind("revoke-key", pipeline.ClassManage, RepeatNever, (*RevokeKey).Apply),
-	numTrimUsage:   kind("trim-usage", pipeline.ClassSettle, RepeatHarmless, (*TrimUsage).Apply),
-	numDeleteQueue: kind("delete-queue", pipeline.ClassManage, RepeatNever, (*DeleteQueue).Apply),
-	numRaiseLevel:  kind("raise-level", pipeline.ClassManage, RepeatHarmless, (*RaiseLevel).Apply),
-	numMoveJobs:    kind("move-jobs", pipeline.ClassManage, RepeatNever, (*MoveJobs).Apply),
-	numArrive:      kind("arrive", pipeline.ClassEnqueue, RepeatHarmless, (*Arrive).Apply),
-	numDeliver:     kind("deliver", pipeline.ClassEnqueue, RepeatHarmless, (*Deliver).Apply),
-	numTrimOutbox:  kind("trim-outbox", pipeline.ClassSettle, RepeatHarmless, (*TrimOutbox).Apply),
+	numEnqueue:           kind("enqueue", pipeline.ClassEnqueue, RepeatAnswers, (*Enqueue).Apply),
+	numFetch:             kind("fetch", pipeline.ClassFetch, RepeatAnswers, (*Fetch).Apply),
+	numAck:               kind("ack", pipeline.ClassSettle, RepeatAnswers, (*Ack).Apply),
+	numFail:              kind("fail", pipeline.ClassSettle, RepeatAnswers, (*Fail).Apply),
+	numHeartbeat:         kind("heartbeat", pipeline.ClassSettle, RepeatAnswers, (*Heartbeat).Apply),
+	numSetQueue:          kind("set-queue", pipeline.ClassManage, RepeatNever, (*SetQueue).Apply),
+	numPromote:           kind("promote", pipeline.ClassSettle, RepeatHarmless, (*Promote).Apply),
+	numReclaim:           kind("reclaim", pipeline.ClassSettle, RepeatHarmless, (*Reclaim).Apply),
+	numExpire:            kind("expire", pipeline.ClassSettle, RepeatHarmless, (*Expire).Apply),
+	numStartTerm:         kind("start-term", pipeline.ClassSettle, RepeatHarmless, (*StartTerm).Apply),
+	numTrimFeed:          kind("trim-feed", pipeline.ClassSettle, RepeatHarmless, (*TrimFeed).Apply),
+	numCreateKey:         kind("create-key", pipeline.ClassManage, RepeatAnswers, (*CreateKey).Apply),
+	numRevokeKey:         kind("revoke-key", pipeline.ClassManage, RepeatNever, (*RevokeKey).Apply),
+	numTrimUsage:         kind("trim-usage", pipeline.ClassSettle, RepeatHarmless, (*TrimUsage).Apply),
+	numDeleteQueue:       kind("delete-queue", pipeline.ClassManage, RepeatNever, (*DeleteQueue).Apply),
+	numRaiseLevel:        kind("raise-level", pipeline.ClassManage, RepeatHarmless, (*RaiseLevel).Apply),
+	numMoveJobs:          kind("move-jobs", pipeline.ClassManage, RepeatNever, (*MoveJobs).Apply),
+	numArrive:            kind("arrive", pipeline.ClassEnqueue, RepeatHarmless, (*Arrive).Apply),
+	numDeliver:           kind("deliver", pipeline.ClassEnqueue, RepeatHarmless, (*Deliver).Apply),
+	numTrimOutbox:        kind("trim-outbox", pipeline.ClassSettle, RepeatHarmless, (*TrimOutbox).Apply),
+	numCancelJobs:        kind("cancel-jobs", pipeline.ClassManage, RepeatHarmless, (*CancelJobs).Apply),
+	numRetryJobs:         kind("retry-jobs", pipeline.ClassManage, RepeatNever, (*RetryJobs).Apply),
+	numHoldJobs:          kind("hold-jobs", pipeline.ClassManage, RepeatNever, (*HoldJobs).Apply),
+	numReleaseJobs:       kind("release-jobs", pipeline.ClassManage, RepeatNever, (*ReleaseJobs).Apply),
+	numRejectJobs:        kind("reject-jobs", pipeline.ClassManage, RepeatNever, (*RejectJobs).Apply),
+	numDeleteJobs:        kind("delete-jobs", pipeline.ClassManage, RepeatHarmless, (*DeleteJobs).Apply),
+	numExpireJobs:        kind("expire-jobs", pipeline.ClassSettle, RepeatHarmless, (*ExpireJobs).Apply),
+	numReleaseUnique:     kind("release-unique", pipeline.ClassSettle, RepeatHarmless, (*ReleaseUnique).Apply),
+	numPurgeJobs:         kind("purge-jobs", pipeline.ClassSettle, RepeatHarmless, (*PurgeJobs).Apply),
+	numPlace:             kind("place", pipeline.ClassEnqueue, RepeatNever, (*Place).Apply),
+	numSealBatch:         kind("seal-batch", pipeline.ClassManage, RepeatAnswers, (*SealBatch).Apply),
+	numCountMember:       kind("count-member", pipeline.ClassSettle, RepeatNever, (*CountMember).Apply),
+	numPurgeBatches:      kind("purge-batches", pipeline.ClassSettle, RepeatHarmless, (*PurgeBatches).Apply),
+	numWatch:             kind("watch", pipeline.ClassSettle, RepeatHarmless, (*Watch).Apply),
+	numMet:               kind("met", pipeline.ClassSettle, RepeatNever, (*Met).Apply),
+	numResolveDependents: kind("resolve-dependents", pipeline.ClassSettle, RepeatHarmless, (*ResolveDependents).Apply),
+	numPutSchedule:       kind("put-schedule", pipeline.ClassManage, RepeatNever, (*PutSchedule).Apply),
+	numPauseSchedule:     kind("pause-schedule", pipeline.ClassManage, RepeatNever, (*PauseSchedule).Apply),
+	numDeleteSchedule:    kind("delete-schedule", pipeline.ClassManage, RepeatNever, (*DeleteSchedule).Apply),
+	numRunSchedules:      kind("run-schedules", pipeline.ClassSettle, RepeatHarmless, (*RunSchedules).Apply),
+	numClearQueue:        kind("clear-queue", pipeline.ClassManage, RepeatNever, (*ClearQueue).Apply),
+	numSweepQueue:        kind("sweep-queue", pipeline.ClassSettle, RepeatHarmless, (*SweepQueue).Apply),
+	numReplenish:         kind("replenish", pipeline.ClassSettle, RepeatHarmless, (*Replenish).Apply),
+	numSetSettings:       kind("set-settings", pipeline.ClassManage, RepeatNever, (*SetSettings).Apply),
 }
 
 // Op is one change: what the pipeline needs of it, and what it takes to read it

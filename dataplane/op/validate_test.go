@@ -42,8 +42,15 @@ func valid(t testing.TB) map[string]op.Op {
 	} {
 		ops[op.KindOf(o.Number()).Name] = o
 	}
+	for _, more := range moreValid {
+		o := more(w)
+		ops[op.KindOf(o.Number()).Name] = o
+	}
 	return ops
 }
+
+// moreValid are valid ops whose tests are in files of their own.
+var moreValid []func(w *world) op.Op
 
 func TestValidOps(t *testing.T) {
 	t.Parallel()
@@ -181,7 +188,7 @@ var bounds = []struct {
 	{"fail", "items[0].backtrace", job.MaxBacktrace, api.PayloadTooLarge, func(o op.Op, n int) {
 		o.(*op.Fail).Items[0].Backtrace = long(n)
 	}},
-	{"fail", "items[0].reason", int(op.FailReason_FAIL_REASON_UNDELIVERED), api.ValidationError, func(o op.Op, n int) {
+	{"fail", "items[0].reason", int(op.FailReason_FAIL_REASON_SHUTDOWN), api.ValidationError, func(o op.Op, n int) {
 		o.(*op.Fail).Items[0].Reason = op.FailReason(n)
 	}},
 	{"heartbeat", "items", job.MaxHeartbeatJobs, api.ValidationError, func(o op.Op, n int) {

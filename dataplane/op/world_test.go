@@ -90,7 +90,14 @@ func (w *world) encode(level uint32, ops ...op.Op) []byte {
 			w.t.Fatal(err)
 		}
 	}
-	return b.Finish(entry.Header{Level: level, Incarnation: incarnation, ClockNs: w.clockNs})
+	return b.Finish(entry.Header{Level: level, Incarnation: incarnation, ClockNs: w.clockNs, Seed: seedOf(w.index)})
+}
+
+// seedOf is the seed of the entry after an index: another for each, so that ids born
+// in apply differ.
+func seedOf(index uint64) (seed entry.Seed) {
+	binary.BigEndian.PutUint64(seed[:], index)
+	return seed
 }
 
 // apply sends one entry of ops through its encoding into the machine.

@@ -1,0 +1,138 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// A chain goes on where its steps settle. Each step carries the whole chain along,
+// as a blob of its own, so that what comes next needs no record elsewhere: steps
+// lie on whatever shards their queues do, and the shard of the first may be away.
+// A record of the chain on one shard was rejected for that; it would also have to
+// be asked for each step.
+//
+// A step makes what follows it once, when it settles first. Retried after that it
+// runs alone: ChainLink.ended stays.
+
+// startChain makes a new job a step of its chain, where it has one: the first, or
+// the one that its link says. The first is the job itself, so its payload is put
+// into the chain here, for later steps that have none.
+func (nj *NewJob) startChain(tx *state.Tx, j *job.Job) error {
+	if nj.Chain == nil {
+		return nil
+	}
+	chain := nj.Chain
+	j.Chain = &job.ChainLink{ChainId: j.Id}
+	if nj.Link != nil {
+		j.Chain.ChainId, j.Chain.Step = nj.Link.ChainId, nj.Link.Step
+	} else {
+		steps := append([]*job.Step{{Queue: nj.Queue, Shard: tx.Shard(), Payload: nj.Payload}}, chain.Steps[1:]...)
+		chain = &job.Chain{Steps: steps, OnFailure: chain.OnFailure, Failure: chain.Failure, Exit: chain.Exit}
+	}
+	data, err := chain.MarshalVT()
+	if err != nil {
+		return fmt.Errorf("encode the chain of job %s: %w", job.ID(j.Id), err)
+	}
+	return tx.PutBlob(j, job.ChainConfig, &job.Blob{Data: data})
+}
+
+// advanceChain makes what follows a job that settles in its chain, once.
+func advanceChain(tx *state.Tx, j *job.Job, how settlement) error {
+	if j.Chain == nil || j.Chain.Ended {
+		return nil
+	}
+	chain, err := chainOf(tx, j)
+	if err != nil {
+		return err
+	}
+	j.Chain.Ended = true
+	s := succession{tx: tx, before: j, chain: chain, how: how}
+	turn := chain.After(j.Chain.Step, j.State, how.exit)
+	if turn.Next {
+		err = s.next()
+	}
+	if turn.Failure && err == nil {
+		err = s.failure()
+	}
+	if turn.Outcome != "" && chain.Exit != nil && err == nil {
+		err = s.exit(turn.Outcome)
+	}
+	if err == nil && s.made {
+		tx.Tell(state.EventType_EVENT_CHAIN_ADVANCED, j)
+	}
+	return err
+}
+
+// chainOf is the chain that a job is a step of.
+func chainOf(tx *state.Tx, j *job.Job) (*job.Chain, error) {
+	chain := &job.Chain{}
+	b, err := tx.Blob(j, job.ChainConfig)
+	if err == nil {
+		err = chain.UnmarshalVT(b.GetData())
+	}
+	switch {
+	case err != nil:
+	case int(j.Chain.Step) >= len(chain.Steps):
+		err = fmt.Errorf("it is step %d of %d", j.Chain.Step, len(chain.Steps))
+	case chain.OnFailure > job.OnFailure_ON_FAILURE_QUEUE:
+		err = fmt.Errorf("on_failure is %d, which this binary does not know", chain.OnFailure)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("chain of job %s: %w", job.ID(j.Id), err)
+	}
+	return chain, nil
+}
+
+// succession makes the jobs that follow one in its chain.
+type succession struct {
+	tx     *state.Tx
+	before *job.Job
+	chain  *job.Chain
+	how    settlement
+	made   bool
+}
+
+// next makes the next step. Of one that did not succeed there is no result.
+func (s *succession) next() error {
+	link := &job.ChainLink{ChainId: s.before.Chain.ChainId, Step: s.before.Chain.Step + 1}
+	return s.place(s.chain.Steps[link.Step], &NewJob{
+		Chain: s.chain, Link: link, Previous: s.how.result, Origin: s.origin(job.OriginKind_ORIGIN_KIND_STEP),
+	})
+}
+
+// failure makes the step that a dead one calls for. It is no step of the chain.
+func (s *succession) failure() error {
+	origin := s.origin(job.OriginKind_ORIGIN_KIND_FAILURE)
+	origin.Attempt, origin.Error = s.before.Attempt, s.how.err
+	return s.place(s.chain.Failure, &NewJob{Origin: origin})
+}
+
+// exit makes the step that follows the end of the chain. It is no step of it.
+func (s *succession) exit(outcome string) error {
+	origin := s.origin(job.OriginKind_ORIGIN_KIND_EXIT)
+	origin.Outcome = outcome
+	return s.place(s.chain.Exit, &NewJob{Previous: s.how.result, Origin: origin})
+}
+
+func (s *succession) origin(kind job.OriginKind) *job.Origin {
+	return &job.Origin{Kind: kind, JobId: s.before.Id, Queue: s.before.Queue}
+}
+
+// place has a job made where its queue lies. How it is tried, its priority, tags
+// and headers are those of the job before; its batch, unique key, checkpoint and
+// times are not.
+func (s *succession) place(step *job.Step, nj *NewJob) error {
+	nj.Queue, nj.Payload = step.Queue, s.chain.PayloadOf(step)
+	nj.Priority, nj.Tags, nj.Headers = s.before.Priority, s.before.Tags, s.before.Headers
+	// A copy: the two may be held by one transaction, which changes each in place.
+	r := s.before.GetRetry()
+	nj.Retry = &job.Retry{
+		MaxAttempts: r.GetMaxAttempts(), Backoff: r.GetBackoff(),
+		BaseDelayMs: r.GetBaseDelayMs(), MaxDelayMs: r.GetMaxDelayMs(), JitterPercent: r.GetJitterPercent(),
+	}
+	id := s.tx.NewID(step.Queue)
+	s.made = true
+	return send(s.tx, step.Shard, &Place{Meta: &Meta{Ids: [][]byte{id[:]}}, Jobs: []*NewJob{nj}})
+}

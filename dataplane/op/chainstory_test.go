@@ -1,0 +1,123 @@
+package op_test
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// The commands of chains, and of the jobs that follow from others.
+func init() {
+	builders["chain"] = (*story).chain
+	builders["place"] = (*story).place
+	builders["come-back"] = (*story).comeBack
+	builders["ack-exit"] = func(s *story, items []item) op.Op {
+		o := s.ackOp(items).(*op.Ack)
+		for _, i := range o.Items {
+			i.ExitChain = true
+		}
+		return o
+	}
+	moreValid = append(moreValid, func(w *world) op.Op {
+		o := w.newJobs("q", 1)
+		return &op.Place{Meta: o.Meta, Jobs: o.Jobs}
+	})
+}
+
+// chain is an enqueue of a job, of the first part, with a chain, of the others: the
+// steps after it, "failure", "exit" and "continue".
+func (s *story) chain(items []item) op.Op {
+	o := s.enqueue(items[:1]).(*op.Enqueue)
+	for _, nj := range o.Jobs {
+		nj.Chain = &job.Chain{Steps: []*job.Step{{Queue: items[0].text("first", nj.Queue)}}}
+		for _, i := range items[1:] {
+			step := &job.Step{Queue: repeated(i.text("queue", "")), Shard: uint32(i.number(s.t, "shard", 0)), Payload: i.blob(s.t, "payload")}
+			switch {
+			case i.has("failure"):
+				nj.Chain.Failure, nj.Chain.OnFailure = step, job.OnFailure_ON_FAILURE_QUEUE
+			case i.has("continue"):
+				nj.Chain.OnFailure = job.OnFailure_ON_FAILURE_CONTINUE
+			case i.has("exit"):
+				nj.Chain.Exit = step
+			default:
+				nj.Chain.Steps = append(nj.Chain.Steps, step)
+			}
+		}
+	}
+	return o
+}
+
+// place is an enqueue's jobs as another shard sends them, with unique= and, where
+// they follow another, after= and previous=.
+func (s *story) place(items []item) op.Op {
+	asked := s.enqueue(items).(*op.Enqueue)
+	o := &op.Place{Meta: asked.Meta, Jobs: asked.Jobs}
+	for _, nj := range o.Jobs {
+		i := items[0]
+		nj.UniqueKey = i.text("unique", "")
+		nj.Previous = i.blob(s.t, "previous")
+		if queue, ok := i.settings["after"]; ok {
+			nj.Origin = &job.Origin{Kind: job.OriginKind_ORIGIN_KIND_STEP, JobId: o.Meta.Ids[0], Queue: queue}
+		}
+	}
+	return o
+}
+
+// printChain prints where a job stands in its chain, and what it follows.
+func (s *story) printChain(v *state.Snapshot, j *job.Job) {
+	if c := j.Chain; c != nil {
+		b, err := v.Blob(job.ID(j.Id), job.ChainConfig)
+		chain := &job.Chain{}
+		if err == nil {
+			err = chain.UnmarshalVT(b.GetData())
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		fmt.Fprintf(&s.out, "  step %d of %d of the chain of %s, ended: %v\n", c.Step, len(chain.Steps), s.name(c.ChainId), c.Ended)
+	}
+	if o := j.Origin; o != nil {
+		fmt.Fprintf(&s.out, "  origin %s\n", s.origin(o))
+	}
+}
+
+// origin is what a job follows, as the story tells it.
+func (s *story) origin(o *job.Origin) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s in %s", strings.ToLower(strings.TrimPrefix(o.Kind.String(), "ORIGIN_KIND_")), s.name(o.JobId), o.Queue)
+	if o.Kind == job.OriginKind_ORIGIN_KIND_FAILURE {
+		fmt.Fprintf(&b, ", attempt %d, error %q", o.Attempt, o.Error)
+	}
+	if o.Outcome != "" {
+		fmt.Fprintf(&b, ", outcome %s", o.Outcome)
+	}
+	return b.String()
+}
+
+// printSent prints an op on its way to another shard.
+func (s *story) printSent(seq uint64, o op.Op) {
+	fmt.Fprintf(&s.out, "  %d %s", seq, op.KindOf(o.Number()).Name)
+	if place, ok := o.(*op.Place); ok {
+		for i, nj := range place.Jobs {
+			fmt.Fprintf(&s.out, " %s for %s: %s, previous %s, after %s", s.name(place.Meta.Ids[i]), nj.Queue, nj.Payload.GetData(), nj.Previous.GetData(), s.origin(nj.Origin))
+		}
+	}
+	s.out.WriteString("\n")
+}
+
+// comeBack is the arrival of a pending job that has ended its chain once: a step
+// that was retried after it had settled.
+func (s *story) comeBack(items []item) op.Op {
+	o := s.arrival(items[0])
+	o.Job.Chain = &job.ChainLink{ChainId: o.Job.Id, Ended: true}
+	chain := &job.Chain{Steps: []*job.Step{{Queue: o.Job.Queue, Payload: &job.Blob{Data: []byte("{}")}}, {Queue: "r"}}}
+	data, err := chain.MarshalVT()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	o.Blobs = append(o.Blobs, &op.KindBlob{Kind: uint32(job.ChainConfig), Blob: &job.Blob{Data: data}})
+	return o
+}

@@ -1,0 +1,54 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// CountMember tells a batch how a member settled, from whichever shard the member
+// was on. It refuses nothing. A batch that has counted all of its members, or is
+// gone, counts no more: then the member's shard, or this one, was restored to an
+// earlier time, and the batch has told of its end or will never have all.
+
+// Number is CountMember's number in the log.
+func (*CountMember) Number() entry.Number { return numCountMember }
+
+// Class is CountMember's place among waiting proposals.
+func (*CountMember) Class() pipeline.Class { return table[numCountMember].Class }
+
+// Validate refuses what no shard can have sent.
+func (o *CountMember) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.batchID("batch_id", o.BatchId)
+	if !o.Outcome.Settled() {
+		p.add("outcome", fmt.Errorf("is %q; a member is counted when it settles", o.Outcome.Word()))
+	}
+	return p.err()
+}
+
+// Apply counts the member.
+func (o *CountMember) Apply(tx *state.Tx) (*CountMemberResult, error) {
+	b, err := batchOf(tx, o.BatchId)
+	if err != nil || b == nil || b.Settled() >= b.Total {
+		return &CountMemberResult{}, err
+	}
+	countOutcome(b, o.Outcome)
+	return &CountMemberResult{}, putBatch(tx, b)
+}
+
+// countOutcome counts a member of a batch that settled so.
+func countOutcome(b *state.Batch, outcome job.State) {
+	switch outcome {
+	case job.Completed:
+		b.Succeeded++
+	case job.Dead:
+		b.Failed++
+	default:
+		b.Cancelled++
+	}
+}

@@ -1,0 +1,38 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// DeleteSchedule removes a schedule; jobs it has made stay. It is refused with
+// NOT_FOUND where there is none, and with PRECONDITION_FAILED where it has another
+// version than the client saw.
+
+// Number is DeleteSchedule's number in the log.
+func (*DeleteSchedule) Number() entry.Number { return numDeleteSchedule }
+
+// Class is DeleteSchedule's place among waiting proposals.
+func (*DeleteSchedule) Class() pipeline.Class { return table[numDeleteSchedule].Class }
+
+// Validate refuses what no state could accept.
+func (o *DeleteSchedule) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.scheduleID("id", o.Id)
+	return p.err()
+}
+
+// Apply removes the schedule.
+func (o *DeleteSchedule) Apply(tx *state.Tx) (*DeleteScheduleResult, error) {
+	s, err := scheduleOf(tx, o.Id)
+	if err == nil {
+		err = agreeOn(s, o.Id, o.IfVersion)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &DeleteScheduleResult{}, tx.DeleteSchedule(job.ID(o.Id))
+}

@@ -1,0 +1,84 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// putBatch stores a changed batch, and completes it where it takes no more members
+// and all are counted. That may complete the batch it is a member of, and so on: at
+// most job.MaxBatchDepth of them.
+func putBatch(tx *state.Tx, b *state.Batch) error {
+	for b != nil {
+		if b.Open || b.Settled() < b.Total {
+			return tx.PutBatch(b, state.EventType_EVENT_BATCH_CHANGED)
+		}
+		parent, err := completeBatch(tx, b)
+		if err != nil {
+			return err
+		}
+		b = parent
+	}
+	return nil
+}
+
+// completeBatch ends a batch and returns the one it is a member of, which has
+// counted it and must be put; nil for none.
+func completeBatch(tx *state.Tx, b *state.Batch) (parent *state.Batch, err error) {
+	b.CompletedNs = tx.ClockNs()
+	b.PurgeNs = keptUntil(tx, batchOutcome(b), nil)
+	if b.CallbackQueue != "" {
+		id := tx.NewID(b.CallbackQueue)
+		b.CallbackJobId = id[:]
+	}
+	if err := tx.PutBatch(b, state.EventType_EVENT_BATCH_COMPLETED); err != nil {
+		return nil, err
+	}
+	if err := callBack(tx, b); err != nil {
+		return nil, err
+	}
+	if len(b.ParentId) == 0 {
+		return nil, nil
+	}
+	if parent, err = batchOf(tx, b.ParentId); err != nil || parent == nil {
+		return nil, err
+	}
+	countOutcome(parent, batchOutcome(b))
+	return parent, nil
+}
+
+// batchOutcome is how a complete batch has settled, as a member of another and for
+// how long it is kept: completed if every member has succeeded, else dead.
+func batchOutcome(b *state.Batch) job.State {
+	if b.Succeeded == b.Total {
+		return job.Completed
+	}
+	return job.Dead
+}
+
+// callBack makes the job that tells of a batch's end, on the shard of its queue.
+func callBack(tx *state.Tx, b *state.Batch) error {
+	if b.CallbackQueue == "" {
+		return nil
+	}
+	payload, err := tx.BatchPayload(job.ID(b.Id))
+	if err != nil {
+		return err
+	}
+	if payload == nil {
+		payload = &job.Blob{Data: []byte("{}")}
+	}
+	return send(tx, b.CallbackShard, &Place{
+		Meta: &Meta{Ids: [][]byte{b.CallbackJobId}},
+		Jobs: []*NewJob{{
+			Queue:    b.CallbackQueue,
+			Payload:  payload,
+			Priority: job.Normal,
+			Retry:    job.NewRetry(),
+			Origin: &job.Origin{
+				Kind: job.OriginKind_ORIGIN_KIND_BATCH, BatchId: b.Id,
+				Total: b.Total, Succeeded: b.Succeeded, Failed: b.Failed, Cancelled: b.Cancelled,
+			},
+		}},
+	})
+}

@@ -1,0 +1,53 @@
+package op
+
+import (
+	"errors"
+
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// PauseSchedule stops a schedule, or lets it go on from the run the proposer has
+// found for it: what it missed while it was paused is not made up for. It is
+// refused with NOT_FOUND where there is none, and does nothing where it is so
+// already.
+
+// Number is PauseSchedule's number in the log.
+func (*PauseSchedule) Number() entry.Number { return numPauseSchedule }
+
+// Class is PauseSchedule's place among waiting proposals.
+func (*PauseSchedule) Class() pipeline.Class { return table[numPauseSchedule].Class }
+
+// Validate refuses what no state could accept.
+func (o *PauseSchedule) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.scheduleID("id", o.Id)
+	if o.NextRunNs < 0 {
+		p.add("next_run", errors.New("lies before 1970"))
+	}
+	return p.err()
+}
+
+// Apply stops the schedule, or lets it go on.
+func (o *PauseSchedule) Apply(tx *state.Tx) (*PauseScheduleResult, error) {
+	s, err := scheduleOf(tx, o.Id)
+	if err == nil {
+		err = agreeOn(s, o.Id, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.Paused != o.Paused {
+		s.Paused = o.Paused
+		s.Version++
+		if !o.Paused {
+			s.NextRunNs = o.NextRunNs
+		}
+		if err := tx.PutSchedule(s, s.Name); err != nil {
+			return nil, err
+		}
+	}
+	return &PauseScheduleResult{Schedule: answered(s)}, nil
+}

@@ -1,0 +1,46 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// PurgeBatches removes completed batches whose retention is over. Their jobs keep
+// the id. The proposer saw them due; what is gone already is skipped.
+
+// Number is PurgeBatches's number in the log.
+func (*PurgeBatches) Number() entry.Number { return numPurgeBatches }
+
+// Class is PurgeBatches's place among waiting proposals.
+func (*PurgeBatches) Class() pipeline.Class { return table[numPurgeBatches].Class }
+
+// Validate refuses what no state could accept.
+func (o *PurgeBatches) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.ids("batch_ids", o.BatchIds)
+	return p.err()
+}
+
+// Apply removes the batches. It refuses nothing.
+func (o *PurgeBatches) Apply(tx *state.Tx) (*PurgeBatchesResult, error) {
+	result := &PurgeBatchesResult{}
+	for _, id := range o.BatchIds {
+		b, err := batchOf(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		if b.GetPurgeNs() == 0 || b.PurgeNs > tx.ClockNs() {
+			continue
+		}
+		if err := tx.DeleteBatch(job.ID(id)); err != nil {
+			return nil, fmt.Errorf("batch %x: %w", id, err)
+		}
+		result.Purged++
+	}
+	return result, nil
+}

@@ -1,0 +1,160 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// PutSchedule makes a schedule, or replaces the one with its id, for which it keeps
+// when it was made and when it last ran. It is refused with CONFLICT where the name
+// is another's or there are too many, with NOT_FOUND where there is none to replace,
+// and with PRECONDITION_FAILED where that has another version than the client saw.
+
+// MaxTimezone is how long the name of a time zone may be, in bytes.
+const MaxTimezone = 64
+
+// Number is PutSchedule's number in the log.
+func (*PutSchedule) Number() entry.Number { return numPutSchedule }
+
+// Class is PutSchedule's place among waiting proposals.
+func (*PutSchedule) Class() pipeline.Class { return table[numPutSchedule].Class }
+
+// Validate refuses what no state could accept.
+func (o *PutSchedule) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	s := o.GetSchedule()
+	p.scheduleID("schedule.id", s.GetId())
+	p.add("name", job.CheckScheduleName(s.GetName()))
+	p.add("queue", job.CheckQueueName(s.GetQueue()))
+	p.add("shard", checkShard(s.GetShard()))
+	if _, err := job.ParseCron(s.GetCron()); err != nil {
+		p.add("cron", err)
+	}
+	p.add("timezone", job.CheckText(s.GetTimezone(), MaxTimezone))
+	if s.GetTimezone() == "" {
+		p.add("timezone", errors.New("is missing; UTC is one"))
+	}
+	if s.GetPayload() == nil {
+		p.add("payload", errors.New("is missing"))
+	} else if n := len(s.Payload.Data); n > job.MaxPayloadFlag {
+		p.put("payload", fmt.Sprintf("has %d bytes; at most %d are allowed", n, job.MaxPayloadFlag))
+	}
+	p.add("payload", job.CheckSeal(s.GetPayload()))
+	p.add("unique_key", job.CheckText(s.GetUniqueKey(), job.MaxUniqueKey))
+	if n := s.GetMaxAttempts(); n < 1 || n > job.MaxAttempts {
+		p.add("max_retries", fmt.Errorf("is %d; it counts attempts, from 1 to %d", n, job.MaxAttempts))
+	}
+	if s.GetPriority() >= job.Priorities {
+		p.add("priority", fmt.Errorf("is %d; use critical (0), high (1) or normal (2)", s.GetPriority()))
+	}
+	if _, known := state.Missed_name[int32(s.GetMissed())]; !known {
+		p.add("missed", fmt.Errorf("is %d; use skip (0), once (1) or all (2)", s.GetMissed()))
+	}
+	if ms := s.GetJitterMs(); ms < 0 || ms > job.MaxScheduleJitter.Milliseconds() {
+		p.add("jitter", fmt.Errorf("is %d ms; it lies between 0 and %s", ms, job.MaxScheduleJitter))
+	}
+	if s.GetNextRunNs() < 0 {
+		p.add("next_run", errors.New("lies before 1970"))
+	}
+	for _, err := range job.CheckTags(s.GetTags()) {
+		p.add("tags", err)
+	}
+	for _, err := range job.CheckHeaders(s.GetHeaders()) {
+		p.add("headers", err)
+	}
+	p.whole(o)
+	return p.err()
+}
+
+// scheduleID records an id that is none.
+func (p *problems) scheduleID(field string, id []byte) {
+	if len(id) != len(job.ID{}) {
+		p.add(field, fmt.Errorf("has %d bytes; an id has %d", len(id), len(job.ID{})))
+	}
+}
+
+// Apply stores the schedule.
+func (o *PutSchedule) Apply(tx *state.Tx) (*PutScheduleResult, error) {
+	rec := o.Schedule
+	was, err := scheduleOf(tx, rec.Id)
+	if err != nil {
+		return nil, err
+	}
+	if o.Create {
+		err = admitSchedule(tx, was)
+	} else {
+		err = agreeOn(was, rec.Id, o.IfVersion)
+	}
+	if err != nil {
+		return nil, err
+	}
+	holder, taken, err := tx.ScheduleNamed(rec.Name)
+	if err != nil {
+		return nil, err
+	}
+	if taken && holder != job.ID(rec.Id) {
+		return nil, api.Errorf(api.Conflict, "schedule %s has the name %q already; names are unique: choose another, or replace that one", job.ScheduleIDText(holder), rec.Name)
+	}
+	rec.CreatedNs, rec.LastRunNs, rec.Version = tx.ClockNs(), 0, 1
+	if was != nil {
+		rec.CreatedNs, rec.LastRunNs, rec.Version = was.CreatedNs, was.LastRunNs, was.Version+1
+	}
+	if sameRuns(was, rec) {
+		// A run that became due after the proposer looked must not be lost.
+		rec.NextRunNs = was.NextRunNs
+	}
+	if err := tx.PutSchedule(rec, was.GetName()); err != nil {
+		return nil, err
+	}
+	return &PutScheduleResult{Schedule: answered(rec)}, nil
+}
+
+// sameRuns says whether a schedule goes on at the times at which it ran before.
+func sameRuns(was, is *state.Schedule) bool {
+	return was != nil && !was.Paused && !is.Paused && was.Cron == is.Cron && was.Timezone == is.Timezone
+}
+
+// admitSchedule refuses a new schedule where it does not fit, or its id is taken.
+func admitSchedule(tx *state.Tx, was *state.Schedule) error {
+	switch {
+	case was != nil:
+		return api.Errorf(api.Conflict, "schedule %s exists already", job.ScheduleIDText(job.ID(was.Id)))
+	case tx.Schedules() >= job.MaxSchedules:
+		return api.Errorf(api.Conflict, "there are as many schedules as there may be (%d): delete one first", job.MaxSchedules)
+	}
+	return nil
+}
+
+// scheduleOf is the schedule of an id; nil for none.
+func scheduleOf(tx *state.Tx, id []byte) (*state.Schedule, error) {
+	parsed, err := job.IDFromBytes(id)
+	if err != nil {
+		return nil, err
+	}
+	return tx.Schedule(parsed)
+}
+
+// agreeOn refuses to change a schedule that is not there, or is not the one that
+// the client saw; version 0 is any.
+func agreeOn(s *state.Schedule, id []byte, version uint64) error {
+	switch {
+	case s == nil:
+		return api.Errorf(api.NotFound, "there is no schedule %s", job.ScheduleIDText(job.ID(id)))
+	case version != 0 && s.Version != version:
+		return api.Errorf(api.PreconditionFailed, "schedule %s has version %d, not %d: read it again", job.ScheduleIDText(job.ID(id)), s.Version, version)
+	}
+	return nil
+}
+
+// answered is a schedule as an op answers it: later ops of the entry may change the
+// record itself.
+func answered(s *state.Schedule) *state.Schedule { return proto.Clone(s).(*state.Schedule) }

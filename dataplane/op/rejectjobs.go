@@ -1,0 +1,48 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// RejectJobs has held jobs die, with the reason as their error. An item's refusal
+// is NOT_FOUND, or STATE_CONFLICT for a job that is not held.
+
+// rejectedError is the error where the request gives no reason.
+const rejectedError = "rejected"
+
+// Number is RejectJobs's number in the log.
+func (*RejectJobs) Number() entry.Number { return numRejectJobs }
+
+// Class is RejectJobs's place among waiting proposals.
+func (*RejectJobs) Class() pipeline.Class { return table[numRejectJobs].Class }
+
+// Validate refuses what no state could accept.
+func (o *RejectJobs) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.ids("job_ids", o.JobIds)
+	p.add("reason", job.CheckText(o.Reason, job.MaxHoldReason))
+	return p.err()
+}
+
+// Apply rejects the jobs.
+func (o *RejectJobs) Apply(tx *state.Tx) (*JobsResult, error) {
+	return actOn(tx, o.JobIds, o.reject)
+}
+
+func (o *RejectJobs) reject(tx *state.Tx, j *job.Job) (*JobDone, error) {
+	if _, ok := job.Next(j.State, job.OnReject); !ok {
+		return conflict(j, "rejected", job.Held), nil
+	}
+	why := &job.AttemptError{Error: o.Reason, Outcome: job.Rejected}
+	if why.Error == "" {
+		why.Error = rejectedError
+	}
+	if err := die(tx, j, job.OnReject, why, state.EventType_EVENT_REJECTED); err != nil {
+		return nil, err
+	}
+	return became(j), nil
+}

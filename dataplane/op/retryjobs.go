@@ -1,0 +1,118 @@
+package op
+
+import (
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// RetryJobs has settled jobs run again, at their old place in the queue and from
+// their checkpoint. A retry begins at the first attempt, and what the earlier ones
+// left is forgotten; but that a lease of the job ran out is not, because its worker
+// may still be there. A requeue, of dead jobs only, keeps attempts and errors and
+// grants all attempts anew. Whoever waited for the job has been told how it ended
+// and is not told again: not its batch, not its chain, not its dependents.
+//
+// An item's refusal is NOT_FOUND, STATE_CONFLICT, or CONFLICT where another job has
+// the job's unique key by now. A key whose period is over is not taken again.
+
+// Number is RetryJobs's number in the log.
+func (*RetryJobs) Number() entry.Number { return numRetryJobs }
+
+// Class is RetryJobs's place among waiting proposals.
+func (*RetryJobs) Class() pipeline.Class { return table[numRetryJobs].Class }
+
+// Validate refuses what no state could accept.
+func (o *RetryJobs) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.ids("job_ids", o.JobIds)
+	return p.err()
+}
+
+// Apply revives the jobs.
+func (o *RetryJobs) Apply(tx *state.Tx) (*JobsResult, error) {
+	return actOn(tx, o.JobIds, o.revive)
+}
+
+func (o *RetryJobs) revive(tx *state.Tx, j *job.Job) (*JobDone, error) {
+	to, ok := job.Next(j.State, job.OnRevive)
+	switch {
+	case o.Requeue && j.State != job.Dead:
+		return conflict(j, "requeued", job.Dead), nil
+	case !ok:
+		return conflict(j, "retried", job.Dead, job.Cancelled, job.Completed), nil
+	}
+	if refused, err := claimKey(tx, j); err != nil || refused != nil {
+		return &JobDone{Refusal: refused}, err
+	}
+	grant := startOver
+	if o.Requeue {
+		grant = goOn
+	}
+	if err := grant(tx, j); err != nil {
+		return nil, err
+	}
+	j.State = to
+	unsettle(tx, j)
+	return became(j), tx.PutJob(j, state.EventType_EVENT_REVIVED)
+}
+
+// claimKey has a job take its unique key again: refused where another has it. One whose
+// period is over is taken from that other.
+func claimKey(tx *state.Tx, j *job.Job) (*Refusal, error) {
+	if j.UniqueKey == "" || j.UniqueExpiresNs <= tx.ClockNs() {
+		return nil, nil
+	}
+	k := key{state.LockUnique, j.Queue, j.UniqueKey}
+	owner, taken, err := k.holder(tx)
+	switch {
+	case err != nil || owner == job.ID(j.Id):
+		return nil, err
+	case taken:
+		return refuse(api.Conflict, "job %s cannot run again: job %s has its unique key by now; wait until that settles, or cancel it", job.ID(j.Id), owner), nil
+	}
+	return nil, freeUnique(tx, j.Queue, j.UniqueKey)
+}
+
+// startOver makes a job as if it had never been fetched.
+func startOver(tx *state.Tx, j *job.Job) error {
+	j.Attempt, j.AttemptBase, j.StartedNs, j.Lease = 0, 0, 0, nil
+	if err := tx.DeleteErrors(j); err != nil {
+		return err
+	}
+	return tx.DeleteBlob(j, job.Result)
+}
+
+// goOn grants a job all its attempts, from the last one on of which something is
+// kept: that may be one it did not get, and its number is not used again.
+func goOn(tx *state.Tx, j *job.Job) error {
+	last, err := tx.LastError(j)
+	if err != nil {
+		return err
+	}
+	j.Attempt = max(j.Attempt, last)
+	j.AttemptBase = j.Attempt
+	if j.Lease != nil {
+		j.Lease.LastRequest = nil // it speaks of a life that is over
+	}
+	return nil
+}
+
+// unsettle takes back what a job got when it settled, and has its time begin anew.
+func unsettle(tx *state.Tx, j *job.Job) {
+	j.CompletedNs, j.FailedNs, j.CancelledNs, j.PurgeNs = 0, 0, 0, 0
+	j.HoldReason, j.BlockedBy = "", 0
+	j.ScheduledNs = tx.ClockNs()
+	j.ExpireNs = 0
+	if j.ExpireAfterMs > 0 {
+		j.ExpireNs = tx.ClockNs() + j.ExpireAfterMs*int64(time.Millisecond)
+	}
+	if j.UniqueExpiresNs <= tx.ClockNs() {
+		j.UniqueExpiresNs = 0
+	}
+}

@@ -1,0 +1,160 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// RunSchedules makes the jobs of runs that are due, and notes which run is next. A
+// schedule that has run, or has been changed, since the proposer looked is skipped,
+// as is one whose queue's shard can be sent no more for now. A run is made once,
+// whatever happened to the schedule in between: its job's id follows from the run,
+// and no run is made that is not after the last one.
+//
+// A run by hand makes a job besides, paused or not, and moves nothing.
+
+// Number is RunSchedules's number in the log.
+func (*RunSchedules) Number() entry.Number { return numRunSchedules }
+
+// Class is RunSchedules's place among waiting proposals.
+func (*RunSchedules) Class() pipeline.Class { return table[numRunSchedules].Class }
+
+// Validate refuses what no state could accept.
+func (o *RunSchedules) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.length("runs", len(o.Runs), job.MaxDutyItems)
+	made := 0
+	for i, r := range o.Runs {
+		made += len(r.GetRunNs())
+		if n := len(r.GetId()); n != len(job.ID{}) {
+			p.item("runs", i, "id", fmt.Errorf("has %d bytes; an id has %d", n, len(job.ID{})))
+		}
+		p.item("runs", i, "run_ns", r.checkTimes())
+	}
+	if made > job.MaxDutyItems {
+		p.add("runs", fmt.Errorf("make %d jobs; at most %d are allowed", made, job.MaxDutyItems))
+	}
+	return p.err()
+}
+
+// checkTimes checks that each run comes after the one before it.
+func (r *Run) checkTimes() error {
+	if r.GetByHand() {
+		if len(r.RunNs) > 0 {
+			return errors.New("is given for a run by hand, which is made now")
+		}
+		return nil
+	}
+	last := int64(0)
+	for _, at := range r.GetRunNs() {
+		if at <= last {
+			return fmt.Errorf("has %d after %d; runs are in order", at, last)
+		}
+		last = at
+	}
+	if next := r.GetNextRunNs(); next != 0 && next <= max(last, r.GetDueNs()) {
+		return fmt.Errorf("is not before next_run_ns, %d", next)
+	}
+	return nil
+}
+
+// repeats says whether a second one finds nothing to do: a run by hand is another
+// one each time.
+func (o *RunSchedules) repeats() bool {
+	for _, r := range o.Runs {
+		if r.GetByHand() {
+			return false
+		}
+	}
+	return true
+}
+
+// Apply makes the jobs. It refuses nothing.
+func (o *RunSchedules) Apply(tx *state.Tx) (*RunSchedulesResult, error) {
+	result := &RunSchedulesResult{}
+	for _, r := range o.Runs {
+		s, err := scheduleOf(tx, r.Id)
+		if err != nil {
+			return nil, err
+		}
+		if !r.applies(s) || s.Shard != tx.Shard() && !tx.CanSend(s.Shard) {
+			continue
+		}
+		if r.ByHand {
+			err = result.run(tx, s, tx.NewID(s.Queue), 0)
+		} else {
+			err = result.runAll(tx, s, r)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+// didNothing says that no job was made: who asked for a run by hand may ask again.
+func (x *RunSchedulesResult) didNothing() bool { return len(x.JobIds) == 0 }
+
+// applies says whether a schedule is as the proposer saw it.
+func (r *Run) applies(s *state.Schedule) bool {
+	if r.ByHand {
+		return s != nil
+	}
+	return s != nil && !s.Paused && s.Version == r.Version && s.NextRunNs == r.DueNs
+}
+
+// runAll makes the runs of a schedule that are at their times.
+func (x *RunSchedulesResult) runAll(tx *state.Tx, s *state.Schedule, r *Run) error {
+	id := job.ID(s.Id)
+	for _, at := range r.RunNs {
+		if at <= s.LastRunNs {
+			continue
+		}
+		due := at + job.RunDelay(id, at, s.JitterMs)
+		if due <= tx.ClockNs() {
+			due = 0
+		}
+		if err := x.run(tx, s, job.RunID(id, s.Queue, at), due); err != nil {
+			return err
+		}
+		s.LastRunNs = at
+	}
+	s.NextRunNs = r.NextRunNs
+	return tx.PutSchedule(s, s.Name)
+}
+
+// run has the queue's shard make one job. On this one it is known at once whether it
+// was made, or another had its unique key.
+func (x *RunSchedulesResult) run(tx *state.Tx, s *state.Schedule, id job.ID, dueNs int64) error {
+	n := &NewJob{
+		Queue:       s.Queue,
+		Payload:     s.Payload,
+		Priority:    s.Priority,
+		Retry:       job.NewRetry(),
+		ScheduledNs: dueNs,
+		Tags:        s.Tags,
+		Headers:     s.Headers,
+		ScheduleId:  s.Id,
+	}
+	n.Retry.MaxAttempts = s.MaxAttempts
+	if s.UniqueKey != "" {
+		n.UniqueKey, n.UniquePeriodMs = s.UniqueKey, int64(job.DefaultUniquePeriod/time.Millisecond)
+	}
+	if err := send(tx, s.Shard, &Place{Meta: &Meta{Ids: [][]byte{id[:]}}, Jobs: []*NewJob{n}}); err != nil {
+		return fmt.Errorf("run of schedule %s: %w", job.ScheduleIDText(job.ID(s.Id)), err)
+	}
+	if s.Shard == tx.Shard() {
+		if j, err := tx.Job(id); err != nil || j == nil {
+			return err
+		}
+	}
+	x.JobIds = append(x.JobIds, id[:])
+	return nil
+}

@@ -1,0 +1,47 @@
+package op
+
+import (
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// SealBatch closes an open batch: no members come any more. One whose members are
+// all counted, or that has none, is complete then. It is NOT_FOUND where there is no
+// such batch; one that is closed already is answered as it is, so a repeat does no
+// harm.
+
+// Number is SealBatch's number in the log.
+func (*SealBatch) Number() entry.Number { return numSealBatch }
+
+// Class is SealBatch's place among waiting proposals.
+func (*SealBatch) Class() pipeline.Class { return table[numSealBatch].Class }
+
+// Validate refuses what no state could accept.
+func (o *SealBatch) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.batchID("batch_id", o.BatchId)
+	return p.err()
+}
+
+// Apply closes the batch.
+func (o *SealBatch) Apply(tx *state.Tx) (*SealBatchResult, error) {
+	b, err := batchOf(tx, o.BatchId)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return nil, noBatch(o.BatchId)
+	}
+	if b.Open {
+		b.Open = false
+		if err := putBatch(tx, b); err != nil {
+			return nil, err
+		}
+	}
+	// A copy: the entry's later ops may go on with the record.
+	return &SealBatchResult{Batch: proto.Clone(b).(*state.Batch)}, nil
+}

@@ -1,0 +1,132 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// SweepQueue removes some jobs of a queue that is being cleared or deleted, and
+// with `last` ends the clear, or removes the queue. The proposer has the ids from
+// a view; what they are is looked at again here, and those that need not go are
+// skipped. A job that has not settled is cancelled first, so that its batch, its
+// chain and those who wait for it hear of it; an active one goes when its worker
+// lets go.
+//
+// Once the entry is full no more are removed, and the proposer goes on with the rest.
+// `last` counts only where all were looked at, for the clear the proposer saw, known
+// by its bound, and only for a queue without jobs where that is being deleted.
+
+// Number is SweepQueue's number in the log.
+func (*SweepQueue) Number() entry.Number { return numSweepQueue }
+
+// Class is SweepQueue's place among waiting proposals.
+func (*SweepQueue) Class() pipeline.Class { return table[numSweepQueue].Class }
+
+// Validate refuses what no state could accept.
+func (o *SweepQueue) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.add("queue", job.CheckQueueName(o.Queue))
+	switch {
+	case len(o.JobIds) > 0:
+		p.ids("job_ids", o.JobIds)
+	case !o.Last:
+		p.add("job_ids", errors.New("is empty; name jobs, or say that they were the last"))
+	}
+	return p.err()
+}
+
+// Apply removes the jobs. It refuses nothing.
+func (o *SweepQueue) Apply(tx *state.Tx) (*SweepQueueResult, error) {
+	result := &SweepQueueResult{}
+	if q := tx.Queue(o.Queue); q == nil || !q.Deleting && q.ClearBelow == 0 {
+		return result, nil
+	}
+	q, last := tx.EnsureQueue(o.Queue), o.Last
+	for _, id := range o.JobIds {
+		if tx.Full() {
+			last = false
+			break
+		}
+		j, err := jobOf(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		if j == nil || j.Queue != o.Queue || !q.Deleting && !cleared(q, j) {
+			continue
+		}
+		swept, err := sweep(tx, j)
+		if err != nil {
+			return nil, err
+		}
+		if swept {
+			result.Removed++
+		}
+	}
+	if !q.Deleting {
+		q.Cleared += uint64(result.Removed)
+		tx.PutQueue(q)
+	}
+	if last {
+		return result, o.end(tx, q)
+	}
+	return result, nil
+}
+
+// cleared says whether the clear of a queue takes a job of it.
+func cleared(q *state.Queue, j *job.Job) bool {
+	switch j.State {
+	case job.Pending, job.Scheduled, job.Retrying:
+		return j.Number < q.ClearBelow
+	}
+	return false
+}
+
+// sweep removes a job; an active one is only asked for, once.
+func sweep(tx *state.Tx, j *job.Job) (removed bool, err error) {
+	switch {
+	case j.State.Settled():
+		return true, tx.DeleteJob(j, state.EventType_EVENT_DELETED)
+	case j.State == job.Active && j.Cancelling && j.Doomed:
+		return false, nil
+	case j.State == job.Active:
+		if err := sweepOn(j, job.OnStop); err != nil {
+			return false, err
+		}
+		j.Cancelling, j.Doomed = true, true
+		return false, tx.PutJob(j, state.EventType_EVENT_CANCELLING)
+	}
+	if err := sweepOn(j, job.OnCancel); err != nil {
+		return false, err
+	}
+	j.Doomed, j.CancelledNs = true, tx.ClockNs()
+	return true, settle(tx, j, settlement{}, state.EventType_EVENT_CANCELLED)
+}
+
+// sweepOn gives a job the state that an event leads to, which must be one that can
+// happen.
+func sweepOn(j *job.Job, on job.Event) error {
+	to, ok := job.Next(j.State, on)
+	if !ok {
+		return fmt.Errorf("job %s is %s: it cannot %s", job.ID(j.Id), j.State.Word(), on)
+	}
+	j.State = to
+	return nil
+}
+
+// end ends what is under way in the queue, if it is what the proposer saw.
+func (o *SweepQueue) end(tx *state.Tx, q *state.Queue) error {
+	switch {
+	case q.Deleting && o.Below == 0 && jobsOf(q) == "":
+		return tx.DeleteQueue(q.Name)
+	case !q.Deleting && q.ClearBelow == o.Below:
+		q.ClearBelow = 0
+		tx.PutQueue(q, state.EventType_EVENT_QUEUE_CLEARED)
+	}
+	return nil
+}
