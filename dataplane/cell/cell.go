@@ -14,8 +14,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/corvo/corvo/dataplane/duties"
+	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/sinks"
 	"github.com/corvo/corvo/dataplane/state"
@@ -70,6 +72,9 @@ type Config struct {
 	// UsageKeep is how many usage rows are kept that nobody is owed; 0 =
 	// DefaultAckedUsageKeep with a Receiver, DefaultUsageKeep without.
 	UsageKeep uint64
+	// Retention is how long the namespace keeps settled jobs whose queues say nothing;
+	// 0 = as it was set before.
+	Retention time.Duration
 	// Receiver gets the usage of the shard; nil = nobody does.
 	Receiver sinks.Receiver
 	Tracer   trace.TracerProvider // nil = no traces
@@ -123,6 +128,10 @@ func Open(cfg Config) (_ *Cell, err error) {
 	c.store.SetHooks(state.Hooks{
 		OnReady: c.onReady,
 		OnTimer: c.duties.OnTimer,
+
+		OnReplenish: c.duties.OnReplenish,
+		OnClearing:  c.duties.OnClearing,
+
 		OnFeed:  func() { c.view.Notify(); c.duties.OnFeed() },
 		OnUsage: c.onUsage,
 		OnKeys:  cfg.OnKeys,
@@ -165,6 +174,7 @@ func (c *Cell) background() {
 		ViewSeq:   func() uint64 { seq, _ := c.view.Cursor(); return seq },
 		FeedKeep:  cmp.Or(c.cfg.FeedKeep, DefaultFeedKeep),
 		UsageKeep: cmp.Or(c.cfg.UsageKeep, DefaultUsageKeep),
+		JobIDs:    c.jobIDs,
 		Logger:    c.cfg.Logger,
 	}
 	namespace, _, _ := strings.Cut(c.cfg.Group, "/")
@@ -184,6 +194,15 @@ func (c *Cell) background() {
 		of.UsageAcked = c.usage.Acked
 	}
 	c.duties = duties.New(of)
+}
+
+// jobIDs finds jobs of a queue for the duties: in the view, once it has all that is
+// applied.
+func (c *Cell) jobIDs(ctx context.Context, queue string, states []job.State, below uint64, limit int) ([]job.ID, error) {
+	if err := c.view.Wait(ctx, uint64(c.Applied())); err != nil {
+		return nil, err
+	}
+	return c.view.JobIDs(ctx, queue, states, below, limit)
 }
 
 // onUsage is the store's hook: there are new usage rows.
@@ -224,6 +243,7 @@ func (c *Cell) lead(ctx context.Context) error {
 		beside.Go(func() { c.outbox.Run(ctx) })
 	}
 	beside.Go(func() { c.raiseLevel(ctx) })
+	beside.Go(func() { c.applySettings(ctx) })
 	return c.duties.Run(ctx)
 }
 

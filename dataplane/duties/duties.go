@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/pipeline"
 )
@@ -46,7 +47,11 @@ type Config struct {
 	// known to be with their receiver.
 	UsageKeep  uint64
 	UsageAcked func() uint64
-	Logger     *slog.Logger
+	// JobIDs lists up to limit jobs of a queue in any of the states, those numbered
+	// below one, state by state and the newest of each first; they are as of the last
+	// commit or later. It is VIEW_BEHIND where that cannot be had before ctx ends.
+	JobIDs func(ctx context.Context, queue string, states []job.State, below uint64, limit int) ([]job.ID, error)
+	Logger *slog.Logger
 }
 
 // Duties runs the table. Run it while the node leads.
@@ -56,6 +61,9 @@ type Duties struct {
 	next  atomic.Int64 // when Run wakes by itself; an earlier timer wakes it sooner
 	feed  growth
 	usage growth
+	// asked are the queues being deleted whose active jobs have been asked to end, and
+	// the number down to which; only Run's goroutine uses it.
+	asked map[string]uint64
 }
 
 // New makes the duties of one shard; Run starts them.
@@ -71,6 +79,17 @@ func (d *Duties) OnTimer(_ state.TimerClass, dueNs int64) {
 		d.poke()
 	}
 }
+
+// OnReplenish is the store's hook: rate limits keep jobs, the first until dueNs.
+func (d *Duties) OnReplenish(dueNs int64) {
+	if dueNs < d.next.Load() {
+		d.poke()
+	}
+}
+
+// OnClearing is the store's hook: there is something new in a queue that is being
+// cleared or deleted.
+func (d *Duties) OnClearing() { d.poke() }
 
 // OnFeed is the store's hook: the feed has grown.
 func (d *Duties) OnFeed() {
@@ -99,6 +118,7 @@ func (d *Duties) poke() {
 // pass (overload, no leader) are tried again with a growing delay.
 func (d *Duties) Run(ctx context.Context) error {
 	backoff := minBackoff
+	d.asked = map[string]uint64{} // another may have led since
 	for {
 		// While we look, every new timer pokes: one set behind our back makes one
 		// more pass, where a cleverer bound could oversleep it.

@@ -68,7 +68,10 @@ func inShardOf(t *testing.T, cfg Config, test func(*shard)) {
 		cfg.ViewSeq = s.viewSeq.Load
 		cfg.Logger = slog.New(slog.DiscardHandler)
 		s.duties = New(cfg)
-		s.store.SetHooks(state.Hooks{OnTimer: s.duties.OnTimer, OnFeed: s.duties.OnFeed, OnUsage: s.duties.OnUsage})
+		s.store.SetHooks(state.Hooks{
+			OnTimer: s.duties.OnTimer, OnReplenish: s.duties.OnReplenish, OnClearing: s.duties.OnClearing,
+			OnFeed: s.duties.OnFeed, OnUsage: s.duties.OnUsage,
+		})
 		s.mustApply(&op.StartTerm{Meta: &op.Meta{}})
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { s.ended <- s.duties.Run(ctx) }()

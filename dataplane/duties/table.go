@@ -24,7 +24,15 @@ var Table = []Duty{
 	{"promote-scheduled", "promote", onTimer(state.TimerScheduled, allDue, promote)},
 	{"promote-retrying", "promote", onTimer(state.TimerRetry, allDue, promote)},
 	{"reclaim", "reclaim", onTimer(state.TimerLease, leasesOver, reclaim)},
+	{"expire-jobs", "expire-jobs", onTimer(state.TimerExpiry, allDue, expireJobs)},
+	{"release-unique", "release-unique", onTimer(state.TimerUnique, allDue, releaseUnique)},
+	{"purge-jobs", "purge-jobs", onTimer(state.TimerRetention, allDue, purgeJobs)},
 	{"expire-idempotency", "expire", onTimer(state.TimerIdempotency, allDue, expire)},
+	{"purge-batches", "purge-batches", onTimer(state.TimerBatch, allDue, purgeBatches)},
+	{"resolve-dependents", "resolve-dependents", onTimer(state.TimerDependents, allDue, resolveDependents)},
+	{"replenish", "replenish", replenish},
+	{"sweep-queues", "sweep-queue", clearQueues},
+	{"run-schedules", "run-schedules", runSchedules},
 	{"trim-feed", "trim-feed", trimFeed},
 	{"trim-usage", "trim-usage", trimUsage},
 }
@@ -37,8 +45,28 @@ func reclaim(meta *op.Meta, ids [][]byte) pipeline.Op {
 	return &op.Reclaim{Meta: meta, JobIds: ids}
 }
 
+func expireJobs(meta *op.Meta, ids [][]byte) pipeline.Op {
+	return &op.ExpireJobs{Meta: meta, JobIds: ids}
+}
+
+func releaseUnique(meta *op.Meta, ids [][]byte) pipeline.Op {
+	return &op.ReleaseUnique{Meta: meta, JobIds: ids}
+}
+
+func purgeJobs(meta *op.Meta, ids [][]byte) pipeline.Op {
+	return &op.PurgeJobs{Meta: meta, JobIds: ids}
+}
+
 func expire(meta *op.Meta, ids [][]byte) pipeline.Op {
 	return &op.Expire{Meta: meta, RecordIds: ids}
+}
+
+func purgeBatches(meta *op.Meta, ids [][]byte) pipeline.Op {
+	return &op.PurgeBatches{Meta: meta, BatchIds: ids}
+}
+
+func resolveDependents(meta *op.Meta, ids [][]byte) pipeline.Op {
+	return &op.ResolveDependents{Meta: meta, JobIds: ids}
 }
 
 // onTimer makes the run of a duty that works off one timer class in chunks.

@@ -36,10 +36,12 @@ type Config struct {
 	// cell.Config. nil = there is no other member.
 	Known func() (level uint32, ok bool)
 	// Engine is how the groups of all cells are run.
-	Engine   engine.Tuning
-	Receiver sinks.Receiver       // gets the usage of all cells; nil = nobody does
-	Tracer   trace.TracerProvider // nil = no traces
-	Logger   *slog.Logger         // nil = slog.Default()
+	Engine engine.Tuning
+	// Retention is how long settled jobs are kept: see cell.Config.
+	Retention time.Duration
+	Receiver  sinks.Receiver       // gets the usage of all cells; nil = nobody does
+	Tracer    trace.TracerProvider // nil = no traces
+	Logger    *slog.Logger         // nil = slog.Default()
 
 	open func(cell.Config) (*cell.Cell, error) // nil = cell.Open; tests have slow ones
 }
@@ -71,11 +73,13 @@ type Host struct {
 	closed   bool
 }
 
-// tenant is one namespace's open cells, by shard, and its waiting polls.
+// tenant is one namespace's open cells, by shard, its waiting polls and the workers
+// heard of.
 type tenant struct {
-	cells  []*cell.Cell
-	lot    *lot
-	visits visits
+	cells   []*cell.Cell
+	lot     *lot
+	visits  visits
+	workers Workers
 }
 
 // change is the opening or closing of a namespace.
@@ -269,17 +273,18 @@ func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *
 
 func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, waiting *lot, to *outlets) cell.Config {
 	c := cell.Config{
-		Dir:      filepath.Join(h.dir(ns), strconv.Itoa(shard)),
-		Group:    fmt.Sprintf("%s/%d", ns, shard),
-		Shard:    uint32(shard),
-		NodeID:   h.cfg.NodeID,
-		Shared:   h.shared,
-		OnReady:  waiting.wake,
-		Known:    h.cfg.Known,
-		Engine:   h.cfg.Engine,
-		Receiver: h.cfg.Receiver,
-		Tracer:   h.cfg.Tracer,
-		Logger:   h.cfg.Logger,
+		Dir:       filepath.Join(h.dir(ns), strconv.Itoa(shard)),
+		Group:     fmt.Sprintf("%s/%d", ns, shard),
+		Shard:     uint32(shard),
+		NodeID:    h.cfg.NodeID,
+		Shared:    h.shared,
+		OnReady:   waiting.wake,
+		Known:     h.cfg.Known,
+		Engine:    h.cfg.Engine,
+		Retention: h.cfg.Retention,
+		Receiver:  h.cfg.Receiver,
+		Tracer:    h.cfg.Tracer,
+		Logger:    h.cfg.Logger,
 	}
 	if shard == homeShard {
 		c.OnKeys = waiting.recheck // polls may wait with a key that is gone

@@ -58,23 +58,50 @@ func (s Shards) Birth(id job.ID) *cell.Cell {
 // Each shard here shows a moment of its own: one that lags may still send on a job
 // that is back. So only a forward of a later move than the one before is followed.
 func (s Shards) OfJob(id job.ID) (*cell.Cell, error) {
-	at := s.Birth(id)
+	at, _, err := s.Follow(id)
+	return at, err
+}
+
+// Passage is how a job came to a shard, or is on its way there.
+type Passage struct {
+	From  *cell.Cell // the shard it left last
+	Queue string     // it left for
+	to    *cell.Cell
+}
+
+// Follow is OfJob, and how the job went there; nil where it is where it was born,
+// because it never left or because it is back.
+func (s Shards) Follow(id job.ID) (at *cell.Cell, by *Passage, err error) {
+	at = s.Birth(id)
 	if len(s.cells) == 1 {
-		return at, nil
+		return at, nil, nil
 	}
 	for move := uint32(0); ; {
 		to, err := at.State().Forwarded(id)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if to == nil || to.Move <= move {
-			return at, nil
+			return at, by, nil
 		}
 		if int(to.Shard) >= len(s.cells) {
-			return nil, api.Errorf(api.Internal, "job %s has gone to shard %d, of %d", id, to.Shard, len(s.cells))
+			return nil, nil, api.Errorf(api.Internal, "job %s has gone to shard %d, of %d", id, to.Shard, len(s.cells))
 		}
-		at, move = s.cells[to.Shard], to.Move
+		by = &Passage{From: at, Queue: to.Queue, to: s.cells[to.Shard]}
+		at, move = by.to, to.Move
 	}
+}
+
+// Over says that the job has come to where it went, whatever became of it there
+// since. All that is sent goes in order, so it is known once nothing waits to be
+// sent; while something does, it is not.
+func (p *Passage) Over() bool {
+	for _, box := range p.From.State().Outboxes() {
+		if box.Shard == p.to.Shard() {
+			return box.Ops() == 0
+		}
+	}
+	return true
 }
 
 // OnItsWay answers who asks for a job that has left a shard and has not been seen

@@ -206,7 +206,7 @@ func (c *courier) deliver(ctx context.Context, rows []state.OutgoingRow) error {
 		return &disagreement{fmt.Sprintf("shard %d does not take the ops from %d to %d: %v", c.to, first, last, err)}
 	case err != nil:
 		return fmt.Errorf("deliver the ops from %d to %d to shard %d: %w", first, last, c.to, err)
-	case result.LastSeq < last:
+	case result.LastSeq < first: // it may take a part, where much follows from that
 		return fmt.Errorf("shard %d took the ops from %d to %d and says that its last is %d", c.to, first, last, result.LastSeq)
 	case result.LastSeq >= c.next():
 		return &disagreement{fmt.Sprintf("shard %d has ops up to %d, the last one sent was %d: has this store lost its tail?", c.to, result.LastSeq, c.next()-1)}

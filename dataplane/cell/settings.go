@@ -1,0 +1,38 @@
+package cell
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// settingsInterval is how long a leader waits that could not set the settings.
+const settingsInterval = 5 * time.Second
+
+// applySettings makes the namespace's settings what the operator of the leader's
+// node has asked for, once. Members that were told different things, or one of them
+// nothing, have the settings that the last leader was told.
+func (c *Cell) applySettings(ctx context.Context) {
+	if c.cfg.Retention == 0 {
+		return
+	}
+	ms := c.cfg.Retention.Milliseconds()
+	wanted := &state.Settings{Retention: &job.Retention{CompletedMs: ms, DeadMs: ms, CancelledMs: ms}}
+	for !proto.Equal(c.store.Head().GetSettings(), wanted) {
+		_, _, err := Propose[*op.SetSettingsResult](ctx, c, &op.SetSettings{Meta: &op.Meta{Principal: "duty"}, Settings: wanted})
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		c.cfg.Logger.Warn("the namespace's settings cannot be set yet", "group", c.cfg.Group, "error", err)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(settingsInterval):
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package duties
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// bring puts a job into the shard as it may come from another.
+func (s *shard) bring(change func(j *job.Job)) job.ID {
+	s.t.Helper()
+	s.ids++
+	id := job.NewID(time.Now().UnixMilli(), "q", job.Entropy{7: byte(s.ids >> 8), 8: byte(s.ids)})
+	j := &job.Job{Id: id[:], Queue: "q", State: job.Pending, Retry: job.NewRetry(), CreatedNs: time.Now().UnixNano(), Moves: 1}
+	change(j)
+	s.mustApply(&op.Arrive{Job: j})
+	return id
+}
+
+func in(d time.Duration) int64 { return time.Now().Add(d).UnixNano() }
+
+func TestAJobDiesWhenItsTimeIsOver(t *testing.T) {
+	inShard(t, 100, func(s *shard) {
+		over := time.Now().Add(time.Hour)
+		waits := s.bring(func(j *job.Job) { j.ExpireNs = over.UnixNano() })
+		held := s.bring(func(j *job.Job) { j.ExpireNs, j.State = over.UnixNano(), job.Held })
+		stays := s.bring(func(j *job.Job) {})
+		s.becomes(waits, over, job.Pending, job.Dead)
+		s.is(held, job.Dead)
+		s.is(stays, job.Pending)
+		if s.proposals() != 1 {
+			t.Errorf("%d ops were proposed for what was over at once", s.proposals())
+		}
+	})
+}
+
+// Those whose end is a cancelled job's are no reason to propose for ever.
+func TestAnActiveJobDiesWhenItsTimeIsOver(t *testing.T) {
+	inShard(t, 100, func(s *shard) {
+		over := time.Now().Add(30 * time.Second)
+		runs := s.bring(func(j *job.Job) { j.ExpireNs = over.UnixNano() })
+		s.fetch(time.Hour)
+		stops := s.bring(func(j *job.Job) { j.ExpireNs = over.UnixNano() })
+		s.fetch(time.Hour)
+		s.mustApply(&op.CancelJobs{JobIds: [][]byte{stops[:]}})
+		s.becomes(runs, over, job.Active, job.Dead)
+		s.is(stops, job.Cancelled)
+		if s.proposals() != 1 {
+			t.Errorf("%d ops were proposed for what was over at once", s.proposals())
+		}
+	})
+}
+
+func TestAUniqueKeyIsFreeWhenItsPeriodIsOver(t *testing.T) {
+	inShard(t, 100, func(s *shard) {
+		first := s.bring(func(j *job.Job) { j.UniqueKey, j.UniqueExpiresNs = "k", in(time.Hour) })
+		locked := func() uint64 { return s.store.Head().GetLockRecords() }
+		time.Sleep(time.Hour - time.Millisecond)
+		synctest.Wait()
+		if locked() != 1 {
+			t.Errorf("%d keys are taken before the period is over", locked())
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if locked() != 0 {
+			t.Errorf("%d keys are taken after the period", locked())
+		}
+		s.is(first, job.Pending)
+	})
+}
+
+func TestSettledJobsGoWhenTheirRetentionIsOver(t *testing.T) {
+	inShard(t, 100, func(s *shard) {
+		done := s.bring(func(j *job.Job) { j.State, j.PurgeNs = job.Completed, in(time.Hour) })
+		kept := s.bring(func(j *job.Job) { j.State = job.Dead })
+		again := s.bring(func(j *job.Job) { j.State, j.PurgeNs = job.Dead, in(time.Hour) })
+		s.mustApply(&op.RetryJobs{JobIds: [][]byte{again[:]}})
+		s.becomes(done, time.Now().Add(time.Hour), job.Completed, job.State_STATE_UNSPECIFIED)
+		s.is(kept, job.Dead)
+		s.is(again, job.Pending)
+		if _, ok, err := s.store.NextDue(state.TimerRetention); ok || err != nil {
+			t.Errorf("something is still to go: %v", err)
+		}
+	})
+}

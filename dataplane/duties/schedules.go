@@ -1,0 +1,152 @@
+package duties
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// stuckSchedules is when schedules are looked at again that are due and could not
+// be run: their zone is not known here, or a shard takes no more for now.
+const stuckSchedules = time.Second
+
+// maxRunBytes bounds what the jobs of one RunSchedules hold, for they are all made
+// in one entry. What is over it comes with the next.
+const maxRunBytes = 8 << 20
+
+// runSchedules has the schedules run that are due, and says which run is next.
+func runSchedules(ctx context.Context, d *Duties) (int64, error) {
+	tried := map[string]int64{} // due times, by id
+	for {
+		nowNs := d.cfg.NowNs()
+		ids, err := d.cfg.Store.Due(state.TimerSchedule, nowNs, job.MaxDutyItems)
+		if err != nil {
+			return 0, fmt.Errorf("read the timers of schedules: %w", err)
+		}
+		next := never
+		p := planned{nowNs: nowNs}
+		for _, id := range ids {
+			s, err := d.cfg.Store.Schedule(id)
+			if err != nil {
+				return 0, fmt.Errorf("read a schedule that is due: %w", err)
+			}
+			if s == nil || s.Paused || s.NextRunNs > nowNs {
+				continue // changed since the timers were read
+			}
+			if tried[string(s.Id)] == s.NextRunNs {
+				next = nowNs + int64(stuckSchedules)
+				continue
+			}
+			if p.full() {
+				break
+			}
+			tried[string(s.Id)] = s.NextRunNs
+			if err := p.add(s); err != nil {
+				d.cfg.Logger.Error("a schedule cannot run and is tried again", "schedule", s.Name, "error", err)
+				next = nowNs + int64(stuckSchedules)
+			}
+		}
+		if len(p.runs) == 0 {
+			return d.orNextTimer(state.TimerSchedule, nowNs, next)
+		}
+		if err := d.cfg.Propose(ctx, &op.RunSchedules{Meta: &op.Meta{Principal: "duty"}, Runs: p.runs}); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// planned is what one RunSchedules is to do.
+type planned struct {
+	nowNs int64
+	runs  []*op.Run
+	jobs  int
+	bytes int
+}
+
+// full says whether no schedule more should be added.
+func (p *planned) full() bool { return p.jobs >= job.MaxDutyItems || p.bytes >= maxRunBytes }
+
+// add plans what a schedule that is due has to do.
+func (p *planned) add(s *state.Schedule) error {
+	cron, err := job.ParseCron(s.Cron)
+	if err != nil {
+		return fmt.Errorf("cron %q %w", s.Cron, err)
+	}
+	zone, err := Zone(s.Timezone)
+	if err != nil {
+		return err
+	}
+	t := times{cron, zone}
+	all := t.due(s, p.nowNs)
+	next := t.after(p.nowNs)
+	if most := p.room(s.SizeVT()); len(all) > most {
+		all, next = all[:most], all[most] // it is due again at once
+	}
+	p.runs = append(p.runs, &op.Run{Id: s.Id, Version: s.Version, DueNs: s.NextRunNs, RunNs: all, NextRunNs: next})
+	p.jobs += len(all)
+	p.bytes += len(all) * s.SizeVT()
+	return nil
+}
+
+// room is how many jobs of a size may be added, at least one.
+func (p *planned) room(size int) int {
+	return max(1, min(job.MaxDutyItems-p.jobs, (maxRunBytes-p.bytes)/size))
+}
+
+// times are those at which a schedule runs, in Unix nanoseconds.
+type times struct {
+	cron job.Cron
+	zone *time.Location
+}
+
+// after is the first time after another; 0 for none.
+func (t times) after(ns int64) int64 {
+	next := t.cron.Next(time.Unix(0, ns), t.zone)
+	if next.IsZero() {
+		return 0
+	}
+	return next.UnixNano()
+}
+
+// between are the times from one, which is itself one of them if it fits, up to
+// another, which is not.
+func (t times) between(fromNs, toNs int64) (all []int64) {
+	for at := t.after(fromNs - 1); at != 0 && at < toNs; at = t.after(at) {
+		all = append(all, at)
+	}
+	return all
+}
+
+// due are the runs to be made of a schedule whose next run was due by now. One that
+// is a little late is always made. One that is later than job.MissedAfter was
+// missed, because no node was awake or none could lead: the schedule says what
+// becomes of it.
+func (t times) due(s *state.Schedule, nowNs int64) []int64 {
+	missedNs := nowNs - int64(job.MissedAfter)
+	late := t.between(max(s.NextRunNs, missedNs), nowNs+1)
+	if s.NextRunNs >= missedNs {
+		return late
+	}
+	switch s.Missed {
+	case state.Missed_MISSED_ONCE:
+		return append([]int64{s.NextRunNs}, late...)
+	case state.Missed_MISSED_ALL:
+		return append(t.last(job.MaxMissedRuns, s.NextRunNs, missedNs), late...)
+	}
+	return late
+}
+
+// last are the last n times, or all, from one up to another. They are looked for
+// from the end: since the first of them there may have been millions.
+func (t times) last(n int, fromNs, toNs int64) []int64 {
+	for span := int64(n) * int64(time.Second); ; span *= 2 {
+		start := max(fromNs, toNs-span)
+		if all := t.between(start, toNs); len(all) >= n || start == fromNs {
+			return all[max(0, len(all)-n):]
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package host
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// named are a list's ids, sorted.
+func named(all []Worker) (ids []string) {
+	for _, w := range all {
+		ids = append(ids, w.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func TestAWorkerIsWhatItHasSaid(t *testing.T) {
+	t.Parallel()
+	var w Workers
+	w.Fetched("w1", "", []string{"b"}, 10)
+	w.Fetched("w1", "host", []string{"c", "a"}, 30)
+	w.Fetched("w1", "", []string{"a"}, 20) // overtaken
+	w.Seen("w2", 40)
+	w.Fetched("", "nobody", []string{"a"}, 50)
+	w.Seen("", 50)
+	got := w.List(60)
+	slices.SortFunc(got, func(a, b Worker) int { return len(b.Queues) - len(a.Queues) })
+	want := []Worker{
+		{ID: "w1", Hostname: "host", Queues: []string{"a", "b", "c"}, StartedNs: 10, SeenNs: 30},
+		{ID: "w2", StartedNs: 40, SeenNs: 40},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// Of more queues than a fetch may name, those named last are kept.
+func TestQueuesOfAWorkerAreBounded(t *testing.T) {
+	t.Parallel()
+	var w Workers
+	for i := range job.MaxFetchQueues {
+		w.Fetched("w", "", []string{fmt.Sprintf("q%02d", i)}, 1)
+	}
+	if q := w.List(1)[0].Queues; len(q) != job.MaxFetchQueues || q[0] != "q00" {
+		t.Errorf("at the bound it has %v", q)
+	}
+	w.Fetched("w", "", []string{"one-more"}, 1)
+	if q := w.List(1)[0].Queues; len(q) != job.MaxFetchQueues || q[0] != "one-more" || q[1] != "q01" {
+		t.Errorf("above the bound it has %v", q)
+	}
+}
+
+func TestWorkersAreForgotten(t *testing.T) {
+	t.Parallel()
+	var w Workers
+	w.Seen("early", 1)
+	w.Seen("late", 2)
+	end := 1 + int64(job.WorkerForgotten)
+	if got := named(w.List(end)); !slices.Equal(got, []string{"early", "late"}) {
+		t.Errorf("after %v there are %v", job.WorkerForgotten, got)
+	}
+	if got := named(w.List(end + 1)); !slices.Equal(got, []string{"late"}) {
+		t.Errorf("a nanosecond later there are %v", got)
+	}
+	if w.count != 1 {
+		t.Errorf("%d are kept", w.count)
+	}
+	w.Seen("early", end+2) // it comes as a new one
+	for _, one := range w.List(end + 2) {
+		if one.ID == "early" && one.StartedNs != end+2 {
+			t.Errorf("one that was forgotten has been here since %d", one.StartedNs)
+		}
+	}
+}
+
+// One worker more than there may be takes the place of the one unseen longest, and
+// so on, whoever has been seen meanwhile.
+func TestWorkersAreBounded(t *testing.T) {
+	t.Parallel()
+	var w Workers
+	now := int64(0)
+	tick := func() int64 { now++; return now }
+	for i := range job.MaxWorkers {
+		w.Seen(fmt.Sprint("w", i), tick())
+	}
+	if n := len(w.List(now)); n != job.MaxWorkers {
+		t.Fatalf("%d workers at the bound", n)
+	}
+	w.Seen("w0", tick())
+	w.Seen("new0", tick())
+	// w2 is a candidate by now, and is seen after all.
+	w.Seen("w2", tick())
+	for i := range candidates + 10 {
+		w.Seen(fmt.Sprint("more", i), tick())
+	}
+	var want []string
+	for i := range job.MaxWorkers {
+		if i > candidates+12 || i == 0 || i == 2 {
+			want = append(want, fmt.Sprint("w", i))
+		}
+	}
+	want = append(want, "new0")
+	for i := range candidates + 10 {
+		want = append(want, fmt.Sprint("more", i))
+	}
+	slices.Sort(want)
+	if got := named(w.List(now)); !slices.Equal(got, want) || w.count != job.MaxWorkers {
+		t.Errorf("%d workers, counted %d, want %d: the wrong ones were forgotten", len(got), w.count, len(want))
+	}
+}
+
+// Everybody may come at once.
+func TestWorkersComeTogether(t *testing.T) {
+	t.Parallel()
+	var w Workers
+	var all sync.WaitGroup
+	for g := range 8 {
+		all.Go(func() {
+			for i := range 200 {
+				w.Fetched(fmt.Sprint("w", i%50), "h", []string{fmt.Sprint("q", g)}, int64(i))
+				if i%50 == 0 {
+					w.List(int64(i))
+				}
+			}
+		})
+	}
+	all.Wait()
+	got := w.List(200)
+	if len(got) != 50 || w.count != 50 {
+		t.Fatalf("%d workers, counted %d", len(got), w.count)
+	}
+	for _, one := range got {
+		if len(one.Queues) != 8 || one.SeenNs < 150 {
+			t.Errorf("%+v", one)
+		}
+	}
+}
+
+// BenchmarkFetched is what a fetch of a known worker pays here, where all fetches are
+// of the same one. A job's life costs some fifty microseconds altogether.
+func BenchmarkFetched(b *testing.B) {
+	var w Workers
+	queues := []string{"emails", "reports", "images"}
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			w.Fetched("worker-1", "host-1", queues, time.Now().UnixNano())
+		}
+	})
+}
