@@ -25,6 +25,9 @@ func Read(r state.Reader, id job.ID) (*api.Job, error) {
 	if err != nil {
 		return nil, err
 	}
+	if blobs[job.Payload], err = composed(j, &blobs); err != nil {
+		return nil, err
+	}
 	var errs []*job.AttemptError
 	if j.Errors > 0 {
 		if errs, err = r.Errors(id); err != nil {
@@ -76,14 +79,24 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 		Errors:           make([]api.JobError, len(errs)),
 		Usage:            toUsage(j.Usage),
 		CostUSD:          money.Nano(j.Usage.GetCostNanoUsd()),
+		BlockedBy:        int(j.BlockedBy),
+	}
+	if j.BlockedBy > 0 {
+		doc.DependencyPolicy = optional(j.DependencyPolicy.Word())
 	}
 	fields := [job.BlobKinds]*json.RawMessage{
 		job.Payload: &doc.Payload, job.Result: &doc.Result, job.Checkpoint: &doc.Checkpoint, job.Progress: &doc.Progress,
 	}
 	for kind, field := range fields {
+		if field == nil {
+			continue // no member of its own
+		}
 		if *field, err = plain(blobs[kind]); err != nil {
 			return api.Job{}, fmt.Errorf("blob %d of %s: %w", kind, id, err)
 		}
+	}
+	if err := documentChain(&doc, j, blobs[job.ChainConfig]); err != nil {
+		return api.Job{}, fmt.Errorf("job %s: %w", id, err)
 	}
 	doc.WorkerID, doc.Hostname = optional(j.Lease.GetWorkerId()), optional(j.Lease.GetHostname())
 	if doc.WorkerID != nil || doc.Hostname != nil {
@@ -91,6 +104,9 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 	}
 	if j.State == job.Active {
 		doc.LeaseExpiresAt = optionalTime(j.Lease.GetExpiresNs())
+	}
+	if err := enqueued(&doc, j); err != nil {
+		return api.Job{}, err
 	}
 	for i, e := range errs {
 		doc.Errors[i] = api.JobError{
@@ -105,7 +121,8 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 	if n := len(doc.Errors); n > 0 {
 		doc.LastError = &doc.Errors[n-1].Error
 	}
-	doc.Attempts = attempts(j, &doc)
+	doc.Attempts = attempts(j, &doc, errs)
+	showExtra(&doc, j)
 	return doc, nil
 }
 
@@ -118,12 +135,17 @@ func errorID(number uint64, place int) int64 { return int64(number)<<errorShift 
 // attempts derives the attempts from the errors and the latest lease. The lease
 // of a job that waits may be one that was never delivered and counts as no
 // attempt, so it is looked at only where the state says whose it is.
-func attempts(j *job.Job, doc *api.Job) []api.JobAttempt {
-	all := make([]api.JobAttempt, 0, len(doc.Errors)+1)
-	for i := range doc.Errors {
-		e := &doc.Errors[i]
-		outcome := api.OutcomeFailed
-		all = append(all, api.JobAttempt{Attempt: e.Attempt, EndedAt: &e.CreatedAt, Outcome: &outcome})
+func attempts(j *job.Job, doc *api.Job, errs []*job.AttemptError) []api.JobAttempt {
+	all := make([]api.JobAttempt, 0, len(errs)+1)
+	for i, e := range errs {
+		outcome := e.Outcome.Word()
+		all = append(all, api.JobAttempt{
+			Attempt:   int(e.Attempt),
+			WorkerID:  optional(e.WorkerId),
+			StartedAt: optionalTime(e.StartedNs),
+			EndedAt:   &doc.Errors[i].CreatedAt,
+			Outcome:   &outcome,
+		})
 	}
 	latest := api.JobAttempt{Attempt: doc.Attempt, WorkerID: doc.WorkerID, StartedAt: doc.StartedAt}
 	switch j.State {
@@ -133,10 +155,6 @@ func attempts(j *job.Job, doc *api.Job) []api.JobAttempt {
 		outcome := api.OutcomeCompleted
 		latest.EndedAt, latest.Outcome = doc.CompletedAt, &outcome
 		return append(all, latest)
-	case job.Retrying, job.Dead:
-		if n := len(all); n > 0 && all[n-1].Attempt == doc.Attempt {
-			all[n-1].WorkerID, all[n-1].StartedAt = latest.WorkerID, latest.StartedAt
-		}
 	}
 	return all
 }

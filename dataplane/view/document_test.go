@@ -20,13 +20,13 @@ func TestDocument(t *testing.T) {
 	id := job.NewID(1_770_804_000_000, "emails.send", job.Entropy{1, 2, 3, 4, 5, 6, 7, 8, 9})
 	const at = 1_770_804_000_000_000_000
 	full := &job.Job{
-		Id: id[:], Number: 12, Queue: "emails.send", State: job.Completed, Priority: job.High, Attempt: 2,
+		Id: id[:], Number: 12, Queue: "emails.send", State: job.Completed, Priority: job.High, Attempt: 3,
 		Retry: &job.Retry{MaxAttempts: 5, Backoff: job.BackoffLinear, BaseDelayMs: 1000, MaxDelayMs: 2000},
 		Tags:  []*job.Pair{{Name: "tenant", Value: "acme"}}, Headers: []*job.Pair{{Name: "traceparent", Value: "00-x"}},
 		CreatedNs: at, ScheduledNs: at + 1, StartedNs: at + 2e9, CompletedNs: at + 3e9, FailedNs: at + 1e9,
 		Lease:  &job.Lease{Token: []byte("secret"), WorkerId: "w", Hostname: "h", ExpiresNs: at + 9e9},
 		Usage:  &job.Usage{InputTokens: 1, OutputTokens: 2, CacheCreationTokens: 3, CacheReadTokens: 4, Model: "m", Provider: "p", CostNanoUsd: 1},
-		Errors: 1,
+		Errors: 2,
 	}
 	blobs := Blobs{job.Payload: payload(`{"to":1}`), job.Result: payload(`[]`), job.Checkpoint: payload(`null`), job.Progress: payload(`"half"`)}
 	var got bytes.Buffer
@@ -35,7 +35,10 @@ func TestDocument(t *testing.T) {
 		blobs Blobs
 		errs  []*job.AttemptError
 	}{
-		{full, blobs, []*job.AttemptError{{Attempt: 1, Error: "SMTP timeout", Backtrace: "at send", CreatedNs: at + 1e9}}},
+		{full, blobs, []*job.AttemptError{
+			{Attempt: 1, Error: "SMTP timeout", Backtrace: "at send", CreatedNs: at + 1e9, WorkerId: "w0", StartedNs: at + 5e8},
+			{Attempt: 2, Error: "no", CreatedNs: at + 2e9, Outcome: job.Rejected},
+		}},
 		{&job.Job{Id: make([]byte, 16), State: job.Pending}, Blobs{}, nil},
 	} {
 		doc, err := Document(c.j, c.blobs, c.errs)

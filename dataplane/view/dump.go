@@ -13,7 +13,8 @@ import (
 // dumped are the tables of a dump with the order of their rows. The cursor is
 // not among them: equal rows may have been reached on different ways.
 var dumped = [...]struct{ table, order string }{
-	{"hot", "number"}, {"document", "number"}, {"work", "number"}, {"job_error", "id"}, {"queue", "name"},
+	{"hot", "number"}, {"document", "number"}, {"work", "number"}, {"extra", "number"}, {"job_error", "id"}, {"queue", "name"},
+	{"batch", "id"}, {"schedule", "id"},
 }
 
 // Dump writes every row as text in a fixed order: two views that show the same

@@ -237,7 +237,7 @@ func (h *shard) fail(id job.ID, to job.State, text string) {
 		if to == job.Retrying {
 			j.ScheduledNs = tx.ClockNs() + int64(time.Second)
 		}
-		must(h.t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt, Error: text, CreatedNs: tx.ClockNs()}))
+		must(h.t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt, Error: text, CreatedNs: tx.ClockNs(), WorkerId: j.Lease.GetWorkerId(), StartedNs: j.StartedNs}))
 	}, events...)
 }
 

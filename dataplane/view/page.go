@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -33,9 +34,17 @@ type Query struct {
 	Queues   []string
 	States   []job.State // any of them
 	IDPrefix string
-	Order    Order  // "": Descending
-	Limit    int    // 1 to job.MaxSearchLimit; 0: job.DefaultSearchLimit
-	Cursor   string // of the page before
+
+	UniqueKey string // it has, or had
+	BatchID   job.ID // it is a member of; zero: any
+	ParentID  job.ID // made it; zero: any
+	ChainID   job.ID // it is a step of; zero: any
+	// Its time is over after the one and before the other; zero: any.
+	ExpireAfter, ExpireBefore time.Time
+
+	Order  Order  // "": Descending
+	Limit  int    // 1 to job.MaxSearchLimit; 0: job.DefaultSearchLimit
+	Cursor string // of the page before
 }
 
 // Page is a part of what a query found.
@@ -43,7 +52,8 @@ type Page struct {
 	Jobs    []api.Job
 	Numbers []uint64 // of Jobs, by position
 	// Total is how many jobs the filter finds on all pages. It is exact, but for
-	// an id prefix that more than maxPrefixCount jobs have: then TotalIsEstimate
+	// an id prefix, or a unique key, batch, parent, chain or time of expiry, that more
+	// than maxPrefixCount jobs have: then TotalIsEstimate
 	// is set and Total counts among the first of them only.
 	Total           int64
 	TotalIsEstimate bool
@@ -159,5 +169,9 @@ func (q *Query) parseCursor() (last int64, err error) {
 // hash is of what decides the order of all pages, in canonical form. Queues is
 // not part of it: it may change.
 func (q *Query) hash() uint64 {
-	return xxhash.Sum64String(fmt.Sprintf("%q %v %q %q", q.Queue, q.States, q.IDPrefix, q.Order))
+	text := fmt.Sprintf("%q %v %q %q", q.Queue, q.States, q.IDPrefix, q.Order)
+	if n := q.narrowing(); n.index != "" {
+		text += fmt.Sprintf(" %s %q", n.where, n.args)
+	}
+	return xxhash.Sum64String(text)
 }

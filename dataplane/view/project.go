@@ -16,7 +16,7 @@ const (
 )
 
 // lightEvents are the events that say nothing about a job's blobs and errors:
-// only its hot row can have changed. Everything else, events not known here
+// only what its record says can have changed. Everything else, events not known here
 // included, reads the job's records afresh. An op that changes a blob or an
 // error must therefore emit another event than these.
 var lightEvents = map[state.EventType]bool{
@@ -27,6 +27,16 @@ var lightEvents = map[state.EventType]bool{
 	state.EventType_EVENT_RETURNED:  true,
 	state.EventType_EVENT_RENEWED:   true,
 	state.EventType_EVENT_MOVED:     true,
+
+	state.EventType_EVENT_CANCELLING:     true,
+	state.EventType_EVENT_APPROVED:       true,
+	state.EventType_EVENT_DUPLICATE:      true,
+	state.EventType_EVENT_UNLOCKED:       true,
+	state.EventType_EVENT_UNBLOCKED:      true,
+	state.EventType_EVENT_CHAIN_ADVANCED: true,
+	// These end a job: there is nothing left to read.
+	state.EventType_EVENT_DELETED: true,
+	state.EventType_EVENT_PURGED:  true,
 }
 
 // batch is what a piece of the feed touched. How often and in which order does
@@ -34,17 +44,19 @@ var lightEvents = map[state.EventType]bool{
 type batch struct {
 	jobs   map[uint64]touched // by number
 	queues map[string]bool
+	groups groups
 	next   cursor // after the last entry read
 }
 
 type touched struct {
 	id    job.ID
 	whole bool // blobs and errors too
+	anew  bool // also what is otherwise written once
 }
 
 // gather reads the feed from the cursor on.
 func gather(snap *state.Snapshot, from cursor) (*batch, error) {
-	b := &batch{jobs: map[uint64]touched{}, queues: map[string]bool{}, next: from}
+	b := &batch{jobs: map[uint64]touched{}, queues: map[string]bool{}, groups: newGroups(), next: from}
 	events := 0
 	for item, err := range snap.Feed(from.seq) {
 		if err != nil {
@@ -71,6 +83,9 @@ func (b *batch) touch(e *state.Event) error {
 			b.queues[queue] = true
 		}
 	}
+	if len(e.RecordId) > 0 {
+		return b.groups.touch(e)
+	}
 	if len(e.JobId) == 0 {
 		return nil
 	}
@@ -78,8 +93,12 @@ func (b *batch) touch(e *state.Event) error {
 	if err != nil {
 		return fmt.Errorf("event %v of job number %d: %w", e.Type, e.JobNumber, err)
 	}
-	whole := b.jobs[e.JobNumber].whole || !lightEvents[e.Type]
-	b.jobs[e.JobNumber] = touched{id, whole}
+	before := b.jobs[e.JobNumber]
+	b.jobs[e.JobNumber] = touched{
+		id:    id,
+		whole: before.whole || !lightEvents[e.Type],
+		anew:  before.anew || e.Type == state.EventType_EVENT_DEBOUNCED,
+	}
 	return nil
 }
 
@@ -93,6 +112,7 @@ func (b *batch) nextDocument() (next uint64) {
 
 // write makes the touched rows what the records say they are, in order of rowid.
 func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
+	var bare []uint64
 	for _, number := range slices.Sorted(maps.Keys(b.jobs)) {
 		t := b.jobs[number]
 		j, err := records.Job(t.id)
@@ -112,9 +132,16 @@ func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 		}
 		b.queues[j.Queue] = true
 		fresh := number >= firstNew
-		if err := w.job(records, j, t.id, fresh, t.whole || fresh); err != nil {
+		more, err := w.job(records, j, t, fresh)
+		if err != nil {
 			return fmt.Errorf("job %s: %w", t.id, err)
 		}
+		if !more && !fresh {
+			bare = append(bare, number)
+		}
+	}
+	if err := w.forgetExtras(bare); err != nil {
+		return fmt.Errorf("what %d jobs do not have any more: %w", len(bare), err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.queues)) {
 		q, err := records.Queue(name)
@@ -130,34 +157,48 @@ func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 			return fmt.Errorf("queue %q: %w", name, err)
 		}
 	}
-	return nil
+	return b.groups.write(w, records)
 }
 
-// job writes a job's rows: the document of a fresh one, blobs and errors where
-// whole is set, the hot row always.
-func (w *writer) job(r state.Reader, j *job.Job, id job.ID, fresh, whole bool) error {
+// job writes a job's rows: its hot row and what few jobs have always, the document
+// of a fresh one, blobs and errors where they can have changed. more says whether
+// it has something that few have.
+func (w *writer) job(r state.Reader, j *job.Job, t touched, fresh bool) (more bool, err error) {
 	if err := w.hot(j); err != nil {
-		return err
+		return false, err
 	}
-	if !whole {
-		return nil
+	if more, err = w.extra(r, j, t.id); err != nil {
+		return false, err
 	}
-	wanted := j.Blobs
-	if !fresh {
-		wanted &^= 1 << job.Payload // written once, and maybe long
+	if t.whole || fresh {
+		err = w.rest(r, j, t, fresh)
 	}
-	blobs, err := readBlobs(r, id, wanted)
+	return more, err
+}
+
+// rest writes what a job has besides its record.
+func (w *writer) rest(r state.Reader, j *job.Job, t touched, fresh bool) error {
+	document := fresh || t.anew
+	wanted := j.Blobs &^ (1 << job.ChainConfig) // extra reads it
+	if !document {
+		wanted &^= 1<<job.Payload | 1<<job.Previous // written once, and maybe long
+	}
+	blobs, err := readBlobs(r, t.id, wanted)
 	if err != nil {
 		return err
 	}
 	var errs []*job.AttemptError
 	if j.Errors > 0 {
-		if errs, err = r.Errors(id); err != nil {
+		if errs, err = r.Errors(t.id); err != nil {
 			return err
 		}
 	}
-	if fresh {
-		if err := w.document(j, id, blobs[job.Payload]); err != nil {
+	if document {
+		payload, err := composed(j, &blobs)
+		if err != nil {
+			return err
+		}
+		if err := w.document(j, t.id, payload); err != nil {
 			return err
 		}
 	}

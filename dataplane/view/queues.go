@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/corvo/corvo/api"
 )
@@ -12,6 +13,7 @@ import (
 const queueColumns = `q.name, q.paused, q.max_concurrency, q.created_ns,
 	q.pending, q.active, q.held, q.completed, q.dead, q.cancelled, q.scheduled, q.retrying,
 	q.enqueued_total, q.failed_total,
+	q.rate_limit, q.rate_window_ms, q.draining, q.deleting, q.max_length, q.on_full, q.retention, q.defaults, q.unique_locks,
 	(SELECT h.created_ns FROM hot h WHERE h.queue = q.name AND h.state = 'pending' ORDER BY h.number LIMIT 1)`
 
 // Queues lists all queues by name, as of the last flush.
@@ -72,25 +74,27 @@ func (v *View) queues(ctx context.Context, query string, args ...any) ([]api.Que
 }
 
 func scanQueue(rows *sql.Rows) (api.Queue, error) {
-	q := api.Queue{Status: api.QueueActive}
+	var q api.Queue
 	var created int64
-	var oldest, concurrency sql.NullInt64
+	var oldest sql.NullInt64
+	var concurrency, rate sql.Null[int]
+	var window, length sql.Null[int64]
+	var draining, deleting bool
+	var retention, defaults sql.NullString
 	if err := rows.Scan(&q.Name, &q.Paused, &concurrency, &created,
 		&q.Pending, &q.Active, &q.Held, &q.Completed, &q.Dead, &q.Cancelled, &q.Scheduled, &q.Retrying,
-		&q.Enqueued, &q.Failed, &oldest); err != nil {
+		&q.Enqueued, &q.Failed,
+		&rate, &window, &draining, &deleting, &length, &q.OnFull, &retention, &defaults, &q.UniqueLocks,
+		&oldest); err != nil {
 		return api.Queue{}, err
 	}
 	q.CreatedAt = timeOf(created)
-	if concurrency.Valid {
-		most := int(concurrency.Int64)
-		q.MaxConcurrency = &most
-	}
+	q.MaxConcurrency, q.RateLimit = nullValue(concurrency), nullValue(rate)
+	q.RateWindowMs, q.MaxLength = nullValue(window), nullValue(length)
 	if oldest.Valid {
 		t := timeOf(oldest.Int64)
 		q.OldestPendingAt = &t
 	}
-	if q.Paused {
-		q.Status = api.QueuePaused
-	}
-	return q, nil
+	q.Status = queueStatus(&q, draining, deleting)
+	return q, errors.Join(fromText(retention, &q.Retention), fromText(defaults, &q.Defaults))
 }

@@ -102,7 +102,7 @@ func (v *View) build(ctx context.Context, path string) (jobs int, err error) {
 	return jobs, db.writer.saveCursor(c)
 }
 
-// load writes the rows of every job and queue.
+// load writes the rows of every job, queue, batch and schedule.
 func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err error) {
 	records, err := snap.Sweep()
 	if err != nil {
@@ -114,7 +114,7 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 		if err != nil {
 			return fmt.Errorf("job number %d: %w", j.Number, err)
 		}
-		if err := w.job(records, j, id, true, true); err != nil {
+		if _, err := w.job(records, j, touched{id: id}, true); err != nil {
 			return fmt.Errorf("job %s: %w", id, err)
 		}
 		return nil
@@ -155,7 +155,7 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 				return fmt.Errorf("queue %q: %w", q.Name, err)
 			}
 		}
-		return nil
+		return loadGroups(w, snap)
 	})
 }
 

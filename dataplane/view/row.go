@@ -9,11 +9,11 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// rowColumns are what scanRow reads of hot h, document d and work w.
+// rowColumns are what scanRow reads of hot h, document d, work w and extra x.
 const rowColumns = `h.number, h.queue, h.state, h.priority, h.attempt, h.errors, h.worker_id, h.hostname, h.lease_expires_ns,
 	h.created_ns, h.scheduled_ns, h.started_ns, h.completed_ns, h.failed_ns, h.usage,
 	d.id, d.payload, d.max_retries, d.retry_backoff, d.retry_base_delay_ms, d.retry_max_delay_ms, d.tags, d.headers,
-	w.progress, w.checkpoint, w.result`
+	w.progress, w.checkpoint, w.result, ` + extraColumns
 
 // row is a job as the view has it: the record as far as a document shows it.
 type row struct {
@@ -38,11 +38,12 @@ func scanRow(rows *sql.Rows, r *row) error {
 		payload, progress, checkpoint, result          []byte
 		j                                              = &r.job
 		retry                                          = &job.Retry{}
+		more                                           extraRow
 	)
-	if err := rows.Scan(&j.Number, &j.Queue, &state, &j.Priority, &j.Attempt, &j.Errors, &worker, &hostname, &expires,
+	if err := rows.Scan(append([]any{&j.Number, &j.Queue, &state, &j.Priority, &j.Attempt, &j.Errors, &worker, &hostname, &expires,
 		&j.CreatedNs, &scheduled, &started, &completed, &failed, &usage,
 		&id, &payload, &retry.MaxAttempts, &backoff, &retry.BaseDelayMs, &retry.MaxDelayMs, &tags, &headers,
-		&progress, &checkpoint, &result); err != nil {
+		&progress, &checkpoint, &result}, more.into()...)...); err != nil {
 		return err
 	}
 	known, err := job.ParseID(id)
@@ -76,6 +77,9 @@ func scanRow(rows *sql.Rows, r *row) error {
 		if data != nil {
 			r.blobs[kind] = &job.Blob{Data: data}
 		}
+	}
+	if err := more.restore(r); err != nil {
+		return fmt.Errorf("job %s: %w", id, err)
 	}
 	return nil
 }

@@ -15,7 +15,8 @@ const (
 	// maxPageBytes ends a page early: a thousand payloads of the largest size
 	// would be a gigabyte. A page has at least one job.
 	maxPageBytes = 8 << 20
-	// maxPrefixCount is how many jobs of an id prefix are counted, and sorted.
+	// maxPrefixCount is how many jobs of an id prefix, or of what few jobs have, are
+	// counted, and sorted.
 	maxPrefixCount = 10_000
 	// maxQueueBranches is how many queues a search for a frequent state in all
 	// queues asks one by one; with more of them it walks the jobs.
@@ -72,6 +73,8 @@ func (s *search) plan(ctx context.Context) ([]branch, error) {
 	switch {
 	case s.Queues != nil && len(s.Queues) == 0:
 		return nil, nil
+	case s.narrowing().index != "":
+		return s.planNarrow(ctx)
 	case s.IDPrefix != "":
 		return s.planPrefix(ctx)
 	case s.Queues != nil:
@@ -258,7 +261,8 @@ func (s *search) page(ctx context.Context, numbers []int64) (Page, error) {
 		found = append(found, r)
 		return nil
 	}, "SELECT "+rowColumns+` FROM json_each(?) p CROSS JOIN hot h ON h.number = p.value
-		CROSS JOIN document d ON d.number = h.number LEFT JOIN work w ON w.number = h.number`, text)
+		CROSS JOIN document d ON d.number = h.number LEFT JOIN work w ON w.number = h.number
+		LEFT JOIN extra x ON x.number = h.number`, text)
 	if err != nil && !errors.Is(err, errPageFull) {
 		return Page{}, err
 	}
@@ -291,15 +295,21 @@ func (s *search) errors(ctx context.Context, j *job.Job) (errs []*job.AttemptErr
 	}
 	err = each(ctx, s.tx, func(rows *sql.Rows) error {
 		e := new(job.AttemptError)
-		var backtrace sql.NullString
-		if err := rows.Scan(&e.Attempt, &e.Error, &backtrace, &e.CreatedNs); err != nil {
+		var backtrace, worker sql.NullString
+		var started sql.NullInt64
+		var outcome string
+		if err := rows.Scan(&e.Attempt, &e.Error, &backtrace, &e.CreatedNs, &worker, &started, &outcome); err != nil {
 			return err
 		}
-		e.Backtrace = backtrace.String
+		e.Backtrace, e.WorkerId, e.StartedNs = backtrace.String, worker.String, started.Int64
+		var ok bool
+		if e.Outcome, ok = job.ParseOutcome(outcome); !ok {
+			return fmt.Errorf("attempt %d of job number %d has outcome %q, which does not exist", e.Attempt, j.Number, outcome)
+		}
 		errs = append(errs, e)
 		bytes += len(e.Error) + len(e.Backtrace)
 		return nil
-	}, "SELECT attempt, error, backtrace, created_ns FROM job_error WHERE id BETWEEN ? AND ? ORDER BY id",
+	}, "SELECT attempt, error, backtrace, created_ns, worker_id, started_ns, outcome FROM job_error WHERE id BETWEEN ? AND ? ORDER BY id",
 		errorID(j.Number, 0), errorID(j.Number, 1<<errorShift-1))
 	return errs, bytes, err
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/base64"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -416,36 +415,6 @@ func explain(ctx context.Context, t *testing.T, tx *sql.Tx, query string, args [
 		return err
 	}, "EXPLAIN QUERY PLAN "+query, args...))
 	return plan
-}
-
-// TestContract compares the columns of the view with those promised.
-func TestContract(t *testing.T) {
-	t.Parallel()
-	h, _ := mixture(t)
-	promised, err := os.ReadFile("testdata/contract.txt")
-	must(t, err)
-	checked := 0
-	for line := range strings.Lines(string(promised)) {
-		name, columns, ok := strings.Cut(strings.TrimSpace(line), ": ")
-		if !ok {
-			continue
-		}
-		checked++
-		must(t, h.view.read(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
-			rows, err := tx.QueryContext(ctx, "SELECT * FROM "+name)
-			must(t, err)
-			defer rows.Close()
-			got, err := rows.Columns()
-			must(t, err)
-			if strings.Join(got, " ") != columns {
-				t.Errorf("%s has the columns\n%s\nwant\n%s", name, strings.Join(got, " "), columns)
-			}
-			return nil
-		}))
-	}
-	if checked != 4 {
-		t.Fatalf("compared %d tables", checked)
-	}
 }
 
 // TestContractValues reads the promised names as a person with a SQL shell would.

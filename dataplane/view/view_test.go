@@ -100,7 +100,7 @@ func TestEveryTransitionIsProjected(t *testing.T) {
 		{"reclaimed", func() {
 			h.change(id, func(tx *state.Tx, j *job.Job) {
 				j.State, j.FailedNs, j.LeaseExpired = job.Pending, tx.ClockNs(), true
-				must(t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt, Error: "lease expired", Backtrace: "at x", CreatedNs: tx.ClockNs()}))
+				must(t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt, Error: "lease expired", Backtrace: "at x", CreatedNs: tx.ClockNs(), Outcome: job.Reclaimed}))
 			}, evReclaimed)
 		}, job.Pending},
 		{"fetched for the third attempt", func() { h.fetch(id, "w4") }, job.Active},
@@ -132,7 +132,7 @@ func checkHistory(t *testing.T, h *shard) {
 	for _, a := range j.Attempts {
 		outcomes = append(outcomes, fmt.Sprintf("%d %s", a.Attempt, *a.Outcome))
 	}
-	if want := []string{"1 failed", "2 failed", "3 completed"}; !reflect.DeepEqual(outcomes, want) {
+	if want := []string{"1 failed", "2 lease_expired", "3 completed"}; !reflect.DeepEqual(outcomes, want) {
 		t.Fatalf("attempts %q, want %q", outcomes, want)
 	}
 	if h.logged.rebuilt("") != 1 { // the first one makes the file
@@ -318,6 +318,7 @@ func TestLiveEqualsRebuilt(t *testing.T) {
 				t.Fatal("the history left nothing")
 			}
 			sameAsStore(t, h)
+			sameRecords(h)
 		})
 	}
 }
@@ -352,6 +353,10 @@ func (h *shard) randomHistory(r *rand.Rand, entries int) {
 			})
 		case n < 8 || len(ids) == 0:
 			ids = append(ids, h.enqueue(fmt.Sprint("q", r.IntN(4)), 1+r.IntN(5))...)
+		case n < 11:
+			ids = append(ids, h.enqueueRich(r, fmt.Sprint("q", r.IntN(4))))
+		case n < 13:
+			h.commit(func(tx *state.Tx) { h.randomGroup(tx, r) })
 		default:
 			h.commit(func(tx *state.Tx) {
 				for range 1 + r.IntN(4) {
@@ -366,6 +371,9 @@ func (h *shard) randomHistory(r *rand.Rand, entries int) {
 func (h *shard) randomStep(tx *state.Tx, r *rand.Rand, id job.ID) {
 	j, err := tx.Job(id)
 	must(h.t, err)
+	if j == nil || h.randomTurn(tx, r, j) {
+		return
+	}
 	switch j.State {
 	case job.Pending:
 		h.edit(tx, id, fetched(fmt.Sprint("w", r.IntN(3))), evStarted)
@@ -379,13 +387,16 @@ func (h *shard) randomStep(tx *state.Tx, r *rand.Rand, id job.ID) {
 func (h *shard) randomEnd(tx *state.Tx, r *rand.Rand, id job.ID) {
 	fail := func(tx *state.Tx, j *job.Job) {
 		j.FailedNs = tx.ClockNs()
-		must(h.t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt, Error: fmt.Sprint("e", r.IntN(9)), CreatedNs: tx.ClockNs()}))
+		must(h.t, tx.PutError(j, &job.AttemptError{
+			Attempt: j.Attempt, Error: fmt.Sprint("e", r.IntN(9)), CreatedNs: tx.ClockNs(),
+			WorkerId: j.Lease.GetWorkerId(), StartedNs: j.StartedNs, Outcome: job.Outcome(r.IntN(len(job.Outcome_name))),
+		}))
 	}
 	switch r.IntN(6) {
 	case 0:
 		h.edit(tx, id, func(tx *state.Tx, j *job.Job) { fail(tx, j); j.State, j.ScheduledNs = job.Retrying, tx.ClockNs()+5 }, evFailed, evRetrying)
 	case 1:
-		h.edit(tx, id, func(tx *state.Tx, j *job.Job) { fail(tx, j); j.State = job.Dead }, evFailed, evDead)
+		h.edit(tx, id, func(tx *state.Tx, j *job.Job) { fail(tx, j); j.State = job.Dead; paid(j) }, evFailed, evDead)
 	case 2:
 		h.edit(tx, id, func(_ *state.Tx, j *job.Job) { j.State, j.Attempt = job.Pending, j.Attempt-1 }, evReturned)
 	case 3:
@@ -397,6 +408,7 @@ func (h *shard) randomEnd(tx *state.Tx, r *rand.Rand, id job.ID) {
 	default:
 		h.edit(tx, id, func(tx *state.Tx, j *job.Job) {
 			j.State, j.CompletedNs = job.Completed, tx.ClockNs()
+			paid(j)
 			if r.IntN(2) == 0 {
 				must(h.t, tx.PutBlob(j, job.Result, payload(`"done"`)))
 			}

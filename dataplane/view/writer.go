@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
@@ -20,18 +21,19 @@ type writer struct {
 	stmts []*sql.Stmt // all of those below
 	args  []any       // scratch
 
-	putHot, putDocument, putWork, putError, putQueue, putCursor *sql.Stmt
-	dropHot, dropDocument, dropWork, dropErrors, dropQueue      *sql.Stmt
+	putHot, putDocument, putWork, putExtra, putError, putQueue, putBatch, putSchedule, putCursor *sql.Stmt
+	dropHot, dropDocument, dropWork, dropExtra, dropErrors, dropQueue, dropBatch, dropSchedule   *sql.Stmt
+	dropExtras                                                                                   *sql.Stmt
 }
 
 const putHotSQL = `
 INSERT INTO hot (number, queue, state, priority, attempt, errors, worker_id, hostname, lease_expires_ns,
-                 created_ns, scheduled_ns, started_ns, completed_ns, failed_ns, cost_nano_usd, usage)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                 lease_renewed_ns, created_ns, scheduled_ns, started_ns, completed_ns, failed_ns, cost_nano_usd, usage)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (number) DO UPDATE SET
     queue = excluded.queue, state = excluded.state, priority = excluded.priority, attempt = excluded.attempt,
     errors = excluded.errors, worker_id = excluded.worker_id, hostname = excluded.hostname,
-    lease_expires_ns = excluded.lease_expires_ns, created_ns = excluded.created_ns,
+    lease_expires_ns = excluded.lease_expires_ns, lease_renewed_ns = excluded.lease_renewed_ns, created_ns = excluded.created_ns,
     scheduled_ns = excluded.scheduled_ns, started_ns = excluded.started_ns, completed_ns = excluded.completed_ns,
     failed_ns = excluded.failed_ns, cost_nano_usd = excluded.cost_nano_usd, usage = excluded.usage`
 
@@ -63,20 +65,29 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 		{&w.putHot, putHotSQL},
 		{&w.putDocument, putDocumentSQL},
 		{&w.putWork, "INSERT OR REPLACE INTO work (number, progress, checkpoint, result) VALUES (?, ?, ?, ?)"},
-		{&w.putError, "INSERT OR REPLACE INTO job_error (id, attempt, error, backtrace, created_ns) VALUES (?, ?, ?, ?, ?)"},
+		{&w.putError, `INSERT OR REPLACE INTO job_error
+			(id, attempt, error, backtrace, created_ns, worker_id, started_ns, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.putExtra, putExtraSQL},
 		{&w.putQueue, `INSERT OR REPLACE INTO queue
 			(name, created_ns, paused, max_concurrency,
 			 scheduled, pending, active, retrying, held, completed, dead, cancelled,
-			 enqueued_total, completed_total, failed_total, dead_total)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+			 enqueued_total, completed_total, failed_total, dead_total,
+			 rate_limit, rate_window_ms, draining, deleting, max_length, on_full, retention, defaults, unique_locks)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+		{&w.putBatch, putBatchSQL},
+		{&w.putSchedule, putScheduleSQL},
 		{&w.putCursor, `INSERT OR REPLACE INTO cursor
 			(one, incarnation, next_seq, raft_index, seen_seq, seen_index, seen_clock_ns, seen_term)
 			VALUES (1, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.dropHot, "DELETE FROM hot WHERE number = ?"},
 		{&w.dropDocument, "DELETE FROM document WHERE number = ?"},
 		{&w.dropWork, "DELETE FROM work WHERE number = ?"},
+		{&w.dropExtra, "DELETE FROM extra WHERE number = ?"},
+		{&w.dropExtras, "DELETE FROM extra WHERE number IN " + fromList},
 		{&w.dropErrors, "DELETE FROM job_error WHERE id BETWEEN ? AND ?"},
 		{&w.dropQueue, "DELETE FROM queue WHERE name = ?"},
+		{&w.dropBatch, "DELETE FROM batch WHERE id = ?"},
+		{&w.dropSchedule, "DELETE FROM schedule WHERE id = ?"},
 	} {
 		if *s.stmt, err = w.conn.PrepareContext(ctx, s.text); err != nil {
 			return nil, err
@@ -122,9 +133,10 @@ func (w *writer) exec(stmt *sql.Stmt, args ...any) error {
 
 // hot writes what changes in a job's life.
 func (w *writer) hot(j *job.Job) error {
-	var expires, cost, usage any
+	var expires, renewed, cost, usage any
 	if j.State == job.Active {
 		expires = nullable(j.Lease.GetExpiresNs())
+		renewed = nullable(j.Lease.GetExpiresNs() - j.Lease.GetLengthMs()*int64(time.Millisecond))
 	}
 	if u := toUsage(j.Usage); u != nil {
 		text, err := json.Marshal(u)
@@ -135,7 +147,7 @@ func (w *writer) hot(j *job.Job) error {
 	}
 	return w.exec(w.putHot, int64(j.Number), j.Queue, j.State.Word(), int64(j.Priority), int64(j.Attempt), int64(j.Errors),
 		text(j.Lease.GetWorkerId()), text(j.Lease.GetHostname()), expires,
-		j.CreatedNs, nullable(j.ScheduledNs), nullable(j.StartedNs), nullable(j.CompletedNs), nullable(j.FailedNs), cost, usage)
+		renewed, j.CreatedNs, nullable(j.ScheduledNs), nullable(j.StartedNs), nullable(j.CompletedNs), nullable(j.FailedNs), cost, usage)
 }
 
 // document writes what a job has from its creation on.
@@ -179,7 +191,8 @@ func (w *writer) errors(number uint64, errs []*job.AttemptError, fresh bool) err
 		return fmt.Errorf("job number %d has %d errors, more than their ids have room for", number, len(errs))
 	}
 	for i, e := range errs {
-		if err := w.exec(w.putError, errorID(number, i), int64(e.Attempt), e.Error, text(e.Backtrace), e.CreatedNs); err != nil {
+		if err := w.exec(w.putError, errorID(number, i), int64(e.Attempt), e.Error, text(e.Backtrace), e.CreatedNs,
+			text(e.WorkerId), nullable(e.StartedNs), e.Outcome.Word()); err != nil {
 			return err
 		}
 	}
@@ -192,15 +205,21 @@ func (w *writer) errors(number uint64, errs []*job.AttemptError, fresh bool) err
 // forget drops all rows of a job.
 func (w *writer) forget(number uint64) error {
 	n := int64(number)
-	return errors.Join(w.exec(w.dropHot, n), w.exec(w.dropDocument, n), w.exec(w.dropWork, n),
+	return errors.Join(w.exec(w.dropHot, n), w.exec(w.dropDocument, n), w.exec(w.dropWork, n), w.exec(w.dropExtra, n),
 		w.exec(w.dropErrors, errorID(number, 0), errorID(number, 1<<errorShift-1)))
 }
 
 func (w *writer) queue(q *state.Queue) error {
+	retention, defaults, err := queueTexts(q)
+	if err != nil {
+		return err
+	}
 	return w.exec(w.putQueue, q.Name, q.CreatedNs, q.Paused, nullable(int64(q.MaxConcurrency)),
 		inState(q, job.Scheduled), inState(q, job.Pending), inState(q, job.Active), inState(q, job.Retrying),
 		inState(q, job.Held), inState(q, job.Completed), inState(q, job.Dead), inState(q, job.Cancelled),
-		int64(q.Enqueued), int64(q.Completed), int64(q.Failed), int64(q.Dead))
+		int64(q.Enqueued), int64(q.Completed), int64(q.Failed), int64(q.Dead),
+		nullable(int64(q.RateLimit)), nullable(q.RateWindowMs), q.Draining, q.Deleting,
+		nullable(int64(q.MaxLength)), onFull(q.Overflow), retention, defaults, int64(q.UniqueLocks))
 }
 
 func (w *writer) forgetQueue(name string) error { return w.exec(w.dropQueue, name) }

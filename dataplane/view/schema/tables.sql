@@ -13,6 +13,7 @@ CREATE TABLE hot (
     worker_id        TEXT,
     hostname         TEXT,
     lease_expires_ns INTEGER, -- while active
+    lease_renewed_ns INTEGER, -- while active: when the lease was given or last renewed
     created_ns       INTEGER NOT NULL,
     scheduled_ns     INTEGER,
     started_ns       INTEGER,
@@ -50,7 +51,36 @@ CREATE TABLE job_error (
     attempt    INTEGER NOT NULL,
     error      TEXT NOT NULL,
     backtrace  TEXT,
-    created_ns INTEGER NOT NULL
+    created_ns INTEGER NOT NULL,
+    worker_id  TEXT,    -- NULL: it ran with none
+    started_ns INTEGER, -- NULL: it did not run
+    outcome    TEXT NOT NULL
+) STRICT;
+
+-- What few jobs have. A job that has none of it has no row, so that one nobody
+-- asked more of than to be run costs nothing here. Flags are 1 or NULL, ids are
+-- as clients see them.
+CREATE TABLE extra (
+    number              INTEGER PRIMARY KEY,
+    unique_key          TEXT,
+    unique_period_ms    INTEGER,
+    unique_whole_period INTEGER, -- the key stays taken when the job settles
+    unique_expires_ns   INTEGER, -- NULL: it has no key, or has given it back
+    batch_id            TEXT,
+    parent_id           TEXT,
+    chain_id            TEXT,
+    chain_step          INTEGER,
+    chain_config        TEXT,    -- JSON
+    schedule_id         TEXT,
+    hold_reason         TEXT,
+    expire_after_ms     INTEGER,
+    expire_ns           INTEGER,
+    cancelling          INTEGER,
+    cancelled_ns        INTEGER,
+    blocked_by          INTEGER,
+    dependency_policy   INTEGER, -- as in its record; NULL: fail
+    attempt_base        INTEGER,
+    jitter_percent      INTEGER
 ) STRICT;
 
 -- Settings and counters as the store keeps them; nothing here is ever counted
@@ -71,7 +101,49 @@ CREATE TABLE queue (
     enqueued_total  INTEGER NOT NULL,
     completed_total INTEGER NOT NULL,
     failed_total    INTEGER NOT NULL,
-    dead_total      INTEGER NOT NULL
+    dead_total      INTEGER NOT NULL,
+    rate_limit      INTEGER, -- NULL: unlimited
+    rate_window_ms  INTEGER,
+    draining        INTEGER NOT NULL,
+    deleting        INTEGER NOT NULL,
+    max_length      INTEGER, -- NULL: unlimited
+    on_full         TEXT NOT NULL,
+    retention       TEXT,    -- JSON, as in GET /queues
+    defaults        TEXT,    -- JSON, as in GET /queues
+    unique_locks    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Batches and schedules, under their ids as clients see them.
+CREATE TABLE batch (
+    id               TEXT PRIMARY KEY,
+    total            INTEGER NOT NULL,
+    succeeded        INTEGER NOT NULL,
+    failed           INTEGER NOT NULL,
+    cancelled        INTEGER NOT NULL,
+    open             INTEGER NOT NULL,
+    callback_queue   TEXT,
+    callback_payload TEXT,
+    parent_id        TEXT, -- of the batch it is a member of
+    created_ns       INTEGER NOT NULL,
+    completed_ns     INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE schedule (
+    id          TEXT PRIMARY KEY,
+    name        TEXT NOT NULL,
+    queue       TEXT NOT NULL,
+    cron        TEXT NOT NULL,
+    timezone    TEXT NOT NULL,
+    payload     TEXT,
+    unique_key  TEXT,
+    max_retries INTEGER NOT NULL,
+    priority    INTEGER NOT NULL,
+    missed      TEXT NOT NULL, -- skip, once or all
+    jitter_ms   INTEGER NOT NULL,
+    paused      INTEGER NOT NULL,
+    last_run_ns INTEGER,
+    next_run_ns INTEGER, -- NULL while paused
+    created_ns  INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- How far the view is; written in the transaction it speaks of.
@@ -96,3 +168,10 @@ CREATE INDEX hot_by_queue_state ON hot(queue, state);
 CREATE INDEX hot_by_rare_state ON hot(state) WHERE state <> 'pending' AND state <> 'completed';
 
 CREATE UNIQUE INDEX document_by_id ON document(id);
+
+-- Searches by what few jobs have. Each index is on the rows that have it.
+CREATE INDEX extra_by_unique_key ON extra(unique_key) WHERE unique_key IS NOT NULL;
+CREATE INDEX extra_by_batch ON extra(batch_id) WHERE batch_id IS NOT NULL;
+CREATE INDEX extra_by_parent ON extra(parent_id) WHERE parent_id IS NOT NULL;
+CREATE INDEX extra_by_chain ON extra(chain_id) WHERE chain_id IS NOT NULL;
+CREATE INDEX extra_by_expiry ON extra(expire_ns) WHERE expire_ns IS NOT NULL;

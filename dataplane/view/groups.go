@@ -1,0 +1,150 @@
+package view
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+const putBatchSQL = `
+INSERT OR REPLACE INTO batch (id, total, succeeded, failed, cancelled, open, callback_queue, callback_payload, parent_id,
+	created_ns, completed_ns)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+const putScheduleSQL = `
+INSERT OR REPLACE INTO schedule (id, name, queue, cron, timezone, payload, unique_key, max_retries, priority, missed, jitter_ms,
+	paused, last_run_ns, next_run_ns, created_ns)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+// groups are the batches and schedules that a piece of the feed touched: what makes
+// jobs, or has them as members, and has a record of its own.
+type groups struct {
+	batches   map[job.ID]bool
+	schedules map[job.ID]bool
+}
+
+func newGroups() groups {
+	return groups{batches: map[job.ID]bool{}, schedules: map[job.ID]bool{}}
+}
+
+// touch notes the batch or schedule of an event.
+func (g *groups) touch(e *state.Event) error {
+	id, err := job.IDFromBytes(e.RecordId)
+	if err != nil {
+		return fmt.Errorf("event %v of record %x: %w", e.Type, e.RecordId, err)
+	}
+	switch e.Type {
+	case state.EventType_EVENT_BATCH_CHANGED, state.EventType_EVENT_BATCH_COMPLETED, state.EventType_EVENT_BATCH_DELETED:
+		g.batches[id] = true
+	case state.EventType_EVENT_SCHEDULE_CHANGED, state.EventType_EVENT_SCHEDULE_DELETED:
+		g.schedules[id] = true
+	default:
+		return fmt.Errorf("event %v of record %x: neither a batch's nor a schedule's", e.Type, e.RecordId)
+	}
+	return nil
+}
+
+// write makes the touched rows what the records say they are.
+func (g *groups) write(w *writer, records *state.Sweep) error {
+	for _, id := range inOrder(g.batches) {
+		b, err := records.Batch(id)
+		if err == nil {
+			err = w.batch(records.Snapshot, id, b)
+		}
+		if err != nil {
+			return fmt.Errorf("batch %s: %w", idWord(batchPrefix, id), err)
+		}
+	}
+	for _, id := range inOrder(g.schedules) {
+		s, err := records.Schedule(id)
+		if err == nil {
+			err = w.schedule(id, s)
+		}
+		if err != nil {
+			return fmt.Errorf("schedule %s: %w", idWord(schedulePrefix, id), err)
+		}
+	}
+	return nil
+}
+
+func inOrder(ids map[job.ID]bool) []job.ID {
+	return slices.SortedFunc(maps.Keys(ids), func(a, b job.ID) int { return bytes.Compare(a[:], b[:]) })
+}
+
+// loadGroups writes the rows of every batch and schedule.
+func loadGroups(w *writer, snap *state.Snapshot) error {
+	for b, err := range snap.Batches() {
+		if err != nil {
+			return err
+		}
+		if err := w.batch(snap, job.ID(b.Id), b); err != nil {
+			return fmt.Errorf("batch %s: %w", idWord(batchPrefix, job.ID(b.Id)), err)
+		}
+	}
+	for s, err := range snap.Schedules() {
+		if err != nil {
+			return err
+		}
+		if err := w.schedule(job.ID(s.Id), s); err != nil {
+			return fmt.Errorf("schedule %s: %w", idWord(schedulePrefix, job.ID(s.Id)), err)
+		}
+	}
+	return nil
+}
+
+// batch writes a batch's row; nil drops it.
+func (w *writer) batch(snap *state.Snapshot, id job.ID, b *state.Batch) error {
+	if b == nil {
+		return w.exec(w.dropBatch, idWord(batchPrefix, id))
+	}
+	var payload any
+	if b.CallbackPayload {
+		blob, err := snap.BatchPayload(id)
+		if err != nil {
+			return err
+		}
+		if payload, err = blobText(blob); err != nil {
+			return err
+		}
+	}
+	parent, err := idText(batchPrefix, b.ParentId)
+	if err != nil {
+		return err
+	}
+	return w.exec(w.putBatch, idWord(batchPrefix, id), int64(b.Total), int64(b.Succeeded), int64(b.Failed), int64(b.Cancelled), b.Open,
+		text(b.CallbackQueue), payload, parent, b.CreatedNs, nullable(b.CompletedNs))
+}
+
+// schedule writes a schedule's row; nil drops it.
+func (w *writer) schedule(id job.ID, s *state.Schedule) error {
+	if s == nil {
+		return w.exec(w.dropSchedule, idWord(schedulePrefix, id))
+	}
+	payload, err := blobText(s.Payload)
+	if err != nil {
+		return err
+	}
+	next := s.NextRunNs
+	if s.Paused {
+		next = 0 // the record keeps what was the next run, which does not come
+	}
+	return w.exec(w.putSchedule, idWord(schedulePrefix, id), s.Name, s.Queue, s.Cron, s.Timezone, payload, text(s.UniqueKey),
+		int64(s.MaxAttempts), int64(s.Priority), missedWord(s.Missed), s.JitterMs, s.Paused,
+		nullable(s.LastRunNs), nullable(next), s.CreatedNs)
+}
+
+func missedWord(m state.Missed) string {
+	switch m {
+	case state.Missed_MISSED_SKIP:
+		return "skip"
+	case state.Missed_MISSED_ONCE:
+		return "once"
+	case state.Missed_MISSED_ALL:
+		return "all"
+	}
+	return fmt.Sprintf("missed(%d)", int32(m))
+}

@@ -1,0 +1,41 @@
+package view
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// What starts the ids that are made like a job's and are not one's.
+const (
+	batchPrefix    = "batch_"
+	chainPrefix    = "chain_"
+	schedulePrefix = "sched_"
+)
+
+// idText is an id as clients see it, NULL for none.
+func idText(prefix string, id []byte) (any, error) {
+	if len(id) == 0 {
+		return nil, nil
+	}
+	known, err := job.IDFromBytes(id)
+	if err != nil {
+		return nil, fmt.Errorf("%s...: %w", prefix, err)
+	}
+	return idWord(prefix, known), nil
+}
+
+func idWord(prefix string, id job.ID) string {
+	return prefix + strings.TrimPrefix(id.String(), job.IDPrefix)
+}
+
+// fromIDText reads what idText wrote.
+func fromIDText(prefix string, text sql.NullString) ([]byte, error) {
+	if !text.Valid {
+		return nil, nil
+	}
+	id, err := job.ParseID(job.IDPrefix + strings.TrimPrefix(text.String, prefix))
+	return id[:], err
+}

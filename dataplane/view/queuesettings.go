@@ -1,0 +1,119 @@
+package view
+
+import (
+	"database/sql"
+	"encoding/json"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// queueTexts are a queue's retention and defaults as GET /queues answers them; nil
+// where they say nothing.
+func queueTexts(q *state.Queue) (retention, defaults any, err error) {
+	if r := toRetention(q.Retention); r != (api.QueueRetention{}) {
+		text, err := json.Marshal(r)
+		if err != nil {
+			return nil, nil, err
+		}
+		retention = string(text)
+	}
+	if d := toDefaults(q.Defaults); d != (api.QueueDefaults{}) {
+		text, err := json.Marshal(d)
+		if err != nil {
+			return nil, nil, err
+		}
+		defaults = string(text)
+	}
+	return retention, defaults, nil
+}
+
+func toRetention(r *job.Retention) api.QueueRetention {
+	return api.QueueRetention{Completed: kept(r.GetCompletedMs()), Dead: kept(r.GetDeadMs()), Cancelled: kept(r.GetCancelledMs())}
+}
+
+func kept(ms int64) api.Duration {
+	switch {
+	case ms == 0:
+		return ""
+	case ms < 0:
+		return api.Forever
+	}
+	return durationOf(ms)
+}
+
+func toDefaults(d *state.QueueDefaults) (out api.QueueDefaults) {
+	if d == nil {
+		return out
+	}
+	if d.Priority != nil {
+		out.Priority = api.PriorityOf(int(*d.Priority))
+	}
+	if d.Backoff != nil {
+		out.RetryBackoff = d.Backoff.Word()
+	}
+	if d.ExpireAfterMs != nil {
+		out.ExpireAfter = durationOf(*d.ExpireAfterMs)
+	}
+	out.MaxRetries, out.RetryJitterPercent = count(d.MaxAttempts), count(d.JitterPercent)
+	out.RetryBaseDelay, out.RetryMaxDelay = delay(d.BaseDelayMs), delay(d.MaxDelayMs)
+	return out
+}
+
+func durationOf(ms int64) api.Duration { return api.DurationOf(time.Duration(ms) * time.Millisecond) }
+
+func count(n *uint32) *int {
+	if n == nil {
+		return nil
+	}
+	v := int(*n)
+	return &v
+}
+
+func delay(ms *int64) *api.Duration {
+	if ms == nil {
+		return nil
+	}
+	d := durationOf(*ms)
+	return &d
+}
+
+func onFull(o job.Overflow) string {
+	if o == job.Overflow_OVERFLOW_DROP_OLDEST {
+		return api.OnFullDropOldest
+	}
+	return api.OnFullReject
+}
+
+// queueStatus is a queue's state in one word.
+func queueStatus(q *api.Queue, draining, deleting bool) string {
+	switch {
+	case deleting:
+		return api.QueueDeleting
+	case draining && q.Active > 0:
+		return api.QueueDraining
+	case draining:
+		return api.QueueDrained
+	case q.Paused:
+		return api.QueuePaused
+	}
+	return api.QueueActive
+}
+
+// nullValue is nil for NULL.
+func nullValue[T any](v sql.Null[T]) *T {
+	if !v.Valid {
+		return nil
+	}
+	return &v.V
+}
+
+// fromText reads a column of JSON; NULL leaves to as it is.
+func fromText[T any](text sql.NullString, to **T) error {
+	if !text.Valid {
+		return nil
+	}
+	return json.Unmarshal([]byte(text.String), to)
+}
