@@ -11,6 +11,7 @@ type AckRequest struct {
 	Usage      *Usage          `json:"usage,omitempty"` // since the last report; added to the job's
 	LeaseToken string          `json:"lease_token,omitempty"`
 	WorkerID   string          `json:"worker_id,omitempty"`
+	StepStatus string          `json:"step_status,omitempty"` // of a chain's step: continue (the default) or exit
 }
 
 // AckBatchRequest completes jobs, each on its own.

@@ -27,6 +27,7 @@ const (
 	PreconditionFailed  Code = "PRECONDITION_FAILED"
 	PayloadTooLarge     Code = "PAYLOAD_TOO_LARGE"
 	InvalidFilter       Code = "INVALID_FILTER"
+	InvalidCron         Code = "INVALID_CRON"
 	CrossShard          Code = "CROSS_SHARD"
 	RateLimited         Code = "RATE_LIMITED"
 	Overloaded          Code = "OVERLOADED"
@@ -60,6 +61,7 @@ var codes = map[Code]property{
 	PreconditionFailed:  {http.StatusPreconditionFailed, false},
 	PayloadTooLarge:     {http.StatusRequestEntityTooLarge, false},
 	InvalidFilter:       {http.StatusUnprocessableEntity, false},
+	InvalidCron:         {http.StatusUnprocessableEntity, false},
 	CrossShard:          {http.StatusUnprocessableEntity, false},
 	RateLimited:         {http.StatusTooManyRequests, true},
 	Overloaded:          {http.StatusTooManyRequests, true},

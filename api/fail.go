@@ -1,5 +1,9 @@
 package api
 
+// WorkerShutdown is the error of a worker that stops before its job is done. The
+// job runs again at once, without an attempt being counted.
+const WorkerShutdown = "worker_shutdown"
+
 // FailRequest ends an attempt without success; see AckRequest for the proof of
 // the lease.
 type FailRequest struct {
@@ -12,7 +16,7 @@ type FailRequest struct {
 
 // FailResponse says what becomes of the job.
 type FailResponse struct {
-	Status            string `json:"status"` // retrying or dead
+	Status            string `json:"status"` // retrying, dead or cancelled
 	Attempt           int    `json:"attempt"`
 	NextAttemptAt     Time   `json:"next_attempt_at,omitempty"`
 	AttemptsRemaining int    `json:"attempts_remaining"`

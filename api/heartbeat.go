@@ -25,7 +25,7 @@ type HeartbeatResponse struct {
 	Jobs     map[string]HeartbeatStatus `json:"jobs"`
 	Acked    []string                   `json:"acked"`    // renewed
 	Unknown  []string                   `json:"unknown"`  // no such job; its status is cancel
-	Canceled []string                   `json:"canceled"` // no longer held; its status is cancel
+	Canceled []string                   `json:"canceled"` // no longer held, or being cancelled; its status is cancel
 }
 
 // HeartbeatStatus is ok, or cancel: stop working on the job.

@@ -42,6 +42,9 @@ type Job struct {
 	ChainStep   *int            `json:"chain_step"`
 	ChainConfig json.RawMessage `json:"chain_config"`
 
+	BlockedBy        int     `json:"blocked_by"`        // jobs it depends on that are not known to have succeeded
+	DependencyPolicy *string `json:"dependency_policy"` // fail, hold or ignore while there are any
+
 	CreatedAt   Time  `json:"created_at"`
 	StartedAt   *Time `json:"started_at"` // start of the latest attempt
 	CompletedAt *Time `json:"completed_at"`
@@ -58,6 +61,11 @@ type Job struct {
 	UniquePeriod *int64       `json:"unique_period"` // seconds
 	ExpireAfter  *Duration    `json:"expire_after"`
 	Attempts     []JobAttempt `json:"attempts"` // oldest first
+
+	ScheduleID         *string `json:"schedule_id"` // of the schedule that made it
+	Cancelling         bool    `json:"cancelling"`  // active, and its worker is being told to let go of it
+	CancelledAt        *Time   `json:"cancelled_at"`
+	RetryJitterPercent int     `json:"retry_jitter_percent"` // how much of a retry's delay varies; 0 is none
 }
 
 // JobError is one failed attempt of a job. ID is unique among all errors.
@@ -78,12 +86,19 @@ type JobWorker struct {
 
 // What came of an attempt.
 const (
-	OutcomeCompleted = "completed"
-	OutcomeFailed    = "failed"
+	OutcomeCompleted    = "completed"
+	OutcomeFailed       = "failed"        // its worker reported an error
+	OutcomeLeaseExpired = "lease_expired" // its worker was not heard of in time
+	OutcomeExpired      = "expired"       // the job's time was over
+	OutcomeCancelled    = "cancelled"
+	OutcomeRejected     = "rejected" // a person said no
+	OutcomeBlocked      = "blocked"  // a job it depends on did not succeed
+	OutcomeDropped      = "dropped"  // its queue was full
 )
 
-// JobAttempt is what is known of one attempt: worker and start are kept for the
-// latest only. A running attempt has no end and no outcome.
+// JobAttempt is what is known of one attempt. A running one has no end and no
+// outcome; one that the job did not get, because it was to end while it waited, has
+// no worker and no start.
 type JobAttempt struct {
 	Attempt   int     `json:"attempt"`
 	WorkerID  *string `json:"worker_id"`

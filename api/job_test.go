@@ -15,13 +15,15 @@ func TestJobFields(t *testing.T) {
 	const contract = `id queue state payload priority attempt max_retries retry_backoff retry_base_delay_ms
 		retry_max_delay_ms unique_key batch_id worker_id hostname tags headers progress checkpoint result lease_expires_at
 		scheduled_at expire_at parent_id chain_id chain_step chain_config created_at started_at completed_at failed_at
-		errors agent hold_reason usage cost_usd last_error worker unique_period expire_after attempts`
+		errors agent hold_reason usage cost_usd last_error worker unique_period expire_after attempts
+		blocked_by dependency_policy schedule_id cancelling cancelled_at retry_jitter_percent`
 	sameFields(t, Job{}, contract)
 	sameFields(t, JobError{}, "id job_id attempt error backtrace created_at")
 	sameFields(t, JobWorker{}, "id hostname")
 	sameFields(t, JobAttempt{}, "attempt worker_id started_at ended_at outcome")
 	sameFields(t, Queue{}, `name paused max_concurrency rate_limit rate_window_ms created_at pending active held completed
-		dead cancelled scheduled retrying enqueued failed oldest_pending_at status rate_per_minute unique_locks provider`)
+		dead cancelled scheduled retrying enqueued failed oldest_pending_at status rate_per_minute unique_locks provider
+		max_length on_full retention defaults`)
 }
 
 func sameFields(t *testing.T, v any, contract string) {

@@ -6,6 +6,13 @@ type SearchRequest struct {
 	State       []string `json:"state,omitempty"`         // any of these
 	JobIDPrefix string   `json:"job_id_prefix,omitempty"` // with "job_"
 
+	UniqueKey    string `json:"unique_key,omitempty"`    // it has, or had
+	BatchID      string `json:"batch_id,omitempty"`      // it is a member of
+	ParentID     string `json:"parent_id,omitempty"`     // of the job that made it
+	ChainID      string `json:"chain_id,omitempty"`      // it is a step of
+	ExpireAfter  Time   `json:"expire_after,omitempty"`  // its time is over after that; a bare date is midnight UTC
+	ExpireBefore Time   `json:"expire_before,omitempty"` // its time is over before that
+
 	Sort   string `json:"sort,omitempty"`   // created_at, the default
 	Order  string `json:"order,omitempty"`  // asc or desc, the default
 	Cursor string `json:"cursor,omitempty"` // of an earlier answer to the same filter

@@ -99,6 +99,14 @@ func (p Priority) Level() (level int, ok bool, err error) {
 	return 0, false, fmt.Errorf("%.64q is not a priority: use \"critical\", \"high\", \"normal\", or 0, 1, 2", string(p))
 }
 
+// PriorityOf is the word of a priority's number; "" for one that is none.
+func PriorityOf(level int) Priority {
+	if level < 0 || level >= len(priorities) {
+		return ""
+	}
+	return priorities[level]
+}
+
 // Strings is an object of strings, such as tags. In JSON a null value means
 // that its name is absent.
 type Strings map[string]string

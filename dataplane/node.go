@@ -32,6 +32,7 @@ type Config struct {
 	// Dev opens the node to everybody who can reach it. The caller binds it to
 	// loopback; a store that has ever had a key refuses to be opened this way.
 	Dev            bool
+	Retention      time.Duration // of settled jobs; 0 = as it was set before, at first job.DefaultRetentionTime
 	MaxPayload     int64         // bytes of a job's payload; 0 = job.MaxPayload
 	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = the server's default
 	// Engine is how the node's groups are run; its Transport is the Cluster's.
@@ -81,12 +82,13 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		return nil, err
 	}
 	n.host, err = host.Open(host.Config{
-		DataDir: cfg.DataDir,
-		NodeID:  cfg.NodeID,
-		Known:   n.known(),
-		Engine:  cfg.Engine,
-		Tracer:  cfg.Tracer,
-		Logger:  cfg.Logger,
+		DataDir:   cfg.DataDir,
+		NodeID:    cfg.NodeID,
+		Known:     n.known(),
+		Engine:    cfg.Engine,
+		Retention: cfg.Retention,
+		Tracer:    cfg.Tracer,
+		Logger:    cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -48,7 +48,8 @@ type call struct {
 	repeat repeat
 	wait   time.Duration // what the server may take on purpose
 
-	ifMatch int64 // resource version the call insists on; 0: none
+	ifMatch int64  // resource version the call insists on; 0: none
+	version *int64 // where the version goes that the answer's ETag says; nil: it is not wanted
 }
 
 type sleeper func(ctx context.Context, d time.Duration) error
@@ -166,6 +167,9 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 	}()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return resp.StatusCode, readError(resp)
+	}
+	if k.version != nil {
+		*k.version = versionOf(resp.Header.Get("ETag"))
 	}
 	if k.out == nil || resp.StatusCode == http.StatusNoContent {
 		return resp.StatusCode, nil

@@ -254,3 +254,17 @@ func (c *Cloud) Hosts(ctx context.Context) ([]api.Host, error) {
 }
 
 func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
+
+// versionOf is what etag wrote, 0 for any other tag: one that a proxy made weak
+// would match no write.
+func versionOf(tag string) int64 {
+	text, err := strconv.Unquote(tag)
+	if err != nil {
+		return 0
+	}
+	version, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return version
+}

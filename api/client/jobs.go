@@ -99,8 +99,10 @@ type Read struct {
 	Eventual bool   // do not wait for the search view
 }
 
-func (r Read) query() string {
-	q := url.Values{}
+func (r Read) query() string { return r.with(url.Values{}) }
+
+// with is the query of a read that has other parameters too.
+func (r Read) with(q url.Values) string {
 	if r.MinIndex != "" {
 		q.Set("min_index", r.MinIndex)
 	}

@@ -51,8 +51,42 @@ func (c *Client) PutQueue(ctx context.Context, name string, req api.PutQueueRequ
 	return out, err
 }
 
-// DeleteQueue removes a queue that has no jobs.
-func (c *Client) DeleteQueue(ctx context.Context, name string) error {
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: queuePath(name, "") + "?confirm=true", repeat: repeatAlways})
+// Throttle limits how many jobs of a queue are let go in any window.
+func (c *Client) Throttle(ctx context.Context, name string, req api.ThrottleRequest) error {
+	_, err := c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/throttle"), body: req, repeat: repeatAlways})
+	return err
+}
+
+// Unthrottle undoes Throttle.
+func (c *Client) Unthrottle(ctx context.Context, name string) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: queuePath(name, "/throttle"), repeat: repeatAlways})
+	return err
+}
+
+// DrainQueue stops fetches from a queue and says whether jobs of it are active
+// still, "draining", or not, "drained". ResumeQueue undoes it.
+func (c *Client) DrainQueue(ctx context.Context, name string) (status string, err error) {
+	var out api.Status
+	_, err = c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/drain"), out: &out, repeat: repeatAlways})
+	return out.Status, err
+}
+
+// ClearQueue removes the jobs that wait in a queue. Where it takes longer than the
+// server waits, it goes on after the answer, "clearing".
+func (c *Client) ClearQueue(ctx context.Context, name string) (api.Cleared, error) {
+	var out api.Cleared
+	_, err := c.do(ctx, call{method: http.MethodPost, path: queuePath(name, "/clear"), out: &out, repeat: repeatRefused})
+	return out, err
+}
+
+// DeleteQueue removes a queue and its jobs; with ifSettled it is STATE_CONFLICT
+// while one of them has not settled. Where it takes long, as with active jobs, it
+// goes on after the answer.
+func (c *Client) DeleteQueue(ctx context.Context, name string, ifSettled bool) error {
+	path := queuePath(name, "") + "?confirm=true"
+	if ifSettled {
+		path += "&if_settled=true"
+	}
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: path, repeat: repeatAlways})
 	return err
 }

@@ -56,7 +56,7 @@ func (q *request) beginSettle(r *http.Request, name string, id job.ID, j *job.Jo
 }
 
 func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, item *op.AckItem) error {
-	_, err := s.acks(r, q, []job.ID{job.ID(item.Proof.Id)}, []*op.AckItem{item}).one(w, q)
+	_, err := s.acks(r, q, []job.ID{job.ID(item.Proof.Id)}, []*op.AckItem{item}).one(w, r, q)
 	return err
 }
 
@@ -65,8 +65,11 @@ func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckIt
 	return &items[*op.Refusal]{
 		ids: ids,
 		propose: func(c *cell.Cell, at []int) ([]*op.Refusal, position, error) {
-			result, where, err := proposeItems[*op.AckResult](s, r, q, c, &op.Ack{Meta: q.meta, Items: pick(all, at)})
-			return result.GetItems(), where, err
+			asked := pick(all, at)
+			result, where, err := proposeItems[*op.AckResult](s, r, q, c, &op.Ack{Meta: q.meta, Items: asked})
+			refused := result.GetItems()
+			s.heard(q, min(len(asked), len(refused)), func(i int) (*op.LeaseProof, *op.Refusal) { return asked[i].Proof, refused[i] })
+			return refused, where, err
 		},
 		refusal: refusalItself,
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http/httptest"
 	"slices"
@@ -122,6 +123,7 @@ var scoped = map[string]struct {
 }{
 	"POST /api/v1/enqueue":                   {body: `{"queue":"theirs"}`, status: 403},
 	"POST /api/v1/enqueue/batch":             {body: `{"jobs":[{"queue":"mine.a"},{"queue":"theirs"}]}`, status: 403},
+	"POST /api/v1/webhooks/{queue}":          {path: "/api/v1/webhooks/theirs", body: `{}`, status: 403},
 	"POST /api/v1/fetch":                     {body: `{"queues":["mine.a","theirs"],"timeout":0}`, status: 403},
 	"POST /api/v1/fetch/batch":               {body: `{"queues":["theirs"],"timeout":0}`, status: 403},
 	"POST /api/v1/ack/{job_id}":              {path: "/api/v1/ack/JOB", body: `{}`, status: 404},
@@ -138,6 +140,19 @@ var scoped = map[string]struct {
 	"POST /api/v1/queues/{name}/pause":       {path: "/api/v1/queues/theirs/pause", status: 403},
 	"POST /api/v1/queues/{name}/resume":      {path: "/api/v1/queues/theirs/resume", status: 403},
 	"POST /api/v1/queues/{name}/concurrency": {path: "/api/v1/queues/theirs/concurrency", body: `{"max":1}`, status: 403},
+	"POST /api/v1/queues/{name}/throttle":    {path: "/api/v1/queues/theirs/throttle", body: `{"rate":1,"period":"1m"}`, status: 403},
+	"DELETE /api/v1/queues/{name}/throttle":  {path: "/api/v1/queues/theirs/throttle", status: 403},
+	"POST /api/v1/queues/{name}/drain":       {path: "/api/v1/queues/theirs/drain", status: 403},
+	"POST /api/v1/queues/{name}/clear":       {path: "/api/v1/queues/theirs/clear", status: 403},
+	"GET /api/v1/schedules":                  {status: 200, lacks: "theirs"},
+	"POST /api/v1/schedules":                 {body: `{"name":"n","queue":"theirs","cron":"@daily"}`, status: 403},
+	"GET /api/v1/schedules/{id}":             {path: "/api/v1/schedules/SCHEDULE", status: 404},
+	"PUT /api/v1/schedules/{id}":             {path: "/api/v1/schedules/SCHEDULE", body: `{"name":"n","queue":"mine.b","cron":"@daily"}`, status: 404},
+	"DELETE /api/v1/schedules/{id}":          {path: "/api/v1/schedules/SCHEDULE", status: 404},
+	"POST /api/v1/schedules/{id}/run":        {path: "/api/v1/schedules/SCHEDULE/run", status: 404},
+	"POST /api/v1/schedules/{id}/pause":      {path: "/api/v1/schedules/SCHEDULE/pause", status: 404},
+	"POST /api/v1/schedules/{id}/resume":     {path: "/api/v1/schedules/SCHEDULE/resume", status: 404},
+	"GET /api/v1/schedules/{id}/next":        {path: "/api/v1/schedules/SCHEDULE/next", status: 404},
 	"POST /api/v1/auth/keys":                 {body: `{"name":"n","roles":["worker"],"queue_scope":["theirs"]}`, status: 403},
 	"GET /api/v1/auth/keys":                  {},
 	"GET /api/v1/auth/keys/{id}":             {},
@@ -164,7 +179,11 @@ func TestQueueScope(t *testing.T) {
 	}
 	mine := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}, QueueScope: []tenancy.Glob{"mine.*"}})
 	_, adminID, _ := keyring.Parse(n.admin)
-	fill := strings.NewReplacer("JOB", theirs.JobID, "ADMIN", adminID)
+	var schedule api.Schedule
+	if err := json.Unmarshal([]byte(n.ask("POST", "/api/v1/schedules", n.admin, `{"name":"nightly","queue":"theirs","cron":"@yearly"}`).body), &schedule); err != nil {
+		t.Fatal(err)
+	}
+	fill := strings.NewReplacer("JOB", theirs.JobID, "ADMIN", adminID, "SCHEDULE", schedule.ID)
 	before := n.dump()
 	for _, route := range n.server.routes() {
 		if route.Permission == serve.Open || isUnbuilt(route) {

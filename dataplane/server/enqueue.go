@@ -19,20 +19,34 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var f convert.Faults
+	return s.enqueueOne(w, r, &q, &convert.Faults{}, &body)
+}
+
+// enqueueOne enqueues the one job of a request, unless that has faults.
+func (s *Server) enqueueOne(w http.ResponseWriter, r *http.Request, q *request, f *convert.Faults, body *convert.EnqueueBody) error {
 	at := q.shards.Of(body.Queue)
-	n := convert.FromEnqueue(&f, &body, at.NowNs(), s.maxPayload)
+	n := convert.FromEnqueue(f, body, at.NowNs(), s.maxPayload)
 	if err := f.Err(); err != nil {
 		return err
 	}
 	if err := q.mayEnqueue([]*op.NewJob{n}); err != nil {
 		return err
 	}
-	made, err := s.create(w, r, &q, at, []*op.NewJob{n}, false)
+	made, err := s.create(w, r, q, at, &op.Enqueue{Jobs: []*op.NewJob{n}}, false)
 	if err != nil {
 		return err
 	}
-	return serve.WriteJSON(w, http.StatusCreated, made[0])
+	return serve.WriteJSON(w, statusOf(made), made.Results[0])
+}
+
+// statusOf is the status of an enqueue: whether it created anything.
+func statusOf(made *api.EnqueueBatchResponse) int {
+	for i := range made.Results {
+		if !made.Results[i].UniqueExisting {
+			return http.StatusCreated
+		}
+	}
+	return http.StatusOK
 }
 
 func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
@@ -43,6 +57,7 @@ func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
 	}
 	var f convert.Faults
 	jobs := convert.FromEnqueueBatch(&f, &body, q.shards.Home().NowNs(), s.maxPayload)
+	batch := convert.FromNewBatch(&f, body.Batch)
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -53,21 +68,23 @@ func (s *Server) enqueueBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	made, err := s.create(w, r, &q, at, jobs, true)
+	if err := q.mayBatch(r, at, batch); err != nil {
+		return err
+	}
+	made, err := s.create(w, r, &q, at, &op.Enqueue{Jobs: jobs, Batch: batch}, true)
 	if err != nil {
 		return err
 	}
-	out := api.EnqueueBatchResponse{JobIDs: make([]string, len(made)), Results: made}
-	for i := range made {
-		out.JobIDs[i] = made[i].JobID
-	}
-	return serve.WriteJSON(w, http.StatusCreated, out)
+	return serve.WriteJSON(w, statusOf(made), made)
 }
 
 // mayEnqueue asks for the right to put each job where it is to go.
 func (q *request) mayEnqueue(jobs []*op.NewJob) error {
 	for _, n := range jobs {
 		if err := q.allow(tenancy.JobEnqueue, n.Queue); err != nil {
+			return err
+		}
+		if err := q.mayChain(n.Chain); err != nil {
 			return err
 		}
 	}
@@ -87,7 +104,8 @@ func (q *request) shardOf(jobs []*op.NewJob) (*cell.Cell, error) {
 }
 
 // create enqueues jobs on a shard, all or none, in one span.
-func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, jobs []*op.NewJob, batch bool) ([]api.EnqueueResponse, error) {
+func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue, batch bool) (*api.EnqueueBatchResponse, error) {
+	jobs := enqueue.Jobs
 	r, span := q.beginSpan(r, telemetry.SpanEnqueue, telemetry.OperationSend)
 	if span != nil && oneQueue(jobs) {
 		span.queue(jobs[0].Queue)
@@ -95,9 +113,9 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, at *
 	if batch {
 		span.batch(len(jobs))
 	}
-	made, err := s.commitNew(w, r, q, at, jobs)
+	made, err := s.commitNew(w, r, q, at, enqueue)
 	if err == nil && !batch {
-		span.message(made[0].JobID, 0)
+		span.message(made.JobIDs[0], 0)
 	}
 	span.end(err)
 	return made, err
@@ -122,13 +140,21 @@ func traceOf(r *http.Request) convert.Trace {
 	return t
 }
 
-func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, jobs []*op.NewJob) ([]api.EnqueueResponse, error) {
-	q.meta.Ids = make([][]byte, len(jobs))
+func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*api.EnqueueBatchResponse, error) {
+	jobs := enqueue.Jobs
+	if err := q.findDependencies(r, jobs); err != nil {
+		return nil, err
+	}
+	q.meta.Ids = make([][]byte, len(jobs), len(jobs)+1)
 	for i, n := range jobs {
 		id := at.NewID(n.Queue)
 		q.meta.Ids[i] = id[:]
 	}
-	enqueue := &op.Enqueue{Meta: q.meta, Jobs: jobs}
+	if enqueue.Batch != nil {
+		id := at.NewID(jobs[0].Queue)
+		q.meta.Ids = append(q.meta.Ids, id[:])
+	}
+	enqueue.Meta = q.meta
 	traceOf(r).Store(enqueue)
 	result, err := commit[*op.EnqueueResult](s, w, r, q, at, enqueue)
 	if err != nil {
@@ -137,11 +163,14 @@ func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, a
 	if len(result.Jobs) != len(jobs) {
 		return nil, fmt.Errorf("an enqueue of %d jobs has %d results", len(jobs), len(result.Jobs))
 	}
-	made := make([]api.EnqueueResponse, len(jobs))
+	made := &api.EnqueueBatchResponse{
+		JobIDs: make([]string, len(jobs)), Results: make([]api.EnqueueResponse, len(jobs)), BatchID: convert.BatchID(result.BatchId),
+	}
 	for i, e := range result.Jobs {
-		if made[i], err = convert.ToEnqueued(e); err != nil {
+		if made.Results[i], err = convert.ToEnqueued(at.State(), e); err != nil {
 			return nil, err
 		}
+		made.JobIDs[i] = made.Results[i].JobID
 	}
 	return made, nil
 }

@@ -45,9 +45,11 @@ func (s *Server) commitFail(w http.ResponseWriter, r *http.Request, q *request, 
 		ids: []job.ID{job.ID(item.Proof.Id)},
 		propose: func(c *cell.Cell, _ []int) ([]*op.Failed, position, error) {
 			result, at, err := proposeItems[*op.FailResult](s, r, q, c, &op.Fail{Meta: q.meta, Items: []*op.FailItem{item}})
-			return result.GetItems(), at, err
+			failed := result.GetItems()
+			s.heard(q, min(1, len(failed)), func(int) (*op.LeaseProof, *op.Refusal) { return item.Proof, failed[0].GetRefusal() })
+			return failed, at, err
 		},
 		refusal: (*op.Failed).GetRefusal,
 	}
-	return settled.one(w, q)
+	return settled.one(w, r, q)
 }

@@ -99,6 +99,7 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 	if err := q.allow(tenancy.JobWork, ask.Queues...); err != nil {
 		return nil, err
 	}
+	s.fetched(q, ask)
 	// A repeat has its answer already: it must not wait for more work.
 	if leased, err := q.leasedBefore(w, ask); len(leased) > 0 || err != nil {
 		return leased, err

@@ -55,13 +55,15 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, q *request, ids [
 		return &op.HeartbeatResult{}, nil
 	}
 	q.meta.RequestId = q.shards.Home().RequestID()
-	settled := &items[*op.Refusal]{
+	settled := &items[renewed]{
 		ids: ids,
-		propose: func(c *cell.Cell, at []int) ([]*op.Refusal, position, error) {
-			result, where, err := proposeItems[*op.HeartbeatResult](s, r, q, c, &op.Heartbeat{Meta: q.meta, Items: pick(all, at)})
-			return result.GetItems(), where, err
+		propose: func(c *cell.Cell, at []int) ([]renewed, position, error) {
+			beats := pick(all, at)
+			result, where, err := proposeItems[*op.HeartbeatResult](s, r, q, c, &op.Heartbeat{Meta: q.meta, Items: beats})
+			s.heard(q, min(len(beats), len(result.GetItems())), func(i int) (*op.LeaseProof, *op.Refusal) { return beats[i].Proof, result.Items[i] })
+			return renewedJobs(result), where, err
 		},
-		refusal: refusalItself,
+		refusal: func(one renewed) *op.Refusal { return one.refused },
 	}
 	if err := settled.settle(q); err != nil {
 		return nil, err
@@ -72,5 +74,35 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, q *request, ids [
 		}
 	}
 	setIndex(w, settled.at...)
-	return &op.HeartbeatResult{Items: settled.results}, nil
+	return joined(settled.results), nil
+}
+
+// renewed is what a heartbeat answers for one job.
+type renewed struct {
+	refused *op.Refusal
+	cancel  bool // its worker shall let go of it
+}
+
+// renewedJobs are the answers of one shard, each on its own.
+func renewedJobs(r *op.HeartbeatResult) []renewed {
+	all := make([]renewed, len(r.GetItems()))
+	for i, refused := range r.GetItems() {
+		all[i].refused = refused
+	}
+	for _, at := range r.GetCancel() {
+		all[at].cancel = true
+	}
+	return all
+}
+
+// joined is the answer of all shards.
+func joined(all []renewed) *op.HeartbeatResult {
+	r := &op.HeartbeatResult{Items: make([]*op.Refusal, len(all))}
+	for i, one := range all {
+		r.Items[i] = one.refused
+		if one.cancel {
+			r.Cancel = append(r.Cancel, uint32(i))
+		}
+	}
+	return r
 }

@@ -42,14 +42,14 @@ func (s *Server) moveJob(w http.ResponseWriter, r *http.Request) error {
 		},
 		refusal: refusalItself,
 	}
-	if _, err := moved.one(w, &q); err != nil {
+	if _, err := moved.one(w, r, &q); err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "moved"})
 }
 
 // mayMove asks for the right to the queue a job is in, as far as it is known here,
-// and to the one it goes to.
+// and to the one it goes to, which must not be on its way out.
 func (q *request) mayMove(r *http.Request, id job.ID, queue string) error {
 	j, err := q.record(r, id)
 	if err != nil {
@@ -58,5 +58,16 @@ func (q *request) mayMove(r *http.Request, id job.ID, queue string) error {
 	if j != nil && !q.who.Covers(j.Queue) {
 		return noJob(id.String())
 	}
-	return q.allow(tenancy.JobManage, queue)
+	if err := q.allow(tenancy.JobManage, queue); err != nil {
+		return err
+	}
+	if err := q.mustSee(r, id, j, &op.MoveJobs{Meta: q.meta}); err != nil {
+		return err
+	}
+	// A shard cannot refuse what comes from another; so this one asks before.
+	to, err := queueRecord(q.shards.Of(queue), queue)
+	if err == nil && to.GetDeleting() {
+		err = api.Errorf(api.Conflict, "queue %s is being deleted: wait until it is gone; it may be made anew then", queue)
+	}
+	return err
 }

@@ -125,7 +125,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	}
 	var f convert.Faults
 	o := &op.SetQueue{Meta: q.meta, Queue: name}
-	o.Paused, o.MaxConcurrency = convert.FromPutQueue(&f, &body)
+	convert.FromPutQueue(&f, &body, o)
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -146,27 +146,6 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 		return api.Errorf(api.NotFound, "queue %s was deleted by somebody else a moment after it was set", name)
 	}
 	return serve.WriteJSON(w, http.StatusOK, found)
-}
-
-// confirm is the parameter that says that a deletion is meant.
-var confirm = []serve.Param{{Name: "confirm", Doc: "must be true"}}
-
-func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
-	if err != nil {
-		return err
-	}
-	name, err := q.queue(r, tenancy.QueueManage)
-	if err != nil {
-		return err
-	}
-	if r.URL.Query().Get("confirm") != "true" {
-		return api.Errorf(api.ValidationError, "confirm is missing: deleting queue %s takes its settings and totals with it; say so with ?confirm=true", name)
-	}
-	if _, err := commit[*op.DeleteQueueResult](s, w, r, &q, q.shards.Of(name), &op.DeleteQueue{Meta: q.meta, Queue: name}); err != nil {
-		return err
-	}
-	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
 // queue is the queue named in the path, if the caller has the right on it.

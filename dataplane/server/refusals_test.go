@@ -48,6 +48,7 @@ func TestRefusals(t *testing.T) {
 	stale := strings.Repeat("ab", 16)
 	cases := append(refusedEnqueues(), refusedWork(active.JobID, stale)...)
 	cases = append(cases, refusedManagement()...)
+	cases = append(cases, refusedBatches()...)
 	before := n.dump()
 	for _, c := range cases {
 		a := n.send(c.method, c.path, n.admin, c.body)
@@ -111,13 +112,12 @@ func refusedEnqueues() []refusalCase {
 		enqueue("payload over its bound", `{"queue":"q","payload":"`+strings.Repeat("x", 999)+`"}`, 413, api.PayloadTooLarge, "payload"),
 		enqueue("checkpoint over its bound", `{"queue":"q","checkpoint":"`+strings.Repeat("x", job.MaxCheckpoint)+`"}`, 413, api.PayloadTooLarge, "checkpoint"),
 		enqueue("body over its bound", `{"queue":"q","x":"`+strings.Repeat("x", 4<<20)+`"}`, 413, api.PayloadTooLarge, ""),
-		enqueue("fields not built", `{"queue":"q","unique_key":"k","chain":{"steps":[{"queue":"q"}]},"agent":{"max_iterations":3},"depends_on":["a"],"expire_after":"1h"}`,
-			501, api.Unsupported, "agent chain depends_on expire_after unique_key"),
+		enqueue("fields not built", `{"queue":"q","agent":{"max_iterations":3},"provider":"p"}`,
+			501, api.Unsupported, "agent provider"),
 		{"no jobs", "POST", "/api/v1/enqueue/batch", `{"jobs":[]}`, 400, api.ValidationError, "jobs"},
 		{"a job too many", "POST", "/api/v1/enqueue/batch", `{"jobs":[` + strings.Repeat(`{"queue":"q"},`, job.MaxEnqueueJobs) + `{"queue":"q"}]}`, 400, api.ValidationError, "jobs"},
 		{"one bad job", "POST", "/api/v1/enqueue/batch", `{"jobs":[{"queue":"q"},{"queue":"!"},{"queue":"q","priority":9}]}`, 400, api.ValidationError, "jobs[1].queue jobs[2].priority"},
-		{"one field not built", "POST", "/api/v1/enqueue/batch", `{"jobs":[{"queue":"q"},{"queue":"q","unique_key":"k"}]}`, 501, api.Unsupported, "jobs[1].unique_key"},
-		{"a batch", "POST", "/api/v1/enqueue/batch", `{"jobs":[{"queue":"q"}],"batch":{"callback_queue":"c"}}`, 501, api.Unsupported, "batch"},
+		{"one field not built", "POST", "/api/v1/enqueue/batch", `{"jobs":[{"queue":"q"},{"queue":"q","fairness_key":"k"}]}`, 501, api.Unsupported, "jobs[1].fairness_key"},
 	}
 }
 
@@ -156,7 +156,7 @@ func refusedWork(active, stale string) []refusalCase {
 		post("ack with less than nothing", "ack/"+active, `{"usage":{"input_tokens":-1}}`, 400, api.ValidationError, "usage"),
 		post("ack with a hair of a cent", "ack/"+active, `{"usage":{"cost_usd":0.0000000001}}`, 400, api.ValidationError, "usage.cost_usd"),
 		post("ack with a result too large", "ack/"+active, `{"result":"`+strings.Repeat("x", job.MaxResult)+`"}`, 413, api.PayloadTooLarge, "result"),
-		post("ack with fields not built", "ack/"+active, `{"agent_status":"hold","hold_reason":"r","step_status":"exit","trace":{"a":1}}`, 501, api.Unsupported, "agent_status hold_reason step_status trace"),
+		post("ack with fields not built", "ack/"+active, `{"agent_status":"hold","hold_reason":"r","trace":{"a":1}}`, 501, api.Unsupported, "agent_status hold_reason trace"),
 		post("an ack too many", "ack/batch", `{"acks":[`+strings.Repeat(`{},`, job.MaxAckItems)+`{}]}`, 400, api.ValidationError, "acks"),
 
 		post("fail of no job", "fail/"+nobody, ``, 404, api.NotFound, ""),

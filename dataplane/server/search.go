@@ -27,6 +27,11 @@ func (s *Server) searchJobs(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
+	return s.answerSearch(w, r, &q, asked, began)
+}
+
+// answerSearch answers a page of what was asked for.
+func (s *Server) answerSearch(w http.ResponseWriter, r *http.Request, q *request, asked convert.Search, began time.Time) error {
 	query := toQuery(asked)
 	cells := q.shards.All()
 	if query.Queue != "" {
@@ -36,7 +41,7 @@ func (s *Server) searchJobs(w http.ResponseWriter, r *http.Request) error {
 		at := q.shards.Of(query.Queue)
 		cells = []*cell.Cell{at}
 	}
-	if err := s.awaitView(r, &q, cells...); err != nil {
+	if err := s.awaitView(r, q, cells...); err != nil {
 		return err
 	}
 	page, err := q.search(r.Context(), cells, query)
@@ -96,7 +101,9 @@ func (q *request) scope(ctx context.Context, c *cell.Cell) ([]string, error) {
 }
 
 func toQuery(s convert.Search) view.Query {
-	q := view.Query{Queue: s.Queue, States: s.States, IDPrefix: s.IDPrefix, Order: view.Descending, Limit: s.Limit, Cursor: s.Cursor}
+	q := view.Query{Queue: s.Queue, States: s.States, IDPrefix: s.IDPrefix, Order: view.Descending, Limit: s.Limit, Cursor: s.Cursor,
+		UniqueKey: s.UniqueKey, BatchID: s.BatchID, ParentID: s.ParentID, ChainID: s.ChainID,
+		ExpireAfter: s.ExpireAfter, ExpireBefore: s.ExpireBefore}
 	if s.Ascending {
 		q.Order = view.Ascending
 	}

@@ -121,7 +121,7 @@ func (x *items[T]) commit(part router.Part) (position, error) {
 }
 
 // one is the result of a request for one job.
-func (x *items[T]) one(w http.ResponseWriter, q *request) (result T, err error) {
+func (x *items[T]) one(w http.ResponseWriter, r *http.Request, q *request) (result T, err error) {
 	if err := x.settle(q); err != nil {
 		return result, err
 	}
@@ -131,7 +131,7 @@ func (x *items[T]) one(w http.ResponseWriter, q *request) (result T, err error) 
 	setIndex(w, x.at...)
 	refused := x.refusal(x.results[0])
 	if api.Code(refused.GetCode()) == api.NotFound && q.shards.Count() > 1 {
-		return result, q.absent(x.asked[0], x.ids[0])
+		return result, q.absent(r, x.ids[0])
 	}
 	return x.results[0], refused.Err()
 }

@@ -17,42 +17,18 @@ var unbuilt = []struct {
 	path       string
 	permission tenancy.Permission
 }{
-	{"GET", "/batches/{id}", tenancy.JobRead},
-	{"POST", "/batches/{id}/jobs", tenancy.JobEnqueue},
-	{"POST", "/batches/{id}/seal", tenancy.JobEnqueue},
-	{"POST", "/webhooks/{queue}", tenancy.JobEnqueue},
 
 	{"GET", "/jobs/{id}/why", tenancy.JobRead},
 	{"GET", "/jobs/{id}/iterations", tenancy.JobRead},
 	{"GET", "/jobs/{id}/events", tenancy.JobRead},
-	{"POST", "/jobs/{id}/retry", tenancy.JobManage},
-	{"POST", "/jobs/{id}/cancel", tenancy.JobManage},
-	{"POST", "/jobs/{id}/hold", tenancy.JobManage},
-	{"POST", "/jobs/{id}/approve", tenancy.JobManage},
-	{"POST", "/jobs/{id}/reject", tenancy.JobManage},
 	{"POST", "/jobs/{id}/replay", tenancy.JobManage},
 	{"POST", "/jobs/{id}/scores", tenancy.JobManage},
-	{"DELETE", "/jobs/{id}", tenancy.JobManage},
 	{"GET", "/search/fulltext", tenancy.JobRead},
 	{"POST", "/jobs/bulk-get", tenancy.JobRead},
-	{"GET", "/dead", tenancy.JobRead},
 	{"POST", "/jobs/bulk", tenancy.JobManage},
 	{"GET", "/bulk/{id}", tenancy.JobRead},
 	{"GET", "/bulk/{id}/progress", tenancy.JobRead},
 	{"DELETE", "/bulk/{id}", tenancy.JobManage},
-
-	{"POST", "/queues/{name}/clear", tenancy.QueueManage},
-	{"POST", "/queues/{name}/drain", tenancy.QueueManage},
-	{"POST DELETE", "/queues/{name}/throttle", tenancy.QueueManage},
-
-	{"GET", "/schedules", tenancy.QueueRead},
-	{"POST", "/schedules", tenancy.QueueManage},
-	{"GET", "/schedules/{id}", tenancy.QueueRead},
-	{"PUT DELETE", "/schedules/{id}", tenancy.QueueManage},
-	{"POST", "/schedules/{id}/run", tenancy.QueueManage},
-	{"POST", "/schedules/{id}/pause", tenancy.QueueManage},
-	{"POST", "/schedules/{id}/resume", tenancy.QueueManage},
-	{"GET", "/schedules/{id}/next", tenancy.QueueRead},
 
 	{"GET", "/budgets", tenancy.QueueRead},
 	{"POST", "/budgets", tenancy.QueueManage},
@@ -92,7 +68,6 @@ var unbuilt = []struct {
 	{"GET", "/audit-logs", tenancy.NodeAdmin},
 
 	{"GET", "/usage/summary", tenancy.JobRead},
-	{"GET", "/workers", tenancy.JobRead},
 	{"GET", "/events", tenancy.JobRead},
 	{"GET", "/cluster/events", tenancy.NodeRead},
 	{"GET", "/metrics/throughput", tenancy.NodeRead},

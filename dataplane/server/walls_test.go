@@ -160,6 +160,9 @@ func (v *tenant) fill(more int) {
 	for range more {
 		enqueue("")
 	}
+	var batch api.EnqueueBatchResponse
+	v.must(&batch, "POST", "/api/v1/enqueue/batch", fmt.Sprintf(`{"jobs":[{"queue":"batched"}],"batch":{"open":true,"callback_queue":%q,"callback_payload":{"x":%q}}}`, v.queue, v.secret))
+	v.values = append(v.values, batch.BatchID)
 	a := v.must(nil, "POST", "/api/v1/enqueue", fmt.Sprintf(`{"queue":%q,%s}`, "idempotent", document), "Idempotency-Key: "+v.shared)
 	v.index = a.header.Get(indexHeader)
 	v.must(nil, "POST", "/api/v1/fetch", `{"queues":["idempotent"],"timeout":0,"lease_duration":3600}`, "Idempotency-Key: fetch-"+v.shared)
@@ -228,6 +231,7 @@ func (v *tenant) reads() string {
 var shapes = map[string][]string{
 	"POST /api/v1/enqueue":                   {`{"queue":V}`, `{"queue":"own","payload":V,"tags":{"t":V},"headers":{"h":V},"checkpoint":V}`, `{"queue":"own","namespace":V}`},
 	"POST /api/v1/enqueue/batch":             {`{"jobs":[{"queue":"own"},{"queue":V}]}`},
+	"POST /api/v1/webhooks/{queue}":          {`V`, `{"namespace":V}`},
 	"POST /api/v1/fetch":                     {`{"queues":[V],"timeout":0,"worker_id":V,"hostname":V}`, `{"queues":[Q],"timeout":0,"namespace":V}`},
 	"POST /api/v1/fetch/batch":               {`{"queues":[V,Q],"timeout":0,"count":512}`},
 	"POST /api/v1/ack/{job_id}":              {`{}`, `{"lease_token":TOKEN}`, `{"lease_token":V}`, `{"worker_id":V}`},
@@ -244,8 +248,21 @@ var shapes = map[string][]string{
 	"POST /api/v1/queues/{name}/pause":       {""},
 	"POST /api/v1/queues/{name}/resume":      {""},
 	"POST /api/v1/queues/{name}/concurrency": {`{"max":1}`},
+	"POST /api/v1/queues/{name}/throttle":    {`{"rate":1,"period":"1m"}`},
+	"DELETE /api/v1/queues/{name}/throttle":  {""},
+	"POST /api/v1/queues/{name}/drain":       {""},
+	"POST /api/v1/queues/{name}/clear":       {""},
 	"POST /api/v1/auth/keys":                 {`{"name":V,"roles":["admin"]}`},
 	"GET /api/v1/auth/keys":                  {""},
+	"GET /api/v1/schedules":                  {""},
+	"POST /api/v1/schedules":                 {`{"name":"n","queue":Q,"cron":"@daily"}`},
+	"GET /api/v1/schedules/{id}":             {""},
+	"PUT /api/v1/schedules/{id}":             {`{"name":"n","queue":Q,"cron":"@daily"}`},
+	"DELETE /api/v1/schedules/{id}":          {""},
+	"POST /api/v1/schedules/{id}/run":        {""},
+	"POST /api/v1/schedules/{id}/pause":      {""},
+	"POST /api/v1/schedules/{id}/resume":     {""},
+	"GET /api/v1/schedules/{id}/next":        {""},
 	"GET /api/v1/auth/keys/{id}":             {""},
 	"DELETE /api/v1/auth/keys/{id}":          {""},
 	"GET /api/v1/metrics":                    {""},

@@ -33,6 +33,7 @@ func FromAck(f *Faults, id job.ID, b *AckBody) *op.AckItem {
 		Result:     blob(f, "result", b.Result, job.MaxResult),
 		Checkpoint: blob(f, "checkpoint", b.Checkpoint, job.MaxCheckpoint),
 		Usage:      usage(f, "usage", b.Usage),
+		ExitChain:  exits(f, b.StepStatus),
 	}
 }
 
@@ -40,13 +41,12 @@ func FromAck(f *Faults, id job.ID, b *AckBody) *op.AckItem {
 type unbuiltAck struct {
 	AgentStatus json.RawMessage `json:"agent_status"`
 	HoldReason  json.RawMessage `json:"hold_reason"`
-	StepStatus  json.RawMessage `json:"step_status"`
 	Trace       json.RawMessage `json:"trace"`
 }
 
 func (u *unbuiltAck) report(f *Faults) {
 	reportSet(f, []rawField{
 		{"agent_status", u.AgentStatus}, {"hold_reason", u.HoldReason},
-		{"step_status", u.StepStatus}, {"trace", u.Trace},
+		{"trace", u.Trace},
 	})
 }

@@ -35,7 +35,8 @@ func TestEnqueueDefaults(t *testing.T) {
 	}
 	want := &op.NewJob{
 		Queue: "q", Payload: &job.Blob{Data: []byte("{}")}, Priority: job.Normal,
-		Retry: &job.Retry{MaxAttempts: 3, Backoff: job.BackoffExponential, BaseDelayMs: 5000, MaxDelayMs: 600_000},
+		Retry:    &job.Retry{MaxAttempts: 3, Backoff: job.BackoffExponential, BaseDelayMs: 5000, MaxDelayMs: 600_000},
+		Defaults: job.AllDefaults,
 	}
 	if !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
@@ -57,6 +58,7 @@ func TestEnqueueInFull(t *testing.T) {
 		Tags:        []*job.Pair{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}},
 		Headers:     []*job.Pair{{Name: "x"}},
 		Checkpoint:  &job.Blob{Data: []byte(`"c"`)},
+		Defaults:    job.DefaultsJitter | job.DefaultsExpireAfter,
 	}
 	if !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

@@ -8,6 +8,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
 )
 
 // EnqueueBody is the body of POST /enqueue and an item of POST /enqueue/batch.
@@ -18,8 +19,8 @@ type EnqueueBody struct {
 
 // EnqueueBatchBody is the body of POST /enqueue/batch.
 type EnqueueBatchBody struct {
-	Jobs []EnqueueBody `json:"jobs"`
-	unbuiltEnqueueBatch
+	Jobs  []EnqueueBody `json:"jobs"`
+	Batch *api.NewBatch `json:"batch"`
 }
 
 // FromEnqueue makes the job a request describes, defaults filled in.
@@ -41,6 +42,13 @@ func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.New
 		Tags:        pairs(f, "tags", b.Tags, job.CheckTags),
 		Headers:     pairs(f, "headers", b.Headers, job.CheckHeaders),
 		Checkpoint:  blob(f, "checkpoint", b.Checkpoint, job.MaxCheckpoint),
+		Defaults:    leftOpen(&b.EnqueueRequest),
+
+		ExpireAfterMs: millis(f, "expire_after", b.ExpireAfter, 0, job.MaxExpireAfter),
+		ParentId:      parentID(f, b.ParentID),
+
+		DependsOn:        dependencies(f, b.DependsOn),
+		DependencyPolicy: dependencyPolicy(f, b.DependencyPolicy),
 	}
 	switch level, ok, err := b.Priority.Level(); {
 	case err != nil:
@@ -48,12 +56,48 @@ func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.New
 	case ok:
 		n.Priority = uint32(level)
 	}
+	unique(f, &b.EnqueueRequest, n)
+	debounce(f, &b.EnqueueRequest, n)
+	fromChain(f, b, n, maxPayload)
 	return n
+}
+
+// leftOpen says what of a request its queue's defaults decide.
+func leftOpen(r *api.EnqueueRequest) (bits uint32) {
+	for _, left := range [...]struct {
+		bit  uint32
+		open bool
+	}{
+		{job.DefaultsPriority, r.Priority == ""},
+		{job.DefaultsMaxAttempts, r.MaxRetries == nil},
+		{job.DefaultsBackoff, r.RetryBackoff == ""},
+		{job.DefaultsBaseDelay, r.RetryBaseDelay == ""},
+		{job.DefaultsMaxDelay, r.RetryMaxDelay == ""},
+		{job.DefaultsJitter, r.RetryJitterPercent == nil},
+		{job.DefaultsExpireAfter, r.ExpireAfter == ""},
+	} {
+		if left.open {
+			bits |= left.bit
+		}
+	}
+	return bits
+}
+
+// parentID is the id of the job that made another; nil for none.
+func parentID(f *Faults, text string) []byte {
+	if text == "" {
+		return nil
+	}
+	id, err := job.ParseID(text)
+	if err != nil {
+		f.Invalid("parent_id", "%s is not the id of a job", Excerpt(text))
+		return nil
+	}
+	return id[:]
 }
 
 // FromEnqueueBatch makes the jobs of a batch.
 func FromEnqueueBatch(f *Faults, b *EnqueueBatchBody, nowNs int64, maxPayload int) []*op.NewJob {
-	b.unbuiltEnqueueBatch.report(f)
 	if len(b.Jobs) == 0 || len(b.Jobs) > job.MaxEnqueueJobs {
 		f.Invalid("jobs", "has %d entries; it takes 1 to %d", len(b.Jobs), job.MaxEnqueueJobs)
 		return nil
@@ -86,8 +130,15 @@ func retry(f *Faults, r *api.EnqueueRequest) *job.Retry {
 		}
 		out.Backoff = word
 	}
-	out.BaseDelayMs = delayMs(f, "retry_base_delay", r.RetryBaseDelay, job.DefaultRetryBaseDelay)
-	out.MaxDelayMs = delayMs(f, "retry_max_delay", r.RetryMaxDelay, job.DefaultRetryMaxDelay)
+	out.BaseDelayMs = millis(f, "retry_base_delay", r.RetryBaseDelay, job.DefaultRetryBaseDelay, job.MaxRetryDelay)
+	out.MaxDelayMs = millis(f, "retry_max_delay", r.RetryMaxDelay, job.DefaultRetryMaxDelay, job.MaxRetryDelay)
+	if n := r.RetryJitterPercent; n != nil {
+		if *n < 0 || *n > job.MaxJitterPercent {
+			f.Invalid("retry_jitter_percent", "is %d; it lies between 0 and %d", *n, job.MaxJitterPercent)
+		} else {
+			out.JitterPercent = uint32(*n)
+		}
+	}
 	if out.BaseDelayMs > out.MaxDelayMs {
 		switch {
 		case r.RetryMaxDelay == "":
@@ -101,15 +152,16 @@ func retry(f *Faults, r *api.EnqueueRequest) *job.Retry {
 	return out
 }
 
-func delayMs(f *Faults, field string, d api.Duration, absent time.Duration) int64 {
+// millis is a duration in milliseconds.
+func millis(f *Faults, field string, d api.Duration, absent, most time.Duration) int64 {
 	v, err := d.Parse(absent)
 	switch {
 	case err != nil:
 		f.Invalid(field, "%v", err)
-	case v > job.MaxRetryDelay:
-		f.Invalid(field, "is %s; at most %s are allowed", v, job.MaxRetryDelay)
+	case v > most:
+		f.Invalid(field, "is %s; at most %s are allowed", v, most)
 	case v%time.Millisecond != 0:
-		f.Invalid(field, "is %s; delays are whole milliseconds", v)
+		f.Invalid(field, "is %s; it takes whole milliseconds", v)
 	default:
 		return v.Milliseconds()
 	}
@@ -132,29 +184,45 @@ func scheduledNs(f *Faults, field string, t api.Time, nowNs int64) int64 {
 	return 0
 }
 
-// ToEnqueued is one created job as clients see it.
-func ToEnqueued(e *op.Enqueued) (api.EnqueueResponse, error) {
+// ToEnqueued is what came of one job of an enqueue, as clients see it. The result of
+// a job that has completed, and still has the unique key, is read from the store.
+func ToEnqueued(from state.Reader, e *op.Enqueued) (api.EnqueueResponse, error) {
 	id, err := job.IDFromBytes(e.Id)
 	if err != nil {
 		return api.EnqueueResponse{}, fmt.Errorf("result of an enqueue: %w", err)
 	}
-	return api.EnqueueResponse{JobID: id.String(), Status: e.State.Word()}, nil
+	r := api.EnqueueResponse{JobID: id.String(), Status: e.State.Word(), UniqueExisting: e.Found != op.Found_FOUND_NONE}
+	switch e.Found {
+	case op.Found_FOUND_DUPLICATE:
+		r.Status = api.StatusDuplicate
+		if e.State == job.Completed {
+			r.Result, err = resultOf(from, id)
+		}
+	case op.Found_FOUND_DEBOUNCED:
+		r.Status = api.StatusDebounced
+	}
+	return r, err
+}
+
+// resultOf is a job's result; nil where it has none, or the job is gone.
+func resultOf(from state.Reader, id job.ID) (json.RawMessage, error) {
+	b, err := from.Blob(id, job.Result)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the result of %s: %w", id, err)
+	case b == nil:
+		return nil, nil
+	case b.KeyId != "":
+		return nil, fmt.Errorf("the result of %s is sealed with key %q, which this node does not have", id, b.KeyId)
+	}
+	return b.Data, nil
 }
 
 // unbuiltEnqueue are fields not built of an enqueue.
 type unbuiltEnqueue struct {
-	UniqueKey       json.RawMessage `json:"unique_key"`
-	UniquePeriod    json.RawMessage `json:"unique_period"`
-	UniqueUntil     json.RawMessage `json:"unique_until"`
-	ExpireAfter     json.RawMessage `json:"expire_after"`
 	Agent           json.RawMessage `json:"agent"`
-	ParentID        json.RawMessage `json:"parent_id"`
-	DependsOn       json.RawMessage `json:"depends_on"`
-	Chain           json.RawMessage `json:"chain"`
 	FairnessKey     json.RawMessage `json:"fairness_key"`
 	FairnessWeight  json.RawMessage `json:"fairness_weight"`
-	DebounceKey     json.RawMessage `json:"debounce_key"`
-	Debounce        json.RawMessage `json:"debounce"`
 	ResultSchema    json.RawMessage `json:"result_schema"`
 	Provider        json.RawMessage `json:"provider"`
 	Model           json.RawMessage `json:"model"`
@@ -163,20 +231,8 @@ type unbuiltEnqueue struct {
 
 func (u *unbuiltEnqueue) report(f *Faults) {
 	reportSet(f, []rawField{
-		{"unique_key", u.UniqueKey}, {"unique_period", u.UniquePeriod}, {"unique_until", u.UniqueUntil},
-		{"expire_after", u.ExpireAfter}, {"agent", u.Agent}, {"parent_id", u.ParentID},
-		{"depends_on", u.DependsOn}, {"chain", u.Chain}, {"fairness_key", u.FairnessKey},
-		{"fairness_weight", u.FairnessWeight}, {"debounce_key", u.DebounceKey}, {"debounce", u.Debounce},
-		{"result_schema", u.ResultSchema}, {"provider", u.Provider}, {"model", u.Model},
-		{"cost_estimate_usd", u.CostEstimateUSD},
+		{"agent", u.Agent}, {"fairness_key", u.FairnessKey},
+		{"fairness_weight", u.FairnessWeight}, {"result_schema", u.ResultSchema}, {"provider", u.Provider},
+		{"model", u.Model}, {"cost_estimate_usd", u.CostEstimateUSD},
 	})
-}
-
-// unbuiltEnqueueBatch are fields not built of an enqueue/batch.
-type unbuiltEnqueueBatch struct {
-	Batch json.RawMessage `json:"batch"`
-}
-
-func (u *unbuiltEnqueueBatch) report(f *Faults) {
-	reportSet(f, []rawField{{"batch", u.Batch}})
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// FromFail reads a failed attempt.
+// FromFail reads a failed attempt, or one whose worker says that it shuts down.
 func FromFail(f *Faults, id job.ID, r *api.FailRequest) *op.FailItem {
 	text := func(field, s string, most int) string {
 		if len(s) > most {
@@ -14,9 +14,13 @@ func FromFail(f *Faults, id job.ID, r *api.FailRequest) *op.FailItem {
 		}
 		return s
 	}
+	reason := op.FailReason_FAIL_REASON_FAILED
+	if r.Error == api.WorkerShutdown {
+		reason = op.FailReason_FAIL_REASON_SHUTDOWN
+	}
 	return &op.FailItem{
 		Proof:     leaseProof(f, id, r.LeaseToken, r.WorkerID),
-		Reason:    op.FailReason_FAIL_REASON_FAILED,
+		Reason:    reason,
 		Error:     text("error", r.Error, job.MaxErrorText),
 		Backtrace: text("backtrace", r.Backtrace, job.MaxBacktrace),
 		Usage:     usage(f, "usage", r.Usage),

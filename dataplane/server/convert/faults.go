@@ -44,7 +44,7 @@ func (s scope) qualify(field string) string {
 
 // gravity orders the codes a request can be refused with before anything looks
 // at the state: the gravest one is the answer's.
-var gravity = map[api.Code]int{api.Unsupported: 1, api.PayloadTooLarge: 2, api.ValidationError: 3}
+var gravity = map[api.Code]int{api.Unsupported: 1, api.InvalidCron: 2, api.PayloadTooLarge: 3, api.ValidationError: 4}
 
 func (f *Faults) add(code api.Code, field, format string, args ...any) {
 	if gravity[code] > gravity[f.code] {

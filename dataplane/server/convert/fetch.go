@@ -113,7 +113,7 @@ func AppendFetched(b []byte, from state.Reader, id job.ID, j *job.Job, l *op.Lea
 	b = append(b, `","queue":"`...)
 	b = append(b, j.Queue...) // its characters need no escape
 	b = append(b, `","payload":`...)
-	if b, err = appendBlob(b, from, id, j, job.Payload); err != nil {
+	if b, err = appendPayload(b, from, id, j); err != nil {
 		return b, err
 	}
 	b = append(b, `,"attempt":`...)

@@ -23,6 +23,8 @@ func FuzzDecode(f *testing.F) {
 			`{}`, `null`, `[]`, `{"queue":"q"}`, `{"queue":"q","payload":{"a":[1,"x",null]},"priority":1,"tags":{"a":null,"b":"c"}}`,
 			`{"queue":"q","scheduled_at":"2262-04-11T23:47:16.9Z","retry_base_delay":"5s","retry_max_delay":"","max_retries":1000}`,
 			`{"jobs":[{"queue":"q"},{"queue":"p","unique_key":"u"}],"batch":{}}`,
+			`{"queue":"q","payload":{"p":1},"chain":{"steps":[{"queue":"q"},{"queue":"r","payload":{}}],"on_failure":"f","on_exit":{"queue":"x"}}}`,
+			`{"queue":"q","chain":{"steps":[{"queue":"q"}],"on_failure":{"queue":"f","payload":{}}}}`,
 			`{"queues":["a","a","b"],"timeout":60,"lease_duration":86400,"count":600}`,
 			`{"result":{},"checkpoint":1,"usage":{"input_tokens":1,"cost_usd":0.000000001},"lease_token":"00112233445566778899aabbccddeeff"}`,
 			`{"acks":[{"job_id":"job_00000000000000000000000000","step_status":"exit"}]}`,

@@ -50,7 +50,8 @@ const (
 )
 
 // ToHeartbeat sorts the answers: result has one for each Beat with an item, in
-// order.
+// order. A job that its worker shall let go of is answered as one it has lost,
+// though its lease was renewed.
 func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse {
 	out := api.HeartbeatResponse{
 		Jobs:     make(map[string]api.HeartbeatStatus, len(beats)),
@@ -60,17 +61,18 @@ func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse
 	}
 	next := 0
 	for _, b := range beats {
-		code := api.NotFound
+		code, cancel := api.NotFound, false
 		if b.Item != nil {
 			code = api.Code(result.Items[next].GetCode())
+			_, cancel = slices.BinarySearch(result.Cancel, uint32(next))
 			next++
 		}
 		status := heartbeatCancel
-		switch code {
-		case "":
+		switch {
+		case code == "" && !cancel:
 			status = heartbeatOK
 			out.Acked = append(out.Acked, b.Name)
-		case api.NotFound:
+		case code == api.NotFound:
 			out.Unknown = append(out.Unknown, b.Name)
 		default:
 			out.Canceled = append(out.Canceled, b.Name)

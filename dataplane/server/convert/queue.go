@@ -2,9 +2,12 @@ package convert
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
 )
 
 // FromConcurrency is a queue's limit of running jobs.
@@ -25,34 +28,202 @@ func concurrency(f *Faults, field string, n int) *uint32 {
 	return &most
 }
 
+// FromThrottle is a queue's rate limit.
+func FromThrottle(f *Faults, r *api.ThrottleRequest, o *op.SetQueue) {
+	switch {
+	case r.Rate == nil:
+		f.Invalid("rate", "is missing; give how many jobs may be let go in a period")
+		return
+	case *r.Rate < 1 || *r.Rate > job.MaxRateLimit:
+		f.Invalid("rate", "is %d; it takes 1 to %d; to lift the limit, delete it", *r.Rate, job.MaxRateLimit)
+		return
+	}
+	windowMs := int64(0)
+	switch {
+	case (r.Period == "") == (r.WindowMs == nil):
+		f.Invalid("period", "is missing, or there beside window_ms; give one of them, like \"1m\" or 60000")
+		return
+	case r.WindowMs != nil:
+		windowMs = rateWindow(f, "window_ms", *r.WindowMs)
+	default:
+		windowMs = rateWindow(f, "period", durationMs(f, "period", r.Period))
+	}
+	limit := uint32(*r.Rate)
+	o.RateLimit, o.RateWindowMs = &limit, &windowMs
+}
+
+// rateWindow is the window of a rate limit; durationMs has said what is wrong with
+// a duration.
+func rateWindow(f *Faults, field string, ms int64) int64 {
+	if err := job.CheckRateWindow(ms); err != nil {
+		f.Invalid(field, "%v", err)
+	}
+	return ms
+}
+
+// durationMs is a duration of whole milliseconds, 0 where it is none.
+func durationMs(f *Faults, field string, d api.Duration) int64 {
+	v, err := d.Parse(0)
+	switch {
+	case err != nil:
+		f.Invalid(field, "%v", err)
+	case v%time.Millisecond != 0:
+		f.Invalid(field, "is %s; it takes whole milliseconds", v)
+	default:
+		return v.Milliseconds()
+	}
+	return 0
+}
+
 // PutQueueBody is the body of PUT /queues/{name}.
 type PutQueueBody struct {
 	api.PutQueueRequest
 	unbuiltQueue
 }
 
-// FromPutQueue is every setting of a queue; what the request does not name, or
+// FromPutQueue sets every setting of a queue; what the request does not name, or
 // names as null, has its default.
-func FromPutQueue(f *Faults, b *PutQueueBody) (paused *bool, maxConcurrency *uint32) {
+func FromPutQueue(f *Faults, b *PutQueueBody, o *op.SetQueue) {
 	b.unbuiltQueue.report(f)
-	var stopped bool
-	var most int
-	if b.Paused != nil {
-		stopped = *b.Paused
+	paused, draining := valueOf(b.Paused), false
+	o.Paused, o.Draining = &paused, &draining
+	o.MaxConcurrency = concurrency(f, "max_concurrency", valueOf(b.MaxConcurrency))
+	putRate(f, b, o)
+	length := valueOf(b.MaxLength)
+	if length < 0 || length > job.MaxQueueLength {
+		f.Invalid("max_length", "is %d; it takes 0, for no limit, to %d", length, job.MaxQueueLength)
 	}
-	if b.MaxConcurrency != nil {
-		most = *b.MaxConcurrency
+	most := uint64(max(length, 0))
+	o.MaxLength = &most
+	overflow := overflowOf(f, b.OnFull)
+	o.Overflow = &overflow
+	o.Retention = retention(f, b.Retention)
+	o.Defaults = queueDefaults(f, b.Defaults)
+}
+
+func putRate(f *Faults, b *PutQueueBody, o *op.SetQueue) {
+	limit, windowMs := valueOf(b.RateLimit), valueOf(b.RateWindowMs)
+	switch {
+	case limit < 0 || limit > job.MaxRateLimit:
+		f.Invalid("rate_limit", "is %d; it takes 0, for no limit, to %d", limit, job.MaxRateLimit)
+	case limit > 0:
+		windowMs = rateWindow(f, "rate_window_ms", windowMs)
+	case windowMs != 0:
+		f.Invalid("rate_window_ms", "is %d without a rate_limit; give both, or leave it out", windowMs)
 	}
-	return &stopped, concurrency(f, "max_concurrency", most)
+	most := uint32(max(limit, 0))
+	o.RateLimit, o.RateWindowMs = &most, &windowMs
+}
+
+func overflowOf(f *Faults, word string) job.Overflow {
+	switch word {
+	case "", api.OnFullReject:
+		return job.Overflow_OVERFLOW_REJECT
+	case api.OnFullDropOldest:
+		return job.Overflow_OVERFLOW_DROP_OLDEST
+	}
+	f.Invalid("on_full", "is %s; use reject or drop_oldest", Excerpt(word))
+	return job.Overflow_OVERFLOW_REJECT
+}
+
+// retention is how long a queue's settled jobs are kept; what it leaves open is the
+// namespace's.
+func retention(f *Faults, r *api.QueueRetention) *job.Retention {
+	out := &job.Retention{}
+	if r == nil {
+		return out
+	}
+	for _, x := range []struct {
+		field string
+		said  api.Duration
+		ms    *int64
+	}{
+		{"retention.completed", r.Completed, &out.CompletedMs},
+		{"retention.dead", r.Dead, &out.DeadMs},
+		{"retention.cancelled", r.Cancelled, &out.CancelledMs},
+	} {
+		switch x.said {
+		case "":
+		case api.Forever:
+			*x.ms = job.Forever
+		default:
+			*x.ms = durationMs(f, x.field, x.said)
+			if *x.ms < 1 || *x.ms > job.MaxRetention.Milliseconds() {
+				f.Invalid(x.field, "is %s; it takes 1ms to %s, or \"forever\"; leave it out for the namespace's", x.said, job.MaxRetention)
+			}
+		}
+	}
+	return out
+}
+
+// queueDefaults is what jobs of a queue get that say nothing themselves. What an
+// enqueue would be refused for, so is this.
+func queueDefaults(f *Faults, d *api.QueueDefaults) *state.QueueDefaults {
+	out := &state.QueueDefaults{}
+	if d == nil {
+		return out
+	}
+	switch level, ok, err := d.Priority.Level(); {
+	case err != nil:
+		f.Invalid("defaults.priority", "%v", err)
+	case ok:
+		out.Priority = pointer(uint32(level))
+	}
+	if n := d.MaxRetries; n != nil {
+		out.MaxAttempts = within(f, "defaults.max_retries", *n, 1, job.MaxAttempts)
+	}
+	if n := d.RetryJitterPercent; n != nil {
+		out.JitterPercent = within(f, "defaults.retry_jitter_percent", *n, 0, job.MaxJitterPercent)
+	}
+	if d.RetryBackoff != "" {
+		word, ok := job.ParseBackoff(d.RetryBackoff)
+		if !ok {
+			f.Invalid("defaults.retry_backoff", "%s is not a backoff: use none, fixed, linear or exponential", Excerpt(d.RetryBackoff))
+		}
+		out.Backoff = &word
+	}
+	if d.RetryBaseDelay != nil {
+		out.BaseDelayMs = pointer(millis(f, "defaults.retry_base_delay", *d.RetryBaseDelay, 0, job.MaxRetryDelay))
+	}
+	if d.RetryMaxDelay != nil {
+		out.MaxDelayMs = pointer(millis(f, "defaults.retry_max_delay", *d.RetryMaxDelay, 0, job.MaxRetryDelay))
+	}
+	if out.BaseDelayMs != nil && out.MaxDelayMs != nil && *out.BaseDelayMs > *out.MaxDelayMs {
+		f.Invalid("defaults.retry_max_delay", "is shorter than defaults.retry_base_delay")
+	}
+	if d.ExpireAfter != "" {
+		ms := durationMs(f, "defaults.expire_after", d.ExpireAfter)
+		if ms < 1 || ms > job.MaxExpireAfter.Milliseconds() {
+			f.Invalid("defaults.expire_after", "is %s; it takes 1ms to %s", d.ExpireAfter, job.MaxExpireAfter)
+		}
+		out.ExpireAfterMs = &ms
+	}
+	return out
+}
+
+func within(f *Faults, field string, n, least, most int) *uint32 {
+	if n < least || n > most {
+		f.Invalid(field, "is %d; it takes %d to %d", n, least, most)
+		return nil
+	}
+	return pointer(uint32(n))
+}
+
+func pointer[T any](v T) *T { return &v }
+
+// valueOf is what a field says, or its zero value where it says nothing.
+func valueOf[T any](v *T) (zero T) {
+	if v == nil {
+		return zero
+	}
+	return *v
 }
 
 // unbuiltQueue are settings not built of a queue.
 type unbuiltQueue struct {
-	RateLimit    json.RawMessage `json:"rate_limit"`
-	RateWindowMs json.RawMessage `json:"rate_window_ms"`
-	Provider     json.RawMessage `json:"provider"`
+	Provider json.RawMessage `json:"provider"`
 }
 
 func (u *unbuiltQueue) report(f *Faults) {
-	reportSet(f, []rawField{{"rate_limit", u.RateLimit}, {"rate_window_ms", u.RateWindowMs}, {"provider", u.Provider}})
+	reportSet(f, []rawField{{"provider", u.Provider}})
 }

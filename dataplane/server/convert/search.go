@@ -21,8 +21,9 @@ type Search struct {
 	States    []job.State // any of them
 	IDPrefix  string
 	Ascending bool // oldest first
-	Limit     int
-	Cursor    string
+	narrow
+	Limit  int
+	Cursor string
 }
 
 const sortCreated = "created_at"
@@ -33,7 +34,7 @@ var unbuiltSorts = []string{"priority", "started_at", "completed_at", "attempt"}
 // FromSearch reads a search.
 func FromSearch(f *Faults, b *SearchBody) Search {
 	b.unbuiltSearch.report(f)
-	q := Search{Queue: b.Queue, IDPrefix: b.JobIDPrefix, Cursor: b.Cursor, Limit: job.DefaultSearchLimit}
+	q := Search{narrow: fromNarrow(f, &b.SearchRequest), Queue: b.Queue, IDPrefix: b.JobIDPrefix, Cursor: b.Cursor, Limit: job.DefaultSearchLimit}
 	if b.Queue != "" {
 		if err := job.CheckQueueName(b.Queue); err != nil {
 			f.Invalid("queue", "%v", err)
@@ -83,15 +84,9 @@ type unbuiltSearch struct {
 	StartedBefore   json.RawMessage `json:"started_before"`
 	CompletedAfter  json.RawMessage `json:"completed_after"`
 	CompletedBefore json.RawMessage `json:"completed_before"`
-	ExpireAfter     json.RawMessage `json:"expire_after"`
-	ExpireBefore    json.RawMessage `json:"expire_before"`
 	AttemptMin      json.RawMessage `json:"attempt_min"`
 	AttemptMax      json.RawMessage `json:"attempt_max"`
-	UniqueKey       json.RawMessage `json:"unique_key"`
-	BatchID         json.RawMessage `json:"batch_id"`
 	WorkerID        json.RawMessage `json:"worker_id"`
-	ParentID        json.RawMessage `json:"parent_id"`
-	ChainID         json.RawMessage `json:"chain_id"`
 	HasErrors       json.RawMessage `json:"has_errors"`
 	ErrorContains   json.RawMessage `json:"error_contains"`
 }
@@ -112,8 +107,6 @@ func (u *unbuiltSearch) report(f *Faults) {
 		{"scheduled_after", u.ScheduledAfter}, {"scheduled_before", u.ScheduledBefore},
 		{"started_after", u.StartedAfter}, {"started_before", u.StartedBefore},
 		{"completed_after", u.CompletedAfter}, {"completed_before", u.CompletedBefore},
-		{"expire_after", u.ExpireAfter}, {"expire_before", u.ExpireBefore},
-		{"unique_key", u.UniqueKey}, {"batch_id", u.BatchID}, {"worker_id", u.WorkerID},
-		{"parent_id", u.ParentID}, {"chain_id", u.ChainID}, {"error_contains", u.ErrorContains},
+		{"worker_id", u.WorkerID}, {"error_contains", u.ErrorContains},
 	})
 }

@@ -1,0 +1,40 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+
+	"github.com/corvo/corvo/api"
+)
+
+func batchPath(id, action string) string { return "/api/v1/batches/" + url.PathEscape(id) + action }
+
+// CreateBatch creates jobs, all of them or none, as members of a new batch.
+func (c *Client) CreateBatch(ctx context.Context, batch api.NewBatch, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
+	var out api.EnqueueBatchResponse
+	req := api.EnqueueBatchRequest{Jobs: jobs, Batch: &batch}
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue/batch", body: req, out: &out, repeat: repeatKeyed})
+	return out, err
+}
+
+// AddToBatch creates more members of an open batch, all of them or none.
+func (c *Client) AddToBatch(ctx context.Context, id string, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
+	var out api.EnqueueBatchResponse
+	_, err := c.do(ctx, call{method: http.MethodPost, path: batchPath(id, "/jobs"), body: api.AddToBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})
+	return out, err
+}
+
+// SealBatch closes an open batch: when all members have settled it is complete.
+func (c *Client) SealBatch(ctx context.Context, id string) (api.Batch, error) {
+	var out api.Batch
+	_, err := c.do(ctx, call{method: http.MethodPost, path: batchPath(id, "/seal"), out: &out, repeat: repeatKeyed})
+	return out, err
+}
+
+// Batch is a batch, and how its members have ended.
+func (c *Client) Batch(ctx context.Context, id string, r Read) (api.Batch, error) {
+	var out api.Batch
+	_, err := c.do(ctx, call{method: http.MethodGet, path: batchPath(id, "") + r.query(), out: &out, repeat: repeatAlways})
+	return out, err
+}

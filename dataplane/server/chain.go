@@ -1,0 +1,24 @@
+package server
+
+import (
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// mayChain asks for the right to put a job wherever a chain says, and notes where
+// those queues lie.
+func (q *request) mayChain(c *job.Chain) error {
+	if c == nil {
+		return nil
+	}
+	for _, step := range append([]*job.Step{c.Failure, c.Exit}, c.Steps...) {
+		if step == nil {
+			continue
+		}
+		if err := q.allow(tenancy.JobEnqueue, step.Queue); err != nil {
+			return err
+		}
+		step.Shard = q.shards.Of(step.Queue).Shard()
+	}
+	return nil
+}

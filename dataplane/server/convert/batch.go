@@ -1,0 +1,113 @@
+package convert
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// FromNewBatch is the batch an enqueue is to make; nil for none. On which shard its
+// callback's queue lies is left to who proposes it.
+func FromNewBatch(f *Faults, b *api.NewBatch) *op.NewBatch {
+	if b == nil {
+		return nil
+	}
+	out := &op.NewBatch{CallbackQueue: b.CallbackQueue, Open: b.Open}
+	if b.CallbackQueue != "" {
+		if err := job.CheckQueueName(b.CallbackQueue); err != nil {
+			f.Invalid("batch.callback_queue", "%v", err)
+		}
+	}
+	if !Absent(b.CallbackPayload) {
+		out.CallbackPayload = callbackPayload(f, b)
+	}
+	if b.ParentID != "" {
+		id, err := job.ParseBatchID(b.ParentID)
+		if err != nil {
+			f.Invalid("batch.parent_id", "%s is not a batch id", Excerpt(b.ParentID))
+		}
+		out.ParentId = id[:]
+	}
+	return out
+}
+
+// callbackPayload is what a batch's callback gets: an object, for the counts are
+// added to it as one more member.
+func callbackPayload(f *Faults, b *api.NewBatch) *job.Blob {
+	const field = "batch.callback_payload"
+	switch {
+	case b.CallbackQueue == "":
+		f.Invalid(field, "is for nobody: give callback_queue as well, or leave it out")
+	case bytes.TrimLeft(b.CallbackPayload, " \t\r\n")[0] != '{':
+		f.Invalid(field, "is not an object")
+	}
+	return blob(f, field, b.CallbackPayload, job.MaxBatchPayload)
+}
+
+// NotInBatch reports that the request to add jobs to a batch is to make another.
+func NotInBatch(f *Faults, b *EnqueueBatchBody) {
+	if b.Batch != nil {
+		f.Invalid("batch", "makes a new batch, and the jobs are to join another: leave it out")
+	}
+}
+
+// ToBatch is a batch as clients see it, with the payload of its callback.
+func ToBatch(b *state.Batch, payload *job.Blob) (*api.Batch, error) {
+	id, err := job.IDFromBytes(b.GetId())
+	if err != nil {
+		return nil, fmt.Errorf("record of a batch: %w", err)
+	}
+	if payload.GetKeyId() != "" {
+		return nil, fmt.Errorf("the payload of the callback of %s is sealed with key %q, which this node does not have", job.BatchIDText(id), payload.KeyId)
+	}
+	out := &api.Batch{
+		ID:              job.BatchIDText(id),
+		Status:          batchStatus(b),
+		Open:            b.Open,
+		Total:           int64(b.Total),
+		Pending:         int64(b.Total - b.Settled()),
+		Succeeded:       int64(b.Succeeded),
+		Failed:          int64(b.Failed),
+		Cancelled:       int64(b.Cancelled),
+		CallbackPayload: payload.GetData(),
+		CreatedAt:       timeOf(b.CreatedNs),
+	}
+	if b.CallbackQueue != "" {
+		out.CallbackQueue = &b.CallbackQueue
+	}
+	if len(b.CallbackJobId) > 0 {
+		text := job.ID(b.CallbackJobId).String()
+		out.CallbackJobID = &text
+	}
+	if len(b.ParentId) > 0 {
+		text := BatchID(b.ParentId)
+		out.ParentID = &text
+	}
+	if b.CompletedNs > 0 {
+		at := timeOf(b.CompletedNs)
+		out.CompletedAt = &at
+	}
+	return out, nil
+}
+
+func batchStatus(b *state.Batch) string {
+	switch {
+	case b.Open:
+		return api.BatchOpen
+	case b.CompletedNs == 0:
+		return api.BatchRunning
+	}
+	return api.BatchCompleted
+}
+
+// BatchID is a batch's id as clients see it; "" for none.
+func BatchID(id []byte) string {
+	if len(id) == 0 {
+		return ""
+	}
+	return job.BatchIDText(job.ID(id))
+}

@@ -1,0 +1,44 @@
+package convert
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// dependencies are the jobs that one depends on. Each is named once: one that is
+// there twice is a mistake of whoever made the list, and may stand for another.
+func dependencies(f *Faults, ids []string) []*op.Dependency {
+	if len(ids) > job.MaxDependencies {
+		f.Invalid("depends_on", "has %d entries; at most %d are taken", len(ids), job.MaxDependencies)
+		return nil
+	}
+	var out []*op.Dependency
+	seen := make(map[job.ID]struct{}, len(ids))
+	for i, text := range ids {
+		id, err := job.ParseID(text)
+		if err != nil {
+			f.Invalid(fmt.Sprintf("depends_on[%d]", i), "%s is not a job id", Excerpt(text))
+			continue
+		}
+		if _, twice := seen[id]; twice {
+			f.Invalid(fmt.Sprintf("depends_on[%d]", i), "%s is there twice", id)
+		}
+		seen[id] = struct{}{}
+		out = append(out, &op.Dependency{JobId: id[:]})
+	}
+	return out
+}
+
+// dependencyPolicy is what becomes of a job when one it depends on did not succeed.
+func dependencyPolicy(f *Faults, word string) job.DependencyPolicy {
+	if word == "" {
+		return job.DependencyFail
+	}
+	policy, ok := job.ParseDependencyPolicy(word)
+	if !ok {
+		f.Invalid("dependency_policy", "%s is not a policy: use fail, hold or ignore", Excerpt(word))
+	}
+	return policy
+}

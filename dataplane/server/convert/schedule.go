@@ -1,0 +1,146 @@
+package convert
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/duties"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// missedWords are the policies for missed runs as clients see them.
+var missedWords = map[string]state.Missed{
+	api.MissedSkip: state.Missed_MISSED_SKIP,
+	api.MissedOnce: state.Missed_MISSED_ONCE,
+	api.MissedAll:  state.Missed_MISSED_ALL,
+}
+
+// FromSchedule is the schedule a request describes, defaults filled in, without id
+// and shard. It runs next after nowNs.
+func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int) *state.Schedule {
+	if err := job.CheckScheduleName(r.Name); err != nil {
+		f.Invalid("name", "%v", err)
+	}
+	if err := job.CheckQueueName(r.Queue); err != nil {
+		f.Invalid("queue", "%v", err)
+	}
+	if err := job.CheckText(r.UniqueKey, job.MaxUniqueKey); err != nil {
+		f.Invalid("unique_key", "%v", err)
+	}
+	payload := r.Payload
+	if Absent(payload) {
+		payload = emptyObject
+	}
+	s := &state.Schedule{
+		Name:        r.Name,
+		Queue:       r.Queue,
+		Cron:        r.Cron,
+		Timezone:    cmp.Or(r.Timezone, "UTC"),
+		Payload:     blob(f, "payload", payload, maxPayload),
+		UniqueKey:   r.UniqueKey,
+		MaxAttempts: retry(f, &api.EnqueueRequest{MaxRetries: r.MaxRetries}).MaxAttempts,
+		Priority:    job.Normal,
+		Tags:        pairs(f, "tags", r.Tags, job.CheckTags),
+		Headers:     pairs(f, "headers", r.Headers, job.CheckHeaders),
+		Paused:      r.Paused != nil && *r.Paused,
+		JitterMs:    jitterMs(f, r.Jitter),
+	}
+	switch level, ok, err := r.Priority.Level(); {
+	case err != nil:
+		f.Invalid("priority", "%v", err)
+	case ok:
+		s.Priority = uint32(level)
+	}
+	missed, known := missedWords[cmp.Or(r.Missed, api.MissedOnce)]
+	if !known {
+		f.Invalid("missed", "%s is no policy: use skip, once or all", Excerpt(r.Missed))
+	}
+	s.Missed = missed
+	if next, _ := NextRuns(f, s, nowNs, 1); len(next) > 0 {
+		s.NextRunNs = next[0].UnixNano()
+	}
+	return s
+}
+
+func jitterMs(f *Faults, d api.Duration) int64 {
+	v, err := d.Parse(0)
+	switch {
+	case err != nil:
+		f.Invalid("jitter", "%v", err)
+	case v > job.MaxScheduleJitter:
+		f.Invalid("jitter", "is %s; at most %s are allowed", v, job.MaxScheduleJitter)
+	case v%time.Millisecond != 0:
+		f.Invalid("jitter", "is %s; it is whole milliseconds", v)
+	default:
+		return v.Milliseconds()
+	}
+	return 0
+}
+
+// NextRuns are the n runs of a schedule after nowNs, as far as there are so many. A
+// cron expression or a zone that is none is a fault, and the error.
+func NextRuns(f *Faults, s *state.Schedule, nowNs int64, n int) (all []time.Time, err error) {
+	zone, zoneErr := duties.Zone(s.Timezone)
+	if zoneErr != nil {
+		f.Invalid("timezone", "%v", zoneErr)
+	}
+	cron, cronErr := job.ParseCron(s.Cron)
+	if cronErr != nil {
+		f.add(api.InvalidCron, "cron", "%v", cronErr)
+	}
+	if err := cmp.Or(zoneErr, cronErr); err != nil {
+		return nil, err
+	}
+	at := time.Unix(0, nowNs)
+	for range n {
+		if at = cron.Next(at, zone); at.IsZero() {
+			break
+		}
+		all = append(all, at)
+	}
+	return all, nil
+}
+
+// ToSchedule is a schedule as clients see it.
+func ToSchedule(s *state.Schedule) api.Schedule {
+	out := api.Schedule{
+		ID:         job.ScheduleIDText(job.ID(s.Id)),
+		Name:       s.Name,
+		Queue:      s.Queue,
+		Cron:       s.Cron,
+		Timezone:   s.Timezone,
+		Payload:    s.Payload.GetData(),
+		MaxRetries: int(s.MaxAttempts),
+		Priority:   int(s.Priority),
+		Tags:       stringsOf(s.Tags),
+		Headers:    stringsOf(s.Headers),
+		Jitter:     api.DurationOf(time.Duration(s.JitterMs) * time.Millisecond),
+		Paused:     s.Paused,
+		CreatedAt:  timeOf(s.CreatedNs),
+	}
+	if out.Tags == nil {
+		out.Tags = api.Strings{}
+	}
+	if out.Headers == nil {
+		out.Headers = api.Strings{}
+	}
+	if s.UniqueKey != "" {
+		out.UniqueKey = &s.UniqueKey
+	}
+	for word, missed := range missedWords {
+		if missed == s.Missed {
+			out.Missed = word
+		}
+	}
+	if s.LastRunNs != 0 {
+		at := timeOf(s.LastRunNs)
+		out.LastRun = &at
+	}
+	if s.NextRunNs != 0 && !s.Paused {
+		at := timeOf(s.NextRunNs)
+		out.NextRun = &at
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+package convert
+
+import (
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// The words of unique_until.
+const (
+	uniqueUntilSettled = "settled"
+	uniqueUntilPeriod  = "period"
+)
+
+// unique gives a job its unique key. What says how long it has it is refused
+// without one: it would be dropped, and its sender would count on it.
+func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
+	if err := job.CheckText(r.UniqueKey, job.MaxUniqueKey); err != nil {
+		f.Invalid("unique_key", "%v", err)
+	}
+	period := int64(job.DefaultUniquePeriod / time.Second)
+	if r.UniquePeriod != 0 {
+		period = int64(r.UniquePeriod)
+	}
+	if most := int64(job.MaxUniquePeriod / time.Second); period < 1 || period > most {
+		f.Invalid("unique_period", "is %d; it is in seconds, from 1 to %d", period, most)
+		period = 0
+	}
+	switch r.UniqueUntil {
+	case "", uniqueUntilSettled, uniqueUntilPeriod:
+	default:
+		f.Invalid("unique_until", "%s is not known: use settled or period", Excerpt(r.UniqueUntil))
+	}
+	if r.UniqueKey != "" {
+		n.UniqueKey, n.UniquePeriodMs, n.UniqueWholePeriod = r.UniqueKey, period*1000, r.UniqueUntil == uniqueUntilPeriod
+		return
+	}
+	if r.UniquePeriod != 0 {
+		f.Invalid("unique_period", "goes with unique_key, which is missing")
+	}
+	if r.UniqueUntil != "" {
+		f.Invalid("unique_until", "goes with unique_key, which is missing")
+	}
+}
+
+// debounce has a job wait for the last of those with its key.
+func debounce(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
+	if err := job.CheckText(r.DebounceKey, job.MaxUniqueKey); err != nil {
+		f.Invalid("debounce_key", "%v", err)
+	}
+	n.DebounceKey = r.DebounceKey
+	n.DebounceMs = millis(f, "debounce", r.Debounce, 0, job.MaxDebounce)
+	switch {
+	case r.DebounceKey == "" && r.Debounce == "":
+	case r.DebounceKey == "":
+		f.Invalid("debounce_key", "is missing; debounce goes with it")
+	case r.Debounce == "":
+		f.Invalid("debounce", "is missing; debounce_key goes with it")
+	case n.DebounceMs == 0:
+		f.Invalid("debounce", "is nothing; say how long the job is to wait")
+	case r.UniqueKey != "":
+		f.Invalid("debounce_key", "does not go with unique_key; choose one")
+	case r.ScheduledAt != "":
+		f.Invalid("scheduled_at", "does not go with debounce, which says when the job is due; choose one")
+	}
+}

@@ -1,0 +1,125 @@
+package convert
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/corvo/corvo/api"
+)
+
+// WebhookParam is an option of an enqueue as POST /webhooks/{queue} takes it: in the
+// query, for the body is the payload.
+type WebhookParam struct {
+	Name     string
+	Doc      string
+	Repeated bool // it may be given several times
+	set      func(r *api.EnqueueRequest, value string) error
+}
+
+// WebhookParams are all there are. They mean what the fields of the same names do
+// in the body of POST /enqueue.
+var WebhookParams = []WebhookParam{
+	{"priority", "critical, high, normal, or 0, 1, 2", false, func(r *api.EnqueueRequest, v string) error { return setPriority(&r.Priority, v) }},
+	{"unique_key", "one that a single job of the queue has at a time", false, func(r *api.EnqueueRequest, v string) error { r.UniqueKey = v; return nil }},
+	{"unique_period", "seconds the job has it at most", false, func(r *api.EnqueueRequest, v string) error { return setInt(&r.UniquePeriod, v) }},
+	{"unique_until", "settled or period", false, func(r *api.EnqueueRequest, v string) error { r.UniqueUntil = v; return nil }},
+	{"max_retries", "the most attempts, the first included", false, func(r *api.EnqueueRequest, v string) error { return setNewInt(&r.MaxRetries, v) }},
+	{"retry_backoff", "none, fixed, linear or exponential", false, func(r *api.EnqueueRequest, v string) error { r.RetryBackoff = v; return nil }},
+	{"retry_base_delay", "delay before the first retry, such as 5s", false, func(r *api.EnqueueRequest, v string) error { r.RetryBaseDelay = api.Duration(v); return nil }},
+	{"retry_max_delay", "most a delay grows to", false, func(r *api.EnqueueRequest, v string) error { r.RetryMaxDelay = api.Duration(v); return nil }},
+	{"retry_jitter_percent", "how much of a delay varies, 0 to 100", false, func(r *api.EnqueueRequest, v string) error { return setNewInt(&r.RetryJitterPercent, v) }},
+	{"scheduled_at", "when the job is due, RFC 3339", false, func(r *api.EnqueueRequest, v string) error { r.ScheduledAt = api.Time(v); return nil }},
+	{"expire_after", "when the job's time is over, such as 1h", false, func(r *api.EnqueueRequest, v string) error { r.ExpireAfter = api.Duration(v); return nil }},
+	{"debounce_key", "has a later enqueue with it put the job off", false, func(r *api.EnqueueRequest, v string) error { r.DebounceKey = v; return nil }},
+	{"debounce", "how long the job waits for another, such as 30s", false, func(r *api.EnqueueRequest, v string) error { r.Debounce = api.Duration(v); return nil }},
+	{"parent_id", "the job that made this one", false, func(r *api.EnqueueRequest, v string) error { r.ParentID = v; return nil }},
+	{"tags", "a tag as name:value; repeat it for more", true, func(r *api.EnqueueRequest, v string) error { return addTag(r, v) }},
+}
+
+// FromWebhook is the enqueue that a webhook for a queue stands for.
+func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
+	b := &EnqueueBody{EnqueueRequest: api.EnqueueRequest{Queue: queue}}
+	if body = bytes.Trim(body, " \t\r\n"); len(body) > 0 {
+		if !utf8.Valid(body) || !json.Valid(body) {
+			f.Invalid("body", "is not JSON; it is the payload of a job, so send JSON, or nothing for {}")
+		}
+		b.Payload = body
+	}
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		// What could be read of it is not looked at: the rest may be what matters.
+		f.Invalid("query", "cannot be read: %v", err)
+		return b
+	}
+	for name, given := range values {
+		i := slices.IndexFunc(WebhookParams, func(p WebhookParam) bool { return p.Name == name })
+		if i < 0 {
+			f.Invalid(name[:min(len(name), maxQuotedBytes)], "is not a parameter that a webhook takes")
+			continue
+		}
+		WebhookParams[i].take(f, &b.EnqueueRequest, given)
+	}
+	return b
+}
+
+// take sets the parameter. An empty value is as good as none, as it is in a body.
+func (p *WebhookParam) take(f *Faults, r *api.EnqueueRequest, given []string) {
+	if len(given) > 1 && !p.Repeated {
+		f.Invalid(p.Name, "is given %d times; give it once", len(given))
+		return
+	}
+	for _, value := range given {
+		if value == "" {
+			continue
+		}
+		if err := p.set(r, value); err != nil {
+			f.Invalid(p.Name, "%v", err)
+		}
+	}
+}
+
+// setPriority takes a word or a number, as a body does. What is neither as JSON
+// writes it stays text, to be refused with the others.
+func setPriority(p *api.Priority, value string) error {
+	if n, err := strconv.Atoi(value); err == nil && strconv.Itoa(n) == value {
+		return p.UnmarshalJSON([]byte(value))
+	}
+	*p = api.Priority(value)
+	return nil
+}
+
+func setInt(n *int, value string) error {
+	parsed, err := strconv.Atoi(value)
+	if err != nil {
+		return fmt.Errorf("%s is not a whole number", Excerpt(value))
+	}
+	*n = parsed
+	return nil
+}
+
+func setNewInt(n **int, value string) error {
+	*n = new(int)
+	return setInt(*n, value)
+}
+
+func addTag(r *api.EnqueueRequest, value string) error {
+	name, text, ok := strings.Cut(value, ":")
+	if !ok {
+		return fmt.Errorf("%s is not a tag: write it like name:value", Excerpt(value))
+	}
+	if _, twice := r.Tags[name]; twice {
+		return errors.New("has " + Excerpt(name) + " twice")
+	}
+	if r.Tags == nil {
+		r.Tags = api.Strings{}
+	}
+	r.Tags[name] = text
+	return nil
+}

@@ -1,0 +1,31 @@
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/server/convert"
+)
+
+// deadPage are the parameters of a page of dead jobs.
+var deadPage = append([]serve.Param{
+	{Name: "queue", Doc: "only of this queue"},
+	{Name: "limit", Type: "integer", Doc: "jobs of a page; 50 when absent"},
+	{Name: "cursor", Doc: "of the page before"},
+}, read...)
+
+// deadJobs is a page of the dead jobs, newest first: a search for them.
+func (s *Server) deadJobs(w http.ResponseWriter, r *http.Request) error {
+	began := time.Now()
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	asked := convert.FromDead(&f, r.URL.Query())
+	if err := f.Err(); err != nil {
+		return err
+	}
+	return s.answerSearch(w, r, &q, asked, began)
+}

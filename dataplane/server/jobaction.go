@@ -1,0 +1,87 @@
+package server
+
+import (
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+)
+
+// What a person does to one job: each route is an op on jobs, of one job.
+
+func (s *Server) retryJob(w http.ResponseWriter, r *http.Request) error {
+	return s.onJob(w, r, &struct{}{}, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {
+		return &op.RetryJobs{Meta: meta, JobIds: ids}, nil
+	})
+}
+
+func (s *Server) cancelJob(w http.ResponseWriter, r *http.Request) error {
+	return s.onJob(w, r, &struct{}{}, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {
+		return &op.CancelJobs{Meta: meta, JobIds: ids}, nil
+	})
+}
+
+func (s *Server) holdJob(w http.ResponseWriter, r *http.Request) error {
+	var body api.ReasonRequest
+	return s.onJob(w, r, &body, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {
+		var f convert.Faults
+		return &op.HoldJobs{Meta: meta, JobIds: ids, Reason: convert.FromReason(&f, &body)}, f.Err()
+	})
+}
+
+func (s *Server) approveJob(w http.ResponseWriter, r *http.Request) error {
+	return s.onJob(w, r, &struct{}{}, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {
+		return &op.ReleaseJobs{Meta: meta, JobIds: ids}, nil
+	})
+}
+
+func (s *Server) rejectJob(w http.ResponseWriter, r *http.Request) error {
+	var body api.ReasonRequest
+	return s.onJob(w, r, &body, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {
+		var f convert.Faults
+		return &op.RejectJobs{Meta: meta, JobIds: ids, Reason: convert.FromReason(&f, &body)}, f.Err()
+	})
+}
+
+func (s *Server) deleteJob(w http.ResponseWriter, r *http.Request) error {
+	return s.onJob(w, r, nil, convert.ToDeleted, func(meta *op.Meta, ids [][]byte) (op.Op, error) {
+		return &op.DeleteJobs{Meta: meta, JobIds: ids}, nil
+	})
+}
+
+// onJob does to the job in the path what an op does to jobs, wherever the job is,
+// and answers the status. build makes the op once the body is read.
+func (s *Server) onJob(w http.ResponseWriter, r *http.Request, body any, status func(*op.JobDone) api.Status, build func(meta *op.Meta, ids [][]byte) (op.Op, error)) error {
+	q, err := s.begin(r, body)
+	if err != nil {
+		return err
+	}
+	id, j, err := q.look(r, r.PathValue("id"), false)
+	if err != nil {
+		return err
+	}
+	o, err := build(q.meta, [][]byte{id[:]})
+	if err != nil {
+		return err
+	}
+	if err := q.mustSee(r, id, j, o); err != nil {
+		return err
+	}
+	acted := &items[*op.JobDone]{
+		ids: []job.ID{id},
+		propose: func(c *cell.Cell, _ []int) ([]*op.JobDone, position, error) {
+			result, at, err := proposeItems[*op.JobsResult](s, r, &q, c, o)
+			return result.GetItems(), at, err
+		},
+		refusal: (*op.JobDone).GetRefusal,
+	}
+	done, err := acted.one(w, r, &q)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, status(done))
+}

@@ -1,0 +1,139 @@
+package server
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
+)
+
+func (s *Server) throttleQueue(w http.ResponseWriter, r *http.Request) error {
+	var body api.ThrottleRequest
+	return s.setQueue(w, r, &body, "updated", func(o *op.SetQueue) error {
+		var f convert.Faults
+		convert.FromThrottle(&f, &body, o)
+		return f.Err()
+	})
+}
+
+func (s *Server) unthrottleQueue(w http.ResponseWriter, r *http.Request) error {
+	var none uint32
+	var window int64
+	return s.setQueue(w, r, nil, "updated", func(o *op.SetQueue) error {
+		o.RateLimit, o.RateWindowMs = &none, &window
+		return nil
+	})
+}
+
+// drainQueue stops fetches and says whether jobs are active still: who waits for
+// them asks again.
+func (s *Server) drainQueue(w http.ResponseWriter, r *http.Request) error {
+	q, name, c, err := s.manageQueue(r)
+	if err != nil {
+		return err
+	}
+	draining := true
+	if _, err := commit[*op.SetQueueResult](s, w, r, &q, c, &op.SetQueue{Meta: q.meta, Queue: name, Draining: &draining}); err != nil {
+		return err
+	}
+	found, err := queueRecord(c, name)
+	if err != nil {
+		return err
+	}
+	status := api.QueueDraining
+	if found != nil && found.Running() == 0 { // nil: not applied here yet
+		status = api.QueueDrained
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: status})
+}
+
+// clearQueue removes the jobs that wait in a queue. The shard's leader does it, over
+// many entries where there are many; the answer comes when it has ended here, or
+// else when that takes too long to wait for.
+func (s *Server) clearQueue(w http.ResponseWriter, r *http.Request) error {
+	q, name, c, err := s.manageQueue(r)
+	if err != nil {
+		return err
+	}
+	begun, err := commit[*op.ClearQueueResult](s, w, r, &q, c, &op.ClearQueue{Meta: q.meta, Queue: name})
+	if err != nil {
+		return err
+	}
+	status, word := http.StatusOK, "cleared"
+	if !s.awaitCleared(r, c, name) {
+		status, word = http.StatusAccepted, "clearing"
+	}
+	found, err := queueRecord(c, name)
+	if err != nil {
+		return err
+	}
+	answer := api.Cleared{Status: word}
+	if total := found.GetCleared(); total > begun.Cleared {
+		answer.Removed = total - begun.Cleared
+	}
+	return serve.WriteJSON(w, status, answer)
+}
+
+// confirm is the parameter that says that a deletion is meant.
+var confirm = []serve.Param{
+	{Name: "confirm", Doc: "must be true"},
+	{Name: "if_settled", Doc: "true: refuse while one of its jobs has not settled"},
+}
+
+// deleteQueue removes a queue and its jobs; it answers as clearQueue does.
+func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
+	q, name, c, err := s.manageQueue(r)
+	if err != nil {
+		return err
+	}
+	if r.URL.Query().Get("confirm") != "true" {
+		return api.Errorf(api.ValidationError, "confirm is missing: deleting queue %s takes its jobs, its settings and totals with it; say so with ?confirm=true", name)
+	}
+	begun, err := commit[*op.DeleteQueueResult](s, w, r, &q, c, &op.DeleteQueue{
+		Meta: q.meta, Queue: name, IfSettled: r.URL.Query().Get("if_settled") == "true",
+	})
+	if err != nil {
+		return err
+	}
+	if begun.Deleting && !s.awaitCleared(r, c, name) {
+		return serve.WriteJSON(w, http.StatusAccepted, api.Status{Status: "deleting"})
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
+}
+
+// manageQueue is the queue in the path, which the caller may manage, and its shard.
+func (s *Server) manageQueue(r *http.Request) (q request, name string, at *cell.Cell, err error) {
+	if q, err = s.begin(r, nil); err != nil {
+		return q, "", nil, err
+	}
+	if name, err = q.queue(r, tenancy.QueueManage); err != nil {
+		return q, "", nil, err
+	}
+	return q, name, q.shards.Of(name), nil
+}
+
+// awaitCleared waits until no jobs of a queue are being removed, as long as a read
+// may take.
+func (s *Server) awaitCleared(r *http.Request, c *cell.Cell, name string) bool {
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
+	defer cancel()
+	select {
+	case <-c.State().Cleared(name):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// queueRecord is a queue as the store has it now; nil where there is none.
+func queueRecord(c *cell.Cell, name string) (*state.Queue, error) {
+	v := c.State().Snapshot()
+	defer v.Close()
+	return v.Queue(name)
+}

@@ -1,0 +1,45 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+)
+
+// writeVersion answers one resource with its version as ETag.
+func writeVersion(w http.ResponseWriter, status int, version uint64, v any) error {
+	w.Header().Set("ETag", strconv.Quote(strconv.FormatUint(version, 10)))
+	return serve.WriteJSON(w, status, v)
+}
+
+// ifMatch is the version a write insists on; 0 = any. Whether it is the present one
+// the op decides; of several tags that one is taken if it is among them. Tags that
+// no resource of ours ever has are refused here.
+func ifMatch(r *http.Request, present uint64) (uint64, error) {
+	values := r.Header.Values("If-Match")
+	if len(values) == 0 {
+		return 0, nil
+	}
+	version := uint64(0)
+	for tag := range strings.SplitSeq(strings.Join(values, ","), ",") {
+		tag = strings.TrimSpace(tag)
+		if tag == "*" {
+			return 0, nil
+		}
+		text, opened := strings.CutPrefix(tag, `"`)
+		text, closed := strings.CutSuffix(text, `"`)
+		if !opened || !closed {
+			continue // weak ones never match a write
+		}
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil && n > 0 && version != present {
+			version = n
+		}
+	}
+	if version == 0 {
+		return 0, api.Errorf(api.PreconditionFailed, "If-Match is no version of this resource, which is at %d: read it again", present)
+	}
+	return version, nil
+}

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/view"
+)
+
+// fetched notes a worker that asks for jobs. It is for people to look at: where the
+// namespace is closing there is nobody to tell.
+func (s *Server) fetched(q *request, ask *convert.Fetch) {
+	if ask.WorkerID == "" {
+		return
+	}
+	if workers, err := s.cfg.Host.Workers(q.who.Namespace); err == nil {
+		workers.Fetched(ask.WorkerID, ask.Hostname, ask.Queues, s.cfg.Now().UnixNano())
+	}
+}
+
+// heard notes the workers that have shown by their names that they hold jobs: n
+// proofs, of which some may have been refused. Who proves it by a token alone is not
+// looked up, which would cost every ack a read: if it renewed its lease the view
+// knows, and if not it fetches again.
+func (s *Server) heard(q *request, n int, proof func(i int) (*op.LeaseProof, *op.Refusal)) {
+	last := ""
+	for i := range n {
+		p, refused := proof(i)
+		id := p.GetWorkerId()
+		if id == last || refused.GetCode() != "" {
+			continue
+		}
+		last = id
+		if workers, err := s.cfg.Host.Workers(q.who.Namespace); err == nil {
+			workers.Seen(id, s.cfg.Now().UnixNano())
+		}
+	}
+}
+
+// listWorkers answers the workers this node has heard of and those that hold jobs,
+// whichever node they fetched them from.
+func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	known, err := s.cfg.Host.Workers(q.who.Namespace)
+	if err != nil {
+		return err
+	}
+	if err := s.awaitView(r, &q, q.shards.All()...); err != nil {
+		return err
+	}
+	held, err := router.Gather(q.shards, func(c *cell.Cell) ([]view.Holding, error) { return c.View().Holdings(r.Context()) })
+	if err != nil {
+		return err
+	}
+	all := workers{}
+	for _, one := range known.List(s.cfg.Now().UnixNano()) {
+		if queues := q.covered(one.Queues); len(queues) > 0 || len(q.who.QueueScope) == 0 {
+			one.Queues = queues
+			all.heard(&one)
+		}
+	}
+	for _, part := range held {
+		for i := range part {
+			if q.who.Covers(part[i].Queue) {
+				all.holds(&part[i])
+			}
+		}
+	}
+	return serve.WriteJSON(w, http.StatusOK, all.list())
+}
+
+// covered are those of the queues that the caller may see.
+func (q *request) covered(queues []string) []string {
+	return slices.DeleteFunc(queues, func(name string) bool { return !q.who.Covers(name) })
+}
+
+// workers are gathered by their ids.
+type workers map[string]*gathered
+
+// gathered is all that is known of one worker.
+type gathered struct {
+	api.Worker
+	startedNs, seenNs int64
+}
+
+func (all workers) of(id, hostname string, startedNs, seenNs int64) *gathered {
+	g := all[id]
+	if g == nil {
+		g = &gathered{Worker: api.Worker{ID: id, Queues: []string{}}, startedNs: startedNs}
+		all[id] = g
+	}
+	g.Hostname = cmp.Or(g.Hostname, hostname)
+	g.startedNs, g.seenNs = min(g.startedNs, startedNs), max(g.seenNs, seenNs)
+	return g
+}
+
+// heard adds a worker that this node has heard of.
+func (all workers) heard(one *host.Worker) {
+	g := all.of(one.ID, one.Hostname, one.StartedNs, one.SeenNs)
+	g.Queues = append(g.Queues, one.Queues...)
+}
+
+// holds adds what a worker holds.
+func (all workers) holds(h *view.Holding) {
+	g := all.of(h.WorkerID, h.Hostname, h.StartedNs, h.RenewedNs)
+	g.Active += h.Active
+	if !slices.Contains(g.Queues, h.Queue) {
+		g.Queues = append(g.Queues, h.Queue)
+	}
+}
+
+// list is all of them by id; it is never nil.
+func (all workers) list() []api.Worker {
+	list := make([]api.Worker, 0, len(all))
+	for _, g := range all {
+		slices.Sort(g.Queues)
+		g.StartedAt, g.LastHeartbeat = api.TimeOf(time.Unix(0, g.startedNs)), api.TimeOf(time.Unix(0, g.seenNs))
+		list = append(list, g.Worker)
+	}
+	slices.SortFunc(list, func(a, b api.Worker) int { return strings.Compare(a.ID, b.ID) })
+	return list
+}
