@@ -7,6 +7,7 @@ LDFLAGS    = -s -w -X main.version=$(VERSION)
 DATA      ?= ./data
 FUZZTIME  ?= 5s
 SIM_SEEDS ?= 200
+JOBS      ?= 1000000
 
 # The race detector runs where goroutines meet. SQLite in pure Go is some thirty
 # times slower under it, so the view is tested without; the server runs one
@@ -15,7 +16,7 @@ RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/op/... ./dataplan
 	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
 	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 
-.PHONY: help run run-node build test check unit race sim sim-long fuzz chaos bench lint generate schema golden clean
+.PHONY: help run run-node build test check unit race sim sim-long million fuzz chaos bench lint generate schema golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +54,9 @@ sim: ## the simulation: SIM_SEEDS=5000 make sim
 
 sim-long: SIM_SEEDS = 20000
 sim-long: sim ## the simulation, tens of thousands of histories
+
+million: ## a million jobs of every shape through a node, and every count recounted
+	$(GO) test ./dataplane/ -run TestEveryCountIsARecount -v -count=1 -million.jobs=$(JOBS) -timeout 60m
 
 # A fuzzer whose time ends in the middle of an input may answer "context deadline
 # exceeded" and fail, having found nothing: the toolchain's mistake. What it does
