@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"math/big"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -31,56 +29,88 @@ func delayMs(r *job.Retry, attempt uint32) int64 {
 }
 
 // lose ends an active job's attempt as a failure.
-func (m *model) lose(j *modelJob) *op.Failed {
-	j.errors++
-	m.queue(j.queue).failed++
-	if j.attempt >= j.retry.GetMaxAttempts() {
-		j.state = job.Dead
-		m.queue(j.queue).buried++
-		return &op.Failed{State: job.Dead, Attempt: j.attempt}
+func (m *model) lose(j *modelJob, why string) {
+	j.keepError()
+	if j.cancelling {
+		m.settle(j, job.Cancelled, ending{})
+		return
 	}
-	delayNs := delayMs(j.retry, j.attempt) * 1e6
+	m.queue(j.queue).failed++
+	made := j.attempt - j.base
+	if made >= j.retry.GetMaxAttempts() {
+		m.settle(j, job.Dead, ending{err: why})
+		return
+	}
+	delayNs := delayMs(j.retry, made) * 1e6
+	if j.retry.GetJitterPercent() > 0 {
+		delayNs = j.retry.VariedDelayMs(j.id, made) * 1e6
+	}
 	j.state, j.dueNs = job.Retrying, m.clockNs+delayNs
 	if delayNs == 0 {
 		j.state = job.Pending
 	}
-	return &op.Failed{State: job.Retrying, Attempt: j.attempt, NextAttemptNs: j.dueNs, AttemptsRemaining: j.retry.GetMaxAttempts() - j.attempt}
+}
+
+// giveBack ends an active job's attempt as if it had not been.
+func (m *model) giveBack(j *modelJob) {
+	j.attempt--
+	if j.cancelling {
+		m.settle(j, job.Cancelled, ending{})
+		return
+	}
+	j.state = job.Pending
 }
 
 func (m *model) fail(o *op.Fail) outcome {
 	result := &op.FailResult{}
 	request := string(o.GetMeta().GetRequestId())
 	for _, item := range o.GetItems() {
-		proof := item.GetProof()
-		if j := m.jobs[job.ID(proof.GetId())]; j != nil && j.state != job.Active && request != "" &&
-			j.endedBy == request && len(proof.GetToken()) > 0 && bytes.Equal(proof.GetToken(), j.token) {
-			result.Items = append(result.Items, proto.Clone(j.ended).(*op.Failed))
-			continue
-		}
-		j, code := m.holds(proof)
-		var answer *op.Failed
-		switch {
-		case code != "":
-			result.Items = append(result.Items, &op.Failed{Refusal: refusal(code)})
-			continue
-		case item.GetReason() == op.FailReason_FAIL_REASON_UNDELIVERED:
-			j.state = job.Pending
-			j.attempt--
-			answer = &op.Failed{State: job.Pending, Attempt: j.attempt, AttemptsRemaining: j.retry.GetMaxAttempts() - j.attempt}
-		default:
+		proof, reason := item.GetProof(), item.GetReason()
+		j := m.jobs[job.ID(proof.GetId())]
+		again := j != nil && j.state != job.Active && request != "" && j.endedBy == request &&
+			len(proof.GetToken()) > 0 && bytes.Equal(proof.GetToken(), j.token)
+		if !again {
+			var code api.Code
+			if j, code = m.holds(proof); code != "" {
+				result.Items = append(result.Items, &op.Failed{Refusal: refusal(code)})
+				continue
+			}
 			m.report(j, item.GetUsage())
-			answer = m.lose(j)
+			j.endedBy = request
+			switch {
+			case reason == op.FailReason_FAIL_REASON_UNDELIVERED, reason == op.FailReason_FAIL_REASON_SHUTDOWN && !j.cancelling:
+				m.giveBack(j)
+			default:
+				m.lose(j, item.GetError())
+			}
+			if reason == op.FailReason_FAIL_REASON_SHUTDOWN && j.state == job.Pending {
+				j.dueNs = m.clockNs
+			}
 		}
-		j.endedBy, j.ended = request, answer
-		result.Items = append(result.Items, proto.Clone(answer).(*op.Failed))
+		result.Items = append(result.Items, j.failed(reason))
 	}
 	return outcome{result: result}
+}
+
+// failed is what who ends an attempt is told of the job. A repeat is told the same,
+// unless somebody went on from there.
+func (j *modelJob) failed(reason op.FailReason) *op.Failed {
+	left := j.retry.GetMaxAttempts() - min(j.attempt-j.base, j.retry.GetMaxAttempts())
+	switch {
+	case j.state == job.Cancelled:
+		return &op.Failed{State: job.Cancelled, Attempt: j.attempt}
+	case reason == op.FailReason_FAIL_REASON_UNDELIVERED:
+		return &op.Failed{State: job.Pending, Attempt: j.attempt, AttemptsRemaining: left}
+	case j.state == job.Dead:
+		return &op.Failed{State: job.Dead, Attempt: j.attempt, AttemptsRemaining: left}
+	}
+	return &op.Failed{State: job.Retrying, Attempt: j.attempt, NextAttemptNs: j.dueNs, AttemptsRemaining: left}
 }
 
 func (m *model) heartbeat(o *op.Heartbeat) outcome {
 	result := &op.HeartbeatResult{}
 	request := string(o.GetMeta().GetRequestId())
-	for _, item := range o.GetItems() {
+	for i, item := range o.GetItems() {
 		j, code := m.holds(item.GetProof())
 		if code == api.StateConflict {
 			code = api.LeaseLost // a heartbeat is told to stop, whatever became of the job
@@ -96,6 +126,9 @@ func (m *model) heartbeat(o *op.Heartbeat) outcome {
 				if request != "" {
 					j.reported = request
 				}
+			}
+			if j.cancelling {
+				result.Cancel = append(result.Cancel, uint32(i))
 			}
 		}
 		result.Items = append(result.Items, refusal(code))

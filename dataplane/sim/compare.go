@@ -94,6 +94,14 @@ func blank(m proto.Message) {
 		for _, item := range r.Items {
 			scrub(item)
 		}
+	case *op.JobsResult:
+		for _, item := range r.Items {
+			if item.Refusal.GetCode() == "" {
+				item.Refusal = nil
+			} else {
+				scrub(item.Refusal)
+			}
+		}
 	case *op.FailResult:
 		for _, item := range r.Items {
 			if item.Refusal.GetCode() == "" {
@@ -140,43 +148,81 @@ func (m *model) compare(v *state.Snapshot) error {
 			errs = append(errs, fmt.Errorf("the store has queue %s, the model does not", q.GetName()))
 		}
 	}
-	errs = append(errs, m.compareUsage(v))
+	if !proto.Equal(orUnset(v.Head().GetSettings()), orUnset(m.settings)) {
+		errs = append(errs, fmt.Errorf("the store has the settings %v, the model %v", v.Head().GetSettings(), m.settings))
+	}
+	waiters := uint64(0)
+	for _, w := range m.waiters {
+		waiters += uint64(len(w.shards))
+	}
+	if h := v.Head(); h.GetDependentsRecords() != uint64(len(m.waiters)) || h.GetWaiterRecords() != waiters {
+		errs = append(errs, fmt.Errorf("%d jobs wait for %d in the store, %d for %d in the model", h.GetWaiterRecords(), h.GetDependentsRecords(), waiters, len(m.waiters)))
+	}
+	errs = append(errs, m.compareUsage(v), m.compareBatches(v), m.compareSchedules(v))
 	return errors.Join(errs...)
 }
 
-func (want *modelJob) compare(j *job.Job) error {
-	id := job.ID(j.GetId())
-	same := j.GetNumber() == want.number && j.GetQueue() == want.queue && j.GetPriority() == want.priority &&
-		j.GetState() == want.state && j.GetAttempt() == want.attempt && j.GetLeaseExpired() == want.leaseExpired &&
-		tokensOf(j.GetUsage()) == want.tokens && j.GetUsage().GetCostNanoUsd() == want.costNano &&
-		j.GetUsage().GetModel() == want.model && j.GetUsage().GetProvider() == want.provider && int(j.GetErrors()) == want.errors && j.GetMoves() == want.moves
-	if want.state == job.Active {
-		same = same && bytes.Equal(j.GetLease().GetToken(), want.token) && j.GetLease().GetExpiresNs() == want.leaseEndNs
+func orUnset(s *state.Settings) *state.Settings {
+	if s == nil {
+		return &state.Settings{}
 	}
-	if want.state == job.Scheduled || want.state == job.Retrying {
-		same = same && j.GetScheduledNs() == want.dueNs
+	return s
+}
+
+func (j *modelJob) compare(is *job.Job) error {
+	id := job.ID(is.GetId())
+	same := is.GetNumber() == j.number && is.GetQueue() == j.queue && is.GetPriority() == j.priority &&
+		is.GetState() == j.state && is.GetAttempt() == j.attempt && is.GetAttemptBase() == j.base && is.GetLeaseExpired() == j.leaseExpired &&
+		tokensOf(is.GetUsage()) == j.tokens && is.GetUsage().GetCostNanoUsd() == j.costNano &&
+		is.GetUsage().GetModel() == j.model && is.GetUsage().GetProvider() == j.provider &&
+		int(is.GetErrors()) == len(j.errors) && is.GetMoves() == j.moves &&
+		is.GetCreatedNs() == j.createdNs && is.GetScheduledNs() == j.dueNs
+	if j.state == job.Active {
+		same = same && bytes.Equal(is.GetLease().GetToken(), j.token) && is.GetLease().GetExpiresNs() == j.leaseEndNs
 	}
-	if !same {
-		return fmt.Errorf("%s is %v in the store, %+v in the model", id, j, want)
+	if !same || !j.compareTerms(is) || !j.compareGroups(is) {
+		return fmt.Errorf("%s is %v in the store, %+v in the model", id, is, j)
 	}
 	return nil
 }
 
-func (m *model) compareQueue(v *state.Snapshot, name string, want *modelQueue) error {
-	q, err := v.Queue(name)
-	if err != nil {
-		return err
+// compareTerms is compare for what a job is made with, and until when.
+func (j *modelJob) compareTerms(is *job.Job) bool {
+	unique := j.uniqueEndNs == 0 || is.GetUniqueKey() == j.unique && is.GetUniqueWholePeriod() == j.uniqueWhole
+	samePairs := func(a, b []*job.Pair) bool {
+		return slices.EqualFunc(a, b, func(a, b *job.Pair) bool { return proto.Equal(a, b) })
 	}
-	if q == nil {
-		return fmt.Errorf("the store has no queue %s", name)
+	return unique && is.GetUniqueExpiresNs() == j.uniqueEndNs && is.GetDebounceKey() == j.debounce &&
+		is.GetExpireAfterMs() == j.lifeMs && is.GetExpireNs() == j.endNs && is.GetPurgeNs() == j.purgeNs &&
+		is.GetCancelling() == j.cancelling && is.GetDoomed() == j.doomed && proto.Equal(is.GetRetry(), j.retry) &&
+		samePairs(is.GetTags(), j.tags) && samePairs(is.GetHeaders(), j.headers)
+}
+
+// compareGroups is compare for what a job has to do with others.
+func (j *modelJob) compareGroups(is *job.Job) bool {
+	var batch *job.Membership
+	if b := j.batch; b != nil {
+		batch = &job.Membership{BatchId: b.batch[:], Shard: b.shard, Counted: b.counted}
 	}
-	if q.GetPaused() != want.paused || int(q.GetMaxConcurrency()) != want.max ||
-		q.GetEnqueued() != want.enqueued || q.GetCompleted() != want.completed || q.GetFailed() != want.failed || q.GetDead() != want.buried {
-		return fmt.Errorf("queue %s is %v in the store, %+v in the model", name, q, want)
+	var link *job.ChainLink
+	if c := j.chain; c != nil {
+		link = &job.ChainLink{ChainId: c.chain[:], Step: uint32(c.step), Ended: c.ended}
 	}
-	for s := range job.States {
-		if got, counted := q.GetInState()[s], m.count(name, job.State(s)); int(got) != counted {
-			return fmt.Errorf("queue %s counts %d %s jobs, the model %d", name, got, job.State(s).Word(), counted)
+	return proto.Equal(is.GetBatch(), batch) && proto.Equal(is.GetChain(), link) && proto.Equal(is.GetOrigin(), j.origin) &&
+		int(is.GetBlockedBy()) == j.blocked && is.GetHasDependents() == j.awaited && is.GetDependencyPolicy() == j.policy &&
+		bytes.Equal(is.GetParentId(), j.parent) && bytes.Equal(is.GetScheduleId(), j.schedule)
+}
+
+// inspectDocuments holds what jobs are to do against the model.
+func (sh *shard) inspectDocuments() error {
+	v := sh.steady.store.Snapshot()
+	defer v.Close()
+	for _, j := range byNumber(sh.model) {
+		for kind, want := range map[job.BlobKind]*job.Blob{job.Payload: j.payload, job.Previous: j.previous} {
+			b, err := v.Blob(j.id, kind)
+			if err != nil || !proto.Equal(b, want) {
+				return fmt.Errorf("blob %d of job %s is %v in the store, %v in the model (%w)", kind, j.id, b, want, err)
+			}
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
 )
 
 // progress is what of a store must never fall.
@@ -23,8 +24,9 @@ type limited struct {
 	active, most uint64
 }
 
-// advance moves on to what a store is now.
-func (p progress) advance(v *state.Snapshot) (progress, error) {
+// advance moves on to what a store is now. Of retuned queues nobody knows what their
+// limits were in between.
+func (p progress) advance(v *state.Snapshot, retuned map[string]bool) (progress, error) {
 	h := v.Head()
 	now := progress{
 		index: h.GetIndex(), numbers: h.GetNextJobNumber(), feedFirst: h.GetFeedFirstSeq(), feedNext: h.GetFeedNextSeq(),
@@ -42,7 +44,7 @@ func (p progress) advance(v *state.Snapshot) (progress, error) {
 		l := limited{q.GetInState()[job.Active], uint64(q.GetMaxConcurrency())}
 		before, known := p.active[q.GetName()]
 		// A limit that was lowered takes nothing from those who hold more.
-		if known && before.most == l.most && l.most > 0 && l.active > max(l.most, before.active) {
+		if known && !retuned[q.GetName()] && before.most == l.most && l.most > 0 && l.active > max(l.most, before.active) {
 			return now, fmt.Errorf("queue %s has %d active jobs, at most %d may be", q.GetName(), l.active, l.most)
 		}
 		now.active[q.GetName()] = l
@@ -58,9 +60,10 @@ func (sh *shard) inspect() error {
 		return fmt.Errorf("derived keys: %w", err)
 	}
 	var err error
-	if sh.seen, err = sh.seen.advance(steady); err != nil {
+	if sh.seen, err = sh.seen.advance(steady, sh.retuned); err != nil {
 		return err
 	}
+	clear(sh.retuned)
 	if err := sh.model.compare(steady); err != nil {
 		return fmt.Errorf("store and model: %w", err)
 	}
@@ -79,34 +82,65 @@ func (sh *shard) inspect() error {
 }
 
 // hear is what a client takes from an answer: a job that was enqueued is there
-// from then on.
+// from then on. That settings may have changed is heard as well.
 func (sh *shard) hear(o op.Op, result any) {
+	switch o := o.(type) {
+	case *op.SetQueue:
+		sh.retuned[o.GetQueue()] = true
+	case *op.DeleteQueue:
+		sh.retuned[o.GetQueue()] = true
+	}
 	if enqueued, ok := result.(*op.EnqueueResult); ok {
 		for _, j := range enqueued.GetJobs() {
-			sh.acked[job.ID(j.GetId())] = true
+			// One that was found by its key may be taken for one that was made and is
+			// gone, when the op comes again and the key is free.
+			if id := job.ID(j.GetId()); sh.model.jobs[id] != nil {
+				sh.acked[id] = true
+			}
 		}
 	}
 }
 
 // inspectPlaces wants each job that a client knows of in exactly one place: in one
-// shard, or on its way between two.
+// shard, or on its way between two; unless it is gone for good. What else there is
+// must be what the models have.
 func (s *simulation) inspectPlaces() error {
-	places := map[job.ID]int{}
+	places, should := map[job.ID]int{}, map[job.ID]int{}
 	for _, sh := range s.shards {
 		if err := sh.countPlaces(places); err != nil {
 			return fmt.Errorf("shard %d: %w", sh.number, err)
 		}
+		sh.model.countPlaces(should)
 	}
 	for id := range s.acked {
-		if n := places[id]; n != 1 {
+		if n := places[id]; n != 1 && !(n == 0 && s.ledger.gone[id]) {
 			return fmt.Errorf("job %s is in %d places", id, n)
+		}
+	}
+	for id, n := range should {
+		if places[id] != n || n != 1 && !s.ledger.byRuns[id] {
+			return fmt.Errorf("job %s is in %d places, in the model in %d", id, places[id], n)
 		}
 		delete(places, id)
 	}
 	for id := range places {
-		return fmt.Errorf("job %s is there and was never enqueued", id)
+		return fmt.Errorf("job %s is there, in the model it is not", id)
 	}
 	return nil
+}
+
+// countPlaces counts where the model has jobs.
+func (m *model) countPlaces(places map[job.ID]int) {
+	for id := range m.jobs {
+		places[id]++
+	}
+	for _, to := range m.shards {
+		for _, t := range m.underway(to) {
+			if t.job != nil {
+				places[*t.job]++
+			}
+		}
+	}
 }
 
 func (sh *shard) countPlaces(places map[job.ID]int) error {
@@ -117,6 +151,9 @@ func (sh *shard) countPlaces(places map[job.ID]int) error {
 			return err
 		}
 		places[job.ID(j.GetId())]++
+		if err := sh.ledger.isStep(j); err != nil {
+			return err
+		}
 	}
 	for _, to := range sh.shards {
 		if to == sh {
@@ -127,14 +164,31 @@ func (sh *shard) countPlaces(places map[job.ID]int) error {
 			return err
 		}
 		for _, row := range rows {
-			sent := &op.Arrive{}
-			if err := sent.UnmarshalVT(row.Op.GetOp()); err != nil {
+			ids, err := sentJobs(entry.Op{Number: entry.Number(row.Op.GetNumber()), Bytes: row.Op.GetOp()})
+			if err != nil {
 				return fmt.Errorf("op %d on its way to shard %d: %w", row.Seq, to.number, err)
 			}
-			places[job.ID(sent.GetJob().GetId())]++
+			for _, id := range ids {
+				places[job.ID(id)]++
+			}
 		}
 	}
 	return nil
+}
+
+// sentJobs are the jobs that an op on its way carries, or will make.
+func sentJobs(framed entry.Op) ([][]byte, error) {
+	o, err := op.Decode(framed)
+	if err != nil {
+		return nil, err
+	}
+	switch o := o.(type) {
+	case *op.Arrive:
+		return [][]byte{o.GetJob().GetId()}, nil
+	case *op.Place:
+		return o.GetMeta().GetIds(), nil
+	}
+	return nil, nil
 }
 
 // record writes a store's whole state.
@@ -153,9 +207,11 @@ func record(to io.Writer, store *state.Store) error {
 }
 
 // balance wants all that was ever reported to be what the jobs say they used:
-// those of all shards together, since a job takes what it used along.
+// those of all shards together, since a job takes what it used along, and those that are
+// gone.
 func (s *simulation) balance() error {
 	var reported, used modelUsage
+	used.sum(s.ledger.used.tokens, s.ledger.used.costNano)
 	for _, sh := range s.shards {
 		for _, row := range sh.model.usage {
 			reported.sum(row.tokens, row.costNano)

@@ -2,18 +2,20 @@ package sim
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"slices"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
 )
 
 // model is what a shard should do, written for clarity alone: plain maps,
 // whole scans, no indexes, no store. It shares with the real thing the messages
-// and nothing else.
+// and nothing else, but for three pure functions that are proven on their own: a
+// schedule's run ids and delays, a jittered delay, and the rate window.
 type model struct {
 	clockNs       int64
 	termStartedNs int64
@@ -26,16 +28,22 @@ type model struct {
 	usage         []modelUsage          // row i has number i+1, those trimmed too
 	usageFirst    uint64                // the first row kept
 	level         uint32
+	seed          entry.Seed // of the running entry
+	born          uint64     // ids it has made
+	batches       map[job.ID]*modelBatch
+	waiters       map[job.ID]*modelWaiters // by the job that is waited for
+	schedules     map[job.ID]*state.Schedule
+	settings      *state.Settings
+	ledger        *ledger // of all shards together
 
 	// What a repeat is known by.
-	enqueued map[job.ID]job.State // every job ever made here -> the state it began in
-	fetches  map[string][]grant   // by seed: what the last fetch of that seed leased
-	leases   uint64               // numbers the grants
+	fetches map[string][]grant // by seed: what the last fetch of that seed leased
+	leases  uint64             // numbers the grants
 
 	// The exchange with other shards.
 	number   uint32
 	shards   []*model
-	sent     map[uint32][]*modelJob // everything ever sent to a shard
+	sent     map[uint32][]traveller // everything ever sent to a shard
 	trimmed  map[uint32]uint64      // the last op to a shard that was forgotten
 	inbox    map[uint32]uint64      // the last op of a shard that was applied
 	forwards map[job.ID]forward
@@ -45,13 +53,6 @@ type model struct {
 type grant struct {
 	job   job.ID
 	lease uint64
-}
-
-// forward says where a job went when it left last.
-type forward struct {
-	shard uint32
-	queue string
-	move  uint32
 }
 
 // modelUsage is one accepted report.
@@ -72,14 +73,15 @@ type modelJob struct {
 	priority     uint32
 	state        job.State
 	attempt      uint32
+	base         uint32 // attempts when it was last requeued
 	moves        uint32
 	retry        *job.Retry
-	dueNs        int64  // scheduled and retrying
+	createdNs    int64
+	dueNs        int64  // while it waits for a time, else when it was last due
 	lease        uint64 // which of the shard's grants; 0 where none is current
 	token        []byte
-	reported     string     // the newest heartbeat request that reported usage in this lease
-	endedBy      string     // the request that ended the last attempt; empty where it was none
-	ended        *op.Failed // what that was told
+	reported     string // the newest heartbeat request that reported usage in this lease
+	endedBy      string // the request that ended the last attempt; empty where it was none
 	worker       string
 	leaseEndNs   int64
 	leaseMs      int64
@@ -88,13 +90,29 @@ type modelJob struct {
 	tokens       [4]int64
 	model        string // as last named
 	provider     string
-	errors       int
-}
+	errors       map[uint32]bool // the attempts an error is kept of
+	cancelling   bool
+	doomed       bool
+	payload      *job.Blob
+	previous     *job.Blob
+	tags         []*job.Pair
+	headers      []*job.Pair
+	parent       []byte
+	origin       *job.Origin
+	schedule     []byte
 
-type modelQueue struct {
-	paused                              bool
-	max                                 int
-	enqueued, completed, failed, buried uint64
+	unique      string
+	uniqueEndNs int64 // 0: it has no unique key, or not any more
+	uniqueWhole bool  // it keeps the key when it has settled
+	debounce    string
+	lifeMs      int64
+	endNs       int64 // of its time; 0: never
+	purgeNs     int64
+	batch       *modelMember
+	chain       *modelLink
+	blocked     int
+	policy      job.DependencyPolicy
+	awaited     bool // others wait for it
 }
 
 type remembered struct {
@@ -111,17 +129,20 @@ type outcome struct {
 	old     bool // what an idempotency key remembers, whatever became of it
 }
 
-func newModel(clockNs int64, number uint32, shards []*model) *model {
+func newModel(clockNs int64, number uint32, shards []*model, l *ledger) *model {
 	return &model{
 		number:     number,
 		shards:     shards,
+		ledger:     l,
 		level:      1,
-		enqueued:   map[job.ID]job.State{},
 		fetches:    map[string][]grant{},
-		sent:       map[uint32][]*modelJob{},
+		sent:       map[uint32][]traveller{},
 		trimmed:    map[uint32]uint64{},
 		inbox:      map[uint32]uint64{},
 		forwards:   map[job.ID]forward{},
+		batches:    map[job.ID]*modelBatch{},
+		waiters:    map[job.ID]*modelWaiters{},
+		schedules:  map[job.ID]*state.Schedule{},
 		clockNs:    clockNs,
 		nextNumber: 1, // 0 is no job
 		jobs:       map[job.ID]*modelJob{},
@@ -132,11 +153,15 @@ func newModel(clockNs int64, number uint32, shards []*model) *model {
 	}
 }
 
-// apply plays one entry. got are the real results: the model takes from them
-// what it cannot know (lease tokens), after the caller has seen that the rest
-// agrees.
-func (m *model) apply(clockNs int64, o op.Op) outcome {
+// begin starts an entry.
+func (m *model) begin(clockNs int64, seed entry.Seed) {
 	m.clockNs = max(m.clockNs, clockNs)
+	m.seed, m.born = seed, 0
+}
+
+// apply plays one op of an entry. What the model cannot know (lease tokens) it
+// takes from the real result, after the caller has seen that the rest agrees.
+func (m *model) apply(o op.Op) outcome {
 	meta := o.GetMeta()
 	idem := meta.GetIdempotency()
 	if idem == nil {
@@ -166,6 +191,8 @@ func didNothing(result any) bool {
 		return len(r.Jobs) == 0
 	case *op.MoveJobsResult:
 		return !slices.ContainsFunc(r.Items, func(r *op.Refusal) bool { return r.GetCode() == "" })
+	case *op.JobsResult:
+		return !slices.ContainsFunc(r.Items, func(d *op.JobDone) bool { return d.GetRefusal().GetCode() == "" })
 	}
 	return false
 }
@@ -224,49 +251,56 @@ func (m *model) dispatch(o op.Op) outcome {
 	case *op.TrimOutbox:
 		return m.trimOutbox(o)
 	}
+	return m.dispatchLater(o)
+}
+
+// dispatchLater is dispatch for the ops that came with batches, chains, schedules
+// and the like.
+func (m *model) dispatchLater(o op.Op) outcome {
+	switch o := o.(type) {
+	case *op.CancelJobs:
+		return m.cancelJobs(o)
+	case *op.RetryJobs:
+		return m.retryJobs(o)
+	case *op.HoldJobs:
+		return m.holdJobs(o)
+	case *op.ReleaseJobs:
+		return m.releaseJobs(o)
+	case *op.RejectJobs:
+		return m.rejectJobs(o)
+	case *op.DeleteJobs:
+		return m.deleteJobs(o)
+	case *op.ExpireJobs:
+		return m.expireJobs(o)
+	case *op.ReleaseUnique:
+		return m.releaseUnique(o)
+	case *op.PurgeJobs:
+		return m.purgeJobs(o)
+	case *op.SealBatch:
+		return m.sealBatch(o)
+	case *op.PurgeBatches:
+		return m.purgeBatches(o)
+	case *op.ResolveDependents:
+		return m.resolveDependents(o)
+	case *op.PutSchedule:
+		return m.putSchedule(o)
+	case *op.PauseSchedule:
+		return m.pauseSchedule(o)
+	case *op.DeleteSchedule:
+		return m.deleteSchedule(o)
+	case *op.RunSchedules:
+		return m.runSchedules(o)
+	case *op.ClearQueue:
+		return m.clearQueue(o)
+	case *op.SweepQueue:
+		return m.sweepQueue(o)
+	case *op.Replenish:
+		return outcome{result: &op.ReplenishResult{}}
+	case *op.SetSettings:
+		m.settings = o.GetSettings()
+		return outcome{result: &op.SetSettingsResult{}}
+	}
 	panic("the model does not know this op")
-}
-
-func (m *model) queue(name string) *modelQueue {
-	q := m.queues[name]
-	if q == nil {
-		q = &modelQueue{}
-		m.queues[name] = q
-	}
-	return q
-}
-
-func (m *model) enqueue(o *op.Enqueue) outcome {
-	result := &op.EnqueueResult{}
-	for i, n := range o.GetJobs() {
-		id := job.ID(o.GetMeta().GetIds()[i])
-		if _, again := m.enqueued[id]; !again {
-			j := &modelJob{id: id, number: m.nextNumber, queue: n.GetQueue(), priority: n.GetPriority(), retry: n.GetRetry(), state: job.Pending}
-			if n.GetScheduledNs() > m.clockNs {
-				j.state, j.dueNs = job.Scheduled, n.GetScheduledNs()
-			}
-			m.nextNumber++
-			m.jobs[id] = j
-			m.enqueued[id] = j.state
-			m.queue(j.queue).enqueued++
-		}
-		result.Jobs = append(result.Jobs, &op.Enqueued{Id: id[:], State: m.enqueued[id]})
-	}
-	return outcome{result: result}
-}
-
-// ready lists the pending jobs of a queue in the order they are served.
-func (m *model) ready(queue string) []*modelJob {
-	var all []*modelJob
-	for _, j := range m.jobs {
-		if j.queue == queue && j.state == job.Pending {
-			all = append(all, j)
-		}
-	}
-	slices.SortFunc(all, func(a, b *modelJob) int {
-		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.number, b.number))
-	})
-	return all
 }
 
 func (m *model) count(queue string, s job.State) int {
@@ -287,14 +321,16 @@ func (m *model) fetch(o *op.Fetch) outcome {
 	result := &op.FetchResult{}
 	m.fetches[seed] = nil
 	for _, name := range o.GetQueues() {
-		q := m.queues[name]
-		if q == nil || q.paused {
-			continue
-		}
-		for _, j := range m.ready(name) {
-			if len(result.Jobs) == int(o.GetCount()) || (q.max > 0 && m.count(name, job.Active) >= q.max) {
+		for len(result.Jobs) < int(o.GetCount()) && m.mayFetch(name) {
+			j := m.nextReady(name)
+			if j == nil {
 				break
 			}
+			if j.over(m.clockNs) {
+				m.expireJob(j)
+				continue
+			}
+			m.queues[name].take(m.clockNs)
 			j.state = job.Active
 			j.attempt++
 			j.worker = o.GetWorkerId()
@@ -302,7 +338,7 @@ func (m *model) fetch(o *op.Fetch) outcome {
 			j.leaseEndNs = m.clockNs + j.leaseMs*1e6
 			j.token = nil // learned from the real result
 			m.leases++
-			j.lease, j.reported, j.endedBy, j.ended = m.leases, "", "", nil
+			j.lease, j.reported, j.endedBy = m.leases, "", ""
 			m.fetches[seed] = append(m.fetches[seed], grant{j.id, j.lease})
 			result.Jobs = append(result.Jobs, &op.Leased{Id: j.id[:], Attempt: j.attempt, ExpiresNs: j.leaseEndNs})
 		}
@@ -360,38 +396,12 @@ func (m *model) ack(o *op.Ack) outcome {
 			continue
 		}
 		if !repeated {
-			j.state = job.Completed
 			m.report(j, item.GetUsage())
-			m.queue(j.queue).completed++
+			m.settle(j, job.Completed, ending{result: item.GetResult(), exit: item.GetExitChain()})
 		}
 		result.Items = append(result.Items, refusal(""))
 	}
 	return outcome{result: result}
-}
-
-func (m *model) setQueue(o *op.SetQueue) outcome {
-	q := m.queue(o.GetQueue())
-	if o.Paused != nil {
-		q.paused = o.GetPaused()
-	}
-	if o.MaxConcurrency != nil {
-		q.max = int(o.GetMaxConcurrency())
-	}
-	return outcome{result: &op.SetQueueResult{}}
-}
-
-// deleteQueue removes a queue in which there is no job at all.
-func (m *model) deleteQueue(o *op.DeleteQueue) outcome {
-	if m.queues[o.GetQueue()] == nil {
-		return outcome{refused: api.NotFound}
-	}
-	for _, j := range m.jobs {
-		if j.queue == o.GetQueue() {
-			return outcome{refused: api.StateConflict}
-		}
-	}
-	delete(m.queues, o.GetQueue())
-	return outcome{result: &op.DeleteQueueResult{}}
 }
 
 // report counts what a worker says its job has used: in the job, and as a row.
@@ -421,7 +431,7 @@ func (m *model) promote(o *op.Promote) outcome {
 	result := &op.PromoteResult{}
 	for _, id := range o.GetJobIds() {
 		j := m.jobs[job.ID(id)]
-		if j != nil && (j.state == job.Scheduled || j.state == job.Retrying) && j.dueNs <= m.clockNs {
+		if j != nil && (j.state == job.Scheduled || j.state == job.Retrying) && j.dueNs <= m.clockNs && j.blocked == 0 {
 			j.state = job.Pending
 			result.Promoted++
 		}
@@ -441,7 +451,7 @@ func (m *model) reclaim(o *op.Reclaim) outcome {
 			continue
 		}
 		j.leaseExpired, j.endedBy = true, ""
-		m.lose(j)
+		m.lose(j, "lease expired")
 		result.Reclaimed++
 	}
 	return outcome{result: result}

@@ -9,6 +9,9 @@ import (
 )
 
 func (m *model) moveJobs(o *op.MoveJobs) outcome {
+	if q := m.queues[o.GetQueue()]; o.GetShard() == m.number && q != nil && q.deleting {
+		return outcome{refused: api.Conflict}
+	}
 	result := &op.MoveJobsResult{}
 	for _, b := range o.GetJobIds() {
 		result.Items = append(result.Items, refusal(m.move(job.ID(b), o.GetShard(), o.GetQueue())))
@@ -27,19 +30,39 @@ func (m *model) move(id job.ID, shard uint32, queue string) api.Code {
 		return api.NotFound
 	case here && j.queue == queue:
 		return ""
-	case j.state == job.Active:
+	case j.state == job.Active, j.state == job.Cancelled:
 		return api.StateConflict
 	case here:
+		delete(m.jobs, id)
 		j.queue = queue
-		m.queue(queue).enqueued++
+		m.comeIn(j)
 		return ""
+	case j.blocked > 0, j.awaited:
+		return api.StateConflict
 	}
 	delete(m.jobs, id)
 	j.moves++
-	j.queue, j.number = queue, 0
-	m.forwards[id] = forward{shard, queue, j.moves}
-	m.sent[shard] = append(m.sent[shard], j)
+	j.queue = queue
+	m.forwards[id] = forward{shard, queue, j.createdNs}
+	m.send(shard, traveller{job: &id, arrive: func(to *model) {
+		j.number = to.nextNumber
+		to.nextNumber++
+		delete(to.forwards, id)
+		to.comeIn(j)
+	}})
 	return ""
+}
+
+// comeIn puts a job into its queue, where it gives up the keys that others have.
+func (m *model) comeIn(j *modelJob) {
+	if j.uniqueEndNs > 0 && (j.uniqueWhole || j.live()) && m.holder(j.queue, j.unique) != nil {
+		j.uniqueEndNs = 0
+	}
+	if j.state == job.Scheduled && j.debounce != "" && m.debounced(j.queue, j.debounce) != nil {
+		j.debounce = ""
+	}
+	m.jobs[j.id] = j
+	m.queue(j.queue).enqueued++
 }
 
 // deliver takes in what another shard has sent, from its model: what the entry
@@ -55,12 +78,7 @@ func (m *model) deliver(o *op.Deliver) outcome {
 			continue
 		}
 		m.inbox[from.number] = seq
-		j := from.sent[m.number][seq-1]
-		j.number = m.nextNumber
-		m.nextNumber++
-		delete(m.forwards, j.id)
-		m.jobs[j.id] = j
-		m.queue(j.queue).enqueued++
+		from.sent[m.number][seq-1].arrive(m)
 	}
 	return outcome{result: &op.DeliverResult{LastSeq: m.inbox[from.number]}}
 }
@@ -110,6 +128,14 @@ func (sh *shard) delivery(from *shard, first uint64, most int) (op.Op, error) {
 		o.Items = append(o.Items, &op.Sent{Number: row.Op.GetNumber(), Op: row.Op.GetOp()})
 	}
 	return o, nil
+}
+
+// anyShard is one of the shards, mostly the workload's own.
+func (w *workload) anyShard() *shard {
+	if w.chance(2) {
+		return w.sh
+	}
+	return pick(w, w.sh.shards)
 }
 
 // other is another shard; none in a history of one.

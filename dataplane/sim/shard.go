@@ -24,10 +24,11 @@ type shard struct {
 	net      network
 	log      []logged // entry i is log[i-1]
 	term     uint64
-	skewNs   int64    // the leader's clock is so far off
-	steady   *replica // never crashes
-	troubled *replica // crashes, lags, is restored
-	seen     progress // of the steady store
+	skewNs   int64           // the leader's clock is so far off
+	steady   *replica        // never crashes
+	troubled *replica        // crashes, lags, is restored
+	seen     progress        // of the steady store
+	retuned  map[string]bool // queues whose settings were changed since
 }
 
 // logged is a committed entry.
@@ -61,7 +62,7 @@ const maxLevel = op.FeatureLevel + 3
 func (r *replica) index() uint64 { return r.machine.Applied().Index }
 
 func newShard(s *simulation, number uint32, m *model) (sh *shard, err error) {
-	sh = &shard{simulation: s, number: number, model: m, term: 1}
+	sh = &shard{simulation: s, number: number, model: m, term: 1, retuned: map[string]bool{}}
 	sh.work = newWorkload(s.rng, sh)
 	if sh.steady, err = openReplica(vfs.NewCrashableMem()); err != nil {
 		return nil, err
@@ -142,14 +143,16 @@ func (sh *shard) commit(ops ...op.Op) error {
 		sh.kinds[op.KindOf(o.Number()).Name]++
 	}
 	clockNs := sh.clockNs + sh.skewNs
+	seed := entry.Seed(sh.work.bytes(len(entry.Seed{})))
 	level := sh.steady.machine.Level()
-	sh.log = append(sh.log, logged{b.Finish(entry.Header{Level: level, Incarnation: sh.incarnation(), ClockNs: clockNs}), sh.term})
+	sh.log = append(sh.log, logged{b.Finish(entry.Header{Level: level, Incarnation: sh.incarnation(), ClockNs: clockNs, Seed: seed}), sh.term})
 	sh.transcript.Write(sh.log[len(sh.log)-1].encoded)
 	results, err := sh.apply(sh.steady, uint64(len(sh.log)))
 	if err != nil {
 		return fmt.Errorf("apply: %w", err)
 	}
-	if err := sh.judge(ops, clockNs, results); err != nil {
+	sh.model.begin(clockNs, seed)
+	if err := sh.judge(ops, results); err != nil {
 		return err
 	}
 	for i, o := range ops {
@@ -161,7 +164,7 @@ func (sh *shard) commit(ops ...op.Op) error {
 
 // judge plays the entry on the model and holds the results against it. Ops that
 // settle work apply first, the others in their order.
-func (sh *shard) judge(ops []op.Op, clockNs int64, results []any) error {
+func (sh *shard) judge(ops []op.Op, results []any) error {
 	order := make([]int, len(ops))
 	for i := range order {
 		order[i] = i
@@ -170,7 +173,7 @@ func (sh *shard) judge(ops []op.Op, clockNs int64, results []any) error {
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(settlesFirst(a), settlesFirst(b)) })
 	for _, i := range order {
 		fmt.Fprintf(sh.transcript, "%v\n", answerOf(ops[i], results[i]))
-		want := sh.model.apply(clockNs, ops[i])
+		want := sh.model.apply(ops[i])
 		if err := sh.model.agree(want, results[i]); err != nil {
 			return fmt.Errorf("op %d, %T %v: %w", i, ops[i], ops[i], err)
 		}

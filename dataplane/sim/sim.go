@@ -3,14 +3,15 @@
 // one goroutine, so a failure can be played again. The machine is driven by the
 // same encoded entries raft would hand it.
 //
-// A history is that of one shard, or of several that send each other jobs. Each
-// has a log, and two stores that follow it. The first never stops, unless the two
-// change roles; the second lags, crashes (losing what it had not flushed),
-// restarts cleanly and is replaced by an image of the first. Between clients and
-// log lies a network that delays, loses and repeats; leaders change, with clocks
-// ahead and behind, and take entries with them that were never committed. Whenever
-// both stores of a shard stand at the same entry they must be equal byte for byte,
-// and both must agree with the model.
+// A history is that of one shard, or of several that send each other jobs and word
+// of how they ended. Each has a log, and two stores that follow it. The first never
+// stops, unless the two change roles; the second lags, crashes (losing what it had
+// not flushed), restarts cleanly and is replaced by an image of the first. Between
+// clients and log lies a network that delays, loses and repeats; leaders change, with
+// clocks ahead and behind, and take entries with them that were never committed.
+// Whenever both stores of a shard stand at the same entry they must be equal byte for
+// byte, and both must agree with the model. At its end the duties run until nothing is
+// due, and then nobody may wait any more for what has happened.
 package sim
 
 import (
@@ -42,6 +43,7 @@ type simulation struct {
 	viewSleeps bool            // the view is not told of what is new
 	transcript hash.Hash       // of all that happened, in order
 	kinds      map[string]int  // ops applied, by kind
+	ledger     *ledger
 }
 
 // Outcome is what a history came to.
@@ -83,7 +85,7 @@ func Run(seed uint64, steps int, viewDir string) (Outcome, error) {
 func newSimulation(seed uint64) (*simulation, error) {
 	s := &simulation{
 		rng: rand.New(rand.NewPCG(seed, 0)), clockNs: start + int64(time.Minute),
-		acked: map[job.ID]bool{}, transcript: sha256.New(), kinds: map[string]int{},
+		acked: map[job.ID]bool{}, transcript: sha256.New(), kinds: map[string]int{}, ledger: newLedger(),
 	}
 	n := 1
 	if s.rng.IntN(2) == 0 {
@@ -91,7 +93,7 @@ func newSimulation(seed uint64) (*simulation, error) {
 	}
 	models := make([]*model, n)
 	for i := range models {
-		models[i] = newModel(start, uint32(i), models)
+		models[i] = newModel(start, uint32(i), models, s.ledger)
 	}
 	for i, m := range models {
 		sh, err := newShard(s, uint32(i), m)
@@ -115,16 +117,19 @@ func (s *simulation) step() error {
 		s.viewSleeps = !s.viewSleeps
 	}
 	sh := s.shards[s.rng.IntN(len(s.shards))]
+	if s.rng.IntN(6) == 0 {
+		s.clockNs = max(s.clockNs, sh.work.edge())
+	}
 	if err := sh.step(); err != nil {
 		return fmt.Errorf("shard %d: %w", sh.number, err)
 	}
 	return s.inspectPlaces()
 }
 
-// finish lets the shards end their exchange and everybody catch up, and looks at
-// all of it.
+// finish lets the shards come to rest and everybody catch up, and looks at all of
+// it.
 func (s *simulation) finish() error {
-	if err := s.deliverAll(); err != nil {
+	if err := s.rest(); err != nil {
 		return err
 	}
 	for _, sh := range s.shards {
@@ -132,6 +137,9 @@ func (s *simulation) finish() error {
 			return fmt.Errorf("shard %d: %w", sh.number, err)
 		}
 		if err := sh.inspect(); err != nil {
+			return fmt.Errorf("shard %d: %w", sh.number, err)
+		}
+		if err := sh.inspectDocuments(); err != nil {
 			return fmt.Errorf("shard %d: %w", sh.number, err)
 		}
 		if err := record(s.transcript, sh.steady.store); err != nil {
@@ -154,23 +162,25 @@ func (s *simulation) finish() error {
 	return nil
 }
 
-// deliverAll brings everything that is on its way to where it goes.
-func (s *simulation) deliverAll() error {
+// deliverAll brings everything that is on its way to where it goes, and says
+// whether there was anything. What is sent on meanwhile may be left.
+func (s *simulation) deliverAll() (any bool, err error) {
 	for _, to := range s.shards {
 		for _, from := range s.shards {
 			for from != to {
 				o, err := to.nextDelivery(from)
 				if err != nil {
-					return err
+					return any, err
 				}
 				if o == nil {
 					break
 				}
+				any = true
 				if err := to.commit(o); err != nil {
-					return fmt.Errorf("shard %d: %w", to.number, err)
+					return any, fmt.Errorf("shard %d: %w", to.number, err)
 				}
 			}
 		}
 	}
-	return nil
+	return any, nil
 }

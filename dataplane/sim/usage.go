@@ -57,15 +57,3 @@ func (w *workload) trimUsage() op.Op {
 	}
 	return &op.TrimUsage{Meta: &op.Meta{Principal: "duty"}, FirstSeq: first}
 }
-
-func (w *workload) deleteQueue() op.Op {
-	return &op.DeleteQueue{Meta: w.meta(), Queue: w.someQueue()}
-}
-
-// someQueue is mostly one that jobs go to, and often enough one that has none.
-func (w *workload) someQueue() string {
-	if w.chance(2) {
-		return pick(w, w.idle)
-	}
-	return pick(w, w.queues)
-}

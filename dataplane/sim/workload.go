@@ -75,6 +75,26 @@ func draws() []draw {
 		{"move-jobs", 5, (*workload).moveJobs},
 		{"deliver", 6, (*workload).deliver},
 		{"trim-outbox", 2, (*workload).trimOutbox},
+		{"cancel-jobs", 5, (*workload).cancelJobs},
+		{"retry-jobs", 4, (*workload).retryJobs},
+		{"hold-jobs", 3, (*workload).holdJobs},
+		{"release-jobs", 3, (*workload).releaseJobs},
+		{"reject-jobs", 2, (*workload).rejectJobs},
+		{"delete-jobs", 3, (*workload).deleteJobs},
+		{"expire-jobs", 4, (*workload).expireJobs},
+		{"release-unique", 3, (*workload).releaseUnique},
+		{"purge-jobs", 3, (*workload).purgeJobs},
+		{"seal-batch", 3, (*workload).sealBatch},
+		{"purge-batches", 2, (*workload).purgeBatches},
+		{"resolve-dependents", 5, (*workload).resolveDependents},
+		{"put-schedule", 2, (*workload).putSchedule},
+		{"pause-schedule", 1, (*workload).pauseSchedule},
+		{"delete-schedule", 1, (*workload).deleteSchedule},
+		{"run-schedules", 3, (*workload).runSchedules},
+		{"clear-queue", 2, (*workload).clearQueue},
+		{"sweep-queue", 5, (*workload).sweepQueue},
+		{"replenish", 2, (*workload).replenish},
+		{"set-settings", 1, (*workload).setSettings},
 		{again, 3, (*workload).again},
 	}
 }
@@ -141,33 +161,6 @@ func (w *workload) request() *op.Meta {
 
 func (w *workload) id(queue string) job.ID {
 	return job.NewID(w.m.clockNs/int64(time.Millisecond), queue, job.Entropy(w.bytes(9)))
-}
-
-func (w *workload) enqueue() op.Op {
-	o := &op.Enqueue{Meta: w.meta()}
-	for range w.oftenFew(4, 60) {
-		n := &op.NewJob{
-			Queue:    w.jobQueue(),
-			Payload:  &job.Blob{Data: []byte(`{"n":` + fmt.Sprint(w.rng.IntN(1000)) + `}`)},
-			Priority: uint32(w.rng.IntN(job.Priorities)),
-			Retry: &job.Retry{
-				MaxAttempts: uint32(1 + w.rng.IntN(3)),
-				Backoff:     pick(w, []job.Backoff{job.BackoffNone, job.BackoffFixed, job.BackoffLinear, job.BackoffExponential}),
-				BaseDelayMs: w.rng.Int64N(5000),
-				MaxDelayMs:  w.rng.Int64N(20000),
-			},
-		}
-		if w.chance(4) {
-			n.ScheduledNs = w.m.clockNs + w.rng.Int64N(int64(20*time.Second)) - int64(2*time.Second)
-		}
-		if w.chance(4) {
-			n.Tags = []*job.Pair{{Name: "tenant", Value: fmt.Sprint(w.rng.IntN(3))}}
-		}
-		id := w.id(n.Queue)
-		o.Jobs = append(o.Jobs, n)
-		o.Meta.Ids = append(o.Meta.Ids, id[:])
-	}
-	return o
 }
 
 // jobQueue is where a new job goes; once in a while to a queue that may have been
@@ -251,7 +244,7 @@ func (w *workload) usage() *job.Usage {
 func (w *workload) ack() op.Op {
 	o := &op.Ack{Meta: w.meta()}
 	for _, id := range w.held(1 + w.rng.IntN(4)) {
-		item := &op.AckItem{Proof: w.proof(id), Usage: w.usage()}
+		item := &op.AckItem{Proof: w.proof(id), Usage: w.usage(), ExitChain: w.chance(8)}
 		if w.chance(2) {
 			item.Result = &job.Blob{Data: []byte(`{"ok":true}`)}
 		}
@@ -267,8 +260,11 @@ func (w *workload) fail() op.Op {
 	o := &op.Fail{Meta: w.request()}
 	for _, id := range w.held(1 + w.rng.IntN(2)) {
 		item := &op.FailItem{Proof: w.proof(id), Error: "it broke", Usage: w.usage()}
-		if w.chance(4) {
+		switch w.rng.IntN(8) {
+		case 0, 1:
 			item = &op.FailItem{Proof: w.proof(id), Reason: op.FailReason_FAIL_REASON_UNDELIVERED}
+		case 2:
+			item.Reason = op.FailReason_FAIL_REASON_SHUTDOWN
 		}
 		o.Items = append(o.Items, item)
 	}
@@ -289,17 +285,6 @@ func (w *workload) heartbeat() op.Op {
 			item.LeaseMs = 1 + w.rng.Int64N(30000)
 		}
 		o.Items = append(o.Items, item)
-	}
-	return o
-}
-
-func (w *workload) setQueue() op.Op {
-	o := &op.SetQueue{Meta: w.meta(), Queue: w.someQueue()}
-	if w.chance(2) {
-		o.Paused = proto.Bool(w.chance(3))
-	}
-	if w.chance(2) {
-		o.MaxConcurrency = proto.Uint32(uint32(w.rng.IntN(4)))
 	}
 	return o
 }

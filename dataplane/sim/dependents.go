@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"slices"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// modelWaiters are those who wait for a job.
+type modelWaiters struct {
+	shards    map[job.ID]uint32 // where those jobs are that wait
+	settled   job.State         // unspecified: not yet, or it is not here
+	settledNs int64             // since when they are to hear of it; 0 for not yet
+}
+
+func (w *modelWaiters) settle(how job.State, nowNs int64) { w.settled, w.settledNs = how, nowNs }
+
+// watch has a job tell another how it ends.
+func (m *model) watch(id, waiter job.ID, shard uint32) {
+	w := m.waiters[id]
+	if w == nil {
+		w = &modelWaiters{shards: map[job.ID]uint32{}}
+		m.waiters[id] = w
+	}
+	if _, known := w.shards[waiter]; !known {
+		w.shards[waiter] = shard
+	}
+	m.observe(id, w)
+}
+
+// observe brings what is known of a job that others wait for up to how it stands
+// here. Once they are to hear how it settled, they do.
+func (m *model) observe(id job.ID, w *modelWaiters) {
+	if w.settled != job.State_STATE_UNSPECIFIED {
+		return
+	}
+	switch j := m.jobs[id]; {
+	case j == nil:
+		w.settle(job.State_STATE_UNSPECIFIED, m.clockNs)
+	case j.live():
+		j.awaited, w.settledNs = true, 0
+	default:
+		w.settle(j.state, m.clockNs)
+	}
+}
+
+// met tells a job that one it waits for has ended.
+func (m *model) met(waiter, id job.ID, how job.State) {
+	j := m.jobs[waiter]
+	switch {
+	case j == nil || j.blocked == 0 || j.state != job.Scheduled && j.state != job.Held:
+	case how == job.Completed || j.policy == job.DependencyPolicy_DEPENDENCY_POLICY_IGNORE:
+		if j.blocked--; j.blocked == 0 && j.state == job.Scheduled && j.dueNs <= m.clockNs {
+			j.state = job.Pending
+		}
+	case j.policy == job.DependencyPolicy_DEPENDENCY_POLICY_HOLD:
+		j.state = job.Held
+	default:
+		why := "depends on " + id.String() + ", which "
+		if how == job.State_STATE_UNSPECIFIED {
+			m.bury(j, why+"does not exist")
+		} else {
+			m.bury(j, why+"is "+how.Word())
+		}
+	}
+}
+
+func (m *model) resolveDependents(o *op.ResolveDependents) outcome {
+	result := &op.ResolveDependentsResult{}
+	for _, b := range o.GetJobIds() {
+		id := job.ID(b)
+		w := m.waiters[id]
+		if w == nil {
+			continue
+		}
+		m.observe(id, w)
+		if w.settledNs == 0 {
+			continue
+		}
+		for _, waiter := range sortedIDs(w.shards) {
+			m.tell(id, waiter, w)
+			result.Told++
+		}
+		delete(m.waiters, id)
+	}
+	return outcome{result: result}
+}
+
+// tell tells one of those who wait, or asks the shard a job has gone to.
+func (m *model) tell(id, waiter job.ID, w *modelWaiters) {
+	shard, how := w.shards[waiter], w.settled
+	if f, left := m.forwards[id]; left && how == job.State_STATE_UNSPECIFIED {
+		m.send(f.shard, traveller{about: &waiter, arrive: func(to *model) { to.watch(id, waiter, shard) }})
+		return
+	}
+	m.send(shard, traveller{about: &waiter, arrive: func(to *model) { to.met(waiter, id, how) }})
+}
+
+func sortedIDs[V any](of map[job.ID]V) []job.ID {
+	ids := make([]job.ID, 0, len(of))
+	for id := range of {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b job.ID) int { return slices.Compare(a[:], b[:]) })
+	return ids
+}
+
+// What a workload draws of these.
+
+func (w *workload) resolveDependents() op.Op {
+	ids := sortedIDs(w.m.waiters)
+	if len(ids) == 0 || w.chance(15) {
+		ids = append(ids, w.id("nowhere"))
+	}
+	w.rng.Shuffle(len(ids), func(i, k int) { ids[i], ids[k] = ids[k], ids[i] })
+	return &op.ResolveDependents{Meta: duty(), JobIds: idBytes(ids[:min(len(ids), 1+w.rng.IntN(4))])}
+}
+
+// dependencies draws jobs to wait for: of this shard, where one that is nowhere
+// has the enqueue refused, and of others, which say so later.
+func (w *workload) dependencies() (all []*op.Dependency) {
+	seen := map[job.ID]bool{}
+	for range 1 + w.rng.IntN(3) {
+		of := w.anyShard()
+		id := w.id("nowhere")
+		if jobs := byNumber(of.model); len(jobs) > 0 && !w.chance(20) {
+			id = pick(w, jobs).id
+		}
+		if !seen[id] {
+			seen[id] = true
+			all = append(all, &op.Dependency{JobId: id[:], Shard: of.number})
+		}
+	}
+	return all
+}

@@ -1,0 +1,209 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// How long after its last step a history looks what became of it, and how many
+// rounds its duties have for that. All that waits for a time has had it by then,
+// but for what is remembered or kept for a day and more.
+const (
+	restAfter = 2 * time.Hour
+	restMost  = 100
+)
+
+// rest lets the duties of all shards do whatever the stores' timers say is due,
+// until nothing is, and wants nobody to wait any more for what has happened.
+func (s *simulation) rest() error {
+	s.clockNs += int64(restAfter)
+	for range restMost {
+		busy, err := s.deliverAll()
+		if err != nil {
+			return err
+		}
+		for _, sh := range s.shards {
+			ops, err := sh.duties()
+			if err != nil {
+				return err
+			}
+			if len(ops) == 0 {
+				continue
+			}
+			busy = true
+			if err := sh.commit(ops...); err != nil {
+				return fmt.Errorf("shard %d: %w", sh.number, err)
+			}
+		}
+		if !busy {
+			return s.inspectRest()
+		}
+		s.clockNs += int64(time.Minute)
+	}
+	return errors.New("the duties find no end")
+}
+
+// onTimers are the ops that duties propose for what is due.
+var onTimers = map[state.TimerClass]func(ids [][]byte) op.Op{
+	state.TimerScheduled:   func(ids [][]byte) op.Op { return &op.Promote{Meta: duty(), JobIds: ids} },
+	state.TimerRetry:       func(ids [][]byte) op.Op { return &op.Promote{Meta: duty(), JobIds: ids} },
+	state.TimerLease:       func(ids [][]byte) op.Op { return &op.Reclaim{Meta: duty(), JobIds: ids} },
+	state.TimerExpiry:      func(ids [][]byte) op.Op { return &op.ExpireJobs{Meta: duty(), JobIds: ids} },
+	state.TimerUnique:      func(ids [][]byte) op.Op { return &op.ReleaseUnique{Meta: duty(), JobIds: ids} },
+	state.TimerRetention:   func(ids [][]byte) op.Op { return &op.PurgeJobs{Meta: duty(), JobIds: ids} },
+	state.TimerIdempotency: func(ids [][]byte) op.Op { return &op.Expire{Meta: duty(), RecordIds: ids} },
+	state.TimerBatch:       func(ids [][]byte) op.Op { return &op.PurgeBatches{Meta: duty(), BatchIds: ids} },
+	state.TimerDependents:  func(ids [][]byte) op.Op { return &op.ResolveDependents{Meta: duty(), JobIds: ids} },
+}
+
+// duties are the ops that a leader of the shard would propose now.
+func (sh *shard) duties() (ops []op.Op, err error) {
+	store, nowNs := sh.steady.store, max(sh.model.clockNs, sh.clockNs+sh.skewNs)
+	due := func(class state.TimerClass) (all [][]byte) {
+		ids, failed := store.Due(class, nowNs, job.MaxDutyItems)
+		err = errors.Join(err, failed)
+		for _, id := range ids {
+			all = append(all, id[:])
+		}
+		return all
+	}
+	for class := range state.TimerClass(32) {
+		build := onTimers[class]
+		if build == nil {
+			continue
+		}
+		if ids := due(class); len(ids) > 0 {
+			ops = append(ops, build(ids))
+		}
+	}
+	for _, id := range due(state.TimerSchedule) {
+		s, failed := store.Schedule([16]byte(id))
+		if failed != nil {
+			return nil, failed
+		}
+		run := &op.Run{Id: id, Version: s.GetVersion(), DueNs: s.GetNextRunNs(), RunNs: []int64{s.GetNextRunNs()}} // its last
+		ops = append(ops, &op.RunSchedules{Meta: duty(), Runs: []*op.Run{run}})
+	}
+	for _, c := range store.Clearings() {
+		if o := sh.sweep(c); o != nil {
+			ops = append(ops, o)
+		}
+	}
+	if names := store.ReplenishDue(nowNs); len(names) > 0 {
+		ops = append(ops, &op.Replenish{Meta: duty(), Queues: names})
+	}
+	return ops, err
+}
+
+// sweep is what the duty of a queue that is being cleared or deleted proposes; nil
+// while it waits for workers to let go.
+func (sh *shard) sweep(c state.Clearing) op.Op {
+	o := &op.SweepQueue{Meta: duty(), Queue: c.Queue, Last: true}
+	if !c.Deleting {
+		o.Below = c.Below
+	}
+	asked := true
+	for _, j := range byNumber(sh.model) {
+		if j.queue == c.Queue && (c.Deleting || j.state.Waits() && j.number < c.Below) && len(o.JobIds) < job.MaxDutyItems {
+			o.JobIds = append(o.JobIds, j.id[:])
+			asked = asked && j.doomed
+		}
+	}
+	if len(o.JobIds) > 0 && asked {
+		return nil
+	}
+	return o
+}
+
+// inspectRest wants that whoever waited for something that has happened has been
+// told.
+func (s *simulation) inspectRest() error {
+	if n := len(s.ledger.promised); n > 0 {
+		return fmt.Errorf("%d jobs that follow from others were never made", n)
+	}
+	left := map[job.ID]uint64{} // members that have not settled, by batch
+	for _, sh := range s.shards {
+		v := sh.steady.store.Snapshot()
+		defer v.Close()
+		for j, err := range v.Jobs() {
+			if err != nil {
+				return err
+			}
+			if b := j.GetBatch(); b != nil && !b.GetCounted() {
+				left[job.ID(b.GetBatchId())]++
+			}
+			if err := s.inspectWaiting(j); err != nil {
+				return fmt.Errorf("shard %d: job %s %w", sh.number, job.ID(j.GetId()), err)
+			}
+		}
+		for b, err := range v.Batches() {
+			if err != nil {
+				return err
+			}
+			if len(b.GetParentId()) > 0 && b.GetCompletedNs() == 0 {
+				left[job.ID(b.GetParentId())]++
+			}
+		}
+		if c := sh.steady.store.Clearings(); len(c) > 0 {
+			return fmt.Errorf("shard %d: queues are cleared without end: %+v", sh.number, c)
+		}
+	}
+	for _, sh := range s.shards {
+		if err := sh.inspectBatches(left); err != nil {
+			return fmt.Errorf("shard %d: %w", sh.number, err)
+		}
+	}
+	return nil
+}
+
+// inspectWaiting wants that a job waits only for what has not happened.
+func (s *simulation) inspectWaiting(j *job.Job) error {
+	switch {
+	case j.GetState() == job.Active:
+		return errors.New("is active, its lease over")
+	case j.GetState() == job.Retrying, j.GetState() == job.Scheduled && j.GetBlockedBy() == 0:
+		return fmt.Errorf("is %s, its time over", j.GetState().Word())
+	case j.GetState() != job.Scheduled:
+		return nil
+	}
+	told := uint32(0) // how many will still tell it
+	for _, sh := range s.shards {
+		for id, w := range sh.model.waiters {
+			if _, waits := w.shards[job.ID(j.GetId())]; waits && sh.model.jobs[id].live() {
+				told++
+			}
+		}
+	}
+	if told < j.GetBlockedBy() {
+		return fmt.Errorf("is blocked by %d, and only %d will ever tell it", j.GetBlockedBy(), told)
+	}
+	return nil
+}
+
+// inspectBatches holds what a shard's batches count against their members, counted
+// again: those who have settled and those who have not.
+func (sh *shard) inspectBatches(left map[job.ID]uint64) error {
+	v := sh.steady.store.Snapshot()
+	defer v.Close()
+	for b, err := range v.Batches() {
+		if err != nil {
+			return err
+		}
+		id := job.ID(b.GetId())
+		if got, want := (tally{b.GetSucceeded(), b.GetFailed(), b.GetCancelled()}), *sh.ledger.members[id]; got != want {
+			return fmt.Errorf("%s counts %+v of its members, they were %+v", job.BatchIDText(id), got, want)
+		}
+		if b.GetTotal()-b.Settled() != left[id] {
+			return fmt.Errorf("%s waits for %d members, and %d have not settled", job.BatchIDText(id), b.GetTotal()-b.Settled(), left[id])
+		}
+		if complete := !b.GetOpen() && left[id] == 0; complete != (b.GetCompletedNs() > 0) {
+			return fmt.Errorf("%s is open %v, waits for %d members and was completed at %d", job.BatchIDText(id), b.GetOpen(), left[id], b.GetCompletedNs())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,193 @@
+package sim
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"maps"
+	"slices"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// ending is what is known of how a job ends.
+type ending struct {
+	result *job.Blob // what it completed with; nil for nothing
+	exit   bool      // its worker has asked for the end of its chain
+	err    string
+}
+
+// settle ends a job that has not ended, and does what others wait for: in this
+// order, as jobs are numbered when they are born.
+func (m *model) settle(j *modelJob, to job.State, how ending) {
+	q := m.queue(j.queue)
+	switch j.state = to; to {
+	case job.Completed:
+		q.completed++
+	case job.Dead:
+		q.buried++
+	case job.Cancelled:
+		q.cancelled++
+	}
+	j.cancelling, j.blocked = false, 0
+	j.purgeNs = m.keptUntil(to, q.retention)
+	if j.purgeNs > 0 && j.uniqueWhole {
+		j.purgeNs = max(j.purgeNs, j.uniqueEndNs)
+	}
+	m.countMember(j)
+	m.goOn(j, how)
+	if j.awaited {
+		j.awaited = false
+		m.waiters[j.id].settle(to, m.clockNs)
+	}
+	if j.doomed {
+		m.remove(j)
+	}
+}
+
+// keptUntil is when what comes to an end now is removed; 0 is never.
+func (m *model) keptUntil(s job.State, own *job.Retention) int64 {
+	kept := int64(0)
+	for _, r := range []*job.Retention{m.settings.GetRetention(), own} {
+		said := map[job.State]int64{job.Completed: r.GetCompletedMs(), job.Dead: r.GetDeadMs(), job.Cancelled: r.GetCancelledMs()}[s]
+		if said != 0 {
+			kept = said
+		}
+	}
+	switch {
+	case kept == 0:
+		kept = job.DefaultRetentionTime.Milliseconds()
+	case kept < 0:
+		return 0
+	}
+	return m.clockNs + kept*1e6
+}
+
+// remove takes a settled job away, for good.
+func (m *model) remove(j *modelJob) {
+	delete(m.jobs, j.id)
+	m.ledger.removed(j)
+}
+
+// live says whether a job has not settled.
+func (j *modelJob) live() bool {
+	return j.state != job.Completed && j.state != job.Dead && j.state != job.Cancelled
+}
+
+// over says whether a live job's time is over.
+func (j *modelJob) over(nowNs int64) bool { return j.live() && j.endNs > 0 && j.endNs <= nowNs }
+
+// keepError keeps why an attempt ended, or, of a job that waits, the attempt it
+// does not get any more.
+func (j *modelJob) keepError() {
+	attempt := j.attempt
+	if j.state != job.Active {
+		attempt++
+	}
+	if j.errors == nil {
+		j.errors = map[uint32]bool{}
+	}
+	if !j.errors[attempt] && len(j.errors) == job.MaxErrorsKept {
+		delete(j.errors, slices.Max(slices.Collect(maps.Keys(j.errors))))
+	}
+	j.errors[attempt] = true
+}
+
+// bury ends a job as dead that did not run out of attempts.
+func (m *model) bury(j *modelJob, why string) {
+	j.keepError()
+	m.settle(j, job.Dead, ending{err: why})
+}
+
+// expireJob ends a job whose time is over.
+func (m *model) expireJob(j *modelJob) {
+	if j.state == job.Active {
+		j.leaseExpired, j.endedBy = true, ""
+	}
+	if j.cancelling {
+		j.keepError()
+		m.settle(j, job.Cancelled, ending{})
+		return
+	}
+	m.bury(j, "expired")
+}
+
+// newID is the id of a job that the entry brings forth, by the documented formula.
+func (m *model) newID(queue string) job.ID {
+	material := binary.BigEndian.AppendUint64(m.seed[:], m.born)
+	m.born++
+	sum := sha256.Sum256(material)
+	return job.NewID(m.clockNs/1e6, queue, job.Entropy(sum[:9]))
+}
+
+// modelLink is a job's place in a chain.
+type modelLink struct {
+	chain job.ID
+	step  int
+	ended bool
+	of    *job.Chain
+}
+
+// goOn makes what follows a job that ends in its chain, the first time.
+func (m *model) goOn(j *modelJob, how ending) {
+	if j.chain == nil || j.chain.ended {
+		return
+	}
+	j.chain.ended = true
+	c := j.chain.of
+	last := j.chain.step+1 == len(c.GetSteps())
+	origin := func(kind job.OriginKind) *job.Origin {
+		return &job.Origin{Kind: kind, JobId: j.id[:], Queue: j.queue}
+	}
+	outcome := ""
+	switch {
+	case j.state == job.Completed && how.exit:
+		outcome = "exited"
+	case j.state == job.Completed && last:
+		outcome = "completed"
+	case j.state == job.Cancelled:
+		outcome = "cancelled"
+	case j.state == job.Completed, c.GetOnFailure() == job.OnFailure_ON_FAILURE_CONTINUE && !last:
+		link := &job.ChainLink{ChainId: j.chain.chain[:], Step: uint32(j.chain.step) + 1}
+		m.follow(j, c.GetSteps()[link.Step], &op.NewJob{
+			Chain: c, Link: link, Previous: how.result, Origin: origin(job.OriginKind_ORIGIN_KIND_STEP),
+		})
+	default:
+		outcome = "failed"
+	}
+	if outcome == "failed" && c.GetOnFailure() == job.OnFailure_ON_FAILURE_QUEUE {
+		o := origin(job.OriginKind_ORIGIN_KIND_FAILURE)
+		o.Attempt, o.Error = j.attempt, how.err
+		m.follow(j, c.GetFailure(), &op.NewJob{Origin: o})
+	}
+	if outcome != "" && c.GetExit() != nil {
+		o := origin(job.OriginKind_ORIGIN_KIND_EXIT)
+		o.Outcome = outcome
+		m.follow(j, c.GetExit(), &op.NewJob{Origin: o, Previous: how.result})
+	}
+}
+
+// follow has a job made that follows another in its chain.
+func (m *model) follow(j *modelJob, s *job.Step, n *op.NewJob) {
+	n.Queue, n.Payload = s.GetQueue(), s.GetPayload()
+	if n.Payload == nil {
+		n.Payload = j.chain.of.GetSteps()[0].GetPayload()
+	}
+	n.Priority, n.Retry, n.Tags, n.Headers = j.priority, j.retry, j.tags, j.headers
+	m.place(s.GetShard(), m.newID(n.Queue), n)
+}
+
+// place has a job made on the shard of its queue.
+func (m *model) place(shard uint32, id job.ID, n *op.NewJob) {
+	m.ledger.promised[id] = true
+	m.send(shard, traveller{job: &id, arrive: func(to *model) {
+		delete(m.ledger.promised, id)
+		if _, known := to.known(id); known {
+			return
+		}
+		to.queue(n.GetQueue())
+		if met := to.meet(map[string]job.ID{}, id, n); met.found == op.Found_FOUND_NONE {
+			to.make(id, n, nil)
+		}
+	}})
+}
