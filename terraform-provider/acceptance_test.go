@@ -31,6 +31,8 @@ func TestAcceptance(t *testing.T) {
 		"settings known later":   settingsKnownLater,
 		"namespace of provider":  namespaceOfProvider,
 		"secret that is used up": secretUsedUp,
+		"queue settings":         queueSettings,
+		"schedule":               scheduleLife,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -170,8 +172,13 @@ func queueWithJobs(t *testing.T, p *peer, tool *tftest.Tool) {
 	d.Apply()
 	p.look(func() { p.node.queues["outbox"].Pending = 3 })
 	d.Write("main.tf", head)
-	says(t, d.ApplyFails(), "Cannot delete queue outbox: STATE_CONFLICT", "has 3 jobs", "only a queue without jobs")
-	p.look(func() { p.node.queues["outbox"].Pending = 0 })
+	says(t, d.ApplyFails(), "Cannot delete queue outbox: it has jobs", "has jobs that have not settled (3)")
+	p.look(func() {
+		if q := p.node.queues["outbox"]; q == nil {
+			t.Fatal("the queue was deleted with its jobs")
+		}
+		p.node.queues["outbox"].Pending, p.node.queues["outbox"].Completed = 0, 7
+	})
 	d.Destroy()
 }
 
@@ -270,6 +277,12 @@ resource "corvo_queue" "outbox" {
   namespace = corvo_namespace.mail.id
   name      = "outbox"
 }
+resource "corvo_schedule" "digest" {
+  namespace = corvo_namespace.mail.id
+  name      = "digest"
+  queue     = corvo_queue.outbox.name
+  cron      = "@hourly"
+}
 ephemeral "corvo_api_key" "key" {}
 resource "corvo_api_key" "key" {
   namespace         = corvo_namespace.mail.id
@@ -284,7 +297,7 @@ resource "corvo_api_key" "key" {
 			ns.Status.Phase = api.NamespaceDeleting
 		}
 	})
-	if out, _ := d.Plan(); !strings.Contains(out, "3 to add, 0 to change, 0 to destroy") {
+	if out, _ := d.Plan(); !strings.Contains(out, "4 to add, 0 to change, 0 to destroy") {
 		t.Errorf("terraform does not see that the namespace is being deleted:\n%s", out)
 	}
 	p.look(func() { clear(p.namespaces) })
@@ -327,7 +340,12 @@ func namespaceOfProvider(t *testing.T, p *peer, tool *tftest.Tool) {
 	d.Write("main.tf", head+`provider "corvo" { organization = "org_1" }`+mailNamespace)
 	d.Apply()
 
-	queue := `resource "corvo_queue" "outbox" { name = "outbox" }`
+	queue := `resource "corvo_queue" "outbox" { name = "outbox" }
+resource "corvo_schedule" "digest" {
+  name  = "digest"
+  queue = "outbox"
+  cron  = "@hourly"
+}`
 	d.Write("main.tf", head+`provider "corvo" { organization = "org_1" }`+mailNamespace+queue)
 	says(t, d.ApplyFails(), "no namespace is named")
 	d.Setenv("CORVO_NAMESPACE", "mail")
@@ -338,7 +356,7 @@ func namespaceOfProvider(t *testing.T, p *peer, tool *tftest.Tool) {
 	}
 	// Its id is another name of the same namespace.
 	d.Setenv("CORVO_NAMESPACE", d.Attribute("corvo_namespace", "mail", "id").(string))
-	if out, _ := d.Plan(); !strings.Contains(out, "0 to add, 1 to change, 0 to destroy") {
+	if out := d.Apply(); !strings.Contains(out, "0 to add, 2 to change, 0 to destroy") {
 		t.Errorf("another name of the same namespace is more than an update:\n%s", out)
 	}
 	d = tool.Dir(t, "CORVO_ENDPOINT="+p.URL, "CORVO_API_KEY=some", "CORVO_NAMESPACE=mail")

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +43,8 @@ type peerNamespace struct {
 	keys   map[string]api.Key
 	hashes map[string]string // by id
 	queues map[string]*api.Queue
+
+	schedules map[string]*api.Schedule // by id
 }
 
 const peerToken = "a-cloud-token-that-no-state-may-show"
@@ -66,6 +69,11 @@ func startPeer(t *testing.T) *peer {
 		"GET /api/v1/queues/{name}":                       p.getQueue,
 		"PUT /api/v1/queues/{name}":                       p.putQueue,
 		"DELETE /api/v1/queues/{name}":                    p.deleteQueue,
+		"POST /api/v1/schedules":                          p.createSchedule,
+		"GET /api/v1/schedules/{id}":                      p.getSchedule,
+		"PUT /api/v1/schedules/{id}":                      p.putSchedule,
+		"DELETE /api/v1/schedules/{id}":                   p.deleteSchedule,
+		"POST /api/v1/schedules/{id}/pause":               p.pauseSchedule,
 	} {
 		cloud := strings.Contains(pattern, "/cloud/v1/")
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +94,7 @@ func startPeer(t *testing.T) *peer {
 }
 
 func newPeerNamespace(id, name, endpoint string) *peerNamespace {
-	ns := &peerNamespace{keys: map[string]api.Key{}, hashes: map[string]string{}, queues: map[string]*api.Queue{}}
+	ns := &peerNamespace{keys: map[string]api.Key{}, hashes: map[string]string{}, queues: map[string]*api.Queue{}, schedules: map[string]*api.Schedule{}}
 	ns.ID, ns.Name, ns.Status.Endpoint = id, name, endpoint
 	return ns
 }
@@ -100,6 +108,9 @@ func answer(w http.ResponseWriter, out any, err error) {
 	if err != nil {
 		e := err.(*api.Error)
 		status, out = e.Code.Status(), map[string]any{"error": e.Message, "code": e.Code, "details": e.Details}
+	}
+	if s, ok := out.(api.Schedule); ok {
+		w.Header().Set("ETag", strconv.Quote(strconv.FormatInt(s.Version, 10)))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -430,6 +441,12 @@ func (p *peer) putQueue(r *http.Request) (any, error) {
 	}
 	q := cmp.Or(ns.queues[r.PathValue("name")], &api.Queue{Name: r.PathValue("name")})
 	q.Paused, q.MaxConcurrency = req.Paused != nil && *req.Paused, req.MaxConcurrency
+	q.RateLimit, q.RateWindowMs, q.MaxLength = req.RateLimit, req.RateWindowMs, req.MaxLength
+	q.OnFull = cmp.Or(req.OnFull, api.OnFullReject)
+	q.Retention, q.Defaults = normalRetention(req.Retention), normalDefaults(req.Defaults)
+	if d := q.Defaults; d != nil && d.RetryBaseDelay != nil && d.RetryMaxDelay != nil && lasting(*d.RetryBaseDelay) > lasting(*d.RetryMaxDelay) {
+		return nil, refuse("defaults.retry_max_delay", "is shorter than defaults.retry_base_delay")
+	}
 	ns.queues[q.Name] = q
 	return q, nil
 }
@@ -439,8 +456,8 @@ func (p *peer) deleteQueue(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if q.Pending > 0 {
-		return nil, api.Errorf(api.StateConflict, "queue %s has %d jobs", q.Name, q.Pending)
+	if n := q.Pending + q.Active + q.Held + q.Scheduled + q.Retrying; n > 0 && r.URL.Query().Get("if_settled") == "true" {
+		return nil, api.Errorf(api.StateConflict, "queue %s has jobs that have not settled (%d)", q.Name, n)
 	}
 	delete(ns.queues, q.Name)
 	return api.Status{}, nil

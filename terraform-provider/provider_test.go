@@ -55,7 +55,7 @@ func TestSchemas(t *testing.T) {
 			}
 		}
 	}
-	same(t, "schemas", found, "corvo_api_key", "corvo_namespace", "corvo_queue", "ephemeral corvo_api_key", "provider")
+	same(t, "schemas", found, "corvo_api_key", "corvo_namespace", "corvo_queue", "corvo_schedule", "ephemeral corvo_api_key", "provider")
 	same(t, "sensitive", sensitive, "corvo_api_key.secret_wo", "ephemeral corvo_api_key.secret", "provider.api_key", "provider.cloud_token")
 	same(t, "write-only", writeOnly, "corvo_api_key.secret_wo")
 }

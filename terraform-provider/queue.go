@@ -2,15 +2,17 @@ package provider
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"regexp"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -34,15 +36,36 @@ type queueModel struct {
 	Namespace      types.String `tfsdk:"namespace"`
 	MaxConcurrency types.Int64  `tfsdk:"max_concurrency"`
 	Paused         types.Bool   `tfsdk:"paused"`
+	RateLimit      types.Int64  `tfsdk:"rate_limit"`
+	RateWindowMs   types.Int64  `tfsdk:"rate_window_ms"`
+	MaxLength      types.Int64  `tfsdk:"max_length"`
+	OnFull         types.String `tfsdk:"on_full"`
+
+	Retention *queueRetentionModel `tfsdk:"retention"`
+	Defaults  *queueDefaultsModel  `tfsdk:"defaults"`
 }
 
-var queueName = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+var isQueueName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`), "1 to 128 letters, digits, dots, underscores, colons and hyphens")
 
 var queueAttributes = attributes{
-	"name":            "name",
-	"queue":           "name",
-	"max_concurrency": "max_concurrency",
-	"paused":          "paused",
+	"name":                          "name",
+	"queue":                         "name",
+	"max_concurrency":               "max_concurrency",
+	"paused":                        "paused",
+	"rate_limit":                    "rate_limit",
+	"rate_window_ms":                "rate_window_ms",
+	"max_length":                    "max_length",
+	"on_full":                       "on_full",
+	"retention.completed":           "retention.completed",
+	"retention.dead":                "retention.dead",
+	"retention.cancelled":           "retention.cancelled",
+	"defaults.priority":             "defaults.priority",
+	"defaults.max_retries":          "defaults.max_retries",
+	"defaults.retry_backoff":        "defaults.retry_backoff",
+	"defaults.retry_base_delay":     "defaults.retry_base_delay",
+	"defaults.retry_max_delay":      "defaults.retry_max_delay",
+	"defaults.retry_jitter_percent": "defaults.retry_jitter_percent",
+	"defaults.expire_after":         "defaults.expire_after",
 }
 
 func (r *queueResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -56,7 +79,7 @@ func (r *queueResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 			"name": schema.StringAttribute{
 				Required:      true,
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
-				Validators:    []validator.String{stringvalidator.RegexMatches(queueName, "1 to 128 letters, digits, dots, underscores, colons and hyphens")},
+				Validators:    []validator.String{isQueueName},
 				Description:   "Its name.",
 			},
 			"namespace": schema.StringAttribute{
@@ -66,33 +89,69 @@ func (r *queueResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 			},
 			"max_concurrency": schema.Int64Attribute{
 				Optional:    true,
-				Validators:  []validator.Int64{int64validator.AtLeast(1)},
+				Validators:  []validator.Int64{int64validator.Between(1, maxConcurrency)},
 				Description: "How many of its jobs run at once. Default: no limit.",
 			},
 			"paused": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
 				Description: "Whether fetches from it stop; jobs may still be added. Default: false.",
 			},
+			"rate_limit": schema.Int64Attribute{
+				Optional:    true,
+				Validators:  []validator.Int64{int64validator.Between(1, maxRateLimit), int64validator.AlsoRequires(path.MatchRoot("rate_window_ms"))},
+				Description: "How many of its jobs are let go in any window of rate_window_ms. Default: no limit.",
+			},
+			"rate_window_ms": schema.Int64Attribute{
+				Optional:    true,
+				Validators:  []validator.Int64{int64validator.Between(minRateWindow.Milliseconds(), maxRateWindow.Milliseconds()), int64validator.AlsoRequires(path.MatchRoot("rate_limit"))},
+				Description: "The window of rate_limit in milliseconds: 1 s to 24 h.",
+			},
+			"max_length": schema.Int64Attribute{
+				Optional:    true,
+				Validators:  []validator.Int64{int64validator.Between(1, maxQueueLength)},
+				Description: "How many jobs may wait in it. Default: no limit.",
+			},
+			"on_full": schema.StringAttribute{
+				Optional: true, Computed: true, Default: stringdefault.StaticString(api.OnFullReject),
+				Validators:  []validator.String{stringvalidator.OneOf(api.OnFullReject, api.OnFullDropOldest)},
+				Description: "What becomes of a job too many: reject (default) refuses it, drop_oldest gives it the place of the oldest.",
+			},
+			"retention": queueRetentionAttribute(),
+			"defaults":  queueDefaultsAttribute(),
 		},
 	}
 }
 
-// observe takes over what can change. A limit of 0 is none.
+// observe takes over what can change.
 func (m *queueModel) observe(q api.Queue) {
 	m.Paused = types.BoolValue(q.Paused)
-	m.MaxConcurrency = types.Int64Null()
-	if q.MaxConcurrency != nil && *q.MaxConcurrency > 0 {
-		m.MaxConcurrency = types.Int64Value(int64(*q.MaxConcurrency))
+	m.MaxConcurrency = limit(q.MaxConcurrency)
+	m.RateLimit, m.RateWindowMs = limit(q.RateLimit), limit(q.RateWindowMs)
+	m.MaxLength = limit(q.MaxLength)
+	m.OnFull = types.StringValue(q.OnFull)
+	m.Retention = m.Retention.observe(q.Retention)
+	m.Defaults = m.Defaults.observe(q.Defaults)
+}
+
+// limit is a limit as the state has it: one of 0 is none.
+func limit[N int | int64](n *N) types.Int64 {
+	if n == nil || *n == 0 {
+		return types.Int64Null()
 	}
+	return types.Int64Value(int64(*n))
 }
 
 func (m *queueModel) request() api.PutQueueRequest {
-	put := api.PutQueueRequest{Paused: m.Paused.ValueBoolPointer()}
-	if !m.MaxConcurrency.IsNull() {
-		most := int(m.MaxConcurrency.ValueInt64())
-		put.MaxConcurrency = &most
+	return api.PutQueueRequest{
+		Paused:         m.Paused.ValueBoolPointer(),
+		MaxConcurrency: given(m.MaxConcurrency),
+		RateLimit:      given(m.RateLimit),
+		RateWindowMs:   m.RateWindowMs.ValueInt64Pointer(),
+		MaxLength:      m.MaxLength.ValueInt64Pointer(),
+		OnFull:         m.OnFull.ValueString(),
+		Retention:      m.Retention.request(),
+		Defaults:       m.Defaults.request(),
 	}
-	return put
 }
 
 func (r *queueResource) put(ctx context.Context, m queueModel) error {
@@ -131,7 +190,7 @@ func (r *queueResource) Read(ctx context.Context, req resource.ReadRequest, resp
 		q, err = c.Queue(ctx, m.Name.ValueString(), client.Read{Strong: true})
 	}
 	switch {
-	case gone(err):
+	case gone(err) || (err == nil && q.Status == api.QueueDeleting):
 		resp.State.RemoveResource(ctx)
 		return
 	case err != nil:
@@ -168,19 +227,23 @@ func (r *queueResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	what := "delete queue " + m.Name.ValueString()
+	if err := r.remove(ctx, m); err != nil && !gone(err) {
+		report(&resp.Diagnostics, "delete queue "+m.Name.ValueString(), err, queueAttributes)
+	}
+}
+
+// remove deletes a queue whose jobs have settled. The server would delete others
+// with it, and a resource that leaves a configuration is no word about them.
+func (r *queueResource) remove(ctx context.Context, m queueModel) error {
 	c, err := r.session.dataPlane(ctx, m.Namespace.ValueString())
-	if err == nil {
-		err = c.DeleteQueue(ctx, m.Name.ValueString())
+	if err != nil {
+		return err
 	}
-	var e *api.Error
-	switch {
-	case gone(err):
-	case errors.As(err, &e) && (e.Code == api.StateConflict || e.Code == api.Conflict):
-		resp.Diagnostics.AddError("Cannot "+what+": "+string(e.Code), e.Message+"\n\nTerraform deletes only a queue without jobs. Let its workers finish them, or clear the queue, and apply again; or `terraform state rm` it to leave it as it is.")
-	case err != nil:
-		report(&resp.Diagnostics, what, err, queueAttributes)
+	err = c.DeleteQueue(ctx, m.Name.ValueString(), true)
+	if api.CodeOf(err) == api.StateConflict {
+		return &configError{"it has jobs", fmt.Sprintf("%s, and apply again; or `terraform state rm` it to leave it as it is.", err.Error())}
 	}
+	return err
 }
 
 // ImportState takes NAME or NAMESPACE/NAME.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -16,8 +17,17 @@ var errNotFound = &api.Error{Code: api.NotFound}
 
 func gone(err error) bool { return errors.Is(err, errNotFound) }
 
-// attributes say which attribute a field of a request comes from.
+// attributes say which attribute a field of a request comes from: "name", or
+// "object.name".
 type attributes map[string]string
+
+func attributePath(name string) path.Path {
+	outer, inner, nested := strings.Cut(name, ".")
+	if !nested {
+		return path.Root(name)
+	}
+	return path.Root(outer).AtName(inner)
+}
 
 // index is the part of a field's path that says which of several.
 var index = regexp.MustCompile(`\[\d+\]`)
@@ -40,7 +50,7 @@ func report(to *diag.Diagnostics, what string, err error, names attributes) {
 	fields := refused(e)
 	for _, f := range fields {
 		if name, ok := names[index.ReplaceAllString(f.Field, "")]; ok {
-			to.AddAttributeError(path.Root(name), summary, f.Error)
+			to.AddAttributeError(attributePath(name), summary, f.Error)
 		} else {
 			to.AddError(summary, f.Field+": "+f.Error)
 		}

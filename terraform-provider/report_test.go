@@ -69,6 +69,18 @@ func TestSameText(t *testing.T) {
 		{sameTime, "", "", true},
 		{sameTime, "", "2027-01-01T00:00:00Z", false},
 		{sameTime, "soon", "soon", false},
+		{sameRetention, "24h", "1440m", true},
+		{sameRetention, "forever", "forever", true},
+		{sameRetention, "forever", "24h", false},
+		{sameRetention, "24h", "forever", false},
+		{sameCron, "0 9 * * mon", " 0  9 * * MON ", true},
+		{sameCron, "0 9 * * mon", "0 9 * * 1", false},
+		{sameCron, "@daily", "@Daily", true},
+		{sameJSON, `{"a":1,"b":[1,2]}`, "{ \"b\": [1, 2], \"a\": 1 }", true},
+		{sameJSON, `[1,2]`, `[2,1]`, false},
+		{sameJSON, `{"a":9007199254740993}`, `{"a":9007199254740992}`, false},
+		{sameJSON, `{}`, `{} {}`, false},
+		{sameJSON, `{`, `{`, false},
 	} {
 		if got := c.same(c.a, c.b); got != c.want {
 			t.Errorf("%q and %q the same: %v, want %v", c.a, c.b, got, c.want)

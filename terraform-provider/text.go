@@ -3,6 +3,8 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 
@@ -50,6 +52,35 @@ var (
 		return err
 	}}
 )
+
+// isDurationWithin wants a duration of whole milliseconds in the bounds.
+func isDurationWithin(least, most time.Duration) checked {
+	return checked{fmt.Sprintf("a duration from %s to %s", least, most), func(text string) error { return checkDuration(text, least, most) }}
+}
+
+// isRetention wants how long something is kept.
+var isRetention = checked{`a duration like "24h", or "forever"`, func(text string) error {
+	if text == api.Forever {
+		return nil
+	}
+	return checkDuration(text, time.Millisecond, maxRetention)
+}}
+
+func checkDuration(text string, least, most time.Duration) error {
+	if err := isDuration.check(text); err != nil {
+		return err
+	}
+	d, err := api.Duration(text).Parse(0)
+	switch {
+	case err != nil:
+		return err
+	case d < least || d > most:
+		return fmt.Errorf("%s is not within %s and %s", text, least, most)
+	case d%time.Millisecond != 0:
+		return fmt.Errorf("%s is not in whole milliseconds", text)
+	}
+	return nil
+}
 
 // sameDuration says whether two texts are one duration: "60m" is "1h".
 func sameDuration(a, b string) bool {

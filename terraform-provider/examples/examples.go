@@ -4,7 +4,7 @@ package examples
 
 import _ "embed"
 
-// Main is main.tf: a namespace, a queue and a key that is rotated.
+// Main is main.tf: a namespace, a queue, a schedule and a key that is rotated.
 //
 //go:embed main.tf
 var Main string

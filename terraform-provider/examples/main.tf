@@ -1,4 +1,5 @@
-# A namespace of a Corvo cloud, a queue in it, and the key of the queue's workers.
+# A namespace of a Corvo cloud, a queue in it with a schedule, and the key of the
+# queue's workers.
 #
 #   export CORVO_ENDPOINT=http://127.0.0.1:8080 CORVO_CLOUD_TOKEN=cv_org_...
 #   terraform apply
@@ -31,6 +32,12 @@ variable "max_concurrency" {
   default = 10
 }
 
+variable "digest" {
+  type        = string
+  default     = "0 7 * * mon-fri"
+  description = "When the digest is sent."
+}
+
 variable "key_version" {
   type        = number
   default     = 1
@@ -56,6 +63,28 @@ resource "corvo_queue" "outbox" {
   namespace       = corvo_namespace.mail.id
   name            = "outbox"
   max_concurrency = var.max_concurrency
+  rate_limit      = 100 # a minute
+  rate_window_ms  = 60000
+
+  retention = {
+    completed = "24h"
+    dead      = "720h"
+  }
+
+  defaults = {
+    max_retries      = 5
+    retry_base_delay = "30s"
+  }
+}
+
+resource "corvo_schedule" "digest" {
+  namespace = corvo_namespace.mail.id
+  name      = "digest"
+  queue     = corvo_queue.outbox.name
+  cron      = var.digest
+  timezone  = "Europe/Berlin"
+  payload   = jsonencode({ kind = "digest", to = "all" })
+  jitter    = "5m"
 }
 
 # The key's text is made here, anew in each run, and opens nothing until the

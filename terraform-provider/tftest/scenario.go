@@ -83,12 +83,14 @@ func (s *scene) create() {
 // update changes what may change in place: nothing is made anew.
 func (s *scene) update() {
 	s.t.Helper()
-	before, key := s.id("corvo_namespace", "mail"), s.id("corvo_api_key", "worker")
+	before, key, schedule := s.id("corvo_namespace", "mail"), s.id("corvo_api_key", "worker"), s.id("corvo_schedule", "digest")
+	s.Setenv("TF_VAR_digest", "30 7 * * mon-fri")
 	s.Setenv("TF_VAR_max_concurrency", "20")
 	s.Setenv("TF_VAR_deletion_protection", "true")
-	s.applies("0 to add, 2 to change, 0 to destroy")
+	s.applies("0 to add, 3 to change, 0 to destroy")
+	s.Setenv("TF_VAR_digest", "30  7 * * MON-FRI") // the same in other words
 	s.settled("update")
-	if s.id("corvo_namespace", "mail") != before || s.id("corvo_api_key", "worker") != key {
+	if s.id("corvo_namespace", "mail") != before || s.id("corvo_api_key", "worker") != key || s.id("corvo_schedule", "digest") != schedule {
 		s.t.Error("an update in place replaced a resource")
 	}
 	if !s.namespace().Spec.DeletionProtection {
@@ -96,6 +98,9 @@ func (s *scene) update() {
 	}
 	if most := s.queue().MaxConcurrency; most == nil || *most != 20 {
 		s.t.Errorf("max_concurrency = %v, want 20", most)
+	}
+	if now := s.schedule(); now.Cron != "30 7 * * mon-fri" || now.Version != 2 {
+		s.t.Errorf("the schedule is %+v", now)
 	}
 }
 
@@ -107,16 +112,21 @@ func (s *scene) drift() {
 	paused := true
 	_, err := data.PutQueue(ctx, "outbox", api.PutQueueRequest{Paused: &paused})
 	s.must(err)
+	s.must(data.PauseSchedule(ctx, s.id("corvo_schedule", "digest")))
 	s.Setenv("TF_VAR_deletion_protection", "false")
-	s.applies("0 to add, 2 to change, 0 to destroy")
-	if s.queue().Paused {
-		s.t.Error("the queue is still paused")
+	s.applies("0 to add, 3 to change, 0 to destroy")
+	if q := s.queue(); q.Paused || q.RateLimit == nil || *q.RateLimit != 100 || q.Defaults == nil || q.Retention == nil {
+		s.t.Errorf("the queue is still %+v", q)
+	}
+	if s.schedule().Paused {
+		s.t.Error("the schedule is still paused")
 	}
 
-	s.must(data.DeleteQueue(ctx, "outbox"))
+	s.must(data.DeleteSchedule(ctx, s.id("corvo_schedule", "digest"), 0))
+	s.must(data.DeleteQueue(ctx, "outbox", false))
 	s.must(s.cloud.RevokeNamespaceKey(ctx, s.id("corvo_namespace", "mail"), s.id("corvo_api_key", "worker")))
-	// The third is the file that the key is handed over in.
-	s.applies("3 to add, 0 to change, 1 to destroy")
+	// The fourth is the file that the key is handed over in.
+	s.applies("4 to add, 0 to change, 1 to destroy")
 	s.settled("drift")
 	s.opens(s.handedOver())
 }
@@ -152,10 +162,11 @@ func (s *scene) rotate() {
 // imports has terraform forget all and take it in again.
 func (s *scene) imports() {
 	s.t.Helper()
-	ns, key := s.id("corvo_namespace", "mail"), s.id("corvo_api_key", "worker")
-	s.Forget("corvo_namespace.mail", "corvo_queue.outbox", "corvo_api_key.worker")
+	ns, key, schedule := s.id("corvo_namespace", "mail"), s.id("corvo_api_key", "worker"), s.id("corvo_schedule", "digest")
+	s.Forget("corvo_namespace.mail", "corvo_queue.outbox", "corvo_schedule.digest", "corvo_api_key.worker")
 	s.Import("corvo_namespace.mail", scenarioNamespace)
 	s.Import("corvo_queue.outbox", ns+"/outbox")
+	s.Import("corvo_schedule.digest", ns+"/"+schedule)
 	// With the namespace's name, where the configuration has its id.
 	s.Import("corvo_api_key.worker", scenarioNamespace+"/"+key)
 	// Timeouts and the secret's version live in the state alone: updates that send
@@ -282,6 +293,13 @@ func (s *scene) queue() api.Queue {
 	q, err := s.dataPlane().Queue(s.t.Context(), "outbox", client.Read{Strong: true})
 	s.must(err)
 	return q
+}
+
+func (s *scene) schedule() api.Schedule {
+	s.t.Helper()
+	now, err := s.dataPlane().Schedule(s.t.Context(), s.id("corvo_schedule", "digest"), client.Read{Strong: true})
+	s.must(err)
+	return now
 }
 
 // ask asks the data plane for the queue with a worker's key.

@@ -1,0 +1,51 @@
+package provider
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// At a bound and one above.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	jitter := isDurationWithin(0, maxScheduleJitter)
+	expire := isDurationWithin(minExpireAfter, maxExpireAfter)
+	for _, c := range []struct {
+		is   checked
+		text string
+		want string // part of what is wrong; "" = nothing
+	}{
+		{jitter, "0s", ""},
+		{jitter, "1h", ""},
+		{jitter, "1h0m0.001s", "not within 0s and 1h0m0s"},
+		{jitter, "1.5ms", "whole milliseconds"},
+		{jitter, "", "empty"},
+		{jitter, "-1s", "negative"},
+		{expire, "1ms", ""},
+		{expire, "0s", "not within 1ms"},
+		{expire, "8760h", ""},
+		{expire, "8760h1ms", "not within"},
+		{isRetention, "forever", ""},
+		{isRetention, "Forever", "not a duration"},
+		{isRetention, maxRetention.String(), ""},
+		{isRetention, (maxRetention + time.Millisecond).String(), "not within"},
+		{isRetention, "0s", "not within"},
+		{isCron, "0 9 * * mon", ""},
+		{isCron, "0 0 9 * * mon", ""},
+		{isCron, " @daily", ""},
+		{isCron, "0 9 * *", "4 fields"},
+		{isCron, "0 0 0 9 * * mon", "7 fields"},
+		{isCron, "@" + strings.Repeat("x", maxCronText-1), ""},
+		{isCron, "@" + strings.Repeat("x", maxCronText), "257 bytes"},
+		{isPayload, `"text"`, ""},
+		{isPayload, "null", "leave it out"},
+		{isPayload, "{} 1", "follows"},
+		{isPayload, "", "EOF"},
+	} {
+		err := c.is.check(c.text)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%.40q as %s: %v, want %q", c.text, c.is.want, err, c.want)
+		}
+	}
+}

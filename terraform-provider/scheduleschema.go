@@ -1,0 +1,162 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/mapvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/corvo/corvo/api"
+)
+
+// What the API takes for what a schedule does not say. The provider sends it, so
+// that a plan shows it and a change behind Terraform's back is one.
+const (
+	defaultTimezone    = "UTC"
+	defaultPayload     = "{}"
+	defaultMaxAttempts = 3
+	noJitter           = "0s"
+)
+
+var scheduleAttributes = attributes{
+	"name":        "name",
+	"queue":       "queue",
+	"cron":        "cron",
+	"timezone":    "timezone",
+	"payload":     "payload",
+	"unique_key":  "unique_key",
+	"max_retries": "max_retries",
+	"priority":    "priority",
+	"missed":      "missed",
+	"jitter":      "jitter",
+	"paused":      "paused",
+	"tags":        "tags",
+	"headers":     "headers",
+}
+
+var (
+	isCron = checked{`a cron expression like "0 9 * * mon-fri"`, func(text string) error {
+		n := len(strings.Fields(text))
+		switch {
+		case len(text) > maxCronText:
+			return fmt.Errorf("it has %d bytes, and at most %d are allowed", len(text), maxCronText)
+		case strings.HasPrefix(strings.TrimSpace(text), "@"), n == 5, n == 6:
+			return nil // the rest is for the server to judge
+		}
+		return fmt.Errorf("it has %d fields, not 5 (minute, hour, day of month, month, day of week) or 6 with the second first", n)
+	}}
+	isPayload = checked{"JSON", func(text string) error {
+		v, err := readJSON(text)
+		if err == nil && v == nil {
+			return errors.New("it is null, which means no payload: leave it out")
+		}
+		return err
+	}}
+)
+
+func scheduleSchema() schema.Schema {
+	all := scheduleSettings()
+	all["id"] = schema.StringAttribute{
+		Computed:      true,
+		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
+		Description:   "Its id.",
+	}
+	all["namespace"] = schema.StringAttribute{
+		Optional: true, Computed: true,
+		Validators:  []validator.String{stringvalidator.LengthAtLeast(1)},
+		Description: namespaceDescription + " Without either, the schedule is in that of the API key.",
+	}
+	all["next_run"] = schema.StringAttribute{
+		Computed:    true,
+		Description: "When it runs next; null while it is paused. It changes by itself, and is as Terraform has read it last.",
+	}
+	all["version"] = schema.Int64Attribute{
+		Computed:    true,
+		Description: "Its version, which every change raises: an update is refused where another came between.",
+	}
+	return schema.Schema{
+		Description: "A schedule: a job that is made whenever its cron expression says. Everything but the namespace changes in place.",
+		Attributes:  all,
+	}
+}
+
+func scheduleSettings() map[string]schema.Attribute {
+	strings := schema.MapAttribute{
+		ElementType: types.StringType, Optional: true,
+		Validators: []validator.Map{mapvalidator.NoNullValues()},
+	}
+	tags, headers := strings, strings
+	tags.Description, headers.Description = "Tags of its jobs. Default: none.", "Headers of its jobs. Default: none."
+	return map[string]schema.Attribute{
+		"name": schema.StringAttribute{
+			Required:    true,
+			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxScheduleName)},
+			Description: "Its name, unique in the namespace.",
+		},
+		"queue": schema.StringAttribute{
+			Required:    true,
+			Validators:  []validator.String{isQueueName},
+			Description: "The queue of its jobs. It need not exist.",
+		},
+		"cron": schema.StringAttribute{
+			Required:      true,
+			PlanModifiers: []planmodifier.String{alike(sameCron)},
+			Validators:    []validator.String{isCron},
+			Description:   "When it runs: five fields (minute, hour, day of month, month, day of week), six with the second first, or @hourly, @daily and their like. Blanks and case do not matter.",
+		},
+		"timezone": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultTimezone),
+			Validators:  []validator.String{stringvalidator.LengthAtLeast(1)},
+			Description: "The time zone of cron, by its name in the IANA database, such as Europe/Berlin. Default: UTC.",
+		},
+		"payload": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultPayload),
+			PlanModifiers: []planmodifier.String{alike(sameJSON)},
+			Validators:    []validator.String{isPayload},
+			Description:   "The payload of its jobs as JSON, such as jsonencode({ kind = \"daily\" }). The order of names does not matter. It is in the state: put no secret into it. Default: {}.",
+		},
+		"unique_key": schema.StringAttribute{
+			Optional:    true,
+			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxUniqueKey)},
+			Description: "Unique key of its jobs: one is made only when the one before has ended. Default: none.",
+		},
+		"max_retries": schema.Int64Attribute{
+			Optional: true, Computed: true, Default: int64default.StaticInt64(defaultMaxAttempts),
+			Validators:  []validator.Int64{int64validator.Between(1, maxAttempts)},
+			Description: "The most attempts of its jobs, the first included: 1 to 1000. Default: 3.",
+		},
+		"priority": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(string(api.Normal)),
+			Validators:  []validator.String{aPriority},
+			Description: "The priority of its jobs: critical, high or normal (default).",
+		},
+		"missed": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(api.MissedOnce),
+			Validators:  []validator.String{stringvalidator.OneOf(api.MissedSkip, api.MissedOnce, api.MissedAll)},
+			Description: "What becomes of runs that nobody was there for: skip, once (default; one job for all of them) or all.",
+		},
+		"jitter": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(noJitter),
+			PlanModifiers: []planmodifier.String{alike(sameDuration)},
+			Validators:    []validator.String{isDurationWithin(0, maxScheduleJitter)},
+			Description:   "The most a run is put off, so that schedules of one time do not all begin at once: at most 1h. Default: 0s.",
+		},
+		"paused": schema.BoolAttribute{
+			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
+			Description: "Whether it makes no jobs. Default: false.",
+		},
+		"tags":    tags,
+		"headers": headers,
+	}
+}
