@@ -32,6 +32,8 @@ func startCluster(t *testing.T, flags ...string) *chaos.Cluster {
 //
 // CORVO_CHAOS is how many faults are drawn; the default is a short list. When they
 // happen depends on the machine, so that a seed repeats the faults, not the run.
+// With CORVO_CHAOS_CLOCK the machine's own clock is set, too: only on one that does
+// nothing else.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -47,6 +49,9 @@ func TestChaos(t *testing.T) {
 		faults = faults[:0]
 		for len(faults) < n {
 			all := slices.Clone(chaos.Faults)
+			if os.Getenv("CORVO_CHAOS_CLOCK") != "" {
+				all = append(all, chaos.ClockJump)
+			}
 			rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
 			faults = append(faults, all...)
 		}

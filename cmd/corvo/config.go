@@ -39,6 +39,7 @@ type serverConfig struct {
 	Heartbeat         time.Duration `flag:"heartbeat" default:"500ms" doc:"how long a follower hears nothing of its leader before it stands for election"`
 	ElectionTimeout   time.Duration `flag:"election-timeout" default:"500ms" doc:"how long a candidate waits for votes; not less than --heartbeat"`
 	MaxPayloadSize    int64         `flag:"max-payload-size" default:"1048576" doc:"most bytes of a job's payload"`
+	Retention         time.Duration `flag:"retention" doc:"how long jobs are kept that have ended, where their queues say nothing (default: as it was set last; at first 168h)"`
 	SnapshotThreshold int64         `flag:"snapshot-threshold" default:"67108864" doc:"bytes of log after which a snapshot is taken and the log cut"`
 	SnapshotInterval  time.Duration `flag:"snapshot-interval" doc:"not supported: snapshots are taken by --snapshot-threshold"`
 	ProposeTimeout    time.Duration `flag:"propose-timeout" default:"10s" doc:"longest wait for a write to be committed"`
@@ -78,6 +79,7 @@ func (c *serverConfig) check() error {
 	f.refuse(c.Durability == durable || c.Durability == relaxed, "--durability is %q; it must be %s or %s", c.Durability, durable, relaxed)
 	f.refuse(slices.Contains(raftlog.Kinds(), c.RaftStore), "--raft-store is %q; it must be one of %s", c.RaftStore, strings.Join(raftlog.Kinds(), ", "))
 	f.refuse(c.MaxPayloadSize >= 1 && c.MaxPayloadSize <= job.MaxPayloadFlag, "--max-payload-size is %d; it must be between 1 and %d", c.MaxPayloadSize, job.MaxPayloadFlag)
+	f.refuse(c.Retention == 0 || c.Retention >= time.Millisecond && c.Retention <= job.MaxRetention, "--retention is %v; it must be between 1ms and %v", c.Retention, job.MaxRetention)
 	f.refuse(c.SnapshotThreshold >= minSnapshotThreshold, "--snapshot-threshold is %d; it must be at least %d", c.SnapshotThreshold, minSnapshotThreshold)
 	f.refuse(c.SnapshotInterval == 0, "UNSUPPORTED: --snapshot-interval: snapshots are taken when the log has grown by --snapshot-threshold, never by time; an idle node takes none")
 	f.refuse(c.Heartbeat >= engine.MinHeartbeat, "--heartbeat is %v; it must be at least %v", c.Heartbeat, engine.MinHeartbeat)

@@ -26,7 +26,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newServer(), newCluster(), newAdmin(), newVersion())
+	root.AddCommand(newServer(), newSchedules(), newCluster(), newAdmin(), newVersion())
 	return root
 }
 

@@ -35,6 +35,14 @@ func TestTables(t *testing.T) {
 		},
 	}
 	verified := api.Verified{Status: "ok", Shards: []api.VerifiedShard{{AppliedIndex: 8, Files: 2, Bytes: 4096}, {Shard: 1, AppliedIndex: 12345, Files: 11, Bytes: 1 << 30}}}
+	at, key := api.Time("2026-11-23T08:00:00Z"), "nightly"
+	schedules := []api.Schedule{
+		{
+			ID: "sched_06H004Y49G3PDM16421P730YBG", Name: "nightly", Queue: "reports", Cron: "0 9 * * mon-fri", Timezone: "Europe/Berlin", NextRun: &at, LastRun: &at, CreatedAt: at,
+			UniqueKey: &key, Missed: "once", Jitter: "30s", MaxRetries: 3, Priority: 2, Tags: api.Strings{"b": "2", "a": "1"}, Payload: []byte(`{"kind":"daily"}`),
+		},
+		{ID: "sched_06H004Y49G3PDM16421P730YBH", Name: "weekly", Queue: "reports", Cron: "@weekly", Timezone: "UTC", Paused: true},
+	}
 	var got strings.Builder
 	print := func(command string, show func(io.Writer)) {
 		got.WriteString("$ corvo " + command + "\n")
@@ -48,6 +56,8 @@ func TestTables(t *testing.T) {
 	print("cluster status   # alone", func(w io.Writer) { showCluster(w, alone) })
 	print("cluster status   # of three, two shards", func(w io.Writer) { showCluster(w, three) })
 	print("cluster remove node-2", func(w io.Writer) { showStatus(w, done("removed")) })
+	print("schedules list", func(w io.Writer) { showSchedules(w, schedules) })
+	print("schedules get nightly", func(w io.Writer) { showSchedule(w, schedules[0]) })
 	print("admin verify", func(w io.Writer) { showVerified(w, verified) })
 
 	path := filepath.Join("testdata", "tables.golden")

@@ -116,6 +116,7 @@ func openNode(ctx context.Context, cfg serverConfig, http net.Addr, tracer trace
 		Version:        version,
 		Dev:            cfg.Dev,
 		MaxPayload:     cfg.MaxPayloadSize,
+		Retention:      cfg.Retention,
 		ProposeTimeout: cfg.ProposeTimeout,
 		Engine:         cfg.tuning(),
 		Cluster:        of,

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/proctest"
+)
+
+// TestTheGuidesAreTrue pastes the curl lines of the guides at a fresh node each, and
+// holds what it answers against what they say.
+func TestTheGuidesAreTrue(t *testing.T) {
+	t.Parallel()
+	proctest.NeedCurl(t)
+	for _, guide := range []string{"jobs", "queues", "schedules", "flows"} {
+		t.Run(guide, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join("../../docs", guide+".md")
+			if n := len(proctest.Steps(t, path)); n < 5 {
+				t.Fatalf("%s has %d curl lines", path, n)
+			}
+			dir := t.TempDir()
+			p := startServer(t, "--data-dir", dir)
+			key := adminKey(t, dir)
+			c := newClient(t, p.endpoint, key)
+			eventually(t, t.Context(), "a list of queues", func() bool { _, err := c.Queues(t.Context(), client.Read{}); return err == nil })
+			proctest.Walk(t, path, "CORVO_ENDPOINT="+p.endpoint, "AUTH=Authorization: Bearer "+key)
+		})
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// TestScheduleCommands takes a schedule through its life by the command line, at a
+// real node.
+func TestScheduleCommands(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := startServer(t, "--data-dir", dir)
+	key := adminKey(t, dir)
+	c := newClient(t, p.endpoint, key)
+	ask := func(args ...string) answer {
+		t.Helper()
+		return corvo(t, []string{"CORVO_ENDPOINT=" + p.endpoint, "CORVO_API_KEY=" + key}, append([]string{"schedules"}, args...)...)
+	}
+	do := func(args ...string) string {
+		t.Helper()
+		a := ask(args...)
+		if a.code != 0 || a.stderr != "" {
+			t.Fatalf("%q: %+v", args, a)
+		}
+		return a.stdout
+	}
+	read := func(into any, args ...string) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(do(append(args, "--output", "json")...)), into); err != nil {
+			t.Fatalf("%q: %v", args, err)
+		}
+	}
+
+	var made api.Schedule
+	read(&made, "create", "daily report", "--queue", "reports", "--cron", "0 9 * * mon-fri", "--timezone", "Europe/Berlin", "--payload", `{"kind":"daily"}`,
+		"--unique-key", "daily", "--max-retries", "5", "--priority", "high", "--missed", "skip", "--jitter", "30s", "--tag", "a=b,c=d", "--header", "x=y")
+	now, err := c.Schedule(t.Context(), made.ID, client.Read{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now.Name != "daily report" || now.Queue != "reports" || now.Cron != "0 9 * * mon-fri" || now.Timezone != "Europe/Berlin" || string(now.Payload) != `{"kind":"daily"}` ||
+		*now.UniqueKey != "daily" || now.MaxRetries != 5 || now.Priority != 1 || now.Missed != "skip" || now.Jitter != "30s" || now.Tags["c"] != "d" || now.Headers["x"] != "y" || now.NextRun == nil {
+		t.Errorf("made %+v", now)
+	}
+	var all []api.Schedule
+	if read(&all, "list"); len(all) != 1 || all[0].ID != made.ID {
+		t.Errorf("listed %+v", all)
+	}
+	var next []api.Time
+	if read(&next, "next", made.ID, "-n", "3"); len(next) != 3 || next[0] != *now.NextRun {
+		t.Errorf("next runs %v, want %s first", next, *now.NextRun)
+	}
+	if out := do("pause", "daily report"); out != "paused\n" {
+		t.Errorf("pause: %q", out)
+	}
+	if out := do("list"); !strings.Contains(out, "paused") || !strings.Contains(out, made.ID) {
+		t.Errorf("listed:\n%s", out)
+	}
+	job := strings.TrimSpace(do("run", "daily report"))
+	if got, err := c.Job(t.Context(), job, client.Read{}); err != nil || got.Queue != "reports" {
+		t.Errorf("the run's job %q: %+v, %v", job, got, err)
+	}
+	if out := do("resume", made.ID); out != "resumed\n" {
+		t.Errorf("resume: %q", out)
+	}
+	if out := do("get", "daily report"); !strings.Contains(out, string(*now.NextRun)) || !strings.Contains(out, "a=b, c=d") {
+		t.Errorf("got:\n%s", out)
+	}
+	if out := do("delete", "daily report"); out != "deleted\n" {
+		t.Errorf("delete: %q", out)
+	}
+	for says, args := range map[string][]string{
+		"corvo: NOT_FOUND: there is no schedule named":    {"get", "daily report"},
+		"corvo: NOT_FOUND: there is no schedule \"sched_": {"delete", made.ID},
+		"--payload is not JSON":                           {"create", "x", "--queue", "q", "--cron", "@daily", "--payload", "{"},
+		"cron":                                            {"create", "x", "--queue", "q"},
+		"accepts 1 arg":                                   {"run"},
+	} {
+		if a := ask(args...); a.code != 1 || a.stdout != "" || !strings.Contains(a.stderr, says) {
+			t.Errorf("%q: %+v, want %q", args, a, says)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+func newSchedules() *cobra.Command {
+	r := &remote{}
+	cmd := &cobra.Command{Use: "schedules", Short: "Schedules, by id or by name: jobs that are made again and again"}
+	r.bind(cmd)
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "list", Short: "All schedules, by name", Args: cobra.NoArgs,
+			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Schedule, error) {
+				return c.Schedules(cmd.Context(), client.Read{})
+			}, showSchedules),
+		},
+		newScheduleCreate(r),
+		onSchedule(r, "get", "One schedule with everything it says", func(ctx context.Context, c *client.Client, id string) (api.Schedule, error) {
+			return c.Schedule(ctx, id, client.Read{})
+		}, showSchedule),
+		onSchedule(r, "delete", "Delete a schedule; the jobs it has made stay", func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
+			return done("deleted"), c.DeleteSchedule(ctx, id, 0)
+		}, showStatus),
+		onSchedule(r, "pause", "Have a schedule make no jobs", func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
+			return done("paused"), c.PauseSchedule(ctx, id)
+		}, showStatus),
+		onSchedule(r, "resume", "Undo pause; what was missed is not made up for", func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
+			return done("resumed"), c.ResumeSchedule(ctx, id)
+		}, showStatus),
+		onSchedule(r, "run", "Make a schedule's job now, besides its times", func(ctx context.Context, c *client.Client, id string) (api.ScheduleRunResponse, error) {
+			job, err := c.RunSchedule(ctx, id)
+			return api.ScheduleRunResponse{Status: "ok", JobID: job}, err
+		}, func(w io.Writer, made api.ScheduleRunResponse) { fmt.Fprintln(w, made.JobID) }),
+		newScheduleNext(r),
+	)
+	return cmd
+}
+
+// onSchedule is a command about one schedule.
+func onSchedule[A any](r *remote, verb, short string, ask func(ctx context.Context, c *client.Client, id string) (A, error), show func(w io.Writer, a A)) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " SCHEDULE", Short: short, Args: cobra.ExactArgs(1),
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (answer A, err error) {
+			id, err := scheduleID(cmd.Context(), c, args[0])
+			if err != nil {
+				return answer, err
+			}
+			return ask(cmd.Context(), c, id)
+		}, show),
+	}
+}
+
+// scheduleIDPrefix starts every schedule's id. A schedule of such a name must be
+// called by its id.
+const scheduleIDPrefix = "sched_"
+
+// scheduleID is the id of a schedule that is called by its id or its name.
+func scheduleID(ctx context.Context, c *client.Client, idOrName string) (string, error) {
+	if strings.HasPrefix(idOrName, scheduleIDPrefix) {
+		return idOrName, nil
+	}
+	// What was just created has its name here too.
+	all, err := c.Schedules(ctx, client.Read{Strong: true})
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(all, func(s api.Schedule) bool { return s.Name == idOrName })
+	if i < 0 {
+		return "", api.Errorf(api.NotFound, "there is no schedule named %q; corvo schedules list shows all", idOrName)
+	}
+	return all[i].ID, nil
+}
+
+func newScheduleCreate(r *remote) *cobra.Command {
+	var req api.ScheduleRequest
+	var payload, priority, jitter string
+	var retries int
+	var paused bool
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make a schedule", Args: cobra.ExactArgs(1),
+		Example: `  corvo schedules create daily-report --queue reports --cron "0 9 * * mon-fri" --timezone Europe/Berlin`,
+	}
+	cmd.RunE = run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Schedule, error) {
+		req.Name, req.Priority, req.Jitter, req.Paused = args[0], api.Priority(priority), api.Duration(jitter), &paused
+		if cmd.Flags().Changed("max-retries") {
+			req.MaxRetries = &retries
+		}
+		if payload != "" {
+			if !json.Valid([]byte(payload)) {
+				return api.Schedule{}, errors.New(`--payload is not JSON; write it like '{"kind":"daily"}'`)
+			}
+			req.Payload = json.RawMessage(payload)
+		}
+		return c.CreateSchedule(cmd.Context(), req)
+	}, showSchedule)
+	flags := cmd.Flags()
+	flags.StringVar(&req.Queue, "queue", "", "queue of its jobs")
+	flags.StringVar(&req.Cron, "cron", "", `when it runs: "0 9 * * mon-fri", six fields with the second first, or @hourly and its like`)
+	flags.StringVar(&req.Timezone, "timezone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
+	flags.StringVar(&payload, "payload", "", "payload of its jobs, in JSON (default {})")
+	flags.StringVar(&req.UniqueKey, "unique-key", "", "unique key of its jobs: one at a time")
+	flags.IntVar(&retries, "max-retries", 0, "the most attempts, the first included (default 3)")
+	flags.StringVar(&priority, "priority", "", "critical, high or normal (default normal)")
+	flags.StringVar(&req.Missed, "missed", "", "what becomes of runs that nobody was there for: skip, once or all (default once)")
+	flags.StringVar(&jitter, "jitter", "", "the most a run is put off, such as 30s (default none)")
+	flags.BoolVar(&paused, "paused", false, "make no jobs until it is resumed")
+	flags.StringToStringVar((*map[string]string)(&req.Tags), "tag", nil, "tag of its jobs, NAME=VALUE; more than one are allowed")
+	flags.StringToStringVar((*map[string]string)(&req.Headers), "header", nil, "header of its jobs, NAME=VALUE; more than one are allowed")
+	return cmd
+}
+
+func newScheduleNext(r *remote) *cobra.Command {
+	var n int
+	cmd := onSchedule(r, "next", "When a schedule runs next", func(ctx context.Context, c *client.Client, id string) ([]api.Time, error) {
+		return c.NextRuns(ctx, id, n)
+	}, func(w io.Writer, all []api.Time) {
+		for _, at := range all {
+			fmt.Fprintln(w, at)
+		}
+	})
+	cmd.Flags().IntVarP(&n, "number", "n", 10, "how many times")
+	return cmd
+}
+
+func showSchedules(w io.Writer, all []api.Schedule) {
+	fmt.Fprintln(w, "NAME\tQUEUE\tCRON\tTIME ZONE\tNEXT RUN\tLAST RUN\tID")
+	for _, s := range all {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Queue, s.Cron, s.Timezone, nextRun(s), known(timeText(s.LastRun)), s.ID)
+	}
+}
+
+func showSchedule(w io.Writer, s api.Schedule) {
+	uniqueKey := ""
+	if s.UniqueKey != nil {
+		uniqueKey = *s.UniqueKey
+	}
+	for _, row := range [][2]string{
+		{"ID", s.ID}, {"NAME", s.Name}, {"QUEUE", s.Queue}, {"CRON", s.Cron}, {"TIME ZONE", s.Timezone},
+		{"NEXT RUN", nextRun(s)}, {"LAST RUN", timeText(s.LastRun)}, {"CREATED", string(s.CreatedAt)},
+		{"MISSED", s.Missed}, {"JITTER", string(s.Jitter)}, {"UNIQUE KEY", uniqueKey},
+		{"MAX RETRIES", strconv.Itoa(s.MaxRetries)}, {"PRIORITY", string(api.PriorityOf(s.Priority))},
+		{"TAGS", pairsText(s.Tags)}, {"HEADERS", pairsText(s.Headers)}, {"PAYLOAD", string(s.Payload)},
+	} {
+		fmt.Fprintf(w, "%s\t%s\n", row[0], known(row[1]))
+	}
+}
+
+// nextRun is when a schedule runs next, for people.
+func nextRun(s api.Schedule) string {
+	if s.Paused {
+		return "paused"
+	}
+	return known(timeText(s.NextRun))
+}
+
+func timeText(t *api.Time) string {
+	if t == nil {
+		return ""
+	}
+	return string(*t)
+}
+
+// pairsText is an object of strings in one line, by name.
+func pairsText(all api.Strings) string {
+	var pairs []string
+	for name, value := range all {
+		pairs = append(pairs, name+"="+value)
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ", ")
+}
