@@ -13,27 +13,33 @@ func (tx *Tx) Blob(j *job.Job, kind job.BlobKind) (*job.Blob, error) {
 	if j.Blobs&(1<<kind) == 0 {
 		return nil, nil
 	}
-	b, err := tx.blob(j, kind)
+	h, err := tx.holdWritten(j)
+	var b *job.Blob
+	if err == nil {
+		b, err = tx.blob(h, kind)
+	}
 	if err != nil {
 		return nil, tx.fail(fmt.Errorf("blob %d of job %x: %w", kind, j.Id, err))
 	}
 	return b, nil
 }
 
-func (tx *Tx) blob(j *job.Job, kind job.BlobKind) (*job.Blob, error) {
+// blob reads a blob that must be there.
+func (tx *Tx) blob(h *held, kind job.BlobKind) (*job.Blob, error) {
+	b := &job.Blob{}
+	return b, tx.read(appendBlobKey(nil, h.id, kind), b)
+}
+
+// holdWritten is the job in the entry's hands, for read to find what the entry has
+// written of it.
+func (tx *Tx) holdWritten(j *job.Job) (*held, error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {
 		return nil, err
 	}
 	h, err := tx.hold(id)
-	if err != nil {
-		return nil, err
+	if err == nil && h.dirty {
+		err = tx.readWritten()
 	}
-	if h.dirty {
-		if err := tx.readWritten(); err != nil {
-			return nil, err
-		}
-	}
-	b := &job.Blob{}
-	return b, tx.read(appendBlobKey(nil, id, kind), b)
+	return h, err
 }

@@ -1,10 +1,6 @@
 package state
 
-import (
-	"fmt"
-
-	"github.com/corvo/corvo/dataplane/job"
-)
+import "github.com/corvo/corvo/dataplane/job"
 
 // NextToDrop is the queue's oldest pending job of the least urgent priority that
 // has any; ok is false when none is pending. PutJob with another state removes it.
@@ -14,16 +10,9 @@ func (tx *Tx) NextToDrop(name string) (id job.ID, ok bool, err error) {
 		return job.ID{}, false, nil
 	}
 	for priority := job.Priorities - 1; priority >= 0; priority-- {
-		l := &q.heads.levels[priority]
-		if len(l.list) == 0 && l.more {
-			if err := tx.refill(q, uint8(priority), l); err != nil {
-				return job.ID{}, false, tx.fail(fmt.Errorf("ready jobs of queue %q: %w", name, err))
-			}
-		}
-		if len(l.list) > 0 {
-			return l.list[0].id, true, nil
+		if id, ok, err = tx.oldestReady(q, priority); ok || err != nil {
+			return id, ok, err
 		}
 	}
-	return job.ID{}, false, tx.fail(fmt.Errorf("queue %q counts %d pending jobs and none is ready",
-		name, q.rec.InState[job.Pending]))
+	return job.ID{}, false, tx.noneReady(q)
 }

@@ -23,26 +23,16 @@ func (tx *Tx) Parcel(j *job.Job) (*Parcel, error) {
 }
 
 func (tx *Tx) parcel(j *job.Job) (*Parcel, error) {
-	id, err := job.IDFromBytes(j.Id)
+	h, err := tx.holdWritten(j)
 	if err != nil {
 		return nil, err
-	}
-	h, err := tx.hold(id)
-	if err != nil {
-		return nil, err
-	}
-	if h.dirty {
-		if err := tx.readWritten(); err != nil {
-			return nil, err
-		}
 	}
 	p := &Parcel{}
 	for kind := range job.BlobKinds {
 		if j.Blobs&(1<<kind) == 0 {
 			continue
 		}
-		p.Blobs[kind] = &job.Blob{}
-		if err := tx.read(appendBlobKey(nil, id, kind), p.Blobs[kind]); err != nil {
+		if p.Blobs[kind], err = tx.blob(h, kind); err != nil {
 			return nil, err
 		}
 	}
@@ -51,7 +41,7 @@ func (tx *Tx) parcel(j *job.Job) (*Parcel, error) {
 	}
 	for _, attempt := range h.attempts {
 		e := &job.AttemptError{}
-		if err := tx.read(appendErrorKey(nil, id, attempt), e); err != nil {
+		if err := tx.read(appendErrorKey(nil, h.id, attempt), e); err != nil {
 			return nil, err
 		}
 		p.Errors = append(p.Errors, e)

@@ -214,18 +214,29 @@ func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
 		return job.ID{}, false, nil
 	}
 	for priority := range q.heads.levels {
-		l := &q.heads.levels[priority]
-		if len(l.list) == 0 && l.more {
-			if err := tx.refill(q, uint8(priority), l); err != nil {
-				return job.ID{}, false, tx.fail(fmt.Errorf("ready jobs of queue %q: %w", name, err))
-			}
-		}
-		if len(l.list) > 0 {
-			return l.list[0].id, true, nil
+		if id, ok, err = tx.oldestReady(q, priority); ok || err != nil {
+			return id, ok, err
 		}
 	}
-	return job.ID{}, false, tx.fail(fmt.Errorf("queue %q counts %d pending jobs and none is ready",
-		name, q.rec.InState[job.Pending]))
+	return job.ID{}, false, tx.noneReady(q)
+}
+
+// oldestReady is the queue's oldest ready job of a priority.
+func (tx *Tx) oldestReady(q *queue, priority int) (id job.ID, ok bool, err error) {
+	l := &q.heads.levels[priority]
+	if len(l.list) == 0 && l.more {
+		if err := tx.refill(q, uint8(priority), l); err != nil {
+			return job.ID{}, false, tx.fail(fmt.Errorf("ready jobs of queue %q: %w", q.rec.Name, err))
+		}
+	}
+	if len(l.list) == 0 {
+		return job.ID{}, false, nil
+	}
+	return l.list[0].id, true, nil
+}
+
+func (tx *Tx) noneReady(q *queue) error {
+	return tx.fail(fmt.Errorf("queue %q counts %d pending jobs and none is ready", q.rec.Name, q.rec.InState[job.Pending]))
 }
 
 // refill reads a level on from the store, which does not hold yet what the
