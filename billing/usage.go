@@ -15,7 +15,7 @@ type Quantities struct {
 	OutputTokens        int64      `json:"output_tokens,omitempty"`
 	CacheCreationTokens int64      `json:"cache_creation_tokens,omitempty"`
 	CacheReadTokens     int64      `json:"cache_read_tokens,omitempty"`
-	Cost                money.Nano `json:"cost_usd,omitempty"` // as workers reported it
+	Cost                money.Nano `json:"cost_usd,omitempty"` // what counts: as reported, or else as computed
 
 	Requests      int64 `json:"requests,omitempty"` // through the gateway
 	RequestBytes  int64 `json:"request_bytes,omitempty"`
