@@ -149,6 +149,172 @@ func (Backoff) EnumDescriptor() ([]byte, []int) {
 	return file_dataplane_job_job_proto_rawDescGZIP(), []int{1}
 }
 
+// Hold says what held a job.
+type Hold int32
+
+const (
+	Hold_HOLD_REQUEST        Hold = 0 // a person, or its worker
+	Hold_HOLD_AGENT          Hold = 1 // its agent said hold
+	Hold_HOLD_MAX_ITERATIONS Hold = 2
+	Hold_HOLD_MAX_COST       Hold = 3
+	Hold_HOLD_BUDGET         Hold = 4
+	Hold_HOLD_POLICY         Hold = 5 // an approval policy
+	Hold_HOLD_DEPENDENCY     Hold = 6 // a job it depends on did not succeed
+)
+
+// Enum value maps for Hold.
+var (
+	Hold_name = map[int32]string{
+		0: "HOLD_REQUEST",
+		1: "HOLD_AGENT",
+		2: "HOLD_MAX_ITERATIONS",
+		3: "HOLD_MAX_COST",
+		4: "HOLD_BUDGET",
+		5: "HOLD_POLICY",
+		6: "HOLD_DEPENDENCY",
+	}
+	Hold_value = map[string]int32{
+		"HOLD_REQUEST":        0,
+		"HOLD_AGENT":          1,
+		"HOLD_MAX_ITERATIONS": 2,
+		"HOLD_MAX_COST":       3,
+		"HOLD_BUDGET":         4,
+		"HOLD_POLICY":         5,
+		"HOLD_DEPENDENCY":     6,
+	}
+)
+
+func (x Hold) Enum() *Hold {
+	p := new(Hold)
+	*p = x
+	return p
+}
+
+func (x Hold) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Hold) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_job_job_proto_enumTypes[2].Descriptor()
+}
+
+func (Hold) Type() protoreflect.EnumType {
+	return &file_dataplane_job_job_proto_enumTypes[2]
+}
+
+func (x Hold) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Hold.Descriptor instead.
+func (Hold) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{2}
+}
+
+// Gate says what keeps a pending job from being fetched, so that those behind it
+// do not wait for it.
+type Gate int32
+
+const (
+	Gate_GATE_NONE     Gate = 0
+	Gate_GATE_PROVIDER Gate = 1 // a provider's limits
+	Gate_GATE_BUDGET   Gate = 2 // a budget that throttles
+)
+
+// Enum value maps for Gate.
+var (
+	Gate_name = map[int32]string{
+		0: "GATE_NONE",
+		1: "GATE_PROVIDER",
+		2: "GATE_BUDGET",
+	}
+	Gate_value = map[string]int32{
+		"GATE_NONE":     0,
+		"GATE_PROVIDER": 1,
+		"GATE_BUDGET":   2,
+	}
+)
+
+func (x Gate) Enum() *Gate {
+	p := new(Gate)
+	*p = x
+	return p
+}
+
+func (x Gate) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Gate) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_job_job_proto_enumTypes[3].Descriptor()
+}
+
+func (Gate) Type() protoreflect.EnumType {
+	return &file_dataplane_job_job_proto_enumTypes[3]
+}
+
+func (x Gate) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Gate.Descriptor instead.
+func (Gate) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{3}
+}
+
+// IterationStatus is what an agent said at the end of an iteration.
+type IterationStatus int32
+
+const (
+	IterationStatus_ITERATION_STATUS_UNSPECIFIED IterationStatus = 0
+	IterationStatus_ITERATION_STATUS_CONTINUE    IterationStatus = 1
+	IterationStatus_ITERATION_STATUS_DONE        IterationStatus = 2
+	IterationStatus_ITERATION_STATUS_HOLD        IterationStatus = 3
+)
+
+// Enum value maps for IterationStatus.
+var (
+	IterationStatus_name = map[int32]string{
+		0: "ITERATION_STATUS_UNSPECIFIED",
+		1: "ITERATION_STATUS_CONTINUE",
+		2: "ITERATION_STATUS_DONE",
+		3: "ITERATION_STATUS_HOLD",
+	}
+	IterationStatus_value = map[string]int32{
+		"ITERATION_STATUS_UNSPECIFIED": 0,
+		"ITERATION_STATUS_CONTINUE":    1,
+		"ITERATION_STATUS_DONE":        2,
+		"ITERATION_STATUS_HOLD":        3,
+	}
+)
+
+func (x IterationStatus) Enum() *IterationStatus {
+	p := new(IterationStatus)
+	*p = x
+	return p
+}
+
+func (x IterationStatus) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (IterationStatus) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_job_job_proto_enumTypes[4].Descriptor()
+}
+
+func (IterationStatus) Type() protoreflect.EnumType {
+	return &file_dataplane_job_job_proto_enumTypes[4]
+}
+
+func (x IterationStatus) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use IterationStatus.Descriptor instead.
+func (IterationStatus) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{4}
+}
+
 // OnFailure says what comes after a step that did not succeed.
 type OnFailure int32
 
@@ -183,11 +349,11 @@ func (x OnFailure) String() string {
 }
 
 func (OnFailure) Descriptor() protoreflect.EnumDescriptor {
-	return file_dataplane_job_job_proto_enumTypes[2].Descriptor()
+	return file_dataplane_job_job_proto_enumTypes[5].Descriptor()
 }
 
 func (OnFailure) Type() protoreflect.EnumType {
-	return &file_dataplane_job_job_proto_enumTypes[2]
+	return &file_dataplane_job_job_proto_enumTypes[5]
 }
 
 func (x OnFailure) Number() protoreflect.EnumNumber {
@@ -196,7 +362,7 @@ func (x OnFailure) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OnFailure.Descriptor instead.
 func (OnFailure) EnumDescriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{2}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{5}
 }
 
 // DependencyPolicy says what becomes of a job when one it depends on has settled
@@ -234,11 +400,11 @@ func (x DependencyPolicy) String() string {
 }
 
 func (DependencyPolicy) Descriptor() protoreflect.EnumDescriptor {
-	return file_dataplane_job_job_proto_enumTypes[3].Descriptor()
+	return file_dataplane_job_job_proto_enumTypes[6].Descriptor()
 }
 
 func (DependencyPolicy) Type() protoreflect.EnumType {
-	return &file_dataplane_job_job_proto_enumTypes[3]
+	return &file_dataplane_job_job_proto_enumTypes[6]
 }
 
 func (x DependencyPolicy) Number() protoreflect.EnumNumber {
@@ -247,7 +413,7 @@ func (x DependencyPolicy) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use DependencyPolicy.Descriptor instead.
 func (DependencyPolicy) EnumDescriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{3}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{6}
 }
 
 // OriginKind says what made a job that no client enqueued.
@@ -290,11 +456,11 @@ func (x OriginKind) String() string {
 }
 
 func (OriginKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_dataplane_job_job_proto_enumTypes[4].Descriptor()
+	return file_dataplane_job_job_proto_enumTypes[7].Descriptor()
 }
 
 func (OriginKind) Type() protoreflect.EnumType {
-	return &file_dataplane_job_job_proto_enumTypes[4]
+	return &file_dataplane_job_job_proto_enumTypes[7]
 }
 
 func (x OriginKind) Number() protoreflect.EnumNumber {
@@ -303,7 +469,7 @@ func (x OriginKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OriginKind.Descriptor instead.
 func (OriginKind) EnumDescriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{4}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{7}
 }
 
 // Overflow says what an enqueue does to a queue that is full.
@@ -337,11 +503,11 @@ func (x Overflow) String() string {
 }
 
 func (Overflow) Descriptor() protoreflect.EnumDescriptor {
-	return file_dataplane_job_job_proto_enumTypes[5].Descriptor()
+	return file_dataplane_job_job_proto_enumTypes[8].Descriptor()
 }
 
 func (Overflow) Type() protoreflect.EnumType {
-	return &file_dataplane_job_job_proto_enumTypes[5]
+	return &file_dataplane_job_job_proto_enumTypes[8]
 }
 
 func (x Overflow) Number() protoreflect.EnumNumber {
@@ -350,7 +516,7 @@ func (x Overflow) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Overflow.Descriptor instead.
 func (Overflow) EnumDescriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{8}
 }
 
 // Outcome says how an attempt ended without success.
@@ -399,11 +565,11 @@ func (x Outcome) String() string {
 }
 
 func (Outcome) Descriptor() protoreflect.EnumDescriptor {
-	return file_dataplane_job_job_proto_enumTypes[6].Descriptor()
+	return file_dataplane_job_job_proto_enumTypes[9].Descriptor()
 }
 
 func (Outcome) Type() protoreflect.EnumType {
-	return &file_dataplane_job_job_proto_enumTypes[6]
+	return &file_dataplane_job_job_proto_enumTypes[9]
 }
 
 func (x Outcome) Number() protoreflect.EnumNumber {
@@ -412,7 +578,7 @@ func (x Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Outcome.Descriptor instead.
 func (Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{9}
 }
 
 // Pair is one name and value. Lists of pairs are sorted by name and hold each
@@ -555,7 +721,8 @@ type Usage struct {
 	CacheReadTokens     int64                  `protobuf:"varint,4,opt,name=cache_read_tokens,json=cacheReadTokens,proto3" json:"cache_read_tokens,omitempty"`
 	Model               string                 `protobuf:"bytes,5,opt,name=model,proto3" json:"model,omitempty"`
 	Provider            string                 `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
-	CostNanoUsd         int64                  `protobuf:"varint,7,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`
+	CostNanoUsd         int64                  `protobuf:"varint,7,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`  // of a report: as the worker says; of a job: what counts, reported or else computed
+	CostReported        bool                   `protobuf:"varint,8,opt,name=cost_reported,json=costReported,proto3" json:"cost_reported,omitempty"` // of a report: it says a cost, which may be 0
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -639,6 +806,13 @@ func (x *Usage) GetCostNanoUsd() int64 {
 	return 0
 }
 
+func (x *Usage) GetCostReported() bool {
+	if x != nil {
+		return x.CostReported
+	}
+	return false
+}
+
 // Lease is a worker's claim on an active job.
 type Lease struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -648,6 +822,8 @@ type Lease struct {
 	ExpiresNs     int64                  `protobuf:"varint,4,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"`
 	LengthMs      int64                  `protobuf:"varint,5,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`         // what the fetch asked for; heartbeats renew by it
 	LastRequest   []byte                 `protobuf:"bytes,6,opt,name=last_request,json=lastRequest,proto3" json:"last_request,omitempty"` // the request of the newest heartbeat that reported usage
+	Claims        *Claims                `protobuf:"bytes,7,opt,name=claims,proto3" json:"claims,omitempty"`                              // what else the attempt holds; absent for most
+	Acked         bool                   `protobuf:"varint,8,opt,name=acked,proto3" json:"acked,omitempty"`                               // it ended with an iteration: its ack is known when it comes again
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -724,58 +900,189 @@ func (x *Lease) GetLastRequest() []byte {
 	return nil
 }
 
+func (x *Lease) GetClaims() *Claims {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *Lease) GetAcked() bool {
+	if x != nil {
+		return x.Acked
+	}
+	return false
+}
+
+// Claims is what an attempt holds besides its job, from its fetch until it ends.
+type Claims struct {
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	BudgetIds            [][]byte               `protobuf:"bytes,1,rep,name=budget_ids,json=budgetIds,proto3" json:"budget_ids,omitempty"` // budgets that the reservation is held on, each with the whole of it
+	ReservedNanoUsd      int64                  `protobuf:"varint,2,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"`
+	SpentNanoUsd         int64                  `protobuf:"varint,3,opt,name=spent_nano_usd,json=spentNanoUsd,proto3" json:"spent_nano_usd,omitempty"` // what the attempt has cost so far, as reported, and no budget has booked yet
+	Provider             string                 `protobuf:"bytes,4,opt,name=provider,proto3" json:"provider,omitempty"`                                // whose tokens are reserved; empty: none
+	ReservedInputTokens  int64                  `protobuf:"varint,5,opt,name=reserved_input_tokens,json=reservedInputTokens,proto3" json:"reserved_input_tokens,omitempty"`
+	ReservedOutputTokens int64                  `protobuf:"varint,6,opt,name=reserved_output_tokens,json=reservedOutputTokens,proto3" json:"reserved_output_tokens,omitempty"`
+	Keyed                bool                   `protobuf:"varint,7,opt,name=keyed,proto3" json:"keyed,omitempty"`                                               // it counts for its fairness key
+	ExpectedNs           int64                  `protobuf:"varint,8,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`                   // time its key was charged in advance
+	ProviderId           []byte                 `protobuf:"bytes,9,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`                    // of the provider: another that takes its name has another
+	UsedInputTokens      uint64                 `protobuf:"varint,10,opt,name=used_input_tokens,json=usedInputTokens,proto3" json:"used_input_tokens,omitempty"` // reported by the attempt, as its provider counts them
+	UsedOutputTokens     uint64                 `protobuf:"varint,11,opt,name=used_output_tokens,json=usedOutputTokens,proto3" json:"used_output_tokens,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *Claims) Reset() {
+	*x = Claims{}
+	mi := &file_dataplane_job_job_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Claims) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Claims) ProtoMessage() {}
+
+func (x *Claims) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Claims.ProtoReflect.Descriptor instead.
+func (*Claims) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Claims) GetBudgetIds() [][]byte {
+	if x != nil {
+		return x.BudgetIds
+	}
+	return nil
+}
+
+func (x *Claims) GetReservedNanoUsd() int64 {
+	if x != nil {
+		return x.ReservedNanoUsd
+	}
+	return 0
+}
+
+func (x *Claims) GetSpentNanoUsd() int64 {
+	if x != nil {
+		return x.SpentNanoUsd
+	}
+	return 0
+}
+
+func (x *Claims) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *Claims) GetReservedInputTokens() int64 {
+	if x != nil {
+		return x.ReservedInputTokens
+	}
+	return 0
+}
+
+func (x *Claims) GetReservedOutputTokens() int64 {
+	if x != nil {
+		return x.ReservedOutputTokens
+	}
+	return 0
+}
+
+func (x *Claims) GetKeyed() bool {
+	if x != nil {
+		return x.Keyed
+	}
+	return false
+}
+
+func (x *Claims) GetExpectedNs() int64 {
+	if x != nil {
+		return x.ExpectedNs
+	}
+	return 0
+}
+
+func (x *Claims) GetProviderId() []byte {
+	if x != nil {
+		return x.ProviderId
+	}
+	return nil
+}
+
+func (x *Claims) GetUsedInputTokens() uint64 {
+	if x != nil {
+		return x.UsedInputTokens
+	}
+	return 0
+}
+
+func (x *Claims) GetUsedOutputTokens() uint64 {
+	if x != nil {
+		return x.UsedOutputTokens
+	}
+	return 0
+}
+
 // Job is the record of one job, without its blobs (payload, result,
 // checkpoint, progress), which have records of their own.
 type Job struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Id                []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`          // 16 bytes, see ID
-	Number            uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // creation number: dense per shard, orders jobs by creation
-	Queue             string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	State             State                  `protobuf:"varint,4,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"`
-	Priority          uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"` // 0 critical, 1 high, 2 normal
-	Attempt           uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`   // attempts started and counted
-	Retry             *Retry                 `protobuf:"bytes,7,opt,name=retry,proto3" json:"retry,omitempty"`
-	Tags              []*Pair                `protobuf:"bytes,8,rep,name=tags,proto3" json:"tags,omitempty"`
-	Headers           []*Pair                `protobuf:"bytes,9,rep,name=headers,proto3" json:"headers,omitempty"`
-	CreatedNs         int64                  `protobuf:"varint,10,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	ScheduledNs       int64                  `protobuf:"varint,11,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // due time while scheduled or retrying, else when it was last due
-	StartedNs         int64                  `protobuf:"varint,12,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
-	CompletedNs       int64                  `protobuf:"varint,13,opt,name=completed_ns,json=completedNs,proto3" json:"completed_ns,omitempty"`
-	FailedNs          int64                  `protobuf:"varint,14,opt,name=failed_ns,json=failedNs,proto3" json:"failed_ns,omitempty"`
-	Lease             *Lease                 `protobuf:"bytes,15,opt,name=lease,proto3" json:"lease,omitempty"`                                    // the current lease while active, the last one after
-	LeaseExpired      bool                   `protobuf:"varint,16,opt,name=lease_expired,json=leaseExpired,proto3" json:"lease_expired,omitempty"` // some lease of this job ended by expiry
-	Usage             *Usage                 `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`
-	Errors            uint32                 `protobuf:"varint,18,opt,name=errors,proto3" json:"errors,omitempty"` // error records kept
-	Blobs             uint32                 `protobuf:"varint,19,opt,name=blobs,proto3" json:"blobs,omitempty"`   // bit i is set when the blob of kind i exists
-	Moves             uint32                 `protobuf:"varint,20,opt,name=moves,proto3" json:"moves,omitempty"`   // times it has gone to another shard
-	UniqueKey         string                 `protobuf:"bytes,21,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
-	UniquePeriodMs    int64                  `protobuf:"varint,22,opt,name=unique_period_ms,json=uniquePeriodMs,proto3" json:"unique_period_ms,omitempty"`
-	UniqueWholePeriod bool                   `protobuf:"varint,23,opt,name=unique_whole_period,json=uniqueWholePeriod,proto3" json:"unique_whole_period,omitempty"` // the key stays taken when the job settles
-	UniqueExpiresNs   int64                  `protobuf:"varint,24,opt,name=unique_expires_ns,json=uniqueExpiresNs,proto3" json:"unique_expires_ns,omitempty"`       // when it gives its unique key back at the latest; 0 = it has none, or not any more
-	DebounceKey       string                 `protobuf:"bytes,25,opt,name=debounce_key,json=debounceKey,proto3" json:"debounce_key,omitempty"`                      // its own while it is scheduled
-	ExpireAfterMs     int64                  `protobuf:"varint,26,opt,name=expire_after_ms,json=expireAfterMs,proto3" json:"expire_after_ms,omitempty"`
-	ExpireNs          int64                  `protobuf:"varint,27,opt,name=expire_ns,json=expireNs,proto3" json:"expire_ns,omitempty"` // dead from then on, if it is not settled; 0 = never
-	PurgeNs           int64                  `protobuf:"varint,28,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"`    // removed from then on, once settled; 0 = kept
-	Cancelling        bool                   `protobuf:"varint,29,opt,name=cancelling,proto3" json:"cancelling,omitempty"`             // active, and its worker is to let go
-	Doomed            bool                   `protobuf:"varint,30,opt,name=doomed,proto3" json:"doomed,omitempty"`                     // to be removed as soon as its worker lets go
-	HoldReason        string                 `protobuf:"bytes,31,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
-	AttemptBase       uint32                 `protobuf:"varint,32,opt,name=attempt_base,json=attemptBase,proto3" json:"attempt_base,omitempty"` // attempts counted when it was last requeued: it has its retries from there
-	ParentId          []byte                 `protobuf:"bytes,33,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`           // of the job that made it
-	Batch             *Membership            `protobuf:"bytes,34,opt,name=batch,proto3" json:"batch,omitempty"`
-	Chain             *ChainLink             `protobuf:"bytes,35,opt,name=chain,proto3" json:"chain,omitempty"`
-	Origin            *Origin                `protobuf:"bytes,36,opt,name=origin,proto3" json:"origin,omitempty"`
-	BlockedBy         uint32                 `protobuf:"varint,37,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"` // jobs it depends on that have not settled; scheduled while there are any
-	DependencyPolicy  DependencyPolicy       `protobuf:"varint,38,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=corvo.job.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
-	HasDependents     bool                   `protobuf:"varint,39,opt,name=has_dependents,json=hasDependents,proto3" json:"has_dependents,omitempty"` // others wait for it
-	ScheduleId        []byte                 `protobuf:"bytes,40,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`           // of the schedule that made it
-	CancelledNs       int64                  `protobuf:"varint,41,opt,name=cancelled_ns,json=cancelledNs,proto3" json:"cancelled_ns,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`          // 16 bytes, see ID
+	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"` // creation number: dense per shard, orders jobs by creation
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	State         State                  `protobuf:"varint,4,opt,name=state,proto3,enum=corvo.job.v1.State" json:"state,omitempty"`
+	Priority      uint32                 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"` // 0 critical, 1 high, 2 normal
+	Attempt       uint32                 `protobuf:"varint,6,opt,name=attempt,proto3" json:"attempt,omitempty"`   // attempts started and counted
+	Retry         *Retry                 `protobuf:"bytes,7,opt,name=retry,proto3" json:"retry,omitempty"`
+	Tags          []*Pair                `protobuf:"bytes,8,rep,name=tags,proto3" json:"tags,omitempty"`
+	Headers       []*Pair                `protobuf:"bytes,9,rep,name=headers,proto3" json:"headers,omitempty"`
+	CreatedNs     int64                  `protobuf:"varint,10,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	ScheduledNs   int64                  `protobuf:"varint,11,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // due time while scheduled or retrying, else when it was last due
+	StartedNs     int64                  `protobuf:"varint,12,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	CompletedNs   int64                  `protobuf:"varint,13,opt,name=completed_ns,json=completedNs,proto3" json:"completed_ns,omitempty"`
+	FailedNs      int64                  `protobuf:"varint,14,opt,name=failed_ns,json=failedNs,proto3" json:"failed_ns,omitempty"`
+	Lease         *Lease                 `protobuf:"bytes,15,opt,name=lease,proto3" json:"lease,omitempty"`                                    // the current lease while active, the last one after
+	LeaseExpired  bool                   `protobuf:"varint,16,opt,name=lease_expired,json=leaseExpired,proto3" json:"lease_expired,omitempty"` // some lease of this job ended by expiry
+	Usage         *Usage                 `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`
+	Errors        uint32                 `protobuf:"varint,18,opt,name=errors,proto3" json:"errors,omitempty"`                                    // error records kept
+	Blobs         uint32                 `protobuf:"varint,19,opt,name=blobs,proto3" json:"blobs,omitempty"`                                      // bit i is set when the blob of kind i exists
+	Moves         uint32                 `protobuf:"varint,20,opt,name=moves,proto3" json:"moves,omitempty"`                                      // times it has gone to another shard
+	PurgeNs       int64                  `protobuf:"varint,21,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"`                   // removed from then on, once settled; 0 = kept
+	Cancelling    bool                   `protobuf:"varint,22,opt,name=cancelling,proto3" json:"cancelling,omitempty"`                            // active, and its worker is to let go
+	Doomed        bool                   `protobuf:"varint,23,opt,name=doomed,proto3" json:"doomed,omitempty"`                                    // to be removed as soon as its worker lets go
+	HasDependents bool                   `protobuf:"varint,24,opt,name=has_dependents,json=hasDependents,proto3" json:"has_dependents,omitempty"` // others wait for it
+	AttemptBase   uint32                 `protobuf:"varint,25,opt,name=attempt_base,json=attemptBase,proto3" json:"attempt_base,omitempty"`       // attempts counted when it was last granted all of them anew
+	BlockedBy     uint32                 `protobuf:"varint,26,opt,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`             // jobs it depends on that have not settled; scheduled while there are any
+	Batch         *Membership            `protobuf:"bytes,27,opt,name=batch,proto3" json:"batch,omitempty"`
+	Chain         *ChainLink             `protobuf:"bytes,28,opt,name=chain,proto3" json:"chain,omitempty"`
+	Origin        *Origin                `protobuf:"bytes,29,opt,name=origin,proto3" json:"origin,omitempty"`
+	// Fields that few jobs have lie in messages of their own, so that a plain job
+	// does not pay for them.
+	Options       *Options `protobuf:"bytes,30,opt,name=options,proto3" json:"options,omitempty"`
+	Detail        *Detail  `protobuf:"bytes,31,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
 	*x = Job{}
-	mi := &file_dataplane_job_job_proto_msgTypes[4]
+	mi := &file_dataplane_job_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +1094,7 @@ func (x *Job) String() string {
 func (*Job) ProtoMessage() {}
 
 func (x *Job) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[4]
+	mi := &file_dataplane_job_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +1107,7 @@ func (x *Job) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Job.ProtoReflect.Descriptor instead.
 func (*Job) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{4}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Job) GetId() []byte {
@@ -943,55 +1250,6 @@ func (x *Job) GetMoves() uint32 {
 	return 0
 }
 
-func (x *Job) GetUniqueKey() string {
-	if x != nil {
-		return x.UniqueKey
-	}
-	return ""
-}
-
-func (x *Job) GetUniquePeriodMs() int64 {
-	if x != nil {
-		return x.UniquePeriodMs
-	}
-	return 0
-}
-
-func (x *Job) GetUniqueWholePeriod() bool {
-	if x != nil {
-		return x.UniqueWholePeriod
-	}
-	return false
-}
-
-func (x *Job) GetUniqueExpiresNs() int64 {
-	if x != nil {
-		return x.UniqueExpiresNs
-	}
-	return 0
-}
-
-func (x *Job) GetDebounceKey() string {
-	if x != nil {
-		return x.DebounceKey
-	}
-	return ""
-}
-
-func (x *Job) GetExpireAfterMs() int64 {
-	if x != nil {
-		return x.ExpireAfterMs
-	}
-	return 0
-}
-
-func (x *Job) GetExpireNs() int64 {
-	if x != nil {
-		return x.ExpireNs
-	}
-	return 0
-}
-
 func (x *Job) GetPurgeNs() int64 {
 	if x != nil {
 		return x.PurgeNs
@@ -1013,11 +1271,11 @@ func (x *Job) GetDoomed() bool {
 	return false
 }
 
-func (x *Job) GetHoldReason() string {
+func (x *Job) GetHasDependents() bool {
 	if x != nil {
-		return x.HoldReason
+		return x.HasDependents
 	}
-	return ""
+	return false
 }
 
 func (x *Job) GetAttemptBase() uint32 {
@@ -1027,11 +1285,11 @@ func (x *Job) GetAttemptBase() uint32 {
 	return 0
 }
 
-func (x *Job) GetParentId() []byte {
+func (x *Job) GetBlockedBy() uint32 {
 	if x != nil {
-		return x.ParentId
+		return x.BlockedBy
 	}
-	return nil
+	return 0
 }
 
 func (x *Job) GetBatch() *Membership {
@@ -1055,37 +1313,720 @@ func (x *Job) GetOrigin() *Origin {
 	return nil
 }
 
-func (x *Job) GetBlockedBy() uint32 {
+func (x *Job) GetOptions() *Options {
 	if x != nil {
-		return x.BlockedBy
+		return x.Options
+	}
+	return nil
+}
+
+func (x *Job) GetDetail() *Detail {
+	if x != nil {
+		return x.Detail
+	}
+	return nil
+}
+
+// Options is what a client asked for beside what every job has. It is shared with
+// the op it came in: who changes it copies it first.
+type Options struct {
+	state               protoimpl.MessageState `protogen:"open.v1"`
+	UniqueKey           string                 `protobuf:"bytes,1,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
+	UniquePeriodMs      int64                  `protobuf:"varint,2,opt,name=unique_period_ms,json=uniquePeriodMs,proto3" json:"unique_period_ms,omitempty"`
+	UniqueWholePeriod   bool                   `protobuf:"varint,3,opt,name=unique_whole_period,json=uniqueWholePeriod,proto3" json:"unique_whole_period,omitempty"` // the key stays taken when the job settles
+	DebounceKey         string                 `protobuf:"bytes,4,opt,name=debounce_key,json=debounceKey,proto3" json:"debounce_key,omitempty"`                      // its own while it is scheduled
+	DebounceMs          int64                  `protobuf:"varint,5,opt,name=debounce_ms,json=debounceMs,proto3" json:"debounce_ms,omitempty"`
+	ExpireAfterMs       int64                  `protobuf:"varint,6,opt,name=expire_after_ms,json=expireAfterMs,proto3" json:"expire_after_ms,omitempty"`
+	ParentId            []byte                 `protobuf:"bytes,7,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // of the job that made it
+	DependencyPolicy    DependencyPolicy       `protobuf:"varint,8,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=corvo.job.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
+	ScheduleId          []byte                 `protobuf:"bytes,9,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`                                  // of the schedule that made it
+	FairnessKey         string                 `protobuf:"bytes,10,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`                              // who its queue shares itself out to; empty: nobody in particular
+	FairnessWeight      uint32                 `protobuf:"varint,11,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"`                    // its key's share from now on; 0 = as before
+	Provider            string                 `protobuf:"bytes,12,opt,name=provider,proto3" json:"provider,omitempty"`                                                       // whose limits its attempts count against; empty: its queue's
+	Model               string                 `protobuf:"bytes,13,opt,name=model,proto3" json:"model,omitempty"`                                                             // it is expected to use
+	CostEstimateNanoUsd int64                  `protobuf:"varint,14,opt,name=cost_estimate_nano_usd,json=costEstimateNanoUsd,proto3" json:"cost_estimate_nano_usd,omitempty"` // of one attempt; 0 = unknown
+	Agent               *AgentConfig           `protobuf:"bytes,15,opt,name=agent,proto3" json:"agent,omitempty"`                                                             // it runs in iterations
+	ReplayOf            []byte                 `protobuf:"bytes,16,opt,name=replay_of,json=replayOf,proto3" json:"replay_of,omitempty"`                                       // of the job whose iterations it goes on from
+	ReplayFrom          uint32                 `protobuf:"varint,17,opt,name=replay_from,json=replayFrom,proto3" json:"replay_from,omitempty"`                                // the iteration it goes on from
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *Options) Reset() {
+	*x = Options{}
+	mi := &file_dataplane_job_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Options) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Options) ProtoMessage() {}
+
+func (x *Options) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Options.ProtoReflect.Descriptor instead.
+func (*Options) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Options) GetUniqueKey() string {
+	if x != nil {
+		return x.UniqueKey
+	}
+	return ""
+}
+
+func (x *Options) GetUniquePeriodMs() int64 {
+	if x != nil {
+		return x.UniquePeriodMs
 	}
 	return 0
 }
 
-func (x *Job) GetDependencyPolicy() DependencyPolicy {
+func (x *Options) GetUniqueWholePeriod() bool {
+	if x != nil {
+		return x.UniqueWholePeriod
+	}
+	return false
+}
+
+func (x *Options) GetDebounceKey() string {
+	if x != nil {
+		return x.DebounceKey
+	}
+	return ""
+}
+
+func (x *Options) GetDebounceMs() int64 {
+	if x != nil {
+		return x.DebounceMs
+	}
+	return 0
+}
+
+func (x *Options) GetExpireAfterMs() int64 {
+	if x != nil {
+		return x.ExpireAfterMs
+	}
+	return 0
+}
+
+func (x *Options) GetParentId() []byte {
+	if x != nil {
+		return x.ParentId
+	}
+	return nil
+}
+
+func (x *Options) GetDependencyPolicy() DependencyPolicy {
 	if x != nil {
 		return x.DependencyPolicy
 	}
 	return DependencyPolicy_DEPENDENCY_POLICY_FAIL
 }
 
-func (x *Job) GetHasDependents() bool {
-	if x != nil {
-		return x.HasDependents
-	}
-	return false
-}
-
-func (x *Job) GetScheduleId() []byte {
+func (x *Options) GetScheduleId() []byte {
 	if x != nil {
 		return x.ScheduleId
 	}
 	return nil
 }
 
-func (x *Job) GetCancelledNs() int64 {
+func (x *Options) GetFairnessKey() string {
+	if x != nil {
+		return x.FairnessKey
+	}
+	return ""
+}
+
+func (x *Options) GetFairnessWeight() uint32 {
+	if x != nil {
+		return x.FairnessWeight
+	}
+	return 0
+}
+
+func (x *Options) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *Options) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Options) GetCostEstimateNanoUsd() int64 {
+	if x != nil {
+		return x.CostEstimateNanoUsd
+	}
+	return 0
+}
+
+func (x *Options) GetAgent() *AgentConfig {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
+func (x *Options) GetReplayOf() []byte {
+	if x != nil {
+		return x.ReplayOf
+	}
+	return nil
+}
+
+func (x *Options) GetReplayFrom() uint32 {
+	if x != nil {
+		return x.ReplayFrom
+	}
+	return 0
+}
+
+// AgentConfig bounds a job that runs in iterations. 0 is no bound.
+type AgentConfig struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	MaxIterations      uint32                 `protobuf:"varint,1,opt,name=max_iterations,json=maxIterations,proto3" json:"max_iterations,omitempty"`
+	MaxCostNanoUsd     int64                  `protobuf:"varint,2,opt,name=max_cost_nano_usd,json=maxCostNanoUsd,proto3" json:"max_cost_nano_usd,omitempty"`
+	IterationTimeoutMs int64                  `protobuf:"varint,3,opt,name=iteration_timeout_ms,json=iterationTimeoutMs,proto3" json:"iteration_timeout_ms,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *AgentConfig) Reset() {
+	*x = AgentConfig{}
+	mi := &file_dataplane_job_job_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentConfig) ProtoMessage() {}
+
+func (x *AgentConfig) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
+func (*AgentConfig) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *AgentConfig) GetMaxIterations() uint32 {
+	if x != nil {
+		return x.MaxIterations
+	}
+	return 0
+}
+
+func (x *AgentConfig) GetMaxCostNanoUsd() int64 {
+	if x != nil {
+		return x.MaxCostNanoUsd
+	}
+	return 0
+}
+
+func (x *AgentConfig) GetIterationTimeoutMs() int64 {
+	if x != nil {
+		return x.IterationTimeoutMs
+	}
+	return 0
+}
+
+// Detail is the state of a job that few jobs have.
+type Detail struct {
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	UniqueExpiresNs    int64                  `protobuf:"varint,1,opt,name=unique_expires_ns,json=uniqueExpiresNs,proto3" json:"unique_expires_ns,omitempty"` // when it gives its unique key back at the latest; 0 = it has none, or not any more
+	ExpireNs           int64                  `protobuf:"varint,2,opt,name=expire_ns,json=expireNs,proto3" json:"expire_ns,omitempty"`                        // dead from then on, if it is not settled; 0 = never
+	HoldReason         string                 `protobuf:"bytes,3,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
+	CancelledNs        int64                  `protobuf:"varint,4,opt,name=cancelled_ns,json=cancelledNs,proto3" json:"cancelled_ns,omitempty"`
+	Hold               Hold                   `protobuf:"varint,5,opt,name=hold,proto3,enum=corvo.job.v1.Hold" json:"hold,omitempty"` // what held it
+	HoldBy             string                 `protobuf:"bytes,6,opt,name=hold_by,json=holdBy,proto3" json:"hold_by,omitempty"`       // name of the budget or policy that did
+	Gate               Gate                   `protobuf:"varint,7,opt,name=gate,proto3,enum=corvo.job.v1.Gate" json:"gate,omitempty"` // pending, but kept from being fetched
+	GateName           string                 `protobuf:"bytes,8,opt,name=gate_name,json=gateName,proto3" json:"gate_name,omitempty"` // of the provider or budget that keeps it
+	Iteration          uint32                 `protobuf:"varint,9,opt,name=iteration,proto3" json:"iteration,omitempty"`              // iterations that have ended
+	Approved           [][]byte               `protobuf:"bytes,10,rep,name=approved,proto3" json:"approved,omitempty"`                // ids of the approval policies a person has waived
+	Scores             uint32                 `protobuf:"varint,11,opt,name=scores,proto3" json:"scores,omitempty"`                   // scores kept
+	ProviderErrors     uint32                 `protobuf:"varint,12,opt,name=provider_errors,json=providerErrors,proto3" json:"provider_errors,omitempty"`
+	SpentBeforeNanoUsd int64                  `protobuf:"varint,13,opt,name=spent_before_nano_usd,json=spentBeforeNanoUsd,proto3" json:"spent_before_nano_usd,omitempty"` // what counts against its agent's cost beside its usage: of the job whose iterations it goes on from; below 0: usage from before a retry, which does not
+	IterationsKept     uint32                 `protobuf:"varint,14,opt,name=iterations_kept,json=iterationsKept,proto3" json:"iterations_kept,omitempty"`                 // iteration records kept
+	IterationBytes     uint64                 `protobuf:"varint,15,opt,name=iteration_bytes,json=iterationBytes,proto3" json:"iteration_bytes,omitempty"`                 // of their documents
+	UsageBefore        *Usage                 `protobuf:"bytes,16,opt,name=usage_before,json=usageBefore,proto3" json:"usage_before,omitempty"`                           // when its last iteration ended: what came since is the next one's
+	CheckpointIn       uint32                 `protobuf:"varint,17,opt,name=checkpoint_in,json=checkpointIn,proto3" json:"checkpoint_in,omitempty"`                       // the iteration whose record has the job's checkpoint; 0 = none has
+	CostWaived         bool                   `protobuf:"varint,18,opt,name=cost_waived,json=costWaived,proto3" json:"cost_waived,omitempty"`                             // a person lets its next iteration go beyond its agent's cost
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *Detail) Reset() {
+	*x = Detail{}
+	mi := &file_dataplane_job_job_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Detail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Detail) ProtoMessage() {}
+
+func (x *Detail) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Detail.ProtoReflect.Descriptor instead.
+func (*Detail) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Detail) GetUniqueExpiresNs() int64 {
+	if x != nil {
+		return x.UniqueExpiresNs
+	}
+	return 0
+}
+
+func (x *Detail) GetExpireNs() int64 {
+	if x != nil {
+		return x.ExpireNs
+	}
+	return 0
+}
+
+func (x *Detail) GetHoldReason() string {
+	if x != nil {
+		return x.HoldReason
+	}
+	return ""
+}
+
+func (x *Detail) GetCancelledNs() int64 {
 	if x != nil {
 		return x.CancelledNs
+	}
+	return 0
+}
+
+func (x *Detail) GetHold() Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return Hold_HOLD_REQUEST
+}
+
+func (x *Detail) GetHoldBy() string {
+	if x != nil {
+		return x.HoldBy
+	}
+	return ""
+}
+
+func (x *Detail) GetGate() Gate {
+	if x != nil {
+		return x.Gate
+	}
+	return Gate_GATE_NONE
+}
+
+func (x *Detail) GetGateName() string {
+	if x != nil {
+		return x.GateName
+	}
+	return ""
+}
+
+func (x *Detail) GetIteration() uint32 {
+	if x != nil {
+		return x.Iteration
+	}
+	return 0
+}
+
+func (x *Detail) GetApproved() [][]byte {
+	if x != nil {
+		return x.Approved
+	}
+	return nil
+}
+
+func (x *Detail) GetScores() uint32 {
+	if x != nil {
+		return x.Scores
+	}
+	return 0
+}
+
+func (x *Detail) GetProviderErrors() uint32 {
+	if x != nil {
+		return x.ProviderErrors
+	}
+	return 0
+}
+
+func (x *Detail) GetSpentBeforeNanoUsd() int64 {
+	if x != nil {
+		return x.SpentBeforeNanoUsd
+	}
+	return 0
+}
+
+func (x *Detail) GetIterationsKept() uint32 {
+	if x != nil {
+		return x.IterationsKept
+	}
+	return 0
+}
+
+func (x *Detail) GetIterationBytes() uint64 {
+	if x != nil {
+		return x.IterationBytes
+	}
+	return 0
+}
+
+func (x *Detail) GetUsageBefore() *Usage {
+	if x != nil {
+		return x.UsageBefore
+	}
+	return nil
+}
+
+func (x *Detail) GetCheckpointIn() uint32 {
+	if x != nil {
+		return x.CheckpointIn
+	}
+	return 0
+}
+
+func (x *Detail) GetCostWaived() bool {
+	if x != nil {
+		return x.CostWaived
+	}
+	return false
+}
+
+// Iteration is one round of an agent's job. Its key holds the job's id and its
+// number.
+type Iteration struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Number           uint32                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // from 1
+	Status           IterationStatus        `protobuf:"varint,2,opt,name=status,proto3,enum=corvo.job.v1.IterationStatus" json:"status,omitempty"`
+	HoldReason       string                 `protobuf:"bytes,3,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
+	Usage            *Usage                 `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`      // of this iteration alone
+	Attempt          uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"` // that ended it
+	WorkerId         string                 `protobuf:"bytes,6,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
+	StartedNs        int64                  `protobuf:"varint,7,opt,name=started_ns,json=startedNs,proto3" json:"started_ns,omitempty"`
+	CreatedNs        int64                  `protobuf:"varint,8,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"` // when it ended
+	Checkpoint       *Blob                  `protobuf:"bytes,9,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Trace            *Blob                  `protobuf:"bytes,10,opt,name=trace,proto3" json:"trace,omitempty"`
+	Result           *Blob                  `protobuf:"bytes,11,opt,name=result,proto3" json:"result,omitempty"`
+	ToolCalls        []*ToolCall            `protobuf:"bytes,12,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
+	TotalCostNanoUsd int64                  `protobuf:"varint,13,opt,name=total_cost_nano_usd,json=totalCostNanoUsd,proto3" json:"total_cost_nano_usd,omitempty"` // of the job so far, against its agent's cost
+	CheckpointIn     uint32                 `protobuf:"varint,14,opt,name=checkpoint_in,json=checkpointIn,proto3" json:"checkpoint_in,omitempty"`                 // the iteration whose record has the checkpoint it left, itself or an earlier one; 0 = there is none
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Iteration) Reset() {
+	*x = Iteration{}
+	mi := &file_dataplane_job_job_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Iteration) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Iteration) ProtoMessage() {}
+
+func (x *Iteration) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Iteration.ProtoReflect.Descriptor instead.
+func (*Iteration) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Iteration) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Iteration) GetStatus() IterationStatus {
+	if x != nil {
+		return x.Status
+	}
+	return IterationStatus_ITERATION_STATUS_UNSPECIFIED
+}
+
+func (x *Iteration) GetHoldReason() string {
+	if x != nil {
+		return x.HoldReason
+	}
+	return ""
+}
+
+func (x *Iteration) GetUsage() *Usage {
+	if x != nil {
+		return x.Usage
+	}
+	return nil
+}
+
+func (x *Iteration) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *Iteration) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *Iteration) GetStartedNs() int64 {
+	if x != nil {
+		return x.StartedNs
+	}
+	return 0
+}
+
+func (x *Iteration) GetCreatedNs() int64 {
+	if x != nil {
+		return x.CreatedNs
+	}
+	return 0
+}
+
+func (x *Iteration) GetCheckpoint() *Blob {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *Iteration) GetTrace() *Blob {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
+func (x *Iteration) GetResult() *Blob {
+	if x != nil {
+		return x.Result
+	}
+	return nil
+}
+
+func (x *Iteration) GetToolCalls() []*ToolCall {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return nil
+}
+
+func (x *Iteration) GetTotalCostNanoUsd() int64 {
+	if x != nil {
+		return x.TotalCostNanoUsd
+	}
+	return 0
+}
+
+func (x *Iteration) GetCheckpointIn() uint32 {
+	if x != nil {
+		return x.CheckpointIn
+	}
+	return 0
+}
+
+// ToolCall is a job that an iteration made and the next one waits for.
+type ToolCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // the queue's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolCall) Reset() {
+	*x = ToolCall{}
+	mi := &file_dataplane_job_job_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolCall) ProtoMessage() {}
+
+func (x *ToolCall) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
+func (*ToolCall) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ToolCall) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+func (x *ToolCall) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ToolCall) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ToolCall) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+// Score is somebody's judgement of a job.
+type Score struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Dimension     string                 `protobuf:"bytes,1,opt,name=dimension,proto3" json:"dimension,omitempty"`
+	Value         float64                `protobuf:"fixed64,2,opt,name=value,proto3" json:"value,omitempty"`
+	Scorer        string                 `protobuf:"bytes,3,opt,name=scorer,proto3" json:"scorer,omitempty"`
+	CreatedNs     int64                  `protobuf:"varint,4,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Score) Reset() {
+	*x = Score{}
+	mi := &file_dataplane_job_job_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Score) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Score) ProtoMessage() {}
+
+func (x *Score) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_job_job_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Score.ProtoReflect.Descriptor instead.
+func (*Score) Descriptor() ([]byte, []int) {
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Score) GetDimension() string {
+	if x != nil {
+		return x.Dimension
+	}
+	return ""
+}
+
+func (x *Score) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *Score) GetScorer() string {
+	if x != nil {
+		return x.Scorer
+	}
+	return ""
+}
+
+func (x *Score) GetCreatedNs() int64 {
+	if x != nil {
+		return x.CreatedNs
 	}
 	return 0
 }
@@ -1102,7 +2043,7 @@ type Membership struct {
 
 func (x *Membership) Reset() {
 	*x = Membership{}
-	mi := &file_dataplane_job_job_proto_msgTypes[5]
+	mi := &file_dataplane_job_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +2055,7 @@ func (x *Membership) String() string {
 func (*Membership) ProtoMessage() {}
 
 func (x *Membership) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[5]
+	mi := &file_dataplane_job_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +2068,7 @@ func (x *Membership) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Membership.ProtoReflect.Descriptor instead.
 func (*Membership) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Membership) GetBatchId() []byte {
@@ -1164,7 +2105,7 @@ type ChainLink struct {
 
 func (x *ChainLink) Reset() {
 	*x = ChainLink{}
-	mi := &file_dataplane_job_job_proto_msgTypes[6]
+	mi := &file_dataplane_job_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1176,7 +2117,7 @@ func (x *ChainLink) String() string {
 func (*ChainLink) ProtoMessage() {}
 
 func (x *ChainLink) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[6]
+	mi := &file_dataplane_job_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1189,7 +2130,7 @@ func (x *ChainLink) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainLink.ProtoReflect.Descriptor instead.
 func (*ChainLink) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChainLink) GetChainId() []byte {
@@ -1225,7 +2166,7 @@ type Step struct {
 
 func (x *Step) Reset() {
 	*x = Step{}
-	mi := &file_dataplane_job_job_proto_msgTypes[7]
+	mi := &file_dataplane_job_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1237,7 +2178,7 @@ func (x *Step) String() string {
 func (*Step) ProtoMessage() {}
 
 func (x *Step) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[7]
+	mi := &file_dataplane_job_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1250,7 +2191,7 @@ func (x *Step) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Step.ProtoReflect.Descriptor instead.
 func (*Step) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{7}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Step) GetQueue() string {
@@ -1287,7 +2228,7 @@ type Chain struct {
 
 func (x *Chain) Reset() {
 	*x = Chain{}
-	mi := &file_dataplane_job_job_proto_msgTypes[8]
+	mi := &file_dataplane_job_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +2240,7 @@ func (x *Chain) String() string {
 func (*Chain) ProtoMessage() {}
 
 func (x *Chain) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[8]
+	mi := &file_dataplane_job_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +2253,7 @@ func (x *Chain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chain.ProtoReflect.Descriptor instead.
 func (*Chain) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{8}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Chain) GetSteps() []*Step {
@@ -1364,7 +2305,7 @@ type Origin struct {
 
 func (x *Origin) Reset() {
 	*x = Origin{}
-	mi := &file_dataplane_job_job_proto_msgTypes[9]
+	mi := &file_dataplane_job_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +2317,7 @@ func (x *Origin) String() string {
 func (*Origin) ProtoMessage() {}
 
 func (x *Origin) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[9]
+	mi := &file_dataplane_job_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +2330,7 @@ func (x *Origin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Origin.ProtoReflect.Descriptor instead.
 func (*Origin) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{9}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Origin) GetKind() OriginKind {
@@ -1482,7 +2423,7 @@ type RateWindow struct {
 
 func (x *RateWindow) Reset() {
 	*x = RateWindow{}
-	mi := &file_dataplane_job_job_proto_msgTypes[10]
+	mi := &file_dataplane_job_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1494,7 +2435,7 @@ func (x *RateWindow) String() string {
 func (*RateWindow) ProtoMessage() {}
 
 func (x *RateWindow) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[10]
+	mi := &file_dataplane_job_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1507,7 +2448,7 @@ func (x *RateWindow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RateWindow.ProtoReflect.Descriptor instead.
 func (*RateWindow) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{10}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RateWindow) GetWindowMs() int64 {
@@ -1544,7 +2485,7 @@ type Retention struct {
 
 func (x *Retention) Reset() {
 	*x = Retention{}
-	mi := &file_dataplane_job_job_proto_msgTypes[11]
+	mi := &file_dataplane_job_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +2497,7 @@ func (x *Retention) String() string {
 func (*Retention) ProtoMessage() {}
 
 func (x *Retention) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[11]
+	mi := &file_dataplane_job_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +2510,7 @@ func (x *Retention) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retention.ProtoReflect.Descriptor instead.
 func (*Retention) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{11}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Retention) GetCompletedMs() int64 {
@@ -1607,7 +2548,7 @@ type Blob struct {
 
 func (x *Blob) Reset() {
 	*x = Blob{}
-	mi := &file_dataplane_job_job_proto_msgTypes[12]
+	mi := &file_dataplane_job_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1619,7 +2560,7 @@ func (x *Blob) String() string {
 func (*Blob) ProtoMessage() {}
 
 func (x *Blob) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[12]
+	mi := &file_dataplane_job_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1632,7 +2573,7 @@ func (x *Blob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blob.ProtoReflect.Descriptor instead.
 func (*Blob) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{12}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Blob) GetKeyId() string {
@@ -1672,7 +2613,7 @@ type AttemptError struct {
 
 func (x *AttemptError) Reset() {
 	*x = AttemptError{}
-	mi := &file_dataplane_job_job_proto_msgTypes[13]
+	mi := &file_dataplane_job_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +2625,7 @@ func (x *AttemptError) String() string {
 func (*AttemptError) ProtoMessage() {}
 
 func (x *AttemptError) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_job_job_proto_msgTypes[13]
+	mi := &file_dataplane_job_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +2638,7 @@ func (x *AttemptError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttemptError.ProtoReflect.Descriptor instead.
 func (*AttemptError) Descriptor() ([]byte, []int) {
-	return file_dataplane_job_job_proto_rawDescGZIP(), []int{13}
+	return file_dataplane_job_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AttemptError) GetAttempt() uint32 {
@@ -1763,7 +2704,7 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\rbase_delay_ms\x18\x03 \x01(\x03R\vbaseDelayMs\x12 \n" +
 	"\fmax_delay_ms\x18\x04 \x01(\x03R\n" +
 	"maxDelayMs\x12%\n" +
-	"\x0ejitter_percent\x18\x05 \x01(\rR\rjitterPercent\"\x85\x02\n" +
+	"\x0ejitter_percent\x18\x05 \x01(\rR\rjitterPercent\"\xaa\x02\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x122\n" +
@@ -1771,7 +2712,8 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x11cache_read_tokens\x18\x04 \x01(\x03R\x0fcacheReadTokens\x12\x14\n" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1a\n" +
 	"\bprovider\x18\x06 \x01(\tR\bprovider\x12\"\n" +
-	"\rcost_nano_usd\x18\a \x01(\x03R\vcostNanoUsd\"\xb5\x01\n" +
+	"\rcost_nano_usd\x18\a \x01(\x03R\vcostNanoUsd\x12#\n" +
+	"\rcost_reported\x18\b \x01(\bR\fcostReported\"\xf9\x01\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1a\n" +
@@ -1779,7 +2721,25 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\n" +
 	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\x12\x1b\n" +
 	"\tlength_ms\x18\x05 \x01(\x03R\blengthMs\x12!\n" +
-	"\flast_request\x18\x06 \x01(\fR\vlastRequest\"\xaa\v\n" +
+	"\flast_request\x18\x06 \x01(\fR\vlastRequest\x12,\n" +
+	"\x06claims\x18\a \x01(\v2\x14.corvo.job.v1.ClaimsR\x06claims\x12\x14\n" +
+	"\x05acked\x18\b \x01(\bR\x05acked\"\xb1\x03\n" +
+	"\x06Claims\x12\x1d\n" +
+	"\n" +
+	"budget_ids\x18\x01 \x03(\fR\tbudgetIds\x12*\n" +
+	"\x11reserved_nano_usd\x18\x02 \x01(\x03R\x0freservedNanoUsd\x12$\n" +
+	"\x0espent_nano_usd\x18\x03 \x01(\x03R\fspentNanoUsd\x12\x1a\n" +
+	"\bprovider\x18\x04 \x01(\tR\bprovider\x122\n" +
+	"\x15reserved_input_tokens\x18\x05 \x01(\x03R\x13reservedInputTokens\x124\n" +
+	"\x16reserved_output_tokens\x18\x06 \x01(\x03R\x14reservedOutputTokens\x12\x14\n" +
+	"\x05keyed\x18\a \x01(\bR\x05keyed\x12\x1f\n" +
+	"\vexpected_ns\x18\b \x01(\x03R\n" +
+	"expectedNs\x12\x1f\n" +
+	"\vprovider_id\x18\t \x01(\fR\n" +
+	"providerId\x12*\n" +
+	"\x11used_input_tokens\x18\n" +
+	" \x01(\x04R\x0fusedInputTokens\x12,\n" +
+	"\x12used_output_tokens\x18\v \x01(\x04R\x10usedOutputTokens\"\xad\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
@@ -1803,34 +2763,103 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x05usage\x18\x11 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\x12\x16\n" +
 	"\x06errors\x18\x12 \x01(\rR\x06errors\x12\x14\n" +
 	"\x05blobs\x18\x13 \x01(\rR\x05blobs\x12\x14\n" +
-	"\x05moves\x18\x14 \x01(\rR\x05moves\x12\x1d\n" +
+	"\x05moves\x18\x14 \x01(\rR\x05moves\x12\x19\n" +
+	"\bpurge_ns\x18\x15 \x01(\x03R\apurgeNs\x12\x1e\n" +
 	"\n" +
-	"unique_key\x18\x15 \x01(\tR\tuniqueKey\x12(\n" +
-	"\x10unique_period_ms\x18\x16 \x01(\x03R\x0euniquePeriodMs\x12.\n" +
-	"\x13unique_whole_period\x18\x17 \x01(\bR\x11uniqueWholePeriod\x12*\n" +
-	"\x11unique_expires_ns\x18\x18 \x01(\x03R\x0funiqueExpiresNs\x12!\n" +
-	"\fdebounce_key\x18\x19 \x01(\tR\vdebounceKey\x12&\n" +
-	"\x0fexpire_after_ms\x18\x1a \x01(\x03R\rexpireAfterMs\x12\x1b\n" +
-	"\texpire_ns\x18\x1b \x01(\x03R\bexpireNs\x12\x19\n" +
-	"\bpurge_ns\x18\x1c \x01(\x03R\apurgeNs\x12\x1e\n" +
-	"\n" +
-	"cancelling\x18\x1d \x01(\bR\n" +
+	"cancelling\x18\x16 \x01(\bR\n" +
 	"cancelling\x12\x16\n" +
-	"\x06doomed\x18\x1e \x01(\bR\x06doomed\x12\x1f\n" +
-	"\vhold_reason\x18\x1f \x01(\tR\n" +
-	"holdReason\x12!\n" +
-	"\fattempt_base\x18  \x01(\rR\vattemptBase\x12\x1b\n" +
-	"\tparent_id\x18! \x01(\fR\bparentId\x12.\n" +
-	"\x05batch\x18\" \x01(\v2\x18.corvo.job.v1.MembershipR\x05batch\x12-\n" +
-	"\x05chain\x18# \x01(\v2\x17.corvo.job.v1.ChainLinkR\x05chain\x12,\n" +
-	"\x06origin\x18$ \x01(\v2\x14.corvo.job.v1.OriginR\x06origin\x12\x1d\n" +
+	"\x06doomed\x18\x17 \x01(\bR\x06doomed\x12%\n" +
+	"\x0ehas_dependents\x18\x18 \x01(\bR\rhasDependents\x12!\n" +
+	"\fattempt_base\x18\x19 \x01(\rR\vattemptBase\x12\x1d\n" +
 	"\n" +
-	"blocked_by\x18% \x01(\rR\tblockedBy\x12K\n" +
-	"\x11dependency_policy\x18& \x01(\x0e2\x1e.corvo.job.v1.DependencyPolicyR\x10dependencyPolicy\x12%\n" +
-	"\x0ehas_dependents\x18' \x01(\bR\rhasDependents\x12\x1f\n" +
-	"\vschedule_id\x18( \x01(\fR\n" +
+	"blocked_by\x18\x1a \x01(\rR\tblockedBy\x12.\n" +
+	"\x05batch\x18\x1b \x01(\v2\x18.corvo.job.v1.MembershipR\x05batch\x12-\n" +
+	"\x05chain\x18\x1c \x01(\v2\x17.corvo.job.v1.ChainLinkR\x05chain\x12,\n" +
+	"\x06origin\x18\x1d \x01(\v2\x14.corvo.job.v1.OriginR\x06origin\x12/\n" +
+	"\aoptions\x18\x1e \x01(\v2\x15.corvo.job.v1.OptionsR\aoptions\x12,\n" +
+	"\x06detail\x18\x1f \x01(\v2\x14.corvo.job.v1.DetailR\x06detail\"\x9b\x05\n" +
+	"\aOptions\x12\x1d\n" +
+	"\n" +
+	"unique_key\x18\x01 \x01(\tR\tuniqueKey\x12(\n" +
+	"\x10unique_period_ms\x18\x02 \x01(\x03R\x0euniquePeriodMs\x12.\n" +
+	"\x13unique_whole_period\x18\x03 \x01(\bR\x11uniqueWholePeriod\x12!\n" +
+	"\fdebounce_key\x18\x04 \x01(\tR\vdebounceKey\x12\x1f\n" +
+	"\vdebounce_ms\x18\x05 \x01(\x03R\n" +
+	"debounceMs\x12&\n" +
+	"\x0fexpire_after_ms\x18\x06 \x01(\x03R\rexpireAfterMs\x12\x1b\n" +
+	"\tparent_id\x18\a \x01(\fR\bparentId\x12K\n" +
+	"\x11dependency_policy\x18\b \x01(\x0e2\x1e.corvo.job.v1.DependencyPolicyR\x10dependencyPolicy\x12\x1f\n" +
+	"\vschedule_id\x18\t \x01(\fR\n" +
 	"scheduleId\x12!\n" +
-	"\fcancelled_ns\x18) \x01(\x03R\vcancelledNs\"W\n" +
+	"\ffairness_key\x18\n" +
+	" \x01(\tR\vfairnessKey\x12'\n" +
+	"\x0ffairness_weight\x18\v \x01(\rR\x0efairnessWeight\x12\x1a\n" +
+	"\bprovider\x18\f \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\r \x01(\tR\x05model\x123\n" +
+	"\x16cost_estimate_nano_usd\x18\x0e \x01(\x03R\x13costEstimateNanoUsd\x12/\n" +
+	"\x05agent\x18\x0f \x01(\v2\x19.corvo.job.v1.AgentConfigR\x05agent\x12\x1b\n" +
+	"\treplay_of\x18\x10 \x01(\fR\breplayOf\x12\x1f\n" +
+	"\vreplay_from\x18\x11 \x01(\rR\n" +
+	"replayFrom\"\x91\x01\n" +
+	"\vAgentConfig\x12%\n" +
+	"\x0emax_iterations\x18\x01 \x01(\rR\rmaxIterations\x12)\n" +
+	"\x11max_cost_nano_usd\x18\x02 \x01(\x03R\x0emaxCostNanoUsd\x120\n" +
+	"\x14iteration_timeout_ms\x18\x03 \x01(\x03R\x12iterationTimeoutMs\"\x99\x05\n" +
+	"\x06Detail\x12*\n" +
+	"\x11unique_expires_ns\x18\x01 \x01(\x03R\x0funiqueExpiresNs\x12\x1b\n" +
+	"\texpire_ns\x18\x02 \x01(\x03R\bexpireNs\x12\x1f\n" +
+	"\vhold_reason\x18\x03 \x01(\tR\n" +
+	"holdReason\x12!\n" +
+	"\fcancelled_ns\x18\x04 \x01(\x03R\vcancelledNs\x12&\n" +
+	"\x04hold\x18\x05 \x01(\x0e2\x12.corvo.job.v1.HoldR\x04hold\x12\x17\n" +
+	"\ahold_by\x18\x06 \x01(\tR\x06holdBy\x12&\n" +
+	"\x04gate\x18\a \x01(\x0e2\x12.corvo.job.v1.GateR\x04gate\x12\x1b\n" +
+	"\tgate_name\x18\b \x01(\tR\bgateName\x12\x1c\n" +
+	"\titeration\x18\t \x01(\rR\titeration\x12\x1a\n" +
+	"\bapproved\x18\n" +
+	" \x03(\fR\bapproved\x12\x16\n" +
+	"\x06scores\x18\v \x01(\rR\x06scores\x12'\n" +
+	"\x0fprovider_errors\x18\f \x01(\rR\x0eproviderErrors\x121\n" +
+	"\x15spent_before_nano_usd\x18\r \x01(\x03R\x12spentBeforeNanoUsd\x12'\n" +
+	"\x0fiterations_kept\x18\x0e \x01(\rR\x0eiterationsKept\x12'\n" +
+	"\x0fiteration_bytes\x18\x0f \x01(\x04R\x0eiterationBytes\x126\n" +
+	"\fusage_before\x18\x10 \x01(\v2\x13.corvo.job.v1.UsageR\vusageBefore\x12#\n" +
+	"\rcheckpoint_in\x18\x11 \x01(\rR\fcheckpointIn\x12\x1f\n" +
+	"\vcost_waived\x18\x12 \x01(\bR\n" +
+	"costWaived\"\xb0\x04\n" +
+	"\tIteration\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\rR\x06number\x125\n" +
+	"\x06status\x18\x02 \x01(\x0e2\x1d.corvo.job.v1.IterationStatusR\x06status\x12\x1f\n" +
+	"\vhold_reason\x18\x03 \x01(\tR\n" +
+	"holdReason\x12)\n" +
+	"\x05usage\x18\x04 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\x12\x18\n" +
+	"\aattempt\x18\x05 \x01(\rR\aattempt\x12\x1b\n" +
+	"\tworker_id\x18\x06 \x01(\tR\bworkerId\x12\x1d\n" +
+	"\n" +
+	"started_ns\x18\a \x01(\x03R\tstartedNs\x12\x1d\n" +
+	"\n" +
+	"created_ns\x18\b \x01(\x03R\tcreatedNs\x122\n" +
+	"\n" +
+	"checkpoint\x18\t \x01(\v2\x12.corvo.job.v1.BlobR\n" +
+	"checkpoint\x12(\n" +
+	"\x05trace\x18\n" +
+	" \x01(\v2\x12.corvo.job.v1.BlobR\x05trace\x12*\n" +
+	"\x06result\x18\v \x01(\v2\x12.corvo.job.v1.BlobR\x06result\x125\n" +
+	"\n" +
+	"tool_calls\x18\f \x03(\v2\x16.corvo.job.v1.ToolCallR\ttoolCalls\x12-\n" +
+	"\x13total_cost_nano_usd\x18\r \x01(\x03R\x10totalCostNanoUsd\x12#\n" +
+	"\rcheckpoint_in\x18\x0e \x01(\rR\fcheckpointIn\"a\n" +
+	"\bToolCall\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\fR\x05jobId\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x14\n" +
+	"\x05shard\x18\x04 \x01(\rR\x05shard\"r\n" +
+	"\x05Score\x12\x1c\n" +
+	"\tdimension\x18\x01 \x01(\tR\tdimension\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value\x12\x16\n" +
+	"\x06scorer\x18\x03 \x01(\tR\x06scorer\x12\x1d\n" +
+	"\n" +
+	"created_ns\x18\x04 \x01(\x03R\tcreatedNs\"W\n" +
 	"\n" +
 	"Membership\x12\x19\n" +
 	"\bbatch_id\x18\x01 \x01(\fR\abatchId\x12\x14\n" +
@@ -1903,7 +2932,25 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\fBACKOFF_NONE\x10\x01\x12\x11\n" +
 	"\rBACKOFF_FIXED\x10\x02\x12\x12\n" +
 	"\x0eBACKOFF_LINEAR\x10\x03\x12\x17\n" +
-	"\x13BACKOFF_EXPONENTIAL\x10\x04*O\n" +
+	"\x13BACKOFF_EXPONENTIAL\x10\x04*\x8b\x01\n" +
+	"\x04Hold\x12\x10\n" +
+	"\fHOLD_REQUEST\x10\x00\x12\x0e\n" +
+	"\n" +
+	"HOLD_AGENT\x10\x01\x12\x17\n" +
+	"\x13HOLD_MAX_ITERATIONS\x10\x02\x12\x11\n" +
+	"\rHOLD_MAX_COST\x10\x03\x12\x0f\n" +
+	"\vHOLD_BUDGET\x10\x04\x12\x0f\n" +
+	"\vHOLD_POLICY\x10\x05\x12\x13\n" +
+	"\x0fHOLD_DEPENDENCY\x10\x06*9\n" +
+	"\x04Gate\x12\r\n" +
+	"\tGATE_NONE\x10\x00\x12\x11\n" +
+	"\rGATE_PROVIDER\x10\x01\x12\x0f\n" +
+	"\vGATE_BUDGET\x10\x02*\x88\x01\n" +
+	"\x0fIterationStatus\x12 \n" +
+	"\x1cITERATION_STATUS_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19ITERATION_STATUS_CONTINUE\x10\x01\x12\x19\n" +
+	"\x15ITERATION_STATUS_DONE\x10\x02\x12\x19\n" +
+	"\x15ITERATION_STATUS_HOLD\x10\x03*O\n" +
 	"\tOnFailure\x12\x13\n" +
 	"\x0fON_FAILURE_STOP\x10\x00\x12\x17\n" +
 	"\x13ON_FAILURE_CONTINUE\x10\x01\x12\x14\n" +
@@ -1943,55 +2990,78 @@ func file_dataplane_job_job_proto_rawDescGZIP() []byte {
 	return file_dataplane_job_job_proto_rawDescData
 }
 
-var file_dataplane_job_job_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_dataplane_job_job_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_dataplane_job_job_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_dataplane_job_job_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_dataplane_job_job_proto_goTypes = []any{
 	(State)(0),            // 0: corvo.job.v1.State
 	(Backoff)(0),          // 1: corvo.job.v1.Backoff
-	(OnFailure)(0),        // 2: corvo.job.v1.OnFailure
-	(DependencyPolicy)(0), // 3: corvo.job.v1.DependencyPolicy
-	(OriginKind)(0),       // 4: corvo.job.v1.OriginKind
-	(Overflow)(0),         // 5: corvo.job.v1.Overflow
-	(Outcome)(0),          // 6: corvo.job.v1.Outcome
-	(*Pair)(nil),          // 7: corvo.job.v1.Pair
-	(*Retry)(nil),         // 8: corvo.job.v1.Retry
-	(*Usage)(nil),         // 9: corvo.job.v1.Usage
-	(*Lease)(nil),         // 10: corvo.job.v1.Lease
-	(*Job)(nil),           // 11: corvo.job.v1.Job
-	(*Membership)(nil),    // 12: corvo.job.v1.Membership
-	(*ChainLink)(nil),     // 13: corvo.job.v1.ChainLink
-	(*Step)(nil),          // 14: corvo.job.v1.Step
-	(*Chain)(nil),         // 15: corvo.job.v1.Chain
-	(*Origin)(nil),        // 16: corvo.job.v1.Origin
-	(*RateWindow)(nil),    // 17: corvo.job.v1.RateWindow
-	(*Retention)(nil),     // 18: corvo.job.v1.Retention
-	(*Blob)(nil),          // 19: corvo.job.v1.Blob
-	(*AttemptError)(nil),  // 20: corvo.job.v1.AttemptError
+	(Hold)(0),             // 2: corvo.job.v1.Hold
+	(Gate)(0),             // 3: corvo.job.v1.Gate
+	(IterationStatus)(0),  // 4: corvo.job.v1.IterationStatus
+	(OnFailure)(0),        // 5: corvo.job.v1.OnFailure
+	(DependencyPolicy)(0), // 6: corvo.job.v1.DependencyPolicy
+	(OriginKind)(0),       // 7: corvo.job.v1.OriginKind
+	(Overflow)(0),         // 8: corvo.job.v1.Overflow
+	(Outcome)(0),          // 9: corvo.job.v1.Outcome
+	(*Pair)(nil),          // 10: corvo.job.v1.Pair
+	(*Retry)(nil),         // 11: corvo.job.v1.Retry
+	(*Usage)(nil),         // 12: corvo.job.v1.Usage
+	(*Lease)(nil),         // 13: corvo.job.v1.Lease
+	(*Claims)(nil),        // 14: corvo.job.v1.Claims
+	(*Job)(nil),           // 15: corvo.job.v1.Job
+	(*Options)(nil),       // 16: corvo.job.v1.Options
+	(*AgentConfig)(nil),   // 17: corvo.job.v1.AgentConfig
+	(*Detail)(nil),        // 18: corvo.job.v1.Detail
+	(*Iteration)(nil),     // 19: corvo.job.v1.Iteration
+	(*ToolCall)(nil),      // 20: corvo.job.v1.ToolCall
+	(*Score)(nil),         // 21: corvo.job.v1.Score
+	(*Membership)(nil),    // 22: corvo.job.v1.Membership
+	(*ChainLink)(nil),     // 23: corvo.job.v1.ChainLink
+	(*Step)(nil),          // 24: corvo.job.v1.Step
+	(*Chain)(nil),         // 25: corvo.job.v1.Chain
+	(*Origin)(nil),        // 26: corvo.job.v1.Origin
+	(*RateWindow)(nil),    // 27: corvo.job.v1.RateWindow
+	(*Retention)(nil),     // 28: corvo.job.v1.Retention
+	(*Blob)(nil),          // 29: corvo.job.v1.Blob
+	(*AttemptError)(nil),  // 30: corvo.job.v1.AttemptError
 }
 var file_dataplane_job_job_proto_depIdxs = []int32{
 	1,  // 0: corvo.job.v1.Retry.backoff:type_name -> corvo.job.v1.Backoff
-	0,  // 1: corvo.job.v1.Job.state:type_name -> corvo.job.v1.State
-	8,  // 2: corvo.job.v1.Job.retry:type_name -> corvo.job.v1.Retry
-	7,  // 3: corvo.job.v1.Job.tags:type_name -> corvo.job.v1.Pair
-	7,  // 4: corvo.job.v1.Job.headers:type_name -> corvo.job.v1.Pair
-	10, // 5: corvo.job.v1.Job.lease:type_name -> corvo.job.v1.Lease
-	9,  // 6: corvo.job.v1.Job.usage:type_name -> corvo.job.v1.Usage
-	12, // 7: corvo.job.v1.Job.batch:type_name -> corvo.job.v1.Membership
-	13, // 8: corvo.job.v1.Job.chain:type_name -> corvo.job.v1.ChainLink
-	16, // 9: corvo.job.v1.Job.origin:type_name -> corvo.job.v1.Origin
-	3,  // 10: corvo.job.v1.Job.dependency_policy:type_name -> corvo.job.v1.DependencyPolicy
-	19, // 11: corvo.job.v1.Step.payload:type_name -> corvo.job.v1.Blob
-	14, // 12: corvo.job.v1.Chain.steps:type_name -> corvo.job.v1.Step
-	2,  // 13: corvo.job.v1.Chain.on_failure:type_name -> corvo.job.v1.OnFailure
-	14, // 14: corvo.job.v1.Chain.failure:type_name -> corvo.job.v1.Step
-	14, // 15: corvo.job.v1.Chain.exit:type_name -> corvo.job.v1.Step
-	4,  // 16: corvo.job.v1.Origin.kind:type_name -> corvo.job.v1.OriginKind
-	6,  // 17: corvo.job.v1.AttemptError.outcome:type_name -> corvo.job.v1.Outcome
-	18, // [18:18] is the sub-list for method output_type
-	18, // [18:18] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	14, // 1: corvo.job.v1.Lease.claims:type_name -> corvo.job.v1.Claims
+	0,  // 2: corvo.job.v1.Job.state:type_name -> corvo.job.v1.State
+	11, // 3: corvo.job.v1.Job.retry:type_name -> corvo.job.v1.Retry
+	10, // 4: corvo.job.v1.Job.tags:type_name -> corvo.job.v1.Pair
+	10, // 5: corvo.job.v1.Job.headers:type_name -> corvo.job.v1.Pair
+	13, // 6: corvo.job.v1.Job.lease:type_name -> corvo.job.v1.Lease
+	12, // 7: corvo.job.v1.Job.usage:type_name -> corvo.job.v1.Usage
+	22, // 8: corvo.job.v1.Job.batch:type_name -> corvo.job.v1.Membership
+	23, // 9: corvo.job.v1.Job.chain:type_name -> corvo.job.v1.ChainLink
+	26, // 10: corvo.job.v1.Job.origin:type_name -> corvo.job.v1.Origin
+	16, // 11: corvo.job.v1.Job.options:type_name -> corvo.job.v1.Options
+	18, // 12: corvo.job.v1.Job.detail:type_name -> corvo.job.v1.Detail
+	6,  // 13: corvo.job.v1.Options.dependency_policy:type_name -> corvo.job.v1.DependencyPolicy
+	17, // 14: corvo.job.v1.Options.agent:type_name -> corvo.job.v1.AgentConfig
+	2,  // 15: corvo.job.v1.Detail.hold:type_name -> corvo.job.v1.Hold
+	3,  // 16: corvo.job.v1.Detail.gate:type_name -> corvo.job.v1.Gate
+	12, // 17: corvo.job.v1.Detail.usage_before:type_name -> corvo.job.v1.Usage
+	4,  // 18: corvo.job.v1.Iteration.status:type_name -> corvo.job.v1.IterationStatus
+	12, // 19: corvo.job.v1.Iteration.usage:type_name -> corvo.job.v1.Usage
+	29, // 20: corvo.job.v1.Iteration.checkpoint:type_name -> corvo.job.v1.Blob
+	29, // 21: corvo.job.v1.Iteration.trace:type_name -> corvo.job.v1.Blob
+	29, // 22: corvo.job.v1.Iteration.result:type_name -> corvo.job.v1.Blob
+	20, // 23: corvo.job.v1.Iteration.tool_calls:type_name -> corvo.job.v1.ToolCall
+	29, // 24: corvo.job.v1.Step.payload:type_name -> corvo.job.v1.Blob
+	24, // 25: corvo.job.v1.Chain.steps:type_name -> corvo.job.v1.Step
+	5,  // 26: corvo.job.v1.Chain.on_failure:type_name -> corvo.job.v1.OnFailure
+	24, // 27: corvo.job.v1.Chain.failure:type_name -> corvo.job.v1.Step
+	24, // 28: corvo.job.v1.Chain.exit:type_name -> corvo.job.v1.Step
+	7,  // 29: corvo.job.v1.Origin.kind:type_name -> corvo.job.v1.OriginKind
+	9,  // 30: corvo.job.v1.AttemptError.outcome:type_name -> corvo.job.v1.Outcome
+	31, // [31:31] is the sub-list for method output_type
+	31, // [31:31] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_job_job_proto_init() }
@@ -2004,8 +3074,8 @@ func file_dataplane_job_job_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_job_job_proto_rawDesc), len(file_dataplane_job_job_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   14,
+			NumEnums:      10,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

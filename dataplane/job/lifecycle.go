@@ -18,6 +18,9 @@ const (
 	OnRenew                    // its lease was renewed
 	OnReturn                   // fetched but not delivered; the attempt does not count
 	OnAck                      // its worker succeeded
+	OnContinue                 // its agent ended an iteration and goes on with the next
+	OnAwait                    // its agent ended an iteration, and the next waits for its tools
+	OnSuspend                  // its agent ended an iteration, and a person says whether it goes on
 	OnRetry                    // its worker failed, attempts are left
 	OnExhaust                  // its worker failed on the last attempt
 	OnReclaim                  // its lease expired, attempts are left
@@ -38,7 +41,7 @@ const (
 
 var eventWords = [events]string{
 	"enqueue", "schedule", "promote", "fetch", "renew", "return",
-	"ack", "retry", "exhaust", "reclaim", "reclaim last",
+	"ack", "continue", "await", "suspend", "retry", "exhaust", "reclaim", "reclaim last",
 	"cancel", "stop", "let go", "hold", "approve", "reject", "expire", "block", "drop", "postpone", "revive",
 }
 
@@ -69,6 +72,9 @@ var lifecycle = []transition{
 	{Active, OnRenew, Active},
 	{Active, OnReturn, Pending},
 	{Active, OnAck, Completed},
+	{Active, OnContinue, Pending},
+	{Active, OnAwait, Scheduled},
+	{Active, OnSuspend, Held},
 	{Active, OnRetry, Retrying},
 	{Active, OnExhaust, Dead},
 	{Active, OnReclaim, Retrying},

@@ -113,5 +113,7 @@ const (
 	Progress
 	ChainConfig // an encoded Chain
 	Previous    // the result of the job before, see Origin
+	// ResultSchema is the JSON Schema that the job's result has to match.
+	ResultSchema
 	BlobKinds
 )

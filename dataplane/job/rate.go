@@ -1,6 +1,9 @@
 package job
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // A queue's rate limit says how many of its jobs may be let go in any window of a
 // given length, wherever that window lies. What was let go is counted in slices of
@@ -47,19 +50,39 @@ func (r *RateWindow) Free(limit uint32, windowMs, nowNs int64) uint32 {
 // FreeAt is when Free becomes more than 0: nowNs where it is, and never for a limit
 // of 0.
 func (r *RateWindow) FreeAt(limit uint32, windowMs, nowNs int64) int64 {
+	if limit == 0 {
+		return neverNs
+	}
+	return r.FallsTo(uint64(limit)-1, windowMs, nowNs)
+}
+
+// Taken is how many were taken in the window that ends at nowNs.
+func (r *RateWindow) Taken(windowMs, nowNs int64) uint64 {
+	r = r.Over(windowMs, nowNs)
+	return r.taken(r.slice(nowNs))
+}
+
+// FallsTo is when Taken becomes most or less, if nothing more is taken: nowNs where it
+// is.
+func (r *RateWindow) FallsTo(most uint64, windowMs, nowNs int64) int64 {
 	r = r.Over(windowMs, nowNs)
 	now := r.slice(nowNs)
 	left := r.taken(now)
-	if left < uint64(limit) {
+	if left <= most {
 		return nowNs
 	}
 	for n := oldest(now); n <= r.Newest; n++ {
 		left -= uint64(r.Counts[n%keptSlices])
-		if left < uint64(limit) {
+		if left <= most {
 			return int64(n+keptSlices) * sliceNs(windowMs)
 		}
 	}
 	return neverNs
+}
+
+// ForgottenAt is when what was taken is of no window any more.
+func (r *RateWindow) ForgottenAt() int64 {
+	return int64(r.GetNewest()+keptSlices) * sliceNs(r.GetWindowMs())
 }
 
 // neverNs is a time that does not come.
@@ -67,7 +90,11 @@ const neverNs = 1<<63 - 1
 
 // Take counts one take at nowNs, in a window of that length. Whether there is room
 // for it says Free.
-func (r *RateWindow) Take(windowMs, nowNs int64) {
+func (r *RateWindow) Take(windowMs, nowNs int64) { r.TakeN(1, windowMs, nowNs) }
+
+// TakeN counts n takes at nowNs. A slice counts up to what it can hold and no
+// further: that is more than any limit.
+func (r *RateWindow) TakeN(count uint64, windowMs, nowNs int64) {
 	if over := r.Over(windowMs, nowNs); over != r {
 		r.WindowMs, r.Newest, r.Counts = over.WindowMs, over.Newest, over.Counts
 	}
@@ -76,7 +103,7 @@ func (r *RateWindow) Take(windowMs, nowNs int64) {
 		r.Counts[n%keptSlices] = 0
 	}
 	r.Newest = now
-	r.Counts[now%keptSlices]++
+	r.Counts[now%keptSlices] = sum32(r.Counts[now%keptSlices], count)
 }
 
 // Over is r counted in slices of another window at nowNs; r itself where it is
@@ -94,10 +121,15 @@ func (r *RateWindow) Over(windowMs, nowNs int64) *RateWindow {
 		latest := min(int64(n+1)*sliceNs(r.WindowMs)-1, nowNs)
 		to := uint64(max(latest, 0) / sliceNs(windowMs))
 		if to >= oldest(out.Newest) {
-			out.Counts[to%keptSlices] += r.Counts[n%keptSlices]
+			out.Counts[to%keptSlices] = sum32(out.Counts[to%keptSlices], uint64(r.Counts[n%keptSlices]))
 		}
 	}
 	return out
+}
+
+// sum32 is the sum of two counts, or the most there can be.
+func sum32(a uint32, b uint64) uint32 {
+	return uint32(min(uint64(a)+min(b, math.MaxUint32), math.MaxUint32))
 }
 
 // slice is the number of the slice that nowNs lies in; the newest one's where the

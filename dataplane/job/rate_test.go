@@ -1,6 +1,7 @@
 package job
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -149,5 +150,46 @@ func TestALimitOfNothingIsNeverFree(t *testing.T) {
 	}
 	if w.Free(3, 1000, 5) != 3 || w.FreeAt(3, 1000, 5) != 5 {
 		t.Error("a window that nobody took from is not free")
+	}
+}
+
+// What is taken at once counts whole, and a slice holds what it can and no more.
+func TestTakingMany(t *testing.T) {
+	t.Parallel()
+	const window, at = int64(60_000), int64(1_700_000_000 * time.Second)
+	r := &RateWindow{}
+	r.TakeN(700, window, at)
+	r.TakeN(300, window, at+int64(30*time.Second))
+	later := at + int64(40*time.Second)
+	if n := r.Taken(window, later); n != 1000 {
+		t.Errorf("%d were taken", n)
+	}
+	if ns := r.FallsTo(1000, window, later); ns != later {
+		t.Errorf("it falls to what it is %s later", time.Duration(ns-later))
+	}
+	// The first go after a minute, and up to one slice.
+	ns := r.FallsTo(999, window, later)
+	if left := time.Duration(ns - at); left < time.Minute || left > time.Minute+time.Minute/RateSlices {
+		t.Errorf("it falls below after %s", left)
+	}
+	if before, after := r.Taken(window, ns-1), r.Taken(window, ns); before != 1000 || after != 300 {
+		t.Errorf("%d are counted before that, %d then", before, after)
+	}
+	if ns := r.FallsTo(0, window, later); r.Taken(window, ns) != 0 || r.Taken(window, ns-1) == 0 {
+		t.Errorf("it falls to nothing at %d", ns)
+	}
+
+	full := &RateWindow{}
+	full.TakeN(math.MaxUint64, window, at)
+	full.TakeN(5, window, at)
+	if n := full.Taken(window, at); n != math.MaxUint32 {
+		t.Errorf("a full slice counts %d", n)
+	}
+	if n := full.Over(1000*window, at).Taken(1000*window, at); n != math.MaxUint32 {
+		t.Errorf("in longer slices it counts %d", n)
+	}
+	var none *RateWindow
+	if none.Taken(window, at) != 0 || none.FallsTo(0, window, at) != at {
+		t.Error("none has had something taken")
 	}
 }

@@ -39,6 +39,16 @@ func (u *Usage) Add(report *Usage) (*Usage, error) {
 	return sum, nil
 }
 
+// AddCost adds a cost to a sum. It fails with ErrUsageOverflow, and changes nothing
+// then.
+func (u *Usage) AddCost(nanoUSD int64) error {
+	if nanoUSD > math.MaxInt64-u.CostNanoUsd {
+		return ErrUsageOverflow
+	}
+	u.CostNanoUsd += nanoUSD
+	return nil
+}
+
 // CheckUsage reports all that is wrong with one report; nil is no report.
 func CheckUsage(u *Usage) []error {
 	if u == nil {

@@ -27,6 +27,23 @@ func CheckQueueName(name string) error {
 	return nil
 }
 
+// CheckProviderName checks the name of a provider of models: it is written like a
+// queue's.
+func CheckProviderName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("is missing; name a provider")
+	case len(name) > MaxLabel:
+		return fmt.Errorf("has %d characters; a provider's name has at most %d", len(name), MaxLabel)
+	}
+	for i := range len(name) {
+		if !isQueueByte(name[i]) {
+			return fmt.Errorf("%q has characters other than letters, digits and \"._:-\"", name)
+		}
+	}
+	return nil
+}
+
 func isQueueByte(c byte) bool {
 	switch {
 	case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9':

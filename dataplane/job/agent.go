@@ -1,0 +1,89 @@
+package job
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// How an iteration ends, under the field names.
+const (
+	Continue = IterationStatus_ITERATION_STATUS_CONTINUE
+	Done     = IterationStatus_ITERATION_STATUS_DONE
+	Suspend  = IterationStatus_ITERATION_STATUS_HOLD
+)
+
+var iterationWords = [...]string{"", "continue", "done", "hold"}
+
+// Word is the status as clients see it.
+func (s IterationStatus) Word() string {
+	if s < 0 || int(s) >= len(iterationWords) {
+		return fmt.Sprintf("status(%d)", int32(s))
+	}
+	return iterationWords[s]
+}
+
+// ParseIterationStatus reads what Word printed.
+func ParseIterationStatus(word string) (IterationStatus, bool) {
+	for s, w := range iterationWords {
+		if w == word && w != "" {
+			return IterationStatus(s), true
+		}
+	}
+	return 0, false
+}
+
+// CheckAgent reports all that is wrong with the bounds of an agent; nil is none.
+func CheckAgent(a *AgentConfig) []error {
+	if a == nil {
+		return nil
+	}
+	var errs []error
+	if a.MaxIterations > MaxIterations {
+		errs = append(errs, fmt.Errorf("max_iterations is %d; at most %d are kept", a.MaxIterations, MaxIterations))
+	}
+	if a.MaxCostNanoUsd < 0 || a.MaxCostNanoUsd > MaxMoney {
+		errs = append(errs, fmt.Errorf("max_cost_usd lies outside 0 to a billion dollars"))
+	}
+	if ms := a.IterationTimeoutMs; ms < 0 || ms > MaxIterationTime.Milliseconds() {
+		errs = append(errs, fmt.Errorf("iteration_timeout is %d ms; it lies between 0 and %s", ms, MaxIterationTime))
+	}
+	return errs
+}
+
+// AgentCost is what j has cost so far, as far as it counts against its agent's
+// max_cost: the iterations that it goes on from do, a life before a retry does not.
+func (j *Job) AgentCost() int64 {
+	before, cost := j.GetDetail().GetSpentBeforeNanoUsd(), j.GetUsage().GetCostNanoUsd()
+	if before > 0 && cost > math.MaxInt64-before {
+		return math.MaxInt64
+	}
+	return before + cost
+}
+
+// IterationTimeout is how long an attempt of j may run at most; 0 is as long as its
+// worker renews its lease.
+func (j *Job) IterationTimeout() time.Duration {
+	return time.Duration(j.GetOptions().GetAgent().GetIterationTimeoutMs()) * time.Millisecond
+}
+
+// DocumentBytes is how many bytes of documents an iteration's record holds.
+func (i *Iteration) DocumentBytes() uint64 {
+	return uint64(len(i.GetCheckpoint().GetData()) + len(i.GetTrace().GetData()) + len(i.GetResult().GetData()))
+}
+
+// Since is what u has more than before, which it was once; nil where there is nothing.
+func (u *Usage) Since(before *Usage) *Usage {
+	more := &Usage{
+		InputTokens:         u.GetInputTokens() - before.GetInputTokens(),
+		OutputTokens:        u.GetOutputTokens() - before.GetOutputTokens(),
+		CacheCreationTokens: u.GetCacheCreationTokens() - before.GetCacheCreationTokens(),
+		CacheReadTokens:     u.GetCacheReadTokens() - before.GetCacheReadTokens(),
+		CostNanoUsd:         u.GetCostNanoUsd() - before.GetCostNanoUsd(),
+	}
+	if more.SizeVT() == 0 {
+		return nil
+	}
+	more.Model, more.Provider = u.GetModel(), u.GetProvider()
+	return more
+}
