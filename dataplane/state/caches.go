@@ -20,8 +20,12 @@ type caches struct {
 	keys          map[string]*Key
 	outboxes      map[uint32]*Outbox
 	inboxes       map[uint32]*Inbox
+	resources     map[resourceName]*Resource
+	book          *Book
+	lanes         uint64
 	newest        job.ID
 	leases        leases
+	gates         map[gateName]*Gate
 }
 
 func loadCaches(r source) (*caches, error) {
@@ -46,6 +50,13 @@ func loadCaches(r source) (*caches, error) {
 		}
 		c.keys[key.Id] = key
 	}
+	if c.resources, err = loadResources(r); err != nil {
+		return nil, err
+	}
+	c.book = newBook(c.resources)
+	if c.lanes, err = loadLanes(r, c.queues, c.book, c.head.ClockNs); err != nil {
+		return nil, err
+	}
 	if c.newest, err = newestID(r); err != nil {
 		return nil, err
 	}
@@ -56,6 +67,9 @@ func loadCaches(r source) (*caches, error) {
 		return nil, err
 	}
 	if c.leases, err = loadLeases(r); err != nil {
+		return nil, err
+	}
+	if c.gates, err = loadGates(r); err != nil {
 		return nil, err
 	}
 	return c, c.check()
@@ -71,6 +85,7 @@ func (c *caches) check() error {
 		{"API keys", uint64(len(c.keys)), c.head.KeyRecords},
 		{"outboxes", uint64(len(c.outboxes)), c.head.OutboxRecords},
 		{"inboxes", uint64(len(c.inboxes)), c.head.InboxRecords},
+		{"lanes", c.lanes, c.head.LaneRecords},
 	} {
 		if x.got != x.want {
 			return fmt.Errorf("there are %d %s, the head says %d", x.got, x.what, x.want)
@@ -123,10 +138,8 @@ func newQueue(rec *Queue) *queue {
 		rec.InState = append(rec.InState, 0)
 	}
 	q := &queue{rec: rec}
-	if rec.InState[job.Pending] > 0 {
-		for i := range q.heads.levels {
-			q.heads.levels[i].unread()
-		}
+	if rec.Ready() > 0 {
+		q.heads.unread()
 	}
 	return q
 }

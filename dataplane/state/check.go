@@ -17,8 +17,8 @@ const checkReports = 20
 // Check rebuilds every derived key and counter from the jobs and reports what
 // differs from what is stored. It reads the whole store once.
 func (v *Snapshot) Check() error {
-	c := &checker{v: v, inState: map[string]*[job.States]uint64{}, unique: map[string]uint64{}}
-	for _, step := range []func() error{c.jobs, c.idempotency, c.records, c.indexes, c.queues, c.keys, c.feed, c.usage, c.outboxes, c.inboxes, c.forwards, c.prefixes} {
+	c := &checker{v: v, inState: map[string]*[job.States]uint64{}, unique: map[string]uint64{}, gated: map[string]uint64{}, lanes: map[laneName]laneCount{}}
+	for _, step := range []func() error{c.jobs, c.iterations, c.idempotency, c.records, c.resources, c.accounts, c.indexes, c.queues, c.checkLanes, c.keys, c.feed, c.usage, c.outboxes, c.inboxes, c.forwards, c.prefixes} {
 		if err := step(); err != nil {
 			return fmt.Errorf("check entry %d: %w", v.head.Index, err)
 		}
@@ -39,10 +39,16 @@ type checker struct {
 	v       *Snapshot
 	inState map[string]*[job.States]uint64
 	unique  map[string]uint64 // unique keys taken, by queue
+	lanes   map[laneName]laneCount
+	gated   map[string]uint64 // jobs at gates, by queue
+	atGates uint64            // gate keys there should be
 	ready   uint64            // ready keys there should be
+	keyed   uint64            // ready keys of jobs with a fairness key
 	timers  uint64            // timer keys there should be
 	locks   uint64            // locks there should be
 	awaited uint64            // jobs that have dependents
+	agents  uint64            // jobs that have iteration records
+	scored  uint64            // jobs that have scores
 	reports []error
 	found   int
 }
@@ -109,9 +115,27 @@ func (c *checker) job(id job.ID, j *job.Job) error {
 	if j.HasDependents {
 		c.awaited++
 	}
+	if j.Detail.GetIterationsKept() > 0 {
+		c.agents++
+	}
+	if j.Detail.GetScores() > 0 {
+		c.scored++
+	}
+	c.countLane(ix)
 	if ix.ready {
-		c.ready++
-		if err := c.expect(appendReadyKey(nil, j.Queue, ix.priority, ix.number), id[:]); err != nil {
+		if ix.key == "" {
+			c.ready++
+		} else {
+			c.keyed++
+		}
+		if err := c.expect(appendReadyOf(nil, j.Queue, ix.key, ix.priority, ix.number), id[:]); err != nil {
+			return err
+		}
+	}
+	if ix.gate.kind != job.Gate_GATE_NONE {
+		c.atGates++
+		c.gated[j.Queue]++
+		if err := c.expect(appendGateKey(nil, ix.gate, ix.priority, ix.number), id[:]); err != nil {
 			return err
 		}
 	}
@@ -188,7 +212,7 @@ func (c *checker) indexes() error {
 		prefix byte
 		what   string
 		want   uint64
-	}{{prefixReady, "ready", c.ready}, {prefixTimer, "timer", c.timers}} {
+	}{{prefixReady, "ready", c.ready}, {prefixLaneReady, "keyed ready", c.keyed}, {prefixTimer, "timer", c.timers}, {prefixGate, "gate", c.atGates}} {
 		got := uint64(0)
 		for _, err := range scanKeys(c.v.snap, []byte{x.prefix}, afterPrefix(x.prefix)) {
 			if err != nil {
@@ -217,6 +241,9 @@ func (c *checker) queues() error {
 		delete(c.inState, q.Name)
 		if !slices.Equal(q.InState, counts[:]) {
 			c.report("queue %q counts %v by state, there are %v", q.Name, q.InState, counts)
+		}
+		if n := c.gated[q.Name]; n != q.Gated {
+			c.report("queue %q counts %d jobs at gates, there are %d", q.Name, q.Gated, n)
 		}
 		if n := c.unique[q.Name]; n != q.UniqueLocks {
 			c.report("queue %q counts %d unique keys, there are %d", q.Name, q.UniqueLocks, n)

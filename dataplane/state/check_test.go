@@ -107,7 +107,7 @@ func soundStore(t *testing.T) *Store {
 		create(t, tx, 2, "q")
 		activate(t, tx, idOf(2), 1e9)
 		for range 3 {
-			must(t, tx.AddUsage(j, &job.Usage{InputTokens: 1}))
+			must(t, tx.AddUsage(j, &Usage{Report: &job.Usage{InputTokens: 1}}))
 		}
 		create(t, tx, 3, "q")
 		must(t, tx.ForwardJob(read(t, tx, 3), 1, "far"))

@@ -219,3 +219,28 @@ func (c *checker) checkDependents() error {
 	}
 	return nil
 }
+
+// Awaited lists the jobs of this shard that a job waits for, in order of their ids, of
+// the first most waits there are here; whole is false where there are more of those.
+func (v *Snapshot) Awaited(waiter job.ID, most int) (ids []job.ID, whole bool, err error) {
+	if v.head.WaiterRecords == 0 {
+		return nil, true, nil
+	}
+	seen := 0
+	for key, err := range scanKeys(v.snap, []byte{prefixWaiter}, afterPrefix(prefixWaiter)) {
+		if err != nil {
+			return nil, false, err
+		}
+		if seen++; seen > most {
+			return ids, false, nil
+		}
+		id, by, err := decodeWaiterKey(key)
+		if err != nil {
+			return nil, false, err
+		}
+		if by == waiter {
+			ids = append(ids, id)
+		}
+	}
+	return ids, true, nil
+}

@@ -45,6 +45,9 @@ func (h *Head) copy() *Head {
 		OutboxRecords: h.OutboxRecords, InboxRecords: h.InboxRecords, ForwardRecords: h.ForwardRecords,
 		LockRecords: h.LockRecords, BatchRecords: h.BatchRecords, ScheduleRecords: h.ScheduleRecords,
 		DependentsRecords: h.DependentsRecords, WaiterRecords: h.WaiterRecords, Settings: h.Settings,
+		LaneRecords: h.LaneRecords, AccountRecords: h.AccountRecords, TrafficRecords: h.TrafficRecords,
+		ScoreRecords: h.ScoreRecords, AlertRecords: h.AlertRecords, DeliveryRecords: h.DeliveryRecords,
+		PriceBook: h.PriceBook,
 	}
 }
 

@@ -106,8 +106,12 @@ func (l *level) find(number uint64) (at int, found bool) {
 	return at, at < len(l.list) && l.list[at].number == number
 }
 
-// unread makes a level forget what it holds: all is in the store.
-func (l *level) unread() { *l = level{more: true} }
+// unread makes heads forget what they hold: all is in the store.
+func (h *heads) unread() {
+	for i := range h.levels {
+		h.levels[i] = level{more: true}
+	}
+}
 
 // refill reads the next ready jobs into an empty level: those of the store from
 // `from` on, which it must be bounded to, without the removed ones, together
@@ -122,12 +126,12 @@ func (l *level) refill(it *pebble.Iterator, added []head, removed []uint64, boun
 	for ok || len(added) > 0 {
 		next, fromStore := head{number: math.MaxUint64}, false
 		if ok {
-			key, err := decodeReadyKey(it.Key())
+			number, err := readyNumber(it.Key())
 			if err != nil {
 				return err
 			}
-			if len(removed) > 0 && removed[0] <= key.number {
-				if removed[0] < key.number {
+			if len(removed) > 0 && removed[0] <= number {
+				if removed[0] < number {
 					break
 				}
 				removed, ok = removed[1:], it.Next()
@@ -137,7 +141,7 @@ func (l *level) refill(it *pebble.Iterator, added []head, removed []uint64, boun
 			if err != nil {
 				return fmt.Errorf("key %x: %w", it.Key(), err)
 			}
-			next, fromStore = head{key.number, id}, true
+			next, fromStore = head{number, id}, true
 		}
 		if len(added) > 0 && added[0].number < next.number {
 			next, fromStore = added[0], false

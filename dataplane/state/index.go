@@ -14,7 +14,7 @@ type timer struct {
 }
 
 // index is all of a job's record that other records are derived from: its ready
-// key, its timers, its locks, its lease and its place in its queue's counters. Two
+// key, its gate, its timers, its locks, its lease and its place in its queue's counters. Two
 // records of a job with equal indexes have the same derived keys. The zero index is
 // that of a job that is not stored.
 type index struct {
@@ -23,10 +23,12 @@ type index struct {
 	ready    bool
 	priority uint8
 	number   uint64
-	timer    timer // what its state waits for
-	expiry   timer // the end of its time
-	unlock   timer // the end of its unique key
+	key      string // of its lane, while it counts in one
+	timer    timer  // what its state waits for
+	expiry   timer  // the end of its time
+	unlock   timer  // the end of its unique key
 	lease    leaseToken
+	gate     gateName         // where it waits instead of being ready
 	locks    [jobLocks]string // the keys it holds, by kind; empty for none
 }
 
@@ -41,12 +43,13 @@ func derive(j *job.Job) (index, error) {
 	ix := index{queue: j.Queue, state: j.State, priority: uint8(j.Priority), number: j.Number}
 	switch j.State {
 	case job.Pending:
-		ix.ready = true
+		ix.gate = gateOf(j)
+		ix.ready = ix.gate == gateName{}
 	case job.Scheduled:
 		if j.BlockedBy == 0 {
 			ix.timer = timer{TimerScheduled, j.ScheduledNs}
 		}
-		ix.locks[LockDebounce] = j.DebounceKey
+		ix.locks[LockDebounce] = j.Options.GetDebounceKey()
 	case job.Retrying:
 		ix.timer = timer{TimerRetry, j.ScheduledNs}
 	case job.Active:
@@ -60,12 +63,15 @@ func derive(j *job.Job) (index, error) {
 			ix.timer = timer{TimerRetention, j.PurgeNs}
 		}
 	}
-	if j.ExpireNs > 0 && !j.State.Settled() {
-		ix.expiry = timer{TimerExpiry, j.ExpireNs}
+	if ix.inLane() {
+		ix.key = j.Options.GetFairnessKey()
 	}
-	if j.UniqueExpiresNs > 0 && (j.UniqueWholePeriod || !j.State.Settled()) {
-		ix.locks[LockUnique] = j.UniqueKey
-		ix.unlock = timer{TimerUnique, j.UniqueExpiresNs}
+	if j.Detail.GetExpireNs() > 0 && !j.State.Settled() {
+		ix.expiry = timer{TimerExpiry, j.Detail.GetExpireNs()}
+	}
+	if j.Detail.GetUniqueExpiresNs() > 0 && (j.Options.GetUniqueWholePeriod() || !j.State.Settled()) {
+		ix.locks[LockUnique] = j.Options.GetUniqueKey()
+		ix.unlock = timer{TimerUnique, j.Detail.GetUniqueExpiresNs()}
 	}
 	return ix, nil
 }
@@ -73,5 +79,5 @@ func derive(j *job.Job) (index, error) {
 // readyAs says whether two indexes have the same ready key or both none.
 func (ix index) readyAs(other index) bool {
 	return ix.ready == other.ready &&
-		(!ix.ready || ix.priority == other.priority && ix.number == other.number && ix.queue == other.queue)
+		(!ix.ready || ix.priority == other.priority && ix.number == other.number && ix.queue == other.queue && ix.key == other.key)
 }

@@ -157,6 +157,12 @@ func (tx *Tx) change(h *held, events []EventType) error {
 	if h.now.state != to.state && len(events) == 0 {
 		return fmt.Errorf("it goes from %q to %q without an event", h.now.state.Word(), to.state.Word())
 	}
+	if h.now.state == job.Active && to.state != job.Active && h.job.Lease.GetClaims() != nil {
+		return fmt.Errorf("its attempt ends, and it has not given up what it claimed")
+	}
+	if to.state != job.Pending && h.job.Detail.GetGate() != job.Gate_GATE_NONE {
+		h.job.Detail.Gate, h.job.Detail.GateName = job.Gate_GATE_NONE, "" // only who is pending waits at one
+	}
 	if !h.now.state.Settled() && to.state.Settled() {
 		if owed := tx.owes(h.job); owed != "" {
 			return fmt.Errorf("it settles, and %s", owed)
@@ -182,7 +188,15 @@ func (tx *Tx) change(h *held, events []EventType) error {
 // rederive makes what lies in memory or in locks follow a job from one index to
 // another; the zero index is that of a job that goes.
 func (tx *Tx) rederive(h *held, to index) error {
-	if err := h.queue.moveReady(h.id, h.now, to, tx.s.options.headsKept); err != nil {
+	// Gates first: a queue's first lanes are counted from what is not at them.
+	if err := tx.moveGate(h, to); err != nil {
+		return err
+	}
+	if h.queue.lanes != nil || to.key != "" {
+		if err := tx.moveLane(h, to); err != nil {
+			return err
+		}
+	} else if err := h.queue.moveReady(h.id, h.now, to, tx.s.options.headsKept); err != nil {
 		return err
 	}
 	if err := tx.moveLocks(h, to); err != nil {
@@ -279,6 +293,7 @@ func (tx *Tx) encodeJobs() error {
 // encodeJob writes a changed job, or removes one that has left.
 func (tx *Tx) encodeJob(h *held) error {
 	if h.job != nil {
+		h.job.Tidy()
 		if now, err := derive(h.job); err != nil || now != h.now {
 			return fmt.Errorf("job %s was changed and not put (%v)", h.id, err)
 		}
@@ -307,17 +322,20 @@ func (tx *Tx) encodeIndex(h *held) error {
 	was, is := h.stored, h.now
 	if !was.readyAs(is) {
 		if was.ready {
-			tx.key = appendReadyKey(tx.key[:0], was.queue, was.priority, was.number)
+			tx.key = appendReadyOf(tx.key[:0], was.queue, was.key, was.priority, was.number)
 			if err := tx.batch.SingleDelete(tx.key, nil); err != nil {
 				return err
 			}
 		}
 		if is.ready {
-			tx.key = appendReadyKey(tx.key[:0], is.queue, is.priority, is.number)
+			tx.key = appendReadyOf(tx.key[:0], is.queue, is.key, is.priority, is.number)
 			if err := tx.batch.Set(tx.key, h.id[:], nil); err != nil {
 				return err
 			}
 		}
+	}
+	if err := tx.encodeGate(was, is, h.id); err != nil {
+		return err
 	}
 	for _, t := range [...][2]timer{{was.timer, is.timer}, {was.expiry, is.expiry}, {was.unlock, is.unlock}} {
 		if err := tx.moveTimer(t[0], t[1], h.id); err != nil {

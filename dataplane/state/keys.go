@@ -21,8 +21,12 @@ const (
 	prefixInbox         = 0x13
 	prefixLock          = 0x14
 	prefixSchedule      = 0x15
+	prefixResource      = 0x16
+	prefixLane          = 0x17
 	prefixReady         = 0x20
 	prefixTimer         = 0x21
+	prefixLaneReady     = 0x22
+	prefixGate          = 0x23
 	prefixJob           = 0x30
 	prefixBlob          = 0x31
 	prefixError         = 0x32
@@ -31,6 +35,13 @@ const (
 	prefixBatchPayload  = 0x35
 	prefixDependents    = 0x36
 	prefixWaiter        = 0x37
+	prefixIteration     = 0x38
+	prefixScores        = 0x39
+	prefixAccount       = 0x3a
+	prefixTraffic       = 0x3b
+	prefixAlert         = 0x3c
+	prefixDelivery      = 0x3d
+	prefixAttempted     = 0x3f
 	prefixIdempotency   = 0x40
 	prefixFeed          = 0x50
 	prefixUsage         = 0x60
@@ -60,11 +71,21 @@ var keyspaces = []keyspace{
 		return appendLockKey(nil, lockName{LockUnique, "emails", "user-7"})
 	}},
 	{prefixSchedule, "schedule", "id 16", "Schedule", func() []byte { return appendIDKey(nil, prefixSchedule, sampleID) }},
+	{prefixResource, "resource", "kind 1 | name", "Resource", func() []byte {
+		return appendResourceKey(nil, ResourceKind_RESOURCE_KIND_PROVIDER, "anthropic")
+	}},
+	{prefixLane, "lane", "queue | 00 | fairness key", "Lane", func() []byte { return appendLaneKey(nil, "emails", "acme") }},
 	{prefixReady, "ready", "queue | 00 | priority 1 | number 8", "job id 16", func() []byte {
 		return appendReadyKey(nil, "emails", job.Normal, 258)
 	}},
 	{prefixTimer, "timer", "class 1 | due time 8 | kind 1 | id 16", "nothing", func() []byte {
 		return appendTimerKey(nil, timer{TimerLease, 258}, sampleID)
+	}},
+	{prefixLaneReady, "ready in a lane", "queue | 00 | fairness key | 00 | priority 1 | number 8", "job id 16", func() []byte {
+		return appendReadyOf(nil, "emails", "acme", job.Normal, 258)
+	}},
+	{prefixGate, "gate", "gate 1 | name | 00 | priority 1 | number 8", "job id 16", func() []byte {
+		return appendGateKey(nil, gateName{job.Gate_GATE_PROVIDER, "anthropic"}, job.Normal, 258)
 	}},
 	{prefixJob, "job", "id 16", "Job", func() []byte { return appendJobKey(nil, sampleID) }},
 	{prefixBlob, "blob", "id 16 | kind 1", "Blob", func() []byte { return appendBlobKey(nil, sampleID, job.Checkpoint) }},
@@ -74,6 +95,13 @@ var keyspaces = []keyspace{
 	{prefixBatchPayload, "batch payload", "batch id 16", "Blob", func() []byte { return appendIDKey(nil, prefixBatchPayload, sampleID) }},
 	{prefixDependents, "dependents", "job id 16", "Dependents", func() []byte { return appendIDKey(nil, prefixDependents, sampleID) }},
 	{prefixWaiter, "waiter", "job id 16 | id of the job that waits for it 16", "Waiter", func() []byte { return appendWaiterKey(nil, sampleID, sampleID) }},
+	{prefixIteration, "iteration", "job id 16 | number 4", "Iteration", func() []byte { return appendIterationKey(nil, sampleID, 258) }},
+	{prefixScores, "scores", "job id 16", "Scores", func() []byte { return appendIDKey(nil, prefixScores, sampleID) }},
+	{prefixAccount, "account", "budget's id 16", "Account", func() []byte { return appendIDKey(nil, prefixAccount, sampleID) }},
+	{prefixTraffic, "traffic", "provider's id 16", "Traffic", func() []byte { return appendIDKey(nil, prefixTraffic, sampleID) }},
+	{prefixAlert, "alert", "alert rule's id 16", "Alert", func() []byte { return appendIDKey(nil, prefixAlert, sampleID) }},
+	{prefixDelivery, "delivery", "id 16", "Delivery", func() []byte { return appendIDKey(nil, prefixDelivery, sampleID) }},
+	{prefixAttempted, "attempted", "webhook's id 16", "Attempted", func() []byte { return appendIDKey(nil, prefixAttempted, sampleID) }},
 	{prefixIdempotency, "idempotency", "id 16", "Idempotency", func() []byte { return appendIdempotencyKey(nil, sampleID) }},
 	{prefixFeed, "feed", "sequence of the first event 8", "FeedEntry", func() []byte { return appendFeedKey(nil, 258) }},
 	{prefixUsage, "usage", "number of the row 8", "Usage", func() []byte { return appendUsageKey(nil, 258) }},
@@ -94,6 +122,7 @@ const (
 	outKeyLen    = 1 + 4 + 8
 	idKeyLen     = 1 + 16
 	waiterKeyLen = 1 + 16 + 16
+	iterKeyLen   = 1 + 16 + 4
 )
 
 func headKey() []byte             { return []byte{prefixHead} }
@@ -108,6 +137,32 @@ func appendReadyKey(b []byte, queue string, priority uint8, number uint64) []byt
 	b = append(b, queue...)
 	b = append(b, 0, priority)
 	return binary.BigEndian.AppendUint64(b, number)
+}
+
+// appendGateKey appends the key of a job that waits at a gate. No name of a gate holds
+// a zero byte.
+func appendGateKey(b []byte, g gateName, priority uint8, number uint64) []byte {
+	b = append(b, prefixGate, byte(g.kind))
+	b = append(b, g.name...)
+	b = append(b, 0, priority)
+	return binary.BigEndian.AppendUint64(b, number)
+}
+
+// appendReadyOf appends the key of a ready job that may have a fairness key. No key
+// holds a zero byte, so that no lane's jobs lie between another's.
+func appendReadyOf(b []byte, queue, key string, priority uint8, number uint64) []byte {
+	if key == "" {
+		return appendReadyKey(b, queue, priority, number)
+	}
+	b = append(append(append(b, prefixLaneReady), queue...), 0)
+	b = append(append(b, key...), 0, priority)
+	return binary.BigEndian.AppendUint64(b, number)
+}
+
+// appendLaneKey appends the key of a lane.
+func appendLaneKey(b []byte, queue, key string) []byte {
+	b = append(append(append(b, prefixLane), queue...), 0)
+	return append(b, key...)
 }
 
 // appendTimerKey appends the key of a timer of the class for id, due at dueNs.
@@ -125,6 +180,8 @@ const (
 	timerKindIdempotency = 2
 	timerKindBatch       = 3
 	timerKindSchedule    = 4
+	timerKindBudget      = 5
+	timerKindDelivery    = 6
 )
 
 func timerKind(class TimerClass) byte {
@@ -135,6 +192,10 @@ func timerKind(class TimerClass) byte {
 		return timerKindBatch
 	case TimerSchedule:
 		return timerKindSchedule
+	case TimerBudget:
+		return timerKindBudget
+	case TimerDelivery, TimerDelivered:
+		return timerKindDelivery
 	}
 	return timerKindJob
 }
@@ -227,6 +288,23 @@ func decodeReadyKey(key []byte) (readyKey, error) {
 		priority: key[len(key)-9],
 		number:   binary.BigEndian.Uint64(key[len(key)-8:]),
 	}, nil
+}
+
+func decodeGateKey(key []byte) (gateName, error) {
+	const tail = 1 + 1 + 8
+	if len(key) < 2+tail || key[0] != prefixGate || key[len(key)-tail] != 0 {
+		return gateName{}, errKey(key, "not the key of a job at a gate")
+	}
+	return gateName{job.Gate(key[1]), string(key[2 : len(key)-tail])}, nil
+}
+
+// readyNumber is the number of the job that a ready key is of.
+func readyNumber(key []byte) (uint64, error) {
+	const tail = 1 + 1 + 8
+	if len(key) < 1+tail || key[0] != prefixReady && key[0] != prefixLaneReady || key[len(key)-tail] != 0 {
+		return 0, errKey(key, "not a ready key")
+	}
+	return binary.BigEndian.Uint64(key[len(key)-8:]), nil
 }
 
 func decodeTimerKey(key []byte) (timer, [16]byte, error) {

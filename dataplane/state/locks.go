@@ -151,9 +151,9 @@ func (tx *Tx) dropTakenLocks(j *job.Job) error {
 		switch {
 		case !taken:
 		case LockKind(kind) == LockUnique:
-			j.UniqueExpiresNs = 0
+			j.Details().UniqueExpiresNs = 0
 		case LockKind(kind) == LockDebounce:
-			j.DebounceKey = ""
+			j.Opt().DebounceKey = ""
 		}
 	}
 	return nil

@@ -50,6 +50,9 @@ func (tx *Tx) ForwardJob(j *job.Job, shard uint32, queue string) error {
 
 func (tx *Tx) forwardJob(j *job.Job, shard uint32, queue string) error {
 	h, err := tx.movable(j)
+	if err == nil && (j.Detail.GetIterationsKept() > 0 || j.Detail.GetScores() > 0) {
+		err = errors.New("it has iterations or scores, which stay on their shard")
+	}
 	if err == nil {
 		err = tx.readAttempts(h, j)
 	}
@@ -127,6 +130,9 @@ func (tx *Tx) deleteJob(j *job.Job, event EventType) error {
 	if err := tx.removeDocuments(h); err != nil {
 		return err
 	}
+	if err := tx.removeJudgements(h); err != nil {
+		return err
+	}
 	h.job, h.queue = nil, nil
 	return nil
 }
@@ -195,6 +201,10 @@ func (tx *Tx) withdraw(h *held) error {
 func (tx *Tx) place(h *held, q *queue) error {
 	if err := tx.dropTakenLocks(h.job); err != nil {
 		return err
+	}
+	if h.job.Detail.GetGate() != job.Gate_GATE_NONE {
+		// Whether anything keeps it where it comes to shows when it is next there.
+		h.job.Detail.Gate, h.job.Detail.GateName = job.Gate_GATE_NONE, ""
 	}
 	to, err := derive(h.job)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 // queue is a queue in memory, as the running entry leaves it.
 type queue struct {
 	rec     *Queue
-	heads   heads
+	heads   heads         // of jobs that no lane keeps apart
+	lanes   *lanes        // nil: none of its jobs has a fairness key
 	gauge   *atomic.Int64 // Fetchable as of the last commit
 	touched bool          // the entry changed rec: it is in tx.queues
 	stirred bool          // the entry did what may have made jobs fetchable
@@ -26,6 +27,9 @@ type queue struct {
 // fetchable is how many jobs a fetch may take at clockNs.
 func (q *queue) fetchable(clockNs int64) int {
 	n := q.unlimited()
+	if q.lanes != nil {
+		n = min(n, q.lanes.fetchable(clockNs))
+	}
 	if n == 0 || q.rec.RateLimit == 0 {
 		return n
 	}
@@ -37,7 +41,7 @@ func (q *queue) unlimited() int {
 	if q.rec.Paused || q.rec.Deleting {
 		return 0
 	}
-	n, most := q.rec.InState[job.Pending], uint64(q.rec.MaxConcurrency)
+	n, most := q.rec.Ready(), uint64(q.rec.MaxConcurrency)
 	if most == 0 {
 		return int(n)
 	}
@@ -45,6 +49,14 @@ func (q *queue) unlimited() int {
 		return int(min(n, most-active))
 	}
 	return 0
+}
+
+// Ready is how many of the queue's pending jobs no gate keeps.
+func (q *Queue) Ready() uint64 {
+	if len(q.GetInState()) <= int(job.Pending) {
+		return 0
+	}
+	return q.InState[job.Pending] - q.Gated
 }
 
 // Fetchable is how many jobs of a queue may be fetched now: ready ones, bounded
@@ -120,6 +132,7 @@ func (tx *Tx) PutQueue(rec *Queue, events ...EventType) {
 	}
 	tx.touch(q)
 	q.stirred = true
+	tx.opensGates = tx.opensGates || rec.Gated > 0
 	for _, event := range events {
 		tx.event(event, rec.Name, nil)
 	}
@@ -140,6 +153,7 @@ func (tx *Tx) DeleteQueue(name string) error {
 	if err := tx.batch.Delete(queueKey(name), nil); err != nil {
 		return tx.fail(fmt.Errorf("delete queue %q: %w", name, err))
 	}
+	tx.removeLanes(q)
 	delete(tx.s.queues, name)
 	tx.head.QueueRecords--
 	tx.queues = slices.DeleteFunc(tx.queues, func(other *queue) bool { return other == q })
@@ -207,46 +221,64 @@ func (q *queue) moveReady(id job.ID, from, to index, bound int) error {
 }
 
 // NextReady is the queue's next job in order of (priority, number), paused or
-// not; ok is false when none is ready. PutJob with another state removes it.
+// not; ok is false when none is ready. Of a queue with lanes it is that of the lane
+// that is next; ok is false, too, when the limits of all lanes keep their jobs. PutJob
+// with another state removes it.
 func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
 	q := tx.s.queues[name]
-	if q == nil || q.rec.InState[job.Pending] == 0 {
+	if q == nil || q.rec.Ready() == 0 {
 		return job.ID{}, false, nil
 	}
-	for priority := range q.heads.levels {
-		if id, ok, err = tx.oldestReady(q, priority); ok || err != nil {
+	heads, key := &q.heads, ""
+	if q.lanes != nil {
+		q.lanes.wake(tx.head.ClockNs)
+		l := q.lanes.ready.first()
+		if l == nil {
+			return job.ID{}, false, nil
+		}
+		heads, key = l.heads, l.rec.Key
+	}
+	if q.rec.AgeingMs > 0 {
+		id, ok, err = tx.mostUrgent(q, heads, key)
+		if ok || err != nil {
 			return id, ok, err
+		}
+		return job.ID{}, false, tx.noneReady(q)
+	}
+	for priority := range heads.levels {
+		if h, ok, err := tx.oldestReady(q, heads, key, priority); ok || err != nil {
+			return h.id, ok, err
 		}
 	}
 	return job.ID{}, false, tx.noneReady(q)
 }
 
-// oldestReady is the queue's oldest ready job of a priority.
-func (tx *Tx) oldestReady(q *queue, priority int) (id job.ID, ok bool, err error) {
-	l := &q.heads.levels[priority]
+// oldestReady is the oldest ready job of a priority and fairness key.
+func (tx *Tx) oldestReady(q *queue, heads *heads, key string, priority int) (first head, ok bool, err error) {
+	l := &heads.levels[priority]
 	if len(l.list) == 0 && l.more {
-		if err := tx.refill(q, uint8(priority), l); err != nil {
-			return job.ID{}, false, tx.fail(fmt.Errorf("ready jobs of queue %q: %w", q.rec.Name, err))
+		if err := tx.refill(q, key, uint8(priority), l); err != nil {
+			return head{}, false, tx.fail(fmt.Errorf("ready jobs of queue %q: %w", q.rec.Name, err))
 		}
 	}
 	if len(l.list) == 0 {
-		return job.ID{}, false, nil
+		return head{}, false, nil
 	}
-	return l.list[0].id, true, nil
+	return l.list[0], true, nil
 }
 
 func (tx *Tx) noneReady(q *queue) error {
-	return tx.fail(fmt.Errorf("queue %q counts %d pending jobs and none is ready", q.rec.Name, q.rec.InState[job.Pending]))
+	return tx.fail(fmt.Errorf("queue %q counts %d ready jobs and none is there", q.rec.Name, q.rec.Ready()))
 }
 
 // refill reads a level on from the store, which does not hold yet what the
 // running entry did; the jobs it touched say that.
-func (tx *Tx) refill(q *queue, priority uint8, l *level) error {
+func (tx *Tx) refill(q *queue, key string, priority uint8, l *level) error {
 	var added []head
 	var removed []uint64
 	name := q.rec.Name
 	here := func(ix index) bool {
-		return ix.ready && ix.priority == priority && ix.number >= l.from && ix.queue == name
+		return ix.ready && ix.priority == priority && ix.number >= l.from && ix.queue == name && ix.key == key
 	}
 	for _, h := range tx.order {
 		was, is := here(h.stored), here(h.now)
@@ -263,15 +295,23 @@ func (tx *Tx) refill(q *queue, priority uint8, l *level) error {
 	slices.SortFunc(added, func(a, b head) int { return cmp.Compare(a.number, b.number) })
 	slices.Sort(removed)
 	it, err := tx.s.gen.db.NewIter(&pebble.IterOptions{
-		LowerBound: appendReadyKey(nil, name, priority, l.from),
-		UpperBound: appendReadyKey(nil, name, priority+1, 0),
+		LowerBound: appendReadyOf(nil, name, key, priority, l.from),
+		UpperBound: appendReadyOf(nil, name, key, priority+1, 0),
 	})
 	if err != nil {
 		return err
 	}
-	err = l.refill(it, added, removed, tx.s.options.headsKept)
+	err = l.refill(it, added, removed, tx.headsKept(key))
 	if closed := it.Close(); err == nil {
 		err = closed
 	}
 	return err
+}
+
+// headsKept is how many ready jobs of a fairness key are held in memory.
+func (tx *Tx) headsKept(key string) int {
+	if key == "" {
+		return tx.s.options.headsKept
+	}
+	return min(tx.s.options.headsKept, laneHeads)
 }

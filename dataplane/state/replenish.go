@@ -35,13 +35,22 @@ func (q *Queue) CountRate(nowNs int64) {
 	q.Rate.Take(q.RateWindowMs, nowNs)
 }
 
-// replenishAt is when the queue's rate limit lets a job go that nothing else keeps;
-// 0 where it is not the limit that keeps one.
+// replenishAt is when the queue's rate limit, or that of a lane, lets a job go that
+// nothing else keeps; 0 where it is not those limits that keep one.
 func (q *queue) replenishAt(clockNs int64) int64 {
-	if q.rec.RateLimit == 0 || q.unlimited() == 0 || q.rec.RateFree(clockNs) > 0 {
+	if q.rec.RateLimit == 0 && q.lanes == nil || q.unlimited() == 0 {
 		return 0
 	}
-	return q.rec.Rate.FreeAt(q.rec.RateLimit, q.rec.RateWindowMs, clockNs)
+	at := int64(0)
+	if q.lanes != nil && q.lanes.fetchable(clockNs) == 0 {
+		if at = q.lanes.freeAt(); at == 0 {
+			return 0
+		}
+	}
+	if q.rec.RateFree(clockNs) > 0 {
+		return at
+	}
+	return max(at, q.rec.Rate.FreeAt(q.rec.RateLimit, q.rec.RateWindowMs, clockNs))
 }
 
 // replenishments are the queues that their rate limits keep, and until when.

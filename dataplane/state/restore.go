@@ -181,6 +181,12 @@ func (s *Store) announce() error {
 	if s.hooks.OnKeys != nil {
 		s.hooks.OnKeys()
 	}
+	if s.hooks.OnResources != nil {
+		s.hooks.OnResources()
+	}
+	if len(s.gates.all) > 0 && s.hooks.OnGate != nil {
+		s.hooks.OnGate()
+	}
 	if s.hooks.OnOutbox != nil {
 		s.hooks.OnOutbox()
 	}

@@ -56,6 +56,11 @@ type Hooks struct {
 	OnUsage func()
 	// OnKeys says that API keys were made, changed or removed.
 	OnKeys func()
+	// OnResources says that resources were declared, changed or taken back.
+	OnResources func()
+	// OnGate says that a gate may have opened that jobs wait at, or that another came
+	// to one.
+	OnGate func()
 	// OnOutbox says that there are new ops for another shard.
 	OnOutbox func()
 }
@@ -86,10 +91,12 @@ type Store struct {
 	configuration atomic.Pointer[configuration]
 	keysRead      atomic.Pointer[keyring] // committed API keys, for readers
 	outboxesRead  atomic.Pointer[[]OutboxState]
-	gauges        sync.Map // queue name -> *atomic.Int64: Fetchable
+	bookRead      atomic.Pointer[Book] // committed resources, for readers
+	gauges        sync.Map             // queue name -> *atomic.Int64: Fetchable
 	floors        [timerClasses]timerFloor
 	replenish     replenishments
 	clearings     clearings
+	gates         gates
 	images        atomic.Uint64 // names image directories
 	failure       failure
 
@@ -97,10 +104,12 @@ type Store struct {
 	keys     map[string]*Key
 	outboxes map[uint32]*Outbox // by the shard they go to
 	inboxes  map[uint32]*Inbox  // by the shard they come from
-	newest   job.ID             // no stored job or forward has a greater id
-	leases   leases             // of the active jobs
-	tx       Tx
-	open     bool // tx is begun and not committed
+
+	resources map[resourceName]*Resource
+	newest    job.ID // no stored job or forward has a greater id
+	leases    leases // of the active jobs
+	tx        Tx
+	open      bool // tx is begun and not committed
 }
 
 // Open opens or creates the store in dir and computes its caches. What a crash
@@ -148,6 +157,9 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.outboxes, s.inboxes = c.outboxes, c.inboxes
 	s.publishOutboxes()
 	s.keysRead.Store(newKeyring(c.keys))
+	s.resources = c.resources
+	s.bookRead.Store(c.book)
+	s.gates.install(c.gates)
 	s.gauges.Range(func(name, gauge any) bool {
 		if c.queues[name.(string)] == nil {
 			gauge.(*atomic.Int64).Store(0)

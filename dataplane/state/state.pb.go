@@ -24,6 +24,396 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// UnknownModel says what is done about a model that no price is known of. What it
+// used is never free: it is charged at the dearest price there is.
+type UnknownModel int32
+
+const (
+	UnknownModel_UNKNOWN_MODEL_CEILING UnknownModel = 0 // nothing else
+	UnknownModel_UNKNOWN_MODEL_HOLD    UnknownModel = 1 // a job that says it will use one is held
+)
+
+// Enum value maps for UnknownModel.
+var (
+	UnknownModel_name = map[int32]string{
+		0: "UNKNOWN_MODEL_CEILING",
+		1: "UNKNOWN_MODEL_HOLD",
+	}
+	UnknownModel_value = map[string]int32{
+		"UNKNOWN_MODEL_CEILING": 0,
+		"UNKNOWN_MODEL_HOLD":    1,
+	}
+)
+
+func (x UnknownModel) Enum() *UnknownModel {
+	p := new(UnknownModel)
+	*p = x
+	return p
+}
+
+func (x UnknownModel) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (UnknownModel) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_state_state_proto_enumTypes[0].Descriptor()
+}
+
+func (UnknownModel) Type() protoreflect.EnumType {
+	return &file_dataplane_state_state_proto_enumTypes[0]
+}
+
+func (x UnknownModel) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use UnknownModel.Descriptor instead.
+func (UnknownModel) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{0}
+}
+
+// ResourceKind says what a resource is.
+type ResourceKind int32
+
+const (
+	ResourceKind_RESOURCE_KIND_UNSPECIFIED     ResourceKind = 0
+	ResourceKind_RESOURCE_KIND_LIMIT_RULE      ResourceKind = 1
+	ResourceKind_RESOURCE_KIND_PROVIDER        ResourceKind = 2
+	ResourceKind_RESOURCE_KIND_PRICE           ResourceKind = 3
+	ResourceKind_RESOURCE_KIND_BUDGET          ResourceKind = 4
+	ResourceKind_RESOURCE_KIND_APPROVAL_POLICY ResourceKind = 5
+	ResourceKind_RESOURCE_KIND_ALERT_RULE      ResourceKind = 6
+	ResourceKind_RESOURCE_KIND_WEBHOOK         ResourceKind = 7
+	ResourceKind_RESOURCE_KIND_SHIPPED_PRICE   ResourceKind = 8 // of the price book that comes with the binary
+)
+
+// Enum value maps for ResourceKind.
+var (
+	ResourceKind_name = map[int32]string{
+		0: "RESOURCE_KIND_UNSPECIFIED",
+		1: "RESOURCE_KIND_LIMIT_RULE",
+		2: "RESOURCE_KIND_PROVIDER",
+		3: "RESOURCE_KIND_PRICE",
+		4: "RESOURCE_KIND_BUDGET",
+		5: "RESOURCE_KIND_APPROVAL_POLICY",
+		6: "RESOURCE_KIND_ALERT_RULE",
+		7: "RESOURCE_KIND_WEBHOOK",
+		8: "RESOURCE_KIND_SHIPPED_PRICE",
+	}
+	ResourceKind_value = map[string]int32{
+		"RESOURCE_KIND_UNSPECIFIED":     0,
+		"RESOURCE_KIND_LIMIT_RULE":      1,
+		"RESOURCE_KIND_PROVIDER":        2,
+		"RESOURCE_KIND_PRICE":           3,
+		"RESOURCE_KIND_BUDGET":          4,
+		"RESOURCE_KIND_APPROVAL_POLICY": 5,
+		"RESOURCE_KIND_ALERT_RULE":      6,
+		"RESOURCE_KIND_WEBHOOK":         7,
+		"RESOURCE_KIND_SHIPPED_PRICE":   8,
+	}
+)
+
+func (x ResourceKind) Enum() *ResourceKind {
+	p := new(ResourceKind)
+	*p = x
+	return p
+}
+
+func (x ResourceKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ResourceKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_state_state_proto_enumTypes[1].Descriptor()
+}
+
+func (ResourceKind) Type() protoreflect.EnumType {
+	return &file_dataplane_state_state_proto_enumTypes[1]
+}
+
+func (x ResourceKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ResourceKind.Descriptor instead.
+func (ResourceKind) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{1}
+}
+
+// BudgetScope says whose spending a budget bounds.
+type BudgetScope int32
+
+const (
+	BudgetScope_BUDGET_SCOPE_UNSPECIFIED BudgetScope = 0
+	BudgetScope_BUDGET_SCOPE_NAMESPACE   BudgetScope = 1
+	BudgetScope_BUDGET_SCOPE_QUEUE       BudgetScope = 2 // target: its name
+	BudgetScope_BUDGET_SCOPE_TAG         BudgetScope = 3 // target: name=value
+	BudgetScope_BUDGET_SCOPE_KEY         BudgetScope = 4 // target: a fairness key
+	BudgetScope_BUDGET_SCOPE_JOB         BudgetScope = 5 // target: default. Each job by itself
+)
+
+// Enum value maps for BudgetScope.
+var (
+	BudgetScope_name = map[int32]string{
+		0: "BUDGET_SCOPE_UNSPECIFIED",
+		1: "BUDGET_SCOPE_NAMESPACE",
+		2: "BUDGET_SCOPE_QUEUE",
+		3: "BUDGET_SCOPE_TAG",
+		4: "BUDGET_SCOPE_KEY",
+		5: "BUDGET_SCOPE_JOB",
+	}
+	BudgetScope_value = map[string]int32{
+		"BUDGET_SCOPE_UNSPECIFIED": 0,
+		"BUDGET_SCOPE_NAMESPACE":   1,
+		"BUDGET_SCOPE_QUEUE":       2,
+		"BUDGET_SCOPE_TAG":         3,
+		"BUDGET_SCOPE_KEY":         4,
+		"BUDGET_SCOPE_JOB":         5,
+	}
+)
+
+func (x BudgetScope) Enum() *BudgetScope {
+	p := new(BudgetScope)
+	*p = x
+	return p
+}
+
+func (x BudgetScope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BudgetScope) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_state_state_proto_enumTypes[2].Descriptor()
+}
+
+func (BudgetScope) Type() protoreflect.EnumType {
+	return &file_dataplane_state_state_proto_enumTypes[2]
+}
+
+func (x BudgetScope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BudgetScope.Descriptor instead.
+func (BudgetScope) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{2}
+}
+
+// OnExceed says what becomes of a job that a budget has no room for.
+type OnExceed int32
+
+const (
+	OnExceed_ON_EXCEED_HOLD       OnExceed = 0 // a person is asked
+	OnExceed_ON_EXCEED_REJECT     OnExceed = 1 // it is dead
+	OnExceed_ON_EXCEED_ALERT_ONLY OnExceed = 2 // it runs
+	OnExceed_ON_EXCEED_THROTTLE   OnExceed = 3 // it waits until there is room
+)
+
+// Enum value maps for OnExceed.
+var (
+	OnExceed_name = map[int32]string{
+		0: "ON_EXCEED_HOLD",
+		1: "ON_EXCEED_REJECT",
+		2: "ON_EXCEED_ALERT_ONLY",
+		3: "ON_EXCEED_THROTTLE",
+	}
+	OnExceed_value = map[string]int32{
+		"ON_EXCEED_HOLD":       0,
+		"ON_EXCEED_REJECT":     1,
+		"ON_EXCEED_ALERT_ONLY": 2,
+		"ON_EXCEED_THROTTLE":   3,
+	}
+)
+
+func (x OnExceed) Enum() *OnExceed {
+	p := new(OnExceed)
+	*p = x
+	return p
+}
+
+func (x OnExceed) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (OnExceed) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_state_state_proto_enumTypes[3].Descriptor()
+}
+
+func (OnExceed) Type() protoreflect.EnumType {
+	return &file_dataplane_state_state_proto_enumTypes[3]
+}
+
+func (x OnExceed) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use OnExceed.Descriptor instead.
+func (OnExceed) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
+}
+
+// Window is the time a limit is for.
+type Window int32
+
+const (
+	Window_WINDOW_UNSPECIFIED Window = 0
+	Window_WINDOW_DAY         Window = 1
+	Window_WINDOW_WEEK        Window = 2 // from Monday
+	Window_WINDOW_MONTH       Window = 3
+	Window_WINDOW_ROLLING     Window = 4 // the last length_ms, wherever they begin
+)
+
+// Enum value maps for Window.
+var (
+	Window_name = map[int32]string{
+		0: "WINDOW_UNSPECIFIED",
+		1: "WINDOW_DAY",
+		2: "WINDOW_WEEK",
+		3: "WINDOW_MONTH",
+		4: "WINDOW_ROLLING",
+	}
+	Window_value = map[string]int32{
+		"WINDOW_UNSPECIFIED": 0,
+		"WINDOW_DAY":         1,
+		"WINDOW_WEEK":        2,
+		"WINDOW_MONTH":       3,
+		"WINDOW_ROLLING":     4,
+	}
+)
+
+func (x Window) Enum() *Window {
+	p := new(Window)
+	*p = x
+	return p
+}
+
+func (x Window) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Window) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_state_state_proto_enumTypes[4].Descriptor()
+}
+
+func (Window) Type() protoreflect.EnumType {
+	return &file_dataplane_state_state_proto_enumTypes[4]
+}
+
+func (x Window) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Window.Descriptor instead.
+func (Window) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
+}
+
+// AlertSubject is what an alert rule watches.
+type AlertSubject int32
+
+const (
+	AlertSubject_ALERT_SUBJECT_UNSPECIFIED    AlertSubject = 0
+	AlertSubject_ALERT_SUBJECT_QUEUE_DEPTH    AlertSubject = 1 // pending jobs
+	AlertSubject_ALERT_SUBJECT_DEAD           AlertSubject = 2 // dead jobs
+	AlertSubject_ALERT_SUBJECT_WORKERS        AlertSubject = 3 // workers seen lately
+	AlertSubject_ALERT_SUBJECT_OLDEST_PENDING AlertSubject = 4 // its age in seconds
+	AlertSubject_ALERT_SUBJECT_BUDGET         AlertSubject = 5 // percent of the fullest limit
+)
+
+// Enum value maps for AlertSubject.
+var (
+	AlertSubject_name = map[int32]string{
+		0: "ALERT_SUBJECT_UNSPECIFIED",
+		1: "ALERT_SUBJECT_QUEUE_DEPTH",
+		2: "ALERT_SUBJECT_DEAD",
+		3: "ALERT_SUBJECT_WORKERS",
+		4: "ALERT_SUBJECT_OLDEST_PENDING",
+		5: "ALERT_SUBJECT_BUDGET",
+	}
+	AlertSubject_value = map[string]int32{
+		"ALERT_SUBJECT_UNSPECIFIED":    0,
+		"ALERT_SUBJECT_QUEUE_DEPTH":    1,
+		"ALERT_SUBJECT_DEAD":           2,
+		"ALERT_SUBJECT_WORKERS":        3,
+		"ALERT_SUBJECT_OLDEST_PENDING": 4,
+		"ALERT_SUBJECT_BUDGET":         5,
+	}
+)
+
+func (x AlertSubject) Enum() *AlertSubject {
+	p := new(AlertSubject)
+	*p = x
+	return p
+}
+
+func (x AlertSubject) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (AlertSubject) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_state_state_proto_enumTypes[5].Descriptor()
+}
+
+func (AlertSubject) Type() protoreflect.EnumType {
+	return &file_dataplane_state_state_proto_enumTypes[5]
+}
+
+func (x AlertSubject) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use AlertSubject.Descriptor instead.
+func (AlertSubject) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
+}
+
+// Comparison is how an alert rule compares.
+type Comparison int32
+
+const (
+	Comparison_COMPARISON_OVER  Comparison = 0
+	Comparison_COMPARISON_UNDER Comparison = 1
+)
+
+// Enum value maps for Comparison.
+var (
+	Comparison_name = map[int32]string{
+		0: "COMPARISON_OVER",
+		1: "COMPARISON_UNDER",
+	}
+	Comparison_value = map[string]int32{
+		"COMPARISON_OVER":  0,
+		"COMPARISON_UNDER": 1,
+	}
+)
+
+func (x Comparison) Enum() *Comparison {
+	p := new(Comparison)
+	*p = x
+	return p
+}
+
+func (x Comparison) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Comparison) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_state_state_proto_enumTypes[6].Descriptor()
+}
+
+func (Comparison) Type() protoreflect.EnumType {
+	return &file_dataplane_state_state_proto_enumTypes[6]
+}
+
+func (x Comparison) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Comparison.Descriptor instead.
+func (Comparison) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
+}
+
 // Missed says what a schedule does about runs that nobody was there for.
 type Missed int32
 
@@ -58,11 +448,11 @@ func (x Missed) String() string {
 }
 
 func (Missed) Descriptor() protoreflect.EnumDescriptor {
-	return file_dataplane_state_state_proto_enumTypes[0].Descriptor()
+	return file_dataplane_state_state_proto_enumTypes[7].Descriptor()
 }
 
 func (Missed) Type() protoreflect.EnumType {
-	return &file_dataplane_state_state_proto_enumTypes[0]
+	return &file_dataplane_state_state_proto_enumTypes[7]
 }
 
 func (x Missed) Number() protoreflect.EnumNumber {
@@ -71,7 +461,60 @@ func (x Missed) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Missed.Descriptor instead.
 func (Missed) EnumDescriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{0}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
+}
+
+// UsagePhase says what a report came with.
+type UsagePhase int32
+
+const (
+	UsagePhase_USAGE_PHASE_UNSPECIFIED UsagePhase = 0
+	UsagePhase_USAGE_PHASE_ACK         UsagePhase = 1
+	UsagePhase_USAGE_PHASE_FAIL        UsagePhase = 2
+	UsagePhase_USAGE_PHASE_HEARTBEAT   UsagePhase = 3
+)
+
+// Enum value maps for UsagePhase.
+var (
+	UsagePhase_name = map[int32]string{
+		0: "USAGE_PHASE_UNSPECIFIED",
+		1: "USAGE_PHASE_ACK",
+		2: "USAGE_PHASE_FAIL",
+		3: "USAGE_PHASE_HEARTBEAT",
+	}
+	UsagePhase_value = map[string]int32{
+		"USAGE_PHASE_UNSPECIFIED": 0,
+		"USAGE_PHASE_ACK":         1,
+		"USAGE_PHASE_FAIL":        2,
+		"USAGE_PHASE_HEARTBEAT":   3,
+	}
+)
+
+func (x UsagePhase) Enum() *UsagePhase {
+	p := new(UsagePhase)
+	*p = x
+	return p
+}
+
+func (x UsagePhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (UsagePhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_dataplane_state_state_proto_enumTypes[8].Descriptor()
+}
+
+func (UsagePhase) Type() protoreflect.EnumType {
+	return &file_dataplane_state_state_proto_enumTypes[8]
+}
+
+func (x UsagePhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use UsagePhase.Descriptor instead.
+func (UsagePhase) EnumDescriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
 }
 
 // EventType says what happened to a job or a queue. It stays inside the node: the
@@ -120,6 +563,18 @@ const (
 	EventType_EVENT_SCHEDULE_DELETED EventType = 38
 	EventType_EVENT_QUEUE_CLEARED    EventType = 39
 	EventType_EVENT_PURGED           EventType = 40 // its retention was over
+	EventType_EVENT_CONTINUED        EventType = 41 // an agent goes on with its next iteration
+	EventType_EVENT_GATED            EventType = 42 // a gate keeps it, so that others are fetched before it
+	EventType_EVENT_UNGATED          EventType = 43
+	EventType_EVENT_BUDGET_EXCEEDED  EventType = 44 // a budget has no room for it
+	EventType_EVENT_BUDGET_ALERT     EventType = 45 // a budget has reached a threshold
+	EventType_EVENT_RESOURCE_CHANGED EventType = 46
+	EventType_EVENT_RESOURCE_DELETED EventType = 47
+	EventType_EVENT_ACCOUNT_CHANGED  EventType = 48 // what a budget has come to
+	EventType_EVENT_SCORED           EventType = 49
+	EventType_EVENT_REPLAYED         EventType = 50 // another job goes on from one of its iterations
+	EventType_EVENT_ALERT_FIRED      EventType = 51
+	EventType_EVENT_ALERT_RESOLVED   EventType = 52
 )
 
 // Enum value maps for EventType.
@@ -166,6 +621,18 @@ var (
 		38: "EVENT_SCHEDULE_DELETED",
 		39: "EVENT_QUEUE_CLEARED",
 		40: "EVENT_PURGED",
+		41: "EVENT_CONTINUED",
+		42: "EVENT_GATED",
+		43: "EVENT_UNGATED",
+		44: "EVENT_BUDGET_EXCEEDED",
+		45: "EVENT_BUDGET_ALERT",
+		46: "EVENT_RESOURCE_CHANGED",
+		47: "EVENT_RESOURCE_DELETED",
+		48: "EVENT_ACCOUNT_CHANGED",
+		49: "EVENT_SCORED",
+		50: "EVENT_REPLAYED",
+		51: "EVENT_ALERT_FIRED",
+		52: "EVENT_ALERT_RESOLVED",
 	}
 	EventType_value = map[string]int32{
 		"EVENT_UNSPECIFIED":      0,
@@ -209,6 +676,18 @@ var (
 		"EVENT_SCHEDULE_DELETED": 38,
 		"EVENT_QUEUE_CLEARED":    39,
 		"EVENT_PURGED":           40,
+		"EVENT_CONTINUED":        41,
+		"EVENT_GATED":            42,
+		"EVENT_UNGATED":          43,
+		"EVENT_BUDGET_EXCEEDED":  44,
+		"EVENT_BUDGET_ALERT":     45,
+		"EVENT_RESOURCE_CHANGED": 46,
+		"EVENT_RESOURCE_DELETED": 47,
+		"EVENT_ACCOUNT_CHANGED":  48,
+		"EVENT_SCORED":           49,
+		"EVENT_REPLAYED":         50,
+		"EVENT_ALERT_FIRED":      51,
+		"EVENT_ALERT_RESOLVED":   52,
 	}
 )
 
@@ -223,11 +702,11 @@ func (x EventType) String() string {
 }
 
 func (EventType) Descriptor() protoreflect.EnumDescriptor {
-	return file_dataplane_state_state_proto_enumTypes[1].Descriptor()
+	return file_dataplane_state_state_proto_enumTypes[9].Descriptor()
 }
 
 func (EventType) Type() protoreflect.EnumType {
-	return &file_dataplane_state_state_proto_enumTypes[1]
+	return &file_dataplane_state_state_proto_enumTypes[9]
 }
 
 func (x EventType) Number() protoreflect.EnumNumber {
@@ -236,7 +715,7 @@ func (x EventType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EventType.Descriptor instead.
 func (EventType) EnumDescriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{1}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
 }
 
 // Head is the one record every batch rewrites: how far the store is and the
@@ -269,6 +748,13 @@ type Head struct {
 	DependentsRecords  uint64                 `protobuf:"varint,24,opt,name=dependents_records,json=dependentsRecords,proto3" json:"dependents_records,omitempty"`
 	WaiterRecords      uint64                 `protobuf:"varint,25,opt,name=waiter_records,json=waiterRecords,proto3" json:"waiter_records,omitempty"`
 	Settings           *Settings              `protobuf:"bytes,26,opt,name=settings,proto3" json:"settings,omitempty"`
+	LaneRecords        uint64                 `protobuf:"varint,27,opt,name=lane_records,json=laneRecords,proto3" json:"lane_records,omitempty"`
+	AccountRecords     uint64                 `protobuf:"varint,28,opt,name=account_records,json=accountRecords,proto3" json:"account_records,omitempty"`
+	TrafficRecords     uint64                 `protobuf:"varint,29,opt,name=traffic_records,json=trafficRecords,proto3" json:"traffic_records,omitempty"`
+	ScoreRecords       uint64                 `protobuf:"varint,30,opt,name=score_records,json=scoreRecords,proto3" json:"score_records,omitempty"`
+	AlertRecords       uint64                 `protobuf:"varint,31,opt,name=alert_records,json=alertRecords,proto3" json:"alert_records,omitempty"`
+	DeliveryRecords    uint64                 `protobuf:"varint,32,opt,name=delivery_records,json=deliveryRecords,proto3" json:"delivery_records,omitempty"`
+	PriceBook          uint32                 `protobuf:"varint,33,opt,name=price_book,json=priceBook,proto3" json:"price_book,omitempty"` // version of the shipped prices that are in the store
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -485,10 +971,60 @@ func (x *Head) GetSettings() *Settings {
 	return nil
 }
 
+func (x *Head) GetLaneRecords() uint64 {
+	if x != nil {
+		return x.LaneRecords
+	}
+	return 0
+}
+
+func (x *Head) GetAccountRecords() uint64 {
+	if x != nil {
+		return x.AccountRecords
+	}
+	return 0
+}
+
+func (x *Head) GetTrafficRecords() uint64 {
+	if x != nil {
+		return x.TrafficRecords
+	}
+	return 0
+}
+
+func (x *Head) GetScoreRecords() uint64 {
+	if x != nil {
+		return x.ScoreRecords
+	}
+	return 0
+}
+
+func (x *Head) GetAlertRecords() uint64 {
+	if x != nil {
+		return x.AlertRecords
+	}
+	return 0
+}
+
+func (x *Head) GetDeliveryRecords() uint64 {
+	if x != nil {
+		return x.DeliveryRecords
+	}
+	return 0
+}
+
+func (x *Head) GetPriceBook() uint32 {
+	if x != nil {
+		return x.PriceBook
+	}
+	return 0
+}
+
 // Settings are what an operator has decided for the namespace.
 type Settings struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Retention     *job.Retention         `protobuf:"bytes,1,opt,name=retention,proto3" json:"retention,omitempty"`
+	UnknownModel  UnknownModel           `protobuf:"varint,2,opt,name=unknown_model,json=unknownModel,proto3,enum=corvo.state.v1.UnknownModel" json:"unknown_model,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -530,6 +1066,13 @@ func (x *Settings) GetRetention() *job.Retention {
 	return nil
 }
 
+func (x *Settings) GetUnknownModel() UnknownModel {
+	if x != nil {
+		return x.UnknownModel
+	}
+	return UnknownModel_UNKNOWN_MODEL_CEILING
+}
+
 // Queue is a queue's settings and its exact counters.
 type Queue struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -557,6 +1100,12 @@ type Queue struct {
 	Deleting      bool            `protobuf:"varint,20,opt,name=deleting,proto3" json:"deleting,omitempty"`                          // its jobs are being removed, then it
 	UniqueLocks   uint64          `protobuf:"varint,21,opt,name=unique_locks,json=uniqueLocks,proto3" json:"unique_locks,omitempty"` // unique keys taken in it
 	Cleared       uint64          `protobuf:"varint,22,opt,name=cleared,proto3" json:"cleared,omitempty"`                            // jobs that clears have removed since the queue exists
+	Provider      string          `protobuf:"bytes,23,opt,name=provider,proto3" json:"provider,omitempty"`                           // of jobs that name none; empty: none
+	AgeingMs      int64           `protobuf:"varint,24,opt,name=ageing_ms,json=ageingMs,proto3" json:"ageing_ms,omitempty"`          // a job that has waited this long counts as one priority higher; 0 = never
+	Gated         uint64          `protobuf:"varint,25,opt,name=gated,proto3" json:"gated,omitempty"`                                // pending jobs that a gate keeps
+	Lanes         uint64          `protobuf:"varint,26,opt,name=lanes,proto3" json:"lanes,omitempty"`                                // lanes it has; 0 = none of its jobs has a fairness key
+	ServedNs      int64           `protobuf:"varint,27,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`          // what a lane has been served that always had jobs: where another begins
+	ExpectedNs    int64           `protobuf:"varint,28,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`    // how long jobs in lanes take, on a moving average; 0 = unknown
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -745,6 +1294,1619 @@ func (x *Queue) GetCleared() uint64 {
 	return 0
 }
 
+func (x *Queue) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *Queue) GetAgeingMs() int64 {
+	if x != nil {
+		return x.AgeingMs
+	}
+	return 0
+}
+
+func (x *Queue) GetGated() uint64 {
+	if x != nil {
+		return x.Gated
+	}
+	return 0
+}
+
+func (x *Queue) GetLanes() uint64 {
+	if x != nil {
+		return x.Lanes
+	}
+	return 0
+}
+
+func (x *Queue) GetServedNs() int64 {
+	if x != nil {
+		return x.ServedNs
+	}
+	return 0
+}
+
+func (x *Queue) GetExpectedNs() int64 {
+	if x != nil {
+		return x.ExpectedNs
+	}
+	return 0
+}
+
+// Lane is the jobs of a queue with one fairness key, and what its share of the queue
+// comes to. The jobs without a key are a lane too, as soon as there is another.
+type Lane struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Pending       uint64                 `protobuf:"varint,3,opt,name=pending,proto3" json:"pending,omitempty"` // ready ones
+	Active        uint64                 `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
+	Weight        uint32                 `protobuf:"varint,5,opt,name=weight,proto3" json:"weight,omitempty"`                           // of what jobs said last; 0 = 1
+	ServedNs      int64                  `protobuf:"varint,6,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`       // processing time it has been given, by weight
+	ExpectedNs    int64                  `protobuf:"varint,7,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"` // how long its jobs take, on a moving average; 0 = unknown
+	Rate          *job.RateWindow        `protobuf:"bytes,8,opt,name=rate,proto3" json:"rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lane) Reset() {
+	*x = Lane{}
+	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lane) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lane) ProtoMessage() {}
+
+func (x *Lane) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lane.ProtoReflect.Descriptor instead.
+func (*Lane) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Lane) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Lane) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Lane) GetPending() uint64 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *Lane) GetActive() uint64 {
+	if x != nil {
+		return x.Active
+	}
+	return 0
+}
+
+func (x *Lane) GetWeight() uint32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *Lane) GetServedNs() int64 {
+	if x != nil {
+		return x.ServedNs
+	}
+	return 0
+}
+
+func (x *Lane) GetExpectedNs() int64 {
+	if x != nil {
+		return x.ExpectedNs
+	}
+	return 0
+}
+
+func (x *Lane) GetRate() *job.RateWindow {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+// Resource is what somebody has declared for the namespace. Every shard has all of
+// them. What has come of it, such as what a budget has spent, lies in records of its
+// own, so that a resource changes only when somebody changes it.
+type Resource struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Kind      ResourceKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=corvo.state.v1.ResourceKind" json:"kind,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`        // unique in its kind: its id in paths
+	Id        []byte                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`            // another that takes the name has another
+	Version   uint64                 `protobuf:"varint,4,opt,name=version,proto3" json:"version,omitempty"` // rises with every change
+	CreatedNs int64                  `protobuf:"varint,5,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	Shards    uint32                 `protobuf:"varint,6,opt,name=shards,proto3" json:"shards,omitempty"` // of the namespace
+	// The one of its kind.
+	LimitRule      *LimitRule      `protobuf:"bytes,10,opt,name=limit_rule,json=limitRule,proto3" json:"limit_rule,omitempty"`
+	Provider       *Provider       `protobuf:"bytes,11,opt,name=provider,proto3" json:"provider,omitempty"`
+	Price          *Price          `protobuf:"bytes,12,opt,name=price,proto3" json:"price,omitempty"`
+	Budget         *Budget         `protobuf:"bytes,13,opt,name=budget,proto3" json:"budget,omitempty"`
+	ApprovalPolicy *ApprovalPolicy `protobuf:"bytes,14,opt,name=approval_policy,json=approvalPolicy,proto3" json:"approval_policy,omitempty"`
+	AlertRule      *AlertRule      `protobuf:"bytes,15,opt,name=alert_rule,json=alertRule,proto3" json:"alert_rule,omitempty"`
+	Webhook        *Webhook        `protobuf:"bytes,16,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Resource) Reset() {
+	*x = Resource{}
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Resource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Resource) ProtoMessage() {}
+
+func (x *Resource) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Resource.ProtoReflect.Descriptor instead.
+func (*Resource) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Resource) GetKind() ResourceKind {
+	if x != nil {
+		return x.Kind
+	}
+	return ResourceKind_RESOURCE_KIND_UNSPECIFIED
+}
+
+func (x *Resource) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Resource) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Resource) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *Resource) GetCreatedNs() int64 {
+	if x != nil {
+		return x.CreatedNs
+	}
+	return 0
+}
+
+func (x *Resource) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *Resource) GetLimitRule() *LimitRule {
+	if x != nil {
+		return x.LimitRule
+	}
+	return nil
+}
+
+func (x *Resource) GetProvider() *Provider {
+	if x != nil {
+		return x.Provider
+	}
+	return nil
+}
+
+func (x *Resource) GetPrice() *Price {
+	if x != nil {
+		return x.Price
+	}
+	return nil
+}
+
+func (x *Resource) GetBudget() *Budget {
+	if x != nil {
+		return x.Budget
+	}
+	return nil
+}
+
+func (x *Resource) GetApprovalPolicy() *ApprovalPolicy {
+	if x != nil {
+		return x.ApprovalPolicy
+	}
+	return nil
+}
+
+func (x *Resource) GetAlertRule() *AlertRule {
+	if x != nil {
+		return x.AlertRule
+	}
+	return nil
+}
+
+func (x *Resource) GetWebhook() *Webhook {
+	if x != nil {
+		return x.Webhook
+	}
+	return nil
+}
+
+// LimitRule limits what a fairness key of a queue may have. One without a key limits
+// the queue, and is the queue's own settings.
+type LimitRule struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Queue          string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Key            string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`                                              // "*": each key that has no rule of its own
+	MaxConcurrency uint32                 `protobuf:"varint,3,opt,name=max_concurrency,json=maxConcurrency,proto3" json:"max_concurrency,omitempty"` // 0 = unlimited
+	RateLimit      uint32                 `protobuf:"varint,4,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"`                // 0 = unlimited
+	RateWindowMs   int64                  `protobuf:"varint,5,opt,name=rate_window_ms,json=rateWindowMs,proto3" json:"rate_window_ms,omitempty"`
+	Paused         bool                   `protobuf:"varint,6,opt,name=paused,proto3" json:"paused,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *LimitRule) Reset() {
+	*x = LimitRule{}
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LimitRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LimitRule) ProtoMessage() {}
+
+func (x *LimitRule) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LimitRule.ProtoReflect.Descriptor instead.
+func (*LimitRule) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *LimitRule) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *LimitRule) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *LimitRule) GetMaxConcurrency() uint32 {
+	if x != nil {
+		return x.MaxConcurrency
+	}
+	return 0
+}
+
+func (x *LimitRule) GetRateLimit() uint32 {
+	if x != nil {
+		return x.RateLimit
+	}
+	return 0
+}
+
+func (x *LimitRule) GetRateWindowMs() int64 {
+	if x != nil {
+		return x.RateWindowMs
+	}
+	return 0
+}
+
+func (x *LimitRule) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+// Provider is what a provider of models lets through in a minute; 0 = unlimited.
+type Provider struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Requests      uint64                 `protobuf:"varint,1,opt,name=requests,proto3" json:"requests,omitempty"`
+	InputTokens   uint64                 `protobuf:"varint,2,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	OutputTokens  uint64                 `protobuf:"varint,3,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Provider) Reset() {
+	*x = Provider{}
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Provider) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Provider) ProtoMessage() {}
+
+func (x *Provider) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Provider.ProtoReflect.Descriptor instead.
+func (*Provider) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Provider) GetRequests() uint64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *Provider) GetInputTokens() uint64 {
+	if x != nil {
+		return x.InputTokens
+	}
+	return 0
+}
+
+func (x *Provider) GetOutputTokens() uint64 {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return 0
+}
+
+// Traffic is what goes to a provider, and what is expected to. Its key holds the
+// provider's name.
+type Traffic struct {
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	Name                 string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Requests             *job.RateWindow        `protobuf:"bytes,2,opt,name=requests,proto3" json:"requests,omitempty"`
+	InputTokens          *job.RateWindow        `protobuf:"bytes,3,opt,name=input_tokens,json=inputTokens,proto3" json:"input_tokens,omitempty"`
+	OutputTokens         *job.RateWindow        `protobuf:"bytes,4,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
+	ReservedInputTokens  uint64                 `protobuf:"varint,5,opt,name=reserved_input_tokens,json=reservedInputTokens,proto3" json:"reserved_input_tokens,omitempty"` // for attempts that run
+	ReservedOutputTokens uint64                 `protobuf:"varint,6,opt,name=reserved_output_tokens,json=reservedOutputTokens,proto3" json:"reserved_output_tokens,omitempty"`
+	ExpectedInputTokens  uint64                 `protobuf:"varint,7,opt,name=expected_input_tokens,json=expectedInputTokens,proto3" json:"expected_input_tokens,omitempty"` // of an attempt, on a moving average
+	ExpectedOutputTokens uint64                 `protobuf:"varint,8,opt,name=expected_output_tokens,json=expectedOutputTokens,proto3" json:"expected_output_tokens,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *Traffic) Reset() {
+	*x = Traffic{}
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Traffic) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Traffic) ProtoMessage() {}
+
+func (x *Traffic) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
+func (*Traffic) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Traffic) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Traffic) GetRequests() *job.RateWindow {
+	if x != nil {
+		return x.Requests
+	}
+	return nil
+}
+
+func (x *Traffic) GetInputTokens() *job.RateWindow {
+	if x != nil {
+		return x.InputTokens
+	}
+	return nil
+}
+
+func (x *Traffic) GetOutputTokens() *job.RateWindow {
+	if x != nil {
+		return x.OutputTokens
+	}
+	return nil
+}
+
+func (x *Traffic) GetReservedInputTokens() uint64 {
+	if x != nil {
+		return x.ReservedInputTokens
+	}
+	return 0
+}
+
+func (x *Traffic) GetReservedOutputTokens() uint64 {
+	if x != nil {
+		return x.ReservedOutputTokens
+	}
+	return 0
+}
+
+func (x *Traffic) GetExpectedInputTokens() uint64 {
+	if x != nil {
+		return x.ExpectedInputTokens
+	}
+	return 0
+}
+
+func (x *Traffic) GetExpectedOutputTokens() uint64 {
+	if x != nil {
+		return x.ExpectedOutputTokens
+	}
+	return 0
+}
+
+// Price is what a model costs, in nano-dollars for a million tokens.
+type Price struct {
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	Provider             string                 `protobuf:"bytes,1,opt,name=provider,proto3" json:"provider,omitempty"`                                         // empty: whoever's it is
+	Model                string                 `protobuf:"bytes,2,opt,name=model,proto3" json:"model,omitempty"`                                               // a trailing * stands for any ending
+	OverInputTokens      int64                  `protobuf:"varint,3,opt,name=over_input_tokens,json=overInputTokens,proto3" json:"over_input_tokens,omitempty"` // for reports with more input than that
+	InputNanoUsd         int64                  `protobuf:"varint,4,opt,name=input_nano_usd,json=inputNanoUsd,proto3" json:"input_nano_usd,omitempty"`
+	OutputNanoUsd        int64                  `protobuf:"varint,5,opt,name=output_nano_usd,json=outputNanoUsd,proto3" json:"output_nano_usd,omitempty"`
+	CacheCreationNanoUsd int64                  `protobuf:"varint,6,opt,name=cache_creation_nano_usd,json=cacheCreationNanoUsd,proto3" json:"cache_creation_nano_usd,omitempty"`
+	CacheReadNanoUsd     int64                  `protobuf:"varint,7,opt,name=cache_read_nano_usd,json=cacheReadNanoUsd,proto3" json:"cache_read_nano_usd,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
+}
+
+func (x *Price) Reset() {
+	*x = Price{}
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Price) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Price) ProtoMessage() {}
+
+func (x *Price) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Price.ProtoReflect.Descriptor instead.
+func (*Price) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Price) GetProvider() string {
+	if x != nil {
+		return x.Provider
+	}
+	return ""
+}
+
+func (x *Price) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *Price) GetOverInputTokens() int64 {
+	if x != nil {
+		return x.OverInputTokens
+	}
+	return 0
+}
+
+func (x *Price) GetInputNanoUsd() int64 {
+	if x != nil {
+		return x.InputNanoUsd
+	}
+	return 0
+}
+
+func (x *Price) GetOutputNanoUsd() int64 {
+	if x != nil {
+		return x.OutputNanoUsd
+	}
+	return 0
+}
+
+func (x *Price) GetCacheCreationNanoUsd() int64 {
+	if x != nil {
+		return x.CacheCreationNanoUsd
+	}
+	return 0
+}
+
+func (x *Price) GetCacheReadNanoUsd() int64 {
+	if x != nil {
+		return x.CacheReadNanoUsd
+	}
+	return 0
+}
+
+// Budget bounds what jobs may cost.
+type Budget struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Scope          BudgetScope            `protobuf:"varint,1,opt,name=scope,proto3,enum=corvo.state.v1.BudgetScope" json:"scope,omitempty"`
+	Target         string                 `protobuf:"bytes,2,opt,name=target,proto3" json:"target,omitempty"`
+	Limits         []*SpendLimit          `protobuf:"bytes,3,rep,name=limits,proto3" json:"limits,omitempty"`                                         // one of a kind
+	PerJobNanoUsd  int64                  `protobuf:"varint,4,opt,name=per_job_nano_usd,json=perJobNanoUsd,proto3" json:"per_job_nano_usd,omitempty"` // of all attempts of a job; 0 = unlimited
+	Timezone       string                 `protobuf:"bytes,5,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	OnExceed       OnExceed               `protobuf:"varint,6,opt,name=on_exceed,json=onExceed,proto3,enum=corvo.state.v1.OnExceed" json:"on_exceed,omitempty"`
+	ReserveNanoUsd int64                  `protobuf:"varint,7,opt,name=reserve_nano_usd,json=reserveNanoUsd,proto3" json:"reserve_nano_usd,omitempty"` // for an attempt of which nothing else is known
+	Alerts         []uint32               `protobuf:"varint,8,rep,packed,name=alerts,proto3" json:"alerts,omitempty"`                                  // percents of a limit that are told of, rising
+	RaiseNanoUsd   int64                  `protobuf:"varint,9,opt,name=raise_nano_usd,json=raiseNanoUsd,proto3" json:"raise_nano_usd,omitempty"`       // more for a while, on every limit
+	RaiseUntilNs   int64                  `protobuf:"varint,10,opt,name=raise_until_ns,json=raiseUntilNs,proto3" json:"raise_until_ns,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Budget) Reset() {
+	*x = Budget{}
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Budget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Budget) ProtoMessage() {}
+
+func (x *Budget) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Budget.ProtoReflect.Descriptor instead.
+func (*Budget) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Budget) GetScope() BudgetScope {
+	if x != nil {
+		return x.Scope
+	}
+	return BudgetScope_BUDGET_SCOPE_UNSPECIFIED
+}
+
+func (x *Budget) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Budget) GetLimits() []*SpendLimit {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+func (x *Budget) GetPerJobNanoUsd() int64 {
+	if x != nil {
+		return x.PerJobNanoUsd
+	}
+	return 0
+}
+
+func (x *Budget) GetTimezone() string {
+	if x != nil {
+		return x.Timezone
+	}
+	return ""
+}
+
+func (x *Budget) GetOnExceed() OnExceed {
+	if x != nil {
+		return x.OnExceed
+	}
+	return OnExceed_ON_EXCEED_HOLD
+}
+
+func (x *Budget) GetReserveNanoUsd() int64 {
+	if x != nil {
+		return x.ReserveNanoUsd
+	}
+	return 0
+}
+
+func (x *Budget) GetAlerts() []uint32 {
+	if x != nil {
+		return x.Alerts
+	}
+	return nil
+}
+
+func (x *Budget) GetRaiseNanoUsd() int64 {
+	if x != nil {
+		return x.RaiseNanoUsd
+	}
+	return 0
+}
+
+func (x *Budget) GetRaiseUntilNs() int64 {
+	if x != nil {
+		return x.RaiseUntilNs
+	}
+	return 0
+}
+
+type SpendLimit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Window        Window                 `protobuf:"varint,1,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`
+	LimitNanoUsd  int64                  `protobuf:"varint,2,opt,name=limit_nano_usd,json=limitNanoUsd,proto3" json:"limit_nano_usd,omitempty"`
+	LengthMs      int64                  `protobuf:"varint,3,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"` // of a rolling window
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SpendLimit) Reset() {
+	*x = SpendLimit{}
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SpendLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SpendLimit) ProtoMessage() {}
+
+func (x *SpendLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SpendLimit.ProtoReflect.Descriptor instead.
+func (*SpendLimit) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SpendLimit) GetWindow() Window {
+	if x != nil {
+		return x.Window
+	}
+	return Window_WINDOW_UNSPECIFIED
+}
+
+func (x *SpendLimit) GetLimitNanoUsd() int64 {
+	if x != nil {
+		return x.LimitNanoUsd
+	}
+	return 0
+}
+
+func (x *SpendLimit) GetLengthMs() int64 {
+	if x != nil {
+		return x.LengthMs
+	}
+	return 0
+}
+
+// Account is what a budget has come to. Its key is the budget's id.
+type Account struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name            string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`                                                 // of the budget
+	ReservedNanoUsd int64                  `protobuf:"varint,3,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"` // for attempts that run
+	Spent           []*Spent               `protobuf:"bytes,4,rep,name=spent,proto3" json:"spent,omitempty"`                                               // by window, in the order of the budget's limits
+	Gated           uint64                 `protobuf:"varint,5,opt,name=gated,proto3" json:"gated,omitempty"`                                              // jobs that wait for room in it
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Account) Reset() {
+	*x = Account{}
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Account) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Account) ProtoMessage() {}
+
+func (x *Account) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Account.ProtoReflect.Descriptor instead.
+func (*Account) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Account) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Account) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Account) GetReservedNanoUsd() int64 {
+	if x != nil {
+		return x.ReservedNanoUsd
+	}
+	return 0
+}
+
+func (x *Account) GetSpent() []*Spent {
+	if x != nil {
+		return x.Spent
+	}
+	return nil
+}
+
+func (x *Account) GetGated() uint64 {
+	if x != nil {
+		return x.Gated
+	}
+	return 0
+}
+
+// Spent is what has been spent in a window.
+type Spent struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Window         Window                 `protobuf:"varint,1,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`
+	StartNs        int64                  `protobuf:"varint,2,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"` // of a calendar's window; of a rolling one, since when alerted counts
+	EndNs          int64                  `protobuf:"varint,3,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`
+	SettledNanoUsd int64                  `protobuf:"varint,4,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`   // up to what was reserved for it
+	OverrunNanoUsd int64                  `protobuf:"varint,5,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`   // beyond it, by jobs that ran already
+	Alerted        uint32                 `protobuf:"varint,6,opt,name=alerted,proto3" json:"alerted,omitempty"`                                         // the highest percentage told of in this window
+	LengthMs       int64                  `protobuf:"varint,7,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`                       // of a rolling window: below is what it is made of
+	Newest         uint64                 `protobuf:"varint,8,opt,name=newest,proto3" json:"newest,omitempty"`                                           // number of the newest slice: its start divided by its length
+	SettledSlices  []int64                `protobuf:"varint,9,rep,packed,name=settled_slices,json=settledSlices,proto3" json:"settled_slices,omitempty"` // by slice number modulo their count
+	OverrunSlices  []int64                `protobuf:"varint,10,rep,packed,name=overrun_slices,json=overrunSlices,proto3" json:"overrun_slices,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Spent) Reset() {
+	*x = Spent{}
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Spent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Spent) ProtoMessage() {}
+
+func (x *Spent) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Spent.ProtoReflect.Descriptor instead.
+func (*Spent) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Spent) GetWindow() Window {
+	if x != nil {
+		return x.Window
+	}
+	return Window_WINDOW_UNSPECIFIED
+}
+
+func (x *Spent) GetStartNs() int64 {
+	if x != nil {
+		return x.StartNs
+	}
+	return 0
+}
+
+func (x *Spent) GetEndNs() int64 {
+	if x != nil {
+		return x.EndNs
+	}
+	return 0
+}
+
+func (x *Spent) GetSettledNanoUsd() int64 {
+	if x != nil {
+		return x.SettledNanoUsd
+	}
+	return 0
+}
+
+func (x *Spent) GetOverrunNanoUsd() int64 {
+	if x != nil {
+		return x.OverrunNanoUsd
+	}
+	return 0
+}
+
+func (x *Spent) GetAlerted() uint32 {
+	if x != nil {
+		return x.Alerted
+	}
+	return 0
+}
+
+func (x *Spent) GetLengthMs() int64 {
+	if x != nil {
+		return x.LengthMs
+	}
+	return 0
+}
+
+func (x *Spent) GetNewest() uint64 {
+	if x != nil {
+		return x.Newest
+	}
+	return 0
+}
+
+func (x *Spent) GetSettledSlices() []int64 {
+	if x != nil {
+		return x.SettledSlices
+	}
+	return nil
+}
+
+func (x *Spent) GetOverrunSlices() []int64 {
+	if x != nil {
+		return x.OverrunSlices
+	}
+	return nil
+}
+
+// ApprovalPolicy says which jobs a person has to approve before they go on.
+type ApprovalPolicy struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Label           string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	All             bool                   `protobuf:"varint,2,opt,name=all,proto3" json:"all,omitempty"` // all of its conditions must hold, not any
+	Disabled        bool                   `protobuf:"varint,3,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	Queue           string                 `protobuf:"bytes,4,opt,name=queue,proto3" json:"queue,omitempty"` // the conditions; empty and 0 are none
+	TagKey          string                 `protobuf:"bytes,5,opt,name=tag_key,json=tagKey,proto3" json:"tag_key,omitempty"`
+	TagValue        string                 `protobuf:"bytes,6,opt,name=tag_value,json=tagValue,proto3" json:"tag_value,omitempty"` // with tag_key; empty: any
+	CostNanoUsdOver int64                  `protobuf:"varint,7,opt,name=cost_nano_usd_over,json=costNanoUsdOver,proto3" json:"cost_nano_usd_over,omitempty"`
+	CostSaid        bool                   `protobuf:"varint,8,opt,name=cost_said,json=costSaid,proto3" json:"cost_said,omitempty"` // there is a condition on cost, which may be 0
+	IterationOver   uint32                 `protobuf:"varint,9,opt,name=iteration_over,json=iterationOver,proto3" json:"iteration_over,omitempty"`
+	IterationSaid   bool                   `protobuf:"varint,10,opt,name=iteration_said,json=iterationSaid,proto3" json:"iteration_said,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *ApprovalPolicy) Reset() {
+	*x = ApprovalPolicy{}
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApprovalPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApprovalPolicy) ProtoMessage() {}
+
+func (x *ApprovalPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApprovalPolicy.ProtoReflect.Descriptor instead.
+func (*ApprovalPolicy) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ApprovalPolicy) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *ApprovalPolicy) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ApprovalPolicy) GetDisabled() bool {
+	if x != nil {
+		return x.Disabled
+	}
+	return false
+}
+
+func (x *ApprovalPolicy) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ApprovalPolicy) GetTagKey() string {
+	if x != nil {
+		return x.TagKey
+	}
+	return ""
+}
+
+func (x *ApprovalPolicy) GetTagValue() string {
+	if x != nil {
+		return x.TagValue
+	}
+	return ""
+}
+
+func (x *ApprovalPolicy) GetCostNanoUsdOver() int64 {
+	if x != nil {
+		return x.CostNanoUsdOver
+	}
+	return 0
+}
+
+func (x *ApprovalPolicy) GetCostSaid() bool {
+	if x != nil {
+		return x.CostSaid
+	}
+	return false
+}
+
+func (x *ApprovalPolicy) GetIterationOver() uint32 {
+	if x != nil {
+		return x.IterationOver
+	}
+	return 0
+}
+
+func (x *ApprovalPolicy) GetIterationSaid() bool {
+	if x != nil {
+		return x.IterationSaid
+	}
+	return false
+}
+
+// AlertRule says when somebody is told.
+type AlertRule struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Label         string                 `protobuf:"bytes,1,opt,name=label,proto3" json:"label,omitempty"`
+	When          AlertSubject           `protobuf:"varint,2,opt,name=when,proto3,enum=corvo.state.v1.AlertSubject" json:"when,omitempty"`
+	Target        string                 `protobuf:"bytes,3,opt,name=target,proto3" json:"target,omitempty"` // a queue, or of a budget its scope/target; empty: all queues
+	Comparison    Comparison             `protobuf:"varint,4,opt,name=comparison,proto3,enum=corvo.state.v1.Comparison" json:"comparison,omitempty"`
+	Threshold     float64                `protobuf:"fixed64,5,opt,name=threshold,proto3" json:"threshold,omitempty"`
+	ForMs         int64                  `protobuf:"varint,6,opt,name=for_ms,json=forMs,proto3" json:"for_ms,omitempty"` // how long it must hold
+	Notify        string                 `protobuf:"bytes,7,opt,name=notify,proto3" json:"notify,omitempty"`             // name of a webhook
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlertRule) Reset() {
+	*x = AlertRule{}
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlertRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlertRule) ProtoMessage() {}
+
+func (x *AlertRule) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlertRule.ProtoReflect.Descriptor instead.
+func (*AlertRule) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AlertRule) GetLabel() string {
+	if x != nil {
+		return x.Label
+	}
+	return ""
+}
+
+func (x *AlertRule) GetWhen() AlertSubject {
+	if x != nil {
+		return x.When
+	}
+	return AlertSubject_ALERT_SUBJECT_UNSPECIFIED
+}
+
+func (x *AlertRule) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *AlertRule) GetComparison() Comparison {
+	if x != nil {
+		return x.Comparison
+	}
+	return Comparison_COMPARISON_OVER
+}
+
+func (x *AlertRule) GetThreshold() float64 {
+	if x != nil {
+		return x.Threshold
+	}
+	return 0
+}
+
+func (x *AlertRule) GetForMs() int64 {
+	if x != nil {
+		return x.ForMs
+	}
+	return 0
+}
+
+func (x *AlertRule) GetNotify() string {
+	if x != nil {
+		return x.Notify
+	}
+	return ""
+}
+
+// Alert is the state of an alert rule. Its key is the rule's id.
+type Alert struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Firing        bool                   `protobuf:"varint,3,opt,name=firing,proto3" json:"firing,omitempty"`
+	SinceNs       int64                  `protobuf:"varint,4,opt,name=since_ns,json=sinceNs,proto3" json:"since_ns,omitempty"` // since when it fires, or has not
+	Value         float64                `protobuf:"fixed64,5,opt,name=value,proto3" json:"value,omitempty"`                   // as it was then
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alert) Reset() {
+	*x = Alert{}
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alert) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alert) ProtoMessage() {}
+
+func (x *Alert) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alert.ProtoReflect.Descriptor instead.
+func (*Alert) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Alert) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Alert) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Alert) GetFiring() bool {
+	if x != nil {
+		return x.Firing
+	}
+	return false
+}
+
+func (x *Alert) GetSinceNs() int64 {
+	if x != nil {
+		return x.SinceNs
+	}
+	return 0
+}
+
+func (x *Alert) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+// Webhook is where events are sent.
+type Webhook struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Secret        string                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	Events        []string               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	Disabled      bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	RetryLimit    uint32                 `protobuf:"varint,5,opt,name=retry_limit,json=retryLimit,proto3" json:"retry_limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Webhook) Reset() {
+	*x = Webhook{}
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Webhook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Webhook) ProtoMessage() {}
+
+func (x *Webhook) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
+func (*Webhook) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Webhook) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Webhook) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+func (x *Webhook) GetEvents() []string {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *Webhook) GetDisabled() bool {
+	if x != nil {
+		return x.Disabled
+	}
+	return false
+}
+
+func (x *Webhook) GetRetryLimit() uint32 {
+	if x != nil {
+		return x.RetryLimit
+	}
+	return 0
+}
+
+// Attempted is how the last attempt to reach a webhook ended. Its key is the
+// webhook's id.
+type Attempted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Status        uint32                 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"` // of the answer; 0 = there was none
+	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`    // empty: it was delivered
+	AtNs          int64                  `protobuf:"varint,3,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attempted) Reset() {
+	*x = Attempted{}
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attempted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attempted) ProtoMessage() {}
+
+func (x *Attempted) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attempted.ProtoReflect.Descriptor instead.
+func (*Attempted) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Attempted) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *Attempted) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *Attempted) GetAtNs() int64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+// Delivery is one event on its way to a webhook. Its key is its id.
+type Delivery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Webhook       string                 `protobuf:"bytes,2,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	Event         string                 `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
+	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	Attempts      uint32                 `protobuf:"varint,5,opt,name=attempts,proto3" json:"attempts,omitempty"`
+	CreatedNs     int64                  `protobuf:"varint,6,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	DueNs         int64                  `protobuf:"varint,7,opt,name=due_ns,json=dueNs,proto3" json:"due_ns,omitempty"` // of the next attempt; 0 = none any more
+	LastStatus    uint32                 `protobuf:"varint,8,opt,name=last_status,json=lastStatus,proto3" json:"last_status,omitempty"`
+	LastError     string                 `protobuf:"bytes,9,opt,name=last_error,json=lastError,proto3" json:"last_error,omitempty"`
+	LastAttemptNs int64                  `protobuf:"varint,10,opt,name=last_attempt_ns,json=lastAttemptNs,proto3" json:"last_attempt_ns,omitempty"`
+	Delivered     bool                   `protobuf:"varint,11,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	PurgeNs       int64                  `protobuf:"varint,12,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"` // forgotten from then on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Delivery) Reset() {
+	*x = Delivery{}
+	mi := &file_dataplane_state_state_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Delivery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Delivery) ProtoMessage() {}
+
+func (x *Delivery) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
+func (*Delivery) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Delivery) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Delivery) GetWebhook() string {
+	if x != nil {
+		return x.Webhook
+	}
+	return ""
+}
+
+func (x *Delivery) GetEvent() string {
+	if x != nil {
+		return x.Event
+	}
+	return ""
+}
+
+func (x *Delivery) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+func (x *Delivery) GetAttempts() uint32 {
+	if x != nil {
+		return x.Attempts
+	}
+	return 0
+}
+
+func (x *Delivery) GetCreatedNs() int64 {
+	if x != nil {
+		return x.CreatedNs
+	}
+	return 0
+}
+
+func (x *Delivery) GetDueNs() int64 {
+	if x != nil {
+		return x.DueNs
+	}
+	return 0
+}
+
+func (x *Delivery) GetLastStatus() uint32 {
+	if x != nil {
+		return x.LastStatus
+	}
+	return 0
+}
+
+func (x *Delivery) GetLastError() string {
+	if x != nil {
+		return x.LastError
+	}
+	return ""
+}
+
+func (x *Delivery) GetLastAttemptNs() int64 {
+	if x != nil {
+		return x.LastAttemptNs
+	}
+	return 0
+}
+
+func (x *Delivery) GetDelivered() bool {
+	if x != nil {
+		return x.Delivered
+	}
+	return false
+}
+
+func (x *Delivery) GetPurgeNs() int64 {
+	if x != nil {
+		return x.PurgeNs
+	}
+	return 0
+}
+
+// Scores are the judgements of a job. Their key is its id.
+type Scores struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         []byte                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Scores        []*job.Score           `protobuf:"bytes,2,rep,name=scores,proto3" json:"scores,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Scores) Reset() {
+	*x = Scores{}
+	mi := &file_dataplane_state_state_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Scores) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Scores) ProtoMessage() {}
+
+func (x *Scores) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Scores.ProtoReflect.Descriptor instead.
+func (*Scores) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Scores) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+func (x *Scores) GetScores() []*job.Score {
+	if x != nil {
+		return x.Scores
+	}
+	return nil
+}
+
 // QueueDefaults is what jobs get that say nothing themselves; an absent field
 // leaves the namespace's default.
 type QueueDefaults struct {
@@ -762,7 +2924,7 @@ type QueueDefaults struct {
 
 func (x *QueueDefaults) Reset() {
 	*x = QueueDefaults{}
-	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	mi := &file_dataplane_state_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -774,7 +2936,7 @@ func (x *QueueDefaults) String() string {
 func (*QueueDefaults) ProtoMessage() {}
 
 func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	mi := &file_dataplane_state_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -787,7 +2949,7 @@ func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueDefaults.ProtoReflect.Descriptor instead.
 func (*QueueDefaults) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *QueueDefaults) GetPriority() uint32 {
@@ -849,7 +3011,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +3023,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +3036,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Lock) GetJobId() []byte {
@@ -908,7 +3070,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +3082,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +3095,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Batch) GetId() []byte {
@@ -1069,7 +3231,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1081,7 +3243,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1094,7 +3256,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Schedule) GetId() []byte {
@@ -1244,7 +3406,7 @@ type Dependents struct {
 
 func (x *Dependents) Reset() {
 	*x = Dependents{}
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +3418,7 @@ func (x *Dependents) String() string {
 func (*Dependents) ProtoMessage() {}
 
 func (x *Dependents) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +3431,7 @@ func (x *Dependents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependents.ProtoReflect.Descriptor instead.
 func (*Dependents) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Dependents) GetWaiters() uint64 {
@@ -1310,7 +3472,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1322,7 +3484,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1335,7 +3497,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Waiter) GetShard() uint32 {
@@ -1354,15 +3516,23 @@ type Usage struct {
 	Queue   string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
 	ClockNs int64                  `protobuf:"varint,4,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"` // of the entry it was reported in
 	// The report's quantities. Model and provider are those the job had after it:
-	// a report that names none speaks of the one named last.
-	Report        *job.Usage `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// a report that names none speaks of the one named last. The cost is what counts:
+	// as reported, or else as computed.
+	Report          *job.Usage  `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
+	ComputedNanoUsd int64       `protobuf:"varint,6,opt,name=computed_nano_usd,json=computedNanoUsd,proto3" json:"computed_nano_usd,omitempty"` // by the price book
+	Computed        bool        `protobuf:"varint,7,opt,name=computed,proto3" json:"computed,omitempty"`                                        // the book says something
+	Unpriced        bool        `protobuf:"varint,8,opt,name=unpriced,proto3" json:"unpriced,omitempty"`                                        // no price is known: computed is a ceiling
+	Tags            []*job.Pair `protobuf:"bytes,9,rep,name=tags,proto3" json:"tags,omitempty"`
+	FairnessKey     string      `protobuf:"bytes,10,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
+	Phase           UsagePhase  `protobuf:"varint,11,opt,name=phase,proto3,enum=corvo.state.v1.UsagePhase" json:"phase,omitempty"` // what it came with
+	First           bool        `protobuf:"varint,12,opt,name=first,proto3" json:"first,omitempty"`                                // of its job: nothing was reported of it before
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +3544,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +3557,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Usage) GetJobId() []byte {
@@ -1425,6 +3595,55 @@ func (x *Usage) GetReport() *job.Usage {
 	return nil
 }
 
+func (x *Usage) GetComputedNanoUsd() int64 {
+	if x != nil {
+		return x.ComputedNanoUsd
+	}
+	return 0
+}
+
+func (x *Usage) GetComputed() bool {
+	if x != nil {
+		return x.Computed
+	}
+	return false
+}
+
+func (x *Usage) GetUnpriced() bool {
+	if x != nil {
+		return x.Unpriced
+	}
+	return false
+}
+
+func (x *Usage) GetTags() []*job.Pair {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *Usage) GetFairnessKey() string {
+	if x != nil {
+		return x.FairnessKey
+	}
+	return ""
+}
+
+func (x *Usage) GetPhase() UsagePhase {
+	if x != nil {
+		return x.Phase
+	}
+	return UsagePhase_USAGE_PHASE_UNSPECIFIED
+}
+
+func (x *Usage) GetFirst() bool {
+	if x != nil {
+		return x.First
+	}
+	return false
+}
+
 // Key is an API key: its hash, never its secret.
 type Key struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1442,7 +3661,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1454,7 +3673,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1467,7 +3686,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Key) GetId() string {
@@ -1539,7 +3758,7 @@ type Idempotency struct {
 
 func (x *Idempotency) Reset() {
 	*x = Idempotency{}
-	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	mi := &file_dataplane_state_state_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +3770,7 @@ func (x *Idempotency) String() string {
 func (*Idempotency) ProtoMessage() {}
 
 func (x *Idempotency) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	mi := &file_dataplane_state_state_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +3783,7 @@ func (x *Idempotency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idempotency.ProtoReflect.Descriptor instead.
 func (*Idempotency) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Idempotency) GetRequestHash() []byte {
@@ -1611,7 +3830,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	mi := &file_dataplane_state_state_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1623,7 +3842,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	mi := &file_dataplane_state_state_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1636,7 +3855,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Event) GetType() EventType {
@@ -1701,7 +3920,7 @@ type FeedEntry struct {
 
 func (x *FeedEntry) Reset() {
 	*x = FeedEntry{}
-	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	mi := &file_dataplane_state_state_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +3932,7 @@ func (x *FeedEntry) String() string {
 func (*FeedEntry) ProtoMessage() {}
 
 func (x *FeedEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	mi := &file_dataplane_state_state_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +3945,7 @@ func (x *FeedEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeedEntry.ProtoReflect.Descriptor instead.
 func (*FeedEntry) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FeedEntry) GetIndex() uint64 {
@@ -1763,7 +3982,7 @@ type Outgoing struct {
 
 func (x *Outgoing) Reset() {
 	*x = Outgoing{}
-	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	mi := &file_dataplane_state_state_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1775,7 +3994,7 @@ func (x *Outgoing) String() string {
 func (*Outgoing) ProtoMessage() {}
 
 func (x *Outgoing) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	mi := &file_dataplane_state_state_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1788,7 +4007,7 @@ func (x *Outgoing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outgoing.ProtoReflect.Descriptor instead.
 func (*Outgoing) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Outgoing) GetNumber() uint32 {
@@ -1827,7 +4046,7 @@ type Outbox struct {
 
 func (x *Outbox) Reset() {
 	*x = Outbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	mi := &file_dataplane_state_state_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1839,7 +4058,7 @@ func (x *Outbox) String() string {
 func (*Outbox) ProtoMessage() {}
 
 func (x *Outbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	mi := &file_dataplane_state_state_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1852,7 +4071,7 @@ func (x *Outbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outbox.ProtoReflect.Descriptor instead.
 func (*Outbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Outbox) GetNextSeq() uint64 {
@@ -1894,7 +4113,7 @@ type Inbox struct {
 
 func (x *Inbox) Reset() {
 	*x = Inbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	mi := &file_dataplane_state_state_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1906,7 +4125,7 @@ func (x *Inbox) String() string {
 func (*Inbox) ProtoMessage() {}
 
 func (x *Inbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	mi := &file_dataplane_state_state_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1919,7 +4138,7 @@ func (x *Inbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
 func (*Inbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Inbox) GetIncarnation() []byte {
@@ -1954,7 +4173,7 @@ type Forward struct {
 
 func (x *Forward) Reset() {
 	*x = Forward{}
-	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	mi := &file_dataplane_state_state_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +4185,7 @@ func (x *Forward) String() string {
 func (*Forward) ProtoMessage() {}
 
 func (x *Forward) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	mi := &file_dataplane_state_state_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +4198,7 @@ func (x *Forward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forward.ProtoReflect.Descriptor instead.
 func (*Forward) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Forward) GetShard() uint32 {
@@ -2021,7 +4240,7 @@ var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\"\xc2\a\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\"\xcb\t\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -2050,9 +4269,18 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x10schedule_records\x18\x17 \x01(\x04R\x0fscheduleRecords\x12-\n" +
 	"\x12dependents_records\x18\x18 \x01(\x04R\x11dependentsRecords\x12%\n" +
 	"\x0ewaiter_records\x18\x19 \x01(\x04R\rwaiterRecords\x124\n" +
-	"\bsettings\x18\x1a \x01(\v2\x18.corvo.state.v1.SettingsR\bsettings\"A\n" +
+	"\bsettings\x18\x1a \x01(\v2\x18.corvo.state.v1.SettingsR\bsettings\x12!\n" +
+	"\flane_records\x18\x1b \x01(\x04R\vlaneRecords\x12'\n" +
+	"\x0faccount_records\x18\x1c \x01(\x04R\x0eaccountRecords\x12'\n" +
+	"\x0ftraffic_records\x18\x1d \x01(\x04R\x0etrafficRecords\x12#\n" +
+	"\rscore_records\x18\x1e \x01(\x04R\fscoreRecords\x12#\n" +
+	"\ralert_records\x18\x1f \x01(\x04R\falertRecords\x12)\n" +
+	"\x10delivery_records\x18  \x01(\x04R\x0fdeliveryRecords\x12\x1d\n" +
+	"\n" +
+	"price_book\x18! \x01(\rR\tpriceBook\"\x84\x01\n" +
 	"\bSettings\x125\n" +
-	"\tretention\x18\x01 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\"\xe8\x05\n" +
+	"\tretention\x18\x01 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x12A\n" +
+	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\x8b\a\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -2080,7 +4308,165 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"clearBelow\x12\x1a\n" +
 	"\bdeleting\x18\x14 \x01(\bR\bdeleting\x12!\n" +
 	"\funique_locks\x18\x15 \x01(\x04R\vuniqueLocks\x12\x18\n" +
-	"\acleared\x18\x16 \x01(\x04R\acleared\"\xab\x03\n" +
+	"\acleared\x18\x16 \x01(\x04R\acleared\x12\x1a\n" +
+	"\bprovider\x18\x17 \x01(\tR\bprovider\x12\x1b\n" +
+	"\tageing_ms\x18\x18 \x01(\x03R\bageingMs\x12\x14\n" +
+	"\x05gated\x18\x19 \x01(\x04R\x05gated\x12\x14\n" +
+	"\x05lanes\x18\x1a \x01(\x04R\x05lanes\x12\x1b\n" +
+	"\tserved_ns\x18\x1b \x01(\x03R\bservedNs\x12\x1f\n" +
+	"\vexpected_ns\x18\x1c \x01(\x03R\n" +
+	"expectedNs\"\xe4\x01\n" +
+	"\x04Lane\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12\x18\n" +
+	"\apending\x18\x03 \x01(\x04R\apending\x12\x16\n" +
+	"\x06active\x18\x04 \x01(\x04R\x06active\x12\x16\n" +
+	"\x06weight\x18\x05 \x01(\rR\x06weight\x12\x1b\n" +
+	"\tserved_ns\x18\x06 \x01(\x03R\bservedNs\x12\x1f\n" +
+	"\vexpected_ns\x18\a \x01(\x03R\n" +
+	"expectedNs\x12,\n" +
+	"\x04rate\x18\b \x01(\v2\x18.corvo.job.v1.RateWindowR\x04rate\"\xb4\x04\n" +
+	"\bResource\x120\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x1c.corvo.state.v1.ResourceKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\fR\x02id\x12\x18\n" +
+	"\aversion\x18\x04 \x01(\x04R\aversion\x12\x1d\n" +
+	"\n" +
+	"created_ns\x18\x05 \x01(\x03R\tcreatedNs\x12\x16\n" +
+	"\x06shards\x18\x06 \x01(\rR\x06shards\x128\n" +
+	"\n" +
+	"limit_rule\x18\n" +
+	" \x01(\v2\x19.corvo.state.v1.LimitRuleR\tlimitRule\x124\n" +
+	"\bprovider\x18\v \x01(\v2\x18.corvo.state.v1.ProviderR\bprovider\x12+\n" +
+	"\x05price\x18\f \x01(\v2\x15.corvo.state.v1.PriceR\x05price\x12.\n" +
+	"\x06budget\x18\r \x01(\v2\x16.corvo.state.v1.BudgetR\x06budget\x12G\n" +
+	"\x0fapproval_policy\x18\x0e \x01(\v2\x1e.corvo.state.v1.ApprovalPolicyR\x0eapprovalPolicy\x128\n" +
+	"\n" +
+	"alert_rule\x18\x0f \x01(\v2\x19.corvo.state.v1.AlertRuleR\talertRule\x121\n" +
+	"\awebhook\x18\x10 \x01(\v2\x17.corvo.state.v1.WebhookR\awebhook\"\xb9\x01\n" +
+	"\tLimitRule\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x12'\n" +
+	"\x0fmax_concurrency\x18\x03 \x01(\rR\x0emaxConcurrency\x12\x1d\n" +
+	"\n" +
+	"rate_limit\x18\x04 \x01(\rR\trateLimit\x12$\n" +
+	"\x0erate_window_ms\x18\x05 \x01(\x03R\frateWindowMs\x12\x16\n" +
+	"\x06paused\x18\x06 \x01(\bR\x06paused\"n\n" +
+	"\bProvider\x12\x1a\n" +
+	"\brequests\x18\x01 \x01(\x04R\brequests\x12!\n" +
+	"\finput_tokens\x18\x02 \x01(\x04R\vinputTokens\x12#\n" +
+	"\routput_tokens\x18\x03 \x01(\x04R\foutputTokens\"\xa3\x03\n" +
+	"\aTraffic\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x124\n" +
+	"\brequests\x18\x02 \x01(\v2\x18.corvo.job.v1.RateWindowR\brequests\x12;\n" +
+	"\finput_tokens\x18\x03 \x01(\v2\x18.corvo.job.v1.RateWindowR\vinputTokens\x12=\n" +
+	"\routput_tokens\x18\x04 \x01(\v2\x18.corvo.job.v1.RateWindowR\foutputTokens\x122\n" +
+	"\x15reserved_input_tokens\x18\x05 \x01(\x04R\x13reservedInputTokens\x124\n" +
+	"\x16reserved_output_tokens\x18\x06 \x01(\x04R\x14reservedOutputTokens\x122\n" +
+	"\x15expected_input_tokens\x18\a \x01(\x04R\x13expectedInputTokens\x124\n" +
+	"\x16expected_output_tokens\x18\b \x01(\x04R\x14expectedOutputTokens\"\x99\x02\n" +
+	"\x05Price\x12\x1a\n" +
+	"\bprovider\x18\x01 \x01(\tR\bprovider\x12\x14\n" +
+	"\x05model\x18\x02 \x01(\tR\x05model\x12*\n" +
+	"\x11over_input_tokens\x18\x03 \x01(\x03R\x0foverInputTokens\x12$\n" +
+	"\x0einput_nano_usd\x18\x04 \x01(\x03R\finputNanoUsd\x12&\n" +
+	"\x0foutput_nano_usd\x18\x05 \x01(\x03R\routputNanoUsd\x125\n" +
+	"\x17cache_creation_nano_usd\x18\x06 \x01(\x03R\x14cacheCreationNanoUsd\x12-\n" +
+	"\x13cache_read_nano_usd\x18\a \x01(\x03R\x10cacheReadNanoUsd\"\x91\x03\n" +
+	"\x06Budget\x121\n" +
+	"\x05scope\x18\x01 \x01(\x0e2\x1b.corvo.state.v1.BudgetScopeR\x05scope\x12\x16\n" +
+	"\x06target\x18\x02 \x01(\tR\x06target\x122\n" +
+	"\x06limits\x18\x03 \x03(\v2\x1a.corvo.state.v1.SpendLimitR\x06limits\x12'\n" +
+	"\x10per_job_nano_usd\x18\x04 \x01(\x03R\rperJobNanoUsd\x12\x1a\n" +
+	"\btimezone\x18\x05 \x01(\tR\btimezone\x125\n" +
+	"\ton_exceed\x18\x06 \x01(\x0e2\x18.corvo.state.v1.OnExceedR\bonExceed\x12(\n" +
+	"\x10reserve_nano_usd\x18\a \x01(\x03R\x0ereserveNanoUsd\x12\x16\n" +
+	"\x06alerts\x18\b \x03(\rR\x06alerts\x12$\n" +
+	"\x0eraise_nano_usd\x18\t \x01(\x03R\fraiseNanoUsd\x12$\n" +
+	"\x0eraise_until_ns\x18\n" +
+	" \x01(\x03R\fraiseUntilNs\"\x7f\n" +
+	"\n" +
+	"SpendLimit\x12.\n" +
+	"\x06window\x18\x01 \x01(\x0e2\x16.corvo.state.v1.WindowR\x06window\x12$\n" +
+	"\x0elimit_nano_usd\x18\x02 \x01(\x03R\flimitNanoUsd\x12\x1b\n" +
+	"\tlength_ms\x18\x03 \x01(\x03R\blengthMs\"\x9c\x01\n" +
+	"\aAccount\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12*\n" +
+	"\x11reserved_nano_usd\x18\x03 \x01(\x03R\x0freservedNanoUsd\x12+\n" +
+	"\x05spent\x18\x04 \x03(\v2\x15.corvo.state.v1.SpentR\x05spent\x12\x14\n" +
+	"\x05gated\x18\x05 \x01(\x04R\x05gated\"\xda\x02\n" +
+	"\x05Spent\x12.\n" +
+	"\x06window\x18\x01 \x01(\x0e2\x16.corvo.state.v1.WindowR\x06window\x12\x19\n" +
+	"\bstart_ns\x18\x02 \x01(\x03R\astartNs\x12\x15\n" +
+	"\x06end_ns\x18\x03 \x01(\x03R\x05endNs\x12(\n" +
+	"\x10settled_nano_usd\x18\x04 \x01(\x03R\x0esettledNanoUsd\x12(\n" +
+	"\x10overrun_nano_usd\x18\x05 \x01(\x03R\x0eoverrunNanoUsd\x12\x18\n" +
+	"\aalerted\x18\x06 \x01(\rR\aalerted\x12\x1b\n" +
+	"\tlength_ms\x18\a \x01(\x03R\blengthMs\x12\x16\n" +
+	"\x06newest\x18\b \x01(\x04R\x06newest\x12%\n" +
+	"\x0esettled_slices\x18\t \x03(\x03R\rsettledSlices\x12%\n" +
+	"\x0eoverrun_slices\x18\n" +
+	" \x03(\x03R\roverrunSlices\"\xb8\x02\n" +
+	"\x0eApprovalPolicy\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x12\x10\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\x12\x1a\n" +
+	"\bdisabled\x18\x03 \x01(\bR\bdisabled\x12\x14\n" +
+	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x17\n" +
+	"\atag_key\x18\x05 \x01(\tR\x06tagKey\x12\x1b\n" +
+	"\ttag_value\x18\x06 \x01(\tR\btagValue\x12+\n" +
+	"\x12cost_nano_usd_over\x18\a \x01(\x03R\x0fcostNanoUsdOver\x12\x1b\n" +
+	"\tcost_said\x18\b \x01(\bR\bcostSaid\x12%\n" +
+	"\x0eiteration_over\x18\t \x01(\rR\riterationOver\x12%\n" +
+	"\x0eiteration_said\x18\n" +
+	" \x01(\bR\riterationSaid\"\xf4\x01\n" +
+	"\tAlertRule\x12\x14\n" +
+	"\x05label\x18\x01 \x01(\tR\x05label\x120\n" +
+	"\x04when\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.AlertSubjectR\x04when\x12\x16\n" +
+	"\x06target\x18\x03 \x01(\tR\x06target\x12:\n" +
+	"\n" +
+	"comparison\x18\x04 \x01(\x0e2\x1a.corvo.state.v1.ComparisonR\n" +
+	"comparison\x12\x1c\n" +
+	"\tthreshold\x18\x05 \x01(\x01R\tthreshold\x12\x15\n" +
+	"\x06for_ms\x18\x06 \x01(\x03R\x05forMs\x12\x16\n" +
+	"\x06notify\x18\a \x01(\tR\x06notify\"t\n" +
+	"\x05Alert\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06firing\x18\x03 \x01(\bR\x06firing\x12\x19\n" +
+	"\bsince_ns\x18\x04 \x01(\x03R\asinceNs\x12\x14\n" +
+	"\x05value\x18\x05 \x01(\x01R\x05value\"\x88\x01\n" +
+	"\aWebhook\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
+	"\x06secret\x18\x02 \x01(\tR\x06secret\x12\x16\n" +
+	"\x06events\x18\x03 \x03(\tR\x06events\x12\x1a\n" +
+	"\bdisabled\x18\x04 \x01(\bR\bdisabled\x12\x1f\n" +
+	"\vretry_limit\x18\x05 \x01(\rR\n" +
+	"retryLimit\"N\n" +
+	"\tAttempted\x12\x16\n" +
+	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\x12\x13\n" +
+	"\x05at_ns\x18\x03 \x01(\x03R\x04atNs\"\xd1\x02\n" +
+	"\bDelivery\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x18\n" +
+	"\awebhook\x18\x02 \x01(\tR\awebhook\x12\x14\n" +
+	"\x05event\x18\x03 \x01(\tR\x05event\x12\x12\n" +
+	"\x04body\x18\x04 \x01(\fR\x04body\x12\x1a\n" +
+	"\battempts\x18\x05 \x01(\rR\battempts\x12\x1d\n" +
+	"\n" +
+	"created_ns\x18\x06 \x01(\x03R\tcreatedNs\x12\x15\n" +
+	"\x06due_ns\x18\a \x01(\x03R\x05dueNs\x12\x1f\n" +
+	"\vlast_status\x18\b \x01(\rR\n" +
+	"lastStatus\x12\x1d\n" +
+	"\n" +
+	"last_error\x18\t \x01(\tR\tlastError\x12&\n" +
+	"\x0flast_attempt_ns\x18\n" +
+	" \x01(\x03R\rlastAttemptNs\x12\x1c\n" +
+	"\tdelivered\x18\v \x01(\bR\tdelivered\x12\x19\n" +
+	"\bpurge_ns\x18\f \x01(\x03R\apurgeNs\"L\n" +
+	"\x06Scores\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\fR\x05jobId\x12+\n" +
+	"\x06scores\x18\x02 \x03(\v2\x13.corvo.job.v1.ScoreR\x06scores\"\xab\x03\n" +
 	"\rQueueDefaults\x12\x1f\n" +
 	"\bpriority\x18\x01 \x01(\rH\x00R\bpriority\x88\x01\x01\x12&\n" +
 	"\fmax_attempts\x18\x02 \x01(\rH\x01R\vmaxAttempts\x88\x01\x01\x124\n" +
@@ -2149,13 +4535,21 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"settled_ns\x18\x03 \x01(\x03R\tsettledNs\x12\x19\n" +
 	"\bretry_ns\x18\x04 \x01(\x03R\aretryNs\"\x1e\n" +
 	"\x06Waiter\x12\x14\n" +
-	"\x05shard\x18\x01 \x01(\rR\x05shard\"\x96\x01\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\"\x8d\x03\n" +
 	"\x05Usage\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\fR\x05jobId\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x19\n" +
 	"\bclock_ns\x18\x04 \x01(\x03R\aclockNs\x12+\n" +
-	"\x06report\x18\x05 \x01(\v2\x13.corvo.job.v1.UsageR\x06report\"\xcc\x01\n" +
+	"\x06report\x18\x05 \x01(\v2\x13.corvo.job.v1.UsageR\x06report\x12*\n" +
+	"\x11computed_nano_usd\x18\x06 \x01(\x03R\x0fcomputedNanoUsd\x12\x1a\n" +
+	"\bcomputed\x18\a \x01(\bR\bcomputed\x12\x1a\n" +
+	"\bunpriced\x18\b \x01(\bR\bunpriced\x12&\n" +
+	"\x04tags\x18\t \x03(\v2\x12.corvo.job.v1.PairR\x04tags\x12!\n" +
+	"\ffairness_key\x18\n" +
+	" \x01(\tR\vfairnessKey\x120\n" +
+	"\x05phase\x18\v \x01(\x0e2\x1a.corvo.state.v1.UsagePhaseR\x05phase\x12\x14\n" +
+	"\x05first\x18\f \x01(\bR\x05first\"\xcc\x01\n" +
 	"\x03Key\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2207,12 +4601,61 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x04move\x18\x03 \x01(\rR\x04move\x12\x14\n" +
 	"\x05queue\x18\x04 \x01(\tR\x05queue\x12\x1d\n" +
 	"\n" +
-	"created_ns\x18\x05 \x01(\x03R\tcreatedNs*:\n" +
+	"created_ns\x18\x05 \x01(\x03R\tcreatedNs*A\n" +
+	"\fUnknownModel\x12\x19\n" +
+	"\x15UNKNOWN_MODEL_CEILING\x10\x00\x12\x16\n" +
+	"\x12UNKNOWN_MODEL_HOLD\x10\x01*\x97\x02\n" +
+	"\fResourceKind\x12\x1d\n" +
+	"\x19RESOURCE_KIND_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18RESOURCE_KIND_LIMIT_RULE\x10\x01\x12\x1a\n" +
+	"\x16RESOURCE_KIND_PROVIDER\x10\x02\x12\x17\n" +
+	"\x13RESOURCE_KIND_PRICE\x10\x03\x12\x18\n" +
+	"\x14RESOURCE_KIND_BUDGET\x10\x04\x12!\n" +
+	"\x1dRESOURCE_KIND_APPROVAL_POLICY\x10\x05\x12\x1c\n" +
+	"\x18RESOURCE_KIND_ALERT_RULE\x10\x06\x12\x19\n" +
+	"\x15RESOURCE_KIND_WEBHOOK\x10\a\x12\x1f\n" +
+	"\x1bRESOURCE_KIND_SHIPPED_PRICE\x10\b*\xa1\x01\n" +
+	"\vBudgetScope\x12\x1c\n" +
+	"\x18BUDGET_SCOPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
+	"\x16BUDGET_SCOPE_NAMESPACE\x10\x01\x12\x16\n" +
+	"\x12BUDGET_SCOPE_QUEUE\x10\x02\x12\x14\n" +
+	"\x10BUDGET_SCOPE_TAG\x10\x03\x12\x14\n" +
+	"\x10BUDGET_SCOPE_KEY\x10\x04\x12\x14\n" +
+	"\x10BUDGET_SCOPE_JOB\x10\x05*f\n" +
+	"\bOnExceed\x12\x12\n" +
+	"\x0eON_EXCEED_HOLD\x10\x00\x12\x14\n" +
+	"\x10ON_EXCEED_REJECT\x10\x01\x12\x18\n" +
+	"\x14ON_EXCEED_ALERT_ONLY\x10\x02\x12\x16\n" +
+	"\x12ON_EXCEED_THROTTLE\x10\x03*g\n" +
+	"\x06Window\x12\x16\n" +
+	"\x12WINDOW_UNSPECIFIED\x10\x00\x12\x0e\n" +
+	"\n" +
+	"WINDOW_DAY\x10\x01\x12\x0f\n" +
+	"\vWINDOW_WEEK\x10\x02\x12\x10\n" +
+	"\fWINDOW_MONTH\x10\x03\x12\x12\n" +
+	"\x0eWINDOW_ROLLING\x10\x04*\xbb\x01\n" +
+	"\fAlertSubject\x12\x1d\n" +
+	"\x19ALERT_SUBJECT_UNSPECIFIED\x10\x00\x12\x1d\n" +
+	"\x19ALERT_SUBJECT_QUEUE_DEPTH\x10\x01\x12\x16\n" +
+	"\x12ALERT_SUBJECT_DEAD\x10\x02\x12\x19\n" +
+	"\x15ALERT_SUBJECT_WORKERS\x10\x03\x12 \n" +
+	"\x1cALERT_SUBJECT_OLDEST_PENDING\x10\x04\x12\x18\n" +
+	"\x14ALERT_SUBJECT_BUDGET\x10\x05*7\n" +
+	"\n" +
+	"Comparison\x12\x13\n" +
+	"\x0fCOMPARISON_OVER\x10\x00\x12\x14\n" +
+	"\x10COMPARISON_UNDER\x10\x01*:\n" +
 	"\x06Missed\x12\x0f\n" +
 	"\vMISSED_SKIP\x10\x00\x12\x0f\n" +
 	"\vMISSED_ONCE\x10\x01\x12\x0e\n" +
 	"\n" +
-	"MISSED_ALL\x10\x02*\xf5\x06\n" +
+	"MISSED_ALL\x10\x02*o\n" +
+	"\n" +
+	"UsagePhase\x12\x1b\n" +
+	"\x17USAGE_PHASE_UNSPECIFIED\x10\x00\x12\x13\n" +
+	"\x0fUSAGE_PHASE_ACK\x10\x01\x12\x14\n" +
+	"\x10USAGE_PHASE_FAIL\x10\x02\x12\x19\n" +
+	"\x15USAGE_PHASE_HEARTBEAT\x10\x03*\x8b\t\n" +
 	"\tEventType\x12\x15\n" +
 	"\x11EVENT_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eEVENT_ENQUEUED\x10\x01\x12\x13\n" +
@@ -2258,7 +4701,19 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x16EVENT_SCHEDULE_CHANGED\x10%\x12\x1a\n" +
 	"\x16EVENT_SCHEDULE_DELETED\x10&\x12\x17\n" +
 	"\x13EVENT_QUEUE_CLEARED\x10'\x12\x10\n" +
-	"\fEVENT_PURGED\x10(B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
+	"\fEVENT_PURGED\x10(\x12\x13\n" +
+	"\x0fEVENT_CONTINUED\x10)\x12\x0f\n" +
+	"\vEVENT_GATED\x10*\x12\x11\n" +
+	"\rEVENT_UNGATED\x10+\x12\x19\n" +
+	"\x15EVENT_BUDGET_EXCEEDED\x10,\x12\x16\n" +
+	"\x12EVENT_BUDGET_ALERT\x10-\x12\x1a\n" +
+	"\x16EVENT_RESOURCE_CHANGED\x10.\x12\x1a\n" +
+	"\x16EVENT_RESOURCE_DELETED\x10/\x12\x19\n" +
+	"\x15EVENT_ACCOUNT_CHANGED\x100\x12\x10\n" +
+	"\fEVENT_SCORED\x101\x12\x12\n" +
+	"\x0eEVENT_REPLAYED\x102\x12\x15\n" +
+	"\x11EVENT_ALERT_FIRED\x103\x12\x18\n" +
+	"\x14EVENT_ALERT_RESOLVED\x104B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
 
 var (
 	file_dataplane_state_state_proto_rawDescOnce sync.Once
@@ -2272,59 +4727,109 @@ func file_dataplane_state_state_proto_rawDescGZIP() []byte {
 	return file_dataplane_state_state_proto_rawDescData
 }
 
-var file_dataplane_state_state_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_dataplane_state_state_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_dataplane_state_state_proto_goTypes = []any{
-	(Missed)(0),            // 0: corvo.state.v1.Missed
-	(EventType)(0),         // 1: corvo.state.v1.EventType
-	(*Head)(nil),           // 2: corvo.state.v1.Head
-	(*Settings)(nil),       // 3: corvo.state.v1.Settings
-	(*Queue)(nil),          // 4: corvo.state.v1.Queue
-	(*QueueDefaults)(nil),  // 5: corvo.state.v1.QueueDefaults
-	(*Lock)(nil),           // 6: corvo.state.v1.Lock
-	(*Batch)(nil),          // 7: corvo.state.v1.Batch
-	(*Schedule)(nil),       // 8: corvo.state.v1.Schedule
-	(*Dependents)(nil),     // 9: corvo.state.v1.Dependents
-	(*Waiter)(nil),         // 10: corvo.state.v1.Waiter
-	(*Usage)(nil),          // 11: corvo.state.v1.Usage
-	(*Key)(nil),            // 12: corvo.state.v1.Key
-	(*Idempotency)(nil),    // 13: corvo.state.v1.Idempotency
-	(*Event)(nil),          // 14: corvo.state.v1.Event
-	(*FeedEntry)(nil),      // 15: corvo.state.v1.FeedEntry
-	(*Outgoing)(nil),       // 16: corvo.state.v1.Outgoing
-	(*Outbox)(nil),         // 17: corvo.state.v1.Outbox
-	(*Inbox)(nil),          // 18: corvo.state.v1.Inbox
-	(*Forward)(nil),        // 19: corvo.state.v1.Forward
-	(*job.Retention)(nil),  // 20: corvo.job.v1.Retention
-	(*job.RateWindow)(nil), // 21: corvo.job.v1.RateWindow
-	(job.Overflow)(0),      // 22: corvo.job.v1.Overflow
-	(job.Backoff)(0),       // 23: corvo.job.v1.Backoff
-	(*job.Blob)(nil),       // 24: corvo.job.v1.Blob
-	(*job.Pair)(nil),       // 25: corvo.job.v1.Pair
-	(job.State)(0),         // 26: corvo.job.v1.State
-	(*job.Usage)(nil),      // 27: corvo.job.v1.Usage
+	(UnknownModel)(0),      // 0: corvo.state.v1.UnknownModel
+	(ResourceKind)(0),      // 1: corvo.state.v1.ResourceKind
+	(BudgetScope)(0),       // 2: corvo.state.v1.BudgetScope
+	(OnExceed)(0),          // 3: corvo.state.v1.OnExceed
+	(Window)(0),            // 4: corvo.state.v1.Window
+	(AlertSubject)(0),      // 5: corvo.state.v1.AlertSubject
+	(Comparison)(0),        // 6: corvo.state.v1.Comparison
+	(Missed)(0),            // 7: corvo.state.v1.Missed
+	(UsagePhase)(0),        // 8: corvo.state.v1.UsagePhase
+	(EventType)(0),         // 9: corvo.state.v1.EventType
+	(*Head)(nil),           // 10: corvo.state.v1.Head
+	(*Settings)(nil),       // 11: corvo.state.v1.Settings
+	(*Queue)(nil),          // 12: corvo.state.v1.Queue
+	(*Lane)(nil),           // 13: corvo.state.v1.Lane
+	(*Resource)(nil),       // 14: corvo.state.v1.Resource
+	(*LimitRule)(nil),      // 15: corvo.state.v1.LimitRule
+	(*Provider)(nil),       // 16: corvo.state.v1.Provider
+	(*Traffic)(nil),        // 17: corvo.state.v1.Traffic
+	(*Price)(nil),          // 18: corvo.state.v1.Price
+	(*Budget)(nil),         // 19: corvo.state.v1.Budget
+	(*SpendLimit)(nil),     // 20: corvo.state.v1.SpendLimit
+	(*Account)(nil),        // 21: corvo.state.v1.Account
+	(*Spent)(nil),          // 22: corvo.state.v1.Spent
+	(*ApprovalPolicy)(nil), // 23: corvo.state.v1.ApprovalPolicy
+	(*AlertRule)(nil),      // 24: corvo.state.v1.AlertRule
+	(*Alert)(nil),          // 25: corvo.state.v1.Alert
+	(*Webhook)(nil),        // 26: corvo.state.v1.Webhook
+	(*Attempted)(nil),      // 27: corvo.state.v1.Attempted
+	(*Delivery)(nil),       // 28: corvo.state.v1.Delivery
+	(*Scores)(nil),         // 29: corvo.state.v1.Scores
+	(*QueueDefaults)(nil),  // 30: corvo.state.v1.QueueDefaults
+	(*Lock)(nil),           // 31: corvo.state.v1.Lock
+	(*Batch)(nil),          // 32: corvo.state.v1.Batch
+	(*Schedule)(nil),       // 33: corvo.state.v1.Schedule
+	(*Dependents)(nil),     // 34: corvo.state.v1.Dependents
+	(*Waiter)(nil),         // 35: corvo.state.v1.Waiter
+	(*Usage)(nil),          // 36: corvo.state.v1.Usage
+	(*Key)(nil),            // 37: corvo.state.v1.Key
+	(*Idempotency)(nil),    // 38: corvo.state.v1.Idempotency
+	(*Event)(nil),          // 39: corvo.state.v1.Event
+	(*FeedEntry)(nil),      // 40: corvo.state.v1.FeedEntry
+	(*Outgoing)(nil),       // 41: corvo.state.v1.Outgoing
+	(*Outbox)(nil),         // 42: corvo.state.v1.Outbox
+	(*Inbox)(nil),          // 43: corvo.state.v1.Inbox
+	(*Forward)(nil),        // 44: corvo.state.v1.Forward
+	(*job.Retention)(nil),  // 45: corvo.job.v1.Retention
+	(*job.RateWindow)(nil), // 46: corvo.job.v1.RateWindow
+	(job.Overflow)(0),      // 47: corvo.job.v1.Overflow
+	(*job.Score)(nil),      // 48: corvo.job.v1.Score
+	(job.Backoff)(0),       // 49: corvo.job.v1.Backoff
+	(*job.Blob)(nil),       // 50: corvo.job.v1.Blob
+	(*job.Pair)(nil),       // 51: corvo.job.v1.Pair
+	(job.State)(0),         // 52: corvo.job.v1.State
+	(*job.Usage)(nil),      // 53: corvo.job.v1.Usage
 }
 var file_dataplane_state_state_proto_depIdxs = []int32{
-	3,  // 0: corvo.state.v1.Head.settings:type_name -> corvo.state.v1.Settings
-	20, // 1: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
-	21, // 2: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
-	22, // 3: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
-	20, // 4: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
-	5,  // 5: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
-	23, // 6: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
-	24, // 7: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
-	0,  // 8: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
-	25, // 9: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
-	25, // 10: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
-	26, // 11: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
-	27, // 12: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
-	1,  // 13: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
-	14, // 14: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	15, // [15:15] is the sub-list for method output_type
-	15, // [15:15] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	11, // 0: corvo.state.v1.Head.settings:type_name -> corvo.state.v1.Settings
+	45, // 1: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
+	0,  // 2: corvo.state.v1.Settings.unknown_model:type_name -> corvo.state.v1.UnknownModel
+	46, // 3: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
+	47, // 4: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
+	45, // 5: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
+	30, // 6: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
+	46, // 7: corvo.state.v1.Lane.rate:type_name -> corvo.job.v1.RateWindow
+	1,  // 8: corvo.state.v1.Resource.kind:type_name -> corvo.state.v1.ResourceKind
+	15, // 9: corvo.state.v1.Resource.limit_rule:type_name -> corvo.state.v1.LimitRule
+	16, // 10: corvo.state.v1.Resource.provider:type_name -> corvo.state.v1.Provider
+	18, // 11: corvo.state.v1.Resource.price:type_name -> corvo.state.v1.Price
+	19, // 12: corvo.state.v1.Resource.budget:type_name -> corvo.state.v1.Budget
+	23, // 13: corvo.state.v1.Resource.approval_policy:type_name -> corvo.state.v1.ApprovalPolicy
+	24, // 14: corvo.state.v1.Resource.alert_rule:type_name -> corvo.state.v1.AlertRule
+	26, // 15: corvo.state.v1.Resource.webhook:type_name -> corvo.state.v1.Webhook
+	46, // 16: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
+	46, // 17: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
+	46, // 18: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
+	2,  // 19: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
+	20, // 20: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
+	3,  // 21: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
+	4,  // 22: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
+	22, // 23: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
+	4,  // 24: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
+	5,  // 25: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
+	6,  // 26: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
+	48, // 27: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
+	49, // 28: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
+	50, // 29: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
+	7,  // 30: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
+	51, // 31: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
+	51, // 32: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
+	52, // 33: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
+	53, // 34: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
+	51, // 35: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
+	8,  // 36: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
+	9,  // 37: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
+	39, // 38: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	39, // [39:39] is the sub-list for method output_type
+	39, // [39:39] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }
@@ -2332,14 +4837,14 @@ func file_dataplane_state_state_proto_init() {
 	if File_dataplane_state_state_proto != nil {
 		return
 	}
-	file_dataplane_state_state_proto_msgTypes[3].OneofWrappers = []any{}
+	file_dataplane_state_state_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_state_state_proto_rawDesc), len(file_dataplane_state_state_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   18,
+			NumEnums:      10,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

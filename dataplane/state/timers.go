@@ -20,8 +20,11 @@ const (
 	TimerBatch       TimerClass = 8  // a completed batch is removed
 	TimerSchedule    TimerClass = 9  // a schedule runs
 	TimerDependents  TimerClass = 10 // those who wait for a settled job are told
+	TimerBudget      TimerClass = 11 // a window of a budget ends
+	TimerDelivery    TimerClass = 12 // an event is sent to a webhook
+	TimerDelivered   TimerClass = 13 // a delivery is forgotten
 
-	timerClasses = 11 // length of arrays by class
+	timerClasses = 14 // length of arrays by class
 )
 
 // timerFloor is a time before which a class has no timer: where reads start.

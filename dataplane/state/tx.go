@@ -24,34 +24,47 @@ type Tx struct {
 	batch  *pebble.Batch
 	err    error // the first impossible thing; Commit refuses
 
-	jobs        map[job.ID]*held
-	order       []*held // of jobs, as touched
-	queues      []*queue
-	feed        FeedEntry
-	newest      job.ID // the greatest id put; the Store's where that is greater
-	keysPut     bool
-	usageGrew   bool
-	outboxes    map[uint32]bool    // changed ones, by shard; true for those that grew
-	inboxes     map[uint32]bool    // changed ones
-	locks       map[lockName]*lock // read or taken
-	lockOrder   []*lock
-	born        uint64 // ids made by NewID
-	batches     rows[Batch, *Batch]
-	payloads    rows[job.Blob, *job.Blob] // of batches' callbacks
-	schedules   rows[Schedule, *Schedule]
-	dependents  rows[Dependents, *Dependents]
-	waiters     map[waiterName]bool       // added or removed by the entry; false for removed
-	deleted     []*queue                  // removed queues that were in the store or in the entry
-	idempotency map[[16]byte]*Idempotency // read or written; nil for none
-	earliest    [timerClasses]int64       // due time of the earliest timer set; latest for none
-	replenishNs int64                     // when the first queue is free that a rate limit has come to keep; latest for none
-	clears      bool                      // a queue that was touched is being cleared or deleted
-	documents   uint64                    // bytes of blobs, and of ops for other shards, that were written
-	spareHeld   []*held
-	spareEvents []*Event
-	written     map[string][]byte // see readWritten
-	writtenRead int
-	key         []byte // scratch: one key at a time
+	jobs         map[job.ID]*held
+	order        []*held // of jobs, as touched
+	queues       []*queue
+	lanes        []*lane // touched ones
+	feed         FeedEntry
+	newest       job.ID // the greatest id put; the Store's where that is greater
+	keysPut      bool
+	usageGrew    bool
+	outboxes     map[uint32]bool    // changed ones, by shard; true for those that grew
+	inboxes      map[uint32]bool    // changed ones
+	locks        map[lockName]*lock // read or taken
+	lockOrder    []*lock
+	born         uint64 // ids made by NewID
+	batches      rows[Batch, *Batch]
+	payloads     rows[job.Blob, *job.Blob] // of batches' callbacks
+	schedules    rows[Schedule, *Schedule]
+	dependents   rows[Dependents, *Dependents]
+	accounts     rows[Account, *Account]
+	traffic      rows[Traffic, *Traffic]
+	scores       rows[Scores, *Scores]
+	alerts       rows[Alert, *Alert]
+	deliveries   rows[Delivery, *Delivery]
+	attempted    rows[Attempted, *Attempted]
+	book         *Book // as the entry leaves it; nil until it is asked for, and after a change
+	resourcesPut bool
+	gated        bool                      // a gate may have opened, or a job has come to one
+	waiters      map[waiterName]bool       // added or removed by the entry; false for removed
+	deleted      []*queue                  // removed queues that were in the store or in the entry
+	idempotency  map[[16]byte]*Idempotency // read or written; nil for none
+	earliest     [timerClasses]int64       // due time of the earliest timer set; latest for none
+	replenishNs  int64                     // when the first queue is free that a rate limit has come to keep; latest for none
+	opensGates   bool                      // a queue's settings changed that has jobs at gates
+	clears       bool                      // a queue that was touched is being cleared or deleted
+	documents    uint64                    // bytes of blobs, and of ops for other shards, that were written
+	spareHeld    []*held
+	spareEvents  []*Event
+	written      map[string][]byte // see readWritten
+	writtenRead  int
+	key          []byte // scratch: one key at a time
+
+	iterations map[iterationName]*job.Iteration // those the entry has written
 }
 
 // held is a job the entry has touched.
@@ -130,6 +143,8 @@ func (tx *Tx) reset() {
 	clear(tx.idempotency)
 	tx.order = tx.order[:0]
 	tx.queues = tx.queues[:0]
+	clear(tx.lanes)
+	tx.lanes = tx.lanes[:0]
 	clear(tx.deleted)
 	tx.deleted = tx.deleted[:0]
 	if len(tx.spareEvents) > sparesKept {
@@ -137,19 +152,28 @@ func (tx *Tx) reset() {
 	}
 	tx.feed.Events = tx.spareEvents[:0]
 	tx.feed.Index, tx.feed.ClockNs = tx.head.Index, tx.head.ClockNs
-	tx.keysPut, tx.usageGrew = false, false
+	tx.keysPut, tx.usageGrew, tx.resourcesPut = false, false, false
+	tx.book = tx.s.bookRead.Load()
 	clear(tx.outboxes)
 	clear(tx.inboxes)
 	clear(tx.locks)
 	clear(tx.waiters)
+	clear(tx.iterations)
 	tx.lockOrder, tx.born = tx.lockOrder[:0], 0
 	tx.batches.reset()
 	tx.payloads.reset()
 	tx.schedules.reset()
 	tx.dependents.reset()
+	tx.accounts.reset()
+	tx.traffic.reset()
+	tx.scores.reset()
+	tx.alerts.reset()
+	tx.deliveries.reset()
+	tx.attempted.reset()
 	tx.written, tx.writtenRead = nil, 0
 	tx.newest = tx.s.newest
 	tx.replenishNs, tx.clears, tx.documents = latest, false, 0
+	tx.opensGates = false
 	for class := range tx.earliest {
 		tx.earliest[class] = latest
 	}
@@ -183,7 +207,7 @@ func (tx *Tx) Commit() error {
 	if !s.open {
 		return s.failure.set(fmt.Errorf("entry %d was committed twice", tx.head.Index))
 	}
-	for _, encode := range []func() error{tx.encodeJobs, tx.encodeLocks, tx.encodeRecords, tx.encodeQueues, tx.encodeOutboxes, tx.encodeFeed} {
+	for _, encode := range []func() error{tx.encodeJobs, tx.encodeLocks, tx.encodeRecords, tx.encodeAccounts, tx.encodeLanes, tx.encodeQueues, tx.encodeOutboxes, tx.encodeFeed} {
 		if tx.err != nil {
 			break
 		}
@@ -238,6 +262,14 @@ func (tx *Tx) publish() {
 	if tx.keysPut {
 		tx.s.keysRead.Store(newKeyring(tx.s.keys))
 	}
+	if tx.resourcesPut {
+		tx.s.bookRead.Store(tx.Book())
+	}
+	tx.stirGates()
+	tx.gated = tx.s.gates.changed
+	if tx.gated {
+		tx.s.gates.publish()
+	}
 	for class, due := range tx.earliest {
 		if due != latest {
 			tx.s.floors[class].lower(due)
@@ -290,6 +322,12 @@ func (tx *Tx) callHooks(feedGrew bool) {
 	}
 	if tx.keysPut && hooks.OnKeys != nil {
 		hooks.OnKeys()
+	}
+	if tx.resourcesPut && hooks.OnResources != nil {
+		hooks.OnResources()
+	}
+	if tx.gated && hooks.OnGate != nil {
+		hooks.OnGate()
 	}
 	for _, grew := range tx.outboxes {
 		if grew && hooks.OnOutbox != nil {

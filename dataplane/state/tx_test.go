@@ -151,7 +151,7 @@ func TestImpossibleChanges(t *testing.T) {
 		}, "op 2 of shard 1 was applied"},
 		"lost blob":            {func(tx *Tx) error { j := read(t, tx, 1); j.Blobs = 1; _, err := tx.Parcel(j); return err }, "is missing"},
 		"foreign queue record": {func(tx *Tx) error { tx.PutQueue(&Queue{Name: "q"}); return nil }, "not the record EnsureQueue gave"},
-		"no blob kind":         {func(tx *Tx) error { return tx.PutBlob(newJob(1, "q"), job.BlobKinds, &job.Blob{}) }, "kind 6 is none"},
+		"no blob kind":         {func(tx *Tx) error { return tx.PutBlob(newJob(1, "q"), job.BlobKinds, &job.Blob{}) }, "kind 7 is none"},
 		"no key id":            {func(tx *Tx) error { return tx.PutKey(&Key{}) }, "no id"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -15,19 +15,15 @@ type UsageRow struct {
 }
 
 // AddUsage keeps one report of what j's current attempt used, under the next
-// number. j is the job with the report already summed into it: its model and
-// provider are the row's. The record is written at once; j is put as ever.
-func (tx *Tx) AddUsage(j *job.Job, report *job.Usage) error {
+// number: row says what was reported, what it cost and what it came with, and the rest is
+// filled in from j. j is the
+// job with the report already summed into it: its model and provider are the row's.
+// The record is written at once; j is put as ever.
+func (tx *Tx) AddUsage(j *job.Job, row *Usage) error {
+	row.JobId, row.Attempt, row.Queue, row.ClockNs = j.Id, j.Attempt, j.Queue, tx.head.ClockNs
+	row.Tags, row.FairnessKey = j.Tags, j.Options.GetFairnessKey()
+	row.Report.Model, row.Report.Provider = j.GetUsage().GetModel(), j.GetUsage().GetProvider()
 	tx.key = appendUsageKey(tx.key[:0], tx.head.UsageNextSeq)
-	row := &Usage{JobId: j.Id, Attempt: j.Attempt, Queue: j.Queue, ClockNs: tx.head.ClockNs, Report: &job.Usage{
-		InputTokens:         report.InputTokens,
-		OutputTokens:        report.OutputTokens,
-		CacheCreationTokens: report.CacheCreationTokens,
-		CacheReadTokens:     report.CacheReadTokens,
-		Model:               j.GetUsage().GetModel(),
-		Provider:            j.GetUsage().GetProvider(),
-		CostNanoUsd:         report.CostNanoUsd,
-	}}
 	if err := put(tx.batch, tx.key, row); err != nil {
 		return tx.fail(fmt.Errorf("usage of job %x: %w", j.Id, err))
 	}
@@ -72,4 +68,16 @@ func (v *Snapshot) Usage(from uint64) iter.Seq2[UsageRow, error] {
 			}
 		}
 	}
+}
+
+// UsageClock is when the first row numbered from `from` on was reported; ok is false
+// where there is none.
+func (v *Snapshot) UsageClock(from uint64) (clockNs int64, ok bool, err error) {
+	for row, err := range v.Usage(from) {
+		if err != nil {
+			return 0, false, err
+		}
+		return row.Record.ClockNs, true, nil
+	}
+	return 0, false, nil
 }

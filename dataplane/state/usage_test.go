@@ -28,7 +28,7 @@ func report(t testing.TB, tx *Tx, n int) {
 	j := newJob(1, "q")
 	j.Usage = &job.Usage{Model: "m", Provider: "p"}
 	for range n {
-		must(t, tx.AddUsage(j, &job.Usage{InputTokens: 7, CostNanoUsd: 9}))
+		must(t, tx.AddUsage(j, &Usage{Report: &job.Usage{InputTokens: 7, CostNanoUsd: 9}}))
 	}
 }
 

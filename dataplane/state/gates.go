@@ -1,0 +1,248 @@
+package state
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// A gate keeps pending jobs from being fetched for a reason that is not their
+// queue's: the limits of a provider, a budget without room. Those that wait at one
+// lie in an index of their own and not among their queue's ready jobs, so that the
+// jobs behind them are fetched as if they were not there, and a fetch does not look
+// at them again and again. What opens a gate is not known here: the store says when
+// something has happened that may have, and a duty looks.
+
+// Gate is a gate that jobs wait at, as of the last commit.
+type Gate struct {
+	Kind job.Gate
+	Name string
+	Jobs uint64
+	// Changes is another after every commit that may have opened the gate, or brought a
+	// job to it.
+	Changes uint64
+}
+
+// gateName is what tells gates apart. The zero gateName is none.
+type gateName struct {
+	kind job.Gate
+	name string
+}
+
+// gateOf is the gate that a job waits at.
+func gateOf(j *job.Job) gateName {
+	if j.State != job.Pending || j.Detail.GetGate() == job.Gate_GATE_NONE {
+		return gateName{}
+	}
+	return gateName{j.Detail.Gate, j.Detail.GateName}
+}
+
+// gates are the gates that jobs wait at. They lie in memory alone: they derive from
+// the index, and nothing that is applied depends on them.
+type gates struct {
+	all       map[gateName]*Gate
+	changes   uint64 // counts over all gates, so that one that is there again has a new number
+	changed   bool   // by the running entry
+	published atomic.Pointer[[]Gate]
+}
+
+// Gates lists the gates that jobs wait at, by kind and name. Read only.
+func (s *Store) Gates() []Gate {
+	if all := s.gates.published.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// move has a job leave one gate and come to another.
+func (g *gates) move(from, to gateName) error {
+	if from == to {
+		return nil
+	}
+	if from.kind != job.Gate_GATE_NONE {
+		at := g.all[from]
+		if at == nil {
+			return fmt.Errorf("nobody waits at gate %d of %q, and a job leaves it", from.kind, from.name)
+		}
+		if at.Jobs--; at.Jobs == 0 {
+			delete(g.all, from)
+		}
+		g.changed = true
+	}
+	if to.kind != job.Gate_GATE_NONE {
+		at := g.all[to]
+		if at == nil {
+			at = &Gate{Kind: to.kind, Name: to.name}
+			g.all[to] = at
+		}
+		at.Jobs++
+		g.stir(to)
+	}
+	return nil
+}
+
+// stir notes that a gate may have opened, if anybody waits at it.
+func (g *gates) stir(name gateName) {
+	if at := g.all[name]; at != nil {
+		g.changes++
+		at.Changes, g.changed = g.changes, true
+	}
+}
+
+// stirAll notes that any gate may have opened.
+func (g *gates) stirAll() {
+	g.changes++
+	for _, at := range g.all {
+		at.Changes, g.changed = g.changes, true
+	}
+}
+
+// install takes over what was read from the store.
+func (g *gates) install(all map[gateName]*Gate) {
+	g.all = all
+	g.stirAll()
+	g.publish()
+}
+
+// publish has readers see the gates as they are.
+func (g *gates) publish() {
+	g.changed = false
+	list := make([]Gate, 0, len(g.all))
+	for _, at := range g.all {
+		list = append(list, *at)
+	}
+	slices.SortFunc(list, func(a, b Gate) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), strings.Compare(a.Name, b.Name))
+	})
+	g.published.Store(&list)
+}
+
+// stirGates notes which gates the entry may have opened: those whose provider's
+// traffic or budget's account has changed, and all of them where a resource or a
+// queue's settings have. Where nobody waits at a gate it costs nothing.
+func (tx *Tx) stirGates() {
+	g := &tx.s.gates
+	if len(g.all) == 0 {
+		return
+	}
+	if tx.resourcesPut || tx.opensGates {
+		g.stirAll()
+		return
+	}
+	for _, r := range tx.traffic.order {
+		if by := tx.Book().ResourceByID(r.id); r.dirty && by != nil {
+			g.stir(gateName{job.Gate_GATE_PROVIDER, by.Name})
+		}
+	}
+	for _, r := range tx.accounts.order {
+		if by := tx.Book().ResourceByID(r.id); r.dirty && by != nil {
+			g.stir(gateName{job.Gate_GATE_BUDGET, by.Name})
+		}
+	}
+}
+
+// moveGate makes the gates, and what its queue counts of them, follow a job.
+func (tx *Tx) moveGate(h *held, to index) error {
+	was := h.now
+	if was.gate == (gateName{}) && to.gate == (gateName{}) {
+		return nil
+	}
+	rec := h.queue.rec
+	if was.gate.kind != job.Gate_GATE_NONE {
+		if rec.Gated == 0 {
+			return fmt.Errorf("queue %q counts no jobs at gates and one of them changes", rec.Name)
+		}
+		rec.Gated--
+	}
+	if to.gate.kind != job.Gate_GATE_NONE {
+		rec.Gated++
+	}
+	tx.touch(h.queue)
+	return tx.s.gates.move(was.gate, to.gate)
+}
+
+// encodeGate moves the key of a job at a gate.
+func (tx *Tx) encodeGate(was, is index, id job.ID) error {
+	if was.gate == is.gate && (is.gate == gateName{} || was.priority == is.priority && was.number == is.number) {
+		return nil
+	}
+	if was.gate.kind != job.Gate_GATE_NONE {
+		tx.key = appendGateKey(tx.key[:0], was.gate, was.priority, was.number)
+		if err := tx.batch.SingleDelete(tx.key, nil); err != nil {
+			return err
+		}
+	}
+	if is.gate.kind != job.Gate_GATE_NONE {
+		tx.key = appendGateKey(tx.key[:0], is.gate, is.priority, is.number)
+		return tx.batch.Set(tx.key, id[:], nil)
+	}
+	return nil
+}
+
+// AtGate lists up to limit jobs that wait at a gate, in order of (priority, number):
+// over all queues, those that were enqueued first go first.
+func (v *Snapshot) AtGate(kind job.Gate, name string, limit int) ([]job.ID, error) {
+	g := gateName{kind, name}
+	var ids []job.ID
+	for kv, err := range scanPairs(v.snap, appendGateKey(nil, g, 0, 0), appendGateKey(nil, g, job.Priorities, 0)) {
+		if err != nil {
+			return nil, err
+		}
+		id, err := job.IDFromBytes(kv.Value)
+		if err != nil {
+			return nil, fmt.Errorf("key %x: %w", kv.Key, err)
+		}
+		if ids = append(ids, id); len(ids) == limit {
+			break
+		}
+	}
+	return ids, nil
+}
+
+// BeforeAtGate is how many jobs wait at the gate of j before it; most where there
+// are more.
+func (v *Snapshot) BeforeAtGate(j *job.Job, most int) (int, error) {
+	g := gateOf(j)
+	return countKeys(v.snap, appendGateKey(nil, g, 0, 0), appendGateKey(nil, g, uint8(j.Priority), j.Number), most)
+}
+
+// countKeys is how many keys lie between two; most where there are more.
+func countKeys(r source, lower, upper []byte, most int) (n int, err error) {
+	for _, err := range scanKeys(r, lower, upper) {
+		if err != nil || n == most {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// loadGates counts the jobs at each gate.
+func loadGates(r source) (map[gateName]*Gate, error) {
+	all := map[gateName]*Gate{}
+	for key, err := range scanKeys(r, []byte{prefixGate}, afterPrefix(prefixGate)) {
+		if err != nil {
+			return nil, err
+		}
+		name, err := decodeGateKey(key)
+		if err != nil {
+			return nil, err
+		}
+		if all[name] == nil {
+			all[name] = &Gate{Kind: name.kind, Name: name.name}
+		}
+		all[name].Jobs++
+	}
+	return all, nil
+}
+
+// BeforeReady is how many ready jobs of the queue and fairness key of j go before it,
+// by priority and number; most where there are more.
+func (v *Snapshot) BeforeReady(j *job.Job, most int) (int, error) {
+	key := j.Options.GetFairnessKey()
+	return countKeys(v.snap, appendReadyOf(nil, j.Queue, key, 0, 0), appendReadyOf(nil, j.Queue, key, uint8(j.Priority), j.Number), most)
+}

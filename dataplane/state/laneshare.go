@@ -1,0 +1,335 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// lanesForgotten bounds how many lanes one commit forgets.
+const lanesForgotten = 1000
+
+// CanAddLanes says whether n more lanes fit under job.MaxLanes.
+func (tx *Tx) CanAddLanes(n int) bool { return tx.head.LaneRecords+uint64(n) <= job.MaxLanes }
+
+// Lane is the record of a queue's lane; nil when there is none. Read only.
+func (tx *Tx) Lane(queue, key string) *Lane {
+	if q := tx.s.queues[queue]; q != nil && q.lanes != nil {
+		if l := q.lanes.byKey[key]; l != nil {
+			return l.rec
+		}
+	}
+	return nil
+}
+
+// moveLane makes the lanes follow a job from one index to another: their counts, their
+// heads, and who comes next.
+func (tx *Tx) moveLane(h *held, to index) error {
+	q, from := h.queue, h.now
+	leaves, comes := from.inLane(), to.inLane()
+	if !leaves && !comes {
+		return nil
+	}
+	if leaves && comes && from.key != to.key {
+		return fmt.Errorf("its fairness key was %q and is %q", from.key, to.key)
+	}
+	if q.lanes == nil {
+		tx.openLanes(q, to)
+	}
+	key := to.key
+	if leaves {
+		key = from.key
+	}
+	l := q.lanes.byKey[key]
+	if l == nil {
+		if leaves {
+			return fmt.Errorf("queue %q has no lane for %q, and a job in it", q.rec.Name, key)
+		}
+		l = tx.addLane(q, key)
+	}
+	had := l.rec.Pending
+	if err := l.move(h.id, from, to, tx.headsKept(key)); err != nil {
+		return fmt.Errorf("queue %q, key %q: %w", q.rec.Name, key, err)
+	}
+	if to.ready && (from.state == 0 || from.state == job.Scheduled) && h.job.Options.GetFairnessWeight() > 0 {
+		l.rec.Weight = h.job.Options.FairnessWeight
+	}
+	if had == 0 && l.rec.Pending > 0 {
+		l.rec.ServedNs = max(l.rec.ServedNs, q.beginNs(tx.head.ClockNs))
+	}
+	tx.changedLane(l)
+	return nil
+}
+
+// move counts a job that goes from one index to another, and makes the heads follow.
+func (l *lane) move(id job.ID, from, to index, bound int) error {
+	ls, rec := l.queue.lanes, l.rec
+	if from.state != to.state {
+		if from.state == job.Active {
+			if rec.Active == 0 {
+				return fmt.Errorf("it counts no active job and one of them ends")
+			}
+			rec.Active--
+			ls.jobs--
+			l.queue.stirred = l.queue.stirred || l.rule != nil
+		}
+		if to.state == job.Active {
+			rec.Active++
+			ls.jobs++
+		}
+	}
+	if from.readyAs(to) {
+		return nil
+	}
+	if from.ready {
+		if rec.Pending == 0 {
+			return fmt.Errorf("it counts no ready job and one of them goes")
+		}
+		rec.Pending--
+		ls.jobs--
+		if err := l.heads.levels[from.priority].remove(from.number); err != nil {
+			return err
+		}
+	}
+	if to.ready {
+		rec.Pending++
+		ls.jobs++
+		l.queue.stirred = true
+		return l.heads.levels[to.priority].add(head{to.number, id}, bound)
+	}
+	return nil
+}
+
+// openLanes gives a queue lanes, now that it gets its first job with a key, which it
+// counts already: all others have none.
+func (tx *Tx) openLanes(q *queue, first index) {
+	rec := &Lane{Queue: q.rec.Name, ServedNs: q.rec.ServedNs, Pending: q.rec.InState[job.Pending] - q.rec.Gated, Active: q.rec.InState[job.Active]}
+	if first.ready {
+		rec.Pending--
+	} else {
+		rec.Active--
+	}
+	tx.newLane(q, rec)
+}
+
+// addLane is a new lane for a key.
+func (tx *Tx) addLane(q *queue, key string) *lane {
+	return tx.newLane(q, &Lane{Queue: q.rec.Name, Key: key})
+}
+
+func (tx *Tx) newLane(q *queue, rec *Lane) *lane {
+	l := q.addLane(rec, tx.Book().RuleFor(rec.Queue, rec.Key))
+	tx.head.LaneRecords++
+	q.rec.Lanes++
+	tx.touch(q)
+	tx.changedLane(l)
+	return l
+}
+
+// changedLane has a lane take its place, and its record written at Commit.
+func (tx *Tx) changedLane(l *lane) {
+	tx.touchLane(l)
+	l.queue.lanes.settle(l, tx.head.ClockNs)
+}
+
+func (tx *Tx) touchLane(l *lane) {
+	if !l.touched {
+		l.touched = true
+		tx.lanes = append(tx.lanes, l)
+	}
+}
+
+// BeginService charges a job's lane for an attempt that begins, with what its jobs are
+// expected to take, and counts it against the rate of its key. ok is false where the
+// queue has no lanes. The job is the one NextReady gave, and ready still.
+func (tx *Tx) BeginService(j *job.Job) (chargedNs int64, ok bool, err error) {
+	q := tx.s.queues[j.Queue]
+	if q == nil || q.lanes == nil {
+		return 0, false, nil
+	}
+	l, err := q.lane(j.Options.GetFairnessKey())
+	if err != nil {
+		return 0, false, tx.fail(fmt.Errorf("serve job %x: %w", j.Id, err))
+	}
+	if q.rec.ServedNs > servedMost {
+		tx.rebase(q)
+	}
+	startNs, chargedNs := l.startNs(), l.chargeNs()
+	// What a lane would have been served that always had jobs: each job brings it
+	// forward by its part, among all that compete.
+	passedNs := q.rec.ServedNs + l.expectedNs()/int64(max(q.lanes.weight, l.weight()))
+	q.rec.ServedNs = min(max(passedNs, startNs), startNs+chargedNs)
+	l.rec.ServedNs = min(startNs+chargedNs, 2*servedMost-1)
+	if l.rule.GetRateLimit() > 0 {
+		if l.rec.Rate == nil {
+			l.rec.Rate = &job.RateWindow{}
+		}
+		l.rec.Rate.Take(l.rule.RateWindowMs, tx.head.ClockNs)
+	}
+	tx.touch(q)
+	tx.changedLane(l)
+	return chargedNs, true, nil
+}
+
+// EndService corrects what a job's lane was charged for an attempt that ends to what
+// it took. One that was not delivered took nothing, and says nothing of others.
+func (tx *Tx) EndService(j *job.Job, chargedNs int64, delivered bool) {
+	l := tx.laneOf(j)
+	if l == nil {
+		return // the jobs without a key were the last, and are no lane any more
+	}
+	tookNs := int64(0)
+	if delivered {
+		tookNs = max(tx.head.ClockNs-j.StartedNs, 1)
+		l.rec.ExpectedNs = average(l.rec.ExpectedNs, tookNs)
+		l.queue.rec.ExpectedNs = average(l.queue.rec.ExpectedNs, tookNs)
+		tx.touch(l.queue)
+	}
+	l.rec.ServedNs += tookNs/int64(l.weight()) - chargedNs
+	tx.changedLane(l)
+}
+
+func (tx *Tx) laneOf(j *job.Job) *lane {
+	q := tx.s.queues[j.Queue]
+	if q == nil || q.lanes == nil {
+		return nil
+	}
+	return q.lanes.byKey[j.Options.GetFairnessKey()]
+}
+
+// average moves an average by an eighth of the way; 0 is none yet.
+func average(was, now int64) int64 {
+	if was == 0 {
+		return now
+	}
+	return max(was+(now-was)/8, 1)
+}
+
+// rebase counts from where the queue is, before numbers become too large. Only what
+// lanes have been served more or less than each other means anything.
+func (tx *Tx) rebase(q *queue) {
+	for _, key := range slices.Sorted(maps.Keys(q.lanes.byKey)) {
+		l := q.lanes.byKey[key]
+		l.rec.ServedNs -= q.rec.ServedNs
+		tx.touchLane(l)
+	}
+	q.rec.ServedNs = 0
+	tx.touch(q)
+}
+
+// ApplyRules has the jobs of a queue that wait follow the limit rules of the book.
+func (tx *Tx) ApplyRules(name string) {
+	q := tx.s.queues[name]
+	if q == nil || q.lanes == nil {
+		return
+	}
+	book, beginNs := tx.Book(), q.beginNs(tx.head.ClockNs)
+	for _, key := range slices.Sorted(maps.Keys(q.lanes.byKey)) {
+		l, rule := q.lanes.byKey[key], book.RuleFor(name, key)
+		if l.rule == rule {
+			continue
+		}
+		l.rule = rule
+		if l.rec.Pending > 0 {
+			l.rec.ServedNs = max(l.rec.ServedNs, beginNs)
+		}
+		switch {
+		case rule.GetRateLimit() == 0:
+			l.rec.Rate = nil
+		case l.rec.Rate != nil:
+			l.rec.Rate = l.rec.Rate.Over(rule.RateWindowMs, tx.head.ClockNs)
+		}
+		tx.changedLane(l)
+	}
+	tx.touch(q)
+	q.stirred = true
+}
+
+// forget removes lanes that nothing would be different without: they have no jobs, no
+// rate to remember, and the queue has caught up with what they have been served, or
+// nobody is there to compete with.
+func (tx *Tx) forget(q *queue) {
+	ls := q.lanes
+	for range lanesForgotten {
+		if l := ls.fading.first(); l != nil && l.dueNs <= tx.head.ClockNs {
+			l.rec.Rate = nil
+			tx.changedLane(l)
+			continue
+		}
+		l := ls.idle.first()
+		if l == nil || l.rec.ServedNs > q.rec.ServedNs && ls.jobs > 0 {
+			break
+		}
+		tx.removeLane(l)
+	}
+	if len(ls.byKey) == 1 && ls.byKey[""] != nil {
+		tx.removeLane(ls.byKey[""])
+		q.lanes = nil
+	}
+}
+
+// removeLane removes a lane, in memory and at Commit.
+func (tx *Tx) removeLane(l *lane) {
+	l.queue.lanes.drop(l)
+	l.queue.rec.Lanes--
+	tx.head.LaneRecords--
+	tx.touchLane(l)
+}
+
+// removeLanes removes all lanes of a queue that goes.
+func (tx *Tx) removeLanes(q *queue) {
+	if q.lanes == nil {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(q.lanes.byKey)) {
+		tx.removeLane(q.lanes.byKey[key])
+	}
+	q.lanes = nil
+}
+
+// encodeLanes writes the records of the lanes the entry touched.
+func (tx *Tx) encodeLanes() error {
+	for _, q := range tx.queues {
+		if q.lanes != nil {
+			tx.forget(q)
+		}
+	}
+	for _, l := range tx.lanes {
+		tx.key = appendLaneKey(tx.key[:0], l.rec.Queue, l.rec.Key)
+		var err error
+		switch {
+		case !l.gone:
+			err = put(tx.batch, tx.key, l.rec)
+		case l.stored:
+			err = tx.batch.Delete(tx.key, nil)
+		}
+		if err != nil {
+			return err
+		}
+		l.stored, l.touched = !l.gone, false
+	}
+	return nil
+}
+
+// loadLanes gives the queues their lanes, and returns how many there are.
+func loadLanes(r source, queues map[string]*queue, book *Book, clockNs int64) (n uint64, err error) {
+	for rec, err := range scan(r, prefixLane, func() *Lane { return &Lane{} }) {
+		if err != nil {
+			return 0, err
+		}
+		q := queues[rec.Queue]
+		if q == nil {
+			return 0, fmt.Errorf("there is a lane of queue %q, which is unknown", rec.Queue)
+		}
+		l := q.addLane(rec, book.RuleFor(rec.Queue, rec.Key))
+		l.stored = true
+		if rec.Pending > 0 && rec.Key != "" {
+			l.heads.unread()
+		}
+		q.lanes.settle(l, clockNs)
+		n++
+	}
+	return n, nil
+}

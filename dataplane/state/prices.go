@@ -1,0 +1,108 @@
+package state
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
+)
+
+// prices are what the book knows of prices: those of the namespace go before those
+// that came with the binary.
+type prices struct {
+	own, shipped *billing.Prices
+}
+
+func newPrices(own, shipped []*Resource) prices {
+	return prices{own: indexPrices(own), shipped: indexPrices(shipped)}
+}
+
+func indexPrices(list []*Resource) *billing.Prices {
+	if len(list) == 0 {
+		return nil
+	}
+	all := make([]billing.Price, len(list))
+	for i, r := range list {
+		all[i] = r.Price.Billing()
+	}
+	return billing.NewPrices(all)
+}
+
+// Billing is the price as it is reckoned with.
+func (p *Price) Billing() billing.Price {
+	return billing.Price{
+		Provider: p.GetProvider(), Model: p.GetModel(), OverInput: p.GetOverInputTokens(),
+		Input: money.Nano(p.GetInputNanoUsd()), Output: money.Nano(p.GetOutputNanoUsd()),
+		CacheCreation: money.Nano(p.GetCacheCreationNanoUsd()), CacheRead: money.Nano(p.GetCacheReadNanoUsd()),
+	}
+}
+
+// HasPrices says whether any price is known.
+func (b *Book) HasPrices() bool {
+	return b != nil && (!b.prices.own.Empty() || !b.prices.shipped.Empty())
+}
+
+// PriceOf is the price of what a model of a provider was used for; see
+// billing.Prices.Match. The namespace's own prices go first: where one of them says
+// anything of the model, the shipped ones are not asked.
+func (b *Book) PriceOf(provider, model string, t billing.Tokens) (billing.Price, bool) {
+	if b == nil {
+		return billing.Price{}, false
+	}
+	if p, ok := b.prices.own.Match(provider, model, t); ok {
+		return p, true
+	}
+	return b.prices.shipped.Match(provider, model, t)
+}
+
+// KnowsModel says whether a model has a price, whoever provides it.
+func (b *Book) KnowsModel(model string) bool {
+	return b != nil && (b.prices.own.Knows(model) || b.prices.shipped.Knows(model))
+}
+
+// CeilingPrice is the dearest price of each kind of token.
+func (b *Book) CeilingPrice() billing.Price {
+	if b == nil {
+		return billing.Price{}
+	}
+	own, shipped := b.prices.own.Ceiling(), b.prices.shipped.Ceiling()
+	return billing.Price{
+		Input: max(own.Input, shipped.Input), Output: max(own.Output, shipped.Output),
+		CacheCreation: max(own.CacheCreation, shipped.CacheCreation), CacheRead: max(own.CacheRead, shipped.CacheRead),
+	}
+}
+
+// SetPriceBook makes the shipped prices those of a version of the price book. The feed
+// is not told: nobody has declared anything.
+func (tx *Tx) SetPriceBook(version uint32, list []*Resource) error {
+	names := make(map[string]bool, len(list))
+	for _, r := range list {
+		if err := checkResource(r); err != nil {
+			return tx.fail(fmt.Errorf("shipped price %q: %w", r.Name, err))
+		}
+		if r.Kind != ResourceKind_RESOURCE_KIND_SHIPPED_PRICE {
+			return tx.fail(fmt.Errorf("shipped price %q is of kind %d", r.Name, r.Kind))
+		}
+		names[r.Name] = true
+		r = proto.Clone(r).(*Resource)
+		r.Version, r.CreatedNs = uint64(version), tx.ClockNs()
+		if err := put(tx.batch, appendResourceKey(nil, r.Kind, r.Name), r); err != nil {
+			return tx.fail(fmt.Errorf("put shipped price %q: %w", r.Name, err))
+		}
+		tx.s.resources[resourceName{r.Kind, r.Name}] = r
+	}
+	for _, was := range tx.Book().Resources(ResourceKind_RESOURCE_KIND_SHIPPED_PRICE) {
+		if names[was.Name] {
+			continue
+		}
+		if err := tx.batch.Delete(appendResourceKey(nil, was.Kind, was.Name), nil); err != nil {
+			return tx.fail(fmt.Errorf("delete shipped price %q: %w", was.Name, err))
+		}
+		delete(tx.s.resources, resourceName{was.Kind, was.Name})
+	}
+	tx.book, tx.resourcesPut = nil, true
+	tx.head.PriceBook = version
+	return nil
+}

@@ -1,0 +1,142 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// resourceName is a resource's place: names are unique in their kind.
+type resourceName struct {
+	kind ResourceKind
+	name string
+}
+
+// Book is the resources as the running entry, or the last commit, has them.
+func (tx *Tx) Book() *Book {
+	if tx.book == nil {
+		tx.book = newBook(tx.s.resources)
+	}
+	return tx.book
+}
+
+// Book is the resources as of the last commit. Read only.
+func (s *Store) Book() *Book { return s.bookRead.Load() }
+
+// Resource is a resource as the entry's earlier ops left it; nil when there is none.
+// Read only. It does not make the book anew, as Book does after each change.
+func (tx *Tx) Resource(kind ResourceKind, name string) *Resource {
+	return tx.s.resources[resourceName{kind, name}]
+}
+
+// CountResources is how many resources of a kind there are.
+func (tx *Tx) CountResources(kind ResourceKind) (n int) {
+	for name := range tx.s.resources {
+		if name.kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// PutResource stores a resource under its kind and name, in the place of what was
+// there, with its event. Where that is of another id, it has been deleted, too.
+func (tx *Tx) PutResource(r *Resource) error {
+	if err := checkResource(r); err != nil {
+		return tx.fail(fmt.Errorf("put resource %q of kind %d: %w", r.Name, r.Kind, err))
+	}
+	if was := tx.Resource(r.Kind, r.Name); was != nil && !bytes.Equal(was.Id, r.Id) {
+		tx.resourceChanged(was, EventType_EVENT_RESOURCE_DELETED)
+	}
+	if err := put(tx.batch, appendResourceKey(nil, r.Kind, r.Name), r); err != nil {
+		return tx.fail(fmt.Errorf("put resource %q of kind %d: %w", r.Name, r.Kind, err))
+	}
+	tx.s.resources[resourceName{r.Kind, r.Name}] = proto.Clone(r).(*Resource)
+	tx.resourceChanged(r, EventType_EVENT_RESOURCE_CHANGED)
+	return nil
+}
+
+// DeleteResource removes a resource; it does nothing where there is none.
+func (tx *Tx) DeleteResource(kind ResourceKind, name string) error {
+	r := tx.s.resources[resourceName{kind, name}]
+	if r == nil {
+		return nil
+	}
+	if err := tx.batch.Delete(appendResourceKey(nil, kind, name), nil); err != nil {
+		return tx.fail(fmt.Errorf("delete resource %q of kind %d: %w", name, kind, err))
+	}
+	delete(tx.s.resources, resourceName{kind, name})
+	tx.resourceChanged(r, EventType_EVENT_RESOURCE_DELETED)
+	return nil
+}
+
+func (tx *Tx) resourceChanged(r *Resource, event EventType) {
+	tx.book, tx.resourcesPut = nil, true
+	tx.recordEvent(event, "", [16]byte(r.Id))
+}
+
+// checkResource refuses what cannot be a resource.
+func checkResource(r *Resource) error {
+	switch {
+	case r.Kind == 0:
+		return fmt.Errorf("it has no kind")
+	case r.Name == "":
+		return fmt.Errorf("it has no name")
+	case len(r.Id) != 16:
+		return fmt.Errorf("its id has %d bytes", len(r.Id))
+	}
+	return nil
+}
+
+// loadResources reads all resources.
+func loadResources(r source) (map[resourceName]*Resource, error) {
+	all := map[resourceName]*Resource{}
+	for rec, err := range scan(r, prefixResource, func() *Resource { return &Resource{} }) {
+		if err != nil {
+			return nil, err
+		}
+		all[resourceName{rec.Kind, rec.Name}] = rec
+	}
+	return all, nil
+}
+
+// Book is the resources of the snapshot.
+func (v *Snapshot) Book() (*Book, error) {
+	all, err := loadResources(v.snap)
+	if err != nil {
+		return nil, err
+	}
+	return newBook(all), nil
+}
+
+// appendResourceKey appends the key of a resource.
+func appendResourceKey(b []byte, kind ResourceKind, name string) []byte {
+	return append(append(b, prefixResource, byte(kind)), name...)
+}
+
+// resources checks that each resource lies under its own key and has an id of its
+// own, by which events and what has come of it name it.
+func (c *checker) resources() error {
+	named := map[string]string{}
+	for kv, err := range scanPairs(c.v.snap, []byte{prefixResource}, afterPrefix(prefixResource)) {
+		if err != nil {
+			return err
+		}
+		r := &Resource{}
+		if err := decode(kv, r); err != nil {
+			return err
+		}
+		if string(kv.Key) != string(appendResourceKey(nil, r.Kind, r.Name)) {
+			c.report("resource %q of kind %d lies under key %x", r.Name, r.Kind, kv.Key)
+		}
+		if err := checkResource(r); err != nil {
+			c.report("resource %q of kind %d: %w", r.Name, r.Kind, err)
+		}
+		if other, taken := named[string(r.Id)]; taken {
+			c.report("resources %q and %q have the id %x", other, r.Name, r.Id)
+		}
+		named[string(r.Id)] = r.Name
+	}
+	return nil
+}
