@@ -10,10 +10,13 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Ack completes jobs, each item on its own. An item's refusal is NOT_FOUND,
+// Ack ends attempts with success, each item on its own: it completes jobs, or ends an
+// iteration of an agent's (see iterate.go). An item's refusal is NOT_FOUND,
 // LEASE_LOST, STATE_CONFLICT, VALIDATION_ERROR where the job's usage would overflow,
-// or OVERLOADED where too much follows from the jobs that end in one entry. A repeated ack of a job that the same lease completed is done again
-// without changing anything.
+// PAYLOAD_TOO_LARGE where too much would be kept of its iterations, or OVERLOADED where
+// too much follows from the jobs that end in one entry. A repeated ack, of the lease
+// that it ended, is done again without changing anything: of a job that completed, and
+// of one that went on until that is fetched again.
 
 // Number is Ack's number in the log.
 func (*Ack) Number() entry.Number { return numAck }
@@ -32,13 +35,14 @@ func (o *Ack) Validate() error {
 			p.blob("items", i, "result", item.GetResult(), job.MaxResult)
 			p.blob("items", i, "checkpoint", item.GetCheckpoint(), job.MaxCheckpoint)
 			p.item("items", i, "usage", job.CheckUsage(item.GetUsage())...)
+			item.check(&p, i)
 		}
 	}
 	p.whole(o)
 	return p.err()
 }
 
-// Apply completes the jobs.
+// Apply ends the attempts.
 func (o *Ack) Apply(tx *state.Tx) (*AckResult, error) {
 	result := &AckResult{Items: make([]*Refusal, len(o.Items))}
 	done := &Refusal{}
@@ -55,10 +59,10 @@ func (o *Ack) Apply(tx *state.Tx) (*AckResult, error) {
 	return result, nil
 }
 
-// didNothing says that every item has to be tried again.
+// didNothing says that every item has to be tried again, or to be checked first.
 func (r *AckResult) didNothing() bool {
 	for _, item := range r.Items {
-		if api.Code(item.GetCode()) != api.Overloaded {
+		if code := api.Code(item.GetCode()); code != api.Overloaded && code != ResultUnchecked {
 			return false
 		}
 	}
@@ -70,37 +74,73 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	if err != nil || refused != nil {
 		return refused, err
 	}
-	if j.State == job.Completed && i.repeats(j) {
+	if j.State == job.Completed && i.repeats(j) || i.suspends(j) {
 		return nil, nil
 	}
-	to, refused := i.GetProof().claim(j, job.OnAck)
+	to, refused := i.GetProof().claim(j, i.event())
 	if refused != nil {
 		return refused, nil
 	}
 	if refused := crowded(tx, j); refused != nil {
 		return refused, nil
 	}
-	usage, err := j.Usage.Add(i.Usage)
-	if err != nil {
-		return refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err), nil
+	if asked := i.asksForCheck(j); asked != nil {
+		return asked, nil
 	}
-	j.State = to
-	j.CompletedNs = tx.ClockNs()
-	if err := report(tx, j, usage, i.Usage); err != nil {
+	usage, refused := rate(tx, j, i.Usage)
+	if refused != nil {
+		return refused, nil
+	}
+	var it *job.Iteration
+	if i.iterates(j) {
+		if it, refused, err = i.newIteration(tx, j); err != nil || refused != nil {
+			return refused, err
+		}
+	}
+	if refused, err := callTools(tx, j, i); err != nil || refused != nil {
+		return refused, err
+	}
+	if err := report(tx, j, usage, state.UsagePhase_USAGE_PHASE_ACK); err != nil {
 		return nil, err
 	}
-	if _, err := putBlob(tx, j, job.Result, i.Result); err != nil {
+	if err := i.putResult(tx, j); err != nil {
 		return nil, err
 	}
 	saved, err := putBlob(tx, j, job.Checkpoint, i.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
-	how := settlement{result: i.Result, exit: i.ExitChain}
-	if saved {
-		return nil, settle(tx, j, how, state.EventType_EVENT_CHECKPOINTED, state.EventType_EVENT_COMPLETED)
+	if it != nil {
+		if err := keepIteration(tx, j, it); err != nil {
+			return nil, err
+		}
 	}
-	return nil, settle(tx, j, how, state.EventType_EVENT_COMPLETED)
+	if err := release(tx, j, true); err != nil {
+		return nil, err
+	}
+	var events []state.EventType
+	if saved {
+		events = append(make([]state.EventType, 0, 2), state.EventType_EVENT_CHECKPOINTED)
+	}
+	if i.goesOn() {
+		return nil, i.goOn(tx, j, events...)
+	}
+	j.State = to
+	j.CompletedNs = tx.ClockNs()
+	return nil, settle(tx, j, settlement{result: i.Result, exit: i.ExitChain}, append(events, state.EventType_EVENT_COMPLETED)...)
+}
+
+// putResult keeps what the attempt has come to: of a job that ends or waits for a
+// person, who looks at it. One that an earlier iteration left is not that of the end.
+func (i *AckItem) putResult(tx *state.Tx, j *job.Job) error {
+	if i.AgentStatus == job.Continue {
+		return nil
+	}
+	saved, err := putBlob(tx, j, job.Result, i.Result)
+	if saved || err != nil {
+		return err
+	}
+	return tx.DeleteBlob(j, job.Result)
 }
 
 // repeats says whether an ack of a completed job is the one that completed it,

@@ -96,7 +96,7 @@ func (c *crowd) admit() error {
 	if excess == 0 {
 		return nil
 	}
-	if q.Overflow == job.Overflow_OVERFLOW_DROP_OLDEST && q.InState[job.Pending] >= excess {
+	if q.Overflow == job.Overflow_OVERFLOW_DROP_OLDEST && q.Ready() >= excess {
 		c.drops = excess
 		return nil
 	}
@@ -107,7 +107,7 @@ func (c *crowd) admit() error {
 
 // makeRoom drops as many jobs of the queue as are too many.
 //
-// What is dropped is the oldest pending job of the least urgent priority that has
+// What is dropped is the oldest ready job of the least urgent priority that has
 // any. The one that would be fetched next was rejected: it is the most urgent there
 // is. Jobs that wait for a time were, too: whoever set it expects them then, and a
 // retry has cost something already. The new jobs are not looked at, urgent or not: an
@@ -119,7 +119,7 @@ func (c *crowd) makeRoom(tx *state.Tx) error {
 			return err
 		}
 		if !ok {
-			return errors.New("no job is pending any more")
+			return errors.New("no job is ready any more")
 		}
 		if err := drop(tx, id); err != nil {
 			return err

@@ -19,5 +19,8 @@ func putBlob(tx *state.Tx, j *job.Job, kind job.BlobKind, b *job.Blob) (bool, er
 	if b == nil {
 		return false, nil
 	}
+	if kind == job.Checkpoint && j.Detail.GetCheckpointIn() != 0 {
+		j.Detail.CheckpointIn = 0 // no iteration has this one
+	}
 	return true, tx.PutBlob(j, kind, b)
 }

@@ -50,7 +50,7 @@ func cancel(tx *state.Tx, j *job.Job) (*JobDone, error) {
 		return conflict(j, "cancelled", job.Pending, job.Scheduled, job.Retrying, job.Held, job.Active), nil
 	}
 	j.State = to
-	j.CancelledNs = tx.ClockNs()
+	j.Details().CancelledNs = tx.ClockNs()
 	if err := settle(tx, j, settlement{}, state.EventType_EVENT_CANCELLED); err != nil {
 		return nil, err
 	}

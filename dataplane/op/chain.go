@@ -120,12 +120,15 @@ func (s *succession) origin(kind job.OriginKind) *job.Origin {
 	return &job.Origin{Kind: kind, JobId: s.before.Id, Queue: s.before.Queue}
 }
 
-// place has a job made where its queue lies. How it is tried, its priority, tags
-// and headers are those of the job before; its batch, unique key, checkpoint and
-// times are not.
+// place has a job made where its queue lies. How it is tried, its priority, tags,
+// headers and fairness key are those of the job before, so that a chain counts for who
+// enqueued it all the way; its batch, unique key, checkpoint and times are not.
 func (s *succession) place(step *job.Step, nj *NewJob) error {
 	nj.Queue, nj.Payload = step.Queue, s.chain.PayloadOf(step)
 	nj.Priority, nj.Tags, nj.Headers = s.before.Priority, s.before.Tags, s.before.Headers
+	if key := s.before.Options.GetFairnessKey(); key != "" {
+		nj.Opt().FairnessKey, nj.Opt().FairnessWeight = key, s.before.Options.GetFairnessWeight()
+	}
 	// A copy: the two may be held by one transaction, which changes each in place.
 	r := s.before.GetRetry()
 	nj.Retry = &job.Retry{

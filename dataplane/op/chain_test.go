@@ -159,13 +159,13 @@ func TestPlaceAtATakenKey(t *testing.T) {
 	s := newShards(t, 1)[0]
 	w := &world{t: t, clockNs: epochNs}
 	holder := w.arriving("q")
-	holder.Job.UniqueKey, holder.Job.UniqueExpiresNs = "k", epochNs*2
+	holder.Job.Opt().UniqueKey, holder.Job.Details().UniqueExpiresNs = "k", epochNs*2
 	s.must(holder)
 	before := s.store.Head().FeedNextSeq
 	for _, queue := range []string{"q", "r"} {
 		o := w.newJobs(queue, 1)
 		if queue == "q" { // in another queue it is another key
-			o.Jobs[0].UniqueKey, o.Jobs[0].UniquePeriodMs = "k", 1000
+			o.Jobs[0].Opt().UniqueKey, o.Jobs[0].Opt().UniquePeriodMs = "k", 1000
 		}
 		s.must(&op.Place{Meta: o.Meta, Jobs: o.Jobs})
 	}
@@ -246,11 +246,11 @@ func TestJobsThatFollowAreChecked(t *testing.T) {
 	}{
 		"a step":                {func(nj *op.NewJob) { nj.Origin = &job.Origin{Kind: 1, JobId: id, Queue: "q"} }, true},
 		"a callback":            {func(nj *op.NewJob) { nj.Origin = &job.Origin{Kind: 4, BatchId: id} }, true},
-		"a run":                 {func(nj *op.NewJob) { nj.ScheduleId = id }, true},
+		"a run":                 {func(nj *op.NewJob) { nj.Opt().ScheduleId = id }, true},
 		"a result":              {func(nj *op.NewJob) { nj.Previous = &job.Blob{} }, true},
 		"an unknown origin":     {func(nj *op.NewJob) { nj.Origin = &job.Origin{Kind: 5} }, false},
 		"an origin of nothing":  {func(nj *op.NewJob) { nj.Origin = &job.Origin{Kind: 1, Queue: "q"} }, false},
-		"a short schedule":      {func(nj *op.NewJob) { nj.ScheduleId = id[:3] }, false},
+		"a short schedule":      {func(nj *op.NewJob) { nj.Opt().ScheduleId = id[:3] }, false},
 		"a link without chain":  {func(nj *op.NewJob) { nj.Link = link(1) }, false},
 		"a link to the first":   {func(nj *op.NewJob) { nj.Chain, nj.Link = later(), link(0) }, false},
 		"a link beyond":         {func(nj *op.NewJob) { nj.Chain, nj.Link = later(), link(2) }, false},

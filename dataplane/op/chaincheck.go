@@ -86,7 +86,7 @@ func (nj *NewJob) checkPlaceInChain(p *problems, i int) {
 // checkMade checks what only the state can have said of a new job.
 func (nj *NewJob) checkMade(p *problems, i int) {
 	p.blob("jobs", i, "previous", nj.GetPrevious(), job.MaxResult)
-	if n := len(nj.GetScheduleId()); n != 0 && n != len(job.ID{}) {
+	if n := len(nj.GetOptions().GetScheduleId()); n != 0 && n != len(job.ID{}) {
 		p.item("jobs", i, "schedule_id", fmt.Errorf("has %d bytes; an id has %d", n, len(job.ID{})))
 	}
 	o := nj.GetOrigin()

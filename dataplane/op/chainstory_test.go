@@ -57,7 +57,7 @@ func (s *story) place(items []item) op.Op {
 	o := &op.Place{Meta: asked.Meta, Jobs: asked.Jobs}
 	for _, nj := range o.Jobs {
 		i := items[0]
-		nj.UniqueKey = i.text("unique", "")
+		nj.Opt().UniqueKey = i.text("unique", "")
 		nj.Previous = i.blob(s.t, "previous")
 		if queue, ok := i.settings["after"]; ok {
 			nj.Origin = &job.Origin{Kind: job.OriginKind_ORIGIN_KIND_STEP, JobId: o.Meta.Ids[0], Queue: queue}
@@ -86,6 +86,9 @@ func (s *story) printChain(v *state.Snapshot, j *job.Job) {
 
 // origin is what a job follows, as the story tells it.
 func (s *story) origin(o *job.Origin) string {
+	if o == nil {
+		return "nothing"
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s in %s", strings.ToLower(strings.TrimPrefix(o.Kind.String(), "ORIGIN_KIND_")), s.name(o.JobId), o.Queue)
 	if o.Kind == job.OriginKind_ORIGIN_KIND_FAILURE {

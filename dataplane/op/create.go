@@ -48,24 +48,25 @@ func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job
 	first, event := nj.birth(tx.ClockNs())
 	t := nj.terms(tx.Queue(nj.Queue).GetDefaults())
 	j := &job.Job{
-		Id:            id,
-		Queue:         nj.Queue,
-		State:         first,
-		Priority:      t.priority,
-		Retry:         t.retry,
-		Tags:          nj.Tags,
-		Headers:       nj.Headers,
-		CreatedNs:     tx.ClockNs(),
-		ScheduledNs:   nj.dueNs(tx.ClockNs()),
-		DebounceKey:   nj.DebounceKey,
-		ExpireAfterMs: t.expireAfterMs,
-		ParentId:      nj.ParentId,
-		Batch:         memberOf(batch),
-		Origin:        nj.Origin,
-		ScheduleId:    nj.ScheduleId,
+		Id:          id,
+		Queue:       nj.Queue,
+		State:       first,
+		Priority:    t.priority,
+		Retry:       t.retry,
+		Tags:        nj.Tags,
+		Headers:     nj.Headers,
+		CreatedNs:   tx.ClockNs(),
+		ScheduledNs: nj.dueNs(tx.ClockNs()),
+		Batch:       memberOf(batch),
+		Origin:      nj.Origin,
+		Options:     nj.Options,
 	}
 	if t.expireAfterMs > 0 {
-		j.ExpireNs = tx.ClockNs() + t.expireAfterMs*int64(time.Millisecond)
+		if t.expireAfterMs != nj.Options.GetExpireAfterMs() { // its queue said so
+			j.Options = nj.Options.Copy()
+			j.Opt().ExpireAfterMs = t.expireAfterMs
+		}
+		j.Details().ExpireNs = tx.ClockNs() + t.expireAfterMs*int64(time.Millisecond)
 	}
 	if err := nj.takeUnique(tx, j); err != nil {
 		return nil, err
@@ -81,6 +82,9 @@ func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job
 		return nil, err
 	}
 	if _, err := putBlob(tx, j, job.Previous, nj.Previous); err != nil {
+		return nil, err
+	}
+	if _, err := putBlob(tx, j, job.ResultSchema, nj.ResultSchema); err != nil {
 		return nil, err
 	}
 	if err := tx.CreateJob(j, event); err != nil {
@@ -103,8 +107,8 @@ func (nj *NewJob) birth(clockNs int64) (job.State, state.EventType) {
 
 // dueNs is when a job is due that is made at clockNs.
 func (nj *NewJob) dueNs(clockNs int64) int64 {
-	if nj.DebounceKey != "" {
-		return clockNs + nj.DebounceMs*int64(time.Millisecond)
+	if nj.Options.GetDebounceKey() != "" {
+		return clockNs + nj.Options.GetDebounceMs()*int64(time.Millisecond)
 	}
 	return nj.ScheduledNs
 }

@@ -16,7 +16,7 @@ type terms struct {
 // terms asks the queue for what the client left open. That is done when the op is
 // applied, not by who proposes it: only then is it certain what the queue says.
 func (nj *NewJob) terms(d *state.QueueDefaults) terms {
-	t := terms{nj.Priority, nj.Retry, nj.ExpireAfterMs}
+	t := terms{nj.Priority, nj.Retry, nj.Options.GetExpireAfterMs()}
 	if nj.Defaults == 0 || d.SizeVT() == 0 { // also where the queue has taken back what it said
 		return t
 	}

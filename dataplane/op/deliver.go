@@ -35,7 +35,7 @@ var travellers map[entry.Number]*Kind
 
 func init() {
 	travellers = map[entry.Number]*Kind{}
-	for _, n := range [...]entry.Number{numArrive, numPlace, numCountMember, numWatch, numMet} {
+	for _, n := range [...]entry.Number{numArrive, numPlace, numCountMember, numWatch, numMet, numPutResource, numDeleteResource} {
 		travellers[n] = table[n]
 	}
 }

@@ -46,7 +46,7 @@ func (o *Enqueue) checkDependencies(p *problems) {
 }
 
 func (nj *NewJob) checkDependencies(p *problems, i int) {
-	if policy := nj.GetDependencyPolicy(); !policy.Known() {
+	if policy := nj.GetOptions().GetDependencyPolicy(); !policy.Known() {
 		p.item("jobs", i, "dependency_policy", fmt.Errorf("is %d; use fail (0), hold (1) or ignore (2)", policy))
 	}
 	seen := make(map[string]struct{}, len(nj.GetDependsOn()))
@@ -117,7 +117,7 @@ func roomForWatches(tx *state.Tx, shard uint32, n uint64) bool {
 
 // block has a new job wait for those it depends on.
 func (nj *NewJob) block(j *job.Job) {
-	j.BlockedBy, j.DependencyPolicy = uint32(len(nj.DependsOn)), nj.DependencyPolicy
+	j.BlockedBy = uint32(len(nj.DependsOn))
 }
 
 // watch asks to be told of those that a job which is stored now depends on.

@@ -32,7 +32,7 @@ func init() {
 			o.(*op.Enqueue).Jobs[0].DependsOn = []*op.Dependency{{JobId: make([]byte, 16), Shard: uint32(n)}}
 		}},
 		{"enqueue", "jobs[0].dependency_policy", int(job.DependencyIgnore), api.ValidationError, func(o op.Op, n int) {
-			o.(*op.Enqueue).Jobs[0].DependencyPolicy = job.DependencyPolicy(n)
+			o.(*op.Enqueue).Jobs[0].Opt().DependencyPolicy = job.DependencyPolicy(n)
 		}},
 		{"watch", "job_id", 16, api.ValidationError, func(o op.Op, n int) { o.(*op.Watch).JobId = make([]byte, n) }},
 		{"watch", "waiter_id", 16, api.ValidationError, func(o op.Op, n int) { o.(*op.Watch).WaiterId = make([]byte, n) }},
@@ -191,7 +191,7 @@ func (a *apart) waiter(at, of int, policy job.DependencyPolicy, ids ...job.ID) j
 	for _, d := range o.Jobs[0].DependsOn {
 		d.Shard = uint32(of)
 	}
-	o.Jobs[0].DependencyPolicy = policy
+	o.Jobs[0].Opt().DependencyPolicy = policy
 	a.shards[at].must(o)
 	return job.ID(o.Meta.Ids[0])
 }

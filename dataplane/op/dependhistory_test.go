@@ -102,7 +102,7 @@ func (h *dependHistory) depend() {
 	if rapid.Bool().Draw(h.r, "later") {
 		m.dueNs = h.clockNs + int64(time.Minute)
 	}
-	o.Jobs[0].ScheduledNs, o.Jobs[0].DependencyPolicy = m.dueNs, m.policy
+	o.Jobs[0].ScheduledNs, o.Jobs[0].Opt().DependencyPolicy = m.dueNs, m.policy
 	one[*op.EnqueueResult](h.world, o)
 	h.ids, h.waits = append(h.ids, m.id), append(h.waits, m)
 }

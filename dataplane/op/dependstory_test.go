@@ -94,9 +94,9 @@ func (s *story) depending(o *op.Enqueue, items []item) op.Op {
 			}
 			switch policy, ok := job.ParseDependencyPolicy(i.text("policy", "fail")); {
 			case ok:
-				nj.DependencyPolicy = policy
+				nj.Opt().DependencyPolicy = policy
 			default:
-				nj.DependencyPolicy = 9
+				nj.Opt().DependencyPolicy = 9
 			}
 		}
 	}
@@ -115,10 +115,10 @@ func (s *story) printDependents(names []string) {
 			fmt.Fprintf(&s.out, " %s, blocked by %d", j.State.Word(), j.BlockedBy)
 		}
 		if j.GetBlockedBy() > 0 {
-			fmt.Fprintf(&s.out, " policy %s", j.DependencyPolicy.Word())
+			fmt.Fprintf(&s.out, " policy %s", j.Options.GetDependencyPolicy().Word())
 		}
-		if j.GetHoldReason() != "" {
-			fmt.Fprintf(&s.out, ", held: %s", j.HoldReason)
+		if j.GetDetail().GetHoldReason() != "" {
+			fmt.Fprintf(&s.out, ", held: %s", j.Detail.GetHoldReason())
 		}
 		errs, err := s.store.Errors(s.jobs[name])
 		if err != nil {

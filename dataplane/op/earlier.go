@@ -11,7 +11,7 @@ import (
 // another one.
 func (o *Enqueue) repeats() bool {
 	for _, nj := range o.Jobs {
-		if nj.DebounceKey != "" {
+		if nj.Options.GetDebounceKey() != "" {
 			return false
 		}
 	}

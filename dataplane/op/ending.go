@@ -19,6 +19,9 @@ func die(tx *state.Tx, j *job.Job, on job.Event, why *job.AttemptError, causes .
 	if err := keepError(tx, j, why); err != nil {
 		return err
 	}
+	if err := giveUp(tx, j); err != nil {
+		return err
+	}
 	j.State = to
 	j.FailedNs = tx.ClockNs()
 	return settle(tx, j, settlement{err: why.Error}, append(causes, state.EventType_EVENT_DEAD)...)
@@ -41,8 +44,11 @@ func cancelled(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	if !ok {
 		return fmt.Errorf("job %s is %s: nobody can let go of it", job.ID(j.Id), j.State.Word())
 	}
+	if err := giveUp(tx, j); err != nil {
+		return err
+	}
 	j.State = to
-	j.CancelledNs = tx.ClockNs()
+	j.Details().CancelledNs = tx.ClockNs()
 	return settle(tx, j, settlement{}, append(events, state.EventType_EVENT_CANCELLED)...)
 }
 

@@ -83,6 +83,9 @@ func (o *Enqueue) Apply(tx *state.Tx) (*EnqueueResult, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := o.admitLanes(tx); err != nil {
+		return nil, err
+	}
 	crowds, err := o.admit(tx, met)
 	if err != nil {
 		return nil, err

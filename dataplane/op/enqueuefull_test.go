@@ -86,7 +86,7 @@ func TestAFullQueueRefuses(t *testing.T) {
 		w.setUp("q", func(q *state.Queue) { q.MaxLength = 4 })
 		first := w.newJobs("q", 3)
 		first.Jobs[1].ScheduledNs = w.clockNs + int64(time.Hour)
-		first.Jobs[2].UniqueKey, first.Jobs[2].UniquePeriodMs = "k", 1000
+		first.Jobs[2].Opt().UniqueKey, first.Jobs[2].Opt().UniquePeriodMs = "k", 1000
 		one[*op.EnqueueResult](w, first)
 		step()
 		err := w.refused(w.newJobs("q", 2), api.QueueFull, `queue "q" is full: at most 4 jobs may wait in it, and there is no room for 1 of 2`)
@@ -101,9 +101,9 @@ func TestAFullQueueRefuses(t *testing.T) {
 		// A duplicate takes no room, nor does what is put off.
 		fits := w.newJobs("q", 3)
 		for _, nj := range fits.Jobs[1:] {
-			nj.DebounceKey, nj.DebounceMs = "d", 1000
+			nj.Opt().DebounceKey, nj.Opt().DebounceMs = "d", 1000
 		}
-		fits.Jobs[0].UniqueKey, fits.Jobs[0].UniquePeriodMs = "k", 1000
+		fits.Jobs[0].Opt().UniqueKey, fits.Jobs[0].Opt().UniquePeriodMs = "k", 1000
 		one[*op.EnqueueResult](w, fits)
 		step()
 		w.refused(w.newJobs("q", 1), api.QueueFull, "is full")
@@ -211,11 +211,11 @@ func TestADuplicateOfADroppedJob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	holder := w.newJobs("q", 1)
-	holder.Jobs[0].UniqueKey, holder.Jobs[0].UniquePeriodMs = "k", 1000
+	holder.Jobs[0].Opt().UniqueKey, holder.Jobs[0].Opt().UniquePeriodMs = "k", 1000
 	w.apply(holder)
 	w.setUp("q", func(q *state.Queue) { q.MaxLength, q.Overflow = 1, job.Overflow_OVERFLOW_DROP_OLDEST })
 	o := w.newJobs("q", 2)
-	o.Jobs[1].UniqueKey, o.Jobs[1].UniquePeriodMs = "k", 1000
+	o.Jobs[1].Opt().UniqueKey, o.Jobs[1].Opt().UniquePeriodMs = "k", 1000
 	r := one[*op.EnqueueResult](w, o)
 	if e := r.Jobs[1]; e.Found != op.Found_FOUND_DUPLICATE || !bytes.Equal(e.Id, holder.Meta.Ids[0]) || e.State != job.Dead {
 		t.Errorf("answered %v", r)
@@ -247,12 +247,12 @@ func TestAQueueThatIsBeingDeletedTakesNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	o := w.newJobs("q", 1)
-	o.Jobs[0].UniqueKey, o.Jobs[0].UniquePeriodMs = "k", 1000
+	o.Jobs[0].Opt().UniqueKey, o.Jobs[0].Opt().UniquePeriodMs = "k", 1000
 	w.apply(o)
 	w.setUp("q", func(q *state.Queue) { q.Deleting = true })
 	w.refused(w.newJobs("q", 1), api.Conflict, "is being deleted")
 	again := w.newJobs("q", 1)
-	again.Jobs[0].UniqueKey, again.Jobs[0].UniquePeriodMs = "k", 1000
+	again.Jobs[0].Opt().UniqueKey, again.Jobs[0].Opt().UniquePeriodMs = "k", 1000
 	w.refused(again, api.Conflict, "is being deleted")
 	// What an op has done before the deletion began is answered still.
 	one[*op.EnqueueResult](w, o)

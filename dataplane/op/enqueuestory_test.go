@@ -2,6 +2,7 @@ package op_test
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -9,21 +10,30 @@ import (
 
 // enqueueOptions reads what a job of an enqueue may say besides what most do:
 // unique=, period=, until=period, debounce-key=, debounce=, expire=, parent= (a job's
-// name) and jitter=.
+// name), fair= and weight=, and jitter=.
 func (s *story) enqueueOptions(i item, nj *op.NewJob) {
-	nj.UniqueKey = repeated(i.text("unique", ""))
-	if nj.UniqueKey != "" {
-		nj.UniquePeriodMs = job.DefaultUniquePeriod.Milliseconds()
+	nj.Opt().UniqueKey = repeated(i.text("unique", ""))
+	if nj.Options.GetUniqueKey() != "" {
+		nj.Opt().UniquePeriodMs = job.DefaultUniquePeriod.Milliseconds()
 	}
 	if v, ok := i.settings["period"]; ok {
-		nj.UniquePeriodMs = i.duration(s.t, v).Milliseconds()
+		nj.Opt().UniquePeriodMs = i.duration(s.t, v).Milliseconds()
 	}
-	nj.UniqueWholePeriod = i.text("until", "") == "period"
-	nj.DebounceKey = repeated(i.text("debounce-key", ""))
-	nj.DebounceMs = i.millis(s.t, "debounce", 0)
-	nj.ExpireAfterMs = i.millis(s.t, "expire", 0)
+	nj.Opt().UniqueWholePeriod = i.text("until", "") == "period"
+	nj.Opt().DebounceKey = repeated(i.text("debounce-key", ""))
+	nj.Opt().DebounceMs = i.millis(s.t, "debounce", 0)
+	nj.Opt().ExpireAfterMs = i.millis(s.t, "expire", 0)
+	if cost := i.number(s.t, "estimate", 0); cost != 0 {
+		nj.Opt().CostEstimateNanoUsd = int64(cost)
+	}
 	if name, ok := i.settings["parent"]; ok {
-		nj.ParentId = s.proof(item{words: []string{name}}).Id
+		nj.Opt().ParentId = s.proof(item{words: []string{name}}).Id
+	}
+	s.agentOptions(i, nj)
+	nj.Opt().Model = i.text("model", "")
+	if i.says("fair") || i.says("weight") {
+		nj.Opt().FairnessKey = repeated(strings.ReplaceAll(i.text("fair", ""), "%00", "\x00"))
+		nj.Opt().FairnessWeight = uint32(i.number(s.t, "weight", 0))
 	}
 	nj.Retry.JitterPercent = uint32(i.number(s.t, "jitter", 0))
 }
@@ -41,16 +51,16 @@ func foundWord(e *op.Enqueued) string {
 
 // printTerms prints what a job's enqueue asked for.
 func (s *story) printTerms(j *job.Job) {
-	if j.UniqueKey != "" {
-		fmt.Fprintf(&s.out, "  unique %s for %d ms, whole %v, until %s\n", j.UniqueKey, j.UniquePeriodMs, j.UniqueWholePeriod, s.moment(j.UniqueExpiresNs))
+	if j.Options.GetUniqueKey() != "" {
+		fmt.Fprintf(&s.out, "  unique %s for %d ms, whole %v, until %s\n", j.Options.GetUniqueKey(), j.Options.GetUniquePeriodMs(), j.Options.GetUniqueWholePeriod(), s.moment(j.Detail.GetUniqueExpiresNs()))
 	}
-	if j.DebounceKey != "" {
-		fmt.Fprintf(&s.out, "  debounced by %s\n", j.DebounceKey)
+	if j.Options.GetDebounceKey() != "" {
+		fmt.Fprintf(&s.out, "  debounced by %s\n", j.Options.GetDebounceKey())
 	}
-	if j.ExpireNs != 0 {
-		fmt.Fprintf(&s.out, "  expires %s after %d ms\n", s.moment(j.ExpireNs), j.ExpireAfterMs)
+	if j.Detail.GetExpireNs() != 0 {
+		fmt.Fprintf(&s.out, "  expires %s after %d ms\n", s.moment(j.Detail.GetExpireNs()), j.Options.GetExpireAfterMs())
 	}
-	if len(j.ParentId) > 0 {
-		fmt.Fprintf(&s.out, "  child of %s\n", s.name(j.ParentId))
+	if len(j.Options.GetParentId()) > 0 {
+		fmt.Fprintf(&s.out, "  child of %s\n", s.name(j.Options.GetParentId()))
 	}
 }

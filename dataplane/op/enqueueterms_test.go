@@ -17,7 +17,7 @@ func ptr[T any](v T) *T { return &v }
 
 // saying is what a job says of its terms itself.
 func saying(nj *op.NewJob) *op.NewJob {
-	nj.Priority, nj.ExpireAfterMs = job.High, 7000
+	nj.Priority, nj.Opt().ExpireAfterMs = job.High, 7000
 	nj.Retry = &job.Retry{MaxAttempts: 7, Backoff: job.BackoffLinear, BaseDelayMs: 700, MaxDelayMs: 70_000, JitterPercent: 7}
 	return nj
 }
@@ -37,7 +37,7 @@ func TestQueueDefaults(t *testing.T) {
 		job.DefaultsBaseDelay:   func(j *job.Job) { j.Retry.BaseDelayMs = 900 },
 		job.DefaultsMaxDelay:    func(j *job.Job) { j.Retry.MaxDelayMs = 90_000 },
 		job.DefaultsJitter:      func(j *job.Job) { j.Retry.JitterPercent = 9 },
-		job.DefaultsExpireAfter: func(j *job.Job) { j.ExpireAfterMs = 9000 },
+		job.DefaultsExpireAfter: func(j *job.Job) { j.Opt().ExpireAfterMs = 9000 },
 	}
 	open := []uint32{0, job.AllDefaults}
 	for bit := range takes {
@@ -50,7 +50,7 @@ func TestQueueDefaults(t *testing.T) {
 		for _, queue := range []string{"q", "silent", "new"} {
 			o := w.newJobs(queue, 1)
 			saying(o.Jobs[0]).Defaults = bits
-			want := &job.Job{Priority: job.High, Retry: proto.CloneOf(o.Jobs[0].Retry), ExpireAfterMs: 7000}
+			want := &job.Job{Priority: job.High, Retry: proto.CloneOf(o.Jobs[0].Retry), Options: &job.Options{ExpireAfterMs: 7000}}
 			for bit, take := range takes {
 				if queue == "q" && bits&bit != 0 {
 					take(want)
@@ -58,9 +58,9 @@ func TestQueueDefaults(t *testing.T) {
 			}
 			w.apply(o)
 			got := w.job(o.Meta.Ids[0])
-			if got.Priority != want.Priority || !proto.Equal(got.Retry, want.Retry) || got.ExpireAfterMs != want.ExpireAfterMs ||
-				got.ExpireNs != w.clockNs+want.ExpireAfterMs*int64(time.Millisecond) {
-				t.Errorf("open %07b in queue %q: priority %d, retry %v, expiry after %d", bits, queue, got.Priority, got.Retry, got.ExpireAfterMs)
+			if got.Priority != want.Priority || !proto.Equal(got.Retry, want.Retry) || got.Options.GetExpireAfterMs() != want.Options.GetExpireAfterMs() ||
+				got.Detail.GetExpireNs() != w.clockNs+want.Options.GetExpireAfterMs()*int64(time.Millisecond) {
+				t.Errorf("open %07b in queue %q: priority %d, retry %v, expiry after %d", bits, queue, got.Priority, got.Retry, got.Options.GetExpireAfterMs())
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func TestQueueDefaults(t *testing.T) {
 	// A job that is put off takes its priority anew.
 	o := w.newJobs("q", 2)
 	for _, nj := range o.Jobs {
-		nj.DebounceKey, nj.DebounceMs = "d", 1000
+		nj.Opt().DebounceKey, nj.Opt().DebounceMs = "d", 1000
 	}
 	o.Jobs[1].Defaults = job.DefaultsPriority
 	w.apply(o)
@@ -119,8 +119,8 @@ func TestWhatClientsMayNotSay(t *testing.T) {
 		"origin":      func(nj *op.NewJob) { nj.Origin = &job.Origin{} },
 		"previous":    func(nj *op.NewJob) { nj.Previous = &job.Blob{} },
 		"link":        func(nj *op.NewJob) { nj.Link = &job.ChainLink{} },
-		"schedule_id": func(nj *op.NewJob) { nj.ScheduleId = id },
-		"parent_id":   func(nj *op.NewJob) { nj.ParentId = id[:15] },
+		"schedule_id": func(nj *op.NewJob) { nj.Opt().ScheduleId = id },
+		"parent_id":   func(nj *op.NewJob) { nj.Opt().ParentId = id[:15] },
 		"defaults":    func(nj *op.NewJob) { nj.Defaults = job.AllDefaults + 1 },
 		"retry":       func(nj *op.NewJob) { nj.Retry.JitterPercent = job.MaxJitterPercent + 1 },
 	} {
@@ -134,7 +134,7 @@ func TestWhatClientsMayNotSay(t *testing.T) {
 	}
 	w := &world{t: t, clockNs: epochNs}
 	o := w.newJobs("q", 1)
-	o.Jobs[0].Defaults, o.Jobs[0].ParentId, o.Jobs[0].Retry.JitterPercent = job.AllDefaults, id, job.MaxJitterPercent
+	o.Jobs[0].Defaults, o.Jobs[0].Opt().ParentId, o.Jobs[0].Retry.JitterPercent = job.AllDefaults, id, job.MaxJitterPercent
 	if err := o.Validate(); err != nil {
 		t.Errorf("at the bounds: %v", err)
 	}
@@ -146,13 +146,13 @@ func TestEnqueueRepeatsWhatItFound(t *testing.T) {
 	t.Parallel()
 	prepare := func(w *world, made bool) *op.Enqueue {
 		before := w.newJobs("q", 1)
-		before.Jobs[0].UniqueKey, before.Jobs[0].UniquePeriodMs = "k", job.DefaultUniquePeriod.Milliseconds()
+		before.Jobs[0].Opt().UniqueKey, before.Jobs[0].Opt().UniquePeriodMs = "k", job.DefaultUniquePeriod.Milliseconds()
 		w.apply(before)
 		o := w.newJobs("q", 3)
 		for i, nj := range o.Jobs {
-			nj.UniqueKey, nj.UniquePeriodMs = "k", job.DefaultUniquePeriod.Milliseconds()
+			nj.Opt().UniqueKey, nj.Opt().UniquePeriodMs = "k", job.DefaultUniquePeriod.Milliseconds()
 			if made && i > 0 {
-				nj.UniqueKey = "l"
+				nj.Opt().UniqueKey = "l"
 			}
 		}
 		return o
@@ -176,7 +176,7 @@ func TestEnqueueRepeatsWhatItFound(t *testing.T) {
 	}
 	w := newWorld(t)
 	o := w.newJobs("q", 2)
-	o.Jobs[1].DebounceKey, o.Jobs[1].DebounceMs = "k", 1
+	o.Jobs[1].Opt().DebounceKey, o.Jobs[1].Opt().DebounceMs = "k", 1
 	if (op.Codec{}).Repeats(o) {
 		t.Error("an enqueue that may put a job off would be repeated")
 	}

@@ -53,7 +53,7 @@ func (o *ExpireJobs) Apply(tx *state.Tx) (*ExpireJobsResult, error) {
 
 // timeIsOver says whether a job has had its time and has not settled in it.
 func timeIsOver(tx *state.Tx, j *job.Job) bool {
-	return j.ExpireNs > 0 && j.ExpireNs <= tx.ClockNs() && !j.State.Settled()
+	return j.Detail.GetExpireNs() > 0 && j.Detail.GetExpireNs() <= tx.ClockNs() && !j.State.Settled()
 }
 
 // expireJob ends a job whose time is over. Where it is active its worker has not

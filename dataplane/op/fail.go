@@ -150,11 +150,11 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, erro
 	if refused := crowded(tx, j); refused != nil {
 		return &Failed{Refusal: refused}, nil
 	}
-	usage, err := j.Usage.Add(i.Usage)
-	if err != nil {
-		return &Failed{Refusal: refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err)}, nil
+	usage, refused := rate(tx, j, i.Usage)
+	if refused != nil {
+		return &Failed{Refusal: refused}, nil
 	}
-	if err := report(tx, j, usage, i.Usage); err != nil {
+	if err := report(tx, j, usage, state.UsagePhase_USAGE_PHASE_FAIL); err != nil {
 		return nil, err
 	}
 	if j.Lease != nil {
@@ -177,11 +177,17 @@ func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, 
 	if attemptsMade(j) == 0 {
 		return nil, fmt.Errorf("job %s is %s without an attempt", job.ID(j.Id), j.State.Word())
 	}
-	usage, err := j.Usage.Add(i.Usage)
-	if err != nil {
-		return &Failed{Refusal: refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err)}, nil
+	usage, refused := rate(tx, j, i.Usage)
+	if refused != nil {
+		return &Failed{Refusal: refused}, nil
 	}
-	if err := report(tx, j, usage, i.Usage); err != nil {
+	if err := report(tx, j, usage, state.UsagePhase_USAGE_PHASE_FAIL); err != nil {
+		return nil, err
+	}
+	if i.Reason == FailReason_FAIL_REASON_UNDELIVERED {
+		releaseLane(tx, j, false)
+	}
+	if err := giveUp(tx, j); err != nil {
 		return nil, err
 	}
 	j.Attempt--
@@ -190,7 +196,7 @@ func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, 
 		j.StartedNs = 0
 	}
 	if j.Cancelling {
-		err = cancelled(tx, j, state.EventType_EVENT_RETURNED)
+		err := cancelled(tx, j, state.EventType_EVENT_RETURNED)
 		return i.answer(j), err
 	}
 	j.State = to

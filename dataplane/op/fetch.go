@@ -2,7 +2,6 @@ package op
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
@@ -22,8 +21,9 @@ import (
 // repeats has never seen a token, so the leases have run out, and the jobs may
 // long be with others.
 //
-// A job whose time is over is ended instead of leased, before the duty comes by:
-// so many at most as a duty would, or one fetch could end a whole backlog.
+// A job whose time is over is ended instead of leased, before the duty comes by, and
+// one that something keeps (see Decide) is put aside: so many at most as a duty would,
+// or one fetch could go through a whole backlog.
 
 // Number is Fetch's number in the log.
 func (*Fetch) Number() entry.Number { return numFetch }
@@ -59,9 +59,9 @@ func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
 	if err != nil || len(result.Jobs) > 0 {
 		return result, err
 	}
-	ended := 0
+	aside := 0
 	for _, queue := range o.Queues {
-		for len(result.Jobs) < int(o.Count) && ended < job.MaxDutyItems && mayFetch(tx.Queue(queue), tx.ClockNs()) {
+		for len(result.Jobs) < int(o.Count) && aside < job.MaxDutyItems && mayFetch(tx.Queue(queue), tx.ClockNs()) {
 			id, ok, err := tx.NextReady(queue)
 			if err != nil {
 				return nil, err
@@ -74,8 +74,8 @@ func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
 				return nil, err
 			}
 			if leased == nil {
-				if ended++; tx.Full() {
-					return result, nil // the duty ends the others
+				if aside++; tx.Full() {
+					return result, nil // the next fetch looks at the others
 				}
 				continue
 			}
@@ -120,16 +120,8 @@ func (l *Leased) Current(j *job.Job) bool {
 	return j.GetState() == job.Active && job.ProvesLease(j, l.LeaseToken, "")
 }
 
-// mayFetch says whether a queue lets one more of its jobs go.
-func mayFetch(q *state.Queue, clockNs int64) bool {
-	if q == nil || q.Paused || q.Deleting || q.RateFree(clockNs) == 0 {
-		return false
-	}
-	return q.MaxConcurrency == 0 || q.InState[job.Active] < uint64(q.MaxConcurrency)
-}
-
-// lease makes a ready job the worker's: the i-th this op leases. Nil is one whose
-// time was over.
+// lease makes a ready job the worker's: the i-th this op leases. Nil is one that was
+// ended or put aside instead.
 func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 	j, err := tx.Job(id)
 	if err != nil {
@@ -140,6 +132,15 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 	}
 	if timeIsOver(tx, j) {
 		return nil, expireJob(tx, j)
+	}
+	if governed(tx, j) {
+		v, err := Decide(tx, j)
+		if err != nil {
+			return nil, err
+		}
+		if v.Do != Take {
+			return nil, v.follow(tx, j)
+		}
 	}
 	to, ok := job.Next(j.State, job.OnFetch)
 	if !ok {
@@ -153,11 +154,14 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 		Token:     token[:],
 		WorkerId:  o.WorkerId,
 		Hostname:  o.Hostname,
-		ExpiresNs: tx.ClockNs() + o.LeaseMs*int64(time.Millisecond),
+		ExpiresNs: leaseEnd(tx, j, o.LeaseMs),
 		LengthMs:  o.LeaseMs,
 	}
 	// One that is given back undelivered stays counted: a worker may have begun it.
 	tx.EnsureQueue(j.Queue).CountRate(tx.ClockNs())
+	if err := claim(tx, j); err != nil {
+		return nil, err
+	}
 	if err := tx.PutJob(j, state.EventType_EVENT_STARTED); err != nil {
 		return nil, err
 	}

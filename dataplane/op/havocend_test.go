@@ -11,6 +11,7 @@ import (
 // settleAll does what workers, duties and people would, until nothing is left to be
 // done.
 func (h *havoc) settleAll() {
+	h.ungovern()
 	for _, s := range h.shards {
 		var ops []op.Op
 		for _, id := range h.batches {
@@ -57,6 +58,9 @@ func (h *havoc) work(s *havocShard) (ops []op.Op) {
 	}
 	if len(rows) > 0 {
 		ops = append(ops, h.delivery(from, rows))
+	}
+	if ids := h.gated(s); len(ids) > 0 {
+		ops = append(ops, &op.OpenGate{JobIds: ids})
 	}
 	sweep := map[string]*op.SweepQueue{}
 	for _, c := range s.store.Clearings() {

@@ -16,7 +16,7 @@ func (h *havoc) any(s *havocShard) op.Op {
 	ops := []func(*havocShard) op.Op{
 		h.enqueue, h.enqueue, h.enqueue, h.fetch, h.fetch, h.ack, h.ack, h.fail, h.fail, h.heartbeat,
 		h.action, h.action, h.action, h.duty, h.duty, h.move, h.move, h.deliver, h.deliver, h.deliver,
-		h.batch, h.schedule, h.schedule, h.queue, h.queue, h.again,
+		h.batch, h.schedule, h.schedule, h.queue, h.queue, h.again, h.declares, h.declares, h.lets, h.lets,
 	}
 	return ops[h.below(len(ops), "op")](s)
 }
@@ -90,26 +90,30 @@ func (h *havoc) enqueue(s *havocShard) op.Op {
 
 // terms say what a job to be made is like.
 func (h *havoc) terms(nj *op.NewJob) {
+	h.governs(nj)
 	nj.Retry.MaxAttempts = uint32(1 + h.below(2, "attempts"))
 	nj.Retry.Backoff = job.BackoffNone
 	nj.Priority = uint32(h.below(3, "priority"))
 	switch h.below(6, "key") {
 	case 0, 1:
-		nj.UniqueKey, nj.UniquePeriodMs = fmt.Sprint("u", h.below(2, "unique")), int64(1+h.below(2, "period")*100_000)
-		nj.UniqueWholePeriod = h.once(2, "whole")
+		nj.Opt().UniqueKey, nj.Opt().UniquePeriodMs = fmt.Sprint("u", h.below(2, "unique")), int64(1+h.below(2, "period")*100_000)
+		nj.Opt().UniqueWholePeriod = h.once(2, "whole")
 	case 2:
-		nj.DebounceKey, nj.DebounceMs = "d", int64(1+h.below(2, "debounce")*100_000)
+		nj.Opt().DebounceKey, nj.Opt().DebounceMs = "d", int64(1+h.below(2, "debounce")*100_000)
 	case 3:
 		nj.ScheduledNs = h.w.clockNs + int64(h.below(3, "later"))*int64(time.Minute)
 	}
 	if h.once(4, "expires") {
-		nj.ExpireAfterMs = int64(1 + h.below(2, "expiry")*100_000)
+		nj.Opt().ExpireAfterMs = int64(1 + h.below(2, "expiry")*100_000)
+	}
+	if h.once(3, "agent") {
+		nj.Opt().Agent = &job.AgentConfig{MaxIterations: uint32(h.below(3, "iterations")), MaxCostNanoUsd: int64(h.below(3, "most")), IterationTimeoutMs: int64(h.below(2, "timeout")) * 1000}
 	}
 	if h.once(3, "depends") && len(h.jobs) > 0 {
 		for _, id := range h.some(h.jobs) {
 			nj.DependsOn = append(nj.DependsOn, &op.Dependency{JobId: id, Shard: homeOf(id)})
 		}
-		nj.DependencyPolicy = job.DependencyPolicy(h.below(3, "policy"))
+		nj.Opt().DependencyPolicy = job.DependencyPolicy(h.below(3, "policy"))
 	}
 	if h.once(3, "chain") {
 		nj.Chain = &job.Chain{Steps: []*job.Step{{Queue: nj.Queue, Shard: homes[nj.Queue]}}}
@@ -180,8 +184,9 @@ func (h *havoc) ack(s *havocShard) op.Op {
 			item.Result = &job.Blob{Data: []byte("1")}
 		}
 		if h.once(3, "usage") {
-			item.Usage = &job.Usage{InputTokens: 1}
+			item.Usage = &job.Usage{InputTokens: 1, CostNanoUsd: int64(h.below(3, "cost"))}
 		}
+		h.iteration(item)
 		o.Items = append(o.Items, item)
 	}
 	return o
@@ -220,7 +225,9 @@ func (h *havoc) action(*havocShard) op.Op {
 		&op.ReleaseJobs{Meta: m, JobIds: ids},
 		&op.RejectJobs{Meta: m, JobIds: ids},
 		&op.DeleteJobs{Meta: m, JobIds: ids},
-	}[h.below(7, "action")]
+		h.replay(m),
+		&op.ScoreJob{Meta: m, JobId: ids[0], Score: &job.Score{Dimension: "d", Scorer: fmt.Sprint(h.below(2, "scorer"))}},
+	}[h.below(9, "action")]
 }
 
 // duty is what the leader proposes by itself, right or wrong.
@@ -360,7 +367,7 @@ func (h *havoc) queue(s *havocShard) op.Op {
 		return &op.SetSettings{Settings: &state.Settings{Retention: &job.Retention{CompletedMs: int64(h.below(2, "kept")) * 1000}}}
 	}
 	o := &op.SetQueue{Meta: h.meta(), Queue: queue}
-	switch h.below(6, "setting") {
+	switch h.below(8, "setting") {
 	case 0:
 		o.Paused = ptr(h.once(3, "paused"))
 	case 1:
@@ -371,6 +378,10 @@ func (h *havoc) queue(s *havocShard) op.Op {
 		o.MaxLength, o.Overflow = ptr(uint64(h.below(4, "length"))), ptr(job.Overflow(h.below(2, "overflow")))
 	case 5:
 		o.Draining = ptr(h.once(3, "draining"))
+	case 6:
+		o.Provider = ptr([]string{"", "p0", "p1"}[h.below(3, "queue's provider")])
+	case 7:
+		o.AgeingMs = ptr(int64(h.below(2, "ageing")) * 1000)
 	}
 	return o
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
@@ -15,7 +14,8 @@ import (
 
 // Heartbeat renews leases from the entry's clock and stores what workers report
 // on the way, each item on its own. A lease is renewed by the length its fetch
-// asked for, unless the item says another for this once. Refusals are NOT_FOUND,
+// asked for, unless the item says another for this once, and never beyond its agent's
+// iteration_timeout. Refusals are NOT_FOUND,
 // LEASE_LOST (the worker should stop), and VALIDATION_ERROR where the job's usage
 // would overflow. The worker of a job that is being cancelled is told so, and keeps
 // its lease for the time it needs to stop.
@@ -85,7 +85,7 @@ func (o *Heartbeat) Apply(tx *state.Tx) (*HeartbeatResult, error) {
 	result := &HeartbeatResult{Items: make([]*Refusal, len(o.Items))}
 	done := &Refusal{}
 	for i, item := range o.Items {
-		j, refused, err := item.apply(tx, o.GetMeta().GetRequestId())
+		j, over, refused, err := item.apply(tx, o.GetMeta().GetRequestId())
 		if err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
@@ -94,57 +94,68 @@ func (o *Heartbeat) Apply(tx *state.Tx) (*HeartbeatResult, error) {
 			if j.Cancelling {
 				result.Cancel = append(result.Cancel, uint32(i))
 			}
+			if over || overCost(j) {
+				result.OverBudget = append(result.OverBudget, uint32(i))
+			}
 		}
 		result.Items[i] = refused
 	}
 	return result, nil
 }
 
-// apply renews a lease: the job's, or why it is not.
-func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (*job.Job, *Refusal, error) {
+// apply renews a lease: the job's, and whether it has cost more than its budgets have
+// room for; or why it is not.
+func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (_ *job.Job, over bool, _ *Refusal, _ error) {
 	j, refused, err := i.GetProof().job(tx)
 	if err != nil || refused != nil {
-		return nil, refused, err
+		return nil, false, refused, err
 	}
 	to, refused := i.GetProof().claim(j, job.OnRenew)
 	if refused != nil {
 		// To a worker it is the same whether the job went on or ended.
 		refused.Code = string(api.LeaseLost)
-		return nil, refused, nil
+		return nil, false, refused, nil
 	}
 	if j.Lease == nil {
-		return nil, nil, fmt.Errorf("job %s is %s without a lease", job.ID(j.Id), j.State.Word())
+		return nil, false, nil, fmt.Errorf("job %s is %s without a lease", job.ID(j.Id), j.State.Word())
 	}
 	reported := i.Usage
 	if len(request) > 0 && bytes.Equal(request, j.Lease.LastRequest) {
 		reported = nil // counted before
 	}
-	usage, err := j.Usage.Add(reported)
-	if err != nil {
-		return nil, refuse(api.ValidationError, "job %s: %v", job.ID(j.Id), err), nil
+	usage, refused := rate(tx, j, reported)
+	if refused != nil {
+		return nil, false, refused, nil
 	}
 	length := j.Lease.LengthMs
 	if i.LeaseMs != 0 {
 		length = i.LeaseMs
 	}
 	j.State = to
-	if err := report(tx, j, usage, reported); err != nil {
-		return nil, nil, err
+	if err := report(tx, j, usage, state.UsagePhase_USAGE_PHASE_HEARTBEAT); err != nil {
+		return nil, false, nil, err
 	}
 	if reported != nil && len(request) > 0 {
 		j.Lease.LastRequest = request
 	}
-	j.Lease.ExpiresNs = tx.ClockNs() + length*int64(time.Millisecond)
+	enough, err := topUp(tx, j)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	j.Lease.ExpiresNs = leaseEnd(tx, j, length)
 	events := append(make([]state.EventType, 0, 3), state.EventType_EVENT_RENEWED)
+	if !enough && reported != nil {
+		events = append(events, state.EventType_EVENT_BUDGET_EXCEEDED)
+	}
 	if saved, err := putBlob(tx, j, job.Progress, i.Progress); err != nil {
-		return nil, nil, err
+		return nil, false, nil, err
 	} else if saved {
 		events = append(events, state.EventType_EVENT_PROGRESS)
 	}
 	if saved, err := putBlob(tx, j, job.Checkpoint, i.Checkpoint); err != nil {
-		return nil, nil, err
+		return nil, false, nil, err
 	} else if saved {
 		events = append(events, state.EventType_EVENT_CHECKPOINTED)
 	}
-	return j, nil, tx.PutJob(j, events...)
+	return j, !enough, nil, tx.PutJob(j, events...)
 }

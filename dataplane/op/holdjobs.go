@@ -1,6 +1,9 @@
 package op
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/entry"
@@ -35,14 +38,29 @@ func (o *HoldJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 }
 
 func (o *HoldJobs) hold(tx *state.Tx, j *job.Job) (*JobDone, error) {
-	to, ok := job.Next(j.State, job.OnHold)
-	if !ok {
+	if _, ok := job.Next(j.State, job.OnHold); !ok {
 		return conflict(j, "held", job.Pending, job.Scheduled, job.Retrying), nil
 	}
-	j.State = to
-	j.HoldReason = o.Reason
-	if j.HoldReason == "" {
-		j.HoldReason = heldReason
+	if err := hold(tx, j, job.Hold_HOLD_REQUEST, "", cmp.Or(o.Reason, heldReason)); err != nil {
+		return nil, err
 	}
-	return became(j), tx.PutJob(j, state.EventType_EVENT_HELD)
+	return became(j), nil
+}
+
+// hold keeps a job that waits until a person says what becomes of it. by is the name
+// of the budget or policy that did it; the feed is told of the causes first.
+func hold(tx *state.Tx, j *job.Job, why job.Hold, by, reason string, causes ...state.EventType) error {
+	return keep(tx, j, job.OnHold, why, by, reason, causes...)
+}
+
+// keep is hold by an event that leads to held.
+func keep(tx *state.Tx, j *job.Job, on job.Event, why job.Hold, by, reason string, causes ...state.EventType) error {
+	to, ok := job.Next(j.State, on)
+	if !ok || to != job.Held {
+		return fmt.Errorf("job %s is %s: it cannot be held", job.ID(j.Id), j.State.Word())
+	}
+	j.State = to
+	d := j.Details()
+	d.HoldReason, d.Hold, d.HoldBy = reason, why, by
+	return tx.PutJob(j, append(causes, state.EventType_EVENT_HELD)...)
 }

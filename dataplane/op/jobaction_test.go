@@ -68,7 +68,7 @@ func init() {
 		return &op.DeleteJobs{JobIds: [][]byte{w.leased("q", 1)[0].Id, w.bring(job.Held, nil), w.bring(job.Dead, nil)}}
 	}
 	over := func(j *job.Job) {
-		j.ExpireNs, j.UniqueKey, j.UniqueExpiresNs, j.PurgeNs = epochNs, "k", epochNs, epochNs
+		j.Details().ExpireNs, j.Opt().UniqueKey, j.Details().UniqueExpiresNs, j.PurgeNs = epochNs, "k", epochNs, epochNs
 	}
 	prepare["expire-jobs"] = func(w *world) op.Op { return &op.ExpireJobs{JobIds: [][]byte{w.bring(job.Retrying, over)}} }
 	prepare["release-unique"] = func(w *world) op.Op {
@@ -115,8 +115,8 @@ func (s *story) bring(i item) op.Op {
 		}
 		return 0
 	}
-	j.ExpireNs, j.ExpireAfterMs = at("expires"), i.millis(s.t, "expire-after", 0)
-	j.UniqueKey, j.UniqueExpiresNs, j.UniqueWholePeriod = i.text("unique", ""), at("unique-until"), i.has("whole-period")
+	j.Details().ExpireNs, j.Opt().ExpireAfterMs = at("expires"), i.millis(s.t, "expire-after", 0)
+	j.Opt().UniqueKey, j.Details().UniqueExpiresNs, j.Opt().UniqueWholePeriod = i.text("unique", ""), at("unique-until"), i.has("whole-period")
 	j.PurgeNs, j.CompletedNs = at("purge"), at("completed")
 	j.BlockedBy, j.HasDependents = uint32(i.number(s.t, "blocked", 0)), i.has("has-dependents")
 	if i.has("ended") {
@@ -139,7 +139,7 @@ func (s *story) printLife(name string) {
 			return
 		}
 		fmt.Fprintf(&s.out, "life of %s: %s, attempt %d from %d, cancelled %s expires %s purged %s key free %s, held %q, blocked by %d",
-			name, j.State.Word(), j.Attempt, j.AttemptBase, s.moment(j.CancelledNs), s.moment(j.ExpireNs), s.moment(j.PurgeNs), s.moment(j.UniqueExpiresNs), j.HoldReason, j.BlockedBy)
+			name, j.State.Word(), j.Attempt, j.AttemptBase, s.moment(j.Detail.GetCancelledNs()), s.moment(j.Detail.GetExpireNs()), s.moment(j.PurgeNs), s.moment(j.Detail.GetUniqueExpiresNs()), j.Detail.GetHoldReason(), j.BlockedBy)
 		for _, flag := range []struct {
 			set  bool
 			word string
@@ -210,7 +210,7 @@ func TestAFetchEndsABoundedBacklog(t *testing.T) {
 	var backlog []op.Op
 	for range job.MaxDutyItems + 1 {
 		o := w.arriving("q")
-		o.Job.ExpireNs = epochNs
+		o.Job.Details().ExpireNs = epochNs
 		backlog = append(backlog, o)
 	}
 	w.apply(append(backlog, w.newJobs("q", 1))...)
@@ -231,7 +231,7 @@ func TestAFetchEndsABoundedBacklog(t *testing.T) {
 func (w *world) inState(st job.State) (id []byte, proof *op.LeaseProof) {
 	w.t.Helper()
 	due := func(j *job.Job) {
-		j.ExpireNs = w.clockNs + int64(time.Minute)
+		j.Details().ExpireNs = w.clockNs + int64(time.Minute)
 		j.ScheduledNs = w.clockNs + int64(time.Minute)
 	}
 	switch st {

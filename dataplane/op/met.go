@@ -12,7 +12,8 @@ import (
 // Met tells a job how one it depends on has settled, once for each of them. The last
 // one that completed lets it go: it is pending, or waits on for its due time. One
 // that did not complete, or is nowhere, does what the waiter's policy says: the
-// waiter is dead, or held until a person decides, or counts it like any other.
+// waiter is dead, or held until a person decides, or counts it like any other. An
+// agent's job that waits for its tools counts each, however it ended.
 //
 // It does nothing to a waiter that does not wait any more: one that has settled, is
 // gone, or was let go by a person, wherever it is then.
@@ -41,15 +42,22 @@ func (o *Met) Apply(tx *state.Tx) (*MetResult, error) {
 	if err != nil || j.GetBlockedBy() == 0 || j.State != job.Scheduled && j.State != job.Held {
 		return &MetResult{}, err
 	}
+	if j.Detail.GetIteration() > 0 {
+		called, err := awaits(tx, j, o.JobId)
+		if err != nil || !called {
+			return &MetResult{}, err
+		}
+		return &MetResult{}, unblock(tx, j) // its agent sees what came of the tool
+	}
 	switch {
-	case o.Outcome == job.Completed, j.DependencyPolicy == job.DependencyIgnore:
+	case o.Outcome == job.Completed, j.Options.GetDependencyPolicy() == job.DependencyIgnore:
 		err = unblock(tx, j)
-	case j.DependencyPolicy == job.DependencyHold:
+	case j.Options.GetDependencyPolicy() == job.DependencyHold:
 		err = o.hold(tx, j)
-	case j.DependencyPolicy == job.DependencyFail:
+	case j.Options.GetDependencyPolicy() == job.DependencyFail:
 		err = o.fail(tx, j)
 	default:
-		err = fmt.Errorf("job %s has dependency policy %d, which this binary does not know: upgrade it", job.ID(j.Id), j.DependencyPolicy)
+		err = fmt.Errorf("job %s has dependency policy %d, which this binary does not know: upgrade it", job.ID(j.Id), j.Options.GetDependencyPolicy())
 	}
 	return &MetResult{}, err
 }
@@ -75,12 +83,7 @@ func (o *Met) hold(tx *state.Tx, j *job.Job) error {
 	if j.State == job.Held {
 		return nil
 	}
-	to, ok := job.Next(j.State, job.OnHold)
-	if !ok {
-		return fmt.Errorf("job %s is %s: it cannot be held", job.ID(j.Id), j.State.Word())
-	}
-	j.State, j.HoldReason = to, o.reason()
-	return tx.PutJob(j, state.EventType_EVENT_HELD)
+	return hold(tx, j, job.Hold_HOLD_DEPENDENCY, job.ID(o.JobId).String(), o.reason())
 }
 
 // fail ends the waiter, and so tells those who wait for it in turn.

@@ -14,7 +14,8 @@ import (
 // MoveJobs puts jobs into another queue, each item on its own. A job moves in
 // every state but active and cancelled; its state, attempts and history stay what
 // they are. One that depends on others, or on which others depend, stays on its
-// shard until that is over: they are told of each other by shard and id. An item's refusal is NOT_FOUND, also for a job that has gone to another
+// shard until that is over: they are told of each other by shard and id. One that has
+// iterations or scores stays there for good. An item's refusal is NOT_FOUND, also for a job that has gone to another
 // shard (see state.Forward), STATE_CONFLICT, PAYLOAD_TOO_LARGE for a job that no op
 // could carry to another shard, or OVERLOADED for one that has to wait its turn to
 // go there. A job that is where it shall be is done: so a repeat does no harm,
@@ -130,6 +131,8 @@ func (m *move) job(id []byte) (*Refusal, error) {
 		return refuse(api.StateConflict, "job %s is %s: it cannot be moved", job.ID(id), j.State.Word()), nil
 	case here:
 		return nil, m.tx.MoveJob(j, m.op.Queue)
+	case j.Detail.GetIterationsKept() > 0 || j.Detail.GetScores() > 0:
+		return refuse(api.StateConflict, "job %s has iterations or scores, which stay on their shard: it cannot be moved to queue %s, which lies on another", job.ID(id), m.op.Queue), nil
 	case tied(j):
 		return refuse(api.StateConflict, "job %s waits for other jobs, or they for it: it cannot be moved to queue %s, which lies on another shard", job.ID(id), m.op.Queue), nil
 	}

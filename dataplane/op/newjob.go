@@ -18,6 +18,7 @@ func (nj *NewJob) check(p *problems, i int) {
 	// it may say.
 	p.blob("jobs", i, "payload", nj.GetPayload(), job.MaxPayloadFlag)
 	p.blob("jobs", i, "checkpoint", nj.GetCheckpoint(), job.MaxCheckpoint)
+	p.blob("jobs", i, "result_schema", nj.GetResultSchema(), job.MaxResultSchema)
 	if nj.GetPriority() >= job.Priorities {
 		p.item("jobs", i, "priority", fmt.Errorf("is %d; use critical (0), high (1) or normal (2)", nj.GetPriority()))
 	}
@@ -28,11 +29,14 @@ func (nj *NewJob) check(p *problems, i int) {
 		p.item("jobs", i, "scheduled_at", errors.New("lies before 1970"))
 	}
 	nj.checkKeys(p, i)
+	nj.checkModel(p, i)
+	nj.checkFairness(p, i)
 	nj.checkChain(p, i)
-	p.item("jobs", i, "expire_after", checkSpan(nj.GetExpireAfterMs(), 0, job.MaxExpireAfter))
-	if n := len(nj.GetParentId()); n != 0 && n != len(job.ID{}) {
+	p.item("jobs", i, "expire_after", checkSpan(nj.GetOptions().GetExpireAfterMs(), 0, job.MaxExpireAfter))
+	if n := len(nj.GetOptions().GetParentId()); n != 0 && n != len(job.ID{}) {
 		p.item("jobs", i, "parent_id", fmt.Errorf("has %d bytes; an id has %d", n, len(job.ID{})))
 	}
+	p.item("jobs", i, "agent", job.CheckAgent(nj.GetOptions().GetAgent())...)
 	if nj.GetDefaults() > job.AllDefaults {
 		p.item("jobs", i, "defaults", fmt.Errorf("%b has bits that stand for nothing", nj.GetDefaults()))
 	}
@@ -42,24 +46,27 @@ func (nj *NewJob) check(p *problems, i int) {
 // most one: a unique key would find the job there is before the debounce key could
 // put it off.
 func (nj *NewJob) checkKeys(p *problems, i int) {
-	p.item("jobs", i, "unique_key", job.CheckText(nj.GetUniqueKey(), job.MaxUniqueKey))
-	p.item("jobs", i, "debounce_key", job.CheckText(nj.GetDebounceKey(), job.MaxUniqueKey))
+	p.item("jobs", i, "unique_key", job.CheckText(nj.GetOptions().GetUniqueKey(), job.MaxUniqueKey))
+	if name := nj.GetOptions().GetProvider(); name != "" {
+		p.item("jobs", i, "provider", job.CheckProviderName(name))
+	}
+	p.item("jobs", i, "debounce_key", job.CheckText(nj.GetOptions().GetDebounceKey(), job.MaxUniqueKey))
 	switch {
-	case nj.GetUniqueKey() != "":
-		p.item("jobs", i, "unique_period", checkSpan(nj.UniquePeriodMs, 1, job.MaxUniquePeriod))
-	case nj.GetUniquePeriodMs() != 0 || nj.GetUniqueWholePeriod():
+	case nj.GetOptions().GetUniqueKey() != "":
+		p.item("jobs", i, "unique_period", checkSpan(nj.Options.GetUniquePeriodMs(), 1, job.MaxUniquePeriod))
+	case nj.GetOptions().GetUniquePeriodMs() != 0 || nj.GetOptions().GetUniqueWholePeriod():
 		p.item("jobs", i, "unique_period", errors.New("goes with unique_key, which is missing"))
 	}
 	switch {
-	case nj.GetDebounceKey() != "":
-		p.item("jobs", i, "debounce", checkSpan(nj.DebounceMs, 1, job.MaxDebounce))
-		if nj.UniqueKey != "" {
+	case nj.GetOptions().GetDebounceKey() != "":
+		p.item("jobs", i, "debounce", checkSpan(nj.Options.GetDebounceMs(), 1, job.MaxDebounce))
+		if nj.Options.GetUniqueKey() != "" {
 			p.item("jobs", i, "debounce_key", errors.New("does not go with unique_key; choose one"))
 		}
 		if nj.ScheduledNs != 0 {
 			p.item("jobs", i, "debounce", errors.New("does not go with scheduled_at; choose one"))
 		}
-	case nj.GetDebounceMs() != 0:
+	case nj.GetOptions().GetDebounceMs() != 0:
 		p.item("jobs", i, "debounce", errors.New("goes with debounce_key, which is missing"))
 	}
 }
@@ -74,7 +81,8 @@ func (nj *NewJob) checkClients(p *problems, i int) {
 		{"origin", nj.GetOrigin() != nil},
 		{"previous", nj.GetPrevious() != nil},
 		{"link", nj.GetLink() != nil},
-		{"schedule_id", len(nj.GetScheduleId()) != 0},
+		{"schedule_id", len(nj.GetOptions().GetScheduleId()) != 0},
+		{"replay_of", len(nj.GetOptions().GetReplayOf()) != 0 || nj.GetOptions().GetReplayFrom() != 0},
 	} {
 		if f.said {
 			p.item("jobs", i, f.name, errors.New("is not for clients to say"))
@@ -88,4 +96,12 @@ func checkSpan(ms, least int64, most time.Duration) error {
 		return fmt.Errorf("is %d ms; it lies between %d ms and %s", ms, least, most)
 	}
 	return nil
+}
+
+// Opt is the options of the job to be made, to be set.
+func (nj *NewJob) Opt() *job.Options {
+	if nj.Options == nil {
+		nj.Options = &job.Options{}
+	}
+	return nj.Options
 }

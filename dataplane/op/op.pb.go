@@ -459,31 +459,24 @@ func (x *NewBatch) GetParentId() []byte {
 }
 
 type NewJob struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Queue             string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Payload           *job.Blob              `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
-	Priority          uint32                 `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
-	Retry             *job.Retry             `protobuf:"bytes,4,opt,name=retry,proto3" json:"retry,omitempty"`
-	ScheduledNs       int64                  `protobuf:"varint,5,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // 0 or past = now
-	Tags              []*job.Pair            `protobuf:"bytes,6,rep,name=tags,proto3" json:"tags,omitempty"`
-	Headers           []*job.Pair            `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
-	Checkpoint        *job.Blob              `protobuf:"bytes,8,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Defaults          uint32                 `protobuf:"varint,9,opt,name=defaults,proto3" json:"defaults,omitempty"` // bits of job.Default...: what the client left open, so that the queue decides
-	UniqueKey         string                 `protobuf:"bytes,10,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
-	UniquePeriodMs    int64                  `protobuf:"varint,11,opt,name=unique_period_ms,json=uniquePeriodMs,proto3" json:"unique_period_ms,omitempty"`
-	UniqueWholePeriod bool                   `protobuf:"varint,12,opt,name=unique_whole_period,json=uniqueWholePeriod,proto3" json:"unique_whole_period,omitempty"`
-	DebounceKey       string                 `protobuf:"bytes,13,opt,name=debounce_key,json=debounceKey,proto3" json:"debounce_key,omitempty"`
-	DebounceMs        int64                  `protobuf:"varint,14,opt,name=debounce_ms,json=debounceMs,proto3" json:"debounce_ms,omitempty"`
-	ExpireAfterMs     int64                  `protobuf:"varint,15,opt,name=expire_after_ms,json=expireAfterMs,proto3" json:"expire_after_ms,omitempty"`
-	ParentId          []byte                 `protobuf:"bytes,16,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"`
-	DependsOn         []*Dependency          `protobuf:"bytes,17,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	DependencyPolicy  job.DependencyPolicy   `protobuf:"varint,18,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=corvo.job.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
-	Chain             *job.Chain             `protobuf:"bytes,19,opt,name=chain,proto3" json:"chain,omitempty"` // the job is its first step
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Queue        string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Payload      *job.Blob              `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
+	Priority     uint32                 `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	Retry        *job.Retry             `protobuf:"bytes,4,opt,name=retry,proto3" json:"retry,omitempty"`
+	ScheduledNs  int64                  `protobuf:"varint,5,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // 0 or past = now
+	Tags         []*job.Pair            `protobuf:"bytes,6,rep,name=tags,proto3" json:"tags,omitempty"`
+	Headers      []*job.Pair            `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
+	Checkpoint   *job.Blob              `protobuf:"bytes,8,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Defaults     uint32                 `protobuf:"varint,9,opt,name=defaults,proto3" json:"defaults,omitempty"` // bits of job.Default...: what the client left open, so that the queue decides
+	Options      *job.Options           `protobuf:"bytes,10,opt,name=options,proto3" json:"options,omitempty"`   // absent for a plain job
+	DependsOn    []*Dependency          `protobuf:"bytes,11,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	Chain        *job.Chain             `protobuf:"bytes,12,opt,name=chain,proto3" json:"chain,omitempty"` // the job is its first step
+	ResultSchema *job.Blob              `protobuf:"bytes,13,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
 	// What only Place says: these come from the state, not from a client.
 	Origin        *job.Origin    `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	Previous      *job.Blob      `protobuf:"bytes,21,opt,name=previous,proto3" json:"previous,omitempty"` // result of the job before
 	Link          *job.ChainLink `protobuf:"bytes,22,opt,name=link,proto3" json:"link,omitempty"`         // its place in `chain`, where it is not the first step
-	ScheduleId    []byte         `protobuf:"bytes,23,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -581,51 +574,9 @@ func (x *NewJob) GetDefaults() uint32 {
 	return 0
 }
 
-func (x *NewJob) GetUniqueKey() string {
+func (x *NewJob) GetOptions() *job.Options {
 	if x != nil {
-		return x.UniqueKey
-	}
-	return ""
-}
-
-func (x *NewJob) GetUniquePeriodMs() int64 {
-	if x != nil {
-		return x.UniquePeriodMs
-	}
-	return 0
-}
-
-func (x *NewJob) GetUniqueWholePeriod() bool {
-	if x != nil {
-		return x.UniqueWholePeriod
-	}
-	return false
-}
-
-func (x *NewJob) GetDebounceKey() string {
-	if x != nil {
-		return x.DebounceKey
-	}
-	return ""
-}
-
-func (x *NewJob) GetDebounceMs() int64 {
-	if x != nil {
-		return x.DebounceMs
-	}
-	return 0
-}
-
-func (x *NewJob) GetExpireAfterMs() int64 {
-	if x != nil {
-		return x.ExpireAfterMs
-	}
-	return 0
-}
-
-func (x *NewJob) GetParentId() []byte {
-	if x != nil {
-		return x.ParentId
+		return x.Options
 	}
 	return nil
 }
@@ -637,16 +588,16 @@ func (x *NewJob) GetDependsOn() []*Dependency {
 	return nil
 }
 
-func (x *NewJob) GetDependencyPolicy() job.DependencyPolicy {
-	if x != nil {
-		return x.DependencyPolicy
-	}
-	return job.DependencyPolicy(0)
-}
-
 func (x *NewJob) GetChain() *job.Chain {
 	if x != nil {
 		return x.Chain
+	}
+	return nil
+}
+
+func (x *NewJob) GetResultSchema() *job.Blob {
+	if x != nil {
+		return x.ResultSchema
 	}
 	return nil
 }
@@ -668,13 +619,6 @@ func (x *NewJob) GetPrevious() *job.Blob {
 func (x *NewJob) GetLink() *job.ChainLink {
 	if x != nil {
 		return x.Link
-	}
-	return nil
-}
-
-func (x *NewJob) GetScheduleId() []byte {
-	if x != nil {
-		return x.ScheduleId
 	}
 	return nil
 }
@@ -1162,7 +1106,12 @@ type AckItem struct {
 	Result        *job.Blob              `protobuf:"bytes,2,opt,name=result,proto3" json:"result,omitempty"`
 	Checkpoint    *job.Blob              `protobuf:"bytes,3,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
 	Usage         *job.Usage             `protobuf:"bytes,4,opt,name=usage,proto3" json:"usage,omitempty"`
-	ExitChain     bool                   `protobuf:"varint,5,opt,name=exit_chain,json=exitChain,proto3" json:"exit_chain,omitempty"` // step_status "exit": what steps are left are skipped
+	ExitChain     bool                   `protobuf:"varint,5,opt,name=exit_chain,json=exitChain,proto3" json:"exit_chain,omitempty"`                                         // step_status "exit": what steps are left are skipped
+	AgentStatus   job.IterationStatus    `protobuf:"varint,6,opt,name=agent_status,json=agentStatus,proto3,enum=corvo.job.v1.IterationStatus" json:"agent_status,omitempty"` // how an agent's iteration ended; unspecified: the job is done
+	HoldReason    string                 `protobuf:"bytes,7,opt,name=hold_reason,json=holdReason,proto3" json:"hold_reason,omitempty"`
+	Trace         *job.Blob              `protobuf:"bytes,8,opt,name=trace,proto3" json:"trace,omitempty"`                                       // of an agent's iteration
+	ResultChecked bool                   `protobuf:"varint,9,opt,name=result_checked,json=resultChecked,proto3" json:"result_checked,omitempty"` // the proposer has seen that the result fits the job's schema
+	ToolCalls     []*ToolCall            `protobuf:"bytes,10,rep,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`             // jobs whose outcomes the next iteration waits for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1232,6 +1181,110 @@ func (x *AckItem) GetExitChain() bool {
 	return false
 }
 
+func (x *AckItem) GetAgentStatus() job.IterationStatus {
+	if x != nil {
+		return x.AgentStatus
+	}
+	return job.IterationStatus(0)
+}
+
+func (x *AckItem) GetHoldReason() string {
+	if x != nil {
+		return x.HoldReason
+	}
+	return ""
+}
+
+func (x *AckItem) GetTrace() *job.Blob {
+	if x != nil {
+		return x.Trace
+	}
+	return nil
+}
+
+func (x *AckItem) GetResultChecked() bool {
+	if x != nil {
+		return x.ResultChecked
+	}
+	return false
+}
+
+func (x *AckItem) GetToolCalls() []*ToolCall {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return nil
+}
+
+// ToolCall has a job made by an agent's iteration.
+type ToolCall struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Shard         uint32                 `protobuf:"varint,2,opt,name=shard,proto3" json:"shard,omitempty"` // its queue's
+	Id            []byte                 `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`        // of the job to be made
+	Job           *NewJob                `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ToolCall) Reset() {
+	*x = ToolCall{}
+	mi := &file_dataplane_op_op_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ToolCall) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ToolCall) ProtoMessage() {}
+
+func (x *ToolCall) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
+func (*ToolCall) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ToolCall) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ToolCall) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ToolCall) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *ToolCall) GetJob() *NewJob {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
 type AckResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"` // by position
@@ -1241,7 +1294,7 @@ type AckResult struct {
 
 func (x *AckResult) Reset() {
 	*x = AckResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[15]
+	mi := &file_dataplane_op_op_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1306,7 @@ func (x *AckResult) String() string {
 func (*AckResult) ProtoMessage() {}
 
 func (x *AckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[15]
+	mi := &file_dataplane_op_op_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1319,7 @@ func (x *AckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResult.ProtoReflect.Descriptor instead.
 func (*AckResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{15}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AckResult) GetItems() []*Refusal {
@@ -1287,7 +1340,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_dataplane_op_op_proto_msgTypes[16]
+	mi := &file_dataplane_op_op_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1352,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[16]
+	mi := &file_dataplane_op_op_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1365,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{16}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Fail) GetMeta() *Meta {
@@ -1342,7 +1395,7 @@ type FailItem struct {
 
 func (x *FailItem) Reset() {
 	*x = FailItem{}
-	mi := &file_dataplane_op_op_proto_msgTypes[17]
+	mi := &file_dataplane_op_op_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1354,7 +1407,7 @@ func (x *FailItem) String() string {
 func (*FailItem) ProtoMessage() {}
 
 func (x *FailItem) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[17]
+	mi := &file_dataplane_op_op_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1367,7 +1420,7 @@ func (x *FailItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailItem.ProtoReflect.Descriptor instead.
 func (*FailItem) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{17}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FailItem) GetProof() *LeaseProof {
@@ -1414,7 +1467,7 @@ type FailResult struct {
 
 func (x *FailResult) Reset() {
 	*x = FailResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[18]
+	mi := &file_dataplane_op_op_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1479,7 @@ func (x *FailResult) String() string {
 func (*FailResult) ProtoMessage() {}
 
 func (x *FailResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[18]
+	mi := &file_dataplane_op_op_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1492,7 @@ func (x *FailResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResult.ProtoReflect.Descriptor instead.
 func (*FailResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{18}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FailResult) GetItems() []*Failed {
@@ -1462,7 +1515,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_dataplane_op_op_proto_msgTypes[19]
+	mi := &file_dataplane_op_op_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1474,7 +1527,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[19]
+	mi := &file_dataplane_op_op_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1487,7 +1540,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{19}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Failed) GetRefusal() *Refusal {
@@ -1536,7 +1589,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_dataplane_op_op_proto_msgTypes[20]
+	mi := &file_dataplane_op_op_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1601,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[20]
+	mi := &file_dataplane_op_op_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1614,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{20}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Heartbeat) GetMeta() *Meta {
@@ -1591,7 +1644,7 @@ type HeartbeatItem struct {
 
 func (x *HeartbeatItem) Reset() {
 	*x = HeartbeatItem{}
-	mi := &file_dataplane_op_op_proto_msgTypes[21]
+	mi := &file_dataplane_op_op_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1656,7 @@ func (x *HeartbeatItem) String() string {
 func (*HeartbeatItem) ProtoMessage() {}
 
 func (x *HeartbeatItem) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[21]
+	mi := &file_dataplane_op_op_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1669,7 @@ func (x *HeartbeatItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatItem.ProtoReflect.Descriptor instead.
 func (*HeartbeatItem) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{21}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HeartbeatItem) GetProof() *LeaseProof {
@@ -1656,15 +1709,16 @@ func (x *HeartbeatItem) GetLeaseMs() int64 {
 
 type HeartbeatResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`           // NOT_FOUND: unknown; LEASE_LOST: stop working on it
-	Cancel        []uint32               `protobuf:"varint,2,rep,packed,name=cancel,proto3" json:"cancel,omitempty"` // positions of jobs whose leases were renewed and whose workers shall let go
+	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`                                     // NOT_FOUND: unknown; LEASE_LOST: stop working on it
+	Cancel        []uint32               `protobuf:"varint,2,rep,packed,name=cancel,proto3" json:"cancel,omitempty"`                           // positions of jobs whose leases were renewed and whose workers shall let go
+	OverBudget    []uint32               `protobuf:"varint,3,rep,packed,name=over_budget,json=overBudget,proto3" json:"over_budget,omitempty"` // positions of jobs that have cost more than there was room for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[22]
+	mi := &file_dataplane_op_op_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1676,7 +1730,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[22]
+	mi := &file_dataplane_op_op_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1689,7 +1743,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{22}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HeartbeatResult) GetItems() []*Refusal {
@@ -1702,6 +1756,13 @@ func (x *HeartbeatResult) GetItems() []*Refusal {
 func (x *HeartbeatResult) GetCancel() []uint32 {
 	if x != nil {
 		return x.Cancel
+	}
+	return nil
+}
+
+func (x *HeartbeatResult) GetOverBudget() []uint32 {
+	if x != nil {
+		return x.OverBudget
 	}
 	return nil
 }
@@ -1719,15 +1780,17 @@ type SetQueue struct {
 	Draining       *bool                  `protobuf:"varint,7,opt,name=draining,proto3,oneof" json:"draining,omitempty"`                    // true pauses too
 	MaxLength      *uint64                `protobuf:"varint,8,opt,name=max_length,json=maxLength,proto3,oneof" json:"max_length,omitempty"` // 0 = unlimited
 	Overflow       *job.Overflow          `protobuf:"varint,9,opt,name=overflow,proto3,enum=corvo.job.v1.Overflow,oneof" json:"overflow,omitempty"`
-	Retention      *job.Retention         `protobuf:"bytes,10,opt,name=retention,proto3" json:"retention,omitempty"` // replaces the whole where present
-	Defaults       *state.QueueDefaults   `protobuf:"bytes,11,opt,name=defaults,proto3" json:"defaults,omitempty"`   // replaces the whole where present
+	Retention      *job.Retention         `protobuf:"bytes,10,opt,name=retention,proto3" json:"retention,omitempty"`                      // replaces the whole where present
+	Defaults       *state.QueueDefaults   `protobuf:"bytes,11,opt,name=defaults,proto3" json:"defaults,omitempty"`                        // replaces the whole where present
+	Provider       *string                `protobuf:"bytes,12,opt,name=provider,proto3,oneof" json:"provider,omitempty"`                  // of jobs that name none
+	AgeingMs       *int64                 `protobuf:"varint,13,opt,name=ageing_ms,json=ageingMs,proto3,oneof" json:"ageing_ms,omitempty"` // 0 = never
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[23]
+	mi := &file_dataplane_op_op_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1739,7 +1802,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[23]
+	mi := &file_dataplane_op_op_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1752,7 +1815,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{23}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetQueue) GetMeta() *Meta {
@@ -1832,6 +1895,20 @@ func (x *SetQueue) GetDefaults() *state.QueueDefaults {
 	return nil
 }
 
+func (x *SetQueue) GetProvider() string {
+	if x != nil && x.Provider != nil {
+		return *x.Provider
+	}
+	return ""
+}
+
+func (x *SetQueue) GetAgeingMs() int64 {
+	if x != nil && x.AgeingMs != nil {
+		return *x.AgeingMs
+	}
+	return 0
+}
+
 type SetQueueResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1840,7 +1917,7 @@ type SetQueueResult struct {
 
 func (x *SetQueueResult) Reset() {
 	*x = SetQueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[24]
+	mi := &file_dataplane_op_op_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +1929,7 @@ func (x *SetQueueResult) String() string {
 func (*SetQueueResult) ProtoMessage() {}
 
 func (x *SetQueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[24]
+	mi := &file_dataplane_op_op_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +1942,7 @@ func (x *SetQueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResult.ProtoReflect.Descriptor instead.
 func (*SetQueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{24}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{25}
 }
 
 // Promote makes due scheduled and retrying jobs pending. Ids that are not due
@@ -1880,7 +1957,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_dataplane_op_op_proto_msgTypes[25]
+	mi := &file_dataplane_op_op_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1892,7 +1969,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[25]
+	mi := &file_dataplane_op_op_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1905,7 +1982,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{25}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Promote) GetMeta() *Meta {
@@ -1931,7 +2008,7 @@ type PromoteResult struct {
 
 func (x *PromoteResult) Reset() {
 	*x = PromoteResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[26]
+	mi := &file_dataplane_op_op_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1943,7 +2020,7 @@ func (x *PromoteResult) String() string {
 func (*PromoteResult) ProtoMessage() {}
 
 func (x *PromoteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[26]
+	mi := &file_dataplane_op_op_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1956,7 +2033,7 @@ func (x *PromoteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResult.ProtoReflect.Descriptor instead.
 func (*PromoteResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{26}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PromoteResult) GetPromoted() uint32 {
@@ -1977,7 +2054,7 @@ type Reclaim struct {
 
 func (x *Reclaim) Reset() {
 	*x = Reclaim{}
-	mi := &file_dataplane_op_op_proto_msgTypes[27]
+	mi := &file_dataplane_op_op_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2066,7 @@ func (x *Reclaim) String() string {
 func (*Reclaim) ProtoMessage() {}
 
 func (x *Reclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[27]
+	mi := &file_dataplane_op_op_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2079,7 @@ func (x *Reclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reclaim.ProtoReflect.Descriptor instead.
 func (*Reclaim) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{27}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Reclaim) GetMeta() *Meta {
@@ -2028,7 +2105,7 @@ type ReclaimResult struct {
 
 func (x *ReclaimResult) Reset() {
 	*x = ReclaimResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[28]
+	mi := &file_dataplane_op_op_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2117,7 @@ func (x *ReclaimResult) String() string {
 func (*ReclaimResult) ProtoMessage() {}
 
 func (x *ReclaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[28]
+	mi := &file_dataplane_op_op_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2130,7 @@ func (x *ReclaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimResult.ProtoReflect.Descriptor instead.
 func (*ReclaimResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{28}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReclaimResult) GetReclaimed() uint32 {
@@ -2074,7 +2151,7 @@ type Expire struct {
 
 func (x *Expire) Reset() {
 	*x = Expire{}
-	mi := &file_dataplane_op_op_proto_msgTypes[29]
+	mi := &file_dataplane_op_op_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2163,7 @@ func (x *Expire) String() string {
 func (*Expire) ProtoMessage() {}
 
 func (x *Expire) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[29]
+	mi := &file_dataplane_op_op_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2099,7 +2176,7 @@ func (x *Expire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expire.ProtoReflect.Descriptor instead.
 func (*Expire) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{29}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Expire) GetMeta() *Meta {
@@ -2125,7 +2202,7 @@ type ExpireResult struct {
 
 func (x *ExpireResult) Reset() {
 	*x = ExpireResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[30]
+	mi := &file_dataplane_op_op_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2214,7 @@ func (x *ExpireResult) String() string {
 func (*ExpireResult) ProtoMessage() {}
 
 func (x *ExpireResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[30]
+	mi := &file_dataplane_op_op_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2227,7 @@ func (x *ExpireResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireResult.ProtoReflect.Descriptor instead.
 func (*ExpireResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{30}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ExpireResult) GetExpired() uint32 {
@@ -2170,7 +2247,7 @@ type StartTerm struct {
 
 func (x *StartTerm) Reset() {
 	*x = StartTerm{}
-	mi := &file_dataplane_op_op_proto_msgTypes[31]
+	mi := &file_dataplane_op_op_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2182,7 +2259,7 @@ func (x *StartTerm) String() string {
 func (*StartTerm) ProtoMessage() {}
 
 func (x *StartTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[31]
+	mi := &file_dataplane_op_op_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2195,7 +2272,7 @@ func (x *StartTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTerm.ProtoReflect.Descriptor instead.
 func (*StartTerm) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{31}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *StartTerm) GetMeta() *Meta {
@@ -2213,7 +2290,7 @@ type StartTermResult struct {
 
 func (x *StartTermResult) Reset() {
 	*x = StartTermResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[32]
+	mi := &file_dataplane_op_op_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2302,7 @@ func (x *StartTermResult) String() string {
 func (*StartTermResult) ProtoMessage() {}
 
 func (x *StartTermResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[32]
+	mi := &file_dataplane_op_op_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2315,7 @@ func (x *StartTermResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTermResult.ProtoReflect.Descriptor instead.
 func (*StartTermResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{32}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{33}
 }
 
 // TrimFeed drops events older than first_seq.
@@ -2252,7 +2329,7 @@ type TrimFeed struct {
 
 func (x *TrimFeed) Reset() {
 	*x = TrimFeed{}
-	mi := &file_dataplane_op_op_proto_msgTypes[33]
+	mi := &file_dataplane_op_op_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2264,7 +2341,7 @@ func (x *TrimFeed) String() string {
 func (*TrimFeed) ProtoMessage() {}
 
 func (x *TrimFeed) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[33]
+	mi := &file_dataplane_op_op_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2277,7 +2354,7 @@ func (x *TrimFeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimFeed.ProtoReflect.Descriptor instead.
 func (*TrimFeed) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{33}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *TrimFeed) GetMeta() *Meta {
@@ -2302,7 +2379,7 @@ type TrimFeedResult struct {
 
 func (x *TrimFeedResult) Reset() {
 	*x = TrimFeedResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[34]
+	mi := &file_dataplane_op_op_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2391,7 @@ func (x *TrimFeedResult) String() string {
 func (*TrimFeedResult) ProtoMessage() {}
 
 func (x *TrimFeedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[34]
+	mi := &file_dataplane_op_op_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2404,7 @@ func (x *TrimFeedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimFeedResult.ProtoReflect.Descriptor instead.
 func (*TrimFeedResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{34}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{35}
 }
 
 // CreateKey stores an API key. With first set it is refused if any key ever
@@ -2343,7 +2420,7 @@ type CreateKey struct {
 
 func (x *CreateKey) Reset() {
 	*x = CreateKey{}
-	mi := &file_dataplane_op_op_proto_msgTypes[35]
+	mi := &file_dataplane_op_op_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2355,7 +2432,7 @@ func (x *CreateKey) String() string {
 func (*CreateKey) ProtoMessage() {}
 
 func (x *CreateKey) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[35]
+	mi := &file_dataplane_op_op_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2368,7 +2445,7 @@ func (x *CreateKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKey.ProtoReflect.Descriptor instead.
 func (*CreateKey) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{35}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreateKey) GetMeta() *Meta {
@@ -2401,7 +2478,7 @@ type CreateKeyResult struct {
 
 func (x *CreateKeyResult) Reset() {
 	*x = CreateKeyResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[36]
+	mi := &file_dataplane_op_op_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2413,7 +2490,7 @@ func (x *CreateKeyResult) String() string {
 func (*CreateKeyResult) ProtoMessage() {}
 
 func (x *CreateKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[36]
+	mi := &file_dataplane_op_op_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2426,7 +2503,7 @@ func (x *CreateKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyResult.ProtoReflect.Descriptor instead.
 func (*CreateKeyResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{36}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CreateKeyResult) GetKey() *state.Key {
@@ -2447,7 +2524,7 @@ type RevokeKey struct {
 
 func (x *RevokeKey) Reset() {
 	*x = RevokeKey{}
-	mi := &file_dataplane_op_op_proto_msgTypes[37]
+	mi := &file_dataplane_op_op_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2536,7 @@ func (x *RevokeKey) String() string {
 func (*RevokeKey) ProtoMessage() {}
 
 func (x *RevokeKey) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[37]
+	mi := &file_dataplane_op_op_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2549,7 @@ func (x *RevokeKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKey.ProtoReflect.Descriptor instead.
 func (*RevokeKey) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{37}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RevokeKey) GetMeta() *Meta {
@@ -2497,7 +2574,7 @@ type RevokeKeyResult struct {
 
 func (x *RevokeKeyResult) Reset() {
 	*x = RevokeKeyResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[38]
+	mi := &file_dataplane_op_op_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2586,7 @@ func (x *RevokeKeyResult) String() string {
 func (*RevokeKeyResult) ProtoMessage() {}
 
 func (x *RevokeKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[38]
+	mi := &file_dataplane_op_op_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2599,7 @@ func (x *RevokeKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyResult.ProtoReflect.Descriptor instead.
 func (*RevokeKeyResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{38}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{39}
 }
 
 // TrimUsage removes the usage rows numbered below first_seq.
@@ -2536,7 +2613,7 @@ type TrimUsage struct {
 
 func (x *TrimUsage) Reset() {
 	*x = TrimUsage{}
-	mi := &file_dataplane_op_op_proto_msgTypes[39]
+	mi := &file_dataplane_op_op_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2625,7 @@ func (x *TrimUsage) String() string {
 func (*TrimUsage) ProtoMessage() {}
 
 func (x *TrimUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[39]
+	mi := &file_dataplane_op_op_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2638,7 @@ func (x *TrimUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimUsage.ProtoReflect.Descriptor instead.
 func (*TrimUsage) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{39}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *TrimUsage) GetMeta() *Meta {
@@ -2586,7 +2663,7 @@ type TrimUsageResult struct {
 
 func (x *TrimUsageResult) Reset() {
 	*x = TrimUsageResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[40]
+	mi := &file_dataplane_op_op_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2675,7 @@ func (x *TrimUsageResult) String() string {
 func (*TrimUsageResult) ProtoMessage() {}
 
 func (x *TrimUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[40]
+	mi := &file_dataplane_op_op_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2688,7 @@ func (x *TrimUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimUsageResult.ProtoReflect.Descriptor instead.
 func (*TrimUsageResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{40}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{41}
 }
 
 // DeleteQueue removes a queue: at once where it has no jobs, else as soon as
@@ -2627,7 +2704,7 @@ type DeleteQueue struct {
 
 func (x *DeleteQueue) Reset() {
 	*x = DeleteQueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[41]
+	mi := &file_dataplane_op_op_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2639,7 +2716,7 @@ func (x *DeleteQueue) String() string {
 func (*DeleteQueue) ProtoMessage() {}
 
 func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[41]
+	mi := &file_dataplane_op_op_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2729,7 @@ func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueue.ProtoReflect.Descriptor instead.
 func (*DeleteQueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{41}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteQueue) GetMeta() *Meta {
@@ -2685,7 +2762,7 @@ type DeleteQueueResult struct {
 
 func (x *DeleteQueueResult) Reset() {
 	*x = DeleteQueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[42]
+	mi := &file_dataplane_op_op_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2697,7 +2774,7 @@ func (x *DeleteQueueResult) String() string {
 func (*DeleteQueueResult) ProtoMessage() {}
 
 func (x *DeleteQueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[42]
+	mi := &file_dataplane_op_op_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2710,7 +2787,7 @@ func (x *DeleteQueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResult.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{42}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteQueueResult) GetDeleting() bool {
@@ -2732,7 +2809,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_dataplane_op_op_proto_msgTypes[43]
+	mi := &file_dataplane_op_op_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2744,7 +2821,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[43]
+	mi := &file_dataplane_op_op_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2757,7 +2834,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{43}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RaiseLevel) GetMeta() *Meta {
@@ -2782,7 +2859,7 @@ type RaiseLevelResult struct {
 
 func (x *RaiseLevelResult) Reset() {
 	*x = RaiseLevelResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[44]
+	mi := &file_dataplane_op_op_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2794,7 +2871,7 @@ func (x *RaiseLevelResult) String() string {
 func (*RaiseLevelResult) ProtoMessage() {}
 
 func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[44]
+	mi := &file_dataplane_op_op_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2807,7 +2884,7 @@ func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevelResult.ProtoReflect.Descriptor instead.
 func (*RaiseLevelResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{44}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{45}
 }
 
 // MoveJobs puts jobs into another queue, each on its own. Where that queue lies on
@@ -2824,7 +2901,7 @@ type MoveJobs struct {
 
 func (x *MoveJobs) Reset() {
 	*x = MoveJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[45]
+	mi := &file_dataplane_op_op_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +2913,7 @@ func (x *MoveJobs) String() string {
 func (*MoveJobs) ProtoMessage() {}
 
 func (x *MoveJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[45]
+	mi := &file_dataplane_op_op_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +2926,7 @@ func (x *MoveJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveJobs.ProtoReflect.Descriptor instead.
 func (*MoveJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{45}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *MoveJobs) GetMeta() *Meta {
@@ -2889,7 +2966,7 @@ type MoveJobsResult struct {
 
 func (x *MoveJobsResult) Reset() {
 	*x = MoveJobsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[46]
+	mi := &file_dataplane_op_op_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2901,7 +2978,7 @@ func (x *MoveJobsResult) String() string {
 func (*MoveJobsResult) ProtoMessage() {}
 
 func (x *MoveJobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[46]
+	mi := &file_dataplane_op_op_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +2991,7 @@ func (x *MoveJobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveJobsResult.ProtoReflect.Descriptor instead.
 func (*MoveJobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{46}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *MoveJobsResult) GetItems() []*Refusal {
@@ -2938,7 +3015,7 @@ type Arrive struct {
 
 func (x *Arrive) Reset() {
 	*x = Arrive{}
-	mi := &file_dataplane_op_op_proto_msgTypes[47]
+	mi := &file_dataplane_op_op_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3027,7 @@ func (x *Arrive) String() string {
 func (*Arrive) ProtoMessage() {}
 
 func (x *Arrive) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[47]
+	mi := &file_dataplane_op_op_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2963,7 +3040,7 @@ func (x *Arrive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arrive.ProtoReflect.Descriptor instead.
 func (*Arrive) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{47}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Arrive) GetMeta() *Meta {
@@ -3004,7 +3081,7 @@ type KindBlob struct {
 
 func (x *KindBlob) Reset() {
 	*x = KindBlob{}
-	mi := &file_dataplane_op_op_proto_msgTypes[48]
+	mi := &file_dataplane_op_op_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3016,7 +3093,7 @@ func (x *KindBlob) String() string {
 func (*KindBlob) ProtoMessage() {}
 
 func (x *KindBlob) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[48]
+	mi := &file_dataplane_op_op_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3106,7 @@ func (x *KindBlob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindBlob.ProtoReflect.Descriptor instead.
 func (*KindBlob) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{48}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *KindBlob) GetKind() uint32 {
@@ -3054,7 +3131,7 @@ type ArriveResult struct {
 
 func (x *ArriveResult) Reset() {
 	*x = ArriveResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[49]
+	mi := &file_dataplane_op_op_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3143,7 @@ func (x *ArriveResult) String() string {
 func (*ArriveResult) ProtoMessage() {}
 
 func (x *ArriveResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[49]
+	mi := &file_dataplane_op_op_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3156,7 @@ func (x *ArriveResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArriveResult.ProtoReflect.Descriptor instead.
 func (*ArriveResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{49}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{50}
 }
 
 // Deliver applies what another shard has sent, in its order. What has been
@@ -3097,7 +3174,7 @@ type Deliver struct {
 
 func (x *Deliver) Reset() {
 	*x = Deliver{}
-	mi := &file_dataplane_op_op_proto_msgTypes[50]
+	mi := &file_dataplane_op_op_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3109,7 +3186,7 @@ func (x *Deliver) String() string {
 func (*Deliver) ProtoMessage() {}
 
 func (x *Deliver) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[50]
+	mi := &file_dataplane_op_op_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3122,7 +3199,7 @@ func (x *Deliver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deliver.ProtoReflect.Descriptor instead.
 func (*Deliver) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{50}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Deliver) GetMeta() *Meta {
@@ -3171,7 +3248,7 @@ type Sent struct {
 
 func (x *Sent) Reset() {
 	*x = Sent{}
-	mi := &file_dataplane_op_op_proto_msgTypes[51]
+	mi := &file_dataplane_op_op_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3183,7 +3260,7 @@ func (x *Sent) String() string {
 func (*Sent) ProtoMessage() {}
 
 func (x *Sent) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[51]
+	mi := &file_dataplane_op_op_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3196,7 +3273,7 @@ func (x *Sent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sent.ProtoReflect.Descriptor instead.
 func (*Sent) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{51}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Sent) GetNumber() uint32 {
@@ -3222,7 +3299,7 @@ type DeliverResult struct {
 
 func (x *DeliverResult) Reset() {
 	*x = DeliverResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[52]
+	mi := &file_dataplane_op_op_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3234,7 +3311,7 @@ func (x *DeliverResult) String() string {
 func (*DeliverResult) ProtoMessage() {}
 
 func (x *DeliverResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[52]
+	mi := &file_dataplane_op_op_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3247,7 +3324,7 @@ func (x *DeliverResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverResult.ProtoReflect.Descriptor instead.
 func (*DeliverResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{52}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DeliverResult) GetLastSeq() uint64 {
@@ -3269,7 +3346,7 @@ type TrimOutbox struct {
 
 func (x *TrimOutbox) Reset() {
 	*x = TrimOutbox{}
-	mi := &file_dataplane_op_op_proto_msgTypes[53]
+	mi := &file_dataplane_op_op_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3281,7 +3358,7 @@ func (x *TrimOutbox) String() string {
 func (*TrimOutbox) ProtoMessage() {}
 
 func (x *TrimOutbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[53]
+	mi := &file_dataplane_op_op_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +3371,7 @@ func (x *TrimOutbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimOutbox.ProtoReflect.Descriptor instead.
 func (*TrimOutbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{53}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *TrimOutbox) GetMeta() *Meta {
@@ -3326,7 +3403,7 @@ type TrimOutboxResult struct {
 
 func (x *TrimOutboxResult) Reset() {
 	*x = TrimOutboxResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[54]
+	mi := &file_dataplane_op_op_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3415,7 @@ func (x *TrimOutboxResult) String() string {
 func (*TrimOutboxResult) ProtoMessage() {}
 
 func (x *TrimOutboxResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[54]
+	mi := &file_dataplane_op_op_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3428,7 @@ func (x *TrimOutboxResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimOutboxResult.ProtoReflect.Descriptor instead.
 func (*TrimOutboxResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{54}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{55}
 }
 
 // JobsResult answers for jobs, each on its own.
@@ -3364,7 +3441,7 @@ type JobsResult struct {
 
 func (x *JobsResult) Reset() {
 	*x = JobsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[55]
+	mi := &file_dataplane_op_op_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3376,7 +3453,7 @@ func (x *JobsResult) String() string {
 func (*JobsResult) ProtoMessage() {}
 
 func (x *JobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[55]
+	mi := &file_dataplane_op_op_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3389,7 +3466,7 @@ func (x *JobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsResult.ProtoReflect.Descriptor instead.
 func (*JobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{55}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *JobsResult) GetItems() []*JobDone {
@@ -3410,7 +3487,7 @@ type JobDone struct {
 
 func (x *JobDone) Reset() {
 	*x = JobDone{}
-	mi := &file_dataplane_op_op_proto_msgTypes[56]
+	mi := &file_dataplane_op_op_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3422,7 +3499,7 @@ func (x *JobDone) String() string {
 func (*JobDone) ProtoMessage() {}
 
 func (x *JobDone) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[56]
+	mi := &file_dataplane_op_op_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3435,7 +3512,7 @@ func (x *JobDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobDone.ProtoReflect.Descriptor instead.
 func (*JobDone) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{56}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *JobDone) GetRefusal() *Refusal {
@@ -3471,7 +3548,7 @@ type CancelJobs struct {
 
 func (x *CancelJobs) Reset() {
 	*x = CancelJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[57]
+	mi := &file_dataplane_op_op_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3483,7 +3560,7 @@ func (x *CancelJobs) String() string {
 func (*CancelJobs) ProtoMessage() {}
 
 func (x *CancelJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[57]
+	mi := &file_dataplane_op_op_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3496,7 +3573,7 @@ func (x *CancelJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobs.ProtoReflect.Descriptor instead.
 func (*CancelJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{57}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CancelJobs) GetMeta() *Meta {
@@ -3525,7 +3602,7 @@ type RetryJobs struct {
 
 func (x *RetryJobs) Reset() {
 	*x = RetryJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[58]
+	mi := &file_dataplane_op_op_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3537,7 +3614,7 @@ func (x *RetryJobs) String() string {
 func (*RetryJobs) ProtoMessage() {}
 
 func (x *RetryJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[58]
+	mi := &file_dataplane_op_op_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3550,7 +3627,7 @@ func (x *RetryJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobs.ProtoReflect.Descriptor instead.
 func (*RetryJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{58}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RetryJobs) GetMeta() *Meta {
@@ -3586,7 +3663,7 @@ type HoldJobs struct {
 
 func (x *HoldJobs) Reset() {
 	*x = HoldJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[59]
+	mi := &file_dataplane_op_op_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3675,7 @@ func (x *HoldJobs) String() string {
 func (*HoldJobs) ProtoMessage() {}
 
 func (x *HoldJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[59]
+	mi := &file_dataplane_op_op_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3688,7 @@ func (x *HoldJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJobs.ProtoReflect.Descriptor instead.
 func (*HoldJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{59}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *HoldJobs) GetMeta() *Meta {
@@ -3640,13 +3717,14 @@ type ReleaseJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	Changes       *Changes               `protobuf:"bytes,3,opt,name=changes,proto3" json:"changes,omitempty"` // of what the jobs run with; absent: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReleaseJobs) Reset() {
 	*x = ReleaseJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[60]
+	mi := &file_dataplane_op_op_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +3736,7 @@ func (x *ReleaseJobs) String() string {
 func (*ReleaseJobs) ProtoMessage() {}
 
 func (x *ReleaseJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[60]
+	mi := &file_dataplane_op_op_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +3749,7 @@ func (x *ReleaseJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseJobs.ProtoReflect.Descriptor instead.
 func (*ReleaseJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{60}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ReleaseJobs) GetMeta() *Meta {
@@ -3688,6 +3766,74 @@ func (x *ReleaseJobs) GetJobIds() [][]byte {
 	return nil
 }
 
+func (x *ReleaseJobs) GetChanges() *Changes {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// Changes is what a person changes of a job when approving it. What is absent stays.
+type Changes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Payload       *job.Blob              `protobuf:"bytes,1,opt,name=payload,proto3" json:"payload,omitempty"`
+	Checkpoint    *job.Blob              `protobuf:"bytes,2,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Agent         *job.AgentConfig       `protobuf:"bytes,3,opt,name=agent,proto3" json:"agent,omitempty"` // bounds that are 0 stay
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Changes) Reset() {
+	*x = Changes{}
+	mi := &file_dataplane_op_op_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Changes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Changes) ProtoMessage() {}
+
+func (x *Changes) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Changes.ProtoReflect.Descriptor instead.
+func (*Changes) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *Changes) GetPayload() *job.Blob {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *Changes) GetCheckpoint() *job.Blob {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+func (x *Changes) GetAgent() *job.AgentConfig {
+	if x != nil {
+		return x.Agent
+	}
+	return nil
+}
+
 // RejectJobs has held jobs die.
 type RejectJobs struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3700,7 +3846,7 @@ type RejectJobs struct {
 
 func (x *RejectJobs) Reset() {
 	*x = RejectJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[61]
+	mi := &file_dataplane_op_op_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3712,7 +3858,7 @@ func (x *RejectJobs) String() string {
 func (*RejectJobs) ProtoMessage() {}
 
 func (x *RejectJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[61]
+	mi := &file_dataplane_op_op_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3725,7 +3871,7 @@ func (x *RejectJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejectJobs.ProtoReflect.Descriptor instead.
 func (*RejectJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{61}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RejectJobs) GetMeta() *Meta {
@@ -3761,7 +3907,7 @@ type DeleteJobs struct {
 
 func (x *DeleteJobs) Reset() {
 	*x = DeleteJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[62]
+	mi := &file_dataplane_op_op_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3773,7 +3919,7 @@ func (x *DeleteJobs) String() string {
 func (*DeleteJobs) ProtoMessage() {}
 
 func (x *DeleteJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[62]
+	mi := &file_dataplane_op_op_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +3932,7 @@ func (x *DeleteJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobs.ProtoReflect.Descriptor instead.
 func (*DeleteJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{62}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeleteJobs) GetMeta() *Meta {
@@ -3814,7 +3960,7 @@ type ExpireJobs struct {
 
 func (x *ExpireJobs) Reset() {
 	*x = ExpireJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[63]
+	mi := &file_dataplane_op_op_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3826,7 +3972,7 @@ func (x *ExpireJobs) String() string {
 func (*ExpireJobs) ProtoMessage() {}
 
 func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[63]
+	mi := &file_dataplane_op_op_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3839,7 +3985,7 @@ func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
 func (*ExpireJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{63}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ExpireJobs) GetMeta() *Meta {
@@ -3865,7 +4011,7 @@ type ExpireJobsResult struct {
 
 func (x *ExpireJobsResult) Reset() {
 	*x = ExpireJobsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[64]
+	mi := &file_dataplane_op_op_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3877,7 +4023,7 @@ func (x *ExpireJobsResult) String() string {
 func (*ExpireJobsResult) ProtoMessage() {}
 
 func (x *ExpireJobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[64]
+	mi := &file_dataplane_op_op_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3890,7 +4036,7 @@ func (x *ExpireJobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobsResult.ProtoReflect.Descriptor instead.
 func (*ExpireJobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{64}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ExpireJobsResult) GetExpired() uint32 {
@@ -3911,7 +4057,7 @@ type ReleaseUnique struct {
 
 func (x *ReleaseUnique) Reset() {
 	*x = ReleaseUnique{}
-	mi := &file_dataplane_op_op_proto_msgTypes[65]
+	mi := &file_dataplane_op_op_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3923,7 +4069,7 @@ func (x *ReleaseUnique) String() string {
 func (*ReleaseUnique) ProtoMessage() {}
 
 func (x *ReleaseUnique) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[65]
+	mi := &file_dataplane_op_op_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3936,7 +4082,7 @@ func (x *ReleaseUnique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseUnique.ProtoReflect.Descriptor instead.
 func (*ReleaseUnique) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{65}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReleaseUnique) GetMeta() *Meta {
@@ -3962,7 +4108,7 @@ type ReleaseUniqueResult struct {
 
 func (x *ReleaseUniqueResult) Reset() {
 	*x = ReleaseUniqueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[66]
+	mi := &file_dataplane_op_op_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3974,7 +4120,7 @@ func (x *ReleaseUniqueResult) String() string {
 func (*ReleaseUniqueResult) ProtoMessage() {}
 
 func (x *ReleaseUniqueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[66]
+	mi := &file_dataplane_op_op_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3987,7 +4133,7 @@ func (x *ReleaseUniqueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseUniqueResult.ProtoReflect.Descriptor instead.
 func (*ReleaseUniqueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{66}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ReleaseUniqueResult) GetReleased() uint32 {
@@ -4008,7 +4154,7 @@ type PurgeJobs struct {
 
 func (x *PurgeJobs) Reset() {
 	*x = PurgeJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[67]
+	mi := &file_dataplane_op_op_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4020,7 +4166,7 @@ func (x *PurgeJobs) String() string {
 func (*PurgeJobs) ProtoMessage() {}
 
 func (x *PurgeJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[67]
+	mi := &file_dataplane_op_op_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4033,7 +4179,7 @@ func (x *PurgeJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeJobs.ProtoReflect.Descriptor instead.
 func (*PurgeJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{67}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *PurgeJobs) GetMeta() *Meta {
@@ -4059,7 +4205,7 @@ type PurgeJobsResult struct {
 
 func (x *PurgeJobsResult) Reset() {
 	*x = PurgeJobsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[68]
+	mi := &file_dataplane_op_op_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4217,7 @@ func (x *PurgeJobsResult) String() string {
 func (*PurgeJobsResult) ProtoMessage() {}
 
 func (x *PurgeJobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[68]
+	mi := &file_dataplane_op_op_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +4230,7 @@ func (x *PurgeJobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeJobsResult.ProtoReflect.Descriptor instead.
 func (*PurgeJobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{68}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PurgeJobsResult) GetPurged() uint32 {
@@ -4106,7 +4252,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_dataplane_op_op_proto_msgTypes[69]
+	mi := &file_dataplane_op_op_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4264,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[69]
+	mi := &file_dataplane_op_op_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4277,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{69}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Place) GetMeta() *Meta {
@@ -4156,7 +4302,7 @@ type PlaceResult struct {
 
 func (x *PlaceResult) Reset() {
 	*x = PlaceResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[70]
+	mi := &file_dataplane_op_op_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4168,7 +4314,7 @@ func (x *PlaceResult) String() string {
 func (*PlaceResult) ProtoMessage() {}
 
 func (x *PlaceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[70]
+	mi := &file_dataplane_op_op_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4181,7 +4327,7 @@ func (x *PlaceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceResult.ProtoReflect.Descriptor instead.
 func (*PlaceResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{70}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{72}
 }
 
 // SealBatch closes an open batch: no members come any more.
@@ -4195,7 +4341,7 @@ type SealBatch struct {
 
 func (x *SealBatch) Reset() {
 	*x = SealBatch{}
-	mi := &file_dataplane_op_op_proto_msgTypes[71]
+	mi := &file_dataplane_op_op_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4207,7 +4353,7 @@ func (x *SealBatch) String() string {
 func (*SealBatch) ProtoMessage() {}
 
 func (x *SealBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[71]
+	mi := &file_dataplane_op_op_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4220,7 +4366,7 @@ func (x *SealBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealBatch.ProtoReflect.Descriptor instead.
 func (*SealBatch) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{71}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *SealBatch) GetMeta() *Meta {
@@ -4246,7 +4392,7 @@ type SealBatchResult struct {
 
 func (x *SealBatchResult) Reset() {
 	*x = SealBatchResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[72]
+	mi := &file_dataplane_op_op_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4258,7 +4404,7 @@ func (x *SealBatchResult) String() string {
 func (*SealBatchResult) ProtoMessage() {}
 
 func (x *SealBatchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[72]
+	mi := &file_dataplane_op_op_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4271,7 +4417,7 @@ func (x *SealBatchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealBatchResult.ProtoReflect.Descriptor instead.
 func (*SealBatchResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{72}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SealBatchResult) GetBatch() *state.Batch {
@@ -4293,7 +4439,7 @@ type CountMember struct {
 
 func (x *CountMember) Reset() {
 	*x = CountMember{}
-	mi := &file_dataplane_op_op_proto_msgTypes[73]
+	mi := &file_dataplane_op_op_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4305,7 +4451,7 @@ func (x *CountMember) String() string {
 func (*CountMember) ProtoMessage() {}
 
 func (x *CountMember) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[73]
+	mi := &file_dataplane_op_op_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4318,7 +4464,7 @@ func (x *CountMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountMember.ProtoReflect.Descriptor instead.
 func (*CountMember) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{73}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CountMember) GetMeta() *Meta {
@@ -4350,7 +4496,7 @@ type CountMemberResult struct {
 
 func (x *CountMemberResult) Reset() {
 	*x = CountMemberResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[74]
+	mi := &file_dataplane_op_op_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4362,7 +4508,7 @@ func (x *CountMemberResult) String() string {
 func (*CountMemberResult) ProtoMessage() {}
 
 func (x *CountMemberResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[74]
+	mi := &file_dataplane_op_op_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4375,7 +4521,7 @@ func (x *CountMemberResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountMemberResult.ProtoReflect.Descriptor instead.
 func (*CountMemberResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{74}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{76}
 }
 
 // PurgeBatches removes completed batches whose retention is over.
@@ -4389,7 +4535,7 @@ type PurgeBatches struct {
 
 func (x *PurgeBatches) Reset() {
 	*x = PurgeBatches{}
-	mi := &file_dataplane_op_op_proto_msgTypes[75]
+	mi := &file_dataplane_op_op_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4401,7 +4547,7 @@ func (x *PurgeBatches) String() string {
 func (*PurgeBatches) ProtoMessage() {}
 
 func (x *PurgeBatches) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[75]
+	mi := &file_dataplane_op_op_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4414,7 +4560,7 @@ func (x *PurgeBatches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeBatches.ProtoReflect.Descriptor instead.
 func (*PurgeBatches) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{75}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *PurgeBatches) GetMeta() *Meta {
@@ -4440,7 +4586,7 @@ type PurgeBatchesResult struct {
 
 func (x *PurgeBatchesResult) Reset() {
 	*x = PurgeBatchesResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[76]
+	mi := &file_dataplane_op_op_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4452,7 +4598,7 @@ func (x *PurgeBatchesResult) String() string {
 func (*PurgeBatchesResult) ProtoMessage() {}
 
 func (x *PurgeBatchesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[76]
+	mi := &file_dataplane_op_op_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4465,7 +4611,7 @@ func (x *PurgeBatchesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeBatchesResult.ProtoReflect.Descriptor instead.
 func (*PurgeBatchesResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{76}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PurgeBatchesResult) GetPurged() uint32 {
@@ -4488,7 +4634,7 @@ type Watch struct {
 
 func (x *Watch) Reset() {
 	*x = Watch{}
-	mi := &file_dataplane_op_op_proto_msgTypes[77]
+	mi := &file_dataplane_op_op_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4500,7 +4646,7 @@ func (x *Watch) String() string {
 func (*Watch) ProtoMessage() {}
 
 func (x *Watch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[77]
+	mi := &file_dataplane_op_op_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4513,7 +4659,7 @@ func (x *Watch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watch.ProtoReflect.Descriptor instead.
 func (*Watch) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{77}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *Watch) GetMeta() *Meta {
@@ -4552,7 +4698,7 @@ type WatchResult struct {
 
 func (x *WatchResult) Reset() {
 	*x = WatchResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[78]
+	mi := &file_dataplane_op_op_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4564,7 +4710,7 @@ func (x *WatchResult) String() string {
 func (*WatchResult) ProtoMessage() {}
 
 func (x *WatchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[78]
+	mi := &file_dataplane_op_op_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4577,7 +4723,7 @@ func (x *WatchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResult.ProtoReflect.Descriptor instead.
 func (*WatchResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{78}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{80}
 }
 
 // Met tells a job how one it depends on has settled.
@@ -4593,7 +4739,7 @@ type Met struct {
 
 func (x *Met) Reset() {
 	*x = Met{}
-	mi := &file_dataplane_op_op_proto_msgTypes[79]
+	mi := &file_dataplane_op_op_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4605,7 +4751,7 @@ func (x *Met) String() string {
 func (*Met) ProtoMessage() {}
 
 func (x *Met) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[79]
+	mi := &file_dataplane_op_op_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4618,7 +4764,7 @@ func (x *Met) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Met.ProtoReflect.Descriptor instead.
 func (*Met) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{79}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *Met) GetMeta() *Meta {
@@ -4657,7 +4803,7 @@ type MetResult struct {
 
 func (x *MetResult) Reset() {
 	*x = MetResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[80]
+	mi := &file_dataplane_op_op_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4669,7 +4815,7 @@ func (x *MetResult) String() string {
 func (*MetResult) ProtoMessage() {}
 
 func (x *MetResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[80]
+	mi := &file_dataplane_op_op_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4682,7 +4828,7 @@ func (x *MetResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetResult.ProtoReflect.Descriptor instead.
 func (*MetResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{80}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{82}
 }
 
 // ResolveDependents tells those who wait for settled jobs, some at a time.
@@ -4696,7 +4842,7 @@ type ResolveDependents struct {
 
 func (x *ResolveDependents) Reset() {
 	*x = ResolveDependents{}
-	mi := &file_dataplane_op_op_proto_msgTypes[81]
+	mi := &file_dataplane_op_op_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +4854,7 @@ func (x *ResolveDependents) String() string {
 func (*ResolveDependents) ProtoMessage() {}
 
 func (x *ResolveDependents) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[81]
+	mi := &file_dataplane_op_op_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4721,7 +4867,7 @@ func (x *ResolveDependents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveDependents.ProtoReflect.Descriptor instead.
 func (*ResolveDependents) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{81}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ResolveDependents) GetMeta() *Meta {
@@ -4747,7 +4893,7 @@ type ResolveDependentsResult struct {
 
 func (x *ResolveDependentsResult) Reset() {
 	*x = ResolveDependentsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[82]
+	mi := &file_dataplane_op_op_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4759,7 +4905,7 @@ func (x *ResolveDependentsResult) String() string {
 func (*ResolveDependentsResult) ProtoMessage() {}
 
 func (x *ResolveDependentsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[82]
+	mi := &file_dataplane_op_op_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4772,7 +4918,7 @@ func (x *ResolveDependentsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveDependentsResult.ProtoReflect.Descriptor instead.
 func (*ResolveDependentsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{82}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ResolveDependentsResult) GetTold() uint32 {
@@ -4795,7 +4941,7 @@ type PutSchedule struct {
 
 func (x *PutSchedule) Reset() {
 	*x = PutSchedule{}
-	mi := &file_dataplane_op_op_proto_msgTypes[83]
+	mi := &file_dataplane_op_op_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4807,7 +4953,7 @@ func (x *PutSchedule) String() string {
 func (*PutSchedule) ProtoMessage() {}
 
 func (x *PutSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[83]
+	mi := &file_dataplane_op_op_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4820,7 +4966,7 @@ func (x *PutSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSchedule.ProtoReflect.Descriptor instead.
 func (*PutSchedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{83}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *PutSchedule) GetMeta() *Meta {
@@ -4860,7 +5006,7 @@ type PutScheduleResult struct {
 
 func (x *PutScheduleResult) Reset() {
 	*x = PutScheduleResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[84]
+	mi := &file_dataplane_op_op_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4872,7 +5018,7 @@ func (x *PutScheduleResult) String() string {
 func (*PutScheduleResult) ProtoMessage() {}
 
 func (x *PutScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[84]
+	mi := &file_dataplane_op_op_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4885,7 +5031,7 @@ func (x *PutScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutScheduleResult.ProtoReflect.Descriptor instead.
 func (*PutScheduleResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{84}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *PutScheduleResult) GetSchedule() *state.Schedule {
@@ -4908,7 +5054,7 @@ type PauseSchedule struct {
 
 func (x *PauseSchedule) Reset() {
 	*x = PauseSchedule{}
-	mi := &file_dataplane_op_op_proto_msgTypes[85]
+	mi := &file_dataplane_op_op_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4920,7 +5066,7 @@ func (x *PauseSchedule) String() string {
 func (*PauseSchedule) ProtoMessage() {}
 
 func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[85]
+	mi := &file_dataplane_op_op_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4933,7 +5079,7 @@ func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedule.ProtoReflect.Descriptor instead.
 func (*PauseSchedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{85}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *PauseSchedule) GetMeta() *Meta {
@@ -4973,7 +5119,7 @@ type PauseScheduleResult struct {
 
 func (x *PauseScheduleResult) Reset() {
 	*x = PauseScheduleResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[86]
+	mi := &file_dataplane_op_op_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4985,7 +5131,7 @@ func (x *PauseScheduleResult) String() string {
 func (*PauseScheduleResult) ProtoMessage() {}
 
 func (x *PauseScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[86]
+	mi := &file_dataplane_op_op_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4998,7 +5144,7 @@ func (x *PauseScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResult.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{86}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *PauseScheduleResult) GetSchedule() *state.Schedule {
@@ -5020,7 +5166,7 @@ type DeleteSchedule struct {
 
 func (x *DeleteSchedule) Reset() {
 	*x = DeleteSchedule{}
-	mi := &file_dataplane_op_op_proto_msgTypes[87]
+	mi := &file_dataplane_op_op_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5032,7 +5178,7 @@ func (x *DeleteSchedule) String() string {
 func (*DeleteSchedule) ProtoMessage() {}
 
 func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[87]
+	mi := &file_dataplane_op_op_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5045,7 +5191,7 @@ func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedule.ProtoReflect.Descriptor instead.
 func (*DeleteSchedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{87}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *DeleteSchedule) GetMeta() *Meta {
@@ -5077,7 +5223,7 @@ type DeleteScheduleResult struct {
 
 func (x *DeleteScheduleResult) Reset() {
 	*x = DeleteScheduleResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[88]
+	mi := &file_dataplane_op_op_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5089,7 +5235,7 @@ func (x *DeleteScheduleResult) String() string {
 func (*DeleteScheduleResult) ProtoMessage() {}
 
 func (x *DeleteScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[88]
+	mi := &file_dataplane_op_op_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5102,7 +5248,7 @@ func (x *DeleteScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResult.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{88}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{90}
 }
 
 // RunSchedules makes the jobs of runs that are due. What has run, or has been
@@ -5117,7 +5263,7 @@ type RunSchedules struct {
 
 func (x *RunSchedules) Reset() {
 	*x = RunSchedules{}
-	mi := &file_dataplane_op_op_proto_msgTypes[89]
+	mi := &file_dataplane_op_op_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5129,7 +5275,7 @@ func (x *RunSchedules) String() string {
 func (*RunSchedules) ProtoMessage() {}
 
 func (x *RunSchedules) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[89]
+	mi := &file_dataplane_op_op_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5142,7 +5288,7 @@ func (x *RunSchedules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSchedules.ProtoReflect.Descriptor instead.
 func (*RunSchedules) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{89}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *RunSchedules) GetMeta() *Meta {
@@ -5173,7 +5319,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_dataplane_op_op_proto_msgTypes[90]
+	mi := &file_dataplane_op_op_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5185,7 +5331,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[90]
+	mi := &file_dataplane_op_op_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5198,7 +5344,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{90}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *Run) GetId() []byte {
@@ -5252,7 +5398,7 @@ type RunSchedulesResult struct {
 
 func (x *RunSchedulesResult) Reset() {
 	*x = RunSchedulesResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[91]
+	mi := &file_dataplane_op_op_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5264,7 +5410,7 @@ func (x *RunSchedulesResult) String() string {
 func (*RunSchedulesResult) ProtoMessage() {}
 
 func (x *RunSchedulesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[91]
+	mi := &file_dataplane_op_op_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5277,7 +5423,7 @@ func (x *RunSchedulesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSchedulesResult.ProtoReflect.Descriptor instead.
 func (*RunSchedulesResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{91}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *RunSchedulesResult) GetJobIds() [][]byte {
@@ -5298,7 +5444,7 @@ type ClearQueue struct {
 
 func (x *ClearQueue) Reset() {
 	*x = ClearQueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[92]
+	mi := &file_dataplane_op_op_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5310,7 +5456,7 @@ func (x *ClearQueue) String() string {
 func (*ClearQueue) ProtoMessage() {}
 
 func (x *ClearQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[92]
+	mi := &file_dataplane_op_op_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5323,7 +5469,7 @@ func (x *ClearQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQueue.ProtoReflect.Descriptor instead.
 func (*ClearQueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{92}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ClearQueue) GetMeta() *Meta {
@@ -5350,7 +5496,7 @@ type ClearQueueResult struct {
 
 func (x *ClearQueueResult) Reset() {
 	*x = ClearQueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[93]
+	mi := &file_dataplane_op_op_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5362,7 +5508,7 @@ func (x *ClearQueueResult) String() string {
 func (*ClearQueueResult) ProtoMessage() {}
 
 func (x *ClearQueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[93]
+	mi := &file_dataplane_op_op_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5375,7 +5521,7 @@ func (x *ClearQueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQueueResult.ProtoReflect.Descriptor instead.
 func (*ClearQueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{93}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ClearQueueResult) GetBelow() uint64 {
@@ -5406,7 +5552,7 @@ type SweepQueue struct {
 
 func (x *SweepQueue) Reset() {
 	*x = SweepQueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[94]
+	mi := &file_dataplane_op_op_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5418,7 +5564,7 @@ func (x *SweepQueue) String() string {
 func (*SweepQueue) ProtoMessage() {}
 
 func (x *SweepQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[94]
+	mi := &file_dataplane_op_op_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5431,7 +5577,7 @@ func (x *SweepQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepQueue.ProtoReflect.Descriptor instead.
 func (*SweepQueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{94}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SweepQueue) GetMeta() *Meta {
@@ -5478,7 +5624,7 @@ type SweepQueueResult struct {
 
 func (x *SweepQueueResult) Reset() {
 	*x = SweepQueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[95]
+	mi := &file_dataplane_op_op_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5490,7 +5636,7 @@ func (x *SweepQueueResult) String() string {
 func (*SweepQueueResult) ProtoMessage() {}
 
 func (x *SweepQueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[95]
+	mi := &file_dataplane_op_op_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5503,7 +5649,7 @@ func (x *SweepQueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepQueueResult.ProtoReflect.Descriptor instead.
 func (*SweepQueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{95}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SweepQueueResult) GetRemoved() uint32 {
@@ -5524,7 +5670,7 @@ type Replenish struct {
 
 func (x *Replenish) Reset() {
 	*x = Replenish{}
-	mi := &file_dataplane_op_op_proto_msgTypes[96]
+	mi := &file_dataplane_op_op_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5536,7 +5682,7 @@ func (x *Replenish) String() string {
 func (*Replenish) ProtoMessage() {}
 
 func (x *Replenish) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[96]
+	mi := &file_dataplane_op_op_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5549,7 +5695,7 @@ func (x *Replenish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replenish.ProtoReflect.Descriptor instead.
 func (*Replenish) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{96}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *Replenish) GetMeta() *Meta {
@@ -5574,7 +5720,7 @@ type ReplenishResult struct {
 
 func (x *ReplenishResult) Reset() {
 	*x = ReplenishResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[97]
+	mi := &file_dataplane_op_op_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5586,7 +5732,7 @@ func (x *ReplenishResult) String() string {
 func (*ReplenishResult) ProtoMessage() {}
 
 func (x *ReplenishResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[97]
+	mi := &file_dataplane_op_op_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5599,7 +5745,7 @@ func (x *ReplenishResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplenishResult.ProtoReflect.Descriptor instead.
 func (*ReplenishResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{97}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{99}
 }
 
 // SetSettings changes the namespace's settings.
@@ -5613,7 +5759,7 @@ type SetSettings struct {
 
 func (x *SetSettings) Reset() {
 	*x = SetSettings{}
-	mi := &file_dataplane_op_op_proto_msgTypes[98]
+	mi := &file_dataplane_op_op_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5625,7 +5771,7 @@ func (x *SetSettings) String() string {
 func (*SetSettings) ProtoMessage() {}
 
 func (x *SetSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[98]
+	mi := &file_dataplane_op_op_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5638,7 +5784,7 @@ func (x *SetSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettings.ProtoReflect.Descriptor instead.
 func (*SetSettings) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{98}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SetSettings) GetMeta() *Meta {
@@ -5663,7 +5809,7 @@ type SetSettingsResult struct {
 
 func (x *SetSettingsResult) Reset() {
 	*x = SetSettingsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[99]
+	mi := &file_dataplane_op_op_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5675,7 +5821,7 @@ func (x *SetSettingsResult) String() string {
 func (*SetSettingsResult) ProtoMessage() {}
 
 func (x *SetSettingsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[99]
+	mi := &file_dataplane_op_op_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5688,7 +5834,1395 @@ func (x *SetSettingsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingsResult.ProtoReflect.Descriptor instead.
 func (*SetSettingsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{99}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{101}
+}
+
+// PutResource declares something for the namespace, or replaces what has its name.
+// Shard 0 decides, and sends it to the others.
+type PutResource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Resource      *state.Resource        `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`                     // id, version and created_ns are given by the state
+	Create        bool                   `protobuf:"varint,3,opt,name=create,proto3" json:"create,omitempty"`                        // refused where the name is taken
+	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // refused where it has another; 0 = any
+	Windows       []*state.Spent         `protobuf:"bytes,5,rep,name=windows,proto3" json:"windows,omitempty"`                       // of a budget: the calendar's windows that are now, computed by the proposer
+	Sent          bool                   `protobuf:"varint,6,opt,name=sent,proto3" json:"sent,omitempty"`                            // by shard 0, which has decided
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutResource) Reset() {
+	*x = PutResource{}
+	mi := &file_dataplane_op_op_proto_msgTypes[102]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutResource) ProtoMessage() {}
+
+func (x *PutResource) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[102]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutResource.ProtoReflect.Descriptor instead.
+func (*PutResource) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{102}
+}
+
+func (x *PutResource) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *PutResource) GetResource() *state.Resource {
+	if x != nil {
+		return x.Resource
+	}
+	return nil
+}
+
+func (x *PutResource) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
+}
+
+func (x *PutResource) GetIfVersion() uint64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
+}
+
+func (x *PutResource) GetWindows() []*state.Spent {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *PutResource) GetSent() bool {
+	if x != nil {
+		return x.Sent
+	}
+	return false
+}
+
+type PutResourceResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resource      *state.Resource        `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutResourceResult) Reset() {
+	*x = PutResourceResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[103]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutResourceResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutResourceResult) ProtoMessage() {}
+
+func (x *PutResourceResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[103]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutResourceResult.ProtoReflect.Descriptor instead.
+func (*PutResourceResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{103}
+}
+
+func (x *PutResourceResult) GetResource() *state.Resource {
+	if x != nil {
+		return x.Resource
+	}
+	return nil
+}
+
+// DeleteResource takes a declaration back.
+type DeleteResource struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Kind          state.ResourceKind     `protobuf:"varint,2,opt,name=kind,proto3,enum=corvo.state.v1.ResourceKind" json:"kind,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // 0 = any
+	Shards        uint32                 `protobuf:"varint,5,opt,name=shards,proto3" json:"shards,omitempty"`                        // of the namespace
+	Sent          bool                   `protobuf:"varint,6,opt,name=sent,proto3" json:"sent,omitempty"`                            // by shard 0, which has decided
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteResource) Reset() {
+	*x = DeleteResource{}
+	mi := &file_dataplane_op_op_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteResource) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteResource) ProtoMessage() {}
+
+func (x *DeleteResource) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteResource.ProtoReflect.Descriptor instead.
+func (*DeleteResource) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *DeleteResource) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *DeleteResource) GetKind() state.ResourceKind {
+	if x != nil {
+		return x.Kind
+	}
+	return state.ResourceKind(0)
+}
+
+func (x *DeleteResource) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteResource) GetIfVersion() uint64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
+}
+
+func (x *DeleteResource) GetShards() uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return 0
+}
+
+func (x *DeleteResource) GetSent() bool {
+	if x != nil {
+		return x.Sent
+	}
+	return false
+}
+
+type DeleteResourceResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteResourceResult) Reset() {
+	*x = DeleteResourceResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteResourceResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteResourceResult) ProtoMessage() {}
+
+func (x *DeleteResourceResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteResourceResult.ProtoReflect.Descriptor instead.
+func (*DeleteResourceResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{105}
+}
+
+// SeedPrices replaces the shipped price book, where the store has an older one.
+type SeedPrices struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Version       uint32                 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	Prices        []*state.Resource      `protobuf:"bytes,3,rep,name=prices,proto3" json:"prices,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeedPrices) Reset() {
+	*x = SeedPrices{}
+	mi := &file_dataplane_op_op_proto_msgTypes[106]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeedPrices) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeedPrices) ProtoMessage() {}
+
+func (x *SeedPrices) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[106]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeedPrices.ProtoReflect.Descriptor instead.
+func (*SeedPrices) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{106}
+}
+
+func (x *SeedPrices) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SeedPrices) GetVersion() uint32 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SeedPrices) GetPrices() []*state.Resource {
+	if x != nil {
+		return x.Prices
+	}
+	return nil
+}
+
+type SeedPricesResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeedPricesResult) Reset() {
+	*x = SeedPricesResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[107]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeedPricesResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeedPricesResult) ProtoMessage() {}
+
+func (x *SeedPricesResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[107]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeedPricesResult.ProtoReflect.Descriptor instead.
+func (*SeedPricesResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{107}
+}
+
+// TurnBudgets begins new windows of budgets. What has been turned, or changed since
+// the proposer looked, is skipped.
+type TurnBudgets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Turns         []*Turn                `protobuf:"bytes,2,rep,name=turns,proto3" json:"turns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnBudgets) Reset() {
+	*x = TurnBudgets{}
+	mi := &file_dataplane_op_op_proto_msgTypes[108]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnBudgets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnBudgets) ProtoMessage() {}
+
+func (x *TurnBudgets) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[108]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnBudgets.ProtoReflect.Descriptor instead.
+func (*TurnBudgets) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{108}
+}
+
+func (x *TurnBudgets) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *TurnBudgets) GetTurns() []*Turn {
+	if x != nil {
+		return x.Turns
+	}
+	return nil
+}
+
+type Turn struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"` // of the budget
+	Window        state.Window           `protobuf:"varint,2,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`
+	SeenEndNs     int64                  `protobuf:"varint,3,opt,name=seen_end_ns,json=seenEndNs,proto3" json:"seen_end_ns,omitempty"` // the end the proposer saw
+	StartNs       int64                  `protobuf:"varint,4,opt,name=start_ns,json=startNs,proto3" json:"start_ns,omitempty"`         // of the window that is now
+	EndNs         int64                  `protobuf:"varint,5,opt,name=end_ns,json=endNs,proto3" json:"end_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Turn) Reset() {
+	*x = Turn{}
+	mi := &file_dataplane_op_op_proto_msgTypes[109]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Turn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Turn) ProtoMessage() {}
+
+func (x *Turn) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[109]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Turn.ProtoReflect.Descriptor instead.
+func (*Turn) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{109}
+}
+
+func (x *Turn) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *Turn) GetWindow() state.Window {
+	if x != nil {
+		return x.Window
+	}
+	return state.Window(0)
+}
+
+func (x *Turn) GetSeenEndNs() int64 {
+	if x != nil {
+		return x.SeenEndNs
+	}
+	return 0
+}
+
+func (x *Turn) GetStartNs() int64 {
+	if x != nil {
+		return x.StartNs
+	}
+	return 0
+}
+
+func (x *Turn) GetEndNs() int64 {
+	if x != nil {
+		return x.EndNs
+	}
+	return 0
+}
+
+type TurnBudgetsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Turned        uint32                 `protobuf:"varint,1,opt,name=turned,proto3" json:"turned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurnBudgetsResult) Reset() {
+	*x = TurnBudgetsResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[110]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurnBudgetsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurnBudgetsResult) ProtoMessage() {}
+
+func (x *TurnBudgetsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[110]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurnBudgetsResult.ProtoReflect.Descriptor instead.
+func (*TurnBudgetsResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{110}
+}
+
+func (x *TurnBudgetsResult) GetTurned() uint32 {
+	if x != nil {
+		return x.Turned
+	}
+	return 0
+}
+
+// OpenGate lets jobs be fetched again that a gate kept. Those it would still keep are
+// skipped.
+type OpenGate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenGate) Reset() {
+	*x = OpenGate{}
+	mi := &file_dataplane_op_op_proto_msgTypes[111]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenGate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenGate) ProtoMessage() {}
+
+func (x *OpenGate) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[111]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenGate.ProtoReflect.Descriptor instead.
+func (*OpenGate) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{111}
+}
+
+func (x *OpenGate) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *OpenGate) GetJobIds() [][]byte {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+type OpenGateResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Opened        uint32                 `protobuf:"varint,1,opt,name=opened,proto3" json:"opened,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OpenGateResult) Reset() {
+	*x = OpenGateResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[112]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OpenGateResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OpenGateResult) ProtoMessage() {}
+
+func (x *OpenGateResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[112]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OpenGateResult.ProtoReflect.Descriptor instead.
+func (*OpenGateResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{112}
+}
+
+func (x *OpenGateResult) GetOpened() uint32 {
+	if x != nil {
+		return x.Opened
+	}
+	return 0
+}
+
+// ScoreJob keeps a judgement of a job.
+type ScoreJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobId         []byte                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Score         *job.Score             `protobuf:"bytes,3,opt,name=score,proto3" json:"score,omitempty"` // created_ns is given by the state
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScoreJob) Reset() {
+	*x = ScoreJob{}
+	mi := &file_dataplane_op_op_proto_msgTypes[113]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScoreJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScoreJob) ProtoMessage() {}
+
+func (x *ScoreJob) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[113]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScoreJob.ProtoReflect.Descriptor instead.
+func (*ScoreJob) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{113}
+}
+
+func (x *ScoreJob) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ScoreJob) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+func (x *ScoreJob) GetScore() *job.Score {
+	if x != nil {
+		return x.Score
+	}
+	return nil
+}
+
+type ScoreJobResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ScoreJobResult) Reset() {
+	*x = ScoreJobResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[114]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ScoreJobResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ScoreJobResult) ProtoMessage() {}
+
+func (x *ScoreJobResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[114]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ScoreJobResult.ProtoReflect.Descriptor instead.
+func (*ScoreJobResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{114}
+}
+
+// ReplayJob makes a job that goes on from an iteration of another. meta.ids has its id.
+type ReplayJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	JobId         []byte                 `protobuf:"bytes,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	From          uint32                 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // the iteration that is done again: 1 is the first
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayJob) Reset() {
+	*x = ReplayJob{}
+	mi := &file_dataplane_op_op_proto_msgTypes[115]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayJob) ProtoMessage() {}
+
+func (x *ReplayJob) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[115]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayJob.ProtoReflect.Descriptor instead.
+func (*ReplayJob) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{115}
+}
+
+func (x *ReplayJob) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ReplayJob) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+func (x *ReplayJob) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+type ReplayJobResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplayJobResult) Reset() {
+	*x = ReplayJobResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[116]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplayJobResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplayJobResult) ProtoMessage() {}
+
+func (x *ReplayJobResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[116]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplayJobResult.ProtoReflect.Descriptor instead.
+func (*ReplayJobResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{116}
+}
+
+func (x *ReplayJobResult) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+// SetAlerts says which alert rules fire and which do not any more. What is so already
+// is skipped; the others are told of by their webhooks.
+type SetAlerts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"` // meta.ids has an id for the delivery of each
+	Changes       []*AlertChange         `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetAlerts) Reset() {
+	*x = SetAlerts{}
+	mi := &file_dataplane_op_op_proto_msgTypes[117]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetAlerts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetAlerts) ProtoMessage() {}
+
+func (x *SetAlerts) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[117]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetAlerts.ProtoReflect.Descriptor instead.
+func (*SetAlerts) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{117}
+}
+
+func (x *SetAlerts) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SetAlerts) GetChanges() []*AlertChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+type AlertChange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	RuleId        []byte                 `protobuf:"bytes,1,opt,name=rule_id,json=ruleId,proto3" json:"rule_id,omitempty"`
+	RuleVersion   uint64                 `protobuf:"varint,2,opt,name=rule_version,json=ruleVersion,proto3" json:"rule_version,omitempty"` // the proposer saw
+	Firing        bool                   `protobuf:"varint,3,opt,name=firing,proto3" json:"firing,omitempty"`
+	Value         float64                `protobuf:"fixed64,4,opt,name=value,proto3" json:"value,omitempty"`
+	Body          *job.Blob              `protobuf:"bytes,5,opt,name=body,proto3" json:"body,omitempty"` // what the webhook is sent
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AlertChange) Reset() {
+	*x = AlertChange{}
+	mi := &file_dataplane_op_op_proto_msgTypes[118]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AlertChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AlertChange) ProtoMessage() {}
+
+func (x *AlertChange) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[118]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AlertChange.ProtoReflect.Descriptor instead.
+func (*AlertChange) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{118}
+}
+
+func (x *AlertChange) GetRuleId() []byte {
+	if x != nil {
+		return x.RuleId
+	}
+	return nil
+}
+
+func (x *AlertChange) GetRuleVersion() uint64 {
+	if x != nil {
+		return x.RuleVersion
+	}
+	return 0
+}
+
+func (x *AlertChange) GetFiring() bool {
+	if x != nil {
+		return x.Firing
+	}
+	return false
+}
+
+func (x *AlertChange) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
+func (x *AlertChange) GetBody() *job.Blob {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+type SetAlertsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changed       uint32                 `protobuf:"varint,1,opt,name=changed,proto3" json:"changed,omitempty"`
+	Dropped       uint32                 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"` // nobody is told of: there are as many deliveries as are kept
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetAlertsResult) Reset() {
+	*x = SetAlertsResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[119]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetAlertsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetAlertsResult) ProtoMessage() {}
+
+func (x *SetAlertsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[119]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetAlertsResult.ProtoReflect.Descriptor instead.
+func (*SetAlertsResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{119}
+}
+
+func (x *SetAlertsResult) GetChanged() uint32 {
+	if x != nil {
+		return x.Changed
+	}
+	return 0
+}
+
+func (x *SetAlertsResult) GetDropped() uint32 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+// ReportDeliveries says how attempts to deliver events ended.
+type ReportDeliveries struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Reports       []*DeliveryReport      `protobuf:"bytes,2,rep,name=reports,proto3" json:"reports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportDeliveries) Reset() {
+	*x = ReportDeliveries{}
+	mi := &file_dataplane_op_op_proto_msgTypes[120]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportDeliveries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportDeliveries) ProtoMessage() {}
+
+func (x *ReportDeliveries) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[120]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportDeliveries.ProtoReflect.Descriptor instead.
+func (*ReportDeliveries) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{120}
+}
+
+func (x *ReportDeliveries) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ReportDeliveries) GetReports() []*DeliveryReport {
+	if x != nil {
+		return x.Reports
+	}
+	return nil
+}
+
+type DeliveryReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // that it is about, from 1
+	Delivered     bool                   `protobuf:"varint,3,opt,name=delivered,proto3" json:"delivered,omitempty"`
+	Status        uint32                 `protobuf:"varint,4,opt,name=status,proto3" json:"status,omitempty"`
+	Error         string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
+	RetryNs       int64                  `protobuf:"varint,6,opt,name=retry_ns,json=retryNs,proto3" json:"retry_ns,omitempty"` // when it is tried again; 0 = not any more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeliveryReport) Reset() {
+	*x = DeliveryReport{}
+	mi := &file_dataplane_op_op_proto_msgTypes[121]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeliveryReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeliveryReport) ProtoMessage() {}
+
+func (x *DeliveryReport) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[121]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeliveryReport.ProtoReflect.Descriptor instead.
+func (*DeliveryReport) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{121}
+}
+
+func (x *DeliveryReport) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *DeliveryReport) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *DeliveryReport) GetDelivered() bool {
+	if x != nil {
+		return x.Delivered
+	}
+	return false
+}
+
+func (x *DeliveryReport) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *DeliveryReport) GetError() string {
+	if x != nil {
+		return x.Error
+	}
+	return ""
+}
+
+func (x *DeliveryReport) GetRetryNs() int64 {
+	if x != nil {
+		return x.RetryNs
+	}
+	return 0
+}
+
+type ReportDeliveriesResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportDeliveriesResult) Reset() {
+	*x = ReportDeliveriesResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[122]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportDeliveriesResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportDeliveriesResult) ProtoMessage() {}
+
+func (x *ReportDeliveriesResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[122]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportDeliveriesResult.ProtoReflect.Descriptor instead.
+func (*ReportDeliveriesResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{122}
+}
+
+// PurgeDeliveries forgets deliveries that are long over.
+type PurgeDeliveries struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	DeliveryIds   [][]byte               `protobuf:"bytes,2,rep,name=delivery_ids,json=deliveryIds,proto3" json:"delivery_ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeDeliveries) Reset() {
+	*x = PurgeDeliveries{}
+	mi := &file_dataplane_op_op_proto_msgTypes[123]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeDeliveries) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeDeliveries) ProtoMessage() {}
+
+func (x *PurgeDeliveries) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[123]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeDeliveries.ProtoReflect.Descriptor instead.
+func (*PurgeDeliveries) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{123}
+}
+
+func (x *PurgeDeliveries) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *PurgeDeliveries) GetDeliveryIds() [][]byte {
+	if x != nil {
+		return x.DeliveryIds
+	}
+	return nil
+}
+
+type PurgeDeliveriesResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Purged        uint32                 `protobuf:"varint,1,opt,name=purged,proto3" json:"purged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PurgeDeliveriesResult) Reset() {
+	*x = PurgeDeliveriesResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[124]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PurgeDeliveriesResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PurgeDeliveriesResult) ProtoMessage() {}
+
+func (x *PurgeDeliveriesResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[124]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PurgeDeliveriesResult.ProtoReflect.Descriptor instead.
+func (*PurgeDeliveriesResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{124}
+}
+
+func (x *PurgeDeliveriesResult) GetPurged() uint32 {
+	if x != nil {
+		return x.Purged
+	}
+	return 0
+}
+
+// QueueDelivery has a webhook sent something that no alert brought forth. meta.ids
+// has its id.
+type QueueDelivery struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Webhook       string                 `protobuf:"bytes,2,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	Event         string                 `protobuf:"bytes,3,opt,name=event,proto3" json:"event,omitempty"`
+	Body          []byte                 `protobuf:"bytes,4,opt,name=body,proto3" json:"body,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueDelivery) Reset() {
+	*x = QueueDelivery{}
+	mi := &file_dataplane_op_op_proto_msgTypes[125]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueDelivery) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueDelivery) ProtoMessage() {}
+
+func (x *QueueDelivery) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[125]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueDelivery.ProtoReflect.Descriptor instead.
+func (*QueueDelivery) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{125}
+}
+
+func (x *QueueDelivery) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *QueueDelivery) GetWebhook() string {
+	if x != nil {
+		return x.Webhook
+	}
+	return ""
+}
+
+func (x *QueueDelivery) GetEvent() string {
+	if x != nil {
+		return x.Event
+	}
+	return ""
+}
+
+func (x *QueueDelivery) GetBody() []byte {
+	if x != nil {
+		return x.Body
+	}
+	return nil
+}
+
+type QueueDeliveryResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueDeliveryResult) Reset() {
+	*x = QueueDeliveryResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[126]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueDeliveryResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueDeliveryResult) ProtoMessage() {}
+
+func (x *QueueDeliveryResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[126]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueDeliveryResult.ProtoReflect.Descriptor instead.
+func (*QueueDeliveryResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{126}
+}
+
+func (x *QueueDeliveryResult) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
 }
 
 var File_dataplane_op_op_proto protoreflect.FileDescriptor
@@ -5720,7 +7254,7 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x0ecallback_shard\x18\x02 \x01(\rR\rcallbackShard\x12=\n" +
 	"\x10callback_payload\x18\x03 \x01(\v2\x12.corvo.job.v1.BlobR\x0fcallbackPayload\x12\x12\n" +
 	"\x04open\x18\x04 \x01(\bR\x04open\x12\x1b\n" +
-	"\tparent_id\x18\x05 \x01(\fR\bparentId\"\xba\a\n" +
+	"\tparent_id\x18\x05 \x01(\fR\bparentId\"\xb4\x05\n" +
 	"\x06NewJob\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12,\n" +
 	"\apayload\x18\x02 \x01(\v2\x12.corvo.job.v1.BlobR\apayload\x12\x1a\n" +
@@ -5732,26 +7266,16 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\n" +
 	"checkpoint\x18\b \x01(\v2\x12.corvo.job.v1.BlobR\n" +
 	"checkpoint\x12\x1a\n" +
-	"\bdefaults\x18\t \x01(\rR\bdefaults\x12\x1d\n" +
+	"\bdefaults\x18\t \x01(\rR\bdefaults\x12/\n" +
+	"\aoptions\x18\n" +
+	" \x01(\v2\x15.corvo.job.v1.OptionsR\aoptions\x126\n" +
 	"\n" +
-	"unique_key\x18\n" +
-	" \x01(\tR\tuniqueKey\x12(\n" +
-	"\x10unique_period_ms\x18\v \x01(\x03R\x0euniquePeriodMs\x12.\n" +
-	"\x13unique_whole_period\x18\f \x01(\bR\x11uniqueWholePeriod\x12!\n" +
-	"\fdebounce_key\x18\r \x01(\tR\vdebounceKey\x12\x1f\n" +
-	"\vdebounce_ms\x18\x0e \x01(\x03R\n" +
-	"debounceMs\x12&\n" +
-	"\x0fexpire_after_ms\x18\x0f \x01(\x03R\rexpireAfterMs\x12\x1b\n" +
-	"\tparent_id\x18\x10 \x01(\fR\bparentId\x126\n" +
-	"\n" +
-	"depends_on\x18\x11 \x03(\v2\x17.corvo.op.v1.DependencyR\tdependsOn\x12K\n" +
-	"\x11dependency_policy\x18\x12 \x01(\x0e2\x1e.corvo.job.v1.DependencyPolicyR\x10dependencyPolicy\x12)\n" +
-	"\x05chain\x18\x13 \x01(\v2\x13.corvo.job.v1.ChainR\x05chain\x12,\n" +
+	"depends_on\x18\v \x03(\v2\x17.corvo.op.v1.DependencyR\tdependsOn\x12)\n" +
+	"\x05chain\x18\f \x01(\v2\x13.corvo.job.v1.ChainR\x05chain\x127\n" +
+	"\rresult_schema\x18\r \x01(\v2\x12.corvo.job.v1.BlobR\fresultSchema\x12,\n" +
 	"\x06origin\x18\x14 \x01(\v2\x14.corvo.job.v1.OriginR\x06origin\x12.\n" +
 	"\bprevious\x18\x15 \x01(\v2\x12.corvo.job.v1.BlobR\bprevious\x12+\n" +
-	"\x04link\x18\x16 \x01(\v2\x17.corvo.job.v1.ChainLinkR\x04link\x12\x1f\n" +
-	"\vschedule_id\x18\x17 \x01(\fR\n" +
-	"scheduleId\"9\n" +
+	"\x04link\x18\x16 \x01(\v2\x17.corvo.job.v1.ChainLinkR\x04link\"9\n" +
 	"\n" +
 	"Dependency\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\fR\x05jobId\x12\x14\n" +
@@ -5786,7 +7310,7 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\tworker_id\x18\x03 \x01(\tR\bworkerId\"X\n" +
 	"\x03Ack\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12*\n" +
-	"\x05items\x18\x02 \x03(\v2\x14.corvo.op.v1.AckItemR\x05items\"\xe2\x01\n" +
+	"\x05items\x18\x02 \x03(\v2\x14.corvo.op.v1.AckItemR\x05items\"\xcc\x03\n" +
 	"\aAckItem\x12-\n" +
 	"\x05proof\x18\x01 \x01(\v2\x17.corvo.op.v1.LeaseProofR\x05proof\x12*\n" +
 	"\x06result\x18\x02 \x01(\v2\x12.corvo.job.v1.BlobR\x06result\x122\n" +
@@ -5795,7 +7319,20 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"checkpoint\x12)\n" +
 	"\x05usage\x18\x04 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\x12\x1d\n" +
 	"\n" +
-	"exit_chain\x18\x05 \x01(\bR\texitChain\"7\n" +
+	"exit_chain\x18\x05 \x01(\bR\texitChain\x12@\n" +
+	"\fagent_status\x18\x06 \x01(\x0e2\x1d.corvo.job.v1.IterationStatusR\vagentStatus\x12\x1f\n" +
+	"\vhold_reason\x18\a \x01(\tR\n" +
+	"holdReason\x12(\n" +
+	"\x05trace\x18\b \x01(\v2\x12.corvo.job.v1.BlobR\x05trace\x12%\n" +
+	"\x0eresult_checked\x18\t \x01(\bR\rresultChecked\x124\n" +
+	"\n" +
+	"tool_calls\x18\n" +
+	" \x03(\v2\x15.corvo.op.v1.ToolCallR\ttoolCalls\"k\n" +
+	"\bToolCall\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05shard\x18\x02 \x01(\rR\x05shard\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\fR\x02id\x12%\n" +
+	"\x03job\x18\x04 \x01(\v2\x13.corvo.op.v1.NewJobR\x03job\"7\n" +
 	"\tAckResult\x12*\n" +
 	"\x05items\x18\x01 \x03(\v2\x14.corvo.op.v1.RefusalR\x05items\"Z\n" +
 	"\x04Fail\x12%\n" +
@@ -5826,10 +7363,12 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"checkpoint\x18\x03 \x01(\v2\x12.corvo.job.v1.BlobR\n" +
 	"checkpoint\x12)\n" +
 	"\x05usage\x18\x04 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\x12\x19\n" +
-	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\"U\n" +
+	"\blease_ms\x18\x05 \x01(\x03R\aleaseMs\"v\n" +
 	"\x0fHeartbeatResult\x12*\n" +
 	"\x05items\x18\x01 \x03(\v2\x14.corvo.op.v1.RefusalR\x05items\x12\x16\n" +
-	"\x06cancel\x18\x02 \x03(\rR\x06cancel\"\xbb\x04\n" +
+	"\x06cancel\x18\x02 \x03(\rR\x06cancel\x12\x1f\n" +
+	"\vover_budget\x18\x03 \x03(\rR\n" +
+	"overBudget\"\x99\x05\n" +
 	"\bSetQueue\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1b\n" +
@@ -5844,14 +7383,19 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\boverflow\x18\t \x01(\x0e2\x16.corvo.job.v1.OverflowH\x06R\boverflow\x88\x01\x01\x125\n" +
 	"\tretention\x18\n" +
 	" \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x129\n" +
-	"\bdefaults\x18\v \x01(\v2\x1d.corvo.state.v1.QueueDefaultsR\bdefaultsB\t\n" +
+	"\bdefaults\x18\v \x01(\v2\x1d.corvo.state.v1.QueueDefaultsR\bdefaults\x12\x1f\n" +
+	"\bprovider\x18\f \x01(\tH\aR\bprovider\x88\x01\x01\x12 \n" +
+	"\tageing_ms\x18\r \x01(\x03H\bR\bageingMs\x88\x01\x01B\t\n" +
 	"\a_pausedB\x12\n" +
 	"\x10_max_concurrencyB\r\n" +
 	"\v_rate_limitB\x11\n" +
 	"\x0f_rate_window_msB\v\n" +
 	"\t_drainingB\r\n" +
 	"\v_max_lengthB\v\n" +
-	"\t_overflow\"\x10\n" +
+	"\t_overflowB\v\n" +
+	"\t_providerB\f\n" +
+	"\n" +
+	"_ageing_ms\"\x10\n" +
 	"\x0eSetQueueResult\"I\n" +
 	"\aPromote\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
@@ -5953,10 +7497,17 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\bHoldJobs\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
 	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"M\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"}\n" +
 	"\vReleaseJobs\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
-	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"d\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\x12.\n" +
+	"\achanges\x18\x03 \x01(\v2\x14.corvo.op.v1.ChangesR\achanges\"\x9c\x01\n" +
+	"\aChanges\x12,\n" +
+	"\apayload\x18\x01 \x01(\v2\x12.corvo.job.v1.BlobR\apayload\x122\n" +
+	"\n" +
+	"checkpoint\x18\x02 \x01(\v2\x12.corvo.job.v1.BlobR\n" +
+	"checkpoint\x12/\n" +
+	"\x05agent\x18\x03 \x01(\v2\x19.corvo.job.v1.AgentConfigR\x05agent\"d\n" +
 	"\n" +
 	"RejectJobs\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
@@ -6074,7 +7625,94 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\vSetSettings\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x124\n" +
 	"\bsettings\x18\x02 \x01(\v2\x18.corvo.state.v1.SettingsR\bsettings\"\x13\n" +
-	"\x11SetSettingsResult*A\n" +
+	"\x11SetSettingsResult\"\xe6\x01\n" +
+	"\vPutResource\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x124\n" +
+	"\bresource\x18\x02 \x01(\v2\x18.corvo.state.v1.ResourceR\bresource\x12\x16\n" +
+	"\x06create\x18\x03 \x01(\bR\x06create\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\x04 \x01(\x04R\tifVersion\x12/\n" +
+	"\awindows\x18\x05 \x03(\v2\x15.corvo.state.v1.SpentR\awindows\x12\x12\n" +
+	"\x04sent\x18\x06 \x01(\bR\x04sent\"I\n" +
+	"\x11PutResourceResult\x124\n" +
+	"\bresource\x18\x01 \x01(\v2\x18.corvo.state.v1.ResourceR\bresource\"\xc8\x01\n" +
+	"\x0eDeleteResource\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x120\n" +
+	"\x04kind\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.ResourceKindR\x04kind\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\x04 \x01(\x04R\tifVersion\x12\x16\n" +
+	"\x06shards\x18\x05 \x01(\rR\x06shards\x12\x12\n" +
+	"\x04sent\x18\x06 \x01(\bR\x04sent\"\x16\n" +
+	"\x14DeleteResourceResult\"\x7f\n" +
+	"\n" +
+	"SeedPrices\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\rR\aversion\x120\n" +
+	"\x06prices\x18\x03 \x03(\v2\x18.corvo.state.v1.ResourceR\x06prices\"\x12\n" +
+	"\x10SeedPricesResult\"]\n" +
+	"\vTurnBudgets\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12'\n" +
+	"\x05turns\x18\x02 \x03(\v2\x11.corvo.op.v1.TurnR\x05turns\"\x98\x01\n" +
+	"\x04Turn\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12.\n" +
+	"\x06window\x18\x02 \x01(\x0e2\x16.corvo.state.v1.WindowR\x06window\x12\x1e\n" +
+	"\vseen_end_ns\x18\x03 \x01(\x03R\tseenEndNs\x12\x19\n" +
+	"\bstart_ns\x18\x04 \x01(\x03R\astartNs\x12\x15\n" +
+	"\x06end_ns\x18\x05 \x01(\x03R\x05endNs\"+\n" +
+	"\x11TurnBudgetsResult\x12\x16\n" +
+	"\x06turned\x18\x01 \x01(\rR\x06turned\"J\n" +
+	"\bOpenGate\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
+	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\"(\n" +
+	"\x0eOpenGateResult\x12\x16\n" +
+	"\x06opened\x18\x01 \x01(\rR\x06opened\"s\n" +
+	"\bScoreJob\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\fR\x05jobId\x12)\n" +
+	"\x05score\x18\x03 \x01(\v2\x13.corvo.job.v1.ScoreR\x05score\"\x10\n" +
+	"\x0eScoreJobResult\"]\n" +
+	"\tReplayJob\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\fR\x05jobId\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\rR\x04from\"!\n" +
+	"\x0fReplayJobResult\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\"f\n" +
+	"\tSetAlerts\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x122\n" +
+	"\achanges\x18\x02 \x03(\v2\x18.corvo.op.v1.AlertChangeR\achanges\"\x9f\x01\n" +
+	"\vAlertChange\x12\x17\n" +
+	"\arule_id\x18\x01 \x01(\fR\x06ruleId\x12!\n" +
+	"\frule_version\x18\x02 \x01(\x04R\vruleVersion\x12\x16\n" +
+	"\x06firing\x18\x03 \x01(\bR\x06firing\x12\x14\n" +
+	"\x05value\x18\x04 \x01(\x01R\x05value\x12&\n" +
+	"\x04body\x18\x05 \x01(\v2\x12.corvo.job.v1.BlobR\x04body\"E\n" +
+	"\x0fSetAlertsResult\x12\x18\n" +
+	"\achanged\x18\x01 \x01(\rR\achanged\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\rR\adropped\"p\n" +
+	"\x10ReportDeliveries\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x125\n" +
+	"\areports\x18\x02 \x03(\v2\x1b.corvo.op.v1.DeliveryReportR\areports\"\xa1\x01\n" +
+	"\x0eDeliveryReport\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x1c\n" +
+	"\tdelivered\x18\x03 \x01(\bR\tdelivered\x12\x16\n" +
+	"\x06status\x18\x04 \x01(\rR\x06status\x12\x14\n" +
+	"\x05error\x18\x05 \x01(\tR\x05error\x12\x19\n" +
+	"\bretry_ns\x18\x06 \x01(\x03R\aretryNs\"\x18\n" +
+	"\x16ReportDeliveriesResult\"[\n" +
+	"\x0fPurgeDeliveries\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12!\n" +
+	"\fdelivery_ids\x18\x02 \x03(\fR\vdeliveryIds\"/\n" +
+	"\x15PurgeDeliveriesResult\x12\x16\n" +
+	"\x06purged\x18\x01 \x01(\rR\x06purged\"z\n" +
+	"\rQueueDelivery\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x18\n" +
+	"\awebhook\x18\x02 \x01(\tR\awebhook\x12\x14\n" +
+	"\x05event\x18\x03 \x01(\tR\x05event\x12\x12\n" +
+	"\x04body\x18\x04 \x01(\fR\x04body\"%\n" +
+	"\x13QueueDeliveryResult\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id*A\n" +
 	"\x05Found\x12\x0e\n" +
 	"\n" +
 	"FOUND_NONE\x10\x00\x12\x13\n" +
@@ -6099,7 +7737,7 @@ func file_dataplane_op_op_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_op_op_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_dataplane_op_op_proto_msgTypes = make([]protoimpl.MessageInfo, 100)
+var file_dataplane_op_op_proto_msgTypes = make([]protoimpl.MessageInfo, 127)
 var file_dataplane_op_op_proto_goTypes = []any{
 	(Found)(0),                      // 0: corvo.op.v1.Found
 	(FailReason)(0),                 // 1: corvo.op.v1.FailReason
@@ -6118,221 +7756,286 @@ var file_dataplane_op_op_proto_goTypes = []any{
 	(*LeaseProof)(nil),              // 14: corvo.op.v1.LeaseProof
 	(*Ack)(nil),                     // 15: corvo.op.v1.Ack
 	(*AckItem)(nil),                 // 16: corvo.op.v1.AckItem
-	(*AckResult)(nil),               // 17: corvo.op.v1.AckResult
-	(*Fail)(nil),                    // 18: corvo.op.v1.Fail
-	(*FailItem)(nil),                // 19: corvo.op.v1.FailItem
-	(*FailResult)(nil),              // 20: corvo.op.v1.FailResult
-	(*Failed)(nil),                  // 21: corvo.op.v1.Failed
-	(*Heartbeat)(nil),               // 22: corvo.op.v1.Heartbeat
-	(*HeartbeatItem)(nil),           // 23: corvo.op.v1.HeartbeatItem
-	(*HeartbeatResult)(nil),         // 24: corvo.op.v1.HeartbeatResult
-	(*SetQueue)(nil),                // 25: corvo.op.v1.SetQueue
-	(*SetQueueResult)(nil),          // 26: corvo.op.v1.SetQueueResult
-	(*Promote)(nil),                 // 27: corvo.op.v1.Promote
-	(*PromoteResult)(nil),           // 28: corvo.op.v1.PromoteResult
-	(*Reclaim)(nil),                 // 29: corvo.op.v1.Reclaim
-	(*ReclaimResult)(nil),           // 30: corvo.op.v1.ReclaimResult
-	(*Expire)(nil),                  // 31: corvo.op.v1.Expire
-	(*ExpireResult)(nil),            // 32: corvo.op.v1.ExpireResult
-	(*StartTerm)(nil),               // 33: corvo.op.v1.StartTerm
-	(*StartTermResult)(nil),         // 34: corvo.op.v1.StartTermResult
-	(*TrimFeed)(nil),                // 35: corvo.op.v1.TrimFeed
-	(*TrimFeedResult)(nil),          // 36: corvo.op.v1.TrimFeedResult
-	(*CreateKey)(nil),               // 37: corvo.op.v1.CreateKey
-	(*CreateKeyResult)(nil),         // 38: corvo.op.v1.CreateKeyResult
-	(*RevokeKey)(nil),               // 39: corvo.op.v1.RevokeKey
-	(*RevokeKeyResult)(nil),         // 40: corvo.op.v1.RevokeKeyResult
-	(*TrimUsage)(nil),               // 41: corvo.op.v1.TrimUsage
-	(*TrimUsageResult)(nil),         // 42: corvo.op.v1.TrimUsageResult
-	(*DeleteQueue)(nil),             // 43: corvo.op.v1.DeleteQueue
-	(*DeleteQueueResult)(nil),       // 44: corvo.op.v1.DeleteQueueResult
-	(*RaiseLevel)(nil),              // 45: corvo.op.v1.RaiseLevel
-	(*RaiseLevelResult)(nil),        // 46: corvo.op.v1.RaiseLevelResult
-	(*MoveJobs)(nil),                // 47: corvo.op.v1.MoveJobs
-	(*MoveJobsResult)(nil),          // 48: corvo.op.v1.MoveJobsResult
-	(*Arrive)(nil),                  // 49: corvo.op.v1.Arrive
-	(*KindBlob)(nil),                // 50: corvo.op.v1.KindBlob
-	(*ArriveResult)(nil),            // 51: corvo.op.v1.ArriveResult
-	(*Deliver)(nil),                 // 52: corvo.op.v1.Deliver
-	(*Sent)(nil),                    // 53: corvo.op.v1.Sent
-	(*DeliverResult)(nil),           // 54: corvo.op.v1.DeliverResult
-	(*TrimOutbox)(nil),              // 55: corvo.op.v1.TrimOutbox
-	(*TrimOutboxResult)(nil),        // 56: corvo.op.v1.TrimOutboxResult
-	(*JobsResult)(nil),              // 57: corvo.op.v1.JobsResult
-	(*JobDone)(nil),                 // 58: corvo.op.v1.JobDone
-	(*CancelJobs)(nil),              // 59: corvo.op.v1.CancelJobs
-	(*RetryJobs)(nil),               // 60: corvo.op.v1.RetryJobs
-	(*HoldJobs)(nil),                // 61: corvo.op.v1.HoldJobs
-	(*ReleaseJobs)(nil),             // 62: corvo.op.v1.ReleaseJobs
-	(*RejectJobs)(nil),              // 63: corvo.op.v1.RejectJobs
-	(*DeleteJobs)(nil),              // 64: corvo.op.v1.DeleteJobs
-	(*ExpireJobs)(nil),              // 65: corvo.op.v1.ExpireJobs
-	(*ExpireJobsResult)(nil),        // 66: corvo.op.v1.ExpireJobsResult
-	(*ReleaseUnique)(nil),           // 67: corvo.op.v1.ReleaseUnique
-	(*ReleaseUniqueResult)(nil),     // 68: corvo.op.v1.ReleaseUniqueResult
-	(*PurgeJobs)(nil),               // 69: corvo.op.v1.PurgeJobs
-	(*PurgeJobsResult)(nil),         // 70: corvo.op.v1.PurgeJobsResult
-	(*Place)(nil),                   // 71: corvo.op.v1.Place
-	(*PlaceResult)(nil),             // 72: corvo.op.v1.PlaceResult
-	(*SealBatch)(nil),               // 73: corvo.op.v1.SealBatch
-	(*SealBatchResult)(nil),         // 74: corvo.op.v1.SealBatchResult
-	(*CountMember)(nil),             // 75: corvo.op.v1.CountMember
-	(*CountMemberResult)(nil),       // 76: corvo.op.v1.CountMemberResult
-	(*PurgeBatches)(nil),            // 77: corvo.op.v1.PurgeBatches
-	(*PurgeBatchesResult)(nil),      // 78: corvo.op.v1.PurgeBatchesResult
-	(*Watch)(nil),                   // 79: corvo.op.v1.Watch
-	(*WatchResult)(nil),             // 80: corvo.op.v1.WatchResult
-	(*Met)(nil),                     // 81: corvo.op.v1.Met
-	(*MetResult)(nil),               // 82: corvo.op.v1.MetResult
-	(*ResolveDependents)(nil),       // 83: corvo.op.v1.ResolveDependents
-	(*ResolveDependentsResult)(nil), // 84: corvo.op.v1.ResolveDependentsResult
-	(*PutSchedule)(nil),             // 85: corvo.op.v1.PutSchedule
-	(*PutScheduleResult)(nil),       // 86: corvo.op.v1.PutScheduleResult
-	(*PauseSchedule)(nil),           // 87: corvo.op.v1.PauseSchedule
-	(*PauseScheduleResult)(nil),     // 88: corvo.op.v1.PauseScheduleResult
-	(*DeleteSchedule)(nil),          // 89: corvo.op.v1.DeleteSchedule
-	(*DeleteScheduleResult)(nil),    // 90: corvo.op.v1.DeleteScheduleResult
-	(*RunSchedules)(nil),            // 91: corvo.op.v1.RunSchedules
-	(*Run)(nil),                     // 92: corvo.op.v1.Run
-	(*RunSchedulesResult)(nil),      // 93: corvo.op.v1.RunSchedulesResult
-	(*ClearQueue)(nil),              // 94: corvo.op.v1.ClearQueue
-	(*ClearQueueResult)(nil),        // 95: corvo.op.v1.ClearQueueResult
-	(*SweepQueue)(nil),              // 96: corvo.op.v1.SweepQueue
-	(*SweepQueueResult)(nil),        // 97: corvo.op.v1.SweepQueueResult
-	(*Replenish)(nil),               // 98: corvo.op.v1.Replenish
-	(*ReplenishResult)(nil),         // 99: corvo.op.v1.ReplenishResult
-	(*SetSettings)(nil),             // 100: corvo.op.v1.SetSettings
-	(*SetSettingsResult)(nil),       // 101: corvo.op.v1.SetSettingsResult
-	(*job.Blob)(nil),                // 102: corvo.job.v1.Blob
-	(*job.Retry)(nil),               // 103: corvo.job.v1.Retry
-	(*job.Pair)(nil),                // 104: corvo.job.v1.Pair
-	(job.DependencyPolicy)(0),       // 105: corvo.job.v1.DependencyPolicy
-	(*job.Chain)(nil),               // 106: corvo.job.v1.Chain
-	(*job.Origin)(nil),              // 107: corvo.job.v1.Origin
-	(*job.ChainLink)(nil),           // 108: corvo.job.v1.ChainLink
-	(job.State)(0),                  // 109: corvo.job.v1.State
-	(*job.Usage)(nil),               // 110: corvo.job.v1.Usage
-	(job.Overflow)(0),               // 111: corvo.job.v1.Overflow
-	(*job.Retention)(nil),           // 112: corvo.job.v1.Retention
-	(*state.QueueDefaults)(nil),     // 113: corvo.state.v1.QueueDefaults
-	(*state.Key)(nil),               // 114: corvo.state.v1.Key
-	(*job.Job)(nil),                 // 115: corvo.job.v1.Job
-	(*job.AttemptError)(nil),        // 116: corvo.job.v1.AttemptError
-	(*state.Batch)(nil),             // 117: corvo.state.v1.Batch
-	(*state.Schedule)(nil),          // 118: corvo.state.v1.Schedule
-	(*state.Settings)(nil),          // 119: corvo.state.v1.Settings
+	(*ToolCall)(nil),                // 17: corvo.op.v1.ToolCall
+	(*AckResult)(nil),               // 18: corvo.op.v1.AckResult
+	(*Fail)(nil),                    // 19: corvo.op.v1.Fail
+	(*FailItem)(nil),                // 20: corvo.op.v1.FailItem
+	(*FailResult)(nil),              // 21: corvo.op.v1.FailResult
+	(*Failed)(nil),                  // 22: corvo.op.v1.Failed
+	(*Heartbeat)(nil),               // 23: corvo.op.v1.Heartbeat
+	(*HeartbeatItem)(nil),           // 24: corvo.op.v1.HeartbeatItem
+	(*HeartbeatResult)(nil),         // 25: corvo.op.v1.HeartbeatResult
+	(*SetQueue)(nil),                // 26: corvo.op.v1.SetQueue
+	(*SetQueueResult)(nil),          // 27: corvo.op.v1.SetQueueResult
+	(*Promote)(nil),                 // 28: corvo.op.v1.Promote
+	(*PromoteResult)(nil),           // 29: corvo.op.v1.PromoteResult
+	(*Reclaim)(nil),                 // 30: corvo.op.v1.Reclaim
+	(*ReclaimResult)(nil),           // 31: corvo.op.v1.ReclaimResult
+	(*Expire)(nil),                  // 32: corvo.op.v1.Expire
+	(*ExpireResult)(nil),            // 33: corvo.op.v1.ExpireResult
+	(*StartTerm)(nil),               // 34: corvo.op.v1.StartTerm
+	(*StartTermResult)(nil),         // 35: corvo.op.v1.StartTermResult
+	(*TrimFeed)(nil),                // 36: corvo.op.v1.TrimFeed
+	(*TrimFeedResult)(nil),          // 37: corvo.op.v1.TrimFeedResult
+	(*CreateKey)(nil),               // 38: corvo.op.v1.CreateKey
+	(*CreateKeyResult)(nil),         // 39: corvo.op.v1.CreateKeyResult
+	(*RevokeKey)(nil),               // 40: corvo.op.v1.RevokeKey
+	(*RevokeKeyResult)(nil),         // 41: corvo.op.v1.RevokeKeyResult
+	(*TrimUsage)(nil),               // 42: corvo.op.v1.TrimUsage
+	(*TrimUsageResult)(nil),         // 43: corvo.op.v1.TrimUsageResult
+	(*DeleteQueue)(nil),             // 44: corvo.op.v1.DeleteQueue
+	(*DeleteQueueResult)(nil),       // 45: corvo.op.v1.DeleteQueueResult
+	(*RaiseLevel)(nil),              // 46: corvo.op.v1.RaiseLevel
+	(*RaiseLevelResult)(nil),        // 47: corvo.op.v1.RaiseLevelResult
+	(*MoveJobs)(nil),                // 48: corvo.op.v1.MoveJobs
+	(*MoveJobsResult)(nil),          // 49: corvo.op.v1.MoveJobsResult
+	(*Arrive)(nil),                  // 50: corvo.op.v1.Arrive
+	(*KindBlob)(nil),                // 51: corvo.op.v1.KindBlob
+	(*ArriveResult)(nil),            // 52: corvo.op.v1.ArriveResult
+	(*Deliver)(nil),                 // 53: corvo.op.v1.Deliver
+	(*Sent)(nil),                    // 54: corvo.op.v1.Sent
+	(*DeliverResult)(nil),           // 55: corvo.op.v1.DeliverResult
+	(*TrimOutbox)(nil),              // 56: corvo.op.v1.TrimOutbox
+	(*TrimOutboxResult)(nil),        // 57: corvo.op.v1.TrimOutboxResult
+	(*JobsResult)(nil),              // 58: corvo.op.v1.JobsResult
+	(*JobDone)(nil),                 // 59: corvo.op.v1.JobDone
+	(*CancelJobs)(nil),              // 60: corvo.op.v1.CancelJobs
+	(*RetryJobs)(nil),               // 61: corvo.op.v1.RetryJobs
+	(*HoldJobs)(nil),                // 62: corvo.op.v1.HoldJobs
+	(*ReleaseJobs)(nil),             // 63: corvo.op.v1.ReleaseJobs
+	(*Changes)(nil),                 // 64: corvo.op.v1.Changes
+	(*RejectJobs)(nil),              // 65: corvo.op.v1.RejectJobs
+	(*DeleteJobs)(nil),              // 66: corvo.op.v1.DeleteJobs
+	(*ExpireJobs)(nil),              // 67: corvo.op.v1.ExpireJobs
+	(*ExpireJobsResult)(nil),        // 68: corvo.op.v1.ExpireJobsResult
+	(*ReleaseUnique)(nil),           // 69: corvo.op.v1.ReleaseUnique
+	(*ReleaseUniqueResult)(nil),     // 70: corvo.op.v1.ReleaseUniqueResult
+	(*PurgeJobs)(nil),               // 71: corvo.op.v1.PurgeJobs
+	(*PurgeJobsResult)(nil),         // 72: corvo.op.v1.PurgeJobsResult
+	(*Place)(nil),                   // 73: corvo.op.v1.Place
+	(*PlaceResult)(nil),             // 74: corvo.op.v1.PlaceResult
+	(*SealBatch)(nil),               // 75: corvo.op.v1.SealBatch
+	(*SealBatchResult)(nil),         // 76: corvo.op.v1.SealBatchResult
+	(*CountMember)(nil),             // 77: corvo.op.v1.CountMember
+	(*CountMemberResult)(nil),       // 78: corvo.op.v1.CountMemberResult
+	(*PurgeBatches)(nil),            // 79: corvo.op.v1.PurgeBatches
+	(*PurgeBatchesResult)(nil),      // 80: corvo.op.v1.PurgeBatchesResult
+	(*Watch)(nil),                   // 81: corvo.op.v1.Watch
+	(*WatchResult)(nil),             // 82: corvo.op.v1.WatchResult
+	(*Met)(nil),                     // 83: corvo.op.v1.Met
+	(*MetResult)(nil),               // 84: corvo.op.v1.MetResult
+	(*ResolveDependents)(nil),       // 85: corvo.op.v1.ResolveDependents
+	(*ResolveDependentsResult)(nil), // 86: corvo.op.v1.ResolveDependentsResult
+	(*PutSchedule)(nil),             // 87: corvo.op.v1.PutSchedule
+	(*PutScheduleResult)(nil),       // 88: corvo.op.v1.PutScheduleResult
+	(*PauseSchedule)(nil),           // 89: corvo.op.v1.PauseSchedule
+	(*PauseScheduleResult)(nil),     // 90: corvo.op.v1.PauseScheduleResult
+	(*DeleteSchedule)(nil),          // 91: corvo.op.v1.DeleteSchedule
+	(*DeleteScheduleResult)(nil),    // 92: corvo.op.v1.DeleteScheduleResult
+	(*RunSchedules)(nil),            // 93: corvo.op.v1.RunSchedules
+	(*Run)(nil),                     // 94: corvo.op.v1.Run
+	(*RunSchedulesResult)(nil),      // 95: corvo.op.v1.RunSchedulesResult
+	(*ClearQueue)(nil),              // 96: corvo.op.v1.ClearQueue
+	(*ClearQueueResult)(nil),        // 97: corvo.op.v1.ClearQueueResult
+	(*SweepQueue)(nil),              // 98: corvo.op.v1.SweepQueue
+	(*SweepQueueResult)(nil),        // 99: corvo.op.v1.SweepQueueResult
+	(*Replenish)(nil),               // 100: corvo.op.v1.Replenish
+	(*ReplenishResult)(nil),         // 101: corvo.op.v1.ReplenishResult
+	(*SetSettings)(nil),             // 102: corvo.op.v1.SetSettings
+	(*SetSettingsResult)(nil),       // 103: corvo.op.v1.SetSettingsResult
+	(*PutResource)(nil),             // 104: corvo.op.v1.PutResource
+	(*PutResourceResult)(nil),       // 105: corvo.op.v1.PutResourceResult
+	(*DeleteResource)(nil),          // 106: corvo.op.v1.DeleteResource
+	(*DeleteResourceResult)(nil),    // 107: corvo.op.v1.DeleteResourceResult
+	(*SeedPrices)(nil),              // 108: corvo.op.v1.SeedPrices
+	(*SeedPricesResult)(nil),        // 109: corvo.op.v1.SeedPricesResult
+	(*TurnBudgets)(nil),             // 110: corvo.op.v1.TurnBudgets
+	(*Turn)(nil),                    // 111: corvo.op.v1.Turn
+	(*TurnBudgetsResult)(nil),       // 112: corvo.op.v1.TurnBudgetsResult
+	(*OpenGate)(nil),                // 113: corvo.op.v1.OpenGate
+	(*OpenGateResult)(nil),          // 114: corvo.op.v1.OpenGateResult
+	(*ScoreJob)(nil),                // 115: corvo.op.v1.ScoreJob
+	(*ScoreJobResult)(nil),          // 116: corvo.op.v1.ScoreJobResult
+	(*ReplayJob)(nil),               // 117: corvo.op.v1.ReplayJob
+	(*ReplayJobResult)(nil),         // 118: corvo.op.v1.ReplayJobResult
+	(*SetAlerts)(nil),               // 119: corvo.op.v1.SetAlerts
+	(*AlertChange)(nil),             // 120: corvo.op.v1.AlertChange
+	(*SetAlertsResult)(nil),         // 121: corvo.op.v1.SetAlertsResult
+	(*ReportDeliveries)(nil),        // 122: corvo.op.v1.ReportDeliveries
+	(*DeliveryReport)(nil),          // 123: corvo.op.v1.DeliveryReport
+	(*ReportDeliveriesResult)(nil),  // 124: corvo.op.v1.ReportDeliveriesResult
+	(*PurgeDeliveries)(nil),         // 125: corvo.op.v1.PurgeDeliveries
+	(*PurgeDeliveriesResult)(nil),   // 126: corvo.op.v1.PurgeDeliveriesResult
+	(*QueueDelivery)(nil),           // 127: corvo.op.v1.QueueDelivery
+	(*QueueDeliveryResult)(nil),     // 128: corvo.op.v1.QueueDeliveryResult
+	(*job.Blob)(nil),                // 129: corvo.job.v1.Blob
+	(*job.Retry)(nil),               // 130: corvo.job.v1.Retry
+	(*job.Pair)(nil),                // 131: corvo.job.v1.Pair
+	(*job.Options)(nil),             // 132: corvo.job.v1.Options
+	(*job.Chain)(nil),               // 133: corvo.job.v1.Chain
+	(*job.Origin)(nil),              // 134: corvo.job.v1.Origin
+	(*job.ChainLink)(nil),           // 135: corvo.job.v1.ChainLink
+	(job.State)(0),                  // 136: corvo.job.v1.State
+	(*job.Usage)(nil),               // 137: corvo.job.v1.Usage
+	(job.IterationStatus)(0),        // 138: corvo.job.v1.IterationStatus
+	(job.Overflow)(0),               // 139: corvo.job.v1.Overflow
+	(*job.Retention)(nil),           // 140: corvo.job.v1.Retention
+	(*state.QueueDefaults)(nil),     // 141: corvo.state.v1.QueueDefaults
+	(*state.Key)(nil),               // 142: corvo.state.v1.Key
+	(*job.Job)(nil),                 // 143: corvo.job.v1.Job
+	(*job.AttemptError)(nil),        // 144: corvo.job.v1.AttemptError
+	(*job.AgentConfig)(nil),         // 145: corvo.job.v1.AgentConfig
+	(*state.Batch)(nil),             // 146: corvo.state.v1.Batch
+	(*state.Schedule)(nil),          // 147: corvo.state.v1.Schedule
+	(*state.Settings)(nil),          // 148: corvo.state.v1.Settings
+	(*state.Resource)(nil),          // 149: corvo.state.v1.Resource
+	(*state.Spent)(nil),             // 150: corvo.state.v1.Spent
+	(state.ResourceKind)(0),         // 151: corvo.state.v1.ResourceKind
+	(state.Window)(0),               // 152: corvo.state.v1.Window
+	(*job.Score)(nil),               // 153: corvo.job.v1.Score
 }
 var file_dataplane_op_op_proto_depIdxs = []int32{
 	2,   // 0: corvo.op.v1.Meta.idempotency:type_name -> corvo.op.v1.Idempotency
 	3,   // 1: corvo.op.v1.Enqueue.meta:type_name -> corvo.op.v1.Meta
 	7,   // 2: corvo.op.v1.Enqueue.jobs:type_name -> corvo.op.v1.NewJob
 	6,   // 3: corvo.op.v1.Enqueue.batch:type_name -> corvo.op.v1.NewBatch
-	102, // 4: corvo.op.v1.NewBatch.callback_payload:type_name -> corvo.job.v1.Blob
-	102, // 5: corvo.op.v1.NewJob.payload:type_name -> corvo.job.v1.Blob
-	103, // 6: corvo.op.v1.NewJob.retry:type_name -> corvo.job.v1.Retry
-	104, // 7: corvo.op.v1.NewJob.tags:type_name -> corvo.job.v1.Pair
-	104, // 8: corvo.op.v1.NewJob.headers:type_name -> corvo.job.v1.Pair
-	102, // 9: corvo.op.v1.NewJob.checkpoint:type_name -> corvo.job.v1.Blob
-	8,   // 10: corvo.op.v1.NewJob.depends_on:type_name -> corvo.op.v1.Dependency
-	105, // 11: corvo.op.v1.NewJob.dependency_policy:type_name -> corvo.job.v1.DependencyPolicy
-	106, // 12: corvo.op.v1.NewJob.chain:type_name -> corvo.job.v1.Chain
-	107, // 13: corvo.op.v1.NewJob.origin:type_name -> corvo.job.v1.Origin
-	102, // 14: corvo.op.v1.NewJob.previous:type_name -> corvo.job.v1.Blob
-	108, // 15: corvo.op.v1.NewJob.link:type_name -> corvo.job.v1.ChainLink
-	10,  // 16: corvo.op.v1.EnqueueResult.jobs:type_name -> corvo.op.v1.Enqueued
-	109, // 17: corvo.op.v1.Enqueued.state:type_name -> corvo.job.v1.State
-	0,   // 18: corvo.op.v1.Enqueued.found:type_name -> corvo.op.v1.Found
-	3,   // 19: corvo.op.v1.Fetch.meta:type_name -> corvo.op.v1.Meta
-	13,  // 20: corvo.op.v1.FetchResult.jobs:type_name -> corvo.op.v1.Leased
-	3,   // 21: corvo.op.v1.Ack.meta:type_name -> corvo.op.v1.Meta
-	16,  // 22: corvo.op.v1.Ack.items:type_name -> corvo.op.v1.AckItem
-	14,  // 23: corvo.op.v1.AckItem.proof:type_name -> corvo.op.v1.LeaseProof
-	102, // 24: corvo.op.v1.AckItem.result:type_name -> corvo.job.v1.Blob
-	102, // 25: corvo.op.v1.AckItem.checkpoint:type_name -> corvo.job.v1.Blob
-	110, // 26: corvo.op.v1.AckItem.usage:type_name -> corvo.job.v1.Usage
-	4,   // 27: corvo.op.v1.AckResult.items:type_name -> corvo.op.v1.Refusal
-	3,   // 28: corvo.op.v1.Fail.meta:type_name -> corvo.op.v1.Meta
-	19,  // 29: corvo.op.v1.Fail.items:type_name -> corvo.op.v1.FailItem
-	14,  // 30: corvo.op.v1.FailItem.proof:type_name -> corvo.op.v1.LeaseProof
-	1,   // 31: corvo.op.v1.FailItem.reason:type_name -> corvo.op.v1.FailReason
-	110, // 32: corvo.op.v1.FailItem.usage:type_name -> corvo.job.v1.Usage
-	21,  // 33: corvo.op.v1.FailResult.items:type_name -> corvo.op.v1.Failed
-	4,   // 34: corvo.op.v1.Failed.refusal:type_name -> corvo.op.v1.Refusal
-	109, // 35: corvo.op.v1.Failed.state:type_name -> corvo.job.v1.State
-	3,   // 36: corvo.op.v1.Heartbeat.meta:type_name -> corvo.op.v1.Meta
-	23,  // 37: corvo.op.v1.Heartbeat.items:type_name -> corvo.op.v1.HeartbeatItem
-	14,  // 38: corvo.op.v1.HeartbeatItem.proof:type_name -> corvo.op.v1.LeaseProof
-	102, // 39: corvo.op.v1.HeartbeatItem.progress:type_name -> corvo.job.v1.Blob
-	102, // 40: corvo.op.v1.HeartbeatItem.checkpoint:type_name -> corvo.job.v1.Blob
-	110, // 41: corvo.op.v1.HeartbeatItem.usage:type_name -> corvo.job.v1.Usage
-	4,   // 42: corvo.op.v1.HeartbeatResult.items:type_name -> corvo.op.v1.Refusal
-	3,   // 43: corvo.op.v1.SetQueue.meta:type_name -> corvo.op.v1.Meta
-	111, // 44: corvo.op.v1.SetQueue.overflow:type_name -> corvo.job.v1.Overflow
-	112, // 45: corvo.op.v1.SetQueue.retention:type_name -> corvo.job.v1.Retention
-	113, // 46: corvo.op.v1.SetQueue.defaults:type_name -> corvo.state.v1.QueueDefaults
-	3,   // 47: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
-	3,   // 48: corvo.op.v1.Reclaim.meta:type_name -> corvo.op.v1.Meta
-	3,   // 49: corvo.op.v1.Expire.meta:type_name -> corvo.op.v1.Meta
-	3,   // 50: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
-	3,   // 51: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
-	3,   // 52: corvo.op.v1.CreateKey.meta:type_name -> corvo.op.v1.Meta
-	114, // 53: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
-	114, // 54: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
-	3,   // 55: corvo.op.v1.RevokeKey.meta:type_name -> corvo.op.v1.Meta
-	3,   // 56: corvo.op.v1.TrimUsage.meta:type_name -> corvo.op.v1.Meta
-	3,   // 57: corvo.op.v1.DeleteQueue.meta:type_name -> corvo.op.v1.Meta
-	3,   // 58: corvo.op.v1.RaiseLevel.meta:type_name -> corvo.op.v1.Meta
-	3,   // 59: corvo.op.v1.MoveJobs.meta:type_name -> corvo.op.v1.Meta
-	4,   // 60: corvo.op.v1.MoveJobsResult.items:type_name -> corvo.op.v1.Refusal
-	3,   // 61: corvo.op.v1.Arrive.meta:type_name -> corvo.op.v1.Meta
-	115, // 62: corvo.op.v1.Arrive.job:type_name -> corvo.job.v1.Job
-	50,  // 63: corvo.op.v1.Arrive.blobs:type_name -> corvo.op.v1.KindBlob
-	116, // 64: corvo.op.v1.Arrive.errors:type_name -> corvo.job.v1.AttemptError
-	102, // 65: corvo.op.v1.KindBlob.blob:type_name -> corvo.job.v1.Blob
-	3,   // 66: corvo.op.v1.Deliver.meta:type_name -> corvo.op.v1.Meta
-	53,  // 67: corvo.op.v1.Deliver.items:type_name -> corvo.op.v1.Sent
-	3,   // 68: corvo.op.v1.TrimOutbox.meta:type_name -> corvo.op.v1.Meta
-	58,  // 69: corvo.op.v1.JobsResult.items:type_name -> corvo.op.v1.JobDone
-	4,   // 70: corvo.op.v1.JobDone.refusal:type_name -> corvo.op.v1.Refusal
-	109, // 71: corvo.op.v1.JobDone.state:type_name -> corvo.job.v1.State
-	3,   // 72: corvo.op.v1.CancelJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 73: corvo.op.v1.RetryJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 74: corvo.op.v1.HoldJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 75: corvo.op.v1.ReleaseJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 76: corvo.op.v1.RejectJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 77: corvo.op.v1.DeleteJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 78: corvo.op.v1.ExpireJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 79: corvo.op.v1.ReleaseUnique.meta:type_name -> corvo.op.v1.Meta
-	3,   // 80: corvo.op.v1.PurgeJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 81: corvo.op.v1.Place.meta:type_name -> corvo.op.v1.Meta
-	7,   // 82: corvo.op.v1.Place.jobs:type_name -> corvo.op.v1.NewJob
-	3,   // 83: corvo.op.v1.SealBatch.meta:type_name -> corvo.op.v1.Meta
-	117, // 84: corvo.op.v1.SealBatchResult.batch:type_name -> corvo.state.v1.Batch
-	3,   // 85: corvo.op.v1.CountMember.meta:type_name -> corvo.op.v1.Meta
-	109, // 86: corvo.op.v1.CountMember.outcome:type_name -> corvo.job.v1.State
-	3,   // 87: corvo.op.v1.PurgeBatches.meta:type_name -> corvo.op.v1.Meta
-	3,   // 88: corvo.op.v1.Watch.meta:type_name -> corvo.op.v1.Meta
-	3,   // 89: corvo.op.v1.Met.meta:type_name -> corvo.op.v1.Meta
-	109, // 90: corvo.op.v1.Met.outcome:type_name -> corvo.job.v1.State
-	3,   // 91: corvo.op.v1.ResolveDependents.meta:type_name -> corvo.op.v1.Meta
-	3,   // 92: corvo.op.v1.PutSchedule.meta:type_name -> corvo.op.v1.Meta
-	118, // 93: corvo.op.v1.PutSchedule.schedule:type_name -> corvo.state.v1.Schedule
-	118, // 94: corvo.op.v1.PutScheduleResult.schedule:type_name -> corvo.state.v1.Schedule
-	3,   // 95: corvo.op.v1.PauseSchedule.meta:type_name -> corvo.op.v1.Meta
-	118, // 96: corvo.op.v1.PauseScheduleResult.schedule:type_name -> corvo.state.v1.Schedule
-	3,   // 97: corvo.op.v1.DeleteSchedule.meta:type_name -> corvo.op.v1.Meta
-	3,   // 98: corvo.op.v1.RunSchedules.meta:type_name -> corvo.op.v1.Meta
-	92,  // 99: corvo.op.v1.RunSchedules.runs:type_name -> corvo.op.v1.Run
-	3,   // 100: corvo.op.v1.ClearQueue.meta:type_name -> corvo.op.v1.Meta
-	3,   // 101: corvo.op.v1.SweepQueue.meta:type_name -> corvo.op.v1.Meta
-	3,   // 102: corvo.op.v1.Replenish.meta:type_name -> corvo.op.v1.Meta
-	3,   // 103: corvo.op.v1.SetSettings.meta:type_name -> corvo.op.v1.Meta
-	119, // 104: corvo.op.v1.SetSettings.settings:type_name -> corvo.state.v1.Settings
-	105, // [105:105] is the sub-list for method output_type
-	105, // [105:105] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	129, // 4: corvo.op.v1.NewBatch.callback_payload:type_name -> corvo.job.v1.Blob
+	129, // 5: corvo.op.v1.NewJob.payload:type_name -> corvo.job.v1.Blob
+	130, // 6: corvo.op.v1.NewJob.retry:type_name -> corvo.job.v1.Retry
+	131, // 7: corvo.op.v1.NewJob.tags:type_name -> corvo.job.v1.Pair
+	131, // 8: corvo.op.v1.NewJob.headers:type_name -> corvo.job.v1.Pair
+	129, // 9: corvo.op.v1.NewJob.checkpoint:type_name -> corvo.job.v1.Blob
+	132, // 10: corvo.op.v1.NewJob.options:type_name -> corvo.job.v1.Options
+	8,   // 11: corvo.op.v1.NewJob.depends_on:type_name -> corvo.op.v1.Dependency
+	133, // 12: corvo.op.v1.NewJob.chain:type_name -> corvo.job.v1.Chain
+	129, // 13: corvo.op.v1.NewJob.result_schema:type_name -> corvo.job.v1.Blob
+	134, // 14: corvo.op.v1.NewJob.origin:type_name -> corvo.job.v1.Origin
+	129, // 15: corvo.op.v1.NewJob.previous:type_name -> corvo.job.v1.Blob
+	135, // 16: corvo.op.v1.NewJob.link:type_name -> corvo.job.v1.ChainLink
+	10,  // 17: corvo.op.v1.EnqueueResult.jobs:type_name -> corvo.op.v1.Enqueued
+	136, // 18: corvo.op.v1.Enqueued.state:type_name -> corvo.job.v1.State
+	0,   // 19: corvo.op.v1.Enqueued.found:type_name -> corvo.op.v1.Found
+	3,   // 20: corvo.op.v1.Fetch.meta:type_name -> corvo.op.v1.Meta
+	13,  // 21: corvo.op.v1.FetchResult.jobs:type_name -> corvo.op.v1.Leased
+	3,   // 22: corvo.op.v1.Ack.meta:type_name -> corvo.op.v1.Meta
+	16,  // 23: corvo.op.v1.Ack.items:type_name -> corvo.op.v1.AckItem
+	14,  // 24: corvo.op.v1.AckItem.proof:type_name -> corvo.op.v1.LeaseProof
+	129, // 25: corvo.op.v1.AckItem.result:type_name -> corvo.job.v1.Blob
+	129, // 26: corvo.op.v1.AckItem.checkpoint:type_name -> corvo.job.v1.Blob
+	137, // 27: corvo.op.v1.AckItem.usage:type_name -> corvo.job.v1.Usage
+	138, // 28: corvo.op.v1.AckItem.agent_status:type_name -> corvo.job.v1.IterationStatus
+	129, // 29: corvo.op.v1.AckItem.trace:type_name -> corvo.job.v1.Blob
+	17,  // 30: corvo.op.v1.AckItem.tool_calls:type_name -> corvo.op.v1.ToolCall
+	7,   // 31: corvo.op.v1.ToolCall.job:type_name -> corvo.op.v1.NewJob
+	4,   // 32: corvo.op.v1.AckResult.items:type_name -> corvo.op.v1.Refusal
+	3,   // 33: corvo.op.v1.Fail.meta:type_name -> corvo.op.v1.Meta
+	20,  // 34: corvo.op.v1.Fail.items:type_name -> corvo.op.v1.FailItem
+	14,  // 35: corvo.op.v1.FailItem.proof:type_name -> corvo.op.v1.LeaseProof
+	1,   // 36: corvo.op.v1.FailItem.reason:type_name -> corvo.op.v1.FailReason
+	137, // 37: corvo.op.v1.FailItem.usage:type_name -> corvo.job.v1.Usage
+	22,  // 38: corvo.op.v1.FailResult.items:type_name -> corvo.op.v1.Failed
+	4,   // 39: corvo.op.v1.Failed.refusal:type_name -> corvo.op.v1.Refusal
+	136, // 40: corvo.op.v1.Failed.state:type_name -> corvo.job.v1.State
+	3,   // 41: corvo.op.v1.Heartbeat.meta:type_name -> corvo.op.v1.Meta
+	24,  // 42: corvo.op.v1.Heartbeat.items:type_name -> corvo.op.v1.HeartbeatItem
+	14,  // 43: corvo.op.v1.HeartbeatItem.proof:type_name -> corvo.op.v1.LeaseProof
+	129, // 44: corvo.op.v1.HeartbeatItem.progress:type_name -> corvo.job.v1.Blob
+	129, // 45: corvo.op.v1.HeartbeatItem.checkpoint:type_name -> corvo.job.v1.Blob
+	137, // 46: corvo.op.v1.HeartbeatItem.usage:type_name -> corvo.job.v1.Usage
+	4,   // 47: corvo.op.v1.HeartbeatResult.items:type_name -> corvo.op.v1.Refusal
+	3,   // 48: corvo.op.v1.SetQueue.meta:type_name -> corvo.op.v1.Meta
+	139, // 49: corvo.op.v1.SetQueue.overflow:type_name -> corvo.job.v1.Overflow
+	140, // 50: corvo.op.v1.SetQueue.retention:type_name -> corvo.job.v1.Retention
+	141, // 51: corvo.op.v1.SetQueue.defaults:type_name -> corvo.state.v1.QueueDefaults
+	3,   // 52: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
+	3,   // 53: corvo.op.v1.Reclaim.meta:type_name -> corvo.op.v1.Meta
+	3,   // 54: corvo.op.v1.Expire.meta:type_name -> corvo.op.v1.Meta
+	3,   // 55: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
+	3,   // 56: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
+	3,   // 57: corvo.op.v1.CreateKey.meta:type_name -> corvo.op.v1.Meta
+	142, // 58: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
+	142, // 59: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
+	3,   // 60: corvo.op.v1.RevokeKey.meta:type_name -> corvo.op.v1.Meta
+	3,   // 61: corvo.op.v1.TrimUsage.meta:type_name -> corvo.op.v1.Meta
+	3,   // 62: corvo.op.v1.DeleteQueue.meta:type_name -> corvo.op.v1.Meta
+	3,   // 63: corvo.op.v1.RaiseLevel.meta:type_name -> corvo.op.v1.Meta
+	3,   // 64: corvo.op.v1.MoveJobs.meta:type_name -> corvo.op.v1.Meta
+	4,   // 65: corvo.op.v1.MoveJobsResult.items:type_name -> corvo.op.v1.Refusal
+	3,   // 66: corvo.op.v1.Arrive.meta:type_name -> corvo.op.v1.Meta
+	143, // 67: corvo.op.v1.Arrive.job:type_name -> corvo.job.v1.Job
+	51,  // 68: corvo.op.v1.Arrive.blobs:type_name -> corvo.op.v1.KindBlob
+	144, // 69: corvo.op.v1.Arrive.errors:type_name -> corvo.job.v1.AttemptError
+	129, // 70: corvo.op.v1.KindBlob.blob:type_name -> corvo.job.v1.Blob
+	3,   // 71: corvo.op.v1.Deliver.meta:type_name -> corvo.op.v1.Meta
+	54,  // 72: corvo.op.v1.Deliver.items:type_name -> corvo.op.v1.Sent
+	3,   // 73: corvo.op.v1.TrimOutbox.meta:type_name -> corvo.op.v1.Meta
+	59,  // 74: corvo.op.v1.JobsResult.items:type_name -> corvo.op.v1.JobDone
+	4,   // 75: corvo.op.v1.JobDone.refusal:type_name -> corvo.op.v1.Refusal
+	136, // 76: corvo.op.v1.JobDone.state:type_name -> corvo.job.v1.State
+	3,   // 77: corvo.op.v1.CancelJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 78: corvo.op.v1.RetryJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 79: corvo.op.v1.HoldJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 80: corvo.op.v1.ReleaseJobs.meta:type_name -> corvo.op.v1.Meta
+	64,  // 81: corvo.op.v1.ReleaseJobs.changes:type_name -> corvo.op.v1.Changes
+	129, // 82: corvo.op.v1.Changes.payload:type_name -> corvo.job.v1.Blob
+	129, // 83: corvo.op.v1.Changes.checkpoint:type_name -> corvo.job.v1.Blob
+	145, // 84: corvo.op.v1.Changes.agent:type_name -> corvo.job.v1.AgentConfig
+	3,   // 85: corvo.op.v1.RejectJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 86: corvo.op.v1.DeleteJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 87: corvo.op.v1.ExpireJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 88: corvo.op.v1.ReleaseUnique.meta:type_name -> corvo.op.v1.Meta
+	3,   // 89: corvo.op.v1.PurgeJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 90: corvo.op.v1.Place.meta:type_name -> corvo.op.v1.Meta
+	7,   // 91: corvo.op.v1.Place.jobs:type_name -> corvo.op.v1.NewJob
+	3,   // 92: corvo.op.v1.SealBatch.meta:type_name -> corvo.op.v1.Meta
+	146, // 93: corvo.op.v1.SealBatchResult.batch:type_name -> corvo.state.v1.Batch
+	3,   // 94: corvo.op.v1.CountMember.meta:type_name -> corvo.op.v1.Meta
+	136, // 95: corvo.op.v1.CountMember.outcome:type_name -> corvo.job.v1.State
+	3,   // 96: corvo.op.v1.PurgeBatches.meta:type_name -> corvo.op.v1.Meta
+	3,   // 97: corvo.op.v1.Watch.meta:type_name -> corvo.op.v1.Meta
+	3,   // 98: corvo.op.v1.Met.meta:type_name -> corvo.op.v1.Meta
+	136, // 99: corvo.op.v1.Met.outcome:type_name -> corvo.job.v1.State
+	3,   // 100: corvo.op.v1.ResolveDependents.meta:type_name -> corvo.op.v1.Meta
+	3,   // 101: corvo.op.v1.PutSchedule.meta:type_name -> corvo.op.v1.Meta
+	147, // 102: corvo.op.v1.PutSchedule.schedule:type_name -> corvo.state.v1.Schedule
+	147, // 103: corvo.op.v1.PutScheduleResult.schedule:type_name -> corvo.state.v1.Schedule
+	3,   // 104: corvo.op.v1.PauseSchedule.meta:type_name -> corvo.op.v1.Meta
+	147, // 105: corvo.op.v1.PauseScheduleResult.schedule:type_name -> corvo.state.v1.Schedule
+	3,   // 106: corvo.op.v1.DeleteSchedule.meta:type_name -> corvo.op.v1.Meta
+	3,   // 107: corvo.op.v1.RunSchedules.meta:type_name -> corvo.op.v1.Meta
+	94,  // 108: corvo.op.v1.RunSchedules.runs:type_name -> corvo.op.v1.Run
+	3,   // 109: corvo.op.v1.ClearQueue.meta:type_name -> corvo.op.v1.Meta
+	3,   // 110: corvo.op.v1.SweepQueue.meta:type_name -> corvo.op.v1.Meta
+	3,   // 111: corvo.op.v1.Replenish.meta:type_name -> corvo.op.v1.Meta
+	3,   // 112: corvo.op.v1.SetSettings.meta:type_name -> corvo.op.v1.Meta
+	148, // 113: corvo.op.v1.SetSettings.settings:type_name -> corvo.state.v1.Settings
+	3,   // 114: corvo.op.v1.PutResource.meta:type_name -> corvo.op.v1.Meta
+	149, // 115: corvo.op.v1.PutResource.resource:type_name -> corvo.state.v1.Resource
+	150, // 116: corvo.op.v1.PutResource.windows:type_name -> corvo.state.v1.Spent
+	149, // 117: corvo.op.v1.PutResourceResult.resource:type_name -> corvo.state.v1.Resource
+	3,   // 118: corvo.op.v1.DeleteResource.meta:type_name -> corvo.op.v1.Meta
+	151, // 119: corvo.op.v1.DeleteResource.kind:type_name -> corvo.state.v1.ResourceKind
+	3,   // 120: corvo.op.v1.SeedPrices.meta:type_name -> corvo.op.v1.Meta
+	149, // 121: corvo.op.v1.SeedPrices.prices:type_name -> corvo.state.v1.Resource
+	3,   // 122: corvo.op.v1.TurnBudgets.meta:type_name -> corvo.op.v1.Meta
+	111, // 123: corvo.op.v1.TurnBudgets.turns:type_name -> corvo.op.v1.Turn
+	152, // 124: corvo.op.v1.Turn.window:type_name -> corvo.state.v1.Window
+	3,   // 125: corvo.op.v1.OpenGate.meta:type_name -> corvo.op.v1.Meta
+	3,   // 126: corvo.op.v1.ScoreJob.meta:type_name -> corvo.op.v1.Meta
+	153, // 127: corvo.op.v1.ScoreJob.score:type_name -> corvo.job.v1.Score
+	3,   // 128: corvo.op.v1.ReplayJob.meta:type_name -> corvo.op.v1.Meta
+	3,   // 129: corvo.op.v1.SetAlerts.meta:type_name -> corvo.op.v1.Meta
+	120, // 130: corvo.op.v1.SetAlerts.changes:type_name -> corvo.op.v1.AlertChange
+	129, // 131: corvo.op.v1.AlertChange.body:type_name -> corvo.job.v1.Blob
+	3,   // 132: corvo.op.v1.ReportDeliveries.meta:type_name -> corvo.op.v1.Meta
+	123, // 133: corvo.op.v1.ReportDeliveries.reports:type_name -> corvo.op.v1.DeliveryReport
+	3,   // 134: corvo.op.v1.PurgeDeliveries.meta:type_name -> corvo.op.v1.Meta
+	3,   // 135: corvo.op.v1.QueueDelivery.meta:type_name -> corvo.op.v1.Meta
+	136, // [136:136] is the sub-list for method output_type
+	136, // [136:136] is the sub-list for method input_type
+	136, // [136:136] is the sub-list for extension type_name
+	136, // [136:136] is the sub-list for extension extendee
+	0,   // [0:136] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_op_op_proto_init() }
@@ -6340,14 +8043,14 @@ func file_dataplane_op_op_proto_init() {
 	if File_dataplane_op_op_proto != nil {
 		return
 	}
-	file_dataplane_op_op_proto_msgTypes[23].OneofWrappers = []any{}
+	file_dataplane_op_op_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_op_op_proto_rawDesc), len(file_dataplane_op_op_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   100,
+			NumMessages:   127,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

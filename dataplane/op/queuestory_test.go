@@ -73,6 +73,10 @@ func (i item) settingsOf(t testing.TB, o *op.SetQueue) {
 		}
 		o.Overflow = &full
 	}
+	if i.says("ageing") {
+		ms := i.millis(t, "ageing", 0)
+		o.AgeingMs = &ms
+	}
 	if i.says("completed") || i.says("dead") || i.says("cancelled") {
 		o.Retention = i.retention(t)
 	}
@@ -130,6 +134,9 @@ func printQueueSettings(b *strings.Builder, q *state.Queue) {
 	if r := q.Retention; r != nil {
 		fmt.Fprintf(b, " kept %d %d %d ms", r.CompletedMs, r.DeadMs, r.CancelledMs)
 	}
+	if q.AgeingMs > 0 {
+		fmt.Fprintf(b, " ageing %d ms", q.AgeingMs)
+	}
 	if ms := q.GetDefaults().GetExpireAfterMs(); ms > 0 {
 		fmt.Fprintf(b, " expire after %d ms", ms)
 	}
@@ -156,6 +163,8 @@ func TestQueueSettingsBounds(t *testing.T) {
 		"overflow": {"on_full", func(o *op.SetQueue, beyond int64) {
 			o.Overflow = val(job.Overflow_OVERFLOW_DROP_OLDEST + job.Overflow(beyond))
 		}},
+		"ageing":    {"priority_ageing", func(o *op.SetQueue, beyond int64) { o.AgeingMs = val(job.MaxAgeing.Milliseconds() + beyond) }},
+		"no ageing": {"priority_ageing", func(o *op.SetQueue, beyond int64) { o.AgeingMs = val(-beyond) }},
 		"retention": {"retention", func(o *op.SetQueue, beyond int64) {
 			o.Retention = &job.Retention{DeadMs: job.MaxRetention.Milliseconds() + beyond}
 		}},

@@ -46,7 +46,7 @@ func (o *Reclaim) Apply(tx *state.Tx) (*ReclaimResult, error) {
 		}
 		j.LeaseExpired = true
 		j.Lease.LastRequest = nil // no request has ended this attempt
-		if err := endAttempt(tx, j, reclaimed, &job.AttemptError{Error: expiredError}); err != nil {
+		if err := endAttempt(tx, j, reclaimed, &job.AttemptError{Error: leaseOver(j)}); err != nil {
 			return nil, err
 		}
 		result.Reclaimed++

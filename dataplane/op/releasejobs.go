@@ -8,8 +8,11 @@ import (
 )
 
 // ReleaseJobs lets held jobs run, at once: neither for a due time nor for other
-// jobs do they wait any more. An item's refusal is NOT_FOUND, or STATE_CONFLICT for
-// a job that is not held.
+// jobs do they wait any more. What one of them runs with may be changed by the way.
+// A job that an approval policy holds is waived by it from then on. An item's refusal
+// is NOT_FOUND, STATE_CONFLICT for a job that is not held, or whose agent's new bounds it
+// has reached already, or BUDGET_EXCEEDED for one that a budget holds which still has no
+// room for it.
 
 // Number is ReleaseJobs's number in the log.
 func (*ReleaseJobs) Number() entry.Number { return numReleaseJobs }
@@ -22,6 +25,8 @@ func (o *ReleaseJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)
 	p.ids("job_ids", o.JobIds)
+	o.Changes.check(&p, len(o.JobIds))
+	p.whole(o)
 	return p.err()
 }
 
@@ -32,10 +37,24 @@ func (o *ReleaseJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 		if !ok {
 			return conflict(j, "approved", job.Held), nil
 		}
+		if refused := o.Changes.refuse(j); refused != nil {
+			return &JobDone{Refusal: refused}, nil
+		}
+		if refused, err := stillShort(tx, j, o.Changes.options(j)); err != nil || refused != nil {
+			return &JobDone{Refusal: refused}, err
+		}
+		changed, err := o.Changes.apply(tx, j)
+		if err != nil {
+			return nil, err
+		}
+		waive(tx, j)
 		j.State = to
-		j.HoldReason = ""
+		waiveModel(j)
+		d := j.Details()
+		d.CostWaived = o.Changes.GetAgent() == nil && (d.CostWaived || d.Hold == job.Hold_HOLD_MAX_COST)
+		d.HoldReason, d.Hold, d.HoldBy = "", job.Hold_HOLD_REQUEST, ""
 		j.BlockedBy = 0
 		j.ScheduledNs = tx.ClockNs()
-		return became(j), tx.PutJob(j, state.EventType_EVENT_APPROVED)
+		return became(j), tx.PutJob(j, append(changed, state.EventType_EVENT_APPROVED)...)
 	})
 }

@@ -33,18 +33,18 @@ func (o *ReleaseUnique) Apply(tx *state.Tx) (*ReleaseUniqueResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		if j.GetUniqueExpiresNs() == 0 || j.UniqueExpiresNs > tx.ClockNs() {
+		if j.GetDetail().GetUniqueExpiresNs() == 0 || j.Detail.GetUniqueExpiresNs() > tx.ClockNs() {
 			continue
 		}
 		// Without the period a key is free once its job has settled, and may be another's.
-		owner, taken, err := tx.Locked(state.LockUnique, j.Queue, j.UniqueKey)
+		owner, taken, err := tx.Locked(state.LockUnique, j.Queue, j.Options.GetUniqueKey())
 		if err != nil {
 			return nil, err
 		}
 		if !taken || owner != job.ID(j.Id) {
 			continue
 		}
-		j.UniqueExpiresNs = 0
+		j.Details().UniqueExpiresNs = 0
 		if err := tx.PutJob(j, state.EventType_EVENT_UNLOCKED); err != nil {
 			return nil, err
 		}

@@ -12,7 +12,7 @@ import (
 
 // RetryJobs has settled jobs run again, at their old place in the queue and from
 // their checkpoint. A retry begins at the first attempt, and what the earlier ones
-// left is forgotten; but that a lease of the job ran out is not, because its worker
+// left is forgotten, iterations included; but that a lease of the job ran out is not, because its worker
 // may still be there. A requeue, of dead jobs only, keeps attempts and errors and
 // grants all attempts anew. Whoever waited for the job has been told how it ended
 // and is not told again: not its batch, not its chain, not its dependents.
@@ -65,10 +65,10 @@ func (o *RetryJobs) revive(tx *state.Tx, j *job.Job) (*JobDone, error) {
 // claimKey has a job take its unique key again: refused where another has it. One whose
 // period is over is taken from that other.
 func claimKey(tx *state.Tx, j *job.Job) (*Refusal, error) {
-	if j.UniqueKey == "" || j.UniqueExpiresNs <= tx.ClockNs() {
+	if j.Options.GetUniqueKey() == "" || j.Detail.GetUniqueExpiresNs() <= tx.ClockNs() {
 		return nil, nil
 	}
-	k := key{state.LockUnique, j.Queue, j.UniqueKey}
+	k := key{state.LockUnique, j.Queue, j.Options.GetUniqueKey()}
 	owner, taken, err := k.holder(tx)
 	switch {
 	case err != nil || owner == job.ID(j.Id):
@@ -76,16 +76,36 @@ func claimKey(tx *state.Tx, j *job.Job) (*Refusal, error) {
 	case taken:
 		return refuse(api.Conflict, "job %s cannot run again: job %s has its unique key by now; wait until that settles, or cancel it", job.ID(j.Id), owner), nil
 	}
-	return nil, freeUnique(tx, j.Queue, j.UniqueKey)
+	return nil, freeUnique(tx, j.Queue, j.Options.GetUniqueKey())
 }
 
 // startOver makes a job as if it had never been fetched.
 func startOver(tx *state.Tx, j *job.Job) error {
 	j.Attempt, j.AttemptBase, j.StartedNs, j.Lease = 0, 0, 0, nil
+	if err := forgetIterations(tx, j); err != nil {
+		return err
+	}
 	if err := tx.DeleteErrors(j); err != nil {
 		return err
 	}
 	return tx.DeleteBlob(j, job.Result)
+}
+
+// forgetIterations has an agent's job begin at its first iteration, a replay at the one
+// it goes on from, with all its money.
+func forgetIterations(tx *state.Tx, j *job.Job) error {
+	if j.Options.GetAgent() == nil && j.Detail.GetIteration() == 0 {
+		return nil
+	}
+	d := j.Details()
+	d.UsageBefore, d.SpentBeforeNanoUsd, d.CostWaived = j.Usage, -j.Usage.GetCostNanoUsd(), false
+	if err := tx.DeleteIterations(j); err != nil {
+		return err
+	}
+	if from := j.Options.GetReplayFrom(); from > 0 {
+		d.Iteration = from - 1
+	}
+	return nil
 }
 
 // goOn grants a job all its attempts, from the last one on of which something is
@@ -105,14 +125,15 @@ func goOn(tx *state.Tx, j *job.Job) error {
 
 // unsettle takes back what a job got when it settled, and has its time begin anew.
 func unsettle(tx *state.Tx, j *job.Job) {
-	j.CompletedNs, j.FailedNs, j.CancelledNs, j.PurgeNs = 0, 0, 0, 0
-	j.HoldReason, j.BlockedBy = "", 0
+	j.CompletedNs, j.FailedNs, j.PurgeNs, j.BlockedBy = 0, 0, 0, 0
 	j.ScheduledNs = tx.ClockNs()
-	j.ExpireNs = 0
-	if j.ExpireAfterMs > 0 {
-		j.ExpireNs = tx.ClockNs() + j.ExpireAfterMs*int64(time.Millisecond)
+	d := j.Details()
+	d.CancelledNs, d.ExpireNs = 0, 0
+	d.HoldReason, d.Hold, d.HoldBy = "", job.Hold_HOLD_REQUEST, ""
+	if ms := j.Options.GetExpireAfterMs(); ms > 0 {
+		d.ExpireNs = tx.ClockNs() + ms*int64(time.Millisecond)
 	}
-	if j.UniqueExpiresNs <= tx.ClockNs() {
-		j.UniqueExpiresNs = 0
+	if d.UniqueExpiresNs <= tx.ClockNs() {
+		d.UniqueExpiresNs = 0
 	}
 }

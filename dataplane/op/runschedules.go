@@ -141,11 +141,11 @@ func (x *RunSchedulesResult) run(tx *state.Tx, s *state.Schedule, id job.ID, due
 		ScheduledNs: dueNs,
 		Tags:        s.Tags,
 		Headers:     s.Headers,
-		ScheduleId:  s.Id,
+		Options:     &job.Options{ScheduleId: s.Id},
 	}
 	n.Retry.MaxAttempts = s.MaxAttempts
 	if s.UniqueKey != "" {
-		n.UniqueKey, n.UniquePeriodMs = s.UniqueKey, int64(job.DefaultUniquePeriod/time.Millisecond)
+		n.Opt().UniqueKey, n.Opt().UniquePeriodMs = s.UniqueKey, int64(job.DefaultUniquePeriod/time.Millisecond)
 	}
 	if err := send(tx, s.Shard, &Place{Meta: &Meta{Ids: [][]byte{id[:]}}, Jobs: []*NewJob{n}}); err != nil {
 		return fmt.Errorf("run of schedule %s: %w", job.ScheduleIDText(job.ID(s.Id)), err)

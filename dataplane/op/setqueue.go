@@ -52,8 +52,14 @@ func (o *SetQueue) Validate() error {
 	if w := o.GetOverflow(); w != job.Overflow_OVERFLOW_REJECT && w != job.Overflow_OVERFLOW_DROP_OLDEST {
 		p.add("on_full", fmt.Errorf("is %d; use reject or drop_oldest", w))
 	}
+	if name := o.GetProvider(); name != "" {
+		p.add("provider", job.CheckProviderName(name))
+	}
 	for _, err := range job.CheckRetention(o.GetRetention()) {
 		p.add("retention", err)
+	}
+	if ms := o.GetAgeingMs(); ms < 0 || ms > job.MaxAgeing.Milliseconds() {
+		p.add("priority_ageing", fmt.Errorf("is %d ms; at most %s are allowed, 0 is never", ms, job.MaxAgeing))
 	}
 	if o.Defaults != nil {
 		for _, err := range checkDefaults(o.Defaults) {
@@ -159,11 +165,13 @@ func (o *SetQueue) limits(q *state.Queue, clockNs int64) (changed bool) {
 	return set(&q.RateWindowMs, &window) || changed
 }
 
-// keep sets what jobs the queue takes and how long it keeps them, and says whether
-// that is news.
+// keep sets what jobs the queue takes, how they grow older in it and how long it keeps
+// them, and says whether that is news.
 func (o *SetQueue) keep(q *state.Queue) (changed bool) {
 	changed = set(&q.MaxLength, o.MaxLength)
 	changed = set(&q.Overflow, o.Overflow) || changed
+	changed = set(&q.Provider, o.Provider) || changed
+	changed = set(&q.AgeingMs, o.AgeingMs) || changed
 	if o.Retention != nil && !proto.Equal(retentionOf(q), o.Retention) {
 		q.Retention, changed = o.Retention, true
 	}

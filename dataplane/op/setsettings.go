@@ -2,6 +2,7 @@ package op
 
 import (
 	"errors"
+	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
@@ -12,7 +13,8 @@ import (
 )
 
 // SetSettings replaces the namespace's settings. Retention binds jobs that settle
-// from then on, in queues that say nothing themselves.
+// from then on, in queues that say nothing themselves; what is done about unknown
+// models, jobs that are fetched from then on.
 
 // Number is SetSettings's number in the log.
 func (*SetSettings) Number() entry.Number { return numSetSettings }
@@ -29,6 +31,11 @@ func (o *SetSettings) Validate() error {
 	}
 	for _, err := range job.CheckRetention(o.GetSettings().GetRetention()) {
 		p.add("settings.retention", err)
+	}
+	switch unknown := o.GetSettings().GetUnknownModel(); unknown {
+	case state.UnknownModel_UNKNOWN_MODEL_CEILING, state.UnknownModel_UNKNOWN_MODEL_HOLD:
+	default:
+		p.add("settings.unknown_model", fmt.Errorf("%d is unknown", unknown))
 	}
 	return p.err()
 }

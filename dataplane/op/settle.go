@@ -54,8 +54,8 @@ func crowded(tx *state.Tx, j *job.Job) *Refusal {
 // removed before that is free, or the key would be free too. 0 is never.
 func purgeAt(tx *state.Tx, j *job.Job) int64 {
 	at := keptUntil(tx, j.State, tx.Queue(j.Queue).GetRetention())
-	if at > 0 && j.UniqueWholePeriod {
-		at = max(at, j.UniqueExpiresNs)
+	if at > 0 && j.Options.GetUniqueWholePeriod() {
+		at = max(at, j.Detail.GetUniqueExpiresNs())
 	}
 	return at
 }

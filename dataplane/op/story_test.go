@@ -216,14 +216,32 @@ func (s *story) look(name string, items []item) func() {
 		return s.printHead
 	case "usage":
 		return s.printUsage
+	case "costs":
+		return s.printCosts
+	case "book":
+		return s.printBook
 	case "schedules":
 		return s.printSchedules
+	case "budgets":
+		return s.printBudgets
+	case "deliveries":
+		return s.printDeliveries
+	case "resources":
+		return s.printResources
 	case "outbox":
 		return s.printOutbox
 	case "forwards":
 		return func() { s.printForwards(first.words) }
 	case "dependents":
 		return func() { s.printDependents(first.words) }
+	case "gates":
+		return s.printGates
+	case "traffic":
+		return s.printTraffic
+	case "tools":
+		return func() { s.printTools(first.words) }
+	case "approved":
+		return func() { s.printApproved(first.words) }
 	case "keys":
 		return func() {
 			for _, k := range s.store.Keys() {
@@ -338,6 +356,7 @@ func (i item) usage(t testing.TB) *job.Usage {
 		InputTokens:  int64(i.number(t, "in", 0)),
 		OutputTokens: int64(i.number(t, "out", 0)),
 		CostNanoUsd:  int64(i.number(t, "cost", 0)),
+		CostReported: i.says("cost"),
 		Model:        i.text("model", ""),
 		Provider:     i.text("provider", ""),
 	}

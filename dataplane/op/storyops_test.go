@@ -142,12 +142,14 @@ func (s *story) proof(i item) *op.LeaseProof {
 func (s *story) ackOp(items []item) op.Op {
 	o := &op.Ack{Meta: s.meta(items[0])}
 	for _, i := range items {
-		o.Items = append(o.Items, &op.AckItem{
+		item := &op.AckItem{
 			Proof:      s.proof(i),
 			Result:     i.blob(s.t, "result"),
 			Checkpoint: i.blob(s.t, "checkpoint"),
 			Usage:      i.usage(s.t),
-		})
+		}
+		s.agentItem(i, item)
+		o.Items = append(o.Items, item)
 	}
 	return o
 }

@@ -48,7 +48,7 @@ func (s *story) describe(o op.Op, result any) string {
 			if slices.Contains(r.Cancel, uint32(i)) {
 				word += ", cancel"
 			}
-			add("%s %s", s.name(o.(*op.Heartbeat).Items[i].Proof.Id), word)
+			add("%s %s%s", s.name(o.(*op.Heartbeat).Items[i].Proof.Id), word, overBudget(r, i))
 		}
 	case *op.FailResult:
 		for i, f := range r.Items {
@@ -79,6 +79,8 @@ func (s *story) describe(o op.Op, result any) string {
 		add("%d", r.Promoted)
 	case *op.ReclaimResult:
 		add("%d", r.Reclaimed)
+	case *op.OpenGateResult:
+		add("%d", r.Opened)
 	case *op.ExpireResult:
 		add("%d", r.Expired)
 	case *op.ResolveDependentsResult:
@@ -87,6 +89,12 @@ func (s *story) describe(o op.Op, result any) string {
 		for _, id := range r.JobIds {
 			add("%s", s.nameRun(id))
 		}
+	case *op.ReplayJobResult:
+		add("%s", s.name(r.Id))
+	case *op.ScoreJobResult:
+		add("ok")
+	case *op.TurnBudgetsResult:
+		add("%d", r.Turned)
 	case *op.CreateKeyResult:
 		add("%s created %s", r.Key.Id, s.moment(r.Key.CreatedNs))
 	default:
@@ -195,6 +203,7 @@ func (s *story) printJob(name string) {
 			name, j.State.Word(), j.Queue, j.Priority, j.Attempt, j.Retry.MaxAttempts,
 			s.moment(j.CreatedNs), s.moment(j.ScheduledNs), s.moment(j.StartedNs), s.moment(j.CompletedNs), s.moment(j.FailedNs))
 		s.printTerms(j)
+		s.printAgent(v, j)
 		if l := j.Lease; l != nil {
 			fmt.Fprintf(&s.out, "  lease of %s until %s, length %d ms, some expired: %v\n", l.WorkerId, s.moment(l.ExpiresNs), l.LengthMs, j.LeaseExpired)
 		}

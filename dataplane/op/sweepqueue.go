@@ -104,7 +104,7 @@ func sweep(tx *state.Tx, j *job.Job) (removed bool, err error) {
 	if err := sweepOn(j, job.OnCancel); err != nil {
 		return false, err
 	}
-	j.Doomed, j.CancelledNs = true, tx.ClockNs()
+	j.Doomed, j.Details().CancelledNs = true, tx.ClockNs()
 	return true, settle(tx, j, settlement{}, state.EventType_EVENT_CANCELLED)
 }
 

@@ -57,6 +57,17 @@ const (
 	numSweepQueue        entry.Number = 42
 	numReplenish         entry.Number = 43
 	numSetSettings       entry.Number = 44
+	numPutResource       entry.Number = 45
+	numDeleteResource    entry.Number = 46
+	numSeedPrices        entry.Number = 47
+	numTurnBudgets       entry.Number = 48
+	numOpenGate          entry.Number = 49
+	numScoreJob          entry.Number = 50
+	numReplayJob         entry.Number = 51
+	numSetAlerts         entry.Number = 52
+	numReportDeliveries  entry.Number = 53
+	numPurgeDeliveries   entry.Number = 54
+	numQueueDelivery     entry.Number = 55
 )
 
 // table is every op there is, by number.
@@ -105,6 +116,17 @@ var table = [...]*Kind{
 	numSweepQueue:        kind("sweep-queue", pipeline.ClassSettle, RepeatHarmless, (*SweepQueue).Apply),
 	numReplenish:         kind("replenish", pipeline.ClassSettle, RepeatHarmless, (*Replenish).Apply),
 	numSetSettings:       kind("set-settings", pipeline.ClassManage, RepeatNever, (*SetSettings).Apply),
+	numPutResource:       kind("put-resource", pipeline.ClassManage, RepeatNever, (*PutResource).Apply),
+	numDeleteResource:    kind("delete-resource", pipeline.ClassManage, RepeatNever, (*DeleteResource).Apply),
+	numSeedPrices:        kind("seed-prices", pipeline.ClassManage, RepeatHarmless, (*SeedPrices).Apply),
+	numTurnBudgets:       kind("turn-budgets", pipeline.ClassSettle, RepeatHarmless, (*TurnBudgets).Apply),
+	numOpenGate:          kind("open-gate", pipeline.ClassSettle, RepeatHarmless, (*OpenGate).Apply),
+	numScoreJob:          kind("score-job", pipeline.ClassManage, RepeatNever, (*ScoreJob).Apply),
+	numReplayJob:         kind("replay-job", pipeline.ClassManage, RepeatAnswers, (*ReplayJob).Apply),
+	numSetAlerts:         kind("set-alerts", pipeline.ClassSettle, RepeatHarmless, (*SetAlerts).Apply),
+	numReportDeliveries:  kind("report-deliveries", pipeline.ClassSettle, RepeatHarmless, (*ReportDeliveries).Apply),
+	numPurgeDeliveries:   kind("purge-deliveries", pipeline.ClassSettle, RepeatHarmless, (*PurgeDeliveries).Apply),
+	numQueueDelivery:     kind("queue-delivery", pipeline.ClassManage, RepeatNever, (*QueueDelivery).Apply),
 }
 
 // Op is one change: what the pipeline needs of it, and what it takes to read it

@@ -22,10 +22,10 @@ type key struct {
 // key counts.
 func (nj *NewJob) key() (k key, has bool) {
 	switch {
-	case nj.UniqueKey != "":
-		return key{state.LockUnique, nj.Queue, nj.UniqueKey}, true
-	case nj.DebounceKey != "":
-		return key{state.LockDebounce, nj.Queue, nj.DebounceKey}, true
+	case nj.Options.GetUniqueKey() != "":
+		return key{state.LockUnique, nj.Queue, nj.Options.GetUniqueKey()}, true
+	case nj.Options.GetDebounceKey() != "":
+		return key{state.LockDebounce, nj.Queue, nj.Options.GetDebounceKey()}, true
 	}
 	return key{}, false
 }
@@ -49,7 +49,7 @@ func (k key) holder(tx *state.Tx) (id job.ID, taken bool, err error) {
 	if err != nil {
 		return id, false, err
 	}
-	return id, j.GetUniqueExpiresNs() > tx.ClockNs(), nil
+	return id, j.GetDetail().GetUniqueExpiresNs() > tx.ClockNs(), nil
 }
 
 // meeting is what a job to be made comes upon. The zero meeting is nobody: it is
@@ -134,12 +134,11 @@ func (m *meeter) meet(id []byte, nj *NewJob) (meeting, error) {
 // takeUnique gives a new job its unique key, which nobody has any more. Who had it
 // until its period was over, and was not visited since, gives it up.
 func (nj *NewJob) takeUnique(tx *state.Tx, j *job.Job) error {
-	if nj.UniqueKey == "" {
+	if nj.Options.GetUniqueKey() == "" {
 		return nil
 	}
-	j.UniqueKey, j.UniquePeriodMs, j.UniqueWholePeriod = nj.UniqueKey, nj.UniquePeriodMs, nj.UniqueWholePeriod
-	j.UniqueExpiresNs = tx.ClockNs() + nj.UniquePeriodMs*int64(time.Millisecond)
-	return freeUnique(tx, nj.Queue, nj.UniqueKey)
+	j.Details().UniqueExpiresNs = tx.ClockNs() + nj.Options.GetUniquePeriodMs()*int64(time.Millisecond)
+	return freeUnique(tx, nj.Queue, nj.Options.GetUniqueKey())
 }
 
 // freeUnique takes a unique key from who had it until its period was over, and was
@@ -153,6 +152,6 @@ func freeUnique(tx *state.Tx, queue, text string) error {
 	if err != nil {
 		return err
 	}
-	holder.UniqueExpiresNs = 0
+	holder.Details().UniqueExpiresNs = 0
 	return tx.PutJob(holder, state.EventType_EVENT_UNLOCKED)
 }

@@ -16,7 +16,7 @@ func TestAJobIsKeptAsLongAsItsKey(t *testing.T) {
 		w := newWorld(t)
 		w.apply(&op.SetQueue{Queue: "q", Retention: &job.Retention{CompletedMs: 1000}})
 		o := w.newJobs("q", 1)
-		o.Jobs[0].UniqueKey, o.Jobs[0].UniquePeriodMs, o.Jobs[0].UniqueWholePeriod = "k", 60_000, whole
+		o.Jobs[0].Opt().UniqueKey, o.Jobs[0].Opt().UniquePeriodMs, o.Jobs[0].Opt().UniqueWholePeriod = "k", 60_000, whole
 		w.apply(o)
 		w.apply(ack(one[*op.FetchResult](w, w.fetch("q", 1)).Jobs...))
 

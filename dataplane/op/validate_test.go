@@ -176,6 +176,26 @@ var bounds = []struct {
 	{"ack", "items[0].usage", job.MaxUsageWord, api.ValidationError, func(o op.Op, n int) {
 		o.(*op.Ack).Items[0].Usage = &job.Usage{Model: long(n)}
 	}},
+	{"ack", "items[0].trace", job.MaxTrace, api.PayloadTooLarge, func(o op.Op, n int) {
+		o.(*op.Ack).Items[0].Trace = &job.Blob{Data: make([]byte, n)}
+	}},
+	{"ack", "items[0].hold_reason", job.MaxHoldReason, api.ValidationError, func(o op.Op, n int) {
+		o.(*op.Ack).Items[0].AgentStatus, o.(*op.Ack).Items[0].HoldReason = job.Suspend, long(n)
+	}},
+	{"ack", "items[0].agent_status", int(job.Suspend), api.ValidationError, func(o op.Op, n int) {
+		o.(*op.Ack).Items[0].AgentStatus = job.IterationStatus(n)
+	}},
+	{"enqueue", "jobs[0].agent", job.MaxIterations, api.ValidationError, func(o op.Op, n int) {
+		o.(*op.Enqueue).Jobs[0].Opt().Agent = &job.AgentConfig{MaxIterations: uint32(n)}
+	}},
+	{"enqueue", "jobs[0].agent", job.MaxMoney, api.ValidationError, func(o op.Op, n int) {
+		o.(*op.Enqueue).Jobs[0].Opt().Agent = &job.AgentConfig{MaxCostNanoUsd: int64(n)}
+	}},
+	{"enqueue", "jobs[0].agent", int(job.MaxIterationTime.Milliseconds()), api.ValidationError, func(o op.Op, n int) {
+		o.(*op.Enqueue).Jobs[0].Opt().Agent = &job.AgentConfig{IterationTimeoutMs: int64(n)}
+	}},
+	{"score-job", "dimension", job.MaxScoreWord, api.ValidationError, func(o op.Op, n int) { o.(*op.ScoreJob).Score.Dimension = long(n) }},
+	{"score-job", "scorer", job.MaxScoreWord, api.ValidationError, func(o op.Op, n int) { o.(*op.ScoreJob).Score.Scorer = long(n) }},
 	{"fail", "items", job.MaxAckItems, api.ValidationError, func(o op.Op, n int) {
 		a := o.(*op.Fail)
 		for len(a.Items) < n {

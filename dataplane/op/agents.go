@@ -1,0 +1,82 @@
+package op
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// What bounds an agent's job is enforced here: how many iterations it has, what they
+// cost, how long each attempt at one may run.
+
+// agentReason is why a job is held whose agent does not say.
+const agentReason = "held by its agent"
+
+// agentLimit is the limit that keeps a job from its next iteration, now that one has
+// ended; an empty reason is none. A person who approves it lets it have one more.
+func agentLimit(j *job.Job) (job.Hold, string) {
+	agent, n := j.Options.GetAgent(), j.Detail.GetIteration()
+	if most := agent.GetMaxIterations(); most > 0 && n >= most || n >= job.MaxIterations {
+		return job.Hold_HOLD_MAX_ITERATIONS, fmt.Sprintf("has had %d iterations, and its max_iterations is %d: approve it to let it have one more, or reject it", n, limitOr(most, job.MaxIterations))
+	}
+	if most := agent.GetMaxCostNanoUsd(); most > 0 && j.AgentCost() >= most {
+		return job.Hold_HOLD_MAX_COST, costReason(j, 0)
+	}
+	return 0, ""
+}
+
+func limitOr(most, otherwise uint32) uint32 {
+	if most == 0 {
+		return otherwise
+	}
+	return min(most, otherwise)
+}
+
+func costReason(j *job.Job, estimate int64) string {
+	text := fmt.Sprintf("has cost %s USD", money.Nano(j.AgentCost()))
+	if estimate > 0 {
+		text += fmt.Sprintf(" and is expected to cost %s more", money.Nano(estimate))
+	}
+	return fmt.Sprintf("%s, and its max_cost_usd is %s: approve it to let it have one more iteration, or reject it", text, money.Nano(j.Options.GetAgent().GetMaxCostNanoUsd()))
+}
+
+// checkAgent holds a job whose agent has no money left for another attempt. What an
+// approval has let go passes until its iteration has ended.
+func checkAgent(_ Ground, j *job.Job) (Verdict, error) {
+	most := j.Options.GetAgent().GetMaxCostNanoUsd()
+	if most == 0 || j.Detail.GetCostWaived() {
+		return Verdict{}, nil
+	}
+	spent, estimate := j.AgentCost(), j.Options.GetCostEstimateNanoUsd()
+	if spent < most && estimate <= most-max(spent, 0) {
+		return Verdict{}, nil
+	}
+	return Verdict{Do: Hold, Reason: ReasonAgent, Text: costReason(j, estimate), Hold: job.Hold_HOLD_MAX_COST}, nil
+}
+
+// overCost says whether a running attempt has cost more than its agent may.
+func overCost(j *job.Job) bool {
+	most := j.Options.GetAgent().GetMaxCostNanoUsd()
+	return most > 0 && !j.Detail.GetCostWaived() && j.AgentCost() > most
+}
+
+// leaseEnd is when a lease of j ends that is taken or renewed now for so long: with
+// the time of its agent's iteration at the latest.
+func leaseEnd(tx *state.Tx, j *job.Job, lengthMs int64) int64 {
+	end := tx.ClockNs() + lengthMs*int64(time.Millisecond)
+	if most := j.IterationTimeout(); most > 0 {
+		end = min(end, j.StartedNs+int64(most))
+	}
+	return end
+}
+
+// leaseOver is the error of an attempt whose lease is over.
+func leaseOver(j *job.Job) string {
+	if most := j.IterationTimeout(); most > 0 && j.Lease.GetExpiresNs() >= j.StartedNs+int64(most) {
+		return fmt.Sprintf("iteration timed out after %s", most)
+	}
+	return expiredError
+}

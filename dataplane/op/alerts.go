@@ -1,0 +1,57 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// checkAlertRule looks at what an alert rule says.
+func checkAlertRule(p *problems, o *PutResource) {
+	r := o.GetResource().GetAlertRule()
+	p.only(o, r != nil)
+	if r.GetLabel() == "" {
+		p.add("name", errors.New("is missing"))
+	}
+	p.add("name", job.CheckText(r.GetLabel(), job.MaxLabel))
+	if r.GetWhen().Word() == "" {
+		p.add("when", fmt.Errorf("%d is unknown", r.GetWhen()))
+	}
+	if r.GetWhen() == state.AlertSubject_ALERT_SUBJECT_BUDGET {
+		if scope, target, _ := strings.Cut(r.GetTarget(), "/"); scope == "" || target == "" {
+			p.add("target", fmt.Errorf("is %q; it names a budget as scope/target, such as queue/emails", r.GetTarget()))
+		}
+		p.add("target", job.CheckText(r.GetTarget(), job.MaxResourceName))
+	} else if r.GetTarget() != "" {
+		p.add("queue", job.CheckQueueName(r.GetTarget()))
+	}
+	if r.GetComparison().Word() == "" {
+		p.add("op", fmt.Errorf("%d is unknown", r.GetComparison()))
+	}
+	if t := r.GetThreshold(); math.IsNaN(t) || math.IsInf(t, 0) {
+		p.add("threshold", errors.New("is no finite number"))
+	}
+	if ms := r.GetForMs(); ms < 0 || ms > job.MaxAlertFor.Milliseconds() {
+		p.add("for", fmt.Errorf("is %d ms; it lies between 0 and %s", ms, job.MaxAlertFor))
+	}
+	p.add("notify", checkResourceName(r.GetNotify()))
+}
+
+// admitAlertRule refuses a rule that would notify nobody.
+func admitAlertRule(tx *state.Tx, o *PutResource, _ *state.Resource) error {
+	notify := o.Resource.AlertRule.Notify
+	if tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, notify) == nil {
+		return api.Errorf(api.ValidationError, "notify: there is no webhook %q: create it first", notify)
+	}
+	return nil
+}
+
+// deletedAlertRule forgets whether an alert rule fires.
+func deletedAlertRule(tx *state.Tx, was *state.Resource) error {
+	return tx.PutAlert([16]byte(was.Id), nil)
+}

@@ -1,0 +1,262 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// A budget is a resource; what it has come to is in its account, which has a window for
+// each of its limits. The calendar's windows come from the proposer, which knows time
+// zones. This file is the declaration of a budget; budgets.go what it says of a job,
+// reserve.go how an attempt's money goes in and out.
+
+// BudgetTarget is the target of a budget that is about no one in particular: the whole
+// namespace, or each job by itself.
+const BudgetTarget = "default"
+
+// scopeWords are the scopes of budgets as clients write them.
+var scopeWords = map[state.BudgetScope]string{
+	state.BudgetScope_BUDGET_SCOPE_NAMESPACE: "namespace",
+	state.BudgetScope_BUDGET_SCOPE_QUEUE:     "queue",
+	state.BudgetScope_BUDGET_SCOPE_TAG:       "tag",
+	state.BudgetScope_BUDGET_SCOPE_KEY:       "key",
+	state.BudgetScope_BUDGET_SCOPE_JOB:       "job",
+}
+
+// ScopeWord is a scope as clients write it; empty for none.
+func ScopeWord(s state.BudgetScope) string { return scopeWords[s] }
+
+// ParseScope is the scope that a client wrote.
+func ParseScope(word string) (state.BudgetScope, bool) {
+	for s, w := range scopeWords {
+		if w == word {
+			return s, true
+		}
+	}
+	return 0, false
+}
+
+// BudgetName is the name of the budget of a scope and target.
+func BudgetName(scope state.BudgetScope, target string) string {
+	return scopeWords[scope] + "/" + target
+}
+
+// windowWords are the windows as limits name them.
+var windowWords = map[state.Window]string{
+	state.Window_WINDOW_DAY:     "daily",
+	state.Window_WINDOW_WEEK:    "weekly",
+	state.Window_WINDOW_MONTH:   "monthly",
+	state.Window_WINDOW_ROLLING: "rolling",
+}
+
+// checkBudget looks at what a budget says. Fields have the names that clients use.
+func checkBudget(p *problems, o *PutResource) {
+	b := o.GetResource().GetBudget()
+	p.only(o, b != nil)
+	if b == nil {
+		return
+	}
+	if scopeWords[b.Scope] == "" {
+		p.add("scope", errors.New("is none: use namespace, queue, tag, key or job"))
+	} else if name := BudgetName(b.Scope, b.Target); o.Resource.Name != name {
+		p.add("name", fmt.Errorf("is not that of scope and target, %q", name))
+	}
+	p.add("target", checkTarget(b.Scope, b.Target))
+	if len(b.Limits) == 0 && b.PerJobNanoUsd == 0 {
+		p.add("daily_usd", errors.New("is missing, and so are weekly_usd, monthly_usd, rolling_usd and per_job_usd: give at least one limit"))
+	}
+	p.limits(b, o.Windows)
+	if b.PerJobNanoUsd != 0 {
+		p.add("per_job_usd", checkLimit(b, b.PerJobNanoUsd))
+	}
+	p.add("timezone", job.CheckText(b.Timezone, MaxTimezone))
+	if state.OnExceed_name[int32(b.OnExceed)] == "" {
+		p.add("on_exceed", errors.New("is none: use hold, reject, throttle or alert_only"))
+	}
+	switch {
+	case b.ReserveNanoUsd < 0 || b.ReserveNanoUsd > job.MaxMoney:
+		p.add("default_reserve_usd", errAmount)
+	case b.ReserveNanoUsd == 0 && b.Scope != state.BudgetScope_BUDGET_SCOPE_JOB:
+		p.add("default_reserve_usd", errors.New("is missing: it is what is reserved for an attempt whose job has no cost_estimate_usd and no agent with max_cost_usd"))
+	}
+	p.add("alerts", checkAlerts(b.Alerts))
+	if b.RaiseNanoUsd < 0 || b.RaiseNanoUsd > job.MaxMoney {
+		p.add("amount_usd", errAmount)
+	}
+	if (b.RaiseNanoUsd != 0) != (b.RaiseUntilNs > 0) {
+		p.add("until", errors.New("goes with amount_usd, and that with it"))
+	}
+}
+
+var errAmount = fmt.Errorf("must lie between 0 and %s", money.Nano(job.MaxMoney))
+
+func checkTarget(scope state.BudgetScope, target string) error {
+	switch scope {
+	case state.BudgetScope_BUDGET_SCOPE_NAMESPACE, state.BudgetScope_BUDGET_SCOPE_JOB:
+		if target != BudgetTarget {
+			return fmt.Errorf("of a budget for a %s is %q", scopeWords[scope], BudgetTarget)
+		}
+	case state.BudgetScope_BUDGET_SCOPE_QUEUE:
+		return job.CheckQueueName(target)
+	case state.BudgetScope_BUDGET_SCOPE_TAG:
+		if name, _, ok := strings.Cut(target, "="); !ok || name == "" {
+			return errors.New("of a budget for a tag is name=value")
+		}
+	}
+	if target == "" {
+		return errors.New("is missing")
+	}
+	return job.CheckText(target, job.MaxBudgetTarget)
+}
+
+// limits looks at a budget's limits, and at the windows that come with them.
+func (p *problems) limits(b *state.Budget, windows []*state.Spent) {
+	if b.Scope == state.BudgetScope_BUDGET_SCOPE_JOB && len(b.Limits) > 0 {
+		p.add("per_job_usd", errors.New("is the only limit of a budget for each job by itself"))
+	}
+	seen := map[state.Window]bool{}
+	calendars := 0
+	for _, l := range b.Limits {
+		word := windowWords[l.Window]
+		if word == "" || seen[l.Window] {
+			p.add("limits", fmt.Errorf("have window %d twice, or it is none", l.Window))
+			continue
+		}
+		seen[l.Window] = true
+		p.add(word+"_usd", checkLimit(b, l.LimitNanoUsd))
+		if l.Window == state.Window_WINDOW_ROLLING {
+			if l.LengthMs < job.MinRollingWindow.Milliseconds() || l.LengthMs > job.MaxRollingWindow.Milliseconds() {
+				p.add("rolling_window", fmt.Errorf("must lie between %s and %s", job.MinRollingWindow, job.MaxRollingWindow))
+			}
+			continue
+		}
+		calendars++
+		if w := windowOf(windows, l.Window); w == nil || w.StartNs < 0 || w.EndNs <= w.StartNs {
+			p.add("windows", fmt.Errorf("do not say when the %s one begins and ends", word))
+		}
+	}
+	if len(windows) != calendars {
+		p.add("windows", fmt.Errorf("are %d; the budget has %d limits by the calendar", len(windows), calendars))
+	}
+}
+
+// checkLimit checks a limit: an attempt of which nothing is known must fit into it.
+func checkLimit(b *state.Budget, limit int64) error {
+	switch {
+	case limit <= 0:
+		return errors.New("is not above 0: leave it out where there is no limit, or pause the queue")
+	case limit > job.MaxMoney:
+		return errAmount
+	case b.ReserveNanoUsd > limit:
+		return fmt.Errorf("is less than default_reserve_usd (%s): no job could ever begin", money.Nano(b.ReserveNanoUsd))
+	}
+	return nil
+}
+
+func checkAlerts(percents []uint32) error {
+	if len(percents) > job.MaxBudgetAlerts {
+		return fmt.Errorf("has %d thresholds; at most %d are allowed", len(percents), job.MaxBudgetAlerts)
+	}
+	for i, percent := range percents {
+		if percent < 1 || percent > job.MaxAlertPercent || i > 0 && percent <= percents[i-1] {
+			return fmt.Errorf("are percentages of a limit, from 1 to %d and rising", job.MaxAlertPercent)
+		}
+	}
+	return nil
+}
+
+// windowOf is the window of a kind; nil where there is none.
+func windowOf(all []*state.Spent, kind state.Window) *state.Spent {
+	for _, w := range all {
+		if w.GetWindow() == kind {
+			return w
+		}
+	}
+	return nil
+}
+
+// putBudget opens a budget an account, or has it follow what changed: what was spent in
+// a window stays spent, and a window that is new has had nothing spent in it.
+func putBudget(tx *state.Tx, o *PutResource, _ *state.Resource) error {
+	r, id := o.Resource, [16]byte(o.Resource.Id)
+	a, err := tx.Account(id)
+	if err != nil {
+		return err
+	}
+	if a == nil {
+		a = &state.Account{Id: r.Id, Name: r.Name}
+	}
+	spent := make([]*state.Spent, len(r.Budget.Limits))
+	for i, l := range r.Budget.Limits {
+		was := windowOf(a.Spent, l.Window)
+		if l.Window == state.Window_WINDOW_ROLLING {
+			spent[i] = rolling(was, l.LengthMs, tx.ClockNs())
+		} else {
+			spent[i] = calendar(was, windowOf(o.Windows, l.Window))
+		}
+		rearm(spent[i], r.Budget, l, tx.ClockNs())
+	}
+	a.Spent = spent
+	return tx.PutAccount(id, a)
+}
+
+// rolling is a rolling window of a length, with what was spent in it before.
+func rolling(was *state.Spent, lengthMs, nowNs int64) *state.Spent {
+	if was == nil {
+		return &state.Spent{Window: state.Window_WINDOW_ROLLING, LengthMs: lengthMs, StartNs: nowNs}
+	}
+	was.Resize(lengthMs, nowNs)
+	return was
+}
+
+// calendar is a calendar's window, with what was spent in it before. A window that was
+// turned while the proposer looked is newer than the one it saw.
+func calendar(was, seen *state.Spent) *state.Spent {
+	now := &state.Spent{Window: seen.Window, StartNs: seen.StartNs, EndNs: seen.EndNs}
+	switch {
+	case was == nil || was.EndNs <= now.StartNs:
+		return now
+	case now.EndNs > was.StartNs:
+		was.StartNs, was.EndNs = now.StartNs, now.EndNs // another time zone, or as before
+	}
+	return was
+}
+
+// rearm has thresholds told of again that a changed limit has moved away from.
+func rearm(spent *state.Spent, b *state.Budget, l *state.SpendLimit, nowNs int64) {
+	reached := uint32(0)
+	for _, percent := range toldOf(b) {
+		if billing.Reaches(spent.Sums(nowNs).Spent(), b.Limit(l.LimitNanoUsd, nowNs), percent) {
+			reached = percent
+		}
+	}
+	spent.Alerted = min(spent.Alerted, reached)
+}
+
+// exceeded is the percentage at which a budget that only tells is exceeded.
+const exceeded = 100
+
+// toldOf are the percentages that a budget tells of, rising. One that lets jobs go on
+// beyond its limit tells of that at least.
+func toldOf(b *state.Budget) []uint32 {
+	if b.OnExceed != state.OnExceed_ON_EXCEED_ALERT_ONLY {
+		return b.Alerts
+	}
+	at, there := slices.BinarySearch(b.Alerts, exceeded)
+	if there {
+		return b.Alerts
+	}
+	return slices.Insert(slices.Clone(b.Alerts), at, exceeded)
+}
+
+// deletedBudget closes an account. Attempts that have money reserved on it go on.
+func deletedBudget(tx *state.Tx, was *state.Resource) error {
+	return tx.PutAccount([16]byte(was.Id), nil)
+}

@@ -1,0 +1,157 @@
+package op
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// Before an attempt begins, what it is expected to cost must fit into every budget
+// that applies to its job: the namespace's, its queue's, those of its tags and of its
+// fairness key, and the one of each job by itself. The first that has no room says
+// what becomes of the job. See billing for the arithmetic.
+
+// budgetsOf are the budgets that apply to a job, in the order in which they decide.
+func budgetsOf(book *state.Book, j *job.Job) []*state.Resource {
+	if len(book.Resources(state.ResourceKind_RESOURCE_KIND_BUDGET)) == 0 {
+		return nil
+	}
+	var all []*state.Resource
+	add := func(scope state.BudgetScope, target string) {
+		if r := book.BudgetFor(scope, target); r != nil {
+			all = append(all, r)
+		}
+	}
+	add(state.BudgetScope_BUDGET_SCOPE_NAMESPACE, BudgetTarget)
+	add(state.BudgetScope_BUDGET_SCOPE_QUEUE, j.Queue)
+	for _, tag := range j.Tags {
+		add(state.BudgetScope_BUDGET_SCOPE_TAG, tag.Name+"="+tag.Value)
+	}
+	if key := j.Options.GetFairnessKey(); key != "" {
+		add(state.BudgetScope_BUDGET_SCOPE_KEY, key)
+	}
+	add(state.BudgetScope_BUDGET_SCOPE_JOB, BudgetTarget)
+	return all
+}
+
+// expectedCost is what is reserved for an attempt: what its client said, else what its
+// agent may still spend, else the most that one of its budgets says of an attempt of
+// which nothing is known.
+func expectedCost(j *job.Job, budgets []*state.Resource) money.Nano {
+	if estimate := j.Options.GetCostEstimateNanoUsd(); estimate > 0 {
+		return money.Nano(estimate)
+	}
+	if most := j.Options.GetAgent().GetMaxCostNanoUsd(); most > 0 {
+		if left := most - j.AgentCost(); left > 0 {
+			return money.Nano(left)
+		}
+	}
+	var most int64
+	for _, r := range budgets {
+		most = max(most, r.Budget.ReserveNanoUsd)
+	}
+	return money.Nano(most)
+}
+
+// checkBudgets holds, rejects or parks a job that a budget has no room for.
+func checkBudgets(g Ground, j *job.Job) (Verdict, error) {
+	budgets := budgetsOf(g.Book(), j)
+	if len(budgets) == 0 {
+		return Verdict{}, nil
+	}
+	amount := expectedCost(j, budgets)
+	for _, r := range budgets {
+		if r.Budget.OnExceed == state.OnExceed_ON_EXCEED_ALERT_ONLY {
+			continue
+		}
+		a, err := accountOf(g, r)
+		if err != nil {
+			return Verdict{}, err
+		}
+		if short := shortOf(r.Budget, a, money.Nano(j.Usage.GetCostNanoUsd()), amount, g.ClockNs()); short != nil {
+			return short.verdict(r), nil
+		}
+	}
+	return Verdict{}, nil
+}
+
+// accountOf is what a budget has come to. Each has an account.
+func accountOf(g Ground, r *state.Resource) (*state.Account, error) {
+	a, err := g.Account([16]byte(r.Id))
+	if err == nil && (a == nil || len(a.Spent) != len(r.Budget.Limits)) {
+		err = fmt.Errorf("budget %q has no account with its %d limits", r.Name, len(r.Budget.Limits))
+	}
+	return a, err
+}
+
+// shortage is why a budget has no room.
+type shortage struct {
+	limit     string // its name
+	most      money.Nano
+	available money.Nano
+	amount    money.Nano
+	untilNs   int64 // when there is room at the earliest if nothing else changes; 0 = nobody knows
+	forever   bool  // waiting does not help
+}
+
+// shortOf says what keeps a budget from having room for an amount more: nil for
+// nothing. jobCost is what the job has cost without it.
+func shortOf(b *state.Budget, a *state.Account, jobCost, amount money.Nano, nowNs int64) *shortage {
+	if b.PerJobNanoUsd != 0 {
+		most := b.Limit(b.PerJobNanoUsd, nowNs)
+		if available := billing.Available(most, 0, billing.Sums{Settled: jobCost}); !billing.Admits(available, amount) {
+			return &shortage{limit: "per-job", most: most, available: available, amount: amount, forever: true}
+		}
+	}
+	var short *shortage
+	for i, l := range b.Limits {
+		available := a.Available(b, l, a.Spent[i], nowNs)
+		if billing.Admits(available, amount) {
+			continue
+		}
+		most := b.Limit(l.LimitNanoUsd, nowNs)
+		// All of them must have room: the last to have it says when.
+		untilNs := int64(0)
+		if least := most - max(amount, 1) - money.Nano(a.ReservedNanoUsd); least >= 0 {
+			untilNs = a.Spent[i].FallsTo(least, nowNs)
+		}
+		if short == nil {
+			short = &shortage{limit: windowWords[l.Window], most: most, available: available, amount: amount, untilNs: untilNs}
+		} else if short.untilNs != 0 && untilNs != 0 {
+			short.untilNs = max(short.untilNs, untilNs)
+		} else {
+			short.untilNs = 0
+		}
+		short.forever = short.forever || amount > most
+	}
+	return short
+}
+
+// verdict is what becomes of a job that a budget has no room for. Where it would wait
+// for ever, one that is to wait is held instead: a person has to do something.
+func (s *shortage) verdict(r *state.Resource) Verdict {
+	v := Verdict{Do: Hold, Hold: job.Hold_HOLD_BUDGET, Reason: ReasonBudget, Name: r.Name, Text: s.text(r), UntilNs: s.untilNs}
+	switch {
+	case r.Budget.OnExceed == state.OnExceed_ON_EXCEED_REJECT:
+		v.Do = Reject
+	case r.Budget.OnExceed == state.OnExceed_ON_EXCEED_THROTTLE && !s.forever:
+		v.Do, v.Gate = Park, job.Gate_GATE_BUDGET
+	}
+	return v
+}
+
+// text says which budget it is, how full it is, and how it is raised.
+func (s *shortage) text(r *state.Resource) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "budget %s has no room: its %s limit of %s USD has %s available, and the job may cost %s", r.Name, s.limit, s.most, max(s.available, 0), s.amount)
+	if s.untilNs != 0 {
+		fmt.Fprintf(&b, "; there is room at %s at the earliest", time.Unix(0, s.untilNs).UTC().Format(time.RFC3339))
+	}
+	fmt.Fprintf(&b, "; raise it for a while with POST /api/v1/budgets/%s/raise", r.Name)
+	return b.String()
+}

@@ -1,0 +1,66 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// DeleteResource takes a declaration back, and what has come of it. It is refused
+// with NOT_FOUND where there is none, and with PRECONDITION_FAILED where that has
+// another version than the client saw.
+
+// Number is DeleteResource's number in the log.
+func (*DeleteResource) Number() entry.Number { return numDeleteResource }
+
+// Class is DeleteResource's place among waiting proposals.
+func (*DeleteResource) Class() pipeline.Class { return table[numDeleteResource].Class }
+
+// Validate refuses what no state could accept.
+func (o *DeleteResource) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.add("name", checkResourceName(o.Name))
+	if o.Shards < 1 || o.Shards > job.Slots {
+		p.add("shards", fmt.Errorf("are %d; a namespace has from 1 to %d", o.Shards, job.Slots))
+	}
+	if resourceKinds[o.Kind] == nil {
+		p.add("kind", fmt.Errorf("%d is unknown", o.Kind))
+	}
+	return p.err()
+}
+
+// Apply removes the resource, here and on the other shards.
+func (o *DeleteResource) Apply(tx *state.Tx) (*DeleteResourceResult, error) {
+	k := resourceKinds[o.Kind]
+	was := tx.Resource(o.Kind, o.Name)
+	switch {
+	case was == nil && o.Sent:
+		return &DeleteResourceResult{}, nil
+	case was == nil:
+		return nil, api.Errorf(api.NotFound, "there is no %s %q", k.noun, o.Name)
+	case !o.Sent && o.IfVersion != 0 && o.IfVersion != was.Version:
+		return nil, api.Errorf(api.PreconditionFailed, "%s %q has version %d, not %d: read it again", k.noun, o.Name, was.Version, o.IfVersion)
+	}
+	if !o.Sent {
+		if k.release != nil {
+			if err := k.release(tx, was); err != nil {
+				return nil, err
+			}
+		}
+		if err := roomToSend(tx, o.Shards); err != nil {
+			return nil, err
+		}
+	}
+	if err := k.takeBack(tx, was); err != nil {
+		return nil, err
+	}
+	if o.Sent {
+		return &DeleteResourceResult{}, nil
+	}
+	return &DeleteResourceResult{}, sendToOthers(tx, o.Shards, &DeleteResource{Kind: o.Kind, Name: o.Name, Shards: o.Shards, Sent: true})
+}

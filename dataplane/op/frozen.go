@@ -1,0 +1,88 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// Frozen is a Ground that stands still: what was committed, at a time. Nothing that is
+// decided on it binds anybody. It belongs to one goroutine, and to its snapshot.
+type Frozen struct {
+	view     *state.Snapshot
+	book     *state.Book
+	head     *state.Head
+	nowNs    int64
+	queues   map[string]*state.Queue
+	accounts map[[16]byte]*state.Account
+	traffic  map[[16]byte]*state.Traffic
+	err      error // of reading a queue, which Ground does not let Queue say
+}
+
+// Freeze makes a Ground of a snapshot at nowNs, or at the last entry's time where that
+// is later.
+func Freeze(view *state.Snapshot, book *state.Book, nowNs int64) *Frozen {
+	head := view.Head()
+	return &Frozen{
+		view: view, book: book, head: head, nowNs: max(nowNs, head.ClockNs),
+		queues: map[string]*state.Queue{}, accounts: map[[16]byte]*state.Account{}, traffic: map[[16]byte]*state.Traffic{},
+	}
+}
+
+// ClockNs is the time that is decided for.
+func (g *Frozen) ClockNs() int64 { return g.nowNs }
+
+// Head is the snapshot's.
+func (g *Frozen) Head() *state.Head { return g.head }
+
+// Book is the resources.
+func (g *Frozen) Book() *state.Book { return g.book }
+
+// Queue is a queue's record; nil when unknown.
+func (g *Frozen) Queue(name string) *state.Queue {
+	q, err := remember(g.queues, name, g.view.Queue)
+	if err != nil && g.err == nil {
+		g.err = err
+	}
+	return q
+}
+
+// Account is what a budget has come to; nil when there is none.
+func (g *Frozen) Account(id [16]byte) (*state.Account, error) {
+	return remember(g.accounts, id, g.view.Account)
+}
+
+// Traffic is what goes to a provider, with what was rehearsed; nil when nothing has.
+func (g *Frozen) Traffic(id [16]byte) (*state.Traffic, error) {
+	return remember(g.traffic, id, g.view.Traffic)
+}
+
+func remember[K comparable, R any](known map[K]R, key K, read func(K) (R, error)) (R, error) {
+	if rec, ok := known[key]; ok {
+		return rec, nil
+	}
+	rec, err := read(key)
+	if err == nil {
+		known[key] = rec
+	}
+	return rec, err
+}
+
+// Rehearse has a job count with its provider as if it had been fetched. What budgets
+// would reserve for it is not rehearsed.
+func (g *Frozen) Rehearse(j *job.Job) error {
+	r := providerOf(g, j)
+	if r == nil {
+		return g.err
+	}
+	id := [16]byte(r.Id)
+	t, err := g.Traffic(id)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		t = &state.Traffic{Name: r.Name}
+		g.traffic[id] = t
+	}
+	takeRequest(t, r, g.nowNs)
+	return g.err
+}

@@ -1,0 +1,137 @@
+package op
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// An approval policy says which jobs a person has to approve before they run. It is
+// asked when a job is next in its queue: one that it matches is held, and once it
+// has been approved no more kept by that policy, however often it is tried. Each
+// policy is approved on its own. A job that an agent's iterations make dear is held
+// between two of them, not in the middle of one.
+
+// checkApprovalPolicy looks at what an approval policy says.
+func checkApprovalPolicy(p *problems, o *PutResource) {
+	a := o.GetResource().GetApprovalPolicy()
+	p.only(o, a != nil)
+	if a == nil {
+		return
+	}
+	if a.Label == "" {
+		p.add("approval_policy.label", errors.New("is missing: people know the policy by it"))
+	}
+	p.add("approval_policy.label", job.CheckText(a.Label, job.MaxLabel))
+	if a.Queue != "" {
+		p.add("approval_policy.queue", job.CheckQueueName(a.Queue))
+	}
+	p.add("approval_policy.tag_key", job.CheckText(a.TagKey, job.MaxTagName))
+	p.add("approval_policy.tag_value", job.CheckText(a.TagValue, job.MaxTagValue))
+	if a.TagValue != "" && a.TagKey == "" {
+		p.add("approval_policy.tag_value", errors.New("goes with tag_key, which is missing"))
+	}
+	if a.CostNanoUsdOver < 0 || a.CostNanoUsdOver > job.MaxMoney || a.CostNanoUsdOver != 0 && !a.CostSaid {
+		p.add("approval_policy.cost_usd_gt", fmt.Errorf("is %d nano-USD; it lies between 0 and %d", a.CostNanoUsdOver, int64(job.MaxMoney)))
+	}
+	if a.IterationOver > job.MaxIterations || a.IterationOver != 0 && !a.IterationSaid {
+		p.add("approval_policy.agent_iteration_gt", fmt.Errorf("is %d; it lies between 0 and %d", a.IterationOver, job.MaxIterations))
+	}
+	if a.Queue == "" && a.TagKey == "" && !a.CostSaid && !a.IterationSaid {
+		p.add("approval_policy", errors.New("has no condition and would hold every job: give queue, tag_key, cost_usd_gt or agent_iteration_gt"))
+	}
+}
+
+// admitApprovalPolicy refuses a policy whose label another has: people read in a held
+// job's reason who holds it.
+func admitApprovalPolicy(tx *state.Tx, o *PutResource, _ *state.Resource) error {
+	r := o.Resource
+	if other := policyLabelled(tx, r.ApprovalPolicy.Label); other != nil && other.Name != r.Name {
+		return api.Errorf(api.Conflict, "approval policy %s is named %q already: choose another name", other.Name, r.ApprovalPolicy.Label)
+	}
+	return nil
+}
+
+// policyLabelled is the approval policy with a label; nil when there is none.
+func policyLabelled(g Ground, label string) *state.Resource {
+	for _, r := range g.Book().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
+		if r.ApprovalPolicy.GetLabel() == label {
+			return r
+		}
+	}
+	return nil
+}
+
+// checkPolicies holds a job that a person has to approve.
+func checkPolicies(g Ground, j *job.Job) (Verdict, error) {
+	for _, r := range g.Book().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
+		a := r.GetApprovalPolicy()
+		if a.GetDisabled() || !governedBy(a, j) || approvedFor(j, r.Id) {
+			continue
+		}
+		return Verdict{
+			Do: Hold, Reason: ReasonPolicy, Name: r.Name, Hold: job.Hold_HOLD_POLICY,
+			Text: fmt.Sprintf("approval policy %q asks for a person's approval: approve or reject the job", a.GetLabel()),
+		}, nil
+	}
+	return Verdict{}, nil
+}
+
+// governedBy says whether a job meets the conditions of a policy: all of them, or one.
+func governedBy(a *state.ApprovalPolicy, j *job.Job) bool {
+	met := false
+	for _, c := range [...]struct{ said, holds bool }{
+		{a.GetQueue() != "", j.Queue == a.GetQueue()},
+		{a.GetTagKey() != "", tagged(j, a.GetTagKey(), a.GetTagValue())},
+		{a.GetCostSaid(), j.AgentCost() > a.GetCostNanoUsdOver()},
+		{a.GetIterationSaid(), j.Detail.GetIteration() > a.GetIterationOver()},
+	} {
+		switch {
+		case !c.said:
+		case c.holds && !a.GetAll():
+			return true
+		case !c.holds && a.GetAll():
+			return false
+		default:
+			met = c.holds
+		}
+	}
+	return met && a.GetAll()
+}
+
+// tagged says whether a job has a tag; an empty value is any.
+func tagged(j *job.Job, name, value string) bool {
+	return slices.ContainsFunc(j.Tags, func(t *job.Pair) bool {
+		return t.GetName() == name && (value == "" || t.GetValue() == value)
+	})
+}
+
+// approvedFor says whether a person has waived a policy for the job.
+func approvedFor(j *job.Job, policy []byte) bool {
+	return slices.ContainsFunc(j.Detail.GetApproved(), func(id []byte) bool { return bytes.Equal(id, policy) })
+}
+
+// waive notes that a person has approved a job that a policy holds, whatever people
+// call that by now. Ids of policies that are gone are forgotten, so that there are never
+// more than policies, and the one that stands for the job's model.
+func waive(tx *state.Tx, j *job.Job) {
+	if j.Detail.GetHold() != job.Hold_HOLD_POLICY {
+		return
+	}
+	d := j.Details()
+	kept := make([][]byte, 0, len(d.Approved)+1)
+	for _, id := range d.Approved {
+		if tx.Book().ResourceByID([16]byte(id)) != nil || waivesModel(j, id) {
+			kept = append(kept, id)
+		}
+	}
+	if r := tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY, d.HoldBy); r != nil && !approvedFor(j, r.Id) {
+		kept = append(kept, slices.Clone(r.Id))
+	}
+	d.Approved = kept
+}

@@ -1,0 +1,127 @@
+package op
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// checkPrice looks at what a price says.
+func checkPrice(p *problems, o *PutResource) {
+	price := o.GetResource().GetPrice()
+	p.only(o, price != nil)
+	p.price("", price)
+}
+
+// price records what is wrong with a price; the names of its fields begin with prefix.
+func (p *problems) price(prefix string, of *state.Price) {
+	p.add(prefix+"provider", job.CheckText(of.GetProvider(), job.MaxUsageWord))
+	switch model := of.GetModel(); {
+	case model == "":
+		p.add(prefix+"model", errors.New("is missing; * stands for any"))
+	case strings.Contains(strings.TrimSuffix(model, "*"), "*"):
+		p.add(prefix+"model", errors.New("may have a * at its end only"))
+	default:
+		p.add(prefix+"model", job.CheckText(model, job.MaxUsageWord))
+	}
+	if of.GetOverInputTokens() < 0 {
+		p.add(prefix+"over_input_tokens", fmt.Errorf("is %d; it is 0 or more", of.GetOverInputTokens()))
+	}
+	for _, each := range [...]struct {
+		field string
+		nano  int64
+	}{
+		{"input_usd_per_million", of.GetInputNanoUsd()},
+		{"output_usd_per_million", of.GetOutputNanoUsd()},
+		{"cache_creation_usd_per_million", of.GetCacheCreationNanoUsd()},
+		{"cache_read_usd_per_million", of.GetCacheReadNanoUsd()},
+	} {
+		if each.nano < 0 || each.nano > job.MaxMoney {
+			p.add(prefix+each.field, errors.New("must be from 0 to a billion dollars"))
+		}
+	}
+}
+
+// checkModel looks at what a job says it will use.
+func (nj *NewJob) checkModel(p *problems, i int) {
+	o := nj.GetOptions()
+	if o == nil {
+		return
+	}
+	p.item("jobs", i, "model", job.CheckText(o.Model, job.MaxUsageWord))
+	if n := o.CostEstimateNanoUsd; n < 0 || n > job.MaxMoney {
+		p.item("jobs", i, "cost_estimate_usd", errAmount)
+	}
+}
+
+// modelHolds is how the name begins of what holds a job for its model.
+const modelHolds = "model/"
+
+// checkModel holds a job that will use a model whose price is not known, where the
+// namespace says so. A person who lets it go has it run all the same.
+func checkModel(g Ground, j *job.Job) (Verdict, error) {
+	model := j.Options.GetModel()
+	if model == "" || g.Head().GetSettings().GetUnknownModel() != state.UnknownModel_UNKNOWN_MODEL_HOLD || g.Book().KnowsModel(model) {
+		return Verdict{}, nil
+	}
+	for _, id := range j.Detail.GetApproved() {
+		if waivesModel(j, id) {
+			return Verdict{}, nil
+		}
+	}
+	return Verdict{
+		Do: Hold, Reason: ReasonModel, Name: modelHolds + model, Hold: job.Hold_HOLD_POLICY,
+		Text: fmt.Sprintf("no price is known of model %q: add one at /prices, or approve the job to have it run at the dearest price there is", model),
+	}, nil
+}
+
+// modelWaiver stands among the ids of what a person has waived of a job for its model.
+func modelWaiver(model string) []byte {
+	sum := sha256.Sum256([]byte(modelHolds + model))
+	return sum[:len(job.ID{})]
+}
+
+// waivesModel says whether what a person has waived of a job is that its model has no
+// price.
+func waivesModel(j *job.Job, id []byte) bool {
+	model := j.Options.GetModel()
+	return model != "" && string(id) == string(modelWaiver(model))
+}
+
+// waiveModel notes that a person lets a job go that its model held.
+func waiveModel(j *job.Job) {
+	model := j.Options.GetModel()
+	if d := j.Detail; d.GetHold() == job.Hold_HOLD_POLICY && model != "" && d.GetHoldBy() == modelHolds+model {
+		d.Approved = append(d.Approved, modelWaiver(model))
+	}
+}
+
+// ShippedPrices is the op that stores the price book of this binary.
+func ShippedPrices() (*SeedPrices, error) {
+	book, err := billing.Shipped()
+	if err != nil {
+		return nil, err
+	}
+	o := &SeedPrices{Meta: &Meta{Principal: "duty"}, Version: book.Version}
+	for _, p := range book.Prices {
+		name := p.Provider + "/" + p.Model
+		if p.OverInput != 0 {
+			name = fmt.Sprintf("%s@%d", name, p.OverInput)
+		}
+		id := sha256.Sum256([]byte("price " + name))
+		o.Prices = append(o.Prices, &state.Resource{
+			Kind: state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE, Name: name, Id: id[:len(job.ID{})],
+			Price: &state.Price{
+				Provider: p.Provider, Model: p.Model, OverInputTokens: p.OverInput,
+				InputNanoUsd: int64(p.Input), OutputNanoUsd: int64(p.Output),
+				CacheCreationNanoUsd: int64(p.CacheCreation), CacheReadNanoUsd: int64(p.CacheRead),
+			},
+		})
+	}
+	return o, nil
+}

@@ -1,0 +1,317 @@
+package op
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// A provider of models lets through so many requests and tokens a minute. What goes
+// to it is counted where jobs are fetched, so that no job is let go which the provider
+// would refuse: an attempt counts as one request, and reserves the tokens that it is
+// expected to use. What it reports goes from the reservation into the window; what is
+// left of the reservation goes when the attempt ends. The request stays counted,
+// however that was: the provider may have had it.
+//
+// How many tokens an attempt uses is known from those that have ended, as a moving
+// average. While nothing is known of a limited kind of token, one attempt runs at a
+// time: a start at full width would pass any limit before the first report. The same
+// goes for a limit below what one attempt is expected to use, which would let none
+// through if it were taken at its word.
+//
+// Input tokens are those read anew and those written to a cache, as providers limit
+// them; what is read from a cache is not limited.
+
+// providerWindowMs is the time that a provider's limits are for.
+const providerWindowMs = int64(time.Minute / time.Millisecond)
+
+// averageOver is how many attempts the moving average looks back on.
+const averageOver = 8
+
+// checkProviderSpec looks at what a provider says.
+func checkProviderSpec(p *problems, o *PutResource) {
+	r := o.GetResource()
+	p.only(o, r.GetProvider() != nil)
+	p.add("name", job.CheckProviderName(r.GetName()))
+	for _, x := range [...]struct {
+		field string
+		limit uint64
+	}{
+		{"rpm_limit", r.GetProvider().GetRequests()},
+		{"input_tpm_limit", r.GetProvider().GetInputTokens()},
+		{"output_tpm_limit", r.GetProvider().GetOutputTokens()},
+	} {
+		switch {
+		case x.limit > job.MaxTokensPerMinute:
+			p.add(x.field, fmt.Errorf("is %d; at most %d are allowed, 0 is unlimited", x.limit, job.MaxTokensPerMinute))
+		case x.limit > 0 && x.limit < uint64(r.GetShards()):
+			p.add(x.field, fmt.Errorf("is %d; each of the namespace's %d shards needs a share of at least 1: raise it, or 0 for unlimited", x.limit, r.GetShards()))
+		}
+	}
+}
+
+// deletedProvider forgets what went to a provider.
+func deletedProvider(tx *state.Tx, was *state.Resource) error {
+	return tx.PutTraffic([16]byte(was.Id), nil)
+}
+
+// providerOf is the provider whose limits a job's attempts count against; nil where
+// none is named, or it is not declared.
+func providerOf(g Ground, j *job.Job) *state.Resource {
+	name := cmp.Or(j.Options.GetProvider(), g.Queue(j.Queue).GetProvider())
+	if name == "" {
+		return nil
+	}
+	return g.Book().Resource(state.ResourceKind_RESOURCE_KIND_PROVIDER, name)
+}
+
+// meter is one thing that a provider limits.
+type meter struct {
+	what     string
+	limit    uint64 // this shard's share; 0 = none
+	window   *job.RateWindow
+	reserved uint64 // by attempts that run
+	expected uint64 // of one attempt; 0 = nothing is known
+}
+
+// meters are what a provider limits, with what goes to it.
+func meters(r *state.Resource, t *state.Traffic) [3]meter {
+	share := func(limit uint64) uint64 { return limit / uint64(max(r.Shards, 1)) }
+	p := r.GetProvider()
+	return [...]meter{
+		{"requests", share(p.GetRequests()), t.GetRequests(), 0, 1},
+		{"input tokens", share(p.GetInputTokens()), t.GetInputTokens(), t.GetReservedInputTokens(), t.GetExpectedInputTokens()},
+		{"output tokens", share(p.GetOutputTokens()), t.GetOutputTokens(), t.GetReservedOutputTokens(), t.GetExpectedOutputTokens()},
+	}
+}
+
+// need is what one attempt needs to be free: what it is expected to use, or all there
+// is where that is more, or unknown.
+func (m meter) need() uint64 {
+	if m.limit > 0 && (m.expected == 0 || m.expected > m.limit) {
+		return m.limit
+	}
+	return m.expected
+}
+
+// freeAt is when there is room for one more attempt: nowNs where there is, and 0 where
+// no time is known, because attempts that run have it.
+func (m meter) freeAt(nowNs int64) int64 {
+	if m.limit == 0 {
+		return nowNs
+	}
+	if m.reserved > m.limit-m.need() {
+		return 0
+	}
+	return m.window.FallsTo(m.limit-m.need()-m.reserved, providerWindowMs, nowNs)
+}
+
+// checkProvider parks a job whose provider's limits are reached.
+func checkProvider(g Ground, j *job.Job) (Verdict, error) {
+	r := providerOf(g, j)
+	if r == nil {
+		return Verdict{}, nil
+	}
+	t, err := g.Traffic([16]byte(r.Id))
+	if err != nil {
+		return Verdict{}, err
+	}
+	v := Verdict{Do: Park, Reason: ReasonProvider, Name: r.Name, Gate: job.Gate_GATE_PROVIDER}
+	nowNs, known := g.ClockNs(), true
+	for _, m := range meters(r, t) {
+		at := m.freeAt(nowNs)
+		if at == nowNs {
+			continue
+		}
+		if v.Text == "" {
+			v.Text = m.text(r.Name, nowNs)
+		}
+		known = known && at != 0
+		v.UntilNs = max(v.UntilNs, at)
+	}
+	if v.Text == "" {
+		return Verdict{}, nil
+	}
+	if !known {
+		v.UntilNs = 0
+	}
+	return v, nil
+}
+
+// text says for people what is at its limit.
+func (m meter) text(provider string, nowNs int64) string {
+	had := m.window.Taken(providerWindowMs, nowNs)
+	if m.reserved == 0 {
+		return fmt.Sprintf("provider %q has had %d of %d %s a minute", provider, had, m.limit, m.what)
+	}
+	return fmt.Sprintf("provider %q has had %d of %d %s a minute, and running jobs are expected to use %d", provider, had, m.limit, m.what, m.reserved)
+}
+
+// takeRequest counts an attempt that begins with a provider, and reserves for it the
+// tokens that it is expected to use.
+func takeRequest(t *state.Traffic, r *state.Resource, nowNs int64) (input, output uint64) {
+	all := meters(r, t)
+	input, output = all[1].need(), all[2].need()
+	if t.Requests == nil {
+		t.Requests = &job.RateWindow{}
+	}
+	t.Requests.Take(providerWindowMs, nowNs)
+	t.ReservedInputTokens += input
+	t.ReservedOutputTokens += output
+	return input, output
+}
+
+// claimProvider counts the attempt with its job's provider, and reserves the tokens
+// that it is expected to use.
+func claimProvider(tx *state.Tx, j *job.Job) error {
+	r := providerOf(tx, j)
+	if r == nil {
+		return nil
+	}
+	id := [16]byte(r.Id)
+	t, err := tx.Traffic(id)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		t = &state.Traffic{Name: r.Name}
+	}
+	input, output := takeRequest(t, r, tx.ClockNs())
+	c := claims(j)
+	c.Provider, c.ProviderId = r.Name, r.Id
+	c.ReservedInputTokens, c.ReservedOutputTokens = int64(input), int64(output)
+	return tx.PutTraffic(id, t)
+}
+
+// claimedFrom is the provider that an attempt has claimed from; nil where it has not,
+// or the provider is gone, and what was counted with it.
+func claimedFrom(tx *state.Tx, j *job.Job) *state.Resource {
+	id := j.Lease.GetClaims().GetProviderId()
+	if len(id) == 0 {
+		return nil
+	}
+	return tx.Book().ResourceByID([16]byte(id))
+}
+
+// countTokens counts what an attempt reports with the provider it has claimed from:
+// those tokens are not expected any more.
+func countTokens(tx *state.Tx, j *job.Job, reported *job.Usage) error {
+	r := claimedFrom(tx, j)
+	if r == nil {
+		return nil
+	}
+	input := tokens(reported.InputTokens) + tokens(reported.CacheCreationTokens)
+	output := tokens(reported.OutputTokens)
+	if input == 0 && output == 0 {
+		return nil
+	}
+	t, err := trafficOf(tx, r)
+	if err != nil {
+		return err
+	}
+	c := j.Lease.Claims
+	use(&t.InputTokens, &t.ReservedInputTokens, &c.ReservedInputTokens, &c.UsedInputTokens, input, tx.ClockNs())
+	use(&t.OutputTokens, &t.ReservedOutputTokens, &c.ReservedOutputTokens, &c.UsedOutputTokens, output, tx.ClockNs())
+	return tx.PutTraffic([16]byte(r.Id), t)
+}
+
+// tokens is a count as it is reported, at most what a window can hold: no limit is
+// near that, and no sum of a few overflows.
+func tokens(n int64) uint64 { return uint64(min(max(n, 0), math.MaxUint32)) }
+
+// use moves tokens that were used from the reservation into the window.
+func use(window **job.RateWindow, reserved *uint64, own *int64, used *uint64, n uint64, nowNs int64) {
+	if n == 0 {
+		return
+	}
+	if *window == nil {
+		*window = &job.RateWindow{}
+	}
+	(*window).TakeN(n, providerWindowMs, nowNs)
+	*used = min(*used+n, math.MaxUint32)
+	giveBackTokens(reserved, own, n)
+}
+
+// giveBackTokens takes up to n tokens out of a reservation.
+func giveBackTokens(reserved *uint64, own *int64, n uint64) {
+	n = min(n, uint64(*own))
+	*own -= int64(n)
+	*reserved -= min(n, *reserved)
+}
+
+// trafficOf is what goes to a provider that something has gone to.
+func trafficOf(tx *state.Tx, r *state.Resource) (*state.Traffic, error) {
+	t, err := tx.Traffic([16]byte(r.Id))
+	if err == nil && t == nil {
+		err = fmt.Errorf("an attempt has claimed from provider %q, which has no traffic", r.Name)
+	}
+	return t, err
+}
+
+// releaseProvider gives back the tokens that are still reserved for the attempt, and
+// learns from it what the next is to be expected to use: from one that was acked, and
+// from any that has reported some.
+func releaseProvider(tx *state.Tx, j *job.Job, acked bool) error {
+	r := claimedFrom(tx, j)
+	if r == nil {
+		return nil
+	}
+	t, err := trafficOf(tx, r)
+	if err != nil {
+		return err
+	}
+	c := j.Lease.Claims
+	giveBackTokens(&t.ReservedInputTokens, &c.ReservedInputTokens, math.MaxUint64)
+	giveBackTokens(&t.ReservedOutputTokens, &c.ReservedOutputTokens, math.MaxUint64)
+	if acked || c.UsedInputTokens > 0 || c.UsedOutputTokens > 0 {
+		t.ExpectedInputTokens = average(t.ExpectedInputTokens, c.UsedInputTokens)
+		t.ExpectedOutputTokens = average(t.ExpectedOutputTokens, c.UsedOutputTokens)
+	}
+	return tx.PutTraffic([16]byte(r.Id), t)
+}
+
+// average has one more attempt count in what is expected. It is never 0, which is
+// that nothing is known: of a worker that completes jobs and reports no tokens,
+// hardly any are expected.
+func average(expected, used uint64) uint64 {
+	switch {
+	case expected == 0:
+		return max(used, 1)
+	case used > expected:
+		return expected + (used-expected+averageOver-1)/averageOver
+	}
+	return max(expected-(expected-used)/averageOver, 1)
+}
+
+// ProviderTraffic is what goes to a provider from one shard: in the last minute, and
+// what running jobs are expected to use.
+type ProviderTraffic struct {
+	Requests, InputTokens, OutputTokens       uint64
+	ReservedInputTokens, ReservedOutputTokens uint64
+	Waiting                                   uint64 // jobs that its limits keep
+}
+
+// TrafficTo is what goes to a provider from a shard.
+func TrafficTo(s *state.Store, r *state.Resource, nowNs int64) (ProviderTraffic, error) {
+	t, err := s.Traffic([16]byte(r.Id))
+	if err != nil {
+		return ProviderTraffic{}, err
+	}
+	all := meters(r, t)
+	out := ProviderTraffic{
+		Requests:            all[0].window.Taken(providerWindowMs, nowNs),
+		InputTokens:         all[1].window.Taken(providerWindowMs, nowNs),
+		OutputTokens:        all[2].window.Taken(providerWindowMs, nowNs),
+		ReservedInputTokens: all[1].reserved, ReservedOutputTokens: all[2].reserved,
+	}
+	for _, g := range s.Gates() {
+		if g.Kind == job.Gate_GATE_PROVIDER && g.Name == r.Name {
+			out.Waiting = g.Jobs
+		}
+	}
+	return out, nil
+}

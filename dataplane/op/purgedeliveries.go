@@ -1,0 +1,49 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// PurgeDeliveries forgets deliveries that are long over. While more than
+// DeliveriesAim are kept it forgets others that are over too, in the order in which
+// they are named: old news makes room for new. What is not over is never forgotten.
+
+// DeliveriesAim is how many deliveries may be kept before their time is cut short.
+const DeliveriesAim = job.MaxDeliveries / 8 * 7
+
+// Number is PurgeDeliveries's number in the log.
+func (*PurgeDeliveries) Number() entry.Number { return numPurgeDeliveries }
+
+// Class is PurgeDeliveries's place among waiting proposals.
+func (*PurgeDeliveries) Class() pipeline.Class { return table[numPurgeDeliveries].Class }
+
+// Validate refuses what no state could accept.
+func (o *PurgeDeliveries) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.ids("delivery_ids", o.DeliveryIds)
+	return p.err()
+}
+
+// Apply removes the deliveries. It refuses nothing.
+func (o *PurgeDeliveries) Apply(tx *state.Tx) (*PurgeDeliveriesResult, error) {
+	result := &PurgeDeliveriesResult{}
+	for _, id := range o.DeliveryIds {
+		d, err := tx.Delivery([16]byte(id))
+		if err != nil {
+			return nil, err
+		}
+		over := d != nil && d.DueNs == 0
+		if !over || d.PurgeNs > tx.ClockNs() && tx.Deliveries() <= DeliveriesAim {
+			continue
+		}
+		if err := tx.PutDelivery([16]byte(id), nil); err != nil {
+			return nil, err
+		}
+		result.Purged++
+	}
+	return result, nil
+}

@@ -1,0 +1,159 @@
+package op
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// PutResource declares something for the namespace, or replaces what has its name,
+// for which it keeps its id and when it was made. With create it is refused with
+// CONFLICT where the name is taken; without, it makes what is not there. CONFLICT is
+// also one too many, and PRECONDITION_FAILED a version that is not the one the client
+// saw. meta.ids has an id for a new one.
+//
+// The first shard decides and sends what it decided to the others, in order: all
+// shards have the same resources a moment later, and none refuses what another took.
+
+// Number is PutResource's number in the log.
+func (*PutResource) Number() entry.Number { return numPutResource }
+
+// Class is PutResource's place among waiting proposals.
+func (*PutResource) Class() pipeline.Class { return table[numPutResource].Class }
+
+// Validate refuses what no state could accept.
+func (o *PutResource) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	r := o.GetResource()
+	p.add("name", checkResourceName(r.GetName()))
+	if n := r.GetShards(); n < 1 || n > job.Slots {
+		p.add("shards", fmt.Errorf("are %d; a namespace has from 1 to %d", n, job.Slots))
+	}
+	if o.Sent {
+		p.resourceID("resource.id", r.GetId())
+	} else if ids := o.GetMeta().GetIds(); len(ids) != 1 {
+		p.add("meta.ids", fmt.Errorf("has %d ids for a resource", len(ids)))
+	} else {
+		p.resourceID("meta.ids", ids[0])
+	}
+	if k := resourceKinds[r.GetKind()]; k == nil {
+		p.add("kind", fmt.Errorf("%d is unknown", r.GetKind()))
+	} else {
+		k.check(&p, o)
+	}
+	p.whole(o)
+	return p.err()
+}
+
+// resourceID records an id that is none.
+func (p *problems) resourceID(field string, id []byte) {
+	if len(id) != len(job.ID{}) {
+		p.add(field, fmt.Errorf("has %d bytes; an id has %d", len(id), len(job.ID{})))
+	}
+}
+
+// checkResourceName checks a resource's name.
+func checkResourceName(name string) error {
+	if name == "" {
+		return errors.New("is missing")
+	}
+	if strings.ContainsRune(name, 0) {
+		return errors.New("has a zero byte")
+	}
+	return job.CheckText(name, job.MaxResourceName)
+}
+
+// Apply stores the resource, here and on the other shards.
+func (o *PutResource) Apply(tx *state.Tx) (*PutResourceResult, error) {
+	k, r := resourceKinds[o.Resource.Kind], o.Resource
+	was := tx.Resource(r.Kind, r.Name)
+	if o.Sent && was != nil && !bytes.Equal(was.Id, r.Id) {
+		// The first shard was restored to a time before it was declared, and does not
+		// know of it.
+		if err := k.takeBack(tx, was); err != nil {
+			return nil, err
+		}
+		was = nil
+	}
+	if !o.Sent {
+		if err := o.admit(tx, k, was); err != nil {
+			return nil, err
+		}
+		if err := roomToSend(tx, r.Shards); err != nil {
+			return nil, err
+		}
+		r.Id, r.Version, r.CreatedNs = o.Meta.Ids[0], 1, tx.ClockNs()
+		if was != nil {
+			r.Id, r.Version, r.CreatedNs = was.Id, was.Version+1, was.CreatedNs
+		}
+	}
+	if err := tx.PutResource(r); err != nil {
+		return nil, err
+	}
+	if k.put != nil {
+		if err := k.put(tx, o, was); err != nil {
+			return nil, fmt.Errorf("%s %q: %w", k.noun, r.Name, err)
+		}
+	}
+	if !o.Sent {
+		sent := &PutResource{Resource: r, Windows: o.Windows, Sent: true}
+		if err := sendToOthers(tx, r.Shards, sent); err != nil {
+			return nil, err
+		}
+	}
+	return &PutResourceResult{Resource: proto.Clone(r).(*state.Resource)}, nil
+}
+
+// admit refuses a resource that does not fit what is there.
+func (o *PutResource) admit(tx *state.Tx, k *resourceKind, was *state.Resource) error {
+	name := o.Resource.Name
+	switch {
+	case was != nil && o.Create:
+		return api.Errorf(api.Conflict, "%s %q exists already: replace it, or choose another name", k.noun, name)
+	case was == nil && o.IfVersion != 0:
+		return api.Errorf(api.PreconditionFailed, "there is no %s %q any more", k.noun, name)
+	case was != nil && o.IfVersion != 0 && o.IfVersion != was.Version:
+		return api.Errorf(api.PreconditionFailed, "%s %q has version %d, not %d: read it again", k.noun, name, was.Version, o.IfVersion)
+	case was == nil && tx.CountResources(o.Resource.Kind) >= k.most:
+		return api.Errorf(api.Conflict, "there are as many of kind %s as there may be (%d): delete one first", k.noun, k.most)
+	case k.admit != nil:
+		return k.admit(tx, o, was)
+	}
+	return nil
+}
+
+// roomToSend refuses an op that there is no room for on the way to another shard.
+func roomToSend(tx *state.Tx, shards uint32) error {
+	for shard := range shards {
+		if shard != tx.Shard() && !tx.CanSend(shard) {
+			refusal := api.Errorf(api.Overloaded, "as much is on its way to shard %d as may be; try again later", shard)
+			refusal.RetryAfter = time.Second
+			return refusal
+		}
+	}
+	return nil
+}
+
+// sendToOthers has the shards besides this one apply an op that travels.
+func sendToOthers(tx *state.Tx, shards uint32, o Op) error {
+	for shard := range shards {
+		if shard == tx.Shard() {
+			continue
+		}
+		if err := send(tx, shard, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// QueueDelivery has a webhook sent something that no alert brought forth, whether it
+// asks for such events or not. It is refused with NOT_FOUND where there is no such
+// webhook, and with CONFLICT where it is not enabled or as many deliveries are kept
+// as may be. meta.ids has the delivery's id.
+
+// Number is QueueDelivery's number in the log.
+func (*QueueDelivery) Number() entry.Number { return numQueueDelivery }
+
+// Class is QueueDelivery's place among waiting proposals.
+func (*QueueDelivery) Class() pipeline.Class { return table[numQueueDelivery].Class }
+
+// Validate refuses what no state could accept.
+func (o *QueueDelivery) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.deliveryIDs(o.Meta, 1)
+	p.add("webhook", checkResourceName(o.Webhook))
+	if !slices.Contains(WebhookEvents, o.Event) {
+		p.add("event", fmt.Errorf("%.64q is no event; use any of %v", o.Event, WebhookEvents))
+	}
+	if len(o.Body) == 0 {
+		p.add("body", errors.New("is missing"))
+	}
+	if n := len(o.Body); n > job.MaxDeliveryBody {
+		p.put("body", fmt.Sprintf("has %d bytes; at most %d are allowed", n, job.MaxDeliveryBody))
+	}
+	return p.err()
+}
+
+// Apply queues the delivery.
+func (o *QueueDelivery) Apply(tx *state.Tx) (*QueueDeliveryResult, error) {
+	webhook := tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, o.Webhook)
+	switch {
+	case webhook == nil:
+		return nil, api.Errorf(api.NotFound, "there is no webhook %q", o.Webhook)
+	case webhook.Webhook.Disabled:
+		return nil, api.Errorf(api.Conflict, "webhook %s is not enabled: enable it first", o.Webhook)
+	}
+	id := o.Meta.Ids[0]
+	made, err := newDelivery(tx, id, o.Webhook, o.Event, o.Body)
+	switch {
+	case err != nil:
+		return nil, err
+	case !made:
+		return nil, api.Errorf(api.Conflict, "%d deliveries wait for their webhooks, and no more are kept: see to those that cannot be reached", job.MaxDeliveries)
+	}
+	return &QueueDeliveryResult{Id: id}, nil
+}

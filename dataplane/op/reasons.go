@@ -1,0 +1,50 @@
+package op
+
+// Reason says why a job does not run, in the word that clients read. The words are
+// permanent.
+type Reason string
+
+// The reasons that all jobs of a queue share.
+const (
+	ReasonQueueDeleting    Reason = "queue_deleting"
+	ReasonQueueDraining    Reason = "queue_draining"
+	ReasonQueuePaused      Reason = "queue_paused"
+	ReasonQueueConcurrency Reason = "queue_concurrency"
+	ReasonQueueRate        Reason = "queue_rate"
+)
+
+// The reasons that all jobs of a fairness key share.
+const (
+	ReasonKeyPaused      Reason = "key_paused"
+	ReasonKeyConcurrency Reason = "key_concurrency"
+	ReasonKeyRate        Reason = "key_rate"
+)
+
+// The reasons that one job has for itself when it is next.
+const (
+	ReasonPolicy   Reason = "approval_policy"
+	ReasonModel    Reason = "unknown_model"
+	ReasonAgent    Reason = "agent_limit"
+	ReasonProvider Reason = "provider_limit"
+	ReasonBudget   Reason = "budget"
+	ReasonExpired  Reason = "expired"
+)
+
+// The reasons of a job that nothing keeps.
+const (
+	ReasonNoWorker Reason = "no_worker"
+	ReasonBehind   Reason = "behind_others"
+	ReasonReady    Reason = "ready"
+	ReasonReopened Reason = "gate_open"
+)
+
+// The reasons of a job that is not pending.
+const (
+	ReasonDue          Reason = "not_due"
+	ReasonDependencies Reason = "dependencies"
+	ReasonRetry        Reason = "retry_delay"
+	ReasonHeld         Reason = "held"
+	ReasonRunning      Reason = "running"
+	ReasonCancelling   Reason = "cancelling"
+	ReasonSettled      Reason = "settled"
+)

@@ -1,0 +1,145 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// ReplayJob makes a job that does an iteration of another again, and goes on from
+// there: it has what the other was enqueued with, and the checkpoint that the
+// iteration before left. What ties the other to more than itself it does not have: no
+// unique and no debounce key, no batch, no chain, no dependencies, no parent and no
+// schedule. The other is only read, in whatever state it is.
+//
+// The first iteration is done again without a checkpoint: the one that the other was
+// enqueued with, if any, is not kept. Of a job that is a replay itself the first
+// iteration it has is refused for that reason: the job it was made of has what it takes.
+//
+// A repeated ReplayJob, known by its id, answers as the first did and changes nothing.
+
+// Number is ReplayJob's number in the log.
+func (*ReplayJob) Number() entry.Number { return numReplayJob }
+
+// Class is ReplayJob's place among waiting proposals.
+func (*ReplayJob) Class() pipeline.Class { return table[numReplayJob].Class }
+
+// Validate refuses what no state could accept.
+func (o *ReplayJob) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.add("job_id", checkID(o.JobId))
+	if o.From == 0 {
+		p.add("from", errors.New("is missing; name an iteration, of which 1 is the first"))
+	}
+	if ids := o.GetMeta().GetIds(); len(ids) != 1 {
+		p.add("meta.ids", fmt.Errorf("has %d ids for one job", len(ids)))
+	} else {
+		p.add("meta.ids[0]", checkID(ids[0]))
+	}
+	return p.err()
+}
+
+// Apply makes the job. It refuses with NOT_FOUND a job or an iteration that is not
+// there, with STATE_CONFLICT a job that has had none, and what its queue does not take
+// in.
+func (o *ReplayJob) Apply(tx *state.Tx) (*ReplayJobResult, error) {
+	id := o.Meta.Ids[0]
+	result := &ReplayJobResult{Id: id}
+	if made, err := isOrWasHere(tx, id); err != nil || made {
+		return result, err
+	}
+	j, err := jobOf(tx, o.JobId)
+	if err != nil {
+		return nil, err
+	}
+	before, err := o.before(tx, j)
+	if err != nil {
+		return nil, err
+	}
+	if job.ID(id).Slot() != job.SlotOf(j.Queue) {
+		return nil, api.Errorf(api.StateConflict, "job %s has gone to queue %q meanwhile: try again", job.ID(j.Id), j.Queue)
+	}
+	nj, err := o.newJob(tx, j, before)
+	if err != nil {
+		return nil, err
+	}
+	one := &Enqueue{Meta: o.Meta, Jobs: []*NewJob{nj}}
+	crowds, err := one.admit(tx, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range crowds {
+		if err := c.makeRoom(tx); err != nil {
+			return nil, fmt.Errorf("make room in queue %q: %w", c.queue.Name, err)
+		}
+	}
+	made, err := nj.make(tx, id, nil)
+	if err != nil {
+		return nil, err
+	}
+	d := made.Details()
+	d.Iteration, d.SpentBeforeNanoUsd = o.From-1, before.GetTotalCostNanoUsd()
+	tx.Tell(state.EventType_EVENT_REPLAYED, j)
+	return result, tx.PutJob(made)
+}
+
+// before is the iteration before the one that is done again; nil where that is the
+// first.
+func (o *ReplayJob) before(tx *state.Tx, j *job.Job) (*job.Iteration, error) {
+	id, d := job.ID(o.JobId), j.GetDetail()
+	switch {
+	case j == nil:
+		return nil, api.Errorf(api.NotFound, "there is no job %s", id)
+	case d.GetIterationsKept() == 0:
+		return nil, api.Errorf(api.StateConflict, "job %s has had no iterations: there is nothing to go on from", id)
+	}
+	first := d.GetIteration() - d.GetIterationsKept() + 1
+	switch {
+	case o.From < first || o.From > d.GetIteration():
+		return nil, api.Errorf(api.NotFound, "job %s has no iteration %d: it has %d to %d", id, o.From, first, d.GetIteration())
+	case o.From == 1:
+		return nil, nil
+	case o.From == first:
+		return nil, api.Errorf(api.NotFound, "job %s does not have what its first iteration, %d, began with: replay job %s, which it was made of", id, first, job.ID(j.Options.GetReplayOf()))
+	}
+	return tx.Iteration(j, o.From-1)
+}
+
+// newJob describes the job to be made.
+func (o *ReplayJob) newJob(tx *state.Tx, j *job.Job, before *job.Iteration) (*NewJob, error) {
+	nj := &NewJob{Queue: j.Queue, Priority: j.Priority, Retry: j.Retry, Tags: j.Tags, Headers: j.Headers, Origin: j.Origin, Options: j.Options.Copy()}
+	nj.Options.UniqueKey, nj.Options.UniquePeriodMs, nj.Options.UniqueWholePeriod = "", 0, false
+	nj.Options.DebounceKey, nj.Options.DebounceMs = "", 0
+	nj.Options.ParentId, nj.Options.ScheduleId, nj.Options.DependencyPolicy = nil, nil, job.DependencyFail
+	nj.Options.ReplayOf, nj.Options.ReplayFrom = j.Id, o.From
+	var err error
+	if nj.Payload, err = tx.Blob(j, job.Payload); err != nil {
+		return nil, err
+	}
+	if nj.Previous, err = tx.Blob(j, job.Previous); err != nil {
+		return nil, err
+	}
+	if nj.ResultSchema, err = tx.Blob(j, job.ResultSchema); err != nil {
+		return nil, err
+	}
+	nj.Checkpoint, err = checkpointOf(tx, j, before)
+	return nj, err
+}
+
+// checkpointOf is the checkpoint that an iteration left; nil for none.
+func checkpointOf(tx *state.Tx, j *job.Job, it *job.Iteration) (*job.Blob, error) {
+	if it.GetCheckpointIn() == it.GetNumber() {
+		return it.GetCheckpoint(), nil
+	}
+	if it.GetCheckpointIn() == 0 {
+		return nil, nil
+	}
+	has, err := tx.Iteration(j, it.CheckpointIn)
+	return has.GetCheckpoint(), err
+}

@@ -1,0 +1,76 @@
+package op
+
+import (
+	"errors"
+	"math"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// ScoreJob keeps a judgement of a job, in whatever state it is. A scorer has one of
+// each dimension: a later one takes the place of the earlier.
+
+// Number is ScoreJob's number in the log.
+func (*ScoreJob) Number() entry.Number { return numScoreJob }
+
+// Class is ScoreJob's place among waiting proposals.
+func (*ScoreJob) Class() pipeline.Class { return table[numScoreJob].Class }
+
+// Validate refuses what no state could accept.
+func (o *ScoreJob) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.add("job_id", checkID(o.JobId))
+	if o.GetScore().GetDimension() == "" {
+		p.add("dimension", errors.New("is missing; name what is judged"))
+	}
+	p.add("dimension", job.CheckText(o.GetScore().GetDimension(), job.MaxScoreWord))
+	p.add("scorer", job.CheckText(o.GetScore().GetScorer(), job.MaxScoreWord))
+	if v := o.GetScore().GetValue(); math.IsNaN(v) || math.IsInf(v, 0) {
+		p.add("value", errors.New("is not a finite number"))
+	}
+	return p.err()
+}
+
+// Apply keeps the score. It refuses a job that is not there, with NOT_FOUND, and a
+// score too many, with CONFLICT.
+func (o *ScoreJob) Apply(tx *state.Tx) (*ScoreJobResult, error) {
+	j, err := jobOf(tx, o.JobId)
+	if err != nil {
+		return nil, err
+	}
+	if j == nil {
+		return nil, api.Errorf(api.NotFound, "there is no job %s", job.ID(o.JobId))
+	}
+	scores, err := tx.Scores(job.ID(j.Id))
+	if err != nil {
+		return nil, err
+	}
+	if scores == nil {
+		scores = &state.Scores{JobId: j.Id}
+	}
+	at := 0
+	for at < len(scores.Scores) && !sameJudge(scores.Scores[at], o.Score) {
+		at++
+	}
+	if at == job.MaxScores {
+		return nil, api.Errorf(api.Conflict, "job %s has %d scores, as many as there may be: replace one, by its dimension and scorer", job.ID(j.Id), job.MaxScores)
+	}
+	score := &job.Score{Dimension: o.Score.Dimension, Value: o.Score.Value, Scorer: o.Score.Scorer, CreatedNs: tx.ClockNs()}
+	if at == len(scores.Scores) {
+		scores.Scores = append(scores.Scores, score)
+	} else {
+		scores.Scores[at] = score
+	}
+	if err := tx.PutScores(job.ID(j.Id), scores); err != nil {
+		return nil, err
+	}
+	j.Details().Scores = uint32(len(scores.Scores))
+	return &ScoreJobResult{}, tx.PutJob(j, state.EventType_EVENT_SCORED)
+}
+
+func sameJudge(a, b *job.Score) bool { return a.Dimension == b.Dimension && a.Scorer == b.Scorer }

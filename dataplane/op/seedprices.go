@@ -1,0 +1,57 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// SeedPrices replaces the shipped price book, where the store has an older one:
+// prices that the new book does not have any more are gone. It leaves the namespace's
+// own prices alone, and what was charged before.
+
+// Number is SeedPrices's number in the log.
+func (*SeedPrices) Number() entry.Number { return numSeedPrices }
+
+// Class is SeedPrices's place among waiting proposals.
+func (*SeedPrices) Class() pipeline.Class { return table[numSeedPrices].Class }
+
+// Validate refuses what no state could accept.
+func (o *SeedPrices) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	if o.Version == 0 {
+		p.add("version", errors.New("is missing; books are numbered from 1"))
+	}
+	p.length("prices", len(o.Prices), job.MaxPrices)
+	if len(o.Prices) <= job.MaxPrices {
+		seen := make(map[string]bool, len(o.Prices))
+		for i, r := range o.Prices {
+			field := fmt.Sprintf("prices[%d].", i)
+			p.add(field+"name", checkResourceName(r.GetName()))
+			p.resourceID(field+"id", r.GetId())
+			switch {
+			case r.GetKind() != state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE:
+				p.add(field+"kind", fmt.Errorf("%d is not that of a shipped price", r.GetKind()))
+			case seen[r.GetName()]:
+				p.add(field+"name", fmt.Errorf("%q is there twice", r.GetName()))
+			}
+			seen[r.GetName()] = true
+			p.price(field, r.GetPrice())
+		}
+	}
+	p.whole(o)
+	return p.err()
+}
+
+// Apply stores the book. It refuses nothing.
+func (o *SeedPrices) Apply(tx *state.Tx) (*SeedPricesResult, error) {
+	if o.Version <= tx.Head().PriceBook {
+		return &SeedPricesResult{}, nil
+	}
+	return &SeedPricesResult{}, tx.SetPriceBook(o.Version, o.Prices)
+}

@@ -1,0 +1,90 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// SetAlerts says which alert rules fire and which do not any more. What is so already
+// is skipped, as is a rule that is gone or is not the one that the proposer saw: two
+// leaders that both believe in themselves tell of a change once. meta.ids has an id
+// for the delivery of each.
+
+// Number is SetAlerts's number in the log.
+func (*SetAlerts) Number() entry.Number { return numSetAlerts }
+
+// Class is SetAlerts's place among waiting proposals.
+func (*SetAlerts) Class() pipeline.Class { return table[numSetAlerts].Class }
+
+// Validate refuses what no state could accept.
+func (o *SetAlerts) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.length("changes", len(o.Changes), job.MaxAlertRules)
+	p.deliveryIDs(o.Meta, len(o.Changes))
+	seen := map[string]bool{}
+	for i, c := range o.Changes {
+		if len(c.GetRuleId()) != len(job.ID{}) {
+			p.item("changes", i, "rule_id", fmt.Errorf("has %d bytes; an id has %d", len(c.GetRuleId()), len(job.ID{})))
+		}
+		if seen[string(c.GetRuleId())] {
+			p.item("changes", i, "rule_id", errors.New("is there twice"))
+		}
+		seen[string(c.GetRuleId())] = true
+		if math.IsNaN(c.GetValue()) || math.IsInf(c.GetValue(), 0) {
+			p.item("changes", i, "value", errors.New("is no finite number"))
+		}
+		if c.GetBody() == nil {
+			p.item("changes", i, "body", errors.New("is missing"))
+		}
+		p.blob("changes", i, "body", c.GetBody(), job.MaxDeliveryBody)
+	}
+	p.whole(o)
+	return p.err()
+}
+
+// Apply changes the state of the rules and has their webhooks told. It refuses
+// nothing.
+func (o *SetAlerts) Apply(tx *state.Tx) (*SetAlertsResult, error) {
+	result := &SetAlertsResult{}
+	for i, c := range o.Changes {
+		rule := tx.Book().ResourceByID([16]byte(c.RuleId))
+		if rule.GetAlertRule() == nil || rule.Version != c.RuleVersion {
+			continue
+		}
+		a, err := tx.Alert([16]byte(c.RuleId))
+		if err != nil {
+			return nil, err
+		}
+		if a.GetFiring() == c.Firing {
+			continue
+		}
+		said, event := EventAlertResolved, state.EventType_EVENT_ALERT_RESOLVED
+		if c.Firing {
+			said, event = EventAlertFired, state.EventType_EVENT_ALERT_FIRED
+		}
+		a = &state.Alert{Id: c.RuleId, Name: rule.Name, Firing: c.Firing, SinceNs: tx.ClockNs(), Value: c.Value}
+		if err := tx.PutAlert([16]byte(c.RuleId), a, event); err != nil {
+			return nil, err
+		}
+		result.Changed++
+		webhook := tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, rule.AlertRule.Notify)
+		if webhook == nil || !wants(webhook.Webhook, said) {
+			continue
+		}
+		made, err := newDelivery(tx, o.Meta.Ids[i], webhook.Name, said, c.Body.Data)
+		if err != nil {
+			return nil, err
+		}
+		if !made {
+			result.Dropped++
+		}
+	}
+	return result, nil
+}

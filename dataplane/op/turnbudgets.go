@@ -1,0 +1,65 @@
+package op
+
+import (
+	"errors"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// TurnBudgets begins new windows of budgets whose calendar's window is over: nothing is
+// spent in them yet, and what attempts that run have reserved stays reserved. The
+// proposer knows when the windows begin and end; what has been turned or changed since
+// it looked is skipped, as is a window that is not over on the entry's clock.
+
+// Number is TurnBudgets's number in the log.
+func (*TurnBudgets) Number() entry.Number { return numTurnBudgets }
+
+// Class is TurnBudgets's place among waiting proposals.
+func (*TurnBudgets) Class() pipeline.Class { return table[numTurnBudgets].Class }
+
+// Validate refuses what no state could accept.
+func (o *TurnBudgets) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.length("turns", len(o.Turns), job.MaxDutyItems)
+	for i, t := range o.Turns {
+		if len(t.GetId()) != len(job.ID{}) {
+			p.item("turns", i, "id", errors.New("is no id of a budget"))
+		}
+		if t.GetSeenEndNs() <= 0 || t.GetStartNs() < 0 || t.GetEndNs() <= t.GetStartNs() || t.GetEndNs() <= t.GetSeenEndNs() {
+			p.item("turns", i, "end_ns", errors.New("must come after the start, and after the end of the window before"))
+		}
+	}
+	p.whole(o)
+	return p.err()
+}
+
+// Apply turns the windows.
+func (o *TurnBudgets) Apply(tx *state.Tx) (*TurnBudgetsResult, error) {
+	result := &TurnBudgetsResult{}
+	for _, t := range o.Turns {
+		id := [16]byte(t.Id)
+		a, err := tx.Account(id)
+		if err != nil {
+			return nil, err
+		}
+		spent := windowOf(a.GetSpent(), t.Window)
+		if spent == nil || spent.EndNs != t.SeenEndNs || tx.ClockNs() < spent.EndNs {
+			continue
+		}
+		// Where its time zone has changed the new window may begin in the old one, and
+		// what was spent in that may belong to it.
+		if t.StartNs >= spent.EndNs {
+			spent.SettledNanoUsd, spent.OverrunNanoUsd, spent.Alerted = 0, 0, 0
+		}
+		spent.StartNs, spent.EndNs = t.StartNs, t.EndNs
+		if err := tx.PutAccount(id, a); err != nil {
+			return nil, err
+		}
+		result.Turned++
+	}
+	return result, nil
+}

@@ -1,0 +1,195 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// Why is one reason why a job does not run, or what it does instead.
+type Why struct {
+	Reason  Reason
+	Name    string // of what keeps it: a queue, a provider, a budget, a worker
+	Text    string // for people
+	UntilNs int64  // when it may be otherwise at the earliest; 0 = nobody knows
+}
+
+// Explain says why a job does not run: everything that keeps it, of which each alone
+// would. It asks what a fetch asks, so that the two cannot disagree. What it does not
+// know is who listens, and who is before the job.
+func Explain(g *Frozen, j *job.Job) ([]Why, error) {
+	if j.State != job.Pending {
+		return []Why{elsewhere(j)}, nil
+	}
+	all := queueReasons(g.Queue(j.Queue), g.ClockNs())
+	lane, err := laneReasons(g, j)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, lane...)
+	if at := j.Detail.GetExpireNs(); at > 0 && at <= g.ClockNs() {
+		all = append(all, Why{Reason: ReasonExpired, Text: "its time is over: it dies as soon as somebody looks at it"})
+	}
+	v, err := Decide(g, j)
+	if err == nil {
+		err = g.err
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case v.Do != Take:
+		all = append(all, Why{Reason: v.Reason, Name: v.Name, Text: v.Text, UntilNs: v.UntilNs})
+	case AtGate(j):
+		all = append(all, Why{
+			Reason: ReasonReopened, Name: j.Detail.GateName,
+			Text: fmt.Sprintf("%q had no room for it and has now: it is let go in a moment, after those that have waited longer", j.Detail.GateName),
+		})
+	}
+	return all, nil
+}
+
+// queueCheck is one thing that keeps all jobs of a queue.
+type queueCheck struct {
+	reason Reason
+	keeps  func(q *state.Queue, clockNs int64) bool
+	text   func(q *state.Queue) string
+}
+
+// queueChecks are all there are. Whether a queue lets one more job go, and why not, is
+// read off this one table.
+var queueChecks = [...]queueCheck{
+	{ReasonQueueDeleting,
+		func(q *state.Queue, _ int64) bool { return q.Deleting },
+		func(q *state.Queue) string {
+			return fmt.Sprintf("queue %q is being deleted, and its jobs with it", q.Name)
+		}},
+	{ReasonQueueDraining,
+		func(q *state.Queue, _ int64) bool { return q.Paused && q.Draining },
+		func(q *state.Queue) string {
+			return fmt.Sprintf("queue %q drains: resume it to have its jobs fetched again", q.Name)
+		}},
+	{ReasonQueuePaused,
+		func(q *state.Queue, _ int64) bool { return q.Paused && !q.Draining },
+		func(q *state.Queue) string {
+			return fmt.Sprintf("queue %q is paused: resume it to have its jobs fetched", q.Name)
+		}},
+	{ReasonQueueConcurrency,
+		func(q *state.Queue, _ int64) bool {
+			return q.MaxConcurrency > 0 && q.Running() >= uint64(q.MaxConcurrency)
+		},
+		func(q *state.Queue) string {
+			return fmt.Sprintf("%d jobs of queue %q are active, and its max_concurrency is %d: one has to end first", q.Running(), q.Name, q.MaxConcurrency)
+		}},
+	{ReasonQueueRate,
+		func(q *state.Queue, clockNs int64) bool { return q.RateFree(clockNs) == 0 },
+		func(q *state.Queue) string {
+			return fmt.Sprintf("queue %q has let go %d jobs in %d ms, which is its rate_limit", q.Name, q.RateLimit, q.RateWindowMs)
+		}},
+}
+
+// mayFetch says whether a queue lets one more of its jobs go.
+func mayFetch(q *state.Queue, clockNs int64) bool {
+	if q == nil {
+		return false
+	}
+	for i := range queueChecks {
+		if queueChecks[i].keeps(q, clockNs) {
+			return false
+		}
+	}
+	return true
+}
+
+// queueReasons is all for which a queue lets none of its jobs go.
+func queueReasons(q *state.Queue, clockNs int64) (all []Why) {
+	if q == nil {
+		return nil
+	}
+	for i := range queueChecks {
+		c := &queueChecks[i]
+		if !c.keeps(q, clockNs) {
+			continue
+		}
+		why := Why{Reason: c.reason, Name: q.Name, Text: c.text(q)}
+		if c.reason == ReasonQueueRate {
+			why.UntilNs = q.Rate.FreeAt(q.RateLimit, q.RateWindowMs, clockNs)
+		}
+		all = append(all, why)
+	}
+	return all
+}
+
+// laneReasons is all for which a queue lets none of the jobs go that have the fairness
+// key of j: ReasonKeyPaused, ReasonKeyConcurrency and ReasonKeyRate, with the name of
+// the limit rule. One that waits at a gate is in no lane, and the gate says why.
+func laneReasons(g *Frozen, j *job.Job) ([]Why, error) {
+	key := j.Options.GetFairnessKey()
+	rule := g.Book().RuleFor(j.Queue, key)
+	if rule == nil {
+		return nil, nil
+	}
+	l, err := g.view.Lane(j.Queue, key)
+	if err != nil || l == nil {
+		return nil, err
+	}
+	why := Why{Name: LimitRuleName(rule.Queue, rule.Key)}
+	switch _, by := l.Room(rule, g.ClockNs()); by {
+	case state.LanePaused:
+		why.Reason = ReasonKeyPaused
+		why.Text = fmt.Sprintf("limit rule %q pauses its fairness key %q", why.Name, key)
+	case state.LaneConcurrency:
+		why.Reason = ReasonKeyConcurrency
+		why.Text = fmt.Sprintf("%d jobs of fairness key %q are active, and the max_concurrency of limit rule %q is %d: one has to end first", l.Active, key, why.Name, rule.MaxConcurrency)
+	case state.LaneRate:
+		why.Reason, why.UntilNs = ReasonKeyRate, l.Rate.FreeAt(rule.RateLimit, rule.RateWindowMs, g.ClockNs())
+		why.Text = fmt.Sprintf("%d jobs of fairness key %q were let go in %d ms, which is the rate_limit of limit rule %q", rule.RateLimit, key, rule.RateWindowMs, why.Name)
+	default:
+		return nil, nil
+	}
+	return []Why{why}, nil
+}
+
+// elsewhere says of a job that is not pending what it does instead.
+func elsewhere(j *job.Job) Why {
+	switch j.State {
+	case job.Scheduled:
+		if j.BlockedBy > 0 {
+			return Why{Reason: ReasonDependencies, Text: fmt.Sprintf("it waits for %d jobs it depends on", j.BlockedBy)}
+		}
+		return Why{Reason: ReasonDue, UntilNs: j.ScheduledNs, Text: "it is scheduled for later"}
+	case job.Retrying:
+		return Why{Reason: ReasonRetry, UntilNs: j.ScheduledNs, Text: fmt.Sprintf("attempt %d of %d failed; the next one waits for its delay", j.Attempt, j.Retry.GetMaxAttempts())}
+	case job.Held:
+		return held(j)
+	case job.Active:
+		why := Why{Reason: ReasonRunning, Name: j.Lease.GetWorkerId(), UntilNs: j.Lease.GetExpiresNs()}
+		why.Text = fmt.Sprintf("attempt %d runs on worker %q, which has it until its lease ends unless it renews it", j.Attempt, why.Name)
+		if j.Cancelling {
+			why.Reason = ReasonCancelling
+			why.Text = fmt.Sprintf("worker %q is told to let go of it", why.Name)
+		}
+		return why
+	}
+	return Why{Reason: ReasonSettled, Text: fmt.Sprintf("it is %s", j.State.Word())}
+}
+
+// whatToDo says what lets go of a job that is held.
+var whatToDo = map[job.Hold]string{
+	job.Hold_HOLD_REQUEST:        "approve it to have it run, or reject it",
+	job.Hold_HOLD_AGENT:          "its agent asks for a person: approve it to have it go on, or reject it",
+	job.Hold_HOLD_MAX_ITERATIONS: "approve it with a higher max_iterations to have it go on, or reject it",
+	job.Hold_HOLD_MAX_COST:       "approve it with a higher max_cost_usd to have it go on, or reject it",
+	job.Hold_HOLD_BUDGET:         "raise the budget, or wait for its next window, and approve it",
+	job.Hold_HOLD_POLICY:         "approve it to have it run, or reject it",
+	job.Hold_HOLD_DEPENDENCY:     "approve it to have it run all the same, or reject it",
+}
+
+func held(j *job.Job) Why {
+	text := j.Detail.GetHoldReason()
+	if text != "" {
+		text += ": "
+	}
+	return Why{Reason: ReasonHeld, Name: j.Detail.GetHoldBy(), Text: text + whatToDo[j.Detail.GetHold()]}
+}
