@@ -43,8 +43,11 @@ type Config struct {
 	// Shards is how many logs a node that is alone is founded with; 0 = one, or as
 	// many as there are.
 	Shards int
-	Tracer trace.TracerProvider // nil = no traces
-	Logger *slog.Logger         // nil = slog.Default()
+	// Webhooks is how webhooks are called; on a node that is open to everybody on its
+	// machine they may call that machine.
+	Webhooks cell.Webhooks
+	Tracer   trace.TracerProvider // nil = no traces
+	Logger   *slog.Logger         // nil = slog.Default()
 }
 
 // Node is an open bare node.
@@ -81,12 +84,14 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	} else if err := cluster.Alone(cfg.DataDir); err != nil {
 		return nil, err
 	}
+	cfg.Webhooks.Private = cfg.Webhooks.Private || cfg.Dev
 	n.host, err = host.Open(host.Config{
 		DataDir:   cfg.DataDir,
 		NodeID:    cfg.NodeID,
 		Known:     n.known(),
 		Engine:    cfg.Engine,
 		Retention: cfg.Retention,
+		Webhooks:  cfg.Webhooks,
 		Tracer:    cfg.Tracer,
 		Logger:    cfg.Logger,
 	})

@@ -67,7 +67,7 @@ func (r *run) count(snap *state.Snapshot) *counts {
 		c.jobs++
 		c.in[place{j.Queue, j.State}]++
 		c.queues[j.Queue]++
-		if j.UniqueExpiresNs > 0 && (j.UniqueWholePeriod || !j.State.Settled()) {
+		if j.Detail.GetUniqueExpiresNs() > 0 && (j.Options.GetUniqueWholePeriod() || !j.State.Settled()) {
 			c.locks[j.Queue]++
 		}
 		if j.Batch != nil {

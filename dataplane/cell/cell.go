@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,16 +30,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Defaults of what is kept.
-const (
-	// DefaultFeedKeep is how many events readers of the feed may lie behind.
-	DefaultFeedKeep = 100_000
-	// DefaultUsageKeep is how many usage rows are kept where nobody receives them.
-	DefaultUsageKeep = 100_000
-	// DefaultAckedUsageKeep is how many rows that their receiver has are kept, to be
-	// looked at. Those it does not have are all kept.
-	DefaultAckedUsageKeep = 10_000
-)
+// DefaultFeedKeep is how many events readers of the feed may lie behind.
+const DefaultFeedKeep = 100_000
 
 // Config says where a cell lives and whom it tells.
 type Config struct {
@@ -70,15 +63,26 @@ type Config struct {
 	// DefaultFeedKeep.
 	FeedKeep uint64
 	// UsageKeep is how many usage rows are kept that nobody is owed; 0 =
-	// DefaultAckedUsageKeep with a Receiver, DefaultUsageKeep without.
+	// job.MaxUsageRows.
 	UsageKeep uint64
 	// Retention is how long the namespace keeps settled jobs whose queues say nothing;
 	// 0 = as it was set before.
 	Retention time.Duration
+	// Measure is what an alert rule looks at, over the whole namespace: this is its
+	// home shard, whose leader looks after its alert rules and webhooks. nil = it is
+	// not.
+	Measure  func(ctx context.Context, r *state.AlertRule) (float64, error)
+	Webhooks Webhooks
 	// Receiver gets the usage of the shard; nil = nobody does.
 	Receiver sinks.Receiver
 	Tracer   trace.TracerProvider // nil = no traces
 	Logger   *slog.Logger
+}
+
+// Webhooks is how webhooks are called.
+type Webhooks struct {
+	Private   bool              // private addresses may be: see sinks.WebhooksConfig
+	Transport http.RoundTripper // nil = one that keeps to Private
 }
 
 // Cell is an open shard member. Its methods may be called by any goroutine.
@@ -87,8 +91,9 @@ type Cell struct {
 	store  *state.Store
 	view   *view.View
 	duties *duties.Duties
-	usage  *sinks.Usage  // nil without a receiver
-	outbox *sinks.Outbox // nil without other shards
+	usage  *sinks.Usage    // nil without a receiver
+	outbox *sinks.Outbox   // nil without other shards
+	hooks  *sinks.Webhooks // nil on other shards than the home shard
 	group  *engine.Group
 	// machine is asked for the feature level that is in force.
 	machine *op.Machine
@@ -119,7 +124,9 @@ func Open(cfg Config) (_ *Cell, err error) {
 	}
 	opened = append(opened, c.store.Close)
 
-	c.background()
+	if err := c.background(); err != nil {
+		return nil, err
+	}
 	if c.view, err = view.Open(filepath.Join(cfg.Dir, "view"), c.store, view.Options{Logger: cfg.Logger}); err != nil {
 		return nil, fmt.Errorf("open the view of %s: %w", cfg.Group, err)
 	}
@@ -127,14 +134,17 @@ func Open(cfg Config) (_ *Cell, err error) {
 
 	c.store.SetHooks(state.Hooks{
 		OnReady: c.onReady,
-		OnTimer: c.duties.OnTimer,
+		OnTimer: c.onTimer,
 
 		OnReplenish: c.duties.OnReplenish,
 		OnClearing:  c.duties.OnClearing,
+		OnGate:      c.duties.OnGate,
 
 		OnFeed:  func() { c.view.Notify(); c.duties.OnFeed() },
 		OnUsage: c.onUsage,
 		OnKeys:  cfg.OnKeys,
+
+		OnResources: c.duties.OnResources,
 		OnOutbox: func() {
 			if c.outbox != nil {
 				c.outbox.OnOutbox()
@@ -166,14 +176,19 @@ func Open(cfg Config) (_ *Cell, err error) {
 }
 
 // background makes what runs while the cell leads.
-func (c *Cell) background() {
+func (c *Cell) background() error {
+	prices, err := op.ShippedPrices()
+	if err != nil {
+		return err
+	}
 	of := duties.Config{
 		Store:     c.store,
 		Propose:   func(ctx context.Context, o pipeline.Op) error { _, _, err := Propose[any](ctx, c, o); return err },
 		NowNs:     func() int64 { return c.group.ClockNs() },
 		ViewSeq:   func() uint64 { seq, _ := c.view.Cursor(); return seq },
 		FeedKeep:  cmp.Or(c.cfg.FeedKeep, DefaultFeedKeep),
-		UsageKeep: cmp.Or(c.cfg.UsageKeep, DefaultUsageKeep),
+		UsageKeep: cmp.Or(c.cfg.UsageKeep, job.MaxUsageRows),
+		Prices:    prices,
 		JobIDs:    c.jobIDs,
 		Logger:    c.cfg.Logger,
 	}
@@ -190,10 +205,42 @@ func (c *Cell) background() {
 			OnAcked:   func() { c.duties.OnUsage() },
 			Logger:    c.cfg.Logger,
 		})
-		of.UsageKeep = cmp.Or(c.cfg.UsageKeep, DefaultAckedUsageKeep)
 		of.UsageAcked = c.usage.Acked
 	}
+	if c.cfg.Measure != nil {
+		c.watch(&of, namespace)
+	}
 	c.duties = duties.New(of)
+	return nil
+}
+
+// watch makes what looks after alert rules and webhooks.
+func (c *Cell) watch(of *duties.Config, namespace string) {
+	of.Measure, of.NewID = c.cfg.Measure, func() job.ID { return c.NewID("") }
+	of.SetAlerts = func(ctx context.Context, o *op.SetAlerts) (*op.SetAlertsResult, error) {
+		result, _, err := Propose[*op.SetAlertsResult](ctx, c, o)
+		return result, err
+	}
+	c.hooks = sinks.NewWebhooks(sinks.WebhooksConfig{
+		Store:     c.store,
+		Namespace: namespace,
+		Report: func(ctx context.Context, o *op.ReportDeliveries) error {
+			_, _, err := Propose[any](ctx, c, o)
+			return err
+		},
+		NowNs:     of.NowNs,
+		Private:   c.cfg.Webhooks.Private,
+		Transport: c.cfg.Webhooks.Transport,
+		Logger:    c.cfg.Logger,
+	})
+}
+
+// onTimer is the store's hook: timers were set.
+func (c *Cell) onTimer(class state.TimerClass, dueNs int64) {
+	c.duties.OnTimer(class, dueNs)
+	if class == state.TimerDelivery && c.hooks != nil {
+		c.hooks.OnDelivery()
+	}
 }
 
 // jobIDs finds jobs of a queue for the duties: in the view, once it has all that is
@@ -241,6 +288,9 @@ func (c *Cell) lead(ctx context.Context) error {
 	}
 	if c.outbox != nil {
 		beside.Go(func() { c.outbox.Run(ctx) })
+	}
+	if c.hooks != nil {
+		beside.Go(func() { c.hooks.Run(ctx) })
 	}
 	beside.Go(func() { c.raiseLevel(ctx) })
 	beside.Go(func() { c.applySettings(ctx) })

@@ -22,8 +22,13 @@ func (c *Cell) applySettings(ctx context.Context) {
 		return
 	}
 	ms := c.cfg.Retention.Milliseconds()
-	wanted := &state.Settings{Retention: &job.Retention{CompletedMs: ms, DeadMs: ms, CancelledMs: ms}}
-	for !proto.Equal(c.store.Head().GetSettings(), wanted) {
+	retention := &job.Retention{CompletedMs: ms, DeadMs: ms, CancelledMs: ms}
+	for {
+		now := c.store.Head().GetSettings()
+		if proto.Equal(now.GetRetention(), retention) {
+			return
+		}
+		wanted := &state.Settings{Retention: retention, UnknownModel: now.GetUnknownModel()}
 		_, _, err := Propose[*op.SetSettingsResult](ctx, c, &op.SetSettings{Meta: &op.Meta{Principal: "duty"}, Settings: wanted})
 		if err == nil || ctx.Err() != nil {
 			return

@@ -10,6 +10,11 @@ import (
 func TestStatusFollowsWhatHappens(t *testing.T) {
 	t.Parallel()
 	c := openTest(t, Config{})
+	// The shipped prices are an op of their own, which is to be over.
+	eventually(t, "the shipped prices", func() bool {
+		s, err := c.Status()
+		return err == nil && c.State().Book().HasPrices() && s.Engine.ApplyTime.Count() >= s.Engine.QueueTime.Count()
+	})
 	before, err := c.Status()
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@
 package duties
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/pipeline"
 )
@@ -42,16 +44,26 @@ type Config struct {
 	ViewSeq func() uint64
 	// FeedKeep is how many events readers of the feed may lie behind.
 	FeedKeep uint64
-	// UsageKeep is how many usage rows are kept of those that may be removed: all,
-	// or, where UsageAcked is set, those up to the number it answers, which are
-	// known to be with their receiver.
+	// UsageKept is for how long usage rows are kept (0 = job.UsageKept), and UsageKeep
+	// how many of them at most. Where UsageAcked is set only those up to the number it answers may be
+	// removed, which are known to be with their receiver.
+	UsageKept  time.Duration
 	UsageKeep  uint64
 	UsageAcked func() uint64
+	// Prices is the shipped price book; nil is none. It is never changed.
+	Prices *op.SeedPrices
 	// JobIDs lists up to limit jobs of a queue in any of the states, those numbered
 	// below one, state by state and the newest of each first; they are as of the last
 	// commit or later. It is VIEW_BEHIND where that cannot be had before ctx ends.
 	JobIDs func(ctx context.Context, queue string, states []job.State, below uint64, limit int) ([]job.ID, error)
-	Logger *slog.Logger
+	// Measure is what an alert rule looks at, over the whole namespace; nil = this
+	// shard is not the one that looks after alert rules.
+	Measure func(ctx context.Context, r *state.AlertRule) (float64, error)
+	// SetAlerts is Propose for the op whose answer says what nobody could be told of,
+	// and NewID mints an id for a delivery. Both come with Measure.
+	SetAlerts func(ctx context.Context, o *op.SetAlerts) (*op.SetAlertsResult, error)
+	NewID     func() job.ID
+	Logger    *slog.Logger
 }
 
 // Duties runs the table. Run it while the node leads.
@@ -60,14 +72,21 @@ type Duties struct {
 	wake  chan struct{}
 	next  atomic.Int64 // when Run wakes by itself; an earlier timer wakes it sooner
 	feed  growth
-	usage growth
+	usage struct {
+		growth
+		dueNs int64 // when the oldest rows are old enough to go; only Run's goroutine uses it
+	}
 	// asked are the queues being deleted whose active jobs have been asked to end, and
 	// the number down to which; only Run's goroutine uses it.
 	asked map[string]uint64
+	// gates are those that jobs wait at; only Run's goroutine uses it.
+	gates  map[gateKey]*watch
+	alerts alerts
 }
 
 // New makes the duties of one shard; Run starts them.
 func New(cfg Config) *Duties {
+	cfg.UsageKept = cmp.Or(cfg.UsageKept, job.UsageKept)
 	d := &Duties{cfg: cfg, wake: make(chan struct{}, 1)}
 	d.next.Store(never)
 	return d
@@ -90,6 +109,13 @@ func (d *Duties) OnReplenish(dueNs int64) {
 // OnClearing is the store's hook: there is something new in a queue that is being
 // cleared or deleted.
 func (d *Duties) OnClearing() { d.poke() }
+
+// OnGate is the store's hook: a gate may have opened that jobs wait at, or another has
+// come to one.
+func (d *Duties) OnGate() { d.poke() }
+
+// OnResources is the store's hook: resources were declared, changed or taken back.
+func (d *Duties) OnResources() { d.poke() }
 
 // OnFeed is the store's hook: the feed has grown.
 func (d *Duties) OnFeed() {
@@ -118,7 +144,9 @@ func (d *Duties) poke() {
 // pass (overload, no leader) are tried again with a growing delay.
 func (d *Duties) Run(ctx context.Context) error {
 	backoff := minBackoff
-	d.asked = map[string]uint64{} // another may have led since
+	d.asked, d.usage.dueNs = map[string]uint64{}, 0 // another may have led since
+	d.gates = map[gateKey]*watch{}
+	d.alerts.forget()
 	for {
 		// While we look, every new timer pokes: one set behind our back makes one
 		// more pass, where a cleverer bound could oversleep it.

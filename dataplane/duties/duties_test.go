@@ -69,7 +69,7 @@ func inShardOf(t *testing.T, cfg Config, test func(*shard)) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 		s.duties = New(cfg)
 		s.store.SetHooks(state.Hooks{
-			OnTimer: s.duties.OnTimer, OnReplenish: s.duties.OnReplenish, OnClearing: s.duties.OnClearing,
+			OnTimer: s.duties.OnTimer, OnReplenish: s.duties.OnReplenish, OnClearing: s.duties.OnClearing, OnGate: s.duties.OnGate,
 			OnFeed: s.duties.OnFeed, OnUsage: s.duties.OnUsage,
 		})
 		s.mustApply(&op.StartTerm{Meta: &op.Meta{}})

@@ -26,8 +26,8 @@ func in(d time.Duration) int64 { return time.Now().Add(d).UnixNano() }
 func TestAJobDiesWhenItsTimeIsOver(t *testing.T) {
 	inShard(t, 100, func(s *shard) {
 		over := time.Now().Add(time.Hour)
-		waits := s.bring(func(j *job.Job) { j.ExpireNs = over.UnixNano() })
-		held := s.bring(func(j *job.Job) { j.ExpireNs, j.State = over.UnixNano(), job.Held })
+		waits := s.bring(func(j *job.Job) { j.Details().ExpireNs = over.UnixNano() })
+		held := s.bring(func(j *job.Job) { j.Details().ExpireNs, j.State = over.UnixNano(), job.Held })
 		stays := s.bring(func(j *job.Job) {})
 		s.becomes(waits, over, job.Pending, job.Dead)
 		s.is(held, job.Dead)
@@ -42,9 +42,9 @@ func TestAJobDiesWhenItsTimeIsOver(t *testing.T) {
 func TestAnActiveJobDiesWhenItsTimeIsOver(t *testing.T) {
 	inShard(t, 100, func(s *shard) {
 		over := time.Now().Add(30 * time.Second)
-		runs := s.bring(func(j *job.Job) { j.ExpireNs = over.UnixNano() })
+		runs := s.bring(func(j *job.Job) { j.Details().ExpireNs = over.UnixNano() })
 		s.fetch(time.Hour)
-		stops := s.bring(func(j *job.Job) { j.ExpireNs = over.UnixNano() })
+		stops := s.bring(func(j *job.Job) { j.Details().ExpireNs = over.UnixNano() })
 		s.fetch(time.Hour)
 		s.mustApply(&op.CancelJobs{JobIds: [][]byte{stops[:]}})
 		s.becomes(runs, over, job.Active, job.Dead)
@@ -57,7 +57,7 @@ func TestAnActiveJobDiesWhenItsTimeIsOver(t *testing.T) {
 
 func TestAUniqueKeyIsFreeWhenItsPeriodIsOver(t *testing.T) {
 	inShard(t, 100, func(s *shard) {
-		first := s.bring(func(j *job.Job) { j.UniqueKey, j.UniqueExpiresNs = "k", in(time.Hour) })
+		first := s.bring(func(j *job.Job) { j.Opt().UniqueKey, j.Details().UniqueExpiresNs = "k", in(time.Hour) })
 		locked := func() uint64 { return s.store.Head().GetLockRecords() }
 		time.Sleep(time.Hour - time.Millisecond)
 		synctest.Wait()

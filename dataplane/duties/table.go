@@ -31,10 +31,15 @@ var Table = []Duty{
 	{"purge-batches", "purge-batches", onTimer(state.TimerBatch, allDue, purgeBatches)},
 	{"resolve-dependents", "resolve-dependents", onTimer(state.TimerDependents, allDue, resolveDependents)},
 	{"replenish", "replenish", replenish},
+	{"open-gates", "open-gate", openGates},
 	{"sweep-queues", "sweep-queue", clearQueues},
 	{"run-schedules", "run-schedules", runSchedules},
+	{"turn-budgets", "turn-budgets", turnBudgets},
+	{"watch-alerts", "set-alerts", watchAlerts},
+	{"purge-deliveries", "purge-deliveries", purgeDeliveries},
 	{"trim-feed", "trim-feed", trimFeed},
 	{"trim-usage", "trim-usage", trimUsage},
+	{"seed-prices", "seed-prices", seedPrices},
 }
 
 func promote(meta *op.Meta, ids [][]byte) pipeline.Op {

@@ -12,7 +12,7 @@ import (
 )
 
 // report makes n usage rows.
-func (s *shard) report(n int) {
+func (s *shard) report(n int) *op.Leased {
 	s.t.Helper()
 	id := s.enqueue(time.Time{}, "")
 	leased := s.fetch(time.Hour)
@@ -23,6 +23,14 @@ func (s *shard) report(n int) {
 		})
 	}
 	s.mustApply(o)
+	return leased
+}
+
+// reportAndAck is report by a job that is over then.
+func (s *shard) reportAndAck(n int) {
+	s.t.Helper()
+	leased := s.report(n - 1)
+	s.mustApply(&op.Ack{Meta: &op.Meta{}, Items: []*op.AckItem{{Proof: &op.LeaseProof{Id: leased.Id, Token: leased.LeaseToken}, Usage: &job.Usage{InputTokens: 1}}}})
 }
 
 func (s *shard) usageIs(first, next uint64) {
@@ -61,7 +69,7 @@ func TestUsageIsKeptForItsReceiver(t *testing.T) {
 		if n := s.proposals(); n != 0 {
 			t.Errorf("%d ops were proposed", n)
 		}
-		for _, step := range []struct{ acked, first uint64 }{{10, 1}, {11, 4}, {300, 293}, {500, 493}} {
+		for _, step := range []struct{ acked, first uint64 }{{0, 1}, {10, 11}, {300, 301}, {500, 493}} {
 			acked.Store(step.acked)
 			s.duties.OnUsage()
 			time.Sleep(2 * trimEvery)
@@ -96,18 +104,62 @@ func TestARefusedTrimOfUsageIsNoFailure(t *testing.T) {
 func TestUsageTrimTo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name                   string
-		first, end, keep, want uint64
+		name                    string
+		first, next, keep, want uint64
 	}{
 		{"nothing", 1, 1, 10, 1},
-		{"nothing acknowledged", 50, 1, 10, 50},
 		{"within what is kept", 1, 11, 10, 1},
 		{"within the slack", 1, 13, 10, 1},
 		{"beyond the slack", 1, 14, 10, 4},
 		{"nothing is kept", 5, 9, 0, 9},
 	} {
-		if got := usageTrimTo(c.first, c.end, c.keep); got != c.want {
-			t.Errorf("%s: usageTrimTo(%d, %d, %d) = %d, want %d", c.name, c.first, c.end, c.keep, got, c.want)
+		if got := usageTrimTo(c.first, c.next, c.keep); got != c.want {
+			t.Errorf("%s: usageTrimTo(%d, %d, %d) = %d, want %d", c.name, c.first, c.next, c.keep, got, c.want)
 		}
 	}
+}
+
+// Rows go by their age, by the day, also where nothing else happens and although
+// their receiver has long had them.
+func TestUsageIsKeptForItsTime(t *testing.T) {
+	var acked atomic.Uint64
+	acked.Store(1000)
+	const kept = time.Hour
+	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 1 << 40, UsageKept: kept, UsageAcked: acked.Load}, func(s *shard) {
+		s.reportAndAck(10)
+		time.Sleep(kept / 2)
+		s.reportAndAck(5)
+		time.Sleep(usageStride - kept/2) // the first are older than they are kept, by less than a day
+		s.reportAndAck(3)
+		synctest.Wait()
+		s.usageIs(1, 19)
+		time.Sleep(2 * kept)
+		synctest.Wait()
+		s.usageIs(16, 19)
+		acked.Store(17)
+		s.duties.OnUsage()
+		time.Sleep(usageStride + 2*kept)
+		synctest.Wait()
+		s.usageIs(18, 19)
+		acked.Store(18)
+		s.duties.OnUsage()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		s.usageIs(19, 19)
+		if n := s.trims(); n != 3 {
+			t.Errorf("%d ops were proposed for three trims", n)
+		}
+	})
+}
+
+// trims is how many trims of the usage the duties have proposed.
+func (s *shard) trims() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.proposed {
+		if _, ok := o.(*op.TrimUsage); ok {
+			n++
+		}
+	}
+	return n
 }

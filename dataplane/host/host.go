@@ -39,9 +39,11 @@ type Config struct {
 	Engine engine.Tuning
 	// Retention is how long settled jobs are kept: see cell.Config.
 	Retention time.Duration
-	Receiver  sinks.Receiver       // gets the usage of all cells; nil = nobody does
-	Tracer    trace.TracerProvider // nil = no traces
-	Logger    *slog.Logger         // nil = slog.Default()
+	// Webhooks is how webhooks are called.
+	Webhooks cell.Webhooks
+	Receiver sinks.Receiver       // gets the usage of all cells; nil = nobody does
+	Tracer   trace.TracerProvider // nil = no traces
+	Logger   *slog.Logger         // nil = slog.Default()
 
 	open func(cell.Config) (*cell.Cell, error) // nil = cell.Open; tests have slow ones
 }
@@ -261,7 +263,7 @@ func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *
 	t := &tenant{lot: newLot(), cells: make([]*cell.Cell, 0, spec.Shards)}
 	outlets := newOutlets(spec.Shards)
 	for shard := range spec.Shards {
-		c, err := h.cfg.open(h.cellConfig(ns, shard, spec, t.lot, outlets))
+		c, err := h.cfg.open(h.cellConfig(ns, shard, spec, t, outlets))
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("open shard %d of namespace %s: %w", shard, ns, err), t.close(context.WithoutCancel(ctx), ns))
 		}
@@ -271,14 +273,14 @@ func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *
 	return t, nil
 }
 
-func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, waiting *lot, to *outlets) cell.Config {
+func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenant, to *outlets) cell.Config {
 	c := cell.Config{
 		Dir:       filepath.Join(h.dir(ns), strconv.Itoa(shard)),
 		Group:     fmt.Sprintf("%s/%d", ns, shard),
 		Shard:     uint32(shard),
 		NodeID:    h.cfg.NodeID,
 		Shared:    h.shared,
-		OnReady:   waiting.wake,
+		OnReady:   t.lot.wake,
 		Known:     h.cfg.Known,
 		Engine:    h.cfg.Engine,
 		Retention: h.cfg.Retention,
@@ -287,7 +289,9 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, waiting 
 		Logger:    h.cfg.Logger,
 	}
 	if shard == homeShard {
-		c.OnKeys = waiting.recheck // polls may wait with a key that is gone
+		c.OnKeys = t.lot.recheck // polls may wait with a key that is gone
+		c.Webhooks = h.cfg.Webhooks
+		c.Measure = func(ctx context.Context, r *state.AlertRule) (float64, error) { return t.measure(ctx, to, r) }
 	}
 	if spec.Shards > 1 {
 		c.Shards = to

@@ -324,7 +324,7 @@ func (w *world) many(n int, report func(i int) *job.Usage) {
 	for i := range n {
 		u := report(i)
 		w.expect("r", u)
-		must(w.t, tx.AddUsage(&job.Job{Id: w.job.Id, Queue: "r", Attempt: 1, Usage: u}, u))
+		must(w.t, tx.AddUsage(&job.Job{Id: w.job.Id, Queue: "r", Attempt: 1, Usage: u}, &state.Usage{Report: u}))
 	}
 	must(w.t, tx.Commit())
 }
@@ -371,7 +371,7 @@ func TestASumThatDoesNotFitBeginsAFrame(t *testing.T) {
 		at.Index++
 		tx := w.store.Begin(at, entry.Header{Incarnation: at.Incarnation, ClockNs: time.Now().UnixNano()})
 		for _, n := range []int64{math.MaxInt64 - 1, 1, 1, math.MaxInt64} {
-			must(t, tx.AddUsage(&job.Job{Id: w.job.Id, Queue: "r"}, &job.Usage{CostNanoUsd: n}))
+			must(t, tx.AddUsage(&job.Job{Id: w.job.Id, Queue: "r"}, &state.Usage{Report: &job.Usage{CostNanoUsd: n}}))
 		}
 		must(t, tx.Commit())
 		for _, want := range []struct {

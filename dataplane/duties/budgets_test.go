@@ -1,0 +1,114 @@
+package duties
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// budget makes a budget of the namespace with a limit for each of the windows.
+func (s *shard) budget(zone string, windows ...state.Window) *state.Resource {
+	s.t.Helper()
+	b := &state.Budget{Scope: state.BudgetScope_BUDGET_SCOPE_NAMESPACE, Target: op.BudgetTarget, Timezone: zone, ReserveNanoUsd: 1}
+	for _, w := range windows {
+		b.Limits = append(b.Limits, &state.SpendLimit{Window: w, LimitNanoUsd: 100, LengthMs: time.Hour.Milliseconds()})
+	}
+	seen, err := BudgetWindows(b, time.Now().UnixNano())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.ids++
+	id := job.NewID(time.Now().UnixMilli(), "", job.Entropy{8: byte(s.ids)})
+	return s.mustApply(&op.PutResource{
+		Meta: &op.Meta{Ids: [][]byte{id[:]}}, Windows: seen,
+		Resource: &state.Resource{Kind: state.ResourceKind_RESOURCE_KIND_BUDGET, Name: "namespace/default", Shards: 1, Budget: b},
+	}).(*op.PutResourceResult).Resource
+}
+
+// windows are the budget's windows as its account has them.
+func (s *shard) windows(r *state.Resource) (all []*state.Spent) {
+	s.t.Helper()
+	a, err := s.store.Account([16]byte(r.Id))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return a.GetSpent()
+}
+
+// A window is turned when it is over, in the budget's zone, and nothing is
+// proposed in between.
+func TestBudgetsTurn(t *testing.T) {
+	inShard(t, 1<<40, func(s *shard) {
+		zone, err := Zone("Europe/Berlin")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := s.budget("Europe/Berlin", state.Window_WINDOW_DAY, state.Window_WINDOW_WEEK, state.Window_WINDOW_MONTH, state.Window_WINDOW_ROLLING)
+		before := s.proposals()
+		const days = 2
+		for range days {
+			next := time.Unix(0, s.windows(r)[0].EndNs)
+			if h, m, sec := next.In(zone).Clock(); h != 0 || m != 0 || sec != 0 {
+				t.Fatalf("a day ends at %s", next.In(zone))
+			}
+			time.Sleep(time.Until(next) + time.Second)
+			synctest.Wait()
+			now := time.Now().UnixNano()
+			for _, w := range s.windows(r)[:3] {
+				if now < w.StartNs || now >= w.EndNs {
+					t.Fatalf("at %s window %d is from %s to %s", time.Now(), w.Window, time.Unix(0, w.StartNs), time.Unix(0, w.EndNs))
+				}
+			}
+		}
+		if n := s.proposals() - before; n != days {
+			t.Errorf("%d proposals in %d days", n, days)
+		}
+	})
+}
+
+// What could not be turned while nobody led is turned then, once.
+func TestBudgetsTurnLate(t *testing.T) {
+	inShard(t, 1<<40, func(s *shard) {
+		r := s.budget("UTC", state.Window_WINDOW_DAY)
+		time.Sleep(time.Until(time.Unix(0, s.windows(r)[0].EndNs)) - time.Second)
+		s.asleep(time.Minute)
+		now := time.Now().UnixNano()
+		if w := s.windows(r)[0]; now < w.StartNs || now >= w.EndNs {
+			t.Errorf("the window is from %s to %s", time.Unix(0, w.StartNs), time.Unix(0, w.EndNs))
+		}
+		s.mustApply(&op.DeleteResource{Meta: &op.Meta{}, Kind: r.Kind, Name: r.Name, Shards: 1})
+		before := s.proposals()
+		time.Sleep(48 * time.Hour)
+		synctest.Wait()
+		if n := s.proposals() - before; n != 0 {
+			t.Errorf("%d proposals for a budget that is gone", n)
+		}
+	})
+}
+
+// A zone that this binary does not know keeps its own budget back, and is tried again;
+// what was spent counts until then.
+func TestABudgetWithAStrangeZone(t *testing.T) {
+	inShard(t, 1<<40, func(s *shard) {
+		r := s.budget("UTC", state.Window_WINDOW_DAY)
+		strange := r.Budget
+		strange.Timezone = "Mars/Olympus"
+		end := s.windows(r)[0].EndNs
+		s.mustApply(&op.PutResource{Meta: &op.Meta{Ids: [][]byte{r.Id}}, Windows: s.windows(r), Resource: &state.Resource{
+			Kind: r.Kind, Name: r.Name, Shards: 1, Budget: strange,
+		}})
+		time.Sleep(time.Until(time.Unix(0, end)) + time.Hour)
+		synctest.Wait()
+		if got := s.windows(r)[0].EndNs; got != end {
+			t.Errorf("the window ends at %s", time.Unix(0, got))
+		}
+		r = s.budget("UTC", state.Window_WINDOW_DAY)
+		if got := s.windows(r)[0].EndNs; got <= end {
+			t.Error("the window of a zone that is known is the old one")
+		}
+	})
+}

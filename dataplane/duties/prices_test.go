@@ -1,0 +1,68 @@
+package duties
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// The shipped prices are stored once, and again only when the book is newer.
+func TestPricesAreSeededOnce(t *testing.T) {
+	book, err := op.ShippedPrices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 1 << 40, Prices: book}, func(s *shard) {
+		if got := s.store.Head().GetPriceBook(); got != book.Version || !s.store.Book().HasPrices() {
+			t.Errorf("the store has book %d, want %d", got, book.Version)
+		}
+		for range 3 {
+			s.enqueue(time.Now().Add(time.Second), "")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		if n := s.seeds(); n != 1 {
+			t.Errorf("the book was proposed %d times", n)
+		}
+	})
+}
+
+// A shard whose members do not all know the op takes the prices later.
+func TestPricesWaitForTheirLevel(t *testing.T) {
+	book, err := op.ShippedPrices()
+	if err != nil {
+		t.Fatal(err)
+	}
+	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 1 << 40}, func(s *shard) {
+		refused := error(api.Errorf(api.Unsupported, "not yet"))
+		s.refuse.Store(&refused)
+		s.duties.cfg.Prices = book
+		s.duties.poke()
+		synctest.Wait()
+		if n := s.seeds(); n != 1 || s.store.Book().HasPrices() {
+			t.Errorf("the book was proposed %d times", n)
+		}
+		s.refuse.Store(nil)
+		time.Sleep(seedRetry)
+		synctest.Wait()
+		if n := s.seeds(); n != 2 || !s.store.Book().HasPrices() {
+			t.Errorf("the book was proposed %d times", n)
+		}
+	})
+}
+
+// seeds is how many price books the duties have proposed.
+func (s *shard) seeds() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, o := range s.proposed {
+		if _, ok := o.(*op.SeedPrices); ok {
+			n++
+		}
+	}
+	return n
+}
