@@ -40,7 +40,7 @@ func TestContract(t *testing.T) {
 			}
 		}
 	}
-	if checked != 8 {
+	if checked != 15 {
 		t.Fatalf("compared %d tables", checked)
 	}
 }
@@ -108,7 +108,7 @@ func TestContractOfAFullJob(t *testing.T) {
 		id = job.ID(j.Id)
 		must(t, tx.PutBlob(j, job.Payload, payload(`{}`)))
 		h.fill(tx, j)
-		j.State, j.HoldReason = job.Held, "look"
+		j.State, j.Details().HoldReason = job.Held, "look"
 		must(t, tx.CreateJob(j, evHeld))
 	})
 	h.says("SELECT unique_key, batch_id, parent_id, chain_id, chain_step, hold_reason, expire_at, started_at FROM jobs",
@@ -119,6 +119,29 @@ func TestContractOfAFullJob(t *testing.T) {
 	h.says("SELECT * FROM unique_locks", "q|key-1|"+id.String()+"|1970-01-01T01:00:00.001000000Z")
 }
 
+func TestContractOfAnAgentsJob(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	const agent = "SELECT agent_max_iterations, agent_max_cost_usd, agent_iteration_timeout, agent_iteration, agent_total_cost_usd, result_schema FROM jobs"
+	h.enqueue("plain", 1)
+	h.says(agent, "|||0|0|")
+	id := h.enqueue("q", 1)[0]
+	h.change(id, func(tx *state.Tx, j *job.Job) {
+		j.Opt().Agent = &job.AgentConfig{MaxIterations: 20, MaxCostNanoUsd: 5_100_000_000, IterationTimeoutMs: 90_000}
+		j.Details().Iteration, j.Detail.SpentBeforeNanoUsd = 4, 2e9
+		j.Usage = &job.Usage{CostNanoUsd: 100_000_001}
+	}, evProgress)
+	h.says(agent+" WHERE queue = 'q'", "20|5.1|1m30s|4|2.100000001|")
+	h.same()
+	h.commit(func(tx *state.Tx) {
+		j := h.newJob(tx, "q")
+		must(t, tx.PutBlob(j, job.ResultSchema, payload(`{"type":"object"}`)))
+		must(t, tx.CreateJob(j, evEnqueued))
+	})
+	h.says("SELECT result_schema FROM jobs ORDER BY created_at DESC LIMIT 1", `{"type":"object"}`)
+	h.same()
+}
+
 // TestUniqueLocks has keys that are taken and keys that are not.
 func TestUniqueLocks(t *testing.T) {
 	t.Parallel()
@@ -127,7 +150,7 @@ func TestUniqueLocks(t *testing.T) {
 		h.commit(func(tx *state.Tx) {
 			tx.EnsureQueue("q")
 			j := h.newJob(tx, "q")
-			j.UniqueKey, j.UniquePeriodMs, j.UniqueExpiresNs, j.UniqueWholePeriod = key, 1000, tx.ClockNs()+1, whole
+			j.Opt().UniqueKey, j.Opt().UniquePeriodMs, j.Details().UniqueExpiresNs, j.Opt().UniqueWholePeriod = key, 1000, tx.ClockNs()+1, whole
 			h.stand(tx, j, in)
 			must(t, tx.CreateJob(j, evEnqueued))
 		})
@@ -137,7 +160,7 @@ func TestUniqueLocks(t *testing.T) {
 		keyed("whole-"+in.Word(), in, true)
 	}
 	given := h.enqueue("q", 1)[0]
-	h.change(given, func(_ *state.Tx, j *job.Job) { j.UniqueKey = "given back" }, evUnlocked)
+	h.change(given, func(_ *state.Tx, j *job.Job) { j.Opt().UniqueKey = "given back" }, evUnlocked)
 	want := []string{"live-active", "live-held", "live-pending", "live-retrying", "live-scheduled",
 		"whole-active", "whole-cancelled", "whole-completed", "whole-dead", "whole-held", "whole-pending", "whole-retrying", "whole-scheduled"}
 	h.says("SELECT unique_key FROM unique_locks ORDER BY 1", strings.Join(want, "\n"))

@@ -82,10 +82,11 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 		BlockedBy:        int(j.BlockedBy),
 	}
 	if j.BlockedBy > 0 {
-		doc.DependencyPolicy = optional(j.DependencyPolicy.Word())
+		doc.DependencyPolicy = optional(j.Options.GetDependencyPolicy().Word())
 	}
 	fields := [job.BlobKinds]*json.RawMessage{
 		job.Payload: &doc.Payload, job.Result: &doc.Result, job.Checkpoint: &doc.Checkpoint, job.Progress: &doc.Progress,
+		job.ResultSchema: &doc.ResultSchema,
 	}
 	for kind, field := range fields {
 		if field == nil {
@@ -108,6 +109,8 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 	if err := enqueued(&doc, j); err != nil {
 		return api.Job{}, err
 	}
+	waiting(&doc, j)
+	documentAgent(&doc, j)
 	for i, e := range errs {
 		doc.Errors[i] = api.JobError{
 			ID:        errorID(j.Number, i),

@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// TestDocument compares documents with testdata/job.json: a job that has
-// everything there is, and one that has nothing.
+// TestDocument compares documents with testdata/job.json: a job that has what most
+// may have, one that has nothing, and two that have what few have.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	id := job.NewID(1_770_804_000_000, "emails.send", job.Entropy{1, 2, 3, 4, 5, 6, 7, 8, 9})
@@ -28,7 +29,19 @@ func TestDocument(t *testing.T) {
 		Usage:  &job.Usage{InputTokens: 1, OutputTokens: 2, CacheCreationTokens: 3, CacheReadTokens: 4, Model: "m", Provider: "p", CostNanoUsd: 1},
 		Errors: 2,
 	}
-	blobs := Blobs{job.Payload: payload(`{"to":1}`), job.Result: payload(`[]`), job.Checkpoint: payload(`null`), job.Progress: payload(`"half"`)}
+	blobs := Blobs{job.Payload: payload(`{"to":1}`), job.Result: payload(`[]`), job.Checkpoint: payload(`null`), job.Progress: payload(`"half"`),
+		job.ResultSchema: payload(`{"type":"array"}`)}
+	other := job.NewID(1_770_804_000_000, "agents", job.Entropy{9})
+	// A job that runs in iterations, and is held by a budget.
+	agent := &job.Job{Id: id[:], State: job.Held,
+		Options: &job.Options{FairnessKey: "acme", FairnessWeight: 3, Provider: "anthropic", Model: "opus", CostEstimateNanoUsd: 250_000_000,
+			Agent: &job.AgentConfig{MaxIterations: 20, MaxCostNanoUsd: 5_000_000_001, IterationTimeoutMs: 90_000}, ReplayOf: other[:], ReplayFrom: 2},
+		Detail: &job.Detail{HoldReason: "the budget queue/agents has no room", Hold: job.Hold_HOLD_BUDGET, HoldBy: "queue/agents", Iteration: 4, SpentBeforeNanoUsd: 2e9},
+		Usage:  &job.Usage{CostNanoUsd: 1_000_000_001},
+	}
+	// One that waits at a gate; what held it before it was approved is not told.
+	parked := &job.Job{Id: id[:], State: job.Pending, Options: &job.Options{Agent: &job.AgentConfig{}},
+		Detail: &job.Detail{Hold: job.Hold_HOLD_POLICY, HoldBy: "pol_1", Gate: job.Gate_GATE_PROVIDER, GateName: "anthropic"}}
 	var got bytes.Buffer
 	for _, c := range []struct {
 		j     *job.Job
@@ -40,6 +53,8 @@ func TestDocument(t *testing.T) {
 			{Attempt: 2, Error: "no", CreatedNs: at + 2e9, Outcome: job.Rejected},
 		}},
 		{&job.Job{Id: make([]byte, 16), State: job.Pending}, Blobs{}, nil},
+		{agent, Blobs{}, nil},
+		{parked, Blobs{}, nil},
 	} {
 		doc, err := Document(c.j, c.blobs, c.errs)
 		must(t, err)
@@ -69,5 +84,28 @@ func TestDocumentRefuses(t *testing.T) {
 	sealed := Blobs{job.Result: {KeyId: "k1", Data: []byte("x")}}
 	if _, err := Document(&job.Job{Id: id}, sealed, nil); err == nil || !strings.Contains(err.Error(), `"k1"`) {
 		t.Errorf("a sealed blob: %v", err)
+	}
+}
+
+// TestWaitingWords has a word for every hold and gate there is.
+func TestWaitingWords(t *testing.T) {
+	t.Parallel()
+	for h := range job.Hold_name {
+		if want := strings.ToLower(strings.TrimPrefix(job.Hold(h).String(), "HOLD_")); holdWord(job.Hold(h)) != want {
+			t.Errorf("%v is %q", job.Hold(h), holdWord(job.Hold(h)))
+		}
+	}
+	for g := range job.Gate_name {
+		if want := strings.ToLower(strings.TrimPrefix(job.Gate(g).String(), "GATE_")); g != 0 && gateWord(job.Gate(g)) != want {
+			t.Errorf("%v is %q", job.Gate(g), gateWord(job.Gate(g)))
+		}
+	}
+	for o := range state.OnExceed_name {
+		if want := strings.ToLower(strings.TrimPrefix(state.OnExceed(o).String(), "ON_EXCEED_")); onExceedWord(state.OnExceed(o)) != want {
+			t.Errorf("%v is %q", state.OnExceed(o), onExceedWord(state.OnExceed(o)))
+		}
+	}
+	if word := holdWord(99); word != "hold(99)" {
+		t.Errorf("a hold that does not exist is %q", word)
 	}
 }

@@ -5,29 +5,59 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// enqueued fills in what a job's enqueue said of it, and why it is held.
+// enqueued fills in what a job's enqueue said of it.
 func enqueued(doc *api.Job, j *job.Job) error {
-	doc.UniqueKey = optional(j.UniqueKey)
-	if j.UniqueKey != "" {
-		seconds := j.UniquePeriodMs / time.Second.Milliseconds()
+	doc.UniqueKey = optional(j.Options.GetUniqueKey())
+	if j.Options.GetUniqueKey() != "" {
+		seconds := j.Options.GetUniquePeriodMs() / time.Second.Milliseconds()
 		doc.UniquePeriod = &seconds
 	}
-	doc.ExpireAt = optionalTime(j.ExpireNs)
-	if j.ExpireAfterMs > 0 {
-		after := api.DurationOf(time.Duration(j.ExpireAfterMs) * time.Millisecond)
+	doc.ExpireAt = optionalTime(j.Detail.GetExpireNs())
+	if j.Options.GetExpireAfterMs() > 0 {
+		after := api.DurationOf(time.Duration(j.Options.GetExpireAfterMs()) * time.Millisecond)
 		doc.ExpireAfter = &after
 	}
-	if len(j.ParentId) > 0 {
-		parent, err := job.IDFromBytes(j.ParentId)
-		if err != nil {
-			return fmt.Errorf("parent of job number %d: %w", j.Number, err)
-		}
-		text := parent.String()
-		doc.ParentID = &text
+	var err error
+	if doc.ParentID, err = jobText(j.Options.GetParentId()); err != nil {
+		return fmt.Errorf("parent of job number %d: %w", j.Number, err)
 	}
-	doc.HoldReason = optional(j.HoldReason)
+	if doc.ReplayOf, err = jobText(j.Options.GetReplayOf()); err != nil {
+		return fmt.Errorf("what job number %d goes on from: %w", j.Number, err)
+	}
+	doc.FairnessKey, doc.Provider, doc.Model = optional(j.Options.GetFairnessKey()), optional(j.Options.GetProvider()), optional(j.Options.GetModel())
+	doc.FairnessWeight = positive(j.Options.GetFairnessWeight())
+	doc.CostEstimateUSD = positiveCost(j.Options.GetCostEstimateNanoUsd())
 	return nil
+}
+
+// jobText is a job's id; nil for none.
+func jobText(id []byte) (*string, error) {
+	if len(id) == 0 {
+		return nil, nil
+	}
+	known, err := job.IDFromBytes(id)
+	if err != nil {
+		return nil, err
+	}
+	return optional(known.String()), nil
+}
+
+// positive is nil for 0, a record's "none".
+func positive(n uint32) *int {
+	if n == 0 {
+		return nil
+	}
+	return count(&n)
+}
+
+func positiveCost(nano int64) *money.Nano {
+	if nano == 0 {
+		return nil
+	}
+	cost := money.Nano(nano)
+	return &cost
 }

@@ -9,44 +9,52 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// extraColumns are what extraRow reads of extra x.
-const extraColumns = `x.unique_key, x.unique_period_ms, x.unique_whole_period, x.unique_expires_ns, x.batch_id, x.parent_id,
-	x.chain_id, x.chain_step, x.chain_config, x.schedule_id, x.hold_reason, x.expire_after_ms, x.expire_ns,
-	x.cancelling, x.cancelled_ns, x.blocked_by, x.dependency_policy, x.attempt_base, x.jitter_percent`
+// extraColumns are what extraRow reads of extra x. The other columns are there to be
+// searched and shown: options and detail have them, too.
+const extraColumns = `x.options, x.detail, x.batch_id, x.chain_id, x.chain_step, x.chain_config,
+	x.cancelling, x.blocked_by, x.attempt_base, x.jitter_percent`
 
 const putExtraSQL = `
-INSERT OR REPLACE INTO extra (number, unique_key, unique_period_ms, unique_whole_period, unique_expires_ns, batch_id, parent_id,
-	chain_id, chain_step, chain_config, schedule_id, hold_reason, expire_after_ms, expire_ns,
-	cancelling, cancelled_ns, blocked_by, dependency_policy, attempt_base, jitter_percent)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+INSERT OR REPLACE INTO extra (number, options, detail,
+	unique_key, unique_whole_period, unique_expires_ns, parent_id, expire_ns, hold_reason,
+	agent_max_iterations, agent_max_cost_nano_usd, agent_iteration_timeout, agent_iteration, spent_before_nano_usd,
+	batch_id, chain_id, chain_step, chain_config, cancelling, blocked_by, attempt_base, jitter_percent)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // extra writes what few jobs have; some says whether this one has some of it. It
-// writes no row where there would be nothing in it, and drops none: who knows that
-// there was one calls forgetExtras, once for many jobs.
+// writes no row where there would be nothing in it, and drops none: see lost.
 func (w *writer) extra(r state.Reader, j *job.Job, id job.ID) (some bool, err error) {
+	if plainRecord(j) {
+		return false, nil
+	}
 	values, err := extraValues(r, j, id)
 	if err != nil {
 		return false, err
 	}
-	for _, v := range values[1:] {
-		some = some || v != nil
-	}
-	if !some {
-		return false, nil
-	}
 	return true, w.exec(w.putExtra, values[:]...)
 }
 
-// extraValues are a job's row in extra. A value that says nothing is NULL, so that
-// a row that says nothing can be told.
-func extraValues(r state.Reader, j *job.Job, id job.ID) (values [20]any, err error) {
-	var ids [4]any
+// plainRecord says that a job has nothing that only few have.
+func plainRecord(j *job.Job) bool {
+	return j.Options == nil && j.Detail == nil && j.Batch == nil && j.Chain == nil && j.Blobs&(1<<job.ChainConfig) == 0 &&
+		!j.Cancelling && j.BlockedBy == 0 && j.AttemptBase == 0 && j.Retry.GetJitterPercent() == 0
+}
+
+// extraValues are a job's row in extra, NULL where there is nothing to say.
+func extraValues(r state.Reader, j *job.Job, id job.ID) (values [22]any, err error) {
+	options, err := encoded(j.Options)
+	if err != nil {
+		return values, err
+	}
+	detail, err := encoded(j.Detail)
+	if err != nil {
+		return values, err
+	}
+	var ids [3]any
 	for i, x := range [...]struct {
 		prefix string
 		id     []byte
-	}{
-		{batchPrefix, j.Batch.GetBatchId()}, {job.IDPrefix, j.ParentId}, {chainPrefix, j.Chain.GetChainId()}, {schedulePrefix, j.ScheduleId},
-	} {
+	}{{job.IDPrefix, j.Options.GetParentId()}, {batchPrefix, j.Batch.GetBatchId()}, {chainPrefix, j.Chain.GetChainId()}} {
 		if ids[i], err = idText(x.prefix, x.id); err != nil {
 			return values, err
 		}
@@ -64,59 +72,64 @@ func extraValues(r state.Reader, j *job.Job, id job.ID) (values [20]any, err err
 			return values, fmt.Errorf("chain: %w", err)
 		}
 	}
+	agent := j.Options.GetAgent()
 	return [...]any{
-		int64(j.Number), text(j.UniqueKey), nullable(j.UniquePeriodMs), mark(j.UniqueWholePeriod), nullable(j.UniqueExpiresNs),
-		ids[0], ids[1], ids[2], step, chain, ids[3],
-		text(j.HoldReason), nullable(j.ExpireAfterMs), nullable(j.ExpireNs),
-		mark(j.Cancelling), nullable(j.CancelledNs), nullable(int64(j.BlockedBy)), nullable(int64(j.DependencyPolicy)),
-		nullable(int64(j.AttemptBase)), nullable(int64(j.Retry.GetJitterPercent())),
+		int64(j.Number), options, detail,
+		text(j.Options.GetUniqueKey()), mark(j.Options.GetUniqueWholePeriod()), nullable(j.Detail.GetUniqueExpiresNs()),
+		ids[0], nullable(j.Detail.GetExpireNs()), text(j.Detail.GetHoldReason()),
+		nullable(int64(agent.GetMaxIterations())), nullable(agent.GetMaxCostNanoUsd()), text(string(timeout(agent))),
+		nullable(int64(j.Detail.GetIteration())), nullable(j.Detail.GetSpentBeforeNanoUsd()),
+		ids[1], ids[2], step, chain,
+		mark(j.Cancelling), nullable(int64(j.BlockedBy)), nullable(int64(j.AttemptBase)), nullable(int64(j.Retry.GetJitterPercent())),
 	}, nil
 }
 
-// forgetExtras drops the rows of jobs that have nothing any more of what few have.
-// Most of them never had a row: asking for each would cost every job that is
-// written a statement more.
-func (w *writer) forgetExtras(numbers []uint64) error {
-	if len(numbers) == 0 {
-		return nil
+// encoded is a part of a record as it is stored; NULL where it says nothing.
+func encoded(m interface{ MarshalVT() ([]byte, error) }) (any, error) {
+	data, err := m.MarshalVT()
+	if len(data) == 0 || err != nil {
+		return nil, err
 	}
-	text, err := list(numbers)
-	if err != nil {
-		return err
+	return data, nil
+}
+
+// timeout is how long an iteration may take; "" where that is not bounded.
+func timeout(agent *job.AgentConfig) api.Duration {
+	if agent.GetIterationTimeoutMs() == 0 {
+		return ""
 	}
-	return w.exec(w.dropExtras, text)
+	return durationOf(agent.IterationTimeoutMs)
 }
 
 // extraRow is a row of extra, or nothing at all.
 type extraRow struct {
-	uniqueKey, batch, parent, chainID, chain, schedule, reason                      sql.NullString
-	period, wholePeriod, unlocks, step, expireAfter, expires, cancelling, cancelled sql.NullInt64
-	blockedBy, policy, attemptBase, jitter                                          sql.NullInt64
+	options, detail                                  []byte
+	batch, chainID, chain                            sql.NullString
+	step, cancelling, blockedBy, attemptBase, jitter sql.NullInt64
 }
 
 // into is where the columns go, in their order.
 func (x *extraRow) into() []any {
 	return []any{
-		&x.uniqueKey, &x.period, &x.wholePeriod, &x.unlocks, &x.batch, &x.parent, &x.chainID, &x.step, &x.chain, &x.schedule,
-		&x.reason, &x.expireAfter, &x.expires, &x.cancelling, &x.cancelled, &x.blockedBy, &x.policy, &x.attemptBase, &x.jitter,
+		&x.options, &x.detail, &x.batch, &x.chainID, &x.step, &x.chain, &x.cancelling, &x.blockedBy, &x.attemptBase, &x.jitter,
 	}
 }
 
 // restore puts into a job what extra took from its record.
 func (x *extraRow) restore(r *row) (err error) {
 	j := &r.job
-	j.UniqueKey, j.UniquePeriodMs, j.UniqueExpiresNs = x.uniqueKey.String, x.period.Int64, x.unlocks.Int64
-	j.UniqueWholePeriod = x.wholePeriod.Valid
-	j.HoldReason, j.ExpireAfterMs, j.ExpireNs = x.reason.String, x.expireAfter.Int64, x.expires.Int64
-	j.Cancelling, j.CancelledNs = x.cancelling.Valid, x.cancelled.Int64
-	j.BlockedBy, j.DependencyPolicy = uint32(x.blockedBy.Int64), job.DependencyPolicy(x.policy.Int64)
+	if x.options != nil {
+		if err := j.Opt().UnmarshalVT(x.options); err != nil {
+			return fmt.Errorf("decode its options: %w", err)
+		}
+	}
+	if x.detail != nil {
+		if err := j.Details().UnmarshalVT(x.detail); err != nil {
+			return fmt.Errorf("decode its detail: %w", err)
+		}
+	}
+	j.Cancelling, j.BlockedBy = x.cancelling.Valid, uint32(x.blockedBy.Int64)
 	j.AttemptBase, j.Retry.JitterPercent = uint32(x.attemptBase.Int64), uint32(x.jitter.Int64)
-	if j.ParentId, err = fromIDText(job.IDPrefix, x.parent); err != nil {
-		return err
-	}
-	if j.ScheduleId, err = fromIDText(schedulePrefix, x.schedule); err != nil {
-		return err
-	}
 	if x.batch.Valid {
 		j.Batch = &job.Membership{}
 		if j.Batch.BatchId, err = fromIDText(batchPrefix, x.batch); err != nil {
@@ -148,10 +161,10 @@ func mark(set bool) any {
 // showExtra puts into a document what few jobs have and no other function of
 // Document's sees to.
 func showExtra(doc *api.Job, j *job.Job) {
-	if len(j.ScheduleId) == len(job.ID{}) {
-		doc.ScheduleID = optional(idWord(schedulePrefix, job.ID(j.ScheduleId)))
+	if len(j.Options.GetScheduleId()) == len(job.ID{}) {
+		doc.ScheduleID = optional(idWord(schedulePrefix, job.ID(j.Options.GetScheduleId())))
 	}
 	doc.Cancelling = j.Cancelling
-	doc.CancelledAt = optionalTime(j.CancelledNs)
+	doc.CancelledAt = optionalTime(j.Detail.GetCancelledNs())
 	doc.RetryJitterPercent = int(j.Retry.GetJitterPercent())
 }

@@ -228,7 +228,10 @@ func (v *View) flush() (more bool, err error) {
 	}
 	head := snap.Head()
 	if head.GetFeedNextSeq() == v.cursor.seq {
-		// Entries without events change nothing a view shows.
+		// Entries without events change nothing a view shows, but that usage is trimmed.
+		if err := v.db.writer.forgetUsage(head); err != nil {
+			return false, err
+		}
 		v.cursor.index, v.cursor.incarnation = head.GetIndex(), head.GetIncarnation()
 		v.publish(v.cursor.position)
 		return false, nil
@@ -254,6 +257,9 @@ func (v *View) flush() (more bool, err error) {
 	}
 	if err := v.db.writer.transact(func() error {
 		if err := b.write(v.db.writer, records, v.nextDocument); err != nil {
+			return err
+		}
+		if err := v.db.writer.followUsage(snap, b.toNs); err != nil {
 			return err
 		}
 		return v.db.writer.saveCursor(next)

@@ -20,18 +20,19 @@ INSERT OR REPLACE INTO schedule (id, name, queue, cron, timezone, payload, uniqu
 	paused, last_run_ns, next_run_ns, created_ns)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
-// groups are the batches and schedules that a piece of the feed touched: what makes
-// jobs, or has them as members, and has a record of its own.
+// groups are the batches, schedules and resources that a piece of the feed touched:
+// what is about many jobs and has a record of its own.
 type groups struct {
 	batches   map[job.ID]bool
 	schedules map[job.ID]bool
+	resources map[job.ID]bool
 }
 
 func newGroups() groups {
-	return groups{batches: map[job.ID]bool{}, schedules: map[job.ID]bool{}}
+	return groups{batches: map[job.ID]bool{}, schedules: map[job.ID]bool{}, resources: map[job.ID]bool{}}
 }
 
-// touch notes the batch or schedule of an event.
+// touch notes the batch, schedule or resource of an event.
 func (g *groups) touch(e *state.Event) error {
 	id, err := job.IDFromBytes(e.RecordId)
 	if err != nil {
@@ -42,8 +43,13 @@ func (g *groups) touch(e *state.Event) error {
 		g.batches[id] = true
 	case state.EventType_EVENT_SCHEDULE_CHANGED, state.EventType_EVENT_SCHEDULE_DELETED:
 		g.schedules[id] = true
+	case state.EventType_EVENT_RESOURCE_CHANGED, state.EventType_EVENT_RESOURCE_DELETED:
+		g.resources[id] = true
+	case state.EventType_EVENT_ACCOUNT_CHANGED, state.EventType_EVENT_BUDGET_EXCEEDED, state.EventType_EVENT_BUDGET_ALERT,
+		state.EventType_EVENT_ALERT_FIRED, state.EventType_EVENT_ALERT_RESOLVED:
+		// What has come of a resource has no row.
 	default:
-		return fmt.Errorf("event %v of record %x: neither a batch's nor a schedule's", e.Type, e.RecordId)
+		return fmt.Errorf("event %v of record %x: nobody knows what kind of record", e.Type, e.RecordId)
 	}
 	return nil
 }
@@ -68,14 +74,14 @@ func (g *groups) write(w *writer, records *state.Sweep) error {
 			return fmt.Errorf("schedule %s: %w", idWord(schedulePrefix, id), err)
 		}
 	}
-	return nil
+	return g.writeResources(w, records)
 }
 
 func inOrder(ids map[job.ID]bool) []job.ID {
 	return slices.SortedFunc(maps.Keys(ids), func(a, b job.ID) int { return bytes.Compare(a[:], b[:]) })
 }
 
-// loadGroups writes the rows of every batch and schedule.
+// loadGroups writes the rows of every batch, schedule and resource.
 func loadGroups(w *writer, snap *state.Snapshot) error {
 	for b, err := range snap.Batches() {
 		if err != nil {
@@ -93,7 +99,7 @@ func loadGroups(w *writer, snap *state.Snapshot) error {
 			return fmt.Errorf("schedule %s: %w", idWord(schedulePrefix, job.ID(s.Id)), err)
 		}
 	}
-	return nil
+	return loadResources(w, snap)
 }
 
 // batch writes a batch's row; nil drops it.

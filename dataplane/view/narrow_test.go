@@ -42,19 +42,19 @@ func beget(j *job.Job, i int) {
 		j.State = job.Dead
 	}
 	if i%2 == 0 {
-		j.UniqueKey = fmt.Sprint("key-", i%4)
+		j.Opt().UniqueKey = fmt.Sprint("key-", i%4)
 	}
 	if i%3 > 0 {
 		j.Batch = &job.Membership{BatchId: otherID(i % 3), Counted: true}
 	}
 	if i%7 == 0 {
-		j.ParentId = otherID(1)
+		j.Opt().ParentId = otherID(1)
 	}
 	if i%4 == 0 {
 		j.Chain = &job.ChainLink{ChainId: otherID(1), Step: uint32(i), Ended: true}
 	}
 	if i%3 < 2 {
-		j.ExpireNs = firstExpiry + int64(1000-i) // the later, the sooner
+		j.Details().ExpireNs = firstExpiry + int64(1000-i) // the later, the sooner
 	}
 }
 
@@ -65,12 +65,12 @@ func begotten(q Query, i int) bool {
 	return (q.Queue == "" || q.Queue == fmt.Sprint("q", i%3)) &&
 		(q.Queues == nil || slices.Contains(q.Queues, fmt.Sprint("q", i%3))) &&
 		(len(q.States) == 0 || slices.Contains(q.States, j.State)) &&
-		(q.UniqueKey == "" || q.UniqueKey == j.UniqueKey) &&
+		(q.UniqueKey == "" || q.UniqueKey == j.Options.GetUniqueKey()) &&
 		(q.BatchID == job.ID{} || string(q.BatchID[:]) == string(j.Batch.GetBatchId())) &&
-		(q.ParentID == job.ID{} || string(q.ParentID[:]) == string(j.ParentId)) &&
+		(q.ParentID == job.ID{} || string(q.ParentID[:]) == string(j.Options.GetParentId())) &&
 		(q.ChainID == job.ID{} || string(q.ChainID[:]) == string(j.Chain.GetChainId())) &&
-		(q.ExpireAfter.IsZero() || j.ExpireNs != 0 && time.Unix(0, j.ExpireNs).After(q.ExpireAfter)) &&
-		(q.ExpireBefore.IsZero() || j.ExpireNs != 0 && time.Unix(0, j.ExpireNs).Before(q.ExpireBefore))
+		(q.ExpireAfter.IsZero() || j.Detail.GetExpireNs() != 0 && time.Unix(0, j.Detail.GetExpireNs()).After(q.ExpireAfter)) &&
+		(q.ExpireBefore.IsZero() || j.Detail.GetExpireNs() != 0 && time.Unix(0, j.Detail.GetExpireNs()).Before(q.ExpireBefore))
 }
 
 func TestSearchByWhatFewHave(t *testing.T) {
@@ -153,7 +153,7 @@ func TestSearchInALargeBatch(t *testing.T) {
 				if len(ids)%1000 == 0 || len(ids) >= members {
 					j.State = job.Dead
 				}
-				j.ExpireNs = firstExpiry - int64(len(ids))
+				j.Details().ExpireNs = firstExpiry - int64(len(ids))
 				must(t, tx.CreateJob(j, evEnqueued))
 				ids = append(ids, job.ID(j.Id))
 			}

@@ -1,6 +1,7 @@
 package view
 
 import (
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,11 +30,12 @@ var lightEvents = map[state.EventType]bool{
 	state.EventType_EVENT_MOVED:     true,
 
 	state.EventType_EVENT_CANCELLING:     true,
-	state.EventType_EVENT_APPROVED:       true,
 	state.EventType_EVENT_DUPLICATE:      true,
 	state.EventType_EVENT_UNLOCKED:       true,
 	state.EventType_EVENT_UNBLOCKED:      true,
 	state.EventType_EVENT_CHAIN_ADVANCED: true,
+	state.EventType_EVENT_GATED:          true,
+	state.EventType_EVENT_UNGATED:        true,
 	// These end a job: there is nothing left to read.
 	state.EventType_EVENT_DELETED: true,
 	state.EventType_EVENT_PURGED:  true,
@@ -46,6 +48,7 @@ type batch struct {
 	queues map[string]bool
 	groups groups
 	next   cursor // after the last entry read
+	toNs   int64  // that entry's clock
 }
 
 type touched struct {
@@ -69,7 +72,7 @@ func gather(snap *state.Snapshot, from cursor) (*batch, error) {
 			}
 		}
 		b.next.seq = item.FirstSeq + uint64(len(e.Events))
-		b.next.index = e.Index
+		b.next.index, b.toNs = e.Index, e.ClockNs
 		if events += len(e.Events); events >= maxFlushEvents || len(b.jobs) >= maxFlushJobs {
 			break
 		}
@@ -97,7 +100,7 @@ func (b *batch) touch(e *state.Event) error {
 	b.jobs[e.JobNumber] = touched{
 		id:    id,
 		whole: before.whole || !lightEvents[e.Type],
-		anew:  before.anew || e.Type == state.EventType_EVENT_DEBOUNCED,
+		anew:  before.anew || e.Type == state.EventType_EVENT_DEBOUNCED || e.Type == state.EventType_EVENT_APPROVED,
 	}
 	return nil
 }
@@ -112,7 +115,7 @@ func (b *batch) nextDocument() (next uint64) {
 
 // write makes the touched rows what the records say they are, in order of rowid.
 func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
-	var bare []uint64
+	var lost lost
 	for _, number := range slices.Sorted(maps.Keys(b.jobs)) {
 		t := b.jobs[number]
 		j, err := records.Job(t.id)
@@ -136,12 +139,12 @@ func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 		if err != nil {
 			return fmt.Errorf("job %s: %w", t.id, err)
 		}
-		if !more && !fresh {
-			bare = append(bare, number)
+		if !fresh {
+			lost.note(j, t, more)
 		}
 	}
-	if err := w.forgetExtras(bare); err != nil {
-		return fmt.Errorf("what %d jobs do not have any more: %w", len(bare), err)
+	if err := lost.forget(w); err != nil {
+		return fmt.Errorf("what jobs do not have any more: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(b.queues)) {
 		q, err := records.Queue(name)
@@ -160,10 +163,49 @@ func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 	return b.groups.write(w, records)
 }
 
+// lost are the jobs that may have rows in a table, and have nothing any more to be
+// there. Most of them never had: asking for each by itself would cost every job that
+// is written a statement more.
+type lost struct{ extras, iterations, scores []uint64 }
+
+// note takes down what a job does not have; more says whether it has a row in extra.
+func (l *lost) note(j *job.Job, t touched, more bool) {
+	if !more {
+		l.extras = append(l.extras, j.Number) // iterations and scores go with it
+		return
+	}
+	if t.whole && j.Detail.GetIterationsKept() == 0 {
+		l.iterations = append(l.iterations, j.Number)
+	}
+	if t.whole && j.Detail.GetScores() == 0 {
+		l.scores = append(l.scores, j.Number)
+	}
+}
+
+// forget drops the rows of all of them.
+func (l *lost) forget(w *writer) error {
+	for _, of := range [...]struct {
+		drop    *sql.Stmt
+		numbers []uint64
+	}{{w.dropExtras, l.extras}, {w.dropManyIterations, l.iterations}, {w.dropManyScores, l.scores}} {
+		if len(of.numbers) == 0 {
+			continue
+		}
+		text, err := list(of.numbers)
+		if err == nil {
+			err = w.exec(of.drop, text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // job writes a job's rows: its hot row and what few jobs have always, the document
 // of a fresh one, blobs and errors where they can have changed. more says whether
 // it has something that few have.
-func (w *writer) job(r state.Reader, j *job.Job, t touched, fresh bool) (more bool, err error) {
+func (w *writer) job(r *state.Sweep, j *job.Job, t touched, fresh bool) (more bool, err error) {
 	if err := w.hot(j); err != nil {
 		return false, err
 	}
@@ -177,11 +219,11 @@ func (w *writer) job(r state.Reader, j *job.Job, t touched, fresh bool) (more bo
 }
 
 // rest writes what a job has besides its record.
-func (w *writer) rest(r state.Reader, j *job.Job, t touched, fresh bool) error {
+func (w *writer) rest(r *state.Sweep, j *job.Job, t touched, fresh bool) error {
 	document := fresh || t.anew
 	wanted := j.Blobs &^ (1 << job.ChainConfig) // extra reads it
 	if !document {
-		wanted &^= 1<<job.Payload | 1<<job.Previous // written once, and maybe long
+		wanted &^= 1<<job.Payload | 1<<job.Previous | 1<<job.ResultSchema // written once, and maybe long
 	}
 	blobs, err := readBlobs(r, t.id, wanted)
 	if err != nil {
@@ -198,11 +240,14 @@ func (w *writer) rest(r state.Reader, j *job.Job, t touched, fresh bool) error {
 		if err != nil {
 			return err
 		}
-		if err := w.document(j, t.id, payload); err != nil {
+		if err := w.document(j, t.id, payload, blobs[job.ResultSchema]); err != nil {
 			return err
 		}
 	}
 	if err := w.work(j.Number, blobs, fresh); err != nil {
+		return err
+	}
+	if err := w.judge(r, j, t.id, fresh); err != nil {
 		return err
 	}
 	return w.errors(j.Number, errs, fresh)

@@ -13,7 +13,7 @@ import (
 const queueColumns = `q.name, q.paused, q.max_concurrency, q.created_ns,
 	q.pending, q.active, q.held, q.completed, q.dead, q.cancelled, q.scheduled, q.retrying,
 	q.enqueued_total, q.failed_total,
-	q.rate_limit, q.rate_window_ms, q.draining, q.deleting, q.max_length, q.on_full, q.retention, q.defaults, q.unique_locks,
+	q.rate_limit, q.rate_window_ms, q.draining, q.deleting, q.max_length, q.on_full, q.retention, q.defaults, q.unique_locks, q.provider, q.ageing_ms,
 	(SELECT h.created_ns FROM hot h WHERE h.queue = q.name AND h.state = 'pending' ORDER BY h.number LIMIT 1)`
 
 // Queues lists all queues by name, as of the last flush.
@@ -78,19 +78,19 @@ func scanQueue(rows *sql.Rows) (api.Queue, error) {
 	var created int64
 	var oldest sql.NullInt64
 	var concurrency, rate sql.Null[int]
-	var window, length sql.Null[int64]
+	var window, length, ageing sql.Null[int64]
 	var draining, deleting bool
 	var retention, defaults sql.NullString
 	if err := rows.Scan(&q.Name, &q.Paused, &concurrency, &created,
 		&q.Pending, &q.Active, &q.Held, &q.Completed, &q.Dead, &q.Cancelled, &q.Scheduled, &q.Retrying,
 		&q.Enqueued, &q.Failed,
-		&rate, &window, &draining, &deleting, &length, &q.OnFull, &retention, &defaults, &q.UniqueLocks,
+		&rate, &window, &draining, &deleting, &length, &q.OnFull, &retention, &defaults, &q.UniqueLocks, &q.Provider, &ageing,
 		&oldest); err != nil {
 		return api.Queue{}, err
 	}
 	q.CreatedAt = timeOf(created)
 	q.MaxConcurrency, q.RateLimit = nullValue(concurrency), nullValue(rate)
-	q.RateWindowMs, q.MaxLength = nullValue(window), nullValue(length)
+	q.RateWindowMs, q.MaxLength, q.PriorityAgeingMs = nullValue(window), nullValue(length), nullValue(ageing)
 	if oldest.Valid {
 		t := timeOf(oldest.Int64)
 		q.OldestPendingAt = &t

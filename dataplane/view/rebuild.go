@@ -94,6 +94,9 @@ func (v *View) build(ctx context.Context, path string) (jobs int, err error) {
 	if jobs, err = load(ctx, db.writer, snap); err != nil {
 		return jobs, err
 	}
+	if err = loadUsage(ctx, db.writer, snap); err != nil {
+		return jobs, err
+	}
 	head := snap.Head()
 	c := cursor{incarnation: head.GetIncarnation(), position: position{seq: head.GetFeedNextSeq(), index: head.GetIndex()}}
 	if c.seen, err = newest(snap); err != nil {

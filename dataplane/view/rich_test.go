@@ -3,8 +3,11 @@ package view
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
@@ -24,6 +27,9 @@ const (
 	evDebounced       = state.EventType_EVENT_DEBOUNCED
 	evUnblocked       = state.EventType_EVENT_UNBLOCKED
 	evBatchChanged    = state.EventType_EVENT_BATCH_CHANGED
+	evScored          = state.EventType_EVENT_SCORED
+	evContinued       = state.EventType_EVENT_CONTINUED
+	evGated           = state.EventType_EVENT_GATED
 	evBatchCompleted  = state.EventType_EVENT_BATCH_COMPLETED
 	dependencyIgnored = job.DependencyPolicy_DEPENDENCY_POLICY_IGNORE
 )
@@ -62,14 +68,14 @@ func (h *shard) enrich(tx *state.Tx, r *rand.Rand, j *job.Job) {
 	some := func() bool { return all || r.IntN(4) == 0 }
 	now := tx.ClockNs()
 	if some() {
-		j.UniqueKey, j.UniquePeriodMs, j.UniqueWholePeriod = fmt.Sprint("key-", h.ids), 1000, r.IntN(2) == 0
-		j.UniqueExpiresNs = now + int64(time.Hour)
+		j.Opt().UniqueKey, j.Opt().UniquePeriodMs, j.Opt().UniqueWholePeriod = fmt.Sprint("key-", h.ids), 1000, r.IntN(2) == 0
+		j.Details().UniqueExpiresNs = now + int64(time.Hour)
 	}
 	if some() {
-		j.ExpireAfterMs, j.ExpireNs = 5000, now+5e9+int64(h.ids)
+		j.Opt().ExpireAfterMs, j.Details().ExpireNs = 5000, now+5e9+int64(h.ids)
 	}
 	if some() {
-		j.ParentId = otherID(1 + r.IntN(3))
+		j.Opt().ParentId = otherID(1 + r.IntN(3))
 	}
 	if some() {
 		j.Batch = &job.Membership{BatchId: otherID(10 + r.IntN(3)), Shard: 2}
@@ -80,14 +86,99 @@ func (h *shard) enrich(tx *state.Tx, r *rand.Rand, j *job.Job) {
 	}
 	if some() {
 		j.State, j.ScheduledNs, j.BlockedBy = job.Scheduled, now, uint32(r.IntN(3))
-		j.DependencyPolicy = job.DependencyPolicy(r.IntN(3))
+		j.Opt().DependencyPolicy = job.DependencyPolicy(r.IntN(3))
 	}
 	if some() {
-		j.ScheduleId = otherID(30 + r.IntN(3))
+		j.Opt().ScheduleId = otherID(30 + r.IntN(3))
+	}
+	if some() {
+		fill(r, j.Opt().ProtoReflect(), "debounce_key") // it may not be scheduled, or have another's
+		must(h.t, tx.PutBlob(j, job.ResultSchema, payload(`{"type":"object"}`)))
+	}
+	if some() {
+		// What other records must agree with is left out.
+		fill(r, j.Details().ProtoReflect(), "unique_expires_ns", "gate", "gate_name",
+			"iteration", "iterations_kept", "iteration_bytes", "checkpoint_in", "scores")
+		h.score(tx, r, j)
+		h.iterate(tx, r, j)
+	}
+	if j.State == job.Pending && some() {
+		j.Details().Gate, j.Details().GateName = job.Gate(1+r.IntN(2)), "anthropic"
 	}
 	if some() {
 		j.AttemptBase, j.Retry.JitterPercent = 2, 25
 	}
+}
+
+// fill gives every field of a message that has no value yet one, but for those named:
+// a field that is added to the record is looked at without anybody thinking of it.
+func fill(r *rand.Rand, m protoreflect.Message, but ...string) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		if m.Has(f) || slices.Contains(but, string(f.Name())) {
+			continue
+		}
+		switch {
+		case f.IsList() && f.Kind() == protoreflect.BytesKind:
+			m.Mutable(f).List().Append(protoreflect.ValueOfBytes(otherID(40)))
+		case f.Message() != nil && !f.IsList():
+			fill(r, m.Mutable(f).Message())
+		case f.IsList():
+			panic("no way to fill " + f.FullName())
+		default:
+			m.Set(f, someValue(r, f))
+		}
+	}
+}
+
+// someValue is a value that is not zero.
+func someValue(r *rand.Rand, f protoreflect.FieldDescriptor) protoreflect.Value {
+	switch f.Kind() {
+	case protoreflect.BoolKind:
+		return protoreflect.ValueOfBool(true)
+	case protoreflect.EnumKind:
+		return protoreflect.ValueOfEnum(protoreflect.EnumNumber(1 + r.IntN(f.Enum().Values().Len()-1)))
+	case protoreflect.Uint32Kind:
+		return protoreflect.ValueOfUint32(1 + r.Uint32N(1000))
+	case protoreflect.Uint64Kind:
+		return protoreflect.ValueOfUint64(1 + r.Uint64N(1e12))
+	case protoreflect.Int64Kind:
+		return protoreflect.ValueOfInt64(1 + r.Int64N(1e12))
+	case protoreflect.BytesKind:
+		return protoreflect.ValueOfBytes(otherID(40 + r.IntN(3)))
+	case protoreflect.StringKind:
+		return protoreflect.ValueOfString(fmt.Sprintf("%s-%d", f.Name(), r.IntN(3)))
+	}
+	panic("no value for " + f.FullName())
+}
+
+// iterate ends an iteration of a job.
+func (h *shard) iterate(tx *state.Tx, r *rand.Rand, j *job.Job) {
+	h.t.Helper()
+	number := j.Detail.GetIteration() + 1
+	it := &job.Iteration{Number: number, Status: job.IterationStatus(1 + r.IntN(3)), CreatedNs: tx.ClockNs(), Attempt: j.Attempt, CheckpointIn: j.Detail.GetCheckpointIn(),
+		Usage: &job.Usage{InputTokens: r.Int64N(100), Model: "m", CostNanoUsd: r.Int64N(1e9)}}
+	if r.IntN(2) == 0 {
+		it.Checkpoint, it.CheckpointIn = payload(fmt.Sprint(number)), number
+		it.Trace, it.Result, it.HoldReason = payload(`["t"]`), payload(`{}`), "look"
+	}
+	j.Details().CheckpointIn = it.CheckpointIn
+	must(h.t, tx.PutIteration(j, it))
+}
+
+// score gives a job a few scores, or takes away those it had.
+func (h *shard) score(tx *state.Tx, r *rand.Rand, j *job.Job) {
+	h.t.Helper()
+	all := &state.Scores{JobId: j.Id}
+	for i := range r.IntN(4) {
+		all.Scores = append(all.Scores, &job.Score{Dimension: fmt.Sprint("d", i), Value: float64(r.IntN(100)) / 7, Scorer: []string{"", "me"}[r.IntN(2)], CreatedNs: tx.ClockNs()})
+	}
+	j.Details().Scores = uint32(len(all.Scores))
+	if len(all.Scores) == 0 {
+		all = nil
+	}
+	must(h.t, tx.PutScores(job.ID(j.Id), all))
 }
 
 func (h *shard) enqueueRich(r *rand.Rand, queue string) (id job.ID) {
@@ -137,7 +228,9 @@ func (h *shard) randomTurn(tx *state.Tx, r *rand.Rand, j *job.Job) bool {
 	case j.State == job.Scheduled:
 		return put(func(j *job.Job) { j.State = job.Pending }, evPromoted)
 	case j.State == job.Held:
-		return put(func(j *job.Job) { j.State, j.HoldReason = job.Pending, "" }, evApproved)
+		return put(func(j *job.Job) { j.State, j.Details().HoldReason, j.Detail.HoldBy = job.Pending, "", "" }, evApproved)
+	case j.State.Settled() && r.IntN(3) == 0:
+		return put(func(j *job.Job) { h.score(tx, r, j) }, evScored)
 	case j.State.Settled() && r.IntN(3) == 0:
 		must(h.t, tx.DeleteJob(j, []state.EventType{evDeleted, evPurged}[r.IntN(2)]))
 		return true
@@ -145,24 +238,34 @@ func (h *shard) randomTurn(tx *state.Tx, r *rand.Rand, j *job.Job) bool {
 		return put(func(j *job.Job) {
 			must(h.t, tx.DeleteErrors(j))
 			must(h.t, tx.DeleteBlob(j, job.Result))
-			j.State, j.CancelledNs, j.AttemptBase = job.Pending, 0, j.AttemptBase^2
+			must(h.t, tx.PutScores(id, nil))
+			j.Details().Scores = 0
+			must(h.t, tx.DeleteIterations(j))
+			j.State, j.Details().CancelledNs, j.AttemptBase = job.Pending, 0, j.AttemptBase^2
 		}, evRevived)
 	case r.IntN(4) > 0:
 		return false
+	case j.State == job.Active && !j.Cancelling && r.IntN(3) > 0:
+		return put(func(j *job.Job) {
+			h.iterate(tx, r, j)
+			j.State, j.AttemptBase = job.Pending, j.Attempt
+		}, evContinued)
 	case j.State == job.Active && !j.Cancelling:
 		return put(func(j *job.Job) { j.Cancelling = true }, evCancelling)
-	case j.UniqueExpiresNs > 0 && r.IntN(2) == 0:
-		return put(func(j *job.Job) { j.UniqueExpiresNs = 0 }, evUnlocked)
+	case j.Detail.GetUniqueExpiresNs() > 0 && r.IntN(2) == 0:
+		return put(func(j *job.Job) { j.Details().UniqueExpiresNs = 0 }, evUnlocked)
+	case j.State == job.Pending && r.IntN(3) == 0:
+		return put(func(j *job.Job) { j.Details().Gate, j.Detail.GateName = job.Gate_GATE_BUDGET, "queue/q1" }, evGated)
 	case j.State == job.Pending && r.IntN(2) == 0:
-		return put(func(j *job.Job) { j.State, j.HoldReason = job.Held, "a person is to look" }, evHeld)
+		return put(func(j *job.Job) { j.State, j.Details().HoldReason = job.Held, "a person is to look" }, evHeld)
 	}
 	return put(func(j *job.Job) {
-		j.State, j.Cancelling, j.CancelledNs = job.Cancelled, false, tx.ClockNs()
+		j.State, j.Cancelling, j.Details().CancelledNs = job.Cancelled, false, tx.ClockNs()
 		paid(j)
 	}, evCancelled)
 }
 
-// randomGroup makes, changes or removes a batch or a schedule.
+// randomGroup makes, changes or removes a batch, a schedule and a resource.
 func (h *shard) randomGroup(tx *state.Tx, r *rand.Rand) {
 	h.t.Helper()
 	id := job.ID(otherID(10 + r.IntN(3)))
@@ -184,6 +287,7 @@ func (h *shard) randomGroup(tx *state.Tx, r *rand.Rand) {
 		must(h.t, tx.PutBatch(b, evBatchChanged, evBatchCompleted))
 	}
 	h.randomSchedule(tx, r)
+	h.randomResource(tx, r)
 }
 
 func (h *shard) randomSchedule(tx *state.Tx, r *rand.Rand) {

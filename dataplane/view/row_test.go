@@ -15,13 +15,16 @@ import (
 // notShown is a record without what no document shows of it. What a new field of a
 // record is, a row must have, or this function name.
 func notShown(j *job.Job) *job.Job {
-	j.LeaseExpired, j.Blobs, j.Moves, j.DebounceKey, j.PurgeNs = false, 0, 0, "", 0
+	j.LeaseExpired, j.Blobs, j.Moves, j.PurgeNs = false, 0, 0, 0
 	j.Doomed, j.Origin, j.HasDependents = false, nil, false
 	if l := j.Lease; l != nil {
-		l.Token, l.LengthMs, l.LastRequest = nil, 0, nil
+		l.Token, l.LengthMs, l.LastRequest, l.Claims = nil, 0, nil, nil
 		if j.State != job.Active {
 			l.ExpiresNs = 0
 		}
+	}
+	if j.Usage != nil {
+		j.Usage.CostReported = false
 	}
 	if j.Batch != nil {
 		j.Batch.Shard, j.Batch.Counted = 0, false
@@ -120,7 +123,7 @@ func TestRowsHoldRecords(t *testing.T) {
 			must(t, rows.Scan(&column))
 			var n int
 			must(t, tx.QueryRowContext(ctx, "SELECT count("+column+") FROM extra").Scan(&n))
-			if later := map[string]bool{"hold_reason": true, "cancelling": true, "cancelled_ns": true}; n == 0 && !later[column] {
+			if later := map[string]bool{"hold_reason": true, "cancelling": true}; n == 0 && !later[column] {
 				t.Errorf("no job has %s", column)
 			}
 			return nil
@@ -135,7 +138,7 @@ func TestAPlainJobHasNoExtraRow(t *testing.T) {
 	ids := h.enqueue("q", 2)
 	for step, want := range []int{0, 1, 0} {
 		h.change(ids[1], func(_ *state.Tx, j *job.Job) {
-			j.HoldReason = map[bool]string{true: "look"}[step == 1]
+			j.Details().HoldReason = map[bool]string{true: "look"}[step == 1]
 		}, evHeld)
 		h.settle()
 		must(t, h.view.read(t.Context(), func(ctx context.Context, tx *sql.Tx) error {

@@ -12,6 +12,7 @@ import (
 // told are the events with which ops tell of what happens to a job.
 var told = map[job.Event][]state.EventType{
 	job.OnEnqueue: {evEnqueued}, job.OnSchedule: {evScheduled}, job.OnPromote: {evPromoted}, job.OnFetch: {evStarted},
+	job.OnContinue: {evContinued}, job.OnAwait: {evContinued}, job.OnSuspend: {evHeld},
 	job.OnRenew: {evRenewed}, job.OnReturn: {evReturned}, job.OnAck: {evCompleted},
 	job.OnRetry: {evFailed, evRetrying}, job.OnExhaust: {evFailed, evDead},
 	job.OnReclaim: {evReclaimed, evRetrying}, job.OnReclaimLast: {evReclaimed, evDead},
@@ -94,12 +95,12 @@ func (h *shard) transit(from job.State, e job.Event, to job.State, full bool) {
 // fill gives a job everything that few have.
 func (h *shard) fill(tx *state.Tx, j *job.Job) {
 	now := tx.ClockNs()
-	j.UniqueKey, j.UniquePeriodMs, j.UniqueExpiresNs, j.UniqueWholePeriod = fmt.Sprint("key-", h.ids), 1000, now+int64(time.Hour), true
-	j.ExpireAfterMs, j.ExpireNs, j.ParentId, j.ScheduleId = 5000, now+5e9, otherID(1), otherID(30)
+	j.Opt().UniqueKey, j.Opt().UniquePeriodMs, j.Details().UniqueExpiresNs, j.Opt().UniqueWholePeriod = fmt.Sprint("key-", h.ids), 1000, now+int64(time.Hour), true
+	j.Opt().ExpireAfterMs, j.Details().ExpireNs, j.Opt().ParentId, j.Opt().ScheduleId = 5000, now+5e9, otherID(1), otherID(30)
 	j.Batch = &job.Membership{BatchId: otherID(10), Shard: 2, Counted: true}
 	j.Chain = &job.ChainLink{ChainId: otherID(20), Ended: true}
 	must(h.t, tx.PutBlob(j, job.ChainConfig, chainBlob(h.t, someChain(0))))
-	j.DependencyPolicy, j.AttemptBase, j.Retry.JitterPercent = dependencyIgnored, 2, 25
+	j.Opt().DependencyPolicy, j.AttemptBase, j.Retry.JitterPercent = dependencyIgnored, 2, 25
 	must(h.t, tx.PutError(j, &job.AttemptError{Attempt: 1, Error: "e", CreatedNs: now, WorkerId: "w", StartedNs: now, Outcome: job.Outcome_OUTCOME_RECLAIMED}))
 }
 
@@ -113,7 +114,7 @@ func (h *shard) stand(tx *state.Tx, j *job.Job, in job.State) {
 	case job.Scheduled, job.Retrying:
 		j.ScheduledNs = tx.ClockNs() + int64(time.Hour)
 	case job.Held:
-		j.HoldReason = "a person is to look"
+		j.Details().HoldReason = "a person is to look"
 	}
 }
 
@@ -121,7 +122,8 @@ func (h *shard) stand(tx *state.Tx, j *job.Job, in job.State) {
 // blobs and errors where its events tell of such.
 func (h *shard) leaveBehind(tx *state.Tx, j *job.Job, to job.State, full bool) {
 	cancelling := j.State == to && to == job.Active
-	j.HoldReason = ""
+	postponed := j.State == to && to == job.Scheduled
+	j.Details().HoldReason = ""
 	h.stand(tx, j, to)
 	j.Cancelling = cancelling && full
 	switch to {
@@ -132,9 +134,10 @@ func (h *shard) leaveBehind(tx *state.Tx, j *job.Job, to job.State, full bool) {
 		j.FailedNs = tx.ClockNs()
 		must(h.t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt, Error: "end", CreatedNs: tx.ClockNs(), Outcome: job.Outcome_OUTCOME_REJECTED}))
 	case job.Cancelled:
-		j.CancelledNs = tx.ClockNs()
-	case job.Scheduled:
-		must(h.t, tx.PutBlob(j, job.Payload, payload(`{"n":2}`))) // a debounced one has that of the later enqueue
+		j.Details().CancelledNs = tx.ClockNs()
+	}
+	if postponed { // it has what the later enqueue said
+		must(h.t, tx.PutBlob(j, job.Payload, payload(`{"n":2}`)))
 	}
 }
 

@@ -24,6 +24,11 @@ type writer struct {
 	putHot, putDocument, putWork, putExtra, putError, putQueue, putBatch, putSchedule, putCursor *sql.Stmt
 	dropHot, dropDocument, dropWork, dropExtra, dropErrors, dropQueue, dropBatch, dropSchedule   *sql.Stmt
 	dropExtras                                                                                   *sql.Stmt
+	putUsage, trimUsage                                                                          *sql.Stmt
+	usageFirst                                                                                   uint64 // no usage row before it is there
+	putIteration, putScore, newestIteration                                                      *sql.Stmt
+	dropIterations, dropScores, dropManyIterations, dropManyScores                               *sql.Stmt
+	putResource, dropResource                                                                    [len(resourceTables)]*sql.Stmt
 }
 
 const putHotSQL = `
@@ -40,12 +45,20 @@ ON CONFLICT (number) DO UPDATE SET
 // A second job with the id of another is impossible; INSERT OR REPLACE would
 // drop the first silently, this fails.
 const putDocumentSQL = `
-INSERT INTO document (number, id, payload, max_retries, retry_backoff, retry_base_delay_ms, retry_max_delay_ms, tags, headers)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO document (number, id, payload, max_retries, retry_backoff, retry_base_delay_ms, retry_max_delay_ms, tags, headers,
+                      result_schema)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (number) DO UPDATE SET
     id = excluded.id, payload = excluded.payload, max_retries = excluded.max_retries,
     retry_backoff = excluded.retry_backoff, retry_base_delay_ms = excluded.retry_base_delay_ms,
-    retry_max_delay_ms = excluded.retry_max_delay_ms, tags = excluded.tags, headers = excluded.headers`
+    retry_max_delay_ms = excluded.retry_max_delay_ms, tags = excluded.tags, headers = excluded.headers,
+    result_schema = excluded.result_schema`
+
+// statement is one of a writer's statements and its text.
+type statement struct {
+	stmt **sql.Stmt
+	text string
+}
 
 func newWriter(pool *sql.DB) (_ *writer, err error) {
 	ctx := context.Background()
@@ -58,10 +71,7 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 			err = errors.Join(err, w.close())
 		}
 	}()
-	for _, s := range []struct {
-		stmt **sql.Stmt
-		text string
-	}{
+	for _, s := range append(w.resourceStatements(), []statement{
 		{&w.putHot, putHotSQL},
 		{&w.putDocument, putDocumentSQL},
 		{&w.putWork, "INSERT OR REPLACE INTO work (number, progress, checkpoint, result) VALUES (?, ?, ?, ?)"},
@@ -72,8 +82,8 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 			(name, created_ns, paused, max_concurrency,
 			 scheduled, pending, active, retrying, held, completed, dead, cancelled,
 			 enqueued_total, completed_total, failed_total, dead_total,
-			 rate_limit, rate_window_ms, draining, deleting, max_length, on_full, retention, defaults, unique_locks)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+			 rate_limit, rate_window_ms, draining, deleting, max_length, on_full, retention, defaults, unique_locks, provider, ageing_ms)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.putBatch, putBatchSQL},
 		{&w.putSchedule, putScheduleSQL},
 		{&w.putCursor, `INSERT OR REPLACE INTO cursor
@@ -88,7 +98,16 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 		{&w.dropQueue, "DELETE FROM queue WHERE name = ?"},
 		{&w.dropBatch, "DELETE FROM batch WHERE id = ?"},
 		{&w.dropSchedule, "DELETE FROM schedule WHERE id = ?"},
-	} {
+		{&w.putUsage, putUsageSQL},
+		{&w.trimUsage, "DELETE FROM usage WHERE seq < ?"},
+		{&w.putIteration, putIterationSQL},
+		{&w.newestIteration, "SELECT id, created_ns FROM job_iteration WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT 1"},
+		{&w.dropIterations, "DELETE FROM job_iteration WHERE id >= ? AND id < ?"},
+		{&w.dropManyIterations, dropManySQL("job_iteration", iterationShift)},
+		{&w.putScore, "INSERT OR REPLACE INTO job_score (id, dimension, value, scorer, created_ns) VALUES (?, ?, ?, ?, ?)"},
+		{&w.dropScores, "DELETE FROM job_score WHERE id BETWEEN ? AND ?"},
+		{&w.dropManyScores, dropManySQL("job_score", errorShift)},
+	}...) {
 		if *s.stmt, err = w.conn.PrepareContext(ctx, s.text); err != nil {
 			return nil, err
 		}
@@ -151,8 +170,12 @@ func (w *writer) hot(j *job.Job) error {
 }
 
 // document writes what a job has from its creation on.
-func (w *writer) document(j *job.Job, id job.ID, payload *job.Blob) error {
+func (w *writer) document(j *job.Job, id job.ID, payload, resultSchema *job.Blob) error {
 	body, err := blobText(payload)
+	if err != nil {
+		return err
+	}
+	schema, err := blobText(resultSchema)
 	if err != nil {
 		return err
 	}
@@ -165,7 +188,7 @@ func (w *writer) document(j *job.Job, id job.ID, payload *job.Blob) error {
 		return err
 	}
 	return w.exec(w.putDocument, int64(j.Number), id.String(), body, int64(j.Retry.GetMaxAttempts()),
-		j.Retry.GetBackoff().Word(), j.Retry.GetBaseDelayMs(), j.Retry.GetMaxDelayMs(), tags, headers)
+		j.Retry.GetBackoff().Word(), j.Retry.GetBaseDelayMs(), j.Retry.GetMaxDelayMs(), tags, headers, schema)
 }
 
 // work writes what attempts left behind; no row when they left nothing.
@@ -219,7 +242,7 @@ func (w *writer) queue(q *state.Queue) error {
 		inState(q, job.Held), inState(q, job.Completed), inState(q, job.Dead), inState(q, job.Cancelled),
 		int64(q.Enqueued), int64(q.Completed), int64(q.Failed), int64(q.Dead),
 		nullable(int64(q.RateLimit)), nullable(q.RateWindowMs), q.Draining, q.Deleting,
-		nullable(int64(q.MaxLength)), onFull(q.Overflow), retention, defaults, int64(q.UniqueLocks))
+		nullable(int64(q.MaxLength)), onFull(q.Overflow), retention, defaults, int64(q.UniqueLocks), text(q.Provider), nullable(q.AgeingMs))
 }
 
 func (w *writer) forgetQueue(name string) error { return w.exec(w.dropQueue, name) }

@@ -19,7 +19,7 @@ SELECT d.id                                   AS id,
        w.progress                             AS progress,
        w.checkpoint                           AS checkpoint,
        w.result                               AS result,
-       CAST(NULL AS TEXT)                     AS result_schema,
+       d.result_schema                        AS result_schema,
        x.parent_id                            AS parent_id,
        x.chain_id                             AS chain_id,
        x.chain_step                           AS chain_step,
@@ -28,11 +28,11 @@ SELECT d.id                                   AS id,
        CAST(NULL AS TEXT)                     AS routing,
        CAST(NULL AS TEXT)                     AS routing_target,
        CAST(0 AS INTEGER)                     AS routing_index,
-       CAST(NULL AS INTEGER)                  AS agent_max_iterations,
-       CAST(NULL AS REAL)                     AS agent_max_cost_usd,
-       CAST(NULL AS TEXT)                     AS agent_iteration_timeout,
-       CAST(0 AS INTEGER)                     AS agent_iteration,
-       CAST(coalesce(h.cost_nano_usd, 0) / 1e9 AS REAL) AS agent_total_cost_usd,
+       x.agent_max_iterations                 AS agent_max_iterations,
+       CAST(x.agent_max_cost_nano_usd / 1e9 AS REAL) AS agent_max_cost_usd,
+       x.agent_iteration_timeout              AS agent_iteration_timeout,
+       CAST(coalesce(x.agent_iteration, 0) AS INTEGER) AS agent_iteration,
+       CAST((coalesce(h.cost_nano_usd, 0) + coalesce(x.spent_before_nano_usd, 0)) / 1e9 AS REAL) AS agent_total_cost_usd,
        x.hold_reason                          AS hold_reason,
        {{h.lease_expires_ns}}                 AS lease_expires_at,
        {{h.scheduled_ns}}                     AS scheduled_at,
@@ -61,7 +61,7 @@ SELECT name,
        max_concurrency,
        rate_limit,
        rate_window_ms,
-       NULL           AS provider,
+       provider       AS provider,
        {{created_ns}} AS created_at
 FROM queue;
 
@@ -135,3 +135,98 @@ SELECT id,
        jitter_ms,
        paused
 FROM schedule;
+
+-- What was reported, also of jobs that are gone. cost_usd is what counts: as the worker
+-- said, or else as computed.
+CREATE VIEW job_usage AS
+SELECT seq                                       AS id,
+       job_id,
+       queue,
+       attempt,
+       phase,
+       input_tokens,
+       output_tokens,
+       cache_creation_tokens,
+       cache_read_tokens,
+       model,
+       provider,
+       CAST(cost_nano_usd / 1e9 AS REAL)         AS cost_usd,
+       {{clock_ns}}                              AS created_at,
+       CAST(reported_nano_usd / 1e9 AS REAL)     AS reported_cost_usd,
+       CAST(computed_nano_usd / 1e9 AS REAL)     AS computed_cost_usd,
+       unpriced,
+       tags,
+       fairness_key
+FROM usage;
+CREATE VIEW job_iterations AS
+SELECT i.id                                 AS id,
+       d.id                                 AS job_id,
+       CAST(i.id & 1048575 AS INTEGER)      AS iteration,
+       i.status                             AS status,
+       CAST((SELECT c.checkpoint FROM job_iteration c WHERE c.id = i.id - (i.id & 1048575) + i.checkpoint_in) AS TEXT) AS checkpoint,
+       i.trace                              AS trace,
+       i.hold_reason                        AS hold_reason,
+       i.result                             AS result,
+       i.input_tokens                       AS input_tokens,
+       i.output_tokens                      AS output_tokens,
+       i.cache_creation_tokens              AS cache_creation_tokens,
+       i.cache_read_tokens                  AS cache_read_tokens,
+       i.model                              AS model,
+       i.provider                           AS provider,
+       CAST(i.cost_nano_usd / 1e9 AS REAL)  AS cost_usd,
+       {{i.created_ns}}                     AS created_at
+FROM job_iteration i JOIN document d ON d.number = i.id >> 20;
+
+CREATE VIEW job_scores AS
+SELECT s.id             AS id,
+       d.id             AS job_id,
+       s.dimension      AS dimension,
+       s.value          AS value,
+       s.scorer         AS scorer,
+       {{s.created_ns}} AS created_at
+FROM job_score s JOIN document d ON d.number = s.id >> 7;
+
+CREATE VIEW budgets AS
+SELECT name                                           AS id,
+       CAST(substr(name, 1, instr(name, '/') - 1) AS TEXT) AS scope,
+       CAST(substr(name, instr(name, '/') + 1) AS TEXT)    AS target,
+       CAST(daily_nano_usd / 1e9 AS REAL)             AS daily_usd,
+       CAST(per_job_nano_usd / 1e9 AS REAL)           AS per_job_usd,
+       on_exceed,
+       {{created_ns}}                                 AS created_at,
+       CAST(monthly_nano_usd / 1e9 AS REAL)           AS monthly_usd
+FROM budget;
+
+CREATE VIEW providers AS
+SELECT name,
+       rpm_limit,
+       input_tpm_limit,
+       output_tpm_limit,
+       {{created_ns}} AS created_at
+FROM provider;
+
+CREATE VIEW approval_policies AS
+SELECT name           AS id,
+       label          AS name,
+       mode,
+       enabled,
+       queue,
+       tag_key,
+       tag_value,
+       {{created_ns}} AS created_at,
+       CAST(cost_nano_usd_gt / 1e9 AS REAL) AS cost_usd_gt,
+       agent_iteration_gt
+FROM approval_policy;
+
+CREATE VIEW webhooks AS
+SELECT name                  AS id,
+       url,
+       events,
+       CAST(NULL AS TEXT)    AS secret,
+       enabled,
+       retry_limit,
+       {{created_ns}}        AS created_at,
+       CAST(NULL AS INTEGER) AS last_status_code,
+       CAST(NULL AS TEXT)    AS last_error,
+       CAST(NULL AS TEXT)    AS last_delivery_at
+FROM webhook;

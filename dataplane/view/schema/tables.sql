@@ -33,7 +33,8 @@ CREATE TABLE document (
     retry_base_delay_ms INTEGER NOT NULL,
     retry_max_delay_ms  INTEGER NOT NULL,
     tags                TEXT, -- JSON object, NULL when empty
-    headers             TEXT  -- JSON object, NULL when empty
+    headers             TEXT, -- JSON object, NULL when empty
+    result_schema       TEXT
 ) STRICT;
 
 -- What attempts leave behind; a job without any of it has no row.
@@ -61,27 +62,66 @@ CREATE TABLE job_error (
 -- asked more of than to be run costs nothing here. Flags are 1 or NULL, ids are
 -- as clients see them.
 CREATE TABLE extra (
-    number              INTEGER PRIMARY KEY,
-    unique_key          TEXT,
-    unique_period_ms    INTEGER,
-    unique_whole_period INTEGER, -- the key stays taken when the job settles
-    unique_expires_ns   INTEGER, -- NULL: it has no key, or has given it back
-    batch_id            TEXT,
-    parent_id           TEXT,
-    chain_id            TEXT,
-    chain_step          INTEGER,
-    chain_config        TEXT,    -- JSON
-    schedule_id         TEXT,
-    hold_reason         TEXT,
-    expire_after_ms     INTEGER,
-    expire_ns           INTEGER,
-    cancelling          INTEGER,
-    cancelled_ns        INTEGER,
-    blocked_by          INTEGER,
-    dependency_policy   INTEGER, -- as in its record; NULL: fail
-    attempt_base        INTEGER,
-    jitter_percent      INTEGER
+    number                   INTEGER PRIMARY KEY,
+    options                  BLOB,    -- an encoded job.Options
+    detail                   BLOB,    -- an encoded job.Detail
+    -- Of these two, what is searched for or promised as a column of jobs.
+    unique_key               TEXT,
+    unique_whole_period      INTEGER, -- the key stays taken when the job settles
+    unique_expires_ns        INTEGER, -- NULL: it has no key, or has given it back
+    parent_id                TEXT,
+    expire_ns                INTEGER,
+    hold_reason              TEXT,
+    agent_max_iterations     INTEGER,
+    agent_max_cost_nano_usd  INTEGER,
+    agent_iteration_timeout  TEXT,    -- a Go duration
+    agent_iteration          INTEGER,
+    spent_before_nano_usd    INTEGER, -- by the job whose iterations it goes on from
+    -- What else of its record few have.
+    batch_id                 TEXT,
+    chain_id                 TEXT,
+    chain_step               INTEGER,
+    chain_config             TEXT,    -- JSON
+    cancelling               INTEGER,
+    blocked_by               INTEGER,
+    attempt_base             INTEGER,
+    jitter_percent           INTEGER
 ) STRICT;
+
+-- id is the job's number times 2^20 plus the iteration's.
+CREATE TABLE job_iteration (
+    id                    INTEGER PRIMARY KEY,
+    status                TEXT NOT NULL, -- continue, done or hold
+    checkpoint            TEXT,          -- where it is another than that of the iteration before
+    checkpoint_in         INTEGER,       -- the iteration that has it, NULL: there is none
+    trace                 TEXT,
+    hold_reason           TEXT,
+    result                TEXT,
+    input_tokens          INTEGER NOT NULL,
+    output_tokens         INTEGER NOT NULL,
+    cache_creation_tokens INTEGER NOT NULL,
+    cache_read_tokens     INTEGER NOT NULL,
+    model                 TEXT,
+    provider              TEXT,
+    cost_nano_usd         INTEGER NOT NULL,
+    created_ns            INTEGER NOT NULL
+) STRICT;
+
+-- id is the job's number times 128 plus the score's place among the job's.
+CREATE TABLE job_score (
+    id         INTEGER PRIMARY KEY,
+    dimension  TEXT NOT NULL,
+    value      REAL NOT NULL,
+    scorer     TEXT,
+    created_ns INTEGER NOT NULL
+) STRICT;
+
+-- A job with iterations or scores has a row in extra, since its detail counts them.
+-- So they go with that row, and a job that never had any pays nothing when it goes.
+CREATE TRIGGER extra_gone AFTER DELETE ON extra BEGIN
+    DELETE FROM job_iteration WHERE id >= old.number << 20 AND id < (old.number + 1) << 20;
+    DELETE FROM job_score WHERE id >= old.number << 7 AND id < (old.number + 1) << 7;
+END;
 
 -- Settings and counters as the store keeps them; nothing here is ever counted
 -- from rows.
@@ -107,10 +147,12 @@ CREATE TABLE queue (
     draining        INTEGER NOT NULL,
     deleting        INTEGER NOT NULL,
     max_length      INTEGER, -- NULL: unlimited
+    ageing_ms       INTEGER, -- NULL: priorities do not age
     on_full         TEXT NOT NULL,
     retention       TEXT,    -- JSON, as in GET /queues
     defaults        TEXT,    -- JSON, as in GET /queues
-    unique_locks    INTEGER NOT NULL
+    unique_locks    INTEGER NOT NULL,
+    provider        TEXT     -- of jobs that name none
 ) STRICT, WITHOUT ROWID;
 
 -- Batches and schedules, under their ids as clients see them.
@@ -144,6 +186,76 @@ CREATE TABLE schedule (
     last_run_ns INTEGER,
     next_run_ns INTEGER, -- NULL while paused
     created_ns  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- What was reported, row by row, under the numbers of the store's usage rows: times
+-- rise with them. A row stays as long as the store's, whatever becomes of its job.
+CREATE TABLE usage (
+    seq                   INTEGER PRIMARY KEY,
+    job_id                TEXT NOT NULL,
+    queue                 TEXT NOT NULL,
+    attempt               INTEGER NOT NULL,
+    phase                 TEXT NOT NULL, -- what it came with: ack, fail, heartbeat
+    first                 INTEGER NOT NULL, -- nothing was reported of its job before
+    input_tokens          INTEGER NOT NULL,
+    output_tokens         INTEGER NOT NULL,
+    cache_creation_tokens INTEGER NOT NULL,
+    cache_read_tokens     INTEGER NOT NULL,
+    model                 TEXT,
+    provider              TEXT,
+    cost_nano_usd         INTEGER NOT NULL, -- what counts
+    reported_nano_usd     INTEGER, -- NULL: the worker said none
+    computed_nano_usd     INTEGER, -- NULL: the price book says nothing
+    unpriced              INTEGER NOT NULL, -- no price of its model was known
+    tags                  TEXT, -- JSON object, NULL when empty
+    fairness_key          TEXT,
+    clock_ns              INTEGER NOT NULL
+) STRICT;
+-- What is declared for the namespace, under the ids that the store knows it by: one
+-- that takes the name of another is another.
+CREATE TABLE budget (
+    id               BLOB PRIMARY KEY,
+    name             TEXT NOT NULL, -- scope/target
+    created_ns       INTEGER NOT NULL,
+    daily_nano_usd   INTEGER,       -- NULL: unlimited
+    monthly_nano_usd INTEGER,
+    per_job_nano_usd INTEGER,
+    on_exceed        TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE provider (
+    id               BLOB PRIMARY KEY,
+    name             TEXT NOT NULL,
+    created_ns       INTEGER NOT NULL,
+    rpm_limit        INTEGER, -- NULL: unlimited
+    input_tpm_limit  INTEGER,
+    output_tpm_limit INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE approval_policy (
+    id                 BLOB PRIMARY KEY,
+    name               TEXT NOT NULL, -- the id clients know it by
+    created_ns         INTEGER NOT NULL,
+    label              TEXT NOT NULL,
+    mode               TEXT NOT NULL, -- any or all
+    enabled            INTEGER NOT NULL,
+    queue              TEXT,
+    tag_key            TEXT,
+    tag_value          TEXT,
+    cost_nano_usd_gt   INTEGER,
+    agent_iteration_gt INTEGER
+) STRICT, WITHOUT ROWID;
+
+-- Without the secret, which no reader of this file is to have, and without what came
+-- of deliveries, of which the feed does not tell.
+CREATE TABLE webhook (
+    id          BLOB PRIMARY KEY,
+    name        TEXT NOT NULL, -- the id clients know it by
+    created_ns  INTEGER NOT NULL,
+    url         TEXT NOT NULL,
+    events      TEXT NOT NULL, -- JSON
+    enabled     INTEGER NOT NULL,
+    retry_limit INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- How far the view is; written in the transaction it speaks of.

@@ -1,0 +1,140 @@
+package view
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// iterationShift leaves room for a job's iterations below its number in their ids.
+// The job_iterations view shifts by the same, as does the trigger that drops them.
+const iterationShift = 20
+
+const putIterationSQL = `
+INSERT OR REPLACE INTO job_iteration (id, status, checkpoint, checkpoint_in, trace, hold_reason, result,
+	input_tokens, output_tokens, cache_creation_tokens, cache_read_tokens, model, provider, cost_nano_usd, created_ns)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+// dropManySQL deletes the rows of a list of jobs from a table whose ids begin with a
+// job's number.
+func dropManySQL(table string, shift int) string {
+	return fmt.Sprintf(`DELETE FROM %[1]s WHERE id IN (SELECT t.id FROM json_each(?) p
+		CROSS JOIN %[1]s t ON t.id >= p.value << %[2]d AND t.id < (p.value + 1) << %[2]d)`, table, shift)
+}
+
+func iterationID(number uint64, iteration uint32) int64 {
+	return int64(number)<<iterationShift | int64(iteration)
+}
+
+// iterated is what has the iterations of jobs.
+type iterated interface {
+	// Iterations are those above a number, in order.
+	Iterations(id job.ID, after uint32) iter.Seq2[*job.Iteration, error]
+}
+
+var _ iterated = (*state.Sweep)(nil)
+
+// judge makes the rows of a job's iterations and scores what its records say. It
+// leaves alone those of a job that has none of either: see lost.
+func (w *writer) judge(r *state.Sweep, j *job.Job, id job.ID, fresh bool) error {
+	if j.Detail.GetIterationsKept() > 0 {
+		if err := w.iterations(r, j.Number, id); err != nil {
+			return fmt.Errorf("iterations: %w", err)
+		}
+	}
+	if j.Detail.GetScores() > 0 {
+		scores, err := r.Scores(id)
+		if err == nil {
+			err = w.scores(j.Number, scores.GetScores(), fresh)
+		}
+		if err != nil {
+			return fmt.Errorf("scores: %w", err)
+		}
+	}
+	return nil
+}
+
+// iterations writes those iterations of a job that have no row. They are only ever
+// added, or all removed, and two do not end at one time: where the newest row is of
+// the iteration that has its number now, all rows are right. An agent of thousands of
+// iterations would else cost more with each.
+func (w *writer) iterations(r iterated, number uint64, id job.ID) error {
+	newest, err := w.newestRow(r, number, id)
+	if err != nil {
+		return err
+	}
+	if newest == 0 {
+		if err := w.exec(w.dropIterations, iterationID(number, 0), iterationID(number+1, 0)); err != nil {
+			return err
+		}
+	}
+	for it, err := range r.Iterations(id, newest) {
+		if err == nil {
+			err = w.iteration(number, it)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newestRow is the number of the newest iteration that has a row; 0 where there is
+// none, or the rows are of iterations that are gone.
+func (w *writer) newestRow(r iterated, number uint64, id job.ID) (uint32, error) {
+	var newest, createdNs int64
+	err := w.newestIteration.QueryRow(iterationID(number, 0), iterationID(number+1, 0)).Scan(&newest, &createdNs)
+	if err != nil {
+		if errors.Is(err, sql.ErrNoRows) {
+			err = nil
+		}
+		return 0, err
+	}
+	last := uint32(newest & (1<<iterationShift - 1))
+	for it, err := range r.Iterations(id, last-1) {
+		if err != nil {
+			return 0, err
+		}
+		if it.Number == last && it.CreatedNs == createdNs {
+			return last, nil
+		}
+		break
+	}
+	return 0, nil
+}
+
+func (w *writer) iteration(number uint64, it *job.Iteration) error {
+	if it.Number >= 1<<iterationShift {
+		return fmt.Errorf("number %d is more than their ids have room for", it.Number)
+	}
+	checkpoint, err1 := blobText(it.Checkpoint)
+	trace, err2 := blobText(it.Trace)
+	result, err3 := blobText(it.Result)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return err
+	}
+	u := it.Usage
+	return w.exec(w.putIteration, iterationID(number, it.Number), it.Status.Word(), checkpoint, nullable(int64(it.CheckpointIn)), trace, text(it.HoldReason), result,
+		u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheCreationTokens(), u.GetCacheReadTokens(), text(u.GetModel()), text(u.GetProvider()),
+		u.GetCostNanoUsd(), it.CreatedNs)
+}
+
+// scores makes all the job's scores.
+func (w *writer) scores(number uint64, all []*job.Score, fresh bool) error {
+	if len(all) > 1<<errorShift {
+		return fmt.Errorf("there are %d, more than their ids have room for", len(all))
+	}
+	for i, s := range all {
+		if err := w.exec(w.putScore, errorID(number, i), s.Dimension, s.Value, text(s.Scorer), s.CreatedNs); err != nil {
+			return err
+		}
+	}
+	if fresh {
+		return nil
+	}
+	return w.exec(w.dropScores, errorID(number, len(all)), errorID(number, 1<<errorShift-1))
+}

@@ -1,0 +1,165 @@
+package view
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// Resources are what somebody declared for the namespace. Those of which a table is
+// promised have rows; of the others the view says nothing. What has come of a
+// resource, such as what a budget has spent, is not shown either, so that events of
+// it change no row.
+
+// resourceTable is where the resources of a kind are. Its first columns are those
+// that all have: id, name and created_ns.
+type resourceTable struct {
+	kind    state.ResourceKind
+	name    string
+	columns []string
+	values  func(r *state.Resource) ([]any, error)
+}
+
+// resourceTables is all there are.
+var resourceTables = [...]resourceTable{
+	{state.ResourceKind_RESOURCE_KIND_PROVIDER, "provider", []string{"rpm_limit", "input_tpm_limit", "output_tpm_limit"}, providerValues},
+	{state.ResourceKind_RESOURCE_KIND_BUDGET, "budget", []string{"daily_nano_usd", "monthly_nano_usd", "per_job_nano_usd", "on_exceed"}, budgetValues},
+	{state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY, "approval_policy",
+		[]string{"label", "mode", "enabled", "queue", "tag_key", "tag_value", "cost_nano_usd_gt", "agent_iteration_gt"}, policyValues},
+	{state.ResourceKind_RESOURCE_KIND_WEBHOOK, "webhook", []string{"url", "events", "enabled", "retry_limit"}, webhookValues},
+}
+
+func (t *resourceTable) putSQL() string {
+	return fmt.Sprintf("INSERT OR REPLACE INTO %s (id, name, created_ns, %s) VALUES (?, ?, ?%s)",
+		t.name, strings.Join(t.columns, ", "), strings.Repeat(", ?", len(t.columns)))
+}
+
+func (t *resourceTable) dropSQL() string { return fmt.Sprintf("DELETE FROM %s WHERE id = ?", t.name) }
+
+// resourceStatements are what writes the rows of resources.
+func (w *writer) resourceStatements() (all []statement) {
+	for i, t := range resourceTables {
+		all = append(all, statement{&w.putResource[i], t.putSQL()}, statement{&w.dropResource[i], t.dropSQL()})
+	}
+	return all
+}
+
+// writeResources makes the rows of resources what the book says they are.
+func (g *groups) writeResources(w *writer, records *state.Sweep) error {
+	if len(g.resources) == 0 {
+		return nil
+	}
+	book, err := records.Book()
+	if err != nil {
+		return err
+	}
+	for _, id := range inOrder(g.resources) {
+		r := book.ResourceByID(id)
+		if r == nil {
+			err = w.forgetResource(id)
+		} else {
+			err = w.resource(r)
+		}
+		if err != nil {
+			return fmt.Errorf("resource %x: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// loadResources writes the rows of every resource.
+func loadResources(w *writer, snap *state.Snapshot) error {
+	book, err := snap.Book()
+	if err != nil {
+		return err
+	}
+	for _, t := range resourceTables {
+		for _, r := range book.Resources(t.kind) {
+			if err := w.resource(r); err != nil {
+				return fmt.Errorf("%s %q: %w", t.name, r.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// resource writes a resource's row, if its kind has a table.
+func (w *writer) resource(r *state.Resource) error {
+	for i, t := range resourceTables {
+		if t.kind != r.Kind {
+			continue
+		}
+		values, err := t.values(r)
+		if err != nil {
+			return err
+		}
+		return w.exec(w.putResource[i], append([]any{r.Id, r.Name, r.CreatedNs}, values...)...)
+	}
+	return nil
+}
+
+// forgetResource drops the row of a resource that is gone, and its kind with it.
+func (w *writer) forgetResource(id job.ID) error {
+	for _, drop := range w.dropResource {
+		if err := w.exec(drop, id[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func providerValues(r *state.Resource) ([]any, error) {
+	p := r.Provider
+	return []any{nullable(int64(p.GetRequests())), nullable(int64(p.GetInputTokens())), nullable(int64(p.GetOutputTokens()))}, nil
+}
+
+func budgetValues(r *state.Resource) ([]any, error) {
+	var daily, monthly any
+	for _, l := range r.Budget.GetLimits() {
+		switch l.Window {
+		case state.Window_WINDOW_DAY:
+			daily = l.LimitNanoUsd // also where it is 0: nothing may be spent
+		case state.Window_WINDOW_MONTH:
+			monthly = l.LimitNanoUsd
+		}
+	}
+	return []any{daily, monthly, nullable(r.Budget.GetPerJobNanoUsd()), onExceedWord(r.Budget.GetOnExceed())}, nil
+}
+
+func onExceedWord(o state.OnExceed) string {
+	switch o {
+	case state.OnExceed_ON_EXCEED_HOLD:
+		return "hold"
+	case state.OnExceed_ON_EXCEED_REJECT:
+		return "reject"
+	case state.OnExceed_ON_EXCEED_ALERT_ONLY:
+		return "alert_only"
+	case state.OnExceed_ON_EXCEED_THROTTLE:
+		return "throttle"
+	}
+	return fmt.Sprintf("on_exceed(%d)", int32(o))
+}
+
+func policyValues(r *state.Resource) ([]any, error) {
+	p := r.ApprovalPolicy
+	mode := "any"
+	if p.GetAll() {
+		mode = "all"
+	}
+	var cost, iteration any
+	if p.GetCostSaid() {
+		cost = p.CostNanoUsdOver
+	}
+	if p.GetIterationSaid() {
+		iteration = int64(p.IterationOver)
+	}
+	return []any{p.GetLabel(), mode, !p.GetDisabled(), text(p.GetQueue()), text(p.GetTagKey()), text(p.GetTagValue()), cost, iteration}, nil
+}
+
+func webhookValues(r *state.Resource) ([]any, error) {
+	events, err := json.Marshal(append([]string{}, r.Webhook.GetEvents()...)) // [] where there are none
+	return []any{r.Webhook.GetUrl(), string(events), !r.Webhook.GetDisabled(), int64(r.Webhook.GetRetryLimit())}, err
+}

@@ -1,0 +1,120 @@
+package view
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// Usage rows never change and are numbered without a gap, so the last one in the file
+// says how far it is: rows behind it are added, those that the store has no more are
+// dropped. That is why usage has no events, and outlives the jobs it is of.
+
+const putUsageSQL = `
+INSERT OR REPLACE INTO usage (seq, job_id, queue, attempt, phase, first, input_tokens, output_tokens, cache_creation_tokens,
+	cache_read_tokens, model, provider, cost_nano_usd, reported_nano_usd, computed_nano_usd, unpriced, tags, fairness_key, clock_ns)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+
+// loadUsage writes all usage rows, in transactions of a bounded length.
+func loadUsage(ctx context.Context, w *writer, snap *state.Snapshot) error {
+	next := snap.Head().GetUsageFirstSeq()
+	for more := true; more; {
+		if err := w.transact(func() (err error) {
+			more = false
+			for row, err := range snap.Usage(next) {
+				if err == nil {
+					err = w.usage(row)
+				}
+				if err != nil {
+					return err
+				}
+				if next = row.Seq + 1; next%loadJobs == 0 {
+					more = true
+					break
+				}
+			}
+			return ctx.Err()
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followUsage adds the rows that are not in the file yet, up to those reported at a
+// time, and drops those that the store has no more. It must be called inside the
+// transaction that brings what else happened up to then.
+func (w *writer) followUsage(snap *state.Snapshot, toNs int64) error {
+	var last uint64
+	if err := w.conn.QueryRowContext(context.Background(), "SELECT coalesce(max(seq), 0) FROM usage").Scan(&last); err != nil {
+		return err
+	}
+	for row, err := range snap.Usage(last + 1) {
+		if err == nil && row.Record.ClockNs > toNs {
+			break
+		}
+		if err == nil {
+			err = w.usage(row)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return w.forgetUsage(snap.Head())
+}
+
+// forgetUsage drops the rows that the store has no more.
+func (w *writer) forgetUsage(head *state.Head) error {
+	first := head.GetUsageFirstSeq()
+	if first == w.usageFirst {
+		return nil
+	}
+	if err := w.exec(w.trimUsage, int64(first)); err != nil {
+		return fmt.Errorf("drop the usage before row %d: %w", first, err)
+	}
+	w.usageFirst = first
+	return nil
+}
+
+// usage writes a usage row.
+func (w *writer) usage(row state.UsageRow) error {
+	u, r := row.Record, row.Record.GetReport()
+	id, err := job.IDFromBytes(u.JobId)
+	if err != nil {
+		return fmt.Errorf("usage row %d: %w", row.Seq, err)
+	}
+	tags, err := pairsText(u.Tags)
+	if err != nil {
+		return err
+	}
+	if row.Seq > math.MaxInt64 {
+		return errors.New("usage rows are numbered beyond what SQLite can number")
+	}
+	var reported, computed any
+	if r.GetCostReported() {
+		reported = r.GetCostNanoUsd()
+	}
+	if u.Computed {
+		computed = u.ComputedNanoUsd
+	}
+	return w.exec(w.putUsage, int64(row.Seq), id.String(), u.Queue, int64(u.Attempt), phaseWord(u.Phase), u.First, r.GetInputTokens(),
+		r.GetOutputTokens(), r.GetCacheCreationTokens(), r.GetCacheReadTokens(), text(r.GetModel()), text(r.GetProvider()),
+		r.GetCostNanoUsd(), reported, computed, u.Unpriced, tags, text(u.FairnessKey), u.ClockNs)
+}
+
+// phaseWord is what a report came with. Rows from before that was noted say nothing.
+func phaseWord(p state.UsagePhase) string {
+	switch p {
+	case state.UsagePhase_USAGE_PHASE_ACK:
+		return "ack"
+	case state.UsagePhase_USAGE_PHASE_FAIL:
+		return "fail"
+	case state.UsagePhase_USAGE_PHASE_HEARTBEAT:
+		return "heartbeat"
+	}
+	return "report"
+}

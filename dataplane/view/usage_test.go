@@ -1,0 +1,188 @@
+package view
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// use keeps n reports of a job, in an entry that tells the feed of it.
+func (h *shard) use(id job.ID, n int, row func(i int) *state.Usage) {
+	h.t.Helper()
+	h.change(id, func(tx *state.Tx, j *job.Job) {
+		for i := range n {
+			u := row(i)
+			sum, err := j.Usage.Add(&job.Usage{InputTokens: u.Report.InputTokens, CostNanoUsd: u.Report.CostNanoUsd, Model: u.Report.Model})
+			must(h.t, err)
+			u.First = j.Usage == nil
+			j.Usage = sum
+			must(h.t, tx.AddUsage(j, u))
+		}
+	}, evRenewed)
+}
+
+// reported is a report of a model whose cost the worker has said.
+func reported(model string, nano int64) *state.Usage {
+	return &state.Usage{Phase: state.UsagePhase_USAGE_PHASE_ACK, Report: &job.Usage{Model: model, InputTokens: 5, CostNanoUsd: nano, CostReported: true}}
+}
+
+// all sums everything there is.
+func (h *shard) all(by GroupBy, covers func(string) bool) *UsageSums {
+	h.t.Helper()
+	h.settle()
+	sums, err := h.view.SumUsage(h.t.Context(), 0, math.MaxInt64, by, covers)
+	must(h.t, err)
+	return sums
+}
+
+func TestUsageRows(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	id := h.enqueue("q", 1)[0]
+	h.use(id, 1, func(int) *state.Usage { return reported("m", 1_500_000_001) })
+	h.use(id, 1, func(int) *state.Usage {
+		return &state.Usage{Phase: state.UsagePhase_USAGE_PHASE_HEARTBEAT, Unpriced: true, Computed: true, ComputedNanoUsd: 7,
+			Report: &job.Usage{OutputTokens: 3, CacheCreationTokens: 1, CacheReadTokens: 2, CostNanoUsd: 7}}
+	})
+	h.says("SELECT id, job_id = '"+id.String()+"', queue, phase, input_tokens, output_tokens, cache_creation_tokens, cache_read_tokens, model, provider, cost_usd, reported_cost_usd, computed_cost_usd, unpriced FROM job_usage",
+		"1|1|q|ack|5|0|0|0|m||1.500000001|1.500000001||0\n2|1|q|heartbeat|0|3|1|2|m||7e-09||7e-09|1")
+	h.same()
+}
+
+// Usage outlives its job, in a view that followed and in one that was built again,
+// and goes with the store's rows.
+func TestUsageOutlivesItsJob(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	ids := h.enqueue("q", 2)
+	h.use(ids[0], 3, func(i int) *state.Usage { return reported("m", int64(i)) })
+	h.use(ids[1], 2, func(int) *state.Usage { return reported("n", 10) })
+	h.settle()
+	for _, id := range ids {
+		h.fetch(id, "w")
+		h.ack(id, "")
+		h.commit(func(tx *state.Tx) {
+			j, err := tx.Job(id)
+			must(t, err)
+			must(t, tx.DeleteJob(j, state.EventType_EVENT_PURGED))
+		})
+	}
+	h.says("SELECT count(*) FROM jobs", "0")
+	for _, how := range []string{"it followed", "it was built again", "it was opened again"} {
+		switch how {
+		case "it was built again":
+			must(t, h.view.Rebuild(t.Context()))
+		case "it was opened again":
+			h.reopen(nil)
+		}
+		if got := h.all(GroupBy{}, nil).Totals; got != (Sums{Reports: 5, Jobs: 2, Input: 25, Cost: 23, Reported: 23}) {
+			t.Errorf("after %s the totals are %+v", how, got)
+		}
+	}
+	h.same()
+	// An entry that only trims tells the feed nothing.
+	h.commit(func(tx *state.Tx) { must(t, tx.TrimUsage(4)) })
+	h.says("SELECT min(id), count(*) FROM job_usage", "4|2")
+	h.same()
+	h.commit(func(tx *state.Tx) { must(t, tx.TrimUsage(6)) })
+	h.says("SELECT count(*) FROM job_usage", "0")
+	h.use(h.enqueue("q", 1)[0], 1, func(int) *state.Usage { return reported("m", 1) })
+	h.says("SELECT id FROM job_usage", "6")
+	h.same()
+}
+
+func TestUsageIsGrouped(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	var ids []job.ID
+	h.commit(func(tx *state.Tx) {
+		for i, queue := range []string{"p", "q", "q"} {
+			tx.EnsureQueue(queue)
+			j := h.newJob(tx, queue)
+			if i < 2 {
+				j.Tags = []*job.Pair{{Name: `odd "name`, Value: fmt.Sprint("v", i)}, {Name: "z", Value: "z"}}
+			}
+			must(t, tx.PutBlob(j, job.Payload, payload(`{}`)))
+			must(t, tx.CreateJob(j, evEnqueued))
+			ids = append(ids, job.ID(j.Id))
+		}
+	})
+	for i, id := range ids {
+		h.use(id, i+1, func(n int) *state.Usage { return reported(fmt.Sprint("m", n), int64(100*i+n)) })
+	}
+	for _, c := range []struct {
+		by     GroupBy
+		covers func(string) bool
+		want   string
+		totals int64
+	}{
+		{GroupBy{}, nil, "", 804},
+		{GroupBy{By: ByQueue}, nil, "q 804, p 0", 804},
+		{GroupBy{By: ByModel}, nil, "m1 302, m0 300, m2 202", 804},
+		{GroupBy{By: ByProvider}, nil, " 804", 804},
+		{GroupBy{By: ByTag, Tag: `odd "name`}, nil, " 603, v1 201, v0 0", 804},
+		{GroupBy{By: ByTag, Tag: "none"}, nil, " 804", 804},
+		{GroupBy{By: ByModel}, func(queue string) bool { return queue == "p" }, "m0 0", 0},
+	} {
+		sums := h.all(c.by, c.covers)
+		keys, _ := sums.Dearest(100)
+		var got []string
+		var sum Sums
+		for _, key := range keys {
+			got = append(got, fmt.Sprint(key, " ", sums.Groups[key].Cost))
+			must(t, sum.Add(sums.Groups[key]))
+		}
+		if text := strings.Join(got, ", "); text != c.want || sums.Totals.Cost != c.totals || c.by.By != ByNothing && sum != sums.Totals {
+			t.Errorf("by %+v: %s; totals %+v", c.by, text, sums.Totals)
+		}
+	}
+	if keys, truncated := h.all(GroupBy{By: ByModel}, nil).Dearest(2); len(keys) != 2 || !truncated {
+		t.Errorf("two of three groups: %v, %v", keys, truncated)
+	}
+}
+
+// A time has its rows: from the first on, before the last.
+func TestUsageOfATime(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	id := h.enqueue("q", 1)[0]
+	var at []int64
+	for range 7 {
+		h.use(id, 1, func(int) *state.Usage { return reported("m", 1) })
+		at = append(at, h.store.Head().ClockNs)
+	}
+	h.settle()
+	for from := range at {
+		for to := from; to < len(at); to++ {
+			sums, err := h.view.SumUsage(t.Context(), at[from], at[to], GroupBy{}, nil)
+			must(t, err)
+			if sums.Totals.Reports != int64(to-from) || (sums.Totals.Jobs == 1) != (from == 0 && to > 0) {
+				t.Errorf("from %d to %d: %+v", from, to, sums.Totals)
+			}
+		}
+	}
+}
+
+// One absurd report leaves sums readable that fit, and has the others refused.
+func TestUsageThatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	ids := h.enqueue("q", 2)
+	h.use(ids[0], 1, func(int) *state.Usage { return reported("m", math.MaxInt64-1) })
+	h.use(ids[1], 1, func(int) *state.Usage { return reported("m", 1) })
+	if got := h.all(GroupBy{By: ByModel}, nil).Totals.Cost; got != math.MaxInt64 {
+		t.Errorf("the cost is %d", got)
+	}
+	h.use(ids[1], 1, func(int) *state.Usage { return reported("n", 1) })
+	h.settle()
+	for _, by := range []GroupColumn{ByNothing, ByModel} {
+		if _, err := h.view.SumUsage(t.Context(), 0, math.MaxInt64, GroupBy{By: by}, nil); api.CodeOf(err) != api.ValidationError {
+			t.Errorf("a sum that does not fit: %v", err)
+		}
+	}
+}

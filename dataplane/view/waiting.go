@@ -1,0 +1,68 @@
+package view
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// waiting fills in what a job waits for: a person, or a gate.
+func waiting(doc *api.Job, j *job.Job) {
+	d := j.Detail
+	doc.HoldReason = optional(d.GetHoldReason())
+	if j.State == job.Held {
+		doc.Hold = &api.JobHold{By: holdWord(d.GetHold()), Name: optional(d.GetHoldBy())}
+	}
+	if gate := d.GetGate(); j.State == job.Pending && gate != job.Gate_GATE_NONE {
+		doc.WaitingFor = optional(gateWord(gate) + ":" + d.GateName)
+	}
+}
+
+func holdWord(h job.Hold) string {
+	switch h {
+	case job.Hold_HOLD_REQUEST:
+		return "request"
+	case job.Hold_HOLD_AGENT:
+		return "agent"
+	case job.Hold_HOLD_MAX_ITERATIONS:
+		return "max_iterations"
+	case job.Hold_HOLD_MAX_COST:
+		return "max_cost"
+	case job.Hold_HOLD_BUDGET:
+		return "budget"
+	case job.Hold_HOLD_POLICY:
+		return "policy"
+	case job.Hold_HOLD_DEPENDENCY:
+		return "dependency"
+	}
+	return fmt.Sprintf("hold(%d)", int32(h))
+}
+
+func gateWord(g job.Gate) string {
+	switch g {
+	case job.Gate_GATE_PROVIDER:
+		return "provider"
+	case job.Gate_GATE_BUDGET:
+		return "budget"
+	}
+	return fmt.Sprintf("gate(%d)", int32(g))
+}
+
+// documentAgent says how far a job that runs in iterations is.
+func documentAgent(doc *api.Job, j *job.Job) {
+	agent := j.Options.GetAgent()
+	if agent == nil {
+		return
+	}
+	doc.Agent = &api.JobAgent{
+		MaxIterations: positive(agent.MaxIterations),
+		MaxCostUSD:    positiveCost(agent.MaxCostNanoUsd),
+		Iteration:     int(j.Detail.GetIteration()),
+		TotalCostUSD:  money.Nano(j.AgentCost()),
+	}
+	if timeout := timeout(agent); timeout != "" {
+		doc.Agent.IterationTimeout = &timeout
+	}
+}
