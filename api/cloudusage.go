@@ -9,7 +9,7 @@ type UsageTotals struct {
 	OutputTokens        int64      `json:"output_tokens"`
 	CacheCreationTokens int64      `json:"cache_creation_tokens"`
 	CacheReadTokens     int64      `json:"cache_read_tokens"`
-	CostUSD             money.Nano `json:"cost_usd"` // as workers reported it
+	CostUSD             money.Nano `json:"cost_usd"` // as workers reported it, or else as computed
 
 	Requests      int64 `json:"requests"` // through the gateway
 	RequestBytes  int64 `json:"request_bytes"`

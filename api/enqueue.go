@@ -1,6 +1,10 @@
 package api
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/corvo/corvo/billing/money"
+)
 
 // EnqueueRequest describes one new job. Only Queue is required. What is left open
 // the queue's defaults decide, where it has some; else the ones given here.
@@ -41,13 +45,32 @@ type EnqueueRequest struct {
 	// searched for: that job need not exist, nor does what becomes of it matter here.
 	ParentID string `json:"parent_id,omitempty"`
 
+	// FairnessKey is who the job is for, a customer for one: its queue shares itself out
+	// among the keys of the jobs that wait, by the time that their jobs take.
+	// FairnessWeight is the key's share from then on, 1 to 1000: one of weight 3 gets
+	// three times what one of 1 does. Default: as before, first 1.
+	FairnessKey    string `json:"fairness_key,omitempty"`
+	FairnessWeight int    `json:"fairness_weight,omitempty"`
+	// Model says what the job will use, before any usage tells it.
+	Model string `json:"model,omitempty"`
+	// CostEstimateUSD is what one attempt is expected to cost: budgets reserve it. Default:
+	// what its agent may spend, else what the budget says.
+	CostEstimateUSD *money.Nano `json:"cost_estimate_usd,omitempty"`
+
 	Tags       Strings         `json:"tags,omitempty"`       // searchable
 	Headers    Strings         `json:"headers,omitempty"`    // come back on fetch
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // given to the first attempt
 
+	Agent *Agent `json:"agent,omitempty"` // it runs in iterations
+	// ResultSchema is a JSON Schema (draft 7, 2019-09 or 2020-12; true or an object) that
+	// the job's result has to match: an ack with another one fails the attempt. It
+	// refers to no other documents.
+	ResultSchema json.RawMessage `json:"result_schema,omitempty"`
+
 	Chain            *Chain   `json:"chain,omitempty"`             // jobs to follow this one
 	DependsOn        []string `json:"depends_on,omitempty"`        // ids of jobs it waits for, each once
 	DependencyPolicy string   `json:"dependency_policy,omitempty"` // when one of them ends without success: fail (the default), hold or ignore
+	Provider         string   `json:"provider,omitempty"`          // of models, whose limits it counts against; absent: its queue's
 }
 
 // What an enqueue says in Status of a job that it did not create.

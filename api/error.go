@@ -29,6 +29,7 @@ const (
 	InvalidFilter       Code = "INVALID_FILTER"
 	InvalidCron         Code = "INVALID_CRON"
 	CrossShard          Code = "CROSS_SHARD"
+	ResultMismatch      Code = "RESULT_MISMATCH"
 	RateLimited         Code = "RATE_LIMITED"
 	Overloaded          Code = "OVERLOADED"
 	QueueFull           Code = "QUEUE_FULL"
@@ -63,6 +64,7 @@ var codes = map[Code]property{
 	InvalidFilter:       {http.StatusUnprocessableEntity, false},
 	InvalidCron:         {http.StatusUnprocessableEntity, false},
 	CrossShard:          {http.StatusUnprocessableEntity, false},
+	ResultMismatch:      {http.StatusUnprocessableEntity, false},
 	RateLimited:         {http.StatusTooManyRequests, true},
 	Overloaded:          {http.StatusTooManyRequests, true},
 	QueueFull:           {http.StatusTooManyRequests, true},

@@ -7,11 +7,11 @@ const WorkerShutdown = "worker_shutdown"
 // FailRequest ends an attempt without success; see AckRequest for the proof of
 // the lease.
 type FailRequest struct {
-	Error      string `json:"error,omitempty"`
-	Backtrace  string `json:"backtrace,omitempty"`
-	Usage      *Usage `json:"usage,omitempty"`
-	LeaseToken string `json:"lease_token,omitempty"`
-	WorkerID   string `json:"worker_id,omitempty"`
+	Error      string         `json:"error,omitempty"`
+	Backtrace  string         `json:"backtrace,omitempty"`
+	Usage      *ReportedUsage `json:"usage,omitempty"`
+	LeaseToken string         `json:"lease_token,omitempty"`
+	WorkerID   string         `json:"worker_id,omitempty"`
 }
 
 // FailResponse says what becomes of the job.

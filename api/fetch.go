@@ -38,6 +38,8 @@ type FetchedJob struct {
 	Checkpoint    json.RawMessage `json:"checkpoint,omitempty"`
 	Tags          Strings         `json:"tags,omitempty"`
 	Headers       Strings         `json:"headers,omitempty"`
+	Agent         *FetchedAgent   `json:"agent,omitempty"`        // of a job that runs in iterations
+	ToolResults   []ToolResult    `json:"tool_results,omitempty"` // of the tools that the iteration before called
 }
 
 // FetchBatchResponse has what was leased, [] when nothing was.

@@ -13,7 +13,7 @@ type HeartbeatRequest struct {
 type HeartbeatJob struct {
 	Progress      json.RawMessage `json:"progress,omitempty"`
 	Checkpoint    json.RawMessage `json:"checkpoint,omitempty"`
-	Usage         *Usage          `json:"usage,omitempty"`
+	Usage         *ReportedUsage  `json:"usage,omitempty"`
 	LeaseToken    string          `json:"lease_token,omitempty"`
 	WorkerID      string          `json:"worker_id,omitempty"`
 	LeaseDuration int             `json:"lease_duration,omitempty"` // seconds
@@ -28,7 +28,10 @@ type HeartbeatResponse struct {
 	Canceled []string                   `json:"canceled"` // no longer held, or being cancelled; its status is cancel
 }
 
-// HeartbeatStatus is ok, or cancel: stop working on the job.
+// HeartbeatStatus is ok, or cancel: stop working on the job. BudgetExceeded says that
+// the job has cost more than its budgets have room for: what it costs from now on is
+// overrun, and its worker should come to an end.
 type HeartbeatStatus struct {
-	Status string `json:"status"`
+	Status         string `json:"status"`
+	BudgetExceeded bool   `json:"budget_exceeded,omitempty"`
 }

@@ -50,13 +50,14 @@ type Job struct {
 	CompletedAt *Time `json:"completed_at"`
 	FailedAt    *Time `json:"failed_at"`
 
-	Errors     []JobError      `json:"errors"` // oldest first
-	Agent      json.RawMessage `json:"agent"`
-	HoldReason *string         `json:"hold_reason"`
-	Usage      *Usage          `json:"usage"`    // the sum over all attempts; null when none was reported
-	CostUSD    money.Nano      `json:"cost_usd"` // Usage's, 0 when none was reported
-	LastError  *string         `json:"last_error"`
-	Worker     *JobWorker      `json:"worker"` // as WorkerID and Hostname
+	Errors     []JobError `json:"errors"` // oldest first
+	Agent      *JobAgent  `json:"agent"`  // null: it does not run in iterations
+	HoldReason *string    `json:"hold_reason"`
+	Hold       *JobHold   `json:"hold"`     // while held: what holds it
+	Usage      *Usage     `json:"usage"`    // the sum over all attempts; null when none was reported
+	CostUSD    money.Nano `json:"cost_usd"` // Usage's, 0 when none was reported
+	LastError  *string    `json:"last_error"`
+	Worker     *JobWorker `json:"worker"` // as WorkerID and Hostname
 
 	UniquePeriod *int64       `json:"unique_period"` // seconds
 	ExpireAfter  *Duration    `json:"expire_after"`
@@ -66,6 +67,31 @@ type Job struct {
 	Cancelling         bool    `json:"cancelling"`  // active, and its worker is being told to let go of it
 	CancelledAt        *Time   `json:"cancelled_at"`
 	RetryJitterPercent int     `json:"retry_jitter_percent"` // how much of a retry's delay varies; 0 is none
+
+	FairnessKey     *string         `json:"fairness_key"`
+	FairnessWeight  *int            `json:"fairness_weight"` // null: as its key had before
+	Provider        *string         `json:"provider"`        // whose limits it counts against; null: its queue's
+	Model           *string         `json:"model"`           // it is expected to use
+	CostEstimateUSD *money.Nano     `json:"cost_estimate_usd"`
+	ReplayOf        *string         `json:"replay_of"`     // the job whose iterations it goes on from
+	WaitingFor      *string         `json:"waiting_for"`   // while pending: "provider:NAME" or "budget:NAME", which keeps it from being fetched
+	ResultSchema    json.RawMessage `json:"result_schema"` // what its result has to match
+}
+
+// JobAgent is how far a job that runs in iterations is, and what bounds it; null is
+// no bound.
+type JobAgent struct {
+	MaxIterations    *int        `json:"max_iterations"`
+	MaxCostUSD       *money.Nano `json:"max_cost_usd"`
+	IterationTimeout *Duration   `json:"iteration_timeout"`
+	Iteration        int         `json:"iteration"`      // iterations that have ended
+	TotalCostUSD     money.Nano  `json:"total_cost_usd"` // of them, those of the job it goes on from included
+}
+
+// JobHold is what holds a job. Name is that of the budget or the policy that does.
+type JobHold struct {
+	By   string  `json:"by"` // request, agent, max_iterations, max_cost, budget, policy or dependency
+	Name *string `json:"name"`
 }
 
 // JobError is one failed attempt of a job. ID is unique among all errors.

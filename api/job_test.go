@@ -16,13 +16,16 @@ func TestJobFields(t *testing.T) {
 		retry_max_delay_ms unique_key batch_id worker_id hostname tags headers progress checkpoint result lease_expires_at
 		scheduled_at expire_at parent_id chain_id chain_step chain_config created_at started_at completed_at failed_at
 		errors agent hold_reason usage cost_usd last_error worker unique_period expire_after attempts
-		blocked_by dependency_policy schedule_id cancelling cancelled_at retry_jitter_percent`
+		blocked_by dependency_policy schedule_id cancelling cancelled_at retry_jitter_percent
+		hold fairness_key fairness_weight provider model cost_estimate_usd replay_of waiting_for result_schema`
 	sameFields(t, Job{}, contract)
 	sameFields(t, JobError{}, "id job_id attempt error backtrace created_at")
 	sameFields(t, JobWorker{}, "id hostname")
+	sameFields(t, JobAgent{}, "max_iterations max_cost_usd iteration_timeout iteration total_cost_usd")
+	sameFields(t, JobHold{}, "by name")
 	sameFields(t, JobAttempt{}, "attempt worker_id started_at ended_at outcome")
 	sameFields(t, Queue{}, `name paused max_concurrency rate_limit rate_window_ms created_at pending active held completed
-		dead cancelled scheduled retrying enqueued failed oldest_pending_at status rate_per_minute unique_locks provider
+		dead cancelled scheduled retrying enqueued failed oldest_pending_at status rate_per_minute unique_locks provider priority_ageing_ms
 		max_length on_full retention defaults`)
 }
 

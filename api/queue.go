@@ -30,6 +30,8 @@ type Queue struct {
 	UniqueLocks     int64   `json:"unique_locks"`
 	Provider        *string `json:"provider"`
 
+	PriorityAgeingMs *int64 `json:"priority_ageing_ms"` // null = priorities do not age
+
 	MaxLength *int64          `json:"max_length"` // jobs that wait; null = unlimited
 	OnFull    string          `json:"on_full"`    // reject or drop_oldest
 	Retention *QueueRetention `json:"retention"`  // null = the namespace's
@@ -84,9 +86,14 @@ type PutQueueRequest struct {
 	RateLimit    *int   `json:"rate_limit,omitempty"`
 	RateWindowMs *int64 `json:"rate_window_ms,omitempty"`
 
+	// PriorityAgeing is how long a job waits, from its creation on, until it counts as
+	// one priority higher; "0s" or absent = it never does.
+	PriorityAgeing Duration `json:"priority_ageing,omitempty"`
+
 	MaxLength *int64          `json:"max_length,omitempty"` // jobs that wait; 0 or absent = unlimited
 	OnFull    string          `json:"on_full,omitempty"`    // default reject
 	Retention *QueueRetention `json:"retention,omitempty"`
+	Provider  string          `json:"provider,omitempty"` // whose limits its jobs count against that name none
 	Defaults  *QueueDefaults  `json:"defaults,omitempty"`
 }
 

@@ -2,8 +2,22 @@ package api
 
 import "github.com/corvo/corvo/billing/money"
 
-// Usage is what a worker reports for its model calls, and in answers the sum
-// over a job's attempts. Cost is exact to nine decimals.
+// ReportedUsage is what a worker reports for its model calls since its last report. The
+// counts do not overlap: input that was read from a cache, or written to one, is no
+// plain input. A report without CostUSD costs what the price book says; one with it
+// costs that, also where it is 0.
+type ReportedUsage struct {
+	InputTokens         int64       `json:"input_tokens"`
+	OutputTokens        int64       `json:"output_tokens"`
+	CacheCreationTokens int64       `json:"cache_creation_tokens"`
+	CacheReadTokens     int64       `json:"cache_read_tokens"`
+	Model               string      `json:"model"`
+	Provider            string      `json:"provider"`
+	CostUSD             *money.Nano `json:"cost_usd,omitempty"`
+}
+
+// Usage is the sum of what was reported over a job's attempts. Its cost is what
+// counts, exact to nine decimals; model and provider are those named last.
 type Usage struct {
 	InputTokens         int64      `json:"input_tokens"`
 	OutputTokens        int64      `json:"output_tokens"`
@@ -12,4 +26,37 @@ type Usage struct {
 	Model               string     `json:"model"`
 	Provider            string     `json:"provider"`
 	CostUSD             money.Nano `json:"cost_usd"`
+}
+
+// UsageSums are what was reported. A job counts where it reported for the first time.
+type UsageSums struct {
+	Reports             int64      `json:"reports"`
+	Jobs                int64      `json:"jobs"`
+	InputTokens         int64      `json:"input_tokens"`
+	OutputTokens        int64      `json:"output_tokens"`
+	CacheCreationTokens int64      `json:"cache_creation_tokens"`
+	CacheReadTokens     int64      `json:"cache_read_tokens"`
+	CostUSD             money.Nano `json:"cost_usd"`          // what counts
+	ReportedCostUSD     money.Nano `json:"reported_cost_usd"` // as workers said
+	ComputedCostUSD     money.Nano `json:"computed_cost_usd"` // as the price book says, ceilings included
+	DifferenceUSD       money.Nano `json:"difference_usd"`    // reported less computed, of reports that have both
+	UnpricedReports     int64      `json:"unpriced_reports"`  // of models that had no price
+}
+
+// SummaryGroup is the usage that has something in common.
+type SummaryGroup struct {
+	Key string `json:"key"` // a queue, a model, a tag's value, a day as 2006-01-02; empty: it has none
+	UsageSums
+}
+
+// UsageSummary answers GET /usage/summary. Groups are in the order of their cost, the
+// dearest first; days in that of time. Truncated says that there are more groups;
+// Totals has them all.
+type UsageSummary struct {
+	Period    Duration       `json:"period"`
+	From      Time           `json:"from"`
+	To        Time           `json:"to"` // the first moment after it
+	Totals    UsageSums      `json:"totals"`
+	Groups    []SummaryGroup `json:"groups"`
+	Truncated bool           `json:"truncated,omitempty"`
 }

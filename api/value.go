@@ -111,6 +111,15 @@ func PriorityOf(level int) Priority {
 // that its name is absent.
 type Strings map[string]string
 
+// MarshalJSON writes the object, of nothing where there is none: what answers have
+// always present is never null.
+func (s Strings) MarshalJSON() ([]byte, error) {
+	if s == nil {
+		return []byte("{}"), nil
+	}
+	return json.Marshal(map[string]string(s))
+}
+
 // UnmarshalJSON reads the object and drops names whose value is null.
 func (s *Strings) UnmarshalJSON(data []byte) error {
 	var raw map[string]*string

@@ -75,6 +75,11 @@ func TestStrings(t *testing.T) {
 			t.Errorf("%s is %v, %v", text, got, err)
 		}
 	}
+	for want, in := range map[string]Strings{`{}`: nil, `{"a":"b"}`: {"a": "b"}} {
+		if text, err := json.Marshal(in); err != nil || string(text) != want {
+			t.Errorf("%v is written %s, %v; want %s", in, text, err, want)
+		}
+	}
 	var s Strings
 	if json.Unmarshal([]byte(`{"a":1}`), &s) == nil {
 		t.Error("a number was taken for a string")

@@ -40,6 +40,13 @@ func (c *Client) Approve(ctx context.Context, jobID string) error {
 	return err
 }
 
+// ApproveWith lets a held job run, with another payload, checkpoint or agent where the
+// request says so.
+func (c *Client) ApproveWith(ctx context.Context, jobID string, req api.ApproveRequest) error {
+	_, err := c.act(ctx, jobID, "approve", req, repeatKeyed)
+	return err
+}
+
 // Reject has a held job die. The reason may be "".
 func (c *Client) Reject(ctx context.Context, jobID, reason string) error {
 	_, err := c.act(ctx, jobID, "reject", api.ReasonRequest{Reason: reason}, repeatKeyed)

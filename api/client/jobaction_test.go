@@ -18,6 +18,10 @@ func TestJobRequests(t *testing.T) {
 		{"POST /api/v1/jobs/j/cancel", "", func(c *Client) error { _, err := c.Cancel(t.Context(), "j"); return err }},
 		{"POST /api/v1/jobs/j/hold", `{"reason":"why"}`, func(c *Client) error { return c.Hold(t.Context(), "j", "why") }},
 		{"POST /api/v1/jobs/j/approve", "", func(c *Client) error { return c.Approve(t.Context(), "j") }},
+		{"POST /api/v1/jobs/j/approve", `{"payload":{"n":1},"agent":{"max_iterations":5}}`, func(c *Client) error {
+			most := 5
+			return c.ApproveWith(t.Context(), "j", api.ApproveRequest{Payload: []byte(`{"n":1}`), Agent: &api.AgentChanges{MaxIterations: &most}})
+		}},
 		{"POST /api/v1/jobs/j/reject", `{}`, func(c *Client) error { return c.Reject(t.Context(), "j", "") }},
 		{"POST /api/v1/jobs/j/move", `{"queue":"q"}`, func(c *Client) error { return c.Move(t.Context(), "j", "q") }},
 		{"DELETE /api/v1/jobs/j", "", func(c *Client) error { _, err := c.Delete(t.Context(), "j"); return err }},

@@ -57,17 +57,33 @@ func waitOf(req api.FetchRequest) time.Duration {
 	return time.Duration(*req.Timeout) * time.Second
 }
 
-// Ack completes a job. A job completed by the same lease already is no error.
+// Ack completes a job, or ends an iteration of an agent's. A job completed by the same
+// lease already is no error.
 func (c *Client) Ack(ctx context.Context, jobID string, req api.AckRequest) error {
-	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/ack/" + url.PathEscape(jobID), body: req, repeat: repeatAlways})
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/ack/" + url.PathEscape(jobID), body: req, repeat: repeatOf(req)})
 	return err
+}
+
+// repeatOf says how an ack is repeated. A job that goes on may be with the next worker
+// by then, and its lease be another.
+func repeatOf(req api.AckRequest) repeat {
+	if req.AgentStatus == api.AgentContinue || req.AgentStatus == api.AgentHold {
+		return repeatKeyed
+	}
+	return repeatAlways
 }
 
 // AckBatch completes jobs, each on its own; those refused are in the answer's
 // Errors.
 func (c *Client) AckBatch(ctx context.Context, acks []api.AckItem) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
-	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/ack/batch", body: api.AckBatchRequest{Acks: acks}, out: &out, repeat: repeatAlways})
+	again := repeatAlways
+	for i := range acks {
+		if repeatOf(acks[i].AckRequest) == repeatKeyed {
+			again = repeatKeyed
+		}
+	}
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/ack/batch", body: api.AckBatchRequest{Acks: acks}, out: &out, repeat: again})
 	return out, err
 }
 
@@ -122,6 +138,13 @@ func (r Read) with(q url.Values) string {
 func (c *Client) Job(ctx context.Context, jobID string, r Read) (api.Job, error) {
 	var out api.Job
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/jobs/" + url.PathEscape(jobID) + r.query(), out: &out, repeat: repeatAlways})
+	return out, err
+}
+
+// Why says why a job does not run.
+func (c *Client) Why(ctx context.Context, jobID string, r Read) (api.Why, error) {
+	var out api.Why
+	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/jobs/" + url.PathEscape(jobID) + "/why" + r.query(), out: &out, repeat: repeatAlways})
 	return out, err
 }
 
