@@ -30,6 +30,9 @@ func (s *Server) ack(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
+	if err := s.addTools(&q, item, body.ToolCalls); err != nil {
+		return err
+	}
 	r, span := q.beginSettle(r, telemetry.SpanAck, id, j, item.Usage)
 	err = s.commitAck(w, r, &q, item)
 	span.end(err)
@@ -56,18 +59,18 @@ func (q *request) beginSettle(r *http.Request, name string, id job.ID, j *job.Jo
 }
 
 func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, item *op.AckItem) error {
-	_, err := s.acks(r, q, []job.ID{job.ID(item.Proof.Id)}, []*op.AckItem{item}).one(w, r, q)
-	return err
+	id, told := job.ID(item.Proof.Id), &mismatches{}
+	_, err := s.acks(r, q, []job.ID{id}, []*op.AckItem{item}, told).one(w, r, q)
+	return told.explain(id, err)
 }
 
 // acks are acks to be settled.
-func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem) *items[*op.Refusal] {
+func (s *Server) acks(r *http.Request, q *request, ids []job.ID, all []*op.AckItem, told *mismatches) *items[*op.Refusal] {
 	return &items[*op.Refusal]{
 		ids: ids,
 		propose: func(c *cell.Cell, at []int) ([]*op.Refusal, position, error) {
 			asked := pick(all, at)
-			result, where, err := proposeItems[*op.AckResult](s, r, q, c, &op.Ack{Meta: q.meta, Items: asked})
-			refused := result.GetItems()
+			refused, where, err := s.proposeAcks(r, q, c, asked, told)
 			s.heard(q, min(len(asked), len(refused)), func(i int) (*op.LeaseProof, *op.Refusal) { return asked[i].Proof, refused[i] })
 			return refused, where, err
 		},
@@ -110,6 +113,9 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 	for i := range acks {
 		b := &acks[i]
 		item, err := q.ackItem(r, b, span)
+		if err == nil {
+			err = s.addTools(q, item, b.ToolCalls)
+		}
 		var e *api.Error
 		switch {
 		case err == nil:
@@ -125,7 +131,8 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 		setIndex(w, positionOf(q.shards.Home()))
 		return out, nil
 	}
-	settled := s.acks(r, q, ids, items)
+	misfits := &mismatches{}
+	settled := s.acks(r, q, ids, items, misfits)
 	if err := settled.settle(q); err != nil {
 		return out, err
 	}
@@ -142,6 +149,7 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 			return out, settled.errs[i]
 		case item.GetCode() != "":
 			refused(asked[i].JobID, api.Code(item.Code), item.Message)
+			out.Errors[len(out.Errors)-1].Details = misfits.details(ids[i])
 		default:
 			out.Acked++
 		}

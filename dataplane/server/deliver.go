@@ -49,14 +49,14 @@ func (s *Server) deliver(w http.ResponseWriter, r *http.Request, q *request, ask
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	err := s.send(w, ask, leased, batch, span)
+	err := s.send(w, r, q, ask, leased, batch, span)
 	if err != nil {
 		s.giveBack(r, q, leased)
 	}
 	return err
 }
 
-func (s *Server) send(w http.ResponseWriter, ask *convert.Fetch, leased []lease, batch bool, span *span) error {
+func (s *Server) send(w http.ResponseWriter, r *http.Request, q *request, ask *convert.Fetch, leased []lease, batch bool, span *span) error {
 	var b []byte
 	if batch {
 		b = append(b, `{"jobs":[`...)
@@ -78,6 +78,11 @@ func (s *Server) send(w http.ResponseWriter, ask *convert.Fetch, leased []lease,
 		}
 		if b, err = convert.AppendFetched(b, store, id, j, l.Leased, ask.LeaseMs); err != nil {
 			return fmt.Errorf("compose %s for its worker: %w", id, err)
+		}
+		if j.GetDetail().GetIterationsKept() > 0 {
+			if b, err = q.appendToolResults(r.Context(), b, l.cell, id, j); err != nil {
+				return fmt.Errorf("compose %s for its worker: %w", id, err)
+			}
 		}
 		span.link(j)
 		if span != nil && !batch {

@@ -31,7 +31,7 @@ var enqueueOptions = []enqueueOption{
 	{`"scheduled_at":"2030-01-02T03:04:05Z"`, `scheduled_at=2030-01-02T03:04:05Z`, func(j *job.Job) {
 		j.State, j.ScheduledNs = job.Scheduled, time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
 	}},
-	{`"expire_after":"90s"`, `expire_after=90s`, func(j *job.Job) { j.ExpireAfterMs, j.ExpireNs = 90_000, int64(90*time.Second) }},
+	{`"expire_after":"90s"`, `expire_after=90s`, func(j *job.Job) { j.Opt().ExpireAfterMs, j.Details().ExpireNs = 90_000, int64(90*time.Second) }},
 	{`"expire_after":"0s"`, `expire_after=0s`, func(*job.Job) {}},
 	{`"max_retries":7`, `max_retries=7`, func(j *job.Job) { j.Retry.MaxAttempts = 7 }},
 	{`"retry_backoff":"linear"`, `retry_backoff=linear`, func(j *job.Job) { j.Retry.Backoff = job.BackoffLinear }},
@@ -40,25 +40,29 @@ var enqueueOptions = []enqueueOption{
 	{`"retry_max_delay":"1h"`, `retry_max_delay=1h`, func(j *job.Job) { j.Retry.MaxDelayMs = 3_600_000 }},
 	{`"retry_jitter_percent":100`, `retry_jitter_percent=100`, func(j *job.Job) { j.Retry.JitterPercent = 100 }},
 	{`"unique_key":"k"`, `unique_key=k`, func(j *job.Job) {
-		j.UniqueKey, j.UniquePeriodMs, j.UniqueExpiresNs = "k", 3_600_000, int64(time.Hour)
+		j.Opt().UniqueKey, j.Opt().UniquePeriodMs, j.Details().UniqueExpiresNs = "k", 3_600_000, int64(time.Hour)
 	}},
 	{`"unique_key":"k","unique_period":7,"unique_until":"settled"`, `unique_key=k&unique_period=7&unique_until=settled`, func(j *job.Job) {
-		j.UniqueKey, j.UniquePeriodMs, j.UniqueExpiresNs = "k", 7000, int64(7*time.Second)
+		j.Opt().UniqueKey, j.Opt().UniquePeriodMs, j.Details().UniqueExpiresNs = "k", 7000, int64(7*time.Second)
 	}},
 	{`"unique_key":"k","unique_until":"period"`, `unique_key=k&unique_until=period`, func(j *job.Job) {
-		j.UniqueKey, j.UniquePeriodMs, j.UniqueExpiresNs, j.UniqueWholePeriod = "k", 3_600_000, int64(time.Hour), true
+		j.Opt().UniqueKey, j.Opt().UniquePeriodMs, j.Details().UniqueExpiresNs, j.Opt().UniqueWholePeriod = "k", 3_600_000, int64(time.Hour), true
 	}},
 	{`"debounce_key":"d","debounce":"24h"`, `debounce_key=d&debounce=24h`, func(j *job.Job) {
-		j.State, j.DebounceKey, j.ScheduledNs = job.Scheduled, "d", int64(24*time.Hour)
+		j.State, j.Opt().DebounceKey, j.Opt().DebounceMs, j.ScheduledNs = job.Scheduled, "d", 86_400_000, int64(24*time.Hour)
 	}},
 	{`"parent_id":"` + someParent + `"`, `parent_id=` + someParent, func(j *job.Job) {
 		id, _ := job.ParseID(someParent)
-		j.ParentId = id[:]
+		j.Opt().ParentId = id[:]
 	}},
 	{`"tags":{"a":"b:c","d":""}`, `tags=d:&tags=a:b:c`, func(j *job.Job) {
 		j.Tags = []*job.Pair{{Name: "a", Value: "b:c"}, {Name: "d"}}
 	}},
 	{`"headers":{"a":"b"}`, ``, func(j *job.Job) { j.Headers = []*job.Pair{{Name: "a", Value: "b"}} }},
+	{`"agent":{"max_iterations":3,"max_cost_usd":0.5,"iteration_timeout":"90s"}`, ``, func(j *job.Job) {
+		j.Opt().Agent = &job.AgentConfig{MaxIterations: 3, MaxCostNanoUsd: 500_000_000, IterationTimeoutMs: 90_000}
+	}},
+	{`"agent":{"iteration_timeout":""}`, ``, func(*job.Job) {}},
 	{`"checkpoint":[1]`, ``, func(j *job.Job) { j.Blobs |= 1 << job.Checkpoint }},
 }
 
@@ -76,15 +80,16 @@ func TestEveryPathTakesEveryOption(t *testing.T) {
 				t.Errorf("%s, %s: the payload is %s", path, o.body, n.payload(id))
 			}
 			got.Id, got.Number, got.Queue = nil, 0, ""
-			for _, ns := range []*int64{&got.ExpireNs, &got.UniqueExpiresNs} {
+			for _, ns := range []*int64{&got.Details().ExpireNs, &got.Details().UniqueExpiresNs} {
 				if *ns != 0 {
 					*ns -= got.CreatedNs
 				}
 			}
-			if got.DebounceKey != "" {
+			if got.Options.GetDebounceKey() != "" {
 				got.ScheduledNs -= got.CreatedNs
 			}
 			got.CreatedNs = 0
+			got.Tidy()
 			if !proto.Equal(got, want) {
 				t.Errorf("%s, %s:\ngot  %v\nwant %v", path, o.body, got, want)
 			}

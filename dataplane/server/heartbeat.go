@@ -81,6 +81,7 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, q *request, ids [
 type renewed struct {
 	refused *op.Refusal
 	cancel  bool // its worker shall let go of it
+	over    bool // it has cost more than it may
 }
 
 // renewedJobs are the answers of one shard, each on its own.
@@ -92,6 +93,9 @@ func renewedJobs(r *op.HeartbeatResult) []renewed {
 	for _, at := range r.GetCancel() {
 		all[at].cancel = true
 	}
+	for _, at := range r.GetOverBudget() {
+		all[at].over = true
+	}
 	return all
 }
 
@@ -102,6 +106,9 @@ func joined(all []renewed) *op.HeartbeatResult {
 		r.Items[i] = one.refused
 		if one.cancel {
 			r.Cancel = append(r.Cancel, uint32(i))
+		}
+		if one.over {
+			r.OverBudget = append(r.OverBudget, uint32(i))
 		}
 	}
 	return r

@@ -34,8 +34,10 @@ func (s *Server) holdJob(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) approveJob(w http.ResponseWriter, r *http.Request) error {
-	return s.onJob(w, r, &struct{}{}, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {
-		return &op.ReleaseJobs{Meta: meta, JobIds: ids}, nil
+	var body api.ApproveRequest
+	return s.onJob(w, r, &body, convert.ToStatus, func(meta *op.Meta, ids [][]byte) (op.Op, error) {
+		var f convert.Faults
+		return &op.ReleaseJobs{Meta: meta, JobIds: ids, Changes: convert.FromApprove(&f, &body, s.maxPayload)}, f.Err()
 	})
 }
 

@@ -266,7 +266,7 @@ func TestRefusedJobActions(t *testing.T) {
 		{n.admin, waits.JobID, "hold", `{"reason":"` + strings.Repeat("x", job.MaxHoldReason+1) + `"}`, 400, api.ValidationError, "reason"},
 		{n.admin, waits.JobID, "reject", `{"reason":7}`, 400, api.ValidationError, "reason"},
 		{n.admin, waits.JobID, "hold", `{"why":"x"}`, 400, api.ValidationError, "why"},
-		{n.admin, waits.JobID, "approve", `{"payload":{}}`, 400, api.ValidationError, "payload"},
+		{n.admin, waits.JobID, "approve", `{"queue":"q"}`, 400, api.ValidationError, "queue"},
 		{n.admin, waits.JobID, "cancel", `{"force":true}`, 400, api.ValidationError, "force"},
 		{n.admin, waits.JobID, "cancel", `[]`, 400, api.ValidationError, "body"},
 		{n.admin, waits.JobID, "hold", `{`, 400, api.ParseError, ""},

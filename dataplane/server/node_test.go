@@ -43,10 +43,17 @@ type node struct {
 // startNode opens a node on an empty store. change may alter its configuration.
 func startNode(t testing.TB, change func(*Config)) *node {
 	t.Helper()
+	return startNodeOn(t, host.Config{}, change)
+}
+
+// startNodeOn is startNode with more of the host's configuration.
+func startNodeOn(t testing.TB, of host.Config, change func(*Config)) *node {
+	t.Helper()
 	ctx := context.Background()
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	dir := t.TempDir()
-	h, err := host.Open(host.Config{DataDir: dir, NodeID: "n1", Logger: logger})
+	of.DataDir, of.NodeID, of.Logger = dir, "n1", logger
+	h, err := host.Open(of)
 	if err != nil {
 		t.Fatal(err)
 	}

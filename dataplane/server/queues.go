@@ -114,7 +114,7 @@ func (s *Server) setQueue(w http.ResponseWriter, r *http.Request, body any, stat
 // putQueue makes a queue's settings what the body says and answers the queue as
 // it is then.
 func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
-	var body convert.PutQueueBody
+	var body api.PutQueueRequest
 	q, err := s.begin(r, &body)
 	if err != nil {
 		return err

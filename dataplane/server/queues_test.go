@@ -66,7 +66,7 @@ func TestPutQueueRefusals(t *testing.T) {
 		`{"max":5}`:                               {api.ValidationError, "max"},
 		`{"rate_limit":10}`:                       {api.ValidationError, "rate_window_ms"},
 		`{"rate_window_ms":1000,"paused":true}`:   {api.ValidationError, "rate_window_ms"},
-		`{"provider":"openai"}`:                   {api.Unsupported, "provider"},
+		`{"provider":"open ai"}`:                  {api.ValidationError, "provider"},
 		`{"rate_limit":10,"max_concurrency":-1}`:  {api.ValidationError, "rate_window_ms"},
 		`{"max_concurrency":1,"max_concurrency"}`: {api.ParseError, "JSON"},
 	} {

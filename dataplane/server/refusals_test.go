@@ -112,12 +112,10 @@ func refusedEnqueues() []refusalCase {
 		enqueue("payload over its bound", `{"queue":"q","payload":"`+strings.Repeat("x", 999)+`"}`, 413, api.PayloadTooLarge, "payload"),
 		enqueue("checkpoint over its bound", `{"queue":"q","checkpoint":"`+strings.Repeat("x", job.MaxCheckpoint)+`"}`, 413, api.PayloadTooLarge, "checkpoint"),
 		enqueue("body over its bound", `{"queue":"q","x":"`+strings.Repeat("x", 4<<20)+`"}`, 413, api.PayloadTooLarge, ""),
-		enqueue("fields not built", `{"queue":"q","agent":{"max_iterations":3},"provider":"p"}`,
-			501, api.Unsupported, "agent provider"),
+		invalid(`{"queue":"q","agent":{"max_iterations":10001,"max_cost_usd":-1,"iteration_timeout":"25h"}}`, "agent agent.iteration_timeout agent.max_iterations"),
 		{"no jobs", "POST", "/api/v1/enqueue/batch", `{"jobs":[]}`, 400, api.ValidationError, "jobs"},
 		{"a job too many", "POST", "/api/v1/enqueue/batch", `{"jobs":[` + strings.Repeat(`{"queue":"q"},`, job.MaxEnqueueJobs) + `{"queue":"q"}]}`, 400, api.ValidationError, "jobs"},
 		{"one bad job", "POST", "/api/v1/enqueue/batch", `{"jobs":[{"queue":"q"},{"queue":"!"},{"queue":"q","priority":9}]}`, 400, api.ValidationError, "jobs[1].queue jobs[2].priority"},
-		{"one field not built", "POST", "/api/v1/enqueue/batch", `{"jobs":[{"queue":"q"},{"queue":"q","fairness_key":"k"}]}`, 501, api.Unsupported, "jobs[1].fairness_key"},
 	}
 }
 
@@ -156,7 +154,10 @@ func refusedWork(active, stale string) []refusalCase {
 		post("ack with less than nothing", "ack/"+active, `{"usage":{"input_tokens":-1}}`, 400, api.ValidationError, "usage"),
 		post("ack with a hair of a cent", "ack/"+active, `{"usage":{"cost_usd":0.0000000001}}`, 400, api.ValidationError, "usage.cost_usd"),
 		post("ack with a result too large", "ack/"+active, `{"result":"`+strings.Repeat("x", job.MaxResult)+`"}`, 413, api.PayloadTooLarge, "result"),
-		post("ack with fields not built", "ack/"+active, `{"agent_status":"hold","hold_reason":"r","trace":{"a":1}}`, 501, api.Unsupported, "agent_status hold_reason trace"),
+		post("ack with an agent that says what is not", "ack/"+active, `{"agent_status":"later","hold_reason":"r"}`, 400, api.ValidationError, "agent_status hold_reason"),
+		post("ack with a reason too long", "ack/"+active, `{"agent_status":"hold","hold_reason":"`+strings.Repeat("r", job.MaxHoldReason+1)+`"}`, 400, api.ValidationError, "hold_reason"),
+		post("ack with a trace too large", "ack/"+active, `{"trace":"`+strings.Repeat("t", job.MaxTrace)+`"}`, 413, api.PayloadTooLarge, "trace"),
+		post("ack that goes on and ends its chain", "ack/"+active, `{"agent_status":"continue","step_status":"exit"}`, 400, api.ValidationError, "step_status"),
 		post("an ack too many", "ack/batch", `{"acks":[`+strings.Repeat(`{},`, job.MaxAckItems)+`{}]}`, 400, api.ValidationError, "acks"),
 
 		post("fail of no job", "fail/"+nobody, ``, 404, api.NotFound, ""),

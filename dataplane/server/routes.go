@@ -15,7 +15,7 @@ const (
 	bodyManage = 64 << 10
 	bodyFetch  = 64 << 10
 	bodyFail   = 1 << 20
-	bodyAck    = job.MaxResult + job.MaxCheckpoint + 64<<10
+	bodyAck    = job.MaxResult + job.MaxCheckpoint + job.MaxTrace + 64<<10
 	bodyBatch  = job.MaxOpBytes // the most that enters the log at once
 )
 
@@ -53,11 +53,22 @@ func (s *Server) routes() []serve.Route {
 
 		{Method: "GET", Path: v1 + "/jobs/{id}", Permission: tenancy.JobRead, Handler: s.getJob, Query: read,
 			Summary: "A job", Response: api.Job{}},
+		{Method: "GET", Path: v1 + "/jobs/{id}/why", Permission: tenancy.JobRead, Handler: s.explain, Query: read,
+			Summary: "Why a job does not run", Response: api.Why{}},
 		{Method: "POST", Path: v1 + "/jobs/search", Permission: tenancy.JobRead, Handler: s.searching(s.searchJobs), Query: read, Strict: true,
 			Summary: "Find jobs", Request: api.SearchRequest{}, Response: api.SearchResponse{}},
 
 		{Method: "POST", Path: v1 + "/jobs/{id}/move", Permission: tenancy.JobManage, Handler: s.moveJob, Strict: true,
 			Summary: "Put a job into another queue", Request: api.MoveJobRequest{}, Response: api.Status{}},
+
+		{Method: "GET", Path: v1 + "/jobs/{id}/iterations", Permission: tenancy.JobRead, Handler: s.listIterations, Query: iterationPage,
+			Summary: "The iterations of an agent's job that have ended, oldest first", Response: api.Iterations{}},
+		{Method: "POST", Path: v1 + "/jobs/{id}/replay", Permission: tenancy.JobManage, Handler: s.replayJob, Strict: true,
+			Summary: "Create a job that does an iteration of another again and goes on from there", Request: api.ReplayRequest{}, Response: api.EnqueueResponse{}, Status: http.StatusCreated},
+		{Method: "POST", Path: v1 + "/jobs/{id}/scores", Permission: tenancy.JobManage, Handler: s.scoreJob, Strict: true,
+			Summary: "Judge a job; a later score of the dimension by the scorer replaces the earlier", Request: api.ScoreRequest{}, Response: api.Status{}},
+		{Method: "GET", Path: v1 + "/jobs/{id}/scores", Permission: tenancy.JobRead, Handler: s.listScores, Query: read,
+			Summary: "The judgements of a job", Response: api.Scores{}},
 
 		{Method: "GET", Path: v1 + "/batches/{id}", Permission: tenancy.JobRead, Handler: s.getBatch, Query: read,
 			Summary: "A batch, and how its members have ended", Response: api.Batch{}},
@@ -71,8 +82,8 @@ func (s *Server) routes() []serve.Route {
 			Summary: "Give a job up; the worker of an active one is told to stop", Response: api.Status{}},
 		{Method: "POST", Path: v1 + "/jobs/{id}/hold", Permission: tenancy.JobManage, Handler: s.holdJob, Strict: true,
 			Summary: "Keep a job that waits from being fetched", Request: api.ReasonRequest{}, Response: api.Status{}},
-		{Method: "POST", Path: v1 + "/jobs/{id}/approve", Permission: tenancy.JobManage, Handler: s.approveJob, Strict: true,
-			Summary: "Let a held job run", Response: api.Status{}},
+		{Method: "POST", Path: v1 + "/jobs/{id}/approve", Permission: tenancy.JobManage, Handler: s.approveJob, Strict: true, MaxBody: s.bodyEnqueue(),
+			Summary: "Let a held job run, with another payload, checkpoint or agent where the request says so", Request: api.ApproveRequest{}, Response: api.Status{}},
 		{Method: "POST", Path: v1 + "/jobs/{id}/reject", Permission: tenancy.JobManage, Handler: s.rejectJob, Strict: true,
 			Summary: "Have a held job die", Request: api.ReasonRequest{}, Response: api.Status{}},
 		{Method: "DELETE", Path: v1 + "/jobs/{id}", Permission: tenancy.JobManage, Handler: s.deleteJob,
@@ -124,6 +135,13 @@ func (s *Server) routes() []serve.Route {
 		{Method: "GET", Path: v1 + "/schedules/{id}/next", Permission: tenancy.QueueRead, Handler: s.nextRuns, Query: append([]serve.Param{{Name: "n", Doc: "how many, from 1 to 100; default 10"}}, read...),
 			Summary: "When a schedule runs next, or would if it were not paused", Response: []api.Time{}},
 
+		{Method: "GET", Path: v1 + "/usage/summary", Permission: tenancy.JobRead, Handler: s.usageSummary, Query: summaryQuery,
+			Summary: "What was used and what it cost", Response: api.UsageSummary{}},
+		{Method: "GET", Path: v1 + "/settings", Permission: tenancy.QueueRead, Handler: s.getSettings, Query: read,
+			Summary: "The namespace's settings", Response: api.Settings{}},
+		{Method: "PUT", Path: v1 + "/settings", Permission: tenancy.QueueManage, Handler: s.putSettings, Strict: true,
+			Summary: "Set every setting of the namespace", Request: api.Settings{}, Response: api.Settings{}},
+
 		{Method: "POST", Path: v1 + "/auth/keys", Permission: tenancy.KeyManage, Handler: s.createKey, Strict: true,
 			Summary: "Create an API key; the answer alone holds its secret", Request: api.CreateKeyRequest{}, Response: api.CreatedKey{}, Status: http.StatusCreated},
 		{Method: "GET", Path: v1 + "/auth/keys", Permission: tenancy.KeyManage, Handler: s.listKeys, Query: read,
@@ -157,6 +175,13 @@ func (s *Server) routes() []serve.Route {
 		{Method: "GET", Path: "/readyz", Permission: serve.Open, Handler: s.readyz, Summary: "Whether to send requests here", Response: api.Health{}},
 		{Method: "GET", Path: "/openapi.json", Permission: serve.Open, Handler: s.openAPI, Summary: "This document"},
 	}
+	built = append(built, providers.routes(s)...)
+	built = append(built, approvalPolicies.routes(s)...)
+	built = append(built, s.budgetRoutes()...)
+	built = append(built, s.priceRoutes()...)
+	built = append(built, alertRules.routes(s)...)
+	built = append(built, s.webhookRoutes()...)
+	built = append(built, s.limitRuleRoutes()...)
 	return append(built, unbuiltRoutes()...)
 }
 

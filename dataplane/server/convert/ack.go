@@ -1,8 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
-
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -11,7 +9,6 @@ import (
 // AckBody is the body of POST /ack/{job_id}.
 type AckBody struct {
 	api.AckRequest
-	unbuiltAck
 }
 
 // AckBatchBody is the body of POST /ack/batch.
@@ -27,26 +24,14 @@ type AckBatchItem struct {
 
 // FromAck reads an ack of one job.
 func FromAck(f *Faults, id job.ID, b *AckBody) *op.AckItem {
-	b.unbuiltAck.report(f)
 	return &op.AckItem{
-		Proof:      leaseProof(f, id, b.LeaseToken, b.WorkerID),
-		Result:     blob(f, "result", b.Result, job.MaxResult),
-		Checkpoint: blob(f, "checkpoint", b.Checkpoint, job.MaxCheckpoint),
-		Usage:      usage(f, "usage", b.Usage),
-		ExitChain:  exits(f, b.StepStatus),
+		Proof:       leaseProof(f, id, b.LeaseToken, b.WorkerID),
+		Result:      blob(f, "result", b.Result, job.MaxResult),
+		Checkpoint:  blob(f, "checkpoint", b.Checkpoint, job.MaxCheckpoint),
+		Usage:       usage(f, "usage", b.Usage),
+		ExitChain:   exits(f, b.StepStatus),
+		AgentStatus: agentStatus(f, &b.AckRequest),
+		HoldReason:  b.HoldReason,
+		Trace:       blob(f, "trace", b.Trace, job.MaxTrace),
 	}
-}
-
-// unbuiltAck are fields not built of an ack.
-type unbuiltAck struct {
-	AgentStatus json.RawMessage `json:"agent_status"`
-	HoldReason  json.RawMessage `json:"hold_reason"`
-	Trace       json.RawMessage `json:"trace"`
-}
-
-func (u *unbuiltAck) report(f *Faults) {
-	reportSet(f, []rawField{
-		{"agent_status", u.AgentStatus}, {"hold_reason", u.HoldReason},
-		{"trace", u.Trace},
-	})
 }

@@ -62,7 +62,7 @@ func stringsOf(list []*job.Pair) api.Strings {
 }
 
 // usage is a worker's report as ops carry it; nil when there is none.
-func usage(f *Faults, field string, u *api.Usage) *job.Usage {
+func usage(f *Faults, field string, u *api.ReportedUsage) *job.Usage {
 	if u == nil {
 		return nil
 	}
@@ -73,7 +73,9 @@ func usage(f *Faults, field string, u *api.Usage) *job.Usage {
 		CacheReadTokens:     u.CacheReadTokens,
 		Model:               u.Model,
 		Provider:            u.Provider,
-		CostNanoUsd:         int64(u.CostUSD),
+	}
+	if u.CostUSD != nil {
+		out.CostNanoUsd, out.CostReported = int64(*u.CostUSD), true
 	}
 	f.all(field, job.CheckUsage(out))
 	return out

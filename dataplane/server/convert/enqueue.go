@@ -14,7 +14,6 @@ import (
 // EnqueueBody is the body of POST /enqueue and an item of POST /enqueue/batch.
 type EnqueueBody struct {
 	api.EnqueueRequest
-	unbuiltEnqueue
 }
 
 // EnqueueBatchBody is the body of POST /enqueue/batch.
@@ -25,7 +24,6 @@ type EnqueueBatchBody struct {
 
 // FromEnqueue makes the job a request describes, defaults filled in.
 func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.NewJob {
-	b.unbuiltEnqueue.report(f)
 	if err := job.CheckQueueName(b.Queue); err != nil {
 		f.Invalid("queue", "%v", err)
 	}
@@ -43,12 +41,20 @@ func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.New
 		Headers:     pairs(f, "headers", b.Headers, job.CheckHeaders),
 		Checkpoint:  blob(f, "checkpoint", b.Checkpoint, job.MaxCheckpoint),
 		Defaults:    leftOpen(&b.EnqueueRequest),
-
-		ExpireAfterMs: millis(f, "expire_after", b.ExpireAfter, 0, job.MaxExpireAfter),
-		ParentId:      parentID(f, b.ParentID),
-
-		DependsOn:        dependencies(f, b.DependsOn),
-		DependencyPolicy: dependencyPolicy(f, b.DependencyPolicy),
+		DependsOn:   dependencies(f, b.DependsOn),
+	}
+	n.ResultSchema = resultSchema(f, b.ResultSchema)
+	if ms := millis(f, "expire_after", b.ExpireAfter, 0, job.MaxExpireAfter); ms != 0 {
+		n.Opt().ExpireAfterMs = ms
+	}
+	if a := agent(f, b.Agent); a != nil {
+		n.Opt().Agent = a
+	}
+	if b.ParentID != "" {
+		n.Opt().ParentId = parentID(f, b.ParentID)
+	}
+	if policy := dependencyPolicy(f, b.DependencyPolicy); policy != 0 {
+		n.Opt().DependencyPolicy = policy
 	}
 	switch level, ok, err := b.Priority.Level(); {
 	case err != nil:
@@ -56,6 +62,8 @@ func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.New
 	case ok:
 		n.Priority = uint32(level)
 	}
+	model(f, &b.EnqueueRequest, n)
+	fairness(f, &b.EnqueueRequest, n)
 	unique(f, &b.EnqueueRequest, n)
 	debounce(f, &b.EnqueueRequest, n)
 	fromChain(f, b, n, maxPayload)
@@ -83,11 +91,8 @@ func leftOpen(r *api.EnqueueRequest) (bits uint32) {
 	return bits
 }
 
-// parentID is the id of the job that made another; nil for none.
+// parentID is the id of the job that made another.
 func parentID(f *Faults, text string) []byte {
-	if text == "" {
-		return nil
-	}
 	id, err := job.ParseID(text)
 	if err != nil {
 		f.Invalid("parent_id", "%s is not the id of a job", Excerpt(text))
@@ -216,23 +221,4 @@ func resultOf(from state.Reader, id job.ID) (json.RawMessage, error) {
 		return nil, fmt.Errorf("the result of %s is sealed with key %q, which this node does not have", id, b.KeyId)
 	}
 	return b.Data, nil
-}
-
-// unbuiltEnqueue are fields not built of an enqueue.
-type unbuiltEnqueue struct {
-	Agent           json.RawMessage `json:"agent"`
-	FairnessKey     json.RawMessage `json:"fairness_key"`
-	FairnessWeight  json.RawMessage `json:"fairness_weight"`
-	ResultSchema    json.RawMessage `json:"result_schema"`
-	Provider        json.RawMessage `json:"provider"`
-	Model           json.RawMessage `json:"model"`
-	CostEstimateUSD json.RawMessage `json:"cost_estimate_usd"`
-}
-
-func (u *unbuiltEnqueue) report(f *Faults) {
-	reportSet(f, []rawField{
-		{"agent", u.Agent}, {"fairness_key", u.FairnessKey},
-		{"fairness_weight", u.FairnessWeight}, {"result_schema", u.ResultSchema}, {"provider", u.Provider},
-		{"model", u.Model}, {"cost_estimate_usd", u.CostEstimateUSD},
-	})
 }

@@ -121,7 +121,7 @@ func AppendFetched(b []byte, from state.Reader, id job.ID, j *job.Job, l *op.Lea
 	b = append(b, `,"max_retries":`...)
 	b = strconv.AppendUint(b, uint64(j.Retry.GetMaxAttempts()), 10)
 	b = append(b, `,"lease_duration":`...)
-	b = strconv.AppendInt(b, leaseMs/1000, 10)
+	b = strconv.AppendInt(b, leaseLength(j, leaseMs)/1000, 10)
 	b = append(b, `,"lease_token":"`...)
 	b = append(b, leaseToken(l.LeaseToken)...)
 	b = append(b, '"')
@@ -135,6 +135,9 @@ func AppendFetched(b []byte, from state.Reader, id job.ID, j *job.Job, l *op.Lea
 		return b, err
 	}
 	if b, err = appendStrings(b, `,"headers":`, j.Headers); err != nil {
+		return b, err
+	}
+	if b, err = appendAgent(b, j); err != nil {
 		return b, err
 	}
 	return append(b, '}'), nil

@@ -61,10 +61,11 @@ func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse
 	}
 	next := 0
 	for _, b := range beats {
-		code, cancel := api.NotFound, false
+		code, cancel, over := api.NotFound, false, false
 		if b.Item != nil {
 			code = api.Code(result.Items[next].GetCode())
 			_, cancel = slices.BinarySearch(result.Cancel, uint32(next))
+			_, over = slices.BinarySearch(result.OverBudget, uint32(next))
 			next++
 		}
 		status := heartbeatCancel
@@ -77,7 +78,7 @@ func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse
 		default:
 			out.Canceled = append(out.Canceled, b.Name)
 		}
-		out.Jobs[b.Name] = api.HeartbeatStatus{Status: status}
+		out.Jobs[b.Name] = api.HeartbeatStatus{Status: status, BudgetExceeded: over}
 	}
 	return out
 }

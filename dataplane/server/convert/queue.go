@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -75,20 +74,15 @@ func durationMs(f *Faults, field string, d api.Duration) int64 {
 	return 0
 }
 
-// PutQueueBody is the body of PUT /queues/{name}.
-type PutQueueBody struct {
-	api.PutQueueRequest
-	unbuiltQueue
-}
-
 // FromPutQueue sets every setting of a queue; what the request does not name, or
 // names as null, has its default.
-func FromPutQueue(f *Faults, b *PutQueueBody, o *op.SetQueue) {
-	b.unbuiltQueue.report(f)
+func FromPutQueue(f *Faults, b *api.PutQueueRequest, o *op.SetQueue) {
 	paused, draining := valueOf(b.Paused), false
 	o.Paused, o.Draining = &paused, &draining
 	o.MaxConcurrency = concurrency(f, "max_concurrency", valueOf(b.MaxConcurrency))
 	putRate(f, b, o)
+	ageing := millis(f, "priority_ageing", b.PriorityAgeing, 0, job.MaxAgeing)
+	o.AgeingMs = &ageing
 	length := valueOf(b.MaxLength)
 	if length < 0 || length > job.MaxQueueLength {
 		f.Invalid("max_length", "is %d; it takes 0, for no limit, to %d", length, job.MaxQueueLength)
@@ -99,9 +93,11 @@ func FromPutQueue(f *Faults, b *PutQueueBody, o *op.SetQueue) {
 	o.Overflow = &overflow
 	o.Retention = retention(f, b.Retention)
 	o.Defaults = queueDefaults(f, b.Defaults)
+	provider := providerName(f, b.Provider)
+	o.Provider = &provider
 }
 
-func putRate(f *Faults, b *PutQueueBody, o *op.SetQueue) {
+func putRate(f *Faults, b *api.PutQueueRequest, o *op.SetQueue) {
 	limit, windowMs := valueOf(b.RateLimit), valueOf(b.RateWindowMs)
 	switch {
 	case limit < 0 || limit > job.MaxRateLimit:
@@ -217,13 +213,4 @@ func valueOf[T any](v *T) (zero T) {
 		return zero
 	}
 	return *v
-}
-
-// unbuiltQueue are settings not built of a queue.
-type unbuiltQueue struct {
-	Provider json.RawMessage `json:"provider"`
-}
-
-func (u *unbuiltQueue) report(f *Faults) {
-	reportSet(f, []rawField{{"provider", u.Provider}})
 }

@@ -34,7 +34,7 @@ func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 		f.Invalid("unique_until", "%s is not known: use settled or period", Excerpt(r.UniqueUntil))
 	}
 	if r.UniqueKey != "" {
-		n.UniqueKey, n.UniquePeriodMs, n.UniqueWholePeriod = r.UniqueKey, period*1000, r.UniqueUntil == uniqueUntilPeriod
+		n.Opt().UniqueKey, n.Opt().UniquePeriodMs, n.Opt().UniqueWholePeriod = r.UniqueKey, period*1000, r.UniqueUntil == uniqueUntilPeriod
 		return
 	}
 	if r.UniquePeriod != 0 {
@@ -50,15 +50,16 @@ func debounce(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	if err := job.CheckText(r.DebounceKey, job.MaxUniqueKey); err != nil {
 		f.Invalid("debounce_key", "%v", err)
 	}
-	n.DebounceKey = r.DebounceKey
-	n.DebounceMs = millis(f, "debounce", r.Debounce, 0, job.MaxDebounce)
+	if ms := millis(f, "debounce", r.Debounce, 0, job.MaxDebounce); r.DebounceKey != "" || ms != 0 {
+		n.Opt().DebounceKey, n.Opt().DebounceMs = r.DebounceKey, ms
+	}
 	switch {
 	case r.DebounceKey == "" && r.Debounce == "":
 	case r.DebounceKey == "":
 		f.Invalid("debounce_key", "is missing; debounce goes with it")
 	case r.Debounce == "":
 		f.Invalid("debounce", "is missing; debounce_key goes with it")
-	case n.DebounceMs == 0:
+	case n.Options.GetDebounceMs() == 0:
 		f.Invalid("debounce", "is nothing; say how long the job is to wait")
 	case r.UniqueKey != "":
 		f.Invalid("debounce_key", "does not go with unique_key; choose one")

@@ -1,0 +1,190 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// A page of iterations has so many at most, and ends after the one with which its
+// documents come to so many bytes.
+const (
+	maxIterationPage   = 1000
+	iterationPageBytes = 8 << 20
+)
+
+var iterationPage = append([]serve.Param{
+	{Name: "after", Doc: "only those with a higher number"},
+	{Name: "limit", Doc: "how many, from 1 to 1000, which is the default"},
+}, read...)
+
+func (s *Server) listIterations(w http.ResponseWriter, r *http.Request) error {
+	query := r.URL.Query()
+	after, err := number(query, "after", 0, 0, job.MaxIterations+1)
+	if err != nil {
+		return err
+	}
+	limit, err := number(query, "limit", maxIterationPage, 1, maxIterationPage)
+	if err != nil {
+		return err
+	}
+	return s.readOfJob(w, r, func(v *state.Snapshot, id job.ID) (any, error) {
+		page, size := api.Iterations{Iterations: []api.Iteration{}}, uint64(0)
+		for it, err := range v.Iterations(id, uint32(after)) {
+			if err != nil {
+				return nil, err
+			}
+			if len(page.Iterations) == limit || size >= iterationPageBytes {
+				page.HasMore = true
+				break
+			}
+			shown, err := convert.ToIteration(v, id, it)
+			if err != nil {
+				return nil, err
+			}
+			size += it.DocumentBytes()
+			page.Iterations = append(page.Iterations, shown)
+		}
+		return page, nil
+	})
+}
+
+func (s *Server) listScores(w http.ResponseWriter, r *http.Request) error {
+	return s.readOfJob(w, r, func(v *state.Snapshot, id job.ID) (any, error) {
+		scores, err := v.Scores(id)
+		return convert.ToScores(scores), err
+	})
+}
+
+// readOfJob answers what one moment of the store says of the job in the path, which
+// must be there, in a queue that the caller may see.
+func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *state.Snapshot, id job.ID) (any, error)) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	id, err := job.ParseID(r.PathValue("id"))
+	if err != nil {
+		return noJob(r.PathValue("id"))
+	}
+	at, err := s.awaitJob(r, &q, id)
+	if err != nil {
+		return err
+	}
+	v := at.State().Snapshot()
+	defer v.Close()
+	j, err := v.Job(id)
+	switch {
+	case err != nil:
+		return err
+	case j == nil:
+		return q.absent(r, id)
+	case !q.who.Covers(j.Queue):
+		return noJob(id.String())
+	}
+	answer, err := say(v, id)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, answer)
+}
+
+// number is a whole number of a query.
+func number(query url.Values, name string, absent, least, most int) (int, error) {
+	text := query.Get(name)
+	if text == "" {
+		return absent, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, api.Errorf(api.ValidationError, "%s %s: it takes %d to %d", name, convert.Excerpt(text), least, most)
+	}
+	return n, nil
+}
+
+func (s *Server) replayJob(w http.ResponseWriter, r *http.Request) error {
+	var body api.ReplayRequest
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	id, at, j, err := s.present(r, &q)
+	if err != nil {
+		return err
+	}
+	if err := q.allow(tenancy.JobManage, j.Queue); err != nil {
+		return err
+	}
+	var f convert.Faults
+	o := convert.FromReplay(&f, id, at.NewID(j.Queue), &body, q.meta)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	made, err := commit[*op.ReplayJobResult](s, w, r, &q, at, o)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusCreated, api.EnqueueResponse{JobID: job.ID(made.Id).String(), Status: job.Pending.Word()})
+}
+
+func (s *Server) scoreJob(w http.ResponseWriter, r *http.Request) error {
+	var body api.ScoreRequest
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	id, at, j, err := s.present(r, &q)
+	if err != nil {
+		return err
+	}
+	if err := q.allow(tenancy.JobManage, j.Queue); err != nil {
+		return err
+	}
+	var f convert.Faults
+	o := convert.FromScore(&f, id, &body, q.meta)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if _, err := commit[*op.ScoreJobResult](s, w, r, &q, at, o); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, ok)
+}
+
+// present is the job in the path and the shard it is on, with every write that was
+// acknowledged before: what is done to it depends on its queue.
+func (s *Server) present(r *http.Request, q *request) (job.ID, *cell.Cell, *job.Job, error) {
+	id, err := job.ParseID(r.PathValue("id"))
+	if err != nil {
+		return id, nil, nil, noJob(r.PathValue("id"))
+	}
+	at, err := q.shards.OfJob(id)
+	if err != nil {
+		return id, nil, nil, err
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
+	defer cancel()
+	if err := (freshness{strong: true}).awaitState(ctx, q, []*cell.Cell{at}); err != nil {
+		return id, nil, nil, err
+	}
+	j, err := at.State().Job(id)
+	switch {
+	case err != nil:
+		return id, nil, nil, err
+	case j == nil:
+		return id, nil, nil, q.absent(r, id)
+	case !q.who.Covers(j.Queue):
+		return id, nil, nil, noJob(id.String())
+	}
+	return id, at, j, nil
+}

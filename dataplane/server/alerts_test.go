@@ -1,0 +1,206 @@
+package server
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/dataplane/sinks"
+	"github.com/corvo/corvo/tenancy"
+)
+
+const hookSecret = "0123456789abcdef"
+
+// hook creates a webhook.
+func (n *node) hook(body string) (out api.Webhook) {
+	n.t.Helper()
+	a := n.send("POST", "/api/v1/webhooks", n.admin, body)
+	if err := json.Unmarshal(a.body, &out); err != nil || a.status != http.StatusCreated {
+		n.t.Fatalf("%d %s", a.status, a.body)
+	}
+	return out
+}
+
+// ok is send for what works.
+func (n *node) ok(into any, method, path, body string, header ...string) answer {
+	n.t.Helper()
+	a := n.send(method, "/api/v1"+path, n.admin, body, header...)
+	if a.status < 200 || a.status > 299 {
+		n.t.Fatalf("%s %s: %d %s", method, path, a.status, a.body)
+	}
+	if into != nil {
+		if err := json.Unmarshal(a.body, into); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	return a
+}
+
+func TestAWebhooksLife(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	made := n.hook(`{"url":"https://example.com/hook","secret":"` + hookSecret + `"}`)
+	if !strings.HasPrefix(made.ID, "hook_") || !made.Enabled || made.RetryLimit != 3 || made.Events == nil || made.LastDeliveryAt != nil || made.CreatedAt == "" {
+		t.Errorf("made %+v", made)
+	}
+	path := "/webhooks/" + made.ID
+	a := n.ok(nil, "GET", path, "")
+	if strings.Contains(string(a.body), "secret") || strings.Contains(string(a.body), hookSecret) || a.header.Get("ETag") != `"1"` {
+		t.Errorf("read %s", a.body)
+	}
+	var now api.Webhook
+	n.ok(&now, "PUT", path, `{"url":"https://example.com/other","enabled":false,"retry_limit":0,"events":["alert_fired"]}`, `If-Match: "1"`)
+	if now.ID != made.ID || now.URL != "https://example.com/other" || now.Enabled || now.RetryLimit != 0 || len(now.Events) != 1 {
+		t.Errorf("replaced %+v", now)
+	}
+	var all []api.Webhook
+	if n.ok(&all, "GET", "/webhooks", ""); len(all) != 1 || all[0].ID != made.ID {
+		t.Errorf("listed %+v", all)
+	}
+	if a := n.send("POST", "/api/v1"+path+"/test", n.admin, ""); a.status != 409 {
+		t.Errorf("a test of one that is not enabled: %d %s", a.status, a.body)
+	}
+	n.ok(nil, "DELETE", path, "")
+	if a := n.send("GET", "/api/v1"+path, n.admin, ""); a.status != 404 {
+		t.Errorf("deleted: %d", a.status)
+	}
+}
+
+func TestWebhookAndAlertRefusals(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	hook := n.hook(`{"url":"https://example.com/","secret":"` + hookSecret + `"}`)
+	viewer := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Operator}})
+	for _, c := range []struct {
+		path, body string
+		status     int
+		says       string
+	}{
+		{"/webhooks", `{}`, 400, "url"},
+		{"/webhooks", `{"url":"https://example.com/"}`, 400, "secret"},
+		{"/webhooks", `{"url":"https://example.com/","secret":"short"}`, 400, "secret"},
+		{"/webhooks", `{"url":"gopher://example.com/","secret":"` + hookSecret + `"}`, 400, "url"},
+		{"/webhooks", `{"url":"https://example.com/","secret":"` + hookSecret + `","retry_limit":21}`, 400, "retry_limit"},
+		{"/webhooks", `{"url":"https://example.com/","secret":"` + hookSecret + `","events":["nonsense"]}`, 400, "events"},
+		{"/webhooks", `{"url":"https://example.com/","secret":"` + hookSecret + `","events":["completed"]}`, 501, "events"},
+		{"/alerts", `{}`, 400, "notify"},
+		{"/alerts", `{"name":"a","when":"dead","threshold":1,"notify":"hook_none"}`, 400, "notify"},
+		{"/alerts", `{"name":"a","when":"load","threshold":1,"notify":"HOOK"}`, 400, "when"},
+		{"/alerts", `{"name":"a","when":"dead","op":">=","threshold":1,"notify":"HOOK"}`, 400, "op"},
+		{"/alerts", `{"name":"a","when":"dead","threshold":1,"for":"25h","notify":"HOOK"}`, 400, "for"},
+		{"/alerts", `{"name":"a","when":"dead","target":"queue/q","threshold":1,"notify":"HOOK"}`, 400, "target"},
+		{"/alerts", `{"name":"a","when":"budget","queue":"q","threshold":1,"notify":"HOOK"}`, 400, "queue"},
+		{"/alerts", `{"name":"a","when":"budget","target":"q","threshold":1,"notify":"HOOK"}`, 400, "target"},
+	} {
+		a := n.send("POST", "/api/v1"+c.path, n.admin, strings.ReplaceAll(c.body, "HOOK", hook.ID))
+		if a.status != c.status || !strings.Contains(a.problem(t).Error, c.says) {
+			t.Errorf("%s %s: %d %s", c.path, c.body, a.status, a.body)
+		}
+	}
+	n.ok(nil, "POST", "/alerts", `{"name":"a","when":"dead","threshold":1,"notify":"`+hook.ID+`"}`)
+	if a := n.send("DELETE", "/api/v1/webhooks/"+hook.ID, n.admin, ""); a.status != 409 {
+		t.Errorf("delete what a rule needs: %d %s", a.status, a.body)
+	}
+	if a := n.send("POST", "/api/v1/webhooks", viewer, `{}`); a.status != 403 {
+		t.Errorf("without the right to keys: %d", a.status)
+	}
+}
+
+// receiver keeps what a webhook is sent, after it has verified who sent it.
+type receiver struct {
+	*httptest.Server
+	got chan api.AlertEvent
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{got: make(chan api.AlertEvent, 100)}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		stamp, sum, _ := strings.Cut(strings.TrimPrefix(req.Header.Get(sinks.HeaderSignature), "t="), ",v1=")
+		mac := hmac.New(sha256.New, []byte(hookSecret))
+		fmt.Fprintf(mac, "%s.%s", stamp, body)
+		var e api.AlertEvent
+		if err := json.Unmarshal(body, &e); err != nil || sum != hex.EncodeToString(mac.Sum(nil)) || e.Event != req.Header.Get(sinks.HeaderWebhookEvent) {
+			t.Errorf("sent %s, signed %s", body, req.Header.Get(sinks.HeaderSignature))
+		}
+		r.got <- e
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+// Every kind of rule, from what it watches to what its webhook is sent.
+func TestAlertsAreDelivered(t *testing.T) {
+	t.Parallel()
+	to := newReceiver(t)
+	n := startNodeOn(t, host.Config{Webhooks: cell.Webhooks{Private: true}}, nil)
+	hook := n.hook(`{"url":"` + to.URL + `","secret":"` + hookSecret + `"}`)
+	n.ok(nil, "PUT", "/webhooks/"+hook.ID, `{"url":"`+to.URL+`"}`) // the secret stays
+	var test api.WebhookTest
+	n.ok(&test, "POST", "/webhooks/"+hook.ID+"/test", "")
+	if e := <-to.got; e.Event != "test" || !strings.HasPrefix(test.DeliveryID, "dlv_") {
+		t.Errorf("%+v, sent %+v", test, e)
+	}
+	n.ok(nil, "POST", "/enqueue", `{"queue":"q"}`)
+	rules := map[string]string{}
+	for when, more := range map[string]string{
+		"queue_depth": `"queue":"q","threshold":0`, "oldest_pending": `"queue":"q","threshold":0`, "workers": `"op":"<","threshold":1`,
+	} {
+		var rule api.AlertRule
+		n.ok(&rule, "POST", "/alerts", fmt.Sprintf(`{"name":"n","when":%q,%s,"notify":%q}`, when, more, hook.ID))
+		rules[rule.ID] = when
+		if e := <-to.got; e.Event != "alert_fired" || e.Rule.ID != rule.ID || e.Rule.When != when || !e.Firing {
+			t.Errorf("%s: sent %+v", when, e)
+		}
+		if n.ok(&rule, "GET", "/alerts/"+rule.ID, ""); rule.State != api.AlertFiring || rule.Since == nil || rule.Value == nil {
+			t.Errorf("%s: %+v", when, rule)
+		}
+	}
+	// The job is fetched, and dies: what fired resolves, and what watches the dead fires.
+	var job, doomed api.FetchedJob
+	n.ok(&job, "POST", "/fetch", `{"queues":["q"],"worker_id":"w"}`)
+	for range len(rules) {
+		if e := <-to.got; e.Event != "alert_resolved" || e.Firing || rules[e.Rule.ID] == "" {
+			t.Errorf("sent %+v", e)
+		} else {
+			delete(rules, e.Rule.ID)
+		}
+	}
+	n.ok(nil, "POST", "/enqueue", `{"queue":"dead","max_retries":1}`)
+	n.ok(&doomed, "POST", "/fetch", `{"queues":["dead"],"worker_id":"w"}`)
+	n.ok(nil, "POST", "/fail/"+doomed.JobID, `{"lease_token":"`+doomed.LeaseToken+`","error":"e"}`)
+	n.ok(nil, "POST", "/alerts", `{"name":"n","when":"dead","queue":"dead","threshold":0,"notify":"`+hook.ID+`"}`)
+	if e := <-to.got; e.Event != "alert_fired" || e.Rule.When != "dead" || e.Value != 1 {
+		t.Errorf("sent %+v", e)
+	}
+	if len(to.got) != 0 {
+		t.Errorf("and sent %+v", <-to.got)
+	}
+	eventually(t, "all deliveries are over", func() bool {
+		var all []api.Delivery
+		n.ok(&all, "GET", "/webhooks/"+hook.ID+"/deliveries", "")
+		for _, d := range all {
+			if d.State != api.DeliveryDelivered || d.Attempts != 1 || *d.LastStatusCode != 200 || d.LastError != nil {
+				return false
+			}
+		}
+		return len(all) == 8
+	})
+	var seen api.Webhook
+	if n.ok(&seen, "GET", "/webhooks/"+hook.ID, ""); seen.LastStatusCode == nil || *seen.LastStatusCode != 200 || seen.LastError != nil || seen.LastDeliveryAt == nil {
+		t.Errorf("the webhook: %+v", seen)
+	}
+}

@@ -1,0 +1,221 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
+)
+
+func TestABudgetsLife(t *testing.T) {
+	t.Parallel()
+	n := startShards(t, 1, nil)
+	var b api.Budget
+	a := n.do("POST", "/api/v1/budgets", `{"scope":"queue","target":"q","daily_usd":10,"weekly_usd":20.5,"monthly_usd":30,"rolling_usd":0.000000001,"rolling_window":"1h",
+		"per_job_usd":5,"timezone":"Europe/Berlin","on_exceed":"reject","default_reserve_usd":0.000000001,"alerts":[50,80]}`, http.StatusCreated, &b)
+	if a.header.Get("ETag") != `"1"` || b.Scope != "queue" || b.Target != "q" || *b.DailyUSD != 10*money.Dollar || *b.WeeklyUSD != 20_500_000_000 || *b.RollingUSD != 1 ||
+		*b.RollingWindow != "1h0m0s" || *b.PerJobUSD != 5*money.Dollar || b.Timezone != "Europe/Berlin" || b.OnExceed != "reject" || b.DefaultReserveUSD != 1 ||
+		len(b.Alerts) != 2 || len(b.Windows) != 4 || b.RaiseUntil != nil {
+		t.Errorf("created %s", a.body)
+	}
+	for i, word := range []string{"daily", "weekly", "monthly", "rolling"} {
+		w := b.Windows[i]
+		start, _, err := w.Start.Parse()
+		end, _, endErr := w.End.Parse()
+		if w.Window != word || w.AvailableUSD != w.LimitUSD || err != nil || endErr != nil || !start.Before(end) {
+			t.Errorf("window %d: %+v", i, w)
+		}
+	}
+	const path = "/api/v1/budgets/queue/q"
+	list := n.do("GET", "/api/v1/budgets", "", 200, nil)
+	if !strings.HasPrefix(string(list.body), `[{"scope":"queue","target":"q","daily_usd":10,`) {
+		t.Errorf("listed %s", list.body)
+	}
+	n.do("POST", "/api/v1/budgets", `{"scope":"queue","target":"q","daily_usd":10,"default_reserve_usd":1}`, http.StatusConflict, nil)
+
+	// A raise is added to every limit; a PUT leaves it, and ends what it does not say.
+	n.do("POST", path+"/raise", `{"amount_usd":2.5,"for":"1h"}`, 200, &b)
+	if b.RaiseUSD != 2_500_000_000 || b.RaiseUntil == nil || b.Windows[0].AvailableUSD != 12_500_000_000 || b.Windows[0].LimitUSD != 10*money.Dollar {
+		t.Errorf("raised %+v", b)
+	}
+	b = api.Budget{}
+	a = n.do("PUT", path, `{"monthly_usd":30,"default_reserve_usd":1}`, 200, &b, `If-Match: "2"`)
+	if a.header.Get("ETag") != `"3"` || b.DailyUSD != nil || *b.MonthlyUSD != 30*money.Dollar || b.OnExceed != "hold" || b.Timezone != "UTC" || len(b.Windows) != 1 || b.RaiseUSD == 0 {
+		t.Errorf("replaced %s", a.body)
+	}
+	b = api.Budget{}
+	if n.do("POST", path+"/raise", `{"amount_usd":0}`, 200, &b); b.RaiseUSD != 0 || b.RaiseUntil != nil {
+		t.Errorf("not raised any more %+v", b)
+	}
+	n.do("DELETE", path, "", http.StatusPreconditionFailed, nil, `If-Match: "2"`)
+	n.do("DELETE", path, "", 200, nil)
+	for method, to := range map[string]string{"GET": path, "DELETE": path, "POST": path + "/raise"} {
+		n.do(method, to, `{}`, http.StatusNotFound, nil)
+	}
+	// A PUT makes one, and its path says whose.
+	if n.do("PUT", "/api/v1/budgets/tag/team=a%2Fb", `{"daily_usd":1,"default_reserve_usd":1}`, http.StatusCreated, &b); b.Scope != "tag" || b.Target != "team=a/b" {
+		t.Errorf("made %+v", b)
+	}
+	n.do("GET", "/api/v1/budgets/tag/team=a%2Fb", "", 200, nil)
+}
+
+func TestRefusedBudgets(t *testing.T) {
+	t.Parallel()
+	n := startShards(t, 1, nil)
+	for _, c := range []struct{ body, field string }{
+		{`{"scope":"namespace","target":"default","daily_usd":10}`, "default_reserve_usd"},
+		{`{"scope":"namespace","target":"default","default_reserve_usd":1}`, "daily_usd"},
+		{`{"scope":"namespace","target":"default","daily_usd":0,"default_reserve_usd":1}`, "daily_usd"},
+		{`{"scope":"namespace","target":"default","daily_usd":1,"default_reserve_usd":2}`, "daily_usd"},
+		{`{"scope":"namespace","target":"q","daily_usd":1,"default_reserve_usd":1}`, "target"},
+		{`{"scope":"team","target":"q","daily_usd":1,"default_reserve_usd":1}`, "scope"},
+		{`{"scope":"job","target":"default","daily_usd":1}`, "per_job_usd"},
+		{`{"scope":"queue","target":"q","rolling_usd":1,"default_reserve_usd":1}`, "rolling_window"},
+		{`{"scope":"queue","target":"q","rolling_usd":1,"rolling_window":"1s","default_reserve_usd":1}`, "rolling_window"},
+		{`{"scope":"queue","target":"q","daily_usd":1,"rolling_window":"1h","default_reserve_usd":1}`, "rolling_window"},
+		{`{"scope":"queue","target":"q","daily_usd":1,"default_reserve_usd":1,"timezone":"Mars/Olympus"}`, "timezone"},
+		{`{"scope":"queue","target":"q","daily_usd":1,"default_reserve_usd":1,"on_exceed":"explode"}`, "on_exceed"},
+		{`{"scope":"queue","target":"q","daily_usd":1,"default_reserve_usd":1,"alerts":[80,50]}`, "alerts"},
+	} {
+		a := n.do("POST", "/api/v1/budgets", c.body, http.StatusBadRequest, nil)
+		if p := a.problem(t); !strings.Contains(p.Error, c.field+" ") {
+			t.Errorf("%s: %s does not name %s", c.body, a.body, c.field)
+		}
+	}
+	n.do("POST", "/api/v1/budgets", `{"scope":"job","target":"default","per_job_usd":1}`, http.StatusCreated, nil)
+	for _, body := range []string{`{"amount_usd":1}`, `{"amount_usd":1,"for":"1h","until":"2100-01-01T00:00:00Z"}`, `{"amount_usd":1,"until":"2000-01-01T00:00:00Z"}`, `{"amount_usd":-1,"for":"1h"}`, `{"amount_usd":1,"for":"100000h"}`} {
+		n.do("POST", "/api/v1/budgets/job/default/raise", body, http.StatusBadRequest, nil)
+	}
+}
+
+// A job that a budget has no room for is held, tells which budget it was, and cannot be
+// approved until there is room.
+func TestABudgetHolds(t *testing.T) {
+	t.Parallel()
+	n := startShards(t, 1, nil)
+	n.do("POST", "/api/v1/budgets", `{"scope":"queue","target":"q","daily_usd":1,"default_reserve_usd":0.6}`, http.StatusCreated, nil)
+	first, second := n.enqueue("q"), n.enqueue("q")
+	var fetched api.FetchBatchResponse
+	n.do("POST", "/api/v1/fetch/batch", `{"queues":["q"],"worker_id":"w","count":5,"timeout":0}`, 200, &fetched)
+	if len(fetched.Jobs) != 1 || fetched.Jobs[0].JobID != first {
+		t.Fatalf("fetched %+v", fetched)
+	}
+	var j api.Job
+	if n.do("GET", "/api/v1/jobs/"+second+"?consistency=strong", "", 200, &j); j.State != "held" || j.HoldReason == nil || !strings.Contains(*j.HoldReason, "budget queue/q ") {
+		t.Errorf("the second job is %s: %v", j.State, j.HoldReason)
+	}
+	a := n.do("POST", "/api/v1/jobs/"+second+"/approve", "", http.StatusTooManyRequests, nil)
+	if p := a.problem(t); p.Code != api.BudgetExceeded || !strings.Contains(p.Error, "/api/v1/budgets/queue/q/raise") {
+		t.Errorf("approved: %s", a.body)
+	}
+	// The worker of the first is told when it costs more than there is room for.
+	beat := func(cost string) bool {
+		var out api.HeartbeatResponse
+		n.do("POST", "/api/v1/heartbeat", fmt.Sprintf(`{"jobs":{%q:{"usage":{"cost_usd":%s}}}}`, first, cost), 200, &out)
+		return out.Jobs[first].BudgetExceeded
+	}
+	for i, over := range []bool{false, false, true} {
+		if beat([]string{"0.5", "0.5", "0.1"}[i]) != over {
+			t.Errorf("heartbeat %d says of the budget %t", i+1, !over)
+		}
+	}
+	var b api.Budget
+	n.do("POST", "/api/v1/budgets/queue/q/raise", `{"amount_usd":1,"for":"1h"}`, 200, &b)
+	if b.ReservedUSD != money.Dollar || b.Windows[0].OverrunUSD != 100_000_000 || b.Windows[0].AvailableUSD != 900_000_000 {
+		t.Errorf("raised %+v", b)
+	}
+	n.do("POST", "/api/v1/jobs/"+second+"/approve", "", 200, nil)
+	if j := n.poll(`["q"]`); j.JobID != second {
+		t.Errorf("fetched %+v", j)
+	}
+	n.do("POST", "/api/v1/ack/"+first, `{"usage":{"cost_usd":3}}`, 200, nil)
+	n.do("GET", "/api/v1/budgets/queue/q", "", 200, &b)
+	if w := b.Windows[0]; b.ReservedUSD != 600_000_000 || w.SettledUSD != money.Dollar || w.OverrunUSD != 3_100_000_000 {
+		t.Errorf("settled %+v", b)
+	}
+}
+
+// An estimate takes the place of the budget's reserve.
+func TestACostEstimateIsReserved(t *testing.T) {
+	t.Parallel()
+	n := startShards(t, 1, nil)
+	n.do("POST", "/api/v1/budgets", `{"scope":"namespace","target":"default","daily_usd":1,"default_reserve_usd":0.5,"on_exceed":"reject"}`, http.StatusCreated, nil)
+	var e api.EnqueueResponse
+	n.do("POST", "/api/v1/enqueue", `{"queue":"q","cost_estimate_usd":-1}`, http.StatusBadRequest, nil)
+	n.do("POST", "/api/v1/enqueue", `{"queue":"q","cost_estimate_usd":1.5}`, http.StatusCreated, &e)
+	n.do("POST", "/api/v1/enqueue", `{"queue":"q","cost_estimate_usd":0.999999999}`, http.StatusCreated, nil)
+	n.poll(`["q"]`)
+	var b api.Budget
+	if n.do("GET", "/api/v1/budgets/namespace/default", "", 200, &b); b.ReservedUSD != 999_999_999 {
+		t.Errorf("reserved %s", b.ReservedUSD)
+	}
+	var j api.Job
+	if n.do("GET", "/api/v1/jobs/"+e.JobID+"?consistency=strong", "", 200, &j); j.State != "dead" {
+		t.Errorf("a job that is never to fit is %s", j.State)
+	}
+}
+
+// Where no shard sees the whole, no budget says that it does.
+func TestBudgetsOverShards(t *testing.T) {
+	t.Parallel()
+	n := startShards(t, 2, nil)
+	for _, whose := range []string{`"scope":"namespace","target":"default"`, `"scope":"tag","target":"a=b"`, `"scope":"key","target":"k"`} {
+		n.do("POST", "/api/v1/budgets", `{`+whose+`,"daily_usd":1,"default_reserve_usd":1}`, http.StatusNotImplemented, nil)
+	}
+	n.do("POST", "/api/v1/budgets", `{"scope":"job","target":"default","per_job_usd":1}`, http.StatusCreated, nil)
+	for _, queue := range queueOn(2) {
+		n.do("POST", "/api/v1/budgets", fmt.Sprintf(`{"scope":"queue","target":%q,"daily_usd":1,"default_reserve_usd":0.25}`, queue), http.StatusCreated, nil)
+		eventually(t, "the budget is on the queue's shard", func() bool {
+			return len(n.shards().Of(queue).State().Book().Resources(4)) == len(n.shards().Home().State().Book().Resources(4))
+		})
+		n.enqueue(queue)
+		n.poll(quoted([]string{queue}))
+		var b api.Budget
+		if n.do("GET", "/api/v1/budgets/queue/"+queue, "", 200, &b); b.ReservedUSD != 250_000_000 {
+			t.Errorf("of %s %s is reserved", queue, b.ReservedUSD)
+		}
+	}
+}
+
+// However many callers there are, no more is spent than there is, and the account says
+// what they reported.
+func TestManyCallersDoNotOvershoot(t *testing.T) {
+	t.Parallel()
+	n := startShards(t, 1, nil)
+	n.do("POST", "/api/v1/budgets", `{"scope":"namespace","target":"default","daily_usd":1,"default_reserve_usd":0.01}`, http.StatusCreated, nil)
+	const jobs, callers = 200, 64
+	for range jobs {
+		n.enqueue("q")
+	}
+	var reported, ran atomic.Int64
+	var all sync.WaitGroup
+	for caller := range callers {
+		all.Go(func() {
+			for i := range 10 {
+				var got api.FetchBatchResponse
+				n.do("POST", "/api/v1/fetch/batch", fmt.Sprintf(`{"queues":["q"],"worker_id":"w%d","count":2,"timeout":0}`, caller), 200, &got)
+				for _, j := range got.Jobs {
+					ran.Add(1)
+					cost := money.Nano(1_000_000 * int64(1+(caller+i)%10)) // up to what is reserved
+					reported.Add(int64(cost))
+					n.do("POST", "/api/v1/ack/"+j.JobID, fmt.Sprintf(`{"lease_token":%q,"usage":{"cost_usd":%s}}`, j.LeaseToken, cost), 200, nil)
+				}
+			}
+		})
+	}
+	all.Wait()
+	var b api.Budget
+	n.do("GET", "/api/v1/budgets/namespace/default", "", 200, &b)
+	w := b.Windows[0]
+	if b.ReservedUSD != 0 || int64(w.SettledUSD) != reported.Load() || w.OverrunUSD != 0 || w.SettledUSD > money.Dollar {
+		t.Errorf("reported %s in %d jobs, the account says %+v", money.Nano(reported.Load()), ran.Load(), b)
+	}
+	if ran.Load() < 100 { // each has reserved a hundredth at most
+		t.Errorf("only %d jobs ran", ran.Load())
+	}
+}

@@ -1,0 +1,164 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// agent reads the bounds of an agent's job; nil where the request says nothing: clients
+// that always write every field of theirs do not mean to have one.
+func agent(f *Faults, a *api.Agent) *job.AgentConfig {
+	if a == nil || *a == (api.Agent{}) {
+		return nil
+	}
+	out := &job.AgentConfig{
+		MaxCostNanoUsd:     int64(a.MaxCostUSD),
+		IterationTimeoutMs: millis(f, "agent.iteration_timeout", a.IterationTimeout, 0, job.MaxIterationTime),
+	}
+	if a.MaxIterations < 0 || a.MaxIterations > job.MaxIterations {
+		f.Invalid("agent.max_iterations", "is %d; it lies between 0, which is no bound of its own, and %d", a.MaxIterations, job.MaxIterations)
+	} else {
+		out.MaxIterations = uint32(a.MaxIterations)
+	}
+	f.all("agent", job.CheckAgent(out))
+	return out
+}
+
+// agentStatus reads how an iteration ended; unspecified where the ack does not say.
+func agentStatus(f *Faults, b *api.AckRequest) job.IterationStatus {
+	if err := job.CheckText(b.HoldReason, job.MaxHoldReason); err != nil {
+		f.Invalid("hold_reason", "%v", err)
+	}
+	status, known := job.ParseIterationStatus(b.AgentStatus)
+	if b.AgentStatus != "" && !known {
+		f.Invalid("agent_status", "is %s; use %s, %s or %s", Excerpt(b.AgentStatus), api.AgentContinue, api.AgentHold, api.AgentDone)
+	}
+	if b.HoldReason != "" && status != job.Suspend {
+		f.Invalid("hold_reason", "goes with agent_status %s", api.AgentHold)
+	}
+	if b.StepStatus == api.StepExit && (status == job.Suspend || status == job.Continue) {
+		f.Invalid("step_status", "ends a chain, which a job does that is done; leave it out until then")
+	}
+	return status
+}
+
+// appendAgent appends what the worker of an agent's job is told; nothing of others.
+func appendAgent(b []byte, j *job.Job) ([]byte, error) {
+	a := j.Options.GetAgent()
+	if a == nil && j.Detail.GetIteration() == 0 {
+		return b, nil
+	}
+	object, err := json.Marshal(api.FetchedAgent{
+		MaxIterations:    int(a.GetMaxIterations()),
+		MaxCostUSD:       money.Nano(a.GetMaxCostNanoUsd()),
+		IterationTimeout: api.DurationOf(j.IterationTimeout()),
+		Iteration:        int(j.Detail.GetIteration()) + 1,
+		TotalCostUSD:     money.Nano(j.AgentCost()),
+	})
+	if err != nil {
+		return b, err
+	}
+	return append(append(b, `,"agent":`...), object...), nil
+}
+
+// leaseLength is how long a lease of j is, in milliseconds: no longer than its agent's
+// iteration may run. It is not less than a second, which is what clients count in.
+func leaseLength(j *job.Job, leaseMs int64) int64 {
+	if most := j.IterationTimeout(); most > 0 {
+		return min(leaseMs, max(most.Milliseconds(), 1000))
+	}
+	return leaseMs
+}
+
+// ToIteration is an iteration of a job as clients see it.
+func ToIteration(from state.Reader, id job.ID, it *job.Iteration) (api.Iteration, error) {
+	out := api.Iteration{
+		Iteration: int(it.Number),
+		Status:    it.Status.Word(),
+		Usage:     toUsage(it.Usage),
+		CostUSD:   money.Nano(it.Usage.GetCostNanoUsd()),
+		Attempt:   int(it.Attempt),
+		StartedAt: api.TimeOf(time.Unix(0, it.StartedNs)),
+		CreatedAt: api.TimeOf(time.Unix(0, it.CreatedNs)),
+	}
+	if it.HoldReason != "" {
+		out.HoldReason = &it.HoldReason
+	}
+	if it.WorkerId != "" {
+		out.WorkerID = &it.WorkerId
+	}
+	if it.Status == job.Done {
+		// The job has what it ended with: the record does not repeat it.
+		var err error
+		if it.Result, err = from.Blob(id, job.Result); err != nil {
+			return out, err
+		}
+		if it.Checkpoint, err = from.Blob(id, job.Checkpoint); err != nil {
+			return out, err
+		}
+	}
+	for _, document := range [...]struct {
+		blob *job.Blob
+		into *json.RawMessage
+	}{{it.Checkpoint, &out.Checkpoint}, {it.Trace, &out.Trace}, {it.Result, &out.Result}} {
+		switch {
+		case document.blob == nil:
+			*document.into = json.RawMessage("null")
+		case document.blob.KeyId != "":
+			return out, fmt.Errorf("iteration %d of %s is sealed with key %q, which this node does not have", it.Number, id, document.blob.KeyId)
+		default:
+			*document.into = document.blob.Data
+		}
+	}
+	return out, nil
+}
+
+func toUsage(u *job.Usage) *api.Usage {
+	if u == nil {
+		return nil
+	}
+	return &api.Usage{
+		InputTokens:         u.InputTokens,
+		OutputTokens:        u.OutputTokens,
+		CacheCreationTokens: u.CacheCreationTokens,
+		CacheReadTokens:     u.CacheReadTokens,
+		Model:               u.Model,
+		Provider:            u.Provider,
+		CostUSD:             money.Nano(u.CostNanoUsd),
+	}
+}
+
+// FromReplay makes the op that replays a job; id is the new one's.
+func FromReplay(f *Faults, of, id job.ID, b *api.ReplayRequest, meta *op.Meta) *op.ReplayJob {
+	if b.From < 1 || b.From > job.MaxIterations {
+		f.Invalid("from", "is %d; name an iteration, from 1 to %d", b.From, job.MaxIterations)
+		return nil
+	}
+	meta.Ids = [][]byte{id[:]}
+	return &op.ReplayJob{Meta: meta, JobId: of[:], From: uint32(b.From)}
+}
+
+// FromScore makes the op that keeps a judgement of a job.
+func FromScore(f *Faults, id job.ID, b *api.ScoreRequest, meta *op.Meta) *op.ScoreJob {
+	if b.Value == nil {
+		f.Invalid("value", "is missing; give a number")
+		return nil
+	}
+	return &op.ScoreJob{Meta: meta, JobId: id[:], Score: &job.Score{Dimension: b.Dimension, Value: *b.Value, Scorer: b.Scorer}}
+}
+
+// ToScores are the judgements of a job as clients see them.
+func ToScores(scores *state.Scores) api.Scores {
+	out := api.Scores{Scores: []api.Score{}}
+	for _, s := range scores.GetScores() {
+		out.Scores = append(out.Scores, api.Score{Dimension: s.Dimension, Value: s.Value, Scorer: s.Scorer, CreatedAt: api.TimeOf(time.Unix(0, s.CreatedNs))})
+	}
+	return out
+}

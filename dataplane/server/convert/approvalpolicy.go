@@ -1,0 +1,122 @@
+package convert
+
+import (
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// FromApprovalPolicy is the policy a request describes, defaults filled in.
+func FromApprovalPolicy(f *Faults, r *api.ApprovalPolicyRequest, _ *state.Resource, _ int64) *op.PutResource {
+	p := &state.ApprovalPolicy{
+		Label:    r.Name,
+		All:      r.Mode == api.ModeAll,
+		Disabled: r.Enabled != nil && !*r.Enabled,
+		Queue:    r.Queue,
+		TagKey:   r.TagKey,
+		TagValue: r.TagValue,
+	}
+	if r.Name == "" {
+		f.Invalid("name", "is missing; a held job says by it who holds it")
+	} else if err := job.CheckText(r.Name, job.MaxLabel); err != nil {
+		f.Invalid("name", "%v", err)
+	}
+	if r.Mode != "" && r.Mode != api.ModeAny && r.Mode != api.ModeAll {
+		f.Invalid("mode", "%s is no mode: use any or all", Excerpt(r.Mode))
+	}
+	if r.Queue != "" {
+		if err := job.CheckQueueName(r.Queue); err != nil {
+			f.Invalid("queue", "%v", err)
+		}
+	}
+	if err := job.CheckText(r.TagKey, job.MaxTagName); err != nil {
+		f.Invalid("tag_key", "%v", err)
+	}
+	if err := job.CheckText(r.TagValue, job.MaxTagValue); err != nil {
+		f.Invalid("tag_value", "%v", err)
+	}
+	if r.TagValue != "" && r.TagKey == "" {
+		f.Invalid("tag_value", "goes with tag_key, which is missing")
+	}
+	if r.CostUSDGt != nil {
+		p.CostSaid, p.CostNanoUsdOver = true, nanoUSD(f, "cost_usd_gt", *r.CostUSDGt)
+	}
+	if n := r.AgentIterationGt; n != nil {
+		p.IterationSaid, p.IterationOver = true, valueOf(within(f, "agent_iteration_gt", *n, 0, job.MaxIterations))
+	}
+	if r.Queue == "" && r.TagKey == "" && !p.CostSaid && !p.IterationSaid {
+		f.Invalid("queue", "is missing, and so are tag_key, cost_usd_gt and agent_iteration_gt: without a condition every job would be held")
+	}
+	return &op.PutResource{Resource: &state.Resource{ApprovalPolicy: p}}
+}
+
+// ToApprovalPolicy is a policy as clients see it.
+func ToApprovalPolicy(r *state.Resource) api.ApprovalPolicy {
+	p := r.GetApprovalPolicy()
+	out := api.ApprovalPolicy{
+		ID: r.Name, Name: p.GetLabel(), Mode: api.ModeAny, Enabled: !p.GetDisabled(),
+		Queue: said(p.GetQueue()), TagKey: said(p.GetTagKey()), TagValue: said(p.GetTagValue()), CreatedAt: timeOf(r.CreatedNs),
+	}
+	if p.GetAll() {
+		out.Mode = api.ModeAll
+	}
+	if p.GetCostSaid() {
+		cost := money.Nano(p.GetCostNanoUsdOver())
+		out.CostUSDGt = &cost
+	}
+	if p.GetIterationSaid() {
+		n := int(p.GetIterationOver())
+		out.AgentIterationGt = &n
+	}
+	return out
+}
+
+// FromApprove is what a person changes of a job; nil where the request does not say.
+func FromApprove(f *Faults, r *api.ApproveRequest, maxPayload int) *op.Changes {
+	c := &op.Changes{
+		Payload:    blob(f, "payload", r.Payload, maxPayload),
+		Checkpoint: blob(f, "checkpoint", r.Checkpoint, job.MaxCheckpoint),
+	}
+	if a := r.Agent; a != nil {
+		agent := &job.AgentConfig{}
+		if a.MaxIterations != nil {
+			agent.MaxIterations = valueOf(within(f, "agent.max_iterations", *a.MaxIterations, 1, job.MaxIterations))
+		}
+		if a.MaxCostUSD != nil {
+			if agent.MaxCostNanoUsd = nanoUSD(f, "agent.max_cost_usd", *a.MaxCostUSD); *a.MaxCostUSD == 0 {
+				f.Invalid("agent.max_cost_usd", "is 0; leave it out where it stays what it is")
+			}
+		}
+		if a.IterationTimeout != "" {
+			if agent.IterationTimeoutMs = millis(f, "agent.iteration_timeout", a.IterationTimeout, 0, job.MaxIterationTime); agent.IterationTimeoutMs < 1 {
+				f.Invalid("agent.iteration_timeout", "is less than a millisecond; leave it out where it stays what it is")
+			}
+		}
+		if agent.SizeVT() > 0 {
+			c.Agent = agent
+		}
+	}
+	if c.SizeVT() == 0 {
+		return nil
+	}
+	return c
+}
+
+// nanoUSD is an amount that a limit may have.
+func nanoUSD(f *Faults, field string, n money.Nano) int64 {
+	if n < 0 || n > money.Nano(job.MaxMoney) {
+		f.Invalid(field, "is %s; it is in US dollars, from 0 to %s", n, money.Nano(job.MaxMoney))
+		return 0
+	}
+	return int64(n)
+}
+
+// said is a text that may be absent.
+func said(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}

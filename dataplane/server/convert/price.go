@@ -1,0 +1,127 @@
+package convert
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// ShippedPrefix begins the ids of prices that came with the server.
+const ShippedPrefix = "default:"
+
+// model is what a job will use, as far as its enqueue says.
+func model(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
+	if name := providerName(f, r.Provider); name != "" {
+		n.Opt().Provider = name
+	}
+	if r.Model != "" {
+		n.Opt().Model = usageWord(f, "model", r.Model)
+	}
+	if cost := r.CostEstimateUSD; cost != nil && *cost != 0 {
+		n.Opt().CostEstimateNanoUsd = dollars(f, "cost_estimate_usd", *cost)
+	}
+}
+
+// usageWord is the name of a provider or model.
+func usageWord(f *Faults, field, said string) string {
+	if err := job.CheckText(said, job.MaxUsageWord); err != nil {
+		f.Invalid(field, "%v", err)
+	}
+	return said
+}
+
+// dollars is an amount that a client gives for a limit, a price, an estimate.
+func dollars(f *Faults, field string, n money.Nano) int64 {
+	if n < 0 || n > job.MaxMoney {
+		f.Invalid(field, "is %s; it takes 0 to %s", n, money.Nano(job.MaxMoney))
+		return 0
+	}
+	return int64(n)
+}
+
+// FromPrice is the price a client declares.
+func FromPrice(f *Faults, r *api.PriceRequest) *op.PutResource {
+	price := &state.Price{Provider: r.Provider, Model: r.Model, OverInputTokens: r.OverInputTokens}
+	for _, each := range [...]struct {
+		field    string
+		said     *money.Nano
+		into     *int64
+		optional bool
+	}{
+		{"input_usd_per_million", r.InputUSDPerMillion, &price.InputNanoUsd, false},
+		{"output_usd_per_million", r.OutputUSDPerMillion, &price.OutputNanoUsd, false},
+		{"cache_creation_usd_per_million", r.CacheCreationUSDPerMill, &price.CacheCreationNanoUsd, true},
+		{"cache_read_usd_per_million", r.CacheReadUSDPerMillion, &price.CacheReadNanoUsd, true},
+	} {
+		switch {
+		case each.said != nil:
+			*each.into = dollars(f, each.field, *each.said)
+		case each.optional:
+			*each.into = price.InputNanoUsd
+		default:
+			f.Invalid(each.field, "is missing; give the dollars that a million tokens cost, 0 for nothing")
+		}
+	}
+	return &op.PutResource{Resource: &state.Resource{Price: price}}
+}
+
+// ToPrice is a price as clients see it.
+func ToPrice(r *state.Resource) api.Price {
+	p := r.GetPrice()
+	out := api.Price{
+		ID: r.Name, Source: api.PriceOwn, CreatedAt: api.TimeOf(time.Unix(0, r.CreatedNs)),
+		Provider: p.GetProvider(), Model: p.GetModel(), OverInputTokens: p.GetOverInputTokens(),
+		InputUSDPerMillion: money.Nano(p.GetInputNanoUsd()), OutputUSDPerMillion: money.Nano(p.GetOutputNanoUsd()),
+		CacheCreationUSDPerMill: money.Nano(p.GetCacheCreationNanoUsd()), CacheReadUSDPerMillion: money.Nano(p.GetCacheReadNanoUsd()),
+	}
+	if r.Kind == state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE {
+		out.ID, out.Source = ShippedPrefix+r.Name, api.PriceShipped
+	}
+	return out
+}
+
+// FromSettings is what an operator decides for the namespace.
+func FromSettings(f *Faults, s *api.Settings) *state.Settings {
+	out := &state.Settings{Retention: retention(f, &s.Retention)}
+	switch s.UnknownModel {
+	case "", api.UnknownModelCeiling:
+	case api.UnknownModelHold:
+		out.UnknownModel = state.UnknownModel_UNKNOWN_MODEL_HOLD
+	default:
+		f.Invalid("unknown_model", "is %s; use %s or %s", Excerpt(s.UnknownModel), api.UnknownModelCeiling, api.UnknownModelHold)
+	}
+	return out
+}
+
+// ToSettings is what clients see of it.
+func ToSettings(s *state.Settings) (api.Settings, error) {
+	r := s.GetRetention()
+	out := api.Settings{Retention: api.QueueRetention{
+		Completed: keptFor(r.GetCompletedMs()), Dead: keptFor(r.GetDeadMs()), Cancelled: keptFor(r.GetCancelledMs()),
+	}}
+	switch s.GetUnknownModel() {
+	case state.UnknownModel_UNKNOWN_MODEL_CEILING:
+		out.UnknownModel = api.UnknownModelCeiling
+	case state.UnknownModel_UNKNOWN_MODEL_HOLD:
+		out.UnknownModel = api.UnknownModelHold
+	default:
+		return out, fmt.Errorf("the setting %d of unknown models is unknown to this binary", s.GetUnknownModel())
+	}
+	return out, nil
+}
+
+// keptFor is how long settled jobs are kept; what nobody has said is the default.
+func keptFor(ms int64) api.Duration {
+	switch {
+	case ms == 0:
+		return api.Duration(job.DefaultRetentionTime.String())
+	case ms < 0:
+		return api.Forever
+	}
+	return api.Duration((time.Duration(ms) * time.Millisecond).String())
+}

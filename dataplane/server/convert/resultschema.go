@@ -1,0 +1,45 @@
+package convert
+
+import (
+	"encoding/json"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/resultschema"
+)
+
+// resultSchema is the schema that a job's result has to match: one that this server
+// can hold it against.
+func resultSchema(f *Faults, raw json.RawMessage) *job.Blob {
+	schema := blob(f, "result_schema", raw, job.MaxResultSchema)
+	if schema == nil {
+		return nil
+	}
+	if _, err := resultschema.Compile(schema.Data); err != nil {
+		f.Invalid("result_schema", "%v", err)
+	}
+	return schema
+}
+
+// MismatchText is the error of an attempt whose result does not match; there is at
+// least one place.
+func MismatchText(all []resultschema.Mismatch) string {
+	return "result does not match its schema: " + all[0].String()
+}
+
+// ToMismatch are the details of a RESULT_MISMATCH: where, and what became of the job.
+func ToMismatch(all []resultschema.Mismatch, more int, became *op.Failed) map[string]any {
+	details := map[string]any{
+		"mismatches":         all,
+		"status":             became.State.Word(),
+		"attempt":            became.Attempt,
+		"attempts_remaining": became.AttemptsRemaining,
+	}
+	if more > 0 {
+		details["more"] = more
+	}
+	if next := timeOf(became.NextAttemptNs); next != "" {
+		details["next_attempt_at"] = next
+	}
+	return details
+}

@@ -1,0 +1,39 @@
+package convert
+
+import (
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+)
+
+// ToWhy is why a job does not run, as clients see it. last is the last of its attempts
+// that ended without success; nil is none.
+func ToWhy(j *job.Job, reasons []op.Why, last *job.AttemptError) api.Why {
+	out := api.Why{
+		JobID: job.ID(j.Id).String(), Queue: j.Queue, State: j.State.Word(),
+		Waiting: j.State != job.Active && !j.State.Settled(),
+		Reasons: []api.WhyReason{}, DependsOn: []api.WhyAwaited{},
+	}
+	for _, why := range reasons {
+		AddReason(&out, why)
+	}
+	if last != nil {
+		word := last.Outcome.Word()
+		out.LastError, out.Outcome = &last.Error, &word
+	}
+	if j.State == job.Completed {
+		word := api.OutcomeCompleted
+		out.Outcome = &word
+	}
+	return out
+}
+
+// AddReason adds one more reason.
+func AddReason(w *api.Why, why op.Why) {
+	reason := api.WhyReason{Reason: string(why.Reason), Name: why.Name, Message: why.Text}
+	if why.UntilNs != 0 {
+		at := timeOf(why.UntilNs)
+		reason.Until = &at
+	}
+	w.Reasons = append(w.Reasons, reason)
+}

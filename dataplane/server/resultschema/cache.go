@@ -1,0 +1,74 @@
+package resultschema
+
+import (
+	"container/list"
+	"crypto/sha256"
+	"sync"
+)
+
+// maxCached is how many bytes of schemas are kept compiled. Compiled they take some
+// tens of times that.
+const maxCached = 1 << 20
+
+// compiled are the schemas used last, by what they say: what one means depends on
+// nothing else, so that all namespaces of a process share them.
+var compiled = newCache(maxCached)
+
+type cache struct {
+	mu     sync.Mutex
+	most   int // bytes
+	bytes  int
+	order  list.List // of *cached, used last first
+	byHash map[[sha256.Size]byte]*list.Element
+}
+
+func newCache(most int) *cache {
+	return &cache{most: most, byHash: map[[sha256.Size]byte]*list.Element{}}
+}
+
+type cached struct {
+	hash   [sha256.Size]byte
+	bytes  int
+	schema *Schema
+}
+
+// get is a schema that is there, or is made now. What is no schema is not kept. Two
+// who ask for a new one at once may both make it.
+func (c *cache) get(data []byte, make func([]byte) (*Schema, error)) (*Schema, error) {
+	hash := sha256.Sum256(data)
+	if s := c.look(hash); s != nil {
+		return s, nil
+	}
+	s, err := make(data)
+	if err != nil {
+		return nil, err
+	}
+	c.keep(&cached{hash: hash, bytes: len(data), schema: s})
+	return s, nil
+}
+
+func (c *cache) look(hash [sha256.Size]byte) *Schema {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.byHash[hash]
+	if e == nil {
+		return nil
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*cached).schema
+}
+
+func (c *cache) keep(s *cached) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.byHash[s.hash] != nil {
+		return
+	}
+	c.byHash[s.hash] = c.order.PushFront(s)
+	for c.bytes += s.bytes; c.bytes > c.most; {
+		last := c.order.Back()
+		gone := c.order.Remove(last).(*cached)
+		delete(c.byHash, gone.hash)
+		c.bytes -= gone.bytes
+	}
+}

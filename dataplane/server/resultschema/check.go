@@ -1,0 +1,135 @@
+package resultschema
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Bounds of what is said of a result that does not match.
+const (
+	MaxMismatches = 20  // the rest is counted
+	maxReason     = 300 // bytes of a reason; it may quote the result
+)
+
+// Mismatch is one place of a result that does not match its schema.
+type Mismatch struct {
+	Path   string `json:"path"` // a JSON pointer; "" is the whole result
+	Reason string `json:"reason"`
+}
+
+// String is the mismatch for people.
+func (m Mismatch) String() string {
+	if m.Path == "" {
+		return m.Reason
+	}
+	return m.Path + ": " + m.Reason
+}
+
+// Check holds a result against the schema: none is null. It returns where the result
+// does not match, ordered by path, at most MaxMismatches, and how many more there
+// are.
+func (s *Schema) Check(result []byte) (mismatches []Mismatch, more int) {
+	if len(result) == 0 {
+		result = []byte("null")
+	}
+	doc, err := parse(result)
+	if err != nil {
+		return []Mismatch{{Reason: err.Error()}}, 0
+	}
+	err = s.validate(doc)
+	if err == nil {
+		return nil, 0
+	}
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return []Mismatch{{Reason: err.Error()}}, 0
+	}
+	all := mismatchesOf(invalid)
+	if n := len(all); n > MaxMismatches {
+		return all[:MaxMismatches], n - MaxMismatches
+	}
+	return all, 0
+}
+
+// errTooMuch says that a check has been given up.
+var errTooMuch = errors.New("takes too much work to be checked: make the result smaller, or the schema simpler")
+
+func (s *Schema) validate(doc any) (err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.meter.begin()
+	defer func() {
+		if r := recover(); r != nil {
+			if r != any(exhausted{}) {
+				panic(r)
+			}
+			err = errTooMuch
+		}
+	}()
+	return s.compiled.Validate(doc)
+}
+
+// mismatchesOf are the causes that have no others below them: the rest repeats them.
+func mismatchesOf(e *jsonschema.ValidationError) []Mismatch {
+	var all []Mismatch
+	var walk func(e *jsonschema.ValidationError)
+	walk = func(e *jsonschema.ValidationError) {
+		if len(e.Causes) == 0 && e.ErrorKind != nil {
+			all = append(all, Mismatch{Path: pointer(e.InstanceLocation), Reason: leafReason(e)})
+		}
+		for _, cause := range e.Causes {
+			walk(cause)
+		}
+	}
+	walk(e)
+	slices.SortFunc(all, func(a, b Mismatch) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Reason, b.Reason))
+	})
+	return slices.Compact(all)
+}
+
+// leafReason is what the library says of one cause.
+func leafReason(e *jsonschema.ValidationError) string {
+	unit := (&jsonschema.ValidationError{
+		SchemaURL: e.SchemaURL, ErrorKind: e.ErrorKind, InstanceLocation: e.InstanceLocation,
+	}).BasicOutput()
+	return excerpt(unit.Error.String())
+}
+
+func pointer(path []string) string {
+	var b strings.Builder
+	for _, name := range path {
+		b.WriteByte('/')
+		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
+	}
+	return excerpt(b.String())
+}
+
+// reason is why a schema is none, without the name it has only to itself.
+func reason(err error) string {
+	var invalid *jsonschema.SchemaValidationError
+	var cause *jsonschema.ValidationError
+	if errors.As(err, &invalid) && errors.As(invalid.Err, &cause) {
+		if all := mismatchesOf(cause); len(all) > 0 {
+			return all[0].Path + ": " + all[0].Reason
+		}
+	}
+	return excerpt(strings.ReplaceAll(err.Error(), location, ""))
+}
+
+// excerpt is the beginning of a text that may be long.
+func excerpt(text string) string {
+	if len(text) <= maxReason {
+		return text
+	}
+	cut := maxReason
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "..."
+}

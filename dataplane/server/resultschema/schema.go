@@ -1,0 +1,187 @@
+package resultschema
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// Bounds of a schema besides its size. Ordinary ones stay far below them.
+const (
+	maxDepth    = 64      // levels of a schema
+	maxParts    = 2000    // objects in it
+	maxPatterns = 100     // regular expressions in it
+	maxPattern  = 1 << 10 // bytes of one
+	maxNumber   = 400     // digits and exponent of a number, in a schema or a result: more cannot be compared in reasonable time
+)
+
+// location is where the schema is to itself; nothing else is there.
+const location = "https://corvo.invalid/result_schema"
+
+// Schema is a compiled schema, for any number of users at once.
+type Schema struct {
+	mu       sync.Mutex // one check at a time: the meter is part of the compiled schema
+	compiled *jsonschema.Schema
+	meter    *meter
+}
+
+// Compile reads a schema: drafts 7, 2019-09 and 2020-12, which is also the one of a
+// schema that says none. The errors are for its author.
+func Compile(data []byte) (*Schema, error) {
+	if len(data) > job.MaxResultSchema {
+		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(data), job.MaxResultSchema)
+	}
+	return compiled.get(data, compile)
+}
+
+func compile(data []byte) (*Schema, error) {
+	doc, err := parse(data)
+	if err != nil {
+		return nil, err
+	}
+	switch doc.(type) {
+	case map[string]any, bool:
+	default:
+		return nil, errors.New("is no schema: that is an object, or true or false")
+	}
+	if err := (&survey{}).look(doc, 1); err != nil {
+		return nil, err
+	}
+	s := &Schema{meter: &meter{}}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(nowhere{})
+	c.RegisterVocabulary(s.meter.vocabulary())
+	c.AssertVocabs()
+	if err := c.AddResource(location, doc); err != nil {
+		return nil, fmt.Errorf("is no schema: %s", reason(err))
+	}
+	if s.compiled, err = c.Compile(location); err != nil {
+		var outside *jsonschema.LoadURLError
+		if errors.As(err, &outside) {
+			return nil, fmt.Errorf("refers to %s, which is not in it: a result schema cannot refer to other documents, copy the part into its $defs", excerpt(outside.URL))
+		}
+		return nil, fmt.Errorf("is no schema: %s", reason(err))
+	}
+	if v := s.compiled.DraftVersion; v < 7 {
+		return nil, fmt.Errorf("is of draft %d; use 7, 2019-09 or 2020-12", v)
+	}
+	return s, nil
+}
+
+// nowhere loads no document.
+type nowhere struct{}
+
+func (nowhere) Load(string) (any, error) { return nil, errors.New("other documents are not read") }
+
+// survey counts what is in a schema.
+type survey struct{ parts, patterns int }
+
+func (s *survey) look(v any, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("is more than %d levels deep", maxDepth)
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if s.parts++; s.parts > maxParts {
+			return fmt.Errorf("has more than %d objects", maxParts)
+		}
+		for name, value := range v {
+			if err := s.regexps(name, value); err != nil {
+				return err
+			}
+			if err := s.look(value, depth+1); err != nil {
+				return err
+			}
+		}
+	case []any:
+		for _, value := range v {
+			if err := s.look(value, depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// regexps counts the regular expressions of a keyword. A property that is named like
+// one is taken for it where it looks the same.
+func (s *survey) regexps(keyword string, value any) error {
+	var found []string
+	switch value := value.(type) {
+	case string:
+		if keyword == "pattern" {
+			found = append(found, value)
+		}
+	case map[string]any:
+		if keyword == "patternProperties" {
+			for pattern := range value {
+				found = append(found, pattern)
+			}
+		}
+	}
+	for _, pattern := range found {
+		if len(pattern) > maxPattern {
+			return fmt.Errorf("has a regular expression of %d bytes; at most %d are allowed", len(pattern), maxPattern)
+		}
+	}
+	if s.patterns += len(found); s.patterns > maxPatterns {
+		return fmt.Errorf("has more than %d regular expressions", maxPatterns)
+	}
+	return nil
+}
+
+// parse reads a document whose numbers can be worked with.
+func parse(data []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	var doc any
+	if err := d.Decode(&doc); err != nil {
+		return nil, fmt.Errorf("is no JSON: %w", err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("has something after its end")
+	}
+	if path, ok := unwieldy(doc, ""); ok {
+		return nil, fmt.Errorf("has a number at %q that is too long to be compared: use at most %d digits, and an exponent up to %d", path, maxNumber, maxNumber)
+	}
+	return doc, nil
+}
+
+// unwieldy finds a number that would take very long to be worked with exactly, as a
+// schema's check does: one of a few bytes can have a billion digits.
+func unwieldy(v any, path string) (at string, found bool) {
+	switch v := v.(type) {
+	case json.Number:
+		text := string(v)
+		if len(text) > maxNumber {
+			return path, true
+		}
+		if i := strings.IndexAny(text, "eE"); i >= 0 {
+			e, err := strconv.Atoi(text[i+1:])
+			return path, err != nil || e > maxNumber || e < -maxNumber
+		}
+	case map[string]any:
+		for name, value := range v {
+			if at, found := unwieldy(value, path+"/"+name); found {
+				return at, true
+			}
+		}
+	case []any:
+		for i, value := range v {
+			if at, found := unwieldy(value, path+"/"+strconv.Itoa(i)); found {
+				return at, true
+			}
+		}
+	}
+	return "", false
+}

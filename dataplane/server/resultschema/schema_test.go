@@ -1,0 +1,186 @@
+package resultschema
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+func TestWhatIsASchema(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, schema, want string }{
+		{"an object", `{"type":"object"}`, ""},
+		{"true", `true`, ""},
+		{"draft 7", `{"$schema":"http://json-schema.org/draft-07/schema#","definitions":{"a":{"type":"string"}},"items":[{"$ref":"#/definitions/a"}]}`, ""},
+		{"2019-09", `{"$schema":"https://json-schema.org/draft/2019-09/schema","$defs":{"a":{"$recursiveAnchor":true}},"$ref":"#/$defs/a"}`, ""},
+		{"2020-12", `{"$schema":"https://json-schema.org/draft/2020-12/schema","prefixItems":[{"$ref":"#/$defs/a"}],"$defs":{"a":{"type":"string"}}}`, ""},
+		{"its own name", `{"$id":"https://example.com/a","$ref":"b","$defs":{"b":{"$id":"b","type":"string"}}}`, ""},
+		{"no JSON", `{`, "is no JSON"},
+		{"a number", `7`, "is no schema: that is an object, or true or false"},
+		{"an unknown type", `{"type":"text"}`, "is no schema: /type: "},
+		{"draft 4", `{"$schema":"http://json-schema.org/draft-04/schema#"}`, "is of draft 4; use 7, 2019-09 or 2020-12"},
+		{"a remote reference", `{"$ref":"https://example.com/a.json"}`, `refers to https://example.com/a.json, which is not in it`},
+		{"a file", `{"properties":{"a":{"$ref":"file:///etc/passwd"}}}`, `refers to file:///etc/passwd, which is not in it`},
+		{"a relative reference", `{"items":{"$ref":"other.json"}}`, "which is not in it"},
+		{"a language of its own", `{"$schema":"https://example.com/meta"}`, "refers to https://example.com/meta"},
+		{"a reference into nothing", `{"$ref":"#/$defs/a"}`, "is no schema"},
+		{"a wrong expression", `{"pattern":"("}`, "is no schema"},
+		{"a look-behind, which RE2 has not", `{"pattern":"(?<=a)b"}`, "is no schema"},
+		{"a number without end", `{"maximum":1e999999999}`, "too long to be compared"},
+	} {
+		_, err := Compile([]byte(c.schema))
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// At each bound a schema is taken, and one more is too many.
+func TestBoundsOfASchema(t *testing.T) {
+	t.Parallel()
+	deep := func(levels int) string { // the innermost true is a level
+		return strings.Repeat(`{"not":`, levels-1) + "true" + strings.Repeat("}", levels-1)
+	}
+	many := func(n int, one string) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf(one, i)
+		}
+		return `{"allOf":[` + strings.Join(all, ",") + `]}`
+	}
+	for _, c := range []struct {
+		name     string
+		fits     string
+		too, why string
+	}{
+		{"size", `{"description":"` + strings.Repeat("a", job.MaxResultSchema-18) + `"}`, `{"description":"` + strings.Repeat("a", job.MaxResultSchema-17) + `"}`, "has 65537 bytes"},
+		{"depth", deep(maxDepth), deep(maxDepth + 1), "more than 64 levels"},
+		{"parts", many(maxParts-1, `{"const":%d}`), many(maxParts, `{"const":%d}`), "more than 2000 objects"},
+		{"expressions", many(maxPatterns, `{"pattern":"a%d"}`), many(maxPatterns+1, `{"pattern":"a%d"}`), "more than 100 regular expressions"},
+		{"an expression", `{"pattern":"` + strings.Repeat("a", maxPattern) + `"}`, `{"pattern":"` + strings.Repeat("a", maxPattern+1) + `"}`, "regular expression of 1025 bytes"},
+		{"a number", `{"const":1e400}`, `{"const":1e401}`, "too long to be compared"},
+	} {
+		if _, err := Compile([]byte(c.fits)); err != nil {
+			t.Errorf("%s at the bound: %v", c.name, err)
+		}
+		if _, err := Compile([]byte(c.too)); err == nil || !strings.Contains(err.Error(), c.why) {
+			t.Errorf("%s over the bound: %v, want %q", c.name, err, c.why)
+		}
+	}
+}
+
+func mustCompile(t *testing.T, schema string) *Schema {
+	t.Helper()
+	s, err := Compile([]byte(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestResults(t *testing.T) {
+	t.Parallel()
+	const score = `{"type":"object","required":["score"],"properties":{"score":{"type":"number","minimum":0},"a/b":{"type":"string"}},"additionalProperties":false}`
+	for _, c := range []struct{ name, schema, result, want string }{
+		{"it matches", score, `{"score":1}`, ""},
+		{"no result is null", score, ``, "[got null, want object]"},
+		{"no result where null may be", `{"type":"null"}`, ``, ""},
+		{"in two places, by path", score, `{"score":-1,"a/b":7}`, "[/a~1b: got number, want string /score: minimum: got -1, want 0]"},
+		{"missing", score, `{}`, "[missing property 'score']"},
+		{"one of several", `{"anyOf":[{"type":"string"},{"type":"number"}]}`, `true`, "[got boolean, want number got boolean, want string]"},
+		{"false", `false`, `1`, "[false schema]"},
+		{"a number without end", `{"type":"integer"}`, `1e999999999`, `[has a number at "" that is too long to be compared: use at most 400 digits, and an exponent up to 400]`},
+	} {
+		got, more := mustCompile(t, c.schema).Check([]byte(c.result))
+		text := ""
+		if len(got) > 0 {
+			text = fmt.Sprint(got)
+		}
+		if text != c.want || more != 0 {
+			t.Errorf("%s: %s and %d more, want %s", c.name, text, more, c.want)
+		}
+	}
+}
+
+// A result that does not match in many places, or quotes much, is not told of at
+// length.
+func TestMismatchesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := mustCompile(t, `{"items":{"type":"string"}}`)
+	got, more := s.Check([]byte("[" + strings.Repeat("1,", MaxMismatches) + "1]"))
+	if len(got) != MaxMismatches || more != 1 {
+		t.Errorf("%d mismatches and %d more", len(got), more)
+	}
+	got, _ = mustCompile(t, `{"pattern":"^a$"}`).Check([]byte(`"` + strings.Repeat("ö", 1000) + `"`))
+	if len(got) != 1 || len(got[0].Reason) > maxReason+3 || !strings.HasSuffix(got[0].Reason, "...") {
+		t.Errorf("%v", got)
+	}
+}
+
+// What would take for ever is given up: a schema of a few lines that branches at each
+// level of the result, in every draft, and one that branches at any result at all. The schema works on.
+func TestWorkIsBounded(t *testing.T) {
+	t.Parallel()
+	nested := strings.Repeat(`{"a":`, 60) + "1" + strings.Repeat("}", 60)
+	fan := `{"$ref":"#/$defs/d0","$defs":{`
+	for i := range 60 {
+		fan += fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]},`, i, i+1, i+1)
+	}
+	fan += `"d60":{"type":"number"}}}`
+	for _, c := range []struct{ name, schema, result, fine string }{
+		{"2020-12", `{"allOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}`, nested, `{"a":1}`},
+		{"2019-09", `{"$schema":"https://json-schema.org/draft/2019-09/schema","allOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}`, nested, `{"a":1}`},
+		{"draft 7", `{"$schema":"http://json-schema.org/draft-07/schema#","allOf":[{"properties":{"a":{"$ref":"#"}}},{"properties":{"a":{"$ref":"#"}}}]}`, nested, `{"a":1}`},
+		{"references", fan, `1`, ""},
+		{"expressions", `{"items":{"pattern":"(a|b)*c"}}`, "[" + strings.Repeat(`"`+strings.Repeat("a", 1<<10)+`",`, 1<<12) + `""]`, `["c"]`},
+	} {
+		s := mustCompile(t, c.schema)
+		got, _ := s.Check([]byte(c.result))
+		if len(got) != 1 || got[0].Reason != errTooMuch.Error() {
+			t.Errorf("%s: %v", c.name, got)
+		}
+		if c.fine == "" {
+			continue
+		}
+		if got, _ := s.Check([]byte(c.fine)); got != nil {
+			t.Errorf("%s: what is fine is %v", c.name, got)
+		}
+	}
+}
+
+// An ordinary result of the largest size is far from the bound.
+func TestOrdinaryResultsAreChecked(t *testing.T) {
+	t.Parallel()
+	s := mustCompile(t, `{"type":"array","items":{"type":"object","required":["id","name"],"properties":{
+		"id":{"type":"integer","minimum":0},"name":{"type":"string","maxLength":100,"pattern":"^[a-z ]+$"},"kind":{"enum":["a","b","c"]}}}}`)
+	one := `{"id":17,"name":"the name of it","kind":"b"},`
+	result := "[" + strings.Repeat(one, job.MaxResult/len(one)) + `{"id":1,"name":"x"}]`
+	if got, _ := s.Check([]byte(result)); got != nil {
+		t.Errorf("%v", got)
+	}
+	if spent := maxWork - s.meter.left; spent > maxWork/3 {
+		t.Errorf("it takes %d of %d", spent, maxWork)
+	}
+}
+
+func TestCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	made := 0
+	c := newCache(10)
+	get := func(data string) {
+		if _, err := c.get([]byte(data), func([]byte) (*Schema, error) { made++; return &Schema{}, nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, data := range []string{"aaaa", "bbbb", "aaaa", "cccc", "aaaa", "bbbb"} { // cccc sends bbbb away
+		get(data)
+	}
+	if made != 4 || c.bytes > c.most || c.order.Len() != len(c.byHash) {
+		t.Errorf("%d were made, %d bytes in %d of %d are kept", made, c.bytes, c.order.Len(), len(c.byHash))
+	}
+}

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"net/http"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+func (s *Server) getSettings(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	home := q.shards.Home()
+	if err := s.awaitState(r, &q, home); err != nil {
+		return err
+	}
+	return writeSettings(w, home.State().Head().GetSettings())
+}
+
+// putSettings sets them on every shard. One that fails has set those before it: what
+// is asked for again is set on all.
+func (s *Server) putSettings(w http.ResponseWriter, r *http.Request) error {
+	var body api.Settings
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	wanted := convert.FromSettings(&f, &body)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if len(q.who.QueueScope) > 0 {
+		return api.Errorf(api.Forbidden, "settings are about the whole namespace; %s covers only %v", q.who, q.who.QueueScope)
+	}
+	for _, c := range q.shards.All() {
+		o := &op.SetSettings{Meta: proto.Clone(q.meta).(*op.Meta), Settings: proto.Clone(wanted).(*state.Settings)}
+		if _, err := commit[*op.SetSettingsResult](s, w, r, &q, c, o); err != nil {
+			return err
+		}
+	}
+	return writeSettings(w, wanted)
+}
+
+func writeSettings(w http.ResponseWriter, settings *state.Settings) error {
+	out, err := convert.ToSettings(settings)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, out)
+}

@@ -1,0 +1,180 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/view"
+)
+
+const (
+	defaultSummaryPeriod = 24 * time.Hour
+	// maxSummaryGroups is how many groups a summary has; the dearest, where there are
+	// more.
+	maxSummaryGroups = 1000
+)
+
+var summaryQuery = append([]serve.Param{
+	{Name: "period", Doc: "how far back; default 24h"},
+	{Name: "group_by", Doc: "queue, model, provider, day or tag:NAME; default: totals only"},
+	{Name: "from", Doc: "the first moment, instead of period"},
+	{Name: "to", Doc: "the first moment after it; default now"},
+	{Name: "timezone", Doc: "whose days; default UTC"},
+}, read...)
+
+// interval is the time that a summary is of: to is the first moment after it.
+type interval struct{ from, to time.Time }
+
+// usageSummary sums what was reported in a time. Each shard's view sums its own.
+func (s *Server) usageSummary(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	query := r.URL.Query()
+	all, zone := summarySpan(&f, query, time.Unix(0, q.shards.Home().NowNs()))
+	by, days := groupBy(&f, query.Get("group_by"))
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if err := s.awaitView(r, &q, q.shards.All()...); err != nil {
+		return err
+	}
+	out := api.UsageSummary{Period: api.DurationOf(all.to.Sub(all.from)), From: api.TimeOf(all.from), To: api.TimeOf(all.to), Groups: []api.SummaryGroup{}}
+	parts := []interval{all}
+	if days {
+		parts = all.days(zone)
+	}
+	var totals view.Sums
+	for _, part := range parts {
+		sums, err := q.sumUsage(r, part, by)
+		if err != nil {
+			return err
+		}
+		if err := totals.Add(&sums.Totals); err != nil {
+			return err
+		}
+		if days && sums.Totals != (view.Sums{}) {
+			out.Groups = append(out.Groups, api.SummaryGroup{Key: part.from.In(zone).Format(time.DateOnly), UsageSums: toSums(&sums.Totals)})
+		}
+		var keys []string
+		keys, out.Truncated = sums.Dearest(maxSummaryGroups)
+		for _, key := range keys {
+			out.Groups = append(out.Groups, api.SummaryGroup{Key: key, UsageSums: toSums(sums.Groups[key])})
+		}
+	}
+	out.Totals = toSums(&totals)
+	return serve.WriteJSON(w, http.StatusOK, out)
+}
+
+// sumUsage adds the shards up, of the queues that the caller may see.
+func (q *request) sumUsage(r *http.Request, of interval, by view.GroupBy) (*view.UsageSums, error) {
+	var covers func(queue string) bool
+	if len(q.who.QueueScope) > 0 {
+		covers = q.who.Covers
+	}
+	parts, err := router.Gather(q.shards, func(c *cell.Cell) (*view.UsageSums, error) {
+		return c.View().SumUsage(r.Context(), of.from.UnixNano(), of.to.UnixNano(), by, covers)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range parts[1:] {
+		if err := parts[0].Add(part); err != nil {
+			return nil, err
+		}
+	}
+	return parts[0], nil
+}
+
+// summarySpan is the time a request asks for, and whose days it means.
+func summarySpan(f *convert.Faults, query url.Values, now time.Time) (interval, *time.Location) {
+	moment := func(field string, absent time.Time) time.Time {
+		at, ok, err := api.Time(query.Get(field)).Parse()
+		if err != nil {
+			f.Invalid(field, "%v", err)
+		}
+		if !ok {
+			return absent
+		}
+		return at
+	}
+	period, err := api.Duration(query.Get("period")).Parse(defaultSummaryPeriod)
+	switch {
+	case err != nil:
+		f.Invalid("period", "%v", err)
+	case query.Get("period") != "" && query.Get("from") != "":
+		f.Invalid("period", "goes not with from: give one of them")
+	case period <= 0 || period > job.UsageKept:
+		f.Invalid("period", "is %s; usage is kept for %s", period, job.UsageKept)
+	}
+	to := moment("to", now)
+	from := moment("from", to.Add(-period))
+	if !from.Before(to) || to.Sub(from) > job.UsageKept {
+		f.Invalid("from", "must lie before to, by at most %s", job.UsageKept)
+	}
+	zone, err := time.LoadLocation(query.Get("timezone"))
+	if err != nil || query.Get("timezone") == "Local" {
+		f.Invalid("timezone", "%s is unknown: name one like Europe/Berlin", convert.Excerpt(query.Get("timezone")))
+		zone = time.UTC
+	}
+	return interval{from, to}, zone
+}
+
+// groupBy is what a request has usage grouped by; days are told apart by their time.
+func groupBy(f *convert.Faults, word string) (by view.GroupBy, days bool) {
+	tag, ok := strings.CutPrefix(word, "tag:")
+	switch {
+	case word == "":
+	case word == "day":
+		return by, true
+	case word == "queue":
+		by.By = view.ByQueue
+	case word == "model":
+		by.By = view.ByModel
+	case word == "provider":
+		by.By = view.ByProvider
+	case ok && tag != "" && len(tag) <= job.MaxTagName:
+		by.By, by.Tag = view.ByTag, tag
+	default:
+		f.Invalid("group_by", "is %s; use queue, model, provider, day or tag:NAME", convert.Excerpt(word))
+	}
+	return by, false
+}
+
+// days are the days of a place that lie in it, the first and last as far as they
+// do.
+func (s interval) days(zone *time.Location) (days []interval) {
+	for from := s.from; from.Before(s.to); {
+		y, m, d := from.In(zone).Date()
+		to := time.Date(y, m, d+1, 0, 0, 0, 0, zone)
+		if !to.After(from) { // a day that begins twice
+			to = from.Add(time.Hour)
+		}
+		if to.After(s.to) {
+			to = s.to
+		}
+		days = append(days, interval{from, to})
+		from = to
+	}
+	return days
+}
+
+func toSums(s *view.Sums) api.UsageSums {
+	return api.UsageSums{
+		Reports: s.Reports, Jobs: s.Jobs,
+		InputTokens: s.Input, OutputTokens: s.Output, CacheCreationTokens: s.CacheCreation, CacheReadTokens: s.CacheRead,
+		CostUSD: money.Nano(s.Cost), ReportedCostUSD: money.Nano(s.Reported), ComputedCostUSD: money.Nano(s.Computed),
+		DifferenceUSD: money.Nano(s.Difference), UnpricedReports: s.Unpriced,
+	}
+}
