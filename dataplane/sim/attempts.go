@@ -7,6 +7,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
 )
 
 // delayMs is the wait after a job's attempt, by the documented formulas.
@@ -36,6 +37,7 @@ func (m *model) lose(j *modelJob, why string) {
 		return
 	}
 	m.queue(j.queue).failed++
+	m.giveUp(j, true, false)
 	made := j.attempt - j.base
 	if made >= j.retry.GetMaxAttempts() {
 		m.settle(j, job.Dead, ending{err: why})
@@ -49,16 +51,19 @@ func (m *model) lose(j *modelJob, why string) {
 	if delayNs == 0 {
 		j.state = job.Pending
 	}
+	m.put(j)
 }
 
 // giveBack ends an active job's attempt as if it had not been.
-func (m *model) giveBack(j *modelJob) {
+func (m *model) giveBack(j *modelJob, delivered bool) {
+	m.giveUp(j, delivered, false)
 	j.attempt--
 	if j.cancelling {
 		m.settle(j, job.Cancelled, ending{})
 		return
 	}
 	j.state = job.Pending
+	m.put(j)
 }
 
 func (m *model) fail(o *op.Fail) outcome {
@@ -75,11 +80,11 @@ func (m *model) fail(o *op.Fail) outcome {
 				result.Items = append(result.Items, &op.Failed{Refusal: refusal(code)})
 				continue
 			}
-			m.report(j, item.GetUsage())
+			m.report(j, item.GetUsage(), state.UsagePhase_USAGE_PHASE_FAIL)
 			j.endedBy = request
 			switch {
 			case reason == op.FailReason_FAIL_REASON_UNDELIVERED, reason == op.FailReason_FAIL_REASON_SHUTDOWN && !j.cancelling:
-				m.giveBack(j)
+				m.giveBack(j, reason != op.FailReason_FAIL_REASON_UNDELIVERED)
 			default:
 				m.lose(j, item.GetError())
 			}
@@ -120,15 +125,26 @@ func (m *model) heartbeat(o *op.Heartbeat) outcome {
 			if item.GetLeaseMs() > 0 {
 				length = item.GetLeaseMs()
 			}
-			j.leaseEndNs = m.clockNs + length*1e6
-			if again := request != "" && request == j.reported; item.GetUsage() != nil && !again {
-				m.report(j, item.GetUsage())
+			j.leaseEndNs = j.agent.untilNs(m.clockNs + length*1e6)
+			if item.GetCheckpoint() != nil {
+				j.agent.leave(item.GetCheckpoint())
+			}
+			reports := item.GetUsage() != nil && (request == "" || request != j.reported)
+			if reports {
+				m.report(j, item.GetUsage(), state.UsagePhase_USAGE_PHASE_HEARTBEAT)
 				if request != "" {
 					j.reported = request
 				}
 			}
+			short := m.topUp(j)
+			if short && reports {
+				m.noticed[notice{state.EventType_EVENT_BUDGET_EXCEEDED, j.id}]++
+			}
 			if j.cancelling {
 				result.Cancel = append(result.Cancel, uint32(i))
+			}
+			if short || j.overBudget() {
+				result.OverBudget = append(result.OverBudget, uint32(i))
 			}
 		}
 		result.Items = append(result.Items, refusal(code))

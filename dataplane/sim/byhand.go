@@ -57,11 +57,13 @@ func (m *model) retryJobs(o *op.RetryJobs) outcome {
 			j.base = j.attempt
 		} else {
 			j.attempt, j.base, j.errors = 0, 0, nil
+			j.startOver()
 		}
 		j.state, j.dueNs, j.purgeNs, j.blocked, j.endedBy = job.Pending, m.clockNs, 0, 0, ""
 		if j.endNs = 0; j.lifeMs > 0 {
 			j.endNs = m.clockNs + j.lifeMs*1e6
 		}
+		m.put(j)
 		return &op.JobDone{State: job.Pending}, ""
 	})
 }
@@ -79,18 +81,14 @@ func (m *model) holdJobs(o *op.HoldJobs) outcome {
 		if !j.live() || j.state == job.Active || j.state == job.Held {
 			return nil, api.StateConflict
 		}
-		j.state = job.Held
+		m.keep(j, job.Hold_HOLD_REQUEST, "")
 		return &op.JobDone{State: job.Held}, ""
 	})
 }
 
 func (m *model) releaseJobs(o *op.ReleaseJobs) outcome {
 	return m.each(o.GetJobIds(), func(j *modelJob) (*op.JobDone, api.Code) {
-		if j.state != job.Held {
-			return nil, api.StateConflict
-		}
-		j.state, j.blocked, j.dueNs = job.Pending, 0, m.clockNs
-		return &op.JobDone{State: job.Pending}, ""
+		return m.release(j, o.GetChanges())
 	})
 }
 
@@ -191,10 +189,6 @@ func (w *workload) retryJobs() op.Op {
 
 func (w *workload) holdJobs() op.Op {
 	return &op.HoldJobs{Meta: w.meta(), Reason: "look at it", JobIds: w.byHand(3, waits)}
-}
-
-func (w *workload) releaseJobs() op.Op {
-	return &op.ReleaseJobs{Meta: w.meta(), JobIds: w.byHand(3, isHeld)}
 }
 
 func (w *workload) rejectJobs() op.Op {

@@ -43,7 +43,7 @@ func (m *model) agree(want outcome, got any) error {
 	real = proto.Clone(real)
 	if leased, ok := real.(*op.FetchResult); ok && !want.old {
 		if err := m.learn(leased); err != nil {
-			return err
+			return fmt.Errorf("answered %v, the model expected %v: %w", got, want.result, err)
 		}
 	}
 	blank(real)
@@ -129,7 +129,7 @@ func (m *model) compare(v *state.Snapshot) error {
 			errs = append(errs, fmt.Errorf("the store has %x, the model does not", j.GetId()))
 			continue
 		}
-		errs = append(errs, want.compare(j))
+		errs = append(errs, want.compare(j), want.compareAgent(j), m.compareSpending(want, j))
 	}
 	if seen != len(m.jobs) {
 		errs = append(errs, fmt.Errorf("the store has %d jobs, the model %d", seen, len(m.jobs)))
@@ -158,7 +158,8 @@ func (m *model) compare(v *state.Snapshot) error {
 	if h := v.Head(); h.GetDependentsRecords() != uint64(len(m.waiters)) || h.GetWaiterRecords() != waiters {
 		errs = append(errs, fmt.Errorf("%d jobs wait for %d in the store, %d for %d in the model", h.GetWaiterRecords(), h.GetDependentsRecords(), waiters, len(m.waiters)))
 	}
-	errs = append(errs, m.compareUsage(v), m.compareBatches(v), m.compareSchedules(v))
+	errs = append(errs, m.compareUsage(v), m.compareBatches(v), m.compareSchedules(v), m.compareAgents(v),
+		m.compareResources(v), m.compareLanes(v), m.compareTraffic(v), m.compareMoney(v))
 	return errors.Join(errs...)
 }
 
@@ -188,12 +189,15 @@ func (j *modelJob) compare(is *job.Job) error {
 
 // compareTerms is compare for what a job is made with, and until when.
 func (j *modelJob) compareTerms(is *job.Job) bool {
-	unique := j.uniqueEndNs == 0 || is.GetUniqueKey() == j.unique && is.GetUniqueWholePeriod() == j.uniqueWhole
+	unique := j.uniqueEndNs == 0 || is.GetOptions().GetUniqueKey() == j.unique && is.GetOptions().GetUniqueWholePeriod() == j.uniqueWhole
+	if gate := is.GetDetail(); gate.GetGate() != j.gate.kind || gate.GetGateName() != j.gate.name {
+		return false
+	}
 	samePairs := func(a, b []*job.Pair) bool {
 		return slices.EqualFunc(a, b, func(a, b *job.Pair) bool { return proto.Equal(a, b) })
 	}
-	return unique && is.GetUniqueExpiresNs() == j.uniqueEndNs && is.GetDebounceKey() == j.debounce &&
-		is.GetExpireAfterMs() == j.lifeMs && is.GetExpireNs() == j.endNs && is.GetPurgeNs() == j.purgeNs &&
+	return unique && is.GetDetail().GetUniqueExpiresNs() == j.uniqueEndNs && is.GetOptions().GetDebounceKey() == j.debounce &&
+		is.GetOptions().GetExpireAfterMs() == j.lifeMs && is.GetDetail().GetExpireNs() == j.endNs && is.GetPurgeNs() == j.purgeNs &&
 		is.GetCancelling() == j.cancelling && is.GetDoomed() == j.doomed && proto.Equal(is.GetRetry(), j.retry) &&
 		samePairs(is.GetTags(), j.tags) && samePairs(is.GetHeaders(), j.headers)
 }
@@ -208,9 +212,10 @@ func (j *modelJob) compareGroups(is *job.Job) bool {
 	if c := j.chain; c != nil {
 		link = &job.ChainLink{ChainId: c.chain[:], Step: uint32(c.step), Ended: c.ended}
 	}
+	j.learnReason(is)
 	return proto.Equal(is.GetBatch(), batch) && proto.Equal(is.GetChain(), link) && proto.Equal(is.GetOrigin(), j.origin) &&
-		int(is.GetBlockedBy()) == j.blocked && is.GetHasDependents() == j.awaited && is.GetDependencyPolicy() == j.policy &&
-		bytes.Equal(is.GetParentId(), j.parent) && bytes.Equal(is.GetScheduleId(), j.schedule)
+		int(is.GetBlockedBy()) == j.blocked && is.GetHasDependents() == j.awaited && is.GetOptions().GetDependencyPolicy() == j.policy &&
+		bytes.Equal(is.GetOptions().GetParentId(), j.parent) && bytes.Equal(is.GetOptions().GetScheduleId(), j.schedule)
 }
 
 // inspectDocuments holds what jobs are to do against the model.
@@ -218,14 +223,17 @@ func (sh *shard) inspectDocuments() error {
 	v := sh.steady.store.Snapshot()
 	defer v.Close()
 	for _, j := range byNumber(sh.model) {
-		for kind, want := range map[job.BlobKind]*job.Blob{job.Payload: j.payload, job.Previous: j.previous} {
+		for kind, want := range map[job.BlobKind]*job.Blob{
+			job.Payload: j.payload, job.Previous: j.previous, job.Result: j.agent.result,
+			job.Checkpoint: j.agent.checkpoint, job.ResultSchema: j.agent.schema,
+		} {
 			b, err := v.Blob(j.id, kind)
 			if err != nil || !proto.Equal(b, want) {
 				return fmt.Errorf("blob %d of job %s is %v in the store, %v in the model (%w)", kind, j.id, b, want, err)
 			}
 		}
 	}
-	return nil
+	return sh.model.inspectLost(v)
 }
 
 // sameBytes compares two stores key by key.

@@ -50,12 +50,15 @@ func (m *model) met(waiter, id job.ID, how job.State) {
 	j := m.jobs[waiter]
 	switch {
 	case j == nil || j.blocked == 0 || j.state != job.Scheduled && j.state != job.Held:
-	case how == job.Completed || j.policy == job.DependencyPolicy_DEPENDENCY_POLICY_IGNORE:
+	case j.agent.ended > 0 && !j.waitsFor(id): // it has lived on
+	case j.agent.ended > 0 || how == job.Completed || j.policy == job.DependencyPolicy_DEPENDENCY_POLICY_IGNORE:
 		if j.blocked--; j.blocked == 0 && j.state == job.Scheduled && j.dueNs <= m.clockNs {
 			j.state = job.Pending
+			m.put(j)
 		}
+	case j.policy == job.DependencyPolicy_DEPENDENCY_POLICY_HOLD && j.state == job.Held:
 	case j.policy == job.DependencyPolicy_DEPENDENCY_POLICY_HOLD:
-		j.state = job.Held
+		m.keep(j, job.Hold_HOLD_DEPENDENCY, id.String())
 	default:
 		why := "depends on " + id.String() + ", which "
 		if how == job.State_STATE_UNSPECIFIED {

@@ -47,20 +47,25 @@ func (w *workload) newJob() *op.NewJob {
 		n.Defaults = uint32(w.rng.IntN(job.AllDefaults + 1))
 	}
 	if w.chance(6) {
-		n.ExpireAfterMs = 1 + w.rng.Int64N(30000)
+		n.Opt().ExpireAfterMs = 1 + w.rng.Int64N(30000)
 	}
 	switch w.rng.IntN(12) {
 	case 0, 1:
-		n.UniqueKey, n.UniqueWholePeriod = w.key(), w.chance(3)
-		n.UniquePeriodMs = 1 + w.rng.Int64N(pick(w, []int64{10_000, 3_600_000}))
+		n.Opt().UniqueKey, n.Opt().UniqueWholePeriod = w.key(), w.chance(3)
+		n.Opt().UniquePeriodMs = 1 + w.rng.Int64N(pick(w, []int64{10_000, 3_600_000}))
 	case 2:
-		n.ScheduledNs, n.DebounceKey, n.DebounceMs = 0, w.key(), 1+w.rng.Int64N(10_000)
+		n.ScheduledNs, n.Opt().DebounceKey, n.Opt().DebounceMs = 0, w.key(), 1+w.rng.Int64N(10_000)
 	case 3, 4:
 		n.DependsOn = w.dependencies()
-		n.DependencyPolicy = job.DependencyPolicy(w.rng.IntN(3))
+		n.Opt().DependencyPolicy = job.DependencyPolicy(w.rng.IntN(3))
 	}
+	w.spending(n)
 	if w.chance(6) {
 		n.Chain = w.chain(n.Queue)
+	}
+	w.limits(n)
+	if w.agents {
+		w.agency(n)
 	}
 	return n
 }

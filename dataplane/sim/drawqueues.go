@@ -37,12 +37,13 @@ func (w *workload) setQueue() op.Op {
 	if w.chance(6) {
 		o.Defaults = w.defaults()
 	}
+	w.tuneQueue(o)
 	return o
 }
 
 // edge is a moment shortly before the first job that was let go leaves the window
-// of its queue's rate limit: there one that is too short by little shows. It is 0
-// where no queue has let any go under a limit.
+// of its queue's rate limit, or its key's or provider's: there one that is too short by little shows. It is 0
+// where none has let any go under a limit.
 func (w *workload) edge() int64 {
 	for _, name := range w.queues {
 		if q := w.m.queues[name]; q != nil && len(q.takes) >= int(q.rateLimit) && len(q.takes) > 0 {
@@ -50,7 +51,7 @@ func (w *workload) edge() int64 {
 			return q.takes[0] + windowNs - 1 - w.rng.Int64N(windowNs/64) - w.sh.skewNs
 		}
 	}
-	return 0
+	return w.limitsEdge()
 }
 
 func (w *workload) retention() *job.Retention {
@@ -114,6 +115,9 @@ func (w *workload) setSettings() op.Op {
 	o := &op.SetSettings{Meta: w.meta(), Settings: &state.Settings{}}
 	if !w.chance(3) {
 		o.Settings.Retention = w.retention()
+	}
+	if w.chance(2) {
+		o.Settings.UnknownModel = state.UnknownModel_UNKNOWN_MODEL_HOLD
 	}
 	return o
 }

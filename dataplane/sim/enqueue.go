@@ -59,7 +59,7 @@ func (m *model) enqueue(o *op.Enqueue) outcome {
 		case op.Found_FOUND_NONE:
 			j = m.make(id, n, member)
 		case op.Found_FOUND_DEBOUNCED:
-			j.dueNs, j.payload, j.tags, j.headers = m.clockNs+n.GetDebounceMs()*1e6, n.GetPayload(), n.GetTags(), n.GetHeaders()
+			j.dueNs, j.payload, j.tags, j.headers = m.clockNs+n.GetOptions().GetDebounceMs()*1e6, n.GetPayload(), n.GetTags(), n.GetHeaders()
 			j.priority, _, _ = m.terms(n)
 		}
 		result.Jobs = append(result.Jobs, &op.Enqueued{Id: j.id[:], State: j.state, Found: met[i].found})
@@ -97,10 +97,10 @@ func (m *model) earlier(o *op.Enqueue) *op.EnqueueResult {
 		id := job.ID(o.GetMeta().GetIds()[i])
 		e := &op.Enqueued{Id: id[:], State: firstState(n, createdNs)}
 		if _, made := m.known(id); !made {
-			if h := m.holder(n.GetQueue(), n.GetUniqueKey()); n.GetUniqueKey() != "" && h != nil {
+			if h := m.holder(n.GetQueue(), n.GetOptions().GetUniqueKey()); n.GetOptions().GetUniqueKey() != "" && h != nil {
 				e = &op.Enqueued{Id: h.id[:], State: h.state, Found: op.Found_FOUND_DUPLICATE}
 			}
-			if h := m.debounced(n.GetQueue(), n.GetDebounceKey()); n.GetDebounceKey() != "" && h != nil {
+			if h := m.debounced(n.GetQueue(), n.GetOptions().GetDebounceKey()); n.GetOptions().GetDebounceKey() != "" && h != nil {
 				e = &op.Enqueued{Id: h.id[:], State: h.state, Found: op.Found_FOUND_DEBOUNCED}
 			}
 		}
@@ -118,15 +118,15 @@ type meeting struct {
 // meet finds who has a new job's key: a job that is there, or one of the op itself,
 // which are in keys. Nobody has it any more when its period is over.
 func (m *model) meet(keys map[string]job.ID, id job.ID, n *op.NewJob) meeting {
-	key, found := "unique\x00"+n.GetUniqueKey(), op.Found_FOUND_DUPLICATE
-	h := m.holder(n.GetQueue(), n.GetUniqueKey())
+	key, found := "unique\x00"+n.GetOptions().GetUniqueKey(), op.Found_FOUND_DUPLICATE
+	h := m.holder(n.GetQueue(), n.GetOptions().GetUniqueKey())
 	if h != nil && h.uniqueEndNs <= m.clockNs {
 		h = nil
 	}
 	switch {
-	case n.GetUniqueKey() != "":
-	case n.GetDebounceKey() != "":
-		key, found, h = "debounce\x00"+n.GetDebounceKey(), op.Found_FOUND_DEBOUNCED, m.debounced(n.GetQueue(), n.GetDebounceKey())
+	case n.GetOptions().GetUniqueKey() != "":
+	case n.GetOptions().GetDebounceKey() != "":
+		key, found, h = "debounce\x00"+n.GetOptions().GetDebounceKey(), op.Found_FOUND_DEBOUNCED, m.debounced(n.GetQueue(), n.GetOptions().GetDebounceKey())
 	default:
 		return meeting{}
 	}
@@ -162,7 +162,7 @@ func (m *model) admit(o *op.Enqueue, met []meeting) (drops []string, refused api
 	for _, name := range queues {
 		q, after := m.queues[name], m.waiting(name)+more[name]
 		excess := min(after-min(q.length, after), more[name])
-		if excess > 0 && (q.overflow == job.Overflow_OVERFLOW_REJECT || m.count(name, job.Pending) < int(excess)) {
+		if excess > 0 && (q.overflow == job.Overflow_OVERFLOW_REJECT || len(m.ready(name)) < int(excess)) {
 			return nil, api.QueueFull
 		}
 		for range excess {
@@ -174,8 +174,8 @@ func (m *model) admit(o *op.Enqueue, met []meeting) (drops []string, refused api
 
 // due is when a job is due that is made now.
 func due(n *op.NewJob, nowNs int64) int64 {
-	if n.GetDebounceKey() != "" {
-		return nowNs + n.GetDebounceMs()*1e6
+	if n.GetOptions().GetDebounceKey() != "" {
+		return nowNs + n.GetOptions().GetDebounceMs()*1e6
 	}
 	return n.GetScheduledNs()
 }
@@ -191,9 +191,9 @@ func firstState(n *op.NewJob, nowNs int64) job.State {
 func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 	j := &modelJob{
 		id: id, number: m.nextNumber, queue: n.GetQueue(), state: firstState(n, m.clockNs), createdNs: m.clockNs, dueNs: due(n, m.clockNs),
-		payload: n.GetPayload(), previous: n.GetPrevious(), tags: n.GetTags(), headers: n.GetHeaders(), parent: n.GetParentId(),
-		origin: n.GetOrigin(), schedule: n.GetScheduleId(), debounce: n.GetDebounceKey(),
-		blocked: len(n.GetDependsOn()), policy: n.GetDependencyPolicy(),
+		payload: n.GetPayload(), previous: n.GetPrevious(), tags: n.GetTags(), headers: n.GetHeaders(), parent: n.GetOptions().GetParentId(),
+		origin: n.GetOrigin(), schedule: n.GetOptions().GetScheduleId(), debounce: n.GetOptions().GetDebounceKey(),
+		options: n.GetOptions(), blocked: len(n.GetDependsOn()), policy: n.GetOptions().GetDependencyPolicy(),
 	}
 	j.priority, j.retry, j.lifeMs = m.terms(n)
 	if j.lifeMs > 0 {
@@ -202,11 +202,11 @@ func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 	if member != nil {
 		j.batch = &modelMember{batch: member.batch, shard: member.shard}
 	}
-	if n.GetUniqueKey() != "" {
-		if h := m.holder(j.queue, n.GetUniqueKey()); h != nil {
+	if n.GetOptions().GetUniqueKey() != "" {
+		if h := m.holder(j.queue, n.GetOptions().GetUniqueKey()); h != nil {
 			h.uniqueEndNs = 0 // its period is over
 		}
-		j.unique, j.uniqueWhole, j.uniqueEndNs = n.GetUniqueKey(), n.GetUniqueWholePeriod(), m.clockNs+n.GetUniquePeriodMs()*1e6
+		j.unique, j.uniqueWhole, j.uniqueEndNs = n.GetOptions().GetUniqueKey(), n.GetOptions().GetUniqueWholePeriod(), m.clockNs+n.GetOptions().GetUniquePeriodMs()*1e6
 	}
 	if c := n.GetChain(); c != nil && n.GetLink() != nil {
 		j.chain = &modelLink{chain: job.ID(n.GetLink().GetChainId()), step: int(n.GetLink().GetStep()), of: c}
@@ -216,10 +216,12 @@ func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 		begun.Steps = append(begun.Steps, c.GetSteps()[1:]...)
 		j.chain = &modelLink{chain: id, of: begun}
 	}
+	j.agent.born(n)
 	m.nextNumber++
 	m.jobs[id] = j
 	m.queue(j.queue).enqueued++
 	m.ledger.made(j)
+	m.put(j)
 	for _, d := range n.GetDependsOn() {
 		of, here := job.ID(d.GetJobId()), m.number
 		m.send(d.GetShard(), traveller{about: &id, arrive: func(to *model) { to.watch(of, id, here) }})
@@ -232,7 +234,7 @@ func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 func (m *model) terms(n *op.NewJob) (priority uint32, retry *job.Retry, lifeMs int64) {
 	d := m.defaultsOf(n.GetQueue())
 	open := func(bit uint32) bool { return n.GetDefaults()&bit != 0 && d != nil }
-	priority, lifeMs = n.GetPriority(), n.GetExpireAfterMs()
+	priority, lifeMs = n.GetPriority(), n.GetOptions().GetExpireAfterMs()
 	r := n.GetRetry()
 	retry = &job.Retry{
 		MaxAttempts: r.GetMaxAttempts(), Backoff: r.GetBackoff(), JitterPercent: r.GetJitterPercent(),

@@ -67,7 +67,16 @@ func (sh *shard) inspect() error {
 	if err := sh.model.compare(steady); err != nil {
 		return fmt.Errorf("store and model: %w", err)
 	}
+	if err := sh.inspectKeys(steady); err != nil {
+		return err
+	}
+	if err := sh.inspectFetchable(); err != nil {
+		return err
+	}
 	if err := sh.compareOutboxes(); err != nil {
+		return fmt.Errorf("store and model: %w", err)
+	}
+	if err := sh.compareDeliveries(steady); err != nil {
 		return fmt.Errorf("store and model: %w", err)
 	}
 	if sh.troubled.index() != sh.steady.index() {
@@ -90,6 +99,7 @@ func (sh *shard) hear(o op.Op, result any) {
 	case *op.DeleteQueue:
 		sh.retuned[o.GetQueue()] = true
 	}
+	sh.model.told.hearOfDeliveries(result)
 	if enqueued, ok := result.(*op.EnqueueResult); ok {
 		for _, j := range enqueued.GetJobs() {
 			// One that was found by its key may be taken for one that was made and is

@@ -35,6 +35,14 @@ type model struct {
 	schedules     map[job.ID]*state.Schedule
 	settings      *state.Settings
 	ledger        *ledger // of all shards together
+	resources     map[modelName]*state.Resource
+	traffic       map[job.ID]*modelTraffic    // by the provider's id
+	relimited     map[job.ID]int64            // when a provider's limits were changed last
+	alerts        map[string]*state.Alert     // by the rule's id
+	deliveries    map[string]*state.Delivery  // by id
+	attempted     map[string]*state.Attempted // by the webhook's id
+	told          toldOf
+	modelMoney
 
 	// What a repeat is known by.
 	fetches map[string][]grant // by seed: what the last fetch of that seed leased
@@ -63,7 +71,14 @@ type modelUsage struct {
 	model, provider string
 	atNs            int64
 	tokens          [4]int64 // input, output, cache creation, cache read
-	costNano        int64
+	costNano        int64    // what counts
+	said            bool     // its worker said it
+	computed        int64
+	isComputed      bool
+	unpriced        bool
+	phase           state.UsagePhase
+	first           bool // of its job
+	key, tags       string
 }
 
 type modelJob struct {
@@ -101,18 +116,26 @@ type modelJob struct {
 	origin       *job.Origin
 	schedule     []byte
 
-	unique      string
-	uniqueEndNs int64 // 0: it has no unique key, or not any more
-	uniqueWhole bool  // it keeps the key when it has settled
-	debounce    string
-	lifeMs      int64
-	endNs       int64 // of its time; 0: never
-	purgeNs     int64
-	batch       *modelMember
-	chain       *modelLink
-	blocked     int
-	policy      job.DependencyPolicy
-	awaited     bool // others wait for it
+	unique       string
+	uniqueEndNs  int64 // 0: it has no unique key, or not any more
+	uniqueWhole  bool  // it keeps the key when it has settled
+	debounce     string
+	lifeMs       int64
+	endNs        int64 // of its time; 0: never
+	purgeNs      int64
+	batch        *modelMember
+	chain        *modelLink
+	blocked      int
+	policy       job.DependencyPolicy
+	awaited      bool         // others wait for it
+	options      *job.Options // what its client asked for
+	place        modelPlace   // what its queue knows of it
+	gate         modelGate
+	keyed        bool  // its key was charged for its attempt
+	chargedNs    int64 // so much
+	claim        modelClaim
+	agent        modelAgent
+	reportedEver bool
 }
 
 type remembered struct {
@@ -133,7 +156,11 @@ func newModel(clockNs int64, number uint32, shards []*model, l *ledger) *model {
 	return &model{
 		number:     number,
 		shards:     shards,
+		resources:  map[modelName]*state.Resource{},
+		traffic:    map[job.ID]*modelTraffic{},
+		relimited:  map[job.ID]int64{},
 		ledger:     l,
+		modelMoney: newMoney(),
 		level:      1,
 		fetches:    map[string][]grant{},
 		sent:       map[uint32][]traveller{},
@@ -150,6 +177,10 @@ func newModel(clockNs int64, number uint32, shards []*model, l *ledger) *model {
 		keys:       map[string][]byte{},
 		remembered: map[string]remembered{},
 		usageFirst: 1,
+		alerts:     map[string]*state.Alert{},
+		deliveries: map[string]*state.Delivery{},
+		attempted:  map[string]*state.Attempted{},
+		told:       toldOf{asked: map[string]bool{}},
 	}
 }
 
@@ -189,6 +220,8 @@ func didNothing(result any) bool {
 	switch r := result.(type) {
 	case *op.FetchResult:
 		return len(r.Jobs) == 0
+	case *op.AckResult:
+		return !slices.ContainsFunc(r.Items, func(r *op.Refusal) bool { return r.GetCode() != string(op.ResultUnchecked) })
 	case *op.MoveJobsResult:
 		return !slices.ContainsFunc(r.Items, func(r *op.Refusal) bool { return r.GetCode() == "" })
 	case *op.JobsResult:
@@ -296,9 +329,31 @@ func (m *model) dispatchLater(o op.Op) outcome {
 		return m.sweepQueue(o)
 	case *op.Replenish:
 		return outcome{result: &op.ReplenishResult{}}
+	case *op.PutResource:
+		return m.putResource(o)
+	case *op.DeleteResource:
+		return m.deleteResource(o)
+	case *op.OpenGate:
+		return m.openGate(o)
 	case *op.SetSettings:
 		m.settings = o.GetSettings()
 		return outcome{result: &op.SetSettingsResult{}}
+	case *op.ReplayJob:
+		return m.replayJob(o)
+	case *op.ScoreJob:
+		return m.scoreJob(o)
+	case *op.SetAlerts:
+		return m.setAlerts(o)
+	case *op.ReportDeliveries:
+		return m.reportDeliveries(o)
+	case *op.PurgeDeliveries:
+		return m.purgeDeliveries(o)
+	case *op.QueueDelivery:
+		return m.queueDelivery(o)
+	case *op.SeedPrices:
+		return m.seedPrices(o)
+	case *op.TurnBudgets:
+		return m.turnBudgets(o)
 	}
 	panic("the model does not know this op")
 }
@@ -330,12 +385,21 @@ func (m *model) fetch(o *op.Fetch) outcome {
 				m.expireJob(j)
 				continue
 			}
+			if v := m.decide(j); v != (verdict{}) {
+				m.putAside(j, v)
+				continue
+			}
 			m.queues[name].take(m.clockNs)
+			m.beginService(j)
+			m.claim(j)
+			m.reserve(j)
 			j.state = job.Active
+			m.put(j)
 			j.attempt++
 			j.worker = o.GetWorkerId()
 			j.leaseMs = o.GetLeaseMs()
-			j.leaseEndNs = m.clockNs + j.leaseMs*1e6
+			j.agent.leased(m.clockNs)
+			j.leaseEndNs = j.agent.untilNs(m.clockNs + j.leaseMs*1e6)
 			j.token = nil // learned from the real result
 			m.leases++
 			j.lease, j.reported, j.endedBy = m.leases, "", ""
@@ -385,54 +449,13 @@ func (m *model) holds(proof *op.LeaseProof) (*modelJob, api.Code) {
 
 func refusal(code api.Code) *op.Refusal { return &op.Refusal{Code: string(code)} }
 
-func (m *model) ack(o *op.Ack) outcome {
-	result := &op.AckResult{}
-	for _, item := range o.GetItems() {
-		proof := item.GetProof()
-		j, code := m.holds(proof)
-		repeated := j != nil && j.state == job.Completed && (len(proof.GetToken()) == 0 || bytes.Equal(proof.GetToken(), j.token))
-		if code != "" && !repeated {
-			result.Items = append(result.Items, refusal(code))
-			continue
-		}
-		if !repeated {
-			m.report(j, item.GetUsage())
-			m.settle(j, job.Completed, ending{result: item.GetResult(), exit: item.GetExitChain()})
-		}
-		result.Items = append(result.Items, refusal(""))
-	}
-	return outcome{result: result}
-}
-
-// report counts what a worker says its job has used: in the job, and as a row.
-func (m *model) report(j *modelJob, u *job.Usage) {
-	if u == nil {
-		return
-	}
-	row := modelUsage{
-		job: j.id, attempt: j.attempt, queue: j.queue, atNs: m.clockNs, costNano: u.GetCostNanoUsd(),
-		tokens: [4]int64{u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheCreationTokens(), u.GetCacheReadTokens()},
-	}
-	if u.GetModel() != "" {
-		j.model = u.GetModel()
-	}
-	if u.GetProvider() != "" {
-		j.provider = u.GetProvider()
-	}
-	row.model, row.provider = j.model, j.provider
-	j.costNano += row.costNano
-	for i, n := range row.tokens {
-		j.tokens[i] += n
-	}
-	m.usage = append(m.usage, row)
-}
-
 func (m *model) promote(o *op.Promote) outcome {
 	result := &op.PromoteResult{}
 	for _, id := range o.GetJobIds() {
 		j := m.jobs[job.ID(id)]
 		if j != nil && (j.state == job.Scheduled || j.state == job.Retrying) && j.dueNs <= m.clockNs && j.blocked == 0 {
 			j.state = job.Pending
+			m.put(j)
 			result.Promoted++
 		}
 	}
@@ -451,7 +474,7 @@ func (m *model) reclaim(o *op.Reclaim) outcome {
 			continue
 		}
 		j.leaseExpired, j.endedBy = true, ""
-		m.lose(j, "lease expired")
+		m.lose(j, j.loseLease())
 		result.Reclaimed++
 	}
 	return outcome{result: result}

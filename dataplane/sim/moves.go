@@ -33,13 +33,15 @@ func (m *model) move(id job.ID, shard uint32, queue string) api.Code {
 	case j.state == job.Active, j.state == job.Cancelled:
 		return api.StateConflict
 	case here:
+		m.takeOut(j)
 		delete(m.jobs, id)
 		j.queue = queue
 		m.comeIn(j)
 		return ""
-	case j.blocked > 0, j.awaited:
+	case j.blocked > 0, j.awaited, len(j.agent.kept) > 0, len(j.agent.scores) > 0:
 		return api.StateConflict
 	}
+	m.takeOut(j)
 	delete(m.jobs, id)
 	j.moves++
 	j.queue = queue
@@ -62,7 +64,9 @@ func (m *model) comeIn(j *modelJob) {
 		j.debounce = ""
 	}
 	m.jobs[j.id] = j
+	j.gate = modelGate{} // it may be free in its new queue, or kept by another
 	m.queue(j.queue).enqueued++
+	m.put(j)
 }
 
 // deliver takes in what another shard has sent, from its model: what the entry

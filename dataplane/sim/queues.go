@@ -28,6 +28,13 @@ type modelQueue struct {
 	rate         *job.RateWindow
 	takes        []int64 // what was let go under the limit, and when: the window itself, exactly
 	tooMany      error   // the first time more was let go in a window than its limit says
+
+	ageingMs   int64
+	provider   string
+	lanes      map[string]*modelLane // by key; nil where no job has one
+	servedNs   int64
+	expectedNs int64
+	stirred    bool // the entry was about one of its jobs
 }
 
 func (m *model) queue(name string) *modelQueue {
@@ -56,7 +63,7 @@ func (m *model) waiting(queue string) uint64 {
 func (m *model) ready(queue string) []*modelJob {
 	var all []*modelJob
 	for _, j := range m.jobs {
-		if j.queue == queue && j.state == job.Pending {
+		if j.queue == queue && j.state == job.Pending && j.gate == (modelGate{}) {
 			all = append(all, j)
 		}
 	}
@@ -68,15 +75,23 @@ func (m *model) ready(queue string) []*modelJob {
 
 // nextReady is the job of a queue that is served next; nil for none.
 func (m *model) nextReady(queue string) *modelJob {
-	if all := m.ready(queue); len(all) > 0 {
-		return all[0]
+	all := m.ready(queue)
+	if q := m.queues[queue]; q.lanes != nil {
+		key, ok := m.nextLane(queue, nil)
+		if !ok {
+			return nil
+		}
+		all = ofKey(all, key)
 	}
-	return nil
+	return mostUrgent(all, m.queues[queue].ageingMs)
 }
 
 // nextToDrop is the oldest pending job of the least urgent priority that has any.
 func (m *model) nextToDrop(queue string) *modelJob {
 	all := m.ready(queue)
+	if m.queues[queue].lanes != nil {
+		all = ofKey(all, m.longestLane(queue))
+	}
 	last := all[len(all)-1].priority
 	return all[slices.IndexFunc(all, func(j *modelJob) bool { return j.priority == last })]
 }
@@ -134,6 +149,12 @@ func (m *model) setQueue(o *op.SetQueue) outcome {
 	}
 	if o.Overflow != nil {
 		q.overflow = o.GetOverflow()
+	}
+	if o.AgeingMs != nil {
+		q.ageingMs = o.GetAgeingMs()
+	}
+	if o.Provider != nil {
+		q.provider = o.GetProvider()
 	}
 	if o.Retention != nil {
 		q.retention = o.GetRetention()
@@ -267,8 +288,10 @@ func (m *model) compareQueue(v *state.Snapshot, name string, want *modelQueue) e
 		enqueued: q.GetEnqueued(), completed: q.GetCompleted(), failed: q.GetFailed(), buried: q.GetDead(), cancelled: q.GetCancelled(),
 		cleared: q.GetCleared(), clearBelow: q.GetClearBelow(), length: q.GetMaxLength(), overflow: q.GetOverflow(),
 		rateLimit: q.GetRateLimit(), rateWindowMs: q.GetRateWindowMs(),
+		ageingMs: q.GetAgeingMs(), provider: q.GetProvider(), servedNs: q.GetServedNs(), expectedNs: q.GetExpectedNs(),
 	}
 	should := *want
+	should.lanes, should.stirred = nil, false
 	should.rate, should.takes, should.retention, should.defaults, should.tooMany = nil, nil, nil, nil, nil
 	same := fmt.Sprint(*is) == fmt.Sprint(should) && proto.Equal(q.GetRate(), want.rate) &&
 		proto.Equal(orEmpty(q.GetRetention()), orEmpty(want.retention)) && proto.Equal(orNothing(q.GetDefaults()), orNothing(want.defaults))

@@ -58,6 +58,7 @@ var onTimers = map[state.TimerClass]func(ids [][]byte) op.Op{
 	state.TimerRetention:   func(ids [][]byte) op.Op { return &op.PurgeJobs{Meta: duty(), JobIds: ids} },
 	state.TimerIdempotency: func(ids [][]byte) op.Op { return &op.Expire{Meta: duty(), RecordIds: ids} },
 	state.TimerBatch:       func(ids [][]byte) op.Op { return &op.PurgeBatches{Meta: duty(), BatchIds: ids} },
+	state.TimerDelivered:   func(ids [][]byte) op.Op { return &op.PurgeDeliveries{Meta: duty(), DeliveryIds: ids} },
 	state.TimerDependents:  func(ids [][]byte) op.Op { return &op.ResolveDependents{Meta: duty(), JobIds: ids} },
 }
 
@@ -89,6 +90,12 @@ func (sh *shard) duties() (ops []op.Op, err error) {
 		run := &op.Run{Id: id, Version: s.GetVersion(), DueNs: s.GetNextRunNs(), RunNs: []int64{s.GetNextRunNs()}} // its last
 		ops = append(ops, &op.RunSchedules{Meta: duty(), Runs: []*op.Run{run}})
 	}
+	if ids := due(state.TimerDelivery); len(ids) > 0 {
+		ops = append(ops, sh.sendDue(ids))
+	}
+	if turns := sh.work.turns(nowNs); len(due(state.TimerBudget)) > 0 && len(turns) > 0 {
+		ops = append(ops, &op.TurnBudgets{Meta: duty(), Turns: turns})
+	}
 	for _, c := range store.Clearings() {
 		if o := sh.sweep(c); o != nil {
 			ops = append(ops, o)
@@ -96,6 +103,9 @@ func (sh *shard) duties() (ops []op.Op, err error) {
 	}
 	if names := store.ReplenishDue(nowNs); len(names) > 0 {
 		ops = append(ops, &op.Replenish{Meta: duty(), Queues: names})
+	}
+	if o, failed := sh.openGates(nowNs); o != nil || failed != nil {
+		ops, err = append(ops, o), errors.Join(err, failed)
 	}
 	return ops, err
 }
@@ -149,6 +159,9 @@ func (s *simulation) inspectRest() error {
 				left[job.ID(b.GetParentId())]++
 			}
 		}
+		if err := sh.inspectGates(); err != nil {
+			return fmt.Errorf("shard %d: %w", sh.number, err)
+		}
 		if c := sh.steady.store.Clearings(); len(c) > 0 {
 			return fmt.Errorf("shard %d: queues are cleared without end: %+v", sh.number, c)
 		}
@@ -163,6 +176,9 @@ func (s *simulation) inspectRest() error {
 
 // inspectWaiting wants that a job waits only for what has not happened.
 func (s *simulation) inspectWaiting(j *job.Job) error {
+	if err := s.inspectTools(j); err != nil {
+		return err
+	}
 	switch {
 	case j.GetState() == job.Active:
 		return errors.New("is active, its lease over")

@@ -73,11 +73,11 @@ func (m *model) runSchedules(o *op.RunSchedules) outcome {
 	run := func(s *state.Schedule, id job.ID, dueNs int64) {
 		n := &op.NewJob{
 			Queue: s.GetQueue(), Payload: s.GetPayload(), Priority: s.GetPriority(), Retry: job.NewRetry(), ScheduledNs: dueNs,
-			Tags: s.GetTags(), Headers: s.GetHeaders(), ScheduleId: s.GetId(), UniqueKey: s.GetUniqueKey(),
+			Tags: s.GetTags(), Headers: s.GetHeaders(), Options: &job.Options{ScheduleId: s.GetId(), UniqueKey: s.GetUniqueKey()},
 		}
 		n.Retry.MaxAttempts = s.GetMaxAttempts()
-		if n.UniqueKey != "" {
-			n.UniquePeriodMs = job.DefaultUniquePeriod.Milliseconds()
+		if n.Options.GetUniqueKey() != "" {
+			n.Opt().UniquePeriodMs = job.DefaultUniquePeriod.Milliseconds()
 		}
 		m.ledger.byRuns[id] = true
 		m.place(s.GetShard(), id, n)

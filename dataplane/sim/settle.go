@@ -21,6 +21,7 @@ type ending struct {
 // order, as jobs are numbered when they are born.
 func (m *model) settle(j *modelJob, to job.State, how ending) {
 	q := m.queue(j.queue)
+	m.giveUp(j, true, to == job.Completed)
 	switch j.state = to; to {
 	case job.Completed:
 		q.completed++
@@ -40,6 +41,7 @@ func (m *model) settle(j *modelJob, to job.State, how ending) {
 		j.awaited = false
 		m.waiters[j.id].settle(to, m.clockNs)
 	}
+	m.put(j)
 	if j.doomed {
 		m.remove(j)
 	}
@@ -65,6 +67,7 @@ func (m *model) keptUntil(s job.State, own *job.Retention) int64 {
 
 // remove takes a settled job away, for good.
 func (m *model) remove(j *modelJob) {
+	m.takeOut(j)
 	delete(m.jobs, j.id)
 	m.ledger.removed(j)
 }
@@ -174,6 +177,9 @@ func (m *model) follow(j *modelJob, s *job.Step, n *op.NewJob) {
 		n.Payload = j.chain.of.GetSteps()[0].GetPayload()
 	}
 	n.Priority, n.Retry, n.Tags, n.Headers = j.priority, j.retry, j.tags, j.headers
+	if j.key() != "" {
+		n.Opt().FairnessKey, n.Opt().FairnessWeight = j.key(), j.options.GetFairnessWeight()
+	}
 	m.place(s.GetShard(), m.newID(n.Queue), n)
 }
 

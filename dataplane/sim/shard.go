@@ -2,6 +2,7 @@ package sim
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -29,6 +30,8 @@ type shard struct {
 	troubled *replica        // crashes, lags, is restored
 	seen     progress        // of the steady store
 	retuned  map[string]bool // queues whose settings were changed since
+	keys     map[laneName]keyed
+	heard    uint64 // the next event of the feed that was not looked at
 }
 
 // logged is a committed entry.
@@ -153,6 +156,9 @@ func (sh *shard) commit(ops ...op.Op) error {
 	}
 	sh.model.begin(clockNs, seed)
 	if err := sh.judge(ops, results); err != nil {
+		return err
+	}
+	if err := errors.Join(sh.forget(), sh.compareTold()); err != nil {
 		return err
 	}
 	for i, o := range ops {

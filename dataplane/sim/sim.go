@@ -108,8 +108,8 @@ func newSimulation(seed uint64) (*simulation, error) {
 // step lets something happen to one of the shards.
 func (s *simulation) step() error {
 	switch n := s.rng.IntN(60); {
-	case n == 0: // a day passes: idempotency keys are forgotten
-		s.clockNs += int64(25 * time.Hour)
+	case n == 0: // a day passes, or a week: idempotency keys are forgotten, or deliveries
+		s.clockNs += int64(25*time.Hour) * []int64{1, 1, 7}[s.rng.IntN(3)]
 	case n < 40:
 		s.clockNs += s.rng.Int64N(int64(3 * time.Second))
 	}

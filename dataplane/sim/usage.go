@@ -12,6 +12,14 @@ func tokensOf(u *job.Usage) [4]int64 {
 	return [4]int64{u.GetInputTokens(), u.GetOutputTokens(), u.GetCacheCreationTokens(), u.GetCacheReadTokens()}
 }
 
+// tagsText is tags in a form that can be compared.
+func tagsText(tags []*job.Pair) (text string) {
+	for _, t := range tags {
+		text += fmt.Sprintf("%q=%q ", t.GetName(), t.GetValue())
+	}
+	return text
+}
+
 // sum adds up what was used.
 func (u *modelUsage) sum(tokens [4]int64, costNano int64) {
 	u.costNano += costNano
@@ -36,7 +44,9 @@ func (m *model) compareUsage(v *state.Snapshot) error {
 		is := modelUsage{
 			job: job.ID(r.GetJobId()), attempt: r.GetAttempt(), queue: r.GetQueue(), atNs: r.GetClockNs(),
 			model: r.GetReport().GetModel(), provider: r.GetReport().GetProvider(),
-			tokens: tokensOf(r.GetReport()), costNano: r.GetReport().GetCostNanoUsd(),
+			tokens: tokensOf(r.GetReport()), costNano: r.GetReport().GetCostNanoUsd(), said: r.GetReport().GetCostReported(),
+			computed: r.GetComputedNanoUsd(), isComputed: r.GetComputed(), unpriced: r.GetUnpriced(),
+			phase: r.GetPhase(), first: r.GetFirst(), key: r.GetFairnessKey(), tags: tagsText(r.GetTags()),
 		}
 		if row.Seq != seq || seq > uint64(len(m.usage)) || is != m.usage[seq-1] {
 			return fmt.Errorf("usage row %d is %+v in the store, row %d is %+v in the model", row.Seq, is, seq, m.usage[seq-1])

@@ -22,12 +22,14 @@ type workload struct {
 	queues []string
 	idle   []string // queues that mostly have no jobs, and so can be deleted
 	weight []int    // of each row of draws, in this history
+	keyed  bool     // its jobs have fairness keys
 	keys   []string // client idempotency keys, few, so that they meet again
 	sent   []op.Op  // ops that carried one of them, to be sent again
+	agents bool     // it has agents' jobs
 }
 
 func newWorkload(rng *rand.Rand, sh *shard) *workload {
-	w := &workload{rng: rng, sh: sh, m: sh.model}
+	w := &workload{rng: rng, sh: sh, m: sh.model, agents: rng.IntN(2) == 0}
 	for i := range 2 {
 		w.idle = append(w.idle, fmt.Sprintf("idle-%d-%d", sh.number, i))
 	}
@@ -39,7 +41,11 @@ func newWorkload(rng *rand.Rand, sh *shard) *workload {
 	for _, d := range draws() {
 		w.weight = append(w.weight, d.weight*pick(w, []int{0, 1, 1, 1, 5}))
 	}
+	if w.agents {
+		w.preferAgents()
+	}
 	w.weight[0] = max(w.weight[0], 1) // without jobs there is no history
+	w.keyed = w.chance(2)
 	for i := range 5 {
 		w.keys = append(w.keys, fmt.Sprintf("key-%d", i))
 	}
@@ -95,6 +101,17 @@ func draws() []draw {
 		{"sweep-queue", 5, (*workload).sweepQueue},
 		{"replenish", 2, (*workload).replenish},
 		{"set-settings", 1, (*workload).setSettings},
+		{"put-resource", 8, (*workload).putResource},
+		{"delete-resource", 2, (*workload).deleteResource},
+		{"open-gate", 4, (*workload).openGate},
+		{"score-job", 2, (*workload).scoreJob},
+		{"replay-job", 3, (*workload).replayJob},
+		{"set-alerts", 3, (*workload).setAlerts},
+		{"report-deliveries", 3, (*workload).reportDeliveries},
+		{"purge-deliveries", 2, (*workload).purgeDeliveries},
+		{"queue-delivery", 2, (*workload).queueDelivery},
+		{"seed-prices", 1, (*workload).seedPrices},
+		{"turn-budgets", 3, (*workload).turnBudgets},
 		{again, 3, (*workload).again},
 	}
 }
@@ -230,23 +247,15 @@ func (w *workload) held(n int) []job.ID {
 	})
 }
 
-func (w *workload) usage() *job.Usage {
-	if !w.chance(3) {
-		return nil
-	}
-	return &job.Usage{
-		InputTokens: w.rng.Int64N(1000), OutputTokens: w.rng.Int64N(1000),
-		CacheCreationTokens: w.rng.Int64N(10), CacheReadTokens: w.rng.Int64N(10), CostNanoUsd: w.rng.Int64N(1e9),
-		Model: pick(w, []string{"", "m1", "m2"}), Provider: pick(w, []string{"", "p1", "p2"}),
-	}
-}
-
 func (w *workload) ack() op.Op {
 	o := &op.Ack{Meta: w.meta()}
 	for _, id := range w.held(1 + w.rng.IntN(4)) {
 		item := &op.AckItem{Proof: w.proof(id), Usage: w.usage(), ExitChain: w.chance(8)}
 		if w.chance(2) {
 			item.Result = &job.Blob{Data: []byte(`{"ok":true}`)}
+		}
+		if w.agents {
+			w.iterate(item, id)
 		}
 		o.Items = append(o.Items, item)
 		if w.chance(10) {

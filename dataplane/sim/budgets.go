@@ -1,0 +1,382 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// Budgets in the model: what was booked stands in lists, and is added up whenever
+// somebody asks; what is reserved is what attempts that run have claimed.
+
+// modelMoney is what a model knows of money.
+type modelMoney struct {
+	priceBook    uint32                       // its version
+	accounts     map[string]*modelAccount     // by the budget's id
+	reservations map[job.ID]*modelReservation // of attempts that run
+	noticed      map[notice]int               // by the running entry
+	broken       error                        // the first time an attempt began for which there was no room
+}
+
+func newMoney() modelMoney {
+	return modelMoney{
+		accounts: map[string]*modelAccount{}, reservations: map[job.ID]*modelReservation{}, noticed: map[notice]int{},
+	}
+}
+
+// modelAccount is what a budget has come to.
+type modelAccount struct {
+	id      []byte
+	name    string
+	windows []*modelWindow
+}
+
+// modelWindow is what was booked in one window of a budget.
+type modelWindow struct {
+	kind                     state.Window
+	startNs, endNs, lengthMs int64
+	alerted                  uint32
+	booked                   []booking
+}
+
+type booking struct{ ns, settled, overrun int64 }
+
+// modelReservation is what a running attempt has to do with budgets.
+type modelReservation struct {
+	on              []*modelAccount
+	reserved, spent int64
+}
+
+// notice is something the feed tells of: a budget, or a job that one has no room for.
+type notice struct {
+	event state.EventType
+	of    [16]byte
+}
+
+// putBudget opens an account, or has it follow its budget. What was spent in a window
+// stays spent.
+func (m *model) putBudget(r *state.Resource, seen []*state.Spent) {
+	a := m.accounts[string(r.GetId())]
+	if a == nil {
+		a = &modelAccount{id: r.GetId(), name: r.GetName()}
+		m.accounts[string(r.GetId())] = a
+	}
+	before := a.windows
+	a.windows = nil
+	for _, l := range r.GetBudget().GetLimits() {
+		var w *modelWindow
+		for _, old := range before {
+			if old.kind == l.GetWindow() {
+				w = old
+			}
+		}
+		var now *state.Spent
+		for _, s := range seen {
+			if s.GetWindow() == l.GetWindow() {
+				now = s
+			}
+		}
+		switch {
+		case now == nil && w == nil:
+			w = &modelWindow{kind: l.GetWindow(), startNs: m.clockNs, lengthMs: l.GetLengthMs()}
+		case now == nil:
+			w.resize(l.GetLengthMs(), m.clockNs)
+		case w == nil || w.endNs <= now.GetStartNs(): // the old one is over
+			w = &modelWindow{kind: l.GetWindow(), startNs: now.GetStartNs(), endNs: now.GetEndNs()}
+		case now.GetEndNs() > w.startNs:
+			w.startNs, w.endNs = now.GetStartNs(), now.GetEndNs()
+		}
+		w.alerted = min(w.alerted, slices.Max(append(w.reached(r.GetBudget(), l, m.clockNs), 0)))
+		a.windows = append(a.windows, w)
+	}
+}
+
+// slice is the number of the slice of a rolling window that a moment lies in: there are
+// 64 in its length, rounded up.
+func (w *modelWindow) slice(ns int64) int64 { return ns / ((w.lengthMs*1e6 + 63) / 64) }
+
+// sums adds up what was spent in the window: of a rolling one also what is in the slice
+// that its beginning lies in.
+func (w *modelWindow) sums(nowNs int64) (settled, overrun int64) {
+	for _, b := range w.booked {
+		if w.kind != state.Window_WINDOW_ROLLING || w.slice(nowNs)-w.slice(b.ns) <= 64 {
+			settled, overrun = settled+b.settled, overrun+b.overrun
+		}
+	}
+	return settled, overrun
+}
+
+// resize has a rolling window be of another length. What is remembered is remembered by
+// slices: it counts as spent as late as it may have been.
+func (w *modelWindow) resize(lengthMs, nowNs int64) {
+	if lengthMs == w.lengthMs {
+		return
+	}
+	var kept []booking
+	for _, b := range w.booked {
+		newest := w.booked[len(w.booked)-1]
+		if w.slice(newest.ns)-w.slice(b.ns) <= 64 {
+			b.ns = min((w.slice(b.ns)+1)*((w.lengthMs*1e6+63)/64)-1, nowNs)
+			kept = append(kept, b)
+		}
+	}
+	w.booked, w.lengthMs = kept, lengthMs
+}
+
+// raised is a limit with what it is raised by.
+func raised(b *state.Budget, limit, nowNs int64) int64 {
+	if nowNs < b.GetRaiseUntilNs() {
+		return limit + b.GetRaiseNanoUsd()
+	}
+	return limit
+}
+
+// thresholds are the percentages a budget tells of. One that lets jobs go on tells of its
+// whole limit at least.
+func thresholds(b *state.Budget) []uint32 {
+	all := slices.Clone(b.GetAlerts())
+	if b.GetOnExceed() == state.OnExceed_ON_EXCEED_ALERT_ONLY {
+		all = append(all, 100)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// reached are the thresholds that what is spent in a window has come to.
+func (w *modelWindow) reached(b *state.Budget, l *state.SpendLimit, nowNs int64) (all []uint32) {
+	settled, overrun := w.sums(nowNs)
+	for _, percent := range thresholds(b) {
+		if (settled+overrun)*100 >= raised(b, l.GetLimitNanoUsd(), nowNs)*int64(percent) {
+			all = append(all, percent)
+		}
+	}
+	return all
+}
+
+// budget is the declaration of an account's budget; nil when that is gone.
+func (m *model) budget(a *modelAccount) *state.Budget {
+	if m.accounts[string(a.id)] != a {
+		return nil
+	}
+	return m.resources[modelName{state.ResourceKind_RESOURCE_KIND_BUDGET, a.name}].GetBudget()
+}
+
+// book counts what was spent, in every window, and tells of the thresholds it comes to.
+func (m *model) book(a *modelAccount, settled, overrun int64) {
+	b := m.budget(a)
+	if b == nil || settled == 0 && overrun == 0 {
+		return
+	}
+	for i, w := range a.windows {
+		w.booked = append(w.booked, booking{m.clockNs, settled, overrun})
+		if w.kind == state.Window_WINDOW_ROLLING && m.clockNs-w.startNs >= w.lengthMs*1e6 {
+			w.startNs, w.alerted = m.clockNs, 0
+		}
+		for _, percent := range w.reached(b, b.GetLimits()[i], m.clockNs) {
+			if percent <= w.alerted {
+				continue
+			}
+			w.alerted = percent
+			if slices.Contains(b.GetAlerts(), percent) {
+				m.noticed[notice{state.EventType_EVENT_BUDGET_ALERT, [16]byte(a.id)}]++
+			}
+			if percent == 100 && b.GetOnExceed() == state.OnExceed_ON_EXCEED_ALERT_ONLY {
+				m.noticed[notice{state.EventType_EVENT_BUDGET_EXCEEDED, [16]byte(a.id)}]++
+			}
+		}
+	}
+}
+
+// reserved is what running attempts have reserved on a budget.
+func (m *model) reserved(a *modelAccount) (sum int64) {
+	for _, c := range m.reservations {
+		if slices.Contains(c.on, a) {
+			sum += c.reserved
+		}
+	}
+	return sum
+}
+
+// budgetsOf are the budgets that apply to a job, in the order in which they decide.
+func (m *model) budgetsOf(j *modelJob) (all []*modelAccount) {
+	names := []string{"namespace/default", "queue/" + j.queue}
+	for _, tag := range j.tags {
+		names = append(names, "tag/"+tag.GetName()+"="+tag.GetValue())
+	}
+	if j.key() != "" {
+		names = append(names, "key/"+j.key())
+	}
+	for _, name := range append(names, "job/default") {
+		if r := m.resources[modelName{state.ResourceKind_RESOURCE_KIND_BUDGET, name}]; r != nil {
+			all = append(all, m.accounts[string(r.GetId())])
+		}
+	}
+	return all
+}
+
+// expected is what is reserved for an attempt.
+func (m *model) expected(j *modelJob) (most int64) {
+	if j.agent.estimate > 0 {
+		return j.agent.estimate
+	}
+	if left := j.agent.bounds.GetMaxCostNanoUsd() - j.spent(); j.agent.bounds.GetMaxCostNanoUsd() > 0 && left > 0 {
+		return left
+	}
+	for _, a := range m.budgetsOf(j) {
+		most = max(most, m.budget(a).GetReserveNanoUsd())
+	}
+	return most
+}
+
+// short says whether a budget has no room for an amount, of a job that has cost so much
+// without it; and whether it never will have.
+func (m *model) short(a *modelAccount, jobCost, amount int64) (short, forever bool) {
+	b := m.budget(a)
+	lacks := func(available int64) bool { return available <= 0 || available < amount }
+	if b.GetPerJobNanoUsd() > 0 && lacks(raised(b, b.GetPerJobNanoUsd(), m.clockNs)-jobCost) {
+		return true, true
+	}
+	for i, w := range a.windows {
+		settled, overrun := w.sums(m.clockNs)
+		limit := raised(b, b.GetLimits()[i].GetLimitNanoUsd(), m.clockNs)
+		if lacks(limit - settled - overrun - m.reserved(a)) {
+			short, forever = true, forever || amount > limit
+		}
+	}
+	return short, forever
+}
+
+// decideBudgets says what becomes of a job that a budget has no room for.
+func (m *model) decideBudgets(j *modelJob) verdict {
+	amount := m.expected(j)
+	for _, a := range m.budgetsOf(j) {
+		on := m.budget(a).GetOnExceed()
+		short, forever := m.short(a, j.costNano, amount)
+		switch {
+		case !short, on == state.OnExceed_ON_EXCEED_ALERT_ONLY:
+		case on == state.OnExceed_ON_EXCEED_REJECT:
+			return verdict{to: job.Dead, by: a.name}
+		case on == state.OnExceed_ON_EXCEED_THROTTLE && !forever:
+			return verdict{to: job.Pending, gate: job.Gate_GATE_BUDGET, by: a.name}
+		default:
+			return verdict{to: job.Held, hold: job.Hold_HOLD_BUDGET, by: a.name}
+		}
+	}
+	return verdict{}
+}
+
+// anyReason is what ends a job whose text the model does not foretell.
+const anyReason = "\x00any reason"
+
+// reserve has an attempt that begins take its money, for which there must be room.
+func (m *model) reserve(j *modelJob) {
+	on := m.budgetsOf(j)
+	if len(on) == 0 {
+		return
+	}
+	m.reservations[j.id] = &modelReservation{on: on, reserved: m.expected(j)}
+	for _, a := range on {
+		b := m.budget(a)
+		for i, w := range a.windows {
+			settled, overrun := w.sums(m.clockNs)
+			limit := raised(b, b.GetLimits()[i].GetLimitNanoUsd(), m.clockNs)
+			if sum := settled + overrun + m.reserved(a); sum > limit && b.GetOnExceed() != state.OnExceed_ON_EXCEED_ALERT_ONLY && m.broken == nil {
+				m.broken = fmt.Errorf("job %s began, and budget %s came to %d of %d in window %d", j.id, a.name, sum, limit, w.kind)
+			}
+		}
+	}
+}
+
+// spend notes what a running attempt has cost by a report: on a budget on which it has
+// nothing reserved it is overrun.
+func (m *model) spend(j *modelJob, cost int64) {
+	c := m.reservations[j.id]
+	if c != nil {
+		c.spent += cost
+	}
+	for _, a := range m.budgetsOf(j) {
+		if c == nil || !slices.Contains(c.on, a) {
+			m.book(a, 0, cost)
+		}
+	}
+}
+
+// topUp reserves more for an attempt that has cost more than was reserved; where there is
+// no room it is overrun, and the worker is told. So is one that has used all of it up and
+// can have no more.
+func (m *model) topUp(j *modelJob) (over bool) {
+	on := m.budgetsOf(j)
+	if len(on) == 0 {
+		return false
+	}
+	c := m.reservations[j.id]
+	if c == nil {
+		c = &modelReservation{}
+	}
+	extra := max(c.spent-c.reserved, 0)
+	for _, a := range on {
+		need, holds := int64(0), slices.Contains(c.on, a)
+		if holds && c.spent < c.reserved || m.budget(a).GetOnExceed() == state.OnExceed_ON_EXCEED_ALERT_ONLY {
+			continue
+		}
+		if holds {
+			need = extra
+		}
+		short, _ := m.short(a, j.costNano-need, need)
+		over = over || short
+	}
+	switch {
+	case extra == 0:
+	case over:
+		c.spent -= extra
+		for _, a := range c.on {
+			m.book(a, 0, extra)
+		}
+	default:
+		c.reserved += extra
+	}
+	return over
+}
+
+// settleBudgets books what an attempt that ends has cost, and gives back what it has
+// reserved.
+func (m *model) settleBudgets(j *modelJob) {
+	c := m.reservations[j.id]
+	if c == nil {
+		return
+	}
+	delete(m.reservations, j.id)
+	for _, a := range c.on {
+		m.book(a, min(c.spent, c.reserved), max(c.spent-c.reserved, 0))
+	}
+}
+
+func (m *model) turnBudgets(o *op.TurnBudgets) outcome {
+	result := &op.TurnBudgetsResult{}
+	for _, t := range o.GetTurns() {
+		a := m.accounts[string(t.GetId())]
+		if a == nil {
+			continue
+		}
+		for _, w := range a.windows {
+			if w.kind != t.GetWindow() || w.endNs != t.GetSeenEndNs() || m.clockNs < w.endNs {
+				continue
+			}
+			if t.GetStartNs() >= w.endNs {
+				w.booked, w.alerted = nil, 0
+			}
+			w.startNs, w.endNs = t.GetStartNs(), t.GetEndNs()
+			result.Turned++
+		}
+	}
+	return outcome{result: result}
+}
+
+// stillShort says whether a budget that holds a job would hold it again.
+func (m *model) stillShort(j *modelJob) bool {
+	v := m.decideBudgets(j)
+	return v != verdict{} && v.to != job.Pending
+}

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// What a store knows of money is held against the model here: accounts field by field,
+// what running attempts claim, and what the feed tells.
+
+// account is the record that an account should have.
+func (m *model) account(a *modelAccount) *state.Account {
+	out := &state.Account{Id: a.id, Name: a.name, ReservedNanoUsd: m.reserved(a)}
+	for _, w := range a.windows {
+		s := &state.Spent{Window: w.kind, StartNs: w.startNs, EndNs: w.endNs, Alerted: w.alerted, LengthMs: w.lengthMs}
+		if w.kind != state.Window_WINDOW_ROLLING {
+			s.SettledNanoUsd, s.OverrunNanoUsd = w.sums(m.clockNs)
+		} else if n := len(w.booked); n > 0 {
+			newest := w.slice(w.booked[n-1].ns)
+			s.Newest, s.SettledSlices, s.OverrunSlices = uint64(newest), make([]int64, 65), make([]int64, 65)
+			for _, b := range w.booked {
+				if at := w.slice(b.ns); newest-at <= 64 {
+					s.SettledSlices[at%65] += b.settled
+					s.OverrunSlices[at%65] += b.overrun
+				}
+			}
+		}
+		out.Spent = append(out.Spent, s)
+	}
+	return out
+}
+
+// compareMoney holds what a store knows of money against the model.
+func (m *model) compareMoney(v *state.Snapshot) error {
+	errs := []error{m.broken}
+	if h := v.Head(); h.GetPriceBook() != m.priceBook || h.GetAccountRecords() != uint64(len(m.accounts)) {
+		errs = append(errs, fmt.Errorf("the store has price book %d and %d accounts, the model %d and %d", h.GetPriceBook(), h.GetAccountRecords(), m.priceBook, len(m.accounts)))
+	}
+	for id, a := range m.accounts {
+		is, err := v.Account([16]byte([]byte(id)))
+		if want := m.account(a); err != nil || !proto.Equal(is, want) {
+			errs = append(errs, fmt.Errorf("budget %s has come to %v in the store, to %v in the model (%w)", a.name, is, want, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// compareSpending is compare for what a job has to do with money.
+func (m *model) compareSpending(j *modelJob, is *job.Job) error {
+	claims, want := is.GetLease().GetClaims(), &job.Claims{}
+	if c := m.reservations[j.id]; c != nil {
+		want.ReservedNanoUsd, want.SpentNanoUsd = c.reserved, c.spent
+		for _, a := range c.on {
+			want.BudgetIds = append(want.BudgetIds, a.id)
+		}
+	}
+	got := &job.Claims{BudgetIds: claims.GetBudgetIds(), ReservedNanoUsd: claims.GetReservedNanoUsd(), SpentNanoUsd: claims.GetSpentNanoUsd()}
+	same := proto.Equal(got, want) && is.GetOptions().GetModel() == j.options.GetModel() &&
+		is.GetOptions().GetFairnessKey() == j.key() && (is.GetUsage() != nil) == j.reportedEver
+	if !same {
+		return fmt.Errorf("job %s has %v, %v and usage %v in the store, %v and %v in the model", j.id, claims, is.GetOptions(), is.GetUsage(), want, j.options)
+	}
+	return nil
+}
+
+// compareTold holds what the last entry has told the feed of money against the model.
+func (sh *shard) compareTold() error {
+	v := sh.steady.store.Snapshot()
+	defer v.Close()
+	said := map[notice]int{}
+	for item, err := range v.Feed(max(sh.heard, v.Head().GetFeedFirstSeq())) {
+		if err != nil {
+			return err
+		}
+		for _, e := range item.Entry.GetEvents() {
+			if e.GetType() == state.EventType_EVENT_BUDGET_ALERT || e.GetType() == state.EventType_EVENT_BUDGET_EXCEEDED {
+				said[notice{e.GetType(), [16]byte(append(e.GetJobId(), e.GetRecordId()...))}]++
+			}
+		}
+	}
+	sh.heard = v.Head().GetFeedNextSeq()
+	if should := sh.model.noticed; !maps.Equal(said, should) {
+		return fmt.Errorf("the feed tells %v of budgets, in the model %v", said, should)
+	}
+	clear(sh.model.noticed)
+	return nil
+}
+
+// learnReason takes the text of what ended the job before, where the model does not
+// foretell it.
+func (j *modelJob) learnReason(is *job.Job) {
+	if text := is.GetOrigin().GetError(); j.origin.GetError() == anyReason && strings.HasPrefix(text, "budget ") {
+		j.origin = proto.Clone(j.origin).(*job.Origin)
+		j.origin.Error = text
+	}
+}

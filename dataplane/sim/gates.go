@@ -1,0 +1,270 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// modelGate is where a pending job waits instead of being ready; the zero gate is none.
+type modelGate struct {
+	kind job.Gate
+	name string
+}
+
+// minuteMs is what a provider's limits are for.
+const minuteMs = 60_000
+
+// modelTraffic is what goes to a provider.
+type modelTraffic struct {
+	requests *job.RateWindow
+	takes    []int64       // when, exactly
+	tokens   [2]modelMeter // of input, of output
+	tooMany  error
+}
+
+// modelMeter is one kind of token.
+type modelMeter struct {
+	used               *job.RateWindow
+	reserved, expected uint64
+}
+
+// modelClaim is what an attempt has claimed of a provider.
+type modelClaim struct {
+	provider       *state.Resource // as declared then; nil for none
+	reserved, used [2]uint64
+}
+
+// providerFor is the provider that a job's attempts count with; nil for none.
+func (m *model) providerFor(j *modelJob) *state.Resource {
+	name := cmp.Or(j.options.GetProvider(), m.queue(j.queue).provider)
+	return m.resources[modelName{state.ResourceKind_RESOURCE_KIND_PROVIDER, name}]
+}
+
+// shares are what a shard has of a provider's limits.
+func shares(r *state.Resource) (requests uint64, tokens [2]uint64) {
+	n, p := uint64(r.GetShards()), r.GetProvider()
+	return p.GetRequests() / n, [2]uint64{p.GetInputTokens() / n, p.GetOutputTokens() / n}
+}
+
+// needs is what one attempt is taken to use: all there is where nothing is known, or
+// too much is expected.
+func (t *modelMeter) needs(limit uint64) uint64 {
+	if limit > 0 && (t.expected == 0 || t.expected > limit) {
+		return limit
+	}
+	return t.expected
+}
+
+// verdict is what becomes of a job that may not be let go. The zero verdict lets it go.
+type verdict struct {
+	to   job.State // Pending where it waits at a gate
+	hold job.Hold
+	gate job.Gate
+	by   string
+}
+
+// stays says whether a verdict on a job at a gate is that it waits on where it is.
+func (v verdict) stays(j *modelJob) bool {
+	return v.to == job.Pending && modelGate{v.gate, v.by} == j.gate
+}
+
+// decide says what becomes of a job that is next: what keeps it first, decides.
+func (m *model) decide(j *modelJob) (v verdict) {
+	if v = m.decidePerson(j); v != (verdict{}) {
+		return v
+	}
+	if j.tooDear() {
+		return verdict{to: job.Held, hold: job.Hold_HOLD_MAX_COST}
+	}
+	if v = m.decideProvider(j); v != (verdict{}) {
+		return v
+	}
+	return m.decideBudgets(j)
+}
+
+// putAside does to a job that is not let go what was decided of it.
+func (m *model) putAside(j *modelJob, v verdict) {
+	if v.to == job.Dead || v.hold == job.Hold_HOLD_BUDGET {
+		m.noticed[notice{state.EventType_EVENT_BUDGET_EXCEEDED, j.id}]++
+	}
+	switch v.to {
+	case job.Held:
+		m.keep(j, v.hold, v.by)
+	case job.Dead:
+		m.bury(j, anyReason)
+	default:
+		j.gate = modelGate{v.gate, v.by}
+		m.put(j)
+	}
+}
+
+// decideProvider says whether a job has to wait for its provider.
+func (m *model) decideProvider(j *modelJob) verdict {
+	r := m.providerFor(j)
+	if r == nil {
+		return verdict{}
+	}
+	kept := verdict{to: job.Pending, gate: job.Gate_GATE_PROVIDER, by: r.Name}
+	t := m.traffic[job.ID(r.Id)]
+	if t == nil {
+		t = &modelTraffic{}
+	}
+	requests, tokens := shares(r)
+	if requests > 0 && t.requests.Taken(minuteMs, m.clockNs)+1 > requests {
+		return kept
+	}
+	for i, limit := range tokens {
+		meter := &t.tokens[i]
+		if limit > 0 && meter.used.Taken(minuteMs, m.clockNs)+meter.reserved+meter.needs(limit) > limit {
+			return kept
+		}
+	}
+	return verdict{}
+}
+
+// claim counts an attempt that begins with its job's provider.
+func (m *model) claim(j *modelJob) {
+	r := m.providerFor(j)
+	if r == nil {
+		return
+	}
+	t := m.traffic[job.ID(r.Id)]
+	if t == nil {
+		t = &modelTraffic{requests: &job.RateWindow{}}
+		m.traffic[job.ID(r.Id)] = t
+	}
+	requests, tokens := shares(r)
+	t.requests.Take(minuteMs, m.clockNs)
+	t.takes = append(since(t.takes, m.clockNs-minuteMs*1e6), m.clockNs)
+	if requests > 0 && len(t.takes) > int(requests) && m.relimited[job.ID(r.Id)] <= t.takes[0] {
+		t.tooMany = fmt.Errorf("provider %s had %d requests in a minute, at most %d may be", r.Name, len(t.takes), requests)
+	}
+	j.claim = modelClaim{provider: r}
+	for i, limit := range tokens {
+		j.claim.reserved[i] = t.tokens[i].needs(limit)
+		t.tokens[i].reserved += j.claim.reserved[i]
+	}
+}
+
+// claimed is what goes to the provider that an attempt has claimed from; nil where it
+// has not, or that one is gone.
+func (m *model) claimed(j *modelJob) *modelTraffic {
+	if j.claim.provider == nil {
+		return nil
+	}
+	return m.traffic[job.ID(j.claim.provider.Id)]
+}
+
+// spendTokens counts what an attempt reports: it is not expected any more.
+func (m *model) spendTokens(j *modelJob, u *job.Usage) {
+	t := m.claimed(j)
+	if t == nil {
+		return
+	}
+	for i, n := range [2]int64{u.GetInputTokens() + u.GetCacheCreationTokens(), u.GetOutputTokens()} {
+		if n == 0 {
+			continue
+		}
+		meter, back := &t.tokens[i], min(uint64(n), j.claim.reserved[i])
+		if meter.used == nil {
+			meter.used = &job.RateWindow{}
+		}
+		meter.used.TakeN(uint64(n), minuteMs, m.clockNs)
+		meter.reserved -= back
+		j.claim.reserved[i] -= back
+		j.claim.used[i] += uint64(n)
+	}
+}
+
+// giveUp has an attempt that ends give back what it has claimed. The next is expected
+// to use what this one has; of one that was not completed, and used nothing, nothing
+// is learnt.
+func (m *model) giveUp(j *modelJob, delivered, completed bool) {
+	m.settleBudgets(j)
+	m.endService(j, delivered)
+	if t := m.claimed(j); t != nil {
+		for i := range t.tokens {
+			meter, used := &t.tokens[i], j.claim.used[i]
+			meter.reserved -= j.claim.reserved[i]
+			switch {
+			case !completed && j.claim.used == [2]uint64{}:
+			case meter.expected == 0:
+				meter.expected = max(used, 1)
+			case used > meter.expected:
+				meter.expected += (used - meter.expected + 7) / 8
+			default:
+				meter.expected = max(meter.expected-(meter.expected-used)/8, 1)
+			}
+		}
+	}
+	j.claim = modelClaim{}
+}
+
+func (m *model) openGate(o *op.OpenGate) outcome {
+	result := &op.OpenGateResult{}
+	for _, b := range o.GetJobIds() {
+		j := m.jobs[job.ID(b)]
+		if j == nil || j.gate == (modelGate{}) {
+			continue
+		}
+		switch v := m.decide(j); {
+		case v.stays(j):
+			continue
+		case v == verdict{}:
+			j.gate = modelGate{}
+			m.put(j)
+		default:
+			m.putAside(j, v)
+		}
+		result.Opened++
+	}
+	return outcome{result: result}
+}
+
+// gated is how many jobs of a queue wait at gates.
+func (m *model) gated(queue string) (n uint64) {
+	for _, j := range m.jobs {
+		if j.queue == queue && j.gate != (modelGate{}) {
+			n++
+		}
+	}
+	return n
+}
+
+// compareTraffic holds what a store knows of providers, and of who waits for them,
+// against the model.
+func (m *model) compareTraffic(v *state.Snapshot) error {
+	if n := v.Head().GetTrafficRecords(); n != uint64(len(m.traffic)) {
+		return fmt.Errorf("something goes to %d providers in the store, to %d in the model", n, len(m.traffic))
+	}
+	for id, want := range m.traffic {
+		t, err := v.Traffic(id)
+		if err != nil {
+			return err
+		}
+		should := &state.Traffic{
+			Name: t.GetName(), Requests: want.requests, InputTokens: want.tokens[0].used, OutputTokens: want.tokens[1].used,
+			ReservedInputTokens: want.tokens[0].reserved, ReservedOutputTokens: want.tokens[1].reserved,
+			ExpectedInputTokens: want.tokens[0].expected, ExpectedOutputTokens: want.tokens[1].expected,
+		}
+		if !proto.Equal(t, should) {
+			return fmt.Errorf("provider %s has the traffic %v in the store, %v in the model", t.GetName(), t, should)
+		}
+		if want.tooMany != nil {
+			return want.tooMany
+		}
+	}
+	for name := range m.queues {
+		q, err := v.Queue(name)
+		if err != nil || q.GetGated() != m.gated(name) {
+			return fmt.Errorf("%d jobs of queue %s wait at gates in the store, %d in the model (%w)", q.GetGated(), name, m.gated(name), err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// laneName is a fairness key of a queue.
+type laneName struct{ queue, key string }
+
+// keyed is how many jobs of a key were active, and by which rule.
+type keyed struct {
+	active uint32
+	rule   uint64 // its version; another resource's is another
+	of     job.ID
+}
+
+// inspectKeys wants no key to have more active jobs than its rule says, but for those
+// it had before. It counts the jobs of the store, and does not ask the model.
+func (sh *shard) inspectKeys(v *state.Snapshot) error {
+	now := map[laneName]keyed{}
+	for j, err := range v.Jobs() {
+		if err != nil {
+			return err
+		}
+		if key := j.GetOptions().GetFairnessKey(); key != "" && j.GetState() == job.Active {
+			at := laneName{j.GetQueue(), key}
+			n := now[at]
+			n.active++
+			now[at] = n
+		}
+	}
+	book, err := v.Book()
+	if err != nil {
+		return err
+	}
+	for at, n := range now {
+		var r *state.Resource
+		for _, key := range []string{state.EveryKey, at.key} {
+			if own := book.Resource(state.ResourceKind_RESOURCE_KIND_LIMIT_RULE, op.LimitRuleName(at.queue, key)); own != nil {
+				r = own
+			}
+		}
+		if r == nil {
+			continue
+		}
+		n.rule, n.of = r.Version, job.ID(r.Id)
+		before, known := sh.keys[at]
+		if most := r.GetLimitRule().GetMaxConcurrency(); known && before.rule == n.rule && before.of == n.of && most > 0 && n.active > max(most, before.active) {
+			return fmt.Errorf("key %q of queue %s has %d active jobs, at most %d may be", at.key, at.queue, n.active, most)
+		}
+		now[at] = n
+	}
+	sh.keys = now
+	return nil
+}
+
+// fetchable is how many jobs of a queue a fetch would find, gates aside, and whether
+// that changes with time.
+func (m *model) fetchable(queue string) (n int, timed bool) {
+	q := m.queues[queue]
+	if q.paused || q.deleting {
+		return 0, false
+	}
+	n = len(m.ready(queue))
+	if q.lanes != nil {
+		n = 0
+		for key, l := range q.lanes {
+			n += m.room(queue, key)
+			timed = timed || l.rule.GetRateLimit() > 0
+		}
+	}
+	if q.max > 0 {
+		n = min(n, max(q.max-m.count(queue, job.Active), 0))
+	}
+	if q.rateLimit > 0 {
+		n, timed = min(n, int(q.rate.Free(q.rateLimit, q.rateWindowMs, m.clockNs))), true
+	}
+	return n, timed
+}
+
+// inspectFetchable holds what the polls are woken by against the model: it is exact,
+// but for what time alone lets go since the queue was last looked at.
+func (sh *shard) inspectFetchable() error {
+	for name := range sh.model.queues {
+		want, timed := sh.model.fetchable(name)
+		if got := sh.steady.store.Fetchable(name); got > want || got < want && !timed {
+			return fmt.Errorf("%d jobs of queue %s can be fetched, says the store; in the model %d", got, name, want)
+		}
+	}
+	return nil
+}
+
+// openGates is what the duty of the gates proposes: those of the first in line that
+// pass together. Nil is nothing.
+func (sh *shard) openGates(nowNs int64) (o op.Op, err error) {
+	v := sh.steady.store.Snapshot()
+	defer func() { err = errors.Join(err, v.Close()) }()
+	open := &op.OpenGate{Meta: duty()}
+	for _, g := range sh.steady.store.Gates() {
+		ids, err := v.AtGate(g.Kind, g.Name, job.MaxDutyItems)
+		if err != nil {
+			return nil, err
+		}
+		ground := op.Freeze(v, sh.steady.store.Book(), nowNs)
+		for _, id := range ids {
+			j, err := v.Job(id)
+			if err != nil {
+				return nil, err
+			}
+			opens, _, err := ground.Opens(j)
+			if err != nil {
+				return nil, err
+			}
+			if opens {
+				open.JobIds = append(open.JobIds, j.Id)
+			}
+		}
+	}
+	if len(open.JobIds) == 0 {
+		return nil, nil
+	}
+	return open, nil
+}
+
+// inspectGates wants, when the duties have nothing to do any more, nobody to wait at a
+// gate that would let it go, and the polls to know of all that can be fetched.
+func (sh *shard) inspectGates() error {
+	defer func(ns int64) { sh.model.clockNs = ns }(sh.model.clockNs)
+	for name := range sh.model.queues {
+		if want, _ := sh.model.fetchable(name); want > 0 && sh.steady.store.Fetchable(name) == 0 {
+			return fmt.Errorf("%d jobs of queue %s can be fetched, and nobody is told", want, name)
+		}
+	}
+	sh.model.clockNs = max(sh.model.clockNs, sh.clockNs+sh.skewNs) // as late as the duties looked
+	for _, j := range byNumber(sh.model) {
+		if j.gate != (modelGate{}) && !sh.model.decide(j).stays(j) {
+			return fmt.Errorf("job %s waits at the gate of %q, which is open", j.id, j.gate.name)
+		}
+	}
+	return nil
+}

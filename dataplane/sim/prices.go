@@ -1,0 +1,177 @@
+package sim
+
+import (
+	"math/big"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// seedPrices takes a price book that is newer than the one there is.
+func (m *model) seedPrices(o *op.SeedPrices) outcome {
+	if o.GetVersion() > m.priceBook {
+		m.priceBook = o.GetVersion()
+		for key := range m.resources {
+			if key.kind == state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE {
+				delete(m.resources, key)
+			}
+		}
+		for _, p := range o.GetPrices() {
+			r := proto.Clone(p).(*state.Resource)
+			r.Version, r.CreatedNs = uint64(o.GetVersion()), m.clockNs
+			m.resources[modelName{r.GetKind(), r.GetName()}] = r
+		}
+	}
+	return outcome{result: &op.SeedPricesResult{}}
+}
+
+// spells says whether a price is one of a model's, and how much of its name it spells:
+// a whole name more than any beginning.
+func spells(p *state.Price, model string) (specific int, ok bool) {
+	if prefix, open := strings.CutSuffix(p.GetModel(), "*"); open {
+		return len(prefix), strings.HasPrefix(model, prefix)
+	}
+	return 1 << 30, p.GetModel() == model
+}
+
+// applies says whether a price is for a report of so much input, cached or not.
+func applies(p *state.Price, tokens [4]int64) bool {
+	return p.GetOverInputTokens() == 0 || tokens[0]+tokens[2]+tokens[3] > p.GetOverInputTokens()
+}
+
+// costAt is what tokens cost at a price: each kind for itself, half a nano-dollar
+// rounded up.
+func costAt(p *state.Price, tokens [4]int64) int64 {
+	sum := new(big.Int)
+	for i, price := range perMillion(p) {
+		product := new(big.Int).Mul(big.NewInt(tokens[i]), big.NewInt(price))
+		sum.Add(sum, product.Add(product, big.NewInt(500_000)).Div(product, big.NewInt(1_000_000)))
+	}
+	return sum.Int64()
+}
+
+func perMillion(p *state.Price) [4]int64 {
+	return [4]int64{p.GetInputNanoUsd(), p.GetOutputNanoUsd(), p.GetCacheCreationNanoUsd(), p.GetCacheReadNanoUsd()}
+}
+
+// priceOf is the price that a report has: the namespace's own go before those that came
+// with the binary. Nil is none.
+func (m *model) priceOf(provider, model string, tokens [4]int64) *state.Price {
+	for _, kind := range []state.ResourceKind{state.ResourceKind_RESOURCE_KIND_PRICE, state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE} {
+		var best *state.Price
+		for _, r := range m.declaredOf(kind) {
+			p := r.GetPrice()
+			_, ok := spells(p, model)
+			ok = ok && model != "" && applies(p, tokens) && (p.GetProvider() == "" || provider == "" || p.GetProvider() == provider)
+			if ok && (best == nil || goesBefore(p, best, provider, model, tokens)) {
+				best = p
+			}
+		}
+		// Of the provider that was found, the highest tier.
+		for _, r := range m.declaredOf(kind) {
+			p := r.GetPrice()
+			if best != nil && p.GetModel() == best.GetModel() && p.GetProvider() == best.GetProvider() && applies(p, tokens) &&
+				p.GetOverInputTokens() > best.GetOverInputTokens() {
+				best = p
+			}
+		}
+		if best != nil {
+			return best
+		}
+	}
+	return nil
+}
+
+// goesBefore says whether of two prices that a model has, the first goes before the
+// second: by how much of its name it spells, by whose it is, by its tier; and where
+// nobody was named, of several providers' the dearest.
+func goesBefore(a, b *state.Price, provider, model string, tokens [4]int64) bool {
+	specificA, _ := spells(a, model)
+	specificB, _ := spells(b, model)
+	if specificA != specificB {
+		return specificA > specificB
+	}
+	if a.GetProvider() == b.GetProvider() {
+		return a.GetOverInputTokens() > b.GetOverInputTokens()
+	}
+	if a.GetProvider() == provider || b.GetProvider() == provider { // also nobody's, where nobody is named
+		return a.GetProvider() == provider
+	}
+	return costAt(a, tokens) > costAt(b, tokens)
+}
+
+// compute is what the price book says of a report; known is false for a ceiling.
+func (m *model) compute(provider, model string, tokens [4]int64) (cost int64, any, known bool) {
+	if p := m.priceOf(provider, model, tokens); p != nil {
+		return costAt(p, tokens), true, true
+	}
+	ceiling := &state.Price{}
+	for _, r := range m.resources {
+		if p := r.GetPrice(); p != nil {
+			any = true
+			ceiling.InputNanoUsd = max(ceiling.InputNanoUsd, p.GetInputNanoUsd())
+			ceiling.OutputNanoUsd = max(ceiling.OutputNanoUsd, p.GetOutputNanoUsd())
+			ceiling.CacheCreationNanoUsd = max(ceiling.CacheCreationNanoUsd, p.GetCacheCreationNanoUsd())
+			ceiling.CacheReadNanoUsd = max(ceiling.CacheReadNanoUsd, p.GetCacheReadNanoUsd())
+		}
+	}
+	return costAt(ceiling, tokens), any, false
+}
+
+// knowsModel says whether there is any price of a model.
+func (m *model) knowsModel(model string) bool {
+	for _, r := range m.resources {
+		if p := r.GetPrice(); p != nil {
+			if _, ok := spells(p, model); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// report counts what a worker says its job has used: in the job, as a row, and on the
+// budgets.
+func (m *model) report(j *modelJob, u *job.Usage, phase state.UsagePhase) {
+	if u == nil {
+		return
+	}
+	row := modelUsage{
+		job: j.id, attempt: j.attempt, queue: j.queue, atNs: m.clockNs, tokens: tokensOf(u), costNano: u.GetCostNanoUsd(),
+		said: u.GetCostReported() || u.GetCostNanoUsd() != 0, phase: phase, first: !j.reportedEver,
+		key: j.key(), tags: tagsText(j.tags),
+	}
+	j.reportedEver = true
+	if u.GetModel() != "" {
+		j.model = u.GetModel()
+	}
+	if j.model == "" {
+		j.model = j.options.GetModel()
+	}
+	if u.GetProvider() != "" {
+		j.provider = u.GetProvider()
+	}
+	row.model, row.provider = j.model, j.provider
+	if row.tokens != [4]int64{} {
+		cost, any, known := m.compute(row.provider, row.model, row.tokens)
+		row.unpriced = any && !known
+		// A ceiling says nothing of a report whose cost is known.
+		if row.isComputed = any && (known || !row.said); row.isComputed {
+			row.computed = cost
+		}
+	}
+	if !row.said {
+		row.costNano = row.computed
+	}
+	j.costNano += row.costNano
+	for i, n := range row.tokens {
+		j.tokens[i] += n
+	}
+	m.usage = append(m.usage, row)
+	m.spendTokens(j, u)
+	m.spend(j, row.costNano)
+}
