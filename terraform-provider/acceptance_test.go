@@ -33,6 +33,7 @@ func TestAcceptance(t *testing.T) {
 		"secret that is used up": secretUsedUp,
 		"queue settings":         queueSettings,
 		"schedule":               scheduleLife,
+		"platform":               func(t *testing.T, _ *peer, tool *tftest.Tool) { platformLife(t, tool) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

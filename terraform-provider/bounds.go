@@ -2,7 +2,7 @@ package provider
 
 import "time"
 
-// What a server refuses in settings of queues and schedules, so that a plan says it
+// What a server refuses in what is declared, so that a plan says it
 // and not only an apply. These repeat the server's own bounds, which the API does
 // not tell: one that is behind them costs an early message or, where the server
 // allows more by now, a release of the provider.
@@ -23,4 +23,25 @@ const (
 	maxCronText       = 256 // bytes
 	maxUniqueKey      = 512 // bytes
 	maxScheduleJitter = time.Hour
+
+	maxAgeing          = 7 * 24 * time.Hour
+	maxFairnessKey     = 256           // bytes
+	maxLabel           = 128           // bytes of the name of a provider, a policy, an alert rule
+	maxTokensPerMinute = 1_000_000_000 // requests as well
+	maxUsageWord       = 128           // bytes of the name of a model
+	maxUSD             = "1000000000"
+	maxBudgetTarget    = 512 // bytes
+	maxBudgetAlerts    = 10
+	maxAlertPercent    = 1000
+	minRollingWindow   = time.Minute
+	maxRollingWindow   = 400 * 24 * time.Hour
+	maxTagName         = 128  // bytes
+	maxTagValue        = 1024 // bytes
+	maxIterations      = 10_000
+	maxWebhookURL      = 2048 // bytes
+	minWebhookSecret   = 16   // bytes
+	maxWebhookSecret   = 256  // bytes
+	maxWebhookRetries  = 20
+	maxAlertFor        = 24 * time.Hour
+	maxResourceName    = 1024 // bytes
 )

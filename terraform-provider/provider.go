@@ -1,7 +1,8 @@
-// Package provider is the Terraform provider corvo/corvo: namespaces, queues,
-// schedules and API keys as Terraform resources, of a cloud or of a bare node. It is
-// a client like any other: of ours it imports only api and api/client. It holds no
-// secret in state: those are ephemeral or write-only.
+// Package provider is the Terraform provider corvo/corvo: namespaces, API keys, and what
+// is declared in a namespace (queues, schedules, limits, prices, budgets, policies,
+// alerts) as Terraform resources, of a cloud or of a bare node. It is a client like any
+// other: of ours it imports only api and api/client. It holds no secret in state: those
+// are ephemeral or write-only.
 package provider
 
 import (
@@ -43,7 +44,7 @@ func (p *corvo) Metadata(_ context.Context, _ provider.MetadataRequest, resp *pr
 
 func (p *corvo) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		Description: "Namespaces, queues, schedules and API keys of Corvo. With a cloud token it manages a cloud's organisation; with an API key, the queues and schedules of one namespace or of a bare node.",
+		Description: "Namespaces and API keys of Corvo, and what is declared in a namespace: queues, schedules, limits, prices, budgets, policies, webhooks and alerts. With a cloud token it manages a cloud's organisation; with an API key, one namespace or a bare node.",
 		Attributes: map[string]schema.Attribute{
 			"endpoint": schema.StringAttribute{
 				Optional:    true,
@@ -51,11 +52,11 @@ func (p *corvo) Schema(_ context.Context, _ provider.SchemaRequest, resp *provid
 			},
 			"api_key": schema.StringAttribute{
 				Optional: true, Sensitive: true,
-				Description: "API key of a namespace or of a bare node, for queues and schedules. Environment: CORVO_API_KEY.",
+				Description: "API key of a namespace or of a bare node, for what is declared in it. Environment: CORVO_API_KEY.",
 			},
 			"cloud_token": schema.StringAttribute{
 				Optional: true, Sensitive: true,
-				Description: "Cloud token of the organisation, for namespaces, their keys, queues and schedules. Environment: CORVO_CLOUD_TOKEN.",
+				Description: "Cloud token of the organisation, for namespaces, their keys and what is declared in them. Environment: CORVO_CLOUD_TOKEN.",
 			},
 			"namespace": schema.StringAttribute{
 				Optional:    true,
@@ -94,6 +95,13 @@ func (p *corvo) Resources(context.Context) []func() resource.Resource {
 		func() resource.Resource { return &queueResource{} },
 		func() resource.Resource { return &scheduleResource{} },
 		func() resource.Resource { return &apiKeyResource{} },
+		newLimitRule,
+		newModelProvider,
+		newPrice,
+		newBudget,
+		newApprovalPolicy,
+		newWebhook,
+		newAlertRule,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
@@ -40,6 +41,8 @@ type queueModel struct {
 	RateWindowMs   types.Int64  `tfsdk:"rate_window_ms"`
 	MaxLength      types.Int64  `tfsdk:"max_length"`
 	OnFull         types.String `tfsdk:"on_full"`
+	PriorityAgeing types.String `tfsdk:"priority_ageing"`
+	ModelProvider  types.String `tfsdk:"model_provider"`
 
 	Retention *queueRetentionModel `tfsdk:"retention"`
 	Defaults  *queueDefaultsModel  `tfsdk:"defaults"`
@@ -56,6 +59,8 @@ var queueAttributes = attributes{
 	"rate_window_ms":                "rate_window_ms",
 	"max_length":                    "max_length",
 	"on_full":                       "on_full",
+	"priority_ageing":               "priority_ageing",
+	"provider":                      "model_provider",
 	"retention.completed":           "retention.completed",
 	"retention.dead":                "retention.dead",
 	"retention.cancelled":           "retention.cancelled",
@@ -116,6 +121,15 @@ func (r *queueResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 				Validators:  []validator.String{stringvalidator.OneOf(api.OnFullReject, api.OnFullDropOldest)},
 				Description: "What becomes of a job too many: reject (default) refuses it, drop_oldest gives it the place of the oldest.",
 			},
+			"priority_ageing": schema.StringAttribute{
+				Optional: true, PlanModifiers: []planmodifier.String{alike(sameDuration)},
+				Validators:  []validator.String{isDurationWithin(time.Millisecond, maxAgeing)},
+				Description: `How long a job waits until it counts as one priority higher, such as "10m": at most 168h. Default: it never does.`,
+			},
+			"model_provider": schema.StringAttribute{
+				Optional: true, Validators: []validator.String{isProviderName},
+				Description: "The provider of models whose limits its jobs count against that name none: the name of a corvo_model_provider. Default: none.",
+			},
 			"retention": queueRetentionAttribute(),
 			"defaults":  queueDefaultsAttribute(),
 		},
@@ -129,6 +143,8 @@ func (m *queueModel) observe(q api.Queue) {
 	m.RateLimit, m.RateWindowMs = limit(q.RateLimit), limit(q.RateWindowMs)
 	m.MaxLength = limit(q.MaxLength)
 	m.OnFull = types.StringValue(q.OnFull)
+	m.PriorityAgeing = observeMs(m.PriorityAgeing, q.PriorityAgeingMs)
+	m.ModelProvider = types.StringPointerValue(q.Provider)
 	m.Retention = m.Retention.observe(q.Retention)
 	m.Defaults = m.Defaults.observe(q.Defaults)
 }
@@ -149,6 +165,8 @@ func (m *queueModel) request() api.PutQueueRequest {
 		RateWindowMs:   m.RateWindowMs.ValueInt64Pointer(),
 		MaxLength:      m.MaxLength.ValueInt64Pointer(),
 		OnFull:         m.OnFull.ValueString(),
+		PriorityAgeing: api.Duration(m.PriorityAgeing.ValueString()),
+		Provider:       m.ModelProvider.ValueString(),
 		Retention:      m.Retention.request(),
 		Defaults:       m.Defaults.request(),
 	}

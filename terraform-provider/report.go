@@ -13,7 +13,10 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-var errNotFound = &api.Error{Code: api.NotFound}
+var (
+	errNotFound  = &api.Error{Code: api.NotFound}
+	errOvertaken = &api.Error{Code: api.PreconditionFailed} // another change came first
+)
 
 func gone(err error) bool { return errors.Is(err, errNotFound) }
 
@@ -67,4 +70,9 @@ func refused(e *api.Error) (fields []api.FieldError) {
 		return nil // a server may have its own details; the message says it all
 	}
 	return fields
+}
+
+// reportOvertaken reports an update that another change came before.
+func reportOvertaken(to *diag.Diagnostics, what string, err error) {
+	to.AddError("Cannot "+what+": "+string(api.PreconditionFailed), "It was changed after Terraform had read it ("+err.Error()+"). Plan again, to see the change, and apply that.")
 }

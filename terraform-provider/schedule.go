@@ -192,8 +192,8 @@ func (r *scheduleResource) Update(ctx context.Context, req resource.UpdateReques
 		return c.PutSchedule(ctx, prior.ID.ValueString(), body, prior.Version.ValueInt64())
 	})
 	switch {
-	case errors.Is(err, &api.Error{Code: api.PreconditionFailed}):
-		resp.Diagnostics.AddError("Cannot "+what+": "+string(api.PreconditionFailed), "It was changed after Terraform had read it ("+err.Error()+"). Plan again, to see the change, and apply that.")
+	case errors.Is(err, errOvertaken):
+		reportOvertaken(&resp.Diagnostics, what, err)
 		return
 	case err != nil:
 		report(&resp.Diagnostics, what, err, scheduleAttributes)

@@ -83,7 +83,7 @@ func (c *configured) Configure(_ context.Context, req resource.ConfigureRequest,
 
 const (
 	whyEndpoint = "Corvo has to be somewhere."
-	whyCloud    = "Namespaces and their API keys are resources of a cloud, and so are queues and schedules that name a namespace; a bare node has one namespace and keys of its own (corvo keys)."
+	whyCloud    = "Namespaces and their API keys are resources of a cloud, and so is what names a namespace; a bare node has one namespace and keys of its own (corvo keys)."
 )
 
 // cloud is a client of the control plane.
@@ -177,7 +177,7 @@ func (s *session) dataPlane(ctx context.Context, namespace string) (*client.Clie
 		return nil, err
 	}
 	if s.apiKey.unknown {
-		_, err := s.apiKey.need("Queues and schedules that name no namespace are those of the API key.")
+		_, err := s.apiKey.need("What names no namespace is in that of the API key.")
 		return nil, err
 	}
 	if s.cloudToken.set() && !s.apiKey.set() {

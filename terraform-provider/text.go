@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
@@ -94,4 +97,47 @@ func sameTime(a, b string) bool {
 	x, okX, errX := api.Time(a).Parse()
 	y, okY, errY := api.Time(b).Parse()
 	return errX == nil && errY == nil && okX == okY && x.Equal(y)
+}
+
+// isUSDWithin wants an amount of dollars in the bounds.
+func isUSDWithin(least, most string) checked {
+	from, errFrom := api.ParseUSD(least)
+	to, errTo := api.ParseUSD(most)
+	if err := errors.Join(errFrom, errTo); err != nil {
+		panic(err) // a bound that is no amount is a mistake in this program
+	}
+	return checked{fmt.Sprintf("an amount of dollars from %s to %s", least, most), func(text string) error {
+		n, err := api.ParseUSD(text)
+		if err == nil && (n < from || n > to) {
+			err = fmt.Errorf("%s is not within %s and %s", text, least, most)
+		}
+		return err
+	}}
+}
+
+// sameUSD says whether two texts are one amount: "12.50" is "12.5".
+func sameUSD(a, b string) bool {
+	x, errX := api.ParseUSD(a)
+	y, errY := api.ParseUSD(b)
+	return errX == nil && errY == nil && x == y
+}
+
+// givenUSD is an amount that was written down; nil for one that was not.
+func givenUSD(name string, text types.String, to *diag.Diagnostics) *api.USD {
+	if text.IsNull() || text.IsUnknown() {
+		return nil
+	}
+	n, err := api.ParseUSD(text.ValueString())
+	if err != nil {
+		to.AddAttributeError(path.Root(name), "Not an amount of dollars", err.Error())
+	}
+	return &n
+}
+
+// observeUSD is an amount as the state should have it, null where there is none.
+func observeUSD(prior types.String, now *api.USD) types.String {
+	if now == nil {
+		return types.StringNull()
+	}
+	return alike(sameUSD).observe(prior, now.String())
 }

@@ -1,5 +1,5 @@
 // Package examples holds Terraform configurations that people may start from. The
-// acceptance scenario applies them as they are. It imports nothing of ours.
+// acceptance tests apply them as they are. It imports nothing of ours.
 package examples
 
 import _ "embed"
@@ -8,3 +8,9 @@ import _ "embed"
 //
 //go:embed main.tf
 var Main string
+
+// Platform is platform/main.tf: the limits, prices, budgets, policies and alerts of a
+// namespace or a bare node.
+//
+//go:embed platform/main.tf
+var Platform string

@@ -18,15 +18,6 @@ import (
 // patience is how long a change may take to reach every part of a cloud.
 const patience = time.Minute
 
-// Scenario applies the example to a cloud and takes it through its life: create,
-// update in place, drift, rotation with and without overlap, import, destroy. After
-// each step a plan is empty, and at the end no secret was in state, plan or output.
-// The token's organisation must have no namespace of the scenario's name.
-func Scenario(t *testing.T, endpoint, cloudToken string) {
-	t.Helper()
-	Install(t).Scenario(t, endpoint, cloudToken)
-}
-
 // scene is a run of the scenario.
 type scene struct {
 	*Dir
@@ -42,7 +33,10 @@ type scene struct {
 // scenarioNamespace is the namespace that the scenario makes.
 const scenarioNamespace = "terraform-scenario"
 
-// Scenario is as the function, with a Tool that is installed already.
+// Scenario applies the example to a cloud and takes it through its life: create,
+// update in place, drift, rotation with and without overlap, import, destroy. After
+// each step a plan is empty, and at the end no secret was in state, plan or output.
+// The token's organisation must have no namespace of the scenario's name.
 func (tool *Tool) Scenario(t *testing.T, endpoint, cloudToken string) {
 	t.Helper()
 	cloud, err := client.NewCloud(endpoint, cloudToken)

@@ -203,6 +203,13 @@ func (d *Dir) Import(address, id string) {
 	d.run([]string{"import", "-no-color", address, id}, 0)
 }
 
+// ImportFails expects an import to fail, and returns what terraform said.
+func (d *Dir) ImportFails(address, id string) string {
+	d.t.Helper()
+	out, _ := d.run([]string{"import", "-no-color", address, id}, 1)
+	return flat(out)
+}
+
 // Forget takes resources out of the state and leaves them as they are.
 func (d *Dir) Forget(addresses ...string) {
 	d.t.Helper()

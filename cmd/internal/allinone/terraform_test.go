@@ -9,6 +9,7 @@ import (
 // TestTerraform runs a real terraform with the real provider against a real cloud.
 func TestTerraform(t *testing.T) {
 	t.Parallel()
-	c := start(t, nil)
-	tftest.Scenario(t, c.Endpoint, c.Access.CloudToken)
+	c, tool := start(t, nil), tftest.Install(t)
+	tool.Scenario(t, c.Endpoint, c.Access.CloudToken)
+	tool.Platform(t, c.Endpoint, c.Access.CloudToken, "demo")
 }

@@ -61,7 +61,7 @@ func TestTraces(t *testing.T) {
 	if got := job.Headers["traceparent"]; got != "00-"+producerTrace+"-aaaaaaaaaaaaaaaa-01" {
 		t.Errorf("the job comes with the traceparent %q", got)
 	}
-	if err := worker.Ack(ctx, job.JobID, api.AckRequest{LeaseToken: job.LeaseToken, Usage: &api.Usage{InputTokens: 5, Model: "m"}}); err != nil {
+	if err := worker.Ack(ctx, job.JobID, api.AckRequest{LeaseToken: job.LeaseToken, Usage: &api.ReportedUsage{InputTokens: 5, Model: "m"}}); err != nil {
 		t.Fatal(err)
 	}
 

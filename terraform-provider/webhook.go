@@ -1,0 +1,113 @@
+package provider
+
+import (
+	"context"
+	"regexp"
+
+	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/setvalidator"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// webhookModel is what the state has of a corvo_webhook. How it was reached last is not
+// Terraform's: it changes by itself.
+type webhookModel struct {
+	placed
+	URL             types.String `tfsdk:"url"`
+	Events          types.Set    `tfsdk:"events"`
+	Enabled         types.Bool   `tfsdk:"enabled"`
+	RetryLimit      types.Int64  `tfsdk:"retry_limit"`
+	SecretWO        types.String `tfsdk:"secret_wo"`
+	SecretWOVersion types.Int64  `tfsdk:"secret_wo_version"`
+}
+
+const defaultRetryLimit = 3
+
+var isWebhookURL = stringvalidator.RegexMatches(regexp.MustCompile(`^https?://[^/]`), "of the kind https://host/path")
+
+func newWebhook() resource.Resource {
+	return &declared[webhookModel, *webhookModel, api.WebhookRequest, api.Webhook]{
+		kind: "webhook", one: "webhook",
+		about:      "Where alerts are sent. What is sent is signed with a secret, which is in no state and no plan.",
+		settings:   webhookSettings,
+		attributes: attributes{"url": "url", "events": "events", "enabled": "enabled", "retry_limit": "retry_limit", "secret": "secret_wo"},
+		create:     (*client.Client).CreateWebhook,
+		get:        (*client.Client).Webhook,
+		put:        (*client.Client).PutWebhook,
+		remove:     (*client.Client).DeleteWebhook,
+		complete:   giveSecret,
+	}
+}
+
+func webhookSettings() map[string]schema.Attribute {
+	return map[string]schema.Attribute{
+		"url": schema.StringAttribute{
+			Required:    true,
+			Validators:  []validator.String{isWebhookURL, stringvalidator.LengthAtMost(maxWebhookURL)},
+			Description: "Where what happens is sent. It is in the state: put no credential into it.",
+		},
+		"events": schema.SetAttribute{
+			ElementType: types.StringType, Optional: true,
+			Validators:  []validator.Set{setvalidator.SizeAtLeast(1)},
+			Description: "The events it is told of, such as alert_fired. Default: all there are.",
+		},
+		"enabled": schema.BoolAttribute{
+			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
+			Description: "Whether anything is sent. Default: true.",
+		},
+		"retry_limit": schema.Int64Attribute{
+			Optional: true, Computed: true, Default: int64default.StaticInt64(defaultRetryLimit),
+			Validators:  []validator.Int64{int64validator.Between(0, maxWebhookRetries)},
+			Description: "How often a delivery that failed is tried again: 0 to 20. Default: 3.",
+		},
+		"secret_wo": schema.StringAttribute{
+			Required: true, Sensitive: true, WriteOnly: true,
+			Validators:  []validator.String{stringvalidator.LengthBetween(minWebhookSecret, maxWebhookSecret)},
+			Description: "What is sent is signed with it, write-only: 16 to 256 bytes. It is read when the webhook is made and when secret_wo_version changes.",
+		},
+		"secret_wo_version": schema.Int64Attribute{
+			Required:    true,
+			Description: "Changes when the secret in secret_wo is to take the place of the present one.",
+		},
+	}
+}
+
+func (m *webhookModel) request(ctx context.Context, to *diag.Diagnostics) api.WebhookRequest {
+	req := api.WebhookRequest{URL: m.URL.ValueString(), Enabled: m.Enabled.ValueBoolPointer(), RetryLimit: given(m.RetryLimit)}
+	to.Append(m.Events.ElementsAs(ctx, &req.Events, false)...)
+	return req
+}
+
+// giveSecret adds the secret where the server is to have it. One that was imported has
+// no version of it yet and gets it, for the server does not say which it has.
+func giveSecret(ctx context.Context, config tfsdk.Config, prior, plan *webhookModel, req *api.WebhookRequest, to *diag.Diagnostics) {
+	if prior != nil && prior.SecretWOVersion.Equal(plan.SecretWOVersion) {
+		return
+	}
+	var secret types.String
+	to.Append(config.GetAttribute(ctx, path.Root("secret_wo"), &secret)...)
+	req.Secret = secret.ValueString()
+}
+
+func (m *webhookModel) observe(ctx context.Context, w api.Webhook, to *diag.Diagnostics) {
+	m.observed(w.ID, w.Version)
+	m.URL, m.Enabled, m.RetryLimit = types.StringValue(w.URL), types.BoolValue(w.Enabled), types.Int64Value(int64(w.RetryLimit))
+	m.Events = types.SetNull(types.StringType)
+	if len(w.Events) > 0 {
+		events, diags := types.SetValueFrom(ctx, types.StringType, w.Events)
+		to.Append(diags...)
+		m.Events = events
+	}
+}
