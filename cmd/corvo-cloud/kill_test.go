@@ -75,8 +75,8 @@ func begin(ctx context.Context, t *testing.T, d dev, workers int) *load {
 				if err != nil || job == nil {
 					continue
 				}
-				err = c.Ack(ctx, job.JobID, api.AckRequest{LeaseToken: job.LeaseToken, Usage: &api.Usage{
-					InputTokens: n, Model: "m", Provider: "p", CostUSD: money.Nano(123 + n),
+				err = c.Ack(ctx, job.JobID, api.AckRequest{LeaseToken: job.LeaseToken, Usage: &api.ReportedUsage{
+					InputTokens: n, Model: "m", Provider: "p", CostUSD: new(money.Nano(123 + n)),
 				}})
 				if err == nil {
 					l.acked.Add(1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
@@ -195,7 +196,7 @@ func (p *parts) runJob(ctx context.Context, a tenant) {
 	if got.JobID != made.JobID {
 		p.t.Fatalf("fetched %s, enqueued %s", got.JobID, made.JobID)
 	}
-	must(a.Ack(ctx, got.JobID, api.AckRequest{LeaseToken: got.LeaseToken, Usage: &api.Usage{
-		InputTokens: 7, Model: "m-1", Provider: "p", CostUSD: 123,
+	must(a.Ack(ctx, got.JobID, api.AckRequest{LeaseToken: got.LeaseToken, Usage: &api.ReportedUsage{
+		InputTokens: 7, Model: "m-1", Provider: "p", CostUSD: new(money.Nano(123)),
 	}}))
 }

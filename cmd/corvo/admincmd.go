@@ -12,7 +12,7 @@ import (
 
 func newAdmin() *cobra.Command {
 	r := &remote{}
-	cmd := &cobra.Command{Use: "admin", Short: "Maintenance of the node at the endpoint"}
+	cmd := group(&cobra.Command{Use: "admin", Short: "Maintenance of the node at the endpoint"})
 	r.bind(cmd)
 	cmd.AddCommand(
 		&cobra.Command{

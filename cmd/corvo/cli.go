@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -39,7 +38,7 @@ func (r *remote) bind(cmd *cobra.Command) {
 // client makes the client that flags and environment ask for.
 func (r *remote) client() (*client.Client, error) {
 	if r.output != outputTable && r.output != outputJSON {
-		return nil, fmt.Errorf("--output is %q; it must be %s or %s", r.output, outputTable, outputJSON)
+		return nil, misusef("--output is %q; it must be %s or %s", r.output, outputTable, outputJSON)
 	}
 	endpoint := cmp.Or(r.endpoint, os.Getenv("CORVO_ENDPOINT"), defaultEndpoint)
 	return client.New(endpoint, cmp.Or(r.apiKey, os.Getenv("CORVO_API_KEY")))
@@ -58,13 +57,20 @@ func run[A any](r *remote, ask func(cmd *cobra.Command, c *client.Client, args [
 		if err != nil {
 			return err
 		}
-		if r.output == outputJSON {
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(a)
-		}
-		table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		show(table, a)
-		return table.Flush()
+		return tell(r, cmd, a, show)
 	}
+}
+
+// tell answers in the form that was asked for.
+func tell[A any](r *remote, cmd *cobra.Command, a A, show func(w io.Writer, a A)) error {
+	if r.output == outputJSON {
+		out := json.NewEncoder(cmd.OutOrStdout())
+		out.SetEscapeHTML(false)
+		return out.Encode(a)
+	}
+	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	show(table, a)
+	return table.Flush()
 }
 
 // oneLine is an error as the command line shows it.

@@ -14,7 +14,7 @@ import (
 
 func newCluster() *cobra.Command {
 	r := &remote{}
-	cmd := &cobra.Command{Use: "cluster", Short: "Look at a cluster and change who is in it"}
+	cmd := group(&cobra.Command{Use: "cluster", Short: "Look at a cluster and change who is in it"})
 	r.bind(cmd)
 	cmd.AddCommand(
 		&cobra.Command{

@@ -43,6 +43,7 @@ type serverConfig struct {
 	SnapshotThreshold int64         `flag:"snapshot-threshold" default:"67108864" doc:"bytes of log after which a snapshot is taken and the log cut"`
 	SnapshotInterval  time.Duration `flag:"snapshot-interval" doc:"not supported: snapshots are taken by --snapshot-threshold"`
 	ProposeTimeout    time.Duration `flag:"propose-timeout" default:"10s" doc:"longest wait for a write to be committed"`
+	PrivateWebhooks   bool          `flag:"webhook-allow-private" doc:"let webhooks call private, loopback and link-local addresses; with --dev they may"`
 	OTelEndpoint      string        `flag:"otel-endpoint" doc:"OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318; none by default"`
 	LogLevel          string        `flag:"log-level" default:"info" doc:"debug, info, warn or error"`
 	ShutdownTimeout   time.Duration `flag:"shutdown-timeout" default:"30s" doc:"how long requests under way may take to finish at shutdown"`

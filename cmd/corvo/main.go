@@ -15,18 +15,34 @@ var version = "dev"
 func main() {
 	if err := newRoot().Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "corvo:", oneLine(err))
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
 }
 
 func newRoot() *cobra.Command {
-	root := &cobra.Command{
+	root := group(&cobra.Command{
 		Use:           "corvo",
 		Short:         "A job queue for background and AI-agent work",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+	})
+	root.AddGroup(
+		&cobra.Group{ID: "jobs", Title: "Jobs:"},
+		&cobra.Group{ID: "rules", Title: "Agents, money and limits:"},
+		&cobra.Group{ID: "node", Title: "Nodes:"},
+	)
+	for id, commands := range map[string][]*cobra.Command{
+		"jobs":  append(jobCommands(), newSchedules()),
+		"rules": {newBudget(), newLimits(), newProviders(), newPrices(), newUsage(), newApprovalPolicy(), newAlerts(), newWebhooks(), newSettings()},
+		"node":  {newServer(), newCluster(), newAdmin()},
+	} {
+		for _, cmd := range commands {
+			cmd.GroupID = id
+			root.AddCommand(cmd)
+		}
 	}
-	root.AddCommand(newServer(), newSchedules(), newCluster(), newAdmin(), newVersion())
+	root.AddCommand(newVersion())
+	strict(root)
 	return root
 }
 

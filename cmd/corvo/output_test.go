@@ -43,6 +43,16 @@ func TestTables(t *testing.T) {
 		},
 		{ID: "sched_06H004Y49G3PDM16421P730YBH", Name: "weekly", Queue: "reports", Cron: "@weekly", Timezone: "UTC", Paused: true},
 	}
+	answered, refused, hostile := 503, "503 Service Unavailable", "\x1b[2Jgone\tand\nmore"
+	deliveries := []api.Delivery{
+		{ID: "dlv_06H004Y49G3PDM16421P730YBG", Event: "alert_fired", State: api.DeliveryPending, Attempts: 2, LastStatusCode: &answered, LastError: &refused, CreatedAt: at, NextAttemptAt: &at},
+		{ID: "dlv_06H004Y49G3PDM16421P730YBH", Event: "test", State: api.DeliveryPending, CreatedAt: at, NextAttemptAt: &at},
+	}
+	parked := api.Why{
+		JobID: "job_06H004Y49G3PDM16421P730YBG", Queue: "summaries", State: "pending", Waiting: true, LastError: &hostile,
+		Reasons:  []api.WhyReason{{Reason: "provider_limit", Name: "acme", Message: "as many requests as may be were sent in the last minute", Until: &at}},
+		Position: &api.WhyPosition{Gate: "provider:acme", Ahead: 100, AtLeast: true, Of: 250},
+	}
 	var got strings.Builder
 	print := func(command string, show func(io.Writer)) {
 		got.WriteString("$ corvo " + command + "\n")
@@ -58,6 +68,8 @@ func TestTables(t *testing.T) {
 	print("cluster remove node-2", func(w io.Writer) { showStatus(w, done("removed")) })
 	print("schedules list", func(w io.Writer) { showSchedules(w, schedules) })
 	print("schedules get nightly", func(w io.Writer) { showSchedule(w, schedules[0]) })
+	print("webhooks deliveries", func(w io.Writer) { showDeliveries(w, deliveries) })
+	print("why   # at a gate; what a worker says does not speak to the terminal", func(w io.Writer) { showWhy(w, parked) })
 	print("admin verify", func(w io.Writer) { showVerified(w, verified) })
 
 	path := filepath.Join("testdata", "tables.golden")

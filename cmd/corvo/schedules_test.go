@@ -74,15 +74,20 @@ func TestScheduleCommands(t *testing.T) {
 	if out := do("delete", "daily report"); out != "deleted\n" {
 		t.Errorf("delete: %q", out)
 	}
-	for says, args := range map[string][]string{
-		"corvo: NOT_FOUND: there is no schedule named":    {"get", "daily report"},
-		"corvo: NOT_FOUND: there is no schedule \"sched_": {"delete", made.ID},
-		"--payload is not JSON":                           {"create", "x", "--queue", "q", "--cron", "@daily", "--payload", "{"},
-		"cron":                                            {"create", "x", "--queue", "q"},
-		"accepts 1 arg":                                   {"run"},
+	for _, wrong := range []struct {
+		says string
+		code int
+		args []string
+	}{
+		{"corvo: NOT_FOUND: there is no schedule named", exitFailed, []string{"get", "daily report"}},
+		{"corvo: NOT_FOUND: there is no schedule \"sched_", exitFailed, []string{"delete", made.ID}},
+		{"--payload is not JSON", exitMisuse, []string{"create", "x", "--queue", "q", "--cron", "@daily", "--payload", "{"}},
+		{"cron", exitMisuse, []string{"create", "x", "--queue", "q"}},
+		{"accepts 1 arg", exitMisuse, []string{"run"}},
+		{"there is no command \"rum\" in corvo schedules; is it run?", exitMisuse, []string{"rum"}},
 	} {
-		if a := ask(args...); a.code != 1 || a.stdout != "" || !strings.Contains(a.stderr, says) {
-			t.Errorf("%q: %+v, want %q", args, a, says)
+		if a := ask(wrong.args...); a.code != wrong.code || a.stdout != "" || !strings.Contains(a.stderr, wrong.says) {
+			t.Errorf("%q: %+v, want %d and %q", wrong.args, a, wrong.code, wrong.says)
 		}
 	}
 }

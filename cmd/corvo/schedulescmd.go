@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -18,7 +17,7 @@ import (
 
 func newSchedules() *cobra.Command {
 	r := &remote{}
-	cmd := &cobra.Command{Use: "schedules", Short: "Schedules, by id or by name: jobs that are made again and again"}
+	cmd := group(&cobra.Command{Use: "schedules", Short: "Schedules, by id or by name: jobs that are made again and again"})
 	r.bind(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
@@ -77,11 +76,7 @@ func scheduleID(ctx context.Context, c *client.Client, idOrName string) (string,
 	if err != nil {
 		return "", err
 	}
-	i := slices.IndexFunc(all, func(s api.Schedule) bool { return s.Name == idOrName })
-	if i < 0 {
-		return "", api.Errorf(api.NotFound, "there is no schedule named %q; corvo schedules list shows all", idOrName)
-	}
-	return all[i].ID, nil
+	return idOf(all, idOrName, "schedule", "schedules", func(s api.Schedule) (string, string) { return s.ID, s.Name })
 }
 
 func newScheduleCreate(r *remote) *cobra.Command {
@@ -100,7 +95,7 @@ func newScheduleCreate(r *remote) *cobra.Command {
 		}
 		if payload != "" {
 			if !json.Valid([]byte(payload)) {
-				return api.Schedule{}, errors.New(`--payload is not JSON; write it like '{"kind":"daily"}'`)
+				return api.Schedule{}, misusef(`--payload is not JSON; write it like '{"kind":"daily"}'`)
 			}
 			req.Payload = json.RawMessage(payload)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/dataplane"
+	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/telemetry"
 )
 
@@ -121,6 +122,7 @@ func openNode(ctx context.Context, cfg serverConfig, http net.Addr, tracer trace
 		Engine:         cfg.tuning(),
 		Cluster:        of,
 		Shards:         int(cfg.Shards),
+		Webhooks:       cell.Webhooks{Private: cfg.PrivateWebhooks},
 		Tracer:         tracer,
 		Logger:         logger,
 	})

@@ -163,8 +163,12 @@ func corvo(t *testing.T, env []string, args ...string) answer {
 func refused(t *testing.T, args []string, says ...string) {
 	t.Helper()
 	a := corvo(t, nil, append([]string{"server", "--bind", "127.0.0.1:0", "--log-level", "error"}, args...)...)
-	if a.code != 1 {
-		t.Errorf("%v ended with %d, want 1:\n%s", args, a.code, a.stderr)
+	want := 1
+	if strings.Contains(a.stderr, "VALIDATION_ERROR") {
+		want = 2
+	}
+	if a.code != want {
+		t.Errorf("%v ended with %d, want %d:\n%s", args, a.code, want, a.stderr)
 	}
 	for _, s := range says {
 		if !strings.Contains(a.stderr, s) {

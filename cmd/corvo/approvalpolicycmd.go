@@ -1,0 +1,54 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/billing/money"
+)
+
+var approvalPolicies = resource[api.ApprovalPolicyRequest, api.ApprovalPolicy]{
+	use: "approval-policy", short: "Approval policies, by id or by name: which jobs a person has to approve", one: "approval policy", many: "approval policies", arg: "POLICY",
+	list: (*client.Client).ApprovalPolicies, get: (*client.Client).ApprovalPolicy, create: (*client.Client).CreateApprovalPolicy,
+	put: (*client.Client).PutApprovalPolicy, remove: (*client.Client).DeleteApprovalPolicy,
+	version: func(p *api.ApprovalPolicy) int64 { return p.Version },
+	prefix:  "pol_", makes: "NAME",
+	named: func(p api.ApprovalPolicy) (string, string) { return p.ID, p.Name },
+	begin: func(req *api.ApprovalPolicyRequest, arg string) error {
+		req.Name = arg
+		return nil
+	},
+	flags: []edit[api.ApprovalPolicyRequest]{
+		set("mode", "any (default) or all of the conditions must hold", words, func(r *api.ApprovalPolicyRequest) *string { return &r.Mode }),
+		option("enabled", "whether it is asked (default true)", yesNo, func(r *api.ApprovalPolicyRequest) **bool { return &r.Enabled }),
+		set("queue", "the job is in this queue", words, func(r *api.ApprovalPolicyRequest) *string { return &r.Queue }),
+		set("tag-key", "it has this tag", words, func(r *api.ApprovalPolicyRequest) *string { return &r.TagKey }),
+		set("tag-value", "with this value", words, func(r *api.ApprovalPolicyRequest) *string { return &r.TagValue }),
+		option("cost-usd-gt", "it has cost more, or is to", dollars, func(r *api.ApprovalPolicyRequest) **money.Nano { return &r.CostUSDGt }),
+		option("agent-iteration-gt", "more of its iterations have ended", whole, func(r *api.ApprovalPolicyRequest) **int { return &r.AgentIterationGt }),
+	},
+	renames: []edit[api.ApprovalPolicyRequest]{
+		set("name", "its name", words, func(r *api.ApprovalPolicyRequest) *string { return &r.Name }),
+	},
+	columns: []column[api.ApprovalPolicy]{
+		{"NAME", func(p api.ApprovalPolicy) string { return p.Name }},
+		{"ENABLED", func(p api.ApprovalPolicy) string { return yes(p.Enabled) }},
+		{"MODE", func(p api.ApprovalPolicy) string { return p.Mode }},
+		{"QUEUE", func(p api.ApprovalPolicy) string { return maybe(p.Queue, texts) }},
+		{"TAG", func(p api.ApprovalPolicy) string {
+			if p.TagKey == nil || p.TagValue == nil {
+				return maybe(p.TagKey, texts)
+			}
+			return *p.TagKey + "=" + *p.TagValue
+		}},
+		{"COST USD >", func(p api.ApprovalPolicy) string { return maybe(p.CostUSDGt, usd) }},
+		{"ITERATION >", func(p api.ApprovalPolicy) string { return maybe(p.AgentIterationGt, count) }},
+		{"ID", func(p api.ApprovalPolicy) string { return p.ID }},
+	},
+	details: []column[api.ApprovalPolicy]{
+		{"CREATED", func(p api.ApprovalPolicy) string { return clock(p.CreatedAt) }},
+	},
+}
+
+func newApprovalPolicy() *cobra.Command { return approvalPolicies.command() }

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
+)
+
+// An edit is a flag that changes one field of a request. It is read with the command
+// line and made when the request is there to be changed, which may be what the server
+// has had until then.
+type edit[Req any] struct {
+	name, kind, usage string
+	read              func(text string) (func(*Req), error)
+}
+
+// nothing, as the value of a flag, takes away what a field says.
+const nothing = "none"
+
+// set is a flag for a field; nothing sets it to its zero value.
+func set[Req, T any](name, usage string, as form[T], field func(*Req) *T) edit[Req] {
+	return edit[Req]{name, as.kind, usage, func(text string) (func(*Req), error) {
+		var v T
+		if text == nothing {
+			return func(r *Req) { *field(r) = v }, nil
+		}
+		v, err := as.read(text)
+		return func(r *Req) { *field(r) = v }, err
+	}}
+}
+
+// option is a flag for a field that may be absent; with nothing it is.
+func option[Req, T any](name, usage string, as form[T], field func(*Req) **T) edit[Req] {
+	return edit[Req]{name, as.kind, usage, func(text string) (func(*Req), error) {
+		if text == nothing {
+			return func(r *Req) { *field(r) = nil }, nil
+		}
+		v, err := as.read(text)
+		return func(r *Req) { *field(r) = &v }, err
+	}}
+}
+
+// edits are the flags that were given, in their order.
+type edits[Req any] []func(*Req)
+
+// bind gives a command the flags.
+func (made *edits[Req]) bind(cmd *cobra.Command, all ...edit[Req]) {
+	for _, c := range all {
+		f := cmd.Flags().VarPF(editFlag[Req]{c, made}, c.name, "", c.usage)
+		if c.kind == yesNo.kind {
+			f.NoOptDefVal = "true"
+		}
+	}
+}
+
+// apply edits a request as the flags say.
+func (made edits[Req]) apply(r *Req) {
+	for _, change := range made {
+		change(r)
+	}
+}
+
+// editFlag is an edit as the library of flags wants it.
+type editFlag[Req any] struct {
+	edit[Req]
+	made *edits[Req]
+}
+
+func (f editFlag[Req]) Set(text string) error {
+	change, err := f.read(text)
+	if err == nil {
+		*f.made = append(*f.made, change)
+	}
+	return err
+}
+
+func (f editFlag[Req]) String() string { return "" }
+func (f editFlag[Req]) Type() string   { return f.kind }
+
+// form is how values are written in flags.
+type form[T any] struct {
+	kind string
+	read func(text string) (T, error)
+}
+
+var (
+	words   = form[string]{"text", func(text string) (string, error) { return text, nil }}
+	dollars = form[money.Nano]{"usd", money.Parse}
+	whole   = form[int]{"n", func(text string) (int, error) { n, err := readWhole(text); return int(n), err }}
+	tokens  = form[int64]{"n", readWhole}
+	number  = form[float64]{"x", func(text string) (float64, error) {
+		x, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return 0, fmt.Errorf("it is no number, such as 12 or 0.5")
+		}
+		return x, nil
+	}}
+	span = form[api.Duration]{"duration", func(text string) (api.Duration, error) {
+		_, err := api.Duration(text).Parse(0)
+		return api.Duration(text), err
+	}}
+	instant = form[api.Time]{"time", func(text string) (api.Time, error) {
+		_, _, err := api.Time(text).Parse()
+		return api.Time(text), err
+	}}
+	yesNo = form[bool]{"bool", func(text string) (bool, error) {
+		yes, err := strconv.ParseBool(text)
+		if err != nil {
+			return false, fmt.Errorf("it is neither true nor false")
+		}
+		return yes, nil
+	}}
+	names = form[[]string]{"a,b", func(text string) ([]string, error) { return strings.Split(text, ","), nil }}
+	// document is JSON, or a file of it.
+	document = form[json.RawMessage]{"json|@file", func(text string) (json.RawMessage, error) {
+		data := []byte(text)
+		if file, ok := strings.CutPrefix(text, "@"); ok {
+			var err error
+			if data, err = readInput(file); err != nil {
+				return nil, err
+			}
+		}
+		if !json.Valid(data) {
+			return nil, fmt.Errorf(`it is not JSON; write it like '{"kind":"daily"}', or @FILE for a file of it`)
+		}
+		return data, nil
+	}}
+	// secret is text that neither the list of processes nor a shell's history may have.
+	secret = form[string]{"file", func(file string) (string, error) {
+		data, err := readInput(file)
+		text := strings.TrimRight(string(data), "\r\n")
+		if err == nil && text == "" {
+			err = fmt.Errorf("there is nothing in it")
+		}
+		return text, err
+	}}
+)
+
+func readWhole(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, strconv.IntSize)
+	if err != nil {
+		return 0, fmt.Errorf("it is no whole number")
+	}
+	return n, nil
+}
+
+// readInput reads a file, or what is piped in where it is "-".
+func readInput(file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(os.Stdin)
+	}
+	return os.ReadFile(file)
+}

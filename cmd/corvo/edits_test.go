@@ -1,0 +1,36 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+)
+
+// What flags say is said in their order, to whatever the request is by then; a secret
+// is read once, and the end of its line is none of it.
+func TestEdits(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte("a secret of two words\r\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var made edits[api.WebhookRequest]
+	cmd := &cobra.Command{}
+	made.bind(cmd, append(webhooks.flags, webhooks.renames...)...)
+	if err := cmd.ParseFlags([]string{"--secret-file", file, "--events", "a,b", "--retry-limit", "4", "--enabled", "--retry-limit", "none", "--events", "c"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	limit, disabled := 9, false
+	req := api.WebhookRequest{URL: "https://example.com", Events: []string{"x"}, Enabled: &disabled, RetryLimit: &limit}
+	made.apply(&req)
+	if req.URL != "https://example.com" || req.Secret != "a secret of two words" || len(req.Events) != 1 || req.Events[0] != "c" || req.RetryLimit != nil || !*req.Enabled {
+		t.Errorf("it asks for %+v", req)
+	}
+}

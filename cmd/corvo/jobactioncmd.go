@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/billing/money"
+)
+
+// acted is what has become of one of the jobs that a command names.
+type acted struct {
+	JobID  string   `json:"job_id"`
+	Status string   `json:"status,omitempty"`
+	Code   api.Code `json:"code,omitempty"` // of what refused it
+	Error  string   `json:"error,omitempty"`
+}
+
+// act does something to one job and says what it is then.
+type act func(ctx context.Context, c *client.Client, id string) (status string, err error)
+
+// jobActions are the commands that do one thing to jobs.
+func jobActions() []*cobra.Command {
+	var holdReason, rejectReason string
+	hold := onJobs("hold", "Keep jobs that wait from being fetched", func(ctx context.Context, c *client.Client, id string) (string, error) {
+		return "held", c.Hold(ctx, id, holdReason)
+	})
+	hold.Flags().StringVar(&holdReason, "reason", "", "why")
+	reject := onJobs("reject", "Have held jobs die", func(ctx context.Context, c *client.Client, id string) (string, error) {
+		return "dead", c.Reject(ctx, id, rejectReason)
+	})
+	reject.Flags().StringVar(&rejectReason, "reason", "", "why")
+	return []*cobra.Command{
+		onJobs("retry", "Have settled jobs run again from their first attempt", func(ctx context.Context, c *client.Client, id string) (string, error) {
+			return "pending", c.Retry(ctx, id)
+		}),
+		onJobs("cancel", "Give jobs up; the workers of active ones are told to stop", func(ctx context.Context, c *client.Client, id string) (string, error) {
+			return c.Cancel(ctx, id)
+		}),
+		hold, newApprove(), reject,
+		onJobs("delete", "Remove jobs; active ones are cancelled first", func(ctx context.Context, c *client.Client, id string) (string, error) {
+			return c.Delete(ctx, id)
+		}),
+	}
+}
+
+// onJobs is a command that does the same to each of some jobs.
+func onJobs(verb, short string, do act) *cobra.Command {
+	r := &remote{}
+	cmd := &cobra.Command{Use: verb + " ID...", Short: short, Args: cobra.MinimumNArgs(1)}
+	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+		c, err := r.client()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		all, err := actOn(cmd.Context(), c, ids, do)
+		if len(all) == 0 || len(ids) == 1 && err != nil {
+			return err
+		}
+		return errors.Join(tell(r, cmd, all, showActed), err)
+	}
+	r.bind(cmd)
+	return cmd
+}
+
+// actOn does something to jobs, one after the other. One that does not let it be done
+// keeps none of the others; what would meet all of them ends it.
+func actOn(ctx context.Context, c *client.Client, ids []string, do act) (all []acted, failed error) {
+	for _, id := range ids {
+		status, err := do(ctx, c, id)
+		var refused *api.Error
+		switch {
+		case err == nil:
+			all = append(all, acted{JobID: id, Status: status})
+		case errors.As(err, &refused) && ofTheJob[refused.Code]:
+			all = append(all, acted{JobID: id, Code: refused.Code, Error: refused.Message})
+			failed = errors.Join(failed, err)
+		default:
+			return all, errors.Join(failed, err)
+		}
+	}
+	return all, failed
+}
+
+// ofTheJob are the codes that speak of one job and not of others.
+var ofTheJob = map[api.Code]bool{api.NotFound: true, api.Conflict: true, api.StateConflict: true, api.BudgetExceeded: true, api.QueueFull: true}
+
+func showActed(w io.Writer, all []acted) {
+	showList(w, all, []column[acted]{
+		{"JOB", func(a acted) string { return a.JobID }},
+		{"STATUS", func(a acted) string {
+			if a.Code != "" {
+				return string(a.Code)
+			}
+			return a.Status
+		}},
+	})
+}
+
+// newApprove is the command that approves. What it changes it changes of one job only:
+// nobody should give many jobs one payload by mistake.
+func newApprove() *cobra.Command {
+	var made edits[api.ApproveRequest]
+	cmd := onJobs("approve", "Let held jobs run", func(ctx context.Context, c *client.Client, id string) (string, error) {
+		if len(made) == 0 {
+			return "pending", c.Approve(ctx, id)
+		}
+		var req api.ApproveRequest
+		made.apply(&req)
+		return "pending", c.ApproveWith(ctx, id, req)
+	})
+	cmd.Example = "  corvo approve JOB_ID --max-iterations 20 --max-cost-usd 2.50"
+	cmd.Args = func(cmd *cobra.Command, ids []string) error {
+		if len(made) > 0 && len(ids) > 1 {
+			return misusef("what an approval changes it changes of one job; %d are named", len(ids))
+		}
+		return cobra.MinimumNArgs(1)(cmd, ids)
+	}
+	made.bind(cmd,
+		set("payload", "its payload from now on", document, func(r *api.ApproveRequest) *json.RawMessage { return &r.Payload }),
+		set("checkpoint", "its checkpoint from now on", document, func(r *api.ApproveRequest) *json.RawMessage { return &r.Checkpoint }),
+		option("max-iterations", "how many iterations it may have in all", whole, func(r *api.ApproveRequest) **int { return &agentOf(r).MaxIterations }),
+		option("max-cost-usd", "what it may cost in all", dollars, func(r *api.ApproveRequest) **money.Nano { return &agentOf(r).MaxCostUSD }),
+		set("iteration-timeout", "how long each iteration may take, such as 10m", span, func(r *api.ApproveRequest) *api.Duration { return &agentOf(r).IterationTimeout }),
+	)
+	return cmd
+}
+
+// agentOf are the changes of the agent in a request.
+func agentOf(r *api.ApproveRequest) *api.AgentChanges {
+	if r.Agent == nil {
+		r.Agent = &api.AgentChanges{}
+	}
+	return r.Agent
+}

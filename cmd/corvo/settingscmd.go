@@ -1,0 +1,58 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// durationText is a duration or a word in its place, which the server knows.
+var durationText = form[api.Duration]{span.kind, func(text string) (api.Duration, error) { return api.Duration(text), nil }}
+
+func newSettings() *cobra.Command {
+	r := &remote{}
+	cmd := group(&cobra.Command{Use: "settings", Short: "The namespace's settings"})
+	r.bind(cmd)
+	cmd.AddCommand(&cobra.Command{
+		Use: "get", Short: "All settings", Args: cobra.NoArgs,
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Settings, error) {
+			return c.Settings(cmd.Context(), client.Read{})
+		}, showSettings),
+	}, newSettingsSet(r))
+	return cmd
+}
+
+func newSettingsSet(r *remote) *cobra.Command {
+	var made edits[api.Settings]
+	cmd := &cobra.Command{
+		Use: "set", Short: "Change what flags say", Args: cobra.NoArgs,
+		Long: "Change what flags say. What no flag says stays as it is; --FLAG " + nothing + " gives back the default.",
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Settings, error) {
+			s, err := c.Settings(cmd.Context(), client.Read{Strong: true})
+			if err != nil {
+				return s, err
+			}
+			made.apply(&s)
+			return c.PutSettings(cmd.Context(), s)
+		}, showSettings),
+	}
+	made.bind(cmd,
+		set("retention-completed", "how long completed jobs are kept in queues that say nothing, such as 48h or forever", durationText, func(s *api.Settings) *api.Duration { return &s.Retention.Completed }),
+		set("retention-dead", "the same of dead ones", durationText, func(s *api.Settings) *api.Duration { return &s.Retention.Dead }),
+		set("retention-cancelled", "the same of cancelled ones", durationText, func(s *api.Settings) *api.Duration { return &s.Retention.Cancelled }),
+		set("unknown-model", "what is done about models without a price: ceiling or hold", words, func(s *api.Settings) *string { return &s.UnknownModel }),
+	)
+	return cmd
+}
+
+func showSettings(w io.Writer, s api.Settings) {
+	showOne(w, s,
+		column[api.Settings]{"RETENTION COMPLETED", func(s api.Settings) string { return string(s.Retention.Completed) }},
+		column[api.Settings]{"RETENTION DEAD", func(s api.Settings) string { return string(s.Retention.Dead) }},
+		column[api.Settings]{"RETENTION CANCELLED", func(s api.Settings) string { return string(s.Retention.Cancelled) }},
+		column[api.Settings]{"UNKNOWN MODEL", func(s api.Settings) string { return s.UnknownModel }},
+	)
+}

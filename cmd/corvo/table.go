@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
+)
+
+// A column is one thing that people are shown of an A.
+type column[A any] struct {
+	head string
+	cell func(A) string
+}
+
+// showList shows some, one a line.
+func showList[A any](w io.Writer, all []A, columns []column[A]) {
+	heads := make([]string, len(columns))
+	for i, c := range columns {
+		heads[i] = c.head
+	}
+	row(w, heads...)
+	for _, a := range all {
+		cells := make([]string, len(columns))
+		for i, c := range columns {
+			cells[i] = c.cell(a)
+		}
+		row(w, cells...)
+	}
+}
+
+// showOne shows one, a thing a line.
+func showOne[A any](w io.Writer, a A, columns ...column[A]) {
+	for _, c := range columns {
+		row(w, c.head, c.cell(a))
+	}
+}
+
+// showKnown shows one, without what is not known of it.
+func showKnown[A any](w io.Writer, a A, columns ...column[A]) {
+	for _, c := range columns {
+		if text := c.cell(a); text != "" {
+			row(w, c.head, text)
+		}
+	}
+}
+
+// row writes a line of a table. What cells say comes from anybody: it neither leaves
+// its cell nor speaks to the terminal.
+func row(w io.Writer, cells ...string) {
+	for i, text := range cells {
+		cells[i] = known(plain(text))
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+}
+
+// plain is text in one line, without what a terminal obeys.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// clock is a time for people, to the second: all are of one width.
+func clock(t api.Time) string {
+	at, ok, err := t.Parse()
+	if err != nil || !ok {
+		return string(t)
+	}
+	return at.Format(time.RFC3339)
+}
+
+// maybe is how what may be absent is shown; what is absent is not known.
+func maybe[T any](v *T, text func(T) string) string {
+	if v == nil {
+		return ""
+	}
+	return text(*v)
+}
+
+func texts[T ~string](v T) string { return string(v) }
+
+func usd(n money.Nano) string { return n.String() }
+
+func count[T int | int64 | uint32](n T) string { return fmt.Sprint(n) }
+
+// limit is a bound of which 0 is none.
+func limit[T int | int64](n T) string {
+	if n == 0 {
+		return ""
+	}
+	return count(n)
+}
+
+func decimal(x float64) string { return fmt.Sprint(x) }
+
+func yes(v bool) string {
+	if v {
+		return "yes"
+	}
+	return "no"
+}
+
+// jsonText is JSON in one line; null is absent.
+func jsonText(data json.RawMessage) string {
+	if string(data) == "null" {
+		return ""
+	}
+	return string(data)
+}
+
+// millis is a time in milliseconds as a duration.
+func millis(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+var webhooks = resource[api.WebhookRequest, api.Webhook]{
+	use: "webhooks", short: "Webhooks: where events are sent", one: "webhook", many: "webhooks", arg: "WEBHOOK",
+	list: (*client.Client).Webhooks, get: (*client.Client).Webhook, create: (*client.Client).CreateWebhook,
+	put: (*client.Client).PutWebhook, remove: (*client.Client).DeleteWebhook,
+	version: func(h *api.Webhook) int64 { return h.Version },
+	prefix:  "hook_", makes: "URL",
+	begin: func(req *api.WebhookRequest, arg string) error {
+		req.URL = arg
+		return nil
+	},
+	flags: []edit[api.WebhookRequest]{
+		set("secret-file", "file with the secret that what is sent is signed with, or - for what is piped in", secret, func(r *api.WebhookRequest) *string { return &r.Secret }),
+		set("events", "of which it is told, such as alert_fired,alert_resolved (default all)", names, func(r *api.WebhookRequest) *[]string { return &r.Events }),
+		option("enabled", "whether it is sent anything (default true)", yesNo, func(r *api.WebhookRequest) **bool { return &r.Enabled }),
+		option("retry-limit", "how often a delivery that failed is tried again (default 3)", whole, func(r *api.WebhookRequest) **int { return &r.RetryLimit }),
+	},
+	renames: []edit[api.WebhookRequest]{
+		set("url", "where it is sent", words, func(r *api.WebhookRequest) *string { return &r.URL }),
+	},
+	columns: []column[api.Webhook]{
+		{"ID", func(h api.Webhook) string { return h.ID }},
+		{"URL", func(h api.Webhook) string { return h.URL }},
+		{"EVENTS", func(h api.Webhook) string {
+			if len(h.Events) == 0 {
+				return "all"
+			}
+			return strings.Join(h.Events, ", ")
+		}},
+		{"ENABLED", func(h api.Webhook) string { return yes(h.Enabled) }},
+		{"LAST DELIVERY", func(h api.Webhook) string { return maybe(h.LastDeliveryAt, clock) }},
+		{"ANSWER", func(h api.Webhook) string { return maybe(h.LastStatusCode, count) }},
+		{"ERROR", func(h api.Webhook) string { return maybe(h.LastError, texts) }},
+	},
+	details: []column[api.Webhook]{
+		{"RETRY LIMIT", func(h api.Webhook) string { return count(h.RetryLimit) }},
+		{"CREATED", func(h api.Webhook) string { return clock(h.CreatedAt) }},
+	},
+}
+
+func newWebhooks() *cobra.Command { return webhooks.command(newWebhookTest, newDeliveries) }
+
+func newWebhookTest(r *remote) *cobra.Command {
+	return on(&webhooks, r, "test", "Have a webhook sent a test event; prints the delivery's id", func(ctx context.Context, c *client.Client, id string) (api.WebhookTest, error) {
+		return c.TestWebhook(ctx, id)
+	}, func(w io.Writer, t api.WebhookTest) { fmt.Fprintln(w, t.DeliveryID) })
+}
+
+func newDeliveries(r *remote) *cobra.Command {
+	return on(&webhooks, r, "deliveries", "What a webhook was sent lately or is to be sent, newest first", func(ctx context.Context, c *client.Client, id string) ([]api.Delivery, error) {
+		return c.Deliveries(ctx, id, client.Read{})
+	}, showDeliveries)
+}
+
+func showDeliveries(w io.Writer, all []api.Delivery) {
+	showList(w, all, []column[api.Delivery]{
+		{"DELIVERY", func(d api.Delivery) string { return d.ID }},
+		{"EVENT", func(d api.Delivery) string { return d.Event }},
+		{"STATE", func(d api.Delivery) string { return d.State }},
+		{"ATTEMPTS", func(d api.Delivery) string { return count(d.Attempts) }},
+		{"ANSWER", func(d api.Delivery) string { return maybe(d.LastStatusCode, count) }},
+		{"CREATED", func(d api.Delivery) string { return clock(d.CreatedAt) }},
+		{"NEXT ATTEMPT", func(d api.Delivery) string { return maybe(d.NextAttemptAt, clock) }},
+		{"ERROR", func(d api.Delivery) string { return maybe(d.LastError, texts) }},
+	})
+}
