@@ -7,6 +7,7 @@ LDFLAGS    = -s -w -X main.version=$(VERSION)
 DATA      ?= ./data
 FUZZTIME  ?= 5s
 SIM_SEEDS ?= 200
+BUDGET_SEEDS ?= 1000
 JOBS      ?= 1000000
 
 # The race detector runs where goroutines meet. SQLite in pure Go is some thirty
@@ -16,10 +17,10 @@ RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/op/... ./dataplan
 	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
 	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 
-.PHONY: help run run-node build test check unit race sim sim-long million fuzz chaos bench lint generate schema golden clean
+.PHONY: help run run-node build test check unit race sim sim-long sim-budgets million fuzz chaos bench lint generate schema golden clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## build and start a whole cloud on 127.0.0.1:8080, ready for curl (data in ./data)
 	./bin/corvo-cloud dev --data-dir $(DATA)
@@ -54,6 +55,9 @@ sim: ## the simulation: SIM_SEEDS=5000 make sim
 
 sim-long: SIM_SEEDS = 20000
 sim-long: sim ## the simulation, tens of thousands of histories
+
+sim-budgets: ## histories of budgets beside a model, a thousand of them
+	$(GO) test ./dataplane/op/ -run TestBudgetSeeds -count=1 -budget.seeds=$(BUDGET_SEEDS) -timeout 60m
 
 million: ## a million jobs of every shape through a node, and every count recounted
 	$(GO) test ./dataplane/ -run TestEveryCountIsARecount -v -count=1 -million.jobs=$(JOBS) -timeout 60m
