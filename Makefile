@@ -12,8 +12,8 @@ JOBS      ?= 1000000
 
 # The race detector runs where goroutines meet. SQLite in pure Go is some thirty
 # times slower under it, so the view is tested without; the server runs one
-# lifecycle with it.
-RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/op/... ./dataplane/duties/... ./dataplane/sinks/... \
+# lifecycle with it. Ops apply on one goroutine, and are tested without.
+RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/duties/... ./dataplane/sinks/... \
 	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
 	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 
