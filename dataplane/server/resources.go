@@ -220,18 +220,8 @@ func (n *noun[Req, Resp]) put(s *Server, w http.ResponseWriter, r *http.Request,
 }
 
 func (n *noun[Req, Resp]) delete(s *Server, w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
+	q, was, err := n.mine(s, r)
 	if err != nil {
-		return err
-	}
-	if err := n.present(s, r, &q); err != nil {
-		return err
-	}
-	was, err := n.find(&q, r)
-	if err != nil {
-		return err
-	}
-	if err := n.allow(&q, was); err != nil {
 		return err
 	}
 	o := &op.DeleteResource{Meta: q.meta, Kind: n.kind, Name: was.Name, Shards: uint32(q.shards.Count())}
@@ -250,6 +240,20 @@ func (n *noun[Req, Resp]) shown(q *request, rec *state.Resource) (Resp, error) {
 		return n.across(q.shards, rec)
 	}
 	return n.to(n.cellOf(q, rec), rec)
+}
+
+// mine is the resource in the path as it is now, which the caller may change.
+func (n *noun[Req, Resp]) mine(s *Server, r *http.Request) (q request, rec *state.Resource, err error) {
+	if q, err = s.begin(r, nil); err != nil {
+		return q, nil, err
+	}
+	if err = n.present(s, r, &q); err != nil {
+		return q, nil, err
+	}
+	if rec, err = n.find(&q, r); err != nil {
+		return q, nil, err
+	}
+	return q, rec, n.allow(&q, rec)
 }
 
 // present waits for every write acknowledged before: what is there now decides

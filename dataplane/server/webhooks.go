@@ -48,18 +48,8 @@ func (s *Server) webhookRoutes() []serve.Route {
 
 // testWebhook queues a test event, which goes the way of every other.
 func (s *Server) testWebhook(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
+	q, hook, err := webhooks.mine(s, r)
 	if err != nil {
-		return err
-	}
-	if err := webhooks.present(s, r, &q); err != nil {
-		return err
-	}
-	hook, err := webhooks.find(&q, r)
-	if err != nil {
-		return err
-	}
-	if err := webhooks.allow(&q, hook); err != nil {
 		return err
 	}
 	home := q.shards.Home()
