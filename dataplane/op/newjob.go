@@ -47,9 +47,6 @@ func (nj *NewJob) check(p *problems, i int) {
 // put it off.
 func (nj *NewJob) checkKeys(p *problems, i int) {
 	p.item("jobs", i, "unique_key", job.CheckText(nj.GetOptions().GetUniqueKey(), job.MaxUniqueKey))
-	if name := nj.GetOptions().GetProvider(); name != "" {
-		p.item("jobs", i, "provider", job.CheckProviderName(name))
-	}
 	p.item("jobs", i, "debounce_key", job.CheckText(nj.GetOptions().GetDebounceKey(), job.MaxUniqueKey))
 	switch {
 	case nj.GetOptions().GetUniqueKey() != "":

@@ -53,6 +53,9 @@ func (nj *NewJob) checkModel(p *problems, i int) {
 	if o == nil {
 		return
 	}
+	if o.Provider != "" {
+		p.item("jobs", i, "provider", job.CheckProviderName(o.Provider))
+	}
 	p.item("jobs", i, "model", job.CheckText(o.Model, job.MaxUsageWord))
 	if n := o.CostEstimateNanoUsd; n < 0 || n > job.MaxMoney {
 		p.item("jobs", i, "cost_estimate_usd", errAmount)
