@@ -1076,6 +1076,7 @@ type Job struct {
 	// does not pay for them.
 	Options       *Options `protobuf:"bytes,30,opt,name=options,proto3" json:"options,omitempty"`
 	Detail        *Detail  `protobuf:"bytes,31,opt,name=detail,proto3" json:"detail,omitempty"`
+	History       []byte   `protobuf:"bytes,32,opt,name=history,proto3" json:"history,omitempty"` // what happened to it, see history.go
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1323,6 +1324,13 @@ func (x *Job) GetOptions() *Options {
 func (x *Job) GetDetail() *Detail {
 	if x != nil {
 		return x.Detail
+	}
+	return nil
+}
+
+func (x *Job) GetHistory() []byte {
+	if x != nil {
+		return x.History
 	}
 	return nil
 }
@@ -2739,7 +2747,7 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"providerId\x12*\n" +
 	"\x11used_input_tokens\x18\n" +
 	" \x01(\x04R\x0fusedInputTokens\x12,\n" +
-	"\x12used_output_tokens\x18\v \x01(\x04R\x10usedOutputTokens\"\xad\b\n" +
+	"\x12used_output_tokens\x18\v \x01(\x04R\x10usedOutputTokens\"\xc7\b\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
@@ -2777,7 +2785,8 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x05chain\x18\x1c \x01(\v2\x17.corvo.job.v1.ChainLinkR\x05chain\x12,\n" +
 	"\x06origin\x18\x1d \x01(\v2\x14.corvo.job.v1.OriginR\x06origin\x12/\n" +
 	"\aoptions\x18\x1e \x01(\v2\x15.corvo.job.v1.OptionsR\aoptions\x12,\n" +
-	"\x06detail\x18\x1f \x01(\v2\x14.corvo.job.v1.DetailR\x06detail\"\x9b\x05\n" +
+	"\x06detail\x18\x1f \x01(\v2\x14.corvo.job.v1.DetailR\x06detail\x12\x18\n" +
+	"\ahistory\x18  \x01(\fR\ahistory\"\x9b\x05\n" +
 	"\aOptions\x12\x1d\n" +
 	"\n" +
 	"unique_key\x18\x01 \x01(\tR\tuniqueKey\x12(\n" +

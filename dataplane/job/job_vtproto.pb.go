@@ -429,6 +429,15 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.History) > 0 {
+		i -= len(m.History)
+		copy(dAtA[i:], m.History)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.History)))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0x82
+	}
 	if m.Detail != nil {
 		size, err := m.Detail.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -2144,6 +2153,10 @@ func (m *Job) SizeVT() (n int) {
 	}
 	if m.Detail != nil {
 		l = m.Detail.SizeVT()
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	l = len(m.History)
+	if l > 0 {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
 	n += len(m.unknownFields)
@@ -4538,6 +4551,40 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 			}
 			if err := m.Detail.UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
+			}
+			iNdEx = postIndex
+		case 32:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field History", wireType)
+			}
+			var byteLen int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				byteLen |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			if byteLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + byteLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.History = append(m.History[:0], dAtA[iNdEx:postIndex]...)
+			if m.History == nil {
+				m.History = []byte{}
 			}
 			iNdEx = postIndex
 		default:

@@ -91,10 +91,23 @@ const (
 	MaxDeliveryBody     = 64 << 10             // bytes
 	MaxDeliveryError    = 512                  // bytes of why an attempt failed
 	DeliveryKept        = 7 * 24 * time.Hour   // how long deliveries that are over are kept
+	MaxWebhookWaiting   = 10_000               // deliveries that wait for one webhook
+	MaxWebhookQueues    = 64                   // globs of queues that a webhook names
+	MaxSecretOverlap    = 30 * 24 * time.Hour  // secret_overlap
+	WebhookGivenUp      = 10                   // deliveries given up in a row that disable a webhook,
+	WebhookFailing      = time.Hour            // if they took so long
+	MaxTellings         = 1000                 // events for webhooks that one op carries
 	MaxWebhookURL       = 2048                 // bytes
 	MinWebhookSecret    = 16                   // bytes
 	MaxWebhookSecret    = 256                  // bytes
 	MaxWebhookRetries   = 20                   // retry_limit
+	MaxBulkIDs          = 10_000               // job_ids of a bulk operation
+	BulkWaited          = 10_000               // jobs of a bulk operation whose end is waited for
+	MaxBulkFilter       = 64 << 10             // bytes of a bulk operation's filter
+	MaxBulkFailures     = 1000                 // errors listed of a bulk operation; more are counted
+	MaxBulks            = 1000                 // bulk operations kept
+	BulkKept            = 7 * 24 * time.Hour   // how long those that have ended are kept
+	MaxBulkStreams      = 1000                 // progress streams at once, of a node
 	MaxAlertFor         = 24 * time.Hour       // for
 	MaxLabel            = 128                  // bytes of the name of a policy, a rule
 	MaxMoney            = 1_000_000_000 * 1e9  // nano-USD that a limit or a price may say: a billion dollars
@@ -112,6 +125,13 @@ const (
 	UsageKept           = 400 * 24 * time.Hour // how long usage rows are kept
 	MaxUsageRows        = 10_000_000           // kept in a shard; the oldest go first
 
+	MaxAuditWord     = 64                   // bytes of a method, a request id, a remote address in the audit log
+	MaxAuditRole     = 1024                 // bytes
+	MaxAuditPath     = 512                  // bytes
+	MaxAuditRequests = 64                   // in one record-requests
+	AuditKept        = 400 * 24 * time.Hour // how long audit records are kept
+	MaxAuditRecords  = 1_000_000            // kept in a shard; the oldest go first
+
 	MaxKeys        = 1000 // API keys of a bare node
 	MaxKeyID       = 64   // bytes
 	MaxKeyName     = 128  // bytes
@@ -120,7 +140,18 @@ const (
 	MaxKeyScope    = 64   // queue globs of a key
 	MaxKeyGlob     = 128  // bytes of a queue glob
 	MaxSearchLimit = 1000
-	MaxFeedEvents  = 1_000_000 // events kept for readers of the feed
+	MaxSearchText  = 1024 // bytes of payload_contains, of error_contains, and of a question to the full text
+	MaxSearchTerms = 32   // words and phrases of one
+	MaxBulkGet     = 1000 // job_ids of one bulk-get
+	// MaxBulkGetBytes are payloads, results and checkpoints of the jobs of one bulk-get.
+	MaxBulkGetBytes = 64 << 20
+	MaxFeedEvents   = 1_000_000 // events kept for readers of the feed
+	MaxHistory      = 128       // events of a job's history; of more, some in the middle are only counted
+	MaxHistoryHead  = 32        // of them the first ones, which stay
+	MaxEventFilter  = 100       // queues, job ids and types that a stream of events may name, each
+	MaxEventPage    = 1000      // events of a page
+	MaxStreams      = 1000      // streams of events of a namespace on one node
+	MaxEventData    = 59 << 10  // bytes of an event's data; with what is around it a line of less than 60 KiB
 )
 
 // Defaults of an enqueue that says nothing.
@@ -136,6 +167,13 @@ const (
 
 	// WorkerForgotten is how long after it was seen last a worker is listed.
 	WorkerForgotten = 2 * time.Minute
+
+	// Of a budget that shards share: after how long the first one is told of what was
+	// spent, for how long what was granted is kept for the job it was asked for, and
+	// after how long unused it is given back unasked.
+	SliceReport = time.Second
+	SliceKeep   = time.Second
+	SliceIdle   = 10 * time.Second
 
 	// ReclaimGrace bounds how long after a new term's start leases that ran out
 	// meanwhile are left alone, so that a failover does not expire them all.
