@@ -13,16 +13,21 @@ var accountKind = rowKind[*Account]{
 	prefix: prefixAccount,
 	count:  func(h *Head) *uint64 { return &h.AccountRecords },
 	timer: func(a *Account) timer {
-		end := int64(0)
+		due := a.ServeNs
 		for _, s := range a.Spent {
-			if s.EndNs != 0 && (end == 0 || s.EndNs < end) {
-				end = s.EndNs
+			if s.EndNs != 0 && (due == 0 || s.EndNs < due) {
+				due = s.EndNs
 			}
 		}
-		if end == 0 {
+		if a.Slice != nil {
+			if tell := a.Slice.TellNs(); tell != 0 && (due == 0 || tell < due) {
+				due = tell
+			}
+		}
+		if due == 0 {
 			return timer{}
 		}
-		return timer{TimerBudget, end}
+		return timer{TimerBudget, due}
 	},
 }
 
@@ -146,6 +151,16 @@ func (tx *Tx) Delivery(id [16]byte) (*Delivery, error) {
 // Deliveries is how many deliveries are kept.
 func (tx *Tx) Deliveries() uint64 { return tx.head.DeliveryRecords }
 
+// NumberDelivery is the number of a delivery that is queued now.
+func (tx *Tx) NumberDelivery() uint64 {
+	tx.head.DeliveriesMade++
+	return tx.head.DeliveriesMade
+}
+
+// LoseTellings counts events for webhooks that there is no room for on the way to the
+// first shard.
+func (tx *Tx) LoseTellings(n int) { tx.head.TellingsLost += uint64(n) }
+
 // PutDelivery stores a delivery under its id; nil removes it.
 func (tx *Tx) PutDelivery(id [16]byte, d *Delivery) error {
 	if d != nil && string(d.Id) != string(id[:]) {
@@ -186,7 +201,7 @@ func (tx *Tx) encodeAccounts() error {
 
 // accounts checks the records of what has come of resources.
 func (c *checker) accounts() error {
-	if err := checkRows[Account](c, &accountKind, nil); err != nil {
+	if err := checkRows[Account](c, &accountKind, c.slices); err != nil {
 		return err
 	}
 	if err := checkRows[Traffic](c, &trafficKind, nil); err != nil {

@@ -1,7 +1,7 @@
 package state
 
 import (
-	"iter"
+	"cmp"
 	"slices"
 
 	"github.com/corvo/corvo/dataplane/job"
@@ -54,13 +54,21 @@ func (r *AlertRule) Holds(value float64) bool {
 
 var attemptedKind = rowKind[*Attempted]{name: "attempted", prefix: prefixAttempted}
 
-// PutAttempted stores how the last attempt to reach the webhook with the id ended;
-// nil removes it.
-func (tx *Tx) PutAttempted(webhookID [16]byte, a *Attempted) error {
+// Attempted is what has come of the webhook with the id; nil when nothing has. The op may
+// change it in place and must then call PutAttempted.
+func (tx *Tx) Attempted(webhookID [16]byte) (*Attempted, error) {
+	return tx.attempted.get(tx, &attemptedKind, webhookID)
+}
+
+// PutAttempted stores what has come of the webhook with the id; nil removes it.
+func (tx *Tx) PutAttempted(webhookID [16]byte, a *Attempted, events ...EventType) error {
+	for _, event := range events {
+		tx.recordEvent(event, "", webhookID)
+	}
 	return tx.attempted.put(tx, &attemptedKind, webhookID, a)
 }
 
-// Attempted is how the last attempt to reach a webhook ended; nil before the first.
+// Attempted is what has come of a webhook; nil when nothing has.
 func (s *Store) Attempted(webhookID [16]byte) (*Attempted, error) {
 	return committed(s, func(r source) (*Attempted, error) { return readRow[Attempted](r, &attemptedKind, webhookID) })
 }
@@ -81,64 +89,84 @@ func (v *Snapshot) DeliveriesTo(webhook string, most int) ([]*Delivery, error) {
 		last = append(last, d)
 	}
 	last = last[max(0, len(last)-most):]
-	slices.Reverse(last)
+	slices.SortFunc(last, func(a, b *Delivery) int { return cmp.Compare(b.Number, a.Number) })
 	return last, nil
 }
 
+// OldestLooks is how many jobs of a queue OldestReady looks at besides the first of
+// each priority and fairness key. Behind more that became ready late one may hide that
+// has been ready longer.
+const OldestLooks = 1000
+
 // OldestReady is when the job of a queue that has been ready longest could first have
 // been fetched: when it was made, or when its time had come; 0 where none is ready.
-// The first of a priority has been ready longest of it.
 func (v *Snapshot) OldestReady(queue string) (ns int64, err error) {
-	if ns, err = v.oldestOf(queue, ""); err != nil {
+	o := oldest{v: v, queue: queue, looks: OldestLooks}
+	if err := o.look(""); err != nil {
 		return 0, err
 	}
-	for l, err := range v.lanesOf(queue) {
-		if err != nil {
-			return 0, err
-		}
+	lanes, err := v.lanesOf(queue)
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range lanes {
 		if l.Key == "" || l.Pending == 0 {
 			continue
 		}
-		since, err := v.oldestOf(queue, l.Key)
-		if err != nil {
+		if err := o.look(l.Key); err != nil {
 			return 0, err
 		}
-		if since != 0 && (ns == 0 || since < ns) {
-			ns = since
-		}
 	}
-	return ns, nil
+	return o.ns, nil
 }
 
-// lanesOf yields the lanes of a queue by key; none where no job has had one.
-func (v *Snapshot) lanesOf(queue string) iter.Seq2[*Lane, error] {
-	from := appendLaneKey(nil, queue, "")
-	to := append(from[:len(from)-1:len(from)-1], 1)
-	return scanRange(v.snap, from, to, func() *Lane { return &Lane{} })
+// oldest is what OldestReady has found so far.
+type oldest struct {
+	v     *Snapshot
+	queue string
+	looks int   // that are left
+	ns    int64 // 0: none is ready
 }
 
-// oldestOf is OldestReady of the jobs with one fairness key.
-func (v *Snapshot) oldestOf(queue, key string) (ns int64, err error) {
+// look looks at the jobs with one fairness key.
+func (o *oldest) look(key string) error {
 	for priority := range uint8(job.Priorities) {
-		from := appendReadyOf(nil, queue, key, priority, 0)
-		to := appendReadyOf(nil, queue, key, priority+1, 0)
-		for kv, err := range scanPairs(v.snap, from, to) {
-			if err != nil {
-				return 0, err
-			}
-			id, err := job.IDFromBytes(kv.Value)
-			if err != nil {
-				return 0, err
-			}
-			j, err := v.Job(id)
-			if err != nil {
-				return 0, err
-			}
-			if since := max(j.GetCreatedNs(), j.GetScheduledNs()); j != nil && (ns == 0 || since < ns) {
-				ns = since
-			}
-			break
+		if err := o.lookAt(key, priority); err != nil {
+			return err
 		}
 	}
-	return ns, nil
+	return nil
+}
+
+// lookAt looks at those of one priority. They lie in the order in which they came to
+// the queue: from one on that was made later than another became ready, none is older,
+// but for jobs that were moved here.
+func (o *oldest) lookAt(key string, priority uint8) error {
+	from := appendReadyOf(nil, o.queue, key, priority, 0)
+	to := appendReadyOf(nil, o.queue, key, priority+1, 0)
+	first := true
+	for kv, err := range scanPairs(o.v.snap, from, to) {
+		if err != nil {
+			return err
+		}
+		id, err := job.IDFromBytes(kv.Value)
+		if err != nil {
+			return err
+		}
+		j, err := o.v.Job(id)
+		if err != nil {
+			return err
+		}
+		if since := max(j.GetCreatedNs(), j.GetScheduledNs()); j != nil && (o.ns == 0 || since < o.ns) {
+			o.ns = since
+		}
+		if !first {
+			o.looks--
+		}
+		if o.looks == 0 || o.ns != 0 && j.GetCreatedNs() >= o.ns {
+			return nil
+		}
+		first = false
+	}
+	return nil
 }

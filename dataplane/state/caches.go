@@ -22,10 +22,12 @@ type caches struct {
 	inboxes       map[uint32]*Inbox
 	resources     map[resourceName]*Resource
 	book          *Book
+	laneJournal   laneJournal
 	lanes         uint64
 	newest        job.ID
 	leases        leases
 	gates         map[gateName]*Gate
+	audited       audited
 }
 
 func loadCaches(r source) (*caches, error) {
@@ -54,7 +56,7 @@ func loadCaches(r source) (*caches, error) {
 		return nil, err
 	}
 	c.book = newBook(c.resources)
-	if c.lanes, err = loadLanes(r, c.queues, c.book, c.head.ClockNs); err != nil {
+	if c.laneJournal, c.lanes, err = loadLanes(r, c.queues, c.book, c.head); err != nil {
 		return nil, err
 	}
 	if c.newest, err = newestID(r); err != nil {
@@ -70,6 +72,9 @@ func loadCaches(r source) (*caches, error) {
 		return nil, err
 	}
 	if c.gates, err = loadGates(r); err != nil {
+		return nil, err
+	}
+	if c.audited, err = loadAudited(r, c.head.Audit); err != nil {
 		return nil, err
 	}
 	return c, c.check()

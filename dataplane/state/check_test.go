@@ -42,7 +42,11 @@ func damages() map[string]damage {
 		}
 	}
 	return map[string]damage{
-		"nothing":           {func(*Store, *pebble.Batch) {}, ""},
+		"nothing":          {func(*Store, *pebble.Batch) {}, ""},
+		"lost lane change": {rewriteHead(func(h *Head) { h.LaneChanges++ }), "0 changes of lanes, the head says 1"},
+		"stray lane change": {func(_ *Store, b *pebble.Batch) {
+			_ = put(b, appendLaneChangesKey(nil, 1), &LaneChanges{Lanes: []*Lane{{Queue: "q", Key: "k", Pending: 1}}})
+		}, `lane "k" of queue "q" counts 1 ready`},
 		"lost ready key":    {remove(appendReadyKey(nil, "q", job.Normal, 1)), "missing"},
 		"stray ready key":   {set(appendReadyKey(nil, "q", job.Normal, 77), id[:]), "2 ready keys, there should be 1"},
 		"wrong ready value": {set(appendReadyKey(nil, "q", job.Normal, 1), make([]byte, 16)), "holds 0000"},

@@ -1,9 +1,9 @@
 package state
 
-import "slices"
-
-// laneName is a lane's place.
-type laneName struct{ queue, key string }
+import (
+	"maps"
+	"slices"
+)
 
 // laneCount is how many jobs a lane should have.
 type laneCount struct{ pending, active uint64 }
@@ -25,7 +25,6 @@ func (c *checker) countLane(ix index) {
 // checkLanes compares the lanes' counts with the jobs', and the numbers of lanes with
 // what the queues and the head say.
 func (c *checker) checkLanes() error {
-	n, byQueue := uint64(0), map[string]uint64{}
 	for kv, err := range scanPairs(c.v.snap, []byte{prefixLane}, afterPrefix(prefixLane)) {
 		if err != nil {
 			return err
@@ -37,9 +36,22 @@ func (c *checker) checkLanes() error {
 		if string(kv.Key) != string(appendLaneKey(nil, l.Queue, l.Key)) {
 			c.report("lane %q of queue %q lies under key %x", l.Key, l.Queue, kv.Key)
 		}
+	}
+	lanes, changes, err := readLanes(c.v.snap)
+	if err != nil {
+		return err
+	}
+	if changes != c.v.head.LaneChanges {
+		c.report("there are %d changes of lanes, the head says %d", changes, c.v.head.LaneChanges)
+	}
+	n, byQueue := uint64(0), map[string]uint64{}
+	for _, name := range slices.SortedFunc(maps.Keys(lanes), compareLanes) {
+		l := lanes[name].rec
+		if l.Forgotten {
+			continue
+		}
 		n++
 		byQueue[l.Queue]++
-		name := laneName{l.Queue, l.Key}
 		if got, want := (laneCount{l.Pending, l.Active}), c.lanes[name]; got != want {
 			c.report("lane %q of queue %q counts %d ready and %d active jobs, there are %d and %d", l.Key, l.Queue, got.pending, got.active, want.pending, want.active)
 		}
@@ -59,22 +71,8 @@ func (c *checker) checkLanes() error {
 			delete(c.lanes, laneName{queue: q.Name})
 		}
 	}
-	var without []laneName
-	for name := range c.lanes {
-		without = append(without, name)
-	}
-	slices.SortFunc(without, func(a, b laneName) int { return slices.Compare([]string{a.queue, a.key}, []string{b.queue, b.key}) })
-	for _, name := range without {
+	for _, name := range slices.SortedFunc(maps.Keys(c.lanes), compareLanes) {
 		c.report("queue %q has jobs with the fairness key %q and no lane for it", name.queue, name.key)
 	}
 	return nil
-}
-
-// Lane is the record of a queue's lane; nil when there is none.
-func (v *Snapshot) Lane(queue, key string) (*Lane, error) {
-	l := &Lane{}
-	if found, err := get(v.snap, appendLaneKey(nil, queue, key), l); !found {
-		return nil, err
-	}
-	return l, nil
 }

@@ -37,14 +37,66 @@ func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 	tx.head.FeedNextSeq++
 }
 
-// Tell appends an event of a job that did not change by it.
-func (tx *Tx) Tell(event EventType, j *job.Job) { tx.event(event, j.Queue, j) }
+// unremembered are the events that a job's history leaves out: those that come again
+// and again while an attempt runs, those that say only what the next one says as well,
+// and those that change nothing of the job.
+var unremembered = [...]bool{
+	EventType_EVENT_PROGRESS:     true,
+	EventType_EVENT_CHECKPOINTED: true,
+	EventType_EVENT_RENEWED:      true,
+	EventType_EVENT_PROMOTED:     true,
+	EventType_EVENT_UNLOCKED:     true,
+	EventType_EVENT_UNBLOCKED:    true,
+	EventType_EVENT_GATED:        true,
+	EventType_EVENT_UNGATED:      true,
+	EventType_EVENT_DUPLICATE:    true,
+	EventType_EVENT_REPLAYED:     true,
+}
+
+// remember adds an event to the history of a job that is about to be stored.
+func (tx *Tx) remember(h *held, event EventType) error {
+	if int(event) < len(unremembered) && unremembered[event] {
+		return nil
+	}
+	j := h.job
+	if len(j.History)+len(h.room)/4 <= len(h.room) && cap(j.History) < len(h.room) {
+		// Most histories are short: they are written into room that is there.
+		j.History = append(h.room[:0], j.History...)
+	}
+	var err error
+	j.History, err = job.AppendHistory(j.History, j.CreatedNs, job.PastEvent{Type: uint32(event), AtNs: tx.head.ClockNs, Attempt: j.Attempt})
+	return err
+}
+
+// Tell appends an event of a job that does not change by it. Its history has it where
+// it is one of those: then PutJob must follow.
+func (tx *Tx) Tell(event EventType, j *job.Job) {
+	tx.event(event, j.Queue, j)
+	if h := tx.jobs[job.ID(j.Id)]; h != nil && h.job == j {
+		if err := tx.remember(h, event); err != nil {
+			tx.fail(fmt.Errorf("event %d of job %x: %w", event, j.Id, err))
+		}
+	}
+}
 
 // recordEvent appends an event of a batch or a schedule, which has its jobs in a
 // queue, or in none.
 func (tx *Tx) recordEvent(event EventType, queue string, id [16]byte) {
 	tx.event(event, queue, nil)
 	tx.feed.Events[len(tx.feed.Events)-1].RecordId = id[:]
+}
+
+// Events are the entry's events so far, with their sequences. They are the store's:
+// nothing of them may be kept.
+func (tx *Tx) Events() iter.Seq2[uint64, *Event] {
+	return func(yield func(uint64, *Event) bool) {
+		first := tx.head.FeedNextSeq - uint64(len(tx.feed.Events))
+		for i, e := range tx.feed.Events {
+			if !yield(first+uint64(i), e) {
+				return
+			}
+		}
+	}
 }
 
 // encodeFeed writes the entry's events as one record.

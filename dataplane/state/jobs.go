@@ -180,6 +180,9 @@ func (tx *Tx) change(h *held, events []EventType) error {
 			failed = 1 // one attempt ends once, whatever is said about it
 		}
 		tx.event(event, h.job.Queue, h.job)
+		if err := tx.remember(h, event); err != nil {
+			return err
+		}
 	}
 	h.queue.rec.Failed += failed
 	return nil
@@ -274,17 +277,17 @@ func (tx *Tx) NewID(queue string) job.ID {
 	return job.NewID(tx.ClockNs()/int64(time.Millisecond), queue, job.Entropy(sum[:len(job.Entropy{})]))
 }
 
-// encodeJobs writes the changed jobs and moves their derived keys.
+// encodeJobs writes the changed jobs and moves their derived keys: those of one kind
+// after each other, for what lies side by side is written faster in one go.
 func (tx *Tx) encodeJobs() error {
-	for _, h := range tx.order {
-		if !h.dirty {
-			continue
-		}
-		if err := tx.encodeJob(h); err != nil {
-			return err
-		}
-		if bytes.Compare(h.id[:], tx.newest[:]) > 0 {
-			tx.newest = h.id
+	for _, encode := range [...]func(*held) error{tx.encodeReady, tx.encodeTimers, tx.encodeJob} {
+		for _, h := range tx.order {
+			if !h.dirty {
+				continue
+			}
+			if err := encode(h); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -292,14 +295,14 @@ func (tx *Tx) encodeJobs() error {
 
 // encodeJob writes a changed job, or removes one that has left.
 func (tx *Tx) encodeJob(h *held) error {
+	if bytes.Compare(h.id[:], tx.newest[:]) > 0 {
+		tx.newest = h.id
+	}
 	if h.job != nil {
 		h.job.Tidy()
 		if now, err := derive(h.job); err != nil || now != h.now {
 			return fmt.Errorf("job %s was changed and not put (%v)", h.id, err)
 		}
-	}
-	if err := tx.encodeIndex(h); err != nil {
-		return err
 	}
 	tx.key = appendJobKey(tx.key[:0], h.id)
 	switch {
@@ -311,14 +314,14 @@ func (tx *Tx) encodeJob(h *held) error {
 	return nil
 }
 
-// encodeIndex moves the derived keys of a job.
+// encodeReady moves the key under which a job is ready, or waits at a gate.
 //
-// They are removed by SingleDelete: a derived key is set only where the stored
+// Derived keys are removed by SingleDelete: a derived key is set only where the stored
 // job has none and removed only where it has one, so sets and removals of a key
 // take turns. Such a pair vanishes as soon as a flush or compaction sees both,
 // mostly in memory, where an ordinary tombstone would have to sink to the
 // bottom of the store and be walked over until then.
-func (tx *Tx) encodeIndex(h *held) error {
+func (tx *Tx) encodeReady(h *held) error {
 	was, is := h.stored, h.now
 	if !was.readyAs(is) {
 		if was.ready {
@@ -334,9 +337,12 @@ func (tx *Tx) encodeIndex(h *held) error {
 			}
 		}
 	}
-	if err := tx.encodeGate(was, is, h.id); err != nil {
-		return err
-	}
+	return tx.encodeGate(was, is, h.id)
+}
+
+// encodeTimers moves the keys of a job's timers.
+func (tx *Tx) encodeTimers(h *held) error {
+	was, is := h.stored, h.now
 	for _, t := range [...][2]timer{{was.timer, is.timer}, {was.expiry, is.expiry}, {was.unlock, is.unlock}} {
 		if err := tx.moveTimer(t[0], t[1], h.id); err != nil {
 			return err

@@ -23,6 +23,7 @@ const (
 	prefixSchedule      = 0x15
 	prefixResource      = 0x16
 	prefixLane          = 0x17
+	prefixLaneChanges   = 0x18
 	prefixReady         = 0x20
 	prefixTimer         = 0x21
 	prefixLaneReady     = 0x22
@@ -43,6 +44,10 @@ const (
 	prefixDelivery      = 0x3d
 	prefixAttempted     = 0x3f
 	prefixIdempotency   = 0x40
+	prefixAudit         = 0x41
+	prefixBulk          = 0x42
+	prefixBulkPart      = 0x43
+	prefixBulkWork      = 0x45
 	prefixFeed          = 0x50
 	prefixUsage         = 0x60
 	prefixOutgoing      = 0x61
@@ -75,6 +80,7 @@ var keyspaces = []keyspace{
 		return appendResourceKey(nil, ResourceKind_RESOURCE_KIND_PROVIDER, "anthropic")
 	}},
 	{prefixLane, "lane", "queue | 00 | fairness key", "Lane", func() []byte { return appendLaneKey(nil, "emails", "acme") }},
+	{prefixLaneChanges, "lane changes", "index of the entry 8", "LaneChanges", func() []byte { return appendLaneChangesKey(nil, 258) }},
 	{prefixReady, "ready", "queue | 00 | priority 1 | number 8", "job id 16", func() []byte {
 		return appendReadyKey(nil, "emails", job.Normal, 258)
 	}},
@@ -103,6 +109,10 @@ var keyspaces = []keyspace{
 	{prefixDelivery, "delivery", "id 16", "Delivery", func() []byte { return appendIDKey(nil, prefixDelivery, sampleID) }},
 	{prefixAttempted, "attempted", "webhook's id 16", "Attempted", func() []byte { return appendIDKey(nil, prefixAttempted, sampleID) }},
 	{prefixIdempotency, "idempotency", "id 16", "Idempotency", func() []byte { return appendIdempotencyKey(nil, sampleID) }},
+	{prefixAudit, "audit", "number of the record 8", "AuditRecord", func() []byte { return appendAuditKey(nil, 258) }},
+	{prefixBulk, "bulk", "id 16", "Bulk", func() []byte { return appendIDKey(nil, prefixBulk, sampleID) }},
+	{prefixBulkPart, "bulk part", "bulk operation's id 16", "BulkPart", func() []byte { return appendIDKey(nil, prefixBulkPart, sampleID) }},
+	{prefixBulkWork, "bulk work", "bulk operation's id 16", "BulkWork", func() []byte { return appendIDKey(nil, prefixBulkWork, sampleID) }},
 	{prefixFeed, "feed", "sequence of the first event 8", "FeedEntry", func() []byte { return appendFeedKey(nil, 258) }},
 	{prefixUsage, "usage", "number of the row 8", "Usage", func() []byte { return appendUsageKey(nil, 258) }},
 	{prefixOutgoing, "outgoing", "shard 4 | number on the way there 8", "Outgoing", func() []byte { return appendOutgoingKey(nil, 258, 259) }},
@@ -165,6 +175,11 @@ func appendLaneKey(b []byte, queue, key string) []byte {
 	return append(b, key...)
 }
 
+// appendLaneChangesKey appends the key of what an entry changed of lanes.
+func appendLaneChangesKey(b []byte, index uint64) []byte {
+	return binary.BigEndian.AppendUint64(append(b, prefixLaneChanges), index)
+}
+
 // appendTimerKey appends the key of a timer of the class for id, due at dueNs.
 // The kind says what the id names, should a class ever hold several kinds.
 func appendTimerKey(b []byte, t timer, id [16]byte) []byte {
@@ -182,6 +197,7 @@ const (
 	timerKindSchedule    = 4
 	timerKindBudget      = 5
 	timerKindDelivery    = 6
+	timerKindBulk        = 7
 )
 
 func timerKind(class TimerClass) byte {
@@ -196,6 +212,8 @@ func timerKind(class TimerClass) byte {
 		return timerKindBudget
 	case TimerDelivery, TimerDelivered:
 		return timerKindDelivery
+	case TimerBulk:
+		return timerKindBulk
 	}
 	return timerKindJob
 }
@@ -305,6 +323,13 @@ func readyNumber(key []byte) (uint64, error) {
 		return 0, errKey(key, "not a ready key")
 	}
 	return binary.BigEndian.Uint64(key[len(key)-8:]), nil
+}
+
+func decodeLaneChangesKey(key []byte) (index uint64, err error) {
+	if len(key) != 9 || key[0] != prefixLaneChanges {
+		return 0, errKey(key, "not a key of lane changes")
+	}
+	return binary.BigEndian.Uint64(key[1:]), nil
 }
 
 func decodeTimerKey(key []byte) (timer, [16]byte, error) {

@@ -42,9 +42,9 @@ type lane struct {
 	in         *laneHeap // one of its queue's; nil where it waits for an event
 	at, dropAt int       // see laneHeap.place
 
-	stored  bool // it has a record
-	touched bool // it is in tx.lanes
-	gone    bool
+	stored    bool // it has a record of its own
+	journaled bool // it is in the journal
+	touched   bool // it is in tx.lanes
 }
 
 // lanes are those of a queue. Each lane is in one of the heaps at most; longest is
@@ -113,7 +113,6 @@ func (ls *lanes) drop(l *lane) {
 	ls.weight -= l.share
 	ls.jobs -= l.rec.Pending + l.rec.Active
 	delete(ls.byKey, l.rec.Key)
-	l.gone = true
 }
 
 // weight is the lane's share against those of others.

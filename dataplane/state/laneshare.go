@@ -275,6 +275,7 @@ func (tx *Tx) removeLane(l *lane) {
 	l.queue.lanes.drop(l)
 	l.queue.rec.Lanes--
 	tx.head.LaneRecords--
+	l.rec.Forgotten = true
 	tx.touchLane(l)
 }
 
@@ -287,49 +288,4 @@ func (tx *Tx) removeLanes(q *queue) {
 		tx.removeLane(q.lanes.byKey[key])
 	}
 	q.lanes = nil
-}
-
-// encodeLanes writes the records of the lanes the entry touched.
-func (tx *Tx) encodeLanes() error {
-	for _, q := range tx.queues {
-		if q.lanes != nil {
-			tx.forget(q)
-		}
-	}
-	for _, l := range tx.lanes {
-		tx.key = appendLaneKey(tx.key[:0], l.rec.Queue, l.rec.Key)
-		var err error
-		switch {
-		case !l.gone:
-			err = put(tx.batch, tx.key, l.rec)
-		case l.stored:
-			err = tx.batch.Delete(tx.key, nil)
-		}
-		if err != nil {
-			return err
-		}
-		l.stored, l.touched = !l.gone, false
-	}
-	return nil
-}
-
-// loadLanes gives the queues their lanes, and returns how many there are.
-func loadLanes(r source, queues map[string]*queue, book *Book, clockNs int64) (n uint64, err error) {
-	for rec, err := range scan(r, prefixLane, func() *Lane { return &Lane{} }) {
-		if err != nil {
-			return 0, err
-		}
-		q := queues[rec.Queue]
-		if q == nil {
-			return 0, fmt.Errorf("there is a lane of queue %q, which is unknown", rec.Queue)
-		}
-		l := q.addLane(rec, book.RuleFor(rec.Queue, rec.Key))
-		l.stored = true
-		if rec.Pending > 0 && rec.Key != "" {
-			l.heads.unread()
-		}
-		q.lanes.settle(l, clockNs)
-		n++
-	}
-	return n, nil
 }

@@ -35,7 +35,7 @@ func (tx *Tx) moveJob(j *job.Job, queue string) error {
 	}
 	tx.event(EventType_EVENT_MOVED, queue, j)
 	tx.feed.Events[len(tx.feed.Events)-1].FromQueue = from
-	return nil
+	return tx.remember(h, EventType_EVENT_MOVED)
 }
 
 // ForwardJob removes a job, one that the entry has read and not changed since it
@@ -163,7 +163,7 @@ func (tx *Tx) admitJob(j *job.Job) error {
 		return err
 	}
 	tx.event(EventType_EVENT_ARRIVED, j.Queue, j)
-	return nil
+	return tx.remember(h, EventType_EVENT_ARRIVED)
 }
 
 // movable is the job in the entry's hands, if it is as it was put and nobody holds

@@ -18,7 +18,9 @@ import (
 // its worker is done, and to refuse the ack would have the work done again. That is
 // bounded all the same, by the jobs that are here. Each sends, once in its life, no
 // more than the next step of its chain or what ends it, one count to its batch, and
-// a word to each job that waits for it; all of them were admitted before. A bound
+// a word to each job that waits for it; all of them were admitted before. Of budgets
+// that shards share each shard has one ask on its way, and each ask its answers; what
+// else is told of them waits while there is no room. A bound
 // that holds in Send, with room kept free for what must go, was rejected: how much
 // that is depends on every job of the shard, and would have to be counted.
 const (

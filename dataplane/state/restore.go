@@ -187,6 +187,7 @@ func (s *Store) announce() error {
 	if len(s.gates.all) > 0 && s.hooks.OnGate != nil {
 		s.hooks.OnGate()
 	}
+	s.tellBulk()
 	if s.hooks.OnOutbox != nil {
 		s.hooks.OnOutbox()
 	}

@@ -148,6 +148,11 @@ func (v *Snapshot) Jobs() iter.Seq2[*job.Job, error] {
 	return scan(v.snap, prefixJob, func() *job.Job { return &job.Job{} })
 }
 
+// JobsFrom yields the jobs from an id on.
+func (v *Snapshot) JobsFrom(id job.ID) iter.Seq2[*job.Job, error] {
+	return scanRange(v.snap, appendJobKey(nil, id), afterPrefix(prefixJob), func() *job.Job { return &job.Job{} })
+}
+
 // Queues yields every queue by name.
 func (v *Snapshot) Queues() iter.Seq2[*Queue, error] {
 	return scan(v.snap, prefixQueue, func() *Queue { return &Queue{} })

@@ -29,6 +29,8 @@ type Options struct {
 	wal       bool // keep Pebble's own log, unsynced: only to measure what it would cost
 	headsKept int  // 0 means headsKept; less in tests
 
+	laneChangesKept int // 0 means laneChangesKept; less in tests
+
 	// 0 means MaxOutboxOps and MaxOutboxBytes; less in tests.
 	outboxOps, outboxBytes uint64
 }
@@ -54,6 +56,8 @@ type Hooks struct {
 	OnFeed func()
 	// OnUsage says that there are new usage rows.
 	OnUsage func()
+	// OnAudit says that there are new audit records.
+	OnAudit func()
 	// OnKeys says that API keys were made, changed or removed.
 	OnKeys func()
 	// OnResources says that resources were declared, changed or taken back.
@@ -61,6 +65,8 @@ type Hooks struct {
 	// OnGate says that a gate may have opened that jobs wait at, or that another came
 	// to one.
 	OnGate func()
+	// OnBulk says that something has changed about a bulk operation.
+	OnBulk func()
 	// OnOutbox says that there are new ops for another shard.
 	OnOutbox func()
 }
@@ -96,18 +102,21 @@ type Store struct {
 	floors        [timerClasses]timerFloor
 	replenish     replenishments
 	clearings     clearings
+	bulkNews      bulkNews
 	gates         gates
 	images        atomic.Uint64 // names image directories
 	failure       failure
 
-	queues   map[string]*queue
-	keys     map[string]*Key
-	outboxes map[uint32]*Outbox // by the shard they go to
-	inboxes  map[uint32]*Inbox  // by the shard they come from
+	queues      map[string]*queue
+	keys        map[string]*Key
+	outboxes    map[uint32]*Outbox // by the shard they go to
+	inboxes     map[uint32]*Inbox  // by the shard they come from
+	laneJournal laneJournal
 
 	resources map[resourceName]*Resource
 	newest    job.ID // no stored job or forward has a greater id
 	leases    leases // of the active jobs
+	audited   audited
 	tx        Tx
 	open      bool // tx is begun and not committed
 }
@@ -121,6 +130,9 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	if s.options.MemTableBytes <= 0 {
 		s.options.MemTableBytes = DefaultMemTableBytes
+	}
+	if s.options.laneChangesKept == 0 {
+		s.options.laneChangesKept = laneChangesKept
 	}
 	if s.options.headsKept == 0 {
 		s.options.headsKept = headsKept
@@ -154,7 +166,8 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.head.Store(c.head)
 	s.configuration.Store(c.configuration)
 	s.keys, s.queues, s.newest, s.leases = c.keys, c.queues, c.newest, c.leases
-	s.outboxes, s.inboxes = c.outboxes, c.inboxes
+	s.outboxes, s.inboxes, s.laneJournal = c.outboxes, c.inboxes, c.laneJournal
+	s.audited = c.audited
 	s.publishOutboxes()
 	s.keysRead.Store(newKeyring(c.keys))
 	s.resources = c.resources

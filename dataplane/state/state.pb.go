@@ -575,6 +575,8 @@ const (
 	EventType_EVENT_REPLAYED         EventType = 50 // another job goes on from one of its iterations
 	EventType_EVENT_ALERT_FIRED      EventType = 51
 	EventType_EVENT_ALERT_RESOLVED   EventType = 52
+	EventType_EVENT_WEBHOOK_DISABLED EventType = 53 // it could not be reached for long
+	EventType_EVENT_PRIORITY_CHANGED EventType = 54
 )
 
 // Enum value maps for EventType.
@@ -633,6 +635,8 @@ var (
 		50: "EVENT_REPLAYED",
 		51: "EVENT_ALERT_FIRED",
 		52: "EVENT_ALERT_RESOLVED",
+		53: "EVENT_WEBHOOK_DISABLED",
+		54: "EVENT_PRIORITY_CHANGED",
 	}
 	EventType_value = map[string]int32{
 		"EVENT_UNSPECIFIED":      0,
@@ -688,6 +692,8 @@ var (
 		"EVENT_REPLAYED":         50,
 		"EVENT_ALERT_FIRED":      51,
 		"EVENT_ALERT_RESOLVED":   52,
+		"EVENT_WEBHOOK_DISABLED": 53,
+		"EVENT_PRIORITY_CHANGED": 54,
 	}
 )
 
@@ -754,7 +760,12 @@ type Head struct {
 	ScoreRecords       uint64                 `protobuf:"varint,30,opt,name=score_records,json=scoreRecords,proto3" json:"score_records,omitempty"`
 	AlertRecords       uint64                 `protobuf:"varint,31,opt,name=alert_records,json=alertRecords,proto3" json:"alert_records,omitempty"`
 	DeliveryRecords    uint64                 `protobuf:"varint,32,opt,name=delivery_records,json=deliveryRecords,proto3" json:"delivery_records,omitempty"`
-	PriceBook          uint32                 `protobuf:"varint,33,opt,name=price_book,json=priceBook,proto3" json:"price_book,omitempty"` // version of the shipped prices that are in the store
+	PriceBook          uint32                 `protobuf:"varint,33,opt,name=price_book,json=priceBook,proto3" json:"price_book,omitempty"`                // version of the shipped prices that are in the store
+	DeliveriesMade     uint64                 `protobuf:"varint,34,opt,name=deliveries_made,json=deliveriesMade,proto3" json:"deliveries_made,omitempty"` // the number of the last delivery
+	TellingsLost       uint64                 `protobuf:"varint,35,opt,name=tellings_lost,json=tellingsLost,proto3" json:"tellings_lost,omitempty"`       // events for webhooks that found no room on the way to the first shard
+	LaneChanges        uint64                 `protobuf:"varint,36,opt,name=lane_changes,json=laneChanges,proto3" json:"lane_changes,omitempty"`          // lanes in the journal, each as often as it changed
+	BulkRecords        uint64                 `protobuf:"varint,37,opt,name=bulk_records,json=bulkRecords,proto3" json:"bulk_records,omitempty"`
+	Audit              *AuditChain            `protobuf:"bytes,38,opt,name=audit,proto3" json:"audit,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1018,6 +1029,41 @@ func (x *Head) GetPriceBook() uint32 {
 		return x.PriceBook
 	}
 	return 0
+}
+
+func (x *Head) GetDeliveriesMade() uint64 {
+	if x != nil {
+		return x.DeliveriesMade
+	}
+	return 0
+}
+
+func (x *Head) GetTellingsLost() uint64 {
+	if x != nil {
+		return x.TellingsLost
+	}
+	return 0
+}
+
+func (x *Head) GetLaneChanges() uint64 {
+	if x != nil {
+		return x.LaneChanges
+	}
+	return 0
+}
+
+func (x *Head) GetBulkRecords() uint64 {
+	if x != nil {
+		return x.BulkRecords
+	}
+	return 0
+}
+
+func (x *Head) GetAudit() *AuditChain {
+	if x != nil {
+		return x.Audit
+	}
+	return nil
 }
 
 // Settings are what an operator has decided for the namespace.
@@ -1348,6 +1394,7 @@ type Lane struct {
 	ServedNs      int64                  `protobuf:"varint,6,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`       // processing time it has been given, by weight
 	ExpectedNs    int64                  `protobuf:"varint,7,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"` // how long its jobs take, on a moving average; 0 = unknown
 	Rate          *job.RateWindow        `protobuf:"bytes,8,opt,name=rate,proto3" json:"rate,omitempty"`
+	Forgotten     bool                   `protobuf:"varint,9,opt,name=forgotten,proto3" json:"forgotten,omitempty"` // in LaneChanges alone: there is no such lane any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1438,6 +1485,59 @@ func (x *Lane) GetRate() *job.RateWindow {
 	return nil
 }
 
+func (x *Lane) GetForgotten() bool {
+	if x != nil {
+		return x.Forgotten
+	}
+	return false
+}
+
+// LaneChanges are the lanes that an entry changed, as it left them, in the order in
+// which it came to them.
+type LaneChanges struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lanes         []*Lane                `protobuf:"bytes,1,rep,name=lanes,proto3" json:"lanes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LaneChanges) Reset() {
+	*x = LaneChanges{}
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LaneChanges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LaneChanges) ProtoMessage() {}
+
+func (x *LaneChanges) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LaneChanges.ProtoReflect.Descriptor instead.
+func (*LaneChanges) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *LaneChanges) GetLanes() []*Lane {
+	if x != nil {
+		return x.Lanes
+	}
+	return nil
+}
+
 // Resource is what somebody has declared for the namespace. Every shard has all of
 // them. What has come of it, such as what a budget has spent, lies in records of its
 // own, so that a resource changes only when somebody changes it.
@@ -1463,7 +1563,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1575,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1588,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Resource) GetKind() ResourceKind {
@@ -1598,7 +1698,7 @@ type LimitRule struct {
 
 func (x *LimitRule) Reset() {
 	*x = LimitRule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1710,7 @@ func (x *LimitRule) String() string {
 func (*LimitRule) ProtoMessage() {}
 
 func (x *LimitRule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1723,7 @@ func (x *LimitRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitRule.ProtoReflect.Descriptor instead.
 func (*LimitRule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LimitRule) GetQueue() string {
@@ -1680,7 +1780,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1792,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1805,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Provider) GetRequests() uint64 {
@@ -1747,7 +1847,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +1859,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +1872,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Traffic) GetName() string {
@@ -1847,7 +1947,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +1959,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +1972,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Price) GetProvider() string {
@@ -1943,7 +2043,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1955,7 +2055,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1968,7 +2068,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Budget) GetScope() BudgetScope {
@@ -2052,7 +2152,7 @@ type SpendLimit struct {
 
 func (x *SpendLimit) Reset() {
 	*x = SpendLimit{}
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2064,7 +2164,7 @@ func (x *SpendLimit) String() string {
 func (*SpendLimit) ProtoMessage() {}
 
 func (x *SpendLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2077,7 +2177,7 @@ func (x *SpendLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpendLimit.ProtoReflect.Descriptor instead.
 func (*SpendLimit) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SpendLimit) GetWindow() Window {
@@ -2109,13 +2209,19 @@ type Account struct {
 	ReservedNanoUsd int64                  `protobuf:"varint,3,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"` // for attempts that run
 	Spent           []*Spent               `protobuf:"bytes,4,rep,name=spent,proto3" json:"spent,omitempty"`                                               // by window, in the order of the budget's limits
 	Gated           uint64                 `protobuf:"varint,5,opt,name=gated,proto3" json:"gated,omitempty"`                                              // jobs that wait for room in it
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Of a budget that the shards of a namespace share. Its windows, and these, are the
+	// first shard's; reserved_nano_usd is there what all of them are granted.
+	Shares        []*Share `protobuf:"bytes,6,rep,name=shares,proto3" json:"shares,omitempty"`                   // by shard
+	Turn          uint64   `protobuf:"varint,7,opt,name=turn,proto3" json:"turn,omitempty"`                      // of the last that asked or was asked
+	ServeNs       int64    `protobuf:"varint,8,opt,name=serve_ns,json=serveNs,proto3" json:"serve_ns,omitempty"` // when the passing of time may change something for them; 0 = it does not
+	Slice         *Slice   `protobuf:"bytes,9,opt,name=slice,proto3" json:"slice,omitempty"`                     // what this shard has, the first one too
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2127,7 +2233,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2140,7 +2246,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Account) GetId() []byte {
@@ -2178,6 +2284,354 @@ func (x *Account) GetGated() uint64 {
 	return 0
 }
 
+func (x *Account) GetShares() []*Share {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+func (x *Account) GetTurn() uint64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *Account) GetServeNs() int64 {
+	if x != nil {
+		return x.ServeNs
+	}
+	return 0
+}
+
+func (x *Account) GetSlice() *Slice {
+	if x != nil {
+		return x.Slice
+	}
+	return nil
+}
+
+// Share is what the first shard knows of another's slice of a budget.
+type Share struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Shard          uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	GrantedNanoUsd int64                  `protobuf:"varint,2,opt,name=granted_nano_usd,json=grantedNanoUsd,proto3" json:"granted_nano_usd,omitempty"` // less what it has told of as spent or given back
+	Ask            uint64                 `protobuf:"varint,3,opt,name=ask,proto3" json:"ask,omitempty"`                                               // number of its last ask
+	WantNanoUsd    int64                  `protobuf:"varint,4,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"`          // what it lacks by that; 0 = nothing
+	Turn           uint64                 `protobuf:"varint,5,opt,name=turn,proto3" json:"turn,omitempty"`                                             // of that: the lowest is served first
+	Denied         bool                   `protobuf:"varint,6,opt,name=denied,proto3" json:"denied,omitempty"`                                         // it has been told that there is no room for that
+	Recall         uint64                 `protobuf:"varint,7,opt,name=recall,proto3" json:"recall,omitempty"`                                         // the turn in which it was asked for what it does not use; 0 = it was not
+	Returned       bool                   `protobuf:"varint,8,opt,name=returned,proto3" json:"returned,omitempty"`                                     // it has given that back: all that it still has is reserved
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Share) Reset() {
+	*x = Share{}
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Share) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Share) ProtoMessage() {}
+
+func (x *Share) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Share.ProtoReflect.Descriptor instead.
+func (*Share) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Share) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *Share) GetGrantedNanoUsd() int64 {
+	if x != nil {
+		return x.GrantedNanoUsd
+	}
+	return 0
+}
+
+func (x *Share) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *Share) GetWantNanoUsd() int64 {
+	if x != nil {
+		return x.WantNanoUsd
+	}
+	return 0
+}
+
+func (x *Share) GetTurn() uint64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *Share) GetDenied() bool {
+	if x != nil {
+		return x.Denied
+	}
+	return false
+}
+
+func (x *Share) GetRecall() uint64 {
+	if x != nil {
+		return x.Recall
+	}
+	return 0
+}
+
+func (x *Share) GetReturned() bool {
+	if x != nil {
+		return x.Returned
+	}
+	return false
+}
+
+// Slice is what a shard has of a budget that several share.
+type Slice struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	GrantedNanoUsd  int64                  `protobuf:"varint,1,opt,name=granted_nano_usd,json=grantedNanoUsd,proto3" json:"granted_nano_usd,omitempty"`    // and not spent
+	ReservedNanoUsd int64                  `protobuf:"varint,2,opt,name=reserved_nano_usd,json=reservedNanoUsd,proto3" json:"reserved_nano_usd,omitempty"` // of that, for attempts that run
+	// What the first shard has not been told of yet.
+	SettledNanoUsd int64   `protobuf:"varint,3,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`
+	OverrunNanoUsd int64   `protobuf:"varint,4,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`
+	GoneNanoUsd    int64   `protobuf:"varint,5,opt,name=gone_nano_usd,json=goneNanoUsd,proto3" json:"gone_nano_usd,omitempty"`  // what was granted and is spent; below 0: what was taken ungranted
+	UntoldNs       int64   `protobuf:"varint,6,opt,name=untold_ns,json=untoldNs,proto3" json:"untold_ns,omitempty"`             // since when
+	UsedNs         int64   `protobuf:"varint,7,opt,name=used_ns,json=usedNs,proto3" json:"used_ns,omitempty"`                   // when it was last granted, reserved or spent
+	KeepNs         int64   `protobuf:"varint,8,opt,name=keep_ns,json=keepNs,proto3" json:"keep_ns,omitempty"`                   // until when what was granted is kept for who asked for it
+	Ask            uint64  `protobuf:"varint,9,opt,name=ask,proto3" json:"ask,omitempty"`                                       // number of its last ask
+	WantNanoUsd    int64   `protobuf:"varint,10,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"` // what is needed by that; 0 = nothing
+	Denial         *Denial `protobuf:"bytes,11,opt,name=denial,proto3" json:"denial,omitempty"`                                 // the answer, where there was no room
+	Recall         uint64  `protobuf:"varint,12,opt,name=recall,proto3" json:"recall,omitempty"`                                // the turn in which it is to give back what it does not use; 0 = none
+	Returned       bool    `protobuf:"varint,13,opt,name=returned,proto3" json:"returned,omitempty"`                            // it has, and says so
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *Slice) Reset() {
+	*x = Slice{}
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Slice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Slice) ProtoMessage() {}
+
+func (x *Slice) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Slice.ProtoReflect.Descriptor instead.
+func (*Slice) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Slice) GetGrantedNanoUsd() int64 {
+	if x != nil {
+		return x.GrantedNanoUsd
+	}
+	return 0
+}
+
+func (x *Slice) GetReservedNanoUsd() int64 {
+	if x != nil {
+		return x.ReservedNanoUsd
+	}
+	return 0
+}
+
+func (x *Slice) GetSettledNanoUsd() int64 {
+	if x != nil {
+		return x.SettledNanoUsd
+	}
+	return 0
+}
+
+func (x *Slice) GetOverrunNanoUsd() int64 {
+	if x != nil {
+		return x.OverrunNanoUsd
+	}
+	return 0
+}
+
+func (x *Slice) GetGoneNanoUsd() int64 {
+	if x != nil {
+		return x.GoneNanoUsd
+	}
+	return 0
+}
+
+func (x *Slice) GetUntoldNs() int64 {
+	if x != nil {
+		return x.UntoldNs
+	}
+	return 0
+}
+
+func (x *Slice) GetUsedNs() int64 {
+	if x != nil {
+		return x.UsedNs
+	}
+	return 0
+}
+
+func (x *Slice) GetKeepNs() int64 {
+	if x != nil {
+		return x.KeepNs
+	}
+	return 0
+}
+
+func (x *Slice) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *Slice) GetWantNanoUsd() int64 {
+	if x != nil {
+		return x.WantNanoUsd
+	}
+	return 0
+}
+
+func (x *Slice) GetDenial() *Denial {
+	if x != nil {
+		return x.Denial
+	}
+	return nil
+}
+
+func (x *Slice) GetRecall() uint64 {
+	if x != nil {
+		return x.Recall
+	}
+	return 0
+}
+
+func (x *Slice) GetReturned() bool {
+	if x != nil {
+		return x.Returned
+	}
+	return false
+}
+
+// Denial says that a budget has no room for an amount.
+type Denial struct {
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	AmountNanoUsd    int64                  `protobuf:"varint,1,opt,name=amount_nano_usd,json=amountNanoUsd,proto3" json:"amount_nano_usd,omitempty"` // nor for more
+	Window           Window                 `protobuf:"varint,2,opt,name=window,proto3,enum=corvo.state.v1.Window" json:"window,omitempty"`           // of the limit
+	LimitNanoUsd     int64                  `protobuf:"varint,3,opt,name=limit_nano_usd,json=limitNanoUsd,proto3" json:"limit_nano_usd,omitempty"`
+	AvailableNanoUsd int64                  `protobuf:"varint,4,opt,name=available_nano_usd,json=availableNanoUsd,proto3" json:"available_nano_usd,omitempty"`
+	UntilNs          int64                  `protobuf:"varint,5,opt,name=until_ns,json=untilNs,proto3" json:"until_ns,omitempty"` // when there is at the earliest if nothing else changes; 0 = nobody knows
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *Denial) Reset() {
+	*x = Denial{}
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Denial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Denial) ProtoMessage() {}
+
+func (x *Denial) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Denial.ProtoReflect.Descriptor instead.
+func (*Denial) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Denial) GetAmountNanoUsd() int64 {
+	if x != nil {
+		return x.AmountNanoUsd
+	}
+	return 0
+}
+
+func (x *Denial) GetWindow() Window {
+	if x != nil {
+		return x.Window
+	}
+	return Window_WINDOW_UNSPECIFIED
+}
+
+func (x *Denial) GetLimitNanoUsd() int64 {
+	if x != nil {
+		return x.LimitNanoUsd
+	}
+	return 0
+}
+
+func (x *Denial) GetAvailableNanoUsd() int64 {
+	if x != nil {
+		return x.AvailableNanoUsd
+	}
+	return 0
+}
+
+func (x *Denial) GetUntilNs() int64 {
+	if x != nil {
+		return x.UntilNs
+	}
+	return 0
+}
+
 // Spent is what has been spent in a window.
 type Spent struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
@@ -2197,7 +2651,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2663,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2222,7 +2676,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Spent) GetWindow() Window {
@@ -2314,7 +2768,7 @@ type ApprovalPolicy struct {
 
 func (x *ApprovalPolicy) Reset() {
 	*x = ApprovalPolicy{}
-	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2780,7 @@ func (x *ApprovalPolicy) String() string {
 func (*ApprovalPolicy) ProtoMessage() {}
 
 func (x *ApprovalPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2793,7 @@ func (x *ApprovalPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalPolicy.ProtoReflect.Descriptor instead.
 func (*ApprovalPolicy) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ApprovalPolicy) GetLabel() string {
@@ -2428,7 +2882,7 @@ type AlertRule struct {
 
 func (x *AlertRule) Reset() {
 	*x = AlertRule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	mi := &file_dataplane_state_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2894,7 @@ func (x *AlertRule) String() string {
 func (*AlertRule) ProtoMessage() {}
 
 func (x *AlertRule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	mi := &file_dataplane_state_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2907,7 @@ func (x *AlertRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertRule.ProtoReflect.Descriptor instead.
 func (*AlertRule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AlertRule) GetLabel() string {
@@ -2519,7 +2973,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	mi := &file_dataplane_state_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2985,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	mi := &file_dataplane_state_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2998,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Alert) GetId() []byte {
@@ -2584,19 +3038,23 @@ func (x *Alert) GetValue() float64 {
 
 // Webhook is where events are sent.
 type Webhook struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	Secret        string                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
-	Events        []string               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
-	Disabled      bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"`
-	RetryLimit    uint32                 `protobuf:"varint,5,opt,name=retry_limit,json=retryLimit,proto3" json:"retry_limit,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Url             string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Secret          string                 `protobuf:"bytes,2,opt,name=secret,proto3" json:"secret,omitempty"`
+	Events          []string               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	Disabled        bool                   `protobuf:"varint,4,opt,name=disabled,proto3" json:"disabled,omitempty"`
+	RetryLimit      uint32                 `protobuf:"varint,5,opt,name=retry_limit,json=retryLimit,proto3" json:"retry_limit,omitempty"`
+	Queues          []string               `protobuf:"bytes,6,rep,name=queues,proto3" json:"queues,omitempty"`                                             // globs: it is told of their jobs' events only; none: of all
+	SecretOverlapMs int64                  `protobuf:"varint,7,opt,name=secret_overlap_ms,json=secretOverlapMs,proto3" json:"secret_overlap_ms,omitempty"` // how long what is sent is signed with the secret before, too
+	PreviousSecret  string                 `protobuf:"bytes,8,opt,name=previous_secret,json=previousSecret,proto3" json:"previous_secret,omitempty"`       // until then
+	PreviousUntilNs int64                  `protobuf:"varint,9,opt,name=previous_until_ns,json=previousUntilNs,proto3" json:"previous_until_ns,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Webhook) Reset() {
 	*x = Webhook{}
-	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	mi := &file_dataplane_state_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +3066,7 @@ func (x *Webhook) String() string {
 func (*Webhook) ProtoMessage() {}
 
 func (x *Webhook) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	mi := &file_dataplane_state_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +3079,7 @@ func (x *Webhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
 func (*Webhook) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Webhook) GetUrl() string {
@@ -2659,20 +3117,52 @@ func (x *Webhook) GetRetryLimit() uint32 {
 	return 0
 }
 
-// Attempted is how the last attempt to reach a webhook ended. Its key is the
-// webhook's id.
+func (x *Webhook) GetQueues() []string {
+	if x != nil {
+		return x.Queues
+	}
+	return nil
+}
+
+func (x *Webhook) GetSecretOverlapMs() int64 {
+	if x != nil {
+		return x.SecretOverlapMs
+	}
+	return 0
+}
+
+func (x *Webhook) GetPreviousSecret() string {
+	if x != nil {
+		return x.PreviousSecret
+	}
+	return ""
+}
+
+func (x *Webhook) GetPreviousUntilNs() int64 {
+	if x != nil {
+		return x.PreviousUntilNs
+	}
+	return 0
+}
+
+// Attempted is what has come of a webhook: how the last attempt to reach it ended, and
+// what waits for it. Its key is the webhook's id.
 type Attempted struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        uint32                 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"` // of the answer; 0 = there was none
-	Error         string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`    // empty: it was delivered
-	AtNs          int64                  `protobuf:"varint,3,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Status         uint32                 `protobuf:"varint,1,opt,name=status,proto3" json:"status,omitempty"`                                         // of the answer; 0 = there was none
+	Error          string                 `protobuf:"bytes,2,opt,name=error,proto3" json:"error,omitempty"`                                            // empty: it was delivered
+	AtNs           int64                  `protobuf:"varint,3,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`                                 // of the last attempt; 0 = there was none
+	Waiting        uint64                 `protobuf:"varint,4,opt,name=waiting,proto3" json:"waiting,omitempty"`                                       // deliveries that are not over
+	Dropped        uint64                 `protobuf:"varint,5,opt,name=dropped,proto3" json:"dropped,omitempty"`                                       // events it was not told of because too many deliveries waited
+	GivenUp        uint32                 `protobuf:"varint,6,opt,name=given_up,json=givenUp,proto3" json:"given_up,omitempty"`                        // deliveries given up in a row
+	FailingSinceNs int64                  `protobuf:"varint,7,opt,name=failing_since_ns,json=failingSinceNs,proto3" json:"failing_since_ns,omitempty"` // when the first of them was
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Attempted) Reset() {
 	*x = Attempted{}
-	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	mi := &file_dataplane_state_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2684,7 +3174,7 @@ func (x *Attempted) String() string {
 func (*Attempted) ProtoMessage() {}
 
 func (x *Attempted) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	mi := &file_dataplane_state_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2697,7 +3187,7 @@ func (x *Attempted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempted.ProtoReflect.Descriptor instead.
 func (*Attempted) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Attempted) GetStatus() uint32 {
@@ -2721,6 +3211,34 @@ func (x *Attempted) GetAtNs() int64 {
 	return 0
 }
 
+func (x *Attempted) GetWaiting() uint64 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+func (x *Attempted) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *Attempted) GetGivenUp() uint32 {
+	if x != nil {
+		return x.GivenUp
+	}
+	return 0
+}
+
+func (x *Attempted) GetFailingSinceNs() int64 {
+	if x != nil {
+		return x.FailingSinceNs
+	}
+	return 0
+}
+
 // Delivery is one event on its way to a webhook. Its key is its id.
 type Delivery struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2736,13 +3254,15 @@ type Delivery struct {
 	LastAttemptNs int64                  `protobuf:"varint,10,opt,name=last_attempt_ns,json=lastAttemptNs,proto3" json:"last_attempt_ns,omitempty"`
 	Delivered     bool                   `protobuf:"varint,11,opt,name=delivered,proto3" json:"delivered,omitempty"`
 	PurgeNs       int64                  `protobuf:"varint,12,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"` // forgotten from then on
+	JobId         []byte                 `protobuf:"bytes,13,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`        // of the event; absent where it is not of a job
+	Number        uint64                 `protobuf:"varint,14,opt,name=number,proto3" json:"number,omitempty"`                  // in the order in which they were queued
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_dataplane_state_state_proto_msgTypes[18]
+	mi := &file_dataplane_state_state_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2754,7 +3274,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[18]
+	mi := &file_dataplane_state_state_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2767,7 +3287,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{18}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Delivery) GetId() []byte {
@@ -2854,6 +3374,20 @@ func (x *Delivery) GetPurgeNs() int64 {
 	return 0
 }
 
+func (x *Delivery) GetJobId() []byte {
+	if x != nil {
+		return x.JobId
+	}
+	return nil
+}
+
+func (x *Delivery) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // Scores are the judgements of a job. Their key is its id.
 type Scores struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2865,7 +3399,7 @@ type Scores struct {
 
 func (x *Scores) Reset() {
 	*x = Scores{}
-	mi := &file_dataplane_state_state_proto_msgTypes[19]
+	mi := &file_dataplane_state_state_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +3411,7 @@ func (x *Scores) String() string {
 func (*Scores) ProtoMessage() {}
 
 func (x *Scores) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[19]
+	mi := &file_dataplane_state_state_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +3424,7 @@ func (x *Scores) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scores.ProtoReflect.Descriptor instead.
 func (*Scores) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{19}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Scores) GetJobId() []byte {
@@ -2924,7 +3458,7 @@ type QueueDefaults struct {
 
 func (x *QueueDefaults) Reset() {
 	*x = QueueDefaults{}
-	mi := &file_dataplane_state_state_proto_msgTypes[20]
+	mi := &file_dataplane_state_state_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2936,7 +3470,7 @@ func (x *QueueDefaults) String() string {
 func (*QueueDefaults) ProtoMessage() {}
 
 func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[20]
+	mi := &file_dataplane_state_state_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2949,7 +3483,7 @@ func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueDefaults.ProtoReflect.Descriptor instead.
 func (*QueueDefaults) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{20}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *QueueDefaults) GetPriority() uint32 {
@@ -3011,7 +3545,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_dataplane_state_state_proto_msgTypes[21]
+	mi := &file_dataplane_state_state_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3023,7 +3557,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[21]
+	mi := &file_dataplane_state_state_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3036,7 +3570,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{21}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Lock) GetJobId() []byte {
@@ -3070,7 +3604,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_dataplane_state_state_proto_msgTypes[22]
+	mi := &file_dataplane_state_state_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3082,7 +3616,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[22]
+	mi := &file_dataplane_state_state_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3095,7 +3629,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{22}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Batch) GetId() []byte {
@@ -3231,7 +3765,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[23]
+	mi := &file_dataplane_state_state_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3243,7 +3777,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[23]
+	mi := &file_dataplane_state_state_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3256,7 +3790,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{23}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Schedule) GetId() []byte {
@@ -3406,7 +3940,7 @@ type Dependents struct {
 
 func (x *Dependents) Reset() {
 	*x = Dependents{}
-	mi := &file_dataplane_state_state_proto_msgTypes[24]
+	mi := &file_dataplane_state_state_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3418,7 +3952,7 @@ func (x *Dependents) String() string {
 func (*Dependents) ProtoMessage() {}
 
 func (x *Dependents) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[24]
+	mi := &file_dataplane_state_state_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3431,7 +3965,7 @@ func (x *Dependents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependents.ProtoReflect.Descriptor instead.
 func (*Dependents) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{24}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Dependents) GetWaiters() uint64 {
@@ -3472,7 +4006,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_dataplane_state_state_proto_msgTypes[25]
+	mi := &file_dataplane_state_state_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3484,7 +4018,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[25]
+	mi := &file_dataplane_state_state_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3497,7 +4031,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{25}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Waiter) GetShard() uint32 {
@@ -3532,7 +4066,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_dataplane_state_state_proto_msgTypes[26]
+	mi := &file_dataplane_state_state_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3544,7 +4078,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[26]
+	mi := &file_dataplane_state_state_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3557,7 +4091,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{26}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Usage) GetJobId() []byte {
@@ -3661,7 +4195,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_dataplane_state_state_proto_msgTypes[27]
+	mi := &file_dataplane_state_state_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3673,7 +4207,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[27]
+	mi := &file_dataplane_state_state_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3686,7 +4220,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{27}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Key) GetId() string {
@@ -3758,7 +4292,7 @@ type Idempotency struct {
 
 func (x *Idempotency) Reset() {
 	*x = Idempotency{}
-	mi := &file_dataplane_state_state_proto_msgTypes[28]
+	mi := &file_dataplane_state_state_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3770,7 +4304,7 @@ func (x *Idempotency) String() string {
 func (*Idempotency) ProtoMessage() {}
 
 func (x *Idempotency) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[28]
+	mi := &file_dataplane_state_state_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +4317,7 @@ func (x *Idempotency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idempotency.ProtoReflect.Descriptor instead.
 func (*Idempotency) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{28}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Idempotency) GetRequestHash() []byte {
@@ -3830,7 +4364,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_dataplane_state_state_proto_msgTypes[29]
+	mi := &file_dataplane_state_state_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +4376,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[29]
+	mi := &file_dataplane_state_state_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +4389,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{29}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Event) GetType() EventType {
@@ -3920,7 +4454,7 @@ type FeedEntry struct {
 
 func (x *FeedEntry) Reset() {
 	*x = FeedEntry{}
-	mi := &file_dataplane_state_state_proto_msgTypes[30]
+	mi := &file_dataplane_state_state_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3932,7 +4466,7 @@ func (x *FeedEntry) String() string {
 func (*FeedEntry) ProtoMessage() {}
 
 func (x *FeedEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[30]
+	mi := &file_dataplane_state_state_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3945,7 +4479,7 @@ func (x *FeedEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeedEntry.ProtoReflect.Descriptor instead.
 func (*FeedEntry) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{30}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FeedEntry) GetIndex() uint64 {
@@ -3982,7 +4516,7 @@ type Outgoing struct {
 
 func (x *Outgoing) Reset() {
 	*x = Outgoing{}
-	mi := &file_dataplane_state_state_proto_msgTypes[31]
+	mi := &file_dataplane_state_state_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3994,7 +4528,7 @@ func (x *Outgoing) String() string {
 func (*Outgoing) ProtoMessage() {}
 
 func (x *Outgoing) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[31]
+	mi := &file_dataplane_state_state_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4007,7 +4541,7 @@ func (x *Outgoing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outgoing.ProtoReflect.Descriptor instead.
 func (*Outgoing) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{31}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Outgoing) GetNumber() uint32 {
@@ -4046,7 +4580,7 @@ type Outbox struct {
 
 func (x *Outbox) Reset() {
 	*x = Outbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[32]
+	mi := &file_dataplane_state_state_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4058,7 +4592,7 @@ func (x *Outbox) String() string {
 func (*Outbox) ProtoMessage() {}
 
 func (x *Outbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[32]
+	mi := &file_dataplane_state_state_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4071,7 +4605,7 @@ func (x *Outbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outbox.ProtoReflect.Descriptor instead.
 func (*Outbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{32}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Outbox) GetNextSeq() uint64 {
@@ -4113,7 +4647,7 @@ type Inbox struct {
 
 func (x *Inbox) Reset() {
 	*x = Inbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[33]
+	mi := &file_dataplane_state_state_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4125,7 +4659,7 @@ func (x *Inbox) String() string {
 func (*Inbox) ProtoMessage() {}
 
 func (x *Inbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[33]
+	mi := &file_dataplane_state_state_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4138,7 +4672,7 @@ func (x *Inbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
 func (*Inbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{33}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Inbox) GetIncarnation() []byte {
@@ -4173,7 +4707,7 @@ type Forward struct {
 
 func (x *Forward) Reset() {
 	*x = Forward{}
-	mi := &file_dataplane_state_state_proto_msgTypes[34]
+	mi := &file_dataplane_state_state_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4185,7 +4719,7 @@ func (x *Forward) String() string {
 func (*Forward) ProtoMessage() {}
 
 func (x *Forward) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[34]
+	mi := &file_dataplane_state_state_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4198,7 +4732,7 @@ func (x *Forward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forward.ProtoReflect.Descriptor instead.
 func (*Forward) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{34}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Forward) GetShard() uint32 {
@@ -4240,7 +4774,7 @@ var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\"\xcb\t\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1bdataplane/state/audit.proto\"\x91\v\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -4277,7 +4811,12 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\ralert_records\x18\x1f \x01(\x04R\falertRecords\x12)\n" +
 	"\x10delivery_records\x18  \x01(\x04R\x0fdeliveryRecords\x12\x1d\n" +
 	"\n" +
-	"price_book\x18! \x01(\rR\tpriceBook\"\x84\x01\n" +
+	"price_book\x18! \x01(\rR\tpriceBook\x12'\n" +
+	"\x0fdeliveries_made\x18\" \x01(\x04R\x0edeliveriesMade\x12#\n" +
+	"\rtellings_lost\x18# \x01(\x04R\ftellingsLost\x12!\n" +
+	"\flane_changes\x18$ \x01(\x04R\vlaneChanges\x12!\n" +
+	"\fbulk_records\x18% \x01(\x04R\vbulkRecords\x120\n" +
+	"\x05audit\x18& \x01(\v2\x1a.corvo.state.v1.AuditChainR\x05audit\"\x84\x01\n" +
 	"\bSettings\x125\n" +
 	"\tretention\x18\x01 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x12A\n" +
 	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\x8b\a\n" +
@@ -4315,7 +4854,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x05lanes\x18\x1a \x01(\x04R\x05lanes\x12\x1b\n" +
 	"\tserved_ns\x18\x1b \x01(\x03R\bservedNs\x12\x1f\n" +
 	"\vexpected_ns\x18\x1c \x01(\x03R\n" +
-	"expectedNs\"\xe4\x01\n" +
+	"expectedNs\"\x82\x02\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x18\n" +
@@ -4325,7 +4864,10 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\tserved_ns\x18\x06 \x01(\x03R\bservedNs\x12\x1f\n" +
 	"\vexpected_ns\x18\a \x01(\x03R\n" +
 	"expectedNs\x12,\n" +
-	"\x04rate\x18\b \x01(\v2\x18.corvo.job.v1.RateWindowR\x04rate\"\xb4\x04\n" +
+	"\x04rate\x18\b \x01(\v2\x18.corvo.job.v1.RateWindowR\x04rate\x12\x1c\n" +
+	"\tforgotten\x18\t \x01(\bR\tforgotten\"9\n" +
+	"\vLaneChanges\x12*\n" +
+	"\x05lanes\x18\x01 \x03(\v2\x14.corvo.state.v1.LaneR\x05lanes\"\xb4\x04\n" +
 	"\bResource\x120\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1c.corvo.state.v1.ResourceKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
@@ -4389,13 +4931,47 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"SpendLimit\x12.\n" +
 	"\x06window\x18\x01 \x01(\x0e2\x16.corvo.state.v1.WindowR\x06window\x12$\n" +
 	"\x0elimit_nano_usd\x18\x02 \x01(\x03R\flimitNanoUsd\x12\x1b\n" +
-	"\tlength_ms\x18\x03 \x01(\x03R\blengthMs\"\x9c\x01\n" +
+	"\tlength_ms\x18\x03 \x01(\x03R\blengthMs\"\xa7\x02\n" +
 	"\aAccount\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12*\n" +
 	"\x11reserved_nano_usd\x18\x03 \x01(\x03R\x0freservedNanoUsd\x12+\n" +
 	"\x05spent\x18\x04 \x03(\v2\x15.corvo.state.v1.SpentR\x05spent\x12\x14\n" +
-	"\x05gated\x18\x05 \x01(\x04R\x05gated\"\xda\x02\n" +
+	"\x05gated\x18\x05 \x01(\x04R\x05gated\x12-\n" +
+	"\x06shares\x18\x06 \x03(\v2\x15.corvo.state.v1.ShareR\x06shares\x12\x12\n" +
+	"\x04turn\x18\a \x01(\x04R\x04turn\x12\x19\n" +
+	"\bserve_ns\x18\b \x01(\x03R\aserveNs\x12+\n" +
+	"\x05slice\x18\t \x01(\v2\x15.corvo.state.v1.SliceR\x05slice\"\xdd\x01\n" +
+	"\x05Share\x12\x14\n" +
+	"\x05shard\x18\x01 \x01(\rR\x05shard\x12(\n" +
+	"\x10granted_nano_usd\x18\x02 \x01(\x03R\x0egrantedNanoUsd\x12\x10\n" +
+	"\x03ask\x18\x03 \x01(\x04R\x03ask\x12\"\n" +
+	"\rwant_nano_usd\x18\x04 \x01(\x03R\vwantNanoUsd\x12\x12\n" +
+	"\x04turn\x18\x05 \x01(\x04R\x04turn\x12\x16\n" +
+	"\x06denied\x18\x06 \x01(\bR\x06denied\x12\x16\n" +
+	"\x06recall\x18\a \x01(\x04R\x06recall\x12\x1a\n" +
+	"\breturned\x18\b \x01(\bR\breturned\"\xbe\x03\n" +
+	"\x05Slice\x12(\n" +
+	"\x10granted_nano_usd\x18\x01 \x01(\x03R\x0egrantedNanoUsd\x12*\n" +
+	"\x11reserved_nano_usd\x18\x02 \x01(\x03R\x0freservedNanoUsd\x12(\n" +
+	"\x10settled_nano_usd\x18\x03 \x01(\x03R\x0esettledNanoUsd\x12(\n" +
+	"\x10overrun_nano_usd\x18\x04 \x01(\x03R\x0eoverrunNanoUsd\x12\"\n" +
+	"\rgone_nano_usd\x18\x05 \x01(\x03R\vgoneNanoUsd\x12\x1b\n" +
+	"\tuntold_ns\x18\x06 \x01(\x03R\buntoldNs\x12\x17\n" +
+	"\aused_ns\x18\a \x01(\x03R\x06usedNs\x12\x17\n" +
+	"\akeep_ns\x18\b \x01(\x03R\x06keepNs\x12\x10\n" +
+	"\x03ask\x18\t \x01(\x04R\x03ask\x12\"\n" +
+	"\rwant_nano_usd\x18\n" +
+	" \x01(\x03R\vwantNanoUsd\x12.\n" +
+	"\x06denial\x18\v \x01(\v2\x16.corvo.state.v1.DenialR\x06denial\x12\x16\n" +
+	"\x06recall\x18\f \x01(\x04R\x06recall\x12\x1a\n" +
+	"\breturned\x18\r \x01(\bR\breturned\"\xcf\x01\n" +
+	"\x06Denial\x12&\n" +
+	"\x0famount_nano_usd\x18\x01 \x01(\x03R\ramountNanoUsd\x12.\n" +
+	"\x06window\x18\x02 \x01(\x0e2\x16.corvo.state.v1.WindowR\x06window\x12$\n" +
+	"\x0elimit_nano_usd\x18\x03 \x01(\x03R\flimitNanoUsd\x12,\n" +
+	"\x12available_nano_usd\x18\x04 \x01(\x03R\x10availableNanoUsd\x12\x19\n" +
+	"\buntil_ns\x18\x05 \x01(\x03R\auntilNs\"\xda\x02\n" +
 	"\x05Spent\x12.\n" +
 	"\x06window\x18\x01 \x01(\x0e2\x16.corvo.state.v1.WindowR\x06window\x12\x19\n" +
 	"\bstart_ns\x18\x02 \x01(\x03R\astartNs\x12\x15\n" +
@@ -4435,18 +5011,26 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06firing\x18\x03 \x01(\bR\x06firing\x12\x19\n" +
 	"\bsince_ns\x18\x04 \x01(\x03R\asinceNs\x12\x14\n" +
-	"\x05value\x18\x05 \x01(\x01R\x05value\"\x88\x01\n" +
+	"\x05value\x18\x05 \x01(\x01R\x05value\"\xa1\x02\n" +
 	"\aWebhook\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06secret\x18\x02 \x01(\tR\x06secret\x12\x16\n" +
 	"\x06events\x18\x03 \x03(\tR\x06events\x12\x1a\n" +
 	"\bdisabled\x18\x04 \x01(\bR\bdisabled\x12\x1f\n" +
 	"\vretry_limit\x18\x05 \x01(\rR\n" +
-	"retryLimit\"N\n" +
+	"retryLimit\x12\x16\n" +
+	"\x06queues\x18\x06 \x03(\tR\x06queues\x12*\n" +
+	"\x11secret_overlap_ms\x18\a \x01(\x03R\x0fsecretOverlapMs\x12'\n" +
+	"\x0fprevious_secret\x18\b \x01(\tR\x0epreviousSecret\x12*\n" +
+	"\x11previous_until_ns\x18\t \x01(\x03R\x0fpreviousUntilNs\"\xc7\x01\n" +
 	"\tAttempted\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\rR\x06status\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x13\n" +
-	"\x05at_ns\x18\x03 \x01(\x03R\x04atNs\"\xd1\x02\n" +
+	"\x05at_ns\x18\x03 \x01(\x03R\x04atNs\x12\x18\n" +
+	"\awaiting\x18\x04 \x01(\x04R\awaiting\x12\x18\n" +
+	"\adropped\x18\x05 \x01(\x04R\adropped\x12\x19\n" +
+	"\bgiven_up\x18\x06 \x01(\rR\agivenUp\x12(\n" +
+	"\x10failing_since_ns\x18\a \x01(\x03R\x0efailingSinceNs\"\x80\x03\n" +
 	"\bDelivery\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x18\n" +
 	"\awebhook\x18\x02 \x01(\tR\awebhook\x12\x14\n" +
@@ -4463,7 +5047,9 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x0flast_attempt_ns\x18\n" +
 	" \x01(\x03R\rlastAttemptNs\x12\x1c\n" +
 	"\tdelivered\x18\v \x01(\bR\tdelivered\x12\x19\n" +
-	"\bpurge_ns\x18\f \x01(\x03R\apurgeNs\"L\n" +
+	"\bpurge_ns\x18\f \x01(\x03R\apurgeNs\x12\x15\n" +
+	"\x06job_id\x18\r \x01(\fR\x05jobId\x12\x16\n" +
+	"\x06number\x18\x0e \x01(\x04R\x06number\"L\n" +
 	"\x06Scores\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\fR\x05jobId\x12+\n" +
 	"\x06scores\x18\x02 \x03(\v2\x13.corvo.job.v1.ScoreR\x06scores\"\xab\x03\n" +
@@ -4655,7 +5241,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x17USAGE_PHASE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fUSAGE_PHASE_ACK\x10\x01\x12\x14\n" +
 	"\x10USAGE_PHASE_FAIL\x10\x02\x12\x19\n" +
-	"\x15USAGE_PHASE_HEARTBEAT\x10\x03*\x8b\t\n" +
+	"\x15USAGE_PHASE_HEARTBEAT\x10\x03*\xc3\t\n" +
 	"\tEventType\x12\x15\n" +
 	"\x11EVENT_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eEVENT_ENQUEUED\x10\x01\x12\x13\n" +
@@ -4713,7 +5299,9 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\fEVENT_SCORED\x101\x12\x12\n" +
 	"\x0eEVENT_REPLAYED\x102\x12\x15\n" +
 	"\x11EVENT_ALERT_FIRED\x103\x12\x18\n" +
-	"\x14EVENT_ALERT_RESOLVED\x104B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
+	"\x14EVENT_ALERT_RESOLVED\x104\x12\x1a\n" +
+	"\x16EVENT_WEBHOOK_DISABLED\x105\x12\x1a\n" +
+	"\x16EVENT_PRIORITY_CHANGED\x106B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
 
 var (
 	file_dataplane_state_state_proto_rawDescOnce sync.Once
@@ -4728,7 +5316,7 @@ func file_dataplane_state_state_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_state_state_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_dataplane_state_state_proto_goTypes = []any{
 	(UnknownModel)(0),      // 0: corvo.state.v1.UnknownModel
 	(ResourceKind)(0),      // 1: corvo.state.v1.ResourceKind
@@ -4744,92 +5332,103 @@ var file_dataplane_state_state_proto_goTypes = []any{
 	(*Settings)(nil),       // 11: corvo.state.v1.Settings
 	(*Queue)(nil),          // 12: corvo.state.v1.Queue
 	(*Lane)(nil),           // 13: corvo.state.v1.Lane
-	(*Resource)(nil),       // 14: corvo.state.v1.Resource
-	(*LimitRule)(nil),      // 15: corvo.state.v1.LimitRule
-	(*Provider)(nil),       // 16: corvo.state.v1.Provider
-	(*Traffic)(nil),        // 17: corvo.state.v1.Traffic
-	(*Price)(nil),          // 18: corvo.state.v1.Price
-	(*Budget)(nil),         // 19: corvo.state.v1.Budget
-	(*SpendLimit)(nil),     // 20: corvo.state.v1.SpendLimit
-	(*Account)(nil),        // 21: corvo.state.v1.Account
-	(*Spent)(nil),          // 22: corvo.state.v1.Spent
-	(*ApprovalPolicy)(nil), // 23: corvo.state.v1.ApprovalPolicy
-	(*AlertRule)(nil),      // 24: corvo.state.v1.AlertRule
-	(*Alert)(nil),          // 25: corvo.state.v1.Alert
-	(*Webhook)(nil),        // 26: corvo.state.v1.Webhook
-	(*Attempted)(nil),      // 27: corvo.state.v1.Attempted
-	(*Delivery)(nil),       // 28: corvo.state.v1.Delivery
-	(*Scores)(nil),         // 29: corvo.state.v1.Scores
-	(*QueueDefaults)(nil),  // 30: corvo.state.v1.QueueDefaults
-	(*Lock)(nil),           // 31: corvo.state.v1.Lock
-	(*Batch)(nil),          // 32: corvo.state.v1.Batch
-	(*Schedule)(nil),       // 33: corvo.state.v1.Schedule
-	(*Dependents)(nil),     // 34: corvo.state.v1.Dependents
-	(*Waiter)(nil),         // 35: corvo.state.v1.Waiter
-	(*Usage)(nil),          // 36: corvo.state.v1.Usage
-	(*Key)(nil),            // 37: corvo.state.v1.Key
-	(*Idempotency)(nil),    // 38: corvo.state.v1.Idempotency
-	(*Event)(nil),          // 39: corvo.state.v1.Event
-	(*FeedEntry)(nil),      // 40: corvo.state.v1.FeedEntry
-	(*Outgoing)(nil),       // 41: corvo.state.v1.Outgoing
-	(*Outbox)(nil),         // 42: corvo.state.v1.Outbox
-	(*Inbox)(nil),          // 43: corvo.state.v1.Inbox
-	(*Forward)(nil),        // 44: corvo.state.v1.Forward
-	(*job.Retention)(nil),  // 45: corvo.job.v1.Retention
-	(*job.RateWindow)(nil), // 46: corvo.job.v1.RateWindow
-	(job.Overflow)(0),      // 47: corvo.job.v1.Overflow
-	(*job.Score)(nil),      // 48: corvo.job.v1.Score
-	(job.Backoff)(0),       // 49: corvo.job.v1.Backoff
-	(*job.Blob)(nil),       // 50: corvo.job.v1.Blob
-	(*job.Pair)(nil),       // 51: corvo.job.v1.Pair
-	(job.State)(0),         // 52: corvo.job.v1.State
-	(*job.Usage)(nil),      // 53: corvo.job.v1.Usage
+	(*LaneChanges)(nil),    // 14: corvo.state.v1.LaneChanges
+	(*Resource)(nil),       // 15: corvo.state.v1.Resource
+	(*LimitRule)(nil),      // 16: corvo.state.v1.LimitRule
+	(*Provider)(nil),       // 17: corvo.state.v1.Provider
+	(*Traffic)(nil),        // 18: corvo.state.v1.Traffic
+	(*Price)(nil),          // 19: corvo.state.v1.Price
+	(*Budget)(nil),         // 20: corvo.state.v1.Budget
+	(*SpendLimit)(nil),     // 21: corvo.state.v1.SpendLimit
+	(*Account)(nil),        // 22: corvo.state.v1.Account
+	(*Share)(nil),          // 23: corvo.state.v1.Share
+	(*Slice)(nil),          // 24: corvo.state.v1.Slice
+	(*Denial)(nil),         // 25: corvo.state.v1.Denial
+	(*Spent)(nil),          // 26: corvo.state.v1.Spent
+	(*ApprovalPolicy)(nil), // 27: corvo.state.v1.ApprovalPolicy
+	(*AlertRule)(nil),      // 28: corvo.state.v1.AlertRule
+	(*Alert)(nil),          // 29: corvo.state.v1.Alert
+	(*Webhook)(nil),        // 30: corvo.state.v1.Webhook
+	(*Attempted)(nil),      // 31: corvo.state.v1.Attempted
+	(*Delivery)(nil),       // 32: corvo.state.v1.Delivery
+	(*Scores)(nil),         // 33: corvo.state.v1.Scores
+	(*QueueDefaults)(nil),  // 34: corvo.state.v1.QueueDefaults
+	(*Lock)(nil),           // 35: corvo.state.v1.Lock
+	(*Batch)(nil),          // 36: corvo.state.v1.Batch
+	(*Schedule)(nil),       // 37: corvo.state.v1.Schedule
+	(*Dependents)(nil),     // 38: corvo.state.v1.Dependents
+	(*Waiter)(nil),         // 39: corvo.state.v1.Waiter
+	(*Usage)(nil),          // 40: corvo.state.v1.Usage
+	(*Key)(nil),            // 41: corvo.state.v1.Key
+	(*Idempotency)(nil),    // 42: corvo.state.v1.Idempotency
+	(*Event)(nil),          // 43: corvo.state.v1.Event
+	(*FeedEntry)(nil),      // 44: corvo.state.v1.FeedEntry
+	(*Outgoing)(nil),       // 45: corvo.state.v1.Outgoing
+	(*Outbox)(nil),         // 46: corvo.state.v1.Outbox
+	(*Inbox)(nil),          // 47: corvo.state.v1.Inbox
+	(*Forward)(nil),        // 48: corvo.state.v1.Forward
+	(*AuditChain)(nil),     // 49: corvo.state.v1.AuditChain
+	(*job.Retention)(nil),  // 50: corvo.job.v1.Retention
+	(*job.RateWindow)(nil), // 51: corvo.job.v1.RateWindow
+	(job.Overflow)(0),      // 52: corvo.job.v1.Overflow
+	(*job.Score)(nil),      // 53: corvo.job.v1.Score
+	(job.Backoff)(0),       // 54: corvo.job.v1.Backoff
+	(*job.Blob)(nil),       // 55: corvo.job.v1.Blob
+	(*job.Pair)(nil),       // 56: corvo.job.v1.Pair
+	(job.State)(0),         // 57: corvo.job.v1.State
+	(*job.Usage)(nil),      // 58: corvo.job.v1.Usage
 }
 var file_dataplane_state_state_proto_depIdxs = []int32{
 	11, // 0: corvo.state.v1.Head.settings:type_name -> corvo.state.v1.Settings
-	45, // 1: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
-	0,  // 2: corvo.state.v1.Settings.unknown_model:type_name -> corvo.state.v1.UnknownModel
-	46, // 3: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
-	47, // 4: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
-	45, // 5: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
-	30, // 6: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
-	46, // 7: corvo.state.v1.Lane.rate:type_name -> corvo.job.v1.RateWindow
-	1,  // 8: corvo.state.v1.Resource.kind:type_name -> corvo.state.v1.ResourceKind
-	15, // 9: corvo.state.v1.Resource.limit_rule:type_name -> corvo.state.v1.LimitRule
-	16, // 10: corvo.state.v1.Resource.provider:type_name -> corvo.state.v1.Provider
-	18, // 11: corvo.state.v1.Resource.price:type_name -> corvo.state.v1.Price
-	19, // 12: corvo.state.v1.Resource.budget:type_name -> corvo.state.v1.Budget
-	23, // 13: corvo.state.v1.Resource.approval_policy:type_name -> corvo.state.v1.ApprovalPolicy
-	24, // 14: corvo.state.v1.Resource.alert_rule:type_name -> corvo.state.v1.AlertRule
-	26, // 15: corvo.state.v1.Resource.webhook:type_name -> corvo.state.v1.Webhook
-	46, // 16: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
-	46, // 17: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
-	46, // 18: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
-	2,  // 19: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
-	20, // 20: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
-	3,  // 21: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
-	4,  // 22: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
-	22, // 23: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
-	4,  // 24: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
-	5,  // 25: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
-	6,  // 26: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
-	48, // 27: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
-	49, // 28: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
-	50, // 29: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
-	7,  // 30: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
-	51, // 31: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
-	51, // 32: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
-	52, // 33: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
-	53, // 34: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
-	51, // 35: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
-	8,  // 36: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
-	9,  // 37: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
-	39, // 38: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	39, // [39:39] is the sub-list for method output_type
-	39, // [39:39] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	49, // 1: corvo.state.v1.Head.audit:type_name -> corvo.state.v1.AuditChain
+	50, // 2: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
+	0,  // 3: corvo.state.v1.Settings.unknown_model:type_name -> corvo.state.v1.UnknownModel
+	51, // 4: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
+	52, // 5: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
+	50, // 6: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
+	34, // 7: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
+	51, // 8: corvo.state.v1.Lane.rate:type_name -> corvo.job.v1.RateWindow
+	13, // 9: corvo.state.v1.LaneChanges.lanes:type_name -> corvo.state.v1.Lane
+	1,  // 10: corvo.state.v1.Resource.kind:type_name -> corvo.state.v1.ResourceKind
+	16, // 11: corvo.state.v1.Resource.limit_rule:type_name -> corvo.state.v1.LimitRule
+	17, // 12: corvo.state.v1.Resource.provider:type_name -> corvo.state.v1.Provider
+	19, // 13: corvo.state.v1.Resource.price:type_name -> corvo.state.v1.Price
+	20, // 14: corvo.state.v1.Resource.budget:type_name -> corvo.state.v1.Budget
+	27, // 15: corvo.state.v1.Resource.approval_policy:type_name -> corvo.state.v1.ApprovalPolicy
+	28, // 16: corvo.state.v1.Resource.alert_rule:type_name -> corvo.state.v1.AlertRule
+	30, // 17: corvo.state.v1.Resource.webhook:type_name -> corvo.state.v1.Webhook
+	51, // 18: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
+	51, // 19: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
+	51, // 20: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
+	2,  // 21: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
+	21, // 22: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
+	3,  // 23: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
+	4,  // 24: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
+	26, // 25: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
+	23, // 26: corvo.state.v1.Account.shares:type_name -> corvo.state.v1.Share
+	24, // 27: corvo.state.v1.Account.slice:type_name -> corvo.state.v1.Slice
+	25, // 28: corvo.state.v1.Slice.denial:type_name -> corvo.state.v1.Denial
+	4,  // 29: corvo.state.v1.Denial.window:type_name -> corvo.state.v1.Window
+	4,  // 30: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
+	5,  // 31: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
+	6,  // 32: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
+	53, // 33: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
+	54, // 34: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
+	55, // 35: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
+	7,  // 36: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
+	56, // 37: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
+	56, // 38: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
+	57, // 39: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
+	58, // 40: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
+	56, // 41: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
+	8,  // 42: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
+	9,  // 43: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
+	43, // 44: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	45, // [45:45] is the sub-list for method output_type
+	45, // [45:45] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }
@@ -4837,14 +5436,15 @@ func file_dataplane_state_state_proto_init() {
 	if File_dataplane_state_state_proto != nil {
 		return
 	}
-	file_dataplane_state_state_proto_msgTypes[20].OneofWrappers = []any{}
+	file_dataplane_state_audit_proto_init()
+	file_dataplane_state_state_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_state_state_proto_rawDesc), len(file_dataplane_state_state_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   35,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

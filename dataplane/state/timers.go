@@ -20,11 +20,12 @@ const (
 	TimerBatch       TimerClass = 8  // a completed batch is removed
 	TimerSchedule    TimerClass = 9  // a schedule runs
 	TimerDependents  TimerClass = 10 // those who wait for a settled job are told
-	TimerBudget      TimerClass = 11 // a window of a budget ends
+	TimerBudget      TimerClass = 11 // a window of a budget ends, or its shards have something to tell each other
 	TimerDelivery    TimerClass = 12 // an event is sent to a webhook
 	TimerDelivered   TimerClass = 13 // a delivery is forgotten
+	TimerBulk        TimerClass = 14 // a bulk operation is forgotten
 
-	timerClasses = 14 // length of arrays by class
+	timerClasses = 15 // length of arrays by class
 )
 
 // timerFloor is a time before which a class has no timer: where reads start.
@@ -70,7 +71,7 @@ func (f *timerFloor) raise(ns int64, commits uint64) {
 
 // NextDue is the earliest timer of a class.
 func (s *Store) NextDue(class TimerClass) (dueNs int64, ok bool, err error) {
-	err = s.timers(class, latest, func(t timer, _ [16]byte) bool {
+	err = s.timers(class, math.MinInt64, latest, func(t timer, _ [16]byte) bool {
 		dueNs, ok = t.dueNs, true
 		return false
 	})
@@ -79,19 +80,25 @@ func (s *Store) NextDue(class TimerClass) (dueNs int64, ok bool, err error) {
 
 // Due lists up to limit ids (of what the class is for) whose timer of
 // the class is due at nowNs, earliest first.
-func (s *Store) Due(class TimerClass, nowNs int64, limit int) (ids [][16]byte, err error) {
+func (s *Store) Due(class TimerClass, nowNs int64, limit int) ([][16]byte, error) {
+	return s.DueSince(class, math.MinInt64, nowNs, limit)
+}
+
+// DueSince is Due without the timers that are due before sinceNs. It costs nothing for
+// those: who has seen them need not pay for them again.
+func (s *Store) DueSince(class TimerClass, sinceNs, nowNs int64, limit int) (ids [][16]byte, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	err = s.timers(class, nowNs, func(_ timer, id [16]byte) bool {
+	err = s.timers(class, sinceNs, nowNs, func(_ timer, id [16]byte) bool {
 		ids = append(ids, id)
 		return len(ids) < limit
 	})
 	return ids, err
 }
 
-// timers yields the timers of a class due at untilNs or before, in order.
-func (s *Store) timers(class TimerClass, untilNs int64, yield func(timer, [16]byte) bool) error {
+// timers yields the timers of a class due from sinceNs to untilNs, in order.
+func (s *Store) timers(class TimerClass, sinceNs, untilNs int64, yield func(timer, [16]byte) bool) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
@@ -99,7 +106,8 @@ func (s *Store) timers(class TimerClass, untilNs int64, yield func(timer, [16]by
 	}
 	floor := &s.floors[class]
 	from, commits := floor.get()
-	if from > untilNs {
+	lowest := sinceNs <= from // else the first that is found says nothing of those before
+	if from = max(from, sinceNs); from > untilNs {
 		return nil
 	}
 	upper := timerEnd(class)
@@ -115,15 +123,15 @@ func (s *Store) timers(class TimerClass, untilNs int64, yield func(timer, [16]by
 		if err != nil {
 			return err
 		}
-		if first {
-			first = false
+		if first && lowest {
 			floor.raise(t.dueNs, commits)
 		}
+		first = false
 		if !yield(t, id) {
 			return nil
 		}
 	}
-	if first && untilNs < latest {
+	if first && lowest && untilNs < latest {
 		floor.raise(untilNs+1, commits)
 	}
 	return nil

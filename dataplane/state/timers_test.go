@@ -54,6 +54,11 @@ func TestTimers(t *testing.T) {
 	due(TimerScheduled, 1000, 10, 2, 3, 1)
 	due(TimerScheduled, 1000, 2, 2, 3)
 	due(TimerScheduled, 1000, 0)
+	since, err := s.DueSince(TimerScheduled, 40, 1000, 10)
+	if must(t, err); len(since) != 2 || since[0][15] != 3 || since[1][15] != 1 {
+		t.Errorf("due since 40 are %v", since)
+	}
+	due(TimerScheduled, 1000, 10, 2, 3, 1) // and that hides none of those before
 	update(t, s, func(tx *Tx) {
 		edit(t, tx, idOf(2), func(j *job.Job) { j.State = job.Pending }, promoted)
 		edit(t, tx, idOf(4), func(j *job.Job) { j.State, j.ScheduledNs = job.Retrying, 70 }, failed, retrying)

@@ -27,11 +27,13 @@ type Tx struct {
 	jobs         map[job.ID]*held
 	order        []*held // of jobs, as touched
 	queues       []*queue
-	lanes        []*lane // touched ones
+	lanes        []*lane     // touched ones
+	laneChanges  LaneChanges // scratch
 	feed         FeedEntry
 	newest       job.ID // the greatest id put; the Store's where that is greater
 	keysPut      bool
 	usageGrew    bool
+	auditGrew    bool
 	outboxes     map[uint32]bool    // changed ones, by shard; true for those that grew
 	inboxes      map[uint32]bool    // changed ones
 	locks        map[lockName]*lock // read or taken
@@ -47,6 +49,7 @@ type Tx struct {
 	alerts       rows[Alert, *Alert]
 	deliveries   rows[Delivery, *Delivery]
 	attempted    rows[Attempted, *Attempted]
+	bulk         bulkRows
 	book         *Book // as the entry leaves it; nil until it is asked for, and after a change
 	resourcesPut bool
 	gated        bool                      // a gate may have opened, or a job has come to one
@@ -81,6 +84,8 @@ type held struct {
 
 	attempts     []uint32 // those with an error record, in order, once attemptsRead
 	attemptsRead bool
+
+	room [64]byte // for a short history
 }
 
 // What a Tx keeps for the next one; more is left to the collector, so that one
@@ -145,6 +150,7 @@ func (tx *Tx) reset() {
 	tx.queues = tx.queues[:0]
 	clear(tx.lanes)
 	tx.lanes = tx.lanes[:0]
+	clear(tx.laneChanges.Lanes)
 	clear(tx.deleted)
 	tx.deleted = tx.deleted[:0]
 	if len(tx.spareEvents) > sparesKept {
@@ -152,7 +158,7 @@ func (tx *Tx) reset() {
 	}
 	tx.feed.Events = tx.spareEvents[:0]
 	tx.feed.Index, tx.feed.ClockNs = tx.head.Index, tx.head.ClockNs
-	tx.keysPut, tx.usageGrew, tx.resourcesPut = false, false, false
+	tx.keysPut, tx.usageGrew, tx.auditGrew, tx.resourcesPut = false, false, false, false
 	tx.book = tx.s.bookRead.Load()
 	clear(tx.outboxes)
 	clear(tx.inboxes)
@@ -170,6 +176,7 @@ func (tx *Tx) reset() {
 	tx.alerts.reset()
 	tx.deliveries.reset()
 	tx.attempted.reset()
+	tx.bulk.reset()
 	tx.written, tx.writtenRead = nil, 0
 	tx.newest = tx.s.newest
 	tx.replenishNs, tx.clears, tx.documents = latest, false, 0
@@ -207,7 +214,7 @@ func (tx *Tx) Commit() error {
 	if !s.open {
 		return s.failure.set(fmt.Errorf("entry %d was committed twice", tx.head.Index))
 	}
-	for _, encode := range []func() error{tx.encodeJobs, tx.encodeLocks, tx.encodeRecords, tx.encodeAccounts, tx.encodeLanes, tx.encodeQueues, tx.encodeOutboxes, tx.encodeFeed} {
+	for _, encode := range []func() error{tx.encodeJobs, tx.encodeLocks, tx.encodeRecords, tx.encodeAccounts, tx.encodeBulks, tx.encodeLanes, tx.encodeQueues, tx.encodeOutboxes, tx.encodeFeed} {
 		if tx.err != nil {
 			break
 		}
@@ -320,6 +327,9 @@ func (tx *Tx) callHooks(feedGrew bool) {
 	if tx.usageGrew && hooks.OnUsage != nil {
 		hooks.OnUsage()
 	}
+	if tx.auditGrew && hooks.OnAudit != nil {
+		hooks.OnAudit()
+	}
 	if tx.keysPut && hooks.OnKeys != nil {
 		hooks.OnKeys()
 	}
@@ -328,6 +338,9 @@ func (tx *Tx) callHooks(feedGrew bool) {
 	}
 	if tx.gated && hooks.OnGate != nil {
 		hooks.OnGate()
+	}
+	if tx.bulk.touched() {
+		tx.s.tellBulk()
 	}
 	for _, grew := range tx.outboxes {
 		if grew && hooks.OnOutbox != nil {

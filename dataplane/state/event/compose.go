@@ -1,0 +1,133 @@
+package event
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// Source is the state an event is told from: that of a commit, or of the entry that
+// runs. What is missing is nil without an error.
+type Source interface {
+	Job(id job.ID) (*job.Job, error)
+	Progress(id job.ID) (*job.Blob, error)
+	AttemptError(id job.ID, attempt uint32) (*job.AttemptError, error)
+	Scores(id [16]byte) (*state.Scores, error)
+	Batch(id [16]byte) (*state.Batch, error)
+	Account(id [16]byte) (*state.Account, error)
+	Alert(id [16]byte) (*state.Alert, error)
+	Declared(id [16]byte) (*state.Resource, error)
+}
+
+var (
+	_ Source = (*state.Tx)(nil)
+	_ Source = (*state.Snapshot)(nil)
+	_ Source = (*state.Store)(nil)
+)
+
+// Compose is an event of the feed as clients are told of it: the one with the sequence,
+// of an entry with the clock. ok is false where they are not told of such.
+//
+// Its data is what the event says and what the records of the moment say of it: who
+// reads the feed late may find a job gone or gone on, and then what is not known any
+// more is absent. It is never taken from what happened since. The same event from the
+// same state has the same bytes, on every replica.
+func Compose(from Source, seq uint64, clockNs int64, e *state.Event) (_ api.Event, ok bool, err error) {
+	k := byType[e.GetType()]
+	if k == nil {
+		return api.Event{}, false, nil
+	}
+	m := moment{from: from, clockNs: clockNs, event: e}
+	out := api.Event{Seq: seq, Type: k.word, Queue: e.Queue, AtNs: clockNs}
+	if err := m.read(); err != nil {
+		return api.Event{}, false, fmt.Errorf("event %d (%s): %w", seq, k.word, err)
+	}
+	if len(e.JobId) > 0 {
+		out.JobID = m.id.String()
+	}
+	if e.Type == state.EventType_EVENT_BATCH_COMPLETED {
+		// The feed names the callback's queue. Who may see the batch says its own.
+		out.Queue = m.batch.GetQueue()
+	}
+	data := object(make([]byte, 0, 64))
+	for _, f := range k.fields {
+		value, err := f.value(&m)
+		if err != nil {
+			return api.Event{}, false, fmt.Errorf("%s of event %d (%s): %w", f.name, seq, k.word, err)
+		}
+		data.add(f.name, value)
+	}
+	out.Data = data.end()
+	return out, true, nil
+}
+
+// moment is an event and what is known of it.
+type moment struct {
+	from    Source
+	clockNs int64 // when it happened
+	event   *state.Event
+
+	id      job.ID
+	job     *job.Job // nil: it is gone, or it is about none
+	batch   *state.Batch
+	account *state.Account
+	alert   *state.Alert
+	webhook *state.Resource
+}
+
+// read reads the record that the event is about.
+func (m *moment) read() (err error) {
+	e := m.event
+	if len(e.JobId) > 0 {
+		if m.id, err = job.IDFromBytes(e.JobId); err == nil {
+			m.job, err = m.from.Job(m.id)
+		}
+		if m.job.GetQueue() != e.Queue {
+			m.job = nil // it has gone to another queue, whose events others may see
+		}
+		return err
+	}
+	if len(e.RecordId) != 16 {
+		return nil
+	}
+	id := [16]byte(e.RecordId)
+	switch e.Type {
+	case state.EventType_EVENT_BATCH_COMPLETED:
+		m.batch, err = m.from.Batch(id)
+	case state.EventType_EVENT_BUDGET_ALERT, state.EventType_EVENT_BUDGET_EXCEEDED:
+		m.account, err = m.from.Account(id)
+	case state.EventType_EVENT_ALERT_FIRED, state.EventType_EVENT_ALERT_RESOLVED:
+		m.alert, err = m.from.Alert(id)
+	case state.EventType_EVENT_WEBHOOK_DISABLED:
+		m.webhook, err = m.from.Declared(id)
+	}
+	return err
+}
+
+// attemptError is the error of an attempt that ended with the event; nil when it is not
+// kept. Of a job that had no attempt running it counts as the next one's.
+func (m *moment) attemptError() (*job.AttemptError, error) {
+	if m.job == nil {
+		return nil, nil
+	}
+	for _, attempt := range [...]uint32{m.event.Attempt, m.event.Attempt + 1} {
+		e, err := m.from.AttemptError(m.id, attempt)
+		if err != nil {
+			return nil, err
+		}
+		if e.GetCreatedNs() == m.clockNs {
+			return e, nil
+		}
+	}
+	return nil, nil
+}
+
+func timeText(ns int64) []byte {
+	if ns == 0 {
+		return nil
+	}
+	return quoted(string(api.TimeOf(time.Unix(0, ns))))
+}

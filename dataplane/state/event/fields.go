@@ -1,0 +1,245 @@
+package event
+
+import (
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// field is a member of an event's data. Its value is JSON; nil where it is not known.
+type field struct {
+	name  string
+	value func(*moment) ([]byte, error)
+}
+
+// of is a field that the records at hand say.
+func of(name string, value func(*moment) []byte) field {
+	return field{name, func(m *moment) ([]byte, error) { return value(m), nil }}
+}
+
+// Of all events of jobs.
+var attempt = of("attempt", func(m *moment) []byte { return count(uint64(m.event.Attempt)) })
+
+// Where a job comes from. It keeps that for good.
+var (
+	parentID   = of("parent_id", func(m *moment) []byte { return idText(m.job.GetOptions().GetParentId(), job.ID.String) })
+	batchID    = of("batch_id", func(m *moment) []byte { return idText(m.job.GetBatch().GetBatchId(), job.BatchIDText) })
+	chainID    = of("chain_id", func(m *moment) []byte { return idText(m.job.GetChain().GetChainId(), job.ID.ChainText) })
+	scheduleID = of("schedule_id", func(m *moment) []byte { return idText(m.job.GetOptions().GetScheduleId(), job.ScheduleIDText) })
+	replayOf   = of("replay_of", func(m *moment) []byte { return idText(m.job.GetOptions().GetReplayOf(), job.ID.String) })
+	chainStep  = of("chain_step", func(m *moment) []byte {
+		if m.job.GetChain() == nil {
+			return nil
+		}
+		return number(uint64(m.job.Chain.Step))
+	})
+)
+
+// What an attempt was, as long as no later one has taken its place in the record.
+var (
+	startedBy = of("worker_id", func(m *moment) []byte {
+		if m.job.GetStartedNs() != m.clockNs {
+			return nil
+		}
+		return text(m.job.GetLease().GetWorkerId())
+	})
+	startedOn = of("hostname", func(m *moment) []byte {
+		if m.job.GetStartedNs() != m.clockNs {
+			return nil
+		}
+		return text(m.job.GetLease().GetHostname())
+	})
+	completedBy = of("worker_id", func(m *moment) []byte {
+		if m.job.GetCompletedNs() != m.clockNs {
+			return nil
+		}
+		return text(m.job.GetLease().GetWorkerId())
+	})
+	durationMs = of("duration_ms", func(m *moment) []byte {
+		if m.job.GetCompletedNs() != m.clockNs {
+			return nil
+		}
+		return number(uint64(max(m.clockNs-m.job.GetStartedNs(), 0) / int64(time.Millisecond)))
+	})
+	iteration = of("iteration", func(m *moment) []byte {
+		if m.job.GetAttempt() != m.event.Attempt {
+			return nil // a later attempt may have ended another
+		}
+		return count(uint64(m.job.GetDetail().GetIteration()))
+	})
+)
+
+// Why an attempt or a job ended, and what comes of it.
+var (
+	errorText = field{"error", func(m *moment) ([]byte, error) {
+		e, err := m.attemptError()
+		return text(e.GetError()), err
+	}}
+	lastError = field{"error", errorText.value}
+	rejection = field{"reason", errorText.value}
+	failedBy  = field{"worker_id", func(m *moment) ([]byte, error) {
+		e, err := m.attemptError()
+		return text(e.GetWorkerId()), err
+	}}
+	nextAttemptAt = of("next_attempt_at", func(m *moment) []byte {
+		j := m.job
+		if j.GetFailedNs() != m.clockNs || j.State != job.Retrying && (j.State != job.Pending || j.ScheduledNs != m.clockNs) {
+			return nil
+		}
+		return timeText(j.ScheduledNs)
+	})
+)
+
+// What only a job that is still there, and still so, can say.
+var (
+	scheduledAt = of("scheduled_at", func(m *moment) []byte {
+		if m.job.GetState() != job.Scheduled || m.job.Attempt > 0 {
+			return nil
+		}
+		return timeText(m.job.ScheduledNs)
+	})
+	progress = field{"progress", func(m *moment) ([]byte, error) {
+		if m.job.GetState() != job.Active || m.job.Attempt != m.event.Attempt {
+			return nil, nil
+		}
+		b, err := m.from.Progress(m.id)
+		if err != nil || b.GetKeyId() != "" || !json.Valid(b.GetData()) {
+			return nil, err
+		}
+		return compact(b.Data), nil
+	}}
+	holdBy = of("by", func(m *moment) []byte {
+		if m.job.GetState() != job.Held {
+			return nil
+		}
+		return text(m.job.Detail.GetHold().Word())
+	})
+	holdName = of("name", func(m *moment) []byte {
+		if m.job.GetState() != job.Held {
+			return nil
+		}
+		return text(m.job.Detail.GetHoldBy())
+	})
+	holdReason = of("reason", func(m *moment) []byte {
+		if m.job.GetState() != job.Held {
+			return nil
+		}
+		return text(m.job.Detail.GetHoldReason())
+	})
+)
+
+var (
+	priority = of("priority", func(m *moment) []byte {
+		if m.job == nil {
+			return nil
+		}
+		return number(uint64(m.job.Priority))
+	})
+	fromQueue  = of("from_queue", func(m *moment) []byte { return text(m.event.FromQueue) })
+	deletedFor = of("reason", func(m *moment) []byte {
+		if m.event.Type == state.EventType_EVENT_PURGED {
+			return text("retention")
+		}
+		return text("request")
+	})
+)
+
+// Of a judgement: the job may have several, and the event's is the one of its moment.
+var (
+	dimension  = scoreField("dimension", func(s *job.Score) []byte { return text(s.Dimension) })
+	scoreValue = scoreField("value", func(s *job.Score) []byte { return float(s.Value) })
+	scorer     = scoreField("scorer", func(s *job.Score) []byte { return text(s.Scorer) })
+)
+
+func scoreField(name string, value func(*job.Score) []byte) field {
+	return field{name, func(m *moment) ([]byte, error) {
+		scores, err := m.from.Scores(m.id)
+		for _, s := range scores.GetScores() {
+			if s.CreatedNs == m.clockNs {
+				return value(s), nil
+			}
+		}
+		return nil, err
+	}}
+}
+
+// Of a batch that is complete.
+var (
+	completedBatch = of("batch_id", func(m *moment) []byte { return idText(m.event.RecordId, job.BatchIDText) })
+	total          = batchField("total", (*state.Batch).GetTotal)
+	succeeded      = batchField("succeeded", (*state.Batch).GetSucceeded)
+	failures       = batchField("failed", (*state.Batch).GetFailed)
+	cancellations  = batchField("cancelled", (*state.Batch).GetCancelled)
+	callbackJobID  = of("callback_job_id", func(m *moment) []byte { return idText(m.batch.GetCallbackJobId(), job.ID.String) })
+)
+
+func batchField(name string, value func(*state.Batch) uint64) field {
+	return of(name, func(m *moment) []byte {
+		if m.batch == nil {
+			return nil
+		}
+		return number(value(m.batch))
+	})
+}
+
+// Of budgets and alert rules.
+var (
+	budget = of("budget", func(m *moment) []byte {
+		if m.job.GetState() == job.Held && m.job.Detail.GetHold() == job.Hold_HOLD_BUDGET {
+			return text(m.job.Detail.HoldBy)
+		}
+		return text(m.account.GetName())
+	})
+	percent = of("percent", func(m *moment) []byte {
+		most := uint32(0)
+		for _, s := range m.account.GetSpent() {
+			most = max(most, s.Alerted)
+		}
+		return count(uint64(most))
+	})
+	alert      = of("alert", func(m *moment) []byte { return text(m.alert.GetName()) })
+	alertValue = of("value", func(m *moment) []byte {
+		if m.alert == nil || m.alert.SinceNs != m.clockNs {
+			return nil
+		}
+		return float(m.alert.Value)
+	})
+	webhook = of("webhook", func(m *moment) []byte { return text(m.webhook.GetName()) })
+)
+
+func idText(raw []byte, print func(job.ID) string) []byte {
+	id, err := job.IDFromBytes(raw)
+	if err != nil {
+		return nil // it has none
+	}
+	return quoted(print(id))
+}
+
+// text is a text as JSON; nil where it is empty.
+func text(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	return quoted(s)
+}
+
+func number(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
+
+// count is a number that is not known where it is 0.
+func count(n uint64) []byte {
+	if n == 0 {
+		return nil
+	}
+	return number(n)
+}
+
+func float(v float64) []byte {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return nil
+	}
+	return strconv.AppendFloat(nil, v, 'g', -1, 64)
+}

@@ -1,0 +1,90 @@
+package event
+
+import (
+	"slices"
+
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// kind is an event that clients are told of.
+type kind struct {
+	event  state.EventType
+	word   string
+	fields []field // of its data, in their order
+}
+
+// kinds are all events that clients are told of: each change of a job's state, and
+// what else somebody may wait for. The others are for the view alone: a lease that was
+// renewed, a record that was changed.
+//
+// Several events may have one word, where it is the same to a client.
+var kinds = []kind{
+	{state.EventType_EVENT_ENQUEUED, "enqueued", []field{parentID, batchID, chainID, chainStep, scheduleID, replayOf}},
+	{state.EventType_EVENT_SCHEDULED, "scheduled", []field{scheduledAt, parentID, batchID, chainID, chainStep, scheduleID, replayOf}},
+	{state.EventType_EVENT_DEBOUNCED, "scheduled", []field{scheduledAt, parentID, batchID, chainID, chainStep, scheduleID, replayOf}},
+	{state.EventType_EVENT_PROMOTED, "promoted", []field{attempt}},
+	{state.EventType_EVENT_STARTED, "started", []field{attempt, startedBy, startedOn}},
+	{state.EventType_EVENT_RETURNED, "returned", []field{attempt}},
+	{state.EventType_EVENT_PROGRESS, "progress", []field{attempt, progress}},
+	{state.EventType_EVENT_CHECKPOINTED, "checkpointed", []field{attempt}},
+	{state.EventType_EVENT_FAILED, "failed", []field{attempt, errorText, failedBy, nextAttemptAt}},
+	{state.EventType_EVENT_RECLAIMED, "reclaimed", []field{attempt, failedBy, nextAttemptAt}},
+	{state.EventType_EVENT_RETRYING, "retrying", []field{attempt, nextAttemptAt}},
+	{state.EventType_EVENT_COMPLETED, "completed", []field{attempt, completedBy, durationMs}},
+	{state.EventType_EVENT_CONTINUED, "continued", []field{attempt, iteration}},
+	{state.EventType_EVENT_HELD, "held", []field{attempt, holdBy, holdName, holdReason}},
+	{state.EventType_EVENT_APPROVED, "approved", []field{attempt}},
+	{state.EventType_EVENT_REJECTED, "rejected", []field{attempt, rejection}},
+	{state.EventType_EVENT_CANCELLING, "cancelling", []field{attempt}},
+	{state.EventType_EVENT_CANCELLED, "cancelled", []field{attempt}},
+	{state.EventType_EVENT_EXPIRED, "expired", []field{attempt}},
+	{state.EventType_EVENT_DEAD, "dead", []field{attempt, lastError}},
+	{state.EventType_EVENT_REVIVED, "revived", []field{attempt}},
+	{state.EventType_EVENT_PRIORITY_CHANGED, "priority_changed", []field{attempt, priority}},
+	{state.EventType_EVENT_MOVED, "moved", []field{attempt, fromQueue}},
+	{state.EventType_EVENT_ARRIVED, "moved", []field{attempt, fromQueue}},
+	{state.EventType_EVENT_DELETED, "deleted", []field{attempt, deletedFor}},
+	{state.EventType_EVENT_PURGED, "deleted", []field{attempt, deletedFor}},
+	{state.EventType_EVENT_DUPLICATE, "unique_duplicate", nil},
+	{state.EventType_EVENT_CHAIN_ADVANCED, "chain_advanced", []field{chainID, chainStep}},
+	{state.EventType_EVENT_REPLAYED, "replayed", nil},
+	{state.EventType_EVENT_SCORED, "scored", []field{dimension, scoreValue, scorer}},
+	{state.EventType_EVENT_BATCH_COMPLETED, "batch_completed", []field{completedBatch, total, succeeded, failures, cancellations, callbackJobID}},
+	{state.EventType_EVENT_QUEUE_PAUSED, "queue_paused", nil},
+	{state.EventType_EVENT_QUEUE_RESUMED, "queue_resumed", nil},
+	{state.EventType_EVENT_QUEUE_CLEARED, "queue_cleared", nil},
+	{state.EventType_EVENT_QUEUE_DELETED, "queue_deleted", nil},
+	{state.EventType_EVENT_BUDGET_ALERT, "budget_alert", []field{budget, percent}},
+	{state.EventType_EVENT_BUDGET_EXCEEDED, "budget_exceeded", []field{attempt, budget}},
+	{state.EventType_EVENT_ALERT_FIRED, "alert_fired", []field{alert, alertValue}},
+	{state.EventType_EVENT_ALERT_RESOLVED, "alert_resolved", []field{alert, alertValue}},
+	{state.EventType_EVENT_WEBHOOK_DISABLED, "webhook_disabled", []field{webhook}},
+}
+
+// Types are the words of all events, each once.
+var Types = func() (words []string) {
+	for _, k := range kinds {
+		if !slices.Contains(words, k.word) {
+			words = append(words, k.word)
+		}
+	}
+	return words
+}()
+
+// byType is kinds by event.
+var byType = func() map[state.EventType]*kind {
+	m := make(map[state.EventType]*kind, len(kinds))
+	for i := range kinds {
+		m[kinds[i].event] = &kinds[i]
+	}
+	return m
+}()
+
+// Word is what clients know an event by; ok is false where they are not told of it.
+func Word(t state.EventType) (word string, ok bool) {
+	k := byType[t]
+	if k == nil {
+		return "", false
+	}
+	return k.word, true
+}

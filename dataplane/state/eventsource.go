@@ -1,0 +1,91 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// What who tells of an event asks of the state, as of a commit and as a running entry
+// leaves it.
+
+// Progress is the progress that a job's worker told of last; nil when there is none.
+func (s *Store) Progress(id job.ID) (*job.Blob, error) { return s.Blob(id, job.Progress) }
+
+// Progress is the progress that a job's worker told of last; nil when there is none.
+func (v *Snapshot) Progress(id job.ID) (*job.Blob, error) { return v.Blob(id, job.Progress) }
+
+// Progress is the progress that a job's worker told of last; nil when there is none.
+func (tx *Tx) Progress(id job.ID) (*job.Blob, error) {
+	j, err := tx.Job(id)
+	if j == nil || err != nil {
+		return nil, err
+	}
+	return tx.Blob(j, job.Progress)
+}
+
+// AttemptError is the error of one attempt of a job, as of the last commit; nil when
+// none is kept.
+func (s *Store) AttemptError(id job.ID, attempt uint32) (*job.AttemptError, error) {
+	return committed(s, func(r source) (*job.AttemptError, error) { return readError(r, id, attempt) })
+}
+
+// AttemptError is the error of one attempt of a job; nil when none is kept.
+func (v *Snapshot) AttemptError(id job.ID, attempt uint32) (*job.AttemptError, error) {
+	return readError(v.snap, id, attempt)
+}
+
+func readError(r source, id job.ID, attempt uint32) (*job.AttemptError, error) {
+	e := &job.AttemptError{}
+	if found, err := get(r, appendErrorKey(nil, id, attempt), e); !found {
+		return nil, err
+	}
+	return e, nil
+}
+
+// AttemptError is the error of one attempt of a job, as the entry's earlier ops left
+// it; nil when none is kept.
+func (tx *Tx) AttemptError(id job.ID, attempt uint32) (*job.AttemptError, error) {
+	e, err := tx.attemptError(id, attempt)
+	if err != nil {
+		return nil, tx.fail(fmt.Errorf("error of attempt %d of job %s: %w", attempt, id, err))
+	}
+	return e, nil
+}
+
+func (tx *Tx) attemptError(id job.ID, attempt uint32) (*job.AttemptError, error) {
+	j, err := tx.Job(id)
+	if j == nil || err != nil {
+		return nil, err
+	}
+	h, err := tx.holdWritten(j)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.readAttempts(h, j); err != nil {
+		return nil, err
+	}
+	if !slices.Contains(h.attempts, attempt) {
+		return nil, nil
+	}
+	e := &job.AttemptError{}
+	return e, tx.read(appendErrorKey(nil, id, attempt), e)
+}
+
+// Alert is the state of an alert rule; nil before it first fired.
+func (v *Snapshot) Alert(ruleID [16]byte) (*Alert, error) {
+	return readRow[Alert](v.snap, &alertKind, ruleID)
+}
+
+// Declared is a resource by its id; nil when there is none.
+func (tx *Tx) Declared(id [16]byte) (*Resource, error) { return tx.Book().ResourceByID(id), nil }
+
+// Declared is a resource by its id as of the last commit; nil when there is none.
+func (s *Store) Declared(id [16]byte) (*Resource, error) { return s.Book().ResourceByID(id), nil }
+
+// Declared is a resource by its id; nil when there is none.
+func (v *Snapshot) Declared(id [16]byte) (*Resource, error) {
+	book, err := v.Book()
+	return book.ResourceByID(id), err
+}
