@@ -1,6 +1,7 @@
 package op
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/corvo/corvo/api"
@@ -79,7 +80,7 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	}
 	to, refused := i.GetProof().claim(j, i.event())
 	if refused != nil {
-		return refused, nil
+		return cmp.Or(i.asksAgain(j), refused), nil
 	}
 	if refused := crowded(tx, j); refused != nil {
 		return refused, nil

@@ -100,7 +100,7 @@ func (c *crowd) admit() error {
 		c.drops = excess
 		return nil
 	}
-	err := api.Errorf(api.QueueFull, "queue %q is full: at most %d jobs may wait in it, and there is no room for %d of %d; try again when some have been fetched", q.Name, q.MaxLength, excess, c.jobs)
+	err := api.Errorf(api.QueueFull, "queue %q is full: at most %s may wait in it, and there is no room for %d of %d; try again when some have been fetched", q.Name, Jobs(q.MaxLength), excess, c.jobs)
 	err.RetryAfter = fullRetry
 	return err
 }

@@ -51,14 +51,6 @@ func init() {
 			return &op.QueueDelivery{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Webhook: "h", Event: "test", Body: []byte("{}")}
 		},
 	)
-	prepare["set-alerts"] = func(w *world) op.Op {
-		w.webhook("h")
-		rule := w.alertRule("a", "h")
-		id := w.newID("")
-		return &op.SetAlerts{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Changes: []*op.AlertChange{{
-			RuleId: rule.Id, RuleVersion: 1, Firing: true, Value: 2, Body: &job.Blob{Data: []byte("{}")},
-		}}}
-	}
 	prepare["report-deliveries"] = func(w *world) op.Op {
 		w.webhook("h")
 		return &op.ReportDeliveries{Reports: []*op.DeliveryReport{{Id: w.delivery("h"), Attempt: 1, Status: 500, Error: "e", RetryNs: w.clockNs + 5}}}
@@ -196,11 +188,13 @@ func TestDeliveriesAreBounded(t *testing.T) {
 	w.webhook("h")
 	var ids [][]byte
 	for len(ids) < job.MaxDeliveries {
-		ops := make([]op.Op, 10_000)
+		name := fmt.Sprint("h", len(ids))
+		w.webhook(name)
+		ops := make([]op.Op, job.MaxWebhookWaiting)
 		for i := range ops {
 			id := w.newID("")
 			ids = append(ids, id[:])
-			ops[i] = &op.QueueDelivery{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Webhook: "h", Event: "test", Body: []byte("{}")}
+			ops[i] = &op.QueueDelivery{Meta: &op.Meta{Ids: [][]byte{id[:]}}, Webhook: name, Event: "test", Body: []byte("{}")}
 		}
 		for _, result := range w.apply(ops...) {
 			if err, refused := result.(error); refused {

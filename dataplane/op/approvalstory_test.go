@@ -34,6 +34,11 @@ func init() {
 		}
 		return o
 	}
+	builders["misfit"] = func(s *story, items []item) op.Op {
+		o := s.failOp(items).(*op.Fail)
+		o.Meta.RequestId = []byte(op.MisfitRequest)
+		return o
+	}
 	builders["call"] = (*story).call
 }
 

@@ -193,6 +193,9 @@ func putBudget(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	if a == nil {
 		a = &state.Account{Id: r.Id, Name: r.Name}
 	}
+	if r.Shared() && tx.Shard() != firstShard {
+		return putShared(tx, r, a)
+	}
 	spent := make([]*state.Spent, len(r.Budget.Limits))
 	for i, l := range r.Budget.Limits {
 		was := windowOf(a.Spent, l.Window)
@@ -204,6 +207,9 @@ func putBudget(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 		rearm(spent[i], r.Budget, l, tx.ClockNs())
 	}
 	a.Spent = spent
+	if r.Shared() {
+		return putShared(tx, r, a)
+	}
 	return tx.PutAccount(id, a)
 }
 

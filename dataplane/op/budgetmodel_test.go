@@ -101,12 +101,81 @@ func (s *budgetSim) keptForAReason() {
 		if !full {
 			s.t.Fatalf("job %s was kept, and all its budgets have room for %d", id, amount)
 		}
+		s.keptRightly(id, amount)
+	}
+}
+
+// keptRightly fails where a job waits for a budget that will never have room for it, or
+// that does not have jobs wait; and where it is held that should wait.
+func (s *budgetSim) keptRightly(id job.ID, amount int64) {
+	s.t.Helper()
+	j, err := s.store.Job(id)
+	if err != nil {
+		s.t.Fatalf("%v", err)
+	}
+	name, waits := j.Detail.GetHoldBy(), op.AtGate(j)
+	if waits {
+		name = j.Detail.GetGateName()
+	}
+	b := s.budgets[name]
+	raise := int64(0)
+	if s.clockNs < b.spec.RaiseUntilNs {
+		raise = b.spec.RaiseNanoUsd
+	}
+	most := b.spec.PerJobNanoUsd
+	forever := most != 0 && (most+raise <= s.jobs[id].cost || most+raise-s.jobs[id].cost < amount)
+	for _, l := range b.spec.Limits {
+		forever = forever || amount > l.LimitNanoUsd+raise
+	}
+	if want := b.spec.OnExceed == state.OnExceed_ON_EXCEED_THROTTLE && !forever; waits != want {
+		s.t.Fatalf("job %s that may cost %d waits for %s: %t, want %t", id, amount, name, waits, want)
+	}
+}
+
+// waitForAReason fails where a job waits still after its gate was tried, and all budgets
+// have room for it.
+func (s *budgetSim) waitForAReason(o *op.OpenGate) {
+	s.t.Helper()
+	for _, b := range o.JobIds {
+		id := job.ID(b)
+		j, err := s.store.Job(id)
+		if err != nil {
+			s.t.Fatalf("%v", err)
+		}
+		if j == nil || !op.AtGate(j) {
+			continue
+		}
+		m, lacks := s.jobs[id], false
+		amount := m.estimate
+		for _, b := range s.applying(m) {
+			if m.estimate == 0 {
+				amount = max(amount, b.spec.ReserveNanoUsd)
+			}
+		}
+		for _, b := range s.applying(m) {
+			lacks = lacks || b.spec.OnExceed != state.OnExceed_ON_EXCEED_ALERT_ONLY && s.mayLack(b, m.cost, amount)
+		}
+		if !lacks {
+			s.t.Fatalf("job %s waits, and all its budgets have room for %d", id, amount)
+		}
 	}
 }
 
 // mayLack says whether a budget may have no room for an amount, where a rolling window
 // remembers all that it may.
 func (s *budgetSim) mayLack(b *simBudget, jobCost, amount int64) bool {
+	return s.lacks(b, jobCost, amount, func(l *state.SpendLimit) (settled, overrun int64) {
+		lengthNs := l.LengthMs * int64(time.Millisecond)
+		return b.sum(l, s.clockNs-lengthNs-lengthNs/16-b.slackNs-1000, true)
+	})
+}
+
+// mustLack says whether a budget has certainly no room for an amount.
+func (s *budgetSim) mustLack(b *simBudget, jobCost, amount int64) bool {
+	return s.lacks(b, jobCost, amount, func(l *state.SpendLimit) (settled, overrun int64) { return s.least(b, l) })
+}
+
+func (s *budgetSim) lacks(b *simBudget, jobCost, amount int64, spent func(*state.SpendLimit) (settled, overrun int64)) bool {
 	raise := int64(0)
 	if s.clockNs < b.spec.RaiseUntilNs {
 		raise = b.spec.RaiseNanoUsd
@@ -116,8 +185,7 @@ func (s *budgetSim) mayLack(b *simBudget, jobCost, amount int64) bool {
 		return true
 	}
 	for _, l := range b.spec.Limits {
-		lengthNs := l.LengthMs * int64(time.Millisecond)
-		settled, overrun := b.sum(l, s.clockNs-lengthNs-lengthNs/16-b.slackNs-1000, true)
+		settled, overrun := spent(l)
 		if lacks(l.LimitNanoUsd + raise - settled - overrun - s.reservedOn(b)) {
 			return true
 		}
@@ -192,8 +260,22 @@ func (s *budgetSim) reported(proof *op.LeaseProof, usage *job.Usage, ends bool) 
 // reserved for it.
 func (s *budgetSim) toppedUp(j *simJob, over bool) {
 	s.t.Helper()
-	extra := j.spent - j.reserved
-	if extra <= 0 || len(s.applying(j)) == 0 {
+	extra := max(j.spent-j.reserved, 0)
+	must, may := false, false
+	for _, b := range s.applying(j) {
+		need := int64(0)
+		if j.holds(b) {
+			need = extra
+		}
+		if b.spec.OnExceed == state.OnExceed_ON_EXCEED_ALERT_ONLY || j.holds(b) && j.spent < j.reserved {
+			continue
+		}
+		must, may = must || s.mustLack(b, j.cost-need, need), may || s.mayLack(b, j.cost-need, need)
+	}
+	if over && !may || must && !over {
+		s.t.Fatalf("%d of %d are spent, over budget: %t, which must be %t and may be %t", j.spent, j.reserved, over, must, may)
+	}
+	if extra == 0 || len(s.applying(j)) == 0 {
 		return
 	}
 	if over {

@@ -73,7 +73,7 @@ func checkBudgets(g Ground, j *job.Job) (Verdict, error) {
 		if err != nil {
 			return Verdict{}, err
 		}
-		if short := shortOf(r.Budget, a, money.Nano(j.Usage.GetCostNanoUsd()), amount, g.ClockNs()); short != nil {
+		if short := shortOn(r.Budget, a, money.Nano(j.Usage.GetCostNanoUsd()), amount, g.ClockNs()); short != nil {
 			return short.verdict(r), nil
 		}
 	}
@@ -83,7 +83,7 @@ func checkBudgets(g Ground, j *job.Job) (Verdict, error) {
 // accountOf is what a budget has come to. Each has an account.
 func accountOf(g Ground, r *state.Resource) (*state.Account, error) {
 	a, err := g.Account([16]byte(r.Id))
-	if err == nil && (a == nil || len(a.Spent) != len(r.Budget.Limits)) {
+	if err == nil && (a == nil || len(a.Spent) != len(r.Budget.Limits) && a.Slice == nil) {
 		err = fmt.Errorf("budget %q has no account with its %d limits", r.Name, len(r.Budget.Limits))
 	}
 	return a, err
@@ -92,22 +92,34 @@ func accountOf(g Ground, r *state.Resource) (*state.Account, error) {
 // shortage is why a budget has no room.
 type shortage struct {
 	limit     string // its name
+	window    state.Window
 	most      money.Nano
 	available money.Nano
 	amount    money.Nano
 	untilNs   int64 // when there is room at the earliest if nothing else changes; 0 = nobody knows
 	forever   bool  // waiting does not help
+	// Of a budget that shards share: the first one has not said whether there is room.
+	unknown bool
+	asks    money.Nano // what it is to be asked for; 0 = it has been asked
 }
 
-// shortOf says what keeps a budget from having room for an amount more: nil for
-// nothing. jobCost is what the job has cost without it.
-func shortOf(b *state.Budget, a *state.Account, jobCost, amount money.Nano, nowNs int64) *shortage {
+// shortOn says what keeps a budget from having room on this shard for an amount more:
+// nil for nothing. jobCost is what the job has cost without it.
+func shortOn(b *state.Budget, a *state.Account, jobCost, amount money.Nano, nowNs int64) *shortage {
 	if b.PerJobNanoUsd != 0 {
 		most := b.Limit(b.PerJobNanoUsd, nowNs)
 		if available := billing.Available(most, 0, billing.Sums{Settled: jobCost}); !billing.Admits(available, amount) {
 			return &shortage{limit: "per-job", most: most, available: available, amount: amount, forever: true}
 		}
 	}
+	if a.Slice != nil {
+		return shortOfSlice(b, a.Slice, amount, nowNs)
+	}
+	return shortOf(b, a, amount, nowNs)
+}
+
+// shortOf says what keeps the windows of a budget from having room for an amount more.
+func shortOf(b *state.Budget, a *state.Account, amount money.Nano, nowNs int64) *shortage {
 	var short *shortage
 	for i, l := range b.Limits {
 		available := a.Available(b, l, a.Spent[i], nowNs)
@@ -121,7 +133,7 @@ func shortOf(b *state.Budget, a *state.Account, jobCost, amount money.Nano, nowN
 			untilNs = a.Spent[i].FallsTo(least, nowNs)
 		}
 		if short == nil {
-			short = &shortage{limit: windowWords[l.Window], most: most, available: available, amount: amount, untilNs: untilNs}
+			short = &shortage{limit: windowWords[l.Window], window: l.Window, most: most, available: available, amount: amount, untilNs: untilNs}
 		} else if short.untilNs != 0 && untilNs != 0 {
 			short.untilNs = max(short.untilNs, untilNs)
 		} else {
@@ -137,6 +149,9 @@ func shortOf(b *state.Budget, a *state.Account, jobCost, amount money.Nano, nowN
 func (s *shortage) verdict(r *state.Resource) Verdict {
 	v := Verdict{Do: Hold, Hold: job.Hold_HOLD_BUDGET, Reason: ReasonBudget, Name: r.Name, Text: s.text(r), UntilNs: s.untilNs}
 	switch {
+	case s.unknown:
+		v.Do, v.Gate, v.Text = Park, job.Gate_GATE_BUDGET, s.asking(r)
+		v.asks, v.of = s.asks, r
 	case r.Budget.OnExceed == state.OnExceed_ON_EXCEED_REJECT:
 		v.Do = Reject
 	case r.Budget.OnExceed == state.OnExceed_ON_EXCEED_THROTTLE && !s.forever:

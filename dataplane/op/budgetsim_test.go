@@ -51,6 +51,9 @@ func playBudgets(t failer, w *world, below func(int) int, entries int, replica b
 	}
 	for n := range entries {
 		s.clockNs += int64([]time.Duration{0, time.Millisecond, time.Second, 20 * time.Second, 5 * time.Minute, time.Hour, 9 * time.Hour}[below(7)])
+		if below(6) == 0 {
+			s.nearlyPass()
+		}
 		s.step()
 		s.compare()
 		if n%20 == 19 {
@@ -115,6 +118,22 @@ type booking struct {
 	vague                bool // it may have been forgotten when the window's length changed
 }
 
+// nearlyPass goes on to where a rolling window is about to let go of a booking: by the
+// steps of the clock alone none is ever as old as the window is long.
+func (s *budgetSim) nearlyPass() {
+	name := simScopes[s.below(len(simScopes))]
+	b := s.budgets[name[0]+"/"+name[1]]
+	if b == nil || len(b.booked) == 0 {
+		return
+	}
+	k := b.booked[len(b.booked)-1-s.below(min(5, len(b.booked)))]
+	for _, l := range b.spec.Limits {
+		if l.Window == state.Window_WINDOW_ROLLING {
+			s.clockNs = max(s.clockNs, k.ns+l.LengthMs*int64(time.Millisecond)-1-int64(s.below(3)))
+		}
+	}
+}
+
 // step plays one entry: a few ops whose answers say what they did, or one whose does not.
 func (s *budgetSim) step() {
 	if s.below(4) == 0 {
@@ -168,7 +187,9 @@ func (s *budgetSim) alone() op.Op {
 	for range 3 {
 		ids = append(ids, slices.Clone(s.order[s.below(len(s.order))][:]))
 	}
-	switch s.below(7) {
+	switch s.below(8) {
+	case 7:
+		return &op.OpenGate{JobIds: s.allIDs()}
 	case 0, 1:
 		return &op.Reclaim{JobIds: s.allIDs()}
 	case 2:
@@ -300,6 +321,8 @@ func (s *budgetSim) play(ops ...op.Op) {
 			delete(s.budgets, o.Name)
 		case *op.TurnBudgets:
 			s.turned(o)
+		case *op.OpenGate:
+			s.waitForAReason(o)
 		}
 		if _, fetched := ops[i].(*op.Fetch); fetched && len(ops) == 1 {
 			s.keptForAReason()

@@ -118,6 +118,7 @@ func (s *story) putBudget(items []item) op.Op {
 	if i.has("without-windows") {
 		o.Windows = nil
 	}
+	o.Resource.Shards = uint32(i.number(s.t, "shards", 1))
 	o.Create, o.IfVersion = i.has("create"), i.number(s.t, "if", 0)
 	s.names[job.ID(o.Meta.Ids[0])] = o.Resource.Name
 	return o
@@ -153,6 +154,7 @@ func (s *story) printBudgets() {
 			}
 		}
 		fmt.Fprintln(&s.out)
+		s.printSlices(a)
 	}
 }
 

@@ -108,6 +108,9 @@ func (s *story) printSent(seq uint64, o op.Op) {
 			fmt.Fprintf(&s.out, " %s for %s: %s, previous %s, after %s", s.name(place.Meta.Ids[i]), nj.Queue, nj.Payload.GetData(), nj.Previous.GetData(), s.origin(nj.Origin))
 		}
 	}
+	if grant, ok := o.(*op.GrantBudget); ok {
+		fmt.Fprintf(&s.out, " %d, ask %d, recall %d, denied %d", grant.AmountNanoUsd, grant.Ask, grant.Recall, grant.Denial.GetAmountNanoUsd())
+	}
 	s.out.WriteString("\n")
 }
 

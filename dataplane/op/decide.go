@@ -1,6 +1,7 @@
 package op
 
 import (
+	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
 )
@@ -40,6 +41,9 @@ type Verdict struct {
 	UntilNs int64    // when it may be otherwise at the earliest; 0 = nobody knows
 	Hold    job.Hold // what holds it, where Do is Hold
 	Gate    job.Gate // where it waits, where Do is Park
+	// What the first shard is to be asked for of a budget, and of which; see decide.
+	asks money.Nano
+	of   *state.Resource
 }
 
 // check is one thing that may keep a job.
@@ -61,6 +65,20 @@ func Decide(g Ground, j *job.Job) (Verdict, error) {
 		}
 	}
 	return Verdict{}, nil
+}
+
+// decide is Decide in an entry: what a budget's first shard has to be asked for it is, and
+// on that shard itself the answer is there at once.
+func decide(tx *state.Tx, j *job.Job) (Verdict, error) {
+	for {
+		v, err := Decide(tx, j)
+		if err != nil || v.of == nil || v.asks == 0 {
+			return v, err
+		}
+		if err := askFor(tx, v.of, v.asks); err != nil {
+			return v, err
+		}
+	}
 }
 
 // follow does to a job that is not let go what was decided of it.

@@ -28,15 +28,18 @@ func (o *DeleteJobs) Validate() error {
 
 // Apply removes the jobs.
 func (o *DeleteJobs) Apply(tx *state.Tx) (*JobsResult, error) {
-	return actOn(tx, o.JobIds, func(tx *state.Tx, j *job.Job) (*JobDone, error) {
-		if j.State.Settled() {
-			return &JobDone{}, tx.DeleteJob(j, state.EventType_EVENT_DELETED)
-		}
-		j.Doomed = true // settle removes it
-		done, err := cancel(tx, j)
-		if err != nil || done.Pending {
-			return done, err
-		}
-		return &JobDone{}, nil
-	})
+	return actOn(tx, o.JobIds, remove)
+}
+
+// remove deletes a job, or dooms it.
+func remove(tx *state.Tx, j *job.Job) (*JobDone, error) {
+	if j.State.Settled() {
+		return &JobDone{}, tx.DeleteJob(j, state.EventType_EVENT_DELETED)
+	}
+	j.Doomed = true // settle removes it
+	done, err := cancel(tx, j)
+	if err != nil || done.Pending {
+		return done, err
+	}
+	return &JobDone{}, nil
 }

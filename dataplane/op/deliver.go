@@ -35,7 +35,8 @@ var travellers map[entry.Number]*Kind
 
 func init() {
 	travellers = map[entry.Number]*Kind{}
-	for _, n := range [...]entry.Number{numArrive, numPlace, numCountMember, numWatch, numMet, numPutResource, numDeleteResource} {
+	for _, n := range [...]entry.Number{numArrive, numPlace, numCountMember, numWatch, numMet, numPutResource, numDeleteResource, numTellWebhooks,
+		numReturnBudget, numGrantBudget, numOpenBulk, numCountBulk, numCancelBulk} {
 		travellers[n] = table[n]
 	}
 }

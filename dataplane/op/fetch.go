@@ -134,7 +134,7 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 		return nil, expireJob(tx, j)
 	}
 	if governed(tx, j) {
-		v, err := Decide(tx, j)
+		v, err := decide(tx, j)
 		if err != nil {
 			return nil, err
 		}

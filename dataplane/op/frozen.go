@@ -67,9 +67,12 @@ func remember[K comparable, R any](known map[K]R, key K, read func(K) (R, error)
 	return rec, err
 }
 
-// Rehearse has a job count with its provider as if it had been fetched. What budgets
-// would reserve for it is not rehearsed.
+// Rehearse has a job count with its provider, and with the budgets that shards share, as
+// if it had been fetched. What other budgets would reserve for it is not rehearsed.
 func (g *Frozen) Rehearse(j *job.Job) error {
+	if err := g.rehearseSlices(j); err != nil {
+		return err
+	}
 	r := providerOf(g, j)
 	if r == nil {
 		return g.err
@@ -85,4 +88,21 @@ func (g *Frozen) Rehearse(j *job.Job) error {
 	}
 	takeRequest(t, r, g.nowNs)
 	return g.err
+}
+
+// rehearseSlices reserves on this shard's slices of shared budgets.
+func (g *Frozen) rehearseSlices(j *job.Job) error {
+	budgets := budgetsOf(g.book, j)
+	amount := expectedCost(j, budgets)
+	for _, r := range budgets {
+		if !r.Shared() {
+			continue
+		}
+		a, err := accountOf(g, r)
+		if err != nil {
+			return err
+		}
+		a.Slice.Reserve(min(int64(amount), int64(max(a.Slice.Free(), 0))), g.nowNs)
+	}
+	return nil
 }

@@ -178,7 +178,11 @@ func (h *havoc) lookAtClaims(v *state.Snapshot) {
 	}
 	for _, r := range book.Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
 		a, err := v.Account([16]byte(r.Id))
-		if err != nil || a == nil || a.ReservedNanoUsd != money[string(r.Id)] {
+		reserved := a.GetReservedNanoUsd()
+		if r.Shared() {
+			reserved = a.GetSlice().GetReservedNanoUsd()
+		}
+		if err != nil || a == nil || reserved != money[string(r.Id)] {
 			h.t.Fatalf("budget %s has %v, and attempts hold %d (%v)", r.Name, a, money[string(r.Id)], err)
 		}
 	}

@@ -66,39 +66,41 @@ type forgettable interface {
 	didNothing() bool
 }
 
-// applyOnce applies an op, or answers what its idempotency key already did. What
-// was refused or did nothing is not remembered: the client may mend it or try
-// again.
-func (m *Machine) applyOnce(tx *state.Tx, k *Kind, o Op) (Result, error) {
+// applyOnce applies an op, or answers what its idempotency key already did; it says
+// which. What was refused or did nothing is not remembered: the client may mend it
+// or try again.
+func (m *Machine) applyOnce(tx *state.Tx, k *Kind, o Op) (result Result, remembered bool, err error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {
-		return k.apply(tx, o)
+		result, err = k.apply(tx, o)
+		return result, false, err
 	}
 	id := recordID(o.GetMeta().GetPrincipal(), key.Key)
 	record, err := tx.Idempotency(id)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if live(record, tx.ClockNs()) {
-		return k.remembered(id, key, record)
+		result, err = k.remembered(id, key, record)
+		return result, err == nil, err
 	}
 	if record == nil {
 		if err := m.admitKey(tx); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
-	result, err := k.apply(tx, o)
+	result, err = k.apply(tx, o)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if f, ok := result.(forgettable); ok && f.didNothing() {
-		return result, nil
+		return result, false, nil
 	}
 	data, err := result.MarshalVT()
 	if err != nil {
-		return nil, fmt.Errorf("encode the result of %s: %w", k.Name, err)
+		return nil, false, fmt.Errorf("encode the result of %s: %w", k.Name, err)
 	}
-	return result, tx.PutIdempotency(id, &state.Idempotency{
+	return result, false, tx.PutIdempotency(id, &state.Idempotency{
 		RequestHash: key.RequestHash,
 		Op:          uint32(k.Number),
 		Result:      data,

@@ -137,6 +137,7 @@ func (i *AckItem) goOn(tx *state.Tx, j *job.Job, events ...state.EventType) erro
 	on := job.OnContinue
 	if j.BlockedBy > 0 {
 		on = job.OnAwait
+		dropDebounce(j)
 	}
 	to, ok := job.Next(j.State, on)
 	if !ok {
@@ -145,4 +146,13 @@ func (i *AckItem) goOn(tx *state.Tx, j *job.Job, events ...state.EventType) erro
 	j.State = to
 	j.ScheduledNs = tx.ClockNs()
 	return tx.PutJob(j, append(events, state.EventType_EVENT_CONTINUED)...)
+}
+
+// dropDebounce has a job that has run give up its debounce key before it is scheduled
+// again: the key is for the time before the first attempt, and may be another's by now.
+func dropDebounce(j *job.Job) {
+	if j.Options.GetDebounceKey() != "" {
+		j.Options = j.Options.Copy()
+		j.Options.DebounceKey = ""
+	}
 }

@@ -492,3 +492,34 @@ func (h *havocLanes) compare() {
 		h.leased = append(h.leased, got...)
 	}
 }
+
+// A key's rate lets its next job go at its very time, neither before nor after, and the
+// store asks to be looked at then.
+func TestLanesWakeInTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.apply(w.rule(&state.LimitRule{Queue: "q", Key: "k", RateLimit: 1, RateWindowMs: 10_000}), w.keyed("q", "k", 0, 2))
+	var asked int64
+	w.store.SetHooks(state.Hooks{OnReplenish: func(dueNs int64) { asked = dueNs }})
+	if n := len(one[*op.FetchResult](w, w.fetch("q", 2)).Jobs); n != 1 {
+		t.Fatalf("%d jobs go at once", n)
+	}
+	v := w.store.Snapshot()
+	l, err := v.Lane("q", "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v.Close()
+	dueNs := l.Rate.FreeAt(1, 10_000, w.clockNs)
+	if asked != dueNs {
+		t.Errorf("the store asks to be looked at at %d, and the rate lets a job go at %d", asked, dueNs)
+	}
+	w.clockNs = dueNs - 1
+	if n := len(one[*op.FetchResult](w, w.fetch("q", 2)).Jobs); n != 0 {
+		t.Errorf("%d jobs go before their time", n)
+	}
+	w.clockNs = dueNs
+	if n := len(one[*op.FetchResult](w, w.fetch("q", 2)).Jobs); n != 1 {
+		t.Errorf("%d jobs go in time", n)
+	}
+}

@@ -73,12 +73,23 @@ func TestLanesBound(t *testing.T) {
 		}
 		return o
 	}
+	gone := keys(1) // its lane is forgotten when it ends
+	w.apply(gone)
+	first := ack(one[*op.FetchResult](w, w.fetch("q", 1)).Jobs...)
+	first.Items[0].AgentStatus = job.Continue
+	w.apply(first)
+	w.apply(&op.CancelJobs{Meta: &op.Meta{}, JobIds: gone.Meta.Ids})
 	for left := job.MaxLanes - 1; left > 0; left -= 1000 { // the jobs without a key are one
 		w.apply(keys(min(left, 1000)))
 	}
 	err, _ := w.apply(keys(1))[0].(error)
 	if api.CodeOf(err) != api.Overloaded || !strings.Contains(err.Error(), fmt.Sprint(job.MaxLanes)) {
 		t.Errorf("one key too many: %v", err)
+	}
+	id := w.newID("q")
+	err, _ = w.apply(&op.ReplayJob{Meta: &op.Meta{Ids: [][]byte{id[:]}}, JobId: gone.Meta.Ids[0], From: 1})[0].(error)
+	if api.CodeOf(err) != api.Overloaded {
+		t.Errorf("the replay of a job whose key is one too many: %v", err)
 	}
 	one[*op.EnqueueResult](w, w.keyed("q", "k7", 0, 3))
 	made := keys(1)

@@ -20,7 +20,8 @@ type Machine struct {
 	// FeatureLevel. It must be set before the first Apply.
 	MaxLevel uint32
 
-	store *state.Store
+	store         *state.Store
+	subscriptions subscriptions // of the book as of the last entry
 }
 
 var (
@@ -57,7 +58,7 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 			if (k.Class == pipeline.ClassSettle) != settle {
 				continue
 			}
-			result, err := m.applyOnce(tx, k, o)
+			result, err := m.applyAudited(tx, k, o)
 			if err == nil {
 				results[i] = result
 				continue
@@ -70,6 +71,9 @@ func (m *Machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 			}
 			results[i] = refused
 		}
+	}
+	if err := m.subscriptions.tell(tx); err != nil {
+		return nil, fmt.Errorf("entry %d: tell webhooks: %w", at.Index, err)
 	}
 	if err := tx.Commit(); err != nil {
 		return nil, fmt.Errorf("entry %d: %w", at.Index, err)

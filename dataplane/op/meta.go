@@ -26,6 +26,7 @@ func (m *Meta) check(p *problems) {
 	if n := len(m.GetRequestId()); n != 0 && n != requestIDSize {
 		p.add("meta.request_id", fmt.Errorf("has %d bytes; a request id has %d", n, requestIDSize))
 	}
+	m.GetAudit().check(p, "meta.audit")
 	key := m.GetIdempotency()
 	if key == nil {
 		return

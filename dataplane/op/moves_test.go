@@ -288,6 +288,15 @@ func TestAJobTravelsWhole(t *testing.T) {
 	shards[0].deliver(shards[1], 0, 10)
 	is := read(t, shards[1], id)
 	was.job.Queue, was.job.Moves = "p", 1
+	before, _, err := was.job.PastEvents()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, _, err := is.job.PastEvents()
+	if err != nil || len(after) != len(before)+1 || !slices.Equal(after[:len(before)], before) {
+		t.Errorf("it remembers %v, and %v before it left: %v", after, before, err)
+	}
+	is.job.History, was.job.History = nil, nil
 	if !proto.Equal(is.job, was.job) || !proto.Equal(is.payload, was.payload) || len(is.errors) != 1 || !proto.Equal(is.errors[0], was.errors[0]) {
 		t.Errorf("it arrived as %v, it left as %v", is, was)
 	}

@@ -188,7 +188,8 @@ type Meta struct {
 	LeaseSeed     []byte                 `protobuf:"bytes,2,opt,name=lease_seed,json=leaseSeed,proto3" json:"lease_seed,omitempty"` // 16 random bytes lease tokens are derived from
 	Principal     string                 `protobuf:"bytes,3,opt,name=principal,proto3" json:"principal,omitempty"`                  // who asked: an API key id, or a duty's name
 	Idempotency   *Idempotency           `protobuf:"bytes,4,opt,name=idempotency,proto3" json:"idempotency,omitempty"`
-	RequestId     []byte                 `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 random bytes by which a heartbeat's repeat is known; may be absent
+	RequestId     []byte                 `protobuf:"bytes,5,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 16 random bytes by which the repeat of a heartbeat or of an audited op is known; may be absent
+	Audit         *Audit                 `protobuf:"bytes,6,opt,name=audit,proto3" json:"audit,omitempty"`                          // the op is recorded in the audit log; absent for the work of workers and duties
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -258,6 +259,99 @@ func (x *Meta) GetRequestId() []byte {
 	return nil
 }
 
+func (x *Meta) GetAudit() *Audit {
+	if x != nil {
+		return x.Audit
+	}
+	return nil
+}
+
+// Audit is what the audit log says of the request that an op comes from, besides
+// its principal.
+type Audit struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Role          string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"` // of the principal
+	Method        string                 `protobuf:"bytes,2,opt,name=method,proto3" json:"method,omitempty"`
+	Path          string                 `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`                            // without the query
+	RequestId     string                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // the answer's X-Request-Id
+	Status        uint32                 `protobuf:"varint,5,opt,name=status,proto3" json:"status,omitempty"`                       // of the answer, where the op is not refused
+	Remote        string                 `protobuf:"bytes,6,opt,name=remote,proto3" json:"remote,omitempty"`                        // address of the peer, as the server sees it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Audit) Reset() {
+	*x = Audit{}
+	mi := &file_dataplane_op_op_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Audit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Audit) ProtoMessage() {}
+
+func (x *Audit) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Audit.ProtoReflect.Descriptor instead.
+func (*Audit) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Audit) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Audit) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *Audit) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Audit) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *Audit) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *Audit) GetRemote() string {
+	if x != nil {
+		return x.Remote
+	}
+	return ""
+}
+
 // Refusal is why one item of a plural op was not done. An empty code means it
 // was done.
 type Refusal struct {
@@ -270,7 +364,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_dataplane_op_op_proto_msgTypes[2]
+	mi := &file_dataplane_op_op_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -282,7 +376,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[2]
+	mi := &file_dataplane_op_op_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -295,7 +389,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{2}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Refusal) GetCode() string {
@@ -325,7 +419,7 @@ type Enqueue struct {
 
 func (x *Enqueue) Reset() {
 	*x = Enqueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[3]
+	mi := &file_dataplane_op_op_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -337,7 +431,7 @@ func (x *Enqueue) String() string {
 func (*Enqueue) ProtoMessage() {}
 
 func (x *Enqueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[3]
+	mi := &file_dataplane_op_op_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -350,7 +444,7 @@ func (x *Enqueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Enqueue.ProtoReflect.Descriptor instead.
 func (*Enqueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{3}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Enqueue) GetMeta() *Meta {
@@ -395,7 +489,7 @@ type NewBatch struct {
 
 func (x *NewBatch) Reset() {
 	*x = NewBatch{}
-	mi := &file_dataplane_op_op_proto_msgTypes[4]
+	mi := &file_dataplane_op_op_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -407,7 +501,7 @@ func (x *NewBatch) String() string {
 func (*NewBatch) ProtoMessage() {}
 
 func (x *NewBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[4]
+	mi := &file_dataplane_op_op_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -420,7 +514,7 @@ func (x *NewBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewBatch.ProtoReflect.Descriptor instead.
 func (*NewBatch) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{4}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NewBatch) GetCallbackQueue() string {
@@ -483,7 +577,7 @@ type NewJob struct {
 
 func (x *NewJob) Reset() {
 	*x = NewJob{}
-	mi := &file_dataplane_op_op_proto_msgTypes[5]
+	mi := &file_dataplane_op_op_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -495,7 +589,7 @@ func (x *NewJob) String() string {
 func (*NewJob) ProtoMessage() {}
 
 func (x *NewJob) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[5]
+	mi := &file_dataplane_op_op_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -508,7 +602,7 @@ func (x *NewJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewJob.ProtoReflect.Descriptor instead.
 func (*NewJob) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NewJob) GetQueue() string {
@@ -634,7 +728,7 @@ type Dependency struct {
 
 func (x *Dependency) Reset() {
 	*x = Dependency{}
-	mi := &file_dataplane_op_op_proto_msgTypes[6]
+	mi := &file_dataplane_op_op_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -646,7 +740,7 @@ func (x *Dependency) String() string {
 func (*Dependency) ProtoMessage() {}
 
 func (x *Dependency) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[6]
+	mi := &file_dataplane_op_op_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -659,7 +753,7 @@ func (x *Dependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependency.ProtoReflect.Descriptor instead.
 func (*Dependency) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Dependency) GetJobId() []byte {
@@ -686,7 +780,7 @@ type EnqueueResult struct {
 
 func (x *EnqueueResult) Reset() {
 	*x = EnqueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[7]
+	mi := &file_dataplane_op_op_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +792,7 @@ func (x *EnqueueResult) String() string {
 func (*EnqueueResult) ProtoMessage() {}
 
 func (x *EnqueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[7]
+	mi := &file_dataplane_op_op_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +805,7 @@ func (x *EnqueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnqueueResult.ProtoReflect.Descriptor instead.
 func (*EnqueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{7}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EnqueueResult) GetJobs() []*Enqueued {
@@ -739,7 +833,7 @@ type Enqueued struct {
 
 func (x *Enqueued) Reset() {
 	*x = Enqueued{}
-	mi := &file_dataplane_op_op_proto_msgTypes[8]
+	mi := &file_dataplane_op_op_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -751,7 +845,7 @@ func (x *Enqueued) String() string {
 func (*Enqueued) ProtoMessage() {}
 
 func (x *Enqueued) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[8]
+	mi := &file_dataplane_op_op_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -764,7 +858,7 @@ func (x *Enqueued) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Enqueued.ProtoReflect.Descriptor instead.
 func (*Enqueued) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{8}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Enqueued) GetId() []byte {
@@ -803,7 +897,7 @@ type Fetch struct {
 
 func (x *Fetch) Reset() {
 	*x = Fetch{}
-	mi := &file_dataplane_op_op_proto_msgTypes[9]
+	mi := &file_dataplane_op_op_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +909,7 @@ func (x *Fetch) String() string {
 func (*Fetch) ProtoMessage() {}
 
 func (x *Fetch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[9]
+	mi := &file_dataplane_op_op_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +922,7 @@ func (x *Fetch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fetch.ProtoReflect.Descriptor instead.
 func (*Fetch) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{9}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Fetch) GetMeta() *Meta {
@@ -882,7 +976,7 @@ type FetchResult struct {
 
 func (x *FetchResult) Reset() {
 	*x = FetchResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[10]
+	mi := &file_dataplane_op_op_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -894,7 +988,7 @@ func (x *FetchResult) String() string {
 func (*FetchResult) ProtoMessage() {}
 
 func (x *FetchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[10]
+	mi := &file_dataplane_op_op_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -907,7 +1001,7 @@ func (x *FetchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchResult.ProtoReflect.Descriptor instead.
 func (*FetchResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{10}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FetchResult) GetJobs() []*Leased {
@@ -929,7 +1023,7 @@ type Leased struct {
 
 func (x *Leased) Reset() {
 	*x = Leased{}
-	mi := &file_dataplane_op_op_proto_msgTypes[11]
+	mi := &file_dataplane_op_op_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1035,7 @@ func (x *Leased) String() string {
 func (*Leased) ProtoMessage() {}
 
 func (x *Leased) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[11]
+	mi := &file_dataplane_op_op_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1048,7 @@ func (x *Leased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leased.ProtoReflect.Descriptor instead.
 func (*Leased) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{11}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Leased) GetId() []byte {
@@ -998,7 +1092,7 @@ type LeaseProof struct {
 
 func (x *LeaseProof) Reset() {
 	*x = LeaseProof{}
-	mi := &file_dataplane_op_op_proto_msgTypes[12]
+	mi := &file_dataplane_op_op_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1010,7 +1104,7 @@ func (x *LeaseProof) String() string {
 func (*LeaseProof) ProtoMessage() {}
 
 func (x *LeaseProof) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[12]
+	mi := &file_dataplane_op_op_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1023,7 +1117,7 @@ func (x *LeaseProof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseProof.ProtoReflect.Descriptor instead.
 func (*LeaseProof) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{12}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LeaseProof) GetId() []byte {
@@ -1058,7 +1152,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_dataplane_op_op_proto_msgTypes[13]
+	mi := &file_dataplane_op_op_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1070,7 +1164,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[13]
+	mi := &file_dataplane_op_op_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1083,7 +1177,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{13}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Ack) GetMeta() *Meta {
@@ -1118,7 +1212,7 @@ type AckItem struct {
 
 func (x *AckItem) Reset() {
 	*x = AckItem{}
-	mi := &file_dataplane_op_op_proto_msgTypes[14]
+	mi := &file_dataplane_op_op_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1224,7 @@ func (x *AckItem) String() string {
 func (*AckItem) ProtoMessage() {}
 
 func (x *AckItem) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[14]
+	mi := &file_dataplane_op_op_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1237,7 @@ func (x *AckItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckItem.ProtoReflect.Descriptor instead.
 func (*AckItem) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{14}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AckItem) GetProof() *LeaseProof {
@@ -1229,7 +1323,7 @@ type ToolCall struct {
 
 func (x *ToolCall) Reset() {
 	*x = ToolCall{}
-	mi := &file_dataplane_op_op_proto_msgTypes[15]
+	mi := &file_dataplane_op_op_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1241,7 +1335,7 @@ func (x *ToolCall) String() string {
 func (*ToolCall) ProtoMessage() {}
 
 func (x *ToolCall) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[15]
+	mi := &file_dataplane_op_op_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1254,7 +1348,7 @@ func (x *ToolCall) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolCall.ProtoReflect.Descriptor instead.
 func (*ToolCall) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{15}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ToolCall) GetName() string {
@@ -1294,7 +1388,7 @@ type AckResult struct {
 
 func (x *AckResult) Reset() {
 	*x = AckResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[16]
+	mi := &file_dataplane_op_op_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1400,7 @@ func (x *AckResult) String() string {
 func (*AckResult) ProtoMessage() {}
 
 func (x *AckResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[16]
+	mi := &file_dataplane_op_op_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1413,7 @@ func (x *AckResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AckResult.ProtoReflect.Descriptor instead.
 func (*AckResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{16}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *AckResult) GetItems() []*Refusal {
@@ -1340,7 +1434,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_dataplane_op_op_proto_msgTypes[17]
+	mi := &file_dataplane_op_op_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1352,7 +1446,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[17]
+	mi := &file_dataplane_op_op_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1365,7 +1459,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{17}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Fail) GetMeta() *Meta {
@@ -1395,7 +1489,7 @@ type FailItem struct {
 
 func (x *FailItem) Reset() {
 	*x = FailItem{}
-	mi := &file_dataplane_op_op_proto_msgTypes[18]
+	mi := &file_dataplane_op_op_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1407,7 +1501,7 @@ func (x *FailItem) String() string {
 func (*FailItem) ProtoMessage() {}
 
 func (x *FailItem) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[18]
+	mi := &file_dataplane_op_op_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1420,7 +1514,7 @@ func (x *FailItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailItem.ProtoReflect.Descriptor instead.
 func (*FailItem) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{18}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FailItem) GetProof() *LeaseProof {
@@ -1467,7 +1561,7 @@ type FailResult struct {
 
 func (x *FailResult) Reset() {
 	*x = FailResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[19]
+	mi := &file_dataplane_op_op_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1573,7 @@ func (x *FailResult) String() string {
 func (*FailResult) ProtoMessage() {}
 
 func (x *FailResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[19]
+	mi := &file_dataplane_op_op_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1586,7 @@ func (x *FailResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResult.ProtoReflect.Descriptor instead.
 func (*FailResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{19}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FailResult) GetItems() []*Failed {
@@ -1515,7 +1609,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_dataplane_op_op_proto_msgTypes[20]
+	mi := &file_dataplane_op_op_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1621,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[20]
+	mi := &file_dataplane_op_op_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1634,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{20}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Failed) GetRefusal() *Refusal {
@@ -1589,7 +1683,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_dataplane_op_op_proto_msgTypes[21]
+	mi := &file_dataplane_op_op_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1695,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[21]
+	mi := &file_dataplane_op_op_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1708,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{21}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Heartbeat) GetMeta() *Meta {
@@ -1644,7 +1738,7 @@ type HeartbeatItem struct {
 
 func (x *HeartbeatItem) Reset() {
 	*x = HeartbeatItem{}
-	mi := &file_dataplane_op_op_proto_msgTypes[22]
+	mi := &file_dataplane_op_op_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1656,7 +1750,7 @@ func (x *HeartbeatItem) String() string {
 func (*HeartbeatItem) ProtoMessage() {}
 
 func (x *HeartbeatItem) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[22]
+	mi := &file_dataplane_op_op_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1669,7 +1763,7 @@ func (x *HeartbeatItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatItem.ProtoReflect.Descriptor instead.
 func (*HeartbeatItem) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{22}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HeartbeatItem) GetProof() *LeaseProof {
@@ -1718,7 +1812,7 @@ type HeartbeatResult struct {
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[23]
+	mi := &file_dataplane_op_op_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1730,7 +1824,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[23]
+	mi := &file_dataplane_op_op_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1743,7 +1837,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{23}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HeartbeatResult) GetItems() []*Refusal {
@@ -1790,7 +1884,7 @@ type SetQueue struct {
 
 func (x *SetQueue) Reset() {
 	*x = SetQueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[24]
+	mi := &file_dataplane_op_op_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +1896,7 @@ func (x *SetQueue) String() string {
 func (*SetQueue) ProtoMessage() {}
 
 func (x *SetQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[24]
+	mi := &file_dataplane_op_op_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +1909,7 @@ func (x *SetQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueue.ProtoReflect.Descriptor instead.
 func (*SetQueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{24}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetQueue) GetMeta() *Meta {
@@ -1917,7 +2011,7 @@ type SetQueueResult struct {
 
 func (x *SetQueueResult) Reset() {
 	*x = SetQueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[25]
+	mi := &file_dataplane_op_op_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1929,7 +2023,7 @@ func (x *SetQueueResult) String() string {
 func (*SetQueueResult) ProtoMessage() {}
 
 func (x *SetQueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[25]
+	mi := &file_dataplane_op_op_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1942,7 +2036,7 @@ func (x *SetQueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResult.ProtoReflect.Descriptor instead.
 func (*SetQueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{25}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{26}
 }
 
 // Promote makes due scheduled and retrying jobs pending. Ids that are not due
@@ -1957,7 +2051,7 @@ type Promote struct {
 
 func (x *Promote) Reset() {
 	*x = Promote{}
-	mi := &file_dataplane_op_op_proto_msgTypes[26]
+	mi := &file_dataplane_op_op_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1969,7 +2063,7 @@ func (x *Promote) String() string {
 func (*Promote) ProtoMessage() {}
 
 func (x *Promote) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[26]
+	mi := &file_dataplane_op_op_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2076,7 @@ func (x *Promote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Promote.ProtoReflect.Descriptor instead.
 func (*Promote) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{26}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Promote) GetMeta() *Meta {
@@ -2008,7 +2102,7 @@ type PromoteResult struct {
 
 func (x *PromoteResult) Reset() {
 	*x = PromoteResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[27]
+	mi := &file_dataplane_op_op_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2114,7 @@ func (x *PromoteResult) String() string {
 func (*PromoteResult) ProtoMessage() {}
 
 func (x *PromoteResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[27]
+	mi := &file_dataplane_op_op_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2127,7 @@ func (x *PromoteResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromoteResult.ProtoReflect.Descriptor instead.
 func (*PromoteResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{27}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PromoteResult) GetPromoted() uint32 {
@@ -2054,7 +2148,7 @@ type Reclaim struct {
 
 func (x *Reclaim) Reset() {
 	*x = Reclaim{}
-	mi := &file_dataplane_op_op_proto_msgTypes[28]
+	mi := &file_dataplane_op_op_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2066,7 +2160,7 @@ func (x *Reclaim) String() string {
 func (*Reclaim) ProtoMessage() {}
 
 func (x *Reclaim) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[28]
+	mi := &file_dataplane_op_op_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2173,7 @@ func (x *Reclaim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reclaim.ProtoReflect.Descriptor instead.
 func (*Reclaim) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{28}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Reclaim) GetMeta() *Meta {
@@ -2105,7 +2199,7 @@ type ReclaimResult struct {
 
 func (x *ReclaimResult) Reset() {
 	*x = ReclaimResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[29]
+	mi := &file_dataplane_op_op_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2211,7 @@ func (x *ReclaimResult) String() string {
 func (*ReclaimResult) ProtoMessage() {}
 
 func (x *ReclaimResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[29]
+	mi := &file_dataplane_op_op_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2224,7 @@ func (x *ReclaimResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReclaimResult.ProtoReflect.Descriptor instead.
 func (*ReclaimResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{29}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ReclaimResult) GetReclaimed() uint32 {
@@ -2151,7 +2245,7 @@ type Expire struct {
 
 func (x *Expire) Reset() {
 	*x = Expire{}
-	mi := &file_dataplane_op_op_proto_msgTypes[30]
+	mi := &file_dataplane_op_op_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2257,7 @@ func (x *Expire) String() string {
 func (*Expire) ProtoMessage() {}
 
 func (x *Expire) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[30]
+	mi := &file_dataplane_op_op_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2270,7 @@ func (x *Expire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Expire.ProtoReflect.Descriptor instead.
 func (*Expire) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{30}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Expire) GetMeta() *Meta {
@@ -2202,7 +2296,7 @@ type ExpireResult struct {
 
 func (x *ExpireResult) Reset() {
 	*x = ExpireResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[31]
+	mi := &file_dataplane_op_op_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2214,7 +2308,7 @@ func (x *ExpireResult) String() string {
 func (*ExpireResult) ProtoMessage() {}
 
 func (x *ExpireResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[31]
+	mi := &file_dataplane_op_op_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2227,7 +2321,7 @@ func (x *ExpireResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireResult.ProtoReflect.Descriptor instead.
 func (*ExpireResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{31}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ExpireResult) GetExpired() uint32 {
@@ -2247,7 +2341,7 @@ type StartTerm struct {
 
 func (x *StartTerm) Reset() {
 	*x = StartTerm{}
-	mi := &file_dataplane_op_op_proto_msgTypes[32]
+	mi := &file_dataplane_op_op_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2353,7 @@ func (x *StartTerm) String() string {
 func (*StartTerm) ProtoMessage() {}
 
 func (x *StartTerm) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[32]
+	mi := &file_dataplane_op_op_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2366,7 @@ func (x *StartTerm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTerm.ProtoReflect.Descriptor instead.
 func (*StartTerm) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{32}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StartTerm) GetMeta() *Meta {
@@ -2290,7 +2384,7 @@ type StartTermResult struct {
 
 func (x *StartTermResult) Reset() {
 	*x = StartTermResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[33]
+	mi := &file_dataplane_op_op_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +2396,7 @@ func (x *StartTermResult) String() string {
 func (*StartTermResult) ProtoMessage() {}
 
 func (x *StartTermResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[33]
+	mi := &file_dataplane_op_op_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +2409,7 @@ func (x *StartTermResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartTermResult.ProtoReflect.Descriptor instead.
 func (*StartTermResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{33}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{34}
 }
 
 // TrimFeed drops events older than first_seq.
@@ -2329,7 +2423,7 @@ type TrimFeed struct {
 
 func (x *TrimFeed) Reset() {
 	*x = TrimFeed{}
-	mi := &file_dataplane_op_op_proto_msgTypes[34]
+	mi := &file_dataplane_op_op_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2435,7 @@ func (x *TrimFeed) String() string {
 func (*TrimFeed) ProtoMessage() {}
 
 func (x *TrimFeed) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[34]
+	mi := &file_dataplane_op_op_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2448,7 @@ func (x *TrimFeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimFeed.ProtoReflect.Descriptor instead.
 func (*TrimFeed) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{34}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TrimFeed) GetMeta() *Meta {
@@ -2379,7 +2473,7 @@ type TrimFeedResult struct {
 
 func (x *TrimFeedResult) Reset() {
 	*x = TrimFeedResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[35]
+	mi := &file_dataplane_op_op_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2485,7 @@ func (x *TrimFeedResult) String() string {
 func (*TrimFeedResult) ProtoMessage() {}
 
 func (x *TrimFeedResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[35]
+	mi := &file_dataplane_op_op_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2404,7 +2498,7 @@ func (x *TrimFeedResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimFeedResult.ProtoReflect.Descriptor instead.
 func (*TrimFeedResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{35}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{36}
 }
 
 // CreateKey stores an API key. With first set it is refused if any key ever
@@ -2420,7 +2514,7 @@ type CreateKey struct {
 
 func (x *CreateKey) Reset() {
 	*x = CreateKey{}
-	mi := &file_dataplane_op_op_proto_msgTypes[36]
+	mi := &file_dataplane_op_op_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2526,7 @@ func (x *CreateKey) String() string {
 func (*CreateKey) ProtoMessage() {}
 
 func (x *CreateKey) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[36]
+	mi := &file_dataplane_op_op_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2539,7 @@ func (x *CreateKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKey.ProtoReflect.Descriptor instead.
 func (*CreateKey) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{36}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CreateKey) GetMeta() *Meta {
@@ -2478,7 +2572,7 @@ type CreateKeyResult struct {
 
 func (x *CreateKeyResult) Reset() {
 	*x = CreateKeyResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[37]
+	mi := &file_dataplane_op_op_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2490,7 +2584,7 @@ func (x *CreateKeyResult) String() string {
 func (*CreateKeyResult) ProtoMessage() {}
 
 func (x *CreateKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[37]
+	mi := &file_dataplane_op_op_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2597,7 @@ func (x *CreateKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateKeyResult.ProtoReflect.Descriptor instead.
 func (*CreateKeyResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{37}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CreateKeyResult) GetKey() *state.Key {
@@ -2524,7 +2618,7 @@ type RevokeKey struct {
 
 func (x *RevokeKey) Reset() {
 	*x = RevokeKey{}
-	mi := &file_dataplane_op_op_proto_msgTypes[38]
+	mi := &file_dataplane_op_op_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2536,7 +2630,7 @@ func (x *RevokeKey) String() string {
 func (*RevokeKey) ProtoMessage() {}
 
 func (x *RevokeKey) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[38]
+	mi := &file_dataplane_op_op_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2549,7 +2643,7 @@ func (x *RevokeKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKey.ProtoReflect.Descriptor instead.
 func (*RevokeKey) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{38}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RevokeKey) GetMeta() *Meta {
@@ -2574,7 +2668,7 @@ type RevokeKeyResult struct {
 
 func (x *RevokeKeyResult) Reset() {
 	*x = RevokeKeyResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[39]
+	mi := &file_dataplane_op_op_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2586,7 +2680,7 @@ func (x *RevokeKeyResult) String() string {
 func (*RevokeKeyResult) ProtoMessage() {}
 
 func (x *RevokeKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[39]
+	mi := &file_dataplane_op_op_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2599,7 +2693,7 @@ func (x *RevokeKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevokeKeyResult.ProtoReflect.Descriptor instead.
 func (*RevokeKeyResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{39}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{40}
 }
 
 // TrimUsage removes the usage rows numbered below first_seq.
@@ -2613,7 +2707,7 @@ type TrimUsage struct {
 
 func (x *TrimUsage) Reset() {
 	*x = TrimUsage{}
-	mi := &file_dataplane_op_op_proto_msgTypes[40]
+	mi := &file_dataplane_op_op_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2625,7 +2719,7 @@ func (x *TrimUsage) String() string {
 func (*TrimUsage) ProtoMessage() {}
 
 func (x *TrimUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[40]
+	mi := &file_dataplane_op_op_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2638,7 +2732,7 @@ func (x *TrimUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimUsage.ProtoReflect.Descriptor instead.
 func (*TrimUsage) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{40}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *TrimUsage) GetMeta() *Meta {
@@ -2663,7 +2757,7 @@ type TrimUsageResult struct {
 
 func (x *TrimUsageResult) Reset() {
 	*x = TrimUsageResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[41]
+	mi := &file_dataplane_op_op_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2769,7 @@ func (x *TrimUsageResult) String() string {
 func (*TrimUsageResult) ProtoMessage() {}
 
 func (x *TrimUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[41]
+	mi := &file_dataplane_op_op_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +2782,7 @@ func (x *TrimUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimUsageResult.ProtoReflect.Descriptor instead.
 func (*TrimUsageResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{41}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{42}
 }
 
 // DeleteQueue removes a queue: at once where it has no jobs, else as soon as
@@ -2704,7 +2798,7 @@ type DeleteQueue struct {
 
 func (x *DeleteQueue) Reset() {
 	*x = DeleteQueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[42]
+	mi := &file_dataplane_op_op_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2716,7 +2810,7 @@ func (x *DeleteQueue) String() string {
 func (*DeleteQueue) ProtoMessage() {}
 
 func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[42]
+	mi := &file_dataplane_op_op_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2729,7 +2823,7 @@ func (x *DeleteQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueue.ProtoReflect.Descriptor instead.
 func (*DeleteQueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{42}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *DeleteQueue) GetMeta() *Meta {
@@ -2762,7 +2856,7 @@ type DeleteQueueResult struct {
 
 func (x *DeleteQueueResult) Reset() {
 	*x = DeleteQueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[43]
+	mi := &file_dataplane_op_op_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2774,7 +2868,7 @@ func (x *DeleteQueueResult) String() string {
 func (*DeleteQueueResult) ProtoMessage() {}
 
 func (x *DeleteQueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[43]
+	mi := &file_dataplane_op_op_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2787,7 +2881,7 @@ func (x *DeleteQueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResult.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{43}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteQueueResult) GetDeleting() bool {
@@ -2809,7 +2903,7 @@ type RaiseLevel struct {
 
 func (x *RaiseLevel) Reset() {
 	*x = RaiseLevel{}
-	mi := &file_dataplane_op_op_proto_msgTypes[44]
+	mi := &file_dataplane_op_op_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2821,7 +2915,7 @@ func (x *RaiseLevel) String() string {
 func (*RaiseLevel) ProtoMessage() {}
 
 func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[44]
+	mi := &file_dataplane_op_op_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2834,7 +2928,7 @@ func (x *RaiseLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevel.ProtoReflect.Descriptor instead.
 func (*RaiseLevel) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{44}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RaiseLevel) GetMeta() *Meta {
@@ -2859,7 +2953,7 @@ type RaiseLevelResult struct {
 
 func (x *RaiseLevelResult) Reset() {
 	*x = RaiseLevelResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[45]
+	mi := &file_dataplane_op_op_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2871,7 +2965,7 @@ func (x *RaiseLevelResult) String() string {
 func (*RaiseLevelResult) ProtoMessage() {}
 
 func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[45]
+	mi := &file_dataplane_op_op_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2884,7 +2978,7 @@ func (x *RaiseLevelResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseLevelResult.ProtoReflect.Descriptor instead.
 func (*RaiseLevelResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{45}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{46}
 }
 
 // MoveJobs puts jobs into another queue, each on its own. Where that queue lies on
@@ -2901,7 +2995,7 @@ type MoveJobs struct {
 
 func (x *MoveJobs) Reset() {
 	*x = MoveJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[46]
+	mi := &file_dataplane_op_op_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2913,7 +3007,7 @@ func (x *MoveJobs) String() string {
 func (*MoveJobs) ProtoMessage() {}
 
 func (x *MoveJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[46]
+	mi := &file_dataplane_op_op_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2926,7 +3020,7 @@ func (x *MoveJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveJobs.ProtoReflect.Descriptor instead.
 func (*MoveJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{46}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *MoveJobs) GetMeta() *Meta {
@@ -2966,7 +3060,7 @@ type MoveJobsResult struct {
 
 func (x *MoveJobsResult) Reset() {
 	*x = MoveJobsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[47]
+	mi := &file_dataplane_op_op_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2978,7 +3072,7 @@ func (x *MoveJobsResult) String() string {
 func (*MoveJobsResult) ProtoMessage() {}
 
 func (x *MoveJobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[47]
+	mi := &file_dataplane_op_op_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2991,7 +3085,7 @@ func (x *MoveJobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveJobsResult.ProtoReflect.Descriptor instead.
 func (*MoveJobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{47}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *MoveJobsResult) GetItems() []*Refusal {
@@ -3015,7 +3109,7 @@ type Arrive struct {
 
 func (x *Arrive) Reset() {
 	*x = Arrive{}
-	mi := &file_dataplane_op_op_proto_msgTypes[48]
+	mi := &file_dataplane_op_op_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +3121,7 @@ func (x *Arrive) String() string {
 func (*Arrive) ProtoMessage() {}
 
 func (x *Arrive) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[48]
+	mi := &file_dataplane_op_op_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +3134,7 @@ func (x *Arrive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Arrive.ProtoReflect.Descriptor instead.
 func (*Arrive) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{48}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Arrive) GetMeta() *Meta {
@@ -3081,7 +3175,7 @@ type KindBlob struct {
 
 func (x *KindBlob) Reset() {
 	*x = KindBlob{}
-	mi := &file_dataplane_op_op_proto_msgTypes[49]
+	mi := &file_dataplane_op_op_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3187,7 @@ func (x *KindBlob) String() string {
 func (*KindBlob) ProtoMessage() {}
 
 func (x *KindBlob) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[49]
+	mi := &file_dataplane_op_op_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3200,7 @@ func (x *KindBlob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KindBlob.ProtoReflect.Descriptor instead.
 func (*KindBlob) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{49}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *KindBlob) GetKind() uint32 {
@@ -3131,7 +3225,7 @@ type ArriveResult struct {
 
 func (x *ArriveResult) Reset() {
 	*x = ArriveResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[50]
+	mi := &file_dataplane_op_op_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3143,7 +3237,7 @@ func (x *ArriveResult) String() string {
 func (*ArriveResult) ProtoMessage() {}
 
 func (x *ArriveResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[50]
+	mi := &file_dataplane_op_op_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3156,7 +3250,7 @@ func (x *ArriveResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArriveResult.ProtoReflect.Descriptor instead.
 func (*ArriveResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{50}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{51}
 }
 
 // Deliver applies what another shard has sent, in its order. What has been
@@ -3174,7 +3268,7 @@ type Deliver struct {
 
 func (x *Deliver) Reset() {
 	*x = Deliver{}
-	mi := &file_dataplane_op_op_proto_msgTypes[51]
+	mi := &file_dataplane_op_op_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3280,7 @@ func (x *Deliver) String() string {
 func (*Deliver) ProtoMessage() {}
 
 func (x *Deliver) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[51]
+	mi := &file_dataplane_op_op_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3293,7 @@ func (x *Deliver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Deliver.ProtoReflect.Descriptor instead.
 func (*Deliver) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{51}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Deliver) GetMeta() *Meta {
@@ -3248,7 +3342,7 @@ type Sent struct {
 
 func (x *Sent) Reset() {
 	*x = Sent{}
-	mi := &file_dataplane_op_op_proto_msgTypes[52]
+	mi := &file_dataplane_op_op_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3354,7 @@ func (x *Sent) String() string {
 func (*Sent) ProtoMessage() {}
 
 func (x *Sent) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[52]
+	mi := &file_dataplane_op_op_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3367,7 @@ func (x *Sent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sent.ProtoReflect.Descriptor instead.
 func (*Sent) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{52}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Sent) GetNumber() uint32 {
@@ -3299,7 +3393,7 @@ type DeliverResult struct {
 
 func (x *DeliverResult) Reset() {
 	*x = DeliverResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[53]
+	mi := &file_dataplane_op_op_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3311,7 +3405,7 @@ func (x *DeliverResult) String() string {
 func (*DeliverResult) ProtoMessage() {}
 
 func (x *DeliverResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[53]
+	mi := &file_dataplane_op_op_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3324,7 +3418,7 @@ func (x *DeliverResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliverResult.ProtoReflect.Descriptor instead.
 func (*DeliverResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{53}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *DeliverResult) GetLastSeq() uint64 {
@@ -3346,7 +3440,7 @@ type TrimOutbox struct {
 
 func (x *TrimOutbox) Reset() {
 	*x = TrimOutbox{}
-	mi := &file_dataplane_op_op_proto_msgTypes[54]
+	mi := &file_dataplane_op_op_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3452,7 @@ func (x *TrimOutbox) String() string {
 func (*TrimOutbox) ProtoMessage() {}
 
 func (x *TrimOutbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[54]
+	mi := &file_dataplane_op_op_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3465,7 @@ func (x *TrimOutbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimOutbox.ProtoReflect.Descriptor instead.
 func (*TrimOutbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{54}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *TrimOutbox) GetMeta() *Meta {
@@ -3403,7 +3497,7 @@ type TrimOutboxResult struct {
 
 func (x *TrimOutboxResult) Reset() {
 	*x = TrimOutboxResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[55]
+	mi := &file_dataplane_op_op_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3415,7 +3509,7 @@ func (x *TrimOutboxResult) String() string {
 func (*TrimOutboxResult) ProtoMessage() {}
 
 func (x *TrimOutboxResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[55]
+	mi := &file_dataplane_op_op_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3428,7 +3522,7 @@ func (x *TrimOutboxResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrimOutboxResult.ProtoReflect.Descriptor instead.
 func (*TrimOutboxResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{55}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{56}
 }
 
 // JobsResult answers for jobs, each on its own.
@@ -3441,7 +3535,7 @@ type JobsResult struct {
 
 func (x *JobsResult) Reset() {
 	*x = JobsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[56]
+	mi := &file_dataplane_op_op_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3453,7 +3547,7 @@ func (x *JobsResult) String() string {
 func (*JobsResult) ProtoMessage() {}
 
 func (x *JobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[56]
+	mi := &file_dataplane_op_op_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3466,7 +3560,7 @@ func (x *JobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobsResult.ProtoReflect.Descriptor instead.
 func (*JobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{56}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *JobsResult) GetItems() []*JobDone {
@@ -3487,7 +3581,7 @@ type JobDone struct {
 
 func (x *JobDone) Reset() {
 	*x = JobDone{}
-	mi := &file_dataplane_op_op_proto_msgTypes[57]
+	mi := &file_dataplane_op_op_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3499,7 +3593,7 @@ func (x *JobDone) String() string {
 func (*JobDone) ProtoMessage() {}
 
 func (x *JobDone) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[57]
+	mi := &file_dataplane_op_op_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3512,7 +3606,7 @@ func (x *JobDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobDone.ProtoReflect.Descriptor instead.
 func (*JobDone) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{57}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *JobDone) GetRefusal() *Refusal {
@@ -3548,7 +3642,7 @@ type CancelJobs struct {
 
 func (x *CancelJobs) Reset() {
 	*x = CancelJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[58]
+	mi := &file_dataplane_op_op_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3654,7 @@ func (x *CancelJobs) String() string {
 func (*CancelJobs) ProtoMessage() {}
 
 func (x *CancelJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[58]
+	mi := &file_dataplane_op_op_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3667,7 @@ func (x *CancelJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelJobs.ProtoReflect.Descriptor instead.
 func (*CancelJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{58}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *CancelJobs) GetMeta() *Meta {
@@ -3602,7 +3696,7 @@ type RetryJobs struct {
 
 func (x *RetryJobs) Reset() {
 	*x = RetryJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[59]
+	mi := &file_dataplane_op_op_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3614,7 +3708,7 @@ func (x *RetryJobs) String() string {
 func (*RetryJobs) ProtoMessage() {}
 
 func (x *RetryJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[59]
+	mi := &file_dataplane_op_op_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3721,7 @@ func (x *RetryJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryJobs.ProtoReflect.Descriptor instead.
 func (*RetryJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{59}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RetryJobs) GetMeta() *Meta {
@@ -3663,7 +3757,7 @@ type HoldJobs struct {
 
 func (x *HoldJobs) Reset() {
 	*x = HoldJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[60]
+	mi := &file_dataplane_op_op_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3675,7 +3769,7 @@ func (x *HoldJobs) String() string {
 func (*HoldJobs) ProtoMessage() {}
 
 func (x *HoldJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[60]
+	mi := &file_dataplane_op_op_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3688,7 +3782,7 @@ func (x *HoldJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HoldJobs.ProtoReflect.Descriptor instead.
 func (*HoldJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{60}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HoldJobs) GetMeta() *Meta {
@@ -3724,7 +3818,7 @@ type ReleaseJobs struct {
 
 func (x *ReleaseJobs) Reset() {
 	*x = ReleaseJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[61]
+	mi := &file_dataplane_op_op_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3736,7 +3830,7 @@ func (x *ReleaseJobs) String() string {
 func (*ReleaseJobs) ProtoMessage() {}
 
 func (x *ReleaseJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[61]
+	mi := &file_dataplane_op_op_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3843,7 @@ func (x *ReleaseJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseJobs.ProtoReflect.Descriptor instead.
 func (*ReleaseJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{61}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ReleaseJobs) GetMeta() *Meta {
@@ -3785,7 +3879,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_dataplane_op_op_proto_msgTypes[62]
+	mi := &file_dataplane_op_op_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3797,7 +3891,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[62]
+	mi := &file_dataplane_op_op_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3810,7 +3904,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{62}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Changes) GetPayload() *job.Blob {
@@ -3846,7 +3940,7 @@ type RejectJobs struct {
 
 func (x *RejectJobs) Reset() {
 	*x = RejectJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[63]
+	mi := &file_dataplane_op_op_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3858,7 +3952,7 @@ func (x *RejectJobs) String() string {
 func (*RejectJobs) ProtoMessage() {}
 
 func (x *RejectJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[63]
+	mi := &file_dataplane_op_op_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3871,7 +3965,7 @@ func (x *RejectJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RejectJobs.ProtoReflect.Descriptor instead.
 func (*RejectJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{63}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RejectJobs) GetMeta() *Meta {
@@ -3907,7 +4001,7 @@ type DeleteJobs struct {
 
 func (x *DeleteJobs) Reset() {
 	*x = DeleteJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[64]
+	mi := &file_dataplane_op_op_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3919,7 +4013,7 @@ func (x *DeleteJobs) String() string {
 func (*DeleteJobs) ProtoMessage() {}
 
 func (x *DeleteJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[64]
+	mi := &file_dataplane_op_op_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3932,7 +4026,7 @@ func (x *DeleteJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteJobs.ProtoReflect.Descriptor instead.
 func (*DeleteJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{64}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *DeleteJobs) GetMeta() *Meta {
@@ -3960,7 +4054,7 @@ type ExpireJobs struct {
 
 func (x *ExpireJobs) Reset() {
 	*x = ExpireJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[65]
+	mi := &file_dataplane_op_op_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3972,7 +4066,7 @@ func (x *ExpireJobs) String() string {
 func (*ExpireJobs) ProtoMessage() {}
 
 func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[65]
+	mi := &file_dataplane_op_op_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3985,7 +4079,7 @@ func (x *ExpireJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobs.ProtoReflect.Descriptor instead.
 func (*ExpireJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{65}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ExpireJobs) GetMeta() *Meta {
@@ -4011,7 +4105,7 @@ type ExpireJobsResult struct {
 
 func (x *ExpireJobsResult) Reset() {
 	*x = ExpireJobsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[66]
+	mi := &file_dataplane_op_op_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4023,7 +4117,7 @@ func (x *ExpireJobsResult) String() string {
 func (*ExpireJobsResult) ProtoMessage() {}
 
 func (x *ExpireJobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[66]
+	mi := &file_dataplane_op_op_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4036,7 +4130,7 @@ func (x *ExpireJobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExpireJobsResult.ProtoReflect.Descriptor instead.
 func (*ExpireJobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{66}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ExpireJobsResult) GetExpired() uint32 {
@@ -4057,7 +4151,7 @@ type ReleaseUnique struct {
 
 func (x *ReleaseUnique) Reset() {
 	*x = ReleaseUnique{}
-	mi := &file_dataplane_op_op_proto_msgTypes[67]
+	mi := &file_dataplane_op_op_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4069,7 +4163,7 @@ func (x *ReleaseUnique) String() string {
 func (*ReleaseUnique) ProtoMessage() {}
 
 func (x *ReleaseUnique) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[67]
+	mi := &file_dataplane_op_op_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4082,7 +4176,7 @@ func (x *ReleaseUnique) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseUnique.ProtoReflect.Descriptor instead.
 func (*ReleaseUnique) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{67}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ReleaseUnique) GetMeta() *Meta {
@@ -4108,7 +4202,7 @@ type ReleaseUniqueResult struct {
 
 func (x *ReleaseUniqueResult) Reset() {
 	*x = ReleaseUniqueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[68]
+	mi := &file_dataplane_op_op_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4120,7 +4214,7 @@ func (x *ReleaseUniqueResult) String() string {
 func (*ReleaseUniqueResult) ProtoMessage() {}
 
 func (x *ReleaseUniqueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[68]
+	mi := &file_dataplane_op_op_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4133,7 +4227,7 @@ func (x *ReleaseUniqueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseUniqueResult.ProtoReflect.Descriptor instead.
 func (*ReleaseUniqueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{68}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ReleaseUniqueResult) GetReleased() uint32 {
@@ -4154,7 +4248,7 @@ type PurgeJobs struct {
 
 func (x *PurgeJobs) Reset() {
 	*x = PurgeJobs{}
-	mi := &file_dataplane_op_op_proto_msgTypes[69]
+	mi := &file_dataplane_op_op_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4260,7 @@ func (x *PurgeJobs) String() string {
 func (*PurgeJobs) ProtoMessage() {}
 
 func (x *PurgeJobs) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[69]
+	mi := &file_dataplane_op_op_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4179,7 +4273,7 @@ func (x *PurgeJobs) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeJobs.ProtoReflect.Descriptor instead.
 func (*PurgeJobs) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{69}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *PurgeJobs) GetMeta() *Meta {
@@ -4205,7 +4299,7 @@ type PurgeJobsResult struct {
 
 func (x *PurgeJobsResult) Reset() {
 	*x = PurgeJobsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[70]
+	mi := &file_dataplane_op_op_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4217,7 +4311,7 @@ func (x *PurgeJobsResult) String() string {
 func (*PurgeJobsResult) ProtoMessage() {}
 
 func (x *PurgeJobsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[70]
+	mi := &file_dataplane_op_op_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,7 +4324,7 @@ func (x *PurgeJobsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeJobsResult.ProtoReflect.Descriptor instead.
 func (*PurgeJobsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{70}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *PurgeJobsResult) GetPurged() uint32 {
@@ -4252,7 +4346,7 @@ type Place struct {
 
 func (x *Place) Reset() {
 	*x = Place{}
-	mi := &file_dataplane_op_op_proto_msgTypes[71]
+	mi := &file_dataplane_op_op_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4264,7 +4358,7 @@ func (x *Place) String() string {
 func (*Place) ProtoMessage() {}
 
 func (x *Place) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[71]
+	mi := &file_dataplane_op_op_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4277,7 +4371,7 @@ func (x *Place) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Place.ProtoReflect.Descriptor instead.
 func (*Place) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{71}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Place) GetMeta() *Meta {
@@ -4302,7 +4396,7 @@ type PlaceResult struct {
 
 func (x *PlaceResult) Reset() {
 	*x = PlaceResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[72]
+	mi := &file_dataplane_op_op_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4314,7 +4408,7 @@ func (x *PlaceResult) String() string {
 func (*PlaceResult) ProtoMessage() {}
 
 func (x *PlaceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[72]
+	mi := &file_dataplane_op_op_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4327,7 +4421,7 @@ func (x *PlaceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlaceResult.ProtoReflect.Descriptor instead.
 func (*PlaceResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{72}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{73}
 }
 
 // SealBatch closes an open batch: no members come any more.
@@ -4341,7 +4435,7 @@ type SealBatch struct {
 
 func (x *SealBatch) Reset() {
 	*x = SealBatch{}
-	mi := &file_dataplane_op_op_proto_msgTypes[73]
+	mi := &file_dataplane_op_op_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4353,7 +4447,7 @@ func (x *SealBatch) String() string {
 func (*SealBatch) ProtoMessage() {}
 
 func (x *SealBatch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[73]
+	mi := &file_dataplane_op_op_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4366,7 +4460,7 @@ func (x *SealBatch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealBatch.ProtoReflect.Descriptor instead.
 func (*SealBatch) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{73}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *SealBatch) GetMeta() *Meta {
@@ -4392,7 +4486,7 @@ type SealBatchResult struct {
 
 func (x *SealBatchResult) Reset() {
 	*x = SealBatchResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[74]
+	mi := &file_dataplane_op_op_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4404,7 +4498,7 @@ func (x *SealBatchResult) String() string {
 func (*SealBatchResult) ProtoMessage() {}
 
 func (x *SealBatchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[74]
+	mi := &file_dataplane_op_op_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4417,7 +4511,7 @@ func (x *SealBatchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealBatchResult.ProtoReflect.Descriptor instead.
 func (*SealBatchResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{74}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *SealBatchResult) GetBatch() *state.Batch {
@@ -4439,7 +4533,7 @@ type CountMember struct {
 
 func (x *CountMember) Reset() {
 	*x = CountMember{}
-	mi := &file_dataplane_op_op_proto_msgTypes[75]
+	mi := &file_dataplane_op_op_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4451,7 +4545,7 @@ func (x *CountMember) String() string {
 func (*CountMember) ProtoMessage() {}
 
 func (x *CountMember) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[75]
+	mi := &file_dataplane_op_op_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4464,7 +4558,7 @@ func (x *CountMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountMember.ProtoReflect.Descriptor instead.
 func (*CountMember) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{75}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CountMember) GetMeta() *Meta {
@@ -4496,7 +4590,7 @@ type CountMemberResult struct {
 
 func (x *CountMemberResult) Reset() {
 	*x = CountMemberResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[76]
+	mi := &file_dataplane_op_op_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4508,7 +4602,7 @@ func (x *CountMemberResult) String() string {
 func (*CountMemberResult) ProtoMessage() {}
 
 func (x *CountMemberResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[76]
+	mi := &file_dataplane_op_op_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4521,7 +4615,7 @@ func (x *CountMemberResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CountMemberResult.ProtoReflect.Descriptor instead.
 func (*CountMemberResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{76}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{77}
 }
 
 // PurgeBatches removes completed batches whose retention is over.
@@ -4535,7 +4629,7 @@ type PurgeBatches struct {
 
 func (x *PurgeBatches) Reset() {
 	*x = PurgeBatches{}
-	mi := &file_dataplane_op_op_proto_msgTypes[77]
+	mi := &file_dataplane_op_op_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4547,7 +4641,7 @@ func (x *PurgeBatches) String() string {
 func (*PurgeBatches) ProtoMessage() {}
 
 func (x *PurgeBatches) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[77]
+	mi := &file_dataplane_op_op_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4560,7 +4654,7 @@ func (x *PurgeBatches) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeBatches.ProtoReflect.Descriptor instead.
 func (*PurgeBatches) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{77}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *PurgeBatches) GetMeta() *Meta {
@@ -4586,7 +4680,7 @@ type PurgeBatchesResult struct {
 
 func (x *PurgeBatchesResult) Reset() {
 	*x = PurgeBatchesResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[78]
+	mi := &file_dataplane_op_op_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4598,7 +4692,7 @@ func (x *PurgeBatchesResult) String() string {
 func (*PurgeBatchesResult) ProtoMessage() {}
 
 func (x *PurgeBatchesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[78]
+	mi := &file_dataplane_op_op_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4611,7 +4705,7 @@ func (x *PurgeBatchesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeBatchesResult.ProtoReflect.Descriptor instead.
 func (*PurgeBatchesResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{78}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *PurgeBatchesResult) GetPurged() uint32 {
@@ -4634,7 +4728,7 @@ type Watch struct {
 
 func (x *Watch) Reset() {
 	*x = Watch{}
-	mi := &file_dataplane_op_op_proto_msgTypes[79]
+	mi := &file_dataplane_op_op_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4646,7 +4740,7 @@ func (x *Watch) String() string {
 func (*Watch) ProtoMessage() {}
 
 func (x *Watch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[79]
+	mi := &file_dataplane_op_op_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4659,7 +4753,7 @@ func (x *Watch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Watch.ProtoReflect.Descriptor instead.
 func (*Watch) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{79}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *Watch) GetMeta() *Meta {
@@ -4698,7 +4792,7 @@ type WatchResult struct {
 
 func (x *WatchResult) Reset() {
 	*x = WatchResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[80]
+	mi := &file_dataplane_op_op_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4710,7 +4804,7 @@ func (x *WatchResult) String() string {
 func (*WatchResult) ProtoMessage() {}
 
 func (x *WatchResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[80]
+	mi := &file_dataplane_op_op_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4723,7 +4817,7 @@ func (x *WatchResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResult.ProtoReflect.Descriptor instead.
 func (*WatchResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{80}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{81}
 }
 
 // Met tells a job how one it depends on has settled.
@@ -4739,7 +4833,7 @@ type Met struct {
 
 func (x *Met) Reset() {
 	*x = Met{}
-	mi := &file_dataplane_op_op_proto_msgTypes[81]
+	mi := &file_dataplane_op_op_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4751,7 +4845,7 @@ func (x *Met) String() string {
 func (*Met) ProtoMessage() {}
 
 func (x *Met) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[81]
+	mi := &file_dataplane_op_op_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4764,7 +4858,7 @@ func (x *Met) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Met.ProtoReflect.Descriptor instead.
 func (*Met) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{81}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *Met) GetMeta() *Meta {
@@ -4803,7 +4897,7 @@ type MetResult struct {
 
 func (x *MetResult) Reset() {
 	*x = MetResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[82]
+	mi := &file_dataplane_op_op_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4815,7 +4909,7 @@ func (x *MetResult) String() string {
 func (*MetResult) ProtoMessage() {}
 
 func (x *MetResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[82]
+	mi := &file_dataplane_op_op_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4828,7 +4922,7 @@ func (x *MetResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MetResult.ProtoReflect.Descriptor instead.
 func (*MetResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{82}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{83}
 }
 
 // ResolveDependents tells those who wait for settled jobs, some at a time.
@@ -4842,7 +4936,7 @@ type ResolveDependents struct {
 
 func (x *ResolveDependents) Reset() {
 	*x = ResolveDependents{}
-	mi := &file_dataplane_op_op_proto_msgTypes[83]
+	mi := &file_dataplane_op_op_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4854,7 +4948,7 @@ func (x *ResolveDependents) String() string {
 func (*ResolveDependents) ProtoMessage() {}
 
 func (x *ResolveDependents) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[83]
+	mi := &file_dataplane_op_op_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4867,7 +4961,7 @@ func (x *ResolveDependents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveDependents.ProtoReflect.Descriptor instead.
 func (*ResolveDependents) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{83}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ResolveDependents) GetMeta() *Meta {
@@ -4893,7 +4987,7 @@ type ResolveDependentsResult struct {
 
 func (x *ResolveDependentsResult) Reset() {
 	*x = ResolveDependentsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[84]
+	mi := &file_dataplane_op_op_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4905,7 +4999,7 @@ func (x *ResolveDependentsResult) String() string {
 func (*ResolveDependentsResult) ProtoMessage() {}
 
 func (x *ResolveDependentsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[84]
+	mi := &file_dataplane_op_op_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4918,7 +5012,7 @@ func (x *ResolveDependentsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveDependentsResult.ProtoReflect.Descriptor instead.
 func (*ResolveDependentsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{84}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ResolveDependentsResult) GetTold() uint32 {
@@ -4941,7 +5035,7 @@ type PutSchedule struct {
 
 func (x *PutSchedule) Reset() {
 	*x = PutSchedule{}
-	mi := &file_dataplane_op_op_proto_msgTypes[85]
+	mi := &file_dataplane_op_op_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4953,7 +5047,7 @@ func (x *PutSchedule) String() string {
 func (*PutSchedule) ProtoMessage() {}
 
 func (x *PutSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[85]
+	mi := &file_dataplane_op_op_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4966,7 +5060,7 @@ func (x *PutSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutSchedule.ProtoReflect.Descriptor instead.
 func (*PutSchedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{85}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *PutSchedule) GetMeta() *Meta {
@@ -5006,7 +5100,7 @@ type PutScheduleResult struct {
 
 func (x *PutScheduleResult) Reset() {
 	*x = PutScheduleResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[86]
+	mi := &file_dataplane_op_op_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5018,7 +5112,7 @@ func (x *PutScheduleResult) String() string {
 func (*PutScheduleResult) ProtoMessage() {}
 
 func (x *PutScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[86]
+	mi := &file_dataplane_op_op_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5031,7 +5125,7 @@ func (x *PutScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutScheduleResult.ProtoReflect.Descriptor instead.
 func (*PutScheduleResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{86}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *PutScheduleResult) GetSchedule() *state.Schedule {
@@ -5054,7 +5148,7 @@ type PauseSchedule struct {
 
 func (x *PauseSchedule) Reset() {
 	*x = PauseSchedule{}
-	mi := &file_dataplane_op_op_proto_msgTypes[87]
+	mi := &file_dataplane_op_op_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +5160,7 @@ func (x *PauseSchedule) String() string {
 func (*PauseSchedule) ProtoMessage() {}
 
 func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[87]
+	mi := &file_dataplane_op_op_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5079,7 +5173,7 @@ func (x *PauseSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseSchedule.ProtoReflect.Descriptor instead.
 func (*PauseSchedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{87}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *PauseSchedule) GetMeta() *Meta {
@@ -5119,7 +5213,7 @@ type PauseScheduleResult struct {
 
 func (x *PauseScheduleResult) Reset() {
 	*x = PauseScheduleResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[88]
+	mi := &file_dataplane_op_op_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5131,7 +5225,7 @@ func (x *PauseScheduleResult) String() string {
 func (*PauseScheduleResult) ProtoMessage() {}
 
 func (x *PauseScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[88]
+	mi := &file_dataplane_op_op_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5144,7 +5238,7 @@ func (x *PauseScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseScheduleResult.ProtoReflect.Descriptor instead.
 func (*PauseScheduleResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{88}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *PauseScheduleResult) GetSchedule() *state.Schedule {
@@ -5166,7 +5260,7 @@ type DeleteSchedule struct {
 
 func (x *DeleteSchedule) Reset() {
 	*x = DeleteSchedule{}
-	mi := &file_dataplane_op_op_proto_msgTypes[89]
+	mi := &file_dataplane_op_op_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5178,7 +5272,7 @@ func (x *DeleteSchedule) String() string {
 func (*DeleteSchedule) ProtoMessage() {}
 
 func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[89]
+	mi := &file_dataplane_op_op_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5191,7 +5285,7 @@ func (x *DeleteSchedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSchedule.ProtoReflect.Descriptor instead.
 func (*DeleteSchedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{89}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *DeleteSchedule) GetMeta() *Meta {
@@ -5223,7 +5317,7 @@ type DeleteScheduleResult struct {
 
 func (x *DeleteScheduleResult) Reset() {
 	*x = DeleteScheduleResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[90]
+	mi := &file_dataplane_op_op_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5235,7 +5329,7 @@ func (x *DeleteScheduleResult) String() string {
 func (*DeleteScheduleResult) ProtoMessage() {}
 
 func (x *DeleteScheduleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[90]
+	mi := &file_dataplane_op_op_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5248,7 +5342,7 @@ func (x *DeleteScheduleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteScheduleResult.ProtoReflect.Descriptor instead.
 func (*DeleteScheduleResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{90}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{91}
 }
 
 // RunSchedules makes the jobs of runs that are due. What has run, or has been
@@ -5263,7 +5357,7 @@ type RunSchedules struct {
 
 func (x *RunSchedules) Reset() {
 	*x = RunSchedules{}
-	mi := &file_dataplane_op_op_proto_msgTypes[91]
+	mi := &file_dataplane_op_op_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5275,7 +5369,7 @@ func (x *RunSchedules) String() string {
 func (*RunSchedules) ProtoMessage() {}
 
 func (x *RunSchedules) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[91]
+	mi := &file_dataplane_op_op_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5288,7 +5382,7 @@ func (x *RunSchedules) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSchedules.ProtoReflect.Descriptor instead.
 func (*RunSchedules) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{91}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *RunSchedules) GetMeta() *Meta {
@@ -5319,7 +5413,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_dataplane_op_op_proto_msgTypes[92]
+	mi := &file_dataplane_op_op_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5331,7 +5425,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[92]
+	mi := &file_dataplane_op_op_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5344,7 +5438,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{92}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *Run) GetId() []byte {
@@ -5398,7 +5492,7 @@ type RunSchedulesResult struct {
 
 func (x *RunSchedulesResult) Reset() {
 	*x = RunSchedulesResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[93]
+	mi := &file_dataplane_op_op_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5410,7 +5504,7 @@ func (x *RunSchedulesResult) String() string {
 func (*RunSchedulesResult) ProtoMessage() {}
 
 func (x *RunSchedulesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[93]
+	mi := &file_dataplane_op_op_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5423,7 +5517,7 @@ func (x *RunSchedulesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunSchedulesResult.ProtoReflect.Descriptor instead.
 func (*RunSchedulesResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{93}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *RunSchedulesResult) GetJobIds() [][]byte {
@@ -5444,7 +5538,7 @@ type ClearQueue struct {
 
 func (x *ClearQueue) Reset() {
 	*x = ClearQueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[94]
+	mi := &file_dataplane_op_op_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5456,7 +5550,7 @@ func (x *ClearQueue) String() string {
 func (*ClearQueue) ProtoMessage() {}
 
 func (x *ClearQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[94]
+	mi := &file_dataplane_op_op_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5469,7 +5563,7 @@ func (x *ClearQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQueue.ProtoReflect.Descriptor instead.
 func (*ClearQueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{94}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ClearQueue) GetMeta() *Meta {
@@ -5496,7 +5590,7 @@ type ClearQueueResult struct {
 
 func (x *ClearQueueResult) Reset() {
 	*x = ClearQueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[95]
+	mi := &file_dataplane_op_op_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5508,7 +5602,7 @@ func (x *ClearQueueResult) String() string {
 func (*ClearQueueResult) ProtoMessage() {}
 
 func (x *ClearQueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[95]
+	mi := &file_dataplane_op_op_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5521,7 +5615,7 @@ func (x *ClearQueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearQueueResult.ProtoReflect.Descriptor instead.
 func (*ClearQueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{95}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ClearQueueResult) GetBelow() uint64 {
@@ -5552,7 +5646,7 @@ type SweepQueue struct {
 
 func (x *SweepQueue) Reset() {
 	*x = SweepQueue{}
-	mi := &file_dataplane_op_op_proto_msgTypes[96]
+	mi := &file_dataplane_op_op_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5564,7 +5658,7 @@ func (x *SweepQueue) String() string {
 func (*SweepQueue) ProtoMessage() {}
 
 func (x *SweepQueue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[96]
+	mi := &file_dataplane_op_op_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5577,7 +5671,7 @@ func (x *SweepQueue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepQueue.ProtoReflect.Descriptor instead.
 func (*SweepQueue) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{96}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SweepQueue) GetMeta() *Meta {
@@ -5624,7 +5718,7 @@ type SweepQueueResult struct {
 
 func (x *SweepQueueResult) Reset() {
 	*x = SweepQueueResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[97]
+	mi := &file_dataplane_op_op_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5636,7 +5730,7 @@ func (x *SweepQueueResult) String() string {
 func (*SweepQueueResult) ProtoMessage() {}
 
 func (x *SweepQueueResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[97]
+	mi := &file_dataplane_op_op_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5649,7 +5743,7 @@ func (x *SweepQueueResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SweepQueueResult.ProtoReflect.Descriptor instead.
 func (*SweepQueueResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{97}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SweepQueueResult) GetRemoved() uint32 {
@@ -5670,7 +5764,7 @@ type Replenish struct {
 
 func (x *Replenish) Reset() {
 	*x = Replenish{}
-	mi := &file_dataplane_op_op_proto_msgTypes[98]
+	mi := &file_dataplane_op_op_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5682,7 +5776,7 @@ func (x *Replenish) String() string {
 func (*Replenish) ProtoMessage() {}
 
 func (x *Replenish) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[98]
+	mi := &file_dataplane_op_op_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5695,7 +5789,7 @@ func (x *Replenish) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Replenish.ProtoReflect.Descriptor instead.
 func (*Replenish) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{98}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *Replenish) GetMeta() *Meta {
@@ -5720,7 +5814,7 @@ type ReplenishResult struct {
 
 func (x *ReplenishResult) Reset() {
 	*x = ReplenishResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[99]
+	mi := &file_dataplane_op_op_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5732,7 +5826,7 @@ func (x *ReplenishResult) String() string {
 func (*ReplenishResult) ProtoMessage() {}
 
 func (x *ReplenishResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[99]
+	mi := &file_dataplane_op_op_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5745,7 +5839,7 @@ func (x *ReplenishResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplenishResult.ProtoReflect.Descriptor instead.
 func (*ReplenishResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{99}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{100}
 }
 
 // SetSettings changes the namespace's settings.
@@ -5759,7 +5853,7 @@ type SetSettings struct {
 
 func (x *SetSettings) Reset() {
 	*x = SetSettings{}
-	mi := &file_dataplane_op_op_proto_msgTypes[100]
+	mi := &file_dataplane_op_op_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5771,7 +5865,7 @@ func (x *SetSettings) String() string {
 func (*SetSettings) ProtoMessage() {}
 
 func (x *SetSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[100]
+	mi := &file_dataplane_op_op_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5784,7 +5878,7 @@ func (x *SetSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettings.ProtoReflect.Descriptor instead.
 func (*SetSettings) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{100}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SetSettings) GetMeta() *Meta {
@@ -5809,7 +5903,7 @@ type SetSettingsResult struct {
 
 func (x *SetSettingsResult) Reset() {
 	*x = SetSettingsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[101]
+	mi := &file_dataplane_op_op_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5821,7 +5915,7 @@ func (x *SetSettingsResult) String() string {
 func (*SetSettingsResult) ProtoMessage() {}
 
 func (x *SetSettingsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[101]
+	mi := &file_dataplane_op_op_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5834,7 +5928,7 @@ func (x *SetSettingsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSettingsResult.ProtoReflect.Descriptor instead.
 func (*SetSettingsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{101}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{102}
 }
 
 // PutResource declares something for the namespace, or replaces what has its name.
@@ -5853,7 +5947,7 @@ type PutResource struct {
 
 func (x *PutResource) Reset() {
 	*x = PutResource{}
-	mi := &file_dataplane_op_op_proto_msgTypes[102]
+	mi := &file_dataplane_op_op_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5865,7 +5959,7 @@ func (x *PutResource) String() string {
 func (*PutResource) ProtoMessage() {}
 
 func (x *PutResource) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[102]
+	mi := &file_dataplane_op_op_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5878,7 +5972,7 @@ func (x *PutResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResource.ProtoReflect.Descriptor instead.
 func (*PutResource) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{102}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *PutResource) GetMeta() *Meta {
@@ -5932,7 +6026,7 @@ type PutResourceResult struct {
 
 func (x *PutResourceResult) Reset() {
 	*x = PutResourceResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[103]
+	mi := &file_dataplane_op_op_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5944,7 +6038,7 @@ func (x *PutResourceResult) String() string {
 func (*PutResourceResult) ProtoMessage() {}
 
 func (x *PutResourceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[103]
+	mi := &file_dataplane_op_op_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5957,7 +6051,7 @@ func (x *PutResourceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutResourceResult.ProtoReflect.Descriptor instead.
 func (*PutResourceResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{103}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *PutResourceResult) GetResource() *state.Resource {
@@ -5982,7 +6076,7 @@ type DeleteResource struct {
 
 func (x *DeleteResource) Reset() {
 	*x = DeleteResource{}
-	mi := &file_dataplane_op_op_proto_msgTypes[104]
+	mi := &file_dataplane_op_op_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5994,7 +6088,7 @@ func (x *DeleteResource) String() string {
 func (*DeleteResource) ProtoMessage() {}
 
 func (x *DeleteResource) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[104]
+	mi := &file_dataplane_op_op_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6007,7 +6101,7 @@ func (x *DeleteResource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResource.ProtoReflect.Descriptor instead.
 func (*DeleteResource) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{104}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *DeleteResource) GetMeta() *Meta {
@@ -6060,7 +6154,7 @@ type DeleteResourceResult struct {
 
 func (x *DeleteResourceResult) Reset() {
 	*x = DeleteResourceResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[105]
+	mi := &file_dataplane_op_op_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6072,7 +6166,7 @@ func (x *DeleteResourceResult) String() string {
 func (*DeleteResourceResult) ProtoMessage() {}
 
 func (x *DeleteResourceResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[105]
+	mi := &file_dataplane_op_op_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6085,7 +6179,7 @@ func (x *DeleteResourceResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResourceResult.ProtoReflect.Descriptor instead.
 func (*DeleteResourceResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{105}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{106}
 }
 
 // SeedPrices replaces the shipped price book, where the store has an older one.
@@ -6100,7 +6194,7 @@ type SeedPrices struct {
 
 func (x *SeedPrices) Reset() {
 	*x = SeedPrices{}
-	mi := &file_dataplane_op_op_proto_msgTypes[106]
+	mi := &file_dataplane_op_op_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6112,7 +6206,7 @@ func (x *SeedPrices) String() string {
 func (*SeedPrices) ProtoMessage() {}
 
 func (x *SeedPrices) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[106]
+	mi := &file_dataplane_op_op_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6125,7 +6219,7 @@ func (x *SeedPrices) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeedPrices.ProtoReflect.Descriptor instead.
 func (*SeedPrices) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{106}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *SeedPrices) GetMeta() *Meta {
@@ -6157,7 +6251,7 @@ type SeedPricesResult struct {
 
 func (x *SeedPricesResult) Reset() {
 	*x = SeedPricesResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[107]
+	mi := &file_dataplane_op_op_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6169,7 +6263,7 @@ func (x *SeedPricesResult) String() string {
 func (*SeedPricesResult) ProtoMessage() {}
 
 func (x *SeedPricesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[107]
+	mi := &file_dataplane_op_op_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6182,7 +6276,7 @@ func (x *SeedPricesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SeedPricesResult.ProtoReflect.Descriptor instead.
 func (*SeedPricesResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{107}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{108}
 }
 
 // TurnBudgets begins new windows of budgets. What has been turned, or changed since
@@ -6197,7 +6291,7 @@ type TurnBudgets struct {
 
 func (x *TurnBudgets) Reset() {
 	*x = TurnBudgets{}
-	mi := &file_dataplane_op_op_proto_msgTypes[108]
+	mi := &file_dataplane_op_op_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6209,7 +6303,7 @@ func (x *TurnBudgets) String() string {
 func (*TurnBudgets) ProtoMessage() {}
 
 func (x *TurnBudgets) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[108]
+	mi := &file_dataplane_op_op_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6222,7 +6316,7 @@ func (x *TurnBudgets) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnBudgets.ProtoReflect.Descriptor instead.
 func (*TurnBudgets) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{108}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *TurnBudgets) GetMeta() *Meta {
@@ -6252,7 +6346,7 @@ type Turn struct {
 
 func (x *Turn) Reset() {
 	*x = Turn{}
-	mi := &file_dataplane_op_op_proto_msgTypes[109]
+	mi := &file_dataplane_op_op_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6264,7 +6358,7 @@ func (x *Turn) String() string {
 func (*Turn) ProtoMessage() {}
 
 func (x *Turn) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[109]
+	mi := &file_dataplane_op_op_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6277,7 +6371,7 @@ func (x *Turn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Turn.ProtoReflect.Descriptor instead.
 func (*Turn) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{109}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *Turn) GetId() []byte {
@@ -6324,7 +6418,7 @@ type TurnBudgetsResult struct {
 
 func (x *TurnBudgetsResult) Reset() {
 	*x = TurnBudgetsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[110]
+	mi := &file_dataplane_op_op_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6336,7 +6430,7 @@ func (x *TurnBudgetsResult) String() string {
 func (*TurnBudgetsResult) ProtoMessage() {}
 
 func (x *TurnBudgetsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[110]
+	mi := &file_dataplane_op_op_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6349,7 +6443,7 @@ func (x *TurnBudgetsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurnBudgetsResult.ProtoReflect.Descriptor instead.
 func (*TurnBudgetsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{110}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *TurnBudgetsResult) GetTurned() uint32 {
@@ -6371,7 +6465,7 @@ type OpenGate struct {
 
 func (x *OpenGate) Reset() {
 	*x = OpenGate{}
-	mi := &file_dataplane_op_op_proto_msgTypes[111]
+	mi := &file_dataplane_op_op_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6383,7 +6477,7 @@ func (x *OpenGate) String() string {
 func (*OpenGate) ProtoMessage() {}
 
 func (x *OpenGate) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[111]
+	mi := &file_dataplane_op_op_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6396,7 +6490,7 @@ func (x *OpenGate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenGate.ProtoReflect.Descriptor instead.
 func (*OpenGate) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{111}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *OpenGate) GetMeta() *Meta {
@@ -6422,7 +6516,7 @@ type OpenGateResult struct {
 
 func (x *OpenGateResult) Reset() {
 	*x = OpenGateResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[112]
+	mi := &file_dataplane_op_op_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6434,7 +6528,7 @@ func (x *OpenGateResult) String() string {
 func (*OpenGateResult) ProtoMessage() {}
 
 func (x *OpenGateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[112]
+	mi := &file_dataplane_op_op_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6447,7 +6541,7 @@ func (x *OpenGateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpenGateResult.ProtoReflect.Descriptor instead.
 func (*OpenGateResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{112}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *OpenGateResult) GetOpened() uint32 {
@@ -6469,7 +6563,7 @@ type ScoreJob struct {
 
 func (x *ScoreJob) Reset() {
 	*x = ScoreJob{}
-	mi := &file_dataplane_op_op_proto_msgTypes[113]
+	mi := &file_dataplane_op_op_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6481,7 +6575,7 @@ func (x *ScoreJob) String() string {
 func (*ScoreJob) ProtoMessage() {}
 
 func (x *ScoreJob) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[113]
+	mi := &file_dataplane_op_op_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6494,7 +6588,7 @@ func (x *ScoreJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreJob.ProtoReflect.Descriptor instead.
 func (*ScoreJob) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{113}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *ScoreJob) GetMeta() *Meta {
@@ -6526,7 +6620,7 @@ type ScoreJobResult struct {
 
 func (x *ScoreJobResult) Reset() {
 	*x = ScoreJobResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[114]
+	mi := &file_dataplane_op_op_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6538,7 +6632,7 @@ func (x *ScoreJobResult) String() string {
 func (*ScoreJobResult) ProtoMessage() {}
 
 func (x *ScoreJobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[114]
+	mi := &file_dataplane_op_op_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6551,7 +6645,7 @@ func (x *ScoreJobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScoreJobResult.ProtoReflect.Descriptor instead.
 func (*ScoreJobResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{114}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{115}
 }
 
 // ReplayJob makes a job that goes on from an iteration of another. meta.ids has its id.
@@ -6566,7 +6660,7 @@ type ReplayJob struct {
 
 func (x *ReplayJob) Reset() {
 	*x = ReplayJob{}
-	mi := &file_dataplane_op_op_proto_msgTypes[115]
+	mi := &file_dataplane_op_op_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6578,7 +6672,7 @@ func (x *ReplayJob) String() string {
 func (*ReplayJob) ProtoMessage() {}
 
 func (x *ReplayJob) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[115]
+	mi := &file_dataplane_op_op_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6591,7 +6685,7 @@ func (x *ReplayJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayJob.ProtoReflect.Descriptor instead.
 func (*ReplayJob) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{115}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *ReplayJob) GetMeta() *Meta {
@@ -6624,7 +6718,7 @@ type ReplayJobResult struct {
 
 func (x *ReplayJobResult) Reset() {
 	*x = ReplayJobResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[116]
+	mi := &file_dataplane_op_op_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6636,7 +6730,7 @@ func (x *ReplayJobResult) String() string {
 func (*ReplayJobResult) ProtoMessage() {}
 
 func (x *ReplayJobResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[116]
+	mi := &file_dataplane_op_op_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6649,7 +6743,7 @@ func (x *ReplayJobResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReplayJobResult.ProtoReflect.Descriptor instead.
 func (*ReplayJobResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{116}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *ReplayJobResult) GetId() []byte {
@@ -6671,7 +6765,7 @@ type SetAlerts struct {
 
 func (x *SetAlerts) Reset() {
 	*x = SetAlerts{}
-	mi := &file_dataplane_op_op_proto_msgTypes[117]
+	mi := &file_dataplane_op_op_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6683,7 +6777,7 @@ func (x *SetAlerts) String() string {
 func (*SetAlerts) ProtoMessage() {}
 
 func (x *SetAlerts) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[117]
+	mi := &file_dataplane_op_op_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6696,7 +6790,7 @@ func (x *SetAlerts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAlerts.ProtoReflect.Descriptor instead.
 func (*SetAlerts) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{117}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *SetAlerts) GetMeta() *Meta {
@@ -6726,7 +6820,7 @@ type AlertChange struct {
 
 func (x *AlertChange) Reset() {
 	*x = AlertChange{}
-	mi := &file_dataplane_op_op_proto_msgTypes[118]
+	mi := &file_dataplane_op_op_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6738,7 +6832,7 @@ func (x *AlertChange) String() string {
 func (*AlertChange) ProtoMessage() {}
 
 func (x *AlertChange) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[118]
+	mi := &file_dataplane_op_op_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6751,7 +6845,7 @@ func (x *AlertChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertChange.ProtoReflect.Descriptor instead.
 func (*AlertChange) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{118}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *AlertChange) GetRuleId() []byte {
@@ -6799,7 +6893,7 @@ type SetAlertsResult struct {
 
 func (x *SetAlertsResult) Reset() {
 	*x = SetAlertsResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[119]
+	mi := &file_dataplane_op_op_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6811,7 +6905,7 @@ func (x *SetAlertsResult) String() string {
 func (*SetAlertsResult) ProtoMessage() {}
 
 func (x *SetAlertsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[119]
+	mi := &file_dataplane_op_op_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6824,7 +6918,7 @@ func (x *SetAlertsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAlertsResult.ProtoReflect.Descriptor instead.
 func (*SetAlertsResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{119}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *SetAlertsResult) GetChanged() uint32 {
@@ -6852,7 +6946,7 @@ type ReportDeliveries struct {
 
 func (x *ReportDeliveries) Reset() {
 	*x = ReportDeliveries{}
-	mi := &file_dataplane_op_op_proto_msgTypes[120]
+	mi := &file_dataplane_op_op_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6864,7 +6958,7 @@ func (x *ReportDeliveries) String() string {
 func (*ReportDeliveries) ProtoMessage() {}
 
 func (x *ReportDeliveries) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[120]
+	mi := &file_dataplane_op_op_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6877,7 +6971,7 @@ func (x *ReportDeliveries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDeliveries.ProtoReflect.Descriptor instead.
 func (*ReportDeliveries) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{120}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *ReportDeliveries) GetMeta() *Meta {
@@ -6908,7 +7002,7 @@ type DeliveryReport struct {
 
 func (x *DeliveryReport) Reset() {
 	*x = DeliveryReport{}
-	mi := &file_dataplane_op_op_proto_msgTypes[121]
+	mi := &file_dataplane_op_op_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6920,7 +7014,7 @@ func (x *DeliveryReport) String() string {
 func (*DeliveryReport) ProtoMessage() {}
 
 func (x *DeliveryReport) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[121]
+	mi := &file_dataplane_op_op_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6933,7 +7027,7 @@ func (x *DeliveryReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeliveryReport.ProtoReflect.Descriptor instead.
 func (*DeliveryReport) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{121}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *DeliveryReport) GetId() []byte {
@@ -6986,7 +7080,7 @@ type ReportDeliveriesResult struct {
 
 func (x *ReportDeliveriesResult) Reset() {
 	*x = ReportDeliveriesResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[122]
+	mi := &file_dataplane_op_op_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6998,7 +7092,7 @@ func (x *ReportDeliveriesResult) String() string {
 func (*ReportDeliveriesResult) ProtoMessage() {}
 
 func (x *ReportDeliveriesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[122]
+	mi := &file_dataplane_op_op_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7011,7 +7105,7 @@ func (x *ReportDeliveriesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportDeliveriesResult.ProtoReflect.Descriptor instead.
 func (*ReportDeliveriesResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{122}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{123}
 }
 
 // PurgeDeliveries forgets deliveries that are long over.
@@ -7025,7 +7119,7 @@ type PurgeDeliveries struct {
 
 func (x *PurgeDeliveries) Reset() {
 	*x = PurgeDeliveries{}
-	mi := &file_dataplane_op_op_proto_msgTypes[123]
+	mi := &file_dataplane_op_op_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7037,7 +7131,7 @@ func (x *PurgeDeliveries) String() string {
 func (*PurgeDeliveries) ProtoMessage() {}
 
 func (x *PurgeDeliveries) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[123]
+	mi := &file_dataplane_op_op_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7050,7 +7144,7 @@ func (x *PurgeDeliveries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeDeliveries.ProtoReflect.Descriptor instead.
 func (*PurgeDeliveries) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{123}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{124}
 }
 
 func (x *PurgeDeliveries) GetMeta() *Meta {
@@ -7076,7 +7170,7 @@ type PurgeDeliveriesResult struct {
 
 func (x *PurgeDeliveriesResult) Reset() {
 	*x = PurgeDeliveriesResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[124]
+	mi := &file_dataplane_op_op_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7088,7 +7182,7 @@ func (x *PurgeDeliveriesResult) String() string {
 func (*PurgeDeliveriesResult) ProtoMessage() {}
 
 func (x *PurgeDeliveriesResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[124]
+	mi := &file_dataplane_op_op_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7101,7 +7195,7 @@ func (x *PurgeDeliveriesResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PurgeDeliveriesResult.ProtoReflect.Descriptor instead.
 func (*PurgeDeliveriesResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{124}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *PurgeDeliveriesResult) GetPurged() uint32 {
@@ -7125,7 +7219,7 @@ type QueueDelivery struct {
 
 func (x *QueueDelivery) Reset() {
 	*x = QueueDelivery{}
-	mi := &file_dataplane_op_op_proto_msgTypes[125]
+	mi := &file_dataplane_op_op_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7137,7 +7231,7 @@ func (x *QueueDelivery) String() string {
 func (*QueueDelivery) ProtoMessage() {}
 
 func (x *QueueDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[125]
+	mi := &file_dataplane_op_op_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7150,7 +7244,7 @@ func (x *QueueDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueDelivery.ProtoReflect.Descriptor instead.
 func (*QueueDelivery) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{125}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *QueueDelivery) GetMeta() *Meta {
@@ -7190,7 +7284,7 @@ type QueueDeliveryResult struct {
 
 func (x *QueueDeliveryResult) Reset() {
 	*x = QueueDeliveryResult{}
-	mi := &file_dataplane_op_op_proto_msgTypes[126]
+	mi := &file_dataplane_op_op_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7202,7 +7296,7 @@ func (x *QueueDeliveryResult) String() string {
 func (*QueueDeliveryResult) ProtoMessage() {}
 
 func (x *QueueDeliveryResult) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_op_op_proto_msgTypes[126]
+	mi := &file_dataplane_op_op_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7215,7 +7309,7 @@ func (x *QueueDeliveryResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueDeliveryResult.ProtoReflect.Descriptor instead.
 func (*QueueDeliveryResult) Descriptor() ([]byte, []int) {
-	return file_dataplane_op_op_proto_rawDescGZIP(), []int{126}
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{127}
 }
 
 func (x *QueueDeliveryResult) GetId() []byte {
@@ -7225,6 +7319,372 @@ func (x *QueueDeliveryResult) GetId() []byte {
 	return nil
 }
 
+// ReturnBudget tells the first shard what has come of another's slice of a budget:
+// what was spent since it was told last, what is given back, and what is lacking.
+type ReturnBudget struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Meta           *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id             []byte                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"` // of the budget
+	Shard          uint32                 `protobuf:"varint,3,opt,name=shard,proto3" json:"shard,omitempty"`
+	SettledNanoUsd int64                  `protobuf:"varint,4,opt,name=settled_nano_usd,json=settledNanoUsd,proto3" json:"settled_nano_usd,omitempty"`
+	OverrunNanoUsd int64                  `protobuf:"varint,5,opt,name=overrun_nano_usd,json=overrunNanoUsd,proto3" json:"overrun_nano_usd,omitempty"`
+	GoneNanoUsd    int64                  `protobuf:"varint,6,opt,name=gone_nano_usd,json=goneNanoUsd,proto3" json:"gone_nano_usd,omitempty"` // what it has less: spent or given back; below 0: taken ungranted
+	Ask            uint64                 `protobuf:"varint,7,opt,name=ask,proto3" json:"ask,omitempty"`                                      // number of its last ask
+	WantNanoUsd    int64                  `protobuf:"varint,8,opt,name=want_nano_usd,json=wantNanoUsd,proto3" json:"want_nano_usd,omitempty"` // what it lacks by that; 0 = nothing
+	Recall         uint64                 `protobuf:"varint,9,opt,name=recall,proto3" json:"recall,omitempty"`                                // all that it does not use has been given back, as asked in that turn; 0 = no
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ReturnBudget) Reset() {
+	*x = ReturnBudget{}
+	mi := &file_dataplane_op_op_proto_msgTypes[128]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnBudget) ProtoMessage() {}
+
+func (x *ReturnBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[128]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnBudget.ProtoReflect.Descriptor instead.
+func (*ReturnBudget) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{128}
+}
+
+func (x *ReturnBudget) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ReturnBudget) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *ReturnBudget) GetShard() uint32 {
+	if x != nil {
+		return x.Shard
+	}
+	return 0
+}
+
+func (x *ReturnBudget) GetSettledNanoUsd() int64 {
+	if x != nil {
+		return x.SettledNanoUsd
+	}
+	return 0
+}
+
+func (x *ReturnBudget) GetOverrunNanoUsd() int64 {
+	if x != nil {
+		return x.OverrunNanoUsd
+	}
+	return 0
+}
+
+func (x *ReturnBudget) GetGoneNanoUsd() int64 {
+	if x != nil {
+		return x.GoneNanoUsd
+	}
+	return 0
+}
+
+func (x *ReturnBudget) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *ReturnBudget) GetWantNanoUsd() int64 {
+	if x != nil {
+		return x.WantNanoUsd
+	}
+	return 0
+}
+
+func (x *ReturnBudget) GetRecall() uint64 {
+	if x != nil {
+		return x.Recall
+	}
+	return 0
+}
+
+type ReturnBudgetResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReturnBudgetResult) Reset() {
+	*x = ReturnBudgetResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[129]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReturnBudgetResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReturnBudgetResult) ProtoMessage() {}
+
+func (x *ReturnBudgetResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[129]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReturnBudgetResult.ProtoReflect.Descriptor instead.
+func (*ReturnBudgetResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{129}
+}
+
+// GrantBudget gives a shard more of a budget, says that there is no more, or asks for
+// what it does not use.
+type GrantBudget struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            []byte                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`    // of the budget
+	Ask           uint64                 `protobuf:"varint,3,opt,name=ask,proto3" json:"ask,omitempty"` // that is answered; 0 = none
+	AmountNanoUsd int64                  `protobuf:"varint,4,opt,name=amount_nano_usd,json=amountNanoUsd,proto3" json:"amount_nano_usd,omitempty"`
+	Denial        *state.Denial          `protobuf:"bytes,5,opt,name=denial,proto3" json:"denial,omitempty"`
+	Recall        uint64                 `protobuf:"varint,6,opt,name=recall,proto3" json:"recall,omitempty"` // the turn; 0 = it is not asked
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantBudget) Reset() {
+	*x = GrantBudget{}
+	mi := &file_dataplane_op_op_proto_msgTypes[130]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantBudget) ProtoMessage() {}
+
+func (x *GrantBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[130]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantBudget.ProtoReflect.Descriptor instead.
+func (*GrantBudget) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{130}
+}
+
+func (x *GrantBudget) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *GrantBudget) GetId() []byte {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *GrantBudget) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *GrantBudget) GetAmountNanoUsd() int64 {
+	if x != nil {
+		return x.AmountNanoUsd
+	}
+	return 0
+}
+
+func (x *GrantBudget) GetDenial() *state.Denial {
+	if x != nil {
+		return x.Denial
+	}
+	return nil
+}
+
+func (x *GrantBudget) GetRecall() uint64 {
+	if x != nil {
+		return x.Recall
+	}
+	return 0
+}
+
+type GrantBudgetResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantBudgetResult) Reset() {
+	*x = GrantBudgetResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[131]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantBudgetResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantBudgetResult) ProtoMessage() {}
+
+func (x *GrantBudgetResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[131]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantBudgetResult.ProtoReflect.Descriptor instead.
+func (*GrantBudgetResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{131}
+}
+
+// BalanceBudgets does what is due of slices of budgets: on a shard, to tell the first
+// one; there, to grant.
+type BalanceBudgets struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Ids           [][]byte               `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"` // of the budgets
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BalanceBudgets) Reset() {
+	*x = BalanceBudgets{}
+	mi := &file_dataplane_op_op_proto_msgTypes[132]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BalanceBudgets) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BalanceBudgets) ProtoMessage() {}
+
+func (x *BalanceBudgets) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[132]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BalanceBudgets.ProtoReflect.Descriptor instead.
+func (*BalanceBudgets) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{132}
+}
+
+func (x *BalanceBudgets) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *BalanceBudgets) GetIds() [][]byte {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+type BalanceBudgetsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Balanced      uint32                 `protobuf:"varint,1,opt,name=balanced,proto3" json:"balanced,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BalanceBudgetsResult) Reset() {
+	*x = BalanceBudgetsResult{}
+	mi := &file_dataplane_op_op_proto_msgTypes[133]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BalanceBudgetsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BalanceBudgetsResult) ProtoMessage() {}
+
+func (x *BalanceBudgetsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_op_op_proto_msgTypes[133]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BalanceBudgetsResult.ProtoReflect.Descriptor instead.
+func (*BalanceBudgetsResult) Descriptor() ([]byte, []int) {
+	return file_dataplane_op_op_proto_rawDescGZIP(), []int{133}
+}
+
+func (x *BalanceBudgetsResult) GetBalanced() uint32 {
+	if x != nil {
+		return x.Balanced
+	}
+	return 0
+}
+
 var File_dataplane_op_op_proto protoreflect.FileDescriptor
 
 const file_dataplane_op_op_proto_rawDesc = "" +
@@ -7232,7 +7692,7 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x15dataplane/op/op.proto\x12\vcorvo.op.v1\x1a\x17dataplane/job/job.proto\x1a\x1bdataplane/state/state.proto\"B\n" +
 	"\vIdempotency\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12!\n" +
-	"\frequest_hash\x18\x02 \x01(\fR\vrequestHash\"\xb0\x01\n" +
+	"\frequest_hash\x18\x02 \x01(\fR\vrequestHash\"\xda\x01\n" +
 	"\x04Meta\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\fR\x03ids\x12\x1d\n" +
 	"\n" +
@@ -7240,7 +7700,16 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\tprincipal\x18\x03 \x01(\tR\tprincipal\x12:\n" +
 	"\vidempotency\x18\x04 \x01(\v2\x18.corvo.op.v1.IdempotencyR\vidempotency\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x05 \x01(\fR\trequestId\"7\n" +
+	"request_id\x18\x05 \x01(\fR\trequestId\x12(\n" +
+	"\x05audit\x18\x06 \x01(\v2\x12.corvo.op.v1.AuditR\x05audit\"\x96\x01\n" +
+	"\x05Audit\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x16\n" +
+	"\x06method\x18\x02 \x01(\tR\x06method\x12\x12\n" +
+	"\x04path\x18\x03 \x01(\tR\x04path\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\tR\trequestId\x12\x16\n" +
+	"\x06status\x18\x05 \x01(\rR\x06status\x12\x16\n" +
+	"\x06remote\x18\x06 \x01(\tR\x06remote\"7\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage\"\xa1\x01\n" +
@@ -7712,7 +8181,31 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x05event\x18\x03 \x01(\tR\x05event\x12\x12\n" +
 	"\x04body\x18\x04 \x01(\fR\x04body\"%\n" +
 	"\x13QueueDeliveryResult\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\fR\x02id*A\n" +
+	"\x02id\x18\x01 \x01(\fR\x02id\"\xa1\x02\n" +
+	"\fReturnBudget\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\x12\x14\n" +
+	"\x05shard\x18\x03 \x01(\rR\x05shard\x12(\n" +
+	"\x10settled_nano_usd\x18\x04 \x01(\x03R\x0esettledNanoUsd\x12(\n" +
+	"\x10overrun_nano_usd\x18\x05 \x01(\x03R\x0eoverrunNanoUsd\x12\"\n" +
+	"\rgone_nano_usd\x18\x06 \x01(\x03R\vgoneNanoUsd\x12\x10\n" +
+	"\x03ask\x18\a \x01(\x04R\x03ask\x12\"\n" +
+	"\rwant_nano_usd\x18\b \x01(\x03R\vwantNanoUsd\x12\x16\n" +
+	"\x06recall\x18\t \x01(\x04R\x06recall\"\x14\n" +
+	"\x12ReturnBudgetResult\"\xc6\x01\n" +
+	"\vGrantBudget\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\fR\x02id\x12\x10\n" +
+	"\x03ask\x18\x03 \x01(\x04R\x03ask\x12&\n" +
+	"\x0famount_nano_usd\x18\x04 \x01(\x03R\ramountNanoUsd\x12.\n" +
+	"\x06denial\x18\x05 \x01(\v2\x16.corvo.state.v1.DenialR\x06denial\x12\x16\n" +
+	"\x06recall\x18\x06 \x01(\x04R\x06recall\"\x13\n" +
+	"\x11GrantBudgetResult\"I\n" +
+	"\x0eBalanceBudgets\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\fR\x03ids\"2\n" +
+	"\x14BalanceBudgetsResult\x12\x1a\n" +
+	"\bbalanced\x18\x01 \x01(\rR\bbalanced*A\n" +
 	"\x05Found\x12\x0e\n" +
 	"\n" +
 	"FOUND_NONE\x10\x00\x12\x13\n" +
@@ -7737,305 +8230,318 @@ func file_dataplane_op_op_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_op_op_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_dataplane_op_op_proto_msgTypes = make([]protoimpl.MessageInfo, 127)
+var file_dataplane_op_op_proto_msgTypes = make([]protoimpl.MessageInfo, 134)
 var file_dataplane_op_op_proto_goTypes = []any{
 	(Found)(0),                      // 0: corvo.op.v1.Found
 	(FailReason)(0),                 // 1: corvo.op.v1.FailReason
 	(*Idempotency)(nil),             // 2: corvo.op.v1.Idempotency
 	(*Meta)(nil),                    // 3: corvo.op.v1.Meta
-	(*Refusal)(nil),                 // 4: corvo.op.v1.Refusal
-	(*Enqueue)(nil),                 // 5: corvo.op.v1.Enqueue
-	(*NewBatch)(nil),                // 6: corvo.op.v1.NewBatch
-	(*NewJob)(nil),                  // 7: corvo.op.v1.NewJob
-	(*Dependency)(nil),              // 8: corvo.op.v1.Dependency
-	(*EnqueueResult)(nil),           // 9: corvo.op.v1.EnqueueResult
-	(*Enqueued)(nil),                // 10: corvo.op.v1.Enqueued
-	(*Fetch)(nil),                   // 11: corvo.op.v1.Fetch
-	(*FetchResult)(nil),             // 12: corvo.op.v1.FetchResult
-	(*Leased)(nil),                  // 13: corvo.op.v1.Leased
-	(*LeaseProof)(nil),              // 14: corvo.op.v1.LeaseProof
-	(*Ack)(nil),                     // 15: corvo.op.v1.Ack
-	(*AckItem)(nil),                 // 16: corvo.op.v1.AckItem
-	(*ToolCall)(nil),                // 17: corvo.op.v1.ToolCall
-	(*AckResult)(nil),               // 18: corvo.op.v1.AckResult
-	(*Fail)(nil),                    // 19: corvo.op.v1.Fail
-	(*FailItem)(nil),                // 20: corvo.op.v1.FailItem
-	(*FailResult)(nil),              // 21: corvo.op.v1.FailResult
-	(*Failed)(nil),                  // 22: corvo.op.v1.Failed
-	(*Heartbeat)(nil),               // 23: corvo.op.v1.Heartbeat
-	(*HeartbeatItem)(nil),           // 24: corvo.op.v1.HeartbeatItem
-	(*HeartbeatResult)(nil),         // 25: corvo.op.v1.HeartbeatResult
-	(*SetQueue)(nil),                // 26: corvo.op.v1.SetQueue
-	(*SetQueueResult)(nil),          // 27: corvo.op.v1.SetQueueResult
-	(*Promote)(nil),                 // 28: corvo.op.v1.Promote
-	(*PromoteResult)(nil),           // 29: corvo.op.v1.PromoteResult
-	(*Reclaim)(nil),                 // 30: corvo.op.v1.Reclaim
-	(*ReclaimResult)(nil),           // 31: corvo.op.v1.ReclaimResult
-	(*Expire)(nil),                  // 32: corvo.op.v1.Expire
-	(*ExpireResult)(nil),            // 33: corvo.op.v1.ExpireResult
-	(*StartTerm)(nil),               // 34: corvo.op.v1.StartTerm
-	(*StartTermResult)(nil),         // 35: corvo.op.v1.StartTermResult
-	(*TrimFeed)(nil),                // 36: corvo.op.v1.TrimFeed
-	(*TrimFeedResult)(nil),          // 37: corvo.op.v1.TrimFeedResult
-	(*CreateKey)(nil),               // 38: corvo.op.v1.CreateKey
-	(*CreateKeyResult)(nil),         // 39: corvo.op.v1.CreateKeyResult
-	(*RevokeKey)(nil),               // 40: corvo.op.v1.RevokeKey
-	(*RevokeKeyResult)(nil),         // 41: corvo.op.v1.RevokeKeyResult
-	(*TrimUsage)(nil),               // 42: corvo.op.v1.TrimUsage
-	(*TrimUsageResult)(nil),         // 43: corvo.op.v1.TrimUsageResult
-	(*DeleteQueue)(nil),             // 44: corvo.op.v1.DeleteQueue
-	(*DeleteQueueResult)(nil),       // 45: corvo.op.v1.DeleteQueueResult
-	(*RaiseLevel)(nil),              // 46: corvo.op.v1.RaiseLevel
-	(*RaiseLevelResult)(nil),        // 47: corvo.op.v1.RaiseLevelResult
-	(*MoveJobs)(nil),                // 48: corvo.op.v1.MoveJobs
-	(*MoveJobsResult)(nil),          // 49: corvo.op.v1.MoveJobsResult
-	(*Arrive)(nil),                  // 50: corvo.op.v1.Arrive
-	(*KindBlob)(nil),                // 51: corvo.op.v1.KindBlob
-	(*ArriveResult)(nil),            // 52: corvo.op.v1.ArriveResult
-	(*Deliver)(nil),                 // 53: corvo.op.v1.Deliver
-	(*Sent)(nil),                    // 54: corvo.op.v1.Sent
-	(*DeliverResult)(nil),           // 55: corvo.op.v1.DeliverResult
-	(*TrimOutbox)(nil),              // 56: corvo.op.v1.TrimOutbox
-	(*TrimOutboxResult)(nil),        // 57: corvo.op.v1.TrimOutboxResult
-	(*JobsResult)(nil),              // 58: corvo.op.v1.JobsResult
-	(*JobDone)(nil),                 // 59: corvo.op.v1.JobDone
-	(*CancelJobs)(nil),              // 60: corvo.op.v1.CancelJobs
-	(*RetryJobs)(nil),               // 61: corvo.op.v1.RetryJobs
-	(*HoldJobs)(nil),                // 62: corvo.op.v1.HoldJobs
-	(*ReleaseJobs)(nil),             // 63: corvo.op.v1.ReleaseJobs
-	(*Changes)(nil),                 // 64: corvo.op.v1.Changes
-	(*RejectJobs)(nil),              // 65: corvo.op.v1.RejectJobs
-	(*DeleteJobs)(nil),              // 66: corvo.op.v1.DeleteJobs
-	(*ExpireJobs)(nil),              // 67: corvo.op.v1.ExpireJobs
-	(*ExpireJobsResult)(nil),        // 68: corvo.op.v1.ExpireJobsResult
-	(*ReleaseUnique)(nil),           // 69: corvo.op.v1.ReleaseUnique
-	(*ReleaseUniqueResult)(nil),     // 70: corvo.op.v1.ReleaseUniqueResult
-	(*PurgeJobs)(nil),               // 71: corvo.op.v1.PurgeJobs
-	(*PurgeJobsResult)(nil),         // 72: corvo.op.v1.PurgeJobsResult
-	(*Place)(nil),                   // 73: corvo.op.v1.Place
-	(*PlaceResult)(nil),             // 74: corvo.op.v1.PlaceResult
-	(*SealBatch)(nil),               // 75: corvo.op.v1.SealBatch
-	(*SealBatchResult)(nil),         // 76: corvo.op.v1.SealBatchResult
-	(*CountMember)(nil),             // 77: corvo.op.v1.CountMember
-	(*CountMemberResult)(nil),       // 78: corvo.op.v1.CountMemberResult
-	(*PurgeBatches)(nil),            // 79: corvo.op.v1.PurgeBatches
-	(*PurgeBatchesResult)(nil),      // 80: corvo.op.v1.PurgeBatchesResult
-	(*Watch)(nil),                   // 81: corvo.op.v1.Watch
-	(*WatchResult)(nil),             // 82: corvo.op.v1.WatchResult
-	(*Met)(nil),                     // 83: corvo.op.v1.Met
-	(*MetResult)(nil),               // 84: corvo.op.v1.MetResult
-	(*ResolveDependents)(nil),       // 85: corvo.op.v1.ResolveDependents
-	(*ResolveDependentsResult)(nil), // 86: corvo.op.v1.ResolveDependentsResult
-	(*PutSchedule)(nil),             // 87: corvo.op.v1.PutSchedule
-	(*PutScheduleResult)(nil),       // 88: corvo.op.v1.PutScheduleResult
-	(*PauseSchedule)(nil),           // 89: corvo.op.v1.PauseSchedule
-	(*PauseScheduleResult)(nil),     // 90: corvo.op.v1.PauseScheduleResult
-	(*DeleteSchedule)(nil),          // 91: corvo.op.v1.DeleteSchedule
-	(*DeleteScheduleResult)(nil),    // 92: corvo.op.v1.DeleteScheduleResult
-	(*RunSchedules)(nil),            // 93: corvo.op.v1.RunSchedules
-	(*Run)(nil),                     // 94: corvo.op.v1.Run
-	(*RunSchedulesResult)(nil),      // 95: corvo.op.v1.RunSchedulesResult
-	(*ClearQueue)(nil),              // 96: corvo.op.v1.ClearQueue
-	(*ClearQueueResult)(nil),        // 97: corvo.op.v1.ClearQueueResult
-	(*SweepQueue)(nil),              // 98: corvo.op.v1.SweepQueue
-	(*SweepQueueResult)(nil),        // 99: corvo.op.v1.SweepQueueResult
-	(*Replenish)(nil),               // 100: corvo.op.v1.Replenish
-	(*ReplenishResult)(nil),         // 101: corvo.op.v1.ReplenishResult
-	(*SetSettings)(nil),             // 102: corvo.op.v1.SetSettings
-	(*SetSettingsResult)(nil),       // 103: corvo.op.v1.SetSettingsResult
-	(*PutResource)(nil),             // 104: corvo.op.v1.PutResource
-	(*PutResourceResult)(nil),       // 105: corvo.op.v1.PutResourceResult
-	(*DeleteResource)(nil),          // 106: corvo.op.v1.DeleteResource
-	(*DeleteResourceResult)(nil),    // 107: corvo.op.v1.DeleteResourceResult
-	(*SeedPrices)(nil),              // 108: corvo.op.v1.SeedPrices
-	(*SeedPricesResult)(nil),        // 109: corvo.op.v1.SeedPricesResult
-	(*TurnBudgets)(nil),             // 110: corvo.op.v1.TurnBudgets
-	(*Turn)(nil),                    // 111: corvo.op.v1.Turn
-	(*TurnBudgetsResult)(nil),       // 112: corvo.op.v1.TurnBudgetsResult
-	(*OpenGate)(nil),                // 113: corvo.op.v1.OpenGate
-	(*OpenGateResult)(nil),          // 114: corvo.op.v1.OpenGateResult
-	(*ScoreJob)(nil),                // 115: corvo.op.v1.ScoreJob
-	(*ScoreJobResult)(nil),          // 116: corvo.op.v1.ScoreJobResult
-	(*ReplayJob)(nil),               // 117: corvo.op.v1.ReplayJob
-	(*ReplayJobResult)(nil),         // 118: corvo.op.v1.ReplayJobResult
-	(*SetAlerts)(nil),               // 119: corvo.op.v1.SetAlerts
-	(*AlertChange)(nil),             // 120: corvo.op.v1.AlertChange
-	(*SetAlertsResult)(nil),         // 121: corvo.op.v1.SetAlertsResult
-	(*ReportDeliveries)(nil),        // 122: corvo.op.v1.ReportDeliveries
-	(*DeliveryReport)(nil),          // 123: corvo.op.v1.DeliveryReport
-	(*ReportDeliveriesResult)(nil),  // 124: corvo.op.v1.ReportDeliveriesResult
-	(*PurgeDeliveries)(nil),         // 125: corvo.op.v1.PurgeDeliveries
-	(*PurgeDeliveriesResult)(nil),   // 126: corvo.op.v1.PurgeDeliveriesResult
-	(*QueueDelivery)(nil),           // 127: corvo.op.v1.QueueDelivery
-	(*QueueDeliveryResult)(nil),     // 128: corvo.op.v1.QueueDeliveryResult
-	(*job.Blob)(nil),                // 129: corvo.job.v1.Blob
-	(*job.Retry)(nil),               // 130: corvo.job.v1.Retry
-	(*job.Pair)(nil),                // 131: corvo.job.v1.Pair
-	(*job.Options)(nil),             // 132: corvo.job.v1.Options
-	(*job.Chain)(nil),               // 133: corvo.job.v1.Chain
-	(*job.Origin)(nil),              // 134: corvo.job.v1.Origin
-	(*job.ChainLink)(nil),           // 135: corvo.job.v1.ChainLink
-	(job.State)(0),                  // 136: corvo.job.v1.State
-	(*job.Usage)(nil),               // 137: corvo.job.v1.Usage
-	(job.IterationStatus)(0),        // 138: corvo.job.v1.IterationStatus
-	(job.Overflow)(0),               // 139: corvo.job.v1.Overflow
-	(*job.Retention)(nil),           // 140: corvo.job.v1.Retention
-	(*state.QueueDefaults)(nil),     // 141: corvo.state.v1.QueueDefaults
-	(*state.Key)(nil),               // 142: corvo.state.v1.Key
-	(*job.Job)(nil),                 // 143: corvo.job.v1.Job
-	(*job.AttemptError)(nil),        // 144: corvo.job.v1.AttemptError
-	(*job.AgentConfig)(nil),         // 145: corvo.job.v1.AgentConfig
-	(*state.Batch)(nil),             // 146: corvo.state.v1.Batch
-	(*state.Schedule)(nil),          // 147: corvo.state.v1.Schedule
-	(*state.Settings)(nil),          // 148: corvo.state.v1.Settings
-	(*state.Resource)(nil),          // 149: corvo.state.v1.Resource
-	(*state.Spent)(nil),             // 150: corvo.state.v1.Spent
-	(state.ResourceKind)(0),         // 151: corvo.state.v1.ResourceKind
-	(state.Window)(0),               // 152: corvo.state.v1.Window
-	(*job.Score)(nil),               // 153: corvo.job.v1.Score
+	(*Audit)(nil),                   // 4: corvo.op.v1.Audit
+	(*Refusal)(nil),                 // 5: corvo.op.v1.Refusal
+	(*Enqueue)(nil),                 // 6: corvo.op.v1.Enqueue
+	(*NewBatch)(nil),                // 7: corvo.op.v1.NewBatch
+	(*NewJob)(nil),                  // 8: corvo.op.v1.NewJob
+	(*Dependency)(nil),              // 9: corvo.op.v1.Dependency
+	(*EnqueueResult)(nil),           // 10: corvo.op.v1.EnqueueResult
+	(*Enqueued)(nil),                // 11: corvo.op.v1.Enqueued
+	(*Fetch)(nil),                   // 12: corvo.op.v1.Fetch
+	(*FetchResult)(nil),             // 13: corvo.op.v1.FetchResult
+	(*Leased)(nil),                  // 14: corvo.op.v1.Leased
+	(*LeaseProof)(nil),              // 15: corvo.op.v1.LeaseProof
+	(*Ack)(nil),                     // 16: corvo.op.v1.Ack
+	(*AckItem)(nil),                 // 17: corvo.op.v1.AckItem
+	(*ToolCall)(nil),                // 18: corvo.op.v1.ToolCall
+	(*AckResult)(nil),               // 19: corvo.op.v1.AckResult
+	(*Fail)(nil),                    // 20: corvo.op.v1.Fail
+	(*FailItem)(nil),                // 21: corvo.op.v1.FailItem
+	(*FailResult)(nil),              // 22: corvo.op.v1.FailResult
+	(*Failed)(nil),                  // 23: corvo.op.v1.Failed
+	(*Heartbeat)(nil),               // 24: corvo.op.v1.Heartbeat
+	(*HeartbeatItem)(nil),           // 25: corvo.op.v1.HeartbeatItem
+	(*HeartbeatResult)(nil),         // 26: corvo.op.v1.HeartbeatResult
+	(*SetQueue)(nil),                // 27: corvo.op.v1.SetQueue
+	(*SetQueueResult)(nil),          // 28: corvo.op.v1.SetQueueResult
+	(*Promote)(nil),                 // 29: corvo.op.v1.Promote
+	(*PromoteResult)(nil),           // 30: corvo.op.v1.PromoteResult
+	(*Reclaim)(nil),                 // 31: corvo.op.v1.Reclaim
+	(*ReclaimResult)(nil),           // 32: corvo.op.v1.ReclaimResult
+	(*Expire)(nil),                  // 33: corvo.op.v1.Expire
+	(*ExpireResult)(nil),            // 34: corvo.op.v1.ExpireResult
+	(*StartTerm)(nil),               // 35: corvo.op.v1.StartTerm
+	(*StartTermResult)(nil),         // 36: corvo.op.v1.StartTermResult
+	(*TrimFeed)(nil),                // 37: corvo.op.v1.TrimFeed
+	(*TrimFeedResult)(nil),          // 38: corvo.op.v1.TrimFeedResult
+	(*CreateKey)(nil),               // 39: corvo.op.v1.CreateKey
+	(*CreateKeyResult)(nil),         // 40: corvo.op.v1.CreateKeyResult
+	(*RevokeKey)(nil),               // 41: corvo.op.v1.RevokeKey
+	(*RevokeKeyResult)(nil),         // 42: corvo.op.v1.RevokeKeyResult
+	(*TrimUsage)(nil),               // 43: corvo.op.v1.TrimUsage
+	(*TrimUsageResult)(nil),         // 44: corvo.op.v1.TrimUsageResult
+	(*DeleteQueue)(nil),             // 45: corvo.op.v1.DeleteQueue
+	(*DeleteQueueResult)(nil),       // 46: corvo.op.v1.DeleteQueueResult
+	(*RaiseLevel)(nil),              // 47: corvo.op.v1.RaiseLevel
+	(*RaiseLevelResult)(nil),        // 48: corvo.op.v1.RaiseLevelResult
+	(*MoveJobs)(nil),                // 49: corvo.op.v1.MoveJobs
+	(*MoveJobsResult)(nil),          // 50: corvo.op.v1.MoveJobsResult
+	(*Arrive)(nil),                  // 51: corvo.op.v1.Arrive
+	(*KindBlob)(nil),                // 52: corvo.op.v1.KindBlob
+	(*ArriveResult)(nil),            // 53: corvo.op.v1.ArriveResult
+	(*Deliver)(nil),                 // 54: corvo.op.v1.Deliver
+	(*Sent)(nil),                    // 55: corvo.op.v1.Sent
+	(*DeliverResult)(nil),           // 56: corvo.op.v1.DeliverResult
+	(*TrimOutbox)(nil),              // 57: corvo.op.v1.TrimOutbox
+	(*TrimOutboxResult)(nil),        // 58: corvo.op.v1.TrimOutboxResult
+	(*JobsResult)(nil),              // 59: corvo.op.v1.JobsResult
+	(*JobDone)(nil),                 // 60: corvo.op.v1.JobDone
+	(*CancelJobs)(nil),              // 61: corvo.op.v1.CancelJobs
+	(*RetryJobs)(nil),               // 62: corvo.op.v1.RetryJobs
+	(*HoldJobs)(nil),                // 63: corvo.op.v1.HoldJobs
+	(*ReleaseJobs)(nil),             // 64: corvo.op.v1.ReleaseJobs
+	(*Changes)(nil),                 // 65: corvo.op.v1.Changes
+	(*RejectJobs)(nil),              // 66: corvo.op.v1.RejectJobs
+	(*DeleteJobs)(nil),              // 67: corvo.op.v1.DeleteJobs
+	(*ExpireJobs)(nil),              // 68: corvo.op.v1.ExpireJobs
+	(*ExpireJobsResult)(nil),        // 69: corvo.op.v1.ExpireJobsResult
+	(*ReleaseUnique)(nil),           // 70: corvo.op.v1.ReleaseUnique
+	(*ReleaseUniqueResult)(nil),     // 71: corvo.op.v1.ReleaseUniqueResult
+	(*PurgeJobs)(nil),               // 72: corvo.op.v1.PurgeJobs
+	(*PurgeJobsResult)(nil),         // 73: corvo.op.v1.PurgeJobsResult
+	(*Place)(nil),                   // 74: corvo.op.v1.Place
+	(*PlaceResult)(nil),             // 75: corvo.op.v1.PlaceResult
+	(*SealBatch)(nil),               // 76: corvo.op.v1.SealBatch
+	(*SealBatchResult)(nil),         // 77: corvo.op.v1.SealBatchResult
+	(*CountMember)(nil),             // 78: corvo.op.v1.CountMember
+	(*CountMemberResult)(nil),       // 79: corvo.op.v1.CountMemberResult
+	(*PurgeBatches)(nil),            // 80: corvo.op.v1.PurgeBatches
+	(*PurgeBatchesResult)(nil),      // 81: corvo.op.v1.PurgeBatchesResult
+	(*Watch)(nil),                   // 82: corvo.op.v1.Watch
+	(*WatchResult)(nil),             // 83: corvo.op.v1.WatchResult
+	(*Met)(nil),                     // 84: corvo.op.v1.Met
+	(*MetResult)(nil),               // 85: corvo.op.v1.MetResult
+	(*ResolveDependents)(nil),       // 86: corvo.op.v1.ResolveDependents
+	(*ResolveDependentsResult)(nil), // 87: corvo.op.v1.ResolveDependentsResult
+	(*PutSchedule)(nil),             // 88: corvo.op.v1.PutSchedule
+	(*PutScheduleResult)(nil),       // 89: corvo.op.v1.PutScheduleResult
+	(*PauseSchedule)(nil),           // 90: corvo.op.v1.PauseSchedule
+	(*PauseScheduleResult)(nil),     // 91: corvo.op.v1.PauseScheduleResult
+	(*DeleteSchedule)(nil),          // 92: corvo.op.v1.DeleteSchedule
+	(*DeleteScheduleResult)(nil),    // 93: corvo.op.v1.DeleteScheduleResult
+	(*RunSchedules)(nil),            // 94: corvo.op.v1.RunSchedules
+	(*Run)(nil),                     // 95: corvo.op.v1.Run
+	(*RunSchedulesResult)(nil),      // 96: corvo.op.v1.RunSchedulesResult
+	(*ClearQueue)(nil),              // 97: corvo.op.v1.ClearQueue
+	(*ClearQueueResult)(nil),        // 98: corvo.op.v1.ClearQueueResult
+	(*SweepQueue)(nil),              // 99: corvo.op.v1.SweepQueue
+	(*SweepQueueResult)(nil),        // 100: corvo.op.v1.SweepQueueResult
+	(*Replenish)(nil),               // 101: corvo.op.v1.Replenish
+	(*ReplenishResult)(nil),         // 102: corvo.op.v1.ReplenishResult
+	(*SetSettings)(nil),             // 103: corvo.op.v1.SetSettings
+	(*SetSettingsResult)(nil),       // 104: corvo.op.v1.SetSettingsResult
+	(*PutResource)(nil),             // 105: corvo.op.v1.PutResource
+	(*PutResourceResult)(nil),       // 106: corvo.op.v1.PutResourceResult
+	(*DeleteResource)(nil),          // 107: corvo.op.v1.DeleteResource
+	(*DeleteResourceResult)(nil),    // 108: corvo.op.v1.DeleteResourceResult
+	(*SeedPrices)(nil),              // 109: corvo.op.v1.SeedPrices
+	(*SeedPricesResult)(nil),        // 110: corvo.op.v1.SeedPricesResult
+	(*TurnBudgets)(nil),             // 111: corvo.op.v1.TurnBudgets
+	(*Turn)(nil),                    // 112: corvo.op.v1.Turn
+	(*TurnBudgetsResult)(nil),       // 113: corvo.op.v1.TurnBudgetsResult
+	(*OpenGate)(nil),                // 114: corvo.op.v1.OpenGate
+	(*OpenGateResult)(nil),          // 115: corvo.op.v1.OpenGateResult
+	(*ScoreJob)(nil),                // 116: corvo.op.v1.ScoreJob
+	(*ScoreJobResult)(nil),          // 117: corvo.op.v1.ScoreJobResult
+	(*ReplayJob)(nil),               // 118: corvo.op.v1.ReplayJob
+	(*ReplayJobResult)(nil),         // 119: corvo.op.v1.ReplayJobResult
+	(*SetAlerts)(nil),               // 120: corvo.op.v1.SetAlerts
+	(*AlertChange)(nil),             // 121: corvo.op.v1.AlertChange
+	(*SetAlertsResult)(nil),         // 122: corvo.op.v1.SetAlertsResult
+	(*ReportDeliveries)(nil),        // 123: corvo.op.v1.ReportDeliveries
+	(*DeliveryReport)(nil),          // 124: corvo.op.v1.DeliveryReport
+	(*ReportDeliveriesResult)(nil),  // 125: corvo.op.v1.ReportDeliveriesResult
+	(*PurgeDeliveries)(nil),         // 126: corvo.op.v1.PurgeDeliveries
+	(*PurgeDeliveriesResult)(nil),   // 127: corvo.op.v1.PurgeDeliveriesResult
+	(*QueueDelivery)(nil),           // 128: corvo.op.v1.QueueDelivery
+	(*QueueDeliveryResult)(nil),     // 129: corvo.op.v1.QueueDeliveryResult
+	(*ReturnBudget)(nil),            // 130: corvo.op.v1.ReturnBudget
+	(*ReturnBudgetResult)(nil),      // 131: corvo.op.v1.ReturnBudgetResult
+	(*GrantBudget)(nil),             // 132: corvo.op.v1.GrantBudget
+	(*GrantBudgetResult)(nil),       // 133: corvo.op.v1.GrantBudgetResult
+	(*BalanceBudgets)(nil),          // 134: corvo.op.v1.BalanceBudgets
+	(*BalanceBudgetsResult)(nil),    // 135: corvo.op.v1.BalanceBudgetsResult
+	(*job.Blob)(nil),                // 136: corvo.job.v1.Blob
+	(*job.Retry)(nil),               // 137: corvo.job.v1.Retry
+	(*job.Pair)(nil),                // 138: corvo.job.v1.Pair
+	(*job.Options)(nil),             // 139: corvo.job.v1.Options
+	(*job.Chain)(nil),               // 140: corvo.job.v1.Chain
+	(*job.Origin)(nil),              // 141: corvo.job.v1.Origin
+	(*job.ChainLink)(nil),           // 142: corvo.job.v1.ChainLink
+	(job.State)(0),                  // 143: corvo.job.v1.State
+	(*job.Usage)(nil),               // 144: corvo.job.v1.Usage
+	(job.IterationStatus)(0),        // 145: corvo.job.v1.IterationStatus
+	(job.Overflow)(0),               // 146: corvo.job.v1.Overflow
+	(*job.Retention)(nil),           // 147: corvo.job.v1.Retention
+	(*state.QueueDefaults)(nil),     // 148: corvo.state.v1.QueueDefaults
+	(*state.Key)(nil),               // 149: corvo.state.v1.Key
+	(*job.Job)(nil),                 // 150: corvo.job.v1.Job
+	(*job.AttemptError)(nil),        // 151: corvo.job.v1.AttemptError
+	(*job.AgentConfig)(nil),         // 152: corvo.job.v1.AgentConfig
+	(*state.Batch)(nil),             // 153: corvo.state.v1.Batch
+	(*state.Schedule)(nil),          // 154: corvo.state.v1.Schedule
+	(*state.Settings)(nil),          // 155: corvo.state.v1.Settings
+	(*state.Resource)(nil),          // 156: corvo.state.v1.Resource
+	(*state.Spent)(nil),             // 157: corvo.state.v1.Spent
+	(state.ResourceKind)(0),         // 158: corvo.state.v1.ResourceKind
+	(state.Window)(0),               // 159: corvo.state.v1.Window
+	(*job.Score)(nil),               // 160: corvo.job.v1.Score
+	(*state.Denial)(nil),            // 161: corvo.state.v1.Denial
 }
 var file_dataplane_op_op_proto_depIdxs = []int32{
 	2,   // 0: corvo.op.v1.Meta.idempotency:type_name -> corvo.op.v1.Idempotency
-	3,   // 1: corvo.op.v1.Enqueue.meta:type_name -> corvo.op.v1.Meta
-	7,   // 2: corvo.op.v1.Enqueue.jobs:type_name -> corvo.op.v1.NewJob
-	6,   // 3: corvo.op.v1.Enqueue.batch:type_name -> corvo.op.v1.NewBatch
-	129, // 4: corvo.op.v1.NewBatch.callback_payload:type_name -> corvo.job.v1.Blob
-	129, // 5: corvo.op.v1.NewJob.payload:type_name -> corvo.job.v1.Blob
-	130, // 6: corvo.op.v1.NewJob.retry:type_name -> corvo.job.v1.Retry
-	131, // 7: corvo.op.v1.NewJob.tags:type_name -> corvo.job.v1.Pair
-	131, // 8: corvo.op.v1.NewJob.headers:type_name -> corvo.job.v1.Pair
-	129, // 9: corvo.op.v1.NewJob.checkpoint:type_name -> corvo.job.v1.Blob
-	132, // 10: corvo.op.v1.NewJob.options:type_name -> corvo.job.v1.Options
-	8,   // 11: corvo.op.v1.NewJob.depends_on:type_name -> corvo.op.v1.Dependency
-	133, // 12: corvo.op.v1.NewJob.chain:type_name -> corvo.job.v1.Chain
-	129, // 13: corvo.op.v1.NewJob.result_schema:type_name -> corvo.job.v1.Blob
-	134, // 14: corvo.op.v1.NewJob.origin:type_name -> corvo.job.v1.Origin
-	129, // 15: corvo.op.v1.NewJob.previous:type_name -> corvo.job.v1.Blob
-	135, // 16: corvo.op.v1.NewJob.link:type_name -> corvo.job.v1.ChainLink
-	10,  // 17: corvo.op.v1.EnqueueResult.jobs:type_name -> corvo.op.v1.Enqueued
-	136, // 18: corvo.op.v1.Enqueued.state:type_name -> corvo.job.v1.State
-	0,   // 19: corvo.op.v1.Enqueued.found:type_name -> corvo.op.v1.Found
-	3,   // 20: corvo.op.v1.Fetch.meta:type_name -> corvo.op.v1.Meta
-	13,  // 21: corvo.op.v1.FetchResult.jobs:type_name -> corvo.op.v1.Leased
-	3,   // 22: corvo.op.v1.Ack.meta:type_name -> corvo.op.v1.Meta
-	16,  // 23: corvo.op.v1.Ack.items:type_name -> corvo.op.v1.AckItem
-	14,  // 24: corvo.op.v1.AckItem.proof:type_name -> corvo.op.v1.LeaseProof
-	129, // 25: corvo.op.v1.AckItem.result:type_name -> corvo.job.v1.Blob
-	129, // 26: corvo.op.v1.AckItem.checkpoint:type_name -> corvo.job.v1.Blob
-	137, // 27: corvo.op.v1.AckItem.usage:type_name -> corvo.job.v1.Usage
-	138, // 28: corvo.op.v1.AckItem.agent_status:type_name -> corvo.job.v1.IterationStatus
-	129, // 29: corvo.op.v1.AckItem.trace:type_name -> corvo.job.v1.Blob
-	17,  // 30: corvo.op.v1.AckItem.tool_calls:type_name -> corvo.op.v1.ToolCall
-	7,   // 31: corvo.op.v1.ToolCall.job:type_name -> corvo.op.v1.NewJob
-	4,   // 32: corvo.op.v1.AckResult.items:type_name -> corvo.op.v1.Refusal
-	3,   // 33: corvo.op.v1.Fail.meta:type_name -> corvo.op.v1.Meta
-	20,  // 34: corvo.op.v1.Fail.items:type_name -> corvo.op.v1.FailItem
-	14,  // 35: corvo.op.v1.FailItem.proof:type_name -> corvo.op.v1.LeaseProof
-	1,   // 36: corvo.op.v1.FailItem.reason:type_name -> corvo.op.v1.FailReason
-	137, // 37: corvo.op.v1.FailItem.usage:type_name -> corvo.job.v1.Usage
-	22,  // 38: corvo.op.v1.FailResult.items:type_name -> corvo.op.v1.Failed
-	4,   // 39: corvo.op.v1.Failed.refusal:type_name -> corvo.op.v1.Refusal
-	136, // 40: corvo.op.v1.Failed.state:type_name -> corvo.job.v1.State
-	3,   // 41: corvo.op.v1.Heartbeat.meta:type_name -> corvo.op.v1.Meta
-	24,  // 42: corvo.op.v1.Heartbeat.items:type_name -> corvo.op.v1.HeartbeatItem
-	14,  // 43: corvo.op.v1.HeartbeatItem.proof:type_name -> corvo.op.v1.LeaseProof
-	129, // 44: corvo.op.v1.HeartbeatItem.progress:type_name -> corvo.job.v1.Blob
-	129, // 45: corvo.op.v1.HeartbeatItem.checkpoint:type_name -> corvo.job.v1.Blob
-	137, // 46: corvo.op.v1.HeartbeatItem.usage:type_name -> corvo.job.v1.Usage
-	4,   // 47: corvo.op.v1.HeartbeatResult.items:type_name -> corvo.op.v1.Refusal
-	3,   // 48: corvo.op.v1.SetQueue.meta:type_name -> corvo.op.v1.Meta
-	139, // 49: corvo.op.v1.SetQueue.overflow:type_name -> corvo.job.v1.Overflow
-	140, // 50: corvo.op.v1.SetQueue.retention:type_name -> corvo.job.v1.Retention
-	141, // 51: corvo.op.v1.SetQueue.defaults:type_name -> corvo.state.v1.QueueDefaults
-	3,   // 52: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
-	3,   // 53: corvo.op.v1.Reclaim.meta:type_name -> corvo.op.v1.Meta
-	3,   // 54: corvo.op.v1.Expire.meta:type_name -> corvo.op.v1.Meta
-	3,   // 55: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
-	3,   // 56: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
-	3,   // 57: corvo.op.v1.CreateKey.meta:type_name -> corvo.op.v1.Meta
-	142, // 58: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
-	142, // 59: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
-	3,   // 60: corvo.op.v1.RevokeKey.meta:type_name -> corvo.op.v1.Meta
-	3,   // 61: corvo.op.v1.TrimUsage.meta:type_name -> corvo.op.v1.Meta
-	3,   // 62: corvo.op.v1.DeleteQueue.meta:type_name -> corvo.op.v1.Meta
-	3,   // 63: corvo.op.v1.RaiseLevel.meta:type_name -> corvo.op.v1.Meta
-	3,   // 64: corvo.op.v1.MoveJobs.meta:type_name -> corvo.op.v1.Meta
-	4,   // 65: corvo.op.v1.MoveJobsResult.items:type_name -> corvo.op.v1.Refusal
-	3,   // 66: corvo.op.v1.Arrive.meta:type_name -> corvo.op.v1.Meta
-	143, // 67: corvo.op.v1.Arrive.job:type_name -> corvo.job.v1.Job
-	51,  // 68: corvo.op.v1.Arrive.blobs:type_name -> corvo.op.v1.KindBlob
-	144, // 69: corvo.op.v1.Arrive.errors:type_name -> corvo.job.v1.AttemptError
-	129, // 70: corvo.op.v1.KindBlob.blob:type_name -> corvo.job.v1.Blob
-	3,   // 71: corvo.op.v1.Deliver.meta:type_name -> corvo.op.v1.Meta
-	54,  // 72: corvo.op.v1.Deliver.items:type_name -> corvo.op.v1.Sent
-	3,   // 73: corvo.op.v1.TrimOutbox.meta:type_name -> corvo.op.v1.Meta
-	59,  // 74: corvo.op.v1.JobsResult.items:type_name -> corvo.op.v1.JobDone
-	4,   // 75: corvo.op.v1.JobDone.refusal:type_name -> corvo.op.v1.Refusal
-	136, // 76: corvo.op.v1.JobDone.state:type_name -> corvo.job.v1.State
-	3,   // 77: corvo.op.v1.CancelJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 78: corvo.op.v1.RetryJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 79: corvo.op.v1.HoldJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 80: corvo.op.v1.ReleaseJobs.meta:type_name -> corvo.op.v1.Meta
-	64,  // 81: corvo.op.v1.ReleaseJobs.changes:type_name -> corvo.op.v1.Changes
-	129, // 82: corvo.op.v1.Changes.payload:type_name -> corvo.job.v1.Blob
-	129, // 83: corvo.op.v1.Changes.checkpoint:type_name -> corvo.job.v1.Blob
-	145, // 84: corvo.op.v1.Changes.agent:type_name -> corvo.job.v1.AgentConfig
-	3,   // 85: corvo.op.v1.RejectJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 86: corvo.op.v1.DeleteJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 87: corvo.op.v1.ExpireJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 88: corvo.op.v1.ReleaseUnique.meta:type_name -> corvo.op.v1.Meta
-	3,   // 89: corvo.op.v1.PurgeJobs.meta:type_name -> corvo.op.v1.Meta
-	3,   // 90: corvo.op.v1.Place.meta:type_name -> corvo.op.v1.Meta
-	7,   // 91: corvo.op.v1.Place.jobs:type_name -> corvo.op.v1.NewJob
-	3,   // 92: corvo.op.v1.SealBatch.meta:type_name -> corvo.op.v1.Meta
-	146, // 93: corvo.op.v1.SealBatchResult.batch:type_name -> corvo.state.v1.Batch
-	3,   // 94: corvo.op.v1.CountMember.meta:type_name -> corvo.op.v1.Meta
-	136, // 95: corvo.op.v1.CountMember.outcome:type_name -> corvo.job.v1.State
-	3,   // 96: corvo.op.v1.PurgeBatches.meta:type_name -> corvo.op.v1.Meta
-	3,   // 97: corvo.op.v1.Watch.meta:type_name -> corvo.op.v1.Meta
-	3,   // 98: corvo.op.v1.Met.meta:type_name -> corvo.op.v1.Meta
-	136, // 99: corvo.op.v1.Met.outcome:type_name -> corvo.job.v1.State
-	3,   // 100: corvo.op.v1.ResolveDependents.meta:type_name -> corvo.op.v1.Meta
-	3,   // 101: corvo.op.v1.PutSchedule.meta:type_name -> corvo.op.v1.Meta
-	147, // 102: corvo.op.v1.PutSchedule.schedule:type_name -> corvo.state.v1.Schedule
-	147, // 103: corvo.op.v1.PutScheduleResult.schedule:type_name -> corvo.state.v1.Schedule
-	3,   // 104: corvo.op.v1.PauseSchedule.meta:type_name -> corvo.op.v1.Meta
-	147, // 105: corvo.op.v1.PauseScheduleResult.schedule:type_name -> corvo.state.v1.Schedule
-	3,   // 106: corvo.op.v1.DeleteSchedule.meta:type_name -> corvo.op.v1.Meta
-	3,   // 107: corvo.op.v1.RunSchedules.meta:type_name -> corvo.op.v1.Meta
-	94,  // 108: corvo.op.v1.RunSchedules.runs:type_name -> corvo.op.v1.Run
-	3,   // 109: corvo.op.v1.ClearQueue.meta:type_name -> corvo.op.v1.Meta
-	3,   // 110: corvo.op.v1.SweepQueue.meta:type_name -> corvo.op.v1.Meta
-	3,   // 111: corvo.op.v1.Replenish.meta:type_name -> corvo.op.v1.Meta
-	3,   // 112: corvo.op.v1.SetSettings.meta:type_name -> corvo.op.v1.Meta
-	148, // 113: corvo.op.v1.SetSettings.settings:type_name -> corvo.state.v1.Settings
-	3,   // 114: corvo.op.v1.PutResource.meta:type_name -> corvo.op.v1.Meta
-	149, // 115: corvo.op.v1.PutResource.resource:type_name -> corvo.state.v1.Resource
-	150, // 116: corvo.op.v1.PutResource.windows:type_name -> corvo.state.v1.Spent
-	149, // 117: corvo.op.v1.PutResourceResult.resource:type_name -> corvo.state.v1.Resource
-	3,   // 118: corvo.op.v1.DeleteResource.meta:type_name -> corvo.op.v1.Meta
-	151, // 119: corvo.op.v1.DeleteResource.kind:type_name -> corvo.state.v1.ResourceKind
-	3,   // 120: corvo.op.v1.SeedPrices.meta:type_name -> corvo.op.v1.Meta
-	149, // 121: corvo.op.v1.SeedPrices.prices:type_name -> corvo.state.v1.Resource
-	3,   // 122: corvo.op.v1.TurnBudgets.meta:type_name -> corvo.op.v1.Meta
-	111, // 123: corvo.op.v1.TurnBudgets.turns:type_name -> corvo.op.v1.Turn
-	152, // 124: corvo.op.v1.Turn.window:type_name -> corvo.state.v1.Window
-	3,   // 125: corvo.op.v1.OpenGate.meta:type_name -> corvo.op.v1.Meta
-	3,   // 126: corvo.op.v1.ScoreJob.meta:type_name -> corvo.op.v1.Meta
-	153, // 127: corvo.op.v1.ScoreJob.score:type_name -> corvo.job.v1.Score
-	3,   // 128: corvo.op.v1.ReplayJob.meta:type_name -> corvo.op.v1.Meta
-	3,   // 129: corvo.op.v1.SetAlerts.meta:type_name -> corvo.op.v1.Meta
-	120, // 130: corvo.op.v1.SetAlerts.changes:type_name -> corvo.op.v1.AlertChange
-	129, // 131: corvo.op.v1.AlertChange.body:type_name -> corvo.job.v1.Blob
-	3,   // 132: corvo.op.v1.ReportDeliveries.meta:type_name -> corvo.op.v1.Meta
-	123, // 133: corvo.op.v1.ReportDeliveries.reports:type_name -> corvo.op.v1.DeliveryReport
-	3,   // 134: corvo.op.v1.PurgeDeliveries.meta:type_name -> corvo.op.v1.Meta
-	3,   // 135: corvo.op.v1.QueueDelivery.meta:type_name -> corvo.op.v1.Meta
-	136, // [136:136] is the sub-list for method output_type
-	136, // [136:136] is the sub-list for method input_type
-	136, // [136:136] is the sub-list for extension type_name
-	136, // [136:136] is the sub-list for extension extendee
-	0,   // [0:136] is the sub-list for field type_name
+	4,   // 1: corvo.op.v1.Meta.audit:type_name -> corvo.op.v1.Audit
+	3,   // 2: corvo.op.v1.Enqueue.meta:type_name -> corvo.op.v1.Meta
+	8,   // 3: corvo.op.v1.Enqueue.jobs:type_name -> corvo.op.v1.NewJob
+	7,   // 4: corvo.op.v1.Enqueue.batch:type_name -> corvo.op.v1.NewBatch
+	136, // 5: corvo.op.v1.NewBatch.callback_payload:type_name -> corvo.job.v1.Blob
+	136, // 6: corvo.op.v1.NewJob.payload:type_name -> corvo.job.v1.Blob
+	137, // 7: corvo.op.v1.NewJob.retry:type_name -> corvo.job.v1.Retry
+	138, // 8: corvo.op.v1.NewJob.tags:type_name -> corvo.job.v1.Pair
+	138, // 9: corvo.op.v1.NewJob.headers:type_name -> corvo.job.v1.Pair
+	136, // 10: corvo.op.v1.NewJob.checkpoint:type_name -> corvo.job.v1.Blob
+	139, // 11: corvo.op.v1.NewJob.options:type_name -> corvo.job.v1.Options
+	9,   // 12: corvo.op.v1.NewJob.depends_on:type_name -> corvo.op.v1.Dependency
+	140, // 13: corvo.op.v1.NewJob.chain:type_name -> corvo.job.v1.Chain
+	136, // 14: corvo.op.v1.NewJob.result_schema:type_name -> corvo.job.v1.Blob
+	141, // 15: corvo.op.v1.NewJob.origin:type_name -> corvo.job.v1.Origin
+	136, // 16: corvo.op.v1.NewJob.previous:type_name -> corvo.job.v1.Blob
+	142, // 17: corvo.op.v1.NewJob.link:type_name -> corvo.job.v1.ChainLink
+	11,  // 18: corvo.op.v1.EnqueueResult.jobs:type_name -> corvo.op.v1.Enqueued
+	143, // 19: corvo.op.v1.Enqueued.state:type_name -> corvo.job.v1.State
+	0,   // 20: corvo.op.v1.Enqueued.found:type_name -> corvo.op.v1.Found
+	3,   // 21: corvo.op.v1.Fetch.meta:type_name -> corvo.op.v1.Meta
+	14,  // 22: corvo.op.v1.FetchResult.jobs:type_name -> corvo.op.v1.Leased
+	3,   // 23: corvo.op.v1.Ack.meta:type_name -> corvo.op.v1.Meta
+	17,  // 24: corvo.op.v1.Ack.items:type_name -> corvo.op.v1.AckItem
+	15,  // 25: corvo.op.v1.AckItem.proof:type_name -> corvo.op.v1.LeaseProof
+	136, // 26: corvo.op.v1.AckItem.result:type_name -> corvo.job.v1.Blob
+	136, // 27: corvo.op.v1.AckItem.checkpoint:type_name -> corvo.job.v1.Blob
+	144, // 28: corvo.op.v1.AckItem.usage:type_name -> corvo.job.v1.Usage
+	145, // 29: corvo.op.v1.AckItem.agent_status:type_name -> corvo.job.v1.IterationStatus
+	136, // 30: corvo.op.v1.AckItem.trace:type_name -> corvo.job.v1.Blob
+	18,  // 31: corvo.op.v1.AckItem.tool_calls:type_name -> corvo.op.v1.ToolCall
+	8,   // 32: corvo.op.v1.ToolCall.job:type_name -> corvo.op.v1.NewJob
+	5,   // 33: corvo.op.v1.AckResult.items:type_name -> corvo.op.v1.Refusal
+	3,   // 34: corvo.op.v1.Fail.meta:type_name -> corvo.op.v1.Meta
+	21,  // 35: corvo.op.v1.Fail.items:type_name -> corvo.op.v1.FailItem
+	15,  // 36: corvo.op.v1.FailItem.proof:type_name -> corvo.op.v1.LeaseProof
+	1,   // 37: corvo.op.v1.FailItem.reason:type_name -> corvo.op.v1.FailReason
+	144, // 38: corvo.op.v1.FailItem.usage:type_name -> corvo.job.v1.Usage
+	23,  // 39: corvo.op.v1.FailResult.items:type_name -> corvo.op.v1.Failed
+	5,   // 40: corvo.op.v1.Failed.refusal:type_name -> corvo.op.v1.Refusal
+	143, // 41: corvo.op.v1.Failed.state:type_name -> corvo.job.v1.State
+	3,   // 42: corvo.op.v1.Heartbeat.meta:type_name -> corvo.op.v1.Meta
+	25,  // 43: corvo.op.v1.Heartbeat.items:type_name -> corvo.op.v1.HeartbeatItem
+	15,  // 44: corvo.op.v1.HeartbeatItem.proof:type_name -> corvo.op.v1.LeaseProof
+	136, // 45: corvo.op.v1.HeartbeatItem.progress:type_name -> corvo.job.v1.Blob
+	136, // 46: corvo.op.v1.HeartbeatItem.checkpoint:type_name -> corvo.job.v1.Blob
+	144, // 47: corvo.op.v1.HeartbeatItem.usage:type_name -> corvo.job.v1.Usage
+	5,   // 48: corvo.op.v1.HeartbeatResult.items:type_name -> corvo.op.v1.Refusal
+	3,   // 49: corvo.op.v1.SetQueue.meta:type_name -> corvo.op.v1.Meta
+	146, // 50: corvo.op.v1.SetQueue.overflow:type_name -> corvo.job.v1.Overflow
+	147, // 51: corvo.op.v1.SetQueue.retention:type_name -> corvo.job.v1.Retention
+	148, // 52: corvo.op.v1.SetQueue.defaults:type_name -> corvo.state.v1.QueueDefaults
+	3,   // 53: corvo.op.v1.Promote.meta:type_name -> corvo.op.v1.Meta
+	3,   // 54: corvo.op.v1.Reclaim.meta:type_name -> corvo.op.v1.Meta
+	3,   // 55: corvo.op.v1.Expire.meta:type_name -> corvo.op.v1.Meta
+	3,   // 56: corvo.op.v1.StartTerm.meta:type_name -> corvo.op.v1.Meta
+	3,   // 57: corvo.op.v1.TrimFeed.meta:type_name -> corvo.op.v1.Meta
+	3,   // 58: corvo.op.v1.CreateKey.meta:type_name -> corvo.op.v1.Meta
+	149, // 59: corvo.op.v1.CreateKey.key:type_name -> corvo.state.v1.Key
+	149, // 60: corvo.op.v1.CreateKeyResult.key:type_name -> corvo.state.v1.Key
+	3,   // 61: corvo.op.v1.RevokeKey.meta:type_name -> corvo.op.v1.Meta
+	3,   // 62: corvo.op.v1.TrimUsage.meta:type_name -> corvo.op.v1.Meta
+	3,   // 63: corvo.op.v1.DeleteQueue.meta:type_name -> corvo.op.v1.Meta
+	3,   // 64: corvo.op.v1.RaiseLevel.meta:type_name -> corvo.op.v1.Meta
+	3,   // 65: corvo.op.v1.MoveJobs.meta:type_name -> corvo.op.v1.Meta
+	5,   // 66: corvo.op.v1.MoveJobsResult.items:type_name -> corvo.op.v1.Refusal
+	3,   // 67: corvo.op.v1.Arrive.meta:type_name -> corvo.op.v1.Meta
+	150, // 68: corvo.op.v1.Arrive.job:type_name -> corvo.job.v1.Job
+	52,  // 69: corvo.op.v1.Arrive.blobs:type_name -> corvo.op.v1.KindBlob
+	151, // 70: corvo.op.v1.Arrive.errors:type_name -> corvo.job.v1.AttemptError
+	136, // 71: corvo.op.v1.KindBlob.blob:type_name -> corvo.job.v1.Blob
+	3,   // 72: corvo.op.v1.Deliver.meta:type_name -> corvo.op.v1.Meta
+	55,  // 73: corvo.op.v1.Deliver.items:type_name -> corvo.op.v1.Sent
+	3,   // 74: corvo.op.v1.TrimOutbox.meta:type_name -> corvo.op.v1.Meta
+	60,  // 75: corvo.op.v1.JobsResult.items:type_name -> corvo.op.v1.JobDone
+	5,   // 76: corvo.op.v1.JobDone.refusal:type_name -> corvo.op.v1.Refusal
+	143, // 77: corvo.op.v1.JobDone.state:type_name -> corvo.job.v1.State
+	3,   // 78: corvo.op.v1.CancelJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 79: corvo.op.v1.RetryJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 80: corvo.op.v1.HoldJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 81: corvo.op.v1.ReleaseJobs.meta:type_name -> corvo.op.v1.Meta
+	65,  // 82: corvo.op.v1.ReleaseJobs.changes:type_name -> corvo.op.v1.Changes
+	136, // 83: corvo.op.v1.Changes.payload:type_name -> corvo.job.v1.Blob
+	136, // 84: corvo.op.v1.Changes.checkpoint:type_name -> corvo.job.v1.Blob
+	152, // 85: corvo.op.v1.Changes.agent:type_name -> corvo.job.v1.AgentConfig
+	3,   // 86: corvo.op.v1.RejectJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 87: corvo.op.v1.DeleteJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 88: corvo.op.v1.ExpireJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 89: corvo.op.v1.ReleaseUnique.meta:type_name -> corvo.op.v1.Meta
+	3,   // 90: corvo.op.v1.PurgeJobs.meta:type_name -> corvo.op.v1.Meta
+	3,   // 91: corvo.op.v1.Place.meta:type_name -> corvo.op.v1.Meta
+	8,   // 92: corvo.op.v1.Place.jobs:type_name -> corvo.op.v1.NewJob
+	3,   // 93: corvo.op.v1.SealBatch.meta:type_name -> corvo.op.v1.Meta
+	153, // 94: corvo.op.v1.SealBatchResult.batch:type_name -> corvo.state.v1.Batch
+	3,   // 95: corvo.op.v1.CountMember.meta:type_name -> corvo.op.v1.Meta
+	143, // 96: corvo.op.v1.CountMember.outcome:type_name -> corvo.job.v1.State
+	3,   // 97: corvo.op.v1.PurgeBatches.meta:type_name -> corvo.op.v1.Meta
+	3,   // 98: corvo.op.v1.Watch.meta:type_name -> corvo.op.v1.Meta
+	3,   // 99: corvo.op.v1.Met.meta:type_name -> corvo.op.v1.Meta
+	143, // 100: corvo.op.v1.Met.outcome:type_name -> corvo.job.v1.State
+	3,   // 101: corvo.op.v1.ResolveDependents.meta:type_name -> corvo.op.v1.Meta
+	3,   // 102: corvo.op.v1.PutSchedule.meta:type_name -> corvo.op.v1.Meta
+	154, // 103: corvo.op.v1.PutSchedule.schedule:type_name -> corvo.state.v1.Schedule
+	154, // 104: corvo.op.v1.PutScheduleResult.schedule:type_name -> corvo.state.v1.Schedule
+	3,   // 105: corvo.op.v1.PauseSchedule.meta:type_name -> corvo.op.v1.Meta
+	154, // 106: corvo.op.v1.PauseScheduleResult.schedule:type_name -> corvo.state.v1.Schedule
+	3,   // 107: corvo.op.v1.DeleteSchedule.meta:type_name -> corvo.op.v1.Meta
+	3,   // 108: corvo.op.v1.RunSchedules.meta:type_name -> corvo.op.v1.Meta
+	95,  // 109: corvo.op.v1.RunSchedules.runs:type_name -> corvo.op.v1.Run
+	3,   // 110: corvo.op.v1.ClearQueue.meta:type_name -> corvo.op.v1.Meta
+	3,   // 111: corvo.op.v1.SweepQueue.meta:type_name -> corvo.op.v1.Meta
+	3,   // 112: corvo.op.v1.Replenish.meta:type_name -> corvo.op.v1.Meta
+	3,   // 113: corvo.op.v1.SetSettings.meta:type_name -> corvo.op.v1.Meta
+	155, // 114: corvo.op.v1.SetSettings.settings:type_name -> corvo.state.v1.Settings
+	3,   // 115: corvo.op.v1.PutResource.meta:type_name -> corvo.op.v1.Meta
+	156, // 116: corvo.op.v1.PutResource.resource:type_name -> corvo.state.v1.Resource
+	157, // 117: corvo.op.v1.PutResource.windows:type_name -> corvo.state.v1.Spent
+	156, // 118: corvo.op.v1.PutResourceResult.resource:type_name -> corvo.state.v1.Resource
+	3,   // 119: corvo.op.v1.DeleteResource.meta:type_name -> corvo.op.v1.Meta
+	158, // 120: corvo.op.v1.DeleteResource.kind:type_name -> corvo.state.v1.ResourceKind
+	3,   // 121: corvo.op.v1.SeedPrices.meta:type_name -> corvo.op.v1.Meta
+	156, // 122: corvo.op.v1.SeedPrices.prices:type_name -> corvo.state.v1.Resource
+	3,   // 123: corvo.op.v1.TurnBudgets.meta:type_name -> corvo.op.v1.Meta
+	112, // 124: corvo.op.v1.TurnBudgets.turns:type_name -> corvo.op.v1.Turn
+	159, // 125: corvo.op.v1.Turn.window:type_name -> corvo.state.v1.Window
+	3,   // 126: corvo.op.v1.OpenGate.meta:type_name -> corvo.op.v1.Meta
+	3,   // 127: corvo.op.v1.ScoreJob.meta:type_name -> corvo.op.v1.Meta
+	160, // 128: corvo.op.v1.ScoreJob.score:type_name -> corvo.job.v1.Score
+	3,   // 129: corvo.op.v1.ReplayJob.meta:type_name -> corvo.op.v1.Meta
+	3,   // 130: corvo.op.v1.SetAlerts.meta:type_name -> corvo.op.v1.Meta
+	121, // 131: corvo.op.v1.SetAlerts.changes:type_name -> corvo.op.v1.AlertChange
+	136, // 132: corvo.op.v1.AlertChange.body:type_name -> corvo.job.v1.Blob
+	3,   // 133: corvo.op.v1.ReportDeliveries.meta:type_name -> corvo.op.v1.Meta
+	124, // 134: corvo.op.v1.ReportDeliveries.reports:type_name -> corvo.op.v1.DeliveryReport
+	3,   // 135: corvo.op.v1.PurgeDeliveries.meta:type_name -> corvo.op.v1.Meta
+	3,   // 136: corvo.op.v1.QueueDelivery.meta:type_name -> corvo.op.v1.Meta
+	3,   // 137: corvo.op.v1.ReturnBudget.meta:type_name -> corvo.op.v1.Meta
+	3,   // 138: corvo.op.v1.GrantBudget.meta:type_name -> corvo.op.v1.Meta
+	161, // 139: corvo.op.v1.GrantBudget.denial:type_name -> corvo.state.v1.Denial
+	3,   // 140: corvo.op.v1.BalanceBudgets.meta:type_name -> corvo.op.v1.Meta
+	141, // [141:141] is the sub-list for method output_type
+	141, // [141:141] is the sub-list for method input_type
+	141, // [141:141] is the sub-list for extension type_name
+	141, // [141:141] is the sub-list for extension extendee
+	0,   // [0:141] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_op_op_proto_init() }
@@ -8043,14 +8549,14 @@ func file_dataplane_op_op_proto_init() {
 	if File_dataplane_op_op_proto != nil {
 		return
 	}
-	file_dataplane_op_op_proto_msgTypes[24].OneofWrappers = []any{}
+	file_dataplane_op_op_proto_msgTypes[25].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_op_op_proto_rawDesc), len(file_dataplane_op_op_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   127,
+			NumMessages:   134,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

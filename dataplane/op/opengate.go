@@ -41,7 +41,7 @@ func (o *OpenGate) Apply(tx *state.Tx) (*OpenGateResult, error) {
 		if !AtGate(j) {
 			continue
 		}
-		v, err := Decide(tx, j)
+		v, err := decide(tx, j)
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (g *Frozen) Opens(j *job.Job) (bool, Verdict, error) {
 		err = g.err
 	}
 	if err != nil || v.stays(j) {
-		return false, v, err
+		return v.asks != 0, v, err // OpenGate asks, and leaves it there
 	}
 	if v.Do == Take {
 		err = g.Rehearse(j)

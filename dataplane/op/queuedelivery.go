@@ -3,7 +3,6 @@ package op
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
@@ -29,9 +28,7 @@ func (o *QueueDelivery) Validate() error {
 	o.Meta.check(&p)
 	p.deliveryIDs(o.Meta, 1)
 	p.add("webhook", checkResourceName(o.Webhook))
-	if !slices.Contains(WebhookEvents, o.Event) {
-		p.add("event", fmt.Errorf("%.64q is no event; use any of %v", o.Event, WebhookEvents))
-	}
+	p.add("event", CheckWebhookEvent(o.Event))
 	if len(o.Body) == 0 {
 		p.add("body", errors.New("is missing"))
 	}
@@ -51,12 +48,12 @@ func (o *QueueDelivery) Apply(tx *state.Tx) (*QueueDeliveryResult, error) {
 		return nil, api.Errorf(api.Conflict, "webhook %s is not enabled: enable it first", o.Webhook)
 	}
 	id := o.Meta.Ids[0]
-	made, err := newDelivery(tx, id, o.Webhook, o.Event, o.Body)
+	made, err := newDelivery(tx, id, webhook, &Telling{Event: o.Event, Body: o.Body})
 	switch {
 	case err != nil:
 		return nil, err
 	case !made:
-		return nil, api.Errorf(api.Conflict, "%d deliveries wait for their webhooks, and no more are kept: see to those that cannot be reached", job.MaxDeliveries)
+		return nil, api.Errorf(api.Conflict, "%d deliveries wait for the webhook, or %d for all, and no more are kept: see to those that cannot be reached", job.MaxWebhookWaiting, job.MaxDeliveries)
 	}
 	return &QueueDeliveryResult{Id: id}, nil
 }

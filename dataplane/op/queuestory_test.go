@@ -1,6 +1,7 @@
 package op_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -99,6 +100,8 @@ func (i item) retention(t testing.TB) *job.Retention {
 // queueAnswer is what is answered of a queue; "ok" for anything else.
 func queueAnswer(result any) string {
 	switch r := result.(type) {
+	case *op.BalanceBudgetsResult:
+		return fmt.Sprint(r.Balanced)
 	case *op.SweepQueueResult:
 		return fmt.Sprintf("removed %d", r.Removed)
 	case *op.ClearQueueResult:
@@ -108,7 +111,7 @@ func queueAnswer(result any) string {
 			return "deleting"
 		}
 	}
-	return "ok"
+	return cmp.Or(bulkAnswer(result), "ok")
 }
 
 func printQueueSettings(b *strings.Builder, q *state.Queue) {

@@ -32,29 +32,31 @@ func (o *ReleaseJobs) Validate() error {
 
 // Apply releases the jobs.
 func (o *ReleaseJobs) Apply(tx *state.Tx) (*JobsResult, error) {
-	return actOn(tx, o.JobIds, func(tx *state.Tx, j *job.Job) (*JobDone, error) {
-		to, ok := job.Next(j.State, job.OnApprove)
-		if !ok {
-			return conflict(j, "approved", job.Held), nil
-		}
-		if refused := o.Changes.refuse(j); refused != nil {
-			return &JobDone{Refusal: refused}, nil
-		}
-		if refused, err := stillShort(tx, j, o.Changes.options(j)); err != nil || refused != nil {
-			return &JobDone{Refusal: refused}, err
-		}
-		changed, err := o.Changes.apply(tx, j)
-		if err != nil {
-			return nil, err
-		}
-		waive(tx, j)
-		j.State = to
-		waiveModel(j)
-		d := j.Details()
-		d.CostWaived = o.Changes.GetAgent() == nil && (d.CostWaived || d.Hold == job.Hold_HOLD_MAX_COST)
-		d.HoldReason, d.Hold, d.HoldBy = "", job.Hold_HOLD_REQUEST, ""
-		j.BlockedBy = 0
-		j.ScheduledNs = tx.ClockNs()
-		return became(j), tx.PutJob(j, append(changed, state.EventType_EVENT_APPROVED)...)
-	})
+	return actOn(tx, o.JobIds, o.release)
+}
+
+func (o *ReleaseJobs) release(tx *state.Tx, j *job.Job) (*JobDone, error) {
+	to, ok := job.Next(j.State, job.OnApprove)
+	if !ok {
+		return conflict(j, "approved", job.Held), nil
+	}
+	if refused := o.Changes.refuse(j); refused != nil {
+		return &JobDone{Refusal: refused}, nil
+	}
+	if refused, err := stillShort(tx, j, o.Changes.options(j)); err != nil || refused != nil {
+		return &JobDone{Refusal: refused}, err
+	}
+	changed, err := o.Changes.apply(tx, j)
+	if err != nil {
+		return nil, err
+	}
+	waive(tx, j)
+	j.State = to
+	waiveModel(j)
+	d := j.Details()
+	d.CostWaived = o.Changes.GetAgent() == nil && (d.CostWaived || d.Hold == job.Hold_HOLD_MAX_COST)
+	d.HoldReason, d.Hold, d.HoldBy = "", job.Hold_HOLD_REQUEST, ""
+	j.BlockedBy = 0
+	j.ScheduledNs = tx.ClockNs()
+	return became(j), tx.PutJob(j, append(changed, state.EventType_EVENT_APPROVED)...)
 }

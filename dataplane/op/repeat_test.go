@@ -295,6 +295,7 @@ func TestRepeatsIsExact(t *testing.T) {
 		"the first key":                   {&op.CreateKey{First: true}, true},
 		"another key":                     {&op.CreateKey{}, false},
 		"a setting":                       {&op.SetQueue{Queue: "q"}, false},
+		"a change of an alert":            {&op.SetAlerts{}, false},
 		"a setting with a key":            {&op.SetQueue{Meta: idempotent("", "k", ""), Queue: "q"}, true},
 	} {
 		if got := (op.Codec{}).Repeats(c.o); got != c.want {

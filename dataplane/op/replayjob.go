@@ -70,6 +70,9 @@ func (o *ReplayJob) Apply(tx *state.Tx) (*ReplayJobResult, error) {
 		return nil, err
 	}
 	one := &Enqueue{Meta: o.Meta, Jobs: []*NewJob{nj}}
+	if err := one.admitLanes(tx); err != nil {
+		return nil, err
+	}
 	crowds, err := one.admit(tx, nil)
 	if err != nil {
 		return nil, err

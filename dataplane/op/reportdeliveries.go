@@ -3,6 +3,8 @@ package op
 import (
 	"errors"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine/entry"
@@ -61,10 +63,55 @@ func (o *ReportDeliveries) Apply(tx *state.Tx) (*ReportDeliveriesResult, error) 
 		if webhook == nil {
 			continue
 		}
-		last := &state.Attempted{Status: r.Status, Error: r.Error, AtNs: tx.ClockNs()}
-		if err := tx.PutAttempted([16]byte(webhook.Id), last); err != nil {
+		if err := r.attempted(tx, webhook); err != nil {
 			return nil, err
 		}
 	}
 	return &ReportDeliveriesResult{}, nil
+}
+
+// attempted notes what the attempt says of the webhook. One that could not be reached
+// for long is disabled, for whoever is told of nothing should know.
+func (r *DeliveryReport) attempted(tx *state.Tx, webhook *state.Resource) error {
+	a, err := tx.Attempted([16]byte(webhook.Id))
+	if err != nil {
+		return err
+	}
+	if a == nil {
+		a = &state.Attempted{}
+	}
+	a.Status, a.Error, a.AtNs = r.Status, r.Error, tx.ClockNs()
+	if r.RetryNs == 0 && a.Waiting > 0 {
+		a.Waiting--
+	}
+	switch {
+	case r.Delivered:
+		a.GivenUp, a.FailingSinceNs = 0, 0
+	case r.RetryNs == 0 && !webhook.Webhook.Disabled:
+		if a.GivenUp == 0 {
+			a.FailingSinceNs = tx.ClockNs()
+		}
+		a.GivenUp++
+	}
+	var events []state.EventType
+	if !webhook.Webhook.Disabled && a.GivenUp >= job.WebhookGivenUp && tx.ClockNs()-a.FailingSinceNs >= int64(job.WebhookFailing) &&
+		roomToSend(tx, webhook.Shards) == nil {
+		if err := disableWebhook(tx, webhook); err != nil {
+			return err
+		}
+		events = append(events, state.EventType_EVENT_WEBHOOK_DISABLED)
+	}
+	return tx.PutAttempted([16]byte(webhook.Id), a, events...)
+}
+
+// disableWebhook has nothing be sent to a webhook any more, as if somebody had declared
+// that. The record is shared with readers, so another takes its place.
+func disableWebhook(tx *state.Tx, webhook *state.Resource) error {
+	r := proto.Clone(webhook).(*state.Resource)
+	r.Version++
+	r.Webhook.Disabled = true
+	if err := tx.PutResource(r); err != nil {
+		return err
+	}
+	return sendToOthers(tx, r.Shards, &PutResource{Resource: r, Sent: true})
 }

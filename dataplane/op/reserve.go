@@ -3,7 +3,6 @@ package op
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/corvo/corvo/api"
@@ -32,7 +31,7 @@ func reserveBudgets(tx *state.Tx, j *job.Job) error {
 			return err
 		}
 		// One that only tells may come to more than fits.
-		amount = min(amount, math.MaxInt64-money.Nano(a.ReservedNanoUsd))
+		amount = min(amount, money.Nano(max(reservable(r, a)-reservedOn(a), 0)))
 	}
 	c := claims(j)
 	c.ReservedNanoUsd = int64(amount)
@@ -51,7 +50,11 @@ func reserve(tx *state.Tx, r *state.Resource, amount int64) error {
 	if err != nil {
 		return err
 	}
-	a.ReservedNanoUsd += amount
+	if a.Slice != nil {
+		a.Slice.Reserve(amount, tx.ClockNs())
+	} else {
+		a.ReservedNanoUsd += amount
+	}
 	return tx.PutAccount([16]byte(r.Id), a)
 }
 
@@ -68,15 +71,27 @@ func settleBudgets(tx *state.Tx, j *job.Job) error {
 		if err != nil {
 			return err
 		}
-		if a.ReservedNanoUsd < c.ReservedNanoUsd {
-			return fmt.Errorf("budget %q has %d reserved, of which job %s has %d", r.Name, a.ReservedNanoUsd, job.ID(j.Id), c.ReservedNanoUsd)
+		if reserved := reservedOn(a); reserved < c.ReservedNanoUsd {
+			return fmt.Errorf("budget %q has %d reserved, of which job %s has %d", r.Name, reserved, job.ID(j.Id), c.ReservedNanoUsd)
 		}
-		a.ReservedNanoUsd -= c.ReservedNanoUsd
-		if err := book(tx, r, a, cost); err != nil {
+		if a.Slice != nil {
+			a.Slice.Release(c.ReservedNanoUsd, tx.ClockNs())
+		} else {
+			a.ReservedNanoUsd -= c.ReservedNanoUsd
+		}
+		if err := spendOn(tx, r, a, cost); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// spendOn counts what was spent on a budget by this shard.
+func spendOn(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) error {
+	if a.Slice == nil {
+		return book(tx, r, a, cost)
+	}
+	return spendSlice(tx, r, a, cost)
 }
 
 // book counts what was spent in each window of a budget, and tells of the thresholds
@@ -117,7 +132,7 @@ func spend(tx *state.Tx, j *job.Job, costNanoUsd int64) error {
 		if err != nil {
 			return err
 		}
-		if err := book(tx, r, a, billing.Sums{Overrun: money.Nano(costNanoUsd)}); err != nil {
+		if err := spendOn(tx, r, a, billing.Sums{Overrun: money.Nano(costNanoUsd)}); err != nil {
 			return err
 		}
 	}
@@ -138,7 +153,8 @@ func holds(c *job.Claims, r *state.Resource) bool {
 // whether there is room for it. Where there is none, what it has cost beyond its
 // reservation is booked at once, so that no other takes that money for its own, and its
 // worker is told; so is one that has used all of its reservation up where no more can be
-// had.
+// had. Where a shared budget's first shard has to be asked it is booked, too, and the
+// worker is not told: there may be room the next time.
 func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 	budgets := budgetsOf(tx.Book(), j)
 	if len(budgets) == 0 {
@@ -148,6 +164,7 @@ func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 	extra := max(c.GetSpentNanoUsd()-c.GetReservedNanoUsd(), 0)
 	usedUp := c.GetSpentNanoUsd() >= c.GetReservedNanoUsd()
 	ok, fits := true, true
+	over := false
 	for _, r := range budgets {
 		a, err := accountOf(tx, r)
 		if err != nil {
@@ -160,14 +177,19 @@ func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 			}
 			need = extra
 		}
-		fits = fits && a.ReservedNanoUsd <= math.MaxInt64-need
-		before := money.Nano(j.Usage.GetCostNanoUsd() - need)
-		if r.Budget.OnExceed != state.OnExceed_ON_EXCEED_ALERT_ONLY && shortOf(r.Budget, a, before, money.Nano(need), tx.ClockNs()) != nil {
-			ok = false
+		fits = fits && reservedOn(a) <= reservable(r, a)-need
+		if r.Budget.OnExceed == state.OnExceed_ON_EXCEED_ALERT_ONLY {
+			continue
 		}
+		short, err := shortNow(tx, r, a, money.Nano(j.Usage.GetCostNanoUsd()-need), money.Nano(need))
+		if err != nil {
+			return false, err
+		}
+		ok = ok && short == nil
+		over = over || short != nil && !short.unknown
 	}
 	if extra == 0 {
-		return ok, nil
+		return !over, nil
 	}
 	if ok && fits {
 		c.ReservedNanoUsd += extra
@@ -183,14 +205,27 @@ func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
 		} else {
 			var a *state.Account
 			if a, err = accountOf(tx, r); err == nil {
-				err = book(tx, r, a, billing.Sums{Overrun: money.Nano(extra)})
+				err = spendOn(tx, r, a, billing.Sums{Overrun: money.Nano(extra)})
 			}
 		}
 		if err != nil {
 			return false, err
 		}
 	}
-	return ok, nil
+	return !over, nil
+}
+
+// shortNow is shortOn in an entry, as decide is Decide.
+func shortNow(tx *state.Tx, r *state.Resource, a *state.Account, jobCost, amount money.Nano) (*shortage, error) {
+	for {
+		short := shortOn(r.Budget, a, jobCost, amount, tx.ClockNs())
+		if short == nil || short.asks == 0 {
+			return short, nil
+		}
+		if err := askFor(tx, r, short.asks); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // stillShort refuses to let a job go that a budget holds and still has no room for: it

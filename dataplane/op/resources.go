@@ -37,7 +37,7 @@ var resourceKinds = map[state.ResourceKind]*resourceKind{
 	state.ResourceKind_RESOURCE_KIND_BUDGET:          {noun: "budget", most: job.MaxBudgets, check: checkBudget, put: putBudget, deleted: deletedBudget},
 	state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY: {noun: "approval policy", most: job.MaxApprovalPolicies, check: checkApprovalPolicy, admit: admitApprovalPolicy},
 	state.ResourceKind_RESOURCE_KIND_ALERT_RULE:      {noun: "alert rule", most: job.MaxAlertRules, check: checkAlertRule, admit: admitAlertRule, deleted: deletedAlertRule},
-	state.ResourceKind_RESOURCE_KIND_WEBHOOK:         {noun: "webhook", most: job.MaxWebhooks, check: checkWebhook, admit: admitWebhook, release: releaseWebhook, deleted: deletedWebhook},
+	state.ResourceKind_RESOURCE_KIND_WEBHOOK:         {noun: "webhook", most: job.MaxWebhooks, check: checkWebhook, admit: admitWebhook, put: putWebhook, release: releaseWebhook, deleted: deletedWebhook},
 }
 
 // takeBack removes a resource of the kind, and what has come of it.

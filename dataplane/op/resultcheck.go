@@ -15,6 +15,10 @@ import (
 // it: no client ever sees it.
 const ResultUnchecked api.Code = "RESULT_UNCHECKED"
 
+// MisfitRequest is the request id of every Fail that answers it. The token tells whose
+// attempt such a Fail ended, so that the ack finds its own effect when it comes again.
+const MisfitRequest = "results mismatch"
+
 // asksForCheck asks the proposer whether the result fits the job's schema; nil where
 // that is known, or there is none. What an agent leaves between two iterations is no
 // result.
@@ -23,6 +27,17 @@ func (i *AckItem) asksForCheck(j *job.Job) *Refusal {
 		return nil
 	}
 	return refuse(ResultUnchecked, "the result of job %s has to be held against its schema first", job.ID(j.Id))
+}
+
+// asksAgain asks for the check of a result once more that was found not to match, and
+// ended j's last attempt; nil for any other lease that is over. A repeat is answered by
+// the Fail that repeats too.
+func (i *AckItem) asksAgain(j *job.Job) *Refusal {
+	token := i.GetProof().GetToken()
+	if len(token) == 0 || j.State == job.Active || string(j.Lease.GetLastRequest()) != MisfitRequest || !job.ProvesLease(j, token, "") {
+		return nil
+	}
+	return i.asksForCheck(j)
 }
 
 // ends says whether the job is done with the ack.

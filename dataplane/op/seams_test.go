@@ -1,6 +1,7 @@
 package op_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -193,5 +194,33 @@ func TestOldestReadyOfKeys(t *testing.T) {
 	w.apply(w.fetch("q", 2)) // the one without a key, and the first
 	if got := oldest(); got != begin+int64(time.Minute) {
 		t.Errorf("the next has waited since %d, not %d", got, begin+int64(time.Minute))
+	}
+}
+
+// One that became ready late, such as a retry, hides none behind it that waits longer,
+// to a bound.
+func TestOldestReadyBehindLateJobs(t *testing.T) {
+	t.Parallel()
+	for late, exact := range map[int]bool{1: true, state.OldestLooks: true, state.OldestLooks + 1: false} {
+		w := newWorld(t)
+		begin, dueNs := w.clockNs, w.clockNs+int64(time.Hour)
+		o := w.newJobs("q", late)
+		for _, nj := range o.Jobs {
+			nj.ScheduledNs = dueNs
+		}
+		w.apply(o, w.newJobs("q", 1))
+		w.clockNs = dueNs
+		for ids := range slices.Chunk(o.Meta.Ids, job.MaxDutyItems) {
+			w.apply(&op.Promote{JobIds: ids})
+		}
+		v := w.store.Snapshot()
+		got, err := v.OldestReady("q")
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Close()
+		if want := map[bool]int64{true: begin, false: dueNs}[exact]; got != want {
+			t.Errorf("behind %d late ones: since %d, not %d", late, got, want)
+		}
 	}
 }

@@ -14,7 +14,8 @@ import (
 // SetAlerts says which alert rules fire and which do not any more. What is so already
 // is skipped, as is a rule that is gone or is not the one that the proposer saw: two
 // leaders that both believe in themselves tell of a change once. meta.ids has an id
-// for the delivery of each.
+// for the delivery of each. It does not repeat: between two of the same, others may
+// have changed the alert back, and who looks again needs no answer that was lost.
 
 // Number is SetAlerts's number in the log.
 func (*SetAlerts) Number() entry.Number { return numSetAlerts }
@@ -78,7 +79,7 @@ func (o *SetAlerts) Apply(tx *state.Tx) (*SetAlertsResult, error) {
 		if webhook == nil || !wants(webhook.Webhook, said) {
 			continue
 		}
-		made, err := newDelivery(tx, o.Meta.Ids[i], webhook.Name, said, c.Body.Data)
+		made, err := newDelivery(tx, o.Meta.Ids[i], webhook, &Telling{Event: said, Body: c.Body.Data})
 		if err != nil {
 			return nil, err
 		}

@@ -108,6 +108,7 @@ func tell(t *testing.T, text string) string {
 	for id, name := range s.names {
 		text = strings.ReplaceAll(text, id.String(), name)
 		text = strings.ReplaceAll(text, job.BatchIDText(id), name)
+		text = strings.ReplaceAll(text, job.BulkIDText(id), name)
 	}
 	return text
 }
@@ -216,6 +217,8 @@ func (s *story) look(name string, items []item) func() {
 		return s.printHead
 	case "usage":
 		return s.printUsage
+	case "audit-log":
+		return s.printAudit
 	case "costs":
 		return s.printCosts
 	case "book":
@@ -230,6 +233,8 @@ func (s *story) look(name string, items []item) func() {
 		return s.printResources
 	case "outbox":
 		return s.printOutbox
+	case "bulks":
+		return s.printBulks
 	case "forwards":
 		return func() { s.printForwards(first.words) }
 	case "dependents":

@@ -36,7 +36,7 @@ var builders = map[string]func(s *story, items []item) op.Op{
 	},
 }
 
-// meta reads key=, request=, by= and id= (of the request) of a command.
+// meta reads key=, request=, by=, id= (of the request) and audit= of a command.
 func (s *story) meta(i item) *op.Meta {
 	meta := &op.Meta{Principal: repeated(i.text("by", ""))}
 	if key, ok := i.settings["key"]; ok {
@@ -46,6 +46,7 @@ func (s *story) meta(i item) *op.Meta {
 		sum := sha256.Sum256([]byte(id))
 		meta.RequestId = sum[:i.number(s.t, "id-bytes", 16)]
 	}
+	meta.Audit = i.audit(s.t)
 	return meta
 }
 

@@ -68,6 +68,18 @@ const (
 	numReportDeliveries  entry.Number = 53
 	numPurgeDeliveries   entry.Number = 54
 	numQueueDelivery     entry.Number = 55
+	numTellWebhooks      entry.Number = 56
+	numReturnBudget      entry.Number = 57
+	numGrantBudget       entry.Number = 58
+	numBalanceBudgets    entry.Number = 59
+	numStartBulk         entry.Number = 60
+	numOpenBulk          entry.Number = 61
+	numRunBulk           entry.Number = 62
+	numCountBulk         entry.Number = 63
+	numCancelBulk        entry.Number = 64
+	numPurgeBulks        entry.Number = 65
+	numRecordRequests    entry.Number = 66
+	numTrimAudit         entry.Number = 67
 )
 
 // table is every op there is, by number.
@@ -123,10 +135,22 @@ var table = [...]*Kind{
 	numOpenGate:          kind("open-gate", pipeline.ClassSettle, RepeatHarmless, (*OpenGate).Apply),
 	numScoreJob:          kind("score-job", pipeline.ClassManage, RepeatNever, (*ScoreJob).Apply),
 	numReplayJob:         kind("replay-job", pipeline.ClassManage, RepeatAnswers, (*ReplayJob).Apply),
-	numSetAlerts:         kind("set-alerts", pipeline.ClassSettle, RepeatHarmless, (*SetAlerts).Apply),
+	numSetAlerts:         kind("set-alerts", pipeline.ClassSettle, RepeatNever, (*SetAlerts).Apply),
 	numReportDeliveries:  kind("report-deliveries", pipeline.ClassSettle, RepeatHarmless, (*ReportDeliveries).Apply),
 	numPurgeDeliveries:   kind("purge-deliveries", pipeline.ClassSettle, RepeatHarmless, (*PurgeDeliveries).Apply),
 	numQueueDelivery:     kind("queue-delivery", pipeline.ClassManage, RepeatNever, (*QueueDelivery).Apply),
+	numTellWebhooks:      kind("tell-webhooks", pipeline.ClassSettle, RepeatHarmless, (*TellWebhooks).Apply),
+	numReturnBudget:      kind("return-budget", pipeline.ClassSettle, RepeatNever, (*ReturnBudget).Apply),
+	numGrantBudget:       kind("grant-budget", pipeline.ClassSettle, RepeatNever, (*GrantBudget).Apply),
+	numBalanceBudgets:    kind("balance-budgets", pipeline.ClassSettle, RepeatHarmless, (*BalanceBudgets).Apply),
+	numStartBulk:         kind("start-bulk", pipeline.ClassManage, RepeatAnswers, (*StartBulk).Apply),
+	numOpenBulk:          kind("open-bulk", pipeline.ClassManage, RepeatNever, (*OpenBulk).Apply),
+	numRunBulk:           kind("run-bulk", pipeline.ClassManage, RepeatHarmless, (*RunBulk).Apply),
+	numCountBulk:         kind("count-bulk", pipeline.ClassManage, RepeatNever, (*CountBulk).Apply),
+	numCancelBulk:        kind("cancel-bulk", pipeline.ClassManage, RepeatHarmless, (*CancelBulk).Apply),
+	numPurgeBulks:        kind("purge-bulks", pipeline.ClassSettle, RepeatHarmless, (*PurgeBulks).Apply),
+	numRecordRequests:    kind("record-requests", pipeline.ClassManage, RepeatAnswers, (*RecordRequests).Apply),
+	numTrimAudit:         kind("trim-audit", pipeline.ClassSettle, RepeatHarmless, (*TrimAudit).Apply),
 }
 
 // Op is one change: what the pipeline needs of it, and what it takes to read it

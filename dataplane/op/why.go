@@ -57,6 +57,14 @@ type queueCheck struct {
 	text   func(q *state.Queue) string
 }
 
+// Jobs is a number of jobs in words.
+func Jobs[N uint32 | uint64 | int64](n N) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}
+
 // queueChecks are all there are. Whether a queue lets one more job go, and why not, is
 // read off this one table.
 var queueChecks = [...]queueCheck{
@@ -80,12 +88,12 @@ var queueChecks = [...]queueCheck{
 			return q.MaxConcurrency > 0 && q.Running() >= uint64(q.MaxConcurrency)
 		},
 		func(q *state.Queue) string {
-			return fmt.Sprintf("%d jobs of queue %q are active, and its max_concurrency is %d: one has to end first", q.Running(), q.Name, q.MaxConcurrency)
+			return fmt.Sprintf("queue %q has %s active, and its max_concurrency is %d: one has to end first", q.Name, Jobs(q.Running()), q.MaxConcurrency)
 		}},
 	{ReasonQueueRate,
 		func(q *state.Queue, clockNs int64) bool { return q.RateFree(clockNs) == 0 },
 		func(q *state.Queue) string {
-			return fmt.Sprintf("queue %q has let go %d jobs in %d ms, which is its rate_limit", q.Name, q.RateLimit, q.RateWindowMs)
+			return fmt.Sprintf("queue %q has let go %s in %d ms, which is its rate_limit", q.Name, Jobs(q.RateLimit), q.RateWindowMs)
 		}},
 }
 
@@ -141,10 +149,10 @@ func laneReasons(g *Frozen, j *job.Job) ([]Why, error) {
 		why.Text = fmt.Sprintf("limit rule %q pauses its fairness key %q", why.Name, key)
 	case state.LaneConcurrency:
 		why.Reason = ReasonKeyConcurrency
-		why.Text = fmt.Sprintf("%d jobs of fairness key %q are active, and the max_concurrency of limit rule %q is %d: one has to end first", l.Active, key, why.Name, rule.MaxConcurrency)
+		why.Text = fmt.Sprintf("fairness key %q has %s active, and the max_concurrency of limit rule %q is %d: one has to end first", key, Jobs(l.Active), why.Name, rule.MaxConcurrency)
 	case state.LaneRate:
 		why.Reason, why.UntilNs = ReasonKeyRate, l.Rate.FreeAt(rule.RateLimit, rule.RateWindowMs, g.ClockNs())
-		why.Text = fmt.Sprintf("%d jobs of fairness key %q were let go in %d ms, which is the rate_limit of limit rule %q", rule.RateLimit, key, rule.RateWindowMs, why.Name)
+		why.Text = fmt.Sprintf("fairness key %q has had %s in %d ms, which is the rate_limit of limit rule %q", key, Jobs(rule.RateLimit), rule.RateWindowMs, why.Name)
 	default:
 		return nil, nil
 	}
@@ -156,7 +164,7 @@ func elsewhere(j *job.Job) Why {
 	switch j.State {
 	case job.Scheduled:
 		if j.BlockedBy > 0 {
-			return Why{Reason: ReasonDependencies, Text: fmt.Sprintf("it waits for %d jobs it depends on", j.BlockedBy)}
+			return Why{Reason: ReasonDependencies, Text: fmt.Sprintf("it waits for %s it depends on", Jobs(j.BlockedBy))}
 		}
 		return Why{Reason: ReasonDue, UntilNs: j.ScheduledNs, Text: "it is scheduled for later"}
 	case job.Retrying:

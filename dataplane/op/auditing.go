@@ -1,0 +1,92 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// check looks at what the audit log is to say of a request. nil is none.
+func (a *Audit) check(p *problems, field string) {
+	if a == nil {
+		return
+	}
+	p.add(field+".role", job.CheckText(a.Role, job.MaxAuditRole))
+	p.add(field+".method", job.CheckText(a.Method, job.MaxAuditWord))
+	p.add(field+".path", job.CheckText(a.Path, job.MaxAuditPath))
+	p.add(field+".request_id", job.CheckText(a.RequestId, job.MaxAuditWord))
+	p.add(field+".remote", job.CheckText(a.Remote, job.MaxAuditWord))
+	if a.Method == "" || a.Path == "" {
+		p.add(field, errors.New("has no method or no path"))
+	}
+	if a.Status < 100 || a.Status > 599 {
+		p.add(field+".status", fmt.Errorf("is %d; an HTTP status is from 100 to 599", a.Status))
+	}
+}
+
+// record is the audit record of a request.
+func (a *Audit) record(principal string) *state.AuditRecord {
+	return &state.AuditRecord{
+		Principal: principal, Role: a.Role, Method: a.Method, Path: a.Path, Status: a.Status,
+		RequestId: a.RequestId, Remote: a.Remote, Count: 1,
+	}
+}
+
+// applyAudited applies an op, and records it in the audit log where its Meta says
+// so: in the same transaction, whether the op is refused or not. A request is
+// recorded once for each op it has on a shard. One that is answered from an earlier
+// request's idempotency key is that request, and one whose nonce has been recorded is
+// a repeat by somebody who has lost the answer: both leave no record.
+func (m *Machine) applyAudited(tx *state.Tx, k *Kind, o Op) (Result, error) {
+	result, remembered, err := m.applyOnce(tx, k, o)
+	meta := o.GetMeta()
+	if meta.GetAudit() == nil || remembered {
+		return result, err
+	}
+	refused, ok := err.(*api.Error)
+	if err != nil && !ok {
+		return nil, err // the replica stops here
+	}
+	if len(meta.RequestId) > 0 && tx.Audited(meta.RequestId, k.Name) {
+		return result, err
+	}
+	r := meta.Audit.record(meta.Principal)
+	r.Op, r.Nonce = k.Name, meta.RequestId
+	switch one := result.(type) {
+	case sole:
+		if refusal := one.sole(); refusal.GetCode() != "" {
+			r.Status = uint32(api.Code(refusal.Code).Status())
+		}
+	case nil:
+		r.Status = uint32(refused.Code.Status())
+	}
+	if failed := tx.AddAudit(r); failed != nil {
+		return nil, failed
+	}
+	return result, err
+}
+
+// sole is a Result of a plural op, which is never refused as a whole for what is
+// wrong with one of its items. A request for one item is answered with its refusal.
+type sole interface {
+	// sole is why the only item was refused; nil where it was not, or where there are
+	// more.
+	sole() *Refusal
+}
+
+func (r *JobsResult) sole() *Refusal {
+	if len(r.Items) != 1 {
+		return nil
+	}
+	return r.Items[0].GetRefusal()
+}
+
+func (r *MoveJobsResult) sole() *Refusal {
+	if len(r.Items) != 1 {
+		return nil
+	}
+	return r.Items[0]
+}

@@ -1,0 +1,74 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// BalanceBudgets does for shared budgets what the passing of time calls for: this shard
+// tells the first one what that does not know of its slice, and gives back what it has
+// not used for long; the first one serves those who wait. What is not due on the entry's
+// clock is skipped.
+
+// Number is BalanceBudgets's number in the log.
+func (*BalanceBudgets) Number() entry.Number { return numBalanceBudgets }
+
+// Class is BalanceBudgets's place among waiting proposals.
+func (*BalanceBudgets) Class() pipeline.Class { return table[numBalanceBudgets].Class }
+
+// Validate refuses what no state could accept.
+func (o *BalanceBudgets) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.ids("ids", o.Ids)
+	return p.err()
+}
+
+// Apply balances the budgets. It refuses nothing.
+func (o *BalanceBudgets) Apply(tx *state.Tx) (*BalanceBudgetsResult, error) {
+	result := &BalanceBudgetsResult{}
+	for _, id := range o.Ids {
+		r := tx.Book().ResourceByID([16]byte(id))
+		if !r.Shared() {
+			continue
+		}
+		a, err := accountOf(tx, r)
+		if err != nil {
+			return nil, err
+		}
+		if !BalanceDue(a, tx.ClockNs()) {
+			continue
+		}
+		result.Balanced++
+		if at := a.Slice.TellNs(); at != 0 && at <= tx.ClockNs() {
+			if err := tellOrWait(tx, r, a); err != nil {
+				return nil, err
+			}
+		}
+		if tx.Shard() == firstShard {
+			if err := serve(tx, r); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return result, nil
+}
+
+// BalanceDue says whether BalanceBudgets would do something for a budget at nowNs.
+func BalanceDue(a *state.Account, nowNs int64) bool {
+	if a.GetSlice() == nil {
+		return false
+	}
+	at := a.Slice.TellNs()
+	return at != 0 && at <= nowNs || a.ServeNs != 0 && a.ServeNs <= nowNs
+}
+
+// tellOrWait tells the first shard, later where the way there is full.
+func tellOrWait(tx *state.Tx, r *state.Resource, a *state.Account) error {
+	if tx.Shard() == firstShard || tx.CanSend(firstShard) {
+		return tell(tx, r, a)
+	}
+	a.Slice.Postpone(tx.ClockNs())
+	return tx.PutAccount([16]byte(r.Id), a)
+}

@@ -1,0 +1,73 @@
+package op
+
+import (
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// CancelBulk ends a bulk operation before all its jobs were done; what was done stays
+// so. The home shard notes it and sends it to the shards whose parts have not ended.
+// One that was cancelled already is cancelled; one that has ended otherwise is
+// refused with STATE_CONFLICT, an unknown one with NOT_FOUND. Of a part it refuses
+// nothing.
+
+// Number is CancelBulk's number in the log.
+func (*CancelBulk) Number() entry.Number { return numCancelBulk }
+
+// Class is CancelBulk's place among waiting proposals.
+func (*CancelBulk) Class() pipeline.Class { return table[numCancelBulk].Class }
+
+// Validate refuses what no state could accept.
+func (o *CancelBulk) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.bulkID("bulk_id", o.BulkId)
+	return p.err()
+}
+
+// Apply cancels the operation, or the shard's part of it.
+func (o *CancelBulk) Apply(tx *state.Tx) (*CancelBulkResult, error) {
+	id := [16]byte(o.BulkId)
+	if o.Part {
+		return &CancelBulkResult{}, cancelPart(tx, id)
+	}
+	b, err := tx.Bulk(id)
+	switch {
+	case err != nil:
+		return nil, err
+	case b == nil:
+		return nil, api.Errorf(api.NotFound, "there is no bulk operation %s", job.BulkIDText(id))
+	case b.Cancelled:
+		return &CancelBulkResult{Ended: b.FinishedNs > 0}, nil
+	case b.FinishedNs > 0:
+		return nil, api.Errorf(api.StateConflict, "bulk operation %s has ended: it cannot be cancelled", job.BulkIDText(id))
+	}
+	b.Cancelled, b.UpdatedNs = true, tx.ClockNs()
+	if err := tx.PutBulk(id, b); err != nil {
+		return nil, err
+	}
+	for _, s := range b.Shares {
+		if s.Ended {
+			continue
+		}
+		if err := send(tx, s.Shard, &CancelBulk{Meta: &Meta{Principal: o.Meta.GetPrincipal()}, BulkId: id[:], Part: true}); err != nil {
+			return nil, err
+		}
+	}
+	return &CancelBulkResult{Ended: b.FinishedNs > 0}, nil
+}
+
+// cancelPart ends the part of this shard where it is.
+func cancelPart(tx *state.Tx, id [16]byte) error {
+	p, err := tx.BulkPart(id)
+	if err != nil || p == nil {
+		return err
+	}
+	if err := tx.CloseBulkPart(id); err != nil {
+		return err
+	}
+	return tellBulk(tx, p, nil, true, "")
+}

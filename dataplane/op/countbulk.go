@@ -1,0 +1,70 @@
+package op
+
+import (
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// CountBulk tells the home shard how far a shard is with its part of a bulk
+// operation: the counts are of all its jobs until then. It refuses nothing: what is
+// told of an operation that is not known, or of a part that has ended, comes from a
+// shard that was restored to an earlier time, and is passed over.
+
+// Number is CountBulk's number in the log.
+func (*CountBulk) Number() entry.Number { return numCountBulk }
+
+// Class is CountBulk's place among waiting proposals.
+func (*CountBulk) Class() pipeline.Class { return table[numCountBulk].Class }
+
+// Validate refuses what no shard can have sent.
+func (o *CountBulk) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.bulkID("bulk_id", o.BulkId)
+	p.add("shard", checkShard(o.Shard))
+	if n := len(o.Failures); n > job.MaxBulkFailures {
+		p.add("failures", fmt.Errorf("has %d elements; at most %d are allowed", n, job.MaxBulkFailures))
+	}
+	for i, f := range o.Failures {
+		if n := len(f.GetJobId()); n != len(job.ID{}) {
+			p.item("failures", i, "job_id", fmt.Errorf("has %d bytes; an id has %d", n, len(job.ID{})))
+		}
+	}
+	p.add("error", job.CheckText(o.Error, job.MaxErrorText))
+	p.whole(o)
+	return p.err()
+}
+
+// Apply notes it. With the last part's end the operation has ended.
+func (o *CountBulk) Apply(tx *state.Tx) (*CountBulkResult, error) {
+	id := [16]byte(o.BulkId)
+	b, err := tx.Bulk(id)
+	if err != nil || b == nil {
+		return &CountBulkResult{}, err
+	}
+	under, known := false, false
+	for _, s := range b.Shares {
+		if s.Shard == o.Shard && !s.Ended {
+			known = true
+			s.Counts, s.Told, s.Ended = o.Counts, true, o.Ended
+		}
+		under = under || !s.Ended
+	}
+	if !known {
+		return &CountBulkResult{}, nil
+	}
+	room := max(0, job.MaxBulkFailures-len(b.Failures))
+	b.Failures = append(b.Failures, o.Failures[:min(room, len(o.Failures))]...)
+	if b.Error == "" {
+		b.Error = o.Error
+	}
+	b.UpdatedNs = tx.ClockNs()
+	if !under {
+		b.FinishedNs, b.PurgeNs = tx.ClockNs(), tx.ClockNs()+int64(job.BulkKept)
+	}
+	return &CountBulkResult{}, tx.PutBulk(id, b)
+}

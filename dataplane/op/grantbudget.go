@@ -1,0 +1,74 @@
+package op
+
+import (
+	"errors"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// GrantBudget gives a shard more of a shared budget, tells it that there is no more, or
+// asks it for what it does not use. What is granted is kept for a moment for the job that
+// asked: two that lack money would else take it from each other again and again, and
+// neither would begin. It refuses nothing: where the budget has been deleted since, there
+// is nothing left to grant.
+
+// Number is GrantBudget's number in the log.
+func (*GrantBudget) Number() entry.Number { return numGrantBudget }
+
+// Class is GrantBudget's place among waiting proposals.
+func (*GrantBudget) Class() pipeline.Class { return table[numGrantBudget].Class }
+
+// Validate refuses what the first shard cannot have sent.
+func (o *GrantBudget) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.resourceID("id", o.Id)
+	if o.AmountNanoUsd < 0 {
+		p.add("amount_nano_usd", errors.New("is below 0"))
+	}
+	if d := o.Denial; d != nil && d.AmountNanoUsd <= 0 {
+		p.add("denial", errors.New("is of nothing: say how much there is no room for"))
+	}
+	if o.AmountNanoUsd == 0 && o.Denial == nil && o.Recall == 0 {
+		p.add("amount_nano_usd", errors.New("is missing, and so are denial and recall"))
+	}
+	return p.err()
+}
+
+// Apply changes this shard's slice.
+func (o *GrantBudget) Apply(tx *state.Tx) (*GrantBudgetResult, error) {
+	result := &GrantBudgetResult{}
+	r := tx.Book().ResourceByID([16]byte(o.Id))
+	if !r.Shared() {
+		return result, nil
+	}
+	a, err := accountOf(tx, r)
+	if err != nil {
+		return nil, err
+	}
+	s := a.Slice
+	answers := s.WantNanoUsd != 0 && o.Ask == s.Ask
+	switch {
+	case o.AmountNanoUsd > 0:
+		s.GrantedNanoUsd += o.AmountNanoUsd
+		s.Recall, s.Returned = o.Recall, false
+		s.UsedNs, s.KeepNs = tx.ClockNs(), tx.ClockNs()+int64(job.SliceKeep)
+		if answers {
+			s.WantNanoUsd, s.Denial = 0, nil
+		}
+	case o.Denial != nil:
+		if !answers {
+			return result, nil // it has asked for something else since, or needs nothing
+		}
+		s.Denial = o.Denial
+	default:
+		s.Recall, s.Returned = o.Recall, false
+		if s.Free() == 0 || tx.ClockNs() >= s.KeepNs {
+			return result, tell(tx, r, a)
+		}
+	}
+	return result, tx.PutAccount([16]byte(r.Id), a)
+}

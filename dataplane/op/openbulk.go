@@ -1,0 +1,61 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// OpenBulk begins the part of a bulk operation that a shard does, from the home shard.
+// The jobs that a filter finds are those that are there now: what is made, or comes
+// from another shard, after it is not meant. So neither what follows from the action
+// nor a job that it moves is met twice. It refuses nothing.
+
+// Number is OpenBulk's number in the log.
+func (*OpenBulk) Number() entry.Number { return numOpenBulk }
+
+// Class is OpenBulk's place among waiting proposals.
+func (*OpenBulk) Class() pipeline.Class { return table[numOpenBulk].Class }
+
+// Validate refuses what no shard can have sent.
+func (o *OpenBulk) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	part, work := o.GetPart(), o.GetWork()
+	p.bulkID("part.id", part.GetId())
+	p.bulkAction(part.GetAction(), part.GetQueue(), part.GetShard(), part.GetPriority())
+	p.scope(part.GetScope())
+	p.bulkFilter(work.GetFilter(), part.GetInQueue(), part.GetInStates())
+	p.jobIDs(work.GetJobIds())
+	if n := len(work.GetJobIds()); n > job.MaxBulkIDs {
+		p.add("work.job_ids", fmt.Errorf("has %d elements; at most %d are allowed", n, job.MaxBulkIDs))
+	}
+	if part.GetNamed() != (len(work.GetJobIds()) > 0) || part.GetNamed() == (len(work.GetFilter()) > 0) {
+		p.add("work", errors.New("has neither ids nor a filter, or both, or not what the part says"))
+	}
+	if part.GetNext() != 0 || part.GetEnd() != 0 || part.GetCounts() != nil || part.GetFailuresTold() != 0 {
+		p.add("part", errors.New("has begun already"))
+	}
+	p.whole(o)
+	return p.err()
+}
+
+// Apply begins the part.
+func (o *OpenBulk) Apply(tx *state.Tx) (*OpenBulkResult, error) {
+	id := [16]byte(o.Part.Id)
+	known, err := tx.BulkPart(id)
+	if err != nil || known != nil {
+		return &OpenBulkResult{}, err
+	}
+	p := o.Part
+	p.CreatedNs, p.ToldNs = tx.ClockNs(), tx.ClockNs()
+	p.End = tx.Head().GetNextJobNumber() // at least 1
+	if p.Named {
+		p.End = uint64(len(o.Work.JobIds))
+	}
+	return &OpenBulkResult{}, tx.OpenBulkPart(id, p, o.Work)
+}

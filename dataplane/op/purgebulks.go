@@ -1,0 +1,48 @@
+package op
+
+import (
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// PurgeBulks forgets bulk operations that ended long ago. While more than BulksAim
+// are kept it forgets others that have ended too, in the order in which they are
+// named, so that there is room for new ones. One that is under way is never forgotten.
+
+// BulksAim is how many bulk operations may be kept before their time is cut short.
+const BulksAim = job.MaxBulks / 8 * 7
+
+// Number is PurgeBulks's number in the log.
+func (*PurgeBulks) Number() entry.Number { return numPurgeBulks }
+
+// Class is PurgeBulks's place among waiting proposals.
+func (*PurgeBulks) Class() pipeline.Class { return table[numPurgeBulks].Class }
+
+// Validate refuses what no state could accept.
+func (o *PurgeBulks) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.ids("bulk_ids", o.BulkIds)
+	return p.err()
+}
+
+// Apply removes the operations. It refuses nothing.
+func (o *PurgeBulks) Apply(tx *state.Tx) (*PurgeBulksResult, error) {
+	result := &PurgeBulksResult{}
+	for _, id := range o.BulkIds {
+		b, err := tx.Bulk([16]byte(id))
+		if err != nil {
+			return nil, err
+		}
+		if b.GetFinishedNs() == 0 || b.PurgeNs > tx.ClockNs() && tx.Bulks() <= BulksAim {
+			continue
+		}
+		if err := tx.PutBulk([16]byte(id), nil); err != nil {
+			return nil, err
+		}
+		result.Purged++
+	}
+	return result, nil
+}

@@ -1,0 +1,60 @@
+package op
+
+import (
+	"errors"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// RecordRequests records requests in the audit log that came to no op: those that
+// were refused on their way to one, and those that ask something of a node and change
+// no state. Servers gather them, so that what nobody may do costs little. By its
+// request id a repeat is known, and adds nothing.
+
+// Number is RecordRequests' number in the log.
+func (*RecordRequests) Number() entry.Number { return numRecordRequests }
+
+// Class is RecordRequests' place among waiting proposals.
+func (*RecordRequests) Class() pipeline.Class { return table[numRecordRequests].Class }
+
+// Validate refuses what no state could accept.
+func (o *RecordRequests) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	if len(o.GetMeta().GetRequestId()) == 0 {
+		p.add("meta.request_id", errors.New("is missing"))
+	}
+	p.length("requests", len(o.Requests), job.MaxAuditRequests)
+	if len(o.Requests) <= job.MaxAuditRequests {
+		for i, r := range o.Requests {
+			p.item("requests", i, "principal", job.CheckText(r.GetPrincipal(), job.MaxPrincipal))
+			if r.GetCount() == 0 {
+				p.item("requests", i, "count", errors.New("is missing"))
+			}
+			if r.GetAudit() == nil {
+				p.item("requests", i, "audit", errors.New("is missing"))
+			}
+			r.GetAudit().check(&p, "requests.audit")
+		}
+	}
+	p.whole(o)
+	return p.err()
+}
+
+// Apply records the requests. It refuses nothing.
+func (o *RecordRequests) Apply(tx *state.Tx) (*RecordRequestsResult, error) {
+	if tx.Audited(o.Meta.RequestId, "") {
+		return &RecordRequestsResult{}, nil
+	}
+	for _, request := range o.Requests {
+		r := request.Audit.record(request.Principal)
+		r.Count, r.Nonce = request.Count, o.Meta.RequestId
+		if err := tx.AddAudit(r); err != nil {
+			return nil, err
+		}
+	}
+	return &RecordRequestsResult{}, nil
+}

@@ -1,0 +1,75 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// ReturnBudget tells the first shard what has come of another's slice of a shared budget:
+// what was spent of it, what is given back, and what is lacking. What was spent is booked
+// in the windows that are now. It refuses nothing: a budget that has been deleted since is
+// none of anybody's business.
+//
+// A shard that was restored to an earlier time may tell of money that it has told of
+// before. It is booked again, and no more is taken from its share than that has.
+
+// Number is ReturnBudget's number in the log.
+func (*ReturnBudget) Number() entry.Number { return numReturnBudget }
+
+// Class is ReturnBudget's place among waiting proposals.
+func (*ReturnBudget) Class() pipeline.Class { return table[numReturnBudget].Class }
+
+// Validate refuses what no shard can have sent.
+func (o *ReturnBudget) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.resourceID("id", o.Id)
+	p.add("shard", checkShard(o.Shard))
+	if o.SettledNanoUsd < 0 || o.OverrunNanoUsd < 0 || o.WantNanoUsd < 0 {
+		p.add("settled_nano_usd", errors.New("is below 0, or overrun or want is"))
+	}
+	return p.err()
+}
+
+// Apply books what was spent, and serves those who wait.
+func (o *ReturnBudget) Apply(tx *state.Tx) (*ReturnBudgetResult, error) {
+	result := &ReturnBudgetResult{}
+	r := tx.Book().ResourceByID([16]byte(o.Id))
+	if r == nil {
+		return result, nil
+	}
+	if !r.Shared() || tx.Shard() != firstShard {
+		return nil, fmt.Errorf("shard %d tells of budget %q, and shard %d does not keep it", o.Shard, r.Name, tx.Shard())
+	}
+	a, err := accountOf(tx, r)
+	if err != nil {
+		return nil, err
+	}
+	s := a.ShareOf(o.Shard)
+	a.Give(s, -min(o.GoneNanoUsd, s.GrantedNanoUsd))
+	switch {
+	case o.WantNanoUsd == 0:
+		s.WantNanoUsd, s.Turn, s.Denied = 0, 0, false
+	case o.Ask != s.Ask:
+		if s.WantNanoUsd == 0 || s.Denied {
+			a.Turn++
+			s.Turn = a.Turn
+		}
+		s.WantNanoUsd, s.Denied = o.WantNanoUsd, false
+	case s.WantNanoUsd != 0: // 0 is granted already, and on its way
+		s.WantNanoUsd = o.WantNanoUsd
+	}
+	s.Ask = o.Ask
+	s.Returned = s.Returned || o.Recall != 0 && o.Recall == s.Recall
+	spent := billing.Sums{Settled: money.Nano(o.SettledNanoUsd), Overrun: money.Nano(o.OverrunNanoUsd)}
+	if err := book(tx, r, a, spent); err != nil {
+		return nil, err
+	}
+	return result, serve(tx, r)
+}

@@ -1,0 +1,183 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// RunBulk does a chunk of a shard's part of a bulk operation. The shard's leader has
+// found the jobs in its view; whether they are still meant is looked at again here. A
+// job that has left the queue or the states that the filter names, or is gone, is
+// passed over: another hand was faster. What cannot be done to one that is meant is
+// an error, counted and told to the home shard.
+//
+// The counts, and the position the part has come to, are in the commit of the effect,
+// and a chunk that does not begin at that position does nothing. So a chunk that is
+// proposed twice, or by a leader that is none any more, changes nothing, and counts
+// are exact whatever happens in between.
+//
+// Where an entry is full, or there is no room on the way to another shard, the chunk
+// ends early, and the part stands after the last job that was done.
+
+// bulkTold is how often the home shard is told of a part that goes on, by the entry
+// clock. Errors that it keeps are told at once, as is the end.
+const bulkTold = time.Second
+
+// Number is RunBulk's number in the log.
+func (*RunBulk) Number() entry.Number { return numRunBulk }
+
+// Class is RunBulk's place among waiting proposals.
+func (*RunBulk) Class() pipeline.Class { return table[numRunBulk].Class }
+
+// Validate refuses what no state could accept.
+func (o *RunBulk) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.bulkID("bulk_id", o.BulkId)
+	if n := len(o.JobIds); n > job.MaxDutyItems {
+		p.add("job_ids", fmt.Errorf("has %d elements; at most %d are allowed", n, job.MaxDutyItems))
+	}
+	p.jobIDs(o.JobIds)
+	switch at := append(append([]uint64{o.From}, o.After...), o.To); {
+	case len(o.After) != len(o.JobIds):
+		p.add("after", fmt.Errorf("has %d elements for %d jobs", len(o.After), len(o.JobIds)))
+	case !slices.IsSorted(at):
+		p.add("after", errors.New("does not rise from where the chunk begins to where it ends"))
+	case o.To == o.From && o.Failure == "":
+		p.add("to", errors.New("is where the chunk begins: it would do nothing"))
+	}
+	p.add("failure", job.CheckText(o.Failure, job.MaxErrorText))
+	return p.err()
+}
+
+// Apply does the chunk. It refuses nothing.
+func (o *RunBulk) Apply(tx *state.Tx) (*RunBulkResult, error) {
+	p, err := tx.BulkPart([16]byte(o.BulkId))
+	if err != nil || p == nil || p.Next != o.From {
+		return &RunBulkResult{}, err
+	}
+	c := chunk{tx: tx, part: p, action: &bulkActions[p.Action]}
+	if p.Counts == nil {
+		p.Counts = &state.BulkCounts{}
+	}
+	result, to := &RunBulkResult{Applied: true}, o.To
+	for i, id := range o.JobIds {
+		done := false
+		if !tx.Full() {
+			if done, err = c.job(id); err != nil {
+				return nil, fmt.Errorf("bulk %x, job %x: %w", o.BulkId, id, err)
+			}
+		}
+		if !done {
+			result.Waits, to = true, o.From
+			if i > 0 {
+				to = o.After[i-1]
+			}
+			break
+		}
+	}
+	p.Next = min(to, p.End)
+	return result, c.end(o.Failure)
+}
+
+// chunk is a RunBulk being applied.
+type chunk struct {
+	tx       *state.Tx
+	part     *state.BulkPart
+	action   *bulkAction
+	failures []*state.BulkFailure
+}
+
+// job does what is to be done to a job, if it is meant. It is not done where it has
+// to wait.
+func (c *chunk) job(id []byte) (done bool, err error) {
+	j, err := jobOf(c.tx, id)
+	if err != nil {
+		return false, err
+	}
+	if !c.meant(j) {
+		if c.part.Named {
+			c.fail(id, refuse(api.NotFound, "there is no job %s", job.ID(id)))
+		}
+		return true, nil
+	}
+	refused, err := c.action.do(c.tx, c.part, j)
+	switch {
+	case err != nil:
+		return false, err
+	case refused.GetCode() == "":
+		c.part.Counts.Affected++
+	case refused.Code == string(api.Overloaded):
+		return false, nil
+	default:
+		c.fail(id, refused)
+	}
+	return true, nil
+}
+
+// meant says whether a job is one of those the operation is for. What who asked may
+// not see is not there for them.
+func (c *chunk) meant(j *job.Job) bool {
+	p := c.part
+	switch {
+	case j == nil || !covers(p.Scope, j.Queue):
+		return false
+	case p.Named:
+		return true
+	case p.InQueue != "" && j.Queue != p.InQueue:
+		return false
+	case p.Action == state.BulkAction_BULK_ACTION_MOVE && j.Queue == p.Queue:
+		return false // it is where it shall be; it may have been moved there on another shard
+	}
+	return len(p.InStates) == 0 || slices.Contains(p.InStates, j.State)
+}
+
+// covers says whether queue globs have a queue; none have every.
+func covers(globs []string, queue string) bool {
+	return len(globs) == 0 || slices.ContainsFunc(globs, func(g string) bool { return tenancy.Glob(g).Match(queue) })
+}
+
+// fail counts an error, and keeps it for the home shard while it takes more.
+func (c *chunk) fail(id []byte, why *Refusal) {
+	c.part.Counts.Errors++
+	if int(c.part.FailuresTold)+len(c.failures) < job.MaxBulkFailures {
+		c.failures = append(c.failures, &state.BulkFailure{JobId: id, Code: why.Code, Error: why.Message})
+	}
+}
+
+// end stores how far the part is, and tells the home shard where it is time.
+func (c *chunk) end(failure string) error {
+	p, now := c.part, c.tx.ClockNs()
+	ended := p.Next >= p.End || failure != ""
+	tells := ended || len(c.failures) > 0 || now-p.ToldNs >= int64(bulkTold)
+	if tells {
+		p.ToldNs = now
+		p.FailuresTold += uint32(len(c.failures))
+	}
+	id := [16]byte(p.Id)
+	store := func() error { return c.tx.PutBulkPart(id, p) }
+	if ended {
+		store = func() error { return c.tx.CloseBulkPart(id) }
+	}
+	if err := store(); err != nil || !tells {
+		return err
+	}
+	return tellBulk(c.tx, p, c.failures, ended, failure)
+}
+
+// tellBulk tells the home shard how far a part is.
+func tellBulk(tx *state.Tx, p *state.BulkPart, failures []*state.BulkFailure, ended bool, failure string) error {
+	return send(tx, homeShard, &CountBulk{
+		BulkId: p.Id, Shard: tx.Shard(), Failures: failures, Ended: ended, Error: failure,
+		Counts: &state.BulkCounts{Affected: p.Counts.GetAffected(), Errors: p.Counts.GetErrors()},
+	})
+}

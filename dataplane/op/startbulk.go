@@ -1,0 +1,190 @@
+package op
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// StartBulk begins a bulk operation: one action on many jobs, named by their ids or
+// found by a filter, on whichever shards they are. Its record is on the home shard;
+// each shard that may have some of the jobs gets a part, which its leader does chunk
+// by chunk (RunBulk) and tells the home shard of (CountBulk).
+//
+// It is refused with OVERLOADED where as many are kept as may be, or where too much
+// is on its way to one of the shards. A repeat finds the operation it began.
+
+// homeShard is the shard of what belongs to the namespace as a whole.
+const homeShard = 0
+
+// Number is StartBulk's number in the log.
+func (*StartBulk) Number() entry.Number { return numStartBulk }
+
+// Class is StartBulk's place among waiting proposals.
+func (*StartBulk) Class() pipeline.Class { return table[numStartBulk].Class }
+
+// Validate refuses what no state could accept.
+func (o *StartBulk) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	if n := len(o.Meta.GetIds()); n != 1 {
+		p.add("meta.ids", fmt.Errorf("has %d ids for one bulk operation", n))
+	}
+	for _, id := range o.Meta.GetIds() {
+		p.bulkID("meta.ids", id)
+	}
+	p.bulkAction(o.Action, o.Queue, o.Shard, o.Priority)
+	p.scope(o.Scope)
+	p.bulkFilter(o.Filter, o.InQueue, o.InStates)
+	p.length("shares", len(o.Shares), job.Slots)
+	seen, ids := map[uint32]bool{}, 0
+	for i, s := range o.Shares {
+		p.item("shares", i, "shard", checkShard(s.GetShard()))
+		if seen[s.GetShard()] {
+			p.item("shares", i, "shard", errors.New("is there twice"))
+		}
+		seen[s.GetShard()] = true
+		if named := len(s.GetJobIds()) > 0; named == (len(o.Filter) > 0) {
+			p.item("shares", i, "job_ids", errors.New("and a filter: name jobs or say how to find them"))
+		}
+		ids += len(s.GetJobIds())
+		p.jobIDs(s.GetJobIds())
+	}
+	if ids > job.MaxBulkIDs {
+		p.add("job_ids", fmt.Errorf("has %d elements; at most %d are allowed: say by a filter which jobs are meant, or send several requests", ids, job.MaxBulkIDs))
+	}
+	p.whole(o)
+	return p.err()
+}
+
+// Apply begins the operation.
+func (o *StartBulk) Apply(tx *state.Tx) (*StartBulkResult, error) {
+	id := [16]byte(o.Meta.Ids[0])
+	known, err := tx.Bulk(id)
+	if err != nil || known != nil {
+		return &StartBulkResult{BulkId: id[:]}, err
+	}
+	if err := o.admit(tx); err != nil {
+		return nil, err
+	}
+	b := &state.Bulk{
+		Id: id[:], Action: o.Action, Principal: o.Meta.GetPrincipal(), Scope: o.Scope,
+		EstimatedTotal: o.EstimatedTotal, CreatedNs: tx.ClockNs(), UpdatedNs: tx.ClockNs(),
+	}
+	for _, s := range o.Shares {
+		b.Shares = append(b.Shares, &state.BulkShare{Shard: s.Shard})
+	}
+	if err := tx.PutBulk(id, b); err != nil {
+		return nil, err
+	}
+	for _, s := range o.Shares {
+		if err := send(tx, s.Shard, o.part(id, s)); err != nil {
+			return nil, fmt.Errorf("bulk %x: %w", id, err)
+		}
+	}
+	return &StartBulkResult{BulkId: id[:]}, nil
+}
+
+// admit refuses the operation where there is no room for it.
+func (o *StartBulk) admit(tx *state.Tx) error {
+	var refusal *api.Error
+	if n := tx.Bulks(); n >= job.MaxBulks {
+		refusal = api.Errorf(api.Overloaded, "%d bulk operations are kept, and there may be as many; try again when some of them have ended", n)
+	}
+	for _, s := range o.Shares {
+		if refusal == nil && s.Shard != tx.Shard() && !tx.CanSend(s.Shard) {
+			refusal = api.Errorf(api.Overloaded, "as much is on its way to shard %d as may be; try again later", s.Shard)
+		}
+	}
+	if refusal == nil {
+		return nil
+	}
+	refusal.RetryAfter = time.Second
+	return refusal
+}
+
+// part is what a shard is told.
+func (o *StartBulk) part(id [16]byte, s *BulkStart) *OpenBulk {
+	return &OpenBulk{
+		Meta: &Meta{Principal: o.Meta.GetPrincipal()},
+		Part: &state.BulkPart{
+			Id: id[:], Action: o.Action, Queue: o.Queue, Shard: o.Shard, Priority: o.Priority, Scope: o.Scope,
+			Named: len(s.JobIds) > 0, InQueue: o.InQueue, InStates: o.InStates,
+		},
+		Work: &state.BulkWork{Filter: o.Filter, JobIds: s.JobIds},
+	}
+}
+
+// bulkID records an id that is none of a bulk operation.
+func (p *problems) bulkID(field string, id []byte) {
+	if len(id) != len(job.ID{}) {
+		p.add(field, fmt.Errorf("has %d bytes; the id of a bulk operation has %d", len(id), len(job.ID{})))
+	}
+}
+
+// jobIDs records ids that are none, of however many.
+func (p *problems) jobIDs(ids [][]byte) {
+	for i, id := range ids {
+		if len(id) != len(job.ID{}) {
+			p.item("job_ids", i, "", fmt.Errorf("has %d bytes; an id has %d", len(id), len(job.ID{})))
+		}
+	}
+}
+
+// bulkAction records an action that is none, or lacks what it needs, or has what
+// it has no use for.
+func (p *problems) bulkAction(a state.BulkAction, queue string, shard, priority uint32) {
+	if a.Word() == "" {
+		p.add("action", errors.New("is missing, or none there is"))
+	}
+	if a == state.BulkAction_BULK_ACTION_MOVE {
+		p.add("move_to_queue", job.CheckQueueName(queue))
+		p.add("shard", checkShard(shard))
+	} else if queue != "" || shard != 0 {
+		p.add("move_to_queue", errors.New("is only for move"))
+	}
+	switch {
+	case priority >= job.Priorities:
+		p.add("priority", fmt.Errorf("is %d; priorities are below %d", priority, job.Priorities))
+	case priority != 0 && a != state.BulkAction_BULK_ACTION_CHANGE_PRIORITY:
+		p.add("priority", errors.New("is only for change_priority"))
+	}
+}
+
+// scope records queue globs that no key has.
+func (p *problems) scope(globs []string) {
+	if n := len(globs); n > job.MaxKeyScope {
+		p.add("scope", fmt.Errorf("has %d elements; at most %d are allowed", n, job.MaxKeyScope))
+		return
+	}
+	for i, g := range globs {
+		p.size("scope", i, "", len(g), job.MaxKeyGlob)
+		if g == "" {
+			p.item("scope", i, "", errors.New("is empty"))
+		}
+	}
+}
+
+// bulkFilter records a filter that is too long, and what is said of it that cannot be.
+func (p *problems) bulkFilter(filter []byte, queue string, states []job.State) {
+	if n := len(filter); n > job.MaxBulkFilter {
+		p.put("filter", fmt.Sprintf("has %d bytes; at most %d are allowed", n, job.MaxBulkFilter))
+	}
+	if queue != "" {
+		p.add("filter.queue", job.CheckQueueName(queue))
+	}
+	if n := len(states); n >= int(job.States) {
+		p.add("filter.state", fmt.Errorf("has %d elements; there are %d states", n, job.States-1))
+	}
+	for _, s := range states {
+		if s <= job.State_STATE_UNSPECIFIED || s >= job.States {
+			p.add("filter.state", fmt.Errorf("has %d, which is no state", s))
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package op
+
+import (
+	"errors"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// TrimAudit removes the audit records numbered below first_seq. The head keeps the
+// hash of the last of them, from which the chain of the others can be verified still.
+// As with usage, a first_seq behind the first record kept, or beyond the next one, is
+// refused with STATE_CONFLICT. Its work does not depend on how many records go.
+
+// Number is TrimAudit's number in the log.
+func (*TrimAudit) Number() entry.Number { return numTrimAudit }
+
+// Class is TrimAudit's place among waiting proposals.
+func (*TrimAudit) Class() pipeline.Class { return table[numTrimAudit].Class }
+
+// Validate refuses what no state could accept.
+func (o *TrimAudit) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	if o.FirstSeq == 0 {
+		p.add("first_seq", errors.New("is missing; name the first record to keep"))
+	}
+	return p.err()
+}
+
+// Apply trims the audit log.
+func (o *TrimAudit) Apply(tx *state.Tx) (*TrimAuditResult, error) {
+	switch first, next := tx.AuditRecords(); {
+	case o.FirstSeq < first:
+		return nil, api.Errorf(api.StateConflict, "audit record %d is gone already: the first one kept is %d", o.FirstSeq, first)
+	case o.FirstSeq > next:
+		return nil, api.Errorf(api.StateConflict, "there is no audit record %d yet: the next one is %d", o.FirstSeq, next)
+	}
+	if err := tx.TrimAudit(o.FirstSeq); err != nil {
+		return nil, err
+	}
+	return &TrimAuditResult{}, nil
+}
