@@ -115,6 +115,10 @@ func BenchmarkSearch(b *testing.B) {
 		{"three queues", Query{Queues: []string{"queue-0", "queue-2", "queue-4"}}},
 		{"state", Query{States: []job.State{job.Completed}}},
 		{"all", Query{}},
+		{"payload_jq of none", Query{PayloadJQ: `.x == "z"`}},
+		{"payload text of none", Query{PayloadContains: "zz"}},
+		{"sorted by start", Query{Sort: SortStarted}},
+		{"a word", Query{Words: "x"}},
 		{"prefix of one", Query{IDPrefix: ids[777].String()}},
 		{"prefix of all", Query{IDPrefix: ids[0].String()[:6]}},
 	} {
@@ -122,7 +126,7 @@ func BenchmarkSearch(b *testing.B) {
 			for b.Loop() {
 				page, err := h.view.Search(b.Context(), c.q)
 				must(b, err)
-				if len(page.Jobs) == 0 {
+				if len(page.Jobs) == 0 && !strings.Contains(c.name, "of none") {
 					b.Fatal("nothing found")
 				}
 			}
@@ -134,4 +138,27 @@ func BenchmarkSearch(b *testing.B) {
 			must(b, err)
 		}
 	})
+}
+
+// BenchmarkScrub compares as many rows as are compared at once.
+func BenchmarkScrub(b *testing.B) {
+	h := newShard(b)
+	h.enqueue("q", 10*scrubJobs)
+	h.settle()
+	h.closeView()
+	v := newView(h.dir, h.store, h.options(), h.patience)
+	must(b, v.resume(b.Context()))
+	b.Cleanup(func() { must(b, v.db.close()) })
+	snap := h.store.Snapshot()
+	defer snap.Close()
+	records, err := snap.Sweep()
+	must(b, err)
+	defer records.Close()
+	for b.Loop() {
+		wrong, err := v.scrubFrom(records, v.scrubbed.to)
+		must(b, err)
+		if wrong != "" {
+			b.Fatal(wrong)
+		}
+	}
 }

@@ -40,7 +40,7 @@ func TestContract(t *testing.T) {
 			}
 		}
 	}
-	if checked != 15 {
+	if checked != 16 {
 		t.Fatalf("compared %d tables", checked)
 	}
 }

@@ -12,6 +12,8 @@ import (
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/corvo/corvo/api"
 )
 
 const (
@@ -30,6 +32,7 @@ type database struct {
 	pool    *sql.DB // of the one writing connection
 	writer  *writer
 	readers *sql.DB
+	opened  []fs.FileInfo // the file and its log, as they were opened
 }
 
 // files are the names SQLite uses for the database at path.
@@ -41,7 +44,7 @@ func files(path string) []string {
 // leaves of the rest means nothing without it.
 func remove(path string) error {
 	for _, name := range files(path) {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := ignoreMissing(os.Remove(name)); err != nil {
 			return err
 		}
 	}
@@ -90,7 +93,61 @@ func open(path string, readers int) (_ *database, err error) {
 	}
 	db.readers.SetMaxOpenConns(readers)
 	db.readers.SetMaxIdleConns(readers)
-	return db, nil
+	return db, db.remember()
+}
+
+// logged are the files that make a database together: the main file and its log.
+func logged(path string) []string { return files(path)[:2] }
+
+// openSuffix marks a database that is in use, or was when the process died.
+const openSuffix = "-open"
+
+// remember takes down which files were opened, and leaves a mark of it.
+func (db *database) remember() error {
+	for _, name := range logged(db.path) {
+		info, err := os.Stat(name)
+		if err != nil {
+			return err
+		}
+		db.opened = append(db.opened, info)
+	}
+	return os.WriteFile(db.path+openSuffix, nil, 0o600)
+}
+
+// present finds out that somebody has deleted a file that is in use. It can be
+// written to for ever, and nobody would see it again.
+func (db *database) present() error {
+	for i, name := range logged(db.path) {
+		info, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, db.opened[i]) {
+			return stale("%s was deleted", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// whole finds out that a database lacks its log, which a crash leaves behind and
+// nothing but a proper end removes. The main file may be half of what it was to
+// become then, and SQLite cannot tell.
+func whole(path string) error {
+	if _, err := os.Stat(path + openSuffix); err != nil {
+		return ignoreMissing(err)
+	}
+	_, err := os.Stat(path + "-wal")
+	if errors.Is(err, fs.ErrNotExist) {
+		return stale("its log is missing")
+	}
+	return err
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // create makes an empty database at path for a rebuild to load. It has no log
@@ -128,7 +185,10 @@ func (db *database) close() error {
 	if db.pool != nil {
 		errs = append(errs, db.pool.Close())
 	}
-	return errors.Join(errs...)
+	if err := errors.Join(errs...); err != nil || db.opened == nil {
+		return err
+	}
+	return ignoreMissing(os.Remove(db.path + openSuffix))
 }
 
 // boundLog truncates SQLite's log where it has grown beyond maxWAL.
@@ -179,4 +239,17 @@ func corrupt(err error) bool {
 	}
 	code := e.Code() & 0xff
 	return code == sqlite3.SQLITE_CORRUPT || code == sqlite3.SQLITE_NOTADB
+}
+
+// broken says whether what a query met tells of the file: that it is damaged, that
+// it is not there to be opened, or that a row cannot be what the view wrote, of which
+// SQLite knows nothing.
+func broken(err error) bool {
+	if e := (*api.Error)(nil); errors.As(err, &e) {
+		return false
+	}
+	if e := (*sqlite.Error)(nil); errors.As(err, &e) {
+		return corrupt(err) || e.Code()&0xff == sqlite3.SQLITE_CANTOPEN
+	}
+	return true
 }

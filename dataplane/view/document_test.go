@@ -91,8 +91,8 @@ func TestDocumentRefuses(t *testing.T) {
 func TestWaitingWords(t *testing.T) {
 	t.Parallel()
 	for h := range job.Hold_name {
-		if want := strings.ToLower(strings.TrimPrefix(job.Hold(h).String(), "HOLD_")); holdWord(job.Hold(h)) != want {
-			t.Errorf("%v is %q", job.Hold(h), holdWord(job.Hold(h)))
+		if want := strings.ToLower(strings.TrimPrefix(job.Hold(h).String(), "HOLD_")); job.Hold(h).Word() != want {
+			t.Errorf("%v is %q", job.Hold(h), job.Hold(h).Word())
 		}
 	}
 	for g := range job.Gate_name {
@@ -105,7 +105,7 @@ func TestWaitingWords(t *testing.T) {
 			t.Errorf("%v is %q", state.OnExceed(o), onExceedWord(state.OnExceed(o)))
 		}
 	}
-	if word := holdWord(99); word != "hold(99)" {
+	if word := job.Hold(99).Word(); word != "hold(99)" {
 		t.Errorf("a hold that does not exist is %q", word)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // not among them: equal rows may have been reached on different ways.
 var dumped = [...]struct{ table, order string }{
 	{"hot", "number"}, {"document", "number"}, {"work", "number"}, {"extra", "number"}, {"job_error", "id"}, {"queue", "name"},
-	{"batch", "id"}, {"schedule", "id"}, {"usage", "seq"},
+	{"batch", "id"}, {"schedule", "id"}, {"usage", "seq"}, {"audit", "seq"},
 	{"batch", "id"}, {"schedule", "id"}, {"job_iteration", "id"}, {"job_score", "id"},
 	{"provider", "id"}, {"budget", "id"}, {"approval_policy", "id"}, {"webhook", "id"},
 }

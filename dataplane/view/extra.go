@@ -10,16 +10,16 @@ import (
 )
 
 // extraColumns are what extraRow reads of extra x. The other columns are there to be
-// searched and shown: options and detail have them, too.
-const extraColumns = `x.options, x.detail, x.batch_id, x.chain_id, x.chain_step, x.chain_config,
+// searched and shown: detail and the document's options have them, too.
+const extraColumns = `x.detail, x.batch_id, x.chain_id, x.chain_step, x.chain_config,
 	x.cancelling, x.blocked_by, x.attempt_base, x.jitter_percent`
 
 const putExtraSQL = `
-INSERT OR REPLACE INTO extra (number, options, detail,
+INSERT OR REPLACE INTO extra (number, detail,
 	unique_key, unique_whole_period, unique_expires_ns, parent_id, expire_ns, hold_reason,
 	agent_max_iterations, agent_max_cost_nano_usd, agent_iteration_timeout, agent_iteration, spent_before_nano_usd,
 	batch_id, chain_id, chain_step, chain_config, cancelling, blocked_by, attempt_base, jitter_percent)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // extra writes what few jobs have; some says whether this one has some of it. It
 // writes no row where there would be nothing in it, and drops none: see lost.
@@ -34,18 +34,16 @@ func (w *writer) extra(r state.Reader, j *job.Job, id job.ID) (some bool, err er
 	return true, w.exec(w.putExtra, values[:]...)
 }
 
-// plainRecord says that a job has nothing that only few have.
+// plainRecord says that a job has nothing that extra has a column for. Its document has
+// its options: what they say of fairness, prices and the like is not searched for.
 func plainRecord(j *job.Job) bool {
-	return j.Options == nil && j.Detail == nil && j.Batch == nil && j.Chain == nil && j.Blobs&(1<<job.ChainConfig) == 0 &&
+	o := j.Options
+	return o.GetUniqueKey() == "" && !o.GetUniqueWholePeriod() && len(o.GetParentId()) == 0 && o.GetAgent() == nil && j.Detail == nil && j.Batch == nil && j.Chain == nil && j.Blobs&(1<<job.ChainConfig) == 0 &&
 		!j.Cancelling && j.BlockedBy == 0 && j.AttemptBase == 0 && j.Retry.GetJitterPercent() == 0
 }
 
 // extraValues are a job's row in extra, NULL where there is nothing to say.
-func extraValues(r state.Reader, j *job.Job, id job.ID) (values [22]any, err error) {
-	options, err := encoded(j.Options)
-	if err != nil {
-		return values, err
-	}
+func extraValues(r state.Reader, j *job.Job, id job.ID) (values [21]any, err error) {
 	detail, err := encoded(j.Detail)
 	if err != nil {
 		return values, err
@@ -74,7 +72,7 @@ func extraValues(r state.Reader, j *job.Job, id job.ID) (values [22]any, err err
 	}
 	agent := j.Options.GetAgent()
 	return [...]any{
-		int64(j.Number), options, detail,
+		int64(j.Number), detail,
 		text(j.Options.GetUniqueKey()), mark(j.Options.GetUniqueWholePeriod()), nullable(j.Detail.GetUniqueExpiresNs()),
 		ids[0], nullable(j.Detail.GetExpireNs()), text(j.Detail.GetHoldReason()),
 		nullable(int64(agent.GetMaxIterations())), nullable(agent.GetMaxCostNanoUsd()), text(string(timeout(agent))),
@@ -103,7 +101,7 @@ func timeout(agent *job.AgentConfig) api.Duration {
 
 // extraRow is a row of extra, or nothing at all.
 type extraRow struct {
-	options, detail                                  []byte
+	detail                                           []byte
 	batch, chainID, chain                            sql.NullString
 	step, cancelling, blockedBy, attemptBase, jitter sql.NullInt64
 }
@@ -111,18 +109,13 @@ type extraRow struct {
 // into is where the columns go, in their order.
 func (x *extraRow) into() []any {
 	return []any{
-		&x.options, &x.detail, &x.batch, &x.chainID, &x.step, &x.chain, &x.cancelling, &x.blockedBy, &x.attemptBase, &x.jitter,
+		&x.detail, &x.batch, &x.chainID, &x.step, &x.chain, &x.cancelling, &x.blockedBy, &x.attemptBase, &x.jitter,
 	}
 }
 
 // restore puts into a job what extra took from its record.
 func (x *extraRow) restore(r *row) (err error) {
 	j := &r.job
-	if x.options != nil {
-		if err := j.Opt().UnmarshalVT(x.options); err != nil {
-			return fmt.Errorf("decode its options: %w", err)
-		}
-	}
 	if x.detail != nil {
 		if err := j.Details().UnmarshalVT(x.detail); err != nil {
 			return fmt.Errorf("decode its detail: %w", err)
@@ -163,6 +156,9 @@ func mark(set bool) any {
 func showExtra(doc *api.Job, j *job.Job) {
 	if len(j.Options.GetScheduleId()) == len(job.ID{}) {
 		doc.ScheduleID = optional(idWord(schedulePrefix, job.ID(j.Options.GetScheduleId())))
+	}
+	if len(j.Batch.GetBatchId()) == len(job.ID{}) {
+		doc.BatchID = optional(idWord(batchPrefix, job.ID(j.Batch.GetBatchId())))
 	}
 	doc.Cancelling = j.Cancelling
 	doc.CancelledAt = optionalTime(j.Detail.GetCancelledNs())

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/corvo/corvo/dataplane/state"
 )
 
 const (
@@ -131,6 +133,9 @@ func (v *View) resume(ctx context.Context) (err error) {
 	if _, err := os.Stat(v.path); errors.Is(err, fs.ErrNotExist) {
 		return stale("there is no file")
 	}
+	if err := whole(v.path); err != nil {
+		return err
+	}
 	db, err := open(v.path, v.o.Readers)
 	if err != nil {
 		return err
@@ -218,6 +223,9 @@ func (v *View) flush() (more bool, err error) {
 			v.behindSince.Store(since)
 		}
 	}()
+	if err := v.db.present(); err != nil {
+		return false, err
+	}
 	snap := v.store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
 	// A snapshot of the group may have replaced the store. That the last entry is not
@@ -228,13 +236,7 @@ func (v *View) flush() (more bool, err error) {
 	}
 	head := snap.Head()
 	if head.GetFeedNextSeq() == v.cursor.seq {
-		// Entries without events change nothing a view shows, but that usage is trimmed.
-		if err := v.db.writer.forgetUsage(head); err != nil {
-			return false, err
-		}
-		v.cursor.index, v.cursor.incarnation = head.GetIndex(), head.GetIncarnation()
-		v.publish(v.cursor.position)
-		return false, nil
+		return false, v.flushUntold(snap)
 	}
 	b, err := gather(snap, v.cursor)
 	if err != nil {
@@ -259,7 +261,13 @@ func (v *View) flush() (more bool, err error) {
 		if err := b.write(v.db.writer, records, v.nextDocument); err != nil {
 			return err
 		}
+		if err := v.db.writer.saveSpans(); err != nil {
+			return err
+		}
 		if err := v.db.writer.followUsage(snap, b.toNs); err != nil {
+			return err
+		}
+		if err := v.db.writer.followAudit(snap); err != nil {
 			return err
 		}
 		return v.db.writer.saveCursor(next)
@@ -269,5 +277,28 @@ func (v *View) flush() (more bool, err error) {
 	v.cursor = next
 	v.nextDocument = max(v.nextDocument, b.nextDocument())
 	v.publish(next.position)
+	if !more {
+		if err := v.scrub(records); err != nil {
+			return false, err
+		}
+	}
 	return more, v.db.boundLog()
+}
+
+// flushUntold takes over what the feed does not tell of. Entries without events change
+// nothing a view shows, but that usage is trimmed and that refused requests are in the
+// audit log.
+func (v *View) flushUntold(snap *state.Snapshot) error {
+	head, w := snap.Head(), v.db.writer
+	if err := w.forgetUsage(head); err != nil {
+		return err
+	}
+	if w.behindAudit(head) {
+		if err := w.transact(func() error { return w.followAudit(snap) }); err != nil {
+			return fmt.Errorf("follow the audit log: %w", err)
+		}
+	}
+	v.cursor.index, v.cursor.incarnation = head.GetIndex(), head.GetIncarnation()
+	v.publish(v.cursor.position)
+	return nil
 }

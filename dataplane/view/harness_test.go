@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"os"
@@ -64,7 +65,7 @@ func newShard(t testing.TB) *shard {
 	h := &shard{
 		t: t, incarnation: entry.Incarnation{7}, dir: t.TempDir(), logged: &logBuffer{},
 		// Queries get a minute: the machine may be busy.
-		patience: patience{replay: replayPatience, query: time.Minute}, flushEvery: 10 * time.Millisecond,
+		patience: patience{replay: replayPatience, query: time.Minute, search: budget{time.Minute, searchRows, maxRange}, count: budget{time: time.Minute, rows: countRows}}, flushEvery: 10 * time.Millisecond,
 	}
 	h.store = h.openStore()
 	t.Cleanup(func() { must(t, h.store.Close()) })
@@ -82,11 +83,12 @@ func (h *shard) openStore() *state.Store {
 	store, err := state.Open("store", state.Options{FS: vfs.NewMem()})
 	must(h.t, err)
 	// The view comes and goes, the hook stays.
-	store.SetHooks(state.Hooks{OnFeed: func() {
+	notify := func() {
 		if h.view != nil {
 			h.view.Notify()
 		}
-	}})
+	}
+	store.SetHooks(state.Hooks{OnFeed: notify, OnAudit: notify})
 	return store
 }
 
@@ -296,7 +298,8 @@ func eventually(t testing.TB, what string, holds func() bool) {
 // copyFiles copies a view's files as a kill leaves them.
 func copyFiles(t testing.TB, from, to string) {
 	t.Helper()
-	for _, name := range files(filepath.Join(from, fileName)) {
+	path := filepath.Join(from, fileName)
+	for _, name := range append(files(path), path+openSuffix) {
 		data, err := os.ReadFile(name)
 		if os.IsNotExist(err) {
 			continue
@@ -304,4 +307,9 @@ func copyFiles(t testing.TB, from, to string) {
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(to, filepath.Base(name)), data, 0o600))
 	}
+}
+
+func jsonText(v any) (string, error) {
+	text, err := json.Marshal(v)
+	return string(text), err
 }

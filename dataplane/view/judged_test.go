@@ -47,7 +47,7 @@ func TestScoreRows(t *testing.T) {
 	h.says(all, one)
 	h.same()
 	set(ids[0], 4)
-	h.change(ids[0], func(_ *state.Tx, j *job.Job) { j.Opt().Model = "m" }, evGated)
+	h.change(ids[0], func(_ *state.Tx, j *job.Job) { j.Details().ProviderErrors = 1 }, evGated)
 	h.says("SELECT count(*) FROM job_scores", "2")
 	set(ids[0]) // and none, of one that has
 	h.says(all, one)

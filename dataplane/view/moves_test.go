@@ -76,6 +76,28 @@ func TestAMovedJobIsShownWhereItIs(t *testing.T) {
 	h.same()
 }
 
+// A job that comes into a queue gives up a debounce key that another has there.
+func TestAMovedJobIsShownWithoutItsKey(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	var ids []job.ID
+	h.commit(func(tx *state.Tx) {
+		for _, queue := range []string{"q", "r"} {
+			tx.EnsureQueue(queue)
+			j := h.newJob(tx, queue)
+			j.State, j.ScheduledNs = job.Scheduled, tx.ClockNs()
+			j.Opt().DebounceKey, j.Opt().DebounceMs = "one", 1000
+			must(t, tx.CreateJob(j, evScheduled))
+			ids = append(ids, job.ID(j.Id))
+		}
+	})
+	h.settle()
+	h.commit(func(tx *state.Tx) { h.move(tx, ids[0], "r") })
+	h.shows("r", ids[1], ids[0])
+	sameRecords(h)
+	h.same()
+}
+
 // A job that left for another shard is gone with all that was shown of it; one
 // that comes is shown with all it brings.
 func TestJobsComeAndGo(t *testing.T) {

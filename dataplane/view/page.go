@@ -1,16 +1,9 @@
 package view
 
 import (
-	"encoding/base64"
-	"encoding/binary"
-	"errors"
-	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/cespare/xxhash/v2"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
@@ -25,6 +18,29 @@ const (
 	Ascending  Order = "asc"
 )
 
+// Sort is what a page is sorted by. Jobs that have none of it come last, in either
+// order.
+type Sort string
+
+// The sorts. SortCreated is by number.
+const (
+	SortCreated   Sort = "created_at"
+	SortPriority  Sort = "priority"
+	SortStarted   Sort = "started_at"
+	SortCompleted Sort = "completed_at"
+	SortAttempt   Sort = "attempt"
+)
+
+var sorts = []Sort{SortCreated, SortPriority, SortStarted, SortCompleted, SortAttempt}
+
+func sortWords() string {
+	words := make([]string, len(sorts))
+	for i, s := range sorts {
+		words[i] = string(s)
+	}
+	return strings.Join(words, ", ")
+}
+
 // Query says which jobs to find; all that is given must hold.
 type Query struct {
 	Queue string
@@ -33,15 +49,35 @@ type Query struct {
 	// may come with different lists, for queues are created meanwhile.
 	Queues   []string
 	States   []job.State // any of them
+	Priority *int
+	Tags     map[string]string // all of them
 	IDPrefix string
+
+	PayloadContains string // of its JSON text
+	PayloadJQ       string // a condition on it, see package jq
 
 	UniqueKey string // it has, or had
 	BatchID   job.ID // it is a member of; zero: any
 	ParentID  job.ID // made it; zero: any
 	ChainID   job.ID // it is a step of; zero: any
-	// Its time is over after the one and before the other; zero: any.
-	ExpireAfter, ExpireBefore time.Time
+	WorkerID  string // it ran, or runs, there
 
+	HasErrors     *bool
+	ErrorContains string // one of them
+
+	AttemptMin, AttemptMax *int
+
+	// After the one and before the other; zero: any.
+	CreatedAfter, CreatedBefore     time.Time
+	ScheduledAfter, ScheduledBefore time.Time
+	StartedAfter, StartedBefore     time.Time
+	CompletedAfter, CompletedBefore time.Time
+	ExpireAfter, ExpireBefore       time.Time // its time is over
+
+	Words string // a question to the full text, see matchText
+	Below uint64 // only jobs of lower numbers; 0: any
+
+	Sort   Sort   // "": SortCreated
 	Order  Order  // "": Descending
 	Limit  int    // 1 to job.MaxSearchLimit; 0: job.DefaultSearchLimit
 	Cursor string // of the page before
@@ -49,129 +85,82 @@ type Query struct {
 
 // Page is a part of what a query found.
 type Page struct {
-	Jobs    []api.Job
-	Numbers []uint64 // of Jobs, by position
-	// Total is how many jobs the filter finds on all pages. It is exact, but for
-	// an id prefix, or a unique key, batch, parent, chain or time of expiry, that more
-	// than maxPrefixCount jobs have: then TotalIsEstimate
-	// is set and Total counts among the first of them only.
+	Jobs []api.Job
+	Keys []Key // of Jobs, by position
+	// Total is how many jobs the filter finds on all pages, as long as the counters tell,
+	// or they are soon counted. Else TotalIsEstimate is set and it is those that were.
 	Total           int64
 	TotalIsEstimate bool
 	Cursor          string // for the next page; "" on the last
 	HasMore         bool
+	// Partial says that the search ended before the page was full, as it took too long.
+	Partial       bool
+	PartialReason string
+	// CursorAfter is the cursor behind the first of Jobs: for who shows a part of a page.
+	CursorAfter func(shown int) string
+}
+
+// Key is a job's place in an order, by which pages of several shards are merged.
+type Key struct {
+	Value int64
+	Null  bool // it has no value
+}
+
+// Compare is how keys follow each other.
+func (k Key) Compare(other Key, order Order) int {
+	return compareKeys(order, key{value: k.Value, null: k.Null}, key{value: other.Value, null: other.Null})
 }
 
 const idLength = len(job.IDPrefix) + 26
 
-// normalize fills defaults in and refuses, all at once, what is wrong. The page
-// begins beyond the number it returns.
-func (q *Query) normalize() (beyond int64, err error) {
-	var wrong []string
-	refuse := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+// normalize fills defaults in and refuses, all at once, what is wrong. It returns what
+// the full text is asked for.
+func (q *Query) normalize() (match string, err error) {
+	var w wrong
 	if q.Limit == 0 {
 		q.Limit = job.DefaultSearchLimit
 	}
 	if q.Limit < 1 || q.Limit > job.MaxSearchLimit {
-		refuse("limit %d is not between 1 and %d", q.Limit, job.MaxSearchLimit)
+		w.note("limit", "%d is not between 1 and %d", q.Limit, job.MaxSearchLimit)
 	}
 	if q.Order == "" {
 		q.Order = Descending
 	}
 	if q.Order != Ascending && q.Order != Descending {
-		refuse("order %q is neither %q nor %q", q.Order, Ascending, Descending)
+		w.note("order", "%q is neither %q nor %q", q.Order, Ascending, Descending)
+	}
+	if q.Sort == "" {
+		q.Sort = SortCreated
+	}
+	if !slices.Contains(sorts, q.Sort) {
+		w.note("sort", "%q is none of %s", q.Sort, sortWords())
 	}
 	q.States = slices.Compact(slices.Sorted(slices.Values(q.States)))
 	for _, s := range q.States {
 		if s <= job.State_STATE_UNSPECIFIED || s >= job.States {
-			refuse("state %d does not exist", s)
+			w.note("state", "%d does not exist", s)
 		}
 	}
 	if len(q.Queues) > job.MaxQueues {
-		refuse("%d queues are named, there are at most %d", len(q.Queues), job.MaxQueues)
+		w.note("queues", "%d are named, there are at most %d", len(q.Queues), job.MaxQueues)
 	}
 	if len(q.IDPrefix) > idLength {
-		refuse("job_id_prefix has %d characters, an id has %d", len(q.IDPrefix), idLength)
+		w.note("job_id_prefix", "has %d characters, an id has %d", len(q.IDPrefix), idLength)
 	}
 	if strings.HasPrefix(job.IDPrefix, q.IDPrefix) {
 		q.IDPrefix = "" // every id starts so
 	} else if text, ok := strings.CutPrefix(q.IDPrefix, job.IDPrefix); ok {
 		q.IDPrefix = job.IDPrefix + strings.ToUpper(text)
 	}
-	if q.Order == Ascending {
-		beyond = -1
-	} else {
-		beyond = math.MaxInt64
-	}
-	if q.Cursor != "" {
-		if beyond, err = q.parseCursor(); err != nil {
-			refuse("%v", err)
-		}
-	}
-	if len(wrong) > 0 {
-		return 0, api.Errorf(api.ValidationError, "%s", strings.Join(wrong, "; "))
+	w.expression(q.PayloadJQ)
+	if match, err = matchText(q.Words); err != nil {
+		w.note("q", "%v", err)
 	}
 	switch {
-	case q.Queue == "" || q.Queues == nil:
-	case slices.Contains(q.Queues, q.Queue):
+	case q.Words != "" && match == "" || q.Queue != "" && q.Queues != nil && !slices.Contains(q.Queues, q.Queue):
+		q.Queues = []string{} // nothing fits
+	case q.Queue != "":
 		q.Queues = nil
-	default:
-		q.Queues = []string{}
 	}
-	return beyond, nil
-}
-
-// A page's cursor is the number of its last job and a hash of the filter it
-// belongs to, so that a cursor of one search cannot silently page through
-// another. Numbers never change, so pages neither repeat nor omit a job that
-// fits the filter throughout, whatever is written between them.
-const (
-	pageVersion = 1
-	pageLength  = 1 + 8 + 8
-)
-
-func (q *Query) pageCursor(last uint64) string {
-	buf := make([]byte, 0, pageLength)
-	buf = append(buf, pageVersion)
-	buf = binary.BigEndian.AppendUint64(buf, last)
-	buf = binary.BigEndian.AppendUint64(buf, q.hash())
-	return base64.RawURLEncoding.EncodeToString(buf)
-}
-
-// CursorAfter is the cursor of the page that begins beyond a job's number, in the
-// query's order: for who shows a part of a page.
-func (q Query) CursorAfter(number uint64) (string, error) {
-	q.Cursor = ""
-	if _, err := q.normalize(); err != nil {
-		return "", err
-	}
-	return q.pageCursor(number), nil
-}
-
-var (
-	errNotACursor    = errors.New("cursor is not one this server gave out: start again without it")
-	errForeignCursor = errors.New("cursor belongs to another filter or order: repeat the search it came from, or start again without it")
-)
-
-func (q *Query) parseCursor() (last int64, err error) {
-	buf, err := base64.RawURLEncoding.DecodeString(q.Cursor)
-	if err != nil || len(buf) != pageLength || buf[0] != pageVersion {
-		return 0, errNotACursor
-	}
-	if binary.BigEndian.Uint64(buf[9:]) != q.hash() {
-		return 0, errForeignCursor
-	}
-	if last = int64(binary.BigEndian.Uint64(buf[1:9])); last < 0 {
-		return 0, errNotACursor
-	}
-	return last, nil
-}
-
-// hash is of what decides the order of all pages, in canonical form. Queues is
-// not part of it: it may change.
-func (q *Query) hash() uint64 {
-	text := fmt.Sprintf("%q %v %q %q", q.Queue, q.States, q.IDPrefix, q.Order)
-	if n := q.narrowing(); n.index != "" {
-		text += fmt.Sprintf(" %s %q", n.where, n.args)
-	}
-	return xxhash.Sum64String(text)
+	return match, w.err()
 }

@@ -21,13 +21,14 @@ const (
 // included, reads the job's records afresh. An op that changes a blob or an
 // error must therefore emit another event than these.
 var lightEvents = map[state.EventType]bool{
-	state.EventType_EVENT_ENQUEUED:  true, // blobs of a new job are read anyway
-	state.EventType_EVENT_SCHEDULED: true,
-	state.EventType_EVENT_STARTED:   true,
-	state.EventType_EVENT_PROMOTED:  true,
-	state.EventType_EVENT_RETURNED:  true,
-	state.EventType_EVENT_RENEWED:   true,
-	state.EventType_EVENT_MOVED:     true,
+	state.EventType_EVENT_ENQUEUED:         true, // blobs of a new job are read anyway
+	state.EventType_EVENT_SCHEDULED:        true,
+	state.EventType_EVENT_STARTED:          true,
+	state.EventType_EVENT_PROMOTED:         true,
+	state.EventType_EVENT_RETURNED:         true,
+	state.EventType_EVENT_RENEWED:          true,
+	state.EventType_EVENT_MOVED:            true,
+	state.EventType_EVENT_PRIORITY_CHANGED: true,
 
 	state.EventType_EVENT_CANCELLING:     true,
 	state.EventType_EVENT_DUPLICATE:      true,
@@ -55,6 +56,7 @@ type touched struct {
 	id    job.ID
 	whole bool // blobs and errors too
 	anew  bool // also what is otherwise written once
+	moved bool
 }
 
 // gather reads the feed from the cursor on.
@@ -101,6 +103,7 @@ func (b *batch) touch(e *state.Event) error {
 		id:    id,
 		whole: before.whole || !lightEvents[e.Type],
 		anew:  before.anew || e.Type == state.EventType_EVENT_DEBOUNCED || e.Type == state.EventType_EVENT_APPROVED,
+		moved: before.moved || e.Type == state.EventType_EVENT_MOVED,
 	}
 	return nil
 }
@@ -134,6 +137,8 @@ func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 			return fmt.Errorf("job %s has number %d, the feed says %d", t.id, j.Number, number)
 		}
 		b.queues[j.Queue] = true
+		// A job that comes into a queue gives up a debounce key that is taken there.
+		t.anew = t.anew || t.moved && j.Options != nil
 		fresh := number >= firstNew
 		more, err := w.job(records, j, t, fresh)
 		if err != nil {
@@ -209,10 +214,11 @@ func (w *writer) job(r *state.Sweep, j *job.Job, t touched, fresh bool) (more bo
 	if err := w.hot(j); err != nil {
 		return false, err
 	}
+	w.spans.note(j)
 	if more, err = w.extra(r, j, t.id); err != nil {
 		return false, err
 	}
-	if t.whole || fresh {
+	if t.whole || t.anew || fresh {
 		err = w.rest(r, j, t, fresh)
 	}
 	return more, err
@@ -240,7 +246,7 @@ func (w *writer) rest(r *state.Sweep, j *job.Job, t touched, fresh bool) error {
 		if err != nil {
 			return err
 		}
-		if err := w.document(j, t.id, payload, blobs[job.ResultSchema]); err != nil {
+		if err := w.document(j, t.id, payload, blobs[job.ResultSchema], fresh); err != nil {
 			return err
 		}
 	}

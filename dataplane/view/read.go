@@ -6,6 +6,9 @@ import (
 	"errors"
 	"time"
 
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
 	"github.com/corvo/corvo/api"
 )
 
@@ -22,20 +25,25 @@ func errBuilding() error {
 // read runs f in a read transaction on one of the pool's connections: all it
 // reads is of one moment. f returns *api.Error for what is the caller's fault.
 func (v *View) read(ctx context.Context, f func(context.Context, *sql.Tx) error) error {
+	return v.readWithin(ctx, v.patience.query, f)
+}
+
+func (v *View) readWithin(ctx context.Context, limit time.Duration, f func(context.Context, *sql.Tx) error) error {
 	v.swap.RLock()
 	defer v.swap.RUnlock()
 	if v.current == nil {
 		return errBuilding()
 	}
-	inner, cancel := context.WithTimeout(ctx, v.patience.query)
+	inner, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := transaction(inner, v.current.readers, f)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return err
-	case inner.Err() != nil:
-		return api.Wrap(err, api.Overloaded, "the query took longer than "+v.patience.query.String()+": narrow it (name a queue and states), or try again")
-	case corrupt(err):
+	case inner.Err() != nil || interrupted(err):
+		// Or a search that had not the time to look at one job: that says nothing of the file.
+		return api.Wrap(err, api.Overloaded, "the query took longer than "+limit.String()+": narrow it (name a queue and states), or try again")
+	case broken(err):
 		v.suspect(err)
 		return api.Wrap(err, api.Unhealthy, "the view is damaged and is being built again; try again in a moment")
 	}
@@ -69,4 +77,10 @@ func each(ctx context.Context, tx *sql.Tx, scan func(*sql.Rows) error, query str
 		}
 	}
 	return rows.Err()
+}
+
+// interrupted says whether a statement ended because its time was over.
+func interrupted(err error) bool {
+	var e *sqlite.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_INTERRUPT
 }

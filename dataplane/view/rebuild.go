@@ -97,6 +97,9 @@ func (v *View) build(ctx context.Context, path string) (jobs int, err error) {
 	if err = loadUsage(ctx, db.writer, snap); err != nil {
 		return jobs, err
 	}
+	if err = loadAudit(ctx, db.writer, snap); err != nil {
+		return jobs, err
+	}
 	head := snap.Head()
 	c := cursor{incarnation: head.GetIncarnation(), position: position{seq: head.GetFeedNextSeq(), index: head.GetIndex()}}
 	if c.seen, err = newest(snap); err != nil {
@@ -130,6 +133,9 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 				if err := write(j); err != nil {
 					return err
 				}
+			}
+			if err := w.saveSpans(); err != nil {
+				return err
 			}
 			return ctx.Err()
 		})

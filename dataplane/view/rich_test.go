@@ -228,7 +228,10 @@ func (h *shard) randomTurn(tx *state.Tx, r *rand.Rand, j *job.Job) bool {
 	case j.State == job.Scheduled:
 		return put(func(j *job.Job) { j.State = job.Pending }, evPromoted)
 	case j.State == job.Held:
-		return put(func(j *job.Job) { j.State, j.Details().HoldReason, j.Detail.HoldBy = job.Pending, "", "" }, evApproved)
+		return put(func(j *job.Job) {
+			j.State, j.Details().HoldReason, j.Detail.HoldBy = job.Pending, "", ""
+			j.Opt().CostEstimateNanoUsd++ // a person may change what it runs with
+		}, evApproved)
 	case j.State.Settled() && r.IntN(3) == 0:
 		return put(func(j *job.Job) { h.score(tx, r, j) }, evScored)
 	case j.State.Settled() && r.IntN(3) == 0:

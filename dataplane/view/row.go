@@ -13,7 +13,7 @@ import (
 const rowColumns = `h.number, h.queue, h.state, h.priority, h.attempt, h.errors, h.worker_id, h.hostname, h.lease_expires_ns,
 	h.created_ns, h.scheduled_ns, h.started_ns, h.completed_ns, h.failed_ns, h.usage,
 	d.id, d.payload, d.max_retries, d.retry_backoff, d.retry_base_delay_ms, d.retry_max_delay_ms, d.tags, d.headers,
-	d.result_schema, w.progress, w.checkpoint, w.result, ` + extraColumns
+	d.result_schema, d.options, w.progress, w.checkpoint, w.result, ` + extraColumns
 
 // row is a job as the view has it: the record as far as a document shows it.
 type row struct {
@@ -35,7 +35,8 @@ func scanRow(rows *sql.Rows, r *row) error {
 		state, id, backoff                             string
 		worker, hostname, usage, tags, headers         sql.NullString
 		expires, scheduled, started, completed, failed sql.NullInt64
-		payload, progress, checkpoint, result, schema  []byte
+		payload, progress, checkpoint, result          []byte
+		schema, options                                []byte
 		j                                              = &r.job
 		retry                                          = &job.Retry{}
 		more                                           extraRow
@@ -43,7 +44,7 @@ func scanRow(rows *sql.Rows, r *row) error {
 	if err := rows.Scan(append([]any{&j.Number, &j.Queue, &state, &j.Priority, &j.Attempt, &j.Errors, &worker, &hostname, &expires,
 		&j.CreatedNs, &scheduled, &started, &completed, &failed, &usage,
 		&id, &payload, &retry.MaxAttempts, &backoff, &retry.BaseDelayMs, &retry.MaxDelayMs, &tags, &headers,
-		&schema, &progress, &checkpoint, &result}, more.into()...)...); err != nil {
+		&schema, &options, &progress, &checkpoint, &result}, more.into()...)...); err != nil {
 		return err
 	}
 	known, err := job.ParseID(id)
@@ -77,6 +78,11 @@ func scanRow(rows *sql.Rows, r *row) error {
 	} {
 		if data != nil {
 			r.blobs[kind] = &job.Blob{Data: data}
+		}
+	}
+	if options != nil {
+		if err := j.Opt().UnmarshalVT(options); err != nil {
+			return fmt.Errorf("decode the options of job %s: %w", id, err)
 		}
 	}
 	if err := more.restore(r); err != nil {

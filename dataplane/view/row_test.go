@@ -17,6 +17,7 @@ import (
 func notShown(j *job.Job) *job.Job {
 	j.LeaseExpired, j.Blobs, j.Moves, j.PurgeNs = false, 0, 0, 0
 	j.Doomed, j.Origin, j.HasDependents = false, nil, false
+	j.History = nil
 	if l := j.Lease; l != nil {
 		l.Token, l.LengthMs, l.LastRequest, l.Claims = nil, 0, nil, nil
 		if j.State != job.Active {

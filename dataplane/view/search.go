@@ -5,7 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
@@ -15,232 +15,191 @@ const (
 	// maxPageBytes ends a page early: a thousand payloads of the largest size
 	// would be a gigabyte. A page has at least one job.
 	maxPageBytes = 8 << 20
-	// maxPrefixCount is how many jobs of an id prefix, or of what few jobs have, are
-	// counted, and sorted.
-	maxPrefixCount = 10_000
+	// maxRange is how many jobs of an id prefix, or of what few jobs have, are looked
+	// at by an index that yields them in another order than their numbers'. Where the
+	// counters say that the queues and states asked for have no more, these are looked
+	// at, whatever else is asked for.
+	maxRange = 10_000
 	// maxQueueBranches is how many queues a search for a frequent state in all
 	// queues asks one by one; with more of them it walks the jobs.
 	maxQueueBranches = 32
+
+	// searchTime and searchRows are what a search may cost, in time and in jobs looked
+	// at: then it answers what it has found, and where it goes on.
+	searchTime = 200 * time.Millisecond
+	searchRows = 250_000
+	// countTime and countRows are what it may cost besides to count what lies behind a
+	// full page.
+	countTime = 20 * time.Millisecond
+	countRows = 10_000
 )
 
-// Search finds jobs. What is wrong with q is a VALIDATION_ERROR; a search that
-// takes too long is OVERLOADED, and one before the view is built VIEW_BEHIND.
-// Results are as of the last flush: call Wait to see more.
-func (v *View) Search(ctx context.Context, q Query) (Page, error) {
-	beyond, err := q.normalize()
-	if err != nil {
-		return Page{}, err
-	}
-	var page Page
-	err = v.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		s := search{Query: q, tx: tx, beyond: beyond}
-		branches, err := s.plan(ctx)
-		if err != nil {
-			return err
-		}
-		numbers, err := s.numbers(ctx, branches)
-		if err != nil {
-			return err
-		}
-		page, err = s.page(ctx, numbers)
-		return err
-	})
-	if err != nil {
-		return Page{}, err
-	}
-	return page, nil
-}
+// What a partial page says of why.
+const (
+	reasonTime = "the time of one search is over"
+	reasonRows = "as many jobs were looked at as one search may"
+)
 
 // search is one search under way.
 type search struct {
 	Query
 	tx       *sql.Tx
-	beyond   int64
-	total    int64
-	estimate bool
+	budget   budget
+	counting budget // besides
+	hash     uint64 // of what its cursors are bound to
+	began    time.Time
+
+	branches []branch
+	rest     conditions // that the jobs of the branches may not meet
+	names    string     // Queues, as fromList takes them
+	words    string     // States, too
+	listed   int64      // jobs in the queues and states asked for
+	told     bool       // nothing else is asked for: the counters say how many fit
+	// lo and hi bound the numbers that are left: lo <= number < hi.
+	lo, hi int64
+	place  place // where it began
+
+	looked  int // at so many jobs
+	reason  string
+	found   []key // of the page and the one after it, in order
+	counted int64 // jobs that fit from the place on, as far as they were counted
+	whole   bool  // that is all of them
 }
 
-// branch is a part of the search that one index yields in order of number, so
-// that no part ever sorts or reads more than a page. It selects number.
-type branch struct {
-	from  string // up to and including a WHERE that ends in a condition
-	args  []any
-	table string // that number is taken from
+// budget is what a search may cost.
+type budget struct {
+	time time.Duration
+	rows int
+	few  int // jobs that are looked at one by one, in whatever order an index has them
 }
 
-// plan counts the result from the queues' counters and says where to find it.
-func (s *search) plan(ctx context.Context) ([]branch, error) {
-	switch {
-	case s.Queues != nil && len(s.Queues) == 0:
-		return nil, nil
-	case s.narrowing().index != "":
-		return s.planNarrow(ctx)
-	case s.IDPrefix != "":
-		return s.planPrefix(ctx)
-	case s.Queues != nil:
-		return s.planQueues(ctx)
-	}
-	counts, err := s.counts(ctx)
+// key is a job's place in an order.
+type key struct {
+	number int64
+	value  int64 // by which it is sorted, where that is not its number
+	null   bool  // it has none
+}
+
+// seek finds a page of jobs and gives their keys to show, in the same transaction.
+func (v *View) seek(ctx context.Context, q Query, show func(context.Context, *search) error) error {
+	match, err := q.normalize()
 	if err != nil {
-		return nil, err
-	}
-	wanted := s.wanted()
-	for _, state := range wanted {
-		s.total += counts[state]
-	}
-	if s.Queue == "" && len(s.States) == 0 {
-		return []branch{{from: "hot WHERE 1", table: "hot"}}, nil
-	}
-	var branches []branch
-	for _, state := range wanted {
-		if counts[state] == 0 {
-			continue
-		}
-		more, err := s.planState(ctx, state)
-		if err != nil {
-			return nil, err
-		}
-		branches = append(branches, more...)
-	}
-	return branches, nil
-}
-
-// wanted are the states to find, spelled out.
-func (s *search) wanted() []job.State {
-	if len(s.States) > 0 {
-		return s.States
-	}
-	var every []job.State
-	for state := job.State_STATE_UNSPECIFIED + 1; state < job.States; state++ {
-		every = append(every, state)
-	}
-	return every
-}
-
-// planState finds the jobs of one state, in one queue or in all.
-func (s *search) planState(ctx context.Context, state job.State) ([]branch, error) {
-	inQueue := func(name string) branch {
-		return branch{from: "hot WHERE queue = ? AND state = ?", args: []any{name, state.Word()}, table: "hot"}
-	}
-	everywhere := branch{from: "hot WHERE state = ?", args: []any{state.Word()}, table: "hot"}
-	if s.Queue != "" {
-		return []branch{inQueue(s.Queue)}, nil
-	}
-	if rare(state) {
-		everywhere.from += " AND " + rareStates
-		return []branch{everywhere}, nil
-	}
-	var branches []branch
-	err := each(ctx, s.tx, func(rows *sql.Rows) error {
-		var name string
-		err := rows.Scan(&name)
-		branches = append(branches, inQueue(name))
 		return err
-	}, fmt.Sprintf("SELECT name FROM queue WHERE %s > 0 LIMIT %d", state.Word(), maxQueueBranches+1))
-	if len(branches) > maxQueueBranches {
-		return []branch{everywhere}, err
 	}
-	return branches, err
-}
-
-// counts are the jobs in each state, in the queue or in all.
-func (s *search) counts(ctx context.Context) (counts [job.States]int64, err error) {
-	var sums []string
-	var into []any
-	for state := job.State_STATE_UNSPECIFIED + 1; state < job.States; state++ {
-		sums = append(sums, "coalesce(sum("+state.Word()+"), 0)")
-		into = append(into, &counts[state])
-	}
-	query, args := "SELECT "+strings.Join(sums, ", ")+" FROM queue", []any{}
-	if s.Queue != "" {
-		query, args = query+" WHERE name = ?", append(args, s.Queue)
-	}
-	return counts, s.tx.QueryRowContext(ctx, query, args...).Scan(into...)
-}
-
-// planPrefix finds jobs by a prefix of their id: a range of the index on ids,
-// counted and sorted if it is small. A prefix of very many jobs is dense, so a
-// walk by number soon meets a page of them.
-func (s *search) planPrefix(ctx context.Context) ([]branch, error) {
-	// No character of an id sorts after "~".
-	args := []any{s.IDPrefix, s.IDPrefix + "~"}
-	filter := "d.id >= ? AND d.id < ?"
-	if s.Queue != "" {
-		filter, args = filter+" AND h.queue = ?", append(args, s.Queue)
-	}
-	if s.Queues != nil {
-		names, err := list(s.Queues)
-		if err != nil {
-			return nil, err
-		}
-		filter, args = filter+" AND +h.queue IN "+fromList, append(args, names)
-	}
-	if len(s.States) > 0 {
-		states, err := list(words(s.States))
-		if err != nil {
-			return nil, err
-		}
-		filter, args = filter+" AND h.state IN "+fromList, append(args, states)
-	}
-	var inRange int64
-	err := s.tx.QueryRowContext(ctx, fmt.Sprintf(`SELECT count(*), count(CASE WHEN %s THEN 1 END) FROM
-		(SELECT number, id FROM document WHERE id >= ? AND id < ? LIMIT %d) d JOIN hot h ON h.number = d.number`,
-		filter, maxPrefixCount+1), append(args[:len(args):len(args)], args[:2]...)...).Scan(&inRange, &s.total)
-	if err != nil {
-		return nil, err
-	}
-	if s.estimate = inRange > maxPrefixCount; s.estimate {
-		return []branch{{from: "hot h CROSS JOIN document d ON d.number = h.number WHERE " + filter, args: args, table: "h"}}, nil
-	}
-	return []branch{{from: "document d INDEXED BY document_by_id CROSS JOIN hot h ON h.number = d.number WHERE " + filter, args: args, table: "d"}}, nil
-}
-
-// merge is the statement that yields the numbers of all branches in order: up to
-// one more than the page takes.
-func (s *search) merge(branches []branch) (query string, args []any) {
-	than, order := s.direction()
-	var parts []string
-	for _, b := range branches {
-		parts = append(parts, fmt.Sprintf("SELECT number FROM (SELECT %[1]s.number AS number FROM %[2]s AND %[1]s.number %[3]s ? ORDER BY %[1]s.number %[4]s LIMIT %[5]d)",
-			b.table, b.from, than, order, s.Limit+1))
-		args = append(append(args, b.args...), s.beyond)
-	}
-	return fmt.Sprintf("%s ORDER BY number %s LIMIT %d", strings.Join(parts, " UNION ALL "), order, s.Limit+1), args
-}
-
-// direction is how a page compares and orders numbers.
-func (s *search) direction() (than, order string) {
-	if s.Order == Ascending {
-		return ">", "ASC"
-	}
-	return "<", "DESC"
-}
-
-func (s *search) numbers(ctx context.Context, branches []branch) (numbers []int64, err error) {
-	if len(branches) == 0 {
-		return nil, nil
-	}
-	query, args := s.merge(branches)
-	err = each(ctx, s.tx, func(rows *sql.Rows) error {
-		var n int64
-		if err := rows.Scan(&n); err != nil {
+	// The time of a search begins when it has a connection.
+	return v.readWithin(ctx, v.patience.query+2*v.patience.search.time, func(ctx context.Context, tx *sql.Tx) error {
+		s := &search{Query: q, tx: tx, budget: v.patience.search, counting: v.patience.count, began: time.Now(), hi: maxNumber}
+		if err := s.begin(ctx); err != nil {
 			return err
 		}
-		numbers = append(numbers, n)
+		if err := s.plan(ctx, match); err != nil {
+			return err
+		}
+		if err := s.look(ctx); err != nil {
+			return err
+		}
+		return show(ctx, s)
+	})
+}
+
+// begin finds where the page begins, and which numbers are out of question.
+func (s *search) begin(ctx context.Context) (err error) {
+	var incarnation []byte
+	if err := s.tx.QueryRowContext(ctx, "SELECT incarnation FROM cursor").Scan(&incarnation); err != nil {
+		return err
+	}
+	s.hash = s.Query.hash(incarnation)
+	if s.Below > 0 {
+		s.hi = int64(min(s.Below, maxNumber))
+	}
+	if s.place, err = parsePlace(s.Cursor, s.hash); err != nil {
+		return api.Errorf(api.ValidationError, "%v", err)
+	}
+	s.place.narrow(s)
+	return s.spanned(ctx)
+}
+
+// look finds the page.
+func (s *search) look(ctx context.Context) error {
+	switch {
+	case len(s.branches) == 0:
+		s.whole = true
 		return nil
-	}, query, args...)
-	return numbers, err
+	case s.Sort != SortCreated:
+		return s.sort(ctx)
+	case s.rest.none() && s.told:
+		return s.lookUp(ctx)
+	}
+	return s.walk(ctx)
+}
+
+// Search finds jobs. What is wrong with q is a VALIDATION_ERROR; a search that does
+// not get its turn in time is OVERLOADED, and one before the view is built
+// VIEW_BEHIND. One that takes too long is answered in part. Results are as of the
+// last flush: call Wait to see more.
+func (v *View) Search(ctx context.Context, q Query) (page Page, err error) {
+	err = v.seek(ctx, q, func(ctx context.Context, s *search) (err error) {
+		page, err = s.page(ctx)
+		return err
+	})
+	return page, err
+}
+
+// Found are jobs by id alone, a page of them.
+type Found struct {
+	IDs     []job.ID
+	Numbers []uint64 // of IDs, by position
+	Cursor  string   // for the next page; "" on the last
+	HasMore bool
+	Partial bool // the search took too long: it goes on at Cursor
+}
+
+// Find is Search for who needs no documents.
+func (v *View) Find(ctx context.Context, q Query) (f Found, err error) {
+	err = v.seek(ctx, q, func(ctx context.Context, s *search) error {
+		wanted := s.found[:min(len(s.found), s.Limit)]
+		text, err := list(numbersOf(wanted))
+		if err != nil {
+			return err
+		}
+		for _, k := range wanted {
+			f.Numbers = append(f.Numbers, uint64(k.number))
+		}
+		f.Cursor = s.cursorAfter(len(wanted))
+		f.HasMore, f.Partial = f.Cursor != "", s.partial()
+		return each(ctx, s.tx, func(rows *sql.Rows) error {
+			var text string
+			if err := rows.Scan(&text); err != nil {
+				return err
+			}
+			id, err := job.ParseID(text)
+			f.IDs = append(f.IDs, id)
+			return err
+		}, "SELECT d.id FROM json_each(?) p CROSS JOIN document d ON d.number = p.value", text)
+	})
+	return f, err
+}
+
+func numbersOf(keys []key) []int64 {
+	numbers := make([]int64, len(keys))
+	for i, k := range keys {
+		numbers[i] = k.number
+	}
+	return numbers
 }
 
 // errPageFull ends the scan of a page that has reached its size.
 var errPageFull = errors.New("page full")
 
-// page reads the jobs with these numbers, of which the last may be one more than
-// the page takes.
-func (s *search) page(ctx context.Context, numbers []int64) (Page, error) {
-	page := Page{Jobs: []api.Job{}, Total: s.total, TotalIsEstimate: s.estimate}
-	wanted := numbers[:min(len(numbers), s.Limit)]
-	text, err := list(wanted)
+// page reads the jobs that were found, of which the last may be one more than the
+// page takes.
+func (s *search) page(ctx context.Context) (Page, error) {
+	page := Page{Jobs: []api.Job{}, Total: s.total(), TotalIsEstimate: !s.whole, Partial: s.partial(), PartialReason: s.reason, CursorAfter: s.cursorAfter}
+	if page.Partial && page.PartialReason == "" {
+		page.PartialReason = reasonStretch
+	}
+	wanted := s.found[:min(len(s.found), s.Limit)]
+	text, err := list(numbersOf(wanted))
 	if err != nil {
 		return Page{}, err
 	}
@@ -252,7 +211,7 @@ func (s *search) page(ctx context.Context, numbers []int64) (Page, error) {
 		if err := scanRow(rows, r); err != nil {
 			return err
 		}
-		if number := wanted[len(found)]; int64(r.job.Number) != number {
+		if number := wanted[len(found)].number; int64(r.job.Number) != number {
 			return fmt.Errorf("the view has job number %d where it should have %d", r.job.Number, number)
 		}
 		if size += r.size(); size > maxPageBytes && len(found) > 0 {
@@ -279,12 +238,11 @@ func (s *search) page(ctx context.Context, numbers []int64) (Page, error) {
 		if err != nil {
 			return Page{}, err
 		}
-		page.Jobs, page.Numbers = append(page.Jobs, doc), append(page.Numbers, r.job.Number)
+		page.Jobs = append(page.Jobs, doc)
+		page.Keys = append(page.Keys, s.keyOf(&r.job, wanted[len(page.Keys)]))
 	}
-	if n := len(page.Jobs); n < len(numbers) {
-		page.HasMore = true
-		page.Cursor = s.pageCursor(uint64(numbers[n-1]))
-	}
+	page.Cursor = s.cursorAfter(len(page.Jobs))
+	page.HasMore = page.Cursor != ""
 	return page, nil
 }
 

@@ -49,7 +49,8 @@ type View struct {
 	behindSince atomic.Int64
 
 	// doubt is what a reader found wrong with the file.
-	doubt atomic.Pointer[string]
+	doubt     atomic.Pointer[string]
+	suspected atomic.Int64 // when one last was, though SQLite says it is sound; by clock
 
 	swap    sync.RWMutex
 	current *database // nil until there is a file to query
@@ -68,6 +69,7 @@ type View struct {
 	// from it on have no document row yet. Numbers rise with creation, and the
 	// feed tells of creations in order.
 	nextDocument uint64
+	scrubbed     scrubbed
 }
 
 // Open starts a view of the store in dir, which it creates. It returns at once:
@@ -92,13 +94,21 @@ func Open(dir string, store *state.Store, o Options) (*View, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the view's directory: %w", err)
 	}
-	return start(dir, store, o, patience{replay: replayPatience, query: queryLimit}), nil
+	return start(dir, store, o, defaultPatience), nil
 }
 
 // patience is how long the view waits for what; tests have their own.
 type patience struct {
 	replay time.Duration // for a store that is behind the file
 	query  time.Duration // for a query
+	search budget        // for a search that has its turn
+	count  budget        // for what a page does not show
+	scrub  time.Duration // until rows are compared with the store again
+}
+
+var defaultPatience = patience{
+	replay: replayPatience, query: queryLimit, scrub: scrubEvery,
+	search: budget{searchTime, searchRows, maxRange}, count: budget{time: countTime, rows: countRows},
 }
 
 func start(dir string, store *state.Store, o Options, p patience) *View {
@@ -194,8 +204,14 @@ func (v *View) Err() error {
 	return v.failure
 }
 
-// suspect has the file built again, because a reader found it broken.
+// suspect has the file built again, because a reader found it broken. A row that
+// cannot be read may be a mistake of ours, which another file will have as well.
 func (v *View) suspect(err error) {
+	if now := clock(); !corrupt(err) {
+		if last := v.suspected.Load(); last != 0 && now-last < int64(scrubAgain) || !v.suspected.CompareAndSwap(last, now) {
+			return
+		}
+	}
 	reason := err.Error()
 	v.doubt.Store(&reason)
 	signal(v.prompted)

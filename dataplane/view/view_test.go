@@ -24,8 +24,21 @@ import (
 func sameAsStore(t *testing.T, h *shard) {
 	t.Helper()
 	h.settle()
-	page, err := h.view.Search(t.Context(), Query{Limit: job.MaxSearchLimit})
+	wrong, err := unlikeStore(t, h)
 	must(t, err)
+	if wrong != "" {
+		t.Fatal(wrong)
+	}
+}
+
+// unlikeStore searches for all there is and says what is not as the store has it. The
+// error is the search's.
+func unlikeStore(t *testing.T, h *shard) (wrong string, err error) {
+	t.Helper()
+	page, err := h.view.Search(t.Context(), Query{Limit: job.MaxSearchLimit})
+	if err != nil {
+		return "", err
+	}
 	snap := h.store.Snapshot()
 	defer snap.Close()
 	stored := 0
@@ -33,7 +46,7 @@ func sameAsStore(t *testing.T, h *shard) {
 		stored++
 	}
 	if len(page.Jobs) != stored || page.Total != int64(stored) {
-		t.Fatalf("the search finds %d jobs and counts %d, the store has %d", len(page.Jobs), page.Total, stored)
+		return fmt.Sprintf("the search finds %d jobs and counts %d, the store has %d", len(page.Jobs), page.Total, stored), nil
 	}
 	for _, found := range page.Jobs {
 		id, err := job.ParseID(found.ID)
@@ -45,9 +58,10 @@ func sameAsStore(t *testing.T, h *shard) {
 		b, err := json.Marshal(want)
 		must(t, err)
 		if string(a) != string(b) {
-			t.Fatalf("the view has\n%s\nand the store\n%s", a, b)
+			return fmt.Sprintf("the view has\n%s\nand the store\n%s", a, b), nil
 		}
 	}
+	return "", nil
 }
 
 func TestEveryTransitionIsProjected(t *testing.T) {

@@ -13,31 +13,11 @@ func waiting(doc *api.Job, j *job.Job) {
 	d := j.Detail
 	doc.HoldReason = optional(d.GetHoldReason())
 	if j.State == job.Held {
-		doc.Hold = &api.JobHold{By: holdWord(d.GetHold()), Name: optional(d.GetHoldBy())}
+		doc.Hold = &api.JobHold{By: d.GetHold().Word(), Name: optional(d.GetHoldBy())}
 	}
 	if gate := d.GetGate(); j.State == job.Pending && gate != job.Gate_GATE_NONE {
 		doc.WaitingFor = optional(gateWord(gate) + ":" + d.GateName)
 	}
-}
-
-func holdWord(h job.Hold) string {
-	switch h {
-	case job.Hold_HOLD_REQUEST:
-		return "request"
-	case job.Hold_HOLD_AGENT:
-		return "agent"
-	case job.Hold_HOLD_MAX_ITERATIONS:
-		return "max_iterations"
-	case job.Hold_HOLD_MAX_COST:
-		return "max_cost"
-	case job.Hold_HOLD_BUDGET:
-		return "budget"
-	case job.Hold_HOLD_POLICY:
-		return "policy"
-	case job.Hold_HOLD_DEPENDENCY:
-		return "dependency"
-	}
-	return fmt.Sprintf("hold(%d)", int32(h))
 }
 
 func gateWord(g job.Gate) string {

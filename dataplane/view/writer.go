@@ -21,11 +21,16 @@ type writer struct {
 	stmts []*sql.Stmt // all of those below
 	args  []any       // scratch
 
+	putSpan, trimSpans                                                                           *sql.Stmt
+	spans                                                                                        spans // not saved yet
+	putWords, replaceWords, dropWords                                                            *sql.Stmt
 	putHot, putDocument, putWork, putExtra, putError, putQueue, putBatch, putSchedule, putCursor *sql.Stmt
 	dropHot, dropDocument, dropWork, dropExtra, dropErrors, dropQueue, dropBatch, dropSchedule   *sql.Stmt
 	dropExtras                                                                                   *sql.Stmt
 	putUsage, trimUsage                                                                          *sql.Stmt
 	usageFirst                                                                                   uint64 // no usage row before it is there
+	putAudit, trimAudit, newestAudit                                                             *sql.Stmt
+	audited                                                                                      auditSeen // of the store's log
 	putIteration, putScore, newestIteration                                                      *sql.Stmt
 	dropIterations, dropScores, dropManyIterations, dropManyScores                               *sql.Stmt
 	putResource, dropResource                                                                    [len(resourceTables)]*sql.Stmt
@@ -46,13 +51,13 @@ ON CONFLICT (number) DO UPDATE SET
 // drop the first silently, this fails.
 const putDocumentSQL = `
 INSERT INTO document (number, id, payload, max_retries, retry_backoff, retry_base_delay_ms, retry_max_delay_ms, tags, headers,
-                      result_schema)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                      result_schema, options)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (number) DO UPDATE SET
     id = excluded.id, payload = excluded.payload, max_retries = excluded.max_retries,
     retry_backoff = excluded.retry_backoff, retry_base_delay_ms = excluded.retry_base_delay_ms,
     retry_max_delay_ms = excluded.retry_max_delay_ms, tags = excluded.tags, headers = excluded.headers,
-    result_schema = excluded.result_schema`
+    result_schema = excluded.result_schema, options = excluded.options`
 
 // statement is one of a writer's statements and its text.
 type statement struct {
@@ -62,7 +67,7 @@ type statement struct {
 
 func newWriter(pool *sql.DB) (_ *writer, err error) {
 	ctx := context.Background()
-	w := &writer{}
+	w := &writer{spans: spans{}}
 	if w.conn, err = pool.Conn(ctx); err != nil {
 		return nil, err
 	}
@@ -86,6 +91,11 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.putBatch, putBatchSQL},
 		{&w.putSchedule, putScheduleSQL},
+		{&w.putSpan, putSpanSQL},
+		{&w.trimSpans, fmt.Sprintf("DELETE FROM span WHERE number < (SELECT min(number) FROM hot) >> %d", spanShift)},
+		{&w.putWords, "INSERT INTO words (rowid, payload, tags) VALUES (?, ?, ?)"},
+		{&w.replaceWords, "INSERT OR REPLACE INTO words (rowid, payload, tags) VALUES (?, ?, ?)"},
+		{&w.dropWords, "DELETE FROM words WHERE rowid = ?"},
 		{&w.putCursor, `INSERT OR REPLACE INTO cursor
 			(one, incarnation, next_seq, raft_index, seen_seq, seen_index, seen_clock_ns, seen_term)
 			VALUES (1, ?, ?, ?, ?, ?, ?, ?)`},
@@ -100,6 +110,9 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 		{&w.dropSchedule, "DELETE FROM schedule WHERE id = ?"},
 		{&w.putUsage, putUsageSQL},
 		{&w.trimUsage, "DELETE FROM usage WHERE seq < ?"},
+		{&w.putAudit, putAuditSQL},
+		{&w.trimAudit, "DELETE FROM audit WHERE seq < ?"},
+		{&w.newestAudit, "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"},
 		{&w.putIteration, putIterationSQL},
 		{&w.newestIteration, "SELECT id, created_ns FROM job_iteration WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT 1"},
 		{&w.dropIterations, "DELETE FROM job_iteration WHERE id >= ? AND id < ?"},
@@ -170,7 +183,7 @@ func (w *writer) hot(j *job.Job) error {
 }
 
 // document writes what a job has from its creation on.
-func (w *writer) document(j *job.Job, id job.ID, payload, resultSchema *job.Blob) error {
+func (w *writer) document(j *job.Job, id job.ID, payload, resultSchema *job.Blob, fresh bool) error {
 	body, err := blobText(payload)
 	if err != nil {
 		return err
@@ -187,8 +200,15 @@ func (w *writer) document(j *job.Job, id job.ID, payload, resultSchema *job.Blob
 	if err != nil {
 		return err
 	}
+	options, err := encoded(j.Options)
+	if err != nil {
+		return err
+	}
+	if err := w.words(j.Number, body, tags, fresh); err != nil {
+		return err
+	}
 	return w.exec(w.putDocument, int64(j.Number), id.String(), body, int64(j.Retry.GetMaxAttempts()),
-		j.Retry.GetBackoff().Word(), j.Retry.GetBaseDelayMs(), j.Retry.GetMaxDelayMs(), tags, headers, schema)
+		j.Retry.GetBackoff().Word(), j.Retry.GetBaseDelayMs(), j.Retry.GetMaxDelayMs(), tags, headers, schema, options)
 }
 
 // work writes what attempts left behind; no row when they left nothing.
@@ -228,7 +248,7 @@ func (w *writer) errors(number uint64, errs []*job.AttemptError, fresh bool) err
 // forget drops all rows of a job.
 func (w *writer) forget(number uint64) error {
 	n := int64(number)
-	return errors.Join(w.exec(w.dropHot, n), w.exec(w.dropDocument, n), w.exec(w.dropWork, n), w.exec(w.dropExtra, n),
+	return errors.Join(w.exec(w.dropHot, n), w.exec(w.dropDocument, n), w.exec(w.dropWork, n), w.exec(w.dropExtra, n), w.exec(w.dropWords, n),
 		w.exec(w.dropErrors, errorID(number, 0), errorID(number, 1<<errorShift-1)))
 }
 

@@ -230,3 +230,15 @@ SELECT name                  AS id,
        CAST(NULL AS TEXT)    AS last_error,
        CAST(NULL AS TEXT)    AS last_delivery_at
 FROM webhook;
+
+CREATE VIEW audit_logs AS
+SELECT seq          AS id,
+       namespace,
+       principal,
+       role,
+       method,
+       path,
+       status       AS status_code,
+       metadata,
+       {{clock_ns}} AS created_at
+FROM audit;

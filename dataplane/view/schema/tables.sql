@@ -23,7 +23,7 @@ CREATE TABLE hot (
     usage            TEXT     -- JSON, as in a job's document
 ) STRICT;
 
--- What is written once, when the job is created.
+-- What is written once, when the job is created; anew when a person changes it.
 CREATE TABLE document (
     number              INTEGER PRIMARY KEY,
     id                  TEXT NOT NULL,
@@ -34,7 +34,8 @@ CREATE TABLE document (
     retry_max_delay_ms  INTEGER NOT NULL,
     tags                TEXT, -- JSON object, NULL when empty
     headers             TEXT, -- JSON object, NULL when empty
-    result_schema       TEXT
+    result_schema       TEXT,
+    options             BLOB  -- an encoded job.Options, NULL when it says nothing
 ) STRICT;
 
 -- What attempts leave behind; a job without any of it has no row.
@@ -63,9 +64,8 @@ CREATE TABLE job_error (
 -- as clients see them.
 CREATE TABLE extra (
     number                   INTEGER PRIMARY KEY,
-    options                  BLOB,    -- an encoded job.Options
     detail                   BLOB,    -- an encoded job.Detail
-    -- Of these two, what is searched for or promised as a column of jobs.
+    -- Of it and of the options, what is searched for or promised as a column of jobs.
     unique_key               TEXT,
     unique_whole_period      INTEGER, -- the key stays taken when the job settles
     unique_expires_ns        INTEGER, -- NULL: it has no key, or has given it back
@@ -258,6 +258,25 @@ CREATE TABLE webhook (
     retry_limit INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Where there can be jobs of a time: the earliest and the latest of each time that a
+-- job of 4,096 numbers ever had, NULL where none had one. number is that of the jobs,
+-- without its lowest 12 bits.
+CREATE TABLE span (
+    number          INTEGER PRIMARY KEY,
+    created_first   INTEGER,
+    created_last    INTEGER,
+    scheduled_first INTEGER,
+    scheduled_last  INTEGER,
+    started_first   INTEGER,
+    started_last    INTEGER,
+    completed_first INTEGER,
+    completed_last  INTEGER
+) STRICT;
+
+-- The words of payloads and tags, by the job's number. The texts themselves are in
+-- document.
+CREATE VIRTUAL TABLE words USING fts5(payload, tags, content='', contentless_delete=1, detail=full);
+
 -- How far the view is; written in the transaction it speaks of.
 CREATE TABLE cursor (
     one           INTEGER PRIMARY KEY CHECK (one = 1),
@@ -287,3 +306,16 @@ CREATE INDEX extra_by_batch ON extra(batch_id) WHERE batch_id IS NOT NULL;
 CREATE INDEX extra_by_parent ON extra(parent_id) WHERE parent_id IS NOT NULL;
 CREATE INDEX extra_by_chain ON extra(chain_id) WHERE chain_id IS NOT NULL;
 CREATE INDEX extra_by_expiry ON extra(expire_ns) WHERE expire_ns IS NOT NULL;
+-- The audit log, under the numbers of the store's records.
+CREATE TABLE audit (
+    seq        INTEGER PRIMARY KEY,
+    namespace  TEXT NOT NULL,
+    principal  TEXT, -- NULL: nobody that is known
+    role       TEXT,
+    method     TEXT NOT NULL,
+    path       TEXT NOT NULL,
+    status     INTEGER NOT NULL,
+    metadata   TEXT NOT NULL, -- JSON object
+    clock_ns   INTEGER NOT NULL,
+    hash       BLOB NOT NULL
+) STRICT;

@@ -1,0 +1,230 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/view/jq"
+)
+
+// ParseFilter reads which jobs a client means. Its error names every field that is
+// wrong; it is INVALID_FILTER where only payload_jq is, and tells the position.
+func ParseFilter(f api.SearchFilter) (Query, error) {
+	var w wrong
+	q := w.filter(&f)
+	return q, w.err()
+}
+
+// ParseSearch reads what page a client asks for, of which jobs.
+func ParseSearch(r api.SearchRequest) (Query, error) {
+	var w wrong
+	q := w.filter(&r.SearchFilter)
+	q.Cursor = r.Cursor
+	q.Sort = Sort(r.Sort)
+	if r.Sort == "" {
+		q.Sort = SortCreated
+	} else if !slices.Contains(sorts, q.Sort) {
+		w.note("sort", "%s is not an order: use %s", excerpt(r.Sort), sortWords())
+	}
+	q.Order = Order(r.Order)
+	switch q.Order {
+	case "":
+		q.Order = Descending
+	case Descending, Ascending:
+	default:
+		w.note("order", "%s is neither asc nor desc", excerpt(r.Order))
+	}
+	q.Limit = w.limit(r.Limit, job.DefaultSearchLimit)
+	return q, w.err()
+}
+
+// ParseWords reads a question to the full text.
+func ParseWords(text string, limit *int, cursor string) (Query, error) {
+	var w wrong
+	q := Query{Words: text, Cursor: cursor, Sort: SortCreated, Order: Descending, Limit: w.limit(limit, job.DefaultSearchLimit)}
+	if len(text) > job.MaxSearchText {
+		w.note("q", "has %d bytes, at most %d are taken", len(text), job.MaxSearchText)
+	} else if match, err := matchText(text); err != nil {
+		w.note("q", "%v", err)
+	} else if match == "" {
+		w.note("q", "has no word to look for")
+	}
+	return q, w.err()
+}
+
+// wrong gathers what is wrong with a filter, by field.
+type wrong struct {
+	fields   []api.FieldError
+	position *int // in payload_jq
+}
+
+const (
+	maxExcerpt = 64 // bytes of a refused value in a message
+	maxSaid    = 3  // fields in a message; all are in its details
+)
+
+func excerpt(s string) string {
+	if len(s) > maxExcerpt {
+		return fmt.Sprintf("%.*q...", maxExcerpt, s)
+	}
+	return fmt.Sprintf("%q", s)
+}
+
+func (w *wrong) note(field, format string, args ...any) {
+	w.fields = append(w.fields, api.FieldError{Field: field, Error: fmt.Sprintf(format, args...)})
+}
+
+func (w *wrong) err() error {
+	if len(w.fields) == 0 {
+		return nil
+	}
+	code, details := api.ValidationError, map[string]any{}
+	if w.position != nil {
+		details["position"] = *w.position
+		if len(w.fields) == 1 {
+			code = api.InvalidFilter
+		}
+	}
+	slices.SortFunc(w.fields, func(a, b api.FieldError) int { return strings.Compare(a.Field, b.Field) })
+	details["fields"] = w.fields
+	var said []string
+	for _, f := range w.fields[:min(len(w.fields), maxSaid)] {
+		said = append(said, f.Field+" "+f.Error)
+	}
+	message := strings.Join(said, "; ")
+	if rest := len(w.fields) - len(said); rest > 0 {
+		message += fmt.Sprintf("; and %d more", rest)
+	}
+	e := api.Errorf(code, "%s", message)
+	e.Details = details
+	return e
+}
+
+func (w *wrong) filter(f *api.SearchFilter) Query {
+	q := Query{
+		Queue: f.Queue, IDPrefix: f.JobIDPrefix, Tags: f.Tags, PayloadContains: f.PayloadContains, PayloadJQ: f.PayloadJQ,
+		UniqueKey: f.UniqueKey, WorkerID: f.WorkerID, HasErrors: f.HasErrors, ErrorContains: f.ErrorContains,
+		AttemptMin: f.AttemptMin, AttemptMax: f.AttemptMax,
+
+		BatchID:  w.id("batch_id", batchPrefix, f.BatchID),
+		ParentID: w.id("parent_id", job.IDPrefix, f.ParentID),
+		ChainID:  w.id("chain_id", chainPrefix, f.ChainID),
+
+		CreatedAfter:    w.time("created_after", f.CreatedAfter),
+		CreatedBefore:   w.time("created_before", f.CreatedBefore),
+		ScheduledAfter:  w.time("scheduled_after", f.ScheduledAfter),
+		ScheduledBefore: w.time("scheduled_before", f.ScheduledBefore),
+		StartedAfter:    w.time("started_after", f.StartedAfter),
+		StartedBefore:   w.time("started_before", f.StartedBefore),
+		CompletedAfter:  w.time("completed_after", f.CompletedAfter),
+		CompletedBefore: w.time("completed_before", f.CompletedBefore),
+		ExpireAfter:     w.time("expire_after", f.ExpireAfter),
+		ExpireBefore:    w.time("expire_before", f.ExpireBefore),
+	}
+	if f.Queue != "" {
+		if err := job.CheckQueueName(f.Queue); err != nil {
+			w.note("queue", "%v", err)
+		}
+	}
+	if len(f.JobIDPrefix) > idLength {
+		w.note("job_id_prefix", "has %d characters, an id has %d", len(f.JobIDPrefix), idLength)
+	}
+	for i, word := range f.State {
+		s, ok := job.ParseState(word)
+		if !ok {
+			w.note(fmt.Sprintf("state[%d]", i), "%s is not a state: use %s", excerpt(word), stateWords())
+		}
+		q.States = append(q.States, s)
+	}
+	level, ok, err := f.Priority.Level()
+	switch {
+	case err != nil:
+		w.note("priority", "%v", err)
+	case ok:
+		q.Priority = &level
+	}
+	if len(f.Tags) > job.MaxTags {
+		w.note("tags", "there are %d, a job has at most %d", len(f.Tags), job.MaxTags)
+	}
+	w.text("unique_key", f.UniqueKey, job.MaxUniqueKey)
+	w.text("worker_id", f.WorkerID, job.MaxWorkerID)
+	w.text("payload_contains", f.PayloadContains, job.MaxSearchText)
+	w.text("error_contains", f.ErrorContains, job.MaxSearchText)
+	w.expression(f.PayloadJQ)
+	return q
+}
+
+// stateWords are all states there are.
+func stateWords() string {
+	var all []string
+	for s := job.State_STATE_UNSPECIFIED + 1; s < job.States; s++ {
+		all = append(all, s.Word())
+	}
+	return strings.Join(all, ", ")
+}
+
+func (w *wrong) limit(asked *int, absent int) int {
+	if asked == nil {
+		return absent
+	}
+	if *asked < 1 || *asked > job.MaxSearchLimit {
+		w.note("limit", "is %d; it takes 1 to %d", *asked, job.MaxSearchLimit)
+	}
+	return *asked
+}
+
+func (w *wrong) text(field, text string, most int) {
+	if err := job.CheckText(text, most); err != nil {
+		w.note(field, "%v", err)
+	}
+}
+
+// expression notes what is wrong with a condition on payloads.
+func (w *wrong) expression(text string) {
+	if text == "" {
+		return
+	}
+	_, err := jq.Parse(text)
+	var at *jq.Error
+	switch {
+	case errors.As(err, &at):
+		w.position = &at.Position
+		w.note("payload_jq", "is not understood %v", at)
+	case err != nil:
+		w.note("payload_jq", "%v", err)
+	}
+}
+
+// id reads an id that starts with prefix; "" is the zero id, which no job, batch or
+// chain has.
+func (w *wrong) id(field, prefix, text string) job.ID {
+	if text == "" {
+		return job.ID{}
+	}
+	rest, ok := strings.CutPrefix(text, prefix)
+	id, err := job.ParseID(job.IDPrefix + rest)
+	if !ok || err != nil || id == (job.ID{}) {
+		w.note(field, "%s is not one: it starts with %q and 26 characters follow", excerpt(text), prefix)
+	}
+	return id
+}
+
+// time reads an instant, or a date, which is its midnight in UTC.
+func (w *wrong) time(field string, text api.Time) time.Time {
+	if _, err := time.Parse(time.DateOnly, string(text)); err == nil {
+		text += "T00:00:00Z"
+	}
+	at, asked, err := text.Parse()
+	if err != nil {
+		w.note(field, "%v, nor a date like \"2026-02-11\"", err)
+	}
+	if asked && at.IsZero() {
+		at = at.Add(1) // the zero time asks for nothing, and no job is as old
+	}
+	return at
+}

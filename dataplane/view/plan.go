@@ -1,0 +1,284 @@
+package view
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// branch is a part of the candidates, that an index yields in the order of their
+// numbers, or that is small.
+type branch struct {
+	tables string // to select from
+	where  string
+	args   []any  // of tables and where
+	key    string // the column that has the number
+	shift  int    // by so many bits, below which it has something else
+	hot    bool   // the tables have hot h
+	d2     bool   // the tables have document d2
+	ranges string // of mergeRanges
+	every  bool   // all jobs there are
+}
+
+// plan says where to find the jobs, and what of the filter is left to look at then.
+// Where nothing is left, it counts them, too.
+func (s *search) plan(ctx context.Context, match string) error {
+	if s.Queues != nil && len(s.Queues) == 0 {
+		return nil
+	}
+	if err := s.conditions(); err != nil {
+		return err
+	}
+	lists, walks, err := s.lists(ctx)
+	if err != nil || s.listed == 0 {
+		return err
+	}
+	few := s.listed <= int64(s.budget.few)
+	n := s.narrowing()
+	var narrow, prefix bool
+	if n.index != "" {
+		if narrow, err = s.short(ctx, "extra x INDEXED BY "+n.index, n.condition(), n.args); err != nil {
+			return err
+		}
+	}
+	if s.IDPrefix != "" && !narrow {
+		if prefix, err = s.short(ctx, "document d INDEXED BY document_by_id", prefixed, s.prefixArgs()); err != nil {
+			return err
+		}
+	}
+	s.branches = lists
+	switch {
+	case match != "":
+		s.branches = []branch{{tables: "words", where: "words MATCH ?", args: []any{match}, key: "words.rowid"}}
+		s.leave(s.inLists, s.prefixed, s.narrowed)
+	case narrow, n.index != "" && !prefix && !few:
+		b := branch{tables: "extra x INDEXED BY " + n.index, where: n.condition(), args: n.args, key: "x.number"}
+		if !narrow && n.sorts {
+			b.tables = "extra x NOT INDEXED"
+		}
+		s.branches = []branch{b}
+		s.leave(s.inLists, s.prefixed)
+	case prefix:
+		s.branches = []branch{{tables: "document d INDEXED BY document_by_id", where: prefixed, args: s.prefixArgs(), key: "d.number"}}
+		s.leave(s.inLists, s.narrowed)
+	case !few && s.faulty() && s.failures(ctx) < s.listed:
+		// The first error of a job stands for it.
+		s.branches = []branch{{tables: "job_error e", where: fmt.Sprintf("e.id & %d = 0", 1<<errorShift-1), key: "e.id", shift: errorShift}}
+		s.leave(s.inLists, s.prefixed, s.narrowed)
+	default:
+		s.leave(s.prefixed, s.narrowed)
+		s.told = s.rest.none() && s.Below == 0
+		if walks {
+			s.leave(s.inLists)
+		}
+	}
+	s.gather(ctx)
+	return nil
+}
+
+// leave adds to what is left to look at.
+func (s *search) leave(parts ...func(*conditions)) {
+	for _, add := range parts {
+		add(&s.rest)
+	}
+}
+
+// short says whether a range of an index is small.
+func (s *search) short(ctx context.Context, tables, where string, args []any) (bool, error) {
+	var n int
+	err := s.tx.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM (SELECT 1 FROM %s WHERE %s LIMIT %d)", tables, where, s.budget.few+1), args...).Scan(&n)
+	return n <= s.budget.few, err
+}
+
+// No character of an id sorts after "~".
+const prefixed = "d.id >= ? AND d.id < ?"
+
+func (s *search) prefixArgs() []any { return []any{s.IDPrefix, s.IDPrefix + "~"} }
+
+// faulty says whether only jobs with errors can fit.
+func (s *search) faulty() bool { return s.ErrorContains != "" || s.HasErrors != nil && *s.HasErrors }
+
+// failures is about how many errors there are.
+func (s *search) failures(ctx context.Context) (n int64) {
+	if err := s.tx.QueryRowContext(ctx, "SELECT coalesce(sum(failed_total), 0) FROM queue").Scan(&n); err != nil {
+		return maxNumber // what is wrong here is wrong with the search, too
+	}
+	return n
+}
+
+// lists are the jobs in the queues and states asked for, which it counts. They are all
+// jobs, of which the queues and states are left to look at, where walks is true.
+func (s *search) lists(ctx context.Context) (branches []branch, walks bool, err error) {
+	if s.Queues != nil {
+		return s.planQueues(ctx)
+	}
+	counts, err := s.counts(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	wanted := s.wanted()
+	for _, state := range wanted {
+		s.listed += counts[state]
+	}
+	if s.Queue == "" && len(s.States) == 0 {
+		return []branch{everyJob}, false, nil
+	}
+	for _, state := range wanted {
+		if counts[state] == 0 {
+			continue
+		}
+		more, err := s.planState(ctx, state)
+		if err != nil {
+			return nil, false, err
+		}
+		branches = append(branches, more...)
+	}
+	return branches, false, nil
+}
+
+// everyJob walks all jobs, everyDocument their documents: each job has one.
+var (
+	everyJob      = branch{tables: "hot h NOT INDEXED", where: "1", key: "h.number", hot: true, every: true}
+	everyDocument = branch{tables: "document d2 NOT INDEXED", where: "1", key: "d2.number", d2: true}
+)
+
+// gather has the jobs of many lists walked among all, where something of the filter is
+// left to look at, and that passes fewer of others than there are lists.
+func (s *search) gather(ctx context.Context) {
+	if s.rest.none() && s.Sort == SortCreated || len(s.branches) < 2 {
+		return
+	}
+	if last, err := s.last(ctx); err == nil && last/s.listed < int64(len(s.branches)) {
+		s.branches = []branch{everyJob}
+		s.leave(s.inLists)
+	}
+}
+
+// last is about how many jobs there are.
+func (s *search) last(ctx context.Context) (n int64, err error) {
+	err = s.tx.QueryRowContext(ctx, "SELECT coalesce((SELECT max(number) FROM hot) - (SELECT min(number) FROM hot), 0) + 1").Scan(&n)
+	return n, err
+}
+
+// wanted are the states to find, spelled out.
+func (s *search) wanted() []job.State {
+	if len(s.States) > 0 {
+		return s.States
+	}
+	var every []job.State
+	for state := job.State_STATE_UNSPECIFIED + 1; state < job.States; state++ {
+		every = append(every, state)
+	}
+	return every
+}
+
+// planState finds the jobs of one state, in one queue or in all.
+func (s *search) planState(ctx context.Context, state job.State) ([]branch, error) {
+	inQueue := func(name string) branch {
+		return branch{tables: "hot h", where: "h.queue = ? AND h.state = ?", args: []any{name, state.Word()}, key: "h.number", hot: true}
+	}
+	everywhere := branch{tables: "hot h", where: "h.state = ?", args: []any{state.Word()}, key: "h.number", hot: true}
+	if s.Queue != "" {
+		return []branch{inQueue(s.Queue)}, nil
+	}
+	if rare(state) {
+		everywhere.where += " AND " + rareStates
+		return []branch{everywhere}, nil
+	}
+	var branches []branch
+	err := each(ctx, s.tx, func(rows *sql.Rows) error {
+		var name string
+		err := rows.Scan(&name)
+		branches = append(branches, inQueue(name))
+		return err
+	}, fmt.Sprintf("SELECT name FROM queue WHERE %s > 0 LIMIT %d", state.Word(), maxQueueBranches+1))
+	if len(branches) > maxQueueBranches {
+		return []branch{everywhere}, err
+	}
+	return branches, err
+}
+
+// counts are the jobs in each state, in the queue or in all.
+func (s *search) counts(ctx context.Context) (counts [job.States]int64, err error) {
+	var sums []string
+	var into []any
+	for state := job.State_STATE_UNSPECIFIED + 1; state < job.States; state++ {
+		sums = append(sums, "coalesce(sum("+state.Word()+"), 0)")
+		into = append(into, &counts[state])
+	}
+	query, args := "SELECT "+strings.Join(sums, ", ")+" FROM queue", []any{}
+	if s.Queue != "" {
+		query, args = query+" WHERE name = ?", append(args, s.Queue)
+	}
+	return counts, s.tx.QueryRowContext(ctx, query, args...).Scan(into...)
+}
+
+// planQueues finds jobs in the queues of a list, which may be all but one of
+// thousands. Two ways lead there, and it takes the one that should read less:
+//
+//   - every state of every queue is a range of an index, and a page needs no
+//     more than a page of each;
+//   - or it walks all jobs by number and leaves out those of other queues, of
+//     which it passes more the fewer jobs the queues have.
+func (s *search) planQueues(ctx context.Context) (branches []branch, walks bool, err error) {
+	ranges, err := s.ranges(ctx, s.names)
+	if err != nil || len(ranges) == 0 {
+		return nil, false, err
+	}
+	last, err := s.last(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	page := int64(s.Limit + 1)
+	if !s.rest.none() || s.Sort != SortCreated {
+		page = maxChunk
+	}
+	merged := min(int64(len(ranges))*page, s.listed)
+	walked := page * last / s.listed // if the queues' jobs lie evenly among all
+	if walked < merged {
+		return []branch{everyJob}, true, nil
+	}
+	text, err := list(ranges)
+	return []branch{{tables: "json_each(?) r CROSS JOIN hot h", where: "h.queue = r.value ->> 0 AND h.state = r.value ->> 1",
+		args: []any{text}, key: "h.number", hot: true, ranges: text}}, false, err
+}
+
+// ranges are the pairs of queue and state in which there are jobs, and counts
+// those.
+func (s *search) ranges(ctx context.Context, names string) (ranges [][2]string, err error) {
+	wanted := words(s.wanted())
+	columns, into := "name", []any{new(string)}
+	for _, word := range wanted {
+		columns, into = columns+", "+word, append(into, new(int64))
+	}
+	err = each(ctx, s.tx, func(rows *sql.Rows) error {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		for i, word := range wanted {
+			if n := *into[i+1].(*int64); n > 0 {
+				s.listed += n
+				ranges = append(ranges, [2]string{*into[0].(*string), word})
+			}
+		}
+		return nil
+	}, "SELECT "+columns+" FROM queue WHERE name IN "+fromList, names)
+	return ranges, err
+}
+
+// number is a branch's number, and the condition that it lies between two: lo and hi
+// are the arguments of both.
+func (b *branch) number() string {
+	if b.shift == 0 {
+		return b.key
+	}
+	return fmt.Sprintf("(%s >> %d)", b.key, b.shift)
+}
+
+func (b *branch) between(lo, hi int64) []any {
+	return slices.Concat(b.args, []any{lo << b.shift, hi << b.shift})
+}

@@ -1,0 +1,240 @@
+package view
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// minChunk and maxChunk are how many jobs are looked at by one statement, between
+	// two looks at the clock; quickChunk and slowChunk are when there may be more, and
+	// should be fewer.
+	minChunk   = 256
+	maxChunk   = 16_384
+	quickChunk = 8 * time.Millisecond
+	slowChunk  = 30 * time.Millisecond
+	// gaspChunk is how many are looked at where not even the first chunk was done in
+	// time.
+	gaspChunk = 8
+
+	// maxNumber is more than any job's: an iteration's id has room for no other.
+	maxNumber = 1 << (63 - iterationShift)
+)
+
+// direction is how a page orders numbers.
+func (s *search) direction() string {
+	if s.Order == Ascending {
+		return "ASC"
+	}
+	return "DESC"
+}
+
+// need is how many jobs are to be found: one more than the page takes.
+func (s *search) need() int { return s.Limit + 1 }
+
+// statement finds up to limit jobs of the branch's part of a chunk that meet
+// conditions, in order. It selects their numbers and more columns, of hot if hot.
+func (b *branch) statement(columns string, with conditions, c chunk, hot bool, order string, limit int) (query string, args []any) {
+	if b.every && !hot && len(with.onHot) == 0 && len(with.onDocument) > 0 {
+		b = &everyDocument // which spares a seek for each job
+	}
+	rest, restArgs := with.where()
+	query = fmt.Sprintf("SELECT %s AS number%s FROM %s%s WHERE %s AND %s >= ? AND %s < ?%s ORDER BY %s LIMIT %d",
+		b.number(), columns, b.tables, with.joins(b, hot), b.where, b.key, b.key, rest, strings.ReplaceAll(order, "{number}", b.key), limit)
+	return query, slices.Concat(b.between(c.lo, c.hi), restArgs)
+}
+
+// statement is that of all branches, for numbers alone.
+func (s *search) statement(with conditions, c chunk, limit int) (query string, args []any) {
+	direction := s.direction()
+	var parts []string
+	for i := range s.branches {
+		text, more := s.branches[i].statement("", with, c, false, "{number} "+direction, limit)
+		parts, args = append(parts, "SELECT number FROM ("+text+")"), append(args, more...)
+	}
+	if len(parts) == 1 {
+		return parts[0], args
+	}
+	return fmt.Sprintf("%s ORDER BY number %s LIMIT %d", strings.Join(parts, " UNION ALL "), direction, limit), args
+}
+
+// lookUp finds a page where the branches yield nothing but jobs that fit: a page of
+// each is read.
+func (s *search) lookUp(ctx context.Context) error {
+	s.whole = true
+	query, args := s.lookedUp()
+	return s.find(ctx, query, args)
+}
+
+func (s *search) lookedUp() (query string, args []any) {
+	if b := &s.branches[0]; b.ranges != "" {
+		// Of each range no more than a page is read, in one statement for any number of
+		// them, where a UNION has a bound on its parts.
+		*b = branch{tables: "json_each(?) r CROSS JOIN hot h", key: "h.number", args: []any{b.ranges, s.lo, s.hi}, where: fmt.Sprintf(`h.number IN (SELECT x.number FROM hot x
+			WHERE x.queue = r.value ->> 0 AND x.state = r.value ->> 1 AND x.number >= ? AND x.number < ? ORDER BY x.number %s LIMIT %d)`, s.direction(), s.need())}
+	}
+	return s.statement(s.rest, chunk{s.lo, s.hi}, s.need())
+}
+
+// find adds what a statement yields to what was found.
+func (s *search) find(ctx context.Context, query string, args []any) error {
+	return each(ctx, s.tx, func(rows *sql.Rows) error {
+		var k key
+		err := rows.Scan(&k.number)
+		s.found = append(s.found, k)
+		return err
+	}, query, args...)
+}
+
+// chunk is a part of the candidates: those with numbers from lo on and below hi.
+type chunk struct{ lo, hi int64 }
+
+// next is the chunk that comes next, of up to size candidates.
+func (s *search) next(ctx context.Context, size int) (c chunk, err error) {
+	// Of each branch an equal part, and up to where the first of them ends.
+	direction, offset := s.direction(), max(1, size/len(s.branches))-1
+	var parts []string
+	var args []any
+	for i := range s.branches {
+		b := &s.branches[i]
+		if b.ranges != "" {
+			var n int
+			if err := s.tx.QueryRowContext(ctx, "SELECT json_array_length(?)", b.ranges).Scan(&n); err != nil {
+				return chunk{}, err
+			}
+			parts = append(parts, fmt.Sprintf(`SELECT (SELECT x.number FROM hot x WHERE x.queue = r.value ->> 0 AND x.state = r.value ->> 1
+				AND x.number >= ? AND x.number < ? ORDER BY x.number %s LIMIT 1 OFFSET %d) AS n FROM json_each(?) r`, direction, max(1, size/n)-1))
+			args = append(args, s.lo, s.hi, b.ranges)
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("SELECT (SELECT %s FROM %s WHERE %s AND %s >= ? AND %s < ? ORDER BY %s %s LIMIT 1 OFFSET %d) AS n",
+			b.number(), b.tables, b.where, b.key, b.key, b.key, direction, offset))
+		args = append(args, b.between(s.lo, s.hi)...)
+	}
+	first := "max"
+	if s.Order == Ascending {
+		first = "min"
+	}
+	var end sql.NullInt64
+	err = s.tx.QueryRowContext(ctx, fmt.Sprintf("SELECT %s(n) FROM (%s)", first, strings.Join(parts, " UNION ALL ")), args...).Scan(&end)
+	switch {
+	case !end.Valid:
+		return chunk{s.lo, s.hi}, err
+	case s.Order == Ascending:
+		return chunk{s.lo, end.Int64 + 1}, err
+	}
+	return chunk{end.Int64, s.hi}, err
+}
+
+// passed says that all of a chunk has been looked at.
+func (s *search) passed(c chunk) {
+	if s.Order == Ascending {
+		s.lo = c.hi
+	} else {
+		s.hi = c.lo
+	}
+}
+
+// steps looks at all candidates that are left, chunk by chunk, until look has enough or
+// the budget is spent: that stands in s.reason. bounded says that they are few enough
+// by themselves.
+func (s *search) steps(ctx context.Context, bounded bool, look func(context.Context, chunk) (enough bool, err error)) error {
+	step := func(ctx context.Context, size int) (enough bool, err error) {
+		if !bounded {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, s.budget.time)
+			defer cancel()
+		}
+		c, err := s.next(ctx, size)
+		if err != nil {
+			return false, err
+		}
+		if enough, err = look(ctx, c); err == nil && !enough {
+			s.passed(c)
+		}
+		return enough, err
+	}
+	for size, passed := max(minChunk, s.need()), false; s.lo < s.hi; {
+		if !bounded {
+			size = min(size, s.budget.rows-s.looked)
+		}
+		began := time.Now()
+		enough, err := step(ctx, size)
+		switch {
+		case err != nil && ctx.Err() == nil && interrupted(err) && passed:
+			s.reason = reasonTime
+			return nil
+		case err != nil && ctx.Err() == nil && interrupted(err) && size > 1:
+			size = max(1, min(size/gaspChunk, gaspChunk))
+			continue
+		case err != nil || enough:
+			return err
+		}
+		passed = true
+		s.looked += size
+		if took := time.Since(began); took < quickChunk {
+			size = min(2*size, maxChunk)
+		} else if took > slowChunk {
+			size = max(size/2, 1)
+		}
+		switch {
+		case bounded || s.lo >= s.hi:
+		case s.looked >= s.budget.rows:
+			s.reason = reasonRows
+			return nil
+		case time.Since(s.began) >= s.budget.time:
+			s.reason = reasonTime
+			return nil
+		}
+	}
+	return nil
+}
+
+// walk looks at the candidates in the order of their numbers until the page is full,
+// and then on, for a while, to count what else fits.
+func (s *search) walk(ctx context.Context) error {
+	err := s.steps(ctx, false, func(ctx context.Context, c chunk) (bool, error) {
+		before := len(s.found)
+		query, args := s.statement(s.rest, c, s.need()-before)
+		if err := s.find(ctx, query, args); err != nil {
+			s.found = s.found[:before] // all of the chunk or nothing
+			return false, err
+		}
+		return len(s.found) == s.need(), nil
+	})
+	if err != nil {
+		return err
+	}
+	s.counted = int64(len(s.found))
+	if len(s.found) < s.need() {
+		s.whole = s.told || s.reason == ""
+		return nil
+	}
+	if s.whole = s.told; s.whole {
+		return nil
+	}
+	s.passed(chunk{s.found[s.Limit].number, s.found[s.Limit].number + 1})
+	return s.count(ctx)
+}
+
+// count counts the jobs that fit and are left, as far as that is soon done.
+func (s *search) count(ctx context.Context) error {
+	lo, hi, budget := s.lo, s.hi, s.budget
+	s.budget, s.began, s.looked = s.counting, time.Now(), 0
+	err := s.steps(ctx, false, func(ctx context.Context, c chunk) (bool, error) {
+		query, args := s.statement(s.rest, c, -1)
+		var n int64
+		err := s.tx.QueryRowContext(ctx, "SELECT count(*) FROM ("+query+")", args...).Scan(&n)
+		if err == nil {
+			s.counted += n
+		}
+		return false, err
+	})
+	s.whole = s.reason == "" && err == nil
+	s.reason, s.lo, s.hi, s.budget = "", lo, hi, budget
+	return err
+}
