@@ -22,10 +22,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane"
 	"github.com/corvo/corvo/dataplane/cell"
-	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
-	"github.com/corvo/corvo/tenancy"
 )
 
 // The figures of docs/benchmarks.md. Machines are shared and noisy: each
@@ -137,24 +135,9 @@ func fill(b *testing.B, c *cell.Cell, jobs int) {
 	}
 }
 
-func openCell(b *testing.B) *cell.Cell {
-	b.Helper()
-	h, err := host.Open(host.Config{DataDir: b.TempDir(), NodeID: "bench", Logger: quiet()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { h.Close(context.Background()) })
-	if err := h.Add(b.Context(), tenancy.Default, host.Spec{}); err != nil {
-		b.Fatal(err)
-	}
-	if err := h.Ready(b.Context(), tenancy.Default); err != nil {
-		b.Fatal(err)
-	}
-	cells, err := h.Cells(tenancy.Default)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return cells[0]
+func openCell(t testing.TB) *cell.Cell {
+	t.Helper()
+	return openCellIn(t, t.TempDir())
 }
 
 func benchQueue(caller int) string { return fmt.Sprintf("bench-%d", caller%8) }
@@ -183,8 +166,14 @@ func ackOp(l *op.Leased) *op.Ack {
 }
 
 func lifecycle(c *cell.Cell, caller int) error {
-	ctx, queue := context.Background(), benchQueue(caller)
-	if _, _, err := cell.Propose[*op.EnqueueResult](ctx, c, enqueueOp(c.NewID(queue), queue)); err != nil {
+	queue := benchQueue(caller)
+	return lifecycleOf(c, enqueueOp(c.NewID(queue), queue), queue)
+}
+
+// lifecycleOf enqueues a job, fetches one of its queue and acknowledges that.
+func lifecycleOf(c *cell.Cell, o *op.Enqueue, queue string) error {
+	ctx := context.Background()
+	if _, _, err := cell.Propose[*op.EnqueueResult](ctx, c, o); err != nil {
 		return err
 	}
 	fetched, _, err := cell.Propose[*op.FetchResult](ctx, c, fetchOp(c.LeaseSeed(), queue))

@@ -115,6 +115,9 @@ func (n *CloudHost) Close(ctx context.Context) error {
 	if n.agent != nil {
 		errs = append(errs, n.agent.Close())
 	}
+	if n.server != nil {
+		n.server.Close(ctx)
+	}
 	if n.host != nil {
 		errs = append(errs, n.host.Close(ctx))
 	}

@@ -133,6 +133,7 @@ func median[T any](all []T, of func(T) float64) float64 {
 }
 
 func rateOf(f figures) float64 { return f.rate }
+func cpuOf(f figures) float64  { return float64(f.cpu) }
 
 // middle are the medians of rounds, each figure on its own.
 func middle(all []figures) figures {
@@ -148,13 +149,16 @@ func middle(all []figures) figures {
 }
 
 // ratio is the median of a's rate to b's, round by round.
-func ratio(a, b []figures) string {
+func ratio(a, b []figures) string { return ratioOf(a, b, rateOf) }
+
+// ratioOf is the same of another figure.
+func ratioOf(a, b []figures, of func(figures) float64) string {
 	if len(a) == 0 || len(a) != len(b) {
 		return ""
 	}
 	all := make([]float64, len(a))
 	for i := range a {
-		all[i] = a[i].rate / b[i].rate
+		all[i] = of(a[i]) / of(b[i])
 	}
 	return fmt.Sprintf("%.2f", median(all, func(r float64) float64 { return r }))
 }

@@ -201,6 +201,9 @@ func (n *Node) Drain() { n.server.Drain() }
 // closes everything. The handler must not be called any more.
 func (n *Node) Close(ctx context.Context) error {
 	var errs []error
+	if n.server != nil {
+		n.server.Close(ctx)
+	}
 	if n.host != nil {
 		errs = append(errs, n.host.Close(ctx))
 	}

@@ -108,6 +108,14 @@ var (
 	}
 )
 
+// Alerts.
+var (
+	AlertsDropped = Metric{
+		Name: "corvo_alerts_dropped_total",
+		Help: "Alerts that fired or ceased to and of which nobody is told, for as many deliveries wait for their webhooks as may be; by the node that led then.",
+	}
+)
+
 // Fetches.
 var (
 	PollsParked = Metric{

@@ -73,6 +73,8 @@ type Config struct {
 	// not.
 	Measure  func(ctx context.Context, r *state.AlertRule) (float64, error)
 	Webhooks Webhooks
+	// OnFeed is called when the feed has grown; it must not block. nil = it is not.
+	OnFeed func()
 	// Receiver gets the usage of the shard; nil = nobody does.
 	Receiver sinks.Receiver
 	Tracer   trace.TracerProvider // nil = no traces
@@ -91,8 +93,9 @@ type Cell struct {
 	store  *state.Store
 	view   *view.View
 	duties *duties.Duties
-	usage  *sinks.Usage    // nil without a receiver
-	outbox *sinks.Outbox   // nil without other shards
+	usage  *sinks.Usage  // nil without a receiver
+	outbox *sinks.Outbox // nil without other shards
+	bulks  *duties.Bulks
 	hooks  *sinks.Webhooks // nil on other shards than the home shard
 	group  *engine.Group
 	// machine is asked for the feature level that is in force.
@@ -139,9 +142,11 @@ func Open(cfg Config) (_ *Cell, err error) {
 		OnReplenish: c.duties.OnReplenish,
 		OnClearing:  c.duties.OnClearing,
 		OnGate:      c.duties.OnGate,
+		OnBulk:      c.bulks.OnBulk,
 
-		OnFeed:  func() { c.view.Notify(); c.duties.OnFeed() },
+		OnFeed:  c.onFeed,
 		OnUsage: c.onUsage,
+		OnAudit: func() { c.view.Notify(); c.duties.OnAudit() },
 		OnKeys:  cfg.OnKeys,
 
 		OnResources: c.duties.OnResources,
@@ -211,6 +216,7 @@ func (c *Cell) background() error {
 		c.watch(&of, namespace)
 	}
 	c.duties = duties.New(of)
+	c.bulks = c.newBulks()
 	return nil
 }
 
@@ -250,6 +256,15 @@ func (c *Cell) jobIDs(ctx context.Context, queue string, states []job.State, bel
 		return nil, err
 	}
 	return c.view.JobIDs(ctx, queue, states, below, limit)
+}
+
+// onFeed is the store's hook: the feed has grown.
+func (c *Cell) onFeed() {
+	c.view.Notify()
+	c.duties.OnFeed()
+	if c.cfg.OnFeed != nil {
+		c.cfg.OnFeed()
+	}
 }
 
 // onUsage is the store's hook: there are new usage rows.
@@ -292,6 +307,11 @@ func (c *Cell) lead(ctx context.Context) error {
 	if c.hooks != nil {
 		beside.Go(func() { c.hooks.Run(ctx) })
 	}
+	beside.Go(func() {
+		if err := c.bulks.Run(ctx); err != nil {
+			c.fail(err)
+		}
+	})
 	beside.Go(func() { c.raiseLevel(ctx) })
 	beside.Go(func() { c.applySettings(ctx) })
 	return c.duties.Run(ctx)

@@ -23,6 +23,9 @@ type Status struct {
 	// their receiver is not known to have, 0 where there is no receiver.
 	UsageRows    uint64
 	UsageWaiting uint64
+	// AlertsDropped is how many changes of alerts nobody is told of that this member
+	// found out as the leader: their webhooks have too many deliveries to wait for.
+	AlertsDropped uint64
 }
 
 // Status is a momentary view of the cell's numbers; it costs no entry in the
@@ -48,6 +51,7 @@ func (c *Cell) Status() (Status, error) {
 		s.UsageWaiting = c.usage.Owed()
 	}
 	s.IdempotencyRecords, s.Queues = head.GetIdempotencyRecords(), head.GetQueueRecords()
+	s.AlertsDropped = c.duties.AlertsDropped()
 	return s, nil
 }
 

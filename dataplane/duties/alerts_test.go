@@ -21,6 +21,7 @@ type gauge struct {
 	value  atomic.Int64
 	failed atomic.Pointer[error]
 	asked  atomic.Int64
+	lost   atomic.Uint32 // changes that nobody can be told of
 }
 
 // inAlerted is inShard with one webhook and a gauge for rules to watch.
@@ -49,7 +50,9 @@ func inAlerted(t *testing.T, test func(s *shard, g *gauge)) {
 			if err != nil {
 				return nil, err
 			}
-			return result.(*op.SetAlertsResult), nil
+			answer := result.(*op.SetAlertsResult)
+			answer.Dropped = g.lost.Load()
+			return answer, nil
 		},
 		NewID: func() job.ID { ids++; return job.NewID(time.Now().UnixMilli(), "", job.Entropy{7: 1, 8: ids}) },
 	}, func(of *shard) {
@@ -212,5 +215,21 @@ func TestWhatIsNoNumberIsNotCompared(t *testing.T) {
 		s.rule("a", 0)
 		later(time.Minute)
 		s.wantTold("")
+	})
+}
+
+// What nobody can be told of is counted.
+func TestDroppedAlertsAreCounted(t *testing.T) {
+	inAlerted(t, func(s *shard, g *gauge) {
+		s.rule("a", 0)
+		for i, lost := range []uint32{1, 0, 2} {
+			g.lost.Store(lost)
+			g.value.Store(int64(20 * ((i + 1) % 2)))
+			time.Sleep(alertsEvery)
+			synctest.Wait()
+		}
+		if n := s.duties.AlertsDropped(); n != 3 {
+			t.Errorf("%d were dropped, not 3", n)
+		}
 	})
 }

@@ -1,6 +1,7 @@
 package duties
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -39,39 +40,65 @@ func BudgetWindows(b *state.Budget, nowNs int64) (all []*state.Spent, err error)
 	return all, nil
 }
 
-// turnBudgets begins the new windows of budgets whose old ones are over.
+// turnBudgets begins the new windows of budgets whose old ones are over, and has shards
+// tell each other what they have to of those that they share. Those that cannot be
+// turned stay the first that are due, so it looks at all there may be.
 func turnBudgets(ctx context.Context, d *Duties) (int64, error) {
 	for {
 		nowNs := d.cfg.NowNs()
-		ids, err := d.cfg.Store.Due(state.TimerBudget, nowNs, job.MaxDutyItems/len(periods))
+		ids, err := d.cfg.Store.Due(state.TimerBudget, nowNs, job.MaxBudgets)
 		if err != nil {
 			return 0, fmt.Errorf("read the timers of budgets: %w", err)
 		}
-		next := never
 		var turns []*op.Turn
-		for _, id := range ids {
-			more, err := d.turnsOf(id, nowNs)
+		var balances [][]byte
+		var failed error
+		stuck := 0
+		for i, id := range ids {
+			if len(turns)+len(periods) > job.MaxDutyItems {
+				break
+			}
+			a, err := d.cfg.Store.Account(id)
 			if err != nil {
-				d.cfg.Logger.Error("a budget's window cannot be turned and is tried again", "error", err)
-				next = nowNs + int64(stuckBudgets)
+				return 0, fmt.Errorf("read the account of a budget's timer: %w", err)
+			}
+			if op.BalanceDue(a, nowNs) {
+				balances = append(balances, ids[i][:])
+			}
+			more, err := d.turnsOf(id, a, nowNs)
+			if err != nil {
+				failed = cmp.Or(failed, err)
+				stuck++
 			}
 			turns = append(turns, more...)
 		}
-		if len(turns) == 0 {
-			return d.orNextTimer(state.TimerBudget, nowNs, next)
+		if len(turns) > 0 {
+			if err := d.cfg.Propose(ctx, &op.TurnBudgets{Meta: &op.Meta{Principal: "duty"}, Turns: turns}); err != nil {
+				return 0, err
+			}
 		}
-		if err := d.cfg.Propose(ctx, &op.TurnBudgets{Meta: &op.Meta{Principal: "duty"}, Turns: turns}); err != nil {
-			return 0, err
+		if len(balances) > 0 {
+			if err := d.cfg.Propose(ctx, &op.BalanceBudgets{Meta: &op.Meta{Principal: "duty"}, Ids: balances}); err != nil {
+				return 0, err
+			}
 		}
+		if len(turns) > 0 || len(balances) > 0 {
+			continue
+		}
+		next := never
+		if stuck > 0 {
+			d.cfg.Logger.Error("windows of budgets cannot be turned and are tried again", "budgets", stuck, "first", failed)
+			next = nowNs + int64(stuckBudgets)
+		}
+		return d.orNextTimer(state.TimerBudget, nowNs, next)
 	}
 }
 
 // turnsOf are the windows of one budget that are over.
-func (d *Duties) turnsOf(id [16]byte, nowNs int64) (turns []*op.Turn, err error) {
+func (d *Duties) turnsOf(id [16]byte, a *state.Account, nowNs int64) (turns []*op.Turn, err error) {
 	r := d.cfg.Store.Book().ResourceByID(id)
-	a, err := d.cfg.Store.Account(id)
-	if err != nil || r == nil || a == nil {
-		return nil, err // deleted since the timers were read
+	if r == nil || a == nil {
+		return nil, nil // deleted since the timers were read
 	}
 	windows, err := BudgetWindows(r.Budget, nowNs)
 	if err != nil {

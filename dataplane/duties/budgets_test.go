@@ -1,6 +1,7 @@
 package duties
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -111,4 +112,80 @@ func TestABudgetWithAStrangeZone(t *testing.T) {
 			t.Error("the window of a zone that is known is the old one")
 		}
 	})
+}
+
+// As many budgets as there may be in zones that this binary does not know hide none.
+func TestBudgetsWithStrangeZonesHideNone(t *testing.T) {
+	inShard(t, 1<<40, func(s *shard) {
+		began := time.Now()
+		var last *state.Resource
+		for i := range job.MaxBudgets {
+			b := &state.Budget{
+				Scope: state.BudgetScope_BUDGET_SCOPE_TAG, Target: fmt.Sprintf("t=%d", i), Timezone: "Mars/Olympus", ReserveNanoUsd: 1,
+				Limits: []*state.SpendLimit{{Window: state.Window_WINDOW_DAY, LimitNanoUsd: 100}},
+			}
+			if i == job.MaxBudgets-1 {
+				b.Timezone = "UTC"
+			}
+			id := job.NewID(time.Now().UnixMilli(), "", job.Entropy{0: byte(i >> 8), 1: byte(i)})
+			last = s.mustApply(&op.PutResource{
+				Meta: &op.Meta{Ids: [][]byte{id[:]}}, Windows: []*state.Spent{{Window: state.Window_WINDOW_DAY, StartNs: began.UnixNano(), EndNs: began.Add(time.Hour).UnixNano()}},
+				Resource: &state.Resource{Kind: state.ResourceKind_RESOURCE_KIND_BUDGET, Name: "tag/" + b.Target, Shards: 1, Budget: b},
+			}).(*op.PutResourceResult).Resource
+		}
+		time.Sleep(time.Hour + 3*stuckBudgets)
+		synctest.Wait()
+		if now := time.Now().UnixNano(); s.windows(last)[0].EndNs <= now {
+			t.Error("the window of the budget whose zone is known is over still")
+		}
+	})
+}
+
+// What a shard has used of a budget that several share is told after a second, what it
+// does not use is given back after ten, and then nothing is proposed any more.
+func TestSlicesAreTold(t *testing.T) {
+	inShard(t, 1<<40, func(s *shard) {
+		r := s.sharedBudget()
+		account := func() *state.Account {
+			a, err := s.store.Account([16]byte(r.Id))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		s.mustApply(&op.ReturnBudget{Id: r.Id, Shard: 0, Ask: 1, WantNanoUsd: 5})
+		before := s.proposals()
+		if a := account(); a.ReservedNanoUsd != 25 {
+			t.Fatalf("granted %v", a)
+		}
+		time.Sleep(job.SliceIdle - time.Millisecond)
+		synctest.Wait()
+		if n := s.proposals() - before; n != 0 || account().ReservedNanoUsd == 0 {
+			t.Errorf("%d proposals, granted %v", n, account())
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if n := s.proposals() - before; n != 1 || account().ReservedNanoUsd != 0 {
+			t.Errorf("%d proposals, granted %v", n, account())
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if n := s.proposals() - before; n != 1 {
+			t.Errorf("%d proposals of a shard that has nothing to tell", n)
+		}
+	})
+}
+
+// sharedBudget makes a budget that two shards share.
+func (s *shard) sharedBudget() *state.Resource {
+	s.t.Helper()
+	s.ids++
+	id := job.NewID(time.Now().UnixMilli(), "", job.Entropy{8: byte(s.ids)})
+	return s.mustApply(&op.PutResource{
+		Meta: &op.Meta{Ids: [][]byte{id[:]}},
+		Resource: &state.Resource{Kind: state.ResourceKind_RESOURCE_KIND_BUDGET, Name: "namespace/default", Shards: 2, Budget: &state.Budget{
+			Scope: state.BudgetScope_BUDGET_SCOPE_NAMESPACE, Target: op.BudgetTarget, Timezone: "UTC", ReserveNanoUsd: 1,
+			Limits: []*state.SpendLimit{{Window: state.Window_WINDOW_ROLLING, LimitNanoUsd: 100, LengthMs: time.Hour.Milliseconds()}},
+		}},
+	}).(*op.PutResourceResult).Resource
 }

@@ -50,6 +50,10 @@ type Config struct {
 	UsageKept  time.Duration
 	UsageKeep  uint64
 	UsageAcked func() uint64
+	// AuditKept is for how long audit records are kept (0 = job.AuditKept), and AuditKeep
+	// how many of them at most (0 = job.MaxAuditRecords).
+	AuditKept time.Duration
+	AuditKeep uint64
 	// Prices is the shipped price book; nil is none. It is never changed.
 	Prices *op.SeedPrices
 	// JobIDs lists up to limit jobs of a queue in any of the states, those numbered
@@ -76,6 +80,10 @@ type Duties struct {
 		growth
 		dueNs int64 // when the oldest rows are old enough to go; only Run's goroutine uses it
 	}
+	audit struct {
+		growth
+		dueNs int64 // as for usage
+	}
 	// asked are the queues being deleted whose active jobs have been asked to end, and
 	// the number down to which; only Run's goroutine uses it.
 	asked map[string]uint64
@@ -87,6 +95,7 @@ type Duties struct {
 // New makes the duties of one shard; Run starts them.
 func New(cfg Config) *Duties {
 	cfg.UsageKept = cmp.Or(cfg.UsageKept, job.UsageKept)
+	cfg.AuditKept, cfg.AuditKeep = cmp.Or(cfg.AuditKept, job.AuditKept), cmp.Or(cfg.AuditKeep, job.MaxAuditRecords)
 	d := &Duties{cfg: cfg, wake: make(chan struct{}, 1)}
 	d.next.Store(never)
 	return d
@@ -132,6 +141,13 @@ func (d *Duties) OnUsage() {
 	}
 }
 
+// OnAudit is the store's hook: there are new audit records.
+func (d *Duties) OnAudit() {
+	if d.audit.grew() {
+		d.poke()
+	}
+}
+
 func (d *Duties) poke() {
 	select {
 	case d.wake <- struct{}{}:
@@ -144,7 +160,7 @@ func (d *Duties) poke() {
 // pass (overload, no leader) are tried again with a growing delay.
 func (d *Duties) Run(ctx context.Context) error {
 	backoff := minBackoff
-	d.asked, d.usage.dueNs = map[string]uint64{}, 0 // another may have led since
+	d.asked, d.usage.dueNs, d.audit.dueNs = map[string]uint64{}, 0, 0 // another may have led since
 	d.gates = map[gateKey]*watch{}
 	d.alerts.forget()
 	for {

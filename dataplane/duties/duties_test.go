@@ -70,7 +70,7 @@ func inShardOf(t *testing.T, cfg Config, test func(*shard)) {
 		s.duties = New(cfg)
 		s.store.SetHooks(state.Hooks{
 			OnTimer: s.duties.OnTimer, OnReplenish: s.duties.OnReplenish, OnClearing: s.duties.OnClearing, OnGate: s.duties.OnGate,
-			OnFeed: s.duties.OnFeed, OnUsage: s.duties.OnUsage,
+			OnFeed: s.duties.OnFeed, OnUsage: s.duties.OnUsage, OnAudit: s.duties.OnAudit,
 		})
 		s.mustApply(&op.StartTerm{Meta: &op.Meta{}})
 		ctx, cancel := context.WithCancel(context.Background())

@@ -100,7 +100,7 @@ func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 		return nil, err
 	}
 	room := openedAtOnce
-	if g.Kind == job.Gate_GATE_BUDGET {
+	if g.Kind == job.Gate_GATE_BUDGET && !d.cfg.Store.Book().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, g.Name).Shared() {
 		room = 1 // what the first will reserve is known when it has
 	}
 	if room -= len(w.opened); room <= 0 {

@@ -34,11 +34,13 @@ var Table = []Duty{
 	{"open-gates", "open-gate", openGates},
 	{"sweep-queues", "sweep-queue", clearQueues},
 	{"run-schedules", "run-schedules", runSchedules},
-	{"turn-budgets", "turn-budgets", turnBudgets},
+	{"turn-budgets", "turn-budgets", turnBudgets}, // and balance-budgets
 	{"watch-alerts", "set-alerts", watchAlerts},
 	{"purge-deliveries", "purge-deliveries", purgeDeliveries},
+	{"purge-bulks", "purge-bulks", purgeBulks},
 	{"trim-feed", "trim-feed", trimFeed},
 	{"trim-usage", "trim-usage", trimUsage},
+	{"trim-audit", "trim-audit", trimAudit},
 	{"seed-prices", "seed-prices", seedPrices},
 }
 

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -69,6 +70,8 @@ type Host struct {
 	cfg    Config
 	shared *state.Shared
 
+	streams atomic.Int64 // that follow events, of all namespaces
+
 	mu       sync.RWMutex // guards what follows
 	cells    map[tenancy.NamespaceID]*tenant
 	changing map[tenancy.NamespaceID]*change
@@ -82,6 +85,8 @@ type tenant struct {
 	lot     *lot
 	visits  visits
 	workers Workers
+
+	audience audience
 }
 
 // change is the opening or closing of a namespace.
@@ -281,6 +286,7 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 		NodeID:    h.cfg.NodeID,
 		Shared:    h.shared,
 		OnReady:   t.lot.wake,
+		OnFeed:    t.audience.tell,
 		Known:     h.cfg.Known,
 		Engine:    h.cfg.Engine,
 		Retention: h.cfg.Retention,

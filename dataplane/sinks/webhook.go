@@ -23,16 +23,25 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
 )
 
 const (
-	// maxAttemptsAtOnce bounds the calls under way to all of a namespace's webhooks.
-	maxAttemptsAtOnce = 8
+	// maxAttemptsAtOnce bounds the calls under way to all of a namespace's webhooks that
+	// answered last, and maxTrialsAtOnce those to the ones that did not: however many
+	// hang, they delay each other only.
+	maxAttemptsAtOnce = 32
+	maxTrialsAtOnce   = 8
+	// linesOfWebhook is to how many jobs' events a webhook listens at once.
+	linesOfWebhook = 4
 	// attemptTimeout bounds one call, from the look-up of its host to its answer.
 	attemptTimeout = 10 * time.Second
+	// idleConnection is how long a connection waits for the next call.
+	idleConnection = 30 * time.Second
 	// maxAnswerBytes is how much of an answer is read, its headers and its body each.
 	// Nothing is done with it.
 	maxAnswerBytes = 64 << 10
@@ -73,24 +82,38 @@ type WebhooksConfig struct {
 	Logger    *slog.Logger
 }
 
-// Webhooks sends deliveries to the webhooks they are for, at least once, and those to
-// one webhook one after the other in the order in which they were queued: each is
-// delivered or given up before the next is tried. What came of an attempt is
-// committed before anything else is done for that webhook, so that a sink that ends
-// at any moment goes on elsewhere where it was; what it was sending then is sent
-// again.
+// Webhooks sends deliveries to the webhooks they are for, at least once, and those of
+// one job to one webhook one after the other in the order in which they were queued:
+// each is delivered or given up before the next is tried. What came of an attempt is
+// committed before anything else is done in its line, so that a sink that ends at any
+// moment goes on elsewhere where it was; what it was sending then is sent again.
 //
-// Each webhook has a line of its own: one that cannot be reached delays no other, but
-// for the calls at once, which are bounded. Without anything to send nothing runs.
+// Each webhook has lines of its own, and a job's deliveries stand in one of them: a
+// webhook that cannot be reached delays no other. What is not of a job, such as alerts,
+// stands in one line, too. Without anything to send nothing runs.
 type Webhooks struct {
 	cfg    WebhooksConfig
 	client *http.Client
 	wake   chan struct{}
-	calls  chan struct{} // a token for each call under way
+	calls  chan struct{} // a token for each call under way to one that answered last
+	trials chan struct{} // to one that did not
+
+	gatheredNs int64 // by the entry clock; only Run's goroutine uses it
 
 	mu    sync.Mutex
-	known map[job.ID]bool  // deliveries that stand in a line
-	lines map[string]*line // by webhook; of the Run under way
+	known map[job.ID]bool    // deliveries that stand in a line
+	lines map[lineName]*line // of the Run under way
+}
+
+// lineName is whose deliveries stand in a line.
+type lineName struct {
+	webhook string
+	number  uint64 // below linesOfWebhook
+}
+
+// lineOf is the line that a delivery stands in.
+func lineOf(d *state.Delivery) lineName {
+	return lineName{d.Webhook, xxhash.Sum64(d.JobId) % linesOfWebhook}
 }
 
 // line is the deliveries that wait for a webhook, the oldest first. Its goroutine
@@ -103,9 +126,10 @@ func NewWebhooks(cfg WebhooksConfig) *Webhooks {
 		cfg.Transport = newTransport(cfg.Private)
 	}
 	return &Webhooks{
-		cfg:   cfg,
-		wake:  make(chan struct{}, 1),
-		calls: make(chan struct{}, maxAttemptsAtOnce),
+		cfg:    cfg,
+		wake:   make(chan struct{}, 1),
+		calls:  make(chan struct{}, maxAttemptsAtOnce),
+		trials: make(chan struct{}, maxTrialsAtOnce),
 		client: &http.Client{
 			Transport: cfg.Transport,
 			// Where a redirect leads nobody has vouched for.
@@ -125,7 +149,9 @@ func newTransport(private bool) *http.Transport {
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    attemptTimeout,
 		MaxResponseHeaderBytes: maxAnswerBytes,
-		DisableKeepAlives:      true, // calls are rare, and each looks its host up anew
+		// A connection in use stays with the address that was judged.
+		MaxIdleConnsPerHost: linesOfWebhook,
+		IdleConnTimeout:     idleConnection,
 	}
 }
 
@@ -135,10 +161,12 @@ func (w *Webhooks) OnDelivery() { signal(w.wake) }
 // Run sends until ctx ends, while the shard leads.
 func (w *Webhooks) Run(ctx context.Context) {
 	var running sync.WaitGroup
+	defer w.client.CloseIdleConnections()
 	defer running.Wait()
 	w.mu.Lock()
-	w.known, w.lines = map[job.ID]bool{}, map[string]*line{}
+	w.known, w.lines = map[job.ID]bool{}, map[lineName]*line{}
 	w.mu.Unlock()
+	w.gatheredNs = 0 // another may have led since
 	for ctx.Err() == nil {
 		if err := w.gather(ctx, &running); err != nil {
 			w.cfg.Logger.Warn("deliveries could not be read and will be tried again", "namespace", w.cfg.Namespace, "error", err)
@@ -152,10 +180,12 @@ func (w *Webhooks) Run(ctx context.Context) {
 	}
 }
 
-// gather puts the deliveries that are to be sent into their lines. Those of one entry
-// have one time, and ids for an order of their own.
+// gather puts the deliveries that are to be sent into their lines. One that was queued
+// since it gathered last is due from that entry's clock on, which never goes back: so
+// those that stand in a line already, which may be very many, are not read again.
 func (w *Webhooks) gather(ctx context.Context, running *sync.WaitGroup) error {
-	ids, err := w.cfg.Store.Due(state.TimerDelivery, math.MaxInt64, job.MaxDeliveries)
+	nowNs := w.cfg.Store.Head().GetClockNs()
+	ids, err := w.cfg.Store.DueSince(state.TimerDelivery, w.gatheredNs, math.MaxInt64, job.MaxDeliveries)
 	if err != nil {
 		return err
 	}
@@ -174,17 +204,19 @@ func (w *Webhooks) gather(ctx context.Context, running *sync.WaitGroup) error {
 		}
 	}
 	slices.SortFunc(fresh, func(a, b *state.Delivery) int {
-		return cmp.Or(cmp.Compare(a.CreatedNs, b.CreatedNs), bytes.Compare(a.Id, b.Id))
+		return cmp.Compare(a.Number, b.Number)
 	})
+	w.gatheredNs = nowNs
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, d := range fresh {
 		w.known[job.ID(d.Id)] = true
-		l := w.lines[d.Webhook]
+		name := lineOf(d)
+		l := w.lines[name]
 		if l == nil {
 			l = &line{}
-			w.lines[d.Webhook] = l
-			running.Go(func() { w.work(ctx, d.Webhook, l) })
+			w.lines[name] = l
+			running.Go(func() { w.work(ctx, name, l) })
 		}
 		l.waiting = append(l.waiting, job.ID(d.Id))
 	}
@@ -199,11 +231,11 @@ func (w *Webhooks) stands(id job.ID) bool {
 }
 
 // work sends what stands in a line, until nothing does or ctx ends.
-func (w *Webhooks) work(ctx context.Context, webhook string, l *line) {
+func (w *Webhooks) work(ctx context.Context, name lineName, l *line) {
 	for {
 		w.mu.Lock()
 		if len(l.waiting) == 0 {
-			delete(w.lines, webhook)
+			delete(w.lines, name)
 			w.mu.Unlock()
 			return
 		}
@@ -248,13 +280,17 @@ func (w *Webhooks) see(ctx context.Context, id job.ID) {
 // it. An attempt that ctx ends is none.
 func (w *Webhooks) try(ctx context.Context, d *state.Delivery) error {
 	pause(ctx, time.Duration(d.DueNs-w.cfg.NowNs()))
+	calls, err := w.callsFor(d)
+	if err != nil {
+		return err
+	}
 	select {
-	case w.calls <- struct{}{}:
+	case calls <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	report, ok := w.attempt(ctx, d)
-	<-w.calls
+	<-calls
 	if !ok {
 		return ctx.Err()
 	}
@@ -274,6 +310,19 @@ func (w *Webhooks) try(ctx context.Context, d *state.Delivery) error {
 		w.cfg.Logger.Warn("what came of a delivery could not be recorded yet", "namespace", w.cfg.Namespace, "delivery", DeliveryIDText(job.ID(d.Id)), "error", err)
 		pause(ctx, max(backoff, retryAfter(err)))
 	}
+}
+
+// callsFor are the calls that one for a delivery is one of.
+func (w *Webhooks) callsFor(d *state.Delivery) (chan struct{}, error) {
+	hook := w.cfg.Store.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook)
+	if hook == nil {
+		return w.calls, nil // none is made
+	}
+	last, err := w.cfg.Store.Attempted([16]byte(hook.Id))
+	if last.GetError() != "" {
+		return w.trials, err
+	}
+	return w.calls, err
 }
 
 // attempt makes one attempt of a delivery and says what came of it; not ok where ctx
@@ -324,7 +373,7 @@ func (w *Webhooks) post(ctx context.Context, hook *state.Webhook, d *state.Deliv
 	req.Header.Set("User-Agent", "corvo-webhook")
 	req.Header.Set(HeaderWebhookID, DeliveryIDText(job.ID(d.Id)))
 	req.Header.Set(HeaderWebhookEvent, d.Event)
-	req.Header.Set(HeaderSignature, signature(hook.Secret, time.Unix(0, w.cfg.NowNs()), d.Body))
+	req.Header.Set(HeaderSignature, signature(hook, time.Unix(0, w.cfg.NowNs()), d.Body))
 	resp, err := w.client.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -344,14 +393,22 @@ func (w *Webhooks) post(ctx context.Context, hook *state.Webhook, d *state.Deliv
 	return resp.StatusCode, fmt.Errorf("answered %d", resp.StatusCode)
 }
 
-// signature proves that a body comes from who knows the secret, and when it was sent:
-// a receiver refuses what is old, so that nobody can send it again.
-func signature(secret string, at time.Time, body []byte) string {
+// signature proves that a body comes from who knows the webhook's secret, and when it was
+// sent: a receiver refuses what is old, so that nobody can send it again. While a secret
+// takes another's place it proves both.
+func signature(hook *state.Webhook, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write([]byte(t + "."))
-	mac.Write(body)
-	return "t=" + t + ",v1=" + hex.EncodeToString(mac.Sum(nil))
+	sign := func(secret string) string {
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(t + "."))
+		mac.Write(body)
+		return ",v1=" + hex.EncodeToString(mac.Sum(nil))
+	}
+	text := "t=" + t + sign(hook.Secret)
+	if hook.PreviousSecret != "" && at.UnixNano() < hook.PreviousUntilNs {
+		text += sign(hook.PreviousSecret)
+	}
+	return text
 }
 
 // legible is an error as it is kept, without the address, which may hold secrets.

@@ -1,0 +1,60 @@
+//go:build unix
+
+package dataplane_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// fairnessKeys is how many fairness keys the jobs of a queue have, taking turns.
+var fairnessKeys = []int{0, 1, 100, 10_000}
+
+// fairLifecycles are lifecycles of jobs that have so many fairness keys; of 0 none.
+func fairLifecycles(c *cell.Cell, keys int) func(caller int) error {
+	var turn atomic.Int64
+	return func(caller int) error {
+		queue := benchQueue(caller)
+		o := enqueueOp(c.NewID(queue), queue)
+		if keys > 0 {
+			o.Jobs[0].Options = &job.Options{FairnessKey: fmt.Sprint("tenant-", turn.Add(1)%int64(keys))}
+		}
+		return lifecycleOf(c, o, queue)
+	}
+}
+
+// BenchmarkFairness is the whole path with fairness keys, to look into: its cases run
+// one after the other, so that they compare only where the machine is quiet.
+func BenchmarkFairness(b *testing.B) {
+	for _, keys := range fairnessKeys {
+		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
+			c := openCell(b)
+			drive(b, 512, "jobs", fairLifecycles(c, keys))
+			reportLag(b, c)
+		})
+	}
+}
+
+// TestMeasureFairness compares them in turn.
+func TestMeasureFairness(t *testing.T) {
+	skipUnless(t, *rounds, "measure.rounds")
+	all := map[int][]figures{}
+	for range *rounds {
+		for _, keys := range fairnessKeys {
+			t.Run(fmt.Sprintf("keys=%d", keys), func(t *testing.T) {
+				all[keys] = append(all[keys], measure(t, 512, fairLifecycles(openCell(t), keys)))
+			})
+		}
+	}
+	table := [][]string{{"keys", "jobs/s", "p50 / p99", "cpu", "jobs/s to none", "cpu to none"}}
+	for _, keys := range fairnessKeys {
+		f := middle(all[keys])
+		table = append(table, []string{fmt.Sprint(keys), fmt.Sprintf("%.0f", f.rate), f.latency(),
+			fmt.Sprintf("%.1f µs", float64(f.cpu.Nanoseconds())/1000), ratio(all[keys], all[0]), ratioOf(all[keys], all[0], cpuOf)})
+	}
+	printTable("Lifecycles in process with fairness keys, 512 callers", table...)
+}

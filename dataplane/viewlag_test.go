@@ -1,0 +1,228 @@
+//go:build unix
+
+package dataplane_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/host"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// openCellIn is a cell of one node that has its data in a directory.
+func openCellIn(t testing.TB, dir string) *cell.Cell {
+	t.Helper()
+	h, err := host.Open(host.Config{DataDir: dir, NodeID: "bench", Logger: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close(context.Background()) })
+	if err := h.Add(t.Context(), tenancy.Default, host.Spec{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Ready(t.Context(), tenancy.Default); err != nil {
+		t.Fatal(err)
+	}
+	cells, err := h.Cells(tenancy.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cells[0]
+}
+
+// hangView makes the view's next flush hang on its file, until the returned function
+// lets go: it waits for a lock, gives up after a second, and tries again.
+func hangView(t testing.TB, dir string, c *cell.Cell) (letGo func()) {
+	t.Helper()
+	if err := c.View().Wait(t.Context(), 0); err != nil { // there is a file
+		t.Fatal(err)
+	}
+	var path string
+	if err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "view.db" {
+			path = p
+		}
+		return err
+	}); err != nil || path == "" {
+		t.Fatalf("there is no view below %s: %v", dir, err)
+	}
+	// The view brings its driver along.
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=rw&_pragma=busy_timeout(60000)"}).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := db.Conn(t.Context())
+	if err == nil {
+		_, err = conn.ExecContext(t.Context(), "BEGIN IMMEDIATE")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestAViewThatHangsHoldsUpNoWrite acknowledges thousands of writes while no flush can
+// end: more than any buffer between the store and its view would take.
+func TestAViewThatHangsHoldsUpNoWrite(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := openCellIn(t, dir)
+	letGo := hangView(t, dir, c)
+	seq, _ := c.View().Cursor()
+	l := startLoad(8, func(caller int) error { return lifecycle(c, caller) })
+	for l.done.Load() < 2000 {
+		if err := c.Failed(); err != nil || l.failed.Load() > 0 {
+			t.Fatalf("%v; %d calls failed", err, l.failed.Load())
+		}
+		time.Sleep(time.Millisecond)
+	}
+	l.stop(t)
+	if now, _ := c.View().Cursor(); now != seq {
+		t.Fatalf("the view went on from event %d to %d: it did not hang", seq, now)
+	}
+	if events, age := c.View().Lag(); events < 3*2000 || age == 0 {
+		t.Errorf("the view is %d events and %v behind, of %d jobs", events, age, l.done.Load())
+	}
+	letGo()
+	status, err := c.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.View().Wait(t.Context(), status.Engine.Applied.Index); err != nil {
+		t.Fatal(err)
+	}
+	if events, age := c.View().Lag(); events != 0 || age != 0 {
+		t.Errorf("the view is %d events and %v behind, when it has shown all", events, age)
+	}
+}
+
+// lagging is how far a view was behind, at moments of one time.
+type lagging struct {
+	figures
+	ages   []time.Duration
+	events uint64 // at most
+}
+
+func (l lagging) age(percent int) time.Duration {
+	slices.Sort(l.ages)
+	return l.ages[(len(l.ages)-1)*percent/100]
+}
+
+// watchLag measures a load, and every 5 ms its view.
+func watchLag(t testing.TB, c *cell.Cell, callers int, fn func(caller int) error) (l lagging) {
+	t.Helper()
+	begun, stop, stopped := time.Now(), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			select {
+			case <-tick.C:
+				if events, age := c.View().Lag(); time.Since(begun) > *lasting/5 { // as measure leaves out
+					l.ages, l.events = append(l.ages, age), max(l.events, events)
+				}
+			case <-stop:
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	f := measure(t, callers, fn)
+	close(stop)
+	<-stopped
+	l.figures = f
+	return l
+}
+
+// paced lets callers begin at a rate, all of them together; one that is late begins
+// at once, so that a pause is made up for as far as the callers can.
+func paced(rate float64, callers int, fn func(caller int) error) func(caller int) error {
+	begun, each := time.Now(), time.Duration(float64(callers)/rate*1e9)
+	next := make([]time.Time, callers)
+	for i := range next {
+		next[i] = begun.Add(each * time.Duration(i) / time.Duration(callers))
+	}
+	return func(caller int) error {
+		time.Sleep(time.Until(next[caller]))
+		next[caller] = next[caller].Add(each)
+		return fn(caller)
+	}
+}
+
+// TestMeasureLag holds the view's lag at the most a node writes, at 80 % of that, and
+// what is written while the view hangs:
+//
+//	go test ./dataplane -run TestMeasureLag -v -timeout 30m -measure.rounds=5
+//
+// A round takes about half a minute.
+func TestMeasureLag(t *testing.T) {
+	skipUnless(t, *rounds, "measure.rounds")
+	callers := []int{32, 512}
+	cases := []string{"as fast as it can", "80 % of that", "50 % of that", "the view hangs"}
+	type of struct{ kind, callers int }
+	got := map[of][]lagging{}
+	for round := range *rounds {
+		for _, n := range callers {
+			ceiling := 0.0
+			for i, name := range cases {
+				t.Run(fmt.Sprintf("round=%d/callers=%d/%s", round+1, n, name), func(t *testing.T) {
+					dir := t.TempDir()
+					c := openCellIn(t, dir)
+					fn := func(caller int) error { return lifecycle(c, caller) }
+					switch i {
+					case 1:
+						fn = paced(0.8*ceiling, n, fn)
+					case 2:
+						fn = paced(0.5*ceiling, n, fn)
+					case 3:
+						defer hangView(t, dir, c)()
+					}
+					l := watchLag(t, c, n, fn)
+					if i == 0 {
+						ceiling = l.rate
+					}
+					got[of{i, n}] = append(got[of{i, n}], l)
+					t.Logf("%.0f/s, %s; lag p50 %v, p99 %v, at most %v and %d events", l.rate, l.latency(),
+						l.age(50), l.age(99), l.age(100), l.events)
+				})
+			}
+		}
+	}
+	rows := [][]string{{"callers", "load", "jobs/s", "p50 / p99", "lag p50 / p99", "lag at most", "events at most"}}
+	for _, n := range callers {
+		for i, name := range cases {
+			all := got[of{i, n}]
+			if len(all) == 0 {
+				continue
+			}
+			plain := make([]figures, len(all))
+			for i := range all {
+				plain[i] = all[i].figures
+			}
+			f := middle(plain)
+			lag := func(percent int) string {
+				return millis(time.Duration(median(all, func(l lagging) float64 { return float64(l.age(percent)) })))
+			}
+			rows = append(rows, []string{
+				fmt.Sprint(n), name, fmt.Sprintf("%.0f", f.rate), f.latency(), lag(50) + " / " + lag(99), lag(100),
+				fmt.Sprintf("%.0f", median(all, func(l lagging) float64 { return float64(l.events) })),
+			})
+		}
+	}
+	printTable("The view's lag", rows...)
+}
