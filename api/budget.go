@@ -49,7 +49,7 @@ type Budget struct {
 	DefaultReserveUSD money.Nano  `json:"default_reserve_usd"`
 	Alerts            []uint32    `json:"alerts"`
 
-	ReservedUSD money.Nano     `json:"reserved_usd"` // for attempts that run
+	ReservedUSD money.Nano     `json:"reserved_usd"` // for attempts that run, and granted to shards that share the budget
 	Windows     []BudgetWindow `json:"windows"`      // one for each limit but per_job_usd
 	RaiseUSD    money.Nano     `json:"raise_usd"`    // more on every limit, for a while
 	RaiseUntil  *Time          `json:"raise_until"`

@@ -7,19 +7,31 @@ import "encoding/json"
 type WebhookRequest struct {
 	URL        string   `json:"url"`
 	Secret     string   `json:"secret,omitempty"` // what is sent is signed with it; it is never shown
-	Events     []string `json:"events,omitempty"` // of which it is told; default all
+	Events     []string `json:"events,omitempty"` // of which it is told, "*" for all; default those of alerts and webhooks
+	Queues     []string `json:"queues,omitempty"` // globs: of whose jobs it is told; default all
 	Enabled    *bool    `json:"enabled,omitempty"`
 	RetryLimit *int     `json:"retry_limit,omitempty"` // default 3
+	// SecretOverlap is how long what is sent is signed with the old secret, too, when there
+	// is a new one; default 24h.
+	SecretOverlap Duration `json:"secret_overlap,omitempty"`
 }
 
 // Webhook is a webhook as GET /webhooks/{id} answers it. Every field is always present
 // in its JSON.
 type Webhook struct {
-	ID             string   `json:"id"`
-	URL            string   `json:"url"`
-	Events         []string `json:"events"`
-	Enabled        bool     `json:"enabled"`
-	RetryLimit     int      `json:"retry_limit"`
+	ID         string   `json:"id"`
+	URL        string   `json:"url"`
+	Events     []string `json:"events"`
+	Queues     []string `json:"queues"`
+	Enabled    bool     `json:"enabled"` // false, too, when it could not be reached for long
+	RetryLimit int      `json:"retry_limit"`
+	// SecretOverlap is how long what is sent is signed with two secrets when there is a new
+	// one; until OldSecretUntil it is.
+	SecretOverlap  Duration `json:"secret_overlap"`
+	OldSecretUntil *Time    `json:"old_secret_until"`
+	Waiting        int64    `json:"waiting"`          // deliveries that are not over
+	Dropped        int64    `json:"dropped"`          // events it was not told of, because too many deliveries waited
+	FailingSince   *Time    `json:"failing_since"`    // when the first delivery of those in a row was given up; null: the last was not
 	LastStatusCode *int     `json:"last_status_code"` // of the last attempt; null: there was no answer
 	LastError      *string  `json:"last_error"`       // of the last attempt; null: it was delivered
 	LastDeliveryAt *Time    `json:"last_delivery_at"` // of the last attempt; null: there was none

@@ -130,16 +130,11 @@ func newKey() string {
 	return hex.EncodeToString(b[:])
 }
 
-// try sends the call once.
-func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int, error) {
-	if c.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.timeout+k.wait)
-		defer cancel()
-	}
+// request is the call with what all of the client's requests carry.
+func (c *Client) request(ctx context.Context, k call, body []byte, key string) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, k.method, c.base+k.path, bytes.NewReader(body))
 	if err != nil {
-		return 0, fmt.Errorf("%s %s: %w", k.method, k.path, err)
+		return nil, fmt.Errorf("%s %s: %w", k.method, k.path, err)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -155,6 +150,20 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 	}
 	if c.namespace != "" {
 		req.Header.Set(api.NamespaceHeader, c.namespace)
+	}
+	return req, nil
+}
+
+// try sends the call once.
+func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int, error) {
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.timeout+k.wait)
+		defer cancel()
+	}
+	req, err := c.request(ctx, k, body, key)
+	if err != nil {
+		return 0, err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -146,6 +147,53 @@ func (c *Client) Why(ctx context.Context, jobID string, r Read) (api.Why, error)
 	var out api.Why
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/jobs/" + url.PathEscape(jobID) + "/why" + r.query(), out: &out, repeat: repeatAlways})
 	return out, err
+}
+
+// SearchAll follows a search to its end, or to limit jobs if that is not 0, and calls f
+// with each.
+func (c *Client) SearchAll(ctx context.Context, req api.SearchRequest, r Read, limit int, f func(*api.Job) error) error {
+	for shown := 0; ; {
+		page, err := c.Search(ctx, req, r)
+		if err != nil {
+			return err
+		}
+		for i := range page.Jobs {
+			if limit > 0 && shown == limit {
+				return nil
+			}
+			if err := f(&page.Jobs[i]); err != nil {
+				return err
+			}
+			shown++
+		}
+		if !page.HasMore {
+			return nil
+		}
+		req.Cursor = page.Cursor
+	}
+}
+
+// SearchWords is a page of the jobs that have words, "phrases" and starts of words* in
+// their payloads and tags; limit 0 is the server's.
+func (c *Client) SearchWords(ctx context.Context, words string, limit int, cursor string, r Read) (api.SearchResponse, error) {
+	q := url.Values{"q": {words}}
+	if limit > 0 {
+		q.Set("limit", strconv.Itoa(limit))
+	}
+	if cursor != "" {
+		q.Set("cursor", cursor)
+	}
+	var out api.SearchResponse
+	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/search/fulltext" + r.with(q), out: &out, repeat: repeatAlways})
+	return out, err
+}
+
+// Jobs are jobs by their ids, at most 1,000, in the order asked for; those that are not
+// there are left out.
+func (c *Client) Jobs(ctx context.Context, ids []string, r Read) ([]api.Job, error) {
+	var out api.BulkGetResponse
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/bulk-get" + r.query(), body: api.BulkGetRequest{JobIDs: ids}, out: &out, repeat: repeatAlways})
+	return out.Jobs, err
 }
 
 // Search is a page of jobs; the next one is asked for with the answer's Cursor.

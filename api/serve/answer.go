@@ -102,6 +102,18 @@ func ceil(d, unit time.Duration) int64 {
 	return n
 }
 
+// refuse is fail for a request that is refused, not one that broke.
+func (c *call) refuse(r *http.Request, err error) {
+	if tell := c.server.refused; tell != nil {
+		var route *Route
+		if c.endpoint != nil {
+			route = &c.endpoint.Route
+		}
+		tell(r, route, c.principal, err)
+	}
+	c.fail(err)
+}
+
 // fail ends a request with an error: as its answer if none was begun, else by
 // cutting the connection.
 func (c *call) fail(err error) {

@@ -75,6 +75,16 @@ func Principal(ctx context.Context) tenancy.Principal {
 	return tenancy.Principal{}
 }
 
+// Called is Principal, and the route that the request has been matched to; nil
+// outside of one.
+func Called(ctx context.Context) (tenancy.Principal, *Route) {
+	c := callOf(ctx)
+	if c == nil || c.endpoint == nil {
+		return tenancy.Principal{}, nil
+	}
+	return c.principal, &c.endpoint.Route
+}
+
 // RequestID is the X-Request-Id of the request of ctx, "" outside of one.
 func RequestID(ctx context.Context) string {
 	if c := callOf(ctx); c != nil {

@@ -12,7 +12,8 @@ import (
 )
 
 // Decode reads body, a request's, into v, a pointer. No body is {}, and null
-// is as good as absent: for a json.RawMessage too. Text that is no JSON is
+// is as good as absent: for a json.RawMessage too; so is "" in an optional field,
+// whatever its type. Text that is no JSON is
 // PARSE_ERROR with the position of the fault; values of the wrong type are
 // VALIDATION_ERROR that names every such field, and so are, on Strict routes,
 // fields v does not have. Text that is not valid Unicode is refused, not
@@ -28,7 +29,12 @@ func Decode(r *http.Request, body []byte, v any) error {
 	c := callOf(r.Context())
 	strict := c != nil && c.endpoint != nil && c.endpoint.Strict
 	if err := json.Unmarshal(body, v); err != nil {
-		return decodeError(err, body, v, strict)
+		if !json.Valid(body) {
+			return decodeError(err, body, v, strict)
+		}
+		if body = blanksToNull(body, v); json.Unmarshal(body, v) != nil {
+			return decodeError(err, body, v, strict)
+		}
 	}
 	if strict || halfPair(body) {
 		if faults := faultsOf(body, v, strict); len(faults) > 0 {

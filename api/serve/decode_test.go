@@ -84,6 +84,10 @@ func TestDecode(t *testing.T) {
 		{`{"steps":[{"queue":"q","delay":null}]}`, order{Steps: []step{{Queue: "q"}}}},
 		{`{"urgency":1,"labels":{"a":null,"b":"c"}}`, order{Urgency: api.High, Labels: api.Strings{"b": "c"}}},
 		{`{"name":"null"}`, order{Name: "null"}},
+		{`{"name":"","tags":"","by_id":"","queues":"","steps":"","labels":"","payload":"","any":"","open":"","ratio":"","cost_usd":"","at":"","bytes":"","urgency":"","count":7}`,
+			order{Payload: json.RawMessage(`""`), Any: "", Bytes: []byte{}, Count: 7}},
+		{`{"open":"","payload":{"a": "<", "b":""},"raw":{"a":""},"by_id":{"b":{"delay":""}}}`, order{
+			Payload: json.RawMessage(`{"a": "<", "b":""}`), Raw: map[string]json.RawMessage{"a": json.RawMessage(`""`)}, ByID: map[string]*step{"b": {}}}},
 		{`{"name":"\ud83d\ude00 \\ud83d"}`, order{Name: `😀 \ud83d`}},
 		{`{"payload":"cut \ud83d","raw":{"a":"\ude00"}}`, order{Payload: json.RawMessage(`"cut \ud83d"`), Raw: map[string]json.RawMessage{"a": json.RawMessage(`"\ude00"`)}}},
 		{`{"name":"\ufffd"}`, order{Name: "\uFFFD"}}, // a replacement character that was meant

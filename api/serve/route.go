@@ -32,6 +32,7 @@ type Route struct {
 	Status     int   // of success, for the document; 0 = 200
 	Strict     bool  // refuse body fields that Request does not have
 	MaxBody    int64 // bytes; 0 = Config.MaxBody
+	Audited    bool  // what is asked here is recorded, also where it is granted
 	Handler    Handler
 }
 

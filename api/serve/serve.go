@@ -34,6 +34,11 @@ type Config struct {
 	// child of the one its traceparent names; nil = none.
 	Tracer trace.TracerProvider
 
+	// Refused is told of every request that is answered with an error, before the
+	// answer goes out: nil = nobody is. It must not block. The route is nil where
+	// there is none.
+	Refused func(r *http.Request, route *Route, who tenancy.Principal, err error)
+
 	Logger      *slog.Logger    // nil = slog.Default()
 	Metrics     *telemetry.HTTP // nil = measured for nobody
 	MaxBody     int64           // bytes of a request's body; 0 = DefaultMaxBody
@@ -44,6 +49,7 @@ type Config struct {
 type server struct {
 	mux         *http.ServeMux
 	auth        func(*http.Request) (tenancy.Principal, error)
+	refused     func(*http.Request, *Route, tenancy.Principal, error)
 	log         *slog.Logger
 	metrics     *telemetry.HTTP
 	tracer      trace.Tracer // nil = no spans
@@ -62,6 +68,7 @@ func New(c Config) (http.Handler, error) {
 	s := &server{
 		mux:         http.NewServeMux(),
 		auth:        c.Authenticate,
+		refused:     c.Refused,
 		log:         c.Logger,
 		metrics:     c.Metrics,
 		tracer:      telemetry.Tracer(c.Tracer),
@@ -126,7 +133,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(c)
 	s.mux.ServeHTTP(&c.response, r)
 	if c.endpoint == nil {
-		c.fail(c.unmatched(r))
+		c.refuse(r, c.unmatched(r))
 	}
 }
 
@@ -175,7 +182,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.claimed = true
 	c.matched(e)
 	if err := e.serve(c, r); err != nil {
-		c.fail(err)
+		c.refuse(r, err)
 	}
 	if c.status == 0 {
 		// net/http would answer 200 by itself, without our headers.
@@ -189,10 +196,10 @@ func (e *endpoint) serve(c *call, r *http.Request) error {
 		if err != nil {
 			return err
 		}
+		c.principal = who
 		if err := tenancy.Allow(who, e.Permission, tenancy.Where{Namespace: who.Namespace, Org: who.Org}); err != nil {
 			return err
 		}
-		c.principal = who
 	}
 	return e.Handler(&c.response, r)
 }

@@ -49,6 +49,18 @@ func fieldsOf(t reflect.Type) []field {
 	return all
 }
 
+// named is the field that encoding/json decodes a name into.
+func named(fields []field, name string) (f field, ok bool) {
+	at := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
+	if at < 0 {
+		at = slices.IndexFunc(fields, func(f field) bool { return strings.EqualFold(f.name, name) })
+	}
+	if at < 0 {
+		return field{}, false
+	}
+	return fields[at], true
+}
+
 // maxFaults is how many faults of one body are listed.
 const maxFaults = 20
 
@@ -79,6 +91,11 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
+// ownDecoder says whether a type decodes itself.
+func ownDecoder(t reflect.Type) bool {
+	return reflect.PointerTo(t).Implements(jsonUnmarshaler) || reflect.PointerTo(t).Implements(textUnmarshaler)
+}
+
 // value checks one JSON value against a type.
 func (w *walk) value(path string, raw json.RawMessage, t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
@@ -87,7 +104,7 @@ func (w *walk) value(path string, raw json.RawMessage, t reflect.Type) {
 	if len(w.faults) >= maxFaults || string(raw) == "null" {
 		return
 	}
-	own := reflect.PointerTo(t).Implements(jsonUnmarshaler) || reflect.PointerTo(t).Implements(textUnmarshaler)
+	own := ownDecoder(t)
 	switch kind := t.Kind(); {
 	case !own && kind == reflect.Struct:
 		w.object(path, raw, t)
@@ -120,13 +137,10 @@ func (w *walk) object(path string, raw json.RawMessage, t reflect.Type) {
 	}
 	fields := fieldsOf(t)
 	for _, name := range sortedKeys(members) {
-		at := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
-		if at < 0 {
-			at = slices.IndexFunc(fields, func(f field) bool { return strings.EqualFold(f.name, name) })
-		}
+		f, ok := named(fields, name)
 		switch {
-		case at >= 0:
-			w.value(join(path, name), members[name], fields[at].typ)
+		case ok:
+			w.value(join(path, name), members[name], f.typ)
 		case w.strict:
 			w.fault(join(path, name), "no such field here")
 		}

@@ -1,0 +1,120 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+
+	"github.com/corvo/corvo/api"
+)
+
+// AuditQuery says which audit records are asked for. Zero values ask for all.
+type AuditQuery struct {
+	Principal, Method string
+	Path              string // what it begins with
+	Status            string // such as 403, or 4xx
+	After, Before     api.Time
+	Order             string // asc or desc, the default
+	Limit             int
+	Cursor            string // of the page before
+}
+
+func (q AuditQuery) values() url.Values {
+	v := url.Values{}
+	for name, text := range map[string]string{
+		"principal": q.Principal, "method": q.Method, "path": q.Path, "status": q.Status, "after": string(q.After), "before": string(q.Before),
+		"order": q.Order, "cursor": q.Cursor,
+	} {
+		if text != "" {
+			v.Set(name, text)
+		}
+	}
+	if q.Limit != 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	return v
+}
+
+// Audit is a page of the audit log.
+func (c *Client) Audit(ctx context.Context, q AuditQuery, r Read) (api.AuditPage, error) {
+	var out api.AuditPage
+	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/audit-logs" + r.with(q.values()), out: &out, repeat: repeatAlways})
+	return out, err
+}
+
+// AuditHead is where the audit log of each shard stands.
+func (c *Client) AuditHead(ctx context.Context, r Read) (api.AuditHeads, error) {
+	var out api.AuditHeads
+	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/audit-logs/head" + r.query(), out: &out, repeat: repeatAlways})
+	return out, err
+}
+
+// ExportAudit calls each with every audit record that matches, oldest first; an error
+// of each ends it. Order, Limit and Cursor are not asked for.
+func (c *Client) ExportAudit(ctx context.Context, q AuditQuery, each func(api.AuditRecord) error) error {
+	v := AuditQuery{Principal: q.Principal, Method: q.Method, Path: q.Path, Status: q.Status, After: q.After, Before: q.Before}.values()
+	v.Set("format", "jsonl")
+	return c.lines(ctx, "/api/v1/audit-logs?"+v.Encode(), func(r io.Reader) error { return ReadAudit(r, each) })
+}
+
+// VerifyAudit reads the whole audit log and recomputes its chains: an error says where
+// they break. It answers where each of them ends, which is worth keeping: who has it
+// can tell later whether the log still comes to that.
+func (c *Client) VerifyAudit(ctx context.Context) (api.AuditHeads, error) {
+	var v api.AuditVerifier
+	// The newest records may be on their way to the node that is asked.
+	heads, err := c.AuditHead(ctx, Read{Strong: true})
+	if err != nil {
+		return api.AuditHeads{}, err
+	}
+	v.Expect(heads)
+	if err := c.ExportAudit(ctx, AuditQuery{}, v.Add); err != nil {
+		return api.AuditHeads{}, err
+	}
+	if heads, err = c.AuditHead(ctx, Read{}); err == nil {
+		err = v.Done(heads)
+	}
+	return v.Heads(), err
+}
+
+// maxAuditLine is the most bytes of a line of an export.
+const maxAuditLine = 1 << 20
+
+// ReadAudit calls each with the records of an export.
+func ReadAudit(r io.Reader, each func(api.AuditRecord) error) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxAuditLine)
+	for n := 1; lines.Scan(); n++ {
+		var record api.AuditRecord
+		if err := json.Unmarshal(lines.Bytes(), &record); err != nil {
+			return fmt.Errorf("line %d is no audit record: %w", n, err)
+		}
+		if err := each(record); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// lines reads an answer that may be long: as long as ctx lasts, and once.
+func (c *Client) lines(ctx context.Context, path string, read func(io.Reader) error) (err error) {
+	req, err := c.request(ctx, call{method: http.MethodGet, path: path}, nil, "")
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return err // a *url.Error: names method and URL
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if resp.StatusCode != http.StatusOK {
+		return readError(resp)
+	}
+	return read(resp.Body)
+}
