@@ -69,15 +69,7 @@ func (s *Server) listScores(w http.ResponseWriter, r *http.Request) error {
 // readOfJob answers what one moment of the store says of the job in the path, which
 // must be there, in a queue that the caller may see.
 func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *state.Snapshot, id job.ID) (any, error)) error {
-	q, err := s.begin(r, nil)
-	if err != nil {
-		return err
-	}
-	id, err := job.ParseID(r.PathValue("id"))
-	if err != nil {
-		return noJob(r.PathValue("id"))
-	}
-	at, err := s.awaitJob(r, &q, id)
+	q, id, at, err := s.jobAt(r)
 	if err != nil {
 		return err
 	}
@@ -114,19 +106,12 @@ func number(query url.Values, name string, absent, least, most int) (int, error)
 
 func (s *Server) replayJob(w http.ResponseWriter, r *http.Request) error {
 	var body api.ReplayRequest
-	q, err := s.begin(r, &body)
+	q, at, j, err := s.managed(r, &body)
 	if err != nil {
-		return err
-	}
-	id, at, j, err := s.present(r, &q)
-	if err != nil {
-		return err
-	}
-	if err := q.allow(tenancy.JobManage, j.Queue); err != nil {
 		return err
 	}
 	var f convert.Faults
-	o := convert.FromReplay(&f, id, at.NewID(j.Queue), &body, q.meta)
+	o := convert.FromReplay(&f, job.ID(j.Id), at.NewID(j.Queue), &body, q.meta)
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -139,19 +124,12 @@ func (s *Server) replayJob(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) scoreJob(w http.ResponseWriter, r *http.Request) error {
 	var body api.ScoreRequest
-	q, err := s.begin(r, &body)
+	q, at, j, err := s.managed(r, &body)
 	if err != nil {
-		return err
-	}
-	id, at, j, err := s.present(r, &q)
-	if err != nil {
-		return err
-	}
-	if err := q.allow(tenancy.JobManage, j.Queue); err != nil {
 		return err
 	}
 	var f convert.Faults
-	o := convert.FromScore(&f, id, &body, q.meta)
+	o := convert.FromScore(&f, job.ID(j.Id), &body, q.meta)
 	if err := f.Err(); err != nil {
 		return err
 	}
@@ -161,30 +139,33 @@ func (s *Server) scoreJob(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, ok)
 }
 
-// present is the job in the path and the shard it is on, with every write that was
-// acknowledged before: what is done to it depends on its queue.
-func (s *Server) present(r *http.Request, q *request) (job.ID, *cell.Cell, *job.Job, error) {
+// managed begins a change of the job in the path, which the caller may make: the
+// request with its body, the shard the job is on, and the job with every write that was
+// acknowledged before. What is done to it depends on its queue.
+func (s *Server) managed(r *http.Request, body any) (q request, at *cell.Cell, j *job.Job, err error) {
+	if q, err = s.begin(r, body); err != nil {
+		return q, nil, nil, err
+	}
 	id, err := job.ParseID(r.PathValue("id"))
 	if err != nil {
-		return id, nil, nil, noJob(r.PathValue("id"))
+		return q, nil, nil, noJob(r.PathValue("id"))
 	}
-	at, err := q.shards.OfJob(id)
-	if err != nil {
-		return id, nil, nil, err
+	if at, err = q.shards.OfJob(id); err != nil {
+		return q, nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()
-	if err := (freshness{strong: true}).awaitState(ctx, q, []*cell.Cell{at}); err != nil {
-		return id, nil, nil, err
+	if err = (freshness{strong: true}).awaitState(ctx, &q, []*cell.Cell{at}); err != nil {
+		return q, nil, nil, err
 	}
-	j, err := at.State().Job(id)
+	j, err = at.State().Job(id)
 	switch {
 	case err != nil:
-		return id, nil, nil, err
+		return q, nil, nil, err
 	case j == nil:
-		return id, nil, nil, q.absent(r, id)
+		return q, nil, nil, q.absent(r, id)
 	case !q.who.Covers(j.Queue):
-		return id, nil, nil, noJob(id.String())
+		return q, nil, nil, noJob(id.String())
 	}
-	return id, at, j, nil
+	return q, at, j, q.allow(tenancy.JobManage, j.Queue)
 }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"strings"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
@@ -22,10 +24,17 @@ var alertRules = noun[api.AlertRuleRequest, api.AlertRule]{
 		a, err := home.State().Alert([16]byte(r.Id))
 		return convert.ToAlertRule(r, a), err
 	},
-	queue: func(r *state.Resource) string {
-		if r.AlertRule.GetWhen() == state.AlertSubject_ALERT_SUBJECT_BUDGET {
-			return ""
-		}
-		return r.AlertRule.GetTarget()
-	},
+	queue: alertQueue,
+}
+
+// alertQueue is the queue that a rule is about, or whose budget.
+func alertQueue(r *state.Resource) string {
+	target := r.AlertRule.GetTarget()
+	if r.AlertRule.GetWhen() != state.AlertSubject_ALERT_SUBJECT_BUDGET {
+		return target
+	}
+	if scope, queue, _ := strings.Cut(target, "/"); scope == op.ScopeWord(state.BudgetScope_BUDGET_SCOPE_QUEUE) {
+		return queue
+	}
+	return ""
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -107,11 +108,19 @@ func TestResultSchemas(t *testing.T) {
 		t.Errorf("its schema is %s", j.ResultSchema)
 	}
 	got := n.nextOf("q")
-	a := n.send("POST", "/api/v1/ack/"+id, n.admin, fmt.Sprintf(`{"lease_token":%q,"result":{"score":"x"},"usage":{"input_tokens":7}}`, got.LeaseToken))
+	ack := fmt.Sprintf(`{"lease_token":%q,"result":{"score":"x"},"usage":{"input_tokens":7}}`, got.LeaseToken)
+	a := n.send("POST", "/api/v1/ack/"+id, n.admin, ack)
 	p := a.problem(t)
 	if a.status != 422 || p.Code != api.ResultMismatch || p.Error != "result does not match its schema: /score: got string, want number" ||
 		p.Details["status"] != "retrying" || fmt.Sprint(p.Details["mismatches"]) != "[map[path:/score reason:got string, want number]]" {
 		t.Errorf("%d %s", a.status, a.body)
+	}
+	if again := n.send("POST", "/api/v1/ack/"+id, n.admin, ack); again.status != 422 || !reflect.DeepEqual(again.problem(t), p) {
+		t.Errorf("asked again, for the answer was lost: %d %s", again.status, again.body)
+	}
+	repaired := fmt.Sprintf(`{"lease_token":%q,"result":{"score":1}}`, got.LeaseToken)
+	if late := n.send("POST", "/api/v1/ack/"+id, n.admin, repaired); late.status != 409 || late.problem(t).Code != api.LeaseLost {
+		t.Errorf("a better result comes too late: %d %s", late.status, late.body)
 	}
 	n.do("GET", "/api/v1/jobs/"+id, "", 200, &j)
 	if *j.LastError != p.Error || j.Usage.InputTokens != 7 || string(j.Result) != "null" {
@@ -122,10 +131,15 @@ func TestResultSchemas(t *testing.T) {
 	fine, plain := n.enqueued(`{"queue":"r","result_schema":`+schema+`}`), n.enqueued(`{"queue":"s"}`)
 	again, other, third := n.nextOf("q"), n.nextOf("r"), n.nextOf("s")
 	var out api.AckBatchResponse
-	n.do("POST", "/api/v1/ack/batch", fmt.Sprintf(`{"acks":[{"job_id":%q,"lease_token":%q},{"job_id":%q,"lease_token":%q,"result":{"score":1}},{"job_id":%q,"lease_token":%q,"result":1}]}`,
-		id, again.LeaseToken, fine, other.LeaseToken, plain, third.LeaseToken), 200, &out)
+	batch := fmt.Sprintf(`{"acks":[{"job_id":%q,"lease_token":%q},{"job_id":%q,"lease_token":%q,"result":{"score":1}},{"job_id":%q,"lease_token":%q,"result":1}]}`,
+		id, again.LeaseToken, fine, other.LeaseToken, plain, third.LeaseToken)
+	n.do("POST", "/api/v1/ack/batch", batch, 200, &out)
 	if out.Acked != 2 || len(out.Errors) != 1 || out.Errors[0].JobID != id || out.Errors[0].Code != api.ResultMismatch || out.Errors[0].Details["status"] != "dead" {
 		t.Errorf("%+v", out)
+	}
+	var repeated api.AckBatchResponse
+	if n.do("POST", "/api/v1/ack/batch", batch, 200, &repeated); !reflect.DeepEqual(repeated, out) {
+		t.Errorf("asked again: %+v", repeated)
 	}
 	n.do("GET", "/api/v1/jobs/"+fine, "", 200, &j)
 	if j.State != "completed" || string(j.Result) != `{"score":1}` {

@@ -27,8 +27,7 @@ func (n *node) ask(method, path, key, body string) answer {
 	if key != "" {
 		r.Header.Set("X-API-Key", key)
 	}
-	w := httptest.NewRecorder()
-	n.server.ServeHTTP(w, r)
+	w := serveOnce(n.server, r)
 	return answer{status: w.Code, header: w.Header(), body: w.Body.Bytes()}
 }
 
@@ -133,6 +132,12 @@ var scoped = map[string]struct {
 	"GET /api/v1/jobs/{id}":                       {path: "/api/v1/jobs/JOB", status: 404},
 	"GET /api/v1/jobs/{id}/why":                   {path: "/api/v1/jobs/JOB/why", status: 404},
 	"POST /api/v1/jobs/{id}/move":                 {path: "/api/v1/jobs/JOB/move", body: `{"queue":"mine.a"}`, status: 404},
+	"POST /api/v1/jobs/bulk-get":                  {body: `{"job_ids":["JOB"]}`, status: 200, has: `"jobs":[]`, lacks: "theirs"},
+	"GET /api/v1/search/fulltext":                 {path: "/api/v1/search/fulltext?q=x", status: 200, has: `"jobs":[]`, lacks: "theirs"},
+	"POST /api/v1/jobs/bulk":                      {body: `{"action":"cancel","filter":{"queue":"theirs"}}`, status: 403},
+	"GET /api/v1/bulk/{id}":                       {path: "/api/v1/bulk/BULK", status: 404},
+	"GET /api/v1/bulk/{id}/progress":              {path: "/api/v1/bulk/BULK/progress", status: 404},
+	"DELETE /api/v1/bulk/{id}":                    {path: "/api/v1/bulk/BULK", status: 404},
 	"POST /api/v1/jobs/search":                    {body: `{}`, status: 200, has: `"total":1,`, lacks: "theirs"},
 	"GET /api/v1/queues":                          {status: 200, has: `"mine.b"`, lacks: "theirs"},
 	"GET /api/v1/queues/{name}":                   {path: "/api/v1/queues/theirs", status: 403},
@@ -186,6 +191,8 @@ var scoped = map[string]struct {
 	"GET /api/v1/auth/keys":                       {},
 	"GET /api/v1/auth/keys/{id}":                  {},
 	"DELETE /api/v1/auth/keys/{id}":               {path: "/api/v1/auth/keys/ADMIN", status: 403},
+	"GET /api/v1/audit-logs":                      {status: 403},
+	"GET /api/v1/audit-logs/head":                 {status: 403},
 	"GET /api/v1/metrics":                         {},
 	"GET /api/v1/cluster/status":                  {},
 	"POST /api/v1/cluster/join":                   {},
@@ -222,7 +229,11 @@ func TestQueueScope(t *testing.T) {
 	}
 	n.ask("PUT", "/api/v1/budgets/queue/theirs", n.admin, `{"daily_usd":1,"default_reserve_usd":0.1}`)
 	n.ask("PUT", "/api/v1/limit-rules/theirs%2Fk", n.admin, `{"queue":"theirs","key":"k","max_concurrency":1}`)
-	fill := strings.NewReplacer("JOB", theirs.JobID, "ADMIN", adminID, "SCHEDULE", schedule.ID, "HOOK", hook.ID, "ALERT", alert.ID)
+	var bulk api.BulkResponse
+	if err := json.Unmarshal([]byte(n.ask("POST", "/api/v1/jobs/bulk", n.admin, `{"action":"requeue","job_ids":["`+theirs.JobID+`"]}`).body), &bulk); err != nil {
+		t.Fatal(err)
+	}
+	fill := strings.NewReplacer("BULK", bulk.BulkOperationID, "JOB", theirs.JobID, "ADMIN", adminID, "SCHEDULE", schedule.ID, "HOOK", hook.ID, "ALERT", alert.ID)
 	before := n.dump()
 	for _, route := range n.server.routes() {
 		if route.Permission == serve.Open || isUnbuilt(route) {
@@ -320,14 +331,14 @@ func TestEmptyScope(t *testing.T) {
 		if there == "mine.a" {
 			want = 1
 		}
-		for _, search := range []api.SearchRequest{{}, {State: []string{"pending"}}, {Order: "asc", Limit: ptr(1)}} {
+		for _, search := range []api.SearchRequest{{}, {SearchFilter: api.SearchFilter{State: []string{"pending"}}}, {Order: "asc", Limit: ptr(1)}} {
 			page, err := scoped.Search(ctx, search, client.Read{})
 			if err != nil || len(page.Jobs) != want || page.Total != int64(want) || page.HasMore || page.TotalIsEstimate || page.Jobs == nil {
 				t.Errorf("after %q, %+v finds %+v, %v", there, search, page, err)
 			}
 		}
 		for prefix, want := range map[string]int{"job_0": want, "job_0" + theirs: 0} {
-			if page, err := scoped.Search(ctx, api.SearchRequest{JobIDPrefix: prefix}, client.Read{}); err != nil || len(page.Jobs) != want || page.Total != int64(want) {
+			if page, err := scoped.Search(ctx, api.SearchRequest{SearchFilter: api.SearchFilter{JobIDPrefix: prefix}}, client.Read{}); err != nil || len(page.Jobs) != want || page.Total != int64(want) {
 				t.Errorf("after %q, the prefix %s finds %+v, %v", there, prefix, page, err)
 			}
 		}
@@ -335,7 +346,7 @@ func TestEmptyScope(t *testing.T) {
 		if err != nil || len(queues) != want || queues == nil {
 			t.Errorf("after %q there are the queues %+v, %v", there, queues, err)
 		}
-		if _, err := scoped.Search(ctx, api.SearchRequest{Queue: "theirs"}, client.Read{}); api.CodeOf(err) != api.Forbidden {
+		if _, err := scoped.Search(ctx, api.SearchRequest{SearchFilter: api.SearchFilter{Queue: "theirs"}}, client.Read{}); api.CodeOf(err) != api.Forbidden {
 			t.Errorf("after %q, a foreign queue: %v", there, err)
 		}
 	}

@@ -35,15 +35,6 @@ var budgets = &noun[api.BudgetRequest, api.Budget]{
 		}
 		return ""
 	},
-	refuse: func(q *request, r *state.Resource) error {
-		switch r.Budget.Scope {
-		case state.BudgetScope_BUDGET_SCOPE_NAMESPACE, state.BudgetScope_BUDGET_SCOPE_TAG, state.BudgetScope_BUDGET_SCOPE_KEY:
-			if q.shards.Count() > 1 {
-				return api.Errorf(api.Unsupported, "a budget of scope %s would need one sum over the %d shards of this namespace, and each shard counts for itself: give each queue a budget", op.ScopeWord(r.Budget.Scope), q.shards.Count())
-			}
-		}
-		return nil
-	},
 	at: func(q *request, r *state.Resource) *cell.Cell {
 		if r.Budget.Scope == state.BudgetScope_BUDGET_SCOPE_QUEUE {
 			return q.shards.Of(r.Budget.Target)

@@ -160,28 +160,6 @@ func TestACostEstimateIsReserved(t *testing.T) {
 	}
 }
 
-// Where no shard sees the whole, no budget says that it does.
-func TestBudgetsOverShards(t *testing.T) {
-	t.Parallel()
-	n := startShards(t, 2, nil)
-	for _, whose := range []string{`"scope":"namespace","target":"default"`, `"scope":"tag","target":"a=b"`, `"scope":"key","target":"k"`} {
-		n.do("POST", "/api/v1/budgets", `{`+whose+`,"daily_usd":1,"default_reserve_usd":1}`, http.StatusNotImplemented, nil)
-	}
-	n.do("POST", "/api/v1/budgets", `{"scope":"job","target":"default","per_job_usd":1}`, http.StatusCreated, nil)
-	for _, queue := range queueOn(2) {
-		n.do("POST", "/api/v1/budgets", fmt.Sprintf(`{"scope":"queue","target":%q,"daily_usd":1,"default_reserve_usd":0.25}`, queue), http.StatusCreated, nil)
-		eventually(t, "the budget is on the queue's shard", func() bool {
-			return len(n.shards().Of(queue).State().Book().Resources(4)) == len(n.shards().Home().State().Book().Resources(4))
-		})
-		n.enqueue(queue)
-		n.poll(quoted([]string{queue}))
-		var b api.Budget
-		if n.do("GET", "/api/v1/budgets/queue/"+queue, "", 200, &b); b.ReservedUSD != 250_000_000 {
-			t.Errorf("of %s %s is reserved", queue, b.ReservedUSD)
-		}
-	}
-}
-
 // However many callers there are, no more is spent than there is, and the account says
 // what they reported.
 func TestManyCallersDoNotOvershoot(t *testing.T) {

@@ -53,7 +53,7 @@ func TestReadYourWrites(t *testing.T) {
 			t.Fatalf("%d %s", a.status, a.body)
 		}
 		for _, read := range []client.Read{{}, {Strong: true}, {MinIndex: index}, {MinIndex: index, Eventual: true}} {
-			got, err := c.Search(ctx, api.SearchRequest{Queue: "q"}, read)
+			got, err := c.Search(ctx, api.SearchRequest{SearchFilter: api.SearchFilter{Queue: "q"}}, read)
 			if err != nil || got.Total != i+1 {
 				t.Fatalf("%+v after %d writes: %d, %v", read, i+1, got.Total, err)
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/view"
 )
 
 // deadPage are the parameters of a page of dead jobs.
@@ -27,5 +28,9 @@ func (s *Server) deadJobs(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	return s.answerSearch(w, r, &q, asked, began)
+	query, err := view.ParseSearch(asked)
+	if err != nil {
+		return err
+	}
+	return s.answerSearch(w, r, &q, query, began)
 }

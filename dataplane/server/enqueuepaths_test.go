@@ -79,7 +79,7 @@ func TestEveryPathTakesEveryOption(t *testing.T) {
 			if string(n.payload(id)) != `{"n":[1]}` {
 				t.Errorf("%s, %s: the payload is %s", path, o.body, n.payload(id))
 			}
-			got.Id, got.Number, got.Queue = nil, 0, ""
+			got.Id, got.Number, got.Queue, got.History = nil, 0, "", nil
 			for _, ns := range []*int64{&got.Details().ExpireNs, &got.Details().UniqueExpiresNs} {
 				if *ns != 0 {
 					*ns -= got.CreatedNs

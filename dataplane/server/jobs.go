@@ -13,15 +13,7 @@ import (
 )
 
 func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
-	if err != nil {
-		return err
-	}
-	id, err := job.ParseID(r.PathValue("id"))
-	if err != nil {
-		return noJob(r.PathValue("id"))
-	}
-	at, err := s.awaitJob(r, &q, id)
+	q, id, at, err := s.jobAt(r)
 	if err != nil {
 		return err
 	}
@@ -36,6 +28,19 @@ func (s *Server) getJob(w http.ResponseWriter, r *http.Request) error {
 		return noJob(id.String())
 	}
 	return serve.WriteJSON(w, http.StatusOK, doc)
+}
+
+// jobAt begins a read of the job in the path: its id, and the shard that it is on or
+// was last, as fresh as the request asks.
+func (s *Server) jobAt(r *http.Request) (q request, id job.ID, at *cell.Cell, err error) {
+	if q, err = s.begin(r, nil); err != nil {
+		return q, id, nil, err
+	}
+	if id, err = job.ParseID(r.PathValue("id")); err != nil {
+		return q, id, nil, noJob(r.PathValue("id"))
+	}
+	at, err = s.awaitJob(r, &q, id)
+	return q, id, at, err
 }
 
 // readJob is the job's record and its blobs as of one moment; nil where there is

@@ -76,7 +76,7 @@ func TestLifecycle(t *testing.T) {
 		t.Errorf("job after its ack: %+v, %v", doc, err)
 	}
 
-	found, err := c.Search(ctx, api.SearchRequest{Queue: "emails.send"}, client.Read{})
+	found, err := c.Search(ctx, api.SearchRequest{SearchFilter: api.SearchFilter{Queue: "emails.send"}}, client.Read{})
 	if err != nil || found.Total != 2 || len(found.Jobs) != 2 || found.Jobs[0].ID != second.JobID {
 		t.Errorf("search: %+v, %v", found, err)
 	}

@@ -188,16 +188,17 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	if err := f.Err(); err != nil {
 		return err
 	}
+	status := http.StatusOK
+	if !had {
+		status = http.StatusCreated
+	}
+	q.answers(status)
 	if _, err := commit[*op.SetQueueResult](s, w, r, q, at, o); err != nil {
 		return err
 	}
 	rule, _, err := queueRule(at, body.Queue)
 	if err != nil {
 		return err
-	}
-	status := http.StatusOK
-	if !had {
-		status = http.StatusCreated
 	}
 	return serve.WriteJSON(w, status, rule)
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/cell"
@@ -14,8 +13,8 @@ import (
 // A page over several shards is merged from a page of each. Its cursor holds, for
 // each shard that may have more, that shard's own cursor behind the last job of it
 // that was shown; a shard that is missing has shown all it has. A shard's cursor is
-// a number that never changes for a job, so no job that fits and stays on its shard
-// is shown twice or left out. One that is moved to another shard between two pages
+// a place in its order, so no job that fits, and stays on its shard and in its place, is
+// shown twice or left out. One that is moved to another shard between two pages
 // has a new number there.
 
 // cursorsVersion is the first byte of a cursor of several shards. After it comes,
@@ -24,9 +23,9 @@ import (
 const cursorsVersion = 2
 
 // maxShardCursor bounds a shard's cursor, maxCursors that of all of them.
-const maxShardCursor = 64
+const maxShardCursor = 128
 
-var maxCursors = base64.RawURLEncoding.EncodedLen(1 + host.MaxShards*(2+maxShardCursor))
+var maxCursors = base64.RawURLEncoding.EncodedLen(1 + host.MaxShards*(3+maxShardCursor))
 
 // shardCursor is where a search goes on in a shard; "" is its beginning.
 type shardCursor struct {
@@ -81,21 +80,24 @@ func parseCursors(text string, cells []*cell.Cell) ([]shardCursor, error) {
 	return all, nil
 }
 
-// mergePages is the first query.Limit jobs of the shards' pages, by creation. Jobs
-// of the same moment come by shard.
-func mergePages(query view.Query, from []shardCursor, pages []view.Page) (view.Page, error) {
+// mergePages is the first query.Limit jobs of the shards' pages, in the query's order.
+// Jobs of the same place in it come by shard.
+func mergePages(query view.Query, from []shardCursor, pages []view.Page) view.Page {
 	out := view.Page{Jobs: []api.Job{}}
 	for i, p := range pages {
 		out.Total += p.Total
 		out.TotalIsEstimate = out.TotalIsEstimate || p.TotalIsEstimate
 		if from[i].over {
 			pages[i] = view.Page{}
+			continue
+		}
+		if p.Partial {
+			out.Partial, out.PartialReason = true, p.PartialReason
 		}
 	}
 	shown := make([]int, len(pages)) // of each page
 	for len(out.Jobs) < query.Limit {
 		next := -1
-		var at time.Time
 		for i, p := range pages {
 			if shown[i] == len(p.Jobs) {
 				if p.HasMore { // nobody knows whether its next job comes before the others'
@@ -104,12 +106,8 @@ func mergePages(query view.Query, from []shardCursor, pages []view.Page) (view.P
 				}
 				continue
 			}
-			created, _, err := p.Jobs[shown[i]].CreatedAt.Parse()
-			if err != nil {
-				return view.Page{}, err
-			}
-			if next < 0 || query.Order == view.Ascending && created.Before(at) || query.Order != view.Ascending && created.After(at) {
-				next, at = i, created
+			if next < 0 || p.Keys[shown[i]].Compare(pages[next].Keys[shown[next]], query.Order) < 0 {
+				next = i
 			}
 		}
 		if next < 0 {
@@ -120,34 +118,16 @@ func mergePages(query view.Query, from []shardCursor, pages []view.Page) (view.P
 	}
 	var rest []shardCursor
 	for i, p := range pages {
-		if shown[i] == len(p.Jobs) && !p.HasMore {
-			continue // over
+		switch {
+		case shown[i] == len(p.Jobs) && !p.HasMore: // over
+		case shown[i] == len(p.Jobs):
+			rest = append(rest, shardCursor{cell: from[i].cell, text: p.Cursor})
+		default:
+			rest = append(rest, shardCursor{cell: from[i].cell, text: p.CursorAfter(shown[i])})
 		}
-		c, err := cursorBehind(query, from[i], p, shown[i])
-		if err != nil {
-			return view.Page{}, err
-		}
-		rest = append(rest, c)
 	}
 	if out.HasMore = len(rest) > 0; out.HasMore {
 		out.Cursor = formatCursors(rest)
 	}
-	return out, nil
-}
-
-// cursorBehind is a shard's cursor once so many jobs of its page were shown. Where
-// none was, newest first, it holds the page's beginning fast: what is created from
-// now on comes before the pages that were shown.
-func cursorBehind(query view.Query, from shardCursor, p view.Page, shown int) (shardCursor, error) {
-	switch {
-	case shown == len(p.Jobs):
-		return shardCursor{cell: from.cell, text: p.Cursor}, nil
-	case shown > 0:
-		text, err := query.CursorAfter(p.Numbers[shown-1])
-		return shardCursor{cell: from.cell, text: text}, err
-	case from.text == "" && query.Order != view.Ascending:
-		text, err := query.CursorAfter(p.Numbers[0] + 1)
-		return shardCursor{cell: from.cell, text: text}, err
-	}
-	return from, nil
+	return out
 }

@@ -37,7 +37,7 @@ var measured = []telemetry.Metric{
 	telemetry.RaftLeader, telemetry.RaftTerm, telemetry.RaftAppliedIndex, telemetry.RaftSnapshotIndex, telemetry.RaftLogBytes,
 	telemetry.DiskFreeBytes, telemetry.FeedEvents, telemetry.IdempotencyRecords,
 	telemetry.PipelineBacklogOps, telemetry.PipelineBacklogBytes, telemetry.PipelineQueueTime, telemetry.PipelineApplyTime,
-	telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches,
+	telemetry.AlertsDropped, telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches,
 	telemetry.ViewLagEvents, telemetry.ViewLagSeconds,
 	telemetry.Queues, telemetry.QueueJobs, telemetry.QueuePaused,
 }
@@ -82,7 +82,7 @@ func (s *Server) measure(to *telemetry.Scrape) {
 // measureHost says what the cells of a host are together. None is named: there may
 // be thousands, and they come and go.
 func (s *Server) measureHost(to *telemetry.Scrape) {
-	var parked, ops, bytes float64
+	var parked, ops, bytes, dropped float64
 	free, freeErr := int64(0), errors.ErrUnsupported
 	for _, ns := range s.cfg.Host.Namespaces() {
 		cells, err := s.cfg.Host.Cells(ns)
@@ -95,6 +95,7 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 		for _, c := range cells {
 			if status, err := c.Status(); err == nil {
 				ops, bytes = ops+float64(status.Engine.BacklogOps), bytes+float64(status.Engine.BacklogBytes)
+				dropped += float64(status.AlertsDropped)
 			}
 		}
 		if freeErr != nil { // they lie on one disk
@@ -102,6 +103,7 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 		}
 	}
 	s.measureBudgets(to)
+	to.Counter(telemetry.AlertsDropped, dropped)
 	to.Gauge(telemetry.PollsParked, parked)
 	to.Gauge(telemetry.PipelineBacklogOps, ops, everyOther)
 	to.Gauge(telemetry.PipelineBacklogBytes, bytes, everyOther)
@@ -127,7 +129,7 @@ func (s *Server) measureNamespace(to *telemetry.Scrape, ns tenancy.NamespaceID) 
 }
 
 func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cells []*cell.Cell) error {
-	var refused uint64
+	var refused, dropped uint64
 	for _, c := range cells {
 		status, err := c.Status()
 		if err != nil {
@@ -135,6 +137,7 @@ func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cell
 		}
 		measureCell(to, c, &status)
 		refused += status.Engine.Refused
+		dropped += status.AlertsDropped
 	}
 	if free, err := cells[0].FreeDisk(); err == nil && !s.cloud() { // where it cannot be told, /readyz says so
 		to.Gauge(telemetry.DiskFreeBytes, float64(free))
@@ -144,6 +147,7 @@ func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cell
 		return err
 	}
 	to.Gauge(telemetry.PollsParked, float64(polls.Parked))
+	to.Counter(telemetry.AlertsDropped, float64(dropped))
 	to.Counter(telemetry.OverloadsRefused, float64(refused), "backlog")
 	to.Counter(telemetry.OverloadsRefused, float64(polls.Refused), "polls")
 	if !s.cloud() { // where all namespaces share them

@@ -105,6 +105,7 @@ func TestMetricsMove(t *testing.T) {
 	}
 	empty := check("at the start", map[string]float64{
 		"corvo_healthy": 1, `corvo_raft_leader{shard="0"}`: 1, "corvo_queues": 0, "corvo_fetch_polls_parked": 0, `corvo_idempotency_records{shard="0"}`: 0,
+		"corvo_alerts_dropped_total": 0,
 	})
 	for i := range 3 {
 		if a := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q","max_retries":1}`, fmt.Sprint("Idempotency-Key: k", i)); a.status != 201 {

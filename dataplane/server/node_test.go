@@ -70,7 +70,7 @@ func startNodeOn(t testing.TB, of host.Config, change func(*Config)) *node {
 		t.Fatal(err)
 	}
 	// A busy disk is not what these tests judge.
-	cfg := Config{Host: h, Namespace: tenancy.Default, Version: "test", ProposeTimeout: time.Minute, ReadWait: time.Minute, Logger: logger}
+	cfg := Config{Host: h, Namespace: tenancy.Default, Version: "test", ProposeTimeout: time.Minute, ReadWait: time.Minute, EventHeartbeat: testHeartbeat, Logger: logger}
 	if change != nil {
 		change(&cfg)
 	}
@@ -83,7 +83,7 @@ func startNodeOn(t testing.TB, of host.Config, change func(*Config)) *node {
 		n.admin = n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}})
 	}
 	front := httptest.NewServer(s)
-	t.Cleanup(func() { s.Drain(); front.Close() })
+	t.Cleanup(func() { s.Drain(); front.Close(); s.Close(ctx) })
 	n.url = front.URL
 	return n
 }
@@ -181,10 +181,11 @@ func (n *node) send(method, path, key, body string, header ...string) answer {
 	return answer{status: resp.StatusCode, header: resp.Header, body: got}
 }
 
-// headKey is the record that every log entry rewrites, refused ones included.
-var headKey = []byte{0x01}
+// headKey is the record that every log entry rewrites, refused ones included, and
+// auditPrefix begins the keys of the audit log, to which refusals come too.
+var headKey, auditPrefix = []byte{0x01}, []byte{0x41}
 
-// dump is everything in the store but how far it is.
+// dump is everything in the store but how far it is, and what was asked of it.
 func (n *node) dump() []state.KV {
 	n.t.Helper()
 	snapshot := n.cell.State().Snapshot()
@@ -194,7 +195,7 @@ func (n *node) dump() []state.KV {
 		if err != nil {
 			n.t.Fatal(err)
 		}
-		if !bytes.Equal(kv.Key, headKey) {
+		if !bytes.Equal(kv.Key, headKey) && !bytes.HasPrefix(kv.Key, auditPrefix) {
 			all = append(all, kv)
 		}
 	}

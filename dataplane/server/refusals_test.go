@@ -178,7 +178,6 @@ func refusedManagement() []refusalCase {
 		{"search a page too long", "POST", "/api/v1/jobs/search", `{"limit":1001}`, 400, api.ValidationError, "limit"},
 		{"search by a cursor made up", "POST", "/api/v1/jobs/search", `{"cursor":"eyJvZmZzZXQiOjUwfQ=="}`, 400, api.ValidationError, ""},
 		{"search by a field unknown", "POST", "/api/v1/jobs/search", `{"quue":"q"}`, 400, api.ValidationError, "quue"},
-		{"search by fields not built", "POST", "/api/v1/jobs/search", `{"priority":0,"has_errors":false,"tags":{"a":"b"},"payload_jq":".a","sort":"attempt"}`, 501, api.Unsupported, "has_errors payload_jq priority sort tags"},
 		{"a consistency unknown", "GET", "/api/v1/queues?consistency=some", "", 400, api.ValidationError, ""},
 		{"an index made up", "GET", "/api/v1/queues?min_index=7", "", 400, api.ValidationError, ""},
 		{"no queue", "GET", "/api/v1/queues/unknown", "", 404, api.NotFound, ""},
@@ -192,7 +191,7 @@ func refusedManagement() []refusalCase {
 		{"no key to revoke", "DELETE", "/api/v1/auth/keys/nobody", "", 404, api.NotFound, ""},
 		{"no route", "GET", "/api/v1/nothing", "", 404, api.NotFound, ""},
 		{"no method", "PATCH", "/api/v1/enqueue", "", 405, api.MethodNotAllowed, ""},
-		{"a route not built", "POST", "/api/v1/jobs/bulk", "{}", 501, api.Unsupported, ""},
+		{"a route not built", "POST", "/api/v1/admin/backup", "{}", 501, api.Unsupported, ""},
 	}
 }
 

@@ -48,10 +48,10 @@ type noun[Req, Resp any] struct {
 
 	// complete fills in what a PUT's body leaves to its path.
 	complete func(body *Req, r *http.Request)
-	// refuse says why one cannot be declared here.
-	refuse func(q *request, r *state.Resource) error
 	// across is to where what has come of the resource lies on all shards.
 	across func(shards router.Shards, r *state.Resource) (Resp, error)
+	// conceal takes out what nobody sees who may not declare one.
+	conceal func(q *request, shown *Resp)
 	// at is the shard that knows what has come of one; nil: the home shard.
 	at func(q *request, r *state.Resource) *cell.Cell
 }
@@ -203,11 +203,7 @@ func (n *noun[Req, Resp]) put(s *Server, w http.ResponseWriter, r *http.Request,
 	if err := n.allow(q, o.Resource); err != nil {
 		return err
 	}
-	if n.refuse != nil {
-		if err := n.refuse(q, o.Resource); err != nil {
-			return err
-		}
-	}
+	q.answers(status)
 	result, err := commit[*op.PutResourceResult](s, w, r, q, home, o)
 	if err != nil {
 		return err
@@ -234,12 +230,17 @@ func (n *noun[Req, Resp]) delete(s *Server, w http.ResponseWriter, r *http.Reque
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
-// shown is a resource as clients see it, from what the shards have now.
-func (n *noun[Req, Resp]) shown(q *request, rec *state.Resource) (Resp, error) {
+// shown is a resource as the caller sees it, from what the shards have now.
+func (n *noun[Req, Resp]) shown(q *request, rec *state.Resource) (shown Resp, err error) {
 	if n.across != nil {
-		return n.across(q.shards, rec)
+		shown, err = n.across(q.shards, rec)
+	} else {
+		shown, err = n.to(n.cellOf(q, rec), rec)
 	}
-	return n.to(n.cellOf(q, rec), rec)
+	if n.conceal != nil && n.allow(q, rec) != nil {
+		n.conceal(q, &shown)
+	}
+	return shown, err
 }
 
 // mine is the resource in the path as it is now, which the caller may change.
@@ -284,9 +285,15 @@ func (n *noun[Req, Resp]) visible(q *request, rec *state.Resource) bool {
 // allow asks for the right to declare one: what is about more than one queue only
 // those may declare whose scope is every queue.
 func (n *noun[Req, Resp]) allow(q *request, rec *state.Resource) error {
-	if queue := n.queue(rec); queue != "" {
-		return q.allow(n.write, queue)
+	queue := n.queue(rec)
+	if err := q.allow(n.write, queue); err != nil || queue != "" {
+		return err
 	}
+	return n.everywhere(q)
+}
+
+// everywhere refuses those whose scope is not every queue.
+func (n *noun[Req, Resp]) everywhere(q *request) error {
 	if len(q.who.QueueScope) > 0 {
 		return api.Errorf(api.Forbidden, "a %s is about the whole namespace; %s covers only %v", n.one, q.who, q.who.QueueScope)
 	}

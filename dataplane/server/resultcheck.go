@@ -181,9 +181,10 @@ func (x *resultCheck) ack() error {
 	return nil
 }
 
-// fail ends the attempts whose results do not match. What they have used counts.
+// fail ends the attempts whose results do not match. What they have used counts. Where
+// that was done before, and the answer lost, the op answers the same again.
 func (x *resultCheck) fail() error {
-	o := &op.Fail{Meta: &op.Meta{Principal: x.q.meta.Principal, RequestId: x.cell.RequestID()}}
+	o := &op.Fail{Meta: &op.Meta{Principal: x.q.meta.Principal, RequestId: []byte(op.MisfitRequest)}}
 	for _, m := range x.misfit {
 		item := x.asked[m.at]
 		o.Items = append(o.Items, &op.FailItem{Proof: item.Proof, Usage: item.Usage, Error: convert.MismatchText(m.all)})

@@ -57,6 +57,10 @@ func (s *Server) routes() []serve.Route {
 			Summary: "Why a job does not run", Response: api.Why{}},
 		{Method: "POST", Path: v1 + "/jobs/search", Permission: tenancy.JobRead, Handler: s.searching(s.searchJobs), Query: read, Strict: true,
 			Summary: "Find jobs", Request: api.SearchRequest{}, Response: api.SearchResponse{}},
+		{Method: "GET", Path: v1 + "/search/fulltext", Permission: tenancy.JobRead, Handler: s.searching(s.searchWords), Query: wordsPage,
+			Summary: "Find jobs by the words of their payloads and tags, newest first", Response: api.SearchResponse{}},
+		{Method: "POST", Path: v1 + "/jobs/bulk-get", Permission: tenancy.JobRead, Handler: s.getJobs, Query: read, Strict: true,
+			Summary: "Jobs by their ids; those that are not there are left out", Request: api.BulkGetRequest{}, Response: api.BulkGetResponse{}},
 
 		{Method: "POST", Path: v1 + "/jobs/{id}/move", Permission: tenancy.JobManage, Handler: s.moveJob, Strict: true,
 			Summary: "Put a job into another queue", Request: api.MoveJobRequest{}, Response: api.Status{}},
@@ -182,6 +186,9 @@ func (s *Server) routes() []serve.Route {
 	built = append(built, alertRules.routes(s)...)
 	built = append(built, s.webhookRoutes()...)
 	built = append(built, s.limitRuleRoutes()...)
+	built = append(built, s.eventRoutes()...)
+	built = append(built, s.bulkRoutes()...)
+	built = append(built, s.auditRoutes()...)
 	return append(built, unbuiltRoutes()...)
 }
 

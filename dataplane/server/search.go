@@ -10,29 +10,26 @@ import (
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/router"
-	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/dataplane/view"
 	"github.com/corvo/corvo/tenancy"
 )
 
 func (s *Server) searchJobs(w http.ResponseWriter, r *http.Request) error {
 	began := time.Now()
-	var body convert.SearchBody
+	var body api.SearchRequest
 	q, err := s.begin(r, &body)
 	if err != nil {
 		return err
 	}
-	var f convert.Faults
-	asked := convert.FromSearch(&f, &body)
-	if err := f.Err(); err != nil {
+	query, err := view.ParseSearch(body)
+	if err != nil {
 		return err
 	}
-	return s.answerSearch(w, r, &q, asked, began)
+	return s.answerSearch(w, r, &q, query, began)
 }
 
 // answerSearch answers a page of what was asked for.
-func (s *Server) answerSearch(w http.ResponseWriter, r *http.Request, q *request, asked convert.Search, began time.Time) error {
-	query := toQuery(asked)
+func (s *Server) answerSearch(w http.ResponseWriter, r *http.Request, q *request, query view.Query, began time.Time) error {
 	cells := q.shards.All()
 	if query.Queue != "" {
 		if err := q.allow(tenancy.JobRead, query.Queue); err != nil {
@@ -74,7 +71,7 @@ func (q *request) search(ctx context.Context, cells []*cell.Cell, query view.Que
 	if err != nil {
 		return view.Page{}, err
 	}
-	return mergePages(query, from, pages)
+	return mergePages(query, from, pages), nil
 }
 
 func (q *request) searchShard(ctx context.Context, c *cell.Cell, query view.Query) (view.Page, error) {
@@ -100,16 +97,6 @@ func (q *request) scope(ctx context.Context, c *cell.Cell) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return !q.who.Covers(name) }), nil
 }
 
-func toQuery(s convert.Search) view.Query {
-	q := view.Query{Queue: s.Queue, States: s.States, IDPrefix: s.IDPrefix, Order: view.Descending, Limit: s.Limit, Cursor: s.Cursor,
-		UniqueKey: s.UniqueKey, BatchID: s.BatchID, ParentID: s.ParentID, ChainID: s.ChainID,
-		ExpireAfter: s.ExpireAfter, ExpireBefore: s.ExpireBefore}
-	if s.Ascending {
-		q.Order = view.Ascending
-	}
-	return q
-}
-
 func toSearch(p view.Page, took time.Duration) api.SearchResponse {
 	out := api.SearchResponse{
 		Jobs:            p.Jobs,
@@ -118,6 +105,8 @@ func toSearch(p view.Page, took time.Duration) api.SearchResponse {
 		Cursor:          p.Cursor,
 		HasMore:         p.HasMore,
 		DurationMs:      took.Milliseconds(),
+		Partial:         p.Partial,
+		PartialReason:   p.PartialReason,
 	}
 	if out.Jobs == nil {
 		out.Jobs = []api.Job{}

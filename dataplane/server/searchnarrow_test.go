@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
-	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
 // What a search asks for reaches the view, whichever way it narrows: a job that has
@@ -37,27 +34,5 @@ func TestSearchesByWhatFewJobsHave(t *testing.T) {
 		if a := n.send("POST", "/api/v1/jobs/search?consistency=strong", n.admin, body); !strings.Contains(string(a.body), want) {
 			t.Errorf("%s: %d %s, want %s", body, a.status, a.body, want)
 		}
-	}
-}
-
-// Every part of a search has its place in the view's query.
-func TestToQuery(t *testing.T) {
-	t.Parallel()
-	at := time.Unix(7, 0)
-	var f convert.Faults
-	asked := convert.FromSearch(&f, &convert.SearchBody{SearchRequest: api.SearchRequest{
-		Queue: "q", State: []string{"dead"}, JobIDPrefix: "job_0", Order: "asc", Cursor: "c", Limit: ptr(3), UniqueKey: "k",
-		BatchID: "batch_" + strings.Repeat("4", 25) + "0", ParentID: "job_" + strings.Repeat("5", 25) + "0", ChainID: "chain_" + strings.Repeat("6", 25) + "0",
-		ExpireAfter: api.TimeOf(at), ExpireBefore: api.TimeOf(at.Add(1)),
-	}})
-	if err := f.Err(); err != nil {
-		t.Fatal(err)
-	}
-	got := fmt.Sprintf("%+v", toQuery(asked))
-	const want = "{Queue:q Queues:[] States:[STATE_DEAD] IDPrefix:job_0 UniqueKey:k BatchID:job_44444444444444444444444440 " +
-		"ParentID:job_55555555555555555555555550 ChainID:job_66666666666666666666666660 " +
-		"ExpireAfter:1970-01-01 00:00:07 +0000 UTC ExpireBefore:1970-01-01 00:00:07.000000001 +0000 UTC Order:asc Limit:3 Cursor:c}"
-	if got != want {
-		t.Errorf("the query is\n%s\nwant\n%s", got, want)
 	}
 }

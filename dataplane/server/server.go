@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,8 @@ type Config struct {
 	MaxBodies      int64                // bytes of request bodies in flight; 0 = DefaultMaxBodies
 	MaxSearches    int                  // searches and lists at once; 0 = DefaultMaxSearches
 	MinFreeDisk    int64                // bytes of disk below which the node is not ready; 0 = DefaultMinFreeDisk
+	EventHeartbeat time.Duration        // of streams of events; 0 = DefaultEventHeartbeat
+	EventWriteWait time.Duration        // of streams of events; 0 = DefaultEventWriteWait
 	Tracer         trace.TracerProvider // nil = no traces
 	Logger         *slog.Logger
 	Metrics        *telemetry.Registry // nil = one of its own
@@ -87,6 +90,9 @@ type Server struct {
 	bodies   budget // bytes of request bodies in flight
 	newKeys  budget // requests that wait for a key that may be new
 	searches budget // searches and lists under way
+
+	bulkStreams budget    // of the progress of bulk operations
+	requests    *requests // those that are recorded in the audit log though they came to no op
 
 	draining context.Context // ends when Drain is called
 	drain    context.CancelFunc
@@ -122,6 +128,8 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MinFreeDisk == 0 {
 		cfg.MinFreeDisk = DefaultMinFreeDisk
 	}
+	cfg.EventHeartbeat = cmp.Or(cfg.EventHeartbeat, DefaultEventHeartbeat)
+	cfg.EventWriteWait = cmp.Or(cfg.EventWriteWait, DefaultEventWriteWait)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -133,6 +141,8 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, maxPayload: int(cfg.MaxPayload)}
 	s.bodies.most, s.searches.most, s.newKeys.most = cfg.MaxBodies, int64(cfg.MaxSearches), maxNewKeys
+	s.bulkStreams.most = job.MaxBulkStreams
+	s.requests = &requests{record: s.recordRequests, log: cfg.Logger, of: map[tenancy.NamespaceID]*gathering{}}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	table := s.table()
 	var err error
@@ -142,6 +152,7 @@ func New(cfg Config) (*Server, error) {
 	s.handler, err = serve.New(serve.Config{
 		Routes:       table,
 		Authenticate: s.authenticate,
+		Refused:      s.onRefused,
 		Tracer:       cfg.Tracer,
 		Logger:       cfg.Logger,
 		Metrics:      telemetry.NewHTTP(cfg.Metrics),
@@ -155,13 +166,18 @@ func New(cfg Config) (*Server, error) {
 }
 
 // table is the routes as they are served: a handler that has a caller keeps the
-// caller's cells open while it runs, and is admitted with its body.
+// caller's cells open while it runs, and is admitted with its body. What is asked of
+// audited routes is recorded.
 func (s *Server) table() []serve.Route {
 	table := s.routes()
 	for i, route := range table {
 		if route.Permission != serve.Open && !isUnbuilt(route) {
 			table[i].Handler = s.visiting(s.admitting(route))
+			if audits(route) {
+				table[i].Handler = s.auditing(table[i].Handler)
+			}
 		}
+		table[i].Audited = audits(route)
 	}
 	return table
 }
@@ -193,12 +209,13 @@ type request struct {
 	who    tenancy.Principal
 	shards router.Shards
 	meta   *op.Meta
+	trail  *trail // nil = it is not audited
 }
 
 // begin reads the body of a request into v (nil: it has none) and finds its
 // shards.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
-	who := serve.Principal(r.Context())
+	who, route := serve.Called(r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)
 	if err != nil {
 		return request{}, err
@@ -207,7 +224,11 @@ func (s *Server) begin(r *http.Request, v any) (request, error) {
 	if err != nil {
 		return request{}, err
 	}
-	return request{who: who, shards: shards, meta: &op.Meta{Principal: principalOf(who), Idempotency: idempotency}}, nil
+	q := request{who: who, shards: shards, meta: &op.Meta{Principal: principalOf(who), Idempotency: idempotency}}
+	if route != nil && route.Audited {
+		q.audit(r, route)
+	}
+	return q, nil
 }
 
 // decode reads a body. Only a request with an Idempotency-Key needs a copy of
@@ -252,11 +273,15 @@ func (q *request) allow(what tenancy.Permission, queues ...string) error {
 func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request, c *cell.Cell, o op.Op) (R, error) {
 	if result, at, err := elsewhere[R](q, c, o); at != nil || err != nil {
 		if err == nil {
+			q.applied()
 			setIndex(w, positionOf(at))
 		}
 		return result, err
 	}
 	result, at, err := propose[R](r.Context(), s, c, o)
+	if at != 0 {
+		q.applied()
+	}
 	if err == nil {
 		setIndex(w, position{c.Shard(), at})
 	}

@@ -143,9 +143,13 @@ func proposeItems[R any](s *Server, r *http.Request, q *request, c *cell.Cell, o
 		if err != nil {
 			return before, position{}, err
 		}
+		q.applied()
 		return before, positionOf(at), nil
 	}
 	result, at, err := propose[R](r.Context(), s, c, o)
+	if at != 0 {
+		q.applied()
+	}
 	return result, position{c.Shard(), at}, err
 }
 

@@ -18,22 +18,11 @@ var unbuilt = []struct {
 	permission tenancy.Permission
 }{
 
-	{"GET", "/jobs/{id}/events", tenancy.JobRead},
-	{"GET", "/search/fulltext", tenancy.JobRead},
-	{"POST", "/jobs/bulk-get", tenancy.JobRead},
-	{"POST", "/jobs/bulk", tenancy.JobManage},
-	{"GET", "/bulk/{id}", tenancy.JobRead},
-	{"GET", "/bulk/{id}/progress", tenancy.JobRead},
-	{"DELETE", "/bulk/{id}", tenancy.JobManage},
-
 	{"PUT", "/auth/keys/{id}", tenancy.KeyManage},
 	{"POST", "/auth/keys/{id}/rotate", tenancy.KeyManage},
 	{"GET POST", "/auth/roles", tenancy.KeyManage},
 	{"GET PUT DELETE", "/auth/roles/{id}", tenancy.KeyManage},
-	{"GET", "/audit-logs", tenancy.NodeAdmin},
 
-	{"GET", "/events", tenancy.JobRead},
-	{"GET", "/cluster/events", tenancy.NodeRead},
 	{"GET", "/metrics/throughput", tenancy.NodeRead},
 	{"POST", "/admin/backup", tenancy.NodeAdmin},
 	{"POST", "/admin/restore", tenancy.NodeAdmin},

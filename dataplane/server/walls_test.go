@@ -72,7 +72,7 @@ func openTenants(t *testing.T) (a, b *tenant) {
 	})
 	book := fleet.NewBook()
 	// A position of another namespace is waited for, and there is no use in that.
-	s, err := New(Config{Host: h, Door: bookDoor{book}, ProposeTimeout: time.Minute, ReadWait: 20 * time.Millisecond, Logger: logger})
+	s, err := New(Config{Host: h, Door: bookDoor{book}, ProposeTimeout: time.Minute, ReadWait: 20 * time.Millisecond, EventHeartbeat: testHeartbeat, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,8 +109,7 @@ func (v *tenant) ask(method, path, body string, header ...string) answer {
 			r.Header.Set(name, value)
 		}
 	}
-	w := httptest.NewRecorder()
-	v.server.ServeHTTP(w, r)
+	w := serveOnce(v.server, r)
 	return answer{status: w.Code, header: w.Header(), body: w.Body.Bytes()}
 }
 
@@ -163,6 +162,9 @@ func (v *tenant) fill(more int) {
 	var batch api.EnqueueBatchResponse
 	v.must(&batch, "POST", "/api/v1/enqueue/batch", fmt.Sprintf(`{"jobs":[{"queue":"batched"}],"batch":{"open":true,"callback_queue":%q,"callback_payload":{"x":%q}}}`, v.queue, v.secret))
 	v.values = append(v.values, batch.BatchID)
+	var bulk api.BulkStarted
+	v.must(&bulk, "POST", "/api/v1/jobs/bulk", fmt.Sprintf(`{"action":"retry","async":true,"filter":{"queue":%q}}`, v.queue))
+	v.values = append(v.values, bulk.BulkOperationID)
 	a := v.must(nil, "POST", "/api/v1/enqueue", fmt.Sprintf(`{"queue":%q,%s}`, "idempotent", document), "Idempotency-Key: "+v.shared)
 	v.index = a.header.Get(indexHeader)
 	v.must(nil, "POST", "/api/v1/fetch", `{"queues":["idempotent"],"timeout":0,"lease_duration":3600}`, "Idempotency-Key: fetch-"+v.shared)
@@ -195,6 +197,7 @@ func (v *tenant) caughtUp() {
 // may add so much as an empty entry to its log.
 func (v *tenant) store() (all []state.KV) {
 	v.t.Helper()
+	v.server.requests.drain() // what was refused to this tenant itself goes to its log
 	snapshot := v.cell.State().Snapshot()
 	defer snapshot.Close()
 	for kv, err := range snapshot.All() {
@@ -241,6 +244,12 @@ var shapes = map[string][]string{
 	"GET /api/v1/jobs/{id}":                       {""},
 	"GET /api/v1/jobs/{id}/why":                   {""},
 	"POST /api/v1/jobs/{id}/move":                 {`{"queue":"own"}`, `{"queue":V}`, `{"queue":Q}`},
+	"POST /api/v1/jobs/bulk-get":                  {`{"job_ids":[V]}`},
+	"GET /api/v1/search/fulltext":                 {``},
+	"POST /api/v1/jobs/bulk":                      {`{"action":"delete","job_ids":[V]}`, `{"action":"cancel","filter":{"queue":V}}`, `{"action":"move","move_to_queue":"own","filter":{"job_id_prefix":V}}`, `{"action":"hold","namespace":V,"job_ids":[V]}`},
+	"GET /api/v1/bulk/{id}":                       {""},
+	"GET /api/v1/bulk/{id}/progress":              {""},
+	"DELETE /api/v1/bulk/{id}":                    {""},
 	"POST /api/v1/jobs/search":                    {`{}`, `{"queue":V}`, `{"job_id_prefix":V}`, `{"cursor":V}`, `{"queue":Q,"cursor":V}`, `{"state":[V]}`, `{"namespace":V}`},
 	"GET /api/v1/queues":                          {""},
 	"GET /api/v1/queues/{name}":                   {""},
@@ -254,6 +263,8 @@ var shapes = map[string][]string{
 	"POST /api/v1/queues/{name}/drain":            {""},
 	"POST /api/v1/queues/{name}/clear":            {""},
 	"POST /api/v1/auth/keys":                      {`{"name":V,"roles":["admin"]}`},
+	"GET /api/v1/audit-logs":                      {""},
+	"GET /api/v1/audit-logs/head":                 {""},
 	"GET /api/v1/auth/keys":                       {""},
 	"GET /api/v1/approval-policies":               {""},
 	"GET /api/v1/approval-policies/{id}":          {""},

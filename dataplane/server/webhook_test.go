@@ -27,6 +27,20 @@ func TestWebhookPayloads(t *testing.T) {
 	}
 }
 
+// What the query says of a job is the job's, as if a body had said it.
+func TestWebhookParams(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, func(c *Config) { c.Dev = true })
+	before := n.enqueued(`{"queue":"q"}`)
+	var made api.EnqueueResponse
+	n.do("POST", "/api/v1/webhooks/q?fairness_key=acme&fairness_weight=3&provider=anthropic&cost_estimate_usd=0.25&dependency_policy=hold&depends_on="+before, `{}`, 201, &made)
+	var j api.Job
+	n.do("GET", "/api/v1/jobs/"+made.JobID, "", 200, &j)
+	if j.State != "scheduled" || j.BlockedBy != 1 || j.FairnessKey == nil || *j.FairnessKey != "acme" || *j.FairnessWeight != 3 || *j.Provider != "anthropic" {
+		t.Errorf("the job is %+v", j)
+	}
+}
+
 func TestWebhookRefusals(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
@@ -54,6 +68,9 @@ func TestWebhookRefusals(t *testing.T) {
 		{"q?max_retries=0", `{}`, 400, api.ValidationError, "max_retries"},
 		{"q?unique_key=k&unique_period=1h", `{}`, 400, api.ValidationError, "unique_period"},
 		{"q?unique_key=k&unique_until=ever", `{}`, 400, api.ValidationError, "unique_until"},
+		{"q?fairness_weight=x&fairness_key=k", `{}`, 400, api.ValidationError, "fairness_weight"},
+		{"q?cost_estimate_usd=much", `{}`, 400, api.ValidationError, "cost_estimate_usd"},
+		{"q?depends_on=job", `{}`, 400, api.ValidationError, "depends_on[0]"},
 		{"q?tags=a", `{}`, 400, api.ValidationError, "tags"},
 		{"q?tags=a:b&tags=a:c", `{}`, 400, api.ValidationError, "tags"},
 		{"q?tags=:b", `{}`, 400, api.ValidationError, "tags"},

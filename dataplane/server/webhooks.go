@@ -31,9 +31,15 @@ var webhooks = noun[api.WebhookRequest, api.Webhook]{
 	},
 	to: func(home *cell.Cell, r *state.Resource) (api.Webhook, error) {
 		a, err := home.State().Attempted([16]byte(r.Id))
-		return convert.ToHook(r, a), err
+		return convert.ToHook(r, a, home.NowNs()), err
 	},
 	queue: func(*state.Resource) string { return "" },
+	conceal: func(q *request, h *api.Webhook) {
+		convert.ConcealHook(h)
+		if len(q.who.QueueScope) > 0 {
+			convert.ConcealDeliveries(h)
+		}
+	},
 }
 
 // webhookRoutes are those of webhooks besides what every noun has.
@@ -82,7 +88,7 @@ func (s *Server) listDeliveries(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := webhooks.allow(&q, hook); err != nil {
+	if err := webhooks.everywhere(&q); err != nil {
 		return err
 	}
 	snapshot := home.State().Snapshot()

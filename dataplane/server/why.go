@@ -30,15 +30,7 @@ const whyListening = 2 * time.Minute
 
 // explain answers why a job does not run.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
-	if err != nil {
-		return err
-	}
-	id, err := job.ParseID(r.PathValue("id"))
-	if err != nil {
-		return noJob(r.PathValue("id"))
-	}
-	at, err := s.awaitJob(r, &q, id)
+	q, id, at, err := s.jobAt(r)
 	if err != nil {
 		return err
 	}
@@ -178,7 +170,7 @@ func behind(at *api.WhyPosition) string {
 	if at.AtLeast {
 		word = "at least "
 	}
-	return fmt.Sprintf("%s%d jobs are before it in line", word, at.Ahead)
+	return fmt.Sprintf("it stands in line behind %s%s", word, op.Jobs(at.Ahead))
 }
 
 // awaited adds the jobs it depends on. Each shard knows those of its own.

@@ -9,6 +9,7 @@ import (
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/view"
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
@@ -98,9 +99,11 @@ var decoders = []func(*Faults, []byte) (pipeline.Op, error){
 		return o, err
 	},
 	func(f *Faults, body []byte) (pipeline.Op, error) {
-		var b SearchBody
+		var b api.SearchRequest
 		err := into(body, &b)
-		FromSearch(f, &b)
+		if _, wrong := view.ParseSearch(b); wrong != nil {
+			f.Invalid("search", "%v", wrong)
+		}
 		return nil, err
 	},
 	func(f *Faults, body []byte) (pipeline.Op, error) {

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"net/url"
-	"slices"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -10,23 +9,19 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/sinks"
 	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // defaultRetryLimit is how often a delivery is tried again that says nothing.
 const defaultRetryLimit = 3
 
-// jobEvents are the documented events of jobs and queues. No webhook is told of them
-// yet.
-var jobEvents = []string{
-	"enqueued", "scheduled", "started", "progress", "checkpointed", "failed", "retrying", "completed", "continued", "held", "approved", "rejected",
-	"cancelled", "cancelling", "dead", "expired", "reclaimed", "moved", "deleted", "unique_duplicate", "batch_completed", "chain_advanced",
-	"queue_paused", "queue_resumed", "queue_cleared", "budget_alert", "budget_exceeded",
-}
+// defaultSecretOverlap is how long a webhook's old secret counts that says nothing.
+const defaultSecretOverlap = 24 * time.Hour
 
 // FromHook is the webhook a request describes, defaults filled in. A secret that is
 // absent is the one the webhook has.
 func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
-	h := &state.Webhook{Url: r.URL, Secret: r.Secret, Events: r.Events, RetryLimit: defaultRetryLimit, Disabled: r.Enabled != nil && !*r.Enabled}
+	h := &state.Webhook{Url: r.URL, Secret: r.Secret, Events: r.Events, Queues: r.Queues, RetryLimit: defaultRetryLimit, Disabled: r.Enabled != nil && !*r.Enabled}
 	switch u, err := url.Parse(r.URL); {
 	case r.URL == "":
 		f.Invalid("url", "is missing")
@@ -39,13 +34,22 @@ func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 		f.Invalid("secret", "has %d bytes; it has from %d to %d", n, job.MinWebhookSecret, job.MaxWebhookSecret)
 	}
 	for _, event := range r.Events {
-		switch {
-		case slices.Contains(op.WebhookEvents, event):
-		case slices.Contains(jobEvents, event):
-			f.add(api.Unsupported, "events", "has %q: webhooks are told of %v only, by this server, yet", event, op.WebhookEvents)
-		default:
-			f.Invalid("events", "has %s, which is no event; use any of %v", Excerpt(event), op.WebhookEvents)
+		if err := op.CheckWebhookEvent(event); err != nil {
+			f.Invalid("events", "%v", err)
 		}
+	}
+	for _, glob := range r.Queues {
+		if _, err := tenancy.ParseGlob(glob); err != nil {
+			f.Invalid("queues", "%v", err)
+		}
+	}
+	switch d, err := r.SecretOverlap.Parse(defaultSecretOverlap); {
+	case err != nil:
+		f.Invalid("secret_overlap", "%v", err)
+	case d > job.MaxSecretOverlap:
+		f.Invalid("secret_overlap", "is %s; at most %s is allowed", d, job.MaxSecretOverlap)
+	default:
+		h.SecretOverlapMs = d.Milliseconds()
 	}
 	if r.RetryLimit != nil {
 		if n := *r.RetryLimit; n < 0 || n > job.MaxWebhookRetries {
@@ -57,16 +61,47 @@ func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 	return &op.PutResource{Resource: &state.Resource{Webhook: h}}
 }
 
-// ToHook is a webhook as clients see it: without its secret. a is how it was reached
-// last, nil before.
-func ToHook(r *state.Resource, a *state.Attempted) api.Webhook {
+// ToHook is a webhook as clients see it: without its secret. a is what has come of it,
+// nil before anything has.
+func ToHook(r *state.Resource, a *state.Attempted, nowNs int64) api.Webhook {
 	h := r.Webhook
 	out := api.Webhook{ID: r.Name, URL: h.GetUrl(), Events: h.GetEvents(), Enabled: !h.GetDisabled(), RetryLimit: int(h.GetRetryLimit()), CreatedAt: timeOf(r.CreatedNs)}
 	if out.Events == nil {
 		out.Events = []string{}
 	}
+	if out.Queues = h.GetQueues(); out.Queues == nil {
+		out.Queues = []string{}
+	}
+	out.SecretOverlap = api.DurationOf(time.Duration(h.GetSecretOverlapMs()) * time.Millisecond)
+	if h.GetPreviousUntilNs() > nowNs {
+		at := timeOf(h.PreviousUntilNs)
+		out.OldSecretUntil = &at
+	}
+	out.Waiting, out.Dropped = int64(a.GetWaiting()), int64(a.GetDropped())
+	if since := a.GetFailingSinceNs(); since != 0 {
+		at := timeOf(since)
+		out.FailingSince = &at
+	}
 	out.LastStatusCode, out.LastError, out.LastDeliveryAt = attempted(a.GetStatus(), a.GetError(), a.GetAtNs())
 	return out
+}
+
+// ConcealHook leaves of a webhook's address where it leads: the rest is often as good
+// as a password.
+func ConcealHook(h *api.Webhook) {
+	u, err := url.Parse(h.URL)
+	if err != nil { // it was parsed when the webhook was declared
+		h.URL = ""
+		return
+	}
+	h.URL = (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
+}
+
+// ConcealDeliveries leaves nothing of what has come of a webhook's deliveries. They may
+// be of any queue, and their number and times tell how much happens there.
+func ConcealDeliveries(h *api.Webhook) {
+	h.Waiting, h.Dropped, h.FailingSince = 0, 0, nil
+	h.LastStatusCode, h.LastError, h.LastDeliveryAt = nil, nil, nil
 }
 
 // ToDelivery is a delivery as clients see it.

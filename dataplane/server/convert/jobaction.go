@@ -1,9 +1,6 @@
 package convert
 
 import (
-	"net/url"
-	"strconv"
-
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -31,19 +28,4 @@ func ToDeleted(d *op.JobDone) api.Status {
 		return api.Status{Status: "deleting"}
 	}
 	return api.Status{Status: "deleted"}
-}
-
-// FromDead is the search for a page of dead jobs.
-func FromDead(f *Faults, query url.Values) Search {
-	body := SearchBody{SearchRequest: api.SearchRequest{
-		Queue: query.Get("queue"), State: []string{job.Dead.Word()}, Cursor: query.Get("cursor"),
-	}}
-	if text := query.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			f.Invalid("limit", "%s is not a number", Excerpt(text))
-		}
-		body.Limit = &n
-	}
-	return FromSearch(f, &body)
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
 )
 
 // WebhookParam is an option of an enqueue as POST /webhooks/{queue} takes it: in the
@@ -40,6 +41,13 @@ var WebhookParams = []WebhookParam{
 	{"debounce_key", "has a later enqueue with it put the job off", false, func(r *api.EnqueueRequest, v string) error { r.DebounceKey = v; return nil }},
 	{"debounce", "how long the job waits for another, such as 30s", false, func(r *api.EnqueueRequest, v string) error { r.Debounce = api.Duration(v); return nil }},
 	{"parent_id", "the job that made this one", false, func(r *api.EnqueueRequest, v string) error { r.ParentID = v; return nil }},
+	{"fairness_key", "who the job is for", false, func(r *api.EnqueueRequest, v string) error { r.FairnessKey = v; return nil }},
+	{"fairness_weight", "the key's share, 1 to 1000", false, func(r *api.EnqueueRequest, v string) error { return setInt(&r.FairnessWeight, v) }},
+	{"provider", "of models, whose limits the job counts against", false, func(r *api.EnqueueRequest, v string) error { r.Provider = v; return nil }},
+	{"model", "what the job will use", false, func(r *api.EnqueueRequest, v string) error { r.Model = v; return nil }},
+	{"cost_estimate_usd", "what an attempt is expected to cost, such as 0.25", false, setCostEstimate},
+	{"depends_on", "a job that this one waits for; repeat it for more", true, func(r *api.EnqueueRequest, v string) error { r.DependsOn = append(r.DependsOn, v); return nil }},
+	{"dependency_policy", "fail, hold or ignore", false, func(r *api.EnqueueRequest, v string) error { r.DependencyPolicy = v; return nil }},
 	{"tags", "a tag as name:value; repeat it for more", true, func(r *api.EnqueueRequest, v string) error { return addTag(r, v) }},
 }
 
@@ -107,6 +115,15 @@ func setInt(n *int, value string) error {
 func setNewInt(n **int, value string) error {
 	*n = new(int)
 	return setInt(*n, value)
+}
+
+func setCostEstimate(r *api.EnqueueRequest, value string) error {
+	cost, err := money.Parse(value)
+	if err != nil {
+		return err
+	}
+	r.CostEstimateUSD = &cost
+	return nil
 }
 
 func addTag(r *api.EnqueueRequest, value string) error {

@@ -1,0 +1,413 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// The audit log is read from the stores, not from the view: its records have numbers
+// without a gap, its times rise with them, and a hash must be shown as it was written.
+
+const (
+	// auditScan is how many records one page looks at: a filter that finds little ends
+	// with a cursor, not with a timeout.
+	auditScan = 10_000
+	// exportWrite is how long a client of an export may take to read a page of it.
+	exportWrite = 30 * time.Second
+)
+
+// jsonLines is the type of an export.
+const jsonLines = "application/x-ndjson"
+
+var auditQuery = append([]serve.Param{
+	{Name: "principal", Doc: "a key's id"},
+	{Name: "method", Doc: "such as POST"},
+	{Name: "path", Doc: "what it begins with, such as /api/v1/queues/"},
+	{Name: "status", Doc: "such as 403, or 4xx"},
+	{Name: "after", Doc: "an RFC 3339 time; records of then and later"},
+	{Name: "before", Doc: "an RFC 3339 time; records from before then"},
+	{Name: "order", Doc: "desc, the newest first, or asc; default desc, of an export asc"},
+	{Name: "limit", Doc: "how many, from 1 to 1000; default 50"},
+	{Name: "cursor", Doc: "of the page before"},
+	{Name: "format", Doc: "jsonl: all that match, one a line, oldest first; as Accept: " + jsonLines},
+}, read...)
+
+func (s *Server) auditRoutes() []serve.Route {
+	return []serve.Route{
+		{Method: "GET", Path: "/api/v1/audit-logs", Permission: tenancy.NodeAdmin, Handler: s.searching(s.listAudit), Query: auditQuery,
+			Summary: "Who has asked for what: management writes and refused requests", Response: api.AuditPage{}},
+		{Method: "GET", Path: "/api/v1/audit-logs/head", Permission: tenancy.NodeAdmin, Handler: s.auditHead, Query: read,
+			Summary: "Where the audit log of each shard stands", Response: api.AuditHeads{}},
+	}
+}
+
+// beginAudit is begin for who may read the audit log: it names every queue, so the
+// caller's scope must be all of them.
+func (s *Server) beginAudit(r *http.Request) (request, error) {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return q, err
+	}
+	if len(q.who.QueueScope) > 0 {
+		return q, api.Errorf(api.Forbidden, "the audit log is about the whole namespace; %s covers only %v", q.who, q.who.QueueScope)
+	}
+	return q, s.awaitState(r, &q, q.shards.All()...)
+}
+
+func (s *Server) auditHead(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.beginAudit(r)
+	if err != nil {
+		return err
+	}
+	heads := api.AuditHeads{Shards: make([]api.AuditHead, q.shards.Count())}
+	for i, c := range q.shards.All() {
+		heads.Shards[i] = convert.ToAuditHead(c.Shard(), c.State().Head().GetAudit())
+	}
+	return serve.WriteJSON(w, http.StatusOK, heads)
+}
+
+func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.beginAudit(r)
+	if err != nil {
+		return err
+	}
+	f, err := readAuditFilter(r, &q)
+	if err != nil {
+		return err
+	}
+	if f.lines {
+		return exportAudit(w, &q, f)
+	}
+	page, places, err := f.page(q.shards.All())
+	if err != nil {
+		return err
+	}
+	out := api.AuditPage{Records: page, HasMore: places != nil}
+	if places != nil {
+		out.Cursor = f.cursor(places)
+	}
+	return serve.WriteJSON(w, http.StatusOK, out)
+}
+
+// exportAudit writes what matches and is there now, page by page: each from a view of
+// the store of its own, so that a slow reader holds nothing up.
+func exportAudit(w http.ResponseWriter, q *request, f *auditFilter) error {
+	f.limit = job.MaxSearchLimit
+	f.until = make([]uint64, q.shards.Count())
+	for i, c := range q.shards.All() {
+		_, f.until[i] = c.State().Head().GetAudit().Records()
+	}
+	w.Header().Set("Content-Type", jsonLines)
+	control := http.NewResponseController(w)
+	var line bytes.Buffer
+	encoder := json.NewEncoder(&line)
+	encoder.SetEscapeHTML(false)
+	for {
+		page, places, err := f.page(q.shards.All())
+		if err != nil {
+			return err
+		}
+		line.Reset()
+		for i := range page {
+			if err := encoder.Encode(&page[i]); err != nil {
+				return err
+			}
+		}
+		// A writer that knows no deadlines, such as a test's, goes without.
+		_ = control.SetWriteDeadline(time.Now().Add(exportWrite))
+		if _, err := w.Write(line.Bytes()); err != nil || places == nil {
+			return err
+		}
+		if err := control.Flush(); err != nil {
+			return err
+		}
+		f.places = places
+	}
+}
+
+// auditFilter says which records are asked for, and from where on.
+type auditFilter struct {
+	principal, method, path string
+	status                  [2]uint32 // the least and the most; 0 = any
+	after, before           int64     // clock; 0 = any
+	desc, lines             bool
+	limit                   int
+	places                  []uint64 // where the page begins, by shard: the number of the next record; nil = at the beginning
+	until                   []uint64 // numbers that are not reached; nil = none
+	bound                   [8]byte  // what a cursor is bound to
+}
+
+func readAuditFilter(r *http.Request, q *request) (*auditFilter, error) {
+	query := r.URL.Query()
+	f := &auditFilter{
+		principal: query.Get("principal"), method: strings.ToUpper(query.Get("method")), path: query.Get("path"),
+		desc: true, limit: job.DefaultSearchLimit,
+	}
+	var faults convert.Faults
+	f.lines = query.Get("format") == "jsonl" || query.Get("format") == "" && strings.Contains(r.Header.Get("Accept"), jsonLines)
+	if word := query.Get("format"); word != "" && word != "jsonl" && word != "json" {
+		faults.Invalid("format", "is %s: use json or jsonl", convert.Excerpt(word))
+	}
+	switch word := query.Get("order"); word {
+	case "desc", "":
+		f.desc = !f.lines
+		if word == "desc" && f.lines {
+			faults.Invalid("order", "is desc: an export is oldest first")
+		}
+	case "asc":
+		f.desc = false
+	default:
+		faults.Invalid("order", "is %s: use asc or desc", convert.Excerpt(word))
+	}
+	f.after = readInstant(&faults, "after", query.Get("after"))
+	f.before = readInstant(&faults, "before", query.Get("before"))
+	f.readStatus(&faults, query.Get("status"))
+	if text := query.Get("limit"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > job.MaxSearchLimit {
+			faults.Invalid("limit", "is %s: a whole number from 1 to %d", convert.Excerpt(text), job.MaxSearchLimit)
+		}
+		f.limit = n
+	}
+	if err := faults.Err(); err != nil {
+		return nil, err
+	}
+	return f, f.readCursor(query.Get("cursor"), q)
+}
+
+// readInstant reads a time; 0 is none.
+func readInstant(faults *convert.Faults, name, text string) int64 {
+	at, ok, err := api.Time(text).Parse()
+	if err != nil {
+		faults.Invalid(name, "%v", err)
+	}
+	if !ok {
+		return 0
+	}
+	return at.UnixNano()
+}
+
+// readStatus reads a status, or a class of them.
+func (f *auditFilter) readStatus(faults *convert.Faults, text string) {
+	if text == "" {
+		return
+	}
+	class := len(text) == 3 && strings.HasSuffix(text, "xx")
+	if class {
+		text = text[:1] + "00"
+	}
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n < 100 || n > 599 {
+		faults.Invalid("status", "is %s: use one such as 403, or 4xx", convert.Excerpt(text))
+		return
+	}
+	f.status = [2]uint32{uint32(n), uint32(n)}
+	if class {
+		f.status[1] += 99
+	}
+}
+
+// auditCursor is a cursor's content: opaque to clients, and for nobody's eyes to hide.
+type auditCursor struct {
+	Bound  []byte   `json:"b"`
+	Places []uint64 `json:"p"`
+}
+
+// readCursor reads the cursor of the page before. It is bound to the filter, the
+// order and the history of the namespace.
+func (f *auditFilter) readCursor(text string, q *request) error {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %v %d %d %t %x %q", f.principal, f.method, f.path, f.status, f.after, f.before, f.desc,
+		q.shards.Home().State().Head().GetIncarnation(), q.who.Namespace))
+	copy(f.bound[:], sum[:])
+	if text == "" {
+		return nil
+	}
+	var c auditCursor
+	data, err := base64.RawURLEncoding.DecodeString(text)
+	if err == nil {
+		err = json.Unmarshal(data, &c)
+	}
+	if err != nil || !bytes.Equal(c.Bound, f.bound[:]) || len(c.Places) != q.shards.Count() {
+		return api.Errorf(api.ValidationError, "the cursor is not of this list: send it with the filter and order of the page it came with, or begin without one")
+	}
+	f.places = c.Places
+	return nil
+}
+
+func (f *auditFilter) cursor(places []uint64) string {
+	data, _ := json.Marshal(auditCursor{f.bound[:], places}) // numbers and bytes always encode
+	return base64.RawURLEncoding.EncodeToString(data)
+}
+
+func (f *auditFilter) matches(r *state.AuditRecord) bool {
+	switch {
+	case f.principal != "" && r.Principal != f.principal,
+		f.method != "" && r.Method != f.method,
+		!strings.HasPrefix(r.Path, f.path),
+		f.status[0] != 0 && (r.Status < f.status[0] || r.Status > f.status[1]):
+		return false
+	}
+	return true
+}
+
+// page is the next page, and where the one after it begins; nil = there is none. The
+// records of shards come in the order of their times.
+func (f *auditFilter) page(cells []*cell.Cell) (records []api.AuditRecord, places []uint64, err error) {
+	logs := make([]*auditLog, len(cells))
+	for i, c := range cells {
+		logs[i] = &auditLog{shard: c.Shard(), snap: c.State().Snapshot()}
+		defer func() { err = errors.Join(err, logs[i].snap.Close()) }()
+		if err := logs[i].begin(f, i); err != nil {
+			return nil, nil, err
+		}
+	}
+	records = []api.AuditRecord{}
+	for range auditScan {
+		log, err := f.next(logs)
+		if err != nil {
+			return nil, nil, err
+		}
+		if log == nil {
+			return records, nil, nil
+		}
+		if len(records) == f.limit {
+			break
+		}
+		if r := log.record; f.matches(r) {
+			previous, err := log.before(r.Seq)
+			if err != nil {
+				return nil, nil, err
+			}
+			records = append(records, convert.ToAuditRecord(log.shard, r, previous))
+		}
+		log.step(f.desc)
+	}
+	places = make([]uint64, len(logs))
+	for i, log := range logs {
+		places[i] = log.at
+	}
+	return records, places, nil
+}
+
+// next is the log whose record comes next; nil when all are at their end.
+func (f *auditFilter) next(logs []*auditLog) (*auditLog, error) {
+	var best *auditLog
+	for _, log := range logs {
+		if err := log.load(); err != nil {
+			return nil, err
+		}
+		switch {
+		case log.record == nil:
+		case best == nil,
+			!f.desc && log.record.ClockNs < best.record.ClockNs,
+			f.desc && log.record.ClockNs >= best.record.ClockNs:
+			best = log
+		}
+	}
+	return best, nil
+}
+
+// auditLog is a shard's log while it is read.
+type auditLog struct {
+	shard    uint32
+	snap     *state.Snapshot
+	from, to uint64 // what is asked for of it: [from, to)
+	at       uint64 // the number of the record that comes next; outside [from, to) there is none
+	record   *state.AuditRecord
+	passed   *state.AuditRecord // the record read before
+}
+
+// begin puts the log at its first record of a page.
+func (l *auditLog) begin(f *auditFilter, i int) (err error) {
+	l.from, l.to = l.snap.Head().GetAudit().Records()
+	if f.until != nil {
+		l.to = max(l.from, min(l.to, f.until[i]))
+	}
+	first, next := l.from, l.to
+	if f.after != 0 {
+		if l.from, err = l.since(first, next, f.after); err != nil {
+			return err
+		}
+	}
+	if f.before != 0 {
+		if l.to, err = l.since(first, next, f.before); err != nil {
+			return err
+		}
+	}
+	switch {
+	case f.places != nil && f.desc:
+		l.at = min(f.places[i], l.to-1)
+	case f.places != nil:
+		l.at = max(f.places[i], l.from)
+	case f.desc:
+		l.at = l.to - 1
+	default:
+		l.at = l.from
+	}
+	return nil
+}
+
+// since is the number of the first of the records [first, next) of a time or later.
+func (l *auditLog) since(first, next uint64, ns int64) (uint64, error) {
+	var failed error
+	n := sort.Search(int(next-first), func(i int) bool {
+		r, err := l.snap.Audit(first + uint64(i))
+		failed = errors.Join(failed, err)
+		return r == nil || r.ClockNs >= ns
+	})
+	return first + uint64(n), failed
+}
+
+// load reads the record that comes next.
+func (l *auditLog) load() (err error) {
+	if l.record != nil || l.at < l.from || l.at >= l.to {
+		return nil
+	}
+	if l.record, err = l.snap.Audit(l.at); err == nil && l.record == nil {
+		err = fmt.Errorf("shard %d has no audit record %d", l.shard, l.at)
+	}
+	return err
+}
+
+func (l *auditLog) step(desc bool) {
+	l.passed, l.record = l.record, nil
+	if desc {
+		l.at--
+	} else {
+		l.at++
+	}
+}
+
+// before is the hash before a record.
+func (l *auditLog) before(seq uint64) ([]byte, error) {
+	if l.passed != nil && l.passed.Seq == seq-1 {
+		return l.passed.Hash, nil
+	}
+	chain := l.snap.Head().GetAudit()
+	if first, _ := chain.Records(); seq == first {
+		return chain.Before(), nil
+	}
+	r, err := l.snap.Audit(seq - 1)
+	if err == nil && r == nil {
+		err = fmt.Errorf("shard %d has no audit record %d", l.shard, seq-1)
+	}
+	return slices.Clone(r.GetHash()), err
+}

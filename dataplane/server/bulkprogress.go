@@ -1,0 +1,125 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// How progress is told.
+const (
+	bulkEventEvery = 250 * time.Millisecond // at most
+	bulkEventLeast = 15 * time.Second       // a sign of life where there is no news
+	bulkEventWrite = 10 * time.Second       // who does not read for so long is let go
+)
+
+// followBulk tells the progress of an operation until it has ended. Every event says
+// all there is to say, so who comes back after a break, to whichever node, misses
+// nothing. The last event is named after how it ended.
+func (s *Server) followBulk(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	id, _, err := q.bulk(r)
+	if err != nil {
+		return err
+	}
+	if !s.bulkStreams.take(1) {
+		refusal := api.Errorf(api.Overloaded, "%d streams of progress are open on this node, and there may be as many: ask for GET /api/v1/bulk/%s instead", job.MaxBulkStreams, job.BulkIDText(id))
+		refusal.RetryAfter = time.Second
+		return refusal
+	}
+	defer s.bulkStreams.give(1)
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // proxies hand events on as they come
+	return s.streamBulk(w, r, &q, id)
+}
+
+func (s *Server) streamBulk(w http.ResponseWriter, r *http.Request, q *request, id job.ID) error {
+	to, home := http.NewResponseController(w), q.shards.Home()
+	for last := ""; ; {
+		news := home.State().BulkNews()
+		b, err := home.State().Bulk(id)
+		if err != nil {
+			return err
+		}
+		if b == nil {
+			return nil // forgotten meanwhile
+		}
+		text, ended, err := progressEvent(convert.ToProgress(b, home.NowNs()), last)
+		if err != nil {
+			return err
+		}
+		// An error of the connection means that the client is gone.
+		if err := to.SetWriteDeadline(time.Now().Add(bulkEventWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return nil
+		}
+		if _, err := w.Write([]byte(text)); err != nil || to.Flush() != nil || ended {
+			return nil
+		}
+		last = text
+		if !s.awaitNews(r, news) || !s.stillFollows(r, q, b) {
+			return nil
+		}
+	}
+}
+
+// stillFollows asks whether the client may still see an operation: a key may be revoked,
+// run out, and have another scope, while the operation goes on.
+func (s *Server) stillFollows(r *http.Request, q *request, b *state.Bulk) bool {
+	who, err := s.authenticate(r)
+	if err != nil || who.Namespace != q.who.Namespace || tenancy.Allow(who, tenancy.JobRead, tenancy.Where{Namespace: who.Namespace}) != nil {
+		return false
+	}
+	return mayFollow(who, b)
+}
+
+// progressEvent is the event to send; a comment where it would say what the last one
+// said.
+func progressEvent(p api.BulkProgress, last string) (text string, ended bool, err error) {
+	name := "progress"
+	if p.Status != api.BulkQueued && p.Status != api.BulkRunning {
+		name, ended = p.Status, true
+	}
+	data, err := json.Marshal(p)
+	if text = fmt.Sprintf("event: %s\ndata: %s\n\n", name, data); text == last {
+		text = ": nothing new\n\n"
+	}
+	return text, ended, err
+}
+
+// awaitNews waits for something new, for the shortest time between two events at
+// least and for the longest at most; false where the stream ends.
+func (s *Server) awaitNews(r *http.Request, news <-chan struct{}) bool {
+	pause, least := time.NewTimer(bulkEventEvery), time.NewTimer(bulkEventLeast)
+	defer pause.Stop()
+	defer least.Stop()
+	for early := true; ; early = false {
+		var woken <-chan struct{}
+		if !early {
+			woken = news
+		}
+		select {
+		case <-pause.C:
+			continue
+		case <-woken:
+			return true
+		case <-least.C:
+			return true
+		case <-r.Context().Done():
+			return false
+		case <-s.draining.Done():
+			return false
+		}
+	}
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/dataplane/state/event"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// eventFilter are the query parameters that choose events.
+var eventFilter = []serve.Param{
+	{Name: "queues", Doc: "only of these queues, separated by commas"},
+	{Name: "job_ids", Doc: "only of these jobs, separated by commas"},
+	{Name: "types", Doc: "only of these types, separated by commas"},
+}
+
+// eventQuery is which events are asked for, and by whom.
+type eventQuery struct {
+	who    tenancy.Principal
+	queues []string // nil: all
+	jobs   map[job.ID]bool
+	types  []string
+}
+
+// parseEvents reads what a request asks for.
+func (q *request) parseEvents(query url.Values) (*eventQuery, error) {
+	var f convert.Faults
+	out := &eventQuery{who: q.who, queues: listOf(&f, query, "queues"), types: listOf(&f, query, "types")}
+	for _, name := range out.queues {
+		if err := job.CheckQueueName(name); err != nil {
+			f.Invalid("queues", "%v", err)
+		}
+	}
+	for _, word := range out.types {
+		if !slices.Contains(event.Types, word) {
+			f.Invalid("types", "%s is none: use %s", convert.Excerpt(word), strings.Join(event.Types, ", "))
+		}
+	}
+	for _, text := range listOf(&f, query, "job_ids") {
+		id, err := job.ParseID(text)
+		if err != nil {
+			f.Invalid("job_ids", "%s is not a job id", convert.Excerpt(text))
+		}
+		if out.jobs == nil {
+			out.jobs = map[job.ID]bool{}
+		}
+		out.jobs[id] = true
+	}
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	return out, q.allow(tenancy.JobRead, out.queues...)
+}
+
+// listOf is a list separated by commas.
+func listOf(f *convert.Faults, query url.Values, name string) []string {
+	text := query.Get(name)
+	if text == "" {
+		return nil
+	}
+	list := strings.Split(text, ",")
+	if len(list) > job.MaxEventFilter {
+		f.Invalid(name, "has %d elements; at most %d are allowed", len(list), job.MaxEventFilter)
+		return nil
+	}
+	return list
+}
+
+// wants says whether an event of the feed may be one that is asked for.
+func (q *eventQuery) wants(e *state.Event) bool {
+	word, ok := event.Word(e.Type)
+	if !ok || q.types != nil && !slices.Contains(q.types, word) {
+		return false
+	}
+	return q.jobs == nil || len(e.JobId) == len(job.ID{}) && q.jobs[job.ID(e.JobId)]
+}
+
+// shows says whether an event is one that is asked for. One about no queue is shown to
+// those alone who may see all.
+func (q *eventQuery) shows(e *api.Event) bool {
+	if q.queues != nil && !slices.Contains(q.queues, e.Queue) {
+		return false
+	}
+	return q.all() || e.Queue != "" && q.who.Covers(e.Queue)
+}
+
+// all says whether the caller may see every queue.
+func (q *eventQuery) all() bool { return len(q.who.QueueScope) == 0 }
+
+// compose is an event of the feed as the caller is shown it; nil where it is not.
+func (q *eventQuery) compose(v *state.Snapshot, seq uint64, clockNs int64, e *state.Event) (*api.Event, error) {
+	if !q.wants(e) {
+		return nil, nil
+	}
+	if e.FromQueue != "" && !q.who.Covers(e.FromQueue) {
+		e.FromQueue = ""
+	}
+	out, ok, err := event.Compose(v, seq, clockNs, e)
+	if err != nil || !ok || !q.shows(&out) {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// seqs is a place in the feeds of all shards: the sequence of the last event of each
+// that was seen. As text they are decimal numbers with a dash in between; 0 is before
+// the oldest of all.
+type seqs []uint64
+
+func (s seqs) String() string {
+	b := make([]byte, 0, 16)
+	for i, seq := range s {
+		if i > 0 {
+			b = append(b, '-')
+		}
+		b = strconv.AppendUint(b, seq, 10)
+	}
+	return string(b)
+}
+
+// parseSeqs reads what String printed.
+func parseSeqs(name, text string, cells []*cell.Cell) (seqs, error) {
+	out := make(seqs, len(cells))
+	if text == "0" {
+		return out, nil
+	}
+	parts := strings.Split(text, "-")
+	if len(parts) != len(cells) {
+		return nil, notAPlace(name, text)
+	}
+	for i, part := range parts {
+		var err error
+		if out[i], err = strconv.ParseUint(part, 10, 64); err != nil {
+			return nil, notAPlace(name, text)
+		}
+	}
+	return out, nil
+}
+
+func notAPlace(name, text string) error {
+	return api.Errorf(api.ValidationError, "%s %s is not the id of an event of this namespace: use 0 to begin with the oldest, or leave it out", name, convert.Excerpt(text))
+}
+
+// latest is the place behind all that the shards have.
+func latest(cells []*cell.Cell) seqs {
+	out := make(seqs, len(cells))
+	for i, c := range cells {
+		out[i] = c.State().Head().FeedNextSeq - 1
+	}
+	return out
+}
+
+// lastEventID is where a stream is to go on; "" for what comes next.
+func lastEventID(r *http.Request) string {
+	if text := r.URL.Query().Get("last_event_id"); text != "" {
+		return text
+	}
+	return r.Header.Get("Last-Event-ID")
+}

@@ -1,0 +1,288 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// Requests that come to no op are gathered here before they are recorded: a record is
+// an entry in the log, and a refusal must cost its sender more than us. Requests that
+// are alike within a second are one record with a count. Of the records a namespace
+// has so many at once, and then one every few seconds: who floods a node makes the
+// count rise and not the log, and pushes nobody's records out of it for months.
+const (
+	// requestWindow is how long requests that are alike are counted together, at least.
+	requestWindow = time.Second
+	// maxRequestKinds is how many that are not alike wait at once in a namespace. What
+	// is above is only counted.
+	maxRequestKinds = 256
+	// recordBurst is how many records of gathered requests a namespace may have at
+	// once, and recordEvery the time after which it may have another.
+	recordBurst = job.MaxAuditRequests
+	recordEvery = 10 * time.Second
+	// recordTimeout is how long a record waits for its commit, and recordRetry when it
+	// is tried again.
+	recordTimeout = 10 * time.Second
+	recordRetry   = 5 * time.Second
+)
+
+// leftOut is the path of the record that counts requests of which nothing else is
+// known.
+const leftOut = "left out"
+
+// requestKind is what requests that are alike have in common besides their principal.
+type requestKind struct {
+	method, path string
+	status       int
+}
+
+type requestName struct {
+	principal string
+	requestKind
+}
+
+// requests gathers requests until they are recorded.
+type requests struct {
+	record func(ctx context.Context, ns tenancy.NamespaceID, o *op.RecordRequests) error
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	of     map[tenancy.NamespaceID]*gathering
+	timer  *time.Timer // of the next run; nil = there is nothing to record
+	closed bool
+
+	running sync.Mutex // one run at a time
+}
+
+// gathering is the requests of a namespace.
+type gathering struct {
+	kinds map[requestName]*op.Request
+	order []requestName // as they came
+	lost  uint64        // requests that there was no room for
+	// room is how many records there may be now, as of refilled.
+	room     int
+	refilled time.Time
+	// trying was proposed and may be in the log: it is proposed again as it is, and
+	// known by its request id.
+	trying *op.RecordRequests
+}
+
+// add counts a request. It neither waits nor writes.
+func (q *requests) add(ns tenancy.NamespaceID, who tenancy.Principal, k requestKind, r *http.Request) {
+	name := requestName{auditPrincipal(who), k}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	g := q.of[ns]
+	if g == nil {
+		g = &gathering{kinds: map[requestName]*op.Request{}, room: recordBurst}
+		q.of[ns] = g
+	}
+	switch same := g.kinds[name]; {
+	case same != nil:
+		same.Count++
+	case len(g.kinds) >= maxRequestKinds:
+		g.lost++
+	default:
+		g.kinds[name] = &op.Request{Principal: name.principal, Audit: auditOf(r, who, k), Count: 1}
+		g.order = append(g.order, name)
+	}
+	if q.timer == nil {
+		q.timer = time.AfterFunc(requestWindow, q.run)
+	}
+}
+
+// run records what there is room for, and comes again while something is left.
+func (q *requests) run() {
+	q.running.Lock()
+	defer q.running.Unlock()
+	next := q.pass(context.Background(), false)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.timer = nil
+	if q.closed {
+		return
+	}
+	if next == 0 && q.waiting() { // they came while the others were being recorded
+		next = requestWindow
+	}
+	if next > 0 {
+		q.timer = time.AfterFunc(next, q.run)
+	}
+}
+
+// waiting says whether there is something to record. mu must be held.
+func (q *requests) waiting() bool {
+	for _, g := range q.of {
+		if len(g.order) > 0 || g.lost > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// close records what is left, as long as ctx lasts, and gathers no more.
+func (q *requests) close(ctx context.Context) {
+	q.mu.Lock()
+	q.closed = true
+	if q.timer != nil {
+		q.timer.Stop()
+	}
+	q.mu.Unlock()
+	q.running.Lock()
+	defer q.running.Unlock()
+	q.pass(ctx, true)
+}
+
+// pass records what there is room for, or all, and says when to come again; 0 = there
+// is nothing left.
+func (q *requests) pass(ctx context.Context, all bool) (next time.Duration) {
+	q.mu.Lock()
+	names := make([]tenancy.NamespaceID, 0, len(q.of))
+	for ns := range q.of {
+		names = append(names, ns)
+	}
+	q.mu.Unlock()
+	for _, ns := range names {
+		if again := q.passOf(ctx, ns, all); again > 0 && (next == 0 || again < next) {
+			next = again
+		}
+	}
+	return next
+}
+
+func (q *requests) passOf(ctx context.Context, ns tenancy.NamespaceID, all bool) (next time.Duration) {
+	for {
+		o, next := q.take(ns, all)
+		if o == nil {
+			return next
+		}
+		ctx, cancel := context.WithTimeout(ctx, recordTimeout)
+		err := q.record(ctx, ns, o)
+		cancel()
+		var e *api.Error
+		switch {
+		case err == nil:
+			q.tried(ns)
+		case errors.As(err, &e) && !e.Code.Retryable():
+			// The namespace is not here any more, or the log does not take it: that does
+			// not pass.
+			q.log.Error("requests that should be in the audit log are not", "namespace", ns, "records", len(o.Requests), "error", err)
+			q.tried(ns)
+		case all:
+			q.log.Error("requests that should be in the audit log are lost with the shutdown", "namespace", ns, "records", len(o.Requests), "error", err)
+			return 0
+		default:
+			return recordRetry
+		}
+	}
+}
+
+// tried forgets the op that was tried.
+func (q *requests) tried(ns tenancy.NamespaceID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.of[ns].trying = nil
+}
+
+// take is the next op to propose for a namespace; nil for none now, with the time
+// until there may be one: 0 = there is nothing left.
+func (q *requests) take(ns tenancy.NamespaceID, all bool) (*op.RecordRequests, time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	g := q.of[ns]
+	if g.trying != nil {
+		return g.trying, 0
+	}
+	g.refill(time.Now())
+	if len(g.order) == 0 && g.lost == 0 {
+		if g.room == recordBurst {
+			delete(q.of, ns) // nothing is known of it that one who is new would not have
+		}
+		return nil, 0
+	}
+	n := g.room
+	if all {
+		n = job.MaxAuditRequests
+	}
+	if n == 0 {
+		return nil, recordEvery - time.Since(g.refilled)
+	}
+	o := &op.RecordRequests{Meta: &op.Meta{Principal: "audit", RequestId: newRequestID()}}
+	if g.lost > 0 {
+		o.Requests = append(o.Requests, &op.Request{
+			Audit: &op.Audit{Method: "any", Path: leftOut, Status: http.StatusTooManyRequests}, Count: g.lost,
+		})
+		g.lost = 0
+	}
+	// Those whose sender is known first: they are who the log is about.
+	slices.SortStableFunc(g.order, func(a, b requestName) int { return cmp.Compare(rank(a), rank(b)) })
+	for len(g.order) > 0 && len(o.Requests) < min(n, job.MaxAuditRequests) {
+		name := g.order[0]
+		o.Requests = append(o.Requests, g.kinds[name])
+		g.order = g.order[1:]
+		delete(g.kinds, name)
+	}
+	g.room = max(0, g.room-len(o.Requests))
+	g.trying = o
+	return o, 0
+}
+
+func rank(n requestName) int {
+	if n.principal == "" {
+		return 1
+	}
+	return 0
+}
+
+// refill adds the room that time has made.
+func (g *gathering) refill(now time.Time) {
+	if g.room == recordBurst || g.refilled.IsZero() {
+		g.refilled = now
+	}
+	for g.room < recordBurst && now.Sub(g.refilled) >= recordEvery {
+		g.room++
+		g.refilled = g.refilled.Add(recordEvery)
+	}
+}
+
+func newRequestID() []byte {
+	id := make([]byte, 16)
+	rand.Read(id) // never fails, see crypto/rand
+	return id
+}
+
+// recordRequests proposes the op on the namespace's home shard.
+func (s *Server) recordRequests(ctx context.Context, ns tenancy.NamespaceID, o *op.RecordRequests) error {
+	leave, err := s.cfg.Host.Visit(ns)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	shards, err := router.Open(s.cfg.Host, ns)
+	if err != nil {
+		return err
+	}
+	_, _, err = cell.Propose[*op.RecordRequestsResult](ctx, shards.Home(), o)
+	return err
+}
+
+// Close records the requests that wait to be recorded. The handler must not be called
+// any more, and the host must be open still.
+func (s *Server) Close(ctx context.Context) { s.requests.close(ctx) }

@@ -1,0 +1,36 @@
+package server
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/view"
+)
+
+// wordsPage are the parameters of a question to the full text.
+var wordsPage = append([]serve.Param{
+	{Name: "q", Doc: "words, \"phrases\" and starts of words* that all have to be there"},
+	{Name: "limit", Type: "integer", Doc: "jobs of a page; 50 when absent"},
+	{Name: "cursor", Doc: "of the page before"},
+}, read...)
+
+// searchWords is a page of the jobs that have some words in payload or tags.
+func (s *Server) searchWords(w http.ResponseWriter, r *http.Request) error {
+	began := time.Now()
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	limit := convert.FromLimit(&f, r.URL.Query())
+	if err := f.Err(); err != nil {
+		return err
+	}
+	query, err := view.ParseWords(r.URL.Query().Get("q"), limit, r.URL.Query().Get("cursor"))
+	if err != nil {
+		return err
+	}
+	return s.answerSearch(w, r, &q, query, began)
+}
