@@ -162,7 +162,7 @@ func (m *model) goOnIterating(j *modelJob, item *op.AckItem) {
 	default:
 		j.state, j.dueNs = job.Pending, m.clockNs
 		if j.blocked > 0 {
-			j.state = job.Scheduled
+			j.state, j.debounce = job.Scheduled, ""
 		}
 		m.put(j)
 	}

@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/dataplane/state/event"
 )
 
 // toldOf counts what webhooks were told of and what has become of that, from what the
@@ -18,8 +21,10 @@ import (
 type toldOf struct {
 	changes   uint64          // of alerts
 	deaf      uint64          // of those, which a webhook did not want to hear of
-	twice     uint64          // of those, told by the delivery that the op had queued when it came first
+	events    uint64          // that webhooks asked for
+	disabled  uint64          // webhooks
 	asked     map[string]bool // deliveries that somebody asked for: an answer may be given twice
+	again     uint64          // of those, which were forgotten when the request came again
 	forgotten uint64
 }
 
@@ -38,13 +43,9 @@ func (m *model) setAlerts(o *op.SetAlerts) outcome {
 		if c.GetFiring() {
 			event = "alert_fired"
 		}
-		hook := m.resources[modelName{state.ResourceKind_RESOURCE_KIND_WEBHOOK, rule.GetAlertRule().GetNotify()}].GetWebhook()
-		if hook == nil || hook.GetDisabled() || len(hook.GetEvents()) > 0 && !slices.Contains(hook.GetEvents(), event) {
+		if !m.listens(m.hookNamed(rule.GetAlertRule().GetNotify()), event) {
 			m.told.deaf++
 			continue
-		}
-		if m.deliveries[string(o.GetMeta().GetIds()[i])] != nil {
-			m.told.twice++
 		}
 		m.deliverLater(o.GetMeta().GetIds()[i], rule.GetAlertRule().GetNotify(), event, c.GetBody().GetData())
 	}
@@ -60,12 +61,131 @@ func (m *model) ruleOf(id []byte) *state.Resource {
 	return nil
 }
 
-func (m *model) deliverLater(id []byte, webhook, event string, body []byte) {
-	m.deliveries[string(id)] = &state.Delivery{Id: id, Webhook: webhook, Event: event, Body: body, CreatedNs: m.clockNs, DueNs: m.clockNs}
+// hookNamed is a webhook as it is declared; nil for none.
+func (m *model) hookNamed(name string) *state.Resource {
+	return m.resources[modelName{state.ResourceKind_RESOURCE_KIND_WEBHOOK, name}]
+}
+
+// listens says whether a webhook is to be told of an event.
+func (m *model) listens(hook *state.Resource, event string) bool {
+	if hook == nil || hook.Webhook.GetDisabled() {
+		return false
+	}
+	asked := hook.Webhook.GetEvents()
+	if len(asked) == 0 {
+		asked = []string{"alert_fired", "alert_resolved", "test", "webhook_disabled"}
+	}
+	return slices.Contains(asked, event) || slices.Contains(asked, "*")
+}
+
+// deliverLater queues a delivery. Of one that the state brings forth the model cannot
+// know the id: it goes by its number until it is seen.
+func (m *model) deliverLater(id []byte, webhook, event string, body []byte) *state.Delivery {
+	if known := m.deliveries[string(id)]; id != nil && known != nil {
+		return known
+	}
+	m.queued++
+	d := &state.Delivery{Id: id, Webhook: webhook, Event: event, Body: body, CreatedNs: m.clockNs, DueNs: m.clockNs, Number: m.queued}
+	if id != nil {
+		m.deliveries[string(id)] = d
+	} else {
+		m.nameless[d.Number] = d
+	}
+	m.reached(webhook).Waiting++
+	return d
+}
+
+// reached is what has come of a webhook, to be changed.
+func (m *model) reached(webhook string) *state.Attempted {
+	id := string(m.hookNamed(webhook).GetId())
+	if m.attempted[id] == nil {
+		m.attempted[id] = &state.Attempted{}
+	}
+	return m.attempted[id]
+}
+
+// tell has webhooks told of what an entry did, by the feed, in the order of what happened.
+func (sh *shard) tell() error {
+	v := sh.steady.store.Snapshot()
+	defer v.Close()
+	var all []telling
+	for item, err := range v.Feed(max(sh.told, v.Head().GetFeedFirstSeq())) {
+		if err != nil {
+			return err
+		}
+		for i, e := range item.Entry.Events {
+			word, ok := event.Word(e.Type)
+			if seq := item.FirstSeq + uint64(i); seq < sh.told || !ok || strings.HasPrefix(word, "alert_") {
+				continue
+			}
+			queue := e.Queue
+			if e.Type == state.EventType_EVENT_BATCH_COMPLETED { // the feed names its callback's
+				b, err := v.Batch([16]byte(e.RecordId))
+				if err != nil {
+					return err
+				}
+				queue = b.GetQueue()
+			}
+			for _, hook := range sh.model.declaredOf(state.ResourceKind_RESOURCE_KIND_WEBHOOK) {
+				if queues := hook.Webhook.GetQueues(); sh.model.listens(hook, word) && (len(queues) == 0 || slices.Contains(queues, queue)) {
+					all = append(all, telling{hook.Name, word, e.JobId})
+				}
+			}
+		}
+	}
+	sh.told = v.Head().GetFeedNextSeq()
+	if len(all) > 0 {
+		sh.tellHome(all)
+	}
+	return sh.name(v)
+}
+
+// telling is an event for one webhook.
+type telling struct {
+	webhook, event string
+	job            []byte
+}
+
+// tellHome queues deliveries at the shard that sends them.
+func (sh *shard) tellHome(all []telling) {
+	sh.model.send(0, traveller{arrive: func(to *model) {
+		for _, t := range all {
+			if to.listens(to.hookNamed(t.webhook), t.event) {
+				to.deliverLater(nil, t.webhook, t.event, nil).JobId = t.job
+				to.told.events++
+			}
+		}
+	}})
+}
+
+// name learns the ids of deliveries that the state has brought forth, and looks at what
+// they say.
+func (sh *shard) name(v *state.Snapshot) error {
+	m := sh.model
+	if len(m.nameless) == 0 {
+		return nil
+	}
+	for d, err := range v.Deliveries() {
+		if err != nil {
+			return err
+		}
+		known := m.nameless[d.Number]
+		if known == nil {
+			continue
+		}
+		var said api.Event
+		if err := json.Unmarshal(d.Body, &said); err != nil || said.Type != d.Event {
+			return fmt.Errorf("a webhook is told of %s by %q: %w", d.Event, d.Body, err)
+		}
+		known.Id, known.Body = d.Id, d.Body
+		m.deliveries[string(d.Id)] = known
+		delete(m.nameless, d.Number)
+	}
+	return nil
 }
 
 func (m *model) queueDelivery(o *op.QueueDelivery) outcome {
-	hook := m.resources[modelName{state.ResourceKind_RESOURCE_KIND_WEBHOOK, o.GetWebhook()}]
+	hook := m.hookNamed(o.GetWebhook())
 	switch {
 	case hook == nil:
 		return outcome{refused: api.NotFound}
@@ -73,6 +193,9 @@ func (m *model) queueDelivery(o *op.QueueDelivery) outcome {
 		return outcome{refused: api.Conflict}
 	}
 	id := o.GetMeta().GetIds()[0]
+	if m.told.asked[string(id)] && m.deliveries[string(id)] == nil {
+		m.told.again++
+	}
 	m.deliverLater(id, o.GetWebhook(), o.GetEvent(), o.GetBody())
 	return outcome{result: &op.QueueDeliveryResult{Id: id}}
 }
@@ -88,11 +211,38 @@ func (m *model) reportDeliveries(o *op.ReportDeliveries) outcome {
 		if d.DueNs = r.GetRetryNs(); d.DueNs == 0 {
 			d.PurgeNs = m.clockNs + 7*24*3600*1e9
 		}
-		if hook := m.resources[modelName{state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook}]; hook != nil {
-			m.attempted[string(hook.GetId())] = &state.Attempted{Status: r.GetStatus(), Error: r.GetError(), AtNs: m.clockNs}
+		if hook := m.hookNamed(d.Webhook); hook != nil {
+			m.reportTo(hook, r)
 		}
 	}
 	return outcome{result: &op.ReportDeliveriesResult{}}
+}
+
+// reportTo notes what an attempt says of a webhook: it is disabled when ten deliveries in
+// a row were given up within an hour or more.
+func (m *model) reportTo(hook *state.Resource, r *op.DeliveryReport) {
+	a := m.reached(hook.GetName())
+	a.Status, a.Error, a.AtNs = r.GetStatus(), r.GetError(), m.clockNs
+	if r.GetRetryNs() != 0 {
+		return
+	}
+	a.Waiting -= min(a.Waiting, 1) // one of a webhook of that name before it may be among them
+	if r.GetDelivered() {
+		a.GivenUp, a.FailingSinceNs = 0, 0
+		return
+	}
+	if hook.Webhook.GetDisabled() {
+		return
+	}
+	if a.GivenUp++; a.GivenUp == 1 {
+		a.FailingSinceNs = m.clockNs
+	}
+	if a.GivenUp >= 10 && m.clockNs-a.FailingSinceNs >= 3600e9 {
+		off := proto.Clone(hook).(*state.Resource)
+		off.Version, off.Webhook.Disabled = off.Version+1, true
+		m.toEveryShard(off.Shards, func(to *model) { to.declare(off, nil) })
+		m.told.disabled++
+	}
 }
 
 func (m *model) purgeDeliveries(o *op.PurgeDeliveries) outcome {
@@ -133,10 +283,10 @@ func (sh *shard) compareDeliveries(v *state.Snapshot) error {
 			errs = append(errs, fmt.Errorf("delivery %x is %v in the store, %v in the model", d.GetId(), d, want))
 		}
 	}
-	if seen != uint64(len(m.deliveries)) || seen != v.Head().GetDeliveryRecords() {
+	if seen != uint64(len(m.deliveries)) || len(m.nameless) != 0 || seen != v.Head().GetDeliveryRecords() {
 		errs = append(errs, fmt.Errorf("the store has %d deliveries and counts %d, the model has %d", seen, v.Head().GetDeliveryRecords(), len(m.deliveries)))
 	}
-	if t := m.told; t.changes-t.deaf-t.twice+uint64(len(t.asked)) != seen+t.forgotten {
+	if t := m.told; t.changes-t.deaf+uint64(len(t.asked))+t.again+t.events != seen+t.forgotten {
 		errs = append(errs, fmt.Errorf("there were %+v, and %d deliveries are there", t, seen))
 	}
 	if n := v.Head().GetAlertRecords(); n != uint64(len(m.alerts)) {
@@ -170,10 +320,13 @@ func (sh *shard) sendDue(ids [][]byte) op.Op {
 func (w *workload) webhook() *op.PutResource {
 	h := &state.Webhook{Url: "https://hooks.example.invalid/" + fmt.Sprint(w.rng.IntN(9)), Disabled: w.chance(8), RetryLimit: uint32(w.rng.IntN(4))}
 	if !w.chance(4) {
-		h.Secret = "a secret of 16 bytes and more"
+		h.Secret, h.SecretOverlapMs = fmt.Sprint("a secret of 16 bytes and more ", w.rng.IntN(2)), int64(w.rng.IntN(2))*3600e3
 	}
-	if w.chance(4) {
-		h.Events = []string{pick(w, op.WebhookEvents)}
+	if !w.chance(4) {
+		h.Events = []string{pick(w, []string{"*", "enqueued", "started", pick(w, op.WebhookEvents)})}
+	}
+	if w.chance(3) {
+		h.Queues = []string{pick(w, w.queues)}
 	}
 	return &op.PutResource{Resource: &state.Resource{Kind: state.ResourceKind_RESOURCE_KIND_WEBHOOK, Name: w.oneOf(), Webhook: h}}
 }

@@ -168,6 +168,20 @@ func (w *workload) turnBudgets() op.Op {
 	return o
 }
 
+// balanceBudgets has nothing to do: budgets that shards share are not drawn, and have
+// histories of their own in package op.
+func (w *workload) balanceBudgets() op.Op {
+	o := &op.BalanceBudgets{Meta: duty()}
+	for _, r := range w.m.declaredOf(state.ResourceKind_RESOURCE_KIND_BUDGET) {
+		o.Ids = append(o.Ids, r.GetId())
+	}
+	if len(o.Ids) == 0 {
+		id := w.id("nobody's")
+		o.Ids = [][]byte{id[:]}
+	}
+	return o
+}
+
 // turns are those that a duty would propose at a time.
 func (w *workload) turns(nowNs int64) (turns []*op.Turn) {
 	for _, r := range w.m.declaredOf(state.ResourceKind_RESOURCE_KIND_BUDGET) {

@@ -219,7 +219,9 @@ func hasEveryKind(t *testing.T, log []logged) bool {
 	t.Helper()
 	missing := map[entry.Number]bool{}
 	for _, k := range op.Kinds() {
-		missing[k.Number] = true
+		// What shards tell each other of budgets has histories of its own, in package op; the
+		// first shard is where bulk operations come from.
+		missing[k.Number] = k.Name != "return-budget" && k.Name != "grant-budget" && k.Name != "open-bulk"
 	}
 	for _, l := range log {
 		e, err := entry.Decode(l.encoded)

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -76,7 +77,7 @@ func (sh *shard) inspect() error {
 	if err := sh.compareOutboxes(); err != nil {
 		return fmt.Errorf("store and model: %w", err)
 	}
-	if err := sh.compareDeliveries(steady); err != nil {
+	if err := errors.Join(sh.compareDeliveries(steady), sh.compareBulks(steady)); err != nil {
 		return fmt.Errorf("store and model: %w", err)
 	}
 	if sh.troubled.index() != sh.steady.index() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
 )
 
 // ledger is what is known of all shards of a history together, and of jobs that are
@@ -14,7 +15,9 @@ type ledger struct {
 	promised map[job.ID]bool // jobs that follow from others and are not there yet
 	byRuns   map[job.ID]bool // jobs of schedules: a schedule made anew may run again
 	members  map[job.ID]*tally
-	steps    map[chainStep]job.ID // the job that each step of a chain is
+	bulks    map[string]*state.BulkCounts // what bulk operations have done, by their ids
+	steps    map[chainStep]job.ID         // the job that each step of a chain is
+	lives    map[job.ID]int               // how often the first job of its chain was made anew before
 }
 
 // tally is how members of a batch ended, each the first time.
@@ -22,13 +25,14 @@ type tally struct{ succeeded, failed, cancelled uint64 }
 
 type chainStep struct {
 	chain job.ID
+	life  int
 	step  int
 }
 
 func newLedger() *ledger {
 	return &ledger{
 		gone: map[job.ID]bool{}, promised: map[job.ID]bool{}, byRuns: map[job.ID]bool{},
-		members: map[job.ID]*tally{}, steps: map[chainStep]job.ID{},
+		members: map[job.ID]*tally{}, bulks: map[string]*state.BulkCounts{}, steps: map[chainStep]job.ID{}, lives: map[job.ID]int{},
 	}
 }
 
@@ -38,16 +42,12 @@ func (l *ledger) removed(j *modelJob) {
 }
 
 // made notes a job that is born: maybe one that was removed, whose enqueue was
-// repeated when nothing was left of it. It starts from nothing then.
+// repeated when nothing was left of it. It starts from nothing then, and so does its
+// chain, whatever has become of the steps of its earlier life.
 func (l *ledger) made(j *modelJob) {
-	if !l.gone[j.id] {
-		return
-	}
-	delete(l.gone, j.id)
-	for at := range l.steps {
-		if at.chain == j.id {
-			delete(l.steps, at)
-		}
+	if l.gone[j.id] {
+		delete(l.gone, j.id)
+		l.lives[j.id]++
 	}
 }
 
@@ -70,7 +70,8 @@ func (l *ledger) isStep(j *job.Job) error {
 	if j.GetChain() == nil {
 		return nil
 	}
-	at, id := chainStep{job.ID(j.Chain.GetChainId()), int(j.Chain.GetStep())}, job.ID(j.GetId())
+	id := job.ID(j.GetId())
+	at := chainStep{job.ID(j.Chain.GetChainId()), l.lives[id], int(j.Chain.GetStep())}
 	if other, known := l.steps[at]; known && other != id {
 		return fmt.Errorf("step %d of chain %s was made twice: %s and %s", at.step, at.chain.ChainText(), other, id)
 	}

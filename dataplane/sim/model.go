@@ -40,8 +40,12 @@ type model struct {
 	relimited     map[job.ID]int64            // when a provider's limits were changed last
 	alerts        map[string]*state.Alert     // by the rule's id
 	deliveries    map[string]*state.Delivery  // by id
+	nameless      map[uint64]*state.Delivery  // by number: those whose ids are not known yet
+	queued        uint64                      // deliveries
 	attempted     map[string]*state.Attempted // by the webhook's id
 	told          toldOf
+	audit         modelAudit
+	bulks         modelBulks
 	modelMoney
 
 	// What a repeat is known by.
@@ -177,8 +181,11 @@ func newModel(clockNs int64, number uint32, shards []*model, l *ledger) *model {
 		keys:       map[string][]byte{},
 		remembered: map[string]remembered{},
 		usageFirst: 1,
+		audit:      modelAudit{first: 1},
+		bulks:      modelBulks{homes: map[string]*state.Bulk{}, parts: map[string]*modelPart{}},
 		alerts:     map[string]*state.Alert{},
 		deliveries: map[string]*state.Delivery{},
+		nameless:   map[uint64]*state.Delivery{},
 		attempted:  map[string]*state.Attempted{},
 		told:       toldOf{asked: map[string]bool{}},
 	}
@@ -188,11 +195,12 @@ func newModel(clockNs int64, number uint32, shards []*model, l *ledger) *model {
 func (m *model) begin(clockNs int64, seed entry.Seed) {
 	m.clockNs = max(m.clockNs, clockNs)
 	m.seed, m.born = seed, 0
+	m.audit.begun = uint64(len(m.audit.records)) + 1
 }
 
-// apply plays one op of an entry. What the model cannot know (lease tokens) it
+// applyOnce plays an op. What the model cannot know (lease tokens) it
 // takes from the real result, after the caller has seen that the rest agrees.
-func (m *model) apply(o op.Op) outcome {
+func (m *model) applyOnce(o op.Op) outcome {
 	meta := o.GetMeta()
 	idem := meta.GetIdempotency()
 	if idem == nil {
@@ -354,8 +362,14 @@ func (m *model) dispatchLater(o op.Op) outcome {
 		return m.seedPrices(o)
 	case *op.TurnBudgets:
 		return m.turnBudgets(o)
+	case *op.BalanceBudgets:
+		return outcome{result: &op.BalanceBudgetsResult{}} // nobody shares the budgets that are drawn
+	case *op.RecordRequests:
+		return m.recordRequests(o)
+	case *op.TrimAudit:
+		return m.trimAudit(o)
 	}
-	panic("the model does not know this op")
+	return m.dispatchBulk(o)
 }
 
 func (m *model) count(queue string, s job.State) int {

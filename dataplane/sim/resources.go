@@ -66,11 +66,19 @@ func (m *model) admitResource(r, was *state.Resource) api.Code {
 			return api.ValidationError
 		}
 	case state.ResourceKind_RESOURCE_KIND_WEBHOOK:
-		if r.Webhook.Secret == "" {
-			if was == nil {
-				return api.ValidationError
-			}
-			r.Webhook.Secret = was.GetWebhook().GetSecret()
+		h, old := r.Webhook, was.GetWebhook()
+		h.PreviousSecret, h.PreviousUntilNs = "", 0
+		switch {
+		case h.Secret == "" && was == nil:
+			return api.ValidationError
+		case was == nil:
+		case h.Secret == "" || h.Secret == old.Secret:
+			h.Secret, h.PreviousSecret, h.PreviousUntilNs = old.Secret, old.PreviousSecret, old.PreviousUntilNs
+		case h.SecretOverlapMs > 0:
+			h.PreviousSecret, h.PreviousUntilNs = old.Secret, m.clockNs+h.SecretOverlapMs*1e6
+		}
+		if a := m.attempted[string(was.GetId())]; a != nil && old.GetDisabled() && !h.GetDisabled() {
+			a.GivenUp, a.FailingSinceNs = 0, 0
 		}
 	}
 	return ""

@@ -3,6 +3,8 @@ package sim
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/corvo/corvo/dataplane/job"
@@ -59,6 +61,7 @@ var onTimers = map[state.TimerClass]func(ids [][]byte) op.Op{
 	state.TimerIdempotency: func(ids [][]byte) op.Op { return &op.Expire{Meta: duty(), RecordIds: ids} },
 	state.TimerBatch:       func(ids [][]byte) op.Op { return &op.PurgeBatches{Meta: duty(), BatchIds: ids} },
 	state.TimerDelivered:   func(ids [][]byte) op.Op { return &op.PurgeDeliveries{Meta: duty(), DeliveryIds: ids} },
+	state.TimerBulk:        func(ids [][]byte) op.Op { return &op.PurgeBulks{Meta: duty(), BulkIds: ids} },
 	state.TimerDependents:  func(ids [][]byte) op.Op { return &op.ResolveDependents{Meta: duty(), JobIds: ids} },
 }
 
@@ -95,6 +98,9 @@ func (sh *shard) duties() (ops []op.Op, err error) {
 	}
 	if turns := sh.work.turns(nowNs); len(due(state.TimerBudget)) > 0 && len(turns) > 0 {
 		ops = append(ops, &op.TurnBudgets{Meta: duty(), Turns: turns})
+	}
+	for _, id := range slices.Sorted(maps.Keys(sh.model.bulks.parts)) {
+		ops = append(ops, sh.model.bulks.parts[id].chunk(sh.model, 50, func() bool { return false }))
 	}
 	for _, c := range store.Clearings() {
 		if o := sh.sweep(c); o != nil {
@@ -165,6 +171,9 @@ func (s *simulation) inspectRest() error {
 		if c := sh.steady.store.Clearings(); len(c) > 0 {
 			return fmt.Errorf("shard %d: queues are cleared without end: %+v", sh.number, c)
 		}
+	}
+	if err := s.inspectBulks(); err != nil {
+		return err
 	}
 	for _, sh := range s.shards {
 		if err := sh.inspectBatches(left); err != nil {

@@ -180,7 +180,9 @@ func (m *model) follow(j *modelJob, s *job.Step, n *op.NewJob) {
 	if j.key() != "" {
 		n.Opt().FairnessKey, n.Opt().FairnessWeight = j.key(), j.options.GetFairnessWeight()
 	}
-	m.place(s.GetShard(), m.newID(n.Queue), n)
+	id := m.newID(n.Queue)
+	m.ledger.lives[id] = m.ledger.lives[j.id]
+	m.place(s.GetShard(), id, n)
 }
 
 // place has a job made on the shard of its queue.

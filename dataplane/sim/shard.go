@@ -32,6 +32,7 @@ type shard struct {
 	retuned  map[string]bool // queues whose settings were changed since
 	keys     map[laneName]keyed
 	heard    uint64 // the next event of the feed that was not looked at
+	told     uint64 // the next event of the feed that webhooks were not told of
 }
 
 // logged is a committed entry.
@@ -158,7 +159,7 @@ func (sh *shard) commit(ops ...op.Op) error {
 	if err := sh.judge(ops, results); err != nil {
 		return err
 	}
-	if err := errors.Join(sh.forget(), sh.compareTold()); err != nil {
+	if err := errors.Join(sh.tell(), sh.forget(), sh.compareTold()); err != nil {
 		return err
 	}
 	for i, o := range ops {

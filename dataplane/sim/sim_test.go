@@ -82,7 +82,7 @@ func play(t *testing.T, seed uint64) Outcome {
 
 // travels says whether ops of a kind are only ever inside of a Deliver.
 func travels(k *op.Kind) bool {
-	return slices.Contains([]string{"arrive", "place", "count-member", "watch", "met"}, k.Name)
+	return slices.Contains([]string{"arrive", "place", "count-member", "watch", "met", "tell-webhooks", "open-bulk", "count-bulk", "return-budget", "grant-budget"}, k.Name)
 }
 
 // Every kind of op there is can be drawn.

@@ -112,6 +112,13 @@ func draws() []draw {
 		{"queue-delivery", 2, (*workload).queueDelivery},
 		{"seed-prices", 1, (*workload).seedPrices},
 		{"turn-budgets", 3, (*workload).turnBudgets},
+		{"balance-budgets", 1, (*workload).balanceBudgets},
+		{"record-requests", 1, (*workload).recordRequests},
+		{"trim-audit", 1, (*workload).trimAudit},
+		{"start-bulk", 3, (*workload).startBulk},
+		{"run-bulk", 6, (*workload).runBulk},
+		{"cancel-bulk", 1, (*workload).cancelBulk},
+		{"purge-bulks", 1, (*workload).purgeBulks},
 		{again, 3, (*workload).again},
 	}
 }
@@ -129,6 +136,9 @@ func (w *workload) next() op.Op {
 	for i, weight := range w.weight {
 		if n -= weight; n < 0 {
 			o := draws()[i].op(w)
+			if draws()[i].kind != again {
+				o = w.audited(o)
+			}
 			if o.GetMeta().GetIdempotency() != nil {
 				w.sent = append(w.sent, o)
 			}
