@@ -9,7 +9,7 @@ import (
 type passage struct {
 	credential, hint string
 	namespace        string // it was let into
-	poll             bool   // it may wait for work, and has done nothing while it does
+	poll             bool   // it may wait for work or events, and has done nothing while it does
 	cancel           context.CancelCauseFunc
 }
 

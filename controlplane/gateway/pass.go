@@ -28,7 +28,8 @@ const (
 	requestIDHeader    = "X-Request-Id"
 	serverTimingHeader = "Server-Timing"
 
-	fetchPath = "/api/v1/fetch"
+	fetchPath  = "/api/v1/fetch"
+	eventsPath = "/api/v1/events"
 )
 
 // trip is a passage with what is found out on the way. It is in the context of the
@@ -53,7 +54,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 	defer cancel(nil)
 	t := &trip{passage: passage{
 		credential: serve.Credential(r), hint: r.Header.Get(api.NamespaceHeader), cancel: cancel,
-		poll: r.URL.Path == fetchPath || r.URL.Path == fetchPath+"/batch",
+		poll: r.URL.Path == fetchPath || r.URL.Path == fetchPath+"/batch" || r.URL.Path == eventsPath,
 	}}
 	if err := g.enter(ctx, t); err != nil {
 		return err
