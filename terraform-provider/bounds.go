@@ -42,6 +42,8 @@ const (
 	minWebhookSecret   = 16   // bytes
 	maxWebhookSecret   = 256  // bytes
 	maxWebhookRetries  = 20
+	maxWebhookQueues   = 64
+	maxSecretOverlap   = 30 * 24 * time.Hour
 	maxAlertFor        = 24 * time.Hour
 	maxResourceName    = 1024 // bytes
 )

@@ -13,6 +13,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/booldefault"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/int64default"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringdefault"
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -27,13 +29,18 @@ type webhookModel struct {
 	placed
 	URL             types.String `tfsdk:"url"`
 	Events          types.Set    `tfsdk:"events"`
+	Queues          types.Set    `tfsdk:"queues"`
+	SecretOverlap   types.String `tfsdk:"secret_overlap"`
 	Enabled         types.Bool   `tfsdk:"enabled"`
 	RetryLimit      types.Int64  `tfsdk:"retry_limit"`
 	SecretWO        types.String `tfsdk:"secret_wo"`
 	SecretWOVersion types.Int64  `tfsdk:"secret_wo_version"`
 }
 
-const defaultRetryLimit = 3
+const (
+	defaultRetryLimit    = 3
+	defaultSecretOverlap = "24h"
+)
 
 var isWebhookURL = stringvalidator.RegexMatches(regexp.MustCompile(`^https?://[^/]`), "of the kind https://host/path")
 
@@ -42,7 +49,7 @@ func newWebhook() resource.Resource {
 		kind: "webhook", one: "webhook",
 		about:      "Where alerts are sent. What is sent is signed with a secret, which is in no state and no plan.",
 		settings:   webhookSettings,
-		attributes: attributes{"url": "url", "events": "events", "enabled": "enabled", "retry_limit": "retry_limit", "secret": "secret_wo"},
+		attributes: attributes{"url": "url", "events": "events", "queues": "queues", "secret_overlap": "secret_overlap", "enabled": "enabled", "retry_limit": "retry_limit", "secret": "secret_wo"},
 		create:     (*client.Client).CreateWebhook,
 		get:        (*client.Client).Webhook,
 		put:        (*client.Client).PutWebhook,
@@ -61,7 +68,18 @@ func webhookSettings() map[string]schema.Attribute {
 		"events": schema.SetAttribute{
 			ElementType: types.StringType, Optional: true,
 			Validators:  []validator.Set{setvalidator.SizeAtLeast(1)},
-			Description: "The events it is told of, such as alert_fired. Default: all there are.",
+			Description: "The events it is told of, such as alert_fired or dead; * is all there are. Default: those of alerts and webhooks.",
+		},
+		"queues": schema.SetAttribute{
+			ElementType: types.StringType, Optional: true,
+			Validators:  []validator.Set{setvalidator.SizeBetween(1, maxWebhookQueues)},
+			Description: "Patterns of the queues of whose jobs it is told, such as mail-*. Default: all queues.",
+		},
+		"secret_overlap": schema.StringAttribute{
+			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultSecretOverlap),
+			PlanModifiers: []planmodifier.String{alike(sameDuration)},
+			Validators:    []validator.String{isDurationWithin(0, maxSecretOverlap)},
+			Description:   "How long what is sent is signed with the old secret, too, when there is a new one: at most 720h. Default: 24h.",
 		},
 		"enabled": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
@@ -86,7 +104,9 @@ func webhookSettings() map[string]schema.Attribute {
 
 func (m *webhookModel) request(ctx context.Context, to *diag.Diagnostics) api.WebhookRequest {
 	req := api.WebhookRequest{URL: m.URL.ValueString(), Enabled: m.Enabled.ValueBoolPointer(), RetryLimit: given(m.RetryLimit)}
+	req.SecretOverlap = api.Duration(m.SecretOverlap.ValueString())
 	to.Append(m.Events.ElementsAs(ctx, &req.Events, false)...)
+	to.Append(m.Queues.ElementsAs(ctx, &req.Queues, false)...)
 	return req
 }
 
@@ -104,10 +124,16 @@ func giveSecret(ctx context.Context, config tfsdk.Config, prior, plan *webhookMo
 func (m *webhookModel) observe(ctx context.Context, w api.Webhook, to *diag.Diagnostics) {
 	m.observed(w.ID, w.Version)
 	m.URL, m.Enabled, m.RetryLimit = types.StringValue(w.URL), types.BoolValue(w.Enabled), types.Int64Value(int64(w.RetryLimit))
-	m.Events = types.SetNull(types.StringType)
-	if len(w.Events) > 0 {
-		events, diags := types.SetValueFrom(ctx, types.StringType, w.Events)
-		to.Append(diags...)
-		m.Events = events
+	m.SecretOverlap = alike(sameDuration).observe(m.SecretOverlap, string(w.SecretOverlap))
+	m.Events, m.Queues = someOf(ctx, w.Events, to), someOf(ctx, w.Queues, to)
+}
+
+// someOf is a set of words; null where there are none.
+func someOf(ctx context.Context, words []string, to *diag.Diagnostics) types.Set {
+	if len(words) == 0 {
+		return types.SetNull(types.StringType)
 	}
+	set, diags := types.SetValueFrom(ctx, types.StringType, words)
+	to.Append(diags...)
+	return set
 }
