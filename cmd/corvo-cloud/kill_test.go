@@ -100,7 +100,7 @@ type used struct {
 func sum(ctx context.Context, t *testing.T, c *client.Client) (u used) {
 	t.Helper()
 	for cursor := ""; ; {
-		page, err := c.Search(ctx, api.SearchRequest{Queue: "bill", State: []string{"completed"}, Limit: ptr(1000), Cursor: cursor}, client.Read{})
+		page, err := c.Search(ctx, api.SearchRequest{SearchFilter: api.SearchFilter{Queue: "bill", State: []string{"completed"}}, Limit: ptr(1000), Cursor: cursor}, client.Read{})
 		if err != nil {
 			t.Fatal(err)
 		}

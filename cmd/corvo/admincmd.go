@@ -15,6 +15,7 @@ func newAdmin() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "admin", Short: "Maintenance of the node at the endpoint"})
 	r.bind(cmd)
 	cmd.AddCommand(
+		newAudit(r),
 		&cobra.Command{
 			Use: "snapshot", Short: "Make the state durable now and cut the log", Args: cobra.NoArgs,
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Status, error) {

@@ -14,7 +14,7 @@ import (
 
 // jobCommands are those about jobs that are there.
 func jobCommands() []*cobra.Command {
-	return append(jobActions(), newWhy(), newInspect(), newHeld(), newMove(), newReplay(), newIterations(), newScores())
+	return append(jobActions(), newBulk(), newWhy(), newInspect(), newHeld(), newSearch(), newMove(), newReplay(), newIterations(), newScores())
 }
 
 // onJob is a command about one job.
@@ -185,7 +185,7 @@ func newHeld() *cobra.Command {
 		Use: "held", Short: "The jobs that wait for a person, and what holds them", Args: cobra.NoArgs,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Job, error) {
 			limit := searchPage
-			req := api.SearchRequest{State: []string{"held"}, Queue: queue, Order: "asc", Limit: &limit}
+			req := api.SearchRequest{SearchFilter: api.SearchFilter{State: []string{"held"}, Queue: queue}, Order: "asc", Limit: &limit}
 			all := []api.Job{}
 			for {
 				page, err := c.Search(cmd.Context(), req, client.Read{})

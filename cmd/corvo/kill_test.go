@@ -221,7 +221,7 @@ func searchAll(t *testing.T, ctx context.Context, c *client.Client, queue string
 	t.Helper()
 	var all []api.Job
 	limit := 1000
-	req := api.SearchRequest{Queue: queue, Limit: &limit}
+	req := api.SearchRequest{SearchFilter: api.SearchFilter{Queue: queue}, Limit: &limit}
 	for {
 		page, err := c.Search(ctx, req, client.Read{})
 		if err != nil {

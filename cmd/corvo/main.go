@@ -32,7 +32,7 @@ func newRoot() *cobra.Command {
 		&cobra.Group{ID: "node", Title: "Nodes:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		"jobs":  append(jobCommands(), newSchedules()),
+		"jobs":  append(jobCommands(), newSchedules(), newEvents()),
 		"rules": {newBudget(), newLimits(), newProviders(), newPrices(), newUsage(), newApprovalPolicy(), newAlerts(), newWebhooks(), newSettings()},
 		"node":  {newServer(), newCluster(), newAdmin()},
 	} {

@@ -18,7 +18,8 @@ import (
 // TestTranscripts has the commands of testdata/transcripts run at a real node, each
 // file at one of its own, and holds what they print against what is written there.
 //
-// A line is a command in quotes as a shell has them, "$ corvo ...", or a request that
+// A line is a command in quotes as a shell has them, "$ corvo ...", or two with a pipe
+// between them, "$ corvo ... | corvo ...", or a request that
 // has no command, "METHOD /path body". Ids are written as which of their
 // kind they are, times as zeros, all as wide as they
 // are; "exit 2" is how a command ends that fails.
@@ -75,7 +76,7 @@ func (s *transcript) play(t *testing.T, text string) string {
 			fmt.Fprintf(&got, "\n%s", line)
 		case strings.HasPrefix(line, "$ corvo"):
 			fmt.Fprintf(&got, "\n%s\n", line)
-			a := corvo(t, []string{"CORVO_ENDPOINT=" + s.endpoint, "CORVO_API_KEY=" + s.key}, shellWords(asked)[2:]...)
+			a := s.run(t, strings.TrimPrefix(asked, "$ "))
 			got.WriteString(s.mask(a.stdout + a.stderr))
 			if a.code != 0 {
 				fmt.Fprintf(&got, "exit %d\n", a.code)
@@ -87,6 +88,23 @@ func (s *transcript) play(t *testing.T, text string) string {
 		}
 	}
 	return strings.TrimPrefix(got.String(), "\n")
+}
+
+// run has a command done, or several of which each reads what the one before it prints:
+// of those what the last one prints counts, and how it ends.
+func (s *transcript) run(t *testing.T, line string) (a answer) {
+	t.Helper()
+	var stdin io.Reader
+	for i, command := range strings.Split(line, " | corvo ") {
+		words := shellWords(command)
+		if i == 0 {
+			words = words[1:]
+		}
+		before := a.stderr
+		a = corvoFed(t, stdin, []string{"CORVO_ENDPOINT=" + s.endpoint, "CORVO_API_KEY=" + s.key}, words...)
+		stdin, a.stderr = strings.NewReader(a.stdout), before+a.stderr
+	}
+	return a
 }
 
 // send makes a request that works and gives its answer.
@@ -110,7 +128,7 @@ func (s *transcript) send(t *testing.T, method, path, body string) string {
 }
 
 var (
-	idPattern = regexp.MustCompile(`\b(job|sched|price|pol|alert|hook|dlv)_[0-9A-HJKMNP-TV-Z]{26}\b`)
+	idPattern = regexp.MustCompile(`\b(job|bulk|sched|price|pol|alert|hook|dlv)_[0-9A-HJKMNP-TV-Z]{26}\b`)
 	// A time in JSON has as many decimals as it needs.
 	timePattern = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 )

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,7 +148,14 @@ type answer struct {
 // corvo runs a command line as a user would; it is killed after the test's time.
 func corvo(t *testing.T, env []string, args ...string) answer {
 	t.Helper()
+	return corvoFed(t, nil, env, args...)
+}
+
+// corvoFed runs a command line whose stdin is a pipe with some text, or nothing.
+func corvoFed(t *testing.T, stdin io.Reader, env []string, args ...string) answer {
+	t.Helper()
 	cmd := exec.CommandContext(within(t), proctest.Build(t, "../..", "./cmd/corvo"), args...)
+	cmd.Stdin = stdin
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.Env = append(os.Environ(), env...)

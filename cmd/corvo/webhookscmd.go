@@ -24,7 +24,9 @@ var webhooks = resource[api.WebhookRequest, api.Webhook]{
 	},
 	flags: []edit[api.WebhookRequest]{
 		set("secret-file", "file with the secret that what is sent is signed with, or - for what is piped in", secret, func(r *api.WebhookRequest) *string { return &r.Secret }),
-		set("events", "of which it is told, such as alert_fired,alert_resolved (default all)", names, func(r *api.WebhookRequest) *[]string { return &r.Events }),
+		set("events", "of which it is told, such as alert_fired,alert_resolved or * for all (default those of alerts and webhooks)", names, func(r *api.WebhookRequest) *[]string { return &r.Events }),
+		set("queues", "patterns of queues of whose jobs it is told, such as mail-* (default all)", names, func(r *api.WebhookRequest) *[]string { return &r.Queues }),
+		set("secret-overlap", "how long what is sent is signed with the old secret, too, when there is a new one (default 24h)", span, func(r *api.WebhookRequest) *api.Duration { return &r.SecretOverlap }),
 		option("enabled", "whether it is sent anything (default true)", yesNo, func(r *api.WebhookRequest) **bool { return &r.Enabled }),
 		option("retry-limit", "how often a delivery that failed is tried again (default 3)", whole, func(r *api.WebhookRequest) **int { return &r.RetryLimit }),
 	},
@@ -36,7 +38,7 @@ var webhooks = resource[api.WebhookRequest, api.Webhook]{
 		{"URL", func(h api.Webhook) string { return h.URL }},
 		{"EVENTS", func(h api.Webhook) string {
 			if len(h.Events) == 0 {
-				return "all"
+				return "alerts"
 			}
 			return strings.Join(h.Events, ", ")
 		}},
@@ -46,9 +48,23 @@ var webhooks = resource[api.WebhookRequest, api.Webhook]{
 		{"ERROR", func(h api.Webhook) string { return maybe(h.LastError, texts) }},
 	},
 	details: []column[api.Webhook]{
+		{"QUEUES", func(h api.Webhook) string { return orAll(h.Queues) }},
+		{"WAITING", func(h api.Webhook) string { return count(h.Waiting) }},
+		{"DROPPED", func(h api.Webhook) string { return count(h.Dropped) }},
+		{"FAILING SINCE", func(h api.Webhook) string { return maybe(h.FailingSince, clock) }},
+		{"OLD SECRET UNTIL", func(h api.Webhook) string { return maybe(h.OldSecretUntil, clock) }},
+		{"SECRET OVERLAP", func(h api.Webhook) string { return string(h.SecretOverlap) }},
 		{"RETRY LIMIT", func(h api.Webhook) string { return count(h.RetryLimit) }},
 		{"CREATED", func(h api.Webhook) string { return clock(h.CreatedAt) }},
 	},
+}
+
+// orAll are the names, or that there is no bound.
+func orAll(names []string) string {
+	if len(names) == 0 {
+		return "all"
+	}
+	return strings.Join(names, ", ")
 }
 
 func newWebhooks() *cobra.Command { return webhooks.command(newWebhookTest, newDeliveries) }

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// newEvents follows events until it is interrupted: each is shown as it comes, as a line.
+func newEvents() *cobra.Command {
+	r := &remote{}
+	var of client.EventQuery
+	most := 0
+	cmd := &cobra.Command{
+		Use: "events", Short: "What happens, as it happens", Args: cobra.NoArgs,
+		Example: "  corvo events --queue mail --type failed --type dead",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := r.client()
+			if err != nil {
+				return err
+			}
+			defer c.Close()
+			show := showEvent
+			if r.output == outputJSON {
+				show = writeEvent
+			}
+			shown := 0
+			for e, err := range c.Events(cmd.Context(), of) {
+				if err != nil && cmd.Context().Err() != nil {
+					return nil // interrupted, which is how it ends
+				}
+				if err == nil {
+					err = show(cmd.OutOrStdout(), e)
+				}
+				if err != nil {
+					return err
+				}
+				if shown++; shown == most {
+					return nil
+				}
+			}
+			return nil
+		},
+	}
+	r.bind(cmd)
+	flags := cmd.Flags()
+	flags.StringSliceVar(&of.Queues, "queue", nil, "only of this queue; may be repeated")
+	flags.StringSliceVar(&of.Types, "type", nil, "only of this type, such as failed; may be repeated")
+	flags.StringSliceVar(&of.JobIDs, "job", nil, "only of this job; may be repeated")
+	flags.StringVar(&of.After, "since", "", "begin behind the event with this id, 0 with the oldest there is (default with what comes next)")
+	flags.IntVar(&most, "limit", 0, "end after so many (default never)")
+	return cmd
+}
+
+// writeEvent writes an event as a line of JSON.
+func writeEvent(w io.Writer, e api.Event) error {
+	out := json.NewEncoder(w)
+	out.SetEscapeHTML(false)
+	return out.Encode(e)
+}
+
+func showEvent(w io.Writer, e api.Event) error {
+	data := ""
+	if string(e.Data) != "{}" {
+		data = string(e.Data)
+	}
+	_, err := fmt.Fprintf(w, "%s  %-16s  %-16s  %-30s  %s\n", time.Unix(0, e.AtNs).UTC().Format(time.RFC3339), e.Type, e.Queue, e.JobID, data)
+	return err
+}
