@@ -104,30 +104,57 @@ func ceil(d, unit time.Duration) int64 {
 
 // refuse is fail for a request that is refused, not one that broke.
 func (c *call) refuse(r *http.Request, err error) {
-	if tell := c.server.refused; tell != nil {
-		var route *Route
-		if c.endpoint != nil {
-			route = &c.endpoint.Route
-		}
-		tell(r, route, c.principal, err)
-	}
-	c.fail(err)
+	c.tellRefused(r, err)
+	c.fail(r, err)
 }
 
-// fail ends a request with an error: as its answer if none was begun, else by
-// cutting the connection.
-func (c *call) fail(err error) {
-	var e *api.Error
+func (c *call) tellRefused(r *http.Request, err error) {
+	tell := c.server.refused
+	if tell == nil {
+		return
+	}
+	var route *Route
+	if c.endpoint != nil {
+		route = &c.endpoint.Route
+	}
+	tell(r, route, c.principal, err)
+}
+
+// Refused notes that the handler of a request answers it with an error in a form of its
+// own, as would be done if it returned the error, and is what the client may be told.
+func Refused(r *http.Request, err error) *api.Error {
+	c := callOf(r.Context())
+	if c == nil {
+		return api.Wrap(err, api.Internal, "internal error")
+	}
+	c.tellRefused(r, err)
+	e, gone := c.judge(err)
+	if !gone {
+		c.fault(e)
+	}
+	return e
+}
+
+// judge is an error as the client may be told it. What is ours is in the log then; gone
+// says that nobody waits for the answer.
+func (c *call) judge(err error) (e *api.Error, gone bool) {
 	if !errors.As(err, &e) {
 		e = api.Wrap(err, api.Internal, fmt.Sprintf(internalMessage, c.requestID()))
 	}
 	// Whatever failed, failed because the client hung up, or the server is
 	// closing: it is answered all the same, for in the second case there is
 	// somebody to read it.
-	gone := c.Err() != nil
+	gone = c.Err() != nil
 	if e.Code == api.Internal && !gone {
 		c.logError("request failed", "error", err, "cause", errors.Unwrap(e))
 	}
+	return e, gone
+}
+
+// fail ends a request with an error: as its answer if none was begun, else by
+// cutting the connection.
+func (c *call) fail(r *http.Request, err error) {
+	e, gone := c.judge(err)
 	if c.claimed && c.status != 0 {
 		panic(http.ErrAbortHandler)
 	}
@@ -136,10 +163,19 @@ func (c *call) fail(err error) {
 	if !gone {
 		c.fault(e)
 	}
-	c.problem(e)
+	c.answer(r, e)
 	if gone {
 		c.status = clientGone
 	}
+}
+
+// answer answers with an error in the form of the route.
+func (c *call) answer(r *http.Request, e *api.Error) {
+	if c.endpoint != nil && c.endpoint.Problem != nil {
+		c.endpoint.Problem(&c.response, r, e)
+		return
+	}
+	c.problem(e)
 }
 
 // problem answers with an error. Nothing may have been written before.

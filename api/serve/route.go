@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -34,6 +35,9 @@ type Route struct {
 	MaxBody    int64 // bytes; 0 = Config.MaxBody
 	Audited    bool  // what is asked here is recorded, also where it is granted
 	Handler    Handler
+	// Problem answers with an error in a form of the route's own; nil = as all do. Nothing
+	// of an answer has been written.
+	Problem func(w http.ResponseWriter, r *http.Request, e *api.Error)
 }
 
 // Param is a query parameter, for the OpenAPI document.

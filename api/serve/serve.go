@@ -154,7 +154,7 @@ func (s *server) end(c *call, r *http.Request) {
 		if !aborted {
 			e := api.Errorf(api.Internal, internalMessage, c.requestID())
 			c.fault(e)
-			c.problem(e)
+			c.answer(r, e)
 		}
 	}
 	metrics := s.unmatched
