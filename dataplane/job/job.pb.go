@@ -824,6 +824,7 @@ type Lease struct {
 	LastRequest   []byte                 `protobuf:"bytes,6,opt,name=last_request,json=lastRequest,proto3" json:"last_request,omitempty"` // the request of the newest heartbeat that reported usage
 	Claims        *Claims                `protobuf:"bytes,7,opt,name=claims,proto3" json:"claims,omitempty"`                              // what else the attempt holds; absent for most
 	Acked         bool                   `protobuf:"varint,8,opt,name=acked,proto3" json:"acked,omitempty"`                               // it ended with an iteration: its ack is known when it comes again
+	ChargedNs     int64                  `protobuf:"varint,9,opt,name=charged_ns,json=chargedNs,proto3" json:"charged_ns,omitempty"`      // what its fairness key was charged for the attempt in advance; 0 = nothing, or not any more
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -914,6 +915,13 @@ func (x *Lease) GetAcked() bool {
 	return false
 }
 
+func (x *Lease) GetChargedNs() int64 {
+	if x != nil {
+		return x.ChargedNs
+	}
+	return 0
+}
+
 // Claims is what an attempt holds besides its job, from its fetch until it ends.
 type Claims struct {
 	state                protoimpl.MessageState `protogen:"open.v1"`
@@ -923,8 +931,6 @@ type Claims struct {
 	Provider             string                 `protobuf:"bytes,4,opt,name=provider,proto3" json:"provider,omitempty"`                                // whose tokens are reserved; empty: none
 	ReservedInputTokens  int64                  `protobuf:"varint,5,opt,name=reserved_input_tokens,json=reservedInputTokens,proto3" json:"reserved_input_tokens,omitempty"`
 	ReservedOutputTokens int64                  `protobuf:"varint,6,opt,name=reserved_output_tokens,json=reservedOutputTokens,proto3" json:"reserved_output_tokens,omitempty"`
-	Keyed                bool                   `protobuf:"varint,7,opt,name=keyed,proto3" json:"keyed,omitempty"`                                               // it counts for its fairness key
-	ExpectedNs           int64                  `protobuf:"varint,8,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`                   // time its key was charged in advance
 	ProviderId           []byte                 `protobuf:"bytes,9,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`                    // of the provider: another that takes its name has another
 	UsedInputTokens      uint64                 `protobuf:"varint,10,opt,name=used_input_tokens,json=usedInputTokens,proto3" json:"used_input_tokens,omitempty"` // reported by the attempt, as its provider counts them
 	UsedOutputTokens     uint64                 `protobuf:"varint,11,opt,name=used_output_tokens,json=usedOutputTokens,proto3" json:"used_output_tokens,omitempty"`
@@ -1004,20 +1010,6 @@ func (x *Claims) GetReservedOutputTokens() int64 {
 	return 0
 }
 
-func (x *Claims) GetKeyed() bool {
-	if x != nil {
-		return x.Keyed
-	}
-	return false
-}
-
-func (x *Claims) GetExpectedNs() int64 {
-	if x != nil {
-		return x.ExpectedNs
-	}
-	return 0
-}
-
 func (x *Claims) GetProviderId() []byte {
 	if x != nil {
 		return x.ProviderId
@@ -1074,11 +1066,15 @@ type Job struct {
 	Origin        *Origin                `protobuf:"bytes,29,opt,name=origin,proto3" json:"origin,omitempty"`
 	// Fields that few jobs have lie in messages of their own, so that a plain job
 	// does not pay for them.
-	Options       *Options `protobuf:"bytes,30,opt,name=options,proto3" json:"options,omitempty"`
-	Detail        *Detail  `protobuf:"bytes,31,opt,name=detail,proto3" json:"detail,omitempty"`
-	History       []byte   `protobuf:"bytes,32,opt,name=history,proto3" json:"history,omitempty"` // what happened to it, see history.go
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Options *Options `protobuf:"bytes,30,opt,name=options,proto3" json:"options,omitempty"`
+	Detail  *Detail  `protobuf:"bytes,31,opt,name=detail,proto3" json:"detail,omitempty"`
+	History []byte   `protobuf:"bytes,32,opt,name=history,proto3" json:"history,omitempty"` // what happened to it, see history.go
+	// Few namespaces use fairness keys. Those that do give one to every job, and it is
+	// read whenever the job is: in options it would cost each of them a message.
+	FairnessKey    string `protobuf:"bytes,33,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`           // who its queue shares itself out to; empty: nobody in particular
+	FairnessWeight uint32 `protobuf:"varint,34,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"` // its key's share from now on; 0 = as before
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -1335,6 +1331,20 @@ func (x *Job) GetHistory() []byte {
 	return nil
 }
 
+func (x *Job) GetFairnessKey() string {
+	if x != nil {
+		return x.FairnessKey
+	}
+	return ""
+}
+
+func (x *Job) GetFairnessWeight() uint32 {
+	if x != nil {
+		return x.FairnessWeight
+	}
+	return 0
+}
+
 // Options is what a client asked for beside what every job has. It is shared with
 // the op it came in: who changes it copies it first.
 type Options struct {
@@ -1348,8 +1358,6 @@ type Options struct {
 	ParentId            []byte                 `protobuf:"bytes,7,opt,name=parent_id,json=parentId,proto3" json:"parent_id,omitempty"` // of the job that made it
 	DependencyPolicy    DependencyPolicy       `protobuf:"varint,8,opt,name=dependency_policy,json=dependencyPolicy,proto3,enum=corvo.job.v1.DependencyPolicy" json:"dependency_policy,omitempty"`
 	ScheduleId          []byte                 `protobuf:"bytes,9,opt,name=schedule_id,json=scheduleId,proto3" json:"schedule_id,omitempty"`                                  // of the schedule that made it
-	FairnessKey         string                 `protobuf:"bytes,10,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`                              // who its queue shares itself out to; empty: nobody in particular
-	FairnessWeight      uint32                 `protobuf:"varint,11,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"`                    // its key's share from now on; 0 = as before
 	Provider            string                 `protobuf:"bytes,12,opt,name=provider,proto3" json:"provider,omitempty"`                                                       // whose limits its attempts count against; empty: its queue's
 	Model               string                 `protobuf:"bytes,13,opt,name=model,proto3" json:"model,omitempty"`                                                             // it is expected to use
 	CostEstimateNanoUsd int64                  `protobuf:"varint,14,opt,name=cost_estimate_nano_usd,json=costEstimateNanoUsd,proto3" json:"cost_estimate_nano_usd,omitempty"` // of one attempt; 0 = unknown
@@ -1451,20 +1459,6 @@ func (x *Options) GetScheduleId() []byte {
 		return x.ScheduleId
 	}
 	return nil
-}
-
-func (x *Options) GetFairnessKey() string {
-	if x != nil {
-		return x.FairnessKey
-	}
-	return ""
-}
-
-func (x *Options) GetFairnessWeight() uint32 {
-	if x != nil {
-		return x.FairnessWeight
-	}
-	return 0
 }
 
 func (x *Options) GetProvider() string {
@@ -2721,7 +2715,7 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1a\n" +
 	"\bprovider\x18\x06 \x01(\tR\bprovider\x12\"\n" +
 	"\rcost_nano_usd\x18\a \x01(\x03R\vcostNanoUsd\x12#\n" +
-	"\rcost_reported\x18\b \x01(\bR\fcostReported\"\xf9\x01\n" +
+	"\rcost_reported\x18\b \x01(\bR\fcostReported\"\x98\x02\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1a\n" +
@@ -2731,7 +2725,9 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\tlength_ms\x18\x05 \x01(\x03R\blengthMs\x12!\n" +
 	"\flast_request\x18\x06 \x01(\fR\vlastRequest\x12,\n" +
 	"\x06claims\x18\a \x01(\v2\x14.corvo.job.v1.ClaimsR\x06claims\x12\x14\n" +
-	"\x05acked\x18\b \x01(\bR\x05acked\"\xb1\x03\n" +
+	"\x05acked\x18\b \x01(\bR\x05acked\x12\x1d\n" +
+	"\n" +
+	"charged_ns\x18\t \x01(\x03R\tchargedNs\"\x86\x03\n" +
 	"\x06Claims\x12\x1d\n" +
 	"\n" +
 	"budget_ids\x18\x01 \x03(\fR\tbudgetIds\x12*\n" +
@@ -2739,15 +2735,12 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x0espent_nano_usd\x18\x03 \x01(\x03R\fspentNanoUsd\x12\x1a\n" +
 	"\bprovider\x18\x04 \x01(\tR\bprovider\x122\n" +
 	"\x15reserved_input_tokens\x18\x05 \x01(\x03R\x13reservedInputTokens\x124\n" +
-	"\x16reserved_output_tokens\x18\x06 \x01(\x03R\x14reservedOutputTokens\x12\x14\n" +
-	"\x05keyed\x18\a \x01(\bR\x05keyed\x12\x1f\n" +
-	"\vexpected_ns\x18\b \x01(\x03R\n" +
-	"expectedNs\x12\x1f\n" +
+	"\x16reserved_output_tokens\x18\x06 \x01(\x03R\x14reservedOutputTokens\x12\x1f\n" +
 	"\vprovider_id\x18\t \x01(\fR\n" +
 	"providerId\x12*\n" +
 	"\x11used_input_tokens\x18\n" +
 	" \x01(\x04R\x0fusedInputTokens\x12,\n" +
-	"\x12used_output_tokens\x18\v \x01(\x04R\x10usedOutputTokens\"\xc7\b\n" +
+	"\x12used_output_tokens\x18\v \x01(\x04R\x10usedOutputTokensJ\x04\b\a\x10\bJ\x04\b\b\x10\t\"\x93\t\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
@@ -2786,7 +2779,9 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x06origin\x18\x1d \x01(\v2\x14.corvo.job.v1.OriginR\x06origin\x12/\n" +
 	"\aoptions\x18\x1e \x01(\v2\x15.corvo.job.v1.OptionsR\aoptions\x12,\n" +
 	"\x06detail\x18\x1f \x01(\v2\x14.corvo.job.v1.DetailR\x06detail\x12\x18\n" +
-	"\ahistory\x18  \x01(\fR\ahistory\"\x9b\x05\n" +
+	"\ahistory\x18  \x01(\fR\ahistory\x12!\n" +
+	"\ffairness_key\x18! \x01(\tR\vfairnessKey\x12'\n" +
+	"\x0ffairness_weight\x18\" \x01(\rR\x0efairnessWeight\"\xdb\x04\n" +
 	"\aOptions\x12\x1d\n" +
 	"\n" +
 	"unique_key\x18\x01 \x01(\tR\tuniqueKey\x12(\n" +
@@ -2799,17 +2794,15 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\tparent_id\x18\a \x01(\fR\bparentId\x12K\n" +
 	"\x11dependency_policy\x18\b \x01(\x0e2\x1e.corvo.job.v1.DependencyPolicyR\x10dependencyPolicy\x12\x1f\n" +
 	"\vschedule_id\x18\t \x01(\fR\n" +
-	"scheduleId\x12!\n" +
-	"\ffairness_key\x18\n" +
-	" \x01(\tR\vfairnessKey\x12'\n" +
-	"\x0ffairness_weight\x18\v \x01(\rR\x0efairnessWeight\x12\x1a\n" +
+	"scheduleId\x12\x1a\n" +
 	"\bprovider\x18\f \x01(\tR\bprovider\x12\x14\n" +
 	"\x05model\x18\r \x01(\tR\x05model\x123\n" +
 	"\x16cost_estimate_nano_usd\x18\x0e \x01(\x03R\x13costEstimateNanoUsd\x12/\n" +
 	"\x05agent\x18\x0f \x01(\v2\x19.corvo.job.v1.AgentConfigR\x05agent\x12\x1b\n" +
 	"\treplay_of\x18\x10 \x01(\fR\breplayOf\x12\x1f\n" +
 	"\vreplay_from\x18\x11 \x01(\rR\n" +
-	"replayFrom\"\x91\x01\n" +
+	"replayFromJ\x04\b\n" +
+	"\x10\vJ\x04\b\v\x10\f\"\x91\x01\n" +
 	"\vAgentConfig\x12%\n" +
 	"\x0emax_iterations\x18\x01 \x01(\rR\rmaxIterations\x12)\n" +
 	"\x11max_cost_nano_usd\x18\x02 \x01(\x03R\x0emaxCostNanoUsd\x120\n" +

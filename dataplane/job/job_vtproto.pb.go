@@ -237,6 +237,11 @@ func (m *Lease) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.ChargedNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ChargedNs))
+		i--
+		dAtA[i] = 0x48
+	}
 	if m.Acked {
 		i--
 		if m.Acked {
@@ -345,21 +350,6 @@ func (m *Claims) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0x4a
 	}
-	if m.ExpectedNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ExpectedNs))
-		i--
-		dAtA[i] = 0x40
-	}
-	if m.Keyed {
-		i--
-		if m.Keyed {
-			dAtA[i] = 1
-		} else {
-			dAtA[i] = 0
-		}
-		i--
-		dAtA[i] = 0x38
-	}
 	if m.ReservedOutputTokens != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ReservedOutputTokens))
 		i--
@@ -428,6 +418,22 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.FairnessWeight != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.FairnessWeight))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0x90
+	}
+	if len(m.FairnessKey) > 0 {
+		i -= len(m.FairnessKey)
+		copy(dAtA[i:], m.FairnessKey)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.FairnessKey)))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0x8a
 	}
 	if len(m.History) > 0 {
 		i -= len(m.History)
@@ -780,18 +786,6 @@ func (m *Options) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Provider)))
 		i--
 		dAtA[i] = 0x62
-	}
-	if m.FairnessWeight != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.FairnessWeight))
-		i--
-		dAtA[i] = 0x58
-	}
-	if len(m.FairnessKey) > 0 {
-		i -= len(m.FairnessKey)
-		copy(dAtA[i:], m.FairnessKey)
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.FairnessKey)))
-		i--
-		dAtA[i] = 0x52
 	}
 	if len(m.ScheduleId) > 0 {
 		i -= len(m.ScheduleId)
@@ -1988,6 +1982,9 @@ func (m *Lease) SizeVT() (n int) {
 	if m.Acked {
 		n += 2
 	}
+	if m.ChargedNs != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.ChargedNs))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -2019,12 +2016,6 @@ func (m *Claims) SizeVT() (n int) {
 	}
 	if m.ReservedOutputTokens != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.ReservedOutputTokens))
-	}
-	if m.Keyed {
-		n += 2
-	}
-	if m.ExpectedNs != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.ExpectedNs))
 	}
 	l = len(m.ProviderId)
 	if l > 0 {
@@ -2159,6 +2150,13 @@ func (m *Job) SizeVT() (n int) {
 	if l > 0 {
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
 	}
+	l = len(m.FairnessKey)
+	if l > 0 {
+		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.FairnessWeight != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.FairnessWeight))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -2199,13 +2197,6 @@ func (m *Options) SizeVT() (n int) {
 	l = len(m.ScheduleId)
 	if l > 0 {
 		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
-	}
-	l = len(m.FairnessKey)
-	if l > 0 {
-		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
-	}
-	if m.FairnessWeight != 0 {
-		n += 1 + protohelpers.SizeOfVarint(uint64(m.FairnessWeight))
 	}
 	l = len(m.Provider)
 	if l > 0 {
@@ -3413,6 +3404,25 @@ func (m *Lease) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.Acked = bool(v != 0)
+		case 9:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ChargedNs", wireType)
+			}
+			m.ChargedNs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.ChargedNs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -3600,45 +3610,6 @@ func (m *Claims) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.ReservedOutputTokens |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-		case 7:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field Keyed", wireType)
-			}
-			var v int
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				v |= int(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			m.Keyed = bool(v != 0)
-		case 8:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field ExpectedNs", wireType)
-			}
-			m.ExpectedNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.ExpectedNs |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}
@@ -4587,6 +4558,57 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 				m.History = []byte{}
 			}
 			iNdEx = postIndex
+		case 33:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field FairnessKey", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.FairnessKey = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
+		case 34:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field FairnessWeight", wireType)
+			}
+			m.FairnessWeight = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.FairnessWeight |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -4866,57 +4888,6 @@ func (m *Options) UnmarshalVT(dAtA []byte) error {
 				m.ScheduleId = []byte{}
 			}
 			iNdEx = postIndex
-		case 10:
-			if wireType != 2 {
-				return fmt.Errorf("proto: wrong wireType = %d for field FairnessKey", wireType)
-			}
-			var stringLen uint64
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				stringLen |= uint64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
-			intStringLen := int(stringLen)
-			if intStringLen < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			postIndex := iNdEx + intStringLen
-			if postIndex < 0 {
-				return protohelpers.ErrInvalidLength
-			}
-			if postIndex > l {
-				return io.ErrUnexpectedEOF
-			}
-			m.FairnessKey = string(dAtA[iNdEx:postIndex])
-			iNdEx = postIndex
-		case 11:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field FairnessWeight", wireType)
-			}
-			m.FairnessWeight = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.FairnessWeight |= uint32(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
 		case 12:
 			if wireType != 2 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Provider", wireType)

@@ -32,6 +32,7 @@ const (
 	MaxFetchJobs     = 512                       // jobs of one fetch; more is clamped, as documented
 	MaxAckItems      = 1000                      // items of one ack or fail batch
 	MaxHeartbeatJobs = 1000                      // jobs of one heartbeat
+	MaxReportID      = 64                        // bytes of a heartbeat's report_id
 	MaxWorkerID      = 256                       // bytes of worker_id and hostname
 	MaxLease         = 24 * time.Hour            // longest lease
 	MaxFetchWait     = 60 * time.Second
@@ -132,13 +133,16 @@ const (
 	AuditKept        = 400 * 24 * time.Hour // how long audit records are kept
 	MaxAuditRecords  = 1_000_000            // kept in a shard; the oldest go first
 
-	MaxKeys        = 1000 // API keys of a bare node
-	MaxKeyID       = 64   // bytes
-	MaxKeyName     = 128  // bytes
-	MaxKeyRoles    = 16   // roles of a key
-	MaxKeyRole     = 64   // bytes of a role's name
-	MaxKeyScope    = 64   // queue globs of a key
-	MaxKeyGlob     = 128  // bytes of a queue glob
+	MaxKeys     = 1000 // API keys of a bare node
+	MaxKeyID    = 64   // bytes
+	MaxKeyName  = 128  // bytes
+	MaxKeyRoles = 16   // roles of a key
+	MaxKeyRole  = 64   // bytes of a role's name
+	MaxKeyScope = 64   // queue globs of a key
+	MaxKeyGlob  = 128  // bytes of a queue glob
+	MaxRoles    = 100  // custom ones
+
+	MaxKeyOverlap  = 7 * 24 * time.Hour // for which a key's old secret opens, too
 	MaxSearchLimit = 1000
 	MaxSearchText  = 1024 // bytes of payload_contains, of error_contains, and of a question to the full text
 	MaxSearchTerms = 32   // words and phrases of one

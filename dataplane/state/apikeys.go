@@ -34,6 +34,9 @@ func (s *Store) Keys() []*Key { return s.keysRead.Load().list }
 // none. Read only.
 func (tx *Tx) Key(id string) *Key { return tx.s.keys[id] }
 
+// Keys lists the API keys by id as the entry's earlier ops left them. Read only.
+func (tx *Tx) Keys() []*Key { return newKeyring(tx.s.keys).list }
+
 // PutKey stores a copy of an API key under its id.
 func (tx *Tx) PutKey(k *Key) error {
 	if k.Id == "" {

@@ -243,6 +243,6 @@ func loadGates(r source) (map[gateName]*Gate, error) {
 // BeforeReady is how many ready jobs of the queue and fairness key of j go before it,
 // by priority and number; most where there are more.
 func (v *Snapshot) BeforeReady(j *job.Job, most int) (int, error) {
-	key := j.Options.GetFairnessKey()
+	key := j.FairnessKey
 	return countKeys(v.snap, appendReadyOf(nil, j.Queue, key, 0, 0), appendReadyOf(nil, j.Queue, key, uint8(j.Priority), j.Number), most)
 }

@@ -64,7 +64,7 @@ func derive(j *job.Job) (index, error) {
 		}
 	}
 	if ix.inLane() {
-		ix.key = j.Options.GetFairnessKey()
+		ix.key = j.FairnessKey
 	}
 	if j.Detail.GetExpireNs() > 0 && !j.State.Settled() {
 		ix.expiry = timer{TimerExpiry, j.Detail.GetExpireNs()}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/corvo/corvo/dataplane/job"
 )
 
 // openJournal opens a store whose journal holds so many changes of lanes.
@@ -27,7 +29,7 @@ func laneHistory(t testing.TB, s *Store, n int) {
 	queue := func() string { return fmt.Sprint("q", rng.IntN(2)) }
 	for i := range rng.IntN(4) {
 		j := newJob(n*10+i, queue())
-		j.Opt().FairnessKey, j.Opt().FairnessWeight = fmt.Sprint("key", n/10+rng.IntN(5)), uint32(rng.IntN(3))
+		j.FairnessKey, j.FairnessWeight = fmt.Sprint("key", n/10+rng.IntN(5)), uint32(rng.IntN(3))
 		must(t, tx.CreateJob(j, enqueued))
 	}
 	for range rng.IntN(5) {
@@ -36,14 +38,15 @@ func laneHistory(t testing.TB, s *Store, n int) {
 		if !ok {
 			continue
 		}
-		j, err := tx.Job(id)
-		must(t, err)
-		charged, _, err := tx.BeginService(j)
-		must(t, err)
-		activate(t, tx, id, int64(n)*10+500)
+		edit(t, tx, id, func(j *job.Job) {
+			j.State, j.Attempt, j.Lease = job.Active, j.Attempt+1, lease(int64(n)*10+500)
+			must(t, tx.BeginService(j))
+		}, started)
 		if rng.IntN(8) > 0 {
-			tx.EndService(j, charged, true)
-			complete(t, tx, id)
+			edit(t, tx, id, func(j *job.Job) {
+				tx.EndService(j, true)
+				j.State = job.Completed
+			}, completed)
 		}
 	}
 	must(t, tx.Commit())

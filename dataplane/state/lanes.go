@@ -33,7 +33,8 @@ type lane struct {
 	queue *queue
 	rec   *Lane
 	rule  *LimitRule // that its key obeys; nil for none
-	heads *heads     // the queue's own, of the empty key
+	heads *heads     // its own; of the empty key the queue's
+	own   heads
 
 	room  uint64 // jobs that its limits let go, when last looked at
 	share uint64 // its weight, while it competes
@@ -90,7 +91,7 @@ func (q *queue) addLane(rec *Lane, rule *LimitRule) *lane {
 	}
 	l := &lane{queue: q, rec: rec, rule: rule, heads: &q.heads}
 	if rec.Key != "" {
-		l.heads = &heads{}
+		l.heads = &l.own
 	}
 	q.lanes.byKey[rec.Key] = l
 	q.lanes.jobs += rec.Pending + rec.Active

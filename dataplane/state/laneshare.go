@@ -53,8 +53,8 @@ func (tx *Tx) moveLane(h *held, to index) error {
 	if err := l.move(h.id, from, to, tx.headsKept(key)); err != nil {
 		return fmt.Errorf("queue %q, key %q: %w", q.rec.Name, key, err)
 	}
-	if to.ready && (from.state == 0 || from.state == job.Scheduled) && h.job.Options.GetFairnessWeight() > 0 {
-		l.rec.Weight = h.job.Options.FairnessWeight
+	if to.ready && (from.state == 0 || from.state == job.Scheduled) && h.job.FairnessWeight > 0 {
+		l.rec.Weight = h.job.FairnessWeight
 	}
 	if had == 0 && l.rec.Pending > 0 {
 		l.rec.ServedNs = max(l.rec.ServedNs, q.beginNs(tx.head.ClockNs))
@@ -141,17 +141,17 @@ func (tx *Tx) touchLane(l *lane) {
 	}
 }
 
-// BeginService charges a job's lane for an attempt that begins, with what its jobs are
-// expected to take, and counts it against the rate of its key. ok is false where the
-// queue has no lanes. The job is the one NextReady gave, and ready still.
-func (tx *Tx) BeginService(j *job.Job) (chargedNs int64, ok bool, err error) {
+// BeginService charges the lane of a job, if its queue has any, for the attempt that
+// begins with its lease: what its jobs are expected to take. It counts the attempt
+// against the rate of its key. The job is the one NextReady gave, and ready still.
+func (tx *Tx) BeginService(j *job.Job) error {
 	q := tx.s.queues[j.Queue]
 	if q == nil || q.lanes == nil {
-		return 0, false, nil
+		return nil
 	}
-	l, err := q.lane(j.Options.GetFairnessKey())
+	l, err := q.lane(j.FairnessKey)
 	if err != nil {
-		return 0, false, tx.fail(fmt.Errorf("serve job %x: %w", j.Id, err))
+		return tx.fail(fmt.Errorf("serve job %x: %w", j.Id, err))
 	}
 	if q.rec.ServedNs > servedMost {
 		tx.rebase(q)
@@ -170,12 +170,18 @@ func (tx *Tx) BeginService(j *job.Job) (chargedNs int64, ok bool, err error) {
 	}
 	tx.touch(q)
 	tx.changedLane(l)
-	return chargedNs, true, nil
+	j.Lease.ChargedNs = chargedNs
+	return nil
 }
 
-// EndService corrects what a job's lane was charged for an attempt that ends to what
-// it took. One that was not delivered took nothing, and says nothing of others.
-func (tx *Tx) EndService(j *job.Job, chargedNs int64, delivered bool) {
+// EndService corrects what a job's lane was charged for an attempt that ends, once, to
+// what it took. One that was not delivered took nothing, and says nothing of others.
+func (tx *Tx) EndService(j *job.Job, delivered bool) {
+	chargedNs := j.Lease.GetChargedNs()
+	if chargedNs == 0 {
+		return
+	}
+	j.Lease.ChargedNs = 0
 	l := tx.laneOf(j)
 	if l == nil {
 		return // the jobs without a key were the last, and are no lane any more
@@ -196,7 +202,7 @@ func (tx *Tx) laneOf(j *job.Job) *lane {
 	if q == nil || q.lanes == nil {
 		return nil
 	}
-	return q.lanes.byKey[j.Options.GetFairnessKey()]
+	return q.lanes.byKey[j.FairnessKey]
 }
 
 // average moves an average by an eighth of the way; 0 is none yet.

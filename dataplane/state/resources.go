@@ -73,6 +73,9 @@ func (tx *Tx) DeleteResource(kind ResourceKind, name string) error {
 
 func (tx *Tx) resourceChanged(r *Resource, event EventType) {
 	tx.book, tx.resourcesPut = nil, true
+	if r.Kind == ResourceKind_RESOURCE_KIND_ROLE {
+		tx.keysPut = true // what keys may do has changed with it
+	}
 	tx.recordEvent(event, "", [16]byte(r.Id))
 }
 

@@ -58,7 +58,7 @@ type Hooks struct {
 	OnUsage func()
 	// OnAudit says that there are new audit records.
 	OnAudit func()
-	// OnKeys says that API keys were made, changed or removed.
+	// OnKeys says that API keys, or what they may do, were made, changed or removed.
 	OnKeys func()
 	// OnResources says that resources were declared, changed or taken back.
 	OnResources func()

@@ -85,6 +85,7 @@ const (
 	ResourceKind_RESOURCE_KIND_ALERT_RULE      ResourceKind = 6
 	ResourceKind_RESOURCE_KIND_WEBHOOK         ResourceKind = 7
 	ResourceKind_RESOURCE_KIND_SHIPPED_PRICE   ResourceKind = 8 // of the price book that comes with the binary
+	ResourceKind_RESOURCE_KIND_ROLE            ResourceKind = 9
 )
 
 // Enum value maps for ResourceKind.
@@ -99,6 +100,7 @@ var (
 		6: "RESOURCE_KIND_ALERT_RULE",
 		7: "RESOURCE_KIND_WEBHOOK",
 		8: "RESOURCE_KIND_SHIPPED_PRICE",
+		9: "RESOURCE_KIND_ROLE",
 	}
 	ResourceKind_value = map[string]int32{
 		"RESOURCE_KIND_UNSPECIFIED":     0,
@@ -110,6 +112,7 @@ var (
 		"RESOURCE_KIND_ALERT_RULE":      6,
 		"RESOURCE_KIND_WEBHOOK":         7,
 		"RESOURCE_KIND_SHIPPED_PRICE":   8,
+		"RESOURCE_KIND_ROLE":            9,
 	}
 )
 
@@ -1557,6 +1560,7 @@ type Resource struct {
 	ApprovalPolicy *ApprovalPolicy `protobuf:"bytes,14,opt,name=approval_policy,json=approvalPolicy,proto3" json:"approval_policy,omitempty"`
 	AlertRule      *AlertRule      `protobuf:"bytes,15,opt,name=alert_rule,json=alertRule,proto3" json:"alert_rule,omitempty"`
 	Webhook        *Webhook        `protobuf:"bytes,16,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	Role           *Role           `protobuf:"bytes,17,opt,name=role,proto3" json:"role,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1678,6 +1682,13 @@ func (x *Resource) GetAlertRule() *AlertRule {
 func (x *Resource) GetWebhook() *Webhook {
 	if x != nil {
 		return x.Webhook
+	}
+	return nil
+}
+
+func (x *Resource) GetRole() *Role {
+	if x != nil {
+		return x.Role
 	}
 	return nil
 }
@@ -3739,28 +3750,30 @@ func (x *Batch) GetQueue() string {
 
 // Schedule makes a job whenever its cron expression says. Its key holds its id.
 type Schedule struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // unique in the namespace
-	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // the queue's
-	Cron          string                 `protobuf:"bytes,5,opt,name=cron,proto3" json:"cron,omitempty"`
-	Timezone      string                 `protobuf:"bytes,6,opt,name=timezone,proto3" json:"timezone,omitempty"`
-	Payload       *job.Blob              `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
-	UniqueKey     string                 `protobuf:"bytes,8,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
-	MaxAttempts   uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
-	Priority      uint32                 `protobuf:"varint,10,opt,name=priority,proto3" json:"priority,omitempty"`
-	Missed        Missed                 `protobuf:"varint,11,opt,name=missed,proto3,enum=corvo.state.v1.Missed" json:"missed,omitempty"`
-	JitterMs      int64                  `protobuf:"varint,12,opt,name=jitter_ms,json=jitterMs,proto3" json:"jitter_ms,omitempty"`
-	Paused        bool                   `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
-	LastRunNs     int64                  `protobuf:"varint,14,opt,name=last_run_ns,json=lastRunNs,proto3" json:"last_run_ns,omitempty"`
-	NextRunNs     int64                  `protobuf:"varint,15,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // 0 = never
-	CreatedNs     int64                  `protobuf:"varint,16,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	Version       uint64                 `protobuf:"varint,17,opt,name=version,proto3" json:"version,omitempty"` // rises with every change a client makes
-	Tags          []*job.Pair            `protobuf:"bytes,18,rep,name=tags,proto3" json:"tags,omitempty"`
-	Headers       []*job.Pair            `protobuf:"bytes,19,rep,name=headers,proto3" json:"headers,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Id             []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name           string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // unique in the namespace
+	Queue          string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Shard          uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // the queue's
+	Cron           string                 `protobuf:"bytes,5,opt,name=cron,proto3" json:"cron,omitempty"`
+	Timezone       string                 `protobuf:"bytes,6,opt,name=timezone,proto3" json:"timezone,omitempty"`
+	Payload        *job.Blob              `protobuf:"bytes,7,opt,name=payload,proto3" json:"payload,omitempty"`
+	UniqueKey      string                 `protobuf:"bytes,8,opt,name=unique_key,json=uniqueKey,proto3" json:"unique_key,omitempty"`
+	MaxAttempts    uint32                 `protobuf:"varint,9,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`
+	Priority       uint32                 `protobuf:"varint,10,opt,name=priority,proto3" json:"priority,omitempty"`
+	Missed         Missed                 `protobuf:"varint,11,opt,name=missed,proto3,enum=corvo.state.v1.Missed" json:"missed,omitempty"`
+	JitterMs       int64                  `protobuf:"varint,12,opt,name=jitter_ms,json=jitterMs,proto3" json:"jitter_ms,omitempty"`
+	Paused         bool                   `protobuf:"varint,13,opt,name=paused,proto3" json:"paused,omitempty"`
+	LastRunNs      int64                  `protobuf:"varint,14,opt,name=last_run_ns,json=lastRunNs,proto3" json:"last_run_ns,omitempty"`
+	NextRunNs      int64                  `protobuf:"varint,15,opt,name=next_run_ns,json=nextRunNs,proto3" json:"next_run_ns,omitempty"` // 0 = never
+	CreatedNs      int64                  `protobuf:"varint,16,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	Version        uint64                 `protobuf:"varint,17,opt,name=version,proto3" json:"version,omitempty"` // rises with every change a client makes
+	Tags           []*job.Pair            `protobuf:"bytes,18,rep,name=tags,proto3" json:"tags,omitempty"`
+	Headers        []*job.Pair            `protobuf:"bytes,19,rep,name=headers,proto3" json:"headers,omitempty"`
+	FairnessKey    string                 `protobuf:"bytes,20,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"` // its jobs'
+	FairnessWeight uint32                 `protobuf:"varint,21,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Schedule) Reset() {
@@ -3924,6 +3937,20 @@ func (x *Schedule) GetHeaders() []*job.Pair {
 		return x.Headers
 	}
 	return nil
+}
+
+func (x *Schedule) GetFairnessKey() string {
+	if x != nil {
+		return x.FairnessKey
+	}
+	return ""
+}
+
+func (x *Schedule) GetFairnessWeight() uint32 {
+	if x != nil {
+		return x.FairnessWeight
+	}
+	return 0
 }
 
 // Dependents says that jobs wait for a job, and how it settled. Its key is that
@@ -4180,17 +4207,20 @@ func (x *Usage) GetFirst() bool {
 
 // Key is an API key: its hash, never its secret.
 type Key struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Roles         []string               `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
-	QueueScope    []string               `protobuf:"bytes,4,rep,name=queue_scope,json=queueScope,proto3" json:"queue_scope,omitempty"` // globs; empty = every queue
-	Hash          []byte                 `protobuf:"bytes,5,opt,name=hash,proto3" json:"hash,omitempty"`                               // SHA-256 of the whole key
-	Enabled       bool                   `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	ExpiresNs     int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"` // 0 = never
-	CreatedNs     int64                  `protobuf:"varint,8,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Id              string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name            string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Roles           []string               `protobuf:"bytes,3,rep,name=roles,proto3" json:"roles,omitempty"`
+	QueueScope      []string               `protobuf:"bytes,4,rep,name=queue_scope,json=queueScope,proto3" json:"queue_scope,omitempty"` // globs; empty = every queue
+	Hash            []byte                 `protobuf:"bytes,5,opt,name=hash,proto3" json:"hash,omitempty"`                               // SHA-256 of the whole key
+	Enabled         bool                   `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	ExpiresNs       int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"` // 0 = never
+	CreatedNs       int64                  `protobuf:"varint,8,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	PreviousHash    []byte                 `protobuf:"bytes,9,opt,name=previous_hash,json=previousHash,proto3" json:"previous_hash,omitempty"`              // of the secret before the last rotation
+	PreviousUntilNs int64                  `protobuf:"varint,10,opt,name=previous_until_ns,json=previousUntilNs,proto3" json:"previous_until_ns,omitempty"` // when that opens nothing any more; 0 = there is none
+	Changes         uint64                 `protobuf:"varint,11,opt,name=changes,proto3" json:"changes,omitempty"`                                          // how often it was set or rotated
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Key) Reset() {
@@ -4275,6 +4305,27 @@ func (x *Key) GetExpiresNs() int64 {
 func (x *Key) GetCreatedNs() int64 {
 	if x != nil {
 		return x.CreatedNs
+	}
+	return 0
+}
+
+func (x *Key) GetPreviousHash() []byte {
+	if x != nil {
+		return x.PreviousHash
+	}
+	return nil
+}
+
+func (x *Key) GetPreviousUntilNs() int64 {
+	if x != nil {
+		return x.PreviousUntilNs
+	}
+	return 0
+}
+
+func (x *Key) GetChanges() uint64 {
+	if x != nil {
+		return x.Changes
 	}
 	return 0
 }
@@ -4774,7 +4825,7 @@ var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1bdataplane/state/audit.proto\"\x91\v\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\x91\v\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -4867,7 +4918,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x04rate\x18\b \x01(\v2\x18.corvo.job.v1.RateWindowR\x04rate\x12\x1c\n" +
 	"\tforgotten\x18\t \x01(\bR\tforgotten\"9\n" +
 	"\vLaneChanges\x12*\n" +
-	"\x05lanes\x18\x01 \x03(\v2\x14.corvo.state.v1.LaneR\x05lanes\"\xb4\x04\n" +
+	"\x05lanes\x18\x01 \x03(\v2\x14.corvo.state.v1.LaneR\x05lanes\"\xde\x04\n" +
 	"\bResource\x120\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1c.corvo.state.v1.ResourceKindR\x04kind\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x0e\n" +
@@ -4885,7 +4936,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x0fapproval_policy\x18\x0e \x01(\v2\x1e.corvo.state.v1.ApprovalPolicyR\x0eapprovalPolicy\x128\n" +
 	"\n" +
 	"alert_rule\x18\x0f \x01(\v2\x19.corvo.state.v1.AlertRuleR\talertRule\x121\n" +
-	"\awebhook\x18\x10 \x01(\v2\x17.corvo.state.v1.WebhookR\awebhook\"\xb9\x01\n" +
+	"\awebhook\x18\x10 \x01(\v2\x17.corvo.state.v1.WebhookR\awebhook\x12(\n" +
+	"\x04role\x18\x11 \x01(\v2\x14.corvo.state.v1.RoleR\x04role\"\xb9\x01\n" +
 	"\tLimitRule\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12'\n" +
@@ -5089,7 +5141,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\bpurge_ns\x18\f \x01(\x03R\apurgeNs\x12)\n" +
 	"\x10callback_payload\x18\r \x01(\bR\x0fcallbackPayload\x12&\n" +
 	"\x0fcallback_job_id\x18\x0e \x01(\fR\rcallbackJobId\x12\x14\n" +
-	"\x05queue\x18\x0f \x01(\tR\x05queue\"\xca\x04\n" +
+	"\x05queue\x18\x0f \x01(\tR\x05queue\"\x96\x05\n" +
 	"\bSchedule\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -5112,7 +5164,9 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"created_ns\x18\x10 \x01(\x03R\tcreatedNs\x12\x18\n" +
 	"\aversion\x18\x11 \x01(\x04R\aversion\x12&\n" +
 	"\x04tags\x18\x12 \x03(\v2\x12.corvo.job.v1.PairR\x04tags\x12,\n" +
-	"\aheaders\x18\x13 \x03(\v2\x12.corvo.job.v1.PairR\aheaders\"\x8f\x01\n" +
+	"\aheaders\x18\x13 \x03(\v2\x12.corvo.job.v1.PairR\aheaders\x12!\n" +
+	"\ffairness_key\x18\x14 \x01(\tR\vfairnessKey\x12'\n" +
+	"\x0ffairness_weight\x18\x15 \x01(\rR\x0efairnessWeight\"\x8f\x01\n" +
 	"\n" +
 	"Dependents\x12\x18\n" +
 	"\awaiters\x18\x01 \x01(\x04R\awaiters\x12-\n" +
@@ -5135,7 +5189,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\ffairness_key\x18\n" +
 	" \x01(\tR\vfairnessKey\x120\n" +
 	"\x05phase\x18\v \x01(\x0e2\x1a.corvo.state.v1.UsagePhaseR\x05phase\x12\x14\n" +
-	"\x05first\x18\f \x01(\bR\x05first\"\xcc\x01\n" +
+	"\x05first\x18\f \x01(\bR\x05first\"\xb7\x02\n" +
 	"\x03Key\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -5147,7 +5201,11 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
 	"expires_ns\x18\a \x01(\x03R\texpiresNs\x12\x1d\n" +
 	"\n" +
-	"created_ns\x18\b \x01(\x03R\tcreatedNs\"w\n" +
+	"created_ns\x18\b \x01(\x03R\tcreatedNs\x12#\n" +
+	"\rprevious_hash\x18\t \x01(\fR\fpreviousHash\x12*\n" +
+	"\x11previous_until_ns\x18\n" +
+	" \x01(\x03R\x0fpreviousUntilNs\x12\x18\n" +
+	"\achanges\x18\v \x01(\x04R\achanges\"w\n" +
 	"\vIdempotency\x12!\n" +
 	"\frequest_hash\x18\x01 \x01(\fR\vrequestHash\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x16\n" +
@@ -5190,7 +5248,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"created_ns\x18\x05 \x01(\x03R\tcreatedNs*A\n" +
 	"\fUnknownModel\x12\x19\n" +
 	"\x15UNKNOWN_MODEL_CEILING\x10\x00\x12\x16\n" +
-	"\x12UNKNOWN_MODEL_HOLD\x10\x01*\x97\x02\n" +
+	"\x12UNKNOWN_MODEL_HOLD\x10\x01*\xaf\x02\n" +
 	"\fResourceKind\x12\x1d\n" +
 	"\x19RESOURCE_KIND_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18RESOURCE_KIND_LIMIT_RULE\x10\x01\x12\x1a\n" +
@@ -5200,7 +5258,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x1dRESOURCE_KIND_APPROVAL_POLICY\x10\x05\x12\x1c\n" +
 	"\x18RESOURCE_KIND_ALERT_RULE\x10\x06\x12\x19\n" +
 	"\x15RESOURCE_KIND_WEBHOOK\x10\a\x12\x1f\n" +
-	"\x1bRESOURCE_KIND_SHIPPED_PRICE\x10\b*\xa1\x01\n" +
+	"\x1bRESOURCE_KIND_SHIPPED_PRICE\x10\b\x12\x16\n" +
+	"\x12RESOURCE_KIND_ROLE\x10\t*\xa1\x01\n" +
 	"\vBudgetScope\x12\x1c\n" +
 	"\x18BUDGET_SCOPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16BUDGET_SCOPE_NAMESPACE\x10\x01\x12\x16\n" +
@@ -5371,12 +5430,13 @@ var file_dataplane_state_state_proto_goTypes = []any{
 	(*job.Retention)(nil),  // 50: corvo.job.v1.Retention
 	(*job.RateWindow)(nil), // 51: corvo.job.v1.RateWindow
 	(job.Overflow)(0),      // 52: corvo.job.v1.Overflow
-	(*job.Score)(nil),      // 53: corvo.job.v1.Score
-	(job.Backoff)(0),       // 54: corvo.job.v1.Backoff
-	(*job.Blob)(nil),       // 55: corvo.job.v1.Blob
-	(*job.Pair)(nil),       // 56: corvo.job.v1.Pair
-	(job.State)(0),         // 57: corvo.job.v1.State
-	(*job.Usage)(nil),      // 58: corvo.job.v1.Usage
+	(*Role)(nil),           // 53: corvo.state.v1.Role
+	(*job.Score)(nil),      // 54: corvo.job.v1.Score
+	(job.Backoff)(0),       // 55: corvo.job.v1.Backoff
+	(*job.Blob)(nil),       // 56: corvo.job.v1.Blob
+	(*job.Pair)(nil),       // 57: corvo.job.v1.Pair
+	(job.State)(0),         // 58: corvo.job.v1.State
+	(*job.Usage)(nil),      // 59: corvo.job.v1.Usage
 }
 var file_dataplane_state_state_proto_depIdxs = []int32{
 	11, // 0: corvo.state.v1.Head.settings:type_name -> corvo.state.v1.Settings
@@ -5397,38 +5457,39 @@ var file_dataplane_state_state_proto_depIdxs = []int32{
 	27, // 15: corvo.state.v1.Resource.approval_policy:type_name -> corvo.state.v1.ApprovalPolicy
 	28, // 16: corvo.state.v1.Resource.alert_rule:type_name -> corvo.state.v1.AlertRule
 	30, // 17: corvo.state.v1.Resource.webhook:type_name -> corvo.state.v1.Webhook
-	51, // 18: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
-	51, // 19: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
-	51, // 20: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
-	2,  // 21: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
-	21, // 22: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
-	3,  // 23: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
-	4,  // 24: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
-	26, // 25: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
-	23, // 26: corvo.state.v1.Account.shares:type_name -> corvo.state.v1.Share
-	24, // 27: corvo.state.v1.Account.slice:type_name -> corvo.state.v1.Slice
-	25, // 28: corvo.state.v1.Slice.denial:type_name -> corvo.state.v1.Denial
-	4,  // 29: corvo.state.v1.Denial.window:type_name -> corvo.state.v1.Window
-	4,  // 30: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
-	5,  // 31: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
-	6,  // 32: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
-	53, // 33: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
-	54, // 34: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
-	55, // 35: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
-	7,  // 36: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
-	56, // 37: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
-	56, // 38: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
-	57, // 39: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
-	58, // 40: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
-	56, // 41: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
-	8,  // 42: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
-	9,  // 43: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
-	43, // 44: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	45, // [45:45] is the sub-list for method output_type
-	45, // [45:45] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	53, // 18: corvo.state.v1.Resource.role:type_name -> corvo.state.v1.Role
+	51, // 19: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
+	51, // 20: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
+	51, // 21: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
+	2,  // 22: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
+	21, // 23: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
+	3,  // 24: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
+	4,  // 25: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
+	26, // 26: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
+	23, // 27: corvo.state.v1.Account.shares:type_name -> corvo.state.v1.Share
+	24, // 28: corvo.state.v1.Account.slice:type_name -> corvo.state.v1.Slice
+	25, // 29: corvo.state.v1.Slice.denial:type_name -> corvo.state.v1.Denial
+	4,  // 30: corvo.state.v1.Denial.window:type_name -> corvo.state.v1.Window
+	4,  // 31: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
+	5,  // 32: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
+	6,  // 33: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
+	54, // 34: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
+	55, // 35: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
+	56, // 36: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
+	7,  // 37: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
+	57, // 38: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
+	57, // 39: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
+	58, // 40: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
+	59, // 41: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
+	57, // 42: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
+	8,  // 43: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
+	9,  // 44: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
+	43, // 45: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	46, // [46:46] is the sub-list for method output_type
+	46, // [46:46] is the sub-list for method input_type
+	46, // [46:46] is the sub-list for extension type_name
+	46, // [46:46] is the sub-list for extension extendee
+	0,  // [0:46] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }
@@ -5436,6 +5497,7 @@ func file_dataplane_state_state_proto_init() {
 	if File_dataplane_state_state_proto != nil {
 		return
 	}
+	file_dataplane_state_access_proto_init()
 	file_dataplane_state_audit_proto_init()
 	file_dataplane_state_state_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}

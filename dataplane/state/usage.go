@@ -21,7 +21,7 @@ type UsageRow struct {
 // The record is written at once; j is put as ever.
 func (tx *Tx) AddUsage(j *job.Job, row *Usage) error {
 	row.JobId, row.Attempt, row.Queue, row.ClockNs = j.Id, j.Attempt, j.Queue, tx.head.ClockNs
-	row.Tags, row.FairnessKey = j.Tags, j.Options.GetFairnessKey()
+	row.Tags, row.FairnessKey = j.Tags, j.FairnessKey
 	row.Report.Model, row.Report.Provider = j.GetUsage().GetModel(), j.GetUsage().GetProvider()
 	tx.key = appendUsageKey(tx.key[:0], tx.head.UsageNextSeq)
 	if err := put(tx.batch, tx.key, row); err != nil {
