@@ -15,13 +15,14 @@ type Principal struct {
 	KeyID      string      // "" where there is no key
 	Name       string      // for logs and audit
 	Roles      []Role
-	QueueScope []Glob // none = every queue
-	Open       bool   // needs no roles: a node without keys, as by --dev
+	Custom     []Permission // what its roles grant that are not built in
+	QueueScope []Glob       // none = every queue
+	Open       bool         // needs no roles: a node without keys, as by --dev
 }
 
 // Principal is who holds k, in a namespace.
 func (k Key) Principal(namespace NamespaceID) Principal {
-	return Principal{Namespace: namespace, KeyID: k.ID, Name: k.Name, Roles: k.Roles, QueueScope: k.QueueScope}
+	return Principal{Namespace: namespace, KeyID: k.ID, Name: k.Name, Roles: k.Roles, Custom: k.Custom, QueueScope: k.QueueScope}
 }
 
 // Where is what a request touches.
@@ -102,7 +103,7 @@ func (w Where) kind() string {
 func (p Principal) Covers(queue string) bool { return p.covers(queue) }
 
 func (p Principal) grants(what Permission) bool {
-	return p.Open || slices.ContainsFunc(p.Roles, func(r Role) bool { return r.Grants(what) })
+	return p.Open || slices.ContainsFunc(p.Roles, func(r Role) bool { return r.Grants(what) }) || slices.Contains(p.Custom, what)
 }
 
 func (p Principal) covers(queue string) bool {

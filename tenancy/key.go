@@ -15,14 +15,19 @@ const (
 
 // Key is an API key as it is kept: everything but its secret.
 type Key struct {
-	ID         string   // public, part of the key's text
-	Name       string   // for people
-	Roles      []Role   // what it may do; none = nothing
-	QueueScope []Glob   // the queues it may touch; none = every queue
-	Hash       [32]byte // SHA-256 of the key's whole text
-	Enabled    bool
-	ExpiresAt  time.Time // zero = never
-	CreatedAt  time.Time
+	ID         string       // public, part of the key's text
+	Name       string       // for people
+	Roles      []Role       // what it may do; none = nothing
+	Custom     []Permission // what those of its roles grant that are not built in
+	QueueScope []Glob       // the queues it may touch; none = every queue
+	Hash       [32]byte     // SHA-256 of the key's whole text
+	// PreviousHash is that of the text before the last rotation, which opens until
+	// PreviousUntil as well; zero = there is none.
+	PreviousHash  [32]byte
+	PreviousUntil time.Time
+	Enabled       bool
+	ExpiresAt     time.Time // zero = never
+	CreatedAt     time.Time
 }
 
 // Validate checks what a person chooses about a key: name, roles and queue

@@ -32,7 +32,7 @@ func budgetsOf(book *state.Book, j *job.Job) []*state.Resource {
 	for _, tag := range j.Tags {
 		add(state.BudgetScope_BUDGET_SCOPE_TAG, tag.Name+"="+tag.Value)
 	}
-	if key := j.Options.GetFairnessKey(); key != "" {
+	if key := j.FairnessKey; key != "" {
 		add(state.BudgetScope_BUDGET_SCOPE_KEY, key)
 	}
 	add(state.BudgetScope_BUDGET_SCOPE_JOB, BudgetTarget)

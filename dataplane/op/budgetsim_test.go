@@ -223,7 +223,7 @@ func (s *budgetSim) enqueue() op.Op {
 			nj.Tags, j.tagged = []*job.Pair{{Name: "t", Value: "x"}}, true
 		}
 		if s.below(3) == 0 {
-			nj.Opt().FairnessKey, j.key = "k", "k"
+			nj.FairnessKey, j.key = "k", "k"
 		}
 		if s.below(3) == 0 {
 			j.estimate = int64(1 + s.below(60))

@@ -126,9 +126,7 @@ func (s *succession) origin(kind job.OriginKind) *job.Origin {
 func (s *succession) place(step *job.Step, nj *NewJob) error {
 	nj.Queue, nj.Payload = step.Queue, s.chain.PayloadOf(step)
 	nj.Priority, nj.Tags, nj.Headers = s.before.Priority, s.before.Tags, s.before.Headers
-	if key := s.before.Options.GetFairnessKey(); key != "" {
-		nj.Opt().FairnessKey, nj.Opt().FairnessWeight = key, s.before.Options.GetFairnessWeight()
-	}
+	nj.FairnessKey, nj.FairnessWeight = s.before.FairnessKey, s.before.FairnessWeight
 	// A copy: the two may be held by one transaction, which changes each in place.
 	r := s.before.GetRetry()
 	nj.Retry = &job.Retry{

@@ -12,7 +12,7 @@ import (
 
 // claim has an attempt that begins take what it needs. j is leased, and not put yet.
 func claim(tx *state.Tx, j *job.Job) error {
-	if err := claimLane(tx, j); err != nil {
+	if err := tx.BeginService(j); err != nil {
 		return err
 	}
 	if err := claimProvider(tx, j); err != nil {
@@ -36,6 +36,7 @@ func giveUp(tx *state.Tx, j *job.Job) error { return release(tx, j, false) }
 // release is giveUp; acked says that the attempt ends with success, and so has
 // reported all that it used.
 func release(tx *state.Tx, j *job.Job, acked bool) error {
+	tx.EndService(j, true)
 	if j.Lease.GetClaims() == nil {
 		return nil
 	}
@@ -45,7 +46,6 @@ func release(tx *state.Tx, j *job.Job, acked bool) error {
 	if err := releaseProvider(tx, j, acked); err != nil {
 		return err
 	}
-	releaseLane(tx, j, true)
 	j.Lease.Claims = nil
 	return nil
 }

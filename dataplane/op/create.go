@@ -60,6 +60,9 @@ func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job
 		Batch:       memberOf(batch),
 		Origin:      nj.Origin,
 		Options:     nj.Options,
+
+		FairnessKey:    nj.FairnessKey,
+		FairnessWeight: nj.FairnessWeight,
 	}
 	if t.expireAfterMs > 0 {
 		if t.expireAfterMs != nj.Options.GetExpireAfterMs() { // its queue said so

@@ -43,29 +43,28 @@ func (o *CreateKey) Validate() error {
 		p.add("key.id", errors.New("is missing"))
 	}
 	p.add("key.name", job.CheckText(k.Name, job.MaxKeyName))
-	p.length("key.roles", len(k.Roles), job.MaxKeyRoles)
-	if len(k.Roles) <= job.MaxKeyRoles {
-		for i, role := range k.Roles {
-			p.item("key.roles", i, "", checkWord(role, job.MaxKeyRole))
-		}
-	}
-	if len(k.QueueScope) > job.MaxKeyScope {
-		p.length("key.queue_scope", len(k.QueueScope), job.MaxKeyScope)
-	} else {
-		for i, glob := range k.QueueScope {
-			p.item("key.queue_scope", i, "", checkWord(glob, job.MaxKeyGlob))
-		}
-	}
-	if len(k.Hash) != sha256.Size {
-		p.add("key.hash", fmt.Errorf("has %d bytes; a SHA-256 has %d", len(k.Hash), sha256.Size))
-	}
-	if k.ExpiresNs < 0 {
-		p.add("key.expires_at", errors.New("lies before 1970"))
-	}
+	p.keyRoles("key.roles", k.Roles)
+	p.keyScope("key.queue_scope", k.QueueScope)
+	p.hash("key.hash", k.Hash)
+	p.expiry("key.expires_at", k.ExpiresNs)
 	if k.CreatedNs != 0 {
 		p.add("key.created_at", errors.New("is not for the caller to say"))
 	}
 	return p.err()
+}
+
+// hash records what is no SHA-256.
+func (p *problems) hash(field string, hash []byte) {
+	if len(hash) != sha256.Size {
+		p.add(field, fmt.Errorf("has %d bytes; a SHA-256 has %d", len(hash), sha256.Size))
+	}
+}
+
+// expiry records a time that no key expires at.
+func (p *problems) expiry(field string, atNs int64) {
+	if atNs < 0 {
+		p.add(field, errors.New("lies before 1970"))
+	}
 }
 
 // checkWord checks a text that must not be empty.
@@ -77,7 +76,7 @@ func checkWord(s string, most int) error {
 }
 
 // Apply stores the key. It refuses a first key that is none, an id that another
-// key has, and a key too many.
+// key has, a key too many and roles that are not there.
 func (o *CreateKey) Apply(tx *state.Tx) (*CreateKeyResult, error) {
 	k := o.GetKey()
 	if old := tx.Key(k.GetId()); old != nil {
@@ -92,6 +91,9 @@ func (o *CreateKey) Apply(tx *state.Tx) (*CreateKeyResult, error) {
 	}
 	if head.KeyRecords >= job.MaxKeys {
 		return nil, api.Errorf(api.Conflict, "there are as many API keys as there may be (%d); revoke one first", job.MaxKeys)
+	}
+	if err := rolesAreThere(tx, k.GetRoles()); err != nil {
+		return nil, err
 	}
 	stored := &state.Key{
 		Id:         k.GetId(),

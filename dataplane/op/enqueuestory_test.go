@@ -32,8 +32,8 @@ func (s *story) enqueueOptions(i item, nj *op.NewJob) {
 	s.agentOptions(i, nj)
 	nj.Opt().Model = i.text("model", "")
 	if i.says("fair") || i.says("weight") {
-		nj.Opt().FairnessKey = repeated(strings.ReplaceAll(i.text("fair", ""), "%00", "\x00"))
-		nj.Opt().FairnessWeight = uint32(i.number(s.t, "weight", 0))
+		nj.FairnessKey = repeated(strings.ReplaceAll(i.text("fair", ""), "%00", "\x00"))
+		nj.FairnessWeight = uint32(i.number(s.t, "weight", 0))
 	}
 	nj.Retry.JitterPercent = uint32(i.number(s.t, "jitter", 0))
 }

@@ -185,7 +185,7 @@ func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, 
 		return nil, err
 	}
 	if i.Reason == FailReason_FAIL_REASON_UNDELIVERED {
-		releaseLane(tx, j, false)
+		tx.EndService(j, false)
 	}
 	if err := giveUp(tx, j); err != nil {
 		return nil, err

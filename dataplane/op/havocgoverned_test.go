@@ -15,8 +15,8 @@ import (
 // governs has a job be somebody's, and cost something.
 func (h *havoc) governs(nj *op.NewJob) {
 	if h.once(2, "keyed") {
-		nj.Opt().FairnessKey = fmt.Sprint("k", h.below(3, "fairness key"))
-		nj.Opt().FairnessWeight = uint32(h.below(4, "weight"))
+		nj.FairnessKey = fmt.Sprint("k", h.below(3, "fairness key"))
+		nj.FairnessWeight = uint32(h.below(4, "weight"))
 	}
 	if h.once(3, "provider") {
 		nj.Opt().Provider = fmt.Sprint("p", h.below(2, "of two"))

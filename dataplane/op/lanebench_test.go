@@ -21,7 +21,7 @@ func BenchmarkLanes(b *testing.B) {
 				o := w.benchJobs("q", count)
 				for _, nj := range o.Jobs {
 					if c.keys > 0 {
-						nj.Opt().FairnessKey = fmt.Sprint("k", n%c.keys)
+						nj.FairnessKey = fmt.Sprint("k", n%c.keys)
 						n++
 					}
 				}
@@ -30,7 +30,7 @@ func BenchmarkLanes(b *testing.B) {
 			for i := 0; i < c.kept; i += 500 {
 				o := w.benchJobs("q", 500)
 				for j, nj := range o.Jobs {
-					nj.Opt().FairnessKey = fmt.Sprint("kept", i+j)
+					nj.FairnessKey = fmt.Sprint("kept", i+j)
 				}
 				w.apply(o)
 				w.log = nil

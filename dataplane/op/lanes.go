@@ -12,46 +12,30 @@ import (
 )
 
 // Where jobs of a queue have fairness keys, the queue shares itself out among them.
-// The store knows whose turn it is; here a key's lane is charged for an attempt when it
-// begins, and what it was charged is corrected when it ends.
+// The store knows whose turn it is, and what each key has had (see claims.go); here
+// stands which keys there may be.
 
 // lanesRetry is when an enqueue with a fairness key too many is worth another try.
 const lanesRetry = 10 * time.Second
 
-// claimLane charges the lane of a job that is leased, if its queue has lanes.
-func claimLane(tx *state.Tx, j *job.Job) error {
-	chargedNs, ok, err := tx.BeginService(j)
-	if err != nil || !ok {
-		return err
-	}
-	c := claims(j)
-	c.Keyed, c.ExpectedNs = true, chargedNs
-	return nil
-}
-
-// releaseLane corrects what the lane of a job was charged for its attempt to what it
-// took: nothing, where it was not delivered.
-func releaseLane(tx *state.Tx, j *job.Job, delivered bool) {
-	c := j.Lease.GetClaims()
-	if !c.GetKeyed() {
-		return
-	}
-	tx.EndService(j, c.ExpectedNs, delivered)
-	c.Keyed, c.ExpectedNs = false, 0
-}
-
 // checkFairness looks at who a job counts for in its queue.
 func (nj *NewJob) checkFairness(p *problems, i int) {
-	key, weight := nj.GetOptions().GetFairnessKey(), nj.GetOptions().GetFairnessWeight()
+	key, weight := nj.GetFairnessKey(), nj.GetFairnessWeight()
 	if key != "" {
 		p.item("jobs", i, "fairness_key", CheckFairnessKey(key))
 	}
-	if weight > job.MaxFairnessWeight {
-		p.item("jobs", i, "fairness_weight", fmt.Errorf("is %d; it takes 1 to %d", weight, job.MaxFairnessWeight))
+	p.item("jobs", i, "fairness_weight", checkFairnessWeight(key, weight))
+}
+
+// checkFairnessWeight checks the weight that goes with a key; 0 is none.
+func checkFairnessWeight(key string, weight uint32) error {
+	switch {
+	case weight > job.MaxFairnessWeight:
+		return fmt.Errorf("is %d; it takes 1 to %d", weight, job.MaxFairnessWeight)
+	case weight != 0 && key == "":
+		return errors.New("goes with fairness_key, which is missing")
 	}
-	if weight != 0 && key == "" {
-		p.item("jobs", i, "fairness_weight", errors.New("goes with fairness_key, which is missing"))
-	}
+	return nil
 }
 
 // CheckFairnessKey checks a key that a job may have.
@@ -70,10 +54,13 @@ func CheckFairnessKey(key string) error {
 // admitLanes refuses jobs that would bring more fairness keys than there may be. Those
 // count that have a job or a past which matters still.
 func (o *Enqueue) admitLanes(tx *state.Tx) error {
+	if tx.CanAddLanes(2 * len(o.Jobs)) {
+		return nil // whatever their keys are: a job brings its own, and that of the jobs without
+	}
 	type name struct{ queue, key string }
 	var fresh map[name]struct{}
 	for _, nj := range o.Jobs {
-		key := nj.Options.GetFairnessKey()
+		key := nj.FairnessKey
 		if key == "" || tx.Lane(nj.Queue, key) != nil {
 			continue
 		}

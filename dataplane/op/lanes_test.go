@@ -19,7 +19,7 @@ func (w *world) keyed(queue, key string, weight uint32, n int) *op.Enqueue {
 	o := w.newJobs(queue, n)
 	for _, nj := range o.Jobs {
 		if key != "" {
-			nj.Opt().FairnessKey, nj.Opt().FairnessWeight = key, weight
+			nj.FairnessKey, nj.FairnessWeight = key, weight
 		}
 	}
 	return o
@@ -44,7 +44,7 @@ func (w *world) keyOf(l *op.Leased) string {
 	if err != nil || j == nil {
 		w.t.Fatal(j, err)
 	}
-	return j.Options.GetFairnessKey()
+	return j.FairnessKey
 }
 
 // tenant is who has jobs in a shop's queue.
@@ -307,7 +307,7 @@ func naive(t *rapid.T, v *state.Snapshot, queue string) (next *job.Job, free boo
 		if err != nil {
 			t.Fatal(err)
 		}
-		key := j.Options.GetFairnessKey()
+		key := j.FairnessKey
 		switch {
 		case j.Queue != queue:
 		case j.State == job.Pending:

@@ -68,7 +68,7 @@ func TestLanesBound(t *testing.T) {
 	keys := func(count int) *op.Enqueue {
 		o := w.newJobs("q", count)
 		for _, nj := range o.Jobs {
-			nj.Opt().FairnessKey = fmt.Sprint("k", n)
+			nj.FairnessKey = fmt.Sprint("k", n)
 			n++
 		}
 		return o

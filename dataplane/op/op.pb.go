@@ -553,20 +553,22 @@ func (x *NewBatch) GetParentId() []byte {
 }
 
 type NewJob struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	Queue        string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
-	Payload      *job.Blob              `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
-	Priority     uint32                 `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
-	Retry        *job.Retry             `protobuf:"bytes,4,opt,name=retry,proto3" json:"retry,omitempty"`
-	ScheduledNs  int64                  `protobuf:"varint,5,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // 0 or past = now
-	Tags         []*job.Pair            `protobuf:"bytes,6,rep,name=tags,proto3" json:"tags,omitempty"`
-	Headers      []*job.Pair            `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
-	Checkpoint   *job.Blob              `protobuf:"bytes,8,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
-	Defaults     uint32                 `protobuf:"varint,9,opt,name=defaults,proto3" json:"defaults,omitempty"` // bits of job.Default...: what the client left open, so that the queue decides
-	Options      *job.Options           `protobuf:"bytes,10,opt,name=options,proto3" json:"options,omitempty"`   // absent for a plain job
-	DependsOn    []*Dependency          `protobuf:"bytes,11,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	Chain        *job.Chain             `protobuf:"bytes,12,opt,name=chain,proto3" json:"chain,omitempty"` // the job is its first step
-	ResultSchema *job.Blob              `protobuf:"bytes,13,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Queue          string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Payload        *job.Blob              `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"`
+	Priority       uint32                 `protobuf:"varint,3,opt,name=priority,proto3" json:"priority,omitempty"`
+	Retry          *job.Retry             `protobuf:"bytes,4,opt,name=retry,proto3" json:"retry,omitempty"`
+	ScheduledNs    int64                  `protobuf:"varint,5,opt,name=scheduled_ns,json=scheduledNs,proto3" json:"scheduled_ns,omitempty"` // 0 or past = now
+	Tags           []*job.Pair            `protobuf:"bytes,6,rep,name=tags,proto3" json:"tags,omitempty"`
+	Headers        []*job.Pair            `protobuf:"bytes,7,rep,name=headers,proto3" json:"headers,omitempty"`
+	Checkpoint     *job.Blob              `protobuf:"bytes,8,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	Defaults       uint32                 `protobuf:"varint,9,opt,name=defaults,proto3" json:"defaults,omitempty"` // bits of job.Default...: what the client left open, so that the queue decides
+	Options        *job.Options           `protobuf:"bytes,10,opt,name=options,proto3" json:"options,omitempty"`   // absent for a plain job
+	DependsOn      []*Dependency          `protobuf:"bytes,11,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
+	Chain          *job.Chain             `protobuf:"bytes,12,opt,name=chain,proto3" json:"chain,omitempty"` // the job is its first step
+	ResultSchema   *job.Blob              `protobuf:"bytes,13,opt,name=result_schema,json=resultSchema,proto3" json:"result_schema,omitempty"`
+	FairnessKey    string                 `protobuf:"bytes,14,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`
+	FairnessWeight uint32                 `protobuf:"varint,15,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"`
 	// What only Place says: these come from the state, not from a client.
 	Origin        *job.Origin    `protobuf:"bytes,20,opt,name=origin,proto3" json:"origin,omitempty"`
 	Previous      *job.Blob      `protobuf:"bytes,21,opt,name=previous,proto3" json:"previous,omitempty"` // result of the job before
@@ -694,6 +696,20 @@ func (x *NewJob) GetResultSchema() *job.Blob {
 		return x.ResultSchema
 	}
 	return nil
+}
+
+func (x *NewJob) GetFairnessKey() string {
+	if x != nil {
+		return x.FairnessKey
+	}
+	return ""
+}
+
+func (x *NewJob) GetFairnessWeight() uint32 {
+	if x != nil {
+		return x.FairnessWeight
+	}
+	return 0
 }
 
 func (x *NewJob) GetOrigin() *job.Origin {
@@ -2612,6 +2628,7 @@ type RevokeKey struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	SpareLast     bool                   `protobuf:"varint,3,opt,name=spare_last,json=spareLast,proto3" json:"spare_last,omitempty"` // refused for the last key that administers the namespace
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2658,6 +2675,13 @@ func (x *RevokeKey) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *RevokeKey) GetSpareLast() bool {
+	if x != nil {
+		return x.SpareLast
+	}
+	return false
 }
 
 type RevokeKeyResult struct {
@@ -7723,7 +7747,7 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x0ecallback_shard\x18\x02 \x01(\rR\rcallbackShard\x12=\n" +
 	"\x10callback_payload\x18\x03 \x01(\v2\x12.corvo.job.v1.BlobR\x0fcallbackPayload\x12\x12\n" +
 	"\x04open\x18\x04 \x01(\bR\x04open\x12\x1b\n" +
-	"\tparent_id\x18\x05 \x01(\fR\bparentId\"\xb4\x05\n" +
+	"\tparent_id\x18\x05 \x01(\fR\bparentId\"\x80\x06\n" +
 	"\x06NewJob\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12,\n" +
 	"\apayload\x18\x02 \x01(\v2\x12.corvo.job.v1.BlobR\apayload\x12\x1a\n" +
@@ -7741,7 +7765,9 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\n" +
 	"depends_on\x18\v \x03(\v2\x17.corvo.op.v1.DependencyR\tdependsOn\x12)\n" +
 	"\x05chain\x18\f \x01(\v2\x13.corvo.job.v1.ChainR\x05chain\x127\n" +
-	"\rresult_schema\x18\r \x01(\v2\x12.corvo.job.v1.BlobR\fresultSchema\x12,\n" +
+	"\rresult_schema\x18\r \x01(\v2\x12.corvo.job.v1.BlobR\fresultSchema\x12!\n" +
+	"\ffairness_key\x18\x0e \x01(\tR\vfairnessKey\x12'\n" +
+	"\x0ffairness_weight\x18\x0f \x01(\rR\x0efairnessWeight\x12,\n" +
 	"\x06origin\x18\x14 \x01(\v2\x14.corvo.job.v1.OriginR\x06origin\x12.\n" +
 	"\bprevious\x18\x15 \x01(\v2\x12.corvo.job.v1.BlobR\bprevious\x12+\n" +
 	"\x04link\x18\x16 \x01(\v2\x17.corvo.job.v1.ChainLinkR\x04link\"9\n" +
@@ -7894,10 +7920,12 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x03key\x18\x02 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\x12\x14\n" +
 	"\x05first\x18\x03 \x01(\bR\x05first\"8\n" +
 	"\x0fCreateKeyResult\x12%\n" +
-	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"B\n" +
+	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"a\n" +
 	"\tRevokeKey\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\x11\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"spare_last\x18\x03 \x01(\bR\tspareLast\"\x11\n" +
 	"\x0fRevokeKeyResult\"O\n" +
 	"\tTrimUsage\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +

@@ -50,6 +50,10 @@ func (o *PutSchedule) Validate() error {
 	}
 	p.add("payload", job.CheckSeal(s.GetPayload()))
 	p.add("unique_key", job.CheckText(s.GetUniqueKey(), job.MaxUniqueKey))
+	if s.GetFairnessKey() != "" {
+		p.add("fairness_key", CheckFairnessKey(s.FairnessKey))
+	}
+	p.add("fairness_weight", checkFairnessWeight(s.GetFairnessKey(), s.GetFairnessWeight()))
 	if n := s.GetMaxAttempts(); n < 1 || n > job.MaxAttempts {
 		p.add("max_retries", fmt.Errorf("is %d; it counts attempts, from 1 to %d", n, job.MaxAttempts))
 	}

@@ -116,7 +116,8 @@ func (o *ReplayJob) before(tx *state.Tx, j *job.Job) (*job.Iteration, error) {
 
 // newJob describes the job to be made.
 func (o *ReplayJob) newJob(tx *state.Tx, j *job.Job, before *job.Iteration) (*NewJob, error) {
-	nj := &NewJob{Queue: j.Queue, Priority: j.Priority, Retry: j.Retry, Tags: j.Tags, Headers: j.Headers, Origin: j.Origin, Options: j.Options.Copy()}
+	nj := &NewJob{Queue: j.Queue, Priority: j.Priority, Retry: j.Retry, Tags: j.Tags, Headers: j.Headers, Origin: j.Origin, Options: j.Options.Copy(),
+		FairnessKey: j.FairnessKey, FairnessWeight: j.FairnessWeight}
 	nj.Options.UniqueKey, nj.Options.UniquePeriodMs, nj.Options.UniqueWholePeriod = "", 0, false
 	nj.Options.DebounceKey, nj.Options.DebounceMs = "", 0
 	nj.Options.ParentId, nj.Options.ScheduleId, nj.Options.DependencyPolicy = nil, nil, job.DependencyFail

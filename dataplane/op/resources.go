@@ -38,6 +38,7 @@ var resourceKinds = map[state.ResourceKind]*resourceKind{
 	state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY: {noun: "approval policy", most: job.MaxApprovalPolicies, check: checkApprovalPolicy, admit: admitApprovalPolicy},
 	state.ResourceKind_RESOURCE_KIND_ALERT_RULE:      {noun: "alert rule", most: job.MaxAlertRules, check: checkAlertRule, admit: admitAlertRule, deleted: deletedAlertRule},
 	state.ResourceKind_RESOURCE_KIND_WEBHOOK:         {noun: "webhook", most: job.MaxWebhooks, check: checkWebhook, admit: admitWebhook, put: putWebhook, release: releaseWebhook, deleted: deletedWebhook},
+	kindRole:                                         {noun: "role", most: job.MaxRoles, check: checkRole, release: releaseRole},
 }
 
 // takeBack removes a resource of the kind, and what has come of it.
@@ -59,7 +60,7 @@ func (p *problems) only(o *PutResource, own bool) {
 	said := 0
 	r := o.GetResource()
 	for _, there := range [...]bool{r.GetLimitRule() != nil, r.GetProvider() != nil, r.GetPrice() != nil, r.GetBudget() != nil,
-		r.GetApprovalPolicy() != nil, r.GetAlertRule() != nil, r.GetWebhook() != nil} {
+		r.GetApprovalPolicy() != nil, r.GetAlertRule() != nil, r.GetWebhook() != nil, r.GetRole() != nil} {
 		if there {
 			said++
 		}

@@ -9,7 +9,8 @@ import (
 )
 
 // RevokeKey deletes an API key. The store stays secured, also after its last
-// key: without one, nobody gets in.
+// key: without one, nobody gets in. With spare_last, what people ask for is refused
+// where that would come of it.
 
 // Number is RevokeKey's number in the log.
 func (*RevokeKey) Number() entry.Number { return numRevokeKey }
@@ -25,10 +26,17 @@ func (o *RevokeKey) Validate() error {
 	return p.err()
 }
 
-// Apply deletes the key. It refuses an id that no key has.
+// Apply deletes the key. It refuses an id that no key has, and to lock everybody out
+// where it is to spare the last.
 func (o *RevokeKey) Apply(tx *state.Tx) (*RevokeKeyResult, error) {
-	if tx.Key(o.Id) == nil {
+	k := tx.Key(o.Id)
+	if k == nil {
 		return nil, api.Errorf(api.NotFound, "there is no API key %q", o.Id)
+	}
+	if o.SpareLast {
+		if err := othersAdminister(tx, k); err != nil {
+			return nil, err
+		}
 	}
 	if err := tx.DeleteKey(o.Id); err != nil {
 		return nil, err

@@ -142,6 +142,9 @@ func (x *RunSchedulesResult) run(tx *state.Tx, s *state.Schedule, id job.ID, due
 		Tags:        s.Tags,
 		Headers:     s.Headers,
 		Options:     &job.Options{ScheduleId: s.Id},
+
+		FairnessKey:    s.FairnessKey,
+		FairnessWeight: s.FairnessWeight,
 	}
 	n.Retry.MaxAttempts = s.MaxAttempts
 	if s.UniqueKey != "" {

@@ -134,6 +134,8 @@ func TestScheduleBounds(t *testing.T) {
 		{"max_retries", job.MaxAttempts, api.ValidationError, func(s *state.Schedule, n int) { s.MaxAttempts = uint32(n) }},
 		{"priority", job.Priorities - 1, api.ValidationError, func(s *state.Schedule, n int) { s.Priority = uint32(n) }},
 		{"missed", int(state.Missed_MISSED_ALL), api.ValidationError, func(s *state.Schedule, n int) { s.Missed = state.Missed(n) }},
+		{"fairness_key", job.MaxFairnessKey, api.ValidationError, func(s *state.Schedule, n int) { s.FairnessKey = long(n) }},
+		{"fairness_weight", job.MaxFairnessWeight, api.ValidationError, func(s *state.Schedule, n int) { s.FairnessKey, s.FairnessWeight = "k", uint32(n) }},
 		{"jitter", int(job.MaxScheduleJitter.Milliseconds()), api.ValidationError, func(s *state.Schedule, n int) { s.JitterMs = int64(n) }},
 		{"schedule.id", 16, api.ValidationError, func(s *state.Schedule, n int) { s.Id = make([]byte, n) }},
 	} {

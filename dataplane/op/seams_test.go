@@ -138,7 +138,7 @@ func TestChainsKeepTheirKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	o := w.newJobs("q0", 1)
-	o.Jobs[0].Opt().FairnessKey, o.Jobs[0].Opt().FairnessWeight = "acme", 7
+	o.Jobs[0].FairnessKey, o.Jobs[0].FairnessWeight = "acme", 7
 	o.Jobs[0].Chain = &job.Chain{Steps: []*job.Step{{Queue: "q0"}, {Queue: "q1"}}, Exit: &job.Step{Queue: "q2"}}
 	w.apply(o)
 	for _, queue := range []string{"q0", "q1", "q2"} {
@@ -146,8 +146,8 @@ func TestChainsKeepTheirKey(t *testing.T) {
 		if len(got.Jobs) != 1 {
 			t.Fatalf("nothing is in %s", queue)
 		}
-		if j := w.job(got.Jobs[0].Id); j.Options.GetFairnessKey() != "acme" || j.Options.GetFairnessWeight() != 7 {
-			t.Errorf("the job in %s is for %q with weight %d", queue, j.Options.GetFairnessKey(), j.Options.GetFairnessWeight())
+		if j := w.job(got.Jobs[0].Id); j.FairnessKey != "acme" || j.FairnessWeight != 7 {
+			t.Errorf("the job in %s is for %q with weight %d", queue, j.FairnessKey, j.FairnessWeight)
 		}
 		w.apply(ack(got.Jobs...))
 	}

@@ -250,7 +250,7 @@ func (s *story) look(name string, items []item) func() {
 	case "keys":
 		return func() {
 			for _, k := range s.store.Keys() {
-				fmt.Fprintf(&s.out, "key %s: name %q roles %q scope %q hash %x... created %s\n", k.Id, k.Name, k.Roles, k.QueueScope, k.Hash[:4], s.moment(k.CreatedNs))
+				fmt.Fprintf(&s.out, "key %s: name %q roles %q scope %q hash %x... created %s%s\n", k.Id, k.Name, k.Roles, k.QueueScope, k.Hash[:4], s.moment(k.CreatedNs), s.keyTerms(k))
 			}
 		}
 	case "life":

@@ -80,6 +80,8 @@ const (
 	numPurgeBulks        entry.Number = 65
 	numRecordRequests    entry.Number = 66
 	numTrimAudit         entry.Number = 67
+	numSetKey            entry.Number = 68
+	numRotateKey         entry.Number = 69
 )
 
 // table is every op there is, by number.
@@ -151,6 +153,8 @@ var table = [...]*Kind{
 	numPurgeBulks:        kind("purge-bulks", pipeline.ClassSettle, RepeatHarmless, (*PurgeBulks).Apply),
 	numRecordRequests:    kind("record-requests", pipeline.ClassManage, RepeatAnswers, (*RecordRequests).Apply),
 	numTrimAudit:         kind("trim-audit", pipeline.ClassSettle, RepeatHarmless, (*TrimAudit).Apply),
+	numSetKey:            kind("set-key", pipeline.ClassManage, RepeatNever, (*SetKey).Apply),
+	numRotateKey:         kind("rotate-key", pipeline.ClassManage, RepeatNever, (*RotateKey).Apply),
 }
 
 // Op is one change: what the pipeline needs of it, and what it takes to read it

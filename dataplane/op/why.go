@@ -133,7 +133,7 @@ func queueReasons(q *state.Queue, clockNs int64) (all []Why) {
 // key of j: ReasonKeyPaused, ReasonKeyConcurrency and ReasonKeyRate, with the name of
 // the limit rule. One that waits at a gate is in no lane, and the gate says why.
 func laneReasons(g *Frozen, j *job.Job) ([]Why, error) {
-	key := j.Options.GetFairnessKey()
+	key := j.FairnessKey
 	rule := g.Book().RuleFor(j.Queue, key)
 	if rule == nil {
 		return nil, nil

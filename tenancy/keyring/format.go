@@ -45,9 +45,23 @@ func New(random io.Reader, kind Kind) (text, id string, hash [32]byte, err error
 		return "", "", hash, fmt.Errorf("random bits for an API key: %w", err)
 	}
 	id = drawn[:IDLength]
-	body := prefix + string(kind) + "_" + id + "_" + drawn[IDLength:]
-	text = body + checksum(body)
+	text = join(kind, id, drawn[IDLength:])
 	return text, id, Hash(text), nil
+}
+
+// Again makes another secret for a key that has an id.
+func Again(random io.Reader, kind Kind, id string) (text string, hash [32]byte, err error) {
+	secret, err := draw(random, secretLength)
+	if err != nil {
+		return "", hash, fmt.Errorf("random bits for an API key: %w", err)
+	}
+	text = join(kind, id, secret)
+	return text, Hash(text), nil
+}
+
+func join(kind Kind, id, secret string) string {
+	body := prefix + string(kind) + "_" + id + "_" + secret
+	return body + checksum(body)
 }
 
 // Hash is the SHA-256 of a key's text. With 256 random bits in the text there

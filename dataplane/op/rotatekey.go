@@ -1,0 +1,53 @@
+package op
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// RotateKey gives an API key another secret under its id. The one it had opens for the
+// overlap, too, and the one before that no more: a key never has more than two, and
+// who rotates without overlap ends all earlier ones at once.
+
+// Number is RotateKey's number in the log.
+func (*RotateKey) Number() entry.Number { return numRotateKey }
+
+// Class is RotateKey's place among waiting proposals.
+func (*RotateKey) Class() pipeline.Class { return table[numRotateKey].Class }
+
+// Validate refuses what no state could accept.
+func (o *RotateKey) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.add("id", checkWord(o.Id, job.MaxKeyID))
+	p.hash("hash", o.Hash)
+	if o.OverlapNs < 0 || o.OverlapNs > int64(job.MaxKeyOverlap) {
+		p.add("overlap", fmt.Errorf("is %d ns; it lies between 0 and %v", o.OverlapNs, job.MaxKeyOverlap))
+	}
+	return p.err()
+}
+
+// Apply changes the key. It refuses an id that no key has.
+func (o *RotateKey) Apply(tx *state.Tx) (*RotateKeyResult, error) {
+	was := tx.Key(o.Id)
+	if was == nil {
+		return nil, api.Errorf(api.NotFound, "there is no API key %q", o.Id)
+	}
+	k := proto.Clone(was).(*state.Key)
+	k.Hash, k.PreviousHash, k.PreviousUntilNs = o.Hash, nil, 0
+	if o.OverlapNs > 0 {
+		k.PreviousHash, k.PreviousUntilNs = was.Hash, tx.ClockNs()+o.OverlapNs
+	}
+	k.Changes++
+	if err := tx.PutKey(k); err != nil {
+		return nil, err
+	}
+	return &RotateKeyResult{Key: k}, nil
+}

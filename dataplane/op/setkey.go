@@ -1,0 +1,67 @@
+package op
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// SetKey replaces what a person chooses about an API key: name, roles, scope, expiry
+// and whether it opens anything. Its secret stays. The last key that administers the
+// namespace goes on doing so.
+
+// Number is SetKey's number in the log.
+func (*SetKey) Number() entry.Number { return numSetKey }
+
+// Class is SetKey's place among waiting proposals.
+func (*SetKey) Class() pipeline.Class { return table[numSetKey].Class }
+
+// Validate refuses what no state could accept.
+func (o *SetKey) Validate() error {
+	var p problems
+	o.Meta.check(&p)
+	p.add("id", checkWord(o.Id, job.MaxKeyID))
+	p.add("name", job.CheckText(o.Name, job.MaxKeyName))
+	p.keyRoles("roles", o.Roles)
+	p.keyScope("queue_scope", o.QueueScope)
+	p.expiry("expires_at", o.ExpiresNs)
+	return p.err()
+}
+
+// Apply changes the key. It refuses an id that no key has, a version that is not the
+// one the client saw, roles that are not there, and to lock everybody out.
+func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
+	was := tx.Key(o.Id)
+	if was == nil {
+		return nil, api.Errorf(api.NotFound, "there is no API key %q", o.Id)
+	}
+	if present := KeyVersion(was); o.IfVersion != 0 && o.IfVersion != present {
+		return nil, api.Errorf(api.PreconditionFailed, "API key %s has version %d, not %d: read it again", o.Id, present, o.IfVersion)
+	}
+	// Roles that it has had are there, or were when the store was older.
+	added := slices.DeleteFunc(slices.Clone(o.Roles), func(name string) bool { return slices.Contains(was.Roles, name) })
+	if err := rolesAreThere(tx, added); err != nil {
+		return nil, err
+	}
+	k := proto.Clone(was).(*state.Key)
+	k.Name, k.Roles, k.QueueScope, k.Enabled, k.ExpiresNs = o.Name, o.Roles, o.QueueScope, o.Enabled, o.ExpiresNs
+	if !administers(k) {
+		if err := othersAdminister(tx, was); err != nil {
+			return nil, err
+		}
+	}
+	k.Changes++
+	if err := tx.PutKey(k); err != nil {
+		return nil, err
+	}
+	return &SetKeyResult{Key: k}, nil
+}
+
+// KeyVersion is the version of a key as clients know it. It rises with every change.
+func KeyVersion(k *state.Key) uint64 { return k.GetChanges() + 1 }
