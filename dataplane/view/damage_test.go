@@ -153,7 +153,8 @@ func TestDeletedBeforeTheFirstQuery(t *testing.T) {
 	h.settle()
 	must(t, os.Remove(h.file()))
 	eventually(t, "a search to be answered", func() bool { return rightOrNone(t, h) == nil })
-	if h.logged.rebuilt("unable to open") != 1 {
+	// A flush may have been the first to miss it.
+	if h.logged.rebuilt("unable to open")+h.logged.rebuilt("was deleted") != 1 {
 		t.Fatalf("not built again:\n%s", h.logged)
 	}
 }
@@ -169,7 +170,7 @@ func TestScrubFindsWhatSQLiteDoesNot(t *testing.T) {
 		{"no document", `DELETE FROM document WHERE number = 7`, "jobs from"},
 		{"no hot row", `DELETE FROM hot WHERE number = 7`, "row 7 of table hot"},
 		{"one too many", `INSERT INTO document SELECT 9999, id || 'x', payload, max_retries, retry_backoff, retry_base_delay_ms, retry_max_delay_ms,
-			tags, headers, result_schema, options FROM document WHERE number = 400`, "jobs from"},
+			tags, headers, result_schema, options, fairness_key, fairness_weight FROM document WHERE number = 400`, "jobs from"},
 		{"work", `INSERT INTO work VALUES (7, 'null', NULL, NULL)`, "row 7 of table work, which should not be"},
 		{"work is lost", `DELETE FROM work`, "of table work"},
 		{"errors", `UPDATE job_error SET error = 'another'`, "of table job_error"},

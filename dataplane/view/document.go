@@ -77,7 +77,7 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 		CompletedAt:      optionalTime(j.CompletedNs),
 		FailedAt:         optionalTime(j.FailedNs),
 		Errors:           make([]api.JobError, len(errs)),
-		Usage:            toUsage(j.Usage),
+		Usage:            ToUsage(j.Usage),
 		CostUSD:          money.Nano(j.Usage.GetCostNanoUsd()),
 		BlockedBy:        int(j.BlockedBy),
 	}
@@ -181,7 +181,8 @@ func toStrings(pairs []*job.Pair) api.Strings {
 	return s
 }
 
-func toUsage(u *job.Usage) *api.Usage {
+// ToUsage is what was used, as clients see it; nil where nothing was said.
+func ToUsage(u *job.Usage) *api.Usage {
 	if u == nil {
 		return nil
 	}

@@ -34,7 +34,8 @@ func TestDocument(t *testing.T) {
 	other := job.NewID(1_770_804_000_000, "agents", job.Entropy{9})
 	// A job that runs in iterations, and is held by a budget.
 	agent := &job.Job{Id: id[:], State: job.Held,
-		Options: &job.Options{FairnessKey: "acme", FairnessWeight: 3, Provider: "anthropic", Model: "opus", CostEstimateNanoUsd: 250_000_000,
+		FairnessKey: "acme", FairnessWeight: 3,
+		Options: &job.Options{Provider: "anthropic", Model: "opus", CostEstimateNanoUsd: 250_000_000,
 			Agent: &job.AgentConfig{MaxIterations: 20, MaxCostNanoUsd: 5_000_000_001, IterationTimeoutMs: 90_000}, ReplayOf: other[:], ReplayFrom: 2},
 		Detail: &job.Detail{HoldReason: "the budget queue/agents has no room", Hold: job.Hold_HOLD_BUDGET, HoldBy: "queue/agents", Iteration: 4, SpentBeforeNanoUsd: 2e9},
 		Usage:  &job.Usage{CostNanoUsd: 1_000_000_001},

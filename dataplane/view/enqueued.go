@@ -28,8 +28,8 @@ func enqueued(doc *api.Job, j *job.Job) error {
 	if doc.ReplayOf, err = jobText(j.Options.GetReplayOf()); err != nil {
 		return fmt.Errorf("what job number %d goes on from: %w", j.Number, err)
 	}
-	doc.FairnessKey, doc.Provider, doc.Model = optional(j.Options.GetFairnessKey()), optional(j.Options.GetProvider()), optional(j.Options.GetModel())
-	doc.FairnessWeight = positive(j.Options.GetFairnessWeight())
+	doc.FairnessKey, doc.Provider, doc.Model = optional(j.FairnessKey), optional(j.Options.GetProvider()), optional(j.Options.GetModel())
+	doc.FairnessWeight = positive(j.FairnessWeight)
 	doc.CostEstimateUSD = positiveCost(j.Options.GetCostEstimateNanoUsd())
 	return nil
 }

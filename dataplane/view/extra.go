@@ -35,7 +35,7 @@ func (w *writer) extra(r state.Reader, j *job.Job, id job.ID) (some bool, err er
 }
 
 // plainRecord says that a job has nothing that extra has a column for. Its document has
-// its options: what they say of fairness, prices and the like is not searched for.
+// its options and its fairness key: what they say is not searched for.
 func plainRecord(j *job.Job) bool {
 	o := j.Options
 	return o.GetUniqueKey() == "" && !o.GetUniqueWholePeriod() && len(o.GetParentId()) == 0 && o.GetAgent() == nil && j.Detail == nil && j.Batch == nil && j.Chain == nil && j.Blobs&(1<<job.ChainConfig) == 0 &&

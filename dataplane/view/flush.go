@@ -275,6 +275,7 @@ func (v *View) flush() (more bool, err error) {
 		return false, fmt.Errorf("flush the events from %d to %d: %w", v.cursor.seq, next.seq, err)
 	}
 	v.cursor = next
+	v.rates.add(b.counts)
 	v.nextDocument = max(v.nextDocument, b.nextDocument())
 	v.publish(next.position)
 	if !more {

@@ -65,7 +65,7 @@ func newShard(t testing.TB) *shard {
 	h := &shard{
 		t: t, incarnation: entry.Incarnation{7}, dir: t.TempDir(), logged: &logBuffer{},
 		// Queries get a minute: the machine may be busy.
-		patience: patience{replay: replayPatience, query: time.Minute, search: budget{time.Minute, searchRows, maxRange}, count: budget{time: time.Minute, rows: countRows}}, flushEvery: 10 * time.Millisecond,
+		patience: patience{replay: replayPatience, query: time.Minute, search: budget{time: time.Minute, rows: searchRows, few: maxRange}, count: budget{time: time.Minute, rows: countRows}}, flushEvery: 10 * time.Millisecond,
 	}
 	h.store = h.openStore()
 	t.Cleanup(func() { must(t, h.store.Close()) })

@@ -40,14 +40,14 @@ var _ iterated = (*state.Sweep)(nil)
 
 // judge makes the rows of a job's iterations and scores what its records say. It
 // leaves alone those of a job that has none of either: see lost.
-func (w *writer) judge(r *state.Sweep, j *job.Job, id job.ID, fresh bool) error {
+func (w *writer) judge(r *state.Sweep, j *job.Job, t touched, fresh bool) error {
 	if j.Detail.GetIterationsKept() > 0 {
-		if err := w.iterations(r, j.Number, id); err != nil {
+		if err := w.iterations(r, j.Number, t); err != nil {
 			return fmt.Errorf("iterations: %w", err)
 		}
 	}
 	if j.Detail.GetScores() > 0 {
-		scores, err := r.Scores(id)
+		scores, err := r.Scores(t.id)
 		if err == nil {
 			err = w.scores(j.Number, scores.GetScores(), fresh)
 		}
@@ -59,20 +59,20 @@ func (w *writer) judge(r *state.Sweep, j *job.Job, id job.ID, fresh bool) error 
 }
 
 // iterations writes those iterations of a job that have no row. They are only ever
-// added, or all removed, and two do not end at one time: where the newest row is of
-// the iteration that has its number now, all rows are right. An agent of thousands of
-// iterations would else cost more with each.
-func (w *writer) iterations(r iterated, number uint64, id job.ID) error {
-	newest, err := w.newestRow(r, number, id)
+// added, until the job begins anew and has none: an agent of thousands of iterations
+// would else cost more with each.
+func (w *writer) iterations(r iterated, number uint64, t touched) error {
+	newest, err := w.newestRow(number)
 	if err != nil {
 		return err
 	}
-	if newest == 0 {
+	if t.again && newest > 0 {
 		if err := w.exec(w.dropIterations, iterationID(number, 0), iterationID(number+1, 0)); err != nil {
 			return err
 		}
+		newest = 0
 	}
-	for it, err := range r.Iterations(id, newest) {
+	for it, err := range r.Iterations(t.id, newest) {
 		if err == nil {
 			err = w.iteration(number, it)
 		}
@@ -83,28 +83,14 @@ func (w *writer) iterations(r iterated, number uint64, id job.ID) error {
 	return nil
 }
 
-// newestRow is the number of the newest iteration that has a row; 0 where there is
-// none, or the rows are of iterations that are gone.
-func (w *writer) newestRow(r iterated, number uint64, id job.ID) (uint32, error) {
-	var newest, createdNs int64
-	err := w.newestIteration.QueryRow(iterationID(number, 0), iterationID(number+1, 0)).Scan(&newest, &createdNs)
-	if err != nil {
-		if errors.Is(err, sql.ErrNoRows) {
-			err = nil
-		}
-		return 0, err
+// newestRow is the number of the newest iteration that has a row; 0 where there is none.
+func (w *writer) newestRow(number uint64) (uint32, error) {
+	var newest int64
+	err := w.newestIteration.QueryRow(iterationID(number, 0), iterationID(number+1, 0)).Scan(&newest)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
 	}
-	last := uint32(newest & (1<<iterationShift - 1))
-	for it, err := range r.Iterations(id, last-1) {
-		if err != nil {
-			return 0, err
-		}
-		if it.Number == last && it.CreatedNs == createdNs {
-			return last, nil
-		}
-		break
-	}
-	return 0, nil
+	return uint32(newest & (1<<iterationShift - 1)), err
 }
 
 func (w *writer) iteration(number uint64, it *job.Iteration) error {

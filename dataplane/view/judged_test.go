@@ -122,24 +122,26 @@ func TestIterationRows(t *testing.T) {
 	}
 	of, other := &iterationsOf{}, &iterationsOf{}
 	other.end(3, 500)
-	must(t, w.iterations(other, 8, job.ID{}))
-	must(t, w.iterations(other, 6, job.ID{}))
+	must(t, w.iterations(other, 8, touched{}))
+	must(t, w.iterations(other, 6, touched{}))
 	for _, step := range []struct {
-		name string
-		do   func()
-		read int // iterations, to write what is new
+		name  string
+		do    func()
+		again bool
+		read  int // iterations, to write what is new
 	}{
-		{"the first", func() { of.end(1, 1000) }, 1},
-		{"two more", func() { of.end(2, 1000) }, 3},
-		{"nothing new", func() {}, 1},
-		{"many more", func() { of.end(100, 1000) }, 101},
-		{"begun again, fewer", func() { of.all = nil; of.end(2, 2000) }, 2},
-		{"begun again, as many", func() { of.all = nil; of.end(2, 3000) }, 3},
-		{"begun again, more", func() { of.all = nil; of.end(3, 4000) }, 4},
+		{"the first", func() { of.end(1, 1000) }, false, 1},
+		{"two more", func() { of.end(2, 1000) }, false, 2},
+		{"nothing new", func() {}, false, 0},
+		{"many more", func() { of.end(100, 1000) }, false, 100},
+		{"begun again, fewer", func() { of.all = nil; of.end(2, 2000) }, true, 2},
+		{"begun again, as many", func() { of.all = nil; of.end(2, 3000) }, true, 2},
+		{"begun again, as many, at the same time", func() { of.all = nil; of.end(2, 3000); of.all[0].Status = job.Continue }, true, 2},
+		{"begun again, more", func() { of.all = nil; of.end(3, 4000) }, true, 3},
 	} {
 		step.do()
 		of.read = 0
-		must(t, w.iterations(of, 7, job.ID{}))
+		must(t, w.iterations(of, 7, touched{again: step.again}))
 		if got, want := rows(7), want(of); got != want {
 			t.Fatalf("%s: the rows are\n%s\nand should be\n%s", step.name, got, want)
 		}
@@ -165,7 +167,7 @@ func TestIterationRows(t *testing.T) {
 		t.Errorf("after a job has lost all that few have there are\n%s", rows(8))
 	}
 	of.all = []*job.Iteration{{Number: 1 << iterationShift}}
-	if err := w.iterations(of, 7, job.ID{}); err == nil || !strings.Contains(err.Error(), "room") {
+	if err := w.iterations(of, 7, touched{again: true}); err == nil || !strings.Contains(err.Error(), "room") {
 		t.Errorf("an iteration beyond what ids have room for: %v", err)
 	}
 }

@@ -98,6 +98,32 @@ func TestAMovedJobIsShownWithoutItsKey(t *testing.T) {
 	h.same()
 }
 
+// A job that has run gives its debounce key up when it waits to go on, as one whose
+// iteration called for tools does.
+func TestAJobThatGoesOnIsShownWithoutItsKey(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	var id job.ID
+	h.commit(func(tx *state.Tx) {
+		tx.EnsureQueue("q")
+		j := h.newJob(tx, "q")
+		id = job.ID(j.Id)
+		j.State, j.ScheduledNs = job.Scheduled, tx.ClockNs()
+		j.Opt().DebounceKey, j.Opt().DebounceMs = "one", 1000
+		must(t, tx.CreateJob(j, evScheduled))
+	})
+	h.change(id, func(_ *state.Tx, j *job.Job) { j.State = job.Pending }, evPromoted)
+	h.fetch(id, "w")
+	h.settle()
+	h.change(id, func(_ *state.Tx, j *job.Job) {
+		j.State, j.BlockedBy, j.Options = job.Scheduled, 1, j.Options.Copy()
+		j.Options.DebounceKey = ""
+	}, state.EventType_EVENT_CONTINUED)
+	h.shows("q", id)
+	sameRecords(h)
+	h.same()
+}
+
 // A job that left for another shard is gone with all that was shown of it; one
 // that comes is shown with all it brings.
 func TestJobsComeAndGo(t *testing.T) {

@@ -4,8 +4,10 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
 )
@@ -50,18 +52,20 @@ type batch struct {
 	groups groups
 	next   cursor // after the last entry read
 	toNs   int64  // that entry's clock
+	counts map[happening]api.Rates
 }
 
 type touched struct {
 	id    job.ID
 	whole bool // blobs and errors too
 	anew  bool // also what is otherwise written once
-	moved bool
+	freed bool // it may have given up its debounce key
+	again bool // it began anew, without the iterations it had
 }
 
 // gather reads the feed from the cursor on.
 func gather(snap *state.Snapshot, from cursor) (*batch, error) {
-	b := &batch{jobs: map[uint64]touched{}, queues: map[string]bool{}, groups: newGroups(), next: from}
+	b := &batch{jobs: map[uint64]touched{}, queues: map[string]bool{}, groups: newGroups(), next: from, counts: map[happening]api.Rates{}}
 	events := 0
 	for item, err := range snap.Feed(from.seq) {
 		if err != nil {
@@ -72,6 +76,7 @@ func gather(snap *state.Snapshot, from cursor) (*batch, error) {
 			if err := b.touch(event); err != nil {
 				return nil, fmt.Errorf("entry %d of the feed: %w", e.Index, err)
 			}
+			note(b.counts, event, e.ClockNs)
 		}
 		b.next.seq = item.FirstSeq + uint64(len(e.Events))
 		b.next.index, b.toNs = e.Index, e.ClockNs
@@ -103,7 +108,8 @@ func (b *batch) touch(e *state.Event) error {
 		id:    id,
 		whole: before.whole || !lightEvents[e.Type],
 		anew:  before.anew || e.Type == state.EventType_EVENT_DEBOUNCED || e.Type == state.EventType_EVENT_APPROVED,
-		moved: before.moved || e.Type == state.EventType_EVENT_MOVED,
+		freed: before.freed || e.Type == state.EventType_EVENT_MOVED || e.Type == state.EventType_EVENT_CONTINUED,
+		again: before.again || e.Type == state.EventType_EVENT_REVIVED,
 	}
 	return nil
 }
@@ -116,10 +122,18 @@ func (b *batch) nextDocument() (next uint64) {
 	return next
 }
 
+// yieldJobs is how many jobs a flush writes before it lets others run: a flush of
+// thousands and a search would else have two cores for as long as the scheduler lets
+// them, ten milliseconds, in which no write is acknowledged.
+const yieldJobs = 32
+
 // write makes the touched rows what the records say they are, in order of rowid.
 func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 	var lost lost
-	for _, number := range slices.Sorted(maps.Keys(b.jobs)) {
+	for i, number := range slices.Sorted(maps.Keys(b.jobs)) {
+		if i%yieldJobs == yieldJobs-1 {
+			runtime.Gosched()
+		}
 		t := b.jobs[number]
 		j, err := records.Job(t.id)
 		if err != nil {
@@ -137,8 +151,9 @@ func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 			return fmt.Errorf("job %s has number %d, the feed says %d", t.id, j.Number, number)
 		}
 		b.queues[j.Queue] = true
-		// A job that comes into a queue gives up a debounce key that is taken there.
-		t.anew = t.anew || t.moved && j.Options != nil
+		// A job that comes into a queue gives up a debounce key that is taken there, and one
+		// that waits for its tools the key of its first attempt.
+		t.anew = t.anew || t.freed && j.Options.GetDebounceMs() > 0
 		fresh := number >= firstNew
 		more, err := w.job(records, j, t, fresh)
 		if err != nil {
@@ -253,7 +268,7 @@ func (w *writer) rest(r *state.Sweep, j *job.Job, t touched, fresh bool) error {
 	if err := w.work(j.Number, blobs, fresh); err != nil {
 		return err
 	}
-	if err := w.judge(r, j, t.id, fresh); err != nil {
+	if err := w.judge(r, j, t, fresh); err != nil {
 		return err
 	}
 	return w.errors(j.Number, errs, fresh)

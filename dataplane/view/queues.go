@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"github.com/corvo/corvo/api"
 )
@@ -59,10 +60,11 @@ func (v *View) Queue(ctx context.Context, name string) (*api.Queue, error) {
 }
 
 func (v *View) queues(ctx context.Context, query string, args ...any) ([]api.Queue, error) {
-	found := []api.Queue{}
+	found, now := []api.Queue{}, time.Now()
 	err := v.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return each(ctx, tx, func(rows *sql.Rows) error {
 			q, err := scanQueue(rows)
+			q.RatePerMinute = float64(v.rates.of(q.Name, now).Completed)
 			found = append(found, q)
 			return err
 		}, query, args...)

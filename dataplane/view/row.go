@@ -13,7 +13,7 @@ import (
 const rowColumns = `h.number, h.queue, h.state, h.priority, h.attempt, h.errors, h.worker_id, h.hostname, h.lease_expires_ns,
 	h.created_ns, h.scheduled_ns, h.started_ns, h.completed_ns, h.failed_ns, h.usage,
 	d.id, d.payload, d.max_retries, d.retry_backoff, d.retry_base_delay_ms, d.retry_max_delay_ms, d.tags, d.headers,
-	d.result_schema, d.options, w.progress, w.checkpoint, w.result, ` + extraColumns
+	d.result_schema, d.options, d.fairness_key, d.fairness_weight, w.progress, w.checkpoint, w.result, ` + extraColumns
 
 // row is a job as the view has it: the record as far as a document shows it.
 type row struct {
@@ -33,8 +33,9 @@ func (r *row) size() (n int) {
 func scanRow(rows *sql.Rows, r *row) error {
 	var (
 		state, id, backoff                             string
-		worker, hostname, usage, tags, headers         sql.NullString
+		worker, hostname, usage, tags, headers, fair   sql.NullString
 		expires, scheduled, started, completed, failed sql.NullInt64
+		weight                                         sql.NullInt64
 		payload, progress, checkpoint, result          []byte
 		schema, options                                []byte
 		j                                              = &r.job
@@ -44,7 +45,7 @@ func scanRow(rows *sql.Rows, r *row) error {
 	if err := rows.Scan(append([]any{&j.Number, &j.Queue, &state, &j.Priority, &j.Attempt, &j.Errors, &worker, &hostname, &expires,
 		&j.CreatedNs, &scheduled, &started, &completed, &failed, &usage,
 		&id, &payload, &retry.MaxAttempts, &backoff, &retry.BaseDelayMs, &retry.MaxDelayMs, &tags, &headers,
-		&schema, &options, &progress, &checkpoint, &result}, more.into()...)...); err != nil {
+		&schema, &options, &fair, &weight, &progress, &checkpoint, &result}, more.into()...)...); err != nil {
 		return err
 	}
 	known, err := job.ParseID(id)
@@ -63,6 +64,7 @@ func scanRow(rows *sql.Rows, r *row) error {
 	if worker.Valid || hostname.Valid || expires.Valid {
 		j.Lease = &job.Lease{WorkerId: worker.String, Hostname: hostname.String, ExpiresNs: expires.Int64}
 	}
+	j.FairnessKey, j.FairnessWeight = fair.String, uint32(weight.Int64)
 	if j.Tags, err = fromPairsText(tags); err != nil {
 		return fmt.Errorf("tags of job %s: %w", id, err)
 	}

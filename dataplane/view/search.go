@@ -29,9 +29,10 @@ const (
 	searchTime = 200 * time.Millisecond
 	searchRows = 250_000
 	// countTime and countRows are what it may cost besides to count what lies behind a
-	// full page.
-	countTime = 20 * time.Millisecond
-	countRows = 10_000
+	// full page; a chunk that was begun in time may take countChunk.
+	countTime  = 3 * time.Millisecond
+	countRows  = 10_000
+	countChunk = 20 * time.Millisecond
 )
 
 // What a partial page says of why.
@@ -48,6 +49,7 @@ type search struct {
 	counting budget // besides
 	hash     uint64 // of what its cursors are bound to
 	began    time.Time
+	busy     func() bool // jobs change meanwhile
 
 	branches []branch
 	rest     conditions // that the jobs of the branches may not meet
@@ -68,9 +70,10 @@ type search struct {
 
 // budget is what a search may cost.
 type budget struct {
-	time time.Duration
-	rows int
-	few  int // jobs that are looked at one by one, in whatever order an index has them
+	time  time.Duration
+	rows  int
+	few   int           // jobs that are looked at one by one, in whatever order an index has them
+	chunk time.Duration // that a chunk may take, where that is more than time
 }
 
 // key is a job's place in an order.
@@ -88,7 +91,7 @@ func (v *View) seek(ctx context.Context, q Query, show func(context.Context, *se
 	}
 	// The time of a search begins when it has a connection.
 	return v.readWithin(ctx, v.patience.query+2*v.patience.search.time, func(ctx context.Context, tx *sql.Tx) error {
-		s := &search{Query: q, tx: tx, budget: v.patience.search, counting: v.patience.count, began: time.Now(), hi: maxNumber}
+		s := &search{Query: q, tx: tx, budget: v.patience.search, counting: v.patience.count, began: time.Now(), busy: v.behind, hi: maxNumber}
 		if err := s.begin(ctx); err != nil {
 			return err
 		}

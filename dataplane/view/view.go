@@ -55,6 +55,8 @@ type View struct {
 	swap    sync.RWMutex
 	current *database // nil until there is a file to query
 
+	rates rates
+
 	mu       sync.Mutex
 	position position      // what readers see
 	moved    chan struct{} // closed when position changes
@@ -108,7 +110,7 @@ type patience struct {
 
 var defaultPatience = patience{
 	replay: replayPatience, query: queryLimit, scrub: scrubEvery,
-	search: budget{searchTime, searchRows, maxRange}, count: budget{time: countTime, rows: countRows},
+	search: budget{time: searchTime, rows: searchRows, few: maxRange}, count: budget{time: countTime, rows: countRows, chunk: countChunk},
 }
 
 func start(dir string, store *state.Store, o Options, p patience) *View {
@@ -133,6 +135,9 @@ func newView(dir string, store *state.Store, o Options, p patience) *View {
 		patience: p,
 	}
 }
+
+// behind says whether there is something the view does not show yet.
+func (v *View) behind() bool { return v.behindSince.Load() != 0 }
 
 // Notify says that the feed may have grown. It never blocks.
 func (v *View) Notify() {

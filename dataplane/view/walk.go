@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -12,11 +13,12 @@ import (
 const (
 	// minChunk and maxChunk are how many jobs are looked at by one statement, between
 	// two looks at the clock; quickChunk and slowChunk are when there may be more, and
-	// should be fewer.
+	// should be fewer. While no jobs change, chunks take calm times as long.
 	minChunk   = 256
 	maxChunk   = 16_384
-	quickChunk = 8 * time.Millisecond
-	slowChunk  = 30 * time.Millisecond
+	quickChunk = time.Millisecond
+	slowChunk  = 4 * time.Millisecond
+	calm       = 8
 	// gaspChunk is how many are looked at where not even the first chunk was done in
 	// time.
 	gaspChunk = 8
@@ -146,7 +148,7 @@ func (s *search) steps(ctx context.Context, bounded bool, look func(context.Cont
 	step := func(ctx context.Context, size int) (enough bool, err error) {
 		if !bounded {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, s.budget.time)
+			ctx, cancel = context.WithTimeout(ctx, max(s.budget.time, s.budget.chunk))
 			defer cancel()
 		}
 		c, err := s.next(ctx, size)
@@ -176,7 +178,14 @@ func (s *search) steps(ctx context.Context, bounded bool, look func(context.Cont
 		}
 		passed = true
 		s.looked += size
-		if took := time.Since(began); took < quickChunk {
+		took := time.Since(began)
+		if err := s.rests(ctx, took); err != nil {
+			return err
+		}
+		if !s.busy() {
+			took /= calm
+		}
+		if took < quickChunk {
 			size = min(2*size, maxChunk)
 		} else if took > slowChunk {
 			size = max(size/2, 1)
@@ -192,6 +201,23 @@ func (s *search) steps(ctx context.Context, bounded bool, look func(context.Cont
 		}
 	}
 	return nil
+}
+
+// rests lets others run after a chunk. While jobs change, it is for as long as the chunk
+// took: of a core that searches have to themselves, acks get half.
+func (s *search) rests(ctx context.Context, took time.Duration) error {
+	if !s.busy() {
+		runtime.Gosched()
+		return nil
+	}
+	rest := time.NewTimer(took)
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // walk looks at the candidates in the order of their numbers until the page is full,

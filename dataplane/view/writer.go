@@ -51,13 +51,14 @@ ON CONFLICT (number) DO UPDATE SET
 // drop the first silently, this fails.
 const putDocumentSQL = `
 INSERT INTO document (number, id, payload, max_retries, retry_backoff, retry_base_delay_ms, retry_max_delay_ms, tags, headers,
-                      result_schema, options)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                      result_schema, options, fairness_key, fairness_weight)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (number) DO UPDATE SET
     id = excluded.id, payload = excluded.payload, max_retries = excluded.max_retries,
     retry_backoff = excluded.retry_backoff, retry_base_delay_ms = excluded.retry_base_delay_ms,
     retry_max_delay_ms = excluded.retry_max_delay_ms, tags = excluded.tags, headers = excluded.headers,
-    result_schema = excluded.result_schema, options = excluded.options`
+    result_schema = excluded.result_schema, options = excluded.options,
+    fairness_key = excluded.fairness_key, fairness_weight = excluded.fairness_weight`
 
 // statement is one of a writer's statements and its text.
 type statement struct {
@@ -114,7 +115,7 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 		{&w.trimAudit, "DELETE FROM audit WHERE seq < ?"},
 		{&w.newestAudit, "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"},
 		{&w.putIteration, putIterationSQL},
-		{&w.newestIteration, "SELECT id, created_ns FROM job_iteration WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT 1"},
+		{&w.newestIteration, "SELECT id FROM job_iteration WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT 1"},
 		{&w.dropIterations, "DELETE FROM job_iteration WHERE id >= ? AND id < ?"},
 		{&w.dropManyIterations, dropManySQL("job_iteration", iterationShift)},
 		{&w.putScore, "INSERT OR REPLACE INTO job_score (id, dimension, value, scorer, created_ns) VALUES (?, ?, ?, ?, ?)"},
@@ -170,7 +171,7 @@ func (w *writer) hot(j *job.Job) error {
 		expires = nullable(j.Lease.GetExpiresNs())
 		renewed = nullable(j.Lease.GetExpiresNs() - j.Lease.GetLengthMs()*int64(time.Millisecond))
 	}
-	if u := toUsage(j.Usage); u != nil {
+	if u := ToUsage(j.Usage); u != nil {
 		text, err := json.Marshal(u)
 		if err != nil {
 			return err
@@ -208,7 +209,8 @@ func (w *writer) document(j *job.Job, id job.ID, payload, resultSchema *job.Blob
 		return err
 	}
 	return w.exec(w.putDocument, int64(j.Number), id.String(), body, int64(j.Retry.GetMaxAttempts()),
-		j.Retry.GetBackoff().Word(), j.Retry.GetBaseDelayMs(), j.Retry.GetMaxDelayMs(), tags, headers, schema, options)
+		j.Retry.GetBackoff().Word(), j.Retry.GetBaseDelayMs(), j.Retry.GetMaxDelayMs(), tags, headers, schema, options,
+		text(j.FairnessKey), nullable(int64(j.FairnessWeight)))
 }
 
 // work writes what attempts left behind; no row when they left nothing.

@@ -35,7 +35,9 @@ CREATE TABLE document (
     tags                TEXT, -- JSON object, NULL when empty
     headers             TEXT, -- JSON object, NULL when empty
     result_schema       TEXT,
-    options             BLOB  -- an encoded job.Options, NULL when it says nothing
+    options             BLOB, -- an encoded job.Options, NULL when it says nothing
+    fairness_key        TEXT,
+    fairness_weight     INTEGER
 ) STRICT;
 
 -- What attempts leave behind; a job without any of it has no row.

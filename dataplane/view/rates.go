@@ -1,0 +1,118 @@
+package view
+
+import (
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// ratePeriod is how far back rates look, in seconds.
+const ratePeriod = api.ThroughputSeconds
+
+// rates count what happens in queues, by the second, for the last minute. They are of
+// the feed as it is read, and in memory alone: a node that has just started has seen
+// nothing yet. Counting in the store would cost every job a write, for a figure that is
+// out of date in a second.
+type rates struct {
+	mu     sync.Mutex
+	queues map[string]*minute
+	swept  int64 // the second up to which queues without events have been left out
+}
+
+// minute is one queue's, a second at the place that is its number modulo the period.
+type minute [ratePeriod]struct {
+	second int64
+	count  api.Rates
+}
+
+// happening is what is counted of one queue in one second.
+type happening struct {
+	queue  string
+	second int64
+}
+
+// note counts an event of an entry.
+func note(counts map[happening]api.Rates, e *state.Event, clockNs int64) {
+	var one api.Rates
+	switch e.Type {
+	case state.EventType_EVENT_ENQUEUED, state.EventType_EVENT_SCHEDULED:
+		one.Enqueued = 1
+	case state.EventType_EVENT_COMPLETED:
+		one.Completed = 1
+	case state.EventType_EVENT_FAILED, state.EventType_EVENT_RECLAIMED:
+		one.Failed = 1
+	default:
+		return
+	}
+	at := happening{e.Queue, clockNs / int64(time.Second)}
+	counts[at] = counts[at].Plus(one)
+}
+
+// add takes over what a flush has shown.
+func (r *rates) add(counts map[happening]api.Rates) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	newest := int64(0)
+	for at, count := range counts {
+		newest = max(newest, at.second)
+		m := r.queues[at.queue]
+		if m == nil {
+			if r.queues == nil {
+				r.queues = map[string]*minute{}
+			}
+			m = new(minute)
+			r.queues[at.queue] = m
+		}
+		slot := &m[at.second%ratePeriod]
+		switch {
+		case slot.second == at.second:
+			slot.count = slot.count.Plus(count)
+		case slot.second < at.second: // what comes late is more than a minute old
+			slot.second, slot.count = at.second, count
+		}
+	}
+	if newest >= r.swept+ratePeriod { // queues come and go
+		r.swept = newest
+		for queue, m := range r.queues {
+			if m.since(newest) == (api.Rates{}) {
+				delete(r.queues, queue)
+			}
+		}
+	}
+}
+
+// since is what happened in the minute that ends with a second.
+func (m *minute) since(second int64) (sum api.Rates) {
+	for i := range m {
+		if age := second - m[i].second; age >= 0 && age < ratePeriod {
+			sum = sum.Plus(m[i].count)
+		}
+	}
+	return sum
+}
+
+// of is what happened in a queue in the last minute.
+func (r *rates) of(queue string, now time.Time) api.Rates {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m := r.queues[queue]; m != nil {
+		return m.since(now.Unix())
+	}
+	return api.Rates{}
+}
+
+// Rates are what happened in the last minute, by queue, of those in which anything did:
+// as far as this node has seen it, since it started.
+func (v *View) Rates(now time.Time) map[string]api.Rates {
+	v.rates.mu.Lock()
+	defer v.rates.mu.Unlock()
+	all := map[string]api.Rates{}
+	for queue, m := range v.rates.queues {
+		if sum := m.since(now.Unix()); sum != (api.Rates{}) {
+			all[queue] = sum
+		}
+	}
+	return all
+}
