@@ -2,6 +2,7 @@ package duties
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -34,7 +35,9 @@ func clearQueues(ctx context.Context, d *Duties) (next int64, err error) {
 	deleting := map[string]uint64{}
 	for _, c := range d.cfg.Store.Clearings() {
 		again, err := d.clearSome(ctx, c)
-		if api.CodeOf(err) == api.ViewBehind && ctx.Err() == nil {
+		// A view that is too busy to answer is as much of a reason to come again.
+		late := api.CodeOf(err) == api.ViewBehind || errors.Is(err, context.DeadlineExceeded)
+		if late && ctx.Err() == nil {
 			again, err = d.cfg.NowNs()+int64(clearAgain), nil
 		}
 		if err != nil {

@@ -173,12 +173,23 @@ func TestAQueueIsDeletedWithItsJobs(t *testing.T) {
 	})
 }
 
-// A view that lags keeps the clear waiting, and nothing else.
+// A view that lags, or that is too busy to answer, keeps the clear waiting, and nothing
+// else.
 func TestAClearWaitsForTheView(t *testing.T) {
+	for name, late := range map[string]func(context.Context) error{
+		"behind": func(context.Context) error { return api.Errorf(api.ViewBehind, "later") },
+		"busy":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) { clearWaits(t, late) })
+	}
+}
+
+func clearWaits(t *testing.T, late func(context.Context) error) {
+	t.Helper()
 	var seen atomic.Bool
-	find := func(context.Context, string, []job.State, uint64, int) ([]job.ID, error) {
+	find := func(ctx context.Context, _ string, _ []job.State, _ uint64, _ int) ([]job.ID, error) {
 		if !seen.Load() {
-			return nil, fmt.Errorf("ask: %w", api.Errorf(api.ViewBehind, "later"))
+			return nil, fmt.Errorf("ask: %w", late(ctx))
 		}
 		return nil, nil
 	}
