@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/dataplane/cell"
-	"github.com/corvo/corvo/dataplane/job"
 )
 
 // fairnessKeys is how many fairness keys the jobs of a queue have, taking turns.
@@ -21,7 +20,7 @@ func fairLifecycles(c *cell.Cell, keys int) func(caller int) error {
 		queue := benchQueue(caller)
 		o := enqueueOp(c.NewID(queue), queue)
 		if keys > 0 {
-			o.Jobs[0].Options = &job.Options{FairnessKey: fmt.Sprint("tenant-", turn.Add(1)%int64(keys))}
+			o.Jobs[0].FairnessKey = fmt.Sprint("tenant-", turn.Add(1)%int64(keys))
 		}
 		return lifecycleOf(c, o, queue)
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"time"
@@ -35,6 +36,9 @@ type Config struct {
 	Retention      time.Duration // of settled jobs; 0 = as it was set before, at first job.DefaultRetentionTime
 	MaxPayload     int64         // bytes of a job's payload; 0 = job.MaxPayload
 	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = the server's default
+	StreamRate     int           // frames a second of one stream of the RPC; 0 = server.DefaultStreamRate
+	StreamFrames   int           // of all streams in hand at once; 0 = server.DefaultStreamFrames
+	MaxStreams     int           // at once; 0 = server.DefaultMaxStreams
 	// Engine is how the node's groups are run; its Transport is the Cluster's.
 	Engine engine.Tuning
 	// Cluster says how the node comes into a cluster; nil = it is alone, and no other
@@ -46,13 +50,16 @@ type Config struct {
 	// Webhooks is how webhooks are called; on a node that is open to everybody on its
 	// machine they may call that machine.
 	Webhooks cell.Webhooks
-	Tracer   trace.TracerProvider // nil = no traces
-	Logger   *slog.Logger         // nil = slog.Default()
+	// Limits bound how fast the node is asked.
+	Limits server.DoorLimits
+	Tracer trace.TracerProvider // nil = no traces
+	Logger *slog.Logger         // nil = slog.Default()
 }
 
 // Node is an open bare node.
 type Node struct {
 	cluster *cluster.Cluster // nil = alone
+	lock    io.Closer        // of the data directory; a cluster has its own
 	host    *host.Host
 	cells   []*cell.Cell
 	server  *server.Server
@@ -70,6 +77,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if err := durable.MakeDir(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}
+	if err := finished(cfg.DataDir); err != nil {
+		return nil, err
+	}
 	n := &Node{}
 	defer func() {
 		if err != nil {
@@ -81,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		if spec, err = n.comeIn(ctx, &cfg); err != nil {
 			return nil, err
 		}
-	} else if err := cluster.Alone(cfg.DataDir); err != nil {
+	} else if err := n.takeAlone(cfg.DataDir); err != nil {
 		return nil, err
 	}
 	cfg.Webhooks.Private = cfg.Webhooks.Private || cfg.Dev
@@ -117,11 +127,29 @@ func (n *Node) comeIn(ctx context.Context, cfg *Config) (host.Spec, error) {
 	of.DataDir, of.NodeID, of.Version, of.Logger = cfg.DataDir, cfg.NodeID, cfg.Version, cfg.Logger
 	of.Level, of.Replicated = op.FeatureLevel, n.level
 	var err error
+	if of.Shards == 0 && of.Bootstrap {
+		// A node that has worked alone, or was restored, has as many as it has.
+		if of.Shards, err = host.Founded(cfg.DataDir, tenancy.Default); err != nil {
+			return host.Spec{}, err
+		}
+	}
 	if n.cluster, err = cluster.Open(ctx, of); err != nil {
 		return host.Spec{}, err
 	}
 	cfg.Engine.Transport = n.cluster.Transport()
 	return host.Spec{Shards: n.cluster.Shards(), Join: n.cluster.Join()}, nil
+}
+
+// takeAlone takes the directory of a node without a cluster, before anything in it is
+// opened: a second node is told so, rather than by the store that it stumbles over.
+func (n *Node) takeAlone(dataDir string) (err error) {
+	if err := durable.MakeDir(dataDir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	if n.lock, err = durable.Lock(dataDir); err != nil {
+		return fmt.Errorf("data directory %s: %w", dataDir, err)
+	}
+	return cluster.Alone(dataDir)
 }
 
 // level is the feature level of the home shard.
@@ -163,8 +191,12 @@ func (n *Node) serverConfig(cfg Config) server.Config {
 		Version:        cfg.Version,
 		MaxPayload:     cfg.MaxPayload,
 		ProposeTimeout: cfg.ProposeTimeout,
+		StreamRate:     cfg.StreamRate,
+		StreamFrames:   cfg.StreamFrames,
+		MaxStreams:     cfg.MaxStreams,
 		RaftStore:      string(cfg.Engine.LogKind),
 		RaftNoSync:     cfg.Engine.NoSync,
+		Limits:         cfg.Limits,
 		Tracer:         cfg.Tracer,
 		Logger:         cfg.Logger,
 	}
@@ -209,6 +241,9 @@ func (n *Node) Close(ctx context.Context) error {
 	}
 	if n.cluster != nil {
 		errs = append(errs, n.cluster.Close())
+	}
+	if n.lock != nil {
+		errs = append(errs, n.lock.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -137,11 +137,22 @@ func (g *Group) found(log raftlog.Store) error {
 		if err != nil || (last == 0 && g.config.Machine.Applied().Index == 0) {
 			return err
 		}
-	} else if err := replica.Found(log, g.identity.NodeID, g.address(), g.config.Machine); err != nil {
+	} else if err := g.foundAlone(log); err != nil {
 		return err
 	}
 	g.identity.Founded = true
 	return g.identity.save(g.config.Dir)
+}
+
+// foundAlone makes this node the group's sole voter: of an empty group, or of what a
+// backup has put into the machine. Either may be done again until it is recorded.
+func (g *Group) foundAlone(log raftlog.Store) error {
+	id := &g.identity
+	if !id.Restored {
+		return replica.Found(log, id.NodeID, g.address(), g.config.Machine)
+	}
+	of := entry.Applied{Group: id.Group, Incarnation: id.Incarnation}
+	return replica.Refound(g.config.Dir, log, of, id.NodeID, g.address(), g.config.Machine)
 }
 
 // watchJoining records that a member which joins has got its first entry.

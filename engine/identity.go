@@ -30,6 +30,25 @@ type identity struct {
 	// Joined says that the directory was made for a group that existed: it never
 	// founds one.
 	Joined bool `json:"joined,omitempty"`
+	// Restored says that the machine was filled from a backup: the group is founded
+	// on what it holds, by whoever opens it first.
+	Restored bool `json:"restored,omitempty"`
+}
+
+// Restored makes dir, which must hold nothing yet, the directory of a group that will
+// be founded on what its machine holds: a copy of another history, whose position the
+// machine keeps, and of its own incarnation. Opened, it is a group of one.
+func Restored(dir, group string, incarnation entry.Incarnation) error {
+	if err := durable.MakeDir(dir, 0o755); err != nil {
+		return err
+	}
+	switch strays, err := os.ReadDir(dir); {
+	case err != nil:
+		return err
+	case len(strays) > 0:
+		return api.Errorf(api.Conflict, "%s holds %s: choose an empty directory", dir, strays[0].Name())
+	}
+	return identity{Group: group, Incarnation: incarnation, Restored: true}.save(dir)
 }
 
 // loadIdentity reads who the directory belongs to, or mints it for an empty
@@ -49,6 +68,10 @@ func loadIdentity(c Config) (identity, error) {
 	}
 	if id.Group != c.Group {
 		return identity{}, api.Errorf(api.Conflict, "%s belongs to group %q, not to %q: choose another directory", c.Dir, id.Group, c.Group)
+	}
+	if id.Restored && !id.Founded {
+		err := id.name(c) // it is whose opens it first
+		return id, err
 	}
 	if c.NodeID != "" && c.NodeID != id.NodeID {
 		return identity{}, api.Errorf(api.Conflict, "%s belongs to node %q, not to %q: choose another directory", c.Dir, id.NodeID, c.NodeID)
@@ -81,14 +104,23 @@ func mintIdentity(c Config) (identity, error) {
 	} else if _, err := io.ReadFull(c.Rand, id.Incarnation[:]); err != nil {
 		return identity{}, fmt.Errorf("mint an incarnation: %w", err)
 	}
-	if id.NodeID == "" {
-		var name [8]byte
-		if _, err := io.ReadFull(c.Rand, name[:]); err != nil {
-			return identity{}, fmt.Errorf("mint a node id: %w", err)
-		}
-		id.NodeID = hex.EncodeToString(name[:])
+	if err := id.name(c); err != nil {
+		return identity{}, err
 	}
 	return id, id.save(c.Dir)
+}
+
+// name gives the directory to the node that was asked for, or to one of a fresh name.
+func (id *identity) name(c Config) error {
+	if id.NodeID = c.NodeID; id.NodeID != "" {
+		return nil
+	}
+	var name [8]byte
+	if _, err := io.ReadFull(c.Rand, name[:]); err != nil {
+		return fmt.Errorf("mint a node id: %w", err)
+	}
+	id.NodeID = hex.EncodeToString(name[:])
+	return nil
 }
 
 func (id identity) save(dir string) error {

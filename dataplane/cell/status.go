@@ -26,6 +26,9 @@ type Status struct {
 	// AlertsDropped is how many changes of alerts nobody is told of that this member
 	// found out as the leader: their webhooks have too many deliveries to wait for.
 	AlertsDropped uint64
+	// WebhookEventsLost is how many events webhooks are not told of, for there was no
+	// room on their way to the home shard. Every member counts the same.
+	WebhookEventsLost uint64
 }
 
 // Status is a momentary view of the cell's numbers; it costs no entry in the
@@ -51,7 +54,7 @@ func (c *Cell) Status() (Status, error) {
 		s.UsageWaiting = c.usage.Owed()
 	}
 	s.IdempotencyRecords, s.Queues = head.GetIdempotencyRecords(), head.GetQueueRecords()
-	s.AlertsDropped = c.duties.AlertsDropped()
+	s.AlertsDropped, s.WebhookEventsLost = c.duties.AlertsDropped(), head.GetTellingsLost()
 	return s, nil
 }
 

@@ -195,7 +195,7 @@ func (c *Cluster) settle() error {
 	}
 	var err error
 	if c.lock, err = durable.Lock(c.cfg.DataDir); err != nil {
-		return err
+		return fmt.Errorf("data directory %s: %w", c.cfg.DataDir, err)
 	}
 	r, err := settleRecord(&c.cfg)
 	if err != nil {

@@ -26,3 +26,11 @@ type Op interface {
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
+
+// Boarder is an op that says itself when it is let into the backlog: for those who have
+// several go in one after the other. Board calls admit at most once, and answers what
+// that did, or why it has not called it; it is asked on the proposer's goroutine, and
+// not at all of an op that goes to another member.
+type Boarder interface {
+	Board(admit func() error) error
+}

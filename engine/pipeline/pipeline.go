@@ -175,7 +175,12 @@ func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, err
 	if p.env.Tracer != nil {
 		pr.trace = p.env.Tracer.Of(ctx)
 	}
-	if err := p.admit(pr); err != nil {
+	if b, ok := op.(Boarder); ok {
+		err = b.Board(func() error { return p.admit(pr) })
+	} else {
+		err = p.admit(pr)
+	}
+	if err != nil {
 		p.pool.put(pr)
 		return nil, entry.Position{}, err
 	}

@@ -1,0 +1,37 @@
+package cell
+
+import (
+	"fmt"
+	"iter"
+	"path/filepath"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/entry"
+)
+
+// Restore makes, in a directory that holds nothing, a cell of the pairs of a backup:
+// the only member of a group with a history of its own, which whoever opens it first
+// founds. The view is built then. It must be where the backup says it is: at, whose
+// incarnation is the new one. After an error the directory is worth nothing.
+func Restore(dir string, at entry.Applied, pairs iter.Seq2[state.KV, error], as state.Rebirth) error {
+	got, err := state.Import(filepath.Join(dir, "state"), state.Options{}, pairs, as)
+	switch {
+	case err != nil:
+		return fmt.Errorf("restore the store of %s: %w", at.Group, err)
+	case got != at:
+		return api.Errorf(api.ValidationError, "the backup is damaged: by its header it is of entry %d of term %d of group %s, by what it holds of entry %d of term %d of group %q", at.Index, at.Term, at.Group, got.Index, got.Term, got.Group)
+	}
+	return engine.Restored(filepath.Join(dir, "raft"), at.Group, as.Incarnation)
+}
+
+// CheckLevel refuses a backup of stores that have been raised to a feature level which
+// this binary does not know, written by a binary of the given version.
+func CheckLevel(level uint32, version string) error {
+	if level > op.FeatureLevel {
+		return api.Errorf(api.Unsupported, "the backup has feature level %d, this binary knows %d: restore it with corvo %s or newer", level, op.FeatureLevel, version)
+	}
+	return nil
+}
