@@ -70,12 +70,34 @@ func (h *Host) Follow(ns tenancy.NamespaceID) (*Following, error) {
 	return &Following{h, t}, nil
 }
 
+// Followers are how many places are taken among those who follow a namespace's events.
+func (h *Host) Followers(ns tenancy.NamespaceID) (int, error) {
+	t, err := h.tenant(ns)
+	if err != nil {
+		return 0, err
+	}
+	return int(t.audience.count.Load()), nil
+}
+
+// Streams are how many places are taken, of all namespaces.
+func (h *Host) Streams() int { return int(h.streams.Load()) }
+
 // News closes when there are new events. Who asks for it before reading misses nothing.
 func (f *Following) News() <-chan struct{} { return f.tenant.audience.next() }
 
 // Doubt closes when whether the follower may go on must be asked again; an error says
 // that the namespace is closing.
 func (f *Following) Doubt() (<-chan struct{}, error) { return f.tenant.lot.present() }
+
+// Doubt closes when whether those who stay in a namespace may do so must be asked again;
+// an error says that it is closing.
+func (h *Host) Doubt(ns tenancy.NamespaceID) (<-chan struct{}, error) {
+	t, err := h.tenant(ns)
+	if err != nil {
+		return nil, err
+	}
+	return t.lot.present()
+}
 
 // Leave gives the place up.
 func (f *Following) Leave() {

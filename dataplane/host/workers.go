@@ -3,6 +3,7 @@ package host
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -111,7 +112,7 @@ func (w *Workers) add(id string, nowNs int64) any {
 	fresh := &worker{startedNs: nowNs}
 	fresh.says.Store(&saying{})
 	fresh.seenNs.Store(nowNs)
-	w.known.Store(id, fresh)
+	w.known.Store(strings.Clone(id), fresh) // it may lie in a message that is much larger
 	w.count++
 	return fresh
 }
@@ -181,7 +182,10 @@ func (s *saying) covers(hostname string, queues []string) bool {
 
 // with is what a worker says now and has said before.
 func (s *saying) with(hostname string, queues []string) *saying {
-	next := &saying{hostname: cmp.Or(hostname, s.hostname), queues: slices.Clone(queues)}
+	next := &saying{hostname: strings.Clone(cmp.Or(hostname, s.hostname)), queues: make([]string, 0, len(queues))}
+	for _, queue := range queues { // they may lie in a message that is much larger
+		next.queues = append(next.queues, strings.Clone(queue))
+	}
 	for _, queue := range s.queues {
 		if len(next.queues) < job.MaxFetchQueues && !slices.Contains(next.queues, queue) {
 			next.queues = append(next.queues, queue)

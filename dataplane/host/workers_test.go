@@ -3,9 +3,11 @@ package host
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/corvo/corvo/dataplane/job"
 )
@@ -151,5 +153,24 @@ func BenchmarkFetched(b *testing.B) {
 		for pb.Next() {
 			w.Fetched("worker-1", "host-1", queues, time.Now().UnixNano())
 		}
+	})
+}
+
+// What is remembered of a worker keeps no message in memory that it was a part of.
+func TestAWorkerKeepsNoMessage(t *testing.T) {
+	t.Parallel()
+	var w Workers
+	message := strings.Repeat("idhostqueue", 1<<10)
+	w.Fetched(message[:2], message[2:6], []string{message[6:11]}, 1)
+	inside := func(s string) bool {
+		begin, at := uintptr(unsafe.Pointer(unsafe.StringData(message))), uintptr(unsafe.Pointer(unsafe.StringData(s)))
+		return at >= begin && at < begin+uintptr(len(message))
+	}
+	w.known.Range(func(id, of any) bool {
+		says := of.(*worker).says.Load()
+		if inside(id.(string)) || inside(says.hostname) || inside(says.queues[0]) {
+			t.Errorf("%s of %s, which fetches %v, lies in the message", id, says.hostname, says.queues)
+		}
+		return true
 	})
 }
