@@ -5,6 +5,10 @@ import "encoding/json"
 // HeartbeatRequest renews the leases of the jobs it names, by id.
 type HeartbeatRequest struct {
 	Jobs map[string]HeartbeatJob `json:"jobs"`
+	// ReportID tells a repeat of the request from the next one: the usage in requests
+	// that have the same is counted once, if no other heartbeat of the job lies between.
+	// Up to 64 bytes that the client makes up; without it a repeat counts again.
+	ReportID string `json:"report_id,omitempty"`
 }
 
 // HeartbeatJob is what a worker says of one running job. Everything is

@@ -26,7 +26,7 @@ type Queue struct {
 
 	OldestPendingAt *Time   `json:"oldest_pending_at"` // creation of the oldest pending job
 	Status          string  `json:"status"`            // active, paused, draining, drained or deleting
-	RatePerMinute   float64 `json:"rate_per_minute"`
+	RatePerMinute   float64 `json:"rate_per_minute"`   // jobs completed in the last minute, see Throughput
 	UniqueLocks     int64   `json:"unique_locks"`
 	Provider        *string `json:"provider"`
 

@@ -17,6 +17,9 @@ type ScheduleRequest struct {
 	Tags       Strings  `json:"tags,omitempty"`
 	Headers    Strings  `json:"headers,omitempty"`
 
+	FairnessKey    string `json:"fairness_key,omitempty"` // of its jobs, as enqueue's
+	FairnessWeight int    `json:"fairness_weight,omitempty"`
+
 	Missed string   `json:"missed,omitempty"` // skip, once (the default) or all: what becomes of runs that nobody was there for
 	Jitter Duration `json:"jitter,omitempty"` // the most a run is put off; default none
 	Paused *bool    `json:"paused,omitempty"` // default false
@@ -43,12 +46,16 @@ type Schedule struct {
 	Priority   int             `json:"priority"` // 0 critical, 1 high, 2 normal
 	Tags       Strings         `json:"tags"`
 	Headers    Strings         `json:"headers"`
-	Missed     string          `json:"missed"`
-	Jitter     Duration        `json:"jitter"`
-	Paused     bool            `json:"paused"`
-	LastRun    *Time           `json:"last_run"` // the time of the last run it made by itself
-	NextRun    *Time           `json:"next_run"` // null while paused
-	CreatedAt  Time            `json:"created_at"`
+
+	FairnessKey    *string `json:"fairness_key"`
+	FairnessWeight *int    `json:"fairness_weight"` // null: as its key has
+
+	Missed    string   `json:"missed"`
+	Jitter    Duration `json:"jitter"`
+	Paused    bool     `json:"paused"`
+	LastRun   *Time    `json:"last_run"` // the time of the last run it made by itself
+	NextRun   *Time    `json:"next_run"` // null while paused
+	CreatedAt Time     `json:"created_at"`
 
 	// Version is for the client, which reads it off the answer's ETag; 0 in a list.
 	Version int64 `json:"-"`
