@@ -108,11 +108,28 @@ var (
 	}
 )
 
-// Alerts.
+// Alerts and webhooks.
 var (
 	AlertsDropped = Metric{
 		Name: "corvo_alerts_dropped_total",
 		Help: "Alerts that fired or ceased to and of which nobody is told, for as many deliveries wait for their webhooks as may be; by the node that led then.",
+	}
+	WebhookEventsLost = Metric{
+		Name:   "corvo_webhook_events_lost_total",
+		Help:   "Events that webhooks are not told of, for there was no room on the way to the first shard; every member of a shard counts the same ones.",
+		Labels: []string{"shard"},
+	}
+)
+
+// Streams.
+var (
+	EventStreams = Metric{
+		Name: "corvo_event_streams",
+		Help: "Streams of events that are open.",
+	}
+	WorkerStreams = Metric{
+		Name: "corvo_worker_streams",
+		Help: "Streams of the Worker RPC that are open, each with its frames.",
 	}
 )
 

@@ -21,25 +21,30 @@ func (s *Server) ack(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, j, err := q.look(r, r.PathValue("job_id"), telemetry.Sampled(r.Context()))
+	if err := s.ackJob(w, r, &q, r.PathValue("job_id"), &body); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, ok)
+}
+
+// ackJob acks one job.
+func (s *Server) ackJob(w http.ResponseWriter, r *http.Request, q *request, name string, body *convert.AckBody) error {
+	id, j, err := q.look(r, name, telemetry.Sampled(r.Context()))
 	if err != nil {
 		return err
 	}
 	var f convert.Faults
-	item := convert.FromAck(&f, id, &body)
+	item := convert.FromAck(&f, id, body)
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if err := s.addTools(&q, item, body.ToolCalls); err != nil {
+	if err := s.addTools(q, item, body.ToolCalls); err != nil {
 		return err
 	}
 	r, span := q.beginSettle(r, telemetry.SpanAck, id, j, item.Usage)
-	err = s.commitAck(w, r, &q, item)
+	err = s.commitAck(w, r, q, item)
 	span.end(err)
-	if err != nil {
-		return err
-	}
-	return serve.WriteJSON(w, http.StatusOK, ok)
+	return err
 }
 
 // beginSettle is the span of one job's ack or fail; j is nil where there is no
@@ -86,19 +91,32 @@ func (s *Server) ackBatch(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if len(body.Acks) > job.MaxAckItems {
-		var f convert.Faults
-		f.Invalid("acks", "has %d entries; at most %d are taken", len(body.Acks), job.MaxAckItems)
-		return f.Err()
-	}
-	r, span := q.beginSpan(r, telemetry.SpanAck, telemetry.OperationSettle)
-	span.batch(len(body.Acks))
-	out, err := s.settle(w, r, &q, body.Acks, span)
-	span.end(err)
+	out, err := s.ackJobs(w, r, &q, body.Acks)
 	if err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, out)
+}
+
+// ackJobs acks jobs, each on its own.
+func (s *Server) ackJobs(w http.ResponseWriter, r *http.Request, q *request, acks []convert.AckBatchItem) (api.AckBatchResponse, error) {
+	if err := checkAcks(len(acks)); err != nil {
+		return api.AckBatchResponse{}, err
+	}
+	r, span := q.beginSpan(r, telemetry.SpanAck, telemetry.OperationSettle)
+	span.batch(len(acks))
+	out, err := s.settle(w, r, q, acks, span)
+	span.end(err)
+	return out, err
+}
+
+// checkAcks refuses more acks than one op has items.
+func checkAcks(n int) error {
+	var f convert.Faults
+	if n > job.MaxAckItems {
+		f.Invalid("acks", "has %d entries; at most %d are taken", n, job.MaxAckItems)
+	}
+	return f.Err()
 }
 
 // settle acks what can be acked and says of the rest why not.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -76,13 +75,8 @@ func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *s
 	v := at.State().Snapshot()
 	defer v.Close()
 	j, err := v.Job(id)
-	switch {
-	case err != nil:
+	if err := q.seen(r, id, j, err); err != nil {
 		return err
-	case j == nil:
-		return q.absent(r, id)
-	case !q.who.Covers(j.Queue):
-		return noJob(id.String())
 	}
 	answer, err := say(v, id)
 	if err != nil {
@@ -153,19 +147,12 @@ func (s *Server) managed(r *http.Request, body any) (q request, at *cell.Cell, j
 	if at, err = q.shards.OfJob(id); err != nil {
 		return q, nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
-	defer cancel()
-	if err = (freshness{strong: true}).awaitState(ctx, &q, []*cell.Cell{at}); err != nil {
+	if err = s.awaitPresent(r, &q, at); err != nil {
 		return q, nil, nil, err
 	}
 	j, err = at.State().Job(id)
-	switch {
-	case err != nil:
+	if err := q.seen(r, id, j, err); err != nil {
 		return q, nil, nil, err
-	case j == nil:
-		return q, nil, nil, q.absent(r, id)
-	case !q.who.Covers(j.Queue):
-		return q, nil, nil, noJob(id.String())
 	}
 	return q, at, j, q.allow(tenancy.JobManage, j.Queue)
 }

@@ -129,6 +129,8 @@ func TestWebhookAndAlertRefusals(t *testing.T) {
 		{"/webhooks", `{"url":"gopher://example.com/","secret":"` + hookSecret + `"}`, 400, "url"},
 		{"/webhooks", `{"url":"https://example.com/","secret":"` + hookSecret + `","retry_limit":21}`, 400, "retry_limit"},
 		{"/webhooks", `{"url":"https://example.com/","secret":"` + hookSecret + `","events":["nonsense"]}`, 400, "events"},
+		{"/webhooks", `{"url":"https://example.com/","secret":"` + hookSecret + `","secret_overlap":"1ns"}`, 400, "secret_overlap"},
+		{"/webhooks", `{"url":"https://example.com/","secret":"` + hookSecret + `","secret_overlap":"10000h"}`, 400, "secret_overlap"},
 		{"/alerts", `{}`, 400, "notify"},
 		{"/alerts", `{"name":"a","when":"dead","threshold":1,"notify":"hook_none"}`, 400, "notify"},
 		{"/alerts", `{"name":"a","when":"load","threshold":1,"notify":"HOOK"}`, 400, "when"},

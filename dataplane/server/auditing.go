@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -60,14 +59,14 @@ func (s *Server) auditing(h serve.Handler) serve.Handler {
 }
 
 // audit has the ops of a request recorded that is on an audited route.
-func (q *request) audit(r *http.Request, route *serve.Route) {
+func (q *request) audit(r *http.Request, route *serve.Route, remote string) {
 	t, ok := r.Context().Value(trailKey{}).(*trail)
 	if !ok {
 		return
 	}
 	q.trail = t
 	q.meta.RequestId = q.shards.Home().RequestID()
-	q.meta.Audit = auditOf(r, q.who, requestKind{r.Method, auditPath(r), successOf(route)})
+	q.meta.Audit = auditOf(r, q.who, requestKind{r.Method, auditPath(r), successOf(route)}, remote)
 }
 
 // answers says with which status a request is answered when its op is not refused,
@@ -148,15 +147,19 @@ func auditPath(r *http.Request) string {
 }
 
 // auditOf is what the log says of a request besides who sent it.
-func auditOf(r *http.Request, who tenancy.Principal, k requestKind) *op.Audit {
-	remote, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		remote = r.RemoteAddr
-	}
+func auditOf(r *http.Request, who tenancy.Principal, k requestKind, remote string) *op.Audit {
 	return &op.Audit{
 		Role: roleOf(who), Method: k.method, Path: k.path, Status: uint32(k.status),
 		RequestId: serve.RequestID(r.Context()), Remote: strings.ToValidUTF8(remote[:min(len(remote), job.MaxAuditWord)], ""),
 	}
+}
+
+// remote is where a request comes from, as the audit log keeps it.
+func (s *Server) remote(r *http.Request) string {
+	if from := s.clientAddress(r); from.IsValid() {
+		return from.String()
+	}
+	return r.RemoteAddr
 }
 
 // roleOf are the roles of who asks.

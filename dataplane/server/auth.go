@@ -1,11 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -13,46 +13,68 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/dataplane/server/convert"
-	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// authenticate says who sends a request. It and the Door it asks are the only
-// places where a principal, and with it a namespace, is made.
+// authenticate says who sends a new request, within the limits at the door.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
+	if s.cfg.Dev || s.cloud() || !s.limits.any() {
+		who, _, err := s.identify(r)
+		return who, err
+	}
+	now := s.cfg.Now()
+	from := s.clientAddress(r)
+	if err := s.limits.arrives(from, now); err != nil {
+		return tenancy.Principal{}, err
+	}
+	who, use, err := s.identify(r)
+	switch {
+	case api.CodeOf(err) == api.Unauthorized:
+		return who, cmp.Or(s.limits.failed(from, now), err)
+	case err == nil:
+		err = s.limits.asks(use, now)
+	}
+	return who, err
+}
+
+// identify says who sends a request, or goes on with one. It and the Door it asks are
+// the only places where a principal, and with it a namespace, is made.
+func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
+	nobody := tenancy.Principal{}
 	if s.cfg.Dev {
 		if err := checkDirect(r); err != nil {
-			return tenancy.Principal{}, err
+			return nobody, nil, err
 		}
-		return tenancy.Principal{Namespace: s.cfg.Namespace, Name: "dev", Open: true}, nil
+		return tenancy.Principal{Namespace: s.cfg.Namespace, Name: "dev", Open: true}, nil, nil
 	}
 	if s.cloud() {
 		who, err := s.cfg.Door.Enter(r)
 		if err == nil {
 			s.cfg.Door.Used(who.KeyID, s.cfg.Now())
 		}
-		return who, err
+		return who, nil, err
 	}
 	text := serve.Credential(r)
 	if text == "" {
-		return tenancy.Principal{}, api.Errorf(api.Unauthorized, "no API key: send Authorization: Bearer KEY, or X-API-Key: KEY")
+		return nobody, nil, api.Errorf(api.Unauthorized, "no API key: send Authorization: Bearer KEY, or X-API-Key: KEY")
 	}
 	shards, err := router.Open(s.cfg.Host, s.cfg.Namespace)
 	if err != nil {
-		return tenancy.Principal{}, err
+		return nobody, nil, err
 	}
 	now := s.cfg.Now()
-	keys := keySource{shards.Home().State()}
+	keys := keySource{s, shards.Home().State()}
 	key, err := keyring.Verify(keys, text, now, keyring.Namespace)
-	if err != nil && s.mayBeNew(r.Context(), shards.Home(), keys, text) {
+	if err != nil && s.mayBeNew(r.Context(), shards.Home(), text) {
 		key, err = keyring.Verify(keys, text, now, keyring.Namespace)
 	}
 	if err != nil {
-		return tenancy.Principal{}, err
+		return nobody, nil, err
 	}
-	s.markUsed(key.ID, now.UnixNano())
-	return key.Principal(s.cfg.Namespace), nil
+	use := s.useOf(key.ID)
+	use.used(now)
+	return key.Principal(s.cfg.Namespace), use, nil
 }
 
 // How a key is waited for that this node has never heard of.
@@ -65,17 +87,17 @@ const (
 	maxNewKeys = 64
 )
 
-// mayBeNew waits until this node has all keys that were made before the request
-// came, if it may lack one: a key works at every node as soon as one has answered
-// its creation. It reports whether it is worth to look again. The leader lacks
-// none; and strangers, who can make a node wait, cost it one question to the
-// leader for all of them together.
-func (s *Server) mayBeNew(ctx context.Context, home *cell.Cell, keys keySource, text string) bool {
-	kind, id, ok := keyring.Parse(text)
+// mayBeNew waits until this node has all that was done to keys before the request came,
+// if it may lack something: a key, a secret works at every node as soon as one has
+// answered its creation. It reports whether it is worth to look again. The leader lacks
+// nothing; and strangers, who can make a node wait, cost it one question to the leader
+// for all of them together.
+func (s *Server) mayBeNew(ctx context.Context, home *cell.Cell, text string) bool {
+	kind, _, ok := keyring.Parse(text)
 	if !ok || kind != keyring.Namespace || home.Leader() {
 		return false
 	}
-	if _, known := keys.Key(id); known || !s.newKeys.take(1) {
+	if !s.newKeys.take(1) {
 		return false
 	}
 	defer s.newKeys.give(1)
@@ -88,7 +110,7 @@ func (s *Server) mayBeNew(ctx context.Context, home *cell.Cell, keys keySource, 
 // ends at once, not when there is work.
 func (s *Server) park(ctx context.Context, r *http.Request, q *request, queues []string) error {
 	return s.cfg.Host.Park(ctx, q.who.Namespace, queues, func() error {
-		who, err := s.authenticate(r)
+		who, _, err := s.identify(r)
 		if err != nil {
 			return err
 		}
@@ -102,36 +124,6 @@ func (s *Server) park(ctx context.Context, r *http.Request, q *request, queues [
 		}
 		return nil
 	})
-}
-
-// keySource finds keys in a store.
-type keySource struct{ store *state.Store }
-
-func (k keySource) Key(id string) (tenancy.Key, bool) {
-	rec := k.store.Key(id)
-	if rec == nil {
-		return tenancy.Key{}, false
-	}
-	return convert.FromKeyRecord(rec), true
-}
-
-// markUsed remembers in memory when a key was last used: a log entry for each
-// request would cost more than the request. Only keys that exist get here, so
-// their bound is that of keys.
-func (s *Server) markUsed(id string, nowNs int64) {
-	at, ok := s.lastUsed.Load(id)
-	if !ok {
-		at, _ = s.lastUsed.LoadOrStore(id, new(atomic.Int64))
-	}
-	at.(*atomic.Int64).Store(nowNs)
-}
-
-// lastUsedNs is when a key was last used here, 0 for not since the start.
-func (s *Server) lastUsedNs(id string) int64 {
-	if at, ok := s.lastUsed.Load(id); ok {
-		return at.(*atomic.Int64).Load()
-	}
-	return 0
 }
 
 // forwardingHeaders are set by proxies.

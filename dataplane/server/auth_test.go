@@ -191,9 +191,18 @@ var scoped = map[string]struct {
 	"GET /api/v1/auth/keys":                       {},
 	"GET /api/v1/auth/keys/{id}":                  {},
 	"DELETE /api/v1/auth/keys/{id}":               {path: "/api/v1/auth/keys/ADMIN", status: 403},
+	"PUT /api/v1/auth/keys/{id}":                  {path: "/api/v1/auth/keys/ADMIN", body: `{"roles":["admin"]}`, status: 403},
+	"POST /api/v1/auth/keys/{id}/rotate":          {path: "/api/v1/auth/keys/ADMIN/rotate", status: 403},
+	"GET /api/v1/auth/roles":                      {},
+	"POST /api/v1/auth/roles":                     {body: `{"name":"r","permissions":["job.read"]}`, status: 403},
+	"GET /api/v1/auth/roles/{id}":                 {},
+	"PUT /api/v1/auth/roles/{id}":                 {path: "/api/v1/auth/roles/ROLE", body: `{"permissions":["job.read"]}`, status: 403},
+	"DELETE /api/v1/auth/roles/{id}":              {path: "/api/v1/auth/roles/ROLE", status: 403},
+	"GET /debug/pprof/":                           {},
 	"GET /api/v1/audit-logs":                      {status: 403},
 	"GET /api/v1/audit-logs/head":                 {status: 403},
 	"GET /api/v1/metrics":                         {},
+	"GET /api/v1/metrics/throughput":              {},
 	"GET /api/v1/cluster/status":                  {},
 	"POST /api/v1/cluster/join":                   {},
 	"POST /api/v1/cluster/transfer":               {},
@@ -203,6 +212,8 @@ var scoped = map[string]struct {
 	"POST /api/v1/admin/rebuild-view":             {},
 	"POST /api/v1/admin/rebuild-sqlite":           {},
 	"POST /api/v1/admin/verify":                   {},
+	"POST /api/v1/admin/backup":                   {status: 403},
+	"POST /api/v1/admin/restore":                  {},
 }
 
 func TestQueueScope(t *testing.T) {
@@ -233,7 +244,8 @@ func TestQueueScope(t *testing.T) {
 	if err := json.Unmarshal([]byte(n.ask("POST", "/api/v1/jobs/bulk", n.admin, `{"action":"requeue","job_ids":["`+theirs.JobID+`"]}`).body), &bulk); err != nil {
 		t.Fatal(err)
 	}
-	fill := strings.NewReplacer("BULK", bulk.BulkOperationID, "JOB", theirs.JobID, "ADMIN", adminID, "SCHEDULE", schedule.ID, "HOOK", hook.ID, "ALERT", alert.ID)
+	n.ask("PUT", "/api/v1/auth/roles/auditor", n.admin, `{"permissions":["job.read"]}`)
+	fill := strings.NewReplacer("ROLE", "auditor", "BULK", bulk.BulkOperationID, "JOB", theirs.JobID, "ADMIN", adminID, "SCHEDULE", schedule.ID, "HOOK", hook.ID, "ALERT", alert.ID)
 	before := n.dump()
 	for _, route := range n.server.routes() {
 		if route.Permission == serve.Open || isUnbuilt(route) {

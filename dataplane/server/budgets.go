@@ -58,7 +58,7 @@ func (s *Server) raiseBudget(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := budgets.present(s, r, &q); err != nil {
+	if err := s.awaitPresent(r, &q, q.shards.Home()); err != nil {
 		return err
 	}
 	was, err := budgets.find(&q, r)

@@ -70,13 +70,17 @@ func (s *Server) startBulk(w http.ResponseWriter, r *http.Request) error {
 	for _, glob := range q.who.QueueScope {
 		o.Scope = append(o.Scope, string(glob))
 	}
+	waits := !body.Async && o.EstimatedTotal <= job.BulkWaited
+	if !waits {
+		q.answers(http.StatusAccepted)
+	}
 	started, err := commit[*op.StartBulkResult](s, w, r, &q, home, o)
 	if err != nil {
 		return err
 	}
 	id = job.ID(started.BulkId)
 	var ended *state.Bulk
-	if !body.Async && o.EstimatedTotal <= job.BulkWaited {
+	if waits {
 		if ended, err = s.awaitBulk(r, home, id); err != nil {
 			return err
 		}
@@ -188,11 +192,8 @@ func (s *Server) awaitBulk(r *http.Request, home *cell.Cell, id job.ID) (*state.
 }
 
 func (s *Server) getBulk(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
+	q, _, err := s.atHome(r)
 	if err != nil {
-		return err
-	}
-	if err := s.awaitState(r, &q, q.shards.Home()); err != nil {
 		return err
 	}
 	_, b, err := q.bulk(r)

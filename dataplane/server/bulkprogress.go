@@ -39,9 +39,7 @@ func (s *Server) followBulk(w http.ResponseWriter, r *http.Request) error {
 		return refusal
 	}
 	defer s.bulkStreams.give(1)
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies hand events on as they come
+	streamHeader(w)
 	return s.streamBulk(w, r, &q, id)
 }
 
@@ -56,9 +54,14 @@ func (s *Server) streamBulk(w http.ResponseWriter, r *http.Request, q *request, 
 		if b == nil {
 			return nil // forgotten meanwhile
 		}
-		text, ended, err := progressEvent(convert.ToProgress(b, home.NowNs()), last)
+		text, ended, err := progressEvent(convert.ToProgress(b, home.NowNs()))
 		if err != nil {
 			return err
+		}
+		if text == last {
+			text = ": nothing new\n\n"
+		} else {
+			last = text
 		}
 		// An error of the connection means that the client is gone.
 		if err := to.SetWriteDeadline(time.Now().Add(bulkEventWrite)); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -67,7 +70,6 @@ func (s *Server) streamBulk(w http.ResponseWriter, r *http.Request, q *request, 
 		if _, err := w.Write([]byte(text)); err != nil || to.Flush() != nil || ended {
 			return nil
 		}
-		last = text
 		if !s.awaitNews(r, news) || !s.stillFollows(r, q, b) {
 			return nil
 		}
@@ -77,25 +79,21 @@ func (s *Server) streamBulk(w http.ResponseWriter, r *http.Request, q *request, 
 // stillFollows asks whether the client may still see an operation: a key may be revoked,
 // run out, and have another scope, while the operation goes on.
 func (s *Server) stillFollows(r *http.Request, q *request, b *state.Bulk) bool {
-	who, err := s.authenticate(r)
+	who, _, err := s.identify(r)
 	if err != nil || who.Namespace != q.who.Namespace || tenancy.Allow(who, tenancy.JobRead, tenancy.Where{Namespace: who.Namespace}) != nil {
 		return false
 	}
 	return mayFollow(who, b)
 }
 
-// progressEvent is the event to send; a comment where it would say what the last one
-// said.
-func progressEvent(p api.BulkProgress, last string) (text string, ended bool, err error) {
+// progressEvent is the event of a state, and whether there comes no other.
+func progressEvent(p api.BulkProgress) (text string, ended bool, err error) {
 	name := "progress"
 	if p.Status != api.BulkQueued && p.Status != api.BulkRunning {
 		name, ended = p.Status, true
 	}
 	data, err := json.Marshal(p)
-	if text = fmt.Sprintf("event: %s\ndata: %s\n\n", name, data); text == last {
-		text = ": nothing new\n\n"
-	}
-	return text, ended, err
+	return fmt.Sprintf("event: %s\ndata: %s\n\n", name, data), ended, err
 }
 
 // awaitNews waits for something new, for the shortest time between two events at

@@ -70,6 +70,15 @@ func (s *Server) awaitState(r *http.Request, q *request, read ...*cell.Cell) err
 	return f.awaitState(ctx, q, read)
 }
 
+// atHome begins a read of what lies on the home shard, as fresh as the request asks.
+func (s *Server) atHome(r *http.Request) (q request, home *cell.Cell, err error) {
+	if q, err = s.begin(r, nil); err != nil {
+		return q, nil, err
+	}
+	home = q.shards.Home()
+	return q, home, s.awaitState(r, &q, home)
+}
+
 // awaitState waits for every position that is named, of whichever shard: what was
 // written there may be why this is read.
 func (f freshness) awaitState(ctx context.Context, q *request, read []*cell.Cell) error {
@@ -120,6 +129,22 @@ func (s *Server) awaitView(r *http.Request, q *request, read ...*cell.Cell) erro
 		}
 		return read[i].View().Wait(ctx, uint64(index))
 	})
+}
+
+// awaitPresent returns when the stores of the shards have every write acknowledged
+// before, by any node: what is there now decides whether it may change.
+func (s *Server) awaitPresent(r *http.Request, q *request, read ...*cell.Cell) error {
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
+	defer cancel()
+	return freshness{strong: true}.awaitState(ctx, q, read)
+}
+
+// awaitWritten returns when the shard's view shows all that is applied here: what a
+// write answers is then read from it, in whatever time that takes.
+func (s *Server) awaitWritten(r *http.Request, c *cell.Cell) error {
+	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
+	defer cancel()
+	return c.View().Wait(ctx, uint64(c.Applied()))
 }
 
 // awaitJob is the shard a job is on, as fresh as the request asks, and those it

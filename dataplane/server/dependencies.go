@@ -35,13 +35,5 @@ func (q *request) findDependencies(r *http.Request, jobs []*op.NewJob) error {
 // nowhere to be seen: it may be in any queue.
 func (q *request) mayDependOn(r *http.Request, id job.ID) error {
 	j, err := q.record(r, id)
-	switch {
-	case err != nil:
-		return err
-	case j == nil:
-		return q.absent(r, id)
-	case !q.who.Covers(j.Queue):
-		return noJob(id.String())
-	}
-	return nil
+	return q.seen(r, id, j, err)
 }

@@ -22,21 +22,26 @@ func (s *Server) enqueue(w http.ResponseWriter, r *http.Request) error {
 	return s.enqueueOne(w, r, &q, &convert.Faults{}, &body)
 }
 
-// enqueueOne enqueues the one job of a request, unless that has faults.
+// enqueueOne enqueues the one job of a request and answers what came of it.
 func (s *Server) enqueueOne(w http.ResponseWriter, r *http.Request, q *request, f *convert.Faults, body *convert.EnqueueBody) error {
-	at := q.shards.Of(body.Queue)
-	n := convert.FromEnqueue(f, body, at.NowNs(), s.maxPayload)
-	if err := f.Err(); err != nil {
-		return err
-	}
-	if err := q.mayEnqueue([]*op.NewJob{n}); err != nil {
-		return err
-	}
-	made, err := s.create(w, r, q, at, &op.Enqueue{Jobs: []*op.NewJob{n}}, false)
+	made, err := s.enqueueJob(w, r, q, f, body)
 	if err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, statusOf(made), made.Results[0])
+}
+
+// enqueueJob enqueues one job, unless that has faults.
+func (s *Server) enqueueJob(w http.ResponseWriter, r *http.Request, q *request, f *convert.Faults, body *convert.EnqueueBody) (*api.EnqueueBatchResponse, error) {
+	at := q.shards.Of(body.Queue)
+	n := convert.FromEnqueue(f, body, at.NowNs(), s.maxPayload)
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	if err := q.mayEnqueue([]*op.NewJob{n}); err != nil {
+		return nil, err
+	}
+	return s.create(w, r, q, at, &op.Enqueue{Jobs: []*op.NewJob{n}}, false)
 }
 
 // statusOf is the status of an enqueue: whether it created anything.

@@ -35,7 +35,12 @@ type eventQuery struct {
 // parseEvents reads what a request asks for.
 func (q *request) parseEvents(query url.Values) (*eventQuery, error) {
 	var f convert.Faults
-	out := &eventQuery{who: q.who, queues: listOf(&f, query, "queues"), types: listOf(&f, query, "types")}
+	return q.queryEvents(&f, listOf(&f, query, "queues"), listOf(&f, query, "job_ids"), listOf(&f, query, "types"))
+}
+
+// queryEvents checks which events are asked for; nil lists are all there are.
+func (q *request) queryEvents(f *convert.Faults, queues, jobs, types []string) (*eventQuery, error) {
+	out := &eventQuery{who: q.who, queues: queues, types: types}
 	for _, name := range out.queues {
 		if err := job.CheckQueueName(name); err != nil {
 			f.Invalid("queues", "%v", err)
@@ -46,7 +51,7 @@ func (q *request) parseEvents(query url.Values) (*eventQuery, error) {
 			f.Invalid("types", "%s is none: use %s", convert.Excerpt(word), strings.Join(event.Types, ", "))
 		}
 	}
-	for _, text := range listOf(&f, query, "job_ids") {
+	for _, text := range jobs {
 		id, err := job.ParseID(text)
 		if err != nil {
 			f.Invalid("job_ids", "%s is not a job id", convert.Excerpt(text))
@@ -68,9 +73,16 @@ func listOf(f *convert.Faults, query url.Values, name string) []string {
 	if text == "" {
 		return nil
 	}
-	list := strings.Split(text, ",")
+	return filterOf(f, name, strings.Split(text, ","))
+}
+
+// filterOf is a list of bounded length; one without elements says nothing.
+func filterOf(f *convert.Faults, name string, list []string) []string {
 	if len(list) > job.MaxEventFilter {
 		f.Invalid(name, "has %d elements; at most %d are allowed", len(list), job.MaxEventFilter)
+		return nil
+	}
+	if len(list) == 0 {
 		return nil
 	}
 	return list

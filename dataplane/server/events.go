@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"time"
 
@@ -90,10 +89,16 @@ func (s *Server) readEvents(r *http.Request, q *request, name, from string) (*ev
 	if err != nil {
 		return nil, err
 	}
+	return s.readFrom(r, q, query, name, from)
+}
+
+// readFrom is a reader behind a place; "" names none.
+func (s *Server) readFrom(r *http.Request, q *request, query *eventQuery, name, from string) (*eventReader, error) {
 	x := &eventReader{query: query, cells: q.shards.All()}
 	if from == "" {
 		return x, nil
 	}
+	var err error
 	if x.at, err = parseSeqs(name, from, x.cells); err != nil {
 		return nil, err
 	}
@@ -110,12 +115,9 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if s.draining.Err() != nil {
-		return again(api.Errorf(api.LeaderUnavailable, "this node is shutting down: follow another"))
-	}
-	place, err := s.cfg.Host.Follow(q.who.Namespace)
+	place, err := s.follow(&q)
 	if err != nil {
-		return again(err)
+		return err
 	}
 	defer place.Leave()
 	reader, err := s.readEvents(r, &q, "last_event_id", lastEventID(r))
@@ -125,16 +127,34 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	if reader.at == nil {
 		reader.at = latest(reader.cells)
 	}
-	h := w.Header()
-	h["Content-Type"] = []string{"text/event-stream"}
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Accel-Buffering", "no") // a proxy that gathers answers would keep the events
+	streamHeader(w)
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	x := eventStream{server: s, request: r, reader: reader, place: place, w: w, control: http.NewResponseController(w)}
-	x.run(r.Context())
-	return nil // what could be said has been said
+	x := eventStream{server: s, request: r, reader: reader, place: place, to: &eventWriter{server: s, w: w, control: http.NewResponseController(w)}}
+	_ = x.run(r.Context()) // what could be said has been said
+	return nil
+}
+
+// follow takes a place among those who follow events, which must be left.
+func (s *Server) follow(q *request) (*host.Following, error) {
+	if s.draining.Err() != nil {
+		return nil, shuttingDown()
+	}
+	place, err := s.cfg.Host.Follow(q.who.Namespace)
+	return place, again(err)
+}
+
+// shuttingDown sends a stream elsewhere.
+func shuttingDown() error {
+	return again(api.Errorf(api.LeaderUnavailable, "this node is shutting down: open a stream at another"))
+}
+
+// streamHeader announces events.
+func streamHeader(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Accel-Buffering", "no") // a proxy that gathers answers would keep the events
 }
 
 // eventStream is a stream of events under way.
@@ -143,23 +163,34 @@ type eventStream struct {
 	request *http.Request
 	reader  *eventReader
 	place   *host.Following
-	w       http.ResponseWriter
-	control *http.ResponseController
-	buffer  bytes.Buffer
+	to      listener
 }
 
-func (x *eventStream) run(ctx context.Context) {
+// listener is a client that is told events.
+type listener interface {
+	// tell sends one event, in one piece.
+	tell(e *toldEvent) error
+	// flush sees to it that what was told is on its way.
+	flush() error
+	// alive says something where there is nothing to say; at is how far the feed was
+	// read, for who may see all of it: others would learn from that how much there is.
+	alive(at string) error
+}
+
+// run tells events until the client leaves or may not go on: the error says why, nil is
+// the client.
+func (x *eventStream) run(ctx context.Context) error {
 	idle := time.NewTicker(x.server.cfg.EventHeartbeat)
 	defer idle.Stop()
-	if x.comment() != nil { // it has begun
-		return
+	if err := x.alive(); err != nil { // it has begun
+		return err
 	}
 	// What tells of a change is asked for before it is looked for, so that none is missed.
 	doubt, err := x.doubt()
 	for more := false; err == nil; {
 		news := x.place.News()
 		if more, err = x.send(); err != nil {
-			return
+			return err
 		}
 		if more {
 			news = ready
@@ -168,12 +199,12 @@ func (x *eventStream) run(ctx context.Context) {
 		case <-news:
 		case <-idle.C:
 			if err = x.recheck(); err == nil { // keys run out, too
-				err = x.comment()
+				err = x.alive()
 			}
 		case <-ctx.Done():
-			return
+			return nil
 		case <-x.server.draining.Done():
-			return
+			return shuttingDown()
 		case <-doubt:
 			doubt, err = x.doubt()
 		}
@@ -185,6 +216,7 @@ func (x *eventStream) run(ctx context.Context) {
 		default:
 		}
 	}
+	return err
 }
 
 // ready is news that has come.
@@ -206,13 +238,13 @@ func (x *eventStream) doubt() (<-chan struct{}, error) {
 // recheck asks whether the client may still see what it asked for, and what that is: a
 // key may be revoked, run out, and have another scope.
 func (x *eventStream) recheck() error {
-	who, err := x.server.authenticate(x.request)
+	who, _, err := x.server.identify(x.request)
 	if err != nil {
 		return err
 	}
 	query := x.reader.query
 	if who.Namespace != query.who.Namespace {
-		return errors.New("the key opens another namespace")
+		return api.Errorf(api.Unauthorized, "the key opens another namespace now than when the stream began")
 	}
 	where := tenancy.Where{Namespace: who.Namespace}
 	for _, where.Queue = range append([]string{""}, query.queues...) {
@@ -232,18 +264,36 @@ func (x *eventStream) send() (more bool, err error) {
 		return false, err
 	}
 	for i := range events {
-		if err := x.write(&events[i]); err != nil {
+		if err := x.to.tell(&events[i]); err != nil {
 			return false, err
 		}
 	}
 	if len(events) == 0 {
 		return more, nil
 	}
-	return more, x.control.Flush()
+	return more, x.to.flush()
 }
 
-// write sends one event, in one piece.
-func (x *eventStream) write(e *toldEvent) error {
+// alive has the listener hear that the stream is.
+func (x *eventStream) alive() error {
+	at := x.reader.at.String()
+	if !x.reader.query.all() {
+		at = ""
+	}
+	return x.to.alive(at)
+}
+
+// eventWriter tells events as server-sent events.
+type eventWriter struct {
+	server  *Server
+	w       http.ResponseWriter
+	control *http.ResponseController
+	buffer  bytes.Buffer
+}
+
+func (x *eventWriter) flush() error { return x.control.Flush() }
+
+func (x *eventWriter) tell(e *toldEvent) error {
 	x.buffer.Reset()
 	x.buffer.WriteString("id: " + e.id + "\nevent: " + e.Type + "\ndata: ")
 	encoder := json.NewEncoder(&x.buffer)
@@ -255,13 +305,12 @@ func (x *eventStream) write(e *toldEvent) error {
 	return x.out()
 }
 
-// comment sends what is no event. Who may see all is told with it how far the feed is,
-// so that it need not read again what it did not ask for; others would learn from that
-// how much there is.
-func (x *eventStream) comment() error {
+// alive sends what is no event, with how far the feed is: who comes back need not read
+// again what it did not ask for.
+func (x *eventWriter) alive(at string) error {
 	x.buffer.Reset()
 	x.buffer.WriteString(":\n")
-	if at := x.reader.at.String(); at != "0" && x.reader.query.all() {
+	if at != "" && at != "0" {
 		x.buffer.WriteString("id: " + at + "\n")
 	}
 	x.buffer.WriteByte('\n')
@@ -273,7 +322,7 @@ func (x *eventStream) comment() error {
 
 // out writes the buffer, within the time a client has. Between writes there is no
 // limit, nor the server's.
-func (x *eventStream) out() error {
+func (x *eventWriter) out() error {
 	_ = x.control.SetWriteDeadline(time.Now().Add(x.server.cfg.EventWriteWait)) // writers of tests have none
 	_, err := x.w.Write(x.buffer.Bytes())
 	if err == nil {

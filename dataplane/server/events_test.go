@@ -368,6 +368,9 @@ func TestStreamsAreBounded(t *testing.T) {
 	if a := n.ask("GET", "/api/v1/events", n.admin, ""); a.status != 429 || a.problem(t).Code != api.Overloaded {
 		t.Errorf("%d %s", a.status, a.body)
 	}
+	if got := n.figures()["corvo_event_streams"]; got != job.MaxStreams {
+		t.Errorf("%v streams are said to be open, want %d", got, job.MaxStreams)
+	}
 }
 
 // A job's timeline is there until it is purged, and says what is still known.

@@ -18,25 +18,31 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	id, j, err := q.look(r, r.PathValue("job_id"), telemetry.Sampled(r.Context()))
-	if err != nil {
-		return err
-	}
-	var f convert.Faults
-	item := convert.FromFail(&f, id, &body)
-	if err := f.Err(); err != nil {
-		return err
-	}
-	r, span := q.beginSettle(r, telemetry.SpanFail, id, j, item.Usage)
-	failed, err := s.commitFail(w, r, &q, item)
-	if err == nil {
-		span.became(failed.State.Word())
-	}
-	span.end(err)
+	failed, err := s.failJob(w, r, &q, r.PathValue("job_id"), &body)
 	if err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, convert.ToFailed(failed))
+}
+
+// failJob ends an attempt of one job without success.
+func (s *Server) failJob(w http.ResponseWriter, r *http.Request, q *request, name string, body *api.FailRequest) (*op.Failed, error) {
+	id, j, err := q.look(r, name, telemetry.Sampled(r.Context()))
+	if err != nil {
+		return nil, err
+	}
+	var f convert.Faults
+	item := convert.FromFail(&f, id, body)
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	r, span := q.beginSettle(r, telemetry.SpanFail, id, j, item.Usage)
+	failed, err := s.commitFail(w, r, q, item)
+	if err == nil {
+		span.became(failed.State.Word())
+	}
+	span.end(err)
+	return failed, err
 }
 
 func (s *Server) commitFail(w http.ResponseWriter, r *http.Request, q *request, item *op.FailItem) (*op.Failed, error) {

@@ -124,7 +124,7 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 				}
 				// An earlier try of this fetch may have waited here too, got the job and
 				// answered a connection that was gone.
-				if _, err := s.authenticate(r); err != nil {
+				if _, _, err := s.identify(r); err != nil {
 					return nil, err
 				}
 				return q.leasedBefore(w, ask)
@@ -198,7 +198,7 @@ func (s *Server) leaseClaimed(r *http.Request, q *request, ask *convert.Fetch, c
 		return nil, nil, nil
 	}
 	if waited {
-		if _, err := s.authenticate(r); err != nil {
+		if _, _, err := s.identify(r); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -228,7 +228,7 @@ func (s *Server) leaseFrom(r *http.Request, q *request, ask *convert.Fetch, from
 	o.Queues, o.Count = from.Items, uint32(from.count)
 	// Once proposed, the commit is awaited even when the client leaves: only its
 	// result says what must be given back.
-	result, at, err := propose[*op.FetchResult](context.WithoutCancel(r.Context()), s, from.Cell, o)
+	result, at, err := propose[*op.FetchResult](context.WithoutCancel(r.Context()), s, from.Cell, q.inTurn(o))
 	if err != nil {
 		return nil, position{}, err
 	}

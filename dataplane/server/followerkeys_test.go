@@ -31,17 +31,25 @@ func (m *peer) locked() string {
 // makeKey makes a worker's key at a member.
 func (m *peer) makeKey() (text, id string) {
 	m.t.Helper()
+	text = m.giveKey("worker", tenancy.Worker)
+	_, id, _ = keyring.Parse(text)
+	return text, id
+}
+
+// giveKey makes a key at a member.
+func (m *peer) giveKey(name string, role tenancy.Role) string {
+	m.t.Helper()
 	text, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
 	if err != nil {
 		m.t.Fatal(err)
 	}
 	_, _, err = cell.Propose[*op.CreateKeyResult](m.t.Context(), m.cells()[0], &op.CreateKey{Key: &state.Key{
-		Id: id, Name: "worker", Roles: []string{string(tenancy.Worker)}, Hash: hash[:], Enabled: true,
+		Id: id, Name: name, Roles: []string{string(role)}, Hash: hash[:], Enabled: true,
 	}})
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	return text, id
+	return text
 }
 
 func fetchStatus(t *testing.T, url, key string, seconds string) int {

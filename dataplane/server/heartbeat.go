@@ -1,6 +1,7 @@
 package server
 
 import (
+	"crypto/sha256"
 	"net/http"
 
 	"github.com/corvo/corvo/api"
@@ -17,10 +18,19 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var f convert.Faults
-	beats := convert.FromHeartbeat(&f, &body)
-	if err := f.Err(); err != nil {
+	out, err := s.beat(w, r, &q, &body)
+	if err != nil {
 		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, out)
+}
+
+// beat renews the leases that a heartbeat names, and keeps what it says.
+func (s *Server) beat(w http.ResponseWriter, r *http.Request, q *request, body *api.HeartbeatRequest) (out api.HeartbeatResponse, err error) {
+	var f convert.Faults
+	beats := convert.FromHeartbeat(&f, body)
+	if err := f.Err(); err != nil {
+		return out, err
 	}
 	var ids []job.ID
 	renewals := make([]*op.HeartbeatItem, 0, len(beats))
@@ -31,7 +41,7 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request) error {
 		}
 		seen, err := q.sees(r, b.ID)
 		if err != nil {
-			return err
+			return out, err
 		}
 		if seen {
 			ids, renewals = append(ids, b.ID), append(renewals, b.Item)
@@ -39,11 +49,22 @@ func (s *Server) heartbeat(w http.ResponseWriter, r *http.Request) error {
 			b.Item = nil
 		}
 	}
-	result, err := s.renew(w, r, &q, ids, renewals)
+	q.meta.RequestId = reportID(body.ReportID)
+	result, err := s.renew(w, r, q, ids, renewals)
 	if err != nil {
-		return err
+		return out, err
 	}
-	return serve.WriteJSON(w, http.StatusOK, convert.ToHeartbeat(beats, result))
+	return convert.ToHeartbeat(beats, result), nil
+}
+
+// reportID is what the repeat of a heartbeat is known by whose client says what it is
+// called; nil where it does not.
+func reportID(given string) []byte {
+	if given == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte(given))
+	return sum[:16]
 }
 
 // renew renews leases, each on its own. Where a shard cannot be asked nothing is
@@ -54,7 +75,9 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request, q *request, ids [
 		setIndex(w, positionOf(q.shards.Home()))
 		return &op.HeartbeatResult{}, nil
 	}
-	q.meta.RequestId = q.shards.Home().RequestID()
+	if q.meta.RequestId == nil {
+		q.meta.RequestId = q.shards.Home().RequestID()
+	}
 	settled := &items[renewed]{
 		ids: ids,
 		propose: func(c *cell.Cell, at []int) ([]renewed, position, error) {

@@ -72,7 +72,12 @@ func decodeIndex(text string, shards int) ([]position, error) {
 	return all, nil
 }
 
-func setIndex(w http.ResponseWriter, at ...position) { w.Header().Set(indexHeader, encodeIndex(at...)) }
+// setIndex puts positions on an answer; nil is an answer without a header of its own.
+func setIndex(w http.ResponseWriter, at ...position) {
+	if w != nil {
+		w.Header().Set(indexHeader, encodeIndex(at...))
+	}
+}
 
 // later is the positions with one more; of two of a shard the later one stays.
 func later(all []position, p position) []position {

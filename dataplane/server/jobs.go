@@ -51,6 +51,20 @@ func readJob(at *cell.Cell, id job.ID) (*api.Job, error) {
 	return view.Read(snapshot, id)
 }
 
+// seen is why the caller may not be shown a job that was looked for and found, or not,
+// or that it could not be looked for; nil where they may.
+func (q *request) seen(r *http.Request, id job.ID, j *job.Job, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case j == nil:
+		return q.absent(r, id)
+	case !q.who.Covers(j.Queue):
+		return noJob(id.String())
+	}
+	return nil
+}
+
 // absent is why a job was not found: there is none, or it has left the shard where
 // it was looked for, or has not come to the next yet. What the caller may not see is
 // not there either.

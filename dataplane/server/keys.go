@@ -3,7 +3,9 @@ package server
 import (
 	"bytes"
 	"crypto/rand"
+	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
@@ -19,7 +21,7 @@ func (s *Server) ownKeys(r *http.Request) error {
 	if !s.cloud() {
 		return nil
 	}
-	return api.Errorf(api.Unsupported, "keys of a namespace in the cloud are kept by the control plane: use /cloud/v1/namespaces/%s/keys there", serve.Principal(r.Context()).Namespace)
+	return api.Errorf(api.Unsupported, "keys of a namespace in the cloud are kept by the control plane: use /cloud/v1/namespaces/%s/keys there, or corvo cloud keys", serve.Principal(r.Context()).Namespace)
 }
 
 func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
@@ -31,12 +33,19 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := s.awaitPresent(r, &q, q.shards.Home()); err != nil {
+		return err
+	}
 	var f convert.Faults
 	key := convert.FromCreateKey(&f, &body, s.cfg.Now())
+	q.haveRoles(&f, key)
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if err := tenancy.MayGrant(q.who, tenancy.Where{Namespace: q.who.Namespace}, key.Roles, key.QueueScope); err != nil {
+	if err := q.mayGrant(key); err != nil {
+		return err
+	}
+	if err := q.mayBeFirst(key); err != nil {
 		return err
 	}
 	text, id, hash, err := keyring.New(rand.Reader, keyring.Namespace)
@@ -48,12 +57,133 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(result.Key.GetHash(), hash[:]) {
+	return s.writeSecret(w, http.StatusCreated, result.Key, text)
+}
+
+// writeSecret answers with a key that has a new secret.
+func (s *Server) writeSecret(w http.ResponseWriter, status int, rec *state.Key, text string) error {
+	if hash := keyring.Hash(text); !bytes.Equal(rec.GetHash(), hash[:]) {
 		// A repeat under an Idempotency-Key: the secret minted just now opens
 		// nothing, and the one that does was not kept.
-		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key created key %s and was shown its secret, which is not kept: revoke it and create another", result.Key.GetId())
+		return api.Errorf(api.Conflict, "an earlier request with this Idempotency-Key gave key %s a secret and showed it; it is not kept: rotate the key to have another", rec.GetId())
 	}
-	return serve.WriteJSON(w, http.StatusCreated, api.CreatedKey{Key: convert.ToKey(result.Key, 0), APIKey: text})
+	return writeVersion(w, status, op.KeyVersion(rec), api.CreatedKey{Key: convert.ToKey(rec, s.lastUsedNs(rec.Id), s.cfg.Now().UnixNano()), APIKey: text})
+}
+
+// mayGrant refuses a key that may do what the caller may not: who makes one, changes it
+// or takes it away has all its rights.
+func (q *request) mayGrant(key tenancy.Key) error {
+	where := tenancy.Where{Namespace: q.who.Namespace}
+	if err := tenancy.MayGrant(q.who, where, key.Roles, key.QueueScope); err != nil {
+		return err
+	}
+	return tenancy.MayGive(q.who, where, customOf(key.Roles, q.shards.Home().State().Book()))
+}
+
+// haveRoles finds fault with roles that are not there. Their op refuses them as well;
+// but who may give out what a role grants is decided here, by what it grants now.
+func (q *request) haveRoles(f *convert.Faults, key tenancy.Key) {
+	book := q.shards.Home().State().Book()
+	for i, role := range key.Roles {
+		if !role.Valid() && tenancy.CheckRoleName(string(role)) == nil && book.Resource(roles.kind, string(role)) == nil {
+			f.Invalid(fmt.Sprintf("roles[%d]", i), "there is no role %s: create it first, or use one of %v", role, tenancy.Roles())
+		}
+	}
+}
+
+// mayBeFirst refuses the first key of a node that is open where nobody could make others
+// with it: from then on the node is not open any more.
+func (q *request) mayBeFirst(key tenancy.Key) error {
+	first := q.who.Open && !q.shards.Home().State().Head().GetSecured()
+	if !first || slices.Contains(key.Roles, tenancy.Admin) && len(key.QueueScope) == 0 && key.ExpiresAt.IsZero() {
+		return nil
+	}
+	return api.Errorf(api.Conflict, "the first key closes this node to all who have none: give it the role admin, every queue and no expiry, so that others can be made with it")
+}
+
+func (s *Server) setKey(w http.ResponseWriter, r *http.Request) error {
+	if err := s.ownKeys(r); err != nil {
+		return err
+	}
+	var body api.SetKeyRequest
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	was, err := s.ownKey(r, &q)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	key := convert.FromSetKey(&f, &body, s.cfg.Now())
+	q.haveRoles(&f, key)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	if err := q.mayGrant(key); err != nil {
+		return err
+	}
+	rec := convert.ToKeyRecord(key)
+	o := &op.SetKey{Meta: q.meta, Id: was.Id, Name: rec.Name, Roles: rec.Roles, QueueScope: rec.QueueScope, Enabled: rec.Enabled, ExpiresNs: rec.ExpiresNs}
+	if o.IfVersion, err = ifMatch(r, op.KeyVersion(was)); err != nil {
+		return err
+	}
+	result, err := commit[*op.SetKeyResult](s, w, r, &q, q.shards.Home(), o)
+	if err != nil {
+		return err
+	}
+	return s.writeKey(w, result.Key)
+}
+
+func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) error {
+	if err := s.ownKeys(r); err != nil {
+		return err
+	}
+	var body api.RotateRequest
+	q, err := s.begin(r, &body)
+	if err != nil {
+		return err
+	}
+	was, err := s.ownKey(r, &q)
+	if err != nil {
+		return err
+	}
+	var f convert.Faults
+	overlap := convert.FromRotate(&f, &body)
+	if err := f.Err(); err != nil {
+		return err
+	}
+	text, hash, err := keyring.Again(rand.Reader, keyring.Namespace, was.Id)
+	if err != nil {
+		return err
+	}
+	o := &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash[:], OverlapNs: overlap.Nanoseconds()}
+	result, err := commit[*op.RotateKeyResult](s, w, r, &q, q.shards.Home(), o)
+	if err != nil {
+		return err
+	}
+	// It may have been given more rights since it was looked at: who has not all of them
+	// is not shown what opens them.
+	if err := q.mayGrant(convert.FromKeyRecord(result.Key)); err != nil {
+		return err
+	}
+	return s.writeSecret(w, http.StatusOK, result.Key, text)
+}
+
+// ownKey is the key in the path as it is now, if the caller has all its rights.
+func (s *Server) ownKey(r *http.Request, q *request) (*state.Key, error) {
+	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
+		return nil, err
+	}
+	rec, err := q.key(r)
+	if err != nil {
+		return nil, err
+	}
+	return rec, q.mayGrant(convert.FromKeyRecord(rec))
+}
+
+func (s *Server) writeKey(w http.ResponseWriter, rec *state.Key) error {
+	return writeVersion(w, http.StatusOK, op.KeyVersion(rec), convert.ToKey(rec, s.lastUsedNs(rec.Id), s.cfg.Now().UnixNano()))
 }
 
 func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) error {
@@ -69,7 +199,7 @@ func (s *Server) listKeys(w http.ResponseWriter, r *http.Request) error {
 	}
 	keys := []api.Key{}
 	for _, rec := range q.shards.Home().State().Keys() {
-		keys = append(keys, convert.ToKey(rec, s.lastUsedNs(rec.Id)))
+		keys = append(keys, convert.ToKey(rec, s.lastUsedNs(rec.Id), s.cfg.Now().UnixNano()))
 	}
 	return serve.WriteJSON(w, http.StatusOK, keys)
 }
@@ -89,7 +219,7 @@ func (s *Server) getKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return serve.WriteJSON(w, http.StatusOK, convert.ToKey(rec, s.lastUsedNs(rec.Id)))
+	return s.writeKey(w, rec)
 }
 
 func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
@@ -100,17 +230,15 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	// One that is gone may be what an earlier try of this request has done.
 	id := r.PathValue("id")
-	if rec := q.shards.Home().State().Key(id); rec != nil {
-		key := convert.FromKeyRecord(rec)
-		if err := tenancy.MayGrant(q.who, tenancy.Where{Namespace: q.who.Namespace}, key.Roles, key.QueueScope); err != nil {
-			return err
-		}
-	}
-	if _, err := commit[*op.RevokeKeyResult](s, w, r, &q, q.shards.Home(), &op.RevokeKey{Meta: q.meta, Id: id}); err != nil {
+	if _, err := s.ownKey(r, &q); err != nil && api.CodeOf(err) != api.NotFound {
 		return err
 	}
-	s.lastUsed.Delete(id)
+	if _, err := commit[*op.RevokeKeyResult](s, w, r, &q, q.shards.Home(), &op.RevokeKey{Meta: q.meta, Id: id, SpareLast: true}); err != nil {
+		return err
+	}
+	s.keyUses.Delete(id)
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -206,9 +205,7 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 // presentQueueRule says whether a queue has limits, after every write acknowledged
 // before.
 func (s *Server) presentQueueRule(r *http.Request, q *request, at *cell.Cell, name string) (bool, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
-	defer cancel()
-	if err := (freshness{strong: true}).awaitState(ctx, q, []*cell.Cell{at}); err != nil {
+	if err := s.awaitPresent(r, q, at); err != nil {
 		return false, err
 	}
 	_, had, err := queueRule(at, name)

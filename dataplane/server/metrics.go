@@ -37,7 +37,7 @@ var measured = []telemetry.Metric{
 	telemetry.RaftLeader, telemetry.RaftTerm, telemetry.RaftAppliedIndex, telemetry.RaftSnapshotIndex, telemetry.RaftLogBytes,
 	telemetry.DiskFreeBytes, telemetry.FeedEvents, telemetry.IdempotencyRecords,
 	telemetry.PipelineBacklogOps, telemetry.PipelineBacklogBytes, telemetry.PipelineQueueTime, telemetry.PipelineApplyTime,
-	telemetry.AlertsDropped, telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches,
+	telemetry.AlertsDropped, telemetry.WebhookEventsLost, telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches, telemetry.EventStreams, telemetry.WorkerStreams,
 	telemetry.ViewLagEvents, telemetry.ViewLagSeconds,
 	telemetry.Queues, telemetry.QueueJobs, telemetry.QueuePaused,
 }
@@ -105,6 +105,7 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 	s.measureBudgets(to)
 	to.Counter(telemetry.AlertsDropped, dropped)
 	to.Gauge(telemetry.PollsParked, parked)
+	to.Gauge(telemetry.EventStreams, float64(s.cfg.Host.Streams()))
 	to.Gauge(telemetry.PipelineBacklogOps, ops, everyOther)
 	to.Gauge(telemetry.PipelineBacklogBytes, bytes, everyOther)
 	if freeErr == nil {
@@ -146,7 +147,12 @@ func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cell
 	if err != nil {
 		return err
 	}
+	followers, err := s.cfg.Host.Followers(ns)
+	if err != nil {
+		return err
+	}
 	to.Gauge(telemetry.PollsParked, float64(polls.Parked))
+	to.Gauge(telemetry.EventStreams, float64(followers))
 	to.Counter(telemetry.AlertsDropped, float64(dropped))
 	to.Counter(telemetry.OverloadsRefused, float64(refused), "backlog")
 	to.Counter(telemetry.OverloadsRefused, float64(polls.Refused), "polls")
@@ -156,10 +162,12 @@ func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cell
 	return measureQueues(to, cells)
 }
 
-// measureBudgets says what was refused for want of room in the process.
+// measureBudgets says what was refused for want of room in the process, and how much of
+// it streams have.
 func (s *Server) measureBudgets(to *telemetry.Scrape) {
 	to.Counter(telemetry.OverloadsRefused, float64(s.bodies.refused.Load()), "bodies")
 	to.Counter(telemetry.OverloadsRefused, float64(s.searches.refused.Load()), "searches")
+	to.Gauge(telemetry.WorkerStreams, float64(s.streams.used.Load()))
 }
 
 func measureCell(to *telemetry.Scrape, c *cell.Cell, status *cell.Status) {
@@ -171,6 +179,7 @@ func measureCell(to *telemetry.Scrape, c *cell.Cell, status *cell.Status) {
 	to.Gauge(telemetry.RaftLogBytes, float64(e.LogBytes), shard)
 	to.Gauge(telemetry.FeedEvents, float64(status.FeedEvents), shard)
 	to.Gauge(telemetry.IdempotencyRecords, float64(status.IdempotencyRecords), shard)
+	to.Counter(telemetry.WebhookEventsLost, float64(status.WebhookEventsLost), shard)
 	to.Gauge(telemetry.PipelineBacklogOps, float64(e.BacklogOps), shard)
 	to.Gauge(telemetry.PipelineBacklogBytes, float64(e.BacklogBytes), shard)
 	histogram(to, telemetry.PipelineQueueTime, &e.QueueTime, shard)

@@ -17,17 +17,22 @@ var capabilities = []string{
 	"enqueue", "enqueue.batch", "enqueue.delayed", "enqueue.idempotency",
 	"fetch", "fetch.batch", "ack", "ack.batch", "fail", "heartbeat",
 	"jobs.get", "jobs.search", "jobs.move", "queues", "queues.pause", "queues.concurrency",
+	"rpc", "rpc.stream",
 }
 
 // ownKeysCapability is that of a server that makes its keys itself.
 const ownKeysCapability = "auth.keys"
 
 func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
-	has := capabilities
-	if !s.cloud() {
-		has = append(slices.Clip(has), ownKeysCapability)
+	return serve.WriteJSON(w, http.StatusOK, api.Info{ServerVersion: s.cfg.Version, APIVersion: apiVersion, Capabilities: s.capabilities()})
+}
+
+// capabilities are those of this server.
+func (s *Server) capabilities() []string {
+	if s.cloud() {
+		return capabilities
 	}
-	return serve.WriteJSON(w, http.StatusOK, api.Info{ServerVersion: s.cfg.Version, APIVersion: apiVersion, Capabilities: has})
+	return append(slices.Clip(capabilities), ownKeysCapability)
 }
 
 func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) error {

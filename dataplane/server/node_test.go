@@ -52,7 +52,10 @@ func startNodeOn(t testing.TB, of host.Config, change func(*Config)) *node {
 	ctx := context.Background()
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
 	dir := t.TempDir()
-	of.DataDir, of.NodeID, of.Logger = dir, "n1", logger
+	if of.Logger == nil {
+		of.Logger = logger
+	}
+	of.DataDir, of.NodeID = dir, "n1"
 	h, err := host.Open(of)
 	if err != nil {
 		t.Fatal(err)

@@ -59,12 +59,8 @@ func (s *Server) orShipped(own, shipped serve.Handler) serve.Handler {
 }
 
 func (s *Server) listPrices(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
+	_, home, err := s.atHome(r)
 	if err != nil {
-		return err
-	}
-	home := q.shards.Home()
-	if err := s.awaitState(r, &q, home); err != nil {
 		return err
 	}
 	all := []api.Price{}
@@ -77,12 +73,8 @@ func (s *Server) listPrices(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) shippedPrice(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
+	_, home, err := s.atHome(r)
 	if err != nil {
-		return err
-	}
-	home := q.shards.Home()
-	if err := s.awaitState(r, &q, home); err != nil {
 		return err
 	}
 	rec := home.State().Book().Resource(state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE, strings.TrimPrefix(inPath(r), convert.ShippedPrefix))

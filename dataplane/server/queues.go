@@ -133,12 +133,10 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if _, err := commit[*op.SetQueueResult](s, w, r, &q, c, o); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
-	defer cancel()
-	if err := c.View().Wait(ctx, uint64(c.Applied())); err != nil { // it is applied here
+	if err := s.awaitWritten(r, c); err != nil {
 		return err
 	}
-	found, err := c.View().Queue(ctx, name)
+	found, err := c.View().Queue(r.Context(), name)
 	if err != nil {
 		return err
 	}

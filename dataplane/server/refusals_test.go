@@ -191,7 +191,7 @@ func refusedManagement() []refusalCase {
 		{"no key to revoke", "DELETE", "/api/v1/auth/keys/nobody", "", 404, api.NotFound, ""},
 		{"no route", "GET", "/api/v1/nothing", "", 404, api.NotFound, ""},
 		{"no method", "PATCH", "/api/v1/enqueue", "", 405, api.MethodNotAllowed, ""},
-		{"a route not built", "POST", "/api/v1/admin/backup", "{}", 501, api.Unsupported, ""},
+		{"a route that is a command", "POST", "/api/v1/admin/restore", "{}", 501, api.Unsupported, ""},
 	}
 }
 

@@ -58,6 +58,7 @@ type requestName struct {
 // requests gathers requests until they are recorded.
 type requests struct {
 	record func(ctx context.Context, ns tenancy.NamespaceID, o *op.RecordRequests) error
+	remote func(*http.Request) string // where a request comes from
 	log    *slog.Logger
 
 	mu     sync.Mutex
@@ -100,7 +101,7 @@ func (q *requests) add(ns tenancy.NamespaceID, who tenancy.Principal, k requestK
 	case len(g.kinds) >= maxRequestKinds:
 		g.lost++
 	default:
-		g.kinds[name] = &op.Request{Principal: name.principal, Audit: auditOf(r, who, k), Count: 1}
+		g.kinds[name] = &op.Request{Principal: name.principal, Audit: auditOf(r, who, k, q.remote(r)), Count: 1}
 		g.order = append(g.order, name)
 	}
 	if q.timer == nil {

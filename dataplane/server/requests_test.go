@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
@@ -53,7 +54,10 @@ func (r *recorder) recorded() (records int, requests uint64) {
 }
 
 func gather(r *recorder) *requests {
-	return &requests{record: r.record, log: slog.New(slog.NewTextHandler(io.Discard, nil)), of: map[tenancy.NamespaceID]*gathering{}}
+	return &requests{
+		record: r.record, remote: func(r *http.Request) string { return r.RemoteAddr },
+		log: slog.New(slog.NewTextHandler(io.Discard, nil)), of: map[tenancy.NamespaceID]*gathering{},
+	}
 }
 
 var stranger = tenancy.Principal{}

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/corvo/corvo/api"
@@ -52,6 +51,8 @@ type noun[Req, Resp any] struct {
 	across func(shards router.Shards, r *state.Resource) (Resp, error)
 	// conceal takes out what nobody sees who may not declare one.
 	conceal func(q *request, shown *Resp)
+	// may refuses to declare one that is, or is to be, like this.
+	may func(q *request, r *state.Resource) error
 	// at is the shard that knows what has come of one; nil: the home shard.
 	at func(q *request, r *state.Resource) *cell.Cell
 }
@@ -95,12 +96,8 @@ func (n *noun[Req, Resp]) routes(s *Server) []serve.Route {
 }
 
 func (n *noun[Req, Resp]) list(s *Server, w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
+	q, home, err := s.atHome(r)
 	if err != nil {
-		return err
-	}
-	home := q.shards.Home()
-	if err := s.awaitState(r, &q, home); err != nil {
 		return err
 	}
 	all := []Resp{}
@@ -132,12 +129,8 @@ func (n *noun[Req, Resp]) create(s *Server, w http.ResponseWriter, r *http.Reque
 }
 
 func (n *noun[Req, Resp]) get(s *Server, w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
+	q, _, err := s.atHome(r)
 	if err != nil {
-		return err
-	}
-	home := q.shards.Home()
-	if err := s.awaitState(r, &q, home); err != nil {
 		return err
 	}
 	rec, err := n.find(&q, r)
@@ -158,7 +151,7 @@ func (n *noun[Req, Resp]) replace(s *Server, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	if err := n.present(s, r, &q); err != nil {
+	if err := s.awaitPresent(r, &q, q.shards.Home()); err != nil {
 		return err
 	}
 	was, err := n.find(&q, r)
@@ -248,21 +241,13 @@ func (n *noun[Req, Resp]) mine(s *Server, r *http.Request) (q request, rec *stat
 	if q, err = s.begin(r, nil); err != nil {
 		return q, nil, err
 	}
-	if err = n.present(s, r, &q); err != nil {
+	if err = s.awaitPresent(r, &q, q.shards.Home()); err != nil {
 		return q, nil, err
 	}
 	if rec, err = n.find(&q, r); err != nil {
 		return q, nil, err
 	}
 	return q, rec, n.allow(&q, rec)
-}
-
-// present waits for every write acknowledged before: what is there now decides
-// whether it may change.
-func (n *noun[Req, Resp]) present(s *Server, r *http.Request, q *request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
-	defer cancel()
-	return (freshness{strong: true}).awaitState(ctx, q, []*cell.Cell{q.shards.Home()})
 }
 
 // find is the resource in the path. One that the caller may not see is none.
@@ -289,7 +274,10 @@ func (n *noun[Req, Resp]) allow(q *request, rec *state.Resource) error {
 	if err := q.allow(n.write, queue); err != nil || queue != "" {
 		return err
 	}
-	return n.everywhere(q)
+	if err := n.everywhere(q); err != nil || n.may == nil {
+		return err
+	}
+	return n.may(q, rec)
 }
 
 // everywhere refuses those whose scope is not every queue.

@@ -97,6 +97,9 @@ func (s *Server) routes() []serve.Route {
 		{Method: "GET", Path: v1 + "/workers", Permission: tenancy.JobRead, Handler: s.searching(s.listWorkers), Query: read,
 			Summary: "The workers this node has heard of, and those that hold jobs", Response: []api.Worker{}},
 
+		{Method: "GET", Path: v1 + "/metrics/throughput", Permission: tenancy.QueueRead, Handler: s.throughput,
+			Summary: "What happened in the last minute, by queue", Response: api.Throughput{}},
+
 		{Method: "GET", Path: v1 + "/queues", Permission: tenancy.QueueRead, Handler: s.searching(s.listQueues), Query: read,
 			Summary: "All queues", Response: []api.Queue{}},
 		{Method: "GET", Path: v1 + "/queues/{name}", Permission: tenancy.QueueRead, Handler: s.searching(s.getQueue), Query: read,
@@ -154,6 +157,10 @@ func (s *Server) routes() []serve.Route {
 			Summary: "An API key", Response: api.Key{}},
 		{Method: "DELETE", Path: v1 + "/auth/keys/{id}", Permission: tenancy.KeyManage, Handler: s.revokeKey,
 			Summary: "Revoke an API key", Response: api.Status{}},
+		{Method: "PUT", Path: v1 + "/auth/keys/{id}", Permission: tenancy.KeyManage, Handler: s.setKey, Strict: true,
+			Summary: "Replace what is said about an API key; its secret stays", Request: api.SetKeyRequest{}, Response: api.Key{}},
+		{Method: "POST", Path: v1 + "/auth/keys/{id}/rotate", Permission: tenancy.KeyManage, Handler: s.rotateKey, Strict: true,
+			Summary: "Give an API key another secret, which the answer alone holds; the old one works on for a while", Request: api.RotateRequest{}, Response: api.CreatedKey{}},
 
 		{Method: "GET", Path: v1 + "/metrics", Permission: tenancy.NodeRead, Handler: s.metrics, Summary: "Metrics in the Prometheus text format"},
 		{Method: "GET", Path: v1 + "/info", Permission: serve.Open, Handler: s.info, Summary: "What this server is and can do", Response: api.Info{}},
@@ -175,12 +182,19 @@ func (s *Server) routes() []serve.Route {
 			Summary: "Another name of rebuild-view", Response: api.Status{}},
 		{Method: "POST", Path: v1 + "/admin/verify", Permission: tenancy.NodeAdmin, Handler: s.verify,
 			Summary: "Read and check all that the stores of the node asked have on disk", Response: api.Verified{}},
+		{Method: "POST", Path: v1 + "/admin/backup", Permission: tenancy.NodeAdmin, Handler: s.backup, Query: backupQuery,
+			Summary: "All state at one moment, as a file: payloads and the hashes of keys included"},
+		{Method: "POST", Path: v1 + "/admin/restore", Permission: tenancy.NodeAdmin, Handler: s.restore,
+			Summary: "Answers 501: a backup is restored into a new node, by corvo admin restore"},
+		{Method: "GET", Path: profilesPath, Permission: tenancy.NodeAdmin, Handler: s.profiles,
+			Summary: "Profiles of the process, as go tool pprof reads them"},
 		{Method: "GET", Path: "/healthz", Permission: serve.Open, Handler: s.healthz, Summary: "Whether the process works", Response: api.Health{}},
 		{Method: "GET", Path: "/readyz", Permission: serve.Open, Handler: s.readyz, Summary: "Whether to send requests here", Response: api.Health{}},
 		{Method: "GET", Path: "/openapi.json", Permission: serve.Open, Handler: s.openAPI, Summary: "This document"},
 	}
 	built = append(built, providers.routes(s)...)
 	built = append(built, approvalPolicies.routes(s)...)
+	built = append(built, s.roleRoutes()...)
 	built = append(built, s.budgetRoutes()...)
 	built = append(built, s.priceRoutes()...)
 	built = append(built, alertRules.routes(s)...)

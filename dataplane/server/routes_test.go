@@ -51,7 +51,8 @@ func TestPermissionMatrix(t *testing.T) {
 	for _, role := range roles {
 		fmt.Fprintf(&b, " %-8s", role)
 	}
-	for _, r := range (&Server{}).routes() {
+	s := &Server{}
+	for _, r := range append(s.routes(), s.procedures()...) {
 		name := r.Method + " " + r.Path
 		if isUnbuilt(r) {
 			name += " (501)"

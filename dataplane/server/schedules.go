@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -26,14 +25,11 @@ const (
 )
 
 func (s *Server) listSchedules(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
+	q, home, err := s.atHome(r)
 	if err != nil {
 		return err
 	}
-	if err := s.awaitState(r, &q, q.shards.Home()); err != nil {
-		return err
-	}
-	snapshot := q.shards.Home().State().Snapshot()
+	snapshot := home.State().Snapshot()
 	defer snapshot.Close()
 	all := []api.Schedule{}
 	for rec, err := range snapshot.Schedules() {
@@ -237,9 +233,7 @@ func (s *Server) readSchedule(r *http.Request, q *request) (*state.Schedule, err
 // presentSchedule is the schedule in the path, with every write acknowledged
 // before: what it is now decides whether, and with which next run, it may change.
 func (s *Server) presentSchedule(r *http.Request, q *request) (*state.Schedule, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
-	defer cancel()
-	if err := (freshness{strong: true}).awaitState(ctx, q, []*cell.Cell{q.shards.Home()}); err != nil {
+	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
 		return nil, err
 	}
 	return q.schedule(r)

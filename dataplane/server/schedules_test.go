@@ -27,9 +27,10 @@ func TestASchedulesLife(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	made := n.made(`{"name":"daily","queue":"q","cron":"0 9 * * *","timezone":"America/New_York","payload":{"b":1,"a":2},"unique_key":"u",
-		"max_retries":5,"priority":"high","tags":{"a":"b"},"headers":{"h":"i"},"missed":"all","jitter":"30s"}`)
+		"max_retries":5,"priority":"high","tags":{"a":"b"},"headers":{"h":"i"},"missed":"all","jitter":"30s","fairness_key":"acme","fairness_weight":3}`)
 	if !strings.HasPrefix(made.ID, "sched_") || made.NextRun == nil || made.LastRun != nil || string(made.Payload) != `{"b":1,"a":2}` ||
-		made.MaxRetries != 5 || made.Priority != 1 || made.Missed != "all" || made.Jitter != "30s" || *made.UniqueKey != "u" || made.Tags["a"] != "b" || made.Headers["h"] != "i" {
+		made.MaxRetries != 5 || made.Priority != 1 || made.Missed != "all" || made.Jitter != "30s" || *made.UniqueKey != "u" || made.Tags["a"] != "b" || made.Headers["h"] != "i" ||
+		*made.FairnessKey != "acme" || *made.FairnessWeight != 3 {
 		t.Errorf("made %+v", made)
 	}
 	path := "/api/v1/schedules/" + made.ID
@@ -66,7 +67,8 @@ func TestASchedulesLife(t *testing.T) {
 		t.Fatalf("run: %+v, %v", run, err)
 	}
 	job, err := n.client(n.admin).Job(t.Context(), run.JobID, client.Read{})
-	if err != nil || job.Queue != "q" || job.MaxRetries != 5 || job.Priority != 1 || string(job.Payload) != `{"b":1,"a":2}` || job.Tags["a"] != "b" || job.Headers["h"] != "i" {
+	if err != nil || job.Queue != "q" || job.MaxRetries != 5 || job.Priority != 1 || string(job.Payload) != `{"b":1,"a":2}` || job.Tags["a"] != "b" || job.Headers["h"] != "i" ||
+		*job.FairnessKey != "acme" || *job.FairnessWeight != 3 {
 		t.Errorf("the job %+v, %v", job, err)
 	}
 
@@ -76,7 +78,7 @@ func TestASchedulesLife(t *testing.T) {
 		t.Fatalf("replaced: %s %s", a.header.Get("ETag"), a.body)
 	}
 	if now.ID != made.ID || now.CreatedAt != made.CreatedAt || now.Timezone != "UTC" || now.Missed != "once" || now.Jitter != "0s" || string(now.Payload) != "{}" ||
-		now.UniqueKey != nil || now.MaxRetries != 3 || now.Priority != 2 || now.Paused || now.NextRun == nil || len(now.Tags)+len(now.Headers) != 0 {
+		now.UniqueKey != nil || now.FairnessKey != nil || now.FairnessWeight != nil || now.MaxRetries != 3 || now.Priority != 2 || now.Paused || now.NextRun == nil || len(now.Tags)+len(now.Headers) != 0 {
 		t.Errorf("replaced: %s", a.body)
 	}
 	for _, header := range []string{`If-Match: "4"`, `If-Match: W/"5"`, `If-Match: "x"`} {
@@ -151,6 +153,8 @@ func TestScheduleRefusals(t *testing.T) {
 		with(`,"timezone":"Mars/Olympus"`):                       {api.ValidationError, "timezone"},
 		with(`,"timezone":"Local"`):                              {api.ValidationError, "timezone"},
 		with(`,"missed":"some"`):                                 {api.ValidationError, "missed"},
+		with(`,"fairness_key":"*"`):                              {api.ValidationError, "fairness_key"},
+		with(`,"fairness_weight":3`):                             {api.ValidationError, "fairness_weight"},
 		with(`,"jitter":"61m"`):                                  {api.ValidationError, "jitter"},
 		with(`,"jitter":"-1s"`):                                  {api.ValidationError, "jitter"},
 		with(`,"jitter":"1us"`):                                  {api.ValidationError, "jitter"},

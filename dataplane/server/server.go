@@ -58,7 +58,12 @@ type Config struct {
 	MaxSearches    int                  // searches and lists at once; 0 = DefaultMaxSearches
 	MinFreeDisk    int64                // bytes of disk below which the node is not ready; 0 = DefaultMinFreeDisk
 	EventHeartbeat time.Duration        // of streams of events; 0 = DefaultEventHeartbeat
-	EventWriteWait time.Duration        // of streams of events; 0 = DefaultEventWriteWait
+	EventWriteWait time.Duration        // of streams; 0 = DefaultEventWriteWait
+	Limits         DoorLimits           // how fast it is asked
+	MessageWait    time.Duration        // for a message of the RPC to arrive; 0 = DefaultMessageWait
+	StreamRate     int                  // frames a second of one stream; 0 = DefaultStreamRate
+	StreamFrames   int                  // frames of all streams in hand at once; 0 = DefaultStreamFrames
+	MaxStreams     int                  // streams at once; 0 = DefaultMaxStreams
 	Tracer         trace.TracerProvider // nil = no traces
 	Logger         *slog.Logger
 	Metrics        *telemetry.Registry // nil = one of its own
@@ -83,13 +88,18 @@ type Server struct {
 	handler    http.Handler
 	openapi    []byte
 	maxPayload int
-	lastUsed   sync.Map // key id -> *atomic.Int64, Unix nanoseconds
+	keyUses    sync.Map // key id -> *keyUse
+	limits     limits
 
 	emptyFetches atomic.Uint64 // fetches that were logged and found nothing
 
 	bodies   budget // bytes of request bodies in flight
 	newKeys  budget // requests that wait for a key that may be new
 	searches budget // searches and lists under way
+
+	streams budget        // of the lifecycle
+	frames  chan struct{} // has one for each frame of them that is in hand
+	backing atomic.Bool   // a backup is being sent
 
 	bulkStreams budget    // of the progress of bulk operations
 	requests    *requests // those that are recorded in the audit log though they came to no op
@@ -105,6 +115,8 @@ func New(cfg Config) (*Server, error) {
 	switch {
 	case cfg.Host == nil || (cfg.Namespace == "") != (cfg.Door != nil) || cfg.Door != nil && cfg.Dev:
 		return nil, errors.New("server: a host and either a namespace or a door are needed, and no open door")
+	case cfg.Limits.check() != nil:
+		return nil, cfg.Limits.check()
 	case cfg.MaxPayload < 0 || cfg.MaxPayload > job.MaxPayloadFlag:
 		return nil, fmt.Errorf("server: payloads of %d bytes: the most is from 1 to %d", cfg.MaxPayload, job.MaxPayloadFlag)
 	case cfg.MaxPayload == 0:
@@ -130,6 +142,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	cfg.EventHeartbeat = cmp.Or(cfg.EventHeartbeat, DefaultEventHeartbeat)
 	cfg.EventWriteWait = cmp.Or(cfg.EventWriteWait, DefaultEventWriteWait)
+	cfg.streamDefaults()
+	if cfg.StreamRate < 0 || cfg.StreamFrames < 0 || cfg.MaxStreams < 0 {
+		return nil, errors.New("server: bounds of streams may not be negative")
+	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -139,14 +155,15 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Server{cfg: cfg, maxPayload: int(cfg.MaxPayload)}
+	s := &Server{cfg: cfg, maxPayload: int(cfg.MaxPayload), limits: newLimits(cfg.Limits)}
 	s.bodies.most, s.searches.most, s.newKeys.most = cfg.MaxBodies, int64(cfg.MaxSearches), maxNewKeys
 	s.bulkStreams.most = job.MaxBulkStreams
-	s.requests = &requests{record: s.recordRequests, log: cfg.Logger, of: map[tenancy.NamespaceID]*gathering{}}
+	s.streams.most, s.frames = int64(cfg.MaxStreams), make(chan struct{}, cfg.StreamFrames)
+	s.requests = &requests{record: s.recordRequests, remote: s.remote, log: cfg.Logger, of: map[tenancy.NamespaceID]*gathering{}}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	table := s.table()
 	var err error
-	if s.openapi, err = document(table); err != nil {
+	if s.openapi, err = document(s.routes()); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
 	s.handler, err = serve.New(serve.Config{
@@ -179,6 +196,12 @@ func (s *Server) table() []serve.Route {
 		}
 		table[i].Audited = audits(route)
 	}
+	for _, route := range s.procedures() {
+		if route.Permission != serve.Open {
+			route.Handler = s.visiting(route.Handler)
+		}
+		table = append(table, route)
+	}
 	return table
 }
 
@@ -210,6 +233,7 @@ type request struct {
 	shards router.Shards
 	meta   *op.Meta
 	trail  *trail // nil = it is not audited
+	turn   *turn  // nil = its ops wait for no others
 }
 
 // begin reads the body of a request into v (nil: it has none) and finds its
@@ -226,7 +250,7 @@ func (s *Server) begin(r *http.Request, v any) (request, error) {
 	}
 	q := request{who: who, shards: shards, meta: &op.Meta{Principal: principalOf(who), Idempotency: idempotency}}
 	if route != nil && route.Audited {
-		q.audit(r, route)
+		q.audit(r, route, s.remote(r))
 	}
 	return q, nil
 }
@@ -278,7 +302,7 @@ func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request
 		}
 		return result, err
 	}
-	result, at, err := propose[R](r.Context(), s, c, o)
+	result, at, err := propose[R](r.Context(), s, c, q.inTurn(o))
 	if at != 0 {
 		q.applied()
 	}

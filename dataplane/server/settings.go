@@ -13,12 +13,8 @@ import (
 )
 
 func (s *Server) getSettings(w http.ResponseWriter, r *http.Request) error {
-	q, err := s.begin(r, nil)
+	_, home, err := s.atHome(r)
 	if err != nil {
-		return err
-	}
-	home := q.shards.Home()
-	if err := s.awaitState(r, &q, home); err != nil {
 		return err
 	}
 	return writeSettings(w, home.State().Head().GetSettings())

@@ -146,7 +146,7 @@ func proposeItems[R any](s *Server, r *http.Request, q *request, c *cell.Cell, o
 		q.applied()
 		return before, positionOf(at), nil
 	}
-	result, at, err := propose[R](r.Context(), s, c, o)
+	result, at, err := propose[R](r.Context(), s, c, q.inTurn(o))
 	if at != 0 {
 		q.applied()
 	}

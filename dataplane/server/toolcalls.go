@@ -41,21 +41,30 @@ func (s *Server) addTools(q *request, item *op.AckItem, calls []api.ToolCall) er
 // appendToolResults adds to a job that is delivered what came of the tools that its
 // last iteration called.
 func (q *request) appendToolResults(ctx context.Context, b []byte, from *cell.Cell, id job.ID, j *job.Job) ([]byte, error) {
+	results, err := q.toolResults(ctx, from, id, j)
+	if err != nil || len(results) == 0 {
+		return b, err
+	}
+	return convert.AppendToolResults(b, results)
+}
+
+// toolResults are what came of the tools that a job's last iteration called.
+func (q *request) toolResults(ctx context.Context, from *cell.Cell, id job.ID, j *job.Job) ([]api.ToolResult, error) {
 	it, err := from.State().Iteration(id, j.GetDetail())
 	if err != nil || len(it.GetToolCalls()) == 0 {
-		return b, err
+		return nil, err
 	}
 	results, size := make([]api.ToolResult, len(it.ToolCalls)), 0
 	for i, c := range it.ToolCalls {
 		if results[i], err = q.toolResult(ctx, c); err != nil {
-			return b, fmt.Errorf("tool %q: %w", c.GetName(), err)
+			return nil, fmt.Errorf("tool %q: %w", c.GetName(), err)
 		}
 		if size += len(results[i].Result); size > job.MaxToolResults {
 			size -= len(results[i].Result)
 			results[i].Result, results[i].TooLarge = nil, true
 		}
 	}
-	return convert.AppendToolResults(b, results)
+	return results, nil
 }
 
 // toolResult is what came of one tool, wherever its job is by now.

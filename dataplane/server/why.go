@@ -121,7 +121,7 @@ func (e *explanation) readyBeside(from *state.Snapshot) (int64, error) {
 	if err != nil || rec.GetLanes() == 0 {
 		return int64(rec.Ready()), err
 	}
-	lane, err := from.Lane(e.j.Queue, e.j.Options.GetFairnessKey())
+	lane, err := from.Lane(e.j.Queue, e.j.FairnessKey)
 	return int64(lane.GetPending()), err
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/dataplane/view"
 )
 
 // agent reads the bounds of an agent's job; nil where the request says nothing: clients
@@ -49,19 +50,28 @@ func agentStatus(f *Faults, b *api.AckRequest) job.IterationStatus {
 	return status
 }
 
-// appendAgent appends what the worker of an agent's job is told; nothing of others.
-func appendAgent(b []byte, j *job.Job) ([]byte, error) {
+// fetchedAgent is what the worker of an agent's job is told; not ok of other jobs.
+func fetchedAgent(j *job.Job) (told api.FetchedAgent, ok bool) {
 	a := j.Options.GetAgent()
 	if a == nil && j.Detail.GetIteration() == 0 {
-		return b, nil
+		return told, false
 	}
-	object, err := json.Marshal(api.FetchedAgent{
+	return api.FetchedAgent{
 		MaxIterations:    int(a.GetMaxIterations()),
 		MaxCostUSD:       money.Nano(a.GetMaxCostNanoUsd()),
 		IterationTimeout: api.DurationOf(j.IterationTimeout()),
 		Iteration:        int(j.Detail.GetIteration()) + 1,
 		TotalCostUSD:     money.Nano(j.AgentCost()),
-	})
+	}, true
+}
+
+// appendAgent appends what the worker of an agent's job is told; nothing of others.
+func appendAgent(b []byte, j *job.Job) ([]byte, error) {
+	told, ok := fetchedAgent(j)
+	if !ok {
+		return b, nil
+	}
+	object, err := json.Marshal(told)
 	if err != nil {
 		return b, err
 	}
@@ -82,7 +92,7 @@ func ToIteration(from state.Reader, id job.ID, it *job.Iteration) (api.Iteration
 	out := api.Iteration{
 		Iteration: int(it.Number),
 		Status:    it.Status.Word(),
-		Usage:     toUsage(it.Usage),
+		Usage:     view.ToUsage(it.Usage),
 		CostUSD:   money.Nano(it.Usage.GetCostNanoUsd()),
 		Attempt:   int(it.Attempt),
 		StartedAt: api.TimeOf(time.Unix(0, it.StartedNs)),
@@ -118,21 +128,6 @@ func ToIteration(from state.Reader, id job.ID, it *job.Iteration) (api.Iteration
 		}
 	}
 	return out, nil
-}
-
-func toUsage(u *job.Usage) *api.Usage {
-	if u == nil {
-		return nil
-	}
-	return &api.Usage{
-		InputTokens:         u.InputTokens,
-		OutputTokens:        u.OutputTokens,
-		CacheCreationTokens: u.CacheCreationTokens,
-		CacheReadTokens:     u.CacheReadTokens,
-		Model:               u.Model,
-		Provider:            u.Provider,
-		CostUSD:             money.Nano(u.CostNanoUsd),
-	}
 }
 
 // FromReplay makes the op that replays a job; id is the new one's.

@@ -2,7 +2,6 @@ package convert
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/duties"
@@ -37,16 +36,7 @@ func FromAlertRule(f *Faults, r *api.AlertRuleRequest) *op.PutResource {
 		f.Invalid("notify", "is missing; it is the id of a webhook")
 	}
 	rule.Target = alertTarget(f, r, rule.When)
-	switch d, err := r.For.Parse(0); {
-	case err != nil:
-		f.Invalid("for", "%v", err)
-	case d > job.MaxAlertFor:
-		f.Invalid("for", "is %s; at most %s are allowed", d, job.MaxAlertFor)
-	case d%time.Millisecond != 0:
-		f.Invalid("for", "is %s; it is whole milliseconds", d)
-	default:
-		rule.ForMs = d.Milliseconds()
-	}
+	rule.ForMs = millis(f, "for", r.For, 0, job.MaxAlertFor)
 	return &op.PutResource{Resource: &state.Resource{AlertRule: rule}}
 }
 

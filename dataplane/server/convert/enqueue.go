@@ -3,6 +3,7 @@ package convert
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -63,7 +64,7 @@ func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.New
 		n.Priority = uint32(level)
 	}
 	model(f, &b.EnqueueRequest, n)
-	fairness(f, &b.EnqueueRequest, n)
+	n.FairnessKey, n.FairnessWeight = fairness(f, b.FairnessKey, b.FairnessWeight)
 	unique(f, &b.EnqueueRequest, n)
 	debounce(f, &b.EnqueueRequest, n)
 	fromChain(f, b, n, maxPayload)
@@ -171,6 +172,11 @@ func millis(f *Faults, field string, d api.Duration, absent, most time.Duration)
 		return v.Milliseconds()
 	}
 	return 0
+}
+
+// anyMillis is millis of a duration whose bounds the caller knows; 0 where it is none.
+func anyMillis(f *Faults, field string, d api.Duration) int64 {
+	return millis(f, field, d, 0, math.MaxInt64)
 }
 
 // scheduledNs is when a job is due, 0 for now and the past.

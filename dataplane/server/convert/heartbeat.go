@@ -22,6 +22,9 @@ func FromHeartbeat(f *Faults, r *api.HeartbeatRequest) []Beat {
 		f.Invalid("jobs", "has %d entries; at most %d are taken", len(r.Jobs), job.MaxHeartbeatJobs)
 		return nil
 	}
+	if len(r.ReportID) > job.MaxReportID {
+		f.Invalid("report_id", "has %d bytes; at most %d are taken", len(r.ReportID), job.MaxReportID)
+	}
 	beats := make([]Beat, 0, len(r.Jobs))
 	for _, name := range slices.Sorted(maps.Keys(r.Jobs)) {
 		b := Beat{Name: name}

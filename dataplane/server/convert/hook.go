@@ -43,14 +43,7 @@ func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 			f.Invalid("queues", "%v", err)
 		}
 	}
-	switch d, err := r.SecretOverlap.Parse(defaultSecretOverlap); {
-	case err != nil:
-		f.Invalid("secret_overlap", "%v", err)
-	case d > job.MaxSecretOverlap:
-		f.Invalid("secret_overlap", "is %s; at most %s is allowed", d, job.MaxSecretOverlap)
-	default:
-		h.SecretOverlapMs = d.Milliseconds()
-	}
+	h.SecretOverlapMs = millis(f, "secret_overlap", r.SecretOverlap, defaultSecretOverlap, job.MaxSecretOverlap)
 	if r.RetryLimit != nil {
 		if n := *r.RetryLimit; n < 0 || n > job.MaxWebhookRetries {
 			f.Invalid("retry_limit", "is %d; it lies between 0 and %d", n, job.MaxWebhookRetries)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -19,6 +20,10 @@ func FromKeyRecord(rec *state.Key) tenancy.Key {
 		CreatedAt: time.Unix(0, rec.CreatedNs).UTC(),
 	}
 	copy(k.Hash[:], rec.Hash)
+	if rec.PreviousUntilNs != 0 {
+		copy(k.PreviousHash[:], rec.PreviousHash)
+		k.PreviousUntil = time.Unix(0, rec.PreviousUntilNs).UTC()
+	}
 	if rec.ExpiresNs != 0 {
 		k.ExpiresAt = time.Unix(0, rec.ExpiresNs).UTC()
 	}
@@ -48,6 +53,7 @@ func ToKeyRecord(k tenancy.Key) *state.Key {
 }
 
 // FromCreateKey is the key a request describes, without id and secret.
+// Whether its roles are there, those who know them say.
 func FromCreateKey(f *Faults, r *api.CreateKeyRequest, now time.Time) tenancy.Key {
 	k := tenancy.Key{Name: r.Name, Enabled: true}
 	if len(r.Name) > tenancy.MaxKeyName {
@@ -59,7 +65,9 @@ func FromCreateKey(f *Faults, r *api.CreateKeyRequest, now time.Time) tenancy.Ke
 	for i, word := range r.Roles {
 		role := tenancy.Role(word)
 		if !role.Valid() {
-			f.Invalid(fmt.Sprintf("roles[%d]", i), "%s is not a role: use one of %v", Excerpt(word), tenancy.Roles())
+			if err := tenancy.CheckRoleName(word); err != nil {
+				f.Invalid(fmt.Sprintf("roles[%d]", i), "%v", err)
+			}
 		}
 		k.Roles = append(k.Roles, role)
 	}
@@ -89,11 +97,33 @@ func FromCreateKey(f *Faults, r *api.CreateKeyRequest, now time.Time) tenancy.Ke
 	return k
 }
 
+// FromSetKey is what a request makes of the key in its path.
+func FromSetKey(f *Faults, r *api.SetKeyRequest, now time.Time) tenancy.Key {
+	k := FromCreateKey(f, &r.CreateKeyRequest, now)
+	k.Enabled = r.Enabled == nil || *r.Enabled
+	return k
+}
+
+// DefaultKeyOverlap is how long a key's old secret opens where a rotation does not say.
+const DefaultKeyOverlap = time.Hour
+
+// FromRotate is how long the old secret is to open.
+func FromRotate(f *Faults, r *api.RotateRequest) time.Duration {
+	overlap, err := r.Overlap.Parse(DefaultKeyOverlap)
+	switch {
+	case err != nil:
+		f.Invalid("overlap", "%v", err)
+	case overlap > job.MaxKeyOverlap:
+		f.Invalid("overlap", "is %v; at most %v are allowed", overlap, job.MaxKeyOverlap)
+	}
+	return overlap
+}
+
 // maxKeyLife is how far ahead a key's expiry may lie.
 const maxKeyLife = 100 * 365 * 24 * time.Hour
 
-// ToKey is a key as clients see it.
-func ToKey(rec *state.Key, lastUsedNs int64) api.Key {
+// ToKey is a key as clients see it at a time.
+func ToKey(rec *state.Key, lastUsedNs, nowNs int64) api.Key {
 	k := api.Key{
 		ID:         rec.Id,
 		Name:       rec.Name,
@@ -101,6 +131,10 @@ func ToKey(rec *state.Key, lastUsedNs int64) api.Key {
 		QueueScope: append([]string{}, rec.QueueScope...),
 		Enabled:    rec.Enabled,
 		CreatedAt:  timeOf(rec.CreatedNs),
+	}
+	if rec.PreviousUntilNs > nowNs {
+		at := timeOf(rec.PreviousUntilNs)
+		k.PreviousUntil = &at
 	}
 	if rec.ExpiresNs != 0 {
 		at := timeOf(rec.ExpiresNs)

@@ -40,7 +40,7 @@ func ruleLimits(f *Faults, r *api.LimitRuleRequest) (most, limit uint32, windowM
 	case limit > 0 && r.RateWindow == "":
 		f.Invalid("rate_window", "is missing; say how long the window of rate_limit is, like \"1m\"")
 	case limit > 0:
-		windowMs = rateWindow(f, "rate_window", durationMs(f, "rate_window", r.RateWindow))
+		windowMs = rateWindow(f, "rate_window", anyMillis(f, "rate_window", r.RateWindow))
 	case r.RateWindow != "":
 		f.Invalid("rate_window", "is %s without a rate_limit; give both, or leave it out", r.RateWindow)
 	}

@@ -1,8 +1,6 @@
 package convert
 
 import (
-	"time"
-
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -45,33 +43,19 @@ func FromThrottle(f *Faults, r *api.ThrottleRequest, o *op.SetQueue) {
 	case r.WindowMs != nil:
 		windowMs = rateWindow(f, "window_ms", *r.WindowMs)
 	default:
-		windowMs = rateWindow(f, "period", durationMs(f, "period", r.Period))
+		windowMs = rateWindow(f, "period", anyMillis(f, "period", r.Period))
 	}
 	limit := uint32(*r.Rate)
 	o.RateLimit, o.RateWindowMs = &limit, &windowMs
 }
 
-// rateWindow is the window of a rate limit; durationMs has said what is wrong with
+// rateWindow is the window of a rate limit; anyMillis has said what is wrong with
 // a duration.
 func rateWindow(f *Faults, field string, ms int64) int64 {
 	if err := job.CheckRateWindow(ms); err != nil {
 		f.Invalid(field, "%v", err)
 	}
 	return ms
-}
-
-// durationMs is a duration of whole milliseconds, 0 where it is none.
-func durationMs(f *Faults, field string, d api.Duration) int64 {
-	v, err := d.Parse(0)
-	switch {
-	case err != nil:
-		f.Invalid(field, "%v", err)
-	case v%time.Millisecond != 0:
-		f.Invalid(field, "is %s; it takes whole milliseconds", v)
-	default:
-		return v.Milliseconds()
-	}
-	return 0
 }
 
 // FromPutQueue sets every setting of a queue; what the request does not name, or
@@ -143,7 +127,7 @@ func retention(f *Faults, r *api.QueueRetention) *job.Retention {
 		case api.Forever:
 			*x.ms = job.Forever
 		default:
-			*x.ms = durationMs(f, x.field, x.said)
+			*x.ms = anyMillis(f, x.field, x.said)
 			if *x.ms < 1 || *x.ms > job.MaxRetention.Milliseconds() {
 				f.Invalid(x.field, "is %s; it takes 1ms to %s, or \"forever\"; leave it out for the namespace's", x.said, job.MaxRetention)
 			}
@@ -188,7 +172,7 @@ func queueDefaults(f *Faults, d *api.QueueDefaults) *state.QueueDefaults {
 		f.Invalid("defaults.retry_max_delay", "is shorter than defaults.retry_base_delay")
 	}
 	if d.ExpireAfter != "" {
-		ms := durationMs(f, "defaults.expire_after", d.ExpireAfter)
+		ms := anyMillis(f, "defaults.expire_after", d.ExpireAfter)
 		if ms < 1 || ms > job.MaxExpireAfter.Milliseconds() {
 			f.Invalid("defaults.expire_after", "is %s; it takes 1ms to %s", d.ExpireAfter, job.MaxExpireAfter)
 		}

@@ -45,8 +45,9 @@ func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int
 		Tags:        pairs(f, "tags", r.Tags, job.CheckTags),
 		Headers:     pairs(f, "headers", r.Headers, job.CheckHeaders),
 		Paused:      r.Paused != nil && *r.Paused,
-		JitterMs:    jitterMs(f, r.Jitter),
+		JitterMs:    millis(f, "jitter", r.Jitter, 0, job.MaxScheduleJitter),
 	}
+	s.FairnessKey, s.FairnessWeight = fairness(f, r.FairnessKey, r.FairnessWeight)
 	switch level, ok, err := r.Priority.Level(); {
 	case err != nil:
 		f.Invalid("priority", "%v", err)
@@ -62,21 +63,6 @@ func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int
 		s.NextRunNs = next[0].UnixNano()
 	}
 	return s
-}
-
-func jitterMs(f *Faults, d api.Duration) int64 {
-	v, err := d.Parse(0)
-	switch {
-	case err != nil:
-		f.Invalid("jitter", "%v", err)
-	case v > job.MaxScheduleJitter:
-		f.Invalid("jitter", "is %s; at most %s are allowed", v, job.MaxScheduleJitter)
-	case v%time.Millisecond != 0:
-		f.Invalid("jitter", "is %s; it is whole milliseconds", v)
-	default:
-		return v.Milliseconds()
-	}
-	return 0
 }
 
 // NextRuns are the n runs of a schedule after nowNs, as far as there are so many. A
@@ -128,6 +114,13 @@ func ToSchedule(s *state.Schedule) api.Schedule {
 	}
 	if s.UniqueKey != "" {
 		out.UniqueKey = &s.UniqueKey
+	}
+	if s.FairnessKey != "" {
+		out.FairnessKey = &s.FairnessKey
+	}
+	if s.FairnessWeight != 0 {
+		weight := int(s.FairnessWeight)
+		out.FairnessWeight = &weight
 	}
 	for word, missed := range missedWords {
 		if missed == s.Missed {

@@ -1,0 +1,110 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/dataplane/backup"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// backupWrite is how long a client of a backup may take to read a part of it: as long
+// as one is read, the stores keep what has been overwritten since it began.
+const backupWrite = time.Minute
+
+// backupQuery is the parameter of a backup.
+var backupQuery = []serve.Param{
+	{Name: "consistency", Doc: "eventual: take what this node has, also where its cluster has no leader; else every write acknowledged before is in it"},
+}
+
+// backup sends the state of all shards at one moment, as this node has it. It is the
+// whole namespace, payloads and hashes of keys included, so it is for nobody whose key
+// is for some queues only; and one at a time, for each reads all there is.
+func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	switch {
+	case s.cloud():
+		return api.Errorf(api.Unsupported, "a namespace of the cloud is not backed up by its tenants: export what you need with searches")
+	case len(q.who.QueueScope) > 0:
+		return api.Errorf(api.Forbidden, "a backup holds every queue, and %s is for %v only: use a key without a queue scope", q.who, q.who.QueueScope)
+	case s.draining.Err() != nil:
+		return again(api.Errorf(api.LeaderUnavailable, "this node is shutting down: ask another"))
+	case !s.backing.CompareAndSwap(false, true):
+		return api.Errorf(api.Conflict, "a backup of this node is under way: wait until it has ended, or ask another node")
+	}
+	defer s.backing.Store(false)
+	if err := s.awaitBackedUp(r, &q); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.draining, cancel)()
+	stores := make([]*state.Store, 0, q.shards.Count())
+	for _, c := range q.shards.All() {
+		stores = append(stores, c.State())
+	}
+	cut, err := backup.Take(ctx, stores)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	h := w.Header()
+	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", "corvo-"+began.UTC().Format("20060102T150405Z")+".backup"))
+	h.Set("Cache-Control", "no-store")
+	out := &backupStream{ctx: ctx, to: w, control: http.NewResponseController(w)}
+	_, err = cut.Write(out, string(q.who.Namespace), s.cfg.Version, began)
+	if closed := cut.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		// The connection is cut, so the client knows that it has no backup; why, the log
+		// says.
+		s.cfg.Logger.Warn("a backup was cut short", "bytes", out.bytes, "error", err)
+		return err
+	}
+	s.cfg.Logger.Info("a backup was taken", "bytes", out.bytes, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// awaitBackedUp returns when this node has every write acknowledged before, unless the
+// request is content with what the node has: it may be all that is left of a cluster.
+func (s *Server) awaitBackedUp(r *http.Request, q *request) error {
+	f, err := q.freshness(r)
+	if err != nil || f.eventual {
+		return err
+	}
+	return s.awaitPresent(r, q, q.shards.All()...)
+}
+
+// restore refuses: the state of a node that runs is not replaced under it.
+func (s *Server) restore(http.ResponseWriter, *http.Request) error {
+	return api.Errorf(api.Unsupported, "a backup is not restored into a node that runs: it would take back what clients have been told. Make a new node of it with `corvo admin restore --from FILE --data-dir DIR`, and start that one in this one's place")
+}
+
+// backupStream is where a backup goes: to a client that reads on, until ctx ends.
+type backupStream struct {
+	ctx     context.Context
+	to      io.Writer
+	control *http.ResponseController
+	bytes   uint64
+}
+
+func (x *backupStream) Write(b []byte) (int, error) {
+	if err := x.ctx.Err(); err != nil {
+		return 0, fmt.Errorf("the client has gone or the node is shutting down: %w", err)
+	}
+	// A writer that knows no deadlines, such as a test's, goes without.
+	_ = x.control.SetWriteDeadline(time.Now().Add(backupWrite))
+	n, err := x.to.Write(b)
+	x.bytes += uint64(n)
+	return n, err
+}

@@ -1,0 +1,104 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/backup"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// Who may have a backup, and what is refused.
+func TestBackupIsForWhoMayHaveAll(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	n.one(n.client(n.admin), "mail")
+	var file bytes.Buffer
+	if err := n.client(n.admin).Backup(t.Context(), false, func(r io.Reader) error { _, err := io.Copy(&file, r); return err }); err != nil {
+		t.Fatal(err)
+	}
+	h, got, err := backup.Verify(bytes.NewReader(file.Bytes()))
+	if err != nil || h.Version != "test" || h.Namespace != string(tenancy.Default) || h.Shards[0].Index == 0 || got.Pairs[0] < 3 {
+		t.Fatalf("%+v %+v %v", h, got, err)
+	}
+	for name, c := range map[string]struct {
+		key    tenancy.Key
+		status int
+	}{
+		"an operator's":   {tenancy.Key{Roles: []tenancy.Role{tenancy.Operator}}, 403},
+		"a reader's":      {tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}}, 403},
+		"a worker's":      {tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}}, 403},
+		"for some queues": {tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}, QueueScope: []tenancy.Glob{"mail"}}, 403},
+	} {
+		if a := n.send("POST", "/api/v1/admin/backup", n.key(c.key), ""); a.status != c.status || strings.Contains(string(a.body), "CORVOBAK") {
+			t.Errorf("with a key %s: %d %.100s", name, a.status, a.body)
+		}
+	}
+	if a := n.send("POST", "/api/v1/admin/backup", "", ""); a.status != 401 {
+		t.Errorf("without a key: %d", a.status)
+	}
+	if a := n.send("POST", "/api/v1/admin/restore", n.admin, string(file.Bytes()[:100])); a.status != 501 || !strings.Contains(string(a.body), "corvo admin restore") {
+		t.Errorf("a restore into a node that runs: %d %s", a.status, a.body)
+	}
+	if a := n.send("POST", "/api/v1/admin/backup?consistency=perhaps", n.admin, ""); a.status != 400 {
+		t.Errorf("of an unknown consistency: %d", a.status)
+	}
+	if a := n.send("POST", "/api/v1/admin/backup?consistency=eventual", n.admin, ""); a.status != 200 {
+		t.Errorf("of what there is: %d", a.status)
+	}
+}
+
+// One backup at a time, and none once the node is asked to stop.
+func TestBackupsAreOneAtATime(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	n.server.backing.Store(true)
+	if a := n.send("POST", "/api/v1/admin/backup", n.admin, ""); a.status != 409 || !strings.Contains(string(a.body), string(api.Conflict)) {
+		t.Errorf("a second one: %d %s", a.status, a.body)
+	}
+	n.server.backing.Store(false)
+	for range 2 { // the first has let go
+		if a := n.send("POST", "/api/v1/admin/backup", n.admin, ""); a.status != 200 {
+			t.Errorf("after it: %d %s", a.status, a.body)
+		}
+	}
+	n.server.Drain()
+	if a := n.send("POST", "/api/v1/admin/backup", n.admin, ""); a.status != 503 {
+		t.Errorf("of a node that is shutting down: %d %s", a.status, a.body)
+	}
+}
+
+// A node that is asked to stop does not wait for a client that reads a backup, and the
+// client is not left with what looks whole.
+func TestABackupEndsWithTheNode(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	for range 40 { // more than lies between a server and a client that does not read
+		n.ok(nil, "POST", "/enqueue", `{"queue":"mail","payload":"`+strings.Repeat("x", 900<<10)+`"}`)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.url+"/api/v1/admin/backup", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+n.admin)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if !n.server.backing.Load() {
+		t.Fatal("the backup has ended before it was read: the test needs more jobs")
+	}
+	n.server.Drain()
+	file, err := io.ReadAll(resp.Body)
+	if err == nil {
+		t.Error("the answer has an end")
+	}
+	if _, _, err := backup.Verify(bytes.NewReader(file)); err == nil || !strings.Contains(err.Error(), "truncated") {
+		t.Errorf("what came is %v", err)
+	}
+}

@@ -1,0 +1,217 @@
+package convert
+
+import (
+	"encoding/json"
+	"math"
+	"net/http"
+	"unicode/utf8"
+	"unsafe"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// The messages of the RPC become the same requests that bodies of HTTP do. Their
+// strings are not copied: what holds one must not change it.
+
+// rawText is a document that came as a string; nil when it is absent.
+func rawText(f *Faults, field, text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
+	raw := unsafe.Slice(unsafe.StringData(text), len(text))
+	if !utf8.Valid(raw) || !json.Valid(raw) {
+		f.Invalid(field, "is no JSON: %s", Excerpt(text))
+		return nil
+	}
+	return raw
+}
+
+// text is a string that is kept as it is: what encodes it elsewhere checks that it is
+// one, the generated code does not.
+func text(f *Faults, field, s string) string {
+	if err := job.CheckUTF8(s); err != nil {
+		f.Invalid(field, "%v", err)
+	}
+	return s
+}
+
+// FromRPCEnqueue reads a job to enqueue. What options_json says is as in the body of
+// POST /enqueue; a field that is there as well is refused, for nobody could say which
+// counts. The job's place in a list, if it is in one, is for the messages.
+func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest) (EnqueueBody, error) {
+	var f Faults
+	var b EnqueueBody
+	if m.OptionsJson != "" {
+		if rawText(&f, "options_json", m.OptionsJson) == nil {
+			return b, f.Err()
+		}
+		if err := serve.Decode(r, []byte(m.OptionsJson), &b); err != nil {
+			return b, err
+		}
+	}
+	twice := func(field string, here, there bool) {
+		if here && there {
+			f.Invalid("options_json."+field, "is a field of its own as well: give it once")
+		}
+	}
+	twice("queue", m.Queue != "", b.Queue != "")
+	twice("payload", m.PayloadJson != "", b.Payload != nil)
+	twice("agent", m.Agent != nil, b.Agent != nil)
+	if m.Queue != "" {
+		b.Queue = m.Queue
+	}
+	if payload := rawText(&f, "payload_json", m.PayloadJson); payload != nil {
+		b.Payload = payload
+	}
+	if a := m.Agent; a != nil {
+		b.Agent = &api.Agent{
+			MaxIterations: int(a.MaxIterations), MaxCostUSD: costOf(&f, "agent.max_cost_usd", a.MaxCostUsd),
+			IterationTimeout: api.Duration(text(&f, "agent.iteration_timeout", a.IterationTimeout)),
+		}
+	}
+	return b, f.Err()
+}
+
+// costOf is the amount that a number stands for.
+func costOf(f *Faults, field string, n float64) money.Nano {
+	cost, err := money.FromFloatShortest(n)
+	if err != nil {
+		f.Invalid(field, "%v", err)
+	}
+	return cost
+}
+
+// fromRPCUsage reads a report. Zero is no cost in a message that does not tell it from
+// none: the price book decides. cost_usd_exact can say it.
+func fromRPCUsage(f *Faults, u *workerpb.UsageReport) *api.ReportedUsage {
+	if u == nil {
+		return nil
+	}
+	out := &api.ReportedUsage{
+		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
+		CacheCreationTokens: u.CacheCreationTokens, CacheReadTokens: u.CacheReadTokens,
+		Model: u.Model, Provider: u.Provider,
+	}
+	switch {
+	case u.CostUsdExact != "":
+		cost, err := money.Parse(u.CostUsdExact)
+		if err != nil {
+			f.Invalid("usage.cost_usd_exact", "%v", err)
+		}
+		out.CostUSD = &cost
+	case u.CostUsd != 0:
+		cost := costOf(f, "usage.cost_usd", u.CostUsd)
+		out.CostUSD = &cost
+	}
+	return out
+}
+
+// FromRPCAck reads an ack.
+func FromRPCAck(m *workerpb.AckRequest) (AckBody, error) {
+	var f Faults
+	b := AckBody{api.AckRequest{
+		Result: rawText(&f, "result_json", m.ResultJson), Checkpoint: rawText(&f, "checkpoint_json", m.CheckpointJson),
+		Usage: fromRPCUsage(&f, m.Usage), LeaseToken: m.LeaseToken, WorkerID: m.WorkerId, StepStatus: m.StepStatus,
+		AgentStatus: m.AgentStatus, HoldReason: m.HoldReason, Trace: rawText(&f, "trace_json", m.TraceJson),
+		ToolCalls: toolCalls(&f, m.ToolCallsJson),
+	}}
+	return b, f.Err()
+}
+
+// FromRPCAckItem reads one of several acks. Who sends them proves the lease by its name
+// where the item has neither a token nor a name.
+func FromRPCAckItem(m *workerpb.AckBatchItem, worker string) (AckBatchItem, error) {
+	if m.WorkerId != "" || m.LeaseToken != "" {
+		worker = m.WorkerId
+	}
+	var f Faults
+	b := AckBatchItem{m.JobId, AckBody{api.AckRequest{
+		Result: rawText(&f, "result_json", m.ResultJson), Checkpoint: rawText(&f, "checkpoint_json", m.CheckpointJson),
+		Usage: fromRPCUsage(&f, m.Usage), LeaseToken: m.LeaseToken, WorkerID: worker, StepStatus: m.StepStatus,
+		AgentStatus: m.AgentStatus, HoldReason: m.HoldReason, Trace: rawText(&f, "trace_json", m.TraceJson),
+		ToolCalls: toolCalls(&f, m.ToolCallsJson),
+	}}}
+	return b, f.Err()
+}
+
+// toolCalls reads the list of tools that an ack calls.
+func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
+	raw := rawText(f, "tool_calls_json", list)
+	if raw == nil {
+		return nil
+	}
+	if err := json.Unmarshal(raw, &calls); err != nil {
+		f.Invalid("tool_calls_json", "does not fit: %v", err)
+	}
+	return calls
+}
+
+// FromRPCFail reads a failed attempt.
+func FromRPCFail(m *workerpb.FailRequest) (*api.FailRequest, error) {
+	var f Faults
+	b := &api.FailRequest{
+		Error: text(&f, "error", m.Error), Backtrace: text(&f, "backtrace", m.Backtrace),
+		Usage: fromRPCUsage(&f, m.Usage), LeaseToken: m.LeaseToken, WorkerID: m.WorkerId,
+	}
+	return b, f.Err()
+}
+
+// ToRPCFailed is what becomes of a failed job.
+func ToRPCFailed(r api.FailResponse) *workerpb.FailResponse {
+	out := &workerpb.FailResponse{Status: r.Status, Attempt: int32(r.Attempt), AttemptsRemaining: int32(r.AttemptsRemaining)}
+	if at, ok, err := r.NextAttemptAt.Parse(); err == nil && ok {
+		out.NextAttemptAt = timestamppb.New(at)
+	}
+	return out
+}
+
+// FromRPCHeartbeat reads a heartbeat. What a model has said meanwhile is shown as the
+// job's progress where that says nothing else.
+func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, error) {
+	var f Faults
+	b := &api.HeartbeatRequest{Jobs: make(map[string]api.HeartbeatJob, len(m.Jobs))}
+	for name, j := range m.Jobs {
+		f.scope = scope{list: "jobs", name: Excerpt(name)}
+		progress := rawText(&f, "progress_json", j.GetProgressJson())
+		if delta := j.GetStreamDelta(); progress == nil && delta != "" {
+			progress, _ = json.Marshal(map[string]string{"stream_delta": text(&f, "stream_delta", delta)}) // strings always encode
+		}
+		b.Jobs[name] = api.HeartbeatJob{
+			Progress: progress, Checkpoint: rawText(&f, "checkpoint_json", j.GetCheckpointJson()),
+			Usage: fromRPCUsage(&f, j.GetUsage()), LeaseToken: j.GetLeaseToken(), WorkerID: j.GetWorkerId(), LeaseDuration: int(j.GetLeaseDuration()),
+		}
+	}
+	f.scope = scope{}
+	return b, f.Err()
+}
+
+// ToRPCHeartbeat is what a heartbeat answers.
+func ToRPCHeartbeat(r api.HeartbeatResponse) *workerpb.HeartbeatResponse {
+	out := &workerpb.HeartbeatResponse{Jobs: make(map[string]*workerpb.HeartbeatStatus, len(r.Jobs))}
+	for name, s := range r.Jobs {
+		out.Jobs[name] = &workerpb.HeartbeatStatus{Status: s.Status, BudgetExceeded: s.BudgetExceeded}
+	}
+	return out
+}
+
+// ToRPCAcked is what came of several acks.
+func ToRPCAcked(r *api.AckBatchResponse) (acked int32, errs []*workerpb.ItemError) {
+	for _, e := range r.Errors {
+		errs = append(errs, &workerpb.ItemError{JobId: e.JobID, Code: string(e.Code), Error: e.Error})
+	}
+	return int32(r.Acked), errs
+}
+
+// int32Of is a count as messages have it.
+func int32Of(n uint32) int32 { return int32(min(n, math.MaxInt32)) }
+
+// ToRPCEvent is an event; id is the place behind it.
+func ToRPCEvent(e *api.Event, id string) *workerpb.SubscribeResponse {
+	return &workerpb.SubscribeResponse{Seq: e.Seq, Type: e.Type, JobId: e.JobID, Queue: e.Queue, AtNs: uint64(max(e.AtNs, 0)), DataJson: string(e.Data), Cursor: id}
+}

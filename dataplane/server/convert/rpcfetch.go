@@ -1,0 +1,90 @@
+package convert
+
+import (
+	"encoding/json"
+	"errors"
+	"time"
+	"unsafe"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// FromRPCFetch reads a fetch of up to count jobs. lease_duration says how long it waits
+// as well; without one it is as long as a fetch over HTTP waits.
+func FromRPCFetch(queues []string, worker, hostname string, lease, count int32) (Fetch, error) {
+	var f Faults
+	n := int(count)
+	out := FromFetchBatch(&f, &api.FetchBatchRequest{FetchRequest: api.FetchRequest{
+		Queues: queues, WorkerID: worker, Hostname: hostname, LeaseDuration: int(lease),
+	}, Count: &n})
+	out.Wait = job.DefaultFetchWait
+	if lease > 0 {
+		out.Wait = min(time.Duration(lease)*time.Second, job.MaxFetchWait)
+	}
+	return out, f.Err()
+}
+
+// ToRPCFetched fills in a leased job, j, for its worker, with what came of its tools. All
+// of its texts lie in one piece of memory.
+func ToRPCFetched(into *workerpb.FetchBatchJob, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64, tools []api.ToolResult) error {
+	if j == nil {
+		return errors.New("its record is gone")
+	}
+	var err error
+	b := append(make([]byte, 0, fetchedSize), id.String()...)
+	ends := [...]int{len(b), 0, 0, 0, 0, 0, 0}
+	b = append(b, leaseToken(l.LeaseToken)...)
+	ends[1] = len(b)
+	if b, err = appendPayload(b, from, id, j); err != nil {
+		return err
+	}
+	ends[2] = len(b)
+	if j.Blobs&(1<<job.Checkpoint) != 0 {
+		if b, err = appendBlob(b, from, id, j, job.Checkpoint); err != nil {
+			return err
+		}
+	}
+	ends[3] = len(b)
+	if b, err = appendStrings(b, "", j.Tags); err != nil {
+		return err
+	}
+	ends[4] = len(b)
+	if b, err = appendStrings(b, "", j.Headers); err != nil {
+		return err
+	}
+	ends[5] = len(b)
+	if len(tools) > 0 {
+		list, err := json.Marshal(tools)
+		if err != nil {
+			return err
+		}
+		b = append(b, list...)
+	}
+	ends[6] = len(b)
+	whole := unsafe.String(unsafe.SliceData(b), len(b)) // nobody changes b any more
+	for i, field := range [...]*string{&into.JobId, &into.LeaseToken, &into.PayloadJson, &into.CheckpointJson, &into.TagsJson, &into.HeadersJson, &into.ToolResultsJson} {
+		begin := 0
+		if i > 0 {
+			begin = ends[i-1]
+		}
+		*field = whole[begin:ends[i]]
+	}
+	into.Queue, into.Attempt, into.MaxRetries = j.Queue, int32Of(l.Attempt), int32Of(j.Retry.GetMaxAttempts())
+	into.LeaseDuration = int32(leaseLength(j, leaseMs) / 1000)
+	if told, ok := fetchedAgent(j); ok {
+		into.Agent = &workerpb.AgentState{
+			MaxIterations: int32(told.MaxIterations), MaxCostUsd: dollarsOf(told.MaxCostUSD), IterationTimeout: string(told.IterationTimeout),
+			Iteration: int32(told.Iteration), TotalCostUsd: dollarsOf(told.TotalCostUSD),
+		}
+	}
+	return nil
+}
+
+// dollarsOf is an amount as messages have it, whose field is a double: enough for a
+// worker to go by, while what counts is kept exactly.
+func dollarsOf(n money.Nano) float64 { return float64(n) / float64(money.Dollar) }

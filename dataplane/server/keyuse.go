@@ -1,0 +1,85 @@
+package server
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// keyUse is what this node remembers of a key besides its record: when it was last
+// used, how fast, and what the record says as those read it who authenticate. A log
+// entry for each request would cost more than the request. Only keys that exist have
+// one, so the bound of keys bounds them.
+type keyUse struct {
+	lastNs atomic.Int64 // Unix; 0 = not since the start
+	rate   bucket
+	known  atomic.Pointer[knownKey]
+}
+
+// knownKey is a record as it was read, which is read again when it has changed, or the
+// roles have that are not built in.
+type knownKey struct {
+	record *state.Key
+	book   *state.Book
+	key    tenancy.Key
+}
+
+// useOf is what is remembered of a key that exists.
+func (s *Server) useOf(id string) *keyUse {
+	use, ok := s.keyUses.Load(id)
+	if !ok {
+		use, _ = s.keyUses.LoadOrStore(id, new(keyUse))
+	}
+	return use.(*keyUse)
+}
+
+// lastUsedNs is when a key was last used here, 0 for not since the start.
+func (s *Server) lastUsedNs(id string) int64 {
+	if use, ok := s.keyUses.Load(id); ok {
+		return use.(*keyUse).lastNs.Load()
+	}
+	return 0
+}
+
+// keySource finds keys in a store.
+type keySource struct {
+	server *Server
+	store  *state.Store
+}
+
+func (k keySource) Key(id string) (tenancy.Key, bool) {
+	record := k.store.Key(id)
+	if record == nil {
+		return tenancy.Key{}, false
+	}
+	book, use := k.store.Book(), k.server.useOf(id)
+	known := use.known.Load()
+	if known == nil || known.record != record || known.book != book {
+		known = &knownKey{record, book, readKey(record, book)}
+		use.known.Store(known)
+	}
+	return known.key, true
+}
+
+// readKey is a key as it is authenticated. A role that is not there grants nothing.
+func readKey(record *state.Key, book *state.Book) tenancy.Key {
+	key := convert.FromKeyRecord(record)
+	key.Custom = customOf(key.Roles, book)
+	return key
+}
+
+// customOf is what those of some roles grant that are not built in.
+func customOf(of []tenancy.Role, book *state.Book) (all []tenancy.Permission) {
+	for _, role := range of {
+		if !role.Valid() {
+			all = append(all, convert.Granted(book.Resource(roles.kind, string(role)))...)
+		}
+	}
+	return all
+}
+
+// used notes that a key has opened the door.
+func (u *keyUse) used(now time.Time) { u.lastNs.Store(now.UnixNano()) }

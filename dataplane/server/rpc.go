@@ -1,0 +1,212 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/rpc"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/workerpb/workerpbconnect"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// procedures are the rows of the table of routes for the Worker RPC. Each does what the
+// route of its name does, by the same function; a stream asks for each right when a
+// frame needs it.
+func (s *Server) procedures() []serve.Route {
+	return []serve.Route{
+		unary(s, workerpbconnect.WorkerServiceEnqueueProcedure, tenancy.JobEnqueue, s.bodyEnqueue(), s.rpcEnqueue),
+		unary(s, workerpbconnect.WorkerServiceFetchProcedure, tenancy.JobWork, bodyFetch, s.rpcFetch),
+		unary(s, workerpbconnect.WorkerServiceFetchBatchProcedure, tenancy.JobWork, bodyFetch, s.rpcFetchBatch),
+		unary(s, workerpbconnect.WorkerServiceAckProcedure, tenancy.JobWork, bodyAck, s.rpcAck),
+		unary(s, workerpbconnect.WorkerServiceAckBatchProcedure, tenancy.JobWork, bodyBatch, s.rpcAckBatch),
+		unary(s, workerpbconnect.WorkerServiceFailProcedure, tenancy.JobWork, bodyFail, s.rpcFail),
+		unary(s, workerpbconnect.WorkerServiceHeartbeatProcedure, tenancy.JobWork, bodyBatch, s.rpcHeartbeat),
+		unary(s, workerpbconnect.WorkerServiceGetServerInfoProcedure, serve.Open, bodyManage, s.rpcInfo),
+		procedure(workerpbconnect.WorkerServiceStreamLifecycleProcedure, tenancy.JobWork, bodyBatch, s,
+			connect.NewBidiStreamHandler(workerpbconnect.WorkerServiceStreamLifecycleProcedure, s.rpcStream, rpcOptions...)),
+		procedure(workerpbconnect.WorkerServiceSubscribeProcedure, tenancy.JobRead, bodyManage, s,
+			connect.NewServerStreamHandler(workerpbconnect.WorkerServiceSubscribeProcedure, s.rpcSubscribe, rpcOptions...)),
+	}
+}
+
+// rpcOptions are those of all procedures. Messages are not compressed: between machines
+// of one place that costs more than it saves, and one that is small on the wire and
+// large in memory would pass every bound.
+var rpcOptions = []connect.HandlerOption{connect.WithCodec(rpc.Codec{}), connect.WithCompression("gzip", nil, nil)}
+
+// procedure is the row of one procedure, whose messages are so large at most.
+func procedure(path string, may tenancy.Permission, most int64, s *Server, h http.Handler) serve.Route {
+	return serve.Route{
+		Method: http.MethodPost, Path: path, Permission: may, MaxBody: most, Problem: rpc.Refuse,
+		Handler: func(w http.ResponseWriter, r *http.Request) error { return s.serveRPC(w, r, h, most) },
+	}
+}
+
+// unary is the row of a procedure with one request and one answer.
+func unary[Req, Res any](s *Server, path string, may tenancy.Permission, most int64, do func(*rpcCall, *Req) (*Res, error)) serve.Route {
+	h := connect.NewUnaryHandler(path, func(ctx context.Context, m *connect.Request[Req]) (*connect.Response[Res], error) {
+		c := rpcCallOf(ctx)
+		c.r = c.r.WithContext(ctx) // it ends with the caller's deadline
+		out, err := do(c, m.Msg)
+		if err != nil {
+			return nil, c.refuse(err)
+		}
+		return connect.NewResponse(out), nil
+	}, rpcOptions...)
+	return procedure(path, may, most, s, h)
+}
+
+// rpcCall is one call under way.
+type rpcCall struct {
+	w    http.ResponseWriter
+	r    *http.Request
+	body *rpcBody
+
+	q      request
+	leased []lease // what its answer hands out
+}
+
+type rpcCallKey struct{}
+
+func rpcCallOf(ctx context.Context) *rpcCall { return ctx.Value(rpcCallKey{}).(*rpcCall) }
+
+// serveRPC answers one call, and takes back what it could not deliver.
+func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, h http.Handler, most int64) error {
+	c := &rpcCall{w: w}
+	c.body = &rpcBody{ReadCloser: r.Body, control: http.NewResponseController(w), of: &s.bodies, most: most, wait: s.cfg.MessageWait}
+	defer c.body.release()
+	r = r.WithContext(context.WithValue(r.Context(), rpcCallKey{}, c))
+	r.Body = c.body
+	c.r = r
+	out := &rpcWriter{ResponseWriter: w}
+	h.ServeHTTP(out, r)
+	if len(c.leased) == 0 {
+		return nil
+	}
+	// Only a flush tells whether the connection took it.
+	if err := http.NewResponseController(w).Flush(); err != nil || out.err != nil || r.Context().Err() != nil {
+		s.giveBack(r, &c.q, c.leased)
+	}
+	return nil
+}
+
+// refuse is an error as the caller is answered it.
+func (c *rpcCall) refuse(err error) error { return rpc.Error(serve.Refused(c.r, err)) }
+
+// begin is Server.begin for a call, whose message has been read.
+func (s *Server) beginRPC(c *rpcCall, m proto.Message) (*request, error) {
+	who := serve.Principal(c.r.Context())
+	shards, err := router.Open(s.cfg.Host, who.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	c.q = request{who: who, shards: shards, meta: &op.Meta{Principal: principalOf(who)}}
+	if c.r.Header[idempotencyHeader] == nil {
+		return &c.q, nil
+	}
+	// A repeat may be encoded in another way: what it says is compared, not its bytes.
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	c.q.meta.Idempotency, err = idempotency(c.r, body)
+	return &c.q, err
+}
+
+// rpcWriter notes that the connection has failed.
+type rpcWriter struct {
+	http.ResponseWriter
+	err error
+}
+
+func (w *rpcWriter) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	if err != nil {
+		w.err = err
+	}
+	return n, err
+}
+
+// Flush is for those who ask for an http.Flusher.
+func (w *rpcWriter) Flush() {
+	if err := http.NewResponseController(w.ResponseWriter).Flush(); err != nil {
+		w.err = err
+	}
+}
+
+// Unwrap gives http.ResponseController the connection's abilities.
+func (w *rpcWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// DefaultMessageWait is how long the message of a call may take to arrive.
+const DefaultMessageWait = 30 * time.Second
+
+// rpcBody is what a caller sends, held to the bounds of a message: its size, its time,
+// and the bytes that the node has in hand. A stream cuts it between its messages, whose
+// time begins with their first byte.
+type rpcBody struct {
+	io.ReadCloser
+	control *http.ResponseController
+	of      *budget
+	most    int64
+	wait    time.Duration // for a message
+	late    *time.Timer   // of a stream's message that does not come wholly; nil: no stream
+	timed   bool          // a deadline is set
+	read    int64         // of the message, all of it taken from the budget
+	err     error         // why it is not read on
+}
+
+func (b *rpcBody) Read(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	if b.late == nil && !b.timed {
+		b.timed = true
+		_ = b.control.SetReadDeadline(time.Now().Add(b.wait)) // writers of tests have none
+	}
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case b.read+int64(n) > b.most:
+		b.err = rpc.Error(api.Errorf(api.PayloadTooLarge, "the message is larger than %d bytes", b.most))
+		return 0, b.err
+	case n > 0 && !b.of.take(int64(n)):
+		e := api.Errorf(api.Overloaded, "this server has %d bytes of requests in hand, and takes %d: try again later, with smaller messages or fewer at once", b.of.used.Load(), b.of.most)
+		e.RetryAfter = overloadRetry
+		b.err = rpc.Error(e)
+		return 0, b.err
+	}
+	if b.late != nil && b.read == 0 && n > 0 {
+		b.late.Reset(b.wait)
+	}
+	b.read += int64(n)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = rpc.Error(api.Errorf(api.ParseError, "the message did not arrive within %s", b.wait))
+	case errors.Is(err, io.EOF) && b.late == nil:
+		_ = b.control.SetReadDeadline(time.Time{}) // the answer may take longer
+	}
+	return n, err
+}
+
+// cut is how many bytes the message had that has been read; they are given back by
+// whoever has them.
+func (b *rpcBody) cut() int64 {
+	if b.late != nil {
+		b.late.Stop()
+	}
+	n := b.read
+	b.read = 0
+	return n
+}
+
+func (b *rpcBody) release() { b.of.give(b.cut()) }

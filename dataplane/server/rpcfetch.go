@@ -1,0 +1,134 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/telemetry"
+)
+
+const (
+	// maxRPCAnswer bounds the jobs of one answer in bytes: clients of gRPC take 4 MiB
+	// where nobody tells them otherwise, and the answer has more in it than jobs.
+	maxRPCAnswer = 4<<20 - 64<<10
+	// rpcEarly is how much sooner than its caller's deadline a fetch that waits is
+	// answered, or a quarter of the time where that is less.
+	rpcEarly = 500 * time.Millisecond
+)
+
+func (s *Server) rpcFetch(c *rpcCall, m *workerpb.FetchRequest) (*workerpb.FetchResponse, error) {
+	q, err := s.beginRPC(c, m)
+	if err != nil {
+		return nil, err
+	}
+	ask, err := convert.FromRPCFetch(m.Queues, m.WorkerId, m.Hostname, m.LeaseDuration, 1)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := s.fetchRPC(c, q, &ask, false)
+	if err != nil || len(jobs) == 0 {
+		return &workerpb.FetchResponse{}, err
+	}
+	j := jobs[0]
+	return &workerpb.FetchResponse{
+		Found: true, JobId: j.JobId, Queue: j.Queue, PayloadJson: j.PayloadJson, Attempt: j.Attempt, MaxRetries: j.MaxRetries,
+		LeaseDuration: j.LeaseDuration, CheckpointJson: j.CheckpointJson, TagsJson: j.TagsJson, Agent: j.Agent,
+		LeaseToken: j.LeaseToken, HeadersJson: j.HeadersJson, ToolResultsJson: j.ToolResultsJson,
+	}, nil
+}
+
+func (s *Server) rpcFetchBatch(c *rpcCall, m *workerpb.FetchBatchRequest) (*workerpb.FetchBatchResponse, error) {
+	q, err := s.beginRPC(c, m)
+	if err != nil {
+		return nil, err
+	}
+	count := m.Count
+	if count == 0 { // absent
+		count = 1
+	}
+	ask, err := convert.FromRPCFetch(m.Queues, m.WorkerId, m.Hostname, m.LeaseDuration, count)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := s.fetchRPC(c, q, &ask, true)
+	return &workerpb.FetchBatchResponse{Jobs: jobs}, err
+}
+
+// fetchRPC is handOut for a call: what it answers is the call's to deliver.
+func (s *Server) fetchRPC(c *rpcCall, q *request, ask *convert.Fetch, batch bool) ([]*workerpb.FetchBatchJob, error) {
+	c.body.release() // a call that waits holds no message any more
+	if until, ok := c.r.Context().Deadline(); ok {
+		left := time.Until(until)
+		ask.Wait = max(0, min(ask.Wait, left-min(rpcEarly, left/4)))
+	}
+	r, span := q.beginSpan(c.r, telemetry.SpanFetch, telemetry.OperationReceive)
+	if len(ask.Queues) == 1 {
+		span.queue(ask.Queues[0])
+	}
+	leased, err := s.lease(c.w, r, q, ask, span)
+	if err != nil || len(leased) == 0 {
+		if err == nil && !span.wanted(r) {
+			serve.DropSpan(r.Context())
+			return nil, nil
+		}
+		span.end(err)
+		return nil, err
+	}
+	if batch {
+		span.batch(len(leased))
+	}
+	jobs, kept, err := s.compose(r, q, leased, ask.LeaseMs, span)
+	c.leased = kept
+	span.end(err)
+	return jobs, err
+}
+
+// compose makes messages of leased jobs, and gives those back that do not fit into the
+// answer; or all, where one cannot be read. One that does not fit by itself is answered
+// alone: given back, it would come again and again.
+func (s *Server) compose(r *http.Request, q *request, leased []lease, leaseMs int64, span *span) (jobs []*workerpb.FetchBatchJob, kept []lease, err error) {
+	all := make([]workerpb.FetchBatchJob, len(leased))
+	jobs = make([]*workerpb.FetchBatchJob, 0, len(leased))
+	size := 0
+	for i, l := range leased {
+		if err := composeJob(r, q, &all[i], l, leaseMs, span); err != nil {
+			s.giveBack(r, q, leased)
+			return nil, nil, err
+		}
+		if size += all[i].SizeVT(); size > maxRPCAnswer && i > 0 {
+			s.giveBack(r, q, leased[i:])
+			return jobs, leased[:i], nil
+		}
+		jobs = append(jobs, &all[i])
+	}
+	return jobs, leased, nil
+}
+
+func composeJob(r *http.Request, q *request, into *workerpb.FetchBatchJob, l lease, leaseMs int64, span *span) error {
+	id, err := job.IDFromBytes(l.Id)
+	if err != nil {
+		return fmt.Errorf("result of a fetch: %w", err)
+	}
+	store := l.cell.State()
+	j, err := store.Job(id)
+	if err != nil {
+		return fmt.Errorf("compose %s for its worker: %w", id, err)
+	}
+	var tools []api.ToolResult
+	if j.GetDetail().GetIterationsKept() > 0 {
+		if tools, err = q.toolResults(r.Context(), l.cell, id, j); err != nil {
+			return fmt.Errorf("compose %s for its worker: %w", id, err)
+		}
+	}
+	if err := convert.ToRPCFetched(into, store, id, j, l.Leased, leaseMs, tools); err != nil {
+		return fmt.Errorf("compose %s for its worker: %w", id, err)
+	}
+	span.link(j)
+	return nil
+}

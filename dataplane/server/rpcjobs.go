@@ -1,0 +1,102 @@
+package server
+
+import (
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/dataplane/server/convert"
+)
+
+func (s *Server) rpcEnqueue(c *rpcCall, m *workerpb.EnqueueRequest) (*workerpb.EnqueueResponse, error) {
+	q, err := s.beginRPC(c, m)
+	if err != nil {
+		return nil, err
+	}
+	body, err := convert.FromRPCEnqueue(c.r, m)
+	if err != nil {
+		return nil, err
+	}
+	made, err := s.enqueueJob(c.w, c.r, q, &convert.Faults{}, &body)
+	if err != nil {
+		return nil, err
+	}
+	one := &made.Results[0]
+	return &workerpb.EnqueueResponse{JobId: one.JobID, Status: one.Status, UniqueExisting: one.UniqueExisting, ResultJson: string(one.Result)}, nil
+}
+
+func (s *Server) rpcAck(c *rpcCall, m *workerpb.AckRequest) (*workerpb.AckResponse, error) {
+	q, err := s.beginRPC(c, m)
+	if err != nil {
+		return nil, err
+	}
+	body, err := convert.FromRPCAck(m)
+	if err != nil {
+		return nil, err
+	}
+	return &workerpb.AckResponse{}, s.ackJob(c.w, c.r, q, m.JobId, &body)
+}
+
+func (s *Server) rpcAckBatch(c *rpcCall, m *workerpb.AckBatchRequest) (*workerpb.AckBatchResponse, error) {
+	q, err := s.beginRPC(c, m)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkAcks(len(m.Items)); err != nil {
+		return nil, err
+	}
+	acks, refused := fromAcks(m.Items, "")
+	out, err := s.ackJobs(c.w, c.r, q, acks)
+	if err != nil {
+		return nil, err
+	}
+	acked, errs := convert.ToRPCAcked(&out)
+	return &workerpb.AckBatchResponse{Acked: acked, Errors: append(refused, errs...)}, nil
+}
+
+// fromAcks reads acks, each on its own.
+func fromAcks(items []*workerpb.AckBatchItem, worker string) (acks []convert.AckBatchItem, refused []*workerpb.ItemError) {
+	acks = make([]convert.AckBatchItem, 0, len(items))
+	for _, item := range items {
+		b, err := convert.FromRPCAckItem(item, worker)
+		if e, told := asError(err); told {
+			refused = append(refused, &workerpb.ItemError{JobId: item.JobId, Code: string(e.Code), Error: e.Message})
+			continue
+		}
+		acks = append(acks, b)
+	}
+	return acks, refused
+}
+
+func (s *Server) rpcFail(c *rpcCall, m *workerpb.FailRequest) (*workerpb.FailResponse, error) {
+	q, err := s.beginRPC(c, m)
+	if err != nil {
+		return nil, err
+	}
+	body, err := convert.FromRPCFail(m)
+	if err != nil {
+		return nil, err
+	}
+	failed, err := s.failJob(c.w, c.r, q, m.JobId, body)
+	if err != nil {
+		return nil, err
+	}
+	return convert.ToRPCFailed(convert.ToFailed(failed)), nil
+}
+
+func (s *Server) rpcHeartbeat(c *rpcCall, m *workerpb.HeartbeatRequest) (*workerpb.HeartbeatResponse, error) {
+	q, err := s.beginRPC(c, m)
+	if err != nil {
+		return nil, err
+	}
+	body, err := convert.FromRPCHeartbeat(m)
+	if err != nil {
+		return nil, err
+	}
+	out, err := s.beat(c.w, c.r, q, body)
+	if err != nil {
+		return nil, err
+	}
+	return convert.ToRPCHeartbeat(out), nil
+}
+
+func (s *Server) rpcInfo(*rpcCall, *workerpb.GetServerInfoRequest) (*workerpb.GetServerInfoResponse, error) {
+	return &workerpb.GetServerInfoResponse{ServerVersion: s.cfg.Version, ApiVersion: apiVersion, Capabilities: s.capabilities()}, nil
+}

@@ -1,0 +1,279 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/api/rpc"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/tenancy"
+)
+
+type streamClient = connect.BidiStreamForClient[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse]
+
+// stream opens a stream whose headers have come.
+func (n *node) stream(url, key string) *streamClient {
+	n.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	n.t.Cleanup(cancel)
+	s := rpcClient(n.t, h2c(n.t), url, key).StreamLifecycle(ctx)
+	if err := s.Send(nil); err != nil {
+		n.t.Fatal(err)
+	}
+	return s
+}
+
+// frame sends one frame and returns its answer.
+func exchange(t *testing.T, s *streamClient, m *workerpb.StreamLifecycleRequest) *workerpb.StreamLifecycleResponse {
+	t.Helper()
+	if err := s.Send(m); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.Receive()
+	if err != nil || out.RequestId != m.RequestId {
+		t.Fatalf("%v, %v", out, err)
+	}
+	return out
+}
+
+// Frames do all at once, in order; what is refused of one of them is said in its answer.
+func TestStreamFrames(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	s := n.stream(n.rpcFront(), n.admin)
+	if h := s.ResponseHeader(); h.Get("X-Request-Id") == "" {
+		t.Errorf("headers %v came before the first frame", h)
+	}
+	// A frame has what it enqueues itself.
+	out := exchange(t, s, &workerpb.StreamLifecycleRequest{RequestId: 1, Queues: []string{"q"}, WorkerId: "w", FetchCount: 10, Enqueues: []*workerpb.EnqueueRequest{
+		{Queue: "q", PayloadJson: `{"i":0}`, OptionsJson: `{"unique_key":"u"}`}, {Queue: "q", PayloadJson: `{"i":1}`},
+	}})
+	if out.Error != "" || len(out.Jobs) != 2 || len(out.EnqueuedJobIds) != 2 || out.Jobs[1].PayloadJson != `{"i":1}` || out.Jobs[0].JobId != out.EnqueuedJobIds[0] {
+		t.Fatalf("%v", out)
+	}
+	first, second := out.Jobs[0], out.Jobs[1]
+	// An ack frees the unique key that the enqueue of its own frame takes. A refused ack
+	// is no failure of the frame.
+	out = exchange(t, s, &workerpb.StreamLifecycleRequest{RequestId: 2, WorkerId: "w",
+		Acks:     []*workerpb.AckBatchItem{{JobId: first.JobId, LeaseToken: first.LeaseToken, Usage: &workerpb.UsageReport{CostUsdExact: "0.000000001"}}, {JobId: "nonsense"}, {JobId: second.JobId, LeaseToken: first.LeaseToken}},
+		Enqueues: []*workerpb.EnqueueRequest{{Queue: "q", OptionsJson: `{"unique_key":"u"}`}},
+	})
+	if out.Error != "" || out.Acked != 1 || len(out.AckErrors) != 2 || len(out.EnqueuedJobIds) != 1 || out.EnqueuedJobIds[0] == first.JobId {
+		t.Fatalf("%v", out)
+	}
+	if doc, err := n.client(n.admin).Job(t.Context(), first.JobId, client.Read{}); err != nil || doc.State != "completed" || doc.CostUSD != 1 {
+		t.Errorf("%+v, %v", doc, err)
+	}
+	// The worker's name alone proves its lease, another's does not.
+	out = exchange(t, s, &workerpb.StreamLifecycleRequest{RequestId: 3, WorkerId: "other", Acks: []*workerpb.AckBatchItem{{JobId: second.JobId}}})
+	if out.Acked != 0 || len(out.AckErrors) != 1 || out.AckErrors[0].Code != string(api.LeaseLost) {
+		t.Errorf("%v", out)
+	}
+	out = exchange(t, s, &workerpb.StreamLifecycleRequest{RequestId: 4, WorkerId: "w", Acks: []*workerpb.AckBatchItem{{JobId: second.JobId}}})
+	if out.Acked != 1 {
+		t.Errorf("%v", out)
+	}
+	// Enqueues are all or none, and a frame that is refused has done nothing.
+	before := n.cell.Applied()
+	for i, bad := range []*workerpb.StreamLifecycleRequest{
+		{Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}, {Queue: "no queue"}}},
+		{Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}, {Queue: "q", PayloadJson: "{"}}},
+		{Enqueues: []*workerpb.EnqueueRequest{{Queue: "q", OptionsJson: `{"queue":"q"}`}}},
+		{FetchCount: 1}, {FetchCount: -1, Queues: []string{"q"}},
+		{Acks: make([]*workerpb.AckBatchItem, 1001)},
+	} {
+		bad.RequestId = uint64(10 + i)
+		if out := exchange(t, s, bad); !strings.HasPrefix(out.Error, "VALIDATION_ERROR: ") || len(out.EnqueuedJobIds)+len(out.Jobs) > 0 {
+			t.Errorf("%d: %v", i, out)
+		}
+	}
+	if n.cell.Applied() != before {
+		t.Error("refused frames were logged")
+	}
+	if err := s.CloseRequest(); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.Receive(); out != nil || !errors.Is(err, context.Canceled) && connect.CodeOf(err) != connect.CodeUnknown {
+		t.Errorf("the end: %v, %v", out, err)
+	}
+}
+
+// Frames that are sent without waiting are answered in order, and jobs stand in the
+// order of their frames.
+func TestStreamPipelines(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	s := n.stream(n.rpcFront(), n.admin)
+	const frames, size = 60, 8
+	sent := make(chan error, 1)
+	go func() {
+		for i := range frames {
+			m := &workerpb.StreamLifecycleRequest{RequestId: uint64(i)}
+			for k := range size {
+				m.Enqueues = append(m.Enqueues, &workerpb.EnqueueRequest{Queue: "q", PayloadJson: fmt.Sprint(i*size + k)})
+			}
+			if err := s.Send(m); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	for i := range frames {
+		out, err := s.Receive()
+		if err != nil || out.RequestId != uint64(i) || len(out.EnqueuedJobIds) != size {
+			t.Fatalf("answer %d: %v, %v", i, out, err)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Fatal(err)
+	}
+	next := 0
+	for next < frames*size {
+		out := exchange(t, s, &workerpb.StreamLifecycleRequest{Queues: []string{"q"}, FetchCount: 100})
+		for _, j := range out.Jobs {
+			if j.PayloadJson != fmt.Sprint(next) {
+				t.Fatalf("job %d is %s", next, j.PayloadJson)
+			}
+			next++
+		}
+	}
+}
+
+// An answer without anything waits for work, and is woken by it.
+func TestStreamWaits(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	s := n.stream(n.rpcFront(), n.admin)
+	start := time.Now()
+	if out := exchange(t, s, &workerpb.StreamLifecycleRequest{Queues: []string{"q"}, FetchCount: 1}); len(out.Jobs) != 0 || out.Error != "" {
+		t.Errorf("%v", out)
+	}
+	if waited := time.Since(start); waited < streamWait {
+		t.Errorf("an empty answer came after %v", waited)
+	}
+}
+
+// Who may not go on is told so; who may do less is refused that alone.
+func TestStreamRights(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	url := n.rpcFront()
+	key := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}, QueueScope: []tenancy.Glob{"mine.*"}})
+	s := n.stream(url, key)
+	for i, bad := range []*workerpb.StreamLifecycleRequest{
+		{Enqueues: []*workerpb.EnqueueRequest{{Queue: "mine.a"}, {Queue: "theirs"}}}, {Queues: []string{"mine.a", "theirs"}, FetchCount: 1},
+	} {
+		if out := exchange(t, s, bad); !strings.HasPrefix(out.Error, "FORBIDDEN: ") {
+			t.Errorf("%d: %v", i, out)
+		}
+	}
+	if out := exchange(t, s, &workerpb.StreamLifecycleRequest{Enqueues: []*workerpb.EnqueueRequest{{Queue: "mine.a"}}}); out.Error != "" {
+		t.Errorf("%v", out)
+	}
+	n.revoke(key)
+	if out, err := s.Receive(); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("after its key was revoked: %v, %v", out, err)
+	}
+}
+
+// A node that shuts down answers what it has begun and sends its streams elsewhere.
+func TestStreamDrains(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	s := n.stream(n.rpcFront(), n.admin)
+	exchange(t, s, &workerpb.StreamLifecycleRequest{RequestId: 1, Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}}})
+	n.server.Drain()
+	if out, err := s.Receive(); connect.CodeOf(err) != connect.CodeUnavailable || rpc.FromError(err).RetryAfter == 0 {
+		t.Errorf("%v, %v", out, err)
+	}
+}
+
+// So many streams may be open, and no more.
+func TestStreamsAtTheBound(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, func(c *Config) { c.MaxStreams = 2 })
+	url := n.rpcFront()
+	for range 2 {
+		exchange(t, n.stream(url, n.admin), &workerpb.StreamLifecycleRequest{RequestId: 9})
+	}
+	_, err := n.stream(url, n.admin).Receive()
+	if e := rpc.FromError(err); connect.CodeOf(err) != connect.CodeResourceExhausted || e.Code != api.Overloaded || e.RetryAfter != overloadRetry {
+		t.Errorf("one more: %v", err)
+	}
+	if DefaultMaxStreams != 4096 || DefaultStreamFrames != 2048 || DefaultStreamRate != 500 {
+		t.Error("the bounds are not those of the contract")
+	}
+}
+
+// A frame for which there is no room waits until there is.
+func TestStreamFramesAtTheBound(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, func(c *Config) { c.StreamFrames = 1 })
+	s := n.stream(n.rpcFront(), n.admin)
+	n.server.frames <- struct{}{} // somebody else's
+	if err := s.Send(&workerpb.StreamLifecycleRequest{RequestId: 1, Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the frame has been read", func() bool { return n.server.bodies.used.Load() > 0 })
+	before := n.cell.Applied()
+	<-n.server.frames
+	if out, err := s.Receive(); err != nil || len(out.EnqueuedJobIds) != 1 || n.cell.Applied() == before {
+		t.Errorf("%v, %v", out, err)
+	}
+	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 && len(n.server.frames) == 0 })
+}
+
+// What comes faster than the rate is spread, but for a few.
+func TestStreamPace(t *testing.T) {
+	t.Parallel()
+	p, now := framePace{every: time.Second / DefaultStreamRate}, time.Now()
+	var waited time.Duration
+	for range streamAhead {
+		waited = max(waited, p.next(now))
+	}
+	if waited > 0 {
+		t.Errorf("one of the first %d waits %v", streamAhead, waited)
+	}
+	for range DefaultStreamRate {
+		waited = p.next(now)
+	}
+	if waited != time.Second {
+		t.Errorf("as many as are read in a second take %v", waited)
+	}
+	var none framePace
+	for range 2 {
+		if none.next(now) != 0 {
+			t.Error("there is no rate, and one waits")
+		}
+	}
+}
+
+// Errors in a row slow a stream, more and more up to a bound.
+func TestStreamSlows(t *testing.T) {
+	t.Parallel()
+	x := &stream{}
+	last := x.slowed()
+	if last != 0 {
+		t.Errorf("without an error it is slowed by %v", last)
+	}
+	for range 100 {
+		x.failing.Add(1)
+		if now := x.slowed(); now < last || now > streamSlowest || now < streamSlow {
+			t.Errorf("after %v comes %v", last, now)
+		} else {
+			last = now
+		}
+	}
+	if last != streamSlowest {
+		t.Errorf("a hundred errors slow it by %v", last)
+	}
+}

@@ -1,0 +1,41 @@
+package server
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+)
+
+// A message of a stream that does not come wholly ends the stream, and gives back what
+// it took of the bytes that the node has in hand for all.
+func TestAHalfSentFrameEndsItsStream(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, func(c *Config) { c.MessageWait = 50 * time.Millisecond })
+	body, write := io.Pipe()
+	defer write.Close()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", n.rpcFront()+"/corvo.v1.WorkerService/StreamLifecycle", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/grpc+proto")
+	r.Header.Set("Authorization", "Bearer "+n.admin)
+	h2c := new(http.Protocols)
+	h2c.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: h2c}
+	defer transport.CloseIdleConnections()
+	go func() { _, _ = write.Write(append([]byte{0, 0, 0, 1, 0}, bytes.Repeat([]byte{0}, 100)...)) }() // 256 bytes are promised
+	a, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	if rest, err := io.ReadAll(a.Body); err != nil || len(rest) > 0 {
+		t.Errorf("answered %q, %v", rest, err)
+	}
+	if status := a.Trailer.Get("Grpc-Status"); status != "3" {
+		t.Errorf("the stream ended with %q: %s", status, a.Trailer.Get("Grpc-Message"))
+	}
+	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 })
+}

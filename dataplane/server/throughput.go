@@ -1,0 +1,33 @@
+package server
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+)
+
+// throughput is read from memory: it waits for no view and asks no file.
+func (s *Server) throughput(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	out := api.Throughput{PeriodSeconds: api.ThroughputSeconds, Queues: []api.QueueThroughput{}}
+	now := time.Now()
+	for _, c := range q.shards.All() {
+		rates := c.View().Rates(now)
+		for _, queue := range slices.Sorted(maps.Keys(rates)) {
+			if q.who.Covers(queue) {
+				out.Rates = out.Rates.Plus(rates[queue])
+				out.Queues = append(out.Queues, api.QueueThroughput{Queue: queue, Rates: rates[queue]})
+			}
+		}
+	}
+	slices.SortFunc(out.Queues, func(a, b api.QueueThroughput) int { return strings.Compare(a.Queue, b.Queue) })
+	return serve.WriteJSON(w, http.StatusOK, out)
+}

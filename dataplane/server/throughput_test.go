@@ -1,0 +1,42 @@
+package server
+
+import (
+	"context"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// What happened in the last minute is told by queue, to those who may see the queue.
+func TestThroughput(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	c, ctx := n.client(n.admin), context.Background()
+	for _, queue := range []string{"mine.a", "mine.a", "other"} {
+		f := n.one(c, queue)
+		if err := c.Ack(ctx, f.JobID, api.AckRequest{LeaseToken: f.LeaseToken}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := n.one(c, "other")
+	if _, err := c.Fail(ctx, f.JobID, api.FailRequest{Error: "boom", LeaseToken: f.LeaseToken}); err != nil {
+		t.Fatal(err)
+	}
+	q, err := c.Queue(ctx, "mine.a", client.Read{}) // and so the view has all of it
+	if err != nil || q.RatePerMinute != 2 {
+		t.Errorf("%v a minute, %v", q.RatePerMinute, err)
+	}
+	a := api.QueueThroughput{Queue: "mine.a", Rates: api.Rates{Enqueued: 2, Completed: 2}}
+	other := api.QueueThroughput{Queue: "other", Rates: api.Rates{Enqueued: 2, Completed: 1, Failed: 1}}
+	mine := n.key(tenancy.Key{Name: "mine", Roles: []tenancy.Role{tenancy.ReadOnly}, QueueScope: []tenancy.Glob{"mine.*"}})
+	for key, want := range map[string]api.Throughput{
+		n.admin: {PeriodSeconds: 60, Rates: a.Plus(other.Rates), Queues: []api.QueueThroughput{a, other}},
+		mine:    {PeriodSeconds: 60, Rates: a.Rates, Queues: []api.QueueThroughput{a}},
+	} {
+		if got, err := n.client(key).Throughput(ctx); err != nil || diff(t, got, want) {
+			t.Errorf("%+v, %v; want %+v", got, err, want)
+		}
+	}
+}
