@@ -245,9 +245,9 @@ func (m *model) replayJob(o *op.ReplayJob) outcome {
 		Payload: j.payload, Previous: j.previous, ResultSchema: a.schema,
 		Options: &job.Options{
 			ExpireAfterMs: j.lifeMs, Agent: a.bounds, CostEstimateNanoUsd: a.estimate, ReplayOf: j.id[:], ReplayFrom: o.GetFrom(),
-			FairnessKey: j.key(), FairnessWeight: j.options.GetFairnessWeight(), Provider: j.options.GetProvider(),
-			Model: j.options.GetModel(),
+			Provider: j.options.GetProvider(), Model: j.options.GetModel(),
 		},
+		FairnessKey: j.fairnessKey, FairnessWeight: j.weight,
 	}
 	before := a.record(o.GetFrom() - 1)
 	n.Checkpoint = a.record(before.GetCheckpointIn()).GetCheckpoint()

@@ -206,8 +206,8 @@ func (m *model) budgetsOf(j *modelJob) (all []*modelAccount) {
 	for _, tag := range j.tags {
 		names = append(names, "tag/"+tag.GetName()+"="+tag.GetValue())
 	}
-	if j.key() != "" {
-		names = append(names, "key/"+j.key())
+	if j.fairnessKey != "" {
+		names = append(names, "key/"+j.fairnessKey)
 	}
 	for _, name := range append(names, "job/default") {
 		if r := m.resources[modelName{state.ResourceKind_RESOURCE_KIND_BUDGET, name}]; r != nil {

@@ -110,8 +110,6 @@ func blank(m proto.Message) {
 				scrub(item.Refusal)
 			}
 		}
-	case *op.CreateKeyResult:
-		r.Key = nil
 	}
 }
 
@@ -158,7 +156,7 @@ func (m *model) compare(v *state.Snapshot) error {
 	if h := v.Head(); h.GetDependentsRecords() != uint64(len(m.waiters)) || h.GetWaiterRecords() != waiters {
 		errs = append(errs, fmt.Errorf("%d jobs wait for %d in the store, %d for %d in the model", h.GetWaiterRecords(), h.GetDependentsRecords(), waiters, len(m.waiters)))
 	}
-	errs = append(errs, m.compareUsage(v), m.compareAudit(v), m.compareBatches(v), m.compareSchedules(v), m.compareAgents(v),
+	errs = append(errs, m.compareKeys(v), m.compareUsage(v), m.compareAudit(v), m.compareBatches(v), m.compareSchedules(v), m.compareAgents(v),
 		m.compareResources(v), m.compareLanes(v), m.compareTraffic(v), m.compareMoney(v))
 	return errors.Join(errs...)
 }

@@ -63,7 +63,7 @@ func (m *model) compareSpending(j *modelJob, is *job.Job) error {
 	}
 	got := &job.Claims{BudgetIds: claims.GetBudgetIds(), ReservedNanoUsd: claims.GetReservedNanoUsd(), SpentNanoUsd: claims.GetSpentNanoUsd()}
 	same := proto.Equal(got, want) && is.GetOptions().GetModel() == j.options.GetModel() &&
-		is.GetOptions().GetFairnessKey() == j.key() && (is.GetUsage() != nil) == j.reportedEver
+		is.GetFairnessKey() == j.fairnessKey && is.GetFairnessWeight() == j.weight && is.GetLease().GetChargedNs() == j.chargedNs && (is.GetUsage() != nil) == j.reportedEver
 	if !same {
 		return fmt.Errorf("job %s has %v, %v and usage %v in the store, %v and %v in the model", j.id, claims, is.GetOptions(), is.GetUsage(), want, j.options)
 	}

@@ -22,9 +22,9 @@ func (w *workload) providerName() string { return fmt.Sprintf("provider-%d", w.r
 // limits has some jobs count for a key, and some go to a provider.
 func (w *workload) limits(n *op.NewJob) {
 	if w.keyed && !w.chance(4) {
-		n.Opt().FairnessKey = w.fairnessKey()
+		n.FairnessKey = w.fairnessKey()
 		if w.chance(3) {
-			n.Opt().FairnessWeight = uint32(w.oftenFew(4, job.MaxFairnessWeight))
+			n.FairnessWeight = uint32(w.oftenFew(4, job.MaxFairnessWeight))
 		}
 	}
 	if w.chance(6) {

@@ -193,7 +193,7 @@ func (m *model) make(id job.ID, n *op.NewJob, member *modelMember) *modelJob {
 		id: id, number: m.nextNumber, queue: n.GetQueue(), state: firstState(n, m.clockNs), createdNs: m.clockNs, dueNs: due(n, m.clockNs),
 		payload: n.GetPayload(), previous: n.GetPrevious(), tags: n.GetTags(), headers: n.GetHeaders(), parent: n.GetOptions().GetParentId(),
 		origin: n.GetOrigin(), schedule: n.GetOptions().GetScheduleId(), debounce: n.GetOptions().GetDebounceKey(),
-		options: n.GetOptions(), blocked: len(n.GetDependsOn()), policy: n.GetOptions().GetDependencyPolicy(),
+		options: n.GetOptions(), fairnessKey: n.GetFairnessKey(), weight: n.GetFairnessWeight(), blocked: len(n.GetDependsOn()), policy: n.GetOptions().GetDependencyPolicy(),
 	}
 	j.priority, j.retry, j.lifeMs = m.terms(n)
 	if j.lifeMs > 0 {

@@ -32,9 +32,6 @@ type modelPlace struct {
 
 func (p modelPlace) counts() bool { return p.ready || p.active }
 
-// key is whom a job counts for.
-func (j *modelJob) key() string { return j.options.GetFairnessKey() }
-
 // put is what every change of a job ends with: its queue sees it as it is.
 func (m *model) put(j *modelJob) {
 	if j.state != job.Pending {
@@ -50,24 +47,24 @@ func (m *model) takeOut(j *modelJob) { m.seat(j, modelPlace{}) }
 func (m *model) seat(j *modelJob, now modelPlace) {
 	q, was := m.queue(j.queue), j.place
 	q.stirred = true
-	if q.lanes == nil && j.key() == "" || !was.counts() && !now.counts() {
+	if q.lanes == nil && j.fairnessKey == "" || !was.counts() && !now.counts() {
 		j.place = now
 		return
 	}
 	if q.lanes == nil {
 		q.lanes = map[string]*modelLane{"": {servedNs: q.servedNs}}
 	}
-	l := q.lanes[j.key()]
+	l := q.lanes[j.fairnessKey]
 	if l == nil {
-		l = &modelLane{rule: m.rule(j.queue, j.key())}
-		q.lanes[j.key()] = l
+		l = &modelLane{rule: m.rule(j.queue, j.fairnessKey)}
+		q.lanes[j.fairnessKey] = l
 	}
-	had, _ := m.inLane(j.queue, j.key())
+	had, _ := m.inLane(j.queue, j.fairnessKey)
 	j.place = now
-	if w := j.options.GetFairnessWeight(); now.ready && w > 0 && (was.state == 0 || was.state == job.Scheduled) {
+	if w := j.weight; now.ready && w > 0 && (was.state == 0 || was.state == job.Scheduled) {
 		l.weight = w
 	}
-	if has, _ := m.inLane(j.queue, j.key()); had == 0 && has > 0 {
+	if has, _ := m.inLane(j.queue, j.fairnessKey); had == 0 && has > 0 {
 		l.servedNs = max(l.servedNs, m.beginNs(j.queue, l))
 	}
 }
@@ -75,10 +72,10 @@ func (m *model) seat(j *modelJob, now modelPlace) {
 // inLane counts the ready and the active jobs of a key.
 func (m *model) inLane(queue, key string) (ready, active int) {
 	for _, j := range m.jobs {
-		if j.queue == queue && j.key() == key && j.place.ready {
+		if j.queue == queue && j.fairnessKey == key && j.place.ready {
 			ready++
 		}
-		if j.queue == queue && j.key() == key && j.place.active {
+		if j.queue == queue && j.fairnessKey == key && j.place.active {
 			active++
 		}
 	}
@@ -171,7 +168,7 @@ func (m *model) beginService(j *modelJob) {
 	if q.lanes == nil {
 		return
 	}
-	l := q.lanes[j.key()]
+	l := q.lanes[j.fairnessKey]
 	competing := int64(0)
 	for key, other := range q.lanes {
 		if m.room(j.queue, key) > 0 {
@@ -189,7 +186,7 @@ func (m *model) beginService(j *modelJob) {
 		l.rate.Take(rule.GetRateWindowMs(), m.clockNs)
 		l.takes = append(since(l.takes, m.clockNs-rule.GetRateWindowMs()*1e6), m.clockNs)
 		if n := len(l.takes); n > int(rule.GetRateLimit()) && q.tooMany == nil {
-			q.tooMany = fmt.Errorf("%d jobs of %s were let go in %d ms, at most %d may be", n, j.key(), rule.GetRateWindowMs(), rule.GetRateLimit())
+			q.tooMany = fmt.Errorf("%d jobs of %s were let go in %d ms, at most %d may be", n, j.fairnessKey, rule.GetRateWindowMs(), rule.GetRateLimit())
 		}
 	}
 }
@@ -198,7 +195,7 @@ func (m *model) beginService(j *modelJob) {
 // was not delivered.
 func (m *model) endService(j *modelJob, delivered bool) {
 	q := m.queues[j.queue]
-	if l := q.lanes[j.key()]; j.keyed && l != nil {
+	if l := q.lanes[j.fairnessKey]; j.keyed && l != nil {
 		took := int64(0)
 		if delivered {
 			took = max(m.clockNs-j.agent.startedNs, 1)
@@ -333,7 +330,7 @@ func mostUrgent(all []*modelJob, ageingMs int64) (best *modelJob) {
 
 // ofKey are those of some jobs that count for a key.
 func ofKey(all []*modelJob, key string) []*modelJob {
-	return slices.DeleteFunc(slices.Clone(all), func(j *modelJob) bool { return j.key() != key })
+	return slices.DeleteFunc(slices.Clone(all), func(j *modelJob) bool { return j.fairnessKey != key })
 }
 
 // longestLane is the key of a queue with the most ready jobs.

@@ -27,7 +27,7 @@ func (sh *shard) inspectKeys(v *state.Snapshot) error {
 		if err != nil {
 			return err
 		}
-		if key := j.GetOptions().GetFairnessKey(); key != "" && j.GetState() == job.Active {
+		if key := j.GetFairnessKey(); key != "" && j.GetState() == job.Active {
 			at := laneName{j.GetQueue(), key}
 			n := now[at]
 			n.active++

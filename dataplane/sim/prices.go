@@ -143,7 +143,7 @@ func (m *model) report(j *modelJob, u *job.Usage, phase state.UsagePhase) {
 	row := modelUsage{
 		job: j.id, attempt: j.attempt, queue: j.queue, atNs: m.clockNs, tokens: tokensOf(u), costNano: u.GetCostNanoUsd(),
 		said: u.GetCostReported() || u.GetCostNanoUsd() != 0, phase: phase, first: !j.reportedEver,
-		key: j.key(), tags: tagsText(j.tags),
+		key: j.fairnessKey, tags: tagsText(j.tags),
 	}
 	j.reportedEver = true
 	if u.GetModel() != "" {

@@ -92,7 +92,7 @@ func (m *model) deleteResource(o *op.DeleteResource) outcome {
 		return outcome{refused: api.NotFound}
 	case o.GetIfVersion() != 0 && o.GetIfVersion() != was.Version:
 		return outcome{refused: api.PreconditionFailed}
-	case m.notifies(was):
+	case m.notifies(was), m.givenToKeys(was):
 		return outcome{refused: api.Conflict}
 	}
 	m.toEveryShard(o.GetShards(), func(to *model) { to.takeBack(at) })
@@ -176,7 +176,7 @@ func (m *model) compareResources(v *state.Snapshot) error {
 // name and its contents.
 func declarations() []func(*workload) *op.PutResource {
 	return []func(*workload) *op.PutResource{
-		(*workload).limitRule, (*workload).provider, (*workload).policy, (*workload).alertRule, (*workload).webhook,
+		(*workload).limitRule, (*workload).provider, (*workload).policy, (*workload).alertRule, (*workload).webhook, (*workload).role,
 		(*workload).price, (*workload).budget, (*workload).budget,
 	}
 }

@@ -74,6 +74,7 @@ func (m *model) runSchedules(o *op.RunSchedules) outcome {
 		n := &op.NewJob{
 			Queue: s.GetQueue(), Payload: s.GetPayload(), Priority: s.GetPriority(), Retry: job.NewRetry(), ScheduledNs: dueNs,
 			Tags: s.GetTags(), Headers: s.GetHeaders(), Options: &job.Options{ScheduleId: s.GetId(), UniqueKey: s.GetUniqueKey()},
+			FairnessKey: s.GetFairnessKey(), FairnessWeight: s.GetFairnessWeight(),
 		}
 		n.Retry.MaxAttempts = s.GetMaxAttempts()
 		if n.Options.GetUniqueKey() != "" {
@@ -173,6 +174,9 @@ func (w *workload) putSchedule() op.Op {
 	}
 	if w.chance(3) {
 		o.Schedule.UniqueKey = w.key()
+	}
+	if w.keyed && w.chance(3) {
+		o.Schedule.FairnessKey, o.Schedule.FairnessWeight = w.fairnessKey(), uint32(w.rng.IntN(4))
 	}
 	return o
 }

@@ -177,9 +177,7 @@ func (m *model) follow(j *modelJob, s *job.Step, n *op.NewJob) {
 		n.Payload = j.chain.of.GetSteps()[0].GetPayload()
 	}
 	n.Priority, n.Retry, n.Tags, n.Headers = j.priority, j.retry, j.tags, j.headers
-	if j.key() != "" {
-		n.Opt().FairnessKey, n.Opt().FairnessWeight = j.key(), j.options.GetFairnessWeight()
-	}
+	n.FairnessKey, n.FairnessWeight = j.fairnessKey, j.weight
 	id := m.newID(n.Queue)
 	m.ledger.lives[id] = m.ledger.lives[j.id]
 	m.place(s.GetShard(), id, n)

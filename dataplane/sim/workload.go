@@ -9,7 +9,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
-	"github.com/corvo/corvo/dataplane/state"
 )
 
 // workload draws ops for a shard. It looks at the model so that most of what it
@@ -75,6 +74,8 @@ func draws() []draw {
 		{"trim-feed", 1, (*workload).trimFeed},
 		{"create-key", 1, (*workload).createKey},
 		{"revoke-key", 1, (*workload).revokeKey},
+		{"set-key", 1, (*workload).setKey},
+		{"rotate-key", 1, (*workload).rotateKey},
 		{"trim-usage", 2, (*workload).trimUsage},
 		{"delete-queue", 3, (*workload).deleteQueue},
 		{"raise-level", 1, (*workload).raiseLevel},
@@ -343,16 +344,6 @@ func (w *workload) trimFeed() op.Op {
 
 func (w *workload) raiseLevel() op.Op {
 	return &op.RaiseLevel{Meta: &op.Meta{Principal: "engine"}, Level: 1 + uint32(w.rng.IntN(maxLevel))}
-}
-
-func (w *workload) createKey() op.Op {
-	return &op.CreateKey{Meta: w.meta(), First: w.chance(3), Key: &state.Key{
-		Id: fmt.Sprintf("key%d", w.rng.IntN(6)), Name: "a key", Roles: []string{"worker"}, Hash: w.bytes(32), Enabled: true,
-	}}
-}
-
-func (w *workload) revokeKey() op.Op {
-	return &op.RevokeKey{Meta: w.meta(), Id: fmt.Sprintf("key%d", w.rng.IntN(6))}
 }
 
 // again sends an op that carried an idempotency key a second time, sometimes
