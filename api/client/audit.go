@@ -60,7 +60,7 @@ func (c *Client) AuditHead(ctx context.Context, r Read) (api.AuditHeads, error) 
 func (c *Client) ExportAudit(ctx context.Context, q AuditQuery, each func(api.AuditRecord) error) error {
 	v := AuditQuery{Principal: q.Principal, Method: q.Method, Path: q.Path, Status: q.Status, After: q.After, Before: q.Before}.values()
 	v.Set("format", "jsonl")
-	return c.lines(ctx, "/api/v1/audit-logs?"+v.Encode(), func(r io.Reader) error { return ReadAudit(r, each) })
+	return c.stream(ctx, http.MethodGet, "/api/v1/audit-logs?"+v.Encode(), func(r io.Reader) error { return ReadAudit(r, each) })
 }
 
 // VerifyAudit reads the whole audit log and recomputes its chains: an error says where
@@ -102,9 +102,9 @@ func ReadAudit(r io.Reader, each func(api.AuditRecord) error) error {
 	return lines.Err()
 }
 
-// lines reads an answer that may be long: as long as ctx lasts, and once.
-func (c *Client) lines(ctx context.Context, path string, read func(io.Reader) error) (err error) {
-	req, err := c.request(ctx, call{method: http.MethodGet, path: path}, nil, "")
+// stream reads an answer that may be long: as long as ctx lasts, and once.
+func (c *Client) stream(ctx context.Context, method, path string, read func(io.Reader) error) (err error) {
+	req, err := c.request(ctx, call{method: method, path: path}, nil, "")
 	if err != nil {
 		return err
 	}

@@ -151,6 +151,7 @@ func (c *Client) request(ctx context.Context, k call, body []byte, key string) (
 	if c.namespace != "" {
 		req.Header.Set(api.NamespaceHeader, c.namespace)
 	}
+	traced(ctx, req.Header)
 	return req, nil
 }
 

@@ -71,7 +71,7 @@ func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = 
 func New(endpoint, apiKey string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return nil, fmt.Errorf("endpoint: %w", err)
+		return nil, fmt.Errorf("endpoint %q: want a URL like http://127.0.0.1:8080: %w", endpoint, err)
 	}
 	if (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 		return nil, fmt.Errorf("endpoint %q: want a URL like http://127.0.0.1:8080", endpoint)

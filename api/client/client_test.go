@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -215,9 +216,11 @@ func TestForeignAnswers(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"", "localhost:8080", "ftp://x", "http://", "http://x/?a=b", "http://x#y", "http://x:y"} {
+	for _, bad := range []string{"", "localhost:8080", "ftp://x", "http://", "http://x/?a=b", "http://x#y", "http://x:y", "127.0.0.1:8080"} {
 		if _, err := New(bad, ""); err == nil {
 			t.Errorf("%q was taken", bad)
+		} else if !strings.Contains(bad, "http") && !strings.Contains(err.Error(), "want a URL like http://") {
+			t.Errorf("%q is refused with %q, which does not say what to write", bad, err)
 		}
 	}
 	c, err := New("https://queue.example/prefix//", "")

@@ -24,10 +24,26 @@ func (c *Client) ListKeys(ctx context.Context) ([]api.Key, error) {
 	return out, err
 }
 
+var keys = noun[api.SetKeyRequest, api.Key]{path: "/auth/keys", version: func(x *api.Key) *int64 { return &x.Version }}
+
 // Key is one API key, without its secret.
 func (c *Client) Key(ctx context.Context, id string) (api.Key, error) {
-	var out api.Key
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/auth/keys/" + url.PathEscape(id), out: &out, repeat: repeatAlways})
+	return keys.get(ctx, c, Read{}, id)
+}
+
+// SetKey replaces what is said about an API key, but for its secret: with a version other
+// than 0 only if it is still at that. It binds the key's open streams and waiting fetches,
+// too.
+func (c *Client) SetKey(ctx context.Context, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
+	return keys.put(ctx, c, req, version, id)
+}
+
+// RotateKey gives an API key another secret, which the answer alone holds. One whose
+// answer was lost is not repeated, as CreateKey; rotate again, which leaves the secret
+// from before the lost one to open nothing.
+func (c *Client) RotateKey(ctx context.Context, id string, req api.RotateRequest) (api.CreatedKey, error) {
+	var out api.CreatedKey
+	_, err := c.do(ctx, call{method: http.MethodPost, path: keys.at([]string{id}) + "/rotate", body: req, out: &out, repeat: repeatRefused})
 	return out, err
 }
 

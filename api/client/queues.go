@@ -19,6 +19,13 @@ func (c *Client) Queues(ctx context.Context, r Read) ([]api.Queue, error) {
 	return out, err
 }
 
+// Throughput is what happened in the last minute in the queues the key may see.
+func (c *Client) Throughput(ctx context.Context) (api.Throughput, error) {
+	var out api.Throughput
+	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/metrics/throughput", out: &out, repeat: repeatAlways})
+	return out, err
+}
+
 // Queue is one queue's settings and counters.
 func (c *Client) Queue(ctx context.Context, name string, r Read) (api.Queue, error) {
 	var out api.Queue
