@@ -10,7 +10,19 @@ type passage struct {
 	credential, hint string
 	namespace        string // it was let into
 	poll             bool   // it may wait for work or events, and has done nothing while it does
+	stream           bool   // it sends what is to be done until it ends
 	cancel           context.CancelCauseFunc
+	closeBody        func() // ends what a stream sends, as if the client had
+}
+
+// drain ends a poll, or what a stream sends.
+func (p *passage) drain(why error) {
+	switch {
+	case p.poll:
+		p.cancel(why)
+	case p.stream:
+		p.closeBody()
+	}
 }
 
 // flight is the requests under way, by namespace, so that those whose credential
@@ -25,8 +37,8 @@ type flight struct {
 func (f *flight) begin(p *passage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.poll && f.draining != nil {
-		p.cancel(f.draining)
+	if f.draining != nil {
+		p.drain(f.draining)
 	}
 	if f.passages == nil {
 		f.passages = map[string]map[*passage]struct{}{}
@@ -56,9 +68,7 @@ func (f *flight) drain(why error) {
 	f.draining = why
 	for _, all := range f.passages {
 		for p := range all {
-			if p.poll {
-				p.cancel(why)
-			}
+			p.drain(why)
 		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/spec"
 	"github.com/corvo/corvo/telemetry"
@@ -54,7 +55,7 @@ type Config struct {
 	Version      string // of the binary
 
 	HTTP      *http.Client         // to the control plane; nil = one of its own
-	Transport http.RoundTripper    // to hosts; nil = one of its own
+	Transport http.RoundTripper    // to hosts; nil = two of its own
 	Tracer    trace.TracerProvider // nil = no traces
 	Metrics   *telemetry.Registry  // of this gateway alone; nil = measured for nobody
 	Logger    *slog.Logger         // nil = slog.Default()
@@ -111,7 +112,7 @@ func New(c Config) (*Gateway, error) {
 		tracer: c.Tracer.Tracer("github.com/corvo/corvo/controlplane/gateway"),
 	}
 	if g.transport == nil {
-		g.transport = newTransport()
+		g.transport = newTransports()
 	}
 	if g.meter, err = newMeter(c.Rand, c.Now, member, g.book, c.Logger); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
@@ -131,8 +132,9 @@ func New(c Config) (*Gateway, error) {
 // newTransport has no time limit for an answer: a poll may take a minute, a stream
 // for ever, and a client that has waited long enough leaves. No proxy either, for
 // hosts are neighbours.
-func newTransport() *http.Transport {
+func newTransport(protocols *http.Protocols) *http.Transport {
 	return &http.Transport{
+		Protocols:             protocols,
 		DialContext:           (&net.Dialer{Timeout: DialTimeout}).DialContext,
 		TLSHandshakeTimeout:   DialTimeout,
 		MaxIdleConnsPerHost:   IdleConnsPerHost,
@@ -150,6 +152,7 @@ func (g *Gateway) routes() []serve.Route {
 		{Method: http.MethodGet, Path: "/readyz", Permission: serve.Open, Handler: g.readyz},
 		{Method: http.MethodGet, Path: "/openapi.json", Permission: serve.Open, Handler: openAPI},
 	}
+	all = append(all, serve.Route{Method: http.MethodPost, Path: rpc.Prefix + "{procedure}", Permission: serve.Open, Handler: g.pass, Problem: rpc.Refuse})
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		all = append(all, serve.Route{Method: method, Path: "/api/v1/{path...}", Permission: serve.Open, Handler: g.pass})
 	}
@@ -169,14 +172,15 @@ func (g *Gateway) Run(ctx context.Context) error {
 	work.Wait()
 	g.meter.flush()
 	g.member.Close()
-	if t, ok := g.transport.(*http.Transport); ok && g.config.Transport == nil {
+	if t, ok := g.transport.(*transports); ok {
 		t.CloseIdleConnections()
 	}
 	return err
 }
 
 // Drain ends the polls that wait here, so that a graceful shutdown need not sit
-// them out: workers come again elsewhere. It may be called more than once.
+// them out, and has streams take no more of their clients: what came is answered, and
+// workers come again elsewhere. It may be called more than once.
 func (g *Gateway) Drain() {
 	g.flight.drain(unavailable("this gateway is shutting down: nothing was done, try again"))
 }
@@ -184,6 +188,9 @@ func (g *Gateway) Drain() {
 // take makes a document count: for requests to come, and for those under way.
 func (g *Gateway) take(d fleet.Doc) error {
 	g.book.Put(d)
+	if t, ok := g.transport.(*transports); ok {
+		t.take(d)
+	}
 	g.flight.check(d.Namespace, g.shutOut)
 	return nil
 }

@@ -11,8 +11,11 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -20,6 +23,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/telemetry"
 )
@@ -30,7 +34,14 @@ const (
 
 	fetchPath  = "/api/v1/fetch"
 	eventsPath = "/api/v1/events"
+	streamPath = rpc.Prefix + "StreamLifecycle"
 )
+
+// polls are the paths of what waits and has done nothing while it does.
+var polls = map[string]bool{
+	fetchPath: true, fetchPath + "/batch": true, eventsPath: true,
+	rpc.Prefix + "Fetch": true, rpc.Prefix + "FetchBatch": true, rpc.Prefix + "Subscribe": true,
+}
 
 // trip is a passage with what is found out on the way. It is in the context of the
 // request to the host.
@@ -54,8 +65,11 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 	defer cancel(nil)
 	t := &trip{passage: passage{
 		credential: serve.Credential(r), hint: r.Header.Get(api.NamespaceHeader), cancel: cancel,
-		poll: r.URL.Path == fetchPath || r.URL.Path == fetchPath+"/batch" || r.URL.Path == eventsPath,
+		poll: polls[r.URL.Path], stream: r.URL.Path == streamPath,
 	}}
+	t.closeBody = t.body.end
+	t.body.control = http.NewResponseController(w)
+	defer t.body.leave()
 	if err := g.enter(ctx, t); err != nil {
 		return err
 	}
@@ -192,7 +206,7 @@ func (g *Gateway) answered(r *http.Response) error {
 	t := tripOf(r.Request.Context())
 	// A worker told that its key is wrong gives up, so it is told only when it is:
 	// the host may have heard of it first, or not yet.
-	if r.StatusCode == http.StatusUnauthorized {
+	if r.StatusCode == http.StatusUnauthorized || r.Header.Get(rpc.CodeHeader) == string(api.Unauthorized) {
 		var shutOut error
 		g.member.Await(r.Request.Context(), func() bool { shutOut = g.shutOut(&t.passage); return shutOut != nil })
 		return cmp.Or(shutOut, errStranger)
@@ -243,11 +257,35 @@ type counted struct {
 	io.ReadCloser
 	bytes  atomic.Int64
 	broken atomic.Bool // reading it failed
+
+	mu      sync.Mutex
+	control *http.ResponseController // of the connection; nil once the request is over
+	ended   atomic.Bool              // by the gateway
+}
+
+// end has the host see the end of the body, whatever the client has in mind to send.
+func (c *counted) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.control != nil {
+		c.ended.Store(true)
+		_ = c.control.SetReadDeadline(time.Now()) // without one it ends with what comes next
+	}
+}
+
+// leave gives the connection up: it is somebody else's after the request.
+func (c *counted) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.control = nil
 }
 
 func (c *counted) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
 	c.bytes.Add(int64(n))
+	if err != nil && c.ended.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, io.EOF
+	}
 	// Closed: by the transport, when the host has failed.
 	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
 		c.broken.Store(true)

@@ -1,0 +1,57 @@
+package gateway
+
+import (
+	"net/http"
+	"sync"
+
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/rpc"
+)
+
+// transports are the connections to hosts: HTTP/1.1 for requests, each of which has one
+// to itself, and HTTP/2 for the RPC, whose streams go both ways at once. The streams of a
+// connection share a window for what its host has not read yet, so that one which is held
+// up holds up all: each namespace has connections of its own.
+type transports struct {
+	requests *http.Transport
+	calls    sync.Map // namespace -> *http.Transport
+}
+
+func newTransports() *transports {
+	one := new(http.Protocols)
+	one.SetHTTP1(true)
+	return &transports{requests: newTransport(one)}
+}
+
+// RoundTrip sends a request on.
+func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !rpc.Is(r) {
+		return t.requests.RoundTrip(r)
+	}
+	namespace := tripOf(r.Context()).namespace
+	calls, ok := t.calls.Load(namespace)
+	if !ok {
+		two := new(http.Protocols)
+		two.SetHTTP2(true)
+		two.SetUnencryptedHTTP2(true)
+		calls, _ = t.calls.LoadOrStore(namespace, newTransport(two))
+	}
+	return calls.(*http.Transport).RoundTrip(r)
+}
+
+// take lets go of what a namespace has no use for any longer. Calls under way end by
+// themselves, and their connections when they have been idle.
+func (t *transports) take(d fleet.Doc) {
+	if d.Desired != fleet.Open {
+		t.calls.Delete(d.Namespace)
+	}
+}
+
+// CloseIdleConnections closes those that nobody uses.
+func (t *transports) CloseIdleConnections() {
+	t.requests.CloseIdleConnections()
+	t.calls.Range(func(_, calls any) bool {
+		calls.(*http.Transport).CloseIdleConnections()
+		return true
+	})
+}
