@@ -34,6 +34,8 @@ func newAdmin() *cobra.Command {
 				return c.RebuildView(cmd.Context())
 			}, showStatus),
 		},
+		newBackup(r),
+		newRestore(r),
 	)
 	return cmd
 }

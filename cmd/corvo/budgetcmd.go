@@ -85,7 +85,11 @@ var budgets = resource[api.BudgetRequest, api.Budget]{
 	},
 }
 
-func newBudget() *cobra.Command { return budgets.command(newBudgetRaise) }
+func newBudget() *cobra.Command {
+	cmd := budgets.command(newBudgetRaise)
+	cmd.Aliases = []string{"budgets"}
+	return cmd
+}
 
 // scopeTarget are the two halves of a budget's name.
 func scopeTarget(name string) (scope, target string, err error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,6 +29,7 @@ type bulk struct {
 	remote
 	filter string
 	async  bool
+	lot    int // most ids of one operation; 0 = as many as the server takes
 }
 
 // newBulk is the command that does one thing to many jobs.
@@ -40,6 +42,8 @@ func newBulk() *cobra.Command {
 			"the JSON that `corvo search` prints, any number of them. It waits for the end, and ends with 1 where there were errors.",
 		Example: "  corvo bulk retry --filter '{\"queue\":\"emails\",\"state\":[\"dead\"]}'\n  corvo bulk move slow < ids.txt",
 		Args:    cobra.RangeArgs(1, 2),
+
+		ValidArgsFunction: completeBulk,
 	}
 	cmd.RunE = b.run
 	cmd.Flags().StringVar(&b.filter, "filter", "", "which jobs, as JSON: the fields of a search")
@@ -62,55 +66,103 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 		// A search that found nothing leaves nothing to do, which is no mistake.
 		return tell(&b.remote, cmd, api.Bulk{Status: api.BulkCompleted, Action: req.Action, Failures: []api.BulkFailure{}}, showBulk)
 	}
-	if req.Filter != nil {
-		return b.do(cmd, c, req)
+	if b.async {
+		return b.start(cmd, c, req)
 	}
-	var failed error
-	for ids := range slices.Chunk(req.JobIDs, job.MaxBulkIDs) {
-		req.JobIDs = ids
-		err := b.do(cmd, c, req)
-		if err != nil && !errors.Is(err, errNotAll) {
-			return err
-		}
-		failed = errors.Join(failed, err)
+	sum, err := b.do(cmd, c, req)
+	if sum.ID == "" {
+		return err // nothing has begun
 	}
-	return failed
+	return errors.Join(tell(&b.remote, cmd, sum, showBulk), err)
 }
 
-// errNotAll says that an operation ended, with errors.
-var errNotAll = errors.New("jobs were not affected")
+// requests are one request for each lot of ids that the server takes at once. An id that
+// is named twice counts once, as it does there.
+func (b *bulk) requests(req api.BulkRequest) (all []api.BulkRequest) {
+	if req.Filter != nil {
+		return []api.BulkRequest{req}
+	}
+	seen := make(map[string]bool, len(req.JobIDs))
+	ids := slices.DeleteFunc(slices.Clone(req.JobIDs), func(id string) bool {
+		twice := seen[id]
+		seen[id] = true
+		return twice
+	})
+	for lot := range slices.Chunk(ids, cmp.Or(b.lot, job.MaxBulkIDs)) {
+		req.JobIDs = lot
+		all = append(all, req)
+	}
+	return all
+}
 
-// do has one operation done, and tells how it ended.
-func (b *bulk) do(cmd *cobra.Command, c *client.Client, req api.BulkRequest) error {
-	ended, started, err := c.Bulk(cmd.Context(), req)
-	switch {
-	case err != nil:
-		return err
-	case ended == nil && b.async:
-		return tell(&b.remote, cmd, *started, showStarted)
-	}
-	id := ""
-	if ended != nil {
-		id = ended.BulkOperationID
-	} else {
-		id = started.BulkOperationID
-	}
-	done, err := follow(cmd.Context(), c, id, progressOf(cmd.ErrOrStderr()))
-	if err != nil {
-		return err
-	}
-	if err := tell(&b.remote, cmd, done, showBulk); err != nil {
-		return err
-	}
-	switch {
-	case done.Status != api.BulkCompleted && done.Error != nil:
-		return fmt.Errorf("%s is %s: %s", id, done.Status, *done.Error)
-	case done.Status != api.BulkCompleted:
-		return fmt.Errorf("%s is %s", id, done.Status)
-	case done.Errors > 0:
-		return fmt.Errorf("%d of %d %w", done.Errors, done.Processed, errNotAll)
+// start begins operations and tells of each.
+func (b *bulk) start(cmd *cobra.Command, c *client.Client, req api.BulkRequest) error {
+	for _, req := range b.requests(req) {
+		ended, started, err := c.Bulk(cmd.Context(), req)
+		if err != nil {
+			return err
+		}
+		if started == nil {
+			started = &api.BulkStarted{BulkOperationID: ended.BulkOperationID, Status: api.BulkCompleted, EstimatedTotal: ended.Affected + ended.Errors}
+		}
+		if err := tell(&b.remote, cmd, *started, showStarted); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// do has operations done one after the other, and sums them up. What follows one that
+// could not be done is not begun.
+func (b *bulk) do(cmd *cobra.Command, c *client.Client, req api.BulkRequest) (sum api.Bulk, err error) {
+	p := newProgress(cmd)
+	defer p.clear()
+	total := uint64(len(req.JobIDs))
+	for _, req := range b.requests(req) {
+		ended, started, err := c.Bulk(cmd.Context(), req)
+		if err != nil {
+			return sum, err
+		}
+		id := ""
+		if ended != nil {
+			id = ended.BulkOperationID
+		} else {
+			id = started.BulkOperationID
+		}
+		one, err := follow(cmd.Context(), c, id, func(one api.Bulk) {
+			p.show(sum.Processed+one.Processed, max(total, sum.Total+one.Total), fmt.Sprintf("%s: %d done, %d errors", req.Action, sum.Processed+one.Processed, sum.Errors+one.Errors))
+		})
+		if err != nil {
+			return sum, fmt.Errorf("%s goes on at the server: %w", id, err)
+		}
+		sum = added(sum, one)
+		switch {
+		case one.Status != api.BulkCompleted && one.Error != nil:
+			return sum, fmt.Errorf("%s is %s: %s", id, one.Status, *one.Error)
+		case one.Status != api.BulkCompleted:
+			return sum, fmt.Errorf("%s is %s", id, one.Status)
+		}
+	}
+	if sum.Errors > 0 {
+		return sum, fmt.Errorf("%d of %d jobs were not affected", sum.Errors, sum.Processed)
+	}
+	return sum, nil
+}
+
+// added is one operation after others. Of the sum the ids are those of all of them, and
+// the status is the last one's.
+func added(sum, one api.Bulk) api.Bulk {
+	if sum.ID == "" {
+		return one
+	}
+	one.ID = sum.ID + "," + one.ID
+	one.CreatedAt = sum.CreatedAt
+	one.Total += sum.Total
+	one.Processed += sum.Processed
+	one.Affected += sum.Affected
+	one.Errors += sum.Errors
+	one.Failures = append(sum.Failures, one.Failures...)
+	return one
 }
 
 // request is what the arguments, the flags and stdin ask for.
@@ -203,29 +255,14 @@ func readIDs(r io.Reader) (ids []string, err error) {
 	}
 }
 
-// progressOf is where progress is told: a terminal, or nowhere.
-func progressOf(w io.Writer) io.Writer {
-	if f, ok := w.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			return w
-		}
-	}
-	return io.Discard
-}
-
-// follow waits for an operation's end.
-func follow(ctx context.Context, c *client.Client, id string, progress io.Writer) (api.Bulk, error) {
-	told := false
+// follow waits for an operation's end, and tells how far it is.
+func follow(ctx context.Context, c *client.Client, id string, look func(api.Bulk)) (api.Bulk, error) {
 	for wait := bulkEvery / 50; ; wait = min(2*wait, bulkEvery) {
 		b, err := c.BulkOperation(ctx, id)
 		if err != nil || b.FinishedAt != nil {
-			if told {
-				fmt.Fprintln(progress)
-			}
 			return b, err
 		}
-		fmt.Fprintf(progress, "\r%s: %d of %d, %d errors ", b.Status, b.Processed, b.Total, b.Errors)
-		told = true
+		look(b)
 		select {
 		case <-ctx.Done():
 			return b, ctx.Err()

@@ -13,11 +13,16 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// remote is how the commands that ask a node reach it, and how they answer.
+// remote is how the commands that ask a server reach it, and how they answer: what
+// flags say, then the environment, then a profile.
 type remote struct {
-	endpoint string
-	apiKey   string
-	output   string
+	endpoint       string
+	apiKey         string
+	apiKeyFile     string
+	cloudTokenFile string
+	namespace      string
+	profile        string
+	output         string
 }
 
 const (
@@ -30,18 +35,123 @@ const (
 // bind gives a command and those below it the flags.
 func (r *remote) bind(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&r.endpoint, "endpoint", "", "URL of a node, or CORVO_ENDPOINT (default "+defaultEndpoint+")")
-	flags.StringVar(&r.apiKey, "api-key", "", "API key; better CORVO_API_KEY, which the list of processes does not show")
-	flags.StringVar(&r.output, "output", outputTable, outputTable+" or "+outputJSON)
+	flags.StringVar(&r.endpoint, "endpoint", "", "URL of a node or of the cloud, or CORVO_ENDPOINT (default "+defaultEndpoint+")")
+	flags.StringVar(&r.apiKeyFile, "api-key-file", "", "file with the API key, - for stdin; or CORVO_API_KEY")
+	flags.StringVar(&r.apiKey, "api-key", "", "API key; better one of those, which the list of processes does not show")
+	flags.StringVar(&r.cloudTokenFile, "cloud-token-file", "", "file with a cloud token, - for stdin; or CORVO_CLOUD_TOKEN, or corvo login")
+	flags.StringVar(&r.namespace, "namespace", "", "namespace that a cloud token speaks to, or CORVO_NAMESPACE")
+	flags.StringVar(&r.profile, "profile", "", "profile of corvo profiles, or CORVO_PROFILE")
+	r.bindOutput(cmd)
+	completeFlag(cmd, "profile", completeProfiles)
 }
 
-// client makes the client that flags and environment ask for.
-func (r *remote) client() (*client.Client, error) {
+// bindOutput gives a command that asks no server the flag for how it answers.
+func (r *remote) bindOutput(cmd *cobra.Command) {
+	cmd.PersistentFlags().StringVar(&r.output, "output", outputTable, outputTable+" or "+outputJSON)
+	completeFlag(cmd, "output", oneOf(outputTable, outputJSON))
+}
+
+// checkOutput refuses a form that there is not.
+func (r *remote) checkOutput() error {
 	if r.output != outputTable && r.output != outputJSON {
-		return nil, misusef("--output is %q; it must be %s or %s", r.output, outputTable, outputJSON)
+		return misusef("--output is %q; it must be %s or %s", r.output, outputTable, outputJSON)
 	}
-	endpoint := cmp.Or(r.endpoint, os.Getenv("CORVO_ENDPOINT"), defaultEndpoint)
-	return client.New(endpoint, cmp.Or(r.apiKey, os.Getenv("CORVO_API_KEY")))
+	return nil
+}
+
+// access is who speaks to which server.
+type access struct {
+	endpoint, apiKey, cloudToken, namespace string
+}
+
+// access is what flags, environment and profile come to.
+func (r *remote) access() (a access, err error) {
+	if r.apiKey != "" && r.apiKeyFile != "" {
+		return a, misusef("--api-key and --api-key-file are both given: one key is enough")
+	}
+	all, err := readProfiles()
+	if err != nil {
+		return a, err
+	}
+	p, err := all.named(cmp.Or(r.profile, os.Getenv("CORVO_PROFILE")))
+	if err != nil {
+		return a, err
+	}
+	// A profile's secrets are for its own server, not for whichever a variable names.
+	if first := cmp.Or(r.endpoint, os.Getenv("CORVO_ENDPOINT")); first != "" && !sameEndpoint(first, cmp.Or(p.Endpoint, defaultEndpoint)) {
+		if r.profile != "" && r.endpoint == "" {
+			return a, misusef("--profile %s is of %s and CORVO_ENDPOINT says %s: unset one, or say --endpoint", r.profile, cmp.Or(p.Endpoint, defaultEndpoint), first)
+		}
+		p = profile{}
+	}
+	a.endpoint = cmp.Or(r.endpoint, os.Getenv("CORVO_ENDPOINT"), p.Endpoint, defaultEndpoint)
+	a.namespace = cmp.Or(r.namespace, os.Getenv("CORVO_NAMESPACE"), p.Namespace)
+	if a.apiKey, err = secretOf(r.apiKey, r.apiKeyFile, "CORVO_API_KEY", p.APIKey, p.APIKeyFile); err != nil {
+		return a, err
+	}
+	a.cloudToken, err = secretOf("", r.cloudTokenFile, "CORVO_CLOUD_TOKEN", p.CloudToken, p.CloudTokenFile)
+	return a, err
+}
+
+func sameEndpoint(a, b string) bool { return strings.TrimRight(a, "/") == strings.TrimRight(b, "/") }
+
+// secretOf is a secret: of the flags, of the environment, of a profile.
+func secretOf(flag, flagFile, variable, kept, keptFile string) (string, error) {
+	file := flagFile
+	if file == "" {
+		if text := cmp.Or(flag, os.Getenv(variable), kept); text != "" || keptFile == "" {
+			return text, nil
+		}
+		file = keptFile
+	}
+	text, err := secret.read(file)
+	if err != nil {
+		return "", misusef("the secret in %s: %w", file, err)
+	}
+	return text, nil
+}
+
+// client makes the client of a data plane that flags, environment and profile ask for.
+func (r *remote) client(opts ...client.Option) (*client.Client, error) {
+	if err := r.checkOutput(); err != nil {
+		return nil, err
+	}
+	a, err := r.access()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case a.namespace != "" && a.cloudToken != "":
+		return usable(client.New(a.endpoint, a.cloudToken, append(opts, client.WithNamespace(a.namespace))...))
+	case a.namespace != "":
+		return nil, misusef("namespace %s is named, but there is no cloud token to speak to it with: corvo login, or leave the name away: an API key has its namespace", a.namespace)
+	case a.apiKey == "" && a.cloudToken != "":
+		return nil, misusef("a cloud token speaks to the namespace that --namespace or CORVO_NAMESPACE names; corvo cloud namespaces shows all")
+	}
+	return usable(client.New(a.endpoint, a.apiKey, opts...))
+}
+
+// usable marks what a client is not made of: an endpoint that is none.
+func usable[C any](c C, err error) (C, error) {
+	if err != nil {
+		err = misuse{err}
+	}
+	return c, err
+}
+
+// cloud makes the client of a control plane.
+func (r *remote) cloud() (*client.Cloud, error) {
+	if err := r.checkOutput(); err != nil {
+		return nil, err
+	}
+	a, err := r.access()
+	if err != nil {
+		return nil, err
+	}
+	if a.cloudToken == "" {
+		return nil, misusef("there is no cloud token: corvo login keeps one, CORVO_CLOUD_TOKEN or --cloud-token-file say one")
+	}
+	return usable(client.NewCloud(a.endpoint, a.cloudToken))
 }
 
 // run makes the body of a command of a function that asks, and of one that shows

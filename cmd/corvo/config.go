@@ -43,6 +43,14 @@ type serverConfig struct {
 	SnapshotThreshold int64         `flag:"snapshot-threshold" default:"67108864" doc:"bytes of log after which a snapshot is taken and the log cut"`
 	SnapshotInterval  time.Duration `flag:"snapshot-interval" doc:"not supported: snapshots are taken by --snapshot-threshold"`
 	ProposeTimeout    time.Duration `flag:"propose-timeout" default:"10s" doc:"longest wait for a write to be committed"`
+	StreamRate        int64         `flag:"stream-rate" default:"500" doc:"frames a second of one stream of the RPC; what comes faster waits; with --dev there is no rate"`
+	StreamFrames      int64         `flag:"stream-frames" default:"2048" doc:"frames of all streams that are in hand at once; others wait"`
+	MaxStreams        int64         `flag:"max-streams" default:"4096" doc:"streams of the RPC that may be open at once"`
+	RatePerKey        int64         `flag:"rate-limit-per-key" doc:"requests a second that one API key may make of this node (default: no limit)"`
+	RatePerAddress    int64         `flag:"rate-limit-per-address" doc:"requests a second that one client address may make of this node (default: no limit)"`
+	RateFailures      int64         `flag:"rate-limit-failed-auth" default:"20" doc:"requests a second from one client address that may fail to authenticate, 0 = no limit"`
+	TrustedProxies    string        `flag:"trusted-proxies" doc:"networks of proxies, 10.0.0.0/8,...: what they say of whom they forward for is believed (X-Forwarded-For, Forwarded, X-Real-IP), nobody else"`
+	MaxConnections    int64         `flag:"max-connections" default:"16384" doc:"most connections of clients at once, 0 = no limit"`
 	PrivateWebhooks   bool          `flag:"webhook-allow-private" doc:"let webhooks call private, loopback and link-local addresses; with --dev they may"`
 	OTelEndpoint      string        `flag:"otel-endpoint" doc:"OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318; none by default"`
 	LogLevel          string        `flag:"log-level" default:"info" doc:"debug, info, warn or error"`
@@ -62,6 +70,7 @@ const (
 
 	minSnapshotThreshold = 1 << 20
 	maxExpect            = 99 // a group of more members is a mistake
+	maxStreamSetting     = 1_000_000
 )
 
 // faults collects everything that is wrong with settings.
@@ -87,7 +96,11 @@ func (c *serverConfig) check() error {
 	f.refuse(c.ElectionTimeout >= c.Heartbeat, "--election-timeout is %v; it must not be less than --heartbeat, %v", c.ElectionTimeout, c.Heartbeat)
 	f.refuse(c.ProposeTimeout > 0, "--propose-timeout is %v; it must be positive", c.ProposeTimeout)
 	f.refuse(c.ShutdownTimeout > 0, "--shutdown-timeout is %v; it must be positive", c.ShutdownTimeout)
+	for flag, n := range map[string]int64{"--stream-rate": c.StreamRate, "--stream-frames": c.StreamFrames, "--max-streams": c.MaxStreams} {
+		f.refuse(n >= 1 && n <= maxStreamSetting, "%s is %d; it must be between 1 and %d", flag, n, maxStreamSetting)
+	}
 	f.refuse(c.DataDir != "", "--data-dir is empty")
+	c.checkDoor(&f)
 	c.checkCluster(&f)
 	if _, err := settings.Logger(c.LogLevel); err != nil {
 		f = append(f, err)

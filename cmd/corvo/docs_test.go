@@ -13,7 +13,7 @@ import (
 func TestTheGuidesAreTrue(t *testing.T) {
 	t.Parallel()
 	proctest.NeedCurl(t)
-	for _, guide := range []string{"jobs", "queues", "schedules", "flows", "limits", "budgets", "usage", "agents", "approvals", "alerts", "webhooks", "events", "search", "bulk", "audit"} {
+	for _, guide := range []string{"jobs", "queues", "schedules", "flows", "limits", "budgets", "usage", "agents", "approvals", "alerts", "webhooks", "events", "search", "bulk", "audit", "rpc", "keys"} {
 		t.Run(guide, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join("../../docs", guide+".md")

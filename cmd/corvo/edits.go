@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,6 +47,23 @@ func option[Req, T any](name, usage string, as form[T], field func(*Req) **T) ed
 		}
 		v, err := as.read(text)
 		return func(r *Req) { *field(r) = &v }, err
+	}}
+}
+
+// into is a flag that adds a pair to a field, each time it is given.
+func into[Req any](name, usage string, field func(*Req) *api.Strings) edit[Req] {
+	return edit[Req]{name, "name=value", usage, func(text string) (func(*Req), error) {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("write it as NAME=VALUE")
+		}
+		return func(r *Req) {
+			pairs := field(r)
+			if *pairs == nil {
+				*pairs = api.Strings{}
+			}
+			(*pairs)[name] = value
+		}, nil
 	}}
 }
 
@@ -107,9 +126,24 @@ var (
 		_, err := api.Duration(text).Parse(0)
 		return api.Duration(text), err
 	}}
+	// instant is a time; a date is its midnight in UTC.
 	instant = form[api.Time]{"time", func(text string) (api.Time, error) {
+		if day, err := time.Parse(time.DateOnly, text); err == nil {
+			return api.TimeOf(day), nil
+		}
 		_, _, err := api.Time(text).Parse()
+		if err != nil {
+			err = fmt.Errorf(`%w, nor a date like "2026-02-11"`, err)
+		}
 		return api.Time(text), err
+	}}
+	priorityWord = form[api.Priority]{"text", func(text string) (api.Priority, error) { return api.Priority(text), nil }}
+	inMillis     = form[int64]{span.kind, func(text string) (int64, error) {
+		d, err := api.Duration(text).Parse(0)
+		if err == nil && d%time.Millisecond != 0 {
+			err = fmt.Errorf("it is no whole number of milliseconds")
+		}
+		return d.Milliseconds(), err
 	}}
 	yesNo = form[bool]{"bool", func(text string) (bool, error) {
 		yes, err := strconv.ParseBool(text)
@@ -143,6 +177,19 @@ var (
 		return text, err
 	}}
 )
+
+// jsonOf is a document of a kind; what it does not know is refused.
+func jsonOf[T any]() form[T] {
+	return form[T]{document.kind, func(text string) (v T, err error) {
+		data, err := document.read(text)
+		if err != nil {
+			return v, err
+		}
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		return v, d.Decode(&v)
+	}}
+}
 
 func readWhole(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, strconv.IntSize)

@@ -42,4 +42,8 @@ var limitRules = resource[api.LimitRuleRequest, api.LimitRule]{
 	},
 }
 
-func newLimits() *cobra.Command { return limitRules.command() }
+func newLimits() *cobra.Command {
+	cmd := limitRules.command()
+	cmd.Aliases = []string{"limit"}
+	return cmd
+}

@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ var version = "dev"
 
 func main() {
 	if err := newRoot().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "corvo:", oneLine(err))
+		fmt.Fprintln(os.Stderr, "corvo:", advice(err))
 		os.Exit(exitCode(err))
 	}
 }
@@ -30,11 +31,13 @@ func newRoot() *cobra.Command {
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
 		&cobra.Group{ID: "rules", Title: "Agents, money and limits:"},
 		&cobra.Group{ID: "node", Title: "Nodes:"},
+		&cobra.Group{ID: "people", Title: "The cloud, and who you are:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
-		"jobs":  append(jobCommands(), newSchedules(), newEvents()),
-		"rules": {newBudget(), newLimits(), newProviders(), newPrices(), newUsage(), newApprovalPolicy(), newAlerts(), newWebhooks(), newSettings()},
-		"node":  {newServer(), newCluster(), newAdmin()},
+		"jobs":   append(append(jobCommands(), queueCommands()...), newEnqueue(), newSchedules(), newEvents()),
+		"rules":  {newBudget(), newLimits(), newProviders(), newPrices(), newUsage(), newApprovalPolicy(), newAlerts(), newWebhooks(), newSettings()},
+		"node":   {newServer(), newHealth(), newStatus(), newTop(), newWorkers(), newCluster(), newKeys(), newRoles(), newAdmin(), newBench()},
+		"people": {newLogin(), newCloud(), newProfiles()},
 	} {
 		for _, cmd := range commands {
 			cmd.GroupID = id
@@ -42,18 +45,24 @@ func newRoot() *cobra.Command {
 		}
 	}
 	root.AddCommand(newVersion())
+	complete(root)
 	strict(root)
 	return root
 }
 
 func newVersion() *cobra.Command {
-	return &cobra.Command{
+	r := &remote{}
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), version)
-			return err
+			if err := r.checkOutput(); err != nil {
+				return err
+			}
+			return tell(r, cmd, map[string]string{"version": version}, func(w io.Writer, v map[string]string) { fmt.Fprintln(w, v["version"]) })
 		},
 	}
+	r.bindOutput(cmd)
+	return cmd
 }

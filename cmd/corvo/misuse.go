@@ -1,9 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -12,8 +15,9 @@ import (
 
 // The codes that a command which has not worked ends with.
 const (
-	exitFailed = 1
-	exitMisuse = 2 // what was asked for is malformed: the same again does not work either
+	exitFailed  = 1
+	exitMisuse  = 2 // what was asked for is malformed: the same again does not work either
+	exitTimeout = 3 // the time was over before it was done
 )
 
 // misuse is an error of who wrote the command line.
@@ -23,6 +27,11 @@ func (m misuse) Unwrap() error { return m.error }
 
 func misusef(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
+// timedOut is an error of what had its time and was not done in it.
+type timedOut struct{ error }
+
+func (t timedOut) Unwrap() error { return t.error }
+
 // exitCode is what a process ends with. What the server refuses as malformed is as
 // wrong as what is found wrong here.
 func exitCode(err error) int {
@@ -30,11 +39,31 @@ func exitCode(err error) int {
 	if errors.As(err, &m) {
 		return exitMisuse
 	}
+	var late timedOut
+	if errors.As(err, &late) || errors.Is(err, context.DeadlineExceeded) {
+		return exitTimeout
+	}
 	switch api.CodeOf(err).Status() {
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return exitMisuse
 	}
 	return exitFailed
+}
+
+// advice is what an error says and, where the error comes from far below, what to do.
+func advice(err error) string {
+	text := oneLine(err)
+	var request *url.Error
+	var dial *net.OpError
+	switch {
+	case !errors.As(err, &request):
+		return text
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return text + "; nobody answers there: start a node with corvo server, or say where one is with --endpoint or CORVO_ENDPOINT"
+	case errors.Is(err, context.DeadlineExceeded):
+		return text + "; the server took too long, and what it was asked for may have been done: look before you ask again"
+	}
+	return text
 }
 
 // group is a command that only has others below it. Cobra by itself would take a
@@ -45,6 +74,9 @@ func group(cmd *cobra.Command) *cobra.Command {
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
+			if list, _, err := cmd.Find([]string{"list"}); err == nil && list != cmd {
+				return list.RunE(cmd, nil) // the noun by itself shows what there is
+			}
 			return cmd.Help()
 		}
 		hint := cmd.CommandPath() + " --help shows all"

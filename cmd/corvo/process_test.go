@@ -13,7 +13,12 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-func TestMain(m *testing.M) { proctest.Main(m) }
+func TestMain(m *testing.M) {
+	// The profiles of who runs the tests are none of their business.
+	os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "corvo-test-without-profiles"))
+	os.Unsetenv("CORVO_PROFILE")
+	proctest.Main(m)
+}
 
 // process is a running `corvo server`.
 type process struct {

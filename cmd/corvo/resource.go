@@ -180,15 +180,20 @@ func (n *resource[Req, Resp]) setting(r *remote, verb, short string, flags []edi
 // asked is the request that would be answered like this: answers have all the fields
 // of requests, and more.
 func (n *resource[Req, Resp]) asked(was Resp, req *Req) error {
-	text, err := json.Marshal(was)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(text, req); err != nil {
+	if err := asRequest(was, req); err != nil {
 		return fmt.Errorf("the %s that is there: %w", n.one, err)
 	}
 	if n.again != nil {
 		n.again(was, req)
 	}
 	return nil
+}
+
+// asRequest fills a request with what an answer says in the same words.
+func asRequest(answer, req any) error {
+	text, err := json.Marshal(answer)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, req)
 }

@@ -107,6 +107,8 @@ func newScheduleCreate(r *remote) *cobra.Command {
 	flags.StringVar(&req.Timezone, "timezone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
 	flags.StringVar(&payload, "payload", "", "payload of its jobs, in JSON (default {})")
 	flags.StringVar(&req.UniqueKey, "unique-key", "", "unique key of its jobs: one at a time")
+	flags.StringVar(&req.FairnessKey, "fairness-key", "", "whom its jobs count for in their queue")
+	flags.IntVar(&req.FairnessWeight, "fairness-weight", 0, "share of that key, 1 to 1000 (default: as it was)")
 	flags.IntVar(&retries, "max-retries", 0, "the most attempts, the first included (default 3)")
 	flags.StringVar(&priority, "priority", "", "critical, high or normal (default normal)")
 	flags.StringVar(&req.Missed, "missed", "", "what becomes of runs that nobody was there for: skip, once or all (default once)")

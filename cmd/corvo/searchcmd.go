@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -79,11 +78,4 @@ func showFound(w io.Writer, all []api.Job) {
 		{"CREATED", func(j api.Job) string { return clock(j.CreatedAt) }},
 		{"LAST ERROR", func(j api.Job) string { return maybe(j.LastError, texts) }},
 	})
-}
-
-// forPerson says whether the standard output is a terminal. A file is read by corvo bulk
-// as a pipe is.
-var forPerson = func() bool {
-	info, err := os.Stdout.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

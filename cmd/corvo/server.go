@@ -36,7 +36,7 @@ func newServer() *cobra.Command {
 			return err
 		}
 		if err := cfg.check(); err != nil {
-			return err
+			return misuse{err}
 		}
 		front.TuneGC()
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
@@ -76,7 +76,7 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 	served := make(chan error, 1)
 	go func() {
 		served <- front.Serve(serving, listener, front.Config{
-			Handler: door, Drain: door.drain, ShutdownTimeout: cfg.ShutdownTimeout, Logger: logger,
+			Handler: door, Drain: door.drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections), Logger: logger,
 		})
 	}()
 	node, err := openNode(ctx, cfg, listener.Addr(), tracing.Provider(), logger)
@@ -119,9 +119,13 @@ func openNode(ctx context.Context, cfg serverConfig, http net.Addr, tracer trace
 		MaxPayload:     cfg.MaxPayloadSize,
 		Retention:      cfg.Retention,
 		ProposeTimeout: cfg.ProposeTimeout,
+		StreamRate:     int(cfg.StreamRate),
+		StreamFrames:   int(cfg.StreamFrames),
+		MaxStreams:     int(cfg.MaxStreams),
 		Engine:         cfg.tuning(),
 		Cluster:        of,
 		Shards:         int(cfg.Shards),
+		Limits:         cfg.limits(),
 		Webhooks:       cell.Webhooks{Private: cfg.PrivateWebhooks},
 		Tracer:         tracer,
 		Logger:         logger,

@@ -121,10 +121,12 @@ func TestDevIsOpenOnlyUntilThereIsAKey(t *testing.T) {
 
 func TestASecondServerOnTheSameDataIsRefused(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	startServer(t, "--data-dir", dir)
-	if _, err := launch(t, "--data-dir", dir); err == nil {
-		t.Error("two processes serve the same data")
+	for _, flags := range [][]string{nil, {"--raft-bind", "127.0.0.1:0"}} {
+		args := append([]string{"--data-dir", t.TempDir()}, flags...)
+		startServer(t, args...)
+		if _, err := launch(t, args...); err == nil || !strings.Contains(err.Error(), args[1]+": in use: stop the other process first") {
+			t.Errorf("%v: of a second process on the same data: %v", flags, err)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
 // TestTranscripts has the commands of testdata/transcripts run at a real node, each
@@ -21,8 +22,8 @@ import (
 // A line is a command in quotes as a shell has them, "$ corvo ...", or two with a pipe
 // between them, "$ corvo ... | corvo ...", or a request that
 // has no command, "METHOD /path body". Ids are written as which of their
-// kind they are, times as zeros, all as wide as they
-// are; "exit 2" is how a command ends that fails.
+// kind they are, times as zeros, all as wide as they are; "exit 2" is how a command ends
+// that fails. The reader of a pipe is shown with how it ends, as in a shell.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob("testdata/transcripts/*.txt")
@@ -38,26 +39,74 @@ func TestTranscripts(t *testing.T) {
 			}
 			dir := t.TempDir()
 			p := startServer(t, "--data-dir", dir)
-			s := &transcript{endpoint: p.endpoint, key: adminKey(t, dir), masks: map[string]string{}, counts: map[string]int{}}
+			s := newTranscript(t, p.endpoint, "CORVO_API_KEY="+adminKey(t, dir))
+			s.key = adminKey(t, dir)
 			c := newClient(t, p.endpoint, s.key)
 			eventually(t, t.Context(), "a search", func() bool { _, err := c.Search(t.Context(), api.SearchRequest{}, client.Read{}); return err == nil })
-			got := s.play(t, string(want))
-			if *rewrite {
-				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			} else if got != string(want) {
-				t.Errorf("%s is not what is printed; look at the difference and run with -rewrite:\n%s", path, got)
-			}
+			s.hold(t, path, string(want))
 		})
+	}
+}
+
+// TestTheCloudsTranscripts does the same with testdata/cloud and a cloud of its own.
+func TestTheCloudsTranscripts(t *testing.T) {
+	t.Parallel()
+	path := "testdata/cloud/cloud.txt"
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if _, err := proctest.Start(t, proctest.Build(t, "../..", "./cmd/corvo-cloud"), "try: ", "dev", "--bind", "127.0.0.1:0", "--data-dir", dir, "--log-level", "warn"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "dev.env"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		env[name] = value
+	}
+	s := newTranscript(t, env["CORVO_ENDPOINT"])
+	s.places["TOKEN_FILE"] = filepath.Join(t.TempDir(), "token")
+	s.places["NEW_FILE"] = filepath.Join(t.TempDir(), "new")
+	if err := os.WriteFile(s.places["TOKEN_FILE"], []byte(env["CORVO_CLOUD_TOKEN"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.hold(t, path, string(want))
+}
+
+// hold plays a transcript and holds what it prints against what is written.
+func (s *transcript) hold(t *testing.T, path, want string) {
+	t.Helper()
+	got := s.play(t, want)
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if got != want {
+		t.Errorf("%s is not what is printed; look at the difference and run with -rewrite:\n%s", path, got)
 	}
 }
 
 // transcript is a run of commands at one node.
 type transcript struct {
 	endpoint, key string
+	env           []string
+	places        map[string]string // words that stand for paths
 	masks         map[string]string // ids, and what stands for them
 	counts        map[string]int    // ids so far, by their prefix
+}
+
+func newTranscript(t *testing.T, endpoint string, env ...string) *transcript {
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	env = append(env, "CORVO_ENDPOINT="+endpoint, "XDG_CONFIG_HOME="+t.TempDir())
+	return &transcript{endpoint: endpoint, env: env, places: map[string]string{"WORKING_DIR": dir}, masks: map[string]string{}, counts: map[string]int{}}
 }
 
 // request is a line that is sent as it is.
@@ -101,7 +150,7 @@ func (s *transcript) run(t *testing.T, line string) (a answer) {
 			words = words[1:]
 		}
 		before := a.stderr
-		a = corvoFed(t, stdin, []string{"CORVO_ENDPOINT=" + s.endpoint, "CORVO_API_KEY=" + s.key}, words...)
+		a = corvoFed(t, stdin, s.env, words...)
 		stdin, a.stderr = strings.NewReader(a.stdout), before+a.stderr
 	}
 	return a
@@ -128,7 +177,10 @@ func (s *transcript) send(t *testing.T, method, path, body string) string {
 }
 
 var (
-	idPattern = regexp.MustCompile(`\b(job|bulk|sched|price|pol|alert|hook|dlv)_[0-9A-HJKMNP-TV-Z]{26}\b`)
+	idPattern = regexp.MustCompile(`\b(job|bulk|sched|price|pol|alert|hook|dlv|key|tok|org|ns|host|op|req)_[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}\b`)
+	// The ids of the cloud's keys have no kind: they are told by where they stand.
+	cloudKeyPattern = regexp.MustCompile(`(?m)(^ID  |: key )\b[A-Za-z0-9]{16}\b`)
+	addressPattern  = regexp.MustCompile(`http://127\.0\.0\.1:\d{2,}`)
 	// A time in JSON has as many decimals as it needs.
 	timePattern = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 )
@@ -143,12 +195,29 @@ func (s *transcript) mask(text string) string {
 		}
 		return s.masks[id]
 	})
+	text = cloudKeyPattern.ReplaceAllStringFunc(text, func(line string) string {
+		id := line[strings.LastIndexByte(line, ' ')+1:]
+		if s.masks[id] == "" {
+			s.counts["cloud key"]++
+			s.masks[id] = fmt.Sprintf("KEY%013d", s.counts["cloud key"])
+		}
+		return line
+	})
+	for id, mask := range s.masks {
+		text = strings.ReplaceAll(text, id, mask)
+	}
 	text = timePattern.ReplaceAllString(text, "0000-00-00T00:00:00Z")
-	return strings.ReplaceAll(text, s.endpoint, "http://127.0.0.1:8080")
+	for word, path := range s.places {
+		text = strings.ReplaceAll(text, path, word)
+	}
+	return addressPattern.ReplaceAllString(text, "http://127.0.0.1:8080")
 }
 
 // unmask is what a line of a transcript says here.
 func (s *transcript) unmask(line string) string {
+	for word, path := range s.places {
+		line = strings.ReplaceAll(line, word, path)
+	}
 	for id, mask := range s.masks {
 		line = strings.ReplaceAll(line, mask, id)
 	}

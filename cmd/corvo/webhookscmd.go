@@ -36,19 +36,14 @@ var webhooks = resource[api.WebhookRequest, api.Webhook]{
 	columns: []column[api.Webhook]{
 		{"ID", func(h api.Webhook) string { return h.ID }},
 		{"URL", func(h api.Webhook) string { return h.URL }},
-		{"EVENTS", func(h api.Webhook) string {
-			if len(h.Events) == 0 {
-				return "alerts"
-			}
-			return strings.Join(h.Events, ", ")
-		}},
+		{"EVENTS", func(h api.Webhook) string { return joinOr(h.Events, "alerts") }},
 		{"ENABLED", func(h api.Webhook) string { return yes(h.Enabled) }},
 		{"LAST DELIVERY", func(h api.Webhook) string { return maybe(h.LastDeliveryAt, clock) }},
 		{"ANSWER", func(h api.Webhook) string { return maybe(h.LastStatusCode, count) }},
 		{"ERROR", func(h api.Webhook) string { return maybe(h.LastError, texts) }},
 	},
 	details: []column[api.Webhook]{
-		{"QUEUES", func(h api.Webhook) string { return orAll(h.Queues) }},
+		{"QUEUES", func(h api.Webhook) string { return joinOr(h.Queues, "all") }},
 		{"WAITING", func(h api.Webhook) string { return count(h.Waiting) }},
 		{"DROPPED", func(h api.Webhook) string { return count(h.Dropped) }},
 		{"FAILING SINCE", func(h api.Webhook) string { return maybe(h.FailingSince, clock) }},
@@ -59,10 +54,10 @@ var webhooks = resource[api.WebhookRequest, api.Webhook]{
 	},
 }
 
-// orAll are the names, or that there is no bound.
-func orAll(names []string) string {
+// joinOr are names, or what it means that there are none.
+func joinOr(names []string, none string) string {
 	if len(names) == 0 {
-		return "all"
+		return none
 	}
 	return strings.Join(names, ", ")
 }

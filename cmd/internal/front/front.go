@@ -4,6 +4,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,25 @@ const (
 	writeTimeout   = 2 * time.Minute
 	idleTimeout    = 2 * time.Minute
 	maxHeaderBytes = 64 << 10
+	// maxStreams is how many requests of HTTP/2 one connection carries at once: a poll is
+	// one of them for as long as it waits. Who is silent for pingTimeout is asked whether
+	// it is there, and cut off when it does not say so in as much time again.
+	maxStreams  = 1000
+	pingTimeout = 30 * time.Second
 )
+
+// protocols are HTTP/1.1, and HTTP/2 for those who speak it from the first byte or
+// agree on it in TLS.
+func protocols() *http.Protocols {
+	p := new(http.Protocols)
+	p.SetHTTP1(true)
+	p.SetHTTP2(true)
+	p.SetUnencryptedHTTP2(true)
+	return p
+}
+
+// timeouts of connections; 0 = the one above.
+type timeouts struct{ header, write, idle time.Duration }
 
 // Config is what a front serves.
 type Config struct {
@@ -36,7 +55,11 @@ type Config struct {
 	// Streams lets answers take as long as they like: whoever stands behind bounds
 	// them.
 	Streams bool
-	Logger  *slog.Logger
+	// MaxConnections is how many there may be at once; 0 = any number.
+	MaxConnections int
+	Logger         *slog.Logger
+
+	timeouts timeouts // those of tests
 }
 
 // Serve serves the listener until ctx ends, then drains and finishes what is under
@@ -44,14 +67,19 @@ type Config struct {
 func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	srv := &http.Server{
 		Handler:           c.Handler,
-		ReadHeaderTimeout: headerTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
+		ReadHeaderTimeout: cmp.Or(c.timeouts.header, headerTimeout),
+		WriteTimeout:      cmp.Or(c.timeouts.write, writeTimeout),
+		IdleTimeout:       cmp.Or(c.timeouts.idle, idleTimeout),
 		MaxHeaderBytes:    maxHeaderBytes,
+		Protocols:         protocols(),
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
 	}
 	if c.Streams {
 		srv.WriteTimeout = 0
+	}
+	if c.MaxConnections > 0 {
+		listener = &bounded{Listener: listener, most: int64(c.MaxConnections), log: c.Logger}
 	}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()

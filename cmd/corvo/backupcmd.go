@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/dataplane"
+	durably "github.com/corvo/corvo/engine/durable"
+)
+
+// backupFile is what a command says of a backup.
+type backupFile struct {
+	File         string    `json:"file"`
+	DataDir      string    `json:"data_dir,omitempty"` // it was restored into
+	Created      time.Time `json:"created"`
+	Version      string    `json:"version"`
+	FeatureLevel uint32    `json:"feature_level"`
+	Shards       int       `json:"shards"`
+	AppliedIndex []uint64  `json:"applied_index"` // by shard
+	Records      uint64    `json:"records"`
+	Bytes        uint64    `json:"bytes"` // of the records
+}
+
+func describe(file, dataDir string, of dataplane.Restored) backupFile {
+	d := backupFile{
+		File: file, DataDir: dataDir, Created: of.Created, Version: of.Version, FeatureLevel: of.FeatureLevel,
+		Shards: len(of.Shards), Bytes: of.Bytes,
+	}
+	for i, s := range of.Shards {
+		d.AppliedIndex = append(d.AppliedIndex, s.Index)
+		d.Records += of.Pairs[i]
+	}
+	return d
+}
+
+func showBackup(w io.Writer, b backupFile) {
+	fmt.Fprintln(w, "FILE\tCREATED\tVERSION\tLEVEL\tSHARDS\tRECORDS\tBYTES")
+	fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\n", b.File, b.Created.Format(time.RFC3339), b.Version, b.FeatureLevel, b.Shards, b.Records, b.Bytes)
+	if b.DataDir != "" {
+		fmt.Fprintf(w, "restored; start it with: corvo server --data-dir %s\n", b.DataDir)
+	}
+}
+
+func newBackup(r *remote) *cobra.Command {
+	var file string
+	var anyNode bool
+	cmd := &cobra.Command{
+		Use: "backup", Short: "Write all state at one moment to a file, while the node works", Args: cobra.NoArgs,
+		Long: `Write all state at one moment to a file, while the node works.
+
+The file holds payloads, results and the hashes of API keys, unencrypted. It is
+made with mode 0600; keep it as you keep the data.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			of, err := r.backup(ctx, file, anyNode, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			return tell(r, cmd, describe(file, "", of), showBackup)
+		},
+	}
+	cmd.Flags().StringVar(&file, "out", "", "file to write, which must not exist")
+	cmd.Flags().BoolVar(&anyNode, "any-node", false, "take what the node at the endpoint has, without asking its leader: of a cluster that has lost its quorum")
+	return cmd
+}
+
+// backup has the node send a backup, checks it as it comes, and gives it its name once
+// it is whole and on disk.
+func (r *remote) backup(ctx context.Context, file string, anyNode bool, progress io.Writer) (of dataplane.Restored, err error) {
+	if file == "" {
+		return of, misusef("give --out, a file to write")
+	}
+	if _, err := os.Lstat(file); err == nil {
+		return of, misusef("--out %s exists: give each backup a name of its own", file)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return of, err
+	}
+	c, err := r.client()
+	if err != nil {
+		return of, err
+	}
+	defer c.Close()
+	out, err := os.OpenFile(file+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return of, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ignoring(out.Close(), os.ErrClosed), ignoring(os.Remove(out.Name()), fs.ErrNotExist))
+		}
+	}()
+	if err := out.Chmod(0o600); err != nil { // also of one that a crash has left
+		return of, err
+	}
+	shown := newMeter(progress)
+	err = c.Backup(ctx, anyNode, func(from io.Reader) (err error) {
+		of, err = dataplane.CheckBackup(ctx, io.TeeReader(from, io.MultiWriter(out, shown)))
+		return err
+	})
+	shown.end()
+	if err != nil {
+		return of, err
+	}
+	return of, durably.Keep(out, file)
+}
+
+func ignoring(err, what error) error {
+	if errors.Is(err, what) {
+		return nil
+	}
+	return err
+}
+
+func newRestore(r *remote) *cobra.Command {
+	var file, dataDir string
+	var check bool
+	cmd := &cobra.Command{
+		Use: "restore", Short: "Make a new node of a backup, on this machine", Args: cobra.NoArgs,
+		Long: `Make a new node of a backup, on this machine.
+
+No node is asked, and none may run on --data-dir, which must be new or empty.
+Nothing is written before all of the file has been checked. The node begins a
+history of its own: start it with corvo server, and have others join it.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			if file == "" {
+				return misusef("give --from, a file that corvo admin backup wrote")
+			}
+			if check == (dataDir != "") {
+				return misusef("give --data-dir for the new node, or --check to only read the file")
+			}
+			from, err := os.Open(file)
+			if err != nil {
+				return err
+			}
+			defer from.Close()
+			var of dataplane.Restored
+			if check {
+				of, err = dataplane.CheckBackup(ctx, from)
+			} else {
+				of, err = dataplane.Restore(ctx, from, dataDir)
+			}
+			if err != nil {
+				return err
+			}
+			return tell(r, cmd, describe(file, dataDir, of), showBackup)
+		},
+	}
+	cmd.Flags().StringVar(&file, "from", "", "file that `corvo admin backup` wrote")
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "directory of the new node")
+	cmd.Flags().BoolVar(&check, "check", false, "only read the file from end to end and say what it is")
+	return cmd
+}
+
+// meter shows on a terminal how much has passed, now and then.
+type meter struct {
+	to    io.Writer // nil = nobody looks
+	bytes int64
+	shown time.Time
+}
+
+// meterEvery is how often a meter is shown.
+const meterEvery = 200 * time.Millisecond
+
+func newMeter(to io.Writer) *meter {
+	f, ok := to.(*os.File)
+	if !ok {
+		return &meter{}
+	}
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return &meter{}
+	}
+	return &meter{to: to}
+}
+
+func (m *meter) Write(b []byte) (int, error) {
+	m.bytes += int64(len(b))
+	if m.to != nil && time.Since(m.shown) >= meterEvery {
+		m.shown = time.Now()
+		fmt.Fprintf(m.to, "\r%d MiB ", m.bytes>>20)
+	}
+	return len(b), nil
+}
+
+func (m *meter) end() {
+	if m.to != nil {
+		fmt.Fprint(m.to, "\r                    \r")
+	}
+}

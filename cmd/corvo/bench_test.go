@@ -1,0 +1,232 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"text/tabwriter"
+
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/corvo/internal/loadgen"
+	"github.com/corvo/corvo/cmd/internal/proctest"
+)
+
+// TestBench makes each load in each way at a real node, and finds that every job was
+// measured and no queue is left.
+func TestBench(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := startServer(t, "--data-dir", dir)
+	c := newClient(t, p.endpoint, adminKey(t, dir))
+	env := []string{"CORVO_ENDPOINT=" + p.endpoint, "CORVO_API_KEY=" + adminKey(t, dir)}
+	t.Run("loads", func(t *testing.T) {
+		for _, transport := range []string{loadgen.HTTP, loadgen.Batch, loadgen.Stream} {
+			for _, workload := range []string{loadgen.Enqueue, loadgen.Work, loadgen.Lifecycle, loadgen.Steady} {
+				t.Run(transport+" "+workload, func(t *testing.T) {
+					t.Parallel()
+					args := []string{"--transport", transport, "--workload", workload, "--clients", "3", "--queues", "2"}
+					least, most := int64(50), int64(50)
+					if workload == loadgen.Steady {
+						args = append(args, "--for", "200ms", "--warmup", "0")
+						least, most = 1, 1<<40
+					} else {
+						args = append(args, "--jobs", "50")
+					}
+					if transport != loadgen.HTTP {
+						args = append(args, "--batch", "8")
+					}
+					r := benchOnce(t, env, 0, args...)
+					if r.Jobs < least || r.Jobs > most || r.Failed != 0 || r.Interrupted || r.Loop != "closed" || r.JobsPerSecond <= 0 || r.Latency.P50 <= 0 || r.Latency.Max < r.Latency.P50 {
+						t.Errorf("measured %+v", r)
+					}
+					if lives := workload == loadgen.Lifecycle || workload == loadgen.Steady; (r.JobLatency != nil) != lives || lives && r.JobLatency.P50 <= 0 {
+						t.Errorf("jobs took %v", r.JobLatency)
+					}
+				})
+			}
+		}
+		t.Run("at a rate", func(t *testing.T) {
+			t.Parallel()
+			r := benchOnce(t, env, 0, "--workload", "lifecycle", "--rate", "100", "--for", "200ms", "--warmup", "50ms", "--max-failed", "1")
+			if r.Jobs != 20 || r.Loop != "open" || r.Rate != 100 || r.WarmupMs != 50 {
+				t.Errorf("measured %+v", r)
+			}
+		})
+		t.Run("too large", func(t *testing.T) {
+			t.Parallel()
+			r := benchOnce(t, env, 1, "--payload", "1100000", "--jobs", "2", "--clients", "1")
+			if r.Jobs != 0 || r.Failed != 2 || r.FailedShare != 1 || len(r.Errors) != 1 || r.Errors[0].Code != "PAYLOAD_TOO_LARGE" || r.Errors[0].Count != 2 {
+				t.Errorf("measured %+v", r)
+			}
+		})
+		t.Run("interrupted", func(t *testing.T) {
+			t.Parallel()
+			interruptBench(t, c, env)
+		})
+	})
+	queues, err := c.Queues(t.Context(), client.Read{Strong: true})
+	if err != nil || len(queues) > 0 {
+		t.Errorf("left are %v, %v", queues, err)
+	}
+	kept := benchOnce(t, env, 0, "--jobs", "5", "--keep")
+	queues, err = c.Queues(t.Context(), client.Read{Strong: true})
+	if err != nil || len(queues) != 1 || len(kept.QueuesKept) != 1 || queues[0].Name != kept.QueuesKept[0] || queues[0].Pending != 5 {
+		t.Errorf("kept are %v, %v; told was %v", queues, err, kept.QueuesKept)
+	}
+}
+
+// benchOnce makes one load that ends as it should.
+func benchOnce(t *testing.T, env []string, code int, args ...string) loadgen.Report {
+	t.Helper()
+	a := corvo(t, env, append([]string{"bench", "--output", "json"}, args...)...)
+	if a.code != code {
+		t.Fatalf("%v ended with %d: %s%s", args, a.code, a.stdout, a.stderr)
+	}
+	return readReport(t, a.stdout)
+}
+
+func readReport(t *testing.T, text string) (r loadgen.Report) {
+	t.Helper()
+	in := json.NewDecoder(strings.NewReader(text))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&r); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return r
+}
+
+// interruptBench ends a load of a day as Ctrl-C does, as soon as jobs are there.
+func interruptBench(t *testing.T, c *client.Client, env []string) {
+	t.Helper()
+	cmd := exec.CommandContext(within(t), proctest.Build(t, "../..", "./cmd/corvo"), "bench", "--workload", "steady", "--for", "24h", "--warmup", "0", "--clients", "2", "--output", "json", "--payload", "999")
+	cmd.Env = append(os.Environ(), env...)
+	var out strings.Builder
+	cmd.Stdout = &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, t.Context(), "a load that completes jobs", func() bool {
+		queues, err := c.Queues(t.Context(), client.Read{})
+		for _, q := range queues {
+			if err == nil && q.Completed > 50 { // the other loads have no more
+				return true
+			}
+		}
+		return false
+	})
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("ended with %v: %s", err, out.String())
+	}
+	if r := readReport(t, out.String()); !r.Interrupted || r.Jobs < 50 || r.Failed != 0 {
+		t.Errorf("measured %+v", r)
+	}
+}
+
+// What is asked for wrongly, and what nobody may do, is told before anything is made.
+func TestBenchIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := startServer(t, "--data-dir", dir)
+	env := []string{"CORVO_ENDPOINT=" + p.endpoint, "CORVO_API_KEY=" + adminKey(t, dir)}
+	for _, wrong := range []struct {
+		says string
+		code int
+		args string
+	}{
+		{"--clients is 0", 2, "--clients 0"},
+		{"--batch is 2", 2, "--batch 2"},
+		{"give one of them", 2, "--for 1s --jobs 1"},
+		{"needs --jobs", 2, "--workload work"},
+		{"instead of --jobs", 2, "--workload steady --jobs 5"},
+		{"--warmup goes with --for", 2, "--jobs 5 --warmup 1s"},
+		{"--max-failed is 2", 2, "--max-failed 2"},
+		{"--output is", 2, "--output xml"},
+		{"UNAUTHORIZED", 1, "--api-key cv_wrong"},
+		{"connection refused", 1, "--endpoint http://127.0.0.1:1"},
+		{"want a URL", 2, "--endpoint nowhere"},
+	} {
+		a := corvo(t, env, append([]string{"bench"}, strings.Fields(wrong.args)...)...)
+		if a.code != wrong.code || !strings.Contains(a.stderr, wrong.says) || a.stdout != "" {
+			t.Errorf("%s ended with %d: %s%s", wrong.args, a.code, a.stdout, a.stderr)
+		}
+	}
+	queues, err := newClient(t, p.endpoint, adminKey(t, dir)).Queues(t.Context(), client.Read{Strong: true})
+	if err != nil || len(queues) > 0 {
+		t.Errorf("made were %v, %v", queues, err)
+	}
+}
+
+// TestBenchGuide runs the lines of the guide at a real node, and finds what it says in
+// what they print.
+func TestBenchGuide(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/bench.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := regexp.MustCompile(`(?m)^corvo (bench .*)\n#> (.*)$`).FindAllStringSubmatch(string(text), -1)
+	if len(steps) < 5 {
+		t.Fatalf("the guide has %d lines", len(steps))
+	}
+	dir := t.TempDir()
+	p := startServer(t, "--data-dir", dir)
+	env := []string{"CORVO_ENDPOINT=" + p.endpoint, "CORVO_API_KEY=" + adminKey(t, dir)}
+	for _, step := range steps {
+		if a := corvo(t, env, strings.Fields(step[1])...); a.code != 0 || !strings.Contains(a.stdout, step[2]) {
+			t.Errorf("corvo %s ended with %d and prints not %q: %s%s", step[1], a.code, step[2], a.stdout, a.stderr)
+		}
+	}
+}
+
+// What a bench prints, for people and for programs.
+func TestBenchReports(t *testing.T) {
+	t.Parallel()
+	steady := loadgen.Report{
+		Endpoint: "http://127.0.0.1:8080", Transport: loadgen.Stream, Workload: loadgen.Steady, Loop: "open", Clients: 8, Rate: 2500.5, Batch: 64, PayloadBytes: 200, Queues: 2,
+		WarmupMs: 1000, Interrupted: true, ElapsedMs: 10000.125, Jobs: 25000, JobsPerSecond: 2500, Operations: 400, Failed: 3, FailedShare: 0.0075,
+		Errors:     []loadgen.ErrorCount{{Code: "OVERLOADED", Count: 2, Example: "OVERLOADED: try\tlater"}, {Code: loadgen.NotSent, Count: 1, Example: "the clients were busy"}},
+		Latency:    loadgen.Latency{Mean: 3.217, P50: 2.5, P90: 4.25, P99: 49.152, P999: 120.5, Max: 12345.678},
+		JobLatency: &loadgen.Latency{Mean: 0.999, P50: 0.031, P90: 9.9994, P99: 99.995, P999: 999.95, Max: 123456},
+		QueuesKept: []string{"bench.x.0", "bench.x.1"},
+	}
+	enqueue := loadgen.Report{
+		Endpoint: "http://127.0.0.1:8080", Transport: loadgen.HTTP, Workload: loadgen.Enqueue, Loop: "closed", Clients: 1, Batch: 1, PayloadBytes: 200, Queues: 1,
+		ElapsedMs: 321, Jobs: 1000, JobsPerSecond: 3115.3, Operations: 1000, Errors: []loadgen.ErrorCount{}, QueuesKept: []string{},
+		Latency: loadgen.Latency{Mean: 0.321, P50: 0.3, P90: 0.4, P99: 0.5, P999: 0.6, Max: 0.7},
+	}
+	var got strings.Builder
+	for _, r := range []loadgen.Report{enqueue, steady} {
+		table := tabwriter.NewWriter(&got, 0, 0, 2, ' ', 0)
+		showReport(table, r)
+		if err := table.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.MarshalIndent(r, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&got, "\n%s\n\n", text)
+	}
+	path := filepath.Join("testdata", "bench.golden")
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.String() != string(want) {
+		t.Errorf("the report has changed; look at the difference and run with -rewrite:\n%s", got.String())
+	}
+}

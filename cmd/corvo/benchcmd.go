@@ -1,0 +1,215 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/cmd/corvo/internal/loadgen"
+)
+
+// What a bench does where it is not said.
+const (
+	benchClients   = 32
+	benchBatch     = 64
+	benchPayload   = 200
+	benchFor       = 10 * time.Second
+	benchWarmup    = time.Second
+	benchMaxFailed = 0.01
+)
+
+// bench is a run as it is asked for on the command line.
+type bench struct {
+	remote
+	loadgen.Config
+	maxFailed float64
+}
+
+func newBench() *cobra.Command {
+	b := &bench{}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Make load and measure rate and latency",
+		Long: "Make load on a node or through a gateway, in queues of its own that it removes again, and measure rate and latency.\n" +
+			"Without --rate each client begins an operation when its last one has ended (closed loop); with it, operations begin\n" +
+			"at their times whatever the server does, and latency counts from then (open loop). It ends with 1 where more than\n" +
+			"--max-failed of the operations failed. Ctrl-C ends it early, with what was measured so far.",
+		Example: "  corvo bench --workload lifecycle --clients 128\n" +
+			"  corvo bench --transport stream --workload steady --rate 20000 --for 1m\n" +
+			"  corvo bench --transport batch --workload work --jobs 100000 --output json",
+		Args: cobra.NoArgs,
+		RunE: b.run,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&b.Transport, "transport", loadgen.HTTP, "http (a request for each job), batch (requests of --batch jobs) or stream (frames of --batch jobs)")
+	flags.StringVar(&b.Workload, "workload", loadgen.Enqueue, "enqueue, work (fetch and ack of --jobs that are there before), lifecycle (enqueue, fetch, ack in turn) or steady (all of them together)")
+	flags.IntVar(&b.Clients, "clients", benchClients, "how many clients work at once, each with one operation")
+	flags.Float64Var(&b.Rate, "rate", 0, "jobs a second that are begun by all clients together; 0: as fast as they are answered")
+	flags.IntVar(&b.Batch, "batch", 0, fmt.Sprintf("jobs of a request or frame (default %d; with --transport http 1)", benchBatch))
+	flags.IntVar(&b.Payload, "payload", benchPayload, "bytes of a payload")
+	flags.IntVar(&b.Queues, "queues", 1, "how many queues the clients are spread over")
+	flags.DurationVar(&b.For, "for", 0, fmt.Sprintf("how long to measure (default %v)", benchFor))
+	flags.IntVar(&b.Jobs, "jobs", 0, "how many jobs to measure, instead of --for")
+	flags.DurationVar(&b.Warmup, "warmup", 0, fmt.Sprintf("how long to make load before it is measured (default %v with --for)", benchWarmup))
+	flags.Float64Var(&b.maxFailed, "max-failed", benchMaxFailed, "share of operations that may fail, 0 to 1")
+	flags.BoolVar(&b.Keep, "keep", false, "leave the queues and their jobs")
+	b.bind(cmd)
+	return cmd
+}
+
+func (b *bench) run(cmd *cobra.Command, _ []string) error {
+	c, err := b.client() // which checks what all commands have
+	if err != nil {
+		return err
+	}
+	c.Close()
+	b.fill(cmd)
+	if err := b.Check(); err != nil {
+		return misuse{err}
+	}
+	if !(b.maxFailed >= 0 && b.maxFailed <= 1) {
+		return misusef("--max-failed is %v; it must be 0 to 1", b.maxFailed)
+	}
+	stop, cancel := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	context.AfterFunc(stop, cancel) // a second Ctrl-C does not wait for the end
+	report, err := loadgen.Run(stop, b.Config)
+	if report.Endpoint == "" {
+		return err
+	}
+	if told := tell(&b.remote, cmd, report, showReport); told != nil {
+		return told
+	}
+	switch {
+	case err != nil:
+		return err
+	case report.FailedShare > b.maxFailed:
+		return fmt.Errorf("%s of the operations failed; --max-failed is %s", percent(report.FailedShare), percent(b.maxFailed))
+	case report.Jobs == 0:
+		return fmt.Errorf("nothing was measured")
+	}
+	return nil
+}
+
+// fill says what the flags leave open.
+func (b *bench) fill(cmd *cobra.Command) {
+	b.Endpoint = cmp.Or(b.endpoint, os.Getenv("CORVO_ENDPOINT"), defaultEndpoint)
+	b.Key = cmp.Or(b.apiKey, os.Getenv("CORVO_API_KEY"))
+	given := cmd.Flags().Changed
+	if !given("batch") {
+		b.Batch = benchBatch
+		if b.Transport == loadgen.HTTP {
+			b.Batch = 1
+		}
+	}
+	if given("jobs") || b.Workload == loadgen.Work {
+		return
+	}
+	if !given("for") {
+		b.For = benchFor
+	}
+	if !given("warmup") {
+		b.Warmup = benchWarmup
+	}
+}
+
+func showReport(w io.Writer, r loadgen.Report) {
+	showKnown(w, r,
+		column[loadgen.Report]{"LOAD", loadText},
+		column[loadgen.Report]{"LOOP", loopText},
+		column[loadgen.Report]{"MEASURED", measuredText},
+		column[loadgen.Report]{"JOBS", func(r loadgen.Report) string { return count(r.Jobs) }},
+		column[loadgen.Report]{"JOBS/S", func(r loadgen.Report) string { return strconv.FormatFloat(r.JobsPerSecond, 'f', 0, 64) }},
+		column[loadgen.Report]{"OPERATIONS", func(r loadgen.Report) string { return count(r.Operations) }},
+		column[loadgen.Report]{"FAILED", failedText},
+		column[loadgen.Report]{"KEPT", func(r loadgen.Report) string { return strings.Join(r.QueuesKept, ", ") }},
+	)
+	fmt.Fprintln(w)
+	type line struct {
+		what string
+		loadgen.Latency
+	}
+	all := []line{{"operation", r.Latency}}
+	if r.JobLatency != nil {
+		all = append(all, line{"job, enqueue to ack", *r.JobLatency})
+	}
+	in := func(of func(loadgen.Latency) float64) func(line) string {
+		return func(l line) string { return milliseconds(of(l.Latency)) }
+	}
+	showList(w, all, []column[line]{
+		{"LATENCY", func(l line) string { return l.what }},
+		{"MEAN", in(func(l loadgen.Latency) float64 { return l.Mean })},
+		{"P50", in(func(l loadgen.Latency) float64 { return l.P50 })},
+		{"P90", in(func(l loadgen.Latency) float64 { return l.P90 })},
+		{"P99", in(func(l loadgen.Latency) float64 { return l.P99 })},
+		{"P99.9", in(func(l loadgen.Latency) float64 { return l.P999 })},
+		{"MAX", in(func(l loadgen.Latency) float64 { return l.Max })},
+	})
+	if len(r.Errors) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	showList(w, r.Errors, []column[loadgen.ErrorCount]{
+		{"ERROR", func(e loadgen.ErrorCount) string { return e.Code }},
+		{"COUNT", func(e loadgen.ErrorCount) string { return count(e.Count) }},
+		{"SUCH AS", func(e loadgen.ErrorCount) string { return e.Example }},
+	})
+}
+
+func loadText(r loadgen.Report) string {
+	text := fmt.Sprintf("%s over %s by %d clients, payloads of %d bytes", r.Workload, r.Transport, r.Clients, r.PayloadBytes)
+	if r.Transport != loadgen.HTTP {
+		text += fmt.Sprintf(", %d jobs at once", r.Batch)
+	}
+	if r.Queues > 1 {
+		text += fmt.Sprintf(", %d queues", r.Queues)
+	}
+	return text
+}
+
+func loopText(r loadgen.Report) string {
+	if r.Rate == 0 {
+		return "closed: an operation begins when the client's last one has ended"
+	}
+	return fmt.Sprintf("open: %s jobs/s are begun, latency counts from when they were to be", strconv.FormatFloat(r.Rate, 'f', -1, 64))
+}
+
+func measuredText(r loadgen.Report) string {
+	text := milliseconds(r.ElapsedMs)
+	if r.WarmupMs > 0 {
+		text += ", after " + milliseconds(r.WarmupMs) + " of warm-up"
+	}
+	if r.Interrupted {
+		text += ", interrupted"
+	}
+	return text
+}
+
+func failedText(r loadgen.Report) string {
+	if r.Failed == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%s)", r.Failed, percent(r.FailedShare))
+}
+
+func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 2, 64) + " %" }
+
+// milliseconds is a duration as people read it: four digits tell enough.
+func milliseconds(ms float64) string {
+	d := time.Duration(math.Round(ms*1000)) * time.Microsecond
+	for unit := time.Microsecond; ; unit *= 10 {
+		if d < 10000*unit {
+			return d.Round(unit).String()
+		}
+	}
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// newCloud are the commands about the control plane.
+func newCloud() *cobra.Command {
+	r := &remote{}
+	cmd := group(&cobra.Command{Use: "cloud", Short: "The cloud: organisations, namespaces, keys, usage", Long: "The cloud: organisations, namespaces, keys, usage. It takes a cloud token: corvo login keeps one, CORVO_CLOUD_TOKEN\n" +
+		"or --cloud-token-file say one. Hosts and new organisations are for those who run the cloud."})
+	r.bind(cmd)
+	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudAudit(r))
+	return cmd
+}
+
+// onCloud is a command that asks the control plane.
+func onCloud[A any](r *remote, use, short string, args cobra.PositionalArgs, ask func(cmd *cobra.Command, c *client.Cloud, args []string) (A, error), show func(io.Writer, A)) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Args: args, RunE: func(cmd *cobra.Command, args []string) error {
+		c, err := r.cloud()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		a, err := ask(cmd, c, args)
+		if err != nil {
+			return err
+		}
+		return tell(r, cmd, a, show)
+	}}
+}
+
+// below is a command that others are below.
+func below(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := group(&cobra.Command{Use: use, Short: short})
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+// bindOrg gives a command the flag for an organisation; without it, it is the only one
+// that the token may see.
+func bindOrg(cmd *cobra.Command, org *string) *cobra.Command {
+	cmd.Flags().StringVar(org, "org", "", "organisation, by id or name (default: the only one the token may see)")
+	return cmd
+}
+
+func orgOf(ctx context.Context, c *client.Cloud, org string) (string, error) {
+	if org != "" {
+		return org, nil
+	}
+	all, err := c.Orgs(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(all) != 1 {
+		return "", misusef("the token may see %d organisations: say which with --org; corvo cloud orgs shows them", len(all))
+	}
+	return all[0].ID, nil
+}
+
+func cloudOrgs(r *remote) *cobra.Command {
+	columns := []column[api.Org]{
+		{"ORGANISATION", func(o api.Org) string { return o.Name }},
+		{"ID", func(o api.Org) string { return o.ID }},
+		{"NAMESPACES", func(o api.Org) string { return count(o.Status.Namespaces) }},
+		{"CREATED", func(o api.Org) string { return clock(o.CreatedAt) }},
+	}
+	one := func(w io.Writer, o api.Org) { showOne(w, o, columns...) }
+	return below("orgs", "Organisations",
+		onCloud(r, "list", "The organisations that the token may see", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Org, error) {
+			return c.Orgs(cmd.Context())
+		}, func(w io.Writer, all []api.Org) { showList(w, all, columns) }),
+		onCloud(r, "get ORG", "One organisation", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Org, error) {
+			return c.Org(cmd.Context(), args[0])
+		}, one),
+		onCloud(r, "create NAME", "Make an organisation, as one who runs the cloud", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Org, error) {
+			return c.CreateOrg(cmd.Context(), api.CreateOrgRequest{Name: args[0]})
+		}, one),
+	)
+}
+
+func cloudNamespaces(r *remote) *cobra.Command {
+	columns := []column[api.Namespace]{
+		{"NAMESPACE", func(n api.Namespace) string { return n.Name }},
+		{"ID", func(n api.Namespace) string { return n.ID }},
+		{"PHASE", func(n api.Namespace) string { return n.Status.Phase }},
+		{"REGION", func(n api.Namespace) string { return n.Spec.Region }},
+		{"TIER", func(n api.Namespace) string { return n.Spec.Tier }},
+		{"REPLICAS", func(n api.Namespace) string { return count(n.Spec.Replicas) }},
+		{"SHARDS", func(n api.Namespace) string { return count(n.Spec.Shards) }},
+		{"PROTECTED", func(n api.Namespace) string { return yes(n.Spec.DeletionProtection) }},
+		{"ENDPOINT", func(n api.Namespace) string { return n.Status.Endpoint }},
+	}
+	one := func(w io.Writer, n api.Namespace) { showOne(w, n, columns...) }
+	var org string
+	return below("namespaces", "Namespaces",
+		bindOrg(onCloud(r, "list", "An organisation's namespaces", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Namespace, error) {
+			org, err := orgOf(cmd.Context(), c, org)
+			if err != nil {
+				return nil, err
+			}
+			return c.Namespaces(cmd.Context(), org)
+		}, func(w io.Writer, all []api.Namespace) { showList(w, all, columns) }), &org),
+		onCloud(r, "get NAMESPACE", "One namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Namespace, error) {
+			return c.Namespace(cmd.Context(), args[0])
+		}, one),
+		createNamespace(r, one), updateNamespace(r, one), deleteNamespace(r),
+	)
+}
+
+func createNamespace(r *remote, show func(io.Writer, api.Namespace)) *cobra.Command {
+	var org string
+	var made edits[api.NewNamespaceSpec]
+	cmd := bindOrg(onCloud(r, "create NAME", "Make a namespace, and wait until it works", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (n api.Namespace, err error) {
+		org, err := orgOf(cmd.Context(), c, org)
+		if err != nil {
+			return n, err
+		}
+		req := api.CreateNamespaceRequest{Name: args[0], Spec: &api.NewNamespaceSpec{}}
+		made.apply(req.Spec)
+		op, err := c.CreateNamespace(cmd.Context(), org, req)
+		if err != nil {
+			return n, err
+		}
+		if op, err = waitOperation(cmd, c, op); err != nil {
+			return n, err
+		}
+		return c.Namespace(cmd.Context(), op.Resource.ID)
+	}, show), &org)
+	made.bind(cmd,
+		set("region", "where it is (default: the cloud's first)", words, func(s *api.NewNamespaceSpec) *string { return &s.Region }),
+		set("tier", "shared or dedicated (default shared)", words, func(s *api.NewNamespaceSpec) *string { return &s.Tier }),
+		option("replicas", "1, 3 or 5 (default 1)", whole, func(s *api.NewNamespaceSpec) **int { return &s.Replicas }),
+		option("shards", "how many; they stay (default 1)", whole, func(s *api.NewNamespaceSpec) **int { return &s.Shards }),
+		set("deletion-protection", "refuse deletes until it is switched off", yesNo, func(s *api.NewNamespaceSpec) *bool { return &s.DeletionProtection }),
+	)
+	return cmd
+}
+
+func updateNamespace(r *remote, show func(io.Writer, api.Namespace)) *cobra.Command {
+	var made edits[api.UpdateNamespaceRequest]
+	cmd := onCloud(r, "update NAMESPACE", "Change what flags say of a namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Namespace, error) {
+		var req api.UpdateNamespaceRequest
+		made.apply(&req)
+		return c.UpdateNamespace(cmd.Context(), args[0], req, 0)
+	}, show)
+	made.bind(cmd, option("deletion-protection", "refuse deletes until it is switched off", yesNo, func(r *api.UpdateNamespaceRequest) **bool { return &r.DeletionProtection }))
+	return cmd
+}
+
+func deleteNamespace(r *remote) *cobra.Command {
+	var confirm bool
+	cmd := onCloud(r, "delete NAMESPACE --confirm", "Delete a namespace with all its data, and wait until it is gone", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
+		if !confirm {
+			return api.Status{}, misusef("this deletes namespace %s with all its data, for good: if that is meant, say --confirm", args[0])
+		}
+		op, err := c.DeleteNamespace(cmd.Context(), args[0])
+		if err != nil {
+			return api.Status{}, err
+		}
+		_, err = waitOperation(cmd, c, op)
+		return done("deleted"), err
+	}, showStatus)
+	cmd.Flags().BoolVar(&confirm, "confirm", false, "it is meant")
+	return cmd
+}
+
+// waitOperation waits for the end of what the control plane does, and says so to who
+// watches.
+func waitOperation(cmd *cobra.Command, c *client.Cloud, op api.Operation) (api.Operation, error) {
+	if op.Status != api.OperationRunning {
+		return op, nil
+	}
+	p := newProgress(cmd)
+	ended := make(chan struct{})
+	shown := make(chan struct{})
+	go func() {
+		defer close(shown)
+		defer p.clear()
+		tick := time.NewTicker(progressAfter)
+		defer tick.Stop()
+		for begun := time.Now(); ; {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+				p.show(0, 0, fmt.Sprintf("%s of %s: %v", op.Kind, op.Resource.Name, time.Since(begun).Truncate(time.Second)))
+			}
+		}
+	}()
+	op, err := c.WaitOperation(cmd.Context(), op.ID)
+	close(ended)
+	<-shown
+	return op, err
+}
+
+func cloudUsage(r *remote) *cobra.Command {
+	var org, from, to string
+	var q client.UsageQuery
+	cmd := bindOrg(onCloud(r, "usage", "What an organisation, or the namespace of --namespace, has used", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) (u api.UsageReport, err error) {
+		for _, bound := range []struct {
+			text string
+			at   *time.Time
+		}{{from, &q.From}, {to, &q.To}} {
+			at, err := instant.read(bound.text)
+			if bound.text == "" {
+				continue
+			}
+			if err != nil {
+				return u, misuse{err}
+			}
+			if *bound.at, _, err = at.Parse(); err != nil {
+				return u, misuse{err}
+			}
+		}
+		if r.namespace != "" {
+			return c.NamespaceUsage(cmd.Context(), r.namespace, q)
+		}
+		if org, err = orgOf(cmd.Context(), c, org); err != nil {
+			return u, err
+		}
+		return c.Usage(cmd.Context(), org, q)
+	}, showCloudUsage), &org)
+	flags := cmd.Flags()
+	flags.StringVar(&from, "from", "", "from when, a time or a date (default 30 days ago)")
+	flags.StringVar(&to, "to", "", "until when (default now)")
+	flags.StringVar(&q.GroupBy, "group-by", "", "namespace, queue, model, provider or day")
+	completeFlag(cmd, "group-by", oneOf("namespace", "queue", "model", "provider", "day"))
+	return cmd
+}
+
+func showCloudUsage(w io.Writer, u api.UsageReport) {
+	fmt.Fprintf(w, "from %s to %s\n\n", clock(u.From), clock(u.To))
+	showList(w, append(u.Groups[:len(u.Groups):len(u.Groups)], api.UsageGroup{Key: "total", UsageTotals: u.Totals}), []column[api.UsageGroup]{
+		{"GROUP", func(g api.UsageGroup) string { return g.Key }},
+		{"COST USD", func(g api.UsageGroup) string { return usd(g.CostUSD) }},
+		{"REPORTS", func(g api.UsageGroup) string { return count(g.Reports) }},
+		{"INPUT", func(g api.UsageGroup) string { return count(g.InputTokens) }},
+		{"OUTPUT", func(g api.UsageGroup) string { return count(g.OutputTokens) }},
+		{"REQUESTS", func(g api.UsageGroup) string { return count(g.Requests) }},
+		{"BYTES IN", func(g api.UsageGroup) string { return count(g.RequestBytes) }},
+		{"BYTES OUT", func(g api.UsageGroup) string { return count(g.ResponseBytes) }},
+	})
+}
+
+func cloudAudit(r *remote) *cobra.Command {
+	var org string
+	return bindOrg(onCloud(r, "audit", "An organisation's changes, oldest first", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.AuditRow, error) {
+		org, err := orgOf(cmd.Context(), c, org)
+		if err != nil {
+			return nil, err
+		}
+		return c.Audit(cmd.Context(), org)
+	}, func(w io.Writer, all []api.AuditRow) {
+		showList(w, all, []column[api.AuditRow]{
+			{"SEQ", func(a api.AuditRow) string { return count(a.Seq) }},
+			{"AT", func(a api.AuditRow) string { return clock(a.At) }},
+			{"PRINCIPAL", func(a api.AuditRow) string { return a.Principal }},
+			{"ACTION", func(a api.AuditRow) string { return a.Action }},
+			{"TARGET", func(a api.AuditRow) string { return a.Target }},
+		})
+	}), &org)
+}
+
+func cloudHosts(r *remote) *cobra.Command {
+	columns := []column[api.Host]{
+		{"HOST", func(h api.Host) string { return h.Name }},
+		{"ID", func(h api.Host) string { return h.ID }},
+		{"KIND", func(h api.Host) string { return h.Spec.Kind }},
+		{"REGION", func(h api.Host) string { return h.Spec.Region }},
+		{"NAMESPACES", func(h api.Host) string { return count(h.Status.Namespaces) }},
+		{"VERSION", func(h api.Host) string { return h.Status.Version }},
+		{"ADDRESS", func(h api.Host) string { return h.Status.Address }},
+		{"LAST SEEN", func(h api.Host) string { return maybe(h.Status.LastSeenAt, clock) }},
+	}
+	return below("hosts", "Hosts and gateways, for those who run the cloud",
+		onCloud(r, "list", "All hosts and gateways", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Host, error) {
+			return c.Hosts(cmd.Context())
+		}, func(w io.Writer, all []api.Host) { showList(w, all, columns) }),
+		onCloud(r, "get HOST", "One host or gateway", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Host, error) {
+			return c.Host(cmd.Context(), args[0])
+		}, func(w io.Writer, h api.Host) { showOne(w, h, columns...) }),
+		createHost(r),
+	)
+}
+
+func createHost(r *remote) *cobra.Command {
+	var made edits[api.CreateHostRequest]
+	cmd := issuing(r, "create NAME", "Register a host or a gateway, and get what it joins with", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.CreatedHost, error) {
+		req := api.CreateHostRequest{Name: args[0]}
+		made.apply(&req)
+		return c.CreateHost(cmd.Context(), req)
+	}, func(h *api.CreatedHost) *string { return &h.Credential }, func(h api.CreatedHost) string { return h.ID })
+	made.bind(cmd,
+		set("kind", "host or gateway (default host)", words, func(r *api.CreateHostRequest) *string { return &r.Kind }),
+		set("region", "where it is", words, func(r *api.CreateHostRequest) *string { return &r.Region }),
+	)
+	return cmd
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// issuing is a command whose answer has a secret, once. With --secret-file it goes there
+// and is not printed.
+func issuing[A any](r *remote, use, short string, args cobra.PositionalArgs, ask func(cmd *cobra.Command, c *client.Cloud, args []string) (A, error), secretOf func(*A) *string, id func(A) string) *cobra.Command {
+	var path string
+	cmd := onCloud(r, use, short, args, func(cmd *cobra.Command, c *client.Cloud, args []string) (a A, err error) {
+		if path == "" {
+			return ask(cmd, c, args)
+		}
+		// There is a place for the secret before there is one.
+		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return a, misusef("--secret-file: %w", err)
+		}
+		if a, err = ask(cmd, c, args); err != nil {
+			return a, errors.Join(err, f.Close(), os.Remove(path))
+		}
+		_, err = fmt.Fprintln(f, *secretOf(&a))
+		if err = errors.Join(err, f.Close()); err == nil {
+			*secretOf(&a) = ""
+		}
+		return a, err
+	}, func(w io.Writer, a A) {
+		showKnown(w, a,
+			column[A]{"ID", id},
+			column[A]{"SECRET", func(a A) string { return *secretOf(&a) }},
+		)
+	})
+	cmd.Flags().StringVar(&path, "secret-file", "", "new file for the secret, which is printed otherwise")
+	return cmd
+}
+
+// keyRing is who has keys: a namespace or an organisation.
+type keyRing struct {
+	use, short, one string
+	owner           func(cmd *cobra.Command, c *client.Cloud) (string, error)
+	list            func(c *client.Cloud, ctx context.Context, owner string) ([]api.Key, error)
+	get             func(c *client.Cloud, ctx context.Context, owner, id string) (api.Key, error)
+	create          func(c *client.Cloud, ctx context.Context, owner string, req api.CreateCloudKeyRequest) (api.CloudKey, error)
+	rotate          func(c *client.Cloud, ctx context.Context, owner, id string, req api.RotateKeyRequest) (api.CloudKey, error)
+	revoke          func(c *client.Cloud, ctx context.Context, owner, id string) error
+	bind            func(*cobra.Command) *cobra.Command
+}
+
+// cloudKeys are the commands about a namespace's API keys.
+func cloudKeys(r *remote) *cobra.Command {
+	return keyRing{
+		use: "keys", short: "API keys of the namespace that --namespace names", one: "API key",
+		owner: func(*cobra.Command, *client.Cloud) (string, error) {
+			a, err := r.access()
+			if err == nil && a.namespace == "" {
+				err = misusef("whose keys? Name a namespace with --namespace or CORVO_NAMESPACE; corvo cloud namespaces shows all")
+			}
+			return a.namespace, err
+		},
+		list: (*client.Cloud).NamespaceKeys, get: (*client.Cloud).NamespaceKey, create: (*client.Cloud).CreateNamespaceKey, rotate: (*client.Cloud).RotateNamespaceKey, revoke: (*client.Cloud).RevokeNamespaceKey,
+		bind: func(cmd *cobra.Command) *cobra.Command { return cmd },
+	}.command(r)
+}
+
+// cloudTokens are the commands about an organisation's cloud tokens.
+func cloudTokens(r *remote) *cobra.Command {
+	var org string
+	return keyRing{
+		use: "tokens", short: "Cloud tokens of an organisation", one: "cloud token",
+		owner: func(cmd *cobra.Command, c *client.Cloud) (string, error) { return orgOf(cmd.Context(), c, org) },
+		list:  (*client.Cloud).Tokens, get: (*client.Cloud).Token, create: (*client.Cloud).CreateToken, rotate: (*client.Cloud).RotateToken, revoke: (*client.Cloud).RevokeToken,
+		bind: func(cmd *cobra.Command) *cobra.Command { return bindOrg(cmd, &org) },
+	}.command(r)
+}
+
+func (k keyRing) command(r *remote) *cobra.Command {
+	columns := []column[api.Key]{
+		{"KEY", func(k api.Key) string { return k.ID }},
+		{"NAME", func(k api.Key) string { return k.Name }},
+		{"ROLES", func(k api.Key) string { return strings.Join(k.Roles, ", ") }},
+		{"QUEUES", func(k api.Key) string { return cmp.Or(strings.Join(k.QueueScope, ", "), "all") }},
+		{"ENABLED", func(k api.Key) string { return yes(k.Enabled) }},
+		{"CREATED", func(k api.Key) string { return clock(k.CreatedAt) }},
+		{"EXPIRES", func(k api.Key) string { return maybe(k.ExpiresAt, clock) }},
+		{"LAST USED", func(k api.Key) string { return maybe(k.LastUsedAt, clock) }},
+	}
+	return below(k.use, k.short,
+		k.bind(onCloud(r, "list", "All, without their secrets", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Key, error) {
+			owner, err := k.owner(cmd, c)
+			if err != nil {
+				return nil, err
+			}
+			return k.list(c, cmd.Context(), owner)
+		}, func(w io.Writer, all []api.Key) { showList(w, all, columns) })),
+		k.bind(onCloud(r, "get KEY", "One "+k.one+", without its secret", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.Key, err error) {
+			owner, err := k.owner(cmd, c)
+			if err != nil {
+				return key, err
+			}
+			return k.get(c, cmd.Context(), owner, args[0])
+		}, func(w io.Writer, key api.Key) { showOne(w, key, columns...) })),
+		k.creating(r), k.rotating(r),
+		k.bind(onCloud(r, "revoke KEY", "End "+k.one+"s; who uses one is refused from then on", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
+			owner, err := k.owner(cmd, c)
+			if err != nil {
+				return api.Status{}, err
+			}
+			return done("revoked"), k.revoke(c, cmd.Context(), owner, args[0])
+		}, showStatus)),
+	)
+}
+
+func issuedKey(k *api.CloudKey) *string { return &k.APIKey }
+
+func (k keyRing) creating(r *remote) *cobra.Command {
+	var made edits[api.CreateCloudKeyRequest]
+	type request = api.CreateCloudKeyRequest
+	cmd := k.bind(issuing(r, "create NAME", "Make a "+k.one, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.CloudKey, err error) {
+		owner, err := k.owner(cmd, c)
+		if err != nil {
+			return key, err
+		}
+		req := request{CreateKeyRequest: api.CreateKeyRequest{Name: args[0]}}
+		made.apply(&req)
+		return k.create(c, cmd.Context(), owner, req)
+	}, issuedKey, func(k api.CloudKey) string { return k.ID }))
+	made.bind(cmd,
+		set("roles", "what it may (default readonly)", names, func(r *request) *[]string { return &r.Roles }),
+		set("queues", "queues it is for, with * (default all)", names, func(r *request) *[]string { return &r.QueueScope }),
+		set("expires-at", "until when, a time or a date (default for good)", instant, func(r *request) *api.Time { return &r.ExpiresAt }),
+	)
+	return cmd
+}
+
+func (k keyRing) rotating(r *remote) *cobra.Command {
+	var made edits[api.RotateKeyRequest]
+	cmd := k.bind(issuing(r, "rotate KEY", "Make a new secret in place of that of a "+k.one, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.CloudKey, err error) {
+		owner, err := k.owner(cmd, c)
+		if err != nil {
+			return key, err
+		}
+		var req api.RotateKeyRequest
+		made.apply(&req)
+		return k.rotate(c, cmd.Context(), owner, args[0], req)
+	}, issuedKey, func(k api.CloudKey) string { return k.ID }))
+	made.bind(cmd, set("overlap", "how long the old one works on, at most 168h (default 0s)", span, func(r *api.RotateKeyRequest) *api.Duration { return &r.Overlap }))
+	return cmd
+}

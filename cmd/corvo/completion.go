@@ -1,0 +1,174 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// completionTimeout bounds how long a shell waits for a server when somebody presses
+// the tab key.
+const completionTimeout = time.Second
+
+// completionMost is how many jobs are offered.
+const completionMost = 50
+
+// The words of the API that a shell offers.
+var (
+	jobStates   = []string{"pending", "active", "scheduled", "retrying", "held", "completed", "dead", "cancelled"}
+	bulkActions = []string{"retry", "requeue", "cancel", "move", "change_priority", "approve", "reject", "hold", "delete"}
+	priorities  = []string{"critical", "high", "normal"}
+)
+
+// completions say what may stand in a command's place for an argument, by what its
+// usage calls the place, and in a flag, by its name.
+var (
+	placeCompletions = map[string]cobra.CompletionFunc{"QUEUE": completeQueues, "SCHEDULE": completeSchedules, "PROFILE": completeProfiles}
+	flagCompletions  = map[string]cobra.CompletionFunc{
+		"queue": completeQueues, "state": oneOf(jobStates...), "priority": oneOf(priorities...),
+		"group-by": oneOf("queue", "model", "provider", "day", "tag:"), "on-exceed": oneOf("hold", "reject", "alert_only", "throttle"),
+	}
+)
+
+// complete adds the completion command, and has all commands know what may stand where.
+func complete(root *cobra.Command) {
+	root.InitDefaultCompletionCmd("")
+	if cmd, _, err := root.Find([]string{"completion"}); err == nil && cmd != root {
+		group(cmd)
+	}
+	completeBelow(root, root)
+}
+
+func completeBelow(root, cmd *cobra.Command) {
+	for name, offer := range flagCompletions {
+		if cmd.Flags().Lookup(name) != nil {
+			completeFlag(cmd, name, offer)
+		}
+	}
+	if cmd.ValidArgsFunction == nil && len(cmd.ValidArgs) == 0 && !cmd.HasSubCommands() {
+		cmd.ValidArgsFunction = completeArgs(strings.Fields(cmd.Use)[1:], cmd.Parent() == root)
+	}
+	for _, below := range cmd.Commands() {
+		completeBelow(root, below)
+	}
+}
+
+// completeFlag says what may stand in a flag.
+func completeFlag(cmd *cobra.Command, name string, offer cobra.CompletionFunc) {
+	if _, known := cmd.GetFlagCompletionFunc(name); known {
+		return
+	}
+	if err := cmd.RegisterFlagCompletionFunc(name, offer); err != nil {
+		panic(err) // there is no such flag
+	}
+}
+
+// completeArgs offers for each argument what its place in the usage stands for. ID is
+// a job's in the commands that are below none.
+func completeArgs(places []string, top bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		at := len(args)
+		if n := len(places); at >= n && n > 0 && strings.HasSuffix(places[n-1], "...") {
+			at = n - 1
+		}
+		if at >= len(places) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		place := strings.Trim(places[at], "[].")
+		if place == "ID" && top {
+			return completeJobs(cmd, args, begun)
+		}
+		if offer := placeCompletions[place]; offer != nil {
+			return offer(cmd, args, begun)
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeBulk offers what follows corvo bulk.
+func completeBulk(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	switch {
+	case len(args) == 0:
+		return bulkActions, cobra.ShellCompDirectiveNoFileComp
+	case len(args) == 1 && args[0] == "move":
+		return completeQueues(cmd, args, begun)
+	case len(args) == 1 && args[0] == "change_priority":
+		return priorities, cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+func oneOf(words ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+}
+
+func completeProfiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	all, err := readProfiles()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return all.names(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// asked offers what a server answers in time; of one that does not, nothing.
+func asked(ask func(ctx context.Context, c *client.Client, begun string) ([]cobra.Completion, error)) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
+		defer cancel()
+		c, err := remoteOf(cmd).client(client.WithRetries(0))
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer c.Close()
+		all, err := ask(ctx, c, begun)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return slices.DeleteFunc(all, func(one cobra.Completion) bool { return slices.Contains(args, one) }), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+var (
+	completeQueues = asked(func(ctx context.Context, c *client.Client, _ string) (names []cobra.Completion, err error) {
+		all, err := c.Queues(ctx, client.Read{Eventual: true})
+		for _, q := range all {
+			names = append(names, q.Name)
+		}
+		return names, err
+	})
+	completeSchedules = asked(func(ctx context.Context, c *client.Client, _ string) (names []cobra.Completion, err error) {
+		all, err := c.Schedules(ctx, client.Read{Eventual: true})
+		for _, s := range all {
+			names = append(names, s.Name)
+		}
+		return names, err
+	})
+	completeJobs = asked(func(ctx context.Context, c *client.Client, begun string) (ids []cobra.Completion, err error) {
+		most := completionMost
+		page, err := c.Search(ctx, api.SearchRequest{SearchFilter: api.SearchFilter{JobIDPrefix: begun}, Limit: &most}, client.Read{Eventual: true})
+		for _, j := range page.Jobs {
+			ids = append(ids, cobra.CompletionWithDesc(j.ID, j.Queue+" "+j.State))
+		}
+		return ids, err
+	})
+)
+
+// remoteOf is how a command reaches its server, by its flags.
+func remoteOf(cmd *cobra.Command) *remote {
+	text := func(name string) string {
+		if f := cmd.Flag(name); f != nil {
+			return f.Value.String()
+		}
+		return ""
+	}
+	return &remote{
+		endpoint: text("endpoint"), apiKey: text("api-key"), apiKeyFile: text("api-key-file"), cloudTokenFile: text("cloud-token-file"),
+		namespace: text("namespace"), profile: text("profile"), output: outputTable,
+	}
+}

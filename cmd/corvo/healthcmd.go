@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// healthTimeout is how long a probe waits: less than what asks probes usually gives
+// them, so that it is told why.
+const healthTimeout = 5 * time.Second
+
+// newHealth is a probe for where there is no other program to probe with, such as in
+// the container image: it ends with 0 or 1, and needs no key.
+func newHealth() *cobra.Command {
+	r := &remote{}
+	var ready bool
+	cmd := &cobra.Command{
+		Use: "health", Short: "Whether the node at the endpoint lives, or with --ready can serve; needs no key", Args: cobra.NoArgs,
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Health, error) {
+			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
+			defer cancel()
+			if ready {
+				return c.Ready(ctx)
+			}
+			return c.Health(ctx)
+		}, showHealth),
+	}
+	r.bind(cmd)
+	cmd.Flags().BoolVar(&ready, "ready", false, "ask whether requests should be sent to it")
+	return cmd
+}
+
+func showHealth(w io.Writer, h api.Health) {
+	for _, name := range slices.Sorted(maps.Keys(h.Checks)) {
+		fmt.Fprintf(w, "%s\t%s\n", name, h.Checks[name])
+	}
+	fmt.Fprintln(w, h.Status)
+}

@@ -1,0 +1,86 @@
+package loadgen
+
+import (
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// latencies are some of every order of magnitude, up to what a histogram tells apart.
+func latencies() *rapid.Generator[[]time.Duration] {
+	one := rapid.Custom(func(t *rapid.T) time.Duration {
+		most := time.Duration(1) << rapid.IntRange(0, 41).Draw(t, "bits")
+		return time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, "latency"))
+	})
+	return rapid.SliceOfN(one, 1, 200)
+}
+
+func histogramOf(all []time.Duration) *Histogram {
+	h := &Histogram{}
+	for _, d := range all {
+		h.Record(d)
+	}
+	return h
+}
+
+// A quantile is that of the sorted latencies, or less than a 128th more.
+func TestQuantilesAreThoseOfTheSorted(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		all := latencies().Draw(t, "latencies")
+		share := rapid.Float64Range(0, 1).Draw(t, "share")
+		h := histogramOf(all)
+		slices.Sort(all)
+		exact := all[max(int(math.Ceil(share*float64(len(all)))), 1)-1]
+		got := h.Quantile(share)
+		if got < exact || float64(got) > float64(exact)*(1+1.0/halfBuckets) {
+			t.Fatalf("quantile %v of %v is %d, want %d", share, all, got, exact)
+		}
+		if last := all[len(all)-1]; h.Max() != last || h.Quantile(1) != last {
+			t.Fatalf("the most is %d, %d, want %d", h.Max(), h.Quantile(1), last)
+		}
+	})
+}
+
+// Parts that are merged are the whole.
+func TestMergedIsRecordedTogether(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := latencies().Draw(t, "a"), latencies().Draw(t, "b")
+		whole, parts := histogramOf(append(slices.Clone(a), b...)), &Histogram{}
+		for _, h := range []*Histogram{{}, histogramOf(a), histogramOf(b), {}} {
+			parts.Merge(h)
+		}
+		if parts.Count() != uint64(len(a)+len(b)) || parts.Mean() != whole.Mean() || parts.Max() != whole.Max() || !slices.Equal(parts.counts, whole.counts) {
+			t.Fatalf("merged %+v, together %+v", parts, whole)
+		}
+	})
+}
+
+// Every latency lies in its bucket, and buckets have neither gaps nor overlaps.
+func TestBucketsAreInOrder(t *testing.T) {
+	t.Parallel()
+	for bucket := 1; bucket < bucketCount; bucket++ {
+		above := upperBound(bucket-1) + 1
+		if bucketOf(above) != bucket || bucketOf(upperBound(bucket)) != bucket {
+			t.Fatalf("bucket %d has %d to %d, which are counted in %d and %d", bucket, above, upperBound(bucket), bucketOf(above), bucketOf(upperBound(bucket)))
+		}
+	}
+}
+
+func TestHistogramAtItsBounds(t *testing.T) {
+	t.Parallel()
+	var none Histogram
+	if none.Quantile(0.5) != 0 || none.Mean() != 0 || none.Max() != 0 || none.Count() != 0 {
+		t.Error("an empty histogram tells something")
+	}
+	var h Histogram
+	h.Record(-time.Second)
+	h.RecordN(24*time.Hour, 3)
+	if h.Quantile(0.25) != 0 || h.Quantile(0.5) != 24*time.Hour || h.Max() != 24*time.Hour || h.Count() != 4 || h.Mean() != 18*time.Hour {
+		t.Errorf("below and above: %d, %d, %d, %d", h.Quantile(0.25), h.Quantile(0.5), h.Max(), h.Count())
+	}
+}

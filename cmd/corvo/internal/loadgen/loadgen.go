@@ -1,0 +1,167 @@
+// Package loadgen makes load on a Corvo node or gateway and measures how it bears it. It
+// owns the clients, the pace they go at, what they count and the report; what is
+// printed of it is the command's. It knows the server by its public face alone, api/client
+// and api/workerpb, so that it measures what users get.
+//
+// Clients share nothing while they work but, at a fixed rate, the number of the next
+// operation: each has its own connection state, payloads, counters and histograms, which
+// are merged when all have ended.
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/api/client"
+)
+
+// The ways that clients speak to the server.
+const (
+	HTTP   = "http"   // a request for each job
+	Batch  = "batch"  // requests that name several jobs
+	Stream = "stream" // frames of StreamLifecycle
+)
+
+// What clients do.
+const (
+	Enqueue   = "enqueue"   // enqueue
+	Work      = "work"      // fetch and ack jobs that were there before
+	Lifecycle = "lifecycle" // enqueue, fetch and ack in turn
+	Steady    = "steady"    // enqueue, fetch and ack together
+)
+
+// Bounds of a run, each refused above with what to do.
+const (
+	MaxClients = 4096
+	MaxBatch   = 512 // the most that one fetch hands out
+	MaxQueues  = 1024
+	MaxPayload = 16 << 20 // the most that a server can be told to take
+	MaxRate    = 10_000_000
+	MaxFor     = 24 * time.Hour
+	MaxJobs    = 1_000_000_000
+
+	// drainFor is how long operations of a fixed rate may still be made after their
+	// time. Those not made by then are counted as failed, with the code NotSent.
+	drainFor = 10 * time.Second
+	// grace is how long operations under way may take after an interrupt.
+	grace = 5 * time.Second
+	// pauseAfterError keeps clients that wait for nothing else from asking a server
+	// that is down as fast as they can.
+	pauseAfterError = 10 * time.Millisecond
+	mostPause       = time.Second // of a pause that the server asks for
+)
+
+// Config is one run.
+type Config struct {
+	Endpoint string
+	Key      string
+
+	Transport string
+	Workload  string
+	Clients   int
+	Rate      float64 // jobs a second that are begun by all clients together; 0: as soon as the last one is answered
+	Batch     int     // jobs of a request or frame
+	Payload   int     // bytes
+	Queues    int     // that jobs are spread over, by client
+
+	For    time.Duration // 0: until Jobs are done
+	Warmup time.Duration // before For, not measured
+	Jobs   int           // 0: until For is over; of Work how many are there, not of Steady
+
+	Keep bool // leave the queues and their jobs
+}
+
+// Check says everything that is wrong with a run.
+func (c Config) Check() error {
+	var all []error
+	refuse := func(wrong bool, format string, args ...any) {
+		if wrong {
+			all = append(all, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(c.Transport != HTTP && c.Transport != Batch && c.Transport != Stream, "--transport is %q; it must be %s, %s or %s", c.Transport, HTTP, Batch, Stream)
+	refuse(c.Workload != Enqueue && c.Workload != Work && c.Workload != Lifecycle && c.Workload != Steady,
+		"--workload is %q; it must be %s, %s, %s or %s", c.Workload, Enqueue, Work, Lifecycle, Steady)
+	refuse(c.Clients < 1 || c.Clients > MaxClients, "--clients is %d; it must be 1 to %d", c.Clients, MaxClients)
+	refuse(c.Batch < 1 || c.Batch > MaxBatch, "--batch is %d; it must be 1 to %d", c.Batch, MaxBatch)
+	refuse(c.Transport == HTTP && c.Batch > 1, "--batch is %d, but --transport %s sends a request for each job; use %s or %s", c.Batch, HTTP, Batch, Stream)
+	refuse(c.Queues < 1 || c.Queues > MaxQueues, "--queues is %d; it must be 1 to %d", c.Queues, MaxQueues)
+	refuse(c.Clients > 0 && c.Queues > c.Clients, "--queues is %d, but only %d clients are there to use them, each of which uses one", c.Queues, c.Clients)
+	refuse(c.Payload < MinPayload || c.Payload > MaxPayload, "--payload is %d; it must be %d to %d bytes, because it carries the time of its enqueue", c.Payload, MinPayload, MaxPayload)
+	refuse(!(c.Rate >= 0 && c.Rate <= MaxRate), "--rate is %v; it must be 0 (closed loop) to %d jobs a second", c.Rate, MaxRate)
+	refuse(c.Jobs < 0 || c.Jobs > MaxJobs, "--jobs is %d; it must be 1 to %d", c.Jobs, MaxJobs)
+	refuse(c.For < 0 || c.For > MaxFor, "--for is %v; it must be above 0 and at most %v", c.For, MaxFor)
+	refuse(c.Warmup < 0 || c.Warmup > MaxFor, "--warmup is %v; it must be 0 to %v", c.Warmup, MaxFor)
+	switch {
+	case c.Workload == Work:
+		refuse(c.Jobs == 0, "--workload %s needs --jobs: how many are there before it begins", Work)
+		refuse(c.For > 0, "--workload %s ends when its jobs are done; leave --for out", Work)
+	case c.Workload == Steady:
+		refuse(c.Jobs > 0, "--workload %s has no last job; give --for instead of --jobs", Steady)
+		refuse(c.Jobs == 0 && c.For == 0, "say when the run ends: --for")
+	case c.Jobs > 0 && c.For > 0:
+		refuse(true, "--for and --jobs both say when the run ends; give one of them")
+	default:
+		refuse(c.Jobs == 0 && c.For == 0, "say when the run ends: --for or --jobs")
+	}
+	refuse(c.Warmup > 0 && c.Jobs > 0 && c.Workload != Steady, "--warmup goes with --for: of a number of jobs all are measured")
+	return errors.Join(all...)
+}
+
+// A run is one under way.
+type run struct {
+	Config
+	api      *client.Client
+	dial     func(worker string) conn // makes the connection of a client
+	queues   []string
+	made     int       // of the queues
+	backlogs []backlog // of the queues
+	base     time.Time // what payloads count from
+	pace     *pace
+}
+
+// Run makes the load until its end or until stop is done, and reports what was
+// measured until then. With an error that comes from removing the queues the report is
+// whole.
+func Run(stop context.Context, cfg Config) (Report, error) {
+	if err := cfg.Check(); err != nil {
+		return Report{}, err
+	}
+	web := webClient(cfg.Clients)
+	defer web.CloseIdleConnections()
+	c, err := client.New(cfg.Endpoint, cfg.Key, client.WithRetries(0), client.WithHTTPClient(web))
+	if err != nil {
+		return Report{}, err
+	}
+	r := &run{Config: cfg, api: c, queues: queueNames(cfg.Queues), base: time.Now()}
+	if r.dial, err = r.dialer(); err != nil {
+		return Report{}, err
+	}
+	if err := r.prepare(stop); err != nil {
+		return Report{}, errors.Join(err, r.remove())
+	}
+	report := r.measure(stop)
+	return report, r.remove()
+}
+
+// measure has the clients work, and reports.
+func (r *run) measure(stop context.Context) Report {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(stop))
+	defer cancel()
+	undo := context.AfterFunc(stop, func() { time.AfterFunc(grace, cancel) })
+	defer undo()
+	r.pace = newPace(r.Config, time.Now())
+	all := make([]*caller, r.Clients)
+	var running sync.WaitGroup
+	for i := range all {
+		worker := fmt.Sprintf("bench-%d", i)
+		queue := i % len(r.queues)
+		all[i] = &caller{run: r, queue: r.queues[queue], left: &r.backlogs[queue], conn: r.dial(worker), payloads: newPayloads(r.Payload, uint64(i))}
+		running.Go(func() { all[i].work(ctx, stop) })
+	}
+	running.Wait()
+	return r.report(all, stop.Err() != nil)
+}

@@ -1,0 +1,276 @@
+package loadgen
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/corvo/corvo/api/client"
+)
+
+// pipes is a listener in memory, whose connections a synctest bubble can wait for.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newPipes() *pipes { return &pipes{conns: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case p.conns <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Of a server that takes ten milliseconds, and once nothing for two seconds.
+const (
+	serves  = 10 * time.Millisecond
+	stallAt = 5 * time.Second
+	stalls  = 2 * time.Second
+)
+
+// measureStalling measures such a server over HTTP.
+func measureStalling(t *testing.T, cfg Config) Report {
+	t.Helper()
+	begin := time.Now()
+	listener := newPipes()
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		time.Sleep(serves)
+		if at := time.Since(begin); at > stallAt && at < stallAt+stalls {
+			time.Sleep(stallAt + stalls - at)
+		}
+		w.WriteHeader(http.StatusCreated)
+		io.WriteString(w, `{"job_id":"job_1","status":"pending"}`)
+	})}
+	go srv.Serve(listener)
+	defer srv.Close()
+	web := webClient(cfg.Clients)
+	web.Transport.(*http.Transport).DialContext = listener.dial
+	defer web.CloseIdleConnections()
+	c, err := client.New("http://stalling", "", client.WithRetries(0), client.WithHTTPClient(web))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.Transport, cfg.Workload, cfg.Batch, cfg.Payload, cfg.Queues = HTTP, Enqueue, 1, 100, 1
+	r := &run{Config: cfg, api: c, queues: []string{"q"}, backlogs: make([]backlog, 1), base: begin}
+	if r.dial, err = r.dialer(); err != nil {
+		t.Fatal(err)
+	}
+	return r.measure(t.Context())
+}
+
+// near says whether a latency in milliseconds is what it has to be, as far as buckets
+// and the order of goroutines at one instant leave it open.
+func near(got float64, want time.Duration) bool {
+	return got >= ms(want)*0.98 && got <= ms(want)*1.02+2
+}
+
+// A stall of two seconds in twelve is seen by a sixth of the operations that had their
+// times in it, the later the less. A closed loop has asked meanwhile ten times, and
+// takes the stall for an outlier.
+func TestLatencyCountsFromTheIntendedStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := measureStalling(t, Config{Clients: 200, Rate: 100, For: 12 * time.Second})
+		if r.Loop != "open" || r.Jobs != 1200 || r.Operations != 1200 || r.Failed != 0 {
+			t.Errorf("measured %+v", r)
+		}
+		// The slowest 200 are spread evenly over the stall.
+		for _, q := range []struct {
+			name string
+			got  float64
+			want time.Duration
+		}{
+			{"p50", r.Latency.P50, serves},
+			{"p90", r.Latency.P90, stalls * 80 / 200},
+			{"p99", r.Latency.P99, stalls * 188 / 200},
+			{"max", r.Latency.Max, stalls},
+		} {
+			if !near(q.got, q.want) {
+				t.Errorf("%s is %v ms, want %v", q.name, q.got, q.want)
+			}
+		}
+		if got, want := r.JobsPerSecond, 100.0; got < want*0.99 || got > want*1.01 {
+			t.Errorf("%v jobs/s", got)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := measureStalling(t, Config{Clients: 10, For: 12 * time.Second})
+		if r.Loop != "closed" || r.Jobs < 9_000 || !near(r.Latency.P99, serves) || !near(r.Latency.Max, stalls) {
+			t.Errorf("measured %+v", r)
+		}
+	})
+}
+
+// A rate that is not reached is told: what was not begun has failed.
+func TestWhatWasNotSentHasFailed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := measureStalling(t, Config{Clients: 1, Rate: 500, For: 4 * time.Second}) // of 2,000 a client can do 100 a second
+		if r.Jobs+r.Failed != 2000 || r.Failed < 500 || len(r.Errors) != 1 || r.Errors[0].Code != NotSent || r.Errors[0].Count != r.Failed {
+			t.Errorf("measured %+v", r)
+		}
+		if r.Latency.Max < ms(9*time.Second) {
+			t.Errorf("the last waited %v ms", r.Latency.Max)
+		}
+	})
+}
+
+// What begins in the warm-up is not measured.
+func TestWarmUpIsNotMeasured(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := measureStalling(t, Config{Clients: 50, Rate: 100, Warmup: stallAt + stalls + time.Second, For: time.Second})
+		if r.Jobs != 100 || !near(r.Latency.Max, serves) || r.ElapsedMs < 980 || r.ElapsedMs > 1020 {
+			t.Errorf("measured %+v", r)
+		}
+	})
+}
+
+func TestPayloads(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{MinPayload, 200, letterPool + 1000} {
+		p := newPayloads(size, 1)
+		for _, want := range []time.Duration{0, 1, 12345 * time.Second, 1<<63 - 1} {
+			got := p.next(want)
+			if len(got) != size {
+				t.Errorf("%d bytes, want %d", len(got), size)
+			}
+			if at, ok := enqueuedAt(got); !ok || at != want {
+				t.Errorf("%.60s carries %v, want %v", got, at, want)
+			}
+		}
+	}
+	if p := newPayloads(200, 1); slices.Equal(p.next(0), p.next(0)) {
+		t.Error("two payloads are the same")
+	}
+	for _, other := range []string{"", "{}", `{"at":"`, `{"at":"soon, and no number"}`} {
+		if at, ok := enqueuedAt([]byte(other)); ok {
+			t.Errorf("%s carries %v", other, at)
+		}
+	}
+}
+
+// Clients that take at once get what there is, and no more.
+func TestBacklogIsTakenOnce(t *testing.T) {
+	t.Parallel()
+	var b backlog
+	b.give(1000)
+	var running sync.WaitGroup
+	taken := make([]int, 8)
+	for i := range taken {
+		running.Go(func() {
+			for empty := 0; empty < 3; {
+				n := b.take(7)
+				if n == 0 {
+					empty++
+				}
+				if n > 5 {
+					b.give(2)
+					n -= 2
+				}
+				taken[i] += n
+			}
+		})
+	}
+	running.Wait()
+	all := b.take(1000)
+	for _, n := range taken {
+		all += n
+	}
+	if all != 1000 || b.take(1) != 0 {
+		t.Errorf("%d taken of 1000", all)
+	}
+}
+
+// Every bound is refused above with a message that names its flag.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	good := Config{Transport: Batch, Workload: Enqueue, Clients: MaxClients, Batch: MaxBatch, Payload: MaxPayload, Queues: MaxQueues, Rate: MaxRate, For: MaxFor, Warmup: MaxFor}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+	least := Config{Transport: HTTP, Workload: Work, Clients: 1, Batch: 1, Payload: MinPayload, Queues: 1, Jobs: MaxJobs}
+	if err := least.Check(); err != nil {
+		t.Error(err)
+	}
+	for want, change := range map[string]func(c *Config){
+		"--transport":               func(c *Config) { c.Transport = "smoke" },
+		"--workload":                func(c *Config) { c.Workload = "rest" },
+		"--clients":                 func(c *Config) { c.Clients = MaxClients + 1 },
+		"--clients is 0":            func(c *Config) { c.Clients = 0 },
+		"--batch":                   func(c *Config) { c.Batch = MaxBatch + 1 },
+		"--batch is 0":              func(c *Config) { c.Batch = 0 },
+		"a request for each job":    func(c *Config) { c.Transport = HTTP },
+		"--queues":                  func(c *Config) { c.Queues = MaxQueues + 1 },
+		"only 3 clients":            func(c *Config) { c.Clients = 3 },
+		"--payload":                 func(c *Config) { c.Payload = MaxPayload + 1 },
+		"--payload is 36":           func(c *Config) { c.Payload = MinPayload - 1 },
+		"--rate":                    func(c *Config) { c.Rate = MaxRate + 1 },
+		"--rate is -1":              func(c *Config) { c.Rate = -1 },
+		"--jobs":                    func(c *Config) { c.Jobs, c.For, c.Warmup = MaxJobs+1, 0, 0 },
+		"--for is":                  func(c *Config) { c.For = MaxFor + 1 },
+		"--warmup is":               func(c *Config) { c.Warmup = -1 },
+		"--warmup goes with --for":  func(c *Config) { c.Jobs, c.For = 1, 0 },
+		"give one of them":          func(c *Config) { c.Jobs, c.Warmup = 1, 0 },
+		"--for or --jobs":           func(c *Config) { c.For = 0 },
+		"needs --jobs":              func(c *Config) { c.Workload, c.For = Work, 0 },
+		"instead of --jobs":         func(c *Config) { c.Workload, c.Jobs, c.For = Steady, 1, 0 },
+		"leave --for out":           func(c *Config) { c.Workload, c.Jobs, c.Warmup = Work, 1, 0 },
+		"--queues is 0; it must be": func(c *Config) { c.Queues = 0 },
+	} {
+		c := good
+		change(&c)
+		if err := c.Check(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if err := (Config{}).Check(); err == nil || strings.Count(err.Error(), "\n") < 4 {
+		t.Errorf("of everything wrong, only this is told: %v", err)
+	}
+}
+
+func TestCodes(t *testing.T) {
+	t.Parallel()
+	var f failures
+	f.add(errors.New("connection reset"))
+	f.add(context.DeadlineExceeded)
+	f.add(context.DeadlineExceeded)
+	other := failures{}
+	other.addN("OVERLOADED", 2, "first")
+	f.merge(other)
+	f.merge(other)
+	got := []string{}
+	for _, e := range f.sorted() {
+		got = append(got, e.Code)
+	}
+	if !slices.Equal(got, []string{"OVERLOADED", TimedOut, NetworkError}) || f["OVERLOADED"].Count != 4 {
+		t.Errorf("%v", got)
+	}
+}

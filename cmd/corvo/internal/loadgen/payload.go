@@ -1,0 +1,67 @@
+package loadgen
+
+import (
+	"bytes"
+	"encoding/json"
+	"math/rand/v2"
+	"strconv"
+	"time"
+)
+
+// A payload is {"at":"0000000001234567890","pad":"..."}: when its job was to be
+// enqueued, in nanoseconds of the run, and letters up to the size that was asked for.
+const (
+	payloadHead = `{"at":"`
+	payloadMid  = `","pad":"`
+	payloadTail = `"}`
+	atDigits    = 19
+
+	// MinPayload is what the time takes.
+	MinPayload = len(payloadHead) + atDigits + len(payloadMid) + len(payloadTail)
+)
+
+// letterPool is where pads are cut from, at random places: a store that compresses
+// neighbours together then finds little that is the same.
+const letterPool = 1 << 16
+
+// payloads makes the payloads of one client.
+type payloads struct {
+	size    int
+	letters []byte
+	random  *rand.Rand
+}
+
+func newPayloads(size int, seed uint64) *payloads {
+	const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	p := &payloads{size: size, letters: make([]byte, letterPool), random: rand.New(rand.NewPCG(seed, seed))}
+	for i := range p.letters {
+		p.letters[i] = alphabet[p.random.IntN(len(alphabet))]
+	}
+	return p
+}
+
+// next is a payload of a job that was to be enqueued at a time of the run.
+func (p *payloads) next(at time.Duration) json.RawMessage {
+	out := make([]byte, 0, p.size)
+	out = append(out, payloadHead...)
+	digits := strconv.AppendInt(make([]byte, 0, atDigits), max(int64(at), 0), 10)
+	out = append(out, bytes.Repeat([]byte{'0'}, atDigits-len(digits))...)
+	out = append(append(out, digits...), payloadMid...)
+	for pad := p.size - MinPayload; pad > 0; {
+		from := p.random.IntN(letterPool)
+		part := p.letters[from:min(from+pad, letterPool)]
+		out = append(out, part...)
+		pad -= len(part)
+	}
+	return append(out, payloadTail...)
+}
+
+// enqueuedAt is the time that a payload carries.
+func enqueuedAt(payload []byte) (at time.Duration, ok bool) {
+	rest, ok := bytes.CutPrefix(payload, []byte(payloadHead))
+	if !ok || len(rest) < atDigits {
+		return 0, false
+	}
+	ns, err := strconv.ParseInt(string(rest[:atDigits]), 10, 64)
+	return time.Duration(ns), err == nil
+}

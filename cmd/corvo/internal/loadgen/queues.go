@@ -1,0 +1,133 @@
+package loadgen
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+const (
+	// A request that adds to the backlog has as many jobs as it may, and as many bytes as
+	// every server takes.
+	backlogJobs  = 500
+	backlogBytes = 1 << 20
+	backlogLines = 8
+
+	// removeFor is how long a server may take to remove what a run has left.
+	removeFor   = time.Minute
+	removeEvery = 50 * time.Millisecond
+)
+
+// queueNames are names that no other run has.
+func queueNames(n int) []string {
+	run := strings.ToLower(rand.Text()[:12])
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("bench.%s.%d", run, i)
+	}
+	return all
+}
+
+// prepare makes the queues, with their backlogs. It also finds out, before anything is
+// measured, whether the server is there and lets us.
+func (r *run) prepare(ctx context.Context) error {
+	r.backlogs = make([]backlog, len(r.queues))
+	for i, queue := range r.queues {
+		if !r.Keep { // queues that are kept come with their jobs: a worker's key is enough
+			if _, err := r.api.PutQueue(ctx, queue, api.PutQueueRequest{}); err != nil {
+				return fmt.Errorf("make queue %s: %w", queue, err)
+			}
+		}
+		r.made++
+		if r.Workload != Work {
+			continue
+		}
+		jobs := r.Jobs / len(r.queues)
+		if i < r.Jobs%len(r.queues) {
+			jobs++
+		}
+		r.backlogs[i].give(jobs)
+		if err := r.preload(ctx, queue, jobs); err != nil {
+			return fmt.Errorf("make the backlog of queue %s: %w", queue, err)
+		}
+	}
+	return nil
+}
+
+// preload enqueues the jobs of a backlog.
+func (r *run) preload(ctx context.Context, queue string, jobs int) error {
+	requests := make(chan int)
+	errs := make([]error, backlogLines)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	for i := range backlogLines {
+		running.Go(func() {
+			payloads := newPayloads(r.Payload, uint64(i))
+			for n := range requests {
+				all := make([]api.EnqueueRequest, n)
+				for k := range all {
+					all[k] = api.EnqueueRequest{Queue: queue, Payload: payloads.next(0)}
+				}
+				if _, err := r.api.EnqueueBatch(ctx, all); err != nil {
+					errs[i] = err
+					cancel()
+					return
+				}
+			}
+		})
+	}
+	each := max(min(backlogJobs, backlogBytes/r.Payload), 1)
+	for jobs > 0 && ctx.Err() == nil {
+		n := min(each, jobs)
+		select {
+		case requests <- n:
+			jobs -= n
+		case <-ctx.Done():
+		}
+	}
+	close(requests)
+	running.Wait()
+	for _, err := range errs {
+		// The others were only cut short by the first.
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// remove takes the queues away again, and waits until they are gone, so that what the
+// server does for it disturbs no next run. An interrupt does not keep it from that.
+func (r *run) remove() error {
+	if r.Keep {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), removeFor)
+	defer cancel()
+	for _, queue := range r.queues[:r.made] {
+		if err := r.api.DeleteQueue(ctx, queue, false); err != nil && api.CodeOf(err) != api.NotFound {
+			return fmt.Errorf("remove queue %s: %w", queue, err)
+		}
+	}
+	for _, queue := range r.queues[:r.made] {
+		for {
+			_, err := r.api.Queue(ctx, queue, client.Read{})
+			if api.CodeOf(err) == api.NotFound {
+				break
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("queue %s is not removed after %v; the server goes on with it", queue, removeFor)
+			}
+			pause(ctx, removeEvery)
+		}
+	}
+	return nil
+}

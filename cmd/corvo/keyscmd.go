@@ -1,0 +1,132 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// keyFlags are what can be said of a key when it is made.
+var keyFlags = []edit[api.SetKeyRequest]{
+	set("roles", "its roles, such as worker,readonly (default readonly)", names, func(r *api.SetKeyRequest) *[]string { return &r.Roles }),
+	set("queues", "patterns of the queues it may touch, such as mail.* (default all)", names, func(r *api.SetKeyRequest) *[]string { return &r.QueueScope }),
+	set("expires-at", "from when on it opens nothing (default never)", instant, func(r *api.SetKeyRequest) *api.Time { return &r.ExpiresAt }),
+}
+
+// keyChanges are what else can be said of one that is there.
+var keyChanges = []edit[api.SetKeyRequest]{
+	set("name", "its name for people", words, func(r *api.SetKeyRequest) *string { return &r.Name }),
+	option("enabled", "whether it opens anything", yesNo, func(r *api.SetKeyRequest) **bool { return &r.Enabled }),
+}
+
+var keyColumns = []column[api.Key]{
+	{"ID", func(k api.Key) string { return k.ID }},
+	{"NAME", func(k api.Key) string { return texts(k.Name) }},
+	{"ROLES", func(k api.Key) string { return joinOr(k.Roles, "none") }},
+	{"QUEUES", func(k api.Key) string { return joinOr(k.QueueScope, "all") }},
+	{"ENABLED", func(k api.Key) string { return yes(k.Enabled) }},
+	{"EXPIRES", func(k api.Key) string { return maybe(k.ExpiresAt, clock) }},
+	{"LAST USED", func(k api.Key) string { return maybe(k.LastUsedAt, clock) }},
+}
+
+var keyDetails = []column[api.Key]{
+	{"CREATED", func(k api.Key) string { return clock(k.CreatedAt) }},
+	{"OLD SECRET UNTIL", func(k api.Key) string { return maybe(k.PreviousUntil, clock) }},
+}
+
+func newKeys() *cobra.Command {
+	r := &remote{}
+	cmd := group(&cobra.Command{Use: "keys", Short: "API keys: who may do what in which queues"})
+	r.bind(cmd)
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "list", Short: "All API keys, without their secrets", Args: cobra.NoArgs,
+			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Key, error) {
+				return c.ListKeys(cmd.Context())
+			}, func(w io.Writer, all []api.Key) { showList(w, all, keyColumns) }),
+		},
+		&cobra.Command{
+			Use: "show KEY", Short: "Everything about an API key but its secret", Args: cobra.ExactArgs(1),
+			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Key, error) {
+				return c.Key(cmd.Context(), args[0])
+			}, showKey),
+		},
+		newKeyCreate(r), newKeySet(r), newKeyRotate(r),
+		&cobra.Command{
+			Use: "revoke KEY", Short: "Delete an API key; what it was used for ends at once", Args: cobra.ExactArgs(1),
+			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
+				return done("deleted"), c.RevokeKey(cmd.Context(), args[0])
+			}, showStatus),
+		},
+	)
+	return cmd
+}
+
+func newKeyCreate(r *remote) *cobra.Command {
+	var made edits[api.SetKeyRequest]
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make an API key; prints its secret, which is not kept", Args: cobra.ExactArgs(1),
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.CreatedKey, error) {
+			req := api.SetKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: args[0]}}
+			made.apply(&req)
+			return c.CreateKey(cmd.Context(), req.CreateKeyRequest)
+		}, showSecret),
+	}
+	made.bind(cmd, keyFlags...)
+	return cmd
+}
+
+func newKeySet(r *remote) *cobra.Command {
+	var made edits[api.SetKeyRequest]
+	cmd := &cobra.Command{
+		Use: "set KEY", Short: "Change what flags say of an API key; its secret stays", Args: cobra.ExactArgs(1),
+		Long: "Change what flags say of an API key; its secret stays. What no flag says stays as it is; --FLAG " + nothing + " takes away what it says.",
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (answer api.Key, err error) {
+			was, err := c.Key(cmd.Context(), args[0])
+			if err != nil {
+				return answer, err
+			}
+			text, err := json.Marshal(was)
+			if err != nil {
+				return answer, err
+			}
+			var req api.SetKeyRequest
+			if err := json.Unmarshal(text, &req); err != nil {
+				return answer, fmt.Errorf("the key that is there: %w", err)
+			}
+			made.apply(&req)
+			return c.SetKey(cmd.Context(), args[0], req, was.Version)
+		}, showKey),
+	}
+	made.bind(cmd, append(keyChanges, keyFlags...)...)
+	return cmd
+}
+
+func newKeyRotate(r *remote) *cobra.Command {
+	var made edits[api.RotateRequest]
+	cmd := &cobra.Command{
+		Use: "rotate KEY", Short: "Give an API key another secret; prints it, and it is not kept", Args: cobra.ExactArgs(1),
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.CreatedKey, error) {
+			var req api.RotateRequest
+			made.apply(&req)
+			return c.RotateKey(cmd.Context(), args[0], req)
+		}, showSecret),
+	}
+	made.bind(cmd, set("overlap", "how long the old secret opens, too; 0s ends it at once (default 1h)", span, func(r *api.RotateRequest) *api.Duration { return &r.Overlap }))
+	return cmd
+}
+
+func showKey(w io.Writer, k api.Key) {
+	showOne(w, k, append(keyColumns[:len(keyColumns):len(keyColumns)], keyDetails...)...)
+}
+
+// showSecret shows a key that has a new secret, and that.
+func showSecret(w io.Writer, k api.CreatedKey) {
+	showKey(w, k.Key)
+	fmt.Fprintf(w, "API KEY\t%s\n", k.APIKey)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// firstProfile is the profile that a login makes where nobody names one.
+const firstProfile = "default"
+
+// loggedIn is what corvo login answers.
+type loggedIn struct {
+	Profile  string   `json:"profile"`
+	Endpoint string   `json:"endpoint"`
+	Orgs     []string `json:"orgs"` // that the token may see
+}
+
+// newLogin is the command that keeps a cloud token in a profile.
+func newLogin() *cobra.Command {
+	r := &remote{}
+	var endpoint, name, file, namespace string
+	cmd := &cobra.Command{
+		Use: "login", Short: "Keep a cloud token in a profile", Args: cobra.NoArgs,
+		Long: "Keep a cloud token in a profile, once the cloud has taken it. The token comes from a file or from stdin, never\n" +
+			"from an argument, and is not printed. The profile is used from then on where --profile names no other.",
+		Example: "  corvo login --endpoint https://queue.example.com --token-file token --namespace orders",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := r.checkOutput(); err != nil {
+				return err
+			}
+			if file == "" {
+				return api.Errorf(api.Unsupported, "the cloud has no sign-in with a browser (OIDC) yet: give a cloud token with --token-file FILE, or - for stdin; corvo-cloud dev writes one to dev.env in its data directory")
+			}
+			all, err := readProfiles()
+			if err != nil {
+				return err
+			}
+			name = cmp.Or(name, os.Getenv("CORVO_PROFILE"), all.Current, firstProfile)
+			p := all.All[name]
+			was := cmp.Or(p.Endpoint, defaultEndpoint)
+			p.Endpoint = cmp.Or(endpoint, os.Getenv("CORVO_ENDPOINT"), was)
+			if !sameEndpoint(was, p.Endpoint) {
+				p = profile{Endpoint: p.Endpoint} // what was there is of another server
+			}
+			if p.CloudToken, err = secret.read(file); err != nil {
+				return misusef("--token-file %s: %w", file, err)
+			}
+			p.CloudTokenFile = ""
+			p.Namespace = cmp.Or(namespace, p.Namespace)
+			orgs, err := orgsOf(cmd, p)
+			if err != nil {
+				return err
+			}
+			if err := all.keep(name, p, true); err != nil {
+				return err
+			}
+			return tell(r, cmd, loggedIn{name, p.Endpoint, orgs}, func(w io.Writer, l loggedIn) {
+				fmt.Fprintf(w, "profile %s is logged in at %s, for %v\n", l.Profile, l.Endpoint, l.Orgs)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&file, "token-file", "", "file with the cloud token, or - for stdin")
+	flags.StringVar(&endpoint, "endpoint", "", "URL of the cloud, or CORVO_ENDPOINT (default: the profile's)")
+	flags.StringVar(&name, "profile", "", "the profile, or CORVO_PROFILE (default: the current one, at first "+firstProfile+")")
+	flags.StringVar(&namespace, "namespace", "", "namespace that commands on jobs and queues speak to")
+	r.bindOutput(cmd)
+	completeFlag(cmd, "profile", completeProfiles)
+	return cmd
+}
+
+// orgsOf asks the cloud whether it takes a profile's token.
+func orgsOf(cmd *cobra.Command, p profile) ([]string, error) {
+	c, err := usable(client.NewCloud(p.Endpoint, p.CloudToken))
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	orgs, err := c.Orgs(cmd.Context())
+	names := []string{}
+	for _, o := range orgs {
+		names = append(names, o.Name)
+	}
+	return names, err
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/cmd/internal/proctest"
+)
+
+const operationsGuide = "../../docs/operations.md"
+
+func guide(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(operationsGuide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestTheOperationsGuideIsTrue runs the lines of the guide in a shell, in one directory:
+// those of curl and of our command. What follows behind "#> " is in what a line prints.
+// A line that starts a server ends the one before.
+func TestTheOperationsGuideIsTrue(t *testing.T) {
+	t.Parallel()
+	proctest.NeedCurl(t)
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(proctest.Build(t, "../..", "./cmd/corvo"), filepath.Join(bin, "corvo")); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"PATH=" + bin + ":" + os.Getenv("PATH")}
+	var p *process
+	printed, ran, servers := "", 0, 0
+	for i, block := range strings.Split(guide(t), "```") {
+		if i%2 == 0 {
+			continue
+		}
+		for line := range strings.Lines(block) {
+			line = strings.TrimSpace(line)
+			says, expected := strings.CutPrefix(line, "#> ")
+			switch {
+			case expected:
+				if !strings.Contains(printed, says) {
+					t.Fatalf("the guide says %q, and it prints\n%s", says, printed)
+				}
+			case strings.HasPrefix(line, "corvo server "):
+				if p != nil {
+					if err := p.Terminate(t); err != nil {
+						t.Fatal(err)
+					}
+				}
+				args := strings.Fields(strings.TrimPrefix(line, "corvo server "))
+				for k, arg := range args {
+					if arg == "--data-dir" {
+						args[k+1] = filepath.Join(dir, args[k+1])
+					}
+				}
+				p = startServer(t, args...)
+				key := adminKey(t, filepath.Join(dir, "data"))
+				env = append(env, "CORVO_ENDPOINT="+p.endpoint, "CORVO_API_KEY="+key, "AUTH=Authorization: Bearer "+key)
+				servers++
+			case strings.HasPrefix(line, "corvo "), strings.HasPrefix(line, "curl "):
+				printed = string(proctest.Paste(t, "cd "+dir+" && "+strings.Replace(line, "curl -s", "curl -sS --fail-with-body", 1), env...))
+				ran++
+			case line != "":
+				t.Errorf("nobody runs %q", line)
+			}
+		}
+	}
+	if ran < 12 || servers != 2 {
+		t.Errorf("the guide has %d commands and starts %d servers", ran, servers)
+	}
+}
+
+// What the guide has an operator look for is there: metrics, codes of errors, lines of
+// the log.
+func TestTheOperationsGuideNamesWhatThereIs(t *testing.T) {
+	t.Parallel()
+	text := guide(t)
+	golden, err := os.ReadFile("../../telemetry/testdata/metrics.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	codes, err := os.ReadFile("../../api/error.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := sources(t, "../../dataplane", "../../engine")
+	for _, c := range []struct {
+		pattern string
+		least   int
+		there   func(name string) bool
+	}{
+		{`\bcorvo_[a-z_]+\b`, 15, func(name string) bool { return strings.Contains(string(golden), name+"{") }},
+		{"`([A-Z]+(?:_[A-Z]+)*)`", 6, func(name string) bool {
+			return strings.HasPrefix(name, "CORVO_") || name == "RESET" || strings.Contains(string(codes), `"`+name+`"`)
+		}},
+		{`\| [^|]*"([a-z][a-z ]+)"`, 4, func(line string) bool { return strings.Contains(source, line) }},
+	} {
+		found := regexp.MustCompile(c.pattern).FindAllStringSubmatch(text, -1)
+		if len(found) < c.least {
+			t.Errorf("%s is found %d times", c.pattern, len(found))
+		}
+		for _, m := range found {
+			if name := m[len(m)-1]; !c.there(name) {
+				t.Errorf("the guide names %q, which there is not", name)
+			}
+		}
+	}
+}
+
+// sources is all our Go code below folders, without tests.
+func sources(t *testing.T, folders ...string) string {
+	t.Helper()
+	var all strings.Builder
+	for _, folder := range folders {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.HasSuffix(path, ".pb.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			all.Write(text)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all.String()
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	files "github.com/corvo/corvo/engine/durable"
+)
+
+// profiles is the file in which a person keeps how servers are reached.
+type profiles struct {
+	// Current is the profile that counts where nobody names one.
+	Current string             `yaml:"profile,omitempty"`
+	All     map[string]profile `yaml:"profiles"`
+}
+
+// profile is one server, and who one is there.
+type profile struct {
+	Endpoint       string `yaml:"endpoint,omitempty"`
+	APIKey         string `yaml:"api-key,omitempty"`
+	APIKeyFile     string `yaml:"api-key-file,omitempty"`
+	CloudToken     string `yaml:"cloud-token,omitempty"`
+	CloudTokenFile string `yaml:"cloud-token-file,omitempty"`
+	Namespace      string `yaml:"namespace,omitempty"`
+}
+
+// othersMay are the permissions of everybody but the owner of a file.
+const othersMay fs.FileMode = 0o077
+
+// profilesPath is where the file is.
+func profilesPath() (string, error) {
+	dir := os.Getenv("XDG_CONFIG_HOME")
+	if dir == "" {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("the profiles are in ~/.config/corvo/config.yaml, or where XDG_CONFIG_HOME says: %w", err)
+		}
+		dir = filepath.Join(home, ".config")
+	}
+	return filepath.Join(dir, "corvo", "config.yaml"), nil
+}
+
+// readProfiles reads the file. There need not be one.
+func readProfiles() (p profiles, err error) {
+	path, err := profilesPath()
+	if err != nil {
+		return p, nil // a machine without a home has no profiles
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return p, nil
+	}
+	if err != nil {
+		return p, err
+	}
+	defer f.Close()
+	// Of the file that is open: another may have taken its name since.
+	info, err := f.Stat()
+	if err != nil {
+		return p, err
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&othersMay != 0 {
+		return p, misusef("%s may be read or written by others and is for secrets: chmod 600 %s", path, path)
+	}
+	text, err := io.ReadAll(f)
+	if err != nil {
+		return p, err
+	}
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	d.KnownFields(true)
+	if err := d.Decode(&p); err != nil && err != io.EOF {
+		return p, misusef("%s: %v", path, err)
+	}
+	return p, nil
+}
+
+// write replaces the file.
+func (p profiles) write() error {
+	path, err := profilesPath()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return files.WriteFile(path, text, 0o600)
+}
+
+// names are the profiles' names.
+func (p profiles) names() []string { return slices.Sorted(maps.Keys(p.All)) }
+
+// named is the profile with a name, or the current one; without any it is empty.
+func (p profiles) named(name string) (profile, error) {
+	if name == "" {
+		name = p.Current
+	}
+	if name == "" {
+		return profile{}, nil
+	}
+	found, ok := p.All[name]
+	if !ok {
+		return profile{}, misusef("there is no profile %q; corvo profiles shows all, corvo profiles set makes one", name)
+	}
+	return found, nil
+}

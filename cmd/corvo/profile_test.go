@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+)
+
+// withProfiles is an environment whose file of profiles has a text, and a mode.
+func withProfiles(t *testing.T, mode os.FileMode, text string) (env string, path string) {
+	t.Helper()
+	dir := t.TempDir()
+	path = filepath.Join(dir, "corvo", "config.yaml")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil { // whatever the umask is
+		t.Fatal(err)
+	}
+	return "XDG_CONFIG_HOME=" + dir, path
+}
+
+// A flag wins over the environment, which wins over the profile; what a profile keeps is
+// said to its own server only.
+func TestProfiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	node := startServer(t, "--data-dir", dir)
+	key := adminKey(t, dir)
+	keyFile := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(keyFile, []byte(key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, path := withProfiles(t, 0o600, `
+profile: good
+profiles:
+  good: {endpoint: `+node.endpoint+`/, api-key: `+key+`}
+  file: {endpoint: `+node.endpoint+`, api-key-file: `+keyFile+`}
+  keyless: {endpoint: `+node.endpoint+`}
+  gone: {endpoint: "http://127.0.0.1:1", api-key: `+key+`}
+`)
+	// The same node by another name: it would take the profile's key if it got it.
+	other := strings.Replace(node.endpoint, "127.0.0.1", "localhost", 1)
+	for _, c := range []struct {
+		does string
+		env  []string
+		args []string
+		code int
+		says string
+	}{
+		{"the current profile", nil, nil, 0, "QUEUE"},
+		{"a key in a file", nil, []string{"--profile", "file"}, 0, "QUEUE"},
+		{"the profile of the environment", []string{"CORVO_PROFILE=gone"}, nil, 1, "127.0.0.1:1/"},
+		{"a flag before that", []string{"CORVO_PROFILE=gone"}, []string{"--profile", "good"}, 0, "QUEUE"},
+		{"no key", nil, []string{"--profile", "keyless"}, 1, "UNAUTHORIZED"},
+		{"a key of the environment", []string{"CORVO_API_KEY=" + key}, []string{"--profile", "keyless"}, 0, "QUEUE"},
+		{"a wrong key of the environment before the profile's", []string{"CORVO_API_KEY=wrong"}, nil, 1, "UNAUTHORIZED"},
+		{"a file before the environment", []string{"CORVO_API_KEY=wrong"}, []string{"--api-key-file", keyFile}, 0, "QUEUE"},
+		{"a key in an argument", []string{"CORVO_API_KEY=wrong"}, []string{"--api-key", key}, 0, "QUEUE"},
+		{"another server does not get the profile's key", []string{"CORVO_ENDPOINT=" + other}, nil, 1, "UNAUTHORIZED"},
+		{"nor by a flag", nil, []string{"--endpoint", other}, 1, "UNAUTHORIZED"},
+		{"its own server by a variable", []string{"CORVO_ENDPOINT=" + node.endpoint}, nil, 0, "QUEUE"},
+		{"two servers", []string{"CORVO_ENDPOINT=" + other}, []string{"--profile", "good"}, 2, "unset one"},
+		{"no such profile", nil, []string{"--profile", "lost"}, 2, "corvo profiles"},
+		{"a namespace without a token", nil, []string{"--namespace", "orders"}, 2, "corvo login"},
+		{"a token without a namespace", []string{"CORVO_CLOUD_TOKEN=t"}, []string{"--profile", "keyless"}, 2, "--namespace"},
+	} {
+		a := corvo(t, append([]string{config, "CORVO_ENDPOINT=", "CORVO_API_KEY="}, c.env...), append([]string{"queues"}, c.args...)...)
+		if a.code != c.code || !strings.Contains(a.stdout+a.stderr, c.says) {
+			t.Errorf("%s: %d, want %d and %q: %s%s", c.does, a.code, c.code, c.says, a.stdout, a.stderr)
+		}
+		if strings.Contains(a.stdout+a.stderr, key) {
+			t.Errorf("%s: the key is printed", c.does)
+		}
+	}
+
+	// What is kept from stdin is nobody else's to read, and is not shown.
+	a := corvoFed(t, strings.NewReader(key), []string{config}, "profiles", "set", "kept", "--endpoint", node.endpoint, "--api-key-file", "-")
+	if info, err := os.Stat(path); a.code != 0 || err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%+v, %v, %v", a, info, err)
+	}
+	if a := corvo(t, []string{config}, "profiles"); strings.Contains(a.stdout, key) || !strings.Contains(a.stdout, "kept") {
+		t.Error(a.stdout)
+	}
+	if a := corvo(t, []string{config, "CORVO_ENDPOINT=", "CORVO_API_KEY="}, "queues", "--profile", "kept"); a.code != 0 {
+		t.Error(a.stderr)
+	}
+}
+
+// A file of secrets that others may read is not used, and says how to mend it; nor is one
+// with words that mean nothing.
+func TestProfilesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mode       os.FileMode
+		text, says string
+	}{
+		{0o640, "profiles: {}", "chmod 600"},
+		{0o604, "profiles: {}", "chmod 600"},
+		{0o600, "profiles: {a: {api_key: x}}", "api_key not found"},
+		{0o600, "profile: lost", `no profile "lost"`},
+		{0o600, "[", "config.yaml"},
+	} {
+		config, _ := withProfiles(t, c.mode, c.text)
+		if a := corvo(t, []string{config}, "queues"); a.code != exitMisuse || !strings.Contains(a.stderr, c.says) {
+			t.Errorf("%v %q: %d, %s", c.mode, c.text, a.code, a.stderr)
+		}
+	}
+}
+
+// Settings of a node that cannot be are as wrong as any other flag.
+func TestANodesSettingsThatCannotBeAreMisuse(t *testing.T) {
+	t.Parallel()
+	a := corvo(t, nil, "server", "--data-dir", t.TempDir(), "--dev", "--bind", "0.0.0.0:0")
+	if a.code != exitMisuse || !strings.Contains(a.stderr, "--dev is open") {
+		t.Errorf("%d, %s", a.code, a.stderr)
+	}
+}
+
+// How processes end, for each kind of what can go wrong.
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]int{
+		misusef("x"):                            exitMisuse,
+		timedOut{api.Errorf(api.NotFound, "x")}: exitTimeout,
+		api.Errorf(api.NotFound, "x"):           exitFailed,
+		api.Errorf(api.ValidationError, "x"):    exitMisuse,
+		api.Errorf(api.Overloaded, "x"):         exitFailed,
+		context.DeadlineExceeded:                exitTimeout,
+		errors.New("x"):                         exitFailed,
+	} {
+		if got := exitCode(err); got != want {
+			t.Errorf("%v: %d, want %d", err, got, want)
+		}
+	}
+}

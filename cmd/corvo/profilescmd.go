@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"io"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// profileShown is a profile without its secrets.
+type profileShown struct {
+	Name       string `json:"name"`
+	Current    bool   `json:"current"`
+	Endpoint   string `json:"endpoint"`
+	Namespace  string `json:"namespace,omitempty"`
+	APIKey     string `json:"api_key"`     // where it is: "kept", "file ...", "" = there is none
+	CloudToken string `json:"cloud_token"` // the same
+}
+
+// newProfiles are the commands about the file of profiles. They ask no server.
+func newProfiles() *cobra.Command {
+	r := &remote{}
+	cmd := group(&cobra.Command{Use: "profiles", Short: "Profiles: servers, and who you are there", Long: "Profiles: servers, and who you are there. They are in ~/.config/corvo/config.yaml (or below XDG_CONFIG_HOME),\n" +
+		"which nobody else may read. A flag wins over the environment, which wins over the profile; the secrets of a\n" +
+		"profile go to its own endpoint only."})
+	r.bindOutput(cmd)
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "list", Short: "All profiles, without their secrets", Args: cobra.NoArgs,
+			RunE: onProfiles(r, func(all *profiles, _ []string) ([]profileShown, error) { return all.shown(), nil }, showProfiles),
+		},
+		newProfileSet(r),
+		&cobra.Command{
+			Use: "use PROFILE", Short: "Have a profile count where nobody names one", Args: cobra.ExactArgs(1),
+			RunE: onProfiles(r, func(all *profiles, args []string) (api.Status, error) {
+				p, err := all.named(args[0])
+				if err != nil {
+					return api.Status{}, err
+				}
+				return done("used"), all.keep(args[0], p, true)
+			}, showStatus),
+		},
+		&cobra.Command{
+			Use: "delete PROFILE", Short: "Delete a profile with its secrets", Args: cobra.ExactArgs(1),
+			RunE: onProfiles(r, func(all *profiles, args []string) (api.Status, error) {
+				if _, err := all.named(args[0]); err != nil {
+					return api.Status{}, err
+				}
+				delete(all.All, args[0])
+				if all.Current == args[0] {
+					all.Current = ""
+				}
+				return done("deleted"), all.write()
+			}, showStatus),
+		},
+	)
+	return cmd
+}
+
+// onProfiles is the body of a command about the file.
+func onProfiles[A any](r *remote, do func(all *profiles, args []string) (A, error), show func(io.Writer, A)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if err := r.checkOutput(); err != nil {
+			return err
+		}
+		all, err := readProfiles()
+		if err != nil {
+			return err
+		}
+		a, err := do(&all, args)
+		if err != nil {
+			return err
+		}
+		return tell(r, cmd, a, show)
+	}
+}
+
+func newProfileSet(r *remote) *cobra.Command {
+	var made edits[profile]
+	cmd := &cobra.Command{
+		Use: "set PROFILE", Short: "Change what flags say of a profile, or make it", Args: cobra.ExactArgs(1),
+		Long: "Change what flags say of a profile, or make it; the first one is used at once. What no flag says stays as it is;\n" +
+			"--FLAG " + nothing + " takes away what it says. Secrets stay in the files that are named; one from stdin (-) is kept.",
+		Example: "  corvo profiles set staging --endpoint https://staging.example.com --api-key-file ~/staging.key",
+	}
+	cmd.RunE = onProfiles(r, func(all *profiles, args []string) (api.Status, error) {
+		p := all.All[args[0]]
+		made.apply(&p)
+		if p.Endpoint != "" {
+			if _, err := usable(client.New(p.Endpoint, "")); err != nil {
+				return api.Status{}, err
+			}
+		}
+		return done("set"), all.keep(args[0], p, false)
+	}, showStatus)
+	made.bind(cmd,
+		set("endpoint", "URL of a node or of the cloud", words, func(p *profile) *string { return &p.Endpoint }),
+		secretFile("api-key-file", "file with the API key, - for stdin", func(p *profile) (kept, file *string) { return &p.APIKey, &p.APIKeyFile }),
+		secretFile("cloud-token-file", "file with a cloud token, - for stdin", func(p *profile) (kept, file *string) { return &p.CloudToken, &p.CloudTokenFile }),
+		set("namespace", "namespace that a cloud token speaks to", words, func(p *profile) *string { return &p.Namespace }),
+	)
+	return cmd
+}
+
+// secretFile is a flag for a secret of a profile: the profile has the file, which may get
+// another secret, or what stdin says.
+func secretFile(name, usage string, fields func(*profile) (kept, file *string)) edit[profile] {
+	return edit[profile]{name, secret.kind, usage, func(path string) (func(*profile), error) {
+		var text string
+		var err error
+		switch path {
+		case nothing:
+			path = ""
+		case "-":
+			path = ""
+			text, err = secret.read("-")
+		default:
+			if _, err = secret.read(path); err == nil {
+				path, err = filepath.Abs(path)
+			}
+		}
+		return func(p *profile) {
+			kept, file := fields(p)
+			*kept, *file = text, path
+		}, err
+	}}
+}
+
+// keep writes a profile to the file. The first one, or one that is to, becomes the
+// current one.
+func (p *profiles) keep(name string, one profile, current bool) error {
+	if p.All == nil {
+		p.All = map[string]profile{}
+	}
+	p.All[name] = one
+	if current || len(p.All) == 1 {
+		p.Current = name
+	}
+	return p.write()
+}
+
+// shown are the profiles as they may be seen.
+func (p *profiles) shown() []profileShown {
+	all := []profileShown{}
+	for _, name := range p.names() {
+		one := p.All[name]
+		all = append(all, profileShown{
+			Name: name, Current: name == p.Current, Endpoint: cmp.Or(one.Endpoint, defaultEndpoint), Namespace: one.Namespace,
+			APIKey: whereKept(one.APIKey, one.APIKeyFile), CloudToken: whereKept(one.CloudToken, one.CloudTokenFile),
+		})
+	}
+	return all
+}
+
+func whereKept(kept, file string) string {
+	switch {
+	case kept != "":
+		return "kept"
+	case file != "":
+		return "file " + file
+	}
+	return ""
+}
+
+func showProfiles(w io.Writer, all []profileShown) {
+	showList(w, all, []column[profileShown]{
+		{"PROFILE", func(p profileShown) string { return p.Name }},
+		{"CURRENT", func(p profileShown) string { return yes(p.Current) }},
+		{"ENDPOINT", func(p profileShown) string { return p.Endpoint }},
+		{"NAMESPACE", func(p profileShown) string { return p.Namespace }},
+		{"API KEY", func(p profileShown) string { return p.APIKey }},
+		{"CLOUD TOKEN", func(p profileShown) string { return p.CloudToken }},
+	})
+}

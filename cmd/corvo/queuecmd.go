@@ -1,0 +1,255 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// queueCommands are those about queues.
+func queueCommands() []*cobra.Command {
+	return []*cobra.Command{
+		newQueues(),
+		onQueue("pause", "Have no job of a queue fetched; jobs may be added", func(ctx context.Context, c *client.Client, queue string) (api.Status, error) {
+			return done("paused"), c.PauseQueue(ctx, queue)
+		}, showStatus),
+		onQueue("resume", "Undo pause, and drain", func(ctx context.Context, c *client.Client, queue string) (api.Status, error) {
+			return done("resumed"), c.ResumeQueue(ctx, queue)
+		}, showStatus),
+		onQueue("clear", "Remove the jobs that wait in a queue; active and held ones stay", func(ctx context.Context, c *client.Client, queue string) (api.Cleared, error) {
+			return c.ClearQueue(ctx, queue)
+		}, showCleared),
+		newDrain(), newDestroy(),
+	}
+}
+
+// onQueue is a command about one queue.
+func onQueue[A any](verb, short string, ask func(ctx context.Context, c *client.Client, queue string) (A, error), show func(io.Writer, A)) *cobra.Command {
+	r := &remote{}
+	cmd := &cobra.Command{
+		Use: verb + " QUEUE", Short: short, Args: cobra.ExactArgs(1),
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (A, error) {
+			return ask(cmd.Context(), c, args[0])
+		}, show),
+	}
+	r.bind(cmd)
+	return cmd
+}
+
+func showCleared(w io.Writer, c api.Cleared) {
+	if c.Status != "cleared" {
+		fmt.Fprintf(w, "%s: %s removed so far; the server goes on with it\n", c.Status, jobsText(c.Removed))
+		return
+	}
+	fmt.Fprintf(w, "%s: %s removed\n", c.Status, jobsText(c.Removed))
+}
+
+func jobsText(n uint64) string {
+	if n == 1 {
+		return "1 job"
+	}
+	return fmt.Sprintf("%d jobs", n)
+}
+
+func newQueues() *cobra.Command {
+	r := &remote{}
+	cmd := group(&cobra.Command{Use: "queues", Short: "Queues: what is in them, and their settings"})
+	r.bind(cmd)
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "list", Short: "All queues, by name", Args: cobra.NoArgs,
+			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Queue, error) {
+				return c.Queues(cmd.Context(), client.Read{})
+			}, showQueues),
+		},
+		&cobra.Command{
+			Use: "get QUEUE", Short: "Everything about one queue", Args: cobra.ExactArgs(1),
+			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Queue, error) {
+				return c.Queue(cmd.Context(), args[0], client.Read{})
+			}, showQueue),
+		},
+		newQueueSet(r),
+	)
+	return cmd
+}
+
+func showQueues(w io.Writer, all []api.Queue) {
+	showList(w, all, []column[api.Queue]{
+		{"QUEUE", func(q api.Queue) string { return q.Name }},
+		{"STATUS", func(q api.Queue) string { return q.Status }},
+		{"PENDING", func(q api.Queue) string { return count(q.Pending) }},
+		{"ACTIVE", func(q api.Queue) string { return count(q.Active) }},
+		{"SCHEDULED", func(q api.Queue) string { return count(q.Scheduled) }},
+		{"RETRYING", func(q api.Queue) string { return count(q.Retrying) }},
+		{"HELD", func(q api.Queue) string { return count(q.Held) }},
+		{"COMPLETED", func(q api.Queue) string { return count(q.Completed) }},
+		{"DEAD", func(q api.Queue) string { return count(q.Dead) }},
+		{"CANCELLED", func(q api.Queue) string { return count(q.Cancelled) }},
+		{"OLDEST PENDING", func(q api.Queue) string { return maybe(q.OldestPendingAt, clock) }},
+	})
+}
+
+func showQueue(w io.Writer, q api.Queue) {
+	showQueues(w, []api.Queue{q})
+	fmt.Fprintln(w)
+	showKnown(w, q,
+		column[api.Queue]{"CREATED", func(q api.Queue) string { return clock(q.CreatedAt) }},
+		column[api.Queue]{"ENQUEUED", func(q api.Queue) string { return count(q.Enqueued) }},
+		column[api.Queue]{"FAILED ATTEMPTS", func(q api.Queue) string { return count(q.Failed) }},
+		column[api.Queue]{"UNIQUE LOCKS", func(q api.Queue) string { return count(q.UniqueLocks) }},
+		column[api.Queue]{"MAX CONCURRENCY", func(q api.Queue) string { return maybe(q.MaxConcurrency, count) }},
+		column[api.Queue]{"RATE LIMIT", func(q api.Queue) string { return maybe(q.RateLimit, count) }},
+		column[api.Queue]{"RATE WINDOW", func(q api.Queue) string { return maybe(q.RateWindowMs, millis) }},
+		column[api.Queue]{"PRIORITY AGEING", func(q api.Queue) string { return maybe(q.PriorityAgeingMs, millis) }},
+		column[api.Queue]{"MAX LENGTH", func(q api.Queue) string { return maybe(q.MaxLength, count) }},
+		column[api.Queue]{"ON FULL", func(q api.Queue) string { return q.OnFull }},
+		column[api.Queue]{"PROVIDER", func(q api.Queue) string { return maybe(q.Provider, texts) }},
+		column[api.Queue]{"RETENTION COMPLETED", func(q api.Queue) string {
+			return retentionText(q, func(r *api.QueueRetention) api.Duration { return r.Completed })
+		}},
+		column[api.Queue]{"RETENTION DEAD", func(q api.Queue) string {
+			return retentionText(q, func(r *api.QueueRetention) api.Duration { return r.Dead })
+		}},
+		column[api.Queue]{"RETENTION CANCELLED", func(q api.Queue) string {
+			return retentionText(q, func(r *api.QueueRetention) api.Duration { return r.Cancelled })
+		}},
+	)
+}
+
+func retentionText(q api.Queue, of func(*api.QueueRetention) api.Duration) string {
+	if q.Retention == nil {
+		return ""
+	}
+	return string(of(q.Retention))
+}
+
+// newQueueSet is the command that changes a queue's settings, or makes a queue.
+func newQueueSet(r *remote) *cobra.Command {
+	var made edits[api.PutQueueRequest]
+	cmd := &cobra.Command{
+		Use: "set QUEUE", Short: "Change what flags say of a queue, or make it", Args: cobra.ExactArgs(1),
+		Long:    "Change what flags say of a queue, or make it. What no flag says stays as it is; --FLAG " + nothing + " takes away what it says.",
+		Example: "  corvo queues set mails --max-concurrency 20 --rate-limit 100 --rate-window 1m",
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Queue, error) {
+			was, err := c.Queue(cmd.Context(), args[0], client.Read{Strong: true})
+			if err != nil && api.CodeOf(err) != api.NotFound {
+				return was, err
+			}
+			var req api.PutQueueRequest
+			if err == nil {
+				if err := asRequest(was, &req); err != nil {
+					return was, fmt.Errorf("the queue that is there: %w", err)
+				}
+				req.PriorityAgeing = api.Duration(maybe(was.PriorityAgeingMs, millis))
+			}
+			made.apply(&req)
+			return c.PutQueue(cmd.Context(), args[0], req)
+		}, showQueue),
+	}
+	retention := func(r *api.PutQueueRequest) *api.QueueRetention {
+		if r.Retention == nil {
+			r.Retention = &api.QueueRetention{}
+		}
+		return r.Retention
+	}
+	made.bind(cmd,
+		option("max-concurrency", "jobs that are active at once", whole, func(r *api.PutQueueRequest) **int { return &r.MaxConcurrency }),
+		option("rate-limit", "jobs let go in any --rate-window", whole, func(r *api.PutQueueRequest) **int { return &r.RateLimit }),
+		option("rate-window", "how long that is, 1s to 24h", inMillis, func(r *api.PutQueueRequest) **int64 { return &r.RateWindowMs }),
+		set("priority-ageing", "how long a job waits until it counts as one priority higher", span, func(r *api.PutQueueRequest) *api.Duration { return &r.PriorityAgeing }),
+		option("max-length", "jobs that may wait", tokens, func(r *api.PutQueueRequest) **int64 { return &r.MaxLength }),
+		set("on-full", "what becomes of jobs above that: reject or drop_oldest", words, func(r *api.PutQueueRequest) *string { return &r.OnFull }),
+		set("provider", "whose limits its jobs count against that name none", words, func(r *api.PutQueueRequest) *string { return &r.Provider }),
+		set("retention-completed", "how long completed jobs are kept, such as 48h or forever", durationText, func(r *api.PutQueueRequest) *api.Duration { return &retention(r).Completed }),
+		set("retention-dead", "the same of dead ones", durationText, func(r *api.PutQueueRequest) *api.Duration { return &retention(r).Dead }),
+		set("retention-cancelled", "the same of cancelled ones", durationText, func(r *api.PutQueueRequest) *api.Duration { return &retention(r).Cancelled }),
+	)
+	return cmd
+}
+
+// drainLook is how often a queue that is drained is looked at.
+const drainLook = 500 * time.Millisecond
+
+// newDrain is the command that waits until a queue has no active jobs any more.
+func newDrain() *cobra.Command {
+	r := &remote{}
+	var most time.Duration
+	cmd := &cobra.Command{
+		Use: "drain QUEUE", Short: "Pause a queue and wait until none of its jobs is active", Args: cobra.ExactArgs(1),
+		Long: "Pause a queue and wait until none of its jobs is active. It ends with 0 when that is so, and with 3 when --timeout\n" +
+			"is over before; the queue stays paused either way, until corvo resume.",
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
+			if most < 0 {
+				return api.Status{}, misusef("--timeout is %v; it says how long to wait, and 0 is until the end", most)
+			}
+			return drain(cmd, c, args[0], most)
+		}, showStatus),
+	}
+	r.bind(cmd)
+	cmd.Flags().DurationVar(&most, "timeout", 0, "how long to wait; 0 is until the end")
+	return cmd
+}
+
+func drain(cmd *cobra.Command, c *client.Client, queue string, most time.Duration) (api.Status, error) {
+	// The server makes a queue of a name that is new. Here it is misspelled: whoever drains
+	// a queue relies on it that the jobs they know of have ended.
+	if _, err := c.Queue(cmd.Context(), queue, client.Read{Strong: true}); err != nil {
+		return api.Status{}, err
+	}
+	status, err := c.DrainQueue(cmd.Context(), queue)
+	if err != nil || status == api.QueueDrained {
+		return done(status), err
+	}
+	var over <-chan time.Time
+	if most > 0 {
+		over = time.After(most)
+	}
+	p := newProgress(cmd)
+	defer p.clear()
+	var first int64
+	for wait := drainLook / 20; ; wait = min(2*wait, drainLook) {
+		// Strong: a node that has not heard of the drain yet would call the queue resumed.
+		q, err := c.Queue(cmd.Context(), queue, client.Read{Strong: true})
+		switch {
+		case err != nil:
+			return api.Status{}, err
+		case q.Status == api.QueueDrained:
+			return done(q.Status), nil
+		case q.Status != api.QueueDraining:
+			return api.Status{}, fmt.Errorf("queue %s is %s: somebody else has changed it while it was drained", queue, q.Status)
+		}
+		first = max(first, q.Active)
+		p.show(uint64(first-q.Active), uint64(first), fmt.Sprintf("%d of %s are active", q.Active, queue))
+		select {
+		case <-over:
+			return api.Status{}, timedOut{fmt.Errorf("queue %s has %s active still after %v: it stays paused; drain it again, or corvo resume %s", queue, jobsText(uint64(q.Active)), most, queue)}
+		case <-cmd.Context().Done():
+			return api.Status{}, cmd.Context().Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+func newDestroy() *cobra.Command {
+	r := &remote{}
+	var confirm, ifSettled bool
+	cmd := &cobra.Command{
+		Use: "destroy QUEUE --confirm", Short: "Delete a queue with all its jobs", Args: cobra.ExactArgs(1),
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
+			if !confirm {
+				return api.Status{}, misusef("this deletes queue %s with all its jobs, for good: if that is meant, say --confirm", args[0])
+			}
+			return done("deleted"), c.DeleteQueue(cmd.Context(), args[0], ifSettled)
+		}, showStatus),
+	}
+	r.bind(cmd)
+	cmd.Flags().BoolVar(&confirm, "confirm", false, "it is meant")
+	cmd.Flags().BoolVar(&ifSettled, "if-settled", false, "only if all of its jobs have settled")
+	return cmd
+}

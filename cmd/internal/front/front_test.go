@@ -1,0 +1,157 @@
+package front
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serving is a front on a free port until the test ends.
+func serving(t *testing.T, c Config) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	if c.Handler == nil {
+		c.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	}
+	c.ShutdownTimeout, c.Logger = time.Second, slog.New(slog.DiscardHandler)
+	served := make(chan struct{})
+	go func() { defer close(served); _ = Serve(ctx, listener, c) }()
+	t.Cleanup(func() { stop(); <-served })
+	return listener.Addr().String()
+}
+
+// dial is a connection, which the test ends.
+func dial(t *testing.T, addr string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(time.Minute))
+	return conn
+}
+
+// status is that of the next answer.
+func status(t *testing.T, conn net.Conn) int {
+	t.Helper()
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode
+}
+
+const request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+func write(t *testing.T, conn net.Conn, text string) {
+	t.Helper()
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One connection too many is told so; there is room again when one has ended.
+func TestMaxConnections(t *testing.T) {
+	t.Parallel()
+	const most = 3
+	addr := serving(t, Config{MaxConnections: most})
+	var conns []net.Conn
+	for range most {
+		conn := dial(t, addr)
+		write(t, conn, request)
+		if got := status(t, conn); got != 200 {
+			t.Fatalf("a connection there is room for: %d", got)
+		}
+		conns = append(conns, conn)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(dial(t, addr)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var problem struct{ Error, Code string }
+	if err := json.NewDecoder(answer.Body).Decode(&problem); err != nil || answer.StatusCode != 429 || problem.Code != "OVERLOADED" || answer.Header.Get("Retry-After") != "1" {
+		t.Errorf("one too many: %d %+v, %v", answer.StatusCode, problem, err)
+	}
+	if rest, err := io.ReadAll(answer.Body); err != nil || strings.TrimSpace(string(rest)) != "" {
+		t.Errorf("after the answer comes %q, %v", rest, err)
+	}
+	conns[0].Close()
+	for {
+		conn := dial(t, addr)
+		write(t, conn, request)
+		answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err == nil && answer.StatusCode == 200 {
+			return
+		}
+		conn.Close() // the other end may not have seen yet that one is gone
+	}
+}
+
+// Who sends its header too slowly, or nothing more, is cut off; who does not read its
+// answer, too.
+func TestSlowClients(t *testing.T) {
+	t.Parallel()
+	const short = 50 * time.Millisecond
+	huge := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/huge" {
+			for range 1 << 10 {
+				if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+					return
+				}
+			}
+		}
+	})
+	addr := serving(t, Config{Handler: huge, timeouts: timeouts{header: short, write: short, idle: short}})
+	for what, c := range map[string]struct {
+		sent   string
+		answer bool
+	}{
+		"half a header":        {"GET / HTTP/1.1\r\nHost: x\r\n", false},
+		"nothing":              {"", false},
+		"nothing after a call": {request, true},
+	} {
+		conn := dial(t, addr)
+		write(t, conn, c.sent)
+		if c.answer && status(t, conn) != 200 {
+			t.Errorf("%s: no answer", what)
+		}
+		if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: %d bytes, %v, want the end of the connection", what, n, err)
+		}
+	}
+	conn := dial(t, addr)
+	write(t, conn, strings.Replace(request, " / ", " /huge ", 1))
+	time.Sleep(2 * short) // it does not read
+	if n, err := io.Copy(io.Discard, conn); n >= 1<<30 || errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("an answer that was not read: %d bytes, %v", n, err)
+	}
+}
+
+// Headers have a bound; a request at it is served.
+func TestMaxHeaderBytes(t *testing.T) {
+	t.Parallel()
+	addr := serving(t, Config{})
+	// net/http reads up to 4096 bytes more than it is told.
+	for size, want := range map[int]int{maxHeaderBytes - 100: 200, maxHeaderBytes + 8192: 431} {
+		conn := dial(t, addr)
+		write(t, conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Padding: "+strings.Repeat("x", size)+"\r\n\r\n")
+		if got := status(t, conn); got != want {
+			t.Errorf("a header of %d bytes: %d, want %d", size, got, want)
+		}
+	}
+}
