@@ -17,7 +17,7 @@ RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/duties/... ./data
 	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
 	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 
-.PHONY: help run run-node build test check unit race sim sim-long sim-budgets million fuzz chaos bench lint generate schema golden clean
+.PHONY: help run run-node build release image image-check test check unit race sim sim-long sim-budgets million fuzz chaos bench peers lint generate schema golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,16 @@ run-node: build ## build and start one bare node (data in ./data-node)
 
 build: ## build the binaries into bin/
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+# The archives are of a commit: nothing in them is from the machine or of the day.
+release: ## archives and checksums of a version in dist/, the same bytes everywhere (VERSION=v1.2.3 PLATFORMS=linux/amd64,...)
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(GO) run ./deploy/release -version '$(VERSION)' -platforms '$(PLATFORMS)'
+
+image: ## build the container image corvo/corvo (needs Docker)
+	docker build -f deploy/Dockerfile --build-arg VERSION='$(VERSION)' -t corvo/corvo .
+
+image-check: ## build what is in the image and start it, without Docker (Linux, as root)
+	CORVO_IMAGE=1 $(GO) test ./cmd/corvo/ -run TestTheImage -count=1 -v
 
 # Instrumenting SQLite and the log stores for the fuzzer takes minutes of a cold
 # build, so the short form leaves their packages to the seeds, which every test run
@@ -85,12 +95,16 @@ chaos: ## kills, partitions and worse under load, many of them (network namespac
 bench: ## the figures of docs/benchmarks.md
 	$(GO) test -run '^$$' -bench . -benchmem ./engine/ ./dataplane/op/ ./dataplane/state/ ./dataplane/
 
+peers: build ## Corvo beside NATS JetStream, Asynq, River, a bare handler and bare raft: PEERS="-rounds 5" make peers
+	cd bench && $(GO) run . $(PEERS)
+
 lint: ## vet and staticcheck
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
 
 generate: ## generate Go from the .proto files
 	$(TOOL) buf generate
+	$(TOOL) buf generate --template buf.gen.wire.yaml --path api/workerpb
 
 schema: ## refuse a change of the stored protobuf messages that old logs could not survive
 	$(TOOL) buf breaking --against tools/schema.binpb
@@ -100,4 +114,4 @@ golden: schema ## rewrite the golden files; read the diff before you commit it
 	$(GO) test $$(grep -rl --include='*_test.go' '"rewrite"' . | xargs -n1 dirname | sort -u) -rewrite
 
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist
