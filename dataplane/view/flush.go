@@ -276,6 +276,7 @@ func (v *View) flush() (more bool, err error) {
 	}
 	v.cursor = next
 	v.rates.add(b.counts)
+	v.shown.Store(clock())
 	v.nextDocument = max(v.nextDocument, b.nextDocument())
 	v.publish(next.position)
 	if !more {

@@ -91,7 +91,7 @@ func (v *View) seek(ctx context.Context, q Query, show func(context.Context, *se
 	}
 	// The time of a search begins when it has a connection.
 	return v.readWithin(ctx, v.patience.query+2*v.patience.search.time, func(ctx context.Context, tx *sql.Tx) error {
-		s := &search{Query: q, tx: tx, budget: v.patience.search, counting: v.patience.count, began: time.Now(), busy: v.behind, hi: maxNumber}
+		s := &search{Query: q, tx: tx, budget: v.patience.search, counting: v.patience.count, began: time.Now(), busy: v.busy, hi: maxNumber}
 		if err := s.begin(ctx); err != nil {
 			return err
 		}

@@ -48,6 +48,9 @@ type View struct {
 	// its end, as nanoseconds of the process's clock; 0 when there is nothing new.
 	behindSince atomic.Int64
 
+	// shown is when a flush last showed something new, by the same clock.
+	shown atomic.Int64
+
 	// doubt is what a reader found wrong with the file.
 	doubt     atomic.Pointer[string]
 	suspected atomic.Int64 // when one last was, though SQLite says it is sound; by clock
@@ -136,8 +139,15 @@ func newView(dir string, store *state.Store, o Options, p patience) *View {
 	}
 }
 
-// behind says whether there is something the view does not show yet.
-func (v *View) behind() bool { return v.behindSince.Load() != 0 }
+// busyFor is how long after a change more of them are expected.
+const busyFor = time.Second
+
+// busy says whether jobs change: there is something the view does not show yet, or it
+// has shown something a moment ago.
+func (v *View) busy() bool {
+	shown := v.shown.Load()
+	return v.behindSince.Load() != 0 || shown != 0 && clock()-shown < int64(busyFor)
+}
 
 // Notify says that the feed may have grown. It never blocks.
 func (v *View) Notify() {
