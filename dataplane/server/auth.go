@@ -38,6 +38,19 @@ func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	return who, err
 }
 
+// stays says who it is, now, that began a stream, and whether they still may do in the
+// namespace what that takes: a key may be revoked, run out, and change.
+func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Permission) (tenancy.Principal, error) {
+	who, _, err := s.identify(r)
+	if err != nil {
+		return who, err
+	}
+	if who.Namespace != begun.Namespace {
+		return who, api.Errorf(api.Unauthorized, "the key opens another namespace now than when the stream began")
+	}
+	return who, tenancy.Allow(who, what, tenancy.Where{Namespace: who.Namespace})
+}
+
 // identify says who sends a request, or goes on with one. It and the Door it asks are
 // the only places where a principal, and with it a namespace, is made.
 func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {

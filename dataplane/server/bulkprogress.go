@@ -79,11 +79,8 @@ func (s *Server) streamBulk(w http.ResponseWriter, r *http.Request, q *request, 
 // stillFollows asks whether the client may still see an operation: a key may be revoked,
 // run out, and have another scope, while the operation goes on.
 func (s *Server) stillFollows(r *http.Request, q *request, b *state.Bulk) bool {
-	who, _, err := s.identify(r)
-	if err != nil || who.Namespace != q.who.Namespace || tenancy.Allow(who, tenancy.JobRead, tenancy.Where{Namespace: who.Namespace}) != nil {
-		return false
-	}
-	return mayFollow(who, b)
+	who, err := s.stays(r, q.who, tenancy.JobRead)
+	return err == nil && mayFollow(who, b)
 }
 
 // progressEvent is the event of a state, and whether there comes no other.

@@ -238,16 +238,13 @@ func (x *eventStream) doubt() (<-chan struct{}, error) {
 // recheck asks whether the client may still see what it asked for, and what that is: a
 // key may be revoked, run out, and have another scope.
 func (x *eventStream) recheck() error {
-	who, _, err := x.server.identify(x.request)
+	query := x.reader.query
+	who, err := x.server.stays(x.request, query.who, tenancy.JobRead)
 	if err != nil {
 		return err
 	}
-	query := x.reader.query
-	if who.Namespace != query.who.Namespace {
-		return api.Errorf(api.Unauthorized, "the key opens another namespace now than when the stream began")
-	}
 	where := tenancy.Where{Namespace: who.Namespace}
-	for _, where.Queue = range append([]string{""}, query.queues...) {
+	for _, where.Queue = range query.queues {
 		if err := tenancy.Allow(who, tenancy.JobRead, where); err != nil {
 			return err
 		}

@@ -140,16 +140,9 @@ func (x *stream) watch() {
 	}
 }
 
-// enter asks who the client is, now: keys are revoked, run out, and change.
+// enter asks who the client is, now.
 func (x *stream) enter() (tenancy.Principal, error) {
-	who, _, err := x.server.identify(x.call.r)
-	if err != nil {
-		return who, err
-	}
-	if who.Namespace != x.call.principal().Namespace {
-		return who, api.Errorf(api.Unauthorized, "the key opens another namespace now than when the stream began")
-	}
-	return who, tenancy.Allow(who, tenancy.JobWork, tenancy.Where{Namespace: who.Namespace})
+	return x.server.stays(x.call.r, x.call.principal(), tenancy.JobWork)
 }
 
 // read begins frames as they come, within the stream's rate and the node's bound. A frame
