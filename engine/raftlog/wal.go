@@ -143,6 +143,8 @@ func openWAL(f *Factory, h *home) (_ Store, err error) {
 	}
 	if f.NoSync {
 		files = unsynced{files}
+	} else {
+		files = prepared{files}
 	}
 	segments := filer{segment.NewFiler(h.dir, files)}
 	s := &walStore{home: h, meta: &metadata{filer: segments, segmentBytes: f.segmentBytes()}}

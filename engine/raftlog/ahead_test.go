@@ -1,0 +1,98 @@
+package raftlog
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/hashicorp/raft-wal/types"
+)
+
+// paper is a disk of one file that counts its syncs.
+type paper struct {
+	types.VFS
+	bytes []byte
+	syncs int
+}
+
+func (p *paper) Create(string, string, uint64) (types.WritableFile, error) { return p, nil }
+func (p *paper) OpenWriter(string, string) (types.WritableFile, error)     { return p, nil }
+func (p *paper) ReadAt(to []byte, at int64) (int, error)                   { return copy(to, p.bytes[at:]), nil }
+func (p *paper) Close() error                                              { return nil }
+
+func (p *paper) Sync() error {
+	p.syncs++
+	return nil
+}
+
+func (p *paper) WriteAt(from []byte, at int64) (int, error) {
+	if end := int(at) + len(from); end > len(p.bytes) {
+		p.bytes = append(p.bytes, make([]byte, end-len(p.bytes))...)
+	}
+	return copy(p.bytes[at:], from), nil
+}
+
+// A segment has zeros ahead of small writes and never beyond its size; what was written
+// stays, and large writes go without.
+func TestSegmentsArePreparedAhead(t *testing.T) {
+	t.Parallel()
+	const size = 3 * aheadBytes
+	disk := &paper{}
+	f, err := prepared{disk}.Create("", "", size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []byte
+	write := func(n int) {
+		t.Helper()
+		p := bytes.Repeat([]byte{byte(1 + len(want)%255)}, n)
+		if n, err := f.WriteAt(p, int64(len(want))); err != nil || n != len(p) {
+			t.Fatalf("%d, %v", n, err)
+		}
+		want = append(want, p...)
+		if !bytes.Equal(disk.bytes[:len(want)], want) || len(bytes.Trim(disk.bytes[len(want):], "\x00")) > 0 {
+			t.Fatal("the file is not what was written, and zeros")
+		}
+	}
+	write(100)
+	if len(disk.bytes) != 100+aheadBytes {
+		t.Errorf("%d bytes after the first write", len(disk.bytes))
+	}
+	write(largeWrite / 2)
+	if len(disk.bytes) != 100+aheadBytes {
+		t.Errorf("%d bytes, though there were zeros left", len(disk.bytes))
+	}
+	write(aheadBytes)
+	if len(disk.bytes) != len(want) {
+		t.Errorf("%d bytes are ahead of a large write", len(disk.bytes)-len(want))
+	}
+	for len(want) < size {
+		write(largeWrite - 1)
+		if len(want) <= size && len(disk.bytes) > size {
+			t.Fatalf("%d bytes of %d", len(disk.bytes), size)
+		}
+	}
+	write(10) // an entry larger than what is left
+	if len(disk.bytes) != len(want) {
+		t.Errorf("%d bytes are ahead behind the end", len(disk.bytes)-len(want))
+	}
+	if err := f.Sync(); err != nil || disk.syncs != 1 {
+		t.Errorf("%v, %d syncs", err, disk.syncs)
+	}
+}
+
+// A tail that is opened again has what is behind it cleared, and nothing before it.
+func TestATailIsPreparedAgain(t *testing.T) {
+	t.Parallel()
+	disk := &paper{bytes: bytes.Repeat([]byte{7}, 1000)}
+	f, err := prepared{disk}.OpenWriter("", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.(*preparedFile).size = 800
+	if _, err := f.WriteAt([]byte{1, 2, 3}, 400); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(disk.bytes[:400], bytes.Repeat([]byte{7}, 400)) || disk.bytes[402] != 3 || disk.bytes[403] != 0 || disk.bytes[799] != 0 || disk.bytes[800] != 7 {
+		t.Error("something else was written than the tail and zeros up to the end")
+	}
+}
