@@ -37,20 +37,28 @@ func unknown(cause error, e *api.Error) error {
 	return u
 }
 
-// propose is Propose before the result has a type.
-func (g *Group) propose(ctx context.Context, op Op) (any, Position, error) {
-	term, err := g.present()
-	if err != nil {
-		if g.peers == nil || g.config.Codec == nil {
-			return nil, Position{}, outward(err)
+// propose is ProposeWithin before the result has a type.
+func (g *Group) propose(ctx context.Context, limit time.Duration, op Op) (any, Position, error) {
+	begun := time.Now()
+	term, missing := g.present()
+	if missing != nil && (g.peers == nil || g.config.Codec == nil) {
+		return nil, Position{}, outward(missing)
+	}
+	var earlier error
+	if missing == nil {
+		result, at, err := term.ProposeWithin(ctx, limit, op)
+		over := limit > 0 && err != nil && time.Since(begun) >= limit
+		if err == nil || over || !g.again(ctx, op, err) {
+			return result, at, outward(err)
 		}
-		return g.forward(ctx, op, nil)
+		earlier = err
 	}
-	result, at, err := term.Propose(ctx, op)
-	if err == nil || !g.again(ctx, op, err) {
-		return result, at, outward(err)
+	if limit > 0 { // the way to another member waits in many places
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, begun.Add(limit))
+		defer cancel()
 	}
-	return g.forward(ctx, op, err)
+	return g.forward(ctx, op, earlier)
 }
 
 // again says whether an op that met an error may be proposed anew.

@@ -357,13 +357,18 @@ type Index uint64
 // Propose commits one op and returns its result and where it stands in the log. An
 // op that the feature level in force does not have yet is refused.
 func Propose[R any](ctx context.Context, c *Cell, o pipeline.Op) (R, Index, error) {
+	return ProposeWithin[R](ctx, 0, c, o)
+}
+
+// ProposeWithin is Propose that gives up after a time; 0 = never.
+func ProposeWithin[R any](ctx context.Context, limit time.Duration, c *Cell, o pipeline.Op) (R, Index, error) {
 	if of, ok := o.(op.Op); ok {
 		if err := op.Admit(of, c.machine.Level()); err != nil {
 			var none R
 			return none, 0, err
 		}
 	}
-	result, position, err := engine.Propose[R](ctx, c.group, o)
+	result, position, err := engine.ProposeWithin[R](ctx, limit, c.group, o)
 	return result, Index(position.Index), err
 }
 

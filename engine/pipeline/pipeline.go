@@ -166,6 +166,12 @@ func (p *Pipeline) Err() error {
 // is full, what Stop was given, or what the log answered. When ctx ends first,
 // the error says whether the op was withdrawn or may still be applied.
 func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, error) {
+	return p.ProposeWithin(ctx, 0, op)
+}
+
+// ProposeWithin is Propose that gives up after a time as it does when ctx ends; 0 =
+// never. A context with a deadline says the same, and has to be made for each op.
+func (p *Pipeline) ProposeWithin(ctx context.Context, limit time.Duration, op Op) (any, entry.Position, error) {
 	size, err := Check(op)
 	if err != nil {
 		return nil, entry.Position{}, err
@@ -184,16 +190,36 @@ func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, err
 		p.pool.put(pr)
 		return nil, entry.Position{}, err
 	}
-	select {
-	case <-pr.answered:
-	case <-ctx.Done():
-		if err := p.abandon(pr, context.Cause(ctx)); err != nil {
-			return nil, entry.Position{}, err
-		}
+	if err := p.await(ctx, limit, pr); err != nil {
+		return nil, entry.Position{}, err
 	}
 	result, at, err := pr.result, pr.at, pr.err
 	p.pool.put(pr)
 	return result, at, err
+}
+
+// await returns nil once a proposal has its answer. After an error it is no longer the
+// caller's.
+func (p *Pipeline) await(ctx context.Context, limit time.Duration, pr *proposal) error {
+	var over <-chan time.Time
+	if limit > 0 {
+		over = pr.alarm(limit)
+	}
+	var cause error
+	select {
+	case <-pr.answered:
+	case <-ctx.Done():
+		cause = context.Cause(ctx)
+	case <-over:
+		cause = context.DeadlineExceeded
+	}
+	if over != nil {
+		pr.timer.Stop() // before somebody else may have the proposal
+	}
+	if cause == nil {
+		return nil
+	}
+	return p.abandon(pr, cause)
 }
 
 // ErrUnknown is the cause of errors after which the op may have been applied, or

@@ -70,6 +70,7 @@ type proposal struct {
 	waiting    bool
 	prev, next *proposal
 
+	timer    *time.Timer   // nil until a proposal had a time limit; stopped unless it waits
 	answered chan struct{} // one token, sent after the fields below are set
 	result   any
 	at       entry.Position
@@ -92,8 +93,18 @@ func (p *pool) get(op Op, size int) *proposal {
 // put gives a proposal back; nobody else may hold it, and its answer must have
 // been received or never been sent.
 func (p *pool) put(pr *proposal) {
-	*pr = proposal{answered: pr.answered}
+	*pr = proposal{answered: pr.answered, timer: pr.timer}
 	p.free.Put(pr)
+}
+
+// alarm rings when so much time has passed, unless the timer is stopped before.
+func (pr *proposal) alarm(after time.Duration) <-chan time.Time {
+	if pr.timer == nil {
+		pr.timer = time.NewTimer(after)
+	} else {
+		pr.timer.Reset(after)
+	}
+	return pr.timer.C
 }
 
 // answer never blocks: a proposal is answered once.
