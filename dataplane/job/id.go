@@ -1,7 +1,6 @@
 package job
 
 import (
-	"encoding/base32"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -26,9 +25,22 @@ type Entropy [9]byte
 const (
 	alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ" // Crockford's
 	idChars  = 26                                 // of an ID in that alphabet
+
+	// IDTextSize is how long an id is as clients see it.
+	IDTextSize = len(IDPrefix) + idChars
 )
 
-var crockford = base32.NewEncoding(alphabet).WithPadding(base32.NoPadding)
+// digits are the values of the alphabet's characters, also of those in lower case;
+// negative of all others.
+var digits = func() (values [256]int8) {
+	for c := range values {
+		values[c] = int8(strings.IndexByte(alphabet, byte(c)))
+		if 'a' <= c && c <= 'z' {
+			values[c] = int8(strings.IndexByte(alphabet, byte(c-'a'+'A')))
+		}
+	}
+	return values
+}()
 
 // SlotOf is the slot of a queue: xxhash64 of its name modulo Slots.
 func SlotOf(queue string) uint16 { return uint16(xxhash.Sum64String(queue) % Slots) }
@@ -49,10 +61,19 @@ func (id ID) UnixMs() int64 { return int64(binary.BigEndian.Uint64(id[:8]) >> 16
 
 // String is the id as clients see it: "job_" and 26 Crockford characters.
 func (id ID) String() string {
-	buf := make([]byte, len(IDPrefix)+idChars)
-	copy(buf, IDPrefix)
-	crockford.Encode(buf[len(IDPrefix):], id[:])
-	return string(buf)
+	var buf [IDTextSize]byte
+	return string(id.Append(buf[:0]))
+}
+
+// Append appends what String says.
+func (id ID) Append(b []byte) []byte {
+	b = append(b, IDPrefix...)
+	high, low := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
+	for range idChars { // the last has two bits more than the id
+		b = append(b, alphabet[high>>59])
+		high, low = high<<5|low>>59, low<<5
+	}
+	return b
 }
 
 // ParseID reads what String printed; lower case is accepted.
@@ -61,26 +82,24 @@ func ParseID(s string) (ID, error) {
 	if !ok || len(text) != idChars {
 		return ID{}, fmt.Errorf("%q is not a job id: it starts with %q and %d characters follow", s, IDPrefix, idChars)
 	}
-	// By hand: strings.ToUpper turns some letters beyond ASCII into these, and the
-	// decoder skips line breaks.
-	var upper [idChars]byte
-	for i := range upper {
-		c := text[i]
-		if 'a' <= c && c <= 'z' {
-			c -= 'a' - 'A'
+	var high, low uint64
+	for i := range idChars {
+		v := digits[text[i]]
+		if v < 0 {
+			return ID{}, fmt.Errorf("%q is not a job id: %q is not one of %s", s, text[i], alphabet)
 		}
-		if strings.IndexByte(alphabet, c) < 0 {
-			return ID{}, fmt.Errorf("%q is not a job id: %q is not one of %s", s, c, alphabet)
+		if i == idChars-1 && v&3 != 0 {
+			return ID{}, fmt.Errorf("%q is not a job id: its last character has bits beyond the id", s)
 		}
-		upper[i] = c
+		if i < idChars-1 {
+			high, low = high<<5|low>>59, low<<5|uint64(v)
+		} else {
+			high, low = high<<3|low>>61, low<<3|uint64(v)>>2
+		}
 	}
 	var id ID
-	if _, err := crockford.Decode(id[:], upper[:]); err != nil {
-		return ID{}, fmt.Errorf("%q is not a job id: %w", s, err)
-	}
-	if id.String()[len(IDPrefix):] != string(upper[:]) {
-		return ID{}, fmt.Errorf("%q is not a job id: its last character has bits beyond the id", s)
-	}
+	binary.BigEndian.PutUint64(id[:8], high)
+	binary.BigEndian.PutUint64(id[8:], low)
 	return id, nil
 }
 

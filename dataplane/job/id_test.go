@@ -1,6 +1,7 @@
 package job_test
 
 import (
+	"encoding/base32"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,9 @@ func TestIDCarriesItsBirth(t *testing.T) {
 				t.Fatalf("%s reads back as %s, %v", text, back, err)
 			}
 		}
+		if want := job.IDPrefix + crockford.EncodeToString(id[:]); id.String() != want || string(id.Append([]byte("to "))) != "to "+want {
+			t.Fatalf("%x is written %s, want %s", id[:], id, want)
+		}
 		if back, err := job.IDFromBytes(id[:]); err != nil || back != id {
 			t.Fatalf("bytes of %s read back as %s, %v", id, back, err)
 		}
@@ -37,6 +41,9 @@ func TestIDCarriesItsBirth(t *testing.T) {
 		}
 	})
 }
+
+// What ids are written with, by the library.
+var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
 
 func TestParseIDRefuses(t *testing.T) {
 	t.Parallel()

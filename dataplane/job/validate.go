@@ -165,7 +165,14 @@ func CheckSchedule(scheduledNs, clockNs int64) error {
 
 // NewRetry is the retry policy of an enqueue that says nothing.
 func NewRetry() *Retry {
-	return &Retry{
+	r := &Retry{}
+	r.Fill()
+	return r
+}
+
+// Fill makes it what NewRetry is.
+func (r *Retry) Fill() {
+	*r = Retry{
 		MaxAttempts: DefaultMaxAttempts,
 		Backoff:     BackoffExponential,
 		BaseDelayMs: DefaultRetryBaseDelay.Milliseconds(),

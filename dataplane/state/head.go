@@ -162,12 +162,18 @@ type message interface {
 
 // put encodes a record straight into the batch.
 func put(b *pebble.Batch, key []byte, m message) error {
+	_, err := encode(b, key, m)
+	return err
+}
+
+// encode is put, and shows what it wrote. That is the batch's: it is valid until Reset.
+func encode(b *pebble.Batch, key []byte, m message) (value []byte, err error) {
 	op := b.SetDeferred(len(key), m.SizeVT())
 	copy(op.Key, key)
 	if _, err := m.MarshalToSizedBufferVT(op.Value); err != nil {
-		return fmt.Errorf("key %x: %w", key, err)
+		return nil, fmt.Errorf("key %x: %w", key, err)
 	}
-	return op.Finish()
+	return op.Value, op.Finish()
 }
 
 // get decodes the record at key into m; found is false when there is none.

@@ -40,6 +40,8 @@ type level struct {
 	buf  []head // the whole array, so that what the front gave up is used again
 	from uint64
 	more bool
+
+	ahead uint64 // jobs with a number below have been read ahead
 }
 
 // add makes a job ready.

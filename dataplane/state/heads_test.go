@@ -36,6 +36,7 @@ func (m *headsModel) open(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.recent.bound = 1000 // a few records
 	m.s = s
 }
 

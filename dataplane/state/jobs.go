@@ -50,10 +50,8 @@ func (tx *Tx) load(h *held) error {
 	if bytes.Compare(h.id[:], tx.s.newest[:]) > 0 {
 		return nil
 	}
-	j := &job.Job{}
-	tx.key = appendJobKey(tx.key[:0], h.id)
-	found, err := get(tx.s.gen.db, tx.key, j)
-	if err != nil || !found {
+	j, err := tx.readJob(h.id)
+	if err != nil || j == nil {
 		return err
 	}
 	ix, err := derive(j)
@@ -277,14 +275,23 @@ func (tx *Tx) NewID(queue string) job.ID {
 	return job.NewID(tx.ClockNs()/int64(time.Millisecond), queue, job.Entropy(sum[:len(job.Entropy{})]))
 }
 
-// encodeJobs writes the changed jobs and moves their derived keys: those of one kind
-// after each other, for what lies side by side is written faster in one go.
+// encodeJobs writes the changed jobs and moves their derived keys, those of one kind
+// after each other and in the order of the keys, as far as that is known: what lies
+// side by side is written faster in one go. Jobs become ready in the order in which
+// ops touch them; their ids, when they are made together, are in none.
 func (tx *Tx) encodeJobs() error {
-	for _, encode := range [...]func(*held) error{tx.encodeReady, tx.encodeTimers, tx.encodeJob} {
-		for _, h := range tx.order {
-			if !h.dirty {
-				continue
-			}
+	for _, h := range tx.order {
+		if !h.dirty {
+			continue
+		}
+		tx.byID = append(tx.byID, h)
+		if err := tx.encodeReady(h); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(tx.byID, func(a, b *held) int { return bytes.Compare(a.id[:], b.id[:]) })
+	for _, encode := range [...]func(*held) error{tx.encodeTimers, tx.encodeJob} {
+		for _, h := range tx.byID {
 			if err := encode(h); err != nil {
 				return err
 			}
@@ -304,10 +311,12 @@ func (tx *Tx) encodeJob(h *held) error {
 			return fmt.Errorf("job %s was changed and not put (%v)", h.id, err)
 		}
 	}
+	var err error
 	tx.key = appendJobKey(tx.key[:0], h.id)
 	switch {
 	case h.job != nil:
-		return put(tx.batch, tx.key, h.job)
+		h.record, err = encode(tx.batch, tx.key, h.job)
+		return err
 	case h.stored.state != 0:
 		return tx.batch.Delete(tx.key, nil)
 	}

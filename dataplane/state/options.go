@@ -14,6 +14,11 @@ const (
 	// Pebble starts at 256 KiB and grows to this only under load.
 	DefaultMemTableBytes = 16 << 20
 
+	// recentShare is how much smaller than a memtable a page of the jobs' records is
+	// that are kept in memory: the records of the jobs that 128 workers have, each a
+	// hundred or so, fit twice.
+	recentShare = 8
+
 	memTables     = 4       // of a store, the one being written included: more writes wait for the disk
 	ownCacheBytes = 8 << 20 // block cache of a store without Shared, besides its memtables
 	sharedFiles   = 1000    // sstables held open by all stores of a Shared

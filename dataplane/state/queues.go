@@ -264,6 +264,9 @@ func (tx *Tx) oldestReady(q *queue, heads *heads, key string, priority int) (fir
 	if len(l.list) == 0 {
 		return head{}, false, nil
 	}
+	if err := tx.readAhead(l); err != nil {
+		return head{}, false, tx.fail(fmt.Errorf("ready jobs of queue %q: %w", q.rec.Name, err))
+	}
 	return l.list[0], true, nil
 }
 

@@ -75,7 +75,7 @@ type Hooks struct {
 // PutConfiguration, Restore); any number may read beside it.
 //
 // Who owns what: the applying goroutine alone touches the caches (queues, keys,
-// outboxes, inboxes, leases, tx, scratch) and reads gen without a lock, being the
+// outboxes, inboxes, leases, recent, tx, scratch) and reads gen without a lock, being the
 // only one to change it.
 // Readers hold mu for reading while they use gen, so that Restore, which holds
 // it for writing just to switch, cannot close the store under them; apply never
@@ -117,6 +117,7 @@ type Store struct {
 	newest    job.ID // no stored job or forward has a greater id
 	leases    leases // of the active jobs
 	audited   audited
+	recent    recent
 	tx        Tx
 	open      bool // tx is begun and not committed
 }
@@ -168,6 +169,7 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.keys, s.queues, s.newest, s.leases = c.keys, c.queues, c.newest, c.leases
 	s.outboxes, s.inboxes, s.laneJournal = c.outboxes, c.inboxes, c.laneJournal
 	s.audited = c.audited
+	s.recent = recent{bound: s.options.MemTableBytes / recentShare}
 	s.publishOutboxes()
 	s.keysRead.Store(newKeyring(c.keys))
 	s.resources = c.resources

@@ -46,12 +46,19 @@ func (s *Sweep) Close() error { return errors.Join(s.jobs.Close(), s.blobs.Close
 
 // Job is a job; nil when there is none.
 func (s *Sweep) Job(id job.ID) (*job.Job, error) {
-	s.key = appendJobKey(s.key[:0], id)
 	j := &job.Job{}
-	if found, err := seek(s.jobs, s.key, j); !found {
+	if found, err := s.Load(id, j); !found {
 		return nil, err
 	}
 	return j, nil
+}
+
+// Load makes j a job, whatever it was, for who keeps none of many; found is false when
+// there is none.
+func (s *Sweep) Load(id job.ID, j *job.Job) (found bool, err error) {
+	*j = job.Job{}
+	s.key = appendJobKey(s.key[:0], id)
+	return seek(s.jobs, s.key, j)
 }
 
 // Blob is a blob of a job; nil when there is none.

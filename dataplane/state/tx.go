@@ -26,6 +26,7 @@ type Tx struct {
 
 	jobs         map[job.ID]*held
 	order        []*held // of jobs, as touched
+	byID         []*held // the changed ones of order, for Commit
 	queues       []*queue
 	lanes        []*lane     // touched ones
 	laneChanges  LaneChanges // scratch
@@ -65,7 +66,8 @@ type Tx struct {
 	spareEvents  []*Event
 	written      map[string][]byte // see readWritten
 	writtenRead  int
-	key          []byte // scratch: one key at a time
+	key          []byte   // scratch: one key at a time
+	ahead        []job.ID // scratch
 
 	iterations map[iterationName]*job.Iteration // those the entry has written
 }
@@ -78,6 +80,7 @@ type held struct {
 	stored index // of the record in the store; zero when there is none
 	now    index // of the record as last put
 	dirty  bool
+	record []byte // encoded by Commit, in the batch
 
 	forward     *Forward // where it went; nil for nowhere, and until forwardRead
 	forwardRead bool
@@ -139,14 +142,15 @@ func (tx *Tx) reset() {
 		tx.order[i] = nil
 	}
 	if tx.jobs == nil || len(tx.jobs) > sparesKept {
-		tx.jobs, tx.order = map[job.ID]*held{}, nil
+		tx.jobs, tx.order, tx.byID = map[job.ID]*held{}, nil, nil
 	}
 	if tx.idempotency == nil || len(tx.idempotency) > sparesKept {
 		tx.idempotency = map[[16]byte]*Idempotency{}
 	}
 	clear(tx.jobs)
 	clear(tx.idempotency)
-	tx.order = tx.order[:0]
+	clear(tx.byID)
+	tx.order, tx.byID = tx.order[:0], tx.byID[:0]
 	tx.queues = tx.queues[:0]
 	clear(tx.lanes)
 	tx.lanes = tx.lanes[:0]
@@ -229,6 +233,7 @@ func (tx *Tx) Commit() error {
 	if err := s.write(tx.batch, tx.head); err != nil {
 		return err
 	}
+	tx.keepRecent()
 	tx.batch.Reset()
 	s.open = false
 	tx.publish()

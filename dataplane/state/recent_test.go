@@ -1,0 +1,214 @@
+package state
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// checkRecent wants every record that is kept to be the store's, and no more of them
+// than the bound allows. It says how many there are.
+func checkRecent(t testing.TB, s *Store) int {
+	t.Helper()
+	ids := map[job.ID]bool{}
+	for i := range s.recent.pages {
+		p := &s.recent.pages[i]
+		if len(p.bytes) > s.recent.bound || cap(p.bytes) > max(s.recent.bound, leastPage) {
+			t.Fatalf("page %d has %d bytes and room for %d, its bound is %d", i, len(p.bytes), cap(p.bytes), s.recent.bound)
+		}
+		for id := range p.at {
+			ids[id] = true
+		}
+	}
+	for id := range ids {
+		stored, closer, err := s.gen.db.Get(appendJobKey(nil, id))
+		if err != nil {
+			t.Fatalf("job %s is kept: %v", id, err)
+		}
+		if got := s.recent.record(id); !bytes.Equal(got, stored) {
+			t.Fatalf("job %s is kept as %x, the store has %x", id, got, stored)
+		}
+		must(t, closer.Close())
+	}
+	return len(ids)
+}
+
+// TestRecentIsWhatIsStored takes jobs through their lives, with room for a few records
+// only, for some, and for all.
+func TestRecentIsWhatIsStored(t *testing.T) {
+	t.Parallel()
+	for _, bound := range []int{100, 1000, 1 << 20} {
+		rng := rand.New(rand.NewPCG(1, uint64(bound)))
+		s := openClosing(t)
+		s.recent.bound = bound
+		most := 0
+		for range 300 {
+			update(t, s, func(tx *Tx) {
+				for range 1 + rng.IntN(5) {
+					liveOn(t, tx, idOf(1+rng.IntN(40)), rng.IntN(4))
+				}
+			})
+			most = max(most, checkRecent(t, s))
+		}
+		if least := min(bound/200, 20); most < least {
+			t.Errorf("%d records at most are kept in pages of %d bytes, %d would fit", most, bound, least)
+		}
+	}
+}
+
+// liveOn takes a job on by one step, or makes it.
+func liveOn(t *testing.T, tx *Tx, id job.ID, how int) {
+	t.Helper()
+	j, err := tx.Job(id)
+	must(t, err)
+	switch {
+	case j == nil:
+		create(t, tx, int(id[15]), "q")
+	case j.State == job.Pending:
+		activate(t, tx, id, latest-1)
+	case j.State == job.Active && how == 0:
+		edit(t, tx, id, func(j *job.Job) { j.State, j.Lease = job.Pending, nil }, promoted)
+	case j.State == job.Active:
+		complete(t, tx, id)
+	case how == 0:
+		must(t, tx.DeleteJob(j, EventType_EVENT_DELETED))
+	case how == 1:
+		edit(t, tx, id, func(j *job.Job) { j.State, j.Lease = job.Pending, nil }, retrying)
+	}
+}
+
+// TestRecentHasOnlyCommits changes a job without putting it, and in an entry that
+// is never committed: the next must not see it.
+func TestRecentHasOnlyCommits(t *testing.T) {
+	t.Parallel()
+	s := open(t, vfs.NewMem())
+	id := idOf(1)
+	update(t, s, func(tx *Tx) { create(t, tx, 1, "q") })
+	update(t, s, func(tx *Tx) { read(t, tx, 1).Attempt = 7 })
+	update(t, s, func(tx *Tx) {
+		if j := read(t, tx, 1); j.Attempt != 0 {
+			t.Errorf("attempt %d, which nobody has put", j.Attempt)
+		}
+	})
+	tx := begin(s)
+	activate(t, tx, id, 5)
+	create(t, tx, 2, "q")
+	cause := errors.New("impossible")
+	tx.fail(cause)
+	if err := tx.Commit(); !errors.Is(err, cause) {
+		t.Errorf("commit: %v", err)
+	}
+	if n := checkRecent(t, s); n != 1 {
+		t.Errorf("%d records are kept after an entry that failed", n)
+	}
+	must(t, s.Close())
+}
+
+// TestRecentOfARestore has another store's content put in the place of a store's: the
+// same job is another there.
+func TestRecentOfARestore(t *testing.T) {
+	t.Parallel()
+	from, to := openClosing(t), openClosing(t)
+	update(t, to, func(tx *Tx) { create(t, tx, 1, "q"); create(t, tx, 2, "q") })
+	update(t, from, func(tx *Tx) { create(t, tx, 1, "other") })
+	must(t, to.Restore(copyOf(t, from)))
+	if n := checkRecent(t, to); n != 0 {
+		t.Errorf("%d records are kept of what was there before", n)
+	}
+	update(t, to, func(tx *Tx) {
+		if j := read(t, tx, 1); j.Queue != "other" {
+			t.Errorf("the job is in queue %s", j.Queue)
+		}
+		if j, err := tx.Job(idOf(2)); j != nil || err != nil {
+			t.Errorf("a job is there that was before: %v, %v", j, err)
+		}
+	})
+}
+
+// TestReadAhead asks a store that was opened again for its ready jobs: the first question
+// reads many, the entry's own changes are not undone by it, and none is read again.
+func TestReadAhead(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewMem()
+	s := open(t, disk)
+	const jobs = 2*aheadOf + 10
+	update(t, s, func(tx *Tx) {
+		for n := range jobs {
+			create(t, tx, jobs-n, "q") // so that ids fall as numbers rise
+		}
+	})
+	must(t, s.Close())
+	s = open(t, disk)
+	tx := begin(s)
+	edit(t, tx, idOf(jobs), func(j *job.Job) { j.Attempt = 3 })
+	asked := 0
+	for {
+		id, ok, err := tx.NextReady("q")
+		must(t, err)
+		if !ok {
+			break
+		}
+		if asked == 0 {
+			if n := checkRecent(t, s); n != aheadOf-1 { // all but the one that the entry has
+				t.Errorf("%d records are read ahead", n)
+			}
+		}
+		if id != idOf(jobs-asked) {
+			t.Fatalf("job %x is the next, after %d", id, asked)
+		}
+		if j, err := tx.Job(id); err != nil || asked == 0 && j.Attempt != 3 {
+			t.Fatalf("job %v: %v", j, err)
+		}
+		activate(t, tx, id, latest-1)
+		asked++
+	}
+	if asked != jobs {
+		t.Errorf("%d jobs were ready", asked)
+	}
+	must(t, tx.Commit())
+	if n := checkRecent(t, s); n != jobs {
+		t.Errorf("%d records are kept of %d active jobs", n, jobs)
+	}
+	check(t, s)
+	must(t, s.Close())
+}
+
+// TestDecodedRoom decodes records into the room made for them: what they lack must not
+// be there, or the record would be another when it is written again.
+func TestDecodedRoom(t *testing.T) {
+	t.Parallel()
+	for name, j := range map[string]*job.Job{
+		"bare":    {Id: make([]byte, 16)},
+		"usual":   {Id: make([]byte, 16), Retry: job.NewRetry(), History: []byte{1, 2, 3}},
+		"history": {Id: make([]byte, 16), Retry: job.NewRetry(), History: make([]byte, 1000)},
+	} {
+		record, err := j.MarshalVT()
+		must(t, err)
+		got := newRoom()
+		must(t, got.UnmarshalVT(record))
+		again, err := tidyRoom(got).MarshalVT()
+		must(t, err)
+		if !bytes.Equal(record, again) || (got.Retry == nil) != (j.Retry == nil) || (got.History == nil) != (j.History == nil) {
+			t.Errorf("%s: %v becomes %v", name, j, got)
+		}
+	}
+}
+
+// TestRecentOfALargeRecord puts a record that fits no page in the place of one that did.
+func TestRecentOfALargeRecord(t *testing.T) {
+	t.Parallel()
+	r := recent{bound: 10}
+	r.put(idOf(1), make([]byte, 10))
+	if r.record(idOf(1)) == nil {
+		t.Error("a record as large as a page is not kept")
+	}
+	r.put(idOf(1), make([]byte, 11))
+	if r.record(idOf(1)) != nil {
+		t.Error("the record from before is still there")
+	}
+}
