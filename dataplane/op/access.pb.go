@@ -26,15 +26,17 @@ const (
 
 // SetKey replaces what a person chooses about an API key.
 type SetKey struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Roles         []string               `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
-	QueueScope    []string               `protobuf:"bytes,5,rep,name=queue_scope,json=queueScope,proto3" json:"queue_scope,omitempty"` // none = every queue
-	Enabled       bool                   `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	ExpiresNs     int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"` // 0 = never
-	IfVersion     uint64                 `protobuf:"varint,8,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // 0 = any
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Meta       *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id         string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Name       string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Roles      []string               `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
+	QueueScope []string               `protobuf:"bytes,5,rep,name=queue_scope,json=queueScope,proto3" json:"queue_scope,omitempty"` // none = every queue
+	Enabled    bool                   `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	ExpiresNs  int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"` // 0 = never
+	IfVersion  uint64                 `protobuf:"varint,8,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // 0 = any
+	// The version by which the proposer found that the caller may; 0 = not judged.
+	JudgedVersion uint64 `protobuf:"varint,9,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,6 +127,13 @@ func (x *SetKey) GetIfVersion() uint64 {
 	return 0
 }
 
+func (x *SetKey) GetJudgedVersion() uint64 {
+	if x != nil {
+		return x.JudgedVersion
+	}
+	return 0
+}
+
 type SetKeyResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *state.Key             `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -171,11 +180,13 @@ func (x *SetKeyResult) GetKey() *state.Key {
 
 // RotateKey gives an API key another secret.
 type RotateKey struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	Hash          []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`                             // SHA-256 of the whole key with its new secret
-	OverlapNs     int64                  `protobuf:"varint,4,opt,name=overlap_ns,json=overlapNs,proto3" json:"overlap_ns,omitempty"` // for which the secret it had opens, too
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Meta      *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id        string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Hash      []byte                 `protobuf:"bytes,3,opt,name=hash,proto3" json:"hash,omitempty"`                             // SHA-256 of the whole key with its new secret
+	OverlapNs int64                  `protobuf:"varint,4,opt,name=overlap_ns,json=overlapNs,proto3" json:"overlap_ns,omitempty"` // for which the secret it had opens, too
+	// The version by which the proposer found that the caller may; 0 = not judged.
+	JudgedVersion uint64 `protobuf:"varint,5,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -238,6 +249,13 @@ func (x *RotateKey) GetOverlapNs() int64 {
 	return 0
 }
 
+func (x *RotateKey) GetJudgedVersion() uint64 {
+	if x != nil {
+		return x.JudgedVersion
+	}
+	return 0
+}
+
 type RotateKeyResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *state.Key             `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -286,7 +304,7 @@ var File_dataplane_op_access_proto protoreflect.FileDescriptor
 
 const file_dataplane_op_access_proto_rawDesc = "" +
 	"\n" +
-	"\x19dataplane/op/access.proto\x12\vcorvo.op.v1\x1a\x15dataplane/op/op.proto\x1a\x1bdataplane/state/state.proto\"\xe2\x01\n" +
+	"\x19dataplane/op/access.proto\x12\vcorvo.op.v1\x1a\x15dataplane/op/op.proto\x1a\x1bdataplane/state/state.proto\"\x89\x02\n" +
 	"\x06SetKey\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -298,15 +316,17 @@ const file_dataplane_op_access_proto_rawDesc = "" +
 	"\n" +
 	"expires_ns\x18\a \x01(\x03R\texpiresNs\x12\x1d\n" +
 	"\n" +
-	"if_version\x18\b \x01(\x04R\tifVersion\"5\n" +
+	"if_version\x18\b \x01(\x04R\tifVersion\x12%\n" +
+	"\x0ejudged_version\x18\t \x01(\x04R\rjudgedVersion\"5\n" +
 	"\fSetKeyResult\x12%\n" +
-	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"u\n" +
+	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"\x9c\x01\n" +
 	"\tRotateKey\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x1d\n" +
 	"\n" +
-	"overlap_ns\x18\x04 \x01(\x03R\toverlapNs\"8\n" +
+	"overlap_ns\x18\x04 \x01(\x03R\toverlapNs\x12%\n" +
+	"\x0ejudged_version\x18\x05 \x01(\x04R\rjudgedVersion\"8\n" +
 	"\x0fRotateKeyResult\x12%\n" +
 	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03keyB%Z#github.com/corvo/corvo/dataplane/opb\x06proto3"
 

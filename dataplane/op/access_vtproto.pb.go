@@ -50,6 +50,11 @@ func (m *SetKey) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.JudgedVersion != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.JudgedVersion))
+		i--
+		dAtA[i] = 0x48
+	}
 	if m.IfVersion != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.IfVersion))
 		i--
@@ -200,6 +205,11 @@ func (m *RotateKey) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.JudgedVersion != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.JudgedVersion))
+		i--
+		dAtA[i] = 0x28
+	}
 	if m.OverlapNs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.OverlapNs))
 		i--
@@ -326,6 +336,9 @@ func (m *SetKey) SizeVT() (n int) {
 	if m.IfVersion != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.IfVersion))
 	}
+	if m.JudgedVersion != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.JudgedVersion))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -370,6 +383,9 @@ func (m *RotateKey) SizeVT() (n int) {
 	}
 	if m.OverlapNs != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.OverlapNs))
+	}
+	if m.JudgedVersion != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.JudgedVersion))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -646,6 +662,25 @@ func (m *SetKey) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 9:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field JudgedVersion", wireType)
+			}
+			m.JudgedVersion = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.JudgedVersion |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -909,6 +944,25 @@ func (m *RotateKey) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.OverlapNs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 5:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field JudgedVersion", wireType)
+			}
+			m.JudgedVersion = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.JudgedVersion |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -24,7 +24,7 @@ func init() {
 		hash := sha256.Sum256([]byte(i.text("secret", "s")))
 		return &op.RotateKey{
 			Meta: s.meta(i), Id: repeated(i.words[0]), Hash: hash[:i.number(s.t, "hash", sha256.Size)],
-			OverlapNs: i.millis(s.t, "overlap", 0) * int64(time.Millisecond),
+			OverlapNs: i.millis(s.t, "overlap", 0) * int64(time.Millisecond), JudgedVersion: i.number(s.t, "judged", 0),
 		}
 	}
 	builders["revoke-sparing"] = func(s *story, items []item) op.Op {
@@ -56,14 +56,15 @@ func init() {
 	)
 }
 
-// setKey reads an id, name=, roles=, scope=, disabled, expires= (from now) and version=.
+// setKey reads an id, name=, roles=, scope=, disabled, expires= (from now), version= and
+// judged=.
 func (s *story) setKey(items []item) op.Op {
 	i := items[0]
 	o := &op.SetKey{
 		Meta: s.meta(i), Id: repeated(i.words[0]), Name: repeated(i.text("name", "")),
 		Roles:      strings.Split(repeated(i.text("roles", "admin")), ","),
 		QueueScope: strings.FieldsFunc(repeated(i.text("scope", "")), func(r rune) bool { return r == ',' }),
-		Enabled:    !i.has("disabled"), IfVersion: i.number(s.t, "version", 0),
+		Enabled:    !i.has("disabled"), IfVersion: i.number(s.t, "version", 0), JudgedVersion: i.number(s.t, "judged", 0),
 	}
 	if i.says("expires") {
 		o.ExpiresNs = s.clockNs + i.millis(s.t, "expires", 0)*int64(time.Millisecond)

@@ -59,8 +59,8 @@ func TestAllocations(t *testing.T) {
 		return results
 	}
 	measure("enqueue", 15, func(int) op.Op { return w.benchJobs("q", 1) })
-	fetched := measure("fetch", 15, func(int) op.Op { return w.fetch("q", 1) })
-	measure("ack", 17, func(i int) op.Op { return ack(fetched[i].(*op.FetchResult).Jobs...) })
+	fetched := measure("fetch", 10, func(int) op.Op { return w.fetch("q", 1) })
+	measure("ack", 15, func(i int) op.Op { return ack(fetched[i].(*op.FetchResult).Jobs...) })
 }
 
 // benchJobs is an enqueue of jobs with a payload of 200 bytes.

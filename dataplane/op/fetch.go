@@ -55,7 +55,9 @@ func (o *Fetch) Validate() error {
 
 // Apply leases the jobs. It refuses nothing.
 func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
-	result, err := o.earlier(tx)
+	var room [fewLeases]token
+	tokens := o.tokens(room[:0])
+	result, err := o.earlier(tx, tokens)
 	if err != nil || len(result.Jobs) > 0 {
 		return result, err
 	}
@@ -69,7 +71,7 @@ func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
 			if !ok {
 				break
 			}
-			leased, err := o.lease(tx, id, len(result.Jobs))
+			leased, err := o.lease(tx, id, tokens[len(result.Jobs)])
 			if err != nil {
 				return nil, err
 			}
@@ -79,19 +81,36 @@ func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
 				}
 				continue
 			}
+			if result.Jobs == nil {
+				result.Jobs = make([]*Leased, 0, min(o.Count, fewLeases))
+			}
 			result.Jobs = append(result.Jobs, leased)
 		}
 	}
 	return result, nil
 }
 
+// token is the token of a lease.
+type token = [job.TokenSize]byte
+
+// fewLeases is how many leases most fetches grant at most.
+const fewLeases = 64
+
+// tokens appends the tokens of the leases that the fetch may grant.
+func (o *Fetch) tokens(to []token) []token {
+	for i := range int(o.Count) {
+		to = append(to, leaseToken(o.GetMeta().GetLeaseSeed(), i))
+	}
+	return to
+}
+
 // earlier is what this op's own earlier effect has left: the current leases whose
 // tokens come from its seed, in the order in which they were granted. A first
 // fetch pays a hash and a look-up for each job it asks for.
-func (o *Fetch) earlier(tx *state.Tx) (*FetchResult, error) {
+func (o *Fetch) earlier(tx *state.Tx, tokens []token) (*FetchResult, error) {
 	result := &FetchResult{}
-	for i := range int(o.Count) {
-		id, ok := tx.Leased(leaseToken(o.GetMeta().GetLeaseSeed(), i))
+	for _, t := range tokens {
+		id, ok := tx.Leased(t)
 		if !ok {
 			continue
 		}
@@ -120,9 +139,9 @@ func (l *Leased) Current(j *job.Job) bool {
 	return j.GetState() == job.Active && job.ProvesLease(j, l.LeaseToken, "")
 }
 
-// lease makes a ready job the worker's: the i-th this op leases. Nil is one that was
-// ended or put aside instead.
-func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
+// lease makes a ready job the worker's, with the token. Nil is one that was ended or
+// put aside instead.
+func (o *Fetch) lease(tx *state.Tx, id job.ID, t token) (*Leased, error) {
 	j, err := tx.Job(id)
 	if err != nil {
 		return nil, err
@@ -149,14 +168,10 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 	j.State = to
 	j.Attempt++
 	j.StartedNs = tx.ClockNs()
-	token := leaseToken(o.GetMeta().GetLeaseSeed(), i)
-	j.Lease = &job.Lease{
-		Token:     token[:],
-		WorkerId:  o.WorkerId,
-		Hostname:  o.Hostname,
-		ExpiresNs: leaseEnd(tx, j, o.LeaseMs),
-		LengthMs:  o.LeaseMs,
-	}
+	g := &newLease{token: t} // the job's lease and the answer at once
+	g.lease.Token, g.lease.ExpiresNs, g.lease.LengthMs = g.token[:], leaseEnd(tx, j, o.LeaseMs), o.LeaseMs
+	g.lease.WorkerId, g.lease.Hostname = o.WorkerId, o.Hostname
+	j.Lease = &g.lease
 	// One that is given back undelivered stays counted: a worker may have begun it.
 	tx.EnsureQueue(j.Queue).CountRate(tx.ClockNs())
 	if err := claim(tx, j); err != nil {
@@ -165,5 +180,13 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, i int) (*Leased, error) {
 	if err := tx.PutJob(j, state.EventType_EVENT_STARTED); err != nil {
 		return nil, err
 	}
-	return leased(j), nil
+	g.leased.Id, g.leased.Attempt, g.leased.LeaseToken, g.leased.ExpiresNs = j.Id, j.Attempt, g.token[:], g.lease.ExpiresNs
+	return &g.leased, nil
+}
+
+// newLease is what a fetched job costs, in one piece.
+type newLease struct {
+	lease  job.Lease
+	leased Leased
+	token  token
 }

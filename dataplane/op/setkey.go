@@ -35,7 +35,7 @@ func (o *SetKey) Validate() error {
 }
 
 // Apply changes the key. It refuses an id that no key has, a version that is not the
-// one the client saw, roles that are not there, and to lock everybody out.
+// one the client saw, or the one by which the client was let do it, roles that are not there, and to lock everybody out.
 func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 	was := tx.Key(o.Id)
 	if was == nil {
@@ -43,6 +43,9 @@ func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 	}
 	if present := KeyVersion(was); o.IfVersion != 0 && o.IfVersion != present {
 		return nil, api.Errorf(api.PreconditionFailed, "API key %s has version %d, not %d: read it again", o.Id, present, o.IfVersion)
+	}
+	if err := asJudged(was, o.JudgedVersion); err != nil {
+		return nil, err
 	}
 	// Roles that it has had are there, or were when the store was older.
 	added := slices.DeleteFunc(slices.Clone(o.Roles), func(name string) bool { return slices.Contains(was.Roles, name) })
@@ -61,6 +64,15 @@ func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 		return nil, err
 	}
 	return &SetKeyResult{Key: k}, nil
+}
+
+// asJudged refuses what was allowed to somebody by what a key was: it may have been
+// given rights since that they have not.
+func asJudged(k *state.Key, version uint64) error {
+	if version == 0 || version == KeyVersion(k) {
+		return nil
+	}
+	return api.Errorf(api.Conflict, "API key %s was changed by somebody else at the same time: nothing was done, try again", k.Id)
 }
 
 // KeyVersion is the version of a key as clients know it. It rises with every change.

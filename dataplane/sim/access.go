@@ -51,6 +51,9 @@ func (m *model) setKey(o *op.SetKey) outcome {
 	if o.GetIfVersion() != 0 && o.GetIfVersion() != was.GetChanges()+1 {
 		return outcome{refused: api.PreconditionFailed}
 	}
+	if o.GetJudgedVersion() != 0 && o.GetJudgedVersion() != was.GetChanges()+1 {
+		return outcome{refused: api.Conflict}
+	}
 	for _, name := range o.GetRoles() {
 		if !slices.Contains(was.GetRoles(), name) && !m.haveRoles([]string{name}) {
 			return outcome{refused: api.ValidationError}
@@ -70,6 +73,9 @@ func (m *model) rotateKey(o *op.RotateKey) outcome {
 	was := m.keys[o.GetId()]
 	if was == nil {
 		return outcome{refused: api.NotFound}
+	}
+	if o.GetJudgedVersion() != 0 && o.GetJudgedVersion() != was.GetChanges()+1 {
+		return outcome{refused: api.Conflict}
 	}
 	k := proto.Clone(was).(*state.Key)
 	k.Changes++
@@ -153,11 +159,18 @@ func (w *workload) setKey() op.Op {
 	if w.chance(3) {
 		o.IfVersion = 1 + uint64(w.rng.IntN(3))
 	}
+	if w.chance(3) {
+		o.JudgedVersion = 1 + uint64(w.rng.IntN(3))
+	}
 	return o
 }
 
 func (w *workload) rotateKey() op.Op {
-	return &op.RotateKey{Meta: w.meta(), Id: w.keyID(), Hash: w.bytes(32), OverlapNs: int64(w.rng.IntN(2)) * 1e9}
+	o := &op.RotateKey{Meta: w.meta(), Id: w.keyID(), Hash: w.bytes(32), OverlapNs: int64(w.rng.IntN(2)) * 1e9}
+	if w.chance(3) {
+		o.JudgedVersion = 1 + uint64(w.rng.IntN(3))
+	}
+	return o
 }
 
 func (w *workload) role() *op.PutResource {
