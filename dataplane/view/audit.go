@@ -3,7 +3,7 @@ package view
 import (
 	"bytes"
 	"context"
-	"database/sql"
+	"database/sql/driver"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -99,15 +99,12 @@ func (w *writer) addAudit(snap *state.Snapshot, most uint64) (more bool, err err
 // auditFrom is the number of the first record to add. A file whose newest record is
 // not the store's is emptied.
 func (w *writer) auditFrom(snap *state.Snapshot) (uint64, error) {
-	var last int64
-	var hash []byte
-	err := w.newestAudit.QueryRowContext(context.Background()).Scan(&last, &hash)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 1, nil
+	var newest [2]driver.Value
+	if found, err := w.first(w.newestAudit, newest[:]); !found {
+		return 1, err
 	}
-	if err != nil {
-		return 0, err
-	}
+	last, _ := newest[0].(int64)
+	hash, _ := newest[1].([]byte)
 	r, err := snap.Audit(uint64(last))
 	if err != nil || r != nil && bytes.Equal(r.Hash, hash) {
 		return uint64(last) + 1, err

@@ -1,7 +1,7 @@
 package view
 
 import (
-	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"iter"
@@ -18,13 +18,6 @@ const putIterationSQL = `
 INSERT OR REPLACE INTO job_iteration (id, status, checkpoint, checkpoint_in, trace, hold_reason, result,
 	input_tokens, output_tokens, cache_creation_tokens, cache_read_tokens, model, provider, cost_nano_usd, created_ns)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
-
-// dropManySQL deletes the rows of a list of jobs from a table whose ids begin with a
-// job's number.
-func dropManySQL(table string, shift int) string {
-	return fmt.Sprintf(`DELETE FROM %[1]s WHERE id IN (SELECT t.id FROM json_each(?) p
-		CROSS JOIN %[1]s t ON t.id >= p.value << %[2]d AND t.id < (p.value + 1) << %[2]d)`, table, shift)
-}
 
 func iterationID(number uint64, iteration uint32) int64 {
 	return int64(number)<<iterationShift | int64(iteration)
@@ -85,12 +78,12 @@ func (w *writer) iterations(r iterated, number uint64, t touched) error {
 
 // newestRow is the number of the newest iteration that has a row; 0 where there is none.
 func (w *writer) newestRow(number uint64) (uint32, error) {
-	var newest int64
-	err := w.newestIteration.QueryRow(iterationID(number, 0), iterationID(number+1, 0)).Scan(&newest)
-	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
+	var id [1]driver.Value
+	if found, err := w.first(w.newestIteration, id[:], iterationID(number, 0), iterationID(number+1, 0)); !found {
+		return 0, err
 	}
-	return uint32(newest & (1<<iterationShift - 1)), err
+	newest, _ := id[0].(int64)
+	return uint32(newest & (1<<iterationShift - 1)), nil
 }
 
 func (w *writer) iteration(number uint64, it *job.Iteration) error {

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"database/sql"
 	"fmt"
 	"maps"
 	"runtime"
@@ -130,18 +129,19 @@ const yieldJobs = 32
 // write makes the touched rows what the records say they are, in order of rowid.
 func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 	var lost lost
+	j := &job.Job{} // nothing keeps it
 	for i, number := range slices.Sorted(maps.Keys(b.jobs)) {
 		if i%yieldJobs == yieldJobs-1 {
 			runtime.Gosched()
 		}
 		t := b.jobs[number]
-		j, err := records.Job(t.id)
+		found, err := records.Load(t.id, j)
 		if err != nil {
 			return err
 		}
 		// A job that left for another shard and came back has a higher number. Its old
 		// row goes before the new one comes, as the id is in one row only.
-		if j == nil || j.Number > number {
+		if !found || j.Number > number {
 			if err := w.forget(number); err != nil {
 				return fmt.Errorf("job %s: %w", t.id, err)
 			}
@@ -163,6 +163,9 @@ func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 			lost.note(j, t, more)
 		}
 	}
+	if err := w.putRows(); err != nil {
+		return err
+	}
 	if err := lost.forget(w); err != nil {
 		return fmt.Errorf("what jobs do not have any more: %w", err)
 	}
@@ -183,50 +186,11 @@ func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 	return b.groups.write(w, records)
 }
 
-// lost are the jobs that may have rows in a table, and have nothing any more to be
-// there. Most of them never had: asking for each by itself would cost every job that
-// is written a statement more.
-type lost struct{ extras, iterations, scores []uint64 }
-
-// note takes down what a job does not have; more says whether it has a row in extra.
-func (l *lost) note(j *job.Job, t touched, more bool) {
-	if !more {
-		l.extras = append(l.extras, j.Number) // iterations and scores go with it
-		return
-	}
-	if t.whole && j.Detail.GetIterationsKept() == 0 {
-		l.iterations = append(l.iterations, j.Number)
-	}
-	if t.whole && j.Detail.GetScores() == 0 {
-		l.scores = append(l.scores, j.Number)
-	}
-}
-
-// forget drops the rows of all of them.
-func (l *lost) forget(w *writer) error {
-	for _, of := range [...]struct {
-		drop    *sql.Stmt
-		numbers []uint64
-	}{{w.dropExtras, l.extras}, {w.dropManyIterations, l.iterations}, {w.dropManyScores, l.scores}} {
-		if len(of.numbers) == 0 {
-			continue
-		}
-		text, err := list(of.numbers)
-		if err == nil {
-			err = w.exec(of.drop, text)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // job writes a job's rows: its hot row and what few jobs have always, the document
 // of a fresh one, blobs and errors where they can have changed. more says whether
 // it has something that few have.
 func (w *writer) job(r *state.Sweep, j *job.Job, t touched, fresh bool) (more bool, err error) {
-	if err := w.hot(j); err != nil {
+	if err := w.hot(j, fresh); err != nil {
 		return false, err
 	}
 	w.spans.note(j)
@@ -265,7 +229,7 @@ func (w *writer) rest(r *state.Sweep, j *job.Job, t touched, fresh bool) error {
 			return err
 		}
 	}
-	if err := w.work(j.Number, blobs, fresh); err != nil {
+	if err := w.work(j, blobs, fresh); err != nil {
 		return err
 	}
 	if err := w.judge(r, j, t, fresh); err != nil {

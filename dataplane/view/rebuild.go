@@ -134,6 +134,9 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 					return err
 				}
 			}
+			if err := w.putRows(); err != nil {
+				return err
+			}
 			if err := w.saveSpans(); err != nil {
 				return err
 			}

@@ -124,6 +124,9 @@ func (s *scratch) load(records *state.Sweep, from job.ID) error {
 				return fmt.Errorf("job %s: %w", id, err)
 			}
 		}
+		if err := s.writer.putRows(); err != nil {
+			return err
+		}
 		s.queues = slices.Sorted(maps.Keys(queues))
 		for _, name := range s.queues {
 			q, err := records.Queue(name)

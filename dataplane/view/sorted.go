@@ -76,13 +76,14 @@ func (s *search) sort(ctx context.Context) error {
 		with.hotArgs, with.onHot = slices.Clone(with.hotArgs), slices.Clone(with.onHot)
 		s.beyond(&with)
 	}
-	// Jobs are counted only where the counters do not tell.
-	columns := ", " + s.Sort.column() + " AS value, 0"
+	// Jobs are counted only where the counters do not tell. The name must be no table's
+	// column: in an expression SQLite takes that one, such as json_each's value.
+	columns := ", " + s.Sort.column() + " AS sorted_by, 0"
 	if !s.told {
-		columns = ", " + s.Sort.column() + " AS value, count(*) OVER ()"
+		columns = ", " + s.Sort.column() + " AS sorted_by, count(*) OVER ()"
 	}
 	direction := s.direction()
-	order := fmt.Sprintf("value IS NULL, value %s, {number} %s", direction, direction)
+	order := fmt.Sprintf("sorted_by IS NULL, sorted_by %s, {number} %s", direction, direction)
 	err := s.steps(ctx, bounded, func(ctx context.Context, c chunk) (bool, error) {
 		var more []key
 		var counted int64

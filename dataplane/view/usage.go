@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math"
@@ -49,11 +50,12 @@ func loadUsage(ctx context.Context, w *writer, snap *state.Snapshot) error {
 // time, and drops those that the store has no more. It must be called inside the
 // transaction that brings what else happened up to then.
 func (w *writer) followUsage(snap *state.Snapshot, toNs int64) error {
-	var last uint64
-	if err := w.conn.QueryRowContext(context.Background(), "SELECT coalesce(max(seq), 0) FROM usage").Scan(&last); err != nil {
+	var last [1]driver.Value
+	if _, err := w.first(w.newestUsage, last[:]); err != nil {
 		return err
 	}
-	for row, err := range snap.Usage(last + 1) {
+	seq, _ := last[0].(int64)
+	for row, err := range snap.Usage(uint64(seq) + 1) {
 		if err == nil && row.Record.ClockNs > toNs {
 			break
 		}

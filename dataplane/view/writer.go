@@ -3,6 +3,7 @@ package view
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,44 +15,50 @@ import (
 )
 
 // writer puts rows through one connection with one prepared statement for each
-// kind of row. Single-row statements in one transaction are as fast here as any
-// way of sending many rows at once, and much simpler.
+// kind of row; the kinds that most jobs have are written many at once.
 type writer struct {
-	conn  *sql.Conn
-	stmts []*sql.Stmt // all of those below
-	args  []any       // scratch
+	conn   *sql.Conn
+	driver driver.ConnPrepareContext // conn's
+	stmts  []driver.Stmt             // all of those below
+	args   []driver.NamedValue       // scratch
 
-	putSpan, trimSpans                                                                           *sql.Stmt
-	spans                                                                                        spans // not saved yet
-	putWords, replaceWords, dropWords                                                            *sql.Stmt
-	putHot, putDocument, putWork, putExtra, putError, putQueue, putBatch, putSchedule, putCursor *sql.Stmt
-	dropHot, dropDocument, dropWork, dropExtra, dropErrors, dropQueue, dropBatch, dropSchedule   *sql.Stmt
-	dropExtras                                                                                   *sql.Stmt
-	putUsage, trimUsage                                                                          *sql.Stmt
-	usageFirst                                                                                   uint64 // no usage row before it is there
-	putAudit, trimAudit, newestAudit                                                             *sql.Stmt
-	audited                                                                                      auditSeen // of the store's log
-	putIteration, putScore, newestIteration                                                      *sql.Stmt
-	dropIterations, dropScores, dropManyIterations, dropManyScores                               *sql.Stmt
-	putResource, dropResource                                                                    [len(resourceTables)]*sql.Stmt
+	begin, commit, rollback                       prepared
+	newHot, putHot, newDocument, newWork, putWork rows
+
+	putSpan, trimSpans                                                                         prepared
+	spans                                                                                      spans // not saved yet
+	putWords, replaceWords, dropWords                                                          prepared
+	putDocument, putExtra, putError, putQueue, putBatch, putSchedule, putCursor                prepared
+	dropHot, dropDocument, dropWork, dropExtra, dropErrors, dropQueue, dropBatch, dropSchedule prepared
+	findLost, dropLost                                                                         [len(lostTables)]prepared
+	putUsage, trimUsage, newestUsage                                                           prepared
+	usageFirst                                                                                 uint64 // no usage row before it is there
+	putAudit, trimAudit, newestAudit                                                           prepared
+	audited                                                                                    auditSeen // of the store's log
+	putIteration, putScore, newestIteration                                                    prepared
+	dropIterations, dropScores                                                                 prepared
+	putResource, dropResource                                                                  [len(resourceTables)]prepared
 }
 
-const putHotSQL = `
-INSERT INTO hot (number, queue, state, priority, attempt, errors, worker_id, hostname, lease_expires_ns,
-                 lease_renewed_ns, created_ns, scheduled_ns, started_ns, completed_ns, failed_ns, cost_nano_usd, usage)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+const (
+	hotColumns = `number, queue, state, priority, attempt, errors, created_ns, started_ns, completed_ns, worker_id, hostname,
+		lease_expires_ns, lease_renewed_ns, scheduled_ns, failed_ns, cost_nano_usd, usage`
+	updateHot = `
 ON CONFLICT (number) DO UPDATE SET
     queue = excluded.queue, state = excluded.state, priority = excluded.priority, attempt = excluded.attempt,
     errors = excluded.errors, worker_id = excluded.worker_id, hostname = excluded.hostname,
     lease_expires_ns = excluded.lease_expires_ns, lease_renewed_ns = excluded.lease_renewed_ns, created_ns = excluded.created_ns,
     scheduled_ns = excluded.scheduled_ns, started_ns = excluded.started_ns, completed_ns = excluded.completed_ns,
     failed_ns = excluded.failed_ns, cost_nano_usd = excluded.cost_nano_usd, usage = excluded.usage`
+	documentColumns = `number, id, payload, max_retries, retry_backoff, retry_base_delay_ms, retry_max_delay_ms, tags, headers,
+		result_schema, options, fairness_key, fairness_weight`
+	workColumns = "number, result, progress, checkpoint"
+)
 
 // A second job with the id of another is impossible; INSERT OR REPLACE would
 // drop the first silently, this fails.
 const putDocumentSQL = `
-INSERT INTO document (number, id, payload, max_retries, retry_backoff, retry_base_delay_ms, retry_max_delay_ms, tags, headers,
-                      result_schema, options, fairness_key, fairness_weight)
+INSERT INTO document (` + documentColumns + `)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (number) DO UPDATE SET
     id = excluded.id, payload = excluded.payload, max_retries = excluded.max_retries,
@@ -62,13 +69,20 @@ ON CONFLICT (number) DO UPDATE SET
 
 // statement is one of a writer's statements and its text.
 type statement struct {
-	stmt **sql.Stmt
+	stmt *prepared
 	text string
 }
 
 func newWriter(pool *sql.DB) (_ *writer, err error) {
 	ctx := context.Background()
-	w := &writer{spans: spans{}}
+	w := &writer{
+		spans:       spans{},
+		newHot:      newRows("INSERT OR FAIL", "hot", hotColumns, "", 7, 11),
+		putHot:      newRows("INSERT OR FAIL", "hot", hotColumns, updateHot, 11, 13),
+		newDocument: newRows("INSERT OR FAIL", "document", documentColumns, "", 7, 9),
+		newWork:     newRows("INSERT OR FAIL", "work", workColumns, "", 2),
+		putWork:     newRows("INSERT OR REPLACE", "work", workColumns, "", 2),
+	}
 	if w.conn, err = pool.Conn(ctx); err != nil {
 		return nil, err
 	}
@@ -77,10 +91,21 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 			err = errors.Join(err, w.close())
 		}
 	}()
-	for _, s := range append(w.resourceStatements(), []statement{
-		{&w.putHot, putHotSQL},
+	if err = w.conn.Raw(w.prepareAll); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// prepareAll prepares the statements of which there is one for each kind of row.
+func (w *writer) prepareAll(conn any) (err error) {
+	w.driver = conn.(driver.ConnPrepareContext)
+	statements := append(w.resourceStatements(), w.lostStatements()...)
+	for _, s := range append(statements, []statement{
+		{&w.begin, "BEGIN IMMEDIATE"},
+		{&w.commit, "COMMIT"},
+		{&w.rollback, "ROLLBACK"},
 		{&w.putDocument, putDocumentSQL},
-		{&w.putWork, "INSERT OR REPLACE INTO work (number, progress, checkpoint, result) VALUES (?, ?, ?, ?)"},
 		{&w.putError, `INSERT OR REPLACE INTO job_error
 			(id, attempt, error, backtrace, created_ns, worker_id, started_ns, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.putExtra, putExtraSQL},
@@ -104,12 +129,12 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 		{&w.dropDocument, "DELETE FROM document WHERE number = ?"},
 		{&w.dropWork, "DELETE FROM work WHERE number = ?"},
 		{&w.dropExtra, "DELETE FROM extra WHERE number = ?"},
-		{&w.dropExtras, "DELETE FROM extra WHERE number IN " + fromList},
 		{&w.dropErrors, "DELETE FROM job_error WHERE id BETWEEN ? AND ?"},
 		{&w.dropQueue, "DELETE FROM queue WHERE name = ?"},
 		{&w.dropBatch, "DELETE FROM batch WHERE id = ?"},
 		{&w.dropSchedule, "DELETE FROM schedule WHERE id = ?"},
 		{&w.putUsage, putUsageSQL},
+		{&w.newestUsage, "SELECT coalesce(max(seq), 0) FROM usage"},
 		{&w.trimUsage, "DELETE FROM usage WHERE seq < ?"},
 		{&w.putAudit, putAuditSQL},
 		{&w.trimAudit, "DELETE FROM audit WHERE seq < ?"},
@@ -117,55 +142,30 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 		{&w.putIteration, putIterationSQL},
 		{&w.newestIteration, "SELECT id FROM job_iteration WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT 1"},
 		{&w.dropIterations, "DELETE FROM job_iteration WHERE id >= ? AND id < ?"},
-		{&w.dropManyIterations, dropManySQL("job_iteration", iterationShift)},
 		{&w.putScore, "INSERT OR REPLACE INTO job_score (id, dimension, value, scorer, created_ns) VALUES (?, ?, ?, ?, ?)"},
 		{&w.dropScores, "DELETE FROM job_score WHERE id BETWEEN ? AND ?"},
-		{&w.dropManyScores, dropManySQL("job_score", errorShift)},
 	}...) {
-		if *s.stmt, err = w.conn.PrepareContext(ctx, s.text); err != nil {
-			return nil, err
+		if *s.stmt, err = w.prepare(s.text); err != nil {
+			return err
 		}
-		w.stmts = append(w.stmts, *s.stmt)
 	}
-	return w, nil
+	return nil
 }
 
 // close closes the connection. Its statements would else keep it, and its locks
-// on the file, alive: database/sql leaves those of a Conn to their maker.
+// on the file, alive.
 func (w *writer) close() error {
-	var errs []error
-	for _, stmt := range w.stmts {
-		errs = append(errs, stmt.Close())
-	}
-	return errors.Join(append(errs, w.conn.Close())...)
-}
-
-// transact runs f in one transaction.
-func (w *writer) transact(f func() error) error {
-	ctx := context.Background() // a context that can end costs a goroutine per statement
-	if _, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
-	err := f()
-	if err == nil {
-		if _, err = w.conn.ExecContext(ctx, "COMMIT"); err == nil {
-			return nil
+	return errors.Join(w.conn.Raw(func(any) error {
+		var errs []error
+		for _, stmt := range w.stmts {
+			errs = append(errs, stmt.Close())
 		}
-	}
-	if _, rollbackErr := w.conn.ExecContext(ctx, "ROLLBACK"); rollbackErr != nil {
-		return errors.Join(err, rollbackErr)
-	}
-	return err
-}
-
-func (w *writer) exec(stmt *sql.Stmt, args ...any) error {
-	w.args = append(w.args[:0], args...)
-	_, err := stmt.ExecContext(context.Background(), w.args...)
-	return err
+		return errors.Join(errs...)
+	}), w.conn.Close())
 }
 
 // hot writes what changes in a job's life.
-func (w *writer) hot(j *job.Job) error {
+func (w *writer) hot(j *job.Job, fresh bool) error {
 	var expires, renewed, cost, usage any
 	if j.State == job.Active {
 		expires = nullable(j.Lease.GetExpiresNs())
@@ -178,9 +178,13 @@ func (w *writer) hot(j *job.Job) error {
 		}
 		cost, usage = int64(u.CostUSD), string(text)
 	}
-	return w.exec(w.putHot, int64(j.Number), j.Queue, j.State.Word(), int64(j.Priority), int64(j.Attempt), int64(j.Errors),
-		text(j.Lease.GetWorkerId()), text(j.Lease.GetHostname()), expires,
-		renewed, j.CreatedNs, nullable(j.ScheduledNs), nullable(j.StartedNs), nullable(j.CompletedNs), nullable(j.FailedNs), cost, usage)
+	rows := &w.putHot
+	if fresh {
+		rows = &w.newHot
+	}
+	return w.add(rows, int64(j.Number), j.Queue, j.State.Word(), int64(j.Priority), int64(j.Attempt), int64(j.Errors), j.CreatedNs,
+		nullable(j.StartedNs), nullable(j.CompletedNs), text(j.Lease.GetWorkerId()), text(j.Lease.GetHostname()),
+		expires, renewed, nullable(j.ScheduledNs), nullable(j.FailedNs), cost, usage)
 }
 
 // document writes what a job has from its creation on.
@@ -208,13 +212,21 @@ func (w *writer) document(j *job.Job, id job.ID, payload, resultSchema *job.Blob
 	if err := w.words(j.Number, body, tags, fresh); err != nil {
 		return err
 	}
-	return w.exec(w.putDocument, int64(j.Number), id.String(), body, int64(j.Retry.GetMaxAttempts()),
+	values := [...]any{int64(j.Number), id.String(), body, int64(j.Retry.GetMaxAttempts()),
 		j.Retry.GetBackoff().Word(), j.Retry.GetBaseDelayMs(), j.Retry.GetMaxDelayMs(), tags, headers, schema, options,
-		text(j.FairnessKey), nullable(int64(j.FairnessWeight)))
+		text(j.FairnessKey), nullable(int64(j.FairnessWeight))}
+	if fresh {
+		return w.add(&w.newDocument, values[:]...)
+	}
+	return w.exec(w.putDocument, values[:]...)
 }
 
-// work writes what attempts left behind; no row when they left nothing.
-func (w *writer) work(number uint64, blobs Blobs, fresh bool) error {
+// leftBehind are the blobs that are in work.
+const leftBehind = 1<<job.Progress | 1<<job.Checkpoint | 1<<job.Result
+
+// work writes what attempts left behind; no row when they left nothing. It drops none
+// of a job that has no such blob: see lost.
+func (w *writer) work(j *job.Job, blobs Blobs, fresh bool) error {
 	progress, err1 := blobText(blobs[job.Progress])
 	checkpoint, err2 := blobText(blobs[job.Checkpoint])
 	result, err3 := blobText(blobs[job.Result])
@@ -222,15 +234,20 @@ func (w *writer) work(number uint64, blobs Blobs, fresh bool) error {
 		return err
 	}
 	if progress == nil && checkpoint == nil && result == nil {
-		if fresh {
+		if fresh || j.Blobs&leftBehind == 0 {
 			return nil
 		}
-		return w.exec(w.dropWork, int64(number))
+		return w.exec(w.dropWork, int64(j.Number))
 	}
-	return w.exec(w.putWork, int64(number), progress, checkpoint, result)
+	rows := &w.putWork
+	if fresh {
+		rows = &w.newWork
+	}
+	return w.add(rows, int64(j.Number), result, progress, checkpoint)
 }
 
-// errors makes errs the job's errors.
+// errors makes errs the job's errors. It drops none of a job that has no error: see
+// lost.
 func (w *writer) errors(number uint64, errs []*job.AttemptError, fresh bool) error {
 	if len(errs) > 1<<errorShift {
 		return fmt.Errorf("job number %d has %d errors, more than their ids have room for", number, len(errs))
@@ -241,17 +258,21 @@ func (w *writer) errors(number uint64, errs []*job.AttemptError, fresh bool) err
 			return err
 		}
 	}
-	if fresh {
+	if fresh || len(errs) == 0 {
 		return nil
 	}
 	return w.exec(w.dropErrors, errorID(number, len(errs)), errorID(number, 1<<errorShift-1))
 }
 
-// forget drops all rows of a job.
+// forget drops all rows of a job. It ends with the first error, after which there may be
+// no transaction any more.
 func (w *writer) forget(number uint64) error {
-	n := int64(number)
-	return errors.Join(w.exec(w.dropHot, n), w.exec(w.dropDocument, n), w.exec(w.dropWork, n), w.exec(w.dropExtra, n), w.exec(w.dropWords, n),
-		w.exec(w.dropErrors, errorID(number, 0), errorID(number, 1<<errorShift-1)))
+	for _, drop := range [...]prepared{w.dropHot, w.dropDocument, w.dropWork, w.dropExtra, w.dropWords} {
+		if err := w.exec(drop, int64(number)); err != nil {
+			return err
+		}
+	}
+	return w.exec(w.dropErrors, errorID(number, 0), errorID(number, 1<<errorShift-1))
 }
 
 func (w *writer) queue(q *state.Queue) error {

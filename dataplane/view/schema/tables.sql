@@ -2,25 +2,27 @@
 -- A job's rowid everywhere is its creation number: newest first is rowid order,
 -- and no sort is needed.
 
--- What changes in a job's life, kept small: every transition rewrites its row.
+-- What changes in a job's life, kept small: every transition rewrites its row. No
+-- column says NOT NULL: an update that can fail has SQLite copy each page before, for
+-- the case that it does. NULL is only where a comment says so.
 CREATE TABLE hot (
     number           INTEGER PRIMARY KEY,
-    queue            TEXT NOT NULL,
-    state            TEXT NOT NULL,
-    priority         INTEGER NOT NULL,
-    attempt          INTEGER NOT NULL,
-    errors           INTEGER NOT NULL, -- how many job_error rows there are
-    worker_id        TEXT,
-    hostname         TEXT,
-    lease_expires_ns INTEGER, -- while active
-    lease_renewed_ns INTEGER, -- while active: when the lease was given or last renewed
-    created_ns       INTEGER NOT NULL,
-    scheduled_ns     INTEGER,
+    queue            TEXT,
+    state            TEXT,
+    priority         INTEGER,
+    attempt          INTEGER,
+    errors           INTEGER, -- how many job_error rows there are
+    worker_id        TEXT,    -- NULL: none had it
+    hostname         TEXT,    -- NULL: it was not given
+    lease_expires_ns INTEGER, -- NULL unless active
+    lease_renewed_ns INTEGER, -- NULL unless active: when the lease was given or last renewed
+    created_ns       INTEGER,
+    scheduled_ns     INTEGER, -- this and the times below: NULL where there is none
     started_ns       INTEGER,
     completed_ns     INTEGER,
     failed_ns        INTEGER,
     cost_nano_usd    INTEGER, -- NULL: no usage was reported
-    usage            TEXT     -- JSON, as in a job's document
+    usage            TEXT     -- JSON, as in a job's document; NULL like the cost
 ) STRICT;
 
 -- What is written once, when the job is created; anew when a person changes it.
@@ -278,6 +280,11 @@ CREATE TABLE span (
 -- The words of payloads and tags, by the job's number. The texts themselves are in
 -- document.
 CREATE VIRTUAL TABLE words USING fts5(payload, tags, content='', contentless_delete=1, detail=full);
+
+-- A segment of this index, of which jobs were deleted, is written again when half of it is
+-- gone. By default it is when a tenth is: of jobs that go in the order in which they came,
+-- what is left would be written ten times.
+INSERT INTO words(words, rank) VALUES ('deletemerge', 50);
 
 -- How far the view is; written in the transaction it speaks of.
 CREATE TABLE cursor (

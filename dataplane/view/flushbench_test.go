@@ -1,0 +1,258 @@
+//go:build unix
+
+package view
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
+)
+
+// perFlush is how many jobs a flush of the benchmarks has: 7,500 a second, at the
+// default cadence.
+const perFlush = 1500
+
+// prose makes payloads of about 200 bytes, whose words are as unevenly common as those
+// of a language: a few in every payload, and each payload with some of its own.
+type prose struct {
+	random *rand.Rand
+	words  *rand.Zipf
+}
+
+func newProse() *prose {
+	random := rand.New(rand.NewPCG(7, 7))
+	return &prose{random, rand.NewZipf(random, 1.1, 4, 20_000)}
+}
+
+func (t *prose) next() string {
+	var note strings.Builder
+	for note.Len() < 90 {
+		fmt.Fprintf(&note, " %s", word(t.words.Uint64()))
+	}
+	return fmt.Sprintf(`{"to":"user%d@example.com","order":"%08x-%04x","amount":%d,"template":%q,"note":%q}`,
+		t.random.IntN(1_000_000), t.random.Uint32(), t.random.IntN(1<<16), t.random.IntN(10_000), word(t.words.Uint64()), note.String()[1:])
+}
+
+// word spells a number in syllables.
+func word(n uint64) string {
+	text := ""
+	for first := true; first || n > 0; first = false {
+		text += string("bdfgklmnprst"[n%12]) + string("aeiou"[n/12%5])
+		n /= 60
+	}
+	return text
+}
+
+// enqueueProse creates n jobs, and returns the ids.
+func (h *shard) enqueueProse(t *prose, n int) (ids []job.ID) {
+	for len(ids) < n {
+		h.commit(func(tx *state.Tx) {
+			for range min(perEntry, n-len(ids)) {
+				queue := fmt.Sprint("queue-", len(ids)%5)
+				tx.EnsureQueue(queue)
+				j := h.newJob(tx, queue)
+				must(h.t, tx.PutBlob(j, job.Payload, payload(t.next())))
+				must(h.t, tx.CreateJob(j, evEnqueued))
+				ids = append(ids, job.ID(j.Id))
+			}
+		})
+	}
+	return ids
+}
+
+// byHand is a view of an empty shard that nobody flushes but the benchmark.
+func byHand(b *testing.B) (*shard, *View) {
+	h := newShard(b)
+	h.settle()
+	h.closeView()
+	v := newView(h.dir, h.store, h.options(), h.patience)
+	must(b, v.resume(b.Context()))
+	b.Cleanup(func() { must(b, v.db.close()) })
+	return h, v
+}
+
+// cpuTime is what the process has used so far, user and system: it depends least on
+// what else runs on the machine.
+func cpuTime(t testing.TB) time.Duration {
+	var u syscall.Rusage
+	must(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkProse measures flushes of jobs with texts like a language's: that are new,
+// that are done and were shown before, that are deleted. An op is a flush.
+func BenchmarkProse(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		change func(h *shard, ids []job.ID) // after a flush; nil: they are new
+	}{
+		{"new", nil},
+		{"completed", func(h *shard, ids []job.ID) { h.changeMany(ids, complete, evCompleted) }},
+		{"deleted", func(h *shard, ids []job.ID) {
+			h.changeMany(ids, complete, evCompleted)
+			h.commit(func(tx *state.Tx) {
+				for _, id := range ids {
+					j, err := tx.Job(id)
+					must(b, err)
+					must(b, tx.DeleteJob(j, evDeleted))
+				}
+			})
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			h, v := byHand(b)
+			texts := newProse()
+			var made [][]job.ID
+			if c.change != nil {
+				for range b.N {
+					made = append(made, h.enqueueProse(texts, perFlush))
+					flush(b, v)
+				}
+			}
+			var used time.Duration
+			b.ResetTimer()
+			for i := range b.N {
+				b.StopTimer()
+				if c.change == nil {
+					h.enqueueProse(texts, perFlush)
+				} else {
+					c.change(h, made[i])
+				}
+				b.StartTimer()
+				before := cpuTime(b)
+				flush(b, v)
+				used += cpuTime(b) - before
+			}
+			b.ReportMetric(float64(used.Nanoseconds())/1000/float64(perFlush*b.N), "cpu-µs/job")
+		})
+	}
+}
+
+// BenchmarkCadence measures whole jobs, of which 15,000 a second live 80 ms on average,
+// at two paces of flushes. An op is 400 ms of that.
+func BenchmarkCadence(b *testing.B) {
+	const perMs, meanMs, opMs = 15, 80, 400
+	for _, every := range []int{200, 400} {
+		b.Run(fmt.Sprintf("every=%dms", every), func(b *testing.B) {
+			h, v := byHand(b)
+			texts := newProse()
+			var used time.Duration
+			ends := map[int][]job.ID{} // by the flush before which they are done
+			for i := range b.N * opMs / every {
+				b.StopTimer()
+				for n, id := range h.enqueueProse(texts, perMs*every) {
+					at := float64(n)/perMs + meanMs*texts.random.ExpFloat64()
+					ends[i+int(at)/every] = append(ends[i+int(at)/every], id)
+				}
+				h.changeMany(ends[i], complete, evCompleted)
+				delete(ends, i)
+				b.StartTimer()
+				before := cpuTime(b)
+				flush(b, v)
+				used += cpuTime(b) - before
+			}
+			b.ReportMetric(float64(used.Nanoseconds())/1000/float64(perMs*opMs*b.N), "cpu-µs/job")
+		})
+	}
+}
+
+func flush(b *testing.B, v *View) {
+	_, err := v.flush()
+	must(b, err)
+}
+
+// BenchmarkWords finds pages by words among 105,000 jobs that came in flushes.
+func BenchmarkWords(b *testing.B) {
+	h, v := byHand(b)
+	texts := newProse()
+	for range 70 {
+		h.enqueueProse(texts, perFlush)
+		flush(b, v)
+	}
+	v.current = v.db
+	for _, c := range []struct{ name, words string }{
+		{"that all have", "example"},
+		{"that one of nine has", word(3)},
+		{"that few have", word(9000)},
+		{"that none has", "zzzz"},
+		{"two", word(100) + " " + word(140)},
+		{"a phrase", `"` + word(3) + " " + word(4) + `"`},
+		{"a prefix", "user777*"},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			before := cpuTime(b)
+			for b.Loop() {
+				_, err := v.Search(b.Context(), Query{Words: c.words})
+				must(b, err)
+			}
+			b.ReportMetric(float64((cpuTime(b)-before).Nanoseconds())/1000/float64(b.N), "cpu-µs/op")
+		})
+	}
+}
+
+// BenchmarkFlush measures what a flush costs in processor time for each job it writes:
+// of new jobs, of ones that have rows and were fetched and completed with a result, and
+// of new ones that are completed already. It follows the store by hand, without the
+// flusher's pauses.
+func BenchmarkFlush(b *testing.B) {
+	for _, c := range []struct {
+		name      string
+		had, done bool // rows before the flush; completed in it
+	}{{"insert", false, false}, {"update", true, true}, {"coalesced", false, true}} {
+		for _, jobs := range []int{1500, 20_000} {
+			b.Run(fmt.Sprintf("%s/jobs=%d", c.name, jobs), func(b *testing.B) {
+				h := newShard(b)
+				h.enqueueMany(20_000)
+				h.settle()
+				h.closeView()
+				v := newView(h.dir, h.store, h.options(), h.patience)
+				v.patience.scrub = time.Hour
+				must(b, v.resume(b.Context()))
+				b.Cleanup(func() { must(b, v.db.close()) })
+				flush := func() {
+					for more := true; more; {
+						var err error
+						more, err = v.flush()
+						must(b, err)
+					}
+				}
+				var spent time.Duration
+				for b.Loop() {
+					b.StopTimer()
+					ids := h.enqueueMany(jobs)
+					if c.had {
+						flush()
+					}
+					if c.done {
+						h.changeMany(ids, fetched("w"), evStarted)
+						h.changeMany(ids, completeWith(payload(`{"ok":true,"n":12345}`)), evCompleted)
+					}
+					runtime.GC()
+					b.StartTimer()
+					before := cpuTime(b)
+					flush()
+					spent += cpuTime(b) - before
+				}
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(float64(spent.Nanoseconds())/float64(jobs*b.N)/1e3, "cpu-us/job")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(jobs*b.N)/1e3, "us/job")
+			})
+		}
+	}
+}
+
+func completeWith(result *job.Blob) func(*state.Tx, *job.Job) {
+	return func(tx *state.Tx, j *job.Job) {
+		complete(tx, j)
+		if err := tx.PutBlob(j, job.Result, result); err != nil {
+			panic(err)
+		}
+	}
+}
