@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 )
+
+// MaxFields is how many fields a message may have at its top, where each item of a list
+// is one: several times what any list may have that is sent.
+const MaxFields = 8192
 
 // Codec encodes messages as binary protobuf, by the generated code where there is some.
 // It is for both ends: connect.WithCodec.
@@ -47,9 +52,32 @@ func (Codec) MarshalAppend(b []byte, message any) ([]byte, error) {
 func (Codec) Unmarshal(data []byte, message any) error {
 	switch m := message.(type) {
 	case generated:
+		if err := checkFields(data); err != nil {
+			return err
+		}
 		return m.UnmarshalVTUnsafe(slices.Clone(data))
 	case proto.Message:
 		return proto.Unmarshal(data, m)
 	}
 	return fmt.Errorf("a %T is no message", message)
+}
+
+// checkFields refuses a message with more fields than any that makes sense, before they
+// are decoded: an empty item of a list takes two bytes, and a hundred times that in
+// memory. What cannot be read is left to the decoder to complain of.
+func checkFields(data []byte) error {
+	if len(data) <= 2*MaxFields {
+		return nil // a field has a tag and something behind it
+	}
+	for n := 0; len(data) > 0; n++ {
+		if n == MaxFields {
+			return fmt.Errorf("the message has more than %d fields: send shorter lists", MaxFields)
+		}
+		_, _, size := protowire.ConsumeField(data)
+		if size < 0 {
+			return nil
+		}
+		data = data[size:]
+	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	timestamppb1 "google.golang.org/protobuf/types/known/timestamppb"
 	io "io"
 	math "math"
+	sync "sync"
 	unsafe "unsafe"
 )
 
@@ -2042,6 +2043,81 @@ func (m *GetServerInfoResponse) MarshalToSizedBufferVT(dAtA []byte) (int, error)
 	return len(dAtA) - i, nil
 }
 
+var vtprotoPool_EnqueueRequest = sync.Pool{
+	New: func() interface{} {
+		return &EnqueueRequest{}
+	},
+}
+
+func (m *EnqueueRequest) ResetVT() {
+	if m != nil {
+		m.Reset()
+	}
+}
+func (m *EnqueueRequest) ReturnToVTPool() {
+	if m != nil {
+		m.ResetVT()
+		vtprotoPool_EnqueueRequest.Put(m)
+	}
+}
+func EnqueueRequestFromVTPool() *EnqueueRequest {
+	return vtprotoPool_EnqueueRequest.Get().(*EnqueueRequest)
+}
+
+var vtprotoPool_AckBatchItem = sync.Pool{
+	New: func() interface{} {
+		return &AckBatchItem{}
+	},
+}
+
+func (m *AckBatchItem) ResetVT() {
+	if m != nil {
+		m.Reset()
+	}
+}
+func (m *AckBatchItem) ReturnToVTPool() {
+	if m != nil {
+		m.ResetVT()
+		vtprotoPool_AckBatchItem.Put(m)
+	}
+}
+func AckBatchItemFromVTPool() *AckBatchItem {
+	return vtprotoPool_AckBatchItem.Get().(*AckBatchItem)
+}
+
+var vtprotoPool_StreamLifecycleRequest = sync.Pool{
+	New: func() interface{} {
+		return &StreamLifecycleRequest{}
+	},
+}
+
+func (m *StreamLifecycleRequest) ResetVT() {
+	if m != nil {
+		clear(m.Queues)
+		f0 := m.Queues[:0]
+		for _, mm := range m.Acks {
+			mm.ResetVT()
+		}
+		f1 := m.Acks[:0]
+		for _, mm := range m.Enqueues {
+			mm.ResetVT()
+		}
+		f2 := m.Enqueues[:0]
+		m.Reset()
+		m.Queues = f0
+		m.Acks = f1
+		m.Enqueues = f2
+	}
+}
+func (m *StreamLifecycleRequest) ReturnToVTPool() {
+	if m != nil {
+		m.ResetVT()
+		vtprotoPool_StreamLifecycleRequest.Put(m)
+	}
+}
+func StreamLifecycleRequestFromVTPool() *StreamLifecycleRequest {
+	return vtprotoPool_StreamLifecycleRequest.Get().(*StreamLifecycleRequest)
+}
 func (m *UsageReport) SizeVT() (n int) {
 	if m == nil {
 		return 0
@@ -6398,7 +6474,14 @@ func (m *StreamLifecycleRequest) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Acks = append(m.Acks, &AckBatchItem{})
+			if len(m.Acks) == cap(m.Acks) {
+				m.Acks = append(m.Acks, &AckBatchItem{})
+			} else {
+				m.Acks = m.Acks[:len(m.Acks)+1]
+				if m.Acks[len(m.Acks)-1] == nil {
+					m.Acks[len(m.Acks)-1] = &AckBatchItem{}
+				}
+			}
 			if err := m.Acks[len(m.Acks)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
@@ -6432,7 +6515,14 @@ func (m *StreamLifecycleRequest) UnmarshalVT(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Enqueues = append(m.Enqueues, &EnqueueRequest{})
+			if len(m.Enqueues) == cap(m.Enqueues) {
+				m.Enqueues = append(m.Enqueues, &EnqueueRequest{})
+			} else {
+				m.Enqueues = m.Enqueues[:len(m.Enqueues)+1]
+				if m.Enqueues[len(m.Enqueues)-1] == nil {
+					m.Enqueues[len(m.Enqueues)-1] = &EnqueueRequest{}
+				}
+			}
 			if err := m.Enqueues[len(m.Enqueues)-1].UnmarshalVT(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
@@ -12253,7 +12343,14 @@ func (m *StreamLifecycleRequest) UnmarshalVTUnsafe(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Acks = append(m.Acks, &AckBatchItem{})
+			if len(m.Acks) == cap(m.Acks) {
+				m.Acks = append(m.Acks, &AckBatchItem{})
+			} else {
+				m.Acks = m.Acks[:len(m.Acks)+1]
+				if m.Acks[len(m.Acks)-1] == nil {
+					m.Acks[len(m.Acks)-1] = &AckBatchItem{}
+				}
+			}
 			if err := m.Acks[len(m.Acks)-1].UnmarshalVTUnsafe(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
@@ -12287,7 +12384,14 @@ func (m *StreamLifecycleRequest) UnmarshalVTUnsafe(dAtA []byte) error {
 			if postIndex > l {
 				return io.ErrUnexpectedEOF
 			}
-			m.Enqueues = append(m.Enqueues, &EnqueueRequest{})
+			if len(m.Enqueues) == cap(m.Enqueues) {
+				m.Enqueues = append(m.Enqueues, &EnqueueRequest{})
+			} else {
+				m.Enqueues = m.Enqueues[:len(m.Enqueues)+1]
+				if m.Enqueues[len(m.Enqueues)-1] == nil {
+					m.Enqueues[len(m.Enqueues)-1] = &EnqueueRequest{}
+				}
+			}
 			if err := m.Enqueues[len(m.Enqueues)-1].UnmarshalVTUnsafe(dAtA[iNdEx:postIndex]); err != nil {
 				return err
 			}
