@@ -21,6 +21,10 @@ const (
 // own credential.
 const ServiceHeader = "Corvo-Service-Token"
 
+// DrainTrailer is behind the body of a stream that a gateway has ended because it shuts
+// down, not its client: the host tells the client to open another.
+const DrainTrailer = "Corvo-Service-Drain"
+
 // HeartbeatEvery is how often a stream of documents says that it lives.
 const HeartbeatEvery = 500 * time.Millisecond
 

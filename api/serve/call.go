@@ -97,8 +97,10 @@ func RequestID(ctx context.Context) string {
 // Authorization, else X-API-Key; "" where there is neither.
 func Credential(r *http.Request) string {
 	const bearer = "bearer "
-	if a := r.Header.Get("Authorization"); len(a) >= len(bearer) && strings.EqualFold(a[:len(bearer)], bearer) {
-		return strings.TrimSpace(a[len(bearer):])
+	if given := r.Header["Authorization"]; len(given) > 0 { // as Get answers it, which spells the name anew
+		if a := given[0]; len(a) >= len(bearer) && strings.EqualFold(a[:len(bearer)], bearer) {
+			return strings.TrimSpace(a[len(bearer):])
+		}
 	}
 	return r.Header.Get("X-Api-Key")
 }

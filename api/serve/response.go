@@ -33,10 +33,18 @@ func (w *response) WriteHeader(status int) {
 	c := w.call
 	var buf [40]byte
 	timing := append(buf[:0], "proc;dur="...)
-	timing = strconv.AppendFloat(timing, float64(time.Since(c.start))/float64(time.Millisecond), 'f', 3, 64)
+	timing = appendMillis(timing, time.Since(c.start))
 	c.headers[1] = string(timing)
 	w.Header()["Server-Timing"] = c.headers[1:2:2]
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// appendMillis appends a duration in milliseconds, with three decimals.
+func appendMillis(b []byte, d time.Duration) []byte {
+	us := d.Microseconds()
+	b = strconv.AppendInt(b, us/1000, 10)
+	rest := us % 1000
+	return append(b, '.', byte('0'+rest/100), byte('0'+rest/10%10), byte('0'+rest%10))
 }
 
 func (w *response) Write(b []byte) (int, error) {

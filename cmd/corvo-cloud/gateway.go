@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/controlplane/gateway"
 )
 
@@ -16,6 +17,7 @@ import (
 type gatewayConfig struct {
 	process
 	joining
+	settings.Door
 	Bind string `flag:"bind" default:":8080" doc:"address tenants reach the gateway at"`
 }
 
@@ -26,6 +28,15 @@ func newGateway() *cobra.Command {
 }
 
 func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) error {
+	var faults []error
+	cfg.Door.Check(func(good bool, message string, args ...any) {
+		if !good {
+			faults = append(faults, fmt.Errorf(message, args...))
+		}
+	})
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
 	credential, err := cfg.credential()
 	if err != nil {
 		return err
@@ -38,6 +49,7 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) error {
 		ControlPlane: cfg.ControlPlane,
 		Credential:   credential,
 		Version:      version,
+		Limits:       cfg.Limits(),
 		Tracer:       r.tracer(),
 		Logger:       r.log,
 	})
@@ -52,7 +64,9 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) error {
 	followed := make(chan error, 1)
 	go func() { followed <- door.Run(following) }()
 	fmt.Fprintf(out, "the gateway listens on %s\n", front.URL(listener.Addr()))
-	err = front.Serve(ctx, listener, front.Config{Handler: door, Drain: door.Drain, Streams: true, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log})
+	err = front.Serve(ctx, listener, front.Config{
+		Handler: door, Drain: door.Drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections), Logger: r.log,
+	})
 	return cfg.end(ctx, r, err, func(context.Context) error {
 		stop() // it ships its last counts before it ends
 		if err := <-followed; !errors.Is(err, context.Canceled) {

@@ -6,6 +6,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -27,6 +28,7 @@ import (
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/serve/pace"
 	"github.com/corvo/corvo/api/spec"
 	"github.com/corvo/corvo/telemetry"
 )
@@ -48,11 +50,17 @@ const RecheckEvery = time.Second
 // RetryAfter is what a client is told to wait when its namespace cannot be reached.
 const RetryAfter = time.Second
 
+// DefaultAnswerWait is for how long a client may take nothing of an answer that has come.
+const DefaultAnswerWait = 30 * time.Second
+
 // Config is what a gateway is made of.
 type Config struct {
 	ControlPlane string // base URL
 	Credential   string // of the gateway, cv_gw_...
 	Version      string // of the binary
+
+	Limits     pace.Limits   // how fast it is asked
+	AnswerWait time.Duration // 0 = DefaultAnswerWait
 
 	HTTP      *http.Client         // to the control plane; nil = one of its own
 	Transport http.RoundTripper    // to hosts; nil = two of its own
@@ -64,8 +72,8 @@ type Config struct {
 }
 
 // Gateway is an http.Handler for the data plane's paths and for its own health.
-// The http.Server in front of it has no WriteTimeout and no ReadTimeout: polls are
-// long and streams endless.
+// The http.Server in front of it has no ReadTimeout: streams are endless. Its WriteTimeout
+// is for the gateway's own answers; what a host answers has as long as the client takes it.
 type Gateway struct {
 	config    Config
 	member    *fleet.Member
@@ -77,6 +85,8 @@ type Gateway struct {
 	log       *slog.Logger
 	known     atomic.Bool // all documents there were have come
 	flight    flight
+	limits    pace.Limiter
+	paces     keyPaces
 	meter     *meter
 	targets   sync.Map // address -> *url.URL
 	failing   sync.Map // id of a host -> struct{}: it could not be reached last
@@ -97,6 +107,10 @@ func New(c Config) (*Gateway, error) {
 	if c.Tracer == nil {
 		c.Tracer = noop.NewTracerProvider()
 	}
+	c.AnswerWait = cmp.Or(c.AnswerWait, DefaultAnswerWait)
+	if err := c.Limits.Check(); err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
 	if c.Metrics == nil {
 		c.Metrics = telemetry.NewRegistry()
 	}
@@ -108,7 +122,7 @@ func New(c Config) (*Gateway, error) {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	g := &Gateway{
-		config: c, member: member, book: fleet.NewBook(), transport: c.Transport, log: c.Logger,
+		config: c, member: member, book: fleet.NewBook(), transport: c.Transport, log: c.Logger, limits: pace.New(c.Limits),
 		tracer: c.Tracer.Tracer("github.com/corvo/corvo/controlplane/gateway"),
 	}
 	if g.transport == nil {
@@ -210,6 +224,7 @@ func (g *Gateway) recheck(ctx context.Context) {
 		select {
 		case <-tick.C:
 			g.flight.checkAll(g.shutOut)
+			g.paces.forget(g.config.Now())
 		case <-ctx.Done():
 			return
 		}

@@ -70,7 +70,7 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 	t.closeBody = t.body.end
 	t.body.control = http.NewResponseController(w)
 	defer t.body.leave()
-	if err := g.enter(ctx, t); err != nil {
+	if err := g.enter(ctx, t, r); err != nil {
 		return err
 	}
 	defer g.flight.end(&t.passage)
@@ -83,8 +83,9 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 		// as those of tests, say so when it is needed.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
-	out := &counter{ResponseWriter: w}
+	out := &counter{ResponseWriter: w, reader: readerOf(w, g.config.AnswerWait)}
 	defer func() {
+		out.reader.leave()
 		status := out.status
 		if t.err != nil {
 			status = api.CodeOf(t.err).Status()
@@ -105,12 +106,12 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 }
 
 // enter finds out where a request is to go and puts it in flight.
-func (g *Gateway) enter(ctx context.Context, t *trip) error {
+func (g *Gateway) enter(ctx context.Context, t *trip, r *http.Request) error {
 	if !g.known.Load() {
 		// Nobody is told that a credential is wrong by who knows none.
 		return unavailable("the gateway has just started and does not know the namespaces yet: try again")
 	}
-	_, doc, err := g.member.Enter(ctx, g.book, t.credential, t.hint, reachable)
+	doc, err := g.letIn(ctx, t, r)
 	if err != nil {
 		return err
 	}
@@ -187,6 +188,10 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	h.Del("Upgrade")
 	h.Del("Connection")
 	p.Out.Trailer = nil
+	if t.stream {
+		p.Out.Trailer = http.Header{fleet.DrainTrailer: nil}
+		t.body.trailer = p.Out.Trailer
+	}
 	h.Set(fleet.ServiceHeader, t.pass)
 	h.Set(api.NamespaceHeader, t.namespace)
 	h.Set(requestIDHeader, serve.RequestID(p.In.Context()))
@@ -255,8 +260,9 @@ func awayMessage(err error) string {
 // counted counts what is read of a request's body.
 type counted struct {
 	io.ReadCloser
-	bytes  atomic.Int64
-	broken atomic.Bool // reading it failed
+	bytes   atomic.Int64
+	broken  atomic.Bool // reading it failed
+	trailer http.Header // what is sent behind it; it may change until it has been read
 
 	mu      sync.Mutex
 	control *http.ResponseController // of the connection; nil once the request is over
@@ -284,6 +290,7 @@ func (c *counted) Read(b []byte) (int, error) {
 	n, err := c.ReadCloser.Read(b)
 	c.bytes.Add(int64(n))
 	if err != nil && c.ended.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+		c.trailer.Set(fleet.DrainTrailer, "true")
 		return n, io.EOF
 	}
 	// Closed: by the transport, when the host has failed.
@@ -296,6 +303,7 @@ func (c *counted) Read(b []byte) (int, error) {
 // counter counts what is written of an answer.
 type counter struct {
 	http.ResponseWriter
+	reader *reader
 	status int
 	bytes  int64
 }
@@ -308,9 +316,18 @@ func (c *counter) WriteHeader(status int) {
 }
 
 func (c *counter) Write(b []byte) (int, error) {
+	c.reader.begin()
+	defer c.reader.end()
 	n, err := c.ResponseWriter.Write(b)
 	c.bytes += int64(n)
 	return n, err
+}
+
+// FlushError is for http.ResponseController.
+func (c *counter) FlushError() error {
+	c.reader.begin()
+	defer c.reader.end()
+	return c.reader.control.Flush()
 }
 
 // Unwrap gives http.ResponseController the rest of the connection's abilities.

@@ -233,7 +233,7 @@ func (c *Cloud) run(name string, run func(context.Context) error) {
 func (c *Cloud) serve(name string, listener net.Listener, handler http.Handler, drain func()) {
 	c.run(name, func(ctx context.Context) error {
 		return front.Serve(ctx, listener, front.Config{
-			Handler: handler, Drain: drain, Streams: true, ShutdownTimeout: c.cfg.ShutdownTimeout, Logger: c.cfg.Logger,
+			Handler: handler, Drain: drain, ShutdownTimeout: c.cfg.ShutdownTimeout, Logger: c.cfg.Logger,
 		})
 	})
 }

@@ -19,7 +19,8 @@ import (
 
 // Limits of connections. Bodies have none here: every route bounds its own. The
 // write timeout counts from the request's header, so it must outlast a fetch that
-// waits a minute; it is for clients that do not read their answer.
+// waits a minute; it is for clients that do not read their answer. Handlers lift it for
+// answers that may take longer, and bound those themselves.
 const (
 	headerTimeout  = 10 * time.Second
 	writeTimeout   = 2 * time.Minute
@@ -52,9 +53,6 @@ type Config struct {
 	Drain func()
 	// ShutdownTimeout is how long requests under way may take to finish.
 	ShutdownTimeout time.Duration
-	// Streams lets answers take as long as they like: whoever stands behind bounds
-	// them.
-	Streams bool
 	// MaxConnections is how many there may be at once; 0 = any number.
 	MaxConnections int
 	Logger         *slog.Logger
@@ -74,9 +72,6 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 		Protocols:         protocols(),
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams, SendPingTimeout: pingTimeout, PingTimeout: pingTimeout},
 		ErrorLog:          slog.NewLogLogger(c.Logger.Handler(), slog.LevelDebug),
-	}
-	if c.Streams {
-		srv.WriteTimeout = 0
 	}
 	if c.MaxConnections > 0 {
 		listener = &bounded{Listener: listener, most: int64(c.MaxConnections), log: c.Logger}

@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet/fleettest"
+	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// Limits count per key, per address and per failure, here as at a node, and hold without
+// asking a host.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	now := time.Now()
+	w := newTown(t, ok, func(c *Config) {
+		c.Limits = pace.Limits{PerKey: 4, PerAddress: 10, Failures: 2, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+		c.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
+	})
+	later := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
+	mine, other := w.key(keyring.Namespace, time.Time{}, "ns_a"), w.key(keyring.Namespace, time.Time{}, "ns_a")
+	const here, there = "192.0.2.1", "192.0.2.2"
+	expect := func(from, key string, status int) {
+		t.Helper()
+		got := w.send("GET", "/api/v1/queues", key, "", "X-Forwarded-For", from)
+		if got.StatusCode != status {
+			t.Errorf("%d %s, want %d", got.StatusCode, got.body, status)
+		}
+		if seconds, err := strconv.Atoi(got.Header.Get("Retry-After")); status == 429 && (got.code() != api.RateLimited || err != nil || seconds < 1) {
+			t.Errorf("%s, Retry-After %q", got.body, got.Header.Get("Retry-After"))
+		}
+	}
+	for range 4 {
+		expect(here, mine, 200)
+	}
+	expect(here, mine, 429)
+	expect(there, mine, 429) // wherever it comes from
+	expect(here, other, 200)
+	later(time.Second / 4)
+	expect(here, mine, 200)
+	expect(here, mine, 429)
+
+	// Failures come five at once; a good key from there still opens.
+	const flood = "192.0.2.3"
+	for range 5 {
+		expect(flood, "garbage", 401)
+	}
+	expect(flood, "garbage", 429)
+	expect(flood, other, 200)
+	expect("192.0.2.4", "garbage", 401)
+
+	// Everything from one address, whatever it asks with.
+	later(time.Minute)
+	for i := range 10 {
+		expect("192.0.2.5", []string{mine, other, ""}[i%3], []int{200, 200, 401}[i%3])
+	}
+	expect("192.0.2.5", "", 429)
+
+	// What rests is not kept.
+	known := func() (n int) { w.gateway.paces.buckets.Range(func(any, any) bool { n++; return true }); return n }
+	if known() != 2 {
+		t.Errorf("%d keys have asked, want 2", known())
+	}
+	later(time.Minute)
+	w.gateway.paces.forget(w.gateway.config.Now())
+	if known() != 0 {
+		t.Errorf("%d keys are kept that rest", known())
+	}
+}
+
+func TestLimitsAreChecked(t *testing.T) {
+	t.Parallel()
+	if _, err := New(Config{ControlPlane: "http://127.0.0.1:1", Limits: pace.Limits{PerKey: -1}}); err == nil {
+		t.Error("a limit of -1 is taken")
+	}
+}
+
+// A client that takes nothing of its answer is cut off, and its host is free; one that
+// reads on gets all of it, however long it takes.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	left := make(chan struct{}, 1)
+	const pieces = 10
+	w := newTown(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/api/v1/events" {
+			for range pieces {
+				_, _ = w.Write([]byte("data: 1\n\n"))
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case <-time.After(60 * time.Millisecond):
+				case <-r.Context().Done():
+				}
+			}
+			return
+		}
+		for {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				left <- struct{}{}
+				return
+			}
+		}
+	}, func(c *Config) { c.AnswerWait = 300 * time.Millisecond })
+	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	if got := w.send("GET", "/api/v1/events", key, ""); len(got.body) != pieces*len("data: 1\n\n") {
+		t.Errorf("who reads on got %d %q", got.StatusCode, got.body)
+	}
+	var dial net.Dialer
+	conn, err := dial.DialContext(context.Background(), "tcp", w.url[len("http://"):])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "GET /api/v1/queues HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n", key)
+	within(t, left, "the host need not send on to who does not read")
+	fleettest.Eventually(t, "nothing is under way", func() bool {
+		w.gateway.flight.mu.Lock()
+		defer w.gateway.flight.mu.Unlock()
+		return len(w.gateway.flight.passages) == 0
+	})
+}
