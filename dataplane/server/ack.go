@@ -128,21 +128,22 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 	items := make([]*op.AckItem, 0, len(acks))
 	asked := make([]*convert.AckBatchItem, 0, len(acks)) // who asked for items[i]
 	ids := make([]job.ID, 0, len(acks))                  // and for which job
+	into := convert.NewAcks(len(acks))
 	for i := range acks {
 		b := &acks[i]
-		item, err := q.ackItem(r, b, span)
+		item, err := q.ackItem(r, &into, b, span)
 		if err == nil {
 			err = s.addTools(q, item, b.ToolCalls)
 		}
-		var e *api.Error
-		switch {
-		case err == nil:
+		if err == nil {
 			items, asked, ids = append(items, item), append(asked, b), append(ids, job.ID(item.Proof.Id))
-		case errors.As(err, &e):
-			refused(b.JobID, e.Code, e.Message)
-		default:
+			continue
+		}
+		e, told := asError(err)
+		if !told {
 			return out, err
 		}
+		refused(b.JobID, e.Code, e.Message)
 	}
 	span.usages(items)
 	if len(items) == 0 {
@@ -177,14 +178,14 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 
 // ackItem is one item of a batch, checked on its own: an *api.Error refuses it
 // alone.
-func (q *request) ackItem(r *http.Request, b *convert.AckBatchItem, span *span) (*op.AckItem, error) {
+func (q *request) ackItem(r *http.Request, into *convert.Acks, b *convert.AckBatchItem, span *span) (*op.AckItem, error) {
 	id, j, err := q.look(r, b.JobID, span.linkable())
 	if err != nil {
 		return nil, err
 	}
 	span.link(j)
 	var f convert.Faults
-	item := convert.FromAck(&f, id, &b.AckBody)
+	item := into.From(&f, id, &b.AckBody)
 	return item, f.Err()
 }
 

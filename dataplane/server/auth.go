@@ -19,34 +19,40 @@ import (
 
 // authenticate says who sends a new request, within the limits at the door.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
-	if s.cfg.Dev || s.cloud() || !s.limits.any() {
+	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		who, _, err := s.identify(r)
 		return who, err
 	}
 	now := s.cfg.Now()
-	from := s.clientAddress(r)
-	if err := s.limits.arrives(from, now); err != nil {
+	from := s.limits.From(r)
+	if err := s.limits.Arrives(from, now); err != nil {
 		return tenancy.Principal{}, err
 	}
 	who, use, err := s.identify(r)
 	switch {
 	case api.CodeOf(err) == api.Unauthorized:
-		return who, cmp.Or(s.limits.failed(from, now), err)
+		return who, cmp.Or(s.limits.Failed(from, now), err)
 	case err == nil:
-		err = s.limits.asks(use, now)
+		err = s.limits.Asks(&use.rate, now)
 	}
 	return who, err
 }
 
-// stays says who it is, now, that began a stream, and whether they still may do in the
-// namespace what that takes: a key may be revoked, run out, and change.
-func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Permission) (tenancy.Principal, error) {
+// stays says who it is, now, that began a stream or a poll, and whether they still may do
+// in the namespace, and in all of the queues, what that takes: a key may be revoked, run
+// out, and change.
+func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Permission, queues ...string) (tenancy.Principal, error) {
 	who, _, err := s.identify(r)
 	if err != nil {
 		return who, err
 	}
 	if who.Namespace != begun.Namespace {
-		return who, api.Errorf(api.Unauthorized, "the key opens another namespace now than when the stream began")
+		return who, api.Errorf(api.Unauthorized, "the key opens another namespace now than when this began: begin again")
+	}
+	for _, name := range queues {
+		if err := tenancy.Allow(who, what, tenancy.Where{Namespace: who.Namespace, Queue: name}); err != nil {
+			return who, err
+		}
 	}
 	return who, tenancy.Allow(who, what, tenancy.Where{Namespace: who.Namespace})
 }
@@ -92,9 +98,9 @@ func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 
 // How a key is waited for that this node has never heard of.
 const (
-	// newKeyWait bounds the wait: a follower has what its leader has within
+	// DefaultNewKeyWait bounds the wait: a follower has what its leader has within
 	// milliseconds, if it is in contact at all.
-	newKeyWait = time.Second
+	DefaultNewKeyWait = time.Second
 	// maxNewKeys bounds the requests that wait so at once; those above it are
 	// strangers until shown otherwise.
 	maxNewKeys = 64
@@ -114,7 +120,7 @@ func (s *Server) mayBeNew(ctx context.Context, home *cell.Cell, text string) boo
 		return false
 	}
 	defer s.newKeys.give(1)
-	ctx, cancel := context.WithTimeout(ctx, newKeyWait)
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.NewKeyWait)
 	defer cancel()
 	return home.Verify(ctx) == nil
 }
@@ -123,19 +129,8 @@ func (s *Server) mayBeNew(ctx context.Context, home *cell.Cell, text string) boo
 // ends at once, not when there is work.
 func (s *Server) park(ctx context.Context, r *http.Request, q *request, queues []string) error {
 	return s.cfg.Host.Park(ctx, q.who.Namespace, queues, func() error {
-		who, _, err := s.identify(r)
-		if err != nil {
-			return err
-		}
-		if who.Namespace != q.who.Namespace {
-			return api.Errorf(api.Unauthorized, "the key opens another namespace now than when the poll began: fetch again")
-		}
-		for _, name := range queues { // a key's roles and scope change too
-			if err := tenancy.Allow(who, tenancy.JobWork, tenancy.Where{Namespace: who.Namespace, Queue: name}); err != nil {
-				return err
-			}
-		}
-		return nil
+		_, err := s.stays(r, q.who, tenancy.JobWork, queues...)
+		return err
 	})
 }
 

@@ -59,6 +59,9 @@ func (q *request) together(queues []string, why string) (*cell.Cell, error) {
 // asError is err as a client may see it of one item; not ok where it is for the
 // operator only.
 func asError(err error) (*api.Error, bool) {
+	if err == nil {
+		return nil, false
+	}
 	var e *api.Error
 	ok := errors.As(err, &e)
 	return e, ok

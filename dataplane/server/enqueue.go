@@ -7,6 +7,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/telemetry"
@@ -110,7 +111,17 @@ func (q *request) shardOf(jobs []*op.NewJob) (*cell.Cell, error) {
 
 // create enqueues jobs on a shard, all or none, in one span.
 func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue, batch bool) (*api.EnqueueBatchResponse, error) {
-	jobs := enqueue.Jobs
+	r, span := q.beginEnqueue(r, enqueue.Jobs, batch)
+	made, err := s.commitNew(w, r, q, at, enqueue)
+	if err == nil && !batch {
+		span.message(made.JobIDs[0], 0)
+	}
+	span.end(err)
+	return made, err
+}
+
+// beginEnqueue is the span of an enqueue.
+func (q *request) beginEnqueue(r *http.Request, jobs []*op.NewJob, batch bool) (*http.Request, *span) {
 	r, span := q.beginSpan(r, telemetry.SpanEnqueue, telemetry.OperationSend)
 	if span != nil && oneQueue(jobs) {
 		span.queue(jobs[0].Queue)
@@ -118,12 +129,7 @@ func (s *Server) create(w http.ResponseWriter, r *http.Request, q *request, at *
 	if batch {
 		span.batch(len(jobs))
 	}
-	made, err := s.commitNew(w, r, q, at, enqueue)
-	if err == nil && !batch {
-		span.message(made.JobIDs[0], 0)
-	}
-	span.end(err)
-	return made, err
+	return r, span
 }
 
 func oneQueue(jobs []*op.NewJob) bool {
@@ -145,15 +151,17 @@ func traceOf(r *http.Request) convert.Trace {
 	return t
 }
 
-func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*api.EnqueueBatchResponse, error) {
+// commitJobs commits new jobs and answers what became of each.
+func (s *Server) commitJobs(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*op.EnqueueResult, error) {
 	jobs := enqueue.Jobs
 	if err := q.findDependencies(r, jobs); err != nil {
 		return nil, err
 	}
 	q.meta.Ids = make([][]byte, len(jobs), len(jobs)+1)
+	ids := make([]job.ID, len(jobs))
 	for i, n := range jobs {
-		id := at.NewID(n.Queue)
-		q.meta.Ids[i] = id[:]
+		ids[i] = at.NewID(n.Queue)
+		q.meta.Ids[i] = ids[i][:]
 	}
 	if enqueue.Batch != nil {
 		id := at.NewID(jobs[0].Queue)
@@ -168,8 +176,18 @@ func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, a
 	if len(result.Jobs) != len(jobs) {
 		return nil, fmt.Errorf("an enqueue of %d jobs has %d results", len(jobs), len(result.Jobs))
 	}
+	return result, nil
+}
+
+// commitNew is commitJobs for who is answered in whole.
+func (s *Server) commitNew(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, enqueue *op.Enqueue) (*api.EnqueueBatchResponse, error) {
+	result, err := s.commitJobs(w, r, q, at, enqueue)
+	if err != nil {
+		return nil, err
+	}
+	n := len(result.Jobs)
 	made := &api.EnqueueBatchResponse{
-		JobIDs: make([]string, len(jobs)), Results: make([]api.EnqueueResponse, len(jobs)), BatchID: convert.BatchID(result.BatchId),
+		JobIDs: make([]string, n), Results: make([]api.EnqueueResponse, n), BatchID: convert.BatchID(result.BatchId),
 	}
 	for i, e := range result.Jobs {
 		if made.Results[i], err = convert.ToEnqueued(at.State(), e); err != nil {

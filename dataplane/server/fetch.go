@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
@@ -104,9 +105,8 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 	if leased, err := q.leasedBefore(w, ask); len(leased) > 0 || err != nil {
 		return leased, err
 	}
-	wait, cancel := context.WithTimeout(r.Context(), ask.Wait)
-	defer cancel()
-	defer context.AfterFunc(s.draining, cancel)()
+	wait := patience{client: r.Context(), draining: s.draining, until: time.Now().Add(ask.Wait)}
+	defer wait.end()
 	runs := q.shards.Runs(ask.Queues)
 	var failed error // of a shard that is not asked again
 	for waited := false; ; {
@@ -115,16 +115,16 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 			if failed != nil {
 				return nil, failed
 			}
-			if err := s.park(wait, r, q, ask.Queues); err != nil {
+			if err := s.park(wait.context(), r, q, ask.Queues); err != nil {
 				switch {
-				case wait.Err() == nil:
+				case wait.context().Err() == nil:
 					return nil, err
 				case r.Context().Err() != nil:
 					return nil, nil
 				}
 				// An earlier try of this fetch may have waited here too, got the job and
 				// answered a connection that was gone.
-				if _, _, err := s.identify(r); err != nil {
+				if _, err := s.stays(r, q.who, tenancy.JobWork, ask.Queues...); err != nil {
 					return nil, err
 				}
 				return q.leasedBefore(w, ask)
@@ -146,9 +146,40 @@ func (s *Server) lease(w http.ResponseWriter, r *http.Request, q *request, ask *
 				return nil, err
 			}
 			failed = err
-		case wait.Err() != nil:
+		case wait.over():
 			return nil, nil
 		}
+	}
+}
+
+// patience is how long a fetch waits for work: until its time is over, its client has
+// left or the server drains. Most find work at once and never have its context made,
+// which takes a timer and a place among what the client's leaving ends.
+type patience struct {
+	client, draining context.Context
+	until            time.Time
+	waiting          context.Context // nil until it is asked for
+	stop             func()          // of waiting
+}
+
+// context ends with the patience.
+func (p *patience) context() context.Context {
+	if p.waiting == nil {
+		ctx, cancel := context.WithDeadline(p.client, p.until)
+		release := context.AfterFunc(p.draining, cancel)
+		p.waiting, p.stop = ctx, func() { release(); cancel() }
+	}
+	return p.waiting
+}
+
+func (p *patience) over() bool {
+	return p.client.Err() != nil || p.draining.Err() != nil || !time.Now().Before(p.until)
+}
+
+// end must be called once nobody waits any longer.
+func (p *patience) end() {
+	if p.stop != nil {
+		p.stop()
 	}
 }
 
@@ -185,7 +216,7 @@ func without(runs []router.Run, claims []claim) []router.Run {
 }
 
 // leaseClaimed proposes the fetches and releases the claims, but proposes nothing
-// for a caller that has left, or whose key has been revoked while it waited. The
+// for a caller that has left, or that may not have the jobs any more for which it waited. The
 // leases come in the order of the queues; there may be some beside an error, for
 // the shards decide each on its own.
 func (s *Server) leaseClaimed(r *http.Request, q *request, ask *convert.Fetch, claims []claim, waited bool) (leased []lease, at []position, err error) {
@@ -198,7 +229,7 @@ func (s *Server) leaseClaimed(r *http.Request, q *request, ask *convert.Fetch, c
 		return nil, nil, nil
 	}
 	if waited {
-		if _, _, err := s.identify(r); err != nil {
+		if _, err := s.stays(r, q.who, tenancy.JobWork, ask.Queues...); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -110,25 +110,23 @@ func (s *Server) setKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	was, err := s.ownKey(r, &q)
-	if err != nil {
-		return err
-	}
-	var f convert.Faults
-	key := convert.FromSetKey(&f, &body, s.cfg.Now())
-	q.haveRoles(&f, key)
-	if err := f.Err(); err != nil {
-		return err
-	}
-	if err := q.mayGrant(key); err != nil {
-		return err
-	}
-	rec := convert.ToKeyRecord(key)
-	o := &op.SetKey{Meta: q.meta, Id: was.Id, Name: rec.Name, Roles: rec.Roles, QueueScope: rec.QueueScope, Enabled: rec.Enabled, ExpiresNs: rec.ExpiresNs}
-	if o.IfVersion, err = ifMatch(r, op.KeyVersion(was)); err != nil {
-		return err
-	}
-	result, err := commit[*op.SetKeyResult](s, w, r, &q, q.shards.Home(), o)
+	result, err := changeKey[*op.SetKeyResult](s, w, r, &q, func(was *state.Key) (op.Op, error) {
+		var f convert.Faults
+		key := convert.FromSetKey(&f, &body, s.cfg.Now())
+		q.haveRoles(&f, key)
+		if err := f.Err(); err != nil {
+			return nil, err
+		}
+		if err := q.mayGrant(key); err != nil {
+			return nil, err
+		}
+		seen, err := ifMatch(r, op.KeyVersion(was))
+		rec := convert.ToKeyRecord(key)
+		return &op.SetKey{
+			Meta: q.meta, Id: was.Id, Name: rec.Name, Roles: rec.Roles, QueueScope: rec.QueueScope, Enabled: rec.Enabled, ExpiresNs: rec.ExpiresNs,
+			IfVersion: seen, JudgedVersion: op.KeyVersion(was),
+		}, err
+	})
 	if err != nil {
 		return err
 	}
@@ -144,30 +142,49 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	was, err := s.ownKey(r, &q)
+	var text string
+	result, err := changeKey[*op.RotateKeyResult](s, w, r, &q, func(was *state.Key) (op.Op, error) {
+		var f convert.Faults
+		overlap := convert.FromRotate(&f, &body)
+		if err := f.Err(); err != nil {
+			return nil, err
+		}
+		secret, hash, err := keyring.Again(rand.Reader, keyring.Namespace, was.Id)
+		text = secret
+		return &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash[:], OverlapNs: overlap.Nanoseconds(), JudgedVersion: op.KeyVersion(was)}, err
+	})
 	if err != nil {
 		return err
 	}
-	var f convert.Faults
-	overlap := convert.FromRotate(&f, &body)
-	if err := f.Err(); err != nil {
-		return err
-	}
-	text, hash, err := keyring.Again(rand.Reader, keyring.Namespace, was.Id)
-	if err != nil {
-		return err
-	}
-	o := &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash[:], OverlapNs: overlap.Nanoseconds()}
-	result, err := commit[*op.RotateKeyResult](s, w, r, &q, q.shards.Home(), o)
-	if err != nil {
-		return err
-	}
-	// It may have been given more rights since it was looked at: who has not all of them
-	// is not shown what opens them.
+	// Its roles may grant more than when they were looked at, and a repeat is answered with
+	// the key of then: who has not all its rights is not shown what opens them.
 	if err := q.mayGrant(convert.FromKeyRecord(result.Key)); err != nil {
 		return err
 	}
 	return s.writeSecret(w, http.StatusOK, result.Key, text)
+}
+
+// changeKey changes the key in the path, if the caller has all its rights when it is
+// changed: the op says by which version of the key that was judged. Where somebody else
+// was faster, it is judged once more.
+func changeKey[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request, change func(was *state.Key) (op.Op, error)) (result R, err error) {
+	for judged := uint64(0); ; {
+		was, wrong := s.ownKey(r, q)
+		switch {
+		case wrong != nil:
+			return result, wrong
+		case judged == op.KeyVersion(was): // that was not why it was refused
+			return result, err
+		}
+		o, wrong := change(was)
+		if wrong != nil {
+			return result, wrong
+		}
+		if result, err = commit[R](s, w, r, q, q.shards.Home(), o); judged != 0 || api.CodeOf(err) != api.Conflict {
+			return result, err
+		}
+		judged = op.KeyVersion(was)
+	}
 }
 
 // ownKey is the key in the path as it is now, if the caller has all its rights.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/corvo/corvo/api/serve/pace"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/tenancy"
@@ -15,7 +16,7 @@ import (
 // one, so the bound of keys bounds them.
 type keyUse struct {
 	lastNs atomic.Int64 // Unix; 0 = not since the start
-	rate   bucket
+	rate   pace.Bucket
 	known  atomic.Pointer[knownKey]
 }
 

@@ -40,6 +40,9 @@ func (m *mismatches) details(id job.ID) map[string]any {
 
 // explain adds the details to a job's refusal.
 func (m *mismatches) explain(id job.ID, err error) error {
+	if err == nil {
+		return nil
+	}
 	var e *api.Error
 	if errors.As(err, &e) && e.Code == api.ResultMismatch {
 		e.Details = m.details(id)

@@ -10,6 +10,7 @@ import (
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/telemetry"
 )
 
@@ -93,11 +94,13 @@ func (s *Server) fetchRPC(c *rpcCall, q *request, ask *convert.Fetch, batch bool
 // answer; or all, where one cannot be read. One that does not fit by itself is answered
 // alone: given back, it would come again and again.
 func (s *Server) compose(r *http.Request, q *request, leased []lease, leaseMs int64, span *span) (jobs []*workerpb.FetchBatchJob, kept []lease, err error) {
-	all := make([]workerpb.FetchBatchJob, len(leased))
+	all, texts := make([]workerpb.FetchBatchJob, len(leased)), convert.NewTexts(len(leased))
 	jobs = make([]*workerpb.FetchBatchJob, 0, len(leased))
+	var from sweeps
+	defer from.close()
 	size := 0
 	for i, l := range leased {
-		if err := composeJob(r, q, &all[i], l, leaseMs, span); err != nil {
+		if err := composeJob(r, q, &all[i], &texts, from.of(l.cell, len(leased)-i), l, leaseMs, span); err != nil {
 			s.giveBack(r, q, leased)
 			return nil, nil, err
 		}
@@ -110,13 +113,12 @@ func (s *Server) compose(r *http.Request, q *request, leased []lease, leaseMs in
 	return jobs, leased, nil
 }
 
-func composeJob(r *http.Request, q *request, into *workerpb.FetchBatchJob, l lease, leaseMs int64, span *span) error {
+func composeJob(r *http.Request, q *request, into *workerpb.FetchBatchJob, texts *convert.Texts, from state.Reader, l lease, leaseMs int64, span *span) error {
 	id, err := job.IDFromBytes(l.Id)
 	if err != nil {
 		return fmt.Errorf("result of a fetch: %w", err)
 	}
-	store := l.cell.State()
-	j, err := store.Job(id)
+	j, err := from.Job(id)
 	if err != nil {
 		return fmt.Errorf("compose %s for its worker: %w", id, err)
 	}
@@ -126,7 +128,7 @@ func composeJob(r *http.Request, q *request, into *workerpb.FetchBatchJob, l lea
 			return fmt.Errorf("compose %s for its worker: %w", id, err)
 		}
 	}
-	if err := convert.ToRPCFetched(into, store, id, j, l.Leased, leaseMs, tools); err != nil {
+	if err := convert.ToRPCFetched(into, texts, from, id, j, l.Leased, leaseMs, tools); err != nil {
 		return fmt.Errorf("compose %s for its worker: %w", id, err)
 	}
 	span.link(j)

@@ -10,8 +10,8 @@ func (s *Server) rpcEnqueue(c *rpcCall, m *workerpb.EnqueueRequest) (*workerpb.E
 	if err != nil {
 		return nil, err
 	}
-	body, err := convert.FromRPCEnqueue(c.r, m)
-	if err != nil {
+	var body convert.EnqueueBody
+	if err := convert.FromRPCEnqueue(c.r, m, &body); err != nil {
 		return nil, err
 	}
 	made, err := s.enqueueJob(c.w, c.r, q, &convert.Faults{}, &body)
@@ -53,16 +53,17 @@ func (s *Server) rpcAckBatch(c *rpcCall, m *workerpb.AckBatchRequest) (*workerpb
 
 // fromAcks reads acks, each on its own.
 func fromAcks(items []*workerpb.AckBatchItem, worker string) (acks []convert.AckBatchItem, refused []*workerpb.ItemError) {
-	acks = make([]convert.AckBatchItem, 0, len(items))
+	acks = make([]convert.AckBatchItem, len(items))
+	n := 0
 	for _, item := range items {
-		b, err := convert.FromRPCAckItem(item, worker)
+		err := convert.FromRPCAckItem(item, worker, &acks[n])
 		if e, told := asError(err); told {
 			refused = append(refused, &workerpb.ItemError{JobId: item.JobId, Code: string(e.Code), Error: e.Message})
 			continue
 		}
-		acks = append(acks, b)
+		n++
 	}
-	return acks, refused
+	return acks[:n], refused
 }
 
 func (s *Server) rpcFail(c *rpcCall, m *workerpb.FailRequest) (*workerpb.FailResponse, error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/serve/pace"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/job"
@@ -59,8 +60,9 @@ type Config struct {
 	MinFreeDisk    int64                // bytes of disk below which the node is not ready; 0 = DefaultMinFreeDisk
 	EventHeartbeat time.Duration        // of streams of events; 0 = DefaultEventHeartbeat
 	EventWriteWait time.Duration        // of streams; 0 = DefaultEventWriteWait
-	Limits         DoorLimits           // how fast it is asked
+	Limits         pace.Limits          // how fast it is asked; with Dev, and behind a Door, not bounded
 	MessageWait    time.Duration        // for a message of the RPC to arrive; 0 = DefaultMessageWait
+	NewKeyWait     time.Duration        // for a key this node has never heard of; 0 = DefaultNewKeyWait
 	StreamRate     int                  // frames a second of one stream; 0 = DefaultStreamRate
 	StreamFrames   int                  // frames of all streams in hand at once; 0 = DefaultStreamFrames
 	MaxStreams     int                  // streams at once; 0 = DefaultMaxStreams
@@ -89,7 +91,7 @@ type Server struct {
 	openapi    []byte
 	maxPayload int
 	keyUses    sync.Map // key id -> *keyUse
-	limits     limits
+	limits     pace.Limiter
 
 	emptyFetches atomic.Uint64 // fetches that were logged and found nothing
 
@@ -99,6 +101,7 @@ type Server struct {
 
 	streams budget        // of the lifecycle
 	frames  chan struct{} // has one for each frame of them that is in hand
+	shares  shares        // of namespaces, where there are several
 	backing atomic.Bool   // a backup is being sent
 
 	bulkStreams budget    // of the progress of bulk operations
@@ -115,8 +118,8 @@ func New(cfg Config) (*Server, error) {
 	switch {
 	case cfg.Host == nil || (cfg.Namespace == "") != (cfg.Door != nil) || cfg.Door != nil && cfg.Dev:
 		return nil, errors.New("server: a host and either a namespace or a door are needed, and no open door")
-	case cfg.Limits.check() != nil:
-		return nil, cfg.Limits.check()
+	case cfg.Limits.Check() != nil:
+		return nil, fmt.Errorf("server: %w", cfg.Limits.Check())
 	case cfg.MaxPayload < 0 || cfg.MaxPayload > job.MaxPayloadFlag:
 		return nil, fmt.Errorf("server: payloads of %d bytes: the most is from 1 to %d", cfg.MaxPayload, job.MaxPayloadFlag)
 	case cfg.MaxPayload == 0:
@@ -140,6 +143,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MinFreeDisk == 0 {
 		cfg.MinFreeDisk = DefaultMinFreeDisk
 	}
+	cfg.NewKeyWait = cmp.Or(cfg.NewKeyWait, DefaultNewKeyWait)
 	cfg.EventHeartbeat = cmp.Or(cfg.EventHeartbeat, DefaultEventHeartbeat)
 	cfg.EventWriteWait = cmp.Or(cfg.EventWriteWait, DefaultEventWriteWait)
 	cfg.streamDefaults()
@@ -155,8 +159,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Server{cfg: cfg, maxPayload: int(cfg.MaxPayload), limits: newLimits(cfg.Limits)}
+	s := &Server{cfg: cfg, maxPayload: int(cfg.MaxPayload), limits: pace.New(cfg.Limits)}
 	s.bodies.most, s.searches.most, s.newKeys.most = cfg.MaxBodies, int64(cfg.MaxSearches), maxNewKeys
+	s.shares.of = map[tenancy.NamespaceID]*share{}
 	s.bulkStreams.most = job.MaxBulkStreams
 	s.streams.most, s.frames = int64(cfg.MaxStreams), make(chan struct{}, cfg.StreamFrames)
 	s.requests = &requests{record: s.recordRequests, remote: s.remote, log: cfg.Logger, of: map[tenancy.NamespaceID]*gathering{}}
@@ -314,9 +319,7 @@ func commit[R any](s *Server, w http.ResponseWriter, r *http.Request, q *request
 
 // propose is cell.Propose within the time a write may take.
 func propose[R any](ctx context.Context, s *Server, c *cell.Cell, o pipeline.Op) (R, cell.Index, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.ProposeTimeout)
-	defer cancel()
-	result, at, err := cell.Propose[R](ctx, c, o)
+	result, at, err := cell.ProposeWithin[R](ctx, s.cfg.ProposeTimeout, c, o)
 	return result, at, again(err)
 }
 

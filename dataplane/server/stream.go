@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -62,12 +63,13 @@ func (s *Server) openStream(c *rpcCall, conn *lifecycle) error {
 		return api.Errorf(api.ValidationError, "%s names one request, and a stream has many: give the jobs unique keys, or send them one by one", idempotencyHeader)
 	case s.draining.Err() != nil:
 		return shuttingDown()
-	case !s.streams.take(1):
-		err := api.Errorf(api.Overloaded, "%d streams are open on this node, which is the most: share one among more workers, or ask another node", s.streams.most)
-		err.RetryAfter = overloadRetry
+	}
+	of := c.principal().Namespace
+	room, err := s.enterStream(of)
+	if err != nil {
 		return err
 	}
-	defer s.streams.give(1)
+	defer s.leaveStream(of)
 	limits := deadlinesOf(c.w)
 	defer limits.end()
 	limits.writeForever()
@@ -79,7 +81,8 @@ func (s *Server) openStream(c *rpcCall, conn *lifecycle) error {
 	}
 	x := &stream{
 		server: s, call: c, conn: conn, limits: limits, guard: limits.guard(s.cfg.EventWriteWait),
-		pending: make(chan *frame, streamAhead-1), pace: framePace{every: time.Second / time.Duration(s.cfg.StreamRate)},
+		pending: make(chan *frame, streamAhead-1), room: room, turn: s.turnOf(c.r, c.principal()),
+		pace: framePace{every: time.Second / time.Duration(s.cfg.StreamRate)},
 	}
 	if s.cfg.Dev {
 		x.pace.every = 0
@@ -97,6 +100,8 @@ type stream struct {
 	limits  *deadlines
 	guard   *writeGuard
 	pace    framePace
+	turn    keyTurn
+	room    room        // for frames
 	pending chan *frame // begun, in order
 	reading context.Context
 	stop    context.CancelCauseFunc // ends the reading, with why
@@ -145,31 +150,33 @@ func (x *stream) enter() (tenancy.Principal, error) {
 	return x.server.stays(x.call.r, x.call.principal(), tenancy.JobWork)
 }
 
-// read begins frames as they come, within the stream's rate and the node's bound. A frame
+// read begins frames as they come, within the stream's rate, those of its key and of its
+// address, and the bounds of its namespace and of the node. A frame
 // that came and was not begun has done nothing and is not answered.
 func (x *stream) read() error {
 	for {
-		if !x.wait(x.pace.next(time.Now())) || !x.wait(x.slowed()) {
+		if !x.wait(x.pace.next(time.Now())) || !x.wait(x.turn.next()) || !x.wait(x.slowed()) {
 			return context.Cause(x.reading)
 		}
-		m, err := x.conn.Receive()
+		m := workerpb.StreamLifecycleRequestFromVTPool()
+		err := x.conn.Conn().Receive(m)
 		f := &frame{stream: x, m: m, size: x.call.body.cut(), done: make(chan struct{})}
 		if x.reading.Err() != nil {
 			err = context.Cause(x.reading)
 		} else if err == nil {
-			select {
-			case x.server.frames <- struct{}{}:
-			case <-x.reading.Done():
+			if !x.room.take(x.reading.Done()) {
 				err = context.Cause(x.reading)
-			}
-		}
-		if err == nil {
-			if f.who, err = x.enter(); err != nil {
-				<-x.server.frames
+			} else if f.who, err = x.enter(); err != nil {
+				x.room.give()
 			}
 		}
 		if err != nil {
 			x.server.bodies.give(f.size)
+			// The gateway, which is the node that the client knows: it ends the body
+			// wherever the client is, also in the middle of a frame.
+			if x.call.r.Trailer.Get(fleet.DrainTrailer) != "" {
+				return shuttingDown()
+			}
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -227,7 +234,8 @@ func (x *stream) answer() {
 		if broken && len(f.leased) > 0 {
 			x.server.giveBack(x.call.r, &f.q, f.leased)
 		}
-		<-x.server.frames
+		f.release()
+		x.room.give()
 		x.server.bodies.give(f.size)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/dataplane/server/convert"
@@ -102,18 +103,14 @@ func (f *frame) prepare() error {
 }
 
 func (f *frame) readJobs() (err error) {
-	s := f.stream.server
-	body := convert.EnqueueBatchBody{Jobs: make([]convert.EnqueueBody, len(f.m.Enqueues))}
-	for i, m := range f.m.Enqueues {
-		if body.Jobs[i], err = convert.FromRPCEnqueue(f.request(), m); err != nil {
-			return inList("enqueues", i, err)
-		}
+	jobs, at, err := convert.FromRPCEnqueues(f.request(), f.m.Enqueues, f.q.shards.Home().NowNs(), f.stream.server.maxPayload)
+	if err != nil && at >= 0 {
+		return inList("enqueues", at, err)
 	}
-	var faults convert.Faults
-	f.jobs = convert.FromEnqueueBatch(&faults, &body, f.q.shards.Home().NowNs(), s.maxPayload)
-	if err := faults.Err(); err != nil {
+	if err != nil {
 		return err
 	}
+	f.jobs = jobs
 	if err := f.q.mayEnqueue(f.jobs); err != nil {
 		return err
 	}
@@ -151,9 +148,11 @@ func (f *frame) ack(q *request) {
 }
 
 func (f *frame) enqueue(q *request) {
-	made, err := f.stream.server.create(nil, f.request(), q, f.at, &op.Enqueue{Jobs: f.jobs}, true)
+	r, span := q.beginEnqueue(f.request(), f.jobs, true)
+	result, err := f.stream.server.commitJobs(nil, r, q, f.at, &op.Enqueue{Jobs: f.jobs})
+	span.end(err)
 	if err == nil {
-		f.out.EnqueuedJobIds = made.JobIDs
+		f.out.EnqueuedJobIds, err = convert.ToRPCEnqueued(result.Jobs)
 	}
 	f.errs[partEnqueues], f.did[partEnqueues] = err, err == nil || engine.Unknown(err)
 }
@@ -214,6 +213,20 @@ func (f *frame) err() error {
 		}
 	}
 	return nil
+}
+
+// release has the message used again, if it may be.
+func (f *frame) release() {
+	if mayBeKept(f.m) {
+		f.m.ReturnToVTPool()
+	}
+}
+
+// mayBeKept says whether a message may be used again. It keeps the memory of all that it
+// ever had: one with more than a frame takes, which is refused, would do so for as long as
+// frames come. Of empty acks that is a hundred times what came of the wire.
+func mayBeKept(m *workerpb.StreamLifecycleRequest) bool {
+	return len(m.Acks) <= job.MaxAckItems && len(m.Enqueues) <= job.MaxEnqueueJobs && len(m.Queues) <= job.MaxFetchQueues
 }
 
 // answer is what the client is told. It is called by one goroutine for all frames.

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/corvo/corvo/api/fleet"
 )
 
 // A message of a stream that does not come wholly ends the stream, and gives back what
@@ -38,4 +40,35 @@ func TestAHalfSentFrameEndsItsStream(t *testing.T) {
 		t.Errorf("the stream ended with %q: %s", status, a.Trailer.Get("Grpc-Message"))
 	}
 	eventually(t, "nothing is in hand", func() bool { return n.server.bodies.used.Load() == 0 })
+}
+
+// A gateway that shuts down ends a stream wherever its client is, in the middle of a
+// message, too: the client is told to open another, not that it has sent nonsense.
+func TestADrainInTheMiddleOfAFrame(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	h2c := new(http.Protocols)
+	h2c.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: h2c}
+	defer transport.CloseIdleConnections()
+	for drain, want := range map[string]string{"true": "14", "": "13"} {
+		begun := append([]byte{0, 0, 0, 1, 0}, bytes.Repeat([]byte{0}, 100)...) // 256 bytes are promised
+		r, err := http.NewRequestWithContext(t.Context(), "POST", n.rpcFront()+"/corvo.v1.WorkerService/StreamLifecycle", io.NopCloser(bytes.NewReader(begun)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/grpc+proto")
+		r.Header.Set("Authorization", "Bearer "+n.admin)
+		r.Trailer = http.Header{fleet.DrainTrailer: {drain}}
+		a, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(a.Body)
+		a.Body.Close()
+		status := a.Trailer.Get("Grpc-Status") + a.Header.Get("Grpc-Status") // in the header, where nothing else is answered
+		if err != nil || len(rest) > 0 || status != want {
+			t.Errorf("drain %q: answered %q, %v, status %q, want %s", drain, rest, err, status, want)
+		}
+	}
 }

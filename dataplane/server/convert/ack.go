@@ -23,9 +23,30 @@ type AckBatchItem struct {
 }
 
 // FromAck reads an ack of one job.
-func FromAck(f *Faults, id job.ID, b *AckBody) *op.AckItem {
-	return &op.AckItem{
-		Proof:       leaseProof(f, id, b.LeaseToken, b.WorkerID),
+func FromAck(f *Faults, id job.ID, b *AckBody) *op.AckItem { return new(ackItem).read(f, id, b) }
+
+// Acks makes several acks in one piece of memory.
+type Acks struct{ room []ackItem }
+
+// NewAcks is for so many acks at most.
+func NewAcks(n int) Acks { return Acks{make([]ackItem, n)} }
+
+// From is FromAck.
+func (a *Acks) From(f *Faults, id job.ID, b *AckBody) *op.AckItem {
+	into := &a.room[0]
+	a.room = a.room[1:]
+	return into.read(f, id, b)
+}
+
+// ackItem is an ack with what it points to, in one piece of memory.
+type ackItem struct {
+	op.AckItem
+	proof proof
+}
+
+func (into *ackItem) read(f *Faults, id job.ID, b *AckBody) *op.AckItem {
+	into.AckItem = op.AckItem{
+		Proof:       into.proof.read(f, id, b.LeaseToken, b.WorkerID),
 		Result:      blob(f, "result", b.Result, job.MaxResult),
 		Checkpoint:  blob(f, "checkpoint", b.Checkpoint, job.MaxCheckpoint),
 		Usage:       usage(f, "usage", b.Usage),
@@ -34,4 +55,5 @@ func FromAck(f *Faults, id job.ID, b *AckBody) *op.AckItem {
 		HoldReason:  b.HoldReason,
 		Trace:       blob(f, "trace", b.Trace, job.MaxTrace),
 	}
+	return &into.AckItem
 }

@@ -28,11 +28,20 @@ func blob(f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
 	if Absent(raw) {
 		return nil
 	}
+	return blobIn(new(job.Blob), f, field, raw, most)
+}
+
+// blobIn is blob in a place that there is.
+func blobIn(out *job.Blob, f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
+	if Absent(raw) {
+		return nil
+	}
 	if len(raw) > most {
 		f.TooLong(field, len(raw), most)
 		return nil
 	}
-	return &job.Blob{Data: raw}
+	out.Data = raw
+	return out
 }
 
 // pairs is an object of strings as ops carry it, sorted by name.
@@ -83,29 +92,43 @@ func usage(f *Faults, field string, u *api.ReportedUsage) *job.Usage {
 
 // leaseProof is how a request shows that its worker holds a job.
 func leaseProof(f *Faults, id job.ID, token, workerID string) *op.LeaseProof {
-	proof := &op.LeaseProof{Id: id[:], WorkerId: workerID}
+	return new(proof).read(f, id, token, workerID)
+}
+
+// proof is a leaseProof with what it points to, in one piece of memory.
+type proof struct {
+	op.LeaseProof
+	id    job.ID
+	token [job.TokenSize]byte
+}
+
+func (p *proof) read(f *Faults, id job.ID, token, workerID string) *op.LeaseProof {
+	p.id = id
+	p.LeaseProof = op.LeaseProof{Id: p.id[:], WorkerId: workerID}
 	if token != "" {
-		var err error
-		if proof.Token, err = parseLeaseToken(token); err != nil {
+		if err := parseLeaseToken(&p.token, token); err != nil {
 			f.Invalid("lease_token", "%v", err)
+		} else {
+			p.Token = p.token[:]
 		}
 	}
 	if err := job.CheckText(workerID, job.MaxWorkerID); err != nil {
 		f.Invalid("worker_id", "%v", err)
 	}
-	return proof
+	return &p.LeaseProof
 }
 
 // Clients see lease tokens in hex.
-func parseLeaseToken(text string) ([]byte, error) {
-	token, err := hex.DecodeString(text)
-	if err != nil || len(token) != job.TokenSize {
-		return nil, fmt.Errorf("%s is not a lease token: pass on the one the fetch answered", Excerpt(text))
+func parseLeaseToken(into *[job.TokenSize]byte, text string) error {
+	if len(text) == hex.EncodedLen(len(into)) {
+		if _, err := hex.Decode(into[:], []byte(text)); err == nil {
+			return nil
+		}
 	}
-	return token, nil
+	return fmt.Errorf("%s is not a lease token: pass on the one the fetch answered", Excerpt(text))
 }
 
-func leaseToken(token []byte) string { return hex.EncodeToString(token) }
+func appendLeaseToken(b, token []byte) []byte { return hex.AppendEncode(b, token) }
 
 // leaseMs is a lease's length in milliseconds; seconds 0 is absent.
 func leaseMs(f *Faults, field string, seconds int, absent time.Duration) int64 {

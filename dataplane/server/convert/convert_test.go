@@ -79,7 +79,7 @@ func TestRetryDelays(t *testing.T) {
 		{"8760h", "", job.MaxRetryDelay.Milliseconds(), job.MaxRetryDelay.Milliseconds()},
 	} {
 		var f Faults
-		got := retry(&f, &api.EnqueueRequest{RetryBaseDelay: c.base, RetryMaxDelay: c.most})
+		got := retry(&job.Retry{}, &f, &api.EnqueueRequest{RetryBaseDelay: c.base, RetryMaxDelay: c.most})
 		if f.Err() != nil || got.BaseDelayMs != c.baseMs || got.MaxDelayMs != c.mosts {
 			t.Errorf("%q, %q: %v, %v", c.base, c.most, got, f.Err())
 		}
@@ -197,11 +197,13 @@ func TestUsageIsExact(t *testing.T) {
 func TestLeaseTokens(t *testing.T) {
 	t.Parallel()
 	token := []byte("0123456789abcdef")
-	if back, err := parseLeaseToken(leaseToken(token)); err != nil || !slices.Equal(back, token) {
+	text := string(appendLeaseToken(nil, token))
+	var back [job.TokenSize]byte
+	if err := parseLeaseToken(&back, text); err != nil || !slices.Equal(back[:], token) {
 		t.Errorf("%x, %v", back, err)
 	}
-	for _, bad := range []string{"0", "zz", leaseToken(token)[2:], leaseToken(token) + "00", strings.Repeat("x", 10_000)} {
-		if _, err := parseLeaseToken(bad); err == nil || len(err.Error()) > 300 {
+	for _, bad := range []string{"0", "zz", text[2:], text + "00", strings.Repeat("x", 32), strings.Repeat("x", 10_000)} {
+		if err := parseLeaseToken(&back, bad); err == nil || len(err.Error()) > 300 {
 			t.Errorf("%.40q: %v", bad, err)
 		}
 	}

@@ -23,8 +23,19 @@ type EnqueueBatchBody struct {
 	Batch *api.NewBatch `json:"batch"`
 }
 
+// newJob is a job with what every job points to, in one piece of memory.
+type newJob struct {
+	op.NewJob
+	payload job.Blob
+	retry   job.Retry
+}
+
 // FromEnqueue makes the job a request describes, defaults filled in.
 func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.NewJob {
+	return new(newJob).read(f, b, nowNs, maxPayload)
+}
+
+func (into *newJob) read(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.NewJob {
 	if err := job.CheckQueueName(b.Queue); err != nil {
 		f.Invalid("queue", "%v", err)
 	}
@@ -32,11 +43,12 @@ func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.New
 	if Absent(payload) {
 		payload = emptyObject
 	}
-	n := &op.NewJob{
+	n := &into.NewJob
+	*n = op.NewJob{
 		Queue:       b.Queue,
-		Payload:     blob(f, "payload", payload, maxPayload),
+		Payload:     blobIn(&into.payload, f, "payload", payload, maxPayload),
 		Priority:    job.Normal,
-		Retry:       retry(f, &b.EnqueueRequest),
+		Retry:       retry(&into.retry, f, &b.EnqueueRequest),
 		ScheduledNs: scheduledNs(f, "scheduled_at", b.ScheduledAt, nowNs),
 		Tags:        pairs(f, "tags", b.Tags, job.CheckTags),
 		Headers:     pairs(f, "headers", b.Headers, job.CheckHeaders),
@@ -108,10 +120,10 @@ func FromEnqueueBatch(f *Faults, b *EnqueueBatchBody, nowNs int64, maxPayload in
 		f.Invalid("jobs", "has %d entries; it takes 1 to %d", len(b.Jobs), job.MaxEnqueueJobs)
 		return nil
 	}
-	jobs := make([]*op.NewJob, len(b.Jobs))
+	jobs, all := make([]*op.NewJob, len(b.Jobs)), make([]newJob, len(b.Jobs))
 	for i := range b.Jobs {
 		f.scope = scope{list: "jobs", index: i}
-		jobs[i] = FromEnqueue(f, &b.Jobs[i], nowNs, maxPayload)
+		jobs[i] = all[i].read(f, &b.Jobs[i], nowNs, maxPayload)
 	}
 	f.scope = scope{}
 	return jobs
@@ -120,8 +132,8 @@ func FromEnqueueBatch(f *Faults, b *EnqueueBatchBody, nowNs int64, maxPayload in
 // retry is a job's retry policy. Where only one of the two delays is given, the
 // default of the other gives way to it: the first retry comes after exactly
 // retry_base_delay, and no delay is longer than retry_max_delay.
-func retry(f *Faults, r *api.EnqueueRequest) *job.Retry {
-	out := job.NewRetry()
+func retry(out *job.Retry, f *Faults, r *api.EnqueueRequest) *job.Retry {
+	out.Fill()
 	if n := r.MaxRetries; n != nil {
 		if *n < 1 || *n > job.MaxAttempts {
 			f.Invalid("max_retries", "is %d; it counts attempts, from 1 to %d", *n, job.MaxAttempts)

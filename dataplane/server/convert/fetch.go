@@ -109,7 +109,7 @@ func AppendFetched(b []byte, from state.Reader, id job.ID, j *job.Job, l *op.Lea
 	var err error
 	b = slices.Grow(b, fetchedSize)
 	b = append(b, `{"job_id":"`...)
-	b = append(b, id.String()...)
+	b = id.Append(b)
 	b = append(b, `","queue":"`...)
 	b = append(b, j.Queue...) // its characters need no escape
 	b = append(b, `","payload":`...)
@@ -123,7 +123,7 @@ func AppendFetched(b []byte, from state.Reader, id job.ID, j *job.Job, l *op.Lea
 	b = append(b, `,"lease_duration":`...)
 	b = strconv.AppendInt(b, leaseLength(j, leaseMs)/1000, 10)
 	b = append(b, `,"lease_token":"`...)
-	b = append(b, leaseToken(l.LeaseToken)...)
+	b = appendLeaseToken(b, l.LeaseToken)
 	b = append(b, '"')
 	if j.Blobs&(1<<job.Checkpoint) != 0 {
 		b = append(b, `,"checkpoint":`...)

@@ -2,9 +2,9 @@ package convert
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
-	"unicode/utf8"
 	"unsafe"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -14,6 +14,7 @@ import (
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
 )
 
 // The messages of the RPC become the same requests that bodies of HTTP do. Their
@@ -24,12 +25,11 @@ func rawText(f *Faults, field, text string) json.RawMessage {
 	if text == "" {
 		return nil
 	}
-	raw := unsafe.Slice(unsafe.StringData(text), len(text))
-	if !utf8.Valid(raw) || !json.Valid(raw) {
+	if !validJSON(text) {
 		f.Invalid(field, "is no JSON: %s", Excerpt(text))
 		return nil
 	}
-	return raw
+	return unsafe.Slice(unsafe.StringData(text), len(text))
 }
 
 // text is a string that is kept as it is: what encodes it elsewhere checks that it is
@@ -43,16 +43,16 @@ func text(f *Faults, field, s string) string {
 
 // FromRPCEnqueue reads a job to enqueue. What options_json says is as in the body of
 // POST /enqueue; a field that is there as well is refused, for nobody could say which
-// counts. The job's place in a list, if it is in one, is for the messages.
-func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest) (EnqueueBody, error) {
+// counts.
+func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody) error {
+	*b = EnqueueBody{}
 	var f Faults
-	var b EnqueueBody
 	if m.OptionsJson != "" {
 		if rawText(&f, "options_json", m.OptionsJson) == nil {
-			return b, f.Err()
+			return f.Err()
 		}
-		if err := serve.Decode(r, []byte(m.OptionsJson), &b); err != nil {
-			return b, err
+		if err := serve.Decode(r, []byte(m.OptionsJson), b); err != nil {
+			return err
 		}
 	}
 	twice := func(field string, here, there bool) {
@@ -75,7 +75,41 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest) (EnqueueBody, e
 			IterationTimeout: api.Duration(text(&f, "agent.iteration_timeout", a.IterationTimeout)),
 		}
 	}
-	return b, f.Err()
+	return f.Err()
+}
+
+// FromRPCEnqueues makes the jobs of a list of at most job.MaxEnqueueJobs. Where one of
+// them is no job, at is which; it is negative where the error says so itself.
+func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int64, maxPayload int) (jobs []*op.NewJob, at int, err error) {
+	var f Faults
+	if len(list) > job.MaxEnqueueJobs {
+		f.Invalid("jobs", "has %d entries; it takes 1 to %d", len(list), job.MaxEnqueueJobs)
+		return nil, -1, f.Err()
+	}
+	var b EnqueueBody
+	jobs, all := make([]*op.NewJob, len(list)), make([]newJob, len(list))
+	for i, m := range list {
+		if err := FromRPCEnqueue(r, m, &b); err != nil {
+			return nil, i, err
+		}
+		f.scope = scope{list: "jobs", index: i}
+		jobs[i] = all[i].read(&f, &b, nowNs, maxPayload)
+	}
+	return jobs, -1, f.Err()
+}
+
+// ToRPCEnqueued is the ids of jobs that were made, in one piece of memory.
+func ToRPCEnqueued(jobs []*op.Enqueued) ([]string, error) {
+	ids, text := make([]string, len(jobs)), make([]byte, 0, len(jobs)*job.IDTextSize)
+	for i, e := range jobs {
+		id, err := job.IDFromBytes(e.Id)
+		if err != nil {
+			return nil, fmt.Errorf("result of an enqueue: %w", err)
+		}
+		text = id.Append(text)
+		ids[i] = unsafe.String(&text[i*job.IDTextSize], job.IDTextSize) // nobody changes it any more
+	}
+	return ids, nil
 }
 
 // costOf is the amount that a number stands for.
@@ -126,22 +160,29 @@ func FromRPCAck(m *workerpb.AckRequest) (AckBody, error) {
 
 // FromRPCAckItem reads one of several acks. Who sends them proves the lease by its name
 // where the item has neither a token nor a name.
-func FromRPCAckItem(m *workerpb.AckBatchItem, worker string) (AckBatchItem, error) {
+func FromRPCAckItem(m *workerpb.AckBatchItem, worker string, b *AckBatchItem) error {
 	if m.WorkerId != "" || m.LeaseToken != "" {
 		worker = m.WorkerId
 	}
 	var f Faults
-	b := AckBatchItem{m.JobId, AckBody{api.AckRequest{
+	*b = AckBatchItem{m.JobId, AckBody{api.AckRequest{
 		Result: rawText(&f, "result_json", m.ResultJson), Checkpoint: rawText(&f, "checkpoint_json", m.CheckpointJson),
 		Usage: fromRPCUsage(&f, m.Usage), LeaseToken: m.LeaseToken, WorkerID: worker, StepStatus: m.StepStatus,
 		AgentStatus: m.AgentStatus, HoldReason: m.HoldReason, Trace: rawText(&f, "trace_json", m.TraceJson),
 		ToolCalls: toolCalls(&f, m.ToolCallsJson),
 	}}}
-	return b, f.Err()
+	return f.Err()
 }
 
 // toolCalls reads the list of tools that an ack calls.
 func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
+	if list == "" { // as nearly always
+		return nil
+	}
+	return parseToolCalls(f, list)
+}
+
+func parseToolCalls(f *Faults, list string) (calls []api.ToolCall) {
 	raw := rawText(f, "tool_calls_json", list)
 	if raw == nil {
 		return nil

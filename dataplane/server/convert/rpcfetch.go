@@ -29,16 +29,40 @@ func FromRPCFetch(queues []string, worker, hostname string, lease, count int32) 
 	return out, f.Err()
 }
 
-// ToRPCFetched fills in a leased job, j, for its worker, with what came of its tools. All
-// of its texts lie in one piece of memory.
-func ToRPCFetched(into *workerpb.FetchBatchJob, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64, tools []api.ToolResult) error {
+// Texts are those of one answer, in few pieces of memory.
+type Texts struct {
+	piece []byte
+	size  int // of the next one
+}
+
+// The pieces' bounds, in bytes.
+const (
+	textsSize = 384 // of most leased jobs
+	mostTexts = 32 << 10
+)
+
+// NewTexts is for so many jobs.
+func NewTexts(jobs int) Texts { return Texts{size: min(max(jobs*textsSize, fetchedSize), mostTexts)} }
+
+// room is where the texts of one job begin.
+func (t *Texts) room() []byte {
+	if cap(t.piece)-len(t.piece) < textsSize {
+		t.piece = make([]byte, 0, t.size)
+	}
+	return t.piece
+}
+
+// ToRPCFetched fills in a leased job, j, for its worker, with what came of its tools.
+func ToRPCFetched(into *workerpb.FetchBatchJob, texts *Texts, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64, tools []api.ToolResult) error {
 	if j == nil {
 		return errors.New("its record is gone")
 	}
 	var err error
-	b := append(make([]byte, 0, fetchedSize), id.String()...)
+	b := texts.room()
+	start := len(b)
+	b = id.Append(b)
 	ends := [...]int{len(b), 0, 0, 0, 0, 0, 0}
-	b = append(b, leaseToken(l.LeaseToken)...)
+	b = appendLeaseToken(b, l.LeaseToken)
 	ends[1] = len(b)
 	if b, err = appendPayload(b, from, id, j); err != nil {
 		return err
@@ -66,13 +90,10 @@ func ToRPCFetched(into *workerpb.FetchBatchJob, from state.Reader, id job.ID, j 
 		b = append(b, list...)
 	}
 	ends[6] = len(b)
-	whole := unsafe.String(unsafe.SliceData(b), len(b)) // nobody changes b any more
+	texts.piece = b
+	whole := unsafe.String(unsafe.SliceData(b), len(b)) // what is in it is not changed any more
 	for i, field := range [...]*string{&into.JobId, &into.LeaseToken, &into.PayloadJson, &into.CheckpointJson, &into.TagsJson, &into.HeadersJson, &into.ToolResultsJson} {
-		begin := 0
-		if i > 0 {
-			begin = ends[i-1]
-		}
-		*field = whole[begin:ends[i]]
+		*field, start = whole[start:ends[i]], ends[i]
 	}
 	into.Queue, into.Attempt, into.MaxRetries = j.Queue, int32Of(l.Attempt), int32Of(j.Retry.GetMaxAttempts())
 	into.LeaseDuration = int32(leaseLength(j, leaseMs) / 1000)

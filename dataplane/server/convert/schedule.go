@@ -40,7 +40,7 @@ func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int
 		Timezone:    cmp.Or(r.Timezone, "UTC"),
 		Payload:     blob(f, "payload", payload, maxPayload),
 		UniqueKey:   r.UniqueKey,
-		MaxAttempts: retry(f, &api.EnqueueRequest{MaxRetries: r.MaxRetries}).MaxAttempts,
+		MaxAttempts: retry(&job.Retry{}, f, &api.EnqueueRequest{MaxRetries: r.MaxRetries}).MaxAttempts,
 		Priority:    job.Normal,
 		Tags:        pairs(f, "tags", r.Tags, job.CheckTags),
 		Headers:     pairs(f, "headers", r.Headers, job.CheckHeaders),

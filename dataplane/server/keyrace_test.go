@@ -1,0 +1,80 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/dataplane/state"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// A key that is given more rights between the look at them and the change is not changed
+// by those who have less; one that is changed otherwise meanwhile is changed after all.
+func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	clerk := tenancy.Principal{Namespace: tenancy.Default, KeyID: "clerk", Custom: []tenancy.Permission{tenancy.KeyManage, tenancy.JobRead}}
+	if _, err := n.client(n.admin).PutRole(t.Context(), "reader", api.RoleRequest{Permissions: []string{"job.read"}}, 0); err != nil {
+		t.Fatal(err)
+	}
+	hash := sha256.Sum256([]byte("another secret"))
+	ways := map[string]func(q *request, was *state.Key) op.Op{
+		"set": func(q *request, was *state.Key) op.Op {
+			return &op.SetKey{Meta: q.meta, Id: was.Id, Name: "mine", Roles: []string{"reader"}, Enabled: true, JudgedVersion: op.KeyVersion(was)}
+		},
+		"rotated": func(q *request, was *state.Key) op.Op {
+			return &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash[:], JudgedVersion: op.KeyVersion(was)}
+		},
+	}
+	for what, way := range ways {
+		for _, c := range []struct {
+			meanwhile []string // the roles that somebody else gives it
+			times     int      // how often
+			want      api.Code
+			tries     int
+		}{
+			{nil, 0, "", 1},
+			{[]string{"reader"}, 1, "", 2},
+			{[]string{"reader"}, 2, api.Conflict, 2},
+			{[]string{"admin"}, 1, api.Forbidden, 1},
+		} {
+			id, tries := keyID(n.key(tenancy.Key{Roles: []tenancy.Role{"reader"}})), 0
+			shards, err := router.Open(n.server.cfg.Host, tenancy.Default)
+			if err != nil {
+				t.Fatal(err)
+			}
+			q := &request{who: clerk, shards: shards, meta: &op.Meta{Principal: "clerk"}}
+			r, w := httptest.NewRequest("PUT", "/", nil), httptest.NewRecorder()
+			r.SetPathValue("id", id)
+			try := func(was *state.Key) (op.Op, error) {
+				tries++
+				o := way(q, was)
+				if tries <= c.times {
+					other := &op.SetKey{Id: id, Name: "theirs", Roles: c.meanwhile, Enabled: true}
+					if _, _, err := cell.Propose[*op.SetKeyResult](context.Background(), n.cell, other); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return o, nil
+			}
+			if what == "set" {
+				_, err = changeKey[*op.SetKeyResult](n.server, w, r, q, try)
+			} else {
+				_, err = changeKey[*op.RotateKeyResult](n.server, w, r, q, try)
+			}
+			if api.CodeOf(err) != c.want || tries != c.tries {
+				t.Errorf("%s while somebody gives it %v %d times: %v after %d tries, want %q after %d", what, c.meanwhile, c.times, err, tries, c.want, c.tries)
+			}
+			if now := n.cell.State().Key(id); c.want != "" && (now.Name != "theirs" || !slices.Equal(now.Roles, c.meanwhile) || slices.Equal(now.Hash, hash[:])) {
+				t.Errorf("%s while somebody gives it %v: it is %v", what, c.meanwhile, now)
+			}
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package server
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// A follower does what frames say by passing it on; one that cannot in time says who
+// leads, and has done nothing.
+func TestStreamAtAFollower(t *testing.T) {
+	t.Parallel()
+	members := startPeers(t, 1)
+	leader, follower := members[0], members[1]
+	at := func(patience time.Duration) *streamClient {
+		t.Helper()
+		s, err := New(Config{
+			Host: follower.host, Namespace: tenancy.Default, Dev: true, Cluster: &fakeCluster{},
+			ProposeTimeout: patience, ReadWait: time.Minute, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &node{t: t, server: s}
+		return n.stream(n.rpcFront(), "")
+	}
+	frame := &workerpb.StreamLifecycleRequest{RequestId: 1, Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}}}
+	if out := exchange(t, at(time.Minute), frame); out.Error != "" || len(out.EnqueuedJobIds) != 1 {
+		t.Fatalf("a frame that is passed on: %v", out)
+	}
+	hurried := at(time.Nanosecond)
+	for range 3 {
+		if out := exchange(t, hurried, frame); out.Error != notLeader || out.LeaderAddr != "http://"+leader.id || out.RetryAfterMs == 0 || len(out.EnqueuedJobIds) != 0 {
+			t.Errorf("a frame that cannot be passed on: %v", out)
+		}
+	}
+	var q api.Queue
+	leader.do("GET", "/api/v1/queues/q", "", 200, &q)
+	if q.Pending != 1 {
+		t.Errorf("%d jobs are there, want that of the frame that was done", q.Pending)
+	}
+}

@@ -1,0 +1,113 @@
+package server
+
+import (
+	"math"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/corvo/corvo/api/rpc"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// TestFrameAllocations holds what a frame of 64 jobs allocates to a budget, for each
+// kind of part: reading the message and making its op, or making the answer; not what
+// the log and the store do with the op. Where a change needs more, the budget is raised
+// with the reason.
+func TestFrameAllocations(t *testing.T) {
+	const jobs = 64
+	n := startNode(t, func(c *Config) { c.Dev = true })
+	r := httptest.NewRequest("POST", rpc.Prefix+"StreamLifecycle", nil)
+	who := tenancy.Principal{Namespace: tenancy.Default, Open: true}
+	shards, err := router.Open(n.server.cfg.Host, who.Namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := request{who: who, shards: shards, meta: &op.Meta{Principal: "open"}}
+	x := &stream{server: n.server, call: &rpcCall{r: r}}
+
+	enqueues, acks := &workerpb.StreamLifecycleRequest{}, &workerpb.StreamLifecycleRequest{WorkerId: "w"}
+	for range jobs {
+		id := job.NewID(1, "emails.bulk", job.Entropy{})
+		enqueues.Enqueues = append(enqueues.Enqueues, &workerpb.EnqueueRequest{Queue: "emails.bulk", PayloadJson: `{"to":"somebody@example.com","n":[1,2,3]}`})
+		acks.Acks = append(acks.Acks, &workerpb.AckBatchItem{JobId: id.String(), LeaseToken: "000102030405060708090a0b0c0d0e0f", ResultJson: `{"sent":true}`})
+	}
+	read := func(m *workerpb.StreamLifecycleRequest) *frame {
+		data, err := rpc.Codec{}.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &frame{stream: x, who: who, m: workerpb.StreamLifecycleRequestFromVTPool()}
+		if err := (rpc.Codec{}).Unmarshal(data, f.m); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	body := `{"jobs":[{"queue":"emails.bulk","payload":{"to":"somebody@example.com"}}` // and so on
+	for range jobs - 1 {
+		body += `,{"queue":"emails.bulk","payload":{"to":"somebody@example.com"}}`
+	}
+	n.do("POST", "/api/v1/enqueue/batch", body+`]}`, 201, nil)
+	leased, err := n.server.lease(httptest.NewRecorder(), r, &q, &convert.Fetch{Queues: []string{"emails.bulk"}, WorkerID: "worker-1", LeaseMs: 60_000, Count: jobs}, nil)
+	if err != nil || len(leased) != jobs {
+		t.Fatal(len(leased), err)
+	}
+	for _, test := range []struct {
+		name   string
+		budget float64 // of one frame
+		do     func()
+	}{
+		{"enqueues", 16, func() { read(enqueues).m.ReturnToVTPool() }},
+		// What is left are the results, which few acks have.
+		{"acks", 16 + jobs, func() {
+			f := read(acks)
+			items, _ := fromAcks(f.m.Acks, f.m.WorkerId)
+			into := convert.NewAcks(len(items))
+			for i := range items {
+				if _, err := f.q.ackItem(r, &into, &items[i], nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			f.m.ReturnToVTPool()
+		}},
+		// The names of a job's queue and worker lie in its record.
+		{"fetch", 48 + 2*jobs, func() {
+			if out, _, err := n.server.compose(r, &q, leased, 60_000, nil); err != nil || len(out) != jobs {
+				t.Fatal(len(out), err)
+			}
+		}},
+	} {
+		got := math.Inf(1)
+		for try := 0; got > test.budget && try < 50; try++ { // what the node does beside is counted, too
+			got = min(got, testing.AllocsPerRun(2, test.do))
+		}
+		if got > test.budget {
+			t.Errorf("%s: %v allocations, the budget is %v", test.name, got, test.budget)
+		}
+	}
+}
+
+// A message that had more in it than a frame takes is not used again, and one at the
+// bounds is: what it has grown to would stay in memory for as long as frames come.
+func TestMessagesAboveTheBoundsAreNotKept(t *testing.T) {
+	t.Parallel()
+	const acks, enqueues, queues = job.MaxAckItems, job.MaxEnqueueJobs, job.MaxFetchQueues
+	for _, c := range []struct {
+		acks, enqueues, queues int
+		kept                   bool
+	}{{acks, enqueues, queues, true}, {acks + 1, 0, 0, false}, {0, enqueues + 1, 0, false}, {0, 0, queues + 1, false}} {
+		m := &workerpb.StreamLifecycleRequest{
+			Acks: make([]*workerpb.AckBatchItem, c.acks), Enqueues: make([]*workerpb.EnqueueRequest, c.enqueues), Queues: make([]string, c.queues),
+		}
+		if kept := mayBeKept(m); kept != c.kept {
+			t.Errorf("a message of %d acks, %d enqueues and %d queues is kept: %v", c.acks, c.enqueues, c.queues, kept)
+		}
+	}
+}

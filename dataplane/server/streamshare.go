@@ -1,0 +1,124 @@
+package server
+
+import (
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// namespaceShare is which part of a host's streams, and of their frames that are in hand,
+// one namespace may have at most: one in so many. A tenant that takes all that it can
+// leaves as much to the others.
+const namespaceShare = 2
+
+// share is what a namespace has of a host that others are on, too.
+type share struct {
+	streams int64
+	frames  chan struct{} // has one for each of its frames in hand
+}
+
+// shares are those of the namespaces that have streams open.
+type shares struct {
+	mu sync.Mutex
+	of map[tenancy.NamespaceID]*share
+}
+
+// shareOf is how much of what the host has one namespace may have.
+func shareOf(most int64) int64 { return max(1, most/namespaceShare) }
+
+// enterStream makes room for one more stream of a namespace, and says where its frames
+// wait for room; leaveStream gives it back.
+func (s *Server) enterStream(of tenancy.NamespaceID) (room, error) {
+	if !s.streams.take(1) {
+		return nil, tooManyStreams("%d streams are open on this node, which is the most: share one among more workers, or ask another node", s.streams.most)
+	}
+	if !s.cloud() {
+		return room{s.frames}, nil
+	}
+	s.shares.mu.Lock()
+	defer s.shares.mu.Unlock()
+	mine := s.shares.of[of]
+	if mine == nil {
+		mine = &share{frames: make(chan struct{}, shareOf(int64(s.cfg.StreamFrames)))}
+		s.shares.of[of] = mine
+	}
+	if most := shareOf(s.streams.most); mine.streams >= most {
+		s.streams.give(1)
+		return nil, tooManyStreams("%d streams of this namespace are open, which is the most that one may have: share one among more workers", most)
+	}
+	mine.streams++
+	return room{mine.frames, s.frames}, nil
+}
+
+func (s *Server) leaveStream(of tenancy.NamespaceID) {
+	s.streams.give(1)
+	if !s.cloud() {
+		return
+	}
+	s.shares.mu.Lock()
+	defer s.shares.mu.Unlock()
+	mine := s.shares.of[of]
+	if mine.streams--; mine.streams == 0 {
+		delete(s.shares.of, of)
+	}
+}
+
+func tooManyStreams(message string, most int64) error {
+	err := api.Errorf(api.Overloaded, message, most)
+	err.RetryAfter = overloadRetry
+	return err
+}
+
+// room is where frames in hand are counted: of their namespace first, so that one which
+// waits there takes nothing from others, then of the node.
+type room []chan struct{}
+
+// take waits for room, and says whether there is some before done.
+func (r room) take(done <-chan struct{}) bool {
+	for i, in := range r {
+		select {
+		case in <- struct{}{}:
+		case <-done:
+			r[:i].give()
+			return false
+		}
+	}
+	return true
+}
+
+func (r room) give() {
+	for _, in := range r {
+		<-in
+	}
+}
+
+// keyTurn is when frames of a stream have their turn by the limits at the door: a frame
+// is counted as a request would be, but it is not refused. It is not read until then, so
+// that it waits in its client.
+type keyTurn struct {
+	limits *pace.Limiter // nil = there are none
+	key    *pace.Bucket
+	from   netip.Addr
+	now    func() time.Time
+}
+
+// turnOf is that of a stream that has been let in.
+func (s *Server) turnOf(r *http.Request, who tenancy.Principal) keyTurn {
+	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
+		return keyTurn{}
+	}
+	return keyTurn{&s.limits, &s.useOf(who.KeyID).rate, s.limits.From(r), s.cfg.Now}
+}
+
+// next is how long the next frame has to wait.
+func (t *keyTurn) next() time.Duration {
+	if t.limits == nil {
+		return 0
+	}
+	return t.limits.Due(t.key, t.from, t.now())
+}
