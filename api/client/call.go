@@ -26,6 +26,10 @@ const (
 // drainBytes is how much of an unread answer is read to keep its connection.
 const drainBytes = 256 << 10
 
+// bodyAhead is how much memory an answer gets because it says that it is so long; a
+// longer one gets it as it comes.
+const bodyAhead = 4 << 20
+
 // repeat says when a call may be sent again.
 type repeat int
 
@@ -140,7 +144,7 @@ func (c *Client) request(ctx context.Context, k call, body []byte, key string) (
 		req.Header.Set("Content-Type", "application/json")
 	}
 	if c.key != "" {
-		req.Header.Set("Authorization", "Bearer "+c.key)
+		req.Header.Set("Authorization", c.bearer)
 	}
 	if key != "" {
 		req.Header.Set("Idempotency-Key", key)
@@ -170,11 +174,7 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 	if err != nil {
 		return 0, err // a *url.Error: names method and URL
 	}
-	defer func() {
-		// Best effort: an answer that is not read to its end costs its connection.
-		io.CopyN(io.Discard, resp.Body, drainBytes)
-		resp.Body.Close()
-	}()
+	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return resp.StatusCode, readError(resp)
 	}
@@ -182,12 +182,28 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 		*k.version = versionOf(resp.Header.Get("ETag"))
 	}
 	if k.out == nil || resp.StatusCode == http.StatusNoContent {
+		// Best effort: an answer that is not read to its end costs its connection.
+		io.CopyN(io.Discard, resp.Body, drainBytes)
 		return resp.StatusCode, nil
 	}
-	if err := json.NewDecoder(resp.Body).Decode(k.out); err != nil {
+	text, err := readBody(resp)
+	if err == nil {
+		err = json.Unmarshal(text, k.out)
+	}
+	if err != nil {
 		return resp.StatusCode, fmt.Errorf("%s %s: read the answer: %w", k.method, k.path, err)
 	}
 	return resp.StatusCode, nil
+}
+
+// readBody reads an answer to its end, at once where it says how long it is.
+func readBody(resp *http.Response) ([]byte, error) {
+	if n := resp.ContentLength; n > 0 && n <= bodyAhead {
+		text := make([]byte, n)
+		_, err := io.ReadFull(resp.Body, text)
+		return text, err
+	}
+	return io.ReadAll(resp.Body)
 }
 
 // problem is the body of every answer other than success.

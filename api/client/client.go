@@ -28,6 +28,7 @@ const (
 type Client struct {
 	base    string // endpoint without a slash at its end
 	key     string
+	bearer  string // the key as a header says it
 	http    *http.Client
 	retries int
 	timeout time.Duration
@@ -79,9 +80,13 @@ func New(endpoint, apiKey string, opts ...Option) (*Client, error) {
 	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("endpoint %q: a query or fragment has no meaning here", endpoint)
 	}
+	if path := strings.TrimRight(u.Path, "/"); strings.HasSuffix(path, "/api/v1") {
+		return nil, fmt.Errorf("endpoint %q: leave %q away, it is part of each call", endpoint, "/api/v1")
+	}
 	c := &Client{
 		base:    strings.TrimRight(u.String(), "/"),
 		key:     apiKey,
+		bearer:  "Bearer " + apiKey,
 		retries: DefaultRetries,
 		timeout: DefaultTimeout,
 		sleep:   sleep,

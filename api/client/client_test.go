@@ -216,7 +216,7 @@ func TestForeignAnswers(t *testing.T) {
 
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{"", "localhost:8080", "ftp://x", "http://", "http://x/?a=b", "http://x#y", "http://x:y", "127.0.0.1:8080"} {
+	for _, bad := range []string{"", "localhost:8080", "ftp://x", "http://", "http://x/?a=b", "http://x#y", "http://x:y", "127.0.0.1:8080", "http://x/api/v1", "http://x/behind/api/v1/"} {
 		if _, err := New(bad, ""); err == nil {
 			t.Errorf("%q was taken", bad)
 		} else if !strings.Contains(bad, "http") && !strings.Contains(err.Error(), "want a URL like http://") {

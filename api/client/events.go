@@ -105,7 +105,7 @@ func (s *eventStream) follow(ctx context.Context) error {
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	if s.client.key != "" {
-		req.Header.Set("Authorization", "Bearer "+s.client.key)
+		req.Header.Set("Authorization", s.client.bearer)
 	}
 	if s.client.namespace != "" {
 		req.Header.Set(api.NamespaceHeader, s.client.namespace)

@@ -46,7 +46,7 @@ func (s *streamed) ack(ctx context.Context, items []ackItem) []error {
 	}
 	out, err := s.stream.Do(ctx, f)
 	var cut *broken
-	if errors.As(err, &cut) || ctx.Err() != nil {
+	if errors.As(err, &cut) || errors.Is(err, context.DeadlineExceeded) || err != nil && ctx.Err() != nil {
 		if s.silent.Add(1) == streamTries {
 			s.silent.Store(0)
 			s.restNs.Store(time.Now().Add(streamRest).UnixNano())
@@ -55,6 +55,10 @@ func (s *streamed) ack(ctx context.Context, items []ackItem) []error {
 		return s.polls.ack(ctx, items) // what the frame did is not done twice
 	}
 	s.silent.Store(0)
+	if ctx.Err() != nil { // the run is over: nobody could do them any longer
+		s.stream.giveBack(out.Jobs)
+		out.Jobs = nil
+	}
 	for i := range out.Jobs {
 		// A job takes the slot of one that was acked with it, unless nobody waits for that any more.
 		s.run.begin(s.run.calls, out.Jobs[i], i < len(items) && items[i].job.giveSlot())

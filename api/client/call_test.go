@@ -1,0 +1,71 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+)
+
+// echo answers each request with the same text, without a network.
+type echo string
+
+func (e echo) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil {
+		io.Copy(io.Discard, r.Body)
+		r.Body.Close()
+	}
+	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, ContentLength: int64(len(e)), Body: io.NopCloser(strings.NewReader(string(e)))}, nil
+}
+
+// BenchmarkCall is what a call costs beside net/http.
+func BenchmarkCall(b *testing.B) {
+	payload := json.RawMessage(`{"to":"` + strings.Repeat("x", 190) + `"}`)
+	batch := make([]api.EnqueueRequest, 64)
+	for i := range batch {
+		batch[i] = api.EnqueueRequest{Queue: "q", Payload: payload}
+	}
+	fetched := `{"job_id":"job_01ARZ3NDEKTSV4RRFFQ69G5FAV","queue":"q","payload":` + string(payload) + `,"attempt":1,"max_retries":3,"lease_duration":60,"lease_token":"AAAAAAAAAAAAAAAAAAAAAAAAAA"}`
+	jobs := bytes.Repeat([]byte(fetched+","), 64)
+	for _, one := range []struct {
+		name, answer string
+		call         func(c *Client) error
+	}{
+		{"Enqueue", `{"job_id":"job_01ARZ3NDEKTSV4RRFFQ69G5FAV","status":"pending"}`, func(c *Client) error {
+			_, err := c.Enqueue(b.Context(), api.EnqueueRequest{Queue: "q", Payload: payload})
+			return err
+		}},
+		{"Fetch", fetched, func(c *Client) error {
+			_, err := c.Fetch(b.Context(), api.FetchRequest{Queues: []string{"q"}, WorkerID: "w"})
+			return err
+		}},
+		{"Ack", `{"status":"ok"}`, func(c *Client) error {
+			return c.Ack(b.Context(), "job_01ARZ3NDEKTSV4RRFFQ69G5FAV", api.AckRequest{LeaseToken: "AAAAAAAAAAAAAAAAAAAAAAAAAA", Result: json.RawMessage(`{"ok":true}`)})
+		}},
+		{"EnqueueBatch", `{"job_ids":["job_01ARZ3NDEKTSV4RRFFQ69G5FAV"]}`, func(c *Client) error {
+			_, err := c.EnqueueBatch(b.Context(), batch)
+			return err
+		}},
+		{"FetchBatch", `{"jobs":[` + string(jobs[:len(jobs)-1]) + `]}`, func(c *Client) error {
+			_, err := c.FetchBatch(b.Context(), api.FetchBatchRequest{FetchRequest: api.FetchRequest{Queues: []string{"q"}}})
+			return err
+		}},
+	} {
+		b.Run(one.name, func(b *testing.B) {
+			c, err := New("http://corvo", "key", WithHTTPClient(&http.Client{Transport: echo(one.answer)}))
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := one.call(c); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

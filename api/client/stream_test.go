@@ -1,0 +1,459 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/api/workerpb/workerpbconnect"
+)
+
+type serverStream = connect.BidiStream[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse]
+
+// director answers streams as a test directs, at moments that no real server can be
+// brought to; it notes the jobs that come back. Streams of a real one are tested in
+// dataplane/server.
+type director struct {
+	workerpbconnect.UnimplementedWorkerServiceHandler
+	url    string
+	stream func(s *serverStream) error
+
+	mu    sync.Mutex
+	back  map[string]string // lease tokens of jobs that were given back
+	heard []http.Header     // of the streams that were opened
+}
+
+func direct(t *testing.T, stream func(s *serverStream) error) *director {
+	t.Helper()
+	d := &director{stream: stream, back: map[string]string{}}
+	mux := http.NewServeMux()
+	mux.Handle(workerpbconnect.NewWorkerServiceHandler(d))
+	mux.HandleFunc("POST /api/v1/fail/{id}", func(w http.ResponseWriter, r *http.Request) {
+		var req api.FailRequest
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.Error != api.WorkerShutdown {
+			t.Errorf("a job comes back with %q: %v", req.Error, err)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.back[path.Base(r.URL.Path)] = req.LeaseToken
+		io.WriteString(w, `{"status":"pending"}`)
+	})
+	front := httptest.NewUnstartedServer(mux)
+	front.Config.Protocols = new(http.Protocols)
+	front.Config.Protocols.SetHTTP1(true)
+	front.Config.Protocols.SetUnencryptedHTTP2(true)
+	front.Start()
+	t.Cleanup(front.Close)
+	t.Cleanup(front.CloseClientConnections)
+	d.url = front.URL
+	return d
+}
+
+func (d *director) StreamLifecycle(_ context.Context, s *serverStream) error {
+	d.mu.Lock()
+	d.heard = append(d.heard, s.RequestHeader().Clone())
+	d.mu.Unlock()
+	return d.stream(s)
+}
+
+func (d *director) opened() []http.Header {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.heard
+}
+
+func (d *director) client(t *testing.T) *Client {
+	t.Helper()
+	c, err := New(d.url, "key", WithRetries(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// within fails a test that waits for what does not come.
+func within(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal(what + " does not come")
+	}
+}
+
+func job(id string) *workerpb.FetchBatchJob {
+	return &workerpb.FetchBatchJob{JobId: id, Queue: "q", LeaseDuration: 60, LeaseToken: "token of " + id}
+}
+
+// The jobs of an answer that comes when nobody waits for it any more go back. The stream
+// goes on, and one that closes lets them go first.
+func TestStreamGivesLateJobsBack(t *testing.T) {
+	t.Parallel()
+	came, late := make(chan struct{}), make(chan struct{})
+	d := direct(t, func(s *serverStream) error {
+		for {
+			m, err := s.Receive()
+			if err != nil {
+				return nil
+			}
+			out := &workerpb.StreamLifecycleResponse{RequestId: m.RequestId}
+			if m.FetchCount > 0 {
+				close(came)
+				<-late
+				out.Jobs = []*workerpb.FetchBatchJob{job("job_1"), job("job_2")}
+			}
+			if err := s.Send(out); err != nil {
+				return err
+			}
+		}
+	})
+	s := d.client(t).Stream()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-came; cancel() }()
+	if out, err := s.Do(ctx, Frame{Fetch: &api.FetchRequest{Queues: []string{"q"}}, Count: 2}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", out, err)
+	}
+	close(late)
+	if _, err := s.Do(t.Context(), Frame{}); err != nil {
+		t.Errorf("the next frame: %v", err)
+	}
+	s.Close()
+	if len(d.back) != 2 || d.back["job_1"] != "token of job_1" || d.back["job_2"] != "token of job_2" {
+		t.Errorf("%v came back", d.back)
+	}
+	if n := len(d.opened()); n != 1 {
+		t.Errorf("%d connections were opened", n)
+	}
+}
+
+// leases answers each frame with a job, and calls then at the same moment.
+func leases(then func()) (stream func(s *serverStream) error, all func() int) {
+	var mu sync.Mutex
+	n := 0
+	stream = func(s *serverStream) error {
+		for {
+			m, err := s.Receive()
+			if err != nil {
+				return nil
+			}
+			mu.Lock()
+			n++
+			id := "job_" + strings.Repeat("x", n)
+			mu.Unlock()
+			go then()
+			if err := s.Send(&workerpb.StreamLifecycleResponse{RequestId: m.RequestId, Acked: int32(len(m.Acks)), Jobs: []*workerpb.FetchBatchJob{job(id)}}); err != nil {
+				return err
+			}
+		}
+	}
+	return stream, func() int { mu.Lock(); defer mu.Unlock(); return n }
+}
+
+// Whenever the context of a frame ends, its jobs are the caller's or they go back.
+func TestStreamLosesNoJob(t *testing.T) {
+	t.Parallel()
+	var cancel context.CancelFunc
+	var mu sync.Mutex
+	stream, all := leases(func() { mu.Lock(); defer mu.Unlock(); cancel() })
+	d := direct(t, stream)
+	s := d.client(t).Stream()
+	kept := 0
+	for range 200 {
+		ctx, end := context.WithCancel(t.Context())
+		mu.Lock()
+		cancel = end
+		mu.Unlock()
+		out, err := s.Do(ctx, Frame{Fetch: &api.FetchRequest{Queues: []string{"q"}}})
+		if err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		kept += len(out.Jobs)
+		end()
+	}
+	if _, err := s.Do(t.Context(), Frame{}); err != nil { // all answers before its own have come
+		t.Fatal(err)
+	}
+	s.Close()
+	if got := kept + 1 + len(d.back); got != all() {
+		t.Errorf("of %d jobs %d were kept and %d came back", all(), kept+1, len(d.back))
+	}
+}
+
+// The same is so of a worker's acks, whose contexts end with its run.
+func TestStreamedAckLosesNoJob(t *testing.T) {
+	t.Parallel()
+	for range 10 {
+		ctx, cancel := context.WithCancel(t.Context())
+		stream, all := leases(cancel)
+		d := direct(t, stream)
+		w := &Worker{Client: d.client(t), Stream: true}
+		w.Handle("q", untilDone)
+		r, err := w.newRun(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		acked := &Job{FetchedJob: leased("job_acked"), slot: true}
+		r.line.ack(ctx, []ackItem{{job: acked, AckItem: api.AckItem{JobID: acked.JobID}}})
+		held := r.held()
+		r.stop()
+		r.line.close()
+		if got := len(held) + len(d.back); got != all() {
+			t.Fatalf("of %d jobs %d are held and %d came back", all(), len(held), len(d.back))
+		}
+		for _, j := range held {
+			j.cancel(ErrShutdown)
+		}
+	}
+}
+
+// A server that does not read holds up neither the callers whose contexts end nor Close.
+func TestStreamLeavesASlowServer(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	d := direct(t, func(*serverStream) error { <-over; return nil })
+	defer close(over)
+	s := d.client(t).Stream()
+	// More than buffers on the way take.
+	much := Frame{Enqueues: []api.EnqueueRequest{{Queue: "q", Payload: json.RawMessage(`"` + strings.Repeat("x", 4<<20) + `"`)}}}
+	failed := make(chan error, streamCredit)
+	for range streamCredit - 1 {
+		go func() { _, err := s.Do(t.Context(), much); failed <- err }()
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	gone := make(chan struct{})
+	go func() { defer close(gone); _, _ = s.Do(ctx, Frame{}) }()
+	within(t, "the end of a frame whose context has ended", gone)
+	closed := make(chan struct{})
+	go func() { s.Close(); close(closed) }()
+	within(t, "the end of Close", closed)
+	for range streamCredit - 1 {
+		if err := <-failed; err == nil {
+			t.Error("a frame was answered")
+		}
+	}
+}
+
+// expiring is a context whose time is over when a test says so.
+type expiring struct {
+	context.Context
+	over chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.over }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.over:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// A connection over which no answer came in time is over for the server too, which then
+// knows that what it has leased there is not delivered.
+func TestStreamTellsThatNobodyWaits(t *testing.T) {
+	t.Parallel()
+	ctx, told := expiring{t.Context(), make(chan struct{})}, make(chan struct{})
+	d := direct(t, func(s *serverStream) error {
+		defer close(told)
+		if err := s.Send(nil); err != nil { // which sends the headers
+			return err
+		}
+		_, _ = s.Receive()
+		close(ctx.over)
+		_, err := s.Receive()
+		return err
+	})
+	s := d.client(t).Stream()
+	defer s.Close()
+	if _, err := s.Do(ctx, Frame{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+	within(t, "the end of the connection", told)
+}
+
+// answers answers every frame alike.
+func answers(out *workerpb.StreamLifecycleResponse) func(s *serverStream) error {
+	return func(s *serverStream) error {
+		for {
+			m, err := s.Receive()
+			if err != nil {
+				return nil
+			}
+			one := proto.CloneOf(out)
+			one.RequestId, one.Acked = m.RequestId, one.Acked*int32(len(m.Acks))
+			if err := s.Send(one); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// A frame goes to the node that leads, and those after it go there at once, with all that
+// a stream says of who it is.
+func TestStreamFollowsTheLeader(t *testing.T) {
+	t.Parallel()
+	leader := direct(t, answers(&workerpb.StreamLifecycleResponse{Acked: 1}))
+	follower := direct(t, answers(&workerpb.StreamLifecycleResponse{Error: "NOT_LEADER", LeaderAddr: leader.url + "/"}))
+	c, err := New(follower.url, "key", WithNamespace("ns"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.Stream()
+	defer s.Close()
+	for range 3 {
+		if out, err := s.Do(t.Context(), Frame{Acks: []api.AckItem{{JobID: "job_1"}, {JobID: "job_2"}}}); err != nil || out.Acked != 2 {
+			t.Errorf("%+v, %v", out, err)
+		}
+	}
+	if n := len(follower.opened()); n != 1 {
+		t.Errorf("the follower was asked over %d connections", n)
+	}
+	heard := leader.opened()
+	if len(heard) != 1 {
+		t.Fatalf("the leader was asked over %d connections", len(heard))
+	}
+	for name, want := range map[string]string{"Authorization": "Bearer key", api.NamespaceHeader: "ns", "X-Corvo-Client-Name": "corvo-go"} {
+		if got := heard[0].Get(name); got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// Nodes that name each other are not followed for ever, nobody who is no node at all, and
+// no word of a leader takes the key out of TLS.
+func TestStreamFollowsNotBlindly(t *testing.T) {
+	t.Parallel()
+	var one, other *director
+	notLeader := func(leader **director) func(s *serverStream) error {
+		return func(s *serverStream) error {
+			return answers(&workerpb.StreamLifecycleResponse{Error: "NOT_LEADER", LeaderAddr: (*leader).url})(s)
+		}
+	}
+	one, other = direct(t, notLeader(&other)), direct(t, notLeader(&one))
+	s := one.client(t).Stream()
+	defer s.Close()
+	if _, err := s.Do(t.Context(), Frame{}); api.CodeOf(err) != api.LeaderUnavailable {
+		t.Errorf("after a round: %v", err)
+	}
+	if n := len(one.opened()) + len(other.opened()); n != mostLeaders+1 {
+		t.Errorf("%d connections were opened", n)
+	}
+	for _, leader := range []string{"", "nowhere", "ftp://there"} {
+		d := direct(t, answers(&workerpb.StreamLifecycleResponse{Error: "NOT_LEADER", LeaderAddr: leader}))
+		s := d.client(t).Stream()
+		defer s.Close()
+		if _, err := s.Do(t.Context(), Frame{}); api.CodeOf(err) != api.LeaderUnavailable {
+			t.Errorf("%q leads: %v", leader, err)
+		}
+	}
+	secure, err := New("https://corvo.example", "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = secure.Stream()
+	if err := s.turnTo("http://corvo.example"); err == nil || s.at != "https://corvo.example" {
+		t.Errorf("the key goes to %s: %v", s.at, err)
+	}
+}
+
+// When the leader is gone, whoever was asked first is asked again.
+func TestStreamReturnsFromALeader(t *testing.T) {
+	t.Parallel()
+	leader := direct(t, func(s *serverStream) error { _, err := s.Receive(); return err })
+	first := true
+	follower := direct(t, func(s *serverStream) error {
+		out := &workerpb.StreamLifecycleResponse{Acked: 1}
+		if first {
+			first, out = false, &workerpb.StreamLifecycleResponse{Error: "NOT_LEADER", LeaderAddr: leader.url}
+		}
+		return answers(out)(s)
+	})
+	s := follower.client(t).Stream()
+	defer s.Close()
+	acks := Frame{Acks: []api.AckItem{{JobID: "job_1"}}}
+	if _, err := s.Do(t.Context(), acks); err == nil {
+		t.Error("a leader that hangs up has answered")
+	}
+	if out, err := s.Do(t.Context(), acks); err != nil || out.Acked != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// Close ends the frames that wait at a node which the stream has turned from, too, and
+// what they fetch there goes back.
+func TestStreamClosesWhatItTurnedFrom(t *testing.T) {
+	t.Parallel()
+	leader := direct(t, answers(&workerpb.StreamLifecycleResponse{Acked: 1}))
+	came, late := make(chan struct{}), make(chan struct{})
+	before := direct(t, func(s *serverStream) error {
+		m, err := s.Receive()
+		if err != nil {
+			return err
+		}
+		close(came)
+		<-late
+		return s.Send(&workerpb.StreamLifecycleResponse{RequestId: m.RequestId, Jobs: []*workerpb.FetchBatchJob{job("job_1")}})
+	})
+	s := before.client(t).Stream()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := s.Do(t.Context(), Frame{Fetch: &api.FetchRequest{Queues: []string{"q"}}})
+		failed <- err
+	}()
+	within(t, "the frame", came)
+	if err := s.turnTo(leader.url); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.Do(t.Context(), Frame{Acks: []api.AckItem{{JobID: "job_2"}}}); err != nil || out.Acked != 1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	closed := make(chan struct{})
+	go func() { s.Close(); close(closed) }()
+	if err := <-failed; !errors.Is(err, errClosed) {
+		t.Errorf("the frame that waits: %v", err)
+	}
+	close(late)
+	within(t, "the end of Close", closed)
+	if len(before.back) != 1 {
+		t.Errorf("%v came back", before.back)
+	}
+}
+
+// A stream that a proxy keeps to itself, as one does that waits for the end of a request
+// before it passes it on, costs a worker time, but none of its jobs: it acks without.
+func TestWorkerWithoutAnswersOverItsStream(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClockwork("job_1", "job_2", "job_3", "job_4") // which reads a request to its end
+		stop := c.runs(t, &Worker{Stream: true, Concurrency: 1}, func(context.Context, *Job) error { return nil })
+		time.Sleep(streamTries*DefaultTimeout + time.Second)
+		stop()
+		acks := c.of("ack")
+		if len(acks) != 4 {
+			t.Fatalf("%d of 4 jobs are acked", len(acks))
+		}
+		for i, ack := range acks {
+			if i < streamTries && ack.at < time.Duration(i+1)*DefaultTimeout || ack.at > time.Duration(min(i+1, streamTries))*DefaultTimeout+time.Second {
+				t.Errorf("ack %d comes after %v", i, ack.at)
+			}
+		}
+	})
+}

@@ -1,0 +1,144 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/billing/money"
+)
+
+// wireFrame is a frame as it is sent.
+func wireFrame(f Frame) (*workerpb.StreamLifecycleRequest, error) {
+	m := &workerpb.StreamLifecycleRequest{}
+	if f.Fetch != nil {
+		m.Queues, m.WorkerId, m.Hostname = f.Fetch.Queues, f.Fetch.WorkerID, f.Fetch.Hostname
+		m.LeaseDuration, m.FetchCount = int32(f.Fetch.LeaseDuration), int32(max(f.Count, 1))
+	}
+	acks := make([]workerpb.AckBatchItem, len(f.Acks))
+	m.Acks = make([]*workerpb.AckBatchItem, len(f.Acks))
+	for i := range f.Acks {
+		if err := wireAck(&f.Acks[i], &acks[i]); err != nil {
+			return nil, fmt.Errorf("stream: ack of job %s: %w", f.Acks[i].JobID, err)
+		}
+		m.Acks[i] = &acks[i]
+	}
+	enqueues := make([]workerpb.EnqueueRequest, len(f.Enqueues))
+	m.Enqueues = make([]*workerpb.EnqueueRequest, len(f.Enqueues))
+	for i := range f.Enqueues {
+		if err := wireEnqueue(f.Enqueues[i], &enqueues[i]); err != nil {
+			return nil, fmt.Errorf("stream: enqueues[%d]: %w", i, err)
+		}
+		m.Enqueues[i] = &enqueues[i]
+	}
+	return m, nil
+}
+
+func wireEnqueue(req api.EnqueueRequest, out *workerpb.EnqueueRequest) error {
+	out.Queue, out.PayloadJson = req.Queue, string(req.Payload)
+	req.Queue, req.Payload = "", nil
+	if reflect.ValueOf(&req).Elem().IsZero() { // as most are
+		return nil
+	}
+	options, err := json.Marshal(req)
+	// The queue is a field of its own, and may not be said twice.
+	if text := strings.TrimPrefix(string(options), `{"queue":""`); text != "}" {
+		out.OptionsJson = "{" + strings.TrimPrefix(text, ",")
+	}
+	return err
+}
+
+func wireAck(a *api.AckItem, out *workerpb.AckBatchItem) error {
+	out.JobId, out.LeaseToken, out.WorkerId, out.StepStatus = a.JobID, a.LeaseToken, a.WorkerID, a.StepStatus
+	out.AgentStatus, out.HoldReason = a.AgentStatus, a.HoldReason
+	out.ResultJson, out.CheckpointJson, out.TraceJson = string(a.Result), string(a.Checkpoint), string(a.Trace)
+	if len(a.ToolCalls) > 0 {
+		calls, err := json.Marshal(a.ToolCalls)
+		if err != nil {
+			return err
+		}
+		out.ToolCallsJson = string(calls)
+	}
+	if u := a.Usage; u != nil {
+		out.Usage = &workerpb.UsageReport{
+			InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, Model: u.Model, Provider: u.Provider,
+			CacheCreationTokens: u.CacheCreationTokens, CacheReadTokens: u.CacheReadTokens,
+		}
+		if u.CostUSD != nil {
+			out.Usage.CostUsdExact = u.CostUSD.String()
+		}
+	}
+	return nil
+}
+
+// readFrame is an answer as it came.
+func readFrame(m *workerpb.StreamLifecycleResponse) (FrameResult, error) {
+	out := FrameResult{Acked: int(m.Acked), JobIDs: m.EnqueuedJobIds, Jobs: make([]api.FetchedJob, len(m.Jobs))}
+	for _, e := range m.AckErrors {
+		out.AckErrors = append(out.AckErrors, api.ItemError{JobID: e.JobId, Code: api.Code(e.Code), Error: e.Error})
+	}
+	for i, j := range m.Jobs {
+		if err := readJob(j, &out.Jobs[i]); err != nil {
+			out.Jobs = out.Jobs[:i]
+			return out, fmt.Errorf("stream: job %s: %w", j.JobId, err)
+		}
+	}
+	if m.Error == "" {
+		return out, nil
+	}
+	e, ok := errorOf(m.Error)
+	if !ok {
+		e = &api.Error{Code: api.LeaderUnavailable, Message: m.Error} // NOT_LEADER, of whom nobody knows
+	}
+	e.RetryAfter = time.Duration(m.RetryAfterMs) * time.Millisecond
+	return out, e
+}
+
+// errorOf reads an error that is written as its code and its message.
+func errorOf(text string) (*api.Error, bool) {
+	code, message, ok := strings.Cut(text, ": ")
+	if !ok || strings.ToUpper(code) != code || strings.Contains(code, " ") {
+		return nil, false
+	}
+	return &api.Error{Code: api.Code(code), Message: message}, true
+}
+
+// readJob reads a job. The strings of a message share its memory, which a job that is
+// done for hours would keep: what it keeps for as long is copied.
+func readJob(m *workerpb.FetchBatchJob, j *api.FetchedJob) error {
+	*j = api.FetchedJob{
+		JobID: strings.Clone(m.JobId), Queue: strings.Clone(m.Queue), Payload: raw(m.PayloadJson), Attempt: int(m.Attempt), MaxRetries: int(m.MaxRetries),
+		LeaseDuration: int(m.LeaseDuration), LeaseToken: strings.Clone(m.LeaseToken), Checkpoint: raw(m.CheckpointJson),
+	}
+	err := errors.Join(field(m.TagsJson, &j.Tags), field(m.HeadersJson, &j.Headers), field(m.ToolResultsJson, &j.ToolResults))
+	if a := m.Agent; a != nil {
+		most, err1 := money.FromFloatShortest(a.MaxCostUsd)
+		total, err2 := money.FromFloatShortest(a.TotalCostUsd)
+		err = errors.Join(err, err1, err2)
+		j.Agent = &api.FetchedAgent{
+			MaxIterations: int(a.MaxIterations), MaxCostUSD: most, TotalCostUSD: total,
+			IterationTimeout: api.Duration(strings.Clone(a.IterationTimeout)), Iteration: int(a.Iteration),
+		}
+	}
+	return err
+}
+
+func raw(text string) json.RawMessage {
+	if text == "" {
+		return nil
+	}
+	return json.RawMessage(text)
+}
+
+// field reads a field that may be absent.
+func field(text string, into any) error {
+	if text == "" {
+		return nil
+	}
+	return json.Unmarshal([]byte(text), into)
+}
