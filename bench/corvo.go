@@ -59,9 +59,13 @@ func openCorvo(ctx context.Context, dir string) (map[row]measure, func() error, 
 		lifecycle128: c.bench("http", "lifecycle", 128),
 		bulkEnqueue:  c.bench("stream", "enqueue", streams),
 		work:         c.bench("stream", "work", streams),
-		steady:       c.bench("stream", "steady", streams),
+		steady:       c.bench("stream", "steady", steadyStreams),
 	}, stop, nil
 }
+
+// steadyStreams is how many streams have a whole window of jobs under way: each holds as
+// many as a frame has, and enqueues as many with the ack of those.
+const steadyStreams = window / (2 * atOnce)
 
 // remote is something that speaks as Corvo does.
 type remote struct{ endpoint, key string }

@@ -18,8 +18,8 @@ const (
 	// backlog is how many jobs are there for each second of a measurement of work: more
 	// than the fastest does.
 	backlog = 60_000
-	// window is how many jobs may be under way in the steady state: as many as 32
-	// clients with 64 each enqueue in one turn.
+	// window is how many jobs may be under way in the steady state, enqueued and not yet
+	// acknowledged, the same for all: as many as 32 clients with 64 each enqueue in a turn.
 	window = streams * atOnce
 )
 

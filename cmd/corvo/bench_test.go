@@ -33,13 +33,16 @@ func TestBench(t *testing.T) {
 					args := []string{"--transport", transport, "--workload", workload, "--clients", "3", "--queues", "2"}
 					least, most := int64(50), int64(50)
 					if workload == loadgen.Steady {
-						args = append(args, "--for", "200ms", "--warmup", "0")
+						args = append(args, "--for", "1s", "--warmup", "0")
 						least, most = 1, 1<<40
 					} else {
 						args = append(args, "--jobs", "50")
 					}
 					if transport != loadgen.HTTP {
 						args = append(args, "--batch", "8")
+					}
+					if transport == loadgen.Stream {
+						args = append(args, "--window", "2")
 					}
 					r := benchOnce(t, env, 0, args...)
 					if r.Jobs < least || r.Jobs > most || r.Failed != 0 || r.Interrupted || r.Loop != "closed" || r.JobsPerSecond <= 0 || r.Latency.P50 <= 0 || r.Latency.Max < r.Latency.P50 {
@@ -144,6 +147,7 @@ func TestBenchIsRefused(t *testing.T) {
 	}{
 		{"--clients is 0", 2, "--clients 0"},
 		{"--batch is 2", 2, "--batch 2"},
+		{"--window is 2", 2, "--window 2"},
 		{"give one of them", 2, "--for 1s --jobs 1"},
 		{"needs --jobs", 2, "--workload work"},
 		{"instead of --jobs", 2, "--workload steady --jobs 5"},
@@ -191,7 +195,7 @@ func TestBenchGuide(t *testing.T) {
 func TestBenchReports(t *testing.T) {
 	t.Parallel()
 	steady := loadgen.Report{
-		Endpoint: "http://127.0.0.1:8080", Transport: loadgen.Stream, Workload: loadgen.Steady, Loop: "open", Clients: 8, Rate: 2500.5, Batch: 64, PayloadBytes: 200, Queues: 2,
+		Endpoint: "http://127.0.0.1:8080", Transport: loadgen.Stream, Workload: loadgen.Steady, Loop: "open", Clients: 8, Window: 4, Rate: 2500.5, Batch: 64, PayloadBytes: 200, Queues: 2,
 		WarmupMs: 1000, Interrupted: true, ElapsedMs: 10000.125, Jobs: 25000, JobsPerSecond: 2500, Operations: 400, Failed: 3, FailedShare: 0.0075,
 		Errors:     []loadgen.ErrorCount{{Code: "OVERLOADED", Count: 2, Example: "OVERLOADED: try\tlater"}, {Code: loadgen.NotSent, Count: 1, Example: "the clients were busy"}},
 		Latency:    loadgen.Latency{Mean: 3.217, P50: 2.5, P90: 4.25, P99: 49.152, P999: 120.5, Max: 12345.678},
@@ -199,7 +203,7 @@ func TestBenchReports(t *testing.T) {
 		QueuesKept: []string{"bench.x.0", "bench.x.1"},
 	}
 	enqueue := loadgen.Report{
-		Endpoint: "http://127.0.0.1:8080", Transport: loadgen.HTTP, Workload: loadgen.Enqueue, Loop: "closed", Clients: 1, Batch: 1, PayloadBytes: 200, Queues: 1,
+		Endpoint: "http://127.0.0.1:8080", Transport: loadgen.HTTP, Workload: loadgen.Enqueue, Loop: "closed", Clients: 1, Window: 1, Batch: 1, PayloadBytes: 200, Queues: 1,
 		ElapsedMs: 321, Jobs: 1000, JobsPerSecond: 3115.3, Operations: 1000, Errors: []loadgen.ErrorCount{}, QueuesKept: []string{},
 		Latency: loadgen.Latency{Mean: 0.321, P50: 0.3, P90: 0.4, P99: 0.5, P999: 0.6, Max: 0.7},
 	}

@@ -53,7 +53,8 @@ func newBench() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&b.Transport, "transport", loadgen.HTTP, "http (a request for each job), batch (requests of --batch jobs) or stream (frames of --batch jobs)")
 	flags.StringVar(&b.Workload, "workload", loadgen.Enqueue, "enqueue, work (fetch and ack of --jobs that are there before), lifecycle (enqueue, fetch, ack in turn) or steady (all of them together)")
-	flags.IntVar(&b.Clients, "clients", benchClients, "how many clients work at once, each with one operation")
+	flags.IntVar(&b.Clients, "clients", benchClients, "how many clients work at once")
+	flags.IntVar(&b.Window, "window", 1, "how many operations each client has under way; above 1 with --transport stream only")
 	flags.Float64Var(&b.Rate, "rate", 0, "jobs a second that are begun by all clients together; 0: as fast as they are answered")
 	flags.IntVar(&b.Batch, "batch", 0, fmt.Sprintf("jobs of a request or frame (default %d; with --transport http 1)", benchBatch))
 	flags.IntVar(&b.Payload, "payload", benchPayload, "bytes of a payload")
@@ -170,6 +171,9 @@ func loadText(r loadgen.Report) string {
 	text := fmt.Sprintf("%s over %s by %d clients, payloads of %d bytes", r.Workload, r.Transport, r.Clients, r.PayloadBytes)
 	if r.Transport != loadgen.HTTP {
 		text += fmt.Sprintf(", %d jobs at once", r.Batch)
+	}
+	if r.Window > 1 {
+		text += fmt.Sprintf(", %d frames of each under way", r.Window)
 	}
 	if r.Queues > 1 {
 		text += fmt.Sprintf(", %d queues", r.Queues)

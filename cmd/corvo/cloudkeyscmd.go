@@ -3,10 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,31 +15,16 @@ import (
 // issuing is a command whose answer has a secret, once. With --secret-file it goes there
 // and is not printed.
 func issuing[A any](r *remote, use, short string, args cobra.PositionalArgs, ask func(cmd *cobra.Command, c *client.Cloud, args []string) (A, error), secretOf func(*A) *string, id func(A) string) *cobra.Command {
-	var path string
-	cmd := onCloud(r, use, short, args, func(cmd *cobra.Command, c *client.Cloud, args []string) (a A, err error) {
-		if path == "" {
-			return ask(cmd, c, args)
-		}
-		// There is a place for the secret before there is one.
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if err != nil {
-			return a, misusef("--secret-file: %w", err)
-		}
-		if a, err = ask(cmd, c, args); err != nil {
-			return a, errors.Join(err, f.Close(), os.Remove(path))
-		}
-		_, err = fmt.Fprintln(f, *secretOf(&a))
-		if err = errors.Join(err, f.Close()); err == nil {
-			*secretOf(&a) = ""
-		}
-		return a, err
+	var file secretOut
+	cmd := onCloud(r, use, short, args, func(cmd *cobra.Command, c *client.Cloud, args []string) (A, error) {
+		return issue(&file, func() (A, error) { return ask(cmd, c, args) }, secretOf)
 	}, func(w io.Writer, a A) {
 		showKnown(w, a,
 			column[A]{"ID", id},
 			column[A]{"SECRET", func(a A) string { return *secretOf(&a) }},
 		)
 	})
-	cmd.Flags().StringVar(&path, "secret-file", "", "new file for the secret, which is printed otherwise")
+	file.bind(cmd)
 	return cmd
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -46,15 +47,11 @@ type serverConfig struct {
 	StreamRate        int64         `flag:"stream-rate" default:"500" doc:"frames a second of one stream of the RPC; what comes faster waits; with --dev there is no rate"`
 	StreamFrames      int64         `flag:"stream-frames" default:"2048" doc:"frames of all streams that are in hand at once; others wait"`
 	MaxStreams        int64         `flag:"max-streams" default:"4096" doc:"streams of the RPC that may be open at once"`
-	RatePerKey        int64         `flag:"rate-limit-per-key" doc:"requests a second that one API key may make of this node (default: no limit)"`
-	RatePerAddress    int64         `flag:"rate-limit-per-address" doc:"requests a second that one client address may make of this node (default: no limit)"`
-	RateFailures      int64         `flag:"rate-limit-failed-auth" default:"20" doc:"requests a second from one client address that may fail to authenticate, 0 = no limit"`
-	TrustedProxies    string        `flag:"trusted-proxies" doc:"networks of proxies, 10.0.0.0/8,...: what they say of whom they forward for is believed (X-Forwarded-For, Forwarded, X-Real-IP), nobody else"`
-	MaxConnections    int64         `flag:"max-connections" default:"16384" doc:"most connections of clients at once, 0 = no limit"`
-	PrivateWebhooks   bool          `flag:"webhook-allow-private" doc:"let webhooks call private, loopback and link-local addresses; with --dev they may"`
-	OTelEndpoint      string        `flag:"otel-endpoint" doc:"OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318; none by default"`
-	LogLevel          string        `flag:"log-level" default:"info" doc:"debug, info, warn or error"`
-	ShutdownTimeout   time.Duration `flag:"shutdown-timeout" default:"30s" doc:"how long requests under way may take to finish at shutdown"`
+	settings.Door
+	PrivateWebhooks bool          `flag:"webhook-allow-private" doc:"let webhooks call private, loopback and link-local addresses; with --dev they may"`
+	OTelEndpoint    string        `flag:"otel-endpoint" doc:"OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318; none by default"`
+	LogLevel        string        `flag:"log-level" default:"info" doc:"debug, info, warn or error"`
+	ShutdownTimeout time.Duration `flag:"shutdown-timeout" default:"30s" doc:"how long requests under way may take to finish at shutdown"`
 }
 
 const (
@@ -100,7 +97,9 @@ func (c *serverConfig) check() error {
 		f.refuse(n >= 1 && n <= maxStreamSetting, "%s is %d; it must be between 1 and %d", flag, n, maxStreamSetting)
 	}
 	f.refuse(c.DataDir != "", "--data-dir is empty")
-	c.checkDoor(&f)
+	f.refuse(isAddress(c.bind()), "--bind is %q; it must be host:port or :port, such as %s", c.Bind, defaultBind)
+	f.refuse(c.raftBind() == "" || isAddress(c.raftBind()), "--raft-bind is %q; it must be host:port, :port or %s", c.RaftBind, raftOff)
+	c.Door.Check(f.refuse)
 	c.checkCluster(&f)
 	if _, err := settings.Logger(c.LogLevel); err != nil {
 		f = append(f, err)
@@ -122,6 +121,12 @@ func (c *serverConfig) checkCluster(f *faults) {
 	f.refuse(c.Expect >= 1 && c.Expect <= maxExpect, "--expect is %d; it must be between 1 and %d", c.Expect, maxExpect)
 	f.refuse(c.Shards >= 0 && c.Shards <= cluster.MaxShards, "--shards is %d; it must be between 1 and %d", c.Shards, cluster.MaxShards)
 	f.refuse(len(c.NodeID) <= engine.MaxGroupName, "--node-id has %d bytes; it must have at most %d", len(c.NodeID), engine.MaxGroupName)
+}
+
+// isAddress says whether one may listen on an address, as far as its text tells.
+func isAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	return err == nil && port != ""
 }
 
 func (c *serverConfig) bind() string {

@@ -75,6 +75,8 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 	}{
 		"dev on every address":  {args: []string{"--dev", "--bind", ":8080"}, want: []string{"--dev", "loopback"}},
 		"dev on a real address": {args: []string{"--dev", "--bind", "192.0.2.1:8080"}, want: []string{"loopback"}},
+		"no address":            {args: []string{"--bind", "frob"}, want: []string{"--bind is \"frob\"", "host:port"}},
+		"no raft address":       {args: []string{"--raft-bind", "here"}, want: []string{"--raft-bind is \"here\"", "host:port"}},
 		"durability":            {args: []string{"--durability", "some"}, want: []string{"durable or relaxed"}},
 		"log store":             {args: []string{"--raft-store", "paper"}, want: []string{"badger", "bolt", "pebble", "wal"}},
 		"two ways in":           {args: []string{"--join", "a:1", "--peers", "b:1"}, want: []string{"--join, --discover and --peers"}},

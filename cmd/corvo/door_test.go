@@ -41,37 +41,3 @@ func TestNoFlagTakesASecret(t *testing.T) {
 		t.Errorf("saw %d flags", seen)
 	}
 }
-
-func TestDoorFlags(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		set   func(*serverConfig)
-		fault string // "" = none
-	}{
-		{func(c *serverConfig) { c.TrustedProxies = "10.0.0.0/8, 2001:db8::1,192.0.2.1" }, ""},
-		{func(c *serverConfig) { c.TrustedProxies = "10.0.0.0/8,proxy.example" }, `"proxy.example" is no network`},
-		{func(c *serverConfig) { c.TrustedProxies = "0.0.0.0/0" }, "is everybody"},
-		{func(c *serverConfig) { c.TrustedProxies = strings.Repeat("10.0.0.1,", 64) }, ""},
-		{func(c *serverConfig) { c.TrustedProxies = strings.Repeat("10.0.0.1,", 65) }, "has 65 networks"},
-		{func(c *serverConfig) {
-			c.RatePerKey, c.RatePerAddress, c.RateFailures = 1_000_000, 1_000_000, 1_000_000
-		}, ""},
-		{func(c *serverConfig) { c.RatePerKey = 1_000_001 }, "--rate-limit-per-key is 1000001"},
-		{func(c *serverConfig) { c.RatePerAddress = -1 }, "--rate-limit-per-address is -1"},
-		{func(c *serverConfig) { c.RateFailures = -1 }, "--rate-limit-failed-auth is -1"},
-		{func(c *serverConfig) { c.MaxConnections = maxConnections }, ""},
-		{func(c *serverConfig) { c.MaxConnections = maxConnections + 1 }, "--max-connections is 1000001"},
-	} {
-		var cfg serverConfig
-		c.set(&cfg)
-		var f faults
-		cfg.checkDoor(&f)
-		if (c.fault == "") != (len(f) == 0) || c.fault != "" && !strings.Contains(f[0].Error(), c.fault) {
-			t.Errorf("%v, want %q", f, c.fault)
-		}
-	}
-	all, err := (&serverConfig{TrustedProxies: "10.1.2.3/8,2001:db8::1"}).proxies()
-	if err != nil || len(all) != 2 || all[0].String() != "10.0.0.0/8" || all[1].String() != "2001:db8::1/128" {
-		t.Errorf("%v, %v", all, err)
-	}
-}

@@ -51,7 +51,7 @@ func newKeys() *cobra.Command {
 			}, func(w io.Writer, all []api.Key) { showList(w, all, keyColumns) }),
 		},
 		&cobra.Command{
-			Use: "show KEY", Short: "Everything about an API key but its secret", Args: cobra.ExactArgs(1),
+			Use: "get KEY", Aliases: []string{"show"}, Short: "Everything about an API key but its secret", Args: cobra.ExactArgs(1),
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Key, error) {
 				return c.Key(cmd.Context(), args[0])
 			}, showKey),
@@ -60,7 +60,7 @@ func newKeys() *cobra.Command {
 		&cobra.Command{
 			Use: "revoke KEY", Short: "Delete an API key; what it was used for ends at once", Args: cobra.ExactArgs(1),
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
-				return done("deleted"), c.RevokeKey(cmd.Context(), args[0])
+				return done("revoked"), c.RevokeKey(cmd.Context(), args[0])
 			}, showStatus),
 		},
 	)
@@ -69,14 +69,16 @@ func newKeys() *cobra.Command {
 
 func newKeyCreate(r *remote) *cobra.Command {
 	var made edits[api.SetKeyRequest]
+	var file secretOut
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make an API key; prints its secret, which is not kept", Args: cobra.ExactArgs(1),
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.CreatedKey, error) {
 			req := api.SetKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: args[0]}}
 			made.apply(&req)
-			return c.CreateKey(cmd.Context(), req.CreateKeyRequest)
+			return issue(&file, func() (api.CreatedKey, error) { return c.CreateKey(cmd.Context(), req.CreateKeyRequest) }, createdSecret)
 		}, showSecret),
 	}
+	file.bind(cmd)
 	made.bind(cmd, keyFlags...)
 	return cmd
 }
@@ -109,14 +111,16 @@ func newKeySet(r *remote) *cobra.Command {
 
 func newKeyRotate(r *remote) *cobra.Command {
 	var made edits[api.RotateRequest]
+	var file secretOut
 	cmd := &cobra.Command{
 		Use: "rotate KEY", Short: "Give an API key another secret; prints it, and it is not kept", Args: cobra.ExactArgs(1),
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.CreatedKey, error) {
 			var req api.RotateRequest
 			made.apply(&req)
-			return c.RotateKey(cmd.Context(), args[0], req)
+			return issue(&file, func() (api.CreatedKey, error) { return c.RotateKey(cmd.Context(), args[0], req) }, createdSecret)
 		}, showSecret),
 	}
+	file.bind(cmd)
 	made.bind(cmd, set("overlap", "how long the old secret opens, too; 0s ends it at once (default 1h)", span, func(r *api.RotateRequest) *api.Duration { return &r.Overlap }))
 	return cmd
 }
@@ -125,8 +129,12 @@ func showKey(w io.Writer, k api.Key) {
 	showOne(w, k, append(keyColumns[:len(keyColumns):len(keyColumns)], keyDetails...)...)
 }
 
-// showSecret shows a key that has a new secret, and that.
+func createdSecret(k *api.CreatedKey) *string { return &k.APIKey }
+
+// showSecret shows a key that has a new secret, and that, unless it went to a file.
 func showSecret(w io.Writer, k api.CreatedKey) {
 	showKey(w, k.Key)
-	fmt.Fprintf(w, "API KEY\t%s\n", k.APIKey)
+	if k.APIKey != "" {
+		fmt.Fprintf(w, "API KEY\t%s\n", k.APIKey)
+	}
 }

@@ -125,7 +125,7 @@ func openNode(ctx context.Context, cfg serverConfig, http net.Addr, tracer trace
 		Engine:         cfg.tuning(),
 		Cluster:        of,
 		Shards:         int(cfg.Shards),
-		Limits:         cfg.limits(),
+		Limits:         cfg.Limits(),
 		Webhooks:       cell.Webhooks{Private: cfg.PrivateWebhooks},
 		Tracer:         tracer,
 		Logger:         logger,

@@ -41,6 +41,7 @@ func TestTranscripts(t *testing.T) {
 			p := startServer(t, "--data-dir", dir)
 			s := newTranscript(t, p.endpoint, "CORVO_API_KEY="+adminKey(t, dir))
 			s.key = adminKey(t, dir)
+			s.places["NEW_FILE"] = filepath.Join(t.TempDir(), "new")
 			c := newClient(t, p.endpoint, s.key)
 			eventually(t, t.Context(), "a search", func() bool { _, err := c.Search(t.Context(), api.SearchRequest{}, client.Read{}); return err == nil })
 			s.hold(t, path, string(want))
@@ -178,9 +179,9 @@ func (s *transcript) send(t *testing.T, method, path, body string) string {
 
 var (
 	idPattern = regexp.MustCompile(`\b(job|bulk|sched|price|pol|alert|hook|dlv|key|tok|org|ns|host|op|req)_[0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{26}\b`)
-	// The ids of the cloud's keys have no kind: they are told by where they stand.
-	cloudKeyPattern = regexp.MustCompile(`(?m)(^ID  |: key )\b[A-Za-z0-9]{16}\b`)
-	addressPattern  = regexp.MustCompile(`http://127\.0\.0\.1:\d{2,}`)
+	// The ids of API keys have no kind: they are told by where they stand.
+	keyPattern     = regexp.MustCompile(`(?m)(^ID +|: key )\b[A-Za-z0-9]{16}\b`)
+	addressPattern = regexp.MustCompile(`http://127\.0\.0\.1:\d{2,}`)
 	// A time in JSON has as many decimals as it needs.
 	timePattern = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 )
@@ -195,11 +196,11 @@ func (s *transcript) mask(text string) string {
 		}
 		return s.masks[id]
 	})
-	text = cloudKeyPattern.ReplaceAllStringFunc(text, func(line string) string {
+	text = keyPattern.ReplaceAllStringFunc(text, func(line string) string {
 		id := line[strings.LastIndexByte(line, ' ')+1:]
 		if s.masks[id] == "" {
-			s.counts["cloud key"]++
-			s.masks[id] = fmt.Sprintf("KEY%013d", s.counts["cloud key"])
+			s.counts["API key"]++
+			s.masks[id] = fmt.Sprintf("KEY%013d", s.counts["API key"])
 		}
 		return line
 	})

@@ -2,16 +2,17 @@ package loadgen
 
 import (
 	"context"
-	"encoding/json"
 	"sync/atomic"
 	"time"
+
+	"github.com/corvo/corvo/api"
 )
 
 // A frame is what a client wants of the server in one exchange. Over a stream it is one
 // frame; over HTTP the acks are sent, then the fetch, and beside those the enqueue.
 type frame struct {
 	queue   string
-	enqueue []json.RawMessage // payloads
+	enqueue []api.EnqueueRequest
 	acks    []lease
 	fetch   int
 	wait    bool // for a first job, where there is none
@@ -34,8 +35,8 @@ type answer struct {
 	refused  []error // of single acks
 }
 
-// conn is one client's way to the server. An answer counts also beside an error, which
-// may be of another part of the frame.
+// conn is one client's way to the server, for as many frames at once as the window has.
+// An answer counts also beside an error, which may be of another part of the frame.
 type conn interface {
 	do(ctx context.Context, f frame) (answer, error)
 	close()
@@ -54,13 +55,15 @@ func (b *backlog) take(jobs int) int {
 
 func (b *backlog) give(jobs int) { b.left.Add(int64(jobs)) }
 
-// caller is one client.
+// caller has a client's operations done one after another. A client has as many as its
+// window.
 type caller struct {
 	*run
 	queue    string
 	left     *backlog
 	conn     conn
 	payloads *payloads
+	jobsMade []api.EnqueueRequest
 	held     []lease // fetched and not yet acknowledged
 
 	operations Histogram // that worked
@@ -73,7 +76,6 @@ type caller struct {
 
 // work has operations done until the pace has no more, or the backlog.
 func (c *caller) work(ctx, stop context.Context) {
-	defer c.conn.close()
 	for {
 		at, jobs := c.pace.next(stop)
 		if c.Workload == Work && jobs > 0 {
@@ -184,11 +186,15 @@ func (c *caller) exchange(ctx context.Context, f frame) (answer, error) {
 	return a, err
 }
 
-// make is the payloads of jobs that were to be enqueued at a time.
-func (c *caller) make(at time.Time, jobs int) []json.RawMessage {
-	all := make([]json.RawMessage, jobs)
+// make is jobs that were to be enqueued at a time. They take the place of those before
+// them, which are on their way in a form of their own.
+func (c *caller) make(at time.Time, jobs int) []api.EnqueueRequest {
+	if cap(c.jobsMade) < jobs {
+		c.jobsMade = make([]api.EnqueueRequest, jobs)
+	}
+	all := c.jobsMade[:jobs]
 	for i := range all {
-		all[i] = c.payloads.next(at.Sub(c.base))
+		all[i].Queue, all[i].Payload = c.queue, c.payloads.next(all[i].Payload, at.Sub(c.base))
 	}
 	return all
 }

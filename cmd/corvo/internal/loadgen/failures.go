@@ -12,7 +12,6 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/api/workerpb"
 )
 
 // Codes of what no server has said.
@@ -87,10 +86,4 @@ func retryAfter(err error) time.Duration {
 		return known.RetryAfter
 	}
 	return 0
-}
-
-// frameError is why a frame did nothing: a code, and perhaps a message behind it.
-func frameError(out *workerpb.StreamLifecycleResponse) error {
-	code, message, _ := strings.Cut(out.GetError(), ": ")
-	return &api.Error{Code: api.Code(code), Message: message, RetryAfter: time.Duration(out.GetRetryAfterMs()) * time.Millisecond}
 }

@@ -55,16 +55,12 @@ func (h *httpConn) do(ctx context.Context, f frame) (answer, error) {
 
 func (h *httpConn) enqueue(ctx context.Context, f frame) (int, error) {
 	if h.single {
-		if _, err := h.api.Enqueue(ctx, api.EnqueueRequest{Queue: f.queue, Payload: f.enqueue[0]}); err != nil {
+		if _, err := h.api.Enqueue(ctx, f.enqueue[0]); err != nil {
 			return 0, err
 		}
 		return 1, nil
 	}
-	all := make([]api.EnqueueRequest, len(f.enqueue))
-	for i, payload := range f.enqueue {
-		all[i] = api.EnqueueRequest{Queue: f.queue, Payload: payload}
-	}
-	out, err := h.api.EnqueueBatch(ctx, all)
+	out, err := h.api.EnqueueBatch(ctx, f.enqueue)
 	return len(out.JobIDs), err
 }
 
@@ -89,15 +85,25 @@ func (h *httpConn) ack(ctx context.Context, acks []lease) (acked int, refused []
 		}
 		return 1, nil, nil
 	}
+	out, err := h.api.AckBatch(ctx, ackItems(acks))
+	return out.Acked, refusals(out.Errors), err
+}
+
+// ackItems are the acks of what is leased.
+func ackItems(acks []lease) []api.AckItem {
 	all := make([]api.AckItem, len(acks))
 	for i, l := range acks {
 		all[i] = api.AckItem{JobID: l.id, AckRequest: api.AckRequest{LeaseToken: l.token, Result: ackResult}}
 	}
-	out, err := h.api.AckBatch(ctx, all)
-	for _, e := range out.Errors {
-		refused = append(refused, &api.Error{Code: e.Code, Message: e.Error})
+	return all
+}
+
+// refusals are the errors of single items.
+func refusals(items []api.ItemError) (all []error) {
+	for _, e := range items {
+		all = append(all, &api.Error{Code: e.Code, Message: e.Error})
 	}
-	return out.Acked, refused, err
+	return all
 }
 
 func (h *httpConn) fetch(ctx context.Context, f frame) ([]lease, error) {

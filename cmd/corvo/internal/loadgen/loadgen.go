@@ -1,11 +1,11 @@
 // Package loadgen makes load on a Corvo node or gateway and measures how it bears it. It
 // owns the clients, the pace they go at, what they count and the report; what is
-// printed of it is the command's. It knows the server by its public face alone, api/client
-// and api/workerpb, so that it measures what users get.
+// printed of it is the command's. It knows the server by the Go SDK alone, so that it
+// measures what users get.
 //
 // Clients share nothing while they work but, at a fixed rate, the number of the next
-// operation: each has its own connection state, payloads, counters and histograms, which
-// are merged when all have ended.
+// operation: each has its own connection state, and of each of its window payloads,
+// counters and histograms, which are merged when all have ended.
 package loadgen
 
 import (
@@ -37,6 +37,7 @@ const (
 const (
 	MaxClients = 4096
 	MaxBatch   = 512 // the most that one fetch hands out
+	MaxWindow  = 16  // the most frames that a server has in hand of one stream
 	MaxQueues  = 1024
 	MaxPayload = 16 << 20 // the most that a server can be told to take
 	MaxRate    = 10_000_000
@@ -62,6 +63,7 @@ type Config struct {
 	Transport string
 	Workload  string
 	Clients   int
+	Window    int     // operations that each client has under way
 	Rate      float64 // jobs a second that are begun by all clients together; 0: as soon as the last one is answered
 	Batch     int     // jobs of a request or frame
 	Payload   int     // bytes
@@ -88,6 +90,8 @@ func (c Config) Check() error {
 	refuse(c.Clients < 1 || c.Clients > MaxClients, "--clients is %d; it must be 1 to %d", c.Clients, MaxClients)
 	refuse(c.Batch < 1 || c.Batch > MaxBatch, "--batch is %d; it must be 1 to %d", c.Batch, MaxBatch)
 	refuse(c.Transport == HTTP && c.Batch > 1, "--batch is %d, but --transport %s sends a request for each job; use %s or %s", c.Batch, HTTP, Batch, Stream)
+	refuse(c.Window < 1 || c.Window > MaxWindow, "--window is %d; it must be 1 to %d", c.Window, MaxWindow)
+	refuse(c.Window > 1 && c.Transport != Stream, "--window is %d, but a request has a connection to itself; use --transport %s, or more --clients", c.Window, Stream)
 	refuse(c.Queues < 1 || c.Queues > MaxQueues, "--queues is %d; it must be 1 to %d", c.Queues, MaxQueues)
 	refuse(c.Clients > 0 && c.Queues > c.Clients, "--queues is %d, but only %d clients are there to use them, each of which uses one", c.Queues, c.Clients)
 	refuse(c.Payload < MinPayload || c.Payload > MaxPayload, "--payload is %d; it must be %d to %d bytes, because it carries the time of its enqueue", c.Payload, MinPayload, MaxPayload)
@@ -115,7 +119,6 @@ func (c Config) Check() error {
 type run struct {
 	Config
 	api      *client.Client
-	dial     func(worker string) conn // makes the connection of a client
 	queues   []string
 	made     int       // of the queues
 	backlogs []backlog // of the queues
@@ -137,9 +140,6 @@ func Run(stop context.Context, cfg Config) (Report, error) {
 		return Report{}, err
 	}
 	r := &run{Config: cfg, api: c, queues: queueNames(cfg.Queues), base: time.Now()}
-	if r.dial, err = r.dialer(); err != nil {
-		return Report{}, err
-	}
 	if err := r.prepare(stop); err != nil {
 		return Report{}, errors.Join(err, r.remove())
 	}
@@ -154,13 +154,17 @@ func (r *run) measure(stop context.Context) Report {
 	undo := context.AfterFunc(stop, func() { time.AfterFunc(grace, cancel) })
 	defer undo()
 	r.pace = newPace(r.Config, time.Now())
-	all := make([]*caller, r.Clients)
+	var all []*caller
 	var running sync.WaitGroup
-	for i := range all {
-		worker := fmt.Sprintf("bench-%d", i)
+	for i := range r.Clients {
+		conn := r.dial(fmt.Sprintf("bench-%d", i))
+		defer conn.close()
 		queue := i % len(r.queues)
-		all[i] = &caller{run: r, queue: r.queues[queue], left: &r.backlogs[queue], conn: r.dial(worker), payloads: newPayloads(r.Payload, uint64(i))}
-		running.Go(func() { all[i].work(ctx, stop) })
+		for range r.Window {
+			c := &caller{run: r, queue: r.queues[queue], left: &r.backlogs[queue], conn: conn, payloads: newPayloads(r.Payload, uint64(len(all)))}
+			all = append(all, c)
+			running.Go(func() { c.work(ctx, stop) })
+		}
 	}
 	running.Wait()
 	return r.report(all, stop.Err() != nil)

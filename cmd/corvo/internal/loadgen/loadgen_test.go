@@ -77,11 +77,8 @@ func measureStalling(t *testing.T, cfg Config) Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Transport, cfg.Workload, cfg.Batch, cfg.Payload, cfg.Queues = HTTP, Enqueue, 1, 100, 1
+	cfg.Transport, cfg.Workload, cfg.Batch, cfg.Payload, cfg.Queues, cfg.Window = HTTP, Enqueue, 1, 100, 1, 1
 	r := &run{Config: cfg, api: c, queues: []string{"q"}, backlogs: make([]backlog, 1), base: begin}
-	if r.dial, err = r.dialer(); err != nil {
-		t.Fatal(err)
-	}
 	return r.measure(t.Context())
 }
 
@@ -158,7 +155,7 @@ func TestPayloads(t *testing.T) {
 	for _, size := range []int{MinPayload, 200, letterPool + 1000} {
 		p := newPayloads(size, 1)
 		for _, want := range []time.Duration{0, 1, 12345 * time.Second, 1<<63 - 1} {
-			got := p.next(want)
+			got := p.next(nil, want)
 			if len(got) != size {
 				t.Errorf("%d bytes, want %d", len(got), size)
 			}
@@ -167,7 +164,7 @@ func TestPayloads(t *testing.T) {
 			}
 		}
 	}
-	if p := newPayloads(200, 1); slices.Equal(p.next(0), p.next(0)) {
+	if p := newPayloads(200, 1); slices.Equal(p.next(nil, 0), p.next(nil, 0)) {
 		t.Error("two payloads are the same")
 	}
 	for _, other := range []string{"", "{}", `{"at":"`, `{"at":"soon, and no number"}`} {
@@ -212,22 +209,25 @@ func TestBacklogIsTakenOnce(t *testing.T) {
 // Every bound is refused above with a message that names its flag.
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	good := Config{Transport: Batch, Workload: Enqueue, Clients: MaxClients, Batch: MaxBatch, Payload: MaxPayload, Queues: MaxQueues, Rate: MaxRate, For: MaxFor, Warmup: MaxFor}
+	good := Config{Transport: Stream, Workload: Enqueue, Clients: MaxClients, Window: MaxWindow, Batch: MaxBatch, Payload: MaxPayload, Queues: MaxQueues, Rate: MaxRate, For: MaxFor, Warmup: MaxFor}
 	if err := good.Check(); err != nil {
 		t.Error(err)
 	}
-	least := Config{Transport: HTTP, Workload: Work, Clients: 1, Batch: 1, Payload: MinPayload, Queues: 1, Jobs: MaxJobs}
+	least := Config{Transport: HTTP, Workload: Work, Clients: 1, Window: 1, Batch: 1, Payload: MinPayload, Queues: 1, Jobs: MaxJobs}
 	if err := least.Check(); err != nil {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(c *Config){
-		"--transport":               func(c *Config) { c.Transport = "smoke" },
+		"--transport":               func(c *Config) { c.Transport, c.Window = "smoke", 1 },
 		"--workload":                func(c *Config) { c.Workload = "rest" },
 		"--clients":                 func(c *Config) { c.Clients = MaxClients + 1 },
 		"--clients is 0":            func(c *Config) { c.Clients = 0 },
 		"--batch":                   func(c *Config) { c.Batch = MaxBatch + 1 },
 		"--batch is 0":              func(c *Config) { c.Batch = 0 },
-		"a request for each job":    func(c *Config) { c.Transport = HTTP },
+		"--window is 17":            func(c *Config) { c.Window = MaxWindow + 1 },
+		"--window is 0":             func(c *Config) { c.Window = 0 },
+		"more --clients":            func(c *Config) { c.Transport = Batch },
+		"a request for each job":    func(c *Config) { c.Transport, c.Window = HTTP, 1 },
 		"--queues":                  func(c *Config) { c.Queues = MaxQueues + 1 },
 		"only 3 clients":            func(c *Config) { c.Clients = 3 },
 		"--payload":                 func(c *Config) { c.Payload = MaxPayload + 1 },

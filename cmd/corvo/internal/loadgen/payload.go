@@ -2,8 +2,8 @@ package loadgen
 
 import (
 	"bytes"
-	"encoding/json"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -40,13 +40,14 @@ func newPayloads(size int, seed uint64) *payloads {
 	return p
 }
 
-// next is a payload of a job that was to be enqueued at a time of the run.
-func (p *payloads) next(at time.Duration) json.RawMessage {
-	out := make([]byte, 0, p.size)
-	out = append(out, payloadHead...)
-	digits := strconv.AppendInt(make([]byte, 0, atDigits), max(int64(at), 0), 10)
-	out = append(out, bytes.Repeat([]byte{'0'}, atDigits-len(digits))...)
-	out = append(append(out, digits...), payloadMid...)
+// next is a payload of a job that was to be enqueued at a time of the run. It takes the
+// place of one that is needed no more, or nil.
+func (p *payloads) next(old []byte, at time.Duration) []byte {
+	out := append(slices.Grow(old[:0], p.size), payloadHead...)
+	for unit := int64(1e18); unit > 0; unit /= 10 { // which has atDigits
+		out = append(out, byte('0'+max(int64(at), 0)/unit%10))
+	}
+	out = append(out, payloadMid...)
 	for pad := p.size - MinPayload; pad > 0; {
 		from := p.random.IntN(letterPool)
 		part := p.letters[from:min(from+pad, letterPool)]

@@ -23,6 +23,8 @@ const (
 	// removeFor is how long a server may take to remove what a run has left.
 	removeFor   = time.Minute
 	removeEvery = 50 * time.Millisecond
+	// settleFor is how long the server's view may take to have a backlog.
+	settleFor = 2 * time.Minute
 )
 
 // queueNames are names that no other run has.
@@ -58,6 +60,28 @@ func (r *run) prepare(ctx context.Context) error {
 			return fmt.Errorf("make the backlog of queue %s: %w", queue, err)
 		}
 	}
+	if r.Workload == Work {
+		return r.settle(ctx)
+	}
+	return nil
+}
+
+// settle waits until the server's view has the backlogs: what is measured is work, and
+// not what is left to do of the enqueues. A key that may not read does without.
+func (r *run) settle(ctx context.Context) error {
+	until := time.Now().Add(settleFor)
+	for _, queue := range r.queues {
+		for {
+			_, err := r.api.Queue(ctx, queue, client.Read{Strong: true})
+			code := api.CodeOf(err)
+			if err == nil || code == api.Forbidden {
+				break
+			}
+			if code != api.ViewBehind || time.Now().After(until) { // it has waited some seconds
+				return fmt.Errorf("wait for the backlog of queue %s: %w", queue, err)
+			}
+		}
+	}
 	return nil
 }
 
@@ -70,13 +94,9 @@ func (r *run) preload(ctx context.Context, queue string, jobs int) error {
 	var running sync.WaitGroup
 	for i := range backlogLines {
 		running.Go(func() {
-			payloads := newPayloads(r.Payload, uint64(i))
+			maker := &caller{run: r, queue: queue, payloads: newPayloads(r.Payload, uint64(i))}
 			for n := range requests {
-				all := make([]api.EnqueueRequest, n)
-				for k := range all {
-					all[k] = api.EnqueueRequest{Queue: queue, Payload: payloads.next(0)}
-				}
-				if _, err := r.api.EnqueueBatch(ctx, all); err != nil {
+				if _, err := r.api.EnqueueBatch(ctx, maker.make(r.base, n)); err != nil {
 					errs[i] = err
 					cancel()
 					return

@@ -12,7 +12,8 @@ type Report struct {
 	Workload     string  `json:"workload"`
 	Loop         string  `json:"loop"` // closed, or open: at a fixed rate
 	Clients      int     `json:"clients"`
-	Rate         float64 `json:"rate"` // jobs a second that were asked for; 0 in a closed loop
+	Window       int     `json:"window"` // operations of each client that were under way at once
+	Rate         float64 `json:"rate"`   // jobs a second that were asked for; 0 in a closed loop
 	Batch        int     `json:"batch"`
 	PayloadBytes int     `json:"payload_bytes"`
 	Queues       int     `json:"queues"`
@@ -67,7 +68,7 @@ func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 func (r *run) report(all []*caller, interrupted bool) Report {
 	out := Report{
 		Endpoint: r.Endpoint, Transport: r.Transport, Workload: r.Workload, Loop: "closed",
-		Clients: r.Clients, Rate: r.Rate, Batch: r.Batch, PayloadBytes: r.Payload, Queues: r.Queues,
+		Clients: r.Clients, Window: r.Window, Rate: r.Rate, Batch: r.Batch, PayloadBytes: r.Payload, Queues: r.Queues,
 		WarmupMs: ms(r.Warmup), Interrupted: interrupted, QueuesKept: []string{},
 	}
 	if r.Rate > 0 {
