@@ -34,6 +34,7 @@ func TestAcceptance(t *testing.T) {
 		"queue settings":         queueSettings,
 		"schedule":               scheduleLife,
 		"platform":               func(t *testing.T, _ *peer, tool *tftest.Tool) { platformLife(t, tool) },
+		"roles":                  func(t *testing.T, _ *peer, tool *tftest.Tool) { roleLife(t, tool) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

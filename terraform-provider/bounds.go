@@ -46,4 +46,13 @@ const (
 	maxSecretOverlap   = 30 * 24 * time.Hour
 	maxAlertFor        = 24 * time.Hour
 	maxResourceName    = 1024 // bytes
+	maxRoleName        = 64
+)
+
+// What a role may grant, and the names that it cannot have.
+var (
+	rolePermissions = []string{
+		"job.enqueue", "job.work", "job.read", "job.manage", "queue.read", "queue.manage", "key.manage", "node.read", "node.admin",
+	}
+	builtInRoles = []string{"admin", "operator", "worker", "readonly", "cloud-operator", "host", "gateway", "joiner"}
 )

@@ -102,6 +102,7 @@ func (p *corvo) Resources(context.Context) []func() resource.Resource {
 		newApprovalPolicy,
 		newWebhook,
 		newAlertRule,
+		newRole,
 	}
 }
 

@@ -56,7 +56,7 @@ func TestSchemas(t *testing.T) {
 		}
 	}
 	same(t, "schemas", found, "corvo_alert_rule", "corvo_api_key", "corvo_approval_policy", "corvo_budget", "corvo_limit_rule", "corvo_model_provider",
-		"corvo_namespace", "corvo_price", "corvo_queue", "corvo_schedule", "corvo_webhook", "ephemeral corvo_api_key", "provider")
+		"corvo_namespace", "corvo_price", "corvo_queue", "corvo_role", "corvo_schedule", "corvo_webhook", "ephemeral corvo_api_key", "provider")
 	same(t, "sensitive", sensitive, "corvo_api_key.secret_wo", "corvo_webhook.secret_wo", "ephemeral corvo_api_key.secret", "provider.api_key", "provider.cloud_token")
 	same(t, "write-only", writeOnly, "corvo_api_key.secret_wo", "corvo_webhook.secret_wo")
 }

@@ -1,10 +1,12 @@
 package provider
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // The bounds that are repeated here are the server's.
@@ -49,9 +51,32 @@ func TestBoundsAreTheServers(t *testing.T) {
 		"maxWebhookRetries":  {maxWebhookRetries, job.MaxWebhookRetries},
 		"maxAlertFor":        {int64(maxAlertFor), int64(job.MaxAlertFor)},
 		"maxResourceName":    {maxResourceName, job.MaxResourceName},
+		"maxRoleName":        {maxRoleName, tenancy.MaxRoleName},
 	} {
 		if b.ours != b.servers {
 			t.Errorf("%s is %d, the server's is %d", name, b.ours, b.servers)
+		}
+	}
+}
+
+// What a role may grant, and be called, is what the server says.
+func TestRolesAreTheServers(t *testing.T) {
+	t.Parallel()
+	var grants []string
+	for _, p := range tenancy.DataPlanePermissions() {
+		grants = append(grants, string(p))
+	}
+	if !slices.Equal(rolePermissions, grants) {
+		t.Errorf("a role grants %v, the server's %v", rolePermissions, grants)
+	}
+	for _, role := range builtInRoles {
+		if !tenancy.Role(role).BuiltIn() {
+			t.Errorf("%s is not built in", role)
+		}
+	}
+	for _, role := range tenancy.Roles() {
+		if !slices.Contains(builtInRoles, string(role)) {
+			t.Errorf("%s is built in", role)
 		}
 	}
 }

@@ -14,3 +14,8 @@ var Main string
 //
 //go:embed platform/main.tf
 var Platform string
+
+// Access is access/main.tf: custom roles of a bare node.
+//
+//go:embed access/main.tf
+var Access string
