@@ -15,15 +15,20 @@ import (
 const perEntry = 100
 
 // enqueueMany creates n jobs of 200 bytes in a few queues.
-func (h *shard) enqueueMany(n int) (ids []job.ID) {
+func (h *shard) enqueueMany(n int) []job.ID {
 	body := payload(`{"x":"` + strings.Repeat("y", 192) + `"}`)
+	return h.enqueueEach(n, func() *job.Blob { return body })
+}
+
+// enqueueEach creates n jobs in a few queues, each with a payload of its own.
+func (h *shard) enqueueEach(n int, body func() *job.Blob) (ids []job.ID) {
 	for len(ids) < n {
 		h.commit(func(tx *state.Tx) {
 			for range min(perEntry, n-len(ids)) {
 				queue := fmt.Sprint("queue-", len(ids)%5)
 				tx.EnsureQueue(queue)
 				j := h.newJob(tx, queue)
-				must(h.t, tx.PutBlob(j, job.Payload, body))
+				must(h.t, tx.PutBlob(j, job.Payload, body()))
 				must(h.t, tx.CreateJob(j, evEnqueued))
 				ids = append(ids, job.ID(j.Id))
 			}

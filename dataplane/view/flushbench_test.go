@@ -51,20 +51,8 @@ func word(n uint64) string {
 }
 
 // enqueueProse creates n jobs, and returns the ids.
-func (h *shard) enqueueProse(t *prose, n int) (ids []job.ID) {
-	for len(ids) < n {
-		h.commit(func(tx *state.Tx) {
-			for range min(perEntry, n-len(ids)) {
-				queue := fmt.Sprint("queue-", len(ids)%5)
-				tx.EnsureQueue(queue)
-				j := h.newJob(tx, queue)
-				must(h.t, tx.PutBlob(j, job.Payload, payload(t.next())))
-				must(h.t, tx.CreateJob(j, evEnqueued))
-				ids = append(ids, job.ID(j.Id))
-			}
-		})
-	}
-	return ids
+func (h *shard) enqueueProse(t *prose, n int) []job.ID {
+	return h.enqueueEach(n, func() *job.Blob { return payload(t.next()) })
 }
 
 // byHand is a view of an empty shard that nobody flushes but the benchmark.

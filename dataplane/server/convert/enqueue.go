@@ -114,10 +114,18 @@ func parentID(f *Faults, text string) []byte {
 	return id[:]
 }
 
+// batchOf says whether so many jobs may be enqueued at once.
+func (f *Faults) batchOf(n int) bool {
+	if n >= 1 && n <= job.MaxEnqueueJobs {
+		return true
+	}
+	f.Invalid("jobs", "has %d entries; it takes 1 to %d", n, job.MaxEnqueueJobs)
+	return false
+}
+
 // FromEnqueueBatch makes the jobs of a batch.
 func FromEnqueueBatch(f *Faults, b *EnqueueBatchBody, nowNs int64, maxPayload int) []*op.NewJob {
-	if len(b.Jobs) == 0 || len(b.Jobs) > job.MaxEnqueueJobs {
-		f.Invalid("jobs", "has %d entries; it takes 1 to %d", len(b.Jobs), job.MaxEnqueueJobs)
+	if !f.batchOf(len(b.Jobs)) {
 		return nil
 	}
 	jobs, all := make([]*op.NewJob, len(b.Jobs)), make([]newJob, len(b.Jobs))

@@ -78,12 +78,11 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 	return f.Err()
 }
 
-// FromRPCEnqueues makes the jobs of a list of at most job.MaxEnqueueJobs. Where one of
+// FromRPCEnqueues makes the jobs of a list, which is like that of an HTTP batch. Where one of
 // them is no job, at is which; it is negative where the error says so itself.
 func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int64, maxPayload int) (jobs []*op.NewJob, at int, err error) {
 	var f Faults
-	if len(list) > job.MaxEnqueueJobs {
-		f.Invalid("jobs", "has %d entries; it takes 1 to %d", len(list), job.MaxEnqueueJobs)
+	if !f.batchOf(len(list)) {
 		return nil, -1, f.Err()
 	}
 	var b EnqueueBody
