@@ -83,9 +83,11 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 		// as those of tests, say so when it is needed.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
-	out := &counter{ResponseWriter: w, reader: readerOf(w, g.config.AnswerWait)}
+	limits := serve.DeadlinesOf(w)
+	limits.WriteForever() // the server's is for answers that end; a client is cut off when it takes nothing
+	out := &counter{ResponseWriter: w, guard: limits.Guard(g.config.AnswerWait)}
 	defer func() {
-		out.reader.leave()
+		limits.EndWritingWithin(g.config.AnswerWait)
 		status := out.status
 		if t.err != nil {
 			status = api.CodeOf(t.err).Status()
@@ -303,7 +305,7 @@ func (c *counted) Read(b []byte) (int, error) {
 // counter counts what is written of an answer.
 type counter struct {
 	http.ResponseWriter
-	reader *reader
+	guard  *serve.WriteGuard
 	status int
 	bytes  int64
 }
@@ -316,8 +318,8 @@ func (c *counter) WriteHeader(status int) {
 }
 
 func (c *counter) Write(b []byte) (int, error) {
-	c.reader.begin()
-	defer c.reader.end()
+	c.guard.Begin()
+	defer c.guard.End()
 	n, err := c.ResponseWriter.Write(b)
 	c.bytes += int64(n)
 	return n, err
@@ -325,9 +327,9 @@ func (c *counter) Write(b []byte) (int, error) {
 
 // FlushError is for http.ResponseController.
 func (c *counter) FlushError() error {
-	c.reader.begin()
-	defer c.reader.end()
-	return c.reader.control.Flush()
+	c.guard.Begin()
+	defer c.guard.End()
+	return http.NewResponseController(c.ResponseWriter).Flush()
 }
 
 // Unwrap gives http.ResponseController the rest of the connection's abilities.

@@ -7,6 +7,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
@@ -50,23 +51,23 @@ func (s *Server) subscribe(c *rpcCall, m *workerpb.SubscribeRequest, to *connect
 	if reader.at == nil {
 		reader.at = latest(reader.cells)
 	}
-	limits := deadlinesOf(c.w)
-	defer limits.end()
-	limits.writeForever()
-	x := eventStream{server: s, request: c.r, reader: reader, place: place, to: &eventSender{to: to, guard: limits.guard(s.cfg.EventWriteWait)}}
+	limits := serve.DeadlinesOf(c.w)
+	defer limits.End()
+	limits.WriteForever()
+	x := eventStream{server: s, request: c.r, reader: reader, place: place, to: &eventSender{to: to, guard: limits.Guard(s.cfg.EventWriteWait)}}
 	return x.run(c.r.Context())
 }
 
 // eventSender tells events as messages.
 type eventSender struct {
 	to    *connect.ServerStream[workerpb.SubscribeResponse]
-	guard *writeGuard
+	guard *serve.WriteGuard
 	begun bool
 }
 
 func (x *eventSender) tell(e *toldEvent) error {
-	x.guard.begin()
-	defer x.guard.end()
+	x.guard.Begin()
+	defer x.guard.End()
 	return x.to.Send(convert.ToRPCEvent(&e.Event, e.id))
 }
 

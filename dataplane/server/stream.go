@@ -13,6 +13,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -70,17 +71,17 @@ func (s *Server) openStream(c *rpcCall, conn *lifecycle) error {
 		return err
 	}
 	defer s.leaveStream(of)
-	limits := deadlinesOf(c.w)
-	defer limits.end()
-	limits.writeForever()
-	c.body.late = time.AfterFunc(c.body.wait, limits.endReads)
+	limits := serve.DeadlinesOf(c.w)
+	defer limits.End()
+	limits.WriteForever()
+	c.body.late = time.AfterFunc(c.body.wait, limits.EndReads)
 	defer c.body.late.Stop()
 	c.body.late.Stop()
 	if err := conn.Send(nil); err != nil { // who waits for the headers before the first frame gets them
 		return err
 	}
 	x := &stream{
-		server: s, call: c, conn: conn, limits: limits, guard: limits.guard(s.cfg.EventWriteWait),
+		server: s, call: c, conn: conn, limits: limits, guard: limits.Guard(s.cfg.EventWriteWait),
 		pending: make(chan *frame, streamAhead-1), room: room, turn: s.turnOf(c.r, c.principal()),
 		pace: framePace{every: time.Second / time.Duration(s.cfg.StreamRate)},
 	}
@@ -97,8 +98,8 @@ type stream struct {
 	server  *Server
 	call    *rpcCall
 	conn    *lifecycle
-	limits  *deadlines
-	guard   *writeGuard
+	limits  *serve.Deadlines
+	guard   *serve.WriteGuard
 	pace    framePace
 	turn    keyTurn
 	room    room        // for frames
@@ -111,7 +112,7 @@ type stream struct {
 func (x *stream) run() error {
 	x.reading, x.stop = context.WithCancelCause(x.call.r.Context())
 	// What waits for a frame is not woken by a context.
-	defer context.AfterFunc(x.reading, x.limits.endReads)()
+	defer context.AfterFunc(x.reading, x.limits.EndReads)()
 	var beside sync.WaitGroup
 	beside.Go(x.watch)
 	beside.Go(x.answer)
@@ -224,12 +225,12 @@ func (x *stream) answer() {
 			x.failing.Add(1)
 		}
 		if !broken {
-			x.guard.begin()
+			x.guard.Begin()
 			if err := x.conn.Send(out); err != nil {
 				broken = true
 				x.stop(err)
 			}
-			x.guard.end()
+			x.guard.End()
 		}
 		if broken && len(f.leased) > 0 {
 			x.server.giveBack(x.call.r, &f.q, f.leased)
