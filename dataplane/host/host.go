@@ -51,7 +51,7 @@ type Config struct {
 
 // Defaults of Config.
 const (
-	DefaultCacheBytes = 64 << 20
+	DefaultCacheBytes = 96 << 20
 	// DefaultMaxCells bounds what open namespaces cost: each shard of each has a log,
 	// a store, a view and their goroutines.
 	DefaultMaxCells = 1000

@@ -43,3 +43,20 @@ func (tx *Tx) holdWritten(j *job.Job) (*held, error) {
 	}
 	return h, err
 }
+
+func (tx *Tx) putBlob(id job.ID, kind job.BlobKind, b *job.Blob) error {
+	tx.key = appendBlobKey(tx.key[:0], id, kind)
+	record, err := encode(tx.batch, tx.key, b)
+	if kind == job.Payload {
+		tx.payloadsPut = append(tx.payloadsPut, payloadPut{id, record})
+	}
+	return err
+}
+
+func (tx *Tx) deleteBlob(id job.ID, kind job.BlobKind) error {
+	if kind == job.Payload {
+		tx.payloadsPut = append(tx.payloadsPut, payloadPut{id: id})
+	}
+	tx.key = appendBlobKey(tx.key[:0], id, kind)
+	return tx.batch.Delete(tx.key, nil)
+}

@@ -11,6 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/atomicfs"
+
+	"github.com/corvo/corvo/dataplane/job"
 )
 
 // A store's directory holds one Pebble store, db-N, and a marker file that
@@ -33,9 +35,20 @@ type generation struct {
 	number uint64
 	sums   sums // hashes of its tables
 
+	recentJobs, recentPayloads recent // its records
+
 	mu      sync.Mutex
 	refs    int          // the Store's and one for each Snapshot
 	dropped func() error // set by Restore: removes the files after the last release
+}
+
+// recentBlob decodes a blob into b if it is in memory, as only payloads are, and was so as
+// of an entry.
+func (g *generation) recentBlob(id job.ID, kind job.BlobKind, asOf uint64, b *job.Blob) (found bool, err error) {
+	if kind != job.Payload {
+		return false, nil
+	}
+	return g.recentPayloads.load(id, asOf, b)
 }
 
 // release gives one reference back; the last one closes.

@@ -106,7 +106,7 @@ func (s *Store) PutConfiguration(at entry.Applied, encoded []byte) error {
 	if err := b.Set(configurationKey(), value, nil); err != nil {
 		return s.failure.set(fmt.Errorf("record the membership: %w", err))
 	}
-	if err := s.write(b, head); err != nil {
+	if err := s.write(b, head, func() {}); err != nil {
 		return err
 	}
 	s.configuration.Store(&configuration{bytes: value[8:], index: at.Index})
@@ -137,8 +137,9 @@ func (s *Store) usable() error {
 	return nil
 }
 
-// write commits a batch with the head it leads to and publishes both.
-func (s *Store) write(b *pebble.Batch, head *Head) error {
+// write commits a batch with the head it leads to and publishes both. written is called
+// between: what memory has of the store must be as of the head before anybody sees that.
+func (s *Store) write(b *pebble.Batch, head *Head, written func()) error {
 	if err := put(b, headKey(), head); err != nil {
 		return s.failure.set(fmt.Errorf("encode the head: %w", err))
 	}
@@ -150,6 +151,7 @@ func (s *Store) write(b *pebble.Batch, head *Head) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
+	written()
 	s.head.Store(head)
 	return nil
 }

@@ -36,7 +36,7 @@ func (m *headsModel) open(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.recent.bound = 1000 // a few records
+	s.gen.recentJobs.bound = 1000 // a few records
 	m.s = s
 }
 

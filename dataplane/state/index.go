@@ -76,6 +76,9 @@ func derive(j *job.Job) (index, error) {
 	return ix, nil
 }
 
+// timers are those that a job has; the zero timer is none.
+func (ix *index) timers() [3]timer { return [...]timer{ix.timer, ix.expiry, ix.unlock} }
+
 // readyAs says whether two indexes have the same ready key or both none.
 func (ix index) readyAs(other index) bool {
 	return ix.ready == other.ready &&

@@ -254,8 +254,7 @@ func (tx *Tx) DeleteBlob(j *job.Job, kind job.BlobKind) error {
 	}
 	id, err := job.IDFromBytes(j.Id)
 	if err == nil {
-		tx.key = appendBlobKey(tx.key[:0], id, kind)
-		err = tx.batch.Delete(tx.key, nil)
+		err = tx.deleteBlob(id, kind)
 	}
 	if err != nil {
 		return tx.fail(fmt.Errorf("delete a blob of job %x: %w", j.Id, err))
@@ -290,7 +289,7 @@ func (tx *Tx) encodeJobs() error {
 		}
 	}
 	slices.SortFunc(tx.byID, func(a, b *held) int { return bytes.Compare(a.id[:], b.id[:]) })
-	for _, encode := range [...]func(*held) error{tx.encodeTimers, tx.encodeJob} {
+	for _, encode := range [...]func(*held) error{tx.dropTimers, tx.setTimers, tx.encodeJob} {
 		for _, h := range tx.byID {
 			if err := encode(h); err != nil {
 				return err
@@ -349,11 +348,23 @@ func (tx *Tx) encodeReady(h *held) error {
 	return tx.encodeGate(was, is, h.id)
 }
 
-// encodeTimers moves the keys of a job's timers.
-func (tx *Tx) encodeTimers(h *held) error {
-	was, is := h.stored, h.now
-	for _, t := range [...][2]timer{{was.timer, is.timer}, {was.expiry, is.expiry}, {was.unlock, is.unlock}} {
-		if err := tx.moveTimer(t[0], t[1], h.id); err != nil {
+// dropTimers removes the keys of a job's timers that it has no longer, setTimers writes
+// those that it has come to have. A job that ends goes from its lease's time to that of
+// its retention: in one pass the two would take turns, far from each other.
+func (tx *Tx) dropTimers(h *held) error {
+	was, is := h.stored.timers(), h.now.timers()
+	for i := range is {
+		if err := tx.dropTimer(was[i], is[i], h.id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (tx *Tx) setTimers(h *held) error {
+	was, is := h.stored.timers(), h.now.timers()
+	for i := range is {
+		if err := tx.setTimer(was[i], is[i], h.id); err != nil {
 			return err
 		}
 	}
@@ -362,23 +373,27 @@ func (tx *Tx) encodeTimers(h *held) error {
 
 // moveTimer replaces a timer of id by another; the zero timer is none.
 func (tx *Tx) moveTimer(was, is timer, id [16]byte) error {
-	if was == is {
+	if err := tx.dropTimer(was, is, id); err != nil {
+		return err
+	}
+	return tx.setTimer(was, is, id)
+}
+
+func (tx *Tx) dropTimer(was, is timer, id [16]byte) error {
+	if was == is || was.class == 0 {
 		return nil
 	}
-	if was.class != 0 {
-		tx.key = appendTimerKey(tx.key[:0], was, id)
-		if err := tx.batch.SingleDelete(tx.key, nil); err != nil {
-			return err
-		}
+	tx.key = appendTimerKey(tx.key[:0], was, id)
+	return tx.batch.SingleDelete(tx.key, nil)
+}
+
+func (tx *Tx) setTimer(was, is timer, id [16]byte) error {
+	if was == is || is.class == 0 {
+		return nil
 	}
-	if is.class != 0 {
-		tx.key = appendTimerKey(tx.key[:0], is, id)
-		if err := tx.batch.Set(tx.key, nil, nil); err != nil {
-			return err
-		}
-		tx.earliest[is.class] = min(tx.earliest[is.class], is.dueNs)
-	}
-	return nil
+	tx.earliest[is.class] = min(tx.earliest[is.class], is.dueNs)
+	tx.key = appendTimerKey(tx.key[:0], is, id)
+	return tx.batch.Set(tx.key, nil, nil)
 }
 
 // PutBlob stores one of the job's blobs and marks it in j.Blobs; PutJob (or
@@ -389,8 +404,7 @@ func (tx *Tx) PutBlob(j *job.Job, kind job.BlobKind, b *job.Blob) error {
 		err = fmt.Errorf("kind %d is none", kind)
 	}
 	if err == nil {
-		tx.key = appendBlobKey(tx.key[:0], id, kind)
-		err = put(tx.batch, tx.key, b)
+		err = tx.putBlob(id, kind, b)
 	}
 	if err != nil {
 		return tx.fail(fmt.Errorf("put a blob of job %x: %w", j.Id, err))

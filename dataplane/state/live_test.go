@@ -12,7 +12,14 @@ import (
 // What a Reused answers is what the store answers, whatever it has answered before.
 func TestReuse(t *testing.T) {
 	t.Parallel()
+	for _, bound := range []int{0, 1 << 20} { // of what is kept in memory
+		reuse(t, bound)
+	}
+}
+
+func reuse(t *testing.T, bound int) {
 	s := openClosing(t)
+	s.gen.recentJobs.bound, s.gen.recentPayloads.bound = bound, bound
 	const jobs = 30
 	for n := range jobs {
 		tx := begin(s)

@@ -82,8 +82,7 @@ func (tx *Tx) removeDocuments(h *held) error {
 		if h.job.Blobs&(1<<kind) == 0 {
 			continue
 		}
-		tx.key = appendBlobKey(tx.key[:0], h.id, kind)
-		if err := tx.batch.Delete(tx.key, nil); err != nil {
+		if err := tx.deleteBlob(h.id, kind); err != nil {
 			return err
 		}
 	}

@@ -12,11 +12,12 @@ const (
 	// to disk. Most of what a job causes (its states, ready key and timer) is
 	// undone within seconds, and what is undone in memory is never written.
 	// Pebble starts at 256 KiB and grows to this only under load.
-	DefaultMemTableBytes = 16 << 20
+	DefaultMemTableBytes = 32 << 20
 
-	// recentShare is how much smaller than a memtable a page of the jobs' records is
-	// that are kept in memory: the records of the jobs that 128 workers have, each a
-	// hundred or so, fit twice.
+	// recentShare is how much smaller than a memtable a page of the jobs' records is, or
+	// of their payloads, that are kept in memory: the records of the jobs that 128 workers
+	// have, each a hundred or so, fit twice, and payloads of a few hundred bytes until the
+	// view has them.
 	recentShare = 8
 
 	memTables     = 4       // of a store, the one being written included: more writes wait for the disk

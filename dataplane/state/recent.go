@@ -3,16 +3,18 @@ package state
 import (
 	"bytes"
 	"errors"
+	"math"
 	"slices"
+	"sync"
 
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// recent are records of jobs as they lie in the store, of those that entries have
-// lately written or are about to fetch: a job goes from its enqueue to its fetch to its
-// ack within moments, and to read it from Pebble each time costs more than all else
-// that an op does. Encoded, and not as jobs: an op changes those in place, and what one
-// changed and did not put must not be there for the next.
+// recent are records of one kind as they lie in the store, by the jobs they are of: those
+// that entries have lately written or are about to ask for. A job goes from its enqueue to
+// its fetch to its ack within moments, and to read it from Pebble each time costs more than
+// all else that an op does. Encoded, and not as jobs: an op changes those in place, and what
+// one changed and did not put must not be there for the next.
 //
 // What is here is what the store holds as of the last commit, and nothing shows whether
 // a record was here: it is read from the store then. So replicas need not hold the same.
@@ -20,7 +22,8 @@ import (
 // There are two pages. When the one being written is full it becomes the old one, and
 // what that held is forgotten. Neither holds a pointer: the collector passes them by.
 type recent struct {
-	bound int // bytes of a page
+	mu    sync.RWMutex // for all but what the entry under way reads: nobody else writes
+	bound int          // bytes of a page, recordCost of each record included
 	pages [2]page
 }
 
@@ -33,27 +36,55 @@ type page struct {
 // a host are idle.
 const leastPage = 4 << 10
 
-type span struct{ from, to uint32 }
+// recordCost is about what a record takes besides its bytes, in a map of a page.
+const recordCost = 64
 
-// record is the record of a job; nil when it is not here. It is valid until the next
-// put.
-func (r *recent) record(id job.ID) []byte {
-	for i := range r.pages {
-		if s, ok := r.pages[i].at[id]; ok {
-			return r.pages[i].bytes[s.from:s.to]
-		}
-	}
-	return nil
+// span is where a record lies in its page, and the entry as of which it is known to be
+// what the store has.
+type span struct {
+	from, to uint32
+	index    uint64
 }
 
-// put keeps a record that is in the store.
-func (r *recent) put(id job.ID, record []byte) {
-	if len(record) > r.bound {
+// record is the record of a job; nil when it is not here. It is valid until the next
+// put. It is for the entry under way.
+func (r *recent) record(id job.ID) []byte {
+	record, _ := r.find(id)
+	return record
+}
+
+func (r *recent) find(id job.ID) (record []byte, index uint64) {
+	for i := range r.pages {
+		if s, ok := r.pages[i].at[id]; ok {
+			return r.pages[i].bytes[s.from:s.to], s.index
+		}
+	}
+	return nil, 0
+}
+
+// asOfNow is for who reads the store as it is, and not a snapshot of it.
+const asOfNow = math.MaxUint64
+
+// load decodes the record of a job into m, if it is here and is what the store had as of
+// an entry. It is for everybody.
+func (r *recent) load(id job.ID, asOf uint64, m record) (found bool, err error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	record, index := r.find(id)
+	if record == nil || index > asOf {
+		return false, nil // an older one on the other page need not be the last before asOf
+	}
+	return true, m.UnmarshalVT(record)
+}
+
+// put keeps a record that is in the store as of an entry. The caller holds mu.
+func (r *recent) put(id job.ID, record []byte, index uint64) {
+	if len(record)+recordCost > r.bound {
 		r.remove(id)
 		return
 	}
 	young := &r.pages[0]
-	if len(young.bytes)+len(record) > r.bound {
+	if len(young.bytes)+len(record)+recordCost*(len(young.at)+1) > r.bound {
 		r.pages[0], r.pages[1] = r.pages[1], r.pages[0]
 		clear(young.at)
 		young.bytes = young.bytes[:0]
@@ -69,28 +100,47 @@ func (r *recent) put(id job.ID, record []byte) {
 		young.bytes = grown
 	}
 	young.bytes = append(young.bytes, record...)
-	young.at[id] = span{uint32(from), uint32(len(young.bytes))}
+	young.at[id] = span{uint32(from), uint32(len(young.bytes)), index}
 }
 
-// remove forgets a job.
+// remove forgets a job. The caller holds mu.
 func (r *recent) remove(id job.ID) {
 	for i := range r.pages {
 		delete(r.pages[i].at, id)
 	}
 }
 
-// keepRecent brings what is kept of the entry's jobs up to its commit. Nobody asks soon
-// for one that has settled.
+// payloadPut is the payload of a job as an entry has it in its batch.
+type payloadPut struct {
+	id     job.ID
+	record []byte // nil: it was deleted
+}
+
+// keepRecent brings what is kept of the entry's jobs, and of what they were enqueued with,
+// up to its commit, before that is published: a snapshot of it must find nothing older here.
+// No op asks soon for a job that has settled.
 func (tx *Tx) keepRecent() {
+	jobs, payloads := &tx.s.gen.recentJobs, &tx.s.gen.recentPayloads
+	jobs.mu.Lock()
+	payloads.mu.Lock()
+	for _, p := range tx.payloadsPut {
+		if p.record == nil {
+			payloads.remove(p.id)
+		} else {
+			payloads.put(p.id, p.record, tx.head.Index)
+		}
+	}
 	for _, h := range tx.byID {
 		switch {
 		case h.job == nil || h.now.state.Settled():
-			tx.s.recent.remove(h.id)
+			jobs.remove(h.id)
 		default:
-			tx.s.recent.put(h.id, h.record)
+			jobs.put(h.id, h.record, tx.head.Index)
 		}
 		h.record = nil
 	}
+	payloads.mu.Unlock()
+	jobs.mu.Unlock()
 }
 
 // aheadOf is how many ready jobs are read at once, when the first of them is asked for.
@@ -107,7 +157,7 @@ func (tx *Tx) readAhead(l *level) error {
 	l.ahead = next[len(next)-1].number + 1
 	tx.ahead = tx.ahead[:0]
 	for _, h := range next {
-		if tx.jobs[h.id] == nil && tx.s.recent.record(h.id) == nil {
+		if tx.jobs[h.id] == nil && tx.s.gen.recentJobs.record(h.id) == nil {
 			tx.ahead = append(tx.ahead, h.id)
 		}
 	}
@@ -119,16 +169,19 @@ func (tx *Tx) readAhead(l *level) error {
 	if err != nil {
 		return err
 	}
+	jobs, asOf := &tx.s.gen.recentJobs, tx.s.head.Load().Index
 	for _, id := range tx.ahead {
 		tx.key = appendJobKey(tx.key[:0], id)
-		if !it.SeekGE(tx.key) || !bytes.Equal(it.Key(), tx.key) {
+		if !find(it, tx.key) {
 			continue // whoever asks for it will be told
 		}
 		record, err := it.ValueAndErr()
 		if err != nil {
 			return errors.Join(err, it.Close())
 		}
-		tx.s.recent.put(id, record)
+		jobs.mu.Lock()
+		jobs.put(id, record, asOf)
+		jobs.mu.Unlock()
 	}
 	return it.Close() // says also why a step found nothing
 }
@@ -136,7 +189,7 @@ func (tx *Tx) readAhead(l *level) error {
 // readJob is a job as the last commit left it; nil when there is none.
 func (tx *Tx) readJob(id job.ID) (*job.Job, error) {
 	j := newRoom()
-	if record := tx.s.recent.record(id); record != nil {
+	if record := tx.s.gen.recentJobs.record(id); record != nil {
 		if err := j.UnmarshalVT(record); err != nil {
 			return nil, err
 		}

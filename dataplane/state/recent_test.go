@@ -3,7 +3,9 @@ package state
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -12,26 +14,32 @@ import (
 )
 
 // checkRecent wants every record that is kept to be the store's, and no more of them
-// than the bound allows. It says how many there are.
+// than the bounds allow. It says of how many jobs there are any.
 func checkRecent(t testing.TB, s *Store) int {
 	t.Helper()
+	checkPages(t, s, &s.gen.recentPayloads, func(id job.ID) []byte { return appendBlobKey(nil, id, job.Payload) })
+	return checkPages(t, s, &s.gen.recentJobs, func(id job.ID) []byte { return appendJobKey(nil, id) })
+}
+
+func checkPages(t testing.TB, s *Store, r *recent, key func(id job.ID) []byte) int {
+	t.Helper()
 	ids := map[job.ID]bool{}
-	for i := range s.recent.pages {
-		p := &s.recent.pages[i]
-		if len(p.bytes) > s.recent.bound || cap(p.bytes) > max(s.recent.bound, leastPage) {
-			t.Fatalf("page %d has %d bytes and room for %d, its bound is %d", i, len(p.bytes), cap(p.bytes), s.recent.bound)
+	for i := range r.pages {
+		p := &r.pages[i]
+		if len(p.bytes)+recordCost*len(p.at) > r.bound || cap(p.bytes) > max(r.bound, leastPage) {
+			t.Fatalf("page %d has %d bytes and room for %d, its bound is %d", i, len(p.bytes), cap(p.bytes), r.bound)
 		}
 		for id := range p.at {
 			ids[id] = true
 		}
 	}
 	for id := range ids {
-		stored, closer, err := s.gen.db.Get(appendJobKey(nil, id))
+		stored, closer, err := s.gen.db.Get(key(id))
 		if err != nil {
-			t.Fatalf("job %s is kept: %v", id, err)
+			t.Fatalf("record %x is kept: %v", key(id), err)
 		}
-		if got := s.recent.record(id); !bytes.Equal(got, stored) {
-			t.Fatalf("job %s is kept as %x, the store has %x", id, got, stored)
+		if got := r.record(id); !bytes.Equal(got, stored) {
+			t.Fatalf("record %x is kept as %x, the store has %x", key(id), got, stored)
 		}
 		must(t, closer.Close())
 	}
@@ -45,7 +53,7 @@ func TestRecentIsWhatIsStored(t *testing.T) {
 	for _, bound := range []int{100, 1000, 1 << 20} {
 		rng := rand.New(rand.NewPCG(1, uint64(bound)))
 		s := openClosing(t)
-		s.recent.bound = bound
+		s.gen.recentJobs.bound, s.gen.recentPayloads.bound = bound, bound
 		most := 0
 		for range 300 {
 			update(t, s, func(tx *Tx) {
@@ -79,7 +87,143 @@ func liveOn(t *testing.T, tx *Tx, id job.ID, how int) {
 		must(t, tx.DeleteJob(j, EventType_EVENT_DELETED))
 	case how == 1:
 		edit(t, tx, id, func(j *job.Job) { j.State, j.Lease = job.Pending, nil }, retrying)
+	case how == 2:
+		edit(t, tx, id, func(j *job.Job) { must(t, tx.DeleteBlob(j, job.Payload)) })
+	default:
+		edit(t, tx, id, func(j *job.Job) { putPayload(t, tx, j, j.State.Word()) })
 	}
+}
+
+func putPayload(t *testing.T, tx *Tx, j *job.Job, text string) {
+	t.Helper()
+	must(t, tx.PutBlob(j, job.Payload, &job.Blob{Data: []byte(text)}))
+}
+
+// TestRecentOfASnapshot changes a job and its payload after a snapshot, which must not have
+// that; who reads the store as it is must. Both have what is as the snapshot had it.
+func TestRecentOfASnapshot(t *testing.T) {
+	t.Parallel()
+	s := openClosing(t)
+	now := 1
+	change := func(n int) {
+		update(t, s, func(tx *Tx) {
+			edit(t, tx, idOf(n), func(j *job.Job) { j.Attempt = uint32(now); putPayload(t, tx, j, fmt.Sprint(now)) })
+		})
+	}
+	update(t, s, func(tx *Tx) { create(t, tx, 1, "q"); create(t, tx, 2, "q") })
+	change(1)
+	change(2)
+	v := s.Snapshot()
+	defer func() { must(t, v.Close()) }()
+	frozen, err := v.Sweep()
+	must(t, err)
+	defer func() { must(t, frozen.Close()) }()
+	live, err := s.Reuse()
+	must(t, err)
+	defer func() { must(t, live.Close()) }()
+	now = 2
+	change(2)
+
+	for _, c := range []struct {
+		name string
+		read Reader
+		n    int
+		want uint32
+	}{{"snapshot", frozen, 1, 1}, {"snapshot", frozen, 2, 1}, {"reused", live, 1, 1}, {"reused", live, 2, 2}, {"store", s, 1, 1}, {"store", s, 2, 2}} {
+		j, err := c.read.Job(idOf(c.n))
+		must(t, err)
+		payload, err := c.read.Blob(idOf(c.n), job.Payload)
+		must(t, err)
+		if j.Attempt != c.want || string(payload.Data) != fmt.Sprint(c.want) {
+			t.Errorf("%s: job %d has attempt %d and payload %s, want %d", c.name, c.n, j.Attempt, payload.Data, c.want)
+		}
+	}
+}
+
+// TestRecentIsAsOfTheHead has a job read beside commits that each change it: as a snapshot
+// has it, and not older than a head that was seen before.
+func TestRecentIsAsOfTheHead(t *testing.T) {
+	t.Parallel()
+	s := openClosing(t)
+	atHead := func(j *job.Job, tx *Tx) { j.Attempt = uint32(tx.Head().Index) }
+	update(t, s, func(tx *Tx) { create(t, tx, 1, "q") })
+	update(t, s, func(tx *Tx) { edit(t, tx, idOf(1), func(j *job.Job) { atHead(j, tx) }) })
+	var readers sync.WaitGroup
+	ended := make(chan struct{})
+	for range 3 {
+		readers.Go(func() {
+			for {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				v := s.Snapshot()
+				sweep, err := v.Sweep()
+				must(t, err)
+				var frozen job.Job
+				_, err = sweep.Load(idOf(1), &frozen)
+				must(t, err)
+				must(t, errors.Join(sweep.Close(), v.Close()))
+				least := s.Applied().Index
+				live, err := s.Job(idOf(1))
+				must(t, err)
+				if uint64(frozen.Attempt) != v.Head().Index || uint64(live.Attempt) < least {
+					t.Errorf("of entry %d it is in the snapshot of %d, and of %d when %d was applied", frozen.Attempt, v.Head().Index, live.Attempt, least)
+					return
+				}
+			}
+		})
+	}
+	for range 2000 {
+		update(t, s, func(tx *Tx) { edit(t, tx, idOf(1), func(j *job.Job) { atHead(j, tx) }) })
+	}
+	close(ended)
+	readers.Wait()
+}
+
+// TestRecentBesideReaders has jobs read while entries go on and the pages turn.
+func TestRecentBesideReaders(t *testing.T) {
+	t.Parallel()
+	s := openClosing(t)
+	s.gen.recentJobs.bound, s.gen.recentPayloads.bound = 2000, 1000
+	update(t, s, func(tx *Tx) {
+		for n := range 40 {
+			j := newJob(n, "q")
+			putPayload(t, tx, j, fmt.Sprint("payload ", n))
+			must(t, tx.CreateJob(j, enqueued))
+		}
+	})
+	var readers sync.WaitGroup
+	ended := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			for n := 0; ; n = (n + 1) % 40 {
+				select {
+				case <-ended:
+					return
+				default:
+				}
+				j, err := s.Job(idOf(n))
+				if err != nil || job.ID(j.Id) != idOf(n) {
+					t.Errorf("job %d is %v, %v", n, j, err)
+					return
+				}
+				b, err := s.Blob(idOf(n), job.Payload)
+				if err != nil || string(b.Data) != fmt.Sprint("payload ", n) {
+					t.Errorf("payload %d is %v, %v", n, b, err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 500 {
+		update(t, s, func(tx *Tx) {
+			edit(t, tx, idOf(i%40), func(j *job.Job) { j.Attempt++; putPayload(t, tx, j, fmt.Sprint("payload ", i%40)) })
+		})
+	}
+	close(ended)
+	readers.Wait()
 }
 
 // TestRecentHasOnlyCommits changes a job without putting it, and in an entry that
@@ -202,12 +346,12 @@ func TestDecodedRoom(t *testing.T) {
 // TestRecentOfALargeRecord puts a record that fits no page in the place of one that did.
 func TestRecentOfALargeRecord(t *testing.T) {
 	t.Parallel()
-	r := recent{bound: 10}
-	r.put(idOf(1), make([]byte, 10))
+	r := recent{bound: 10 + recordCost}
+	r.put(idOf(1), make([]byte, 10), 1)
 	if r.record(idOf(1)) == nil {
 		t.Error("a record as large as a page is not kept")
 	}
-	r.put(idOf(1), make([]byte, 11))
+	r.put(idOf(1), make([]byte, 11), 1)
 	if r.record(idOf(1)) != nil {
 		t.Error("the record from before is still there")
 	}

@@ -58,7 +58,15 @@ func (s *Store) Job(id job.ID) (*job.Job, error) {
 	if s.closed {
 		return nil, errClosed
 	}
-	return readJob(s.gen.db, id)
+	j := &job.Job{}
+	found, err := s.gen.recentJobs.load(id, asOfNow, j)
+	if !found {
+		found, err = get(s.gen.db, appendJobKey(nil, id), j)
+	}
+	if !found {
+		return nil, err
+	}
+	return j, err
 }
 
 // Blob is a committed blob of a job; nil when there is none.
@@ -68,7 +76,15 @@ func (s *Store) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	if s.closed {
 		return nil, errClosed
 	}
-	return readBlob(s.gen.db, id, kind)
+	b := &job.Blob{}
+	found, err := s.gen.recentBlob(id, kind, asOfNow, b)
+	if !found {
+		found, err = get(s.gen.db, appendBlobKey(nil, id, kind), b)
+	}
+	if !found {
+		return nil, err
+	}
+	return b, err
 }
 
 // Errors are the committed errors of a job's attempts, by attempt.

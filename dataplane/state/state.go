@@ -75,8 +75,8 @@ type Hooks struct {
 // PutConfiguration, Restore); any number may read beside it.
 //
 // Who owns what: the applying goroutine alone touches the caches (queues, keys,
-// outboxes, inboxes, leases, recent, tx, scratch) and reads gen without a lock, being the
-// only one to change it.
+// outboxes, inboxes, leases, tx, scratch) and reads gen, and what is recent in it, without
+// a lock, being the only one to change them.
 // Readers hold mu for reading while they use gen, so that Restore, which holds
 // it for writing just to switch, cannot close the store under them; apply never
 // takes mu. publish keeps a batch and the head it carries together for
@@ -117,7 +117,6 @@ type Store struct {
 	newest    job.ID // no stored job or forward has a greater id
 	leases    leases // of the active jobs
 	audited   audited
-	recent    recent
 	tx        Tx
 	open      bool // tx is begun and not committed
 }
@@ -169,7 +168,7 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.keys, s.queues, s.newest, s.leases = c.keys, c.queues, c.newest, c.leases
 	s.outboxes, s.inboxes, s.laneJournal = c.outboxes, c.inboxes, c.laneJournal
 	s.audited = c.audited
-	s.recent = recent{bound: s.options.MemTableBytes / recentShare}
+	gen.recentJobs.bound, gen.recentPayloads.bound = s.options.MemTableBytes/recentShare, s.options.MemTableBytes/recentShare
 	s.publishOutboxes()
 	s.keysRead.Store(newKeyring(c.keys))
 	s.resources = c.resources
@@ -240,6 +239,9 @@ func (s *Store) Applied() entry.Applied { return s.head.Load().applied() }
 
 // Head is a copy of the head record of the last commit.
 func (s *Store) Head() *Head { return s.head.Load().copy() }
+
+// FeatureLevel is the head's, asked for with every op: it makes no copy.
+func (s *Store) FeatureLevel() uint32 { return s.head.Load().FeatureLevel }
 
 // Flush makes everything committed before the call durable. It may be called
 // beside apply.

@@ -61,6 +61,7 @@ type Tx struct {
 	replenishNs  int64                     // when the first queue is free that a rate limit has come to keep; latest for none
 	opensGates   bool                      // a queue's settings changed that has jobs at gates
 	clears       bool                      // a queue that was touched is being cleared or deleted
+	payloadsPut  []payloadPut              // and deleted
 	documents    uint64                    // bytes of blobs, and of ops for other shards, that were written
 	spareHeld    []*held
 	spareEvents  []*Event
@@ -150,7 +151,11 @@ func (tx *Tx) reset() {
 	clear(tx.jobs)
 	clear(tx.idempotency)
 	clear(tx.byID)
-	tx.order, tx.byID = tx.order[:0], tx.byID[:0]
+	clear(tx.payloadsPut)
+	if cap(tx.payloadsPut) > sparesKept {
+		tx.payloadsPut = nil
+	}
+	tx.order, tx.byID, tx.payloadsPut = tx.order[:0], tx.byID[:0], tx.payloadsPut[:0]
 	tx.queues = tx.queues[:0]
 	clear(tx.lanes)
 	tx.lanes = tx.lanes[:0]
@@ -230,10 +235,9 @@ func (tx *Tx) Commit() error {
 		return s.failure.set(fmt.Errorf("apply entry %d: %w", tx.head.Index, tx.err))
 	}
 	grew := len(tx.feed.Events) > 0
-	if err := s.write(tx.batch, tx.head); err != nil {
+	if err := s.write(tx.batch, tx.head, tx.keepRecent); err != nil {
 		return err
 	}
-	tx.keepRecent()
 	tx.batch.Reset()
 	s.open = false
 	tx.publish()

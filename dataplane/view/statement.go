@@ -126,6 +126,23 @@ func newRows(verb, table, columns, after string, short ...int) rows {
 	return r
 }
 
+// replacing is the end of an insert that has a row replaced which has its number already.
+// INSERT OR REPLACE would do the same to a row with another number that must not be there.
+func replacing(columns string) string {
+	_, columns, _ = strings.Cut(columns, ",")
+	var set []string
+	for name := range strings.SplitSeq(columns, ",") {
+		name = strings.TrimSpace(name)
+		set = append(set, name+" = excluded."+name)
+	}
+	return " ON CONFLICT (number) DO UPDATE SET " + strings.Join(set, ", ")
+}
+
+// putDocumentSQL fails where another job has the id, which is impossible.
+func putDocumentSQL() string {
+	return fmt.Sprintf("INSERT INTO document (%s) VALUES (?%s)%s", documentColumns, strings.Repeat(", ?", strings.Count(documentColumns, ",")), replacing(documentColumns))
+}
+
 // add has a row written, with others; the first of its values is its number.
 func (w *writer) add(r *rows, values ...any) error {
 	used := len(values)

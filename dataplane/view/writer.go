@@ -43,29 +43,10 @@ type writer struct {
 const (
 	hotColumns = `number, queue, state, priority, attempt, errors, created_ns, started_ns, completed_ns, worker_id, hostname,
 		lease_expires_ns, lease_renewed_ns, scheduled_ns, failed_ns, cost_nano_usd, usage`
-	updateHot = `
-ON CONFLICT (number) DO UPDATE SET
-    queue = excluded.queue, state = excluded.state, priority = excluded.priority, attempt = excluded.attempt,
-    errors = excluded.errors, worker_id = excluded.worker_id, hostname = excluded.hostname,
-    lease_expires_ns = excluded.lease_expires_ns, lease_renewed_ns = excluded.lease_renewed_ns, created_ns = excluded.created_ns,
-    scheduled_ns = excluded.scheduled_ns, started_ns = excluded.started_ns, completed_ns = excluded.completed_ns,
-    failed_ns = excluded.failed_ns, cost_nano_usd = excluded.cost_nano_usd, usage = excluded.usage`
 	documentColumns = `number, id, payload, max_retries, retry_backoff, retry_base_delay_ms, retry_max_delay_ms, tags, headers,
 		result_schema, options, fairness_key, fairness_weight`
 	workColumns = "number, result, progress, checkpoint"
 )
-
-// A second job with the id of another is impossible; INSERT OR REPLACE would
-// drop the first silently, this fails.
-const putDocumentSQL = `
-INSERT INTO document (` + documentColumns + `)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (number) DO UPDATE SET
-    id = excluded.id, payload = excluded.payload, max_retries = excluded.max_retries,
-    retry_backoff = excluded.retry_backoff, retry_base_delay_ms = excluded.retry_base_delay_ms,
-    retry_max_delay_ms = excluded.retry_max_delay_ms, tags = excluded.tags, headers = excluded.headers,
-    result_schema = excluded.result_schema, options = excluded.options,
-    fairness_key = excluded.fairness_key, fairness_weight = excluded.fairness_weight`
 
 // statement is one of a writer's statements and its text.
 type statement struct {
@@ -78,7 +59,7 @@ func newWriter(pool *sql.DB) (_ *writer, err error) {
 	w := &writer{
 		spans:       spans{},
 		newHot:      newRows("INSERT OR FAIL", "hot", hotColumns, "", 7, 11),
-		putHot:      newRows("INSERT OR FAIL", "hot", hotColumns, updateHot, 11, 13),
+		putHot:      newRows("INSERT OR FAIL", "hot", hotColumns, replacing(hotColumns), 11, 13),
 		newDocument: newRows("INSERT OR FAIL", "document", documentColumns, "", 7, 9),
 		newWork:     newRows("INSERT OR FAIL", "work", workColumns, "", 2),
 		putWork:     newRows("INSERT OR REPLACE", "work", workColumns, "", 2),
@@ -105,7 +86,7 @@ func (w *writer) prepareAll(conn any) (err error) {
 		{&w.begin, "BEGIN IMMEDIATE"},
 		{&w.commit, "COMMIT"},
 		{&w.rollback, "ROLLBACK"},
-		{&w.putDocument, putDocumentSQL},
+		{&w.putDocument, putDocumentSQL()},
 		{&w.putError, `INSERT OR REPLACE INTO job_error
 			(id, attempt, error, backtrace, created_ns, worker_id, started_ns, outcome) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.putExtra, putExtraSQL},
