@@ -76,7 +76,8 @@ func checkWord(s string, most int) error {
 }
 
 // Apply stores the key. It refuses a first key that is none, an id that another
-// key has, a key too many and roles that are not there.
+// key has, a key too many, roles that are not there, and what is asked for by a key that
+// has become another since it was judged.
 func (o *CreateKey) Apply(tx *state.Tx) (*CreateKeyResult, error) {
 	k := o.GetKey()
 	if old := tx.Key(k.GetId()); old != nil {
@@ -88,6 +89,15 @@ func (o *CreateKey) Apply(tx *state.Tx) (*CreateKeyResult, error) {
 	head := tx.Head()
 	if o.First && head.Secured {
 		return nil, api.Errorf(api.Conflict, "this node has had an API key before; use one with the admin role to create more")
+	}
+	if o.JudgedVersion != 0 {
+		by := tx.Key(o.Meta.GetPrincipal())
+		if by == nil {
+			return nil, api.Errorf(api.Conflict, "API key %s was revoked while it asked for another: nothing was done", o.Meta.GetPrincipal())
+		}
+		if err := asJudged(by, o.JudgedVersion); err != nil {
+			return nil, err
+		}
 	}
 	if head.KeyRecords >= job.MaxKeys {
 		return nil, api.Errorf(api.Conflict, "there are as many API keys as there may be (%d); revoke one first", job.MaxKeys)

@@ -15,7 +15,7 @@ const firstLevel = 1
 
 // Level is the feature level entries are written at: the one the store has been
 // raised to. It only rises.
-func (m *Machine) Level() uint32 { return max(firstLevel, m.store.Head().FeatureLevel) }
+func (m *Machine) Level() uint32 { return max(firstLevel, m.store.FeatureLevel()) }
 
 func (m *Machine) maxLevel() uint32 {
 	if m.MaxLevel == 0 {

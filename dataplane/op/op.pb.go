@@ -2520,10 +2520,13 @@ func (*TrimFeedResult) Descriptor() ([]byte, []int) {
 // CreateKey stores an API key. With first set it is refused if any key ever
 // existed.
 type CreateKey struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Key           *state.Key             `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
-	First         bool                   `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Key   *state.Key             `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	First bool                   `protobuf:"varint,3,opt,name=first,proto3" json:"first,omitempty"`
+	// The version of the key that asks, meta.principal, by which the proposer found that
+	// it may; 0 = not judged.
+	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2579,6 +2582,13 @@ func (x *CreateKey) GetFirst() bool {
 	return false
 }
 
+func (x *CreateKey) GetJudgedVersion() uint64 {
+	if x != nil {
+		return x.JudgedVersion
+	}
+	return 0
+}
+
 type CreateKeyResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *state.Key             `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -2625,10 +2635,12 @@ func (x *CreateKeyResult) GetKey() *state.Key {
 
 // RevokeKey deletes an API key.
 type RevokeKey struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	SpareLast     bool                   `protobuf:"varint,3,opt,name=spare_last,json=spareLast,proto3" json:"spare_last,omitempty"` // refused for the last key that administers the namespace
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Meta      *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id        string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	SpareLast bool                   `protobuf:"varint,3,opt,name=spare_last,json=spareLast,proto3" json:"spare_last,omitempty"` // refused for the last key that administers the namespace
+	// The version by which the proposer found that the caller may; 0 = not judged.
+	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2682,6 +2694,13 @@ func (x *RevokeKey) GetSpareLast() bool {
 		return x.SpareLast
 	}
 	return false
+}
+
+func (x *RevokeKey) GetJudgedVersion() uint64 {
+	if x != nil {
+		return x.JudgedVersion
+	}
+	return 0
 }
 
 type RevokeKeyResult struct {
@@ -7914,18 +7933,20 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\bTrimFeed\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +
 	"\tfirst_seq\x18\x02 \x01(\x04R\bfirstSeq\"\x10\n" +
-	"\x0eTrimFeedResult\"o\n" +
+	"\x0eTrimFeedResult\"\x96\x01\n" +
 	"\tCreateKey\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12%\n" +
 	"\x03key\x18\x02 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\x12\x14\n" +
-	"\x05first\x18\x03 \x01(\bR\x05first\"8\n" +
+	"\x05first\x18\x03 \x01(\bR\x05first\x12%\n" +
+	"\x0ejudged_version\x18\x04 \x01(\x04R\rjudgedVersion\"8\n" +
 	"\x0fCreateKeyResult\x12%\n" +
-	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"a\n" +
+	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"\x88\x01\n" +
 	"\tRevokeKey\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
-	"spare_last\x18\x03 \x01(\bR\tspareLast\"\x11\n" +
+	"spare_last\x18\x03 \x01(\bR\tspareLast\x12%\n" +
+	"\x0ejudged_version\x18\x04 \x01(\x04R\rjudgedVersion\"\x11\n" +
 	"\x0fRevokeKeyResult\"O\n" +
 	"\tTrimUsage\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +

@@ -2618,6 +2618,11 @@ func (m *CreateKey) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.JudgedVersion != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.JudgedVersion))
+		i--
+		dAtA[i] = 0x20
+	}
 	if m.First {
 		i--
 		if m.First {
@@ -2747,6 +2752,11 @@ func (m *RevokeKey) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 	if m.unknownFields != nil {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
+	}
+	if m.JudgedVersion != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.JudgedVersion))
+		i--
+		dAtA[i] = 0x20
 	}
 	if m.SpareLast {
 		i--
@@ -8738,6 +8748,9 @@ func (m *CreateKey) SizeVT() (n int) {
 	if m.First {
 		n += 2
 	}
+	if m.JudgedVersion != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.JudgedVersion))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -8778,6 +8791,9 @@ func (m *RevokeKey) SizeVT() (n int) {
 	}
 	if m.SpareLast {
 		n += 2
+	}
+	if m.JudgedVersion != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.JudgedVersion))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -16771,6 +16787,25 @@ func (m *CreateKey) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.First = bool(v != 0)
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field JudgedVersion", wireType)
+			}
+			m.JudgedVersion = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.JudgedVersion |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -17005,6 +17040,25 @@ func (m *RevokeKey) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.SpareLast = bool(v != 0)
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field JudgedVersion", wireType)
+			}
+			m.JudgedVersion = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.JudgedVersion |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

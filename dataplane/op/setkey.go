@@ -1,6 +1,7 @@
 package op
 
 import (
+	"math"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -74,6 +75,9 @@ func asJudged(k *state.Key, version uint64) error {
 	}
 	return api.Errorf(api.Conflict, "API key %s was changed by somebody else at the same time: nothing was done, try again", k.Id)
 }
+
+// NoVersion is the version of no key: who has seen none was let do nothing with it.
+const NoVersion = math.MaxUint64
 
 // KeyVersion is the version of a key as clients know it. It rises with every change.
 func KeyVersion(k *state.Key) uint64 { return k.GetChanges() + 1 }

@@ -243,7 +243,7 @@ func (s *story) trimUsage(items []item) op.Op {
 
 func (s *story) createKey(items []item) op.Op {
 	i := items[0]
-	o := &op.CreateKey{Meta: s.meta(i), First: i.has("first")}
+	o := &op.CreateKey{Meta: s.meta(i), First: i.has("first"), JudgedVersion: i.number(s.t, "judged", 0)}
 	if i.has("none") {
 		return o
 	}
@@ -263,5 +263,6 @@ func (s *story) createKey(items []item) op.Op {
 }
 
 func (s *story) revokeKey(items []item) op.Op {
-	return &op.RevokeKey{Meta: s.meta(items[0]), Id: repeated(items[0].words[0])}
+	i := items[0]
+	return &op.RevokeKey{Meta: s.meta(i), Id: repeated(i.words[0]), JudgedVersion: i.number(s.t, "judged", 0)}
 }

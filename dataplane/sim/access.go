@@ -24,6 +24,9 @@ func (m *model) createKey(o *op.CreateKey) outcome {
 	} else if was != nil || o.GetFirst() && m.secured {
 		return outcome{refused: api.Conflict}
 	}
+	if by := m.keys[o.GetMeta().GetPrincipal()]; o.GetJudgedVersion() != 0 && (by == nil || o.GetJudgedVersion() != by.GetChanges()+1) {
+		return outcome{refused: api.Conflict}
+	}
 	if !m.haveRoles(k.GetRoles()) {
 		return outcome{refused: api.ValidationError}
 	}
@@ -36,6 +39,8 @@ func (m *model) revokeKey(o *op.RevokeKey) outcome {
 	switch k := m.keys[o.GetId()]; {
 	case k == nil:
 		return outcome{refused: api.NotFound}
+	case o.GetJudgedVersion() != 0 && o.GetJudgedVersion() != k.GetChanges()+1:
+		return outcome{refused: api.Conflict}
 	case o.GetSpareLast() && m.isLast(k):
 		return outcome{refused: api.Conflict}
 	}
@@ -139,13 +144,21 @@ func (w *workload) someRoles() []string {
 }
 
 func (w *workload) createKey() op.Op {
-	return &op.CreateKey{Meta: w.meta(), First: w.chance(3), Key: &state.Key{
+	o := &op.CreateKey{Meta: w.meta(), First: w.chance(3), Key: &state.Key{
 		Id: w.keyID(), Name: "a key", Roles: w.someRoles(), Hash: w.bytes(32), Enabled: true,
 	}}
+	if w.chance(3) {
+		o.Meta.Principal, o.JudgedVersion = w.keyID(), 1+uint64(w.rng.IntN(3))
+	}
+	return o
 }
 
 func (w *workload) revokeKey() op.Op {
-	return &op.RevokeKey{Meta: w.meta(), Id: w.keyID(), SpareLast: w.chance(2)}
+	o := &op.RevokeKey{Meta: w.meta(), Id: w.keyID(), SpareLast: w.chance(2)}
+	if w.chance(3) {
+		o.JudgedVersion = 1 + uint64(w.rng.IntN(3))
+	}
+	return o
 }
 
 func (w *workload) setKey() op.Op {
