@@ -18,6 +18,7 @@ import (
 // VALIDATION_ERROR that names every such field, and so are, on Strict routes,
 // fields v does not have. Text that is not valid Unicode is refused, not
 // replaced; only raw JSON may hold half surrogate pairs, and passes as it is.
+// What would take many times its size in memory is refused before it does, by Weigh.
 func Decode(r *http.Request, body []byte, v any) error {
 	if len(body) == 0 {
 		return nil
@@ -25,6 +26,9 @@ func Decode(r *http.Request, body []byte, v any) error {
 	if !utf8.Valid(body) {
 		at := invalidUTF8(body)
 		return badJSON(at, "the body is not valid UTF-8 at byte %d", at)
+	}
+	if err := Weigh(body, v); err != nil {
+		return err
 	}
 	c := callOf(r.Context())
 	strict := c != nil && c.endpoint != nil && c.endpoint.Strict

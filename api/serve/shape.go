@@ -121,7 +121,11 @@ func (w *walk) value(path string, raw json.RawMessage, t reflect.Type) {
 		if json.Unmarshal(raw, &elements) != nil {
 			w.leaf(path, raw, t)
 		}
+		texts := t.Elem().Kind() == reflect.String && !ownDecoder(t.Elem())
 		for i, element := range elements {
+			if texts && element[0] == '"' && !halfPair(element) {
+				continue // lists of millions are searched
+			}
 			w.value(fmt.Sprintf("%s[%d]", path, i), element, t.Elem())
 		}
 	default:

@@ -1,32 +1,24 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"sync"
 	"time"
 
-	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/serve/pace"
 )
 
-// letIn finds the namespace a request is let into, within the limits at the door. A
-// failure is counted after the credential was looked at, so that a flood from an address
-// never keeps out a valid one from there.
-func (g *Gateway) letIn(ctx context.Context, t *trip, r *http.Request) (fleet.Doc, error) {
-	from, now := g.limits.From(r), g.config.Now()
-	if err := g.limits.Arrives(from, now); err != nil {
-		return fleet.Doc{}, err
-	}
-	who, doc, err := g.member.Enter(ctx, g.book, t.credential, t.hint, reachable)
-	switch {
-	case api.CodeOf(err) == api.Unauthorized:
-		err = cmp.Or(g.limits.Failed(from, now), err)
-	case err == nil && g.config.Limits.PerKey != 0:
-		err = g.limits.Asks(g.paces.of(who.KeyID), now)
-	}
+// letIn finds the namespace a request is let into, within the limits at the door.
+func (g *Gateway) letIn(ctx context.Context, t *trip, r *http.Request) (doc fleet.Doc, err error) {
+	err = g.limits.Enter(r, g.config.Now(), func() (*pace.Bucket, error) {
+		who, found, err := g.member.Enter(ctx, g.book, t.credential, t.hint, reachable)
+		if doc = found; err != nil || g.config.Limits.PerKey == 0 {
+			return nil, err
+		}
+		return g.paces.of(who.KeyID), nil
+	})
 	return doc, err
 }
 

@@ -382,7 +382,7 @@ func TestReports(t *testing.T) {
 		{host, `{"cells":[{"namespace":"","generation":1,"state":"open"}]}`},
 		{host, `{"cells":[{"namespace":"n","generation":1,"state":"on fire"}]}`},
 		{gateway, `{"cells":[{"namespace":"n","generation":1,"state":"open"}]}`},
-		{host, `{"cells":[` + strings.Repeat(`{},`, MaxReportCells) + `{}]}`},
+		{host, `{"cells":[` + strings.Repeat(`{"namespace":"n","generation":1,"state":"open"},`, MaxReportCells) + `{}]}`},
 	} {
 		if a := f.send("POST", wire.ReportPath, c.key, c.body); a.problem(t).Code != api.ValidationError {
 			t.Errorf("the report %.60s: %d %.200s", c.body, a.status, a.body)

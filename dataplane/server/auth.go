@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"net"
 	"net/http"
@@ -10,7 +9,9 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/serve/pace"
 	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/router"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/tenancy"
@@ -23,18 +24,15 @@ func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 		who, _, err := s.identify(r)
 		return who, err
 	}
-	now := s.cfg.Now()
-	from := s.limits.From(r)
-	if err := s.limits.Arrives(from, now); err != nil {
-		return tenancy.Principal{}, err
-	}
-	who, use, err := s.identify(r)
-	switch {
-	case api.CodeOf(err) == api.Unauthorized:
-		return who, cmp.Or(s.limits.Failed(from, now), err)
-	case err == nil:
-		err = s.limits.Asks(&use.rate, now)
-	}
+	var who tenancy.Principal
+	err := s.limits.Enter(r, s.cfg.Now(), func() (*pace.Bucket, error) {
+		var use *keyUse
+		var err error
+		if who, use, err = s.identify(r); err != nil {
+			return nil, err
+		}
+		return &use.rate, nil
+	})
 	return who, err
 }
 
@@ -55,6 +53,22 @@ func (s *Server) stays(r *http.Request, begun tenancy.Principal, what tenancy.Pe
 		}
 	}
 	return who, tenancy.Allow(who, what, tenancy.Where{Namespace: who.Namespace})
+}
+
+// judgeAgain gives a request the rights that its key has now, of all that any node has
+// acknowledged. A body may take long, and the key be revoked meanwhile: of what it does then
+// nothing lasts but rights, which would outlive it.
+func (s *Server) judgeAgain(r *http.Request, q *request) error {
+	if err := s.awaitPresent(r, q, q.shards.Home()); err != nil {
+		return err
+	}
+	// The version first: rights that change after this look are refused with their op.
+	if rec := q.shards.Home().State().Key(q.who.KeyID); rec != nil {
+		q.judged = op.KeyVersion(rec)
+	}
+	who, err := s.stays(r, q.who, tenancy.KeyManage)
+	q.who = who
+	return err
 }
 
 // identify says who sends a request, or goes on with one. It and the Door it asks are
@@ -91,7 +105,7 @@ func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 	if err != nil {
 		return nobody, nil, err
 	}
-	use := s.useOf(key.ID)
+	use := s.keyUses.of(key.ID)
 	use.used(now)
 	return key.Principal(s.cfg.Namespace), use, nil
 }

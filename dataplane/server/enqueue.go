@@ -7,7 +7,6 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/cell"
-	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/telemetry"
@@ -158,9 +157,8 @@ func (s *Server) commitJobs(w http.ResponseWriter, r *http.Request, q *request, 
 		return nil, err
 	}
 	q.meta.Ids = make([][]byte, len(jobs), len(jobs)+1)
-	ids := make([]job.ID, len(jobs))
-	for i, n := range jobs {
-		ids[i] = at.NewID(n.Queue)
+	ids := at.NewIDs(jobs)
+	for i := range ids {
 		q.meta.Ids[i] = ids[i][:]
 	}
 	if enqueue.Batch != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // A key that is given more rights between the look at them and the change is not changed
-// by those who have less; one that is changed otherwise meanwhile is changed after all.
+// by those who have less, nor revoked; one that is changed otherwise meanwhile is changed after all.
 func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -32,6 +32,7 @@ func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
 		"rotated": func(q *request, was *state.Key) op.Op {
 			return &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash[:], JudgedVersion: op.KeyVersion(was)}
 		},
+		"revoked": revoking,
 	}
 	for what, way := range ways {
 		for _, c := range []struct {
@@ -64,10 +65,13 @@ func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
 				}
 				return o, nil
 			}
-			if what == "set" {
+			switch what {
+			case "set":
 				_, err = changeKey[*op.SetKeyResult](n.server, w, r, q, try)
-			} else {
+			case "rotated":
 				_, err = changeKey[*op.RotateKeyResult](n.server, w, r, q, try)
+			case "revoked":
+				_, err = changeKey[*op.RevokeKeyResult](n.server, w, r, q, try)
 			}
 			if api.CodeOf(err) != c.want || tries != c.tries {
 				t.Errorf("%s while somebody gives it %v %d times: %v after %d tries, want %q after %d", what, c.meanwhile, c.times, err, tries, c.want, c.tries)

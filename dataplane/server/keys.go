@@ -33,9 +33,6 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitPresent(r, &q, q.shards.Home()); err != nil {
-		return err
-	}
 	var f convert.Faults
 	key := convert.FromCreateKey(&f, &body, s.cfg.Now())
 	q.haveRoles(&f, key)
@@ -53,7 +50,7 @@ func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	key.ID, key.Hash = id, hash
-	result, err := commit[*op.CreateKeyResult](s, w, r, &q, q.shards.Home(), &op.CreateKey{Meta: q.meta, Key: convert.ToKeyRecord(key)})
+	result, err := commit[*op.CreateKeyResult](s, w, r, &q, q.shards.Home(), &op.CreateKey{Meta: q.meta, Key: convert.ToKeyRecord(key), JudgedVersion: q.judged})
 	if err != nil {
 		return err
 	}
@@ -247,16 +244,23 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// One that is gone may be what an earlier try of this request has done.
 	id := r.PathValue("id")
-	if _, err := s.ownKey(r, &q); err != nil && api.CodeOf(err) != api.NotFound {
+	_, err = changeKey[*op.RevokeKeyResult](s, w, r, &q, func(was *state.Key) (op.Op, error) { return revoking(&q, was), nil })
+	if api.CodeOf(err) == api.NotFound {
+		// An earlier try of this request may have done that, which the op knows; and what
+		// it refuses is recorded with the id.
+		_, err = commit[*op.RevokeKeyResult](s, w, r, &q, q.shards.Home(), &op.RevokeKey{Meta: q.meta, Id: id, SpareLast: true, JudgedVersion: op.NoVersion})
+	}
+	if err != nil {
 		return err
 	}
-	if _, err := commit[*op.RevokeKeyResult](s, w, r, &q, q.shards.Home(), &op.RevokeKey{Meta: q.meta, Id: id, SpareLast: true}); err != nil {
-		return err
-	}
-	s.keyUses.Delete(id)
+	s.keyUses.byID.Delete(id)
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
+}
+
+// revoking is the op that ends a key, as it was when it was judged.
+func revoking(q *request, was *state.Key) op.Op {
+	return &op.RevokeKey{Meta: q.meta, Id: was.Id, SpareLast: true, JudgedVersion: op.KeyVersion(was)}
 }
 
 // key is the key named in the path.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,8 +13,7 @@ import (
 
 // keyUse is what this node remembers of a key besides its record: when it was last
 // used, how fast, and what the record says as those read it who authenticate. A log
-// entry for each request would cost more than the request. Only keys that exist have
-// one, so the bound of keys bounds them.
+// entry for each request would cost more than the request.
 type keyUse struct {
 	lastNs atomic.Int64 // Unix; 0 = not since the start
 	rate   pace.Bucket
@@ -28,18 +28,45 @@ type knownKey struct {
 	key    tenancy.Key
 }
 
-// useOf is what is remembered of a key that exists.
-func (s *Server) useOf(id string) *keyUse {
-	use, ok := s.keyUses.Load(id)
+// keyUses is what is remembered of keys. Only those that exist are remembered, and those
+// that have gone since are forgotten when as many new ones have come as there are: a key
+// may be revoked at another node, which tells nobody which it was.
+type keyUses struct {
+	byID sync.Map     // key id -> *keyUse
+	came atomic.Int64 // since the last time that some were forgotten
+}
+
+// keyUsesKept is how many new keys come at least before some are forgotten.
+const keyUsesKept = 64
+
+// of is what is remembered of a key that exists.
+func (u *keyUses) of(id string) *keyUse {
+	use, ok := u.byID.Load(id)
 	if !ok {
-		use, _ = s.keyUses.LoadOrStore(id, new(keyUse))
+		if use, ok = u.byID.LoadOrStore(id, new(keyUse)); !ok {
+			u.came.Add(1)
+		}
 	}
 	return use.(*keyUse)
 }
 
+// forget lets go of the keys that are gone, if it is worth to look for them.
+func (u *keyUses) forget(store *state.Store) {
+	came := u.came.Load()
+	if came <= max(keyUsesKept, int64(store.Head().GetKeyRecords())) || !u.came.CompareAndSwap(came, 0) {
+		return
+	}
+	u.byID.Range(func(id, _ any) bool {
+		if store.Key(id.(string)) == nil {
+			u.byID.Delete(id)
+		}
+		return true
+	})
+}
+
 // lastUsedNs is when a key was last used here, 0 for not since the start.
 func (s *Server) lastUsedNs(id string) int64 {
-	if use, ok := s.keyUses.Load(id); ok {
+	if use, ok := s.keyUses.byID.Load(id); ok {
 		return use.(*keyUse).lastNs.Load()
 	}
 	return 0
@@ -56,11 +83,12 @@ func (k keySource) Key(id string) (tenancy.Key, bool) {
 	if record == nil {
 		return tenancy.Key{}, false
 	}
-	book, use := k.store.Book(), k.server.useOf(id)
+	book, use := k.store.Book(), k.server.keyUses.of(id)
 	known := use.known.Load()
 	if known == nil || known.record != record || known.book != book {
 		known = &knownKey{record, book, readKey(record, book)}
 		use.known.Store(known)
+		k.server.keyUses.forget(k.store)
 	}
 	return known.key, true
 }

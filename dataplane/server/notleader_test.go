@@ -7,6 +7,8 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -42,5 +44,49 @@ func TestStreamAtAFollower(t *testing.T) {
 	leader.do("GET", "/api/v1/queues/q", "", 200, &q)
 	if q.Pending != 1 {
 		t.Errorf("%d jobs are there, want that of the frame that was done", q.Pending)
+	}
+}
+
+// A frame of which any part was done, or may have been, is not sent to the leader: what it
+// did would be done twice.
+func TestFrameThatMayHaveDoneSomethingIsNotPassedOn(t *testing.T) {
+	t.Parallel()
+	members := startPeers(t, 1)
+	follower, err := New(Config{Host: members[1].host, Namespace: tenancy.Default, Dev: true, Cluster: &fakeCluster{}, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shards, err := router.Open(members[1].host, tenancy.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := error(&api.Error{Code: api.LeaderUnavailable, Message: "no leader"})
+	unknown := api.Wrap(pipeline.ErrUnknown, api.LeaderUnavailable, "the leader was lost")
+	parts := []int{partAcks, partEnqueues, partFetch}
+	for _, failing := range parts {
+		for _, other := range parts {
+			for _, c := range []struct {
+				what   string
+				err    error
+				did    bool
+				passed bool
+			}{
+				{"was not begun", nil, false, true},
+				{"found no leader", none, false, true},
+				{"may have been done", unknown, false, false},
+				{"was done in part", none, true, false},
+				{"was done", nil, true, false},
+			} {
+				if other == failing && c.err == nil {
+					continue
+				}
+				f := &frame{stream: &stream{server: follower}, q: request{shards: shards}}
+				f.ended(failing, none, false)
+				f.ended(other, c.err, c.did)
+				if url := f.leaderFor(f.err()); (url != "") != c.passed {
+					t.Errorf("part %d found no leader, part %d %s: it is sent to %q, want it sent: %v", failing, other, c.what, url, c.passed)
+				}
+			}
+		}
 	}
 }

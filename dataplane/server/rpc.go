@@ -43,7 +43,7 @@ func (s *Server) procedures() []serve.Route {
 // rpcOptions are those of all procedures. Messages are not compressed: between machines
 // of one place that costs more than it saves, and one that is small on the wire and
 // large in memory would pass every bound.
-var rpcOptions = []connect.HandlerOption{connect.WithCodec(rpc.Codec{}), connect.WithCompression("gzip", nil, nil)}
+var rpcOptions = []connect.HandlerOption{rpc.Codecs(), connect.WithCompression("gzip", nil, nil)}
 
 // procedure is the row of one procedure, whose messages are so large at most.
 func procedure(path string, may tenancy.Permission, most int64, s *Server, h http.Handler) serve.Route {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -90,7 +89,7 @@ type Server struct {
 	handler    http.Handler
 	openapi    []byte
 	maxPayload int
-	keyUses    sync.Map // key id -> *keyUse
+	keyUses    keyUses
 	limits     pace.Limiter
 
 	emptyFetches atomic.Uint64 // fetches that were logged and found nothing
@@ -239,6 +238,9 @@ type request struct {
 	meta   *op.Meta
 	trail  *trail // nil = it is not audited
 	turn   *turn  // nil = its ops wait for no others
+	// judged is the version of the caller's key by which it has the rights in who, where
+	// it was judged again; 0 = it was not, or has no key.
+	judged uint64
 }
 
 // begin reads the body of a request into v (nil: it has none) and finds its
@@ -257,7 +259,10 @@ func (s *Server) begin(r *http.Request, v any) (request, error) {
 	if route != nil && route.Audited {
 		q.audit(r, route, s.remote(r))
 	}
-	return q, nil
+	if route != nil && route.Permission == tenancy.KeyManage && route.Method != http.MethodGet {
+		err = s.judgeAgain(r, &q)
+	}
+	return q, err
 }
 
 // decode reads a body. Only a request with an Idempotency-Key needs a copy of

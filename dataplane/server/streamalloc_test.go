@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector allocates besides.
+
 package server
 
 import (

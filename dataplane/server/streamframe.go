@@ -34,7 +34,7 @@ type frame struct {
 
 	working sync.WaitGroup
 	errs    [3]error // of the acks, the enqueues, the fetch
-	did     [3]bool  // what has been done, as far as is known
+	did     [3]bool  // which of them were done, in part, or may have been
 	out     workerpb.StreamLifecycleResponse
 	leased  []lease
 	done    chan struct{}
@@ -144,17 +144,18 @@ func (f *frame) ack(q *request) {
 	span.end(err)
 	acked, errs := convert.ToRPCAcked(&out)
 	f.out.Acked, f.out.AckErrors = acked, append(refused, errs...)
-	f.errs[partAcks], f.did[partAcks] = err, acked > 0 || engine.Unknown(err)
+	f.ended(partAcks, err, acked > 0)
 }
 
 func (f *frame) enqueue(q *request) {
 	r, span := q.beginEnqueue(f.request(), f.jobs, true)
 	result, err := f.stream.server.commitJobs(nil, r, q, f.at, &op.Enqueue{Jobs: f.jobs})
 	span.end(err)
-	if err == nil {
+	did := err == nil
+	if did {
 		f.out.EnqueuedJobIds, err = convert.ToRPCEnqueued(result.Jobs)
 	}
-	f.errs[partEnqueues], f.did[partEnqueues] = err, err == nil || engine.Unknown(err)
+	f.ended(partEnqueues, err, did)
 }
 
 // claims is what the fetch can have now. One whose frame fills the queues that it empties
@@ -174,7 +175,13 @@ func (f *frame) claims() []claim {
 
 func (f *frame) fetch(q *request, claims []claim) {
 	leased, _, err := f.stream.server.leaseClaimed(f.request(), q, &f.ask, claims, false)
-	f.leased, f.errs[partFetch] = leased, err
+	f.leased = leased
+	f.ended(partFetch, err, len(leased) > 0)
+}
+
+// ended notes what came of a part. One whose outcome is not known may have been done.
+func (f *frame) ended(part int, err error, did bool) {
+	f.errs[part], f.did[part] = err, did || engine.Unknown(err)
 }
 
 // finish waits for the parts, looks for work once more where there was none, and makes
@@ -188,7 +195,9 @@ func (f *frame) finish() {
 		if len(f.m.Acks) == 0 && len(f.jobs) == 0 {
 			f.ask.Wait = streamWait
 		}
-		f.leased, f.errs[partFetch] = s.lease(nil, f.request(), &f.q, &f.ask, nil)
+		leased, err := s.lease(nil, f.request(), &f.q, &f.ask, nil)
+		f.leased = leased
+		f.ended(partFetch, err, len(leased) > 0)
 	}
 	if len(f.leased) == 0 {
 		return
@@ -237,12 +246,19 @@ func (f *frame) answer() *workerpb.StreamLifecycleResponse {
 	}
 	e := serve.Refused(f.request(), err)
 	f.out.Error, f.out.RetryAfterMs = e.Error(), e.RetryAfter.Milliseconds()
-	if e.Code == api.LeaderUnavailable && !engine.Unknown(err) && !f.did[partAcks] && !f.did[partEnqueues] {
-		if url := f.stream.server.leaderURL(&f.q); url != "" {
-			f.out.Error, f.out.LeaderAddr = notLeader, url
-		}
+	if url := f.leaderFor(err); url != "" {
+		f.out.Error, f.out.LeaderAddr = notLeader, url
 	}
 	return &f.out
+}
+
+// leaderFor is where a frame with an error may be sent instead. Clients do that unasked: it
+// is for frames of which no part was done, or may have been.
+func (f *frame) leaderFor(err error) string {
+	if api.CodeOf(err) != api.LeaderUnavailable || slices.Contains(f.did[:], true) {
+		return ""
+	}
+	return f.stream.server.leaderURL(&f.q)
 }
 
 // notLeader is the error of a frame that did nothing because this node neither leads nor

@@ -112,7 +112,7 @@ func (s *Server) turnOf(r *http.Request, who tenancy.Principal) keyTurn {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		return keyTurn{}
 	}
-	return keyTurn{&s.limits, &s.useOf(who.KeyID).rate, s.limits.From(r), s.cfg.Now}
+	return keyTurn{&s.limits, &s.keyUses.of(who.KeyID).rate, s.limits.From(r), s.cfg.Now}
 }
 
 // next is how long the next frame has to wait.

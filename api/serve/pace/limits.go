@@ -3,7 +3,9 @@
 package pace
 
 import (
+	"cmp"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"time"
 
@@ -68,18 +70,36 @@ func (l *Limiter) Any() bool {
 	return l.perKey.every != 0 || l.perAddress != nil || l.failures != nil
 }
 
+// Enter lets a request in that find knows the key of, within the limits. A failure is
+// counted after the key was looked at, so that a flood from an address never keeps out a
+// valid key from there. find may leave out the bucket where keys have no limit.
+func (l *Limiter) Enter(r *http.Request, now time.Time, find func() (*Bucket, error)) error {
+	from := l.From(r)
+	if err := l.Arrives(from, now); err != nil {
+		return err
+	}
+	key, err := find()
+	switch {
+	case api.CodeOf(err) == api.Unauthorized:
+		return cmp.Or(l.failed(from, now), err)
+	case err != nil:
+		return err
+	}
+	return l.asks(key, now)
+}
+
 // Arrives refuses a request from an address that asks too often.
 func (l *Limiter) Arrives(from netip.Addr, now time.Time) error {
 	return tooFast("from this address", l.perAddress.take(from, now.UnixNano()))
 }
 
-// Failed refuses one that authenticates too badly too often.
-func (l *Limiter) Failed(from netip.Addr, now time.Time) error {
+// failed refuses one that authenticates too badly too often.
+func (l *Limiter) failed(from netip.Addr, now time.Time) error {
 	return tooFast("without a valid API key from this address", l.failures.take(from, now.UnixNano()))
 }
 
-// Asks refuses a request with a key that asks too often.
-func (l *Limiter) Asks(key *Bucket, now time.Time) error {
+// asks refuses a request with a key that asks too often.
+func (l *Limiter) asks(key *Bucket, now time.Time) error {
 	if l.perKey.every == 0 {
 		return nil
 	}

@@ -63,7 +63,7 @@ func TestTurnsComeAtThePace(t *testing.T) {
 	l := New(Limits{PerKey: 10, PerAddress: 5})
 	var key Bucket
 	now, from := time.Now(), netip.MustParseAddr("192.0.2.1")
-	if err := l.Asks(&key, now); err != nil { // who asks takes one, too
+	if err := l.asks(&key, now); err != nil { // who asks takes one, too
 		t.Fatal(err)
 	}
 	for i := range 5 {
@@ -84,7 +84,7 @@ func TestTurnsComeAtThePace(t *testing.T) {
 			t.Errorf("turn %d of the key waits %v, want %v", i, wait, want)
 		}
 	}
-	if err := l.Asks(&key, now); err == nil {
+	if err := l.asks(&key, now); err == nil {
 		t.Error("who asks is let through before those who wait")
 	}
 	if key.Rests(now.Add(time.Second)) || !key.Rests(now.Add(2*time.Second)) {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -175,21 +176,40 @@ func FromRPCAckItem(m *workerpb.AckBatchItem, worker string, b *AckBatchItem) er
 
 // toolCalls reads the list of tools that an ack calls.
 func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
-	if list == "" { // as nearly always
-		return nil
-	}
-	return parseToolCalls(f, list)
-}
-
-func parseToolCalls(f *Faults, list string) (calls []api.ToolCall) {
 	raw := rawText(f, "tool_calls_json", list)
 	if raw == nil {
 		return nil
 	}
-	if err := json.Unmarshal(raw, &calls); err != nil {
+	calls, err := decodeToolCalls(bytes.TrimLeft(raw, " \t\r\n"))
+	if err != nil {
 		f.Invalid("tool_calls_json", "does not fit: %v", err)
 	}
 	return calls
+}
+
+// decodeToolCalls stops where there are too many: a message has many such lists, whose
+// items take a hundred times their size.
+func decodeToolCalls(raw json.RawMessage) (calls []api.ToolCall, err error) {
+	if err := serve.Weigh(raw, &calls); err != nil {
+		return nil, err
+	}
+	if raw[0] != '[' { // null, or no list
+		return nil, json.Unmarshal(raw, &calls)
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := d.Token(); err != nil {
+		return nil, err
+	}
+	for d.More() {
+		if len(calls) == job.MaxToolCalls {
+			return nil, fmt.Errorf("it has more than %d entries", job.MaxToolCalls)
+		}
+		calls = append(calls, api.ToolCall{})
+		if err := d.Decode(&calls[len(calls)-1]); err != nil {
+			return nil, err
+		}
+	}
+	return calls, nil
 }
 
 // FromRPCFail reads a failed attempt.

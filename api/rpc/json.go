@@ -1,0 +1,85 @@
+package rpc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+// Codecs are those of a server's procedures, in the place of the library's own, which
+// decode whatever they are sent.
+func Codecs() connect.HandlerOption {
+	return connect.WithHandlerOptions(
+		connect.WithCodec(Codec{}), connect.WithCodec(jsonCodec("json")), connect.WithCodec(jsonCodec("json; charset=utf-8")),
+	)
+}
+
+// jsonCodec encodes messages as JSON. It is what Connect has under this name, but for
+// its bound.
+type jsonCodec string
+
+func (c jsonCodec) Name() string { return string(c) }
+
+// IsBinary says that it is text.
+func (jsonCodec) IsBinary() bool { return false }
+
+func (c jsonCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
+
+func (jsonCodec) MarshalAppend(b []byte, message any) ([]byte, error) {
+	if m, ok := message.(proto.Message); ok {
+		return protojson.MarshalOptions{}.MarshalAppend(b, m)
+	}
+	return nil, fmt.Errorf("a %T is no message", message)
+}
+
+// Unmarshal decodes a message. Fields it does not know are those of a newer client.
+func (jsonCodec) Unmarshal(data []byte, message any) error {
+	m, ok := message.(proto.Message)
+	switch {
+	case !ok:
+		return fmt.Errorf("a %T is no message", message)
+	case len(data) == 0:
+		return errors.New("no bytes are no JSON: send {}")
+	}
+	if err := checkObjects(data); err != nil {
+		return err
+	}
+	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
+}
+
+// checkObjects is checkFields for JSON, where it is objects that take a hundred times
+// their size: documents are texts here, in which braces are none.
+func checkObjects(data []byte) error {
+	if len(data) <= 2*MaxFields {
+		return nil
+	}
+	for n := 0; ; data = data[1:] {
+		at := bytes.IndexAny(data, `{"`)
+		if at < 0 {
+			return nil
+		}
+		if data = data[at:]; data[0] == '"' {
+			data = data[textSize(data)-1:]
+		} else if n++; n > MaxFields {
+			return fmt.Errorf("the message has more than %d objects: send shorter lists", MaxFields)
+		}
+	}
+}
+
+// textSize is how many bytes the text takes that data begins with, quotes included; all
+// where it has no end.
+func textSize(data []byte) int {
+	for at := 1; at < len(data); at++ {
+		switch data[at] {
+		case '\\':
+			at++
+		case '"':
+			return at + 1
+		}
+	}
+	return len(data)
+}

@@ -1,0 +1,151 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+)
+
+// crowd is a list of n items without its brackets.
+func crowd(n int, item string) string { return strings.Repeat(item+",", n-1) + item }
+
+// A body may decode to so many bytes for each of its own, and not to one more.
+func TestWeighAtTheBound(t *testing.T) {
+	t.Parallel()
+	const n = 100_000
+	body := `{"steps":[` + crowd(n, `{}`) + `]}`
+	takes := n*listSlack*int(reflect.TypeFor[step]().Size()) + int(reflect.TypeFor[order]().Size())
+	spaces := (takes-DecodedAnyway+DecodedPerByte-1)/DecodedPerByte - len(body)
+	if spaces < 1 {
+		t.Fatal(spaces)
+	}
+	for less, fits := range []bool{true, false} {
+		var o order
+		err := Weigh([]byte(body+strings.Repeat(" ", spaces-less)), &o)
+		if (err == nil) != fits || err != nil && api.CodeOf(err) != api.PayloadTooLarge {
+			t.Errorf("%d spaces less: %v", less, err)
+		}
+	}
+}
+
+// What makes lists of few bytes is found whatever it is called, and what keeps its bytes
+// is not counted.
+func TestWeigh(t *testing.T) {
+	const n = 150_000
+	steps := `[` + crowd(n, `{}`) + `]`
+	names := func(value string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"%x":%s`, i, value)
+		}
+		return `{` + b.String()[1:] + `}`
+	}
+	deep := strings.Repeat(`[`, maxNesting-2) + strings.Repeat(`]`, maxNesting-2)
+	for _, c := range []struct {
+		what, body string
+		fits       bool
+	}{
+		{"a list", `{"steps":` + steps + `}`, false},
+		{"of nulls", `{"steps":[` + crowd(2*n, `null`) + `]}`, false},
+		{"in white space", "\t{ \"steps\"\n: [" + crowd(n, "{} ") + `]}`, false},
+		{"by another name", `{"STEPſ":` + steps + `}`, false},
+		{"by an escaped one", `{"\u0073teps":` + steps + `}`, false},
+		{"behind a string", `{"name":"\\","unknown":"]}\"","steps":` + steps + `}`, false},
+		{"twice", `{"steps":[` + crowd(n/2, `{}`) + `],"steps":[` + crowd(n/2, `{}`) + `]}`, false},
+		{"in a map", `{"by_id":` + names(`{}`) + `}`, false},
+		{"in what decodes itself", `{"labels":{` + crowd(n, `"":""`) + `}}`, false},
+		{"in anything", `{"any":[` + crowd(n, `0`) + `]}`, false},
+		{"of lists in anything", `{"any":[` + crowd(n, `[]`) + `]}`, false},
+		{"of raw JSON", `{"parts":{"a":{"note":1}},"raw":{` + crowd(n, `"":0`) + `}}`, false},
+		{"of unknown members", `{` + crowd(n, `"":0`) + `}`, false},
+		{"of words", `{"queues":[` + crowd(n, `""`) + `]}`, false},
+
+		{"raw", `{"payload":` + steps + `,"note":` + steps + `,"raw":{"a":` + names(`{}`) + `}}`, true},
+		{"deep", `{"payload":` + deep + `,"name":"` + strings.Repeat("x", unweighed) + `"}`, true},
+		{"unknown", `{"unknown":` + steps + `}`, true},
+		{"long words", `{"queues":[` + crowd(n, `"abcdef"`) + `]}`, true},
+		{"of another type", `{"name":` + steps + `,"steps":` + names(`0`) + `}`, true},
+	} {
+		var o order
+		if err := Weigh([]byte(c.body), &o); (err == nil) != c.fits {
+			t.Errorf("%s: %v", c.what, err)
+		} else if c.fits && !json.Valid([]byte(c.body)) {
+			t.Errorf("%s is no JSON", c.what)
+		}
+		body := []byte(c.body)
+		if allocs := testing.AllocsPerRun(1, func() { _ = Weigh(body, &o) }); c.fits && allocs > 2 {
+			t.Errorf("%s: weighing allocates %v times", c.what, allocs)
+		}
+	}
+}
+
+// Text that is no JSON comes to an end, and is the decoder's to refuse.
+func TestWeighWhatIsNoJSON(t *testing.T) {
+	t.Parallel()
+	for _, part := range []string{`{`, `[`, `}`, `]`, `{"any":[`, `{"steps":[`, `{"steps":[{]`, `{"steps":}`, `"`, `\"`, `{"steps":[,`, `{"by_id":{"":`, ":", ",", "\x00", `{"\`} {
+		body := []byte(strings.Repeat(part, 1<<20/len(part)))
+		var o order
+		if err := Weigh(body, &o); err != nil && part != `{"any":[` {
+			t.Errorf("%q: %v", part, err)
+		}
+		_ = Weigh(append([]byte(`{"steps":`), body...), &o)
+		_ = Weigh(append([]byte(`{"any":`), body...), &o)
+	}
+}
+
+// FuzzWeigh looks for a body that takes more than it was weighed.
+func FuzzWeigh(f *testing.F) {
+	for _, seed := range []string{`{"steps":[{},{"queue":"\""}],"any":[[]]}`, `{"BY_ID":{"a":{}},"raw":{"\u0061":[1]},"x":"\\"}`, `{"labels":{"a":null}} `} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if !json.Valid(text) {
+			return
+		}
+		s := scale{text: text, left: 1 << 40}
+		s.value(reflect.TypeFor[order](), 0)
+		s.peek()
+		if s.at != len(text) {
+			t.Fatalf("the walk ends at %d of %d", s.at, len(text))
+		}
+		var o order
+		if json.Unmarshal(text, &o) != nil {
+			return
+		}
+		least := len(o.Steps)*int(reflect.TypeFor[step]().Size()) + 16*(len(o.Queues)+len(o.Labels)+len(o.Tags)+len(o.Raw)) + len(o.ByID)*int(reflect.TypeFor[step]().Size())
+		if took := 1<<40 - s.left; took < least {
+			t.Errorf("it weighs %d and takes %d", took, least)
+		}
+	})
+}
+
+// BenchmarkDecodeBatch is the decoding of the largest body there is, a batch.
+func BenchmarkDecodeBatch(b *testing.B) {
+	type batch struct {
+		Jobs []api.EnqueueRequest `json:"jobs"`
+	}
+	job := `{"queue":"mail","payload":{"to":"someone@example.com","lines":[` + crowd(200, `"some text of an order"`) + `],"ids":[` + crowd(2000, `12345678`) + `]},"priority":"high","tags":{"region":"eu","tenant":"t-17"}}`
+	body := []byte(`{"jobs":[` + crowd(20<<20/len(job), job) + `]}`)
+	b.Run("decode", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			var into batch
+			if err := Decode(httptest.NewRequest("POST", "/", nil), body, &into); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("weigh", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		for b.Loop() {
+			if err := Weigh(body, &batch{}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}

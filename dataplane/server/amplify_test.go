@@ -1,0 +1,72 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/rpc"
+	"github.com/corvo/corvo/api/serve/servetest"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// No request decodes to much more memory than it has bytes.
+func TestRequestsDoNotAmplify(t *testing.T) {
+	servetest.Amplify(t, (&Server{}).routes())
+}
+
+// crowd is n items with commas between them.
+func crowd(n int, item string) string { return strings.Repeat(item+",", n-1) + item }
+
+// A worker that sends many empty items is refused before they are made, in both ways.
+func TestManyEmptyItemsAreRefused(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	url, worker := n.rpcFront(), n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}})
+	acks := crowd(300_000, `{}`)
+
+	a := n.send("POST", "/api/v1/ack/batch", worker, `{"ACK\u0073":[`+acks+`]}`)
+	if p := a.problem(t); a.status != 413 || p.Code != api.PayloadTooLarge || p.Details["max_decoded_bytes"] == nil || !strings.Contains(p.Error, "fewer") {
+		t.Errorf("%d %+v", a.status, p)
+	}
+	for _, c := range []struct {
+		procedure, body string
+		status          int
+		says            string
+	}{
+		{"AckBatch", `{"items":[` + acks + `]}`, 400, "objects"},
+		{"AckBatch", `{"workerId":"{\"{","items":[` + crowd(rpc.MaxFields, `{}`) + `]}`, 400, "objects"},
+		{"AckBatch", `{"workerId":"` + strings.Repeat("{", 2*rpc.MaxFields) + `","items":[` + crowd(2, `{}`) + `]}`, 200, "errors"},
+		{"AckBatch", `{"items":[` + crowd(job.MaxAckItems, `{"jobId":"`+strings.Repeat("x", 40)+`","usage":{"inputTokens":1}}`) + `]}`, 200, "errors"},
+		{"Ack", `{"jobId":"x","toolCallsJson":"[` + crowd(job.MaxToolCalls, `{}`) + `]"}`, 404, "no job"},
+		{"Ack", `{"jobId":"x","toolCallsJson":"[` + crowd(job.MaxToolCalls+1, `{}`) + `]"}`, 400, "more than 100 entries"},
+		{"Ack", `{"jobId":"x","toolCallsJson":"[` + crowd(300_000, `{}`) + `]"}`, 400, "memory"},
+		{"Enqueue", `{"queue":"q","optionsJson":"{\"depends_on\":[` + crowd(300_000, `0`) + `]}"}`, 400, "memory"},
+	} {
+		if status, answer, _ := n.post(url, "/corvo.v1.WorkerService/"+c.procedure, worker, c.body); status != c.status || !strings.Contains(answer, c.says) {
+			t.Errorf("%s %.60s: %d %.300s", c.procedure, c.body, status, answer)
+		}
+	}
+}
+
+// A batch of all that its jobs may have is taken, and so are documents of many small parts.
+func TestFullBatchesAreTaken(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	var tags strings.Builder
+	for i := range job.MaxTags {
+		fmt.Fprintf(&tags, `,"t%d":"v%d"`, i, i)
+	}
+	full := `{"queue":"q","tags":{` + tags.String()[1:] + `},"headers":{` + tags.String()[1:] + `},"agent":{"max_iterations":1},"max_retries":1,"cost_estimate_usd":0}`
+	steps := `{"queue":"q","chain":{"steps":[` + crowd(job.MaxChainSteps, `{"queue":"q"}`) + `]}}`
+	document := `{"queue":"q","payload":[` + crowd(300_000, `0`) + `],"checkpoint":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`
+	for what, body := range map[string]string{
+		"full jobs": crowd(job.MaxEnqueueJobs, full), "chains": crowd(20, steps), "documents": crowd(2, document), "small jobs": crowd(job.MaxEnqueueJobs, `{"queue":"q"}`),
+	} {
+		if a := n.send("POST", "/api/v1/enqueue/batch", n.admin, `{"jobs":[`+body+`]}`); a.status != 201 {
+			t.Errorf("%s: %d %.300s", what, a.status, a.body)
+		}
+	}
+}

@@ -1,0 +1,37 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/corvo/corvo/tenancy"
+)
+
+// What is remembered of keys that were revoked elsewhere goes as new keys come; what is
+// remembered of those that are there stays.
+func TestRevokedKeysAreForgotten(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	remembered := func() (all int) {
+		n.server.keyUses.byID.Range(func(any, any) bool { all++; return true })
+		return all
+	}
+	asks := func(key string) {
+		t.Helper()
+		if a := n.ask("GET", "/api/v1/queues", key, ""); a.status != 200 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	asks(n.admin)
+	used := n.server.lastUsedNs(keyID(n.admin))
+	for range 3 * keyUsesKept {
+		key := n.key(tenancy.Key{Roles: []tenancy.Role{"readonly"}})
+		asks(key)
+		n.revoke(key) // by an op, as of another node
+	}
+	if all := remembered(); all > keyUsesKept+2 {
+		t.Errorf("%d keys are remembered, of which one is there", all)
+	}
+	if got := n.server.lastUsedNs(keyID(n.admin)); used == 0 || got != used {
+		t.Errorf("the key that is there was used at %d, is said to have been at %d", used, got)
+	}
+}
