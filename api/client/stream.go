@@ -51,6 +51,7 @@ type FrameResult struct {
 	AckErrors []api.ItemError
 	JobIDs    []string // of the enqueues
 	Jobs      []api.FetchedJob
+	JobErrors []api.ItemError // jobs that cannot be read here; the server is told that they failed
 }
 
 // Stream is a connection that a worker does all of its work over. It is opened with the
@@ -126,7 +127,7 @@ func (s *Stream) Do(ctx context.Context, f Frame) (FrameResult, error) {
 				continue
 			}
 		}
-		return readFrame(out)
+		return s.take(out)
 	}
 }
 
@@ -253,13 +254,41 @@ func (s *Stream) Close() {
 // giveBack returns jobs that nobody here will do to their queues; no attempt is counted.
 // What cannot be told the server finds out when the leases end.
 func (s *Stream) giveBack(jobs []api.FetchedJob) {
+	s.fail(jobs, func(int) string { return api.WorkerShutdown })
+}
+
+// take is an answer as it came. A job that cannot be read would be as unreadable the next
+// time: its attempt has failed, which the server is told while the others are worked on.
+func (s *Stream) take(m *workerpb.StreamLifecycleResponse) (FrameResult, error) {
+	out, unread, err := readFrame(m)
+	if len(unread) > 0 {
+		errs := slices.Clone(out.JobErrors)
+		tell := func() { s.fail(unread, func(i int) string { return errs[i].Error }) }
+		s.mu.Lock()
+		closed := s.closed
+		if !closed { // so Close waits for it
+			s.running.Go(tell)
+		}
+		s.mu.Unlock()
+		if closed {
+			tell()
+		}
+	}
+	return out, err
+}
+
+// fail tells the server that jobs will not be done, and why.
+func (s *Stream) fail(jobs []api.FetchedJob, why func(i int) string) {
+	if len(jobs) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), giveBackWait)
 	defer cancel()
 	var lines sync.WaitGroup
 	for line := range min(giveBackLines, len(jobs)) {
 		lines.Go(func() {
 			for i := line; i < len(jobs); i += giveBackLines {
-				_, _ = s.client.Fail(ctx, jobs[i].JobID, api.FailRequest{LeaseToken: jobs[i].LeaseToken, Error: api.WorkerShutdown})
+				_, _ = s.client.Fail(ctx, jobs[i].JobID, api.FailRequest{LeaseToken: jobs[i].LeaseToken, Error: why(i)})
 			}
 		})
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"path"
@@ -34,22 +35,28 @@ type director struct {
 
 	mu    sync.Mutex
 	back  map[string]string // lease tokens of jobs that were given back
+	fails map[string]string // errors of jobs that failed
 	heard []http.Header     // of the streams that were opened
 }
 
 func direct(t *testing.T, stream func(s *serverStream) error) *director {
 	t.Helper()
-	d := &director{stream: stream, back: map[string]string{}}
+	d := &director{stream: stream, back: map[string]string{}, fails: map[string]string{}}
 	mux := http.NewServeMux()
 	mux.Handle(workerpbconnect.NewWorkerServiceHandler(d))
 	mux.HandleFunc("POST /api/v1/fail/{id}", func(w http.ResponseWriter, r *http.Request) {
 		var req api.FailRequest
-		if err := json.NewDecoder(r.Body).Decode(&req); err != nil || req.Error != api.WorkerShutdown {
-			t.Errorf("a job comes back with %q: %v", req.Error, err)
+		if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
+			t.Error(err)
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.back[path.Base(r.URL.Path)] = req.LeaseToken
+		id := path.Base(r.URL.Path)
+		if req.Error == api.WorkerShutdown {
+			d.back[id] = req.LeaseToken
+		} else if d.fails[id] = req.Error; req.LeaseToken != "token of "+id {
+			t.Errorf("job %s fails with lease token %q", id, req.LeaseToken)
+		}
 		io.WriteString(w, `{"status":"pending"}`)
 	})
 	front := httptest.NewUnstartedServer(mux)
@@ -138,6 +145,71 @@ func TestStreamGivesLateJobsBack(t *testing.T) {
 	}
 	if n := len(d.opened()); n != 1 {
 		t.Errorf("%d connections were opened", n)
+	}
+}
+
+// A job that cannot be read fails alone: those beside it are handed over, or go back where
+// nobody waits for them, and it does not come again and again without an attempt counted.
+func TestStreamFailsAJobThatItCannotRead(t *testing.T) {
+	t.Parallel()
+	var came, late chan struct{} // nil: the answer comes at once
+	d := direct(t, func(s *serverStream) error {
+		for {
+			m, err := s.Receive()
+			if err != nil {
+				return nil
+			}
+			out := &workerpb.StreamLifecycleResponse{RequestId: m.RequestId, Acked: int32(len(m.Acks))}
+			if m.FetchCount > 0 {
+				out.Jobs = []*workerpb.FetchBatchJob{job("job_1"), job("job_2"), job("job_3"), job("job_4"), job("job_5")}
+				out.Jobs[1].TagsJson = `["a"]`
+				out.Jobs[3].Agent = &workerpb.AgentState{MaxCostUsd: math.NaN()}
+				if late != nil {
+					close(came)
+					<-late
+				}
+			}
+			if err := s.Send(out); err != nil {
+				return err
+			}
+		}
+	})
+	failed := func() {
+		t.Helper()
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if len(d.fails) != 2 || !strings.Contains(d.fails["job_2"], "tags") || !strings.Contains(d.fails["job_4"], "max_cost_usd") {
+			t.Errorf("%v have failed", d.fails)
+		}
+		clear(d.fails)
+	}
+	s := d.client(t).Stream()
+	f := Frame{Acks: []api.AckItem{{JobID: "job_0"}}, Fetch: &api.FetchRequest{Queues: []string{"q"}}, Count: 5}
+	out, err := s.Do(t.Context(), f)
+	if err != nil || out.Acked != 1 || len(out.Jobs) != 3 || out.Jobs[0].JobID != "job_1" || out.Jobs[1].JobID != "job_3" || out.Jobs[2].JobID != "job_5" {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if e := out.JobErrors; len(e) != 2 || e[0].JobID != "job_2" || e[0].Code != api.ParseError || !strings.Contains(e[0].Error, "tags") || e[1].JobID != "job_4" {
+		t.Errorf("%+v cannot be read", e)
+	}
+	s.Close() // waits until the server was told
+	failed()
+
+	s = d.client(t).Stream()
+	came, late = make(chan struct{}), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-came; cancel() }()
+	if out, err := s.Do(ctx, f); !errors.Is(err, context.Canceled) {
+		t.Errorf("%+v, %v", out, err)
+	}
+	close(late)
+	if _, err := s.Do(t.Context(), Frame{}); err != nil {
+		t.Errorf("the next frame: %v", err)
+	}
+	s.Close()
+	failed()
+	if len(d.back) != 3 || d.back["job_1"] == "" || d.back["job_3"] == "" || d.back["job_5"] == "" {
+		t.Errorf("%v came back", d.back)
 	}
 }
 

@@ -128,7 +128,7 @@ func (c *streamConn) answered(out *workerpb.StreamLifecycleResponse) error {
 		f.answer <- streamAnswer{out: out}
 	} else if len(out.Jobs) > 0 {
 		c.stream.running.Go(func() {
-			late, _ := readFrame(out)
+			late, _ := c.stream.take(out)
 			c.stream.giveBack(late.Jobs)
 		})
 	}

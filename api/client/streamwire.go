@@ -1,8 +1,8 @@
 package client
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -76,27 +76,32 @@ func wireAck(a *api.AckItem, out *workerpb.AckBatchItem) error {
 	return nil
 }
 
-// readFrame is an answer as it came.
-func readFrame(m *workerpb.StreamLifecycleResponse) (FrameResult, error) {
-	out := FrameResult{Acked: int(m.Acked), JobIDs: m.EnqueuedJobIds, Jobs: make([]api.FetchedJob, len(m.Jobs))}
+// readFrame is an answer as it came. The jobs that cannot be read are beside it, one for
+// each of JobErrors.
+func readFrame(m *workerpb.StreamLifecycleResponse) (out FrameResult, unread []api.FetchedJob, err error) {
+	out = FrameResult{Acked: int(m.Acked), JobIDs: m.EnqueuedJobIds, Jobs: make([]api.FetchedJob, len(m.Jobs))}
 	for _, e := range m.AckErrors {
 		out.AckErrors = append(out.AckErrors, api.ItemError{JobID: e.JobId, Code: api.Code(e.Code), Error: e.Error})
 	}
-	for i, j := range m.Jobs {
-		if err := readJob(j, &out.Jobs[i]); err != nil {
-			out.Jobs = out.Jobs[:i]
-			return out, fmt.Errorf("stream: job %s: %w", j.JobId, err)
+	read := 0
+	for _, j := range m.Jobs {
+		if err := readJob(j, &out.Jobs[read]); err != nil {
+			unread = append(unread, out.Jobs[read])
+			out.JobErrors = append(out.JobErrors, api.ItemError{JobID: j.JobId, Code: api.ParseError, Error: "the worker cannot read the job: " + err.Error()})
+			continue
 		}
+		read++
 	}
+	out.Jobs = out.Jobs[:read]
 	if m.Error == "" {
-		return out, nil
+		return out, unread, nil
 	}
 	e, ok := errorOf(m.Error)
 	if !ok {
 		e = &api.Error{Code: api.LeaderUnavailable, Message: m.Error} // NOT_LEADER, of whom nobody knows
 	}
 	e.RetryAfter = time.Duration(m.RetryAfterMs) * time.Millisecond
-	return out, e
+	return out, unread, e
 }
 
 // errorOf reads an error that is written as its code and its message.
@@ -115,11 +120,11 @@ func readJob(m *workerpb.FetchBatchJob, j *api.FetchedJob) error {
 		JobID: strings.Clone(m.JobId), Queue: strings.Clone(m.Queue), Payload: raw(m.PayloadJson), Attempt: int(m.Attempt), MaxRetries: int(m.MaxRetries),
 		LeaseDuration: int(m.LeaseDuration), LeaseToken: strings.Clone(m.LeaseToken), Checkpoint: raw(m.CheckpointJson),
 	}
-	err := errors.Join(field(m.TagsJson, &j.Tags), field(m.HeadersJson, &j.Headers), field(m.ToolResultsJson, &j.ToolResults))
+	err := cmp.Or(field("tags", m.TagsJson, &j.Tags), field("headers", m.HeadersJson, &j.Headers), field("tool_results", m.ToolResultsJson, &j.ToolResults))
 	if a := m.Agent; a != nil {
 		most, err1 := money.FromFloatShortest(a.MaxCostUsd)
 		total, err2 := money.FromFloatShortest(a.TotalCostUsd)
-		err = errors.Join(err, err1, err2)
+		err = cmp.Or(err, named("agent.max_cost_usd", err1), named("agent.total_cost_usd", err2))
 		j.Agent = &api.FetchedAgent{
 			MaxIterations: int(a.MaxIterations), MaxCostUSD: most, TotalCostUSD: total,
 			IterationTimeout: api.Duration(strings.Clone(a.IterationTimeout)), Iteration: int(a.Iteration),
@@ -136,9 +141,17 @@ func raw(text string) json.RawMessage {
 }
 
 // field reads a field that may be absent.
-func field(text string, into any) error {
+func field(name, text string, into any) error {
 	if text == "" {
 		return nil
 	}
-	return json.Unmarshal([]byte(text), into)
+	return named(name, json.Unmarshal([]byte(text), into))
+}
+
+// named says in which field an error was found.
+func named(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", field, err)
 }

@@ -55,6 +55,9 @@ func (s *streamed) ack(ctx context.Context, items []ackItem) []error {
 		return s.polls.ack(ctx, items) // what the frame did is not done twice
 	}
 	s.silent.Store(0)
+	for _, e := range out.JobErrors {
+		s.run.log.Error("worker: a job failed, for it cannot be read", "worker_id", s.run.id, "job_id", e.JobID, "error", e.Error)
+	}
 	if ctx.Err() != nil { // the run is over: nobody could do them any longer
 		s.stream.giveBack(out.Jobs)
 		out.Jobs = nil
