@@ -57,7 +57,7 @@ func TestBulkSplitsManyIDs(t *testing.T) {
 	if sum.Processed != 26 || sum.Affected != 25 || sum.Errors != 1 || len(sum.Failures) != 1 || sum.Failures[0].JobID != lost || strings.Count(sum.ID, "bulk_") != 3 {
 		t.Errorf("%+v", sum)
 	}
-	if err == nil || !strings.Contains(err.Error(), "1 of 26 jobs were not affected") {
+	if err == nil || !strings.Contains(err.Error(), "1 of 26 jobs were not held") {
 		t.Error(err)
 	}
 	if all := (&bulk{}).requests(api.BulkRequest{JobIDs: make10001()}); len(all) != 2 || len(all[0].JobIDs) != 10_000 || len(all[1].JobIDs) != 1 {
@@ -70,4 +70,30 @@ func make10001() (ids []string) {
 		ids = append(ids, fmt.Sprint(i))
 	}
 	return ids
+}
+
+// What is told of a bulk operation is in the words of its action, whatever came of it.
+func TestBulkIsToldInWords(t *testing.T) {
+	t.Parallel()
+	did := map[string]string{
+		"retry": "retried", "requeue": "requeued", "cancel": "cancelled", "move": "moved", "change_priority": "given another priority",
+		"approve": "approved", "reject": "rejected", "hold": "held", "delete": "deleted",
+	}
+	for _, action := range bulkActions {
+		for _, c := range []struct {
+			b    api.Bulk
+			want string
+		}{
+			{api.Bulk{Status: api.BulkCompleted, Affected: 3}, "3 jobs " + did[action]},
+			{api.Bulk{Status: api.BulkCompleted, Affected: 1}, "1 job " + did[action]},
+			{api.Bulk{Status: api.BulkCompleted}, "0 jobs " + did[action]},
+			{api.Bulk{Status: api.BulkCancelled, Affected: 2, Errors: 1}, "cancelled: 2 jobs " + did[action] + ", 1 not\nand 1 more"},
+		} {
+			var out strings.Builder
+			c.b.Action = action
+			if showBulk(&out, c.b); did[action] == "" || out.String() != c.want+"\n" {
+				t.Errorf("%+v: %q, want %q", c.b, out.String(), c.want)
+			}
+		}
+	}
 }

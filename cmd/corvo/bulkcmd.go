@@ -144,7 +144,7 @@ func (b *bulk) do(cmd *cobra.Command, c *client.Client, req api.BulkRequest) (su
 		}
 	}
 	if sum.Errors > 0 {
-		return sum, fmt.Errorf("%d of %d jobs were not affected", sum.Errors, sum.Processed)
+		return sum, fmt.Errorf("%d of %s were not %s", sum.Errors, jobsText(sum.Processed), bulkDone(req.Action))
 	}
 	return sum, nil
 }
@@ -275,8 +275,30 @@ func showStarted(w io.Writer, s api.BulkStarted) {
 	fmt.Fprintf(w, "%s is %s about %d jobs\n", s.BulkOperationID, s.Status, s.EstimatedTotal)
 }
 
+// bulkDone is what jobs are that an action was done to.
+func bulkDone(action string) string {
+	switch action {
+	case "retry":
+		return "retried"
+	case "cancel":
+		return "cancelled"
+	case "change_priority":
+		return "given another priority"
+	case "hold":
+		return "held"
+	}
+	return strings.TrimSuffix(action, "e") + "ed"
+}
+
 func showBulk(w io.Writer, b api.Bulk) {
-	fmt.Fprintf(w, "%s: %d affected, %d errors\n", b.Status, b.Affected, b.Errors)
+	if b.Status != api.BulkCompleted {
+		fmt.Fprintf(w, "%s: ", b.Status)
+	}
+	fmt.Fprintf(w, "%s %s", jobsText(b.Affected), bulkDone(b.Action))
+	if b.Errors > 0 {
+		fmt.Fprintf(w, ", %d not", b.Errors)
+	}
+	fmt.Fprintln(w)
 	for _, f := range b.Failures {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", f.JobID, f.Code, f.Error)
 	}

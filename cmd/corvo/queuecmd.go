@@ -16,12 +16,8 @@ import (
 func queueCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newQueues(),
-		onQueue("pause", "Have no job of a queue fetched; jobs may be added", func(ctx context.Context, c *client.Client, queue string) (api.Status, error) {
-			return done("paused"), c.PauseQueue(ctx, queue)
-		}, showStatus),
-		onQueue("resume", "Undo pause, and drain", func(ctx context.Context, c *client.Client, queue string) (api.Status, error) {
-			return done("resumed"), c.ResumeQueue(ctx, queue)
-		}, showStatus),
+		onPossibleQueue("pause", "Have no job of a queue fetched; jobs may be added", "paused", (*client.Client).PauseQueue),
+		onPossibleQueue("resume", "Undo pause, and drain", "resumed", (*client.Client).ResumeQueue),
 		onQueue("clear", "Remove the jobs that wait in a queue; active and held ones stay", func(ctx context.Context, c *client.Client, queue string) (api.Cleared, error) {
 			return c.ClearQueue(ctx, queue)
 		}, showCleared),
@@ -37,6 +33,30 @@ func onQueue[A any](verb, short string, ask func(ctx context.Context, c *client.
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (A, error) {
 			return ask(cmd.Context(), c, args[0])
 		}, show),
+	}
+	r.bind(cmd)
+	return cmd
+}
+
+// onPossibleQueue is a command about one queue which need not be there: the server makes
+// one, so that it can be paused before its first job comes. Who has misspelled the name of
+// another is told.
+func onPossibleQueue(verb, short, did string, ask func(c *client.Client, ctx context.Context, queue string) error) *cobra.Command {
+	r := &remote{}
+	cmd := &cobra.Command{
+		Use: verb + " QUEUE", Short: short, Args: cobra.ExactArgs(1),
+		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
+			// What else is wrong with the question, a key that may not ask it for one, is not
+			// what was to be done.
+			_, look := c.Queue(cmd.Context(), args[0], client.Read{Strong: true})
+			if err := ask(c, cmd.Context(), args[0]); err != nil {
+				return api.Status{}, err
+			}
+			if api.CodeOf(look) == api.NotFound {
+				fmt.Fprintf(cmd.ErrOrStderr(), "corvo: there was no queue %s: it has been made\n", args[0])
+			}
+			return done(did), nil
+		}, showStatus),
 	}
 	r.bind(cmd)
 	return cmd

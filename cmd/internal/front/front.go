@@ -11,8 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
-	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -93,20 +91,6 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 		return errors.Join(fmt.Errorf("requests were cut off by the shutdown timeout: %w", err), srv.Close())
 	}
 	return nil
-}
-
-// gcPercent is how much the heap of a server may grow between two collections
-// where GOGC does not say. Almost all that a request allocates is garbage when it
-// is answered, and the live heap is small: at Go's default of 100 the collector
-// takes a tenth of the processor under load. A million jobs peak at 319 MB with
-// this, 248 MB with the default.
-const gcPercent = 300
-
-// TuneGC sets the collector up for a process that serves.
-func TuneGC() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 }
 
 // URL is the endpoint by which a listener is reached from this machine: one that
