@@ -10,68 +10,73 @@ var blank = []byte(`""`)
 
 // blanksToNull makes null of each "" that stands in an optional field of another type
 // than text, where it is as good as absent. It serves bodies that encoding/json has
-// refused: of a string's field it takes "" as it is. Raw JSON stays byte for byte.
+// refused: of a string's field it takes "" as it is. All else stays byte for byte.
 func blanksToNull(body []byte, v any) []byte {
 	if !bytes.Contains(body, blank) {
 		return body
 	}
-	var b bytes.Buffer
-	writeNulled(&b, body, reflect.TypeOf(v))
-	return b.Bytes()
+	n := nuller{scanner: scanner{text: body}}
+	n.value(reflect.TypeOf(v))
+	return append(n.out, body[n.copied:]...)
 }
 
-// writeNulled writes one JSON value of a type.
-func writeNulled(b *bytes.Buffer, raw json.RawMessage, t reflect.Type) {
+// nuller goes through a valid text and copies it with other values in it.
+type nuller struct {
+	scanner
+	out    []byte
+	copied int // so much of the text is in out
+}
+
+// value goes over the value that is next, of a type.
+func (n *nuller) value(t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	var members map[string]json.RawMessage
-	var elements []json.RawMessage
-	switch kind := t.Kind(); {
-	case !bytes.Contains(raw, blank) || ownDecoder(t):
-		b.Write(raw)
-	case (kind == reflect.Struct || kind == reflect.Map) && json.Unmarshal(raw, &members) == nil:
-		writeMembers(b, members, t)
-	case kind == reflect.Slice && t.Elem().Kind() != reflect.Uint8 && json.Unmarshal(raw, &elements) == nil:
-		for i, element := range elements {
-			b.WriteByte("[,"[min(i, 1)])
-			writeNulled(b, element, t.Elem())
+	first, kind := n.peek(), t.Kind()
+	switch {
+	case ownDecoder(t):
+		n.skip()
+	case kind == reflect.Struct && first == '{':
+		n.object(fieldNames(t))
+	case kind == reflect.Map && first == '{':
+		for range n.members() {
+			n.value(t.Elem())
 		}
-		b.WriteByte(']')
+	case kind == reflect.Slice && first == '[' && t.Elem().Kind() != reflect.Uint8:
+		for range n.elements() {
+			n.value(t.Elem())
+		}
 	default:
-		b.Write(raw)
+		n.skip()
 	}
 }
 
-func writeMembers(b *bytes.Buffer, members map[string]json.RawMessage, t reflect.Type) {
-	var fields []field
-	if t.Kind() == reflect.Struct {
-		fields = fieldsOf(t)
-	}
-	for i, name := range sortedKeys(members) {
-		b.WriteByte("{,"[min(i, 1)])
-		quoted, _ := json.Marshal(name) // text always can be
-		b.Write(quoted)
-		b.WriteByte(':')
-		switch f, ok := named(fields, name); {
-		case t.Kind() == reflect.Map:
-			writeNulled(b, members[name], t.Elem())
-		case ok && f.absentable() && bytes.Equal(members[name], blank) && json.Unmarshal(blank, reflect.New(f.typ).Interface()) != nil:
-			b.WriteString("null")
-		case ok:
-			writeNulled(b, members[name], f.typ)
+func (n *nuller) object(fields *names) {
+	for name := range n.members() {
+		f, ok := fields.find(name)
+		n.peek()
+		switch begin := n.at; {
+		case !ok:
+			n.skip()
+		case f.noBlank && bytes.HasPrefix(n.text[begin:], blank):
+			n.skip()
+			n.out = append(append(n.out, n.text[n.copied:begin]...), "null"...)
+			n.copied = n.at
 		default:
-			b.Write(members[name])
+			n.value(f.typ)
 		}
 	}
-	b.WriteByte('}')
 }
 
-// absentable says whether a request may do without the field, by its type.
-func (f *field) absentable() bool {
+// refusesBlank says whether "" in the field is as good as absent: it may be left out of a
+// request, by its type, and encoding/json takes no "" for it.
+func (f *field) refusesBlank() bool {
 	switch f.typ.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
-		return true
+	default:
+		if !f.optional {
+			return false
+		}
 	}
-	return f.optional
+	return json.Unmarshal(blank, reflect.New(f.typ).Interface()) != nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing/money"
@@ -148,18 +149,21 @@ func TestDecodeRefuses(t *testing.T) {
 		{lenient, `{"tags":[]}`, api.ValidationError, "tags: expected an object, got array"},
 		{lenient, `{"steps":[{},{"queue":"q","delay":"5s"}]}`, api.ValidationError, "steps[1].delay: expected a whole number of 32 bits, got string"},
 		{lenient, `{"by_id":{"x":{"delay":true}}}`, api.ValidationError, "by_id.x.delay: expected a whole number of 32 bits, got bool"},
-		{lenient, `{"name":1,"count":"x","steps":[{"queue":{}}]}`, api.ValidationError, "count: expected a whole number of 64 bits, got string; name: expected a string, got number; steps[0].queue: expected a string, got object"},
+		{lenient, `{"name":1,"count":"x","steps":[{"queue":{}}]}`, api.ValidationError, "name: expected a string, got number; count: expected a whole number of 64 bits, got string; steps[0].queue: expected a string, got object"},
 		{lenient, `{"bytes":"%"}`, api.ValidationError, "bytes: illegal base64"},
 		{lenient, `{"urgency":{}}`, api.ValidationError, "urgency: expected a string"},
 		{lenient, `{"labels":{"a":1}}`, api.ValidationError, "labels: expected"},
 		{lenient, `{"name":"cut \ud83d"}`, api.ValidationError, "name: holds half of a surrogate pair"},
 		{lenient, `{"name":"\ude00\ud83d"}`, api.ValidationError, "name: holds half of a surrogate pair"},
 		{lenient, `{"name":"\uD83Dx"}`, api.ValidationError, "name: holds half of a surrogate pair"},
+		{lenient, `{"tags":{"\ud83d":"x"}}`, api.ValidationError, "tags: holds half of a surrogate pair"},
 		{lenient, `{"labels":{"\ud83d":"x"}}`, api.ValidationError, "labels: holds half of a surrogate pair"},
 
 		{strict, `{"nam":"x"}`, api.ValidationError, "nam: no such field here"},
 		{strict, `{"a":1,"name":"x","steps":[{"queue":"q","b":1}]}`, api.ValidationError, "a: no such field here; steps[0].b: no such field here"},
 		{strict, `{"a":1,"name":2}`, api.ValidationError, "a: no such field here; name: expected a string, got number"},
+		{strict, `{"b\u0022":1,"a":1}`, api.ValidationError, "b\": no such field here; a: no such field here"},
+		{strict, `{ "steps" : [ { "queue" : "q" } , { "delay" : 1.5 } ] }`, api.ValidationError, "steps[1].delay: expected a whole number of 32 bits, got number 1.5"},
 		{strict, `{"-":1}`, api.ValidationError, "-: no such field here"},
 		{strict, `{"Excluded":1}`, api.ValidationError, "Excluded: no such field here"},
 		{strict, `{"a"}`, api.ParseError, "at byte 5"},
@@ -257,6 +261,15 @@ func FuzzDecode(f *testing.F) {
 		}
 		if err == nil && len(strings.TrimSpace(string(body))) > 0 && !json.Valid(body) {
 			t.Fatalf("%q is no JSON, yet taken", body)
+		}
+		if !json.Valid(body) || !utf8.Valid(body) || halfPair(body) {
+			return
+		}
+		// Faults are found where encoding/json finds one, and nowhere else.
+		text := blanksToNull(body, &o)
+		refused := json.Unmarshal(text, new(order)) != nil
+		if faults := faultsOf(text, &o, false); refused != (len(faults) > 0) {
+			t.Fatalf("%q, which became %q, is refused: %v; faults: %v", body, text, refused, faults)
 		}
 	})
 }

@@ -1,13 +1,16 @@
 package serve
 
 import (
+	"bytes"
 	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/corvo/corvo/api"
 )
@@ -17,6 +20,7 @@ type field struct {
 	name     string
 	typ      reflect.Type
 	optional bool // may be left out of answers: omitempty or omitzero
+	noBlank  bool // a "" in it is as good as absent; fieldNames knows it
 }
 
 // fieldsOf lists the JSON fields of a struct type in order of declaration,
@@ -49,39 +53,75 @@ func fieldsOf(t reflect.Type) []field {
 	return all
 }
 
-// named is the field that encoding/json decodes a name into.
-func named(fields []field, name string) (f field, ok bool) {
-	at := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
-	if at < 0 {
-		at = slices.IndexFunc(fields, func(f field) bool { return strings.EqualFold(f.name, name) })
+// names are the fields of a struct by their names in JSON.
+type names struct {
+	exact   map[string]field
+	all     []field
+	letters [][]byte // of the names of all
+}
+
+var namesOf sync.Map // reflect.Type of a struct -> *names
+
+func fieldNames(t reflect.Type) *names {
+	if n, ok := namesOf.Load(t); ok {
+		return n.(*names)
 	}
+	n := &names{exact: map[string]field{}, all: fieldsOf(t)}
+	for i := range n.all {
+		n.all[i].noBlank = n.all[i].refusesBlank()
+		f := n.all[i]
+		n.letters = append(n.letters, []byte(f.name))
+		if _, ok := n.exact[f.name]; !ok {
+			n.exact[f.name] = f
+		}
+	}
+	namesOf.Store(t, n)
+	return n
+}
+
+// find is the field that encoding/json decodes a name, between its quotes, into.
+func (n *names) find(name []byte) (f field, ok bool) {
+	if f, ok = n.exact[string(name)]; ok {
+		return f, true
+	}
+	name = unquoted(name)
+	if f, ok = n.exact[string(name)]; ok {
+		return f, true
+	}
+	at := slices.IndexFunc(n.letters, func(letters []byte) bool { return bytes.EqualFold(letters, name) })
 	if at < 0 {
 		return field{}, false
 	}
-	return fields[at], true
+	return n.all[at], true
 }
 
 // maxFaults is how many faults of one body are listed.
 const maxFaults = 20
 
 // faultsOf walks a body that is valid JSON along the type of v and finds the
-// fields that do not fit, and with strict those that do not exist.
+// fields that do not fit, and with strict those that do not exist. It looks at each byte
+// once or twice, and takes memory for faults alone: a body may be large and hostile.
 func faultsOf(body []byte, v any, strict bool) []api.FieldError {
-	w := walk{strict: strict}
-	w.value("", body, reflect.TypeOf(v))
+	w := walk{scanner: scanner{text: body}, strict: strict}
+	w.value(reflect.TypeOf(v))
 	return w.faults
 }
 
 type walk struct {
+	scanner
 	strict bool
+	path   []byte // of the value at hand, such as steps[1].delay
 	faults []api.FieldError
 }
 
-func (w *walk) fault(path, format string, args ...any) {
+func (w *walk) full() bool { return len(w.faults) >= maxFaults }
+
+func (w *walk) fault(format string, args ...any) {
+	path := string(w.path)
 	if path == "" {
 		path = "body"
 	}
-	if len(w.faults) < maxFaults {
+	if !w.full() {
 		w.faults = append(w.faults, api.FieldError{Field: path, Error: fmt.Sprintf(format, args...)})
 	}
 }
@@ -96,74 +136,100 @@ func ownDecoder(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(jsonUnmarshaler) || reflect.PointerTo(t).Implements(textUnmarshaler)
 }
 
-// value checks one JSON value against a type.
-func (w *walk) value(path string, raw json.RawMessage, t reflect.Type) {
+// value checks the value that is next against a type.
+func (w *walk) value(t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if len(w.faults) >= maxFaults || string(raw) == "null" {
-		return
-	}
-	own := ownDecoder(t)
-	switch kind := t.Kind(); {
-	case !own && kind == reflect.Struct:
-		w.object(path, raw, t)
-	case !own && kind == reflect.Map:
-		var members map[string]json.RawMessage
-		if json.Unmarshal(raw, &members) != nil {
-			w.leaf(path, raw, t)
-		}
-		for _, name := range sortedKeys(members) {
-			w.value(join(path, name), members[name], t.Elem())
-		}
-	case !own && kind == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
-		var elements []json.RawMessage
-		if json.Unmarshal(raw, &elements) != nil {
-			w.leaf(path, raw, t)
-		}
-		texts := t.Elem().Kind() == reflect.String && !ownDecoder(t.Elem())
-		for i, element := range elements {
-			if texts && element[0] == '"' && !halfPair(element) {
-				continue // lists of millions are searched
-			}
-			w.value(fmt.Sprintf("%s[%d]", path, i), element, t.Elem())
-		}
+	first, kind := w.peek(), t.Kind()
+	switch {
+	case ownDecoder(t):
+		w.leaf(t)
+	case kind == reflect.Struct && first == '{':
+		w.object(fieldNames(t))
+	case kind == reflect.Map && first == '{':
+		w.mapping(t.Elem())
+	case kind == reflect.Slice && first == '[' && t.Elem().Kind() != reflect.Uint8:
+		w.array(t.Elem())
 	default:
-		w.leaf(path, raw, t)
+		w.leaf(t)
 	}
 }
 
-func (w *walk) object(path string, raw json.RawMessage, t reflect.Type) {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(raw, &members) != nil {
-		w.leaf(path, raw, t)
-		return
-	}
-	fields := fieldsOf(t)
-	for _, name := range sortedKeys(members) {
-		f, ok := named(fields, name)
+func (w *walk) object(fields *names) {
+	above := len(w.path)
+	for name := range w.members() {
+		w.enter(name)
+		f, ok := fields.find(name)
 		switch {
 		case ok:
-			w.value(join(path, name), members[name], f.typ)
+			w.value(f.typ)
 		case w.strict:
-			w.fault(join(path, name), "no such field here")
+			w.fault("no such field here")
+			w.skip()
+		default:
+			w.skip()
+		}
+		if w.path = w.path[:above]; w.full() {
+			return
 		}
 	}
 }
 
+func (w *walk) mapping(t reflect.Type) {
+	above := len(w.path)
+	for name := range w.members() {
+		if halfPair(name) {
+			w.fault(halfPairFault)
+		}
+		w.enter(name)
+		w.value(t)
+		if w.path = w.path[:above]; w.full() {
+			return
+		}
+	}
+}
+
+func (w *walk) array(t reflect.Type) {
+	above := len(w.path)
+	for i := range w.elements() {
+		w.path = append(strconv.AppendInt(append(w.path, '['), int64(i), 10), ']')
+		w.value(t)
+		if w.path = w.path[:above]; w.full() {
+			return
+		}
+	}
+}
+
+// enter adds a name to the path.
+func (w *walk) enter(name []byte) {
+	if len(w.path) > 0 {
+		w.path = append(w.path, '.')
+	}
+	w.path = append(w.path, unquoted(name)...)
+}
+
+const halfPairFault = "holds half of a surrogate pair, which is no text"
+
 // leaf decodes a value that has no parts to look into.
-func (w *walk) leaf(path string, raw json.RawMessage, t reflect.Type) {
-	if t != rawMessage && halfPair(raw) {
-		w.fault(path, "holds half of a surrogate pair, which is no text")
+func (w *walk) leaf(t reflect.Type) {
+	raw := w.raw()
+	switch {
+	case string(raw) == "null":
 		return
+	case t != rawMessage && halfPair(raw):
+		w.fault(halfPairFault)
+		return
+	case t.Kind() == reflect.String && raw[0] == '"' && !ownDecoder(t):
+		return // without decoding it: there are lists of millions
 	}
 	err := json.Unmarshal(raw, reflect.New(t).Interface())
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &mismatch):
-		w.fault(path, "expected %s, got %s", typeWord(t), mismatch.Value)
+		w.fault("expected %s, got %s", typeWord(t), mismatch.Value)
 	case err != nil:
-		w.fault(path, "%s", strings.TrimPrefix(err.Error(), "json: "))
+		w.fault("%s", strings.TrimPrefix(err.Error(), "json: "))
 	}
 }
 
@@ -189,20 +255,4 @@ func typeWord(t reflect.Type) string {
 		return fmt.Sprintf("a whole number of %d bits, not negative", t.Bits())
 	}
 	return "something else"
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
-}
-
-func sortedKeys(m map[string]json.RawMessage) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

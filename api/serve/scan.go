@@ -1,0 +1,141 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"slices"
+)
+
+// scanner goes over the parts of a JSON text in one pass and allocates nothing. It takes
+// the text for valid: where that has a fault it may stop anywhere, or take the fault for
+// something else.
+type scanner struct {
+	text []byte
+	at   int
+}
+
+// peek is the next byte that is no white space; 0 at the end.
+func (s *scanner) peek() byte {
+	for ; s.at < len(s.text); s.at++ {
+		if c := s.text[s.at]; c > ' ' {
+			return c
+		}
+	}
+	return 0
+}
+
+// over goes over a byte, and says whether it is the next one.
+func (s *scanner) over(c byte) bool {
+	if s.peek() != c {
+		return false
+	}
+	s.at++
+	return true
+}
+
+// members goes into the object that is next and yields the names in it, between their
+// quotes. Whoever takes one goes over its value.
+func (s *scanner) members() iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		s.at++
+		for more := true; more && s.peek() == '"'; more = s.over(',') {
+			name := s.string()
+			s.over(':')
+			if !yield(name) {
+				return
+			}
+		}
+		s.over('}')
+	}
+}
+
+// elements goes into the list that is next and yields the places in it. Whoever takes
+// one goes over its element.
+func (s *scanner) elements() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		s.at++
+		for i, more := 0, s.peek() != ']'; more; i, more = i+1, s.over(',') {
+			if !yield(i) {
+				return
+			}
+		}
+		s.over(']')
+	}
+}
+
+// raw goes over a value and is its text.
+func (s *scanner) raw() json.RawMessage {
+	s.peek()
+	begin := s.at
+	s.skip()
+	return bytes.TrimRight(s.text[begin:s.at], " \t\r\n")
+}
+
+// string goes over a string and is what lies between its quotes.
+func (s *scanner) string() []byte {
+	begin := s.at + 1
+	for s.at = begin; ; s.at++ {
+		n := bytes.IndexByte(s.text[s.at:], '"')
+		if n < 0 {
+			s.at = len(s.text)
+			return nil
+		}
+		s.at += n
+		slashes := s.at
+		for slashes > begin && s.text[slashes-1] == '\\' {
+			slashes--
+		}
+		if (s.at-slashes)%2 == 0 {
+			s.at++
+			return s.text[begin : s.at-1]
+		}
+	}
+}
+
+// structural are the bytes that a value's bounds are found by.
+var structural = [256]bool{'"': true, '{': true, '[': true, '}': true, ']': true, ',': true}
+
+// skip goes over a value whatever it is, and says how many it has in it.
+func (s *scanner) skip() (parts int) {
+	for depth := 0; ; s.at++ {
+		for s.at < len(s.text) && !structural[s.text[s.at]] {
+			s.at++
+		}
+		if s.at == len(s.text) {
+			return parts
+		}
+		switch s.text[s.at] {
+		case '"':
+			s.string()
+			s.at--
+		case '{', '[':
+			depth++
+			parts++
+		case ',':
+			if depth == 0 {
+				return parts
+			}
+			parts++
+		default:
+			if depth == 0 {
+				return parts
+			}
+			depth--
+		}
+		if depth == 0 {
+			s.at++
+			return parts
+		}
+	}
+}
+
+// unquoted is what a name between its quotes says.
+func unquoted(name []byte) []byte {
+	if bytes.IndexByte(name, '\\') < 0 {
+		return name
+	}
+	var text string
+	_ = json.Unmarshal(slices.Concat([]byte{'"'}, name, []byte{'"'}), &text) // else it is the text's fault
+	return []byte(text)
+}
