@@ -10,13 +10,17 @@ var blank = []byte(`""`)
 
 // blanksToNull makes null of each "" that stands in an optional field of another type
 // than text, where it is as good as absent. It serves bodies that encoding/json has
-// refused: of a string's field it takes "" as it is. All else stays byte for byte.
+// refused: of a string's field it takes "" as it is. All else stays byte for byte. The
+// result is body itself where there is none.
 func blanksToNull(body []byte, v any) []byte {
 	if !bytes.Contains(body, blank) {
 		return body
 	}
 	n := nuller{scanner: scanner{text: body}}
 	n.value(reflect.TypeOf(v))
+	if n.copied == 0 {
+		return body
+	}
 	return append(n.out, body[n.copied:]...)
 }
 
@@ -58,7 +62,7 @@ func (n *nuller) object(fields *names) {
 		switch begin := n.at; {
 		case !ok:
 			n.skip()
-		case f.noBlank && bytes.HasPrefix(n.text[begin:], blank):
+		case f.blankIsNull && bytes.HasPrefix(n.text[begin:], blank):
 			n.skip()
 			n.out = append(append(n.out, n.text[n.copied:begin]...), "null"...)
 			n.copied = n.at

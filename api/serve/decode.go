@@ -36,9 +36,11 @@ func Decode(r *http.Request, body []byte, v any) error {
 		if !json.Valid(body) {
 			return decodeError(err, body, v, strict)
 		}
-		if body = blanksToNull(body, v); json.Unmarshal(body, v) != nil {
-			return decodeError(err, body, v, strict)
+		nulled := blanksToNull(body, v)
+		if changed := len(nulled) > len(body); !changed || json.Unmarshal(nulled, v) != nil {
+			return decodeError(err, nulled, v, strict)
 		}
+		body = nulled
 	}
 	if strict || halfPair(body) {
 		if faults := faultsOf(body, v, strict); len(faults) > 0 {
@@ -63,7 +65,7 @@ func decodeError(err error, body []byte, v any, strict bool) error {
 	if faults := faultsOf(body, v, strict); len(faults) > 0 {
 		return invalid(faults)
 	}
-	return api.Wrap(err, api.ValidationError, "the body does not fit: "+strings.TrimPrefix(err.Error(), "json: "))
+	return api.Wrap(err, api.ValidationError, "the body does not fit: "+cut(strings.TrimPrefix(err.Error(), "json: "), maxSaid))
 }
 
 func badJSON(position int, format string, args ...any) error {

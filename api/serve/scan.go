@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"iter"
-	"slices"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // scanner goes over the parts of a JSON text in one pass and allocates nothing. It takes
@@ -130,12 +132,30 @@ func (s *scanner) skip() (parts int) {
 	}
 }
 
-// unquoted is what a name between its quotes says.
-func unquoted(name []byte) []byte {
-	if bytes.IndexByte(name, '\\') < 0 {
-		return name
+// unquoted appends what a name between its quotes says, and stops once that is more than
+// most bytes.
+func unquoted(to, name []byte, most int) []byte {
+	for end := len(to) + most; len(name) > 0 && len(to) <= end; {
+		c := name[0]
+		if unit, ok := escapedUnit(name); ok {
+			name = name[6:]
+			if utf16.IsSurrogate(unit) {
+				second, _ := escapedUnit(name)
+				if unit = utf16.DecodeRune(unit, second); unit != utf8.RuneError {
+					name = name[6:]
+				}
+			}
+			to = utf8.AppendRune(to, unit)
+			continue
+		}
+		if c == '\\' && len(name) > 1 {
+			name = name[1:]
+			c = name[0] // itself, but for these:
+			if at := strings.IndexByte("bfnrt", c); at >= 0 {
+				c = "\b\f\n\r\t"[at]
+			}
+		}
+		to, name = append(to, c), name[1:]
 	}
-	var text string
-	_ = json.Unmarshal(slices.Concat([]byte{'"'}, name, []byte{'"'}), &text) // else it is the text's fault
-	return []byte(text)
+	return to
 }

@@ -11,16 +11,17 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/corvo/corvo/api"
 )
 
 // field is a struct field as JSON knows it.
 type field struct {
-	name     string
-	typ      reflect.Type
-	optional bool // may be left out of answers: omitempty or omitzero
-	noBlank  bool // a "" in it is as good as absent; fieldNames knows it
+	name        string
+	typ         reflect.Type
+	optional    bool // may be left out of answers: omitempty or omitzero
+	blankIsNull bool // a "" in it is as good as absent; fieldNames knows it
 }
 
 // fieldsOf lists the JSON fields of a struct type in order of declaration,
@@ -68,7 +69,7 @@ func fieldNames(t reflect.Type) *names {
 	}
 	n := &names{exact: map[string]field{}, all: fieldsOf(t)}
 	for i := range n.all {
-		n.all[i].noBlank = n.all[i].refusesBlank()
+		n.all[i].blankIsNull = n.all[i].refusesBlank()
 		f := n.all[i]
 		n.letters = append(n.letters, []byte(f.name))
 		if _, ok := n.exact[f.name]; !ok {
@@ -79,16 +80,24 @@ func fieldNames(t reflect.Type) *names {
 	return n
 }
 
+// maxFold is how many bytes another case of an ASCII letter may take: the sign for Kelvin is a k.
+const maxFold = 3
+
 // find is the field that encoding/json decodes a name, between its quotes, into.
 func (n *names) find(name []byte) (f field, ok bool) {
 	if f, ok = n.exact[string(name)]; ok {
 		return f, true
 	}
-	name = unquoted(name)
+	var room [2 * maxName]byte
+	if bytes.IndexByte(name, '\\') >= 0 {
+		name = unquoted(room[:0], name, maxName)
+	}
 	if f, ok = n.exact[string(name)]; ok {
 		return f, true
 	}
-	at := slices.IndexFunc(n.letters, func(letters []byte) bool { return bytes.EqualFold(letters, name) })
+	at := slices.IndexFunc(n.letters, func(letters []byte) bool {
+		return len(letters) <= len(name) && len(name) <= maxFold*len(letters) && bytes.EqualFold(letters, name)
+	})
 	if at < 0 {
 		return field{}, false
 	}
@@ -99,8 +108,9 @@ func (n *names) find(name []byte) (f field, ok bool) {
 const maxFaults = 20
 
 // faultsOf walks a body that is valid JSON along the type of v and finds the
-// fields that do not fit, and with strict those that do not exist. It looks at each byte
-// once or twice, and takes memory for faults alone: a body may be large and hostile.
+// fields that do not fit, and with strict those that do not exist. It goes over the text
+// once, and decodes no more of it than what may not fit: a body may be large and hostile,
+// so neither does a fault repeat more of it than a line.
 func faultsOf(body []byte, v any, strict bool) []api.FieldError {
 	w := walk{scanner: scanner{text: body}, strict: strict}
 	w.value(reflect.TypeOf(v))
@@ -109,9 +119,10 @@ func faultsOf(body []byte, v any, strict bool) []api.FieldError {
 
 type walk struct {
 	scanner
-	strict bool
-	path   []byte // of the value at hand, such as steps[1].delay
-	faults []api.FieldError
+	strict  bool
+	path    []byte // of the value at hand, such as steps[1].delay
+	faults  []api.FieldError
+	scratch map[reflect.Type]reflect.Value // pointers to values that leaves are decoded into
 }
 
 func (w *walk) full() bool { return len(w.faults) >= maxFaults }
@@ -201,36 +212,85 @@ func (w *walk) array(t reflect.Type) {
 	}
 }
 
+// maxName and maxSaid are how much of a name is shown, and of what is said of a value,
+// in bytes. No field's name is as long.
+const (
+	maxName = 128
+	maxSaid = 256
+)
+
+// cut is text, or the beginning of a longer one.
+func cut[T string | []byte](text T, most int) T {
+	if len(text) <= most {
+		return text
+	}
+	for !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return T(append([]byte(text[:most]), "..."...))
+}
+
 // enter adds a name to the path.
 func (w *walk) enter(name []byte) {
 	if len(w.path) > 0 {
 		w.path = append(w.path, '.')
 	}
-	w.path = append(w.path, unquoted(name)...)
+	begin := len(w.path)
+	if w.path = unquoted(w.path, name, maxName); len(w.path) > begin+maxName {
+		w.path = append(w.path[:begin], cut(w.path[begin:], maxName)...)
+	}
 }
 
 const halfPairFault = "holds half of a surrogate pair, which is no text"
 
-// leaf decodes a value that has no parts to look into.
+// leaf checks a value that has no parts to look into.
 func (w *walk) leaf(t reflect.Type) {
 	raw := w.raw()
 	switch {
-	case string(raw) == "null":
+	case t == rawMessage || string(raw) == "null" || fits(raw, t) && !halfPair(raw):
 		return
-	case t != rawMessage && halfPair(raw):
+	case halfPair(raw):
 		w.fault(halfPairFault)
 		return
-	case t.Kind() == reflect.String && raw[0] == '"' && !ownDecoder(t):
-		return // without decoding it: there are lists of millions
 	}
-	err := json.Unmarshal(raw, reflect.New(t).Interface())
+	into, ok := w.scratch[t]
+	if !ok {
+		if into = reflect.New(t); w.scratch == nil {
+			w.scratch = map[reflect.Type]reflect.Value{}
+		}
+		w.scratch[t] = into
+	}
+	into.Elem().SetZero()
+	err := json.Unmarshal(raw, into.Interface())
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &mismatch):
-		w.fault("expected %s, got %s", typeWord(t), mismatch.Value)
+		w.fault("expected %s, got %s", typeWord(t), cut(mismatch.Value, maxSaid))
 	case err != nil:
-		w.fault("%s", strings.TrimPrefix(err.Error(), "json: "))
+		w.fault("%s", cut(strings.TrimPrefix(err.Error(), "json: "), maxSaid))
 	}
+}
+
+// fits says whether encoding/json surely takes a value for a type, without decoding it:
+// there are lists of millions.
+func fits(raw []byte, t reflect.Type) bool {
+	if ownDecoder(t) {
+		return false
+	}
+	var err error
+	switch t.Kind() {
+	case reflect.String:
+		return raw[0] == '"'
+	case reflect.Bool:
+		return raw[0] == 't' || raw[0] == 'f'
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		_, err = strconv.ParseInt(string(raw), 10, t.Bits())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		_, err = strconv.ParseUint(string(raw), 10, t.Bits())
+	default:
+		return false
+	}
+	return err == nil
 }
 
 // typeWord is what people call the JSON form of a type.

@@ -48,6 +48,12 @@ type scale struct {
 	left int // negative: there was not enough
 }
 
+// A map takes so many bytes, and from its first member on room for so many.
+const (
+	mapSize  = 48
+	mapSlots = 8
+)
+
 // memberSize is what a member of a map takes whatever it is.
 var memberSize = listSlack * int(reflect.TypeFor[string]().Size()+rawMessage.Size())
 
@@ -89,11 +95,14 @@ func (s *scale) array(t reflect.Type, depth int) {
 
 // mapping goes over an object whose members are decoded into a map of t.
 func (s *scale) mapping(t reflect.Type, depth int) {
-	size := memberSize + listSlack*max(int(t.Size())-int(rawMessage.Size()), 0)
+	member := memberSize + listSlack*max(int(t.Size())-int(rawMessage.Size()), 0)
+	room := mapSlots * member / listSlack
+	s.left -= mapSize
 	for range s.members() {
-		if s.left -= size; s.left < 0 {
+		if s.left -= member + room; s.left < 0 {
 			return
 		}
+		room = 0
 		s.value(t, depth+1)
 	}
 }

@@ -98,6 +98,22 @@ func TestWeighWhatIsNoJSON(t *testing.T) {
 	}
 }
 
+// A map of one member has room for eight.
+func TestSmallMapsAreWeighed(t *testing.T) {
+	item := `{"a":{"":""},"b":{"":""}}`
+	type maps struct {
+		A map[string]string `json:"a"`
+		B map[string]string `json:"b"`
+	}
+	body := `[` + crowd(10_000, item) + `]`
+	least := 10_000 * 2 * (mapSize + mapSlots*int(2*reflect.TypeFor[string]().Size()))
+	s := scale{scanner{text: []byte(body)}, 1 << 40}
+	s.value(reflect.TypeFor[[]maps](), 0)
+	if took := 1<<40 - s.left; took < least {
+		t.Errorf("%d bytes are weighed, and %d taken", took, least)
+	}
+}
+
 // FuzzWeigh looks for a body that takes more than it was weighed.
 func FuzzWeigh(f *testing.F) {
 	for _, seed := range []string{`{"steps":[{},{"queue":"\""}],"any":[[]]}`, `{"BY_ID":{"a":{}},"raw":{"\u0061":[1]},"x":"\\"}`, `{"labels":{"a":null}} `} {
