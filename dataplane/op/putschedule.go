@@ -106,7 +106,8 @@ func (o *PutSchedule) Apply(tx *state.Tx) (*PutScheduleResult, error) {
 		return nil, err
 	}
 	if taken && holder != job.ID(rec.Id) {
-		return nil, api.Errorf(api.Conflict, "schedule %s has the name %q already; names are unique: choose another, or replace that one", job.ScheduleIDText(holder), rec.Name)
+		// Not which: it may be of a queue that the caller's key does not see.
+		return nil, api.Errorf(api.Conflict, "another schedule has the name %q; names are unique: choose another, or replace that one", rec.Name)
 	}
 	rec.CreatedNs, rec.LastRunNs, rec.Version = tx.ClockNs(), 0, 1
 	if was != nil {

@@ -149,7 +149,7 @@ func TestScheduleRefusals(t *testing.T) {
 		`{"name":"n","queue":"q","cron":"0 0 30 2 *"}`:           {api.InvalidCron, "never due"},
 		`{"name":"n","queue":"q","cron":"@every 5s"}`:            {api.InvalidCron, "interval"},
 		`{"name":"n","queue":"q","cron":"bad","priority":9}`:     {api.ValidationError, "priority"},
-		`{"name":"taken","queue":"q","cron":"@daily"}`:           {api.Conflict, made.ID},
+		`{"name":"taken","queue":"q","cron":"@daily"}`:           {api.Conflict, `"taken"`},
 		with(`,"timezone":"Mars/Olympus"`):                       {api.ValidationError, "timezone"},
 		with(`,"timezone":"Local"`):                              {api.ValidationError, "timezone"},
 		with(`,"missed":"some"`):                                 {api.ValidationError, "missed"},
