@@ -65,11 +65,13 @@ func writeEvent(w io.Writer, e api.Event) error {
 	return out.Encode(e)
 }
 
+// showEvent shows an event as a line, of which nothing speaks to the terminal.
 func showEvent(w io.Writer, e api.Event) error {
 	data := ""
 	if string(e.Data) != "{}" {
 		data = string(e.Data)
 	}
-	_, err := fmt.Fprintf(w, "%s  %-16s  %-16s  %-30s  %s\n", time.Unix(0, e.AtNs).UTC().Format(time.RFC3339), e.Type, e.Queue, e.JobID, data)
+	line := fmt.Sprintf("%s  %-16s  %-16s  %-30s  %s", time.Unix(0, e.AtNs).UTC().Format(time.RFC3339), e.Type, e.Queue, e.JobID, data)
+	_, err := fmt.Fprintln(w, plain(line))
 	return err
 }
