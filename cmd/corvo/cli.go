@@ -111,12 +111,38 @@ func secretOf(flag, flagFile, variable, kept, keptFile string) (string, error) {
 	return text, nil
 }
 
+// choose leaves, of an API key and a cloud login, the one that the flags name, else the
+// one that the environment names: who names a key must not act as the login of a profile.
+// Both variables with a secret may be set: the key is for jobs, the token for corvo cloud.
+func (r *remote) choose(a *access) error {
+	key, token, namespace := r.apiKey != "" || r.apiKeyFile != "", r.cloudTokenFile != "", r.namespace != ""
+	if key && (token || namespace) {
+		return misusef("an API key has its namespace: leave out --api-key and --api-key-file, or --cloud-token-file and --namespace")
+	}
+	if !key && !token && !namespace {
+		key, token, namespace = os.Getenv("CORVO_API_KEY") != "", os.Getenv("CORVO_CLOUD_TOKEN") != "", os.Getenv("CORVO_NAMESPACE") != ""
+		if key && namespace {
+			return misusef("an API key has its namespace: unset CORVO_API_KEY or CORVO_NAMESPACE, or name the one that is meant by a flag")
+		}
+	}
+	switch {
+	case key:
+		a.cloudToken, a.namespace = "", ""
+	case token || namespace:
+		a.apiKey = ""
+	}
+	return nil
+}
+
 // client makes the client of a data plane that flags, environment and profile ask for.
 func (r *remote) client(opts ...client.Option) (*client.Client, error) {
 	if err := r.checkOutput(); err != nil {
 		return nil, err
 	}
 	a, err := r.access()
+	if err == nil {
+		err = r.choose(&a)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/corvo/corvo/api"
@@ -92,6 +95,68 @@ profiles:
 	}
 	if a := corvo(t, []string{config, "CORVO_ENDPOINT=", "CORVO_API_KEY="}, "queues", "--profile", "kept"); a.code != 0 {
 		t.Error(a.stderr)
+	}
+}
+
+// Of an API key and a cloud login, what is named first speaks: by a flag, by a variable,
+// by the profile. Two that are named alike are refused where one cannot be meant.
+func TestWhoSpeaks(t *testing.T) {
+	t.Parallel()
+	var said atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		said.Store(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ") + "@" + r.Header.Get(api.NamespaceHeader))
+		w.Write([]byte("[]"))
+	}))
+	t.Cleanup(server.Close)
+	dir := t.TempDir()
+	for _, name := range []string{"key", "token"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name+"-of-file"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	keyFile, tokenFile := filepath.Join(dir, "key"), filepath.Join(dir, "token")
+	config, _ := withProfiles(t, 0o600, `
+profiles:
+  login: {endpoint: `+server.URL+`, cloud-token: token-kept, namespace: kept}
+  key: {endpoint: `+server.URL+`, api-key: key-kept}
+  both: {endpoint: `+server.URL+`, api-key: key-kept, cloud-token: token-kept, namespace: kept}
+`)
+	const key, token, namespace = "CORVO_API_KEY=key-set", "CORVO_CLOUD_TOKEN=token-set", "CORVO_NAMESPACE=set"
+	for _, c := range []struct {
+		profile   string
+		env, args []string
+		want      string // who speaks, or how it is refused
+	}{
+		{"login", nil, nil, "token-kept@kept"},
+		{"both", nil, nil, "token-kept@kept"},
+		{"login", nil, []string{"--api-key", "cv_garbage"}, "cv_garbage@"},
+		{"login", nil, []string{"--api-key-file", keyFile}, "key-of-file@"},
+		{"login", []string{key}, nil, "key-set@"},
+		{"both", []string{key}, nil, "key-set@"},
+		{"login", []string{key, token}, nil, "key-set@"},
+		{"login", []string{token, namespace}, []string{"--api-key-file", keyFile}, "key-of-file@"},
+		{"login", nil, []string{"--namespace", "other"}, "token-kept@other"},
+		{"login", []string{key}, []string{"--namespace", "other"}, "token-kept@other"},
+		{"login", []string{namespace}, nil, "token-kept@set"},
+		{"both", []string{key}, []string{"--cloud-token-file", tokenFile}, "token-of-file@kept"},
+		{"key", []string{key, namespace}, []string{"--cloud-token-file", tokenFile}, "token-of-file@set"},
+		{"key", []string{token, namespace}, nil, "token-set@set"},
+		{"key", nil, []string{"--cloud-token-file", tokenFile}, "corvo cloud namespaces shows all"},
+		{"key", nil, []string{"--namespace", "other"}, "there is no cloud token"},
+		{"login", []string{key, namespace}, nil, "unset CORVO_API_KEY or CORVO_NAMESPACE"},
+		{"key", nil, []string{"--api-key", "k", "--namespace", "other"}, "leave out --api-key"},
+		{"key", nil, []string{"--api-key-file", keyFile, "--cloud-token-file", tokenFile}, "leave out --api-key"},
+	} {
+		said.Store("")
+		env := append([]string{config, "CORVO_ENDPOINT=", "CORVO_API_KEY=", "CORVO_CLOUD_TOKEN=", "CORVO_NAMESPACE="}, c.env...)
+		a := corvo(t, env, append([]string{"queues", "--profile", c.profile}, c.args...)...)
+		if strings.Contains(c.want, "@") {
+			if a.code != 0 || said.Load() != c.want {
+				t.Errorf("%+v: %d, %v spoke: %s", c, a.code, said.Load(), a.stderr)
+			}
+		} else if a.code != exitMisuse || said.Load() != "" || !strings.Contains(a.stderr, c.want) {
+			t.Errorf("%+v: %d, %v spoke: %s", c, a.code, said.Load(), a.stderr)
+		}
 	}
 }
 
