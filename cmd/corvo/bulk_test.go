@@ -65,6 +65,30 @@ func TestBulkSplitsManyIDs(t *testing.T) {
 	}
 }
 
+// Stdout has the outcome alone: which jobs were not affected is said beside it, before how
+// it ended, or in the document.
+func TestBulkTellsOfFailuresBesideTheOutcome(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	node := startServer(t, "--data-dir", dir)
+	env := []string{"CORVO_ENDPOINT=" + node.endpoint, "CORVO_API_KEY=" + adminKey(t, dir)}
+	lost := "job_06H019QHKTCSF9MAZAWEHZMQ14"
+	a := corvoFed(t, strings.NewReader(lost), env, "bulk", "hold")
+	if lines := strings.Split(a.stderr, "\n"); a.code != exitFailed || a.stdout != "0 jobs held, 1 not\n" || len(lines) != 3 ||
+		!strings.HasPrefix(lines[0], lost+"  NOT_FOUND  ") || lines[1] != "corvo: 1 of 1 job were not held" {
+		t.Errorf("%+v", a)
+	}
+	a = corvoFed(t, strings.NewReader(lost), env, "bulk", "hold", "--output", "json")
+	if a.code != exitFailed || !strings.Contains(a.stdout, `"failures":[{"job_id":"`+lost) || a.stderr != "corvo: 1 of 1 job were not held\n" {
+		t.Errorf("%+v", a)
+	}
+	var out strings.Builder
+	showFailures(&out, api.Bulk{Errors: 3, Failures: []api.BulkFailure{{JobID: "job_1", Code: "NOT_FOUND", Error: "\u009b2Jgone"}}})
+	if out.String() != "job_1  NOT_FOUND   2Jgone\nand 2 more\n" {
+		t.Errorf("%q", out.String())
+	}
+}
+
 func make10001() (ids []string) {
 	for i := range 10_001 {
 		ids = append(ids, fmt.Sprint(i))
@@ -87,7 +111,7 @@ func TestBulkIsToldInWords(t *testing.T) {
 			{api.Bulk{Status: api.BulkCompleted, Affected: 3}, "3 jobs " + did[action]},
 			{api.Bulk{Status: api.BulkCompleted, Affected: 1}, "1 job " + did[action]},
 			{api.Bulk{Status: api.BulkCompleted}, "0 jobs " + did[action]},
-			{api.Bulk{Status: api.BulkCancelled, Affected: 2, Errors: 1}, "cancelled: 2 jobs " + did[action] + ", 1 not\nand 1 more"},
+			{api.Bulk{Status: api.BulkCancelled, Affected: 2, Errors: 1}, "cancelled: 2 jobs " + did[action] + ", 1 not"},
 		} {
 			var out strings.Builder
 			c.b.Action = action

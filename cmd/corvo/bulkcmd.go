@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,7 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	}
 	if req.Filter == nil && len(req.JobIDs) == 0 {
 		// A search that found nothing leaves nothing to do, which is no mistake.
-		return tell(&b.remote, cmd, api.Bulk{Status: api.BulkCompleted, Action: req.Action, Failures: []api.BulkFailure{}}, showBulk)
+		return tell(&b.remote, cmd, unasked{Bulk: api.Bulk{Status: api.BulkCompleted, Action: req.Action, Failures: []api.BulkFailure{}}}, showUnasked)
 	}
 	if b.async {
 		return b.start(cmd, c, req)
@@ -73,8 +74,22 @@ func (b *bulk) run(cmd *cobra.Command, args []string) error {
 	if sum.ID == "" {
 		return err // nothing has begun
 	}
+	if b.output == outputTable {
+		showFailures(cmd.ErrOrStderr(), sum)
+	}
 	return errors.Join(tell(&b.remote, cmd, sum, showBulk), err)
 }
+
+// unasked is the outcome of an operation on no jobs. No server was asked for it, so it has
+// neither an id nor times.
+type unasked struct {
+	api.Bulk
+	ID        string   `json:"id,omitempty"`
+	CreatedAt api.Time `json:"created_at,omitempty"`
+	UpdatedAt api.Time `json:"updated_at,omitempty"`
+}
+
+func showUnasked(w io.Writer, u unasked) { showBulk(w, u.Bulk) }
 
 // requests are one request for each lot of ids that the server takes at once. An id that
 // is named twice counts once, as it does there.
@@ -165,24 +180,41 @@ func added(sum, one api.Bulk) api.Bulk {
 	return one
 }
 
-// request is what the arguments, the flags and stdin ask for.
-func (b *bulk) request(stdin io.Reader, args []string) (req api.BulkRequest, err error) {
+// bulkAsked is what the arguments ask for. A server may never see them, where stdin names no
+// jobs: what is wrong with them is said here.
+func bulkAsked(args []string) (req api.BulkRequest, err error) {
 	req = api.BulkRequest{Action: args[0], Async: true}
 	value := ""
 	if len(args) > 1 {
 		value = args[1]
 	}
-	switch req.Action {
-	case "move":
+	switch {
+	case !slices.Contains(bulkActions, req.Action):
+		return req, misusef("%q is no action: use %s", req.Action, strings.Join(bulkActions, ", "))
+	case req.Action == "move":
 		req.MoveToQueue = value
-	case "change_priority":
+		if err := job.CheckQueueName(value); err != nil {
+			return req, misusef("the queue to move to %w", err)
+		}
+	case req.Action == "change_priority":
 		if err := json.Unmarshal([]byte(value), &req.Priority); err != nil {
 			req.Priority = api.Priority(value)
 		}
-	default:
-		if value != "" {
-			return req, misusef("%s takes no %q", req.Action, value)
+		if _, given, err := req.Priority.Level(); err != nil {
+			return req, misuse{err}
+		} else if !given {
+			return req, misusef("the priority to change to is missing: use %s", strings.Join(priorities, ", "))
 		}
+	case value != "":
+		return req, misusef("%s takes no %q", req.Action, value)
+	}
+	return req, nil
+}
+
+// request is what the arguments, the flags and stdin ask for.
+func (b *bulk) request(stdin io.Reader, args []string) (req api.BulkRequest, err error) {
+	if req, err = bulkAsked(args); err != nil {
+		return req, err
 	}
 	if b.filter != "" {
 		d := json.NewDecoder(strings.NewReader(b.filter))
@@ -299,10 +331,17 @@ func showBulk(w io.Writer, b api.Bulk) {
 		fmt.Fprintf(w, ", %d not", b.Errors)
 	}
 	fmt.Fprintln(w)
+}
+
+// showFailures shows why jobs were not affected, apart from the outcome, which they would
+// bury.
+func showFailures(w io.Writer, b api.Bulk) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	defer table.Flush()
 	for _, f := range b.Failures {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.JobID, f.Code, f.Error)
+		row(table, f.JobID, f.Code, f.Error)
 	}
 	if more := b.Errors - uint64(len(b.Failures)); more > 0 {
-		fmt.Fprintf(w, "and %d more\n", more)
+		fmt.Fprintf(table, "and %d more\n", more)
 	}
 }
