@@ -77,7 +77,8 @@ func TestBench(t *testing.T) {
 	if err != nil || len(queues) > 0 {
 		t.Errorf("left are %v, %v", queues, err)
 	}
-	kept := benchOnce(t, env, 0, "--jobs", "5", "--keep")
+	// As all commands it takes who it is from wherever that is said.
+	kept := benchOnce(t, nil, 0, "--endpoint", p.endpoint, "--api-key-file", filepath.Join(dir, "admin.key"), "--jobs", "5", "--keep")
 	queues, err = c.Queues(t.Context(), client.Read{Strong: true})
 	if err != nil || len(queues) != 1 || len(kept.QueuesKept) != 1 || queues[0].Name != kept.QueuesKept[0] || queues[0].Pending != 5 {
 		t.Errorf("kept are %v, %v; told was %v", queues, err, kept.QueuesKept)

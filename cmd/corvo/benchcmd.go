@@ -69,11 +69,16 @@ func newBench() *cobra.Command {
 }
 
 func (b *bench) run(cmd *cobra.Command, _ []string) error {
-	c, err := b.client() // which checks what all commands have
+	c, err := b.client() // which refuses an endpoint that is none
 	if err != nil {
 		return err
 	}
 	c.Close()
+	a, err := b.speaker()
+	if err != nil {
+		return err
+	}
+	b.Endpoint, b.Key, b.Namespace = a.endpoint, cmp.Or(a.cloudToken, a.apiKey), a.namespace
 	b.fill(cmd)
 	if err := b.Check(); err != nil {
 		return misuse{err}
@@ -104,8 +109,6 @@ func (b *bench) run(cmd *cobra.Command, _ []string) error {
 
 // fill says what the flags leave open.
 func (b *bench) fill(cmd *cobra.Command) {
-	b.Endpoint = cmp.Or(b.endpoint, os.Getenv("CORVO_ENDPOINT"), defaultEndpoint)
-	b.Key = cmp.Or(b.apiKey, os.Getenv("CORVO_API_KEY"))
 	given := cmd.Flags().Changed
 	if !given("batch") {
 		b.Batch = benchBatch

@@ -134,27 +134,40 @@ func (r *remote) choose(a *access) error {
 	return nil
 }
 
-// client makes the client of a data plane that flags, environment and profile ask for.
-func (r *remote) client(opts ...client.Option) (*client.Client, error) {
+// speaker is who speaks to a data plane, as flags, environment and profile ask for: a key,
+// or a cloud token with its namespace.
+func (r *remote) speaker() (access, error) {
 	if err := r.checkOutput(); err != nil {
-		return nil, err
+		return access{}, err
 	}
 	a, err := r.access()
 	if err == nil {
 		err = r.choose(&a)
 	}
+	switch {
+	case err != nil:
+	case a.namespace != "" && a.cloudToken != "":
+		a.apiKey = ""
+	case a.namespace != "":
+		err = misusef("namespace %s is named, but there is no cloud token to speak to it with: corvo login, or leave the name away: an API key has its namespace", a.namespace)
+	case a.apiKey == "" && a.cloudToken != "":
+		err = misusef("a cloud token speaks to the namespace that --namespace or CORVO_NAMESPACE names; corvo cloud namespaces shows all")
+	default:
+		a.cloudToken = ""
+	}
+	return a, err
+}
+
+// client makes the client of a data plane that flags, environment and profile ask for.
+func (r *remote) client(opts ...client.Option) (*client.Client, error) {
+	a, err := r.speaker()
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case a.namespace != "" && a.cloudToken != "":
-		return usable(client.New(a.endpoint, a.cloudToken, append(opts, client.WithNamespace(a.namespace))...))
-	case a.namespace != "":
-		return nil, misusef("namespace %s is named, but there is no cloud token to speak to it with: corvo login, or leave the name away: an API key has its namespace", a.namespace)
-	case a.apiKey == "" && a.cloudToken != "":
-		return nil, misusef("a cloud token speaks to the namespace that --namespace or CORVO_NAMESPACE names; corvo cloud namespaces shows all")
+	if a.namespace != "" {
+		opts = append(opts, client.WithNamespace(a.namespace))
 	}
-	return usable(client.New(a.endpoint, a.apiKey, opts...))
+	return usable(client.New(a.endpoint, cmp.Or(a.cloudToken, a.apiKey), opts...))
 }
 
 // usable marks what a client is not made of: an endpoint that is none.

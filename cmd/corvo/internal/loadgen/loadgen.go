@@ -57,8 +57,9 @@ const (
 
 // Config is one run.
 type Config struct {
-	Endpoint string
-	Key      string
+	Endpoint  string
+	Key       string
+	Namespace string // where Key is a cloud token: that it speaks to
 
 	Transport string
 	Workload  string
@@ -135,7 +136,11 @@ func Run(stop context.Context, cfg Config) (Report, error) {
 	}
 	web := webClient(cfg.Clients)
 	defer web.CloseIdleConnections()
-	c, err := client.New(cfg.Endpoint, cfg.Key, client.WithRetries(0), client.WithHTTPClient(web))
+	options := []client.Option{client.WithRetries(0), client.WithHTTPClient(web)}
+	if cfg.Namespace != "" {
+		options = append(options, client.WithNamespace(cfg.Namespace))
+	}
+	c, err := client.New(cfg.Endpoint, cfg.Key, options...)
 	if err != nil {
 		return Report{}, err
 	}
