@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -172,6 +174,44 @@ func TestKilledWhileABackupIsTakenOrRestored(t *testing.T) {
 	}
 }
 
+// On stdout a backup is the same bytes as in a file, with what is said of it on stderr;
+// one that breaks off ends with a failure, and a terminal gets none.
+func TestABackupIsPiped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := startServer(t, "--data-dir", dir)
+	env := []string{"CORVO_ENDPOINT=" + p.endpoint, "CORVO_API_KEY=" + adminKey(t, dir)}
+	for _, output := range []string{"table", "json"} {
+		a := corvoFed(t, nil, env, "admin", "backup", "--out", "-", "--output", output)
+		if a.code != 0 || !strings.Contains(strings.ToLower(a.stderr), "records") {
+			t.Fatalf("exit %d: %s", a.code, a.stderr)
+		}
+		if _, _, err := backup.Verify(strings.NewReader(a.stdout)); err != nil {
+			t.Errorf("with --output %s stdout is no backup: %v", output, err)
+		}
+	}
+	if _, err := os.Lstat("-"); err == nil {
+		t.Error("there is a file named -")
+	}
+
+	whole := commandOf(t, p.endpoint, adminKey(t, dir), "admin", "backup", "--out", "-")
+	short := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, whole[:len(whole)/2])
+	}))
+	defer short.Close()
+	a := corvoFed(t, nil, []string{"CORVO_ENDPOINT=" + short.URL}, "admin", "backup", "--out", "-")
+	if a.code == 0 || len(a.stdout) > len(whole)/2 || !strings.Contains(a.stderr, "truncated") {
+		t.Errorf("a backup of which half came: exit %d, %d bytes, %s", a.code, len(a.stdout), a.stderr)
+	}
+
+	term := inTerminal(t, 24, 200, env, "admin", "backup", "--out", "-")
+	term.cmd.Wait()
+	<-term.ended
+	if code := term.cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(term.all(), "which is a terminal") {
+		t.Errorf("on a terminal: exit %d, %q", code, term.all())
+	}
+}
+
 // Other mistakes, each with what to do about it.
 func TestRestoreRefusesWhatItCannotDo(t *testing.T) {
 	t.Parallel()
@@ -184,6 +224,7 @@ func TestRestoreRefusesWhatItCannotDo(t *testing.T) {
 		"--check":        {"admin", "restore", "--from", some},
 		"admin backup":   {"admin", "restore", "--from", some, "--data-dir", filepath.Join(t.TempDir(), "x")},
 		"holds some":     {"admin", "restore", "--from", some, "--data-dir", filepath.Dir(some)},
+		"into a file":    {"admin", "restore", "--from", "-", "--check"},
 		"no such file":   {"admin", "restore", "--from", some + "2", "--check"},
 		"a file to writ": {"admin", "backup"},
 	} {

@@ -58,10 +58,23 @@ func newBackup(r *remote) *cobra.Command {
 		Long: `Write all state at one moment to a file, while the node works.
 
 The file holds payloads, results and the hashes of API keys, unencrypted. It is
-made with mode 0600; keep it as you keep the data.`,
+made with mode 0600; keep it as you keep the data. With --out - it goes to stdout,
+for what encrypts it, and is whole only if the command ends with 0: have the shell
+look at all of a pipe (set -o pipefail).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
+			if file == "-" {
+				if forPerson() {
+					return misusef("--out - writes the backup to stdout, which is a terminal: pipe it into what encrypts it, or give --out a file to write")
+				}
+				of, err := r.receive(ctx, os.Stdout, anyNode, cmd.ErrOrStderr())
+				if err != nil {
+					return err
+				}
+				cmd.SetOut(cmd.ErrOrStderr()) // stdout has the backup, and nothing else
+				return tell(r, cmd, describe(file, "", of), showBackup)
+			}
 			of, err := r.backup(ctx, file, anyNode, cmd.ErrOrStderr())
 			if err != nil {
 				return err
@@ -69,27 +82,21 @@ made with mode 0600; keep it as you keep the data.`,
 			return tell(r, cmd, describe(file, "", of), showBackup)
 		},
 	}
-	cmd.Flags().StringVar(&file, "out", "", "file to write, which must not exist")
+	cmd.Flags().StringVar(&file, "out", "", "file to write, which must not exist; - for stdout")
 	cmd.Flags().BoolVar(&anyNode, "any-node", false, "take what the node at the endpoint has, without asking its leader: of a cluster that has lost its quorum")
 	return cmd
 }
 
-// backup has the node send a backup, checks it as it comes, and gives it its name once
-// it is whole and on disk.
+// backup receives a backup into a file that has its name once it is whole and on disk.
 func (r *remote) backup(ctx context.Context, file string, anyNode bool, progress io.Writer) (of dataplane.Restored, err error) {
 	if file == "" {
-		return of, misusef("give --out, a file to write")
+		return of, misusef("give --out, a file to write, or - for stdout")
 	}
 	if _, err := os.Lstat(file); err == nil {
 		return of, misusef("--out %s exists: give each backup a name of its own", file)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return of, err
 	}
-	c, err := r.client()
-	if err != nil {
-		return of, err
-	}
-	defer c.Close()
 	out, err := os.OpenFile(file+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
 		return of, err
@@ -102,16 +109,27 @@ func (r *remote) backup(ctx context.Context, file string, anyNode bool, progress
 	if err := out.Chmod(0o600); err != nil { // also of one that a crash has left
 		return of, err
 	}
+	if of, err = r.receive(ctx, out, anyNode, progress); err != nil {
+		return of, err
+	}
+	return of, durably.Keep(out, file)
+}
+
+// receive has the node send a backup and checks it as it is written to out. What has
+// been written is a backup only if there is no error.
+func (r *remote) receive(ctx context.Context, out io.Writer, anyNode bool, progress io.Writer) (of dataplane.Restored, err error) {
+	c, err := r.client()
+	if err != nil {
+		return of, err
+	}
+	defer c.Close()
 	shown := newMeter(progress)
 	err = c.Backup(ctx, anyNode, func(from io.Reader) (err error) {
 		of, err = dataplane.CheckBackup(ctx, io.TeeReader(from, io.MultiWriter(out, shown)))
 		return err
 	})
 	shown.end()
-	if err != nil {
-		return of, err
-	}
-	return of, durably.Keep(out, file)
+	return of, err
 }
 
 func ignoring(err, what error) error {
@@ -136,6 +154,9 @@ history of its own: start it with corvo server, and have others join it.`,
 			defer stop()
 			if file == "" {
 				return misusef("give --from, a file that corvo admin backup wrote")
+			}
+			if file == "-" {
+				return misusef("--from is a file, which is read twice: write what is piped into a file first")
 			}
 			if check == (dataDir != "") {
 				return misusef("give --data-dir for the new node, or --check to only read the file")
