@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/settings"
+	"github.com/corvo/corvo/dataplane"
 	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/engine"
@@ -34,6 +36,7 @@ type serverConfig struct {
 	Peers             string        `flag:"peers" doc:"addresses of all nodes, host:port,...: form a cluster with them, or join it"`
 	Expect            int64         `flag:"expect" default:"3" doc:"how many nodes form a new cluster, with --discover and --peers"`
 	JoinTokenFile     string        `flag:"join-token-file" doc:"file with the secret all nodes share; or CORVO_JOIN_TOKEN, or join-token in --data-dir, where the founder makes one"`
+	AdminPasswordFile string        `flag:"admin-password-file" doc:"not supported: there are no passwords; the first start writes an admin's API key to admin.key in --data-dir"`
 	Shards            int64         `flag:"shards" doc:"shards a new cluster has (default 1)"`
 	Durability        string        `flag:"durability" default:"durable" doc:"durable: a write is on disk before it is acknowledged; relaxed: a crash of the machine may lose the newest ones"`
 	RaftStore         string        `flag:"raft-store" default:"wal" doc:"log store: wal, pebble, bolt or badger"`
@@ -89,6 +92,7 @@ func (c *serverConfig) check() error {
 	f.refuse(c.Retention == 0 || c.Retention >= time.Millisecond && c.Retention <= job.MaxRetention, "--retention is %v; it must be between 1ms and %v", c.Retention, job.MaxRetention)
 	f.refuse(c.SnapshotThreshold >= minSnapshotThreshold, "--snapshot-threshold is %d; it must be at least %d", c.SnapshotThreshold, minSnapshotThreshold)
 	f.refuse(c.SnapshotInterval == 0, "UNSUPPORTED: --snapshot-interval: snapshots are taken when the log has grown by --snapshot-threshold, never by time; an idle node takes none")
+	f.refuse(c.AdminPasswordFile == "", "UNSUPPORTED: --admin-password-file: a node has API keys and no passwords; the admin's is in %s, written at the first start", filepath.Join(c.DataDir, dataplane.AdminKeyFile))
 	f.refuse(c.Heartbeat >= engine.MinHeartbeat, "--heartbeat is %v; it must be at least %v", c.Heartbeat, engine.MinHeartbeat)
 	f.refuse(c.ElectionTimeout >= c.Heartbeat, "--election-timeout is %v; it must not be less than --heartbeat, %v", c.ElectionTimeout, c.Heartbeat)
 	f.refuse(c.ProposeTimeout > 0, "--propose-timeout is %v; it must be positive", c.ProposeTimeout)

@@ -90,6 +90,7 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 		"hasty elections":       {args: []string{"--election-timeout", "499ms"}, want: []string{"--heartbeat"}},
 		"hasty heartbeats":      {args: []string{"--heartbeat", "19ms"}, want: []string{"--heartbeat"}},
 		"snapshots by time":     {args: []string{"--snapshot-interval", "2m"}, want: []string{"UNSUPPORTED"}},
+		"a password":            {args: []string{"--admin-password-file", "x"}, want: []string{"UNSUPPORTED", "admin.key"}},
 		"payload too small":     {args: []string{"--max-payload-size", "0"}, want: []string{"--max-payload-size"}},
 		"payload too large":     {args: []string{"--max-payload-size", "16777217"}, want: []string{"16777216"}},
 		"negative retention":    {args: []string{"--retention", "-1h"}, want: []string{"--retention"}},
@@ -100,7 +101,7 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 		"unknown file key":      {file: "data-dri: x\n", want: []string{`unknown setting "data-dri"`}},
 		"file key in itself":    {file: "config: x\n", want: []string{`unknown setting "config"`}},
 		"file is no map":        {file: "- x\n", want: []string{"--config"}},
-		"bad environment":       {env: map[string]string{"CORVO_PROPOSE_TIMEOUT": "soon"}, want: []string{"propose-timeout"}},
+		"bad environment":       {env: map[string]string{"CORVO_PROPOSE_TIMEOUT": "soon"}, want: []string{`CORVO_PROPOSE_TIMEOUT is "soon"; it must be a duration`}},
 		"several at once":       {args: []string{"--log-level", "loud", "--data-dir", ""}, want: []string{"--log-level", "--data-dir"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,6 +116,41 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A mistake in a setting ends the server as one on the command line does, wherever it
+// is said, and is told of the place where it is said.
+func TestASettingThatIsWrongIsMisuseWhereverItIsSaid(t *testing.T) {
+	t.Parallel()
+	file := func(text string) string {
+		path := filepath.Join(t.TempDir(), "corvo.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct {
+		env  []string
+		args []string
+		says string
+	}{
+		{nil, []string{"--config", "/nope"}, "--config: open /nope"},
+		{[]string{"CORVO_CONFIG=/nope"}, nil, "CORVO_CONFIG: open /nope"},
+		{nil, []string{"--config", file("shard: 2\n")}, `unknown setting "shard"`},
+		{nil, []string{"--config", file("shards: abc\n")}, `corvo.yaml: shards is "abc"; it must be a whole number`},
+		{[]string{"CORVO_SHARDS=abc"}, nil, `CORVO_SHARDS is "abc"; it must be a whole number`},
+		{[]string{"CORVO_DEV=maybe"}, nil, `CORVO_DEV is "maybe"; it must be true or false`},
+		{nil, []string{"--shards", "abc"}, `--shards is "abc"; it must be a whole number`},
+		{nil, []string{"--shards", "9223372036854775808"}, "a whole number of at most 64 bits"},
+		{nil, []string{"--max-payload-size", "5x"}, `--max-payload-size is "5x"; it must be a whole number`},
+		{nil, []string{"--propose-timeout", "5"}, `--propose-timeout is "5"; it must be a duration like "5s" or "10m"`},
+		{nil, []string{"--admin-password-file", "x"}, "UNSUPPORTED: --admin-password-file"},
+	} {
+		a := corvo(t, c.env, append([]string{"server", "--data-dir", t.TempDir()}, c.args...)...)
+		if a.code != 2 || !strings.Contains(a.stderr, c.says) || strings.Contains(a.stderr, "strconv") {
+			t.Errorf("%v %v: exit %d: %s; it should be 2 and say %q", c.env, c.args, a.code, a.stderr, c.says)
+		}
 	}
 }
 

@@ -7,10 +7,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/cmd/internal/settings"
 )
 
 // The codes that a command which has not worked ends with.
@@ -55,7 +57,10 @@ func advice(err error) string {
 	text := oneLine(err)
 	var request *url.Error
 	var dial *net.OpError
+	var answer *api.Error
 	switch {
+	case errors.As(err, &answer) && strings.HasPrefix(answer.Message, "no route ") && strings.Contains(answer.Message, " /cloud/v1/"):
+		return text + "; that endpoint is a node and not the cloud: a node has no login and takes an API key, with --api-key-file or CORVO_API_KEY; where the cloud is, --endpoint says"
 	case !errors.As(err, &request):
 		return text
 	case errors.As(err, &dial) && dial.Op == "dial":
@@ -97,7 +102,7 @@ func strict(cmd *cobra.Command) {
 		}
 		return misusef("%w; %s --help says what there is", err, cmd.CommandPath())
 	}
-	cmd.SetFlagErrorFunc(hint)
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return hint(cmd, settings.Unreadable("", err)) })
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return hint(cmd, check(cmd, args)) }
 	}

@@ -207,3 +207,30 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// Who takes a node for the cloud is told so, and what a node wants.
+func TestANodeIsNotTheCloud(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	node := startServer(t, "--data-dir", dir)
+	config, path := withProfiles(t, 0o600, "{}")
+	env := []string{config, "CORVO_ENDPOINT=" + node.endpoint, "CORVO_API_KEY=", "CORVO_CLOUD_TOKEN=t"}
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"login", "--token-file", token},
+		{"cloud", "namespaces"},
+		{"cloud", "orgs", "get", "acme"},
+		{"cloud", "hosts"},
+	} {
+		a := corvo(t, env, args...)
+		if a.code != 1 || !strings.Contains(a.stderr, "is a node and not the cloud") || !strings.Contains(a.stderr, "--api-key-file or CORVO_API_KEY") {
+			t.Errorf("corvo %v: exit %d, %s", args, a.code, a.stderr)
+		}
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != "{}" {
+		t.Errorf("a login that was refused left %q, %v", text, err)
+	}
+}

@@ -33,7 +33,7 @@ func newServer() *cobra.Command {
 	settings.Bind(cmd.Flags(), &cfg)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := settings.Fill(cmd.Flags(), os.LookupEnv, cfg.Config); err != nil {
-			return err
+			return misuse{err}
 		}
 		if err := cfg.check(); err != nil {
 			return misuse{err}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -66,12 +67,13 @@ func envName(flag string) string {
 // environment or else from the configuration file. A key the file has and we do
 // not is refused: it is a setting somebody believes in.
 func Fill(flags *pflag.FlagSet, env func(string) (string, bool), file string) error {
+	named := "--config"
 	if path, ok := env(envName("config")); ok && file == "" {
-		file = path
+		file, named = path, envName("config")
 	}
 	settings, err := read(file)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", named, err)
 	}
 	var errs []error
 	for name := range settings {
@@ -83,15 +85,17 @@ func Fill(flags *pflag.FlagSet, env func(string) (string, bool), file string) er
 		if flag.Changed || flag.Name == "help" {
 			return
 		}
-		value, ok := env(envName(flag.Name))
+		place := envName(flag.Name)
+		value, ok := env(place)
 		if !ok {
+			place = file + ": " + flag.Name
 			value, ok = settings[flag.Name]
 		}
 		if !ok {
 			return
 		}
 		if err := flags.Set(flag.Name, value); err != nil {
-			errs = append(errs, err)
+			errs = append(errs, Unreadable(place, err))
 		}
 	})
 	return errors.Join(errs...)
@@ -103,13 +107,43 @@ func read(file string) (map[string]string, error) {
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("--config: %w", err)
+		return nil, err
 	}
 	settings := map[string]string{}
 	if err := yaml.Unmarshal(text, &settings); err != nil {
-		return nil, fmt.Errorf("--config %s: %w", file, err)
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return settings, nil
+}
+
+// shapes are the words for what flags of the library's own types must be.
+var shapes = map[string]string{
+	"int":      "a whole number",
+	"int64":    "a whole number",
+	"bool":     "true or false",
+	"duration": `a duration like "5s" or "10m"`,
+}
+
+// Unreadable is the error of a flag's value that was said at a place: what it must be,
+// where by itself it would say which function of Go has not read it. Other errors, and
+// what flags of types of our own say, stay as they are. An empty place is the flag.
+func Unreadable(place string, err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	flag, cause := bad.GetFlag(), bad.Unwrap()
+	shape, ok := shapes[flag.Value.Type()]
+	if !ok || !strings.HasPrefix(cause.Error(), "strconv.") && !strings.HasPrefix(cause.Error(), "time: ") {
+		return err
+	}
+	if errors.Is(cause, strconv.ErrRange) {
+		shape += " of at most 64 bits"
+	}
+	if place == "" {
+		place = "--" + flag.Name
+	}
+	return fmt.Errorf("%s is %q; it must be %s", place, bad.GetValue(), shape)
 }
 
 // LogLevels are the words --log-level takes.
