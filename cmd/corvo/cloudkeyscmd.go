@@ -109,7 +109,7 @@ func issuedKey(k *api.CloudKey) *string { return &k.APIKey }
 func (k keyRing) creating(r *remote) *cobra.Command {
 	var made edits[api.CreateCloudKeyRequest]
 	type request = api.CreateCloudKeyRequest
-	cmd := k.bind(issuing(r, "create NAME", "Make a "+k.one, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.CloudKey, err error) {
+	cmd := k.bind(issuing(r, "create NAME", "Make "+article(k.one), cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.CloudKey, err error) {
 		owner, err := k.owner(cmd, c)
 		if err != nil {
 			return key, err
@@ -128,7 +128,7 @@ func (k keyRing) creating(r *remote) *cobra.Command {
 
 func (k keyRing) rotating(r *remote) *cobra.Command {
 	var made edits[api.RotateKeyRequest]
-	cmd := k.bind(issuing(r, "rotate KEY", "Make a new secret in place of that of a "+k.one, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.CloudKey, err error) {
+	cmd := k.bind(issuing(r, "rotate KEY", "Make a new secret in place of that of "+article(k.one), cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.CloudKey, err error) {
 		owner, err := k.owner(cmd, c)
 		if err != nil {
 			return key, err

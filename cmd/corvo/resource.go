@@ -64,14 +64,14 @@ func (n *resource[Req, Resp]) command(more ...func(*remote) *cobra.Command) *cob
 		on(n, r, "get", "Everything about one "+n.one, func(ctx context.Context, c *client.Client, id string) (Resp, error) {
 			return n.get(c, ctx, id, client.Read{})
 		}, n.show),
-		on(n, r, "delete", "Delete a "+n.one, func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
+		on(n, r, "delete", "Delete "+article(n.one), func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
 			return done("deleted"), n.remove(c, ctx, id, 0)
 		}, showStatus),
 	)
 	if n.prefix == "" {
-		cmd.AddCommand(n.setting(r, "set", fmt.Sprintf("Change what flags say of a %s, or make it", n.one), n.flags))
+		cmd.AddCommand(n.setting(r, "set", fmt.Sprintf("Change what flags say of %s, or make it", article(n.one)), n.flags))
 	} else {
-		cmd.AddCommand(n.creating(r), n.setting(r, "update", fmt.Sprintf("Change what flags say of a %s", n.one), append(n.flags, n.renames...)))
+		cmd.AddCommand(n.creating(r), n.setting(r, "update", fmt.Sprintf("Change what flags say of %s", article(n.one)), append(n.flags, n.renames...)))
 	}
 	for _, command := range more {
 		cmd.AddCommand(command(r))
@@ -133,8 +133,16 @@ func idOf[A any](all []A, name, one, command string, named func(A) (id, name str
 	return found, nil
 }
 
+// article is a noun with its article: an alert rule.
+func article(noun string) string {
+	if strings.ContainsRune("aeioAEIO", rune(noun[0])) {
+		return "an " + noun
+	}
+	return "a " + noun
+}
+
 func (n *resource[Req, Resp]) creating(r *remote) *cobra.Command {
-	cmd := &cobra.Command{Use: "create " + n.makes, Short: "Make a " + n.one, Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "create " + n.makes, Short: "Make " + article(n.one), Args: cobra.ExactArgs(1)}
 	var made edits[Req]
 	made.bind(cmd, n.flags...)
 	cmd.RunE = run(r, func(cmd *cobra.Command, c *client.Client, args []string) (answer Resp, err error) {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -15,6 +16,9 @@ var toldElsewhere = map[string]string{
 	"corvo bench":  "its own tests: it takes its time",
 	"corvo help":   "cobra",
 }
+
+// wrongArticle finds "a alert rule", where "an" belongs; not "a one-time".
+var wrongArticle = regexp.MustCompile(`\b[Aa] ([aeiAEI]|o[^n])\w+`)
 
 // Every command has a line in a transcript, and says what it is.
 func TestEveryCommandHasATranscript(t *testing.T) {
@@ -49,6 +53,9 @@ func TestEveryCommandHasATranscript(t *testing.T) {
 	walk = func(cmd *cobra.Command) {
 		if cmd.Short == "" {
 			t.Errorf("%s does not say what it is", cmd.CommandPath())
+		}
+		if wrong := wrongArticle.FindString(cmd.Short + cmd.Long); wrong != "" {
+			t.Errorf("%s says %q", cmd.CommandPath(), wrong)
 		}
 		if toldElsewhere[cmd.CommandPath()] != "" {
 			return

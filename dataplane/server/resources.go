@@ -2,6 +2,7 @@ package server
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
@@ -83,15 +84,15 @@ func (n *noun[Req, Resp]) routes(s *Server) []serve.Route {
 		{Method: "GET", Path: list, Permission: n.read, Query: read,
 			Summary: "All " + n.many, Response: []Resp{}, Handler: func(w http.ResponseWriter, r *http.Request) error { return n.list(s, w, r) }},
 		{Method: "POST", Path: list, Permission: n.write, Strict: true,
-			Summary: "Create a " + n.one, Request: *new(Req), Response: *new(Resp), Status: http.StatusCreated,
+			Summary: "Create " + n.an(), Request: *new(Req), Response: *new(Resp), Status: http.StatusCreated,
 			Handler: func(w http.ResponseWriter, r *http.Request) error { return n.create(s, w, r) }},
 		{Method: "GET", Path: item, Permission: n.read, Query: read,
-			Summary: "A " + n.one, Response: *new(Resp), Handler: func(w http.ResponseWriter, r *http.Request) error { return n.get(s, w, r) }},
+			Summary: "A" + strings.TrimPrefix(n.an(), "a"), Response: *new(Resp), Handler: func(w http.ResponseWriter, r *http.Request) error { return n.get(s, w, r) }},
 		{Method: "PUT", Path: item, Permission: n.write, Strict: true,
-			Summary: "Replace a " + n.one, Request: *new(Req), Response: *new(Resp),
+			Summary: "Replace " + n.an(), Request: *new(Req), Response: *new(Resp),
 			Handler: func(w http.ResponseWriter, r *http.Request) error { return n.replace(s, w, r) }},
 		{Method: "DELETE", Path: item, Permission: n.write,
-			Summary: "Delete a " + n.one, Response: api.Status{}, Handler: func(w http.ResponseWriter, r *http.Request) error { return n.delete(s, w, r) }},
+			Summary: "Delete " + n.an(), Response: api.Status{}, Handler: func(w http.ResponseWriter, r *http.Request) error { return n.delete(s, w, r) }},
 	}
 }
 
@@ -280,10 +281,18 @@ func (n *noun[Req, Resp]) allow(q *request, rec *state.Resource) error {
 	return n.may(q, rec)
 }
 
+// an is the noun with its article: an alert rule.
+func (n *noun[Req, Resp]) an() string {
+	if strings.ContainsRune("aeio", rune(n.one[0])) {
+		return "an " + n.one
+	}
+	return "a " + n.one
+}
+
 // everywhere refuses those whose scope is not every queue.
 func (n *noun[Req, Resp]) everywhere(q *request) error {
 	if len(q.who.QueueScope) > 0 {
-		return api.Errorf(api.Forbidden, "a %s is about the whole namespace; %s covers only %v", n.one, q.who, q.who.QueueScope)
+		return api.Errorf(api.Forbidden, "%s is about the whole namespace; %s covers only %v", n.an(), q.who, q.who.QueueScope)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -40,6 +41,17 @@ func TestOpenAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, filepath.Join("..", "..", "api", "spec", "openapi.json"), append(got, '\n'))
+}
+
+// What routes are for is said in English where a noun's name is put into it.
+func TestSummariesHaveTheirArticle(t *testing.T) {
+	t.Parallel()
+	wrong := regexp.MustCompile(`\b[Aa] ([aeiAEI]|o[^n])\w+`)
+	for _, r := range (&Server{}).routes() {
+		if text := wrong.FindString(r.Summary); text != "" {
+			t.Errorf("%s %s says %q", r.Method, r.Path, text)
+		}
+	}
 }
 
 // Who may use which route.
