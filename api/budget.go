@@ -73,7 +73,7 @@ type BudgetWindow struct {
 // RaiseBudgetRequest raises every limit of a budget for a while: For or Until says how
 // long. It takes the place of a raise before; 0 ends that.
 type RaiseBudgetRequest struct {
-	AmountUSD money.Nano `json:"amount_usd"`
-	For       Duration   `json:"for,omitempty"`
-	Until     Time       `json:"until,omitempty"`
+	AmountUSD *money.Nano `json:"amount_usd"` // required
+	For       Duration    `json:"for,omitempty"`
+	Until     Time        `json:"until,omitempty"`
 }

@@ -299,7 +299,7 @@ func (p *platform) drifts() {
 	_, err = p.c.PutAlertRule(ctx, p.id("corvo_alert_rule.waiting"), api.AlertRuleRequest{Name: "other", When: "workers", Op: "<", Threshold: &threshold, Notify: hook}, 0)
 	p.must(err)
 	// A raise is for a while: it is no drift, and an update leaves it.
-	_, err = p.c.RaiseBudget(ctx, "key", "trial", api.RaiseBudgetRequest{AmountUSD: *usd(p.t, "3"), For: "1h"})
+	_, err = p.c.RaiseBudget(ctx, "key", "trial", api.RaiseBudgetRequest{AmountUSD: usd(p.t, "3"), For: "1h"})
 	p.must(err)
 	p.applies("0 to add, 8 to change, 0 to destroy")
 	settled(p.t, p.Dir)

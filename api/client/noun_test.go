@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
 )
 
 // asks is one call that is tested, and what it should ask and answer.
@@ -107,7 +108,8 @@ func TestNounCalls(t *testing.T) {
 		answer string
 	}{
 		{"raise a budget", func(ctx context.Context, c *Client) error {
-			b, err := c.RaiseBudget(ctx, "queue", "q", api.RaiseBudgetRequest{AmountUSD: 1_500_000_000, For: "1h"})
+			amount := money.Nano(1_500_000_000)
+			b, err := c.RaiseBudget(ctx, "queue", "q", api.RaiseBudgetRequest{AmountUSD: &amount, For: "1h"})
 			if b.Version != 8 {
 				t.Errorf("the budget is at %d, want 8", b.Version)
 			}

@@ -152,7 +152,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{lenient, `{"name":1,"count":"x","steps":[{"queue":{}}]}`, api.ValidationError, "name: expected a string, got number; count: expected a whole number of 64 bits, got string; steps[0].queue: expected a string, got object"},
 		{lenient, `{"bytes":"%"}`, api.ValidationError, "bytes: illegal base64"},
 		{lenient, `{"urgency":{}}`, api.ValidationError, "urgency: expected a string"},
-		{lenient, `{"labels":{"a":1}}`, api.ValidationError, "labels: expected"},
+		{lenient, `{"labels":{"a":1}}`, api.ValidationError, "labels.a: expected a string, got number"},
 		{lenient, `{"name":"cut \ud83d"}`, api.ValidationError, "name: holds half of a surrogate pair"},
 		{lenient, `{"name":"\ude00\ud83d"}`, api.ValidationError, "name: holds half of a surrogate pair"},
 		{lenient, `{"name":"\uD83Dx"}`, api.ValidationError, "name: holds half of a surrogate pair"},

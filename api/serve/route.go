@@ -31,7 +31,7 @@ type Route struct {
 	Request    any   // zero value of the body's type; nil = none
 	Response   any   // zero value of the answer's type; nil = not described
 	Status     int   // of success, for the document; 0 = 200
-	Strict     bool  // refuse body fields that Request does not have
+	Strict     bool  // refuse body fields that Request does not have, and parameters that Query does not
 	MaxBody    int64 // bytes; 0 = Config.MaxBody
 	Audited    bool  // what is asked here is recorded, also where it is granted
 	Handler    Handler
@@ -40,10 +40,10 @@ type Route struct {
 	Problem func(w http.ResponseWriter, r *http.Request, e *api.Error)
 }
 
-// Param is a query parameter, for the OpenAPI document.
+// Param is a query parameter, for the OpenAPI document and for what Strict routes take.
 type Param struct {
 	Name string
-	Type string // a JSON type; "" = string
+	Type string // a JSON type, such as Boolean; "" = string
 	Doc  string
 }
 

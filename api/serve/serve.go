@@ -201,5 +201,10 @@ func (e *endpoint) serve(c *call, r *http.Request) error {
 			return err
 		}
 	}
+	if e.Strict {
+		if err := e.checkQuery(r.URL.RawQuery); err != nil {
+			return err
+		}
+	}
 	return e.Handler(&c.response, r)
 }

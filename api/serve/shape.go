@@ -154,6 +154,8 @@ func (w *walk) value(t reflect.Type) {
 	}
 	first, kind := w.peek(), t.Kind()
 	switch {
+	case kind == reflect.Map && first == '{' && t.Elem().Kind() == reflect.String:
+		w.mapping(t.Elem()) // api.Strings too, which decodes itself for its nulls: a leaf may be one
 	case ownDecoder(t):
 		w.leaf(t)
 	case kind == reflect.Struct && first == '{':

@@ -125,7 +125,10 @@ func newBudgetRaise(r *remote) *cobra.Command {
 	}, budgets.show)
 	cmd.Example = "  corvo budget raise queue/summaries --amount-usd 2.50 --for 1h"
 	made.bind(cmd,
-		set("amount-usd", "how much more; 0 ends a raise", dollars, func(r *api.RaiseBudgetRequest) *money.Nano { return &r.AmountUSD }),
+		set("amount-usd", "how much more; 0 ends a raise", dollars, func(r *api.RaiseBudgetRequest) *money.Nano {
+			r.AmountUSD = new(money.Nano)
+			return r.AmountUSD
+		}),
 		set("for", "for how long, such as 1h", span, func(r *api.RaiseBudgetRequest) *api.Duration { return &r.For }),
 		set("until", "until when, such as 2026-12-01T00:00:00Z", instant, func(r *api.RaiseBudgetRequest) *api.Time { return &r.Until }),
 	)

@@ -19,6 +19,7 @@ var budgets = &noun[api.BudgetRequest, api.Budget]{
 
 	named:  func(r *http.Request) string { return r.PathValue("scope") + "/" + r.PathValue("target") },
 	nameOf: func(body *api.BudgetRequest) string { return body.Scope + "/" + body.Target },
+	nameIn: "target",
 	complete: func(body *api.BudgetRequest, r *http.Request) {
 		if body.Scope == "" && body.Target == "" {
 			body.Scope, body.Target = r.PathValue("scope"), r.PathValue("target")

@@ -88,7 +88,7 @@ func TestRefusedBudgets(t *testing.T) {
 		}
 	}
 	n.do("POST", "/api/v1/budgets", `{"scope":"job","target":"default","per_job_usd":1}`, http.StatusCreated, nil)
-	for _, body := range []string{`{"amount_usd":1}`, `{"amount_usd":1,"for":"1h","until":"2100-01-01T00:00:00Z"}`, `{"amount_usd":1,"until":"2000-01-01T00:00:00Z"}`, `{"amount_usd":-1,"for":"1h"}`, `{"amount_usd":1,"for":"100000h"}`} {
+	for _, body := range []string{`{}`, `{"amount_usd":null,"for":"1h"}`, `{"amount_usd":1}`, `{"amount_usd":1,"for":"1h","until":"2100-01-01T00:00:00Z"}`, `{"amount_usd":1,"until":"2000-01-01T00:00:00Z"}`, `{"amount_usd":-1,"for":"1h"}`, `{"amount_usd":1,"for":"100000h"}`} {
 		n.do("POST", "/api/v1/budgets/job/default/raise", body, http.StatusBadRequest, nil)
 	}
 }

@@ -35,6 +35,7 @@ func TestEnqueueTermsRefused(t *testing.T) {
 		{`"debounce_key":"k","debounce":"1s","scheduled_at":"2001-01-01T00:00:00Z"`, `debounce_key=k&debounce=1s&scheduled_at=2001-01-01T00:00:00Z`, "scheduled_at"},
 		{`"debounce_key":"k","debounce":"1s","unique_key":"k"`, `debounce_key=k&debounce=1s&unique_key=k`, "debounce_key"},
 		{`"expire_after":"8760h1ms"`, `expire_after=8760h1ms`, "expire_after"},
+		{`"expire_after":"0s"`, `expire_after=0s`, "expire_after"},
 		{`"expire_after":"-1s"`, `expire_after=-1s`, "expire_after"},
 		{`"expire_after":"soon"`, `expire_after=soon`, "expire_after"},
 		{`"expire_after":"1.5us"`, `expire_after=1.5us`, "expire_after"},

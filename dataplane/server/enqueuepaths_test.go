@@ -32,7 +32,6 @@ var enqueueOptions = []enqueueOption{
 		j.State, j.ScheduledNs = job.Scheduled, time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC).UnixNano()
 	}},
 	{`"expire_after":"90s"`, `expire_after=90s`, func(j *job.Job) { j.Opt().ExpireAfterMs, j.Details().ExpireNs = 90_000, int64(90*time.Second) }},
-	{`"expire_after":"0s"`, `expire_after=0s`, func(*job.Job) {}},
 	{`"max_retries":7`, `max_retries=7`, func(j *job.Job) { j.Retry.MaxAttempts = 7 }},
 	{`"retry_backoff":"linear"`, `retry_backoff=linear`, func(j *job.Job) { j.Retry.Backoff = job.BackoffLinear }},
 	{`"retry_base_delay":"7s"`, `retry_base_delay=7s`, func(j *job.Job) { j.Retry.BaseDelayMs = 7000 }},

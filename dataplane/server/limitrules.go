@@ -27,6 +27,7 @@ var limitRules = noun[api.LimitRuleRequest, api.LimitRule]{
 	read: tenancy.QueueRead, write: tenancy.QueueManage,
 	named:  inPath,
 	nameOf: func(body *api.LimitRuleRequest) string { return op.LimitRuleName(body.Queue, body.Key) },
+	nameIn: "key",
 	from:   convert.FromLimitRule,
 	to:     func(_ *cell.Cell, r *state.Resource) (api.LimitRule, error) { return convert.ToLimitRule(r), nil },
 	queue:  func(r *state.Resource) string { return r.GetLimitRule().GetQueue() },

@@ -17,6 +17,9 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
+// metricsPath is where metrics are collected.
+const metricsPath = "/api/v1/metrics"
+
 // MaxQueueSeries is how many queues have metrics of their own, the longest there
 // first. So a queue keeps its series when others come, and a namespace that makes
 // queues by the thousand costs its Prometheus no more than this. The others are

@@ -16,6 +16,7 @@ var providers = &noun[api.ProviderRequest, api.Provider]{
 	read: tenancy.QueueRead, write: tenancy.QueueManage,
 	named:  inPath,
 	nameOf: func(body *api.ProviderRequest) string { return body.Name },
+	nameIn: "name",
 	from:   convert.FromProvider,
 	across: toProvider,
 	queue:  func(*state.Resource) string { return "" },

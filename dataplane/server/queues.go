@@ -66,10 +66,12 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if found == nil {
-		return api.Errorf(api.NotFound, "there is no queue %s", name)
+		return noQueue(name)
 	}
 	return serve.WriteJSON(w, http.StatusOK, found)
 }
+
+func noQueue(name string) error { return api.Errorf(api.NotFound, "there is no queue %s", name) }
 
 func (s *Server) pauseQueue(w http.ResponseWriter, r *http.Request) error {
 	paused := true

@@ -90,7 +90,7 @@ func TestDeleteQueue(t *testing.T) {
 	}
 	for _, query := range []string{"", "?confirm=", "?confirm=1", "?confirm=false"} {
 		a := n.send("DELETE", "/api/v1/queues/empty"+query, n.admin, "")
-		if p := a.problem(t); p.Code != api.ValidationError || !strings.Contains(p.Error, "?confirm=true") {
+		if p := a.problem(t); p.Code != api.ValidationError || !strings.Contains(p.Error, "confirm") {
 			t.Errorf("%q: %d %s", query, a.status, a.body)
 		}
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -23,12 +24,22 @@ func (s *Server) throttleQueue(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) unthrottleQueue(w http.ResponseWriter, r *http.Request) error {
+	q, name, c, err := s.manageQueue(r)
+	if err != nil {
+		return err
+	}
+	if err := s.awaitPresent(r, &q, c); err != nil {
+		return err
+	}
+	if found, err := queueRecord(c, name); err != nil || found == nil {
+		return cmp.Or(err, noQueue(name)) // settings create a queue, lifting one does not
+	}
 	var none uint32
 	var window int64
-	return s.setQueue(w, r, nil, "updated", func(o *op.SetQueue) error {
-		o.RateLimit, o.RateWindowMs = &none, &window
-		return nil
-	})
+	if _, err := commit[*op.SetQueueResult](s, w, r, &q, c, &op.SetQueue{Meta: q.meta, Queue: name, RateLimit: &none, RateWindowMs: &window}); err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "updated"})
 }
 
 // drainQueue stops fetches and says whether jobs are active still: who waits for
@@ -82,8 +93,8 @@ func (s *Server) clearQueue(w http.ResponseWriter, r *http.Request) error {
 
 // confirm is the parameter that says that a deletion is meant.
 var confirm = []serve.Param{
-	{Name: "confirm", Doc: "must be true"},
-	{Name: "if_settled", Doc: "true: refuse while one of its jobs has not settled"},
+	{Name: "confirm", Type: serve.Boolean, Doc: "must be true"},
+	{Name: "if_settled", Type: serve.Boolean, Doc: "true: refuse while one of its jobs has not settled"},
 }
 
 // deleteQueue removes a queue and its jobs; it answers as clearQueue does.

@@ -105,6 +105,9 @@ func TestQueueSettingsRefusals(t *testing.T) {
 			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, a.status, a.body)
 		}
 	}
+	if a := n.send("DELETE", "/api/v1/queues/none/throttle", n.admin, ""); a.status != 404 || a.problem(t).Code != api.NotFound {
+		t.Errorf("lifted the limit of a queue that is none: %d %s", a.status, a.body)
+	}
 	if a := n.send("POST", "/api/v1/queues/none/clear", n.admin, ""); a.status != 404 || a.problem(t).Code != api.NotFound {
 		t.Errorf("cleared a queue that is none: %d %s", a.status, a.body)
 	}

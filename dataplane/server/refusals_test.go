@@ -102,7 +102,7 @@ func refusedEnqueues() []refusalCase {
 		invalid(`{"queue":"q","scheduled_at":"tomorrow"}`, "scheduled_at"),
 		invalid(`{"queue":"q","scheduled_at":"9999-12-31T23:59:59Z"}`, "scheduled_at"),
 		invalid(`{"queue":"q","tags":["a"]}`, "tags"),
-		invalid(`{"queue":"q","tags":{"a":1}}`, "tags"),
+		invalid(`{"queue":"q","tags":{"a":1}}`, "tags.a"),
 		invalid(`{"queue":"q","tags":{"":"x"}}`, "tags"),
 		invalid(`{"queue":"q","tags":{"`+long+`":"x"}}`, "tags"),
 		invalid(`{"queue":"q","tags":{"a":"`+strings.Repeat("x", 1025)+`"}}`, "tags"),

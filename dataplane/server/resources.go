@@ -35,8 +35,10 @@ type noun[Req, Resp any] struct {
 	prefix string
 	// named is the name in an item's path.
 	named func(r *http.Request) string
-	// nameOf is the name that a body gives; nil where there is a prefix.
+	// nameOf is the name that a body gives, with the field nameIn at its end; nil where
+	// there is a prefix.
 	nameOf func(body *Req) string
+	nameIn string
 	// from makes the content a body describes. was is what it replaces, or nil.
 	from func(f *convert.Faults, body *Req, was *state.Resource, nowNs int64) *op.PutResource
 	// to is what clients see. It may look at what has come of the resource.
@@ -169,7 +171,23 @@ func (n *noun[Req, Resp]) replace(s *Server, w http.ResponseWriter, r *http.Requ
 	if n.complete != nil {
 		n.complete(&body, r)
 	}
+	if err := n.sameName(&body, n.named(r)); err != nil {
+		return err
+	}
 	return n.put(s, w, r, &q, &body, q.shards.Home().NewID(""), n.named(r), was, status)
+}
+
+// sameName refuses a PUT's body that gives another name than its path: a name cannot be
+// changed, and which of the two is meant nobody knows. One without a name may leave it to
+// the path.
+func (n *noun[Req, Resp]) sameName(body *Req, named string) error {
+	var f convert.Faults
+	if n.prefix == "" {
+		if given := n.nameOf(body); given != "" && given != named {
+			f.Invalid(n.nameIn, "makes it the %s %s, the path names %s: make them the same", n.one, convert.Excerpt(given), convert.Excerpt(named))
+		}
+	}
+	return f.Err()
 }
 
 // put declares what a body describes under a name. was is what it replaces, nil for

@@ -28,6 +28,7 @@ func things(prefix string) *noun[thing, thing] {
 		kind: state.ResourceKind_RESOURCE_KIND_PROVIDER, path: "/things", item: "/{id}", one: "thing", many: "things",
 		read: tenancy.QueueRead, write: tenancy.QueueManage, prefix: prefix, named: inPath,
 		nameOf: func(body *thing) string { return body.Name },
+		nameIn: "name",
 		from: func(_ *convert.Faults, body *thing, _ *state.Resource, _ int64) *op.PutResource {
 			return &op.PutResource{Resource: &state.Resource{Provider: &state.Provider{Requests: uint64(body.Size)}}}
 		},

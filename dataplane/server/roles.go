@@ -19,12 +19,12 @@ var roles = noun[api.RoleRequest, api.Role]{
 	kind: state.ResourceKind_RESOURCE_KIND_ROLE,
 	path: "/auth/roles", item: "/{id}", one: "role", many: "roles, built-in ones first",
 	read: tenancy.KeyManage, write: tenancy.KeyManage,
-	named:    inPath,
-	nameOf:   func(body *api.RoleRequest) string { return body.Name },
-	complete: func(body *api.RoleRequest, r *http.Request) { body.Name = inPath(r) },
-	from:     convert.FromRole,
-	to:       func(_ *cell.Cell, r *state.Resource) (api.Role, error) { return convert.ToRole(r), nil },
-	queue:    func(*state.Resource) string { return "" },
+	named:  inPath,
+	nameOf: func(body *api.RoleRequest) string { return body.Name },
+	nameIn: "name",
+	from:   convert.FromRole,
+	to:     func(_ *cell.Cell, r *state.Resource) (api.Role, error) { return convert.ToRole(r), nil },
+	queue:  func(*state.Resource) string { return "" },
 	may: func(q *request, r *state.Resource) error {
 		return tenancy.MayGive(q.who, tenancy.Where{Namespace: q.who.Namespace}, convert.Granted(r))
 	},

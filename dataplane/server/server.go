@@ -198,7 +198,7 @@ func (s *Server) table() []serve.Route {
 				table[i].Handler = s.auditing(table[i].Handler)
 			}
 		}
-		table[i].Audited = audits(route)
+		table[i].Audited, table[i].Strict = audits(route), !lenient(route)
 	}
 	for _, route := range s.procedures() {
 		if route.Permission != serve.Open {
@@ -207,6 +207,16 @@ func (s *Server) table() []serve.Route {
 		table = append(table, route)
 	}
 	return table
+}
+
+// lenient says whether a route passes over what it does not know: where old and new
+// workers mix, what is open, and what the tools of others ask for in their own words.
+func lenient(route serve.Route) bool {
+	switch route.Permission {
+	case serve.Open, tenancy.JobEnqueue, tenancy.JobWork:
+		return true
+	}
+	return route.Path == metricsPath || route.Path == profilesPath
 }
 
 func (s *Server) visiting(h serve.Handler) serve.Handler {
@@ -243,13 +253,16 @@ type request struct {
 	judged uint64
 }
 
-// begin reads the body of a request into v (nil: it has none) and finds its
-// shards.
+// begin reads the body of a request into v (nil: it has none, or an empty object) and
+// finds its shards.
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	who, route := serve.Called(r.Context())
 	shards, err := router.Open(s.cfg.Host, who.Namespace)
 	if err != nil {
 		return request{}, err
+	}
+	if v == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		v = &struct{}{} // whatever is sent is meant, and does not go unread
 	}
 	idempotency, err := decode(r, v)
 	if err != nil {

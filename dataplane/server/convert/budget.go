@@ -82,15 +82,17 @@ func rollingWindow(f *Faults, r *api.BudgetRequest, b *state.Budget) {
 // FromRaise declares a budget anew with the raise a request describes.
 func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs int64) *op.PutResource {
 	b := proto.Clone(was.Budget).(*state.Budget)
-	b.RaiseNanoUsd, b.RaiseUntilNs = int64(r.AmountUSD), 0
+	b.RaiseNanoUsd, b.RaiseUntilNs = int64(valueOf(r.AmountUSD)), 0
 	span, err := r.For.Parse(0)
 	until, given, untilErr := r.Until.Parse()
 	switch {
+	case r.AmountUSD == nil:
+		f.Invalid("amount_usd", "is missing; give how much more there is to spend, 0 to end a raise")
 	case err != nil:
 		f.Invalid("for", "%v", err)
 	case untilErr != nil:
 		f.Invalid("until", "%v", untilErr)
-	case r.AmountUSD == 0: // it ends
+	case *r.AmountUSD == 0: // it ends
 	case given == (span > 0):
 		f.Invalid("for", "or until says how long: give one of them")
 	case given && until.UnixNano() <= nowNs:

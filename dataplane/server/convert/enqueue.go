@@ -57,7 +57,11 @@ func (into *newJob) read(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int)
 		DependsOn:   dependencies(f, b.DependsOn),
 	}
 	n.ResultSchema = resultSchema(f, b.ResultSchema)
-	if ms := millis(f, "expire_after", b.ExpireAfter, 0, job.MaxExpireAfter); ms != 0 {
+	if b.ExpireAfter != "" {
+		ms := millis(f, "expire_after", b.ExpireAfter, 0, job.MaxExpireAfter)
+		if ms == 0 {
+			f.Invalid("expire_after", "is nothing; say how long the job has, or leave it out")
+		}
 		n.Opt().ExpireAfterMs = ms
 	}
 	if a := agent(f, b.Agent); a != nil {
