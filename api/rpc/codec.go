@@ -6,6 +6,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
 )
 
 // MaxFields is how many fields a message may have at its top, where each item of a list
@@ -49,15 +51,24 @@ func (Codec) MarshalAppend(b []byte, message any) ([]byte, error) {
 
 // Unmarshal decodes a message. Its strings lie in one copy of the data, which the caller
 // uses again, instead of in one each.
-func (Codec) Unmarshal(data []byte, message any) error {
+func (c Codec) Unmarshal(data []byte, message any) error {
 	switch m := message.(type) {
+	case received:
+		m.decode(c.Unmarshal, data)
+		return nil
 	case generated:
 		if err := checkFields(data); err != nil {
 			return err
 		}
-		return m.UnmarshalVTUnsafe(slices.Clone(data))
+		if err := m.UnmarshalVTUnsafe(slices.Clone(data)); err != nil {
+			return badBinary(data, err)
+		}
+		return nil
 	case proto.Message:
-		return proto.Unmarshal(data, m)
+		if err := proto.Unmarshal(data, m); err != nil {
+			return badBinary(data, err)
+		}
+		return nil
 	}
 	return fmt.Errorf("a %T is no message", message)
 }
@@ -71,7 +82,7 @@ func checkFields(data []byte) error {
 	}
 	for n := 0; len(data) > 0; n++ {
 		if n == MaxFields {
-			return fmt.Errorf("the message has more than %d fields: send shorter lists", MaxFields)
+			return api.Errorf(api.ValidationError, "the message has more than %d fields: send shorter lists", MaxFields)
 		}
 		_, _, size := protowire.ConsumeField(data)
 		if size < 0 {

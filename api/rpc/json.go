@@ -2,12 +2,13 @@ package rpc
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/corvo/corvo/api"
 )
 
 // Codecs are those of a server's procedures, in the place of the library's own, which
@@ -37,18 +38,24 @@ func (jsonCodec) MarshalAppend(b []byte, message any) ([]byte, error) {
 }
 
 // Unmarshal decodes a message. Fields it does not know are those of a newer client.
-func (jsonCodec) Unmarshal(data []byte, message any) error {
-	m, ok := message.(proto.Message)
-	switch {
-	case !ok:
-		return fmt.Errorf("a %T is no message", message)
-	case len(data) == 0:
-		return errors.New("no bytes are no JSON: send {}")
+func (c jsonCodec) Unmarshal(data []byte, message any) error {
+	switch m := message.(type) {
+	case received:
+		m.decode(c.Unmarshal, data)
+		return nil
+	case proto.Message:
+		if len(data) == 0 {
+			return api.Errorf(api.ParseError, "no bytes are no JSON: send {}")
+		}
+		if err := checkObjects(data); err != nil {
+			return err
+		}
+		if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(data, m); err != nil {
+			return badJSON(data, err)
+		}
+		return nil
 	}
-	if err := checkObjects(data); err != nil {
-		return err
-	}
-	return protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(data, m)
+	return fmt.Errorf("a %T is no message", message)
 }
 
 // checkObjects is checkFields for JSON, where it is objects that take a hundred times
@@ -65,7 +72,7 @@ func checkObjects(data []byte) error {
 		if data = data[at:]; data[0] == '"' {
 			data = data[textSize(data)-1:]
 		} else if n++; n > MaxFields {
-			return fmt.Errorf("the message has more than %d objects: send shorter lists", MaxFields)
+			return api.Errorf(api.ValidationError, "the message has more than %d objects: send shorter lists", MaxFields)
 		}
 	}
 }

@@ -37,6 +37,7 @@ func (s *Server) procedures() []serve.Route {
 			connect.NewBidiStreamHandler(workerpbconnect.WorkerServiceStreamLifecycleProcedure, s.rpcStream, rpcOptions...)),
 		procedure(workerpbconnect.WorkerServiceSubscribeProcedure, tenancy.JobRead, bodyManage, s,
 			connect.NewServerStreamHandler(workerpbconnect.WorkerServiceSubscribeProcedure, s.rpcSubscribe, rpcOptions...)),
+		{Method: http.MethodPost, Path: rpc.Prefix + "{procedure}", Permission: serve.Open, Problem: rpc.Refuse, Handler: noProcedure},
 	}
 }
 
@@ -55,10 +56,13 @@ func procedure(path string, may tenancy.Permission, most int64, s *Server, h htt
 
 // unary is the row of a procedure with one request and one answer.
 func unary[Req, Res any](s *Server, path string, may tenancy.Permission, most int64, do func(*rpcCall, *Req) (*Res, error)) serve.Route {
-	h := connect.NewUnaryHandler(path, func(ctx context.Context, m *connect.Request[Req]) (*connect.Response[Res], error) {
+	h := connect.NewUnaryHandler(path, func(ctx context.Context, m *connect.Request[rpc.Received[Req]]) (*connect.Response[Res], error) {
 		c := rpcCallOf(ctx)
 		c.r = c.r.WithContext(ctx) // it ends with the caller's deadline
-		out, err := do(c, m.Msg)
+		if m.Msg.Err != nil {
+			return nil, c.refuse(m.Msg.Err)
+		}
+		out, err := do(c, &m.Msg.Message)
 		if err != nil {
 			return nil, c.refuse(err)
 		}
@@ -89,7 +93,7 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, h http.Handler
 	r = r.WithContext(context.WithValue(r.Context(), rpcCallKey{}, c))
 	r.Body = c.body
 	c.r = r
-	out := &rpcWriter{ResponseWriter: w}
+	out := &rpcWriter{ResponseWriter: w, r: r}
 	h.ServeHTTP(out, r)
 	if len(c.leased) == 0 {
 		return nil
@@ -127,6 +131,7 @@ func (s *Server) beginRPC(c *rpcCall, m proto.Message) (*request, error) {
 // rpcWriter notes that the connection has failed.
 type rpcWriter struct {
 	http.ResponseWriter
+	r   *http.Request
 	err error
 }
 

@@ -59,6 +59,9 @@ func TestRPCAuthorisation(t *testing.T) {
 	readonly := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}})
 	before := n.dump()
 	for _, p := range n.server.procedures() {
+		if strings.HasSuffix(p.Path, "{procedure}") {
+			continue // those that there are not
+		}
 		if p.Permission == serve.Open {
 			if status, body, _ := n.post(url, p.Path, "", "{}"); status != 200 {
 				t.Errorf("%s is open and answers %d %s", p.Path, status, body)

@@ -7,16 +7,20 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
 // rpcSubscribe is streamEvents as a procedure.
-func (s *Server) rpcSubscribe(ctx context.Context, m *connect.Request[workerpb.SubscribeRequest], to *connect.ServerStream[workerpb.SubscribeResponse]) error {
+func (s *Server) rpcSubscribe(ctx context.Context, m *connect.Request[rpc.Received[workerpb.SubscribeRequest]], to *connect.ServerStream[workerpb.SubscribeResponse]) error {
 	c := rpcCallOf(ctx)
 	c.r = c.r.WithContext(ctx)
-	if err := s.subscribe(c, m.Msg, to); err != nil {
+	if m.Msg.Err != nil {
+		return c.refuse(m.Msg.Err)
+	}
+	if err := s.subscribe(c, &m.Msg.Message, to); err != nil {
 		return c.refuse(err)
 	}
 	return nil

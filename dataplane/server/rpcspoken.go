@@ -1,17 +1,15 @@
 package server
 
 import (
-	"encoding/json"
 	"net/http"
-
-	"connectrpc.com/connect"
+	"strings"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/rpc"
 )
 
 // WriteHeader says what is spoken here where Connect's handler has only a number for a
-// call that it has no protocol for. The answer is what an error is to a call with JSON.
+// call that it has no protocol for. The caller is answered in the protocol it does speak.
 func (w *rpcWriter) WriteHeader(status int) {
 	why := ""
 	switch status {
@@ -23,10 +21,24 @@ func (w *rpcWriter) WriteHeader(status int) {
 		w.ResponseWriter.WriteHeader(status)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set(rpc.CodeHeader, string(api.Unsupported))
+	rpc.Refuse(numbered{w.ResponseWriter, status}, w.r, api.Errorf(api.Unsupported, "%s", why))
+}
+
+// numbered keeps the number for those who look at it, which is not the one of the code;
+// an answer that has its error inside stays 200.
+type numbered struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w numbered) WriteHeader(status int) {
+	if status != http.StatusOK {
+		status = w.status
+	}
 	w.ResponseWriter.WriteHeader(status)
-	// Texts always encode, and that the client is gone is noted.
-	body, _ := json.Marshal(map[string]string{"code": connect.CodeUnimplemented.String(), "message": why})
-	_, _ = w.Write(body)
+}
+
+// noProcedure answers calls of procedures that there are not.
+func noProcedure(_ http.ResponseWriter, r *http.Request) error {
+	return api.Errorf(api.Unsupported, "%s has no procedure %s", strings.Trim(rpc.Prefix, "/"), r.PathValue("procedure"))
 }

@@ -7,7 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"connectrpc.com/connect"
+
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/rpc"
+	"github.com/corvo/corvo/api/workerpb"
 )
 
 // Who speaks no protocol of a procedure is told which there are.
@@ -26,7 +30,7 @@ func TestRPCSaysWhatItSpeaks(t *testing.T) {
 		{plain, "Enqueue", "", "application/grpc-web+proto", 415},
 		{h2c(t), "Enqueue", "application/x-www-form-urlencoded", "application/proto", 415},
 		{h2c(t), "StreamLifecycle", "application/json", "application/connect+json", 415},
-		{plain, "StreamLifecycle", "application/connect+json", "needs HTTP/2", 505},
+		{plain, "StreamLifecycle", "application/json", "needs HTTP/2", 505},
 	} {
 		r, err := http.NewRequestWithContext(t.Context(), "POST", url+rpc.Prefix+c.procedure, strings.NewReader("{}"))
 		if err != nil {
@@ -42,12 +46,49 @@ func TestRPCSaysWhatItSpeaks(t *testing.T) {
 		}
 		body, err := io.ReadAll(a.Body)
 		a.Body.Close()
-		var told struct{ Code, Message string }
-		if err != nil || json.Unmarshal(body, &told) != nil || told.Code != "unimplemented" || !strings.Contains(told.Message, c.says) {
+		var told struct {
+			Code, Message string
+			Details       []struct{ Type string }
+		}
+		if err != nil || json.Unmarshal(body, &told) != nil || told.Code != "unimplemented" || !strings.Contains(told.Message, c.says) || len(told.Details) != 1 {
 			t.Errorf("%s with %q: %s, %v, want %q", c.procedure, c.kind, body, err, c.says)
 		}
 		if a.StatusCode != c.status || a.Header.Get("Content-Type") != "application/json" || a.Header.Get(rpc.CodeHeader) != "UNSUPPORTED" {
 			t.Errorf("%s with %q: %d %v", c.procedure, c.kind, a.StatusCode, a.Header)
+		}
+	}
+}
+
+// Who speaks a protocol, but not as this procedure does, is told so in that protocol.
+func TestRPCSaysWhatItSpeaksInTheProtocol(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	url := n.rpcFront()
+	plain := &http.Client{Transport: &http.Transport{}}
+	t.Cleanup(plain.CloseIdleConnections)
+	for name, protocol := range map[string]connect.ClientOption{
+		"connect": connect.WithClientOptions(), "gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb(),
+	} {
+		other := connect.WithCodec(sends{rpc.Codec{}, "thrift", "{}"})
+		_, unary := rpcClient(t, h2c(t), url, n.admin, protocol, other).Enqueue(t.Context(), rpcOf(&workerpb.EnqueueRequest{}))
+		stream := rpcClient(t, h2c(t), url, n.admin, protocol, other).StreamLifecycle(t.Context())
+		if err := stream.Send(nil); err != nil {
+			t.Fatal(err)
+		}
+		_, streamed := stream.Receive()
+		answers := map[error]string{unary: "content types", streamed: "content types"}
+		// Streams of HTTP/1.1 go one way at most: Connect's client opens no other.
+		oneWay := connect.NewClient[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse](plain, url+rpc.Prefix+"StreamLifecycle", protocol, connect.WithInterceptors(keyed(n.admin)))
+		old, err := oneWay.CallServerStream(t.Context(), rpcOf(&workerpb.StreamLifecycleRequest{}))
+		if err == nil {
+			old.Receive()
+			err = old.Err()
+		}
+		answers[err] = "needs HTTP/2"
+		for err, says := range answers {
+			if e := rpc.FromError(err); e == nil || connect.CodeOf(err) != connect.CodeUnimplemented || e.Code != api.Unsupported || !strings.Contains(e.Message, says) {
+				t.Errorf("%s: %v, want %s", name, err, says)
+			}
 		}
 	}
 }

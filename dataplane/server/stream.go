@@ -48,10 +48,15 @@ func (s *Server) rpcStream(ctx context.Context, conn *lifecycle) error {
 	c := rpcCallOf(ctx)
 	c.r = c.r.WithContext(ctx)
 	err := s.openStream(c, conn)
-	var told *connect.Error // of the protocol, or of a message that is out of bounds
+	var (
+		told      *connect.Error // of the protocol, or of a message that is out of bounds
+		undecoded *api.Error     // why a codec could not read a frame, in an error of the protocol
+	)
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return nil
+	case errors.As(err, &undecoded):
+		return c.refuse(err)
 	case errors.As(err, &told):
 		return told
 	}

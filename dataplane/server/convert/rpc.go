@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"strings"
 	"unsafe"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -50,6 +51,11 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 	var f Faults
 	if m.OptionsJson != "" {
 		if rawText(&f, "options_json", m.OptionsJson) == nil {
+			return f.Err()
+		}
+		// Decode takes it for the body of the request, and would blame that.
+		if c := strings.TrimLeft(m.OptionsJson, " \t\r\n")[0]; c != '{' && c != 'n' {
+			f.Invalid("options_json", "is no JSON object: %s", Excerpt(m.OptionsJson))
 			return f.Err()
 		}
 		if err := serve.Decode(r, []byte(m.OptionsJson), b); err != nil {
