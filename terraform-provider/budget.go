@@ -90,7 +90,7 @@ func budgetSettings() map[string]schema.Attribute {
 		},
 		"target": schema.StringAttribute{
 			Required: true, PlanModifiers: replaces,
-			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxBudgetTarget)},
+			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxBudgetTarget), isReachable},
 			Description: `Which one: a queue, a tag as name=value, a fairness key; "default" for scope namespace and job.`,
 		},
 		"daily_usd":   dollars("0", "The most in a day, in dollars. Default: no limit."),

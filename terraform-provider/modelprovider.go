@@ -56,7 +56,7 @@ func modelProviderSettings() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"name": schema.StringAttribute{
 			Required: true, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
-			Validators:  []validator.String{isProviderName},
+			Validators:  []validator.String{isProviderName, isReachable},
 			Description: "Its name, by which jobs and queues name it.",
 		},
 		"rpm_limit":        perMinute("Requests"),

@@ -48,7 +48,10 @@ type queueModel struct {
 	Defaults  *queueDefaultsModel  `tfsdk:"defaults"`
 }
 
-var isQueueName = stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`), "1 to 128 letters, digits, dots, underscores, colons and hyphens")
+var isQueueName = stringvalidator.All(stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`), "1 to 128 letters, digits, dots, underscores, colons and hyphens"), isReachable)
+
+// isReachable refuses the names that no path can have.
+var isReachable = stringvalidator.NoneOf(".", "..")
 
 var queueAttributes = attributes{
 	"name":                          "name",

@@ -45,7 +45,7 @@ func roleSettings() map[string]schema.Attribute {
 			Required: true, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			Validators: []validator.String{
 				stringvalidator.RegexMatches(regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._-]{1,%d}$`, maxRoleName)), "1 to 64 letters, digits, dots, underscores and hyphens"),
-				stringvalidator.NoneOf(builtInRoles...),
+				stringvalidator.NoneOf(builtInRoles...), isReachable,
 			},
 			Description: "Its name, by which keys have it: none of a built-in role. A role that a key has is not deleted.",
 		},

@@ -10,9 +10,28 @@ import (
 // The checks below look at one value each and return what is wrong with it in
 // words a client can act on; the caller names the field.
 
-// CheckQueueName checks a queue's name: 1 to MaxQueueName characters, each a
-// letter, a digit, or one of "._:-".
+// CheckQueueName checks a queue's name that a client gives: CheckStoredQueueName, and
+// CheckReachable.
 func CheckQueueName(name string) error {
+	if err := CheckStoredQueueName(name); err != nil {
+		return err
+	}
+	return CheckReachable(name)
+}
+
+// CheckReachable refuses the names that no path can have: clients and servers take "."
+// and ".." out of it, so that nothing could read or delete what is named so.
+func CheckReachable(name string) error {
+	if name == "." || name == ".." {
+		return fmt.Errorf(`is %q, which paths cannot hold, so that nothing could reach it: any name but "." and ".." will do`, name)
+	}
+	return nil
+}
+
+// CheckStoredQueueName checks a queue's name in an op: 1 to MaxQueueName characters, each
+// a letter, a digit, or one of "._:-". Ops also say what stores and other shards have,
+// with names from before those that are not CheckReachable were refused.
+func CheckStoredQueueName(name string) error {
 	if name == "" {
 		return errors.New("is missing; name a queue")
 	}

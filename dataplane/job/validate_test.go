@@ -35,10 +35,21 @@ func TestQueueNames(t *testing.T) {
 	rule := regexp.MustCompile(fmt.Sprintf(`\A[A-Za-z0-9._:-]{1,%d}\z`, job.MaxQueueName))
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.OneOf(rapid.String(), rapid.StringMatching(`[A-Za-z0-9._:-]{1,140}`)).Draw(t, "name")
-		if got, want := job.CheckQueueName(name) == nil, rule.MatchString(name); got != want {
+		want := rule.MatchString(name)
+		if got := job.CheckStoredQueueName(name) == nil; got != want {
+			t.Fatalf("stored %q: %v, want %v", name, got, want)
+		}
+		want = want && name != "." && name != ".."
+		if got := job.CheckQueueName(name) == nil; got != want {
 			t.Fatalf("%q: %v, want %v", name, got, want)
 		}
 	})
+	for _, name := range []string{".", ".."} {
+		expect(t, "name in a path", job.CheckQueueName("."+name+"."), job.CheckQueueName(name))
+		if err := job.CheckStoredQueueName(name); err != nil {
+			t.Errorf("a store may have %q: %v", name, err)
+		}
+	}
 	expect(t, "queue name", job.CheckQueueName(strings.Repeat("q", job.MaxQueueName)), job.CheckQueueName(strings.Repeat("q", job.MaxQueueName+1)))
 	expect(t, "shortest name", job.CheckQueueName("q"), job.CheckQueueName(""))
 }

@@ -28,7 +28,7 @@ func checkAlertRule(p *problems, o *PutResource) {
 		}
 		p.add("target", job.CheckText(r.GetTarget(), job.MaxResourceName))
 	} else if r.GetTarget() != "" {
-		p.add("queue", job.CheckQueueName(r.GetTarget()))
+		p.add("queue", job.CheckStoredQueueName(r.GetTarget()))
 	}
 	if r.GetComparison().Word() == "" {
 		p.add("op", fmt.Errorf("%d is unknown", r.GetComparison()))

@@ -31,7 +31,7 @@ func (o *Arrive) Validate() error {
 	if n := len(j.GetId()); n != len(job.ID{}) {
 		p.add("job.id", fmt.Errorf("has %d bytes; a job id has %d", n, len(job.ID{})))
 	}
-	p.add("job.queue", job.CheckQueueName(j.GetQueue()))
+	p.add("job.queue", job.CheckStoredQueueName(j.GetQueue()))
 	if !mayMove(j.GetState()) {
 		p.add("job.state", fmt.Errorf("is %q; such a job cannot be moved", j.GetState().Word()))
 	}

@@ -69,6 +69,9 @@ func checkBudget(p *problems, o *PutResource) {
 		p.add("name", fmt.Errorf("is not that of scope and target, %q", name))
 	}
 	p.add("target", checkTarget(b.Scope, b.Target))
+	if !o.Sent {
+		p.add("target", job.CheckReachable(b.Target))
+	}
 	if len(b.Limits) == 0 && b.PerJobNanoUsd == 0 {
 		p.add("daily_usd", errors.New("is missing, and so are weekly_usd, monthly_usd, rolling_usd and per_job_usd: give at least one limit"))
 	}
@@ -104,7 +107,7 @@ func checkTarget(scope state.BudgetScope, target string) error {
 			return fmt.Errorf("of a budget for a %s is %q", scopeWords[scope], BudgetTarget)
 		}
 	case state.BudgetScope_BUDGET_SCOPE_QUEUE:
-		return job.CheckQueueName(target)
+		return job.CheckStoredQueueName(target)
 	case state.BudgetScope_BUDGET_SCOPE_TAG:
 		if name, _, ok := strings.Cut(target, "="); !ok || name == "" {
 			return errors.New("of a budget for a tag is name=value")

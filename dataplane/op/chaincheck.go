@@ -32,7 +32,7 @@ func (nj *NewJob) checkChain(p *problems, i int) {
 }
 
 func checkStep(p *problems, i int, field string, s *job.Step) {
-	p.item("jobs", i, field+".queue", job.CheckQueueName(s.GetQueue()))
+	p.item("jobs", i, field+".queue", job.CheckStoredQueueName(s.GetQueue()))
 	p.item("jobs", i, field+".shard", checkShard(s.GetShard()))
 	if s.GetPayload() != nil {
 		p.item("jobs", i, field+".payload", job.CheckSeal(s.Payload))
@@ -96,7 +96,7 @@ func (nj *NewJob) checkMade(p *problems, i int) {
 	before, of := o.JobId, "job_id"
 	switch o.Kind {
 	case job.OriginKind_ORIGIN_KIND_STEP, job.OriginKind_ORIGIN_KIND_FAILURE, job.OriginKind_ORIGIN_KIND_EXIT:
-		p.item("jobs", i, "origin.queue", job.CheckQueueName(o.Queue))
+		p.item("jobs", i, "origin.queue", job.CheckStoredQueueName(o.Queue))
 	case job.OriginKind_ORIGIN_KIND_BATCH:
 		before, of = o.BatchId, "batch_id"
 	default:

@@ -28,7 +28,7 @@ func (*ClearQueue) Class() pipeline.Class { return table[numClearQueue].Class }
 func (o *ClearQueue) Validate() error {
 	var p problems
 	o.Meta.check(&p)
-	p.add("queue", job.CheckQueueName(o.Queue))
+	p.add("queue", job.CheckStoredQueueName(o.Queue))
 	return p.err()
 }
 

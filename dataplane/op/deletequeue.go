@@ -31,7 +31,7 @@ func (*DeleteQueue) Class() pipeline.Class { return table[numDeleteQueue].Class 
 func (o *DeleteQueue) Validate() error {
 	var p problems
 	o.Meta.check(&p)
-	p.add("queue", job.CheckQueueName(o.Queue))
+	p.add("queue", job.CheckStoredQueueName(o.Queue))
 	return p.err()
 }
 

@@ -41,7 +41,7 @@ func (o *Fetch) Validate() error {
 	p.length("queues", len(o.Queues), job.MaxFetchQueues)
 	if len(o.Queues) <= job.MaxFetchQueues {
 		for i, queue := range o.Queues {
-			p.item("queues", i, "", job.CheckQueueName(queue))
+			p.item("queues", i, "", job.CheckStoredQueueName(queue))
 		}
 	}
 	if o.Count < 1 || o.Count > job.MaxFetchJobs {

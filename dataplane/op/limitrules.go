@@ -15,7 +15,7 @@ func LimitRuleName(queue, key string) string { return queue + "/" + key }
 func checkLimitRule(p *problems, o *PutResource) {
 	r := o.GetResource().GetLimitRule()
 	p.only(o, r != nil)
-	p.add("queue", job.CheckQueueName(r.GetQueue()))
+	p.add("queue", job.CheckStoredQueueName(r.GetQueue()))
 	if r.GetKey() != state.EveryKey {
 		p.add("key", CheckFairnessKey(r.GetKey()))
 	}

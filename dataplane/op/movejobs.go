@@ -50,7 +50,7 @@ func (o *MoveJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)
 	p.ids("job_ids", o.JobIds)
-	p.add("queue", job.CheckQueueName(o.Queue))
+	p.add("queue", job.CheckStoredQueueName(o.Queue))
 	p.add("shard", checkShard(o.Shard))
 	return p.err()
 }

@@ -39,7 +39,7 @@ func (o *Enqueue) checkBatch(p *problems) (jobIDs [][]byte) {
 
 func (b *NewBatch) check(p *problems) {
 	if b.CallbackQueue != "" {
-		p.add("batch.callback_queue", job.CheckQueueName(b.CallbackQueue))
+		p.add("batch.callback_queue", job.CheckStoredQueueName(b.CallbackQueue))
 	}
 	p.add("batch.callback_shard", checkShard(b.CallbackShard))
 	if len(b.ParentId) > 0 {

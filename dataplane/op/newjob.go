@@ -10,7 +10,7 @@ import (
 
 // check looks at what every job to be made must be, whoever has it made.
 func (nj *NewJob) check(p *problems, i int) {
-	p.item("jobs", i, "queue", job.CheckQueueName(nj.GetQueue()))
+	p.item("jobs", i, "queue", job.CheckStoredQueueName(nj.GetQueue()))
 	if nj.GetPayload() == nil {
 		p.item("jobs", i, "payload", errors.New("is missing"))
 	}

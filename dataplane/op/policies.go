@@ -29,7 +29,7 @@ func checkApprovalPolicy(p *problems, o *PutResource) {
 	}
 	p.add("approval_policy.label", job.CheckText(a.Label, job.MaxLabel))
 	if a.Queue != "" {
-		p.add("approval_policy.queue", job.CheckQueueName(a.Queue))
+		p.add("approval_policy.queue", job.CheckStoredQueueName(a.Queue))
 	}
 	p.add("approval_policy.tag_key", job.CheckText(a.TagKey, job.MaxTagName))
 	p.add("approval_policy.tag_value", job.CheckText(a.TagValue, job.MaxTagValue))

@@ -40,6 +40,9 @@ func (o *PutResource) Validate() error {
 	if n := r.GetShards(); n < 1 || n > job.Slots {
 		p.add("shards", fmt.Errorf("are %d; a namespace has from 1 to %d", n, job.Slots))
 	}
+	if !o.Sent {
+		p.add("name", job.CheckReachable(r.GetName()))
+	}
 	if o.Sent {
 		p.resourceID("resource.id", r.GetId())
 	} else if ids := o.GetMeta().GetIds(); len(ids) != 1 {

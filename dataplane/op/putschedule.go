@@ -34,7 +34,7 @@ func (o *PutSchedule) Validate() error {
 	s := o.GetSchedule()
 	p.scheduleID("schedule.id", s.GetId())
 	p.add("name", job.CheckScheduleName(s.GetName()))
-	p.add("queue", job.CheckQueueName(s.GetQueue()))
+	p.add("queue", job.CheckStoredQueueName(s.GetQueue()))
 	p.add("shard", checkShard(s.GetShard()))
 	if _, err := job.ParseCron(s.GetCron()); err != nil {
 		p.add("cron", err)

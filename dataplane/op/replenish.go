@@ -25,7 +25,7 @@ func (o *Replenish) Validate() error {
 	p.length("queues", len(o.Queues), job.MaxDutyItems)
 	if len(o.Queues) <= job.MaxDutyItems {
 		for i, queue := range o.Queues {
-			p.item("queues", i, "", job.CheckQueueName(queue))
+			p.item("queues", i, "", job.CheckStoredQueueName(queue))
 		}
 	}
 	return p.err()

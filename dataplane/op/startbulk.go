@@ -144,7 +144,7 @@ func (p *problems) bulkAction(a state.BulkAction, queue string, shard, priority 
 		p.add("action", errors.New("is missing, or none there is"))
 	}
 	if a == state.BulkAction_BULK_ACTION_MOVE {
-		p.add("move_to_queue", job.CheckQueueName(queue))
+		p.add("move_to_queue", job.CheckStoredQueueName(queue))
 		p.add("shard", checkShard(shard))
 	} else if queue != "" || shard != 0 {
 		p.add("move_to_queue", errors.New("is only for move"))
@@ -177,7 +177,7 @@ func (p *problems) bulkFilter(filter []byte, queue string, states []job.State) {
 		p.put("filter", fmt.Sprintf("has %d bytes; at most %d are allowed", n, job.MaxBulkFilter))
 	}
 	if queue != "" {
-		p.add("filter.queue", job.CheckQueueName(queue))
+		p.add("filter.queue", job.CheckStoredQueueName(queue))
 	}
 	if n := len(states); n >= int(job.States) {
 		p.add("filter.state", fmt.Errorf("has %d elements; there are %d states", n, job.States-1))

@@ -31,7 +31,7 @@ func (*SweepQueue) Class() pipeline.Class { return table[numSweepQueue].Class }
 func (o *SweepQueue) Validate() error {
 	var p problems
 	o.Meta.check(&p)
-	p.add("queue", job.CheckQueueName(o.Queue))
+	p.add("queue", job.CheckStoredQueueName(o.Queue))
 	switch {
 	case len(o.JobIds) > 0:
 		p.ids("job_ids", o.JobIds)

@@ -78,6 +78,17 @@ func TestPutQueueRefusals(t *testing.T) {
 	if a := n.send("PUT", "/api/v1/queues/a%20b", n.admin, `{}`); a.problem(t).Code != api.ValidationError {
 		t.Errorf("a bad name: %s", a.body)
 	}
+	for path, body := range map[string]string{
+		"/enqueue":     `{"queue":".."}`,
+		"/providers":   `{"name":"."}`,
+		"/auth/roles":  `{"name":"..","permissions":["queue.read"]}`,
+		"/budgets":     `{"scope":"key","target":"..","daily_usd":1}`,
+		"/limit-rules": `{"queue":"..","key":"k","max_concurrency":1}`,
+	} {
+		if a := n.send("POST", "/api/v1"+path, n.admin, body); a.problem(t).Code != api.ValidationError || !strings.Contains(string(a.body), "paths") {
+			t.Errorf("a name that no path can have: %s %s: %d %s", path, body, a.status, a.body)
+		}
+	}
 	n.same(before)
 }
 
