@@ -36,6 +36,10 @@ type Queue struct {
 	OnFull    string          `json:"on_full"`    // reject or drop_oldest
 	Retention *QueueRetention `json:"retention"`  // null = the namespace's
 	Defaults  *QueueDefaults  `json:"defaults"`   // null = the namespace's
+
+	// Version of the settings is for the client, which reads it off the answer's ETag; 0 in
+	// a list, and in an eventual read.
+	Version int64 `json:"-"`
 }
 
 // The words of Queue.Status.

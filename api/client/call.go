@@ -53,6 +53,7 @@ type call struct {
 	wait   time.Duration // what the server may take on purpose
 
 	ifMatch int64  // resource version the call insists on; 0: none
+	ifNone  bool   // the call insists on it that there is none
 	version *int64 // where the version goes that the answer's ETag says; nil: it is not wanted
 }
 
@@ -151,6 +152,9 @@ func (c *Client) request(ctx context.Context, k call, body []byte, key string) (
 	}
 	if k.ifMatch != 0 {
 		req.Header.Set("If-Match", etag(k.ifMatch))
+	}
+	if k.ifNone {
+		req.Header.Set("If-None-Match", "*")
 	}
 	if c.namespace != "" {
 		req.Header.Set(api.NamespaceHeader, c.namespace)

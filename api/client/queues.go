@@ -29,7 +29,7 @@ func (c *Client) Throughput(ctx context.Context) (api.Throughput, error) {
 // Queue is one queue's settings and counters.
 func (c *Client) Queue(ctx context.Context, name string, r Read) (api.Queue, error) {
 	var out api.Queue
-	_, err := c.do(ctx, call{method: http.MethodGet, path: queuePath(name, "") + r.query(), out: &out, repeat: repeatAlways})
+	_, err := c.do(ctx, call{method: http.MethodGet, path: queuePath(name, "") + r.query(), out: &out, version: &out.Version, repeat: repeatAlways})
 	return out, err
 }
 
@@ -55,6 +55,17 @@ func (c *Client) SetConcurrency(ctx context.Context, name string, most int) erro
 func (c *Client) PutQueue(ctx context.Context, name string, req api.PutQueueRequest) (api.Queue, error) {
 	var out api.Queue
 	_, err := c.do(ctx, call{method: http.MethodPut, path: queuePath(name, ""), body: req, out: &out, repeat: repeatAlways})
+	return out, err
+}
+
+// PutQueueAt is PutQueue for a queue whose settings are at a version still; 0 is for one
+// that is not there yet. It is PRECONDITION_FAILED where somebody else was faster.
+func (c *Client) PutQueueAt(ctx context.Context, name string, req api.PutQueueRequest, version int64) (api.Queue, error) {
+	var out api.Queue
+	_, err := c.do(ctx, call{
+		method: http.MethodPut, path: queuePath(name, ""), body: req, out: &out, version: &out.Version,
+		ifMatch: version, ifNone: version == 0, repeat: repeatKeyed,
+	})
 	return out, err
 }
 

@@ -157,19 +157,14 @@ func newQueueSet(r *remote) *cobra.Command {
 		Long:    "Change what flags say of a queue, or make it. What no flag says stays as it is; --FLAG " + nothing + " takes away what it says.",
 		Example: "  corvo queues set mails --max-concurrency 20 --rate-limit 100 --rate-window 1m",
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Queue, error) {
-			was, err := c.Queue(cmd.Context(), args[0], client.Read{Strong: true})
-			if err != nil && api.CodeOf(err) != api.NotFound {
-				return was, err
-			}
-			var req api.PutQueueRequest
-			if err == nil {
-				if err := asRequest(was, &req); err != nil {
-					return was, fmt.Errorf("the queue that is there: %w", err)
+			// Whoever was faster has changed something else, as a rule: what they did stays,
+			// and the flags are said of that.
+			for try := 1; ; try++ {
+				now, err := setQueue(cmd.Context(), c, args[0], made)
+				if api.CodeOf(err) != api.PreconditionFailed || try == setTries {
+					return now, err
 				}
-				req.PriorityAgeing = api.Duration(maybe(was.PriorityAgeingMs, millis))
 			}
-			made.apply(&req)
-			return c.PutQueue(cmd.Context(), args[0], req)
 		}, showQueue),
 	}
 	retention := func(r *api.PutQueueRequest) *api.QueueRetention {
@@ -191,6 +186,30 @@ func newQueueSet(r *remote) *cobra.Command {
 		set("retention-cancelled", "the same of cancelled ones", durationText, func(r *api.PutQueueRequest) *api.Duration { return &retention(r).Cancelled }),
 	)
 	return cmd
+}
+
+// setTries is how often settings are read and changed while others change them.
+const setTries = 10
+
+// setQueue changes what a queue is set to now; it is PRECONDITION_FAILED where somebody
+// else does so meanwhile.
+func setQueue(ctx context.Context, c *client.Client, queue string, made edits[api.PutQueueRequest]) (api.Queue, error) {
+	was, err := c.Queue(ctx, queue, client.Read{Strong: true})
+	if err != nil && api.CodeOf(err) != api.NotFound {
+		return was, err
+	}
+	var req api.PutQueueRequest
+	if err == nil {
+		if err := asRequest(was, &req); err != nil {
+			return was, fmt.Errorf("the queue that is there: %w", err)
+		}
+		req.PriorityAgeing = api.Duration(maybe(was.PriorityAgeingMs, millis))
+	}
+	made.apply(&req)
+	if err == nil && was.Version == 0 {
+		return c.PutQueue(ctx, queue, req) // a proxy has taken the version out of the answer
+	}
+	return c.PutQueueAt(ctx, queue, req, was.Version)
 }
 
 // drainLook is how often a queue that is drained is looked at.

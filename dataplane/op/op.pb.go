@@ -1894,6 +1894,8 @@ type SetQueue struct {
 	Defaults       *state.QueueDefaults   `protobuf:"bytes,11,opt,name=defaults,proto3" json:"defaults,omitempty"`                        // replaces the whole where present
 	Provider       *string                `protobuf:"bytes,12,opt,name=provider,proto3,oneof" json:"provider,omitempty"`                  // of jobs that name none
 	AgeingMs       *int64                 `protobuf:"varint,13,opt,name=ageing_ms,json=ageingMs,proto3,oneof" json:"ageing_ms,omitempty"` // 0 = never
+	IfVersion      uint64                 `protobuf:"varint,14,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`    // refused where its settings have another, see QueueVersion; 0 = any
+	Create         bool                   `protobuf:"varint,15,opt,name=create,proto3" json:"create,omitempty"`                           // refused where the queue is there
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -2017,6 +2019,20 @@ func (x *SetQueue) GetAgeingMs() int64 {
 		return *x.AgeingMs
 	}
 	return 0
+}
+
+func (x *SetQueue) GetIfVersion() uint64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
+}
+
+func (x *SetQueue) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
 }
 
 type SetQueueResult struct {
@@ -7882,7 +7898,7 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x05items\x18\x01 \x03(\v2\x14.corvo.op.v1.RefusalR\x05items\x12\x16\n" +
 	"\x06cancel\x18\x02 \x03(\rR\x06cancel\x12\x1f\n" +
 	"\vover_budget\x18\x03 \x03(\rR\n" +
-	"overBudget\"\x99\x05\n" +
+	"overBudget\"\xd0\x05\n" +
 	"\bSetQueue\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1b\n" +
@@ -7899,7 +7915,10 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	" \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x129\n" +
 	"\bdefaults\x18\v \x01(\v2\x1d.corvo.state.v1.QueueDefaultsR\bdefaults\x12\x1f\n" +
 	"\bprovider\x18\f \x01(\tH\aR\bprovider\x88\x01\x01\x12 \n" +
-	"\tageing_ms\x18\r \x01(\x03H\bR\bageingMs\x88\x01\x01B\t\n" +
+	"\tageing_ms\x18\r \x01(\x03H\bR\bageingMs\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\x0e \x01(\x04R\tifVersion\x12\x16\n" +
+	"\x06create\x18\x0f \x01(\bR\x06createB\t\n" +
 	"\a_pausedB\x12\n" +
 	"\x10_max_concurrencyB\r\n" +
 	"\v_rate_limitB\x11\n" +

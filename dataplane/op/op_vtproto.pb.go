@@ -2007,6 +2007,21 @@ func (m *SetQueue) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Create {
+		i--
+		if m.Create {
+			dAtA[i] = 1
+		} else {
+			dAtA[i] = 0
+		}
+		i--
+		dAtA[i] = 0x78
+	}
+	if m.IfVersion != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.IfVersion))
+		i--
+		dAtA[i] = 0x70
+	}
 	if m.AgeingMs != nil {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(*m.AgeingMs))
 		i--
@@ -8560,6 +8575,12 @@ func (m *SetQueue) SizeVT() (n int) {
 	}
 	if m.AgeingMs != nil {
 		n += 1 + protohelpers.SizeOfVarint(uint64(*m.AgeingMs))
+	}
+	if m.IfVersion != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.IfVersion))
+	}
+	if m.Create {
+		n += 2
 	}
 	n += len(m.unknownFields)
 	return n
@@ -15723,6 +15744,45 @@ func (m *SetQueue) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.AgeingMs = &v
+		case 14:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field IfVersion", wireType)
+			}
+			m.IfVersion = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.IfVersion |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 15:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Create", wireType)
+			}
+			var v int
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				v |= int(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			m.Create = bool(v != 0)
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

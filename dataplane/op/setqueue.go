@@ -22,7 +22,8 @@ import (
 // it go on ends the draining.
 //
 // It is refused with CONFLICT for a queue too many, and for one that is being
-// deleted.
+// deleted; and with PRECONDITION_FAILED for settings that are not those the client
+// saw, and with create for a queue that is there.
 
 // Number is SetQueue's number in the log.
 func (*SetQueue) Number() entry.Number { return numSetQueue }
@@ -34,7 +35,7 @@ func (*SetQueue) Class() pipeline.Class { return table[numSetQueue].Class }
 func (o *SetQueue) Validate() error {
 	var p problems
 	o.Meta.check(&p)
-	p.add("queue", job.CheckQueueName(o.Queue))
+	p.add("queue", job.CheckStoredQueueName(o.Queue))
 	if n := o.GetMaxConcurrency(); n > job.MaxConcurrency {
 		p.add("max_concurrency", fmt.Errorf("is %d; at most %d are allowed, 0 is unlimited", n, job.MaxConcurrency))
 	}
@@ -106,14 +107,18 @@ func checkDefaults(d *state.QueueDefaults) []error {
 
 // Apply changes the settings.
 func (o *SetQueue) Apply(tx *state.Tx) (*SetQueueResult, error) {
-	created := tx.Queue(o.Queue) == nil
+	was := tx.Queue(o.Queue)
+	if was.GetDeleting() {
+		return nil, beingDeleted(o.Queue)
+	}
+	if err := o.expected(was); err != nil {
+		return nil, err
+	}
+	created := was == nil
 	if created {
 		if err := admitQueues(tx, 1); err != nil {
 			return nil, err
 		}
-	}
-	if tx.Queue(o.Queue).GetDeleting() {
-		return nil, beingDeleted(o.Queue)
 	}
 	q := tx.EnsureQueue(o.Queue)
 	events := make([]state.EventType, 0, 2)

@@ -58,7 +58,44 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	at := q.shards.Of(name)
-	if err := s.awaitView(r, &q, at); err != nil {
+	fresh, err := q.freshness(r)
+	if err != nil {
+		return err
+	}
+	missing := api.Errorf(api.NotFound, "there is no queue %s", name)
+	if fresh.eventual {
+		// The view may be behind the store that the version is of: there is none.
+		if err := s.awaitView(r, &q, at); err != nil {
+			return err
+		}
+		found, err := at.View().Queue(r.Context(), name)
+		if err != nil {
+			return err
+		}
+		if found == nil {
+			return missing
+		}
+		return serve.WriteJSON(w, http.StatusOK, found)
+	}
+	if err := s.awaitState(r, &q, at); err != nil {
+		return err
+	}
+	return s.showQueue(w, r, at, name, missing)
+}
+
+// showQueue answers a queue as it is in the store or later, with its version; missing
+// is the answer where it is not there. The version is read first: it may be older than
+// what is shown, which refuses a write, and never newer, which would have a write undo
+// what its client has not seen.
+func (s *Server) showQueue(w http.ResponseWriter, r *http.Request, at *cell.Cell, name string, missing error) error {
+	version, err := queueVersion(at, name)
+	if err != nil {
+		return err
+	}
+	if version == 0 {
+		return missing
+	}
+	if err := s.awaitWritten(r, at); err != nil {
 		return err
 	}
 	found, err := at.View().Queue(r.Context(), name)
@@ -66,9 +103,46 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if found == nil {
-		return noQueue(name)
+		return missing
 	}
-	return serve.WriteJSON(w, http.StatusOK, found)
+	return writeVersion(w, http.StatusOK, version, found)
+}
+
+// queueVersion is the version of a queue's settings in the store, 0 where it is not there.
+func queueVersion(at *cell.Cell, name string) (uint64, error) {
+	v := at.State().Snapshot()
+	defer v.Close()
+	rec, err := v.Queue(name)
+	if rec == nil || err != nil {
+		return 0, err
+	}
+	return op.QueueVersion(rec)
+}
+
+// onlyIf has a write insist on what the request says of the queue: If-Match that it is
+// at a version, If-None-Match: * that it is not there yet. The op decides.
+func (s *Server) onlyIf(r *http.Request, q *request, at *cell.Cell, o *op.SetQueue) error {
+	if none := r.Header.Values("If-None-Match"); len(none) > 0 {
+		if len(none) > 1 || strings.TrimSpace(none[0]) != "*" {
+			return api.Errorf(api.ValidationError, "If-None-Match takes * here, which makes a queue only where there is none")
+		}
+		o.Create = true
+	}
+	if len(r.Header.Values("If-Match")) == 0 {
+		return nil
+	}
+	if err := s.awaitPresent(r, q, at); err != nil {
+		return err
+	}
+	present, err := queueVersion(at, o.Queue)
+	if err != nil {
+		return err
+	}
+	if present == 0 {
+		return api.Errorf(api.PreconditionFailed, "there is no queue %s, so it has no version: leave If-Match out to create it", o.Queue)
+	}
+	o.IfVersion, err = ifMatch(r, present)
+	return err
 }
 
 func noQueue(name string) error { return api.Errorf(api.NotFound, "there is no queue %s", name) }
@@ -132,20 +206,13 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := q.shards.Of(name)
+	if err := s.onlyIf(r, &q, c, o); err != nil {
+		return err
+	}
 	if _, err := commit[*op.SetQueueResult](s, w, r, &q, c, o); err != nil {
 		return err
 	}
-	if err := s.awaitWritten(r, c); err != nil {
-		return err
-	}
-	found, err := c.View().Queue(r.Context(), name)
-	if err != nil {
-		return err
-	}
-	if found == nil {
-		return api.Errorf(api.NotFound, "queue %s was deleted by somebody else a moment after it was set", name)
-	}
-	return serve.WriteJSON(w, http.StatusOK, found)
+	return s.showQueue(w, r, c, name, api.Errorf(api.NotFound, "queue %s was deleted by somebody else a moment after it was set", name))
 }
 
 // queue is the queue named in the path, if the caller has the right on it.
