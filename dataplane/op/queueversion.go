@@ -13,7 +13,8 @@ import (
 // another for others, from 1 to what an int64 holds. It is of all that SetQueue sets and
 // of nothing else. It is computed, not counted: a count would begin anew in a store whose
 // log was written before there was one, and replicas would differ by how much of the log
-// they replay.
+// they replay. Replicas of different binaries must come to the same: a setting that is new
+// joins from the feature level on that allows to set it, and is nothing where it is not set.
 func QueueVersion(q *state.Queue) (uint64, error) {
 	settings := &state.Queue{
 		Paused: q.Paused, Draining: q.Draining, MaxConcurrency: q.MaxConcurrency,

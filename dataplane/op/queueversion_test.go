@@ -73,6 +73,23 @@ func TestQueueVersionIsOfAllSettings(t *testing.T) {
 	}
 }
 
+// Replicas of two binaries must judge one op alike, so versions are what they once were.
+func TestQueueVersionsAreFrozen(t *testing.T) {
+	t.Parallel()
+	one := uint32(1)
+	for want, q := range map[uint64]*state.Queue{
+		4731101021104424429: {Name: "plain", Enqueued: 7},
+		4901711536396449746: {
+			Paused: true, Draining: true, MaxConcurrency: 2, RateLimit: 3, RateWindowMs: 4, AgeingMs: 5, MaxLength: 6,
+			Overflow: job.Overflow_OVERFLOW_DROP_OLDEST, Provider: "p", Retention: &job.Retention{DeadMs: 8}, Defaults: &state.QueueDefaults{MaxAttempts: &one},
+		},
+	} {
+		if got, err := op.QueueVersion(q); err != nil || got != want {
+			t.Errorf("the version of %v is %d, %v; it was %d", q, got, err, want)
+		}
+	}
+}
+
 // What a client has not seen, it does not overwrite: the entry in which the op is decides.
 func TestSetQueueOnlyIf(t *testing.T) {
 	t.Parallel()
