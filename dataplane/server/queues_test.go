@@ -51,6 +51,25 @@ func TestPutQueue(t *testing.T) {
 	}
 }
 
+// Who changes a setting of a queue that drains does not end the draining; who has it go
+// on does.
+func TestPutQueueWhileItDrains(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	n.enqueued(`{"queue":"q"}`)
+	answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"],"worker_id":"w","timeout":0}`)
+	answers[api.Status](n, 200, "POST", "/queues/q/drain", `{}`)
+	for _, c := range []struct{ body, want string }{
+		{`{"paused":true,"max_concurrency":5}`, api.QueueDraining},
+		{`{"max_concurrency":5}`, "active"},
+		{`{"paused":true}`, "paused"},
+	} {
+		if q := answers[api.Queue](n, 200, "PUT", "/queues/q", c.body); q.Status != c.want {
+			t.Errorf("%s: the queue is %s, want %s", c.body, q.Status, c.want)
+		}
+	}
+}
+
 func TestPutQueueRefusals(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)

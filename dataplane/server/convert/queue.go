@@ -61,8 +61,8 @@ func rateWindow(f *Faults, field string, ms int64) int64 {
 // FromPutQueue sets every setting of a queue; what the request does not name, or
 // names as null, has its default.
 func FromPutQueue(f *Faults, b *api.PutQueueRequest, o *op.SetQueue) {
-	paused, draining := valueOf(b.Paused), false
-	o.Paused, o.Draining = &paused, &draining
+	paused := valueOf(b.Paused)
+	o.Paused = &paused // one that drains goes on draining as long as it is paused
 	o.MaxConcurrency = concurrency(f, "max_concurrency", valueOf(b.MaxConcurrency))
 	putRate(f, b, o)
 	ageing := millis(f, "priority_ageing", b.PriorityAgeing, 0, job.MaxAgeing)
