@@ -22,7 +22,7 @@ const module = "github.com/corvo/corvo"
 // own. A package that is not listed has the row of the nearest listed folder
 // above it.
 var layers = [][]string{
-	{"billing/money", "telemetry", "api/workerpb", "ui"},
+	{"billing/money", "telemetry", "api/workerpb", "api/text", "ui"},
 	{"api"},
 	{"tenancy", "api/rpc", "engine/entry", "engine/durable", "engine/image"},
 	{"billing", "tenancy/keyring", "tenancy/token"},

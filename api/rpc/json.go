@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 )
 
 // Codecs are those of a server's procedures, in the place of the library's own, which
@@ -70,23 +71,10 @@ func checkObjects(data []byte) error {
 			return nil
 		}
 		if data = data[at:]; data[0] == '"' {
-			data = data[textSize(data)-1:]
+			size, _ := text.StringSize(data)
+			data = data[size-1:]
 		} else if n++; n > MaxFields {
 			return api.Errorf(api.ValidationError, "the message has more than %d objects: send shorter lists", MaxFields)
 		}
 	}
-}
-
-// textSize is how many bytes the text takes that data begins with, quotes included; all
-// where it has no end.
-func textSize(data []byte) int {
-	for at := 1; at < len(data); at++ {
-		switch data[at] {
-		case '\\':
-			at++
-		case '"':
-			return at + 1
-		}
-	}
-	return len(data)
 }

@@ -1,16 +1,15 @@
 package rpc
 
 import (
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 )
 
 // maxSaid bounds what an error repeats of a decoder's words, which repeat the message.
@@ -41,10 +40,10 @@ func badJSON(data []byte, err error) error {
 		return at(api.ParseError, int(syntax.Offset), "the message is not JSON at byte %d: %s", syntax.Offset, syntax.Error())
 	}
 	if !utf8.Valid(data) {
-		n := invalidUTF8(data)
+		n := text.InvalidUTF8(data)
 		return at(api.ParseError, n, "the message is not valid UTF-8 at byte %d", n)
 	}
-	if n := halfPair(data); n >= 0 {
+	if n := text.HalfPair(data); n >= 0 {
 		return at(api.ValidationError, n, "the message holds half of a surrogate pair at byte %d: send both halves, or neither", n)
 	}
 	return api.Wrap(err, api.ValidationError, "the message does not fit: "+strings.TrimPrefix(said(err), "syntax error "))
@@ -70,56 +69,6 @@ func at(code api.Code, position int, format string, args ...any) error {
 
 // said is what a decoder says, without the library's name and at a bounded length.
 func said(err error) string {
-	text := strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:"))
-	if len(text) > maxSaid {
-		text = strings.ToValidUTF8(text[:maxSaid], "") + "..."
-	}
-	return text
-}
-
-// invalidUTF8 is where the first byte is that is no UTF-8.
-func invalidUTF8(data []byte) int {
-	n := 0
-	for n < len(data) {
-		r, size := utf8.DecodeRune(data[n:])
-		if r == utf8.RuneError && size == 1 {
-			break
-		}
-		n += size
-	}
-	return n
-}
-
-// halfPair is where valid JSON has an escape that is half of a surrogate pair, or
-// negative. Clients that cut text by UTF-16 units send such halves.
-func halfPair(data []byte) int {
-	for n := 0; n < len(data); n++ {
-		if data[n] != '\\' {
-			continue
-		}
-		first := escaped(data[n:])
-		switch {
-		case first < 0:
-			n++ // what is escaped may be a backslash
-		case !utf16.IsSurrogate(first):
-			n += 5
-		case utf16.DecodeRune(first, escaped(data[n+6:])) == utf8.RuneError:
-			return n
-		default:
-			n += 11
-		}
-	}
-	return -1
-}
-
-// escaped is the unit of the \uXXXX that data begins with; negative without one.
-func escaped(data []byte) rune {
-	var unit [2]byte
-	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
-		return -1
-	}
-	if _, err := hex.Decode(unit[:], data[2:6]); err != nil {
-		return -1
-	}
-	return rune(unit[0])<<8 | rune(unit[1])
+	words := strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:"))
+	return text.Cut(strings.ToValidUTF8(words, ""), maxSaid)
 }

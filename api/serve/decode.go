@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 )
 
 // Decode reads body, a request's, into v, a pointer. No body is {}, and null
@@ -24,7 +25,7 @@ func Decode(r *http.Request, body []byte, v any) error {
 		return nil
 	}
 	if !utf8.Valid(body) {
-		at := invalidUTF8(body)
+		at := text.InvalidUTF8(body)
 		return badJSON(at, "the body is not valid UTF-8 at byte %d", at)
 	}
 	if err := Weigh(body, v); err != nil {
@@ -42,7 +43,7 @@ func Decode(r *http.Request, body []byte, v any) error {
 		}
 		body = nulled
 	}
-	if strict || halfPair(body) {
+	if strict || text.HalfPair(body) >= 0 {
 		if faults := faultsOf(body, v, strict); len(faults) > 0 {
 			return invalid(faults)
 		}
@@ -65,7 +66,7 @@ func decodeError(err error, body []byte, v any, strict bool) error {
 	if faults := faultsOf(body, v, strict); len(faults) > 0 {
 		return invalid(faults)
 	}
-	return api.Wrap(err, api.ValidationError, "the body does not fit: "+cut(strings.TrimPrefix(err.Error(), "json: "), maxSaid))
+	return api.Wrap(err, api.ValidationError, "the body does not fit: "+text.Cut(strings.TrimPrefix(err.Error(), "json: "), maxSaid))
 }
 
 func badJSON(position int, format string, args ...any) error {
@@ -83,16 +84,4 @@ func invalid(faults []api.FieldError) error {
 	e := api.Errorf(api.ValidationError, "%s", strings.Join(texts, "; "))
 	e.Details = map[string]any{"fields": faults}
 	return e
-}
-
-// invalidUTF8 is the offset of the first byte that is no UTF-8.
-func invalidUTF8(b []byte) int {
-	for i := 0; i < len(b); {
-		r, n := utf8.DecodeRune(b[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		i += n
-	}
-	return len(b)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 )
 
 // Boolean is the Type of a parameter that is true or false, and nothing else.
@@ -28,7 +29,7 @@ func (r *Route) checkQuery(raw string) error {
 	var faults []api.FieldError
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		if wrong := r.wrongWith(name, query[name]); wrong != "" {
-			faults = append(faults, api.FieldError{Field: cut(strings.ToValidUTF8(name, "\uFFFD"), maxName), Error: wrong})
+			faults = append(faults, api.FieldError{Field: text.Cut(strings.ToValidUTF8(name, "\uFFFD"), maxName), Error: wrong})
 		}
 		if len(faults) == maxFaults {
 			break

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/corvo/corvo/api/text"
 )
 
 // scanner goes over the parts of a JSON text in one pass and allocates nothing. It takes
@@ -76,23 +78,12 @@ func (s *scanner) raw() json.RawMessage {
 
 // string goes over a string and is what lies between its quotes.
 func (s *scanner) string() []byte {
-	begin := s.at + 1
-	for s.at = begin; ; s.at++ {
-		n := bytes.IndexByte(s.text[s.at:], '"')
-		if n < 0 {
-			s.at = len(s.text)
-			return nil
-		}
-		s.at += n
-		slashes := s.at
-		for slashes > begin && s.text[slashes-1] == '\\' {
-			slashes--
-		}
-		if (s.at-slashes)%2 == 0 {
-			s.at++
-			return s.text[begin : s.at-1]
-		}
+	begin := s.at
+	size, whole := text.StringSize(s.text[begin:])
+	if s.at += size; !whole {
+		return nil
 	}
+	return s.text[begin+1 : s.at-1]
 }
 
 // structural are the bytes that a value's bounds are found by.
@@ -137,10 +128,10 @@ func (s *scanner) skip() (parts int) {
 func unquoted(to, name []byte, most int) []byte {
 	for end := len(to) + most; len(name) > 0 && len(to) <= end; {
 		c := name[0]
-		if unit, ok := escapedUnit(name); ok {
+		if unit, ok := text.EscapedUnit(name); ok {
 			name = name[6:]
 			if utf16.IsSurrogate(unit) {
-				second, _ := escapedUnit(name)
+				second, _ := text.EscapedUnit(name)
 				if unit = utf16.DecodeRune(unit, second); unit != utf8.RuneError {
 					name = name[6:]
 				}

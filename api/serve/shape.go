@@ -11,17 +11,18 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 )
 
 // field is a struct field as JSON knows it.
 type field struct {
 	name        string
+	letters     []byte // of name
 	typ         reflect.Type
 	optional    bool // may be left out of answers: omitempty or omitzero
-	blankIsNull bool // a "" in it is as good as absent; fieldNames knows it
+	blankIsNull bool // a "" in it is as good as absent; fieldNames knows it, and letters
 }
 
 // fieldsOf lists the JSON fields of a struct type in order of declaration,
@@ -56,9 +57,8 @@ func fieldsOf(t reflect.Type) []field {
 
 // names are the fields of a struct by their names in JSON.
 type names struct {
-	exact   map[string]field
-	all     []field
-	letters [][]byte // of the names of all
+	exact map[string]field
+	all   []field
 }
 
 var namesOf sync.Map // reflect.Type of a struct -> *names
@@ -69,11 +69,10 @@ func fieldNames(t reflect.Type) *names {
 	}
 	n := &names{exact: map[string]field{}, all: fieldsOf(t)}
 	for i := range n.all {
-		n.all[i].blankIsNull = n.all[i].refusesBlank()
-		f := n.all[i]
-		n.letters = append(n.letters, []byte(f.name))
+		f := &n.all[i]
+		f.letters, f.blankIsNull = []byte(f.name), f.refusesBlank()
 		if _, ok := n.exact[f.name]; !ok {
-			n.exact[f.name] = f
+			n.exact[f.name] = *f
 		}
 	}
 	namesOf.Store(t, n)
@@ -91,12 +90,12 @@ func (n *names) find(name []byte) (f field, ok bool) {
 	var room [2 * maxName]byte
 	if bytes.IndexByte(name, '\\') >= 0 {
 		name = unquoted(room[:0], name, maxName)
+		if f, ok = n.exact[string(name)]; ok {
+			return f, true
+		}
 	}
-	if f, ok = n.exact[string(name)]; ok {
-		return f, true
-	}
-	at := slices.IndexFunc(n.letters, func(letters []byte) bool {
-		return len(letters) <= len(name) && len(name) <= maxFold*len(letters) && bytes.EqualFold(letters, name)
+	at := slices.IndexFunc(n.all, func(f field) bool {
+		return len(f.letters) <= len(name) && len(name) <= maxFold*len(f.letters) && bytes.EqualFold(f.letters, name)
 	})
 	if at < 0 {
 		return field{}, false
@@ -192,7 +191,7 @@ func (w *walk) object(fields *names) {
 func (w *walk) mapping(t reflect.Type) {
 	above := len(w.path)
 	for name := range w.members() {
-		if halfPair(name) {
+		if text.HalfPair(name) >= 0 {
 			w.fault(halfPairFault)
 		}
 		w.enter(name)
@@ -221,17 +220,6 @@ const (
 	maxSaid = 256
 )
 
-// cut is text, or the beginning of a longer one.
-func cut[T string | []byte](text T, most int) T {
-	if len(text) <= most {
-		return text
-	}
-	for !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return T(append([]byte(text[:most]), "..."...))
-}
-
 // enter adds a name to the path.
 func (w *walk) enter(name []byte) {
 	if len(w.path) > 0 {
@@ -239,7 +227,7 @@ func (w *walk) enter(name []byte) {
 	}
 	begin := len(w.path)
 	if w.path = unquoted(w.path, name, maxName); len(w.path) > begin+maxName {
-		w.path = append(w.path[:begin], cut(w.path[begin:], maxName)...)
+		w.path = append(w.path[:begin], text.Cut(w.path[begin:], maxName)...)
 	}
 }
 
@@ -249,9 +237,9 @@ const halfPairFault = "holds half of a surrogate pair, which is no text"
 func (w *walk) leaf(t reflect.Type) {
 	raw := w.raw()
 	switch {
-	case t == rawMessage || string(raw) == "null" || fits(raw, t) && !halfPair(raw):
+	case t == rawMessage || string(raw) == "null" || fits(raw, t) && text.HalfPair(raw) < 0:
 		return
-	case halfPair(raw):
+	case text.HalfPair(raw) >= 0:
 		w.fault(halfPairFault)
 		return
 	}
@@ -267,9 +255,9 @@ func (w *walk) leaf(t reflect.Type) {
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &mismatch):
-		w.fault("expected %s, got %s", typeWord(t), cut(mismatch.Value, maxSaid))
+		w.fault("expected %s, got %s", typeWord(t), text.Cut(mismatch.Value, maxSaid))
 	case err != nil:
-		w.fault("%s", cut(strings.TrimPrefix(err.Error(), "json: "), maxSaid))
+		w.fault("%s", text.Cut(strings.TrimPrefix(err.Error(), "json: "), maxSaid))
 	}
 }
 

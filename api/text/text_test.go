@@ -1,0 +1,55 @@
+package text_test
+
+import (
+	"testing"
+
+	"github.com/corvo/corvo/api/text"
+)
+
+func TestHalfPair(t *testing.T) {
+	t.Parallel()
+	for json, want := range map[string]bool{
+		``:                   false,
+		`"plain"`:            false,
+		`"\n\t\"\\\/"`:       false,
+		`"\u00e9\u4e2d"`:     false,
+		`"\ud83d\ude00"`:     false,
+		`"\uD83D\uDE00"`:     false,
+		`"\\ud83d"`:          false,
+		`"\\\ud83d"`:         true,
+		`"\ud83d"`:           true,
+		`"\ude00"`:           true,
+		`"\ude00\ud83d"`:     true,
+		`"\ud83d\ud83d"`:     true,
+		`"\ud83d\n\ude00"`:   true,
+		`"\ud83dx\ude00"`:    true,
+		`"\ud83d\u0041"`:     true,
+		`"\ud83d\ude00\ud8"`: false, // no JSON anyway
+		`\`:                  false,
+	} {
+		if got := text.HalfPair([]byte(json)) >= 0; got != want {
+			t.Errorf("HalfPair(%s) is %v", json, got)
+		}
+	}
+}
+
+func TestStringSize(t *testing.T) {
+	t.Parallel()
+	for json, want := range map[string]int{
+		`""`: 2, `"a",`: 3, `"\""`: 4, `"\\"x"`: 4, `"\\\"" `: 6, `"a`: -1, `"\"`: -1, `"`: -1,
+	} {
+		size, whole := text.StringSize([]byte(json))
+		if whole != (want >= 0) || whole && size != want || !whole && size != len(json) {
+			t.Errorf("%s: %d, whole: %v", json, size, whole)
+		}
+	}
+}
+
+func TestCut(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{"abc": "abc", "abcd": "abc...", "aéé": "aé...", "ab😀": "ab..."} {
+		if got := text.Cut(given, 3); got != want || string(text.Cut([]byte(given), 3)) != want {
+			t.Errorf("%q is cut to %q, want %q", given, got, want)
+		}
+	}
+}
