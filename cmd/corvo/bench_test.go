@@ -79,6 +79,9 @@ func TestBench(t *testing.T) {
 	}
 	// As all commands it takes who it is from wherever that is said.
 	kept := benchOnce(t, nil, 0, "--endpoint", p.endpoint, "--api-key-file", filepath.Join(dir, "admin.key"), "--jobs", "5", "--keep")
+	if a := corvoFed(t, strings.NewReader(adminKey(t, dir)), nil, "bench", "--endpoint", p.endpoint, "--api-key-file", "-", "--jobs", "5"); a.code != 0 {
+		t.Errorf("with a key from stdin it ended with %d: %s", a.code, a.stderr)
+	}
 	queues, err = c.Queues(t.Context(), client.Read{Strong: true})
 	if err != nil || len(queues) != 1 || len(kept.QueuesKept) != 1 || queues[0].Name != kept.QueuesKept[0] || queues[0].Pending != 5 {
 		t.Errorf("kept are %v, %v; told was %v", queues, err, kept.QueuesKept)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -69,16 +68,16 @@ func newBench() *cobra.Command {
 }
 
 func (b *bench) run(cmd *cobra.Command, _ []string) error {
-	c, err := b.client() // which refuses an endpoint that is none
-	if err != nil {
-		return err
-	}
-	c.Close()
 	a, err := b.speaker()
 	if err != nil {
 		return err
 	}
-	b.Endpoint, b.Key, b.Namespace = a.endpoint, cmp.Or(a.cloudToken, a.apiKey), a.namespace
+	c, err := a.client() // which refuses an endpoint that is none
+	if err != nil {
+		return err
+	}
+	c.Close()
+	b.Endpoint, b.Key, b.Namespace = a.endpoint, a.secret(), a.namespace
 	b.fill(cmd)
 	if err := b.Check(); err != nil {
 		return misuse{err}

@@ -164,10 +164,18 @@ func (r *remote) client(opts ...client.Option) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a.client(opts...)
+}
+
+// secret is what a speaker shows.
+func (a *access) secret() string { return cmp.Or(a.cloudToken, a.apiKey) }
+
+// client makes the client of a speaker.
+func (a *access) client(opts ...client.Option) (*client.Client, error) {
 	if a.namespace != "" {
 		opts = append(opts, client.WithNamespace(a.namespace))
 	}
-	return usable(client.New(a.endpoint, cmp.Or(a.cloudToken, a.apiKey), opts...))
+	return usable(client.New(a.endpoint, a.secret(), opts...))
 }
 
 // usable marks what a client is not made of: an endpoint that is none.
