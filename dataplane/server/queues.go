@@ -62,25 +62,30 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	missing := api.Errorf(api.NotFound, "there is no queue %s", name)
 	if fresh.eventual {
 		// The view may be behind the store that the version is of: there is none.
 		if err := s.awaitView(r, &q, at); err != nil {
 			return err
 		}
-		found, err := at.View().Queue(r.Context(), name)
+		found, err := viewed(r, at, name, noQueue(name))
 		if err != nil {
 			return err
-		}
-		if found == nil {
-			return missing
 		}
 		return serve.WriteJSON(w, http.StatusOK, found)
 	}
 	if err := s.awaitState(r, &q, at); err != nil {
 		return err
 	}
-	return s.showQueue(w, r, at, name, missing)
+	return s.showQueue(w, r, at, name, noQueue(name))
+}
+
+// viewed is a queue as the view has it; missing is the error where it is not there.
+func viewed(r *http.Request, at *cell.Cell, name string, missing error) (*api.Queue, error) {
+	found, err := at.View().Queue(r.Context(), name)
+	if err == nil && found == nil {
+		err = missing
+	}
+	return found, err
 }
 
 // showQueue answers a queue as it is in the store or later, with its version; missing
@@ -98,21 +103,16 @@ func (s *Server) showQueue(w http.ResponseWriter, r *http.Request, at *cell.Cell
 	if err := s.awaitWritten(r, at); err != nil {
 		return err
 	}
-	found, err := at.View().Queue(r.Context(), name)
+	found, err := viewed(r, at, name, missing)
 	if err != nil {
 		return err
-	}
-	if found == nil {
-		return missing
 	}
 	return writeVersion(w, http.StatusOK, version, found)
 }
 
 // queueVersion is the version of a queue's settings in the store, 0 where it is not there.
 func queueVersion(at *cell.Cell, name string) (uint64, error) {
-	v := at.State().Snapshot()
-	defer v.Close()
-	rec, err := v.Queue(name)
+	rec, err := queueRecord(at, name)
 	if rec == nil || err != nil {
 		return 0, err
 	}
