@@ -47,7 +47,7 @@ var budgets = &noun[api.BudgetRequest, api.Budget]{
 // budgetRoutes are those of all resources, and raise.
 func (s *Server) budgetRoutes() []serve.Route {
 	return append(budgets.routes(s), serve.Route{
-		Method: "POST", Path: "/api/v1/budgets/{scope}/{target}/raise", Permission: tenancy.QueueManage, Handler: s.raiseBudget, Strict: true,
+		Method: "POST", Path: "/api/v1/budgets/{scope}/{target}/raise", Permission: tenancy.QueueManage, Handler: s.raiseBudget,
 		Summary: "Raise a budget's limits for a while", Request: api.RaiseBudgetRequest{}, Response: api.Budget{},
 	})
 }

@@ -26,7 +26,7 @@ const bulkWait = 20 * time.Second
 
 func (s *Server) bulkRoutes() []serve.Route {
 	return []serve.Route{
-		{Method: "POST", Path: "/api/v1/jobs/bulk", Permission: tenancy.JobManage, Handler: s.startBulk, Strict: true, MaxBody: bodyBatch,
+		{Method: "POST", Path: "/api/v1/jobs/bulk", Permission: tenancy.JobManage, Handler: s.startBulk, MaxBody: bodyBatch,
 			Summary: "Do one thing to many jobs; 202 where that goes on", Request: api.BulkRequest{}, Response: api.BulkResponse{}},
 		{Method: "GET", Path: "/api/v1/bulk/{id}", Permission: tenancy.JobRead, Handler: s.getBulk, Query: read,
 			Summary: "A bulk operation, and why jobs were not affected", Response: api.Bulk{}},

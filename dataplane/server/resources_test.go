@@ -50,7 +50,7 @@ func thingNode(t *testing.T, prefix string) *node {
 	n := startNode(t, nil)
 	routes := things(prefix).routes(n.server)
 	for i, route := range routes {
-		routes[i].Handler = n.server.visiting(n.server.admitting(route))
+		routes[i].Handler, routes[i].Strict = n.server.visiting(n.server.admitting(route)), !lenient(route)
 	}
 	h, err := serve.New(serve.Config{
 		Routes: routes, Authenticate: n.server.authenticate, Logger: n.server.cfg.Logger, Metrics: telemetry.NewHTTP(telemetry.NewRegistry()), MaxBody: bodyManage,

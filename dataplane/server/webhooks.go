@@ -45,7 +45,7 @@ var webhooks = noun[api.WebhookRequest, api.Webhook]{
 // webhookRoutes are those of webhooks besides what every noun has.
 func (s *Server) webhookRoutes() []serve.Route {
 	return append(webhooks.routes(s),
-		serve.Route{Method: "POST", Path: "/api/v1/webhooks/{id}/test", Permission: tenancy.KeyManage, Handler: s.testWebhook, Strict: true,
+		serve.Route{Method: "POST", Path: "/api/v1/webhooks/{id}/test", Permission: tenancy.KeyManage, Handler: s.testWebhook,
 			Summary: "Have a webhook sent a test event", Response: api.WebhookTest{}, Status: http.StatusAccepted},
 		serve.Route{Method: "GET", Path: "/api/v1/webhooks/{id}/deliveries", Permission: tenancy.QueueRead, Handler: s.searching(s.listDeliveries), Query: read,
 			Summary: "The newest 100 deliveries to a webhook, newest first", Response: []api.Delivery{}},
