@@ -108,6 +108,9 @@ func (j *Job) PastEvents() (events []PastEvent, dropped uint64, err error) {
 			return nil, 0, fmt.Errorf("job %x: %w", j.Id, errHistory)
 		}
 		if event == gap {
+			if len(events) != MaxHistoryHead || dropped > 0 || attempt == 0 {
+				return nil, 0, fmt.Errorf("job %x: %w: a gap is where none is made", j.Id, errHistory)
+			}
 			dropped = attempt
 		} else {
 			events = append(events, PastEvent{uint32(event), j.CreatedNs + sinceNs, uint32(attempt)})
