@@ -25,10 +25,10 @@ const (
 // write over zeros changes no notes, and to sync it is to write it. It costs that the
 // log's bytes are written twice, where writes are small; those are bound by their syncs
 // and not by the disk's throughput.
-type prepared struct{ types.VFS }
+type prepared struct{ walDisk }
 
 func (d prepared) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	f, err := d.VFS.Create(dir, name, size)
+	f, err := d.walDisk.Create(dir, name, size)
 	if err != nil {
 		return nil, err
 	}
@@ -38,12 +38,12 @@ func (d prepared) Create(dir, name string, size uint64) (types.WritableFile, err
 // OpenWriter opens a file with a tail. What is behind that is zeros, or of a write that
 // was never acknowledged.
 func (d prepared) OpenWriter(dir, name string) (types.WritableFile, error) {
-	f, err := d.VFS.OpenWriter(dir, name)
+	f, err := d.walDisk.OpenWriter(dir, name)
 	if err != nil {
 		return nil, err
 	}
-	out := &preparedFile{WritableFile: f}
-	if file, ok := f.(*os.File); ok {
+	out := &preparedFile{WritableFile: f, find: func() error { return d.SyncDir(dir) }}
+	if file, ok := f.(statted); ok {
 		info, err := file.Stat()
 		if err != nil {
 			return nil, errors.Join(err, f.Close())
@@ -59,7 +59,13 @@ type preparedFile struct {
 	size  int64 // that was reserved
 	ready int64 // before it there is nothing to note any more
 	named bool  // a sync of the whole file has made it findable
+	// find makes the name durable of a file that was there: who made it may have died
+	// before its first sync, with which the library does so. It may be nil.
+	find func() error
 }
+
+// statted is a file that knows its size.
+type statted interface{ Stat() (os.FileInfo, error) }
 
 // realFile is a file of the operating system's.
 type realFile interface {
@@ -89,6 +95,10 @@ func (f *preparedFile) Sync() error {
 	if file, ok := f.WritableFile.(realFile); ok && f.named {
 		return syncData(file)
 	}
-	f.named = true
-	return f.WritableFile.Sync()
+	err := f.WritableFile.Sync()
+	if err == nil && f.find != nil {
+		err = f.find()
+	}
+	f.named = err == nil
+	return err
 }

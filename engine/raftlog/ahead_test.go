@@ -9,7 +9,7 @@ import (
 
 // paper is a disk of one file that counts its syncs.
 type paper struct {
-	types.VFS
+	walDisk
 	bytes []byte
 	syncs int
 }
@@ -17,6 +17,7 @@ type paper struct {
 func (p *paper) Create(string, string, uint64) (types.WritableFile, error) { return p, nil }
 func (p *paper) OpenWriter(string, string) (types.WritableFile, error)     { return p, nil }
 func (p *paper) ReadAt(to []byte, at int64) (int, error)                   { return copy(to, p.bytes[at:]), nil }
+func (p *paper) SyncDir(string) error                                      { return nil }
 func (p *paper) Close() error                                              { return nil }
 
 func (p *paper) Sync() error {

@@ -14,7 +14,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/raft"
-	"github.com/hashicorp/raft-wal/types"
 
 	"github.com/corvo/corvo/api"
 )
@@ -102,8 +101,8 @@ type Factory struct {
 	// nothing does.
 	Wrap func(Store) Store
 
-	disk  vfs.FS    // what Pebble is on; nil = the operating system's
-	files types.VFS // what raft-wal's segments are on; nil = the operating system's
+	disk  vfs.FS  // what Pebble is on; nil = the operating system's
+	files walDisk // what raft-wal's segments are on; nil = the operating system's
 }
 
 // Open opens or creates the store of a kind ("" = WAL) in dir, which is made if

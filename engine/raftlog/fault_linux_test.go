@@ -35,18 +35,18 @@ func (c *countdown) strike() error {
 
 // failing is a disk of raft-wal's on which writes, or syncs, fail.
 type failing struct {
-	types.VFS
+	walDisk
 	*countdown
 	sync bool
 }
 
 func (f failing) Create(dir, name string, size uint64) (types.WritableFile, error) {
-	file, err := f.VFS.Create(dir, name, size)
+	file, err := f.walDisk.Create(dir, name, size)
 	return failingFile{file, f}, err
 }
 
 func (f failing) OpenWriter(dir, name string) (types.WritableFile, error) {
-	file, err := f.VFS.OpenWriter(dir, name)
+	file, err := f.walDisk.OpenWriter(dir, name)
 	return failingFile{file, f}, err
 }
 
@@ -103,7 +103,7 @@ func TestFailingDisk(t *testing.T) {
 					c := &countdown{}
 					c.left.Store(n)
 					f := Factory{SegmentBytes: MinSegmentBytes, Logger: hclog.NewNullLogger()}
-					f.files, f.disk = failing{walfs.New(), c, sync}, failingPebble(c, sync)
+					f.files, f.disk = failing{systemDisk{walfs.New()}, c, sync}, failingPebble(c, sync)
 					untilItFails(t, f, kind, t.TempDir(), func() { c.armed.Store(true) }, func() { c.armed.Store(false) })
 				}
 			})

@@ -15,6 +15,8 @@ import (
 	"github.com/hashicorp/raft-wal/metadb"
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/corvo/corvo/engine/durable"
 )
 
 // walStore is hashicorp/raft-wal with its edges taken off. Left to itself the
@@ -136,17 +138,27 @@ func (m *metadata) finishRotation(state types.PersistentState) (types.Persistent
 	return state, m.CommitState(state)
 }
 
+// walDisk is what the library keeps segments on, and can make the names in a directory
+// durable.
+type walDisk interface {
+	types.VFS
+	SyncDir(dir string) error
+}
+
+type systemDisk struct{ *walfs.FS }
+
+func (systemDisk) SyncDir(dir string) error { return durable.SyncDir(dir) }
+
 func openWAL(f *Factory, h *home) (_ Store, err error) {
 	files := f.files
 	if files == nil {
-		files = walfs.New()
+		files = systemDisk{walfs.New()}
 	}
+	kept := types.VFS(prepared{files})
 	if f.NoSync {
-		files = unsynced{files}
-	} else {
-		files = prepared{files}
+		kept = unsynced{files}
 	}
-	segments := filer{segment.NewFiler(h.dir, files)}
+	segments := filer{segment.NewFiler(h.dir, kept)}
 	s := &walStore{home: h, meta: &metadata{filer: segments, segmentBytes: f.segmentBytes()}}
 	if s.votes, err = openMark(h.dir, voteFile, false); err != nil {
 		return nil, err

@@ -1,0 +1,313 @@
+package raftlog
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
+	walfs "github.com/hashicorp/raft-wal/fs"
+	"github.com/hashicorp/raft-wal/types"
+)
+
+var powerSeeds = flag.Uint64("power.seeds", 40, "histories in TestPowerFails")
+
+// sector is what a disk writes whole or not at all.
+const sector = 512
+
+// volatile is a disk of raft-wal's that knows what a failure of power may take from
+// it: of what no sync has followed any sectors, in any order, and the names of files
+// that no sync has followed since they were made. What else lies in the directory is
+// written and synced by others.
+type volatile struct {
+	types.VFS
+	dir string
+
+	mu    sync.Mutex
+	files map[string]*volatileFile
+	calls int    // until strike is called, from within a write or a sync
+	fails func() // with mu held
+}
+
+type volatileFile struct {
+	types.WritableFile
+	disk   *volatile
+	synced []byte
+	since  []change // in order
+	made   bool     // by who has it open: its first sync is also one of the directory
+	named  bool
+}
+
+type change struct {
+	at   int64
+	data []byte
+}
+
+func newVolatile(dir string) *volatile {
+	return &volatile{VFS: walfs.New(), dir: dir, files: map[string]*volatileFile{}}
+}
+
+func (d *volatile) Create(dir, name string, size uint64) (types.WritableFile, error) {
+	f, err := d.VFS.Create(dir, name, size)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.files[name] = &volatileFile{WritableFile: f, disk: d, synced: make([]byte, size), made: true}
+	return d.files[name], nil
+}
+
+// OpenWriter knows the file, if it was made here.
+func (d *volatile) OpenWriter(dir, name string) (types.WritableFile, error) {
+	f, err := d.VFS.OpenWriter(dir, name)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	file := d.files[name]
+	if file == nil {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		file = &volatileFile{disk: d, synced: content, named: true}
+	}
+	file.WritableFile, file.made = f, false
+	d.files[name] = file
+	return file, nil
+}
+
+// SyncDir makes all names durable.
+func (d *volatile) SyncDir(string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, f := range d.files {
+		f.named = true
+	}
+	return nil
+}
+
+func (d *volatile) Delete(dir, name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.files, name)
+	return d.VFS.Delete(dir, name)
+}
+
+// called counts down to the failure.
+func (d *volatile) called() {
+	if d.calls--; d.calls == 0 {
+		d.fails()
+	}
+}
+
+func (f *volatileFile) WriteAt(p []byte, at int64) (int, error) {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	f.since = append(f.since, change{at, slices.Clone(p)})
+	f.disk.called()
+	return f.WritableFile.WriteAt(p, at)
+}
+
+func (f *volatileFile) Sync() error {
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	f.disk.called()
+	f.synced, f.since, f.named = f.left(func(n int) int { return n }), nil, f.named || f.made
+	return nil
+}
+
+func (f *volatileFile) Stat() (os.FileInfo, error) { return f.WritableFile.(statted).Stat() }
+
+// left is the file with the first so many changes of each sector, of all that there
+// were.
+func (f *volatileFile) left(of func(changes int) int) []byte {
+	size := int64(len(f.synced))
+	for _, c := range f.since {
+		size = max(size, c.at+int64(len(c.data)))
+	}
+	content := append(slices.Clone(f.synced), make([]byte, size-int64(len(f.synced)))...)
+	for from := int64(0); from < size; from += sector {
+		to, touching := from+sector, []change{}
+		for _, c := range f.since {
+			if c.at < to && c.at+int64(len(c.data)) > from {
+				touching = append(touching, c)
+			}
+		}
+		for _, c := range touching[:of(len(touching))] {
+			copy(content[max(from, c.at):min(to, size)], c.data[max(from, c.at)-c.at:])
+		}
+	}
+	return content
+}
+
+// survives writes to a directory what is there after a failure of power.
+func (d *volatile) survives(t *testing.T, r *rand.Rand, to string) {
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		t.Error(err)
+	}
+	luck := r.IntN(3) // all that was not synced is lost, or all is there, or some
+	of := func(n int) int { return [3]int{0, n, r.IntN(n + 1)}[luck] }
+	for _, e := range entries {
+		f := d.files[e.Name()]
+		content, err := os.ReadFile(filepath.Join(d.dir, e.Name()))
+		if f != nil {
+			content = f.left(of)
+		}
+		if f != nil && !f.named {
+			switch r.IntN(3) {
+			case 0:
+				continue
+			case 1:
+				content = nil // nor has it a size
+			}
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, e.Name()), content, 0o644)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// powered is a log on a volatile disk, and what it has promised.
+type powered struct {
+	*testing.T
+	*rand.Rand
+	Store
+	disk *volatile
+	said
+}
+
+// said is what a log has promised: entries above cut, up to last, are there; those up
+// to under may be, for what writes or deletes them is under way.
+type said struct {
+	cut, last, under uint64
+	entries          map[uint64]*raft.Log
+	term, nextTerm   uint64
+}
+
+// open opens the log and holds it to what was said.
+func (p *powered) open(disk *volatile) {
+	p.Helper()
+	p.disk = disk
+	s, err := openWith(&Factory{SegmentBytes: MinSegmentBytes, Logger: hclog.NewNullLogger(), files: disk}, disk.dir, WAL)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Store = s
+	last := max(lastOf(p.T, s), p.cut) // an empty log has none
+	if last < p.last || last > max(p.last, p.under) {
+		p.Fatalf("the log ends at %d; %d were acknowledged, and %d under way", last, p.last, p.under)
+	}
+	for i := p.cut + 1; i <= last; i++ {
+		var got raft.Log
+		if err := s.GetLog(i, &got); err != nil || got.Term != p.entries[i].Term || !bytes.Equal(got.Data, p.entries[i].Data) {
+			p.Fatalf("entry %d: %v, term %d, %d bytes", i, err, got.Term, len(got.Data))
+		}
+	}
+	term, err := s.GetUint64([]byte("term"))
+	if err != nil && err.Error() != "not found" || term != p.term && term != p.nextTerm {
+		p.Fatalf("the term is %d, %v; %d was acknowledged and %d under way", term, err, p.term, p.nextTerm)
+	}
+	p.last, p.under, p.term, p.nextTerm = last, last, term, term
+}
+
+// step does something, and says what of it may be there and what is.
+func (p *powered) step() {
+	p.Helper()
+	var err error
+	switch n := p.IntN(20); {
+	case n < 2:
+		p.nextTerm++
+		err = p.SetUint64([]byte("term"), p.nextTerm)
+		p.term = p.nextTerm
+	case n == 2:
+		p.cut = max(p.cut, p.last-min(p.last, p.Uint64N(40)))
+		err = p.DeleteRange(0, p.cut)
+	case n == 3 && p.last > p.cut+4:
+		p.last -= 3
+		err = p.DeleteRange(p.last+1, p.under)
+		p.under = p.last
+	default:
+		batch := logs(p.last+1, p.last+1+p.Uint64N(5), p.term+p.Uint64N(100))
+		for _, l := range batch {
+			switch p.IntN(8) {
+			case 0: // as it is, 4 KiB
+			case 1:
+				l.Data = bytes.Repeat([]byte{byte(l.Term)}, largeWrite+p.IntN(largeWrite))
+			default:
+				l.Data = l.Data[:p.IntN(300)]
+			}
+			p.entries[l.Index] = l
+		}
+		p.under += uint64(len(batch))
+		err = p.StoreLogs(batch)
+		p.last = p.under
+	}
+	if err != nil {
+		p.Fatal(err)
+	}
+}
+
+// Whatever a failure of power leaves of what was not synced, all that was acknowledged
+// is there, nothing that was deleted, and the log goes on; also when the process had
+// died before, and the next one went on with what the system still had in memory.
+func TestPowerFails(t *testing.T) {
+	t.Parallel()
+	for seed := range *powerSeeds {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			p := &powered{T: t, Rand: rand.New(rand.NewPCG(seed, 1)), said: said{entries: map[uint64]*raft.Log{}}}
+			p.open(newVolatile(t.TempDir()))
+			for range 6 {
+				p.until(t.TempDir())
+			}
+			p.closed()
+		})
+	}
+}
+
+// until works on the log until the power fails in some write or sync, and goes on with
+// what that leaves in the directory.
+func (p *powered) until(to string) {
+	var left *said
+	p.disk.mu.Lock()
+	p.disk.calls = 1 + p.IntN(60)
+	p.disk.fails = func() {
+		p.disk.survives(p.T, p.Rand, to)
+		then := p.said
+		then.entries = maps.Clone(p.entries)
+		left = &then
+	}
+	p.disk.mu.Unlock()
+	for left == nil {
+		p.step()
+		if p.IntN(40) == 0 {
+			p.closed()
+			p.open(p.disk)
+		}
+	}
+	p.closed()
+	p.said = *left
+	p.open(newVolatile(to))
+}
+
+func (p *powered) closed() {
+	p.Helper()
+	if err := p.Close(); err != nil {
+		p.Fatal(err)
+	}
+}
