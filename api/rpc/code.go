@@ -153,6 +153,10 @@ func Refuse(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	if e.Code == api.Unauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
+	if v := r.Header.Get(versionHeader); v != "" && v != version {
+		r = r.Clone(r.Context()) // whoever sends a stream of another version reads the end of ours
+		r.Header.Del(versionHeader)
+	}
 	_ = writer.Write(w, r, Error(e)) // an error means that the client is gone
 }
 

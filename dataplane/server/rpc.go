@@ -87,8 +87,12 @@ func rpcCallOf(ctx context.Context) *rpcCall { return ctx.Value(rpcCallKey{}).(*
 
 // serveRPC answers one call, and takes back what it could not deliver.
 func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, h http.Handler, most int64) error {
+	if err := rpc.CheckHeaders(r); err != nil {
+		return err
+	}
 	c := &rpcCall{w: w}
-	c.body = &rpcBody{ReadCloser: r.Body, control: http.NewResponseController(w), of: &s.bodies, most: most, wait: s.cfg.MessageWait}
+	body := rpc.Body(r, r.URL.Path != workerpbconnect.WorkerServiceStreamLifecycleProcedure)
+	c.body = &rpcBody{ReadCloser: body, control: http.NewResponseController(w), of: &s.bodies, most: most, wait: s.cfg.MessageWait}
 	defer c.body.release()
 	r = r.WithContext(context.WithValue(r.Context(), rpcCallKey{}, c))
 	r.Body = c.body
