@@ -191,7 +191,9 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 		return resp.StatusCode, nil
 	}
 	text, err := readBody(resp)
-	if err == nil {
+	if f, ok := k.out.(*fetched); ok && err == nil {
+		err = f.decode(text)
+	} else if err == nil {
 		err = json.Unmarshal(text, k.out)
 	}
 	if err != nil {

@@ -33,22 +33,34 @@ func (c *Client) EnqueueBatch(ctx context.Context, jobs []api.EnqueueRequest) (a
 // job some time and perhaps an attempt, whereas a key for each fetch would cost
 // the server a record of each job for a day; so a fetch carries a key, and is
 // then repeated, only under WithIdempotencyKey. LEASE_LOST says that what the key
-// fetched is held no longer: go on with a new one.
+// fetched is held no longer: go on with a new one. A job that cannot be read here is an
+// error, and has failed, which the server is told.
 func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJob, error) {
-	var out api.FetchedJob
-	status, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/fetch", body: req, out: &out, repeat: repeatRefused, wait: waitOf(req)})
-	if err != nil || status == http.StatusNoContent {
+	out := fetched{one: true}
+	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/fetch", body: req, out: &out, repeat: repeatRefused, wait: waitOf(req)})
+	if err == nil {
+		err = out.refuse(ctx, c)
+	}
+	if err != nil || len(out.jobs) == 0 {
 		return nil, err
 	}
-	return &out, nil
+	return &out.jobs[0], nil
 }
 
 // FetchBatch leases up to req.Count jobs, waiting only while there is none. It is
-// repeated as Fetch is.
+// repeated as Fetch is. Jobs that cannot be read here have failed, which the server is
+// told; they are an error only where there are no others.
 func (c *Client) FetchBatch(ctx context.Context, req api.FetchBatchRequest) ([]api.FetchedJob, error) {
-	var out api.FetchBatchResponse
-	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/fetch/batch", body: req, out: &out, repeat: repeatRefused, wait: waitOf(req.FetchRequest)})
-	return out.Jobs, err
+	out, err := c.fetchBatch(ctx, req)
+	if refused := out.refuse(ctx, c); err == nil {
+		err = refused
+	}
+	return out.jobs, err
+}
+
+func (c *Client) fetchBatch(ctx context.Context, req api.FetchBatchRequest) (out fetched, err error) {
+	_, err = c.do(ctx, call{method: http.MethodPost, path: "/api/v1/fetch/batch", body: req, out: &out, repeat: repeatRefused, wait: waitOf(req.FetchRequest)})
+	return out, err
 }
 
 func waitOf(req api.FetchRequest) time.Duration {

@@ -42,7 +42,7 @@ type run struct {
 // line is a way to the server.
 type line interface {
 	// fetch waits for jobs, and leases some.
-	fetch(ctx context.Context, count int) ([]api.FetchedJob, error)
+	fetch(ctx context.Context, count int) (fetched, error)
 	// ack tells the ends of jobs, and answers one error for each.
 	ack(ctx context.Context, items []ackItem) []error
 	close()
@@ -55,12 +55,16 @@ func (r *run) fetches(ctx context.Context) error {
 		if free == 0 {
 			return nil
 		}
-		jobs, err := r.line.fetch(ctx, free)
-		for range free - len(jobs) {
+		got, err := r.line.fetch(ctx, free)
+		for range free - len(got.jobs) - len(got.unread) {
 			r.slots <- struct{}{}
 		}
-		for i := range jobs {
-			r.begin(ctx, jobs[i], true)
+		for i := range got.jobs {
+			r.begin(ctx, got.jobs[i], nil, true)
+		}
+		for _, j := range got.unread {
+			r.log.Error("worker: a job fails, for it cannot be read", "worker_id", r.id, "job_id", j.JobID, "error", j.err)
+			r.begin(ctx, j.FetchedJob, j.err, true)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -111,10 +115,11 @@ func passing(err error) bool {
 }
 
 // begin has a job done that has just been leased. In a drain it goes back, and so it does
-// where it has no slot.
-func (r *run) begin(ctx context.Context, fetched api.FetchedJob, slot bool) {
+// where it has no slot. One with a fault, which cannot be read, fails: it would be as
+// unreadable the next time.
+func (r *run) begin(ctx context.Context, fetched api.FetchedJob, fault error, slot bool) {
 	lease := time.Duration(fetched.LeaseDuration) * time.Second
-	j := &Job{FetchedJob: fetched, run: r, slot: slot, speaks: make(chan struct{}, 1), settled: make(chan struct{})}
+	j := &Job{FetchedJob: fetched, run: r, slot: slot, fault: fault, speaks: make(chan struct{}, 1), settled: make(chan struct{})}
 	// The jobs outlive ctx, whose end begins the drain.
 	j.ctx, j.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	j.mu.Lock()
@@ -139,8 +144,11 @@ func (r *run) work(j *Job, giveBack bool) {
 			r.slots <- struct{}{}
 		}
 	}()
-	err := ErrShutdown
-	if !giveBack {
+	err := j.faulty()
+	switch {
+	case giveBack:
+		err = ErrShutdown
+	case err == nil:
 		err = r.handle(j)
 	}
 	r.settle(j, err)

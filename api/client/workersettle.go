@@ -53,7 +53,7 @@ func (r *run) settle(j *Job, err error) {
 	}
 }
 
-// faulty is what was wrong with what the handler set.
+// faulty is what was wrong with the job as it came, or with what the handler set.
 func (j *Job) faulty() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -257,9 +257,9 @@ type polls struct {
 	run    *run
 }
 
-func (p *polls) fetch(ctx context.Context, count int) ([]api.FetchedJob, error) {
+func (p *polls) fetch(ctx context.Context, count int) (fetched, error) {
 	wait := int(pollWait / time.Second)
-	return p.client.FetchBatch(ctx, api.FetchBatchRequest{FetchRequest: p.run.asks(&wait), Count: &count})
+	return p.client.fetchBatch(ctx, api.FetchBatchRequest{FetchRequest: p.run.asks(&wait), Count: &count})
 }
 
 // asks is what every fetch says.

@@ -64,7 +64,7 @@ func (s *streamed) ack(ctx context.Context, items []ackItem) []error {
 	}
 	for i := range out.Jobs {
 		// A job takes the slot of one that was acked with it, unless nobody waits for that any more.
-		s.run.begin(s.run.calls, out.Jobs[i], i < len(items) && items[i].job.giveSlot())
+		s.run.begin(s.run.calls, out.Jobs[i], nil, i < len(items) && items[i].job.giveSlot())
 	}
 	if out.Acked+len(out.AckErrors) == len(items) {
 		err = nil // what is wrong is the fetch, which the next poll will hear of

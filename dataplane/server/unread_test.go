@@ -1,0 +1,134 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// tampering changes what fetches are answered.
+type tampering struct {
+	http.RoundTripper
+	old, new string
+}
+
+func (t tampering) RoundTrip(r *http.Request) (*http.Response, error) {
+	a, err := t.RoundTripper.RoundTrip(r)
+	if err != nil || !strings.Contains(r.URL.Path, "/fetch") {
+		return a, err
+	}
+	text, err := io.ReadAll(a.Body)
+	if err != nil {
+		return nil, err
+	}
+	a.Body.Close()
+	text = bytes.Replace(text, []byte(t.old), []byte(t.new), 1)
+	a.Body, a.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return a, nil
+}
+
+// misread is a client of the node that finds something else in the jobs it fetches.
+func (n *node) misread(old, instead string) *client.Client {
+	n.t.Helper()
+	c, err := client.New(n.url, n.admin, client.WithRetries(0), client.WithHTTPClient(&http.Client{Transport: tampering{http.DefaultTransport, old, instead}}))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(c.Close)
+	return c
+}
+
+// deep is JSON that is nested as deeply as a decoder goes, so that a list of jobs with it
+// is nested more deeply.
+func deep() json.RawMessage {
+	const depth = 9999
+	return json.RawMessage(strings.Repeat("[", depth) + strings.Repeat("]", depth))
+}
+
+// A job that a worker cannot read fails, with a reason, and those that came with it are
+// worked on.
+func TestJobThatCannotBeReadFailsAlone(t *testing.T) {
+	t.Parallel()
+	for name, stream := range map[string]bool{"polls": false, "a stream that does not come through": true} {
+		n := startNode(t, nil)
+		once := 1
+		var ids []string
+		for _, req := range []api.EnqueueRequest{
+			{Queue: "q", Payload: json.RawMessage(`1`)},
+			{Queue: "q", MaxRetries: &once, Tags: api.Strings{"a": "odd"}},
+			{Queue: "q", Payload: deep()},
+			{Queue: "q", Payload: json.RawMessage(`3`)},
+		} {
+			out, err := n.client(n.admin).Enqueue(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, out.JobID)
+		}
+		w := &client.Worker{Client: n.misread(`{"a":"odd"}`, `5`), Stream: stream}
+		n.work(w, "q", func(_ context.Context, j *client.Job) error {
+			if len(j.Tags) > 0 {
+				return errors.New("it is handled")
+			}
+			return nil
+		})
+		for _, i := range []int{0, 2, 3} {
+			n.settled(ids[i], "completed")
+		}
+		if j := n.settled(ids[1], "dead"); len(j.Errors) != 1 || !strings.Contains(j.Errors[0].Error, "cannot read the job") {
+			t.Errorf("%s: %+v", name, j.Errors)
+		}
+	}
+}
+
+// So it is for those who fetch by themselves.
+func TestFetchedJobsThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	once, count, now := 1, 3, 0
+	enqueue := func(tags ...string) (ids []string) {
+		for _, tag := range tags {
+			out, err := n.client(n.admin).Enqueue(t.Context(), api.EnqueueRequest{Queue: "q", MaxRetries: &once, Tags: api.Strings{"a": tag}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, out.JobID)
+		}
+		return ids
+	}
+	failed := func(id string) {
+		t.Helper()
+		if j := n.settled(id, "dead"); len(j.Errors) != 1 || !strings.Contains(j.Errors[0].Error, "cannot read the job") {
+			t.Errorf("%+v", j.Errors)
+		}
+	}
+	c := n.misread(`{"a":"odd"}`, `5`)
+	batch := api.FetchBatchRequest{FetchRequest: api.FetchRequest{Queues: []string{"q"}, Timeout: &now}, Count: &count}
+	ids := enqueue("x", "odd", "y")
+	jobs, err := c.FetchBatch(t.Context(), batch)
+	if err != nil || len(jobs) != 2 || jobs[0].JobID != ids[0] || jobs[1].JobID != ids[2] {
+		t.Errorf("%v, %v", jobs, err)
+	}
+	failed(ids[1])
+	alone := enqueue("odd")[0]
+	if jobs, err := c.FetchBatch(t.Context(), batch); err == nil || !strings.Contains(err.Error(), alone) || len(jobs) != 0 {
+		t.Errorf("%v, %v", jobs, err)
+	}
+	failed(alone)
+	single := enqueue("odd")[0]
+	if job, err := c.Fetch(t.Context(), batch.FetchRequest); err == nil || !strings.Contains(err.Error(), single) || job != nil {
+		t.Errorf("%v, %v", job, err)
+	}
+	failed(single)
+	if job, err := c.Fetch(t.Context(), batch.FetchRequest); job != nil || err != nil {
+		t.Errorf("of an empty queue: %v, %v", job, err)
+	}
+}
