@@ -37,6 +37,8 @@ type SetKey struct {
 	IfVersion  uint64                 `protobuf:"varint,8,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // 0 = any
 	// The version by which the proposer found that the caller may; 0 = not judged.
 	JudgedVersion uint64 `protobuf:"varint,9,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
+	// That of the key that asks, meta.principal; 0 = not judged.
+	CallerVersion uint64 `protobuf:"varint,10,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -134,6 +136,13 @@ func (x *SetKey) GetJudgedVersion() uint64 {
 	return 0
 }
 
+func (x *SetKey) GetCallerVersion() uint64 {
+	if x != nil {
+		return x.CallerVersion
+	}
+	return 0
+}
+
 type SetKeyResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *state.Key             `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -187,6 +196,8 @@ type RotateKey struct {
 	OverlapNs int64                  `protobuf:"varint,4,opt,name=overlap_ns,json=overlapNs,proto3" json:"overlap_ns,omitempty"` // for which the secret it had opens, too
 	// The version by which the proposer found that the caller may; 0 = not judged.
 	JudgedVersion uint64 `protobuf:"varint,5,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
+	// That of the key that asks, meta.principal; 0 = not judged.
+	CallerVersion uint64 `protobuf:"varint,6,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -256,6 +267,13 @@ func (x *RotateKey) GetJudgedVersion() uint64 {
 	return 0
 }
 
+func (x *RotateKey) GetCallerVersion() uint64 {
+	if x != nil {
+		return x.CallerVersion
+	}
+	return 0
+}
+
 type RotateKeyResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           *state.Key             `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -304,7 +322,7 @@ var File_dataplane_op_access_proto protoreflect.FileDescriptor
 
 const file_dataplane_op_access_proto_rawDesc = "" +
 	"\n" +
-	"\x19dataplane/op/access.proto\x12\vcorvo.op.v1\x1a\x15dataplane/op/op.proto\x1a\x1bdataplane/state/state.proto\"\x89\x02\n" +
+	"\x19dataplane/op/access.proto\x12\vcorvo.op.v1\x1a\x15dataplane/op/op.proto\x1a\x1bdataplane/state/state.proto\"\xb0\x02\n" +
 	"\x06SetKey\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
@@ -317,16 +335,19 @@ const file_dataplane_op_access_proto_rawDesc = "" +
 	"expires_ns\x18\a \x01(\x03R\texpiresNs\x12\x1d\n" +
 	"\n" +
 	"if_version\x18\b \x01(\x04R\tifVersion\x12%\n" +
-	"\x0ejudged_version\x18\t \x01(\x04R\rjudgedVersion\"5\n" +
+	"\x0ejudged_version\x18\t \x01(\x04R\rjudgedVersion\x12%\n" +
+	"\x0ecaller_version\x18\n" +
+	" \x01(\x04R\rcallerVersion\"5\n" +
 	"\fSetKeyResult\x12%\n" +
-	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"\x9c\x01\n" +
+	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"\xc3\x01\n" +
 	"\tRotateKey\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04hash\x18\x03 \x01(\fR\x04hash\x12\x1d\n" +
 	"\n" +
 	"overlap_ns\x18\x04 \x01(\x03R\toverlapNs\x12%\n" +
-	"\x0ejudged_version\x18\x05 \x01(\x04R\rjudgedVersion\"8\n" +
+	"\x0ejudged_version\x18\x05 \x01(\x04R\rjudgedVersion\x12%\n" +
+	"\x0ecaller_version\x18\x06 \x01(\x04R\rcallerVersion\"8\n" +
 	"\x0fRotateKeyResult\x12%\n" +
 	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03keyB%Z#github.com/corvo/corvo/dataplane/opb\x06proto3"
 

@@ -50,6 +50,11 @@ func (m *SetKey) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.CallerVersion != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CallerVersion))
+		i--
+		dAtA[i] = 0x50
+	}
 	if m.JudgedVersion != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.JudgedVersion))
 		i--
@@ -205,6 +210,11 @@ func (m *RotateKey) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.CallerVersion != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CallerVersion))
+		i--
+		dAtA[i] = 0x30
+	}
 	if m.JudgedVersion != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.JudgedVersion))
 		i--
@@ -339,6 +349,9 @@ func (m *SetKey) SizeVT() (n int) {
 	if m.JudgedVersion != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.JudgedVersion))
 	}
+	if m.CallerVersion != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.CallerVersion))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -386,6 +399,9 @@ func (m *RotateKey) SizeVT() (n int) {
 	}
 	if m.JudgedVersion != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.JudgedVersion))
+	}
+	if m.CallerVersion != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.CallerVersion))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -681,6 +697,25 @@ func (m *SetKey) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
+		case 10:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field CallerVersion", wireType)
+			}
+			m.CallerVersion = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.CallerVersion |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])
@@ -963,6 +998,25 @@ func (m *RotateKey) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.JudgedVersion |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 6:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field CallerVersion", wireType)
+			}
+			m.CallerVersion = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.CallerVersion |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

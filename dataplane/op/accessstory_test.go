@@ -25,6 +25,7 @@ func init() {
 		return &op.RotateKey{
 			Meta: s.meta(i), Id: repeated(i.words[0]), Hash: hash[:i.number(s.t, "hash", sha256.Size)],
 			OverlapNs: i.millis(s.t, "overlap", 0) * int64(time.Millisecond), JudgedVersion: i.number(s.t, "judged", 0),
+			CallerVersion: i.number(s.t, "caller", 0),
 		}
 	}
 	builders["revoke-sparing"] = func(s *story, items []item) op.Op {
@@ -56,8 +57,8 @@ func init() {
 	)
 }
 
-// setKey reads an id, name=, roles=, scope=, disabled, expires= (from now), version= and
-// judged=.
+// setKey reads an id, name=, roles=, scope=, disabled, expires= (from now), version=,
+// judged= and caller=.
 func (s *story) setKey(items []item) op.Op {
 	i := items[0]
 	o := &op.SetKey{
@@ -65,6 +66,7 @@ func (s *story) setKey(items []item) op.Op {
 		Roles:      strings.Split(repeated(i.text("roles", "admin")), ","),
 		QueueScope: strings.FieldsFunc(repeated(i.text("scope", "")), func(r rune) bool { return r == ',' }),
 		Enabled:    !i.has("disabled"), IfVersion: i.number(s.t, "version", 0), JudgedVersion: i.number(s.t, "judged", 0),
+		CallerVersion: i.number(s.t, "caller", 0),
 	}
 	if i.says("expires") {
 		o.ExpiresNs = s.clockNs + i.millis(s.t, "expires", 0)*int64(time.Millisecond)

@@ -90,14 +90,8 @@ func (o *CreateKey) Apply(tx *state.Tx) (*CreateKeyResult, error) {
 	if o.First && head.Secured {
 		return nil, api.Errorf(api.Conflict, "this node has had an API key before; use one with the admin role to create more")
 	}
-	if o.JudgedVersion != 0 {
-		by := tx.Key(o.Meta.GetPrincipal())
-		if by == nil {
-			return nil, api.Errorf(api.Conflict, "API key %s was revoked while it asked for another: nothing was done", o.Meta.GetPrincipal())
-		}
-		if err := asJudged(by, o.JudgedVersion); err != nil {
-			return nil, err
-		}
+	if err := callerAsJudged(tx, o.Meta, o.JudgedVersion); err != nil {
+		return nil, err
 	}
 	if head.KeyRecords >= job.MaxKeys {
 		return nil, api.Errorf(api.Conflict, "there are as many API keys as there may be (%d); revoke one first", job.MaxKeys)

@@ -2657,6 +2657,8 @@ type RevokeKey struct {
 	SpareLast bool                   `protobuf:"varint,3,opt,name=spare_last,json=spareLast,proto3" json:"spare_last,omitempty"` // refused for the last key that administers the namespace
 	// The version by which the proposer found that the caller may; 0 = not judged.
 	JudgedVersion uint64 `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`
+	// That of the key that asks, meta.principal; 0 = not judged.
+	CallerVersion uint64 `protobuf:"varint,5,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2715,6 +2717,13 @@ func (x *RevokeKey) GetSpareLast() bool {
 func (x *RevokeKey) GetJudgedVersion() uint64 {
 	if x != nil {
 		return x.JudgedVersion
+	}
+	return 0
+}
+
+func (x *RevokeKey) GetCallerVersion() uint64 {
+	if x != nil {
+		return x.CallerVersion
 	}
 	return 0
 }
@@ -7959,13 +7968,14 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\x05first\x18\x03 \x01(\bR\x05first\x12%\n" +
 	"\x0ejudged_version\x18\x04 \x01(\x04R\rjudgedVersion\"8\n" +
 	"\x0fCreateKeyResult\x12%\n" +
-	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"\x88\x01\n" +
+	"\x03key\x18\x01 \x01(\v2\x13.corvo.state.v1.KeyR\x03key\"\xaf\x01\n" +
 	"\tRevokeKey\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
 	"spare_last\x18\x03 \x01(\bR\tspareLast\x12%\n" +
-	"\x0ejudged_version\x18\x04 \x01(\x04R\rjudgedVersion\"\x11\n" +
+	"\x0ejudged_version\x18\x04 \x01(\x04R\rjudgedVersion\x12%\n" +
+	"\x0ecaller_version\x18\x05 \x01(\x04R\rcallerVersion\"\x11\n" +
 	"\x0fRevokeKeyResult\"O\n" +
 	"\tTrimUsage\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +

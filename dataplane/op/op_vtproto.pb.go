@@ -2768,6 +2768,11 @@ func (m *RevokeKey) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.CallerVersion != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CallerVersion))
+		i--
+		dAtA[i] = 0x28
+	}
 	if m.JudgedVersion != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.JudgedVersion))
 		i--
@@ -8815,6 +8820,9 @@ func (m *RevokeKey) SizeVT() (n int) {
 	}
 	if m.JudgedVersion != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.JudgedVersion))
+	}
+	if m.CallerVersion != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.CallerVersion))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -17115,6 +17123,25 @@ func (m *RevokeKey) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.JudgedVersion |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 5:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field CallerVersion", wireType)
+			}
+			m.CallerVersion = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.CallerVersion |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -26,15 +26,18 @@ func (o *RevokeKey) Validate() error {
 	return p.err()
 }
 
-// Apply deletes the key. It refuses an id that no key has, a version that is not the one
-// by which the client was let do it, and to lock everybody out where it is to spare the
-// last.
+// Apply deletes the key. It refuses an id that no key has, a key or a caller that has
+// become another since the client was let do it, and to lock everybody out where it is to
+// spare the last.
 func (o *RevokeKey) Apply(tx *state.Tx) (*RevokeKeyResult, error) {
 	k := tx.Key(o.Id)
 	if k == nil {
 		return nil, api.Errorf(api.NotFound, "there is no API key %q", o.Id)
 	}
 	if err := asJudged(k, o.JudgedVersion); err != nil {
+		return nil, err
+	}
+	if err := callerAsJudged(tx, o.Meta, o.CallerVersion); err != nil {
 		return nil, err
 	}
 	if o.SpareLast {

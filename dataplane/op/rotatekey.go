@@ -34,14 +34,17 @@ func (o *RotateKey) Validate() error {
 	return p.err()
 }
 
-// Apply changes the key. It refuses an id that no key has, and a version that is not the
-// one by which the client was let do it.
+// Apply changes the key. It refuses an id that no key has, and a key or a caller that has
+// become another since the client was let do it.
 func (o *RotateKey) Apply(tx *state.Tx) (*RotateKeyResult, error) {
 	was := tx.Key(o.Id)
 	if was == nil {
 		return nil, api.Errorf(api.NotFound, "there is no API key %q", o.Id)
 	}
 	if err := asJudged(was, o.JudgedVersion); err != nil {
+		return nil, err
+	}
+	if err := callerAsJudged(tx, o.Meta, o.CallerVersion); err != nil {
 		return nil, err
 	}
 	k := proto.Clone(was).(*state.Key)

@@ -35,8 +35,9 @@ func (o *SetKey) Validate() error {
 	return p.err()
 }
 
-// Apply changes the key. It refuses an id that no key has, a version that is not the
-// one the client saw, or the one by which the client was let do it, roles that are not there, and to lock everybody out.
+// Apply changes the key. It refuses an id that no key has, a version that is not the one
+// the client saw, a key or a caller that has become another since the client was let do
+// it, roles that are not there, and to lock everybody out.
 func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 	was := tx.Key(o.Id)
 	if was == nil {
@@ -46,6 +47,9 @@ func (o *SetKey) Apply(tx *state.Tx) (*SetKeyResult, error) {
 		return nil, api.Errorf(api.PreconditionFailed, "API key %s has version %d, not %d: read it again", o.Id, present, o.IfVersion)
 	}
 	if err := asJudged(was, o.JudgedVersion); err != nil {
+		return nil, err
+	}
+	if err := callerAsJudged(tx, o.Meta, o.CallerVersion); err != nil {
 		return nil, err
 	}
 	// Roles that it has had are there, or were when the store was older.
@@ -74,6 +78,19 @@ func asJudged(k *state.Key, version uint64) error {
 		return nil
 	}
 	return api.Errorf(api.Conflict, "API key %s was changed by somebody else at the same time: nothing was done, try again", k.Id)
+}
+
+// callerAsJudged refuses what is asked for by a key that is another than when its rights
+// were looked at: what it does with keys would outlive them.
+func callerAsJudged(tx *state.Tx, meta *Meta, version uint64) error {
+	if version == 0 {
+		return nil
+	}
+	by := tx.Key(meta.GetPrincipal())
+	if by == nil {
+		return api.Errorf(api.Conflict, "API key %s was revoked while it asked for this: nothing was done", meta.GetPrincipal())
+	}
+	return asJudged(by, version)
 }
 
 // NoVersion is the version of no key: who has seen none was let do nothing with it.

@@ -264,5 +264,5 @@ func (s *story) createKey(items []item) op.Op {
 
 func (s *story) revokeKey(items []item) op.Op {
 	i := items[0]
-	return &op.RevokeKey{Meta: s.meta(i), Id: repeated(i.words[0]), JudgedVersion: i.number(s.t, "judged", 0)}
+	return &op.RevokeKey{Meta: s.meta(i), Id: repeated(i.words[0]), JudgedVersion: i.number(s.t, "judged", 0), CallerVersion: i.number(s.t, "caller", 0)}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
@@ -27,10 +29,10 @@ func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
 	hash := sha256.Sum256([]byte("another secret"))
 	ways := map[string]func(q *request, was *state.Key) op.Op{
 		"set": func(q *request, was *state.Key) op.Op {
-			return &op.SetKey{Meta: q.meta, Id: was.Id, Name: "mine", Roles: []string{"reader"}, Enabled: true, JudgedVersion: op.KeyVersion(was)}
+			return setting(q, was, &state.Key{Name: "mine", Roles: []string{"reader"}, Enabled: true}, 0)
 		},
 		"rotated": func(q *request, was *state.Key) op.Op {
-			return &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash[:], JudgedVersion: op.KeyVersion(was)}
+			return rotating(q, was, hash[:], 0)
 		},
 		"revoked": revoking,
 	}
@@ -78,6 +80,69 @@ func TestKeyIsJudgedAsItIsChanged(t *testing.T) {
 			}
 			if now := n.cell.State().Key(id); c.want != "" && (now.Name != "theirs" || !slices.Equal(now.Roles, c.meanwhile) || slices.Equal(now.Hash, hash[:])) {
 				t.Errorf("%s while somebody gives it %v: it is %v", what, c.meanwhile, now)
+			}
+		}
+	}
+}
+
+// A key that is narrowed, disabled or revoked between the look at its rights and what it
+// does by them changes, rotates and revokes no other.
+func TestCallerIsJudgedAsItChangesAKey(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	ctx := context.Background()
+	shards, err := router.Open(n.server.cfg.Host, tenancy.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hash := sha256.Sum256([]byte("another secret"))
+	narrow := func(id string) error {
+		_, _, err := cell.Propose[*op.SetKeyResult](ctx, n.cell, &op.SetKey{Id: id, Roles: []string{"readonly"}, Enabled: true})
+		return err
+	}
+	disable := func(id string) error {
+		_, _, err := cell.Propose[*op.SetKeyResult](ctx, n.cell, &op.SetKey{Id: id, Roles: []string{"admin"}})
+		return err
+	}
+	revoke := func(id string) error {
+		_, _, err := cell.Propose[*op.RevokeKeyResult](ctx, n.cell, &op.RevokeKey{Id: id})
+		return err
+	}
+	for meanwhile, change := range map[string]func(id string) error{"narrowed": narrow, "disabled": disable, "revoked": revoke, "let be": nil} {
+		for _, what := range []string{"set", "rotated", "revoked"} {
+			caller, id := n.key(tenancy.Key{Roles: []tenancy.Role{"admin"}}), keyID(n.key(tenancy.Key{Roles: []tenancy.Role{"readonly"}}))
+			r, w := httptest.NewRequest("PUT", "/", nil), httptest.NewRecorder()
+			r.Header.Set("X-API-Key", caller)
+			r.SetPathValue("id", id)
+			q := &request{who: tenancy.Principal{Namespace: tenancy.Default, KeyID: keyID(caller)}, shards: shards, meta: &op.Meta{Principal: keyID(caller)}}
+			if err := n.server.judgeAgain(r, q); err != nil {
+				t.Fatal(err)
+			}
+			was := n.cell.State().Key(id)
+			late := func(way func(was *state.Key) op.Op) func(was *state.Key) (op.Op, error) {
+				return func(was *state.Key) (op.Op, error) {
+					if change == nil {
+						return way(was), nil
+					}
+					return way(was), change(keyID(caller))
+				}
+			}
+			switch what {
+			case "set":
+				_, err = changeKey[*op.SetKeyResult](n.server, w, r, q, late(func(was *state.Key) op.Op {
+					return setting(q, was, &state.Key{Roles: []string{"admin"}, Enabled: true}, 0)
+				}))
+			case "rotated":
+				_, err = changeKey[*op.RotateKeyResult](n.server, w, r, q, late(func(was *state.Key) op.Op { return rotating(q, was, hash[:], 0) }))
+			case "revoked":
+				_, err = changeKey[*op.RevokeKeyResult](n.server, w, r, q, late(func(was *state.Key) op.Op { return revoking(q, was) }))
+			}
+			want := api.Conflict
+			if change == nil {
+				want = ""
+			}
+			if now := n.cell.State().Key(id); api.CodeOf(err) != want || proto.Equal(now, was) != (change != nil) {
+				t.Errorf("%s by a key that is %s meanwhile: %v, and it is %v", what, meanwhile, err, now)
 			}
 		}
 	}

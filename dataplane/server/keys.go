@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
@@ -118,11 +119,7 @@ func (s *Server) setKey(w http.ResponseWriter, r *http.Request) error {
 			return nil, err
 		}
 		seen, err := ifMatch(r, op.KeyVersion(was))
-		rec := convert.ToKeyRecord(key)
-		return &op.SetKey{
-			Meta: q.meta, Id: was.Id, Name: rec.Name, Roles: rec.Roles, QueueScope: rec.QueueScope, Enabled: rec.Enabled, ExpiresNs: rec.ExpiresNs,
-			IfVersion: seen, JudgedVersion: op.KeyVersion(was),
-		}, err
+		return setting(&q, was, convert.ToKeyRecord(key), seen), err
 	})
 	if err != nil {
 		return err
@@ -148,7 +145,7 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) error {
 		}
 		secret, hash, err := keyring.Again(rand.Reader, keyring.Namespace, was.Id)
 		text = secret
-		return &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash[:], OverlapNs: overlap.Nanoseconds(), JudgedVersion: op.KeyVersion(was)}, err
+		return rotating(&q, was, hash[:], overlap), err
 	})
 	if err != nil {
 		return err
@@ -258,9 +255,23 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})
 }
 
-// revoking is the op that ends a key, as it was when it was judged.
+// setting is the op that has a key become as rec is. Like rotating and revoking it says
+// what the key, and the one that asks, were when they were judged.
+func setting(q *request, was, rec *state.Key, seen uint64) op.Op {
+	return &op.SetKey{
+		Meta: q.meta, Id: was.Id, Name: rec.Name, Roles: rec.Roles, QueueScope: rec.QueueScope, Enabled: rec.Enabled, ExpiresNs: rec.ExpiresNs,
+		IfVersion: seen, JudgedVersion: op.KeyVersion(was), CallerVersion: q.judged,
+	}
+}
+
+// rotating is the op that gives a key another secret.
+func rotating(q *request, was *state.Key, hash []byte, overlap time.Duration) op.Op {
+	return &op.RotateKey{Meta: q.meta, Id: was.Id, Hash: hash, OverlapNs: overlap.Nanoseconds(), JudgedVersion: op.KeyVersion(was), CallerVersion: q.judged}
+}
+
+// revoking is the op that ends a key.
 func revoking(q *request, was *state.Key) op.Op {
-	return &op.RevokeKey{Meta: q.meta, Id: was.Id, SpareLast: true, JudgedVersion: op.KeyVersion(was)}
+	return &op.RevokeKey{Meta: q.meta, Id: was.Id, SpareLast: true, JudgedVersion: op.KeyVersion(was), CallerVersion: q.judged}
 }
 
 // key is the key named in the path.

@@ -24,7 +24,7 @@ func (m *model) createKey(o *op.CreateKey) outcome {
 	} else if was != nil || o.GetFirst() && m.secured {
 		return outcome{refused: api.Conflict}
 	}
-	if by := m.keys[o.GetMeta().GetPrincipal()]; o.GetJudgedVersion() != 0 && (by == nil || o.GetJudgedVersion() != by.GetChanges()+1) {
+	if m.isAnotherCaller(o.GetMeta(), o.GetJudgedVersion()) {
 		return outcome{refused: api.Conflict}
 	}
 	if !m.haveRoles(k.GetRoles()) {
@@ -39,7 +39,7 @@ func (m *model) revokeKey(o *op.RevokeKey) outcome {
 	switch k := m.keys[o.GetId()]; {
 	case k == nil:
 		return outcome{refused: api.NotFound}
-	case o.GetJudgedVersion() != 0 && o.GetJudgedVersion() != k.GetChanges()+1:
+	case o.GetJudgedVersion() != 0 && o.GetJudgedVersion() != k.GetChanges()+1, m.isAnotherCaller(o.GetMeta(), o.GetCallerVersion()):
 		return outcome{refused: api.Conflict}
 	case o.GetSpareLast() && m.isLast(k):
 		return outcome{refused: api.Conflict}
@@ -56,7 +56,7 @@ func (m *model) setKey(o *op.SetKey) outcome {
 	if o.GetIfVersion() != 0 && o.GetIfVersion() != was.GetChanges()+1 {
 		return outcome{refused: api.PreconditionFailed}
 	}
-	if o.GetJudgedVersion() != 0 && o.GetJudgedVersion() != was.GetChanges()+1 {
+	if o.GetJudgedVersion() != 0 && o.GetJudgedVersion() != was.GetChanges()+1 || m.isAnotherCaller(o.GetMeta(), o.GetCallerVersion()) {
 		return outcome{refused: api.Conflict}
 	}
 	for _, name := range o.GetRoles() {
@@ -79,7 +79,7 @@ func (m *model) rotateKey(o *op.RotateKey) outcome {
 	if was == nil {
 		return outcome{refused: api.NotFound}
 	}
-	if o.GetJudgedVersion() != 0 && o.GetJudgedVersion() != was.GetChanges()+1 {
+	if o.GetJudgedVersion() != 0 && o.GetJudgedVersion() != was.GetChanges()+1 || m.isAnotherCaller(o.GetMeta(), o.GetCallerVersion()) {
 		return outcome{refused: api.Conflict}
 	}
 	k := proto.Clone(was).(*state.Key)
@@ -90,6 +90,12 @@ func (m *model) rotateKey(o *op.RotateKey) outcome {
 	}
 	m.keys[k.Id] = k
 	return outcome{result: &op.RotateKeyResult{Key: k}}
+}
+
+// isAnotherCaller says whether the key that asks is not there, or not as it was judged.
+func (m *model) isAnotherCaller(meta *op.Meta, judged uint64) bool {
+	by := m.keys[meta.GetPrincipal()]
+	return judged != 0 && (by == nil || judged != by.GetChanges()+1)
 }
 
 // haveRoles says whether roles are built in or declared.
@@ -158,6 +164,9 @@ func (w *workload) revokeKey() op.Op {
 	if w.chance(3) {
 		o.JudgedVersion = 1 + uint64(w.rng.IntN(3))
 	}
+	if w.chance(3) {
+		o.Meta.Principal, o.CallerVersion = w.keyID(), 1+uint64(w.rng.IntN(3))
+	}
 	return o
 }
 
@@ -175,6 +184,9 @@ func (w *workload) setKey() op.Op {
 	if w.chance(3) {
 		o.JudgedVersion = 1 + uint64(w.rng.IntN(3))
 	}
+	if w.chance(3) {
+		o.Meta.Principal, o.CallerVersion = w.keyID(), 1+uint64(w.rng.IntN(3))
+	}
 	return o
 }
 
@@ -182,6 +194,9 @@ func (w *workload) rotateKey() op.Op {
 	o := &op.RotateKey{Meta: w.meta(), Id: w.keyID(), Hash: w.bytes(32), OverlapNs: int64(w.rng.IntN(2)) * 1e9}
 	if w.chance(3) {
 		o.JudgedVersion = 1 + uint64(w.rng.IntN(3))
+	}
+	if w.chance(3) {
+		o.Meta.Principal, o.CallerVersion = w.keyID(), 1+uint64(w.rng.IntN(3))
 	}
 	return o
 }
