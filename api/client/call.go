@@ -191,9 +191,7 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 		return resp.StatusCode, nil
 	}
 	text, err := readBody(resp)
-	if f, ok := k.out.(*fetched); ok && err == nil {
-		err = f.decode(text)
-	} else if err == nil {
+	if err == nil {
 		err = json.Unmarshal(text, k.out)
 	}
 	if err != nil {

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,8 +22,8 @@ type unreadJob struct {
 	err error
 }
 
-// decode reads an answer. An error is about all of it that is not in f.
-func (f *fetched) decode(text []byte) error {
+// UnmarshalJSON reads an answer. An error is about all of it that is not in f.
+func (f *fetched) UnmarshalJSON(text []byte) error {
 	f.jobs, f.unread = nil, nil // of an earlier try
 	if f.one {
 		return f.add(text)
@@ -35,40 +34,18 @@ func (f *fetched) decode(text []byte) error {
 		f.jobs = all.Jobs
 		return nil
 	}
-	// One by one: a decoder of values counts the depth of each from where it begins.
-	d := json.NewDecoder(bytes.NewReader(text))
-	if !enterJobs(d) {
+	var each struct {
+		Jobs []json.RawMessage `json:"jobs"`
+	}
+	if json.Unmarshal(text, &each) != nil || len(each.Jobs) == 0 {
 		return whole
 	}
-	for d.More() {
-		var job json.RawMessage
-		if err := d.Decode(&job); err != nil {
-			return err
-		}
+	for _, job := range each.Jobs {
 		if err := f.add(job); err != nil {
 			return err
 		}
 	}
-	_, err := d.Token()
-	return err
-}
-
-// enterJobs goes to the first job of a list of some.
-func enterJobs(d *json.Decoder) bool {
-	for at, err := d.Token(); err == nil; at, err = d.Token() {
-		if at == "jobs" {
-			at, err = d.Token()
-			return err == nil && at == json.Delim('[')
-		}
-		if at == json.Delim('{') {
-			continue
-		}
-		var other json.RawMessage
-		if d.Decode(&other) != nil {
-			return false
-		}
-	}
-	return false
+	return nil
 }
 
 // add reads one job. It is an error where it is not known which.
