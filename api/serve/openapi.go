@@ -115,6 +115,11 @@ func documentPath(path string) string {
 	return strings.ReplaceAll(path, "...}", "}")
 }
 
+var conditionDocs = map[string]string{
+	IfMatch:     "the ETag of a read: refused with PRECONDITION_FAILED where it has changed since",
+	IfNoneMatch: "*: refused with PRECONDITION_FAILED where it is there already",
+}
+
 func parametersOf(r Route) []any {
 	var all []any
 	for _, match := range wildcard.FindAllStringSubmatch(documentPath(r.Path), -1) {
@@ -130,6 +135,9 @@ func parametersOf(r Route) []any {
 			parameter["description"] = p.Doc
 		}
 		all = append(all, parameter)
+	}
+	for _, header := range r.Conditions {
+		all = append(all, object{"name": header, "in": "header", "schema": object{"type": "string"}, "description": conditionDocs[header]})
 	}
 	return all
 }

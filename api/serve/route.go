@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/corvo/corvo/api"
@@ -28,12 +29,13 @@ type Route struct {
 	Permission tenancy.Permission // or Open
 	Summary    string             // one line for the OpenAPI document
 	Query      []Param
-	Request    any   // zero value of the body's type; nil = none
-	Response   any   // zero value of the answer's type; nil = not described
-	Status     int   // of success, for the document; 0 = 200
-	Strict     bool  // refuse body fields that Request does not have, and parameters that Query does not
-	MaxBody    int64 // bytes; 0 = Config.MaxBody
-	Audited    bool  // what is asked here is recorded, also where it is granted
+	Request    any      // zero value of the body's type; nil = none
+	Response   any      // zero value of the answer's type; nil = not described
+	Status     int      // of success, for the document; 0 = 200
+	Strict     bool     // refuse body fields that Request does not have, and parameters that Query does not
+	MaxBody    int64    // bytes; 0 = Config.MaxBody
+	Audited    bool     // what is asked here is recorded, also where it is granted
+	Conditions []string // of IfMatch and IfNoneMatch: what Handler judges; the others are refused
 	Handler    Handler
 	// Problem answers with an error in a form of the route's own; nil = as all do. Nothing
 	// of an answer has been written.
@@ -66,6 +68,11 @@ func (r Route) validate() error {
 	}
 	if r.Handler == nil {
 		fault("it has no handler")
+	}
+	for _, header := range r.Conditions {
+		if !slices.Contains(conditions, header) {
+			fault("%s is no condition", header)
+		}
 	}
 	if r.MaxBody < 0 {
 		fault("MaxBody is negative")

@@ -55,6 +55,7 @@ type server struct {
 	tracer      trace.Tracer // nil = no spans
 	unmatched   *telemetry.Route
 	bodyTimeout time.Duration
+	conditional []Route // that take conditions
 }
 
 // New is the handler for a table of routes. It returns every fault of the
@@ -119,6 +120,9 @@ func (s *server) add(route Route) (err error) {
 			err = fmt.Errorf("route %q: %v", route.pattern(), p)
 		}
 	}()
+	if len(route.Conditions) > 0 {
+		s.conditional = append(s.conditional, route)
+	}
 	s.mux.Handle(route.pattern(), &endpoint{Route: route, server: s, metrics: s.metrics.Route(route.Path, route.Method)})
 	return nil
 }
@@ -205,6 +209,9 @@ func (e *endpoint) serve(c *call, r *http.Request) error {
 		if err := e.checkQuery(r.URL.RawQuery); err != nil {
 			return err
 		}
+	}
+	if err := e.checkConditions(r); err != nil {
+		return err
 	}
 	return e.Handler(&c.response, r)
 }

@@ -289,7 +289,7 @@ func TestHeaders(t *testing.T) {
 		"corvo-service-token", "forged", "Corvo-Service-Token", "forged again", "Corvo-Service-Other", "forged",
 		"X-Forwarded-For", "10.0.0.1", "X-Forwarded-Host", "evil", "X-Forwarded-Port", "1", "Forwarded", "for=x", "X-Real-Ip", "10.0.0.1",
 		"Connection", "Corvo-Namespace, Corvo-Service-Token, Upgrade", "Upgrade", "websocket",
-		"Idempotency-Key", "k", "Corvo-Other", "x", "User-Agent", "tester")
+		"Idempotency-Key", "k", "If-Match", `"1"`, "If-None-Match", "*", "Corvo-Other", "x", "User-Agent", "tester")
 	if got.StatusCode != http.StatusCreated || got.Header.Get("Corvo-Index") != "7" {
 		t.Fatalf("%d %v %s", got.StatusCode, got.Header, got.body)
 	}
@@ -306,7 +306,7 @@ func TestHeaders(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"Authorization": "Bearer " + key, "Corvo-Namespace": "ns_a", fleet.ServiceHeader: w.gateway.member.HostToken(),
-		"X-Request-Id": "mine", "Idempotency-Key": "k", "Corvo-Other": "x", "User-Agent": "tester",
+		"X-Request-Id": "mine", "Idempotency-Key": "k", "If-Match": `"1"`, "If-None-Match": "*", "Corvo-Other": "x", "User-Agent": "tester",
 	} {
 		if got := seen.Header[http.CanonicalHeaderKey(name)]; len(got) != 1 || got[0] != want {
 			t.Errorf("the host sees %s: %q, want once %q", name, got, want)

@@ -15,11 +15,14 @@ func writeResource(w http.ResponseWriter, status int, version int64, v any) erro
 	return serve.WriteJSON(w, status, v)
 }
 
+// versioned are the conditions of routes whose handlers ask expected.
+var versioned = []string{serve.IfMatch}
+
 // expected is the version a write insists on by If-Match; 0 = any. The check is the
 // store's, in the write itself. A tag that no resource of ours ever has is refused
 // here. Of several tags the present version is taken if it is among them.
 func expected(r *http.Request, present int64) (int64, error) {
-	values := r.Header.Values("If-Match")
+	values := r.Header.Values(serve.IfMatch)
 	if len(values) == 0 {
 		return 0, nil
 	}

@@ -17,8 +17,9 @@ import (
 // duty; the last one removes the queue. Active jobs are cancelled, and go when
 // their workers let go. What others send it meanwhile goes as well.
 //
-// It is refused with NOT_FOUND where there is no such queue, and with STATE_CONFLICT
-// where it is to go only if its jobs have settled, and some have not. Polls that wait
+// It is refused with NOT_FOUND where there is no such queue, with PRECONDITION_FAILED
+// where its settings are not those the client has seen, and with STATE_CONFLICT where
+// it is to go only if its jobs have settled, and some have not. Polls that wait
 // for the name go on waiting: a queue that gets it later is a new one.
 
 // Number is DeleteQueue's number in the log.
@@ -38,9 +39,13 @@ func (o *DeleteQueue) Validate() error {
 // Apply removes the queue, or begins to.
 func (o *DeleteQueue) Apply(tx *state.Tx) (*DeleteQueueResult, error) {
 	q := tx.Queue(o.Queue)
-	switch {
-	case q == nil:
+	if q == nil {
 		return nil, noQueue(o.Queue)
+	}
+	if err := queueAt(q, o.IfVersion); err != nil {
+		return nil, err
+	}
+	switch {
 	case o.IfSettled && unsettledOf(q) != "":
 		return nil, api.Errorf(api.StateConflict, "queue %s has jobs that have not settled (%s), and they would go with it: let them be worked off, or clear the queue", o.Queue, unsettledOf(q))
 	case jobsOf(q) == "":

@@ -2860,6 +2860,7 @@ type DeleteQueue struct {
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	IfSettled     bool                   `protobuf:"varint,3,opt,name=if_settled,json=ifSettled,proto3" json:"if_settled,omitempty"` // refused while one of its jobs has not settled
+	IfVersion     uint64                 `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"` // refused where its settings have another, see QueueVersion; 0 = any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2913,6 +2914,13 @@ func (x *DeleteQueue) GetIfSettled() bool {
 		return x.IfSettled
 	}
 	return false
+}
+
+func (x *DeleteQueue) GetIfVersion() uint64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
 }
 
 type DeleteQueueResult struct {
@@ -7980,12 +7988,14 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\tTrimUsage\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x1b\n" +
 	"\tfirst_seq\x18\x02 \x01(\x04R\bfirstSeq\"\x11\n" +
-	"\x0fTrimUsageResult\"i\n" +
+	"\x0fTrimUsageResult\"\x88\x01\n" +
 	"\vDeleteQueue\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x1d\n" +
 	"\n" +
-	"if_settled\x18\x03 \x01(\bR\tifSettled\"/\n" +
+	"if_settled\x18\x03 \x01(\bR\tifSettled\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\x04 \x01(\x04R\tifVersion\"/\n" +
 	"\x11DeleteQueueResult\x12\x1a\n" +
 	"\bdeleting\x18\x01 \x01(\bR\bdeleting\"I\n" +
 	"\n" +

@@ -2952,6 +2952,11 @@ func (m *DeleteQueue) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.IfVersion != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.IfVersion))
+		i--
+		dAtA[i] = 0x20
+	}
 	if m.IfSettled {
 		i--
 		if m.IfSettled {
@@ -8881,6 +8886,9 @@ func (m *DeleteQueue) SizeVT() (n int) {
 	}
 	if m.IfSettled {
 		n += 2
+	}
+	if m.IfVersion != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.IfVersion))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -17493,6 +17501,25 @@ func (m *DeleteQueue) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.IfSettled = bool(v != 0)
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field IfVersion", wireType)
+			}
+			m.IfVersion = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.IfVersion |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -35,14 +35,20 @@ func (o *SetQueue) expected(was *state.Queue) error {
 	switch {
 	case o.Create && was != nil:
 		return api.Errorf(api.PreconditionFailed, "there is a queue %s already: read it, and send its ETag as If-Match to change it", o.Queue)
-	case o.IfVersion == 0:
-		return nil
-	case was == nil:
+	case o.IfVersion != 0 && was == nil:
 		return api.Errorf(api.PreconditionFailed, "there is no queue %s any more", o.Queue)
 	}
-	version, err := QueueVersion(was)
-	if err == nil && version != o.IfVersion {
-		err = api.Errorf(api.PreconditionFailed, "queue %s has version %d, not %d: read it again", o.Queue, version, o.IfVersion)
+	return queueAt(was, o.IfVersion)
+}
+
+// queueAt refuses a queue whose settings have another version; 0 = any.
+func queueAt(q *state.Queue, version uint64) error {
+	if version == 0 {
+		return nil
+	}
+	present, err := QueueVersion(q)
+	if err == nil && present != version {
+		err = api.Errorf(api.PreconditionFailed, "queue %s has version %d, not %d: read it again", q.Name, present, version)
 	}
 	return err
 }

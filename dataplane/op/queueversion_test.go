@@ -116,3 +116,20 @@ func TestSetQueueOnlyIf(t *testing.T) {
 	w.apply(&op.SetQueue{Queue: "q", Paused: &yes})
 	refused(&op.SetQueue{Queue: "q", IfVersion: seen, MaxLength: &seven})
 }
+
+// What a client has not seen, it does not delete, either.
+func TestDeleteQueueOnlyIf(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	yes := true
+	w.apply(&op.SetQueue{Queue: "q"})
+	seen := w.queueVersion("q")
+	results := w.apply(&op.SetQueue{Queue: "q", Paused: &yes}, &op.DeleteQueue{Queue: "q", IfVersion: seen})
+	if err, _ := results[1].(error); api.CodeOf(err) != api.PreconditionFailed {
+		t.Errorf("paused meanwhile: %v", results[1])
+	}
+	one[*op.DeleteQueueResult](w, &op.DeleteQueue{Queue: "q", IfVersion: w.queueVersion("q")})
+	if err, _ := w.apply(&op.DeleteQueue{Queue: "q", IfVersion: seen})[0].(error); api.CodeOf(err) != api.NotFound {
+		t.Errorf("gone: %v", err)
+	}
+}

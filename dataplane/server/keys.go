@@ -242,7 +242,14 @@ func (s *Server) revokeKey(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id := r.PathValue("id")
-	_, err = changeKey[*op.RevokeKeyResult](s, w, r, &q, func(was *state.Key) (op.Op, error) { return revoking(&q, was), nil })
+	_, err = changeKey[*op.RevokeKeyResult](s, w, r, &q, func(was *state.Key) (op.Op, error) {
+		present := op.KeyVersion(was)
+		seen, err := ifMatch(r, present)
+		if err == nil && seen != 0 && seen != present { // that it is so still, the op looks
+			err = api.Errorf(api.PreconditionFailed, "API key %s has version %d, not %d: read it again", was.Id, present, seen)
+		}
+		return revoking(&q, was), err
+	})
 	if api.CodeOf(err) == api.NotFound {
 		// An earlier try of this request may have done that, which the op knows; and what
 		// it refuses is recorded with the id.

@@ -173,6 +173,9 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	if err := q.allow(limitRules.write, body.Queue); err != nil {
 		return err
 	}
+	if err := noRuleVersion(r, body.Queue); err != nil {
+		return err
+	}
 	at := q.shards.Of(body.Queue)
 	had, err := s.presentQueueRule(r, q, at, body.Queue)
 	if err != nil {
@@ -203,6 +206,11 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	return serve.WriteJSON(w, status, rule)
 }
 
+// noRuleVersion refuses a write that insists on a version of a queue's rule.
+func noRuleVersion(r *http.Request, queue string) error {
+	return unversioned(r, "the limit rule of a whole queue has no version that If-Match could insist on: leave it out, or PUT /queues/"+queue+", which takes it")
+}
+
 // presentQueueRule says whether a queue has limits, after every write acknowledged
 // before.
 func (s *Server) presentQueueRule(r *http.Request, q *request, at *cell.Cell, name string) (bool, error) {
@@ -224,6 +232,9 @@ func (s *Server) deleteQueueRule(w http.ResponseWriter, r *http.Request) error {
 		return noQueueRule(name)
 	}
 	if err := q.allow(limitRules.write, name); err != nil {
+		return err
+	}
+	if err := noRuleVersion(r, name); err != nil {
 		return err
 	}
 	at := q.shards.Of(name)

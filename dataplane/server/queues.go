@@ -121,28 +121,35 @@ func queueVersion(at *cell.Cell, name string) (uint64, error) {
 
 // onlyIf has a write insist on what the request says of the queue: If-Match that it is
 // at a version, If-None-Match: * that it is not there yet. The op decides.
-func (s *Server) onlyIf(r *http.Request, q *request, at *cell.Cell, o *op.SetQueue) error {
-	if none := r.Header.Values("If-None-Match"); len(none) > 0 {
+func (s *Server) onlyIf(r *http.Request, q *request, at *cell.Cell, o *op.SetQueue) (err error) {
+	if none := r.Header.Values(serve.IfNoneMatch); len(none) > 0 {
 		if len(none) > 1 || strings.TrimSpace(none[0]) != "*" {
 			return api.Errorf(api.ValidationError, "If-None-Match takes * here, which makes a queue only where there is none")
 		}
 		o.Create = true
 	}
-	if len(r.Header.Values("If-Match")) == 0 {
-		return nil
+	missing := api.Errorf(api.PreconditionFailed, "there is no queue %s, so it has no version: leave If-Match out to create it", o.Queue)
+	o.IfVersion, err = s.queueMatch(r, q, at, o.Queue, missing)
+	return err
+}
+
+// queueMatch is the version of a queue that a write insists on, 0 = any; missing is the
+// error where it insists on one, and the queue is not there.
+func (s *Server) queueMatch(r *http.Request, q *request, at *cell.Cell, name string, missing error) (uint64, error) {
+	if len(r.Header.Values(serve.IfMatch)) == 0 {
+		return 0, nil
 	}
 	if err := s.awaitPresent(r, q, at); err != nil {
-		return err
+		return 0, err
 	}
-	present, err := queueVersion(at, o.Queue)
+	present, err := queueVersion(at, name)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if present == 0 {
-		return api.Errorf(api.PreconditionFailed, "there is no queue %s, so it has no version: leave If-Match out to create it", o.Queue)
+		return 0, missing
 	}
-	o.IfVersion, err = ifMatch(r, present)
-	return err
+	return ifMatch(r, present)
 }
 
 func noQueue(name string) error { return api.Errorf(api.NotFound, "there is no queue %s", name) }

@@ -2,10 +2,15 @@ package server
 
 import (
 	"context"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/api/serve"
 )
 
 // A queue is put only as it was read, if the request says so.
@@ -73,4 +78,84 @@ func TestPutSettingsIfMatch(t *testing.T) {
 	}
 	n.same(before)
 	answers[api.Settings](n, 200, "PUT", "/settings", `{"unknown_model":"hold"}`, "If-Match: *")
+}
+
+// A queue is deleted only as it was read, if the request says so.
+func TestDeleteQueueIfMatch(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	remove := func(tag string) answer {
+		return n.send("DELETE", "/api/v1/queues/q?confirm=true", n.admin, "", "If-Match: "+tag)
+	}
+	if a := remove(`"1"`); a.problem(t).Code != api.NotFound {
+		t.Errorf("no such queue: %d %s", a.status, a.body)
+	}
+	made := n.send("PUT", "/api/v1/queues/q", n.admin, `{}`).header.Get("ETag")
+	answers[api.Status](n, 200, "POST", "/queues/q/pause", "")
+	for _, tag := range []string{made, "x", `"x"`, ""} {
+		if a := remove(tag); a.problem(t).Code != api.PreconditionFailed {
+			t.Errorf("If-Match %s: %d %s", tag, a.status, a.body)
+		}
+	}
+	if a := remove(n.send("GET", "/api/v1/queues/q", n.admin, "").header.Get("ETag")); a.status != 200 {
+		t.Errorf("as it was read: %d %s", a.status, a.body)
+	}
+	answers[api.Queue](n, 200, "PUT", "/queues/q", `{}`)
+	if a := remove("*"); a.status != 200 {
+		t.Errorf("as it is: %d %s", a.status, a.body)
+	}
+}
+
+// The limit rule of a whole queue has no version, unlike those of keys.
+func TestQueueRuleIfMatch(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	answers[api.LimitRule](n, 201, "POST", "/limit-rules", `{"queue":"q","max_concurrency":1}`)
+	before := n.dump()
+	for method, body := range map[string]string{"PUT": `{"queue":"q","max_concurrency":2}`, "DELETE": ""} {
+		if a := n.send(method, "/api/v1/limit-rules/q", n.admin, body, `If-Match: "1"`); a.problem(t).Code != api.PreconditionFailed || !strings.Contains(string(a.body), "/queues/q") {
+			t.Errorf("%s: %d %s", method, a.status, a.body)
+		}
+	}
+	n.same(before)
+}
+
+// A key is revoked only as it was read, if the request says so.
+func TestRevokeKeyIfMatch(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	made := answers[api.CreatedKey](n, 201, "POST", "/auth/keys", `{"name":"k","roles":["worker"]}`)
+	path := "/auth/keys/" + made.ID
+	answers[api.Key](n, 200, "PUT", path, `{"name":"l","roles":["worker"]}`, `If-Match: "1"`)
+	if a := n.send("DELETE", "/api/v1"+path, n.admin, "", `If-Match: "1"`); a.problem(t).Code != api.PreconditionFailed {
+		t.Errorf("an old version: %d %s", a.status, a.body)
+	}
+	answers[api.Status](n, 200, "DELETE", path, "", `If-Match: "2"`)
+}
+
+// Every route that takes no precondition refuses one and does nothing.
+func TestConditionsAreTakenOrRefused(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	before := n.dump()
+	var taking []string
+	for _, route := range n.server.table() {
+		for _, line := range []string{`If-Match: "1"`, "If-None-Match: *"} {
+			header, _, _ := strings.Cut(line, ": ")
+			if slices.Contains(route.Conditions, header) {
+				taking = append(taking, header+" "+route.Method+" "+route.Path)
+				continue
+			}
+			if route.Method == http.MethodGet && header == serve.IfNoneMatch || route.Problem != nil {
+				continue
+			}
+			a := n.send(route.Method, sample(route.Path), n.admin, harmless(sample(route.Path)), line)
+			if p := a.problem(t); p.Code != api.ValidationError || !strings.Contains(p.Error, header) {
+				t.Errorf("%s %s with %s: %d %s", route.Method, route.Path, line, a.status, a.body)
+			}
+		}
+	}
+	n.same(before)
+	slices.Sort(taking)
+	golden(t, filepath.Join("testdata", "conditions.golden"), []byte(strings.Join(taking, "\n")+"\n"))
 }

@@ -106,9 +106,11 @@ func (s *Server) deleteQueue(w http.ResponseWriter, r *http.Request) error {
 	if r.URL.Query().Get("confirm") != "true" {
 		return api.Errorf(api.ValidationError, "confirm is missing: deleting queue %s takes its jobs, its settings and totals with it; say so with ?confirm=true", name)
 	}
-	begun, err := commit[*op.DeleteQueueResult](s, w, r, &q, c, &op.DeleteQueue{
-		Meta: q.meta, Queue: name, IfSettled: r.URL.Query().Get("if_settled") == "true",
-	})
+	o := &op.DeleteQueue{Meta: q.meta, Queue: name, IfSettled: r.URL.Query().Get("if_settled") == "true"}
+	if o.IfVersion, err = s.queueMatch(r, &q, c, name, noQueue(name)); err != nil {
+		return err
+	}
+	begun, err := commit[*op.DeleteQueueResult](s, w, r, &q, c, o)
 	if err != nil {
 		return err
 	}

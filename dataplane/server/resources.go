@@ -90,10 +90,10 @@ func (n *noun[Req, Resp]) routes(s *Server) []serve.Route {
 			Handler: func(w http.ResponseWriter, r *http.Request) error { return n.create(s, w, r) }},
 		{Method: "GET", Path: item, Permission: n.read, Query: read,
 			Summary: "A" + strings.TrimPrefix(n.an(), "a"), Response: *new(Resp), Handler: func(w http.ResponseWriter, r *http.Request) error { return n.get(s, w, r) }},
-		{Method: "PUT", Path: item, Permission: n.write,
+		{Method: "PUT", Path: item, Permission: n.write, Conditions: versioned,
 			Summary: "Replace " + n.an(), Request: *new(Req), Response: *new(Resp),
 			Handler: func(w http.ResponseWriter, r *http.Request) error { return n.replace(s, w, r) }},
-		{Method: "DELETE", Path: item, Permission: n.write,
+		{Method: "DELETE", Path: item, Permission: n.write, Conditions: versioned,
 			Summary: "Delete " + n.an(), Response: api.Status{}, Handler: func(w http.ResponseWriter, r *http.Request) error { return n.delete(s, w, r) }},
 	}
 }
@@ -163,7 +163,7 @@ func (n *noun[Req, Resp]) replace(s *Server, w http.ResponseWriter, r *http.Requ
 	}
 	status := http.StatusOK
 	if was == nil {
-		if r.Header.Get("If-Match") != "" {
+		if len(r.Header.Values(serve.IfMatch)) > 0 {
 			return api.Errorf(api.PreconditionFailed, "there is no %s %s, so it has no version: leave If-Match out to create it", n.one, convert.Excerpt(n.named(r)))
 		}
 		status = http.StatusCreated

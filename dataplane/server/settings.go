@@ -36,9 +36,8 @@ func (s *Server) putSettings(w http.ResponseWriter, r *http.Request) error {
 	if len(q.who.QueueScope) > 0 {
 		return api.Errorf(api.Forbidden, "settings are about the whole namespace; %s covers only %v", q.who, q.who.QueueScope)
 	}
-	// They have no version, and * is any that there is.
-	if _, err := ifMatch(r, 0); err != nil {
-		return api.Errorf(api.PreconditionFailed, "settings have no version that If-Match could insist on: leave it out")
+	if err := unversioned(r, "settings have no version that If-Match could insist on: leave it out"); err != nil {
+		return err
 	}
 	for _, c := range q.shards.All() {
 		o := &op.SetSettings{Meta: proto.Clone(q.meta).(*op.Meta), Settings: proto.Clone(wanted).(*state.Settings)}

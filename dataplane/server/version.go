@@ -9,6 +9,9 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
+// versioned are the conditions of routes whose handlers ask ifMatch.
+var versioned = []string{serve.IfMatch}
+
 // writeVersion answers one resource with its version as ETag.
 func writeVersion(w http.ResponseWriter, status int, version uint64, v any) error {
 	w.Header().Set("ETag", strconv.Quote(strconv.FormatUint(version, 10)))
@@ -19,7 +22,7 @@ func writeVersion(w http.ResponseWriter, status int, version uint64, v any) erro
 // the op decides; of several tags that one is taken if it is among them. Tags that
 // no resource of ours ever has are refused here.
 func ifMatch(r *http.Request, present uint64) (uint64, error) {
-	values := r.Header.Values("If-Match")
+	values := r.Header.Values(serve.IfMatch)
 	if len(values) == 0 {
 		return 0, nil
 	}
@@ -42,4 +45,13 @@ func ifMatch(r *http.Request, present uint64) (uint64, error) {
 		return 0, api.Errorf(api.PreconditionFailed, "If-Match is no version of this resource, which is at %d: read it again", present)
 	}
 	return version, nil
+}
+
+// unversioned refuses, as what is said, a write that insists on a version of what has
+// none; * is any that there is.
+func unversioned(r *http.Request, said string) error {
+	if _, err := ifMatch(r, 0); err != nil {
+		return api.Errorf(api.PreconditionFailed, "%s", said)
+	}
+	return nil
 }
