@@ -109,8 +109,11 @@ func answer(w http.ResponseWriter, out any, err error) {
 		e := err.(*api.Error)
 		status, out = e.Code.Status(), map[string]any{"error": e.Message, "code": e.Code, "details": e.Details}
 	}
-	if s, ok := out.(api.Schedule); ok {
-		w.Header().Set("ETag", strconv.Quote(strconv.FormatInt(s.Version, 10)))
+	switch v := out.(type) {
+	case api.Schedule:
+		w.Header().Set("ETag", strconv.Quote(strconv.FormatInt(v.Version, 10)))
+	case *api.Queue:
+		w.Header().Set("ETag", strconv.Quote(strconv.FormatInt(v.Version, 10)))
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -440,6 +443,10 @@ func (p *peer) putQueue(r *http.Request) (any, error) {
 		return nil, err
 	}
 	q := cmp.Or(ns.queues[r.PathValue("name")], &api.Queue{Name: r.PathValue("name")})
+	if match := r.Header.Get("If-Match"); match != "" && match != strconv.Quote(strconv.FormatInt(q.Version, 10)) {
+		return nil, api.Errorf(api.PreconditionFailed, "queue %s has version %d, not %s: read it again", q.Name, q.Version, match)
+	}
+	q.Version++
 	q.Paused, q.MaxConcurrency = req.Paused != nil && *req.Paused, req.MaxConcurrency
 	q.RateLimit, q.RateWindowMs, q.MaxLength = req.RateLimit, req.RateWindowMs, req.MaxLength
 	q.OnFull = cmp.Or(req.OnFull, api.OnFullReject)

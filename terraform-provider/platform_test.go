@@ -319,9 +319,13 @@ func (p *platform) overtaken() {
 	p.must(err)
 	p.Setenv("TF_VAR_daily_usd", "201")
 	says(p.t, p.ApplyFails(), "Cannot update budget namespace/default: PRECONDITION_FAILED", "changed after Terraform had read it")
-	p.Setenv("TF_CLI_ARGS_apply", "")
 	p.Setenv("TF_VAR_daily_usd", "200")
-	p.applies("0 to add, 1 to change, 0 to destroy")
+	p.must(p.c.PauseQueue(p.t.Context(), "agents"))
+	p.Write("main.tf", replaced(p.t, "max_concurrency = 200", "max_concurrency = 201"))
+	says(p.t, p.ApplyFails(), "Cannot update queue agents: PRECONDITION_FAILED", "changed after Terraform had read it")
+	p.Setenv("TF_CLI_ARGS_apply", "")
+	p.Write("main.tf", examples.Platform)
+	p.applies("0 to add, 2 to change, 0 to destroy")
 }
 
 // disappears deletes all behind terraform's back, which makes it again; what is there

@@ -2,12 +2,15 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework-validators/int64validator"
 	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -175,15 +178,50 @@ func (m *queueModel) request() api.PutQueueRequest {
 	}
 }
 
-func (r *queueResource) put(ctx context.Context, m queueModel) error {
+// put sets all of a queue's settings, if they are at a version still; 0 = any. It is
+// where they are then.
+func (r *queueResource) put(ctx context.Context, m queueModel, version int64) (int64, error) {
 	ctx, cancel := finish(ctx)
 	defer cancel()
 	c, err := r.session.dataPlane(ctx, m.Namespace.ValueString())
 	if err != nil {
-		return err
+		return 0, err
 	}
-	_, err = c.PutQueue(ctx, m.Name.ValueString(), m.request())
-	return err
+	var q api.Queue
+	if version == 0 {
+		q, err = c.PutQueue(ctx, m.Name.ValueString(), m.request())
+	} else {
+		q, err = c.PutQueueAt(ctx, m.Name.ValueString(), m.request(), version)
+	}
+	return q.Version, err
+}
+
+// versionKey is where the private state has the version of the settings that the state
+// has. It is no attribute: it would differ in every plan, and say nothing to people.
+const versionKey = "version"
+
+// private is what the framework has of a private state.
+type private interface {
+	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
+	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
+}
+
+func setVersion(ctx context.Context, p private, version int64) diag.Diagnostics {
+	return p.SetKey(ctx, versionKey, strconv.AppendInt(nil, version, 10))
+}
+
+// versionOf is the version that setVersion has set; 0 = none, in a state that is older.
+func versionOf(ctx context.Context, p private, to *diag.Diagnostics) int64 {
+	text, diags := p.GetKey(ctx, versionKey)
+	to.Append(diags...)
+	if text == nil {
+		return 0
+	}
+	version, err := strconv.ParseInt(string(text), 10, 64)
+	if err != nil {
+		to.AddError("Cannot read the version of the queue", "The private state is damaged ("+err.Error()+"). Import the queue again.")
+	}
+	return version
 }
 
 func (r *queueResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
@@ -192,11 +230,13 @@ func (r *queueResource) Create(ctx context.Context, req resource.CreateRequest, 
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if err := r.put(ctx, m); err != nil {
+	version, err := r.put(ctx, m, 0)
+	if err != nil {
 		report(&resp.Diagnostics, "create queue "+m.Name.ValueString(), err, queueAttributes)
 		return
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	resp.Diagnostics.Append(setVersion(ctx, resp.Private, version)...)
 }
 
 func (r *queueResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -220,6 +260,7 @@ func (r *queueResource) Read(ctx context.Context, req resource.ReadRequest, resp
 	}
 	m.observe(q)
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	resp.Diagnostics.Append(setVersion(ctx, resp.Private, q.Version)...)
 }
 
 func (r *queueResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
@@ -232,14 +273,22 @@ func (r *queueResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanR
 func (r *queueResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m queueModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
+	version := versionOf(ctx, req.Private, &resp.Diagnostics)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	if err := r.put(ctx, m); err != nil {
-		report(&resp.Diagnostics, "update queue "+m.Name.ValueString(), err, queueAttributes)
+	what := "update queue " + m.Name.ValueString()
+	version, err := r.put(ctx, m, version)
+	switch {
+	case errors.Is(err, errOvertaken):
+		reportOvertaken(&resp.Diagnostics, what, err)
+		return
+	case err != nil:
+		report(&resp.Diagnostics, what, err, queueAttributes)
 		return
 	}
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+	resp.Diagnostics.Append(setVersion(ctx, resp.Private, version)...)
 }
 
 func (r *queueResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {

@@ -73,6 +73,28 @@ func queueSettings(t *testing.T, p *peer, tool *tftest.Tool) {
 	})
 	d.Write("main.tf", head+strings.Replace(fullQueue, `"0s"`, `"91s"`, 1))
 	says(t, d.ApplyFails(), "Cannot update queue images: VALIDATION_ERROR", `defaults = {`, "is shorter than")
+
+	// A change between plan and apply is not undone unseen, also after an import.
+	d.Forget("corvo_queue.images")
+	d.Import("corvo_queue.images", "images")
+	d.Write("main.tf", head+fullQueue)
+	overtaken := func() {
+		t.Helper()
+		d.Setenv("TF_CLI_ARGS_apply", "-refresh=false")
+		p.look(func() { q := p.node.queues["images"]; q.Paused = true; q.Version++ })
+		says(t, d.ApplyFails(), "Cannot update queue images: PRECONDITION_FAILED", "changed after Terraform had read it", "Plan again")
+		p.look(func() {
+			if q := p.node.queues["images"]; !q.Paused {
+				t.Errorf("what was not seen was undone: %+v", q)
+			}
+		})
+		d.Setenv("TF_CLI_ARGS_apply", "")
+	}
+	overtaken()
+	d.Apply()
+	settled(t, d)
+	d.Write("main.tf", head+strings.Replace(fullQueue, "= 10\n", "= 11\n", 1))
+	overtaken()
 }
 
 const dailyReport = `resource "corvo_schedule" "daily" {

@@ -54,7 +54,7 @@ func (c *Client) SetConcurrency(ctx context.Context, name string, most int) erro
 // PutQueue sets every setting of a queue, which it creates when it is new.
 func (c *Client) PutQueue(ctx context.Context, name string, req api.PutQueueRequest) (api.Queue, error) {
 	var out api.Queue
-	_, err := c.do(ctx, call{method: http.MethodPut, path: queuePath(name, ""), body: req, out: &out, repeat: repeatAlways})
+	_, err := c.do(ctx, call{method: http.MethodPut, path: queuePath(name, ""), body: req, out: &out, version: &out.Version, repeat: repeatAlways})
 	return out, err
 }
 
