@@ -14,6 +14,15 @@ const (
 	Dropped   = Outcome_OUTCOME_DROPPED
 )
 
+// Made is the attempt that an error ended, as clients see it: 0 where the job waited, and
+// ended without the attempt under whose number the error is kept.
+func (x *AttemptError) Made() uint32 {
+	if x.GetStartedNs() == 0 {
+		return 0
+	}
+	return x.Attempt
+}
+
 var outcomeWords = [...]string{"failed", "lease_expired", "expired", "cancelled", "rejected", "blocked", "dropped"}
 
 // Word is the outcome as clients see it.

@@ -76,7 +76,7 @@ func (n *node) heldByHand(queue string) {
 	n.act("POST", id+"/hold", "", "held")
 	n.act("POST", id+"/reject", `{"reason":"never"}`, "dead")
 	if j := n.document(id); j.LastError == nil || *j.LastError != "never" || j.Attempt != 0 || len(j.Attempts) != 1 ||
-		*j.Attempts[0].Outcome != api.OutcomeRejected || j.Attempts[0].WorkerID != nil {
+		*j.Attempts[0].Outcome != api.OutcomeRejected || j.Attempts[0].WorkerID != nil || j.Attempts[0].Attempt != 0 || j.Errors[0].Attempt != 0 {
 		n.t.Errorf("a rejected job: %+v", j)
 	}
 	n.act("POST", id+"/retry", "", "pending")
@@ -315,4 +315,19 @@ func TestJobActionsAreRemembered(t *testing.T) {
 	}
 	n.act("POST", id+"/hold", "", "held")
 	n.act("POST", id+"/approve", "", "pending", key)
+}
+
+// A job that nobody fetched before its time was over has had no attempt.
+func TestAnExpiredJobHadNoAttempt(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	made := answers[api.EnqueueResponse](n, 201, "POST", "/enqueue", `{"queue":"q","expire_after":"1ms"}`)
+	var j api.Job
+	eventually(t, "it expires", func() bool {
+		j = answers[api.Job](n, 200, "GET", "/jobs/"+made.JobID, "")
+		return j.State == "dead"
+	})
+	if j.Attempt != 0 || len(j.Errors) != 1 || j.Errors[0].Attempt != 0 || *j.LastError != "expired" {
+		t.Errorf("an expired job: %+v", j)
+	}
 }

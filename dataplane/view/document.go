@@ -115,7 +115,7 @@ func Document(j *job.Job, blobs Blobs, errs []*job.AttemptError) (api.Job, error
 		doc.Errors[i] = api.JobError{
 			ID:        errorID(j.Number, i),
 			JobID:     doc.ID,
-			Attempt:   int(e.Attempt),
+			Attempt:   int(e.Made()),
 			Error:     e.Error,
 			Backtrace: optional(e.Backtrace),
 			CreatedAt: timeOf(e.CreatedNs),
@@ -143,7 +143,7 @@ func attempts(j *job.Job, doc *api.Job, errs []*job.AttemptError) []api.JobAttem
 	for i, e := range errs {
 		outcome := e.Outcome.Word()
 		all = append(all, api.JobAttempt{
-			Attempt:   int(e.Attempt),
+			Attempt:   int(e.Made()),
 			WorkerID:  optional(e.WorkerId),
 			StartedAt: optionalTime(e.StartedNs),
 			EndedAt:   &doc.Errors[i].CreatedAt,

@@ -2,6 +2,7 @@ package view
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,7 +116,7 @@ func TestEveryTransitionIsProjected(t *testing.T) {
 		{"reclaimed", func() {
 			h.change(id, func(tx *state.Tx, j *job.Job) {
 				j.State, j.FailedNs, j.LeaseExpired = job.Pending, tx.ClockNs(), true
-				must(t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt, Error: "lease expired", Backtrace: "at x", CreatedNs: tx.ClockNs(), Outcome: job.Reclaimed}))
+				must(t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt, Error: "lease expired", Backtrace: "at x", CreatedNs: tx.ClockNs(), StartedNs: j.StartedNs, Outcome: job.Reclaimed}))
 			}, evReclaimed)
 		}, job.Pending},
 		{"fetched for the third attempt", func() { h.fetch(id, "w4") }, job.Active},
@@ -470,4 +472,43 @@ func TestOpen(t *testing.T) {
 	if _, err := Open(h.file(), h.store, Options{}); err == nil {
 		t.Fatal("opened a view in a file")
 	}
+}
+
+// What ends a job while it waits ends no attempt of it: the error has none, in documents
+// and in the tables others read.
+func TestAnErrorOfNoAttempt(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	expire := func(id job.ID) {
+		h.change(id, func(tx *state.Tx, j *job.Job) {
+			must(t, tx.PutError(j, &job.AttemptError{Attempt: j.Attempt + 1, Error: "expired", CreatedNs: tx.ClockNs(), Outcome: job.Expired}))
+			j.State, j.FailedNs = job.Dead, tx.ClockNs()
+		}, evDead)
+	}
+	tried := h.enqueue("q", 1)[0]
+	h.fetch(tried, "w")
+	h.fail(tried, job.Retrying, "boom")
+	expire(tried)
+	never := h.enqueue("never", 1)[0]
+	expire(never)
+	sameAsStore(t, h)
+	for queue, want := range map[string][]int{"q": {1, 0}, "never": {0}} {
+		page, err := h.view.Search(t.Context(), Query{Queue: queue})
+		must(t, err)
+		var errs, attempts []int
+		for i, e := range page.Jobs[0].Errors {
+			errs, attempts = append(errs, e.Attempt), append(attempts, page.Jobs[0].Attempts[i].Attempt)
+		}
+		if !slices.Equal(errs, want) || !slices.Equal(attempts, want) || *page.Jobs[0].LastError != "expired" {
+			t.Errorf("%s: the errors are of attempts %v and %v, want %v", queue, errs, attempts, want)
+		}
+	}
+	must(t, h.view.read(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		var of int
+		must(t, tx.QueryRowContext(ctx, "SELECT sum(attempt) FROM job_errors").Scan(&of))
+		if of != 1 {
+			t.Errorf("the attempts of job_errors sum to %d, want 1", of)
+		}
+		return nil
+	}))
 }

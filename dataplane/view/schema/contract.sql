@@ -49,7 +49,7 @@ FROM hot h
 CREATE VIEW job_errors AS
 SELECT e.id               AS id,
        d.id               AS job_id,
-       e.attempt          AS attempt,
+       CAST(iif(e.started_ns IS NULL, 0, e.attempt) AS INTEGER) AS attempt, -- 0 = it ended none
        e.error            AS error,
        e.backtrace        AS backtrace,
        {{e.created_ns}}   AS created_at
