@@ -12,6 +12,7 @@ import (
 	mrand "math/rand/v2"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -137,6 +138,9 @@ func newKey() string {
 
 // request is the call with what all of the client's requests carry.
 func (c *Client) request(ctx context.Context, k call, body []byte, key string) (*http.Request, error) {
+	if err := checkNames(k.path); err != nil {
+		return nil, err
+	}
 	req, err := http.NewRequestWithContext(ctx, k.method, c.base+k.path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", k.method, k.path, err)
@@ -161,6 +165,18 @@ func (c *Client) request(ctx context.Context, k call, body []byte, key string) (
 	}
 	traced(ctx, req.Header)
 	return req, nil
+}
+
+// checkNames refuses a path that holds what no path can: clients and servers take "." and
+// ".." out of it, so that the answer would be about something else.
+func checkNames(path string) error {
+	path, _, _ = strings.Cut(path, "?")
+	for part := range strings.SplitSeq(path, "/") {
+		if part == "." || part == ".." {
+			return api.Errorf(api.ValidationError, `nothing can be named %q, which paths cannot hold: any name but "." and ".." will do`, part)
+		}
+	}
+	return nil
 }
 
 // try sends the call once.

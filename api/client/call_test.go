@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -67,5 +69,29 @@ func BenchmarkCall(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// What no path can hold is told as what it is, and nobody is asked for it.
+func TestNamesThatPathsCannotHold(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked for %s", r.URL)
+	}))
+	defer server.Close()
+	c, err := New(server.URL, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	for _, name := range []string{".", ".."} {
+		_, ofQueue := c.Queue(ctx, name, Read{})
+		_, ofJob := c.Job(ctx, name, Read{Strong: true})
+		_, ofBudget := c.Budget(ctx, "queue", name, Read{})
+		for _, err := range []error{ofQueue, c.PauseQueue(ctx, name), c.DeleteQueue(ctx, name, true), ofJob, ofBudget} {
+			if api.CodeOf(err) != api.ValidationError || !strings.Contains(err.Error(), strconv.Quote(name)) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
 	}
 }
