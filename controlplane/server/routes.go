@@ -15,12 +15,35 @@ const cloud = "/cloud/v1"
 // apiVersion is that of the cloud API's contract.
 const apiVersion = "1"
 
+// metricsPath is where Prometheus asks.
+const metricsPath = cloud + "/metrics"
+
+// table is the routes as they are served.
+func (s *Server) table() []serve.Route {
+	table := s.routes()
+	for i, route := range table {
+		table[i].Strict = !lenient(route)
+	}
+	return table
+}
+
+// lenient says whether a route passes over what it does not know: what is open, what
+// hosts and gateways of other versions call, what the tools of others ask for in their
+// own words, and what is not built yet and so knows nothing.
+func lenient(route serve.Route) bool {
+	switch route.Permission {
+	case serve.Open, tenancy.FleetJoin:
+		return true
+	}
+	return route.Path == metricsPath || isUnbuilt(route)
+}
+
 // routes is the table of everything this server answers.
 func (s *Server) routes() []serve.Route {
 	built := []serve.Route{
 		{Method: "GET", Path: cloud + "/orgs", Permission: tenancy.OrgRead, Handler: s.listOrgs, Query: paging,
 			Summary: "The organisations you may see", Response: orgPage{}},
-		{Method: "POST", Path: cloud + "/orgs", Permission: tenancy.FleetOperate, Handler: s.createOrg, Strict: true,
+		{Method: "POST", Path: cloud + "/orgs", Permission: tenancy.FleetOperate, Handler: s.createOrg,
 			Summary: "Create an organisation", Request: api.CreateOrgRequest{}, Response: api.Org{}, Status: http.StatusCreated},
 		{Method: "GET", Path: cloud + "/orgs/{org}", Permission: tenancy.OrgRead, Handler: s.getOrg,
 			Summary: "An organisation, by id or name", Response: api.Org{}},
@@ -31,11 +54,11 @@ func (s *Server) routes() []serve.Route {
 
 		{Method: "GET", Path: cloud + "/orgs/{org}/namespaces", Permission: tenancy.NamespaceRead, Handler: s.listNamespaces, Query: paging,
 			Summary: "An organisation's namespaces", Response: namespacePage{}},
-		{Method: "POST", Path: cloud + "/orgs/{org}/namespaces", Permission: tenancy.NamespaceManage, Handler: s.createNamespace, Strict: true,
+		{Method: "POST", Path: cloud + "/orgs/{org}/namespaces", Permission: tenancy.NamespaceManage, Handler: s.createNamespace,
 			Summary: "Create a namespace; it works when the operation is done", Request: api.CreateNamespaceRequest{}, Response: api.Operation{}, Status: http.StatusAccepted},
 		{Method: "GET", Path: cloud + "/namespaces/{ns}", Permission: tenancy.NamespaceRead, Handler: s.getNamespace,
 			Summary: "A namespace, by id or by its name in your organisation", Response: api.Namespace{}},
-		{Method: "PATCH", Path: cloud + "/namespaces/{ns}", Permission: tenancy.NamespaceManage, Handler: s.updateNamespace, Strict: true, Conditions: versioned,
+		{Method: "PATCH", Path: cloud + "/namespaces/{ns}", Permission: tenancy.NamespaceManage, Handler: s.updateNamespace, Conditions: versioned,
 			Summary: "Change a namespace", Request: api.UpdateNamespaceRequest{}, Response: api.Namespace{}},
 		{Method: "DELETE", Path: cloud + "/namespaces/{ns}", Permission: tenancy.NamespaceManage, Handler: s.deleteNamespace, Conditions: versioned,
 			Summary: "Delete a namespace with all its data", Response: api.Operation{}, Status: http.StatusAccepted},
@@ -53,12 +76,12 @@ func (s *Server) routes() []serve.Route {
 
 		{Method: "GET", Path: cloud + "/hosts", Permission: tenancy.FleetOperate, Handler: s.listHosts, Query: paging,
 			Summary: "Hosts and gateways", Response: hostPage{}},
-		{Method: "POST", Path: cloud + "/hosts", Permission: tenancy.FleetOperate, Handler: s.createHost, Strict: true,
+		{Method: "POST", Path: cloud + "/hosts", Permission: tenancy.FleetOperate, Handler: s.createHost,
 			Summary: "Register a host or gateway; the answer alone holds its credential", Request: api.CreateHostRequest{}, Response: api.CreatedHost{}, Status: http.StatusCreated},
 		{Method: "GET", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.getHost,
 			Summary: "A host or gateway, by id or name", Response: api.Host{}},
 
-		{Method: "GET", Path: cloud + "/metrics", Permission: tenancy.FleetOperate, Handler: s.metrics, Summary: "Metrics in the Prometheus text format"},
+		{Method: "GET", Path: metricsPath, Permission: tenancy.FleetOperate, Handler: s.metrics, Summary: "Metrics in the Prometheus text format"},
 		{Method: "GET", Path: cloud + "/openapi.json", Permission: serve.Open, Handler: s.openAPI, Summary: "This document"},
 		{Method: "GET", Path: wire.JWKSPath, Permission: serve.Open, Handler: s.jwks, Summary: "The keys that service tokens and documents are signed with"},
 		{Method: "GET", Path: "/healthz", Permission: serve.Open, Handler: s.healthz, Summary: "Whether the process works", Response: api.Health{}},
@@ -74,13 +97,13 @@ func (s *Server) keyRoutes(path, what string, d door) []serve.Route {
 	return []serve.Route{
 		{Method: "GET", Path: path, Permission: d.read, Handler: s.listKeys(d), Query: paging,
 			Summary: "List: " + what, Response: keyPage{}},
-		{Method: "POST", Path: path, Permission: d.manage, Handler: s.createKey(d), Strict: true,
+		{Method: "POST", Path: path, Permission: d.manage, Handler: s.createKey(d),
 			Summary: "Create: " + what, Request: api.CreateCloudKeyRequest{}, Response: api.CloudKey{}, Status: http.StatusCreated},
 		{Method: "GET", Path: path + "/{id}", Permission: d.read, Handler: s.getKey(d),
 			Summary: "Read: " + what, Response: api.Key{}},
 		{Method: "DELETE", Path: path + "/{id}", Permission: d.manage, Handler: s.revokeKey(d),
 			Summary: "Revoke: " + what, Response: api.Status{}},
-		{Method: "POST", Path: path + "/{id}/rotate", Permission: d.manage, Handler: s.rotateKey(d), Strict: true,
+		{Method: "POST", Path: path + "/{id}/rotate", Permission: d.manage, Handler: s.rotateKey(d),
 			Summary: "Replace by a new one: " + what, Request: api.RotateKeyRequest{}, Response: api.CloudKey{}, Status: http.StatusCreated},
 	}
 }

@@ -82,7 +82,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, store: cfg.Store}
 	s.draining, s.drain = context.WithCancel(context.Background())
-	table := s.routes()
+	table := s.table()
 	var err error
 	if s.openapi, err = document(table); err != nil {
 		return nil, fmt.Errorf("server: %w", err)
@@ -120,9 +120,12 @@ type request struct {
 	meta *store.Meta
 }
 
-// begin reads the body of a request into v (nil: it has none).
+// begin reads the body of a request into v (nil: it has none, or an empty object).
 func (s *Server) begin(r *http.Request, v any) (request, error) {
 	q := request{Request: r, who: serve.Principal(r.Context())}
+	if v == nil && r.Method != http.MethodGet && r.Method != http.MethodHead {
+		v = &struct{}{} // whatever is sent is meant, and does not go unread
+	}
 	key, err := decode(r, v)
 	q.meta = &store.Meta{Principal: q.who.KeyID, Trace: telemetry.Traceparent(r.Context()), Idempotency: key}
 	return q, err

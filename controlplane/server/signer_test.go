@@ -2,9 +2,11 @@ package server
 
 import (
 	"crypto/rand"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +94,37 @@ func TestUsagePeriod(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q is %q, %v; want %q", query, got, err, want)
+		}
+	}
+}
+
+// A question for usage is told of what is wrong with it, and not of what follows from
+// that.
+func TestUsagePeriodFaults(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 2, 11, 10, 20, 30, 0, time.UTC)
+	for query, want := range map[string]string{
+		"from=x":                            "from",
+		"from=x&to=1999-01-01":              "from",
+		"to=x":                              "to",
+		"to=x&from=2026-02-12":              "to",
+		"to=x&from=2001-01-01":              "to",
+		"from=x&to=x&group_by=mood":         "to from group_by",
+		"from=2026-02-12&to=2026-02-12":     "from",
+		"from=2001-01-01&group_by=mood":     "from group_by",
+		"group_by=mood":                     "group_by",
+		"from=2026-02-12&group_by=provider": "from",
+	} {
+		var q store.UsageQuery
+		var e *api.Error
+		var told []string
+		if errors.As(period(&http.Request{URL: &url.URL{RawQuery: query}}, &q, now), &e) {
+			for _, field := range e.Details["fields"].([]api.FieldError) {
+				told = append(told, field.Field)
+			}
+		}
+		if got := strings.Join(told, " "); got != want {
+			t.Errorf("%q is refused for %q, want %q", query, got, want)
 		}
 	}
 }

@@ -87,10 +87,13 @@ func period(r *http.Request, q *store.UsageQuery, now time.Time) error {
 		return at.UTC().Truncate(time.Hour)
 	}
 	to := read("to", now.UTC().Truncate(time.Hour).Add(time.Hour))
+	known := !f.invalid // what from is measured by
 	from := read("from", to.Add(-DefaultUsagePeriod))
-	if !from.Before(to) {
+	switch {
+	case !known:
+	case !from.Before(to):
 		f.add("from", "lies not before to, both cut to the hour")
-	} else if to.Sub(from) > MaxUsagePeriod {
+	case to.Sub(from) > MaxUsagePeriod:
 		f.add("from", "lies more than %d days before to", MaxUsagePeriod/(24*time.Hour))
 	}
 	q.GroupBy = query.Get("group_by")

@@ -1,0 +1,136 @@
+package server
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+var wildcards = regexp.MustCompile(`\{[^}]*\}`)
+
+// strictRoutes are the routes that refuse what they do not know, and paths of theirs.
+func strictRoutes() map[string]serve.Route {
+	all := map[string]serve.Route{}
+	for _, route := range (&Server{}).table() {
+		if route.Strict {
+			all[route.Method+" "+wildcards.ReplaceAllString(route.Path, "x")] = route
+		}
+	}
+	return all
+}
+
+// All that people and their tools call is strict; lenient is what is open, what other
+// versions of our own programs call, what Prometheus asks for, and what is not built.
+func TestWhichRoutesAreStrict(t *testing.T) {
+	t.Parallel()
+	for _, route := range (&Server{}).table() {
+		want := strings.HasPrefix(route.Path, cloud+"/") && !isUnbuilt(route) && route.Path != cloud+"/metrics" && route.Path != cloud+"/openapi.json"
+		if route.Strict != want {
+			t.Errorf("%s %s: strict is %v", route.Method, route.Path, route.Strict)
+		}
+	}
+}
+
+// A parameter that a route does not take is refused by its name, and so is one that is
+// given twice.
+func TestUnknownParametersAreRefused(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	for at, route := range strictRoutes() {
+		key := admin
+		if route.Permission == tenancy.FleetOperate {
+			key = f.operator
+		}
+		method, path, _ := strings.Cut(at, " ")
+		a := f.send(method, path+"?limits=1", key, "")
+		p := a.problem(t)
+		if a.status != http.StatusBadRequest || p.Code != api.ValidationError || !strings.HasPrefix(p.Error, "limits: ") {
+			t.Errorf("%s: %d %s", at, a.status, a.body)
+		}
+		for _, known := range route.Query {
+			if !strings.Contains(p.Error, known.Name) {
+				t.Errorf("%s does not say that there is %s: %s", at, known.Name, p.Error)
+			}
+			a := f.send(method, path+"?"+known.Name+"=1&"+known.Name+"=2", key, "")
+			if p := a.problem(t); p.Code != api.ValidationError || !strings.HasPrefix(p.Error, known.Name+": is given 2 times") {
+				t.Errorf("%s, %s twice: %d %s", at, known.Name, a.status, a.body)
+			}
+		}
+	}
+	for path, says := range map[string]string{
+		"GET /cloud/v1/openapi.json?x=1":           "",
+		"GET /cloud/v1/orgs/acme/members?limit=10": "not built yet", // it will have pages
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		if a := f.send(method, path, admin, ""); a.status == http.StatusBadRequest || !strings.Contains(string(a.body), says) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// What is documented of the queries of the cloud's routes is taken.
+func TestDocumentedParametersAreTaken(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	page, err := f.cloud(admin).Operations(t.Context(), "acme")
+	if err != nil || len(page) == 0 {
+		t.Fatalf("%v, %v", page, err)
+	}
+	for _, target := range []string{
+		"orgs?limit=1&cursor=", "orgs/acme/keys?limit=1", "orgs/acme/namespaces?limit=1", "orgs/acme/audit?limit=1",
+		"namespaces/orders/keys?limit=1", "operations?org=acme&limit=1", "operations/" + page[0].ID + "?wait=1ms",
+		"orgs/acme/usage?group_by=day&from=2026-02-11&to=2026-02-12", "namespaces/orders/usage?group_by=queue",
+	} {
+		if a := f.send("GET", cloud+"/"+target, admin, ""); a.status != http.StatusOK {
+			t.Errorf("%s: %d %s", target, a.status, a.body)
+		}
+	}
+	if a := f.send("GET", cloud+"/hosts?limit=1", f.operator, ""); a.status != http.StatusOK {
+		t.Errorf("hosts: %d %s", a.status, a.body)
+	}
+}
+
+// What is sent to a route without a body is read all the same: who sends it means
+// something by it.
+func TestNoBodyIsIgnored(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	token := f.credential(keyring.Org, f.acme(), tenancy.ReadOnly)
+	_, id, _ := keyring.Parse(token)
+	paths := []string{cloud + "/namespaces/orders", cloud + "/namespaces/orders/keys/x", cloud + "/orgs/acme/keys/" + id}
+	for _, path := range paths {
+		for body, code := range map[string]api.Code{"not json": api.ParseError, `{"foo":1}`: api.ValidationError, `[]`: api.ValidationError} {
+			for _, header := range [][]string{nil, {"Idempotency-Key: once"}} {
+				if a := f.send("DELETE", path, admin, body, header...); a.problem(t).Code != code {
+					t.Errorf("%s %s %v: %d %s", path, body, header, a.status, a.body)
+				}
+			}
+		}
+	}
+	bodyless := 0
+	for at, route := range strictRoutes() {
+		if route.Method != http.MethodGet && route.Request == nil {
+			bodyless++
+			if route.Method != http.MethodDelete {
+				t.Errorf("%s has no body and is not tried here", at)
+			}
+		}
+	}
+	if bodyless != len(paths) {
+		t.Errorf("%d routes have no body, %d are tried", bodyless, len(paths))
+	}
+	if a := f.send("DELETE", paths[2], admin, " {} "); a.status != http.StatusOK {
+		t.Errorf("an empty object: %d %s", a.status, a.body)
+	}
+	if a := f.send("DELETE", paths[0], admin, ""); a.status != http.StatusAccepted {
+		t.Errorf("nothing was refused for what it is: %d %s", a.status, a.body)
+	}
+}
