@@ -119,8 +119,9 @@ func summarySpan(f *convert.Faults, query url.Values, now time.Time) (interval, 
 		f.Invalid("period", "is %s; usage is kept for %s", period, job.UsageKept)
 	}
 	to := moment("to", now)
+	known := !f.Any() // what from is reckoned from and measured by
 	from := moment("from", to.Add(-period))
-	if !from.Before(to) || to.Sub(from) > job.UsageKept {
+	if known && (!from.Before(to) || to.Sub(from) > job.UsageKept) {
 		f.Invalid("from", "must lie before to, by at most %s", job.UsageKept)
 	}
 	zone, err := time.LoadLocation(query.Get("timezone"))

@@ -118,11 +118,13 @@ func TestUsageSummaryIsScopedAndRefuses(t *testing.T) {
 	for query, want := range map[string]string{
 		"group_by=job": "group_by", "group_by=tag:": "group_by", "period=x": "period", "period=0s": "period", "period=9601h": "period",
 		"period=1h&from=2020-01-01T00:00:00Z": "period", "from=now": "from", "from=2020-01-01T00:00:00Z": "from", "to=x": "to",
-		"timezone=Local": "timezone", "timezone=Mars/Olympus": "timezone", "from=2020-01-02T00:00:00Z&to=2020-01-02T00:00:00Z": "from",
+		"period=abc": "period", "period=-1h": "period", "from=2020-01-01T00:00:00Z&to=x": "to", "from=2100-01-01T00:00:00Z&to=x": "to", "from=x&to=2020-01-01T00:00:00Z": "from",
+		"period=abc&to=x": "period to",
+		"timezone=Local":  "timezone", "timezone=Mars/Olympus": "timezone", "from=2020-01-02T00:00:00Z&to=2020-01-02T00:00:00Z": "from",
 		"group_by=tag:" + strings.Repeat("t", job.MaxTagName+1): "group_by",
 	} {
-		if a := n.send("GET", "/api/v1/usage/summary?"+query, n.admin, ""); a.status != 400 || a.problem(t).Code != api.ValidationError || !strings.Contains(string(a.body), want) {
-			t.Errorf("%s: %d %s", query, a.status, a.body)
+		if a := n.send("GET", "/api/v1/usage/summary?"+query, n.admin, ""); a.status != 400 || a.problem(t).Code != api.ValidationError || a.problem(t).fields(t) != want {
+			t.Errorf("%s: %d %s, want a complaint of %s alone", query, a.status, a.body, want)
 		}
 	}
 	for _, query := range []string{"period=9600h", "group_by=tag:" + strings.Repeat("t", job.MaxTagName)} {
