@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/cmd/internal/allinone"
 	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
 // devConfig is what `corvo-cloud dev` can be told.
@@ -25,10 +26,13 @@ func newDev() *cobra.Command {
 		func(ctx context.Context, cmd *cobra.Command) error { return cfg.run(ctx, cmd.OutOrStdout()) })
 }
 
+func (cfg *devConfig) check(f *misuse.Faults) {
+	cfg.process.check(f)
+	f.Refuse(front.Loopback(cfg.Bind), "--bind is %q: a development cloud speaks plain HTTP and keeps its secrets in files, so it binds to a loopback address such as 127.0.0.1:8080", cfg.Bind)
+	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
+}
+
 func (cfg *devConfig) run(ctx context.Context, out io.Writer) error {
-	if !front.Loopback(cfg.Bind) {
-		return fmt.Errorf("--bind is %q: a development cloud speaks plain HTTP and keeps its secrets in files, so it binds to a loopback address such as 127.0.0.1:8080", cfg.Bind)
-	}
 	r, err := cfg.begin(ctx, "corvo-cloud", "dev")
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/controlplane/gateway"
 )
@@ -27,16 +28,14 @@ func newGateway() *cobra.Command {
 		func(ctx context.Context, cmd *cobra.Command) error { return cfg.run(ctx, cmd.OutOrStdout()) })
 }
 
+func (cfg *gatewayConfig) check(f *misuse.Faults) {
+	cfg.process.check(f)
+	cfg.joining.check(f)
+	cfg.Door.Check(f.Refuse)
+	checkBind(f, "--bind", cfg.Bind)
+}
+
 func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) error {
-	var faults []error
-	cfg.Door.Check(func(good bool, message string, args ...any) {
-		if !good {
-			faults = append(faults, fmt.Errorf(message, args...))
-		}
-	})
-	if len(faults) > 0 {
-		return errors.Join(faults...)
-	}
 	credential, err := cfg.credential()
 	if err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/cmd/internal/misuse"
+	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/dataplane"
 )
 
@@ -29,6 +31,17 @@ func newHost() *cobra.Command {
 	var cfg hostConfig
 	return command("host", "Run a data-plane host", &cfg, &cfg.Config,
 		func(ctx context.Context, cmd *cobra.Command) error { return cfg.run(ctx, cmd.OutOrStdout()) })
+}
+
+func (cfg *hostConfig) check(f *misuse.Faults) {
+	cfg.process.check(f)
+	cfg.joining.check(f)
+	checkBind(f, "--bind", cfg.Bind)
+	f.Refuse(cfg.Advertise == "" || settings.IsURL(cfg.Advertise), "--advertise is %q; it must be a URL such as http://10.0.0.7:8082", cfg.Advertise)
+	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
+	if cfg.MetricsBind != "" {
+		checkBind(f, "--metrics-bind", cfg.MetricsBind)
+	}
 }
 
 func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {

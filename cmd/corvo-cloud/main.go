@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 )
 
@@ -22,18 +23,28 @@ var version = "dev"
 func main() {
 	if err := newRoot().Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "corvo-cloud:", err)
-		os.Exit(1)
+		os.Exit(exitCode(err))
 	}
 }
 
+// exitCode is what a process ends with that has not worked.
+func exitCode(err error) int {
+	if misuse.Is(err) {
+		return misuse.ExitCode
+	}
+	return 1
+}
+
 func newRoot() *cobra.Command {
-	root := &cobra.Command{
+	root := misuse.Group(&cobra.Command{
 		Use:           "corvo-cloud",
 		Short:         "Corvo's cloud: control plane, gateway and hosts",
 		SilenceUsage:  true,
 		SilenceErrors: true,
-	}
+	})
 	root.AddCommand(newDev(), newServer(), newGateway(), newHost(), newVersion())
+	misuse.Completion(root)
+	misuse.Strict(root)
 	return root
 }
 
@@ -45,14 +56,24 @@ type process struct {
 	ShutdownTimeout time.Duration `flag:"shutdown-timeout" default:"30s" doc:"how long requests under way may take to finish at shutdown"`
 }
 
-// command is a command that runs until it is told to stop. cfg holds its settings,
-// file points to the one that names the configuration file.
-func command(use, short string, cfg any, file *string, run func(ctx context.Context, cmd *cobra.Command) error) *cobra.Command {
+func (p *process) check(f *misuse.Faults) {
+	f.Refuse(p.ShutdownTimeout > 0, "--shutdown-timeout is %v; it must be positive", p.ShutdownTimeout)
+	_, err := settings.Logger(p.LogLevel)
+	f.Refuse(err == nil, "%v", err)
+}
+
+// command is a command that runs until it is told to stop. cfg holds its settings and
+// says what is wrong with them, file points to the one that names the configuration file.
+func command(use, short string, cfg interface{ check(f *misuse.Faults) }, file *string, run func(ctx context.Context, cmd *cobra.Command) error) *cobra.Command {
 	cmd := &cobra.Command{Use: use, Short: short, Long: short + ".\n\n" + settings.Help, Args: cobra.NoArgs}
 	settings.Bind(cmd.Flags(), cfg)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := settings.Fill(cmd.Flags(), os.LookupEnv, *file); err != nil {
-			return err
+			return misuse.Of(err)
+		}
+		var f misuse.Faults
+		if cfg.check(&f); len(f) > 0 {
+			return f.Err()
 		}
 		front.TuneGC()
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)

@@ -11,8 +11,10 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/telemetry"
+	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // running is what every long-running command has open.
@@ -23,9 +25,6 @@ type running struct {
 
 // begin opens the log and the traces of a command.
 func (p *process) begin(ctx context.Context, service, instance string) (*running, error) {
-	if p.ShutdownTimeout <= 0 {
-		return nil, fmt.Errorf("--shutdown-timeout is %v; it must be positive", p.ShutdownTimeout)
-	}
 	log, err := settings.Logger(p.LogLevel)
 	if err != nil {
 		return nil, err
@@ -34,7 +33,7 @@ func (p *process) begin(ctx context.Context, service, instance string) (*running
 		Endpoint: p.OTelEndpoint, Service: service, Instance: instance, Version: version, Logger: log,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("--otel-endpoint: %w", err)
+		return nil, misuse.Errorf("--otel-endpoint: %w", err)
 	}
 	return &running{log: log, tracing: tracing}, nil
 }
@@ -61,18 +60,30 @@ type joining struct {
 	CredentialFile string `flag:"credential-file" doc:"file with the credential that POST /cloud/v1/hosts answered"`
 }
 
-func (j *joining) credential() (string, error) {
+func (j *joining) check(f *misuse.Faults) {
 	if j.ControlPlane == "" {
-		return "", errors.New("--control-plane is missing: the URL of the control plane")
+		f.Refuse(false, "--control-plane is missing: the URL of the control plane")
+	} else {
+		f.Refuse(settings.IsURL(j.ControlPlane), "--control-plane is %q; it must be a URL such as https://cloud.example.com", j.ControlPlane)
 	}
-	if j.CredentialFile == "" {
-		return "", errors.New("--credential-file is missing: register with POST /cloud/v1/hosts and keep the credential of its answer in a file")
-	}
+	f.Refuse(j.CredentialFile != "", "--credential-file is missing: register with POST /cloud/v1/hosts and keep the credential of its answer in a file")
+}
+
+func (j *joining) credential() (string, error) {
 	content, err := os.ReadFile(j.CredentialFile)
 	if err != nil {
-		return "", fmt.Errorf("--credential-file: %w", err)
+		return "", misuse.Errorf("--credential-file: %w; it names the file with the credential that POST /cloud/v1/hosts answered", err)
 	}
-	return strings.TrimSpace(string(content)), nil
+	text := strings.TrimSpace(string(content))
+	if kind, _, _ := keyring.Parse(text); kind != keyring.Host && kind != keyring.Gateway {
+		return "", misuse.Errorf("--credential-file: %s holds no credential of a host or gateway: it begins with cv_host_ or cv_gw_ and must be copied whole", j.CredentialFile)
+	}
+	return text, nil
+}
+
+// checkBind refuses an address that nobody could listen on.
+func checkBind(f *misuse.Faults, flag, address string) {
+	f.Refuse(settings.IsAddress(address), "%s is %q; it must be host:port or :port, such as :8080", flag, address)
 }
 
 func listen(bind string) (net.Listener, error) {

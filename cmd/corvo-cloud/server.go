@@ -11,6 +11,8 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/cmd/internal/allinone"
 	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/cmd/internal/misuse"
+	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/controlplane"
 	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/tenancy/keyring"
@@ -34,10 +36,18 @@ func newServer() *cobra.Command {
 		func(ctx context.Context, cmd *cobra.Command) error { return cfg.run(ctx, cmd.OutOrStdout()) })
 }
 
-func (cfg *serverConfig) run(ctx context.Context, out io.Writer) error {
+func (cfg *serverConfig) check(f *misuse.Faults) {
+	cfg.process.check(f)
+	checkBind(f, "--bind", cfg.Bind)
+	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
 	if cfg.Endpoint == "" {
-		return fmt.Errorf("--endpoint is missing: the URL at which tenants reach the gateway")
+		f.Refuse(false, "--endpoint is missing: the URL at which tenants reach the gateway")
+	} else {
+		f.Refuse(settings.IsURL(cfg.Endpoint), "--endpoint is %q; it must be a URL such as https://queue.example.com", cfg.Endpoint)
 	}
+}
+
+func (cfg *serverConfig) run(ctx context.Context, out io.Writer) error {
 	r, err := cfg.begin(ctx, "corvo-control-plane", cfg.NodeID)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/cmd/corvo/internal/loadgen"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
 // What a bench does where it is not said.
@@ -80,7 +81,7 @@ func (b *bench) run(cmd *cobra.Command, _ []string) error {
 	b.Endpoint, b.Key, b.Namespace = a.endpoint, a.secret(), a.namespace
 	b.fill(cmd)
 	if err := b.Check(); err != nil {
-		return misuse{err}
+		return misuse.Of(err)
 	}
 	if !(b.maxFailed >= 0 && b.maxFailed <= 1) {
 		return misusef("--max-failed is %v; it must be 0 to 1", b.maxFailed)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/dataplane/job"
 )
 
@@ -201,7 +202,7 @@ func bulkAsked(args []string) (req api.BulkRequest, err error) {
 			req.Priority = api.Priority(value)
 		}
 		if _, given, err := req.Priority.Level(); err != nil {
-			return req, misuse{err}
+			return req, misuse.Of(err)
 		} else if !given {
 			return req, misusef("the priority to change to is missing: use %s", strings.Join(priorities, ", "))
 		}

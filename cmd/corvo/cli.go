@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
 // remote is how the commands that ask a server reach it, and how they answer: what
@@ -181,7 +182,7 @@ func (a *access) client(opts ...client.Option) (*client.Client, error) {
 // usable marks what a client is not made of: an endpoint that is none.
 func usable[C any](c C, err error) (C, error) {
 	if err != nil {
-		err = misuse{err}
+		err = misuse.Of(err)
 	}
 	return c, err
 }

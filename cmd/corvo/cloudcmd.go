@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
 // newCloud are the commands about the control plane.
@@ -215,10 +216,10 @@ func cloudUsage(r *remote) *cobra.Command {
 				continue
 			}
 			if err != nil {
-				return u, misuse{err}
+				return u, misuse.Of(err)
 			}
 			if *bound.at, _, err = at.Parse(); err != nil {
-				return u, misuse{err}
+				return u, misuse.Of(err)
 			}
 		}
 		if r.namespace != "" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
 // completionTimeout bounds how long a shell waits for a server when somebody presses
@@ -38,10 +39,7 @@ var (
 
 // complete adds the completion command, and has all commands know what may stand where.
 func complete(root *cobra.Command) {
-	root.InitDefaultCompletionCmd("")
-	if cmd, _, err := root.Find([]string{"completion"}); err == nil && cmd != root {
-		group(cmd)
-	}
+	misuse.Completion(root)
 	completeBelow(root, root)
 }
 

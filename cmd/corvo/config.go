@@ -1,15 +1,13 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/dataplane"
 	"github.com/corvo/corvo/dataplane/cluster"
@@ -73,64 +71,49 @@ const (
 	maxStreamSetting     = 1_000_000
 )
 
-// faults collects everything that is wrong with settings.
-type faults []error
-
-func (f *faults) refuse(ok bool, format string, args ...any) {
-	if !ok {
-		*f = append(*f, fmt.Errorf(format, args...))
-	}
-}
-
 // check refuses settings that cannot be, all at once.
 func (c *serverConfig) check() error {
-	var f faults
-	f.refuse(!c.Dev || front.Loopback(c.bind()), "--dev is open without keys and so needs a loopback --bind such as %s, not %q", defaultDevBind, c.Bind)
-	f.refuse(c.Durability == durable || c.Durability == relaxed, "--durability is %q; it must be %s or %s", c.Durability, durable, relaxed)
-	f.refuse(slices.Contains(raftlog.Kinds(), c.RaftStore), "--raft-store is %q; it must be one of %s", c.RaftStore, strings.Join(raftlog.Kinds(), ", "))
-	f.refuse(c.MaxPayloadSize >= 1 && c.MaxPayloadSize <= job.MaxPayloadFlag, "--max-payload-size is %d; it must be between 1 and %d", c.MaxPayloadSize, job.MaxPayloadFlag)
-	f.refuse(c.Retention == 0 || c.Retention >= time.Millisecond && c.Retention <= job.MaxRetention, "--retention is %v; it must be between 1ms and %v", c.Retention, job.MaxRetention)
-	f.refuse(c.SnapshotThreshold >= minSnapshotThreshold, "--snapshot-threshold is %d; it must be at least %d", c.SnapshotThreshold, minSnapshotThreshold)
-	f.refuse(c.SnapshotInterval == 0, "UNSUPPORTED: --snapshot-interval: snapshots are taken when the log has grown by --snapshot-threshold, never by time; an idle node takes none")
-	f.refuse(c.AdminPasswordFile == "", "UNSUPPORTED: --admin-password-file: a node has API keys and no passwords; the admin's is in %s, written at the first start", filepath.Join(c.DataDir, dataplane.AdminKeyFile))
-	f.refuse(c.Heartbeat >= engine.MinHeartbeat, "--heartbeat is %v; it must be at least %v", c.Heartbeat, engine.MinHeartbeat)
-	f.refuse(c.ElectionTimeout >= c.Heartbeat, "--election-timeout is %v; it must not be less than --heartbeat, %v", c.ElectionTimeout, c.Heartbeat)
-	f.refuse(c.ProposeTimeout > 0, "--propose-timeout is %v; it must be positive", c.ProposeTimeout)
-	f.refuse(c.ShutdownTimeout > 0, "--shutdown-timeout is %v; it must be positive", c.ShutdownTimeout)
+	var f misuse.Faults
+	f.Refuse(!c.Dev || front.Loopback(c.bind()), "--dev is open without keys and so needs a loopback --bind such as %s, not %q", defaultDevBind, c.Bind)
+	f.Refuse(c.Durability == durable || c.Durability == relaxed, "--durability is %q; it must be %s or %s", c.Durability, durable, relaxed)
+	f.Refuse(slices.Contains(raftlog.Kinds(), c.RaftStore), "--raft-store is %q; it must be one of %s", c.RaftStore, strings.Join(raftlog.Kinds(), ", "))
+	f.Refuse(c.MaxPayloadSize >= 1 && c.MaxPayloadSize <= job.MaxPayloadFlag, "--max-payload-size is %d; it must be between 1 and %d", c.MaxPayloadSize, job.MaxPayloadFlag)
+	f.Refuse(c.Retention == 0 || c.Retention >= time.Millisecond && c.Retention <= job.MaxRetention, "--retention is %v; it must be between 1ms and %v", c.Retention, job.MaxRetention)
+	f.Refuse(c.SnapshotThreshold >= minSnapshotThreshold, "--snapshot-threshold is %d; it must be at least %d", c.SnapshotThreshold, minSnapshotThreshold)
+	f.Refuse(c.SnapshotInterval == 0, "UNSUPPORTED: --snapshot-interval: snapshots are taken when the log has grown by --snapshot-threshold, never by time; an idle node takes none")
+	f.Refuse(c.AdminPasswordFile == "", "UNSUPPORTED: --admin-password-file: a node has API keys and no passwords; the admin's is in %s, written at the first start", filepath.Join(c.DataDir, dataplane.AdminKeyFile))
+	f.Refuse(c.Heartbeat >= engine.MinHeartbeat, "--heartbeat is %v; it must be at least %v", c.Heartbeat, engine.MinHeartbeat)
+	f.Refuse(c.ElectionTimeout >= c.Heartbeat, "--election-timeout is %v; it must not be less than --heartbeat, %v", c.ElectionTimeout, c.Heartbeat)
+	f.Refuse(c.ProposeTimeout > 0, "--propose-timeout is %v; it must be positive", c.ProposeTimeout)
+	f.Refuse(c.ShutdownTimeout > 0, "--shutdown-timeout is %v; it must be positive", c.ShutdownTimeout)
 	for flag, n := range map[string]int64{"--stream-rate": c.StreamRate, "--stream-frames": c.StreamFrames, "--max-streams": c.MaxStreams} {
-		f.refuse(n >= 1 && n <= maxStreamSetting, "%s is %d; it must be between 1 and %d", flag, n, maxStreamSetting)
+		f.Refuse(n >= 1 && n <= maxStreamSetting, "%s is %d; it must be between 1 and %d", flag, n, maxStreamSetting)
 	}
-	f.refuse(c.DataDir != "", "--data-dir is empty")
-	f.refuse(isAddress(c.bind()), "--bind is %q; it must be host:port or :port, such as %s", c.Bind, defaultBind)
-	f.refuse(c.raftBind() == "" || isAddress(c.raftBind()), "--raft-bind is %q; it must be host:port, :port or %s", c.RaftBind, raftOff)
-	c.Door.Check(f.refuse)
+	f.Refuse(c.DataDir != "", "--data-dir is empty")
+	f.Refuse(settings.IsAddress(c.bind()), "--bind is %q; it must be host:port or :port, such as %s", c.Bind, defaultBind)
+	f.Refuse(c.raftBind() == "" || settings.IsAddress(c.raftBind()), "--raft-bind is %q; it must be host:port, :port or %s", c.RaftBind, raftOff)
+	c.Door.Check(f.Refuse)
 	c.checkCluster(&f)
 	if _, err := settings.Logger(c.LogLevel); err != nil {
 		f = append(f, err)
 	}
-	return errors.Join(f...)
+	return f.Err()
 }
 
-func (c *serverConfig) checkCluster(f *faults) {
+func (c *serverConfig) checkCluster(f *misuse.Faults) {
 	ways := 0
 	for _, way := range []bool{c.Join != "", c.Discover != "", c.Peers != ""} {
 		if way {
 			ways++
 		}
 	}
-	f.refuse(ways <= 1, "--join, --discover and --peers are different ways into a cluster: give one of them")
-	f.refuse(ways == 0 || c.raftBind() != "", "--join, --discover and --peers need a --raft-bind that is not off")
-	f.refuse(c.Bootstrap || c.raftBind() != "", "--bootstrap=false is for a node that others invite: it needs a --raft-bind that is not off")
-	f.refuse(c.Discover == "" || c.Discover == discoverDNS, "--discover is %q; it must be %s", c.Discover, discoverDNS)
-	f.refuse(c.Expect >= 1 && c.Expect <= maxExpect, "--expect is %d; it must be between 1 and %d", c.Expect, maxExpect)
-	f.refuse(c.Shards >= 0 && c.Shards <= cluster.MaxShards, "--shards is %d; it must be between 1 and %d", c.Shards, cluster.MaxShards)
-	f.refuse(len(c.NodeID) <= engine.MaxGroupName, "--node-id has %d bytes; it must have at most %d", len(c.NodeID), engine.MaxGroupName)
-}
-
-// isAddress says whether one may listen on an address, as far as its text tells.
-func isAddress(text string) bool {
-	_, port, err := net.SplitHostPort(text)
-	return err == nil && port != ""
+	f.Refuse(ways <= 1, "--join, --discover and --peers are different ways into a cluster: give one of them")
+	f.Refuse(ways == 0 || c.raftBind() != "", "--join, --discover and --peers need a --raft-bind that is not off")
+	f.Refuse(c.Bootstrap || c.raftBind() != "", "--bootstrap=false is for a node that others invite: it needs a --raft-bind that is not off")
+	f.Refuse(c.Discover == "" || c.Discover == discoverDNS, "--discover is %q; it must be %s", c.Discover, discoverDNS)
+	f.Refuse(c.Expect >= 1 && c.Expect <= maxExpect, "--expect is %d; it must be between 1 and %d", c.Expect, maxExpect)
+	f.Refuse(c.Shards >= 0 && c.Shards <= cluster.MaxShards, "--shards is %d; it must be between 1 and %d", c.Shards, cluster.MaxShards)
+	f.Refuse(len(c.NodeID) <= engine.MaxGroupName, "--node-id has %d bytes; it must have at most %d", len(c.NodeID), engine.MaxGroupName)
 }
 
 func (c *serverConfig) bind() string {

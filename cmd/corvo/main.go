@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
 // version is set by the linker for releases.
@@ -46,7 +48,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newVersion())
 	complete(root)
-	strict(root)
+	misuse.Strict(root)
 	return root
 }
 

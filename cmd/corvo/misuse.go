@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -12,22 +11,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/cmd/internal/settings"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 )
 
 // The codes that a command which has not worked ends with.
 const (
 	exitFailed  = 1
-	exitMisuse  = 2 // what was asked for is malformed: the same again does not work either
+	exitMisuse  = misuse.ExitCode
 	exitTimeout = 3 // the time was over before it was done
 )
 
-// misuse is an error of who wrote the command line.
-type misuse struct{ error }
+// misusef and group have short names, for nearly every command uses them.
+func misusef(format string, args ...any) error { return misuse.Errorf(format, args...) }
 
-func (m misuse) Unwrap() error { return m.error }
-
-func misusef(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
+func group(cmd *cobra.Command) *cobra.Command { return misuse.Group(cmd) }
 
 // timedOut is an error of what had its time and was not done in it.
 type timedOut struct{ error }
@@ -37,8 +34,7 @@ func (t timedOut) Unwrap() error { return t.error }
 // exitCode is what a process ends with. What the server refuses as malformed is as
 // wrong as what is found wrong here.
 func exitCode(err error) int {
-	var m misuse
-	if errors.As(err, &m) {
+	if misuse.Is(err) {
 		return exitMisuse
 	}
 	var late timedOut
@@ -69,44 +65,4 @@ func advice(err error) string {
 		return text + "; the server took too long, and what it was asked for may have been done: look before you ask again"
 	}
 	return text
-}
-
-// group is a command that only has others below it. Cobra by itself would take a
-// word it does not know for a wish for help, and call that a success.
-func group(cmd *cobra.Command) *cobra.Command {
-	cmd.DisableFlagsInUseLine = true
-	cmd.Args = cobra.ArbitraryArgs
-	cmd.SuggestionsMinimumDistance = 2
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			if list, _, err := cmd.Find([]string{"list"}); err == nil && list != cmd {
-				return list.RunE(cmd, nil) // the noun by itself shows what there is
-			}
-			return cmd.Help()
-		}
-		hint := cmd.CommandPath() + " --help shows all"
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			hint = "is it " + near[0] + "?"
-		}
-		return misusef("there is no command %q in %s; %s", args[0], cmd.CommandPath(), hint)
-	}
-	return cmd
-}
-
-// strict marks what a command and those below it find wrong with their flags and
-// arguments.
-func strict(cmd *cobra.Command) {
-	hint := func(cmd *cobra.Command, err error) error {
-		if err == nil {
-			return nil
-		}
-		return misusef("%w; %s --help says what there is", err, cmd.CommandPath())
-	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return hint(cmd, settings.Unreadable("", err)) })
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error { return hint(cmd, check(cmd, args)) }
-	}
-	for _, below := range cmd.Commands() {
-		strict(below)
-	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/dataplane"
 	"github.com/corvo/corvo/dataplane/cell"
@@ -33,10 +34,10 @@ func newServer() *cobra.Command {
 	settings.Bind(cmd.Flags(), &cfg)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := settings.Fill(cmd.Flags(), os.LookupEnv, cfg.Config); err != nil {
-			return misuse{err}
+			return misuse.Of(err)
 		}
 		if err := cfg.check(); err != nil {
-			return misuse{err}
+			return err
 		}
 		front.TuneGC()
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/url"
 	"os"
 	"reflect"
 	"strconv"
@@ -144,6 +146,18 @@ func Unreadable(place string, err error) error {
 		place = "--" + flag.Name
 	}
 	return fmt.Errorf("%s is %q; it must be %s", place, bad.GetValue(), shape)
+}
+
+// IsAddress says whether one may listen on an address, as far as its text tells.
+func IsAddress(text string) bool {
+	_, port, err := net.SplitHostPort(text)
+	return err == nil && port != ""
+}
+
+// IsURL says whether a text is the base URL of a server.
+func IsURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
 }
 
 // LogLevels are the words --log-level takes.

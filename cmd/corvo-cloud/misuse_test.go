@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/cmd/internal/proctest"
+)
+
+// ends runs a command line that must end by itself, and answers its code and what it
+// says.
+func ends(t *testing.T, env []string, args ...string) (code int, says string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, proctest.Build(t, "../..", "./cmd/corvo-cloud"), args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	cmd.Env = append(os.Environ(), env...)
+	err := cmd.Run()
+	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), stderr.String()
+}
+
+// What is asked for wrongly ends with 2, as with corvo, and says what to do.
+func TestMisuseEndsWith2(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	server := []string{"server", "--data-dir", filepath.Join(dir, "data"), "--bind", "127.0.0.1:0", "--endpoint", "http://127.0.0.1:1"}
+	host := []string{"host", "--data-dir", filepath.Join(dir, "data"), "--bind", "127.0.0.1:0", "--control-plane", "http://127.0.0.1:1"}
+	dev := []string{"dev", "--data-dir", filepath.Join(dir, "data")}
+	for _, c := range []struct {
+		env  []string
+		line []string
+		more []string
+		says string
+	}{
+		{line: []string{"frob"}, says: `there is no command "frob" in corvo-cloud; corvo-cloud --help shows all`},
+		{line: []string{"serve"}, says: "is it server?"},
+		{line: []string{"completion", "frob"}, says: `there is no command "frob"`},
+		{line: []string{"--frob"}, says: "corvo-cloud --help says what there is"},
+		{line: []string{"version", "x"}, says: "corvo-cloud version --help says what there is"},
+		{line: dev, more: []string{"--frob"}, says: "unknown flag: --frob; corvo-cloud dev --help says what there is"},
+		{line: dev, more: []string{"--shutdown-timeout", "5"}, says: `--shutdown-timeout is "5"; it must be a duration`},
+		{line: dev, more: []string{"--shutdown-timeout", "0s"}, says: "--shutdown-timeout is 0s; it must be positive"},
+		{line: dev, more: []string{"--log-level", "loud"}, says: "--log-level"},
+		{line: dev, more: []string{"--otel-endpoint", "frob"}, says: "--otel-endpoint"},
+		{line: dev, more: []string{"--bind", ":8080"}, says: "loopback"},
+		{line: dev, more: []string{"--config", "/nope"}, says: "--config: open /nope"},
+		{line: dev, more: []string{"--config", file("corvo.yaml", "bindd: x\n")}, says: `unknown setting "bindd"`},
+		{line: dev, env: []string{"CORVO_SHUTDOWN_TIMEOUT=soon"}, says: "CORVO_SHUTDOWN_TIMEOUT"},
+		{line: []string{"dev", "--data-dir", ""}, says: "--data-dir is empty"},
+		{line: []string{"server"}, says: "--endpoint is missing"},
+		{line: server, more: []string{"--bind", "frob"}, says: `--bind is "frob"; it must be host:port or :port`},
+		{line: server, more: []string{"--endpoint", "frob"}, says: `--endpoint is "frob"; it must be a URL`},
+		{line: []string{"gateway"}, says: "--control-plane is missing"},
+		{line: []string{"gateway", "--rate-limit-per-key=-1"}, says: "--rate-limit-per-key is -1"},
+		{line: host, says: "--credential-file is missing"},
+		{line: host, more: []string{"--credential-file", "/nope"}, says: "--credential-file: open /nope"},
+		{line: host, more: []string{"--credential-file", file("credential", "frob")}, says: "copied whole"},
+		{line: host, more: []string{"--control-plane", "frob"}, says: `--control-plane is "frob"; it must be a URL`},
+		{line: host, more: []string{"--advertise", "10.0.0.7:8082"}, says: `--advertise is "10.0.0.7:8082"; it must be a URL`},
+		{line: host, more: []string{"--metrics-bind", "frob"}, says: `--metrics-bind is "frob"; it must be host:port`},
+	} {
+		args := append(append([]string{}, c.line...), c.more...)
+		if code, says := ends(t, c.env, args...); code != 2 || !strings.Contains(says, c.says) {
+			t.Errorf("%v %v: exit %d: %s; it should be 2 and say %q", c.env, args, code, says, c.says)
+		}
+	}
+}
+
+// What is well asked for and cannot be had ends with 1.
+func TestFailureEndsWith1(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	code, says := ends(t, nil, "dev", "--data-dir", t.TempDir(), "--bind", taken.Addr().String())
+	if code != 1 || !strings.Contains(says, "--bind") {
+		t.Errorf("exit %d: %s", code, says)
+	}
+}
