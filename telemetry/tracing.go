@@ -61,7 +61,7 @@ func OpenTracing(ctx context.Context, c TraceConfig) (*Tracing, error) {
 	}
 	at, err := url.Parse(c.Endpoint)
 	if err != nil {
-		return nil, fmt.Errorf("traces: the endpoint: %w", err)
+		return nil, fmt.Errorf("traces: the endpoint: %w: give one such as http://127.0.0.1:4318", err)
 	}
 	if (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || at.RawQuery != "" || at.Fragment != "" {
 		return nil, fmt.Errorf("traces: the endpoint %q is no base URL: give one such as http://127.0.0.1:4318", at.Redacted())

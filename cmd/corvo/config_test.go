@@ -146,8 +146,15 @@ func TestASettingThatIsWrongIsMisuseWhereverItIsSaid(t *testing.T) {
 		{nil, []string{"--max-payload-size", "5x"}, `--max-payload-size is "5x"; it must be a whole number`},
 		{nil, []string{"--propose-timeout", "5"}, `--propose-timeout is "5"; it must be a duration like "5s" or "10m"`},
 		{nil, []string{"--admin-password-file", "x"}, "UNSUPPORTED: --admin-password-file"},
+		{nil, []string{"--otel-endpoint", "collector:4318"}, "--otel-endpoint: traces: the endpoint \"collector:4318\" is no base URL: give one such as http://127.0.0.1:4318"},
+		{nil, []string{"--otel-endpoint", "http://[::1"}, "missing ']' in host: give one such as http://127.0.0.1:4318"},
+		{[]string{"CORVO_OTEL_ENDPOINT=frob"}, nil, "--otel-endpoint"},
+		{nil, []string{"--join-token-file", "/nope"}, "--join-token-file: open /nope: no such file or directory; it names a file with the text of a member's join-token"},
+		{nil, []string{"--join-token-file", t.TempDir()}, "--join-token-file: read"},
+		{nil, []string{"--join-token-file", file("")}, "is empty; it names a file"},
+		{nil, []string{"--join-token-file", file("short")}, "the join token has 5 bytes"},
 	} {
-		a := corvo(t, c.env, append([]string{"server", "--data-dir", t.TempDir()}, c.args...)...)
+		a := corvo(t, c.env, append([]string{"server", "--data-dir", t.TempDir(), "--bind", "127.0.0.1:0", "--raft-bind", "127.0.0.1:0"}, c.args...)...)
 		if a.code != 2 || !strings.Contains(a.stderr, c.says) || strings.Contains(a.stderr, "strconv") {
 			t.Errorf("%v %v: exit %d: %s; it should be 2 and say %q", c.env, c.args, a.code, a.stderr, c.says)
 		}

@@ -77,6 +77,9 @@ func (c *serverConfig) membership(http net.Addr, env func(string) (string, bool)
 	return of, err
 }
 
+// whichToken says what --join-token-file is for.
+const whichToken = "it names a file with the text of a member's " + cluster.TokenFile + ", or one that all nodes share"
+
 // joinToken is the secret given; "" = the one in the data directory.
 func (c *serverConfig) joinToken(env func(string) (string, bool)) (string, error) {
 	if c.JoinTokenFile == "" {
@@ -85,10 +88,10 @@ func (c *serverConfig) joinToken(env func(string) (string, bool)) (string, error
 	}
 	text, err := os.ReadFile(c.JoinTokenFile)
 	if err != nil {
-		return "", fmt.Errorf("--join-token-file: %w", err)
+		return "", misusef("--join-token-file: %w; %s", err, whichToken)
 	}
 	if len(strings.TrimSpace(string(text))) == 0 {
-		return "", fmt.Errorf("--join-token-file: %s is empty", c.JoinTokenFile)
+		return "", misusef("--join-token-file: %s is empty; %s", c.JoinTokenFile, whichToken)
 	}
 	return string(text), nil
 }

@@ -58,7 +58,7 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 		Endpoint: cfg.OTelEndpoint, Service: "corvo", Instance: cfg.NodeID, Version: version, Logger: logger,
 	})
 	if err != nil {
-		return fmt.Errorf("--otel-endpoint: %w", err)
+		return misusef("--otel-endpoint: %w", err)
 	}
 	if cfg.Durability == relaxed {
 		logger.Warn(relaxedWarning)
