@@ -63,8 +63,8 @@ func TestBench(t *testing.T) {
 		})
 		t.Run("too large", func(t *testing.T) {
 			t.Parallel()
-			r := benchOnce(t, env, 1, "--payload", "1100000", "--jobs", "2", "--clients", "1")
-			if r.Jobs != 0 || r.Failed != 2 || r.FailedShare != 1 || len(r.Errors) != 1 || r.Errors[0].Code != "PAYLOAD_TOO_LARGE" || r.Errors[0].Count != 2 {
+			r := benchOnce(t, env, 1, "--payload", "1100000", "--jobs", "2", "--clients", "1", "--keep")
+			if r.Latency != nil || len(r.QueuesKept) > 0 || r.Jobs != 0 || r.Failed != 2 || r.FailedShare != 1 || len(r.Errors) != 1 || r.Errors[0].Code != "PAYLOAD_TOO_LARGE" || r.Errors[0].Count != 2 {
 				t.Errorf("measured %+v", r)
 			}
 		})
@@ -161,6 +161,8 @@ func TestBenchIsRefused(t *testing.T) {
 		{"UNAUTHORIZED", 1, "--api-key cv_wrong"},
 		{"connection refused", 1, "--endpoint http://127.0.0.1:1"},
 		{"want a URL", 2, "--endpoint nowhere"},
+		{"--rate 0.5 begins no operation within --for 1s", 2, "--rate 0.5 --for 1s"},
+		{"a smaller --batch", 2, "--transport batch --rate 10 --for 2s"},
 	} {
 		a := corvo(t, env, append([]string{"bench"}, strings.Fields(wrong.args)...)...)
 		if a.code != wrong.code || !strings.Contains(a.stderr, wrong.says) || a.stdout != "" {
@@ -202,17 +204,21 @@ func TestBenchReports(t *testing.T) {
 		Endpoint: "http://127.0.0.1:8080", Transport: loadgen.Stream, Workload: loadgen.Steady, Loop: "open", Clients: 8, Window: 4, Rate: 2500.5, Batch: 64, PayloadBytes: 200, Queues: 2,
 		WarmupMs: 1000, Interrupted: true, ElapsedMs: 10000.125, Jobs: 25000, JobsPerSecond: 2500, Operations: 400, Failed: 3, FailedShare: 0.0075,
 		Errors:     []loadgen.ErrorCount{{Code: "OVERLOADED", Count: 2, Example: "OVERLOADED: try\tlater"}, {Code: loadgen.NotSent, Count: 1, Example: "the clients were busy"}},
-		Latency:    loadgen.Latency{Mean: 3.217, P50: 2.5, P90: 4.25, P99: 49.152, P999: 120.5, Max: 12345.678},
+		Latency:    &loadgen.Latency{Mean: 3.217, P50: 2.5, P90: 4.25, P99: 49.152, P999: 120.5, Max: 12345.678},
 		JobLatency: &loadgen.Latency{Mean: 0.999, P50: 0.031, P90: 9.9994, P99: 99.995, P999: 999.95, Max: 123456},
 		QueuesKept: []string{"bench.x.0", "bench.x.1"},
 	}
 	enqueue := loadgen.Report{
 		Endpoint: "http://127.0.0.1:8080", Transport: loadgen.HTTP, Workload: loadgen.Enqueue, Loop: "closed", Clients: 1, Window: 1, Batch: 1, PayloadBytes: 200, Queues: 1,
 		ElapsedMs: 321, Jobs: 1000, JobsPerSecond: 3115.3, Operations: 1000, Errors: []loadgen.ErrorCount{}, QueuesKept: []string{},
-		Latency: loadgen.Latency{Mean: 0.321, P50: 0.3, P90: 0.4, P99: 0.5, P999: 0.6, Max: 0.7},
+		Latency: &loadgen.Latency{Mean: 0.321, P50: 0.3, P90: 0.4, P99: 0.5, P999: 0.6, Max: 0.7},
+	}
+	refused := loadgen.Report{
+		Endpoint: "http://127.0.0.1:8080", Transport: loadgen.HTTP, Workload: loadgen.Enqueue, Loop: "closed", Clients: 2, Window: 1, Batch: 1, PayloadBytes: 1100000, Queues: 1,
+		ElapsedMs: 32, Operations: 2, Failed: 2, FailedShare: 1, Errors: []loadgen.ErrorCount{{Code: "PAYLOAD_TOO_LARGE", Count: 2, Example: "PAYLOAD_TOO_LARGE: the payload"}}, QueuesKept: []string{},
 	}
 	var got strings.Builder
-	for _, r := range []loadgen.Report{enqueue, steady} {
+	for _, r := range []loadgen.Report{enqueue, steady, refused} {
 		table := tabwriter.NewWriter(&got, 0, 0, 2, ' ', 0)
 		showReport(table, r)
 		if err := table.Flush(); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -93,6 +94,10 @@ func (b *bench) run(cmd *cobra.Command, _ []string) error {
 	if report.Endpoint == "" {
 		return err
 	}
+	measured := report.Operations > 0 || len(report.QueuesKept) > 0
+	if !measured && b.output == outputTable {
+		return errors.Join(err, errors.New("nothing was measured"))
+	}
 	if told := tell(&b.remote, cmd, report, showReport); told != nil {
 		return told
 	}
@@ -138,15 +143,35 @@ func showReport(w io.Writer, r loadgen.Report) {
 		column[loadgen.Report]{"FAILED", failedText},
 		column[loadgen.Report]{"KEPT", func(r loadgen.Report) string { return strings.Join(r.QueuesKept, ", ") }},
 	)
+	showLatency(w, r)
+	if len(r.Errors) == 0 {
+		return
+	}
 	fmt.Fprintln(w)
+	showList(w, r.Errors, []column[loadgen.ErrorCount]{
+		{"ERROR", func(e loadgen.ErrorCount) string { return e.Code }},
+		{"COUNT", func(e loadgen.ErrorCount) string { return count(e.Count) }},
+		{"SUCH AS", func(e loadgen.ErrorCount) string { return e.Example }},
+	})
+}
+
+// showLatency shows how long what worked took; where nothing has, nothing.
+func showLatency(w io.Writer, r loadgen.Report) {
 	type line struct {
 		what string
 		loadgen.Latency
 	}
-	all := []line{{"operation", r.Latency}}
+	var all []line
+	if r.Latency != nil {
+		all = append(all, line{"operation", *r.Latency})
+	}
 	if r.JobLatency != nil {
 		all = append(all, line{"job, enqueue to ack", *r.JobLatency})
 	}
+	if len(all) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
 	in := func(of func(loadgen.Latency) float64) func(line) string {
 		return func(l line) string { return milliseconds(of(l.Latency)) }
 	}
@@ -159,19 +184,10 @@ func showReport(w io.Writer, r loadgen.Report) {
 		{"P99.9", in(func(l loadgen.Latency) float64 { return l.P999 })},
 		{"MAX", in(func(l loadgen.Latency) float64 { return l.Max })},
 	})
-	if len(r.Errors) == 0 {
-		return
-	}
-	fmt.Fprintln(w)
-	showList(w, r.Errors, []column[loadgen.ErrorCount]{
-		{"ERROR", func(e loadgen.ErrorCount) string { return e.Code }},
-		{"COUNT", func(e loadgen.ErrorCount) string { return count(e.Count) }},
-		{"SUCH AS", func(e loadgen.ErrorCount) string { return e.Example }},
-	})
 }
 
 func loadText(r loadgen.Report) string {
-	text := fmt.Sprintf("%s over %s by %d clients, payloads of %d bytes", r.Workload, r.Transport, r.Clients, r.PayloadBytes)
+	text := fmt.Sprintf("%s over %s by %s, payloads of %d bytes", r.Workload, r.Transport, clientsText(r.Clients), r.PayloadBytes)
 	if r.Transport != loadgen.HTTP {
 		text += fmt.Sprintf(", %d jobs at once", r.Batch)
 	}
@@ -182,6 +198,13 @@ func loadText(r loadgen.Report) string {
 		text += fmt.Sprintf(", %d queues", r.Queues)
 	}
 	return text
+}
+
+func clientsText(n int) string {
+	if n == 1 {
+		return "1 client"
+	}
+	return fmt.Sprintf("%d clients", n)
 }
 
 func loopText(r loadgen.Report) string {

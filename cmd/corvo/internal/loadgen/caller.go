@@ -70,6 +70,7 @@ type caller struct {
 	lives      Histogram // of jobs, from enqueue to ack
 	jobs       int64
 	failed     int64
+	filled     bool // its queue, by itself
 	errors     failures
 	end        time.Time // of the last operation that did something
 }
@@ -96,6 +97,7 @@ func (c *caller) work(ctx, stop context.Context) {
 func (c *caller) operation(ctx context.Context, at time.Time, jobs int) {
 	measured := !at.Before(c.pace.from)
 	a, err := c.workload(ctx, at, jobs)
+	c.filled = c.filled || a.enqueued > 0
 	now := time.Now()
 	if ctx.Err() != nil {
 		return // it was interrupted, which says nothing of the server

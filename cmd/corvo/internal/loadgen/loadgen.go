@@ -113,6 +113,10 @@ func (c Config) Check() error {
 		refuse(c.Jobs == 0 && c.For == 0, "say when the run ends: --for or --jobs")
 	}
 	refuse(c.Warmup > 0 && c.Jobs > 0 && c.Workload != Steady, "--warmup goes with --for: of a number of jobs all are measured")
+	if len(all) == 0 && c.Rate > 0 && c.For > 0 {
+		p := newPace(c, time.Time{})
+		refuse(p.at(p.operations()-1).Before(p.from), "--rate %v begins no operation within --for %v: give a longer --for, a higher --rate or a smaller --batch", c.Rate, c.For)
+	}
 	return errors.Join(all...)
 }
 

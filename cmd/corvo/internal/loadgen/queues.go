@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -51,10 +52,7 @@ func (r *run) prepare(ctx context.Context) error {
 		if r.Workload != Work {
 			continue
 		}
-		jobs := r.Jobs / len(r.queues)
-		if i < r.Jobs%len(r.queues) {
-			jobs++
-		}
+		jobs := r.preloads(i)
 		r.backlogs[i].give(jobs)
 		if err := r.preload(ctx, queue, jobs); err != nil {
 			return fmt.Errorf("make the backlog of queue %s: %w", queue, err)
@@ -122,6 +120,29 @@ func (r *run) preload(ctx context.Context, queue string, jobs int) error {
 		}
 	}
 	return ctx.Err()
+}
+
+// filled are the queues that are there for jobs were put into them.
+func (r *run) filled(all []*caller) []string {
+	queues := []string{}
+	for i, queue := range r.queues {
+		if r.preloads(i) > 0 || slices.ContainsFunc(all, func(c *caller) bool { return c.queue == queue && c.filled }) {
+			queues = append(queues, queue)
+		}
+	}
+	return queues
+}
+
+// preloads is how many jobs a queue has before the load begins.
+func (r *run) preloads(queue int) int {
+	if r.Workload != Work {
+		return 0
+	}
+	jobs := r.Jobs / len(r.queues)
+	if queue < r.Jobs%len(r.queues) {
+		jobs++
+	}
+	return jobs
 }
 
 // remove takes the queues away again, and waits until they are gone, so that what the

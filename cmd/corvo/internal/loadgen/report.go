@@ -31,7 +31,7 @@ type Report struct {
 	FailedShare float64      `json:"failed_share"`
 	Errors      []ErrorCount `json:"errors"`
 
-	Latency    Latency  `json:"latency_ms"`     // of operations that worked; in an open loop from their intended start
+	Latency    *Latency `json:"latency_ms"`     // of operations that worked, null where none has; in an open loop from their intended start
 	JobLatency *Latency `json:"job_latency_ms"` // of jobs, from their (intended) enqueue to their ack; null where they are not enqueued here, or not acknowledged
 
 	QueuesKept []string `json:"queues_kept"`
@@ -54,8 +54,12 @@ type Latency struct {
 	Max  float64 `json:"max"`
 }
 
-func latencyOf(h *Histogram) Latency {
-	return Latency{
+// latencyOf is what a histogram shows; nil of nothing.
+func latencyOf(h *Histogram) *Latency {
+	if h.Count() == 0 {
+		return nil
+	}
+	return &Latency{
 		Mean: ms(h.Mean()), P50: ms(h.Quantile(0.5)), P90: ms(h.Quantile(0.9)),
 		P99: ms(h.Quantile(0.99)), P999: ms(h.Quantile(0.999)), Max: ms(h.Max()),
 	}
@@ -75,7 +79,7 @@ func (r *run) report(all []*caller, interrupted bool) Report {
 		out.Loop = "open"
 	}
 	if r.Keep {
-		out.QueuesKept = r.queues
+		out.QueuesKept = r.filled(all)
 	}
 	var operations, lives Histogram
 	var errors failures
@@ -104,10 +108,6 @@ func (r *run) report(all []*caller, interrupted bool) Report {
 	if elapsed > 0 {
 		out.JobsPerSecond = math.Round(10*float64(out.Jobs)/elapsed.Seconds()) / 10
 	}
-	out.Latency = latencyOf(&operations)
-	if lives.Count() > 0 {
-		jobs := latencyOf(&lives)
-		out.JobLatency = &jobs
-	}
+	out.Latency, out.JobLatency = latencyOf(&operations), latencyOf(&lives)
 	return out
 }
