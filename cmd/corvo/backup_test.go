@@ -225,10 +225,10 @@ func TestRestoreRefusesWhatItCannotDo(t *testing.T) {
 		"admin backup":   {"admin", "restore", "--from", some, "--data-dir", filepath.Join(t.TempDir(), "x")},
 		"holds some":     {"admin", "restore", "--from", some, "--data-dir", filepath.Dir(some)},
 		"into a file":    {"admin", "restore", "--from", "-", "--check"},
-		"no such file":   {"admin", "restore", "--from", some + "2", "--check"},
+		"--from: open":   {"admin", "restore", "--from", some + "2", "--check"},
 		"a file to writ": {"admin", "backup"},
 	} {
-		if a := corvoFed(t, nil, nil, args...); a.code == 0 || !strings.Contains(a.stderr, says) {
+		if a := corvoFed(t, nil, nil, args...); a.code == 0 || !strings.Contains(a.stderr, says) || strings.Contains(a.stderr, "?.") || says == "--from: open" && a.code != exitMisuse {
 			t.Errorf("corvo %s: exit %d %s; it should say %q", strings.Join(args, " "), a.code, a.stderr, says)
 		}
 	}

@@ -163,7 +163,7 @@ history of its own: start it with corvo server, and have others join it.`,
 			}
 			from, err := os.Open(file)
 			if err != nil {
-				return err
+				return misusef("--from: %w", err)
 			}
 			defer from.Close()
 			var of dataplane.Restored

@@ -75,11 +75,11 @@ func TestBulkTellsOfFailuresBesideTheOutcome(t *testing.T) {
 	lost := "job_06H019QHKTCSF9MAZAWEHZMQ14"
 	a := corvoFed(t, strings.NewReader(lost), env, "bulk", "hold")
 	if lines := strings.Split(a.stderr, "\n"); a.code != exitFailed || a.stdout != "0 jobs held, 1 not\n" || len(lines) != 3 ||
-		!strings.HasPrefix(lines[0], lost+"  NOT_FOUND  ") || lines[1] != "corvo: 1 of 1 job were not held" {
+		!strings.HasPrefix(lines[0], lost+"  NOT_FOUND  ") || lines[1] != "corvo: 1 of 1 job was not held" {
 		t.Errorf("%+v", a)
 	}
 	a = corvoFed(t, strings.NewReader(lost), env, "bulk", "hold", "--output", "json")
-	if a.code != exitFailed || !strings.Contains(a.stdout, `"failures":[{"job_id":"`+lost) || a.stderr != "corvo: 1 of 1 job were not held\n" {
+	if a.code != exitFailed || !strings.Contains(a.stdout, `"failures":[{"job_id":"`+lost) || a.stderr != "corvo: 1 of 1 job was not held\n" {
 		t.Errorf("%+v", a)
 	}
 	var out strings.Builder

@@ -48,7 +48,7 @@ func newBulk() *cobra.Command {
 		ValidArgsFunction: completeBulk,
 	}
 	cmd.RunE = b.run
-	cmd.Flags().StringVar(&b.filter, "filter", "", "which jobs, as JSON: the fields of a search")
+	bindText(cmd.Flags(), &b.filter, "filter", "which jobs, as JSON: the fields of a search")
 	cmd.Flags().BoolVar(&b.async, "async", false, "do not wait for the end")
 	b.bind(cmd)
 	return cmd
@@ -160,7 +160,11 @@ func (b *bulk) do(cmd *cobra.Command, c *client.Client, req api.BulkRequest) (su
 		}
 	}
 	if sum.Errors > 0 {
-		return sum, fmt.Errorf("%d of %s were not %s", sum.Errors, jobsText(sum.Processed), bulkDone(req.Action))
+		were := "were"
+		if sum.Processed == 1 {
+			were = "was"
+		}
+		return sum, fmt.Errorf("%d of %s %s not %s", sum.Errors, jobsText(sum.Processed), were, bulkDone(req.Action))
 	}
 	return sum, nil
 }

@@ -206,6 +206,9 @@ func setQueue(ctx context.Context, c *client.Client, queue string, made edits[ap
 		req.PriorityAgeing = api.Duration(maybe(was.PriorityAgeingMs, millis))
 	}
 	made.apply(&req)
+	if limited, window := req.RateLimit != nil && *req.RateLimit != 0, req.RateWindowMs != nil && *req.RateWindowMs != 0; limited != window {
+		return was, misusef("--rate-limit and --rate-window go together: how many jobs are let go and in how long, such as --rate-limit 100 --rate-window 1m, or none for both")
+	}
 	if err == nil && was.Version == 0 {
 		return c.PutQueue(ctx, queue, req) // a proxy has taken the version out of the answer
 	}

@@ -35,7 +35,7 @@ func NewReader(from io.Reader) (*Reader, error) {
 	if _, err := io.ReadFull(from, begin); err != nil && !short(err) {
 		return nil, err
 	} else if err != nil || string(begin) != magic {
-		return nil, damaged("it does not begin as one: is this a file that `corvo admin backup` wrote?")
+		return nil, damaged("it does not begin as one, as every file does that `corvo admin backup` wrote")
 	}
 	k, _, payload, err := r.part()
 	switch {
