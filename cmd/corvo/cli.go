@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -36,12 +38,12 @@ const (
 // bind gives a command and those below it the flags.
 func (r *remote) bind(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
-	flags.StringVar(&r.endpoint, "endpoint", "", "URL of a node or of the cloud, or CORVO_ENDPOINT (default "+defaultEndpoint+")")
-	flags.StringVar(&r.apiKeyFile, "api-key-file", "", "file with the API key, - for stdin; or CORVO_API_KEY")
-	flags.StringVar(&r.apiKey, "api-key", "", "API key; better one of those, which the list of processes does not show")
-	flags.StringVar(&r.cloudTokenFile, "cloud-token-file", "", "file with a cloud token, - for stdin; or CORVO_CLOUD_TOKEN, or corvo login")
-	flags.StringVar(&r.namespace, "namespace", "", "namespace that a cloud token speaks to, or CORVO_NAMESPACE")
-	flags.StringVar(&r.profile, "profile", "", "profile of corvo profiles, or CORVO_PROFILE")
+	bindText(flags, &r.endpoint, "endpoint", "URL of a node or of the cloud, or CORVO_ENDPOINT (default "+defaultEndpoint+")")
+	bindText(flags, &r.apiKeyFile, "api-key-file", "file with the API key, - for stdin; or CORVO_API_KEY")
+	bindText(flags, &r.apiKey, "api-key", "API key; better one of those, which the list of processes does not show")
+	bindText(flags, &r.cloudTokenFile, "cloud-token-file", "file with a cloud token, - for stdin; or CORVO_CLOUD_TOKEN, or corvo login")
+	bindText(flags, &r.namespace, "namespace", "namespace that a cloud token speaks to, or CORVO_NAMESPACE")
+	bindText(flags, &r.profile, "profile", "profile of corvo profiles, or CORVO_PROFILE")
 	r.bindOutput(cmd)
 	completeFlag(cmd, "profile", completeProfiles)
 }
@@ -63,6 +65,10 @@ func (r *remote) checkOutput() error {
 // access is who speaks to which server.
 type access struct {
 	endpoint, apiKey, cloudToken, namespace string
+
+	// leftOut says that a profile's secrets were not taken, for whoever is told that there
+	// is none; "" where they were, or where it has none.
+	leftOut string
 }
 
 // access is what flags, environment and profile come to.
@@ -74,7 +80,8 @@ func (r *remote) access() (a access, err error) {
 	if err != nil {
 		return a, err
 	}
-	p, err := all.named(cmp.Or(r.profile, os.Getenv("CORVO_PROFILE")))
+	name := cmp.Or(r.profile, os.Getenv("CORVO_PROFILE"), all.Current)
+	p, err := all.named(name)
 	if err != nil {
 		return a, err
 	}
@@ -83,31 +90,57 @@ func (r *remote) access() (a access, err error) {
 		if r.profile != "" && r.endpoint == "" {
 			return a, misusef("--profile %s is of %s and CORVO_ENDPOINT says %s: unset one, or say --endpoint", r.profile, cmp.Or(p.Endpoint, defaultEndpoint), first)
 		}
+		if p.hasSecrets() {
+			a.leftOut = fmt.Sprintf("; the secrets of profile %s were left out, since they are for %s and this is %s", name, cmp.Or(p.Endpoint, defaultEndpoint), first)
+		}
 		p = profile{}
 	}
 	a.endpoint = cmp.Or(r.endpoint, os.Getenv("CORVO_ENDPOINT"), p.Endpoint, defaultEndpoint)
 	a.namespace = cmp.Or(r.namespace, os.Getenv("CORVO_NAMESPACE"), p.Namespace)
-	if a.apiKey, err = secretOf(r.apiKey, r.apiKeyFile, "CORVO_API_KEY", p.APIKey, p.APIKeyFile); err != nil {
+	if err := fitsHeader(a.namespace); err != nil {
+		return a, misusef("the namespace of --namespace, CORVO_NAMESPACE or the profile: %w", err)
+	}
+	if a.apiKey, err = secretOf("api-key", r.apiKey, r.apiKeyFile, "CORVO_API_KEY", p.APIKey, p.APIKeyFile); err != nil {
 		return a, err
 	}
-	a.cloudToken, err = secretOf("", r.cloudTokenFile, "CORVO_CLOUD_TOKEN", p.CloudToken, p.CloudTokenFile)
+	a.cloudToken, err = secretOf("cloud-token", "", r.cloudTokenFile, "CORVO_CLOUD_TOKEN", p.CloudToken, p.CloudTokenFile)
 	return a, err
 }
 
-func sameEndpoint(a, b string) bool { return strings.TrimRight(a, "/") == strings.TrimRight(b, "/") }
+// sameEndpoint says whether two URLs are of one server. Of scheme and host the case says
+// nothing.
+func sameEndpoint(a, b string) bool { return sameForm(a) == sameForm(b) }
 
-// secretOf is a secret: of the flags, of the environment, of a profile.
-func secretOf(flag, flagFile, variable, kept, keptFile string) (string, error) {
-	file := flagFile
-	if file == "" {
-		if text := cmp.Or(flag, os.Getenv(variable), kept); text != "" || keptFile == "" {
-			return text, nil
-		}
-		file = keptFile
-	}
-	text, err := secret.read(file)
+func sameForm(endpoint string) string {
+	endpoint = strings.TrimRight(endpoint, "/")
+	u, err := url.Parse(endpoint) // which makes the scheme lower
 	if err != nil {
-		return "", misusef("the secret in %s: %w", file, err)
+		return endpoint
+	}
+	u.Host = strings.ToLower(u.Host)
+	return u.String()
+}
+
+// secretOf is a secret: of the flags, of the environment, of a profile, where it goes by a
+// name.
+func secretOf(name, flag, flagFile, variable, kept, keptFile string) (text string, err error) {
+	from := ""
+	switch {
+	case flagFile != "":
+		from = "--" + name + "-file " + flagFile
+		text, err = credential.read(flagFile)
+	case flag != "":
+		from, text, err = "--"+name, flag, fitsHeader(flag)
+	case os.Getenv(variable) != "":
+		from, text, err = variable, os.Getenv(variable), fitsHeader(os.Getenv(variable))
+	case kept != "":
+		from, text, err = name+" of the profile", kept, fitsHeader(kept)
+	case keptFile != "":
+		from = name + "-file " + keptFile + " of the profile"
+		text, err = credential.read(keptFile)
+	}
+	if err != nil {
+		return "", misusef("%s: %w", from, err)
 	}
 	return text, nil
 }
@@ -150,7 +183,7 @@ func (r *remote) speaker() (access, error) {
 	case a.namespace != "" && a.cloudToken != "":
 		a.apiKey = ""
 	case a.namespace != "":
-		err = misusef("namespace %s is named, but there is no cloud token to speak to it with: corvo login, or leave the name away: an API key has its namespace", a.namespace)
+		err = misusef("namespace %s is named, but there is no cloud token to speak to it with: corvo login, or leave the name away: an API key has its namespace%s", a.namespace, a.leftOut)
 	case a.apiKey == "" && a.cloudToken != "":
 		err = misusef("a cloud token speaks to the namespace that --namespace or CORVO_NAMESPACE names; corvo cloud namespaces shows all")
 	default:
@@ -197,7 +230,7 @@ func (r *remote) cloud() (*client.Cloud, error) {
 		return nil, err
 	}
 	if a.cloudToken == "" {
-		return nil, misusef("there is no cloud token: corvo login keeps one, CORVO_CLOUD_TOKEN or --cloud-token-file say one")
+		return nil, misusef("there is no cloud token: corvo login keeps one, CORVO_CLOUD_TOKEN or --cloud-token-file say one%s", a.leftOut)
 	}
 	return usable(client.NewCloud(a.endpoint, a.cloudToken))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -49,7 +50,7 @@ func below(use, short string, commands ...*cobra.Command) *cobra.Command {
 // bindOrg gives a command the flag for an organisation; without it, it is the only one
 // that the token may see.
 func bindOrg(cmd *cobra.Command, org *string) *cobra.Command {
-	cmd.Flags().StringVar(org, "org", "", "organisation, by id or name (default: the only one the token may see)")
+	bindText(cmd.Flags(), org, "org", "organisation, by id or name (default: the only one the token may see)")
 	return cmd
 }
 
@@ -206,6 +207,7 @@ func waitOperation(cmd *cobra.Command, c *client.Cloud, op api.Operation) (api.O
 func cloudUsage(r *remote) *cobra.Command {
 	var org, from, to string
 	var q client.UsageQuery
+	names := map[string]string{} // of namespaces, by their ids
 	cmd := bindOrg(onCloud(r, "usage", "What an organisation, or the namespace of --namespace, has used", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) (u api.UsageReport, err error) {
 		for _, bound := range []struct {
 			text string
@@ -228,8 +230,17 @@ func cloudUsage(r *remote) *cobra.Command {
 		if org, err = orgOf(cmd.Context(), c, org); err != nil {
 			return u, err
 		}
+		if q.GroupBy == "namespace" && r.output == outputTable {
+			all, err := c.Namespaces(cmd.Context(), org)
+			if err != nil {
+				return u, err
+			}
+			for _, n := range all {
+				names[n.ID] = n.Name
+			}
+		}
 		return c.Usage(cmd.Context(), org, q)
-	}, showCloudUsage), &org)
+	}, func(w io.Writer, u api.UsageReport) { showCloudUsage(w, u, names) }), &org)
 	flags := cmd.Flags()
 	flags.StringVar(&from, "from", "", "from when, a time or a date (default 30 days ago)")
 	flags.StringVar(&to, "to", "", "until when (default now)")
@@ -238,10 +249,12 @@ func cloudUsage(r *remote) *cobra.Command {
 	return cmd
 }
 
-func showCloudUsage(w io.Writer, u api.UsageReport) {
+// showCloudUsage shows the groups and what they come to. Of namespaces that are gone only
+// the ids are known.
+func showCloudUsage(w io.Writer, u api.UsageReport, names map[string]string) {
 	fmt.Fprintf(w, "from %s to %s\n\n", clock(u.From), clock(u.To))
 	showList(w, append(u.Groups[:len(u.Groups):len(u.Groups)], api.UsageGroup{Key: "total", UsageTotals: u.Totals}), []column[api.UsageGroup]{
-		{"GROUP", func(g api.UsageGroup) string { return g.Key }},
+		{"GROUP", func(g api.UsageGroup) string { return cmp.Or(names[g.Key], g.Key) }},
 		{"COST USD", func(g api.UsageGroup) string { return usd(g.CostUSD) }},
 		{"REPORTS", func(g api.UsageGroup) string { return count(g.Reports) }},
 		{"INPUT", func(g api.UsageGroup) string { return count(g.InputTokens) }},
@@ -299,7 +312,7 @@ func createHost(r *remote) *cobra.Command {
 		req := api.CreateHostRequest{Name: args[0]}
 		made.apply(&req)
 		return c.CreateHost(cmd.Context(), req)
-	}, func(h *api.CreatedHost) *string { return &h.Credential }, func(h api.CreatedHost) string { return h.ID })
+	}, func(h *api.CreatedHost) *string { return &h.Credential }, column[api.CreatedHost]{"ID", func(h api.CreatedHost) string { return h.ID }})
 	made.bind(cmd,
 		set("kind", "host or gateway (default host)", words, func(r *api.CreateHostRequest) *string { return &r.Kind }),
 		set("region", "where it is", words, func(r *api.CreateHostRequest) *string { return &r.Region }),

@@ -14,15 +14,13 @@ import (
 
 // issuing is a command whose answer has a secret, once. With --secret-file it goes there
 // and is not printed.
-func issuing[A any](r *remote, use, short string, args cobra.PositionalArgs, ask func(cmd *cobra.Command, c *client.Cloud, args []string) (A, error), secretOf func(*A) *string, id func(A) string) *cobra.Command {
+func issuing[A any](r *remote, use, short string, args cobra.PositionalArgs, ask func(cmd *cobra.Command, c *client.Cloud, args []string) (A, error), secretOf func(*A) *string, columns ...column[A]) *cobra.Command {
 	var file secretOut
 	cmd := onCloud(r, use, short, args, func(cmd *cobra.Command, c *client.Cloud, args []string) (A, error) {
 		return issue(&file, func() (A, error) { return ask(cmd, c, args) }, secretOf)
 	}, func(w io.Writer, a A) {
-		showKnown(w, a,
-			column[A]{"ID", id},
-			column[A]{"SECRET", func(a A) string { return *secretOf(&a) }},
-		)
+		showOne(w, a, columns...)
+		showKnown(w, a, column[A]{"SECRET", func(a A) string { return *secretOf(&a) }})
 	})
 	file.bind(cmd)
 	return cmd
@@ -67,17 +65,27 @@ func cloudTokens(r *remote) *cobra.Command {
 	}.command(r)
 }
 
-func (k keyRing) command(r *remote) *cobra.Command {
-	columns := []column[api.Key]{
-		{"KEY", func(k api.Key) string { return k.ID }},
-		{"NAME", func(k api.Key) string { return k.Name }},
-		{"ROLES", func(k api.Key) string { return strings.Join(k.Roles, ", ") }},
-		{"QUEUES", func(k api.Key) string { return cmp.Or(strings.Join(k.QueueScope, ", "), "all") }},
-		{"ENABLED", func(k api.Key) string { return yes(k.Enabled) }},
-		{"CREATED", func(k api.Key) string { return clock(k.CreatedAt) }},
-		{"EXPIRES", func(k api.Key) string { return maybe(k.ExpiresAt, clock) }},
-		{"LAST USED", func(k api.Key) string { return maybe(k.LastUsedAt, clock) }},
+var cloudKeyColumns = []column[api.Key]{
+	{"ID", func(k api.Key) string { return k.ID }},
+	{"NAME", func(k api.Key) string { return k.Name }},
+	{"ROLES", func(k api.Key) string { return strings.Join(k.Roles, ", ") }},
+	{"QUEUES", func(k api.Key) string { return cmp.Or(strings.Join(k.QueueScope, ", "), "all") }},
+	{"ENABLED", func(k api.Key) string { return yes(k.Enabled) }},
+	{"CREATED", func(k api.Key) string { return clock(k.CreatedAt) }},
+	{"EXPIRES", func(k api.Key) string { return maybe(k.ExpiresAt, clock) }},
+	{"LAST USED", func(k api.Key) string { return maybe(k.LastUsedAt, clock) }},
+}
+
+// issuedColumns are those of a key that has a new secret.
+func issuedColumns() (all []column[api.CloudKey]) {
+	for _, c := range cloudKeyColumns {
+		all = append(all, column[api.CloudKey]{c.head, func(k api.CloudKey) string { return c.cell(k.Key) }})
 	}
+	return all
+}
+
+func (k keyRing) command(r *remote) *cobra.Command {
+	columns := cloudKeyColumns
 	return below(k.use, k.short,
 		k.bind(onCloud(r, "list", "All, without their secrets", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Key, error) {
 			owner, err := k.owner(cmd, c)
@@ -117,7 +125,7 @@ func (k keyRing) creating(r *remote) *cobra.Command {
 		req := request{CreateKeyRequest: api.CreateKeyRequest{Name: args[0]}}
 		made.apply(&req)
 		return k.create(c, cmd.Context(), owner, req)
-	}, issuedKey, func(k api.CloudKey) string { return k.ID }))
+	}, issuedKey, issuedColumns()...))
 	made.bind(cmd,
 		set("roles", "what it may (default readonly)", names, func(r *request) *[]string { return &r.Roles }),
 		set("queues", "queues it is for, with * (default all)", names, func(r *request) *[]string { return &r.QueueScope }),
@@ -136,7 +144,7 @@ func (k keyRing) rotating(r *remote) *cobra.Command {
 		var req api.RotateKeyRequest
 		made.apply(&req)
 		return k.rotate(c, cmd.Context(), owner, args[0], req)
-	}, issuedKey, func(k api.CloudKey) string { return k.ID }))
+	}, issuedKey, issuedColumns()...))
 	made.bind(cmd, set("overlap", "how long the old one works on, at most 168h (default 0s)", span, func(r *api.RotateKeyRequest) *api.Duration { return &r.Overlap }))
 	return cmd
 }

@@ -111,11 +111,13 @@ type form[T any] struct {
 }
 
 var (
-	words   = form[string]{"text", func(text string) (string, error) { return text, nil }}
-	dollars = form[money.Nano]{"usd", money.Parse}
-	whole   = form[int]{"n", func(text string) (int, error) { n, err := readWhole(text); return int(n), err }}
-	tokens  = form[int64]{"n", readWhole}
-	number  = form[float64]{"x", func(text string) (float64, error) {
+	words = form[string]{"text", func(text string) (string, error) { return text, nil }}
+	// someText is text that is not empty, as that of an unset variable is.
+	someText = form[string]{words.kind, func(text string) (string, error) { return text, notEmpty(text) }}
+	dollars  = form[money.Nano]{"usd", money.Parse}
+	whole    = form[int]{"n", func(text string) (int, error) { n, err := readWhole(text); return int(n), err }}
+	tokens   = form[int64]{"n", readWhole}
+	number   = form[float64]{"x", func(text string) (float64, error) {
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return 0, fmt.Errorf("it is no number, such as 12 or 0.5")
@@ -173,6 +175,14 @@ var (
 		text := strings.TrimRight(string(data), "\r\n")
 		if err == nil && text == "" {
 			err = fmt.Errorf("there is nothing in it")
+		}
+		return text, err
+	}}
+	// credential is a secret that is shown to a server, in a header.
+	credential = form[string]{secret.kind, func(file string) (string, error) {
+		text, err := secret.read(file)
+		if err == nil {
+			err = fitsHeader(text)
 		}
 		return text, err
 	}}

@@ -20,6 +20,8 @@ type loggedIn struct {
 	Profile  string   `json:"profile"`
 	Endpoint string   `json:"endpoint"`
 	Orgs     []string `json:"orgs"` // that the token may see
+
+	Namespace string `json:"namespace,omitempty"` // that commands on jobs and queues speak to
 }
 
 // newLogin is the command that keeps a cloud token in a profile.
@@ -43,50 +45,68 @@ func newLogin() *cobra.Command {
 				return err
 			}
 			name = cmp.Or(name, os.Getenv("CORVO_PROFILE"), all.Current, firstProfile)
-			p := all.All[name]
+			p, err := all.toChange(name)
+			if err != nil {
+				return err
+			}
 			was := cmp.Or(p.Endpoint, defaultEndpoint)
 			p.Endpoint = cmp.Or(endpoint, os.Getenv("CORVO_ENDPOINT"), was)
 			if !sameEndpoint(was, p.Endpoint) {
 				p = profile{Endpoint: p.Endpoint} // what was there is of another server
 			}
-			if p.CloudToken, err = secret.read(file); err != nil {
+			if p.CloudToken, err = credential.read(file); err != nil {
 				return misusef("--token-file %s: %w", file, err)
 			}
 			p.CloudTokenFile = ""
 			p.Namespace = cmp.Or(namespace, p.Namespace)
-			orgs, err := orgsOf(cmd, p)
+			orgs, err := takes(cmd, p, namespace)
 			if err != nil {
 				return err
 			}
 			if err := all.keep(name, p, true); err != nil {
 				return err
 			}
-			return tell(r, cmd, loggedIn{name, p.Endpoint, orgs}, func(w io.Writer, l loggedIn) {
-				fmt.Fprintf(w, "profile %s is logged in at %s, for %v\n", l.Profile, l.Endpoint, l.Orgs)
-			})
+			return tell(r, cmd, loggedIn{name, p.Endpoint, orgs, p.Namespace}, showLoggedIn)
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&file, "token-file", "", "file with the cloud token, or - for stdin")
-	flags.StringVar(&endpoint, "endpoint", "", "URL of the cloud, or CORVO_ENDPOINT (default: the profile's)")
-	flags.StringVar(&name, "profile", "", "the profile, or CORVO_PROFILE (default: the current one, at first "+firstProfile+")")
-	flags.StringVar(&namespace, "namespace", "", "namespace that commands on jobs and queues speak to")
+	bindText(flags, &file, "token-file", "file with the cloud token, or - for stdin")
+	bindText(flags, &endpoint, "endpoint", "URL of the cloud, or CORVO_ENDPOINT (default: the profile's)")
+	bindText(flags, &name, "profile", "the profile, or CORVO_PROFILE (default: the current one, at first "+firstProfile+")")
+	bindText(flags, &namespace, "namespace", "namespace that commands on jobs and queues speak to")
 	r.bindOutput(cmd)
 	completeFlag(cmd, "profile", completeProfiles)
 	return cmd
 }
 
-// orgsOf asks the cloud whether it takes a profile's token.
-func orgsOf(cmd *cobra.Command, p profile) ([]string, error) {
+func showLoggedIn(w io.Writer, l loggedIn) {
+	fmt.Fprintf(w, "profile %s is logged in at %s\n", l.Profile, l.Endpoint)
+	showKnown(w, l,
+		column[loggedIn]{"ORGANISATIONS", func(l loggedIn) string { return joinOr(l.Orgs, "none") }},
+		column[loggedIn]{"NAMESPACE", func(l loggedIn) string { return l.Namespace }},
+	)
+}
+
+// takes asks the cloud whether it takes a profile's token, and has a namespace that is
+// named; it answers the organisations that the token may see.
+func takes(cmd *cobra.Command, p profile, namespace string) ([]string, error) {
 	c, err := usable(client.NewCloud(p.Endpoint, p.CloudToken))
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
 	orgs, err := c.Orgs(cmd.Context())
+	if err != nil {
+		return nil, err
+	}
+	if namespace != "" {
+		if _, err := c.Namespace(cmd.Context(), namespace); err != nil {
+			return nil, fmt.Errorf("--namespace %s: %w; nothing is kept: say another, or leave it out and look with corvo cloud namespaces", namespace, err)
+		}
+	}
 	names := []string{}
 	for _, o := range orgs {
 		names = append(names, o.Name)
 	}
-	return names, err
+	return names, nil
 }

@@ -16,8 +16,8 @@ import (
 var version = "dev"
 
 func main() {
-	if err := newRoot().Execute(); err != nil {
-		fmt.Fprintln(os.Stderr, "corvo:", advice(err))
+	if cmd, err := newRoot().ExecuteC(); err != nil {
+		fmt.Fprintln(os.Stderr, "corvo:", advice(err)+withoutSecret(cmd, err))
 		os.Exit(exitCode(err))
 	}
 }

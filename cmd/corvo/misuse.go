@@ -66,3 +66,16 @@ func advice(err error) string {
 	}
 	return text
 }
+
+// withoutSecret is why a command has shown a server no secret, though its profile has
+// one, where the server wants one.
+func withoutSecret(cmd *cobra.Command, err error) string {
+	if api.CodeOf(err) != api.Unauthorized || cmd.Flag("api-key") == nil { // corvo login asks with what it is given
+		return ""
+	}
+	a, err := remoteOf(cmd).access()
+	if err != nil || a.secret() != "" {
+		return ""
+	}
+	return a.leftOut
+}

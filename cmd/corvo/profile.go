@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 
@@ -33,6 +34,15 @@ type profile struct {
 	CloudTokenFile string `yaml:"cloud-token-file,omitempty"`
 	Namespace      string `yaml:"namespace,omitempty"`
 }
+
+// hasSecrets says whether a profile shows a server who one is.
+func (p *profile) hasSecrets() bool {
+	return p.APIKey != "" || p.APIKeyFile != "" || p.CloudToken != "" || p.CloudTokenFile != ""
+}
+
+// profileName is what a profile may be called: what a shell completes and a person types
+// without quotes, and what is no flag.
+var profileName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
 // othersMay are the permissions of everybody but the owner of a file.
 const othersMay fs.FileMode = 0o077
@@ -114,6 +124,16 @@ func (p profiles) named(name string) (profile, error) {
 	found, ok := p.All[name]
 	if !ok {
 		return profile{}, misusef("there is no profile %q; corvo profiles shows all, corvo profiles set makes one", name)
+	}
+	return found, nil
+}
+
+// toChange is the profile with a name, or a new one, which is refused a name that it had
+// better not have. Those that have one already stay as they are.
+func (p profiles) toChange(name string) (profile, error) {
+	found, ok := p.All[name]
+	if !ok && !profileName.MatchString(name) {
+		return found, misusef("the profile's name is %q; it must have 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or digit", name)
 	}
 	return found, nil
 }

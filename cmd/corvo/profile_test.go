@@ -49,6 +49,7 @@ profiles:
   file: {endpoint: `+node.endpoint+`, api-key-file: `+keyFile+`}
   keyless: {endpoint: `+node.endpoint+`}
   gone: {endpoint: "http://127.0.0.1:1", api-key: `+key+`}
+  cloud: {endpoint: `+node.endpoint+`, cloud-token: t}
 `)
 	// The same node by another name: it would take the profile's key if it got it.
 	other := strings.Replace(node.endpoint, "127.0.0.1", "localhost", 1)
@@ -70,6 +71,11 @@ profiles:
 		{"a key in an argument", []string{"CORVO_API_KEY=wrong"}, []string{"--api-key", key}, 0, "QUEUE"},
 		{"another server does not get the profile's key", []string{"CORVO_ENDPOINT=" + other}, nil, 1, "UNAUTHORIZED"},
 		{"nor by a flag", nil, []string{"--endpoint", other}, 1, "UNAUTHORIZED"},
+		{"and says why", []string{"CORVO_ENDPOINT=" + other}, nil, 1, "the secrets of profile good were left out, since they are for " + node.endpoint},
+		{"not of a profile without", []string{"CORVO_ENDPOINT=" + other, "CORVO_PROFILE=keyless"}, nil, 1, "X-API-Key: KEY\n"},
+		{"nor where a key was shown", []string{"CORVO_ENDPOINT=" + other, "CORVO_API_KEY=wrong"}, nil, 1, "copied whole\n"},
+		{"in the cloud neither", []string{"CORVO_ENDPOINT=" + other, "CORVO_PROFILE=cloud"}, []string{"--namespace", "n"}, 2, "the secrets of profile cloud were left out"},
+		{"its own server in capitals", []string{"CORVO_ENDPOINT=" + strings.Replace(node.endpoint, "http:", "HTTP:", 1)}, nil, 0, "QUEUE"},
 		{"its own server by a variable", []string{"CORVO_ENDPOINT=" + node.endpoint}, nil, 0, "QUEUE"},
 		{"two servers", []string{"CORVO_ENDPOINT=" + other}, []string{"--profile", "good"}, 2, "unset one"},
 		{"no such profile", nil, []string{"--profile", "lost"}, 2, "corvo profiles"},
@@ -177,6 +183,50 @@ func TestProfilesThatAreRefused(t *testing.T) {
 		config, _ := withProfiles(t, c.mode, c.text)
 		if a := corvo(t, []string{config}, "queues"); a.code != exitMisuse || !strings.Contains(a.stderr, c.says) {
 			t.Errorf("%v %q: %d, %s", c.mode, c.text, a.code, a.stderr)
+		}
+	}
+}
+
+// A new profile has a name that a shell completes and nobody takes for a flag. One that is
+// there is used and deleted by any name.
+func TestNamesOfProfiles(t *testing.T) {
+	t.Parallel()
+	config, path := withProfiles(t, 0o600, "profiles: {an old one: {endpoint: 'http://127.0.0.1:1'}}")
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("t"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"bad name", "", "-x", ".", "a:b", "a/b", "a\tb", "é", strings.Repeat("a", 65)} {
+		for _, args := range [][]string{{"profiles", "set", "--", name}, {"login", "--token-file", token, "--endpoint", "http://127.0.0.1:1", "--profile=" + name}} {
+			if a := corvo(t, []string{config, "CORVO_ENDPOINT="}, args...); a.code != exitMisuse || !strings.Contains(a.stderr, "profile") {
+				t.Errorf("corvo %q: %d, %s", args, a.code, a.stderr)
+			}
+		}
+	}
+	for _, args := range [][]string{{"set", "an old one", "--namespace", "n"}, {"use", "an old one"}, {"delete", "an old one"}, {"set", "Prod-2.eu_west"}, {"set", strings.Repeat("a", 64)}} {
+		if a := corvo(t, []string{config}, append([]string{"profiles"}, args...)...); a.code != 0 {
+			t.Errorf("corvo profiles %q: %d, %s", args, a.code, a.stderr)
+		}
+	}
+	if text, err := os.ReadFile(path); err != nil || strings.Contains(string(text), "old") || !strings.Contains(string(text), "Prod-2.eu_west") {
+		t.Errorf("%s, %v", text, err)
+	}
+}
+
+// Of a URL the case of scheme and host, and slashes at its end, say nothing.
+func TestSameEndpoint(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"https://Queue.Example.com", "HTTPS://queue.example.COM/", true},
+		{"https://queue.example.com/a", "https://queue.example.com/A", false},
+		{"http://queue.example.com", "https://queue.example.com", false},
+		{"http://localhost:8080", "http://127.0.0.1:8080", false},
+	} {
+		if got := sameEndpoint(c.a, c.b); got != c.same {
+			t.Errorf("%s and %s: %v", c.a, c.b, got)
 		}
 	}
 }

@@ -88,7 +88,10 @@ func newProfileSet(r *remote) *cobra.Command {
 		Example: "  corvo profiles set staging --endpoint https://staging.example.com --api-key-file ~/staging.key",
 	}
 	cmd.RunE = onProfiles(r, func(all *profiles, args []string) (api.Status, error) {
-		p := all.All[args[0]]
+		p, err := all.toChange(args[0])
+		if err != nil {
+			return api.Status{}, err
+		}
 		made.apply(&p)
 		if p.Endpoint != "" {
 			if _, err := usable(client.New(p.Endpoint, "")); err != nil {
@@ -98,10 +101,10 @@ func newProfileSet(r *remote) *cobra.Command {
 		return done("set"), all.keep(args[0], p, false)
 	}, showStatus)
 	made.bind(cmd,
-		set("endpoint", "URL of a node or of the cloud", words, func(p *profile) *string { return &p.Endpoint }),
+		set("endpoint", "URL of a node or of the cloud", someText, func(p *profile) *string { return &p.Endpoint }),
 		secretFile("api-key-file", "file with the API key, - for stdin", func(p *profile) (kept, file *string) { return &p.APIKey, &p.APIKeyFile }),
 		secretFile("cloud-token-file", "file with a cloud token, - for stdin", func(p *profile) (kept, file *string) { return &p.CloudToken, &p.CloudTokenFile }),
-		set("namespace", "namespace that a cloud token speaks to", words, func(p *profile) *string { return &p.Namespace }),
+		set("namespace", "namespace that a cloud token speaks to", someText, func(p *profile) *string { return &p.Namespace }),
 	)
 	return cmd
 }
@@ -117,9 +120,9 @@ func secretFile(name, usage string, fields func(*profile) (kept, file *string)) 
 			path = ""
 		case "-":
 			path = ""
-			text, err = secret.read("-")
+			text, err = credential.read("-")
 		default:
-			if _, err = secret.read(path); err == nil {
+			if _, err = credential.read(path); err == nil {
 				path, err = filepath.Abs(path)
 			}
 		}

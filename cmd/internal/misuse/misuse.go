@@ -55,8 +55,10 @@ func Group(cmd *cobra.Command) *cobra.Command {
 	cmd.SuggestionsMinimumDistance = 2
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			if list, _, err := cmd.Find([]string{"list"}); err == nil && list != cmd {
-				return list.RunE(cmd, nil) // the noun by itself shows what there is
+			for _, below := range cmd.Commands() {
+				if below.Use == "list" || below.Use == "get" {
+					return below.RunE(cmd, nil) // the noun by itself shows what there is
+				}
 			}
 			return cmd.Help()
 		}

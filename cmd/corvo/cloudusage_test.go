@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// People are shown what a namespace used by its name, programs by the id that stays.
+func TestCloudUsageNamesNamespaces(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/cloud/v1/orgs/acme/namespaces":
+			fmt.Fprint(w, `{"items":[{"id":"ns_1","name":"orders"}]}`)
+		case "/cloud/v1/orgs/acme/usage":
+			fmt.Fprint(w, `{"groups":[{"key":"ns_1"},{"key":"ns_2"}]}`)
+		default:
+			t.Error(r.URL)
+		}
+	}))
+	t.Cleanup(server.Close)
+	env := []string{"CORVO_ENDPOINT=" + server.URL, "CORVO_CLOUD_TOKEN=t"}
+	for output, want := range map[string][]string{"table": {"\norders ", "\nns_2 "}, "json": {`"ns_1"`, `"ns_2"`}} {
+		a := corvo(t, env, "cloud", "usage", "--org", "acme", "--group-by", "namespace", "--output", output)
+		for _, text := range want {
+			if a.code != 0 || !strings.Contains(a.stdout, text) {
+				t.Errorf("%s: %d, %q is not in %s%s", output, a.code, text, a.stdout, a.stderr)
+			}
+		}
+	}
+}

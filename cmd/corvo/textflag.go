@@ -1,0 +1,45 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// textFlag is the text of a flag that is not empty if it is given. In --endpoint "$STAGING"
+// with nothing in the variable nobody means what counts without the flag: another server.
+type textFlag string
+
+// bindText gives a set of flags one for text that is not empty.
+func bindText(flags *pflag.FlagSet, text *string, name, usage string) {
+	flags.Var((*textFlag)(text), name, usage)
+}
+
+func (f *textFlag) Set(text string) error {
+	*f = textFlag(text)
+	return notEmpty(text)
+}
+
+func (f *textFlag) String() string { return string(*f) }
+func (f *textFlag) Type() string   { return "string" }
+
+func notEmpty(text string) error {
+	if text == "" {
+		return errors.New("it is empty, as a variable is that is not set: say what is meant, or leave the flag out")
+	}
+	return nil
+}
+
+// fitsHeader refuses what no header of HTTP can have, where by itself the library would say
+// so of a request that nobody here has heard of.
+func fitsHeader(text string) error {
+	bad := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+	switch {
+	case strings.ContainsAny(text, "\r\n"):
+		return errors.New("it has more than one line, or a line break at its end; it must be one line")
+	case strings.ContainsFunc(text, bad):
+		return errors.New("it has a control character, which cannot be sent; copy it again, whole")
+	}
+	return nil
+}
