@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,6 +23,9 @@ func newSearch() *cobra.Command {
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Job, error) {
 			if most < 0 {
 				return nil, misusef("--limit is %d; it says how many jobs are shown at most, and 0 is all", most)
+			}
+			if cmd.Flags().Changed("state") && (len(f.State) == 0 || slices.Contains(f.State, "")) {
+				return nil, misusef("--state: %w", notEmpty(""))
 			}
 			f.CreatedAfter, f.CreatedBefore = api.Time(after), api.Time(before)
 			f.Tags = api.Strings{}
@@ -49,14 +53,14 @@ func newSearch() *cobra.Command {
 	}
 	r.bind(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.Queue, "queue", "", "only those of this queue")
+	bindText(flags, &f.Queue, "queue", "only those of this queue")
 	flags.StringSliceVar(&f.State, "state", nil, "only those in one of these states; may be given several times")
 	flags.StringArrayVar(&tags, "tag", nil, "only those with this tag, as name=value; may be given several times")
-	flags.StringVar(&f.PayloadContains, "payload-contains", "", "only those whose payload has this text")
-	flags.StringVar(&f.PayloadJQ, "payload-jq", "", "only those whose payload meets this condition, such as '.amount > 100'")
-	flags.StringVar(&f.ErrorContains, "error-contains", "", "only those of which an error has this text")
-	flags.StringVar(&after, "created-after", "", "only those created after this time or date (UTC)")
-	flags.StringVar(&before, "created-before", "", "only those created before this time or date (UTC)")
+	bindText(flags, &f.PayloadContains, "payload-contains", "only those whose payload has this text")
+	bindText(flags, &f.PayloadJQ, "payload-jq", "only those whose payload meets this condition, such as '.amount > 100'")
+	bindText(flags, &f.ErrorContains, "error-contains", "only those of which an error has this text")
+	bindText(flags, &after, "created-after", "only those created after this time or date (UTC)")
+	bindText(flags, &before, "created-before", "only those created before this time or date (UTC)")
 	flags.IntVar(&most, "limit", 0, "how many at most; 0 is all")
 	return cmd
 }
