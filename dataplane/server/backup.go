@@ -23,8 +23,8 @@ var backupQuery = []serve.Param{
 }
 
 // backup sends the state of all shards at one moment, as this node has it. It is the
-// whole namespace, payloads and hashes of keys included, so it is for nobody whose key
-// is for some queues only; and one at a time, for each reads all there is.
+// whole namespace, payloads and hashes of keys included; and one at a time, for each
+// reads all there is.
 func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	q, err := s.begin(r, nil)
 	if err != nil {
@@ -33,8 +33,6 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case s.cloud():
 		return api.Errorf(api.Unsupported, "a namespace of the cloud is not backed up by its tenants: export what you need with searches")
-	case len(q.who.QueueScope) > 0:
-		return api.Errorf(api.Forbidden, "a backup holds every queue, and %s is for %v only: use a key without a queue scope", q.who, q.who.QueueScope)
 	case s.draining.Err() != nil:
 		return again(api.Errorf(api.LeaderUnavailable, "this node is shutting down: ask another"))
 	case !s.backing.CompareAndSwap(false, true):

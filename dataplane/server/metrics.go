@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
@@ -45,12 +44,8 @@ var measured = []telemetry.Metric{
 	telemetry.Queues, telemetry.QueueJobs, telemetry.QueuePaused,
 }
 
-// metrics answers in the Prometheus text format. The figures name all queues, so
-// they are not for a key that may see only some.
+// metrics answers in the Prometheus text format.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
-	if who := serve.Principal(r.Context()); len(who.QueueScope) > 0 {
-		return api.Errorf(api.Forbidden, "metrics name every queue, and %s is for %v only: use a key without a queue scope", who, who.QueueScope)
-	}
 	if s.cloud() {
 		s.namespaceMetrics(serve.Principal(r.Context()).Namespace).ServeHTTP(w, r)
 		return nil

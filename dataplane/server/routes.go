@@ -144,9 +144,9 @@ func (s *Server) routes() []serve.Route {
 
 		{Method: "GET", Path: v1 + "/usage/summary", Permission: tenancy.JobRead, Handler: s.usageSummary, Query: summaryQuery,
 			Summary: "What was used and what it cost", Response: api.UsageSummary{}},
-		{Method: "GET", Path: v1 + "/settings", Permission: tenancy.QueueRead, Handler: s.getSettings, Query: read,
+		{Method: "GET", Path: settingsPath, Permission: tenancy.QueueRead, Handler: s.getSettings, Query: read,
 			Summary: "The namespace's settings", Response: api.Settings{}},
-		{Method: "PUT", Path: v1 + "/settings", Permission: tenancy.QueueManage, Handler: s.putSettings, Conditions: versioned,
+		{Method: "PUT", Path: settingsPath, Permission: tenancy.QueueManage, Handler: s.putSettings, Conditions: versioned,
 			Summary: "Set every setting of the namespace", Request: api.Settings{}, Response: api.Settings{}},
 
 		{Method: "POST", Path: v1 + "/auth/keys", Permission: tenancy.KeyManage, Handler: s.createKey,

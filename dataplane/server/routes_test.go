@@ -63,6 +63,7 @@ func TestPermissionMatrix(t *testing.T) {
 	for _, role := range roles {
 		fmt.Fprintf(&b, " %-8s", role)
 	}
+	b.WriteString(" queue_scope") // whether they may that have one
 	s := &Server{}
 	for _, r := range append(s.routes(), s.procedures()...) {
 		name := r.Method + " " + r.Path
@@ -76,6 +77,11 @@ func TestPermissionMatrix(t *testing.T) {
 				word = "yes"
 			}
 			fmt.Fprintf(&b, " %-8s", word)
+		}
+		if whole(r) {
+			b.WriteString(" -")
+		} else {
+			b.WriteString(" yes")
 		}
 	}
 	lines := strings.Split(b.String(), "\n")

@@ -194,6 +194,9 @@ func (s *Server) table() []serve.Route {
 	for i, route := range table {
 		if route.Permission != serve.Open && !isUnbuilt(route) {
 			table[i].Handler = s.visiting(s.admitting(route))
+			if whole(route) {
+				table[i].Handler = unscoped(table[i].Handler)
+			}
 			if audits(route) {
 				table[i].Handler = s.auditing(table[i].Handler)
 			}
@@ -217,6 +220,23 @@ func lenient(route serve.Route) bool {
 		return true
 	}
 	return route.Path == metricsPath || route.Path == profilesPath
+}
+
+// whole says whether a route is about all queues, whichever there are: what administers
+// the node, tells of everything on it, or sets what its queues have in common. Of what may
+// be about one queue the handler judges.
+func whole(route serve.Route) bool {
+	return route.Permission == tenancy.NodeAdmin || route.Path == metricsPath || route.Path == settingsPath && route.Method == http.MethodPut
+}
+
+// unscoped refuses those who may see and touch some queues only.
+func unscoped(h serve.Handler) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if who, route := serve.Called(r.Context()); len(who.QueueScope) > 0 {
+			return api.Errorf(api.Forbidden, "%s %s is about all queues, and %s is for %v only: use a key without queue_scope", route.Method, route.Path, who, who.QueueScope)
+		}
+		return h(w, r)
+	}
 }
 
 func (s *Server) visiting(h serve.Handler) serve.Handler {

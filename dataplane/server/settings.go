@@ -12,6 +12,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
+// settingsPath is where the settings of the namespace are.
+const settingsPath = "/api/v1/settings"
+
 func (s *Server) getSettings(w http.ResponseWriter, r *http.Request) error {
 	_, home, err := s.atHome(r)
 	if err != nil {
@@ -32,9 +35,6 @@ func (s *Server) putSettings(w http.ResponseWriter, r *http.Request) error {
 	wanted := convert.FromSettings(&f, &body)
 	if err := f.Err(); err != nil {
 		return err
-	}
-	if len(q.who.QueueScope) > 0 {
-		return api.Errorf(api.Forbidden, "settings are about the whole namespace; %s covers only %v", q.who, q.who.QueueScope)
 	}
 	if err := unversioned(r, "settings have no version that If-Match could insist on: leave it out"); err != nil {
 		return err
