@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -172,10 +173,8 @@ func latest(cells []*cell.Cell) seqs {
 	return out
 }
 
-// lastEventID is where a stream is to go on; "" for what comes next.
+// lastEventID is where a stream is to go on; "" for what comes next. An EventSource that
+// was cut off opens the URL it began with again, and says in the header where it was.
 func lastEventID(r *http.Request) string {
-	if text := r.URL.Query().Get("last_event_id"); text != "" {
-		return text
-	}
-	return r.Header.Get("Last-Event-ID")
+	return cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("last_event_id"))
 }

@@ -32,7 +32,7 @@ const (
 func (s *Server) eventRoutes() []serve.Route {
 	const v1 = "/api/v1"
 	stream := append([]serve.Param{
-		{Name: "last_event_id", Doc: "begin behind this event, as Last-Event-ID does; 0 with the oldest there is; absent with what comes next"},
+		{Name: "last_event_id", Doc: "begin behind this event; 0 with the oldest there is; absent with what comes next. The header Last-Event-ID means the same, and counts where both are sent"},
 	}, eventFilter...)
 	page := append([]serve.Param{
 		{Name: "after_seq", Doc: "begin behind this event, or with the cursor of the page before; absent with the oldest there is"},

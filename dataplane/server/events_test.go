@@ -199,6 +199,8 @@ func TestEvents(t *testing.T) {
 	n.follow(n.admin, "", fmt.Sprintf("Last-Event-ID: %d", all[1].Seq)).begun().wants("failed mail", "retrying mail")
 	n.follow(n.admin, fmt.Sprintf("?last_event_id=%d", all[2].Seq)).begun().wants("retrying mail")
 	n.follow(n.admin, "?last_event_id=0").begun().wants("enqueued before", "enqueued mail", "started mail")
+	// An EventSource that comes again to the URL it began with says in the header where it was.
+	n.follow(n.admin, "?last_event_id=0", fmt.Sprintf("Last-Event-ID: %d", all[2].Seq)).begun().wants("retrying mail")
 	// Filters.
 	n.follow(n.admin, "?last_event_id=0&queues=mail,other&types=failed,retrying").begun().wants("failed mail", "retrying mail")
 	n.follow(n.admin, "?last_event_id=0&job_ids="+f.JobID).begun().wants("enqueued mail", "started mail")
