@@ -39,7 +39,7 @@ const jsonLines = "application/x-ndjson"
 
 var auditQuery = append([]serve.Param{
 	{Name: "principal", Doc: "a key's id"},
-	{Name: "method", Doc: "such as POST"},
+	{Name: "method", Doc: "such as POST, or other"},
 	{Name: "path", Doc: "what it begins with, such as /api/v1/queues/"},
 	{Name: "status", Doc: "such as 403, or 4xx"},
 	{Name: "after", Doc: "an RFC 3339 time; records of then and later"},
@@ -154,7 +154,7 @@ type auditFilter struct {
 func readAuditFilter(r *http.Request, q *request) (*auditFilter, error) {
 	query := r.URL.Query()
 	f := &auditFilter{
-		principal: query.Get("principal"), method: strings.ToUpper(query.Get("method")), path: query.Get("path"),
+		principal: query.Get("principal"), path: query.Get("path"),
 		desc: true, limit: job.DefaultSearchLimit,
 	}
 	var faults convert.Faults
@@ -175,6 +175,7 @@ func readAuditFilter(r *http.Request, q *request) (*auditFilter, error) {
 	}
 	f.after = readInstant(&faults, "after", query.Get("after"))
 	f.before = readInstant(&faults, "before", query.Get("before"))
+	f.readMethod(&faults, query.Get("method"))
 	f.readStatus(&faults, query.Get("status"))
 	if text := query.Get("limit"); text != "" {
 		n, err := strconv.Atoi(text)
@@ -201,16 +202,27 @@ func readInstant(faults *convert.Faults, name, text string) int64 {
 	return at.UnixNano()
 }
 
+// readMethod reads a method, in whichever case, as the log has it.
+func (f *auditFilter) readMethod(faults *convert.Faults, text string) {
+	if text == "" {
+		return
+	}
+	if f.method = knownMethod(strings.ToUpper(text)); f.method == otherMethod && !strings.EqualFold(text, otherMethod) {
+		faults.Invalid("method", "is %s: use GET, HEAD, POST, PUT, PATCH or DELETE, or %s for any that is none of them", convert.Excerpt(text), otherMethod)
+	}
+}
+
 // readStatus reads a status, or a class of them.
 func (f *auditFilter) readStatus(faults *convert.Faults, text string) {
 	if text == "" {
 		return
 	}
+	digits := text
 	class := len(text) == 3 && strings.HasSuffix(text, "xx")
 	if class {
-		text = text[:1] + "00"
+		digits = text[:1] + "00"
 	}
-	n, err := strconv.ParseUint(text, 10, 32)
+	n, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil || n < 100 || n > 599 {
 		faults.Invalid("status", "is %s: use one such as 403, or 4xx", convert.Excerpt(text))
 		return

@@ -251,7 +251,16 @@ func TestAuditFilters(t *testing.T) {
 			t.Errorf("%s finds %d", query, len(got))
 		}
 	}
-	for _, query := range []string{"status=9xx", "status=abc", "limit=0", "limit=1001", "order=up", "after=yesterday", "cursor=abc", "format=csv", "format=jsonl&order=desc"} {
+	for query, wants := range map[string]string{"status=9xx": `"9xx"`, "status=7": `"7"`, "method=foo": `"foo"`, "method=get,post": `"get,post"`, "method=options": "or other"} {
+		if a := n.ask("GET", "/api/v1/audit-logs?"+query, n.admin, ""); a.status != 400 || !strings.Contains(a.problem(t).Error, wants) {
+			t.Errorf("%s: %d %s", query, a.status, a.body)
+		}
+	}
+	n.ask("BREW", "/api/v1/queues/a0", n.admin, "")
+	if got := n.audited("method=other"); len(got) != 1 || got[0].Method != "other" {
+		t.Errorf("other methods: %+v", got)
+	}
+	for _, query := range []string{"status=abc", "limit=0", "limit=1001", "order=up", "after=yesterday", "cursor=abc", "format=csv", "format=jsonl&order=desc"} {
 		if a := n.ask("GET", "/api/v1/audit-logs?"+query, n.admin, ""); a.status != 400 {
 			t.Errorf("%s: %d %s", query, a.status, a.body)
 		}

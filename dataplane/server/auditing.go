@@ -123,13 +123,16 @@ func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
+// otherMethod stands for what knownMethod does not know.
+const otherMethod = "other"
+
 // knownMethod is the method, where it is one: a client can send any word.
 func knownMethod(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 		return method
 	}
-	return "other"
+	return otherMethod
 }
 
 func successOf(route *serve.Route) int {
