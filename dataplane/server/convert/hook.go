@@ -2,6 +2,7 @@ package convert
 
 import (
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -29,6 +30,8 @@ func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 		f.Invalid("url", "is no URL")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		f.Invalid("url", "is not of the kind https://host/path")
+	case !isPort(u.Port()):
+		f.Invalid("url", "has the port %s: ports are from 1 to 65535", Excerpt(u.Port()))
 	}
 	if n := len(r.Secret); n != 0 && (n < job.MinWebhookSecret || n > job.MaxWebhookSecret) {
 		f.Invalid("secret", "has %d bytes; it has from %d to %d", n, job.MinWebhookSecret, job.MaxWebhookSecret)
@@ -77,6 +80,12 @@ func ToHook(r *state.Resource, a *state.Attempted, nowNs int64) api.Webhook {
 	}
 	out.LastStatusCode, out.LastError, out.LastDeliveryAt = attempted(a.GetStatus(), a.GetError(), a.GetAtNs())
 	return out
+}
+
+// isPort says whether something can be called at a port; "" is the scheme's own.
+func isPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return text == "" || err == nil && n > 0
 }
 
 // ConcealHook leaves of a webhook's address where it leads: the rest is often as good
