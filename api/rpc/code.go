@@ -157,7 +157,9 @@ func Refuse(w http.ResponseWriter, r *http.Request, e *api.Error) {
 		r = r.Clone(r.Context()) // whoever sends a stream of another version reads the end of ours
 		r.Header.Del(versionHeader)
 	}
-	_ = writer.Write(w, r, Error(e)) // an error means that the client is gone
+	out := Error(e)
+	out.Meta().Del(CodeHeader)  // it is in the header, where gateways read it in every protocol
+	_ = writer.Write(w, r, out) // an error means that the client is gone
 }
 
 // Is says whether a request is one of the RPC.

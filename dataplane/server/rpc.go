@@ -132,14 +132,29 @@ func (s *Server) beginRPC(c *rpcCall, m proto.Message) (*request, error) {
 	return &c.q, err
 }
 
-// rpcWriter notes that the connection has failed.
+// rpcWriter notes that the connection has failed, and leaves out the header in which
+// Connect lists the compressions that are taken: there are none, so it would be empty.
 type rpcWriter struct {
 	http.ResponseWriter
-	r   *http.Request
-	err error
+	r     *http.Request
+	begun bool
+	err   error
+}
+
+// begin is called before the headers go out.
+func (w *rpcWriter) begin() {
+	if w.begun {
+		return
+	}
+	w.begun = true
+	h := w.Header()
+	delete(h, "Accept-Encoding")
+	delete(h, "Connect-Accept-Encoding")
+	delete(h, "Grpc-Accept-Encoding")
 }
 
 func (w *rpcWriter) Write(b []byte) (int, error) {
+	w.begin()
 	n, err := w.ResponseWriter.Write(b)
 	if err != nil {
 		w.err = err
@@ -149,6 +164,7 @@ func (w *rpcWriter) Write(b []byte) (int, error) {
 
 // Flush is for those who ask for an http.Flusher.
 func (w *rpcWriter) Flush() {
+	w.begin()
 	if err := http.NewResponseController(w.ResponseWriter).Flush(); err != nil {
 		w.err = err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/workerpb"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // sends is a client's codec that encodes every message to the same bytes.
@@ -110,6 +111,56 @@ func TestOptionsThatAreNoObject(t *testing.T) {
 		}
 		if e := rpc.FromError(err); e == nil || e.Code != api.ValidationError || !strings.HasPrefix(e.Message, "options_json is no JSON object") {
 			t.Errorf("%s: %v", options, err)
+		}
+	}
+}
+
+// An error says its code once, and no header of an answer is empty, whoever refuses the
+// call, in each protocol and kind of procedure.
+func TestErrorsSayTheirCodeOnce(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	url := n.rpcFront()
+	scoped := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Operator}, QueueScope: []tenancy.Glob{"mine"}})
+	reader := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}, QueueScope: []tenancy.Glob{"mine"}})
+	check := func(what string, err error, want api.Code) {
+		t.Helper()
+		told := new(connect.Error)
+		if !errors.As(err, &told) || len(told.Meta().Values(rpc.CodeHeader)) != 1 || told.Meta().Get(rpc.CodeHeader) != string(want) {
+			t.Errorf("%s: %v with %v, want %s", what, err, told.Meta(), want)
+		}
+		for name, values := range told.Meta() {
+			if strings.Join(values, "") == "" {
+				t.Errorf("%s: the header %s is empty", what, name)
+			}
+		}
+	}
+	for name, protocol := range map[string]connect.ClientOption{
+		"connect": connect.WithClientOptions(), "gRPC": connect.WithGRPC(), "gRPC-Web": connect.WithGRPCWeb(),
+	} {
+		for _, c := range []struct {
+			key  string
+			code api.Code
+		}{{"", api.Unauthorized}, {reader, api.Forbidden}, {scoped, api.Forbidden}} { // the last is refused further in
+			client := rpcClient(t, h2c(t), url, c.key, protocol)
+			_, err := client.Enqueue(t.Context(), rpcOf(&workerpb.EnqueueRequest{Queue: "theirs"}))
+			check(name+" Enqueue", err, c.code)
+			events, err := client.Subscribe(t.Context(), rpcOf(&workerpb.SubscribeRequest{Queues: []string{"theirs"}}))
+			if err == nil {
+				events.Receive()
+				err = events.Err()
+				events.Close()
+			}
+			check(name+" Subscribe", err, c.code)
+		}
+		made, err := rpcClient(t, h2c(t), url, n.admin, protocol).Enqueue(t.Context(), rpcOf(&workerpb.EnqueueRequest{Queue: "q"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for header, values := range made.Header() {
+			if strings.Join(values, "") == "" {
+				t.Errorf("%s: the header %s of an answer is empty", name, header)
+			}
 		}
 	}
 }

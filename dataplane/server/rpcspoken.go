@@ -11,6 +11,7 @@ import (
 // WriteHeader says what is spoken here where Connect's handler has only a number for a
 // call that it has no protocol for. The caller is answered in the protocol it does speak.
 func (w *rpcWriter) WriteHeader(status int) {
+	w.begin()
 	why := ""
 	switch status {
 	case http.StatusUnsupportedMediaType:
