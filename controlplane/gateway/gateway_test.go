@@ -233,6 +233,9 @@ func TestWhoEnters(t *testing.T) {
 		if c.status != 200 {
 			answer = string(got.code())
 		}
+		if says := map[string]string{"nothing": "no API key: send", "no key": "not a whole Corvo API key", "a key cut short": "not a whole Corvo API key"}[c.name]; !strings.Contains(got.body, says) {
+			t.Errorf("%s: %s, want %s", c.name, got.body, says)
+		}
 		if got.StatusCode != c.status || answer != c.answer {
 			t.Errorf("%s: %d %s, want %d %s", c.name, got.StatusCode, got.body, c.status, c.answer)
 		}

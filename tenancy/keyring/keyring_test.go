@@ -151,6 +151,10 @@ func TestVerify(t *testing.T) {
 	}
 	forged := text[:len("cv_ns_")+IDLength+1] + other[len("cv_ns_")+IDLength+1:len(other)-crcLength]
 	forged += checksum(forged)
+	ofHost, _, _, err := New(rand.Reader, Host)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		name    string
 		source  ring
@@ -165,7 +169,10 @@ func TestVerify(t *testing.T) {
 		{"another secret", ring{id: good}, forged, refused},
 		{"another hash", with(func(k *tenancy.Key) { k.Hash[31] ^= 1 }), text, refused},
 		{"no hash", with(func(k *tenancy.Key) { k.Hash = [32]byte{} }), text, refused},
-		{"empty", ring{id: good}, "", notAKey},
+		{"empty", ring{id: good}, "", noKey},
+		{"text", ring{id: good}, "hello", notAKey},
+		{"no whole key", ring{id: good}, "cv_ns_bad", notAKey},
+		{"another kind", ring{id: good}, ofHost, "what begins with cv_host_ does not open this door: use what begins with cv_ns_"},
 		{"typo", ring{id: good}, text[:len(text)-1] + "!", notAKey},
 		{"the id alone", ring{id: good}, id, notAKey},
 	} {
@@ -219,7 +226,11 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		kind, id, ok := Parse(text)
 		if !ok {
-			if _, err := Verify(ring{}, text, time.Time{}, Namespace); err == nil || !strings.Contains(err.Error(), notAKey) {
+			want := notAKey
+			if text == "" {
+				want = noKey
+			}
+			if _, err := Verify(ring{}, text, time.Time{}, Namespace); err == nil || !strings.Contains(err.Error(), want) {
 				t.Fatalf("Verify(%q) = %v", text, err)
 			}
 			return
