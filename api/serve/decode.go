@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"strings"
 	"unicode/utf8"
 
@@ -16,9 +17,9 @@ import (
 // is as good as absent: for a json.RawMessage too; so is "" in an optional field,
 // whatever its type. Text that is no JSON is
 // PARSE_ERROR with the position of the fault; values of the wrong type are
-// VALIDATION_ERROR that names every such field, and so are, on Strict routes,
-// fields v does not have. Text that is not valid Unicode is refused, not
-// replaced; only raw JSON may hold half surrogate pairs, and passes as it is.
+// VALIDATION_ERROR that names every such field, and so are raw JSON that is nested
+// deeper than text.MaxNesting and, on Strict routes, fields v does not have. Text that
+// is not valid Unicode is refused, not replaced; only raw JSON may hold half surrogate pairs, and passes as it is.
 // What would take many times its size in memory is refused before it does, by Weigh.
 func Decode(r *http.Request, body []byte, v any) error {
 	if len(body) == 0 {
@@ -31,6 +32,7 @@ func Decode(r *http.Request, body []byte, v any) error {
 	if err := Weigh(body, v); err != nil {
 		return err
 	}
+	deep := text.CheckNesting(body, text.MaxNesting) != nil
 	c := callOf(r.Context())
 	strict := c != nil && c.endpoint != nil && c.endpoint.Strict
 	if err := json.Unmarshal(body, v); err != nil {
@@ -43,7 +45,7 @@ func Decode(r *http.Request, body []byte, v any) error {
 		}
 		body = nulled
 	}
-	if strict || text.HalfPair(body) >= 0 {
+	if strict || deep || text.HalfPair(body) >= 0 {
 		if faults := faultsOf(body, v, strict); len(faults) > 0 {
 			return invalid(faults)
 		}
@@ -61,12 +63,26 @@ func decodeError(err error, body []byte, v any, strict bool) error {
 		if len(bytes.TrimSpace(body)) == 0 {
 			return nil // as good as no body
 		}
+		if err := text.CheckNesting(body, maxNesting); err != nil {
+			return tooDeep(err, body, v)
+		}
 		return badJSON(int(syntax.Offset), "the body is not JSON at byte %d: %s", syntax.Offset, syntax.Error())
 	}
 	if faults := faultsOf(body, v, strict); len(faults) > 0 {
 		return invalid(faults)
 	}
 	return api.Wrap(err, api.ValidationError, "the body does not fit: "+text.Cut(strings.TrimPrefix(err.Error(), "json: "), maxSaid))
+}
+
+// tooDeep names the fields with raw JSON of a body that encoding/json goes not all the way
+// into; the body where it is none of them.
+func tooDeep(err error, body []byte, v any) error {
+	w := walk{scanner: scanner{text: body}, deep: true}
+	if w.value(reflect.TypeOf(v)); len(w.faults) == 0 {
+		w.path = nil
+		w.fault("%v", err)
+	}
+	return invalid(w.faults)
 }
 
 func badJSON(position int, format string, args ...any) error {

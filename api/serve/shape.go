@@ -119,6 +119,7 @@ func faultsOf(body []byte, v any, strict bool) []api.FieldError {
 type walk struct {
 	scanner
 	strict  bool
+	deep    bool   // looks only for raw JSON that is nested too deep; the text may be no JSON
 	path    []byte // of the value at hand, such as steps[1].delay
 	faults  []api.FieldError
 	scratch map[reflect.Type]reflect.Value // pointers to values that leaves are decoded into
@@ -191,7 +192,7 @@ func (w *walk) object(fields *names) {
 func (w *walk) mapping(t reflect.Type) {
 	above := len(w.path)
 	for name := range w.members() {
-		if text.HalfPair(name) >= 0 {
+		if !w.deep && text.HalfPair(name) >= 0 {
 			w.fault(halfPairFault)
 		}
 		w.enter(name)
@@ -236,8 +237,14 @@ const halfPairFault = "holds half of a surrogate pair, which is no text"
 // leaf checks a value that has no parts to look into.
 func (w *walk) leaf(t reflect.Type) {
 	raw := w.raw()
+	if t == rawMessage {
+		if err := text.CheckNesting(raw, text.MaxNesting); err != nil {
+			w.fault("%v", err)
+		}
+		return
+	}
 	switch {
-	case t == rawMessage || string(raw) == "null" || fits(raw, t) && text.HalfPair(raw) < 0:
+	case w.deep || string(raw) == "null" || fits(raw, t) && text.HalfPair(raw) < 0:
 		return
 	case text.HalfPair(raw) >= 0:
 		w.fault(halfPairFault)

@@ -1,6 +1,10 @@
 package job
 
-import "time"
+import (
+	"time"
+
+	"github.com/corvo/corvo/api/text"
+)
 
 // Every bound of the data plane, each with the error that names it and a test
 // at it. Nothing is truncated silently: what is over a bound is refused.
@@ -40,6 +44,9 @@ const (
 	MaxConcurrency   = 1_000_000 // a queue's max_concurrency
 	MaxDutyItems     = 1000      // ids in one Promote, Reclaim or Expire
 	MaxOpBytes       = 20 << 20  // encoded size of one op
+
+	// MaxNesting is how many objects and lists of a document lie in each other.
+	MaxNesting = text.MaxNesting
 
 	MaxIdempotencyKey     = 255            // bytes of an Idempotency-Key
 	MaxIdempotencyRecords = 1_000_000      // remembered per shard

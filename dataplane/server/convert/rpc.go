@@ -13,6 +13,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
@@ -23,20 +24,30 @@ import (
 // strings are not copied: what holds one must not change it.
 
 // rawText is a document that came as a string; nil when it is absent.
-func rawText(f *Faults, field, text string) json.RawMessage {
-	if text == "" {
-		return nil
-	}
-	if !validJSON(text) {
-		f.Invalid(field, "is no JSON: %s", Excerpt(text))
-		return nil
-	}
-	return unsafe.Slice(unsafe.StringData(text), len(text))
+func rawText(f *Faults, field, s string) json.RawMessage {
+	return rawWithin(f, field, s, job.MaxNesting)
 }
 
-// text is a string that is kept as it is: what encodes it elsewhere checks that it is
+// rawWithin is JSON that came as a string, nested at most so deep; nil when it is absent.
+func rawWithin(f *Faults, field, s string, most int) json.RawMessage {
+	if s == "" {
+		return nil
+	}
+	raw := unsafe.Slice(unsafe.StringData(s), len(s))
+	if err := text.CheckNesting(raw, most); err != nil {
+		f.Invalid(field, "is %v", err)
+		return nil
+	}
+	if !validJSON(s) {
+		f.Invalid(field, "is no JSON: %s", Excerpt(s))
+		return nil
+	}
+	return raw
+}
+
+// unicodeText is a string that is kept as it is: what encodes it elsewhere checks that it is
 // one, the generated code does not.
-func text(f *Faults, field, s string) string {
+func unicodeText(f *Faults, field, s string) string {
 	if err := job.CheckUTF8(s); err != nil {
 		f.Invalid(field, "%v", err)
 	}
@@ -50,7 +61,7 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 	*b = EnqueueBody{}
 	var f Faults
 	if m.OptionsJson != "" {
-		if rawText(&f, "options_json", m.OptionsJson) == nil {
+		if rawWithin(&f, "options_json", m.OptionsJson, maxNesting) == nil { // Decode looks at the documents in it
 			return f.Err()
 		}
 		// Decode takes it for the body of the request, and would blame that.
@@ -79,7 +90,7 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 	if a := m.Agent; a != nil {
 		b.Agent = &api.Agent{
 			MaxIterations: int(a.MaxIterations), MaxCostUSD: costOf(&f, "agent.max_cost_usd", a.MaxCostUsd),
-			IterationTimeout: api.Duration(text(&f, "agent.iteration_timeout", a.IterationTimeout)),
+			IterationTimeout: api.Duration(unicodeText(&f, "agent.iteration_timeout", a.IterationTimeout)),
 		}
 	}
 	return f.Err()
@@ -182,7 +193,7 @@ func FromRPCAckItem(m *workerpb.AckBatchItem, worker string, b *AckBatchItem) er
 
 // toolCalls reads the list of tools that an ack calls.
 func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
-	raw := rawText(f, "tool_calls_json", list)
+	raw := rawWithin(f, "tool_calls_json", list, job.MaxNesting+2) // its documents are members of objects in a list
 	if raw == nil {
 		return nil
 	}
@@ -222,7 +233,7 @@ func decodeToolCalls(raw json.RawMessage) (calls []api.ToolCall, err error) {
 func FromRPCFail(m *workerpb.FailRequest) (*api.FailRequest, error) {
 	var f Faults
 	b := &api.FailRequest{
-		Error: text(&f, "error", m.Error), Backtrace: text(&f, "backtrace", m.Backtrace),
+		Error: unicodeText(&f, "error", m.Error), Backtrace: unicodeText(&f, "backtrace", m.Backtrace),
 		Usage: fromRPCUsage(&f, m.Usage), LeaseToken: m.LeaseToken, WorkerID: m.WorkerId,
 	}
 	return b, f.Err()
@@ -246,7 +257,7 @@ func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, erro
 		f.scope = scope{list: "jobs", name: Excerpt(name)}
 		progress := rawText(&f, "progress_json", j.GetProgressJson())
 		if delta := j.GetStreamDelta(); progress == nil && delta != "" {
-			progress, _ = json.Marshal(map[string]string{"stream_delta": text(&f, "stream_delta", delta)}) // strings always encode
+			progress, _ = json.Marshal(map[string]string{"stream_delta": unicodeText(&f, "stream_delta", delta)}) // strings always encode
 		}
 		b.Jobs[name] = api.HeartbeatJob{
 			Progress: progress, Checkpoint: rawText(&f, "checkpoint_json", j.GetCheckpointJson()),

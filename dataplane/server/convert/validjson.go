@@ -5,7 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting is how deep documents may be nested: as deep as encoding/json reads them.
+// maxNesting is how deep JSON is gone into: as deep as encoding/json goes. Documents have
+// a bound of their own, job.MaxNesting.
 const maxNesting = 10000
 
 // validJSON says whether text is one document in UTF-8. It says what encoding/json.Valid

@@ -12,7 +12,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing/money"
+	"github.com/corvo/corvo/dataplane/job"
 )
 
 // WebhookParam is an option of an enqueue as POST /webhooks/{queue} takes it: in the
@@ -55,7 +57,9 @@ var WebhookParams = []WebhookParam{
 func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
 	b := &EnqueueBody{EnqueueRequest: api.EnqueueRequest{Queue: queue}}
 	if body = bytes.Trim(body, " \t\r\n"); len(body) > 0 {
-		if !utf8.Valid(body) || !json.Valid(body) {
+		if err := text.CheckNesting(body, job.MaxNesting); err != nil {
+			f.Invalid("body", "is %v", err)
+		} else if !utf8.Valid(body) || !json.Valid(body) {
 			f.Invalid("body", "is not JSON; it is the payload of a job, so send JSON, or nothing for {}")
 		}
 		b.Payload = body
