@@ -1,7 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -134,17 +133,29 @@ func TestFetchDefaults(t *testing.T) {
 	}
 }
 
-// What asks for nothing is not refused as not built.
-func TestSays(t *testing.T) {
+// What a move cannot do is refused where it is asked for; a truth value is nothing else.
+func TestUnbuiltMove(t *testing.T) {
 	t.Parallel()
-	for _, nothing := range []string{`null`, `""`, `0`, `0.0`, `-0`, `false`, `[]`, `{}`, `{"a":null}`, `[null,{"b":[]}]`, `{"steps":[],"on_exit":{"queue":""}}`} {
-		if says(json.RawMessage(nothing)) {
-			t.Errorf("%s says something", nothing)
+	for fields, want := range map[string]api.Code{
+		`"reset_attempts":false,"keep_priority":true`: "",
+		`"reset_attempts":null,"keep_priority":null`:  "",
+		`"reset_attempts":"","keep_priority":""`:      "",
+		`"reset_attempts":true`:                       api.Unsupported,
+		`"keep_priority":false`:                       api.Unsupported,
+		`"reset_attempts":"yes"`:                      api.ValidationError,
+		`"reset_attempts":0`:                          api.ValidationError,
+		`"keep_priority":"no"`:                        api.ValidationError,
+		`"keep_priority":1`:                           api.ValidationError,
+	} {
+		var f Faults
+		var b MoveJobBody
+		err := into([]byte(`{"queue":"q",`+fields+`}`), &b)
+		if err == nil {
+			FromMoveJob(&f, &b)
+			err = f.Err()
 		}
-	}
-	for _, something := range []string{`"a"`, `1`, `-1`, `1e400`, `true`, `[0,1]`, `{"a":"b"}`, `{"":"b"}`, `[[["x"]]]`, `{"a": "b:"}`} {
-		if !says(json.RawMessage(something)) {
-			t.Errorf("%s says nothing", something)
+		if (err == nil) != (want == "") || err != nil && api.CodeOf(err) != want {
+			t.Errorf("%s: %v", fields, err)
 		}
 	}
 }

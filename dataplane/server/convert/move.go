@@ -1,8 +1,6 @@
 package convert
 
 import (
-	"encoding/json"
-
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 )
@@ -22,16 +20,18 @@ func FromMoveJob(f *Faults, b *MoveJobBody) string {
 	return b.Queue
 }
 
-// unbuiltMove are fields not built of a move.
+// unbuiltMove are documented fields of a move that this server does not act on.
 type unbuiltMove struct {
-	ResetAttempts json.RawMessage `json:"reset_attempts"`
-	KeepPriority  json.RawMessage `json:"keep_priority"`
+	ResetAttempts *bool `json:"reset_attempts"`
+	KeepPriority  *bool `json:"keep_priority"`
 }
 
 // report names those that ask for something. A job keeps its priority anyway.
 func (u *unbuiltMove) report(f *Faults) {
-	reportSet(f, []rawField{{"reset_attempts", u.ResetAttempts}})
-	if !Absent(u.KeepPriority) && !says(u.KeepPriority) && string(u.KeepPriority) != `""` {
+	if u.ResetAttempts != nil && *u.ResetAttempts {
+		f.Unsupported("reset_attempts")
+	}
+	if u.KeepPriority != nil && !*u.KeepPriority {
 		f.Unsupported("keep_priority")
 	}
 }
