@@ -119,7 +119,7 @@ func TestFetchDefaults(t *testing.T) {
 		`{"queues":["a"],"timeout":60,"lease_duration":1}`:   {Queues: []string{"a"}, Wait: 59500 * time.Millisecond, LeaseMs: 1000, Count: 1},
 		`{"queues":["a"],"timeout":3600,"count":1000000}`:    {Queues: []string{"a"}, Wait: 59500 * time.Millisecond, LeaseMs: 60_000, Count: 512},
 		`{"queues":["a"],"lease_duration":86400,"count":1}`:  {Queues: []string{"a"}, Wait: 29500 * time.Millisecond, LeaseMs: 86_400_000, Count: 1},
-		`{"queues":["a"],"lease_duration":0,"timeout":null}`: {Queues: []string{"a"}, Wait: 29500 * time.Millisecond, LeaseMs: 60_000, Count: 1},
+		`{"queues":["a"],"lease_duration":null,"timeout":null}`: {Queues: []string{"a"}, Wait: 29500 * time.Millisecond, LeaseMs: 60_000, Count: 1},
 	} {
 		var b api.FetchBatchRequest
 		if err := into([]byte(body), &b); err != nil {
