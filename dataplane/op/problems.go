@@ -2,6 +2,7 @@ package op
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/corvo/corvo/api"
@@ -22,6 +23,13 @@ func (p *problems) add(field string, err error) {
 	if err != nil {
 		p.invalid = true
 		p.put(field, err.Error())
+	}
+}
+
+// once is add for a field that an earlier check may have found the same of.
+func (p *problems) once(field string, err error) {
+	if !slices.ContainsFunc(p.list, func(known api.FieldError) bool { return known.Field == field }) {
+		p.add(field, err)
 	}
 }
 

@@ -38,7 +38,7 @@ func FromBulk(f *Faults, b *api.BulkRequest) (*op.StartBulk, []job.ID) {
 	o.Priority = uint32(level)
 	switch {
 	case len(b.JobIDs) > 0 && b.Filter != nil:
-		f.Invalid("filter", "and job_ids: name the jobs, or say how to find them")
+		f.Invalid("filter", "is there beside job_ids: give one of them, the jobs or how to find them")
 	case len(b.JobIDs) == 0 && b.Filter == nil:
 		f.Invalid("job_ids", "is missing, as is filter: name the jobs, or say how to find them")
 	case len(b.JobIDs) > job.MaxBulkIDs:

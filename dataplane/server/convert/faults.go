@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -87,7 +88,7 @@ func (f *Faults) Err() error {
 	if !f.Any() {
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(f.fields))
+	names := slices.SortedFunc(maps.Keys(f.fields), inOrder)
 	listed := make([]api.FieldError, len(names))
 	var said []string
 	for i, name := range names {
@@ -103,6 +104,31 @@ func (f *Faults) Err() error {
 	e := api.Errorf(f.code, "%s", message)
 	e.Details = map[string]any{"fields": listed}
 	return e
+}
+
+// inOrder compares fields: elements of a list by their places in it, others as text.
+func inOrder(a, b string) int {
+	at := 0
+	for at < len(a) && at < len(b) && a[at] == b[at] {
+		at++
+	}
+	for at > 0 && digit(a[at-1]) {
+		at--
+	}
+	if at > 0 && a[at-1] == '[' {
+		if n, m := digits(a[at:]), digits(b[at:]); n != m {
+			return cmp.Compare(n, m) // there are no zeros before the first
+		}
+	}
+	return strings.Compare(a, b)
+}
+
+// digits is how many digits a text begins with.
+func digits(s string) (n int) {
+	for n < len(s) && digit(s[n]) {
+		n++
+	}
+	return n
 }
 
 // Excerpt is the start of a refused value, for a message.
