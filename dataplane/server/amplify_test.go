@@ -61,7 +61,7 @@ func TestFullBatchesAreTaken(t *testing.T) {
 	}
 	full := `{"queue":"q","tags":{` + tags.String()[1:] + `},"headers":{` + tags.String()[1:] + `},"agent":{"max_iterations":1},"max_retries":1,"cost_estimate_usd":0}`
 	steps := `{"queue":"q","chain":{"steps":[` + crowd(job.MaxChainSteps, `{"queue":"q"}`) + `]}}`
-	document := `{"queue":"q","payload":[` + crowd(300_000, `0`) + `],"checkpoint":` + strings.Repeat("[", 9000) + strings.Repeat("]", 9000) + `}`
+	document := `{"queue":"q","payload":[` + crowd(300_000, `0`) + `],"checkpoint":` + strings.Repeat("[", job.MaxNesting) + strings.Repeat("]", job.MaxNesting) + `}`
 	for what, body := range map[string]string{
 		"full jobs": crowd(job.MaxEnqueueJobs, full), "chains": crowd(20, steps), "documents": crowd(2, document), "small jobs": crowd(job.MaxEnqueueJobs, `{"queue":"q"}`),
 	} {
