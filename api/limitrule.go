@@ -12,8 +12,8 @@ type LimitRule struct {
 	Paused         bool   `json:"paused"`
 	CreatedAt      Time   `json:"created_at"`
 
-	// Version is for the client, which reads it off the answer's ETag; 0 in a list, and of
-	// a whole queue.
+	// Version is for the client, which reads it off the answer's ETag; 0 in a list. That of
+	// a whole queue's rule is the queue's.
 	Version int64 `json:"-"`
 }
 
@@ -24,5 +24,5 @@ type LimitRuleRequest struct {
 	MaxConcurrency *int     `json:"max_concurrency,omitempty"` // jobs that are active at once
 	RateLimit      *int     `json:"rate_limit,omitempty"`      // jobs let go in any window
 	RateWindow     Duration `json:"rate_window,omitempty"`     // "1s" to "24h"; goes with RateLimit
-	Paused         bool     `json:"paused,omitempty"`          // none is let go
+	Paused         *bool    `json:"paused,omitempty"`          // none is let go; absent: no, and of a whole queue as it is
 }

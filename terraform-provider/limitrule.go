@@ -89,7 +89,7 @@ func (m *limitRuleModel) request(context.Context, *diag.Diagnostics) api.LimitRu
 		MaxConcurrency: given(m.MaxConcurrency),
 		RateLimit:      given(m.RateLimit),
 		RateWindow:     api.Duration(m.RateWindow.ValueString()),
-		Paused:         m.Paused.ValueBool(),
+		Paused:         m.Paused.ValueBoolPointer(),
 	}
 }
 

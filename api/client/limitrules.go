@@ -25,8 +25,8 @@ func (c *Client) CreateLimitRule(ctx context.Context, req api.LimitRuleRequest) 
 }
 
 // PutLimitRule replaces a limit rule or makes it; its id is queue/key, or the queue's name. With
-// a version other than 0 it must be there and still be at that: one of a whole queue has
-// no version.
+// a version other than 0 it must be there and still be at that: the version of a whole
+// queue's rule is that of all the queue's settings.
 func (c *Client) PutLimitRule(ctx context.Context, id string, req api.LimitRuleRequest, version int64) (api.LimitRule, error) {
 	return limitRules.put(ctx, c, req, version, id)
 }

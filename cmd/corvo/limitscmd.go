@@ -25,7 +25,7 @@ var limitRules = resource[api.LimitRuleRequest, api.LimitRule]{
 		option("max-concurrency", "jobs that are active at once", whole, func(r *api.LimitRuleRequest) **int { return &r.MaxConcurrency }),
 		option("rate-limit", "jobs let go in any --rate-window", whole, func(r *api.LimitRuleRequest) **int { return &r.RateLimit }),
 		set("rate-window", "how long that is, 1s to 24h", span, func(r *api.LimitRuleRequest) *api.Duration { return &r.RateWindow }),
-		set("paused", "let none go", yesNo, func(r *api.LimitRuleRequest) *bool { return &r.Paused }),
+		option("paused", "let none go", yesNo, func(r *api.LimitRuleRequest) **bool { return &r.Paused }),
 	},
 	again: func(was api.LimitRule, req *api.LimitRuleRequest) {
 		req.RateWindow = api.Duration(maybe(was.RateWindowMs, millis))

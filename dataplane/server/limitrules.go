@@ -127,30 +127,32 @@ func (s *Server) getQueueRule(w http.ResponseWriter, r *http.Request) error {
 	if err := s.awaitState(r, &q, at); err != nil {
 		return err
 	}
-	rule, limits, err := queueRule(at, name)
+	rule, version, err := queueRule(at, name)
 	if err != nil {
 		return err
 	}
-	if !limits {
+	if version == 0 {
 		return noQueueRule(name)
 	}
-	return serve.WriteJSON(w, http.StatusOK, rule)
+	return writeVersion(w, http.StatusOK, version, rule)
 }
 
 func noQueueRule(name string) error {
 	return api.Errorf(api.NotFound, "there is no limit rule %s; that of a key has the id queue/key, with the slash escaped", convert.Excerpt(name))
 }
 
-// queueRule is the rule of a whole queue, and whether there is one.
-func queueRule(c *cell.Cell, name string) (api.LimitRule, bool, error) {
-	v := c.State().Snapshot()
-	defer v.Close()
-	q, err := v.Queue(name)
+// queueRule is the rule of a whole queue and its version, which is the queue's; 0 = there
+// is none.
+func queueRule(c *cell.Cell, name string) (rule api.LimitRule, version uint64, err error) {
+	q, err := queueRecord(c, name)
 	if err != nil {
-		return api.LimitRule{}, false, err
+		return rule, 0, err
 	}
 	rule, limits := convert.ToQueueRule(q)
-	return rule, limits, nil
+	if limits {
+		version, err = op.QueueVersion(q)
+	}
+	return rule, version, err
 }
 
 func (s *Server) putQueueRule(w http.ResponseWriter, r *http.Request) error {
@@ -173,14 +175,12 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	if err := q.allow(limitRules.write, body.Queue); err != nil {
 		return err
 	}
-	if err := noRuleVersion(r, body.Queue); err != nil {
-		return err
-	}
 	at := q.shards.Of(body.Queue)
-	had, err := s.presentQueueRule(r, q, at, body.Queue)
+	present, err := s.presentQueueRule(r, q, at, body.Queue)
 	if err != nil {
 		return err
 	}
+	had := present != 0
 	// The repeat of a request that made it is no second one.
 	if had && create && q.meta.GetIdempotency() == nil {
 		return api.Errorf(api.Conflict, "limit rule %q exists already: replace it", body.Queue)
@@ -193,32 +193,42 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	}
 	status := http.StatusOK
 	if !had {
+		if len(r.Header.Values(serve.IfMatch)) > 0 {
+			return api.Errorf(api.PreconditionFailed, "there is no limit rule %s, so it has no version: leave If-Match out to create it", body.Queue)
+		}
 		status = http.StatusCreated
+	}
+	if o.IfVersion, err = ifMatch(r, present); err != nil {
+		return err
 	}
 	q.answers(status)
 	if _, err := commit[*op.SetQueueResult](s, w, r, q, at, o); err != nil {
 		return err
 	}
-	rule, _, err := queueRule(at, body.Queue)
+	found, err := queueRecord(at, body.Queue)
 	if err != nil {
 		return err
 	}
-	return serve.WriteJSON(w, status, rule)
-}
-
-// noRuleVersion refuses a write that insists on a version of a queue's rule.
-func noRuleVersion(r *http.Request, queue string) error {
-	return unversioned(r, "the limit rule of a whole queue has no version that If-Match could insist on: leave it out, or PUT /queues/"+queue+", which takes it")
-}
-
-// presentQueueRule says whether a queue has limits, after every write acknowledged
-// before.
-func (s *Server) presentQueueRule(r *http.Request, q *request, at *cell.Cell, name string) (bool, error) {
-	if err := s.awaitPresent(r, q, at); err != nil {
-		return false, err
+	if found == nil {
+		return api.Errorf(api.NotFound, "queue %s was deleted by somebody else a moment after its limits were set", body.Queue)
 	}
-	_, had, err := queueRule(at, name)
-	return had, err
+	version, err := op.QueueVersion(found)
+	if err != nil {
+		return err
+	}
+	// A rule that limits nothing is none; it has the version of the queue all the same.
+	rule, _ := convert.ToQueueRule(found)
+	return writeVersion(w, status, version, rule)
+}
+
+// presentQueueRule is the version of a queue's rule, 0 = it has none, after every write
+// acknowledged before.
+func (s *Server) presentQueueRule(r *http.Request, q *request, at *cell.Cell, name string) (uint64, error) {
+	if err := s.awaitPresent(r, q, at); err != nil {
+		return 0, err
+	}
+	_, version, err := queueRule(at, name)
+	return version, err
 }
 
 // deleteQueueRule lifts a queue's limits.
@@ -234,19 +244,20 @@ func (s *Server) deleteQueueRule(w http.ResponseWriter, r *http.Request) error {
 	if err := q.allow(limitRules.write, name); err != nil {
 		return err
 	}
-	if err := noRuleVersion(r, name); err != nil {
-		return err
-	}
 	at := q.shards.Of(name)
-	had, err := s.presentQueueRule(r, &q, at, name)
+	present, err := s.presentQueueRule(r, &q, at, name)
 	if err != nil {
 		return err
 	}
-	if !had {
+	if present == 0 {
 		return noQueueRule(name)
 	}
+	paused := false // whoever lifts the rule lifts all that it says
 	o := &op.SetQueue{Meta: q.meta, Queue: name}
-	convert.FromQueueRule(&convert.Faults{}, &api.LimitRuleRequest{Queue: name}, o)
+	convert.FromQueueRule(&convert.Faults{}, &api.LimitRuleRequest{Queue: name, Paused: &paused}, o)
+	if o.IfVersion, err = ifMatch(r, present); err != nil {
+		return err
+	}
 	if _, err := commit[*op.SetQueueResult](s, w, r, &q, at, o); err != nil {
 		return err
 	}

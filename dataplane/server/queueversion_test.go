@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -106,18 +107,77 @@ func TestDeleteQueueIfMatch(t *testing.T) {
 	}
 }
 
-// The limit rule of a whole queue has no version, unlike those of keys.
+// The limit rule of a whole queue is some of the queue's settings and has their version:
+// it is put and deleted only as it was read, if the request says so.
 func TestQueueRuleIfMatch(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
-	answers[api.LimitRule](n, 201, "POST", "/limit-rules", `{"queue":"q","max_concurrency":1}`)
-	before := n.dump()
-	for method, body := range map[string]string{"PUT": `{"queue":"q","max_concurrency":2}`, "DELETE": ""} {
-		if a := n.send(method, "/api/v1/limit-rules/q", n.admin, body, `If-Match: "1"`); a.problem(t).Code != api.PreconditionFailed || !strings.Contains(string(a.body), "/queues/q") {
-			t.Errorf("%s: %d %s", method, a.status, a.body)
+	c, ctx := n.client(n.admin), context.Background()
+	refused := func(method, body, tag string) {
+		t.Helper()
+		if a := n.send(method, "/api/v1/limit-rules/q", n.admin, body, "If-Match: "+tag); a.problem(t).Code != api.PreconditionFailed {
+			t.Errorf("%s If-Match %s: %d %s", method, tag, a.status, a.body)
 		}
 	}
+	one, two := 1, 2
+	refused("PUT", `{"queue":"q","max_concurrency":1}`, `"1"`)
+	made, err := c.CreateLimitRule(ctx, api.LimitRuleRequest{Queue: "q", MaxConcurrency: &one})
+	if err != nil || made.Version == 0 {
+		t.Fatalf("made %+v, %v", made, err)
+	}
+	read, err := c.LimitRule(ctx, "q", client.Read{})
+	if err != nil || read.Version != made.Version {
+		t.Fatalf("read %+v, made %+v, %v", read, made, err)
+	}
+	if queue, err := c.Queue(ctx, "q", client.Read{}); err != nil || queue.Version != read.Version {
+		t.Errorf("the queue has version %d, its rule %d, %v", queue.Version, read.Version, err)
+	}
+	put, err := c.PutLimitRule(ctx, "q", api.LimitRuleRequest{Queue: "q", MaxConcurrency: &two}, read.Version)
+	if err != nil || put.Version == read.Version || diff(t, put.MaxConcurrency, &two) {
+		t.Fatalf("put %+v, %v", put, err)
+	}
+	answers[api.Status](n, 200, "POST", "/queues/q/concurrency", `{"max":3}`)
+	before := n.dump()
+	for _, tag := range []string{strconv.Quote(strconv.FormatInt(put.Version, 10)), "x", `"x"`, ""} {
+		refused("PUT", `{"queue":"q","max_concurrency":4}`, tag)
+		refused("DELETE", "", tag)
+	}
 	n.same(before)
+	answers[api.LimitRule](n, 200, "PUT", "/limit-rules/q", `{"queue":"q","max_concurrency":5}`, "If-Match: *")
+	if read, err = c.LimitRule(ctx, "q", client.Read{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeleteLimitRule(ctx, "q", read.Version); err != nil {
+		t.Errorf("deleted as it was read: %v", err)
+	}
+	refused("PUT", `{"queue":"q","max_concurrency":1}`, "*")
+}
+
+// Who changes the limits of a queue neither ends its draining nor has it go on, unless
+// that is said.
+func TestQueueRuleKeepsWhatIsPaused(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	n.enqueued(`{"queue":"q"}`)
+	answers[api.FetchedJob](n, 200, "POST", "/fetch", `{"queues":["q"],"worker_id":"w","timeout":0}`)
+	answers[api.Status](n, 200, "POST", "/queues/q/drain", `{}`)
+	for _, c := range []struct{ body, want string }{
+		{`"max_concurrency":5`, api.QueueDraining},
+		{`"paused":true`, api.QueueDraining},
+		{`"max_concurrency":4,"paused":false`, "active"},
+		{`"max_concurrency":5`, "active"},
+		{`"paused":true`, "paused"},
+		{`"max_concurrency":6,"paused":null`, "paused"},
+	} {
+		rule := answers[api.LimitRule](n, 200, "PUT", "/limit-rules/q", `{"queue":"q",`+c.body+`}`)
+		if q := n.queue("q"); q.Status != c.want || rule.Paused != q.Paused {
+			t.Errorf("%s: the queue is %s, want %s; the rule is %+v", c.body, q.Status, c.want, rule)
+		}
+	}
+	answers[api.Status](n, 200, "DELETE", "/limit-rules/q", "")
+	if q := n.queue("q"); q.Status != "active" {
+		t.Errorf("without its rule the queue is %s", q.Status)
+	}
 }
 
 // A key is revoked only as it was read, if the request says so.

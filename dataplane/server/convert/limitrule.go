@@ -17,16 +17,16 @@ func FromLimitRule(f *Faults, r *api.LimitRuleRequest, _ *state.Resource, _ int6
 			f.Invalid("key", "%v", err)
 		}
 	}
-	rule := &state.LimitRule{Queue: r.Queue, Key: r.Key, Paused: r.Paused}
+	rule := &state.LimitRule{Queue: r.Queue, Key: r.Key, Paused: valueOf(r.Paused)}
 	rule.MaxConcurrency, rule.RateLimit, rule.RateWindowMs = ruleLimits(f, r)
 	return &op.PutResource{Resource: &state.Resource{LimitRule: rule}}
 }
 
-// FromQueueRule is the rule of a whole queue: some of its settings.
+// FromQueueRule is the rule of a whole queue: some of its settings. One that is paused, or
+// drains, goes on so unless the rule says otherwise.
 func FromQueueRule(f *Faults, r *api.LimitRuleRequest, o *op.SetQueue) {
 	most, limit, windowMs := ruleLimits(f, r)
-	paused := r.Paused
-	o.Paused, o.MaxConcurrency, o.RateLimit, o.RateWindowMs = &paused, &most, &limit, &windowMs
+	o.Paused, o.MaxConcurrency, o.RateLimit, o.RateWindowMs = r.Paused, &most, &limit, &windowMs
 }
 
 func ruleLimits(f *Faults, r *api.LimitRuleRequest) (most, limit uint32, windowMs int64) {
