@@ -90,7 +90,8 @@ func (c *crowd) excess() uint64 {
 	return 0
 }
 
-// admit refuses jobs for which there is no room, and none can be made.
+// admit refuses jobs for which there is no room, and none can be made. More than may wait
+// at all are a conflict with the setting: waiting does not help, as it would with QUEUE_FULL.
 func (c *crowd) admit() error {
 	q, excess := c.queue, c.excess()
 	if excess == 0 {
@@ -99,6 +100,9 @@ func (c *crowd) admit() error {
 	if q.Overflow == job.Overflow_OVERFLOW_DROP_OLDEST && q.Ready() >= excess {
 		c.drops = excess
 		return nil
+	}
+	if c.jobs > q.MaxLength {
+		return api.Errorf(api.Conflict, "queue %q takes no %s at once: at most %s may wait in it; send at most %d at once, or raise max_length", q.Name, Jobs(c.jobs), Jobs(q.MaxLength), q.MaxLength)
 	}
 	err := api.Errorf(api.QueueFull, "queue %q is full: at most %s may wait in it, and there is no room for %d of %d; try again when some have been fetched", q.Name, Jobs(q.MaxLength), excess, c.jobs)
 	err.RetryAfter = fullRetry

@@ -166,6 +166,31 @@ func TestAFullQueueDropsTheOldest(t *testing.T) {
 	})
 }
 
+// For more jobs than may wait there is never room, whatever is fetched or dropped: who
+// sends them is not told to try again. For as many as may, drop_oldest makes it.
+func TestMoreJobsThanMayWait(t *testing.T) {
+	t.Parallel()
+	replicated(t, func(w *world, step func()) {
+		for _, overflow := range []job.Overflow{job.Overflow_OVERFLOW_REJECT, job.Overflow_OVERFLOW_DROP_OLDEST} {
+			name := "q" + overflow.String()
+			w.setUp(name, func(q *state.Queue) { q.MaxLength, q.Overflow = 3, overflow })
+			w.refused(w.newJobs(name, 5), api.Conflict, "takes no 5 jobs at once: at most 3 jobs may wait in it")
+			older := w.newJobs(name, 3)
+			one[*op.EnqueueResult](w, older)
+			w.refused(w.newJobs(name, 4), api.Conflict, "send at most 3 at once, or raise max_length")
+			if overflow == job.Overflow_OVERFLOW_REJECT {
+				w.refused(w.newJobs(name, 3), api.QueueFull, "no room for 3 of 3")
+				continue
+			}
+			one[*op.EnqueueResult](w, w.newJobs(name, 3))
+			step()
+			if got := w.states(older.Meta.Ids...); got != "dead dead dead" {
+				t.Errorf("after as many as may wait: %s", got)
+			}
+		}
+	})
+}
+
 func queueRecord(w *world, name string) *state.Queue {
 	w.t.Helper()
 	v := w.store.Snapshot()

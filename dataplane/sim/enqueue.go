@@ -163,6 +163,9 @@ func (m *model) admit(o *op.Enqueue, met []meeting) (drops []string, refused api
 		q, after := m.queues[name], m.waiting(name)+more[name]
 		excess := min(after-min(q.length, after), more[name])
 		if excess > 0 && (q.overflow == job.Overflow_OVERFLOW_REJECT || len(m.ready(name)) < int(excess)) {
+			if more[name] > q.length {
+				return nil, api.Conflict
+			}
 			return nil, api.QueueFull
 		}
 		for range excess {
