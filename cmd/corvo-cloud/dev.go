@@ -28,6 +28,7 @@ func newDev() *cobra.Command {
 
 func (cfg *devConfig) check(f *misuse.Faults) {
 	cfg.process.check(f)
+	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(front.Loopback(cfg.Bind), "--bind is %q: a development cloud speaks plain HTTP and keeps its secrets in files, so it binds to a loopback address such as 127.0.0.1:8080", cfg.Bind)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
 }

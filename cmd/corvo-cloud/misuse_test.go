@@ -68,6 +68,8 @@ func TestMisuseEndsWith2(t *testing.T) {
 		{line: dev, env: []string{"CORVO_SHUTDOWN_TIMEOUT=soon"}, says: "CORVO_SHUTDOWN_TIMEOUT"},
 		{line: []string{"dev", "--data-dir", ""}, says: "--data-dir is empty"},
 		{line: []string{"server"}, says: "--endpoint is missing"},
+		{line: dev, more: []string{"--bind", "127.0.0.1:70000"}, says: `--bind is "127.0.0.1:70000"; it must be host:port`},
+		{line: server, more: []string{"--bind", "127.0.0.1:70000"}, says: `--bind is "127.0.0.1:70000"; it must be host:port`},
 		{line: server, more: []string{"--bind", "frob"}, says: `--bind is "frob"; it must be host:port or :port`},
 		{line: server, more: []string{"--endpoint", "frob"}, says: `--endpoint is "frob"; it must be a URL`},
 		{line: []string{"gateway"}, says: "--control-plane is missing"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,8 +72,9 @@ const (
 	maxStreamSetting     = 1_000_000
 )
 
-// check refuses settings that cannot be, all at once.
-func (c *serverConfig) check() error {
+// check refuses settings that cannot be, all at once. given says of a flag whether it was
+// set anywhere.
+func (c *serverConfig) check(given func(flag string) bool) error {
 	var f misuse.Faults
 	f.Refuse(!c.Dev || front.Loopback(c.bind()), "--dev is open without keys and so needs a loopback --bind such as %s, not %q", defaultDevBind, c.Bind)
 	f.Refuse(c.Durability == durable || c.Durability == relaxed, "--durability is %q; it must be %s or %s", c.Durability, durable, relaxed)
@@ -93,6 +95,8 @@ func (c *serverConfig) check() error {
 	f.Refuse(settings.IsAddress(c.bind()), "--bind is %q; it must be host:port or :port, such as %s", c.Bind, defaultBind)
 	f.Refuse(c.raftBind() == "" || settings.IsAddress(c.raftBind()), "--raft-bind is %q; it must be host:port, :port or %s", c.RaftBind, raftOff)
 	c.Door.Check(f.Refuse)
+	f.Refuse(c.Advertise == "" || settings.IsURL(c.Advertise), "--advertise is %q; it must be a URL such as http://corvo-0.example.com:8080", c.Advertise)
+	f.Refuse(c.Shards >= 1 && c.Shards <= cluster.MaxShards || !given("shards"), "--shards is %d; it must be between 1 and %d", c.Shards, cluster.MaxShards)
 	c.checkCluster(&f)
 	if _, err := settings.Logger(c.LogLevel); err != nil {
 		f = append(f, err)
@@ -112,7 +116,13 @@ func (c *serverConfig) checkCluster(f *misuse.Faults) {
 	f.Refuse(c.Bootstrap || c.raftBind() != "", "--bootstrap=false is for a node that others invite: it needs a --raft-bind that is not off")
 	f.Refuse(c.Discover == "" || c.Discover == discoverDNS, "--discover is %q; it must be %s", c.Discover, discoverDNS)
 	f.Refuse(c.Expect >= 1 && c.Expect <= maxExpect, "--expect is %d; it must be between 1 and %d", c.Expect, maxExpect)
-	f.Refuse(c.Shards >= 0 && c.Shards <= cluster.MaxShards, "--shards is %d; it must be between 1 and %d", c.Shards, cluster.MaxShards)
+	for flag, text := range map[string]string{"--join": c.Join, "--peers": c.Peers} {
+		for _, address := range list(text) {
+			f.Refuse(settings.IsPeer(address), "%s has %q; it must be host:port, such as corvo-0.example.com%s", flag, address, defaultRaftBind)
+		}
+	}
+	_, _, err := net.SplitHostPort(c.RaftAdvertise)
+	f.Refuse(err != nil || settings.IsPeer(c.RaftAdvertise), "--raft-advertise is %q; it must be a name or an address, with a port or without, such as corvo-0.example.com", c.RaftAdvertise)
 	f.Refuse(len(c.NodeID) <= engine.MaxGroupName, "--node-id has %d bytes; it must have at most %d", len(c.NodeID), engine.MaxGroupName)
 }
 

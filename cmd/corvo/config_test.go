@@ -1,6 +1,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/corvo/corvo/cmd/internal/settings"
+	files "github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/engine/replica"
 )
 
@@ -33,7 +35,7 @@ func load(t *testing.T, args []string, env map[string]string, file string) (serv
 	if err := settings.Fill(flags, lookup, cfg.Config); err != nil {
 		return cfg, err
 	}
-	return cfg, cfg.check()
+	return cfg, cfg.check(flags.Changed)
 }
 
 func TestAFlagWinsOverTheEnvironmentAndThatOverTheFile(t *testing.T) {
@@ -153,10 +155,45 @@ func TestASettingThatIsWrongIsMisuseWhereverItIsSaid(t *testing.T) {
 		{nil, []string{"--join-token-file", t.TempDir()}, "--join-token-file: read"},
 		{nil, []string{"--join-token-file", file("")}, "is empty; it names a file"},
 		{nil, []string{"--join-token-file", file("short")}, "the join token has 5 bytes"},
+		{nil, []string{"--bind", "127.0.0.1:70000"}, `--bind is "127.0.0.1:70000"; it must be host:port or :port`},
+		{nil, []string{"--raft-bind", ":-1"}, `--raft-bind is ":-1"; it must be host:port, :port or off`},
+		{nil, []string{"--raft-advertise", "node-1:70000"}, `--raft-advertise is "node-1:70000"`},
+		{nil, []string{"--join", "node-1:9400,node-2"}, `--join has "node-2"; it must be host:port`},
+		{nil, []string{"--peers", ":9400"}, `--peers has ":9400"; it must be host:port`},
+		{nil, []string{"--advertise", "node-1:8080"}, `--advertise is "node-1:8080"; it must be a URL such as http`},
+		{nil, []string{"--shards", "0"}, "--shards is 0; it must be between 1 and 64"},
+		{[]string{"CORVO_SHARDS=0"}, nil, "--shards is 0; it must be between 1 and 64"},
 	} {
 		a := corvo(t, c.env, append([]string{"server", "--data-dir", t.TempDir(), "--bind", "127.0.0.1:0", "--raft-bind", "127.0.0.1:0"}, c.args...)...)
-		if a.code != 2 || !strings.Contains(a.stderr, c.says) || strings.Contains(a.stderr, "strconv") {
+		if a.code != 2 || !strings.Contains(a.stderr, c.says) || strings.Contains(a.stderr, "strconv") || strings.Contains(a.stderr, "shutting down") {
 			t.Errorf("%v %v: exit %d: %s; it should be 2 and say %q", c.env, c.args, a.code, a.stderr, c.says)
+		}
+	}
+}
+
+// What cannot be had is found out before anything is served, and named by its flag.
+func TestAServerThatCannotStartServesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	held, err := files.Lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for _, c := range []struct{ dir, bind, raft, says string }{
+		{dir, "127.0.0.1:0", "127.0.0.1:0", "--data-dir " + dir + ": in use: stop the other process first"},
+		{dir, "127.0.0.1:0", "off", "--data-dir " + dir + ": in use: stop the other process first"},
+		{t.TempDir(), taken.Addr().String(), "off", "--bind: listen tcp"},
+		{t.TempDir(), "127.0.0.1:0", taken.Addr().String(), "--raft-bind: listen tcp"},
+	} {
+		a := corvo(t, nil, "server", "--data-dir", c.dir, "--bind", c.bind, "--raft-bind", c.raft)
+		if a.code != 1 || !strings.Contains(a.stderr, c.says) || strings.Contains(a.stderr, "shutting down") {
+			t.Errorf("exit %d: %s; it should be 1 and say %q", a.code, a.stderr, c.says)
 		}
 	}
 }
@@ -171,7 +208,12 @@ func TestLimitsAreAcceptedAtTheirBound(t *testing.T) {
 		{"--retention", "87600h"},
 		{"--expect", "1"},
 		{"--expect", "99"},
+		{"--shards", "1"},
 		{"--shards", "64"},
+		{"--bind", "127.0.0.1:65535", "--raft-bind", ":0", "--advertise", "http://node-1:8080/"},
+		{"--raft-advertise", "node-1", "--join", "node-1:9400, [::1]:9400,"},
+		{"--raft-advertise", "[::1]:9400"},
+		{"--raft-advertise", "::1"},
 		{"--heartbeat", "20ms", "--election-timeout", "20ms"},
 	} {
 		if _, err := load(t, args, nil, ""); err != nil {

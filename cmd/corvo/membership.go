@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"slices"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/engine"
+	files "github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/engine/raftlog"
 )
 
@@ -48,18 +50,16 @@ func (c *serverConfig) tuning() engine.Tuning {
 }
 
 // membership opens the listener for other nodes and says how this one comes into
-// its cluster; nil where it has no such listener. http is where it serves clients.
-// What the node knows besides, it adds: DataDir, NodeID, Version, Level, Logger.
-func (c *serverConfig) membership(http net.Addr, env func(string) (string, bool)) (_ *cluster.Config, err error) {
+// its cluster; nil where it has no such listener. http is where it serves clients, token
+// the secret given. What the node knows besides, it adds: DataDir, NodeID, Version, Level,
+// Logger.
+func (c *serverConfig) membership(http net.Addr, token string) (_ *cluster.Config, err error) {
 	if c.raftBind() == "" {
 		return nil, nil
 	}
-	of := &cluster.Config{Advertise: c.RaftAdvertise, Bootstrap: c.comesAlone(), Join: list(c.Join), Shards: int(c.Shards)}
-	if of.Token, err = c.joinToken(env); err != nil {
-		return nil, err
-	}
+	of := &cluster.Config{Advertise: c.RaftAdvertise, Bootstrap: c.comesAlone(), Join: list(c.Join), Shards: int(c.Shards), Token: token}
 	if of.Listener, err = net.Listen("tcp", c.raftBind()); err != nil {
-		return nil, fmt.Errorf("listen for other nodes: %w; choose another --raft-bind, or off", err)
+		return nil, fmt.Errorf("--raft-bind: %w; choose another, or off", err)
 	}
 	defer func() {
 		if err != nil {
@@ -79,6 +79,27 @@ func (c *serverConfig) membership(http net.Addr, env func(string) (string, bool)
 
 // whichToken says what --join-token-file is for.
 const whichToken = "it names a file with the text of a member's " + cluster.TokenFile + ", or one that all nodes share"
+
+// ready reads the secret that nodes share and looks whether the data directory is free,
+// before anything is opened. Nothing is kept of the directory: who opens it takes it.
+func (c *serverConfig) ready(env func(string) (string, bool)) (token string, err error) {
+	if c.raftBind() != "" {
+		if token, err = c.joinToken(env); err != nil {
+			return "", err
+		}
+		if err := cluster.CheckToken(token); token != "" && err != nil {
+			return "", err
+		}
+	}
+	lock, err := files.Lock(c.DataDir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // nobody has it yet
+		return token, nil
+	case err != nil:
+		return "", fmt.Errorf("--data-dir %s: %w", c.DataDir, err)
+	}
+	return token, lock.Close()
+}
 
 // joinToken is the secret given; "" = the one in the data directory.
 func (c *serverConfig) joinToken(env func(string) (string, bool)) (string, error) {

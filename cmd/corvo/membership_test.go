@@ -21,7 +21,11 @@ func membershipOf(t *testing.T, env map[string]string, args ...string) *cluster.
 		t.Fatal(err)
 	}
 	http := &net.TCPAddr{IP: net.IPv4zero, Port: 8080}
-	of, err := cfg.membership(http, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	token, err := cfg.ready(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := cfg.membership(http, token)
 	if err != nil {
 		t.Fatal(err)
 	}

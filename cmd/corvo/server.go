@@ -20,6 +20,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/dataplane"
 	"github.com/corvo/corvo/dataplane/cell"
+	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/telemetry"
 )
 
@@ -36,7 +37,7 @@ func newServer() *cobra.Command {
 		if err := settings.Fill(cmd.Flags(), os.LookupEnv, cfg.Config); err != nil {
 			return misuse.Of(err)
 		}
-		if err := cfg.check(); err != nil {
+		if err := cfg.check(cmd.Flags().Changed); err != nil {
 			return err
 		}
 		front.TuneGC()
@@ -66,9 +67,17 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 	if cfg.NodeID, err = cfg.nodeID(); err != nil {
 		return err
 	}
+	token, err := cfg.ready(os.LookupEnv)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", cfg.bind())
 	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+		return fmt.Errorf("--bind: %w", err)
+	}
+	of, err := cfg.membership(listener.Addr(), token)
+	if err != nil {
+		return errors.Join(err, listener.Close())
 	}
 	// Served before the node is open: see doorway.
 	door := &doorway{}
@@ -80,7 +89,7 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 			Handler: door, Drain: door.drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections), Logger: logger,
 		})
 	}()
-	node, err := openNode(ctx, cfg, listener.Addr(), tracing.Provider(), logger)
+	node, err := openNode(ctx, cfg, of, tracing.Provider(), logger)
 	if err != nil {
 		stop()
 		err = errors.Join(err, <-served, tracing.Close(context.WithoutCancel(ctx)))
@@ -107,11 +116,7 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 
 // openNode opens the node, which may take as long as ctx lasts where it looks for
 // its cluster.
-func openNode(ctx context.Context, cfg serverConfig, http net.Addr, tracer trace.TracerProvider, logger *slog.Logger) (*dataplane.Node, error) {
-	of, err := cfg.membership(http, os.LookupEnv)
-	if err != nil {
-		return nil, err
-	}
+func openNode(ctx context.Context, cfg serverConfig, of *cluster.Config, tracer trace.TracerProvider, logger *slog.Logger) (*dataplane.Node, error) {
 	return dataplane.Open(ctx, dataplane.Config{
 		DataDir:        cfg.DataDir,
 		NodeID:         cfg.NodeID,

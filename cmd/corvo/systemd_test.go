@@ -62,7 +62,7 @@ func filled(t *testing.T, unit map[string]string, file string) (serverConfig, er
 	if err := settings.Fill(flags, func(string) (string, bool) { return "", false }, file); err != nil {
 		return cfg, err
 	}
-	return cfg, cfg.check()
+	return cfg, cfg.check(flags.Changed)
 }
 
 func TestTheUnitStartsANode(t *testing.T) {

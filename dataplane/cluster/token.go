@@ -58,6 +58,12 @@ func tokenSum(body string) string {
 	return hex.EncodeToString(sum[:tokenSumBytes])
 }
 
+// CheckToken refuses a text that no cluster has for its secret.
+func CheckToken(text string) error {
+	_, err := readSecret(text)
+	return err
+}
+
 // readSecret takes a token of ours, which must be whole, or any secret of an
 // operator's own that is long enough.
 func readSecret(text string) (secret, error) {

@@ -151,7 +151,19 @@ func Unreadable(place string, err error) error {
 // IsAddress says whether one may listen on an address, as far as its text tells.
 func IsAddress(text string) bool {
 	_, port, err := net.SplitHostPort(text)
-	return err == nil && port != ""
+	return err == nil && isPort(port)
+}
+
+// IsPeer says whether one may connect to an address, as far as its text tells.
+func IsPeer(text string) bool {
+	host, _, err := net.SplitHostPort(text)
+	return err == nil && host != "" && IsAddress(text)
+}
+
+// isPort says whether a text is a port, by its number or its name.
+func isPort(text string) bool {
+	_, err := net.LookupPort("tcp", text)
+	return text != "" && err == nil
 }
 
 // IsURL says whether a text is the base URL of a server.
