@@ -86,6 +86,8 @@ func putRate(f *Faults, b *api.PutQueueRequest, o *op.SetQueue) {
 	switch {
 	case limit < 0 || limit > job.MaxRateLimit:
 		f.Invalid("rate_limit", "is %d; it takes 0, for no limit, to %d", limit, job.MaxRateLimit)
+	case limit > 0 && windowMs == 0:
+		f.Invalid("rate_window_ms", "is missing; rate_limit needs it, as the milliseconds of its window, like 60000")
 	case limit > 0:
 		windowMs = rateWindow(f, "rate_window_ms", windowMs)
 	case windowMs != 0:
