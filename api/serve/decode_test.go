@@ -165,6 +165,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{strict, `{"a":1,"name":2}`, api.ValidationError, "a: no such field here; name: expected a string, got number"},
 		{strict, `{"b\u0022":1,"a":1}`, api.ValidationError, "b\": no such field here; a: no such field here"},
 		{strict, `{ "steps" : [ { "queue" : "q" } , { "delay" : 1.5 } ] }`, api.ValidationError, "steps[1].delay: expected a whole number of 32 bits, got number 1.5"},
+		{strict, `{"name":"x","steps":[{"delay":1,"Delay":2}],"n\u0061me":"y"}`, api.ValidationError, "steps[0].Delay: is there twice; name: is there twice"},
 		{strict, `{"-":1}`, api.ValidationError, "-: no such field here"},
 		{strict, `{"Excluded":1}`, api.ValidationError, "Excluded: no such field here"},
 		{strict, `{"a"}`, api.ParseError, "at byte 5"},

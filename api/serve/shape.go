@@ -22,7 +22,8 @@ type field struct {
 	letters     []byte // of name
 	typ         reflect.Type
 	optional    bool // may be left out of answers: omitempty or omitzero
-	blankIsNull bool // a "" in it is as good as absent; fieldNames knows it, and letters
+	blankIsNull bool // a "" in it is as good as absent; fieldNames knows it, and letters and at
+	at          int  // its place among the fields
 }
 
 // fieldsOf lists the JSON fields of a struct type in order of declaration,
@@ -70,7 +71,7 @@ func fieldNames(t reflect.Type) *names {
 	n := &names{exact: map[string]field{}, all: fieldsOf(t)}
 	for i := range n.all {
 		f := &n.all[i]
-		f.letters, f.blankIsNull = []byte(f.name), f.refusesBlank()
+		f.letters, f.blankIsNull, f.at = []byte(f.name), f.refusesBlank(), i
 		if _, ok := n.exact[f.name]; !ok {
 			n.exact[f.name] = *f
 		}
@@ -107,7 +108,8 @@ func (n *names) find(name []byte) (f field, ok bool) {
 const maxFaults = 20
 
 // faultsOf walks a body that is valid JSON along the type of v and finds the
-// fields that do not fit, and with strict those that do not exist. It goes over the text
+// fields that do not fit, and with strict those that do not exist or are there twice, of
+// which the decoder would take the last. It goes over the text
 // once, and decodes no more of it than what may not fit: a body may be large and hostile,
 // so neither does a fault repeat more of it than a line.
 func faultsOf(body []byte, v any, strict bool) []api.FieldError {
@@ -171,11 +173,21 @@ func (w *walk) value(t reflect.Type) {
 
 func (w *walk) object(fields *names) {
 	above := len(w.path)
+	var had []bool
+	if w.strict {
+		had = make([]bool, len(fields.all))
+	}
 	for name := range w.members() {
 		w.enter(name)
 		f, ok := fields.find(name)
 		switch {
+		case ok && w.strict && had[f.at]:
+			w.fault("is there twice")
+			w.skip()
 		case ok:
+			if w.strict {
+				had[f.at] = true
+			}
 			w.value(f.typ)
 		case w.strict:
 			w.fault("no such field here")
