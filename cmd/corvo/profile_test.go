@@ -73,7 +73,7 @@ profiles:
 		{"nor by a flag", nil, []string{"--endpoint", other}, 1, "UNAUTHORIZED"},
 		{"and says why", []string{"CORVO_ENDPOINT=" + other}, nil, 1, "the secrets of profile good were left out, since they are for " + node.endpoint},
 		{"not of a profile without", []string{"CORVO_ENDPOINT=" + other, "CORVO_PROFILE=keyless"}, nil, 1, "X-API-Key: KEY\n"},
-		{"nor where a key was shown", []string{"CORVO_ENDPOINT=" + other, "CORVO_API_KEY=wrong"}, nil, 1, "copied whole\n"},
+		{"nor where a key was shown", []string{"CORVO_ENDPOINT=" + other, "CORVO_API_KEY=wrong"}, nil, 1, "copied to its end\n"},
 		{"in the cloud neither", []string{"CORVO_ENDPOINT=" + other, "CORVO_PROFILE=cloud"}, []string{"--namespace", "n"}, 2, "the secrets of profile cloud were left out"},
 		{"its own server in capitals", []string{"CORVO_ENDPOINT=" + strings.Replace(node.endpoint, "http:", "HTTP:", 1)}, nil, 0, "QUEUE"},
 		{"its own server by a variable", []string{"CORVO_ENDPOINT=" + node.endpoint}, nil, 0, "QUEUE"},

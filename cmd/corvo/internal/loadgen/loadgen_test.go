@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -273,4 +274,36 @@ func TestCodes(t *testing.T) {
 	if !slices.Equal(got, []string{"OVERLOADED", TimedOut, NetworkError}) || f["OVERLOADED"].Count != 4 {
 		t.Errorf("%v", got)
 	}
+}
+
+// An interrupt in the moment a queue is made leaves none behind.
+func TestInterruptedWhileQueuesAreMade(t *testing.T) {
+	t.Parallel()
+	stop, interrupt := context.WithCancel(t.Context())
+	var queues sync.Map
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.Method {
+		case http.MethodPut:
+			interrupt()
+			queues.Store(r.URL.Path, true)
+			io.WriteString(w, `{"name":"q"}`)
+		case http.MethodDelete:
+			queues.Delete(r.URL.Path)
+			io.WriteString(w, `{"status":"deleted"}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			io.WriteString(w, `{"code":"NOT_FOUND","error":"there is no such queue"}`)
+		}
+	}))
+	defer srv.Close()
+	_, err := Run(stop, Config{
+		Endpoint: srv.URL, Transport: HTTP, Workload: Enqueue, Clients: 2, Queues: 2, Window: 1, Batch: 1, Payload: 100, For: time.Hour,
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	queues.Range(func(queue, _ any) bool {
+		t.Errorf("%v is left", queue)
+		return true
+	})
 }
