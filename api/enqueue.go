@@ -28,7 +28,7 @@ type EnqueueRequest struct {
 	// UniqueKey is one that a single job of the queue has at a time. While another has
 	// it nothing is created, and the answer names that other.
 	UniqueKey    string `json:"unique_key,omitempty"`
-	UniquePeriod *int   `json:"unique_period,omitempty"` // seconds the job has the key at most; default 3600
+	UniquePeriod int    `json:"unique_period,omitempty"` // seconds the job has the key at most; default 3600
 	// UniqueUntil says whether the job gives its key back when it settles ("settled",
 	// the default) or has it for the whole period ("period"): a duplicate is then
 	// answered with the result of a job that has completed.
@@ -50,7 +50,7 @@ type EnqueueRequest struct {
 	// FairnessWeight is the key's share from then on, 1 to 1000: one of weight 3 gets
 	// three times what one of 1 does. Default: as before, first 1.
 	FairnessKey    string `json:"fairness_key,omitempty"`
-	FairnessWeight *int   `json:"fairness_weight,omitempty"`
+	FairnessWeight int    `json:"fairness_weight,omitempty"`
 	// Model says what the job will use, before any usage tells it.
 	Model string `json:"model,omitempty"`
 	// CostEstimateUSD is what one attempt is expected to cost: budgets reserve it. Default:

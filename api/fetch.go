@@ -15,7 +15,7 @@ type FetchRequest struct {
 	Timeout *int `json:"timeout,omitempty"`
 	// LeaseDuration is how many seconds the job is the worker's without a
 	// heartbeat; default 60.
-	LeaseDuration *int `json:"lease_duration,omitempty"`
+	LeaseDuration int `json:"lease_duration,omitempty"`
 }
 
 // FetchBatchRequest asks for up to Count jobs at once; it waits only while

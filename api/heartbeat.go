@@ -20,7 +20,7 @@ type HeartbeatJob struct {
 	Usage         *ReportedUsage  `json:"usage,omitempty"`
 	LeaseToken    string          `json:"lease_token,omitempty"`
 	WorkerID      string          `json:"worker_id,omitempty"`
-	LeaseDuration *int            `json:"lease_duration,omitempty"` // seconds
+	LeaseDuration int             `json:"lease_duration,omitempty"` // seconds
 }
 
 // HeartbeatResponse has a status for every job that was named, and names each

@@ -18,7 +18,7 @@ type ScheduleRequest struct {
 	Headers    Strings  `json:"headers,omitempty"`
 
 	FairnessKey    string `json:"fairness_key,omitempty"` // of its jobs, as enqueue's
-	FairnessWeight *int   `json:"fairness_weight,omitempty"`
+	FairnessWeight int    `json:"fairness_weight,omitempty"`
 
 	Missed string   `json:"missed,omitempty"` // skip, once (the default) or all: what becomes of runs that nobody was there for
 	Jitter Duration `json:"jitter,omitempty"` // the most a run is put off; default none

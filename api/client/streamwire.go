@@ -18,10 +18,7 @@ func wireFrame(f Frame) (*workerpb.StreamLifecycleRequest, error) {
 	m := &workerpb.StreamLifecycleRequest{}
 	if f.Fetch != nil {
 		m.Queues, m.WorkerId, m.Hostname = f.Fetch.Queues, f.Fetch.WorkerID, f.Fetch.Hostname
-		m.FetchCount = int32(max(f.Count, 1))
-		if f.Fetch.LeaseDuration != nil {
-			m.LeaseDuration = int32(*f.Fetch.LeaseDuration)
-		}
+		m.LeaseDuration, m.FetchCount = int32(f.Fetch.LeaseDuration), int32(max(f.Count, 1))
 	}
 	acks := make([]workerpb.AckBatchItem, len(f.Acks))
 	m.Acks = make([]*workerpb.AckBatchItem, len(f.Acks))

@@ -155,7 +155,7 @@ func work(ctx context.Context, node *atomic.Pointer[client.Client], b *book, who
 	for n := 0; ctx.Err() == nil; n++ {
 		c := node.Load()
 		job, err := c.Fetch(ctx, api.FetchRequest{
-			Queues: []string{killQueue}, WorkerID: fmt.Sprintf("worker-%d", who), Timeout: &wait, LeaseDuration: new(killLease),
+			Queues: []string{killQueue}, WorkerID: fmt.Sprintf("worker-%d", who), Timeout: &wait, LeaseDuration: killLease,
 		})
 		if err != nil {
 			pause(ctx)

@@ -117,7 +117,7 @@ func stirOnce(ctx context.Context, c *client.Client, queue string, n int) error 
 	if err != nil || n%4 == 0 {
 		return err
 	}
-	job, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{queue}, WorkerID: "w", Timeout: &wait, LeaseDuration: new(viewKillLease)})
+	job, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{queue}, WorkerID: "w", Timeout: &wait, LeaseDuration: viewKillLease})
 	if err != nil || job == nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func scheduleID(ctx context.Context, c *client.Client, idOrName string) (string,
 func newScheduleCreate(r *remote) *cobra.Command {
 	var req api.ScheduleRequest
 	var payload, priority, jitter string
-	var retries, weight int
+	var retries int
 	var paused bool
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a schedule", Args: cobra.ExactArgs(1),
@@ -92,9 +92,6 @@ func newScheduleCreate(r *remote) *cobra.Command {
 		req.Name, req.Priority, req.Jitter, req.Paused = args[0], api.Priority(priority), api.Duration(jitter), &paused
 		if cmd.Flags().Changed("max-retries") {
 			req.MaxRetries = &retries
-		}
-		if cmd.Flags().Changed("fairness-weight") {
-			req.FairnessWeight = &weight
 		}
 		if payload != "" {
 			if !json.Valid([]byte(payload)) {
@@ -111,7 +108,7 @@ func newScheduleCreate(r *remote) *cobra.Command {
 	flags.StringVar(&payload, "payload", "", "payload of its jobs, in JSON (default {})")
 	flags.StringVar(&req.UniqueKey, "unique-key", "", "unique key of its jobs: one at a time")
 	flags.StringVar(&req.FairnessKey, "fairness-key", "", "whom its jobs count for in their queue")
-	flags.IntVar(&weight, "fairness-weight", 0, "share of that key, 1 to 1000 (default: as it was)")
+	flags.IntVar(&req.FairnessWeight, "fairness-weight", 0, "share of that key, 1 to 1000 (default: as it was)")
 	flags.IntVar(&retries, "max-retries", 0, "the most attempts, the first included (default 3)")
 	flags.StringVar(&priority, "priority", "", "critical, high or normal (default normal)")
 	flags.StringVar(&req.Missed, "missed", "", "what becomes of runs that nobody was there for: skip, once or all (default once)")

@@ -113,7 +113,7 @@ func TestTopInATerminal(t *testing.T) {
 
 	// A worker with its job, live.
 	wait := 0
-	job, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{"alpha"}, WorkerID: "worker-1", Hostname: "box", Timeout: &wait, LeaseDuration: new(3600)})
+	job, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{"alpha"}, WorkerID: "worker-1", Hostname: "box", Timeout: &wait, LeaseDuration: 3600})
 	if err != nil || job == nil {
 		t.Fatal(job, err)
 	}

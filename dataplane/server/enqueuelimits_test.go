@@ -20,10 +20,6 @@ func TestEnqueueTermsRefused(t *testing.T) {
 	for _, c := range []struct{ body, query, fields string }{
 		{`"unique_key":"` + long + `"`, `unique_key=` + long, "unique_key"},
 		{`"unique_key":"k","unique_period":-1`, `unique_key=k&unique_period=-1`, "unique_period"},
-		{`"unique_key":"k","unique_period":0`, `unique_key=k&unique_period=0`, "unique_period"},
-		{`"unique_period":0`, `unique_period=0`, "unique_period"},
-		{`"fairness_key":"k","fairness_weight":0`, `fairness_key=k&fairness_weight=0`, "fairness_weight"},
-		{`"fairness_weight":0`, `fairness_weight=0`, "fairness_weight"},
 		{`"unique_key":"k","unique_period":31536001`, `unique_key=k&unique_period=31536001`, "unique_period"},
 		{`"unique_key":"k","unique_until":"done"`, `unique_key=k&unique_until=done`, "unique_until"},
 		{`"unique_key":"k","unique_until":"Period"`, `unique_key=k&unique_until=Period`, "unique_until"},
@@ -73,7 +69,7 @@ func TestEnqueueTermsTaken(t *testing.T) {
 		`"debounce_key":"k","debounce":"1ms"`,
 		`"expire_after":"8760h"`,
 		`"retry_jitter_percent":100`,
-		`"unique_key":"","unique_period":"","unique_until":"","fairness_key":"","fairness_weight":"","debounce_key":"","debounce":"","expire_after":"","parent_id":"","retry_jitter_percent":null`,
+		`"unique_key":"","unique_period":0,"unique_until":"","debounce_key":"","debounce":"","expire_after":"","parent_id":"","retry_jitter_percent":null`,
 		`"unique_key":null,"unique_period":null,"unique_until":null,"debounce_key":null,"debounce":null,"expire_after":null,"parent_id":null`,
 	} {
 		if a := n.send("POST", "/api/v1/enqueue", n.admin, fmt.Sprintf(`{"queue":"q%d",%s}`, i, terms)); a.status != 201 {

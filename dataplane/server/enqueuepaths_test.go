@@ -243,7 +243,7 @@ func TestAJobShowsItsEnqueue(t *testing.T) {
 	n := startNode(t, nil)
 	c, ctx := n.client(n.admin), t.Context()
 	made, err := c.Enqueue(ctx, api.EnqueueRequest{
-		Queue: "q", UniqueKey: "k", UniquePeriod: new(90), ExpireAfter: "90m", ParentID: someParent,
+		Queue: "q", UniqueKey: "k", UniquePeriod: 90, ExpireAfter: "90m", ParentID: someParent,
 	})
 	if err != nil {
 		t.Fatal(err)

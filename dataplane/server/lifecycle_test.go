@@ -32,7 +32,7 @@ func TestLifecycle(t *testing.T) {
 		t.Errorf("enqueue answered %+v", made)
 	}
 
-	got, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{"other", "emails.send"}, WorkerID: "w1", Hostname: "h1", LeaseDuration: new(90)})
+	got, err := c.Fetch(ctx, api.FetchRequest{Queues: []string{"other", "emails.send"}, WorkerID: "w1", Hostname: "h1", LeaseDuration: 90})
 	if err != nil || got == nil {
 		t.Fatalf("fetch: %v, %v", got, err)
 	}

@@ -142,9 +142,6 @@ func refusedWork(active, stale string) []refusalCase {
 		post("fetch from a bad name", "fetch", `{"queues":["q",null,"a b"]}`, 400, api.ValidationError, "queues[1] queues[2]"),
 		post("fetch from too many", "fetch", `{"queues":[`+strings.Join(queues, ",")+`]}`, 400, api.ValidationError, "queues"),
 		post("fetch before now", "fetch", `{"queues":["q"],"timeout":-1,"lease_duration":-1}`, 400, api.ValidationError, "lease_duration timeout"),
-		post("fetch for no time", "fetch", `{"queues":["q"],"timeout":0,"lease_duration":0}`, 400, api.ValidationError, "lease_duration"),
-		post("fetch several for no time", "fetch/batch", `{"queues":["q"],"timeout":0,"lease_duration":0}`, 400, api.ValidationError, "lease_duration"),
-		post("heartbeat for no time", "heartbeat", `{"jobs":{"`+active+`":{"lease_duration":0}}}`, 400, api.ValidationError, "jobs."+active+".lease_duration"),
 		post("a lease too long", "fetch", `{"queues":["q"],"lease_duration":86401}`, 400, api.ValidationError, "lease_duration"),
 		post("a name too long", "fetch", `{"queues":["q"],"worker_id":"`+strings.Repeat("w", 257)+`"}`, 400, api.ValidationError, "worker_id"),
 		post("fetch none", "fetch/batch", `{"queues":["q"],"count":0}`, 400, api.ValidationError, "count"),
@@ -215,7 +212,7 @@ func TestAccepted(t *testing.T) {
 		`{"queue":"q","priority":0}`, `{"queue":"q","priority":"critical"}`,
 		`{"queue":"q","scheduled_at":"1969-07-20T20:17:40Z"}`,
 		`{"queue":"q","payload":null,"priority":null,"max_retries":null,"tags":{"a":null},"headers":null,"scheduled_at":"","retry_backoff":"","retry_base_delay":"","retry_max_delay":null}`,
-		`{"queue":"q","unique_key":"","unique_period":null,"chain":null,"depends_on":[],"agent":{"max_iterations":0,"max_cost_usd":null},"chain":{"steps":[]}}`,
+		`{"queue":"q","unique_key":"","unique_period":0,"chain":null,"depends_on":[],"agent":{"max_iterations":0,"max_cost_usd":null},"chain":{"steps":[]}}`,
 		`{"queue":"q","field_of_a_newer_client":1}`,
 	} {
 		if a := n.send("POST", "/api/v1/enqueue", n.admin, body); a.status != 201 {

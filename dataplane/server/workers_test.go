@@ -89,7 +89,7 @@ func TestWorkers(t *testing.T) {
 	} {
 		n.lists(n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}, QueueScope: []tenancy.Glob{tenancy.Glob(c.scope)}}), c.want)
 	}
-	if _, err := c.Fetch(t.Context(), api.FetchRequest{Queues: []string{"a"}, WorkerID: "w3", LeaseDuration: new(-1)}); err == nil {
+	if _, err := c.Fetch(t.Context(), api.FetchRequest{Queues: []string{"a"}, WorkerID: "w3", LeaseDuration: -1}); err == nil {
 		t.Error("a lease of -1 s was given")
 	}
 	mine := n.client(n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}, QueueScope: []tenancy.Glob{"c"}}))

@@ -76,7 +76,7 @@ func TestClientStream(t *testing.T) {
 	if err != nil || len(made.JobIDs) != 2 {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	ask := &api.FetchRequest{Queues: []string{"q"}, WorkerID: "w1", LeaseDuration: new(30)}
+	ask := &api.FetchRequest{Queues: []string{"q"}, WorkerID: "w1", LeaseDuration: 30}
 	got, err := s.Do(t.Context(), client.Frame{Fetch: ask, Count: 5})
 	if err != nil || len(got.Jobs) != 2 {
 		t.Fatalf("%+v, %v", got, err)

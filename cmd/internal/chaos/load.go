@@ -102,7 +102,7 @@ func (l *Load) work(ctx context.Context, who int) {
 	wait, name := 1, fmt.Sprintf("worker-%d", who)
 	for ctx.Err() == nil {
 		call := l.History.now()
-		job, err := l.any().Fetch(ctx, api.FetchRequest{Queues: []string{queue}, WorkerID: name, Timeout: &wait, LeaseDuration: new(lease)})
+		job, err := l.any().Fetch(ctx, api.FetchRequest{Queues: []string{queue}, WorkerID: name, Timeout: &wait, LeaseDuration: lease})
 		if err != nil {
 			if !refused(err) {
 				l.History.count(&l.History.lostFetch)

@@ -130,16 +130,16 @@ func parseLeaseToken(into *[job.TokenSize]byte, text string) error {
 
 func appendLeaseToken(b, token []byte) []byte { return hex.AppendEncode(b, token) }
 
-// leaseMs is a lease's length in milliseconds.
-func leaseMs(f *Faults, field string, seconds *int, absent time.Duration) int64 {
-	if seconds == nil {
+// leaseMs is a lease's length in milliseconds; seconds 0 is absent.
+func leaseMs(f *Faults, field string, seconds int, absent time.Duration) int64 {
+	if seconds == 0 {
 		return absent.Milliseconds()
 	}
-	if most := int(job.MaxLease / time.Second); *seconds < 1 || *seconds > most {
-		f.Invalid(field, "is %d; it is in seconds, from 1 to %d", *seconds, most)
+	if most := int(job.MaxLease / time.Second); seconds < 0 || seconds > most {
+		f.Invalid(field, "is %d; it is in seconds, from 1 to %d", seconds, most)
 		return 0
 	}
-	return int64(*seconds) * 1000
+	return int64(seconds) * 1000
 }
 
 // timeOf is an instant as clients see it; 0 is absent.

@@ -6,20 +6,18 @@ import (
 )
 
 // fairness is whom a job counts for in its queue, and with which share.
-func fairness(f *Faults, key string, weight *int) (string, uint32) {
+func fairness(f *Faults, key string, weight int) (string, uint32) {
 	if key != "" {
 		if err := op.CheckFairnessKey(key); err != nil {
 			f.Invalid("fairness_key", "%v", err)
 		}
 	}
 	switch {
-	case weight == nil:
+	case weight < 0 || weight > job.MaxFairnessWeight:
+		f.Invalid("fairness_weight", "is %d; it takes 1 to %d", weight, job.MaxFairnessWeight)
 		return key, 0
-	case *weight < 1 || *weight > job.MaxFairnessWeight:
-		f.Invalid("fairness_weight", "is %d; it takes 1 to %d", *weight, job.MaxFairnessWeight)
-		return key, 0
-	case key == "":
+	case weight != 0 && key == "":
 		f.Invalid("fairness_weight", "goes with fairness_key, which is missing")
 	}
-	return key, uint32(*weight)
+	return key, uint32(weight)
 }

@@ -261,19 +261,11 @@ func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, erro
 		}
 		b.Jobs[name] = api.HeartbeatJob{
 			Progress: progress, Checkpoint: rawText(&f, "checkpoint_json", j.GetCheckpointJson()),
-			Usage: fromRPCUsage(&f, j.GetUsage()), LeaseToken: j.GetLeaseToken(), WorkerID: j.GetWorkerId(), LeaseDuration: seconds(j.GetLeaseDuration()),
+			Usage: fromRPCUsage(&f, j.GetUsage()), LeaseToken: j.GetLeaseToken(), WorkerID: j.GetWorkerId(), LeaseDuration: int(j.GetLeaseDuration()),
 		}
 	}
 	f.scope = scope{}
 	return b, f.Err()
-}
-
-// seconds is a number of them in a message that does not tell 0 from none.
-func seconds(n int32) *int {
-	if n == 0 {
-		return nil
-	}
-	return new(int(n))
 }
 
 // ToRPCHeartbeat is what a heartbeat answers.

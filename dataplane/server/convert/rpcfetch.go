@@ -20,7 +20,7 @@ func FromRPCFetch(queues []string, worker, hostname string, lease, count int32) 
 	var f Faults
 	n := int(count)
 	out := FromFetchBatch(&f, &api.FetchBatchRequest{FetchRequest: api.FetchRequest{
-		Queues: queues, WorkerID: worker, Hostname: hostname, LeaseDuration: seconds(lease),
+		Queues: queues, WorkerID: worker, Hostname: hostname, LeaseDuration: int(lease),
 	}, Count: &n})
 	out.Wait = job.DefaultFetchWait
 	if lease > 0 {

@@ -21,8 +21,8 @@ func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 		f.Invalid("unique_key", "%v", err)
 	}
 	period := int64(job.DefaultUniquePeriod / time.Second)
-	if r.UniquePeriod != nil {
-		period = int64(*r.UniquePeriod)
+	if r.UniquePeriod != 0 {
+		period = int64(r.UniquePeriod)
 	}
 	if most := int64(job.MaxUniquePeriod / time.Second); period < 1 || period > most {
 		f.Invalid("unique_period", "is %d; it is in seconds, from 1 to %d", period, most)
@@ -37,7 +37,7 @@ func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 		n.Opt().UniqueKey, n.Opt().UniquePeriodMs, n.Opt().UniqueWholePeriod = r.UniqueKey, period*1000, r.UniqueUntil == uniqueUntilPeriod
 		return
 	}
-	if r.UniquePeriod != nil {
+	if r.UniquePeriod != 0 {
 		f.Invalid("unique_period", "goes with unique_key, which is missing")
 	}
 	if r.UniqueUntil != "" {

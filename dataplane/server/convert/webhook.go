@@ -33,11 +33,11 @@ var WebhookParams = []WebhookParam{
 	{"unique_key", "one that a single job of the queue has at a time", false, func(r *api.EnqueueRequest, v string) error { r.UniqueKey = v; return nil }},
 	{"unique_period", "seconds the job has it at most", false, func(r *api.EnqueueRequest, v string) error { return setInt(&r.UniquePeriod, v) }},
 	{"unique_until", "settled or period", false, func(r *api.EnqueueRequest, v string) error { r.UniqueUntil = v; return nil }},
-	{"max_retries", "the most attempts, the first included", false, func(r *api.EnqueueRequest, v string) error { return setInt(&r.MaxRetries, v) }},
+	{"max_retries", "the most attempts, the first included", false, func(r *api.EnqueueRequest, v string) error { return setNewInt(&r.MaxRetries, v) }},
 	{"retry_backoff", "none, fixed, linear or exponential", false, func(r *api.EnqueueRequest, v string) error { r.RetryBackoff = v; return nil }},
 	{"retry_base_delay", "delay before the first retry, such as 5s", false, func(r *api.EnqueueRequest, v string) error { r.RetryBaseDelay = api.Duration(v); return nil }},
 	{"retry_max_delay", "most a delay grows to", false, func(r *api.EnqueueRequest, v string) error { r.RetryMaxDelay = api.Duration(v); return nil }},
-	{"retry_jitter_percent", "how much of a delay varies, 0 to 100", false, func(r *api.EnqueueRequest, v string) error { return setInt(&r.RetryJitterPercent, v) }},
+	{"retry_jitter_percent", "how much of a delay varies, 0 to 100", false, func(r *api.EnqueueRequest, v string) error { return setNewInt(&r.RetryJitterPercent, v) }},
 	{"scheduled_at", "when the job is due, RFC 3339", false, func(r *api.EnqueueRequest, v string) error { r.ScheduledAt = api.Time(v); return nil }},
 	{"expire_after", "when the job's time is over, such as 1h", false, func(r *api.EnqueueRequest, v string) error { r.ExpireAfter = api.Duration(v); return nil }},
 	{"debounce_key", "has a later enqueue with it put the job off", false, func(r *api.EnqueueRequest, v string) error { r.DebounceKey = v; return nil }},
@@ -107,13 +107,18 @@ func setPriority(p *api.Priority, value string) error {
 	return nil
 }
 
-func setInt(n **int, value string) error {
+func setInt(n *int, value string) error {
 	parsed, err := strconv.Atoi(value)
 	if err != nil {
 		return fmt.Errorf("%s is not a whole number", Excerpt(value))
 	}
-	*n = &parsed
+	*n = parsed
 	return nil
+}
+
+func setNewInt(n **int, value string) error {
+	*n = new(int)
+	return setInt(*n, value)
 }
 
 func setCostEstimate(r *api.EnqueueRequest, value string) error {
