@@ -3,7 +3,6 @@ package raftlog
 import (
 	"errors"
 	"os"
-	"syscall"
 
 	"github.com/hashicorp/raft-wal/types"
 )
@@ -32,7 +31,7 @@ func (d prepared) Create(dir, name string, size uint64) (types.WritableFile, err
 	if err != nil {
 		return nil, err
 	}
-	return &preparedFile{WritableFile: f, size: int64(size)}, nil
+	return &preparedFile{WritableFile: f, disk: d, size: int64(size)}, nil
 }
 
 // OpenWriter opens a file with a tail. What is behind that is zeros, or of a write that
@@ -42,7 +41,7 @@ func (d prepared) OpenWriter(dir, name string) (types.WritableFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &preparedFile{WritableFile: f, find: func() error { return d.SyncDir(dir) }}
+	out := &preparedFile{WritableFile: f, disk: d, dir: dir}
 	if file, ok := f.(statted); ok {
 		info, err := file.Stat()
 		if err != nil {
@@ -56,22 +55,17 @@ func (d prepared) OpenWriter(dir, name string) (types.WritableFile, error) {
 // preparedFile is a segment that is written to from its beginning to its end.
 type preparedFile struct {
 	types.WritableFile
+	disk  walDisk
 	size  int64 // that was reserved
 	ready int64 // before it there is nothing to note any more
 	named bool  // a sync of the whole file has made it findable
-	// find makes the name durable of a file that was there: who made it may have died
-	// before its first sync, with which the library does so. It may be nil.
-	find func() error
+	// dir is whose names the first sync makes durable, too, of a file that was there: who
+	// made it may have died before its own first sync, with which the library does that.
+	dir string
 }
 
 // statted is a file that knows its size.
 type statted interface{ Stat() (os.FileInfo, error) }
-
-// realFile is a file of the operating system's.
-type realFile interface {
-	syscall.Conn
-	Sync() error
-}
 
 // zeros is what is written ahead.
 var zeros [aheadBytes]byte
@@ -92,12 +86,12 @@ func (f *preparedFile) WriteAt(p []byte, at int64) (int, error) {
 // Sync makes durable what was written, and the first time also that there is such a
 // file.
 func (f *preparedFile) Sync() error {
-	if file, ok := f.WritableFile.(realFile); ok && f.named {
-		return syncData(file)
+	if f.named {
+		return f.disk.SyncData(f.WritableFile)
 	}
 	err := f.WritableFile.Sync()
-	if err == nil && f.find != nil {
-		err = f.find()
+	if err == nil && f.dir != "" {
+		err = f.disk.SyncDir(f.dir)
 	}
 	f.named = err == nil
 	return err

@@ -18,6 +18,7 @@ func (p *paper) Create(string, string, uint64) (types.WritableFile, error) { ret
 func (p *paper) OpenWriter(string, string) (types.WritableFile, error)     { return p, nil }
 func (p *paper) ReadAt(to []byte, at int64) (int, error)                   { return copy(to, p.bytes[at:]), nil }
 func (p *paper) SyncDir(string) error                                      { return nil }
+func (p *paper) SyncData(types.WritableFile) error                         { return p.Sync() }
 func (p *paper) Close() error                                              { return nil }
 
 func (p *paper) Sync() error {

@@ -1,10 +1,11 @@
 package raftlog
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
@@ -29,19 +30,17 @@ func afterCrash(t *testing.T, s Store, harm func(dir string)) Store {
 
 // copyOfAMoment copies a directory as it was at one moment. A store may flush behind
 // our back, and of what it changes during a copy some files would be from before and
-// some from after, as no crash leaves them; such a copy is thrown away.
+// some from after, as no crash leaves them. A copy that is still what is there when it
+// is done was so in between.
 func copyOfAMoment(t *testing.T, dir string) string {
 	t.Helper()
 	var err error
 	for range 1000 {
 		to := t.TempDir()
-		var before map[string]string
-		if before, err = listing(dir); err == nil {
-			err = os.CopyFS(to, os.DirFS(dir))
-		}
-		after, gone := listing(dir)
-		if err == nil && gone == nil && maps.Equal(before, after) {
-			return to
+		if err = os.CopyFS(to, os.DirFS(dir)); err == nil {
+			if err = sameFiles(dir, to); err == nil {
+				return to
+			}
 		}
 		if err := os.RemoveAll(to); err != nil {
 			t.Fatal(err)
@@ -51,16 +50,36 @@ func copyOfAMoment(t *testing.T, dir string) string {
 	return ""
 }
 
-// listing tells for every file under dir what changes when it is written.
-func listing(dir string) (map[string]string, error) {
-	files := map[string]string{}
-	return files, fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+// sameFiles says how the files of two directories differ.
+func sameFiles(a, b string) error {
+	var counted int
+	err := filepath.WalkDir(a, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		info, err := d.Info()
-		if err == nil {
-			files[path] = fmt.Sprint(info.Size(), info.ModTime().UnixNano())
+		counted++
+		below, err := filepath.Rel(a, path)
+		if err != nil {
+			return err
+		}
+		one, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		other, err := os.ReadFile(filepath.Join(b, below))
+		if err == nil && !bytes.Equal(one, other) {
+			err = fmt.Errorf("%s is written to", below)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return filepath.WalkDir(b, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			if counted--; counted < 0 {
+				err = fmt.Errorf("%s is gone", d.Name())
+			}
 		}
 		return err
 	})

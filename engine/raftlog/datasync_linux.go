@@ -3,12 +3,16 @@ package raftlog
 import (
 	"os"
 	"syscall"
+
+	"github.com/hashicorp/raft-wal/types"
 )
 
-// syncData makes durable what was written to a file, and what is needed to find it
-// there, but not when that was.
-func syncData(f realFile) error {
-	raw, err := f.SyscallConn()
+func (systemDisk) SyncData(f types.WritableFile) error {
+	file, ok := f.(syscall.Conn)
+	if !ok {
+		return f.Sync()
+	}
+	raw, err := file.SyscallConn()
 	if err != nil {
 		return err
 	}

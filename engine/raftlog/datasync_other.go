@@ -2,5 +2,7 @@
 
 package raftlog
 
-// syncData is a sync of the whole file where there is no other.
-func syncData(f realFile) error { return f.Sync() }
+import "github.com/hashicorp/raft-wal/types"
+
+// SyncData is a sync of the whole file where there is no other.
+func (systemDisk) SyncData(f types.WritableFile) error { return f.Sync() }

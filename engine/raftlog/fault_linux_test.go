@@ -50,6 +50,9 @@ func (f failing) OpenWriter(dir, name string) (types.WritableFile, error) {
 	return failingFile{file, f}, err
 }
 
+// SyncData fails as a sync does.
+func (f failing) SyncData(file types.WritableFile) error { return file.Sync() }
+
 type failingFile struct {
 	types.WritableFile
 	disk failing

@@ -138,11 +138,12 @@ func (m *metadata) finishRotation(state types.PersistentState) (types.Persistent
 	return state, m.CommitState(state)
 }
 
-// walDisk is what the library keeps segments on, and can make the names in a directory
-// durable.
+// walDisk is what the library keeps segments on. It can also make durable the names in a
+// directory, and of a file what was written without what the file system notes of that.
 type walDisk interface {
 	types.VFS
 	SyncDir(dir string) error
+	SyncData(f types.WritableFile) error
 }
 
 type systemDisk struct{ *walfs.FS }
