@@ -97,12 +97,12 @@ func (c *crowd) admit() error {
 	if excess == 0 {
 		return nil
 	}
+	if c.jobs > q.MaxLength {
+		return api.Errorf(api.Conflict, "queue %q takes no %s at once: at most %s may wait in it; send at most %d at once, or raise max_length", q.Name, Jobs(c.jobs), Jobs(q.MaxLength), q.MaxLength)
+	}
 	if q.Overflow == job.Overflow_OVERFLOW_DROP_OLDEST && q.Ready() >= excess {
 		c.drops = excess
 		return nil
-	}
-	if c.jobs > q.MaxLength {
-		return api.Errorf(api.Conflict, "queue %q takes no %s at once: at most %s may wait in it; send at most %d at once, or raise max_length", q.Name, Jobs(c.jobs), Jobs(q.MaxLength), q.MaxLength)
 	}
 	err := api.Errorf(api.QueueFull, "queue %q is full: at most %s may wait in it, and there is no room for %d of %d; try again when some have been fetched", q.Name, Jobs(q.MaxLength), excess, c.jobs)
 	err.RetryAfter = fullRetry

@@ -187,6 +187,8 @@ func TestMoreJobsThanMayWait(t *testing.T) {
 			if got := w.states(older.Meta.Ids...); got != "dead dead dead" {
 				t.Errorf("after as many as may wait: %s", got)
 			}
+			w.setUp(name, func(q *state.Queue) { q.MaxLength = 2 }) // while more wait
+			w.refused(w.newJobs(name, 3), api.Conflict, "send at most 2 at once")
 		}
 	})
 }

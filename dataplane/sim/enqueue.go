@@ -162,10 +162,10 @@ func (m *model) admit(o *op.Enqueue, met []meeting) (drops []string, refused api
 	for _, name := range queues {
 		q, after := m.queues[name], m.waiting(name)+more[name]
 		excess := min(after-min(q.length, after), more[name])
-		if excess > 0 && (q.overflow == job.Overflow_OVERFLOW_REJECT || len(m.ready(name)) < int(excess)) {
-			if more[name] > q.length {
-				return nil, api.Conflict
-			}
+		if excess > 0 && more[name] > q.length {
+			return nil, api.Conflict
+		}
+		if q.overflow == job.Overflow_OVERFLOW_REJECT && excess > 0 || len(m.ready(name)) < int(excess) {
 			return nil, api.QueueFull
 		}
 		for range excess {
