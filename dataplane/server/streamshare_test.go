@@ -26,8 +26,12 @@ func TestFramesCountLikeRequests(t *testing.T) {
 	mine, other := n.key(worker), n.key(worker)
 	began := time.Now()
 	done := make(chan string)
-	for range 2 {
-		s := n.stream(url, mine)
+	var streams [2]*streamClient
+	for i := range streams { // a stream that begins when the key has nothing left is refused
+		streams[i] = n.stream(url, mine)
+		exchange(t, streams[i], &workerpb.StreamLifecycleRequest{RequestId: frames})
+	}
+	for _, s := range streams {
 		go func() {
 			for i := range frames / 2 {
 				if err := s.Send(&workerpb.StreamLifecycleRequest{RequestId: uint64(i), Enqueues: []*workerpb.EnqueueRequest{{Queue: "q"}}}); err != nil {
