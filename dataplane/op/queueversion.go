@@ -36,7 +36,7 @@ func (o *SetQueue) expected(was *state.Queue) error {
 	case o.Create && was != nil:
 		return api.Errorf(api.PreconditionFailed, "there is a queue %s already: read it, and send its ETag as If-Match to change it", o.Queue)
 	case o.IfVersion != 0 && was == nil:
-		return api.Errorf(api.PreconditionFailed, "there is no queue %s any more", o.Queue)
+		return api.Errorf(api.PreconditionFailed, "there is no queue %s, so it has no version: leave If-Match out to create it", o.Queue)
 	}
 	return queueAt(was, o.IfVersion)
 }

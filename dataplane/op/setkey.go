@@ -93,7 +93,7 @@ func callerAsJudged(tx *state.Tx, meta *Meta, version uint64) error {
 	return asJudged(by, version)
 }
 
-// NoVersion is the version of no key: who has seen none was let do nothing with it.
+// NoVersion is the version of no key and of no queue: who has seen none was let do nothing with it.
 const NoVersion = math.MaxUint64
 
 // KeyVersion is the version of a key as clients know it. It rises with every change.

@@ -192,17 +192,20 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 		return err
 	}
 	status := http.StatusOK
-	if !had {
-		if len(r.Header.Values(serve.IfMatch)) > 0 {
-			return api.Errorf(api.PreconditionFailed, "there is no limit rule %s, so it has no version: leave If-Match out to create it", body.Queue)
-		}
+	insists := len(r.Header.Values(serve.IfMatch)) > 0
+	if !had && !insists {
 		status = http.StatusCreated
 	}
-	if o.IfVersion, err = ifMatch(r, present); err != nil {
+	missing := api.Errorf(api.PreconditionFailed, "there is no limit rule %s, so it has no version: leave If-Match out to create it", body.Queue)
+	o.IfVersion, err = s.queueMatch(r, q, at, body.Queue, missing)
+	if err == nil && insists && !had && o.IfVersion == 0 { // *: any rule that there is
+		o.IfVersion, err = q.noneSeen(missing)
+	}
+	if err != nil {
 		return err
 	}
 	q.answers(status)
-	if _, err := commit[*op.SetQueueResult](s, w, r, q, at, o); err != nil {
+	if err := s.commitQueueRule(w, r, q, at, o, missing); err != nil {
 		return err
 	}
 	found, err := queueRecord(at, body.Queue)
@@ -219,6 +222,16 @@ func (s *Server) setQueueRule(w http.ResponseWriter, r *http.Request, q *request
 	// A rule that limits nothing is none; it has the version of the queue all the same.
 	rule, _ := convert.ToQueueRule(found)
 	return writeVersion(w, status, version, rule)
+}
+
+// commitQueueRule commits a change of a queue's limits; missing is the answer where it
+// insists on a rule, there is none, and it is no repeat.
+func (s *Server) commitQueueRule(w http.ResponseWriter, r *http.Request, q *request, at *cell.Cell, o *op.SetQueue, missing error) error {
+	_, err := commit[*op.SetQueueResult](s, w, r, q, at, o)
+	if o.IfVersion == op.NoVersion && api.CodeOf(err) == api.PreconditionFailed {
+		return missing
+	}
+	return err
 }
 
 // presentQueueRule is the version of a queue's rule, 0 = it has none, after every write
@@ -249,16 +262,18 @@ func (s *Server) deleteQueueRule(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if present == 0 {
-		return noQueueRule(name)
-	}
 	paused := false // whoever lifts the rule lifts all that it says
 	o := &op.SetQueue{Meta: q.meta, Queue: name}
 	convert.FromQueueRule(&convert.Faults{}, &api.LimitRuleRequest{Queue: name, Paused: &paused}, o)
-	if o.IfVersion, err = ifMatch(r, present); err != nil {
+	if present == 0 {
+		o.IfVersion, err = q.noneSeen(noQueueRule(name))
+	} else {
+		o.IfVersion, err = ifMatch(r, present)
+	}
+	if err != nil {
 		return err
 	}
-	if _, err := commit[*op.SetQueueResult](s, w, r, &q, at, o); err != nil {
+	if err := s.commitQueueRule(w, r, &q, at, o, noQueueRule(name)); err != nil {
 		return err
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.Status{Status: "deleted"})

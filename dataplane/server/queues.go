@@ -147,9 +147,19 @@ func (s *Server) queueMatch(r *http.Request, q *request, at *cell.Cell, name str
 		return 0, err
 	}
 	if present == 0 {
-		return 0, missing
+		return q.noneSeen(missing)
 	}
 	return ifMatch(r, present)
+}
+
+// noneSeen is the version that a write insists on which found none to insist on: it is
+// refused with missing, unless an earlier try of it may have taken away what was there.
+// Then the op is asked, which knows the result of that try or refuses.
+func (q *request) noneSeen(missing error) (uint64, error) {
+	if q.meta.GetIdempotency() == nil {
+		return 0, missing
+	}
+	return op.NoVersion, nil
 }
 
 func noQueue(name string) error { return api.Errorf(api.NotFound, "there is no queue %s", name) }

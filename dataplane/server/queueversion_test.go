@@ -107,6 +107,75 @@ func TestDeleteQueueIfMatch(t *testing.T) {
 	}
 }
 
+// A deletion that insists on a version answers its repeat as it did the first time.
+func TestRepeatedDeletesAnswerTheSame(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	for _, c := range []struct{ made, body, path string }{
+		{"/queues/q", `{}`, "/queues/q?confirm=true"},
+		{"/limit-rules/r", `{"queue":"r","max_concurrency":1}`, "/limit-rules/r"},
+	} {
+		tag := n.send("PUT", "/api/v1"+c.made, n.admin, c.body).header.Get("ETag")
+		for i, line := range []string{"If-Match: " + tag, "If-Match: *", "no condition"} {
+			if i > 0 {
+				n.send("PUT", "/api/v1"+c.made, n.admin, c.body)
+			}
+			header := []string{"Idempotency-Key: " + c.made + strconv.Itoa(i), line}
+			if i == 2 {
+				header = header[:1]
+			}
+			first := n.send("DELETE", "/api/v1"+c.path, n.admin, "", header...)
+			again := n.send("DELETE", "/api/v1"+c.path, n.admin, "", header...)
+			if first.status != 200 || again.status != 200 || string(first.body) != string(again.body) {
+				t.Errorf("%s %v: %d %s, then %d %s", c.path, header, first.status, first.body, again.status, again.body)
+			}
+			header[0] = "Idempotency-Key: other"
+			if a := n.send("DELETE", "/api/v1"+c.path, n.admin, "", header...); a.problem(t).Code != api.NotFound {
+				t.Errorf("%s %v: what is gone: %d %s", c.path, header, a.status, a.body)
+			}
+		}
+	}
+}
+
+// A rule that limits nothing has the version of its queue, and is put by it.
+func TestQueueRuleOfNoLimitsIfMatch(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	const none, one = `{"queue":"q"}`, `{"queue":"q","max_concurrency":1}`
+	put := func(body string, header ...string) answer {
+		return n.send("PUT", "/api/v1/limit-rules/q", n.admin, body, header...)
+	}
+	for _, line := range []string{`If-Match: "1"`, "If-Match: *"} {
+		if a := put(one, line, "Idempotency-Key: early"); a.problem(t).Code != api.PreconditionFailed {
+			t.Errorf("%s: %d %s", line, a.status, a.body)
+		}
+	}
+	if n.send("GET", "/api/v1/queues/q", n.admin, "").status != 404 {
+		t.Error("what was refused made the queue")
+	}
+	tag := put(none).header.Get("ETag")
+	if a := put(one, `If-Match: "1"`); a.problem(t).Code != api.PreconditionFailed {
+		t.Errorf("another version: %d %s", a.status, a.body)
+	}
+	for _, key := range []string{"Idempotency-Key: any", "X: none"} {
+		if a := put(one, "If-Match: *", key); !strings.Contains(a.problem(t).Error, "there is no limit rule q") {
+			t.Errorf("any rule: %d %s", a.status, a.body)
+		}
+	}
+	limited := put(one, "If-Match: "+tag)
+	if limited.status != 200 {
+		t.Fatalf("by the tag of its PUT: %d %s", limited.status, limited.body)
+	}
+	for i, match := range []string{limited.header.Get("ETag"), "*"} {
+		put(one)
+		header := []string{"If-Match: " + match, "Idempotency-Key: lift" + strconv.Itoa(i)}
+		first, again := put(none, header...), put(none, header...)
+		if first.status != 200 || again.status != 200 || string(first.body) != string(again.body) {
+			t.Errorf("lifted by %s: %d %s, then %d %s", match, first.status, first.body, again.status, again.body)
+		}
+	}
+}
+
 // The limit rule of a whole queue is some of the queue's settings and has their version:
 // it is put and deleted only as it was read, if the request says so.
 func TestQueueRuleIfMatch(t *testing.T) {
