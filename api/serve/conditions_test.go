@@ -5,13 +5,16 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // What a client makes its request depend on is judged by the route's handler, or refused.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	n := newNode(t,
-		get("/things/{id}", answer("read")),
+		Route{Method: "GET", Path: "/things/{id}", Permission: tenancy.JobRead, Handler: answer("read")},
+		get("/healthz", answer("healthy")),
+		Route{Method: "POST", Path: "/things/{id}/fork", Permission: Open, Unbuilt: true, Handler: answer("not built")},
 		Route{Method: "PUT", Path: "/things/{id}", Permission: Open, Conditions: []string{IfMatch, IfNoneMatch}, Handler: answer("put")},
 		Route{Method: "DELETE", Path: "/things/{id}", Permission: Open, Conditions: []string{IfMatch}, Handler: answer("deleted")},
 		post("/things/{id}/stop", answer("stopped")),
@@ -22,6 +25,10 @@ func TestConditions(t *testing.T) {
 		{"GET", "/things/1", IfNoneMatch, ""},
 		{"HEAD", "/things/1", IfNoneMatch, ""},
 		{"GET", "/things/1", IfMatch, "If-Match is taken by PUT /things/{id} and DELETE /things/{id}, and not by GET /things/{id}: leave it out"},
+		{"GET", "/healthz", IfMatch, ""},
+		{"HEAD", "/healthz", IfMatch, ""},
+		{"POST", "/things/1/fork", IfMatch, ""},
+		{"POST", "/things/1/fork", IfNoneMatch, ""},
 		{"PUT", "/things/1", IfMatch, ""},
 		{"PUT", "/things/1", IfNoneMatch, ""},
 		{"DELETE", "/things/1", IfMatch, ""},
@@ -30,7 +37,7 @@ func TestConditions(t *testing.T) {
 		{"POST", "/things", IfMatch, "by PUT /things/{id} and DELETE /things/{id}, and not"},
 		{"POST", "/things2", IfMatch, "If-Match is not taken by POST /things2: leave it out"},
 	} {
-		w := n.do(c.method, c.path, "", c.header, "")
+		w := n.do(c.method, c.path, "", c.header, "", "Authorization", "Bearer readonly")
 		if c.refused == "" {
 			if w.Code != 200 {
 				t.Errorf("%s %s with %s: %d %s", c.method, c.path, c.header, w.Code, w.Body)

@@ -35,6 +35,7 @@ type Route struct {
 	Strict     bool     // refuse body fields that Request does not have, and parameters that Query does not
 	MaxBody    int64    // bytes; 0 = Config.MaxBody
 	Audited    bool     // what is asked here is recorded, also where it is granted
+	Unbuilt    bool     // Handler answers 501, whatever the request asks or depends on
 	Conditions []string // of IfMatch and IfNoneMatch: what Handler judges; the others are refused
 	Handler    Handler
 	// Problem answers with an error in a form of the route's own; nil = as all do. Nothing

@@ -35,7 +35,7 @@ func lenient(route serve.Route) bool {
 	case serve.Open, tenancy.FleetJoin:
 		return true
 	}
-	return route.Path == metricsPath || isUnbuilt(route)
+	return route.Path == metricsPath || route.Unbuilt
 }
 
 // routes is the table of everything this server answers.
@@ -126,7 +126,7 @@ const fleetSummary = "For hosts and gateways: see api/fleet"
 func document(table []serve.Route) ([]byte, error) {
 	var public []serve.Route
 	for _, r := range table {
-		if !isUnbuilt(r) && r.Summary != fleetSummary {
+		if !r.Unbuilt && r.Summary != fleetSummary {
 			public = append(public, r)
 		}
 	}

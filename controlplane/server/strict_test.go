@@ -30,7 +30,7 @@ func strictRoutes() map[string]serve.Route {
 func TestWhichRoutesAreStrict(t *testing.T) {
 	t.Parallel()
 	for _, route := range (&Server{}).table() {
-		want := strings.HasPrefix(route.Path, cloud+"/") && !isUnbuilt(route) && route.Path != cloud+"/metrics" && route.Path != cloud+"/openapi.json"
+		want := strings.HasPrefix(route.Path, cloud+"/") && !route.Unbuilt && route.Path != cloud+"/metrics" && route.Path != cloud+"/openapi.json"
 		if route.Strict != want {
 			t.Errorf("%s %s: strict is %v", route.Method, route.Path, route.Strict)
 		}

@@ -49,8 +49,6 @@ var unbuilt = []struct {
 	{"POST", "/clusters/{id}/pause-reconcile", tenancy.FleetOperate},
 }
 
-const unbuiltSummary = "Not built yet: answers 501"
-
 // unbuiltRoutes are the rows of the routes table for what is not built.
 func unbuiltRoutes() []serve.Route {
 	all := []serve.Route{unbuiltRoute("POST", "/webhooks/stripe", serve.Open)}
@@ -64,11 +62,9 @@ func unbuiltRoutes() []serve.Route {
 
 func unbuiltRoute(method, path string, permission tenancy.Permission) serve.Route {
 	return serve.Route{
-		Method: method, Path: path, Permission: permission, Summary: unbuiltSummary,
+		Method: method, Path: path, Permission: permission, Summary: "Not built yet: answers 501", Unbuilt: true,
 		Handler: func(http.ResponseWriter, *http.Request) error {
 			return api.Errorf(api.Unsupported, "%s %s is not built yet", method, path)
 		},
 	}
 }
-
-func isUnbuilt(r serve.Route) bool { return r.Summary == unbuiltSummary }

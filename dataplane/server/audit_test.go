@@ -83,7 +83,7 @@ func TestAuditedRoutesLeaveARecord(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
 	for _, route := range n.server.table() {
-		if !route.Audited || isUnbuilt(route) {
+		if !route.Audited || route.Unbuilt {
 			continue
 		}
 		before := len(n.audited(""))

@@ -211,7 +211,7 @@ func (s *Server) routes() []serve.Route {
 func document(table []serve.Route) ([]byte, error) {
 	var built []serve.Route
 	for _, r := range table {
-		if !isUnbuilt(r) {
+		if !r.Unbuilt {
 			built = append(built, r)
 		}
 	}

@@ -67,7 +67,7 @@ func TestPermissionMatrix(t *testing.T) {
 	s := &Server{}
 	for _, r := range append(s.routes(), s.procedures()...) {
 		name := r.Method + " " + r.Path
-		if isUnbuilt(r) {
+		if r.Unbuilt {
 			name += " (501)"
 		}
 		fmt.Fprintf(&b, "\n%-58s %-13s", name, r.Permission)

@@ -192,7 +192,7 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) table() []serve.Route {
 	table := s.routes()
 	for i, route := range table {
-		if route.Permission != serve.Open && !isUnbuilt(route) {
+		if route.Permission != serve.Open && !route.Unbuilt {
 			table[i].Handler = s.visiting(s.admitting(route))
 			if whole(route) {
 				table[i].Handler = unscoped(table[i].Handler)

@@ -7,14 +7,12 @@ import (
 	"github.com/corvo/corvo/api/serve"
 )
 
-const unbuiltSummary = "Not built yet: answers 501"
-
 // unbuiltRoutes are the documented pages that this server does not have yet. They answer
 // 501 and their own name.
 func unbuiltRoutes() (all []serve.Route) {
 	for _, path := range []string{"/docs", "/ui/"} {
 		all = append(all, serve.Route{
-			Method: "GET", Path: path, Permission: serve.Open, Summary: unbuiltSummary,
+			Method: "GET", Path: path, Permission: serve.Open, Summary: "Not built yet: answers 501", Unbuilt: true,
 			Handler: func(http.ResponseWriter, *http.Request) error {
 				return api.Errorf(api.Unsupported, "GET %s is not built yet", path)
 			},
@@ -22,5 +20,3 @@ func unbuiltRoutes() (all []serve.Route) {
 	}
 	return all
 }
-
-func isUnbuilt(r serve.Route) bool { return r.Summary == unbuiltSummary }

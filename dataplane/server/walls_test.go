@@ -304,7 +304,7 @@ func (v *tenant) attack(victim *tenant, routes []serve.Route) (sent int) {
 	for _, route := range routes {
 		bodies, ok := shapes[route.Method+" "+route.Path]
 		switch {
-		case isUnbuilt(route):
+		case route.Unbuilt:
 			bodies = []string{`{"id":V,"queue":V}`}
 		case !ok:
 			v.t.Errorf("%s %s is not among the shapes: what does it take, and can it reach another tenant's?", route.Method, route.Path)
@@ -315,7 +315,7 @@ func (v *tenant) attack(victim *tenant, routes []serve.Route) (sent int) {
 			if !wildcard.MatchString(route.Path) && !strings.Contains(shape, "V") {
 				tried = tried[:1]
 			}
-			if isUnbuilt(route) {
+			if route.Unbuilt {
 				tried = victim.values[:1]
 			}
 			for i, value := range tried {
