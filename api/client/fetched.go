@@ -64,18 +64,20 @@ func (f *fetched) add(text []byte) error {
 }
 
 // refuse tells the server that the jobs which cannot be read have failed: they would be
-// as unreadable the next time. It is an error where there are no others.
+// as unreadable the next time. It is an error where there are no others, and where the
+// server cannot be told: the job stays leased.
 func (f *fetched) refuse(ctx context.Context, c *Client) error {
-	var errs []error
+	ctx = WithIdempotencyKey(ctx, "") // the fetch's, if any: one key is for one write
+	var unread, untold []error
 	for _, j := range f.unread {
 		_, err := c.Fail(ctx, j.JobID, api.FailRequest{LeaseToken: j.LeaseToken, Error: cut(j.err.Error(), errorBytes)})
-		errs = append(errs, fmt.Errorf("job %s: %w", j.JobID, j.err))
+		unread = append(unread, fmt.Errorf("job %s: %w", j.JobID, j.err))
 		if err != nil {
-			errs = append(errs, fmt.Errorf("job %s: the server cannot be told that it failed: %w", j.JobID, err))
+			untold = append(untold, fmt.Errorf("job %s: the server cannot be told that it failed: %w", j.JobID, err))
 		}
 	}
 	if len(f.jobs) > 0 {
-		return nil
+		unread = nil
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(unread, untold...)...)
 }

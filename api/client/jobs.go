@@ -49,7 +49,8 @@ func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJ
 
 // FetchBatch leases up to req.Count jobs, waiting only while there is none. It is
 // repeated as Fetch is. Jobs that cannot be read here have failed, which the server is
-// told; they are an error only where there are no others.
+// told; they are an error only where there are no others. Where it cannot be told that is
+// an error also beside jobs, which are leased nevertheless.
 func (c *Client) FetchBatch(ctx context.Context, req api.FetchBatchRequest) ([]api.FetchedJob, error) {
 	out, err := c.fetchBatch(ctx, req)
 	if refused := out.refuse(ctx, c); err == nil {

@@ -123,4 +123,37 @@ func TestFetchedJobsThatCannotBeRead(t *testing.T) {
 	if job, err := c.Fetch(t.Context(), batch.FetchRequest); job != nil || err != nil {
 		t.Errorf("of an empty queue: %v, %v", job, err)
 	}
+	// A key is the fetch's own, and of nothing that comes of it.
+	keyed := enqueue("odd", "z", "odd")
+	*batch.Count = 2
+	jobs, err = c.FetchBatch(client.WithIdempotencyKey(t.Context(), "batch"), batch)
+	if err != nil || len(jobs) != 1 || jobs[0].JobID != keyed[1] {
+		t.Errorf("%v, %v", jobs, err)
+	}
+	failed(keyed[0])
+	if job, err := c.Fetch(client.WithIdempotencyKey(t.Context(), "single"), batch.FetchRequest); err == nil || strings.Contains(err.Error(), "cannot be told") || job != nil {
+		t.Errorf("%v, %v", job, err)
+	}
+	failed(keyed[2])
+}
+
+// Who gets jobs is told also of one that stays leased, since the server could not be told
+// that it failed.
+func TestFetchedJobsWhoseFailureCannotBeTold(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	var ids []string
+	for _, retries := range []int{1, 7} {
+		out, err := n.client(n.admin).Enqueue(t.Context(), api.EnqueueRequest{Queue: "q", MaxRetries: &retries})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, out.JobID)
+	}
+	c := n.misread(`"max_retries":7`, `"max_retries":"7","job_id":"`+ids[0]+`"`) // which has another lease
+	count, now := 2, 0
+	jobs, err := c.FetchBatch(t.Context(), api.FetchBatchRequest{FetchRequest: api.FetchRequest{Queues: []string{"q"}, Timeout: &now}, Count: &count})
+	if len(jobs) != 1 || jobs[0].JobID != ids[0] || err == nil || !strings.Contains(err.Error(), "the server cannot be told") {
+		t.Errorf("%v, %v", jobs, err)
+	}
 }
