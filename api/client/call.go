@@ -207,7 +207,9 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 		return resp.StatusCode, nil
 	}
 	text, err := readBody(resp)
-	if err == nil {
+	if f, ok := k.out.(*fetched); ok && err == nil {
+		err = f.UnmarshalJSON(text) // json.Unmarshal would read all of it once more, to find its end
+	} else if err == nil {
 		err = json.Unmarshal(text, k.out)
 	}
 	if err != nil {
