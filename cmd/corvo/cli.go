@@ -71,24 +71,38 @@ type access struct {
 	leftOut string
 }
 
-// access is what flags, environment and profile come to.
+// access is what flags, environment and profile come to. A command asks for it once: of
+// stdin there is a secret only the first time.
 func (r *remote) access() (a access, err error) {
 	if r.apiKey != "" && r.apiKeyFile != "" {
 		return a, misusef("--api-key and --api-key-file are both given: one key is enough")
 	}
-	all, err := readProfiles()
+	a, p, err := r.open()
 	if err != nil {
 		return a, err
 	}
-	name := cmp.Or(r.profile, os.Getenv("CORVO_PROFILE"), all.Current)
-	p, err := all.named(name)
-	if err != nil {
+	if a.apiKey, err = secretOf("api-key", r.apiKey, r.apiKeyFile, "CORVO_API_KEY", p.APIKey, p.APIKeyFile); err != nil {
 		return a, err
+	}
+	a.cloudToken, err = secretOf("cloud-token", "", r.cloudTokenFile, "CORVO_CLOUD_TOKEN", p.CloudToken, p.CloudTokenFile)
+	return a, err
+}
+
+// open is what there is of access without its secrets, and the profile with those of them
+// that nothing else says.
+func (r *remote) open() (a access, p profile, err error) {
+	all, err := readProfiles()
+	if err != nil {
+		return a, p, err
+	}
+	name := cmp.Or(r.profile, os.Getenv("CORVO_PROFILE"), all.Current)
+	if p, err = all.named(name); err != nil {
+		return a, p, err
 	}
 	// A profile's secrets are for its own server, not for whichever a variable names.
 	if first := cmp.Or(r.endpoint, os.Getenv("CORVO_ENDPOINT")); first != "" && !sameEndpoint(first, cmp.Or(p.Endpoint, defaultEndpoint)) {
 		if r.profile != "" && r.endpoint == "" {
-			return a, misusef("--profile %s is of %s and CORVO_ENDPOINT says %s: unset one, or say --endpoint", r.profile, cmp.Or(p.Endpoint, defaultEndpoint), first)
+			return a, p, misusef("--profile %s is of %s and CORVO_ENDPOINT says %s: unset one, or say --endpoint", r.profile, cmp.Or(p.Endpoint, defaultEndpoint), first)
 		}
 		if p.hasSecrets() {
 			a.leftOut = fmt.Sprintf("; the secrets of profile %s were left out, since they are for %s and this is %s", name, cmp.Or(p.Endpoint, defaultEndpoint), first)
@@ -98,13 +112,14 @@ func (r *remote) access() (a access, err error) {
 	a.endpoint = cmp.Or(r.endpoint, os.Getenv("CORVO_ENDPOINT"), p.Endpoint, defaultEndpoint)
 	a.namespace = cmp.Or(r.namespace, os.Getenv("CORVO_NAMESPACE"), p.Namespace)
 	if err := fitsHeader(a.namespace); err != nil {
-		return a, misusef("the namespace of --namespace, CORVO_NAMESPACE or the profile: %w", err)
+		return a, p, misusef("the namespace of --namespace, CORVO_NAMESPACE or the profile: %w", err)
 	}
-	if a.apiKey, err = secretOf("api-key", r.apiKey, r.apiKeyFile, "CORVO_API_KEY", p.APIKey, p.APIKeyFile); err != nil {
-		return a, err
-	}
-	a.cloudToken, err = secretOf("cloud-token", "", r.cloudTokenFile, "CORVO_CLOUD_TOKEN", p.CloudToken, p.CloudTokenFile)
-	return a, err
+	return a, p, nil
+}
+
+// namesSecret says whether a flag or the environment names a secret.
+func (r *remote) namesSecret() bool {
+	return cmp.Or(r.apiKey, r.apiKeyFile, r.cloudTokenFile, os.Getenv("CORVO_API_KEY"), os.Getenv("CORVO_CLOUD_TOKEN")) != ""
 }
 
 // sameEndpoint says whether two URLs are of one server. Of scheme and host the case says

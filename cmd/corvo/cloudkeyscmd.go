@@ -43,7 +43,7 @@ func cloudKeys(r *remote) *cobra.Command {
 	return keyRing{
 		use: "keys", short: "API keys of the namespace that --namespace names", one: "API key",
 		owner: func(*cobra.Command, *client.Cloud) (string, error) {
-			a, err := r.access()
+			a, _, err := r.open()
 			if err == nil && a.namespace == "" {
 				err = misusef("whose keys? Name a namespace with --namespace or CORVO_NAMESPACE; corvo cloud namespaces shows all")
 			}

@@ -73,8 +73,12 @@ func withoutSecret(cmd *cobra.Command, err error) string {
 	if api.CodeOf(err) != api.Unauthorized || cmd.Flag("api-key") == nil { // corvo login asks with what it is given
 		return ""
 	}
-	a, err := remoteOf(cmd).access()
-	if err != nil || a.secret() != "" {
+	r := remoteOf(cmd)
+	if r.namesSecret() { // which is not read again: stdin would be waited for
+		return ""
+	}
+	a, _, err := r.open()
+	if err != nil {
 		return ""
 	}
 	return a.leftOut

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/corvo/corvo/api"
@@ -163,6 +164,39 @@ profiles:
 		} else if a.code != exitMisuse || said.Load() != "" || !strings.Contains(a.stderr, c.want) {
 			t.Errorf("%+v: %d, %v spoke: %s", c, a.code, said.Load(), a.stderr)
 		}
+	}
+}
+
+// A secret is read once, for a terminal and a pipe that is asked for more waits for it, and
+// one that has ended has none.
+func TestASecretIsReadOnce(t *testing.T) {
+	t.Parallel()
+	refuses := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+		w.Write([]byte(`{"error":"no such key","code":"UNAUTHORIZED"}`))
+	}))
+	t.Cleanup(refuses.Close)
+	answers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Write([]byte(`{}`))
+	}))
+	t.Cleanup(answers.Close)
+	config, _ := withProfiles(t, 0o600, "{}")
+	env := []string{config, "CORVO_ENDPOINT=", "CORVO_API_KEY=", "CORVO_CLOUD_TOKEN=", "CORVO_NAMESPACE="}
+
+	a := corvoFed(t, strings.NewReader("token"), env, "cloud", "keys", "--endpoint", answers.URL, "--namespace", "orders", "--cloud-token-file", "-")
+	if a.code != 0 {
+		t.Errorf("%+v", a)
+	}
+
+	pipe := filepath.Join(t.TempDir(), "key")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte("key"), 0o600) }() // waits for its reader; the next one waits for another writer
+	a = corvo(t, env, "queues", "--endpoint", refuses.URL, "--api-key-file", pipe)
+	if err := <-written; err != nil || a.code != exitFailed || !strings.Contains(a.stderr, "no such key") {
+		t.Errorf("%v, %+v", err, a)
 	}
 }
 
