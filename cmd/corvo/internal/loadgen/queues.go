@@ -43,7 +43,7 @@ func queueNames(n int) []string {
 func (r *run) prepare(ctx context.Context) error {
 	r.backlogs = make([]backlog, len(r.queues))
 	for i, queue := range r.queues {
-		r.made++ // or else it is not known whether it is
+		r.made++     // or else it is not known whether it is
 		if !r.Keep { // queues that are kept come with their jobs: a worker's key is enough
 			// An interrupt waits for it: a queue that is made later could not be removed.
 			if _, err := r.api.PutQueue(context.WithoutCancel(ctx), queue, api.PutQueueRequest{}); err != nil {
