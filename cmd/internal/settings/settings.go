@@ -169,15 +169,8 @@ func isPort(text string) bool {
 // IsURL says whether a text is the base URL of a server.
 func IsURL(text string) bool {
 	u, err := url.Parse(text)
-	if err != nil || u.Hostname() == "" {
-		return false
-	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return false
-		}
-	}
-	return (u.Scheme == "http" || u.Scheme == "https") && u.RawQuery == "" && u.Fragment == ""
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.Port() != "0" &&
+		(u.Port() == "" || isPort(u.Port())) && u.RawQuery == "" && u.Fragment == ""
 }
 
 // LogLevels are the words --log-level takes.
