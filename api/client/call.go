@@ -179,6 +179,17 @@ func checkNames(path string) error {
 	return nil
 }
 
+// selfRead is an answer that reads its own text, which json.Unmarshal would go over once
+// more for a json.Unmarshaler, to find its end.
+type selfRead interface{ read(text []byte) error }
+
+func readAnswer(text []byte, out any) error {
+	if own, ok := out.(selfRead); ok {
+		return own.read(text)
+	}
+	return json.Unmarshal(text, out)
+}
+
 // try sends the call once.
 func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int, error) {
 	if c.timeout > 0 {
@@ -207,10 +218,8 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 		return resp.StatusCode, nil
 	}
 	text, err := readBody(resp)
-	if f, ok := k.out.(*fetched); ok && err == nil {
-		err = f.UnmarshalJSON(text) // json.Unmarshal would read all of it once more, to find its end
-	} else if err == nil {
-		err = json.Unmarshal(text, k.out)
+	if err == nil {
+		err = readAnswer(text, k.out)
 	}
 	if err != nil {
 		return resp.StatusCode, fmt.Errorf("%s %s: read the answer: %w", k.method, k.path, err)

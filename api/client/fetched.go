@@ -22,8 +22,8 @@ type unreadJob struct {
 	err error
 }
 
-// UnmarshalJSON reads an answer. An error is about all of it that is not in f.
-func (f *fetched) UnmarshalJSON(text []byte) error {
+// read reads an answer. An error is about all of it that is not in f.
+func (f *fetched) read(text []byte) error {
 	f.jobs, f.unread = nil, nil // of an earlier try
 	if f.one {
 		return f.add(text)
@@ -51,7 +51,7 @@ func (f *fetched) UnmarshalJSON(text []byte) error {
 // add reads one job. It is an error where it is not known which.
 func (f *fetched) add(text []byte) error {
 	var j api.FetchedJob
-	err := json.Unmarshal(text, &j) // reads on behind a field that does not fit
+	err := json.Unmarshal(text, &j) // a field that does not fit leaves what came before it: the id and the token
 	switch {
 	case err == nil:
 		f.jobs = append(f.jobs, j)
