@@ -63,6 +63,15 @@ type session struct {
 	ends                 time.Time // of hostToken, at hosts too
 }
 
+// CheckCredential says what is wrong with a text that is to be the credential of a host or
+// a gateway, as far as the text tells.
+func CheckCredential(text string) error {
+	if kind, _, _ := keyring.Parse(text); kind != keyring.Host && kind != keyring.Gateway {
+		return errors.New("the fleet credential is none: it begins with cv_host_ or cv_gw_ and must be copied whole")
+	}
+	return nil
+}
+
 // NewMember checks the configuration; it connects to nothing.
 func NewMember(c MemberConfig) (*Member, error) {
 	var faults []error
@@ -70,9 +79,7 @@ func NewMember(c MemberConfig) (*Member, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
 		faults = append(faults, fmt.Errorf("control plane %q is not a URL such as https://cloud.example.com", c.ControlPlane))
 	}
-	if kind, _, _ := keyring.Parse(c.Credential); kind != keyring.Host && kind != keyring.Gateway {
-		faults = append(faults, errors.New("the fleet credential is none: it begins with cv_host_ or cv_gw_ and must be copied whole"))
-	}
+	faults = append(faults, CheckCredential(c.Credential))
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}

@@ -11,10 +11,10 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/telemetry"
-	"github.com/corvo/corvo/tenancy/keyring"
 )
 
 // running is what every long-running command has open.
@@ -61,11 +61,7 @@ type joining struct {
 }
 
 func (j *joining) check(f *misuse.Faults) {
-	if j.ControlPlane == "" {
-		f.Refuse(false, "--control-plane is missing: the URL of the control plane")
-	} else {
-		f.Refuse(settings.IsURL(j.ControlPlane), "--control-plane is %q; it must be a URL such as https://cloud.example.com", j.ControlPlane)
-	}
+	checkURL(f, "--control-plane", j.ControlPlane, "the URL of the control plane", "https://cloud.example.com")
 	f.Refuse(j.CredentialFile != "", "--credential-file is missing: register with POST /cloud/v1/hosts and keep the credential of its answer in a file")
 }
 
@@ -75,8 +71,8 @@ func (j *joining) credential() (string, error) {
 		return "", misuse.Errorf("--credential-file: %w; it names the file with the credential that POST /cloud/v1/hosts answered", err)
 	}
 	text := strings.TrimSpace(string(content))
-	if kind, _, _ := keyring.Parse(text); kind != keyring.Host && kind != keyring.Gateway {
-		return "", misuse.Errorf("--credential-file: %s holds no credential of a host or gateway: it begins with cv_host_ or cv_gw_ and must be copied whole", j.CredentialFile)
+	if err := fleet.CheckCredential(text); err != nil {
+		return "", misuse.Errorf("--credential-file %s: %w", j.CredentialFile, err)
 	}
 	return text, nil
 }
@@ -84,6 +80,12 @@ func (j *joining) credential() (string, error) {
 // checkBind refuses an address that nobody could listen on.
 func checkBind(f *misuse.Faults, flag, address string) {
 	f.Refuse(settings.IsAddress(address), "%s is %q; it must be host:port or :port, such as :8080", flag, address)
+}
+
+// checkURL refuses a URL that is missing, or is none.
+func checkURL(f *misuse.Faults, flag, url, what, example string) {
+	f.Refuse(url != "", "%s is missing: %s", flag, what)
+	f.Refuse(url == "" || settings.IsURL(url), "%s is %q; it must be a URL such as %s", flag, url, example)
 }
 
 func listen(bind string) (net.Listener, error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/corvo/corvo/cmd/internal/allinone"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
-	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/controlplane"
 	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/tenancy/keyring"
@@ -40,11 +39,7 @@ func (cfg *serverConfig) check(f *misuse.Faults) {
 	cfg.process.check(f)
 	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
-	if cfg.Endpoint == "" {
-		f.Refuse(false, "--endpoint is missing: the URL at which tenants reach the gateway")
-	} else {
-		f.Refuse(settings.IsURL(cfg.Endpoint), "--endpoint is %q; it must be a URL such as https://queue.example.com", cfg.Endpoint)
-	}
+	checkURL(f, "--endpoint", cfg.Endpoint, "the URL at which tenants reach the gateway", "https://queue.example.com")
 }
 
 func (cfg *serverConfig) run(ctx context.Context, out io.Writer) error {
