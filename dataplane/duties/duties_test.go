@@ -201,8 +201,10 @@ func TestARetryAndALeaseEndWhenDue(t *testing.T) {
 		id := s.enqueue(time.Time{}, "")
 		s.fetch(30 * time.Second)
 		over := time.Now().Add(30 * time.Second)
-		s.becomes(id, over, job.Active, job.Retrying)
-		s.becomes(id, over.Add(5*time.Second), job.Retrying, job.Pending)
+		s.becomes(id, over, job.Active, job.Pending)
+		again := s.fetch(time.Hour)
+		s.mustApply(&op.Fail{Meta: &op.Meta{}, Items: []*op.FailItem{{Proof: &op.LeaseProof{Id: id[:], Token: again.LeaseToken}}}})
+		s.becomes(id, time.Now().Add(10*time.Second), job.Retrying, job.Pending)
 	})
 }
 
@@ -218,8 +220,8 @@ func TestALeaseThatEndedBeforeTheTermGetsItsGrace(t *testing.T) {
 		s.mustApply(&op.StartTerm{Meta: &op.Meta{}})
 		term := time.Now()
 		s.refuse.Store(nil)
-		s.becomes(short, term.Add(3*time.Second), job.Active, job.Retrying)
-		s.becomes(long, term.Add(job.ReclaimGrace), job.Active, job.Retrying)
+		s.becomes(short, term.Add(3*time.Second), job.Active, job.Pending)
+		s.becomes(long, term.Add(job.ReclaimGrace), job.Active, job.Pending)
 	})
 }
 

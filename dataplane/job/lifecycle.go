@@ -77,7 +77,7 @@ var lifecycle = []transition{
 	{Active, OnSuspend, Held},
 	{Active, OnRetry, Retrying},
 	{Active, OnExhaust, Dead},
-	{Active, OnReclaim, Retrying},
+	{Active, OnReclaim, Pending},
 	{Active, OnReclaimLast, Dead},
 	{Scheduled, OnCancel, Cancelled},
 	{Pending, OnCancel, Cancelled},

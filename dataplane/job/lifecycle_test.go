@@ -39,6 +39,8 @@ func TestNext(t *testing.T) {
 		{job.Retrying, job.OnPromote, job.Pending},
 		{job.Active, job.OnAck, job.Completed},
 		{job.Active, job.OnReturn, job.Pending},
+		{job.Active, job.OnReclaim, job.Pending},
+		{job.Active, job.OnReclaimLast, job.Dead},
 		{job.Active, job.OnContinue, job.Pending},
 		{job.Active, job.OnSuspend, job.Held},
 		{job.Pending, job.OnContinue, 0},

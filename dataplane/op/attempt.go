@@ -22,9 +22,11 @@ var (
 	reclaimed = ending{job.OnReclaim, job.OnReclaimLast, state.EventType_EVENT_RECLAIMED, job.Reclaimed}
 )
 
-// endAttempt ends j's running attempt: keeps its error and has the job retried
-// after its backoff, or dead after its last attempt. A job whose backoff is
-// nothing is pending at once; one that was to be let go is cancelled.
+// endAttempt ends j's running attempt and keeps its error. A job without attempts
+// left is dead, and a job that was to be cancelled is cancelled. A failed job is
+// retried after its backoff, and is pending at once if that is zero. A job whose
+// lease expired is always pending at once, because it has waited a whole lease
+// already; it keeps its number, and so its place among the jobs of its priority.
 func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error {
 	if j.Cancelling {
 		return letGo(tx, j, e)
@@ -46,8 +48,12 @@ func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error
 	}
 	j.State = to
 	j.FailedNs = tx.ClockNs()
-	if to == job.Dead {
+	switch to {
+	case job.Dead:
 		return settle(tx, j, settlement{err: e.Error}, how.event, state.EventType_EVENT_DEAD)
+	case job.Pending:
+		j.ScheduledNs = tx.ClockNs()
+		return tx.PutJob(j, how.event)
 	}
 	delay := j.Retry.VariedDelayMs(job.ID(j.Id), attemptsMade(j))
 	j.ScheduledNs = tx.ClockNs() + delay*int64(time.Millisecond)

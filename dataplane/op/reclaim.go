@@ -7,9 +7,10 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Reclaim takes jobs back whose lease is over, as if the attempt had failed, and
-// marks them: from then on only a token or a worker id proves a lease of them. Those
-// that were to be let go are cancelled.
+// Reclaim ends the attempts whose lease is over. The attempt counts and its error is
+// kept; the job is pending at once, or dead after its last attempt. Reclaim marks the
+// jobs: from then on only a token or a worker id proves a lease of them. A job that
+// was to be cancelled is cancelled.
 // The proposer saw the leases over; what was renewed or settled since, or is
 // still within a new term's grace, is skipped.
 

@@ -232,3 +232,23 @@ func TestClientRepeatsFetch(t *testing.T) {
 		t.Errorf("first %+v, then %+v, %v", first, again, err)
 	}
 }
+
+// A job whose lease expires is handed to a waiting fetch at once, whatever its backoff
+// is; its attempt counts, and its error is kept.
+func TestAnExpiredLeaseReturnsItsJobAtOnce(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	n.enqueued(`{"queue":"q","max_retries":2,"retry_backoff":"fixed","retry_base_delay":"1h"}`)
+	first := n.fetched(n.send("POST", onePath, n.admin, `{"queues":["q"],"lease_duration":1,"timeout":0}`))[0]
+	again := n.fetched(n.send("POST", onePath, n.admin, `{"queues":["q"],"lease_duration":60,"timeout":60}`))[0]
+	if again.JobID != first.JobID || again.Attempt != 2 {
+		t.Errorf("the waiting fetch got %s, attempt %d, want attempt 2 of %s", again.JobID, again.Attempt, first.JobID)
+	}
+	doc, err := n.client(n.admin).Job(context.Background(), first.JobID, client.Read{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Errors) != 1 || doc.Errors[0].Error != "lease expired" {
+		t.Errorf("the job's errors are %+v, want one of the expired lease", doc.Errors)
+	}
+}

@@ -29,8 +29,18 @@ func delayMs(r *job.Retry, attempt uint32) int64 {
 	return d.Int64()
 }
 
-// lose ends an active job's attempt as a failure.
-func (m *model) lose(j *modelJob, why string) {
+// backoffNs is how long a job waits after its last attempt has failed.
+func (j *modelJob) backoffNs() int64 {
+	made := j.attempt - j.base
+	if j.retry.GetJitterPercent() > 0 {
+		return j.retry.VariedDelayMs(j.id, made) * 1e6
+	}
+	return delayMs(j.retry, made) * 1e6
+}
+
+// lose ends an active job's attempt without success. The next one may begin after
+// waitNs.
+func (m *model) lose(j *modelJob, why string, waitNs int64) {
 	j.keepError()
 	if j.cancelling {
 		m.settle(j, job.Cancelled, ending{})
@@ -38,17 +48,12 @@ func (m *model) lose(j *modelJob, why string) {
 	}
 	m.queue(j.queue).failed++
 	m.giveUp(j, true, false)
-	made := j.attempt - j.base
-	if made >= j.retry.GetMaxAttempts() {
+	if j.attempt-j.base >= j.retry.GetMaxAttempts() {
 		m.settle(j, job.Dead, ending{err: why})
 		return
 	}
-	delayNs := delayMs(j.retry, made) * 1e6
-	if j.retry.GetJitterPercent() > 0 {
-		delayNs = j.retry.VariedDelayMs(j.id, made) * 1e6
-	}
-	j.state, j.dueNs = job.Retrying, m.clockNs+delayNs
-	if delayNs == 0 {
+	j.state, j.dueNs = job.Retrying, m.clockNs+waitNs
+	if waitNs == 0 {
 		j.state = job.Pending
 	}
 	m.put(j)
@@ -86,7 +91,7 @@ func (m *model) fail(o *op.Fail) outcome {
 			case reason == op.FailReason_FAIL_REASON_UNDELIVERED, reason == op.FailReason_FAIL_REASON_SHUTDOWN && !j.cancelling:
 				m.giveBack(j, reason != op.FailReason_FAIL_REASON_UNDELIVERED)
 			default:
-				m.lose(j, item.GetError())
+				m.lose(j, item.GetError(), j.backoffNs())
 			}
 			if reason == op.FailReason_FAIL_REASON_SHUTDOWN && j.state == job.Pending {
 				j.dueNs = m.clockNs

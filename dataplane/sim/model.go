@@ -339,7 +339,7 @@ func (m *model) reclaim(o *op.Reclaim) outcome {
 			continue
 		}
 		j.leaseExpired, j.endedBy = true, ""
-		m.lose(j, j.loseLease())
+		m.lose(j, j.loseLease(), 0)
 		result.Reclaimed++
 	}
 	return outcome{result: result}

@@ -15,7 +15,7 @@ var told = map[job.Event][]state.EventType{
 	job.OnContinue: {evContinued}, job.OnAwait: {evContinued}, job.OnSuspend: {evHeld},
 	job.OnRenew: {evRenewed}, job.OnReturn: {evReturned}, job.OnAck: {evCompleted},
 	job.OnRetry: {evFailed, evRetrying}, job.OnExhaust: {evFailed, evDead},
-	job.OnReclaim: {evReclaimed, evRetrying}, job.OnReclaimLast: {evReclaimed, evDead},
+	job.OnReclaim: {evReclaimed}, job.OnReclaimLast: {evReclaimed, evDead},
 	job.OnCancel: {evCancelled}, job.OnStop: {evCancelling}, job.OnLetGo: {evCancelled},
 	job.OnHold: {evHeld}, job.OnApprove: {evApproved}, job.OnReject: {evRejected, evDead},
 	job.OnExpire: {evExpired, evDead}, job.OnBlock: {evUnblocked, evDead}, job.OnDrop: {evDead},
