@@ -36,6 +36,7 @@ type Catalogue struct {
 	mu      sync.Mutex
 	file    *os.File // at its end
 	failed  bool     // an append did: what the file ends with is not known
+	pending []byte   // lines that Note has taken and no Flush has written
 	size    int      // bytes of the file
 	number  int64
 	trusted token.Set
@@ -143,8 +144,39 @@ func (r record) verify() error {
 func (c *Catalogue) Put(m Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.put(m, c.append)
+}
+
+// Note takes a message like Put and leaves it to the next Flush to write it, because
+// a gateway follows every namespace there is: a sync for each document would hold up
+// its start by minutes. Of a namespace that is to be absent only the number is kept, so
+// documents must come in the order of their numbers.
+func (c *Catalogue) Note(m Message) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.put(m, c.note)
+}
+
+// Flush makes durable what Note has taken and returns the number up to which the file
+// has everything then. When it fails, the next Flush writes the whole file anew.
+func (c *Catalogue) Flush() (number int64, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.failed:
+		err = c.rewrite()
+	case len(c.pending) > 0:
+		if err = c.write(nil); err == nil {
+			err = c.compact()
+		}
+	}
+	return c.number, err
+}
+
+// put checks a message and hands its records to keep. The lock is held.
+func (c *Catalogue) put(m Message, keep func(record) error) error {
 	if len(m.JWKS) > 0 {
-		if err := c.putKeys(m.JWKS); err != nil {
+		if err := c.putKeys(m.JWKS, keep); err != nil {
 			return err
 		}
 	}
@@ -162,17 +194,17 @@ func (c *Catalogue) Put(m Message) error {
 		return nil
 	}
 	signer := c.trusted.Only(token.Signer(m.Signature))
-	return c.append(record{Number: m.Number, Doc: m.Doc, Signature: m.Signature, Signer: signer.JWKS()})
+	return keep(record{Number: m.Number, Doc: m.Doc, Signature: m.Signature, Signer: signer.JWKS()})
 }
 
 // putKeys keeps what is trusted from now on. The lock is held.
-func (c *Catalogue) putKeys(jwks []byte) error {
+func (c *Catalogue) putKeys(jwks []byte, keep func(record) error) error {
 	set, err := token.ParseSet(jwks)
 	if err != nil {
 		return err
 	}
 	if text := set.JWKS(); !bytes.Equal(text, c.trusted.JWKS()) {
-		return c.append(record{Number: c.number, JWKS: text})
+		return keep(record{Number: c.number, JWKS: text})
 	}
 	return nil
 }
@@ -211,11 +243,8 @@ func (c *Catalogue) Close() error {
 
 // append writes a record, syncs it and takes it. The lock is held.
 func (c *Catalogue) append(r record) error {
-	line, err := encodeLine(r)
+	line, r, err := recode(r)
 	if err != nil {
-		return err
-	}
-	if r, err = decodeLine(line); err != nil { // as it will be read
 		return err
 	}
 	if c.failed {
@@ -223,26 +252,63 @@ func (c *Catalogue) append(r record) error {
 			return fmt.Errorf("write the catalogue anew after an append failed: %w", err)
 		}
 	}
-	if _, err = c.file.Write(line); err == nil {
+	if err := c.write(line); err != nil {
+		return err
+	}
+	if err := c.apply(r); err != nil {
+		return err
+	}
+	return c.compact()
+}
+
+// note takes a record that the next Flush writes. The lock is held.
+func (c *Catalogue) note(r record) error {
+	line, r, err := recode(r)
+	if err != nil {
+		return err
+	}
+	if len(r.Doc) > 0 && r.Number <= c.number {
+		return nil // its namespace may have been forgotten since
+	}
+	if r.doc.Desired == Absent {
+		return c.note(record{Number: r.Number, Forget: r.doc.Namespace})
+	}
+	if !c.failed { // else Flush writes all that is known
+		c.pending = append(c.pending, line...)
+	}
+	return c.apply(r)
+}
+
+// write appends the pending lines and one more, and syncs them. The lock is held.
+func (c *Catalogue) write(line []byte) error {
+	text := append(c.pending, line...)
+	c.pending = nil
+	_, err := c.file.Write(text)
+	if err == nil {
 		err = c.file.Sync()
 	}
 	if err != nil {
 		c.failed = true
 		return fmt.Errorf("append to the catalogue: %w", err)
 	}
-	c.size += len(line)
-	if err := c.apply(r); err != nil {
-		return err
-	}
+	c.size += len(text)
+	return nil
+}
+
+// compact writes the file anew when too much of it is out of date. The lock is held.
+func (c *Catalogue) compact() error {
 	if c.size > 2*c.live+CatalogueSlackBytes {
 		return c.rewrite()
 	}
 	return nil
 }
 
-// apply takes a record that is on disk.
+// apply takes a record that is on disk, or will be at the next Flush.
 func (c *Catalogue) apply(r record) error {
 	c.number = max(c.number, r.Number)
+	if old, ok := c.lines[r.doc.Namespace]; ok && len(r.Doc) > 0 && old.Number >= r.Number {
+		return nil // a newer document is known, wherever in the file this one stands
+	}
 	if len(r.JWKS) > 0 {
 		set, err := token.ParseSet(r.JWKS)
 		if err != nil {
@@ -287,7 +353,7 @@ func (c *Catalogue) rewrite() error {
 	if c.file != nil {
 		_ = c.file.Close() // nobody can find it any more
 	}
-	c.file, c.size, c.failed = file, len(text), false
+	c.file, c.size, c.failed, c.pending = file, len(text), false, nil
 	return nil
 }
 
@@ -303,6 +369,15 @@ func encodeLine(r record) ([]byte, error) {
 	}
 	line := fmt.Appendf(nil, "%08x ", crc32.Checksum(text, castagnoli))
 	return append(append(line, text...), '\n'), nil
+}
+
+// recode encodes a record and reads it back, so that memory holds what the file does.
+func recode(r record) (line []byte, _ record, err error) {
+	if line, err = encodeLine(r); err != nil {
+		return nil, r, err
+	}
+	r, err = decodeLine(line)
+	return line, r, err
 }
 
 func decodeLine(line []byte) (r record, err error) {

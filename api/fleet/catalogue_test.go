@@ -271,6 +271,91 @@ func TestCatalogueAfterAFailedAppend(t *testing.T) {
 	}
 }
 
+// TestCatalogueNotes: what is noted counts at once, is on disk after a Flush, and of
+// what is absent only the number is kept.
+func TestCatalogueNotes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalogue")
+	c, _ := openCatalogue(t, path)
+	k := signingKey(t, 1)
+	note := func(m Message) {
+		t.Helper()
+		if err := c.Note(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush := func(want ...string) {
+		t.Helper()
+		number, err := c.Flush()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, docs := openCatalogue(t, path); !slices.Equal(namespaces(docs), want) || again.Number() != number {
+			t.Fatalf("on disk %v up to %d, want %v up to %d", namespaces(docs), again.Number(), want, number)
+		}
+	}
+	note(keysMessage(k))
+	note(docMessage(t, k, docOf(1, "n1", "one")))
+	note(docMessage(t, k, docOf(2, "n2", "two")))
+	if _, docs := openCatalogue(t, path); len(docs) != 0 || c.Number() != 2 {
+		t.Errorf("before the flush: %v on disk, number %d", namespaces(docs), c.Number())
+	}
+	flush("n1", "n2")
+	size := c.size
+	flush("n1", "n2")
+	if c.size != size {
+		t.Error("a flush of nothing writes")
+	}
+	gone := docOf(3, "n1", "one")
+	gone.Desired = Absent
+	note(docMessage(t, k, gone))
+	note(docMessage(t, k, docOf(1, "n1", "one"))) // older than what was forgotten
+	if err := c.Note(docMessage(t, signingKey(t, 2), docOf(4, "n3", "three"))); err == nil {
+		t.Error("a document of a stranger is noted")
+	}
+	flush("n2")
+	whole := c.file
+	readOnly, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.file = readOnly
+	if err := whole.Close(); err != nil {
+		t.Fatal(err)
+	}
+	note(docMessage(t, k, docOf(5, "n5", "five")))
+	if _, err := c.Flush(); err == nil {
+		t.Fatal("a write that failed is not told of")
+	}
+	note(docMessage(t, k, docOf(6, "n6", "six")))
+	flush("n2", "n5", "n6")
+}
+
+// TestCatalogueTakesTheNewest: whatever the order of the lines, the newest document of
+// a namespace counts.
+func TestCatalogueTakesTheNewest(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "catalogue")
+	c, _ := openCatalogue(t, path)
+	k := signingKey(t, 1)
+	put(t, c, keysMessage(k), docMessage(t, k, docOf(7, "n1", "new")))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := docMessage(t, k, docOf(3, "n1", "old"))
+	line, err := encodeLine(record{Number: 3, Doc: old.Doc, Signature: old.Signature, Signer: keysMessage(k).JWKS})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, slices.Concat(text, line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, docs := openCatalogue(t, path); len(docs) != 1 || docs[0].Name != "new" {
+		t.Errorf("%+v", docs)
+	}
+}
+
 func FuzzCatalogueLine(f *testing.F) {
 	k := signingKey(f, 1)
 	m := docMessage(f, k, docOf(1, "n1", "one"))

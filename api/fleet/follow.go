@@ -157,6 +157,7 @@ func (s *stream) take(ctx context.Context, line []byte) error {
 	}
 	if len(msg.Doc) == 0 {
 		s.advance(msg.Number)
+		s.heard.Store(s.config.Now().UnixNano())
 		if s.OnNumber != nil {
 			s.OnNumber(msg.Number)
 		}

@@ -33,6 +33,9 @@ type MemberConfig struct {
 	// Trusted is believed until the control plane has said what is: what a
 	// Catalogue kept, or nothing.
 	Trusted token.Set
+	// Last is the session of an earlier run; its host token is shown until the
+	// control plane has given another.
+	Last Session
 
 	HTTP   *http.Client     // nil = one of its own; a Timeout is not used
 	Now    func() time.Time // nil = time.Now
@@ -53,6 +56,7 @@ type Member struct {
 	trusted   atomic.Pointer[token.Set]
 	number    atomic.Int64
 	connected atomic.Bool
+	heard     atomic.Int64 // Unix nanoseconds of the last heartbeat; 0 = never
 	pulse     pulse
 	rejoin    chan struct{} // holds one: the token was refused
 }
@@ -96,7 +100,10 @@ func NewMember(c MemberConfig) (*Member, error) {
 	if m.log == nil {
 		m.log = slog.Default()
 	}
-	m.session.Store(&session{})
+	m.session.Store(&session{id: c.Last.ID, hostToken: c.Last.HostToken, ends: c.Last.Ends})
+	if !c.Last.Heard.IsZero() {
+		m.heard.Store(c.Last.Heard.UnixNano())
+	}
 	m.trusted.Store(&c.Trusted)
 	return m, nil
 }
@@ -143,6 +150,16 @@ func (m *Member) Trusted() token.Set { return *m.trusted.Load() }
 
 // Connected says whether the stream of documents is open and alive.
 func (m *Member) Connected() bool { return m.connected.Load() }
+
+// Heard says when the control plane last had no document left to send: what is
+// known was all there was. The zero time = never, in this run or the one of Last.
+func (m *Member) Heard() time.Time {
+	ns := m.heard.Load()
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns)
+}
 
 // Number is that of the newest document that was handled.
 func (m *Member) Number() int64 { return m.number.Load() }

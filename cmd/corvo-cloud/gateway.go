@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/controlplane/gateway"
+	"github.com/corvo/corvo/telemetry"
 )
 
 // gatewayConfig is what `corvo-cloud gateway` can be told.
@@ -19,7 +21,9 @@ type gatewayConfig struct {
 	process
 	joining
 	settings.Door
-	Bind string `flag:"bind" default:":8080" doc:"address tenants reach the gateway at"`
+	measured
+	Bind    string `flag:"bind" default:":8080" doc:"address tenants reach the gateway at"`
+	DataDir string `flag:"data-dir" default:"data" doc:"directory for the documents to serve by after a restart while the control plane is away"`
 }
 
 func newGateway() *cobra.Command {
@@ -32,10 +36,12 @@ func (cfg *gatewayConfig) check(f *misuse.Faults) {
 	cfg.process.check(f)
 	cfg.joining.check(f)
 	cfg.Door.Check(f.Refuse)
+	cfg.measured.check(f)
 	checkBind(f, "--bind", cfg.Bind)
+	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
 }
 
-func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) error {
+func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 	credential, err := cfg.credential()
 	if err != nil {
 		return err
@@ -44,7 +50,10 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	metrics := telemetry.NewRegistry()
 	door, err := gateway.New(gateway.Config{
+		DataDir:      filepath.Join(cfg.DataDir, "gateway"),
+		Metrics:      metrics,
 		ControlPlane: cfg.ControlPlane,
 		Credential:   credential,
 		Version:      version,
@@ -59,6 +68,11 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return cfg.end(ctx, r, err)
 	}
+	measured, err := cfg.serveMetrics(ctx, out, metrics.Handler(), &cfg.process, r)
+	if err != nil {
+		return cfg.end(ctx, r, err)
+	}
+	defer func() { err = errors.Join(err, measured()) }()
 	following, stop := context.WithCancel(context.WithoutCancel(ctx))
 	followed := make(chan error, 1)
 	go func() { followed <- door.Run(following) }()

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 
 	"github.com/spf13/cobra"
 
@@ -20,11 +19,11 @@ import (
 type hostConfig struct {
 	process
 	joining
-	Bind        string `flag:"bind" default:":8082" doc:"address gateways reach the host at"`
-	Advertise   string `flag:"advertise" doc:"URL gateways reach the host at; default: --bind on loopback"`
-	DataDir     string `flag:"data-dir" default:"data" doc:"directory for the data of all namespaces placed here"`
-	MetricsBind string `flag:"metrics-bind" doc:"address to serve the host's own metrics on, without a credential; none by default"`
-	NodeID      string `flag:"node-id" default:"host-1" doc:"this member's name in its raft groups; must not change"`
+	measured
+	Bind      string `flag:"bind" default:":8082" doc:"address gateways reach the host at"`
+	Advertise string `flag:"advertise" doc:"URL gateways reach the host at; default: --bind on loopback"`
+	DataDir   string `flag:"data-dir" default:"data" doc:"directory for the data of all namespaces placed here"`
+	NodeID    string `flag:"node-id" default:"host-1" doc:"this member's name in its raft groups; must not change"`
 }
 
 func newHost() *cobra.Command {
@@ -39,9 +38,7 @@ func (cfg *hostConfig) check(f *misuse.Faults) {
 	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(cfg.Advertise == "" || settings.IsURL(cfg.Advertise), "--advertise is %q; it must be a URL such as http://10.0.0.7:8082", cfg.Advertise)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
-	if cfg.MetricsBind != "" {
-		checkBind(f, "--metrics-bind", cfg.MetricsBind)
-	}
+	cfg.measured.check(f)
 }
 
 func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
@@ -70,20 +67,11 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return cfg.end(ctx, r, err)
 	}
-	if cfg.MetricsBind != "" {
-		metrics, err := net.Listen("tcp", cfg.MetricsBind)
-		if err != nil {
-			return cfg.end(ctx, r, fmt.Errorf("--metrics-bind: %w", err), host.Close)
-		}
-		fmt.Fprintf(out, "its metrics are on %s\n", front.URL(metrics.Addr()))
-		served := make(chan error, 1)
-		go func() {
-			served <- front.Serve(ctx, metrics, front.Config{
-				Handler: host.OperatorMetrics(), ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,
-			})
-		}()
-		defer func() { err = errors.Join(err, <-served) }()
+	measured, err := cfg.serveMetrics(ctx, out, host.OperatorMetrics(), &cfg.process, r)
+	if err != nil {
+		return cfg.end(ctx, r, err, host.Close)
 	}
+	defer func() { err = errors.Join(err, measured()) }()
 	fmt.Fprintf(out, "the host listens on %s\n", front.URL(listener.Addr()))
 	err = front.Serve(ctx, listener, front.Config{
 		Handler: host.Handler(), Drain: host.Drain, ShutdownTimeout: cfg.ShutdownTimeout, Logger: r.log,

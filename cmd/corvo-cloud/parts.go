@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	"github.com/corvo/corvo/telemetry"
@@ -75,6 +78,35 @@ func (j *joining) credential() (string, error) {
 		return "", misuse.Errorf("--credential-file %s: %w", j.CredentialFile, err)
 	}
 	return text, nil
+}
+
+// measured is a part that serves its own metrics.
+type measured struct {
+	MetricsBind string `flag:"metrics-bind" doc:"address to serve the process's own metrics on, without a credential; none by default"`
+}
+
+func (m *measured) check(f *misuse.Faults) {
+	if m.MetricsBind != "" {
+		checkBind(f, "--metrics-bind", m.MetricsBind)
+	}
+}
+
+// serveMetrics serves the metrics, if they are wanted, until stop is called.
+func (m *measured) serveMetrics(ctx context.Context, out io.Writer, handler http.Handler, p *process, r *running) (stop func() error, err error) {
+	if m.MetricsBind == "" {
+		return func() error { return nil }, nil
+	}
+	listener, err := net.Listen("tcp", m.MetricsBind)
+	if err != nil {
+		return nil, fmt.Errorf("--metrics-bind: %w", err)
+	}
+	fmt.Fprintf(out, "its metrics are on %s\n", front.URL(listener.Addr()))
+	serving, cancel := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() {
+		served <- front.Serve(serving, listener, front.Config{Handler: handler, ShutdownTimeout: p.ShutdownTimeout, Logger: r.log})
+	}()
+	return func() error { cancel(); return <-served }, nil
 }
 
 // checkBind refuses an address that nobody could listen on.

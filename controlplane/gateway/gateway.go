@@ -1,8 +1,8 @@
 // Package gateway is the front door of the cloud's data plane: it finds out whose
 // a request is, by the documents it follows, and passes it on to the host of that
-// namespace. It stores nothing and asks nobody while a request waits, so there may
-// be any number of gateways, and they go on while the control plane is away. What
-// a request may do, the host decides.
+// namespace. It asks nobody while a request waits and stores only what it can fetch
+// again, so there may be any number of gateways, and they go on while the control
+// plane is away, restarts included. What a request may do, the host decides.
 package gateway
 
 import (
@@ -58,6 +58,9 @@ type Config struct {
 	ControlPlane string // base URL
 	Credential   string // of the gateway, cv_gw_...
 	Version      string // of the binary
+	// DataDir is where documents and session are kept, so that the gateway serves
+	// after a restart while the control plane is away; "" = they are not.
+	DataDir string
 
 	Limits     pace.Limits   // how fast it is asked
 	AnswerWait time.Duration // 0 = DefaultAnswerWait
@@ -83,7 +86,8 @@ type Gateway struct {
 	handler   http.Handler
 	tracer    trace.Tracer
 	log       *slog.Logger
-	known     atomic.Bool // all documents there were have come
+	kept      *kept       // nil without Config.DataDir
+	known     atomic.Bool // all documents there were have come, or are those of an earlier run
 	flight    flight
 	limits    pace.Limiter
 	paces     keyPaces
@@ -92,8 +96,8 @@ type Gateway struct {
 	failing   sync.Map // id of a host -> struct{}: it could not be reached last
 }
 
-// New makes a gateway that knows nothing yet: it answers 503 until Run has heard
-// of the namespaces. It returns every fault of the configuration.
+// New makes a gateway that answers 503 until Run has heard of the namespaces, or
+// serves by what Config.DataDir holds of an earlier run. It returns every fault of the configuration.
 func New(c Config) (*Gateway, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -114,33 +118,53 @@ func New(c Config) (*Gateway, error) {
 	if c.Metrics == nil {
 		c.Metrics = telemetry.NewRegistry()
 	}
-	member, err := fleet.NewMember(fleet.MemberConfig{
-		ControlPlane: c.ControlPlane, Credential: c.Credential, Join: fleet.JoinRequest{Version: c.Version},
-		HTTP: c.HTTP, Now: c.Now, Logger: c.Logger,
-	})
-	if err != nil {
+	g := &Gateway{
+		config: c, book: fleet.NewBook(), transport: c.Transport, log: c.Logger, limits: pace.New(c.Limits),
+		tracer: c.Tracer.Tracer("github.com/corvo/corvo/controlplane/gateway"),
+	}
+	if err := g.open(); err != nil {
+		if g.kept != nil {
+			err = errors.Join(err, g.kept.close())
+		}
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	g := &Gateway{
-		config: c, member: member, book: fleet.NewBook(), transport: c.Transport, log: c.Logger, limits: pace.New(c.Limits),
-		tracer: c.Tracer.Tracer("github.com/corvo/corvo/controlplane/gateway"),
+	return g, nil
+}
+
+// open makes what a gateway consists of.
+func (g *Gateway) open() (err error) {
+	c := g.config
+	member := fleet.MemberConfig{
+		ControlPlane: c.ControlPlane, Credential: c.Credential, Join: fleet.JoinRequest{Version: c.Version},
+		HTTP: c.HTTP, Now: c.Now, Logger: c.Logger,
+	}
+	if c.DataDir != "" {
+		var docs []fleet.Doc
+		if g.kept, docs, err = openKept(c.DataDir, c.Credential, c.Now(), c.Logger); err != nil {
+			return err
+		}
+		member.Trusted, member.Last = g.kept.catalogue.Trusted(), g.kept.session
+		for _, d := range docs {
+			g.book.Put(d)
+		}
+	}
+	if g.member, err = fleet.NewMember(member); err != nil {
+		return err
 	}
 	if g.transport == nil {
 		g.transport = newTransports()
 	}
-	if g.meter, err = newMeter(c.Rand, c.Now, member, g.book, c.Logger); err != nil {
-		return nil, fmt.Errorf("gateway: %w", err)
+	if g.meter, err = newMeter(c.Rand, c.Now, g.member, g.book, c.Logger); err != nil {
+		return err
 	}
 	g.proxy = g.newProxy()
+	c.Metrics.Collect(g.measure, telemetry.GatewayDocumentsAge)
 	g.handler, err = serve.New(serve.Config{
 		Routes:  g.routes(),
 		Logger:  c.Logger,
 		Metrics: telemetry.NewHTTP(c.Metrics),
 	})
-	if err != nil {
-		return nil, fmt.Errorf("gateway: %w", err)
-	}
-	return g, nil
+	return err
 }
 
 // newTransport has no time limit for an answer: a poll may take a minute, a stream
@@ -184,10 +208,21 @@ func (g *Gateway) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { g.recheck(ctx) })
 	work.Go(func() { g.meter.run(ctx) })
-	err := g.member.Run(ctx, fleet.Follow{OnDoc: g.take, OnNumber: g.heartbeat})
+	if g.kept != nil {
+		if !g.kept.session.Heard.IsZero() {
+			work.Go(func() { g.remember(ctx) })
+		}
+		work.Go(func() { g.kept.run(ctx, g.session, g.config.Now) })
+	}
+	err := g.member.Run(ctx, g.follow())
 	work.Wait()
 	g.meter.flush()
 	g.member.Close()
+	if g.kept != nil {
+		g.kept.notBefore = time.Time{}
+		g.kept.save(g.session(), g.config.Now())
+		err = errors.Join(err, g.kept.close())
+	}
 	if t, ok := g.transport.(*transports); ok {
 		t.CloseIdleConnections()
 	}
@@ -211,11 +246,32 @@ func (g *Gateway) take(d fleet.Doc) error {
 	return nil
 }
 
+// follow says from where the documents are followed, and what is done with them.
+func (g *Gateway) follow() fleet.Follow {
+	f := fleet.Follow{OnDoc: g.take, OnNumber: g.heartbeat}
+	if g.kept != nil {
+		f.After, f.Keep = g.kept.catalogue.Number(), g.kept.note
+	}
+	return f
+}
+
 // heartbeat notes that there was no document left to send.
 func (g *Gateway) heartbeat(number int64) {
 	if !g.known.Swap(true) {
 		g.log.Info("the namespaces are known: letting requests in", "number", number)
 	}
+	if g.kept != nil {
+		g.kept.wake()
+	}
+}
+
+// session is what there is to keep of the control plane; nil before it was heard.
+func (g *Gateway) session() *fleet.Session {
+	s := g.member.Session()
+	if s.Heard.IsZero() {
+		return nil
+	}
+	return &s
 }
 
 // recheck ends requests whose credential has expired under way.
@@ -242,14 +298,6 @@ func (g *Gateway) shutOut(p *passage) error {
 	return err
 }
 
-// Ready says whether requests should be sent here; an error says why not.
-func (g *Gateway) Ready() error {
-	if !g.known.Load() {
-		return errors.New("the namespaces are not known yet: the control plane has not been reached since the gateway started")
-	}
-	return nil
-}
-
 // openAPI is what tenants can ask: their nodes' own document, which needs no node.
 func openAPI(w http.ResponseWriter, _ *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, json.RawMessage(spec.Node))
@@ -257,16 +305,4 @@ func openAPI(w http.ResponseWriter, _ *http.Request) error {
 
 func (g *Gateway) healthz(w http.ResponseWriter, _ *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok"})
-}
-
-// readyz stays ok while the control plane is away: what is known goes on to serve.
-func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
-	following := "yes"
-	if !g.member.Connected() {
-		following = "no: serving by what is known"
-	}
-	if err := g.Ready(); err != nil {
-		return serve.WriteJSON(w, http.StatusServiceUnavailable, api.Health{Status: "unavailable", Checks: map[string]string{"namespaces": err.Error()}})
-	}
-	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: map[string]string{"control_plane": following}})
 }

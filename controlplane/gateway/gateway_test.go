@@ -36,6 +36,8 @@ type town struct {
 	client  *http.Client
 	stop    func() // ends the gateway; it may be called again
 
+	credential string // of the gateway
+
 	mu   sync.Mutex
 	docs map[string]fleet.Doc
 }
@@ -53,8 +55,11 @@ func newTown(t *testing.T, host http.HandlerFunc, change ...func(*Config)) *town
 
 func (w *town) start(change ...func(*Config)) {
 	w.t.Helper()
+	if w.credential == "" {
+		w.credential = w.plane.Register("gw_1", keyring.Gateway)
+	}
 	c := Config{
-		ControlPlane: w.plane.URL, Credential: w.plane.Register("gw_1", keyring.Gateway), Version: "test",
+		ControlPlane: w.plane.URL, Credential: w.credential, Version: "test",
 		Logger: slog.New(slog.NewTextHandler(w.t.Output(), nil)),
 	}
 	for _, f := range change {
@@ -79,7 +84,9 @@ func (w *town) start(change ...func(*Config)) {
 		}
 	})
 	w.t.Cleanup(w.stop)
-	fleettest.Eventually(w.t, "the gateway is ready", func() bool { return g.Ready() == nil })
+	if c.DataDir == "" || g.kept.refused == nil {
+		fleettest.Eventually(w.t, "the gateway is ready", func() bool { return g.Ready() == nil })
+	}
 }
 
 // put publishes a namespace, as it was but for the change.

@@ -109,9 +109,9 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 
 // enter finds out where a request is to go and puts it in flight.
 func (g *Gateway) enter(ctx context.Context, t *trip, r *http.Request) error {
-	if !g.known.Load() {
-		// Nobody is told that a credential is wrong by who knows none.
-		return unavailable("the gateway has just started and does not know the namespaces yet: try again")
+	if err := g.Ready(); err != nil {
+		// A gateway that knows no credentials must not call one wrong.
+		return unavailable(err.Error() + "; try again")
 	}
 	doc, err := g.letIn(ctx, t, r)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/corvo/corvo/api/fleet/fleettest"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy/keyring"
-	"github.com/corvo/corvo/tenancy/token"
 )
 
 // shutOutLimit is far more than the two seconds that are promised, which are measured
@@ -376,8 +375,8 @@ func TestHostAhead(t *testing.T) {
 	<-ended
 }
 
-// TestTooLongWithoutTheControlPlane: when no host would take the gateway's token
-// any more, clients are not told that theirs is wrong.
+// TestTooLongWithoutTheControlPlane: when the documents are too old, clients are not
+// told that their key is wrong.
 func TestTooLongWithoutTheControlPlane(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -394,10 +393,10 @@ func TestTooLongWithoutTheControlPlane(t *testing.T) {
 		mu.Unlock()
 		return w.send("GET", "/api/v1/info", key, "")
 	}
-	if got := turn(token.Lifetime + token.Outage); got.StatusCode != 200 {
-		t.Errorf("as long as hosts take its token: %d %s", got.StatusCode, got.body)
+	if got := turn(fleet.MaxAge - time.Minute); got.StatusCode != 200 {
+		t.Errorf("as long as the documents serve: %d %s", got.StatusCode, got.body)
 	}
-	if got := turn(token.Lifetime + token.Outage + token.Leeway); got.StatusCode != 503 || got.code() != api.LeaderUnavailable {
+	if got := turn(fleet.MaxAge + time.Minute); got.StatusCode != 503 || got.code() != api.LeaderUnavailable {
 		t.Errorf("after it: %d %s", got.StatusCode, got.body)
 	}
 }

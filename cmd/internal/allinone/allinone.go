@@ -165,6 +165,7 @@ func (c *Cloud) openGateway(control string) (*gateway.Gateway, error) {
 		return nil, err
 	}
 	door, err := gateway.New(gateway.Config{
+		DataDir:      filepath.Join(c.cfg.DataDir, "gateway"),
 		ControlPlane: control,
 		Credential:   credential,
 		Version:      c.cfg.Version,

@@ -1,0 +1,213 @@
+package gateway
+
+import (
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/fleet/fleettest"
+	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// keptIn is a town whose gateway keeps its documents in a directory, with two keys of
+// which the second is revoked.
+func keptIn(t *testing.T, dir string) (w *town, key, revoked string) {
+	t.Helper()
+	w = newTown(t, ok, func(c *Config) { c.DataDir = dir })
+	revoked = w.key(keyring.Namespace, time.Time{}, "ns_a")
+	key = w.key(keyring.Namespace, time.Time{}, "ns_a")
+	w.put("ns_a", func(d *fleet.Doc) { d.Keys = d.Keys[1:] })
+	w.settle()
+	return w, key, revoked
+}
+
+// TestServesAfterARestart: a gateway that starts while the control plane is away
+// serves by what the last run knew, revocations included, and follows on from there.
+func TestServesAfterARestart(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "gateway")
+	w, key, revoked := keptIn(t, dir)
+	w.plane.SetDown(true)
+	w.stop()
+	w.start(func(c *Config) { c.DataDir = dir })
+	for k, want := range map[string]int{key: 200, revoked: 401} {
+		if got := w.send("GET", "/api/v1/queues", k, ""); got.StatusCode != want {
+			t.Errorf("%d %s, want %d", got.StatusCode, got.body, want)
+		}
+	}
+	if got := w.send("GET", "/readyz", "", ""); got.StatusCode != 200 || !strings.Contains(got.body, "serving by documents of") || !strings.Contains(got.body, "168h") {
+		t.Errorf("%d %s", got.StatusCode, got.body)
+	}
+	if _, err := New(w.gateway.config); err == nil || !strings.Contains(err.Error(), durable.ErrInUse.Error()) {
+		t.Errorf("a second gateway takes the directory: %v", err)
+	}
+	w.plane.SetDown(false)
+	fleettest.Eventually(t, "it follows again", w.gateway.member.Connected)
+	late := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	if got := w.send("GET", "/api/v1/queues", late, ""); got.StatusCode != 200 {
+		t.Errorf("a key of after the outage: %d %s", got.StatusCode, got.body)
+	}
+	if got := w.send("GET", "/readyz", "", ""); !strings.Contains(got.body, `"control_plane":"yes"`) || !strings.Contains(got.body, `"documents_kept":"yes"`) {
+		t.Errorf("%s", got.body)
+	}
+}
+
+// TestFilesThatCannotBeUsed: nobody enters by them, and nothing else comes of them.
+func TestFilesThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		harm func(t *testing.T, w *town, dir string)
+		want string
+	}{
+		"the catalogue is missing": {func(t *testing.T, _ *town, dir string) { remove(t, dir, CatalogueFile) }, "an old copy"},
+		"the session is missing":   {func(t *testing.T, _ *town, dir string) { remove(t, dir, SessionFile) }, "no session"},
+		"the catalogue is empty": {func(t *testing.T, _ *town, dir string) {
+			edit(t, dir, CatalogueFile, func(b []byte) []byte { return nil })
+		}, "empty or damaged"},
+		"the catalogue is cut short": {func(t *testing.T, _ *town, dir string) {
+			edit(t, dir, CatalogueFile, func(b []byte) []byte { return b[:len(b)-10] })
+		}, "an old copy"},
+		"the catalogue is damaged": {func(t *testing.T, _ *town, dir string) {
+			edit(t, dir, CatalogueFile, func(b []byte) []byte { b[20] ^= 1; return b })
+		}, "checksum"},
+		"the session is cut short": {func(t *testing.T, _ *town, dir string) {
+			edit(t, dir, SessionFile, func(b []byte) []byte { return b[:len(b)/2] })
+		}, "damaged"},
+		"of another fleet": {func(t *testing.T, w *town, _ string) {
+			w.credential = w.plane.Register("gw_2", keyring.Gateway)
+		}, "another fleet"},
+		"older than what was known": {func(t *testing.T, w *town, dir string) {
+			old := read(t, dir, CatalogueFile)
+			w.start(func(c *Config) { c.DataDir = dir })
+			w.key(keyring.Namespace, time.Time{}, "ns_a")
+			w.stop()
+			edit(t, dir, CatalogueFile, func([]byte) []byte { return old })
+		}, "an old copy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "gateway")
+			w, key, _ := keptIn(t, dir)
+			w.stop()
+			c.harm(t, w, dir)
+			w.plane.SetDown(true)
+			w.start(func(c *Config) { c.DataDir = dir })
+			if err := w.gateway.kept.refused; err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("refused because %v, want %q", err, c.want)
+			}
+			for _, path := range []string{"/api/v1/queues", "/readyz"} {
+				if got := w.send("GET", path, key, ""); got.StatusCode != 503 || !strings.Contains(got.body, "cannot be used") {
+					t.Errorf("%s: %d %s", path, got.StatusCode, got.body)
+				}
+			}
+			w.plane.SetDown(false)
+			fleettest.Eventually(t, "it has heard", func() bool { return w.gateway.Ready() == nil })
+			if got := w.send("GET", "/api/v1/queues", key, ""); got.StatusCode != 200 {
+				t.Errorf("with the control plane: %d %s", got.StatusCode, got.body)
+			}
+			w.plane.SetDown(true)
+			w.stop()
+			w.start(func(c *Config) { c.DataDir = dir })
+			if got := w.send("GET", "/api/v1/queues", key, ""); got.StatusCode != 200 {
+				t.Errorf("by the files that were written anew: %d %s", got.StatusCode, got.body)
+			}
+		})
+	}
+}
+
+// TestTheAgeOfDocuments is the bound: as old as they may be they serve, and a second
+// later they do not.
+func TestTheAgeOfDocuments(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "gateway")
+	w, key, _ := keptIn(t, dir)
+	w.plane.SetDown(true)
+	w.stop()
+	session, err := fleet.ReadSession(filepath.Join(dir, SessionFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ahead atomic.Int64
+	w.start(func(c *Config) {
+		c.DataDir = dir
+		c.Now = func() time.Time { return session.Heard.Add(time.Duration(ahead.Load())) }
+	})
+	ahead.Store(int64(fleet.MaxAge))
+	if got := w.send("GET", "/api/v1/queues", key, ""); got.StatusCode != 200 {
+		t.Errorf("at the bound: %d %s", got.StatusCode, got.body)
+	}
+	metrics := func() string {
+		answer := httptest.NewRecorder()
+		w.gateway.config.Metrics.Handler().ServeHTTP(answer, w.request(t.Context(), "GET", "/metrics", "", ""))
+		return answer.Body.String()
+	}
+	if got := metrics(); !strings.Contains(got, "corvo_gateway_documents_age_seconds 604800") {
+		t.Errorf("the metrics do not say the age:\n%s", got)
+	}
+	ahead.Store(int64(fleet.MaxAge + time.Second))
+	for _, path := range []string{"/api/v1/queues", "/readyz"} {
+		if got := w.send("GET", path, key, ""); got.StatusCode != 503 || !strings.Contains(got.body, "too old") || !strings.Contains(got.body, "168h0m1s") {
+			t.Errorf("%s above the bound: %d %s", path, got.StatusCode, got.body)
+		}
+	}
+}
+
+// TestADiskThatFails: who is shut out is shut out though it cannot be written, and it
+// is written once that works again.
+func TestADiskThatFails(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "gateway")
+	var ahead atomic.Int64
+	w := newTown(t, ok, func(c *Config) {
+		c.DataDir = dir
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
+	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	w.put("ns_a", func(d *fleet.Doc) { d.Keys = nil })
+	w.settle()
+	if got := w.send("GET", "/api/v1/queues", key, ""); got.code() != api.Unauthorized {
+		t.Errorf("a revoked key: %d %s", got.StatusCode, got.body)
+	}
+	kept := func(want string) func() bool {
+		return func() bool { return strings.Contains(w.send("GET", "/readyz", "", "").body, `"documents_kept":"`+want) }
+	}
+	fleettest.Eventually(t, "readyz says so", kept("no"))
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	ahead.Store(int64(saveAgain))
+	fleettest.Eventually(t, "it is written", kept("yes"))
+}
+
+func remove(t *testing.T, dir, name string) {
+	t.Helper()
+	if err := os.Remove(filepath.Join(dir, name)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, dir, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func edit(t *testing.T, dir, name string, change func([]byte) []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), change(read(t, dir, name)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

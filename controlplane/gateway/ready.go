@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/telemetry"
+)
+
+// remember serves by the documents of an earlier run when the control plane has not
+// been heard within HearFirst.
+func (g *Gateway) remember(ctx context.Context) {
+	timer := time.NewTimer(HearFirst)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return
+	}
+	if !g.known.Swap(true) {
+		g.log.Warn("the control plane is not heard: letting requests in by the documents of an earlier run",
+			"number", g.member.Number(), "age", g.age(), "limit", fleet.MaxAge)
+	}
+}
+
+// age is how long ago the documents were last all there was; 0 while the control plane
+// is heard.
+func (g *Gateway) age() time.Duration {
+	if g.member.Connected() {
+		return 0
+	}
+	return max(0, g.config.Now().Sub(g.member.Heard())).Round(time.Second)
+}
+
+// Ready says whether requests should be sent here; an error says why not.
+func (g *Gateway) Ready() error {
+	if !g.known.Load() {
+		why := "the control plane has not been reached since the gateway started"
+		if g.kept != nil && g.kept.refused != nil {
+			why += ", and the documents of an earlier run cannot be used: see the log"
+		}
+		return errors.New("the namespaces are not known yet: " + why)
+	}
+	if age := g.age(); age > fleet.MaxAge {
+		return fmt.Errorf("the documents are too old to say who may enter: the control plane was last heard %s ago, and the limit is %s", age, fleet.MaxAge)
+	}
+	return nil
+}
+
+// readyz stays ok while the control plane is away: what is known goes on to serve.
+func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
+	following := "yes"
+	if !g.member.Connected() {
+		following = fmt.Sprintf("no: serving by documents of %s ago, for %s at most", g.age(), fleet.MaxAge)
+	}
+	if err := g.Ready(); err != nil {
+		return serve.WriteJSON(w, http.StatusServiceUnavailable, api.Health{Status: "unavailable", Checks: map[string]string{"namespaces": err.Error()}})
+	}
+	checks := map[string]string{"control_plane": following}
+	if g.kept != nil {
+		checks["documents_kept"] = g.kept.state()
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
+}
+
+// measure says how old the documents are, once there are any.
+func (g *Gateway) measure(to *telemetry.Scrape) {
+	if g.known.Load() {
+		to.Gauge(telemetry.GatewayDocumentsAge, g.age().Seconds())
+	}
+}
