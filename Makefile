@@ -4,7 +4,8 @@ GO        ?= go
 TOOL       = $(GO) tool -modfile=tools/go.mod
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS    = -s -w -X main.version=$(VERSION)
-DATA      ?= ./data
+DATA      ?= ./cloud-data
+NODE_DATA ?= ./node-data
 FUZZTIME  ?= 5s
 SIM_SEEDS ?= 200
 BUDGET_SEEDS ?= 1000
@@ -18,19 +19,27 @@ RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/duties/... ./data
 	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
 	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 
-.PHONY: help run run-node build release image image-check test check unit race sim sim-long sim-budgets million fuzz chaos bench peers lint generate schema golden clean
+.PHONY: help run run-node cli build release image image-check test check unit race sim sim-long sim-budgets million fuzz chaos bench peers lint generate schema golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-run: build ## build and start a whole cloud on 127.0.0.1:8080, ready for curl (data in ./data)
+GOBUILD = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/
+
+# It builds what it starts and nothing else: with empty caches every package is
+# waited for.
+run: ## build and start a whole cloud on 127.0.0.1:8080, ready for curl (data in ./cloud-data)
+	$(GOBUILD) ./cmd/corvo-cloud
 	./bin/corvo-cloud dev --data-dir $(DATA)
 
-run-node: build ## build and start one bare node (data in ./data-node)
-	./bin/corvo server --data-dir $(DATA)-node
+run-node: cli ## build and start one bare node (data in ./node-data)
+	./bin/corvo server --data-dir $(NODE_DATA)
+
+cli: ## build only corvo, the command line and the node, into bin/
+	$(GOBUILD) ./cmd/corvo
 
 build: ## build the binaries into bin/
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	$(GOBUILD) ./cmd/...
 
 # The archives are of a commit: nothing in them is from the machine or of the day.
 release: ## archives and checksums of a version in dist/, the same bytes everywhere (VERSION=v1.2.3 PLATFORMS=linux/amd64,...)

@@ -65,7 +65,7 @@ var (
 	bothPlanes     = []string{"cmd/corvo-cloud", "cmd/internal/allinone"}
 	maxFileLines   = 600
 	maxFuncLines   = 80
-	skippedFolders = []string{"tools", "bench", "ui", "sdk", "node_modules", "testdata", "data", "bin", "dist"}
+	skippedFolders = []string{"tools", "bench", "ui", "sdk", "node_modules", "testdata", "data", "cloud-data", "node-data", "bin", "dist"}
 )
 
 // source is one Go file of the tree.

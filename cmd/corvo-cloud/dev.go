@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -9,21 +10,26 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/cmd/internal/allinone"
+	"github.com/corvo/corvo/cmd/internal/datadir"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
+	"github.com/corvo/corvo/cmd/internal/settings"
+	"github.com/corvo/corvo/engine/durable"
 )
 
 // devConfig is what `corvo-cloud dev` can be told.
 type devConfig struct {
 	process
 	Bind    string `flag:"bind" default:"127.0.0.1:8080" doc:"address of the one port: cloud API and gateway"`
-	DataDir string `flag:"data-dir" default:"data" doc:"directory for all data"`
+	DataDir string `flag:"data-dir" default:"cloud-data" doc:"directory for all data"`
 }
 
 func newDev() *cobra.Command {
 	var cfg devConfig
-	return command("dev", "Run a whole cloud in one process, for development", &cfg, &cfg.Config,
+	cmd := command("dev", "Run a whole cloud in one process, for development", &cfg, &cfg.Config,
 		func(ctx context.Context, cmd *cobra.Command) error { return cfg.run(ctx, cmd.OutOrStdout()) })
+	settings.Default(cmd.Flags(), "log-level", "warn") // of the terminal: the file has all
+	return cmd
 }
 
 func (cfg *devConfig) check(f *misuse.Faults) {
@@ -33,8 +39,19 @@ func (cfg *devConfig) check(f *misuse.Faults) {
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
 }
 
-func (cfg *devConfig) run(ctx context.Context, out io.Writer) error {
-	r, err := cfg.begin(ctx, "corvo-cloud", "dev")
+func (cfg *devConfig) run(ctx context.Context, out io.Writer) (err error) {
+	if err := datadir.Check(cfg.DataDir, datadir.DevCloud); err != nil {
+		return err
+	}
+	if err := durable.MakeDir(cfg.DataDir, 0o700); err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	file, err := openLog(filepath.Join(cfg.DataDir, logFile), filepath.Join(cfg.DataDir, oldLogFile), maxLogBytes)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	r, err := cfg.begin(ctx, "corvo-cloud", "dev", file)
 	if err != nil {
 		return err
 	}
@@ -57,12 +74,16 @@ func (cfg *devConfig) run(ctx context.Context, out io.Writer) error {
 	return cfg.end(ctx, r, cloud.Wait(ctx), cloud.Close)
 }
 
-// greet says where the cloud listens and how to talk to it, with a line that works
-// when pasted.
+// greet prints the key and a line that works when pasted, then where the cloud
+// listens and where its files are.
 func (cfg *devConfig) greet(out io.Writer, cloud *allinone.Cloud) {
-	fmt.Fprintf(out, "corvo-cloud %s listens on %s, data in %s\n", version, cloud.Endpoint, cfg.DataDir)
 	fmt.Fprintf(out, "API key of namespace demo: %s\n", cloud.Access.APIKey)
-	fmt.Fprintf(out, "both, and a cloud token for the cloud API and Terraform, are in %s\n", filepath.Join(cfg.DataDir, allinone.EnvFile))
 	fmt.Fprintf(out, "try: curl -s %s/api/v1/enqueue -H 'Authorization: Bearer %s' -d '{\"queue\":\"hello\",\"payload\":{\"name\":\"world\"}}'\n",
 		cloud.Endpoint, cloud.Access.APIKey)
+	fmt.Fprintf(out, "corvo-cloud %s listens on %s, data in %s\n", version, cloud.Endpoint, cfg.DataDir)
+	for _, port := range cloud.Ports {
+		fmt.Fprintf(out, "  %s on %s\n", port.Name, port.URL)
+	}
+	fmt.Fprintf(out, "endpoint, key and a cloud token for the cloud API and Terraform: %s\n", filepath.Join(cfg.DataDir, allinone.EnvFile))
+	fmt.Fprintf(out, "log: %s\n", filepath.Join(cfg.DataDir, logFile))
 }

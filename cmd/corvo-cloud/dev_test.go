@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/corvo/corvo/api"
@@ -18,7 +17,7 @@ func TestDevGreetsWithALineThatWorksAndKeepsItsKeys(t *testing.T) {
 	dir := t.TempDir()
 	first := startDev(t, dir)
 	var made api.EnqueueResponse
-	line, _ := strings.CutPrefix(first.Greeting[len(first.Greeting)-1], "try: ")
+	line := first.tryLine(t)
 	if err := json.Unmarshal(proctest.Paste(t, line), &made); err != nil || made.Status != "pending" {
 		t.Fatalf("%s\nanswered %+v, %v", line, made, err)
 	}

@@ -1,16 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
@@ -19,17 +14,7 @@ import (
 // says.
 func ends(t *testing.T, env []string, args ...string) (code int, says string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, proctest.Build(t, "../..", "./cmd/corvo-cloud"), args...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	cmd.Env = append(os.Environ(), env...)
-	err := cmd.Run()
-	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) {
-		t.Fatal(err)
-	}
-	return cmd.ProcessState.ExitCode(), stderr.String()
+	return proctest.Run(t, proctest.Build(t, "../..", "./cmd/corvo-cloud"), env, args...)
 }
 
 // What is asked for wrongly ends with 2, as with corvo, and says what to do.

@@ -26,9 +26,9 @@ type running struct {
 	tracing *telemetry.Tracing
 }
 
-// begin opens the log and the traces of a command.
-func (p *process) begin(ctx context.Context, service, instance string) (*running, error) {
-	log, err := settings.Logger(p.LogLevel)
+// begin opens the log and the traces of a command. Files get the whole log.
+func (p *process) begin(ctx context.Context, service, instance string, files ...io.Writer) (*running, error) {
+	log, err := settings.Logger(p.LogLevel, files...)
 	if err != nil {
 		return nil, err
 	}

@@ -35,8 +35,20 @@ type dev struct {
 
 func startDev(t *testing.T, dir string, args ...string) dev {
 	t.Helper()
-	p := start(t, "try: ", append([]string{"dev", "--bind", "127.0.0.1:0", "--data-dir", dir}, args...)...)
+	p := start(t, "log: ", append([]string{"dev", "--bind", "127.0.0.1:0", "--data-dir", dir}, args...)...)
 	return dev{p, readEnv(t, dir)}
+}
+
+// tryLine is the line of the banner that works when pasted.
+func (d dev) tryLine(t *testing.T) string {
+	t.Helper()
+	for _, line := range d.Greeting {
+		if line, ok := strings.CutPrefix(line, "try: "); ok {
+			return line
+		}
+	}
+	t.Fatalf("the banner has no line to try: %q", d.Greeting)
+	return ""
 }
 
 func readEnv(t *testing.T, dir string) map[string]string {

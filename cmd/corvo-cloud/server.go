@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/cmd/internal/allinone"
+	"github.com/corvo/corvo/cmd/internal/datadir"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/controlplane"
@@ -43,6 +44,9 @@ func (cfg *serverConfig) check(f *misuse.Faults) {
 }
 
 func (cfg *serverConfig) run(ctx context.Context, out io.Writer) error {
+	if err := datadir.Check(cfg.DataDir, datadir.ControlPlane); err != nil {
+		return err
+	}
 	r, err := cfg.begin(ctx, "corvo-control-plane", cfg.NodeID)
 	if err != nil {
 		return err

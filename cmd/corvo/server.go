@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/corvo/corvo/cmd/internal/datadir"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
@@ -60,6 +61,9 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 	})
 	if err != nil {
 		return misusef("--otel-endpoint: %w", err)
+	}
+	if err := datadir.Check(cfg.DataDir, datadir.Node); err != nil {
+		return err
 	}
 	if cfg.Durability == relaxed {
 		logger.Warn(relaxedWarning)
@@ -110,6 +114,9 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 			logger.Warn("the last spans did not reach their receiver", "error", err)
 		}
 	}()
+	if of != nil {
+		fmt.Fprintf(out, "takes connections of other nodes on %s\n", of.Listener.Addr())
+	}
 	greet(out, cfg, node, front.URL(listener.Addr()))
 	return <-served
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -163,4 +164,21 @@ func TestSIGTERMEndsWaitingPollsAndLosesNothing(t *testing.T) {
 	if err != nil || queue.Pending != 1 {
 		t.Errorf("%d jobs are pending, want 1 (%v)", queue.Pending, err)
 	}
+}
+
+// The banner shows where other nodes reach the node, with the port it was given.
+func TestTheBannerShowsTheAddressForOtherNodes(t *testing.T) {
+	t.Parallel()
+	p := startServer(t, "--data-dir", t.TempDir(), "--raft-bind", "127.0.0.1:0")
+	for _, line := range p.Greeting {
+		if address, ok := strings.CutPrefix(line, "takes connections of other nodes on "); ok {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatalf("nobody listens where the banner says: %v", err)
+			}
+			conn.Close()
+			return
+		}
+	}
+	t.Errorf("the banner is %q", p.Greeting)
 }

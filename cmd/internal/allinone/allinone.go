@@ -43,11 +43,16 @@ type Cloud struct {
 	Endpoint string
 	// Access is what its first start made for its user.
 	Access Access
+	// Ports are where the parts listen for each other, on loopback.
+	Ports []Port
 
 	cfg    Config
 	failed chan error
 	parts  []part // in the order they were started
 }
+
+// Port is where a part of the cloud listens.
+type Port struct{ Name, URL string }
 
 // part is something that runs until it is stopped.
 type part struct {
@@ -86,7 +91,7 @@ func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
 	if err := c.openHost(ctx, control); err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
-	c.serve("the public port", cfg.Listener, Public(plane.Handler(), door), func() { door.Drain(); plane.Drain() })
+	c.serve("cloud API and gateway", cfg.Listener, Public(plane.Handler(), door), func() { door.Drain(); plane.Drain() })
 	if c.Access, err = provision(ctx, c.cfg.DataDir, c.Endpoint, operator); err != nil {
 		return nil, fmt.Errorf("first namespace: %w", err)
 	}
@@ -145,7 +150,8 @@ func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane
 	if err != nil {
 		return nil, "", err
 	}
-	c.serve("the control plane's port", listener, plane.Handler(), plane.Drain)
+	c.listens("control plane", listener)
+	c.serve("control plane", listener, plane.Handler(), plane.Drain)
 	return plane, front.URL(listener.Addr()), nil
 }
 
@@ -202,7 +208,8 @@ func (c *Cloud) openHost(ctx context.Context, control string) error {
 		return errors.Join(err, listener.Close())
 	}
 	c.started("host", host.Close)
-	c.serve("the host's port", listener, host.Handler(), host.Drain)
+	c.listens("host", listener)
+	c.serve("host", listener, host.Handler(), host.Drain)
 	return nil
 }
 
@@ -231,10 +238,16 @@ func (c *Cloud) run(name string, run func(context.Context) error) {
 	})
 }
 
+// listens notes where a part listens.
+func (c *Cloud) listens(name string, listener net.Listener) {
+	c.Ports = append(c.Ports, Port{Name: name, URL: front.URL(listener.Addr())})
+}
+
+// serve serves the port of a part until Close.
 func (c *Cloud) serve(name string, listener net.Listener, handler http.Handler, drain func()) {
-	c.run(name, func(ctx context.Context) error {
+	c.run("the port of the "+name, func(ctx context.Context) error {
 		return front.Serve(ctx, listener, front.Config{
-			Handler: handler, Drain: drain, ShutdownTimeout: c.cfg.ShutdownTimeout, Logger: c.cfg.Logger,
+			Name: name, Handler: handler, Drain: drain, ShutdownTimeout: c.cfg.ShutdownTimeout, Logger: c.cfg.Logger,
 		})
 	})
 }

@@ -46,6 +46,9 @@ type timeouts struct{ header, write, idle time.Duration }
 
 // Config is what a front serves.
 type Config struct {
+	// Name is the part of a cloud that listens, for the log; empty if the process is
+	// one part.
+	Name    string
 	Handler http.Handler
 	// Drain ends what would wait, such as long polls, once the front stops.
 	Drain func()
@@ -74,6 +77,11 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	if c.MaxConnections > 0 {
 		listener = &bounded{Listener: listener, most: int64(c.MaxConnections), log: c.Logger}
 	}
+	log := c.Logger
+	if c.Name != "" {
+		log = log.With("part", c.Name)
+	}
+	log.Info("listening", "listener", listener.Addr().String(), "url", URL(listener.Addr()))
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(listener) }()
 	select {
@@ -81,7 +89,7 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	c.Logger.Info("shutting down", "listener", listener.Addr().String(), "timeout", c.ShutdownTimeout)
+	log.Info("shutting down", "listener", listener.Addr().String(), "timeout", c.ShutdownTimeout)
 	if c.Drain != nil {
 		c.Drain()
 	}

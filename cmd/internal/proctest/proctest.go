@@ -4,6 +4,9 @@ package proctest
 
 import (
 	"bufio"
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -70,6 +73,23 @@ func Build(t testing.TB, root, command string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// Run runs a binary that must end by itself within a minute, with variables besides our
+// own, and answers its exit code and what it wrote to standard error.
+func Run(t testing.TB, binary string, env []string, args ...string) (code int, says string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	cmd.Env = append(os.Environ(), env...)
+	err := cmd.Run()
+	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), stderr.String()
 }
 
 // Process is a running binary.

@@ -6,6 +6,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/url"
@@ -52,12 +53,19 @@ func bind(flags *pflag.FlagSet, v reflect.Value) {
 		if initial == "" {
 			continue
 		}
-		flag := flags.Lookup(name)
-		if err := flag.Value.Set(initial); err != nil {
-			panic(fmt.Sprintf("default of --%s: %v", name, err))
-		}
-		flag.DefValue = initial
+		Default(flags, name, initial)
 	}
+}
+
+// Default changes the default of a flag that Bind has made, for a command that
+// shares its settings with others. A value the flag refuses is a mistake of the
+// program.
+func Default(flags *pflag.FlagSet, name, value string) {
+	flag := flags.Lookup(name)
+	if err := flag.Value.Set(value); err != nil {
+		panic(fmt.Sprintf("default of --%s: %v", name, err))
+	}
+	flag.DefValue = value
 }
 
 // envName is the environment variable of a flag.
@@ -176,11 +184,19 @@ func IsURL(text string) bool {
 // LogLevels are the words --log-level takes.
 const LogLevels = "debug, info, warn, error"
 
-// Logger writes to standard error, from the level with that word up.
-func Logger(word string) (*slog.Logger, error) {
+// Logger writes to standard error, from the level with that word up, and to files
+// from slog.LevelInfo up, or from the same level if that is lower.
+func Logger(word string, files ...io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(word)); err != nil || strings.ToLower(word) != word || strings.ContainsAny(word, "+-") {
 		return nil, fmt.Errorf("--log-level is %q; it must be one of %s", word, LogLevels)
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})), nil
+	handlers := []slog.Handler{slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})}
+	for _, file := range files {
+		handlers = append(handlers, slog.NewTextHandler(file, &slog.HandlerOptions{Level: min(level, slog.LevelInfo)}))
+	}
+	if len(handlers) == 1 {
+		return slog.New(handlers[0]), nil
+	}
+	return slog.New(slog.NewMultiHandler(handlers...)), nil
 }

@@ -1,0 +1,84 @@
+// Package datadir tells the data directories of our processes apart, so that no
+// process writes into the directory of another kind.
+package datadir
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/corvo/corvo/cmd/internal/misuse"
+)
+
+// Kind is the kind of process that a data directory belongs to.
+type Kind string
+
+// The kinds of data directories.
+const (
+	Node         Kind = "node"
+	DevCloud     Kind = "development cloud"
+	ControlPlane Kind = "control plane"
+	Host         Kind = "cloud host"
+)
+
+// layout says how a kind is recognised and used.
+type layout struct {
+	kind    Kind
+	marks   []string // patterns of paths below the directory; any one of them tells the kind
+	command string   // starts a process on the directory
+	other   string   // an example of a directory for a process of this kind
+}
+
+// layouts stand in the order in which they are tried. A development cloud comes
+// first because it contains a control plane, and a host comes before a node because
+// both keep namespaces below ns.
+var layouts = []layout{
+	{DevCloud, []string{"dev.env", "secrets/operator"}, "corvo-cloud dev", "./cloud-data"},
+	{ControlPlane, []string{"operator.key", "controlplane"}, "corvo-cloud server", "./control-data"},
+	{Host, []string{"catalogue", "ns/ns_*"}, "corvo-cloud host", "./host-data"},
+	{Node, []string{"admin.key", "ns/default", "LOCK"}, "corvo server", "./node-data"},
+}
+
+// Check refuses a directory that holds the data of another kind of process. An
+// empty directory, a missing one and one with unknown files in it pass.
+func Check(dir string, want Kind) error {
+	held, mark, err := find(dir)
+	if err != nil || held.kind == "" || held.kind == want {
+		return err
+	}
+	other := ""
+	for _, l := range layouts {
+		if l.kind == want {
+			other = l.other
+		}
+	}
+	return misuse.Errorf("--data-dir is %q, which holds the data of a %s (%s), not of a %s: give another directory, such as --data-dir %s; %s --data-dir %s starts what is there",
+		dir, held.kind, mark, want, other, held.command, dir)
+}
+
+// find returns the layout of a directory and the file that tells it.
+func find(dir string) (held layout, mark string, err error) {
+	for _, l := range layouts {
+		for _, pattern := range l.marks {
+			found, err := filepath.Glob(filepath.Join(escape(dir), pattern))
+			if err != nil {
+				return layout{}, "", fmt.Errorf("--data-dir %q: %w", dir, err)
+			}
+			if len(found) > 0 {
+				return l, found[0], nil
+			}
+		}
+	}
+	return layout{}, "", nil
+}
+
+// escape quotes the characters of a path that mean something in a pattern.
+func escape(path string) string {
+	var out []byte
+	for _, c := range []byte(path) {
+		if c == '*' || c == '?' || c == '[' || c == '\\' {
+			out = append(out, '\\')
+		}
+		out = append(out, c)
+	}
+	return string(out)
+}
