@@ -17,6 +17,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/controlplane/reconcile"
 	"github.com/corvo/corvo/controlplane/server"
 	"github.com/corvo/corvo/controlplane/store"
@@ -143,6 +144,37 @@ func (p *Plane) EnsureHost(ctx context.Context, name string, kind keyring.Kind, 
 	}
 	o.Ensure = true
 	return p.ensure(ctx, c, o)
+}
+
+// ReplaceHostCredential gives a registered host or gateway another credential, whose
+// text was made and written down before, and ends its old ones. Doing it again
+// changes nothing. A credential that was revoked is a conflict.
+func (p *Plane) ReplaceHostCredential(ctx context.Context, name string, kind keyring.Kind, credentialText string) error {
+	c, err := server.ReadCredential(credentialText, kind, name)
+	if err != nil {
+		return fmt.Errorf("credential of %s: %w", name, err)
+	}
+	host, err := p.store.Host(ctx, name)
+	if err != nil {
+		return err
+	}
+	c.Owner = host.ID
+	old, err := p.store.Credentials(ctx, host.ID)
+	if err != nil {
+		return err
+	}
+	if err := p.ensure(ctx, c, &store.CreateCredential{Meta: startMeta(), Credential: c, Ensure: true}); err != nil {
+		return err
+	}
+	for _, o := range old {
+		if o.ID == c.Id {
+			continue
+		}
+		if _, err := store.Propose[any](ctx, p.store, &store.RevokeCredential{Meta: startMeta(), Id: o.ID}); err != nil && api.CodeOf(err) != api.NotFound {
+			return err
+		}
+	}
+	return nil
 }
 
 // ensure proposes an op that makes a credential unless it is there, so that a

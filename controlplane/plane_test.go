@@ -363,6 +363,19 @@ func TestEnsure(t *testing.T) {
 	if after := audited(); after != before {
 		t.Errorf("what was refused made %d changes", after-before)
 	}
+	// A replaced credential ends, and neither it nor a revoked one comes back to life.
+	next := newCredential(t, keyring.Host)
+	for range 2 {
+		if err := p.ReplaceHostCredential(ctx, "h1", keyring.Host, next); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := audited(); after != before+2 {
+		t.Errorf("replacing a credential twice made %d changes, want 2", after-before)
+	}
+	if err := p.ReplaceHostCredential(ctx, "h1", keyring.Host, credential); api.CodeOf(err) != api.Conflict {
+		t.Errorf("a credential that has ended comes back: %v", err)
+	}
 	for _, cfg := range []Config{{DataDir: t.TempDir()}, {Endpoint: "http://x"}, {DataDir: p.cfg.DataDir, Endpoint: "http://x", Logger: quiet()}} {
 		if p, err := Open(ctx, cfg); err == nil {
 			t.Errorf("%+v opens", cfg)

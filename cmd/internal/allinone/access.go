@@ -161,6 +161,12 @@ func (a Access) write(path string) error {
 	return durable.WriteFile(path, []byte(text), 0o600)
 }
 
+// holds says whether a text is a credential of a kind.
+func holds(text string, kind keyring.Kind) bool {
+	got, _, ok := keyring.Parse(text)
+	return ok && got == kind
+}
+
 func readAccess(path string) (a Access, err error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -173,8 +179,9 @@ func readAccess(path string) (a Access, err error) {
 			*field = value
 		}
 	}
-	if a.Endpoint == "" || a.APIKey == "" || a.CloudToken == "" {
-		return a, fmt.Errorf("%s lacks one of %s, %s, %s: put it back, or remove the data directory to begin anew", path, endpointVar, apiKeyVar, tokenVar)
+	if a.Endpoint == "" || !holds(a.APIKey, keyring.Namespace) || !holds(a.CloudToken, keyring.Org) {
+		return a, fmt.Errorf("%s lacks one of %s, %s, %s, or what it has is damaged: remove %s and start again; it is written anew, with the same key and token",
+			path, endpointVar, apiKeyVar, tokenVar, path)
 	}
 	return a, nil
 }

@@ -12,11 +12,13 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/controlplane"
 	"github.com/corvo/corvo/controlplane/gateway"
@@ -48,7 +50,8 @@ type Cloud struct {
 
 	cfg    Config
 	failed chan error
-	parts  []part // in the order they were started
+	parts  []part      // in the order they were started
+	ready  atomic.Bool // EnvFile is written
 }
 
 // Port is where a part of the cloud listens.
@@ -91,10 +94,11 @@ func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
 	if err := c.openHost(ctx, control); err != nil {
 		return nil, fmt.Errorf("host: %w", err)
 	}
-	c.serve("cloud API and gateway", cfg.Listener, Public(plane.Handler(), door), func() { door.Drain(); plane.Drain() })
+	c.serve("cloud API and gateway", cfg.Listener, c.untilReady(Public(plane.Handler(), door)), func() { door.Drain(); plane.Drain() })
 	if c.Access, err = provision(ctx, c.cfg.DataDir, c.Endpoint, operator); err != nil {
 		return nil, fmt.Errorf("first namespace: %w", err)
 	}
+	c.ready.Store(true)
 	if err := c.Access.works(ctx); err != nil {
 		c.cfg.Logger.Warn("the first namespace does not answer its key", "error", err)
 	}
@@ -109,6 +113,19 @@ func Public(plane, door http.Handler) http.Handler {
 	}
 	mux.Handle("/", door)
 	return mux
+}
+
+// untilReady answers /readyz itself until EnvFile is written, because its reader has
+// nothing to speak to the cloud with before.
+func (c *Cloud) untilReady(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" && !c.ready.Load() {
+			// An error means that the client is gone.
+			_ = serve.WriteJSON(w, http.StatusServiceUnavailable, api.Health{Status: "unavailable", Checks: map[string]string{EnvFile: "not written yet"}})
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 func (c *Cloud) secret(name string, kind keyring.Kind) (string, error) {
@@ -142,7 +159,11 @@ func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane
 		if err != nil {
 			return nil, "", err
 		}
-		if err := c.revoked(name, plane.EnsureHost(ctx, "dev-"+name, kind, Region, credential)); err != nil {
+		err = plane.EnsureHost(ctx, "dev-"+name, kind, Region, credential)
+		if api.CodeOf(err) == api.Conflict { // its file was removed, so that a new one was made
+			err = plane.ReplaceHostCredential(ctx, "dev-"+name, kind, credential)
+		}
+		if err := c.revoked(name, err); err != nil {
 			return nil, "", err
 		}
 	}
