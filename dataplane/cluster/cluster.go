@@ -103,8 +103,12 @@ type Cluster struct {
 	invited  chan string // an address to join at
 	progress progress
 	foreign  progress
-	stop     context.CancelFunc
-	running  sync.WaitGroup
+	held     progress
+	key      string // of this node's certificates, as the others know it
+
+	heldSince time.Time // see heldBy
+	stop      context.CancelFunc
+	running   sync.WaitGroup
 }
 
 // Open finds out what this process is a member of, which may take as long as ctx
@@ -113,6 +117,7 @@ func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 	c := &Cluster{cfg: cfg.withDefaults(), invited: make(chan string, 1), stop: func() {}}
 	c.progress.log = func(why string) { c.cfg.Logger.Info("not in a cluster yet", "why", why) }
 	c.foreign.log = func(why string) { c.cfg.Logger.Error("two clusters have the same join token", "why", why) }
+	c.held.log = func(why string) { c.cfg.Logger.Error("the other members do not speak with this node", "why", why) }
 	if err := c.cfg.validate(); err != nil {
 		return nil, errors.Join(err, closeListener(cfg.Listener))
 	}
@@ -128,7 +133,11 @@ func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 		return nil, err
 	}
 	c.handle()
+	c.tellKeys()
 	if c.in() {
+		if err := c.exchange(ctx, c.is().Members); err != nil {
+			return nil, err
+		}
 		return c, nil
 	}
 	if err := c.comeIn(ctx); err != nil {
@@ -208,7 +217,14 @@ func (c *Cluster) settle() error {
 
 // listen opens the transport.
 func (c *Cluster) listen() error {
-	id, err := newIdentity(c.secret, c.cfg.NodeID, c.cfg.Now)
+	key, err := c.record.privateKey()
+	if err != nil {
+		return err
+	}
+	if c.key, err = keyName(key); err != nil {
+		return err
+	}
+	id, err := newIdentity(c.secret, c.cfg.NodeID, key, c.cfg.Now)
 	if err != nil {
 		return err
 	}
@@ -224,7 +240,7 @@ func (c *Cluster) listen() error {
 		return err
 	}
 	c.wire, err = c.cfg.open(transport.Config{
-		NodeID: c.cfg.NodeID, Listener: c.cfg.Listener, Advertise: address, Identity: id,
+		NodeID: c.cfg.NodeID, Listener: c.cfg.Listener, Advertise: address, Identity: id, Key: c.key,
 		Info: about, Dial: c.cfg.Dial, Now: c.cfg.Now, Logger: c.cfg.Logger,
 	})
 	if err != nil {

@@ -105,7 +105,13 @@ func (c *Cluster) seek(ctx context.Context) (why string, err error) {
 	if err != nil {
 		return fmt.Sprintf("the addresses of the nodes are not known: %v", err), nil
 	}
-	heard, silent := c.survey(ctx, addresses)
+	heard, silent, taken := c.survey(ctx, addresses)
+	if taken != nil {
+		var vain *attempt
+		if err := c.heldBy(taken); !errors.As(err, &vain) {
+			return "", err
+		}
+	}
 	r := c.is()
 	p := r.plan(heard, c.cfg.Find.Expect)
 	switch {
@@ -141,8 +147,8 @@ func (c *Cluster) follow(ctx context.Context, address string) (why string, err e
 }
 
 // survey asks at all addresses at once who is there. silent says who did not
-// answer, and why.
-func (c *Cluster) survey(ctx context.Context, addresses []string) (heard []hello, silent []string) {
+// answer, and why; taken is the refusal of a process with this node's ID.
+func (c *Cluster) survey(ctx context.Context, addresses []string) (heard []hello, silent []string, taken error) {
 	var mu sync.Mutex
 	var asking sync.WaitGroup
 	for _, address := range addresses {
@@ -150,11 +156,12 @@ func (c *Cluster) survey(ctx context.Context, addresses []string) (heard []hello
 			continue
 		}
 		asking.Go(func() {
-			h, err := ask[hello](ctx, c.wire, transport.Peer{Address: address}, kindHello, helloRequest{c.ID()}, callLimit)
+			h, err := ask[hello](ctx, c.wire, transport.Peer{Address: address}, kindHello, c.about(c.is()), callLimit)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				silent = append(silent, fmt.Sprintf("%s: %v", address, err))
+				taken = cmp.Or(taken, conflict(err))
 				return
 			}
 			h.Address = address // that it is reached under
@@ -163,7 +170,7 @@ func (c *Cluster) survey(ctx context.Context, addresses []string) (heard []hello
 	}
 	asking.Wait()
 	slices.Sort(silent)
-	return heard, silent
+	return heard, silent, taken
 }
 
 // found asks all others to let this node found the cluster, and does so when all
@@ -266,8 +273,10 @@ func (c *Cluster) knockAt(ctx context.Context, address string) error {
 	q := joinRequest{Address: c.wire.Address(), Level: c.cfg.Level, Version: c.cfg.Version}
 	a, err := ask[joinAnswer](ctx, c.wire, transport.Peer{Address: address}, kindJoin, q, joinLimit)
 	switch {
-	case unauthorized(err) != nil:
-		return &attempt{unauthorized(err), true}
+	case cause(err, api.Unauthorized) != nil:
+		return &attempt{error: cause(err, api.Unauthorized), final: true}
+	case conflict(err) != nil:
+		return c.heldBy(conflict(err))
 	case err != nil:
 		if !transport.Unsent(err) {
 			// The member may still be removing an earlier node of our name. It must not
@@ -275,31 +284,49 @@ func (c *Cluster) knockAt(ctx context.Context, address string) error {
 			// the request, hence twice as long.
 			sleep(ctx, time.Until(begun.Add(2*joinLimit)))
 		}
-		return &attempt{err, false}
+		return &attempt{error: err}
 	case a.Code != "":
-		return &attempt{a.err(), a.Final}
+		if a.Held {
+			return c.heldBy(a.err())
+		}
+		return &attempt{error: a.err(), final: a.Final}
 	case c.cfg.Shards != 0 && c.cfg.Shards != len(a.Groups):
-		return &attempt{api.Errorf(api.Conflict, "the cluster has %d shards, not %d: leave --shards out where a node joins", len(a.Groups), c.cfg.Shards), true}
+		return &attempt{error: api.Errorf(api.Conflict, "the cluster has %d shards, not %d: leave --shards out where a node joins", len(a.Groups), c.cfg.Shards), final: true}
 	}
-	return c.change(func(r *record) error {
+	err = c.change(func(r *record) error {
 		if r.inCluster() {
 			return nil // by another way, meanwhile
 		}
 		r.Phase, r.Cluster, r.Shards, r.Groups = joining, a.Cluster, len(a.Groups), a.Groups
 		r.Members = maps.Clone(a.Members)
+		r.Known = maps.Clone(a.Known)
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	c.tellKeys()
+	return nil
 }
 
-// unauthorized is the refusal that made a call fail, without what the transport
+// cause is the refusal of a code that made a call fail, without what the transport
 // says of calls in general, such as to try again; nil = it failed otherwise.
-func unauthorized(err error) *api.Error {
+func cause(err error, code api.Code) (found *api.Error) {
 	var e *api.Error
 	for errors.As(err, &e) {
-		if e.Code == api.Unauthorized {
-			return e
+		if e.Code == code {
+			found = e
 		}
 		err = errors.Unwrap(e)
+	}
+	return found
+}
+
+// conflict is the refusal of a peer that is known under this node's ID, or as
+// whom another process answers.
+func conflict(err error) error {
+	if e := cause(err, api.Conflict); e != nil && errors.Is(err, transport.ErrRefused) {
+		return e
 	}
 	return nil
 }

@@ -54,6 +54,9 @@ type record struct {
 	NodeID string `json:"node_id"`
 	// Birth tells this directory from an earlier one of the same node.
 	Birth string `json:"birth"`
+	// Key is the private key of this directory's certificates: the seed, in
+	// hexadecimal. The other members know the node by it: see known.
+	Key   string `json:"key"`
 	Phase phase  `json:"phase"`
 
 	// Round rises with every change of Promise.
@@ -66,6 +69,7 @@ type record struct {
 
 	Address string            `json:"address,omitempty"` // that the members were told
 	Members map[string]string `json:"members,omitempty"` // addresses of the others, by ID
+	Known   map[string]known  `json:"known,omitempty"`   // keys of all nodes, by ID
 }
 
 // inCluster says whether the directory belongs to a cluster.
@@ -164,6 +168,10 @@ func settleRecord(c *Config) (*record, error) {
 	case r.inCluster() && c.Shards != 0 && r.Shards != c.Shards:
 		return nil, api.Errorf(api.Conflict, "the cluster in %s has %d shards, not %d: their number is fixed when it is founded; leave --shards out", c.DataDir, r.Shards, c.Shards)
 	}
+	if r.Key == "" {
+		r.Key = mintKey()
+		return r, c.persist(c.DataDir, r)
+	}
 	return r, nil
 }
 
@@ -176,7 +184,7 @@ func mintRecord(c *Config) (*record, error) {
 			return nil, err
 		}
 	}
-	r := &record{Format: recordFormat, NodeID: c.NodeID, Birth: randomID(), Phase: outside}
+	r := &record{Format: recordFormat, NodeID: c.NodeID, Birth: randomID(), Key: mintKey(), Phase: outside}
 	return r, c.persist(c.DataDir, r)
 }
 

@@ -58,6 +58,8 @@ type machine struct {
 	crashes  int                 // how many are still to come
 	groups   []entry.Incarnation // on disk
 	learned  map[string]string
+	known    map[string]string // keys, by ID
+	key      string
 }
 
 func (w *world) machine(t *testing.T, id string) *machine {
@@ -96,11 +98,17 @@ func (m *machine) config(cfg Config) Config {
 		m.address = fmt.Sprintf("10.0.0.1:%d", m.w.ports)
 	}
 	m.up, m.handlers, m.learned = true, map[transport.Kind]transport.Handler{}, map[string]string{}
+	m.known = map[string]string{}
 	m.w.at[m.address] = m
 	m.kill = func() {}
 	cfg.DataDir, cfg.NodeID, cfg.Listener, cfg.Logger = m.dir, m.id, deaf{}, silent
 	cfg.Advertise, cfg.Token, cfg.Level = m.address, testSecret, max(cfg.Level, 1)
-	cfg.open = func(transport.Config) (wire, error) { return m, nil }
+	cfg.open = func(of transport.Config) (wire, error) {
+		m.w.mu.Lock()
+		defer m.w.mu.Unlock()
+		m.key = of.Key
+		return m, nil
+	}
 	cfg.persist = m.persist
 	return cfg
 }
@@ -164,6 +172,19 @@ func (m *machine) Handle(k transport.Kind, h transport.Handler) {
 	defer m.w.mu.Unlock()
 	m.handlers[k] = h
 }
+func (m *machine) HandleAny(k transport.Kind, h transport.Handler) { m.Handle(k, h) }
+func (m *machine) Know(id, key string) {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	m.known[id] = key
+}
+
+func (m *machine) Stranger(from transport.Peer) bool {
+	m.w.mu.Lock()
+	defer m.w.mu.Unlock()
+	known := m.known[from.ID]
+	return known != "" && known != from.Key
+}
 func (m *machine) Learn(id, address string) {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -184,17 +205,24 @@ func (m *machine) Call(ctx context.Context, to transport.Peer, k transport.Kind,
 	m.w.delay(ctx)
 	m.w.mu.Lock()
 	peer := m.w.at[to.Address]
-	mine, ok := m.address, m.up && peer != nil && (to.ID == "" || to.ID == peer.id)
+	mine, key, ok := m.address, m.key, m.up && peer != nil && (to.ID == "" || to.ID == peer.id)
 	var h transport.Handler
 	if ok {
 		h = peer.handlers[k]
-		peer.learned[m.id], m.learned[peer.id] = m.address, peer.address
+		if known := peer.known[m.id]; known == "" || known == m.key {
+			peer.learned[m.id] = m.address
+		}
+		if known := m.known[peer.id]; known != "" && known != peer.key {
+			h = nil
+		} else {
+			m.learned[peer.id] = peer.address
+		}
 	}
 	m.w.mu.Unlock()
 	if h == nil {
 		return nil, errNobody
 	}
-	answer, err := h(ctx, transport.Peer{ID: m.id, Address: mine}, request)
+	answer, err := h(ctx, transport.Peer{ID: m.id, Address: mine, Key: key}, request)
 	m.w.delay(ctx)
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()

@@ -77,12 +77,8 @@ func (a *authority) fingerprint() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// issue makes a member's certificate, with a key that never leaves this process.
-func (a *authority) issue(nodeID string, now time.Time) (*tls.Certificate, error) {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, err
-	}
+// issue makes a member's certificate for the key of its data directory.
+func (a *authority) issue(nodeID string, private ed25519.PrivateKey, now time.Time) (*tls.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, err
@@ -95,7 +91,7 @@ func (a *authority) issue(nodeID string, now time.Time) (*tls.Certificate, error
 		NotAfter:     now.Add(certificateLife),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, public, a.key)
+	}, a.cert, private.Public(), a.key)
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +106,7 @@ func (a *authority) issue(nodeID string, now time.Time) (*tls.Certificate, error
 type identity struct {
 	authority *authority
 	nodeID    string
+	key       ed25519.PrivateKey
 	now       func() time.Time
 
 	mu      sync.Mutex
@@ -118,12 +115,12 @@ type identity struct {
 
 var _ transport.Identity = (*identity)(nil)
 
-func newIdentity(s secret, nodeID string, now func() time.Time) (*identity, error) {
+func newIdentity(s secret, nodeID string, key ed25519.PrivateKey, now func() time.Time) (*identity, error) {
 	a, err := newAuthority(s.key)
 	if err != nil {
 		return nil, err
 	}
-	return &identity{authority: a, nodeID: nodeID, now: now}, nil
+	return &identity{authority: a, nodeID: nodeID, key: key, now: now}, nil
 }
 
 // certificate is the one to show now: a new one when half of the old one's life
@@ -135,7 +132,7 @@ func (i *identity) certificate() (*tls.Certificate, error) {
 	if c := i.current; c != nil && now.Before(c.Leaf.NotAfter.Add(-certificateLife/2)) && now.After(c.Leaf.NotBefore) {
 		return c, nil
 	}
-	made, err := i.authority.issue(i.nodeID, now)
+	made, err := i.authority.issue(i.nodeID, i.key, now)
 	if err != nil {
 		return nil, fmt.Errorf("make this node's certificate: %w", err)
 	}

@@ -30,7 +30,9 @@ func (c *Cluster) answerJoin(ctx context.Context, from transport.Peer, q joinReq
 	delete(a.Members, from.ID)
 	for shard, g := range groups {
 		if err := c.vacate(ctx, shard, g, from.ID); err != nil {
-			return joinAnswer{verdict: because(err)}
+			v := because(err)
+			v.Held = api.CodeOf(err) == api.StateConflict
+			return joinAnswer{verdict: v}
 		}
 		status, err := g.Status()
 		if err != nil {
@@ -38,6 +40,19 @@ func (c *Cluster) answerJoin(ctx context.Context, from transport.Peer, q joinReq
 		}
 		a.Groups = append(a.Groups, status.Incarnation)
 	}
+	// From now on the newcomer is the node, before anybody is asked to hear it.
+	err := c.know(func(r *record) {
+		if from.Key != "" {
+			r.setKey(from.ID, from.Key)
+		}
+	})
+	if err != nil {
+		return joinAnswer{verdict: because(err)}
+	}
+	if err := c.exchange(ctx, a.Members); err != nil {
+		return joinAnswer{verdict: because(err)} // this process is the wrong one itself, or cannot write
+	}
+	a.Known = c.is().Known
 	c.cfg.Logger.Info("a node joins the cluster", "node", from.ID, "address", q.Address, "version", q.Version)
 	return a
 }
@@ -66,7 +81,8 @@ func (c *Cluster) vacate(ctx context.Context, shard int, g Group, id string) err
 	}
 	i := slices.IndexFunc(members, func(m engine.Member) bool { return m.ID == id })
 	if i >= 0 && members[i].LastContact >= 0 && members[i].LastContact < aliveWithin {
-		return api.Errorf(api.StateConflict, "a node called %q is a member and alive: stop it, or choose another --node-id", id)
+		c.cfg.Logger.Warn("a node asks to join under the id of a member that is alive: it is refused", "node", id, "shard", shard, "member_address", members[i].Address)
+		return api.Errorf(api.StateConflict, "another process holds node id %q, and is alive: give this node its own id (--node-id), or stop and remove %q first (corvo cluster remove %[1]s)", id, id)
 	}
 	// Also where the leader's list has none: this node may take the wrong one for it.
 	if err := g.Remove(ctx, id); err != nil {

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -175,8 +176,12 @@ func TestALiveMembersNameIsNotTaken(t *testing.T) {
 		impostor := w.machine(t, "node-1")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if _, err := Open(ctx, impostor.config(join)); api.CodeOf(err) != api.LeaderUnavailable {
+		_, err = Open(ctx, impostor.config(join))
+		if api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), `another process holds node id "node-1"`) {
 			t.Errorf("%v", err)
+		}
+		if got := founder.wire.AddressOf("node-1"); got != first.Address() {
+			t.Errorf("the member is taken to be at %s, it is at %s", got, first.Address())
 		}
 		if r := first.is(); !isMember(first.groups[0], r.NodeID) {
 			t.Error("the member has lost its place")

@@ -152,7 +152,7 @@ func (c *Cluster) Remove(ctx context.Context, id string) error {
 	var birth string
 	if id != r.NodeID {
 		// Of whoever is there now, so that a later node of this name is not meant.
-		if h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id}, kindHello, helloRequest{r.Cluster}, callLimit); err == nil {
+		if h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id}, kindHello, c.about(r), callLimit); err == nil {
 			birth = h.Birth
 		}
 	}
@@ -161,14 +161,18 @@ func (c *Cluster) Remove(ctx context.Context, id string) error {
 			return fmt.Errorf("remove %q from shard %d: %w", id, shard, err)
 		}
 	}
-	if birth == "" {
-		return nil
+	if birth != "" {
+		q := removedRequest{Cluster: r.Cluster, Birth: birth}
+		if _, err := ask[verdict](ctx, c.wire, transport.Peer{ID: id}, kindRemoved, q, callLimit); err != nil {
+			c.cfg.Logger.Warn("a node was removed and could not be told: stop it", "node", id, "error", err)
+		}
 	}
-	q := removedRequest{Cluster: r.Cluster, Birth: birth}
-	if _, err := ask[verdict](ctx, c.wire, transport.Peer{ID: id}, kindRemoved, q, callLimit); err != nil {
-		c.cfg.Logger.Warn("a node was removed and could not be told: stop it", "node", id, "error", err)
-	}
-	return nil
+	// Its ID is free for another process now.
+	return c.know(func(r *record) {
+		if id != r.NodeID {
+			r.setKey(id, "")
+		}
+	})
 }
 
 // spare says whether a shard can do without a node. Its leader says so again when

@@ -45,6 +45,7 @@ func (r *roll) Remove(_ context.Context, id string) error {
 // mute is a wire that reaches nobody.
 type mute struct{ *machine }
 
+func (mute) Know(string, string) {}
 func (mute) Call(context.Context, transport.Peer, transport.Kind, []byte) ([]byte, error) {
 	return nil, errNobody
 }
@@ -52,6 +53,7 @@ func (mute) Call(context.Context, transport.Peer, transport.Kind, []byte) ([]byt
 func rolls(groups ...*roll) *Cluster {
 	c := &Cluster{wire: mute{}, cfg: Config{NodeID: "a", Logger: silent}.withDefaults()}
 	c.record = record{NodeID: "a", Phase: member}
+	c.cfg.persist = func(string, *record) error { return nil }
 	for _, g := range groups {
 		g.leader, g.since = "a", time.Now()
 		c.groups = append(c.groups, g)

@@ -41,6 +41,9 @@ func (c *Cluster) Start(groups []Group) error {
 	}
 	err := c.change(func(r *record) error {
 		r.Groups = opened
+		if r.Known[r.NodeID].Key == "" {
+			r.setKey(r.NodeID, c.key)
+		}
 		switch r.Phase {
 		case founding:
 			r.Phase, r.Address = member, c.wire.Address()
@@ -102,12 +105,20 @@ func (c *Cluster) contact(ctx context.Context) (all bool) {
 	delete(known, r.NodeID)
 	all = true
 	for id, address := range known {
-		h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id, Address: address}, kindHello, helloRequest{r.Cluster}, callLimit)
+		h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id, Address: address}, kindHello, c.about(r), callLimit)
 		if err != nil {
 			all = false
 			continue
 		}
 		c.recognise(id, h.Cluster)
+		if err := c.pin(id); err != nil {
+			c.cfg.Logger.Error("cannot keep the key of a member", "member", id, "error", err)
+		}
+		if err := c.heed(h); api.CodeOf(err) == api.Conflict {
+			c.held.say(err.Error())
+		} else if err != nil {
+			c.cfg.Logger.Error("cannot keep the keys of the other members", "error", err)
+		}
 	}
 	if !all && ctx.Err() == nil {
 		// Their addresses may have changed while this node was away.
@@ -210,7 +221,11 @@ func (c *Cluster) remember() error {
 	if maps.Equal(known, r.Members) {
 		return nil
 	}
-	return c.change(func(r *record) error { r.Members = known; return nil })
+	return c.change(func(r *record) error {
+		r.Members = known
+		r.prune(known)
+		return nil
+	})
 }
 
 // addresses is where the members of all shards are, as far as is known.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/transport"
 )
 
 func TestTokens(t *testing.T) {
@@ -135,7 +136,11 @@ func testIdentity(t *testing.T, token, id string, now func() time.Time) *identit
 	if err != nil {
 		t.Fatal(err)
 	}
-	i, err := newIdentity(s, id, now)
+	key, err := (&record{Key: mintKey()}).privateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	i, err := newIdentity(s, id, key, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,6 +200,9 @@ func TestCertificatesAreRenewedInTime(t *testing.T) {
 	second, err := i.certificate()
 	if err != nil || second == first || !second.Leaf.NotAfter.After(first.Leaf.NotAfter) {
 		t.Errorf("not renewed after half of its life: %v", err)
+	}
+	if transport.KeyOf(first.Leaf) != transport.KeyOf(second.Leaf) {
+		t.Error("the others would take the node for another process after its certificate was renewed")
 	}
 }
 

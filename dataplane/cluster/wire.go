@@ -34,6 +34,9 @@ const (
 // wire is what the cluster needs of the transport. *transport.Transport is one.
 type wire interface {
 	Handle(transport.Kind, transport.Handler)
+	HandleAny(transport.Kind, transport.Handler)
+	Know(id, key string)
+	Stranger(from transport.Peer) bool
 	Call(ctx context.Context, to transport.Peer, k transport.Kind, request []byte) ([]byte, error)
 	Learn(id, address string)
 	AddressOf(id string) string
@@ -52,7 +55,8 @@ type info struct {
 }
 
 type helloRequest struct {
-	Cluster string `json:"cluster_id,omitempty"` // of who asks
+	Cluster string           `json:"cluster_id,omitempty"` // of who asks
+	Known   map[string]known `json:"known,omitempty"`      // the keys it knows
 }
 
 // hello is what a node says of itself, as it is on its disk.
@@ -64,6 +68,10 @@ type hello struct {
 	Shards  int     `json:"shards,omitempty"`
 	Round   uint64  `json:"round"`
 	Promise promise `json:"promise"`
+	// Known are the keys it knows, told to members. Stranger tells who asks that
+	// another process is known under its ID.
+	Known    map[string]known `json:"known,omitempty"`
+	Stranger bool             `json:"stranger,omitempty"`
 }
 
 // verdict is why something asked for was not done. Errors of calls themselves mean
@@ -73,6 +81,8 @@ type verdict struct {
 	Message string   `json:"message,omitempty"`
 	// Final: asking again will not help until somebody has changed something.
 	Final bool `json:"final,omitempty"`
+	// Held: the ID of who asks belongs to a process that is alive.
+	Held bool `json:"held,omitempty"`
 }
 
 func (v verdict) err() error {
@@ -117,6 +127,7 @@ type joinAnswer struct {
 	Cluster string              `json:"cluster_id,omitempty"`
 	Groups  []entry.Incarnation `json:"groups,omitempty"` // by shard
 	Members map[string]string   `json:"members,omitempty"`
+	Known   map[string]known    `json:"known,omitempty"` // the keys of all nodes
 }
 
 type inviteRequest struct {
@@ -165,16 +176,36 @@ func ask[A any](ctx context.Context, w wire, to transport.Peer, k transport.Kind
 
 // handle answers what others ask, from now on.
 func (c *Cluster) handle() {
-	c.wire.Handle(kindHello, answers(func(_ context.Context, from transport.Peer, q helloRequest) hello {
-		c.recognise(from.ID, q.Cluster)
-		return c.hello()
-	}))
+	c.wire.HandleAny(kindHello, answers(c.answerHello))
 	c.wire.Handle(kindPromise, answers(c.answerPromise))
-	c.wire.Handle(kindJoin, answers(c.answerJoin))
+	c.wire.HandleAny(kindJoin, answers(c.answerJoin)) // it judges who holds the ID
 	c.wire.Handle(kindAdd, answers(c.answerAdd))
 	c.wire.Handle(kindInvite, answers(c.answerInvite))
 	c.wire.Handle(kindMembers, answers(c.answerMembers))
 	c.wire.Handle(kindRemoved, answers(c.answerRemoved))
+}
+
+// answerHello tells what this node is, and exchanges keys with members.
+func (c *Cluster) answerHello(_ context.Context, from transport.Peer, q helloRequest) hello {
+	c.recognise(from.ID, q.Cluster)
+	h := c.hello()
+	if h.Cluster == "" || q.Cluster != h.Cluster {
+		return h
+	}
+	if h.Stranger = c.wire.Stranger(from); h.Stranger {
+		h.Known = c.is().Known
+		return h
+	}
+	err := c.know(func(r *record) {
+		if r.Known[from.ID].Key != "" { // else anybody who has the secret
+			r.learnKeys(q.Known)
+		}
+	})
+	if err != nil {
+		c.cfg.Logger.Error("cannot keep the keys of the other members", "error", err)
+	}
+	h.Known = c.is().Known
+	return h
 }
 
 func (c *Cluster) hello() hello {

@@ -63,6 +63,7 @@ func (t *Transport) receive(raw net.Conn, known func()) {
 		return
 	}
 	conn := newConn(t, c, h.node, false)
+	conn.key = c.key
 	if !t.met(h, conn) {
 		return
 	}
@@ -73,7 +74,7 @@ func (t *Transport) receive(raw net.Conn, known func()) {
 func (t *Transport) identify(s *socket) (*link, hello, error) {
 	config := secured(t.identity.Server())
 	config.SessionTicketsDisabled = true // a resumed session would not look at the certificate again
-	c := &link{tls.Server(s, config), s}
+	c := &link{Conn: tls.Server(s, config), socket: s}
 	if err := s.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, hello{}, err
 	}
@@ -83,6 +84,9 @@ func (t *Transport) identify(s *socket) (*link, hello, error) {
 	h, err := readHello(c) // also of whom nothing else will do: a refusal is lost if bytes are unread
 	if err == nil {
 		err = t.welcome(c, h)
+	}
+	if err == nil && h.purpose == forSnapshot && t.stranger(h.node, c.key) {
+		err = errTaken(h.node)
 	}
 	if err != nil {
 		refuse(c, err)
@@ -104,9 +108,18 @@ func (t *Transport) welcome(c *link, h hello) error {
 		return fmt.Errorf("the certificate is that of node %q, not of %q", id, h.node)
 	}
 	if id == t.id {
-		return fmt.Errorf("node %q is called by one of the same ID: each node needs its own", id)
+		return t.namesake(c.key)
 	}
 	return nil
+}
+
+// namesake refuses a process of this node's ID: this process, by another address,
+// or another that has the ID, too.
+func (t *Transport) namesake(key string) error {
+	if t.key == "" || t.key == key {
+		return fmt.Errorf("node %q is called by one of the same ID: each node needs its own", t.id)
+	}
+	return errTaken(t.id)
 }
 
 // secured is an Identity's configuration with what is not left to it.
@@ -118,6 +131,7 @@ func secured(c *tls.Config) *tls.Config {
 }
 
 // identityOf is the ID in the peer's certificate, which the Identity has verified.
+// It notes the certificate's key in the link.
 func identityOf(c *link) (string, error) {
 	certificates := c.ConnectionState().PeerCertificates
 	if len(certificates) == 0 {
@@ -127,5 +141,6 @@ func identityOf(c *link) (string, error) {
 	if id == "" || len(id) > maxName {
 		return "", fmt.Errorf("the common name of the peer's certificate is no node's ID: %q", id)
 	}
+	c.key = KeyOf(certificates[0])
 	return id, nil
 }

@@ -39,7 +39,7 @@ func halfConn(t *testing.T, id string) *conn {
 	t.Cleanup(cancel)
 	owner := &Transport{id: "b", ctx: ctx, now: time.Now, peers: map[string]*peer{}, groups: map[string]*Group{}}
 	s := newSocket(nowhere{closed: make(chan struct{})})
-	return newConn(owner, &link{tls.Client(s, nil), s}, id, false)
+	return newConn(owner, &link{Conn: tls.Client(s, nil), socket: s}, id, false)
 }
 
 func TestCallsUnderWayAreBounded(t *testing.T) {

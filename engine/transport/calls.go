@@ -30,8 +30,26 @@ const (
 )
 
 type handlers struct {
-	mu sync.RWMutex
-	of map[Kind]Handler
+	mu  sync.RWMutex
+	of  map[Kind]Handler
+	any map[Kind]bool // kinds that are answered to strangers, too
+}
+
+// open says whether strangers are answered calls of a kind.
+func (s *handlers) open(k Kind) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.any[k]
+}
+
+func (s *handlers) setAny(k Kind, h Handler) {
+	s.set(k, h)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.any == nil {
+		s.any = map[Kind]bool{}
+	}
+	s.any[k] = true
 }
 
 func (s *handlers) set(k Kind, h Handler) {
@@ -51,7 +69,8 @@ func (s *handlers) get(k Kind) Handler {
 
 // Call asks a process. Its error is what the Handler answered, or one of the
 // connection: LEADER_UNAVAILABLE, or UNAUTHORIZED if one of the two does not accept
-// the other's certificate. Unsent then says whether the request can have arrived,
+// the other's certificate, or CONFLICT if another process is known under the ID of
+// one of the two. Unsent then says whether the request can have arrived,
 // errors.Is with ErrRefused whether the peer is there. A request of more than
 // MaxCall bytes is PAYLOAD_TOO_LARGE.
 func (t *Transport) Call(ctx context.Context, to Peer, k Kind, request []byte) ([]byte, error) {
@@ -79,8 +98,11 @@ func (t *Transport) callOn(ctx context.Context, to Peer, g *Group, k Kind, reque
 		return nil, answered
 	}
 	code := api.LeaderUnavailable
-	if errors.Is(err, &api.Error{Code: api.Unauthorized}) {
+	switch {
+	case errors.Is(err, &api.Error{Code: api.Unauthorized}):
 		code = api.Unauthorized
+	case g == nil && errors.Is(err, &api.Error{Code: api.Conflict}):
+		code = api.Conflict // a group's caller asks again: the address may be mended
 	}
 	return nil, api.Wrap(err, code, "node "+to.String()+" gave no answer ("+err.Error()+"); try again")
 }
@@ -144,7 +166,7 @@ func (c *conn) called(h header, payload []byte) error {
 	}
 	serve := func() {
 		defer cancel()
-		answer, err := handler(ctx, Peer{c.peer, c.t.AddressOf(c.peer)}, request)
+		answer, err := handler(ctx, c.caller(), request)
 		c.leaveCall(h.request, len(request))
 		c.answer(h.request, answer, err)
 	}
@@ -158,6 +180,14 @@ func (c *conn) called(h header, payload []byte) error {
 	return nil
 }
 
+// caller is the peer as a Handler is told of it.
+func (c *conn) caller() Peer {
+	if c.stranger.Load() {
+		return Peer{ID: c.peer, Address: c.told.address, Key: c.key}
+	}
+	return Peer{c.peer, c.t.AddressOf(c.peer), c.key}
+}
+
 // handler is who answers a call, for a group or, with number 0, for the process.
 func (c *conn) handler(number uint32, k Kind) (Handler, *Group, error) {
 	handlers, g := &c.t.handlers, (*Group)(nil)
@@ -169,6 +199,9 @@ func (c *conn) handler(number uint32, k Kind) (Handler, *Group, error) {
 		handlers = &g.handlers
 	}
 	h := handlers.get(k)
+	if c.stranger.Load() && !handlers.open(k) {
+		return nil, nil, errTaken(c.peer)
+	}
 	if h == nil {
 		return nil, nil, remoteErrorf("calls of kind %d are not answered here", k)
 	}

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 )
 
@@ -89,8 +90,8 @@ func (t *Transport) pingAll(counts bool) {
 				dead = append(dead, c)
 			}
 		}
-		if len(all) > 0 {
-			ping = append(ping, all[0]) // ours, if there is one
+		if i := slices.IndexFunc(all, func(c *conn) bool { return !c.stranger.Load() }); i >= 0 {
+			ping = append(ping, all[i]) // ours, if there is one
 		}
 	}
 	t.mu.Unlock()
@@ -140,7 +141,7 @@ func (c *conn) ponged(h header, b []byte) error {
 	c.mu.Lock()
 	sent, current := c.pinged, h.request == c.pings
 	c.mu.Unlock()
-	if !current {
+	if !current || c.stranger.Load() {
 		return nil
 	}
 	c.t.mu.Lock()

@@ -27,15 +27,20 @@ type conn struct {
 	t       *Transport
 	net     net.Conn
 	peer    string // the ID in its certificate
+	key     string // the key of its certificate
 	calling bool   // we have called
-	address string // where, if we have; t.mu guards it, and:
-	checked int64  // heard, when it was looked at last
-	quiet   int    // times since then that nothing new was heard
-	out     *outbox
-	heard   atomic.Int64 // when the last frame came, Unix nanoseconds
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	served  sync.WaitGroup
+	told    hello  // the peer's, if it has called
+	// stranger says that another process is known to be the peer: see Know. It is
+	// set with t.mu held.
+	stranger atomic.Bool
+	address  string // where, if we have; t.mu guards it, and:
+	checked  int64  // heard, when it was looked at last
+	quiet    int    // times since then that nothing new was heard
+	out      *outbox
+	heard    atomic.Int64 // when the last frame came, Unix nanoseconds
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	served   sync.WaitGroup
 
 	mu        sync.Mutex
 	waiting   map[uint64]*request // what we have asked

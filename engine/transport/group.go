@@ -241,7 +241,7 @@ func (g *Group) rpc(id raft.ServerID, target raft.ServerAddress, kind frameKind,
 	}
 	ctx, cancel := context.WithTimeout(g.ctx, patience(len(payload)))
 	defer cancel()
-	answer, err := g.t.ask(ctx, Peer{string(id), string(target)}, g, kind, payload, how)
+	answer, err := g.t.ask(ctx, Peer{ID: string(id), Address: string(target)}, g, kind, payload, how)
 	if err != nil {
 		return nil, g.explain(id, err)
 	}

@@ -116,6 +116,9 @@ func (c *conn) addressed(number uint32) (*theirs, *Group, error) {
 	if their == nil {
 		return nil, nil, remoteErrorf("group number %d has not been introduced", number)
 	}
+	if c.stranger.Load() {
+		return nil, nil, errTaken(c.peer)
+	}
 	g, err := c.t.enter(their.groupKey, c.peer)
 	return their, g, err
 }

@@ -14,6 +14,7 @@ import (
 type link struct {
 	*tls.Conn
 	socket *socket
+	key    string // the key of the peer's certificate, see KeyOf
 }
 
 // record is the most that goes in one record, in bytes.

@@ -28,6 +28,9 @@ const (
 type peer struct {
 	id       string
 	address  string // as told by it or by Learn
+	known    string // its key, see Know; "" = any
+	toldBy   string // the key of the process that told info
+	warned   string // the key of the stranger that was logged last
 	info     []byte
 	out      *conn   // what we ask goes here
 	in       []*conn // what it asks comes from there, oldest first
@@ -109,8 +112,14 @@ func (t *Transport) Peers() []PeerStatus {
 }
 
 func (p *peer) status() PeerStatus {
-	s := PeerStatus{Peer: Peer{p.id, p.address}, Info: p.info, Heard: p.heard}
+	s := PeerStatus{Peer: Peer{ID: p.id, Address: p.address}, Info: p.info, Heard: p.heard}
+	if p.out != nil {
+		s.Key = p.out.key // of who answers where we call
+	}
 	for _, c := range p.connections() {
+		if c.stranger.Load() {
+			continue
+		}
 		s.Connected = true
 		if at := c.heardAt(); at.After(s.Heard) {
 			s.Heard = at
@@ -127,21 +136,21 @@ func (p *peer) connections() []*conn {
 	return append([]*conn{p.out}, p.in...)
 }
 
-// met notes a peer's connection to us, and what its hello says.
+// met notes a connection to us, and what its hello says unless a stranger says it.
 func (t *Transport) met(h hello, c *conn) bool {
 	var old []*conn
 	t.mu.Lock()
 	closed := t.closed
 	if !closed {
 		p := t.peer(h.node)
-		p.info = h.info
-		p.failures, p.retryAt = 0, time.Time{} // who calls can be called
-		if h.address != "" {
-			old = append(old, t.learn(p, h.address))
+		c.told = h
+		if stranger := p.strange(c.key); stranger {
+			c.stranger.Store(true)
+			t.warn(p, c.key, h.address)
+		} else {
+			old = append(old, t.hear(p, h, c.key))
 		}
-		if p.in = append(p.in, c); len(p.in) > maxIncoming {
-			old = append(old, p.in[0])
-		}
+		old = append(old, p.keep(c))
 	}
 	t.mu.Unlock()
 	for _, o := range old {
@@ -162,7 +171,7 @@ func (t *Transport) lost(c *conn) {
 		p.out = nil
 	}
 	p.in = slices.DeleteFunc(p.in, func(o *conn) bool { return o == c })
-	if at := c.heardAt(); at.After(p.heard) {
+	if at := c.heardAt(); at.After(p.heard) && !c.stranger.Load() {
 		p.heard = at
 	}
 	if p.out == nil && len(p.in) == 0 {
@@ -228,8 +237,10 @@ func (t *Transport) approachStranger(address string) (*flight, *conn, error) {
 		return nil, nil, errors.New("a peer without ID and address cannot be called")
 	}
 	for _, p := range t.peers {
-		if p.out != nil && p.out.address == address {
-			return nil, p.out, nil
+		for _, c := range p.connections() {
+			if c.calling && c.address == address {
+				return nil, c, nil
+			}
 		}
 	}
 	if f := t.meetings[address]; f != nil {
@@ -291,10 +302,21 @@ func (t *Transport) reach(id, address string) (*conn, error) {
 		return nil, err
 	}
 	c := newConn(t, l, h.node, true)
-	c.address = address
+	c.address, c.key = address, l.key
 	t.mu.Lock()
 	p := t.peer(h.node)
-	p.info = h.info
+	if p.strange(c.key) {
+		old, err := t.guest(p, c, id)
+		t.mu.Unlock()
+		old.fail(errMoved)
+		if err != nil {
+			t.disown(l.socket)
+			return nil, err
+		}
+		t.attend(c, l)
+		return c, nil
+	}
+	p.info, p.toldBy = h.info, c.key
 	if h.address != "" { // what it tells now is newer than what we have called it by
 		p.address, c.address = h.address, h.address
 	}
@@ -311,11 +333,16 @@ func (t *Transport) reach(id, address string) (*conn, error) {
 		}
 		return other, nil
 	}
+	t.attend(c, l)
+	return c, nil
+}
+
+// attend serves a connection that we have made.
+func (t *Transport) attend(c *conn, l *link) {
 	t.wg.Go(func() {
 		defer t.disown(l.socket)
 		c.serve()
 	})
-	return c, nil
 }
 
 // call is the handshake at the calling end.
@@ -330,7 +357,7 @@ func (t *Transport) call(id, address string, p purpose) (*link, hello, error) {
 	if err != nil {
 		return nil, hello{}, err
 	}
-	c := &link{tls.Client(s, secured(t.identity.Client(id))), s}
+	c := &link{Conn: tls.Client(s, secured(t.identity.Client(id))), socket: s}
 	h, err := t.present(ctx, c, id, p)
 	if err != nil {
 		t.disown(s)
@@ -364,8 +391,16 @@ func (t *Transport) present(ctx context.Context, c *link, id string, p purpose) 
 	}
 	_, unwritten := c.Write(t.hello(p))
 	h, err := readHello(c) // whatever became of ours: who refuses us may have said so, and gone
-	if err == nil {
+	if who == t.id {
+		err = t.namesake(c.key)
+	} else if err == nil {
 		err = t.welcome(c, h)
+	}
+	if err == nil && id != "" && t.stranger(h.node, c.key) {
+		t.mu.Lock()
+		t.warn(t.peer(h.node), c.key, h.address)
+		t.mu.Unlock()
+		err = errOther(h.node)
 	}
 	if err = cmp.Or(err, unwritten); err != nil {
 		return h, err

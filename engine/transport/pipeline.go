@@ -45,7 +45,7 @@ func (a *appending) Response() *raft.AppendEntriesResponse { return a.resp }
 func (g *Group) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	ctx, cancel := context.WithTimeout(g.ctx, RPCTimeout)
 	defer cancel()
-	c, err := g.t.connection(ctx, Peer{string(id), string(target)})
+	c, err := g.t.connection(ctx, Peer{ID: string(id), Address: string(target)})
 	if err != nil {
 		return nil, g.explain(id, err)
 	}

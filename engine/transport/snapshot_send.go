@@ -37,7 +37,7 @@ func (g *Group) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, arg
 	case int64(len(manifest)) != args.Size:
 		return fmt.Errorf("the snapshot's manifest has %d bytes, not %d as it says", len(manifest), args.Size)
 	}
-	l, err := g.t.callForSnapshot(g.ctx, Peer{string(id), string(target)})
+	l, err := g.t.callForSnapshot(g.ctx, Peer{ID: string(id), Address: string(target)})
 	if err != nil {
 		return g.explain(id, err)
 	}

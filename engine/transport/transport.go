@@ -32,6 +32,9 @@ type Config struct {
 	Advertise string
 	// Identity proves who we are and checks who they are.
 	Identity Identity
+	// Key is the key of our own certificates, see KeyOf; "" = not told, and then
+	// another process of our ID is not told from this one by another address.
+	Key string
 	// Info is told to every peer at the start of a connection: opaque here, see
 	// PeerStatus.Info. At most MaxInfo bytes.
 	Info []byte
@@ -58,6 +61,7 @@ type Identity interface {
 type Peer struct {
 	ID      string
 	Address string
+	Key     string // of a caller: the key of its certificate, see KeyOf
 }
 
 // Bounds.
@@ -91,6 +95,7 @@ const (
 // methods may be called by any goroutine.
 type Transport struct {
 	id, address string
+	key         string // Config.Key
 	info        []byte
 	identity    Identity
 	listener    net.Listener
@@ -125,7 +130,7 @@ func Open(c Config) (*Transport, error) {
 		return nil, errors.New("transport: the Identity must ask callers for a certificate and verify it")
 	}
 	t := &Transport{
-		id: c.NodeID, address: c.Advertise, info: c.Info, identity: c.Identity,
+		id: c.NodeID, address: c.Advertise, key: c.Key, info: c.Info, identity: c.Identity,
 		listener: c.Listener, dial: c.Dial, now: c.Now, log: c.Logger,
 		peers: map[string]*peer{}, meetings: map[string]*flight{},
 		sockets: map[*socket]struct{}{}, groups: map[string]*Group{},
@@ -164,6 +169,13 @@ func (t *Transport) Address() string { return t.address }
 
 // Handle answers calls of a kind that are made to the process.
 func (t *Transport) Handle(k Kind, h Handler) { t.handlers.set(k, h) }
+
+// HandleAny answers calls of a kind also to strangers: see Know.
+func (t *Transport) HandleAny(k Kind, h Handler) { t.handlers.setAny(k, h) }
+
+// Stranger says whether a caller is another process than the node of its ID is
+// known to be.
+func (t *Transport) Stranger(from Peer) bool { return t.stranger(from.ID, from.Key) }
 
 // Group opens this process's end of a group. Messages carry the group's name and
 // its incarnation; one for another incarnation is refused before anything of it
