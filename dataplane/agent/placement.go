@@ -157,14 +157,15 @@ func (a *Agent) change(d fleet.Doc) error {
 	return a.traced(ctx, telemetry.SpanOpenCell, ns, func(ctx context.Context, ns tenancy.NamespaceID) error {
 		ctx, cancel := context.WithTimeout(ctx, OpenLimit)
 		defer cancel()
-		return a.open(ctx, ns)
+		return a.open(ctx, ns, d.Ready)
 	})
 }
 
 // open opens a namespace and waits until it takes writes. One that does not is
-// closed again: what is open is at work, and what is not is tried again.
-func (a *Agent) open(ctx context.Context, ns tenancy.NamespaceID) error {
-	if err := a.host.Add(ctx, ns, host.Spec{}); err != nil {
+// closed again: what is open is at work, and what is not is tried again. If the
+// control plane has known it open here, it is not founded.
+func (a *Agent) open(ctx context.Context, ns tenancy.NamespaceID, ready bool) error {
+	if err := a.host.Add(ctx, ns, host.Spec{Opened: ready}); err != nil {
 		return err
 	}
 	if err := a.host.Ready(ctx, ns); err != nil {

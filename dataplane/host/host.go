@@ -117,7 +117,7 @@ func Open(cfg Config) (*Host, error) {
 		cells:    make(map[tenancy.NamespaceID]*tenant),
 		changing: make(map[tenancy.NamespaceID]*change),
 	}
-	if err := h.empty(""); err != nil {
+	if err := errors.Join(h.forgetTrash(), h.empty("")); err != nil {
 		return nil, fmt.Errorf("delete what earlier deletions left: %w", err)
 	}
 	h.shared = state.NewShared(cfg.CacheBytes)
@@ -250,7 +250,7 @@ func (c *change) wait(ctx context.Context) error {
 
 // open opens the cells of a namespace, all or none.
 func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *change) (*tenant, error) {
-	spec, fresh, err := h.settleShards(ns, spec)
+	spec, found, err := h.settleShards(ns, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -260,8 +260,8 @@ func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *
 	if err != nil {
 		return nil, err
 	}
-	if fresh {
-		if err := writeFounding(h.dir(ns), spec); err != nil {
+	if !found.Complete {
+		if err := writeFounding(h.dir(ns), found); err != nil {
 			return nil, fmt.Errorf("record the shards of namespace %s: %w", ns, err)
 		}
 	}
@@ -274,6 +274,9 @@ func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *
 		}
 		t.cells = append(t.cells, c)
 		outlets.connect(c)
+	}
+	if err := h.complete(found); err != nil {
+		return nil, errors.Join(fmt.Errorf("record that namespace %s is open: %w", ns, err), t.close(context.WithoutCancel(ctx), ns))
 	}
 	return t, nil
 }

@@ -175,7 +175,7 @@ func (h *Host) drop(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of *
 // name there begins with the id and a dot, which no id has.
 func (h *Host) discard(ns tenancy.NamespaceID) error {
 	if _, err := os.Lstat(h.dir(ns)); errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return h.forget(ns)
 	}
 	dir := filepath.Join(h.cfg.DataDir, trashDir)
 	if err := durable.MakeDir(dir, 0o700); err != nil {
@@ -184,8 +184,34 @@ func (h *Host) discard(ns tenancy.NamespaceID) error {
 	if err := os.Rename(h.dir(ns), filepath.Join(dir, string(ns)+"."+rand.Text())); err != nil {
 		return err
 	}
-	// It is in the trash before it is gone from where it was.
-	return errors.Join(durable.SyncDir(dir), durable.SyncDir(filepath.Dir(h.dir(ns))))
+	// It is in the trash before it is gone from where it was, and gone before the
+	// record is that it was here.
+	if err := errors.Join(durable.SyncDir(dir), durable.SyncDir(filepath.Dir(h.dir(ns)))); err != nil {
+		return err
+	}
+	return h.forget(ns)
+}
+
+// forgetTrash forgets that the namespaces were open here whose directories are in
+// the trash: a crash came between the two.
+func (h *Host) forgetTrash() error {
+	entries, err := os.ReadDir(filepath.Join(h.cfg.DataDir, trashDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		ns, _, _ := strings.Cut(e.Name(), ".")
+		id := tenancy.NamespaceID(ns)
+		if checkID(id) != nil {
+			continue
+		}
+		if _, err := os.Lstat(h.dir(id)); errors.Is(err, fs.ErrNotExist) {
+			if err := h.forget(id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // empty deletes, durably, what is in the trash under names with a prefix: what an

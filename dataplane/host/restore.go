@@ -1,6 +1,7 @@
 package host
 
 import (
+	"crypto/rand"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -24,13 +25,21 @@ func Restore(cells string, ns tenancy.NamespaceID, shards int, restore func(shar
 		return err
 	}
 	dir := filepath.Join(cells, string(ns))
-	if err := writeFounding(dir, spec); err != nil {
+	f := founding{Namespace: ns, Birth: rand.Text(), Shards: shards, Restored: true}
+	if err := writeFounding(dir, f); err != nil {
 		return err
 	}
 	for shard := range shards {
 		if err := restore(shard, filepath.Join(dir, strconv.Itoa(shard))); err != nil {
 			return fmt.Errorf("shard %d: %w", shard, err)
 		}
+	}
+	if err := writeMembers(dir, f); err != nil {
+		return err
+	}
+	f.Complete = true
+	if err := writeFounding(dir, f); err != nil {
+		return err
 	}
 	return durable.SyncDir(dir)
 }

@@ -1,15 +1,10 @@
 package host
 
 import (
-	"encoding/json"
-	"errors"
+	"crypto/rand"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -28,6 +23,9 @@ type Spec struct {
 	// Join is, by shard, the incarnation of the groups that a new namespace here
 	// joins; nil = it founds them. What is on disk already is opened as it is.
 	Join []entry.Incarnation
+	// Opened says that the namespace is known to have been open on this host: it is
+	// opened as it is on disk, and never founded.
+	Opened bool
 }
 
 func (s Spec) check(ns tenancy.NamespaceID) error {
@@ -40,75 +38,28 @@ func (s Spec) check(ns tenancy.NamespaceID) error {
 	return nil
 }
 
-// shardsFile says, in a namespace's directory, how many shards it has. It is
-// written before the first of them is opened.
-const shardsFile = "shards.json"
-
-// founding is what shardsFile says.
-type founding struct {
-	Shards int `json:"shards"`
-	// Join is Spec.Join as it was first: whoever is stopped before all groups have a
-	// directory must not found those that have none.
-	Join []entry.Incarnation `json:"join,omitempty"`
-}
-
-// settleShards is how a namespace is opened: how many shards it has for ever, and
-// what they join. A queue is looked for on the shard that its name and this number
-// say, so that with another number queues would seem to be empty.
-func (h *Host) settleShards(ns tenancy.NamespaceID, spec Spec) (Spec, bool, error) {
-	found, err := readFounding(h.dir(ns))
+// settleShards decides how a namespace is opened: how many shards it has for ever,
+// and what they join. A queue is looked for on the shard that its name and this
+// number say, so that with another number queues would seem to be empty. It refuses
+// a namespace whose data on disk is not all that was there: see checkWhole.
+func (h *Host) settleShards(ns tenancy.NamespaceID, spec Spec) (Spec, founding, error) {
+	found, opened, err := h.whole(ns, spec)
 	if err != nil {
-		return Spec{}, false, fmt.Errorf("how many shards namespace %s has: %w", ns, err)
+		return Spec{}, founding{}, fmt.Errorf("the data of namespace %s: %w", ns, err)
 	}
 	if found.Shards == 0 {
 		spec.Shards = max(spec.Shards, 1)
-		return spec, true, nil
+		found = founding{Namespace: ns, Birth: rand.Text(), Shards: spec.Shards, Join: spec.Join}
+		return spec, found, nil
 	}
 	if spec.Shards != 0 && spec.Shards != found.Shards {
-		return Spec{}, false, api.Errorf(api.Conflict, "namespace %s was founded with %d shards and cannot be opened with %d, for a queue's shard follows from their number: start with %d, or found another and move the jobs there",
+		return Spec{}, founding{}, api.Errorf(api.Conflict, "namespace %s was founded with %d shards and cannot be opened with %d, for a queue's shard follows from their number: start with %d, or found another and move the jobs there",
 			ns, found.Shards, spec.Shards, found.Shards)
 	}
 	spec.Shards = found.Shards
 	if spec.Join == nil {
 		spec.Join = found.Join
 	}
-	return spec, false, nil
-}
-
-// readFounding is what is recorded in a namespace's directory; nothing, where it
-// is new.
-func readFounding(dir string) (founding, error) {
-	path := filepath.Join(dir, shardsFile)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		// Namespaces had one shard and no record once.
-		if _, err = os.Lstat(filepath.Join(dir, "0")); err == nil {
-			return founding{Shards: 1}, nil
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			return founding{}, nil
-		}
-	}
-	if err != nil {
-		return founding{}, err
-	}
-	var f founding
-	if err := json.Unmarshal(text, &f); err != nil {
-		return founding{}, fmt.Errorf("%s: %w", path, err)
-	}
-	if f.Shards < 1 || f.Shards > MaxShards || f.Join != nil && len(f.Join) != f.Shards {
-		return founding{}, fmt.Errorf("%s says %d shards, of which %d join: it is damaged, restore it", path, f.Shards, len(f.Join))
-	}
-	return f, nil
-}
-
-func writeFounding(dir string, spec Spec) error {
-	text, err := json.Marshal(founding(spec))
-	if err != nil {
-		return err
-	}
-	if err := durable.MakeDir(dir, 0o700); err != nil {
-		return err
-	}
-	return durable.WriteFile(filepath.Join(dir, shardsFile), append(text, '\n'), 0o600)
+	found.known = opened.Birth == found.Birth
+	return spec, found, nil
 }

@@ -65,24 +65,6 @@ func TestTheNumberOfShardsIsForEver(t *testing.T) {
 	}
 }
 
-// A directory without a record is of the time when there was one shard.
-func TestANamespaceWithoutARecordHasOneShard(t *testing.T) {
-	t.Parallel()
-	h := openHost(t, Config{})
-	ready(t, h, "a", Spec{})
-	if err := h.Shut(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(h.dir("a"), shardsFile)
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Add(t.Context(), "a", Spec{Shards: 2}); api.CodeOf(err) != api.Conflict {
-		t.Errorf("with 2 shards: %v, want %s", err, api.Conflict)
-	}
-	ready(t, h, "a", Spec{Shards: 1})
-}
-
 // A record that cannot be right is refused, not replaced.
 func TestADamagedRecordIsRefused(t *testing.T) {
 	t.Parallel()

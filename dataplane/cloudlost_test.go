@@ -1,0 +1,80 @@
+package dataplane_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// A namespace whose data is gone, or gone in part, is refused and reported; no empty
+// one takes its place, and the others serve. Once the data is back it is opened.
+func TestHostFoundsNothingInPlaceOfLostData(t *testing.T) {
+	t.Parallel()
+	for name, path := range map[string]string{"all of it": ".", "a shard": "0", "the record": "shards.json", "the log": "0/raft"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCloud(t)
+			c.open()
+			text, key := c.key(keyring.Namespace)
+			other, otherKey := c.key(keyring.Namespace)
+			c.plane.Put(placed("ns_a", 1, key))
+			c.plane.Put(placed("ns_b", 1, otherKey))
+			c.reported("ns_a", fleet.Opened, 1)
+			c.reported("ns_b", fleet.Opened, 1)
+			id := c.enqueue(text)
+			c.close()
+			lost, aside := filepath.Join(c.dir, "ns", "ns_a", path), filepath.Join(t.TempDir(), "aside")
+			if err := os.Rename(lost, aside); err != nil {
+				t.Fatal(err)
+			}
+			c.open()
+			if at := c.reported("ns_a", fleet.Failed, 1); !strings.Contains(at.Error, filepath.Join(c.dir, "ns", "ns_a")) || !strings.Contains(at.Error, "is missing") {
+				t.Errorf("the reason is %q", at.Error)
+			}
+			if a := c.send("GET", "/api/v1/jobs/"+id, text, ""); a.status != 503 {
+				t.Errorf("a job of it: %d %s", a.status, a.body)
+			}
+			c.enqueue(other)
+			if err := os.MkdirAll(filepath.Dir(lost), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.RemoveAll(lost); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(aside, lost); err != nil {
+				t.Fatal(err)
+			}
+			c.reported("ns_a", fleet.Opened, 1)
+			c.want(200, "GET", "/api/v1/jobs/"+id, text, "")
+		})
+	}
+}
+
+// A host that has lost its disk, its catalogue included, founds nothing that the
+// control plane knows to have been open there.
+func TestHostThatLostItsDiskFoundsNothing(t *testing.T) {
+	t.Parallel()
+	c := newCloud(t)
+	_, key := c.key(keyring.Namespace)
+	_, newKey := c.key(keyring.Namespace)
+	was := placed("ns_a", 1, key)
+	was.Ready = true
+	c.plane.Put(was)
+	c.plane.Put(placed("ns_new", 1, newKey))
+	c.open()
+	c.reported("ns_new", fleet.Opened, 1)
+	if at := c.reported("ns_a", fleet.Failed, 1); !strings.Contains(at.Error, "has been open on this host") {
+		t.Errorf("the reason is %q", at.Error)
+	}
+	c.close()
+	was.Ready = false // while the host says that it has failed
+	c.plane.Put(was)
+	c.open()
+	c.reported("ns_a", fleet.Failed, 1)
+	c.plane.Put(absent("ns_a", 2)) // and it can be deleted
+	c.reported("ns_a", fleet.Gone, 2)
+}
