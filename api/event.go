@@ -14,11 +14,16 @@ type Event struct {
 	Data  json.RawMessage `json:"data"`   // an object; what it has depends on the type
 }
 
-// EventReset is the type of the event that a stream begins with whose events from where
-// it was to go on are not kept any more, or never were: what was missed has to be read
-// by other means. It goes on with the oldest event that is kept, of which the data's
-// next_seq is the sequence.
+// EventReset is the type of the event that says that a stream leaves events out. The
+// data's reason says why, and its next_seq is the sequence that the stream goes on with.
+// The client must read by other means what it missed.
 const EventReset = "RESET"
+
+// Reasons of a RESET event, in its data's reason.
+const (
+	ResetTrimmed = "trimmed" // the events are not kept any more, or never were
+	ResetLag     = "lag"     // the client read too slowly; the events can still be read page by page
+)
 
 // EventPage answers GET /cluster/events.
 type EventPage struct {

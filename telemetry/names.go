@@ -127,6 +127,22 @@ var (
 		Name: "corvo_event_streams",
 		Help: "Streams of events that are open.",
 	}
+	EventsEncoded = Metric{
+		Name: "corvo_events_encoded_total",
+		Help: "Events encoded for streams; streams of one namespace and protocol share an encoded event.",
+	}
+	EventsSent = Metric{
+		Name: "corvo_events_sent_total",
+		Help: "Events sent on streams, counted once for each stream.",
+	}
+	EventsSentBytes = Metric{
+		Name: "corvo_events_sent_bytes_total",
+		Help: "Bytes of the events sent on streams.",
+	}
+	EventStreamResets = Metric{
+		Name: "corvo_event_stream_resets_total",
+		Help: "RESET events sent: a stream left events out because they were trimmed, or because its client read too slowly.",
+	}
 	WorkerStreams = Metric{
 		Name: "corvo_worker_streams",
 		Help: "Streams of the Worker RPC that are open, each with its frames.",

@@ -35,8 +35,11 @@ func (Codec) IsBinary() bool { return true }
 func (c Codec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
 // MarshalAppend encodes a message behind what is in b.
-func (Codec) MarshalAppend(b []byte, message any) ([]byte, error) {
+func (c Codec) MarshalAppend(b []byte, message any) ([]byte, error) {
 	switch m := message.(type) {
+	case *Encoded:
+		encoded, err := m.bytes(&m.binary, c.Marshal)
+		return append(b, encoded...), err
 	case generated:
 		size := m.SizeVT()
 		b = slices.Grow(b, size)

@@ -31,8 +31,12 @@ func (jsonCodec) IsBinary() bool { return false }
 
 func (c jsonCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
-func (jsonCodec) MarshalAppend(b []byte, message any) ([]byte, error) {
-	if m, ok := message.(proto.Message); ok {
+func (c jsonCodec) MarshalAppend(b []byte, message any) ([]byte, error) {
+	switch m := message.(type) {
+	case *Encoded:
+		encoded, err := m.bytes(&m.text, c.Marshal)
+		return append(b, encoded...), err
+	case proto.Message:
 		return protojson.MarshalOptions{}.MarshalAppend(b, m)
 	}
 	return nil, fmt.Errorf("a %T is no message", message)

@@ -162,6 +162,8 @@ const (
 	MaxEventFilter  = 100       // queues, job ids and types that a stream of events may name, each
 	MaxEventPage    = 1000      // events of a page
 	MaxStreams      = 1000      // streams of events of a namespace on one node
+	MaxEventRate    = 32 << 20  // bytes a second that streams of events of a namespace are sent by one node
+	MaxEventLag     = 100_000   // events that a stream which was up to date may fall behind
 	MaxEventData    = 59 << 10  // bytes of an event's data; with what is around it a line of less than 60 KiB
 )
 

@@ -98,31 +98,32 @@ func (q *eventQuery) wants(e *state.Event) bool {
 	return q.jobs == nil || len(e.JobId) == len(job.ID{}) && q.jobs[job.ID(e.JobId)]
 }
 
-// shows says whether an event is one that is asked for. One about no queue is shown to
-// those alone who may see all.
-func (q *eventQuery) shows(e *api.Event) bool {
-	if q.queues != nil && !slices.Contains(q.queues, e.Queue) {
+// shows says whether events of a queue are asked for and may be seen. Those about no
+// queue are shown to those alone who may see all.
+func (q *eventQuery) shows(queue string) bool {
+	if q.queues != nil && !slices.Contains(q.queues, queue) {
 		return false
 	}
-	return q.all() || e.Queue != "" && q.who.Covers(e.Queue)
+	return q.all() || queue != "" && q.who.Covers(queue)
 }
 
 // all says whether the caller may see every queue.
 func (q *eventQuery) all() bool { return len(q.who.QueueScope) == 0 }
 
-// compose is an event of the feed as the caller is shown it; nil where it is not.
-func (q *eventQuery) compose(v *state.Snapshot, seq uint64, clockNs int64, e *state.Event) (*api.Event, error) {
-	if !q.wants(e) {
+// show is an event as the caller is shown it; nil if it is not. The cheap questions come
+// first: most streams want few events.
+func (q *eventQuery) show(v snapshots, shard int, e *sharedEvent) (*eventView, error) {
+	if !q.wants(e.raw) {
 		return nil, nil
 	}
-	if e.FromQueue != "" && !q.who.Covers(e.FromQueue) {
-		e.FromQueue = ""
+	if e.raw.Type != state.EventType_EVENT_BATCH_COMPLETED && !q.shows(e.raw.Queue) {
+		return nil, nil // only a batch's event is told of another queue than the feed's
 	}
-	out, ok, err := event.Compose(v, seq, clockNs, e)
-	if err != nil || !ok || !q.shows(&out) {
+	view, err := e.view(v, shard, q.who.Covers(e.raw.FromQueue))
+	if err != nil || view.told == nil || !q.shows(view.told.Queue) {
 		return nil, err
 	}
-	return &out, nil
+	return view, nil
 }
 
 // seqs is a place in the feeds of all shards: the sequence of the last event of each

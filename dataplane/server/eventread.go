@@ -13,9 +13,9 @@ import (
 // A batch of events is as much as is read of a shard at once: no snapshot is held, and
 // no answer grows, for longer than that.
 const (
-	eventBatch      = 256       // events that are shown
-	eventBatchSeen  = 4096      // events that are looked at
-	eventBatchBytes = 256 << 10 // of data
+	eventBatch      = 256      // events that are shown
+	eventBatchSeen  = 4096     // events that are looked at
+	eventBatchBytes = 64 << 10 // of data; a stream that waits for its client holds no more
 )
 
 // eventReader reads the feeds of a namespace's shards on from a place. The sequence of
@@ -25,13 +25,13 @@ type eventReader struct {
 	cells []*cell.Cell
 	at    seqs
 
-	oldest bool // it begins with the oldest events there are, which are not missed ones
-}
+	hub    *eventHub // what it shares with other streams; nil: it reads one page
+	lag    uint64    // events that a stream may be behind once it has been up to date
+	upTo   []bool    // shards it has been up to date with; nil: it reads one page
+	cost   int64     // bytes of the stream's rate that reading has used
+	resets uint64    // RESET events
 
-// toldEvent is an event, and the place behind it.
-type toldEvent struct {
-	api.Event
-	id string
+	oldest bool // it begins with the oldest events there are, which are not missed ones
 }
 
 // settle makes sure of a place that lies beyond what this node has: it may lag, and then
@@ -67,18 +67,78 @@ func (x *eventReader) read(most int) (events []toldEvent, more bool, err error) 
 
 func (x *eventReader) readShard(shard, most int) (events []toldEvent, more bool, err error) {
 	c := x.cells[shard]
-	v := c.State().Snapshot()
-	defer func() { err = errors.Join(err, v.Close()) }()
-	head := v.Head()
-	if next := x.at[shard] + 1; next < head.FeedFirstSeq || next > head.FeedNextSeq {
-		begins := x.oldest && x.at[shard] == 0
-		x.at[shard] = head.FeedFirstSeq - 1
-		if !begins {
-			events = append(events, x.reset(c, shard))
+	head := c.State().Head()
+	if why := x.lost(shard, head); why != "" {
+		events = append(events, x.reset(c, shard, why))
+	}
+	if x.hub != nil {
+		buffer := x.hub.buffer()
+		defer x.hub.reuse(buffer)
+		batch, to, ok, err := x.hub.rings[shard].after(x.at[shard], *buffer)
+		if err != nil {
+			return nil, false, err
+		}
+		if ok {
+			return x.readRing(c, shard, most, batch, to, events)
 		}
 	}
+	return x.readFeed(c, shard, most, events)
+}
+
+// lost moves a place that the stream cannot go on from to one where it can, and says why:
+// the feed does not have the events behind it, or the stream lags too far behind. "" if
+// nothing is lost.
+func (x *eventReader) lost(shard int, head *state.Head) (why string) {
+	next := x.at[shard] + 1
+	if next < head.FeedFirstSeq || next > head.FeedNextSeq {
+		begins := x.oldest && x.at[shard] == 0
+		x.at[shard] = head.FeedFirstSeq - 1
+		if begins {
+			return ""
+		}
+		return api.ResetTrimmed
+	}
+	if x.upTo == nil {
+		return ""
+	}
+	// A client that asked for old events may be as far behind as it likes. One that was up
+	// to date and cannot keep pace would fall behind for ever.
+	if x.upTo[shard] && head.FeedNextSeq-next > x.lag {
+		x.at[shard] = head.FeedNextSeq - 1
+		return api.ResetLag
+	}
+	x.upTo[shard] = x.upTo[shard] || next == head.FeedNextSeq
+	return ""
+}
+
+// readRing shows what is asked for of events that the shard's streams share.
+func (x *eventReader) readRing(c *cell.Cell, shard, most int, batch []*sharedEvent, to uint64, events []toldEvent) (_ []toldEvent, more bool, err error) {
+	v := lateSnapshot{of: c}
+	defer func() { err = errors.Join(err, v.close()) }()
+	size := 0
+	for _, e := range batch {
+		if len(events) >= most || size >= eventBatchBytes {
+			return events, true, nil
+		}
+		x.cost += eventLookCost
+		if events, size, err = x.show(&v, shard, e, events, size); err != nil {
+			return nil, false, err
+		}
+	}
+	x.at[shard] = to
+	return events, to+1 < c.State().Head().FeedNextSeq, nil
+}
+
+// readFeed reads events out of the store, for a page and for a stream that is behind the
+// ring. It ends where the ring begins, so that the streams stay together.
+func (x *eventReader) readFeed(c *cell.Cell, shard, most int, events []toldEvent) (_ []toldEvent, more bool, err error) {
+	v := lateSnapshot{of: c}
+	defer func() { err = errors.Join(err, v.close()) }()
 	seen, size := 0, 0
-	for item, err := range v.Feed(x.at[shard] + 1) {
+	for item, err := range v.snapshot().Feed(x.at[shard] + 1) {
+		if errors.Is(err, state.ErrTrimmed) {
+			return events, true, nil // since the head was read; the next read tells the client
+		}
 		if err != nil {
 			return nil, false, fmt.Errorf("feed of shard %d: %w", shard, err)
 		}
@@ -90,32 +150,54 @@ func (x *eventReader) readShard(shard, most int) (events []toldEvent, more bool,
 			if len(events) >= most || seen >= eventBatchSeen || size >= eventBatchBytes {
 				return events, true, nil
 			}
-			told, err := x.tell(v, shard, seq, item.Entry.ClockNs, e)
-			if err != nil {
-				return nil, false, err
-			}
 			seen++
-			if x.at[shard] = seq; told != nil {
-				size += len(told.Data)
-				events = append(events, toldEvent{*told, x.at.String()})
+			x.cost += eventReadCost
+			if events, size, err = x.show(&v, shard, &sharedEvent{seq: seq, clockNs: item.Entry.ClockNs, raw: e}, events, size); err != nil {
+				return nil, false, err
 			}
 		}
 	}
 	return events, false, nil
 }
 
-func (x *eventReader) tell(v *state.Snapshot, shard int, seq uint64, clockNs int64, e *state.Event) (*api.Event, error) {
-	told, err := x.query.compose(v, seq, clockNs, e)
-	if told != nil {
-		told.Shard = shard
+// show appends an event if it is asked for, and moves the place behind it.
+func (x *eventReader) show(v snapshots, shard int, e *sharedEvent, events []toldEvent, size int) ([]toldEvent, int, error) {
+	view, err := x.query.show(v, shard, e)
+	if err != nil {
+		return nil, 0, err
 	}
-	return told, err
+	if x.at[shard] = e.seq; view == nil {
+		return events, size, nil
+	}
+	return append(events, toldEvent{view, e, x.at.String()}), size + len(view.told.Data), nil
 }
 
-// reset is the event that says that the feed was not there from where it was to go on.
-func (x *eventReader) reset(c *cell.Cell, shard int) toldEvent {
-	return toldEvent{api.Event{
+// lateSnapshot is a snapshot of a shard that is taken when it is needed.
+type lateSnapshot struct {
+	of *cell.Cell
+	v  *state.Snapshot
+}
+
+func (l *lateSnapshot) snapshot() *state.Snapshot {
+	if l.v == nil {
+		l.v = l.of.State().Snapshot()
+	}
+	return l.v
+}
+
+func (l *lateSnapshot) close() error {
+	if l.v == nil {
+		return nil
+	}
+	return l.v.Close()
+}
+
+// reset is the event that says that the stream does not go on where it was, and why.
+func (x *eventReader) reset(c *cell.Cell, shard int, why string) toldEvent {
+	x.resets++
+	view := &eventView{done: true, told: &api.Event{
 		Seq: x.at[shard], Shard: shard, Type: api.EventReset, AtNs: c.NowNs(),
-		Data: fmt.Appendf(nil, `{"next_seq":%d}`, x.at[shard]+1),
-	}, x.at.String()}
+		Data: fmt.Appendf(nil, `{"next_seq":%d,"reason":%q}`, x.at[shard]+1, why),
+	}}
+	return toldEvent{view, nil, x.at.String()}
 }

@@ -3,7 +3,6 @@ package server
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"net/http"
 	"time"
 
@@ -72,7 +71,7 @@ func (s *Server) pageEvents(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		for _, e := range events {
-			page.Events = append(page.Events, e.Event)
+			page.Events = append(page.Events, *e.told)
 		}
 		if page.HasMore = more; !more || len(page.Events) == limit {
 			break
@@ -124,16 +123,28 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if reader.at == nil {
-		reader.at = latest(reader.cells)
-	}
 	streamHeader(w)
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	x := eventStream{server: s, request: r, reader: reader, place: place, to: &eventWriter{server: s, w: w, control: http.NewResponseController(w)}}
-	_ = x.run(r.Context()) // what could be said has been said
+	// What could be said to the client has been said when the stream ends.
+	_ = s.tellEvents(r, reader, place, &eventWriter{server: s, w: w, control: http.NewResponseController(w)})
 	return nil
+}
+
+// tellEvents sends events to a client until it leaves or may not go on; the error says
+// why.
+func (s *Server) tellEvents(r *http.Request, reader *eventReader, place *host.Following, to listener) error {
+	if reader.at == nil {
+		reader.at = latest(reader.cells)
+	}
+	ns := reader.query.who.Namespace
+	hub := s.events.enter(ns, reader.cells, s.cfg.EventRate)
+	defer s.events.leave(ns, hub)
+	reader.hub, reader.lag, reader.upTo = hub, uint64(s.cfg.EventLag), make([]bool, len(reader.cells))
+	x := eventStream{server: s, request: r, reader: reader, place: place, to: to, turn: newEventTurn(&hub.rate)}
+	defer x.turn.end()
+	return x.run(r.Context())
 }
 
 // follow takes a place among those who follow events, which must be left.
@@ -164,49 +175,55 @@ type eventStream struct {
 	reader  *eventReader
 	place   *host.Following
 	to      listener
+	turn    *eventTurn
 }
 
 // listener is a client that is told events.
 type listener interface {
-	// tell sends one event, in one piece.
-	tell(e *toldEvent) error
-	// flush sees to it that what was told is on its way.
-	flush() error
+	// tell sends events, and says how many bytes those took and in how many writes.
+	tell(events []toldEvent) (bytes, writes int64, err error)
 	// alive says something where there is nothing to say; at is how far the feed was
 	// read, for who may see all of it: others would learn from that how much there is.
 	alive(at string) error
 }
 
 // run tells events until the client leaves or may not go on: the error says why, nil is
-// the client.
+// the client. A stream with news takes its turn among those of its namespace before it
+// looks for them, so that many streams do not all wake and write at each commit.
 func (x *eventStream) run(ctx context.Context) error {
 	idle := time.NewTicker(x.server.cfg.EventHeartbeat)
 	defer idle.Stop()
 	if err := x.alive(); err != nil { // it has begun
 		return err
 	}
-	// What tells of a change is asked for before it is looked for, so that none is missed.
 	doubt, err := x.doubt()
-	for more := false; err == nil; {
-		news := x.place.News()
-		if more, err = x.send(); err != nil {
-			return err
-		}
-		if more {
-			news = ready
-		}
+	turn := x.turn.take()
+	var news <-chan struct{}
+	for err == nil {
 		select {
 		case <-news:
+			news, turn = nil, x.turn.take()
+		case <-turn:
+			// News are asked for before they are looked for, so that none is missed.
+			turn, news = nil, x.place.News()
+			var more bool
+			if more, err = x.send(); more {
+				news, turn = nil, x.turn.take()
+			}
 		case <-idle.C:
 			if err = x.recheck(); err == nil { // keys run out, too
 				err = x.alive()
 			}
+			x.reader.hub.rest(x.server.cfg.EventHeartbeat)
 		case <-ctx.Done():
 			return nil
 		case <-x.server.draining.Done():
 			return shuttingDown()
 		case <-doubt:
 			doubt, err = x.doubt()
+		}
+		if err != nil {
+			return err
 		}
 		// Of several that are true at once a select takes any: a key that was revoked
 		// must not have to wait for its turn.
@@ -218,13 +235,6 @@ func (x *eventStream) run(ctx context.Context) error {
 	}
 	return err
 }
-
-// ready is news that has come.
-var ready = func() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
 
 // doubt asks whether the stream may go on, and when to ask again.
 func (x *eventStream) doubt() (<-chan struct{}, error) {
@@ -255,20 +265,22 @@ func (x *eventStream) recheck() error {
 
 // send writes the next events there are, and says whether there may be more.
 func (x *eventStream) send() (more bool, err error) {
+	x.reader.cost, x.reader.resets = 0, 0
 	events, more, err := x.reader.read(eventBatch)
 	if err != nil {
 		x.server.cfg.Logger.Error("a stream of events has ended", "error", err)
 		return false, err
 	}
-	for i := range events {
-		if err := x.to.tell(&events[i]); err != nil {
-			return false, err
-		}
+	var bytes, writes int64
+	if len(events) > 0 {
+		bytes, writes, err = x.to.tell(events)
 	}
-	if len(events) == 0 {
-		return more, nil
-	}
-	return more, x.to.flush()
+	counts := &x.server.eventCounts
+	counts.sent.Add(uint64(len(events)))
+	counts.bytes.Add(uint64(bytes))
+	counts.resets.Add(x.reader.resets)
+	x.turn.took(x.reader.cost + max(bytes, writes*eventWriteCost))
+	return more, err
 }
 
 // alive has the listener hear that the stream is.
@@ -288,18 +300,24 @@ type eventWriter struct {
 	buffer  bytes.Buffer
 }
 
-func (x *eventWriter) flush() error { return x.control.Flush() }
-
-func (x *eventWriter) tell(e *toldEvent) error {
-	x.buffer.Reset()
-	x.buffer.WriteString("id: " + e.id + "\nevent: " + e.Type + "\ndata: ")
-	encoder := json.NewEncoder(&x.buffer)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(&e.Event); err != nil { // it ends the line
-		return err
+// tell writes each event in one piece, and has all of them sent within the time that a
+// client has to read. Between batches there is no limit, nor the server's.
+func (x *eventWriter) tell(events []toldEvent) (bytes, writes int64, err error) {
+	_ = x.control.SetWriteDeadline(time.Now().Add(x.server.cfg.EventWriteWait)) // writers of tests have none
+	for i := range events {
+		frame, err := events[i].sse(&x.server.eventCounts)
+		if err != nil {
+			return bytes, 1, err
+		}
+		x.buffer.Reset()
+		x.buffer.WriteString("id: " + events[i].id + "\n")
+		x.buffer.Write(frame)
+		bytes += int64(x.buffer.Len())
+		if _, err := x.w.Write(x.buffer.Bytes()); err != nil {
+			return bytes, 1, err
+		}
 	}
-	x.buffer.WriteByte('\n')
-	return x.out()
+	return bytes, 1, x.sent()
 }
 
 // alive sends what is no event, with how far the feed is: who comes back need not read
@@ -311,17 +329,16 @@ func (x *eventWriter) alive(at string) error {
 		x.buffer.WriteString("id: " + at + "\n")
 	}
 	x.buffer.WriteByte('\n')
-	if err := x.out(); err != nil {
+	_ = x.control.SetWriteDeadline(time.Now().Add(x.server.cfg.EventWriteWait))
+	if _, err := x.w.Write(x.buffer.Bytes()); err != nil {
 		return err
 	}
-	return x.control.Flush()
+	return x.sent()
 }
 
-// out writes the buffer, within the time a client has. Between writes there is no
-// limit, nor the server's.
-func (x *eventWriter) out() error {
-	_ = x.control.SetWriteDeadline(time.Now().Add(x.server.cfg.EventWriteWait)) // writers of tests have none
-	_, err := x.w.Write(x.buffer.Bytes())
+// sent flushes what was written and lifts the limit.
+func (x *eventWriter) sent() error {
+	err := x.control.Flush()
 	if err == nil {
 		_ = x.control.SetWriteDeadline(time.Time{})
 	}

@@ -323,7 +323,7 @@ func TestEventsAreTrimmed(t *testing.T) {
 		t.Fatalf("the oldest event is %d", first)
 	}
 	f := n.follow(n.admin, "?last_event_id=1").begun()
-	if id := f.wants(fmt.Sprintf(`RESET  {"next_seq":%d}`, first))[0]; id.Seq != first-1 || f.lastID != fmt.Sprint(first-1) {
+	if id := f.wants(fmt.Sprintf(`RESET  {"next_seq":%d,"reason":"trimmed"}`, first))[0]; id.Seq != first-1 || f.lastID != fmt.Sprint(first-1) {
 		t.Errorf("%+v, id %s", id, f.lastID)
 	}
 	f.wants("enqueued mail")

@@ -39,7 +39,8 @@ var measured = []telemetry.Metric{
 	telemetry.RaftLeader, telemetry.RaftTerm, telemetry.RaftAppliedIndex, telemetry.RaftSnapshotIndex, telemetry.RaftLogBytes,
 	telemetry.DiskFreeBytes, telemetry.FeedEvents, telemetry.IdempotencyRecords,
 	telemetry.PipelineBacklogOps, telemetry.PipelineBacklogBytes, telemetry.PipelineQueueTime, telemetry.PipelineApplyTime,
-	telemetry.AlertsDropped, telemetry.WebhookEventsLost, telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches, telemetry.EventStreams, telemetry.WorkerStreams,
+	telemetry.AlertsDropped, telemetry.WebhookEventsLost, telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches, telemetry.EventStreams,
+	telemetry.EventsEncoded, telemetry.EventsSent, telemetry.EventsSentBytes, telemetry.EventStreamResets, telemetry.WorkerStreams,
 	telemetry.ViewLagEvents, telemetry.ViewLagSeconds,
 	telemetry.Queues, telemetry.QueueJobs, telemetry.QueuePaused,
 }
@@ -166,6 +167,10 @@ func (s *Server) measureBudgets(to *telemetry.Scrape) {
 	to.Counter(telemetry.OverloadsRefused, float64(s.bodies.refused.Load()), "bodies")
 	to.Counter(telemetry.OverloadsRefused, float64(s.searches.refused.Load()), "searches")
 	to.Gauge(telemetry.WorkerStreams, float64(s.streams.used.Load()))
+	to.Counter(telemetry.EventsEncoded, float64(s.eventCounts.encoded.Load()))
+	to.Counter(telemetry.EventsSent, float64(s.eventCounts.sent.Load()))
+	to.Counter(telemetry.EventsSentBytes, float64(s.eventCounts.bytes.Load()))
+	to.Counter(telemetry.EventStreamResets, float64(s.eventCounts.resets.Load()))
 }
 
 func measureCell(to *telemetry.Scrape, c *cell.Cell, status *cell.Status) {

@@ -76,6 +76,7 @@ type rpcCall struct {
 	w    http.ResponseWriter
 	r    *http.Request
 	body *rpcBody
+	out  *rpcWriter
 
 	q      request
 	leased []lease // what its answer hands out
@@ -96,8 +97,8 @@ func (s *Server) serveRPC(w http.ResponseWriter, r *http.Request, h http.Handler
 	defer c.body.release()
 	r = r.WithContext(context.WithValue(r.Context(), rpcCallKey{}, c))
 	r.Body = c.body
-	c.r = r
 	out := &rpcWriter{ResponseWriter: w, r: r}
+	c.r, c.out = r, out
 	h.ServeHTTP(out, r)
 	if len(c.leased) == 0 {
 		return nil
@@ -139,6 +140,9 @@ type rpcWriter struct {
 	r     *http.Request
 	begun bool
 	err   error
+
+	written int64 // bytes
+	gathers bool  // a flush is put off: what follows goes with it
 }
 
 // begin is called before the headers go out.
@@ -156,6 +160,7 @@ func (w *rpcWriter) begin() {
 func (w *rpcWriter) Write(b []byte) (int, error) {
 	w.begin()
 	n, err := w.ResponseWriter.Write(b)
+	w.written += int64(n)
 	if err != nil {
 		w.err = err
 	}
@@ -165,6 +170,9 @@ func (w *rpcWriter) Write(b []byte) (int, error) {
 // Flush is for those who ask for an http.Flusher.
 func (w *rpcWriter) Flush() {
 	w.begin()
+	if w.gathers {
+		return
+	}
 	if err := http.NewResponseController(w.ResponseWriter).Flush(); err != nil {
 		w.err = err
 	}

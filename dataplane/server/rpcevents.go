@@ -52,30 +52,39 @@ func (s *Server) subscribe(c *rpcCall, m *workerpb.SubscribeRequest, to *connect
 	if err != nil {
 		return err
 	}
-	if reader.at == nil {
-		reader.at = latest(reader.cells)
-	}
 	limits := serve.DeadlinesOf(c.w)
 	defer limits.End()
 	limits.WriteForever()
-	x := eventStream{server: s, request: c.r, reader: reader, place: place, to: &eventSender{to: to, guard: limits.Guard(s.cfg.EventWriteWait)}}
-	return x.run(c.r.Context())
+	return s.tellEvents(c.r, reader, place, &eventSender{server: s, to: to, out: c.out, guard: limits.Guard(s.cfg.EventWriteWait)})
 }
 
 // eventSender tells events as messages.
 type eventSender struct {
-	to    *connect.ServerStream[workerpb.SubscribeResponse]
-	guard *serve.WriteGuard
-	begun bool
+	server *Server
+	to     *connect.ServerStream[workerpb.SubscribeResponse]
+	out    *rpcWriter
+	guard  *serve.WriteGuard
+	begun  bool
 }
 
-func (x *eventSender) tell(e *toldEvent) error {
+// tell sends each event as a message, and all of them with one flush.
+func (x *eventSender) tell(events []toldEvent) (bytes, writes int64, err error) {
 	x.guard.Begin()
 	defer x.guard.End()
-	return x.to.Send(convert.ToRPCEvent(&e.Event, e.id))
+	before := x.out.written
+	x.out.gathers = true
+	for i := range events {
+		if err = x.to.Conn().Send(events[i].rpc(&x.server.eventCounts)); err != nil {
+			break
+		}
+	}
+	x.out.gathers = false
+	if err == nil {
+		x.out.Flush()
+		err = x.out.err
+	}
+	return x.out.written - before, 1, err
 }
-
-func (x *eventSender) flush() error { return nil } // each message is
 
 // alive sends the headers; after that the protocol looks after its connections itself.
 func (x *eventSender) alive(string) error {

@@ -59,6 +59,8 @@ type Config struct {
 	MinFreeDisk    int64                // bytes of disk below which the node is not ready; 0 = DefaultMinFreeDisk
 	EventHeartbeat time.Duration        // of streams of events; 0 = DefaultEventHeartbeat
 	EventWriteWait time.Duration        // of streams; 0 = DefaultEventWriteWait
+	EventRate      int64                // bytes a second to streams of events of a namespace; 0 = job.MaxEventRate
+	EventLag       int                  // events that a stream of them may fall behind; 0 = job.MaxEventLag
 	Limits         pace.Limits          // how fast it is asked; with Dev, and behind a Door, not bounded
 	MessageWait    time.Duration        // for a message of the RPC to arrive; 0 = DefaultMessageWait
 	NewKeyWait     time.Duration        // for a key this node has never heard of; 0 = DefaultNewKeyWait
@@ -103,6 +105,9 @@ type Server struct {
 	shares  shares        // of namespaces, where there are several
 	backing atomic.Bool   // a backup is being sent
 
+	events      eventHubs // of namespaces whose events are followed
+	eventCounts eventCounts
+
 	bulkStreams budget    // of the progress of bulk operations
 	requests    *requests // those that are recorded in the audit log though they came to no op
 
@@ -145,6 +150,8 @@ func New(cfg Config) (*Server, error) {
 	cfg.NewKeyWait = cmp.Or(cfg.NewKeyWait, DefaultNewKeyWait)
 	cfg.EventHeartbeat = cmp.Or(cfg.EventHeartbeat, DefaultEventHeartbeat)
 	cfg.EventWriteWait = cmp.Or(cfg.EventWriteWait, DefaultEventWriteWait)
+	cfg.EventRate = cmp.Or(cfg.EventRate, job.MaxEventRate)
+	cfg.EventLag = cmp.Or(cfg.EventLag, job.MaxEventLag)
 	cfg.streamDefaults()
 	if cfg.StreamRate < 0 || cfg.StreamFrames < 0 || cfg.MaxStreams < 0 {
 		return nil, errors.New("server: bounds of streams may not be negative")
@@ -160,6 +167,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, maxPayload: int(cfg.MaxPayload), limits: pace.New(cfg.Limits)}
 	s.bodies.most, s.searches.most, s.newKeys.most = cfg.MaxBodies, int64(cfg.MaxSearches), maxNewKeys
+	s.events.of = map[tenancy.NamespaceID]*eventHub{}
 	s.shares.of = map[tenancy.NamespaceID]*share{}
 	s.bulkStreams.most = job.MaxBulkStreams
 	s.streams.most, s.frames = int64(cfg.MaxStreams), make(chan struct{}, cfg.StreamFrames)
