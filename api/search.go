@@ -41,7 +41,7 @@ type SearchFilter struct {
 type SearchRequest struct {
 	SearchFilter
 
-	Sort   string `json:"sort,omitempty"`   // created_at, the default, priority, started_at, completed_at or attempt
+	Sort   string `json:"sort,omitempty"`   // created_at, the default, priority, started_at, completed_at, failed_at or attempt
 	Order  string `json:"order,omitempty"`  // asc or desc, the default; jobs without what is sorted by come last
 	Cursor string `json:"cursor,omitempty"` // of an earlier answer to the same filter
 	Limit  *int   `json:"limit,omitempty"`  // 1 to 1000, default 50

@@ -147,7 +147,12 @@ func Open(cfg Config) (_ *Cell, err error) {
 		OnFeed:  c.onFeed,
 		OnUsage: c.onUsage,
 		OnAudit: func() { c.view.Notify(); c.duties.OnAudit() },
-		OnKeys:  cfg.OnKeys,
+		OnKeys: func() {
+			c.view.Notify()
+			if cfg.OnKeys != nil {
+				cfg.OnKeys()
+			}
+		},
 
 		OnResources: c.duties.OnResources,
 		OnOutbox: func() {

@@ -1,6 +1,7 @@
 package job
 
 import (
+	"iter"
 	"math"
 	"time"
 )
@@ -141,6 +142,21 @@ func (r *RateWindow) slice(nowNs int64) uint64 {
 // oldest is the first slice that a window ending in slice now may touch.
 func oldest(now uint64) uint64 {
 	return now + 1 - min(now+1, keptSlices)
+}
+
+// Slices yields the start and the count of each slice that has takes, oldest first: those
+// of the last window in which something was taken.
+func (r *RateWindow) Slices() iter.Seq2[int64, uint32] {
+	return func(yield func(startNs int64, count uint32) bool) {
+		if r == nil || len(r.Counts) != keptSlices {
+			return
+		}
+		for n := oldest(r.Newest); n <= r.Newest; n++ {
+			if count := r.Counts[n%keptSlices]; count > 0 && !yield(int64(n)*sliceNs(r.WindowMs), count) {
+				return
+			}
+		}
+	}
 }
 
 // taken is what was taken in the slices that a window ending in slice now touches.

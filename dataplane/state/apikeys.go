@@ -30,6 +30,10 @@ func (s *Store) Key(id string) *Key { return s.keysRead.Load().byID[id] }
 // Keys lists the API keys by id. Read only.
 func (s *Store) Keys() []*Key { return s.keysRead.Load().list }
 
+// Keys lists the API keys by id as of the snapshot. A key that has changed since an
+// earlier snapshot is another *Key. Read only.
+func (v *Snapshot) Keys() []*Key { return v.keys.list }
+
 // Key is an API key by id as the entry's earlier ops left it; nil when there is
 // none. Read only.
 func (tx *Tx) Key(id string) *Key { return tx.s.keys[id] }

@@ -103,6 +103,7 @@ type Snapshot struct {
 	gen  *generation
 	snap source
 	head *Head
+	keys *keyring
 }
 
 // source is what reads need of Pebble: the live store and a snapshot have it.
@@ -117,7 +118,7 @@ type source interface {
 func (s *Store) Snapshot() *Snapshot {
 	s.publish.Lock()
 	defer s.publish.Unlock()
-	v := &Snapshot{head: s.head.Load()}
+	v := &Snapshot{head: s.head.Load(), keys: s.keysRead.Load()}
 	gen, err := s.acquire()
 	if err != nil {
 		v.snap = noReader{err}

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/corvo/corvo/dataplane/state"
 )
@@ -72,7 +71,7 @@ func (w *writer) addAudit(snap *state.Snapshot, most uint64) (more bool, err err
 		return false, err
 	}
 	from = max(from, first)
-	namespace, _, _ := strings.Cut(head.GetGroup(), "/")
+	namespace := namespaceOf(head)
 	seq := from
 	for ; seq < next && seq-from < most; seq++ {
 		r, err := snap.Audit(seq)

@@ -270,6 +270,9 @@ func (v *View) flush() (more bool, err error) {
 		if err := v.db.writer.followAudit(snap); err != nil {
 			return err
 		}
+		if err := v.db.writer.followKeys(snap); err != nil {
+			return err
+		}
 		return v.db.writer.saveCursor(next)
 	}); err != nil {
 		return false, fmt.Errorf("flush the events from %d to %d: %w", v.cursor.seq, next.seq, err)
@@ -288,8 +291,8 @@ func (v *View) flush() (more bool, err error) {
 }
 
 // flushUntold takes over what the feed does not tell of. Entries without events change
-// nothing a view shows, but that usage is trimmed and that refused requests are in the
-// audit log.
+// nothing a view shows, but that usage is trimmed, that refused requests are in the audit
+// log and that API keys change.
 func (v *View) flushUntold(snap *state.Snapshot) error {
 	head, w := snap.Head(), v.db.writer
 	if err := w.forgetUsage(head); err != nil {
@@ -298,6 +301,11 @@ func (v *View) flushUntold(snap *state.Snapshot) error {
 	if w.behindAudit(head) {
 		if err := w.transact(func() error { return w.followAudit(snap) }); err != nil {
 			return fmt.Errorf("follow the audit log: %w", err)
+		}
+	}
+	if w.behindKeys(snap) {
+		if err := w.transact(func() error { return w.followKeys(snap) }); err != nil {
+			return fmt.Errorf("follow the API keys: %w", err)
 		}
 	}
 	v.cursor.index, v.cursor.incarnation = head.GetIndex(), head.GetIncarnation()

@@ -28,10 +28,11 @@ const (
 	SortPriority  Sort = "priority"
 	SortStarted   Sort = "started_at"
 	SortCompleted Sort = "completed_at"
+	SortFailed    Sort = "failed_at"
 	SortAttempt   Sort = "attempt"
 )
 
-var sorts = []Sort{SortCreated, SortPriority, SortStarted, SortCompleted, SortAttempt}
+var sorts = []Sort{SortCreated, SortPriority, SortStarted, SortCompleted, SortFailed, SortAttempt}
 
 func sortWords() string {
 	words := make([]string, len(sorts))

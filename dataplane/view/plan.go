@@ -53,7 +53,7 @@ func (s *search) plan(ctx context.Context, match string) error {
 	s.branches = lists
 	switch {
 	case match != "":
-		s.branches = []branch{{tables: "words", where: "words MATCH ?", args: []any{match}, key: "words.rowid"}}
+		s.branches = append([]branch{{tables: "words", where: "words MATCH ?", args: []any{match}, key: "words.rowid"}}, named(s.Words, match)...)
 		s.leave(s.inLists, s.prefixed, s.narrowed)
 	case narrow, n.index != "" && !prefix && !few:
 		b := branch{tables: "extra x INDEXED BY " + n.index, where: n.condition(), args: n.args, key: "x.number"}
@@ -76,7 +76,9 @@ func (s *search) plan(ctx context.Context, match string) error {
 			s.leave(s.inLists)
 		}
 	}
-	s.gather(ctx)
+	if match == "" {
+		s.gather(ctx)
+	}
 	return nil
 }
 

@@ -43,6 +43,14 @@ var lightEvents = map[state.EventType]bool{
 	state.EventType_EVENT_PURGED:  true,
 }
 
+// rewrites are the events after which what is otherwise written once is written again.
+// A move is among them because the full text has the name of the queue.
+var rewrites = map[state.EventType]bool{
+	state.EventType_EVENT_DEBOUNCED: true,
+	state.EventType_EVENT_APPROVED:  true,
+	state.EventType_EVENT_MOVED:     true,
+}
+
 // batch is what a piece of the feed touched. How often and in which order does
 // not matter: rows are made from the records as they are now.
 type batch struct {
@@ -106,7 +114,7 @@ func (b *batch) touch(e *state.Event) error {
 	b.jobs[e.JobNumber] = touched{
 		id:    id,
 		whole: before.whole || !lightEvents[e.Type],
-		anew:  before.anew || e.Type == state.EventType_EVENT_DEBOUNCED || e.Type == state.EventType_EVENT_APPROVED,
+		anew:  before.anew || rewrites[e.Type],
 		freed: before.freed || e.Type == state.EventType_EVENT_MOVED || e.Type == state.EventType_EVENT_CONTINUED,
 		again: before.again || e.Type == state.EventType_EVENT_REVIVED,
 	}

@@ -184,6 +184,8 @@ func ordered(q *Query, a, b *api.Job) int {
 		c, null = optional(a.StartedAt, b.StartedAt)
 	case SortCompleted:
 		c, null = optional(a.CompletedAt, b.CompletedAt)
+	case SortFailed:
+		c, null = optional(a.FailedAt, b.FailedAt)
 	}
 	if c == 0 {
 		c = cmp.Compare(a.ID, b.ID) // as their numbers

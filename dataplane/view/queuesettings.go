@@ -3,6 +3,7 @@ package view
 import (
 	"database/sql"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/corvo/corvo/api"
@@ -116,4 +117,22 @@ func fromText[T any](text sql.NullString, to **T) error {
 		return nil
 	}
 	return json.Unmarshal([]byte(text.String), to)
+}
+
+// rateText is what a rate limit remembers, as JSON [[ns, count], ...]; NULL where it is
+// nothing.
+func rateText(r *job.RateWindow) any {
+	var text []byte
+	for ns, count := range r.Slices() {
+		text = append(text, ",["...)
+		text = strconv.AppendInt(text, ns, 10)
+		text = append(text, ',')
+		text = strconv.AppendUint(text, uint64(count), 10)
+		text = append(text, ']')
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	text[0] = '['
+	return string(append(text, ']'))
 }

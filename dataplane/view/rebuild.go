@@ -100,6 +100,9 @@ func (v *View) build(ctx context.Context, path string) (jobs int, err error) {
 	if err = loadAudit(ctx, db.writer, snap); err != nil {
 		return jobs, err
 	}
+	if err = db.writer.transact(func() error { return db.writer.followKeys(snap) }); err != nil {
+		return jobs, err
+	}
 	head := snap.Head()
 	c := cursor{incarnation: head.GetIncarnation(), position: position{seq: head.GetFeedNextSeq(), index: head.GetIndex()}}
 	if c.seen, err = newest(snap); err != nil {

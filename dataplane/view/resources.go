@@ -30,6 +30,7 @@ var resourceTables = [...]resourceTable{
 	{state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY, "approval_policy",
 		[]string{"label", "mode", "enabled", "queue", "tag_key", "tag_value", "cost_nano_usd_gt", "agent_iteration_gt"}, policyValues},
 	{state.ResourceKind_RESOURCE_KIND_WEBHOOK, "webhook", []string{"url", "events", "enabled", "retry_limit"}, webhookValues},
+	{state.ResourceKind_RESOURCE_KIND_ROLE, "role", []string{"permissions"}, roleValues},
 }
 
 func (t *resourceTable) putSQL() string {
@@ -160,6 +161,17 @@ func policyValues(r *state.Resource) ([]any, error) {
 }
 
 func webhookValues(r *state.Resource) ([]any, error) {
-	events, err := json.Marshal(append([]string{}, r.Webhook.GetEvents()...)) // [] where there are none
-	return []any{r.Webhook.GetUrl(), string(events), !r.Webhook.GetDisabled(), int64(r.Webhook.GetRetryLimit())}, err
+	events, err := listText(r.Webhook.GetEvents())
+	return []any{r.Webhook.GetUrl(), events, !r.Webhook.GetDisabled(), int64(r.Webhook.GetRetryLimit())}, err
+}
+
+func roleValues(r *state.Resource) ([]any, error) {
+	text, err := listText(r.Role.GetPermissions())
+	return []any{text}, err
+}
+
+// listText is a list of texts as JSON, [] where there are none.
+func listText(list []string) (string, error) {
+	text, err := json.Marshal(append([]string{}, list...))
+	return string(text), err
 }

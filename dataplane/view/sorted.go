@@ -25,6 +25,8 @@ func (s Sort) column() string {
 		return "h.started_ns"
 	case SortCompleted:
 		return "h.completed_ns"
+	case SortFailed:
+		return "h.failed_ns"
 	case SortAttempt:
 		return "h.attempt"
 	}

@@ -1,8 +1,13 @@
 package view
 
 import (
+	"context"
+	"database/sql"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/corvo/corvo/dataplane/job"
 )
 
 // Jobs that have none of what pages are sorted by come last, in either order, also of
@@ -33,4 +38,32 @@ func TestJobsWithoutTheSortedComeLast(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Sorted by failed_at, jobs that failed come before those that never did.
+func TestSortedByFailure(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	ids := h.enqueue("q", 5)
+	for _, i := range []int{3, 1} {
+		h.fetch(ids[i], "w")
+		h.fail(ids[i], job.Dead, "boom")
+	}
+	h.settle()
+	for order, want := range map[Order][]job.ID{Ascending: {ids[3], ids[1]}, Descending: {ids[1], ids[3]}} {
+		page, err := h.view.Search(t.Context(), Query{Sort: SortFailed, Order: order, Limit: 3})
+		must(t, err)
+		if page.Jobs[0].ID != want[0].String() || page.Jobs[1].ID != want[1].String() || page.Jobs[2].FailedAt != nil {
+			t.Errorf("%s: %s, %s, %s", order, page.Jobs[0].ID, page.Jobs[1].ID, page.Jobs[2].ID)
+		}
+	}
+	// Of a state it reads the jobs of that state alone.
+	must(t, h.view.read(t.Context(), func(ctx context.Context, tx *sql.Tx) error {
+		s := begun(ctx, t, tx, Query{Sort: SortFailed, States: []job.State{job.Dead}}, "")
+		query, args := s.branches[0].statement(", h.failed_ns AS sorted_by, 0", s.rest, chunk{s.lo, s.hi}, true, "sorted_by DESC, {number} DESC", 3)
+		if plan := explain(ctx, t, tx, query, args); !strings.Contains(plan, "hot_by_rare_state") {
+			t.Errorf("the plan is\n%s", plan)
+		}
+		return nil
+	}))
 }

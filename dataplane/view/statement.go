@@ -79,7 +79,7 @@ func (w *writer) transact(f func() error) error {
 			}
 		}
 		w.dropRows()
-		w.usageFirst, w.audited = 0, auditSeen{} // as after opening the file: it has what it had before
+		w.usageFirst, w.audited, w.keysShown = 0, auditSeen{}, false // as after opening the file: it has what it had before
 		return errors.Join(err, w.exec(w.rollback))
 	})
 }

@@ -3,25 +3,34 @@ package view
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// matchText is a question to the full text as FTS5 reads it: every word and "phrase"
-// is quoted, so that none is syntax, and all of them have to be there. A star behind
-// one stands for how the last word goes on. It is "" where nothing is asked for.
+// matchText is a question to the full text as FTS5 reads it: all of its terms have to be
+// there. It is "" where nothing is asked for.
 func matchText(text string) (string, error) {
+	terms, err := wordTerms(text)
+	if len(terms) > job.MaxSearchTerms {
+		return "", fmt.Errorf("has %d words and phrases, at most %d are taken", len(terms), job.MaxSearchTerms)
+	}
+	return strings.Join(terms, " "), err
+}
+
+// wordTerms splits a question into words and phrases. Every one is quoted, so that none
+// is syntax. A star behind one stands for how the last word goes on.
+func wordTerms(text string) (terms []string, err error) {
 	// FTS5 reads up to a NUL.
 	text = strings.ReplaceAll(text, "\x00", " ")
-	var terms []string
 	for text = strings.TrimSpace(text); text != ""; text = strings.TrimSpace(text) {
 		var term string
 		if inside, ok := strings.CutPrefix(text, `"`); ok {
 			var closed bool
 			if term, text, closed = strings.Cut(inside, `"`); !closed {
-				return "", errors.New(`has a quote that is not closed: a phrase is "in quotes"`)
+				return nil, errors.New(`has a quote that is not closed: a phrase is "in quotes"`)
 			}
 			if rest, ok := strings.CutPrefix(text, "*"); ok {
 				term, text = term+"*", rest
@@ -43,16 +52,33 @@ func matchText(text string) (string, error) {
 		}
 		terms = append(terms, term)
 	}
-	if len(terms) > job.MaxSearchTerms {
-		return "", fmt.Errorf("has %d words and phrases, at most %d are taken", len(terms), job.MaxSearchTerms)
-	}
-	return strings.Join(terms, " "), nil
+	return terms, nil
 }
 
-// words are what the full text has of a job: its payload and its tags.
-func (w *writer) words(number uint64, payload, tags any, fresh bool) error {
-	if fresh {
-		return w.exec(w.putWords, int64(number), payload, tags)
+// named finds the job that a question names by its whole id, where the rest of the
+// question fits it and the branch of match does not find it already.
+func named(question, match string) []branch {
+	terms, _ := wordTerms(question) // matchText has judged it
+	for i, term := range terms {
+		id, err := job.ParseID(strings.Trim(term, `"`))
+		if err != nil {
+			continue
+		}
+		const found = "EXISTS (SELECT 1 FROM words WHERE words MATCH ? AND words.rowid = d.number)"
+		b := branch{tables: "document d INDEXED BY document_by_id", where: "d.id = ? AND NOT " + found, args: []any{id.String(), match}, key: "d.number"}
+		if rest := strings.Join(slices.Delete(terms, i, i+1), " "); rest != "" {
+			b.where, b.args = b.where+" AND "+found, append(b.args, rest)
+		}
+		return []branch{b}
 	}
-	return w.exec(w.replaceWords, int64(number), payload, tags)
+	return nil
+}
+
+// words writes the full text of a job: the name of its queue, its payload and its tags.
+func (w *writer) words(j *job.Job, payload, tags any, fresh bool) error {
+	put := w.replaceWords
+	if fresh {
+		put = w.putWords
+	}
+	return w.exec(put, int64(j.Number), j.Queue, payload, tags)
 }

@@ -141,3 +141,49 @@ func TestSearchesThatEndByTime(t *testing.T) {
 		}
 	}
 }
+
+// A question finds jobs by their whole ids and by the names of their queues, after a move
+// by that of the new one, and every job once.
+func TestWordsOfIDsAndQueues(t *testing.T) {
+	t.Parallel()
+	h := newShard(t)
+	fox := h.enqueueText("mails.send", `{"text":"quick fox"}`)
+	other := h.enqueueText("files", `{"about":"`+fox.String()+`","text":"quick"}`)
+	for range 40 {
+		h.enqueueText("rest", `{"text":"dog"}`)
+	}
+	found := func(words string, want ...job.ID) {
+		t.Helper()
+		h.settle()
+		page, err := h.view.Search(t.Context(), Query{Words: words, Order: Ascending})
+		must(t, err)
+		var got, ids []string
+		for _, j := range page.Jobs {
+			got = append(got, j.ID)
+		}
+		for _, id := range want {
+			ids = append(ids, id.String())
+		}
+		if !slices.Equal(got, ids) || page.Total != int64(len(want)) {
+			t.Errorf("%q: %v, total %d, want %v", words, got, page.Total, ids)
+		}
+	}
+	found(fox.String(), fox, other)
+	found(`"`+fox.String()+`"`, fox, other)
+	found(strings.ToLower(other.String()), other)
+	found(fox.String()+" fox", fox)
+	found(other.String() + " fox")
+	found(fox.String()+" quick", fox, other)
+	found("mails", fox)
+	found("mails.send quick", fox)
+	found(fox.String()+" files", other)
+	h.commit(func(tx *state.Tx) {
+		tx.EnsureQueue("attic")
+		j, err := tx.Job(fox)
+		must(t, err)
+		must(t, tx.MoveJob(j, "attic"))
+	})
+	found("mails")
+	found("attic fox", fox)
+	h.same()
+}

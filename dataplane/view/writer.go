@@ -35,6 +35,10 @@ type writer struct {
 	usageFirst                                                                                 uint64 // no usage row before it is there
 	putAudit, trimAudit, newestAudit                                                           prepared
 	audited                                                                                    auditSeen // of the store's log
+	putKey, dropKeys, putNamespace, dropNamespace                                              prepared
+	keys                                                                                       []*state.Key // that have rows, if keysShown
+	keysOf                                                                                     string       // their namespace
+	keysShown                                                                                  bool
 	putIteration, putScore, newestIteration                                                    prepared
 	dropIterations, dropScores                                                                 prepared
 	putResource, dropResource                                                                  [len(resourceTables)]prepared
@@ -94,14 +98,14 @@ func (w *writer) prepareAll(conn any) (err error) {
 			(name, created_ns, paused, max_concurrency,
 			 scheduled, pending, active, retrying, held, completed, dead, cancelled,
 			 enqueued_total, completed_total, failed_total, dead_total,
-			 rate_limit, rate_window_ms, draining, deleting, max_length, on_full, retention, defaults, unique_locks, provider, ageing_ms)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
+			 rate_limit, rate_window_ms, draining, deleting, max_length, on_full, retention, defaults, unique_locks, provider, ageing_ms, rate)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.putBatch, putBatchSQL},
 		{&w.putSchedule, putScheduleSQL},
 		{&w.putSpan, putSpanSQL},
 		{&w.trimSpans, fmt.Sprintf("DELETE FROM span WHERE number < (SELECT min(number) FROM hot) >> %d", spanShift)},
-		{&w.putWords, "INSERT INTO words (rowid, payload, tags) VALUES (?, ?, ?)"},
-		{&w.replaceWords, "INSERT OR REPLACE INTO words (rowid, payload, tags) VALUES (?, ?, ?)"},
+		{&w.putWords, "INSERT INTO words (rowid, queue, payload, tags) VALUES (?, ?, ?, ?)"},
+		{&w.replaceWords, "INSERT OR REPLACE INTO words (rowid, queue, payload, tags) VALUES (?, ?, ?, ?)"},
 		{&w.dropWords, "DELETE FROM words WHERE rowid = ?"},
 		{&w.putCursor, `INSERT OR REPLACE INTO cursor
 			(one, incarnation, next_seq, raft_index, seen_seq, seen_index, seen_clock_ns, seen_term)
@@ -120,6 +124,10 @@ func (w *writer) prepareAll(conn any) (err error) {
 		{&w.putAudit, putAuditSQL},
 		{&w.trimAudit, "DELETE FROM audit WHERE seq < ?"},
 		{&w.newestAudit, "SELECT seq, hash FROM audit ORDER BY seq DESC LIMIT 1"},
+		{&w.putKey, putKeySQL},
+		{&w.dropKeys, "DELETE FROM api_key"},
+		{&w.putNamespace, "INSERT INTO namespace (name) VALUES (?)"},
+		{&w.dropNamespace, "DELETE FROM namespace"},
 		{&w.putIteration, putIterationSQL},
 		{&w.newestIteration, "SELECT id FROM job_iteration WHERE id >= ? AND id < ? ORDER BY id DESC LIMIT 1"},
 		{&w.dropIterations, "DELETE FROM job_iteration WHERE id >= ? AND id < ?"},
@@ -190,7 +198,7 @@ func (w *writer) document(j *job.Job, id job.ID, payload, resultSchema *job.Blob
 	if err != nil {
 		return err
 	}
-	if err := w.words(j.Number, body, tags, fresh); err != nil {
+	if err := w.words(j, body, tags, fresh); err != nil {
 		return err
 	}
 	values := [...]any{int64(j.Number), id.String(), body, int64(j.Retry.GetMaxAttempts()),
@@ -266,7 +274,7 @@ func (w *writer) queue(q *state.Queue) error {
 		inState(q, job.Held), inState(q, job.Completed), inState(q, job.Dead), inState(q, job.Cancelled),
 		int64(q.Enqueued), int64(q.Completed), int64(q.Failed), int64(q.Dead),
 		nullable(int64(q.RateLimit)), nullable(q.RateWindowMs), q.Draining, q.Deleting,
-		nullable(int64(q.MaxLength)), onFull(q.Overflow), retention, defaults, int64(q.UniqueLocks), text(q.Provider), nullable(q.AgeingMs))
+		nullable(int64(q.MaxLength)), onFull(q.Overflow), retention, defaults, int64(q.UniqueLocks), text(q.Provider), nullable(q.AgeingMs), rateText(q.Rate))
 }
 
 func (w *writer) forgetQueue(name string) error { return w.exec(w.dropQueue, name) }

@@ -1,5 +1,5 @@
--- The names others rely on. Columns of what this version cannot do hold their
--- documented default.
+-- The names others rely on. routing, routing_target and routing_index are NULL, NULL and
+-- 0 in every row because no job is routed: an enqueue that asks for it is refused.
 CREATE VIEW jobs AS
 SELECT d.id                                   AS id,
        h.queue                                AS queue,
@@ -86,6 +86,14 @@ FROM extra x
      JOIN document d ON d.number = x.number
 WHERE x.unique_expires_ns IS NOT NULL
   AND (x.unique_whole_period = 1 OR h.state NOT IN ('completed', 'dead', 'cancelled'));
+
+-- What the rate limits of queues remember: fetches is how many jobs were let go in the
+-- slice of the window that began at fetched_at.
+CREATE VIEW rate_limit_window AS
+SELECT q.name                               AS queue,
+       {{(slice.value ->> 0)}}              AS fetched_at,
+       CAST(slice.value ->> 1 AS INTEGER)   AS fetches
+FROM queue q, json_each(q.rate) slice;
 
 CREATE VIEW batches AS
 SELECT id,
@@ -242,3 +250,37 @@ SELECT seq          AS id,
        metadata,
        {{clock_ns}} AS created_at
 FROM audit;
+
+CREATE VIEW namespaces AS
+SELECT name,
+       CAST(NULL AS TEXT) AS created_at -- nobody keeps it
+FROM namespace;
+
+-- A key's hash opens nothing: it is of 256 random bits. role is the first of its roles.
+-- Only the node that a key is used at knows when it was.
+CREATE VIEW api_keys AS
+SELECT hash                          AS key_hash,
+       name,
+       namespace,
+       CAST(roles ->> 0 AS TEXT)     AS role,
+       queue_scope,
+       enabled,
+       {{expires_ns}}                AS expires_at,
+       {{created_ns}}                AS created_at,
+       CAST(NULL AS TEXT)            AS last_used_at,
+       id
+FROM api_key;
+
+-- Custom roles. Those that are built in are no rows.
+CREATE VIEW auth_roles AS
+SELECT name,
+       permissions,
+       {{created_ns}}     AS created_at,
+       CAST(NULL AS TEXT) AS updated_at
+FROM role;
+
+CREATE VIEW auth_key_roles AS
+SELECT k.hash                      AS key_hash,
+       CAST(role.value AS TEXT)    AS role_name,
+       {{k.created_ns}}            AS created_at
+FROM api_key k, json_each(k.roles) role;

@@ -156,7 +156,8 @@ CREATE TABLE queue (
     retention       TEXT,    -- JSON, as in GET /queues
     defaults        TEXT,    -- JSON, as in GET /queues
     unique_locks    INTEGER NOT NULL,
-    provider        TEXT     -- of jobs that name none
+    provider        TEXT,    -- of jobs that name none
+    rate            TEXT     -- JSON [[ns, count], ...]: what its rate limit remembers; NULL: nothing
 ) STRICT, WITHOUT ROWID;
 
 -- Batches and schedules, under their ids as clients see them.
@@ -262,6 +263,29 @@ CREATE TABLE webhook (
     retry_limit INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Custom roles, whose permissions are JSON.
+CREATE TABLE role (
+    id          BLOB PRIMARY KEY,
+    name        TEXT NOT NULL,
+    created_ns  INTEGER NOT NULL,
+    permissions TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE namespace (name TEXT PRIMARY KEY) STRICT, WITHOUT ROWID; -- the store's: one row
+
+-- API keys, without their secrets. hash is what the store knows a key by.
+CREATE TABLE api_key (
+    id          TEXT PRIMARY KEY,
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    hash        TEXT NOT NULL, -- SHA-256 in hexadecimal digits
+    roles       TEXT NOT NULL, -- JSON
+    queue_scope TEXT,          -- JSON, NULL: every queue
+    enabled     INTEGER NOT NULL,
+    expires_ns  INTEGER,
+    created_ns  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 -- Where there can be jobs of a time: the earliest and the latest of each time that a
 -- job of 4,096 numbers ever had, NULL where none had one. number is that of the jobs,
 -- without its lowest 12 bits.
@@ -277,9 +301,10 @@ CREATE TABLE span (
     completed_last  INTEGER
 ) STRICT;
 
--- The words of payloads and tags, by the job's number. The texts themselves are in
--- document.
-CREATE VIRTUAL TABLE words USING fts5(payload, tags, content='', contentless_delete=1, detail=full);
+-- The words of queue names, payloads and tags, by the job's number. The texts themselves
+-- are in document and hot. Ids are not in it: each is a word of its own, which would make
+-- the index grow by an entry a job, and document_by_id finds them.
+CREATE VIRTUAL TABLE words USING fts5(queue, payload, tags, content='', contentless_delete=1, detail=full);
 
 -- A segment of this index, of which jobs were deleted, is written again when half of it is
 -- gone. By default it is when a tenth is: of jobs that go in the order in which they came,
