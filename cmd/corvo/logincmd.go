@@ -96,6 +96,9 @@ func takes(cmd *cobra.Command, p profile, namespace string) ([]string, error) {
 	}
 	defer c.Close()
 	orgs, err := c.Orgs(cmd.Context())
+	if api.CodeOf(err) == api.NotFound {
+		return nil, fmt.Errorf("%s has no cloud API: %w; a cloud token logs in at the URL of the cloud's gateway or control plane. For a node that is no cloud's, keep its API key: corvo profiles set NAME --endpoint URL --api-key-file FILE", p.Endpoint, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -318,3 +318,16 @@ func TestANodeIsNotTheCloud(t *testing.T) {
 		t.Errorf("a login that was refused left %q, %v", text, err)
 	}
 }
+
+// A login at a node says that there is no cloud API there, and where one is.
+func TestLoginAtANode(t *testing.T) {
+	t.Parallel()
+	node := startServer(t, "--data-dir", t.TempDir())
+	config := "XDG_CONFIG_HOME=" + t.TempDir()
+	a := corvoFed(t, strings.NewReader("cv_org_x"), []string{config, "CORVO_ENDPOINT=", "CORVO_API_KEY="}, "login", "--endpoint", node.endpoint, "--token-file", "-")
+	for _, want := range []string{node.endpoint + " has no cloud API", "the URL of the cloud's gateway", "corvo profiles set"} {
+		if a.code != 1 || !strings.Contains(a.stderr, want) {
+			t.Errorf("%d %s, want %q", a.code, a.stderr, want)
+		}
+	}
+}

@@ -2,7 +2,8 @@
 // a request is, by the documents it follows, and passes it on to the host of that
 // namespace. It asks nobody while a request waits and stores only what it can fetch
 // again, so there may be any number of gateways, and they go on while the control
-// plane is away, restarts included. What a request may do, the host decides.
+// plane is away, restarts included. What a request may do, the host decides. Requests
+// of the cloud API go to the control plane, which decides about them.
 package gateway
 
 import (
@@ -83,6 +84,7 @@ type Gateway struct {
 	book      *fleet.Book
 	proxy     *httputil.ReverseProxy
 	transport http.RoundTripper
+	cloud     *cloud
 	handler   http.Handler
 	tracer    trace.Tracer
 	log       *slog.Logger
@@ -158,6 +160,9 @@ func (g *Gateway) open() (err error) {
 		return err
 	}
 	g.proxy = g.newProxy()
+	if g.cloud, err = g.newCloud(); err != nil {
+		return err
+	}
 	c.Metrics.Collect(g.measure, telemetry.GatewayDocumentsAge)
 	g.handler, err = serve.New(serve.Config{
 		Routes:  g.routes(),
@@ -190,6 +195,7 @@ func (g *Gateway) routes() []serve.Route {
 		{Method: http.MethodGet, Path: "/readyz", Permission: serve.Open, Handler: g.readyz},
 		{Method: http.MethodGet, Path: "/openapi.json", Permission: serve.Open, Handler: openAPI},
 	}
+	all = append(all, g.cloud.routes()...)
 	// What a request depends on, the host judges.
 	conditions := []string{serve.IfMatch, serve.IfNoneMatch}
 	all = append(all, serve.Route{Method: http.MethodPost, Path: rpc.Prefix + "{procedure}", Permission: serve.Open, Handler: g.pass, Problem: rpc.Refuse, Conditions: conditions})
@@ -223,6 +229,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		g.kept.save(g.session(), g.config.Now())
 		err = errors.Join(err, g.kept.close())
 	}
+	g.cloud.close()
 	if t, ok := g.transport.(*transports); ok {
 		t.CloseIdleConnections()
 	}
@@ -233,7 +240,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 // them out, and has streams take no more of their clients: what came is answered, and
 // workers come again elsewhere. It may be called more than once.
 func (g *Gateway) Drain() {
-	g.flight.drain(unavailable("this gateway is shutting down: nothing was done, try again"))
+	why := unavailable("this gateway is shutting down: nothing was done, try again")
+	g.flight.drain(why)
+	g.cloud.drain(why)
 }
 
 // take makes a document count: for requests to come, and for those under way.

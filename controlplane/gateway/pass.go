@@ -12,7 +12,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -102,6 +101,10 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 			g.meter.count(t.namespace, t.body.bytes.Load(), out.bytes)
 		}
 	}()
+	// The proxy would remove every header that Connection names. One that is meant for
+	// the host, such as Authorization, must not go: the host would refuse a good client,
+	// and be taken for one that fails.
+	r.Header.Del("Connection")
 	// It panics with http.ErrAbortHandler when an answer breaks off half way.
 	g.proxy.ServeHTTP(out, r.WithContext(context.WithValue(ctx, tripKey{}, t)))
 	return t.err
@@ -180,15 +183,7 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	t := tripOf(p.In.Context())
 	p.SetURL(t.target)
 	h := p.Out.Header
-	for name := range h {
-		if strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Corvo-Service-") {
-			delete(h, name)
-		}
-	}
-	h.Del("X-Real-Ip")
-	// A tunnel would carry requests that nobody has looked at.
-	h.Del("Upgrade")
-	h.Del("Connection")
+	dropForged(h)
 	p.Out.Trailer = nil
 	if t.stream {
 		p.Out.Trailer = http.Header{fleet.DrainTrailer: nil}

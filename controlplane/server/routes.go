@@ -5,6 +5,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -89,7 +90,25 @@ func (s *Server) routes() []serve.Route {
 	}
 	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", "a namespace's API key", namespaceKeys)...)
 	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", "an organisation's cloud token", cloudTokens)...)
-	return append(append(built, s.fleetRoutes()...), unbuiltRoutes()...)
+	built = append(append(built, s.fleetRoutes()...), s.elsewhereRoutes()...)
+	return append(built, unbuiltRoutes()...)
+}
+
+// elsewhereRoutes are the rows of the data plane's paths: they say where it answers, to
+// those who have taken the control plane's URL for that of the gateway.
+func (s *Server) elsewhereRoutes() (all []serve.Route) {
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		all = append(all, serve.Route{Method: method, Path: "/api/v1/{path...}", Permission: serve.Open, Handler: s.elsewhere, Summary: elsewhereSummary,
+			Conditions: []string{serve.IfMatch, serve.IfNoneMatch}})
+	}
+	return append(all, serve.Route{Method: "POST", Path: rpc.Prefix + "{procedure}", Permission: serve.Open, Handler: s.elsewhere, Problem: rpc.Refuse, Summary: elsewhereSummary,
+		Conditions: []string{serve.IfMatch, serve.IfNoneMatch}})
+}
+
+const elsewhereSummary = "Says where the data plane answers"
+
+func (s *Server) elsewhere(http.ResponseWriter, *http.Request) error {
+	return api.Errorf(api.NotFound, "this is the control plane of a cloud, and jobs and queues are not here: send the request to %s", s.cfg.Endpoint)
 }
 
 // keyRoutes are the rows for the keys of a door.
@@ -126,7 +145,7 @@ const fleetSummary = "For hosts and gateways: see api/fleet"
 func document(table []serve.Route) ([]byte, error) {
 	var public []serve.Route
 	for _, r := range table {
-		if !r.Unbuilt && r.Summary != fleetSummary {
+		if !r.Unbuilt && r.Summary != fleetSummary && r.Summary != elsewhereSummary {
 			public = append(public, r)
 		}
 	}

@@ -34,6 +34,7 @@ const Heartbeat = 20 * time.Millisecond
 type ControlPlane struct {
 	URL string
 	tb  testing.TB
+	mux *http.ServeMux
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed when anything below has changed
@@ -71,6 +72,7 @@ func New(tb testing.TB) *ControlPlane {
 	}
 	c.Rotate(false)
 	mux := http.NewServeMux()
+	c.mux = mux
 	mux.HandleFunc("POST "+fleet.JoinPath, c.join)
 	mux.HandleFunc("GET "+fleet.DocsPath, c.member(c.stream))
 	mux.HandleFunc("POST "+fleet.ReportPath, c.member(c.report))
@@ -106,6 +108,9 @@ func read[T any](c *ControlPlane, f func() T) T {
 	defer c.mu.Unlock()
 	return f()
 }
+
+// Handle answers more paths than those of members, such as the cloud API's.
+func (c *ControlPlane) Handle(pattern string, h http.HandlerFunc) { c.mux.HandleFunc(pattern, h) }
 
 // Register makes a host or gateway and its credential.
 func (c *ControlPlane) Register(id string, kind keyring.Kind) (credential string) {

@@ -81,7 +81,7 @@ func (l *Limiter) Enter(r *http.Request, now time.Time, find func() (*Bucket, er
 	key, err := find()
 	switch {
 	case api.CodeOf(err) == api.Unauthorized:
-		return cmp.Or(l.failed(from, now), err)
+		return cmp.Or(l.Failed(from, now), err)
 	case err != nil:
 		return err
 	}
@@ -93,8 +93,8 @@ func (l *Limiter) Arrives(from netip.Addr, now time.Time) error {
 	return tooFast("from this address", l.perAddress.take(from, now.UnixNano()))
 }
 
-// failed refuses one that authenticates too badly too often.
-func (l *Limiter) failed(from netip.Addr, now time.Time) error {
+// Failed refuses one that authenticates too badly too often.
+func (l *Limiter) Failed(from netip.Addr, now time.Time) error {
 	return tooFast("without a valid API key from this address", l.failures.take(from, now.UnixNano()))
 }
 
