@@ -76,7 +76,9 @@ func (o *SetAlerts) Apply(tx *state.Tx) (*SetAlertsResult, error) {
 		}
 		result.Changed++
 		webhook := tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, rule.AlertRule.Notify)
-		if webhook == nil || !wants(webhook.Webhook, said) {
+		// The rule names the webhook, so its events do not count: a rule that fires in
+		// silence is worse than an event nobody asked for.
+		if webhook == nil || webhook.Webhook.Disabled {
 			continue
 		}
 		made, err := newDelivery(tx, o.Meta.Ids[i], webhook, &Telling{Event: said, Body: c.Body.Data})

@@ -40,7 +40,7 @@ func (s *subscriptions) follow(book *state.Book) error {
 			sub.queues = append(sub.queues, glob)
 		}
 		for t := range state.EventType(len(state.EventType_name)) {
-			// Of an alert the rule decides who is told.
+			// SetAlerts notifies the webhook that an alert's rule names, and no other.
 			if word, ok := event.Word(t); ok && t != state.EventType_EVENT_ALERT_FIRED && t != state.EventType_EVENT_ALERT_RESOLVED && wants(r.Webhook, word) {
 				of[t] = append(of[t], sub)
 			}

@@ -245,3 +245,25 @@ func TestAlertsAreDelivered(t *testing.T) {
 		t.Errorf("the webhook: %+v", seen)
 	}
 }
+
+// A rule notifies the webhook it names although that subscribes to other events only.
+func TestAlertsGoToTheWebhookOfTheirRule(t *testing.T) {
+	t.Parallel()
+	to, other := newReceiver(t), newReceiver(t)
+	n := startNodeOn(t, host.Config{Webhooks: cell.Webhooks{Private: true}}, nil)
+	hook := n.hook(`{"url":"` + to.URL + `","secret":"` + hookSecret + `","events":["completed"],"queues":["elsewhere"]}`)
+	n.hook(`{"url":"` + other.URL + `","secret":"` + hookSecret + `","events":["*"],"queues":["elsewhere"]}`) // no rule names it
+	n.ok(nil, "POST", "/enqueue", `{"queue":"q"}`)
+	var rule api.AlertRule
+	n.ok(&rule, "POST", "/alerts", `{"name":"n","when":"queue_depth","queue":"q","threshold":0,"notify":"`+hook.ID+`"}`)
+	if e := <-to.got; e.Event != "alert_fired" || e.Rule.ID != rule.ID || !e.Firing {
+		t.Errorf("sent %+v", e)
+	}
+	n.ok(nil, "POST", "/queues/q/clear", "")
+	if e := <-to.got; e.Event != "alert_resolved" || e.Rule.ID != rule.ID || e.Firing {
+		t.Errorf("sent %+v", e)
+	}
+	if len(other.got) > 0 {
+		t.Errorf("the other webhook was sent %+v", <-other.got)
+	}
+}

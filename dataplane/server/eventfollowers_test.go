@@ -43,7 +43,7 @@ func TestMeasureFollowers(t *testing.T) {
 }
 
 func measureFollowed(t *testing.T, followers int, reads bool) (p50, p99 time.Duration, perSecond float64) {
-	n := startNode(t, nil)
+	n := startNode(t, func(c *Config) { c.EventHeartbeat = DefaultEventHeartbeat })
 	for range followers {
 		conn := n.followRaw(t)
 		if reads {
