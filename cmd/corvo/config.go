@@ -50,7 +50,7 @@ type serverConfig struct {
 	StreamFrames      int64         `flag:"stream-frames" default:"2048" doc:"frames of all streams that are in hand at once; others wait"`
 	MaxStreams        int64         `flag:"max-streams" default:"4096" doc:"streams of the RPC that may be open at once"`
 	settings.Door
-	PrivateWebhooks bool          `flag:"webhook-allow-private" doc:"let webhooks call private, loopback and link-local addresses; with --dev they may"`
+	PrivateWebhooks bool          `flag:"webhook-allow-private" doc:"let webhooks call private and reserved addresses and those of this machine; with --dev they may"`
 	OTelEndpoint    string        `flag:"otel-endpoint" doc:"OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318; none by default"`
 	LogLevel        string        `flag:"log-level" default:"info" doc:"debug, info, warn or error"`
 	ShutdownTimeout time.Duration `flag:"shutdown-timeout" default:"30s" doc:"how long requests under way may take to finish at shutdown"`

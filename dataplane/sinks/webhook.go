@@ -75,7 +75,7 @@ type WebhooksConfig struct {
 	Report func(ctx context.Context, o *op.ReportDeliveries) error
 	// NowNs is the clock that deliveries are due by.
 	NowNs func() int64
-	// Private lets webhooks call private, loopback and link-local addresses.
+	// Private lets webhooks call private and reserved addresses and those of this machine.
 	Private bool
 	// Transport makes the calls; nil = one that keeps to Private.
 	Transport http.RoundTripper

@@ -10,8 +10,10 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -437,17 +439,75 @@ func TestPrivateAddressesAreRefused(t *testing.T) {
 
 func TestPublicAddresses(t *testing.T) {
 	t.Parallel()
+	public := []string{
+		"8.8.8.8", "1.1.1.1", "99.255.255.255", "100.128.0.0", "168.63.129.15", "168.63.129.17", "192.0.1.255", "192.0.3.0", "192.88.98.255", "192.88.100.0",
+		"198.17.255.255", "198.20.0.0", "198.51.99.255", "198.51.101.0", "203.0.112.255", "203.0.114.0", "223.255.255.255", "::ffff:8.8.8.8",
+		"2606:4700::1111", "2001:200::", "2001:db7:ffff::", "2001:db9::", "2003::", "3fff:1000::", "2a00::1",
+	}
+	refused := map[string][]string{
+		"loopback":        {"127.0.0.1", "127.8.9.1", "127.255.255.255", "::1", "::ffff:127.0.0.1"},
+		"unspecified":     {"0.0.0.0", "0.1.2.3", "0.255.255.255", "::"},
+		"private":         {"10.0.0.0", "10.255.255.255", "172.16.0.0", "172.31.255.255", "192.168.0.0", "192.168.255.255", "fc00::", "fd00::1", "fd00:ec2::254", "::ffff:10.0.0.1"},
+		"link-local":      {"169.254.0.0", "169.254.169.254", "169.254.255.255", "fe80::1", "fe80::1%eth0", "febf::1", "::ffff:169.254.169.254"},
+		"site-local":      {"fec0::1", "feff::1"},
+		"carriers":        {"100.64.0.0", "100.100.100.200", "100.127.255.255"},
+		"platforms":       {"168.63.129.16", "192.0.0.192", "::ffff:168.63.129.16"},
+		"assignments":     {"192.0.0.0", "192.0.0.255", "2001::", "2001:1ff:ffff::"},
+		"documentation":   {"192.0.2.0", "192.0.2.255", "198.51.100.0", "198.51.100.255", "203.0.113.0", "203.0.113.255", "2001:db8::", "2001:db8:ffff::1", "3fff::", "3fff:fff:ffff::1"},
+		"relays":          {"192.88.99.0", "192.88.99.1", "192.88.99.255"},
+		"benchmarks":      {"198.18.0.0", "198.19.255.255", "2001:2::1"},
+		"multicast":       {"224.0.0.1", "239.255.255.255", "ff02::1", "ff0e::1"},
+		"reserved":        {"240.0.0.0", "255.255.255.254", "255.255.255.255", "100::1", "4000::1", "5f00::1"},
+		"IPv4 in IPv6":    {"::7f00:1", "::a00:1", "::ffff:0:a00:1", "::ffff:0:808:808"},
+		"NAT64":           {"64:ff9b::a00:1", "64:ff9b::7f00:1", "64:ff9b::808:808", "64:ff9b:1::a00:1"},
+		"6to4 and Teredo": {"2002:a00:1::", "2002:7f00:1::1", "2001:0:1::", "2001::f5ff:fffe"},
+	}
+	none := func() ([]net.Addr, error) { return nil, nil }
+	for _, address := range public {
+		if err := refuse(netip.AddrPortFrom(netip.MustParseAddr(address), 443).String(), none); err != nil {
+			t.Error(err)
+		}
+	}
+	for kind, addresses := range refused {
+		for _, address := range addresses {
+			err := refuse(netip.AddrPortFrom(netip.MustParseAddr(address), 443).String(), none)
+			if err == nil || !strings.Contains(err.Error(), "--webhook-allow-private") {
+				t.Errorf("%s: %s: %v", kind, address, err)
+			}
+		}
+	}
+	if refuse("nonsense", none) == nil {
+		t.Error("nonsense is an address")
+	}
+}
+
+// The machine's own addresses are refused although they are public.
+func TestOwnAddressesAreRefused(t *testing.T) {
+	t.Parallel()
+	own := func() ([]net.Addr, error) {
+		return []net.Addr{
+			&net.IPNet{IP: net.ParseIP("8.8.4.4"), Mask: net.CIDRMask(24, 32)}, // its network is not its own
+			&net.IPNet{IP: net.ParseIP("2606:4700::7"), Mask: net.CIDRMask(64, 128)},
+		}, nil
+	}
 	for address, want := range map[string]bool{
-		"8.8.8.8:443": true, "[2606:4700::1111]:80": true, "[::ffff:8.8.8.8]:80": true,
-		"127.0.0.1:80": false, "127.8.9.1:80": false, "[::1]:80": false, "0.0.0.0:80": false, "[::]:80": false,
-		"10.1.2.3:80": false, "172.16.0.1:80": false, "172.31.255.255:80": false, "192.168.1.1:80": false, "[fd00::1]:80": false,
-		"169.254.169.254:80": false, "[fe80::1]:80": false, "[fe80::1%eth0]:80": false, "100.64.0.1:80": false, "198.18.0.1:80": false,
-		"224.0.0.1:80": false, "[ff02::1]:80": false, "255.255.255.255:80": false, "240.0.0.1:80": false, "0.1.2.3:80": false,
-		"[::ffff:127.0.0.1]:80": false, "[::ffff:10.0.0.1]:80": false, "[::7f00:1]:80": false, "[64:ff9b::a00:1]:80": false, "[2002:a00:1::]:80": false, "[2001:0:1::]:80": false,
-		"nonsense": false,
+		"8.8.4.4:80": false, "[::ffff:8.8.4.4]:80": false, "[2606:4700::7]:80": false, "8.8.4.5:80": true, "[2606:4700::8]:80": true,
 	} {
-		if err := refusePrivate("tcp", address, nil); (err == nil) != want {
+		if err := refuse(address, own); (err == nil) != want || err != nil && !strings.Contains(err.Error(), "an address of this machine") {
 			t.Errorf("%s: %v", address, err)
+		}
+	}
+	if err := refuse("8.8.8.8:80", func() ([]net.Addr, error) { return nil, errors.New("no interfaces") }); err == nil || !strings.Contains(err.Error(), "no interfaces") {
+		t.Errorf("where the machine's addresses are not known: %v", err)
+	}
+	addresses, err := net.InterfaceAddrs()
+	if err != nil || len(addresses) == 0 {
+		t.Fatalf("%d addresses of this machine: %v", len(addresses), err)
+	}
+	for _, a := range addresses {
+		ip, _ := netip.AddrFromSlice(a.(*net.IPNet).IP)
+		if err := refusePrivate("tcp", netip.AddrPortFrom(ip.Unmap(), 80).String(), nil); err == nil {
+			t.Errorf("%s is called", ip)
 		}
 	}
 }
