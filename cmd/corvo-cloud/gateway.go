@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/corvo/corvo/cmd/internal/datadir"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
@@ -44,6 +45,9 @@ func (cfg *gatewayConfig) check(f *misuse.Faults) {
 func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 	credential, err := cfg.credential()
 	if err != nil {
+		return err
+	}
+	if err := datadir.Check(cfg.DataDir, datadir.Gateway); err != nil {
 		return err
 	}
 	r, err := cfg.begin(ctx, "corvo-gateway", cfg.Bind)

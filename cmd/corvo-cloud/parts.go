@@ -104,7 +104,7 @@ func (m *measured) serveMetrics(ctx context.Context, out io.Writer, handler http
 	serving, cancel := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() {
-		served <- front.Serve(serving, listener, front.Config{Handler: handler, ShutdownTimeout: p.ShutdownTimeout, Logger: r.log})
+		served <- front.Serve(serving, listener, front.Config{Name: "metrics", Handler: handler, ShutdownTimeout: p.ShutdownTimeout, Logger: r.log})
 	}()
 	return func() error { cancel(); return <-served }, nil
 }

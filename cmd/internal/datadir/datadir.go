@@ -17,6 +17,7 @@ const (
 	Node         Kind = "node"
 	DevCloud     Kind = "development cloud"
 	ControlPlane Kind = "control plane"
+	Gateway      Kind = "gateway"
 	Host         Kind = "cloud host"
 )
 
@@ -34,6 +35,7 @@ type layout struct {
 var layouts = []layout{
 	{DevCloud, []string{"dev.env", "secrets/operator"}, "corvo-cloud dev", "./cloud-data"},
 	{ControlPlane, []string{"operator.key", "controlplane"}, "corvo-cloud server", "./control-data"},
+	{Gateway, []string{"gateway"}, "corvo-cloud gateway", "./gateway-data"},
 	{Host, []string{"catalogue", "ns/ns_*"}, "corvo-cloud host", "./host-data"},
 	{Node, []string{"admin.key", "ns/default", "LOCK"}, "corvo server", "./node-data"},
 }
