@@ -20,7 +20,9 @@ type BudgetRequest struct {
 	// default), reject, throttle or alert_only.
 	OnExceed string `json:"on_exceed,omitempty"`
 	// DefaultReserveUSD is reserved for an attempt whose job has no cost_estimate_usd
-	// and no agent with max_cost_usd. Only a budget of scope job may leave it out.
+	// and no agent with max_cost_usd. Without it the budget reserves what is left of
+	// per_job_usd, else what attempts of the job's queue have cost on a moving average,
+	// and at least 1 % of its smallest limit. 0 is the same as absent.
 	DefaultReserveUSD *money.Nano `json:"default_reserve_usd,omitempty"`
 	Alerts            []uint32    `json:"alerts,omitempty"` // percentages of a limit that are told of once in its window, rising
 }
@@ -31,6 +33,15 @@ const (
 	ExceedReject    = "reject"     // it is dead
 	ExceedThrottle  = "throttle"   // it waits until there is room, and others go first
 	ExceedAlertOnly = "alert_only" // it runs, and the event budget_exceeded is told
+)
+
+// The words of a budget's ReserveFrom.
+const (
+	ReserveFromDefault  = "default_reserve_usd"
+	ReserveFromPerJob   = "per_job_usd" // what is left of it
+	ReserveFromEstimate = "estimate"    // what attempts of the queue have cost, on a moving average
+	ReserveFromFloor    = "floor"       // 1 % of the smallest limit: the estimate is lower, or unknown
+	ReserveFromNone     = "none"        // a budget of scope job reserves nothing of its own
 )
 
 // Budget is a budget and what it has come to. Every field is always present in its
@@ -46,8 +57,14 @@ type Budget struct {
 	PerJobUSD         *money.Nano `json:"per_job_usd"`
 	Timezone          string      `json:"timezone"`
 	OnExceed          string      `json:"on_exceed"`
-	DefaultReserveUSD money.Nano  `json:"default_reserve_usd"`
+	DefaultReserveUSD money.Nano  `json:"default_reserve_usd"` // 0: reserve_usd is derived
 	Alerts            []uint32    `json:"alerts"`
+
+	// ReserveUSD is what the budget reserves now for an attempt whose job says nothing
+	// of its cost. Of a budget for several queues it does not count what attempts of a
+	// queue have cost: where that is more, it is reserved.
+	ReserveUSD  money.Nano `json:"reserve_usd"`
+	ReserveFrom string     `json:"reserve_from"` // default_reserve_usd, per_job_usd, estimate, floor or none
 
 	ReservedUSD money.Nano     `json:"reserved_usd"` // for attempts that run, and granted to shards that share the budget
 	Windows     []BudgetWindow `json:"windows"`      // one for each limit but per_job_usd

@@ -113,7 +113,7 @@ func budgetSettings() map[string]schema.Attribute {
 			Validators:  []validator.String{stringvalidator.OneOf(api.ExceedHold, api.ExceedReject, api.ExceedThrottle, api.ExceedAlertOnly)},
 			Description: "What becomes of a job it has no room for: hold (default), reject, throttle or alert_only.",
 		},
-		"default_reserve_usd": dollars(leastUSD, "What an attempt reserves whose job says nothing of its cost, in dollars. Only a budget of scope job may leave it out."),
+		"default_reserve_usd": dollars(leastUSD, "What an attempt reserves whose job says nothing of its cost, in dollars. Default: what is left of per_job_usd, else what attempts of the queue have cost on average, at least 1 % of the smallest limit."),
 		"alerts": schema.SetAttribute{
 			ElementType: types.Int64Type, Optional: true,
 			Validators:  []validator.Set{setvalidator.SizeBetween(1, maxBudgetAlerts), setvalidator.ValueInt64sAre(int64validator.Between(1, maxAlertPercent))},

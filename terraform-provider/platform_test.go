@@ -194,7 +194,7 @@ func (p *platform) updates() {
 		"threshold = 80", "threshold = 99.5",
 		"  for       = \"5m\"\n", "",
 	))
-	says(p.t, p.ApplyFails(), "Cannot update budget key/trial: VALIDATION_ERROR", "default_reserve_usd")
+	says(p.t, p.ApplyFails(), "Cannot update budget key/trial: VALIDATION_ERROR", "rolling_usd")
 	p.Write("main.tf", replaced(p.t,
 		"  rpm_limit        = 4000\n", "",
 		"  cache_creation_usd_per_million = 3.375\n", "",
@@ -203,6 +203,7 @@ func (p *platform) updates() {
 		"  rate_limit      = 30\n  rate_window     = \"1m\"\n", "",
 		"rolling_usd         = 5", "weekly_usd          = 5",
 		"  rolling_window      = \"24h\"\n", "",
+		"  default_reserve_usd = 0.25\n", "",
 		"  agent_iteration_gt = 50\n", "  enabled = false\n",
 		`  events            = ["alert_fired", "alert_resolved"]`, "  retry_limit = 0",
 		"threshold = 80", "threshold = 99.5",

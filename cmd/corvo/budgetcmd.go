@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
@@ -40,7 +41,7 @@ var budgets = resource[api.BudgetRequest, api.Budget]{
 		option("rolling-usd", "the most for the last --rolling-window, whenever one looks", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.RollingUSD }),
 		set("rolling-window", "how long that is, such as 1h", span, func(r *api.BudgetRequest) *api.Duration { return &r.RollingWindow }),
 		option("per-job-usd", "the most for all attempts of one job", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.PerJobUSD }),
-		option("default-reserve-usd", "what is reserved for an attempt whose job says nothing", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.DefaultReserveUSD }),
+		option("default-reserve-usd", "what is reserved for an attempt whose job says nothing (default: see reserve_usd)", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.DefaultReserveUSD }),
 		set("on-exceed", "what becomes of a job there is no room for: hold (default), reject, throttle or alert_only", words, func(r *api.BudgetRequest) *string { return &r.OnExceed }),
 		set("alerts", "percentages of a limit that are told of, such as 50,80", percents, func(r *api.BudgetRequest) *[]uint32 { return &r.Alerts }),
 		set("timezone", "where days begin, such as Europe/Berlin (default UTC)", words, func(r *api.BudgetRequest) *string { return &r.Timezone }),
@@ -57,7 +58,7 @@ var budgets = resource[api.BudgetRequest, api.Budget]{
 		{"ON EXCEED", func(b api.Budget) string { return b.OnExceed }},
 	},
 	details: []column[api.Budget]{
-		{"DEFAULT RESERVE USD", func(b api.Budget) string { return usd(b.DefaultReserveUSD) }},
+		{"RESERVE USD", func(b api.Budget) string { return usd(b.ReserveUSD) + " (" + b.ReserveFrom + ")" }},
 		{"RAISE USD", func(b api.Budget) string {
 			if b.RaiseUntil == nil {
 				return ""
@@ -88,7 +89,31 @@ var budgets = resource[api.BudgetRequest, api.Budget]{
 func newBudget() *cobra.Command {
 	cmd := budgets.command(newBudgetRaise)
 	cmd.Aliases = []string{"budgets"}
+	for _, sub := range cmd.Commands() {
+		if strings.HasSuffix(sub.Use, budgets.arg) {
+			takeTwoWords(sub)
+		}
+		sub.Flags().SetNormalizeFunc(inDollars)
+	}
 	return cmd
+}
+
+// takeTwoWords has a command take SCOPE TARGET for SCOPE/TARGET.
+func takeTwoWords(cmd *cobra.Command) {
+	run := cmd.RunE
+	cmd.Args = cobra.RangeArgs(1, 2)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return run(cmd, []string{strings.Join(args, "/")})
+	}
+}
+
+// inDollars has flags for amounts known without their unit too: --daily is --daily-usd.
+func inDollars(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+	switch name {
+	case "daily", "weekly", "monthly", "rolling", "per-job", "default-reserve", "amount":
+		name += "-usd"
+	}
+	return pflag.NormalizedName(name)
 }
 
 // scopeTarget are the two halves of a budget's name.

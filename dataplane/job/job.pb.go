@@ -934,6 +934,7 @@ type Claims struct {
 	ProviderId           []byte                 `protobuf:"bytes,9,opt,name=provider_id,json=providerId,proto3" json:"provider_id,omitempty"`                    // of the provider: another that takes its name has another
 	UsedInputTokens      uint64                 `protobuf:"varint,10,opt,name=used_input_tokens,json=usedInputTokens,proto3" json:"used_input_tokens,omitempty"` // reported by the attempt, as its provider counts them
 	UsedOutputTokens     uint64                 `protobuf:"varint,11,opt,name=used_output_tokens,json=usedOutputTokens,proto3" json:"used_output_tokens,omitempty"`
+	CostNanoUsd          int64                  `protobuf:"varint,12,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"` // all that the attempt has cost so far, as reported
 	unknownFields        protoimpl.UnknownFields
 	sizeCache            protoimpl.SizeCache
 }
@@ -1027,6 +1028,13 @@ func (x *Claims) GetUsedInputTokens() uint64 {
 func (x *Claims) GetUsedOutputTokens() uint64 {
 	if x != nil {
 		return x.UsedOutputTokens
+	}
+	return 0
+}
+
+func (x *Claims) GetCostNanoUsd() int64 {
+	if x != nil {
+		return x.CostNanoUsd
 	}
 	return 0
 }
@@ -2727,7 +2735,7 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x06claims\x18\a \x01(\v2\x14.corvo.job.v1.ClaimsR\x06claims\x12\x14\n" +
 	"\x05acked\x18\b \x01(\bR\x05acked\x12\x1d\n" +
 	"\n" +
-	"charged_ns\x18\t \x01(\x03R\tchargedNs\"\x86\x03\n" +
+	"charged_ns\x18\t \x01(\x03R\tchargedNs\"\xaa\x03\n" +
 	"\x06Claims\x12\x1d\n" +
 	"\n" +
 	"budget_ids\x18\x01 \x03(\fR\tbudgetIds\x12*\n" +
@@ -2740,7 +2748,8 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"providerId\x12*\n" +
 	"\x11used_input_tokens\x18\n" +
 	" \x01(\x04R\x0fusedInputTokens\x12,\n" +
-	"\x12used_output_tokens\x18\v \x01(\x04R\x10usedOutputTokensJ\x04\b\a\x10\bJ\x04\b\b\x10\t\"\x93\t\n" +
+	"\x12used_output_tokens\x18\v \x01(\x04R\x10usedOutputTokens\x12\"\n" +
+	"\rcost_nano_usd\x18\f \x01(\x03R\vcostNanoUsdJ\x04\b\a\x10\bJ\x04\b\b\x10\t\"\x93\t\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +

@@ -333,6 +333,11 @@ func (m *Claims) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.CostNanoUsd != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.CostNanoUsd))
+		i--
+		dAtA[i] = 0x60
+	}
 	if m.UsedOutputTokens != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.UsedOutputTokens))
 		i--
@@ -2027,6 +2032,9 @@ func (m *Claims) SizeVT() (n int) {
 	if m.UsedOutputTokens != 0 {
 		n += 1 + protohelpers.SizeOfVarint(uint64(m.UsedOutputTokens))
 	}
+	if m.CostNanoUsd != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.CostNanoUsd))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -3682,6 +3690,25 @@ func (m *Claims) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.UsedOutputTokens |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 12:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field CostNanoUsd", wireType)
+			}
+			m.CostNanoUsd = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.CostNanoUsd |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

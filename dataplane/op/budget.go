@@ -83,11 +83,8 @@ func checkBudget(p *problems, o *PutResource) {
 	if state.OnExceed_name[int32(b.OnExceed)] == "" {
 		p.add("on_exceed", errors.New("is none: use hold, reject, throttle or alert_only"))
 	}
-	switch {
-	case b.ReserveNanoUsd < 0 || b.ReserveNanoUsd > job.MaxMoney:
+	if b.ReserveNanoUsd < 0 || b.ReserveNanoUsd > job.MaxMoney {
 		p.add("default_reserve_usd", errAmount)
-	case b.ReserveNanoUsd == 0 && b.Scope != state.BudgetScope_BUDGET_SCOPE_JOB:
-		p.add("default_reserve_usd", errors.New("is missing: it is what is reserved for an attempt whose job has no cost_estimate_usd and no agent with max_cost_usd"))
 	}
 	p.add("alerts", checkAlerts(b.Alerts))
 	if b.RaiseNanoUsd < 0 || b.RaiseNanoUsd > job.MaxMoney {

@@ -1,6 +1,7 @@
 package op_test
 
 import (
+	"slices"
 	"time"
 
 	"github.com/corvo/corvo/dataplane/job"
@@ -23,17 +24,56 @@ func (s *budgetSim) applying(j *simJob) (all []*simBudget) {
 	return all
 }
 
+// amount is what is reserved for an attempt: what its job says, else the most of what its
+// budgets declare and of what is derived for those that declare nothing. A derived amount
+// fits into every limit that keeps jobs.
+func (s *budgetSim) amount(j *simJob) (declared int64) {
+	if j.estimate > 0 {
+		return j.estimate
+	}
+	all, fit := []int64{}, []int64{} // limits
+	derived, guessed := int64(0), false
+	for _, b := range s.applying(j) {
+		left := b.spec.PerJobNanoUsd - j.cost
+		for _, l := range b.spec.Limits {
+			all = append(all, l.LimitNanoUsd)
+		}
+		if b.spec.OnExceed != state.OnExceed_ON_EXCEED_ALERT_ONLY {
+			for _, l := range b.spec.Limits {
+				fit = append(fit, l.LimitNanoUsd)
+			}
+			if left > 0 {
+				fit = append(fit, left)
+			}
+		}
+		switch {
+		case b.spec.ReserveNanoUsd > 0:
+			declared = max(declared, b.spec.ReserveNanoUsd)
+		case b.name == "job/default":
+		case left > 0:
+			derived = max(derived, left)
+		case len(b.spec.Limits) > 0:
+			guessed = true
+		}
+	}
+	if guessed {
+		v := s.store.Snapshot()
+		defer v.Close()
+		q, err := v.Queue(j.queue)
+		if err != nil {
+			s.t.Fatalf("%v", err)
+		}
+		derived = max(derived, q.GetExpectedCostNanoUsd(), slices.Min(all)/100, 1)
+	}
+	return max(declared, slices.Min(append(fit, derived)))
+}
+
 // begun notes that an attempt has begun, for which there must have been room.
 func (s *budgetSim) begun(id job.ID, token []byte) {
 	s.t.Helper()
 	j := s.jobs[id]
 	budgets := s.applying(j)
-	amount := j.estimate
-	if amount == 0 {
-		for _, b := range budgets {
-			amount = max(amount, b.spec.ReserveNanoUsd)
-		}
-	}
+	amount := s.amount(j)
 	if len(budgets) == 0 {
 		amount = 0
 	}
@@ -88,14 +128,8 @@ func (s *budgetSim) keptForAReason() {
 		if s.keep[id] {
 			continue
 		}
-		j, full, amount := s.jobs[id], false, s.jobs[id].estimate
-		budgets := s.applying(j)
-		for _, b := range budgets {
-			if j.estimate == 0 {
-				amount = max(amount, b.spec.ReserveNanoUsd)
-			}
-		}
-		for _, b := range budgets {
+		j, full, amount := s.jobs[id], false, s.amount(s.jobs[id])
+		for _, b := range s.applying(j) {
 			full = full || b.spec.OnExceed != state.OnExceed_ON_EXCEED_ALERT_ONLY && s.mayLack(b, j.cost, amount)
 		}
 		if !full {
@@ -146,12 +180,7 @@ func (s *budgetSim) waitForAReason(o *op.OpenGate) {
 			continue
 		}
 		m, lacks := s.jobs[id], false
-		amount := m.estimate
-		for _, b := range s.applying(m) {
-			if m.estimate == 0 {
-				amount = max(amount, b.spec.ReserveNanoUsd)
-			}
-		}
+		amount := s.amount(m)
 		for _, b := range s.applying(m) {
 			lacks = lacks || b.spec.OnExceed != state.OnExceed_ON_EXCEED_ALERT_ONLY && s.mayLack(b, m.cost, amount)
 		}

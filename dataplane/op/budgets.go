@@ -2,6 +2,7 @@ package op
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -40,9 +41,9 @@ func budgetsOf(book *state.Book, j *job.Job) []*state.Resource {
 }
 
 // expectedCost is what is reserved for an attempt: what its client said, else what its
-// agent may still spend, else the most that one of its budgets says of an attempt of
-// which nothing is known.
-func expectedCost(j *job.Job, budgets []*state.Resource) money.Nano {
+// agent may still spend, else the most that one of its budgets reserves. learned is the
+// moving average of what attempts of its queue cost.
+func expectedCost(j *job.Job, budgets []*state.Resource, learned int64) money.Nano {
 	if estimate := j.Options.GetCostEstimateNanoUsd(); estimate > 0 {
 		return money.Nano(estimate)
 	}
@@ -51,11 +52,42 @@ func expectedCost(j *job.Job, budgets []*state.Resource) money.Nano {
 			return money.Nano(left)
 		}
 	}
-	var most int64
+	return money.Nano(reserveOf(budgets, j.Usage.GetCostNanoUsd(), learned))
+}
+
+// reserveOf is what budgets reserve for an attempt of a job that has cost jobCost by
+// then. Where a budget declares no reserve, it is derived: the amount is the same on all
+// of them, so the estimate's floor comes from the smallest limit among them, and what is
+// derived is no more than any of them admits. Otherwise the floor of a large budget would
+// keep all jobs of a small one.
+func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
+	declared, derived, estimated := int64(0), int64(0), false
+	smallest, most := int64(math.MaxInt64), int64(math.MaxInt64)
 	for _, r := range budgets {
-		most = max(most, r.Budget.ReserveNanoUsd)
+		b := r.Budget
+		binds := b.OnExceed != state.OnExceed_ON_EXCEED_ALERT_ONLY
+		if limit := b.SmallestLimit(); limit > 0 {
+			smallest = min(smallest, limit)
+			if binds {
+				most = min(most, limit)
+			}
+		}
+		if left := b.PerJobNanoUsd - jobCost; left > 0 && binds {
+			most = min(most, left)
+		}
+		switch amount, from := b.Reserve(jobCost, learned); from {
+		case state.ReserveDeclared:
+			declared = max(declared, amount)
+		case state.ReservePerJob:
+			derived = max(derived, amount)
+		case state.ReserveEstimate, state.ReserveFloor:
+			estimated = true
+		}
 	}
-	return money.Nano(most)
+	if estimated {
+		derived = max(derived, learned, state.ReserveFloorOf(smallest))
+	}
+	return max(declared, min(derived, most))
 }
 
 // checkBudgets holds, rejects or parks a job that a budget has no room for.
@@ -64,7 +96,7 @@ func checkBudgets(g Ground, j *job.Job) (Verdict, error) {
 	if len(budgets) == 0 {
 		return Verdict{}, nil
 	}
-	amount := expectedCost(j, budgets)
+	amount := expectedCost(j, budgets, g.Queue(j.Queue).GetExpectedCostNanoUsd())
 	for _, r := range budgets {
 		if r.Budget.OnExceed == state.OnExceed_ON_EXCEED_ALERT_ONLY {
 			continue

@@ -262,7 +262,7 @@ var simScopes = [][2]string{{"namespace", "default"}, {"queue", "a"}, {"queue", 
 // putBudget is a budget, or one that has changed, or been raised.
 func (s *budgetSim) putBudget() op.Op {
 	at := simScopes[s.below(len(simScopes))]
-	b := &state.Budget{ReserveNanoUsd: int64(1 + s.below(20)), OnExceed: state.OnExceed(s.below(4)), Alerts: []uint32{50, 100}}
+	b := &state.Budget{ReserveNanoUsd: int64(max(s.below(40)-19, 0)), OnExceed: state.OnExceed(s.below(4)), Alerts: []uint32{50, 100}}
 	if s.below(3) > 0 {
 		b.OnExceed = state.OnExceed_ON_EXCEED_HOLD
 	}

@@ -37,6 +37,9 @@ func giveUp(tx *state.Tx, j *job.Job) error { return release(tx, j, false) }
 // reported all that it used.
 func release(tx *state.Tx, j *job.Job, acked bool) error {
 	tx.EndService(j, true)
+	if cost := j.Lease.GetClaims().GetCostNanoUsd(); acked || cost > 0 {
+		tx.LearnCost(j.Queue, cost)
+	}
 	if j.Lease.GetClaims() == nil {
 		return nil
 	}

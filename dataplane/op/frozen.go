@@ -93,7 +93,7 @@ func (g *Frozen) Rehearse(j *job.Job) error {
 // rehearseSlices reserves on this shard's slices of shared budgets.
 func (g *Frozen) rehearseSlices(j *job.Job) error {
 	budgets := budgetsOf(g.book, j)
-	amount := expectedCost(j, budgets)
+	amount := expectedCost(j, budgets, g.Queue(j.Queue).GetExpectedCostNanoUsd())
 	for _, r := range budgets {
 		if !r.Shared() {
 			continue

@@ -24,7 +24,7 @@ func reserveBudgets(tx *state.Tx, j *job.Job) error {
 	if len(budgets) == 0 {
 		return nil
 	}
-	amount := expectedCost(j, budgets)
+	amount := expectedCost(j, budgets, tx.Queue(j.Queue).GetExpectedCostNanoUsd())
 	for _, r := range budgets {
 		a, err := accountOf(tx, r)
 		if err != nil {
@@ -120,8 +120,9 @@ func spend(tx *state.Tx, j *job.Job, costNanoUsd int64) error {
 	if costNanoUsd == 0 {
 		return nil
 	}
-	c := j.Lease.GetClaims()
-	if len(c.GetBudgetIds()) > 0 {
+	c := claims(j)
+	c.CostNanoUsd += costNanoUsd // the queue learns from it, also while no budget applies
+	if len(c.BudgetIds) > 0 {
 		c.SpentNanoUsd += costNanoUsd
 	}
 	for _, r := range budgetsOf(tx.Book(), j) {

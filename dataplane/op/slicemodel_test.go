@@ -45,7 +45,7 @@ func (s *sliceSim) declare() {
 		if s.budgets[at[0]+"/"+at[1]] != nil && s.rng.IntN(2) == 0 {
 			continue
 		}
-		b := &state.Budget{ReserveNanoUsd: int64(1 + s.rng.IntN(20)), OnExceed: state.OnExceed_ON_EXCEED_THROTTLE, Alerts: []uint32{50, 100}, Timezone: "UTC"}
+		b := &state.Budget{ReserveNanoUsd: int64(max(s.rng.IntN(40)-19, 0)), OnExceed: state.OnExceed_ON_EXCEED_THROTTLE, Alerts: []uint32{50, 100}, Timezone: "UTC"}
 		if s.rng.IntN(3) == 0 {
 			b.OnExceed = state.OnExceed_ON_EXCEED_HOLD
 		}

@@ -27,8 +27,21 @@ var budgets = &noun[api.BudgetRequest, api.Budget]{
 	},
 	from: convert.FromBudget,
 	to: func(c *cell.Cell, r *state.Resource) (api.Budget, error) {
-		a, err := c.State().Account([16]byte(r.Id))
-		return convert.ToBudget(r, a, c.NowNs()), err
+		v := c.State().Snapshot()
+		defer v.Close()
+		a, err := v.Account([16]byte(r.Id))
+		if err != nil {
+			return api.Budget{}, err
+		}
+		learned := int64(0)
+		if r.Budget.Scope == state.BudgetScope_BUDGET_SCOPE_QUEUE {
+			q, err := v.Queue(r.Budget.Target)
+			if err != nil {
+				return api.Budget{}, err
+			}
+			learned = q.GetExpectedCostNanoUsd()
+		}
+		return convert.ToBudget(r, a, learned, c.NowNs()), nil
 	},
 	queue: func(r *state.Resource) string {
 		if r.Budget.GetScope() == state.BudgetScope_BUDGET_SCOPE_QUEUE {

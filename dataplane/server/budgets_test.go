@@ -1,6 +1,7 @@
 package server
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -68,7 +69,6 @@ func TestRefusedBudgets(t *testing.T) {
 	t.Parallel()
 	n := startShards(t, 1, nil)
 	for _, c := range []struct{ body, field string }{
-		{`{"scope":"namespace","target":"default","daily_usd":10}`, "default_reserve_usd"},
 		{`{"scope":"namespace","target":"default","default_reserve_usd":1}`, "daily_usd"},
 		{`{"scope":"namespace","target":"default","daily_usd":0,"default_reserve_usd":1}`, "daily_usd"},
 		{`{"scope":"namespace","target":"default","daily_usd":1,"default_reserve_usd":2}`, "daily_usd"},
@@ -196,4 +196,65 @@ func TestManyCallersDoNotOvershoot(t *testing.T) {
 	if ran.Load() < 100 { // each has reserved a hundredth at most
 		t.Errorf("only %d jobs ran", ran.Load())
 	}
+}
+
+// A budget without default_reserve_usd reserves 1 % of its smallest limit while nothing
+// is known of the queue's attempts, then what they have cost on average, and what is left
+// of per_job_usd where that is declared. Jobs that begin at once never overshoot it.
+func TestABudgetDerivesItsReserve(t *testing.T) {
+	t.Parallel()
+	for _, shards := range []int{1, 2} {
+		t.Run(fmt.Sprint(shards), func(t *testing.T) {
+			n := startShards(t, shards, nil)
+			reserves := func(b api.Budget, want money.Nano, from string) {
+				t.Helper()
+				if b.ReserveUSD != want || b.ReserveFrom != from {
+					t.Errorf("budget %s/%s reserves %s (%s), want %s (%s)", b.Scope, b.Target, b.ReserveUSD, b.ReserveFrom, want, from)
+				}
+			}
+			var b api.Budget
+			n.do("PUT", "/api/v1/budgets/queue/q", `{"daily_usd":10,"weekly_usd":50}`, http.StatusCreated, &b)
+			reserves(b, money.Dollar/10, api.ReserveFromFloor)
+			n.do("PUT", "/api/v1/budgets/namespace/default", `{"daily_usd":100,"default_reserve_usd":0}`, http.StatusCreated, &b)
+			reserves(b, money.Dollar, api.ReserveFromFloor)
+			n.do("PUT", "/api/v1/budgets/job/default", `{"per_job_usd":9}`, http.StatusCreated, &b)
+			reserves(b, 0, api.ReserveFromNone)
+
+			for range 9 {
+				n.enqueue("q")
+			}
+			first := n.poll(`["q"]`)
+			n.comesTo("queue/q", func(b api.Budget) bool { return b.ReservedUSD == money.Dollar/10 })
+			n.do("POST", "/api/v1/ack/"+first.JobID, `{"usage":{"cost_usd":2}}`, 200, nil)
+			n.comesTo("queue/q", func(b api.Budget) bool {
+				return b.ReserveUSD == 2*money.Dollar && b.ReserveFrom == api.ReserveFromEstimate
+			})
+
+			// 8 of 10 are left: four attempts of 2 begin, and no fifth.
+			begun := 0
+			for more := true; more; {
+				a := n.send("POST", "/api/v1/fetch/batch", "", `{"queues":["q"],"worker_id":"w","count":8,"timeout":1}`)
+				var fetched api.FetchBatchResponse
+				if err := json.Unmarshal(a.body, &fetched); a.status == http.StatusOK && err != nil {
+					t.Fatal(err)
+				}
+				begun += len(fetched.Jobs)
+				more = len(fetched.Jobs) > 0
+			}
+			if begun != 4 {
+				t.Errorf("%d attempts that cost 2 began with 8 left", begun)
+			}
+
+			n.do("PUT", "/api/v1/budgets/queue/q", `{"daily_usd":10,"per_job_usd":3}`, 200, &b)
+			reserves(b, 3*money.Dollar, api.ReserveFromPerJob)
+			n.do("PUT", "/api/v1/budgets/queue/q", `{"daily_usd":10,"per_job_usd":3,"default_reserve_usd":0.5}`, 200, &b)
+			reserves(b, money.Dollar/2, api.ReserveFromDefault)
+		})
+	}
+}
+
+// comesTo waits until a budget is as it should be.
+func (n *node) comesTo(path string, as func(api.Budget) bool) {
+	n.t.Helper()
+	eventually(n.t, "the budget is as it should be", func() bool { return as(n.budget(path)) })
 }

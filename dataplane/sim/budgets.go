@@ -225,10 +225,59 @@ func (m *model) expected(j *modelJob) (most int64) {
 	if left := j.agent.bounds.GetMaxCostNanoUsd() - j.spent(); j.agent.bounds.GetMaxCostNanoUsd() > 0 && left > 0 {
 		return left
 	}
+	return m.defaultReserve(j)
+}
+
+// defaultReserve is what budgets reserve for an attempt of a job that says nothing of its
+// cost: the most that one declares, or that is derived for one which declares nothing. A
+// derived amount fits into each limit.
+func (m *model) defaultReserve(j *modelJob) (declared int64) {
+	var derived, guess []int64
+	var limits, fits []int64
 	for _, a := range m.budgetsOf(j) {
-		most = max(most, m.budget(a).GetReserveNanoUsd())
+		b := m.budget(a)
+		left := b.GetPerJobNanoUsd() - j.costNano
+		for _, l := range b.GetLimits() {
+			limits = append(limits, l.GetLimitNanoUsd())
+			if b.GetOnExceed() != state.OnExceed_ON_EXCEED_ALERT_ONLY {
+				fits = append(fits, l.GetLimitNanoUsd())
+			}
+		}
+		if left > 0 && b.GetOnExceed() != state.OnExceed_ON_EXCEED_ALERT_ONLY {
+			fits = append(fits, left)
+		}
+		switch {
+		case b.GetReserveNanoUsd() > 0:
+			declared = max(declared, b.GetReserveNanoUsd())
+		case b.GetScope() == state.BudgetScope_BUDGET_SCOPE_JOB:
+		case left > 0:
+			derived = append(derived, left)
+		case len(b.GetLimits()) > 0:
+			guess = append(guess, m.queue(j.queue).expectedCost)
+		}
 	}
-	return most
+	if len(guess) > 0 {
+		derived = append(derived, guess[0], slices.Min(limits)/100, 1)
+	}
+	if len(derived) == 0 {
+		return declared
+	}
+	return max(declared, slices.Min(append(fits, slices.Max(derived))))
+}
+
+// learnCost has a queue expect of its attempts what they cost, an eighth of the way for
+// each that ends.
+func (m *model) learnCost(j *modelJob, completed bool) {
+	q, cost := m.queue(j.queue), j.attemptCost
+	running := j.running
+	j.running, j.attemptCost = false, 0
+	switch {
+	case !running, cost == 0 && (!completed || q.expectedCost == 0):
+	case q.expectedCost == 0:
+		q.expectedCost = cost
+	default:
+		q.expectedCost = max(q.expectedCost+(cost-q.expectedCost)/8, 1)
+	}
 }
 
 // short says whether a budget has no room for an amount, of a job that has cost so much
@@ -273,6 +322,7 @@ const anyReason = "\x00any reason"
 
 // reserve has an attempt that begins take its money, for which there must be room.
 func (m *model) reserve(j *modelJob) {
+	j.running, j.attemptCost = true, 0
 	on := m.budgetsOf(j)
 	if len(on) == 0 {
 		return
@@ -293,6 +343,7 @@ func (m *model) reserve(j *modelJob) {
 // spend notes what a running attempt has cost by a report: on a budget on which it has
 // nothing reserved it is overrun.
 func (m *model) spend(j *modelJob, cost int64) {
+	j.attemptCost += cost
 	c := m.reservations[j.id]
 	if c != nil {
 		c.spent += cost

@@ -61,7 +61,8 @@ func (m *model) compareSpending(j *modelJob, is *job.Job) error {
 			want.BudgetIds = append(want.BudgetIds, a.id)
 		}
 	}
-	got := &job.Claims{BudgetIds: claims.GetBudgetIds(), ReservedNanoUsd: claims.GetReservedNanoUsd(), SpentNanoUsd: claims.GetSpentNanoUsd()}
+	want.CostNanoUsd = j.attemptCost
+	got := &job.Claims{CostNanoUsd: claims.GetCostNanoUsd(), BudgetIds: claims.GetBudgetIds(), ReservedNanoUsd: claims.GetReservedNanoUsd(), SpentNanoUsd: claims.GetSpentNanoUsd()}
 	same := proto.Equal(got, want) && is.GetOptions().GetModel() == j.options.GetModel() &&
 		is.GetFairnessKey() == j.fairnessKey && is.GetFairnessWeight() == j.weight && is.GetLease().GetChargedNs() == j.chargedNs && (is.GetUsage() != nil) == j.reportedEver
 	if !same {

@@ -125,7 +125,7 @@ func (w *workload) drawBudget() *state.Budget {
 	if len(b.Limits) == 0 || w.chance(4) {
 		b.PerJobNanoUsd = 20 + w.rng.Int64N(150)
 	}
-	if b.Scope == state.BudgetScope_BUDGET_SCOPE_JOB && w.chance(2) {
+	if w.chance(2) { // it is derived
 		b.ReserveNanoUsd = 0
 	}
 	w.raise(b)

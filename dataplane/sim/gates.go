@@ -187,6 +187,7 @@ func (m *model) spendTokens(j *modelJob, u *job.Usage) {
 // is learnt.
 func (m *model) giveUp(j *modelJob, delivered, completed bool) {
 	m.settleBudgets(j)
+	m.learnCost(j, completed)
 	m.endService(j, delivered)
 	if t := m.claimed(j); t != nil {
 		for i := range t.tokens {

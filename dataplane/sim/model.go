@@ -104,6 +104,8 @@ type modelJob struct {
 	leaseEndNs   int64
 	leaseMs      int64
 	leaseExpired bool
+	running      bool  // an attempt has begun and its end is not known
+	attemptCost  int64 // of that attempt, as reported
 	costNano     int64
 	tokens       [4]int64
 	model        string // as last named

@@ -29,12 +29,13 @@ type modelQueue struct {
 	takes        []int64 // what was let go under the limit, and when: the window itself, exactly
 	tooMany      error   // the first time more was let go in a window than its limit says
 
-	ageingMs   int64
-	provider   string
-	lanes      map[string]*modelLane // by key; nil where no job has one
-	servedNs   int64
-	expectedNs int64
-	stirred    bool // the entry was about one of its jobs
+	ageingMs     int64
+	provider     string
+	lanes        map[string]*modelLane // by key; nil where no job has one
+	servedNs     int64
+	expectedNs   int64
+	expectedCost int64 // of an attempt
+	stirred      bool  // the entry was about one of its jobs
 }
 
 func (m *model) queue(name string) *modelQueue {
@@ -288,7 +289,7 @@ func (m *model) compareQueue(v *state.Snapshot, name string, want *modelQueue) e
 		enqueued: q.GetEnqueued(), completed: q.GetCompleted(), failed: q.GetFailed(), buried: q.GetDead(), cancelled: q.GetCancelled(),
 		cleared: q.GetCleared(), clearBelow: q.GetClearBelow(), length: q.GetMaxLength(), overflow: q.GetOverflow(),
 		rateLimit: q.GetRateLimit(), rateWindowMs: q.GetRateWindowMs(),
-		ageingMs: q.GetAgeingMs(), provider: q.GetProvider(), servedNs: q.GetServedNs(), expectedNs: q.GetExpectedNs(),
+		ageingMs: q.GetAgeingMs(), provider: q.GetProvider(), servedNs: q.GetServedNs(), expectedNs: q.GetExpectedNs(), expectedCost: q.GetExpectedCostNanoUsd(),
 	}
 	should := *want
 	should.lanes, should.stirred = nil, false

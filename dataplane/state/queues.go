@@ -138,6 +138,18 @@ func (tx *Tx) PutQueue(rec *Queue, events ...EventType) {
 	}
 }
 
+// LearnCost moves the average of what an attempt of a queue costs towards the cost of
+// one that has ended. It does not learn from an attempt without cost before any attempt
+// has reported one: a queue whose workers report none expects none.
+func (tx *Tx) LearnCost(name string, nanoUSD int64) {
+	q := tx.s.queues[name]
+	if q == nil || nanoUSD == 0 && q.rec.ExpectedCostNanoUsd == 0 {
+		return
+	}
+	q.rec.ExpectedCostNanoUsd = average(q.rec.ExpectedCostNanoUsd, nanoUSD)
+	tx.touch(q)
+}
+
 // DeleteQueue removes a queue that has no job in any state, and tells the feed.
 // A queue of the same name that comes later starts from nothing.
 func (tx *Tx) DeleteQueue(name string) error {

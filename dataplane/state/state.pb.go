@@ -1132,31 +1132,32 @@ type Queue struct {
 	// Jobs now in each state, indexed by job.State.
 	InState []uint64 `protobuf:"varint,5,rep,packed,name=in_state,json=inState,proto3" json:"in_state,omitempty"`
 	// Totals since the queue exists; they survive the jobs.
-	Enqueued      uint64          `protobuf:"varint,6,opt,name=enqueued,proto3" json:"enqueued,omitempty"`
-	Completed     uint64          `protobuf:"varint,7,opt,name=completed,proto3" json:"completed,omitempty"`
-	Failed        uint64          `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"` // failed attempts, expired leases included
-	Dead          uint64          `protobuf:"varint,9,opt,name=dead,proto3" json:"dead,omitempty"`
-	Cancelled     uint64          `protobuf:"varint,10,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
-	RateLimit     uint32          `protobuf:"varint,11,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"` // jobs let go in any window; 0 = unlimited
-	RateWindowMs  int64           `protobuf:"varint,12,opt,name=rate_window_ms,json=rateWindowMs,proto3" json:"rate_window_ms,omitempty"`
-	Rate          *job.RateWindow `protobuf:"bytes,13,opt,name=rate,proto3" json:"rate,omitempty"`
-	Draining      bool            `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`                    // paused so that its active jobs run out
-	MaxLength     uint64          `protobuf:"varint,15,opt,name=max_length,json=maxLength,proto3" json:"max_length,omitempty"` // jobs that wait (pending, scheduled, retrying); 0 = unlimited
-	Overflow      job.Overflow    `protobuf:"varint,16,opt,name=overflow,proto3,enum=corvo.job.v1.Overflow" json:"overflow,omitempty"`
-	Retention     *job.Retention  `protobuf:"bytes,17,opt,name=retention,proto3" json:"retention,omitempty"`
-	Defaults      *QueueDefaults  `protobuf:"bytes,18,opt,name=defaults,proto3" json:"defaults,omitempty"`
-	ClearBelow    uint64          `protobuf:"varint,19,opt,name=clear_below,json=clearBelow,proto3" json:"clear_below,omitempty"`    // waiting jobs with a lower number are being removed; 0 = none
-	Deleting      bool            `protobuf:"varint,20,opt,name=deleting,proto3" json:"deleting,omitempty"`                          // its jobs are being removed, then it
-	UniqueLocks   uint64          `protobuf:"varint,21,opt,name=unique_locks,json=uniqueLocks,proto3" json:"unique_locks,omitempty"` // unique keys taken in it
-	Cleared       uint64          `protobuf:"varint,22,opt,name=cleared,proto3" json:"cleared,omitempty"`                            // jobs that clears have removed since the queue exists
-	Provider      string          `protobuf:"bytes,23,opt,name=provider,proto3" json:"provider,omitempty"`                           // of jobs that name none; empty: none
-	AgeingMs      int64           `protobuf:"varint,24,opt,name=ageing_ms,json=ageingMs,proto3" json:"ageing_ms,omitempty"`          // a job that has waited this long counts as one priority higher; 0 = never
-	Gated         uint64          `protobuf:"varint,25,opt,name=gated,proto3" json:"gated,omitempty"`                                // pending jobs that a gate keeps
-	Lanes         uint64          `protobuf:"varint,26,opt,name=lanes,proto3" json:"lanes,omitempty"`                                // lanes it has; 0 = none of its jobs has a fairness key
-	ServedNs      int64           `protobuf:"varint,27,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`          // what a lane has been served that always had jobs: where another begins
-	ExpectedNs    int64           `protobuf:"varint,28,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`    // how long jobs in lanes take, on a moving average; 0 = unknown
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Enqueued            uint64          `protobuf:"varint,6,opt,name=enqueued,proto3" json:"enqueued,omitempty"`
+	Completed           uint64          `protobuf:"varint,7,opt,name=completed,proto3" json:"completed,omitempty"`
+	Failed              uint64          `protobuf:"varint,8,opt,name=failed,proto3" json:"failed,omitempty"` // failed attempts, expired leases included
+	Dead                uint64          `protobuf:"varint,9,opt,name=dead,proto3" json:"dead,omitempty"`
+	Cancelled           uint64          `protobuf:"varint,10,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
+	RateLimit           uint32          `protobuf:"varint,11,opt,name=rate_limit,json=rateLimit,proto3" json:"rate_limit,omitempty"` // jobs let go in any window; 0 = unlimited
+	RateWindowMs        int64           `protobuf:"varint,12,opt,name=rate_window_ms,json=rateWindowMs,proto3" json:"rate_window_ms,omitempty"`
+	Rate                *job.RateWindow `protobuf:"bytes,13,opt,name=rate,proto3" json:"rate,omitempty"`
+	Draining            bool            `protobuf:"varint,14,opt,name=draining,proto3" json:"draining,omitempty"`                    // paused so that its active jobs run out
+	MaxLength           uint64          `protobuf:"varint,15,opt,name=max_length,json=maxLength,proto3" json:"max_length,omitempty"` // jobs that wait (pending, scheduled, retrying); 0 = unlimited
+	Overflow            job.Overflow    `protobuf:"varint,16,opt,name=overflow,proto3,enum=corvo.job.v1.Overflow" json:"overflow,omitempty"`
+	Retention           *job.Retention  `protobuf:"bytes,17,opt,name=retention,proto3" json:"retention,omitempty"`
+	Defaults            *QueueDefaults  `protobuf:"bytes,18,opt,name=defaults,proto3" json:"defaults,omitempty"`
+	ClearBelow          uint64          `protobuf:"varint,19,opt,name=clear_below,json=clearBelow,proto3" json:"clear_below,omitempty"`                                // waiting jobs with a lower number are being removed; 0 = none
+	Deleting            bool            `protobuf:"varint,20,opt,name=deleting,proto3" json:"deleting,omitempty"`                                                      // its jobs are being removed, then it
+	UniqueLocks         uint64          `protobuf:"varint,21,opt,name=unique_locks,json=uniqueLocks,proto3" json:"unique_locks,omitempty"`                             // unique keys taken in it
+	Cleared             uint64          `protobuf:"varint,22,opt,name=cleared,proto3" json:"cleared,omitempty"`                                                        // jobs that clears have removed since the queue exists
+	Provider            string          `protobuf:"bytes,23,opt,name=provider,proto3" json:"provider,omitempty"`                                                       // of jobs that name none; empty: none
+	AgeingMs            int64           `protobuf:"varint,24,opt,name=ageing_ms,json=ageingMs,proto3" json:"ageing_ms,omitempty"`                                      // a job that has waited this long counts as one priority higher; 0 = never
+	Gated               uint64          `protobuf:"varint,25,opt,name=gated,proto3" json:"gated,omitempty"`                                                            // pending jobs that a gate keeps
+	Lanes               uint64          `protobuf:"varint,26,opt,name=lanes,proto3" json:"lanes,omitempty"`                                                            // lanes it has; 0 = none of its jobs has a fairness key
+	ServedNs            int64           `protobuf:"varint,27,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`                                      // what a lane has been served that always had jobs: where another begins
+	ExpectedNs          int64           `protobuf:"varint,28,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`                                // how long jobs in lanes take, on a moving average; 0 = unknown
+	ExpectedCostNanoUsd int64           `protobuf:"varint,29,opt,name=expected_cost_nano_usd,json=expectedCostNanoUsd,proto3" json:"expected_cost_nano_usd,omitempty"` // of an attempt, on a moving average; 0 = none has reported a cost
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
 }
 
 func (x *Queue) Reset() {
@@ -1381,6 +1382,13 @@ func (x *Queue) GetServedNs() int64 {
 func (x *Queue) GetExpectedNs() int64 {
 	if x != nil {
 		return x.ExpectedNs
+	}
+	return 0
+}
+
+func (x *Queue) GetExpectedCostNanoUsd() int64 {
+	if x != nil {
+		return x.ExpectedCostNanoUsd
 	}
 	return 0
 }
@@ -2044,7 +2052,7 @@ type Budget struct {
 	PerJobNanoUsd  int64                  `protobuf:"varint,4,opt,name=per_job_nano_usd,json=perJobNanoUsd,proto3" json:"per_job_nano_usd,omitempty"` // of all attempts of a job; 0 = unlimited
 	Timezone       string                 `protobuf:"bytes,5,opt,name=timezone,proto3" json:"timezone,omitempty"`
 	OnExceed       OnExceed               `protobuf:"varint,6,opt,name=on_exceed,json=onExceed,proto3,enum=corvo.state.v1.OnExceed" json:"on_exceed,omitempty"`
-	ReserveNanoUsd int64                  `protobuf:"varint,7,opt,name=reserve_nano_usd,json=reserveNanoUsd,proto3" json:"reserve_nano_usd,omitempty"` // for an attempt of which nothing else is known
+	ReserveNanoUsd int64                  `protobuf:"varint,7,opt,name=reserve_nano_usd,json=reserveNanoUsd,proto3" json:"reserve_nano_usd,omitempty"` // for an attempt of which nothing else is known; 0 = see Budget.Reserve
 	Alerts         []uint32               `protobuf:"varint,8,rep,packed,name=alerts,proto3" json:"alerts,omitempty"`                                  // percents of a limit that are told of, rising
 	RaiseNanoUsd   int64                  `protobuf:"varint,9,opt,name=raise_nano_usd,json=raiseNanoUsd,proto3" json:"raise_nano_usd,omitempty"`       // more for a while, on every limit
 	RaiseUntilNs   int64                  `protobuf:"varint,10,opt,name=raise_until_ns,json=raiseUntilNs,proto3" json:"raise_until_ns,omitempty"`
@@ -4870,7 +4878,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x05audit\x18& \x01(\v2\x1a.corvo.state.v1.AuditChainR\x05audit\"\x84\x01\n" +
 	"\bSettings\x125\n" +
 	"\tretention\x18\x01 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x12A\n" +
-	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\x8b\a\n" +
+	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\xc0\a\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -4905,7 +4913,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x05lanes\x18\x1a \x01(\x04R\x05lanes\x12\x1b\n" +
 	"\tserved_ns\x18\x1b \x01(\x03R\bservedNs\x12\x1f\n" +
 	"\vexpected_ns\x18\x1c \x01(\x03R\n" +
-	"expectedNs\"\x82\x02\n" +
+	"expectedNs\x123\n" +
+	"\x16expected_cost_nano_usd\x18\x1d \x01(\x03R\x13expectedCostNanoUsd\"\x82\x02\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x18\n" +

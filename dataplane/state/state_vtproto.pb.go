@@ -400,6 +400,13 @@ func (m *Queue) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.ExpectedCostNanoUsd != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ExpectedCostNanoUsd))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xe8
+	}
 	if m.ExpectedNs != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ExpectedNs))
 		i--
@@ -3955,6 +3962,9 @@ func (m *Queue) SizeVT() (n int) {
 	if m.ExpectedNs != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.ExpectedNs))
 	}
+	if m.ExpectedCostNanoUsd != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.ExpectedCostNanoUsd))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6948,6 +6958,25 @@ func (m *Queue) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.ExpectedNs |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 29:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field ExpectedCostNanoUsd", wireType)
+			}
+			m.ExpectedCostNanoUsd = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.ExpectedCostNanoUsd |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -111,15 +111,25 @@ func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs 
 	return &op.PutResource{Resource: &state.Resource{Budget: b}, Windows: windows}
 }
 
+// reserveWords are where budgets have their reserve from, as clients see it.
+var reserveWords = [...]string{
+	state.ReserveNone: api.ReserveFromNone, state.ReserveDeclared: api.ReserveFromDefault, state.ReservePerJob: api.ReserveFromPerJob,
+	state.ReserveEstimate: api.ReserveFromEstimate, state.ReserveFloor: api.ReserveFromFloor,
+}
+
 // ToBudget is a budget as clients see it at nowNs. A shard that has not heard of it yet
-// has no account of it, or an old one: there nothing is spent.
-func ToBudget(r *state.Resource, a *state.Account, nowNs int64) api.Budget {
+// has no account of it, or an old one: there nothing is spent. learned is the moving
+// average of what attempts of the budget's queue cost, 0 for other scopes.
+func ToBudget(r *state.Resource, a *state.Account, learned, nowNs int64) api.Budget {
 	b := r.Budget
+	reserve, from := b.Reserve(0, learned)
 	out := api.Budget{
 		Scope:             op.ScopeWord(b.Scope),
 		Target:            b.Target,
 		Timezone:          b.Timezone,
 		DefaultReserveUSD: money.Nano(b.ReserveNanoUsd),
+		ReserveUSD:        money.Nano(reserve),
+		ReserveFrom:       reserveWords[from],
 		Alerts:            append([]uint32{}, b.Alerts...),
 		ReservedUSD:       money.Nano(a.GetReservedNanoUsd()),
 		Windows:           []api.BudgetWindow{},
