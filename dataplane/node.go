@@ -75,6 +75,9 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	if err := durable.CheckSpace(cfg.DataDir); err != nil {
+		return nil, err
+	}
 	if err := durable.MakeDir(cfg.DataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
 	}

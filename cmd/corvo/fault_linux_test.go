@@ -7,10 +7,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane/server"
+	space "github.com/corvo/corvo/engine/durable"
 )
 
 // A disk that is full ends the writes and nothing else: the process lives, says why,
@@ -37,8 +39,14 @@ func TestAFullDisk(t *testing.T) {
 			if code := api.CodeOf(err); code != api.Unhealthy && code != api.Overloaded {
 				t.Errorf("a write on a full disk: %v", err)
 			}
-			if _, err := c.Ready(t.Context()); api.CodeOf(err) != api.Unhealthy || !strings.Contains(err.Error(), "of disk are free") {
+			if api.CodeOf(err) == api.Unhealthy && !strings.Contains(err.Error(), "disk full") {
+				t.Errorf("the reason does not say that the disk is full: %v", err)
+			}
+			if _, err := c.Ready(t.Context()); api.CodeOf(err) != api.Unhealthy || !strings.Contains(err.Error(), "of disk are free") || !strings.Contains(err.Error(), "disk full") {
 				t.Errorf("ready: %v", err)
+			}
+			if log := p.Log(); !strings.Contains(log, "disk full") {
+				t.Errorf("the log does not say that the disk is full: %s", log)
 			}
 			if err := d.enqueue(t, c, 1<<10); err == nil {
 				t.Error("a small write goes through behind one that was refused")
@@ -54,6 +62,42 @@ func TestAFullDisk(t *testing.T) {
 				t.Errorf("it ends with %v: %s", err, p.Log())
 			}
 			_, c = d.start(t)
+			d.kept(t, c)
+		})
+	}
+}
+
+// A node is not started on a full disk: it says so and ends, whether it has data
+// there or not, and starts once there is room.
+func TestAStartOnAFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, store := range []string{"wal", "pebble", "bolt", "badger"} {
+		t.Run(store, func(t *testing.T) {
+			t.Parallel()
+			disk := t.TempDir()
+			tinyDisk(t, disk, 256<<20)
+			d, p, _ := promise(t, filepath.Join(disk, "data"), 20, "--raft-store", store)
+			p.Kill(t)
+			filler := filepath.Join(disk, "filler")
+			for _, free := range []int64{0, space.StartSpace - 1<<20} {
+				fill(t, disk, filler, free)
+				begun := time.Now()
+				for _, dir := range []string{d.dir, filepath.Join(disk, "new")} {
+					refused(t, []string{"--raft-bind", "off", "--raft-store", store, "--data-dir", dir}, "UNHEALTHY", "disk full", "free under "+dir, "make room")
+				}
+				if took := time.Since(begun); took > 30*time.Second {
+					t.Errorf("two refusals took %v", took)
+				}
+				if err := os.Remove(filler); err != nil {
+					t.Fatal(err)
+				}
+			}
+			enough := int64(space.StartSpace + 1<<20)
+			if store == "badger" {
+				enough = 60 << 20 // it keeps 48 MiB free itself
+			}
+			fill(t, disk, filler, enough)
+			_, c := d.start(t)
 			d.kept(t, c)
 		})
 	}

@@ -50,6 +50,9 @@ func Open(c Config) (_ *Store, err error) {
 	}
 	// Signing keys are in the log and in the state: nobody else may read them.
 	raft := filepath.Join(c.Dir, "raft")
+	if err := durable.CheckSpace(raft); err != nil {
+		return nil, err
+	}
 	if err := errors.Join(durable.MakeDir(raft, 0o700), os.Chmod(raft, 0o700)); err != nil {
 		return nil, fmt.Errorf("open the control plane's state: %w", err)
 	}

@@ -107,10 +107,8 @@ type Cell struct {
 	failure atomic.Pointer[error] // the first thing that made the cell unhealthy
 }
 
-// Open opens the cell in cfg.Dir, creating it as the sole member of a new group
-// where there is none. When it returns without an error the cell is being
-// elected; Ready waits for that.
-func Open(cfg Config) (_ *Cell, err error) {
+// open opens the parts of a cell in their order, and closes them if one fails.
+func open(cfg Config) (_ *Cell, err error) {
 	c := &Cell{cfg: cfg}
 	var opened []func() error
 	defer func() {

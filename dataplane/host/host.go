@@ -22,6 +22,7 @@ import (
 	"github.com/corvo/corvo/dataplane/sinks"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/tenancy"
 
 	"go.opentelemetry.io/otel/trace"
@@ -250,6 +251,9 @@ func (c *change) wait(ctx context.Context) error {
 
 // open opens the cells of a namespace, all or none.
 func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *change) (*tenant, error) {
+	if err := durable.CheckSpace(h.cfg.DataDir); err != nil {
+		return nil, err
+	}
 	spec, found, err := h.settleShards(ns, spec)
 	if err != nil {
 		return nil, err

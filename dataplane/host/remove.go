@@ -106,7 +106,7 @@ func (h *Host) settle(ctx context.Context, ns tenancy.NamespaceID, t *tenant, of
 		}
 		var err error
 		if t, err = h.openToSettle(ctx, ns, of); err != nil {
-			if ctx.Err() == nil {
+			if ctx.Err() == nil && !errors.Is(err, durable.ErrFull) { // it can be opened once there is room
 				h.cfg.Logger.Error("usage of a deleted namespace may be lost: it cannot be opened", "namespace", ns, "error", err)
 				err = nil
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/router"
+	"github.com/corvo/corvo/engine/durable"
 )
 
 // DefaultMinFreeDisk is the free disk in bytes below which a node is not ready:
@@ -98,6 +99,9 @@ func (s *Server) hostReady(w http.ResponseWriter) error {
 	if err := s.soundCells(); err != nil {
 		s.cfg.Logger.Error("not ready", "error", err)
 		checks["cells"] = "a namespace's log, store or view has failed: the host's log says which"
+		if errors.Is(err, durable.ErrFull) {
+			checks["cells"] = "disk full: a namespace's log or store has stopped; make room and restart the host"
+		}
 	}
 	var wrong []string
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
@@ -142,6 +146,7 @@ func sound(cells []*cell.Cell) error {
 type readiness struct {
 	draining   bool
 	failed     bool   // log, store or duties of any shard
+	full       bool   // for want of room
 	led        bool   // every shard has a leader that is known here
 	applyLag   uint64 // entries known to be committed that some store does not have
 	viewErr    error  // why a view does not follow
@@ -156,6 +161,7 @@ type readiness struct {
 func (f *readiness) add(c *cell.Cell) {
 	status, err := c.Status()
 	f.failed = f.failed || c.Failed() != nil || err != nil
+	f.full = f.full || errors.Is(c.Failed(), durable.ErrFull)
 	f.led = f.led && c.Led()
 	if e := &status.Engine; e.Commit > e.Applied.Index {
 		f.applyLag = max(f.applyLag, e.Commit-e.Applied.Index)
@@ -186,7 +192,11 @@ func (f *readiness) judge() (checks map[string]string, err error) {
 		}
 	}
 	check("serving", !f.draining, "it is shutting down")
-	check("store", !f.failed, "its log or its store has failed: its log says why")
+	failure := "its log or its store has failed: its log says why"
+	if f.full {
+		failure = "disk full: its log or its store has stopped; make room and restart it"
+	}
+	check("store", !f.failed, failure)
 	check("leader", f.led, "it does not lead and knows nobody who does")
 	check("applied", f.applyLag <= MaxApplyLag, fmt.Sprintf("its store is %d entries behind its log, more than %d: it is catching up", f.applyLag, MaxApplyLag))
 	if f.viewLag > 0 {

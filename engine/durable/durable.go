@@ -1,7 +1,7 @@
 // Package durable makes files and directories that are there after a crash:
 // renamed into place, and synced in their directory as well as in themselves; and
 // locks of directories that are gone after one. It knows nothing of what is in them
-// and imports nothing of ours.
+// and imports nothing of ours but api.
 package durable
 
 import (

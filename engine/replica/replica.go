@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/engine/entry"
 )
 
@@ -340,9 +341,9 @@ func (r *Replica) Fail(err error) { r.fail(err) }
 // that waits is answered; the first cause stays.
 func (r *Replica) fail(err error) {
 	r.failing.Do(func() {
-		r.cause = err
+		r.cause = durable.Explain(err, r.dir)
 		close(r.failed)
-		r.logger.Error("the replica has stopped", "group", r.identity.Group, "error", err)
+		r.logger.Error("the replica has stopped", "group", r.identity.Group, "error", r.cause)
 	})
 }
 

@@ -1,11 +1,11 @@
 //go:build linux || darwin || freebsd
 
-package cell
+package durable
 
 import "syscall"
 
-// freeDisk leaves out what is reserved for the superuser.
-func freeDisk(dir string) (int64, error) {
+// freeSpace leaves out the blocks that are reserved for the superuser.
+func freeSpace(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
 		return 0, err
