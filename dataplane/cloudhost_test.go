@@ -359,6 +359,10 @@ func TestHostRefusesOlderGenerations(t *testing.T) {
 	for range 2 {
 		c.reported("ns_a", fleet.Opened, 3)
 		c.want(200, "GET", "/api/v1/jobs/"+id, text, "")
+		// Until the host hears from the control plane again it cannot know.
+		fleettest.Eventually(t, "the stolen key is judged", func() bool {
+			return c.send("GET", "/api/v1/queues", stolen, "").status != 503
+		})
 		c.want(401, "GET", "/api/v1/queues", stolen, "")
 		c.close()
 		c.open()

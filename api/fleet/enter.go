@@ -29,14 +29,27 @@ const (
 // Enter is book's Enter for a request that may be ahead of the documents: what the
 // control plane has made a moment ago, and told its maker of, must open the door at
 // once. A credential or a namespace that the book does not know is therefore
-// refused only when the control plane has had nothing more to say since. good says
+// refused as unknown only when the control plane has had nothing more to say since;
+// while that is not known the error is LEADER_UNAVAILABLE. good says
 // whether the namespace can be entered as it stands; nil = always.
 func (m *Member) Enter(ctx context.Context, book *Book, credential, hint string, good func(Doc) bool) (who tenancy.Principal, doc Doc, err error) {
 	var news bool
-	if m.Await(ctx, func() bool { who, doc, news, err = m.ask(book, credential, hint, good); return !news }) {
+	switch proven := m.Await(ctx, func() bool { who, doc, news, err = m.ask(book, credential, hint, good); return !news }); {
+	case proven:
 		book.estrange(credential, m.config.Now())
+	case news && err != nil:
+		err = unsure()
 	}
 	return who, doc, err
+}
+
+// unsure refuses a request whose credential or namespace may be in a document that
+// has not come. A worker that is told that its key is wrong gives up, so it is told
+// only if that is known.
+func unsure() *api.Error {
+	e := api.Errorf(api.LeaderUnavailable, "it is not known yet whether the key or token is good, or the namespace there: nothing was done, try again")
+	e.RetryAfter = HeartbeatEvery
+	return e
 }
 
 // Await waits until so, or until the control plane has had nothing more to say since

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"crypto/rand"
 	"slices"
 	"sync/atomic"
@@ -98,11 +99,19 @@ func TestEnterRefusesWhatNobodyKnows(t *testing.T) {
 	if code, waited := enter(known, ""); code != api.Unauthorized || waited {
 		t.Errorf("a revoked key: %q, waited for: %v", code, waited)
 	}
-	// Nobody can bring news while the control plane is away.
+	// Nobody can bring news while the control plane is away, so nobody knows.
 	plane.SetDown(true)
 	fleettest.Eventually(t, "the stream ends", func() bool { return !m.Connected() })
 	late, _ := made(t, keyring.Namespace)
-	if code, waited := enter(late, ""); code != api.Unauthorized || waited {
+	if code, waited := enter(late, ""); code != api.LeaderUnavailable || waited {
 		t.Errorf("an unknown key without the control plane: %q, waited for: %v", code, waited)
+	}
+	_, _, err := m.Enter(t.Context(), book, late, "", nil)
+	var e *api.Error
+	if !errors.As(err, &e) || e.RetryAfter <= 0 {
+		t.Errorf("it does not say when to try again: %v", err)
+	}
+	if code, _ := enter(known, ""); code != api.Unauthorized {
+		t.Errorf("a revoked key without the control plane: %q", code)
 	}
 }

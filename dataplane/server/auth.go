@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -96,7 +97,10 @@ func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 	now := s.cfg.Now()
 	keys := keySource{s, shards.Home().State()}
 	key, err := keyring.Verify(keys, text, now, keyring.Namespace)
-	if err != nil && s.mayBeNew(r.Context(), shards.Home(), text) {
+	if err != nil && lacksKeys(shards.Home(), text) {
+		if err := s.awaitKeys(r.Context(), shards.Home()); err != nil {
+			return nobody, nil, err
+		}
 		key, err = keyring.Verify(keys, text, now, keyring.Namespace)
 	}
 	if err != nil {
@@ -112,28 +116,44 @@ const (
 	// DefaultNewKeyWait bounds the wait: a follower has what its leader has within
 	// milliseconds, if it is in contact at all.
 	DefaultNewKeyWait = time.Second
-	// maxNewKeys bounds the requests that wait so at once; those above it are
-	// strangers until shown otherwise.
+	// maxNewKeys bounds the requests that wait so at once; one too many is refused
+	// with LEADER_UNAVAILABLE.
 	maxNewKeys = 64
+	// newKeyRetry is told to a client whose key could not be judged.
+	newKeyRetry = time.Second
 )
 
-// mayBeNew waits until this node has all that was done to keys before the request came,
-// if it may lack something: a key, a secret works at every node as soon as one has
-// answered its creation. It reports whether it is worth to look again. The leader lacks
-// nothing; and strangers, who can make a node wait, cost it one question to the leader
-// for all of them together.
-func (s *Server) mayBeNew(ctx context.Context, home *cell.Cell, text string) bool {
+// lacksKeys says whether this node may lack a key that another node has answered the
+// creation of. The leader lacks nothing, and no key has a text of another form.
+func lacksKeys(home *cell.Cell, text string) bool {
 	kind, _, ok := keyring.Parse(text)
-	if !ok || kind != keyring.Namespace || home.Leader() {
-		return false
-	}
+	return ok && kind == keyring.Namespace && !home.Leader()
+}
+
+// awaitKeys waits until this node has all that was done to keys before the request
+// came: a key works at every node as soon as one has answered its creation. If the
+// wait fails it is not known whether the key is good, and the client is told so: a
+// worker that is told that its key is wrong gives up. Strangers, who can make a node
+// wait, cost it one question to the leader for all of them together.
+func (s *Server) awaitKeys(ctx context.Context, home *cell.Cell) error {
 	if !s.newKeys.take(1) {
-		return false
+		return keyUnjudged(fmt.Errorf("%d requests wait for the leader's keys already", maxNewKeys))
 	}
 	defer s.newKeys.give(1)
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.NewKeyWait)
 	defer cancel()
-	return home.Verify(ctx) == nil
+	if err := home.Verify(ctx); err != nil {
+		return keyUnjudged(err)
+	}
+	return nil
+}
+
+// keyUnjudged refuses a request whose key this node does not know while it may not
+// have all keys.
+func keyUnjudged(why error) error {
+	e := api.Wrap(why, api.LeaderUnavailable, "this node does not know the key, and could not ask the leader for the newest ones: nothing was done, try again")
+	e.RetryAfter = newKeyRetry
+	return e
 }
 
 // park waits for work, as host.Park does. A poll whose key is revoked meanwhile

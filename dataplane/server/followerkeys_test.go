@@ -2,6 +2,7 @@ package server
 
 import (
 	"crypto/rand"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
@@ -67,6 +69,72 @@ func fetchStatus(t *testing.T, url, key string, seconds string) int {
 	return answer.StatusCode
 }
 
+// judged is the status of a fetch once the node knows whether the key is good: 503
+// says that it does not, such as while another member begins to lead.
+func judged(t *testing.T, url, key string) (status int) {
+	t.Helper()
+	eventually(t, "the key is judged", func() bool {
+		status = fetchStatus(t, url, key, "0")
+		return status != http.StatusServiceUnavailable
+	})
+	return status
+}
+
+// A node that cannot ask the leader does not know whether a key that it has not is
+// good: it says so, and not that the key is wrong.
+func TestAKeyThatCannotBeJudgedIsNotCalledWrong(t *testing.T) {
+	t.Parallel()
+	members := startPeers(t, 1)
+	for _, m := range members {
+		if m.cells()[0].Leader() {
+			continue
+		}
+		s, err := New(Config{Host: m.host, Namespace: tenancy.Default, NewKeyWait: time.Nanosecond, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		front := httptest.NewServer(s)
+		t.Cleanup(func() { s.Drain(); front.Close() })
+		stranger, _, _, err := keyring.New(rand.Reader, keyring.Namespace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"/api/v1/fetch", "/api/v1/queues", rpc.Prefix + "FetchBatch"} {
+			answer := askAs(t, front.URL, path, stranger)
+			text, err := io.ReadAll(answer.Body)
+			if err != nil || answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" && !strings.Contains(string(text), `"retryDelay":"1s"`) {
+				t.Errorf("%s: %d %s %v: %s", path, answer.StatusCode, answer.Header, err, text)
+			}
+		}
+		if answer := askAs(t, front.URL, "/api/v1/fetch", "no key at all"); answer.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a text that no key has: %d", answer.StatusCode)
+		}
+		s.newKeys.take(maxNewKeys) // all places to wait are taken
+		if answer := askAs(t, front.URL, "/api/v1/fetch", stranger); answer.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("beyond the bound: %d", answer.StatusCode)
+		}
+	}
+}
+
+func askAs(t *testing.T, url, path, key string) *http.Response {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), "POST", url+path, strings.NewReader(`{"queues":["empty"],"worker_id":"w"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if path == "/api/v1/queues" {
+		r.Method, r.Body, r.ContentLength = "GET", nil, 0
+	}
+	r.Header.Set("Authorization", "Bearer "+key)
+	r.Header.Set("Content-Type", "application/json")
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	return answer
+}
+
 // A key works at every node as soon as one of them has answered its creation, and
 // at none once it is revoked: polls that wait elsewhere end at once.
 func TestKeysAreTheSameEverywhere(t *testing.T) {
@@ -80,7 +148,7 @@ func TestKeysAreTheSameEverywhere(t *testing.T) {
 	for range 20 {
 		key, id = members[0].makeKey()
 		for i, url := range urls {
-			if got := fetchStatus(t, url, key, "0"); got != http.StatusNoContent {
+			if got := judged(t, url, key); got != http.StatusNoContent {
 				t.Fatalf("a fetch at node %d with a key that was just made: %d", i, got)
 			}
 		}
@@ -90,7 +158,7 @@ func TestKeysAreTheSameEverywhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, url := range urls {
-		if got := fetchStatus(t, url, stranger, "0"); got != http.StatusUnauthorized {
+		if got := judged(t, url, stranger); got != http.StatusUnauthorized {
 			t.Errorf("a stranger's fetch at node %d: %d", i, got)
 		}
 	}
