@@ -42,19 +42,20 @@ type CreateNamespaceRequest struct {
 	Spec *NewNamespaceSpec `json:"spec,omitempty"`
 }
 
-// NewNamespaceSpec is a NamespaceSpec of which fields may be left out.
+// NewNamespaceSpec is a NamespaceSpec for requests: fields may be left out. A create
+// fills in their defaults, an update leaves them as they are.
 type NewNamespaceSpec struct {
 	Region             string `json:"region,omitempty"`
 	Tier               string `json:"tier,omitempty"`
 	Replicas           *int   `json:"replicas,omitempty"`
 	Shards             *int   `json:"shards,omitempty"`
-	DeletionProtection bool   `json:"deletion_protection,omitempty"`
+	DeletionProtection *bool  `json:"deletion_protection,omitempty"`
 }
 
-// UpdateNamespaceRequest changes what may change of a namespace; absent fields
-// stay as they are.
+// UpdateNamespaceRequest changes a namespace. Only deletion_protection can change; the
+// other fields may be sent as they are, such as those of an answer.
 type UpdateNamespaceRequest struct {
-	DeletionProtection *bool `json:"deletion_protection,omitempty"`
+	Spec *NewNamespaceSpec `json:"spec,omitempty"`
 }
 
 // NamespaceHeader names the namespace of a data-plane request that is made with a

@@ -130,7 +130,7 @@ func (m *namespaceModel) spec() *api.NewNamespaceSpec {
 		Tier:               m.Tier.ValueString(),
 		Replicas:           given(m.Replicas),
 		Shards:             given(m.Shards),
-		DeletionProtection: m.DeletionProtection.ValueBool(),
+		DeletionProtection: m.DeletionProtection.ValueBoolPointer(),
 	}
 }
 
@@ -285,7 +285,7 @@ func (r *namespaceResource) Update(ctx context.Context, req resource.UpdateReque
 	if m.DeletionProtection.Equal(prior.DeletionProtection) {
 		ns, err = cloud.Namespace(ctx, id)
 	} else {
-		ns, err = cloud.UpdateNamespace(ctx, id, api.UpdateNamespaceRequest{DeletionProtection: m.DeletionProtection.ValueBoolPointer()}, 0)
+		ns, err = cloud.UpdateNamespace(ctx, id, api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{DeletionProtection: m.DeletionProtection.ValueBoolPointer()}}, 0)
 	}
 	if err != nil {
 		report(&resp.Diagnostics, what, err, namespaceAttributes)

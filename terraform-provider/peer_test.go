@@ -196,7 +196,7 @@ func (p *peer) createNamespace(r *http.Request) (any, error) {
 	ns.Spec = api.NamespaceSpec{
 		Region: cmp.Or(req.Spec.Region, "local"), Tier: cmp.Or(req.Spec.Tier, "shared"),
 		Replicas: replicas, Shards: shards,
-		DeletionProtection: req.Spec.DeletionProtection,
+		DeletionProtection: req.Spec.DeletionProtection != nil && *req.Spec.DeletionProtection,
 	}
 	ns.Status.Phase = api.NamespaceProvisioning
 	p.namespaces[ns.ID] = ns
@@ -275,8 +275,8 @@ func (p *peer) updateNamespace(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if req.DeletionProtection != nil {
-		ns.Spec.DeletionProtection = *req.DeletionProtection
+	if req.Spec != nil && req.Spec.DeletionProtection != nil {
+		ns.Spec.DeletionProtection = *req.Spec.DeletionProtection
 	}
 	return ns.Namespace, nil
 }

@@ -142,19 +142,19 @@ func createNamespace(r *remote, show func(io.Writer, api.Namespace)) *cobra.Comm
 		set("tier", "shared or dedicated (default shared)", words, func(s *api.NewNamespaceSpec) *string { return &s.Tier }),
 		option("replicas", "1, 3 or 5 (default 1)", whole, func(s *api.NewNamespaceSpec) **int { return &s.Replicas }),
 		option("shards", "how many; they stay (default 1)", whole, func(s *api.NewNamespaceSpec) **int { return &s.Shards }),
-		set("deletion-protection", "refuse deletes until it is switched off", yesNo, func(s *api.NewNamespaceSpec) *bool { return &s.DeletionProtection }),
+		option("deletion-protection", "refuse deletes until it is switched off", yesNo, func(s *api.NewNamespaceSpec) **bool { return &s.DeletionProtection }),
 	)
 	return cmd
 }
 
 func updateNamespace(r *remote, show func(io.Writer, api.Namespace)) *cobra.Command {
-	var made edits[api.UpdateNamespaceRequest]
+	var made edits[api.NewNamespaceSpec]
 	cmd := onCloud(r, "update NAMESPACE", "Change what flags say of a namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Namespace, error) {
-		var req api.UpdateNamespaceRequest
-		made.apply(&req)
+		req := api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{}}
+		made.apply(req.Spec)
 		return c.UpdateNamespace(cmd.Context(), args[0], req, 0)
 	}, show)
-	made.bind(cmd, option("deletion-protection", "refuse deletes until it is switched off", yesNo, func(r *api.UpdateNamespaceRequest) **bool { return &r.DeletionProtection }))
+	made.bind(cmd, option("deletion-protection", "refuse deletes until it is switched off", yesNo, func(s *api.NewNamespaceSpec) **bool { return &s.DeletionProtection }))
 	return cmd
 }
 

@@ -32,7 +32,7 @@ func TestErrors(t *testing.T) {
 	f, admin := start(t)
 	id := f.namespace("acme", "orders")
 	f.namespace("acme", "guarded")
-	if a := f.send("PATCH", "/cloud/v1/namespaces/guarded", admin, `{"deletion_protection":true}`); a.status != 200 {
+	if a := f.send("PATCH", "/cloud/v1/namespaces/guarded", admin, `{"spec":{"deletion_protection":true}}`); a.status != 200 {
 		t.Fatalf("protect: %d %s", a.status, a.body)
 	}
 	reader := f.credential(keyring.Org, f.acme(), tenancy.ReadOnly)
@@ -147,12 +147,12 @@ func TestVersions(t *testing.T) {
 		t.Fatalf("ETag %q of %s", a.header.Get("ETag"), a.body)
 	}
 	protect := true
-	changed, err := c.UpdateNamespace(ctx, "orders", api.UpdateNamespaceRequest{DeletionProtection: &protect}, ns.ResourceVersion)
+	changed, err := c.UpdateNamespace(ctx, "orders", api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{DeletionProtection: &protect}}, ns.ResourceVersion)
 	if err != nil || !changed.Spec.DeletionProtection || changed.ResourceVersion <= ns.ResourceVersion || changed.Generation != ns.Generation {
 		t.Errorf("the change: %+v, %v", changed, err)
 	}
 	protect = false
-	if _, err := c.UpdateNamespace(ctx, "orders", api.UpdateNamespaceRequest{DeletionProtection: &protect}, ns.ResourceVersion); api.CodeOf(err) != api.PreconditionFailed {
+	if _, err := c.UpdateNamespace(ctx, "orders", api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{DeletionProtection: &protect}}, ns.ResourceVersion); api.CodeOf(err) != api.PreconditionFailed {
 		t.Errorf("a change of an older version: %v", err)
 	}
 	for _, match := range []string{"*", `"1", "` + strconv.FormatInt(changed.ResourceVersion, 10) + `"`} {
@@ -393,5 +393,47 @@ func TestHealth(t *testing.T) {
 	}
 	if a := f.send("GET", "/healthz", "", ""); a.status != 200 {
 		t.Errorf("healthz while shutting down: %d %s", a.status, a.body)
+	}
+}
+
+// TestNamespaceSpecIsOneShape: what a create takes and an answer has, an update takes;
+// only what cannot change is refused, by name.
+func TestNamespaceSpecIsOneShape(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	const path = "/cloud/v1/namespaces/orders"
+	var ns struct {
+		Spec map[string]any `json:"spec"`
+	}
+	if err := json.Unmarshal(f.send("GET", path, admin, "").body, &ns); err != nil {
+		t.Fatal(err)
+	}
+	ns.Spec["deletion_protection"] = true
+	body, err := json.Marshal(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := f.send("PATCH", path, admin, string(body)); a.status != 200 || !strings.Contains(string(a.body), `"deletion_protection":true`) {
+		t.Errorf("the answer's own spec: %d %s", a.status, a.body)
+	}
+	for _, body := range []string{`{}`, `{"spec":{}}`, `{"spec":{"tier":"shared"}}`, `{"spec":{"limits":{}}}`} {
+		if a := f.send("PATCH", path, admin, body); a.status != 200 || !strings.Contains(string(a.body), `"deletion_protection":true`) {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"spec":{"region":"mars"}}`:         "spec.region",
+		`{"spec":{"tier":"dedicated"}}`:      "spec.tier",
+		`{"spec":{"replicas":3}}`:            "spec.replicas",
+		`{"spec":{"shards":0}}`:              "spec.shards",
+		`{"spec":{"limits":{"x":1}}}`:        "spec.limits",
+		`{"spec":{"colour":"red"}}`:          "colour",
+		`{"deletion_protection":false}`:      "deletion_protection",
+		`{"spec":{"deletion_protection":1}}`: "deletion_protection",
+	} {
+		if a := f.send("PATCH", path, admin, body); a.status < 400 || a.status == 500 || !strings.Contains(string(a.body), want) {
+			t.Errorf("%s: %d %s, want %q", body, a.status, a.body, want)
+		}
 	}
 }

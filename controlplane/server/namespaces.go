@@ -44,7 +44,7 @@ type specInput struct {
 	Tier               string          `json:"tier"`
 	Replicas           *int            `json:"replicas"`
 	Shards             *int            `json:"shards"`
-	DeletionProtection bool            `json:"deletion_protection"`
+	DeletionProtection *bool           `json:"deletion_protection"`
 	Limits             json.RawMessage `json:"limits"`
 	MinWarm            json.RawMessage `json:"min_warm"`
 }
@@ -61,7 +61,7 @@ func (f *faults) spec(in *specInput) api.NamespaceSpec {
 	if in == nil {
 		return out
 	}
-	out.Region, out.DeletionProtection = in.Region, in.DeletionProtection
+	out.Region, out.DeletionProtection = in.Region, in.DeletionProtection != nil && *in.DeletionProtection
 	switch in.Tier {
 	case "", sharedTier:
 	case dedicatedTier:
@@ -83,13 +83,49 @@ func (f *faults) spec(in *specInput) api.NamespaceSpec {
 	default:
 		f.add("spec.shards", "is %d: it takes 1 to %d", *in.Shards, store.MaxShards)
 	}
+	f.unbuilt(in)
+	return out
+}
+
+// updateNamespaceBody is api.UpdateNamespaceRequest with the documented fields that
+// are not built.
+type updateNamespaceBody struct {
+	Spec *specInput `json:"spec"`
+}
+
+// specChange returns the deletion protection that a change of a spec asks for; nil = as
+// it is. The other fields take the value they have, so that a client may send the
+// spec of an answer with one field changed.
+func (f *faults) specChange(in *specInput, now fleet.Spec) (protection *bool) {
+	if in == nil {
+		return nil
+	}
+	text := func(field, wanted, is string) {
+		if wanted != "" && wanted != is {
+			f.unsupported(field, "is %s and cannot change: send that, or leave it out", is)
+		}
+	}
+	text("spec.region", in.Region, now.Region)
+	text("spec.tier", in.Tier, now.Tier)
+	count := func(field string, wanted *int, is int) {
+		if wanted != nil && *wanted != is {
+			f.unsupported(field, "is %d and cannot change: send that, or leave it out", is)
+		}
+	}
+	count("spec.replicas", in.Replicas, now.Replicas)
+	count("spec.shards", in.Shards, now.Shards)
+	f.unbuilt(in)
+	return in.DeletionProtection
+}
+
+// unbuilt refuses the documented fields of a spec that are not built.
+func (f *faults) unbuilt(in *specInput) {
 	if asks(in.Limits) {
 		f.unsupported("spec.limits", "is not built yet: leave it out")
 	}
 	if asks(in.MinWarm) {
 		f.unsupported("spec.min_warm", "is not built yet: leave it out")
 	}
-	return out
 }
 
 // region checks a region or chooses the cloud's first. The regions of a cloud are
@@ -187,7 +223,7 @@ func (s *Server) getNamespace(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) updateNamespace(w http.ResponseWriter, r *http.Request) error {
-	var body api.UpdateNamespaceRequest
+	var body updateNamespaceBody
 	q, err := s.begin(r, &body)
 	if err != nil {
 		return err
@@ -196,12 +232,17 @@ func (s *Server) updateNamespace(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	var f faults
+	protection := f.specChange(body.Spec, ns.Spec)
+	if err := f.err(); err != nil {
+		return err
+	}
 	version, err := expected(r, ns.Version)
 	if err != nil {
 		return err
 	}
 	_, err = propose[any](r.Context(), s, &store.UpdateNamespace{
-		Meta: q.meta, Id: string(ns.ID), ExpectVersion: version, DeletionProtection: body.DeletionProtection,
+		Meta: q.meta, Id: string(ns.ID), ExpectVersion: version, DeletionProtection: protection,
 	})
 	if err != nil {
 		return err
