@@ -65,7 +65,7 @@ func TestTheOperationsGuideIsTrue(t *testing.T) {
 				}
 				p = startServer(t, args...)
 				key := adminKey(t, filepath.Join(dir, "data"))
-				env = append(env, "CORVO_ENDPOINT="+p.endpoint, "CORVO_API_KEY="+key, "AUTH=Authorization: Bearer "+key)
+				env = append(env, "CORVO_ENDPOINT="+p.endpoint, "CORVO_API_KEY="+key)
 				servers++
 			case strings.HasPrefix(line, "corvo "), strings.HasPrefix(line, "curl "):
 				printed = string(proctest.Paste(t, "cd "+dir+" && "+strings.Replace(line, "curl -s", "curl -sS --fail-with-body", 1), env...))

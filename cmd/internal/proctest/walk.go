@@ -3,6 +3,7 @@ package proctest
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"regexp"
@@ -60,9 +61,9 @@ func Steps(t testing.TB, path string) (steps []Step) {
 // against what it says.
 func Walk(t testing.TB, path string, env ...string) {
 	t.Helper()
-	known := map[string]string{}
+	known, dir := map[string]string{}, t.TempDir() // for files that the commands write
 	for _, step := range Steps(t, path) {
-		command := placed(step.Command, known)
+		command := "cd " + dir + " && " + placed(step.Command, known)
 		answer := Paste(t, command, env...)
 		if step.Answer == "" {
 			continue
@@ -90,6 +91,27 @@ func placed(text string, known map[string]string) string {
 	})
 }
 
+// others stands at the end of a list for elements that the document does not show.
+const others = "..."
+
+// among finds each of some elements in a list, in any order.
+func among(want, list []any, known map[string]string) error {
+	for i, element := range want {
+		err := fmt.Errorf("the list is empty")
+		for _, candidate := range list {
+			learned := maps.Clone(known)
+			if err = within(element, candidate, learned); err == nil {
+				maps.Copy(known, learned)
+				break
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("%d is not in the list: %w", i, err)
+		}
+	}
+	return nil
+}
+
 // within says where a document says what is not answered.
 func within(want, got any, known map[string]string) error {
 	switch want := want.(type) {
@@ -107,6 +129,9 @@ func within(want, got any, known map[string]string) error {
 		return nil
 	case []any:
 		list, ok := got.([]any)
+		if ok && len(want) > 0 && want[len(want)-1] == others {
+			return among(want[:len(want)-1], list, known)
+		}
 		if !ok || len(list) != len(want) {
 			return fmt.Errorf("%v has not %d elements", got, len(want))
 		}
