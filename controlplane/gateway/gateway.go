@@ -29,6 +29,7 @@ import (
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/serve/about"
 	"github.com/corvo/corvo/api/serve/pace"
 	"github.com/corvo/corvo/api/spec"
 	"github.com/corvo/corvo/telemetry"
@@ -169,7 +170,14 @@ func (g *Gateway) open() (err error) {
 		Logger:  c.Logger,
 		Metrics: telemetry.NewHTTP(c.Metrics),
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	g.handler = about.Wrap(g.handler, about.Site{
+		Name: "Corvo gateway", Text: "A job queue in the cloud. Every route but these takes an API key of a namespace.",
+		Documents: []about.Document{about.APIDocument}, Start: about.StartAtAPI,
+	})
+	return nil
 }
 
 // newTransport has no time limit for an answer: a poll may take a minute, a stream

@@ -253,7 +253,7 @@ func TestWhoEnters(t *testing.T) {
 	if got := w.send("GET", "/api/v1/queues", "", "", "X-API-Key", key); got.body != "ns_a" {
 		t.Errorf("by X-API-Key: %d %s", got.StatusCode, got.body)
 	}
-	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/openapi.json": 200, "/api/v2/x": 404, "/api/v1": 404, "/": 404} {
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/openapi.json": 200, "/api/v2/x": 404, "/api/v1": 404, "/": 200, "/docs": 200, "/docs/": 404} {
 		if got := w.send("GET", path, "", ""); got.StatusCode != want {
 			t.Errorf("%s: %d, want %d", path, got.StatusCode, want)
 		}

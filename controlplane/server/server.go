@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/serve/about"
 	"github.com/corvo/corvo/controlplane/reconcile"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/engine"
@@ -98,6 +99,10 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
+	s.handler = about.Wrap(s.handler, about.Site{
+		Name: "Corvo control plane", Text: "It owns organisations, namespaces and keys. Jobs are enqueued and fetched at a gateway.",
+		Documents: []about.Document{about.CloudDocument}, Start: "GET /cloud/v1/orgs with Authorization: Bearer TOKEN",
+	})
 	return s, nil
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/serve/about"
 	"github.com/corvo/corvo/api/serve/pace"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
@@ -190,6 +191,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("server: %w", err)
 	}
+	s.handler = about.Wrap(s.handler, s.site())
 	cfg.Metrics.Collect(s.measure, measured...)
 	return s, nil
 }
@@ -260,6 +262,18 @@ func (s *Server) visiting(h serve.Handler) serve.Handler {
 
 // cloud says whether this is a host of the cloud.
 func (s *Server) cloud() bool { return s.cfg.Door != nil }
+
+// site says what the server is to those who open its root.
+func (s *Server) site() about.Site {
+	site := about.Site{
+		Name: "Corvo node", Text: "A job queue. Producers and workers speak to it over HTTP; every route but these takes an API key.",
+		Documents: []about.Document{about.APIDocument}, Start: about.StartAtAPI,
+	}
+	if s.cloud() {
+		site.Name, site.Text = "Corvo cloud host", "It runs namespaces of a cloud. Tenants reach them through a gateway."
+	}
+	return site
+}
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 

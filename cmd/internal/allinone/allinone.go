@@ -19,6 +19,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/serve/about"
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/controlplane"
 	"github.com/corvo/corvo/controlplane/gateway"
@@ -112,7 +113,10 @@ func Public(plane, door http.Handler) http.Handler {
 		mux.Handle(prefix, plane)
 	}
 	mux.Handle("/", door)
-	return mux
+	return about.Wrap(mux, about.Site{
+		Name: "Corvo cloud", Text: "A job queue in the cloud, and the cloud API for its namespaces and keys, at one address.",
+		Documents: []about.Document{about.APIDocument, about.CloudDocument}, Start: about.StartAtAPI,
+	})
 }
 
 // untilReady answers /readyz itself until EnvFile is written, because its reader has
