@@ -52,7 +52,7 @@ func (t Time) Parse() (at time.Time, ok bool, err error) {
 }
 
 // Priority is a job's urgency in a request: a word, or 0 1 2 for them; "" is
-// absent.
+// absent. "low" is accepted and means normal, because published clients send it.
 type Priority string
 
 // The priorities, most urgent first.
@@ -60,6 +60,8 @@ const (
 	Critical Priority = "critical" // 0
 	High     Priority = "high"     // 1
 	Normal   Priority = "normal"   // 2, the default
+
+	low Priority = "low" // as normal
 )
 
 var priorities = [...]Priority{Critical, High, Normal}
@@ -88,8 +90,11 @@ func (p *Priority) UnmarshalJSON(data []byte) error {
 
 // Level is the priority's number; ok is false where the field is absent.
 func (p Priority) Level() (level int, ok bool, err error) {
-	if p == "" {
+	switch p {
+	case "":
 		return 0, false, nil
+	case low:
+		p = Normal
 	}
 	for n, word := range priorities {
 		if p == word {

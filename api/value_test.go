@@ -14,7 +14,7 @@ import (
 func TestPriority(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		`"critical"`: "0", `"high"`: "1", `"normal"`: "2", `0`: "0", `1`: "1", `2`: "2", `""`: "absent", `null`: "absent",
+		`"critical"`: "0", `"high"`: "1", `"normal"`: "2", `"low"`: "2", `0`: "0", `1`: "1", `2`: "2", `""`: "absent", `null`: "absent",
 		`"Critical"`: "error", `"urgent"`: "error", `3`: "error", `-1`: "error", `"0"`: "error", `99999999999999999999`: "refused", `1.5`: "refused", `{}`: "refused", `true`: "refused",
 	} {
 		got := func() string {

@@ -18,7 +18,7 @@ var known = map[reflect.Type]object{
 	reflect.TypeFor[time.Time]():       {"type": "string", "format": "date-time"},
 	reflect.TypeFor[api.Time]():        {"type": "string", "format": "date-time"},
 	reflect.TypeFor[api.Duration]():    {"type": "string", "description": "a Go duration, such as 5s or 10m"},
-	reflect.TypeFor[api.Priority]():    {"type": []string{"string", "integer"}, "enum": []any{"critical", "high", "normal", 0, 1, 2}},
+	reflect.TypeFor[api.Priority]():    {"type": []string{"string", "integer"}, "enum": []any{"critical", "high", "normal", "low", 0, 1, 2}},
 }
 
 // schemas collects the named types of a document.

@@ -175,7 +175,8 @@ func TestRefusedDependencies(t *testing.T) {
 	}
 }
 
-// Whoever may not see a job may not learn how it ends.
+// A scoped key may not learn how a job ends that it does not see, nor name it as the
+// parent of its own.
 func TestAScopedKeyDependsOnWhatItSees(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -187,6 +188,14 @@ func TestAScopedKeyDependsOnWhatItSees(t *testing.T) {
 		a := n.send("POST", "/api/v1/enqueue", scoped, fmt.Sprintf(`{"queue":"mine.b","depends_on":[%q],"dependency_policy":"ignore"}`, id))
 		if a.status != want {
 			t.Errorf("depending on %s: %d %s, want %d", id, a.status, a.body, want)
+		}
+		child := fmt.Sprintf(`{"queue":"mine.b","parent_id":%q}`, id)
+		for path, body := range map[string]string{
+			"enqueue": child, "enqueue/batch": `{"jobs":[{"queue":"mine.b"},` + child + `]}`, "webhooks/mine.b?parent_id=" + id: `{}`,
+		} {
+			if a := n.send("POST", "/api/v1/"+path, scoped, body); a.status != want {
+				t.Errorf("%s of a child of %s: %d %s, want %d", path, id, a.status, a.body, want)
+			}
 		}
 	}
 }

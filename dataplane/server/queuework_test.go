@@ -83,7 +83,7 @@ func TestQueueSettingsRefusals(t *testing.T) {
 		{"PUT", "q", `{"retention":{"completed":"87601h"}}`, "retention.completed"},
 		{"PUT", "q", `{"retention":{"cancelled":"-1h"}}`, "retention.cancelled"},
 		{"PUT", "q", `{"retention":{"held":"1h"}}`, "held"},
-		{"PUT", "q", `{"defaults":{"priority":"low"}}`, "defaults.priority"},
+		{"PUT", "q", `{"defaults":{"priority":"urgent"}}`, "defaults.priority"},
 		{"PUT", "q", `{"defaults":{"max_retries":0}}`, "defaults.max_retries"},
 		{"PUT", "q", `{"defaults":{"retry_backoff":"x"}}`, "defaults.retry_backoff"},
 		{"PUT", "q", `{"defaults":{"retry_base_delay":"2m","retry_max_delay":"1m"}}`, "defaults.retry_max_delay"},

@@ -37,7 +37,7 @@ func (s *Server) routes() []serve.Route {
 		{Method: "POST", Path: v1 + "/enqueue/batch", Permission: tenancy.JobEnqueue, Handler: s.enqueueBatch, MaxBody: bodyBatch,
 			Summary: "Create jobs, all or none", Request: api.EnqueueBatchRequest{}, Response: api.EnqueueBatchResponse{}, Status: http.StatusCreated},
 		{Method: "POST", Path: v1 + "/webhooks/{queue}", Permission: tenancy.JobEnqueue, Handler: s.webhook, MaxBody: s.bodyEnqueue(), Query: webhookQuery(),
-			Summary: "Create a job whose payload is the body", Response: api.EnqueueResponse{}, Status: http.StatusCreated},
+			Summary: "Create a job whose payload is the body: JSON, or other text as a JSON string", Response: api.EnqueueResponse{}, Status: http.StatusCreated},
 		{Method: "POST", Path: v1 + "/fetch", Permission: tenancy.JobWork, Handler: s.fetch, MaxBody: bodyFetch,
 			Summary: "Lease a job, waiting for one; 204 when there is none", Request: api.FetchRequest{}, Response: api.FetchedJob{}},
 		{Method: "POST", Path: v1 + "/fetch/batch", Permission: tenancy.JobWork, Handler: s.fetchBatch, MaxBody: bodyFetch,

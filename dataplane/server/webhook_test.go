@@ -9,13 +9,18 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Any JSON is a payload, byte for byte; nothing is {}.
+// Any JSON is a payload, byte for byte; nothing is {}, and other text is a string, of which
+// the quotes and escapes count.
 func TestWebhookPayloads(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, func(c *Config) { c.MaxPayload = 1000 })
 	largest := `"` + strings.Repeat("x", 998) + `"`
+	longest := strings.Repeat("x", 998)
 	for body, want := range map[string]string{
-		``: `{}`, " \r\n": `{}`, `null`: `{}`, `{"a": 1.0}`: `{"a": 1.0}`, "\n[1]\n": `[1]`, `"x"`: `"x"`, `0`: `0`, largest: largest,
+		`a=b&c=<d>`: `"a=b&c=<d>"`, `{"a":`: `"{\"a\":"`, `{} {}`: `"{} {}"`, " zwölf\n": `" zwölf\n"`, "\x00": `"\u0000"`,
+		longest:                 `"` + longest + `"`,
+		strings.Repeat("[", 40): `"` + strings.Repeat("[", 40) + `"`,
+		``:                      `{}`, " \r\n": `{}`, `null`: `{}`, `{"a": 1.0}`: `{"a": 1.0}`, "\n[1]\n": `[1]`, `"x"`: `"x"`, `0`: `0`, largest: largest,
 	} {
 		a := n.send("POST", "/api/v1/webhooks/q", n.admin, body, "Content-Type: text/plain")
 		var made api.EnqueueResponse
@@ -51,10 +56,10 @@ func TestWebhookRefusals(t *testing.T) {
 		code       api.Code
 		fields     string
 	}{
-		{"q", `{"a":`, 400, api.ValidationError, "body"},
-		{"q", `a=b`, 400, api.ValidationError, "body"},
+		{"q", "caf\xe9", 400, api.ValidationError, "body"},
+		{"q", strings.Repeat("x", 999), 413, api.PayloadTooLarge, "payload"},
+		{"deep", strings.Repeat("[", 600) + strings.Repeat("]", 600), 400, api.ValidationError, "body"},
 		{"q", "\"\xff\"", 400, api.ValidationError, "body"},
-		{"q", `{} {}`, 400, api.ValidationError, "body"},
 		{"q", `"` + strings.Repeat("x", 999) + `"`, 413, api.PayloadTooLarge, "payload"},
 		{"a%20b", `{}`, 400, api.ValidationError, "queue"},
 		{"q?delay=5s&uniquekey=k", `{}`, 400, api.ValidationError, "delay uniquekey"},

@@ -55,15 +55,7 @@ var WebhookParams = []WebhookParam{
 
 // FromWebhook is the enqueue that a webhook for a queue stands for.
 func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
-	b := &EnqueueBody{EnqueueRequest: api.EnqueueRequest{Queue: queue}}
-	if body = bytes.Trim(body, " \t\r\n"); len(body) > 0 {
-		if err := text.CheckNesting(body, job.MaxNesting); err != nil {
-			f.Invalid("body", "is %v", err)
-		} else if !utf8.Valid(body) || !json.Valid(body) {
-			f.Invalid("body", "is not JSON; it is the payload of a job, so send JSON, or nothing for {}")
-		}
-		b.Payload = body
-	}
+	b := &EnqueueBody{EnqueueRequest: api.EnqueueRequest{Queue: queue, Payload: webhookPayload(f, body)}}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		// What could be read of it is not looked at: the rest may be what matters.
@@ -79,6 +71,35 @@ func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
 		WebhookParams[i].take(f, &b.EnqueueRequest, given)
 	}
 	return b
+}
+
+// webhookPayload is the payload that a webhook's body stands for: JSON as it is, nothing
+// for nothing, and other text as a JSON string, because many senders post forms, lines of
+// a log or XML. The content type is not looked at: many senders get it wrong. Text has to
+// be UTF-8, because another encoding could only be guessed.
+func webhookPayload(f *Faults, body []byte) json.RawMessage {
+	trimmed := bytes.Trim(body, " \t\r\n")
+	if len(trimmed) == 0 {
+		return nil
+	}
+	if !utf8.Valid(body) {
+		f.Invalid("body", "is not UTF-8; send JSON or text in UTF-8, and bytes of another kind as base64")
+		return nil
+	}
+	if err := text.CheckNesting(trimmed, job.MaxNesting); err != nil {
+		f.Invalid("body", "is %v", err)
+		return nil
+	}
+	if json.Valid(trimmed) {
+		return trimmed
+	}
+	var quoted bytes.Buffer
+	e := json.NewEncoder(&quoted)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(string(body)); err != nil {
+		f.Invalid("body", "cannot be a JSON string: %v", err)
+	}
+	return bytes.TrimRight(quoted.Bytes(), "\n")
 }
 
 // take sets the parameter. An empty value is as good as none, as it is in a body.
