@@ -2,8 +2,8 @@ package fleet_test
 
 import (
 	"context"
-	"errors"
 	"crypto/rand"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"testing"

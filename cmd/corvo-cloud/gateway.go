@@ -82,7 +82,8 @@ func (cfg *gatewayConfig) run(ctx context.Context, out io.Writer) (err error) {
 	go func() { followed <- door.Run(following) }()
 	fmt.Fprintf(out, "the gateway listens on %s\n", front.URL(listener.Addr()))
 	err = front.Serve(ctx, listener, front.Config{
-		Handler: door, Drain: door.Drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections), Logger: r.log,
+		Handler: door, Drain: door.Drain, ShutdownTimeout: cfg.ShutdownTimeout, MaxConnections: int(cfg.MaxConnections),
+		FilesPerConnection: 2, Logger: r.log,
 	})
 	return cfg.end(ctx, r, err, func(context.Context) error {
 		stop() // it ships its last counts before it ends

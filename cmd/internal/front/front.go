@@ -56,7 +56,9 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	// MaxConnections is how many there may be at once; 0 = any number.
 	MaxConnections int
-	Logger         *slog.Logger
+	// FilesPerConnection is how many files a connection takes; 0 = 1.
+	FilesPerConnection int
+	Logger             *slog.Logger
 
 	timeouts timeouts // those of tests
 }
@@ -80,6 +82,9 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	log := c.Logger
 	if c.Name != "" {
 		log = log.With("part", c.Name)
+	}
+	if limit, ok := openFiles(); ok {
+		warnOfFiles(log, c, limit)
 	}
 	log.Info("listening", "listener", listener.Addr().String(), "url", URL(listener.Addr()))
 	served := make(chan error, 1)
