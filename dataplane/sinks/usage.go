@@ -85,8 +85,8 @@ func (u *Usage) OnUsage() {
 // it has not been asked. Rows up to it may be removed.
 func (u *Usage) Acked() uint64 { return u.acked.Load() }
 
-// Err is why the usage does not reach its receiver and will not by itself: the
-// two disagree on what there is. It is nil while they agree, also while the
+// Err is why the usage does not reach its receiver and will not by itself: the receiver
+// refuses it, or the two disagree on what there is. It is nil while they agree, also while the
 // receiver cannot be reached.
 func (u *Usage) Err() error {
 	if alarm := u.alarm.Load(); alarm != nil {
@@ -187,12 +187,45 @@ type disagreement struct{ what string }
 
 func (d *disagreement) Error() string { return d.what }
 
+// refusal is a frame that the receiver refuses for what it says: sent again, it is refused
+// again.
+type refusal struct {
+	frame billing.Frame
+	err   error
+}
+
+func (r *refusal) Error() string {
+	return fmt.Sprintf("the receiver refuses the usage rows from %d to %d: %v", r.frame.From, r.frame.To, r.err)
+}
+
+func (r *refusal) Unwrap() error { return r.err }
+
+// refuses says whether an error refuses a frame for what it says, and not because the
+// receiver is away, busy, at another row, or does not know the sender yet.
+func refuses(err error) bool {
+	code := api.CodeOf(err)
+	status := code.Status()
+	return status >= 400 && status < 500 && !code.Retryable() && code != api.StateConflict && code != api.Unauthorized
+}
+
+// stuck says why no repetition helps; empty where one may.
+func stuck(err error) string {
+	var differ *disagreement
+	var refused *refusal
+	switch {
+	case errors.As(err, &differ):
+		return differ.what
+	case errors.As(err, &refused):
+		return refused.Error()
+	}
+	return ""
+}
+
 // note tells the log about health and its changes, not about every repetition.
 func (u *Usage) note(err error, again time.Duration) {
-	var differ *disagreement
-	if errors.As(err, &differ) {
-		if was := u.alarm.Swap(&differ.what); was == nil || *was != differ.what {
-			u.cfg.Logger.Error("usage is not shipped: the receiver and the store disagree, and somebody must find out why",
+	if why := stuck(err); why != "" {
+		if was := u.alarm.Swap(&why); was == nil || *was != why {
+			u.cfg.Logger.Error("usage is not shipped: the receiver refuses it or disagrees with the store, and somebody must find out why",
 				"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "error", err)
 		}
 		u.down = true
@@ -287,6 +320,8 @@ func (u *Usage) send(ctx context.Context, frame billing.Frame) error {
 	switch {
 	case err != nil && api.CodeOf(err) == api.StateConflict:
 		return fmt.Errorf("the receiver wants other usage than the rows from %d to %d: %w", frame.From, frame.To, err)
+	case err != nil && refuses(err):
+		return &refusal{frame, err}
 	case err != nil:
 		return fmt.Errorf("send the usage rows from %d to %d: %w", frame.From, frame.To, err)
 	case last != frame.To:

@@ -268,6 +268,37 @@ func TestDisagreementsAreAnAlarm(t *testing.T) {
 	}
 }
 
+// A frame that the receiver refuses for what it says is an alarm, with its code and its rows,
+// and not a failure that is tried away in silence.
+func TestARefusedFrameIsAnAlarm(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		refuses := func(err error) {
+			w.receiver.mu.Lock()
+			defer w.receiver.mu.Unlock()
+			w.receiver.before = func() error { return err }
+		}
+		refuses(api.Errorf(api.ValidationError, "rows[0].queue is no text"))
+		w.report(3)
+		w.receiver.asks = true
+		stop := w.run()
+		defer stop()
+		pass(time.Hour)
+		if err := w.usage.Err(); err == nil || !strings.Contains(err.Error(), "the usage rows from 1 to 3: VALIDATION_ERROR: rows[0].queue is no text") {
+			t.Errorf("the sink's error is %v", err)
+		}
+		if n := strings.Count(w.logged.String(), "level=ERROR"); n != 1 {
+			t.Errorf("it was logged %d times", n)
+		}
+		refuses(api.Errorf(api.LeaderUnavailable, "away"))
+		pass(maxBackoff)
+		refuses(nil)
+		pass(maxBackoff)
+		if w.usage.Err() != nil || w.usage.Acked() != 3 {
+			t.Errorf("after it was put right: %v, acknowledged to %d", w.usage.Err(), w.usage.Acked())
+		}
+	})
+}
+
 // One row less or more, and there would be an alarm.
 func TestTheBoundsOfAgreement(t *testing.T) {
 	for _, last := range []uint64{4, 10} { // just before the first row kept; the last there is
