@@ -299,6 +299,7 @@ type forwards struct {
 	mu    sync.Mutex
 	ops   int
 	bytes int64
+	total uint64 // since the group was opened
 }
 
 func (f *forwards) enter(size int64, l pipeline.Limits) error {
@@ -310,8 +311,15 @@ func (f *forwards) enter(size int64, l pipeline.Limits) error {
 		err.RetryAfter = retryMost
 		return err
 	}
-	f.ops, f.bytes = f.ops+1, f.bytes+size
+	f.ops, f.bytes, f.total = f.ops+1, f.bytes+size, f.total+1
 	return nil
+}
+
+// sent is how many ops were forwarded since the group was opened.
+func (f *forwards) sent() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.total
 }
 
 func (f *forwards) leave(size int64) {

@@ -271,6 +271,7 @@ type Status struct {
 	BacklogOps   int      // ops waiting to be written
 	BacklogBytes int64    // and their bytes
 	Refused      uint64   // ops refused because the backlog was full, in all terms here
+	Forwarded    uint64   // ops sent to the leader, or to whoever was thought to lead
 	// How long ops have waited for their entries, and entries from their append
 	// until they were applied, in all terms of this node's leadership.
 	QueueTime, ApplyTime pipeline.Distribution
@@ -285,7 +286,7 @@ func (g *Group) Status() (Status, error) {
 	s := Status{
 		Group: g.identity.Group, Incarnation: g.identity.Incarnation, NodeID: g.identity.NodeID, Status: of,
 		LeaderID: g.LeaderID(), Members: g.Members(),
-		Refused: g.stats.Refused.Load(), QueueTime: g.stats.QueueTime.Read(), ApplyTime: g.stats.ApplyTime.Read(),
+		Refused: g.stats.Refused.Load(), Forwarded: g.forwards.sent(), QueueTime: g.stats.QueueTime.Read(), ApplyTime: g.stats.ApplyTime.Read(),
 	}
 	if g.removed() {
 		s.State, s.Voter = replica.Removed, false

@@ -63,6 +63,26 @@ var (
 		Help:   "Bytes of the log's files, what they preallocate included.",
 		Labels: []string{"shard"},
 	}
+	RaftSyncs = Metric{
+		Name:   "corvo_raft_log_syncs_total",
+		Help:   "Appends to this node's log, each synced once to the disk unless --raft-nosync is set; on leaders and followers.",
+		Labels: []string{"shard"},
+	}
+	RaftEntries = Metric{
+		Name:   "corvo_raft_log_entries_total",
+		Help:   "Entries appended to this node's log, on leaders and followers.",
+		Labels: []string{"shard"},
+	}
+	RaftEntryBytes = Metric{
+		Name:   "corvo_raft_log_appended_bytes_total",
+		Help:   "Bytes of the entries appended to this node's log, on leaders and followers.",
+		Labels: []string{"shard"},
+	}
+	RaftSnapshots = Metric{
+		Name:   "corvo_raft_snapshots_total",
+		Help:   "Snapshots that this node took itself or received from the leader.",
+		Labels: []string{"shard"},
+	}
 	DiskFreeBytes = Metric{
 		Name: "corvo_disk_free_bytes",
 		Help: "Bytes this process may still write to the disk of the data directory.",
@@ -99,6 +119,16 @@ var (
 	PipelineApplyTime = Metric{
 		Name:   "corvo_pipeline_apply_seconds",
 		Help:   "Time from an entry's append until it is durable and applied.",
+		Labels: []string{"shard"},
+	}
+	PipelineOps = Metric{
+		Name:   "corvo_pipeline_ops_total",
+		Help:   "Ops that this node put into entries while it led; a node that never led shows 0.",
+		Labels: []string{"shard"},
+	}
+	PipelineForwards = Metric{
+		Name:   "corvo_pipeline_forwarded_ops_total",
+		Help:   "Ops that this node sent to the leader because it did not lead itself.",
 		Labels: []string{"shard"},
 	}
 	OverloadsRefused = Metric{
@@ -192,6 +222,11 @@ var (
 		Name:   "corvo_queue_jobs",
 		Help:   "Jobs of a queue that are pending, active or dead; under queue=\"*\" those of all queues without a series of their own.",
 		Labels: []string{"queue", "state"},
+	}
+	JobsTotal = Metric{
+		Name:   "corvo_jobs_total",
+		Help:   "Jobs by queue and event: enqueued (moved into the queue included), started, completed, failed (attempts, expired leases included), dead, cancelled. The totals are replicated: every member of a cluster shows the same ones, so aggregate members with max, not sum. Queues without a series of their own are counted under queue=\"*\".",
+		Labels: []string{"queue", "event"},
 	}
 	QueuePaused = Metric{
 		Name:   "corvo_queue_paused",

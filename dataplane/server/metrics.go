@@ -37,12 +37,13 @@ var queueStates = []job.State{job.Pending, job.Active, job.Dead}
 var measured = []telemetry.Metric{
 	telemetry.Healthy,
 	telemetry.RaftLeader, telemetry.RaftTerm, telemetry.RaftAppliedIndex, telemetry.RaftSnapshotIndex, telemetry.RaftLogBytes,
+	telemetry.RaftSyncs, telemetry.RaftEntries, telemetry.RaftEntryBytes, telemetry.RaftSnapshots, telemetry.PipelineOps, telemetry.PipelineForwards,
 	telemetry.DiskFreeBytes, telemetry.FeedEvents, telemetry.IdempotencyRecords,
 	telemetry.PipelineBacklogOps, telemetry.PipelineBacklogBytes, telemetry.PipelineQueueTime, telemetry.PipelineApplyTime,
 	telemetry.AlertsDropped, telemetry.WebhookEventsLost, telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches, telemetry.EventStreams,
 	telemetry.EventsEncoded, telemetry.EventsSent, telemetry.EventsSentBytes, telemetry.EventStreamResets, telemetry.WorkerStreams,
 	telemetry.ViewLagEvents, telemetry.ViewLagSeconds,
-	telemetry.Queues, telemetry.QueueJobs, telemetry.QueuePaused,
+	telemetry.Queues, telemetry.QueueJobs, telemetry.QueuePaused, telemetry.JobsTotal,
 }
 
 // metrics answers in the Prometheus text format.
@@ -158,7 +159,7 @@ func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cell
 	if !s.cloud() { // where all namespaces share them
 		s.measureBudgets(to)
 	}
-	return measureQueues(to, cells)
+	return s.measureQueues(to, ns, cells)
 }
 
 // measureBudgets says what was refused for want of room in the process, and how much of
@@ -180,6 +181,12 @@ func measureCell(to *telemetry.Scrape, c *cell.Cell, status *cell.Status) {
 	to.Gauge(telemetry.RaftAppliedIndex, float64(e.Applied.Index), shard)
 	to.Gauge(telemetry.RaftSnapshotIndex, float64(e.Snapshot), shard)
 	to.Gauge(telemetry.RaftLogBytes, float64(e.LogBytes), shard)
+	to.Counter(telemetry.RaftSyncs, float64(e.Appends), shard)
+	to.Counter(telemetry.RaftEntries, float64(e.Entries), shard)
+	to.Counter(telemetry.RaftEntryBytes, float64(e.EntryBytes), shard)
+	to.Counter(telemetry.RaftSnapshots, float64(e.Snapshots), shard)
+	to.Counter(telemetry.PipelineOps, float64(e.QueueTime.Count()), shard)
+	to.Counter(telemetry.PipelineForwards, float64(e.Forwarded), shard)
 	to.Gauge(telemetry.FeedEvents, float64(status.FeedEvents), shard)
 	to.Gauge(telemetry.IdempotencyRecords, float64(status.IdempotencyRecords), shard)
 	to.Counter(telemetry.WebhookEventsLost, float64(status.WebhookEventsLost), shard)
@@ -204,7 +211,7 @@ func histogram(to *telemetry.Scrape, m telemetry.Metric, d *pipeline.Distributio
 	to.Histogram(m, count, d.Sum.Seconds(), upTo, labels...)
 }
 
-func measureQueues(to *telemetry.Scrape, cells []*cell.Cell) error {
+func (s *Server) measureQueues(to *telemetry.Scrape, ns tenancy.NamespaceID, cells []*cell.Cell) error {
 	all, err := queuesByAge(cells)
 	if err != nil {
 		return err
@@ -216,6 +223,11 @@ func measureQueues(to *telemetry.Scrape, cells []*cell.Cell) error {
 			to.Gauge(telemetry.QueueJobs, float64(q.InState[in]), q.Name, in.Word())
 		}
 		to.Gauge(telemetry.QueuePaused, telemetry.Bool(q.Paused), q.Name)
+		tellTotals(to, totalsOf(q), q.Name)
+	}
+	s.jobTotals.keep(func(of tenancy.NamespaceID) bool { _, err := s.cfg.Host.Cells(of); return err == nil })
+	if others, tell := s.jobTotals.add(ns, all[len(own):]); tell {
+		tellTotals(to, others, everyOther)
 	}
 	if len(own) == len(all) {
 		return nil

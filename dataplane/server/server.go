@@ -108,6 +108,7 @@ type Server struct {
 
 	events      eventHubs // of namespaces whose events are followed
 	eventCounts eventCounts
+	jobTotals   otherTotals // of queues without series of their own
 
 	bulkStreams budget    // of the progress of bulk operations
 	requests    *requests // those that are recorded in the audit log though they came to no op

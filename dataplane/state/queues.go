@@ -203,6 +203,8 @@ func (tx *Tx) count(q *queue, from, to job.State) error {
 		q.stirred = true
 	}
 	switch to {
+	case job.Active:
+		q.rec.Started++
 	case job.Completed:
 		q.rec.Completed++
 	case job.Dead:

@@ -1156,6 +1156,7 @@ type Queue struct {
 	ServedNs            int64           `protobuf:"varint,27,opt,name=served_ns,json=servedNs,proto3" json:"served_ns,omitempty"`                                      // what a lane has been served that always had jobs: where another begins
 	ExpectedNs          int64           `protobuf:"varint,28,opt,name=expected_ns,json=expectedNs,proto3" json:"expected_ns,omitempty"`                                // how long jobs in lanes take, on a moving average; 0 = unknown
 	ExpectedCostNanoUsd int64           `protobuf:"varint,29,opt,name=expected_cost_nano_usd,json=expectedCostNanoUsd,proto3" json:"expected_cost_nano_usd,omitempty"` // of an attempt, on a moving average; 0 = none has reported a cost
+	Started             uint64          `protobuf:"varint,30,opt,name=started,proto3" json:"started,omitempty"`                                                        // attempts started since the queue exists
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -1389,6 +1390,13 @@ func (x *Queue) GetExpectedNs() int64 {
 func (x *Queue) GetExpectedCostNanoUsd() int64 {
 	if x != nil {
 		return x.ExpectedCostNanoUsd
+	}
+	return 0
+}
+
+func (x *Queue) GetStarted() uint64 {
+	if x != nil {
+		return x.Started
 	}
 	return 0
 }
@@ -4878,7 +4886,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x05audit\x18& \x01(\v2\x1a.corvo.state.v1.AuditChainR\x05audit\"\x84\x01\n" +
 	"\bSettings\x125\n" +
 	"\tretention\x18\x01 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x12A\n" +
-	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\xc0\a\n" +
+	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\xda\a\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -4914,7 +4922,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\tserved_ns\x18\x1b \x01(\x03R\bservedNs\x12\x1f\n" +
 	"\vexpected_ns\x18\x1c \x01(\x03R\n" +
 	"expectedNs\x123\n" +
-	"\x16expected_cost_nano_usd\x18\x1d \x01(\x03R\x13expectedCostNanoUsd\"\x82\x02\n" +
+	"\x16expected_cost_nano_usd\x18\x1d \x01(\x03R\x13expectedCostNanoUsd\x12\x18\n" +
+	"\astarted\x18\x1e \x01(\x04R\astarted\"\x82\x02\n" +
 	"\x04Lane\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\x12\x18\n" +

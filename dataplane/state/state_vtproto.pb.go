@@ -400,6 +400,13 @@ func (m *Queue) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Started != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Started))
+		i--
+		dAtA[i] = 0x1
+		i--
+		dAtA[i] = 0xf0
+	}
 	if m.ExpectedCostNanoUsd != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.ExpectedCostNanoUsd))
 		i--
@@ -3965,6 +3972,9 @@ func (m *Queue) SizeVT() (n int) {
 	if m.ExpectedCostNanoUsd != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.ExpectedCostNanoUsd))
 	}
+	if m.Started != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.Started))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6977,6 +6987,25 @@ func (m *Queue) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.ExpectedCostNanoUsd |= int64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 30:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Started", wireType)
+			}
+			m.Started = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Started |= uint64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -34,7 +34,8 @@ type journal struct {
 	limit int64
 
 	last    atomic.Uint64 // the newest entry that was appended
-	arrived awaiting      // those who wait for one
+	written written
+	arrived awaiting // those who wait for one
 
 	mu    sync.Mutex
 	total int64  // bytes appended, on top of the log's size when it was opened
@@ -45,6 +46,20 @@ type journal struct {
 type mark struct {
 	index uint64
 	total int64
+}
+
+// written counts what was appended to a log since it was opened.
+type written struct{ appends, entries, bytes atomic.Uint64 }
+
+// count adds one append, which the log store has synced once.
+func (w *written) count(logs []*raft.Log) {
+	bytes := 0
+	for _, l := range logs {
+		bytes += len(l.Data) + len(l.Extensions)
+	}
+	w.appends.Add(1)
+	w.entries.Add(uint64(len(logs)))
+	w.bytes.Add(uint64(bytes))
 }
 
 // markBytes is how finely the journal knows where its bytes are.
@@ -111,6 +126,7 @@ func (j *journal) StoreLogs(logs []*raft.Log) error {
 		return err
 	}
 	j.measure(logs...)
+	j.written.count(logs)
 	last := logs[len(logs)-1].Index
 	j.last.Store(last)
 	j.arrived.reached(last)

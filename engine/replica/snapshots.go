@@ -30,6 +30,7 @@ type snapshots struct {
 	fail     func(error)
 	logger   *slog.Logger
 	newest   atomic.Uint64 // index of the newest manifest
+	made     atomic.Uint64 // manifests written since the replica was opened
 
 	writing sync.Mutex // held while the manifest is written
 
@@ -169,6 +170,7 @@ func (s *snapshots) write(m manifest) error {
 		return fmt.Errorf("write the snapshot manifest: %w", err)
 	}
 	s.newest.Store(m.Index)
+	s.made.Add(1)
 	return nil
 }
 

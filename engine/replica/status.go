@@ -21,6 +21,9 @@ type Status struct {
 	Applied  entry.Applied
 	Snapshot uint64 // index of the newest snapshot, 0 for none
 	LogBytes int64  // what the log takes on disk, preallocated bytes included
+	// Since the replica was opened: appends to the log, each with one sync; the entries
+	// in them, and their bytes; snapshots that it took itself or received.
+	Appends, Entries, EntryBytes, Snapshots uint64
 }
 
 // Status is a momentary view; its fields are read one after another.
@@ -37,6 +40,9 @@ func (r *Replica) Status() (Status, error) {
 		Applied:  r.machine.Applied(),
 		Snapshot: r.snapshots.newest.Load(),
 		LogBytes: size,
+
+		Appends: r.journal.written.appends.Load(), Entries: r.journal.written.entries.Load(), EntryBytes: r.journal.written.bytes.Load(),
+		Snapshots: r.snapshots.made.Load(),
 	}
 	members := r.Members()
 	own := slices.IndexFunc(members, func(p Peer) bool { return p.ID == string(r.id) })
