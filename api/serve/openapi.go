@@ -145,6 +145,9 @@ func parametersOf(r Route) []any {
 // operationID makes a name out of method and path, such as postJobsIdRetry for
 // POST /api/v1/jobs/{id}/retry, for the generators that want one.
 func operationID(r Route) string {
+	if r.Operation != "" {
+		return r.Operation
+	}
 	var id strings.Builder
 	id.WriteString(strings.ToLower(r.Method))
 	for _, segment := range strings.FieldsFunc(documentPath(r.Path), func(c rune) bool {

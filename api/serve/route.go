@@ -28,6 +28,7 @@ type Route struct {
 	Path       string             // as in http.ServeMux, without host: "/api/v1/jobs/{id}"
 	Permission tenancy.Permission // or Open
 	Summary    string             // one line for the OpenAPI document
+	Operation  string             // operationId of the document; "" = made of method and path
 	Query      []Param
 	Request    any      // zero value of the body's type; nil = none
 	Response   any      // zero value of the answer's type; nil = not described

@@ -250,6 +250,9 @@ func TestWhoEnters(t *testing.T) {
 			t.Errorf("%s: Retry-After is %q", c.name, got.Header.Get("Retry-After"))
 		}
 	}
+	if got := w.send("GET", "/metrics", key, ""); got.StatusCode != 200 || got.body != "ns_a" {
+		t.Errorf("/metrics: %d %s", got.StatusCode, got.body)
+	}
 	if got := w.send("GET", "/api/v1/queues", "", "", "X-API-Key", key); got.body != "ns_a" {
 		t.Errorf("by X-API-Key: %d %s", got.StatusCode, got.body)
 	}

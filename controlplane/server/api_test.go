@@ -374,6 +374,12 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
 		}
 	}
+	if a := f.send("GET", "/metrics", "", ""); a.status != 401 {
+		t.Errorf("/metrics without a credential: %d %s", a.status, a.body)
+	}
+	if a := f.send("GET", "/metrics", f.operator, ""); a.status != 200 || !strings.Contains(string(a.body), `route="/healthz"`) {
+		t.Errorf("/metrics: %d %s", a.status, a.body)
+	}
 	if a := f.send("GET", "/cloud/v1/metrics", f.operator, ""); a.status != 200 || !strings.Contains(string(a.body), `corvo_http_requests_total{method="GET",route="/healthz",status="2xx"}`) {
 		t.Errorf("metrics: %d %.500s", a.status, a.body)
 	}

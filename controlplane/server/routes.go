@@ -19,6 +19,9 @@ const apiVersion = "1"
 // metricsPath is where Prometheus asks.
 const metricsPath = cloud + "/metrics"
 
+// scrapePath is where Prometheus asks by default.
+const scrapePath = "/metrics"
+
 // table is the routes as they are served.
 func (s *Server) table() []serve.Route {
 	table := s.routes()
@@ -36,7 +39,7 @@ func lenient(route serve.Route) bool {
 	case serve.Open, tenancy.FleetJoin:
 		return true
 	}
-	return route.Path == metricsPath || route.Unbuilt
+	return route.Path == metricsPath || route.Path == scrapePath || route.Unbuilt
 }
 
 // routes is the table of everything this server answers.
@@ -83,6 +86,7 @@ func (s *Server) routes() []serve.Route {
 			Summary: "A host or gateway, by id or name", Response: api.Host{}},
 
 		{Method: "GET", Path: metricsPath, Permission: tenancy.FleetOperate, Handler: s.metrics, Summary: "Metrics in the Prometheus text format"},
+		{Method: "GET", Path: scrapePath, Permission: tenancy.FleetOperate, Handler: s.metrics, Operation: "scrapeMetrics", Summary: "Metrics where Prometheus looks by default"},
 		{Method: "GET", Path: cloud + "/openapi.json", Permission: serve.Open, Handler: s.openAPI, Summary: "This document"},
 		{Method: "GET", Path: wire.JWKSPath, Permission: serve.Open, Handler: s.jwks, Summary: "The keys that service tokens and documents are signed with"},
 		{Method: "GET", Path: "/healthz", Permission: serve.Open, Handler: s.healthz, Summary: "Whether the process works", Response: api.Health{}},

@@ -202,6 +202,7 @@ var scoped = map[string]struct {
 	"GET /api/v1/audit-logs":                      {status: 403},
 	"GET /api/v1/audit-logs/head":                 {status: 403},
 	"GET /api/v1/metrics":                         {status: 403},
+	"GET /metrics":                                {status: 403},
 	"GET /api/v1/metrics/throughput":              {status: 200, has: `"queues":[`, lacks: "theirs"},
 	"GET /api/v1/cluster/status":                  {},
 	"POST /api/v1/cluster/join":                   {status: 403},

@@ -16,8 +16,12 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// metricsPath is where metrics are collected.
-const metricsPath = "/api/v1/metrics"
+// metricsPath and scrapePath are where metrics are collected; the second is Prometheus's
+// default metrics_path.
+const (
+	metricsPath = "/api/v1/metrics"
+	scrapePath  = "/metrics"
+)
 
 // MaxQueueSeries is how many queues have metrics of their own, the longest there
 // first. So a queue keeps its series when others come, and a namespace that makes

@@ -343,3 +343,20 @@ func TestClusterStatusNumbers(t *testing.T) {
 		t.Errorf("disk: %+v", after.Disk)
 	}
 }
+
+// Prometheus asks at the root, with a bearer token, and is held to the same rights.
+func TestMetricsAtTheRoot(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	reader := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.ReadOnly}})
+	a := n.send("GET", "/metrics", reader, "", "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2")
+	if a.status != 200 || !strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") || !strings.Contains(string(a.body), "\ncorvo_healthy 1\n") {
+		t.Errorf("%d %v %.200s", a.status, a.header, a.body)
+	}
+	if a := n.send("GET", "/metrics", "", ""); a.status != 401 {
+		t.Errorf("without a key: %d %s", a.status, a.body)
+	}
+	if a := n.send("GET", "/metrics?collect[]=queues", reader, ""); a.status != 200 {
+		t.Errorf("with a parameter that Prometheus may send: %d %s", a.status, a.body)
+	}
+}

@@ -163,6 +163,7 @@ func (s *Server) routes() []serve.Route {
 			Summary: "Give an API key another secret, which the answer alone holds; the old one works on for a while", Request: api.RotateRequest{}, Response: api.CreatedKey{}},
 
 		{Method: "GET", Path: metricsPath, Permission: tenancy.NodeRead, Handler: s.metrics, Summary: "Metrics in the Prometheus text format"},
+		{Method: "GET", Path: scrapePath, Permission: tenancy.NodeRead, Handler: s.metrics, Operation: "scrapeMetrics", Summary: "Metrics where Prometheus looks by default"},
 		{Method: "GET", Path: v1 + "/info", Permission: serve.Open, Handler: s.info, Summary: "What this server is and can do", Response: api.Info{}},
 		{Method: "GET", Path: v1 + "/cluster/status", Permission: tenancy.NodeRead, Handler: s.clusterStatus,
 			Summary: "What this node knows of its cluster", Response: api.ClusterStatus{}},

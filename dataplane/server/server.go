@@ -230,14 +230,14 @@ func lenient(route serve.Route) bool {
 	case serve.Open, tenancy.JobEnqueue, tenancy.JobWork:
 		return true
 	}
-	return route.Path == metricsPath || route.Path == profilesPath
+	return route.Path == metricsPath || route.Path == scrapePath || route.Path == profilesPath
 }
 
 // whole says whether a route is about all queues, whichever there are: what administers
 // the node, tells of everything on it, or sets what its queues have in common. Of what may
 // be about one queue the handler judges.
 func whole(route serve.Route) bool {
-	return route.Permission == tenancy.NodeAdmin || route.Path == metricsPath || route.Path == settingsPath && route.Method == http.MethodPut
+	return route.Permission == tenancy.NodeAdmin || route.Path == metricsPath || route.Path == scrapePath || route.Path == settingsPath && route.Method == http.MethodPut
 }
 
 // unscoped refuses those who may see and touch some queues only.

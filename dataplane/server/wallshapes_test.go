@@ -96,6 +96,7 @@ var shapes = map[string][]string{
 	"GET /debug/pprof/":                           {""},
 	"DELETE /api/v1/auth/keys/{id}":               {""},
 	"GET /api/v1/metrics":                         {""},
+	"GET /metrics":                                {""},
 	"GET /api/v1/metrics/throughput":              {""},
 	"GET /api/v1/info":                            {""},
 	"GET /api/v1/cluster/status":                  {""},
