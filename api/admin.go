@@ -3,6 +3,12 @@ package api
 // MoveJobRequest is the body of POST /jobs/{id}/move.
 type MoveJobRequest struct {
 	Queue string `json:"queue"` // where the job goes
+	// ResetAttempts gives the job all its attempts anew. Its history stays, and the numbers
+	// of attempts go on.
+	ResetAttempts bool `json:"reset_attempts,omitempty"`
+	// KeepPriority is true by default. If it is false, the job takes the priority that its
+	// new queue gives to jobs that say none.
+	KeepPriority *bool `json:"keep_priority,omitempty"`
 }
 
 // Runtime is the answer of GET /debug/runtime: what the process uses.

@@ -16,6 +16,9 @@ type FetchRequest struct {
 	// LeaseDuration is how many seconds the job is the worker's without a
 	// heartbeat; default 60.
 	LeaseDuration int `json:"lease_duration,omitempty"`
+	// Concurrency is how many jobs the worker runs at once, shown by GET /workers; 0 = it
+	// does not say.
+	Concurrency int `json:"concurrency,omitempty"`
 }
 
 // FetchBatchRequest asks for up to Count jobs at once; it waits only while

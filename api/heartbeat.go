@@ -9,6 +9,12 @@ type HeartbeatRequest struct {
 	// that have the same is counted once, if no other heartbeat of the job lies between.
 	// Up to 64 bytes that the client makes up; without it a repeat counts again.
 	ReportID string `json:"report_id,omitempty"`
+	// WorkerID is the worker that Concurrency and Draining are about, for GET /workers.
+	// Concurrency is how many jobs it runs at once, 0 = as before; Draining says that it
+	// takes no more of them.
+	WorkerID    string `json:"worker_id,omitempty"`
+	Concurrency int    `json:"concurrency,omitempty"`
+	Draining    bool   `json:"draining,omitempty"`
 }
 
 // HeartbeatJob is what a worker says of one running job. Everything is

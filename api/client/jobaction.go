@@ -55,7 +55,12 @@ func (c *Client) Reject(ctx context.Context, jobID, reason string) error {
 
 // Move puts a job into another queue.
 func (c *Client) Move(ctx context.Context, jobID, queue string) error {
-	_, err := c.act(ctx, jobID, "move", api.MoveJobRequest{Queue: queue}, repeatKeyed)
+	return c.MoveWith(ctx, jobID, api.MoveJobRequest{Queue: queue})
+}
+
+// MoveWith is Move with all that a move can be asked for.
+func (c *Client) MoveWith(ctx context.Context, jobID string, req api.MoveJobRequest) error {
+	_, err := c.act(ctx, jobID, "move", req, repeatKeyed)
 	return err
 }
 

@@ -18,6 +18,7 @@ func wireFrame(f Frame) (*workerpb.StreamLifecycleRequest, error) {
 	m := &workerpb.StreamLifecycleRequest{}
 	if f.Fetch != nil {
 		m.Queues, m.WorkerId, m.Hostname = f.Fetch.Queues, f.Fetch.WorkerID, f.Fetch.Hostname
+		m.Concurrency = int32(f.Fetch.Concurrency)
 		m.LeaseDuration, m.FetchCount = int32(f.Fetch.LeaseDuration), int32(max(f.Count, 1))
 	}
 	acks := make([]workerpb.AckBatchItem, len(f.Acks))

@@ -116,10 +116,28 @@ func (r *run) renewOne(ctx context.Context, b beatOf) error {
 	return errors.Join(err, r.renew(ctx, []beatOf{b}))
 }
 
+// mostSaid is the highest concurrency that a server takes.
+const mostSaid = 1_000_000
+
+// says is the concurrency that the server is told.
+func (r *run) says() int { return min(r.limit, mostSaid) }
+
+// sayDraining tells the server, for people to see, that the worker takes no more jobs.
+// It is told once more with each heartbeat, so that a failure is no loss.
+func (r *run) sayDraining() {
+	ctx, cancel := context.WithTimeout(r.calls, r.rhythm())
+	defer cancel()
+	req := api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{}, WorkerID: r.id, Concurrency: r.says(), Draining: true}
+	if _, err := r.client.Heartbeat(ctx, req); err != nil {
+		r.log.Debug("worker: the server does not know that it drains", "worker_id", r.id, "error", err)
+	}
+}
+
 // renew sends a heartbeat until it is answered, and tells the jobs what it said. It is
 // the same request each time, of the same name: usage is counted once.
 func (r *run) renew(ctx context.Context, jobs []beatOf) error {
-	req := api.HeartbeatRequest{Jobs: make(map[string]api.HeartbeatJob, len(jobs)), ReportID: newKey()}
+	req := api.HeartbeatRequest{Jobs: make(map[string]api.HeartbeatJob, len(jobs)), ReportID: newKey(),
+		WorkerID: r.id, Concurrency: r.says(), Draining: r.drains()}
 	ends := time.Now().Add(r.rhythm()) // the next heartbeat renews what this one does not
 	for _, b := range jobs {
 		said := api.HeartbeatJob{LeaseToken: b.job.LeaseToken, WorkerID: r.id, Progress: b.report.progress, Checkpoint: b.report.checkpoint}

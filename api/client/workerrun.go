@@ -188,6 +188,7 @@ func (r *run) handle(j *Job) (err error) {
 // drain lets running jobs come to an end, in time or not.
 func (r *run) drain() {
 	close(r.draining)
+	r.group.Go(r.sayDraining)
 	left := r.await(r.limit, r.patience)
 	if left == 0 {
 		return

@@ -264,7 +264,7 @@ func (p *polls) fetch(ctx context.Context, count int) (fetched, error) {
 
 // asks is what every fetch says.
 func (r *run) asks(wait *int) api.FetchRequest {
-	return api.FetchRequest{Queues: r.queues, WorkerID: r.id, Hostname: r.hostname, Timeout: wait, LeaseDuration: int(r.lease / time.Second)}
+	return api.FetchRequest{Queues: r.queues, WorkerID: r.id, Hostname: r.hostname, Timeout: wait, LeaseDuration: int(r.lease / time.Second), Concurrency: r.says()}
 }
 
 func (p *polls) ack(ctx context.Context, items []ackItem) []error {

@@ -411,6 +411,7 @@ type FetchRequest struct {
 	WorkerId      string                 `protobuf:"bytes,2,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"`
 	Hostname      string                 `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	LeaseDuration int32                  `protobuf:"varint,4,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"` // seconds
+	Concurrency   int32                  `protobuf:"varint,20,opt,name=concurrency,proto3" json:"concurrency,omitempty"`                         // how many jobs the worker runs at once; 0: it does not say
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -469,6 +470,13 @@ func (x *FetchRequest) GetHostname() string {
 func (x *FetchRequest) GetLeaseDuration() int32 {
 	if x != nil {
 		return x.LeaseDuration
+	}
+	return 0
+}
+
+func (x *FetchRequest) GetConcurrency() int32 {
+	if x != nil {
+		return x.Concurrency
 	}
 	return 0
 }
@@ -620,6 +628,7 @@ type FetchBatchRequest struct {
 	Hostname      string                 `protobuf:"bytes,3,opt,name=hostname,proto3" json:"hostname,omitempty"`
 	LeaseDuration int32                  `protobuf:"varint,4,opt,name=lease_duration,json=leaseDuration,proto3" json:"lease_duration,omitempty"` // seconds
 	Count         int32                  `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`                                      // default 1
+	Concurrency   int32                  `protobuf:"varint,20,opt,name=concurrency,proto3" json:"concurrency,omitempty"`                         // as of FetchRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -685,6 +694,13 @@ func (x *FetchBatchRequest) GetLeaseDuration() int32 {
 func (x *FetchBatchRequest) GetCount() int32 {
 	if x != nil {
 		return x.Count
+	}
+	return 0
+}
+
+func (x *FetchBatchRequest) GetConcurrency() int32 {
+	if x != nil {
+		return x.Concurrency
 	}
 	return 0
 }
@@ -1316,6 +1332,7 @@ type StreamLifecycleRequest struct {
 	FetchCount    int32                  `protobuf:"varint,6,opt,name=fetch_count,json=fetchCount,proto3" json:"fetch_count,omitempty"`
 	Acks          []*AckBatchItem        `protobuf:"bytes,7,rep,name=acks,proto3" json:"acks,omitempty"`
 	Enqueues      []*EnqueueRequest      `protobuf:"bytes,8,rep,name=enqueues,proto3" json:"enqueues,omitempty"`
+	Concurrency   int32                  `protobuf:"varint,20,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // as of FetchRequest, with a fetch
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1404,6 +1421,13 @@ func (x *StreamLifecycleRequest) GetEnqueues() []*EnqueueRequest {
 		return x.Enqueues
 	}
 	return nil
+}
+
+func (x *StreamLifecycleRequest) GetConcurrency() int32 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
 }
 
 type StreamLifecycleResponse struct {
@@ -1753,6 +1777,9 @@ func (x *HeartbeatJob) GetLeaseDuration() int32 {
 type HeartbeatRequest struct {
 	state         protoimpl.MessageState   `protogen:"open.v1"`
 	Jobs          map[string]*HeartbeatJob `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	WorkerId      string                   `protobuf:"bytes,20,opt,name=worker_id,json=workerId,proto3" json:"worker_id,omitempty"` // whose concurrency and draining follow
+	Concurrency   int32                    `protobuf:"varint,21,opt,name=concurrency,proto3" json:"concurrency,omitempty"`          // how many jobs the worker runs at once; 0: it does not say
+	Draining      bool                     `protobuf:"varint,22,opt,name=draining,proto3" json:"draining,omitempty"`                // it takes no more jobs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1792,6 +1819,27 @@ func (x *HeartbeatRequest) GetJobs() map[string]*HeartbeatJob {
 		return x.Jobs
 	}
 	return nil
+}
+
+func (x *HeartbeatRequest) GetWorkerId() string {
+	if x != nil {
+		return x.WorkerId
+	}
+	return ""
+}
+
+func (x *HeartbeatRequest) GetConcurrency() int32 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *HeartbeatRequest) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
 }
 
 type HeartbeatStatus struct {
@@ -2191,12 +2239,13 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"\x06status\x18\x02 \x01(\tR\x06status\x12'\n" +
 	"\x0funique_existing\x18\x03 \x01(\bR\x0euniqueExisting\x12\x1f\n" +
 	"\vresult_json\x18\x14 \x01(\tR\n" +
-	"resultJson\"\x86\x01\n" +
+	"resultJson\"\xa8\x01\n" +
 	"\fFetchRequest\x12\x16\n" +
 	"\x06queues\x18\x01 \x03(\tR\x06queues\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1a\n" +
 	"\bhostname\x18\x03 \x01(\tR\bhostname\x12%\n" +
-	"\x0elease_duration\x18\x04 \x01(\x05R\rleaseDuration\"\xb9\x03\n" +
+	"\x0elease_duration\x18\x04 \x01(\x05R\rleaseDuration\x12 \n" +
+	"\vconcurrency\x18\x14 \x01(\x05R\vconcurrency\"\xb9\x03\n" +
 	"\rFetchResponse\x12\x14\n" +
 	"\x05found\x18\x01 \x01(\bR\x05found\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\tR\x05jobId\x12\x14\n" +
@@ -2213,13 +2262,14 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"\vlease_token\x18\x14 \x01(\tR\n" +
 	"leaseToken\x12!\n" +
 	"\fheaders_json\x18\x15 \x01(\tR\vheadersJson\x12*\n" +
-	"\x11tool_results_json\x18\x16 \x01(\tR\x0ftoolResultsJson\"\xa1\x01\n" +
+	"\x11tool_results_json\x18\x16 \x01(\tR\x0ftoolResultsJson\"\xc3\x01\n" +
 	"\x11FetchBatchRequest\x12\x16\n" +
 	"\x06queues\x18\x01 \x03(\tR\x06queues\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1a\n" +
 	"\bhostname\x18\x03 \x01(\tR\bhostname\x12%\n" +
 	"\x0elease_duration\x18\x04 \x01(\x05R\rleaseDuration\x12\x14\n" +
-	"\x05count\x18\x05 \x01(\x05R\x05count\"\xa3\x03\n" +
+	"\x05count\x18\x05 \x01(\x05R\x05count\x12 \n" +
+	"\vconcurrency\x18\x14 \x01(\x05R\vconcurrency\"\xa3\x03\n" +
 	"\rFetchBatchJob\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12!\n" +
@@ -2281,7 +2331,7 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\tR\x05error\"U\n" +
 	"\x10AckBatchResponse\x12\x14\n" +
 	"\x05acked\x18\x01 \x01(\x05R\x05acked\x12+\n" +
-	"\x06errors\x18\x14 \x03(\v2\x13.corvo.v1.ItemErrorR\x06errors\"\xb2\x02\n" +
+	"\x06errors\x18\x14 \x03(\v2\x13.corvo.v1.ItemErrorR\x06errors\"\xd4\x02\n" +
 	"\x16StreamLifecycleRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x16\n" +
@@ -2292,7 +2342,8 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"\vfetch_count\x18\x06 \x01(\x05R\n" +
 	"fetchCount\x12*\n" +
 	"\x04acks\x18\a \x03(\v2\x16.corvo.v1.AckBatchItemR\x04acks\x124\n" +
-	"\benqueues\x18\b \x03(\v2\x18.corvo.v1.EnqueueRequestR\benqueues\"\xb6\x02\n" +
+	"\benqueues\x18\b \x03(\v2\x18.corvo.v1.EnqueueRequestR\benqueues\x12 \n" +
+	"\vconcurrency\x18\x14 \x01(\x05R\vconcurrency\"\xb6\x02\n" +
 	"\x17StreamLifecycleResponse\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12+\n" +
@@ -2326,9 +2377,12 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"\vlease_token\x18\x14 \x01(\tR\n" +
 	"leaseToken\x12\x1b\n" +
 	"\tworker_id\x18\x15 \x01(\tR\bworkerId\x12%\n" +
-	"\x0elease_duration\x18\x16 \x01(\x05R\rleaseDuration\"\x9d\x01\n" +
+	"\x0elease_duration\x18\x16 \x01(\x05R\rleaseDuration\"\xf8\x01\n" +
 	"\x10HeartbeatRequest\x128\n" +
-	"\x04jobs\x18\x01 \x03(\v2$.corvo.v1.HeartbeatRequest.JobsEntryR\x04jobs\x1aO\n" +
+	"\x04jobs\x18\x01 \x03(\v2$.corvo.v1.HeartbeatRequest.JobsEntryR\x04jobs\x12\x1b\n" +
+	"\tworker_id\x18\x14 \x01(\tR\bworkerId\x12 \n" +
+	"\vconcurrency\x18\x15 \x01(\x05R\vconcurrency\x12\x1a\n" +
+	"\bdraining\x18\x16 \x01(\bR\bdraining\x1aO\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
 	"\x05value\x18\x02 \x01(\v2\x16.corvo.v1.HeartbeatJobR\x05value:\x028\x01\"R\n" +

@@ -217,14 +217,20 @@ func newHeld() *cobra.Command {
 }
 
 func newMove() *cobra.Command {
-	r := &remote{}
+	r, reset, keep := &remote{}, false, true
 	cmd := &cobra.Command{
 		Use: "move ID QUEUE", Short: "Put a job into another queue", Args: cobra.ExactArgs(2),
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
-			return done("moved"), c.Move(cmd.Context(), args[0], args[1])
+			req := api.MoveJobRequest{Queue: args[1], ResetAttempts: reset}
+			if !keep {
+				req.KeepPriority = &keep
+			}
+			return done("moved"), c.MoveWith(cmd.Context(), args[0], req)
 		}, showStatus),
 	}
 	r.bind(cmd)
+	cmd.Flags().BoolVar(&reset, "reset-attempts", false, "give the job all its attempts anew; its history stays")
+	cmd.Flags().BoolVar(&keep, "keep-priority", true, "if false, the job takes the priority that QUEUE gives to jobs that say none")
 	return cmd
 }
 

@@ -36,6 +36,9 @@ type worker struct {
 type saying struct {
 	hostname string
 	queues   []string // latest named first
+
+	concurrency int // jobs it runs at once; 0: it has not said
+	draining    bool
 }
 
 // candidate is a worker that may be the one unseen longest.
@@ -50,9 +53,13 @@ type Worker struct {
 	Hostname string
 	// Queues are those it has fetched from, sorted, of more than job.MaxFetchQueues
 	// those it named last.
-	Queues    []string
-	StartedNs int64 // when it was heard of first
-	SeenNs    int64 // and last
+	Queues []string
+	// Concurrency is how many jobs it runs at once, 0 if it has not said, and Draining
+	// whether it takes no more of them.
+	Concurrency int
+	Draining    bool
+	StartedNs   int64 // when it was heard of first
+	SeenNs      int64 // and last
 }
 
 // Workers are a namespace's.
@@ -73,6 +80,23 @@ func (w *Workers) Fetched(id, hostname string, queues []string, nowNs int64) {
 	for {
 		was := of.says.Load()
 		if was.covers(hostname, queues) || of.says.CompareAndSwap(was, was.with(hostname, queues)) {
+			return
+		}
+	}
+}
+
+// Reports notes how many jobs a worker runs at once, 0 where it does not say, and whether
+// it takes no more of them. No id is nobody.
+func (w *Workers) Reports(id string, concurrency int, draining bool, nowNs int64) {
+	if id == "" {
+		return
+	}
+	of := w.seen(id, nowNs)
+	for {
+		was := of.says.Load()
+		next := *was
+		next.concurrency, next.draining = cmp.Or(concurrency, was.concurrency), draining
+		if next.concurrency == was.concurrency && draining == was.draining || of.says.CompareAndSwap(was, &next) {
 			return
 		}
 	}
@@ -161,6 +185,7 @@ func (w *Workers) List(nowNs int64) (all []Worker) {
 		says := of.says.Load()
 		all = append(all, Worker{
 			ID: id.(string), Hostname: says.hostname, Queues: slices.Sorted(slices.Values(says.queues)),
+			Concurrency: says.concurrency, Draining: says.draining,
 			StartedNs: of.startedNs, SeenNs: seenNs,
 		})
 	}
@@ -182,7 +207,8 @@ func (s *saying) covers(hostname string, queues []string) bool {
 
 // with is what a worker says now and has said before.
 func (s *saying) with(hostname string, queues []string) *saying {
-	next := &saying{hostname: strings.Clone(cmp.Or(hostname, s.hostname)), queues: make([]string, 0, len(queues))}
+	next := &saying{hostname: strings.Clone(cmp.Or(hostname, s.hostname)), queues: make([]string, 0, len(queues)),
+		concurrency: s.concurrency, draining: s.draining}
 	for _, queue := range queues { // they may lie in a message that is much larger
 		next.queues = append(next.queues, strings.Clone(queue))
 	}

@@ -174,3 +174,23 @@ func TestAWorkerKeepsNoMessage(t *testing.T) {
 		return true
 	})
 }
+
+// What a worker says of its concurrency and its drain is kept while it says other things,
+// and a fetch of a worker that drained before says that it takes jobs again.
+func TestAWorkerReports(t *testing.T) {
+	t.Parallel()
+	var w Workers
+	w.Reports("", 1, true, 1)
+	w.Reports("w", 8, false, 10)
+	w.Fetched("w", "host", []string{"q"}, 20)
+	w.Reports("w", 0, true, 30)
+	w.Seen("w", 40)
+	want := Worker{ID: "w", Hostname: "host", Queues: []string{"q"}, Concurrency: 8, Draining: true, StartedNs: 10, SeenNs: 40}
+	if got := w.List(50); len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	w.Reports("w", 4, false, 60)
+	if got := w.List(70); got[0].Concurrency != 4 || got[0].Draining {
+		t.Errorf("%+v", got)
+	}
+}

@@ -64,6 +64,9 @@ func (o *Arrive) Apply(tx *state.Tx) (*ArriveResult, error) {
 	}
 	j := o.Job
 	j.Blobs, j.Errors = 0, 0
+	if o.DropPriority {
+		j.Priority = usualPriority(tx, j.Queue)
+	}
 	for _, b := range o.Blobs {
 		if _, err := putBlob(tx, j, job.BlobKind(b.Kind), b.Blob); err != nil {
 			return nil, err

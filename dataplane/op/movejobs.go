@@ -22,6 +22,11 @@ import (
 // unless somebody has moved the job on in between. Who proposes it asks the shard
 // the job is on; while the job is on its way there is none.
 //
+// With reset_attempts a job gets all its attempts anew, as by a requeue: what was tried
+// stays in its history, and numbers go on from there. With drop_priority it takes the
+// priority that its new queue gives to jobs that say none; the shard that the queue is on
+// decides that, because it alone knows what the queue says.
+//
 // Within a shard a job keeps its number, and so its age: it goes before the jobs of
 // its priority that were created after it. To another shard it leaves at once, in
 // an Arrive, and is given the next number there: numbers of two shards cannot be
@@ -130,13 +135,48 @@ func (m *move) job(id []byte) (*Refusal, error) {
 	case !mayMove(j.State):
 		return refuse(api.StateConflict, "job %s is %s: it cannot be moved", job.ID(id), j.State.Word()), nil
 	case here:
-		return nil, m.tx.MoveJob(j, m.op.Queue)
+		return nil, m.here(j)
 	case j.Detail.GetIterationsKept() > 0 || j.Detail.GetScores() > 0:
 		return refuse(api.StateConflict, "job %s has iterations or scores, which stay on their shard: it cannot be moved to queue %s, which lies on another", job.ID(id), m.op.Queue), nil
 	case tied(j):
 		return refuse(api.StateConflict, "job %s waits for other jobs, or they for it: it cannot be moved to queue %s, which lies on another shard", job.ID(id), m.op.Queue), nil
 	}
 	return m.send(j)
+}
+
+// here moves a job to a queue of the same shard.
+func (m *move) here(j *job.Job) error {
+	if m.op.DropPriority {
+		if priority := usualPriority(m.tx, m.op.Queue); priority != j.Priority {
+			j.Priority = priority
+			if err := m.tx.PutJob(j, state.EventType_EVENT_PRIORITY_CHANGED); err != nil {
+				return err
+			}
+		}
+	}
+	if err := m.renew(j); err != nil {
+		return err
+	}
+	return m.tx.MoveJob(j, m.op.Queue)
+}
+
+// renew grants a job all its attempts anew, where the op says so. Its history stays.
+func (m *move) renew(j *job.Job) error {
+	if !m.op.ResetAttempts {
+		return nil
+	}
+	if err := goOn(m.tx, j); err != nil {
+		return err
+	}
+	return m.tx.PutJob(j)
+}
+
+// usualPriority is the priority of a queue's jobs that say none.
+func usualPriority(tx *state.Tx, queue string) uint32 {
+	if d := tx.Queue(queue).GetDefaults(); d != nil && d.Priority != nil {
+		return *d.Priority
+	}
+	return job.Normal
 }
 
 // mayMove says in which states a job can go to another queue.
@@ -172,7 +212,7 @@ func (m *move) send(j *job.Job) (*Refusal, error) {
 	if err != nil {
 		return nil, err
 	}
-	arrive := &Arrive{Job: j, Errors: documents.Errors}
+	arrive := &Arrive{Job: j, Errors: documents.Errors, DropPriority: m.op.DropPriority}
 	for kind, b := range documents.Blobs {
 		if b != nil {
 			arrive.Blobs = append(arrive.Blobs, &KindBlob{Kind: uint32(kind), Blob: b})
@@ -183,6 +223,9 @@ func (m *move) send(j *job.Job) (*Refusal, error) {
 		return refuse(api.PayloadTooLarge, "job %s takes %d bytes with its documents; at most %d can go to the shard of queue %s", id, size, MaxArriveBytes, m.op.Queue), nil
 	}
 	m.sent += size
+	if err := m.renew(j); err != nil {
+		return nil, err
+	}
 	if err := m.tx.ForwardJob(j, m.op.Shard, m.op.Queue); err != nil {
 		return nil, err
 	}

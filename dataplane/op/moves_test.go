@@ -516,3 +516,37 @@ func TestMovesAtTheBoundOfQueues(t *testing.T) {
 		t.Errorf("a queue beyond that: %v", err)
 	}
 }
+
+// A move may give a job all its attempts anew, and the priority of its new queue, on
+// whichever shard that is.
+func TestMovesRenewJobs(t *testing.T) {
+	t.Parallel()
+	for _, to := range []uint32{0, 1} {
+		shards := newShards(t, 2)
+		w := &world{t: t, clockNs: epochNs}
+		priority := uint32(job.High)
+		shards[to].must(&op.SetQueue{Meta: &op.Meta{}, Queue: "high", Defaults: &state.QueueDefaults{Priority: &priority}})
+		for queue, want := range map[string]uint32{"high": job.High, "plain": job.Normal} {
+			o := w.newJobs("q", 1)
+			o.Jobs[0].Priority, o.Jobs[0].Retry.MaxAttempts = job.Critical, 2
+			id := job.ID(o.Meta.Ids[0])
+			shards[0].must(o)
+			leased := shards[0].must(&op.Fetch{Meta: &op.Meta{LeaseSeed: make([]byte, 16)}, Queues: []string{"q"}, Count: 1, WorkerId: "w", LeaseMs: 60_000}).(*op.FetchResult).Jobs[0]
+			shards[0].must(&op.Fail{Items: []*op.FailItem{{Proof: &op.LeaseProof{Id: id[:], Token: leased.LeaseToken}, Error: "boom"}}})
+			move := &op.MoveJobs{Meta: &op.Meta{}, JobIds: idBytes([]job.ID{id}), Queue: queue, Shard: to, ResetAttempts: true, DropPriority: true}
+			if refused := shards[0].must(move).(*op.MoveJobsResult).Items[0]; refused.GetCode() != "" {
+				t.Fatalf("shard %d: %v", to, refused)
+			}
+			if to != 0 {
+				shards[0].deliver(shards[to], 0, 10)
+			}
+			j, err := shards[to].store.Job(id)
+			if err != nil || j == nil {
+				t.Fatalf("shard %d has %v, %v", to, j, err)
+			}
+			if j.Queue != queue || j.Priority != want || j.Attempt != 1 || j.AttemptBase != 1 || j.Errors != 1 {
+				t.Errorf("shard %d: %v", to, j)
+			}
+		}
+	}
+}

@@ -3064,7 +3064,9 @@ type MoveJobs struct {
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	JobIds        [][]byte               `protobuf:"bytes,2,rep,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"`
 	Queue         string                 `protobuf:"bytes,3,opt,name=queue,proto3" json:"queue,omitempty"`
-	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"` // the queue's
+	Shard         uint32                 `protobuf:"varint,4,opt,name=shard,proto3" json:"shard,omitempty"`                                      // the queue's
+	ResetAttempts bool                   `protobuf:"varint,5,opt,name=reset_attempts,json=resetAttempts,proto3" json:"reset_attempts,omitempty"` // the job may have all its attempts anew
+	DropPriority  bool                   `protobuf:"varint,6,opt,name=drop_priority,json=dropPriority,proto3" json:"drop_priority,omitempty"`    // it takes the priority that the queue gives to jobs that say none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3127,6 +3129,20 @@ func (x *MoveJobs) GetShard() uint32 {
 	return 0
 }
 
+func (x *MoveJobs) GetResetAttempts() bool {
+	if x != nil {
+		return x.ResetAttempts
+	}
+	return false
+}
+
+func (x *MoveJobs) GetDropPriority() bool {
+	if x != nil {
+		return x.DropPriority
+	}
+	return false
+}
+
 type MoveJobsResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Items         []*Refusal             `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"` // by position
@@ -3179,6 +3195,7 @@ type Arrive struct {
 	Job           *job.Job               `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"` // its number is given anew here
 	Blobs         []*KindBlob            `protobuf:"bytes,3,rep,name=blobs,proto3" json:"blobs,omitempty"`
 	Errors        []*job.AttemptError    `protobuf:"bytes,4,rep,name=errors,proto3" json:"errors,omitempty"`
+	DropPriority  bool                   `protobuf:"varint,5,opt,name=drop_priority,json=dropPriority,proto3" json:"drop_priority,omitempty"` // as of MoveJobs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3239,6 +3256,13 @@ func (x *Arrive) GetErrors() []*job.AttemptError {
 		return x.Errors
 	}
 	return nil
+}
+
+func (x *Arrive) GetDropPriority() bool {
+	if x != nil {
+		return x.DropPriority
+	}
+	return false
 }
 
 type KindBlob struct {
@@ -8002,19 +8026,22 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"RaiseLevel\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\rR\x05level\"\x12\n" +
-	"\x10RaiseLevelResult\"v\n" +
+	"\x10RaiseLevelResult\"\xc2\x01\n" +
 	"\bMoveJobs\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12\x17\n" +
 	"\ajob_ids\x18\x02 \x03(\fR\x06jobIds\x12\x14\n" +
 	"\x05queue\x18\x03 \x01(\tR\x05queue\x12\x14\n" +
-	"\x05shard\x18\x04 \x01(\rR\x05shard\"<\n" +
+	"\x05shard\x18\x04 \x01(\rR\x05shard\x12%\n" +
+	"\x0ereset_attempts\x18\x05 \x01(\bR\rresetAttempts\x12#\n" +
+	"\rdrop_priority\x18\x06 \x01(\bR\fdropPriority\"<\n" +
 	"\x0eMoveJobsResult\x12*\n" +
-	"\x05items\x18\x01 \x03(\v2\x14.corvo.op.v1.RefusalR\x05items\"\xb5\x01\n" +
+	"\x05items\x18\x01 \x03(\v2\x14.corvo.op.v1.RefusalR\x05items\"\xda\x01\n" +
 	"\x06Arrive\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12#\n" +
 	"\x03job\x18\x02 \x01(\v2\x11.corvo.job.v1.JobR\x03job\x12+\n" +
 	"\x05blobs\x18\x03 \x03(\v2\x15.corvo.op.v1.KindBlobR\x05blobs\x122\n" +
-	"\x06errors\x18\x04 \x03(\v2\x1a.corvo.job.v1.AttemptErrorR\x06errors\"F\n" +
+	"\x06errors\x18\x04 \x03(\v2\x1a.corvo.job.v1.AttemptErrorR\x06errors\x12#\n" +
+	"\rdrop_priority\x18\x05 \x01(\bR\fdropPriority\"F\n" +
 	"\bKindBlob\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\rR\x04kind\x12&\n" +
 	"\x04blob\x18\x02 \x01(\v2\x12.corvo.job.v1.BlobR\x04blob\"\x0e\n" +

@@ -32,6 +32,7 @@ func (s *Server) beat(w http.ResponseWriter, r *http.Request, q *request, body *
 	if err := f.Err(); err != nil {
 		return out, err
 	}
+	s.reported(q, body)
 	var ids []job.ID
 	renewals := make([]*op.HeartbeatItem, 0, len(beats))
 	for i := range beats {

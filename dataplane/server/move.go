@@ -16,7 +16,7 @@ import (
 // right to both queues: what is in the one leaves it, and what the other's workers
 // do is decided by who fills it.
 func (s *Server) moveJob(w http.ResponseWriter, r *http.Request) error {
-	var body convert.MoveJobBody
+	var body api.MoveJobRequest
 	q, err := s.begin(r, &body)
 	if err != nil {
 		return err
@@ -26,18 +26,18 @@ func (s *Server) moveJob(w http.ResponseWriter, r *http.Request) error {
 		return noJob(r.PathValue("id"))
 	}
 	var f convert.Faults
-	queue := convert.FromMoveJob(&f, &body)
+	move := convert.FromMoveJob(&f, &body)
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if err := q.mayMove(r, id, queue); err != nil {
+	if err := q.mayMove(r, id, move.Queue); err != nil {
 		return err
 	}
 	moved := &items[*op.Refusal]{
 		ids: []job.ID{id},
 		propose: func(c *cell.Cell, _ []int) ([]*op.Refusal, position, error) {
-			o := &op.MoveJobs{Meta: q.meta, JobIds: [][]byte{id[:]}, Queue: queue, Shard: q.shards.Of(queue).Shard()}
-			result, at, err := proposeItems[*op.MoveJobsResult](s, r, &q, c, o)
+			move.Meta, move.JobIds, move.Shard = q.meta, [][]byte{id[:]}, q.shards.Of(move.Queue).Shard()
+			result, at, err := proposeItems[*op.MoveJobsResult](s, r, &q, c, move)
 			return result.GetItems(), at, err
 		},
 		refusal: refusalItself,

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
@@ -11,28 +12,52 @@ import (
 // apiVersion is the version of the wire contract.
 const apiVersion = "v1"
 
-// capabilities are the parts of the contract that this server has, for clients
-// that find out what they may use.
-var capabilities = []string{
-	"enqueue", "enqueue.batch", "enqueue.delayed", "enqueue.idempotency",
-	"fetch", "fetch.batch", "ack", "ack.batch", "fail", "heartbeat",
-	"jobs.get", "jobs.search", "jobs.move", "queues", "queues.pause", "queues.concurrency",
-	"rpc", "rpc.stream",
-}
+// fieldCapabilities are parts of the contract that are fields and headers of a route.
+var fieldCapabilities = []string{"enqueue.delayed", "enqueue.idempotency"}
 
-// ownKeysCapability is that of a server that makes its keys itself.
+// ownKeysCapability begins the names of a server that makes its keys itself.
 const ownKeysCapability = "auth.keys"
 
 func (s *Server) info(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Info{ServerVersion: s.cfg.Version, APIVersion: apiVersion, Capabilities: s.capabilities()})
 }
 
-// capabilities are those of this server.
+// capabilities are what this server can do, by name, for clients that find out what they
+// may use. They follow from its table of routes: POST /jobs/{id}/move is jobs.move, and
+// what is not built is not among them.
 func (s *Server) capabilities() []string {
-	if s.cloud() {
-		return capabilities
+	all := slices.Clone(fieldCapabilities)
+	for _, r := range s.routes() {
+		name, ok := capability(r)
+		if ok && (!s.cloud() || !strings.HasPrefix(name, ownKeysCapability)) {
+			all = append(all, name)
+		}
 	}
-	return append(slices.Clip(capabilities), ownKeysCapability)
+	for _, r := range s.procedures() {
+		if all = append(all, "rpc"); strings.HasSuffix(r.Path, "StreamLifecycle") {
+			all = append(all, "rpc.stream")
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// capability is the name of what a route does; false for one that has none.
+func capability(r serve.Route) (name string, ok bool) {
+	path, ok := strings.CutPrefix(r.Path, "/api/v1/")
+	if !ok || r.Unbuilt {
+		return "", false
+	}
+	var words []string
+	for word := range strings.SplitSeq(path, "/") {
+		if !strings.HasPrefix(word, "{") {
+			words = append(words, word)
+		}
+	}
+	if r.Method == http.MethodGet && strings.HasSuffix(path, "}") {
+		words = append(words, "get")
+	}
+	return strings.Join(words, "."), true
 }
 
 func (s *Server) openAPI(w http.ResponseWriter, r *http.Request) error {

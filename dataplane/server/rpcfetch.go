@@ -28,7 +28,7 @@ func (s *Server) rpcFetch(c *rpcCall, m *workerpb.FetchRequest) (*workerpb.Fetch
 	if err != nil {
 		return nil, err
 	}
-	ask, err := convert.FromRPCFetch(m.Queues, m.WorkerId, m.Hostname, m.LeaseDuration, 1)
+	ask, err := convert.FromRPCFetch(m.Queues, m.WorkerId, m.Hostname, m.LeaseDuration, 1, m.Concurrency)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (s *Server) rpcFetchBatch(c *rpcCall, m *workerpb.FetchBatchRequest) (*work
 	if count == 0 { // absent
 		count = 1
 	}
-	ask, err := convert.FromRPCFetch(m.Queues, m.WorkerId, m.Hostname, m.LeaseDuration, count)
+	ask, err := convert.FromRPCFetch(m.Queues, m.WorkerId, m.Hostname, m.LeaseDuration, count, m.Concurrency)
 	if err != nil {
 		return nil, err
 	}

@@ -457,7 +457,7 @@ func TestMoveJobs(t *testing.T) {
 			n.do("POST", "/api/v1/ack/"+id, fmt.Sprintf(`{"lease_token":%q}`, j.LeaseToken), 200, nil)
 			n.do("POST", "/api/v1/jobs/job_00000000000000000000000000/move", `{"queue":"q"}`, 404, nil)
 			n.do("POST", "/api/v1/jobs/"+id+"/move", `{"queue":"a b"}`, 400, nil)
-			n.do("POST", "/api/v1/jobs/"+id+"/move", `{"queue":"q","reset_attempts":true}`, 501, nil)
+			n.do("POST", "/api/v1/jobs/"+id+"/move", `{"queue":"q","reset_attempts":"yes"}`, 400, nil)
 			if ids := n.pages("desc", 10, 1, nil); !slices.Equal(ids, []string{id}) {
 				t.Errorf("a search finds %v", ids)
 			}

@@ -91,7 +91,7 @@ func (f *frame) prepare() error {
 	if f.m.FetchCount == 0 {
 		return nil
 	}
-	ask, err := convert.FromRPCFetch(f.m.Queues, f.m.WorkerId, f.m.Hostname, f.m.LeaseDuration, f.m.FetchCount)
+	ask, err := convert.FromRPCFetch(f.m.Queues, f.m.WorkerId, f.m.Hostname, f.m.LeaseDuration, f.m.FetchCount, f.m.Concurrency)
 	if err != nil {
 		return err
 	}

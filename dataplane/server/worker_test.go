@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -321,6 +322,26 @@ func TestWorkerDrains(t *testing.T) {
 	for _, id := range []string{listens, early} {
 		n.settled(id, "completed")
 	}
+}
+
+// While a worker drains, the list of workers says so, and how many jobs it runs at once.
+func TestADrainingWorkerIsShown(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	id := n.enqueued(`{"queue":"q"}`)
+	began := make(chan struct{})
+	w := n.work(&client.Worker{ID: "w", Hostname: "h", Concurrency: 3}, "q", func(ctx context.Context, j *client.Job) error {
+		close(began)
+		<-j.Draining()
+		for ctx.Err() == nil && n.workers(n.admin) != "w@h [q] 1/3 draining" {
+			runtime.Gosched()
+		}
+		return ctx.Err()
+	})
+	<-began
+	w.stop()
+	w.end()
+	n.settled(id, "completed")
 }
 
 // An agent's iterations, their tools and the person they wait for, by the worker.

@@ -25,6 +25,19 @@ func (s *Server) fetched(q *request, ask *convert.Fetch) {
 	}
 	if workers, err := s.cfg.Host.Workers(q.who.Namespace); err == nil {
 		workers.Fetched(ask.WorkerID, ask.Hostname, ask.Queues, s.cfg.Now().UnixNano())
+		if ask.Concurrency > 0 {
+			workers.Reports(ask.WorkerID, ask.Concurrency, false, s.cfg.Now().UnixNano())
+		}
+	}
+}
+
+// reported notes what a heartbeat says of its worker.
+func (s *Server) reported(q *request, b *api.HeartbeatRequest) {
+	if b.WorkerID == "" {
+		return
+	}
+	if workers, err := s.cfg.Host.Workers(q.who.Namespace); err == nil {
+		workers.Reports(b.WorkerID, b.Concurrency, b.Draining, s.cfg.Now().UnixNano())
 	}
 }
 
@@ -111,6 +124,7 @@ func (all workers) of(id, hostname string, startedNs, seenNs int64) *gathered {
 func (all workers) heard(one *host.Worker) {
 	g := all.of(one.ID, one.Hostname, one.StartedNs, one.SeenNs)
 	g.Queues = append(g.Queues, one.Queues...)
+	g.Concurrency, g.Draining = one.Concurrency, one.Draining
 }
 
 // holds adds what a worker holds.

@@ -30,10 +30,14 @@ func (n *node) workers(key string) string {
 	}
 	var out []string
 	for _, w := range all {
-		if w.Concurrency != 0 || w.Draining {
-			n.t.Errorf("nobody knows this of %+v", w)
+		text := fmt.Sprintf("%s@%s %v %d", w.ID, w.Hostname, w.Queues, w.Active)
+		if w.Concurrency != 0 {
+			text += fmt.Sprintf("/%d", w.Concurrency)
 		}
-		out = append(out, fmt.Sprintf("%s@%s %v %d", w.ID, w.Hostname, w.Queues, w.Active))
+		if w.Draining {
+			text += " draining"
+		}
+		out = append(out, text)
 	}
 	return strings.Join(out, ", ")
 }
@@ -166,4 +170,39 @@ func TestWorkersOfOtherNodes(t *testing.T) {
 			t.Errorf("node %d knows %q, want %q", i, text, want)
 		}
 	}
+}
+
+// A worker says how many jobs it runs at once and that it drains, over HTTP and RPC.
+func TestWorkersReport(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	c := n.client(n.admin)
+	if _, err := c.Fetch(t.Context(), api.FetchRequest{Queues: []string{"q"}, WorkerID: "w", Timeout: ptr(0), Concurrency: 7}); err != nil {
+		t.Fatal(err)
+	}
+	n.lists(n.admin, "w@ [q] 0/7")
+	if _, err := c.Heartbeat(t.Context(), api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{}, WorkerID: "w", Draining: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.lists(n.admin, "w@ [q] 0/7 draining")
+	for _, body := range []string{`{"queues":["q"],"concurrency":-1}`, `{"queues":["q"],"concurrency":1000001}`} {
+		if p := n.send("POST", "/api/v1/fetch", n.admin, body).problem(t); p.Code != api.ValidationError || p.fields(t) != "concurrency" {
+			t.Errorf("%s: %v", body, p)
+		}
+	}
+	long := strings.Repeat("w", job.MaxWorkerID+1)
+	if p := n.send("POST", "/api/v1/heartbeat", n.admin, `{"jobs":{},"worker_id":"`+long+`"}`).problem(t); p.fields(t) != "worker_id" {
+		t.Errorf("%v", p)
+	}
+	for _, path := range []string{"Fetch", "FetchBatch"} {
+		a := n.send("POST", "/corvo.v1.WorkerService/"+path, n.admin, `{"queues":["q"],"workerId":"`+path+`","leaseDuration":1,"concurrency":3}`, "Content-Type: application/json", "Connect-Timeout-Ms: 50")
+		if a.status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	a := n.send("POST", "/corvo.v1.WorkerService/Heartbeat", n.admin, `{"jobs":{},"workerId":"Fetch","concurrency":4,"draining":true}`, "Content-Type: application/json")
+	if a.status != http.StatusOK {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	n.lists(n.admin, "Fetch@ [q] 0/4 draining, FetchBatch@ [q] 0/3, w@ [q] 0/7 draining")
 }

@@ -14,14 +14,28 @@ func (m *model) moveJobs(o *op.MoveJobs) outcome {
 	}
 	result := &op.MoveJobsResult{}
 	for _, b := range o.GetJobIds() {
-		result.Items = append(result.Items, refusal(m.move(job.ID(b), o.GetShard(), o.GetQueue())))
+		result.Items = append(result.Items, refusal(m.move(job.ID(b), o)))
 	}
 	return outcome{result: result}
 }
 
+// usualPriority is what a queue gives to jobs that say no priority.
+func (m *model) usualPriority(queue string) uint32 {
+	if d := m.defaultsOf(queue); d != nil && d.Priority != nil {
+		return d.GetPriority()
+	}
+	return job.Normal
+}
+
 // move takes one job to a queue, which may be that of another shard.
-func (m *model) move(id job.ID, shard uint32, queue string) api.Code {
-	j := m.jobs[id]
+func (m *model) move(id job.ID, o *op.MoveJobs) api.Code {
+	j, shard, queue := m.jobs[id], o.GetShard(), o.GetQueue()
+	renew := func() {
+		if o.GetResetAttempts() {
+			j.attempt = max(j.attempt, j.lastError())
+			j.base = j.attempt
+		}
+	}
 	here := shard == m.number
 	switch f, left := m.forwards[id]; {
 	case j == nil && left && f.shard == shard && f.queue == queue:
@@ -36,6 +50,9 @@ func (m *model) move(id job.ID, shard uint32, queue string) api.Code {
 		m.takeOut(j)
 		delete(m.jobs, id)
 		j.queue = queue
+		if renew(); o.GetDropPriority() {
+			j.priority = m.usualPriority(queue)
+		}
 		m.comeIn(j)
 		return ""
 	case j.blocked > 0, j.awaited, len(j.agent.kept) > 0, len(j.agent.scores) > 0:
@@ -43,6 +60,7 @@ func (m *model) move(id job.ID, shard uint32, queue string) api.Code {
 	}
 	m.takeOut(j)
 	delete(m.jobs, id)
+	renew()
 	j.moves++
 	j.queue = queue
 	m.forwards[id] = forward{shard, queue, j.createdNs}
@@ -50,6 +68,9 @@ func (m *model) move(id job.ID, shard uint32, queue string) api.Code {
 		j.number = to.nextNumber
 		to.nextNumber++
 		delete(to.forwards, id)
+		if o.GetDropPriority() {
+			j.priority = to.usualPriority(queue)
+		}
 		to.comeIn(j)
 	}})
 	return ""
@@ -159,7 +180,7 @@ func (w *workload) moveJobs() op.Op {
 	if other := w.other(); other != nil && !w.chance(3) {
 		to = other
 	}
-	return &op.MoveJobs{Meta: w.meta(), Queue: to.work.jobQueue(), Shard: to.number, JobIds: idBytes(w.some(4, func(j *modelJob) bool {
+	return &op.MoveJobs{Meta: w.meta(), Queue: to.work.jobQueue(), Shard: to.number, ResetAttempts: w.chance(4), DropPriority: w.chance(4), JobIds: idBytes(w.some(4, func(j *modelJob) bool {
 		return j.state != job.Active || w.chance(10)
 	}))}
 }

@@ -133,29 +133,31 @@ func TestFetchDefaults(t *testing.T) {
 	}
 }
 
-// What a move cannot do is refused where it is asked for; a truth value is nothing else.
-func TestUnbuiltMove(t *testing.T) {
+// What a move is asked for besides its queue are truth values, and nothing else.
+func TestFromMoveJob(t *testing.T) {
 	t.Parallel()
-	for fields, want := range map[string]api.Code{
-		`"reset_attempts":false,"keep_priority":true`: "",
-		`"reset_attempts":null,"keep_priority":null`:  "",
-		`"reset_attempts":"","keep_priority":""`:      "",
-		`"reset_attempts":true`:                       api.Unsupported,
-		`"keep_priority":false`:                       api.Unsupported,
-		`"reset_attempts":"yes"`:                      api.ValidationError,
-		`"reset_attempts":0`:                          api.ValidationError,
-		`"keep_priority":"no"`:                        api.ValidationError,
-		`"keep_priority":1`:                           api.ValidationError,
+	for fields, want := range map[string]*op.MoveJobs{
+		`"reset_attempts":false,"keep_priority":true`: {Queue: "q"},
+		`"reset_attempts":null,"keep_priority":null`:  {Queue: "q"},
+		`"reset_attempts":"","keep_priority":""`:      {Queue: "q"},
+		`"reset_attempts":true`:                       {Queue: "q", ResetAttempts: true},
+		`"keep_priority":false`:                       {Queue: "q", DropPriority: true},
+		`"reset_attempts":"yes"`:                      nil,
+		`"reset_attempts":0`:                          nil,
+		`"keep_priority":"no"`:                        nil,
+		`"keep_priority":1`:                           nil,
 	} {
 		var f Faults
-		var b MoveJobBody
+		var b api.MoveJobRequest
 		err := into([]byte(`{"queue":"q",`+fields+`}`), &b)
-		if err == nil {
-			FromMoveJob(&f, &b)
-			err = f.Err()
+		if want == nil {
+			if api.CodeOf(err) != api.ValidationError {
+				t.Errorf("%s: %v", fields, err)
+			}
+			continue
 		}
-		if (err == nil) != (want == "") || err != nil && api.CodeOf(err) != want {
-			t.Errorf("%s: %v", fields, err)
+		if got := FromMoveJob(&f, &b); err != nil || f.Any() || !proto.Equal(got, want) {
+			t.Errorf("%s: %v, %v", fields, got, err)
 		}
 	}
 }

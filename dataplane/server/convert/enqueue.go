@@ -15,6 +15,30 @@ import (
 // EnqueueBody is the body of POST /enqueue and an item of POST /enqueue/batch.
 type EnqueueBody struct {
 	api.EnqueueRequest
+	unbuiltRouting
+}
+
+// unbuiltRouting are the fields of routing, which no job is subject to. They are refused,
+// because a producer that sets them believes in another server for its jobs.
+type unbuiltRouting struct {
+	Routing       json.RawMessage `json:"routing"`
+	RoutingTarget json.RawMessage `json:"routing_target"`
+	RoutingIndex  json.RawMessage `json:"routing_index"`
+}
+
+// report names those that ask for something.
+func (u *unbuiltRouting) report(f *Faults) {
+	if u.Routing == nil && u.RoutingTarget == nil && u.RoutingIndex == nil {
+		return
+	}
+	for _, field := range [...]struct {
+		name  string
+		value json.RawMessage
+	}{{"routing", u.Routing}, {"routing_target", u.RoutingTarget}, {"routing_index", u.RoutingIndex}} {
+		if value := string(field.value); !Absent(field.value) && value != `""` && value != "0" {
+			f.Unsupported(field.name)
+		}
+	}
 }
 
 // EnqueueBatchBody is the body of POST /enqueue/batch.
@@ -39,6 +63,7 @@ func (into *newJob) read(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int)
 	if err := job.CheckQueueName(b.Queue); err != nil {
 		f.Invalid("queue", "%v", err)
 	}
+	b.unbuiltRouting.report(f)
 	payload := b.Payload
 	if Absent(payload) {
 		payload = emptyObject

@@ -26,6 +26,8 @@ type Fetch struct {
 	Wait     time.Duration // for a job; 0 = not at all
 	LeaseMs  int64
 	Count    int
+
+	Concurrency int // of the worker; 0 = it does not say
 }
 
 // FromFetch reads a fetch of one job.
@@ -35,6 +37,8 @@ func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
 		Hostname: r.Hostname,
 		LeaseMs:  leaseMs(f, "lease_duration", r.LeaseDuration, job.DefaultLease),
 		Count:    1,
+
+		Concurrency: workerConcurrency(f, r.Concurrency),
 	}
 	if len(r.Queues) == 0 || len(r.Queues) > job.MaxFetchQueues {
 		f.Invalid("queues", "has %d entries; it takes 1 to %d", len(r.Queues), job.MaxFetchQueues)
@@ -56,6 +60,14 @@ func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
 	}
 	out.Wait = max(0, wait-fetchEarly)
 	return out
+}
+
+// workerConcurrency reads how many jobs a worker says that it runs at once.
+func workerConcurrency(f *Faults, n int) int {
+	if n < 0 || n > job.MaxWorkerConcurrency {
+		f.Invalid("concurrency", "is %d; it is how many jobs the worker runs at once, at most %d", n, job.MaxWorkerConcurrency)
+	}
+	return n
 }
 
 // queues checks the names and leaves out repeats: the first mention counts.

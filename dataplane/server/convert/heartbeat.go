@@ -25,6 +25,10 @@ func FromHeartbeat(f *Faults, r *api.HeartbeatRequest) []Beat {
 	if len(r.ReportID) > job.MaxReportID {
 		f.Invalid("report_id", "has %d bytes; at most %d are taken", len(r.ReportID), job.MaxReportID)
 	}
+	if err := job.CheckText(r.WorkerID, job.MaxWorkerID); err != nil {
+		f.Invalid("worker_id", "%v", err)
+	}
+	workerConcurrency(f, r.Concurrency)
 	beats := make([]Beat, 0, len(r.Jobs))
 	for _, name := range slices.Sorted(maps.Keys(r.Jobs)) {
 		b := Beat{Name: name}

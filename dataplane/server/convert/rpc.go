@@ -252,7 +252,10 @@ func ToRPCFailed(r api.FailResponse) *workerpb.FailResponse {
 // job's progress where that says nothing else.
 func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, error) {
 	var f Faults
-	b := &api.HeartbeatRequest{Jobs: make(map[string]api.HeartbeatJob, len(m.Jobs))}
+	b := &api.HeartbeatRequest{
+		Jobs:     make(map[string]api.HeartbeatJob, len(m.Jobs)),
+		WorkerID: m.WorkerId, Concurrency: int(m.Concurrency), Draining: m.Draining,
+	}
 	for name, j := range m.Jobs {
 		f.scope = scope{list: "jobs", name: Excerpt(name)}
 		progress := rawText(&f, "progress_json", j.GetProgressJson())

@@ -16,11 +16,11 @@ import (
 
 // FromRPCFetch reads a fetch of up to count jobs. lease_duration says how long it waits
 // as well; without one it is as long as a fetch over HTTP waits.
-func FromRPCFetch(queues []string, worker, hostname string, lease, count int32) (Fetch, error) {
+func FromRPCFetch(queues []string, worker, hostname string, lease, count, concurrency int32) (Fetch, error) {
 	var f Faults
 	n := int(count)
 	out := FromFetchBatch(&f, &api.FetchBatchRequest{FetchRequest: api.FetchRequest{
-		Queues: queues, WorkerID: worker, Hostname: hostname, LeaseDuration: int(lease),
+		Queues: queues, WorkerID: worker, Hostname: hostname, LeaseDuration: int(lease), Concurrency: int(concurrency),
 	}, Count: &n})
 	out.Wait = job.DefaultFetchWait
 	if lease > 0 {

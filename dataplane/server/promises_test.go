@@ -1,0 +1,123 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+)
+
+// TestPromises looks for every route and field that the documents name in the table of
+// routes and the types of their bodies; what is not there must refuse by name.
+func TestPromises(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	promised, err := os.ReadFile("testdata/promises.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := n.server.table()
+	checked := 0
+	for line := range strings.Lines(string(promised)) {
+		names, verdict, ok := strings.Cut(strings.TrimSpace(line), ": ")
+		if !ok {
+			continue
+		}
+		checked++
+		words := strings.Fields(names)
+		method, path, fields := words[0], words[1], words[2:]
+		at := slices.IndexFunc(all, func(r serve.Route) bool { return r.Method == method && r.Path == path })
+		if code, ok := strings.CutPrefix(verdict, "refused: "); ok {
+			n.refusesByName(method, path, fields, api.Code(code))
+			continue
+		}
+		if verdict != "there" || at < 0 || all[at].Unbuilt {
+			t.Errorf("%s %s is not %s", method, path, verdict)
+			continue
+		}
+		of := reflect.TypeOf(all[at].Request)
+		if len(fields) > 0 && fields[0] == "->" {
+			of, fields = reflect.TypeOf(all[at].Response), fields[1:]
+		}
+		for _, field := range fields {
+			if of == nil || !hasField(of, strings.Split(field, ".")) {
+				t.Errorf("%s %s has no %s", method, path, field)
+			}
+		}
+	}
+	if checked < 75 {
+		t.Errorf("only %d lines were read", checked)
+	}
+}
+
+// refusesByName asks for what is not there: a field of each request, or the route itself.
+func (n *node) refusesByName(method, path string, fields []string, code api.Code) {
+	n.t.Helper()
+	if len(fields) == 0 {
+		if p := n.send(method, path, n.admin, "").problem(n.t); p.Code != code || !strings.Contains(p.Error, path) {
+			n.t.Errorf("%s %s: %v", method, path, p)
+		}
+		return
+	}
+	for _, field := range fields {
+		a := n.send(method, path, n.admin, `{"queue":"q","`+field+`":"x"}`)
+		if p := a.problem(n.t); a.status != http.StatusNotImplemented || p.Code != code || p.fields(n.t.(*testing.T)) != field {
+			n.t.Errorf("%s %s %s: %d %s", method, path, field, a.status, a.body)
+		}
+		for _, nothing := range []string{"null", `""`, "0"} {
+			if a := n.send(method, path, n.admin, `{"queue":"q","`+field+`":`+nothing+`}`); a.status != http.StatusCreated {
+				n.t.Errorf("%s %s %s %s: %d %s", method, path, field, nothing, a.status, a.body)
+			}
+		}
+	}
+}
+
+// hasField says whether the JSON form of a type has a field, by its path through lists,
+// maps and objects.
+func hasField(t reflect.Type, path []string) bool {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	if len(path) == 0 {
+		return true
+	}
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if f.Anonymous && name == "" && hasField(f.Type, path) || name == path[0] && hasField(f.Type, path[1:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// What a server says that it can do follows from its table of routes.
+func TestCapabilities(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	var info api.Info
+	if err := json.Unmarshal(n.send("GET", "/api/v1/info", "", "").body, &info); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"enqueue", "enqueue.batch", "enqueue.delayed", "enqueue.idempotency", "fetch", "fetch.batch", "ack", "ack.batch", "fail", "heartbeat",
+		"jobs.get", "jobs.search", "jobs.move", "queues", "queues.pause", "queues.concurrency", "rpc", "rpc.stream", "auth.keys",
+		"jobs.bulk", "budgets", "schedules", "usage.summary", "search.fulltext",
+	} {
+		if !slices.Contains(info.Capabilities, name) {
+			t.Errorf("%s is not among %v", name, info.Capabilities)
+		}
+	}
+	if !slices.IsSorted(info.Capabilities) || len(slices.Compact(slices.Clone(info.Capabilities))) != len(info.Capabilities) {
+		t.Errorf("%v", info.Capabilities)
+	}
+}
