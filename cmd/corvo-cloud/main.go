@@ -45,6 +45,11 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newDev(), newServer(), newGateway(), newHost(), newVersion())
 	misuse.Completion(root)
 	misuse.Strict(root)
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		settings.WarnUnknown(root, os.Environ(), false, func(message string) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "corvo-cloud: warning:", message)
+		})
+	}
 	return root
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/engine"
+	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/raftlog"
 )
 
@@ -38,9 +39,14 @@ type serverConfig struct {
 	AdminPasswordFile string        `flag:"admin-password-file" doc:"not supported: there are no passwords; the first start writes an admin's API key to admin.key in --data-dir"`
 	Shards            int64         `flag:"shards" doc:"shards a new cluster has (default 1)"`
 	Durability        string        `flag:"durability" default:"durable" doc:"durable: a write is on disk before it is acknowledged; relaxed: a crash of the machine may lose the newest ones"`
+	Durable           bool          `flag:"durable" doc:"another name of --durability durable"`
 	RaftStore         string        `flag:"raft-store" default:"wal" doc:"log store: wal, pebble, bolt or badger"`
 	Heartbeat         time.Duration `flag:"heartbeat" default:"500ms" doc:"how long a follower hears nothing of its leader before it stands for election"`
 	ElectionTimeout   time.Duration `flag:"election-timeout" default:"500ms" doc:"how long a candidate waits for votes; not less than --heartbeat"`
+	MaxPending        int64         `flag:"max-pending" default:"16384" doc:"writes of a shard that may wait for the log; more are answered 429 OVERLOADED"`
+	MaxPendingBytes   int64         `flag:"max-pending-bytes" default:"67108864" doc:"bytes of writes of a shard that may wait for the log"`
+	MaxEntryOps       int64         `flag:"max-entry-ops" default:"1024" doc:"writes that go into the log together: more for throughput, fewer for latency"`
+	MaxEntryBytes     int64         `flag:"max-entry-bytes" default:"1048576" doc:"bytes at which an entry of the log is full"`
 	MaxPayloadSize    int64         `flag:"max-payload-size" default:"1048576" doc:"most bytes of a job's payload"`
 	Retention         time.Duration `flag:"retention" doc:"how long jobs are kept that have ended, where their queues say nothing (default: as it was set last; at first 168h)"`
 	SnapshotThreshold int64         `flag:"snapshot-threshold" default:"67108864" doc:"bytes of log after which a snapshot is taken and the log cut"`
@@ -70,6 +76,15 @@ const (
 	minSnapshotThreshold = 1 << 20
 	maxExpect            = 99 // a group of more members is a mistake
 	maxStreamSetting     = 1_000_000
+
+	// The bounds of the pipeline's flags. The least backlog in bytes is that with which
+	// each class of writes can hold any op.
+	minPending      = 64
+	maxPending      = 1_000_000
+	maxPendingBytes = 4 << 30
+	maxEntryOps     = 65_536
+	minEntryBytes   = 64 << 10
+	maxEntryBytes   = 4 << 20
 )
 
 // check refuses settings that cannot be, all at once. given says of a flag whether it was
@@ -88,6 +103,20 @@ func (c *serverConfig) check(given func(flag string) bool) error {
 	f.Refuse(c.ElectionTimeout >= c.Heartbeat, "--election-timeout is %v; it must not be less than --heartbeat, %v", c.ElectionTimeout, c.Heartbeat)
 	f.Refuse(c.ProposeTimeout > 0, "--propose-timeout is %v; it must be positive", c.ProposeTimeout)
 	f.Refuse(c.ShutdownTimeout > 0, "--shutdown-timeout is %v; it must be positive", c.ShutdownTimeout)
+	f.Refuse(c.Durable || !given("durable"), "--durable=false says nothing of its own: say --durability %s", relaxed)
+	f.Refuse(!c.Durable || c.Durability != relaxed, "--durable and --durability %s contradict each other: give one of them", relaxed)
+	for _, b := range []struct {
+		flag        string
+		n           int64
+		least, most int64
+	}{
+		{"--max-pending", c.MaxPending, minPending, maxPending},
+		{"--max-pending-bytes", c.MaxPendingBytes, 2 * pipeline.MaxOpBytes, maxPendingBytes},
+		{"--max-entry-ops", c.MaxEntryOps, 1, maxEntryOps},
+		{"--max-entry-bytes", c.MaxEntryBytes, minEntryBytes, maxEntryBytes},
+	} {
+		f.Refuse(b.n >= b.least && b.n <= b.most, "%s is %d; it must be between %d and %d", b.flag, b.n, b.least, b.most)
+	}
 	for flag, n := range map[string]int64{"--stream-rate": c.StreamRate, "--stream-frames": c.StreamFrames, "--max-streams": c.MaxStreams} {
 		f.Refuse(n >= 1 && n <= maxStreamSetting, "%s is %d; it must be between 1 and %d", flag, n, maxStreamSetting)
 	}

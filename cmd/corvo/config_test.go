@@ -3,6 +3,7 @@ package main
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,8 +11,10 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/corvo/corvo/cmd/internal/proctest"
 	"github.com/corvo/corvo/cmd/internal/settings"
 	files "github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/replica"
 )
 
@@ -80,6 +83,13 @@ func TestSettingsThatCannotBeAreRefused(t *testing.T) {
 		"no address":            {args: []string{"--bind", "frob"}, want: []string{"--bind is \"frob\"", "host:port"}},
 		"no raft address":       {args: []string{"--raft-bind", "here"}, want: []string{"--raft-bind is \"here\"", "host:port"}},
 		"durability":            {args: []string{"--durability", "some"}, want: []string{"durable or relaxed"}},
+		"durable and relaxed":   {args: []string{"--durable", "--durability", "relaxed"}, want: []string{"contradict"}},
+		"not durable":           {args: []string{"--durable=false"}, want: []string{"--durability relaxed"}},
+		"no backlog":            {args: []string{"--max-pending", "63"}, want: []string{"--max-pending is 63"}},
+		"endless backlog":       {args: []string{"--max-pending", "1000001"}, want: []string{"1000000"}},
+		"small backlog":         {args: []string{"--max-pending-bytes", "41943039"}, want: []string{"41943040"}},
+		"empty entries":         {args: []string{"--max-entry-ops", "0"}, want: []string{"--max-entry-ops is 0"}},
+		"huge entries":          {args: []string{"--max-entry-bytes", "4194305"}, want: []string{"4194304"}},
 		"log store":             {args: []string{"--raft-store", "paper"}, want: []string{"badger", "bolt", "pebble", "wal"}},
 		"two ways in":           {args: []string{"--join", "a:1", "--peers", "b:1"}, want: []string{"--join, --discover and --peers"}},
 		"joining without raft":  {args: []string{"--join", "a:1", "--raft-bind", "off"}, want: []string{"--raft-bind"}},
@@ -237,5 +247,36 @@ func TestDevBindsToLoopbackByDefault(t *testing.T) {
 		if err != nil || cfg.bind() != c.want {
 			t.Errorf("%v binds %q (%v), want %q", c.args, cfg.bind(), err, c.want)
 		}
+	}
+}
+
+// The bounds of the pipeline are those it has by default, and those of the flags.
+func TestPipelineBounds(t *testing.T) {
+	t.Parallel()
+	cfg, err := load(t, []string{"--durable"}, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := cfg.tuning().Limits, (pipeline.Limits{InFlight: pipeline.MaxInFlight}).WithDefaults(); got.WithDefaults() != want || cfg.tuning().NoSync {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	cfg, err = load(t, []string{"--max-pending", "64", "--max-pending-bytes", "41943040", "--max-entry-ops", "1", "--max-entry-bytes", "4194304"}, nil, "")
+	if want := (pipeline.Limits{BacklogOps: 64, BacklogBytes: 40 << 20, EntryOps: 1, EntryBytes: 4 << 20}); err != nil || cfg.tuning().Limits != want {
+		t.Errorf("%+v, %v", cfg.tuning().Limits, err)
+	}
+}
+
+// A variable that nobody reads is told of with the one that is meant, and breaks nothing.
+func TestUnknownVariablesAreToldOf(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(proctest.Build(t, "../..", "./cmd/corvo"), "version")
+	cmd.Env = append(os.Environ(), "CORVO_ENDPIONT=http://127.0.0.1:1", "CORVO_FROBNICATE=1")
+	var said strings.Builder
+	cmd.Stderr = &said
+	if out, err := cmd.Output(); err != nil || len(out) == 0 {
+		t.Fatalf("%s, %v", out, err)
+	}
+	if want := `corvo: warning: environment variable "CORVO_ENDPIONT" is unknown and does nothing; did you mean CORVO_ENDPOINT?`; !strings.Contains(said.String(), want) || strings.Contains(said.String(), "FROBNICATE") {
+		t.Errorf("it says %q", said.String())
 	}
 }

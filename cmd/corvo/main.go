@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/cmd/internal/misuse"
+	"github.com/corvo/corvo/cmd/internal/settings"
 )
 
 // version is set by the linker for releases.
@@ -49,6 +50,11 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newVersion())
 	complete(root)
 	misuse.Strict(root)
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		settings.WarnUnknown(root, os.Environ(), cmd.Name() != "server", func(message string) {
+			fmt.Fprintln(cmd.ErrOrStderr(), "corvo: warning:", message)
+		})
+	}
 	return root
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/engine"
 	files "github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/raftlog"
 )
 
@@ -46,6 +47,10 @@ func (c *serverConfig) tuning() engine.Tuning {
 		Heartbeat:     c.Heartbeat,
 		Election:      c.ElectionTimeout,
 		Autopilot:     &engine.Autopilot{},
+		Limits: pipeline.Limits{
+			BacklogOps: int(c.MaxPending), BacklogBytes: c.MaxPendingBytes,
+			EntryOps: int(c.MaxEntryOps), EntryBytes: c.MaxEntryBytes,
+		},
 	}
 }
 

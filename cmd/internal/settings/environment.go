@@ -1,0 +1,111 @@
+package settings
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// prefix is what the names of our environment variables begin with.
+const prefix = "CORVO_"
+
+// variables are those that belong to no flag: of clients, workers, the Terraform provider
+// and the scripts that install and try Corvo.
+var variables = []string{
+	"CORVO_API_KEY", "CORVO_BASE_URL", "CORVO_CLOUD_TOKEN", "CORVO_CONCURRENCY", "CORVO_ENDPOINT", "CORVO_HEALTH_ADDR", "CORVO_IMAGE",
+	"CORVO_INSTALL_DIR", "CORVO_JOIN_TOKEN", "CORVO_NAMESPACE", "CORVO_PROFILE", "CORVO_QUEUES", "CORVO_URL", "CORVO_VERSION",
+}
+
+// foreign are variables that others set for a service of our name: Kubernetes for each
+// Service, Docker for each link.
+var foreign = regexp.MustCompile(`_SERVICE_(HOST|PORT(_.*)?)$|_PORT(_[0-9]+_(TCP|UDP)(_.*)?)?$`)
+
+// mostUnknown is how many unknown variables are named.
+const mostUnknown = 10
+
+// farthest is the edit distance up to which a known name is suggested.
+const farthest = 2
+
+// WarnUnknown has warn told of each variable of the environment that looks like a setting
+// of ours and that no command of root reads, with the name that is probably meant. Where
+// nearOnly is set it tells of those alone for which there is such a name: a command line
+// shares its environment with programs that have settings of their own. The environment
+// is not the command line's, so it is never an error.
+func WarnUnknown(root *cobra.Command, environ []string, nearOnly bool, warn func(message string)) {
+	known := knownVariables(root)
+	told := 0
+	for _, entry := range slices.Sorted(slices.Values(environ)) {
+		name, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || foreign.MatchString(name) {
+			continue
+		}
+		near := nearest(name, known)
+		if near == "" && nearOnly {
+			continue
+		}
+		if told++; told > mostUnknown {
+			warn(fmt.Sprintf("more than %d environment variables that begin with %s are unknown", mostUnknown, prefix))
+			return
+		}
+		message := fmt.Sprintf("environment variable %.100q is unknown and does nothing", name)
+		if near != "" {
+			message += fmt.Sprintf("; did you mean %s?", near)
+		}
+		warn(message)
+	}
+}
+
+// knownVariables are those of the flags of all commands, and of no flag, in order.
+func knownVariables(root *cobra.Command) []string {
+	known := slices.Clone(variables)
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+			flags.VisitAll(func(f *pflag.Flag) { known = append(known, envName(f.Name)) })
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(root)
+	slices.Sort(known)
+	return slices.Compact(known)
+}
+
+// nearest is the known name that another is probably meant to be; "" where there is none.
+func nearest(name string, known []string) (best string) {
+	least := farthest + 1
+	for _, k := range known {
+		if max(len(k), len(name))-min(len(k), len(name)) >= least {
+			continue
+		}
+		if d := distance(name, k); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance is how many letters have to be put in, left out or replaced to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		before := row[0] // of the row above, one to the left
+		row[0] = i + 1
+		for j := range len(b) {
+			step := 1
+			if a[i] == b[j] {
+				step = 0
+			}
+			before, row[j+1] = row[j+1], min(before+step, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
