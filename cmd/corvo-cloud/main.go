@@ -44,6 +44,7 @@ func newRoot() *cobra.Command {
 	})
 	root.AddCommand(newDev(), newServer(), newGateway(), newHost(), newVersion())
 	misuse.Completion(root)
+	misuse.Version(root, version)
 	misuse.Strict(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		settings.WarnUnknown(root, os.Environ(), false, func(message string) {

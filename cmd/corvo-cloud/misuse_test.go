@@ -43,6 +43,8 @@ func TestMisuseEndsWith2(t *testing.T) {
 		{line: []string{"--frob"}, says: "corvo-cloud --help says what there is"},
 		{line: []string{"version", "x"}, says: "corvo-cloud version --help says what there is"},
 		{line: dev, more: []string{"--frob"}, says: "unknown flag: --frob; corvo-cloud dev --help says what there is"},
+		{line: dev, more: []string{"--dta-dir", "x"}, says: "unknown flag: --dta-dir, is it --data-dir?; corvo-cloud dev --help says what there is"},
+		{line: []string{"gatway"}, says: "is it gateway?"},
 		{line: dev, more: []string{"--shutdown-timeout", "5"}, says: `--shutdown-timeout is "5"; it must be a duration`},
 		{line: dev, more: []string{"--shutdown-timeout", "0s"}, says: "--shutdown-timeout is 0s; it must be positive"},
 		{line: dev, more: []string{"--log-level", "loud"}, says: "--log-level"},

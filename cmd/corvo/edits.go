@@ -128,6 +128,11 @@ var (
 		_, err := api.Duration(text).Parse(0)
 		return api.Duration(text), err
 	}}
+	// fromNow is the time that is a duration away.
+	fromNow = form[api.Time]{"duration", func(text string) (api.Time, error) {
+		d, err := api.Duration(text).Parse(0)
+		return api.TimeOf(time.Now().Add(d)), err
+	}}
 	// instant is a time; a date is its midnight in UTC.
 	instant = form[api.Time]{"time", func(text string) (api.Time, error) {
 		if day, err := time.Parse(time.DateOnly, text); err == nil {

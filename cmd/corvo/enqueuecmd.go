@@ -20,7 +20,8 @@ func newEnqueue() *cobra.Command {
 		Long: "Make a job; prints its id, or that of the job which has its unique key. The payload is JSON, @FILE for a file of it,\n" +
 			"@- for stdin; without one it is {}.",
 		Example: "  corvo enqueue mails '{\"to\":\"jane@example.com\"}' --tag tenant=acme\n" +
-			"  corvo enqueue reports @report.json --scheduled-at 2026-12-01 --max-retries 5",
+			"  corvo enqueue reports @report.json --scheduled-at 2026-12-01 --max-retries 5\n" +
+			"  corvo enqueue reminders --delay 10m",
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (a api.EnqueueResponse, err error) {
 			req := api.EnqueueRequest{Queue: args[0]}
 			if len(args) > 1 {
@@ -29,6 +30,9 @@ func newEnqueue() *cobra.Command {
 				}
 			}
 			made.apply(&req)
+			if cmd.Flags().Changed("delay") && cmd.Flags().Changed("scheduled-at") {
+				return a, misusef("--delay and --scheduled-at both say when the job may run: give one of them")
+			}
 			if a, err = c.Enqueue(cmd.Context(), req); err == nil && a.UniqueExisting {
 				fmt.Fprintf(cmd.ErrOrStderr(), "corvo: no job was made: %s (%s)\n", a.JobID, a.Status)
 			}
@@ -51,6 +55,7 @@ func enqueueFlags() []edit[api.EnqueueRequest] {
 	return []edit[request]{
 		set("priority", "critical, high or normal (default normal)", priorityWord, func(r *request) *api.Priority { return &r.Priority }),
 		set("scheduled-at", "when it may run first, a time or a date (UTC)", instant, func(r *request) *api.Time { return &r.ScheduledAt }),
+		set("delay", "how long until it may run first, by this machine's clock, such as 10m", fromNow, func(r *request) *api.Time { return &r.ScheduledAt }),
 		set("expire-after", "when its time is over, such as 1h", span, func(r *request) *api.Duration { return &r.ExpireAfter }),
 		option("max-retries", "the most attempts, the first included (default 3)", whole, func(r *request) **int { return &r.MaxRetries }),
 		{"retry-backoff", words.kind, "none, fixed, linear or exponential (default exponential)", func(text string) (func(*request), error) {

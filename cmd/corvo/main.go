@@ -49,6 +49,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newVersion())
 	complete(root)
+	misuse.Version(root, version)
 	misuse.Strict(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		settings.WarnUnknown(root, os.Environ(), cmd.Name() != "server", func(message string) {

@@ -52,7 +52,6 @@ func (f Faults) Err() error { return Of(errors.Join(f...)) }
 func Group(cmd *cobra.Command) *cobra.Command {
 	cmd.DisableFlagsInUseLine = true
 	cmd.Args = cobra.ArbitraryArgs
-	cmd.SuggestionsMinimumDistance = 2
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			for _, below := range cmd.Commands() {
@@ -63,8 +62,8 @@ func Group(cmd *cobra.Command) *cobra.Command {
 			return cmd.Help()
 		}
 		hint := cmd.CommandPath() + " --help shows all"
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			hint = "is it " + near[0] + "?"
+		if near := nearCommand(cmd, args[0]); near != "" {
+			hint = "is it " + near + "?"
 		}
 		return Errorf("there is no command %q in %s; %s", args[0], cmd.CommandPath(), hint)
 	}
@@ -79,6 +78,13 @@ func Completion(root *cobra.Command) {
 	}
 }
 
+// Version gives a root the flag --version, which prints what its command version
+// prints.
+func Version(root *cobra.Command, version string) {
+	root.Version = version
+	root.SetVersionTemplate("{{.Version}}\n")
+}
+
 // Strict marks what a command and those below it find wrong with their flags and
 // arguments.
 func Strict(cmd *cobra.Command) {
@@ -88,7 +94,12 @@ func Strict(cmd *cobra.Command) {
 		}
 		return Errorf("%w; %s --help says what there is", err, cmd.CommandPath())
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return hint(cmd, settings.Unreadable("", err)) })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if near := nearFlag(cmd, err); near != "" {
+			err = fmt.Errorf("%w, is it --%s?", err, near)
+		}
+		return hint(cmd, settings.Unreadable("", err))
+	})
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error { return hint(cmd, check(cmd, args)) }
 	}

@@ -1,0 +1,25 @@
+package misuse
+
+import "testing"
+
+// The nearest name is suggested, up to the bound of typos and not above it.
+func TestNearest(t *testing.T) {
+	t.Parallel()
+	names := []string{"bench", "queue", "queues", "search", "secret-file", "server"}
+	for word, want := range map[string]string{
+		"serch": "search", "serve": "server", "qeue": "queue", "quues": "queues", "secret": "secret-file",
+		"quxyz": "", "x": "", "": "", "ab": "", "sxxrch": "search", "sxxxch": "", "bench": "bench",
+	} {
+		if got := nearest(word, names); got != want {
+			t.Errorf("%q was meant for %q, want %q", word, got, want)
+		}
+	}
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 2}, {"kitten", "sitting", 3}} {
+		if got := distance(c.a, c.b); got != c.want {
+			t.Errorf("from %q to %q are %d letters, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
