@@ -37,10 +37,25 @@ type AckItem struct {
 	AckRequest
 }
 
+// AckResponse says that the job is completed. UsageRejected is why its usage report is
+// kept aside; absent where it counts.
+type AckResponse struct {
+	Status        string `json:"status"`
+	UsageRejected string `json:"usage_rejected,omitempty"`
+}
+
 // AckBatchResponse counts the items whose job is completed and names the others.
+// UsageRejected are the completed jobs whose usage reports are kept aside.
 type AckBatchResponse struct {
-	Acked  int         `json:"acked"`
-	Errors []ItemError `json:"errors,omitempty"`
+	Acked         int              `json:"acked"`
+	Errors        []ItemError      `json:"errors,omitempty"`
+	UsageRejected []UsageRejection `json:"usage_rejected,omitempty"`
+}
+
+// UsageRejection says why the usage report that came with a completed job is kept aside.
+type UsageRejection struct {
+	JobID  string `json:"job_id"`
+	Reason string `json:"reason"`
 }
 
 // ItemError is why one item of a batch was refused.

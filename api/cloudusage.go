@@ -4,16 +4,17 @@ import "github.com/corvo/corvo/billing/money"
 
 // UsageTotals is what was used. Costs are exact to nine decimals.
 type UsageTotals struct {
-	Reports             int64      `json:"reports"` // usage reports of workers
-	InputTokens         int64      `json:"input_tokens"`
-	OutputTokens        int64      `json:"output_tokens"`
-	CacheCreationTokens int64      `json:"cache_creation_tokens"`
-	CacheReadTokens     int64      `json:"cache_read_tokens"`
-	CostUSD             money.Nano `json:"cost_usd"` // as workers reported it, or else as computed
+	Reports             money.Count `json:"reports"`          // usage reports of workers
+	RejectedReports     money.Count `json:"rejected_reports"` // kept aside, in no other number
+	InputTokens         money.Count `json:"input_tokens"`
+	OutputTokens        money.Count `json:"output_tokens"`
+	CacheCreationTokens money.Count `json:"cache_creation_tokens"`
+	CacheReadTokens     money.Count `json:"cache_read_tokens"`
+	CostUSD             money.Total `json:"cost_usd"` // as workers reported it, or else as computed
 
-	Requests      int64 `json:"requests"` // through the gateway
-	RequestBytes  int64 `json:"request_bytes"`
-	ResponseBytes int64 `json:"response_bytes"`
+	Requests      money.Count `json:"requests"` // through the gateway
+	RequestBytes  money.Count `json:"request_bytes"`
+	ResponseBytes money.Count `json:"response_bytes"`
 }
 
 // UsageGroup is the part of a usage answer with one key.
@@ -28,4 +29,7 @@ type UsageReport struct {
 	To     Time         `json:"to"`
 	Totals UsageTotals  `json:"totals"`
 	Groups []UsageGroup `json:"groups"` // ordered by key
+	// AsOf is when the newest usage was applied, whatever hour it is of; absent where there
+	// never was any. Hosts deliver within seconds, as long as they reach the control plane.
+	AsOf *Time `json:"as_of,omitempty"`
 }

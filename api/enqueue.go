@@ -55,7 +55,7 @@ type EnqueueRequest struct {
 	Model string `json:"model,omitempty"`
 	// CostEstimateUSD is what one attempt is expected to cost: budgets reserve it. Default:
 	// what its agent may spend, else what the budget says.
-	CostEstimateUSD *money.Nano `json:"cost_estimate_usd,omitempty"`
+	CostEstimateUSD *money.Reported `json:"cost_estimate_usd,omitempty"`
 
 	Tags       Strings         `json:"tags,omitempty"`       // searchable
 	Headers    Strings         `json:"headers,omitempty"`    // come back on fetch

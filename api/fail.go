@@ -14,10 +14,12 @@ type FailRequest struct {
 	WorkerID   string         `json:"worker_id,omitempty"`
 }
 
-// FailResponse says what becomes of the job.
+// FailResponse says what becomes of the job. UsageRejected is why its usage report is
+// kept aside; absent where it counts.
 type FailResponse struct {
 	Status            string `json:"status"` // retrying, dead or cancelled
 	Attempt           int    `json:"attempt"`
 	NextAttemptAt     Time   `json:"next_attempt_at,omitempty"`
 	AttemptsRemaining int    `json:"attempts_remaining"`
+	UsageRejected     string `json:"usage_rejected,omitempty"`
 }

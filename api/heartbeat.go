@@ -40,8 +40,10 @@ type HeartbeatResponse struct {
 
 // HeartbeatStatus is ok, or cancel: stop working on the job. BudgetExceeded says that
 // the job has cost more than its budgets have room for: what it costs from now on is
-// overrun, and its worker should come to an end.
+// overrun, and its worker should come to an end. UsageRejected is why its usage report is
+// kept aside; absent where it counts.
 type HeartbeatStatus struct {
 	Status         string `json:"status"`
 	BudgetExceeded bool   `json:"budget_exceeded,omitempty"`
+	UsageRejected  string `json:"usage_rejected,omitempty"`
 }

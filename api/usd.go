@@ -8,3 +8,6 @@ type USD = money.Nano
 
 // ParseUSD reads an amount such as "12.5". What it cannot hold exactly is an error.
 func ParseUSD(text string) (USD, error) { return money.Parse(text) }
+
+// ReportedUSD is an amount that a program reports or estimates: rounded to nine decimals.
+type ReportedUSD = money.Reported

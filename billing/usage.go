@@ -10,7 +10,8 @@ import (
 
 // Quantities are the meters, all counted in whole units.
 type Quantities struct {
-	Reports             int64      `json:"reports,omitempty"` // usage reports of workers
+	Reports             int64      `json:"reports,omitempty"`          // usage reports of workers
+	RejectedReports     int64      `json:"rejected_reports,omitempty"` // kept aside: their amounts are in no other meter
 	InputTokens         int64      `json:"input_tokens,omitempty"`
 	OutputTokens        int64      `json:"output_tokens,omitempty"`
 	CacheCreationTokens int64      `json:"cache_creation_tokens,omitempty"`
@@ -22,13 +23,23 @@ type Quantities struct {
 	ResponseBytes int64 `json:"response_bytes,omitempty"`
 }
 
-// ErrOverflow is a sum beyond an int64.
+// The most that one usage report of a worker may say. A report beyond is kept aside and in
+// no sum: a million dollars for one call is a program that reports nano-dollars as
+// dollars, and not what anybody has spent.
+const (
+	MaxReportCost   = 1_000_000 * money.Dollar
+	MaxReportTokens = 1_000_000_000_000 // all kinds together
+)
+
+// ErrOverflow is a sum beyond an int64. A row of a frame holds no more: its sender begins
+// another frame, so that no receiver ever refuses one for its size. What receivers
+// make of the rows are Totals, which do not overflow.
 var ErrOverflow = errors.New("the sum of the usage does not fit")
 
 // fields are the meters in a fixed order.
-func (q *Quantities) fields() [9]*int64 {
+func (q *Quantities) fields() [10]*int64 {
 	return [...]*int64{
-		&q.Reports, &q.InputTokens, &q.OutputTokens, &q.CacheCreationTokens, &q.CacheReadTokens, (*int64)(&q.Cost),
+		&q.Reports, &q.RejectedReports, &q.InputTokens, &q.OutputTokens, &q.CacheCreationTokens, &q.CacheReadTokens, (*int64)(&q.Cost),
 		&q.Requests, &q.RequestBytes, &q.ResponseBytes,
 	}
 }
@@ -46,6 +57,31 @@ func (q *Quantities) Add(other Quantities) error {
 	}
 	*q = sum
 	return nil
+}
+
+// Totals are sums of Quantities, wide enough for any number of them.
+type Totals struct {
+	Reports, RejectedReports                                        money.Count
+	InputTokens, OutputTokens, CacheCreationTokens, CacheReadTokens money.Count
+	Cost                                                            money.Total
+	Requests, RequestBytes, ResponseBytes                           money.Count
+}
+
+// Meters are the totals in the order in which they are declared; the unit of the cost
+// is the nano-dollar.
+func (t *Totals) Meters() [10]*money.Count {
+	return [...]*money.Count{
+		&t.Reports, &t.RejectedReports, &t.InputTokens, &t.OutputTokens, &t.CacheCreationTokens, &t.CacheReadTokens, (*money.Count)(&t.Cost),
+		&t.Requests, &t.RequestBytes, &t.ResponseBytes,
+	}
+}
+
+// Add adds other.
+func (t *Totals) Add(other Totals) {
+	more := other.Meters()
+	for i, f := range t.Meters() {
+		*f = f.Add(*more[i])
+	}
 }
 
 // Dimensions say what quantities were used for.

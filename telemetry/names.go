@@ -151,6 +151,19 @@ var (
 	}
 )
 
+// Usage.
+var (
+	UsageReportsRejected = Metric{
+		Name:   "corvo_usage_reports_rejected_total",
+		Help:   "Usage reports of workers that are kept aside, because they are beyond a limit; every member of a shard counts the same ones.",
+		Labels: []string{"shard"},
+	}
+	UsageStuck = Metric{
+		Name: "corvo_usage_stuck_shards",
+		Help: "Shards whose usage does not reach the control plane until somebody looks: it is refused, or the two disagree on what there is.",
+	}
+)
+
 // Streams.
 var (
 	EventStreams = Metric{

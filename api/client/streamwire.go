@@ -67,8 +67,8 @@ func wireAck(a *api.AckItem, out *workerpb.AckBatchItem) error {
 	}
 	if u := a.Usage; u != nil {
 		out.Usage = &workerpb.UsageReport{
-			InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, Model: u.Model, Provider: u.Provider,
-			CacheCreationTokens: u.CacheCreationTokens, CacheReadTokens: u.CacheReadTokens,
+			InputTokens: int64(u.InputTokens), OutputTokens: int64(u.OutputTokens), Model: u.Model, Provider: u.Provider,
+			CacheCreationTokens: int64(u.CacheCreationTokens), CacheReadTokens: int64(u.CacheReadTokens),
 		}
 		if u.CostUSD != nil {
 			out.Usage.CostUsdExact = u.CostUSD.String()

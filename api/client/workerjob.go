@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
 )
 
 // Job is a job that a handler does. What is set of it goes to the server with the next
@@ -115,17 +117,37 @@ func merge(sum *api.ReportedUsage, u api.ReportedUsage) bool {
 	if sum.Model != u.Model || sum.Provider != u.Provider || (sum.CostUSD == nil) != (u.CostUSD == nil) {
 		return false
 	}
+	if !withinLimits(*sum) || !withinLimits(u) {
+		return false // one of them is kept aside, and the other must not be because of it
+	}
+	both := *sum
 	if u.CostUSD != nil {
-		cost, err := sum.CostUSD.Add(*u.CostUSD)
-		if err != nil {
+		both.CostUSD = new(*sum.CostUSD + *u.CostUSD)
+	}
+	both.InputTokens += u.InputTokens
+	both.OutputTokens += u.OutputTokens
+	both.CacheCreationTokens += u.CacheCreationTokens
+	both.CacheReadTokens += u.CacheReadTokens
+	if !withinLimits(both) {
+		return false
+	}
+	*sum = both
+	return true
+}
+
+// withinLimits says whether a report is within what one report may say. The limits are far below
+// what the sum of two such reports would overflow at.
+func withinLimits(u api.ReportedUsage) bool {
+	if u.CostUSD != nil && (*u.CostUSD < 0 || money.Nano(*u.CostUSD) > billing.MaxReportCost) {
+		return false
+	}
+	left := money.ReportedCount(billing.MaxReportTokens)
+	for _, n := range [...]money.ReportedCount{u.InputTokens, u.OutputTokens, u.CacheCreationTokens, u.CacheReadTokens} {
+		if n < 0 || n > left {
 			return false
 		}
-		sum.CostUSD = &cost
+		left -= n
 	}
-	sum.InputTokens += u.InputTokens
-	sum.OutputTokens += u.OutputTokens
-	sum.CacheCreationTokens += u.CacheCreationTokens
-	sum.CacheReadTokens += u.CacheReadTokens
 	return true
 }
 

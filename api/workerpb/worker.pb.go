@@ -1007,6 +1007,7 @@ func (x *AckRequest) GetToolCallsJson() string {
 
 type AckResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	UsageRejected string                 `protobuf:"bytes,20,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"` // why the usage report is kept aside; empty: it is not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1039,6 +1040,13 @@ func (x *AckResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AckResponse.ProtoReflect.Descriptor instead.
 func (*AckResponse) Descriptor() ([]byte, []int) {
 	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *AckResponse) GetUsageRejected() string {
+	if x != nil {
+		return x.UsageRejected
+	}
+	return ""
 }
 
 type AckBatchItem struct {
@@ -1274,6 +1282,7 @@ type AckBatchResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Acked         int32                  `protobuf:"varint,1,opt,name=acked,proto3" json:"acked,omitempty"`
 	Errors        []*ItemError           `protobuf:"bytes,20,rep,name=errors,proto3" json:"errors,omitempty"`
+	UsageRejected []*UsageRejection      `protobuf:"bytes,21,rep,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"` // of acked jobs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1322,6 +1331,66 @@ func (x *AckBatchResponse) GetErrors() []*ItemError {
 	return nil
 }
 
+func (x *AckBatchResponse) GetUsageRejected() []*UsageRejection {
+	if x != nil {
+		return x.UsageRejected
+	}
+	return nil
+}
+
+// UsageRejection says that a job was acked and its usage report is kept aside.
+type UsageRejection struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UsageRejection) Reset() {
+	*x = UsageRejection{}
+	mi := &file_api_workerpb_worker_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UsageRejection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UsageRejection) ProtoMessage() {}
+
+func (x *UsageRejection) ProtoReflect() protoreflect.Message {
+	mi := &file_api_workerpb_worker_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UsageRejection.ProtoReflect.Descriptor instead.
+func (*UsageRejection) Descriptor() ([]byte, []int) {
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *UsageRejection) GetJobId() string {
+	if x != nil {
+		return x.JobId
+	}
+	return ""
+}
+
+func (x *UsageRejection) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 type StreamLifecycleRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	RequestId     uint64                 `protobuf:"varint,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
@@ -1339,7 +1408,7 @@ type StreamLifecycleRequest struct {
 
 func (x *StreamLifecycleRequest) Reset() {
 	*x = StreamLifecycleRequest{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[16]
+	mi := &file_api_workerpb_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1420,7 @@ func (x *StreamLifecycleRequest) String() string {
 func (*StreamLifecycleRequest) ProtoMessage() {}
 
 func (x *StreamLifecycleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[16]
+	mi := &file_api_workerpb_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1433,7 @@ func (x *StreamLifecycleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLifecycleRequest.ProtoReflect.Descriptor instead.
 func (*StreamLifecycleRequest) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{16}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StreamLifecycleRequest) GetRequestId() uint64 {
@@ -1440,13 +1509,14 @@ type StreamLifecycleResponse struct {
 	LeaderAddr     string                 `protobuf:"bytes,6,opt,name=leader_addr,json=leaderAddr,proto3" json:"leader_addr,omitempty"` // a URL
 	AckErrors      []*ItemError           `protobuf:"bytes,20,rep,name=ack_errors,json=ackErrors,proto3" json:"ack_errors,omitempty"`
 	RetryAfterMs   int64                  `protobuf:"varint,21,opt,name=retry_after_ms,json=retryAfterMs,proto3" json:"retry_after_ms,omitempty"` // with an error: when it is worth trying again
+	UsageRejected  []*UsageRejection      `protobuf:"bytes,22,rep,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"` // of acked jobs
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StreamLifecycleResponse) Reset() {
 	*x = StreamLifecycleResponse{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[17]
+	mi := &file_api_workerpb_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1528,7 @@ func (x *StreamLifecycleResponse) String() string {
 func (*StreamLifecycleResponse) ProtoMessage() {}
 
 func (x *StreamLifecycleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[17]
+	mi := &file_api_workerpb_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1541,7 @@ func (x *StreamLifecycleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLifecycleResponse.ProtoReflect.Descriptor instead.
 func (*StreamLifecycleResponse) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{17}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StreamLifecycleResponse) GetRequestId() uint64 {
@@ -1530,6 +1600,13 @@ func (x *StreamLifecycleResponse) GetRetryAfterMs() int64 {
 	return 0
 }
 
+func (x *StreamLifecycleResponse) GetUsageRejected() []*UsageRejection {
+	if x != nil {
+		return x.UsageRejected
+	}
+	return nil
+}
+
 type FailRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	JobId         string                 `protobuf:"bytes,1,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
@@ -1544,7 +1621,7 @@ type FailRequest struct {
 
 func (x *FailRequest) Reset() {
 	*x = FailRequest{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[18]
+	mi := &file_api_workerpb_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1633,7 @@ func (x *FailRequest) String() string {
 func (*FailRequest) ProtoMessage() {}
 
 func (x *FailRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[18]
+	mi := &file_api_workerpb_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1646,7 @@ func (x *FailRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailRequest.ProtoReflect.Descriptor instead.
 func (*FailRequest) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{18}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FailRequest) GetJobId() string {
@@ -1620,13 +1697,14 @@ type FailResponse struct {
 	NextAttemptAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=next_attempt_at,json=nextAttemptAt,proto3" json:"next_attempt_at,omitempty"`
 	AttemptsRemaining int32                  `protobuf:"varint,3,opt,name=attempts_remaining,json=attemptsRemaining,proto3" json:"attempts_remaining,omitempty"`
 	Attempt           int32                  `protobuf:"varint,20,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	UsageRejected     string                 `protobuf:"bytes,21,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"` // why the usage report is kept aside; empty: it is not
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
 }
 
 func (x *FailResponse) Reset() {
 	*x = FailResponse{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[19]
+	mi := &file_api_workerpb_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +1716,7 @@ func (x *FailResponse) String() string {
 func (*FailResponse) ProtoMessage() {}
 
 func (x *FailResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[19]
+	mi := &file_api_workerpb_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +1729,7 @@ func (x *FailResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailResponse.ProtoReflect.Descriptor instead.
 func (*FailResponse) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{19}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FailResponse) GetStatus() string {
@@ -1682,6 +1760,13 @@ func (x *FailResponse) GetAttempt() int32 {
 	return 0
 }
 
+func (x *FailResponse) GetUsageRejected() string {
+	if x != nil {
+		return x.UsageRejected
+	}
+	return ""
+}
+
 type HeartbeatJob struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	ProgressJson   string                 `protobuf:"bytes,1,opt,name=progress_json,json=progressJson,proto3" json:"progress_json,omitempty"`
@@ -1697,7 +1782,7 @@ type HeartbeatJob struct {
 
 func (x *HeartbeatJob) Reset() {
 	*x = HeartbeatJob{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[20]
+	mi := &file_api_workerpb_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1794,7 @@ func (x *HeartbeatJob) String() string {
 func (*HeartbeatJob) ProtoMessage() {}
 
 func (x *HeartbeatJob) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[20]
+	mi := &file_api_workerpb_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +1807,7 @@ func (x *HeartbeatJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatJob.ProtoReflect.Descriptor instead.
 func (*HeartbeatJob) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{20}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *HeartbeatJob) GetProgressJson() string {
@@ -1786,7 +1871,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[21]
+	mi := &file_api_workerpb_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1798,7 +1883,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[21]
+	mi := &file_api_workerpb_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1811,7 +1896,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{21}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *HeartbeatRequest) GetJobs() map[string]*HeartbeatJob {
@@ -1846,13 +1931,14 @@ type HeartbeatStatus struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Status         string                 `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"` // ok or cancel
 	BudgetExceeded bool                   `protobuf:"varint,20,opt,name=budget_exceeded,json=budgetExceeded,proto3" json:"budget_exceeded,omitempty"`
+	UsageRejected  string                 `protobuf:"bytes,21,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"` // why the usage report is kept aside; empty: it is not
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *HeartbeatStatus) Reset() {
 	*x = HeartbeatStatus{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[22]
+	mi := &file_api_workerpb_worker_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1864,7 +1950,7 @@ func (x *HeartbeatStatus) String() string {
 func (*HeartbeatStatus) ProtoMessage() {}
 
 func (x *HeartbeatStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[22]
+	mi := &file_api_workerpb_worker_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1877,7 +1963,7 @@ func (x *HeartbeatStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatStatus.ProtoReflect.Descriptor instead.
 func (*HeartbeatStatus) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{22}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *HeartbeatStatus) GetStatus() string {
@@ -1894,6 +1980,13 @@ func (x *HeartbeatStatus) GetBudgetExceeded() bool {
 	return false
 }
 
+func (x *HeartbeatStatus) GetUsageRejected() string {
+	if x != nil {
+		return x.UsageRejected
+	}
+	return ""
+}
+
 type HeartbeatResponse struct {
 	state         protoimpl.MessageState      `protogen:"open.v1"`
 	Jobs          map[string]*HeartbeatStatus `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
@@ -1903,7 +1996,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[23]
+	mi := &file_api_workerpb_worker_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2008,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[23]
+	mi := &file_api_workerpb_worker_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2021,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{23}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *HeartbeatResponse) GetJobs() map[string]*HeartbeatStatus {
@@ -1951,7 +2044,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[24]
+	mi := &file_api_workerpb_worker_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2056,7 @@ func (x *SubscribeRequest) String() string {
 func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[24]
+	mi := &file_api_workerpb_worker_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2069,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{24}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SubscribeRequest) GetQueues() []string {
@@ -2029,7 +2122,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[25]
+	mi := &file_api_workerpb_worker_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2134,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[25]
+	mi := &file_api_workerpb_worker_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2147,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{25}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SubscribeResponse) GetSeq() uint64 {
@@ -2114,7 +2207,7 @@ type GetServerInfoRequest struct {
 
 func (x *GetServerInfoRequest) Reset() {
 	*x = GetServerInfoRequest{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[26]
+	mi := &file_api_workerpb_worker_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2219,7 @@ func (x *GetServerInfoRequest) String() string {
 func (*GetServerInfoRequest) ProtoMessage() {}
 
 func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[26]
+	mi := &file_api_workerpb_worker_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2232,7 @@ func (x *GetServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{26}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{27}
 }
 
 type GetServerInfoResponse struct {
@@ -2153,7 +2246,7 @@ type GetServerInfoResponse struct {
 
 func (x *GetServerInfoResponse) Reset() {
 	*x = GetServerInfoResponse{}
-	mi := &file_api_workerpb_worker_proto_msgTypes[27]
+	mi := &file_api_workerpb_worker_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2258,7 @@ func (x *GetServerInfoResponse) String() string {
 func (*GetServerInfoResponse) ProtoMessage() {}
 
 func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_api_workerpb_worker_proto_msgTypes[27]
+	mi := &file_api_workerpb_worker_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2271,7 @@ func (x *GetServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{27}
+	return file_api_workerpb_worker_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetServerInfoResponse) GetServerVersion() string {
@@ -2304,8 +2397,9 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"\tworker_id\x18\x15 \x01(\tR\bworkerId\x12\x1f\n" +
 	"\vstep_status\x18\x16 \x01(\tR\n" +
 	"stepStatus\x12&\n" +
-	"\x0ftool_calls_json\x18\x17 \x01(\tR\rtoolCallsJson\"\r\n" +
-	"\vAckResponse\"\x86\x03\n" +
+	"\x0ftool_calls_json\x18\x17 \x01(\tR\rtoolCallsJson\"4\n" +
+	"\vAckResponse\x12%\n" +
+	"\x0eusage_rejected\x18\x14 \x01(\tR\rusageRejected\"\x86\x03\n" +
 	"\fAckBatchItem\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x1f\n" +
 	"\vresult_json\x18\x02 \x01(\tR\n" +
@@ -2328,10 +2422,14 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"\tItemError\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x12\n" +
 	"\x04code\x18\x02 \x01(\tR\x04code\x12\x14\n" +
-	"\x05error\x18\x03 \x01(\tR\x05error\"U\n" +
+	"\x05error\x18\x03 \x01(\tR\x05error\"\x96\x01\n" +
 	"\x10AckBatchResponse\x12\x14\n" +
 	"\x05acked\x18\x01 \x01(\x05R\x05acked\x12+\n" +
-	"\x06errors\x18\x14 \x03(\v2\x13.corvo.v1.ItemErrorR\x06errors\"\xd4\x02\n" +
+	"\x06errors\x18\x14 \x03(\v2\x13.corvo.v1.ItemErrorR\x06errors\x12?\n" +
+	"\x0eusage_rejected\x18\x15 \x03(\v2\x18.corvo.v1.UsageRejectionR\rusageRejected\"?\n" +
+	"\x0eUsageRejection\x12\x15\n" +
+	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xd4\x02\n" +
 	"\x16StreamLifecycleRequest\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12\x16\n" +
@@ -2343,7 +2441,7 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"fetchCount\x12*\n" +
 	"\x04acks\x18\a \x03(\v2\x16.corvo.v1.AckBatchItemR\x04acks\x124\n" +
 	"\benqueues\x18\b \x03(\v2\x18.corvo.v1.EnqueueRequestR\benqueues\x12 \n" +
-	"\vconcurrency\x18\x14 \x01(\x05R\vconcurrency\"\xb6\x02\n" +
+	"\vconcurrency\x18\x14 \x01(\x05R\vconcurrency\"\xf7\x02\n" +
 	"\x17StreamLifecycleResponse\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\x01 \x01(\x04R\trequestId\x12+\n" +
@@ -2355,7 +2453,8 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"leaderAddr\x122\n" +
 	"\n" +
 	"ack_errors\x18\x14 \x03(\v2\x13.corvo.v1.ItemErrorR\tackErrors\x12$\n" +
-	"\x0eretry_after_ms\x18\x15 \x01(\x03R\fretryAfterMs\"\xc3\x01\n" +
+	"\x0eretry_after_ms\x18\x15 \x01(\x03R\fretryAfterMs\x12?\n" +
+	"\x0eusage_rejected\x18\x16 \x03(\v2\x18.corvo.v1.UsageRejectionR\rusageRejected\"\xc3\x01\n" +
 	"\vFailRequest\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\tR\x05jobId\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x1c\n" +
@@ -2363,12 +2462,13 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"\vlease_token\x18\x14 \x01(\tR\n" +
 	"leaseToken\x12\x1b\n" +
 	"\tworker_id\x18\x15 \x01(\tR\bworkerId\x12+\n" +
-	"\x05usage\x18\x16 \x01(\v2\x15.corvo.v1.UsageReportR\x05usage\"\xb3\x01\n" +
+	"\x05usage\x18\x16 \x01(\v2\x15.corvo.v1.UsageReportR\x05usage\"\xda\x01\n" +
 	"\fFailResponse\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12B\n" +
 	"\x0fnext_attempt_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\rnextAttemptAt\x12-\n" +
 	"\x12attempts_remaining\x18\x03 \x01(\x05R\x11attemptsRemaining\x12\x18\n" +
-	"\aattempt\x18\x14 \x01(\x05R\aattempt\"\x91\x02\n" +
+	"\aattempt\x18\x14 \x01(\x05R\aattempt\x12%\n" +
+	"\x0eusage_rejected\x18\x15 \x01(\tR\rusageRejected\"\x91\x02\n" +
 	"\fHeartbeatJob\x12#\n" +
 	"\rprogress_json\x18\x01 \x01(\tR\fprogressJson\x12'\n" +
 	"\x0fcheckpoint_json\x18\x02 \x01(\tR\x0echeckpointJson\x12+\n" +
@@ -2385,10 +2485,11 @@ const file_api_workerpb_worker_proto_rawDesc = "" +
 	"\bdraining\x18\x16 \x01(\bR\bdraining\x1aO\n" +
 	"\tJobsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12,\n" +
-	"\x05value\x18\x02 \x01(\v2\x16.corvo.v1.HeartbeatJobR\x05value:\x028\x01\"R\n" +
+	"\x05value\x18\x02 \x01(\v2\x16.corvo.v1.HeartbeatJobR\x05value:\x028\x01\"y\n" +
 	"\x0fHeartbeatStatus\x12\x16\n" +
 	"\x06status\x18\x01 \x01(\tR\x06status\x12'\n" +
-	"\x0fbudget_exceeded\x18\x14 \x01(\bR\x0ebudgetExceeded\"\xa2\x01\n" +
+	"\x0fbudget_exceeded\x18\x14 \x01(\bR\x0ebudgetExceeded\x12%\n" +
+	"\x0eusage_rejected\x18\x15 \x01(\tR\rusageRejected\"\xa2\x01\n" +
 	"\x11HeartbeatResponse\x129\n" +
 	"\x04jobs\x18\x01 \x03(\v2%.corvo.v1.HeartbeatResponse.JobsEntryR\x04jobs\x1aR\n" +
 	"\tJobsEntry\x12\x10\n" +
@@ -2439,7 +2540,7 @@ func file_api_workerpb_worker_proto_rawDescGZIP() []byte {
 	return file_api_workerpb_worker_proto_rawDescData
 }
 
-var file_api_workerpb_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_api_workerpb_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_api_workerpb_worker_proto_goTypes = []any{
 	(*UsageReport)(nil),             // 0: corvo.v1.UsageReport
 	(*AgentConfig)(nil),             // 1: corvo.v1.AgentConfig
@@ -2457,21 +2558,22 @@ var file_api_workerpb_worker_proto_goTypes = []any{
 	(*AckBatchRequest)(nil),         // 13: corvo.v1.AckBatchRequest
 	(*ItemError)(nil),               // 14: corvo.v1.ItemError
 	(*AckBatchResponse)(nil),        // 15: corvo.v1.AckBatchResponse
-	(*StreamLifecycleRequest)(nil),  // 16: corvo.v1.StreamLifecycleRequest
-	(*StreamLifecycleResponse)(nil), // 17: corvo.v1.StreamLifecycleResponse
-	(*FailRequest)(nil),             // 18: corvo.v1.FailRequest
-	(*FailResponse)(nil),            // 19: corvo.v1.FailResponse
-	(*HeartbeatJob)(nil),            // 20: corvo.v1.HeartbeatJob
-	(*HeartbeatRequest)(nil),        // 21: corvo.v1.HeartbeatRequest
-	(*HeartbeatStatus)(nil),         // 22: corvo.v1.HeartbeatStatus
-	(*HeartbeatResponse)(nil),       // 23: corvo.v1.HeartbeatResponse
-	(*SubscribeRequest)(nil),        // 24: corvo.v1.SubscribeRequest
-	(*SubscribeResponse)(nil),       // 25: corvo.v1.SubscribeResponse
-	(*GetServerInfoRequest)(nil),    // 26: corvo.v1.GetServerInfoRequest
-	(*GetServerInfoResponse)(nil),   // 27: corvo.v1.GetServerInfoResponse
-	nil,                             // 28: corvo.v1.HeartbeatRequest.JobsEntry
-	nil,                             // 29: corvo.v1.HeartbeatResponse.JobsEntry
-	(*timestamppb.Timestamp)(nil),   // 30: google.protobuf.Timestamp
+	(*UsageRejection)(nil),          // 16: corvo.v1.UsageRejection
+	(*StreamLifecycleRequest)(nil),  // 17: corvo.v1.StreamLifecycleRequest
+	(*StreamLifecycleResponse)(nil), // 18: corvo.v1.StreamLifecycleResponse
+	(*FailRequest)(nil),             // 19: corvo.v1.FailRequest
+	(*FailResponse)(nil),            // 20: corvo.v1.FailResponse
+	(*HeartbeatJob)(nil),            // 21: corvo.v1.HeartbeatJob
+	(*HeartbeatRequest)(nil),        // 22: corvo.v1.HeartbeatRequest
+	(*HeartbeatStatus)(nil),         // 23: corvo.v1.HeartbeatStatus
+	(*HeartbeatResponse)(nil),       // 24: corvo.v1.HeartbeatResponse
+	(*SubscribeRequest)(nil),        // 25: corvo.v1.SubscribeRequest
+	(*SubscribeResponse)(nil),       // 26: corvo.v1.SubscribeResponse
+	(*GetServerInfoRequest)(nil),    // 27: corvo.v1.GetServerInfoRequest
+	(*GetServerInfoResponse)(nil),   // 28: corvo.v1.GetServerInfoResponse
+	nil,                             // 29: corvo.v1.HeartbeatRequest.JobsEntry
+	nil,                             // 30: corvo.v1.HeartbeatResponse.JobsEntry
+	(*timestamppb.Timestamp)(nil),   // 31: google.protobuf.Timestamp
 }
 var file_api_workerpb_worker_proto_depIdxs = []int32{
 	1,  // 0: corvo.v1.EnqueueRequest.agent:type_name -> corvo.v1.AgentConfig
@@ -2482,42 +2584,44 @@ var file_api_workerpb_worker_proto_depIdxs = []int32{
 	0,  // 5: corvo.v1.AckBatchItem.usage:type_name -> corvo.v1.UsageReport
 	12, // 6: corvo.v1.AckBatchRequest.items:type_name -> corvo.v1.AckBatchItem
 	14, // 7: corvo.v1.AckBatchResponse.errors:type_name -> corvo.v1.ItemError
-	12, // 8: corvo.v1.StreamLifecycleRequest.acks:type_name -> corvo.v1.AckBatchItem
-	3,  // 9: corvo.v1.StreamLifecycleRequest.enqueues:type_name -> corvo.v1.EnqueueRequest
-	8,  // 10: corvo.v1.StreamLifecycleResponse.jobs:type_name -> corvo.v1.FetchBatchJob
-	14, // 11: corvo.v1.StreamLifecycleResponse.ack_errors:type_name -> corvo.v1.ItemError
-	0,  // 12: corvo.v1.FailRequest.usage:type_name -> corvo.v1.UsageReport
-	30, // 13: corvo.v1.FailResponse.next_attempt_at:type_name -> google.protobuf.Timestamp
-	0,  // 14: corvo.v1.HeartbeatJob.usage:type_name -> corvo.v1.UsageReport
-	28, // 15: corvo.v1.HeartbeatRequest.jobs:type_name -> corvo.v1.HeartbeatRequest.JobsEntry
-	29, // 16: corvo.v1.HeartbeatResponse.jobs:type_name -> corvo.v1.HeartbeatResponse.JobsEntry
-	20, // 17: corvo.v1.HeartbeatRequest.JobsEntry.value:type_name -> corvo.v1.HeartbeatJob
-	22, // 18: corvo.v1.HeartbeatResponse.JobsEntry.value:type_name -> corvo.v1.HeartbeatStatus
-	3,  // 19: corvo.v1.WorkerService.Enqueue:input_type -> corvo.v1.EnqueueRequest
-	5,  // 20: corvo.v1.WorkerService.Fetch:input_type -> corvo.v1.FetchRequest
-	7,  // 21: corvo.v1.WorkerService.FetchBatch:input_type -> corvo.v1.FetchBatchRequest
-	10, // 22: corvo.v1.WorkerService.Ack:input_type -> corvo.v1.AckRequest
-	13, // 23: corvo.v1.WorkerService.AckBatch:input_type -> corvo.v1.AckBatchRequest
-	16, // 24: corvo.v1.WorkerService.StreamLifecycle:input_type -> corvo.v1.StreamLifecycleRequest
-	18, // 25: corvo.v1.WorkerService.Fail:input_type -> corvo.v1.FailRequest
-	21, // 26: corvo.v1.WorkerService.Heartbeat:input_type -> corvo.v1.HeartbeatRequest
-	24, // 27: corvo.v1.WorkerService.Subscribe:input_type -> corvo.v1.SubscribeRequest
-	26, // 28: corvo.v1.WorkerService.GetServerInfo:input_type -> corvo.v1.GetServerInfoRequest
-	4,  // 29: corvo.v1.WorkerService.Enqueue:output_type -> corvo.v1.EnqueueResponse
-	6,  // 30: corvo.v1.WorkerService.Fetch:output_type -> corvo.v1.FetchResponse
-	9,  // 31: corvo.v1.WorkerService.FetchBatch:output_type -> corvo.v1.FetchBatchResponse
-	11, // 32: corvo.v1.WorkerService.Ack:output_type -> corvo.v1.AckResponse
-	15, // 33: corvo.v1.WorkerService.AckBatch:output_type -> corvo.v1.AckBatchResponse
-	17, // 34: corvo.v1.WorkerService.StreamLifecycle:output_type -> corvo.v1.StreamLifecycleResponse
-	19, // 35: corvo.v1.WorkerService.Fail:output_type -> corvo.v1.FailResponse
-	23, // 36: corvo.v1.WorkerService.Heartbeat:output_type -> corvo.v1.HeartbeatResponse
-	25, // 37: corvo.v1.WorkerService.Subscribe:output_type -> corvo.v1.SubscribeResponse
-	27, // 38: corvo.v1.WorkerService.GetServerInfo:output_type -> corvo.v1.GetServerInfoResponse
-	29, // [29:39] is the sub-list for method output_type
-	19, // [19:29] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	16, // 8: corvo.v1.AckBatchResponse.usage_rejected:type_name -> corvo.v1.UsageRejection
+	12, // 9: corvo.v1.StreamLifecycleRequest.acks:type_name -> corvo.v1.AckBatchItem
+	3,  // 10: corvo.v1.StreamLifecycleRequest.enqueues:type_name -> corvo.v1.EnqueueRequest
+	8,  // 11: corvo.v1.StreamLifecycleResponse.jobs:type_name -> corvo.v1.FetchBatchJob
+	14, // 12: corvo.v1.StreamLifecycleResponse.ack_errors:type_name -> corvo.v1.ItemError
+	16, // 13: corvo.v1.StreamLifecycleResponse.usage_rejected:type_name -> corvo.v1.UsageRejection
+	0,  // 14: corvo.v1.FailRequest.usage:type_name -> corvo.v1.UsageReport
+	31, // 15: corvo.v1.FailResponse.next_attempt_at:type_name -> google.protobuf.Timestamp
+	0,  // 16: corvo.v1.HeartbeatJob.usage:type_name -> corvo.v1.UsageReport
+	29, // 17: corvo.v1.HeartbeatRequest.jobs:type_name -> corvo.v1.HeartbeatRequest.JobsEntry
+	30, // 18: corvo.v1.HeartbeatResponse.jobs:type_name -> corvo.v1.HeartbeatResponse.JobsEntry
+	21, // 19: corvo.v1.HeartbeatRequest.JobsEntry.value:type_name -> corvo.v1.HeartbeatJob
+	23, // 20: corvo.v1.HeartbeatResponse.JobsEntry.value:type_name -> corvo.v1.HeartbeatStatus
+	3,  // 21: corvo.v1.WorkerService.Enqueue:input_type -> corvo.v1.EnqueueRequest
+	5,  // 22: corvo.v1.WorkerService.Fetch:input_type -> corvo.v1.FetchRequest
+	7,  // 23: corvo.v1.WorkerService.FetchBatch:input_type -> corvo.v1.FetchBatchRequest
+	10, // 24: corvo.v1.WorkerService.Ack:input_type -> corvo.v1.AckRequest
+	13, // 25: corvo.v1.WorkerService.AckBatch:input_type -> corvo.v1.AckBatchRequest
+	17, // 26: corvo.v1.WorkerService.StreamLifecycle:input_type -> corvo.v1.StreamLifecycleRequest
+	19, // 27: corvo.v1.WorkerService.Fail:input_type -> corvo.v1.FailRequest
+	22, // 28: corvo.v1.WorkerService.Heartbeat:input_type -> corvo.v1.HeartbeatRequest
+	25, // 29: corvo.v1.WorkerService.Subscribe:input_type -> corvo.v1.SubscribeRequest
+	27, // 30: corvo.v1.WorkerService.GetServerInfo:input_type -> corvo.v1.GetServerInfoRequest
+	4,  // 31: corvo.v1.WorkerService.Enqueue:output_type -> corvo.v1.EnqueueResponse
+	6,  // 32: corvo.v1.WorkerService.Fetch:output_type -> corvo.v1.FetchResponse
+	9,  // 33: corvo.v1.WorkerService.FetchBatch:output_type -> corvo.v1.FetchBatchResponse
+	11, // 34: corvo.v1.WorkerService.Ack:output_type -> corvo.v1.AckResponse
+	15, // 35: corvo.v1.WorkerService.AckBatch:output_type -> corvo.v1.AckBatchResponse
+	18, // 36: corvo.v1.WorkerService.StreamLifecycle:output_type -> corvo.v1.StreamLifecycleResponse
+	20, // 37: corvo.v1.WorkerService.Fail:output_type -> corvo.v1.FailResponse
+	24, // 38: corvo.v1.WorkerService.Heartbeat:output_type -> corvo.v1.HeartbeatResponse
+	26, // 39: corvo.v1.WorkerService.Subscribe:output_type -> corvo.v1.SubscribeResponse
+	28, // 40: corvo.v1.WorkerService.GetServerInfo:output_type -> corvo.v1.GetServerInfoResponse
+	31, // [31:41] is the sub-list for method output_type
+	21, // [21:31] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_api_workerpb_worker_proto_init() }
@@ -2531,7 +2635,7 @@ func file_api_workerpb_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_api_workerpb_worker_proto_rawDesc), len(file_api_workerpb_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

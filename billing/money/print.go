@@ -27,7 +27,7 @@ func (n *Nano) UnmarshalJSON(data []byte) error {
 		// The decoder adds the field's name to an error of this type.
 		return &json.UnmarshalTypeError{Value: jsonKind[data[0]], Type: reflect.TypeFor[Nano]()}
 	}
-	v, err := parse(data)
+	v, err := parse(data, exactly)
 	if err != nil {
 		return err
 	}

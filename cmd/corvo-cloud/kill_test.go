@@ -46,10 +46,10 @@ func TestKillKeepsTheBillExact(t *testing.T) {
 		// The jobs come second: an ack whose caller has left may still be on its way,
 		// but what is in the ledger was in a job before.
 		got, jobs := report.Totals, sum(ctx, t, c)
-		if got.CostUSD > jobs.cost || got.Reports > jobs.count {
-			t.Fatalf("the ledger has %v in %d reports, the jobs have %v in %d", got.CostUSD, got.Reports, jobs.cost, jobs.count)
+		if got.CostUSD.Nano() > jobs.cost || got.Reports.Int64() > jobs.count {
+			t.Fatalf("the ledger has %v in %s reports, the jobs have %v in %d", got.CostUSD, got.Reports, jobs.cost, jobs.count)
 		}
-		return jobs.count >= int64(40*kills) && got.CostUSD == jobs.cost && got.Reports == jobs.count && got.InputTokens == jobs.tokens
+		return jobs.count >= int64(40*kills) && got.CostUSD.Nano() == jobs.cost && got.Reports.Int64() == jobs.count && got.InputTokens.Int64() == jobs.tokens
 	})
 }
 
@@ -76,7 +76,7 @@ func begin(ctx context.Context, t *testing.T, d dev, workers int) *load {
 					continue
 				}
 				err = c.Ack(ctx, job.JobID, api.AckRequest{LeaseToken: job.LeaseToken, Usage: &api.ReportedUsage{
-					InputTokens: n, Model: "m", Provider: "p", CostUSD: new(money.Nano(123 + n)),
+					InputTokens: money.ReportedCount(n), Model: "m", Provider: "p", CostUSD: new(money.Reported(123 + n)),
 				}})
 				if err == nil {
 					l.acked.Add(1)

@@ -159,10 +159,10 @@ func TestAnyPartMayBeKilled(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		if report.Totals.CostUSD > want {
+		if report.Totals.CostUSD.Nano() > want {
 			t.Fatalf("the bill says %v, 0.000001476 was reported", report.Totals.CostUSD)
 		}
-		return report.Totals.CostUSD == want && report.Totals.InputTokens == 12*7 && report.Totals.Reports == 12
+		return report.Totals.CostUSD.Nano() == want && report.Totals.InputTokens.Int64() == 12*7 && report.Totals.Reports.Int64() == 12
 	})
 
 	// Deleted, with all data.
@@ -200,6 +200,6 @@ func (p *parts) runJob(ctx context.Context, a tenant) {
 		p.t.Fatalf("fetched %s, enqueued %s", got.JobID, made.JobID)
 	}
 	must(a.Ack(ctx, got.JobID, api.AckRequest{LeaseToken: got.LeaseToken, Usage: &api.ReportedUsage{
-		InputTokens: 7, Model: "m-1", Provider: "p", CostUSD: new(money.Nano(123)),
+		InputTokens: 7, Model: "m-1", Provider: "p", CostUSD: new(money.Reported(123)),
 	}}))
 }

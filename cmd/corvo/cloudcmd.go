@@ -252,11 +252,16 @@ func cloudUsage(r *remote) *cobra.Command {
 // showCloudUsage shows the groups and what they come to. Of namespaces that are gone only
 // the ids are known.
 func showCloudUsage(w io.Writer, u api.UsageReport, names map[string]string) {
-	fmt.Fprintf(w, "from %s to %s\n\n", clock(u.From), clock(u.To))
+	fmt.Fprintf(w, "from %s to %s", clock(u.From), clock(u.To))
+	if u.AsOf != nil {
+		fmt.Fprintf(w, ", as of %s", clock(*u.AsOf))
+	}
+	fmt.Fprint(w, "\n\n")
 	showList(w, append(u.Groups[:len(u.Groups):len(u.Groups)], api.UsageGroup{Key: "total", UsageTotals: u.Totals}), []column[api.UsageGroup]{
 		{"GROUP", func(g api.UsageGroup) string { return cmp.Or(names[g.Key], g.Key) }},
 		{"COST USD", func(g api.UsageGroup) string { return usd(g.CostUSD) }},
 		{"REPORTS", func(g api.UsageGroup) string { return count(g.Reports) }},
+		{"REJECTED", func(g api.UsageGroup) string { return count(g.RejectedReports) }},
 		{"INPUT", func(g api.UsageGroup) string { return count(g.InputTokens) }},
 		{"OUTPUT", func(g api.UsageGroup) string { return count(g.OutputTokens) }},
 		{"REQUESTS", func(g api.UsageGroup) string { return count(g.Requests) }},

@@ -115,9 +115,13 @@ var (
 	// someText is text that is not empty, as that of an unset variable is.
 	someText = form[string]{words.kind, func(text string) (string, error) { return text, notEmpty(text) }}
 	dollars  = form[money.Nano]{"usd", money.Parse}
-	whole    = form[int]{"n", func(text string) (int, error) { n, err := readWhole(text); return int(n), err }}
-	tokens   = form[int64]{"n", readWhole}
-	number   = form[float64]{"x", func(text string) (float64, error) {
+	estimate = form[money.Reported]{"usd", func(text string) (money.Reported, error) {
+		cost, err := money.Round([]byte(text))
+		return money.Reported(cost), err
+	}}
+	whole  = form[int]{"n", func(text string) (int, error) { n, err := readWhole(text); return int(n), err }}
+	tokens = form[int64]{"n", readWhole}
+	number = form[float64]{"x", func(text string) (float64, error) {
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return 0, fmt.Errorf("it is no number, such as 12 or 0.5")

@@ -82,6 +82,6 @@ func enqueueFlags() []edit[api.EnqueueRequest] {
 		set("iteration-timeout", "as an agent: how long an iteration may take", span, func(r *request) *api.Duration { return &agent(r).IterationTimeout }),
 		set("provider", "of models, whose limits it counts against", words, func(r *request) *string { return &r.Provider }),
 		set("model", "what it will use", words, func(r *request) *string { return &r.Model }),
-		option("cost-estimate-usd", "what an attempt is expected to cost, which budgets reserve", dollars, func(r *request) **money.Nano { return &r.CostEstimateUSD }),
+		option("cost-estimate-usd", "what an attempt is expected to cost, which budgets reserve", estimate, func(r *request) **money.Reported { return &r.CostEstimateUSD }),
 	}
 }

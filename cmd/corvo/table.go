@@ -88,9 +88,9 @@ func maybe[T any](v *T, text func(T) string) string {
 
 func texts[T ~string](v T) string { return string(v) }
 
-func usd(n money.Nano) string { return n.String() }
+func usd[T money.Nano | money.Total](n T) string { return fmt.Sprint(n) }
 
-func count[T int | int64 | uint32](n T) string { return fmt.Sprint(n) }
+func count[T int | int64 | uint32 | money.Count](n T) string { return fmt.Sprint(n) }
 
 // limit is a bound of which 0 is none.
 func limit[T int | int64](n T) string {

@@ -47,6 +47,7 @@ func showUsage(w io.Writer, s api.UsageSummary, groupedBy string) {
 		{"COST USD", func(g api.SummaryGroup) string { return usd(g.CostUSD) }},
 		{"JOBS", func(g api.SummaryGroup) string { return count(g.Jobs) }},
 		{"REPORTS", func(g api.SummaryGroup) string { return count(g.Reports) }},
+		{"REJECTED", func(g api.SummaryGroup) string { return count(g.RejectedReports) }},
 		{"UNPRICED", func(g api.SummaryGroup) string { return count(g.UnpricedReports) }},
 		{"INPUT", func(g api.SummaryGroup) string { return count(g.InputTokens) }},
 		{"OUTPUT", func(g api.SummaryGroup) string { return count(g.OutputTokens) }},

@@ -104,9 +104,9 @@ func (s *Server) toHost(h fleet.Host) api.Host {
 	return out
 }
 
-func toTotals(q billing.Quantities) api.UsageTotals {
+func toTotals(q billing.Totals) api.UsageTotals {
 	return api.UsageTotals{
-		Reports: q.Reports, InputTokens: q.InputTokens, OutputTokens: q.OutputTokens,
+		Reports: q.Reports, RejectedReports: q.RejectedReports, InputTokens: q.InputTokens, OutputTokens: q.OutputTokens,
 		CacheCreationTokens: q.CacheCreationTokens, CacheReadTokens: q.CacheReadTokens, CostUSD: q.Cost,
 		Requests: q.Requests, RequestBytes: q.RequestBytes, ResponseBytes: q.ResponseBytes,
 	}
@@ -115,7 +115,7 @@ func toTotals(q billing.Quantities) api.UsageTotals {
 func fromRow(r billing.Row) *store.UsageRow {
 	return &store.UsageRow{
 		HourNs: r.HourNs, Queue: r.Queue, Model: r.Model, Provider: r.Provider,
-		Reports: r.Reports, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
+		Reports: r.Reports, RejectedReports: r.RejectedReports, InputTokens: r.InputTokens, OutputTokens: r.OutputTokens,
 		CacheCreationTokens: r.CacheCreationTokens, CacheReadTokens: r.CacheReadTokens, CostNanoUsd: int64(r.Cost),
 		Requests: r.Requests, RequestBytes: r.RequestBytes, ResponseBytes: r.ResponseBytes,
 	}

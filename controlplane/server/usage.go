@@ -56,13 +56,16 @@ func (s *Server) writeUsage(w http.ResponseWriter, r *http.Request, q store.Usag
 	if err := period(r, &q, s.cfg.Now()); err != nil {
 		return err
 	}
-	total, groups, err := s.store.Usage(r.Context(), q)
+	sums, err := s.store.Usage(r.Context(), q)
 	if err != nil {
 		return err
 	}
-	report := api.UsageReport{From: timeOf(q.FromNs), To: timeOf(q.ToNs), Totals: toTotals(total), Groups: []api.UsageGroup{}}
-	for _, g := range groups {
-		report.Groups = append(report.Groups, api.UsageGroup{Key: g.Key, UsageTotals: toTotals(g.Quantities)})
+	report := api.UsageReport{From: timeOf(q.FromNs), To: timeOf(q.ToNs), Totals: toTotals(sums.Total), Groups: []api.UsageGroup{}}
+	for _, g := range sums.Groups {
+		report.Groups = append(report.Groups, api.UsageGroup{Key: g.Key, UsageTotals: toTotals(g.Totals)})
+	}
+	if sums.AsOfNs != 0 {
+		report.AsOf = new(timeOf(sums.AsOfNs))
 	}
 	return serve.WriteJSON(w, http.StatusOK, report)
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"database/sql"
 	"fmt"
 	"math"
 	"time"
@@ -58,15 +59,15 @@ func (r *UsageRow) check(p *problems, i int) {
 
 func (r *UsageRow) quantities() billing.Quantities {
 	return billing.Quantities{
-		Reports: r.GetReports(), InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(),
+		Reports: r.GetReports(), RejectedReports: r.GetRejectedReports(), InputTokens: r.GetInputTokens(), OutputTokens: r.GetOutputTokens(),
 		CacheCreationTokens: r.GetCacheCreationTokens(), CacheReadTokens: r.GetCacheReadTokens(), Cost: money.Nano(r.GetCostNanoUsd()),
 		Requests: r.GetRequests(), RequestBytes: r.GetRequestBytes(), ResponseBytes: r.GetResponseBytes(),
 	}
 }
 
-// Apply adds the frame. It refuses an unknown namespace, a frame that leaves a
-// gap or holds a part of what was applied, and a sum that does not fit. A frame
-// that was applied before changes nothing.
+// Apply adds the frame. It refuses an unknown namespace, and a frame that leaves a gap or
+// holds a part of what was applied; no frame is refused for its size. A frame that was
+// applied before changes nothing.
 func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
 	if _, err := tx.namespace(o.Namespace); err != nil {
 		return nil, err
@@ -88,9 +89,13 @@ func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
 			return nil, err
 		}
 	}
-	err = tx.put("INSERT OR REPLACE INTO usage_sources (namespace, stream, incarnation, last_seq) VALUES (?, ?, ?, ?)",
-		o.Namespace, o.Stream, o.Incarnation, int64(o.To))
-	return &ApplyUsageResult{Last: o.To}, err
+	return &ApplyUsageResult{Last: o.To}, tx.putSource(o.Namespace, o.Stream, o.Incarnation, o.To)
+}
+
+// putSource notes how far the usage of a source is applied.
+func (tx *Tx) putSource(namespace, stream, incarnation string, last uint64) error {
+	return tx.put("INSERT OR REPLACE INTO usage_sources (namespace, stream, incarnation, last_seq, applied_ns) VALUES (?, ?, ?, ?, ?)",
+		namespace, stream, incarnation, int64(last), tx.clockNs())
 }
 
 // addUsage adds the i-th row of a frame to the journal and to its sum.
@@ -98,20 +103,35 @@ func (tx *Tx) addUsage(o *ApplyUsage, i int, r *UsageRow) error {
 	q := r.quantities()
 	args := []any{o.Namespace, o.Stream, o.Incarnation, int64(o.To), i, int64(o.From), tx.clockNs(), r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider()}
 	err := tx.put("INSERT INTO usage_journal (namespace, stream, incarnation, to_seq, row_no, from_seq, applied_ns, hour_ns, queue, model, provider, "+meterColumns+
-		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", append(args, meters(q)...)...)
+		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", append(args, meters(q)...)...)
 	if err != nil {
 		return err
 	}
-	where := []any{o.Namespace, r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider()}
-	sum, _, err := first(tx, scanQuantities, "SELECT "+meterColumns+
-		" FROM usage_hourly WHERE namespace = ? AND hour_ns = ? AND queue = ? AND model = ? AND provider = ?", where...)
+	return tx.sumUsage(o.Namespace, r, q)
+}
+
+// hourPart is the newest part of an hour's sum.
+type hourPart struct {
+	part int64
+	sum  billing.Quantities
+}
+
+// sumUsage adds a row to the sum of its hour. Each part of the sum is as much as SQL's
+// integers hold: SQL would go on with a float.
+func (tx *Tx) sumUsage(namespace string, r *UsageRow, q billing.Quantities) error {
+	where := []any{namespace, r.GetHourNs(), r.GetQueue(), r.GetModel(), r.GetProvider()}
+	scan := func(rows *sql.Rows) (p hourPart, err error) {
+		err = rows.Scan(append([]any{&p.part}, places(&p.sum)...)...)
+		return p, err
+	}
+	p, _, err := first(tx, scan, "SELECT part, "+meterColumns+
+		" FROM usage_hourly WHERE namespace = ? AND hour_ns = ? AND queue = ? AND model = ? AND provider = ? ORDER BY part DESC LIMIT 1", where...)
 	if err != nil {
 		return err
 	}
-	// SQL would go on with a float where the sum is too large.
-	if err := sum.Add(q); err != nil {
-		return api.Errorf(api.ValidationError, "rows[%d]: %w", i, err)
+	if err := p.sum.Add(q); err != nil {
+		p = hourPart{p.part + 1, q}
 	}
-	return tx.put("INSERT OR REPLACE INTO usage_hourly (namespace, hour_ns, queue, model, provider, "+meterColumns+
-		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", append(where, meters(sum)...)...)
+	return tx.put("INSERT OR REPLACE INTO usage_hourly (namespace, hour_ns, queue, model, provider, part, "+meterColumns+
+		") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", append(append(where, p.part), meters(p.sum)...)...)
 }

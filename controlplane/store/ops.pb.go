@@ -1739,6 +1739,7 @@ type UsageRow struct {
 	Requests            int64                  `protobuf:"varint,11,opt,name=requests,proto3" json:"requests,omitempty"`
 	RequestBytes        int64                  `protobuf:"varint,12,opt,name=request_bytes,json=requestBytes,proto3" json:"request_bytes,omitempty"`
 	ResponseBytes       int64                  `protobuf:"varint,13,opt,name=response_bytes,json=responseBytes,proto3" json:"response_bytes,omitempty"`
+	RejectedReports     int64                  `protobuf:"varint,14,opt,name=rejected_reports,json=rejectedReports,proto3" json:"rejected_reports,omitempty"` // kept aside by who sends them: their amounts are in no other meter
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -1860,6 +1861,13 @@ func (x *UsageRow) GetRequestBytes() int64 {
 func (x *UsageRow) GetResponseBytes() int64 {
 	if x != nil {
 		return x.ResponseBytes
+	}
+	return 0
+}
+
+func (x *UsageRow) GetRejectedReports() int64 {
+	if x != nil {
+		return x.RejectedReports
 	}
 	return 0
 }
@@ -2003,6 +2011,161 @@ func (x *ApplyUsageResult) GetLast() uint64 {
 	return 0
 }
 
+// SetAsideUsage keeps a frame that ApplyUsage refuses, as it came, so that the source goes
+// on after it: its namespace is being deleted, and nobody will send it again. It is
+// charged to nobody until an operator looks at it.
+type SetAsideUsage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Stream        string                 `protobuf:"bytes,3,opt,name=stream,proto3" json:"stream,omitempty"`
+	Incarnation   string                 `protobuf:"bytes,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	From          uint64                 `protobuf:"varint,5,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint64                 `protobuf:"varint,6,opt,name=to,proto3" json:"to,omitempty"`
+	Code          string                 `protobuf:"bytes,7,opt,name=code,proto3" json:"code,omitempty"`     // of the refusal
+	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"` // its message
+	Frame         []byte                 `protobuf:"bytes,9,opt,name=frame,proto3" json:"frame,omitempty"`   // billing.Frame as JSON
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetAsideUsage) Reset() {
+	*x = SetAsideUsage{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetAsideUsage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetAsideUsage) ProtoMessage() {}
+
+func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetAsideUsage.ProtoReflect.Descriptor instead.
+func (*SetAsideUsage) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SetAsideUsage) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SetAsideUsage) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *SetAsideUsage) GetStream() string {
+	if x != nil {
+		return x.Stream
+	}
+	return ""
+}
+
+func (x *SetAsideUsage) GetIncarnation() string {
+	if x != nil {
+		return x.Incarnation
+	}
+	return ""
+}
+
+func (x *SetAsideUsage) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *SetAsideUsage) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *SetAsideUsage) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *SetAsideUsage) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *SetAsideUsage) GetFrame() []byte {
+	if x != nil {
+		return x.Frame
+	}
+	return nil
+}
+
+type SetAsideUsageResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Last          uint64                 `protobuf:"varint,1,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetAsideUsageResult) Reset() {
+	*x = SetAsideUsageResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetAsideUsageResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetAsideUsageResult) ProtoMessage() {}
+
+func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetAsideUsageResult.ProtoReflect.Descriptor instead.
+func (*SetAsideUsageResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *SetAsideUsageResult) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
 // AddSigningKey makes a key the one that signs from now on. Those before it stay
 // trusted until trusted_until_ns, and are forgotten once that is over.
 type AddSigningKey struct {
@@ -2017,7 +2180,7 @@ type AddSigningKey struct {
 
 func (x *AddSigningKey) Reset() {
 	*x = AddSigningKey{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2192,7 @@ func (x *AddSigningKey) String() string {
 func (*AddSigningKey) ProtoMessage() {}
 
 func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2205,7 @@ func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKey.ProtoReflect.Descriptor instead.
 func (*AddSigningKey) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AddSigningKey) GetMeta() *Meta {
@@ -2081,7 +2244,7 @@ type AddSigningKeyResult struct {
 
 func (x *AddSigningKeyResult) Reset() {
 	*x = AddSigningKeyResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2256,7 @@ func (x *AddSigningKeyResult) String() string {
 func (*AddSigningKeyResult) ProtoMessage() {}
 
 func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2269,7 @@ func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKeyResult.ProtoReflect.Descriptor instead.
 func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -2232,7 +2395,7 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\"\x10\n" +
-	"\x0eJoinHostResult\"\xb9\x03\n" +
+	"\x0eJoinHostResult\"\xe4\x03\n" +
 	"\bUsageRow\x12\x17\n" +
 	"\ahour_ns\x18\x01 \x01(\x03R\x06hourNs\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x14\n" +
@@ -2247,7 +2410,8 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	" \x01(\x03R\vcostNanoUsd\x12\x1a\n" +
 	"\brequests\x18\v \x01(\x03R\brequests\x12#\n" +
 	"\rrequest_bytes\x18\f \x01(\x03R\frequestBytes\x12%\n" +
-	"\x0eresponse_bytes\x18\r \x01(\x03R\rresponseBytes\"\xee\x01\n" +
+	"\x0eresponse_bytes\x18\r \x01(\x03R\rresponseBytes\x12)\n" +
+	"\x10rejected_reports\x18\x0e \x01(\x03R\x0frejectedReports\"\xee\x01\n" +
 	"\n" +
 	"ApplyUsage\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x1c\n" +
@@ -2258,6 +2422,18 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x02to\x18\x06 \x01(\x04R\x02to\x123\n" +
 	"\x04rows\x18\a \x03(\v2\x1f.corvo.controlplane.v1.UsageRowR\x04rows\"&\n" +
 	"\x10ApplyUsageResult\x12\x12\n" +
+	"\x04last\x18\x01 \x01(\x04R\x04last\"\xfe\x01\n" +
+	"\rSetAsideUsage\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x16\n" +
+	"\x06stream\x18\x03 \x01(\tR\x06stream\x12 \n" +
+	"\vincarnation\x18\x04 \x01(\tR\vincarnation\x12\x12\n" +
+	"\x04from\x18\x05 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x06 \x01(\x04R\x02to\x12\x12\n" +
+	"\x04code\x18\a \x01(\tR\x04code\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\x12\x14\n" +
+	"\x05frame\x18\t \x01(\fR\x05frame\")\n" +
+	"\x13SetAsideUsageResult\x12\x12\n" +
 	"\x04last\x18\x01 \x01(\x04R\x04last\"\x8e\x01\n" +
 	"\rAddSigningKey\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
@@ -2278,7 +2454,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -2313,8 +2489,10 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*UsageRow)(nil),               // 30: corvo.controlplane.v1.UsageRow
 	(*ApplyUsage)(nil),             // 31: corvo.controlplane.v1.ApplyUsage
 	(*ApplyUsageResult)(nil),       // 32: corvo.controlplane.v1.ApplyUsageResult
-	(*AddSigningKey)(nil),          // 33: corvo.controlplane.v1.AddSigningKey
-	(*AddSigningKeyResult)(nil),    // 34: corvo.controlplane.v1.AddSigningKeyResult
+	(*SetAsideUsage)(nil),          // 33: corvo.controlplane.v1.SetAsideUsage
+	(*SetAsideUsageResult)(nil),    // 34: corvo.controlplane.v1.SetAsideUsageResult
+	(*AddSigningKey)(nil),          // 35: corvo.controlplane.v1.AddSigningKey
+	(*AddSigningKeyResult)(nil),    // 36: corvo.controlplane.v1.AddSigningKeyResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -2336,12 +2514,13 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 16: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 17: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
 	30, // 18: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
-	1,  // 19: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	20, // [20:20] is the sub-list for method output_type
-	20, // [20:20] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	1,  // 19: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 20: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
+	21, // [21:21] is the sub-list for method output_type
+	21, // [21:21] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -2356,7 +2535,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

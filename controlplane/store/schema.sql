@@ -104,6 +104,7 @@ CREATE TABLE usage_sources (
     stream      TEXT NOT NULL,
     incarnation TEXT NOT NULL,
     last_seq    INTEGER NOT NULL,
+    applied_ns  INTEGER NOT NULL, -- when
     PRIMARY KEY (namespace, stream, incarnation)
 ) STRICT, WITHOUT ROWID;
 
@@ -121,6 +122,7 @@ CREATE TABLE usage_journal (
     model                 TEXT NOT NULL,
     provider              TEXT NOT NULL,
     reports               INTEGER NOT NULL,
+    rejected_reports      INTEGER NOT NULL,
     input_tokens          INTEGER NOT NULL,
     output_tokens         INTEGER NOT NULL,
     cache_creation_tokens INTEGER NOT NULL,
@@ -134,14 +136,17 @@ CREATE TABLE usage_journal (
 CREATE TRIGGER usage_journal_update BEFORE UPDATE ON usage_journal BEGIN SELECT RAISE(ABORT, 'usage is never changed'); END;
 CREATE TRIGGER usage_journal_delete BEFORE DELETE ON usage_journal BEGIN SELECT RAISE(ABORT, 'usage is never deleted'); END;
 
--- The journal summed by what the usage was for: what questions are answered from.
+-- The journal summed by what the usage was for: what questions are answered from. Where
+-- a sum would not fit a column it goes on in another part.
 CREATE TABLE usage_hourly (
     namespace             TEXT NOT NULL,
     hour_ns               INTEGER NOT NULL,
     queue                 TEXT NOT NULL,
     model                 TEXT NOT NULL,
     provider              TEXT NOT NULL,
+    part                  INTEGER NOT NULL, -- from 0
     reports               INTEGER NOT NULL,
+    rejected_reports      INTEGER NOT NULL,
     input_tokens          INTEGER NOT NULL,
     output_tokens         INTEGER NOT NULL,
     cache_creation_tokens INTEGER NOT NULL,
@@ -150,7 +155,7 @@ CREATE TABLE usage_hourly (
     requests              INTEGER NOT NULL,
     request_bytes         INTEGER NOT NULL,
     response_bytes        INTEGER NOT NULL,
-    PRIMARY KEY (namespace, hour_ns, queue, model, provider)
+    PRIMARY KEY (namespace, hour_ns, queue, model, provider, part)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE audit (

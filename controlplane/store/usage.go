@@ -10,35 +10,57 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/tenancy"
 )
 
-// meterNames are the columns of the meters, in the order of meters and
-// scanQuantities.
+// meterNames are the columns of the meters, in the order of meters, places and
+// billing.Totals.
 var meterNames = [...]string{
-	"reports", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost_nano_usd",
+	"reports", "rejected_reports", "input_tokens", "output_tokens", "cache_creation_tokens", "cache_read_tokens", "cost_nano_usd",
 	"requests", "request_bytes", "response_bytes",
 }
 
 var (
 	meterColumns = strings.Join(meterNames[:], ", ")
-	meterSums    = "COALESCE(SUM(" + strings.Join(meterNames[:], "), 0), COALESCE(SUM(") + "), 0)"
+	meterSums    = sums(meterNames[:])
 )
 
+// sums is the SQL of the sums of columns, each in two halves, for scanTotals: SQLite
+// refuses a sum that takes more than 63 bits.
+func sums(columns []string) string {
+	halves := make([]string, len(columns))
+	for i, c := range columns {
+		halves[i] = fmt.Sprintf("COALESCE(SUM(%[1]s >> 31), 0), COALESCE(SUM(%[1]s & 2147483647), 0)", c)
+	}
+	return strings.Join(halves, ", ")
+}
+
+// scanTotals reads what sums has summed, behind a key.
+func scanTotals(rows *sql.Rows, key any) (t billing.Totals, err error) {
+	var high, low [len(meterNames)]int64
+	into := []any{key}
+	for i := range meterNames {
+		into = append(into, &high[i], &low[i])
+	}
+	if err := rows.Scan(into...); err != nil {
+		return t, err
+	}
+	for i, m := range t.Meters() {
+		*m = money.CountOfHalves(high[i], low[i])
+	}
+	return t, nil
+}
+
 func meters(q billing.Quantities) []any {
-	return []any{q.Reports, q.InputTokens, q.OutputTokens, q.CacheCreationTokens, q.CacheReadTokens, int64(q.Cost),
+	return []any{q.Reports, q.RejectedReports, q.InputTokens, q.OutputTokens, q.CacheCreationTokens, q.CacheReadTokens, int64(q.Cost),
 		q.Requests, q.RequestBytes, q.ResponseBytes}
 }
 
 // places are where to scan the meters to.
 func places(q *billing.Quantities) []any {
-	return []any{&q.Reports, &q.InputTokens, &q.OutputTokens, &q.CacheCreationTokens, &q.CacheReadTokens, (*int64)(&q.Cost),
+	return []any{&q.Reports, &q.RejectedReports, &q.InputTokens, &q.OutputTokens, &q.CacheCreationTokens, &q.CacheReadTokens, (*int64)(&q.Cost),
 		&q.Requests, &q.RequestBytes, &q.ResponseBytes}
-}
-
-func scanQuantities(rows *sql.Rows) (q billing.Quantities, err error) {
-	err = rows.Scan(places(&q)...)
-	return q, err
 }
 
 // lastUsage is how far a source's usage has been applied.
@@ -66,7 +88,7 @@ type UsageQuery struct {
 // by id, days as 2006-01-02 in UTC.
 type UsageGroup struct {
 	Key string
-	billing.Quantities
+	billing.Totals
 }
 
 // dayNs are a day's nanoseconds.
@@ -100,48 +122,51 @@ func (q UsageQuery) validate() error {
 	return p.err()
 }
 
-// Usage sums the ledger; groups are ordered by key. Without GroupBy there are none.
-func (s *Store) Usage(ctx context.Context, q UsageQuery) (total billing.Quantities, groups []UsageGroup, err error) {
-	if err := q.validate(); err != nil {
-		return total, nil, err
-	}
-	groups, err = read(ctx, s, func(r reader) ([]UsageGroup, error) { return usage(r, q) })
-	if err != nil {
-		return total, nil, err
-	}
-	for _, g := range groups {
-		if err := total.Add(g.Quantities); err != nil {
-			return billing.Quantities{}, nil, tooMuch(err)
-		}
-	}
-	if q.GroupBy == "" {
-		groups = nil
-	}
-	return total, groups, nil
+// UsageSums answer a UsageQuery.
+type UsageSums struct {
+	Total  billing.Totals
+	Groups []UsageGroup // ordered by key; none without GroupBy
+	// AsOfNs is when usage of the namespaces was applied last, whatever hour it is of; 0
+	// for never.
+	AsOfNs int64
 }
 
-func usage(r querier, q UsageQuery) ([]UsageGroup, error) {
+// Usage sums the ledger.
+func (s *Store) Usage(ctx context.Context, q UsageQuery) (UsageSums, error) {
+	if err := q.validate(); err != nil {
+		return UsageSums{}, err
+	}
+	return read(ctx, s, func(r reader) (UsageSums, error) { return usage(r, q) })
+}
+
+func usage(r querier, q UsageQuery) (out UsageSums, err error) {
 	namespaces, args, err := usageOf(r, q)
 	if err != nil {
-		return nil, err
+		return out, err
+	}
+	out.AsOfNs, err = number(r, "SELECT COALESCE(MAX(applied_ns), 0) FROM usage_sources WHERE namespace IN ("+namespaces+")", args...)
+	if err != nil {
+		return out, err
 	}
 	scan := func(rows *sql.Rows) (g UsageGroup, err error) {
 		if q.GroupBy != "day" {
-			err = rows.Scan(append([]any{&g.Key}, places(&g.Quantities)...)...)
+			g.Totals, err = scanTotals(rows, &g.Key)
 			return g, err
 		}
 		var day int64
-		err = rows.Scan(append([]any{&day}, places(&g.Quantities)...)...)
+		g.Totals, err = scanTotals(rows, &day)
 		g.Key = time.Unix(0, day*dayNs).UTC().Format(time.DateOnly)
 		return g, err
 	}
-	groups, err := list(r, scan, "SELECT "+usageKeys[q.GroupBy]+" AS key, "+meterSums+" FROM usage_hourly WHERE namespace IN ("+namespaces+
+	out.Groups, err = list(r, scan, "SELECT "+usageKeys[q.GroupBy]+" AS key, "+meterSums+" FROM usage_hourly WHERE namespace IN ("+namespaces+
 		") AND hour_ns >= ? AND hour_ns < ? GROUP BY 1 ORDER BY 1", append(args, q.FromNs, q.ToNs)...)
-	// SQLite adds integers exactly or not at all.
-	if err != nil && strings.Contains(err.Error(), "integer overflow") {
-		err = tooMuch(err)
+	for _, g := range out.Groups {
+		out.Total.Add(g.Totals)
 	}
-	return groups, err
+	if q.GroupBy == "" {
+		out.Groups = nil
+	}
+	return out, err
 }
 
 // usageOf is the SQL of the namespaces that a query is about.
@@ -158,8 +183,4 @@ func usageOf(r querier, q UsageQuery) (text string, args []any, err error) {
 		err = noNamespace(string(q.Namespace))
 	}
 	return "?", []any{string(q.Namespace)}, err
-}
-
-func tooMuch(cause error) error {
-	return api.Wrap(cause, api.ValidationError, "the sum of the usage does not fit: ask for a shorter time")
 }

@@ -32,13 +32,13 @@ func usageWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) usage(q UsageQuery) (billing.Quantities, []UsageGroup) {
+func (w *world) usage(q UsageQuery) (billing.Totals, []UsageGroup) {
 	w.t.Helper()
-	total, groups, err := w.store().Usage(w.t.Context(), q)
+	sums, err := w.store().Usage(w.t.Context(), q)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return total, groups
+	return sums.Total, sums.Groups
 }
 
 func always(org tenancy.OrgID) UsageQuery {
@@ -77,7 +77,7 @@ func TestUsageCountsOnce(t *testing.T) {
 	next.Incarnation = "bb"
 	w.ok(gateway, next, frame("ns_a", 4, 4, usageRow("q", "m", 10000)))
 	total, groups := w.usage(always("org_acme"))
-	if total.Cost != 11111 || total.Reports != 5 || total.ResponseBytes != 40 || groups != nil {
+	if total.Cost.Nano() != 11111 || total.Reports.Int64() != 5 || total.ResponseBytes.Int64() != 40 || groups != nil {
 		t.Errorf("used %+v, %v", total, groups)
 	}
 	last, err := w.store().LastUsage(t.Context(), billing.Source{Namespace: "ns_a", Stream: "shard/0", Incarnation: "aa"})
@@ -89,42 +89,40 @@ func TestUsageCountsOnce(t *testing.T) {
 	}
 	// What a namespace used before it was deleted still comes in and still counts.
 	w.ok(deletion("a"), removal("a"), frame("ns_a", 5, 5, usageRow("q", "m", 100000)))
-	if total, _ := w.usage(always("org_acme")); total.Cost != 111111 {
+	if total, _ := w.usage(always("org_acme")); total.Cost.Nano() != 111111 {
 		t.Errorf("used %v", total.Cost)
 	}
 }
 
-// Sums are exact to the nano-dollar however large they are; one that does not fit
-// is refused and leaves nothing, where SQL would go on with a float.
+// Sums are exact to the nano-dollar however large they are, and no frame is refused for
+// its size: a sum that an integer of SQL does not hold goes on in another part.
 func TestUsageIsExact(t *testing.T) {
 	t.Parallel()
 	w := usageWorld(t)
 	const large = math.MaxInt64 - 2
-	w.ok(frame("ns_a", 1, 1, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: large, InputTokens: large}))
-	w.ok(frame("ns_a", 2, 2, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: 1, InputTokens: 1}))
-	total, _ := w.usage(always("org_acme"))
-	if total.Cost != money.Nano(large+1) || total.InputTokens != large+1 {
-		t.Errorf("%d and %d", total.Cost, total.InputTokens)
-	}
-	w.refused(api.ValidationError, frame("ns_a", 3, 3, &UsageRow{HourNs: hourNs, Queue: "other", CostNanoUsd: 1}, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: 2}))
-	w.ok(frame("ns_a", 3, 3, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: 1}))
-	if total, _ := w.usage(always("org_acme")); total.Cost != money.Max {
-		t.Errorf("%d, want the largest sum there is", total.Cost)
-	}
-	// Rows that fit may have a sum that does not: within a group, and of groups.
-	w.ok(frame("ns_b", 1, 1, &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: 1}))
-	for _, by := range []string{"", "queue", "namespace"} {
-		q := always("org_acme")
-		q.GroupBy = by
-		if _, _, err := w.store().Usage(t.Context(), q); refused(err, api.ValidationError) != nil {
-			t.Errorf("grouped by %q: %v", by, err)
+	want, all := money.Total{}, money.Total{}
+	for seq, cost := range []int64{large, 1, 1, 2, large, math.MaxInt64, 5} {
+		w.ok(frame("ns_a", uint64(seq+1), uint64(seq+1), &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: cost, InputTokens: cost}))
+		want = want.Add(money.TotalOf(money.Nano(cost)))
+		if total, _ := w.usage(always("org_acme")); total.Cost != want || total.InputTokens != money.Count(want) {
+			t.Fatalf("after %d frames %s and %s, want %s", seq+1, total.Cost, total.InputTokens, want)
 		}
 	}
-	one := always("org_acme")
-	one.Namespace = "ns_b"
-	if total, _ := w.usage(one); total.Cost != 1 {
-		t.Errorf("%d, want a nano-dollar", total.Cost)
+	w.ok(frame("ns_b", 1, 1, &UsageRow{HourNs: hourNs + int64(time.Hour), Queue: "q", CostNanoUsd: math.MaxInt64}))
+	all = want.Add(money.TotalOf(money.Max))
+	for _, by := range []string{"", "queue", "namespace", "day"} {
+		q := always("org_acme")
+		q.GroupBy = by
+		total, groups := w.usage(q)
+		sum := billing.Totals{}
+		for _, g := range groups {
+			sum.Add(g.Totals)
+		}
+		if total.Cost != all || by != "" && sum != total {
+			t.Errorf("grouped by %q: %s, %v; want %s", by, total.Cost, groups, all)
+		}
 	}
+	checkProjection(t, w.machine)
 }
 
 func TestUsageGroups(t *testing.T) {
@@ -141,9 +139,9 @@ func TestUsageGroups(t *testing.T) {
 	query := func(namespace tenancy.NamespaceID, from, to int64, by string) string {
 		q := UsageQuery{Org: "org_acme", Namespace: namespace, FromNs: hourNs + from*int64(time.Hour), ToNs: hourNs + to*int64(time.Hour), GroupBy: by}
 		total, groups := w.usage(q)
-		text := []string{fmt.Sprint(int64(total.Cost))}
+		text := []string{fmt.Sprint(int64(total.Cost.Nano()))}
 		for _, g := range groups {
-			text = append(text, fmt.Sprintf("%s=%d", g.Key, g.Cost))
+			text = append(text, fmt.Sprintf("%s=%d", g.Key, g.Cost.Nano()))
 		}
 		return strings.Join(text, " ")
 	}
@@ -174,7 +172,7 @@ func TestUsageGroups(t *testing.T) {
 		"grouping": {Org: "org_acme", GroupBy: "1; DROP TABLE orgs"},
 		"nobody":   {},
 	} {
-		if _, _, err := w.store().Usage(t.Context(), q); refused(err, api.ValidationError) != nil {
+		if _, err := w.store().Usage(t.Context(), q); refused(err, api.ValidationError) != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -183,7 +181,7 @@ func TestUsageGroups(t *testing.T) {
 		"no organisation":     {Org: "org_none"},
 		"no namespace":        {Namespace: "ns_none"},
 	} {
-		if _, _, err := w.store().Usage(t.Context(), q); refused(err, api.NotFound) != nil {
+		if _, err := w.store().Usage(t.Context(), q); refused(err, api.NotFound) != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -193,9 +191,9 @@ func TestUsageGroups(t *testing.T) {
 func checkProjection(t testing.TB, m *machine) {
 	t.Helper()
 	type key struct{ namespace, queue, model, provider string }
-	read := func(table, group string) (all []string) {
+	read := func(table string) (all []string) {
 		err := m.read(t.Context(), func(r reader) error {
-			rows, err := r.query("SELECT namespace, hour_ns, queue, model, provider, " + group + " FROM " + table +
+			rows, err := r.query("SELECT namespace, hour_ns, queue, model, provider, " + meterSums + " FROM " + table +
 				" GROUP BY namespace, hour_ns, queue, model, provider ORDER BY namespace, hour_ns, queue, model, provider")
 			if err != nil {
 				return err
@@ -204,9 +202,17 @@ func checkProjection(t testing.TB, m *machine) {
 			for rows.Next() {
 				var k key
 				var hour int64
-				var q billing.Quantities
-				if err := rows.Scan(append([]any{&k.namespace, &hour, &k.queue, &k.model, &k.provider}, places(&q)...)...); err != nil {
+				var high, low [len(meterNames)]int64
+				into := []any{&k.namespace, &hour, &k.queue, &k.model, &k.provider}
+				for i := range meterNames {
+					into = append(into, &high[i], &low[i])
+				}
+				if err := rows.Scan(into...); err != nil {
 					return err
+				}
+				var q billing.Totals
+				for i, m := range q.Meters() {
+					*m = money.CountOfHalves(high[i], low[i])
 				}
 				all = append(all, fmt.Sprint(k, hour, q))
 			}
@@ -217,7 +223,7 @@ func checkProjection(t testing.TB, m *machine) {
 		}
 		return all
 	}
-	journal, projection := read("usage_journal", meterSums), read("usage_hourly", meterColumns)
+	journal, projection := read("usage_journal"), read("usage_hourly")
 	if !reflect.DeepEqual(journal, projection) {
 		t.Fatalf("the journal sums to\n%v\nthe projection is\n%v", journal, projection)
 	}

@@ -212,7 +212,7 @@ var tables = []string{
 	"meta ORDER BY one", "orgs ORDER BY id", "namespaces ORDER BY id", "operations ORDER BY id", "hosts ORDER BY id",
 	"credentials ORDER BY id", "ended_credentials ORDER BY id", "usage_sources ORDER BY namespace, stream, incarnation",
 	"usage_journal ORDER BY namespace, stream, incarnation, to_seq, row_no",
-	"usage_hourly ORDER BY namespace, hour_ns, queue, model, provider", "audit ORDER BY seq",
+	"usage_hourly ORDER BY namespace, hour_ns, queue, model, provider, part", "audit ORDER BY seq",
 	"idempotency ORDER BY principal, key", "signing_keys ORDER BY number",
 }
 

@@ -23,6 +23,10 @@ type Status struct {
 	// their receiver is not known to have, 0 where there is no receiver.
 	UsageRows    uint64
 	UsageWaiting uint64
+	// UsageRejected is how many usage reports were ever kept aside. UsageErr is why usage
+	// does not reach its receiver until somebody looks; nil while it does.
+	UsageRejected uint64
+	UsageErr      error
 	// AlertsDropped is how many changes of alerts nobody is told of that this member
 	// found out as the leader: their webhooks have too many deliveries to wait for.
 	AlertsDropped uint64
@@ -49,8 +53,9 @@ func (c *Cell) Status() (Status, error) {
 	}
 	s.FeedEvents = head.GetFeedNextSeq() - head.GetFeedFirstSeq()
 	first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq()
-	s.UsageRows = next - first
+	s.UsageRows, s.UsageRejected = next-first, head.GetUsageRejected()
 	if c.usage != nil {
+		s.UsageErr = c.usage.Err()
 		s.UsageWaiting = c.usage.Owed()
 	}
 	s.IdempotencyRecords, s.Queues = head.GetIdempotencyRecords(), head.GetQueueRecords()

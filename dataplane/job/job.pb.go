@@ -723,6 +723,7 @@ type Usage struct {
 	Provider            string                 `protobuf:"bytes,6,opt,name=provider,proto3" json:"provider,omitempty"`
 	CostNanoUsd         int64                  `protobuf:"varint,7,opt,name=cost_nano_usd,json=costNanoUsd,proto3" json:"cost_nano_usd,omitempty"`  // of a report: as the worker says; of a job: what counts, reported or else computed
 	CostReported        bool                   `protobuf:"varint,8,opt,name=cost_reported,json=costReported,proto3" json:"cost_reported,omitempty"` // of a report: it says a cost, which may be 0
+	Rejected            string                 `protobuf:"bytes,9,opt,name=rejected,proto3" json:"rejected,omitempty"`                              // of a report: why it is kept aside and counts nowhere; empty: it counts
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
 }
@@ -811,6 +812,13 @@ func (x *Usage) GetCostReported() bool {
 		return x.CostReported
 	}
 	return false
+}
+
+func (x *Usage) GetRejected() string {
+	if x != nil {
+		return x.Rejected
+	}
+	return ""
 }
 
 // Lease is a worker's claim on an active job.
@@ -2714,7 +2722,7 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\rbase_delay_ms\x18\x03 \x01(\x03R\vbaseDelayMs\x12 \n" +
 	"\fmax_delay_ms\x18\x04 \x01(\x03R\n" +
 	"maxDelayMs\x12%\n" +
-	"\x0ejitter_percent\x18\x05 \x01(\rR\rjitterPercent\"\xaa\x02\n" +
+	"\x0ejitter_percent\x18\x05 \x01(\rR\rjitterPercent\"\xc6\x02\n" +
 	"\x05Usage\x12!\n" +
 	"\finput_tokens\x18\x01 \x01(\x03R\vinputTokens\x12#\n" +
 	"\routput_tokens\x18\x02 \x01(\x03R\foutputTokens\x122\n" +
@@ -2723,7 +2731,8 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x05model\x18\x05 \x01(\tR\x05model\x12\x1a\n" +
 	"\bprovider\x18\x06 \x01(\tR\bprovider\x12\"\n" +
 	"\rcost_nano_usd\x18\a \x01(\x03R\vcostNanoUsd\x12#\n" +
-	"\rcost_reported\x18\b \x01(\bR\fcostReported\"\x98\x02\n" +
+	"\rcost_reported\x18\b \x01(\bR\fcostReported\x12\x1a\n" +
+	"\brejected\x18\t \x01(\tR\brejected\"\x98\x02\n" +
 	"\x05Lease\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\fR\x05token\x12\x1b\n" +
 	"\tworker_id\x18\x02 \x01(\tR\bworkerId\x12\x1a\n" +

@@ -155,6 +155,13 @@ func (m *Usage) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if len(m.Rejected) > 0 {
+		i -= len(m.Rejected)
+		copy(dAtA[i:], m.Rejected)
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(len(m.Rejected)))
+		i--
+		dAtA[i] = 0x4a
+	}
 	if m.CostReported {
 		i--
 		if m.CostReported {
@@ -1948,6 +1955,10 @@ func (m *Usage) SizeVT() (n int) {
 	if m.CostReported {
 		n += 2
 	}
+	l = len(m.Rejected)
+	if l > 0 {
+		n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -3135,6 +3146,38 @@ func (m *Usage) UnmarshalVT(dAtA []byte) error {
 				}
 			}
 			m.CostReported = bool(v != 0)
+		case 9:
+			if wireType != 2 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Rejected", wireType)
+			}
+			var stringLen uint64
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				stringLen |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+			intStringLen := int(stringLen)
+			if intStringLen < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			postIndex := iNdEx + intStringLen
+			if postIndex < 0 {
+				return protohelpers.ErrInvalidLength
+			}
+			if postIndex > l {
+				return io.ErrUnexpectedEOF
+			}
+			m.Rejected = string(dAtA[iNdEx:postIndex])
+			iNdEx = postIndex
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

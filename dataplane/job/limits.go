@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api/text"
+	"github.com/corvo/corvo/billing"
 )
 
 // Every bound of the data plane, each with the error that names it and a test
@@ -96,41 +97,45 @@ const (
 	MaxApprovalPolicies = 100
 	MaxAlertRules       = 100
 	MaxWebhooks         = 100
-	MaxDeliveries       = 100_000              // deliveries kept
-	MaxDeliveryBody     = 64 << 10             // bytes
-	MaxDeliveryError    = 512                  // bytes of why an attempt failed
-	DeliveryKept        = 7 * 24 * time.Hour   // how long deliveries that are over are kept
-	MaxWebhookWaiting   = 10_000               // deliveries that wait for one webhook
-	MaxWebhookQueues    = 64                   // globs of queues that a webhook names
-	MaxSecretOverlap    = 30 * 24 * time.Hour  // secret_overlap
-	WebhookGivenUp      = 10                   // deliveries given up in a row that disable a webhook,
-	WebhookFailing      = time.Hour            // if they took so long
-	MaxTellings         = 1000                 // events for webhooks that one op carries
-	MaxWebhookURL       = 2048                 // bytes
-	MinWebhookSecret    = 16                   // bytes
-	MaxWebhookSecret    = 256                  // bytes
-	MaxWebhookRetries   = 20                   // retry_limit
-	MaxBulkIDs          = 10_000               // job_ids of a bulk operation
-	BulkWaited          = 10_000               // jobs of a bulk operation whose end is waited for
-	MaxBulkFilter       = 64 << 10             // bytes of a bulk operation's filter
-	MaxBulkFailures     = 1000                 // errors listed of a bulk operation; more are counted
-	MaxBulks            = 1000                 // bulk operations kept
-	BulkKept            = 7 * 24 * time.Hour   // how long those that have ended are kept
-	MaxBulkStreams      = 1000                 // progress streams at once, of a node
-	MaxAlertFor         = 24 * time.Hour       // for
-	MaxLabel            = 128                  // bytes of the name of a policy, a rule
-	MaxMoney            = 1_000_000_000 * 1e9  // nano-USD that a limit or a price may say: a billion dollars
-	MaxTokensPerMinute  = 1_000_000_000        // of a provider
-	MaxIterations       = 10_000               // max_iterations
-	MaxIterationTime    = 24 * time.Hour       // iteration_timeout
-	MaxTrace            = 256 << 10            // bytes of an iteration's trace
-	MaxIterationBytes   = 64 << 20             // documents of a job's iterations
-	MaxToolCalls        = 100                  // jobs that one iteration makes
-	MaxToolName         = 128                  // bytes
-	MaxToolResults      = 4 << 20              // bytes of the results that an iteration gets of its tools
-	MaxScores           = 100                  // scores of a job
-	MaxScoreWord        = 128                  // bytes of dimension and scorer
-	MaxResultSchema     = 64 << 10             // bytes of result_schema
+	MaxDeliveries       = 100_000                      // deliveries kept
+	MaxDeliveryBody     = 64 << 10                     // bytes
+	MaxDeliveryError    = 512                          // bytes of why an attempt failed
+	DeliveryKept        = 7 * 24 * time.Hour           // how long deliveries that are over are kept
+	MaxWebhookWaiting   = 10_000                       // deliveries that wait for one webhook
+	MaxWebhookQueues    = 64                           // globs of queues that a webhook names
+	MaxSecretOverlap    = 30 * 24 * time.Hour          // secret_overlap
+	WebhookGivenUp      = 10                           // deliveries given up in a row that disable a webhook,
+	WebhookFailing      = time.Hour                    // if they took so long
+	MaxTellings         = 1000                         // events for webhooks that one op carries
+	MaxWebhookURL       = 2048                         // bytes
+	MinWebhookSecret    = 16                           // bytes
+	MaxWebhookSecret    = 256                          // bytes
+	MaxWebhookRetries   = 20                           // retry_limit
+	MaxBulkIDs          = 10_000                       // job_ids of a bulk operation
+	BulkWaited          = 10_000                       // jobs of a bulk operation whose end is waited for
+	MaxBulkFilter       = 64 << 10                     // bytes of a bulk operation's filter
+	MaxBulkFailures     = 1000                         // errors listed of a bulk operation; more are counted
+	MaxBulks            = 1000                         // bulk operations kept
+	BulkKept            = 7 * 24 * time.Hour           // how long those that have ended are kept
+	MaxBulkStreams      = 1000                         // progress streams at once, of a node
+	MaxAlertFor         = 24 * time.Hour               // for
+	MaxLabel            = 128                          // bytes of the name of a policy, a rule
+	MaxMoney            = 1_000_000_000 * 1e9          // nano-USD that a limit or a price may say: a billion dollars
+	MaxTokensPerMinute  = 1_000_000_000                // of a provider
+	MaxIterations       = 10_000                       // max_iterations
+	MaxIterationTime    = 24 * time.Hour               // iteration_timeout
+	MaxTrace            = 256 << 10                    // bytes of an iteration's trace
+	MaxIterationBytes   = 64 << 20                     // documents of a job's iterations
+	MaxToolCalls        = 100                          // jobs that one iteration makes
+	MaxToolName         = 128                          // bytes
+	MaxToolResults      = 4 << 20                      // bytes of the results that an iteration gets of its tools
+	MaxScores           = 100                          // scores of a job
+	MaxScoreWord        = 128                          // bytes of dimension and scorer
+	MaxResultSchema     = 64 << 10                     // bytes of result_schema
+	MaxReportCost       = int64(billing.MaxReportCost) // nano-USD that one usage report may say, or be computed at
+	MaxReportTokens     = billing.MaxReportTokens      // of one usage report, all kinds together
+	MaxJobCost          = MaxMoney                     // nano-USD of all usage reports of a job
+	MaxJobTokens        = 1_000 * MaxReportTokens
 	UsageKept           = 400 * 24 * time.Hour // how long usage rows are kept
 	MaxUsageRows        = 10_000_000           // kept in a shard; the oldest go first
 

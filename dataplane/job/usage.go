@@ -39,37 +39,58 @@ func (u *Usage) Add(report *Usage) (*Usage, error) {
 	return sum, nil
 }
 
-// AddCost adds a cost to a sum. It fails with ErrUsageOverflow, and changes nothing
-// then.
-func (u *Usage) AddCost(nanoUSD int64) error {
-	if nanoUSD > math.MaxInt64-u.CostNanoUsd {
-		return ErrUsageOverflow
+// Why a usage report is kept aside: its words in answers, events and the view.
+const (
+	RejectedCost     = "cost_over_limit"     // above MaxReportCost, as reported or as computed
+	RejectedTokens   = "tokens_over_limit"   // above MaxReportTokens
+	RejectedNegative = "negative"            // a count or the cost is
+	RejectedName     = "name_not_acceptable" // the model's or the provider's
+	RejectedJob      = "job_over_limit"      // the job's sum would be above MaxJobCost or MaxJobTokens
+)
+
+// Fault says why a report has to be kept aside, whatever its job: one of the words
+// above; empty where nothing is wrong with it, and for no report. What is wrong with a report is
+// never a reason to refuse the work it came with, which is done and would be done, and
+// paid for, again.
+func (u *Usage) Fault() string {
+	switch {
+	case u == nil:
+		return ""
+	case u.Rejected != "":
+		return u.Rejected
+	case min(u.InputTokens, u.OutputTokens, u.CacheCreationTokens, u.CacheReadTokens, u.CostNanoUsd) < 0:
+		return RejectedNegative
+	case !u.tokensWithin(MaxReportTokens):
+		return RejectedTokens
+	case u.CostNanoUsd > MaxReportCost:
+		return RejectedCost
 	}
-	u.CostNanoUsd += nanoUSD
-	return nil
+	return ""
 }
 
-// CheckUsage reports all that is wrong with one report; nil is no report.
+// WithinJob says whether a sum is one that a job may have.
+func (u *Usage) WithinJob() bool { return u.CostNanoUsd <= MaxJobCost && u.tokensWithin(MaxJobTokens) }
+
+// tokensWithin says whether all tokens together, none of which are negative, are at most
+// so many.
+func (u *Usage) tokensWithin(most int64) bool {
+	for _, n := range [...]int64{u.InputTokens, u.OutputTokens, u.CacheCreationTokens, u.CacheReadTokens} {
+		if n > most {
+			return false
+		}
+		most -= n
+	}
+	return true
+}
+
+// CheckUsage reports what makes a report one that cannot be kept, not even aside; nil is
+// no report. Who proposes it has seen to it that there is nothing.
 func CheckUsage(u *Usage) []error {
 	if u == nil {
 		return nil
 	}
 	var errs []error
-	for _, n := range [...]struct {
-		name  string
-		value int64
-	}{
-		{"input_tokens", u.InputTokens},
-		{"output_tokens", u.OutputTokens},
-		{"cache_creation_tokens", u.CacheCreationTokens},
-		{"cache_read_tokens", u.CacheReadTokens},
-		{"cost_usd", u.CostNanoUsd},
-	} {
-		if n.value < 0 {
-			errs = append(errs, fmt.Errorf("%s is negative; report zero or more", n.name))
-		}
-	}
-	for _, w := range [...]struct{ name, value string }{{"model", u.Model}, {"provider", u.Provider}} {
+	for _, w := range [...]struct{ name, value string }{{"model", u.Model}, {"provider", u.Provider}, {"rejected", u.Rejected}} {
 		if err := CheckText(w.value, MaxUsageWord); err != nil {
 			errs = append(errs, fmt.Errorf("%s %w", w.name, err))
 		}

@@ -2,6 +2,7 @@ package job_test
 
 import (
 	"fmt"
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -149,23 +150,45 @@ func TestScheduleBounds(t *testing.T) {
 
 func TestUsageBounds(t *testing.T) {
 	t.Parallel()
-	for _, set := range []func(u *job.Usage, n int64){
-		func(u *job.Usage, n int64) { u.InputTokens = n },
-		func(u *job.Usage, n int64) { u.OutputTokens = n },
-		func(u *job.Usage, n int64) { u.CacheCreationTokens = n },
-		func(u *job.Usage, n int64) { u.CacheReadTokens = n },
-		func(u *job.Usage, n int64) { u.CostNanoUsd = n },
-	} {
-		at, beyond := &job.Usage{}, &job.Usage{}
-		set(at, 0)
-		set(beyond, -1)
-		expect(t, beyond.String(), first(job.CheckUsage(at)), first(job.CheckUsage(beyond)))
-	}
 	model := func(n int) error { return first(job.CheckUsage(&job.Usage{Model: strings.Repeat("m", n)})) }
 	expect(t, "model", model(job.MaxUsageWord), model(job.MaxUsageWord+1))
 	provider := func(n int) error { return first(job.CheckUsage(&job.Usage{Provider: strings.Repeat("p", n)})) }
 	expect(t, "provider", provider(job.MaxUsageWord), provider(job.MaxUsageWord+1))
 	if errs := job.CheckUsage(nil); errs != nil {
 		t.Errorf("no report: %v", errs)
+	}
+}
+
+// A report that cannot count is no reason to refuse anything: it is kept aside, and why
+// is one of few words.
+func TestUsageFaults(t *testing.T) {
+	t.Parallel()
+	const most = job.MaxReportTokens
+	for _, c := range []struct {
+		u    *job.Usage
+		want string
+	}{
+		{nil, ""}, {&job.Usage{}, ""},
+		{&job.Usage{InputTokens: -1}, job.RejectedNegative}, {&job.Usage{OutputTokens: -1}, job.RejectedNegative},
+		{&job.Usage{CacheCreationTokens: math.MinInt64}, job.RejectedNegative}, {&job.Usage{CacheReadTokens: -1}, job.RejectedNegative},
+		{&job.Usage{CostNanoUsd: -1}, job.RejectedNegative},
+		{&job.Usage{CostNanoUsd: job.MaxReportCost}, ""}, {&job.Usage{CostNanoUsd: job.MaxReportCost + 1}, job.RejectedCost},
+		{&job.Usage{InputTokens: most}, ""}, {&job.Usage{InputTokens: most + 1}, job.RejectedTokens},
+		{&job.Usage{InputTokens: most - 3, OutputTokens: 1, CacheCreationTokens: 1, CacheReadTokens: 1}, ""},
+		{&job.Usage{InputTokens: most - 3, OutputTokens: 1, CacheCreationTokens: 1, CacheReadTokens: 2}, job.RejectedTokens},
+		{&job.Usage{InputTokens: math.MaxInt64, OutputTokens: math.MaxInt64}, job.RejectedTokens},
+		{&job.Usage{Rejected: job.RejectedName}, job.RejectedName},
+	} {
+		if got := c.u.Fault(); got != c.want {
+			t.Errorf("%v: %q, want %q", c.u, got, c.want)
+		}
+	}
+	for u, within := range map[*job.Usage]bool{
+		{CostNanoUsd: job.MaxJobCost}: true, {CostNanoUsd: job.MaxJobCost + 1}: false,
+		{OutputTokens: job.MaxJobTokens}: true, {OutputTokens: job.MaxJobTokens, InputTokens: 1}: false,
+	} {
+		if u.WithinJob() != within {
+			t.Errorf("a job may have %v: %v, want %v", u, !within, within)
+		}
 	}
 }

@@ -13,9 +13,9 @@ import (
 
 // Ack ends attempts with success, each item on its own: it completes jobs, or ends an
 // iteration of an agent's (see iterate.go). An item's refusal is NOT_FOUND,
-// LEASE_LOST, STATE_CONFLICT, VALIDATION_ERROR where the job's usage would overflow,
+// LEASE_LOST, STATE_CONFLICT,
 // PAYLOAD_TOO_LARGE where too much would be kept of its iterations, or OVERLOADED where
-// too much follows from the jobs that end in one entry. A repeated ack, of the lease
+// too much follows from the jobs that end in one entry. A usage report is never a reason. A repeated ack, of the lease
 // that it ended, is done again without changing anything: of a job that completed, and
 // of one that went on until that is fetched again.
 
@@ -76,7 +76,7 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 		return refused, err
 	}
 	if j.State == job.Completed && i.repeats(j) || i.suspends(j) {
-		return nil, nil
+		return doneWith(i.Usage.Fault()), nil
 	}
 	to, refused := i.GetProof().claim(j, i.event())
 	if refused != nil {
@@ -88,10 +88,7 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	if asked := i.asksForCheck(j); asked != nil {
 		return asked, nil
 	}
-	usage, refused := rate(tx, j, i.Usage)
-	if refused != nil {
-		return refused, nil
-	}
+	usage := rate(tx, j, i.Usage)
 	var it *job.Iteration
 	if i.iterates(j) {
 		if it, refused, err = i.newIteration(tx, j); err != nil || refused != nil {
@@ -123,12 +120,13 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	if saved {
 		events = append(make([]state.EventType, 0, 2), state.EventType_EVENT_CHECKPOINTED)
 	}
+	answer := doneWith(usage.rejected())
 	if i.goesOn() {
-		return nil, i.goOn(tx, j, events...)
+		return answer, i.goOn(tx, j, events...)
 	}
 	j.State = to
 	j.CompletedNs = tx.ClockNs()
-	return nil, settle(tx, j, settlement{result: i.Result, exit: i.ExitChain}, append(events, state.EventType_EVENT_COMPLETED)...)
+	return answer, settle(tx, j, settlement{result: i.Result, exit: i.ExitChain}, append(events, state.EventType_EVENT_COMPLETED)...)
 }
 
 // putResult keeps what the attempt has come to: of a job that ends or waits for a

@@ -103,7 +103,7 @@ func (i *FailItem) apply(tx *state.Tx, request []byte) (*Failed, error) {
 		return &Failed{Refusal: refused}, nil
 	}
 	if i.repeated(j, request) {
-		return i.answer(j), nil
+		return i.answer(j, i.Usage.Fault()), nil
 	}
 	switch i.GetReason() {
 	case FailReason_FAIL_REASON_UNDELIVERED:
@@ -127,9 +127,10 @@ func (i *FailItem) repeated(j *job.Job, request []byte) bool {
 		bytes.Equal(j.Lease.GetLastRequest(), request) && bytes.Equal(j.Lease.GetToken(), token)
 }
 
-// answer is what a job says whose attempt the item has ended.
-func (i *FailItem) answer(j *job.Job) *Failed {
-	answer := &Failed{Refusal: &Refusal{}, State: job.Retrying, Attempt: j.Attempt, AttemptsRemaining: attemptsLeft(j)}
+// answer says what became of a job whose attempt the item has ended, and why its usage
+// report is kept aside.
+func (i *FailItem) answer(j *job.Job, rejected string) *Failed {
+	answer := &Failed{Refusal: &Refusal{UsageRejected: rejected}, State: job.Retrying, Attempt: j.Attempt, AttemptsRemaining: attemptsLeft(j)}
 	switch {
 	case j.State == job.Cancelled:
 		answer.State, answer.AttemptsRemaining = job.Cancelled, 0
@@ -150,10 +151,7 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, erro
 	if refused := crowded(tx, j); refused != nil {
 		return &Failed{Refusal: refused}, nil
 	}
-	usage, refused := rate(tx, j, i.Usage)
-	if refused != nil {
-		return &Failed{Refusal: refused}, nil
-	}
+	usage := rate(tx, j, i.Usage)
 	if err := report(tx, j, usage, state.UsagePhase_USAGE_PHASE_FAIL); err != nil {
 		return nil, err
 	}
@@ -163,7 +161,7 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, erro
 	if err := endAttempt(tx, j, failed, &job.AttemptError{Error: i.Error, Backtrace: i.Backtrace}); err != nil {
 		return nil, err
 	}
-	return i.answer(j), nil
+	return i.answer(j, usage.rejected()), nil
 }
 
 // giveBack undoes the fetch, but for what the attempt has reported. The job's
@@ -177,10 +175,7 @@ func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, 
 	if attemptsMade(j) == 0 {
 		return nil, fmt.Errorf("job %s is %s without an attempt", job.ID(j.Id), j.State.Word())
 	}
-	usage, refused := rate(tx, j, i.Usage)
-	if refused != nil {
-		return &Failed{Refusal: refused}, nil
-	}
+	usage := rate(tx, j, i.Usage)
 	if err := report(tx, j, usage, state.UsagePhase_USAGE_PHASE_FAIL); err != nil {
 		return nil, err
 	}
@@ -197,13 +192,13 @@ func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, 
 	}
 	if j.Cancelling {
 		err := cancelled(tx, j, state.EventType_EVENT_RETURNED)
-		return i.answer(j), err
+		return i.answer(j, usage.rejected()), err
 	}
 	j.State = to
 	if i.Reason == FailReason_FAIL_REASON_SHUTDOWN {
 		j.ScheduledNs = tx.ClockNs() // its worker is told when it is due
 	}
-	return i.answer(j), tx.PutJob(j, state.EventType_EVENT_RETURNED)
+	return i.answer(j, usage.rejected()), tx.PutJob(j, state.EventType_EVENT_RETURNED)
 }
 
 // remains is what is kept of a lease that was given back.

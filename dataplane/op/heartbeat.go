@@ -16,8 +16,7 @@ import (
 // on the way, each item on its own. A lease is renewed by the length its fetch
 // asked for, unless the item says another for this once, and never beyond its agent's
 // iteration_timeout. Refusals are NOT_FOUND,
-// LEASE_LOST (the worker should stop), and VALIDATION_ERROR where the job's usage
-// would overflow. The worker of a job that is being cancelled is told so, and keeps
+// LEASE_LOST (the worker should stop). The worker of a job that is being cancelled is told so, and keeps
 // its lease for the time it needs to stop.
 //
 // Usage is counted once a request: the lease remembers the newest one that
@@ -91,6 +90,8 @@ func (o *Heartbeat) Apply(tx *state.Tx) (*HeartbeatResult, error) {
 		}
 		if refused == nil {
 			refused = done
+		}
+		if refused.Code == "" {
 			if j.Cancelling {
 				result.Cancel = append(result.Cancel, uint32(i))
 			}
@@ -103,8 +104,8 @@ func (o *Heartbeat) Apply(tx *state.Tx) (*HeartbeatResult, error) {
 	return result, nil
 }
 
-// apply renews a lease: the job's, and whether it has cost more than its budgets have
-// room for; or why it is not.
+// apply renews a lease: the job's, whether it has cost more than its budgets have
+// room for, and what is to be said of its usage report; or why it is not.
 func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (_ *job.Job, over bool, _ *Refusal, _ error) {
 	j, refused, err := i.GetProof().job(tx)
 	if err != nil || refused != nil {
@@ -120,12 +121,13 @@ func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (_ *job.Job, over bo
 		return nil, false, nil, fmt.Errorf("job %s is %s without a lease", job.ID(j.Id), j.State.Word())
 	}
 	reported := i.Usage
+	answer := doneWith(reported.Fault())
 	if len(request) > 0 && bytes.Equal(request, j.Lease.LastRequest) {
 		reported = nil // counted before
 	}
-	usage, refused := rate(tx, j, reported)
-	if refused != nil {
-		return nil, false, refused, nil
+	usage := rate(tx, j, reported)
+	if why := usage.rejected(); why != "" {
+		answer = doneWith(why)
 	}
 	length := j.Lease.LengthMs
 	if i.LeaseMs != 0 {
@@ -157,5 +159,5 @@ func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (_ *job.Job, over bo
 	} else if saved {
 		events = append(events, state.EventType_EVENT_CHECKPOINTED)
 	}
-	return j, !enough, nil, tx.PutJob(j, events...)
+	return j, !enough, answer, tx.PutJob(j, events...)
 }

@@ -358,6 +358,7 @@ type Refusal struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"` // an api.Code
 	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
+	UsageRejected string                 `protobuf:"bytes,3,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"` // of an item that was done: why its usage report is kept aside; empty: it is not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -402,6 +403,13 @@ func (x *Refusal) GetCode() string {
 func (x *Refusal) GetMessage() string {
 	if x != nil {
 		return x.Message
+	}
+	return ""
+}
+
+func (x *Refusal) GetUsageRejected() string {
+	if x != nil {
+		return x.UsageRejected
 	}
 	return ""
 }
@@ -7809,10 +7817,11 @@ const file_dataplane_op_op_proto_rawDesc = "" +
 	"\n" +
 	"request_id\x18\x04 \x01(\tR\trequestId\x12\x16\n" +
 	"\x06status\x18\x05 \x01(\rR\x06status\x12\x16\n" +
-	"\x06remote\x18\x06 \x01(\tR\x06remote\"7\n" +
+	"\x06remote\x18\x06 \x01(\tR\x06remote\"^\n" +
 	"\aRefusal\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage\"\xa1\x01\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage\x12%\n" +
+	"\x0eusage_rejected\x18\x03 \x01(\tR\rusageRejected\"\xa1\x01\n" +
 	"\aEnqueue\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.corvo.op.v1.MetaR\x04meta\x12'\n" +
 	"\x04jobs\x18\x02 \x03(\v2\x13.corvo.op.v1.NewJobR\x04jobs\x12+\n" +

@@ -57,7 +57,7 @@ func (s *story) describe(o op.Op, result any) string {
 				add("%s %s", name, outcome(f.Refusal))
 				continue
 			}
-			add("%s %s attempt %d next %s left %d", name, f.State.Word(), f.Attempt, s.moment(f.NextAttemptNs), f.AttemptsRemaining)
+			add("%s %s attempt %d next %s left %d%s", name, f.State.Word(), f.Attempt, s.moment(f.NextAttemptNs), f.AttemptsRemaining, aside(f.Refusal))
 		}
 	case *op.MoveJobsResult:
 		for i, refusal := range r.Items {
@@ -121,9 +121,17 @@ func (s *story) nameToken(l *op.Leased) string {
 	}
 }
 
+// aside says that the usage report of an item is kept aside.
+func aside(r *op.Refusal) string {
+	if r.GetUsageRejected() == "" {
+		return ""
+	}
+	return ", usage aside: " + r.UsageRejected
+}
+
 func outcome(r *op.Refusal) string {
 	if r.GetCode() == "" {
-		return "ok"
+		return "ok" + aside(r)
 	}
 	return r.Code + " (" + r.Message + ")"
 }

@@ -21,30 +21,31 @@ func (s *Server) ack(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.ackJob(w, r, &q, r.PathValue("job_id"), &body); err != nil {
-		return err
-	}
-	return serve.WriteJSON(w, http.StatusOK, ok)
-}
-
-// ackJob acks one job.
-func (s *Server) ackJob(w http.ResponseWriter, r *http.Request, q *request, name string, body *convert.AckBody) error {
-	id, j, err := q.look(r, name, telemetry.Sampled(r.Context()))
+	rejected, err := s.ackJob(w, r, &q, r.PathValue("job_id"), &body)
 	if err != nil {
 		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, api.AckResponse{Status: ok.Status, UsageRejected: rejected})
+}
+
+// ackJob acks one job, and says why its usage report is kept aside; empty where it is not.
+func (s *Server) ackJob(w http.ResponseWriter, r *http.Request, q *request, name string, body *convert.AckBody) (rejected string, err error) {
+	id, j, err := q.look(r, name, telemetry.Sampled(r.Context()))
+	if err != nil {
+		return "", err
 	}
 	var f convert.Faults
 	item := convert.FromAck(&f, id, body)
 	if err := f.Err(); err != nil {
-		return err
+		return "", err
 	}
 	if err := s.addTools(q, item, body.ToolCalls); err != nil {
-		return err
+		return "", err
 	}
 	r, span := q.beginSettle(r, telemetry.SpanAck, id, j, item.Usage)
-	err = s.commitAck(w, r, q, item)
+	rejected, err = s.commitAck(w, r, q, item)
 	span.end(err)
-	return err
+	return rejected, err
 }
 
 // beginSettle is the span of one job's ack or fail; j is nil where there is no
@@ -63,10 +64,10 @@ func (q *request) beginSettle(r *http.Request, name string, id job.ID, j *job.Jo
 	return r, span
 }
 
-func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, item *op.AckItem) error {
+func (s *Server) commitAck(w http.ResponseWriter, r *http.Request, q *request, item *op.AckItem) (rejected string, err error) {
 	id, told := job.ID(item.Proof.Id), &mismatches{}
-	_, err := s.acks(r, q, []job.ID{id}, []*op.AckItem{item}, told).one(w, r, q)
-	return told.explain(id, err)
+	done, err := s.acks(r, q, []job.ID{id}, []*op.AckItem{item}, told).one(w, r, q)
+	return done.GetUsageRejected(), told.explain(id, err)
 }
 
 // acks are acks to be settled.
@@ -171,6 +172,9 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, q *request, acks
 			out.Errors[len(out.Errors)-1].Details = misfits.details(ids[i])
 		default:
 			out.Acked++
+			if item.GetUsageRejected() != "" {
+				out.UsageRejected = append(out.UsageRejected, api.UsageRejection{JobID: asked[i].JobID, Reason: item.UsageRejected})
+			}
 		}
 	}
 	return out, nil

@@ -37,12 +37,12 @@ func TestClientPlatform(t *testing.T) {
 		t.Errorf("the settings are %+v, %v; want %+v", now, err, settings)
 	}
 
-	cost := api.USD(1_500_000_000)
+	cost := api.ReportedUSD(1_500_000_000)
 	if err := c.Ack(ctx, n.one(c, "q").JobID, api.AckRequest{Usage: &api.ReportedUsage{Model: "m", CostUSD: &cost}}); err != nil {
 		t.Fatal(err)
 	}
 	sums, err := c.UsageSummary(ctx, client.SummaryQuery{Period: "1h", GroupBy: "queue"}, strong)
-	if err != nil || sums.Totals.CostUSD != cost || len(sums.Groups) != 1 || sums.Groups[0].Key != "q" {
+	if err != nil || sums.Totals.CostUSD.Nano() != api.USD(cost) || len(sums.Groups) != 1 || sums.Groups[0].Key != "q" {
 		t.Errorf("the usage is %+v, %v", sums, err)
 	}
 }

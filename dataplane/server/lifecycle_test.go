@@ -46,7 +46,7 @@ func TestLifecycle(t *testing.T) {
 	}
 
 	beat, err := c.Heartbeat(ctx, api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{
-		got.JobID: {LeaseToken: got.LeaseToken, Progress: json.RawMessage(`{"current":1}`), Usage: &api.ReportedUsage{InputTokens: 5, CostUSD: new(money.Dollar / 4)}},
+		got.JobID: {LeaseToken: got.LeaseToken, Progress: json.RawMessage(`{"current":1}`), Usage: &api.ReportedUsage{InputTokens: 5, CostUSD: new(money.Reported(money.Dollar / 4))}},
 	}})
 	if err != nil || beat.Jobs[got.JobID].Status != "ok" || !slices.Equal(beat.Acked, []string{got.JobID}) {
 		t.Errorf("heartbeat: %+v, %v", beat, err)

@@ -44,7 +44,7 @@ var measured = []telemetry.Metric{
 	telemetry.RaftSyncs, telemetry.RaftEntries, telemetry.RaftEntryBytes, telemetry.RaftSnapshots, telemetry.PipelineOps, telemetry.PipelineForwards,
 	telemetry.DiskFreeBytes, telemetry.FeedEvents, telemetry.IdempotencyRecords,
 	telemetry.PipelineBacklogOps, telemetry.PipelineBacklogBytes, telemetry.PipelineQueueTime, telemetry.PipelineApplyTime,
-	telemetry.AlertsDropped, telemetry.WebhookEventsLost, telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches, telemetry.EventStreams,
+	telemetry.AlertsDropped, telemetry.WebhookEventsLost, telemetry.UsageReportsRejected, telemetry.UsageStuck, telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches, telemetry.EventStreams,
 	telemetry.EventsEncoded, telemetry.EventsSent, telemetry.EventsSentBytes, telemetry.EventStreamResets, telemetry.WorkerStreams,
 	telemetry.ViewLagEvents, telemetry.ViewLagSeconds,
 	telemetry.Queues, telemetry.QueueJobs, telemetry.QueuePaused, telemetry.JobsTotal,
@@ -86,7 +86,7 @@ func (s *Server) measure(to *telemetry.Scrape) {
 // measureHost says what the cells of a host are together. None is named: there may
 // be thousands, and they come and go.
 func (s *Server) measureHost(to *telemetry.Scrape) {
-	var parked, ops, bytes, dropped float64
+	var parked, ops, bytes, dropped, stuck, rejected float64
 	free, freeErr := int64(0), errors.ErrUnsupported
 	for _, ns := range s.cfg.Host.Namespaces() {
 		cells, err := s.cfg.Host.Cells(ns)
@@ -100,6 +100,8 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 			if status, err := c.Status(); err == nil {
 				ops, bytes = ops+float64(status.Engine.BacklogOps), bytes+float64(status.Engine.BacklogBytes)
 				dropped += float64(status.AlertsDropped)
+				rejected += float64(status.UsageRejected)
+				stuck += telemetry.Bool(status.UsageErr != nil)
 			}
 		}
 		if freeErr != nil { // they lie on one disk
@@ -108,6 +110,8 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 	}
 	s.measureBudgets(to)
 	to.Counter(telemetry.AlertsDropped, dropped)
+	to.Counter(telemetry.UsageReportsRejected, rejected, everyOther)
+	to.Gauge(telemetry.UsageStuck, stuck)
 	to.Gauge(telemetry.PollsParked, parked)
 	to.Gauge(telemetry.EventStreams, float64(s.cfg.Host.Streams()))
 	to.Gauge(telemetry.PipelineBacklogOps, ops, everyOther)
@@ -194,6 +198,7 @@ func measureCell(to *telemetry.Scrape, c *cell.Cell, status *cell.Status) {
 	to.Gauge(telemetry.FeedEvents, float64(status.FeedEvents), shard)
 	to.Gauge(telemetry.IdempotencyRecords, float64(status.IdempotencyRecords), shard)
 	to.Counter(telemetry.WebhookEventsLost, float64(status.WebhookEventsLost), shard)
+	to.Counter(telemetry.UsageReportsRejected, float64(status.UsageRejected), shard)
 	to.Gauge(telemetry.PipelineBacklogOps, float64(e.BacklogOps), shard)
 	to.Gauge(telemetry.PipelineBacklogBytes, float64(e.BacklogBytes), shard)
 	histogram(to, telemetry.PipelineQueueTime, &e.QueueTime, shard)

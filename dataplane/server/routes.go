@@ -43,7 +43,7 @@ func (s *Server) routes() []serve.Route {
 		{Method: "POST", Path: v1 + "/fetch/batch", Permission: tenancy.JobWork, Handler: s.fetchBatch, MaxBody: bodyFetch,
 			Summary: "Lease several jobs, waiting for the first", Request: api.FetchBatchRequest{}, Response: api.FetchBatchResponse{}},
 		{Method: "POST", Path: v1 + "/ack/{job_id}", Permission: tenancy.JobWork, Handler: s.ack, MaxBody: bodyAck,
-			Summary: "Complete a job", Request: api.AckRequest{}, Response: api.Status{}},
+			Summary: "Complete a job", Request: api.AckRequest{}, Response: api.AckResponse{}},
 		{Method: "POST", Path: v1 + "/ack/batch", Permission: tenancy.JobWork, Handler: s.ackBatch, MaxBody: bodyBatch,
 			Summary: "Complete jobs, each on its own", Request: api.AckBatchRequest{}, Response: api.AckBatchResponse{}},
 		{Method: "POST", Path: v1 + "/fail/{job_id}", Permission: tenancy.JobWork, Handler: s.fail, MaxBody: bodyFail,

@@ -31,7 +31,8 @@ func (s *Server) rpcAck(c *rpcCall, m *workerpb.AckRequest) (*workerpb.AckRespon
 	if err != nil {
 		return nil, err
 	}
-	return &workerpb.AckResponse{}, s.ackJob(c.w, c.r, q, m.JobId, &body)
+	rejected, err := s.ackJob(c.w, c.r, q, m.JobId, &body)
+	return &workerpb.AckResponse{UsageRejected: rejected}, err
 }
 
 func (s *Server) rpcAckBatch(c *rpcCall, m *workerpb.AckBatchRequest) (*workerpb.AckBatchResponse, error) {
@@ -47,8 +48,8 @@ func (s *Server) rpcAckBatch(c *rpcCall, m *workerpb.AckBatchRequest) (*workerpb
 	if err != nil {
 		return nil, err
 	}
-	acked, errs := convert.ToRPCAcked(&out)
-	return &workerpb.AckBatchResponse{Acked: acked, Errors: append(refused, errs...)}, nil
+	acked, errs, rejected := convert.ToRPCAcked(&out)
+	return &workerpb.AckBatchResponse{Acked: acked, Errors: append(refused, errs...), UsageRejected: rejected}, nil
 }
 
 // fromAcks reads acks, each on its own.

@@ -142,8 +142,8 @@ func (f *frame) ack(q *request) {
 	span.batch(len(acks))
 	out, err := f.stream.server.settle(nil, r, q, acks, span)
 	span.end(err)
-	acked, errs := convert.ToRPCAcked(&out)
-	f.out.Acked, f.out.AckErrors = acked, append(refused, errs...)
+	acked, errs, rejected := convert.ToRPCAcked(&out)
+	f.out.Acked, f.out.AckErrors, f.out.UsageRejected = acked, append(refused, errs...), rejected
 	f.ended(partAcks, err, acked > 0)
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
-	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/router"
@@ -61,9 +60,7 @@ func (s *Server) usageSummary(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		if err := totals.Add(&sums.Totals); err != nil {
-			return err
-		}
+		totals.Add(&sums.Totals)
 		if days && sums.Totals != (view.Sums{}) {
 			out.Groups = append(out.Groups, api.SummaryGroup{Key: part.from.In(zone).Format(time.DateOnly), UsageSums: toSums(&sums.Totals)})
 		}
@@ -90,9 +87,7 @@ func (q *request) sumUsage(r *http.Request, of interval, by view.GroupBy) (*view
 		return nil, err
 	}
 	for _, part := range parts[1:] {
-		if err := parts[0].Add(part); err != nil {
-			return nil, err
-		}
+		parts[0].Add(part)
 	}
 	return parts[0], nil
 }
@@ -175,7 +170,7 @@ func toSums(s *view.Sums) api.UsageSums {
 	return api.UsageSums{
 		Reports: s.Reports, Jobs: s.Jobs,
 		InputTokens: s.Input, OutputTokens: s.Output, CacheCreationTokens: s.CacheCreation, CacheReadTokens: s.CacheRead,
-		CostUSD: money.Nano(s.Cost), ReportedCostUSD: money.Nano(s.Reported), ComputedCostUSD: money.Nano(s.Computed),
-		DifferenceUSD: money.Nano(s.Difference), UnpricedReports: s.Unpriced,
+		CostUSD: s.Cost, ReportedCostUSD: s.Reported, ComputedCostUSD: s.Computed,
+		DifferenceUSD: s.Difference, UnpricedReports: s.Unpriced, RejectedReports: s.Rejected,
 	}
 }

@@ -58,11 +58,11 @@ func TestUsageSummary(t *testing.T) {
 			}
 			k := int64(len(queues))
 			want := api.UsageSums{
-				Reports: 4 * k, Jobs: 4 * k, InputTokens: 1_000_003 * k, OutputTokens: 1_000_001 * k, UnpricedReports: 2 * k,
-				CostUSD:         money.Nano(k * (50_000_400 + 500_000_000 + 75_000_000_000)),
-				ReportedCostUSD: money.Nano(k * 500_000_000),
-				ComputedCostUSD: money.Nano(k * (50_000_400 + 2_000 + 75_000_000_000)),
-				DifferenceUSD:   money.Nano(k * (500_000_000 - 2_000)),
+				Reports: 4 * k, Jobs: 4 * k, InputTokens: money.CountOf(1_000_003 * k), OutputTokens: money.CountOf(1_000_001 * k), UnpricedReports: 2 * k,
+				CostUSD:         money.TotalOf(money.Nano(k * (50_000_400 + 500_000_000 + 75_000_000_000))),
+				ReportedCostUSD: money.TotalOf(money.Nano(k * 500_000_000)),
+				ComputedCostUSD: money.TotalOf(money.Nano(k * (50_000_400 + 2_000 + 75_000_000_000))),
+				DifferenceUSD:   money.TotalOf(money.Nano(k * (500_000_000 - 2_000))),
 			}
 			today := time.Now().UTC().Format(time.DateOnly)
 			for by, keys := range map[string]string{
@@ -73,13 +73,13 @@ func TestUsageSummary(t *testing.T) {
 					t.Errorf("by %q: %+v, want %+v", by, got, want)
 				}
 				var names []string
-				var sum money.Nano
+				var sum money.Total
 				for _, g := range got.Groups {
 					if g.Key == "" {
 						g.Key = "-"
 					}
 					names = append(names, g.Key)
-					sum += g.CostUSD
+					sum = sum.Add(g.CostUSD)
 				}
 				if by != "" && sum != want.CostUSD || keys != "" && strings.Join(names, " ") != keys && by != "day" {
 					t.Errorf("by %q: the groups %q cost %s", by, names, sum)
@@ -107,7 +107,7 @@ func TestUsageSummaryIsScopedAndRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := n.one(c, queue)
-		if err := c.Ack(t.Context(), got.JobID, api.AckRequest{LeaseToken: got.LeaseToken, Usage: &api.ReportedUsage{CostUSD: new(money.Dollar)}}); err != nil {
+		if err := c.Ack(t.Context(), got.JobID, api.AckRequest{LeaseToken: got.LeaseToken, Usage: &api.ReportedUsage{CostUSD: new(money.Reported(money.Dollar))}}); err != nil {
 			t.Fatal(err)
 		}
 	}

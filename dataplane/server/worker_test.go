@@ -141,7 +141,7 @@ func TestWorkerTellsAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cost := money.Dollar / 4
+	cost := money.Reported(money.Dollar / 4)
 	n.work(&client.Worker{ID: "w1"}, "q", func(ctx context.Context, j *client.Job) error {
 		var payload struct{ N int }
 		var at struct{ At int }
@@ -171,7 +171,7 @@ func TestWorkerTellsAll(t *testing.T) {
 	if string(j.Result) != "[7]" || string(j.Checkpoint) != `{"at":3}` || *j.WorkerID != "w1" {
 		t.Errorf("result %s, checkpoint %s of %v", j.Result, j.Checkpoint, *j.WorkerID)
 	}
-	if u := j.Usage; u.InputTokens != 3 || u.OutputTokens != 28 || u.CostUSD != 5*cost || u.Model != "m3" {
+	if u := j.Usage; u.InputTokens != 3 || u.OutputTokens != 28 || money.Reported(u.CostUSD) != 5*cost || u.Model != "m3" {
 		t.Errorf("usage %+v", u)
 	}
 }

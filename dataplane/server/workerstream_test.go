@@ -89,7 +89,7 @@ func TestClientStream(t *testing.T) {
 	if a := agent.Agent; a == nil || a.MaxIterations != 3 || a.Iteration != 1 || a.MaxCostUSD != money.Dollar/10 {
 		t.Errorf("%+v", agent.Agent)
 	}
-	cost := money.Nano(1) // which no double near a dollar could tell from nothing
+	cost := money.Reported(1) // which no double near a dollar could tell from nothing
 	acks := []api.AckItem{
 		{JobID: plain.JobID, AckRequest: api.AckRequest{LeaseToken: plain.LeaseToken, Result: json.RawMessage(`{"r":1}`), Usage: &api.ReportedUsage{InputTokens: 5, Model: "m", Provider: "p", CostUSD: &cost}}},
 		{JobID: agent.JobID, AckRequest: api.AckRequest{LeaseToken: plain.LeaseToken}},
@@ -98,7 +98,7 @@ func TestClientStream(t *testing.T) {
 	if err != nil || done.Acked != 1 || len(done.AckErrors) != 1 || done.AckErrors[0].JobID != agent.JobID || done.AckErrors[0].Code != api.LeaseLost {
 		t.Errorf("%+v, %v", done, err)
 	}
-	if j := n.settled(plain.JobID, "completed"); string(j.Result) != `{"r":1}` || j.Usage.CostUSD != cost {
+	if j := n.settled(plain.JobID, "completed"); string(j.Result) != `{"r":1}` || money.Reported(j.Usage.CostUSD) != cost {
 		t.Errorf("%s, %+v", j.Result, j.Usage)
 	}
 	if _, err := s.Do(t.Context(), client.Frame{Enqueues: []api.EnqueueRequest{{Queue: "no queue"}}}); api.CodeOf(err) != api.ValidationError {

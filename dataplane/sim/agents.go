@@ -56,24 +56,24 @@ func (m *model) keep(j *modelJob, why job.Hold, by string) {
 func (m *model) ack(o *op.Ack) outcome {
 	result := &op.AckResult{}
 	for _, item := range o.GetItems() {
-		result.Items = append(result.Items, refusal(m.ackOne(item)))
+		result.Items = append(result.Items, m.ackOne(item))
 	}
 	return outcome{result: result}
 }
 
-func (m *model) ackOne(item *op.AckItem) api.Code {
+func (m *model) ackOne(item *op.AckItem) *op.Refusal {
 	j, code := m.holds(item.GetProof())
 	last := item.GetAgentStatus() != job.Continue && item.GetAgentStatus() != job.Suspend
 	switch {
 	case j.hasEndedBy(item.GetProof()):
-		return ""
+		return doneWith(faultOf(item.GetUsage()))
 	case code != "":
-		return code
+		return refusal(code)
 	case last && j.agent.schema != nil && !item.GetResultChecked():
-		return op.ResultUnchecked
+		return refusal(op.ResultUnchecked)
 	}
 	iterates := item.GetAgentStatus() != 0 || item.GetTrace() != nil || j.agent.bounds != nil || j.agent.ended > 0
-	m.report(j, item.GetUsage(), state.UsagePhase_USAGE_PHASE_ACK)
+	rejected := m.report(j, item.GetUsage(), state.UsagePhase_USAGE_PHASE_ACK)
 	if item.GetCheckpoint() != nil {
 		j.agent.leave(item.GetCheckpoint())
 	}
@@ -88,8 +88,12 @@ func (m *model) ackOne(item *op.AckItem) api.Code {
 	} else {
 		m.goOnIterating(j, item)
 	}
-	return ""
+	return doneWith(rejected)
 }
+
+// doneWith is the answer for an item that was done, and why its usage report is kept
+// aside.
+func doneWith(rejected string) *op.Refusal { return &op.Refusal{UsageRejected: rejected} }
 
 // hasEndedBy says whether an ack with the proof has ended the job's last attempt: what
 // proves nothing is taken for the one that completed a job, and for no other.

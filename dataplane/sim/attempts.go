@@ -79,13 +79,14 @@ func (m *model) fail(o *op.Fail) outcome {
 		j := m.jobs[job.ID(proof.GetId())]
 		again := j != nil && j.state != job.Active && request != "" && j.endedBy == request &&
 			len(proof.GetToken()) > 0 && bytes.Equal(proof.GetToken(), j.token)
+		rejected := faultOf(item.GetUsage())
 		if !again {
 			var code api.Code
 			if j, code = m.holds(proof); code != "" {
 				result.Items = append(result.Items, &op.Failed{Refusal: refusal(code)})
 				continue
 			}
-			m.report(j, item.GetUsage(), state.UsagePhase_USAGE_PHASE_FAIL)
+			rejected = m.report(j, item.GetUsage(), state.UsagePhase_USAGE_PHASE_FAIL)
 			j.endedBy = request
 			switch {
 			case reason == op.FailReason_FAIL_REASON_UNDELIVERED, reason == op.FailReason_FAIL_REASON_SHUTDOWN && !j.cancelling:
@@ -97,7 +98,11 @@ func (m *model) fail(o *op.Fail) outcome {
 				j.dueNs = m.clockNs
 			}
 		}
-		result.Items = append(result.Items, j.failed(reason))
+		answer := j.failed(reason)
+		if rejected != "" {
+			answer.Refusal = doneWith(rejected)
+		}
+		result.Items = append(result.Items, answer)
 	}
 	return outcome{result: result}
 }
@@ -125,7 +130,9 @@ func (m *model) heartbeat(o *op.Heartbeat) outcome {
 		if code == api.StateConflict {
 			code = api.LeaseLost // a heartbeat is told to stop, whatever became of the job
 		}
+		rejected := ""
 		if code == "" {
+			rejected = faultOf(item.GetUsage())
 			length := j.leaseMs
 			if item.GetLeaseMs() > 0 {
 				length = item.GetLeaseMs()
@@ -136,7 +143,7 @@ func (m *model) heartbeat(o *op.Heartbeat) outcome {
 			}
 			reports := item.GetUsage() != nil && (request == "" || request != j.reported)
 			if reports {
-				m.report(j, item.GetUsage(), state.UsagePhase_USAGE_PHASE_HEARTBEAT)
+				rejected = m.report(j, item.GetUsage(), state.UsagePhase_USAGE_PHASE_HEARTBEAT)
 				if request != "" {
 					j.reported = request
 				}
@@ -152,7 +159,11 @@ func (m *model) heartbeat(o *op.Heartbeat) outcome {
 				result.OverBudget = append(result.OverBudget, uint32(i))
 			}
 		}
-		result.Items = append(result.Items, refusal(code))
+		answer := refusal(code)
+		if code == "" {
+			answer = doneWith(rejected)
+		}
+		result.Items = append(result.Items, answer)
 	}
 	return outcome{result: result}
 }

@@ -104,7 +104,7 @@ func blank(m proto.Message) {
 		}
 	case *op.FailResult:
 		for _, item := range r.Items {
-			if item.Refusal.GetCode() == "" {
+			if item.Refusal.GetCode() == "" && item.Refusal.GetUsageRejected() == "" {
 				item.Refusal = nil
 			} else {
 				scrub(item.Refusal)

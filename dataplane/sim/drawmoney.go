@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -50,7 +51,32 @@ func (w *workload) usage() *job.Usage {
 	default:
 		u.CostNanoUsd, u.CostReported = w.rng.Int64N(120), true
 	}
+	if w.chance(12) {
+		w.distort(u)
+	}
 	return u
+}
+
+// distort makes a report one that a broken worker sends: at a limit, beyond it, beyond
+// what numbers hold, or negative.
+func (w *workload) distort(u *job.Usage) {
+	switch w.rng.IntN(7) {
+	case 0:
+		u.CostNanoUsd, u.CostReported = pick(w, []int64{job.MaxReportCost, job.MaxReportCost + 1, math.MaxInt64}), true
+	case 1:
+		u.InputTokens = pick(w, []int64{job.MaxReportTokens + 1, math.MaxInt64})
+	case 2: // each within the limit, and not together
+		u.OutputTokens, u.CacheReadTokens = job.MaxReportTokens, job.MaxReportTokens
+	case 3:
+		u.CacheCreationTokens = -1 - w.rng.Int64N(math.MaxInt64)
+	case 4:
+		u.CostNanoUsd = math.MinInt64
+	case 5:
+		u.Rejected = job.RejectedName
+	default: // to be computed: at most prices more than a report may cost
+		u.InputTokens, u.OutputTokens, u.CacheCreationTokens, u.CacheReadTokens = 0, job.MaxReportTokens, 0, 0
+		u.CostNanoUsd, u.CostReported = 0, false
+	}
 }
 
 // drawPrice draws a price, a million tokens of which cost so little that a report costs

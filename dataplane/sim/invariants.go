@@ -217,7 +217,7 @@ func record(to io.Writer, store *state.Store) error {
 	return nil
 }
 
-// balance wants all that was ever reported to be what the jobs say they used:
+// balance wants all that was ever reported, but for what is kept aside, to be what the jobs say they used:
 // those of all shards together, since a job takes what it used along, and those that are
 // gone.
 func (s *simulation) balance() error {
@@ -225,7 +225,9 @@ func (s *simulation) balance() error {
 	used.sum(s.ledger.used.tokens, s.ledger.used.costNano)
 	for _, sh := range s.shards {
 		for _, row := range sh.model.usage {
-			reported.sum(row.tokens, row.costNano)
+			if row.rejected == "" {
+				reported.sum(row.tokens, row.costNano)
+			}
 		}
 		for _, j := range sh.model.jobs {
 			used.sum(j.tokens, j.costNano)

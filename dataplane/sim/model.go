@@ -26,6 +26,7 @@ type model struct {
 	remembered    map[string]remembered // by principal and key
 	usage         []modelUsage          // row i has number i+1, those trimmed too
 	usageFirst    uint64                // the first row kept
+	rejections    uint64                // usage reports ever kept aside
 	level         uint32
 	seed          entry.Seed // of the running entry
 	born          uint64     // ids it has made
@@ -80,7 +81,8 @@ type modelUsage struct {
 	isComputed      bool
 	unpriced        bool
 	phase           state.UsagePhase
-	first           bool // of its job
+	first           bool   // of its job
+	rejected        string // why it is kept aside; its amounts are in no sum then
 	key, tags       string
 }
 

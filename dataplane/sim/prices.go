@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math/big"
 	"strings"
 
@@ -45,13 +46,13 @@ func applies(p *state.Price, tokens [4]int64) bool {
 
 // costAt is what tokens cost at a price: each kind for itself, half a nano-dollar
 // rounded up.
-func costAt(p *state.Price, tokens [4]int64) int64 {
+func costAt(p *state.Price, tokens [4]int64) *big.Int {
 	sum := new(big.Int)
 	for i, price := range perMillion(p) {
 		product := new(big.Int).Mul(big.NewInt(tokens[i]), big.NewInt(price))
 		sum.Add(sum, product.Add(product, big.NewInt(500_000)).Div(product, big.NewInt(1_000_000)))
 	}
-	return sum.Int64()
+	return sum
 }
 
 func perMillion(p *state.Price) [4]int64 {
@@ -101,11 +102,11 @@ func goesBefore(a, b *state.Price, provider, model string, tokens [4]int64) bool
 	if a.GetProvider() == provider || b.GetProvider() == provider { // also nobody's, where nobody is named
 		return a.GetProvider() == provider
 	}
-	return costAt(a, tokens) > costAt(b, tokens)
+	return costAt(a, tokens).Cmp(costAt(b, tokens)) > 0
 }
 
 // compute is what the price book says of a report; known is false for a ceiling.
-func (m *model) compute(provider, model string, tokens [4]int64) (cost int64, any, known bool) {
+func (m *model) compute(provider, model string, tokens [4]int64) (cost *big.Int, any, known bool) {
 	if p := m.priceOf(provider, model, tokens); p != nil {
 		return costAt(p, tokens), true, true
 	}
@@ -135,38 +136,29 @@ func (m *model) knowsModel(model string) bool {
 }
 
 // report counts what a worker says its job has used: in the job, as a row, and on the
-// budgets.
-func (m *model) report(j *modelJob, u *job.Usage, phase state.UsagePhase) {
+// budgets. It answers why the report is kept aside instead; empty where it is not.
+func (m *model) report(j *modelJob, u *job.Usage, phase state.UsagePhase) (rejected string) {
 	if u == nil {
-		return
+		return ""
 	}
 	row := modelUsage{
 		job: j.id, attempt: j.attempt, queue: j.queue, atNs: m.clockNs, tokens: tokensOf(u), costNano: u.GetCostNanoUsd(),
 		said: u.GetCostReported() || u.GetCostNanoUsd() != 0, phase: phase, first: !j.reportedEver,
 		key: j.fairnessKey, tags: tagsText(j.tags),
+		model: cmp.Or(u.GetModel(), j.model, j.options.GetModel()), provider: cmp.Or(u.GetProvider(), j.provider),
 	}
-	j.reportedEver = true
-	if u.GetModel() != "" {
-		j.model = u.GetModel()
-	}
-	if j.model == "" {
-		j.model = j.options.GetModel()
-	}
-	if u.GetProvider() != "" {
-		j.provider = u.GetProvider()
-	}
-	row.model, row.provider = j.model, j.provider
-	if row.tokens != [4]int64{} {
-		cost, any, known := m.compute(row.provider, row.model, row.tokens)
-		row.unpriced = any && !known
-		// A ceiling says nothing of a report whose cost is known.
-		if row.isComputed = any && (known || !row.said); row.isComputed {
-			row.computed = cost
+	if why := m.rejects(j, u, &row); why != "" {
+		m.usage = append(m.usage, modelUsage{
+			job: row.job, attempt: row.attempt, queue: row.queue, atNs: row.atNs, tokens: row.tokens, costNano: u.GetCostNanoUsd(),
+			said: u.GetCostReported(), phase: phase, key: row.key, tags: row.tags, model: u.GetModel(), provider: u.GetProvider(), rejected: why,
+		})
+		m.rejections++
+		if c := m.reservations[j.id]; c != nil {
+			c.spent = max(c.spent, c.reserved)
 		}
+		return why
 	}
-	if !row.said {
-		row.costNano = row.computed
-	}
+	j.reportedEver, j.model, j.provider = true, row.model, row.provider
 	j.costNano += row.costNano
 	for i, n := range row.tokens {
 		j.tokens[i] += n
@@ -174,4 +166,57 @@ func (m *model) report(j *modelJob, u *job.Usage, phase state.UsagePhase) {
 	m.usage = append(m.usage, row)
 	m.spendTokens(j, u)
 	m.spend(j, row.costNano)
+	return ""
+}
+
+// rejects completes a row with what its report costs, or says why it is kept aside.
+func (m *model) rejects(j *modelJob, u *job.Usage, row *modelUsage) string {
+	if why := faultOf(u); why != "" {
+		return why
+	}
+	if row.tokens != [4]int64{} {
+		cost, any, known := m.compute(row.provider, row.model, row.tokens)
+		row.unpriced = any && !known
+		// A ceiling says nothing of a report whose cost is known, and a cost that does not
+		// fit nothing that could be kept.
+		if row.isComputed = any && (known || !row.said) && cost.IsInt64(); row.isComputed {
+			row.computed = cost.Int64()
+		}
+		if any && !row.said && cost.Cmp(big.NewInt(job.MaxReportCost)) > 0 {
+			return job.RejectedCost
+		}
+	}
+	if !row.said {
+		row.costNano = row.computed
+	}
+	tokens := new(big.Int)
+	for i, n := range row.tokens {
+		tokens.Add(tokens, big.NewInt(n)).Add(tokens, big.NewInt(j.tokens[i]))
+	}
+	if j.costNano+row.costNano > job.MaxJobCost || tokens.Cmp(big.NewInt(job.MaxJobTokens)) > 0 {
+		return job.RejectedJob
+	}
+	return ""
+}
+
+// faultOf says what is wrong with a report whatever its job.
+func faultOf(u *job.Usage) string {
+	tokens := new(big.Int)
+	for _, n := range tokensOf(u) {
+		if n < 0 && u.GetRejected() == "" {
+			return job.RejectedNegative
+		}
+		tokens.Add(tokens, big.NewInt(n))
+	}
+	switch {
+	case u.GetRejected() != "":
+		return u.GetRejected()
+	case u.GetCostNanoUsd() < 0:
+		return job.RejectedNegative
+	case tokens.Cmp(big.NewInt(job.MaxReportTokens)) > 0:
+		return job.RejectedTokens
+	case u.GetCostNanoUsd() > job.MaxReportCost:
+		return job.RejectedCost
+	}
+	return ""
 }

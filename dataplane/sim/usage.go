@@ -35,6 +35,9 @@ func (m *model) compareUsage(v *state.Snapshot) error {
 	if next := uint64(len(m.usage)) + 1; head.GetUsageFirstSeq() != m.usageFirst || head.GetUsageNextSeq() != next {
 		return fmt.Errorf("the store has the usage rows [%d,%d), the model [%d,%d)", head.GetUsageFirstSeq(), head.GetUsageNextSeq(), m.usageFirst, next)
 	}
+	if head.GetUsageRejected() != m.rejections {
+		return fmt.Errorf("the store has rejected %d usage reports, the model %d", head.GetUsageRejected(), m.rejections)
+	}
 	seq := m.usageFirst
 	for row, err := range v.Usage(0) {
 		if err != nil {
@@ -47,6 +50,7 @@ func (m *model) compareUsage(v *state.Snapshot) error {
 			tokens: tokensOf(r.GetReport()), costNano: r.GetReport().GetCostNanoUsd(), said: r.GetReport().GetCostReported(),
 			computed: r.GetComputedNanoUsd(), isComputed: r.GetComputed(), unpriced: r.GetUnpriced(),
 			phase: r.GetPhase(), first: r.GetFirst(), key: r.GetFairnessKey(), tags: tagsText(r.GetTags()),
+			rejected: r.GetReport().GetRejected(),
 		}
 		if row.Seq != seq || seq > uint64(len(m.usage)) || is != m.usage[seq-1] {
 			return fmt.Errorf("usage row %d is %+v in the store, row %d is %+v in the model", row.Seq, is, seq, m.usage[seq-1])

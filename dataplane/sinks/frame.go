@@ -67,6 +67,9 @@ func hourOf(ns int64) int64 {
 
 func quantitiesOf(u *state.Usage) billing.Quantities {
 	r := u.Report
+	if r.GetRejected() != "" {
+		return billing.Quantities{RejectedReports: 1} // its amounts are in no sum
+	}
 	return billing.Quantities{
 		Reports:             1,
 		InputTokens:         r.GetInputTokens(),

@@ -30,7 +30,7 @@ func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 	e := tx.spareEvents[n]
 	tx.feed.Events = tx.spareEvents[:n+1]
 	e.Type, e.Queue = event, queue
-	e.JobId, e.JobNumber, e.Attempt, e.FromQueue, e.RecordId = nil, 0, 0, "", nil
+	e.JobId, e.JobNumber, e.Attempt, e.FromQueue, e.RecordId, e.Usage = nil, 0, 0, "", nil, nil
 	if j != nil {
 		e.JobId, e.JobNumber, e.Attempt = j.Id, j.Number, j.Attempt
 	}

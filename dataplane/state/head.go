@@ -41,7 +41,7 @@ func (h *Head) copy() *Head {
 		IdempotencyRecords: h.IdempotencyRecords, IdempotencyBytes: h.IdempotencyBytes,
 		FeatureLevel: h.FeatureLevel, Secured: h.Secured,
 		KeyRecords: h.KeyRecords, QueueRecords: h.QueueRecords,
-		UsageNextSeq: h.UsageNextSeq, UsageFirstSeq: h.UsageFirstSeq,
+		UsageNextSeq: h.UsageNextSeq, UsageFirstSeq: h.UsageFirstSeq, UsageRejected: h.UsageRejected,
 		OutboxRecords: h.OutboxRecords, InboxRecords: h.InboxRecords, ForwardRecords: h.ForwardRecords,
 		LockRecords: h.LockRecords, BatchRecords: h.BatchRecords, ScheduleRecords: h.ScheduleRecords,
 		DependentsRecords: h.DependentsRecords, WaiterRecords: h.WaiterRecords, Settings: h.Settings,

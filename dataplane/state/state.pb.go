@@ -580,6 +580,7 @@ const (
 	EventType_EVENT_ALERT_RESOLVED   EventType = 52
 	EventType_EVENT_WEBHOOK_DISABLED EventType = 53 // it could not be reached for long
 	EventType_EVENT_PRIORITY_CHANGED EventType = 54
+	EventType_EVENT_USAGE_REJECTED   EventType = 55 // a usage report of its attempt is kept aside and counts nowhere
 )
 
 // Enum value maps for EventType.
@@ -640,6 +641,7 @@ var (
 		52: "EVENT_ALERT_RESOLVED",
 		53: "EVENT_WEBHOOK_DISABLED",
 		54: "EVENT_PRIORITY_CHANGED",
+		55: "EVENT_USAGE_REJECTED",
 	}
 	EventType_value = map[string]int32{
 		"EVENT_UNSPECIFIED":      0,
@@ -697,6 +699,7 @@ var (
 		"EVENT_ALERT_RESOLVED":   52,
 		"EVENT_WEBHOOK_DISABLED": 53,
 		"EVENT_PRIORITY_CHANGED": 54,
+		"EVENT_USAGE_REJECTED":   55,
 	}
 )
 
@@ -769,6 +772,7 @@ type Head struct {
 	LaneChanges        uint64                 `protobuf:"varint,36,opt,name=lane_changes,json=laneChanges,proto3" json:"lane_changes,omitempty"`          // lanes in the journal, each as often as it changed
 	BulkRecords        uint64                 `protobuf:"varint,37,opt,name=bulk_records,json=bulkRecords,proto3" json:"bulk_records,omitempty"`
 	Audit              *AuditChain            `protobuf:"bytes,38,opt,name=audit,proto3" json:"audit,omitempty"`
+	UsageRejected      uint64                 `protobuf:"varint,47,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"` // usage reports that were ever kept aside
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1067,6 +1071,13 @@ func (x *Head) GetAudit() *AuditChain {
 		return x.Audit
 	}
 	return nil
+}
+
+func (x *Head) GetUsageRejected() uint64 {
+	if x != nil {
+		return x.UsageRejected
+	}
+	return 0
 }
 
 // Settings are what an operator has decided for the namespace.
@@ -4094,7 +4105,8 @@ type Usage struct {
 	ClockNs int64                  `protobuf:"varint,4,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"` // of the entry it was reported in
 	// The report's quantities. Model and provider are those the job had after it:
 	// a report that names none speaks of the one named last. The cost is what counts:
-	// as reported, or else as computed.
+	// as reported, or else as computed. One that is kept aside has what was reported, and
+	// its amounts may be anything.
 	Report          *job.Usage  `protobuf:"bytes,5,opt,name=report,proto3" json:"report,omitempty"`
 	ComputedNanoUsd int64       `protobuf:"varint,6,opt,name=computed_nano_usd,json=computedNanoUsd,proto3" json:"computed_nano_usd,omitempty"` // by the price book
 	Computed        bool        `protobuf:"varint,7,opt,name=computed,proto3" json:"computed,omitempty"`                                        // the book says something
@@ -4425,6 +4437,7 @@ type Event struct {
 	Attempt       uint32                 `protobuf:"varint,5,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	FromQueue     string                 `protobuf:"bytes,6,opt,name=from_queue,json=fromQueue,proto3" json:"from_queue,omitempty"` // of EVENT_MOVED: where the job was
 	RecordId      []byte                 `protobuf:"bytes,7,opt,name=record_id,json=recordId,proto3" json:"record_id,omitempty"`    // of the batch or schedule it speaks of
+	Usage         *job.Usage             `protobuf:"bytes,17,opt,name=usage,proto3" json:"usage,omitempty"`                         // of EVENT_USAGE_REJECTED: the report
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4504,6 +4517,13 @@ func (x *Event) GetFromQueue() string {
 func (x *Event) GetRecordId() []byte {
 	if x != nil {
 		return x.RecordId
+	}
+	return nil
+}
+
+func (x *Event) GetUsage() *job.Usage {
+	if x != nil {
+		return x.Usage
 	}
 	return nil
 }
@@ -4841,7 +4861,7 @@ var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\x91\v\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\xb8\v\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -4883,7 +4903,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\rtellings_lost\x18# \x01(\x04R\ftellingsLost\x12!\n" +
 	"\flane_changes\x18$ \x01(\x04R\vlaneChanges\x12!\n" +
 	"\fbulk_records\x18% \x01(\x04R\vbulkRecords\x120\n" +
-	"\x05audit\x18& \x01(\v2\x1a.corvo.state.v1.AuditChainR\x05audit\"\x84\x01\n" +
+	"\x05audit\x18& \x01(\v2\x1a.corvo.state.v1.AuditChainR\x05audit\x12%\n" +
+	"\x0eusage_rejected\x18/ \x01(\x04R\rusageRejected\"\x84\x01\n" +
 	"\bSettings\x125\n" +
 	"\tretention\x18\x01 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x12A\n" +
 	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\xda\a\n" +
@@ -5229,7 +5250,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x02op\x18\x02 \x01(\rR\x02op\x12\x16\n" +
 	"\x06result\x18\x03 \x01(\fR\x06result\x12\x1d\n" +
 	"\n" +
-	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\"\xd8\x01\n" +
+	"expires_ns\x18\x04 \x01(\x03R\texpiresNs\"\x83\x02\n" +
 	"\x05Event\x12-\n" +
 	"\x04type\x18\x01 \x01(\x0e2\x19.corvo.state.v1.EventTypeR\x04type\x12\x1d\n" +
 	"\n" +
@@ -5239,7 +5260,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\aattempt\x18\x05 \x01(\rR\aattempt\x12\x1d\n" +
 	"\n" +
 	"from_queue\x18\x06 \x01(\tR\tfromQueue\x12\x1b\n" +
-	"\trecord_id\x18\a \x01(\fR\brecordId\"k\n" +
+	"\trecord_id\x18\a \x01(\fR\brecordId\x12)\n" +
+	"\x05usage\x18\x11 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\"k\n" +
 	"\tFeedEntry\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x19\n" +
 	"\bclock_ns\x18\x02 \x01(\x03R\aclockNs\x12-\n" +
@@ -5318,7 +5340,7 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x17USAGE_PHASE_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fUSAGE_PHASE_ACK\x10\x01\x12\x14\n" +
 	"\x10USAGE_PHASE_FAIL\x10\x02\x12\x19\n" +
-	"\x15USAGE_PHASE_HEARTBEAT\x10\x03*\xc3\t\n" +
+	"\x15USAGE_PHASE_HEARTBEAT\x10\x03*\xdd\t\n" +
 	"\tEventType\x12\x15\n" +
 	"\x11EVENT_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eEVENT_ENQUEUED\x10\x01\x12\x13\n" +
@@ -5378,7 +5400,8 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x11EVENT_ALERT_FIRED\x103\x12\x18\n" +
 	"\x14EVENT_ALERT_RESOLVED\x104\x12\x1a\n" +
 	"\x16EVENT_WEBHOOK_DISABLED\x105\x12\x1a\n" +
-	"\x16EVENT_PRIORITY_CHANGED\x106B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
+	"\x16EVENT_PRIORITY_CHANGED\x106\x12\x18\n" +
+	"\x14EVENT_USAGE_REJECTED\x107B(Z&github.com/corvo/corvo/dataplane/stateb\x06proto3"
 
 var (
 	file_dataplane_state_state_proto_rawDescOnce sync.Once
@@ -5502,12 +5525,13 @@ var file_dataplane_state_state_proto_depIdxs = []int32{
 	57, // 42: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
 	8,  // 43: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
 	9,  // 44: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
-	43, // 45: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	59, // 45: corvo.state.v1.Event.usage:type_name -> corvo.job.v1.Usage
+	43, // 46: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }

@@ -17,15 +17,23 @@ type UsageRow struct {
 // AddUsage keeps one report of what j's current attempt used, under the next
 // number: row says what was reported, what it cost and what it came with, and the rest is
 // filled in from j. j is the
-// job with the report already summed into it: its model and provider are the row's.
+// job with the report already summed into it: its model and provider are the row's. A
+// report that is kept aside has its own, and an event tells of it.
 // The record is written at once; j is put as ever.
 func (tx *Tx) AddUsage(j *job.Job, row *Usage) error {
 	row.JobId, row.Attempt, row.Queue, row.ClockNs = j.Id, j.Attempt, j.Queue, tx.head.ClockNs
 	row.Tags, row.FairnessKey = j.Tags, j.FairnessKey
-	row.Report.Model, row.Report.Provider = j.GetUsage().GetModel(), j.GetUsage().GetProvider()
+	if row.Report.Rejected == "" {
+		row.Report.Model, row.Report.Provider = j.GetUsage().GetModel(), j.GetUsage().GetProvider()
+	}
 	tx.key = appendUsageKey(tx.key[:0], tx.head.UsageNextSeq)
 	if err := put(tx.batch, tx.key, row); err != nil {
 		return tx.fail(fmt.Errorf("usage of job %x: %w", j.Id, err))
+	}
+	if row.Report.Rejected != "" {
+		tx.head.UsageRejected++
+		tx.Tell(EventType_EVENT_USAGE_REJECTED, j)
+		tx.feed.Events[len(tx.feed.Events)-1].Usage = row.Report
 	}
 	tx.head.UsageNextSeq++
 	tx.usageGrew = true

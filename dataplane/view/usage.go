@@ -17,8 +17,8 @@ import (
 
 const putUsageSQL = `
 INSERT OR REPLACE INTO usage (seq, job_id, queue, attempt, phase, first, input_tokens, output_tokens, cache_creation_tokens,
-	cache_read_tokens, model, provider, cost_nano_usd, reported_nano_usd, computed_nano_usd, unpriced, tags, fairness_key, clock_ns)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	cache_read_tokens, model, provider, cost_nano_usd, reported_nano_usd, computed_nano_usd, unpriced, tags, fairness_key, clock_ns, rejected)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 // loadUsage writes all usage rows, in transactions of a bounded length.
 func loadUsage(ctx context.Context, w *writer, snap *state.Snapshot) error {
@@ -105,7 +105,7 @@ func (w *writer) usage(row state.UsageRow) error {
 	}
 	return w.exec(w.putUsage, int64(row.Seq), id.String(), u.Queue, int64(u.Attempt), phaseWord(u.Phase), u.First, r.GetInputTokens(),
 		r.GetOutputTokens(), r.GetCacheCreationTokens(), r.GetCacheReadTokens(), text(r.GetModel()), text(r.GetProvider()),
-		r.GetCostNanoUsd(), reported, computed, u.Unpriced, tags, text(u.FairnessKey), u.ClockNs)
+		r.GetCostNanoUsd(), reported, computed, u.Unpriced, tags, text(u.FairnessKey), u.ClockNs, text(r.GetRejected()))
 }
 
 // phaseWord is what a report came with. Rows from before that was noted say nothing.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
 )
@@ -80,7 +80,7 @@ func TestUsageOutlivesItsJob(t *testing.T) {
 		case "it was opened again":
 			h.reopen(nil)
 		}
-		if got := h.all(GroupBy{}, nil).Totals; got != (Sums{Reports: 5, Jobs: 2, Input: 25, Cost: 23, Reported: 23}) {
+		if got := h.all(GroupBy{}, nil).Totals; got != (Sums{Reports: 5, Jobs: 2, Input: money.CountOf(25), Cost: money.TotalOf(23), Reported: money.TotalOf(23)}) {
 			t.Errorf("after %s the totals are %+v", how, got)
 		}
 	}
@@ -134,10 +134,10 @@ func TestUsageIsGrouped(t *testing.T) {
 		var got []string
 		var sum Sums
 		for _, key := range keys {
-			got = append(got, fmt.Sprint(key, " ", sums.Groups[key].Cost))
-			must(t, sum.Add(sums.Groups[key]))
+			got = append(got, fmt.Sprint(key, " ", int64(sums.Groups[key].Cost.Nano())))
+			sum.Add(sums.Groups[key])
 		}
-		if text := strings.Join(got, ", "); text != c.want || sums.Totals.Cost != c.totals || c.by.By != ByNothing && sum != sums.Totals {
+		if text := strings.Join(got, ", "); text != c.want || int64(sums.Totals.Cost.Nano()) != c.totals || c.by.By != ByNothing && sum != sums.Totals {
 			t.Errorf("by %+v: %s; totals %+v", c.by, text, sums.Totals)
 		}
 	}
@@ -168,21 +168,29 @@ func TestUsageOfATime(t *testing.T) {
 	}
 }
 
-// One absurd report leaves sums readable that fit, and has the others refused.
-func TestUsageThatDoesNotFit(t *testing.T) {
+// Sums are exact however large they are. Reports that are kept aside are in none of them,
+// and in a table of their own.
+func TestUsageSumsAreWide(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
-	ids := h.enqueue("q", 2)
-	h.use(ids[0], 1, func(int) *state.Usage { return reported("m", math.MaxInt64-1) })
-	h.use(ids[1], 1, func(int) *state.Usage { return reported("m", 1) })
-	if got := h.all(GroupBy{By: ByModel}, nil).Totals.Cost; got != math.MaxInt64 {
-		t.Errorf("the cost is %d", got)
+	ids := h.enqueue("q", 4)
+	for _, id := range ids[:3] {
+		h.use(id, 1, func(int) *state.Usage { return reported("m", math.MaxInt64-1) })
 	}
-	h.use(ids[1], 1, func(int) *state.Usage { return reported("n", 1) })
+	aside := reported("m", math.MaxInt64)
+	aside.Report.InputTokens, aside.Report.Rejected = -5, job.RejectedCost
+	h.change(ids[3], func(tx *state.Tx, j *job.Job) { must(t, tx.AddUsage(j, aside)) })
 	h.settle()
 	for _, by := range []GroupColumn{ByNothing, ByModel} {
-		if _, err := h.view.SumUsage(t.Context(), 0, math.MaxInt64, GroupBy{By: by}, nil); api.CodeOf(err) != api.ValidationError {
-			t.Errorf("a sum that does not fit: %v", err)
+		sums := h.all(GroupBy{By: by}, nil)
+		if got := sums.Totals; got.Cost.String() != "27670116110.564327418" || got.Reported != got.Cost || got.Input != money.CountOf(15) || got.Reports != 3 || got.Jobs != 3 || got.Rejected != 1 {
+			t.Errorf("the totals are %+v", got)
+		}
+		if by == ByModel && *sums.Groups["m"] != sums.Totals {
+			t.Errorf("the group is %+v", sums.Groups["m"])
 		}
 	}
+	h.says("SELECT count(*), max(id) FROM job_usage", "3|3")
+	h.says("SELECT id, reason, input_tokens, reported_cost_usd > 9e9 FROM rejected_usage", "4|cost_over_limit|-5|1")
+	h.same()
 }

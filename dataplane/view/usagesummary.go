@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"math"
 	"slices"
 	"sort"
 	"strings"
 
-	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing/money"
 )
 
@@ -39,31 +37,30 @@ const (
 	ByTag
 )
 
-// Sums are what was used. Each is exact.
+// Sums are what was used. Each is exact, however large.
 type Sums struct {
-	Reports, Jobs                           int64
-	Input, Output, CacheCreation, CacheRead int64
-	Cost, Reported, Computed, Difference    int64
-	Unpriced                                int64
+	Reports, Jobs, Unpriced                 int64
+	Rejected                                int64 // reports that are kept aside, and in no other sum
+	Input, Output, CacheCreation, CacheRead money.Count
+	Cost, Reported, Computed, Difference    money.Total
 }
 
-// fields are the sums in a fixed order.
-func (s *Sums) fields() [11]*int64 {
-	return [...]*int64{&s.Reports, &s.Jobs, &s.Unpriced, &s.Input, &s.Output, &s.CacheCreation, &s.CacheRead,
-		&s.Cost, &s.Reported, &s.Computed, &s.Difference}
+// wide are the sums of quantities in a fixed order.
+func (s *Sums) wide() [halves]*money.Count {
+	return [...]*money.Count{&s.Input, &s.Output, &s.CacheCreation, &s.CacheRead,
+		(*money.Count)(&s.Cost), (*money.Count)(&s.Reported), (*money.Count)(&s.Computed), (*money.Count)(&s.Difference)}
 }
 
-// Add adds other. It refuses a sum that does not fit.
-func (s *Sums) Add(other *Sums) error {
-	more := other.fields()
-	for i, f := range s.fields() {
-		n := *more[i]
-		if n > 0 && *f > math.MaxInt64-n || n < 0 && *f < math.MinInt64-n {
-			return errTooMuch()
-		}
-		*f += n
+// Add adds other.
+func (s *Sums) Add(other *Sums) {
+	s.Reports += other.Reports
+	s.Jobs += other.Jobs
+	s.Unpriced += other.Unpriced
+	s.Rejected += other.Rejected
+	more := other.wide()
+	for i, f := range s.wide() {
+		*f = f.Add(*more[i])
 	}
-	return nil
 }
 
 // UsageSums are the sums of a period, and of each group of it. Truncated says that
@@ -75,30 +72,25 @@ type UsageSums struct {
 }
 
 // Add adds other.
-func (u *UsageSums) Add(other *UsageSums) error {
+func (u *UsageSums) Add(other *UsageSums) {
 	u.Truncated = u.Truncated || other.Truncated
-	if err := u.Totals.Add(&other.Totals); err != nil {
-		return err
-	}
+	u.Totals.Add(&other.Totals)
 	for key, sums := range other.Groups {
-		if err := u.group(key, sums); err != nil {
-			return err
-		}
+		u.group(key, sums)
 	}
-	return nil
 }
 
-func (u *UsageSums) group(key string, sums *Sums) error {
+func (u *UsageSums) group(key string, sums *Sums) {
 	of := u.Groups[key]
 	if of == nil {
 		if len(u.Groups) == maxSummaryKeys {
 			u.Truncated = true
-			return nil
+			return
 		}
 		of = &Sums{}
 		u.Groups[key] = of
 	}
-	return of.Add(sums)
+	of.Add(sums)
 }
 
 // Dearest are the keys of the groups, the dearest first, most of them at most.
@@ -108,7 +100,7 @@ func (u *UsageSums) Dearest(most int) (keys []string, truncated bool) {
 		keys = append(keys, key)
 	}
 	slices.SortFunc(keys, func(a, b string) int {
-		return cmp.Or(cmp.Compare(u.Groups[b].Cost, u.Groups[a].Cost), strings.Compare(a, b))
+		return cmp.Or(u.Groups[b].Cost.Compare(u.Groups[a].Cost), strings.Compare(a, b))
 	})
 	if len(keys) > most {
 		return keys[:most], true
@@ -166,9 +158,9 @@ var keySQL = map[GroupColumn]string{
 	ByTag:      "coalesce((SELECT value FROM json_each(tags) WHERE key = ?), '')",
 }
 
-// Quantities are summed in halves: SQLite refuses a sum of more than 63 bits, and one
-// absurd report must not make the whole period unreadable.
-const sumUsageSQL = `queue, count(*), sum(first), sum(unpriced),
+// Quantities are summed in halves, because SQLite refuses a sum of more than 63 bits. Of
+// reports that are kept aside only their number is summed.
+const sumUsageSQL = `queue, count(*), sum(first), sum(unpriced), rejected IS NOT NULL,
 	sum(input_tokens >> 31), sum(input_tokens & 2147483647),
 	sum(output_tokens >> 31), sum(output_tokens & 2147483647),
 	sum(cache_creation_tokens >> 31), sum(cache_creation_tokens & 2147483647),
@@ -177,9 +169,9 @@ const sumUsageSQL = `queue, count(*), sum(first), sum(unpriced),
 	sum(coalesce(reported_nano_usd, 0) >> 31), sum(coalesce(reported_nano_usd, 0) & 2147483647),
 	sum(coalesce(computed_nano_usd, 0) >> 31), sum(coalesce(computed_nano_usd, 0) & 2147483647),
 	sum(coalesce(reported_nano_usd - computed_nano_usd, 0) >> 31), sum(coalesce(reported_nano_usd - computed_nano_usd, 0) & 2147483647)
-FROM usage WHERE seq >= ? AND seq < ? GROUP BY 1, 2`
+FROM usage WHERE seq >= ? AND seq < ? GROUP BY 1, 2, rejected IS NOT NULL`
 
-// halves is how many of the sums come in halves: the last ones of Sums.fields.
+// halves is how many of the sums come in halves: those of Sums.wide.
 const halves = 8
 
 // sum adds the rows numbered [from, to).
@@ -191,8 +183,9 @@ func (u *UsageSums) sum(ctx context.Context, tx *sql.Tx, from, to int64, by Grou
 	return each(ctx, tx, func(rows *sql.Rows) error {
 		var key, queue string
 		var s Sums
+		var aside bool
 		var high, low [halves]int64
-		into := []any{&key, &queue, &s.Reports, &s.Jobs, &s.Unpriced}
+		into := []any{&key, &queue, &s.Reports, &s.Jobs, &s.Unpriced, &aside}
 		for i := range halves {
 			into = append(into, &high[i], &low[i])
 		}
@@ -202,34 +195,17 @@ func (u *UsageSums) sum(ctx context.Context, tx *sql.Tx, from, to int64, by Grou
 		if covers != nil && !covers(queue) {
 			return nil
 		}
-		fields := s.fields()
-		for i := range halves {
-			sum, err := join(high[i], low[i])
-			if err != nil {
-				return err
+		if aside {
+			s = Sums{Rejected: s.Reports}
+		} else {
+			for i, f := range s.wide() {
+				*f = money.CountOfHalves(high[i], low[i])
 			}
-			*fields[len(fields)-halves+i] = sum
 		}
-		if err := u.Totals.Add(&s); err != nil || by.By == ByNothing {
-			return err
+		u.Totals.Add(&s)
+		if by.By != ByNothing {
+			u.group(key, &s)
 		}
-		return u.group(key, &s)
+		return nil
 	}, "SELECT "+keySQL[by.By]+", "+sumUsageSQL, args...)
-}
-
-// join puts the halves of a sum together.
-func join(high, low int64) (int64, error) {
-	const half = 1 << 31
-	if high > math.MaxInt64/half || high < math.MinInt64/half {
-		return 0, errTooMuch()
-	}
-	sum, err := money.Nano(high * half).Add(money.Nano(low))
-	if err != nil {
-		return 0, errTooMuch()
-	}
-	return int64(sum), nil
-}
-
-func errTooMuch() error {
-	return api.Errorf(api.ValidationError, "the usage of this period is more than can be counted: ask for a shorter one")
 }

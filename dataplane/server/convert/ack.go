@@ -49,7 +49,7 @@ func (into *ackItem) read(f *Faults, id job.ID, b *AckBody) *op.AckItem {
 		Proof:       into.proof.read(f, id, b.LeaseToken, b.WorkerID),
 		Result:      blob(f, "result", b.Result, job.MaxResult),
 		Checkpoint:  blob(f, "checkpoint", b.Checkpoint, job.MaxCheckpoint),
-		Usage:       usage(f, "usage", b.Usage),
+		Usage:       usage(b.Usage),
 		ExitChain:   exits(f, b.StepStatus),
 		AgentStatus: agentStatus(f, &b.AckRequest),
 		HoldReason:  b.HoldReason,

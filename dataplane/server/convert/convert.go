@@ -70,23 +70,29 @@ func stringsOf(list []*job.Pair) api.Strings {
 	return object
 }
 
-// usage is a worker's report as ops carry it; nil when there is none.
-func usage(f *Faults, field string, u *api.ReportedUsage) *job.Usage {
+// usage is a worker's report as ops carry it; nil when there is none. Nothing in a report is
+// a reason to refuse the request, because its work is done: a name that cannot be kept
+// is left out, and the report is kept aside for that.
+func usage(u *api.ReportedUsage) *job.Usage {
 	if u == nil {
 		return nil
 	}
 	out := &job.Usage{
-		InputTokens:         u.InputTokens,
-		OutputTokens:        u.OutputTokens,
-		CacheCreationTokens: u.CacheCreationTokens,
-		CacheReadTokens:     u.CacheReadTokens,
+		InputTokens:         int64(u.InputTokens),
+		OutputTokens:        int64(u.OutputTokens),
+		CacheCreationTokens: int64(u.CacheCreationTokens),
+		CacheReadTokens:     int64(u.CacheReadTokens),
 		Model:               u.Model,
 		Provider:            u.Provider,
+	}
+	for _, name := range [...]*string{&out.Model, &out.Provider} {
+		if job.CheckText(*name, job.MaxUsageWord) != nil {
+			*name, out.Rejected = "", job.RejectedName
+		}
 	}
 	if u.CostUSD != nil {
 		out.CostNanoUsd, out.CostReported = int64(*u.CostUSD), true
 	}
-	f.all(field, job.CheckUsage(out))
 	return out
 }
 

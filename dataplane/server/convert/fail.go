@@ -23,7 +23,7 @@ func FromFail(f *Faults, id job.ID, r *api.FailRequest) *op.FailItem {
 		Reason:    reason,
 		Error:     text("error", r.Error, job.MaxErrorText),
 		Backtrace: text("backtrace", r.Backtrace, job.MaxBacktrace),
-		Usage:     usage(f, "usage", r.Usage),
+		Usage:     usage(r.Usage),
 	}
 }
 
@@ -34,5 +34,6 @@ func ToFailed(r *op.Failed) api.FailResponse {
 		Attempt:           int(r.Attempt),
 		NextAttemptAt:     timeOf(r.NextAttemptNs),
 		AttemptsRemaining: int(r.AttemptsRemaining),
+		UsageRejected:     r.Refusal.GetUsageRejected(),
 	}
 }

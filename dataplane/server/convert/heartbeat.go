@@ -40,7 +40,7 @@ func FromHeartbeat(f *Faults, r *api.HeartbeatRequest) []Beat {
 				Proof:      leaseProof(f, b.ID, j.LeaseToken, j.WorkerID),
 				Progress:   blob(f, "progress", j.Progress, job.MaxProgress),
 				Checkpoint: blob(f, "checkpoint", j.Checkpoint, job.MaxCheckpoint),
-				Usage:      usage(f, "usage", j.Usage),
+				Usage:      usage(j.Usage),
 				LeaseMs:    leaseMs(f, "lease_duration", j.LeaseDuration, 0),
 			}
 		}
@@ -68,9 +68,9 @@ func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse
 	}
 	next := 0
 	for _, b := range beats {
-		code, cancel, over := api.NotFound, false, false
+		code, cancel, over, rejected := api.NotFound, false, false, ""
 		if b.Item != nil {
-			code = api.Code(result.Items[next].GetCode())
+			code, rejected = api.Code(result.Items[next].GetCode()), result.Items[next].GetUsageRejected()
 			_, cancel = slices.BinarySearch(result.Cancel, uint32(next))
 			_, over = slices.BinarySearch(result.OverBudget, uint32(next))
 			next++
@@ -85,7 +85,7 @@ func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse
 		default:
 			out.Canceled = append(out.Canceled, b.Name)
 		}
-		out.Jobs[b.Name] = api.HeartbeatStatus{Status: status, BudgetExceeded: over}
+		out.Jobs[b.Name] = api.HeartbeatStatus{Status: status, BudgetExceeded: over, UsageRejected: rejected}
 	}
 	return out
 }

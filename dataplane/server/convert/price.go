@@ -23,7 +23,7 @@ func model(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 		n.Opt().Model = usageWord(f, "model", r.Model)
 	}
 	if cost := r.CostEstimateUSD; cost != nil && *cost != 0 {
-		n.Opt().CostEstimateNanoUsd = dollars(f, "cost_estimate_usd", *cost)
+		n.Opt().CostEstimateNanoUsd = dollars(f, "cost_estimate_usd", money.Nano(*cost))
 	}
 }
 

@@ -145,20 +145,23 @@ func fromRPCUsage(f *Faults, u *workerpb.UsageReport) *api.ReportedUsage {
 		return nil
 	}
 	out := &api.ReportedUsage{
-		InputTokens: u.InputTokens, OutputTokens: u.OutputTokens,
-		CacheCreationTokens: u.CacheCreationTokens, CacheReadTokens: u.CacheReadTokens,
+		InputTokens: money.ReportedCount(u.InputTokens), OutputTokens: money.ReportedCount(u.OutputTokens),
+		CacheCreationTokens: money.ReportedCount(u.CacheCreationTokens), CacheReadTokens: money.ReportedCount(u.CacheReadTokens),
 		Model: u.Model, Provider: u.Provider,
 	}
 	switch {
 	case u.CostUsdExact != "":
-		cost, err := money.Parse(u.CostUsdExact)
+		cost, err := money.Round([]byte(u.CostUsdExact))
 		if err != nil {
 			f.Invalid("usage.cost_usd_exact", "%v", err)
 		}
-		out.CostUSD = &cost
+		out.CostUSD = new(money.Reported(cost))
 	case u.CostUsd != 0:
-		cost := costOf(f, "usage.cost_usd", u.CostUsd)
-		out.CostUSD = &cost
+		cost, err := money.RoundFloat(u.CostUsd)
+		if err != nil {
+			f.Invalid("usage.cost_usd", "%v", err)
+		}
+		out.CostUSD = new(money.Reported(cost))
 	}
 	return out
 }
@@ -241,7 +244,7 @@ func FromRPCFail(m *workerpb.FailRequest) (*api.FailRequest, error) {
 
 // ToRPCFailed is what becomes of a failed job.
 func ToRPCFailed(r api.FailResponse) *workerpb.FailResponse {
-	out := &workerpb.FailResponse{Status: r.Status, Attempt: int32(r.Attempt), AttemptsRemaining: int32(r.AttemptsRemaining)}
+	out := &workerpb.FailResponse{Status: r.Status, Attempt: int32(r.Attempt), AttemptsRemaining: int32(r.AttemptsRemaining), UsageRejected: r.UsageRejected}
 	if at, ok, err := r.NextAttemptAt.Parse(); err == nil && ok {
 		out.NextAttemptAt = timestamppb.New(at)
 	}
@@ -275,17 +278,20 @@ func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, erro
 func ToRPCHeartbeat(r api.HeartbeatResponse) *workerpb.HeartbeatResponse {
 	out := &workerpb.HeartbeatResponse{Jobs: make(map[string]*workerpb.HeartbeatStatus, len(r.Jobs))}
 	for name, s := range r.Jobs {
-		out.Jobs[name] = &workerpb.HeartbeatStatus{Status: s.Status, BudgetExceeded: s.BudgetExceeded}
+		out.Jobs[name] = &workerpb.HeartbeatStatus{Status: s.Status, BudgetExceeded: s.BudgetExceeded, UsageRejected: s.UsageRejected}
 	}
 	return out
 }
 
 // ToRPCAcked is what came of several acks.
-func ToRPCAcked(r *api.AckBatchResponse) (acked int32, errs []*workerpb.ItemError) {
+func ToRPCAcked(r *api.AckBatchResponse) (acked int32, errs []*workerpb.ItemError, rejected []*workerpb.UsageRejection) {
 	for _, e := range r.Errors {
 		errs = append(errs, &workerpb.ItemError{JobId: e.JobID, Code: string(e.Code), Error: e.Error})
 	}
-	return int32(r.Acked), errs
+	for _, u := range r.UsageRejected {
+		rejected = append(rejected, &workerpb.UsageRejection{JobId: u.JobID, Reason: u.Reason})
+	}
+	return int32(r.Acked), errs, rejected
 }
 
 // int32Of is a count as messages have it.

@@ -143,11 +143,11 @@ func setNewInt(n **int, value string) error {
 }
 
 func setCostEstimate(r *api.EnqueueRequest, value string) error {
-	cost, err := money.Parse(value)
+	cost, err := money.Round([]byte(value))
 	if err != nil {
 		return err
 	}
-	r.CostEstimateUSD = &cost
+	r.CostEstimateUSD = new(money.Reported(cost))
 	return nil
 }
 

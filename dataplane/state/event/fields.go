@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
 )
@@ -70,6 +71,23 @@ var (
 			return nil // a later attempt may have ended another
 		}
 		return count(uint64(m.job.GetDetail().GetIteration()))
+	})
+)
+
+// What a usage report says that is kept aside.
+var (
+	usageReason         = of("reason", func(m *moment) []byte { return text(m.event.Usage.GetRejected()) })
+	inputTokens         = of("input_tokens", func(m *moment) []byte { return amount(m.event.Usage.GetInputTokens()) })
+	outputTokens        = of("output_tokens", func(m *moment) []byte { return amount(m.event.Usage.GetOutputTokens()) })
+	cacheCreationTokens = of("cache_creation_tokens", func(m *moment) []byte { return amount(m.event.Usage.GetCacheCreationTokens()) })
+	cacheReadTokens     = of("cache_read_tokens", func(m *moment) []byte { return amount(m.event.Usage.GetCacheReadTokens()) })
+	usageModel          = of("model", func(m *moment) []byte { return text(m.event.Usage.GetModel()) })
+	usageProvider       = of("provider", func(m *moment) []byte { return text(m.event.Usage.GetProvider()) })
+	reportedCost        = of("cost_usd", func(m *moment) []byte {
+		if !m.event.Usage.GetCostReported() {
+			return nil
+		}
+		return []byte(money.Nano(m.event.Usage.CostNanoUsd).String())
 	})
 )
 

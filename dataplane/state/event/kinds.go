@@ -54,6 +54,7 @@ var kinds = []kind{
 	{state.EventType_EVENT_QUEUE_RESUMED, "queue_resumed", nil},
 	{state.EventType_EVENT_QUEUE_CLEARED, "queue_cleared", nil},
 	{state.EventType_EVENT_QUEUE_DELETED, "queue_deleted", nil},
+	{state.EventType_EVENT_USAGE_REJECTED, "usage_rejected", []field{attempt, usageReason, inputTokens, outputTokens, cacheCreationTokens, cacheReadTokens, usageModel, usageProvider, reportedCost}},
 	{state.EventType_EVENT_BUDGET_ALERT, "budget_alert", []field{budget, percent}},
 	{state.EventType_EVENT_BUDGET_EXCEEDED, "budget_exceeded", []field{attempt, budget}},
 	{state.EventType_EVENT_ALERT_FIRED, "alert_fired", []field{alert, alertValue}},

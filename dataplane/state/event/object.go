@@ -1,6 +1,7 @@
 package event
 
 import (
+	"strconv"
 	"unicode/utf8"
 
 	"github.com/corvo/corvo/dataplane/job"
@@ -65,4 +66,12 @@ func compact(text []byte) []byte {
 		b = append(b, c)
 	}
 	return b
+}
+
+// amount is a number that may be negative; nil for 0.
+func amount(n int64) []byte {
+	if n == 0 {
+		return nil
+	}
+	return strconv.AppendInt(nil, n, 10)
 }

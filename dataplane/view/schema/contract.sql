@@ -165,7 +165,26 @@ SELECT seq                                       AS id,
        unpriced,
        tags,
        fairness_key
-FROM usage;
+FROM usage WHERE rejected IS NULL;
+-- Usage reports that are kept aside, and count nowhere: reason says why.
+CREATE VIEW rejected_usage AS
+SELECT seq                                       AS id,
+       job_id,
+       queue,
+       attempt,
+       phase,
+       rejected                                  AS reason,
+       input_tokens,
+       output_tokens,
+       cache_creation_tokens,
+       cache_read_tokens,
+       model,
+       provider,
+       CAST(reported_nano_usd / 1e9 AS REAL)     AS reported_cost_usd,
+       {{clock_ns}}                              AS created_at,
+       tags,
+       fairness_key
+FROM usage WHERE rejected IS NOT NULL;
 CREATE VIEW job_iterations AS
 SELECT i.id                                 AS id,
        d.id                                 AS job_id,

@@ -214,7 +214,8 @@ CREATE TABLE usage (
     unpriced              INTEGER NOT NULL, -- no price of its model was known
     tags                  TEXT, -- JSON object, NULL when empty
     fairness_key          TEXT,
-    clock_ns              INTEGER NOT NULL
+    clock_ns              INTEGER NOT NULL,
+    rejected              TEXT -- why it is kept aside and counts nowhere; NULL: it counts
 ) STRICT;
 -- What is declared for the namespace, under the ids that the store knows it by: one
 -- that takes the name of another is another.
