@@ -29,6 +29,7 @@ func issuing[A any](r *remote, use, short string, args cobra.PositionalArgs, ask
 // keyRing is who has keys: a namespace or an organisation.
 type keyRing struct {
 	use, short, one string
+	roles           []string // that a key may have, the usual one first
 	owner           func(cmd *cobra.Command, c *client.Cloud) (string, error)
 	list            func(c *client.Cloud, ctx context.Context, owner string) ([]api.Key, error)
 	get             func(c *client.Cloud, ctx context.Context, owner, id string) (api.Key, error)
@@ -42,6 +43,7 @@ type keyRing struct {
 func cloudKeys(r *remote) *cobra.Command {
 	return keyRing{
 		use: "keys", short: "API keys of the namespace that --namespace names", one: "API key",
+		roles: keyRoles,
 		owner: func(*cobra.Command, *client.Cloud) (string, error) {
 			a, _, err := r.open()
 			if err == nil && a.namespace == "" {
@@ -59,6 +61,7 @@ func cloudTokens(r *remote) *cobra.Command {
 	var org string
 	return keyRing{
 		use: "tokens", short: "Cloud tokens of an organisation", one: "cloud token",
+		roles: []string{"operator", "readonly", "admin"},
 		owner: func(cmd *cobra.Command, c *client.Cloud) (string, error) { return orgOf(cmd.Context(), c, org) },
 		list:  (*client.Cloud).Tokens, get: (*client.Cloud).Token, create: (*client.Cloud).CreateToken, rotate: (*client.Cloud).RotateToken, revoke: (*client.Cloud).RevokeToken,
 		bind: func(cmd *cobra.Command) *cobra.Command { return bindOrg(cmd, &org) },
@@ -127,10 +130,22 @@ func (k keyRing) creating(r *remote) *cobra.Command {
 		return k.create(c, cmd.Context(), owner, req)
 	}, issuedKey, issuedColumns()...))
 	made.bind(cmd,
-		set("roles", "what it may (default readonly)", names, func(r *request) *[]string { return &r.Roles }),
+		set("roles", "what it may, such as "+k.roles[0], names, func(r *request) *[]string { return &r.Roles }),
 		set("queues", "queues it is for, with * (default all)", names, func(r *request) *[]string { return &r.QueueScope }),
 		set("expires-at", "until when, a time or a date (default for good)", instant, func(r *request) *api.Time { return &r.ExpiresAt }),
 	)
+	return asksForRoles(cmd, k.roles)
+}
+
+// asksForRoles has a command that makes a key refuse to choose its roles: a key that may
+// only read fails later, at somebody else's machine, and one that may do all is a risk.
+func asksForRoles(cmd *cobra.Command, roles []string) *cobra.Command {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if cmd.Flags().Changed("roles") {
+			return nil
+		}
+		return misusef("what may it do? Say --roles with one or more of %s, such as --roles %s", strings.Join(roles, ", "), roles[0])
+	}
 	return cmd
 }
 

@@ -13,10 +13,13 @@ import (
 
 // keyFlags are what can be said of a key when it is made.
 var keyFlags = []edit[api.SetKeyRequest]{
-	set("roles", "its roles, such as worker,readonly (default readonly)", names, func(r *api.SetKeyRequest) *[]string { return &r.Roles }),
+	set("roles", "its roles, such as worker,readonly", names, func(r *api.SetKeyRequest) *[]string { return &r.Roles }),
 	set("queues", "patterns of the queues it may touch, such as mail.* (default all)", names, func(r *api.SetKeyRequest) *[]string { return &r.QueueScope }),
 	set("expires-at", "from when on it opens nothing (default never)", instant, func(r *api.SetKeyRequest) *api.Time { return &r.ExpiresAt }),
 }
+
+// keyRoles are the built-in roles of an API key.
+var keyRoles = []string{"worker", "readonly", "operator", "admin"}
 
 // keyChanges are what else can be said of one that is there.
 var keyChanges = []edit[api.SetKeyRequest]{
@@ -80,7 +83,7 @@ func newKeyCreate(r *remote) *cobra.Command {
 	}
 	file.bind(cmd)
 	made.bind(cmd, keyFlags...)
-	return cmd
+	return asksForRoles(cmd, keyRoles)
 }
 
 func newKeySet(r *remote) *cobra.Command {
