@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/cell"
@@ -71,6 +72,7 @@ func (x *eventReader) readShard(shard, most int) (events []toldEvent, more bool,
 	if why := x.lost(shard, head); why != "" {
 		events = append(events, x.reset(c, shard, why))
 	}
+	upTo := uint64(math.MaxUint64)
 	if x.hub != nil {
 		buffer := x.hub.buffer()
 		defer x.hub.reuse(buffer)
@@ -81,8 +83,9 @@ func (x *eventReader) readShard(shard, most int) (events []toldEvent, more bool,
 		if ok {
 			return x.readRing(c, shard, most, batch, to, events)
 		}
+		upTo = to
 	}
-	return x.readFeed(c, shard, most, events)
+	return x.readFeed(c, shard, most, upTo, events)
 }
 
 // lost moves a place that the stream cannot go on from to one where it can, and says why:
@@ -130,8 +133,8 @@ func (x *eventReader) readRing(c *cell.Cell, shard, most int, batch []*sharedEve
 }
 
 // readFeed reads events out of the store, for a page and for a stream that is behind the
-// ring. It ends where the ring begins, so that the streams stay together.
-func (x *eventReader) readFeed(c *cell.Cell, shard, most int, events []toldEvent) (_ []toldEvent, more bool, err error) {
+// ring. It ends before upTo, where the ring begins, so that the streams stay together.
+func (x *eventReader) readFeed(c *cell.Cell, shard, most int, upTo uint64, events []toldEvent) (_ []toldEvent, more bool, err error) {
 	v := lateSnapshot{of: c}
 	defer func() { err = errors.Join(err, v.close()) }()
 	seen, size := 0, 0
@@ -147,7 +150,7 @@ func (x *eventReader) readFeed(c *cell.Cell, shard, most int, events []toldEvent
 			if seq <= x.at[shard] {
 				continue
 			}
-			if len(events) >= most || seen >= eventBatchSeen || size >= eventBatchBytes {
+			if seq >= upTo || len(events) >= most || seen >= eventBatchSeen || size >= eventBatchBytes {
 				return events, true, nil
 			}
 			seen++

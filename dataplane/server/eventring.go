@@ -42,7 +42,7 @@ type eventRing struct {
 }
 
 // after copies events behind a place into buffer and returns the place behind them. ok is
-// false if the ring does not go back that far.
+// false if the ring does not go back that far; then to is the sequence it begins with.
 func (r *eventRing) after(at uint64, buffer []*sharedEvent) (events []*sharedEvent, to uint64, ok bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,7 +50,7 @@ func (r *eventRing) after(at uint64, buffer []*sharedEvent) (events []*sharedEve
 		r.restart(at + 1)
 	}
 	if at+1 < r.first {
-		return nil, 0, false, nil
+		return nil, r.first, false, nil
 	}
 	for at+1 >= r.next {
 		more, err := r.fill()
@@ -62,7 +62,7 @@ func (r *eventRing) after(at uint64, buffer []*sharedEvent) (events []*sharedEve
 		}
 	}
 	if at+1 < r.first { // it was trimmed meanwhile
-		return nil, 0, false, nil
+		return nil, r.first, false, nil
 	}
 	i := sort.Search(len(r.events), func(i int) bool { return r.events[i].seq > at })
 	n := copy(buffer[:cap(buffer)], r.events[i:])

@@ -42,7 +42,7 @@ func (n *node) subscribe(options ...connect.ClientOption) *connect.ServerStreamF
 func TestEventsAreEncodedOnce(t *testing.T) {
 	t.Parallel()
 	const streams, jobs = 20, 50
-	n := startNode(t, nil)
+	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour }) // the ring is not freed
 	var all []*follower
 	for range streams {
 		all = append(all, n.follow(n.admin, "?types=enqueued").begun())
@@ -157,7 +157,7 @@ func TestStreamsThatLagAreReset(t *testing.T) {
 func TestStreamsCatchUpWithTheRing(t *testing.T) {
 	t.Parallel()
 	const jobs = 1000
-	n := startNode(t, nil)
+	n := startNode(t, func(c *Config) { c.EventHeartbeat = time.Hour }) // the ring is not freed
 	for i := range 10 {
 		n.enqueuesAtOnce(fmt.Sprint("q", i), jobs)
 	}
