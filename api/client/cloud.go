@@ -157,13 +157,36 @@ func (c *Cloud) NamespaceKeys(ctx context.Context, ns string) ([]api.Key, error)
 
 // NamespaceKey is one API key of a namespace.
 func (c *Cloud) NamespaceKey(ctx context.Context, ns, id string) (api.Key, error) {
-	return get[api.Key](ctx, c.Client, cloudPath("namespaces", ns, "keys", id))
+	return c.keyOf(ctx, call{method: http.MethodGet, path: cloudPath("namespaces", ns, "keys", id), repeat: repeatAlways})
 }
 
 // RotateNamespaceKey replaces an API key by a new one; the old one works on for a
 // while.
 func (c *Cloud) RotateNamespaceKey(ctx context.Context, ns, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
+}
+
+// keyOf makes a call whose answer is a key with its version.
+func (c *Cloud) keyOf(ctx context.Context, k call) (out api.Key, err error) {
+	k.out, k.version = &out, &out.Version
+	_, err = c.do(ctx, k)
+	return out, err
+}
+
+func (c *Cloud) setKey(ctx context.Context, path string, req api.SetKeyRequest, version int64) (api.Key, error) {
+	return c.keyOf(ctx, call{method: http.MethodPut, path: path, body: req, ifMatch: version, repeat: repeatKeyed})
+}
+
+// SetNamespaceKey replaces what is said about an API key, but for its secret: with a
+// version other than 0 only if it is still at that.
+func (c *Cloud) SetNamespaceKey(ctx context.Context, ns, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
+	return c.setKey(ctx, cloudPath("namespaces", ns, "keys", id), req, version)
+}
+
+// SetToken replaces what is said about a cloud token, but for its secret: with a version
+// other than 0 only if it is still at that.
+func (c *Cloud) SetToken(ctx context.Context, org, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
+	return c.setKey(ctx, cloudPath("orgs", org, "keys", id), req, version)
 }
 
 // RevokeNamespaceKey ends an API key.
@@ -184,7 +207,7 @@ func (c *Cloud) Tokens(ctx context.Context, org string) ([]api.Key, error) {
 
 // Token is one cloud token of an organisation.
 func (c *Cloud) Token(ctx context.Context, org, id string) (api.Key, error) {
-	return get[api.Key](ctx, c.Client, cloudPath("orgs", org, "keys", id))
+	return c.keyOf(ctx, call{method: http.MethodGet, path: cloudPath("orgs", org, "keys", id), repeat: repeatAlways})
 }
 
 // RotateToken replaces a cloud token by a new one; the old one works on for a

@@ -103,6 +103,8 @@ type Credential struct {
 	tenancy.Key
 	Kind  keyring.Kind
 	Owner string // id of the namespace, organisation or host it belongs to; "" = an operator's
+
+	Version int64 // rises with every change
 }
 
 // SigningKey is one of the keys that sign service tokens and documents.

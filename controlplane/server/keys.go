@@ -179,8 +179,71 @@ func (s *Server) getKey(d door) serve.Handler {
 		if err != nil {
 			return err
 		}
-		return serve.WriteJSON(w, http.StatusOK, s.toKey(c))
+		return writeResource(w, http.StatusOK, c.Version, s.toKey(c))
 	}
+}
+
+// setKey replaces what a person chooses about a key. The caller needs the rights that the
+// key has and those that it gets.
+func (s *Server) setKey(d door) serve.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		var body api.SetKeyRequest
+		q, err := s.begin(r, &body)
+		if err != nil {
+			return err
+		}
+		was, err := s.key(q, d, d.manage)
+		if err != nil {
+			return err
+		}
+		var f faults
+		key := f.key(&body.CreateKeyRequest, d.roles, s.cfg.Now())
+		if len(body.Roles) == 0 {
+			f.add("roles", "is missing: it takes one or more of %v", d.roles)
+		}
+		if err := f.err(); err != nil {
+			return err
+		}
+		for _, rights := range []tenancy.Key{was.Key, key} {
+			if err := tenancy.MayGrant(q.who, tenancy.Where{Org: q.who.Org}, rights.Roles, rights.QueueScope); err != nil {
+				return err
+			}
+		}
+		caller, err := s.callerVersion(q)
+		if err != nil {
+			return err
+		}
+		version, err := expected(r, was.Version)
+		if err != nil {
+			return err
+		}
+		wanted := toCredential(key, d.kind, "")
+		_, err = propose[any](r.Context(), s, &store.SetCredential{
+			Meta: q.meta, Id: was.ID, Name: wanted.Name, Roles: wanted.Roles, QueueScope: wanted.QueueScope, ExpiresNs: wanted.ExpiresNs,
+			Enabled: body.Enabled == nil || *body.Enabled, IfVersion: version, JudgedVersion: was.Version, CallerVersion: caller,
+		})
+		if err != nil {
+			return err
+		}
+		now, err := s.key(q, d, d.manage)
+		if err != nil {
+			return err
+		}
+		return writeResource(w, http.StatusOK, now.Version, s.toKey(now))
+	}
+}
+
+// callerVersion is the version of the caller's token at which it has the rights that the
+// request was judged by; 0 for an operator, who has all.
+func (s *Server) callerVersion(q request) (int64, error) {
+	if q.operates() {
+		return 0, nil
+	}
+	c, ok := s.store.Credential(q.who.KeyID)
+	if !ok || !slices.Equal(c.Roles, q.who.Roles) || !slices.Equal(c.QueueScope, q.who.QueueScope) {
+		return 0, api.Errorf(api.Conflict, "the credential that asks for this was changed or revoked meanwhile: nothing was done")
+	}
+	return c.Version, nil
 }
 
 func (s *Server) revokeKey(d door) serve.Handler {

@@ -124,6 +124,8 @@ func (s *Server) keyRoutes(path, what string, d door) []serve.Route {
 			Summary: "Create: " + what, Request: api.CreateCloudKeyRequest{}, Response: api.CloudKey{}, Status: http.StatusCreated},
 		{Method: "GET", Path: path + "/{id}", Permission: d.read, Handler: s.getKey(d),
 			Summary: "Read: " + what, Response: api.Key{}},
+		{Method: "PUT", Path: path + "/{id}", Permission: d.manage, Handler: s.setKey(d), Conditions: versioned,
+			Summary: "Replace name, roles, scope, expiry and enabled state of: " + what, Request: api.SetKeyRequest{}, Response: api.Key{}},
 		{Method: "DELETE", Path: path + "/{id}", Permission: d.manage, Handler: s.revokeKey(d),
 			Summary: "Revoke: " + what, Response: api.Status{}},
 		{Method: "POST", Path: path + "/{id}/rotate", Permission: d.manage, Handler: s.rotateKey(d),

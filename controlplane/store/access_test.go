@@ -31,7 +31,7 @@ func TestCreateCredential(t *testing.T) {
 	key.Credential.ExpiresNs = epochNs + int64(time.Hour)
 	w.ok(key)
 	c, ok := w.credential("k1")
-	want := fleet.Credential{Kind: keyring.Namespace, Owner: "ns_a", Key: tenancy.Key{
+	want := fleet.Credential{Kind: keyring.Namespace, Owner: "ns_a", Version: 1, Key: tenancy.Key{
 		ID: "k1", Name: "key k1", Roles: []tenancy.Role{"worker", "readonly"}, QueueScope: []tenancy.Glob{"mail-*", "billing"},
 		Hash: [32]byte(hash("k1")), Enabled: true, ExpiresAt: time.Unix(0, epochNs).Add(time.Hour).UTC(), CreatedAt: time.Unix(0, epochNs).UTC(),
 	}}

@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-const credentialColumns = "id, kind, owner, name, roles, queue_scope, hash, created_ns, expires_ns"
+const credentialColumns = "id, kind, owner, name, roles, queue_scope, hash, created_ns, expires_ns, enabled, version"
 
 const selectCredential = "SELECT " + credentialColumns + " FROM credentials"
 
@@ -25,13 +25,13 @@ func scanCredential(rows *sql.Rows) (c fleet.Credential, err error) {
 	var roles, scope string
 	var hash []byte
 	var created, expires int64
-	if err := rows.Scan(&c.ID, &c.Kind, &c.Owner, &c.Name, &roles, &scope, &hash, &created, &expires); err != nil {
+	if err := rows.Scan(&c.ID, &c.Kind, &c.Owner, &c.Name, &roles, &scope, &hash, &created, &expires, &c.Enabled, &c.Version); err != nil {
 		return c, err
 	}
 	if len(hash) != len(c.Hash) {
 		return c, fmt.Errorf("the hash of credential %s has %d bytes", c.ID, len(hash))
 	}
-	c.Hash, c.Enabled = [sha256.Size]byte(hash), true
+	c.Hash = [sha256.Size]byte(hash)
 	for _, role := range strings.Fields(roles) {
 		c.Roles = append(c.Roles, tenancy.Role(role))
 	}
@@ -121,7 +121,7 @@ func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	if err := tx.makeRoom(c.Owner); err != nil {
 		return err
 	}
-	err := tx.put("INSERT INTO credentials ("+credentialColumns+", lifetime_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+	err := tx.put("INSERT INTO credentials ("+credentialColumns+", lifetime_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 1, ?)",
 		c.Id, c.Kind, c.Owner, c.Name, strings.Join(c.Roles, " "), strings.Join(c.QueueScope, " "), c.Hash, tx.clockNs(), c.ExpiresNs, lifetimeNs)
 	if err != nil {
 		return err

@@ -113,6 +113,9 @@ func keys(q querier, kind keyring.Kind, owner string, clockNs int64) ([]wire.Key
 	}
 	all := make([]wire.Key, 0, len(credentials))
 	for _, c := range credentials {
+		if !c.Enabled {
+			continue // a key that opens nothing is nobody's to know
+		}
 		k := wire.Key{ID: c.ID, Name: c.Name, Roles: []string{}, Hash: c.Hash[:], ExpiresNs: endNs(c.ExpiresAt), CreatedNs: endNs(c.CreatedAt)}
 		for _, role := range c.Roles {
 			k.Roles = append(k.Roles, string(role))

@@ -1481,6 +1481,159 @@ func (*RevokeCredentialResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{25}
 }
 
+// SetCredential replaces what a person chooses about a credential. Its secret stays.
+type SetCredential struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Roles         []string               `protobuf:"bytes,4,rep,name=roles,proto3" json:"roles,omitempty"`
+	QueueScope    []string               `protobuf:"bytes,5,rep,name=queue_scope,json=queueScope,proto3" json:"queue_scope,omitempty"`
+	Enabled       bool                   `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	ExpiresNs     int64                  `protobuf:"varint,7,opt,name=expires_ns,json=expiresNs,proto3" json:"expires_ns,omitempty"`              // 0 = never
+	IfVersion     int64                  `protobuf:"varint,8,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`              // that the client has seen; 0 = any
+	JudgedVersion int64                  `protobuf:"varint,9,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"`  // at which the caller's rights were compared with the credential's
+	CallerVersion int64                  `protobuf:"varint,10,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"` // of the caller's own credential then; 0 = an operator's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCredential) Reset() {
+	*x = SetCredential{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCredential) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCredential) ProtoMessage() {}
+
+func (x *SetCredential) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCredential.ProtoReflect.Descriptor instead.
+func (*SetCredential) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *SetCredential) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *SetCredential) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SetCredential) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetCredential) GetRoles() []string {
+	if x != nil {
+		return x.Roles
+	}
+	return nil
+}
+
+func (x *SetCredential) GetQueueScope() []string {
+	if x != nil {
+		return x.QueueScope
+	}
+	return nil
+}
+
+func (x *SetCredential) GetEnabled() bool {
+	if x != nil {
+		return x.Enabled
+	}
+	return false
+}
+
+func (x *SetCredential) GetExpiresNs() int64 {
+	if x != nil {
+		return x.ExpiresNs
+	}
+	return 0
+}
+
+func (x *SetCredential) GetIfVersion() int64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
+}
+
+func (x *SetCredential) GetJudgedVersion() int64 {
+	if x != nil {
+		return x.JudgedVersion
+	}
+	return 0
+}
+
+func (x *SetCredential) GetCallerVersion() int64 {
+	if x != nil {
+		return x.CallerVersion
+	}
+	return 0
+}
+
+type SetCredentialResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCredentialResult) Reset() {
+	*x = SetCredentialResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCredentialResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCredentialResult) ProtoMessage() {}
+
+func (x *SetCredentialResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCredentialResult.ProtoReflect.Descriptor instead.
+func (*SetCredentialResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{27}
+}
+
 // CreateHost registers a host or gateway together with its credential.
 type CreateHost struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1497,7 +1650,7 @@ type CreateHost struct {
 
 func (x *CreateHost) Reset() {
 	*x = CreateHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[26]
+	mi := &file_controlplane_store_ops_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1662,7 @@ func (x *CreateHost) String() string {
 func (*CreateHost) ProtoMessage() {}
 
 func (x *CreateHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[26]
+	mi := &file_controlplane_store_ops_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1675,7 @@ func (x *CreateHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHost.ProtoReflect.Descriptor instead.
 func (*CreateHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{26}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CreateHost) GetMeta() *Meta {
@@ -1583,7 +1736,7 @@ type CreateHostResult struct {
 
 func (x *CreateHostResult) Reset() {
 	*x = CreateHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[27]
+	mi := &file_controlplane_store_ops_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1748,7 @@ func (x *CreateHostResult) String() string {
 func (*CreateHostResult) ProtoMessage() {}
 
 func (x *CreateHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[27]
+	mi := &file_controlplane_store_ops_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1761,7 @@ func (x *CreateHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHostResult.ProtoReflect.Descriptor instead.
 func (*CreateHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{27}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CreateHostResult) GetId() string {
@@ -1632,7 +1785,7 @@ type JoinHost struct {
 
 func (x *JoinHost) Reset() {
 	*x = JoinHost{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	mi := &file_controlplane_store_ops_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1797,7 @@ func (x *JoinHost) String() string {
 func (*JoinHost) ProtoMessage() {}
 
 func (x *JoinHost) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[28]
+	mi := &file_controlplane_store_ops_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1810,7 @@ func (x *JoinHost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHost.ProtoReflect.Descriptor instead.
 func (*JoinHost) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{28}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JoinHost) GetMeta() *Meta {
@@ -1696,7 +1849,7 @@ type JoinHostResult struct {
 
 func (x *JoinHostResult) Reset() {
 	*x = JoinHostResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	mi := &file_controlplane_store_ops_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1708,7 +1861,7 @@ func (x *JoinHostResult) String() string {
 func (*JoinHostResult) ProtoMessage() {}
 
 func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[29]
+	mi := &file_controlplane_store_ops_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1721,7 +1874,7 @@ func (x *JoinHostResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinHostResult.ProtoReflect.Descriptor instead.
 func (*JoinHostResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{29}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
 }
 
 type UsageRow struct {
@@ -1746,7 +1899,7 @@ type UsageRow struct {
 
 func (x *UsageRow) Reset() {
 	*x = UsageRow{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[30]
+	mi := &file_controlplane_store_ops_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1911,7 @@ func (x *UsageRow) String() string {
 func (*UsageRow) ProtoMessage() {}
 
 func (x *UsageRow) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[30]
+	mi := &file_controlplane_store_ops_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +1924,7 @@ func (x *UsageRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageRow.ProtoReflect.Descriptor instead.
 func (*UsageRow) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{30}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *UsageRow) GetHourNs() int64 {
@@ -1890,7 +2043,7 @@ type ApplyUsage struct {
 
 func (x *ApplyUsage) Reset() {
 	*x = ApplyUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[31]
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +2055,7 @@ func (x *ApplyUsage) String() string {
 func (*ApplyUsage) ProtoMessage() {}
 
 func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[31]
+	mi := &file_controlplane_store_ops_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +2068,7 @@ func (x *ApplyUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsage.ProtoReflect.Descriptor instead.
 func (*ApplyUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{31}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ApplyUsage) GetMeta() *Meta {
@@ -1976,7 +2129,7 @@ type ApplyUsageResult struct {
 
 func (x *ApplyUsageResult) Reset() {
 	*x = ApplyUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[32]
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2141,7 @@ func (x *ApplyUsageResult) String() string {
 func (*ApplyUsageResult) ProtoMessage() {}
 
 func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[32]
+	mi := &file_controlplane_store_ops_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2154,7 @@ func (x *ApplyUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyUsageResult.ProtoReflect.Descriptor instead.
 func (*ApplyUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{32}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ApplyUsageResult) GetLast() uint64 {
@@ -2031,7 +2184,7 @@ type SetAsideUsage struct {
 
 func (x *SetAsideUsage) Reset() {
 	*x = SetAsideUsage{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2043,7 +2196,7 @@ func (x *SetAsideUsage) String() string {
 func (*SetAsideUsage) ProtoMessage() {}
 
 func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[33]
+	mi := &file_controlplane_store_ops_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2056,7 +2209,7 @@ func (x *SetAsideUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsage.ProtoReflect.Descriptor instead.
 func (*SetAsideUsage) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{33}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetAsideUsage) GetMeta() *Meta {
@@ -2131,7 +2284,7 @@ type SetAsideUsageResult struct {
 
 func (x *SetAsideUsageResult) Reset() {
 	*x = SetAsideUsageResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2143,7 +2296,7 @@ func (x *SetAsideUsageResult) String() string {
 func (*SetAsideUsageResult) ProtoMessage() {}
 
 func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[34]
+	mi := &file_controlplane_store_ops_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2156,7 +2309,7 @@ func (x *SetAsideUsageResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetAsideUsageResult.ProtoReflect.Descriptor instead.
 func (*SetAsideUsageResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{34}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetAsideUsageResult) GetLast() uint64 {
@@ -2180,7 +2333,7 @@ type AddSigningKey struct {
 
 func (x *AddSigningKey) Reset() {
 	*x = AddSigningKey{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[35]
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2345,7 @@ func (x *AddSigningKey) String() string {
 func (*AddSigningKey) ProtoMessage() {}
 
 func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[35]
+	mi := &file_controlplane_store_ops_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2358,7 @@ func (x *AddSigningKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKey.ProtoReflect.Descriptor instead.
 func (*AddSigningKey) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{35}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AddSigningKey) GetMeta() *Meta {
@@ -2244,7 +2397,7 @@ type AddSigningKeyResult struct {
 
 func (x *AddSigningKeyResult) Reset() {
 	*x = AddSigningKeyResult{}
-	mi := &file_controlplane_store_ops_proto_msgTypes[36]
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2256,7 +2409,7 @@ func (x *AddSigningKeyResult) String() string {
 func (*AddSigningKeyResult) ProtoMessage() {}
 
 func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
-	mi := &file_controlplane_store_ops_proto_msgTypes[36]
+	mi := &file_controlplane_store_ops_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2269,7 +2422,7 @@ func (x *AddSigningKeyResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AddSigningKeyResult.ProtoReflect.Descriptor instead.
 func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
-	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{36}
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
 }
 
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
@@ -2376,7 +2529,23 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x10RevokeCredential\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\"\x18\n" +
-	"\x16RevokeCredentialResult\"\xe8\x01\n" +
+	"\x16RevokeCredentialResult\"\xc1\x02\n" +
+	"\rSetCredential\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
+	"\x05roles\x18\x04 \x03(\tR\x05roles\x12\x1f\n" +
+	"\vqueue_scope\x18\x05 \x03(\tR\n" +
+	"queueScope\x12\x18\n" +
+	"\aenabled\x18\x06 \x01(\bR\aenabled\x12\x1d\n" +
+	"\n" +
+	"expires_ns\x18\a \x01(\x03R\texpiresNs\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\b \x01(\x03R\tifVersion\x12%\n" +
+	"\x0ejudged_version\x18\t \x01(\x03R\rjudgedVersion\x12%\n" +
+	"\x0ecaller_version\x18\n" +
+	" \x01(\x03R\rcallerVersion\"\x15\n" +
+	"\x13SetCredentialResult\"\xe8\x01\n" +
 	"\n" +
 	"CreateHost\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
@@ -2454,7 +2623,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -2482,17 +2651,19 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*RotateCredentialResult)(nil), // 23: corvo.controlplane.v1.RotateCredentialResult
 	(*RevokeCredential)(nil),       // 24: corvo.controlplane.v1.RevokeCredential
 	(*RevokeCredentialResult)(nil), // 25: corvo.controlplane.v1.RevokeCredentialResult
-	(*CreateHost)(nil),             // 26: corvo.controlplane.v1.CreateHost
-	(*CreateHostResult)(nil),       // 27: corvo.controlplane.v1.CreateHostResult
-	(*JoinHost)(nil),               // 28: corvo.controlplane.v1.JoinHost
-	(*JoinHostResult)(nil),         // 29: corvo.controlplane.v1.JoinHostResult
-	(*UsageRow)(nil),               // 30: corvo.controlplane.v1.UsageRow
-	(*ApplyUsage)(nil),             // 31: corvo.controlplane.v1.ApplyUsage
-	(*ApplyUsageResult)(nil),       // 32: corvo.controlplane.v1.ApplyUsageResult
-	(*SetAsideUsage)(nil),          // 33: corvo.controlplane.v1.SetAsideUsage
-	(*SetAsideUsageResult)(nil),    // 34: corvo.controlplane.v1.SetAsideUsageResult
-	(*AddSigningKey)(nil),          // 35: corvo.controlplane.v1.AddSigningKey
-	(*AddSigningKeyResult)(nil),    // 36: corvo.controlplane.v1.AddSigningKeyResult
+	(*SetCredential)(nil),          // 26: corvo.controlplane.v1.SetCredential
+	(*SetCredentialResult)(nil),    // 27: corvo.controlplane.v1.SetCredentialResult
+	(*CreateHost)(nil),             // 28: corvo.controlplane.v1.CreateHost
+	(*CreateHostResult)(nil),       // 29: corvo.controlplane.v1.CreateHostResult
+	(*JoinHost)(nil),               // 30: corvo.controlplane.v1.JoinHost
+	(*JoinHostResult)(nil),         // 31: corvo.controlplane.v1.JoinHostResult
+	(*UsageRow)(nil),               // 32: corvo.controlplane.v1.UsageRow
+	(*ApplyUsage)(nil),             // 33: corvo.controlplane.v1.ApplyUsage
+	(*ApplyUsageResult)(nil),       // 34: corvo.controlplane.v1.ApplyUsageResult
+	(*SetAsideUsage)(nil),          // 35: corvo.controlplane.v1.SetAsideUsage
+	(*SetAsideUsageResult)(nil),    // 36: corvo.controlplane.v1.SetAsideUsageResult
+	(*AddSigningKey)(nil),          // 37: corvo.controlplane.v1.AddSigningKey
+	(*AddSigningKeyResult)(nil),    // 38: corvo.controlplane.v1.AddSigningKeyResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -2509,18 +2680,19 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	3,  // 11: corvo.controlplane.v1.CreateCredential.credential:type_name -> corvo.controlplane.v1.Credential
 	1,  // 12: corvo.controlplane.v1.RotateCredential.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 13: corvo.controlplane.v1.RevokeCredential.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 14: corvo.controlplane.v1.CreateHost.meta:type_name -> corvo.controlplane.v1.Meta
-	3,  // 15: corvo.controlplane.v1.CreateHost.credential:type_name -> corvo.controlplane.v1.Credential
-	1,  // 16: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 17: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	30, // 18: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
-	1,  // 19: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
-	1,  // 20: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	21, // [21:21] is the sub-list for method output_type
-	21, // [21:21] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	1,  // 14: corvo.controlplane.v1.SetCredential.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 15: corvo.controlplane.v1.CreateHost.meta:type_name -> corvo.controlplane.v1.Meta
+	3,  // 16: corvo.controlplane.v1.CreateHost.credential:type_name -> corvo.controlplane.v1.Credential
+	1,  // 17: corvo.controlplane.v1.JoinHost.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 18: corvo.controlplane.v1.ApplyUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	32, // 19: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
+	1,  // 20: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 21: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
+	22, // [22:22] is the sub-list for method output_type
+	22, // [22:22] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -2535,7 +2707,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   37,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -52,6 +52,9 @@ func (o *RotateCredential) Apply(tx *Tx) (*RotateCredentialResult, error) {
 	if old == nil || old.Expired(instant(tx.clockNs())) {
 		return nil, noCredential(o.OldId)
 	}
+	if !old.Enabled {
+		return nil, api.Errorf(api.StateConflict, "credential %q is disabled: enable it before you rotate it", o.OldId)
+	}
 	lifetime, err := number(tx, "SELECT lifetime_ns FROM credentials WHERE id = ?", o.OldId)
 	if err != nil {
 		return nil, err

@@ -86,7 +86,9 @@ CREATE TABLE credentials (
     hash        BLOB NOT NULL,
     created_ns  INTEGER NOT NULL,
     expires_ns  INTEGER NOT NULL,
-    lifetime_ns INTEGER NOT NULL -- from its creation to the end it was created with; 0 = for ever
+    lifetime_ns INTEGER NOT NULL, -- from its creation to the end it was created with; 0 = for ever
+    enabled     INTEGER NOT NULL, -- 0 = it opens nothing
+    version     INTEGER NOT NULL  -- rises with every change
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX credentials_owner ON credentials (owner, created_ns, id);
 CREATE INDEX credentials_expiry ON credentials (expires_ns, id) WHERE expires_ns > 0;

@@ -32,6 +32,7 @@ const (
 	numJoinHost         entry.Number = 13
 	numApplyUsage       entry.Number = 14
 	numAddSigningKey    entry.Number = 15
+	numSetCredential    entry.Number = 18
 )
 
 // The classes of the ops. What closes doors and what the reconciler does comes
@@ -60,6 +61,7 @@ var table = [...]*kind{
 	numJoinHost:         newKind("join-host", urgent, (*JoinHost).Apply),
 	numApplyUsage:       newKind("apply-usage", bulk, (*ApplyUsage).Apply),
 	numAddSigningKey:    newKind("add-signing-key", urgent, (*AddSigningKey).Apply),
+	numSetCredential:    newKind("set-credential", urgent, (*SetCredential).Apply),
 }
 
 // op is one change: what the pipeline needs of it, and what it takes to read it

@@ -1,0 +1,141 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// made is a credential that the API has made: its id and its text.
+func (f *front) made(path, by string, roles ...string) (id, text string) {
+	f.t.Helper()
+	body, err := json.Marshal(api.CreateKeyRequest{Name: "ci", Roles: roles})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a := f.send("POST", path, by, string(body))
+	var k api.CloudKey
+	if err := json.Unmarshal(a.body, &k); err != nil || a.status != http.StatusCreated {
+		f.t.Fatalf("%d %s, %v", a.status, a.body, err)
+	}
+	return k.ID, k.APIKey
+}
+
+// TestSetKey changes a namespace's key and a cloud token: what is said is so at once, for
+// hosts and gateways too, and a version that is old is refused.
+func TestSetKey(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	ns := f.namespace("acme", "orders")
+	const keys = "/cloud/v1/namespaces/orders/keys"
+	id, _ := f.made(keys, admin, "worker")
+	shown := func() string {
+		t.Helper()
+		docs, err := f.store.Docs(t.Context(), 0, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range docs {
+			for _, k := range d.Keys {
+				if d.Namespace == ns && k.ID == id {
+					return strings.Join(k.Roles, " ") + " in " + strings.Join(k.QueueScope, " ")
+				}
+			}
+		}
+		return "nobody"
+	}
+	got := f.send("GET", keys+"/"+id, admin, "")
+	first := got.header.Get("ETag")
+	if first == "" {
+		t.Fatalf("a key without a version: %v", got.header)
+	}
+	a := f.send("PUT", keys+"/"+id, admin, `{"name":"new","roles":["readonly"],"queue_scope":["a.*"]}`, "If-Match: "+first)
+	var k api.Key
+	if err := json.Unmarshal(a.body, &k); err != nil || a.status != 200 || k.Name != "new" || !k.Enabled || k.ID != id || a.header.Get("ETag") == first {
+		t.Errorf("%d %v %s, %v", a.status, a.header, a.body, err)
+	}
+	if got := shown(); got != "readonly in a.*" {
+		t.Errorf("hosts are shown %s", got)
+	}
+	if a := f.send("PUT", keys+"/"+id, admin, `{"roles":["worker"]}`, "If-Match: "+first); a.status != 412 {
+		t.Errorf("of an old version: %d %s", a.status, a.body)
+	}
+	if a := f.send("PUT", keys+"/"+id, admin, `{"roles":["worker"],"enabled":false}`); a.status != 200 || !strings.Contains(string(a.body), `"enabled":false`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if got := shown(); got != "nobody" {
+		t.Errorf("a disabled key is shown to hosts as %s", got)
+	}
+	if a := f.send("POST", keys+"/"+id+"/rotate", admin, `{}`); a.status != 409 {
+		t.Errorf("a disabled key is rotated: %d %s", a.status, a.body)
+	}
+	if a := f.send("PUT", keys+"/"+id, admin, `{"roles":["worker"],"enabled":true}`); a.status != 200 || shown() != "worker in " {
+		t.Errorf("%d %s, shown %s", a.status, a.body, shown())
+	}
+
+	const tokens = "/cloud/v1/orgs/acme/keys"
+	id, text := f.made(tokens, admin, "readonly")
+	if a := f.send("PUT", tokens+"/"+id, admin, `{"roles":["operator"],"enabled":false}`); a.status != 200 {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	if a := f.send("GET", "/cloud/v1/orgs/acme", text, ""); a.status != 401 {
+		t.Errorf("a disabled token: %d %s", a.status, a.body)
+	}
+}
+
+// TestSetKeyRefuses: nobody gives out or takes away more than they have, and the last
+// administrator stays.
+func TestSetKeyRefuses(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	const tokens, keys = "/cloud/v1/orgs/acme/keys", "/cloud/v1/namespaces/orders/keys"
+	_, adminID, _ := keyring.Parse(admin)
+	worker, _ := f.made(keys, admin, "worker")
+	token, _ := f.made(tokens, admin, "readonly")
+	for _, c := range []struct {
+		path, by, body string
+		status         int
+		says           string
+	}{
+		{keys + "/" + worker, admin, `{}`, 400, "roles"},
+		{keys + "/" + worker, admin, `{"roles":["king"]}`, 400, "roles[0]"},
+		{keys + "/" + worker, admin, `{"roles":["worker"],"queue_scope":["["]}`, 400, "queue_scope[0]"},
+		{keys + "/" + worker, admin, `{"roles":["worker"],"expires_at":"2001-01-01T00:00:00Z"}`, 400, "expires_at"},
+		{keys + "/" + worker, admin, `{"roles":["worker"],"colour":"red"}`, 400, "colour"},
+		{keys + "/" + token, admin, `{"roles":["worker"]}`, 404, token},
+		{tokens + "/nobody", admin, `{"roles":["admin"]}`, 404, "nobody"},
+		{tokens + "/" + token, admin, `{"roles":["worker"]}`, 400, "roles[0]"},
+		{tokens + "/" + adminID, admin, `{"roles":["readonly"]}`, 409, "the last that administers"},
+		{tokens + "/" + adminID, admin, `{"roles":["admin"],"enabled":false}`, 409, "the last that administers"},
+		{tokens + "/" + adminID, admin, `{"roles":["admin"],"expires_at":"2090-01-01T00:00:00Z"}`, 409, "the last that administers"},
+		{tokens + "/" + adminID, f.operator, `{"roles":["readonly"]}`, 409, "the last that administers"},
+	} {
+		if a := f.send("PUT", c.path, c.by, c.body); a.status != c.status || !strings.Contains(string(a.body), c.says) {
+			t.Errorf("PUT %s %s: %d %s, want %d and %q", c.path, c.body, a.status, a.body, c.status, c.says)
+		}
+	}
+	org := f.send("GET", "/cloud/v1/orgs/acme", admin, "")
+	var o api.Org
+	if err := json.Unmarshal(org.body, &o); err != nil {
+		t.Fatal(err)
+	}
+	scoped := f.keep(tenancy.Key{Name: "scoped", Roles: []tenancy.Role{tenancy.Admin}, QueueScope: []tenancy.Glob{"a.*"}}, keyring.Org, o.ID)
+	for _, body := range []string{`{"roles":["worker"],"queue_scope":["b.*"]}`, `{"roles":["worker"],"queue_scope":["a.*"]}`} {
+		if a := f.send("PUT", keys+"/"+worker, scoped, body); a.status != 403 {
+			t.Errorf("a token for some queues changes a key for all by %s: %d %s", body, a.status, a.body)
+		}
+	}
+	second, _ := f.made(tokens, admin, "admin")
+	if a := f.send("PUT", tokens+"/"+adminID, admin, `{"roles":["readonly"]}`); a.status != 200 {
+		t.Errorf("with token %s beside it: %d %s", second, a.status, a.body)
+	}
+	if a := f.send("PUT", tokens+"/"+second, admin, `{"roles":["readonly"]}`); a.status != 403 {
+		t.Errorf("by one that may only read now: %d %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,135 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// SetCredential replaces what a person chooses about an API key or a cloud token: name,
+// roles, scope, expiry and whether it opens anything. Its secret stays.
+
+// Number is SetCredential's number in the log.
+func (*SetCredential) Number() entry.Number { return numSetCredential }
+
+// Class is SetCredential's place among waiting proposals.
+func (*SetCredential) Class() pipeline.Class { return table[numSetCredential].class }
+
+// Validate refuses what no state could accept.
+func (o *SetCredential) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("id", checkID(o.Id))
+	p.add("name", checkText(o.Name, tenancy.MaxKeyName))
+	p.add("expires_ns", checkNotNegative(o.ExpiresNs))
+	p.add("if_version", checkNotNegative(o.IfVersion))
+	p.add("judged_version", checkPositive(o.JudgedVersion))
+	p.add("caller_version", checkNotNegative(o.CallerVersion))
+	c := &Credential{Roles: o.Roles, QueueScope: o.QueueScope}
+	c.checkRoles(&p, "", keyring.Org)
+	if n := len(o.QueueScope); n > tenancy.MaxQueueScope {
+		p.add("queue_scope", fmt.Errorf("has %d entries: at most %d", n, tenancy.MaxQueueScope))
+		return p.err()
+	}
+	for i, glob := range o.QueueScope {
+		_, err := tenancy.ParseGlob(glob)
+		p.add(fmt.Sprintf("queue_scope[%d]", i), err)
+	}
+	return p.err()
+}
+
+// Apply changes the credential and the documents that show it. It refuses one that is not
+// there or has ended, a version that is not the one the client saw, a credential or a
+// caller that has changed since the caller's rights were compared, and to take the last
+// administrator from an organisation.
+func (o *SetCredential) Apply(tx *Tx) (*SetCredentialResult, error) {
+	was, err := tx.credential(o.Id)
+	if err != nil {
+		return nil, err
+	}
+	if was == nil || endNs(was.ExpiresAt) != 0 && endNs(was.ExpiresAt) <= tx.clockNs() {
+		return nil, noCredential(o.Id)
+	}
+	if err := o.check(tx, was); err != nil {
+		return nil, err
+	}
+	var lifetime int64
+	if o.ExpiresNs != 0 {
+		lifetime = o.ExpiresNs - tx.clockNs()
+	}
+	err = tx.put("UPDATE credentials SET name = ?, roles = ?, queue_scope = ?, enabled = ?, expires_ns = ?, lifetime_ns = ?, version = version + 1 WHERE id = ?",
+		o.Name, strings.Join(o.Roles, " "), strings.Join(o.QueueScope, " "), o.Enabled, o.ExpiresNs, lifetime, o.Id)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.showCredential(o.Id); err != nil {
+		return nil, err
+	}
+	if err := tx.touchOwner(was.Kind, was.Owner); err != nil {
+		return nil, err
+	}
+	org, err := tx.orgOf(was.Kind, was.Owner)
+	if err != nil {
+		return nil, err
+	}
+	return &SetCredentialResult{}, tx.audit(o.Meta, org, o.Id)
+}
+
+// check refuses a change that must not be.
+func (o *SetCredential) check(tx *Tx, was *fleet.Credential) error {
+	switch {
+	case was.Kind != keyring.Namespace && was.Kind != keyring.Org:
+		return api.Errorf(api.StateConflict, "credential %q is of kind %s, which is rotated or revoked and never changed", o.Id, was.Kind)
+	case o.IfVersion != 0 && o.IfVersion != was.Version:
+		return api.Errorf(api.PreconditionFailed, "credential %s has version %d, not %d: read it again", o.Id, was.Version, o.IfVersion)
+	case o.JudgedVersion != was.Version:
+		return api.Errorf(api.Conflict, "credential %s was changed by somebody else at the same time: nothing was done, try again", o.Id)
+	case o.ExpiresNs != 0 && o.ExpiresNs <= tx.clockNs():
+		return api.Errorf(api.ValidationError, "the credential would end at once: choose a later expires_at, or enabled false")
+	}
+	if o.CallerVersion != 0 {
+		by, err := tx.credential(o.Meta.GetPrincipal())
+		if err != nil {
+			return err
+		}
+		if by == nil || by.Version != o.CallerVersion {
+			return api.Errorf(api.Conflict, "the credential that asks for this was changed or revoked meanwhile: nothing was done")
+		}
+	}
+	if was.Kind == keyring.Namespace {
+		return nil // the organisation's tokens administer it
+	}
+	now := fleet.Credential{Key: tenancy.Key{ID: was.ID, Enabled: o.Enabled}}
+	for _, role := range o.Roles {
+		now.Roles = append(now.Roles, tenancy.Role(role))
+	}
+	if !administers(*was) || administers(now) && o.ExpiresNs == 0 && len(o.QueueScope) == 0 {
+		return nil
+	}
+	return tx.othersAdminister(was)
+}
+
+// administers says whether a cloud token can always make others.
+func administers(c fleet.Credential) bool {
+	return c.Enabled && c.ExpiresAt.IsZero() && len(c.QueueScope) == 0 && slices.Contains(c.Roles, tenancy.Admin)
+}
+
+// othersAdminister refuses a change of the last token that administers an organisation,
+// because nobody but the cloud's operators could make tokens any more.
+func (tx *Tx) othersAdminister(c *fleet.Credential) error {
+	all, err := list(tx, scanCredential, selectCredential+" WHERE owner = ? ORDER BY created_ns, id", c.Owner)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(other fleet.Credential) bool { return other.ID != c.ID && administers(other) }) {
+		return nil
+	}
+	return api.Errorf(api.Conflict, "cloud token %s is the last that administers this organisation: no other is enabled, has the role admin, covers every queue and never expires. Create such a token first", c.ID)
+}
