@@ -24,9 +24,9 @@ type Queue struct {
 	Enqueued int64 `json:"enqueued"`
 	Failed   int64 `json:"failed"` // attempts, expired leases included
 
-	OldestPendingAt *Time   `json:"oldest_pending_at"` // creation of the oldest pending job
+	OldestPendingAt *Time   `json:"oldest_pending_at"` // creation of the oldest pending job that no provider or budget keeps
 	Status          string  `json:"status"`            // active, paused, draining, drained or deleting
-	RatePerMinute   float64 `json:"rate_per_minute"`   // jobs completed in the last minute, see Throughput
+	RatePerMinute   float64 `json:"rate_per_minute"`   // jobs completed in the last minute that the view has read, see Throughput
 	UniqueLocks     int64   `json:"unique_locks"`
 	Provider        *string `json:"provider"`
 

@@ -54,6 +54,7 @@ type SearchResponse struct {
 	Cursor     string `json:"cursor,omitempty"` // of the next page
 	HasMore    bool   `json:"has_more"`
 	DurationMs int64  `json:"duration_ms"`
+	AsOf       Time   `json:"as_of"` // the answer shows everything up to this moment
 	// TotalIsEstimate says that Total counts only a part.
 	TotalIsEstimate bool `json:"total_is_estimate,omitempty"`
 	// Partial says that the search ended, for PartialReason, before the page was full:

@@ -63,4 +63,5 @@ type UsageSummary struct {
 	Totals    UsageSums      `json:"totals"`
 	Groups    []SummaryGroup `json:"groups"`
 	Truncated bool           `json:"truncated,omitempty"`
+	AsOf      Time           `json:"as_of"` // the sums hold everything reported up to this moment
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -23,6 +24,8 @@ type HostConfig struct {
 	Address       string // base URL where gateways reach this host
 	Version       string
 	MaxCells      int                  // namespaces open at once; 0 = host.DefaultMaxCells
+	FeedBytes     uint64               // see cell.Config
+	ViewLagLimit  time.Duration        // see cell.Config
 	SnapshotBytes int64                // log bytes between snapshots; 0 = the engine's default
 	Tracer        trace.TracerProvider // nil = no traces
 	Logger        *slog.Logger         // nil = slog.Default()
@@ -75,8 +78,11 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		MaxCells: cfg.MaxCells,
 		Engine:   engine.Tuning{SnapshotBytes: cfg.SnapshotBytes, SegmentBytes: segmentBytes},
 		Receiver: n.agent.Member(),
-		Tracer:   cfg.Tracer,
-		Logger:   cfg.Logger,
+
+		FeedBytes: cfg.FeedBytes, ViewLagLimit: cfg.ViewLagLimit,
+
+		Tracer: cfg.Tracer,
+		Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

@@ -35,6 +35,8 @@ type Config struct {
 	// loopback; a store that has ever had a key refuses to be opened this way.
 	Dev            bool
 	Retention      time.Duration // of settled jobs; 0 = as it was set before, at first job.DefaultRetentionTime
+	FeedBytes      uint64        // see cell.Config
+	ViewLagLimit   time.Duration // see cell.Config
 	MaxPayload     int64         // bytes of a job's payload; 0 = job.MaxPayload
 	ProposeTimeout time.Duration // longest wait for a write's commit; 0 = the server's default
 	StreamRate     int           // frames a second of one stream of the RPC; 0 = server.DefaultStreamRate
@@ -105,9 +107,12 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 		Known:     n.known(),
 		Engine:    cfg.Engine,
 		Retention: cfg.Retention,
-		Webhooks:  cfg.Webhooks,
-		Tracer:    cfg.Tracer,
-		Logger:    cfg.Logger,
+
+		FeedBytes: cfg.FeedBytes, ViewLagLimit: cfg.ViewLagLimit,
+
+		Webhooks: cfg.Webhooks,
+		Tracer:   cfg.Tracer,
+		Logger:   cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

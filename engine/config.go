@@ -124,6 +124,9 @@ type Config struct {
 	// Codec carries ops between members; nil = a member that does not lead refuses
 	// them.
 	Codec Codec
+	// Admit may refuse an op before the leader takes it; nil = it takes all. It is called
+	// by the proposer's goroutine, of whichever member, and must not block.
+	Admit func(Op) error
 
 	Tuning
 

@@ -233,6 +233,7 @@ func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 		LastClockNs: last,
 		First:       g.config.StartTerm(),
 		Limits:      g.config.Limits,
+		Admit:       g.config.Admit,
 		Stats:       &g.stats,
 	})
 	var leading context.Context

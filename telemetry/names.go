@@ -133,7 +133,7 @@ var (
 	}
 	OverloadsRefused = Metric{
 		Name:   "corvo_overloads_refused_total",
-		Help:   "Requests refused as OVERLOADED: by a full backlog of the log, by too many waiting polls or searches, or by too many bytes of requests in hand.",
+		Help:   "Requests refused as OVERLOADED: by a full backlog of the log, by too many waiting polls or searches, by too many bytes of requests in hand, or by a view older than --view-lag-limit.",
 		Labels: []string{"by"},
 	}
 )
@@ -213,7 +213,12 @@ var (
 	}
 	ViewLagSeconds = Metric{
 		Name:   "corvo_view_lag_seconds",
-		Help:   "For how long the view has been behind the store.",
+		Help:   "Age of the view's answers; 0 while it shows everything.",
+		Labels: []string{"shard"},
+	}
+	ViewBuilding = Metric{
+		Name:   "corvo_view_building",
+		Help:   "1 while a new file of the view is built, else 0.",
 		Labels: []string{"shard"},
 	}
 )

@@ -20,6 +20,7 @@ import (
 // devConfig is what `corvo-cloud dev` can be told.
 type devConfig struct {
 	process
+	settings.View
 	Bind    string `flag:"bind" default:"127.0.0.1:8080" doc:"address of the one port: cloud API and gateway"`
 	DataDir string `flag:"data-dir" default:"cloud-data" doc:"directory for all data"`
 }
@@ -34,6 +35,7 @@ func newDev() *cobra.Command {
 
 func (cfg *devConfig) check(f *misuse.Faults) {
 	cfg.process.check(f)
+	cfg.View.Check(f.Refuse)
 	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(front.Loopback(cfg.Bind), "--bind is %q: a development cloud speaks plain HTTP and keeps its secrets in files, so it binds to a loopback address such as 127.0.0.1:8080", cfg.Bind)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
@@ -63,6 +65,8 @@ func (cfg *devConfig) run(ctx context.Context, out io.Writer) (err error) {
 		DataDir:         cfg.DataDir,
 		Listener:        listener,
 		Version:         version,
+		FeedBytes:       uint64(cfg.MaxFeedBytes),
+		ViewLagLimit:    cfg.ViewLagLimit,
 		ShutdownTimeout: cfg.ShutdownTimeout,
 		Tracer:          r.tracer(),
 		Logger:          r.log,

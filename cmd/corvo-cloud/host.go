@@ -21,6 +21,7 @@ type hostConfig struct {
 	process
 	joining
 	measured
+	settings.View
 	Bind      string `flag:"bind" default:":8082" doc:"address gateways reach the host at"`
 	Advertise string `flag:"advertise" doc:"URL gateways reach the host at; default: --bind on loopback"`
 	DataDir   string `flag:"data-dir" default:"data" doc:"directory for the data of all namespaces placed here"`
@@ -36,6 +37,7 @@ func newHost() *cobra.Command {
 func (cfg *hostConfig) check(f *misuse.Faults) {
 	cfg.process.check(f)
 	cfg.joining.check(f)
+	cfg.View.Check(f.Refuse)
 	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(cfg.Advertise == "" || settings.IsURL(cfg.Advertise), "--advertise is %q; it must be a URL such as http://10.0.0.7:8082", cfg.Advertise)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
@@ -65,6 +67,8 @@ func (cfg *hostConfig) run(ctx context.Context, out io.Writer) (err error) {
 		Credential:   credential,
 		Address:      cmp.Or(cfg.Advertise, front.URL(listener.Addr())),
 		Version:      version,
+		FeedBytes:    uint64(cfg.MaxFeedBytes),
+		ViewLagLimit: cfg.ViewLagLimit,
 		Tracer:       r.tracer(),
 		Logger:       r.log,
 	})

@@ -131,6 +131,8 @@ func openNode(ctx context.Context, cfg serverConfig, of *cluster.Config, tracer 
 		Dev:            cfg.Dev,
 		MaxPayload:     cfg.MaxPayloadSize,
 		Retention:      cfg.Retention,
+		FeedBytes:      uint64(cfg.MaxFeedBytes),
+		ViewLagLimit:   cfg.ViewLagLimit,
 		ProposeTimeout: cfg.ProposeTimeout,
 		StreamRate:     int(cfg.StreamRate),
 		StreamFrames:   int(cfg.StreamFrames),

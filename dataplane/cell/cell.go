@@ -62,6 +62,12 @@ type Config struct {
 	// FeedKeep is how many events readers of the feed may lie behind; 0 =
 	// DefaultFeedKeep.
 	FeedKeep uint64
+	// FeedBytes is how much of the feed is kept for a view that is behind; 0 =
+	// job.MaxFeedBytes.
+	FeedBytes uint64
+	// ViewLagLimit is the age of the view from which on enqueues and fetches are
+	// refused, so that it catches up; 0 = the view never slows them.
+	ViewLagLimit time.Duration
 	// UsageKeep is how many usage rows are kept that nobody is owed; 0 =
 	// job.MaxUsageRows.
 	UsageKeep uint64
@@ -101,6 +107,7 @@ type Cell struct {
 	// machine is asked for the feature level that is in force.
 	machine *op.Machine
 	claims  claims
+	slowed  atomic.Uint64 // ops that admit refused
 
 	stop    context.CancelFunc // ends what runs while the cell leads
 	running sync.WaitGroup
@@ -170,6 +177,7 @@ func open(cfg Config) (_ *Cell, err error) {
 		Machine:   c.machine,
 		Level:     c.machine.Level,
 		Codec:     op.Codec{},
+		Admit:     c.admission(),
 		StartTerm: func() pipeline.Op { return &op.StartTerm{Meta: &op.Meta{Principal: "engine"}} },
 		Join:      cfg.Join,
 		Tuning:    cfg.Engine,
@@ -195,6 +203,7 @@ func (c *Cell) background() error {
 		NowNs:     func() int64 { return c.group.ClockNs() },
 		ViewSeq:   func() uint64 { seq, _ := c.view.Cursor(); return seq },
 		FeedKeep:  cmp.Or(c.cfg.FeedKeep, DefaultFeedKeep),
+		FeedBytes: c.cfg.FeedBytes,
 		UsageKeep: cmp.Or(c.cfg.UsageKeep, job.MaxUsageRows),
 		Prices:    prices,
 		JobIDs:    c.jobIDs,

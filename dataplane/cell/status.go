@@ -14,8 +14,14 @@ type Status struct {
 	ViewApplied Index
 	ViewLag     uint64
 	ViewBehind  time.Duration
+	// ViewBuilding says that a new file of the view is being built.
+	ViewBuilding bool
+	// ViewSlowed is how many enqueues and fetches this member refused because of
+	// Config.ViewLagLimit.
+	ViewSlowed uint64
 	// FeedEvents is how many events the feed holds.
 	FeedEvents uint64
+	FeedBytes  uint64 // of its entries
 	// IdempotencyRecords is how many idempotency keys are remembered.
 	IdempotencyRecords uint64
 	Queues             uint64
@@ -51,7 +57,8 @@ func (c *Cell) Status() (Status, error) {
 		// the head read before, changed nothing a view could show.
 		s.ViewApplied = max(s.ViewApplied, Index(head.GetIndex()))
 	}
-	s.FeedEvents = head.GetFeedNextSeq() - head.GetFeedFirstSeq()
+	s.ViewBuilding, s.ViewSlowed = c.view.Building(), c.slowed.Load()
+	s.FeedEvents, s.FeedBytes = head.GetFeedNextSeq()-head.GetFeedFirstSeq(), head.FeedHeld()
 	first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq()
 	s.UsageRows, s.UsageRejected = next-first, head.GetUsageRejected()
 	if c.usage != nil {

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 )
 
@@ -27,7 +26,7 @@ func (s *shard) auditIs(first, next uint64) {
 }
 
 func TestAuditIsBounded(t *testing.T) {
-	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 1 << 40, AuditKeep: 8}, func(s *shard) {
+	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 1 << 40, AuditKeep: 8}, func(s *shard) {
 		s.manage(10)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -41,7 +40,7 @@ func TestAuditIsBounded(t *testing.T) {
 
 func TestAuditIsKeptForItsTime(t *testing.T) {
 	const kept = time.Hour
-	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 1 << 40, AuditKept: kept}, func(s *shard) {
+	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 1 << 40, AuditKept: kept}, func(s *shard) {
 		s.manage(3)
 		time.Sleep(usageStride)
 		synctest.Wait()

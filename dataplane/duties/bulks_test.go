@@ -50,7 +50,7 @@ func (s *shard) bulks(find func(cursor string) (BulkFound, error)) (stop func(),
 // A view that cannot be asked holds up bulk operations until it can, and nothing else:
 // whatever its error is, the shard goes on.
 func TestABulkOperationWaitsForTheView(t *testing.T) {
-	inShard(t, job.MaxFeedEvents, func(s *shard) {
+	inShard(t, feedKept, func(s *shard) {
 		jobs := []job.ID{s.enqueue(time.Time{}, ""), s.enqueue(time.Time{}, "")}
 		bulk := s.startBulk()
 		const failures = 20
@@ -81,7 +81,7 @@ func TestABulkOperationWaitsForTheView(t *testing.T) {
 
 // A filter that cannot be read ends the operation, which says so.
 func TestABulkOperationEndsWithAFilterThatCannotBeRead(t *testing.T) {
-	inShard(t, job.MaxFeedEvents, func(s *shard) {
+	inShard(t, feedKept, func(s *shard) {
 		s.enqueue(time.Time{}, "")
 		bulk := s.startBulk()
 		stop, ended := s.bulks(func(string) (BulkFound, error) {

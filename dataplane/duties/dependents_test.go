@@ -36,7 +36,7 @@ func (s *shard) ack(l *op.Leased) {
 // Jobs that wait for another cost nothing until it settles, and are told then, in as
 // many ops as it takes.
 func TestDependentsAreToldWhenAJobSettles(t *testing.T) {
-	inShard(t, job.MaxFeedEvents, func(s *shard) {
+	inShard(t, feedKept, func(s *shard) {
 		const waiters = 2*op.MaxTold + 1
 		id := s.enqueue(time.Time{}, "")
 		leased := s.fetch(time.Hour)
@@ -84,7 +84,7 @@ func TestDependentsFailOneAfterTheOther(t *testing.T) {
 // Those who cannot be told, because too much is on its way to their shard, are tried
 // again now and then.
 func TestDependentsThatCannotBeToldAreNoBusyLoop(t *testing.T) {
-	inShard(t, job.MaxFeedEvents, func(s *shard) {
+	inShard(t, feedKept, func(s *shard) {
 		id := s.enqueue(time.Time{}, "")
 		waiter := job.NewID(time.Now().UnixMilli(), "far", job.Entropy{1})
 		s.mustApply(&op.Watch{JobId: id[:], WaiterId: waiter[:], WaiterShard: 1})

@@ -40,10 +40,12 @@ type Config struct {
 	// NowNs is the clock entries are stamped with, in Unix nanoseconds.
 	NowNs func() int64
 	// ViewSeq is the feed sequence this node's own view still needs; the feed is
-	// trimmed behind it unless its hard bound is reached.
+	// trimmed behind it unless it has outgrown FeedBytes.
 	ViewSeq func() uint64
 	// FeedKeep is how many events readers of the feed may lie behind.
 	FeedKeep uint64
+	// FeedBytes is how many bytes of entries the feed holds at most; 0 = job.MaxFeedBytes.
+	FeedBytes uint64
 	// UsageKept is for how long usage rows are kept (0 = job.UsageKept), and UsageKeep
 	// how many of them at most. Where UsageAcked is set only those up to the number it answers may be
 	// removed, which are known to be with their receiver.
@@ -96,6 +98,7 @@ type Duties struct {
 func New(cfg Config) *Duties {
 	cfg.UsageKept = cmp.Or(cfg.UsageKept, job.UsageKept)
 	cfg.AuditKept, cfg.AuditKeep = cmp.Or(cfg.AuditKept, job.AuditKept), cmp.Or(cfg.AuditKeep, job.MaxAuditRecords)
+	cfg.FeedBytes = cmp.Or(cfg.FeedBytes, job.MaxFeedBytes)
 	d := &Duties{cfg: cfg, wake: make(chan struct{}, 1)}
 	d.next.Store(never)
 	return d

@@ -36,6 +36,9 @@ type shard struct {
 	ended    chan error
 }
 
+// feedKept is more events than any test has.
+const feedKept = 1_000_000
+
 // inShard runs a test in a bubble of virtual time with a shard whose duties run.
 func inShard(t *testing.T, feedKeep uint64, test func(*shard)) {
 	t.Helper()
@@ -258,7 +261,7 @@ func TestIdempotencyKeysAreForgottenAfterADay(t *testing.T) {
 }
 
 func TestMoreThanOneChunkIsDueAtOnce(t *testing.T) {
-	inShard(t, job.MaxFeedEvents, func(s *shard) {
+	inShard(t, feedKept, func(s *shard) {
 		due := time.Now().Add(time.Hour)
 		for range job.MaxDutyItems + 1 {
 			s.enqueue(due, "")
@@ -315,21 +318,41 @@ func TestTheFeedIsTrimmedBehindTheView(t *testing.T) {
 func TestTrimTo(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name                             string
-		first, next, keep, viewSeq, want uint64
+		name                                     string
+		first, next, keep, viewSeq, within, want uint64
 	}{
-		{"within what is kept", 1, 11, 10, 11, 1},
-		{"within the slack", 1, 13, 10, 13, 1},
-		{"beyond the slack", 1, 14, 10, 14, 4},
-		{"the view is behind", 1, 100, 10, 30, 30},
-		{"the view is behind the first", 50, 100, 10, 30, 50},
-		{"at the hard bound", 1, 1 + job.MaxFeedEvents, 10, 1, 1},
-		{"over the hard bound", 1, 2 + job.MaxFeedEvents, 10, 1, 2},
+		{"within what is kept", 1, 11, 10, 11, 1, 1},
+		{"within the slack", 1, 13, 10, 13, 1, 1},
+		{"beyond the slack", 1, 14, 10, 14, 1, 4},
+		{"the view is behind", 1, 100, 10, 30, 1, 30},
+		{"the view is behind the first", 50, 100, 10, 30, 50, 50},
+		{"the view is behind what fits", 1, 100, 10, 30, 60, 60},
+		{"what is kept does not fit", 1, 100, 10, 100, 95, 95},
+		{"so does little", 1, 5, 10, 5, 3, 3},
 	} {
-		if got := trimTo(c.first, c.next, c.keep, c.viewSeq); got != c.want {
-			t.Errorf("%s: trimTo(%d, %d, %d, %d) = %d, want %d", c.name, c.first, c.next, c.keep, c.viewSeq, got, c.want)
+		if got := trimTo(c.first, c.next, c.keep, c.viewSeq, c.within); got != c.want {
+			t.Errorf("%s: trimTo(%d, %d, %d, %d, %d) = %d, want %d", c.name, c.first, c.next, c.keep, c.viewSeq, c.within, got, c.want)
 		}
 	}
+}
+
+// TestTheFeedIsBoundInBytes keeps a view behind: the feed waits for it as long as it fits.
+func TestTheFeedIsBoundInBytes(t *testing.T) {
+	const most = 2000
+	inShardOf(t, Config{FeedKeep: 8, FeedBytes: most, UsageKeep: 1 << 40}, func(s *shard) {
+		for s.store.Head().FeedHeld() <= most {
+			if first := s.store.Head().GetFeedFirstSeq(); first != 1 {
+				t.Fatalf("of %d bytes the feed was trimmed to %d", s.store.Head().FeedHeld(), first)
+			}
+			s.enqueue(time.Time{}, "")
+		}
+		time.Sleep(2 * trimEvery)
+		synctest.Wait()
+		head := s.store.Head()
+		if head.FeedHeld() > most || head.FeedHeld() < most/2 || head.GetFeedFirstSeq() == 1 {
+			t.Errorf("the feed holds %d bytes from %d on", head.FeedHeld(), head.GetFeedFirstSeq())
+		}
+	})
 }
 
 func TestARefusalIsTriedAgainWithGrowingDelay(t *testing.T) {

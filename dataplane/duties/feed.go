@@ -2,10 +2,10 @@ package duties
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
-	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 )
 
@@ -28,7 +28,9 @@ type growth struct {
 func (g *growth) grew() bool { return !g.dirty.Load() && g.dirty.CompareAndSwap(false, true) }
 
 // trimFeed drops the events no reader is owed. The node's own view is waited for
-// up to job.MaxFeedEvents; a view further behind is rebuilt from state.
+// while the feed holds at most Config.FeedBytes; a view further behind is rebuilt from
+// state. The bound is in bytes because disk is what it protects, and because an event
+// of a long queue name takes several times what another takes.
 func trimFeed(ctx context.Context, d *Duties) (int64, error) {
 	nowNs := d.cfg.NowNs()
 	if nowNs < d.feed.next {
@@ -39,9 +41,11 @@ func trimFeed(ctx context.Context, d *Duties) (int64, error) {
 	}
 	d.feed.next = nowNs + int64(trimEvery)
 
-	head := d.cfg.Store.Head()
-	first, next := head.GetFeedFirstSeq(), head.GetFeedNextSeq()
-	to := trimTo(first, next, d.cfg.FeedKeep, d.cfg.ViewSeq())
+	first, next, within, err := d.feedWithin()
+	if err != nil {
+		return 0, err
+	}
+	to := trimTo(first, next, d.cfg.FeedKeep, d.cfg.ViewSeq(), within)
 	if to > first {
 		if err := d.cfg.Propose(ctx, &op.TrimFeed{Meta: &op.Meta{Principal: "duty"}, FirstSeq: to}); err != nil {
 			d.feed.dirty.Store(true)
@@ -56,19 +60,25 @@ func trimFeed(ctx context.Context, d *Duties) (int64, error) {
 	return d.feed.next, nil
 }
 
+// feedWithin returns the bounds of the feed, and the first sequence from which on it
+// holds at most Config.FeedBytes.
+func (d *Duties) feedWithin() (first, next, within uint64, err error) {
+	v := d.cfg.Store.Snapshot()
+	defer func() { err = errors.Join(err, v.Close()) }()
+	within, err = v.FeedWithin(d.cfg.FeedBytes)
+	return v.Head().GetFeedFirstSeq(), v.Head().GetFeedNextSeq(), within, err
+}
+
 // tooLong says whether what is numbered [first, next) has outgrown what is kept.
 func tooLong(first, next, keep uint64) bool { return next-first > keep+keep/trimSlack }
 
 // trimTo is the sequence the feed [first, next) should start at. It keeps keep
-// events, more where the view still needs them (viewSeq is its next), and never
-// more than job.MaxFeedEvents.
-func trimTo(first, next, keep, viewSeq uint64) uint64 {
-	if !tooLong(first, next, keep) {
-		return first
-	}
-	to := min(next-keep, viewSeq)
-	if next-to > job.MaxFeedEvents {
-		to = next - job.MaxFeedEvents
+// events, more where the view still needs them (viewSeq is its next), and never one
+// before within.
+func trimTo(first, next, keep, viewSeq, within uint64) uint64 {
+	to := within
+	if tooLong(first, next, keep) {
+		to = max(to, min(next-keep, viewSeq))
 	}
 	return max(first, to)
 }

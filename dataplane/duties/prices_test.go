@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 )
 
@@ -16,7 +15,7 @@ func TestPricesAreSeededOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 1 << 40, Prices: book}, func(s *shard) {
+	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 1 << 40, Prices: book}, func(s *shard) {
 		if got := s.store.Head().GetPriceBook(); got != book.Version || !s.store.Book().HasPrices() {
 			t.Errorf("the store has book %d, want %d", got, book.Version)
 		}
@@ -37,7 +36,7 @@ func TestPricesWaitForTheirLevel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 1 << 40}, func(s *shard) {
+	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 1 << 40}, func(s *shard) {
 		refused := error(api.Errorf(api.Unsupported, "not yet"))
 		s.refuse.Store(&refused)
 		s.duties.cfg.Prices = book

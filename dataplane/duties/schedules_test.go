@@ -156,7 +156,7 @@ func TestMissedRuns(t *testing.T) {
 // Of more missed runs than are made up for the oldest are dropped, and they are
 // found quickly though there were a million.
 func TestMostMissedRuns(t *testing.T) {
-	inShard(t, job.MaxFeedEvents, func(s *shard) {
+	inShard(t, feedKept, func(s *shard) {
 		start := time.Now()
 		rec := s.schedule("*/10 * * * * *", "UTC", state.Missed_MISSED_ALL)
 		rec.Timezone = "Etc/UTC" // other times: those given here

@@ -41,7 +41,7 @@ func (s *shard) usageIs(first, next uint64) {
 }
 
 func TestUsageNobodyReceivesIsTrimmed(t *testing.T) {
-	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 8}, func(s *shard) {
+	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 8}, func(s *shard) {
 		s.report(10)
 		time.Sleep(time.Minute)
 		synctest.Wait()
@@ -59,7 +59,7 @@ func TestUsageNobodyReceivesIsTrimmed(t *testing.T) {
 // However much there is: what the receiver has not acknowledged stays.
 func TestUsageIsKeptForItsReceiver(t *testing.T) {
 	var acked atomic.Uint64
-	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 8, UsageAcked: acked.Load}, func(s *shard) {
+	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 8, UsageAcked: acked.Load}, func(s *shard) {
 		for range 5 {
 			s.report(100)
 			time.Sleep(time.Minute)
@@ -87,7 +87,7 @@ func TestUsageIsKeptForItsReceiver(t *testing.T) {
 
 // Another leader's trim in between is no failure: the duty looks again.
 func TestARefusedTrimOfUsageIsNoFailure(t *testing.T) {
-	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 8}, func(s *shard) {
+	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 8}, func(s *shard) {
 		refused := error(api.Errorf(api.StateConflict, "gone already"))
 		s.refuse.Store(&refused)
 		s.report(20)
@@ -125,7 +125,7 @@ func TestUsageIsKeptForItsTime(t *testing.T) {
 	var acked atomic.Uint64
 	acked.Store(1000)
 	const kept = time.Hour
-	inShardOf(t, Config{FeedKeep: job.MaxFeedEvents, UsageKeep: 1 << 40, UsageKept: kept, UsageAcked: acked.Load}, func(s *shard) {
+	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 1 << 40, UsageKept: kept, UsageAcked: acked.Load}, func(s *shard) {
 		s.reportAndAck(10)
 		time.Sleep(kept / 2)
 		s.reportAndAck(5)

@@ -41,6 +41,10 @@ type Config struct {
 	Engine engine.Tuning
 	// Retention is how long settled jobs are kept: see cell.Config.
 	Retention time.Duration
+	// FeedBytes and ViewLagLimit bound what a view that is behind may cost: see
+	// cell.Config.
+	FeedBytes    uint64
+	ViewLagLimit time.Duration
 	// Webhooks is how webhooks are called.
 	Webhooks cell.Webhooks
 	Receiver sinks.Receiver       // gets the usage of all cells; nil = nobody does
@@ -297,9 +301,12 @@ func (h *Host) cellConfig(ns tenancy.NamespaceID, shard int, spec Spec, t *tenan
 		Known:     h.cfg.Known,
 		Engine:    h.cfg.Engine,
 		Retention: h.cfg.Retention,
-		Receiver:  h.cfg.Receiver,
-		Tracer:    h.cfg.Tracer,
-		Logger:    h.cfg.Logger,
+
+		FeedBytes: h.cfg.FeedBytes, ViewLagLimit: h.cfg.ViewLagLimit,
+
+		Receiver: h.cfg.Receiver,
+		Tracer:   h.cfg.Tracer,
+		Logger:   h.cfg.Logger,
 	}
 	if shard == homeShard {
 		c.OnKeys = t.lot.recheck // polls may wait with a key that is gone

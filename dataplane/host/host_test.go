@@ -405,7 +405,7 @@ func TestNothingIsClosedUnderItsVisitors(t *testing.T) {
 		t.Error("a closed cell was read")
 	}
 	c.Claimable([]string{"q"})
-	if _, err := c.View().Queue(t.Context(), "q"); err == nil {
+	if _, err := c.View().Queue("q"); err == nil {
 		t.Error("a closed view was read")
 	}
 }

@@ -162,15 +162,17 @@ const (
 	MaxBulkGet     = 1000 // job_ids of one bulk-get
 	// MaxBulkGetBytes are payloads, results and checkpoints of the jobs of one bulk-get.
 	MaxBulkGetBytes = 64 << 20
-	MaxFeedEvents   = 1_000_000 // events kept for readers of the feed
-	MaxHistory      = 128       // events of a job's history; of more, some in the middle are only counted
-	MaxHistoryHead  = 32        // of them the first ones, which stay
-	MaxEventFilter  = 100       // queues, job ids and types that a stream of events may name, each
-	MaxEventPage    = 1000      // events of a page
-	MaxStreams      = 1000      // streams of events of a namespace on one node
-	MaxEventRate    = 32 << 20  // bytes a second that streams of events of a namespace are sent by one node
-	MaxEventLag     = 100_000   // events that a stream which was up to date may fall behind
-	MaxEventData    = 59 << 10  // bytes of an event's data; with what is around it a line of less than 60 KiB
+	// MaxFeedBytes are the feed entries of a shard that are kept for a view that is behind:
+	// of 95,000 events a second, over four minutes.
+	MaxFeedBytes   = 1 << 30
+	MaxHistory     = 128      // events of a job's history; of more, some in the middle are only counted
+	MaxHistoryHead = 32       // of them the first ones, which stay
+	MaxEventFilter = 100      // queues, job ids and types that a stream of events may name, each
+	MaxEventPage   = 1000     // events of a page
+	MaxStreams     = 1000     // streams of events of a namespace on one node
+	MaxEventRate   = 32 << 20 // bytes a second that streams of events of a namespace are sent by one node
+	MaxEventLag    = 100_000  // events that a stream which was up to date may fall behind
+	MaxEventData   = 59 << 10 // bytes of an event's data; with what is around it a line of less than 60 KiB
 )
 
 // Defaults of an enqueue that says nothing.

@@ -56,7 +56,7 @@ func (s *Server) startBulk(w http.ResponseWriter, r *http.Request) error {
 		o.Shard = q.shards.Of(o.Queue).Shard()
 	}
 	if body.Filter != nil {
-		err = s.findBulk(r, &q, body.Filter, o)
+		err = s.findBulk(w, r, &q, body.Filter, o)
 	} else {
 		err = q.nameBulk(ids, o)
 	}
@@ -135,7 +135,7 @@ func (q *request) nameBulk(ids []job.ID, o *op.StartBulk) error {
 
 // findBulk says which jobs are meant, by the filter, and counts about how many those
 // are.
-func (s *Server) findBulk(r *http.Request, q *request, filter *api.SearchFilter, o *op.StartBulk) error {
+func (s *Server) findBulk(w http.ResponseWriter, r *http.Request, q *request, filter *api.SearchFilter, o *op.StartBulk) error {
 	query, err := view.ParseFilter(*filter)
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func (s *Server) findBulk(r *http.Request, q *request, filter *api.SearchFilter,
 		cells = []*cell.Cell{q.shards.Of(query.Queue)}
 	}
 	query.Limit = 1
-	if err := s.awaitView(r, q, cells...); err != nil {
+	if _, err := s.awaitView(w, r, q, cells...); err != nil {
 		return err
 	}
 	totals := make([]int64, len(cells))

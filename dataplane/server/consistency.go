@@ -13,8 +13,13 @@ import (
 	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
-// DefaultReadWait is how long a read waits to become as fresh as it must be.
-const DefaultReadWait = 5 * time.Second
+const (
+	// DefaultReadWait is how long a read waits to become as fresh as it must be.
+	DefaultReadWait = 5 * time.Second
+	// DefaultFreshWait is how long a read waits to become as fresh as its node, if it
+	// need not be.
+	DefaultFreshWait = 2 * time.Second
+)
 
 // freshness is how fresh a read must be.
 type freshness struct {
@@ -94,41 +99,51 @@ func (f freshness) awaitState(ctx context.Context, q *request, read []*cell.Cell
 		}
 	}
 	for _, p := range f.least {
-		c := q.shards.All()[p.shard]
-		if p.index <= c.Applied() {
-			continue
-		}
-		// The view follows the store: when it has the entry, so has the store.
-		if err := c.View().Wait(ctx, uint64(p.index)); err != nil {
-			return err
+		if err := q.shards.All()[p.shard].Engine().Await(ctx, uint64(p.index)); err != nil {
+			return unreached(ctx, err)
 		}
 	}
 	return nil
 }
 
-// awaitView returns when the views of the shards are as fresh as the request asks:
-// unless it says otherwise, they show all that their stores had when the request
-// came.
-func (s *Server) awaitView(r *http.Request, q *request, read ...*cell.Cell) error {
+// awaitView waits until the views of the shards are as fresh as the request asks, and
+// returns their age, which it also sets as a header.
+//
+// consistency=strong and min_index insist: if the view does not get there in time, the
+// answer is VIEW_BEHIND. A read that asks for nothing gets all that the stores had when
+// it came if the views can show that within Config.FreshWait. Otherwise the views
+// answer as they are, because an operator needs an old list more than none.
+func (s *Server) awaitView(w http.ResponseWriter, r *http.Request, q *request, read ...*cell.Cell) (viewAge, error) {
 	f, err := q.freshness(r)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()
 	if err := f.awaitState(ctx, q, read); err != nil {
-		return err
+		return 0, err
 	}
-	return router.Scatter(len(read), func(i int) error {
-		index := f.on(read[i])
-		if !f.eventual {
-			index = max(index, read[i].Applied())
+	if err := router.Scatter(len(read), func(i int) error { return s.freshen(ctx, f, read[i]) }); err != nil {
+		return 0, err
+	}
+	return showAge(w, read...), nil
+}
+
+// freshen waits for the view of one shard.
+func (s *Server) freshen(ctx context.Context, f freshness, c *cell.Cell) error {
+	applied, least := c.Applied(), f.on(c)
+	if f.strong {
+		least = max(least, applied)
+	}
+	if least > 0 {
+		if err := c.View().Wait(ctx, uint64(least)); err != nil {
+			return err
 		}
-		if index == 0 {
-			return nil
-		}
-		return read[i].View().Wait(ctx, uint64(index))
-	})
+	}
+	if f.eventual || applied <= least {
+		return nil
+	}
+	return c.View().Approach(ctx, uint64(applied), s.cfg.FreshWait)
 }
 
 // awaitPresent returns when the stores of the shards have every write acknowledged
@@ -137,14 +152,6 @@ func (s *Server) awaitPresent(r *http.Request, q *request, read ...*cell.Cell) e
 	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
 	defer cancel()
 	return freshness{strong: true}.awaitState(ctx, q, read)
-}
-
-// awaitWritten returns when the shard's view shows all that is applied here: what a
-// write answers is then read from it, in whatever time that takes.
-func (s *Server) awaitWritten(r *http.Request, c *cell.Cell) error {
-	ctx, cancel := context.WithTimeout(r.Context(), s.cfg.ReadWait)
-	defer cancel()
-	return c.View().Wait(ctx, uint64(c.Applied()))
 }
 
 // awaitJob is the shard a job is on, as fresh as the request asks, and those it
@@ -178,4 +185,14 @@ func unverified(ctx context.Context, err error) error {
 		return e
 	}
 	return again(err)
+}
+
+// unreached is the error of a read with a min_index that the store does not reach.
+func unreached(ctx context.Context, err error) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return again(err)
+	}
+	e := api.Wrap(err, api.ViewBehind, "this node has not caught up with min_index in time: try again, or read without min_index")
+	e.RetryAfter = time.Second
+	return e
 }

@@ -21,7 +21,7 @@ import (
 // locked serves a member's cells to those who have a key.
 func (m *peer) locked() string {
 	m.t.Helper()
-	s, err := New(Config{Host: m.host, Namespace: tenancy.Default, ProposeTimeout: time.Minute, ReadWait: time.Minute, NewKeyWait: time.Minute, Logger: slog.New(slog.DiscardHandler)})
+	s, err := New(Config{Host: m.host, Namespace: tenancy.Default, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, NewKeyWait: time.Minute, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		m.t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ func startPeer(t *testing.T, id string, identity transport.Identity, spec host.S
 	if err := m.host.Add(ctx, tenancy.Default, spec); err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(Config{Host: m.host, Namespace: tenancy.Default, Version: "test", Dev: true, ProposeTimeout: time.Minute, ReadWait: time.Minute, Logger: logger})
+	s, err := New(Config{Host: m.host, Namespace: tenancy.Default, Version: "test", Dev: true, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func alive(ctx context.Context, c *cell.Cell) error {
 	if _, err := c.State().Job(job.ID{}); err != nil { // no job has this id; the store must be able to say so
 		return err
 	}
-	_, err := c.View().Queue(ctx, "") // nor has a queue this name
+	err := c.View().Check(ctx)
 	switch api.CodeOf(err) {
 	case api.ViewBehind:
 		// It is being built, which a restart would only begin again; unless that fails.

@@ -46,7 +46,7 @@ var measured = []telemetry.Metric{
 	telemetry.PipelineBacklogOps, telemetry.PipelineBacklogBytes, telemetry.PipelineQueueTime, telemetry.PipelineApplyTime,
 	telemetry.AlertsDropped, telemetry.WebhookEventsLost, telemetry.UsageReportsRejected, telemetry.UsageStuck, telemetry.OverloadsRefused, telemetry.PollsParked, telemetry.EmptyFetches, telemetry.EventStreams,
 	telemetry.EventsEncoded, telemetry.EventsSent, telemetry.EventsSentBytes, telemetry.EventStreamResets, telemetry.WorkerStreams,
-	telemetry.ViewLagEvents, telemetry.ViewLagSeconds,
+	telemetry.ViewLagEvents, telemetry.ViewLagSeconds, telemetry.ViewBuilding,
 	telemetry.Queues, telemetry.QueueJobs, telemetry.QueuePaused, telemetry.JobsTotal,
 }
 
@@ -86,7 +86,7 @@ func (s *Server) measure(to *telemetry.Scrape) {
 // measureHost says what the cells of a host are together. None is named: there may
 // be thousands, and they come and go.
 func (s *Server) measureHost(to *telemetry.Scrape) {
-	var parked, ops, bytes, dropped, stuck, rejected float64
+	var parked, ops, bytes, dropped, stuck, rejected, slowed, behind float64
 	free, freeErr := int64(0), errors.ErrUnsupported
 	for _, ns := range s.cfg.Host.Namespaces() {
 		cells, err := s.cfg.Host.Cells(ns)
@@ -99,9 +99,10 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 		for _, c := range cells {
 			if status, err := c.Status(); err == nil {
 				ops, bytes = ops+float64(status.Engine.BacklogOps), bytes+float64(status.Engine.BacklogBytes)
-				dropped += float64(status.AlertsDropped)
+				dropped, slowed = dropped+float64(status.AlertsDropped), slowed+float64(status.ViewSlowed)
 				rejected += float64(status.UsageRejected)
 				stuck += telemetry.Bool(status.UsageErr != nil)
+				behind = max(behind, status.ViewBehind.Seconds())
 			}
 		}
 		if freeErr != nil { // they lie on one disk
@@ -112,6 +113,8 @@ func (s *Server) measureHost(to *telemetry.Scrape) {
 	to.Counter(telemetry.AlertsDropped, dropped)
 	to.Counter(telemetry.UsageReportsRejected, rejected, everyOther)
 	to.Gauge(telemetry.UsageStuck, stuck)
+	to.Counter(telemetry.OverloadsRefused, slowed, "view")
+	to.Gauge(telemetry.ViewLagSeconds, behind, everyOther) // of the oldest
 	to.Gauge(telemetry.PollsParked, parked)
 	to.Gauge(telemetry.EventStreams, float64(s.cfg.Host.Streams()))
 	to.Gauge(telemetry.PipelineBacklogOps, ops, everyOther)
@@ -138,7 +141,7 @@ func (s *Server) measureNamespace(to *telemetry.Scrape, ns tenancy.NamespaceID) 
 }
 
 func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cells []*cell.Cell) error {
-	var refused, dropped uint64
+	var refused, dropped, slowed uint64
 	for _, c := range cells {
 		status, err := c.Status()
 		if err != nil {
@@ -147,6 +150,7 @@ func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cell
 		measureCell(to, c, &status)
 		refused += status.Engine.Refused
 		dropped += status.AlertsDropped
+		slowed += status.ViewSlowed
 	}
 	if free, err := cells[0].FreeDisk(); err == nil && !s.cloud() { // where it cannot be told, /readyz says so
 		to.Gauge(telemetry.DiskFreeBytes, float64(free))
@@ -164,6 +168,7 @@ func (s *Server) measureCells(to *telemetry.Scrape, ns tenancy.NamespaceID, cell
 	to.Counter(telemetry.AlertsDropped, float64(dropped))
 	to.Counter(telemetry.OverloadsRefused, float64(refused), "backlog")
 	to.Counter(telemetry.OverloadsRefused, float64(polls.Refused), "polls")
+	to.Counter(telemetry.OverloadsRefused, float64(slowed), "view")
 	if !s.cloud() { // where all namespaces share them
 		s.measureBudgets(to)
 	}
@@ -205,6 +210,7 @@ func measureCell(to *telemetry.Scrape, c *cell.Cell, status *cell.Status) {
 	histogram(to, telemetry.PipelineApplyTime, &e.ApplyTime, shard)
 	to.Gauge(telemetry.ViewLagEvents, float64(status.ViewLag), shard)
 	to.Gauge(telemetry.ViewLagSeconds, status.ViewBehind.Seconds(), shard)
+	to.Gauge(telemetry.ViewBuilding, telemetry.Bool(status.ViewBuilding), shard)
 }
 
 // histogram says a distribution in seconds.

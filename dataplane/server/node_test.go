@@ -73,7 +73,7 @@ func startNodeOn(t testing.TB, of host.Config, change func(*Config)) *node {
 		t.Fatal(err)
 	}
 	// A busy disk is not what these tests judge.
-	cfg := Config{Host: h, Namespace: tenancy.Default, Version: "test", ProposeTimeout: time.Minute, ReadWait: time.Minute, EventHeartbeat: testHeartbeat, Logger: logger}
+	cfg := Config{Host: h, Namespace: tenancy.Default, Version: "test", ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, EventHeartbeat: testHeartbeat, Logger: logger}
 	if change != nil {
 		change(&cfg)
 	}

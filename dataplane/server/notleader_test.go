@@ -22,7 +22,7 @@ func TestStreamAtAFollower(t *testing.T) {
 		t.Helper()
 		s, err := New(Config{
 			Host: follower.host, Namespace: tenancy.Default, Dev: true, Cluster: &fakeCluster{},
-			ProposeTimeout: patience, ReadWait: time.Minute, Logger: slog.New(slog.DiscardHandler),
+			ProposeTimeout: patience, ReadWait: time.Minute, FreshWait: time.Minute, Logger: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -21,9 +21,10 @@ func (s *Server) listQueues(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitView(r, &q, q.shards.All()...); err != nil {
+	if err := s.awaitState(r, &q, q.shards.All()...); err != nil {
 		return err
 	}
+	showAge(w, q.shards.All()...)
 	parts, err := router.Gather(q.shards, func(c *cell.Cell) ([]api.Queue, error) { return q.queuesOf(r.Context(), c) })
 	if err != nil {
 		return err
@@ -38,14 +39,11 @@ func (s *Server) listQueues(w http.ResponseWriter, r *http.Request) error {
 
 // queuesOf are the queues of a shard that the caller may see.
 func (q *request) queuesOf(ctx context.Context, c *cell.Cell) ([]api.Queue, error) {
-	names, err := q.scope(ctx, c)
-	if err != nil {
-		return nil, err
+	var covers func(string) bool
+	if len(q.who.QueueScope) > 0 {
+		covers = q.who.Covers
 	}
-	if names == nil {
-		return c.View().Queues(ctx)
-	}
-	return c.View().NamedQueues(ctx, names)
+	return c.View().Queues(ctx, covers)
 }
 
 func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
@@ -58,41 +56,17 @@ func (s *Server) getQueue(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	at := q.shards.Of(name)
-	fresh, err := q.freshness(r)
-	if err != nil {
-		return err
-	}
-	if fresh.eventual {
-		// The view may be behind the store that the version is of: there is none.
-		if err := s.awaitView(r, &q, at); err != nil {
-			return err
-		}
-		found, err := viewed(r, at, name, noQueue(name))
-		if err != nil {
-			return err
-		}
-		return serve.WriteJSON(w, http.StatusOK, found)
-	}
 	if err := s.awaitState(r, &q, at); err != nil {
 		return err
 	}
-	return s.showQueue(w, r, at, name, noQueue(name))
-}
-
-// viewed is a queue as the view has it; missing is the error where it is not there.
-func viewed(r *http.Request, at *cell.Cell, name string, missing error) (*api.Queue, error) {
-	found, err := at.View().Queue(r.Context(), name)
-	if err == nil && found == nil {
-		err = missing
-	}
-	return found, err
+	return showQueue(w, at, name, noQueue(name))
 }
 
 // showQueue answers a queue as it is in the store or later, with its version; missing
 // is the answer where it is not there. The version is read first: it may be older than
 // what is shown, which refuses a write, and never newer, which would have a write undo
 // what its client has not seen.
-func (s *Server) showQueue(w http.ResponseWriter, r *http.Request, at *cell.Cell, name string, missing error) error {
+func showQueue(w http.ResponseWriter, at *cell.Cell, name string, missing error) error {
 	version, err := queueVersion(at, name)
 	if err != nil {
 		return err
@@ -100,10 +74,11 @@ func (s *Server) showQueue(w http.ResponseWriter, r *http.Request, at *cell.Cell
 	if version == 0 {
 		return missing
 	}
-	if err := s.awaitWritten(r, at); err != nil {
-		return err
+	showAge(w, at)
+	found, err := at.View().Queue(name)
+	if err == nil && found == nil {
+		err = missing
 	}
-	found, err := viewed(r, at, name, missing)
 	if err != nil {
 		return err
 	}
@@ -229,7 +204,7 @@ func (s *Server) putQueue(w http.ResponseWriter, r *http.Request) error {
 	if _, err := commit[*op.SetQueueResult](s, w, r, &q, c, o); err != nil {
 		return err
 	}
-	return s.showQueue(w, r, c, name, api.Errorf(api.NotFound, "queue %s was deleted by somebody else a moment after it was set", name))
+	return showQueue(w, c, name, api.Errorf(api.NotFound, "queue %s was deleted by somebody else a moment after it was set", name))
 }
 
 // queue is the queue named in the path, if the caller has the right on it.

@@ -38,14 +38,18 @@ func (s *Server) answerSearch(w http.ResponseWriter, r *http.Request, q *request
 		at := q.shards.Of(query.Queue)
 		cells = []*cell.Cell{at}
 	}
-	if err := s.awaitView(r, q, cells...); err != nil {
+	age, err := s.awaitView(w, r, q, cells...)
+	if err != nil {
 		return err
 	}
+	asOf := age.asOf(s.cfg.Now())
 	page, err := q.search(r.Context(), cells, query)
 	if err != nil {
 		return err
 	}
-	return serve.WriteJSON(w, http.StatusOK, toSearch(page, time.Since(began)))
+	out := toSearch(page, time.Since(began))
+	out.AsOf = asOf
+	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
 // search asks the shards. The cursor of one is its own; that of several holds one

@@ -55,6 +55,7 @@ type Config struct {
 	MaxPayload     int64                // bytes of a job's payload; 0 = job.MaxPayload
 	ProposeTimeout time.Duration        // 0 = DefaultProposeTimeout
 	ReadWait       time.Duration        // 0 = DefaultReadWait
+	FreshWait      time.Duration        // 0 = DefaultFreshWait
 	MaxBodies      int64                // bytes of request bodies in flight; 0 = DefaultMaxBodies
 	MaxSearches    int                  // searches and lists at once; 0 = DefaultMaxSearches
 	MinFreeDisk    int64                // bytes of disk below which the node is not ready; 0 = DefaultMinFreeDisk
@@ -136,6 +137,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.ReadWait == 0 {
 		cfg.ReadWait = DefaultReadWait
+	}
+	if cfg.FreshWait == 0 {
+		cfg.FreshWait = DefaultFreshWait
 	}
 	if cfg.RaftStore == "" {
 		cfg.RaftStore = "wal"

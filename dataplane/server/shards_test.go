@@ -44,7 +44,7 @@ func startShards(t testing.TB, shards int, change func(*Config)) *node {
 	if err := errors.Join(h.Add(ctx, tenancy.Default, host.Spec{Shards: shards}), h.Ready(ctx, tenancy.Default)); err != nil {
 		t.Fatal(err)
 	}
-	cfg := Config{Host: h, Namespace: tenancy.Default, Version: "test", Dev: true, ProposeTimeout: time.Minute, ReadWait: time.Minute, Logger: logger}
+	cfg := Config{Host: h, Namespace: tenancy.Default, Version: "test", Dev: true, ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute, Logger: logger}
 	if change != nil {
 		change(&cfg)
 	}

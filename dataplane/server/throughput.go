@@ -18,6 +18,7 @@ func (s *Server) throughput(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	out := api.Throughput{PeriodSeconds: api.ThroughputSeconds, Queues: []api.QueueThroughput{}}
+	showAge(w, q.shards.All()...)
 	now := time.Now()
 	for _, c := range q.shards.All() {
 		rates := c.View().Rates(now)

@@ -24,7 +24,10 @@ func TestThroughput(t *testing.T) {
 	if _, err := c.Fail(ctx, f.JobID, api.FailRequest{Error: "boom", LeaseToken: f.LeaseToken}); err != nil {
 		t.Fatal(err)
 	}
-	q, err := c.Queue(ctx, "mine.a", client.Read{}) // and so the view has all of it
+	if err := n.cell.View().Wait(ctx, uint64(n.cell.Applied())); err != nil { // which counts
+		t.Fatal(err)
+	}
+	q, err := c.Queue(ctx, "mine.a", client.Read{})
 	if err != nil || q.RatePerMinute != 2 {
 		t.Errorf("%v a minute, %v", q.RatePerMinute, err)
 	}

@@ -68,7 +68,7 @@ func tracedNode(t *testing.T, endpoint string) *node {
 	}
 	s, err := New(Config{
 		Host: h, Namespace: tenancy.Default, Dev: true, Tracer: traces.Provider(), Logger: logger,
-		ProposeTimeout: time.Minute, ReadWait: time.Minute,
+		ProposeTimeout: time.Minute, ReadWait: time.Minute, FreshWait: time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -46,10 +46,11 @@ func (s *Server) usageSummary(w http.ResponseWriter, r *http.Request) error {
 	if err := f.Err(); err != nil {
 		return err
 	}
-	if err := s.awaitView(r, &q, q.shards.All()...); err != nil {
+	age, err := s.awaitView(w, r, &q, q.shards.All()...)
+	if err != nil {
 		return err
 	}
-	out := api.UsageSummary{Period: api.DurationOf(all.to.Sub(all.from)), From: api.TimeOf(all.from), To: api.TimeOf(all.to), Groups: []api.SummaryGroup{}}
+	out := api.UsageSummary{AsOf: age.asOf(s.cfg.Now()), Period: api.DurationOf(all.to.Sub(all.from)), From: api.TimeOf(all.from), To: api.TimeOf(all.to), Groups: []api.SummaryGroup{}}
 	parts := []interval{all}
 	if days {
 		parts = all.days(zone)

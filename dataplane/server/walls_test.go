@@ -213,7 +213,7 @@ func (v *tenant) store() (all []state.KV) {
 	return all
 }
 
-var passing = regexp.MustCompile(`"(duration_ms|rate_per_minute)":[0-9.e+-]+`)
+var passing = regexp.MustCompile(`"(duration_ms|rate_per_minute)":[0-9.e+-]+|"as_of":"[^"]*"`)
 
 // reads is all the tenant can read of its own.
 func (v *tenant) reads() string {

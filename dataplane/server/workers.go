@@ -71,7 +71,7 @@ func (s *Server) listWorkers(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.awaitView(r, &q, q.shards.All()...); err != nil {
+	if _, err := s.awaitView(w, r, &q, q.shards.All()...); err != nil {
 		return err
 	}
 	held, err := router.Gather(q.shards, func(c *cell.Cell) ([]view.Holding, error) { return c.View().Holdings(r.Context()) })

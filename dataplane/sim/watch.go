@@ -46,7 +46,7 @@ func (s *simulation) inspectView() (err error) {
 	if err != nil {
 		return err
 	}
-	queues, err := s.view.Queues(ctx)
+	queues, err := s.view.Queues(ctx, nil)
 	if err != nil {
 		return err
 	}

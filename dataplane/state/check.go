@@ -274,7 +274,7 @@ func (c *checker) keys() error {
 
 // feed checks that the feed is dense from its first to its next sequence.
 func (c *checker) feed() error {
-	next := c.v.head.FeedFirstSeq
+	next, offset := c.v.head.FeedFirstSeq, c.v.head.FeedTrimmedBytes
 	for kv, err := range scanPairs(c.v.snap, []byte{prefixFeed}, afterPrefix(prefixFeed)) {
 		if err != nil {
 			return err
@@ -290,7 +290,13 @@ func (c *checker) feed() error {
 		if first != next || len(entry.Events) == 0 {
 			c.report("the feed has an entry of %d events at %d, where %d is next", len(entry.Events), first, next)
 		}
-		next = first + uint64(len(entry.Events))
+		if entry.Offset != offset {
+			c.report("the feed entry at %d lies at byte %d, where %d is next", first, entry.Offset, offset)
+		}
+		next, offset = first+uint64(len(entry.Events)), entry.Offset+uint64(len(kv.Key)+len(kv.Value))
+	}
+	if offset != c.v.head.FeedBytes {
+		c.report("the feed ends at byte %d, the head says %d", offset, c.v.head.FeedBytes)
 	}
 	if next != c.v.head.FeedNextSeq {
 		c.report("the feed ends before %d, the head says %d", next, c.v.head.FeedNextSeq)

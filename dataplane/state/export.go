@@ -94,7 +94,7 @@ func (b *Rebirth) apply(kv KV) (KV, error) {
 		}
 		head.Incarnation = b.Incarnation[:]
 		head.FeedNextSeq += feedLeap
-		head.FeedFirstSeq = head.FeedNextSeq
+		head.FeedFirstSeq, head.FeedTrimmedBytes = head.FeedNextSeq, head.FeedBytes
 		value, err := head.MarshalVT()
 		return KV{kv.Key, value}, err
 	case kv.Key[0] == prefixInbox:

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -106,18 +107,21 @@ func (tx *Tx) encodeFeed() error {
 		return nil
 	}
 	tx.key = appendFeedKey(tx.key[:0], tx.head.FeedNextSeq-n)
-	return put(tx.batch, tx.key, &tx.feed)
+	tx.feed.Offset = tx.head.FeedBytes
+	value, err := encode(tx.batch, tx.key, &tx.feed)
+	tx.head.FeedBytes += uint64(len(tx.key) + len(value))
+	return err
 }
 
 // TrimFeed drops the entries whose events all lie before firstSeq. The running
 // entry's own events stay.
 func (tx *Tx) TrimFeed(firstSeq uint64) error {
-	first, err := tx.trimPoint(firstSeq)
+	first, offset, err := tx.trimPoint(firstSeq)
 	if err == nil && first > tx.head.FeedFirstSeq {
 		// Keys only ever grow, so the range tombstone covers whole files, which
 		// are dropped without being read.
 		err = tx.batch.DeleteRange(appendFeedKey(nil, 0), appendFeedKey(nil, first), nil)
-		tx.head.FeedFirstSeq = first
+		tx.head.FeedFirstSeq, tx.head.FeedTrimmedBytes = first, offset
 	}
 	if err != nil {
 		return tx.fail(fmt.Errorf("trim the feed: %w", err))
@@ -126,32 +130,62 @@ func (tx *Tx) TrimFeed(firstSeq uint64) error {
 }
 
 // trimPoint is the first sequence of the entry that holds firstSeq, or of the
-// running entry where that lies beyond what is stored.
-func (tx *Tx) trimPoint(firstSeq uint64) (uint64, error) {
+// running entry where that lies beyond what is stored, and the entry's offset.
+func (tx *Tx) trimPoint(firstSeq uint64) (first, offset uint64, err error) {
 	if stored := tx.head.FeedNextSeq - uint64(len(tx.feed.Events)); firstSeq >= stored {
-		return stored, nil
+		return stored, tx.head.FeedBytes, nil
 	}
 	if firstSeq <= tx.head.FeedFirstSeq {
-		return tx.head.FeedFirstSeq, nil
+		return tx.head.FeedFirstSeq, tx.head.FeedTrimmedBytes, nil
 	}
-	return feedEntryOf(tx.s.gen.db, tx.head.FeedFirstSeq, firstSeq)
+	item, err := feedEntryOf(tx.s.gen.db, tx.head.FeedFirstSeq, firstSeq)
+	return item.FirstSeq, item.Entry.GetOffset(), err
 }
 
-// feedEntryOf is the first sequence of the stored entry that holds seq.
-func feedEntryOf(r source, oldest, seq uint64) (first uint64, err error) {
+// feedEntryOf is the stored entry that holds seq.
+func feedEntryOf(r source, oldest, seq uint64) (item FeedItem, err error) {
 	it, err := r.NewIter(&pebble.IterOptions{
 		LowerBound: appendFeedKey(nil, oldest),
 		UpperBound: appendFeedKey(nil, seq+1),
 	})
 	if err != nil {
-		return 0, err
+		return item, err
 	}
-	if it.Last() {
-		first, err = decodeFeedKey(it.Key())
-	} else if err = it.Error(); err == nil {
-		err = fmt.Errorf("no feed entry holds sequence %d", seq)
+	defer func() { err = errors.Join(err, it.Close()) }()
+	if !it.Last() {
+		return item, cmp.Or(it.Error(), fmt.Errorf("no feed entry holds sequence %d", seq))
 	}
-	return first, errors.Join(err, it.Close())
+	if item.FirstSeq, err = decodeFeedKey(it.Key()); err != nil {
+		return item, err
+	}
+	item.Entry = &FeedEntry{}
+	return item, decode(KV{it.Key(), it.Value()}, item.Entry)
+}
+
+// FeedHeld is how many bytes of entries the feed holds.
+func (h *Head) FeedHeld() uint64 { return h.GetFeedBytes() - h.GetFeedTrimmedBytes() }
+
+// FeedWithin is the first sequence of the oldest entry from which on the feed holds at
+// most so many bytes.
+func (v *Snapshot) FeedWithin(bytes uint64) (seq uint64, err error) {
+	if v.head.FeedHeld() <= bytes {
+		return v.head.FeedFirstSeq, nil
+	}
+	from := v.head.FeedBytes - bytes
+	// The entries below lo begin too early, those from hi on do not.
+	lo, hi := v.head.FeedFirstSeq, v.head.FeedNextSeq
+	for lo < hi {
+		item, err := feedEntryOf(v.snap, v.head.FeedFirstSeq, lo+(hi-lo)/2)
+		if err != nil {
+			return 0, err
+		}
+		if item.Entry.Offset < from {
+			lo = item.FirstSeq + uint64(len(item.Entry.Events))
+		} else {
+			hi = item.FirstSeq
+		}
+	}
+	return lo, nil
 }
 
 // Feed yields entries that hold events with sequence >= from, with the sequence
@@ -171,7 +205,7 @@ func (v *Snapshot) Feed(from uint64) iter.Seq2[FeedItem, error] {
 			yield(FeedItem{}, err)
 			return
 		}
-		for kv, err := range scanPairs(v.snap, appendFeedKey(nil, start), afterPrefix(prefixFeed)) {
+		for kv, err := range scanPairs(v.snap, appendFeedKey(nil, start.FirstSeq), afterPrefix(prefixFeed)) {
 			item := FeedItem{Entry: &FeedEntry{}}
 			if err == nil {
 				item.FirstSeq, err = decodeFeedKey(kv.Key)

@@ -127,3 +127,43 @@ func TestFeedSaysWhat(t *testing.T) {
 		t.Errorf("the feed says\n%s", strings.Join(got, "\n"))
 	}
 }
+
+// TestFeedWithin finds the first entry from which on the feed fits into so many bytes.
+func TestFeedWithin(t *testing.T) {
+	t.Parallel()
+	s := openClosing(t)
+	var ends []uint64 // bytes up to the end of each entry
+	n := 0
+	for _, count := range []int{2, 3, 1, 40, 5} {
+		update(t, s, func(tx *Tx) {
+			for range count {
+				n++
+				create(t, tx, n, "q")
+			}
+		})
+		ends = append(ends, s.Head().GetFeedBytes())
+	}
+	within := func(bytes uint64) uint64 {
+		v := s.Snapshot()
+		defer v.Close()
+		seq, err := v.FeedWithin(bytes)
+		must(t, err)
+		return seq
+	}
+	all := ends[4]
+	for _, c := range []struct{ bytes, want uint64 }{
+		{all, 1}, {all + 1, 1}, {all - 1, 3}, {all - ends[0], 3}, {all - ends[0] - 1, 6}, {all - ends[2], 7}, {all - ends[3], 47}, {all - ends[3] - 1, 52}, {0, 52},
+	} {
+		if got := within(c.bytes); got != c.want {
+			t.Errorf("%d of %d bytes go back to event %d, want %d", c.bytes, all, got, c.want)
+		}
+	}
+	update(t, s, func(tx *Tx) { must(t, tx.TrimFeed(8)) }) // an event of the fourth entry
+	if held := s.Head().FeedHeld(); held != all-ends[2] || within(held) != 7 || within(held-1) != 47 {
+		t.Errorf("trimmed, it holds %d bytes", held)
+	}
+	update(t, s, func(tx *Tx) { must(t, tx.TrimFeed(1000)) })
+	if held := s.Head().FeedHeld(); held != 0 || within(0) != 52 {
+		t.Errorf("without entries it holds %d bytes", held)
+	}
+}

@@ -38,6 +38,7 @@ func (h *Head) copy() *Head {
 		Group: h.Group, Incarnation: h.Incarnation, Index: h.Index, Term: h.Term,
 		ClockNs: h.ClockNs, TermStartedNs: h.TermStartedNs, NextJobNumber: h.NextJobNumber,
 		FeedNextSeq: h.FeedNextSeq, FeedFirstSeq: h.FeedFirstSeq,
+		FeedBytes: h.FeedBytes, FeedTrimmedBytes: h.FeedTrimmedBytes,
 		IdempotencyRecords: h.IdempotencyRecords, IdempotencyBytes: h.IdempotencyBytes,
 		FeatureLevel: h.FeatureLevel, Secured: h.Secured,
 		KeyRecords: h.KeyRecords, QueueRecords: h.QueueRecords,

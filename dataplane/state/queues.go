@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -14,11 +13,11 @@ import (
 // queue is a queue in memory, as the running entry leaves it.
 type queue struct {
 	rec     *Queue
-	heads   heads         // of jobs that no lane keeps apart
-	lanes   *lanes        // nil: none of its jobs has a fairness key
-	gauge   *atomic.Int64 // Fetchable as of the last commit
-	touched bool          // the entry changed rec: it is in tx.queues
-	stirred bool          // the entry did what may have made jobs fetchable
+	heads   heads  // of jobs that no lane keeps apart
+	lanes   *lanes // nil: none of its jobs has a fairness key
+	gauge   *gauge // as of the last commit
+	touched bool   // the entry changed rec: it is in tx.queues
+	stirred bool   // the entry did what may have made jobs fetchable
 
 	cleared     bool  // clearings has it
 	replenishNs int64 // until when its rate limit keeps its jobs; 0 = it does not
@@ -57,25 +56,6 @@ func (q *Queue) Ready() uint64 {
 		return 0
 	}
 	return q.InState[job.Pending] - q.Gated
-}
-
-// Fetchable is how many jobs of a queue may be fetched now: ready ones, bounded
-// by what pause, concurrency and rate limit leave. It is exact as of the last
-// commit and takes no lock. Time alone raises what a rate limit leaves: that is
-// seen at the next commit that touches the queue, which, where nothing was left,
-// is Replenish.
-func (s *Store) Fetchable(name string) int {
-	gauge, ok := s.gauges.Load(name)
-	if !ok {
-		return 0
-	}
-	return int(gauge.(*atomic.Int64).Load())
-}
-
-// gauge is where Fetchable of a queue is published.
-func (s *Store) gauge(name string) *atomic.Int64 {
-	gauge, _ := s.gauges.LoadOrStore(name, new(atomic.Int64))
-	return gauge.(*atomic.Int64)
 }
 
 // Queue is a queue's record; nil when unknown. Read only.

@@ -98,7 +98,7 @@ type Store struct {
 	keysRead      atomic.Pointer[keyring] // committed API keys, for readers
 	outboxesRead  atomic.Pointer[[]OutboxState]
 	bookRead      atomic.Pointer[Book] // committed resources, for readers
-	gauges        sync.Map             // queue name -> *atomic.Int64: Fetchable
+	gauges        sync.Map             // queue name -> *gauge
 	floors        [timerClasses]timerFloor
 	replenish     replenishments
 	clearings     clearings
@@ -174,9 +174,9 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.resources = c.resources
 	s.bookRead.Store(c.book)
 	s.gates.install(c.gates)
-	s.gauges.Range(func(name, gauge any) bool {
+	s.gauges.Range(func(name, g any) bool {
 		if c.queues[name.(string)] == nil {
-			gauge.(*atomic.Int64).Store(0)
+			g.(*gauge).fetchable.Store(0)
 		}
 		return true
 	})
@@ -184,7 +184,7 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.clearings.keep(c.queues)
 	for _, q := range c.queues {
 		q.gauge = s.gauge(q.rec.Name)
-		q.gauge.Store(int64(q.fetchable(c.head.ClockNs)))
+		q.gauge.publish(q, c.head.ClockNs)
 		s.keepReplenishment(q, c.head.ClockNs)
 		s.clearings.set(q)
 		q.cleared = q.clears()

@@ -772,7 +772,9 @@ type Head struct {
 	LaneChanges        uint64                 `protobuf:"varint,36,opt,name=lane_changes,json=laneChanges,proto3" json:"lane_changes,omitempty"`          // lanes in the journal, each as often as it changed
 	BulkRecords        uint64                 `protobuf:"varint,37,opt,name=bulk_records,json=bulkRecords,proto3" json:"bulk_records,omitempty"`
 	Audit              *AuditChain            `protobuf:"bytes,38,opt,name=audit,proto3" json:"audit,omitempty"`
-	UsageRejected      uint64                 `protobuf:"varint,47,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"` // usage reports that were ever kept aside
+	UsageRejected      uint64                 `protobuf:"varint,47,opt,name=usage_rejected,json=usageRejected,proto3" json:"usage_rejected,omitempty"`            // usage reports that were ever kept aside
+	FeedBytes          uint64                 `protobuf:"varint,39,opt,name=feed_bytes,json=feedBytes,proto3" json:"feed_bytes,omitempty"`                        // bytes of all feed entries ever written
+	FeedTrimmedBytes   uint64                 `protobuf:"varint,40,opt,name=feed_trimmed_bytes,json=feedTrimmedBytes,proto3" json:"feed_trimmed_bytes,omitempty"` // bytes of those before the oldest entry kept
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -1076,6 +1078,20 @@ func (x *Head) GetAudit() *AuditChain {
 func (x *Head) GetUsageRejected() uint64 {
 	if x != nil {
 		return x.UsageRejected
+	}
+	return 0
+}
+
+func (x *Head) GetFeedBytes() uint64 {
+	if x != nil {
+		return x.FeedBytes
+	}
+	return 0
+}
+
+func (x *Head) GetFeedTrimmedBytes() uint64 {
+	if x != nil {
+		return x.FeedTrimmedBytes
 	}
 	return 0
 }
@@ -4535,6 +4551,7 @@ type FeedEntry struct {
 	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	ClockNs       int64                  `protobuf:"varint,2,opt,name=clock_ns,json=clockNs,proto3" json:"clock_ns,omitempty"`
 	Events        []*Event               `protobuf:"bytes,3,rep,name=events,proto3" json:"events,omitempty"`
+	Offset        uint64                 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"` // bytes of all feed entries before this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4588,6 +4605,13 @@ func (x *FeedEntry) GetEvents() []*Event {
 		return x.Events
 	}
 	return nil
+}
+
+func (x *FeedEntry) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
 }
 
 // Outgoing is an op that another shard has to apply. Its key holds that shard and
@@ -4861,7 +4885,7 @@ var File_dataplane_state_state_proto protoreflect.FileDescriptor
 
 const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
-	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\xb8\v\n" +
+	"\x1bdataplane/state/state.proto\x12\x0ecorvo.state.v1\x1a\x17dataplane/job/job.proto\x1a\x1cdataplane/state/access.proto\x1a\x1bdataplane/state/audit.proto\"\x85\f\n" +
 	"\x04Head\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\fR\vincarnation\x12\x14\n" +
@@ -4904,7 +4928,10 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\flane_changes\x18$ \x01(\x04R\vlaneChanges\x12!\n" +
 	"\fbulk_records\x18% \x01(\x04R\vbulkRecords\x120\n" +
 	"\x05audit\x18& \x01(\v2\x1a.corvo.state.v1.AuditChainR\x05audit\x12%\n" +
-	"\x0eusage_rejected\x18/ \x01(\x04R\rusageRejected\"\x84\x01\n" +
+	"\x0eusage_rejected\x18/ \x01(\x04R\rusageRejected\x12\x1d\n" +
+	"\n" +
+	"feed_bytes\x18' \x01(\x04R\tfeedBytes\x12,\n" +
+	"\x12feed_trimmed_bytes\x18( \x01(\x04R\x10feedTrimmedBytes\"\x84\x01\n" +
 	"\bSettings\x125\n" +
 	"\tretention\x18\x01 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x12A\n" +
 	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\xda\a\n" +
@@ -5261,11 +5288,12 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\n" +
 	"from_queue\x18\x06 \x01(\tR\tfromQueue\x12\x1b\n" +
 	"\trecord_id\x18\a \x01(\fR\brecordId\x12)\n" +
-	"\x05usage\x18\x11 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\"k\n" +
+	"\x05usage\x18\x11 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\"\x83\x01\n" +
 	"\tFeedEntry\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x19\n" +
 	"\bclock_ns\x18\x02 \x01(\x03R\aclockNs\x12-\n" +
-	"\x06events\x18\x03 \x03(\v2\x15.corvo.state.v1.EventR\x06events\"O\n" +
+	"\x06events\x18\x03 \x03(\v2\x15.corvo.state.v1.EventR\x06events\x12\x16\n" +
+	"\x06offset\x18\x04 \x01(\x04R\x06offset\"O\n" +
 	"\bOutgoing\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x0e\n" +
 	"\x02op\x18\x02 \x01(\fR\x02op\x12\x1b\n" +

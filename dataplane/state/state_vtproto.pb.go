@@ -59,6 +59,20 @@ func (m *Head) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i--
 		dAtA[i] = 0xf8
 	}
+	if m.FeedTrimmedBytes != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.FeedTrimmedBytes))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xc0
+	}
+	if m.FeedBytes != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.FeedBytes))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0xb8
+	}
 	if m.Audit != nil {
 		size, err := m.Audit.MarshalToSizedBufferVT(dAtA[:i])
 		if err != nil {
@@ -3505,6 +3519,11 @@ func (m *FeedEntry) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.Offset != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Offset))
+		i--
+		dAtA[i] = 0x20
+	}
 	if len(m.Events) > 0 {
 		for iNdEx := len(m.Events) - 1; iNdEx >= 0; iNdEx-- {
 			size, err := m.Events[iNdEx].MarshalToSizedBufferVT(dAtA[:i])
@@ -3861,6 +3880,12 @@ func (m *Head) SizeVT() (n int) {
 	if m.Audit != nil {
 		l = m.Audit.SizeVT()
 		n += 2 + l + protohelpers.SizeOfVarint(uint64(l))
+	}
+	if m.FeedBytes != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.FeedBytes))
+	}
+	if m.FeedTrimmedBytes != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.FeedTrimmedBytes))
 	}
 	if m.UsageRejected != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.UsageRejected))
@@ -5263,6 +5288,9 @@ func (m *FeedEntry) SizeVT() (n int) {
 			n += 1 + l + protohelpers.SizeOfVarint(uint64(l))
 		}
 	}
+	if m.Offset != 0 {
+		n += 1 + protohelpers.SizeOfVarint(uint64(m.Offset))
+	}
 	n += len(m.unknownFields)
 	return n
 }
@@ -6166,6 +6194,44 @@ func (m *Head) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 39:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field FeedBytes", wireType)
+			}
+			m.FeedBytes = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.FeedBytes |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 40:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field FeedTrimmedBytes", wireType)
+			}
+			m.FeedTrimmedBytes = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.FeedTrimmedBytes |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		case 47:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field UsageRejected", wireType)
@@ -14948,6 +15014,25 @@ func (m *FeedEntry) UnmarshalVT(dAtA []byte) error {
 				return err
 			}
 			iNdEx = postIndex
+		case 4:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field Offset", wireType)
+			}
+			m.Offset = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.Offset |= uint64(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
 		default:
 			iNdEx = preIndex
 			skippy, err := protohelpers.Skip(dAtA[iNdEx:])

@@ -269,7 +269,7 @@ func (tx *Tx) publish() {
 		if q.gauge == nil {
 			q.gauge = tx.s.gauge(q.rec.Name)
 		}
-		q.gauge.Store(int64(q.fetchable(tx.head.ClockNs)))
+		q.gauge.publish(q, tx.head.ClockNs)
 		tx.publishWork(q)
 	}
 	if len(tx.outboxes) > 0 {

@@ -139,7 +139,7 @@ func BenchmarkSearch(b *testing.B) {
 	}
 	b.Run("queues", func(b *testing.B) {
 		for b.Loop() {
-			_, err := h.view.Queues(b.Context())
+			_, err := h.view.Queues(b.Context(), nil)
 			must(b, err)
 		}
 	})

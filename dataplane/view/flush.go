@@ -163,6 +163,16 @@ func (v *View) resume(ctx context.Context) (err error) {
 	}
 	// Entries after it made no events, and may have been lost.
 	c.index = min(c.index, c.seen.index)
+	missing, err := lastItem(snap, c.seq+1)
+	if err != nil {
+		return err
+	}
+	toNs := snap.Head().GetClockNs()
+	if missing.Entry != nil {
+		toNs = missing.Entry.ClockNs
+	}
+	v.reach(clock(), snap.Head(), toNs)
+	v.behindSince.Store(v.reached.Load())
 	v.use(db, c, nextDocument)
 	return nil
 }
@@ -217,15 +227,15 @@ func (v *View) use(db *database, c cursor, nextDocument uint64) {
 
 // flush projects one batch of the feed and reports whether there is more.
 func (v *View) flush() (more bool, err error) {
-	since := v.behindSince.Swap(0)
-	defer func() {
-		if (more || err != nil) && since != 0 {
-			v.behindSince.Store(since)
-		}
-	}()
 	if err := v.db.present(); err != nil {
 		return false, err
 	}
+	looked := clock()
+	defer func() {
+		if !more && err == nil {
+			v.caughtUp(looked)
+		}
+	}()
 	snap := v.store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
 	// A snapshot of the group may have replaced the store. That the last entry is not
@@ -277,10 +287,12 @@ func (v *View) flush() (more bool, err error) {
 	}); err != nil {
 		return false, fmt.Errorf("flush the events from %d to %d: %w", v.cursor.seq, next.seq, err)
 	}
+	v.measurePace(next.seq-v.cursor.seq, clock()-looked)
 	v.cursor = next
 	v.rates.add(b.counts)
 	v.shown.Store(clock())
 	v.nextDocument = max(v.nextDocument, b.nextDocument())
+	v.reach(looked, head, b.toNs)
 	v.publish(next.position)
 	if !more {
 		if err := v.scrub(records); err != nil {

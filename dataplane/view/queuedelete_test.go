@@ -22,7 +22,7 @@ func TestADeletedQueueIsNotShown(t *testing.T) {
 	h.settle()
 	h.commit(func(tx *state.Tx) { must(t, tx.DeleteQueue("gone")) })
 	h.settle()
-	if q, err := h.view.Queue(t.Context(), "gone"); err != nil || q != nil {
+	if q, err := h.view.Queue("gone"); err != nil || q != nil {
 		t.Errorf("the deleted queue is shown as %+v, %v", q, err)
 	}
 	h.reopen(func() { // the view comes back to a queue that was another's
@@ -30,7 +30,7 @@ func TestADeletedQueueIsNotShown(t *testing.T) {
 		h.enqueue("again", 1)
 	})
 	h.settle()
-	q, err := h.view.Queue(t.Context(), "again")
+	q, err := h.view.Queue("again")
 	if err != nil || q == nil || q.Paused || q.MaxConcurrency != nil || q.Enqueued != 1 {
 		t.Errorf("the new queue is shown as %+v, %v", q, err)
 	}

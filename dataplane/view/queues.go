@@ -7,29 +7,94 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/job"
+	"github.com/corvo/corvo/dataplane/state"
 )
 
-// queueColumns are what scanQueue reads of queue q. The oldest pending job is
-// the first entry of an index.
-const queueColumns = `q.name, q.paused, q.max_concurrency, q.created_ns,
-	q.pending, q.active, q.held, q.completed, q.dead, q.cancelled, q.scheduled, q.retrying,
-	q.enqueued_total, q.failed_total,
-	q.rate_limit, q.rate_window_ms, q.draining, q.deleting, q.max_length, q.on_full, q.retention, q.defaults, q.unique_locks, q.provider, q.ageing_ms,
-	(SELECT h.created_ns FROM hot h WHERE h.queue = q.name AND h.state = 'pending' ORDER BY h.number LIMIT 1)`
-
-// Queues lists all queues by name, as of the last flush.
-func (v *View) Queues(ctx context.Context) ([]api.Queue, error) {
-	return v.queues(ctx, "SELECT "+queueColumns+" FROM queue q ORDER BY q.name")
-}
-
-// NamedQueues lists those of the queues that exist, by name, as of the last
-// flush.
-func (v *View) NamedQueues(ctx context.Context, names []string) ([]api.Queue, error) {
-	text, err := list(names)
+// Queues lists the queues that covers names, nil covering all, by name. Settings and
+// counts come from the store's records, so that a file that is old, or missing, changes
+// nothing about them. Only the rates come from the feed as far as it was read.
+func (v *View) Queues(ctx context.Context, covers func(name string) bool) ([]api.Queue, error) {
+	found := []api.Queue{}
+	err := v.records(func(snap *state.Snapshot, oldest *state.Oldest) error {
+		for rec, err := range snap.Queues() {
+			if err := errors.Join(err, ctx.Err()); err != nil {
+				return err
+			}
+			if covers != nil && !covers(rec.Name) {
+				continue
+			}
+			q, err := v.toQueue(rec, oldest)
+			if err != nil {
+				return err
+			}
+			found = append(found, q)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
-	return v.queues(ctx, "SELECT "+queueColumns+" FROM queue q WHERE q.name IN "+fromList+" ORDER BY q.name", text)
+	return found, nil
+}
+
+// Queue is one queue as the store has it, nil if it is unknown.
+func (v *View) Queue(name string) (found *api.Queue, err error) {
+	err = v.records(func(snap *state.Snapshot, oldest *state.Oldest) error {
+		rec, err := snap.Queue(name)
+		if rec == nil || err != nil {
+			return err
+		}
+		q, err := v.toQueue(rec, oldest)
+		found = &q
+		return err
+	})
+	return found, err
+}
+
+// records lets f read the store as of one moment.
+func (v *View) records(f func(*state.Snapshot, *state.Oldest) error) (err error) {
+	snap := v.store.Snapshot()
+	defer func() { err = errors.Join(err, snap.Close()) }()
+	oldest, err := v.store.Oldest(snap)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, oldest.Close()) }()
+	return f(snap, oldest)
+}
+
+// toQueue is the document of a queue's record.
+func (v *View) toQueue(rec *state.Queue, oldest *state.Oldest) (api.Queue, error) {
+	oldestNs, err := oldest.Of(rec)
+	if err != nil {
+		return api.Queue{}, err
+	}
+	q := api.Queue{
+		Name: rec.Name, Paused: rec.Paused, MaxConcurrency: above0(int(rec.MaxConcurrency)), CreatedAt: timeOf(rec.CreatedNs),
+		RateLimit: above0(int(rec.RateLimit)), RateWindowMs: above0(rec.RateWindowMs),
+
+		Pending: inState(rec, job.Pending), Active: inState(rec, job.Active), Held: inState(rec, job.Held),
+		Completed: inState(rec, job.Completed), Dead: inState(rec, job.Dead), Cancelled: inState(rec, job.Cancelled),
+		Scheduled: inState(rec, job.Scheduled), Retrying: inState(rec, job.Retrying),
+		Enqueued: int64(rec.Enqueued), Failed: int64(rec.Failed),
+
+		OldestPendingAt: optionalTime(oldestNs),
+		RatePerMinute:   float64(v.rates.of(rec.Name, v.seenUntil(time.Now())).Completed),
+		UniqueLocks:     int64(rec.UniqueLocks), Provider: optional(rec.Provider),
+		PriorityAgeingMs: above0(rec.AgeingMs), MaxLength: above0(int64(rec.MaxLength)), OnFull: onFull(rec.Overflow),
+		Retention: toRetention(rec.Retention), Defaults: toDefaults(rec.Defaults),
+	}
+	q.Status = queueStatus(&q, rec.Draining, rec.Deleting)
+	return q, nil
+}
+
+// above0 is nil for 0, a record's "none".
+func above0[T int | int64](n T) *T {
+	if n == 0 {
+		return nil
+	}
+	return &n
 }
 
 // QueueNames lists the names of all queues in order, as of the last flush. It is
@@ -50,53 +115,9 @@ func (v *View) QueueNames(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Queue is one queue, nil when it is unknown, as of the last flush.
-func (v *View) Queue(ctx context.Context, name string) (*api.Queue, error) {
-	found, err := v.queues(ctx, "SELECT "+queueColumns+" FROM queue q WHERE q.name = ?", name)
-	if len(found) == 0 || err != nil {
-		return nil, err
-	}
-	return &found[0], nil
-}
-
-func (v *View) queues(ctx context.Context, query string, args ...any) ([]api.Queue, error) {
-	found, now := []api.Queue{}, time.Now()
-	err := v.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return each(ctx, tx, func(rows *sql.Rows) error {
-			q, err := scanQueue(rows)
-			q.RatePerMinute = float64(v.rates.of(q.Name, now).Completed)
-			found = append(found, q)
-			return err
-		}, query, args...)
+// Check reads from the file, to find out whether that works.
+func (v *View) Check(ctx context.Context) error {
+	return v.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return each(ctx, tx, func(*sql.Rows) error { return nil }, "SELECT 1 FROM queue LIMIT 1")
 	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
-}
-
-func scanQueue(rows *sql.Rows) (api.Queue, error) {
-	var q api.Queue
-	var created int64
-	var oldest sql.NullInt64
-	var concurrency, rate sql.Null[int]
-	var window, length, ageing sql.Null[int64]
-	var draining, deleting bool
-	var retention, defaults sql.NullString
-	if err := rows.Scan(&q.Name, &q.Paused, &concurrency, &created,
-		&q.Pending, &q.Active, &q.Held, &q.Completed, &q.Dead, &q.Cancelled, &q.Scheduled, &q.Retrying,
-		&q.Enqueued, &q.Failed,
-		&rate, &window, &draining, &deleting, &length, &q.OnFull, &retention, &defaults, &q.UniqueLocks, &q.Provider, &ageing,
-		&oldest); err != nil {
-		return api.Queue{}, err
-	}
-	q.CreatedAt = timeOf(created)
-	q.MaxConcurrency, q.RateLimit = nullValue(concurrency), nullValue(rate)
-	q.RateWindowMs, q.MaxLength, q.PriorityAgeingMs = nullValue(window), nullValue(length), nullValue(ageing)
-	if oldest.Valid {
-		t := timeOf(oldest.Int64)
-		q.OldestPendingAt = &t
-	}
-	q.Status = queueStatus(&q, draining, deleting)
-	return q, errors.Join(fromText(retention, &q.Retention), fromText(defaults, &q.Defaults))
 }

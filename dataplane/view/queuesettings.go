@@ -1,7 +1,6 @@
 package view
 
 import (
-	"database/sql"
 	"encoding/json"
 	"strconv"
 	"time"
@@ -14,14 +13,14 @@ import (
 // queueTexts are a queue's retention and defaults as GET /queues answers them; nil
 // where they say nothing.
 func queueTexts(q *state.Queue) (retention, defaults any, err error) {
-	if r := toRetention(q.Retention); r != (api.QueueRetention{}) {
+	if r := toRetention(q.Retention); r != nil {
 		text, err := json.Marshal(r)
 		if err != nil {
 			return nil, nil, err
 		}
 		retention = string(text)
 	}
-	if d := toDefaults(q.Defaults); d != (api.QueueDefaults{}) {
+	if d := toDefaults(q.Defaults); d != nil {
 		text, err := json.Marshal(d)
 		if err != nil {
 			return nil, nil, err
@@ -31,8 +30,13 @@ func queueTexts(q *state.Queue) (retention, defaults any, err error) {
 	return retention, defaults, nil
 }
 
-func toRetention(r *job.Retention) api.QueueRetention {
-	return api.QueueRetention{Completed: kept(r.GetCompletedMs()), Dead: kept(r.GetDeadMs()), Cancelled: kept(r.GetCancelledMs())}
+// toRetention returns nil for a retention that says nothing.
+func toRetention(r *job.Retention) *api.QueueRetention {
+	out := api.QueueRetention{Completed: kept(r.GetCompletedMs()), Dead: kept(r.GetDeadMs()), Cancelled: kept(r.GetCancelledMs())}
+	if out == (api.QueueRetention{}) {
+		return nil
+	}
+	return &out
 }
 
 func kept(ms int64) api.Duration {
@@ -45,10 +49,12 @@ func kept(ms int64) api.Duration {
 	return durationOf(ms)
 }
 
-func toDefaults(d *state.QueueDefaults) (out api.QueueDefaults) {
+// toDefaults returns nil for defaults that say nothing.
+func toDefaults(d *state.QueueDefaults) *api.QueueDefaults {
 	if d == nil {
-		return out
+		return nil
 	}
+	var out api.QueueDefaults
 	if d.Priority != nil {
 		out.Priority = api.PriorityOf(int(*d.Priority))
 	}
@@ -60,7 +66,10 @@ func toDefaults(d *state.QueueDefaults) (out api.QueueDefaults) {
 	}
 	out.MaxRetries, out.RetryJitterPercent = count(d.MaxAttempts), count(d.JitterPercent)
 	out.RetryBaseDelay, out.RetryMaxDelay = delay(d.BaseDelayMs), delay(d.MaxDelayMs)
-	return out
+	if out == (api.QueueDefaults{}) {
+		return nil
+	}
+	return &out
 }
 
 func durationOf(ms int64) api.Duration { return api.DurationOf(time.Duration(ms) * time.Millisecond) }
@@ -101,22 +110,6 @@ func queueStatus(q *api.Queue, draining, deleting bool) string {
 		return api.QueuePaused
 	}
 	return api.QueueActive
-}
-
-// nullValue is nil for NULL.
-func nullValue[T any](v sql.Null[T]) *T {
-	if !v.Valid {
-		return nil
-	}
-	return &v.V
-}
-
-// fromText reads a column of JSON; NULL leaves to as it is.
-func fromText[T any](text sql.NullString, to **T) error {
-	if !text.Valid {
-		return nil
-	}
-	return json.Unmarshal([]byte(text.String), to)
 }
 
 // rateText is what a rate limit remembers, as JSON [[ns, count], ...]; NULL where it is

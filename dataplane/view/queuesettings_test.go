@@ -30,7 +30,7 @@ func TestQueueSettingsAreShown(t *testing.T) {
 		"all": `[5,1000,9,"drop_oldest",{"completed":"1h0m0s","dead":"forever"},` +
 			`{"max_retries":7,"retry_backoff":"fixed","retry_base_delay":"0s"},"active"]`,
 	} {
-		q, err := h.view.Queue(t.Context(), name)
+		q, err := h.view.Queue(name)
 		must(t, err)
 		got, err := json.Marshal([]any{q.RateLimit, q.RateWindowMs, q.MaxLength, q.OnFull, q.Retention, q.Defaults, q.Status})
 		must(t, err)

@@ -103,9 +103,17 @@ func (r *rates) of(queue string, now time.Time) api.Rates {
 	return api.Rates{}
 }
 
-// Rates are what happened in the last minute, by queue, of those in which anything did:
-// as far as this node has seen it, since it started.
+// seenUntil is the moment up to which the feed was read, as of now: a rate is that of the
+// minute before it, because nothing of a later moment has been counted.
+func (v *View) seenUntil(now time.Time) time.Time {
+	_, age := v.Lag()
+	return now.Add(-age)
+}
+
+// Rates are what happened in the last minute that the view has seen, by queue, of those
+// in which anything did: as far as this node has seen it, since it started.
 func (v *View) Rates(now time.Time) map[string]api.Rates {
+	now = v.seenUntil(now)
 	v.rates.mu.Lock()
 	defer v.rates.mu.Unlock()
 	all := map[string]api.Rates{}

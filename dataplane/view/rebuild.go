@@ -67,8 +67,10 @@ func (v *View) answer(asked []chan error, err error) {
 // A new file, and not one long transaction in the old: it serves a broken file
 // too, and needs neither a log as large as the data nor a sync before its end.
 func (v *View) rebuild(ctx context.Context, reason string) error {
+	v.building.Store(true)
+	defer v.building.Store(false)
 	v.log.Info("building the view", "reason", reason)
-	began := time.Now()
+	began, looked := time.Now(), clock()
 	fresh := v.path + newSuffix
 	jobs, err := v.build(ctx, fresh)
 	if err != nil {
@@ -77,6 +79,7 @@ func (v *View) rebuild(ctx context.Context, reason string) error {
 	if err := v.replace(fresh); err != nil {
 		return fmt.Errorf("put the new view in place: %w", err)
 	}
+	v.reached.Store(looked)
 	v.log.Info("the view is built", "jobs", jobs, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }

@@ -174,7 +174,7 @@ func TestQueueProvider(t *testing.T) {
 		tx.PutQueue(tx.EnsureQueue("r"), evChanged)
 	})
 	h.says("SELECT name, provider FROM queues ORDER BY name", "q|anthropic\nr|")
-	all, err := h.view.Queues(t.Context())
+	all, err := h.view.Queues(t.Context(), nil)
 	must(t, err)
 	if len(all) != 2 || all[0].Provider == nil || *all[0].Provider != "anthropic" || all[1].Provider != nil {
 		t.Errorf("the queues are %+v", all)

@@ -108,7 +108,7 @@ func TestScopePagesUnderWrites(t *testing.T) {
 			must(t, err)
 			mine := int64(0)
 			for _, name := range names {
-				one, err := h.view.Queue(t.Context(), name)
+				one, err := h.view.Queue(name)
 				must(t, err)
 				mine += one.Enqueued
 			}

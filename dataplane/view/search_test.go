@@ -265,10 +265,7 @@ func TestHostileText(t *testing.T) {
 		if len(page.Jobs) != 0 || page.Total != 0 {
 			t.Errorf("queues %q: %d jobs of %d", text, len(page.Jobs), page.Total)
 		}
-		if found, err := h.view.NamedQueues(t.Context(), []string{text}); len(found) != 0 || err != nil {
-			t.Errorf("queues %q: %v, %v", text, found, err)
-		}
-		q, err := h.view.Queue(t.Context(), text)
+		q, err := h.view.Queue(text)
 		if q != nil || err != nil {
 			t.Errorf("queue %q: %v, %v", text, q, err)
 		}
@@ -310,7 +307,7 @@ func TestQueues(t *testing.T) {
 	t.Parallel()
 	h := newShard(t)
 	h.settle()
-	if queues, err := h.view.Queues(t.Context()); err != nil || queues == nil || len(queues) != 0 {
+	if queues, err := h.view.Queues(t.Context(), nil); err != nil || queues == nil || len(queues) != 0 {
 		t.Fatalf("%v, %v", queues, err)
 	}
 	if names, err := h.view.QueueNames(t.Context()); err != nil || names == nil || len(names) != 0 {
@@ -333,25 +330,17 @@ func TestQueues(t *testing.T) {
 	if !slices.Equal(names, []string{"a", "b"}) {
 		t.Errorf("the queues are %q", names)
 	}
-	for _, c := range []struct{ ask, want []string }{
-		{nil, nil}, {[]string{}, nil}, {[]string{"b", "x", "b", "a"}, []string{"a", "b"}}, {[]string{"b"}, []string{"b"}},
-	} {
-		found, err := h.view.NamedQueues(t.Context(), c.ask)
-		must(t, err)
-		var got []string
-		for _, q := range found {
-			got = append(got, q.Name)
-		}
-		if !slices.Equal(got, c.want) || found == nil {
-			t.Errorf("of %q there are %q", c.ask, got)
-		}
+	only, err := h.view.Queues(t.Context(), func(name string) bool { return name == "b" })
+	must(t, err)
+	if len(only) != 1 || only[0].Name != "b" {
+		t.Errorf("of b alone there are %+v", only)
 	}
-	queues, err := h.view.Queues(t.Context())
+	queues, err := h.view.Queues(t.Context(), nil)
 	must(t, err)
 	if len(queues) != 2 || queues[0].Name != "a" || queues[0].Status != api.QueueActive || queues[0].MaxConcurrency != nil {
 		t.Fatalf("%+v", queues)
 	}
-	b, err := h.view.Queue(t.Context(), "b")
+	b, err := h.view.Queue("b")
 	must(t, err)
 	if b.Pending != 2 || b.Completed != 1 || b.Retrying != 1 || b.Enqueued != 4 || b.Failed != 1 ||
 		!b.Paused || b.Status != api.QueuePaused || *b.MaxConcurrency != 3 ||
@@ -362,7 +351,7 @@ func TestQueues(t *testing.T) {
 		h.fetch(id, "w")
 	}
 	h.settle()
-	if b, err = h.view.Queue(t.Context(), "b"); err != nil || b.OldestPendingAt != nil || b.Active != 2 {
+	if b, err = h.view.Queue("b"); err != nil || b.OldestPendingAt != nil || b.Active != 2 {
 		t.Fatalf("%+v, %v", b, err)
 	}
 }

@@ -48,6 +48,16 @@ type View struct {
 	// its end, as nanoseconds of the process's clock; 0 when there is nothing new.
 	behindSince atomic.Int64
 
+	// reached is the last moment, by the same clock, of which the file shows
+	// everything; 0 while there is none.
+	reached atomic.Int64
+
+	// pace is how many events a second the last flushes have shown; 0 = none has yet.
+	pace atomic.Uint64
+
+	// building is set while a new file is built.
+	building atomic.Bool
+
 	// shown is when a flush last showed something new, by the same clock.
 	shown atomic.Int64
 
@@ -157,8 +167,9 @@ func (v *View) Notify() {
 	signal(v.grown)
 }
 
-// epoch makes clock a reading of the monotonic clock, never 0.
-var epoch = time.Now().Add(-time.Second)
+// epoch makes clock a reading of the monotonic clock that is never 0, also for a moment
+// before the process began.
+var epoch = time.Now().AddDate(-1, 0, 0)
 
 func clock() int64 { return int64(time.Since(epoch)) }
 
@@ -195,20 +206,6 @@ func (v *View) Cursor() (seq, index uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.position.seq, v.position.index
-}
-
-// Lag is how many events the view is behind the store, and for how long it has
-// been behind; both are 0 when it is not.
-func (v *View) Lag() (events uint64, age time.Duration) {
-	seq, _ := v.Cursor()
-	next := v.store.Head().GetFeedNextSeq()
-	if next <= seq {
-		return 0, 0
-	}
-	if since := v.behindSince.Load(); since != 0 {
-		age = time.Duration(clock() - since)
-	}
-	return next - seq, age
 }
 
 // Err is why the view does not follow the store, nil while it does. Projection
@@ -251,6 +248,7 @@ func (v *View) publish(p position) {
 // withdraw takes the file from the readers.
 func (v *View) withdraw() {
 	v.publish(position{})
+	v.reached.Store(0)
 	v.swap.Lock()
 	v.current = nil
 	v.swap.Unlock()

@@ -227,7 +227,7 @@ func TestFlushIsBounded(t *testing.T) {
 	}
 	h.openView()
 	h.settle()
-	q, err := h.view.Queue(t.Context(), "q")
+	q, err := h.view.Queue("q")
 	must(t, err)
 	if q.Pending != 3*maxFlushJobs/2 || q.Enqueued != 3*maxFlushJobs/2 {
 		t.Fatalf("%+v", q)
@@ -435,7 +435,7 @@ func (h *shard) randomEnd(tx *state.Tx, r *rand.Rand, id job.ID) {
 // recount compares the counters the view shows with its own rows.
 func recount(t *testing.T, h *shard) {
 	t.Helper()
-	queues, err := h.view.Queues(t.Context())
+	queues, err := h.view.Queues(t.Context(), nil)
 	must(t, err)
 	for _, q := range queues {
 		for state, shown := range map[job.State]int64{

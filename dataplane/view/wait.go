@@ -39,6 +39,23 @@ func (v *View) Wait(ctx context.Context, index uint64) error {
 	}
 }
 
+// Approach waits until everything up to a raft index can be queried, for at most a
+// given time, and then returns nil all the same: the file answers with its age. It does
+// not wait for a file whose answers are older than that already, because such a file
+// will not catch up in that time. Without a file it waits for one as long as ctx lets
+// it, and the end of that time is VIEW_BEHIND.
+func (v *View) Approach(ctx context.Context, index uint64, limit time.Duration) error {
+	if _, age := v.Lag(); age <= limit {
+		within, cancel := context.WithTimeout(ctx, limit)
+		err := v.Wait(within, index)
+		cancel()
+		if api.CodeOf(err) != api.ViewBehind {
+			return err
+		}
+	}
+	return v.Wait(ctx, 0)
+}
+
 func behind(index uint64, at position, cause error) error {
 	err := api.Wrap(cause, api.ViewBehind, fmt.Sprintf("the view is at index %d and did not reach %d in time: try again, or read without min_index and with consistency=eventual", at.index, index))
 	err.RetryAfter = time.Second

@@ -68,6 +68,8 @@ type Config struct {
 	First Op
 	// Limits bounds the work; zero fields have the package's defaults.
 	Limits Limits
+	// Admit may refuse an op before it is let into the backlog; nil = it does not.
+	Admit func(Op) error
 	// Stats is counted into; nil = nobody asks.
 	Stats *Stats
 }
@@ -78,6 +80,7 @@ type Pipeline struct {
 	env         Env
 	incarnation entry.Incarnation
 	limits      Limits
+	allow       func(Op) error // nil: everything
 	stats       *Stats
 	started     chan struct{} // closed when First was applied
 	done        chan struct{} // closed when no entry is in flight and none will be
@@ -102,6 +105,7 @@ func Start(c Config) *Pipeline {
 		env:         c.Env,
 		incarnation: c.Incarnation,
 		limits:      c.Limits.WithDefaults(),
+		allow:       c.Admit,
 		stats:       c.Stats,
 		started:     make(chan struct{}),
 		done:        make(chan struct{}),
@@ -162,7 +166,7 @@ func (p *Pipeline) Err() error {
 // Propose answers the op's result and the position of its entry once the entry
 // was applied. The result is what the machine returned, which may be an error
 // value. Errors are *api.Error: the op's own when it is not valid,
-// PAYLOAD_TOO_LARGE above MaxOpBytes, OVERLOADED with RetryAfter when the backlog
+// PAYLOAD_TOO_LARGE above MaxOpBytes, what Config.Admit refuses it with, OVERLOADED with RetryAfter when the backlog
 // is full, what Stop was given, or what the log answered. When ctx ends first,
 // the error says whether the op was withdrawn or may still be applied.
 func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, error) {
@@ -175,6 +179,11 @@ func (p *Pipeline) ProposeWithin(ctx context.Context, limit time.Duration, op Op
 	size, err := Check(op)
 	if err != nil {
 		return nil, entry.Position{}, err
+	}
+	if p.allow != nil {
+		if err := p.allow(op); err != nil {
+			return nil, entry.Position{}, err
+		}
 	}
 	pr := p.pool.get(op, size)
 	pr.proposed = p.env.Now()

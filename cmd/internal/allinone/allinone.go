@@ -36,6 +36,8 @@ type Config struct {
 	DataDir         string
 	Listener        net.Listener // of the one port: cloud API and gateway
 	Version         string
+	FeedBytes       uint64               // see cell.Config
+	ViewLagLimit    time.Duration        // see cell.Config
 	ShutdownTimeout time.Duration        // 0 = 30 s
 	Tracer          trace.TracerProvider // nil = no traces
 	Logger          *slog.Logger
@@ -226,6 +228,8 @@ func (c *Cloud) openHost(ctx context.Context, control string) error {
 		Credential:   credential,
 		Address:      front.URL(listener.Addr()),
 		Version:      c.cfg.Version,
+		FeedBytes:    c.cfg.FeedBytes,
+		ViewLagLimit: c.cfg.ViewLagLimit,
 		Tracer:       c.cfg.Tracer,
 		Logger:       c.cfg.Logger,
 	})

@@ -1,0 +1,26 @@
+package settings
+
+import (
+	"time"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// View is what a process with a view can be told of one that falls behind.
+type View struct {
+	ViewLagLimit time.Duration `flag:"view-lag-limit" doc:"age of the lists and searches from which on enqueues and fetches are refused with 429 until they catch up (default: never)"`
+	MaxFeedBytes int64         `flag:"max-feed-bytes" default:"1073741824" doc:"most bytes of changes that a shard keeps for lists and searches that are behind; then they are built anew"`
+}
+
+// The bounds of View.
+const (
+	MinViewLagLimit = time.Second // less than that a view takes to gather changes under load
+	MinFeedBytes    = 1 << 20
+	MaxFeedBytes    = 64 * job.MaxFeedBytes
+)
+
+// Check has refuse told of every setting whether it can be, and what to say if not.
+func (v *View) Check(refuse func(good bool, message string, args ...any)) {
+	refuse(v.ViewLagLimit == 0 || v.ViewLagLimit >= MinViewLagLimit, "--view-lag-limit is %v; it must be 0, for no limit, or at least %v", v.ViewLagLimit, MinViewLagLimit)
+	refuse(v.MaxFeedBytes >= MinFeedBytes && v.MaxFeedBytes <= MaxFeedBytes, "--max-feed-bytes is %d; it must be between %d and %d", v.MaxFeedBytes, MinFeedBytes, int64(MaxFeedBytes))
+}

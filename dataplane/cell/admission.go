@@ -1,0 +1,39 @@
+package cell
+
+import (
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/op"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// admission returns what keeps the leader to the pace of its view; nil if the view may
+// fall behind as far as it does.
+func (c *Cell) admission() func(pipeline.Op) error {
+	if c.cfg.ViewLagLimit == 0 {
+		return nil
+	}
+	return c.admit
+}
+
+// admit refuses enqueues and fetches while the view's answers are older than the limit.
+// Acks, fails and heartbeats always pass, because a worker that cannot settle a job loses
+// its lease and the work is done twice. What follows from them, what other shards send
+// and what an operator asks for pass as well.
+func (c *Cell) admit(o pipeline.Op) error {
+	switch o.(type) {
+	case *op.Enqueue, *op.Fetch:
+	default:
+		return nil
+	}
+	retry, behind := c.view.Behind(c.cfg.ViewLagLimit)
+	if !behind {
+		return nil
+	}
+	c.slowed.Add(1)
+	_, age := c.view.Lag()
+	err := api.Errorf(api.Overloaded, "the view is %s behind, more than the %s of --view-lag-limit: try again later", age.Round(100*time.Millisecond), c.cfg.ViewLagLimit)
+	err.RetryAfter = retry
+	return err
+}

@@ -1,0 +1,35 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/cell"
+)
+
+// lagHeader says, of an answer from the view, how many milliseconds old it may be.
+const lagHeader = "Corvo-View-Lag-Ms"
+
+// viewAge is how old the answer of a view may be; 0 = it shows all that the store had.
+type viewAge time.Duration
+
+// showAge sets the header to the age of the oldest of the shards' views. The caller
+// queries them after it, so that the answer is not older than the header says.
+func showAge(w http.ResponseWriter, read ...*cell.Cell) (age viewAge) {
+	for _, c := range read {
+		_, lag := c.View().Lag()
+		age = max(age, viewAge(lag))
+	}
+	w.Header().Set(lagHeader, strconv.FormatInt(age.milliseconds(), 10))
+	return age
+}
+
+// milliseconds rounds up, because 0 means that nothing is missing.
+func (a viewAge) milliseconds() int64 {
+	return (time.Duration(a) + time.Millisecond - 1).Milliseconds()
+}
+
+// asOf returns the moment up to which the answer shows everything.
+func (a viewAge) asOf(now time.Time) api.Time { return api.TimeOf(now.Add(-time.Duration(a))) }

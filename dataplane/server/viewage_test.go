@@ -1,0 +1,208 @@
+package server
+
+import (
+	"database/sql"
+	"io/fs"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/dataplane/host"
+)
+
+// plainLists are the reads an operator makes when a node is busy.
+var plainLists = []struct{ method, path, body string }{
+	{"GET", "/api/v1/queues", ""},
+	{"GET", "/api/v1/queues/q", ""},
+	{"POST", "/api/v1/jobs/search", `{"queue":"q"}`},
+	{"POST", "/api/v1/jobs/search", `{}`},
+	{"GET", "/api/v1/search/fulltext?q=word", ""},
+	{"GET", "/api/v1/usage/summary", ""},
+	{"GET", "/api/v1/workers", ""},
+	{"GET", "/api/v1/dead", ""},
+	{"GET", "/api/v1/metrics/throughput", ""},
+}
+
+// hangView keeps the node's view from writing, as another process could that has the
+// file locked, until the returned function is called.
+func (n *node) hangView() (letGo func()) {
+	n.t.Helper()
+	var path string
+	if err := filepath.WalkDir(n.dir, func(p string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "view.db" {
+			path = p
+		}
+		return err
+	}); err != nil || path == "" {
+		n.t.Fatalf("there is no view below %s: %v", n.dir, err)
+	}
+	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=rw&_pragma=busy_timeout(60000)"}).String())
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	conn, err := db.Conn(n.t.Context())
+	if err == nil {
+		_, err = conn.ExecContext(n.t.Context(), "BEGIN IMMEDIATE")
+	}
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	return func() {
+		if err := conn.Close(); err != nil {
+			n.t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			n.t.Error(err)
+		}
+	}
+}
+
+// TestListsOfAnOldViewAnswerWithTheirAge reads from a view that does not move: queues
+// are counted exactly, all other lists are old and say so, and only a read that insists
+// is refused.
+func TestListsOfAnOldViewAnswerWithTheirAge(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, func(c *Config) { c.ReadWait, c.FreshWait = 500*time.Millisecond, 50*time.Millisecond })
+	n.enqueued(`{"queue":"q","payload":{"a":"word"}}`)
+	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil {
+		t.Fatal(err)
+	}
+	letGo := n.hangView()
+	before := time.Now()
+	index := ""
+	for range 3 {
+		index = n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q"}`).header.Get(indexHeader)
+	}
+	for _, l := range plainLists {
+		a := n.send(l.method, l.path, n.admin, l.body)
+		if lag, err := strconv.Atoi(a.header.Get(lagHeader)); a.status != 200 || err != nil || lag < 1 {
+			t.Errorf("%s %s: %d %s, %s is %q", l.method, l.path, a.status, a.body, lagHeader, a.header.Get(lagHeader))
+		}
+	}
+	queue := answers[api.Queue](n, 200, "GET", "/queues/q", "")
+	if queue.Pending != 4 || queue.Enqueued != 4 || queue.OldestPendingAt == nil {
+		t.Errorf("the queue is %+v", queue)
+	}
+	old := answers[api.SearchResponse](n, 200, "POST", "/jobs/search", `{"queue":"q"}`)
+	asOf, _, err := old.AsOf.Parse()
+	if old.Total != 1 || err != nil || asOf.After(time.Now()) || asOf.Before(before.Add(-time.Minute)) {
+		t.Errorf("the search has %d jobs as of %v (%v)", old.Total, asOf, err)
+	}
+	for _, insist := range []string{"?consistency=strong", "?min_index=" + index} {
+		if a := n.send("POST", "/api/v1/jobs/search"+insist, n.admin, `{}`); a.status != 503 || a.problem(t).Code != api.ViewBehind {
+			t.Errorf("%s: %d %s", insist, a.status, a.body)
+		}
+		if a := n.send("GET", "/api/v1/queues"+insist, n.admin, ""); a.status != 200 {
+			t.Errorf("queues%s: %d %s", insist, a.status, a.body)
+		}
+	}
+	letGo()
+	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil {
+		t.Fatal(err)
+	}
+	a := n.send("POST", "/api/v1/jobs/search", n.admin, `{}`)
+	if a.status != 200 || a.header.Get(lagHeader) != "0" {
+		t.Errorf("%d %s, %s is %q", a.status, a.body, lagHeader, a.header.Get(lagHeader))
+	}
+}
+
+// TestListsAnswerWhileTheViewIsBuiltAnew trims the feed past a view that hangs, so that
+// its file cannot go on: it answers, with its age, until the new one is there.
+func TestListsAnswerWhileTheViewIsBuiltAnew(t *testing.T) {
+	t.Parallel()
+	n := startNodeOn(t, host.Config{FeedBytes: 2000}, func(c *Config) { c.FreshWait = 20 * time.Millisecond })
+	n.enqueued(`{"queue":"q","payload":{"a":"word"}}`)
+	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil {
+		t.Fatal(err)
+	}
+	seq, _ := n.cell.View().Cursor()
+	total := int64(1)
+	look := func() (current bool) {
+		t.Helper()
+		for _, l := range plainLists {
+			a := n.send(l.method, l.path, n.admin, l.body)
+			if _, err := strconv.Atoi(a.header.Get(lagHeader)); a.status != 200 || err != nil {
+				t.Fatalf("%s %s: %d %s, %s is %q", l.method, l.path, a.status, a.body, lagHeader, a.header.Get(lagHeader))
+			}
+		}
+		if q := answers[api.Queue](n, 200, "GET", "/queues/q", ""); q.Pending != total {
+			t.Fatalf("the queue has %d pending jobs of %d", q.Pending, total)
+		}
+		found := answers[api.SearchResponse](n, 200, "POST", "/jobs/search", `{"queue":"q"}`).Total
+		if found != 1 && found != total {
+			t.Fatalf("a search finds %d jobs: neither what the old file has nor all %d", found, total)
+		}
+		return found == total
+	}
+	letGo := n.hangView()
+	for n.cell.State().Head().GetFeedFirstSeq() <= seq {
+		n.enqueued(`{"queue":"q"}`)
+		total++
+		look()
+	}
+	letGo()
+	for end := time.Now().Add(time.Minute); !look(); {
+		if time.Now().After(end) {
+			t.Fatal("the view is not built")
+		}
+	}
+	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil {
+		t.Fatal(err)
+	}
+	if a := n.send("GET", "/api/v1/workers", n.admin, ""); a.header.Get(lagHeader) != "0" {
+		t.Errorf("%s is %q when the view is built", lagHeader, a.header.Get(lagHeader))
+	}
+}
+
+// TestAViewLagLimitSlowsWhatMakesWork refuses enqueues and fetches while the view is
+// older than the limit, and nothing that ends work.
+func TestAViewLagLimitSlowsWhatMakesWork(t *testing.T) {
+	t.Parallel()
+	n := startNodeOn(t, host.Config{ViewLagLimit: time.Second}, func(c *Config) { c.FreshWait = 20 * time.Millisecond })
+	for range 4 {
+		n.enqueued(`{"queue":"q"}`)
+	}
+	held := answers[api.FetchBatchResponse](n, 200, "POST", "/fetch/batch", `{"queues":["q"],"worker_id":"w","count":3,"timeout":0}`).Jobs
+	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil || len(held) != 3 {
+		t.Fatalf("%d jobs, %v", len(held), err)
+	}
+	letGo := n.hangView()
+	n.enqueued(`{"queue":"q"}`)
+	for {
+		a := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q"}`)
+		if a.status == 201 {
+			continue
+		}
+		if retry, err := strconv.Atoi(a.header.Get("Retry-After")); a.status != 429 || a.problem(t).Code != api.Overloaded || err != nil || retry < 1 {
+			t.Fatalf("%d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
+		}
+		break
+	}
+	for path, body := range map[string]string{"/enqueue/batch": `{"jobs":[{"queue":"q"}]}`, "/fetch": `{"queues":["q"],"worker_id":"w","timeout":0}`} {
+		if a := n.send("POST", "/api/v1"+path, n.admin, body); a.status != 429 || a.problem(t).Code != api.Overloaded {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	for _, c := range []struct{ path, body string }{
+		{"/heartbeat", `{"jobs":{"` + held[1].JobID + `":{}}}`},
+		{"/ack/" + held[0].JobID, `{}`},
+		{"/fail/" + held[1].JobID, `{"error":"e"}`},
+		{"/ack/batch", `{"acks":[{"job_id":"` + held[2].JobID + `"}]}`},
+	} {
+		if a := n.send("POST", "/api/v1"+c.path, n.admin, c.body); a.status != 200 {
+			t.Errorf("%s: %d %s", c.path, a.status, a.body)
+		}
+	}
+	status, err := n.cell.Status()
+	if err != nil || status.ViewSlowed < 3 || status.ViewBehind <= time.Second {
+		t.Errorf("%d ops were refused of a view %v behind, %v", status.ViewSlowed, status.ViewBehind, err)
+	}
+	letGo()
+	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil {
+		t.Fatal(err)
+	}
+	n.enqueued(`{"queue":"q"}`)
+}

@@ -1,0 +1,149 @@
+package state
+
+import (
+	"math"
+	"sync/atomic"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"github.com/corvo/corvo/dataplane/job"
+)
+
+// gauge is what is read of a queue without Pebble and without a lock, as of the last
+// commit that touched the queue.
+type gauge struct {
+	fetchable atomic.Int64
+	// floors are, for each priority, the number below which no job without a fairness
+	// key is ready. A reader of the oldest job begins there, because at the level's
+	// first key it would walk over the tombstones of all jobs fetched before.
+	floors [job.Priorities]atomic.Uint64
+}
+
+// publish brings the gauge up to what the queue is.
+func (g *gauge) publish(q *queue, clockNs int64) {
+	g.fetchable.Store(int64(q.fetchable(clockNs)))
+	for i := range q.heads.levels {
+		g.floors[i].Store(q.heads.levels[i].floor())
+	}
+}
+
+// floor is the number below which no job of the level is ready.
+func (l *level) floor() uint64 {
+	switch {
+	case len(l.list) > 0:
+		return l.list[0].number
+	case l.more:
+		return l.from
+	}
+	return math.MaxUint64
+}
+
+// Fetchable is how many jobs of a queue may be fetched now: ready ones, bounded
+// by what pause, concurrency and rate limit leave. It is exact as of the last
+// commit and takes no lock. Time alone raises what a rate limit leaves: that is
+// seen at the next commit that touches the queue, which, where nothing was left,
+// is Replenish.
+func (s *Store) Fetchable(name string) int {
+	g, ok := s.gauges.Load(name)
+	if !ok {
+		return 0
+	}
+	return int(g.(*gauge).fetchable.Load())
+}
+
+// gauge is where a queue's figures are published.
+func (s *Store) gauge(name string) *gauge {
+	g, _ := s.gauges.LoadOrStore(name, new(gauge))
+	return g.(*gauge)
+}
+
+// OldestLanes is how many fairness keys of a queue Oldest.Of looks at. Behind more, an
+// older job may hide.
+const OldestLanes = 1000
+
+// Oldest finds the oldest ready jobs of queues. It must be closed.
+type Oldest struct {
+	store *Store
+	snap  *Snapshot
+	it    *pebble.Iterator
+}
+
+// Oldest opens a search for the oldest ready jobs in the snapshot of the store.
+func (s *Store) Oldest(v *Snapshot) (*Oldest, error) {
+	// One iterator serves all queues, because to open one costs more than to move it.
+	it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixReady}, UpperBound: []byte{prefixLaneReady + 1}})
+	if err != nil {
+		return nil, err
+	}
+	return &Oldest{store: s, snap: v, it: it}, nil
+}
+
+// Close closes the search; the snapshot stays open.
+func (o *Oldest) Close() error { return o.it.Close() }
+
+// Of returns the creation, in Unix nanoseconds, of the job of a queue that was created
+// first among those a fetch could take if nothing bounded the queue; 0 if there is none.
+// A commit after the snapshot may hide a job that it took.
+func (o *Oldest) Of(q *Queue) (createdNs int64, err error) {
+	if q.Ready() == 0 {
+		return 0, nil
+	}
+	first := head{number: math.MaxUint64}
+	g := o.store.gauge(q.Name)
+	for priority := range uint8(job.Priorities) {
+		if floor := g.floors[priority].Load(); floor < first.number {
+			if err := o.look(q.Name, "", priority, floor, &first); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if q.Lanes > 0 {
+		if err := o.lanes(q.Name, &first); err != nil {
+			return 0, err
+		}
+	}
+	if first.number == math.MaxUint64 {
+		return 0, nil
+	}
+	j, err := o.snap.Job(first.id)
+	return j.GetCreatedNs(), err
+}
+
+// lanes looks at the jobs of a queue with fairness keys.
+func (o *Oldest) lanes(queue string, first *head) error {
+	lanes, err := o.snap.lanesOf(queue)
+	if err != nil {
+		return err
+	}
+	looks := OldestLanes
+	for _, l := range lanes {
+		if l.Key == "" || l.Pending == 0 {
+			continue
+		}
+		if looks--; looks < 0 {
+			return nil
+		}
+		for priority := range uint8(job.Priorities) {
+			if err := o.look(queue, l.Key, priority, 0, first); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// look finds the first ready job of a level from a number on, and keeps it if it has a
+// lower number than the first so far.
+func (o *Oldest) look(queue, key string, priority uint8, from uint64, first *head) error {
+	end := appendReadyOf(nil, queue, key, priority+1, 0)
+	if o.it.SeekGEWithLimit(appendReadyOf(nil, queue, key, priority, from), end) != pebble.IterValid {
+		return o.it.Error()
+	}
+	number, err := readyNumber(o.it.Key())
+	if err != nil || number >= first.number {
+		return err
+	}
+	id, err := job.IDFromBytes(o.it.Value())
+	*first = head{number, id}
+	return err
+}
