@@ -36,6 +36,7 @@ func newAdmin() *cobra.Command {
 		},
 		newBackup(r),
 		newRestore(r),
+		newImport(r),
 	)
 	return cmd
 }

@@ -19,13 +19,14 @@ const (
 	ControlPlane Kind = "control plane"
 	Gateway      Kind = "gateway"
 	Host         Kind = "cloud host"
+	Original     Kind = "Corvo 0.3" // which no process of ours opens
 )
 
 // layout says how a kind is recognised and used.
 type layout struct {
 	kind    Kind
 	marks   []string // patterns of paths below the directory; any one of them tells the kind
-	command string   // starts a process on the directory
+	command string   // starts a process on the directory; "" for what only an import reads
 	other   string   // an example of a directory for a process of this kind
 }
 
@@ -33,6 +34,7 @@ type layout struct {
 // first because it contains a control plane, and a host comes before a node because
 // both keep namespaces below ns.
 var layouts = []layout{
+	{Original, []string{"corvo.db", "jobbie.db"}, "", ""},
 	{DevCloud, []string{"dev.env", "secrets/operator"}, "corvo-cloud dev", "./cloud-data"},
 	{ControlPlane, []string{"operator.key", "controlplane"}, "corvo-cloud server", "./control-data"},
 	{Gateway, []string{"gateway"}, "corvo-cloud gateway", "./gateway-data"},
@@ -53,8 +55,16 @@ func Check(dir string, want Kind) error {
 			other = l.other
 		}
 	}
-	return misuse.Errorf("--data-dir is %q, which holds the data of a %s (%s), not of a %s: give another directory, such as --data-dir %s; %s --data-dir %s starts what is there",
-		dir, held.kind, mark, want, other, held.command, dir)
+	return misuse.Errorf("--data-dir is %q, which holds the data of a %s (%s), not of a %s: give another directory, such as --data-dir %s; %s",
+		dir, held.kind, mark, want, other, held.advice(dir))
+}
+
+// advice says how to get at what is in a directory.
+func (l layout) advice(dir string) string {
+	if l.command == "" {
+		return "then copy from the running 0.3 with corvo admin import --from-0.3 URL"
+	}
+	return fmt.Sprintf("%s --data-dir %s starts what is there", l.command, dir)
 }
 
 // find returns the layout of a directory and the file that tells it.

@@ -1,0 +1,45 @@
+package from03
+
+import (
+	"context"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+	limits "github.com/corvo/corvo/dataplane/job"
+)
+
+// compare counts both sides anew, queue by queue. It trusts nothing that the run has noted:
+// a job that went on while it was copied shows as a difference.
+func (r *run) compare(ctx context.Context) error {
+	if r.DryRun {
+		return nil
+	}
+	here := map[string]int{}
+	most := limits.MaxSearchLimit
+	err := r.Target.SearchAll(ctx, api.SearchRequest{Limit: &most}, client.Read{Strong: true}, 0, func(j *api.Job) error {
+		if j.Tags[IDTag] != "" {
+			here[j.Queue]++
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var there []queue
+	if err := r.Source.get(ctx, "/api/v1/queues", &there); err != nil {
+		return err
+	}
+	for _, q := range there {
+		p, err := r.Source.search(ctx, q.Name, unfinished, 1, "")
+		if err != nil {
+			return err
+		}
+		r.report.Queues = append(r.report.Queues, Queue{Name: q.Name, There: p.Total, Here: here[q.Name], Differ: p.Total != here[q.Name]})
+		delete(here, q.Name)
+	}
+	for name, n := range here { // a queue that the original no longer has
+		r.report.Queues = append(r.report.Queues, Queue{Name: name, Here: n, Differ: true})
+	}
+	r.report.sortQueues()
+	return nil
+}
