@@ -194,5 +194,8 @@ var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
 </html>
 `))
 
+// pageStyle leaves the viewer's logo out, because the logo carries a style of its own
+// that pagePolicy blocks: it would be black on black.
 const pageStyle = `body { margin: 2rem auto; max-width: 80rem; padding: 0 1rem; font-family: sans-serif; line-height: 1.5; }
+.swagger-ui .topbar .link { visibility: hidden; }
 `

@@ -91,6 +91,9 @@ func TestThePagesLoadOnlyFromTheServer(t *testing.T) {
 			}
 		}
 	}
+	if _, style := get(t, "GET", server.URL+"/docs/page.css", ""); !strings.Contains(style, ".topbar .link { visibility: hidden; }") {
+		t.Errorf("the logo, whose own style the policy blocks, is shown: %s", style)
+	}
 	_, script := get(t, "GET", server.URL+"/docs/init.js", "")
 	for _, d := range []string{`"url":"openapi.json"`, `"url":"cloud/v1/openapi.json"`} {
 		if !strings.Contains(script, d) {
