@@ -174,8 +174,8 @@ func (g *Gateway) open() (err error) {
 		return err
 	}
 	g.handler = about.Wrap(g.handler, about.Site{
-		Name: "Corvo gateway", Text: "A job queue in the cloud. Every route but these takes an API key of a namespace.",
-		Documents: []about.Document{about.APIDocument}, Start: about.StartAtAPI,
+		Name: "Corvo gateway", Text: "A job queue in the cloud. Every route but these takes an API key of a namespace, or a token below /cloud/v1.",
+		Documents: []about.Document{about.APIDocument, about.CloudDocument}, Start: about.StartAtAPI,
 	})
 	return nil
 }

@@ -263,6 +263,29 @@ func TestWhoEnters(t *testing.T) {
 	}
 }
 
+// TestTheSiteNamesBothDocuments follows the documents that the gateway lists at / to
+// where they are served: its own, and the control plane's through it.
+func TestTheSiteNamesBothDocuments(t *testing.T) {
+	t.Parallel()
+	w := newTown(t, ok)
+	w.plane.Handle("/cloud/v1/openapi.json", func(out http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(out, `{"info":{"title":"Corvo cloud"}}`)
+	})
+	var told struct {
+		OpenAPI []struct{ Name, URL string }
+	}
+	if err := json.Unmarshal([]byte(w.send("GET", "/", "", "").body), &told); err != nil || len(told.OpenAPI) != 2 {
+		t.Fatal(told, err)
+	}
+	for _, document := range told.OpenAPI {
+		var served struct{ Info struct{ Title string } }
+		got := w.send("GET", document.URL, "", "")
+		if err := json.Unmarshal([]byte(got.body), &served); err != nil || got.StatusCode != 200 || served.Info.Title != document.Name {
+			t.Errorf("%s: %d %.80s, %v", document.URL, got.StatusCode, got.body, err)
+		}
+	}
+}
+
 // TestBeforeTheFirstDocument: a gateway that knows nobody does not tell a customer
 // that its key is wrong.
 func TestBeforeTheFirstDocument(t *testing.T) {

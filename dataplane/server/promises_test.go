@@ -14,7 +14,8 @@ import (
 )
 
 // TestPromises looks for every route and field that the documents name in the table of
-// routes and the types of their bodies; what is not there must refuse by name.
+// routes and the types of their bodies. A page is asked for, because the table has none.
+// What is not there must refuse by name.
 func TestPromises(t *testing.T) {
 	t.Parallel()
 	n := startNode(t, nil)
@@ -35,6 +36,12 @@ func TestPromises(t *testing.T) {
 		at := slices.IndexFunc(all, func(r serve.Route) bool { return r.Method == method && r.Path == path })
 		if code, ok := strings.CutPrefix(verdict, "refused: "); ok {
 			n.refusesByName(method, path, fields, api.Code(code))
+			continue
+		}
+		if verdict == "page" {
+			if a := n.send(method, path, "", ""); a.status != http.StatusOK || !strings.HasPrefix(a.header.Get("Content-Type"), "text/html") {
+				t.Errorf("%s %s is no page: %d %s", method, path, a.status, a.body)
+			}
 			continue
 		}
 		if verdict != "there" || at < 0 || all[at].Unbuilt {

@@ -97,7 +97,7 @@ func TestOpenRoutes(t *testing.T) {
 	t.Parallel()
 	open := map[string]bool{
 		"GET /api/v1/info": true, "GET /healthz": true, "GET /readyz": true, "GET /openapi.json": true,
-		"GET /docs": true, "GET /ui/": true,
+		"GET /ui/": true,
 	}
 	for _, r := range (&Server{}).routes() {
 		name := r.Method + " " + r.Path

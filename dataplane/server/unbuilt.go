@@ -10,7 +10,7 @@ import (
 // unbuiltRoutes are the documented pages that this server does not have yet. They answer
 // 501 and their own name.
 func unbuiltRoutes() (all []serve.Route) {
-	for _, path := range []string{"/docs", "/ui/"} {
+	for _, path := range []string{"/ui/"} {
 		all = append(all, serve.Route{
 			Method: "GET", Path: path, Permission: serve.Open, Summary: "Not built yet: answers 501", Unbuilt: true,
 			Handler: func(http.ResponseWriter, *http.Request) error {
