@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -22,7 +23,13 @@ const (
 
 // FreeDisk is how many bytes this process may still write to the disk the cell
 // lies on. The error is errors.ErrUnsupported where the system does not tell.
-func (c *Cell) FreeDisk() (int64, error) { return durable.FreeSpace(c.cfg.Dir) }
+func (c *Cell) FreeDisk() (int64, error) {
+	// FreeSpace looks above a directory that is missing; an open cell must have its own.
+	if _, err := os.Stat(c.cfg.Dir); err != nil {
+		return 0, err
+	}
+	return durable.FreeSpace(c.cfg.Dir)
+}
 
 // Open opens the cell in cfg.Dir, creating it as the sole member of a new group
 // where there is none. When it returns without an error the cell is being
