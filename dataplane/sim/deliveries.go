@@ -43,7 +43,8 @@ func (m *model) setAlerts(o *op.SetAlerts) outcome {
 		if c.GetFiring() {
 			event = "alert_fired"
 		}
-		if !m.listens(m.hookNamed(rule.GetAlertRule().GetNotify()), event) {
+		// A rule notifies the webhook that it names, whatever events that asks for.
+		if hook := m.hookNamed(rule.GetAlertRule().GetNotify()); hook == nil || hook.Webhook.GetDisabled() {
 			m.told.deaf++
 			continue
 		}
