@@ -385,6 +385,10 @@ func TestHostRefusesWhatIsPlacedElsewhere(t *testing.T) {
 	c.plane.Inject(c.plane.Sign(after))
 	c.reported("ns_after", fleet.Opened, 1)
 	for range 2 {
+		// Until the host hears from the control plane again it cannot know.
+		fleettest.Eventually(t, "the key is judged", func() bool {
+			return c.send("GET", "/api/v1/queues", text, "").status != 503
+		})
 		c.want(401, "GET", "/api/v1/queues", text, "")
 		for _, report := range c.plane.Reports() {
 			if len(report.Cells) > 2 {

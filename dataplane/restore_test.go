@@ -157,7 +157,7 @@ func (b *bare) furnish() (paths []string) {
 func (b *bare) says(path string) string {
 	b.t.Helper()
 	out := b.ok("GET", path, "")
-	for _, when := range []string{"duration_ms", "from", "to"} {
+	for _, when := range []string{"duration_ms", "from", "to", "as_of"} {
 		delete(out, when)
 	}
 	return fmt.Sprint(out)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"connectrpc.com/connect"
@@ -60,6 +61,7 @@ func TestStreamsOfAGatewayThatDrains(t *testing.T) {
 		t.Fatal(err)
 	}
 	old := p.gateway
+	p.gatewayDir = filepath.Join(p.dir, "another") // both run for a moment
 	p.startGateway()
 	if err := old.Terminate(t); err != nil {
 		t.Errorf("the gateway did not shut down in order: %v", err)

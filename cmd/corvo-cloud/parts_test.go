@@ -21,12 +21,14 @@ type parts struct {
 	control, door, far                *proctest.Relay
 	server, gateway, host             *proctest.Process
 	hostCredential, gatewayCredential string
+	gatewayDir                        string
 	operator                          *client.Cloud
 }
 
 func startParts(t *testing.T) *parts {
 	t.Helper()
 	p := &parts{t: t, dir: t.TempDir(), control: proctest.NewRelay(t), door: proctest.NewRelay(t), far: proctest.NewRelay(t)}
+	p.gatewayDir = filepath.Join(p.dir, "gateway")
 	p.startServer()
 	key, err := os.ReadFile(filepath.Join(p.dir, "server", operatorKeyFile))
 	if err != nil {
@@ -76,7 +78,7 @@ func (p *parts) startHost() {
 func (p *parts) startGateway() {
 	p.t.Helper()
 	p.gateway = start(p.t, "the gateway listens on", "gateway", "--bind", "127.0.0.1:0",
-		"--control-plane", p.control.URL, "--credential-file", p.gatewayCredential, "--data-dir", filepath.Join(p.dir, "gateway"))
+		"--control-plane", p.control.URL, "--credential-file", p.gatewayCredential, "--data-dir", p.gatewayDir)
 	p.door.To(listening(p.gateway))
 }
 

@@ -40,7 +40,7 @@ func TestTheOperationsGuideIsTrue(t *testing.T) {
 	var p *process
 	printed, ran, servers := "", 0, 0
 	for i, block := range strings.Split(guide(t), "```") {
-		if i%2 == 0 {
+		if i%2 == 0 || strings.HasPrefix(block, "yaml\n") { // prose, or the file of another program
 			continue
 		}
 		for line := range strings.Lines(block) {

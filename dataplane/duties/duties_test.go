@@ -207,7 +207,7 @@ func TestARetryAndALeaseEndWhenDue(t *testing.T) {
 		s.becomes(id, over, job.Active, job.Pending)
 		again := s.fetch(time.Hour)
 		s.mustApply(&op.Fail{Meta: &op.Meta{}, Items: []*op.FailItem{{Proof: &op.LeaseProof{Id: id[:], Token: again.LeaseToken}}}})
-		s.becomes(id, time.Now().Add(10*time.Second), job.Retrying, job.Pending)
+		s.becomes(id, time.Now().Add(5*time.Second), job.Retrying, job.Pending)
 	})
 }
 

@@ -57,6 +57,9 @@ func series(figures map[string]float64, metric string) (all []string) {
 	return all
 }
 
+// ofTheCloud are the metrics that only gateways and cloud hosts publish.
+var ofTheCloud = []string{"corvo_gateway_documents_age_seconds", "corvo_usage_stuck_shards"}
+
 // Every metric there is a name for is in the answer of a node that has worked.
 func TestEveryMetricIsPublished(t *testing.T) {
 	t.Parallel()
@@ -72,6 +75,9 @@ func TestEveryMetricIsPublished(t *testing.T) {
 	for line := range strings.Lines(string(golden)) {
 		name, _, _ := strings.Cut(line, "{")
 		known[name] = true
+		if slices.Contains(ofTheCloud, name) {
+			continue
+		}
 		if len(series(figures, name))+len(series(figures, name+"_bucket")) == 0 {
 			t.Errorf("%s is not published", name)
 		}
