@@ -38,13 +38,15 @@ type Page[T any] struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// AuditRow is one change of the control plane. Rows are chained: Hash covers the
-// row and the hash before it.
+// AuditRow is one change of the control plane, or refused requests that are alike.
+// Rows are chained: Hash covers the row and the hash before it.
 type AuditRow struct {
 	Seq       int64  `json:"seq"`
 	At        Time   `json:"at"`
-	Principal string `json:"principal"` // a token's id, or the part of the cloud that acted
-	Action    string `json:"action"`    // the op's name, such as "create-namespace"
-	Target    string `json:"target"`    // the id of what was changed
-	Hash      string `json:"hash"`      // hex SHA-256
+	Principal string `json:"principal"`         // a token's id, or the part of the cloud that acted; "" = nobody knows the caller
+	Action    string `json:"action"`            // the op's name, such as "create-namespace"; of refused requests method and route
+	Target    string `json:"target"`            // the id of what was changed; "" for refused requests
+	Refused   Code   `json:"refused,omitempty"` // error code of refused requests; absent = the change was made
+	Count     int64  `json:"count"`             // requests that the row stands for
+	Hash      string `json:"hash"`              // hex SHA-256
 }

@@ -194,7 +194,7 @@ func startMeta() *store.Meta { return &store.Meta{Principal: "start"} }
 // when the streams are closed. Other requests are not affected.
 func (p *Plane) Drain() { p.server.Drain() }
 
-// Close drains, stops the loops, makes the state durable and closes it. The handler
+// Close drains, stops the loops, records the refused requests that wait, makes the state durable and closes it. The handler
 // must not be called any more.
 func (p *Plane) Close(ctx context.Context) error {
 	if p.server != nil {
@@ -202,5 +202,8 @@ func (p *Plane) Close(ctx context.Context) error {
 	}
 	p.stop()
 	p.work.Wait()
+	if p.server != nil {
+		p.server.Close(ctx)
+	}
 	return p.store.Close(ctx)
 }

@@ -272,7 +272,7 @@ func showCloudUsage(w io.Writer, u api.UsageReport, names map[string]string) {
 
 func cloudAudit(r *remote) *cobra.Command {
 	var org string
-	return bindOrg(onCloud(r, "audit", "An organisation's changes, oldest first", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.AuditRow, error) {
+	return bindOrg(onCloud(r, "audit", "An organisation's changes and refused requests, oldest first", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.AuditRow, error) {
 		org, err := orgOf(cmd.Context(), c, org)
 		if err != nil {
 			return nil, err
@@ -285,6 +285,8 @@ func cloudAudit(r *remote) *cobra.Command {
 			{"PRINCIPAL", func(a api.AuditRow) string { return a.Principal }},
 			{"ACTION", func(a api.AuditRow) string { return a.Action }},
 			{"TARGET", func(a api.AuditRow) string { return a.Target }},
+			{"REFUSED", func(a api.AuditRow) string { return string(a.Refused) }},
+			{"COUNT", func(a api.AuditRow) string { return count(a.Count) }},
 		})
 	}), &org)
 }

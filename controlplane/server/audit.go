@@ -39,7 +39,7 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	return writePage(w, list, limit, found, place, func(a store.AuditRow) api.AuditRow {
 		return api.AuditRow{
 			Seq: a.Seq, At: timeOf(a.AtNs), Principal: a.Principal, Action: a.Action, Target: a.Target,
-			Hash: hex.EncodeToString(a.Hash),
+			Refused: api.Code(a.Refused), Count: a.Count, Hash: hex.EncodeToString(a.Hash),
 		}
 	})
 }

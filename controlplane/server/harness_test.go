@@ -99,7 +99,7 @@ func startFront(t testing.TB) *front {
 		t.Fatal(err)
 	}
 	listener := httptest.NewServer(f.server)
-	t.Cleanup(func() { f.server.Drain(); listener.Close() })
+	t.Cleanup(func() { f.server.Drain(); listener.Close(); f.server.Close(ctx) })
 	f.url = listener.URL
 	f.operator = f.credential(keyring.CloudOperator, "", tenancy.CloudOperator)
 	return f

@@ -54,7 +54,7 @@ func (s *Server) routes() []serve.Route {
 		{Method: "GET", Path: cloud + "/orgs/{org}/usage", Permission: tenancy.UsageRead, Handler: s.orgUsage, Query: usageParams,
 			Summary: "What an organisation has used", Response: api.UsageReport{}},
 		{Method: "GET", Path: cloud + "/orgs/{org}/audit", Permission: tenancy.OrgRead, Handler: s.listAudit, Query: paging,
-			Summary: "What was changed in an organisation, oldest first", Response: auditPage{}},
+			Summary: "What was changed in an organisation and which requests were refused, oldest first", Response: auditPage{}},
 
 		{Method: "GET", Path: cloud + "/orgs/{org}/namespaces", Permission: tenancy.NamespaceRead, Handler: s.listNamespaces, Query: paging,
 			Summary: "An organisation's namespaces", Response: namespacePage{}},

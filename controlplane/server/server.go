@@ -54,6 +54,7 @@ type Server struct {
 	handler  http.Handler
 	openapi  []byte
 	lastUsed lastUsed
+	refusals *refusals
 
 	draining context.Context // ends when Drain is called
 	drain    context.CancelFunc
@@ -83,6 +84,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	s := &Server{cfg: cfg, store: cfg.Store}
 	s.draining, s.drain = context.WithCancel(context.Background())
+	s.refusals = &refusals{log: cfg.Logger, budgets: map[budgetKey]*budget{}, record: func(ctx context.Context, o *store.RecordRefusals) error {
+		_, err := store.Propose[any](ctx, s.store, o)
+		return err
+	}}
 	table := s.table()
 	var err error
 	if s.openapi, err = document(table); err != nil {
@@ -91,6 +96,7 @@ func New(cfg Config) (*Server, error) {
 	s.handler, err = serve.New(serve.Config{
 		Routes:       table,
 		Authenticate: s.authenticate,
+		Refused:      s.onRefused,
 		Tracer:       cfg.Tracer,
 		Logger:       cfg.Logger,
 		Metrics:      telemetry.NewHTTP(cfg.Metrics),

@@ -11,25 +11,29 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// AuditRow is one change.
+// AuditRow is one change, or refused requests that are alike.
 type AuditRow struct {
 	Seq       int64
 	AtNs      int64
 	Org       tenancy.OrgID // whose; "" = the cloud's own
-	Principal string
-	Action    string
-	Target    string
+	Principal string        // "" = callers that nobody knows
+	Action    string        // the op's name; method and route of refused requests
+	Target    string        // "" for refused requests
+	Refused   string        // error code of refused requests; "" = the change was made
+	Count     int64         // requests that the row stands for
+	Batch     string        // id of the RecordRefusals that added the row; "" = a change
 	Hash      []byte
 }
 
-// chain is the row's hash: SHA-256 of the hash before it and the row, whose
+// chain computes the row's hash: SHA-256 of the hash before it and the row, whose
 // numbers take eight bytes, big-endian, and whose texts have their lengths in
 // four before them. The form is permanent.
 func (r AuditRow) chain(before []byte) []byte {
 	b := bytes.Clone(before)
-	b = binary.BigEndian.AppendUint64(b, uint64(r.Seq))
-	b = binary.BigEndian.AppendUint64(b, uint64(r.AtNs))
-	for _, text := range []string{string(r.Org), r.Principal, r.Action, r.Target} {
+	for _, n := range []int64{r.Seq, r.AtNs, r.Count} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	for _, text := range []string{string(r.Org), r.Principal, r.Action, r.Target, r.Refused, r.Batch} {
 		b = binary.BigEndian.AppendUint32(b, uint32(len(text)))
 		b = append(b, text...)
 	}
@@ -39,20 +43,22 @@ func (r AuditRow) chain(before []byte) []byte {
 
 // audit records that the op which applies now has changed the target.
 func (tx *Tx) audit(m *Meta, org tenancy.OrgID, target string) error {
-	r := AuditRow{
-		Seq: tx.head.auditSeq + 1, AtNs: tx.clockNs(), Org: org,
-		Principal: m.GetPrincipal(), Action: tx.kind.name, Target: target,
-	}
-	r.Hash = r.chain(tx.head.auditHash)
-	tx.head.auditSeq, tx.head.auditHash = r.Seq, r.Hash
-	return tx.put("INSERT INTO audit (seq, at_ns, org, principal, action, target, hash) VALUES (?, ?, ?, ?, ?, ?, ?)",
-		r.Seq, r.AtNs, string(r.Org), r.Principal, r.Action, r.Target, r.Hash)
+	return tx.addAudit(AuditRow{Org: org, Principal: m.GetPrincipal(), Action: tx.kind.name, Target: target, Count: 1})
 }
 
-const auditColumns = "seq, at_ns, org, principal, action, target, hash"
+// addAudit adds a row to the chain, with the next number and the time of the entry.
+func (tx *Tx) addAudit(r AuditRow) error {
+	r.Seq, r.AtNs = tx.head.auditSeq+1, tx.clockNs()
+	r.Hash = r.chain(tx.head.auditHash)
+	tx.head.auditSeq, tx.head.auditHash = r.Seq, r.Hash
+	return tx.put("INSERT INTO audit ("+auditColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		r.Seq, r.AtNs, string(r.Org), r.Principal, r.Action, r.Target, r.Refused, r.Count, r.Batch, r.Hash)
+}
+
+const auditColumns = "seq, at_ns, org, principal, action, target, refused, count, batch, hash"
 
 func scanAudit(rows *sql.Rows) (r AuditRow, err error) {
-	err = rows.Scan(&r.Seq, &r.AtNs, &r.Org, &r.Principal, &r.Action, &r.Target, &r.Hash)
+	err = rows.Scan(&r.Seq, &r.AtNs, &r.Org, &r.Principal, &r.Action, &r.Target, &r.Refused, &r.Count, &r.Batch, &r.Hash)
 	return r, err
 }
 

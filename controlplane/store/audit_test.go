@@ -43,6 +43,7 @@ func everyOp() []struct {
 		{&UpdateNamespace{Meta: by("token"), Id: "ns_a", DeletionProtection: new(bool)}, "org_acme token update-namespace ns_a"},
 		{deletion("a"), "org_acme token delete-namespace ns_a"},
 		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
+		{refusals("b1", 1), "org_acme token POST /x0 "},
 	}
 }
 
@@ -95,8 +96,39 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			}
 		}
 	}
-	if len(own) != 13 {
+	if len(own) != 14 {
 		t.Errorf("the organisation sees %v", own)
+	}
+}
+
+// refusals is an op with n rows of refused requests.
+func refusals(batch string, n int) *RecordRefusals {
+	o := &RecordRefusals{Meta: by("audit"), Batch: batch}
+	for i := range n {
+		o.Refusals = append(o.Refusals, &Refusal{Org: "org_acme", Principal: "token", Action: fmt.Sprint("POST /x", i), Code: "FORBIDDEN", Count: uint64(i) + 1})
+	}
+	return o
+}
+
+// Refused requests are rows of the chain. A batch that is proposed again, because its
+// answer was lost, adds nothing.
+func TestRefusalsAreInTheChain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), refusals("b1", MaxRefusals), refusals("b1", MaxRefusals), newNamespace("org_acme", "a"), refusals("b2", 1))
+	w.ok(refusals("b1", MaxRefusals), refusals("b2", 2))
+	rows, err := w.store().Audit(t.Context(), "", 0, MaxPage)
+	if err != nil || len(rows) != MaxRefusals+3 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	if r := rows[2]; r.Action != "POST /x1" || r.Refused != "FORBIDDEN" || r.Count != 2 || r.Batch != "b1" || r.Principal != "token" {
+		t.Errorf("%+v", r)
+	}
+	if r := rows[0]; r.Refused != "" || r.Count != 1 || r.Batch != "" {
+		t.Errorf("a change is %+v", r)
+	}
+	if err := w.store().VerifyAudit(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -104,8 +136,8 @@ func TestEveryChangeIsAudited(t *testing.T) {
 // any later binary.
 func TestAuditHashIsPermanent(t *testing.T) {
 	t.Parallel()
-	r := AuditRow{Seq: 7, AtNs: epochNs, Org: "org_a", Principal: "p", Action: "create-org", Target: "x"}
-	const want = "fa96260b173d6a01ef175a6419f140bf4c635322af6e5b39dbea0daa1f068e49"
+	r := AuditRow{Seq: 7, AtNs: epochNs, Org: "org_a", Principal: "p", Action: "create-org", Target: "x", Refused: "CONFLICT", Count: 2, Batch: "b"}
+	const want = "09898b6f099ded69905693b94912b4cc215827a522cd2e0bf14942a770511cf0"
 	if got := hex.EncodeToString(r.chain(make([]byte, 32))); got != want {
 		t.Errorf("the hash is %s, was %s", got, want)
 	}
@@ -120,7 +152,10 @@ func TestTamperingIsFound(t *testing.T) {
 		"moved text": {"UPDATE audit SET action = action || substr(target, 1, 1), target = substr(target, 2) WHERE seq = 1", "row 1 "},
 		"removed":    {"DELETE FROM audit WHERE seq = 2", "row 2 is missing"},
 		"cut off":    {"DELETE FROM audit WHERE seq = 4", "it ends at row 3, it was written up to row 4"},
-		"added":      {"INSERT INTO audit SELECT 5, at_ns, org, principal, action, target, hash FROM audit WHERE seq = 4", "row 5 "},
+		"count":      {"UPDATE audit SET count = 2 WHERE seq = 3", "row 3 "},
+		"refused":    {"UPDATE audit SET refused = 'FORBIDDEN' WHERE seq = 3", "row 3 "},
+		"batch":      {"UPDATE audit SET batch = 'b' WHERE seq = 3", "row 3 "},
+		"added":      {"INSERT INTO audit SELECT 5, at_ns, org, principal, action, target, refused, count, batch, hash FROM audit WHERE seq = 4", "row 5 "},
 		"hash":       {"UPDATE audit SET hash = zeroblob(32) WHERE seq = 4", "row 4 "},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,6 +40,9 @@ const (
 	MaxProblems       = 100 // listed in one refusal; the rest is counted
 	MaxRoles          = tenancy.MaxKeyRoles
 	MaxPage           = 1_000 // rows of one page of a list
+	MaxRefusals       = 256   // rows of the audit log that one RecordRefusals adds
+	MaxAction         = 256   // bytes of what a refused request asked for
+	MaxCode           = 64    // bytes of an error code
 )
 
 // limits are the bounds that decide in Apply.

@@ -73,6 +73,7 @@ func TestValidate(t *testing.T) {
 		change(o)
 		return o
 	}
+	row := func(change func(*Refusal)) op { o := refusals("b", 1); change(o.Refusals[0]); return o }
 	rows := func(n int) (all []*UsageRow) {
 		for range n {
 			all = append(all, usageRow("q", "m", 1))
@@ -118,6 +119,14 @@ func TestValidate(t *testing.T) {
 		{"version", nil, func() op { return &JoinHost{Id: "h", Version: long(MaxVersion + 1)} }},
 		{"rows", func() op { return use(func(o *ApplyUsage) { o.Rows = rows(billing.MaxFrameRows) }) }, func() op { return use(func(o *ApplyUsage) { o.Rows = rows(billing.MaxFrameRows + 1) }) }},
 		{"rows", nil, func() op { return use(func(o *ApplyUsage) { o.Rows = nil }) }},
+		{"refusals", func() op { return refusals("b", MaxRefusals) }, func() op { return refusals("b", MaxRefusals+1) }},
+		{"refusals", nil, func() op { return refusals("b", 0) }},
+		{"batch", nil, func() op { return refusals("", 1) }},
+		{"refusals[0].count", nil, func() op { return row(func(r *Refusal) { r.Count = 0 }) }},
+		{"refusals[0].org", func() op { return row(func(r *Refusal) { r.Org = long(MaxID) }) }, func() op { return row(func(r *Refusal) { r.Org = long(MaxID + 1) }) }},
+		{"refusals[0].action", func() op { return row(func(r *Refusal) { r.Action = long(MaxAction) }) }, func() op { return row(func(r *Refusal) { r.Action = long(MaxAction + 1) }) }},
+		{"refusals[0].code", func() op { return row(func(r *Refusal) { r.Code = long(MaxCode) }) }, func() op { return row(func(r *Refusal) { r.Code = long(MaxCode + 1) }) }},
+		{"refusals[0].principal", func() op { return row(func(r *Refusal) { r.Principal = long(MaxPrincipal) }) }, func() op { return row(func(r *Refusal) { r.Principal = long(MaxPrincipal + 1) }) }},
 		{"rows[0].queue", func() op { return use(func(o *ApplyUsage) { o.Rows[0].Queue = long(MaxUsageWord) }) }, func() op { return use(func(o *ApplyUsage) { o.Rows[0].Queue = long(MaxUsageWord + 1) }) }},
 		{"rows[0].hour_ns", nil, func() op { return use(func(o *ApplyUsage) { o.Rows[0].HourNs++ }) }},
 		{"rows[0].cost_nano_usd", nil, func() op { return use(func(o *ApplyUsage) { o.Rows[0].CostNanoUsd = -1 }) }},

@@ -2425,6 +2425,181 @@ func (*AddSigningKeyResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{38}
 }
 
+// Refusal is refused requests that are alike.
+type Refusal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Org           string                 `protobuf:"bytes,1,opt,name=org,proto3" json:"org,omitempty"`             // the caller's; "" = the cloud's own, and callers that nobody knows
+	Principal     string                 `protobuf:"bytes,2,opt,name=principal,proto3" json:"principal,omitempty"` // the caller's credential; "" = nobody knows it
+	Action        string                 `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`       // method and route, or "authenticate"
+	Code          string                 `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`           // error code of the answer
+	Count         uint64                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Refusal) Reset() {
+	*x = Refusal{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Refusal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Refusal) ProtoMessage() {}
+
+func (x *Refusal) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
+func (*Refusal) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Refusal) GetOrg() string {
+	if x != nil {
+		return x.Org
+	}
+	return ""
+}
+
+func (x *Refusal) GetPrincipal() string {
+	if x != nil {
+		return x.Principal
+	}
+	return ""
+}
+
+func (x *Refusal) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *Refusal) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Refusal) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+// RecordRefusals adds refused requests to the audit log. Servers gather them, so that a
+// flood of refused requests costs few ops.
+type RecordRefusals struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Batch         string                 `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"` // an id that the server chooses; a repeat of it changes nothing
+	Refusals      []*Refusal             `protobuf:"bytes,3,rep,name=refusals,proto3" json:"refusals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordRefusals) Reset() {
+	*x = RecordRefusals{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordRefusals) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordRefusals) ProtoMessage() {}
+
+func (x *RecordRefusals) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordRefusals.ProtoReflect.Descriptor instead.
+func (*RecordRefusals) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *RecordRefusals) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RecordRefusals) GetBatch() string {
+	if x != nil {
+		return x.Batch
+	}
+	return ""
+}
+
+func (x *RecordRefusals) GetRefusals() []*Refusal {
+	if x != nil {
+		return x.Refusals
+	}
+	return nil
+}
+
+type RecordRefusalsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RecordRefusalsResult) Reset() {
+	*x = RecordRefusalsResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecordRefusalsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecordRefusalsResult) ProtoMessage() {}
+
+func (x *RecordRefusalsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecordRefusalsResult.ProtoReflect.Descriptor instead.
+func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
+}
+
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
 
 const file_controlplane_store_ops_proto_rawDesc = "" +
@@ -2609,7 +2784,18 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x12\n" +
 	"\x04seed\x18\x03 \x01(\fR\x04seed\x12(\n" +
 	"\x10trusted_until_ns\x18\x04 \x01(\x03R\x0etrustedUntilNs\"\x15\n" +
-	"\x13AddSigningKeyResultB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
+	"\x13AddSigningKeyResult\"{\n" +
+	"\aRefusal\x12\x10\n" +
+	"\x03org\x18\x01 \x01(\tR\x03org\x12\x1c\n" +
+	"\tprincipal\x18\x02 \x01(\tR\tprincipal\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\x04R\x05count\"\x93\x01\n" +
+	"\x0eRecordRefusals\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x14\n" +
+	"\x05batch\x18\x02 \x01(\tR\x05batch\x12:\n" +
+	"\brefusals\x18\x03 \x03(\v2\x1e.corvo.controlplane.v1.RefusalR\brefusals\"\x16\n" +
+	"\x14RecordRefusalsResultB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
 
 var (
 	file_controlplane_store_ops_proto_rawDescOnce sync.Once
@@ -2623,7 +2809,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -2664,6 +2850,9 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*SetAsideUsageResult)(nil),    // 36: corvo.controlplane.v1.SetAsideUsageResult
 	(*AddSigningKey)(nil),          // 37: corvo.controlplane.v1.AddSigningKey
 	(*AddSigningKeyResult)(nil),    // 38: corvo.controlplane.v1.AddSigningKeyResult
+	(*Refusal)(nil),                // 39: corvo.controlplane.v1.Refusal
+	(*RecordRefusals)(nil),         // 40: corvo.controlplane.v1.RecordRefusals
+	(*RecordRefusalsResult)(nil),   // 41: corvo.controlplane.v1.RecordRefusalsResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -2688,11 +2877,13 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	32, // 19: corvo.controlplane.v1.ApplyUsage.rows:type_name -> corvo.controlplane.v1.UsageRow
 	1,  // 20: corvo.controlplane.v1.SetAsideUsage.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 21: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	1,  // 22: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
+	39, // 23: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
+	24, // [24:24] is the sub-list for method output_type
+	24, // [24:24] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -2707,7 +2898,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -167,9 +167,13 @@ CREATE TABLE audit (
     principal TEXT NOT NULL,
     action    TEXT NOT NULL,
     target    TEXT NOT NULL,
+    refused   TEXT NOT NULL,    -- error code of refused requests; '' = the change was made
+    count     INTEGER NOT NULL, -- requests that the row stands for
+    batch     TEXT NOT NULL,    -- of the op that recorded refused requests; '' = a change
     hash      BLOB NOT NULL
 ) STRICT;
 CREATE INDEX audit_org ON audit (org, seq);
+CREATE INDEX audit_batch ON audit (batch) WHERE batch <> '';
 CREATE TRIGGER audit_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is never changed'); END;
 CREATE TRIGGER audit_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is never shortened'); END;
 

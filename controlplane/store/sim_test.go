@@ -252,7 +252,7 @@ func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
 	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
-	switch s.rng.IntN(22) {
+	switch s.rng.IntN(23) {
 	case 0:
 		return &StartTerm{}
 	case 1:
@@ -294,6 +294,9 @@ func (s *simulation) drawBare() op {
 	case 20:
 		id := s.mint("sk_")
 		return &AddSigningKey{Id: id, Seed: hash(id), TrustedUntilNs: s.clockNs + s.rng.Int64N(int64(time.Hour))}
+	}
+	if s.rng.IntN(3) == 0 {
+		return refusals(fmt.Sprint("batch", s.rng.IntN(30)), 1+s.rng.IntN(3)) // some come again
 	}
 	return s.drawUsage(n)
 }

@@ -33,6 +33,7 @@ const (
 	numApplyUsage       entry.Number = 14
 	numAddSigningKey    entry.Number = 15
 	numSetCredential    entry.Number = 18
+	numRecordRefusals   entry.Number = 19
 )
 
 // The classes of the ops. What closes doors and what the reconciler does comes
@@ -62,6 +63,7 @@ var table = [...]*kind{
 	numApplyUsage:       newKind("apply-usage", bulk, (*ApplyUsage).Apply),
 	numAddSigningKey:    newKind("add-signing-key", urgent, (*AddSigningKey).Apply),
 	numSetCredential:    newKind("set-credential", urgent, (*SetCredential).Apply),
+	numRecordRefusals:   newKind("record-refusals", bulk, (*RecordRefusals).Apply),
 }
 
 // op is one change: what the pipeline needs of it, and what it takes to read it

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/tenancy"
+)
+
+// RecordRefusals adds refused requests to the audit log. A server gathers the requests
+// first, so that a caller who floods it with them costs few commits and rows. The batch id
+// makes a repeat harmless; Meta's idempotency key would not do, because each one takes a
+// place in a table that is bounded for a day.
+
+// Number is RecordRefusals' number in the log.
+func (*RecordRefusals) Number() entry.Number { return numRecordRefusals }
+
+// Class is RecordRefusals' place among waiting proposals.
+func (*RecordRefusals) Class() pipeline.Class { return table[numRecordRefusals].class }
+
+// Validate refuses what no state could accept.
+func (o *RecordRefusals) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("batch", checkID(o.Batch))
+	switch n := len(o.Refusals); {
+	case n == 0:
+		p.add("refusals", errors.New("is missing"))
+	case n > MaxRefusals:
+		p.add("refusals", fmt.Errorf("has %d entries: at most %d", n, MaxRefusals))
+		return p.err()
+	}
+	for i, r := range o.Refusals {
+		field := fmt.Sprintf("refusals[%d].", i)
+		p.add(field+"org", checkText(r.GetOrg(), MaxID))
+		p.add(field+"principal", checkText(r.GetPrincipal(), MaxPrincipal))
+		p.add(field+"action", checkWord(r.GetAction(), MaxAction))
+		p.add(field+"code", checkWord(r.GetCode(), MaxCode))
+		p.add(field+"count", checkPositive(int64(r.GetCount())))
+	}
+	return p.err()
+}
+
+// Apply records the requests. It refuses nothing.
+func (o *RecordRefusals) Apply(tx *Tx) (*RecordRefusalsResult, error) {
+	// batch <> '' has SQLite use the index, which holds only rows of batches.
+	known, err := number(tx, "SELECT count(*) FROM audit WHERE batch = ? AND batch <> ''", o.Batch)
+	if err != nil || known > 0 {
+		return &RecordRefusalsResult{}, err
+	}
+	for _, r := range o.Refusals {
+		err := tx.addAudit(AuditRow{
+			Org: tenancy.OrgID(r.Org), Principal: r.Principal, Action: r.Action, Refused: r.Code, Count: int64(r.Count), Batch: o.Batch,
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &RecordRefusalsResult{}, nil
+}
