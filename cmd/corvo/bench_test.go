@@ -85,6 +85,33 @@ func TestBench(t *testing.T) {
 	}
 }
 
+// A bench shows its phases on a terminal's stderr and takes them away before the report.
+// Into a pipe, or as JSON for a program, it shows nothing of them.
+func TestBenchProgress(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p := startServer(t, "--data-dir", dir)
+	env := []string{"CORVO_ENDPOINT=" + p.endpoint, "CORVO_API_KEY=" + adminKey(t, dir)}
+	run := inTerminal(t, 24, 100, env, "bench", "--clients", "1", "--rate", "20", "--for", "24h", "--warmup", "0")
+	eventually(t, t.Context(), "the phase and the time left", func() bool {
+		return regexp.MustCompile(`\r\[\.{30}\]   0%  measuring, \d+ s left\x1b\[K`).MatchString(run.all())
+	})
+	run.press(t, "\x03")
+	<-run.ended
+	_, report, cleared := strings.Cut(run.all(), "\r\x1b[KLOAD ")
+	if !cleared || !strings.Contains(report, ", interrupted") || strings.Contains(report, "\x1b[K") {
+		t.Errorf("it ends with %q", report)
+	}
+
+	shown, out := stderrOnTerminal(t, env, "bench", "--clients", "1", "--for", "1s", "--warmup", "0", "--output", "json")
+	if shown != "" || readReport(t, out).Jobs == 0 {
+		t.Errorf("with JSON into a pipe the terminal shows %q", shown)
+	}
+	if a := corvo(t, env, "bench", "--clients", "1", "--for", "1s", "--warmup", "0"); a.code != 0 || a.stderr != "" {
+		t.Errorf("into a pipe stderr has %q", a.stderr)
+	}
+}
+
 // benchOnce makes one load that ends as it should.
 func benchOnce(t *testing.T, env []string, code int, args ...string) loadgen.Report {
 	t.Helper()

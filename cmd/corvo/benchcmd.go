@@ -90,7 +90,12 @@ func (b *bench) run(cmd *cobra.Command, _ []string) error {
 	stop, cancel := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	context.AfterFunc(stop, cancel) // a second Ctrl-C does not wait for the end
+	p := newProgress(cmd)
+	if b.output == outputTable || forPerson() {
+		b.Watch = func(at loadgen.Progress) { p.show(at.Done, at.Total, benchProgressText(at)) }
+	}
 	report, err := loadgen.Run(stop, b.Config)
+	p.clear()
 	if report.Endpoint == "" {
 		return err
 	}
@@ -110,6 +115,15 @@ func (b *bench) run(cmd *cobra.Command, _ []string) error {
 		return fmt.Errorf("nothing was measured")
 	}
 	return nil
+}
+
+// benchProgressText is a phase of the run and the seconds until it ends, where they are
+// known.
+func benchProgressText(at loadgen.Progress) string {
+	if at.Left <= 0 {
+		return at.Phase
+	}
+	return fmt.Sprintf("%s, %.0f s left", at.Phase, math.Ceil(at.Left.Seconds()))
 }
 
 // fill says what the flags leave open.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -51,6 +52,32 @@ func inTerminal(t *testing.T, rows, columns uint16, env []string, args ...string
 	}()
 	t.Cleanup(func() { cmd.Process.Kill(); f.Close(); <-term.ended })
 	return term
+}
+
+// stderrOnTerminal runs a command line whose stdout is a pipe and whose stderr a
+// terminal, and returns all that came on either.
+func stderrOnTerminal(t *testing.T, env []string, args ...string) (shown, out string) {
+	t.Helper()
+	leader, tty, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer leader.Close()
+	cmd := exec.CommandContext(within(t), proctest.Build(t, "../..", "./cmd/corvo"), args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stderr = tty
+	read := make(chan string)
+	go func() {
+		all, _ := io.ReadAll(leader) // it ends with an error when the last writer is gone
+		read <- string(all)
+	}()
+	stdout, err := cmd.Output()
+	tty.Close()
+	shown = <-read
+	if err != nil {
+		t.Fatalf("%v: %v: %s", args, err, shown)
+	}
+	return shown, string(stdout)
 }
 
 // all is all that was ever sent to the terminal.

@@ -75,6 +75,8 @@ type Config struct {
 	Jobs   int           // 0: until For is over; of Work how many are there, not of Steady
 
 	Keep bool // leave the queues and their jobs
+
+	Watch func(Progress) // called by one goroutine at a time while the run goes on; may be nil
 }
 
 // Check says everything that is wrong with a run.
@@ -149,11 +151,16 @@ func Run(stop context.Context, cfg Config) (Report, error) {
 		return Report{}, err
 	}
 	r := &run{Config: cfg, api: c, queues: queueNames(cfg.Queues), base: time.Now()}
-	if err := r.prepare(stop); err != nil {
-		return Report{}, errors.Join(err, r.remove())
+	prepared := r.watch(endless(Preparing))
+	err = r.prepare(stop)
+	prepared()
+	var report Report
+	if err == nil {
+		report = r.measure(stop)
 	}
-	report := r.measure(stop)
-	return report, r.remove()
+	removed := r.watch(endless(Removing))
+	defer removed()
+	return report, errors.Join(err, r.remove())
 }
 
 // measure has the clients work, and reports.
@@ -163,6 +170,7 @@ func (r *run) measure(stop context.Context) Report {
 	undo := context.AfterFunc(stop, func() { time.AfterFunc(grace, cancel) })
 	defer undo()
 	r.pace = newPace(r.Config, time.Now())
+	defer r.watch(r.progress)()
 	var all []*caller
 	var running sync.WaitGroup
 	for i := range r.Clients {

@@ -151,6 +151,43 @@ func TestWarmUpIsNotMeasured(t *testing.T) {
 	})
 }
 
+// A run tells its phases in their order, each with the time that is left of it.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cfg   Config
+		total uint64 // of Measuring
+	}{
+		"for a time": {Config{Clients: 2, Warmup: 2 * time.Second, For: 4 * time.Second}, 4000},
+		"at a rate":  {Config{Clients: 50, Rate: 100, Warmup: 2 * time.Second, For: 4 * time.Second}, 4000},
+		"of jobs":    {Config{Clients: 2, Jobs: 1000}, 1000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var all []Progress
+				c.cfg.Watch = func(p Progress) { all = append(all, p) }
+				measureStalling(t, c.cfg)
+				last := all[len(all)-1]
+				if last != (Progress{Phase: Measuring, Done: c.total, Total: c.total}) {
+					t.Errorf("at the end it tells %+v", last)
+				}
+				for i, p := range all[:len(all)-1] {
+					warm := time.Duration(i+1)*watchEvery < c.cfg.Warmup
+					if warm != (p.Phase == WarmingUp) || p.Done > p.Total || i > 0 && all[i-1].Phase == p.Phase && p.Done < all[i-1].Done {
+						t.Fatalf("look %d tells %+v after %+v", i, p, all[max(i-1, 0)])
+					}
+					if of := time.Duration(p.Total-p.Done) * time.Millisecond; c.cfg.Jobs == 0 && p.Left != of {
+						t.Fatalf("look %d tells %v left of %+v", i, p.Left, p)
+					}
+					if c.cfg.Jobs > 0 && ((p.Left <= 0) != (p.Done == p.Total) || p.Left > 7*time.Second) {
+						t.Fatalf("look %d estimates %v left of 1,000 jobs, which take 5 seconds and a stall", i, p.Left)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestPayloads(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{MinPayload, 200, letterPool + 1000} {
