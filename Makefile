@@ -10,6 +10,7 @@ FUZZTIME  ?= 5s
 SIM_SEEDS ?= 200
 BUDGET_SEEDS ?= 1000
 JOBS      ?= 1000000
+FOR       ?= 2m
 
 # The race detector runs where goroutines meet. SQLite in pure Go is some thirty
 # times slower under it, so the view is tested without; the server runs one
@@ -19,7 +20,7 @@ RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/duties/... ./data
 	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
 	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 
-.PHONY: help run run-node cli build release image image-check test check unit race sim sim-long sim-budgets million fuzz chaos bench peers lint generate schema golden clean
+.PHONY: help run run-node cli build release image image-check test check unit race sim sim-long sim-budgets million sustained fuzz chaos bench peers lint generate schema golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +82,9 @@ sim-budgets: ## histories of budgets beside a model, a thousand of them
 
 million: ## a million jobs of every shape through a node, and every count recounted
 	$(GO) test ./dataplane/ -run TestEveryCountIsARecount -v -count=1 -million.jobs=$(JOBS) -timeout 60m
+
+sustained: ## every plain list during the most load for FOR=2m, and how soon it is current
+	$(GO) test ./dataplane/ -run TestListsUnderSustainedLoad -v -count=1 -sustained.for=$(FOR) -timeout 30m
 
 # A fuzzer whose time ends in the middle of an input may answer "context deadline
 # exceeded" and fail, having found nothing: the toolchain's mistake. What it does

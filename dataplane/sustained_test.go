@@ -1,0 +1,105 @@
+package dataplane_test
+
+import (
+	"flag"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var sustained = flag.Duration("sustained.for", 0, "how long TestListsUnderSustainedLoad loads a node; 0 = skip it")
+
+// How long the lists may take to be current after the load: a view that goes on where it
+// was, and one that is built anew.
+const (
+	currentWithin = 30 * time.Second
+	builtWithin   = time.Minute
+)
+
+// sustainedLists are the reads that an operator makes of a busy node.
+var sustainedLists = []struct{ method, path, body string }{
+	{"GET", "/api/v1/queues", ""},
+	{"GET", "/api/v1/queues/bench-0", ""},
+	{"POST", "/api/v1/jobs/search", `{"queue":"bench-0"}`},
+	{"POST", "/api/v1/jobs/search", `{"state":["completed"]}`},
+	{"GET", "/api/v1/usage/summary", ""},
+	{"GET", "/api/v1/workers", ""},
+	{"GET", "/api/v1/dead", ""},
+	{"GET", "/api/v1/metrics/throughput", ""},
+}
+
+// TestListsUnderSustainedLoad puts the most load on a node that the machine bears. Every plain
+// list must answer meanwhile, with its age, and be current soon after the load.
+func TestListsUnderSustainedLoad(t *testing.T) {
+	if *sustained == 0 {
+		t.Skip("a measurement: make sustained")
+	}
+	b := openBareNode(t, filepath.Join(t.TempDir(), "node"), "", 1)
+	c := b.node.Cells()[0]
+	l := startLoad(512, func(caller int) error { return lifecycle(c, caller) })
+	var slowest, oldest time.Duration
+	var slowestPath string
+	asked := 0
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(*sustained); time.Now().Before(end); <-tick.C {
+		for _, list := range sustainedLists {
+			took, age := askList(t, b, list.method, list.path, list.body)
+			if took > slowest {
+				slowest, slowestPath = took, list.path
+			}
+			oldest, asked = max(oldest, age), asked+1
+		}
+	}
+	l.stop(t)
+	stopped := time.Now()
+	status, err := c.Status()
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := currentWithin
+	for {
+		if events, _ := c.View().Lag(); events == 0 {
+			break
+		}
+		if status, err := c.Status(); err == nil && status.ViewBuilding {
+			limit = builtWithin
+		}
+		if time.Since(stopped) > limit {
+			t.Fatalf("the view is not current %v after the load", limit)
+		}
+		<-tick.C
+	}
+	t.Logf("%d jobs in %v (%.0f a second); %d lists answered, the slowest (%s) in %v, the oldest %v old; %d events kept; current %v after the load",
+		l.done.Load(), *sustained, float64(l.done.Load())/sustained.Seconds(), asked, slowestPath, slowest, oldest, status.FeedEvents, time.Since(stopped).Round(time.Millisecond))
+}
+
+// askList asks for a list and returns how long the answer took and how old it is.
+func askList(t *testing.T, b *bare, method, path, body string) (took, age time.Duration) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+b.key)
+	begun := time.Now()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	took = time.Since(begun)
+	lag, err := strconv.Atoi(resp.Header.Get("Corvo-View-Lag-Ms"))
+	if resp.StatusCode != http.StatusOK || err != nil {
+		t.Errorf("%s %s: %d %.200s, its age is %q", method, path, resp.StatusCode, text, resp.Header.Get("Corvo-View-Lag-Ms"))
+	}
+	return took, time.Duration(lag) * time.Millisecond
+}
