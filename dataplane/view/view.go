@@ -169,7 +169,7 @@ func (v *View) Notify() {
 
 // epoch makes clock a reading of the monotonic clock that is never 0, also for a moment
 // before the process began.
-var epoch = time.Now().AddDate(-1, 0, 0)
+var epoch = time.Now().Add(-365 * 24 * time.Hour)
 
 func clock() int64 { return int64(time.Since(epoch)) }
 
