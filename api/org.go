@@ -38,6 +38,22 @@ type Page[T any] struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
+// AuditCheck is the outcome of recomputing a part of the control plane's audit log. Keep
+// Verified and Hash of a whole check elsewhere: a log that was written anew fits itself
+// and does not come to the same hash.
+type AuditCheck struct {
+	Verified int64       `json:"verified"`         // rows from the first on that fit
+	Hash     string      `json:"hash"`             // of the last of them; hex SHA-256
+	Broken   *AuditBreak `json:"broken,omitempty"` // absent = every row so far fits
+	Cursor   string      `json:"cursor,omitempty"` // to go on; absent = the check is complete
+}
+
+// AuditBreak is the first row of an audit log that does not fit.
+type AuditBreak struct {
+	Seq   int64  `json:"seq"`
+	Error string `json:"error"`
+}
+
 // AuditRow is one change of the control plane, or refused requests that are alike.
 // Rows are chained: Hash covers the row and the hash before it.
 type AuditRow struct {

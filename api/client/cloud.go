@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -259,6 +260,27 @@ func (c *Cloud) NamespaceUsage(ctx context.Context, ns string, q UsageQuery) (ap
 // Audit lists an organisation's changes, oldest first.
 func (c *Cloud) Audit(ctx context.Context, org string) ([]api.AuditRow, error) {
 	return all[api.AuditRow](ctx, c.Client, cloudPath("orgs", org, "audit"), nil)
+}
+
+// maxAuditCheck is how many rows of the audit log the control plane checks at once.
+const maxAuditCheck = "1000"
+
+// VerifyAudit has the control plane recompute its whole audit log, and returns where it
+// ends. An error names the first row that does not fit. It needs an operator's key.
+func (c *Cloud) VerifyAudit(ctx context.Context) (api.AuditCheck, error) {
+	v := url.Values{"limit": {maxAuditCheck}}
+	for {
+		check, err := get[api.AuditCheck](ctx, c.Client, cloudPath("audit", "verify")+"?"+v.Encode())
+		switch {
+		case err != nil:
+			return check, err
+		case check.Broken != nil:
+			return check, errors.New(check.Broken.Error)
+		case check.Cursor == "":
+			return check, nil
+		}
+		v.Set("cursor", check.Cursor)
+	}
 }
 
 // CreateHost registers a host or gateway; it needs an operator's key.

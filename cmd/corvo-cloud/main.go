@@ -1,5 +1,6 @@
 // Command corvo-cloud is the cloud: `dev` runs all of it in one process, and
-// server, gateway and host are the same parts on machines of their own.
+// server, gateway and host are the same parts on machines of their own. `admin` is for
+// operators.
 package main
 
 import (
@@ -42,7 +43,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	})
-	root.AddCommand(newDev(), newServer(), newGateway(), newHost(), newVersion())
+	root.AddCommand(newDev(), newServer(), newGateway(), newHost(), newAdmin(), newVersion())
 	misuse.Completion(root)
 	misuse.Version(root, version)
 	misuse.Strict(root)

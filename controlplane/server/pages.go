@@ -23,6 +23,12 @@ var paging = []serve.Param{
 	{Name: "cursor", Doc: "of the page before, to go on after it"},
 }
 
+// auditPaging are the parameters of a check of the audit log.
+var auditPaging = []serve.Param{
+	{Name: "limit", Type: "integer", Doc: "rows to check, 1 to 1000; default 100"},
+	{Name: "cursor", Doc: "of the answer before, to go on after it"},
+}
+
 // The pages of the document; api.Page is generic, and a schema needs a name.
 type (
 	orgPage       api.Page[api.Org]
@@ -65,6 +71,12 @@ func pageOf(r *http.Request, list string) (limit int, after string, err error) {
 	return limit, c.After, nil
 }
 
+// cursorAfter builds the cursor of a list that goes on after a place.
+func cursorAfter(list, after string) (string, error) {
+	text, err := json.Marshal(cursor{List: list, After: after})
+	return base64.RawURLEncoding.EncodeToString(text), err
+}
+
 // writePage answers a page. found are the items after the cursor, one more than
 // limit if there are so many; place is where an item stands in the list.
 func writePage[F, T any](w http.ResponseWriter, list string, limit int, found []F, place func(F) string, convert func(F) T) error {
@@ -73,11 +85,10 @@ func writePage[F, T any](w http.ResponseWriter, list string, limit int, found []
 	// be an empty one.
 	if len(found) > limit || len(found) == store.MaxPage {
 		found = found[:limit]
-		text, err := json.Marshal(cursor{List: list, After: place(found[limit-1])})
-		if err != nil {
+		var err error
+		if page.Cursor, err = cursorAfter(list, place(found[limit-1])); err != nil {
 			return err
 		}
-		page.Cursor = base64.RawURLEncoding.EncodeToString(text)
 	}
 	for _, f := range found {
 		page.Items = append(page.Items, convert(f))

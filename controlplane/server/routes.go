@@ -85,6 +85,9 @@ func (s *Server) routes() []serve.Route {
 		{Method: "GET", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.getHost,
 			Summary: "A host or gateway, by id or name", Response: api.Host{}},
 
+		{Method: "GET", Path: cloud + "/audit/verify", Permission: tenancy.FleetOperate, Handler: s.checkAudit, Query: auditPaging,
+			Summary: "Recompute the hash chain of the audit log, a page at a time", Response: api.AuditCheck{}},
+
 		{Method: "GET", Path: metricsPath, Permission: tenancy.FleetOperate, Handler: s.metrics, Summary: "Metrics in the Prometheus text format"},
 		{Method: "GET", Path: scrapePath, Permission: tenancy.FleetOperate, Handler: s.metrics, Operation: "scrapeMetrics", Summary: "Metrics where Prometheus looks by default"},
 		{Method: "GET", Path: cloud + "/openapi.json", Permission: serve.Open, Handler: s.openAPI, Summary: "This document"},

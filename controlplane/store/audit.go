@@ -73,7 +73,36 @@ func (s *Store) Audit(ctx context.Context, org tenancy.OrgID, after int64, limit
 	})
 }
 
-// VerifyAudit recomputes the chain of audit rows; an error names the first that
+// AuditPlace is a row of the audit log up to which the chain was found whole. The zero
+// value is the place before the first row.
+type AuditPlace struct {
+	Seq  int64
+	Hash []byte
+}
+
+// AuditCheck is the outcome of checking a part of the chain.
+type AuditCheck struct {
+	Last   AuditPlace  // the last row that fits
+	Broken *AuditBreak // nil = every row that was checked fits
+	More   bool        // rows may follow: go on after Last
+}
+
+// AuditBreak is the first row of the audit log that does not fit.
+type AuditBreak struct {
+	Seq  int64
+	What string
+}
+
+func (b *AuditBreak) Error() string {
+	return fmt.Sprintf("the audit log was changed: %s; compare it with an export or a backup", b.What)
+}
+
+// CheckAudit recomputes the chain of audit rows after a place, at most limit of them.
+func (s *Store) CheckAudit(ctx context.Context, after AuditPlace, limit int) (AuditCheck, error) {
+	return read(ctx, s, func(r reader) (AuditCheck, error) { return checkAudit(r, after, page(limit)) })
+}
+
+// VerifyAudit recomputes the whole chain of audit rows; an error names the first row that
 // does not fit.
 func (s *Store) VerifyAudit(ctx context.Context) error {
 	_, err := read(ctx, s, func(r reader) (any, error) { return nil, verifyAudit(r) })
@@ -81,35 +110,49 @@ func (s *Store) VerifyAudit(ctx context.Context) error {
 }
 
 func verifyAudit(q querier) error {
-	h, err := readHead(q)
-	if err != nil {
-		return err
-	}
-	last := AuditRow{Hash: make([]byte, sha256.Size)}
-	for {
-		rows, err := list(q, scanAudit, "SELECT "+auditColumns+" FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", last.Seq, MaxPage)
-		if err != nil {
+	check := AuditCheck{More: true}
+	for check.More {
+		var err error
+		if check, err = checkAudit(q, check.Last, MaxPage); err != nil {
 			return err
 		}
-		for _, r := range rows {
-			switch {
-			case r.Seq != last.Seq+1:
-				return tampered("row %d is missing", last.Seq+1)
-			case !bytes.Equal(r.Hash, r.chain(last.Hash)):
-				return tampered("row %d (%s of %s) does not fit its hash", r.Seq, r.Action, r.Target)
-			}
-			last = r
-		}
-		if len(rows) < MaxPage {
-			break
-		}
 	}
-	if last.Seq != h.auditSeq || !bytes.Equal(last.Hash, h.auditHash) {
-		return tampered("it ends at row %d, it was written up to row %d", last.Seq, h.auditSeq)
+	if check.Broken != nil {
+		return unhealthy("%s", check.Broken.Error())
 	}
 	return nil
 }
 
-func tampered(format string, args ...any) error {
-	return unhealthy("the audit log was changed: %s; compare it with an export or a backup", fmt.Sprintf(format, args...))
+func checkAudit(q querier, last AuditPlace, limit int) (AuditCheck, error) {
+	h, err := readHead(q)
+	if err != nil {
+		return AuditCheck{}, err
+	}
+	rows, err := list(q, scanAudit, "SELECT "+auditColumns+" FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", last.Seq, limit)
+	if err != nil {
+		return AuditCheck{}, err
+	}
+	if last.Seq == 0 {
+		last.Hash = make([]byte, sha256.Size)
+	}
+	broken := func(seq int64, format string, args ...any) (AuditCheck, error) {
+		return AuditCheck{Last: last, Broken: &AuditBreak{Seq: seq, What: fmt.Sprintf(format, args...)}}, nil
+	}
+	for _, r := range rows {
+		switch {
+		case r.Seq != last.Seq+1:
+			return broken(last.Seq+1, "row %d is missing", last.Seq+1)
+		case !bytes.Equal(r.Hash, r.chain(last.Hash)):
+			return broken(r.Seq, "row %d (%s of %s) does not fit its hash", r.Seq, r.Action, r.Target)
+		}
+		last = AuditPlace{Seq: r.Seq, Hash: r.Hash}
+	}
+	// A full page proves nothing about the end: there may be rows beyond the head.
+	if len(rows) == limit {
+		return AuditCheck{Last: last, More: true}, nil
+	}
+	if last.Seq != h.auditSeq || !bytes.Equal(last.Hash, h.auditHash) {
+		return broken(min(last.Seq, h.auditSeq)+1, "it ends at row %d, it was written up to row %d", last.Seq, h.auditSeq)
+	}
+	return AuditCheck{Last: last}, nil
 }

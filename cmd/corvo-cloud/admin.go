@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/cmd/internal/misuse"
+)
+
+// operating is how an operator's command finds the control plane.
+type operating struct {
+	ControlPlane    string `flag:"control-plane" default:"http://127.0.0.1:8081" doc:"URL of the control plane, or of a gateway"`
+	OperatorKeyFile string `flag:"operator-key-file" default:"data/operator.key" doc:"file with an operator's key; the control plane's first start writes one"`
+	Config          string `flag:"config" doc:"file with settings, one 'flag-name: value' a line (YAML)"`
+}
+
+func (o *operating) check(f *misuse.Faults) {
+	checkURL(f, "--control-plane", o.ControlPlane, "the URL of the control plane", "https://cloud.example.com")
+	f.Refuse(o.OperatorKeyFile != "", "--operator-key-file is empty")
+}
+
+// open makes a client of the control plane with the operator's key.
+func (o *operating) open() (*client.Cloud, error) {
+	content, err := os.ReadFile(o.OperatorKeyFile)
+	if err != nil {
+		return nil, misuse.Errorf("--operator-key-file: %w; it names the file with an operator's key, such as operator.key in the data directory of corvo-cloud server", err)
+	}
+	return client.NewCloud(o.ControlPlane, strings.TrimSpace(string(content)))
+}
+
+// newAdmin is the commands for operators of a cloud.
+func newAdmin() *cobra.Command {
+	admin := misuse.Group(&cobra.Command{Use: "admin", Short: "Maintenance by operators of the cloud"})
+	audit := misuse.Group(&cobra.Command{Use: "audit", Short: "The control plane's audit log"})
+	audit.AddCommand(newAuditVerify())
+	admin.AddCommand(audit)
+	return admin
+}
+
+func newAuditVerify() *cobra.Command {
+	var cfg operating
+	cmd := command("verify", "Recompute the hash chain of the control plane's audit log", &cfg, &cfg.Config, func(ctx context.Context, cmd *cobra.Command) error {
+		c, err := cfg.open()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		check, err := c.VerifyAudit(ctx)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows fit their hashes, the last hash is %s\n", check.Verified, check.Hash)
+		return err
+	})
+	cmd.Example = "  corvo-cloud admin audit verify --operator-key-file /var/lib/corvo-control/operator.key"
+	return cmd
+}

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/controlplane/store"
+)
+
+// checkAudit recomputes a page of the audit log's chain. The cursor carries the hash of
+// the last row, so that a change between two pages is found.
+func (s *Server) checkAudit(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.begin(r, nil); err != nil {
+		return err
+	}
+	const list = "audit check"
+	limit, text, err := pageOf(r, list)
+	if err != nil {
+		return err
+	}
+	var after store.AuditPlace
+	if text != "" {
+		if after, err = parseAuditPlace(text); err != nil {
+			return api.Errorf(api.ValidationError, "cursor: it is not one that a page of this list came with")
+		}
+	}
+	check, err := s.store.CheckAudit(r.Context(), after, limit)
+	if err != nil {
+		return err
+	}
+	out := api.AuditCheck{Verified: check.Last.Seq, Hash: hex.EncodeToString(check.Last.Hash)}
+	if check.Broken != nil {
+		out.Broken = &api.AuditBreak{Seq: check.Broken.Seq, Error: check.Broken.Error()}
+	}
+	if check.More {
+		if out.Cursor, err = cursorAfter(list, auditPlaceText(check.Last)); err != nil {
+			return err
+		}
+	}
+	return serve.WriteJSON(w, http.StatusOK, out)
+}
+
+func auditPlaceText(p store.AuditPlace) string { return fmt.Sprintf("%d %x", p.Seq, p.Hash) }
+
+// parseAuditPlace reads the text of auditPlaceText.
+func parseAuditPlace(text string) (p store.AuditPlace, err error) {
+	if _, err = fmt.Sscanf(text, "%d %x", &p.Seq, &p.Hash); err == nil && (p.Seq < 1 || len(p.Hash) != sha256.Size) {
+		err = fmt.Errorf("%q is no place in the audit log", text)
+	}
+	return p, err
+}
