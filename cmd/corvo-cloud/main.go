@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/cmd/internal/front"
+	"github.com/corvo/corvo/cmd/internal/help"
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 )
@@ -45,6 +46,8 @@ func newRoot() *cobra.Command {
 	})
 	root.AddCommand(newDev(), newServer(), newGateway(), newHost(), newAdmin(), newVersion())
 	misuse.Completion(root)
+	root.InitDefaultHelpCmd()
+	help.Examples(root, examples)
 	misuse.Version(root, version)
 	misuse.Strict(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {

@@ -37,7 +37,6 @@ func auditList(r *remote) *cobra.Command {
 	var q client.AuditQuery
 	cmd := &cobra.Command{
 		Use: "list", Short: "The newest records", Args: cobra.NoArgs,
-		Example: "  corvo admin audit list --status 403",
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.AuditPage, error) {
 			made.apply(&q)
 			return c.Audit(cmd.Context(), q, client.Read{})
@@ -73,7 +72,6 @@ func auditExport(r *remote) *cobra.Command {
 	var made edits[client.AuditQuery]
 	cmd := &cobra.Command{
 		Use: "export", Short: "All records that match, oldest first, as lines of JSON", Args: cobra.NoArgs,
-		Example: "  corvo admin audit export > audit.jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.client()
 			if err != nil {
@@ -97,7 +95,6 @@ func auditVerify(r *remote) *cobra.Command {
 		Use: "verify", Short: "Recompute the chains of the audit log, of the node's or of an export", Args: cobra.NoArgs,
 		Long: "Recompute the chains of the audit log, of the node's or of an export. It ends with 1 and says where one breaks.\n" +
 			"What it shows of each shard is worth keeping elsewhere: a log that was written anew fits itself, and does not come to the same hash.",
-		Example: "  corvo admin audit verify\n  corvo admin audit verify --file audit.jsonl",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			heads, err := verifyAudit(cmd, r, file)
 			if err != nil {

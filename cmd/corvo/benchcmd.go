@@ -45,9 +45,6 @@ func newBench() *cobra.Command {
 			"Without --rate each client begins an operation when its last one has ended (closed loop); with it, operations begin\n" +
 			"at their times whatever the server does, and latency counts from then (open loop). It ends with 1 where more than\n" +
 			"--max-failed of the operations failed. Ctrl-C ends it early, with what was measured so far.",
-		Example: "  corvo bench --workload lifecycle --clients 128\n" +
-			"  corvo bench --transport stream --workload steady --rate 20000 --for 1m\n" +
-			"  corvo bench --transport batch --workload work --jobs 100000 --output json",
 		Args: cobra.NoArgs,
 		RunE: b.run,
 	}

@@ -42,8 +42,7 @@ func newBulk() *cobra.Command {
 		Short: "Do one thing to many jobs: to those that a filter finds, or whose ids are read from stdin",
 		Long: "Do one thing to many jobs: to those that --filter finds, or whose ids are read from stdin, one a line or as\n" +
 			"the JSON that `corvo search` prints, any number of them. It waits for the end, and ends with 1 where there were errors.",
-		Example: "  corvo bulk retry --filter '{\"queue\":\"emails\",\"state\":[\"dead\"]}'\n  corvo bulk move slow < ids.txt",
-		Args:    cobra.RangeArgs(1, 2),
+		Args: cobra.RangeArgs(1, 2),
 
 		ValidArgsFunction: completeBulk,
 	}

@@ -19,9 +19,6 @@ func newEnqueue() *cobra.Command {
 		Use: "enqueue QUEUE [PAYLOAD]", Short: "Make a job; prints its id", Args: cobra.RangeArgs(1, 2),
 		Long: "Make a job; prints its id, or that of the job which has its unique key. The payload is JSON, @FILE for a file of it,\n" +
 			"@- for stdin; without one it is {}.",
-		Example: "  corvo enqueue mails '{\"to\":\"jane@example.com\"}' --tag tenant=acme\n" +
-			"  corvo enqueue reports @report.json --scheduled-at 2026-12-01 --max-retries 5\n" +
-			"  corvo enqueue reminders --delay 10m",
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (a api.EnqueueResponse, err error) {
 			req := api.EnqueueRequest{Queue: args[0]}
 			if len(args) > 1 {

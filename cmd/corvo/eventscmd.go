@@ -19,7 +19,6 @@ func newEvents() *cobra.Command {
 	most := 0
 	cmd := &cobra.Command{
 		Use: "events", Short: "What happens, as it happens", Args: cobra.NoArgs,
-		Example: "  corvo events --queue mail --type failed --type dead",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.client()
 			if err != nil {

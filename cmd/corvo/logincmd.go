@@ -32,7 +32,6 @@ func newLogin() *cobra.Command {
 		Use: "login", Short: "Keep a cloud token in a profile", Args: cobra.NoArgs,
 		Long: "Keep a cloud token in a profile, once the cloud has taken it. The token comes from a file or from stdin, never\n" +
 			"from an argument, and is not printed. The profile is used from then on where --profile names no other.",
-		Example: "  corvo login --endpoint https://queue.example.com --token-file token --namespace orders",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := r.checkOutput(); err != nil {
 				return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/corvo/corvo/cmd/internal/help"
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
 )
@@ -49,6 +50,8 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(newVersion())
 	complete(root)
+	root.InitDefaultHelpCmd()
+	help.Examples(root, examples)
 	misuse.Version(root, version)
 	misuse.Strict(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {

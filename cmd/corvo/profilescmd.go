@@ -85,7 +85,6 @@ func newProfileSet(r *remote) *cobra.Command {
 		Use: "set PROFILE", Short: "Change what flags say of a profile, or make it", Args: cobra.ExactArgs(1),
 		Long: "Change what flags say of a profile, or make it; the first one is used at once. What no flag says stays as it is;\n" +
 			"--FLAG " + nothing + " takes away what it says. Secrets stay in the files that are named; one from stdin (-) is kept.",
-		Example: "  corvo profiles set staging --endpoint https://staging.example.com --api-key-file ~/staging.key",
 	}
 	cmd.RunE = onProfiles(r, func(all *profiles, args []string) (api.Status, error) {
 		p, err := all.toChange(args[0])

@@ -154,8 +154,7 @@ func newQueueSet(r *remote) *cobra.Command {
 	var made edits[api.PutQueueRequest]
 	cmd := &cobra.Command{
 		Use: "set QUEUE", Short: "Change what flags say of a queue, or make it", Args: cobra.ExactArgs(1),
-		Long:    "Change what flags say of a queue, or make it. What no flag says stays as it is; --FLAG " + nothing + " takes away what it says.",
-		Example: "  corvo queues set mails --max-concurrency 20 --rate-limit 100 --rate-window 1m",
+		Long: "Change what flags say of a queue, or make it. What no flag says stays as it is; --FLAG " + nothing + " takes away what it says.",
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Queue, error) {
 			// Whoever was faster has changed something else, as a rule: what they did stays,
 			// and the flags are said of that.

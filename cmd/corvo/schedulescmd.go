@@ -86,7 +86,6 @@ func newScheduleCreate(r *remote) *cobra.Command {
 	var paused bool
 	cmd := &cobra.Command{
 		Use: "create NAME", Short: "Make a schedule", Args: cobra.ExactArgs(1),
-		Example: `  corvo schedules create daily-report --queue reports --cron "0 9 * * mon-fri" --timezone Europe/Berlin`,
 	}
 	cmd.RunE = run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Schedule, error) {
 		req.Name, req.Priority, req.Jitter, req.Paused = args[0], api.Priority(priority), api.Duration(jitter), &paused

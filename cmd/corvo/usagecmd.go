@@ -17,7 +17,6 @@ func newUsage() *cobra.Command {
 	var of client.SummaryQuery
 	cmd := &cobra.Command{
 		Use: "usage", Short: "What was used and what it cost", Args: cobra.NoArgs,
-		Example: "  corvo usage --period 168h --group-by model",
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.UsageSummary, error) {
 			made.apply(&of)
 			return c.UsageSummary(cmd.Context(), of, client.Read{})

@@ -1,0 +1,18 @@
+package main
+
+// examples are what the commands show in their help, by their paths.
+var examples = map[string]string{
+	"":        "corvo-cloud dev",
+	"dev":     "corvo-cloud dev --data-dir ~/cloud-data",
+	"help":    "corvo-cloud help gateway",
+	"version": "corvo-cloud version",
+	"server":  "corvo-cloud server --data-dir /var/lib/corvo-control --bind :8081 --endpoint https://queue.example.com",
+	"gateway": "corvo-cloud gateway --control-plane http://control:8081 --credential-file gateway-1.credential --bind :8080",
+	"host":    "corvo-cloud host --control-plane http://control:8081 --credential-file host-1.credential --advertise http://host-1:8082",
+
+	"completion":            "corvo-cloud completion bash > /etc/bash_completion.d/corvo-cloud",
+	"completion bash":       "corvo-cloud completion bash > /etc/bash_completion.d/corvo-cloud",
+	"completion zsh":        "corvo-cloud completion zsh > \"${fpath[1]}/_corvo-cloud\"",
+	"completion fish":       "corvo-cloud completion fish > ~/.config/fish/completions/corvo-cloud.fish",
+	"completion powershell": "corvo-cloud completion powershell | Out-String | Invoke-Expression",
+}
