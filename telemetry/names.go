@@ -224,10 +224,12 @@ var (
 )
 
 // Gateways of the cloud.
-var GatewayDocumentsAge = Metric{
-	Name: "corvo_gateway_documents_age_seconds",
-	Help: "How long ago the gateway's documents were last known to be all there were; 0 while the control plane is heard.",
-}
+var (
+	GatewayDocumentsAge = Metric{
+		Name: "corvo_gateway_documents_age_seconds",
+		Help: "How long ago the gateway's documents were last known to be all there were; 0 while the control plane is heard.",
+	}
+)
 
 // Queues. The label queue is bounded: queues beyond the bound are summed under *,
 // which is no queue's name.

@@ -100,7 +100,7 @@ func TestUsageIsExact(t *testing.T) {
 	t.Parallel()
 	w := usageWorld(t)
 	const large = math.MaxInt64 - 2
-	want, all := money.Total{}, money.Total{}
+	var want money.Total
 	for seq, cost := range []int64{large, 1, 1, 2, large, math.MaxInt64, 5} {
 		w.ok(frame("ns_a", uint64(seq+1), uint64(seq+1), &UsageRow{HourNs: hourNs, Queue: "q", CostNanoUsd: cost, InputTokens: cost}))
 		want = want.Add(money.TotalOf(money.Nano(cost)))
@@ -109,7 +109,7 @@ func TestUsageIsExact(t *testing.T) {
 		}
 	}
 	w.ok(frame("ns_b", 1, 1, &UsageRow{HourNs: hourNs + int64(time.Hour), Queue: "q", CostNanoUsd: math.MaxInt64}))
-	all = want.Add(money.TotalOf(money.Max))
+	all := want.Add(money.TotalOf(money.Max))
 	for _, by := range []string{"", "queue", "namespace", "day"} {
 		q := always("org_acme")
 		q.GroupBy = by
