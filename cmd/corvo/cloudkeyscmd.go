@@ -35,6 +35,7 @@ type keyRing struct {
 	get             func(c *client.Cloud, ctx context.Context, owner, id string) (api.Key, error)
 	create          func(c *client.Cloud, ctx context.Context, owner string, req api.CreateCloudKeyRequest) (api.CloudKey, error)
 	rotate          func(c *client.Cloud, ctx context.Context, owner, id string, req api.RotateKeyRequest) (api.CloudKey, error)
+	set             func(c *client.Cloud, ctx context.Context, owner, id string, req api.SetKeyRequest, version int64) (api.Key, error)
 	revoke          func(c *client.Cloud, ctx context.Context, owner, id string) error
 	bind            func(*cobra.Command) *cobra.Command
 }
@@ -51,7 +52,7 @@ func cloudKeys(r *remote) *cobra.Command {
 			}
 			return a.namespace, err
 		},
-		list: (*client.Cloud).NamespaceKeys, get: (*client.Cloud).NamespaceKey, create: (*client.Cloud).CreateNamespaceKey, rotate: (*client.Cloud).RotateNamespaceKey, revoke: (*client.Cloud).RevokeNamespaceKey,
+		list: (*client.Cloud).NamespaceKeys, get: (*client.Cloud).NamespaceKey, create: (*client.Cloud).CreateNamespaceKey, rotate: (*client.Cloud).RotateNamespaceKey, set: (*client.Cloud).SetNamespaceKey, revoke: (*client.Cloud).RevokeNamespaceKey,
 		bind: func(cmd *cobra.Command) *cobra.Command { return cmd },
 	}.command(r)
 }
@@ -63,7 +64,7 @@ func cloudTokens(r *remote) *cobra.Command {
 		use: "tokens", short: "Cloud tokens of an organisation", one: "cloud token",
 		roles: []string{"operator", "readonly", "admin"},
 		owner: func(cmd *cobra.Command, c *client.Cloud) (string, error) { return orgOf(cmd.Context(), c, org) },
-		list:  (*client.Cloud).Tokens, get: (*client.Cloud).Token, create: (*client.Cloud).CreateToken, rotate: (*client.Cloud).RotateToken, revoke: (*client.Cloud).RevokeToken,
+		list:  (*client.Cloud).Tokens, get: (*client.Cloud).Token, create: (*client.Cloud).CreateToken, rotate: (*client.Cloud).RotateToken, set: (*client.Cloud).SetToken, revoke: (*client.Cloud).RevokeToken,
 		bind: func(cmd *cobra.Command) *cobra.Command { return bindOrg(cmd, &org) },
 	}.command(r)
 }
@@ -104,7 +105,7 @@ func (k keyRing) command(r *remote) *cobra.Command {
 			}
 			return k.get(c, cmd.Context(), owner, args[0])
 		}, func(w io.Writer, key api.Key) { showOne(w, key, columns...) })),
-		k.creating(r), k.rotating(r),
+		k.creating(r), k.changing(r), k.rotating(r),
 		k.bind(onCloud(r, "revoke KEY", "End "+k.one+"s; who uses one is refused from then on", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
 			owner, err := k.owner(cmd, c)
 			if err != nil {
@@ -146,6 +147,29 @@ func asksForRoles(cmd *cobra.Command, roles []string) *cobra.Command {
 		}
 		return misusef("what may it do? Say --roles with one or more of %s, such as --roles %s", strings.Join(roles, ", "), roles[0])
 	}
+	return cmd
+}
+
+func (k keyRing) changing(r *remote) *cobra.Command {
+	var made edits[api.SetKeyRequest]
+	short := "Change what flags say of " + article(k.one) + "; its secret stays"
+	cmd := k.bind(onCloud(r, "set KEY", short, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.Key, err error) {
+		owner, err := k.owner(cmd, c)
+		if err != nil {
+			return key, err
+		}
+		was, err := k.get(c, cmd.Context(), owner, args[0])
+		if err != nil {
+			return key, err
+		}
+		req, err := changedKey(was, &made)
+		if err != nil {
+			return key, err
+		}
+		return k.set(c, cmd.Context(), owner, args[0], req, was.Version)
+	}, func(w io.Writer, key api.Key) { showOne(w, key, cloudKeyColumns...) }))
+	cmd.Long = short + ". " + unsaidStays
+	made.bind(cmd, append(keyChanges, keyFlags...)...)
 	return cmd
 }
 

@@ -86,25 +86,36 @@ func newKeyCreate(r *remote) *cobra.Command {
 	return asksForRoles(cmd, keyRoles)
 }
 
+// unsaidStays explains the flags of commands that change a key.
+const unsaidStays = "What no flag says stays as it is; --FLAG " + nothing + " takes away what it says."
+
+// changedKey builds the request that makes the edits to a key and keeps the rest of it.
+func changedKey(was api.Key, made *edits[api.SetKeyRequest]) (req api.SetKeyRequest, err error) {
+	text, err := json.Marshal(was)
+	if err != nil {
+		return req, err
+	}
+	if err := json.Unmarshal(text, &req); err != nil {
+		return req, fmt.Errorf("the key that is there: %w", err)
+	}
+	made.apply(&req)
+	return req, nil
+}
+
 func newKeySet(r *remote) *cobra.Command {
 	var made edits[api.SetKeyRequest]
 	cmd := &cobra.Command{
 		Use: "set KEY", Short: "Change what flags say of an API key; its secret stays", Args: cobra.ExactArgs(1),
-		Long: "Change what flags say of an API key; its secret stays. What no flag says stays as it is; --FLAG " + nothing + " takes away what it says.",
+		Long: "Change what flags say of an API key; its secret stays. " + unsaidStays,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (answer api.Key, err error) {
 			was, err := c.Key(cmd.Context(), args[0])
 			if err != nil {
 				return answer, err
 			}
-			text, err := json.Marshal(was)
+			req, err := changedKey(was, &made)
 			if err != nil {
 				return answer, err
 			}
-			var req api.SetKeyRequest
-			if err := json.Unmarshal(text, &req); err != nil {
-				return answer, fmt.Errorf("the key that is there: %w", err)
-			}
-			made.apply(&req)
 			return c.SetKey(cmd.Context(), args[0], req, was.Version)
 		}, showKey),
 	}

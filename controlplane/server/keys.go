@@ -259,7 +259,18 @@ func (s *Server) revokeKey(d door) serve.Handler {
 		if err := tenancy.MayGrant(q.who, tenancy.Where{Org: q.who.Org}, c.Roles, c.QueueScope); err != nil {
 			return err
 		}
-		if _, err := propose[any](r.Context(), s, &store.RevokeCredential{Meta: q.meta, Id: c.ID}); err != nil {
+		caller, err := s.callerVersion(q)
+		if err != nil {
+			return err
+		}
+		version, err := expected(r, c.Version)
+		if err != nil {
+			return err
+		}
+		_, err = propose[any](r.Context(), s, &store.RevokeCredential{
+			Meta: q.meta, Id: c.ID, IfVersion: version, JudgedVersion: c.Version, CallerVersion: caller,
+		})
+		if err != nil {
 			return err
 		}
 		s.lastUsed.forget(c.ID)

@@ -129,7 +129,7 @@ func (s *Server) keyRoutes(path, what string, d door) []serve.Route {
 			Summary: "Read: " + what, Response: api.Key{}},
 		{Method: "PUT", Path: path + "/{id}", Permission: d.manage, Handler: s.setKey(d), Conditions: versioned,
 			Summary: "Replace name, roles, scope, expiry and enabled state of: " + what, Request: api.SetKeyRequest{}, Response: api.Key{}},
-		{Method: "DELETE", Path: path + "/{id}", Permission: d.manage, Handler: s.revokeKey(d),
+		{Method: "DELETE", Path: path + "/{id}", Permission: d.manage, Handler: s.revokeKey(d), Conditions: versioned,
 			Summary: "Revoke: " + what, Response: api.Status{}},
 		{Method: "POST", Path: path + "/{id}/rotate", Permission: d.manage, Handler: s.rotateKey(d),
 			Summary: "Replace by a new one: " + what, Request: api.RotateKeyRequest{}, Response: api.CloudKey{}, Status: http.StatusCreated},

@@ -139,3 +139,46 @@ func TestSetKeyRefuses(t *testing.T) {
 		t.Errorf("by one that may only read now: %d %s", a.status, a.body)
 	}
 }
+
+// TestRevokeKeyConditions: DELETE takes If-Match, and leaves an organisation its last
+// administrator, whoever asks. Rotating that one leaves another.
+func TestRevokeKeyConditions(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	const tokens, keys = "/cloud/v1/orgs/acme/keys", "/cloud/v1/namespaces/orders/keys"
+	_, adminID, _ := keyring.Parse(admin)
+	worker, _ := f.made(keys, admin, "worker")
+	etag := f.send("GET", keys+"/"+worker, admin, "").header.Get("ETag")
+	if a := f.send("PUT", keys+"/"+worker, admin, `{"roles":["readonly"]}`); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if a := f.send("DELETE", keys+"/"+worker, admin, "", "If-Match: "+etag); a.status != 412 {
+		t.Errorf("of an old version: %d %s", a.status, a.body)
+	}
+	etag = f.send("GET", keys+"/"+worker, admin, "").header.Get("ETag")
+	if a := f.send("DELETE", keys+"/"+worker, admin, "", "If-Match: "+etag); a.status != 200 {
+		t.Errorf("of the present version: %d %s", a.status, a.body)
+	}
+	ending := f.send("POST", tokens, admin, `{"roles":["admin"],"expires_at":"2090-01-01T00:00:00Z"}`)
+	if ending.status != http.StatusCreated {
+		t.Fatalf("%d %s", ending.status, ending.body)
+	}
+	for _, by := range []string{admin, f.operator} {
+		if a := f.send("DELETE", tokens+"/"+adminID, by, ""); a.status != 409 || !strings.Contains(string(a.body), "the last that administers") {
+			t.Errorf("the last administrator: %d %s", a.status, a.body)
+		}
+	}
+	a := f.send("POST", tokens+"/"+adminID+"/rotate", admin, `{}`)
+	var heir api.CloudKey
+	if err := json.Unmarshal(a.body, &heir); err != nil || a.status != http.StatusCreated {
+		t.Fatalf("%d %s, %v", a.status, a.body, err)
+	}
+	if a := f.send("DELETE", tokens+"/"+heir.ID, heir.APIKey, ""); a.status != 409 {
+		t.Errorf("the heir of the last administrator: %d %s", a.status, a.body)
+	}
+	second, _ := f.made(tokens, heir.APIKey, "admin")
+	if a := f.send("DELETE", tokens+"/"+heir.ID, heir.APIKey, ""); a.status != 200 {
+		t.Errorf("with token %s beside it: %d %s", second, a.status, a.body)
+	}
+}

@@ -159,6 +159,22 @@ func TestRevokeCredential(t *testing.T) {
 	}
 }
 
+// A caller's revocation is refused when the credential or the caller's own has changed
+// since their rights were compared.
+func TestRevokeCredentialJudged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), newKey(keyring.Org, "org_acme", "t1"), newKey(keyring.Org, "org_acme", "t2"))
+	set := func(id string, judged int64) op {
+		return &SetCredential{Meta: by("op"), Id: id, Roles: []string{"readonly"}, Enabled: true, JudgedVersion: judged}
+	}
+	w.ok(newKey(keyring.Org, "org_acme", "t3"), set("t1", 1), set("t2", 1))
+	w.refused(api.Conflict, &RevokeCredential{Meta: by("t2"), Id: "t1", JudgedVersion: 1, CallerVersion: 2})
+	w.refused(api.Conflict, &RevokeCredential{Meta: by("t2"), Id: "t1", JudgedVersion: 2, CallerVersion: 1})
+	w.refused(api.PreconditionFailed, &RevokeCredential{Meta: by("t2"), Id: "t1", IfVersion: 1, JudgedVersion: 2, CallerVersion: 2})
+	w.ok(&RevokeCredential{Meta: by("t2"), Id: "t1", IfVersion: 2, JudgedVersion: 2, CallerVersion: 2})
+}
+
 // What has ended is listed for a day and then goes, from the cache too.
 func TestExpiredCredentialsGo(t *testing.T) {
 	t.Parallel()

@@ -1397,6 +1397,9 @@ type RevokeCredential struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	IfVersion     int64                  `protobuf:"varint,3,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`             // that the client has seen; 0 = any
+	JudgedVersion int64                  `protobuf:"varint,4,opt,name=judged_version,json=judgedVersion,proto3" json:"judged_version,omitempty"` // as in SetCredential; 0 = a part of the cloud revokes, which has all rights
+	CallerVersion int64                  `protobuf:"varint,5,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"` // as in SetCredential
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1443,6 +1446,27 @@ func (x *RevokeCredential) GetId() string {
 		return x.Id
 	}
 	return ""
+}
+
+func (x *RevokeCredential) GetIfVersion() int64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
+}
+
+func (x *RevokeCredential) GetJudgedVersion() int64 {
+	if x != nil {
+		return x.JudgedVersion
+	}
+	return 0
+}
+
+func (x *RevokeCredential) GetCallerVersion() int64 {
+	if x != nil {
+		return x.CallerVersion
+	}
+	return 0
 }
 
 type RevokeCredentialResult struct {
@@ -2700,10 +2724,14 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\bnew_hash\x18\x04 \x01(\fR\anewHash\x12$\n" +
 	"\x0eold_expires_ns\x18\x05 \x01(\x03R\foldExpiresNs\"(\n" +
 	"\x16RotateCredentialResult\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"S\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xc0\x01\n" +
 	"\x10RevokeCredential\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\x18\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\x03 \x01(\x03R\tifVersion\x12%\n" +
+	"\x0ejudged_version\x18\x04 \x01(\x03R\rjudgedVersion\x12%\n" +
+	"\x0ecaller_version\x18\x05 \x01(\x03R\rcallerVersion\"\x18\n" +
 	"\x16RevokeCredentialResult\"\xc1\x02\n" +
 	"\rSetCredential\x12/\n" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x0e\n" +

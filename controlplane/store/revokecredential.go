@@ -5,7 +5,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// RevokeCredential ends a credential at once.
+// RevokeCredential ends a credential at once. A part of the cloud may end any; an op that
+// a caller asks for is refused like a change, see SetCredential.
 
 // Number is RevokeCredential's number in the log.
 func (*RevokeCredential) Number() entry.Number { return numRevokeCredential }
@@ -18,10 +19,14 @@ func (o *RevokeCredential) Validate() error {
 	var p problems
 	o.GetMeta().check(&p)
 	p.add("id", checkID(o.Id))
+	p.add("if_version", checkNotNegative(o.IfVersion))
+	p.add("judged_version", checkNotNegative(o.JudgedVersion))
+	p.add("caller_version", checkNotNegative(o.CallerVersion))
 	return p.err()
 }
 
-// Apply removes the credential. It refuses one that does not exist.
+// Apply removes the credential. It refuses one that does not exist and, if a caller asks,
+// one that has changed since, and the last token that administers an organisation.
 func (o *RevokeCredential) Apply(tx *Tx) (*RevokeCredentialResult, error) {
 	c, err := tx.credential(o.Id)
 	if err != nil {
@@ -29,6 +34,14 @@ func (o *RevokeCredential) Apply(tx *Tx) (*RevokeCredentialResult, error) {
 	}
 	if c == nil {
 		return nil, noCredential(o.Id)
+	}
+	if o.JudgedVersion != 0 {
+		if err := tx.unchanged(c, o); err != nil {
+			return nil, err
+		}
+		if err := tx.staysAdministered(c); err != nil {
+			return nil, err
+		}
 	}
 	if err := tx.dropCredential(o.Id); err != nil {
 		return nil, err

@@ -84,36 +84,50 @@ func (o *SetCredential) Apply(tx *Tx) (*SetCredentialResult, error) {
 
 // check refuses a change that must not be.
 func (o *SetCredential) check(tx *Tx, was *fleet.Credential) error {
-	switch {
-	case was.Kind != keyring.Namespace && was.Kind != keyring.Org:
+	if was.Kind != keyring.Namespace && was.Kind != keyring.Org {
 		return api.Errorf(api.StateConflict, "credential %q is of kind %s, which is rotated or revoked and never changed", o.Id, was.Kind)
-	case o.IfVersion != 0 && o.IfVersion != was.Version:
-		return api.Errorf(api.PreconditionFailed, "credential %s has version %d, not %d: read it again", o.Id, was.Version, o.IfVersion)
-	case o.JudgedVersion != was.Version:
-		return api.Errorf(api.Conflict, "credential %s was changed by somebody else at the same time: nothing was done, try again", o.Id)
-	case o.ExpiresNs != 0 && o.ExpiresNs <= tx.clockNs():
+	}
+	if err := tx.unchanged(was, o); err != nil {
+		return err
+	}
+	if o.ExpiresNs != 0 && o.ExpiresNs <= tx.clockNs() {
 		return api.Errorf(api.ValidationError, "the credential would end at once: choose a later expires_at, or enabled false")
-	}
-	if o.CallerVersion != 0 {
-		by, err := tx.credential(o.Meta.GetPrincipal())
-		if err != nil {
-			return err
-		}
-		if by == nil || by.Version != o.CallerVersion {
-			return api.Errorf(api.Conflict, "the credential that asks for this was changed or revoked meanwhile: nothing was done")
-		}
-	}
-	if was.Kind == keyring.Namespace {
-		return nil // the organisation's tokens administer it
 	}
 	now := fleet.Credential{Key: tenancy.Key{ID: was.ID, Enabled: o.Enabled}}
 	for _, role := range o.Roles {
 		now.Roles = append(now.Roles, tenancy.Role(role))
 	}
-	if !administers(*was) || administers(now) && o.ExpiresNs == 0 && len(o.QueueScope) == 0 {
+	if administers(now) && o.ExpiresNs == 0 && len(o.QueueScope) == 0 {
 		return nil
 	}
-	return tx.othersAdminister(was)
+	return tx.staysAdministered(was)
+}
+
+// judged is an op on a credential that a caller asks for, with the versions at which the
+// client saw the credential and the caller's rights were compared with it.
+type judged interface {
+	GetMeta() *Meta
+	GetIfVersion() int64
+	GetJudgedVersion() int64
+	GetCallerVersion() int64
+}
+
+// unchanged refuses an op if the credential is not at the client's version, or if it or
+// the caller's own credential has changed since the caller's rights were compared.
+func (tx *Tx) unchanged(c *fleet.Credential, o judged) error {
+	switch {
+	case o.GetIfVersion() != 0 && o.GetIfVersion() != c.Version:
+		return api.Errorf(api.PreconditionFailed, "credential %s has version %d, not %d: read it again", c.ID, c.Version, o.GetIfVersion())
+	case o.GetJudgedVersion() != c.Version:
+		return api.Errorf(api.Conflict, "credential %s was changed by somebody else at the same time: nothing was done, try again", c.ID)
+	case o.GetCallerVersion() == 0:
+		return nil
+	}
+	by, err := tx.credential(o.GetMeta().GetPrincipal())
+	if err == nil && (by == nil || by.Version != o.GetCallerVersion()) {
+		err = api.Errorf(api.Conflict, "the credential that asks for this was changed or revoked meanwhile: nothing was done")
+	}
+	return err
 }
 
 // administers says whether a cloud token can always make others.
@@ -121,9 +135,12 @@ func administers(c fleet.Credential) bool {
 	return c.Enabled && c.ExpiresAt.IsZero() && len(c.QueueScope) == 0 && slices.Contains(c.Roles, tenancy.Admin)
 }
 
-// othersAdminister refuses a change of the last token that administers an organisation,
-// because nobody but the cloud's operators could make tokens any more.
-func (tx *Tx) othersAdminister(c *fleet.Credential) error {
+// staysAdministered refuses to change or end the last token that administers an
+// organisation, because nobody but the cloud's operators could make tokens any more.
+func (tx *Tx) staysAdministered(c *fleet.Credential) error {
+	if c.Kind != keyring.Org || !administers(*c) {
+		return nil
+	}
 	all, err := list(tx, scanCredential, selectCredential+" WHERE owner = ? ORDER BY created_ns, id", c.Owner)
 	if err != nil {
 		return err
@@ -131,5 +148,5 @@ func (tx *Tx) othersAdminister(c *fleet.Credential) error {
 	if slices.ContainsFunc(all, func(other fleet.Credential) bool { return other.ID != c.ID && administers(other) }) {
 		return nil
 	}
-	return api.Errorf(api.Conflict, "cloud token %s is the last that administers this organisation: no other is enabled, has the role admin, covers every queue and never expires. Create such a token first", c.ID)
+	return api.Errorf(api.Conflict, "cloud token %s is the last that administers this organisation: no other is enabled, has the role admin, covers every queue and never expires. Create such a token first, or rotate this one", c.ID)
 }
