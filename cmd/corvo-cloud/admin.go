@@ -57,6 +57,5 @@ func newAuditVerify() *cobra.Command {
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows fit their hashes, the last hash is %s\n", check.Verified, check.Hash)
 		return err
 	})
-	cmd.Example = "  corvo-cloud admin audit verify --operator-key-file /var/lib/corvo-control/operator.key"
 	return cmd
 }

@@ -10,6 +10,10 @@ var examples = map[string]string{
 	"gateway": "corvo-cloud gateway --control-plane http://control:8081 --credential-file gateway-1.credential --bind :8080",
 	"host":    "corvo-cloud host --control-plane http://control:8081 --credential-file host-1.credential --advertise http://host-1:8082",
 
+	"admin":              "corvo-cloud admin audit verify --operator-key-file /var/lib/corvo-control/operator.key",
+	"admin audit":        "corvo-cloud admin audit verify --operator-key-file /var/lib/corvo-control/operator.key",
+	"admin audit verify": "corvo-cloud admin audit verify --operator-key-file /var/lib/corvo-control/operator.key",
+
 	"completion":            "corvo-cloud completion bash > /etc/bash_completion.d/corvo-cloud",
 	"completion bash":       "corvo-cloud completion bash > /etc/bash_completion.d/corvo-cloud",
 	"completion zsh":        "corvo-cloud completion zsh > \"${fpath[1]}/_corvo-cloud\"",

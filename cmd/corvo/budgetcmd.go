@@ -148,7 +148,6 @@ func newBudgetRaise(r *remote) *cobra.Command {
 		scope, target, _ := strings.Cut(id, "/")
 		return c.RaiseBudget(ctx, scope, target, req)
 	}, budgets.show)
-	cmd.Example = "  corvo budget raise queue/summaries --amount-usd 2.50 --for 1h"
 	made.bind(cmd,
 		set("amount-usd", "how much more; 0 ends a raise", dollars, func(r *api.RaiseBudgetRequest) *money.Nano {
 			r.AmountUSD = new(money.Nano)

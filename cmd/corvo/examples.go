@@ -108,6 +108,7 @@ var examples = map[string]string{
 
 	"admin":              "corvo admin backup --out corvo.backup",
 	"admin backup":       "corvo admin backup --out corvo.backup",
+	"admin import":       "corvo admin import --from-0.3 http://old-host:8080 --dry-run\nCORVO_FROM_KEY=sk_... corvo admin import --from-0.3 http://old-host:8080 --keys-file new-keys.txt",
 	"admin restore":      "corvo admin restore --from corvo.backup --data-dir /var/lib/corvo",
 	"admin snapshot":     "corvo admin snapshot",
 	"admin verify":       "corvo admin verify",

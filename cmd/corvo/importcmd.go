@@ -30,8 +30,6 @@ func newImport(r *remote) *cobra.Command {
 			"settings of queues, providers, budgets, schedules, webhooks and the names of keys. Stop its workers first.\n" +
 			"At the end the jobs of both servers are counted and compared. A repeated run copies only what is missing.\n" +
 			"docs/from-corvo-0.3.md says what differs between the versions.",
-		Example: "  corvo admin import --from-0.3 http://old-host:8080 --dry-run\n" +
-			"  CORVO_FROM_KEY=sk_... corvo admin import --from-0.3 http://old-host:8080 --keys-file new-keys.txt",
 		Args: cobra.NoArgs,
 		RunE: i.run,
 	}

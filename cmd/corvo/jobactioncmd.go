@@ -115,7 +115,6 @@ func newApprove() *cobra.Command {
 		made.apply(&req)
 		return "pending", c.ApproveWith(ctx, id, req)
 	})
-	cmd.Example = "  corvo approve JOB_ID --max-iterations 20 --max-cost-usd 2.50"
 	cmd.Args = func(cmd *cobra.Command, ids []string) error {
 		if len(made) > 0 && len(ids) > 1 {
 			return misusef("what an approval changes it changes of one job; %d are named", len(ids))

@@ -299,7 +299,6 @@ func newScores() *cobra.Command {
 			{"CREATED", func(s api.Score) string { return clock(s.CreatedAt) }},
 		})
 	})
-	cmd.Example = "  corvo scores JOB_ID --add quality=0.8 --scorer jane"
 	cmd.Flags().StringArrayVar(&add, "add", nil, "judge it first, DIMENSION=VALUE; more than one are allowed")
 	cmd.Flags().StringVar(&scorer, "scorer", "", "who judges")
 	return cmd

@@ -15,6 +15,8 @@ var toldElsewhere = map[string]string{
 	"corvo server": "every test that starts a node",
 	"corvo bench":  "its own tests: it takes its time",
 	"corvo help":   "cobra",
+
+	"corvo admin import": "its own tests: it needs a server of Corvo 0.3",
 }
 
 // wrongArticle finds "a alert rule", where "an" belongs; not "a one-time".

@@ -100,7 +100,8 @@ func parse(cmd *cobra.Command, words []string, secret string) error {
 
 var wordPattern = regexp.MustCompile(`(?:'[^']*'|"[^"]*"|[^\s'"])+`)
 
-// commands splits a line at pipes into the words of its commands, without redirections.
+// commands splits a line at pipes into the words of its commands, without redirections
+// and without the variables that are set before a command.
 func commands(line string) (all [][]string) {
 	all = [][]string{nil}
 	words := wordPattern.FindAllString(line, -1)
@@ -112,6 +113,9 @@ func commands(line string) (all [][]string) {
 		case "<", ">":
 			i++ // the file
 		default:
+			if len(all[last]) == 0 && strings.Contains(words[i], "=") {
+				continue
+			}
 			all[last] = append(all[last], strings.NewReplacer("'", "", `"`, "").Replace(words[i]))
 		}
 	}

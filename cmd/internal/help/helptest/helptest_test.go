@@ -26,6 +26,7 @@ func TestFaults(t *testing.T) {
 	for line, want := range map[string]string{
 		"  tool things get 'a b' --depth 2":              "",
 		"  tool things get a > file":                     "",
+		"  KEY=x tool things get a":                      "",
 		"  echo x | tool things get a | wc -l":           "",
 		"  tool things get a | tool things test":         "",
 		"  tool things get a --dpth 2":                   "unknown flag: --dpth",
