@@ -11,3 +11,9 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 	t.Parallel()
 	helptest.Examples(t, newRoot)
 }
+
+// The help of every command fits its width and says the same at any.
+func TestHelpFitsItsWidth(t *testing.T) {
+	t.Parallel()
+	helptest.Widths(t, newRoot)
+}

@@ -48,6 +48,7 @@ func newRoot() *cobra.Command {
 	misuse.Completion(root)
 	root.InitDefaultHelpCmd()
 	help.Examples(root, examples)
+	help.Wrap(root, help.Width(os.Stdout))
 	misuse.Version(root, version)
 	misuse.Strict(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
