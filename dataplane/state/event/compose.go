@@ -125,6 +125,40 @@ func (m *moment) attemptError() (*job.AttemptError, error) {
 	return nil, nil
 }
 
+// startedError is the error of the attempt that began with the event; nil while the
+// attempt runs, and when it left no error or the error is not kept. The start is compared
+// because an attempt that is given back leaves its number to the next one.
+func (m *moment) startedError() (*job.AttemptError, error) {
+	if m.job == nil {
+		return nil, nil
+	}
+	e, err := m.from.AttemptError(m.id, m.event.Attempt)
+	if err != nil || e.GetStartedNs() != m.clockNs {
+		return nil, err
+	}
+	return e, nil
+}
+
+// retryDelay computes how long after the event the job's next attempt was due; ok is
+// false where the attempt was the last one, and where that is not known any more. A job's
+// retry policy never changes, so the delay is the one that was applied, as long as the
+// attempts are counted from the same one: whoever grants them anew either moves
+// AttemptBase up or removes the errors.
+func (m *moment) retryDelay() (ms int64, ok bool, err error) {
+	e, err := m.attemptError()
+	if e == nil || e.Attempt != m.event.Attempt || e.Attempt <= m.job.AttemptBase {
+		return 0, false, err
+	}
+	made := e.Attempt - m.job.AttemptBase
+	switch {
+	case made >= m.job.Retry.GetMaxAttempts():
+		return 0, false, nil
+	case m.event.Type == state.EventType_EVENT_RECLAIMED:
+		return 0, true, nil // it is pending at once
+	}
+	return m.job.Retry.VariedDelayMs(m.id, made), true, nil
+}
+
 func timeText(ns int64) []byte {
 	if ns == 0 {
 		return nil

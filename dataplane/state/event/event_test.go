@@ -52,6 +52,7 @@ var id = job.ID{1, 2, 3, 15: 9}
 func everything(t state.EventType, fill func(most int) string) *known {
 	j := &job.Job{
 		Id: id[:], Queue: "mail", State: job.Active, Attempt: 2,
+		Retry:       &job.Retry{MaxAttempts: 3, Backoff: job.BackoffFixed, BaseDelayMs: 5000, MaxDelayMs: 60000},
 		ScheduledNs: now + 5e9, StartedNs: now, CompletedNs: now, FailedNs: now,
 		Lease:   &job.Lease{WorkerId: fill(job.MaxWorkerID), Hostname: fill(job.MaxWorkerID)},
 		Batch:   &job.Membership{BatchId: id[:]},
@@ -208,12 +209,41 @@ func TestNothingIsInvented(t *testing.T) {
 		}
 		// A later attempt has taken the place of the one the event is about.
 		later := everything(kind, func(int) string { return "later" })
-		later.job.Attempt, later.job.StartedNs, later.job.CompletedNs, later.job.FailedNs = 3, now+1, now+1, now+1
+		later.job.Attempt, later.job.AttemptBase, later.job.StartedNs, later.job.CompletedNs, later.job.FailedNs = 3, 2, now+1, now+1, now+1
 		later.job.State, later.err.CreatedNs = job.Active, now+1
 		later.scores, later.alert.SinceNs = nil, now+1
 		e, _, err = event.Compose(later, 7, now, about(kind))
 		if err != nil || strings.Contains(string(e.Data), "later") || strings.Contains(string(e.Data), "progress") || strings.Contains(string(e.Data), "_at") {
 			t.Errorf("%s tells of what came later (%v): %s", kind, err, e.Data)
+		}
+	}
+}
+
+// TestEarlierAttempts tells of an attempt behind which others have come: what its error and
+// the retry policy say.
+func TestEarlierAttempts(t *testing.T) {
+	t.Parallel()
+	const began, due = `{"attempt":2,"worker_id":"w"}`, `{"attempt":2,"next_attempt_at":"2023-11-14T22:13:25Z"}`
+	for name, c := range map[string]struct {
+		change            func(*known)
+		started, retrying string
+	}{
+		"its error is kept":            {func(*known) {}, began, due},
+		"none is":                      {func(k *known) { k.err = nil }, `{"attempt":2}`, `{"attempt":2}`},
+		"another start had its number": {func(k *known) { k.err.StartedNs++ }, `{"attempt":2}`, due},
+		"another life had its number":  {func(k *known) { k.err.StartedNs++; k.err.CreatedNs++ }, `{"attempt":2}`, `{"attempt":2}`},
+		"attempts were granted since":  {func(k *known) { k.job.AttemptBase = 2 }, began, `{"attempt":2}`},
+		"or before":                    {func(k *known) { k.job.AttemptBase, k.job.Retry.MaxAttempts = 1, 2 }, began, due},
+		"it was the last":              {func(k *known) { k.job.Retry.MaxAttempts = 2 }, began, `{"attempt":2}`},
+	} {
+		from := everything(state.EventType_EVENT_STARTED, func(int) string { return "w" })
+		from.job.Attempt, from.job.StartedNs, from.job.FailedNs, from.job.ScheduledNs = 5, now+1, now+1, now+1
+		from.err.StartedNs = now
+		c.change(from)
+		for kind, want := range map[state.EventType]string{state.EventType_EVENT_STARTED: c.started, state.EventType_EVENT_RETRYING: c.retrying} {
+			if e, _, err := event.Compose(from, 7, now, about(kind)); err != nil || string(e.Data) != want {
+				t.Errorf("%s: %s is %s, %v; want %s", name, kind, e.Data, err, want)
+			}
 		}
 	}
 }

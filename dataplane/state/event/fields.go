@@ -40,14 +40,16 @@ var (
 	})
 )
 
-// What an attempt was, as long as no later one has taken its place in the record.
+// What an attempt was, as long as no later one has taken its place in the record; its worker
+// is also known by its error.
 var (
-	startedBy = of("worker_id", func(m *moment) []byte {
-		if m.job.GetStartedNs() != m.clockNs {
-			return nil
+	startedBy = field{"worker_id", func(m *moment) ([]byte, error) {
+		if m.job.GetStartedNs() == m.clockNs {
+			return text(m.job.GetLease().GetWorkerId()), nil
 		}
-		return text(m.job.GetLease().GetWorkerId())
-	})
+		e, err := m.startedError()
+		return text(e.GetWorkerId()), err
+	}}
 	startedOn = of("hostname", func(m *moment) []byte {
 		if m.job.GetStartedNs() != m.clockNs {
 			return nil
@@ -103,13 +105,13 @@ var (
 		e, err := m.attemptError()
 		return text(e.GetWorkerId()), err
 	}}
-	nextAttemptAt = of("next_attempt_at", func(m *moment) []byte {
-		j := m.job
-		if j.GetFailedNs() != m.clockNs || j.State != job.Retrying && (j.State != job.Pending || j.ScheduledNs != m.clockNs) {
-			return nil
+	nextAttemptAt = field{"next_attempt_at", func(m *moment) ([]byte, error) {
+		delayMs, ok, err := m.retryDelay()
+		if !ok || err != nil {
+			return nil, err
 		}
-		return timeText(j.ScheduledNs)
-	})
+		return timeText(m.clockNs + delayMs*int64(time.Millisecond)), nil
+	}}
 )
 
 // What only a job that is still there, and still so, can say.
