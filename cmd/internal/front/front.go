@@ -79,6 +79,8 @@ func Serve(ctx context.Context, listener net.Listener, c Config) error {
 	if c.MaxConnections > 0 {
 		listener = &bounded{Listener: listener, most: int64(c.MaxConnections), log: c.Logger}
 	}
+	listener = answering{listener}
+	watch(srv)
 	log := c.Logger
 	if c.Name != "" {
 		log = log.With("part", c.Name)

@@ -1,0 +1,123 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/corvo/corvo/api"
+)
+
+// net/http refuses some requests by itself, before a handler sees them: it writes a line of
+// text, or no body. Clients are told the same as JSON, like of every other error.
+
+// refusal is what the server says of a status that net/http refuses a request with.
+type refusal struct {
+	code    api.Code
+	message string
+}
+
+var refusals = map[int]refusal{
+	http.StatusBadRequest:                  {api.ParseError, "malformed HTTP request: correct its first line or its headers"},
+	http.StatusExpectationFailed:           {api.Unsupported, "the header Expect has another value than 100-continue: leave it out"},
+	http.StatusRequestHeaderFieldsTooLarge: {api.PayloadTooLarge, fmt.Sprintf("the first line and the headers of the request have more than %d bytes: send fewer or shorter ones", maxHeaderBytes)},
+	http.StatusNotImplemented:              {api.Unsupported, "the request has another Transfer-Encoding than chunked: send it chunked, or with Content-Length"},
+	http.StatusHTTPVersionNotSupported:     {api.Unsupported, "the server does not speak the HTTP version of the request: send HTTP/1.1 or HTTP/2"},
+}
+
+// answering is a listener whose connections know whether a handler answers.
+type answering struct{ net.Listener }
+
+// Accept returns the next connection.
+func (a answering) Accept() (net.Conn, error) {
+	conn, err := a.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &answered{Conn: conn}, nil
+}
+
+// answered is a connection that turns the refusals of net/http into JSON. Whatever is
+// written from the moment a handler has the request until the connection is idle again
+// passes as it is, so that no bytes of an answer can be taken for a refusal.
+type answered struct {
+	net.Conn
+	handled atomic.Bool // a handler has the request
+	passes  atomic.Bool // everything does, for good
+}
+
+type connKey struct{}
+
+// Write writes b, or its refusal as JSON. net/http writes a refusal in one piece.
+func (a *answered) Write(b []byte) (int, error) {
+	if a.handled.Load() || a.passes.Load() {
+		return a.Conn.Write(b)
+	}
+	told := refusalOf(b)
+	if told == nil {
+		return a.Conn.Write(b)
+	}
+	if _, err := a.Conn.Write(told); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// refusalOf returns the answer in the place of one that net/http wrote; nil where b does not
+// begin with the status line of an error that has a refusal.
+func refusalOf(b []byte) []byte {
+	const line = "HTTP/1.1 400 "
+	if len(b) < len(line) || !bytes.HasPrefix(b, []byte("HTTP/1.")) {
+		return nil
+	}
+	status, err := strconv.Atoi(string(b[len("HTTP/1.1 "):len("HTTP/1.1 400")]))
+	r, ok := refusals[status]
+	if err != nil || !ok {
+		return nil
+	}
+	// net/http may name the fault behind its status, in words of its own.
+	_, why, _ := bytes.Cut(b, []byte("\r\n\r\n"))
+	_, why, _ = bytes.Cut(why, []byte(": "))
+	if message := string(why); status == http.StatusBadRequest && message != "" {
+		r.message += " (" + message + ")"
+	}
+	body, err := json.Marshal(struct {
+		Error string   `json:"error"`
+		Code  api.Code `json:"code"`
+	}{r.message, r.code})
+	if err != nil {
+		return nil
+	}
+	head := fmt.Sprintf("HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", status, http.StatusText(status), len(body)+1)
+	return append(append([]byte(head), body...), '\n')
+}
+
+// watch has a server tell its connections when a handler has a request and when its answer
+// is written. net/http reports a connection of HTTP/1 idle after it has written the answer
+// out. One of HTTP/2 carries several requests, and has no such refusals.
+func watch(srv *http.Server) {
+	next := srv.Handler
+	srv.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, conn)
+	}
+	srv.ConnState = func(conn net.Conn, to http.ConnState) {
+		if a, ok := conn.(*answered); ok && to == http.StateIdle {
+			a.handled.Store(false)
+		}
+	}
+	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if a, ok := r.Context().Value(connKey{}).(*answered); ok {
+			if r.ProtoMajor == 1 {
+				a.handled.Store(true)
+			} else {
+				a.passes.Store(true)
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
