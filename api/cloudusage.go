@@ -1,6 +1,10 @@
 package api
 
-import "github.com/corvo/corvo/billing/money"
+import (
+	"encoding/json"
+
+	"github.com/corvo/corvo/billing/money"
+)
 
 // UsageTotals is what was used. Costs are exact to nine decimals.
 type UsageTotals struct {
@@ -32,4 +36,21 @@ type UsageReport struct {
 	// AsOf is when the newest usage was applied, whatever hour it is of; absent where there
 	// never was any. Hosts deliver within seconds, as long as they reach the control plane.
 	AsOf *Time `json:"as_of,omitempty"`
+}
+
+// AsideUsage is usage that the control plane refused while its namespace was deleted. It is
+// in no report: an operator decides whether somebody pays.
+type AsideUsage struct {
+	Seq         int64           `json:"seq"`
+	At          Time            `json:"at"`
+	Org         string          `json:"org"`       // its id
+	Namespace   string          `json:"namespace"` // its id
+	Stream      string          `json:"stream"`    // "shard/<n>"
+	Incarnation string          `json:"incarnation"`
+	From        uint64          `json:"from"` // the first row of the stream in the frame
+	To          uint64          `json:"to"`   // the last
+	Code        string          `json:"code"` // of the refusal
+	Reason      string          `json:"reason"`
+	Bytes       int64           `json:"bytes"`           // of the frame
+	Frame       json.RawMessage `json:"frame,omitempty"` // as the host sent it; absent in a list
 }

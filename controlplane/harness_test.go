@@ -15,6 +15,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -178,6 +179,7 @@ type host struct {
 	docs  map[string]wire.Doc // the newest, by namespace
 	sick  string              // why it opens nothing; "" = it does
 	deaf  bool                // it acts on nothing
+	owes  *billing.Frame      // usage that must reach the plane before a namespace is deleted
 	wrong []string            // what it should never have been sent
 
 	kick chan struct{} // holds one: there is something to report
@@ -257,7 +259,25 @@ func (h *host) reports(ctx context.Context) {
 		case <-h.kick:
 		}
 		// A plane that is down or has not let it in yet is asked again.
+		h.settle(ctx)
 		_ = h.member.Report(ctx, h.report())
+	}
+}
+
+// settle delivers the usage that is owed of a namespace that is to be deleted, as the usage
+// sink of a host does.
+func (h *host) settle(ctx context.Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.owes == nil || h.docs[h.owes.Namespace].Desired != wire.Absent {
+		return
+	}
+	_, err := h.member.SendUsage(ctx, *h.owes)
+	if code := api.CodeOf(err); err != nil && code.Status() < http.StatusInternalServerError && !code.Retryable() {
+		_, err = h.member.SetUsageAside(ctx, *h.owes)
+	}
+	if err == nil {
+		h.owes = nil
 	}
 }
 
@@ -272,6 +292,8 @@ func (h *host) report() wire.Report {
 			continue
 		case h.sick != "":
 			c.State, c.Error = wire.Failed, h.sick
+		case d.Desired == wire.Absent && h.owes != nil && h.owes.Namespace == d.Namespace:
+			c.State, c.Error = wire.Failed, "its usage is not delivered"
 		case d.Desired == wire.Absent:
 			c.State = wire.Gone
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/server"
 	"github.com/corvo/corvo/tenancy/keyring"
 	"github.com/corvo/corvo/tenancy/token"
@@ -58,6 +59,35 @@ func TestANamespacesLife(t *testing.T) {
 	// Its name is free again, for another namespace.
 	if again := p.namespace(c, "acme", "orders"); again.ID == ns.ID {
 		t.Error("a new namespace has the id of a deleted one")
+	}
+}
+
+// A namespace whose last usage the control plane refuses is deleted all the same. The usage
+// is set aside, and is there after a restart.
+func TestDeleteWithRefusedUsage(t *testing.T) {
+	t.Parallel()
+	p := startPlane(t, nil)
+	h := p.startHost("h1", keyring.Host)
+	_, admin := p.org("acme")
+	c, ctx := p.cloud(admin), t.Context()
+	ns := p.namespace(c, "acme", "orders")
+	h.mu.Lock()
+	h.owes = &billing.Frame{
+		Source: billing.Source{Namespace: ns.ID, Stream: "shard/0", Incarnation: "ab"}, From: 1, To: 2,
+		Rows: []billing.Row{{Dimensions: billing.Dimensions{HourNs: 1}, Quantities: billing.Quantities{Reports: 2}}}, // 1 begins no hour
+	}
+	h.mu.Unlock()
+	op, err := c.DeleteNamespace(ctx, "orders")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if op, err = c.WaitOperation(ctx, op.ID); err != nil || op.Status != api.OperationDone {
+		t.Fatalf("the delete: %+v, %v", op, err)
+	}
+	p.restart()
+	all, err := p.cloud(p.operator).AsideUsage(ctx)
+	if err != nil || len(all) != 1 || all[0].Namespace != ns.ID || all[0].From != 1 || all[0].To != 2 || !strings.Contains(all[0].Reason, "hour") {
+		t.Errorf("set aside: %+v, %v", all, err)
 	}
 }
 

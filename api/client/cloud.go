@@ -257,6 +257,17 @@ func (c *Cloud) NamespaceUsage(ctx context.Context, ns string, q UsageQuery) (ap
 	return get[api.UsageReport](ctx, c.Client, cloudPath("namespaces", ns, "usage")+q.encode())
 }
 
+// AsideUsage lists usage that was refused and set aside, oldest first and without the
+// frames; it needs an operator's key.
+func (c *Cloud) AsideUsage(ctx context.Context) ([]api.AsideUsage, error) {
+	return all[api.AsideUsage](ctx, c.Client, cloudPath("usage", "aside"), nil)
+}
+
+// AsideUsageFrame reads usage that was set aside, with its frame; it needs an operator's key.
+func (c *Cloud) AsideUsageFrame(ctx context.Context, seq int64) (api.AsideUsage, error) {
+	return get[api.AsideUsage](ctx, c.Client, cloudPath("usage", "aside", strconv.FormatInt(seq, 10)))
+}
+
 // Audit lists an organisation's changes, oldest first.
 func (c *Cloud) Audit(ctx context.Context, org string) ([]api.AuditRow, error) {
 	return all[api.AuditRow](ctx, c.Client, cloudPath("orgs", org, "audit"), nil)

@@ -41,6 +41,14 @@ func (m *Member) SendUsage(ctx context.Context, f billing.Frame) (uint64, error)
 	return a.Last, err
 }
 
+// SetUsageAside delivers a frame that SendUsage refused, of a namespace that is being
+// deleted. The control plane applies it if it can, and keeps it aside otherwise.
+func (m *Member) SetUsageAside(ctx context.Context, f billing.Frame) (uint64, error) {
+	var a UsageAnswer
+	err := m.call(ctx, http.MethodPost, AsidePath, f, &a)
+	return a.Last, err
+}
+
 // call sends one request with the service token. Every error is an *api.Error: the
 // control plane's own, or LEADER_UNAVAILABLE when it could not be asked.
 func (m *Member) call(ctx context.Context, method, path string, in, out any) error {

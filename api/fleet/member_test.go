@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -415,6 +417,16 @@ func TestMemberCalls(t *testing.T) {
 	}
 	if last, err := m.LastUsage(t.Context(), source); last != 3 || err != nil {
 		t.Errorf("then: %d, %v", last, err)
+	}
+	c.Handle("POST "+fleet.AsidePath, func(w http.ResponseWriter, r *http.Request) {
+		var got billing.Frame
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil || got.Source != source || got.From != 4 {
+			t.Errorf("asked to set %+v aside: %v", got, err)
+		}
+		_, _ = io.WriteString(w, `{"last":4}`)
+	})
+	if last, err := m.SetUsageAside(t.Context(), billing.Frame{Source: source, From: 4, To: 4}); last != 4 || err != nil {
+		t.Errorf("set aside up to %d, %v", last, err)
 	}
 	frame.From, frame.To = 5, 5
 	_, err := m.SendUsage(t.Context(), frame)

@@ -10,10 +10,11 @@ import (
 // The routes. Hosts and gateways present a fleet credential to JoinPath and the
 // service token they get there to the others.
 const (
-	JoinPath   = "/fleet/v1/join"   // POST JoinRequest -> JoinAnswer
-	DocsPath   = "/fleet/v1/docs"   // GET ?after=N -> a stream of Messages, one JSON a line
-	ReportPath = "/fleet/v1/report" // POST Report -> {}
-	UsagePath  = "/fleet/v1/usage"  // GET ?namespace&stream&incarnation, POST billing.Frame -> UsageAnswer
+	JoinPath   = "/fleet/v1/join"        // POST JoinRequest -> JoinAnswer
+	DocsPath   = "/fleet/v1/docs"        // GET ?after=N -> a stream of Messages, one JSON a line
+	ReportPath = "/fleet/v1/report"      // POST Report -> {}
+	UsagePath  = "/fleet/v1/usage"       // GET ?namespace&stream&incarnation, POST billing.Frame -> UsageAnswer
+	AsidePath  = "/fleet/v1/usage/aside" // POST billing.Frame -> UsageAnswer; of a namespace that is being deleted
 	JWKSPath   = "/.well-known/jwks.json"
 )
 

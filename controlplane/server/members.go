@@ -23,7 +23,7 @@ const (
 	MaxReportKeys  = 100_000 // of LastUsed
 	maxReportError = 1 << 10 // bytes kept of a cell's error
 	maxReportBody  = 16 << 20
-	maxUsageBody   = 4 << 20
+	maxUsageBody   = store.MaxAsideFrame
 	shardStream    = "shard/"
 	gatewayStream  = "gateway/"
 )
@@ -176,14 +176,23 @@ func (s *Server) takeUsage(w http.ResponseWriter, r *http.Request, m member) err
 	if err := serve.DecodeJSON(r, &frame); err != nil {
 		return err
 	}
+	last, err := s.applyUsage(r, m, frame)
+	if err != nil {
+		return err
+	}
+	return serve.WriteJSON(w, http.StatusOK, wire.UsageAnswer{Last: last})
+}
+
+// applyUsage applies a frame and returns how far the usage of its source is applied then.
+func (s *Server) applyUsage(r *http.Request, m member, frame billing.Frame) (uint64, error) {
 	if err := frame.Validate(); err != nil {
-		return api.Wrap(err, api.ValidationError, err.Error())
+		return 0, api.Wrap(err, api.ValidationError, err.Error())
 	}
 	if frame.To > math.MaxInt64 {
-		return api.Errorf(api.ValidationError, "to: it is at most %d", int64(math.MaxInt64))
+		return 0, api.Errorf(api.ValidationError, "to: it is at most %d", int64(math.MaxInt64))
 	}
 	if err := s.maySend(r, m, frame.Source); err != nil {
-		return err
+		return 0, err
 	}
 	o := &store.ApplyUsage{
 		Meta:      &store.Meta{Principal: m.host.ID},
@@ -194,9 +203,9 @@ func (s *Server) takeUsage(w http.ResponseWriter, r *http.Request, m member) err
 	}
 	applied, err := propose[*store.ApplyUsageResult](r.Context(), s, o)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return serve.WriteJSON(w, http.StatusOK, wire.UsageAnswer{Last: applied.Last})
+	return applied.Last, nil
 }
 
 // maySend refuses usage that is not the member's to report: a host speaks for the

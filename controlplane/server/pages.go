@@ -37,6 +37,7 @@ type (
 	auditPage     api.Page[api.AuditRow]
 	operationPage api.Page[api.Operation]
 	hostPage      api.Page[api.Host]
+	asidePage     api.Page[api.AsideUsage]
 )
 
 // cursor is what a cursor's text says: a place in one list, and in no other.

@@ -87,6 +87,10 @@ func (s *Server) routes() []serve.Route {
 
 		{Method: "GET", Path: cloud + "/audit/verify", Permission: tenancy.FleetOperate, Handler: s.checkAudit, Query: auditPaging,
 			Summary: "Recompute the hash chain of the audit log, a page at a time", Response: api.AuditCheck{}},
+		{Method: "GET", Path: cloud + "/usage/aside", Permission: tenancy.FleetOperate, Handler: s.listAside, Query: paging,
+			Summary: "Usage refused and set aside while namespaces were deleted, oldest first", Response: asidePage{}},
+		{Method: "GET", Path: cloud + "/usage/aside/{seq}", Permission: tenancy.FleetOperate, Handler: s.getAside,
+			Summary: "Usage that was set aside, with its frame", Response: api.AsideUsage{}},
 
 		{Method: "GET", Path: metricsPath, Permission: tenancy.FleetOperate, Handler: s.metrics, Summary: "Metrics in the Prometheus text format"},
 		{Method: "GET", Path: scrapePath, Permission: tenancy.FleetOperate, Handler: s.metrics, Operation: "scrapeMetrics", Summary: "Metrics where Prometheus looks by default"},
@@ -145,6 +149,7 @@ func (s *Server) fleetRoutes() []serve.Route {
 		{Method: "POST", Path: wire.ReportPath, Permission: serve.Open, Handler: s.memberOnly(s.report), MaxBody: maxReportBody, Summary: fleetSummary},
 		{Method: "GET", Path: wire.UsagePath, Permission: serve.Open, Handler: s.memberOnly(s.readUsage), Summary: fleetSummary},
 		{Method: "POST", Path: wire.UsagePath, Permission: serve.Open, Handler: s.memberOnly(s.takeUsage), MaxBody: maxUsageBody, Summary: fleetSummary},
+		{Method: "POST", Path: wire.AsidePath, Permission: serve.Open, Handler: s.memberOnly(s.takeAside), MaxBody: maxUsageBody, Summary: fleetSummary},
 	}
 }
 

@@ -80,9 +80,7 @@ func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
 	case o.To <= last:
 		return &ApplyUsageResult{Last: last}, nil
 	case o.From != last+1:
-		refusal := api.Errorf(api.StateConflict, "the usage is applied up to %d, the frame is [%d, %d]: send from %d on", last, o.From, o.To, last+1)
-		refusal.Details = map[string]any{"last": last}
-		return nil, refusal
+		return nil, usageGap(last, o.From, o.To)
 	}
 	for i, r := range o.Rows {
 		if err := tx.addUsage(o, i, r); err != nil {
@@ -90,6 +88,13 @@ func (o *ApplyUsage) Apply(tx *Tx) (*ApplyUsageResult, error) {
 		}
 	}
 	return &ApplyUsageResult{Last: o.To}, tx.putSource(o.Namespace, o.Stream, o.Incarnation, o.To)
+}
+
+// usageGap refuses a frame [from, to] that does not follow the last row of its source.
+func usageGap(last, from, to uint64) error {
+	refusal := api.Errorf(api.StateConflict, "the usage is applied up to %d, the frame is [%d, %d]: send from %d on", last, from, to, last+1)
+	refusal.Details = map[string]any{"last": last}
+	return refusal
 }
 
 // putSource notes how far the usage of a source is applied.

@@ -42,6 +42,7 @@ func everyOp() []struct {
 		{&UpdateNamespace{Meta: by("token"), Id: "ns_a", DeletionProtection: &protect}, "org_acme token update-namespace ns_a"},
 		{&UpdateNamespace{Meta: by("token"), Id: "ns_a", DeletionProtection: new(bool)}, "org_acme token update-namespace ns_a"},
 		{deletion("a"), "org_acme token delete-namespace ns_a"},
+		{aside("a", 2, 3), "org_acme host set-aside-usage ns_a"},
 		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
 		{refusals("b1", 1), "org_acme token POST /x0 "},
 	}
@@ -96,7 +97,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			}
 		}
 	}
-	if len(own) != 14 {
+	if len(own) != 15 {
 		t.Errorf("the organisation sees %v", own)
 	}
 }

@@ -16,7 +16,8 @@ func someState(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	w.index++
-	w.ok(newOrg("acme"), withKey(newNamespace("org_acme", "a"), "key"), newKey(keyring.Namespace, "ns_a", "k1"), frame("ns_a", 1, 2, usageRow("q", "m", 3)))
+	w.ok(newOrg("acme"), withKey(newNamespace("org_acme", "a"), "key"), newKey(keyring.Namespace, "ns_a", "k1"), frame("ns_a", 1, 2, usageRow("q", "m", 3)),
+		newNamespace("org_acme", "b"), deletion("b"), aside("b", 1, 2))
 	return w
 }
 

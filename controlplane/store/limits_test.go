@@ -74,6 +74,11 @@ func TestValidate(t *testing.T) {
 		return o
 	}
 	row := func(change func(*Refusal)) op { o := refusals("b", 1); change(o.Refusals[0]); return o }
+	refusal := func(change func(*SetAsideUsage)) op {
+		o := aside("a", 1, 1)
+		change(o)
+		return o
+	}
 	rows := func(n int) (all []*UsageRow) {
 		for range n {
 			all = append(all, usageRow("q", "m", 1))
@@ -133,6 +138,12 @@ func TestValidate(t *testing.T) {
 		{"rows[0].response_bytes", nil, func() op { return use(func(o *ApplyUsage) { o.Rows[0].ResponseBytes = -1 }) }},
 		{"stream", func() op { return use(func(o *ApplyUsage) { o.Stream = long(MaxStream) }) }, func() op { return use(func(o *ApplyUsage) { o.Stream = long(MaxStream + 1) }) }},
 		{"from", nil, func() op { return use(func(o *ApplyUsage) { o.From = 0 }) }},
+		{"frame", func() op { return refusal(func(o *SetAsideUsage) { o.Frame = make([]byte, MaxAsideFrame) }) }, func() op { return refusal(func(o *SetAsideUsage) { o.Frame = make([]byte, MaxAsideFrame+1) }) }},
+		{"frame", nil, func() op { return refusal(func(o *SetAsideUsage) { o.Frame = nil }) }},
+		{"reason", func() op { return refusal(func(o *SetAsideUsage) { o.Reason = long(MaxAsideReason) }) }, func() op { return refusal(func(o *SetAsideUsage) { o.Reason = long(MaxAsideReason + 1) }) }},
+		{"code", nil, func() op { return refusal(func(o *SetAsideUsage) { o.Code = "" }) }},
+		{"stream", nil, func() op { return refusal(func(o *SetAsideUsage) { o.Stream = long(MaxStream + 1) }) }},
+		{"from", nil, func() op { return refusal(func(o *SetAsideUsage) { o.To = 1 << 63 }) }},
 		{"from", nil, func() op { return use(func(o *ApplyUsage) { o.To = 1 << 63 }) }},
 		{"old_expires_ns", nil, func() op { return &RotateCredential{OldId: "a", NewId: "b", NewHash: hash("b")} }},
 		{"new_id", nil, func() op { return &RotateCredential{OldId: "a", NewId: "a", NewHash: hash("b"), OldExpiresNs: 1} }},

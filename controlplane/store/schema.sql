@@ -160,6 +160,25 @@ CREATE TABLE usage_hourly (
     PRIMARY KEY (namespace, hour_ns, queue, model, provider, part)
 ) STRICT, WITHOUT ROWID;
 
+-- Frames that the control plane refused while their namespaces were deleted. They are in
+-- no sum, and wait for an operator to look at them.
+CREATE TABLE usage_aside (
+    seq         INTEGER PRIMARY KEY,
+    at_ns       INTEGER NOT NULL,
+    org         TEXT NOT NULL,
+    namespace   TEXT NOT NULL,
+    stream      TEXT NOT NULL,
+    incarnation TEXT NOT NULL,
+    from_seq    INTEGER NOT NULL, -- the frame is [from_seq, to_seq]
+    to_seq      INTEGER NOT NULL,
+    code        TEXT NOT NULL, -- of the refusal
+    reason      TEXT NOT NULL, -- its message
+    bytes       INTEGER NOT NULL, -- of the frame
+    frame       BLOB NOT NULL -- JSON, as it came
+) STRICT;
+CREATE TRIGGER usage_aside_update BEFORE UPDATE ON usage_aside BEGIN SELECT RAISE(ABORT, 'usage is never changed'); END;
+CREATE TRIGGER usage_aside_delete BEFORE DELETE ON usage_aside BEGIN SELECT RAISE(ABORT, 'usage is never deleted'); END;
+
 CREATE TABLE audit (
     seq       INTEGER PRIMARY KEY,
     at_ns     INTEGER NOT NULL,

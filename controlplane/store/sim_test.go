@@ -317,7 +317,17 @@ func (s *simulation) drawCredential(n fleet.Namespace) op {
 	return o
 }
 
+// drawUsage draws a frame that is applied or, rarely, one that is set aside.
 func (s *simulation) drawUsage(n fleet.Namespace) op {
+	o := s.drawFrame(n)
+	if s.rng.IntN(8) > 0 {
+		return o
+	}
+	return &SetAsideUsage{Meta: o.Meta, Namespace: o.Namespace, Stream: o.Stream, Incarnation: o.Incarnation, From: o.From, To: o.To,
+		Code: "VALIDATION_ERROR", Reason: "drawn", Frame: []byte("{}")}
+}
+
+func (s *simulation) drawFrame(n fleet.Namespace) *ApplyUsage {
 	o := frame(string(n.ID), 1, 1)
 	o.Stream = fmt.Sprintf("shard/%d", s.rng.IntN(2))
 	last := ask(s.steady, func(r reader) (int64, error) {

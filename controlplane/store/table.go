@@ -32,6 +32,7 @@ const (
 	numJoinHost         entry.Number = 13
 	numApplyUsage       entry.Number = 14
 	numAddSigningKey    entry.Number = 15
+	numSetAsideUsage    entry.Number = 16
 	numSetCredential    entry.Number = 18
 	numRecordRefusals   entry.Number = 19
 )
@@ -62,6 +63,7 @@ var table = [...]*kind{
 	numJoinHost:         newKind("join-host", urgent, (*JoinHost).Apply),
 	numApplyUsage:       newKind("apply-usage", bulk, (*ApplyUsage).Apply),
 	numAddSigningKey:    newKind("add-signing-key", urgent, (*AddSigningKey).Apply),
+	numSetAsideUsage:    newKind("set-aside-usage", bulk, (*SetAsideUsage).Apply),
 	numSetCredential:    newKind("set-credential", urgent, (*SetCredential).Apply),
 	numRecordRefusals:   newKind("record-refusals", bulk, (*RecordRefusals).Apply),
 }

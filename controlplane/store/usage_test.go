@@ -241,3 +241,55 @@ func TestJournalIsImmutable(t *testing.T) {
 	}
 	checkProjection(t, w.machine)
 }
+
+// A frame that is set aside is kept as it came, its source goes on after it, and no sum has
+// it. Only a namespace that is being deleted has such frames.
+func TestUsageIsSetAside(t *testing.T) {
+	t.Parallel()
+	w := usageWorld(t)
+	w.ok(frame("ns_a", 1, 2, usageRow("q", "m", 5)))
+	w.refused(api.StateConflict, aside("a", 3, 4))
+	w.refused(api.NotFound, aside("none", 1, 1))
+	w.ok(deletion("a"))
+	if refusal := w.refused(api.StateConflict, aside("a", 4, 5)); refusal.Details["last"] != uint64(2) {
+		t.Errorf("a gap is refused with %v", refusal.Details)
+	}
+	if r := do[*SetAsideUsageResult](w, aside("a", 3, 4)); r.Last != 4 {
+		t.Errorf("usage is kept up to %d, want 4", r.Last)
+	}
+	before := w.dump()
+	for _, repeat := range []*SetAsideUsage{aside("a", 3, 4), aside("a", 1, 2)} {
+		if r := do[*SetAsideUsageResult](w, repeat); r.Last != 4 {
+			t.Errorf("a repeat answers %d, want 4", r.Last)
+		}
+	}
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Errorf("a repeat has changed the state: %s", diff)
+	}
+	if r := do[*ApplyUsageResult](w, frame("ns_a", 3, 4, usageRow("q", "m", 50))); r.Last != 4 { // mended too late: it counts once
+		t.Errorf("a frame that was set aside is applied up to %d", r.Last)
+	}
+	w.ok(frame("ns_a", 5, 5, usageRow("q", "m", 6)), removal("a"), aside("a", 6, 6))
+	if total, _ := w.usage(always("org_acme")); total.Cost.Nano() != 11 {
+		t.Errorf("used %s, want 11 nano-dollars", total.Cost)
+	}
+	w.reopen()
+	all, err := w.store().AsideUsage(t.Context(), 0, MaxPage)
+	source := billing.Source{Namespace: "ns_a", Stream: "shard/0", Incarnation: "aa"}
+	want := []AsideUsage{
+		{Seq: 1, AtNs: epochNs, Org: "org_acme", Source: source, From: 3, To: 4, Code: "VALIDATION_ERROR", Reason: "rows[0].queue is no text", Bytes: 10},
+		{Seq: 2, AtNs: epochNs, Org: "org_acme", Source: source, From: 6, To: 6, Code: "VALIDATION_ERROR", Reason: "rows[0].queue is no text", Bytes: 10},
+	}
+	if err != nil || !reflect.DeepEqual(all, want) {
+		t.Errorf("set aside is %+v, %v; want %+v", all, err, want)
+	}
+	if rest, err := w.store().AsideUsage(t.Context(), 1, 1); err != nil || !reflect.DeepEqual(rest, want[1:]) {
+		t.Errorf("after the first: %+v, %v", rest, err)
+	}
+	if one, text, err := w.store().AsideFrame(t.Context(), 1); err != nil || one != want[0] || string(text) != `{"from":3}` {
+		t.Errorf("the first: %+v %s, %v", one, text, err)
+	}
+	if _, _, err := w.store().AsideFrame(t.Context(), 3); refused(err, api.NotFound) != nil {
+		t.Errorf("one that is not there: %v", err)
+	}
+}

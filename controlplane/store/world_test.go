@@ -212,6 +212,7 @@ var tables = []string{
 	"meta ORDER BY one", "orgs ORDER BY id", "namespaces ORDER BY id", "operations ORDER BY id", "hosts ORDER BY id",
 	"credentials ORDER BY id", "ended_credentials ORDER BY id", "usage_sources ORDER BY namespace, stream, incarnation",
 	"usage_journal ORDER BY namespace, stream, incarnation, to_seq, row_no",
+	"usage_aside ORDER BY seq",
 	"usage_hourly ORDER BY namespace, hour_ns, queue, model, provider, part", "audit ORDER BY seq",
 	"idempotency ORDER BY principal, key", "signing_keys ORDER BY number",
 }
@@ -360,6 +361,11 @@ func settle(name string) *SettleNamespace {
 
 func deletion(name string) *DeleteNamespace {
 	return &DeleteNamespace{Meta: by("token"), Id: "ns_" + name, OperationId: "op_delete_" + name}
+}
+
+func aside(name string, from, to uint64) *SetAsideUsage {
+	return &SetAsideUsage{Meta: by("host"), Namespace: "ns_" + name, Stream: "shard/0", Incarnation: "aa", From: from, To: to,
+		Code: "VALIDATION_ERROR", Reason: "rows[0].queue is no text", Frame: []byte(`{"from":3}`)}
 }
 
 func removal(name string) *RemoveNamespace {

@@ -31,6 +31,10 @@ func (r *receiver) LastUsage(_ context.Context, of billing.Source) (uint64, erro
 	return r.last, nil
 }
 
+func (r *receiver) SetUsageAside(context.Context, billing.Frame) (uint64, error) {
+	return 0, api.Errorf(api.NotFound, "nothing is set aside here")
+}
+
 func (r *receiver) SendUsage(_ context.Context, f billing.Frame) (uint64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -119,6 +123,11 @@ func TestUsageWithoutAReceiverIsBounded(t *testing.T) {
 type hanging struct{}
 
 func (hanging) LastUsage(ctx context.Context, _ billing.Source) (uint64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+func (hanging) SetUsageAside(ctx context.Context, _ billing.Frame) (uint64, error) {
 	<-ctx.Done()
 	return 0, ctx.Err()
 }

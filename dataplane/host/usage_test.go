@@ -20,6 +20,9 @@ type ledger struct {
 	away bool
 	last uint64
 	cost money.Nano
+
+	refuses bool // every frame
+	aside   []billing.Frame
 }
 
 func (l *ledger) LastUsage(context.Context, billing.Source) (uint64, error) {
@@ -34,6 +37,9 @@ func (l *ledger) LastUsage(context.Context, billing.Source) (uint64, error) {
 func (l *ledger) SendUsage(_ context.Context, f billing.Frame) (uint64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.refuses && !l.away {
+		return 0, api.Errorf(api.ValidationError, "rows[0].queue is no text")
+	}
 	if l.away || f.From != l.last+1 {
 		return 0, api.Errorf(api.StateConflict, "the next row is %d", l.last+1)
 	}
@@ -41,6 +47,16 @@ func (l *ledger) SendUsage(_ context.Context, f billing.Frame) (uint64, error) {
 		l.cost += r.Cost
 	}
 	l.last = f.To
+	return l.last, nil
+}
+
+func (l *ledger) SetUsageAside(_ context.Context, f billing.Frame) (uint64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.away {
+		return 0, api.Errorf(api.LeaderUnavailable, "the ledger is away")
+	}
+	l.aside, l.last = append(l.aside, f), f.To
 	return l.last, nil
 }
 
@@ -103,6 +119,24 @@ func TestRemoveDeliversTheUsageFirst(t *testing.T) {
 	}
 	if to.cost != 123 {
 		t.Errorf("the ledger has %v of 0.000000123", to.cost)
+	}
+	if left := files(t, h, "/a"); len(left) > 0 {
+		t.Errorf("after its deletion there are %q", left)
+	}
+}
+
+// Usage that the ledger refuses does not keep a namespace from being deleted: the ledger sets
+// it aside.
+func TestRemoveSetsRefusedUsageAside(t *testing.T) {
+	t.Parallel()
+	to := &ledger{refuses: true}
+	h := openHost(t, Config{DataDir: t.TempDir(), Receiver: to})
+	spend(t, add(t, h, "a"))
+	if err := h.Remove(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if len(to.aside) != 1 || to.aside[0].From != 1 || to.aside[0].Rows[0].Cost != 123 || to.cost != 0 {
+		t.Errorf("%+v is set aside, the ledger has %v", to.aside, to.cost)
 	}
 	if left := files(t, h, "/a"); len(left) > 0 {
 		t.Errorf("after its deletion there are %q", left)

@@ -34,6 +34,9 @@ type Receiver interface {
 	LastUsage(ctx context.Context, of billing.Source) (uint64, error)
 	// SendUsage delivers a frame and answers the number of the last row it has then.
 	SendUsage(ctx context.Context, f billing.Frame) (uint64, error)
+	// SetUsageAside delivers a frame that SendUsage refuses, of a namespace that is being
+	// deleted, and answers as SendUsage does. The receiver keeps the frame, in no sum.
+	SetUsageAside(ctx context.Context, f billing.Frame) (uint64, error)
 }
 
 // UsageConfig is what the usage sink of a shard needs.
@@ -55,10 +58,12 @@ type UsageConfig struct {
 type Usage struct {
 	cfg   UsageConfig
 	wake  chan struct{}
-	haste chan struct{} // holds one: do not let rows gather, somebody waits for them
+	haste chan struct{} // holds one: do not linger, somebody waits for the rows
 
 	acked atomic.Uint64          // the last row the receiver is known to have
 	alarm atomic.Pointer[string] // why no usage can be shipped until a person looks
+
+	leaving atomic.Bool // Settle was called: refused frames are set aside
 
 	mu    sync.Mutex
 	moved chan struct{} // closed when acked rises; nil while nobody waits for it
@@ -106,7 +111,7 @@ func (u *Usage) Run(ctx context.Context) {
 		}
 		u.note(err, backoff)
 		if err != nil {
-			pause(ctx, backoff)
+			u.linger(ctx, backoff)
 			backoff = min(2*backoff, maxBackoff)
 			continue
 		}
@@ -114,14 +119,14 @@ func (u *Usage) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-u.wake:
-			u.gather(ctx)
+			u.linger(ctx, gatherDelay)
 		}
 	}
 }
 
-// gather leaves new rows the time to become more.
-func (u *Usage) gather(ctx context.Context) {
-	t := time.NewTimer(gatherDelay)
+// linger waits, for new rows to become more or after a failure. Settle ends the wait.
+func (u *Usage) linger(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -132,8 +137,10 @@ func (u *Usage) gather(ctx context.Context) {
 
 // Settle returns when the receiver has every row there is, which must not become
 // more meanwhile: before a store is deleted. It needs Run to be running; an error
-// says what is still owed when ctx ends.
+// says what is still owed when ctx ends. From here on the receiver sets aside the frames
+// that it refuses, because the store could never be deleted otherwise.
 func (u *Usage) Settle(ctx context.Context) error {
+	u.leaving.Store(true)
 	for {
 		moved := u.nextMove()
 		owed := u.Owed()
@@ -149,7 +156,11 @@ func (u *Usage) Settle(ctx context.Context) error {
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return fmt.Errorf("%d usage rows have not reached their receiver: %w", owed, ctx.Err())
+			err := ctx.Err()
+			if alarm := u.Err(); alarm != nil {
+				err = fmt.Errorf("%w: %w", err, alarm)
+			}
+			return fmt.Errorf("%d usage rows have not reached their receiver: %w", owed, err)
 		}
 	}
 }
@@ -259,10 +270,31 @@ func (u *Usage) ship(ctx context.Context) error {
 		if err != nil || len(frame.Rows) == 0 {
 			return err
 		}
-		if err := u.send(ctx, frame); err != nil {
+		err = u.send(ctx, frame)
+		if refused := (*refusal)(nil); u.leaving.Load() && errors.As(err, &refused) {
+			err = u.setAside(ctx, refused)
+		}
+		if err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// setAside has the receiver keep a frame that it refuses.
+func (u *Usage) setAside(ctx context.Context, r *refusal) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	last, err := u.cfg.Receiver.SetUsageAside(ctx, r.frame)
+	switch {
+	case err != nil:
+		return fmt.Errorf("set refused usage aside: %w", errors.Join(err, r))
+	case last != r.frame.To:
+		return fmt.Errorf("the receiver set the usage rows from %d to %d aside and says that its last is %d", r.frame.From, r.frame.To, last)
+	}
+	u.cfg.Logger.Error("refused usage of a namespace that is being deleted was set aside with the receiver, for an operator to look at",
+		"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "from", r.frame.From, "to", r.frame.To, "error", r.err)
+	u.has(last)
 	return nil
 }
 

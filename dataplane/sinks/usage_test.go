@@ -299,6 +299,69 @@ func TestARefusedFrameIsAnAlarm(t *testing.T) {
 	})
 }
 
+// Before its store is deleted, the sink has the refused frames set aside, and goes on with
+// those that are taken. A lost answer sets nothing aside twice.
+func TestSettleSetsRefusedFramesAside(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		refused := func() error { return api.Errorf(api.ValidationError, "rows[0].queue is no text") }
+		w.receiver.asks, w.receiver.before = true, refused
+		w.report(3)
+		w.want = map[meter]*billing.Quantities{} // none of it counts
+		stop := w.run()
+		defer stop()
+		pass(time.Hour)
+		if len(w.receiver.aside) != 0 || w.usage.Err() == nil {
+			t.Fatalf("a store that stays: %v set aside, alarm %v", w.receiver.aside, w.usage.Err())
+		}
+		w.receiver.mu.Lock()
+		w.receiver.onAside = func() error {
+			w.receiver.before = nil // later frames are taken
+			return api.Errorf(api.LeaderUnavailable, "the answer is lost")
+		}
+		w.receiver.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		must(t, w.usage.Settle(ctx))
+		if len(w.receiver.aside) != 1 || w.receiver.aside[0].From != 1 || w.receiver.aside[0].To != 3 || w.usage.Owed() != 0 {
+			t.Errorf("set aside %+v, %d rows are owed", w.receiver.aside, w.usage.Owed())
+		}
+		w.report(2)
+		must(t, w.usage.Settle(ctx))
+		w.exact()
+		synctest.Wait()
+		if w.usage.Err() != nil {
+			t.Errorf("the alarm stays: %v", w.usage.Err())
+		}
+	})
+}
+
+// A receiver that is away, or that refuses to set usage aside, is owed it still.
+func TestSettleWithoutSettingAside(t *testing.T) {
+	for code, want := range map[api.Code]string{
+		api.LeaderUnavailable: "", api.StateConflict: "", api.Unauthorized: "",
+		api.ValidationError: ": the receiver refuses the usage rows from 1 to 3: VALIDATION_ERROR: no",
+	} {
+		t.Run(string(code), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.receiver.before = func() error { return api.Errorf(code, "no") }
+				w.receiver.asks, w.receiver.noAside = true, api.Errorf(api.NotFound, "no such route")
+				w.report(3)
+				stop := w.run()
+				defer stop()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				want := "3 usage rows have not reached their receiver: context deadline exceeded" + want
+				if err := w.usage.Settle(ctx); err == nil || err.Error() != want {
+					t.Errorf("settled: %v", err)
+				}
+				if len(w.receiver.aside) != 0 {
+					t.Errorf("%+v is set aside", w.receiver.aside)
+				}
+			})
+		})
+	}
+}
+
 // One row less or more, and there would be an alarm.
 func TestTheBoundsOfAgreement(t *testing.T) {
 	for _, last := range []uint64{4, 10} { // just before the first row kept; the last there is

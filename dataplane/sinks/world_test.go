@@ -38,6 +38,9 @@ type receiver struct {
 	last          map[billing.Source]uint64
 	sums          map[meter]*billing.Quantities
 	frames        []billing.Frame
+	aside         []billing.Frame
+	noAside       error        // the answer to what is to be set aside
+	onAside       func() error // after a frame was set aside
 	asked         int
 	asks          bool // before is of frames alone: who asks for the last is answered
 	before, after func() error
@@ -74,6 +77,20 @@ func (r *receiver) SendUsage(_ context.Context, f billing.Frame) (uint64, error)
 		return 0, err
 	}
 	return r.last[f.Source], fault(r.after)
+}
+
+func (r *receiver) SetUsageAside(_ context.Context, f billing.Frame) (uint64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.noAside != nil {
+		return 0, r.noAside
+	}
+	if f.From != r.last[f.Source]+1 {
+		return 0, api.Errorf(api.StateConflict, "the next row of this source is %d", r.last[f.Source]+1)
+	}
+	r.aside = append(r.aside, f)
+	r.last[f.Source] = f.To
+	return f.To, fault(r.onAside)
 }
 
 func (r *receiver) apply(f billing.Frame) error {

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// asidePlace is the part of a frame that takeAside needs when the rest cannot be read.
+type asidePlace struct {
+	billing.Source
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
+}
+
+// takeAside keeps a frame of a namespace that is being deleted, because the host waits for
+// an answer to its last usage before it deletes the data. takeAside tries to apply the frame
+// first, so that only this control plane decides what is refused: a proxy may have refused
+// the frame before.
+func (s *Server) takeAside(w http.ResponseWriter, r *http.Request, m member) error {
+	var frame json.RawMessage
+	if err := serve.DecodeJSON(r, &frame); err != nil {
+		return err
+	}
+	var place asidePlace
+	if err := serve.Decode(r, frame, &place); err != nil {
+		return err
+	}
+	if m.host.Kind == keyring.Gateway {
+		return api.Errorf(api.Forbidden, "a gateway deletes no namespace: it sends its usage to %s", wire.UsagePath)
+	}
+	if err := s.maySend(r, m, place.Source); err != nil {
+		return err
+	}
+	last, refusal := s.applyRaw(r, m, frame)
+	if refusal != nil {
+		code := api.CodeOf(refusal)
+		if code.Status() >= http.StatusInternalServerError || code.Retryable() || code == api.StateConflict {
+			return refusal
+		}
+		kept, err := propose[*store.SetAsideUsageResult](r.Context(), s, &store.SetAsideUsage{
+			Meta:      &store.Meta{Principal: m.host.ID},
+			Namespace: place.Namespace, Stream: place.Stream, Incarnation: place.Incarnation, From: place.From, To: place.To,
+			Code: string(code), Reason: text.Cut(refusal.Error(), store.MaxAsideReason-len("...")), Frame: frame,
+		})
+		if err != nil {
+			return err
+		}
+		s.cfg.Logger.Error("usage of a namespace that is being deleted was refused and set aside: nobody pays for it until an operator decides",
+			"namespace", place.Namespace, "stream", place.Stream, "from", place.From, "to", place.To, "host", m.host.ID, "error", refusal)
+		last = kept.Last
+	}
+	return serve.WriteJSON(w, http.StatusOK, wire.UsageAnswer{Last: last})
+}
+
+// applyRaw decodes a frame and applies it.
+func (s *Server) applyRaw(r *http.Request, m member, raw json.RawMessage) (uint64, error) {
+	var frame billing.Frame
+	if err := serve.Decode(r, raw, &frame); err != nil {
+		return 0, err
+	}
+	return s.applyUsage(r, m, frame)
+}
+
+// listAside lists the usage that was set aside, oldest first.
+func (s *Server) listAside(w http.ResponseWriter, r *http.Request) error {
+	const list = "usage set aside"
+	limit, text, err := pageOf(r, list)
+	if err != nil {
+		return err
+	}
+	var after int64
+	if text != "" {
+		if after, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return api.Errorf(api.ValidationError, "cursor: it is not one that a page of this list came with")
+		}
+	}
+	found, err := s.store.AsideUsage(r.Context(), after, limit+1)
+	if err != nil {
+		return err
+	}
+	place := func(a store.AsideUsage) string { return strconv.FormatInt(a.Seq, 10) }
+	return writePage(w, list, limit, found, place, toAside)
+}
+
+// getAside answers one frame that was set aside.
+func (s *Server) getAside(w http.ResponseWriter, r *http.Request) error {
+	seq, err := strconv.ParseInt(r.PathValue("seq"), 10, 64)
+	if err != nil || seq <= 0 {
+		return api.Errorf(api.NotFound, "no usage was set aside under number %s", excerpt(r.PathValue("seq")))
+	}
+	found, frame, err := s.store.AsideFrame(r.Context(), seq)
+	if err != nil {
+		return err
+	}
+	out := toAside(found)
+	out.Frame = frame
+	return serve.WriteJSON(w, http.StatusOK, out)
+}
+
+func toAside(a store.AsideUsage) api.AsideUsage {
+	return api.AsideUsage{
+		Seq: a.Seq, At: timeOf(a.AtNs), Org: string(a.Org), Namespace: a.Source.Namespace, Stream: a.Source.Stream, Incarnation: a.Source.Incarnation,
+		From: a.From, To: a.To, Code: a.Code, Reason: a.Reason, Bytes: a.Bytes,
+	}
+}

@@ -1,0 +1,137 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
+	"github.com/corvo/corvo/controlplane/store"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// bad makes a frame one that the control plane refuses for its row.
+func bad(frame string) string {
+	return strings.Replace(frame, `"reports":1`, `"reports":-1`, 1)
+}
+
+// Only the host of a namespace that is being deleted has its usage set aside, and only what
+// is refused. Operators see each frame as it came; the others see that it happened.
+func TestUsageSetAside(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	one, oneCredential := f.host("one", keyring.Host)
+	_, twoCredential := f.host("two", keyring.Host)
+	gatewayID, gatewayCredential := f.host("g", keyring.Gateway)
+	ns := f.namespace("acme", "mine")
+	f.settle(ns, one)
+	host, other, gateway := f.join(oneCredential, "http://one.test"), f.join(twoCredential, "http://two.test"), f.join(gatewayCredential, "")
+	send := func(key, body string, code api.Code, last uint64) {
+		t.Helper()
+		a := f.send("POST", wire.AsidePath, key, body)
+		if code != "" {
+			if a.problem(t).Code != code {
+				t.Errorf("%s: %d %s, want %s", body, a.status, a.body, code)
+			}
+			return
+		}
+		var answer wire.UsageAnswer
+		if err := json.Unmarshal(a.body, &answer); err != nil || a.status != http.StatusOK || answer.Last != last {
+			t.Errorf("%s: %d %s, want last %d", body, a.status, a.body, last)
+		}
+	}
+	refused := bad(f.frame(ns, "shard/0", 1, 3))
+	if a := f.send("POST", wire.UsagePath, host, refused); a.problem(t).Code != api.ValidationError {
+		t.Errorf("the frame itself: %d %s", a.status, a.body)
+	}
+	send(host, refused, api.StateConflict, 0) // nobody deletes the namespace
+	if _, err := f.cloud(admin).DeleteNamespace(t.Context(), "mine"); err != nil {
+		t.Fatal(err)
+	}
+	send(other, refused, api.Forbidden, 0)
+	send(gateway, refused, api.Forbidden, 0)
+	send(gateway, bad(f.frame(ns, "gateway/"+gatewayID, 1, 3)), api.Forbidden, 0)
+	send(host, bad(f.frame(ns, "gateway/"+gatewayID, 1, 3)), api.Forbidden, 0)
+	send(host, bad(f.frame(ns, "shard/0", 2, 3)), api.StateConflict, 0)
+	send(host, `{"namespace":`, api.ParseError, 0)
+	for range 2 { // a repeat changes nothing
+		send(host, refused, "", 3)
+	}
+	send(host, f.frame(ns, "shard/0", 4, 4), "", 4) // not refused: it counts
+	unreadable := strings.Replace(f.frame(ns, "shard/0", 5, 6), `"input_tokens":10`, `"input_tokens":1e40`, 1)
+	send(host, unreadable, "", 6)
+	if a := f.send("GET", wire.UsagePath+"?namespace="+ns+"&incarnation=ab&stream=shard/0", host, ""); string(a.body) != "{\"last\":6}\n" {
+		t.Errorf("last: %d %s", a.status, a.body)
+	}
+	f.seesAside(ns, refused, unreadable)
+	if _, err := f.cloud(admin).AsideUsage(t.Context()); api.CodeOf(err) != api.Forbidden {
+		t.Errorf("a tenant reads what was set aside: %v", err)
+	}
+	rows, err := f.cloud(admin).Audit(t.Context(), "acme")
+	said := slices.IndexFunc(rows, func(r api.AuditRow) bool {
+		return r.Action == "set-aside-usage" && r.Target == ns && r.Principal == one
+	})
+	if err != nil || said < 0 {
+		t.Errorf("the audit log: %+v, %v", rows, err)
+	}
+}
+
+// seesAside checks that operators see two frames that were set aside, each as it came.
+func (f *front) seesAside(ns, refused, unreadable string) {
+	t := f.t
+	t.Helper()
+	ops := f.cloud(f.operator)
+	all, err := ops.AsideUsage(t.Context())
+	if err != nil || len(all) != 2 || all[0].Namespace != ns || all[0].Stream != "shard/0" || all[0].From != 1 || all[0].To != 3 || all[0].Org == "" ||
+		all[0].Code != string(api.ValidationError) || !strings.Contains(all[0].Reason, "negative") || all[0].Bytes != int64(len(refused)) || all[0].Frame != nil {
+		t.Fatalf("set aside: %+v, %v", all, err)
+	}
+	for i, want := range []string{refused, unreadable} {
+		if got, err := ops.AsideUsageFrame(t.Context(), all[i].Seq); err != nil || string(got.Frame) != want {
+			t.Errorf("frame %d: %s, %v; want %s", all[i].Seq, got.Frame, err, want)
+		}
+	}
+	for path, code := range map[string]api.Code{"/3": api.NotFound, "/0": api.NotFound, "/x": api.NotFound, "?limit=0": api.ValidationError} {
+		if a := f.send("GET", "/cloud/v1/usage/aside"+path, f.operator, ""); a.problem(t).Code != code {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+	var page api.Page[api.AsideUsage]
+	if err := json.Unmarshal(f.send("GET", "/cloud/v1/usage/aside?limit=1", f.operator, "").body, &page); err != nil || len(page.Items) != 1 || page.Cursor == "" {
+		t.Fatalf("the first page: %+v, %v", page, err)
+	}
+	rest := f.send("GET", "/cloud/v1/usage/aside?limit=1&cursor="+page.Cursor, f.operator, "")
+	if !strings.Contains(string(rest.body), fmt.Sprintf(`"seq":%d`, all[1].Seq)) {
+		t.Errorf("the second page: %d %s", rest.status, rest.body)
+	}
+}
+
+// A frame as large as a host may send is set aside.
+func TestTheLargestUsageSetAside(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	one, credential := f.host("one", keyring.Host)
+	ns := f.namespace("acme", "mine")
+	f.settle(ns, one)
+	host := f.join(credential, "http://one.test")
+	if _, err := f.cloud(admin).DeleteNamespace(t.Context(), "mine"); err != nil {
+		t.Fatal(err)
+	}
+	frame := bad(f.frame(ns, "shard/0", 1, 1))
+	padded := func(n int) string {
+		return strings.Replace(frame, `"mail"`, `"`+strings.Repeat("m", n-len(frame)+len("mail"))+`"`, 1)
+	}
+	if a := f.send("POST", wire.AsidePath, host, padded(store.MaxAsideFrame+1)); a.problem(t).Code != api.PayloadTooLarge {
+		t.Errorf("a frame that is too large: %d %.200s", a.status, a.body)
+	}
+	if a := f.send("POST", wire.AsidePath, host, padded(store.MaxAsideFrame)); a.status != http.StatusOK {
+		t.Errorf("the largest frame: %d %.200s", a.status, a.body)
+	}
+	if all, err := f.cloud(f.operator).AsideUsage(t.Context()); err != nil || len(all) != 1 || all[0].Bytes != store.MaxAsideFrame {
+		t.Errorf("set aside: %.300v, %v", all, err)
+	}
+}

@@ -1,0 +1,86 @@
+package store
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+)
+
+// SetAsideUsage keeps a frame that ApplyUsage refuses, so that the source goes on after it
+// and its namespace can be deleted. SetAsideUsage adds nothing to the sums: an operator
+// decides whether somebody pays.
+
+const (
+	// MaxAsideFrame is the most bytes of a frame that is set aside.
+	MaxAsideFrame = 4 << 20
+	// MaxAsideReason is the most bytes of the refusal's code, and of its message.
+	MaxAsideReason = 1024
+)
+
+// Number is SetAsideUsage's number in the log.
+func (*SetAsideUsage) Number() entry.Number { return numSetAsideUsage }
+
+// Class is SetAsideUsage's place among waiting proposals.
+func (*SetAsideUsage) Class() pipeline.Class { return table[numSetAsideUsage].class }
+
+// Validate refuses what no state could accept.
+func (o *SetAsideUsage) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("namespace", checkID(o.Namespace))
+	p.add("stream", checkWord(o.Stream, MaxStream))
+	p.add("incarnation", checkWord(o.Incarnation, MaxStream))
+	if o.From == 0 || o.To < o.From || o.To > math.MaxInt64 {
+		p.add("from", fmt.Errorf("and to are %d and %d: they hold nothing", o.From, o.To))
+	}
+	p.add("code", checkWord(o.Code, MaxAsideReason))
+	p.add("reason", checkUTF8(o.Reason, MaxAsideReason))
+	switch n := len(o.Frame); {
+	case n == 0:
+		p.add("frame", fmt.Errorf("is missing"))
+	case n > MaxAsideFrame:
+		p.add("frame", fmt.Errorf("has %d bytes; at most %d are allowed", n, MaxAsideFrame))
+	}
+	return p.err()
+}
+
+// Apply keeps the frame. It refuses an unknown namespace, a namespace that nobody deletes
+// and a frame that does not follow the last one. A frame that was kept or applied before
+// changes nothing.
+func (o *SetAsideUsage) Apply(tx *Tx) (*SetAsideUsageResult, error) {
+	ns, err := tx.namespace(o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if ns.Phase != fleet.Deleting && ns.Phase != fleet.Deleted {
+		return nil, api.Errorf(api.StateConflict, "namespace %s is not being deleted: its refused usage stays at its host until the cause is mended", o.Namespace)
+	}
+	last, err := lastUsage(tx, billing.Source{Namespace: o.Namespace, Stream: o.Stream, Incarnation: o.Incarnation})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case o.To <= last:
+		return &SetAsideUsageResult{Last: last}, nil
+	case o.From != last+1:
+		return nil, usageGap(last, o.From, o.To)
+	}
+	seq, err := number(tx, "SELECT COALESCE(MAX(seq), 0) + 1 FROM usage_aside")
+	if err != nil {
+		return nil, err
+	}
+	err = tx.put("INSERT INTO usage_aside ("+asideColumns+", frame) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		seq, tx.clockNs(), string(ns.Org), o.Namespace, o.Stream, o.Incarnation, int64(o.From), int64(o.To), o.Code, o.Reason, len(o.Frame), o.Frame)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.putSource(o.Namespace, o.Stream, o.Incarnation, o.To); err != nil {
+		return nil, err
+	}
+	return &SetAsideUsageResult{Last: o.To}, tx.audit(o.Meta, ns.Org, o.Namespace)
+}
