@@ -1,6 +1,6 @@
 // Package text looks into what clients send, for servers of HTTP and of the Worker RPC
 // alike: whether it is Unicode, where strings of JSON end, how much of it a message
-// repeats. It may import the standard library alone.
+// repeats, which name a misspelt word is near to. It may import the standard library alone.
 package text
 
 import (

@@ -6,47 +6,23 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/corvo/corvo/api/text"
 )
 
-// maxTypos is how many letters a word may differ from the one that is suggested.
-const maxTypos = 2
-
-// nearest returns the name that a word was meant for, the first of those that are
-// equally near; "" where none is near. A name that begins with the word counts as near
-// as one with maxTypos. Cobra's own suggestions are not ordered by their distance.
-func nearest(word string, names []string) (best string) {
-	least := maxTypos + 1
+// nearest returns the name that a word was meant for: one within text.MaxTypos edits, else
+// the first that begins with the word; "" if there is none. Cobra's own suggestions are not
+// ordered by their distance.
+func nearest(word string, names []string) string {
+	if near := text.Nearest(word, names); near != "" {
+		return near
+	}
 	for _, name := range names {
-		d := distance(word, name)
-		if strings.HasPrefix(name, word) {
-			d = min(d, maxTypos)
-		}
-		if d < least && d < len(word) {
-			best, least = name, d
+		if len(word) > text.MaxTypos && strings.HasPrefix(name, word) {
+			return name
 		}
 	}
-	return best
-}
-
-// distance counts the letters to insert, drop or change between two words.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1) // of the letters of a so far
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return ""
 }
 
 // nearCommand returns the command below cmd that a word was meant for.

@@ -14,12 +14,4 @@ func TestNearest(t *testing.T) {
 			t.Errorf("%q was meant for %q, want %q", word, got, want)
 		}
 	}
-	for _, c := range []struct {
-		a, b string
-		want int
-	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 2}, {"kitten", "sitting", 3}} {
-		if got := distance(c.a, c.b); got != c.want {
-			t.Errorf("from %q to %q are %d letters, want %d", c.a, c.b, got, c.want)
-		}
-	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/corvo/corvo/api/text"
 )
 
 // prefix is what the names of our environment variables begin with.
@@ -27,9 +29,6 @@ var foreign = regexp.MustCompile(`_SERVICE_(HOST|PORT(_.*)?)$|_PORT(_[0-9]+_(TCP
 // mostUnknown is how many unknown variables are named.
 const mostUnknown = 10
 
-// farthest is the edit distance up to which a known name is suggested.
-const farthest = 2
-
 // WarnUnknown has warn told of each variable of the environment that looks like a setting
 // of ours and that no command of root reads, with the name that is probably meant. Where
 // nearOnly is set it tells of those alone for which there is such a name: a command line
@@ -43,7 +42,7 @@ func WarnUnknown(root *cobra.Command, environ []string, nearOnly bool, warn func
 		if !strings.HasPrefix(name, prefix) || slices.Contains(known, name) || foreign.MatchString(name) {
 			continue
 		}
-		near := nearest(name, known)
+		near := text.Nearest(name, known)
 		if near == "" && nearOnly {
 			continue
 		}
@@ -74,38 +73,4 @@ func knownVariables(root *cobra.Command) []string {
 	walk(root)
 	slices.Sort(known)
 	return slices.Compact(known)
-}
-
-// nearest is the known name that another is probably meant to be; "" where there is none.
-func nearest(name string, known []string) (best string) {
-	least := farthest + 1
-	for _, k := range known {
-		if max(len(k), len(name))-min(len(k), len(name)) >= least {
-			continue
-		}
-		if d := distance(name, k); d < least {
-			best, least = k, d
-		}
-	}
-	return best
-}
-
-// distance is how many letters have to be put in, left out or replaced to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0] // of the row above, one to the left
-		row[0] = i + 1
-		for j := range len(b) {
-			step := 1
-			if a[i] == b[j] {
-				step = 0
-			}
-			before, row[j+1] = row[j+1], min(before+step, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -1,0 +1,41 @@
+package text
+
+// MaxTypos is the most edits between a word and the name that Nearest suggests for it.
+const MaxTypos = 2
+
+// Nearest returns the name within MaxTypos edits of a word, the first of those that are
+// equally near. It returns "" if no name is near, or if only a word that is all other
+// letters would be.
+func Nearest(word string, names []string) (best string) {
+	least := MaxTypos + 1
+	for _, name := range names {
+		if max(len(name), len(word))-min(len(name), len(word)) >= least {
+			continue
+		}
+		if d := Distance(word, name); d < least && d < len(word) {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// Distance counts the bytes to insert, drop or change between two words.
+func Distance(a, b string) int {
+	row := make([]int, len(b)+1) // of the bytes of a so far
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}
