@@ -16,6 +16,7 @@ type HTTP struct {
 	duration *prometheus.HistogramVec
 	inFlight prometheus.Gauge
 	panics   prometheus.Counter
+	unknown  *prometheus.CounterVec
 }
 
 // NewHTTP registers the metrics of HTTP servers in r, for one server.
@@ -25,8 +26,9 @@ func NewHTTP(r *Registry) *HTTP {
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: HTTPDuration.Name, Help: HTTPDuration.Help, Buckets: httpBuckets}, HTTPDuration.Labels),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: HTTPInFlight.Name, Help: HTTPInFlight.Help}),
 		panics:   prometheus.NewCounter(prometheus.CounterOpts{Name: HTTPPanics.Name, Help: HTTPPanics.Help}),
+		unknown:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: UnknownFields.Name, Help: UnknownFields.Help}, UnknownFields.Labels),
 	}
-	r.prometheus.MustRegister(h.requests, h.duration, h.inFlight, h.panics)
+	r.prometheus.MustRegister(h.requests, h.duration, h.inFlight, h.panics, h.unknown)
 	return h
 }
 
@@ -52,6 +54,13 @@ func (h *HTTP) Begin() { h.inFlight.Inc() }
 
 // Panicked counts a panic.
 func (h *HTTP) Panicked() { h.panics.Inc() }
+
+// UnknownFields counts fields of a body that the route does not know and ignored.
+func (r *Route) UnknownFields(n int) {
+	if n > 0 {
+		r.http.unknown.WithLabelValues(r.pattern).Add(float64(n))
+	}
+}
 
 // End counts a request that ended with a status after took; a status of 0 says
 // that it ended without an answer.

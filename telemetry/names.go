@@ -29,6 +29,11 @@ var (
 		Name: "corvo_http_panics_total",
 		Help: "Requests whose handler panicked.",
 	}
+	UnknownFields = Metric{
+		Name:   "corvo_unknown_fields_total",
+		Help:   "Unknown body fields that were ignored with a warning, by route pattern; a sample on busy routes.",
+		Labels: []string{"route"},
+	}
 )
 
 // The log and the store that follows it. The label shard is a shard's number, of

@@ -50,6 +50,9 @@ func Decode(r *http.Request, body []byte, v any) error {
 			return invalid(faults)
 		}
 	}
+	if c != nil && c.endpoint != nil {
+		c.endpoint.warn(c, body, v)
+	}
 	if bytes.Contains(body, []byte("null")) {
 		dropNulls(v)
 	}

@@ -177,6 +177,7 @@ type endpoint struct {
 	Route
 	server  *server
 	metrics *telemetry.Route
+	looks   looks // at bodies, to warn about their fields
 }
 
 // ServeHTTP is called by the mux once it has matched a request to the route.

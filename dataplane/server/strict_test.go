@@ -127,3 +127,31 @@ func TestABodyNamesWhatItsPathNames(t *testing.T) {
 		answers[map[string]any](n, http.StatusOK, "PUT", "/"+path, bodies[1])
 	}
 }
+
+// Routes of workers ignore a field that they do not know, and say so.
+func TestWorkersAreWarned(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, nil)
+	warned := 0
+	for _, route := range n.server.table() {
+		if route.Strict || route.Request == nil {
+			continue
+		}
+		warned++
+		a := n.send(route.Method, wildcards.ReplaceAllString(route.Path, "x"), n.admin, `{"no_such":1}`)
+		if got := a.header.Get(serve.WarningHeader); got != `unknown field "no_such"` {
+			t.Errorf("%s %s: %d, warns %q", route.Method, route.Path, a.status, got)
+		}
+	}
+	if warned < 8 {
+		t.Errorf("%d routes warn, which are not all of the workers'", warned)
+	}
+	a := n.send("POST", "/api/v1/enqueue", n.admin, `{"queue":"q","prioritty":"high"}`)
+	if got := a.header.Get(serve.WarningHeader); a.status != http.StatusCreated || got != `unknown field "prioritty"; did you mean "priority"?` {
+		t.Errorf("%d, warns %q", a.status, got)
+	}
+	a = n.send("POST", "/api/v1/enqueue/batch", n.admin, `{"jobs":[{"queue":"q","queue":"r"}]}`)
+	if got := a.header.Get(serve.WarningHeader); a.status != http.StatusCreated || got != `repeated field "queue"` {
+		t.Errorf("%d, warns %q", a.status, got)
+	}
+}
