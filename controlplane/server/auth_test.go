@@ -21,7 +21,7 @@ func sample(path, org, ns string) string {
 }
 
 // audited is how many changes there have been.
-func (f *front) audited() int64 {
+func (f *front) audited() (changes int64) {
 	f.t.Helper()
 	var last int64
 	for {
@@ -30,7 +30,12 @@ func (f *front) audited() int64 {
 			f.t.Fatal(err)
 		}
 		if len(rows) == 0 {
-			return last
+			return changes
+		}
+		for _, row := range rows {
+			if row.Refused == "" {
+				changes++
+			}
 		}
 		last = rows[len(rows)-1].Seq
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -39,6 +40,13 @@ func (r *recorder) record(_ context.Context, o *store.RecordRefusals) error {
 	return r.failing
 }
 
+// commits returns the ops that were proposed and those that were recorded.
+func (r *recorder) commits() (tried, ops []*store.RecordRefusals) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.tried), slices.Clone(r.ops)
+}
+
 func (r *recorder) fail(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,6 +72,13 @@ func gather(r *recorder) *refusals {
 	return &refusals{record: r.record, log: slog.New(slog.NewTextHandler(io.Discard, nil)), budgets: map[budgetKey]*budget{}}
 }
 
+// state returns how many kinds of requests wait, and whether a run is planned.
+func (q *refusals) state() (waiting int, planned bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.waiting, q.timer != nil
+}
+
 var acme, other = budgetKey{org: "acme", known: true}, budgetKey{org: "other", known: true}
 
 func TestRefusalsThatAreAlikeAreOneRow(t *testing.T) {
@@ -76,13 +91,14 @@ func TestRefusalsThatAreAlikeAreOneRow(t *testing.T) {
 		}
 		time.Sleep(refusalWindow - 1)
 		synctest.Wait()
-		if len(r.tried) != 0 {
+		if tried, _ := r.commits(); len(tried) != 0 {
 			t.Error("a commit before the window is over")
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if len(r.tried) != 1 || q.timer != nil {
-			t.Errorf("%d commits, want one and no timer", len(r.tried))
+		tried, _ := r.commits()
+		if _, planned := q.state(); len(tried) != 1 || planned {
+			t.Errorf("%d commits, want one and no timer", len(tried))
 		}
 		for _, org := range []string{"acme", ""} {
 			if rows, all := r.recorded(org); rows != 1 || all != 1000 {
@@ -109,8 +125,8 @@ func TestAFloodOfRefusalsIsBounded(t *testing.T) {
 			if s == seconds/2 {
 				q.add(other, refusal{"o", "POST /a", api.Conflict})
 			}
-			if q.waiting > maxRefusalKinds+1 {
-				t.Fatalf("%d kinds wait", q.waiting)
+			if waiting, _ := q.state(); waiting > maxRefusalKinds+1 {
+				t.Fatalf("%d kinds wait", waiting)
 			}
 			time.Sleep(time.Second)
 			if rows, _ := r.recorded("other"); s > seconds/2+2 && rows != 1 {
@@ -122,13 +138,14 @@ func TestAFloodOfRefusalsIsBounded(t *testing.T) {
 		if most := refusalBurst + int(seconds*time.Second/refusalEvery) + 1; rows > most || rows < most-3 {
 			t.Errorf("%d rows in %d seconds, want at most %d", rows, seconds, most)
 		}
-		if len(r.tried) > seconds {
-			t.Errorf("%d commits in %d seconds", len(r.tried), seconds)
+		if tried, _ := r.commits(); len(tried) > seconds {
+			t.Errorf("%d commits in %d seconds", len(tried), seconds)
 		}
 		time.Sleep(time.Duration(maxRefusalKinds+2) * refusalEvery)
 		synctest.Wait()
-		if _, all := r.recorded("acme"); all != sent || q.timer != nil || q.waiting != 0 {
-			t.Errorf("%d of %d requests are counted, %d wait", all, sent, q.waiting)
+		waiting, planned := q.state()
+		if _, all := r.recorded("acme"); all != sent || planned || waiting != 0 {
+			t.Errorf("%d of %d requests are counted, %d wait", all, sent, waiting)
 		}
 	})
 }
@@ -145,8 +162,11 @@ func TestWaitingRefusalsAreBounded(t *testing.T) {
 			q.add(budgetKey{tenancy.OrgID(org), true}, refusal{"k", fmt.Sprint("POST /", i), api.Forbidden})
 			sent[org]++
 		}
-		if q.waiting != maxWaitingRefusals || q.budgets[budgetKey{"org0", true}].lost != 1 {
-			t.Errorf("%d kinds wait", q.waiting)
+		q.mu.Lock()
+		waiting, lost := q.waiting, q.budgets[budgetKey{"org0", true}].lost
+		q.mu.Unlock()
+		if waiting != maxWaitingRefusals || lost != 1 {
+			t.Errorf("%d kinds wait, %d are only counted", waiting, lost)
 		}
 		r.fail(nil)
 		time.Sleep(time.Hour)
@@ -176,8 +196,9 @@ func TestRefusalsWaitForALeader(t *testing.T) {
 		if _, all := r.recorded("acme"); all != 1+3*maxRefusalKinds {
 			t.Errorf("%d requests are recorded", all)
 		}
-		if len(r.tried) < 3 || r.tried[0] != r.tried[1] || len(r.ops) < 2 || r.ops[0].Batch == r.ops[1].Batch {
-			t.Errorf("%d ops were proposed, %d recorded", len(r.tried), len(r.ops))
+		tried, ops := r.commits()
+		if len(tried) < 3 || tried[0] != tried[1] || len(ops) < 2 || ops[0].Batch == ops[1].Batch {
+			t.Errorf("%d ops were proposed, %d recorded", len(tried), len(ops))
 		}
 	})
 }
