@@ -46,6 +46,9 @@ func TestListsUnderSustainedLoad(t *testing.T) {
 	asked := 0
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
+	for l.done.Load() < 512 { // every queue is there
+		<-tick.C
+	}
 	for end := time.Now().Add(*sustained); time.Now().Before(end); <-tick.C {
 		for _, list := range sustainedLists {
 			took, age := askList(t, b, list.method, list.path, list.body)
