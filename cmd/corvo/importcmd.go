@@ -93,8 +93,8 @@ func (i *importing) source() (*from03.Source, error) {
 	return source, nil
 }
 
-// openKeys opens the file for new secrets. It must not exist, because what it held would be
-// lost. The file is removed again if nothing was written to it.
+// openKeys opens the file for new secrets. It must not exist, because the secrets in an older
+// file would be lost. The file is removed again if nothing was written to it.
 func (i *importing) openKeys() (io.Writer, func() error, error) {
 	if i.keysFile == "" || i.dryRun {
 		return nil, func() error { return nil }, nil

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/api/client"
-	limits "github.com/corvo/corvo/dataplane/job"
 )
 
 // compare counts both sides anew, queue by queue. It trusts nothing that the run has noted:
@@ -15,14 +13,7 @@ func (r *run) compare(ctx context.Context) error {
 		return nil
 	}
 	here := map[string]int{}
-	most := limits.MaxSearchLimit
-	err := r.Target.SearchAll(ctx, api.SearchRequest{Limit: &most}, client.Read{Strong: true}, 0, func(j *api.Job) error {
-		if j.Tags[IDTag] != "" {
-			here[j.Queue]++
-		}
-		return nil
-	})
-	if err != nil {
+	if err := r.eachCopied(ctx, func(_ string, j *api.Job) { here[j.Queue]++ }); err != nil {
 		return err
 	}
 	var there []queue

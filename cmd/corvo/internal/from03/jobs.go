@@ -57,13 +57,18 @@ func (r *run) jobs(ctx context.Context) error {
 	return nil
 }
 
-// findEarlier finds the jobs that carry an old id. It reads every job here, because no search
-// finds a tag by its name alone; a server that is moved to holds little else.
+// findEarlier finds the jobs that earlier runs have copied.
 func (r *run) findEarlier(ctx context.Context) error {
+	return r.eachCopied(ctx, func(old string, j *api.Job) { r.copied[old] = copied{j.ID, j.State} })
+}
+
+// eachCopied calls f with every job here that carries an old id. It reads every job, because
+// no search finds a tag by its name alone; a server that is moved to holds little else.
+func (r *run) eachCopied(ctx context.Context, f func(old string, j *api.Job)) error {
 	most := limits.MaxSearchLimit
 	return r.Target.SearchAll(ctx, api.SearchRequest{Limit: &most}, client.Read{Strong: true}, 0, func(j *api.Job) error {
 		if old := j.Tags[IDTag]; old != "" {
-			r.copied[old] = copied{j.ID, j.State}
+			f(old, j)
 		}
 		return nil
 	})
