@@ -10,6 +10,8 @@ FUZZTIME  ?= 5s
 SIM_SEEDS ?= 200
 BUDGET_SEEDS ?= 1000
 JOBS      ?= 1000000
+PACKAGES  ?=
+WORDS     ?=
 FOR       ?= 2m
 
 # The race detector runs where goroutines meet. SQLite in pure Go is some thirty
@@ -20,7 +22,7 @@ RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/duties/... ./data
 	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
 	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 
-.PHONY: help run run-node cli build release image image-check test check unit race sim sim-long sim-budgets million sustained fuzz chaos bench peers lint generate schema golden clean
+.PHONY: help run run-node cli build release image image-check test check unit race sim sim-long sim-budgets million sustained fuzz chaos bench peers lint words generate schema golden clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,6 +64,7 @@ test: lint schema unit race fuzz ## everything CI runs, in its short form
 
 unit: ## all tests, without the race detector (kill test and simulation included)
 	$(GO) test ./...
+	cd tools && $(GO) test ./words
 
 race: ## the concurrent packages under the race detector (needs a C compiler)
 	@if ! command -v $$($(GO) env CC) >/dev/null && [ -z "$$CI" ]; then \
@@ -115,6 +118,9 @@ peers: build ## Corvo beside NATS JetStream, Asynq, River, a bare handler and ba
 lint: ## vet and staticcheck
 	$(GO) vet ./...
 	$(TOOL) staticcheck ./...
+
+words: ## measure the words of comments by package: PACKAGES="./engine/... ./api" WORDS=-list make words
+	@cd tools && $(GO) run ./words -root .. $(WORDS) $(PACKAGES)
 
 generate: ## generate Go from the .proto files
 	$(TOOL) buf generate

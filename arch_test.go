@@ -2,6 +2,7 @@ package corvo
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -186,6 +187,7 @@ var rules = []struct {
 	{"names", checkNames},
 	{"sizes", checkSizes},
 	{"comments", checkComments},
+	{"finished", checkFinished},
 }
 
 func TestTheHouseKeepsItsRules(t *testing.T) {
@@ -340,6 +342,25 @@ func checkComments(tree fs.FS, files []source) (broken []string) {
 	return broken
 }
 
+// finishedList names the packages whose comments have the stricter aims of make words. It is a file because the command
+// that embeds it is in another module. If it is missing, that command does not build.
+const finishedList = "tools/words/finished.txt"
+
+// checkFinished refuses a finished package that is not in the tree, because a renamed package would silently get the
+// looser aims.
+func checkFinished(tree fs.FS, files []source) (broken []string) {
+	text, err := fs.ReadFile(tree, finishedList)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return []string{err.Error()}
+	}
+	for _, listed := range strings.Fields(string(text)) {
+		if !slices.ContainsFunc(files, func(s source) bool { return below(s.folder, listed) }) {
+			broken = append(broken, fmt.Sprintf("%s lists %s, and no package is there", finishedList, listed))
+		}
+	}
+	return broken
+}
+
 // TestTheRulesBite plants one breach of each rule in an otherwise clean tree and
 // expects that rule, and no other, to find it.
 func TestTheRulesBite(t *testing.T) {
@@ -359,6 +380,7 @@ func TestTheRulesBite(t *testing.T) {
 		{"sizes", "api/client/fn.go", clean + "func f() {\n" + strings.Repeat("\n", maxFuncLines) + "}\n"},
 		{"comments", "api/client/bare.go", "package client\n"},
 		{"comments", "engine/a.go", clean},
+		{"finished", finishedList, "attic\n"},
 	}
 	for _, breach := range breaches {
 		t.Run(breach.rule+" "+breach.path, func(t *testing.T) {
