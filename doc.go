@@ -1,3 +1,7 @@
-// Package corvo holds nothing but the tests of the tree itself: see
-// arch_test.go for the rules and ARCHITECTURE.md for the map.
+// Package corvo holds the tests of the source tree: arch_test.go has its rules,
+// ARCHITECTURE.md its map.
+//
+// Three packages are stable API for other modules: api, the types of requests
+// and answers; api/client, the Go SDK; and api/workerpb, the messages of the
+// Worker RPC. Every other package may change without notice.
 package corvo
