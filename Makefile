@@ -18,7 +18,7 @@ FOR       ?= 2m
 # times slower under it, so the view is tested without; the server runs one
 # lifecycle with it. Ops apply on one goroutine, and are tested without. With -short
 # properties draw a fifth of their inputs: one goroutine races with none.
-RACE_PACKAGES = ./engine/... ./dataplane/state/... ./dataplane/duties/... ./dataplane/sinks/... \
+RACE_PACKAGES = ./durable/... ./engine/... ./dataplane/state/... ./dataplane/duties/... ./dataplane/sinks/... \
 	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
 	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )

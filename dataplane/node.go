@@ -21,8 +21,8 @@ import (
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
-	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -77,7 +77,7 @@ func Open(ctx context.Context, cfg Config) (_ *Node, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	if err := durable.CheckSpace(cfg.DataDir); err != nil {
+	if err := engine.CheckSpace(cfg.DataDir); err != nil {
 		return nil, err
 	}
 	if err := durable.MakeDir(cfg.DataDir, 0o700); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/state"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
 )

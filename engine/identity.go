@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine/entry"
 )
 

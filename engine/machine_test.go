@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
-	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/image"
 	"github.com/corvo/corvo/engine/pipeline"

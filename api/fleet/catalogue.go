@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/tenancy/token"
 )
 

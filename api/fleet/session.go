@@ -8,7 +8,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/tenancy/keyring"
 	"github.com/corvo/corvo/tenancy/token"
 )

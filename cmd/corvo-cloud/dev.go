@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/cmd/internal/settings"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 )
 
 // devConfig is what `corvo-cloud dev` can be told.

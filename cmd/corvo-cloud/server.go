@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/cmd/internal/front"
 	"github.com/corvo/corvo/cmd/internal/misuse"
 	"github.com/corvo/corvo/controlplane"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 

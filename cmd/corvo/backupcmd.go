@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/corvo/corvo/dataplane"
-	durably "github.com/corvo/corvo/engine/durable"
+	durably "github.com/corvo/corvo/durable"
 )
 
 // backupFile is what a command says of a backup.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/corvo/corvo/cmd/internal/proctest"
 	"github.com/corvo/corvo/cmd/internal/settings"
-	files "github.com/corvo/corvo/engine/durable"
+	files "github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/replica"
 )

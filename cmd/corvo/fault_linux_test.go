@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
 	"github.com/corvo/corvo/dataplane/server"
-	space "github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/engine"
 )
 
 // A disk that is full ends the writes and nothing else: the process lives, says why,
@@ -79,7 +79,7 @@ func TestAStartOnAFullDisk(t *testing.T) {
 			d, p, _ := promise(t, filepath.Join(disk, "data"), 20, "--raft-store", store)
 			p.Kill(t)
 			filler := filepath.Join(disk, "filler")
-			for _, free := range []int64{0, space.StartSpace - 1<<20} {
+			for _, free := range []int64{0, engine.StartSpace - 1<<20} {
 				fill(t, disk, filler, free)
 				begun := time.Now()
 				for _, dir := range []string{d.dir, filepath.Join(disk, "new")} {
@@ -92,7 +92,7 @@ func TestAStartOnAFullDisk(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			enough := int64(space.StartSpace + 1<<20)
+			enough := int64(engine.StartSpace + 1<<20)
 			if store == "badger" {
 				enough = 60 << 20 // it keeps 48 MiB free itself
 			}

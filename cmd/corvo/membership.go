@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/corvo/corvo/dataplane/cluster"
+	files "github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
-	files "github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/raftlog"
 )

@@ -15,7 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	files "github.com/corvo/corvo/engine/durable"
+	files "github.com/corvo/corvo/durable"
 )
 
 // profiles is the file in which a person keeps how servers are reached.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api/fleet"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 

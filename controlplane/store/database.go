@@ -14,7 +14,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 )
 
 //go:embed schema.sql

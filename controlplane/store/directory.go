@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 )
 
 // A directory of state holds one database that counts, state-<n>.db, which the

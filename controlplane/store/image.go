@@ -8,7 +8,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/image"
 	"github.com/corvo/corvo/engine/replica"

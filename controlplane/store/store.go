@@ -18,8 +18,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
-	"github.com/corvo/corvo/engine/durable"
 )
 
 // group is the name of the control plane's raft group, for ever.
@@ -50,7 +50,7 @@ func Open(c Config) (_ *Store, err error) {
 	}
 	// Signing keys are in the log and in the state: nobody else may read them.
 	raft := filepath.Join(c.Dir, "raft")
-	if err := durable.CheckSpace(raft); err != nil {
+	if err := engine.CheckSpace(raft); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(durable.MakeDir(raft, 0o700), os.Chmod(raft, 0o700)); err != nil {

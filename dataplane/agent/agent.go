@@ -25,7 +25,7 @@ import (
 
 	"github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/dataplane/host"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/telemetry"
 	"github.com/corvo/corvo/tenancy"
 )

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
+	"github.com/corvo/corvo/engine"
 )
 
 // How long a cell may take to open while the disk is full.
@@ -36,7 +37,7 @@ func (c *Cell) FreeDisk() (int64, error) {
 // elected; Ready waits for that. On a full disk it is refused, also if the disk
 // gets full meanwhile: the store would try to write for ever.
 func Open(cfg Config) (*Cell, error) {
-	if err := durable.CheckSpace(cfg.Dir); err != nil {
+	if err := engine.CheckSpace(cfg.Dir); err != nil {
 		return nil, err
 	}
 	return unlessFull(cfg.Dir, func() (*Cell, error) { return open(cfg) })

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine"
-	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/transport"
 )

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 )
 
 // TokenFile holds the token, inside Config.DataDir, readable by its owner alone.

@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/tenancy"
 )

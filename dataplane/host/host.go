@@ -22,7 +22,6 @@ import (
 	"github.com/corvo/corvo/dataplane/sinks"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/engine"
-	"github.com/corvo/corvo/engine/durable"
 	"github.com/corvo/corvo/tenancy"
 
 	"go.opentelemetry.io/otel/trace"
@@ -255,7 +254,7 @@ func (c *change) wait(ctx context.Context) error {
 
 // open opens the cells of a namespace, all or none.
 func (h *Host) open(ctx context.Context, ns tenancy.NamespaceID, spec Spec, of *change) (*tenant, error) {
-	if err := durable.CheckSpace(h.cfg.DataDir); err != nil {
+	if err := engine.CheckSpace(h.cfg.DataDir); err != nil {
 		return nil, err
 	}
 	spec, found, err := h.settleShards(ns, spec)

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/tenancy"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/router"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 )
 
 // DefaultMinFreeDisk is the free disk in bytes below which a node is not ready:

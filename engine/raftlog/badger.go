@@ -11,7 +11,7 @@ import (
 	"github.com/dgraph-io/badger/v4/options"
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 )
 
 // badgerShelf keeps a log in Badger, in its LSM tree alone. Badger would put large

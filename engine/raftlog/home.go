@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 )
 
 // home is a log's directory, while it is ours: locked, known to be of one kind,

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 )
 
 // mark remembers, outside of the library's files, how far writes were

@@ -16,7 +16,7 @@ import (
 	"github.com/hashicorp/raft-wal/segment"
 	"github.com/hashicorp/raft-wal/types"
 
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 )
 
 // walStore is hashicorp/raft-wal with its edges taken off. Left to itself the

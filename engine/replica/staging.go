@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/image"
 )

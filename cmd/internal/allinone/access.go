@@ -12,7 +12,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )

@@ -24,7 +24,7 @@ import (
 	"github.com/corvo/corvo/controlplane"
 	"github.com/corvo/corvo/controlplane/gateway"
 	"github.com/corvo/corvo/dataplane"
-	"github.com/corvo/corvo/engine/durable"
+	"github.com/corvo/corvo/durable"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 

@@ -1,7 +1,7 @@
-// Package durable makes files and directories that are there after a crash:
-// renamed into place, and synced in their directory as well as in themselves; and
-// locks of directories that are gone after one. It knows nothing of what is in them
-// and imports nothing of ours but api.
+// Package durable creates files and directories that survive a crash: it renames them
+// into place and syncs them and the directory that holds their name. It also locks
+// directories, with locks that end with the process, and measures free disk space. It
+// does not know what the files hold, and imports no other package of this module.
 package durable
 
 import (

@@ -1,0 +1,49 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"syscall"
+)
+
+// LowSpace is the free space, in bytes, below which Explain blames a full disk for a
+// failed write, because log stores preallocate files of up to 48 MiB.
+const LowSpace = 64 << 20
+
+// ErrFull is the cause of errors for want of room.
+var ErrFull = errors.New("disk full")
+
+// FreeSpace is how many bytes this process may still write below dir, which need
+// not be there yet. The error is errors.ErrUnsupported where the system does not
+// tell.
+func FreeSpace(dir string) (int64, error) {
+	for {
+		free, err := freeSpace(dir)
+		if err == nil {
+			return free, nil
+		}
+		above := filepath.Dir(dir)
+		if !errors.Is(err, fs.ErrNotExist) || above == dir {
+			return 0, fmt.Errorf("free space under %s: %w", dir, err)
+		}
+		dir = above
+	}
+}
+
+// Explain says that the disk is full where that is why a write below dir has
+// failed. Log stores answer the writes that follow with errors of their own.
+func Explain(err error, dir string) error {
+	if err == nil || errors.Is(err, ErrFull) {
+		return err
+	}
+	free, unknown := FreeSpace(dir)
+	if full := errors.Is(err, syscall.ENOSPC); !full && (unknown != nil || free >= LowSpace) {
+		return err
+	}
+	return fmt.Errorf("%w: %s free under %s; make room and restart the node (%w)", ErrFull, MiB(free), dir, err)
+}
+
+// MiB prints a number of bytes in mebibytes.
+func MiB(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
