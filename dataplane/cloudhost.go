@@ -88,11 +88,11 @@ func OpenHost(ctx context.Context, cfg HostConfig) (_ *CloudHost, err error) {
 		return nil, err
 	}
 	n.server, err = server.New(server.Config{
-		Host:    n.host,
-		Door:    n.agent,
-		Version: cfg.Version,
-		Tracer:  cfg.Tracer,
-		Logger:  cfg.Logger,
+		Host:          n.host,
+		Authenticator: n.agent,
+		Version:       cfg.Version,
+		Tracer:        cfg.Tracer,
+		Logger:        cfg.Logger,
 	})
 	if err != nil {
 		return nil, err

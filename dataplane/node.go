@@ -15,7 +15,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/cluster"
 	"github.com/corvo/corvo/dataplane/host"
@@ -54,7 +54,7 @@ type Config struct {
 	// machine they may call that machine.
 	Webhooks cell.Webhooks
 	// Limits bound how fast the node is asked.
-	Limits pace.Limits
+	Limits ratelimit.Limits
 	Tracer trace.TracerProvider // nil = no traces
 	Logger *slog.Logger         // nil = slog.Default()
 }

@@ -21,7 +21,7 @@ import (
 type gatewayConfig struct {
 	process
 	joining
-	settings.Door
+	settings.Admission
 	measured
 	Bind    string `flag:"bind" default:":8080" doc:"address tenants reach the gateway at"`
 	DataDir string `flag:"data-dir" default:"data" doc:"directory for the documents to serve by after a restart while the control plane is away"`
@@ -36,7 +36,7 @@ func newGateway() *cobra.Command {
 func (cfg *gatewayConfig) check(f *misuse.Faults) {
 	cfg.process.check(f)
 	cfg.joining.check(f)
-	cfg.Door.Check(f.Refuse)
+	cfg.Admission.Check(f.Refuse)
 	cfg.measured.check(f)
 	checkBind(f, "--bind", cfg.Bind)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")

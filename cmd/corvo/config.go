@@ -55,7 +55,7 @@ type serverConfig struct {
 	StreamRate        int64         `flag:"stream-rate" default:"500" doc:"frames a second of one stream of the RPC; what comes faster waits; with --dev there is no rate"`
 	StreamFrames      int64         `flag:"stream-frames" default:"2048" doc:"frames of all streams that are in hand at once; others wait"`
 	MaxStreams        int64         `flag:"max-streams" default:"4096" doc:"streams of the RPC that may be open at once"`
-	settings.Door
+	settings.Admission
 	settings.View
 	PrivateWebhooks bool          `flag:"webhook-allow-private" doc:"let webhooks call private and reserved addresses and those of this machine; with --dev they may"`
 	OTelEndpoint    string        `flag:"otel-endpoint" doc:"OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318; none by default"`
@@ -124,7 +124,7 @@ func (c *serverConfig) check(given func(flag string) bool) error {
 	f.Refuse(c.DataDir != "", "--data-dir is empty")
 	f.Refuse(settings.IsAddress(c.bind()), "--bind is %q; it must be host:port or :port, such as %s", c.Bind, defaultBind)
 	f.Refuse(c.raftBind() == "" || settings.IsAddress(c.raftBind()), "--raft-bind is %q; it must be host:port, :port or %s", c.RaftBind, raftOff)
-	c.Door.Check(f.Refuse)
+	c.Admission.Check(f.Refuse)
 	c.View.Check(f.Refuse)
 	f.Refuse(c.Advertise == "" || settings.IsURL(c.Advertise), "--advertise is %q; it must be a URL such as http://corvo-0.example.com:8080", c.Advertise)
 	f.Refuse(c.Shards >= 1 && c.Shards <= cluster.MaxShards || !given("shards"), "--shards is %d; it must be between 1 and %d", c.Shards, cluster.MaxShards)

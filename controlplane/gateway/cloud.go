@@ -78,15 +78,15 @@ func (c *cloud) routes() (all []serve.Route) {
 	return all
 }
 
-// pass forwards one request, within the limits at the door.
+// pass applies the rate limits to one request and forwards it.
 func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 	for segment := range strings.SplitSeq(r.URL.Path, "/") {
 		if segment == "." || segment == ".." { // escaped: a proxy on the way might resolve it
 			return api.Errorf(api.NotFound, "there is no route %s: a name cannot be . or ..", cloudPath)
 		}
 	}
-	a := &ask{from: c.gateway.limits.From(r)}
-	if err := c.gateway.limits.Arrives(a.from, c.gateway.config.Now()); err != nil {
+	a := &ask{from: c.gateway.limits.ClientAddress(r)}
+	if err := c.gateway.limits.AllowAddress(a.from, c.gateway.config.Now()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), askKey{}, a))
@@ -134,7 +134,7 @@ func dropForged(h http.Header) {
 func (c *cloud) answered(r *http.Response) error {
 	if r.StatusCode == http.StatusUnauthorized {
 		a := r.Request.Context().Value(askKey{}).(*ask)
-		if err := c.gateway.limits.Failed(a.from, c.gateway.config.Now()); err != nil {
+		if err := c.gateway.limits.AllowFailure(a.from, c.gateway.config.Now()); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet"
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -141,7 +141,7 @@ func TestGuessesAtCloudTokens(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	w := newTown(t, ok, func(c *Config) {
-		c.Limits = pace.Limits{Failures: 2}
+		c.Limits = ratelimit.Limits{Failures: 2}
 		c.Now = func() time.Time { return now }
 	})
 	w.plane.Handle("/cloud/v1/", func(out http.ResponseWriter, _ *http.Request) { out.WriteHeader(http.StatusUnauthorized) })

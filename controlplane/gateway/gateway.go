@@ -30,7 +30,7 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/serve/about"
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/api/spec"
 	"github.com/corvo/corvo/telemetry"
 )
@@ -64,8 +64,8 @@ type Config struct {
 	// after a restart while the control plane is away; "" = they are not.
 	DataDir string
 
-	Limits     pace.Limits   // how fast it is asked
-	AnswerWait time.Duration // 0 = DefaultAnswerWait
+	Limits     ratelimit.Limits // rate limits of the gateway itself
+	AnswerWait time.Duration    // 0 = DefaultAnswerWait
 
 	HTTP      *http.Client         // to the control plane; nil = one of its own
 	Transport http.RoundTripper    // to hosts; nil = two of its own
@@ -92,8 +92,8 @@ type Gateway struct {
 	kept      *kept       // nil without Config.DataDir
 	known     atomic.Bool // all documents there were have come, or are those of an earlier run
 	flight    flight
-	limits    pace.Limiter
-	paces     keyPaces
+	limits    ratelimit.Limiter
+	keyRates  keyRates
 	meter     *meter
 	targets   sync.Map // address -> *url.URL
 	failing   sync.Map // id of a host -> struct{}: it could not be reached last
@@ -122,7 +122,7 @@ func New(c Config) (*Gateway, error) {
 		c.Metrics = telemetry.NewRegistry()
 	}
 	g := &Gateway{
-		config: c, book: fleet.NewBook(), transport: c.Transport, log: c.Logger, limits: pace.New(c.Limits),
+		config: c, book: fleet.NewBook(), transport: c.Transport, log: c.Logger, limits: ratelimit.New(c.Limits),
 		tracer: c.Tracer.Tracer("github.com/corvo/corvo/controlplane/gateway"),
 	}
 	if err := g.open(); err != nil {
@@ -300,7 +300,7 @@ func (g *Gateway) recheck(ctx context.Context) {
 		select {
 		case <-tick.C:
 			g.flight.checkAll(g.shutOut)
-			g.paces.forget(g.config.Now())
+			g.keyRates.forget(g.config.Now())
 		case <-ctx.Done():
 			return
 		}

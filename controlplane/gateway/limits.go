@@ -7,36 +7,37 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api/fleet"
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 )
 
-// letIn finds the namespace a request is let into, within the limits at the door.
-func (g *Gateway) letIn(ctx context.Context, t *trip, r *http.Request) (doc fleet.Doc, err error) {
-	err = g.limits.Enter(r, g.config.Now(), func() (*pace.Bucket, error) {
+// admit applies the rate limits to a request, authenticates it and returns the document of its
+// namespace.
+func (g *Gateway) admit(ctx context.Context, t *trip, r *http.Request) (doc fleet.Doc, err error) {
+	err = g.limits.Admit(r, g.config.Now(), func() (*ratelimit.Bucket, error) {
 		who, found, err := g.member.Enter(ctx, g.book, t.credential, t.hint, reachable)
 		if doc = found; err != nil || g.config.Limits.PerKey == 0 {
 			return nil, err
 		}
-		return g.paces.of(who.KeyID), nil
+		return g.keyRates.of(who.KeyID), nil
 	})
 	return doc, err
 }
 
-// keyPaces is how fast keys ask that have asked of late. Only those that exist have one.
-type keyPaces struct{ buckets sync.Map } // id of the key -> *pace.Bucket
+// keyRates holds the rate limit buckets of the keys in recent use. Only existing keys get one.
+type keyRates struct{ buckets sync.Map } // id of the key -> *ratelimit.Bucket
 
-func (p *keyPaces) of(key string) *pace.Bucket {
+func (p *keyRates) of(key string) *ratelimit.Bucket {
 	b, ok := p.buckets.Load(key)
 	if !ok {
-		b, _ = p.buckets.LoadOrStore(key, new(pace.Bucket))
+		b, _ = p.buckets.LoadOrStore(key, new(ratelimit.Bucket))
 	}
-	return b.(*pace.Bucket)
+	return b.(*ratelimit.Bucket)
 }
 
-// forget lets go of what says no more than a new one would.
-func (p *keyPaces) forget(now time.Time) {
+// forget drops the full buckets, because a new bucket is full too.
+func (p *keyRates) forget(now time.Time) {
 	p.buckets.Range(func(key, b any) bool {
-		if b.(*pace.Bucket).Rests(now) {
+		if b.(*ratelimit.Bucket).Full(now) {
 			p.buckets.Delete(key)
 		}
 		return true

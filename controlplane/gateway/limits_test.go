@@ -13,7 +13,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/fleet/fleettest"
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -24,7 +24,7 @@ func TestLimits(t *testing.T) {
 	var mu sync.Mutex
 	now := time.Now()
 	w := newTown(t, ok, func(c *Config) {
-		c.Limits = pace.Limits{PerKey: 4, PerAddress: 10, Failures: 2, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+		c.Limits = ratelimit.Limits{PerKey: 4, PerAddress: 10, Failures: 2, Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 		c.Now = func() time.Time { mu.Lock(); defer mu.Unlock(); return now }
 	})
 	later := func(d time.Duration) { mu.Lock(); defer mu.Unlock(); now = now.Add(d) }
@@ -66,21 +66,21 @@ func TestLimits(t *testing.T) {
 	}
 	expect("192.0.2.5", "", 429)
 
-	// What rests is not kept.
-	known := func() (n int) { w.gateway.paces.buckets.Range(func(any, any) bool { n++; return true }); return n }
+	// A full bucket is not kept.
+	known := func() (n int) { w.gateway.keyRates.buckets.Range(func(any, any) bool { n++; return true }); return n }
 	if known() != 2 {
 		t.Errorf("%d keys have asked, want 2", known())
 	}
 	later(time.Minute)
-	w.gateway.paces.forget(w.gateway.config.Now())
+	w.gateway.keyRates.forget(w.gateway.config.Now())
 	if known() != 0 {
-		t.Errorf("%d keys are kept that rest", known())
+		t.Errorf("%d keys with a full bucket are kept", known())
 	}
 }
 
 func TestLimitsAreChecked(t *testing.T) {
 	t.Parallel()
-	if _, err := New(Config{ControlPlane: "http://127.0.0.1:1", Limits: pace.Limits{PerKey: -1}}); err == nil {
+	if _, err := New(Config{ControlPlane: "http://127.0.0.1:1", Limits: ratelimit.Limits{PerKey: -1}}); err == nil {
 		t.Error("a limit of -1 is taken")
 	}
 }

@@ -116,7 +116,7 @@ func (g *Gateway) enter(ctx context.Context, t *trip, r *http.Request) error {
 		// A gateway that knows no credentials must not call one wrong.
 		return unavailable(err.Error() + "; try again")
 	}
-	doc, err := g.letIn(ctx, t, r)
+	doc, err := g.admit(ctx, t, r)
 	if err != nil {
 		return err
 	}

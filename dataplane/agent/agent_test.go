@@ -264,7 +264,7 @@ func TestOnlyGatewaysComeIn(t *testing.T) {
 			r := httptest.NewRequest("GET", "/", nil)
 			r.Header.Set("Authorization", "Bearer "+text)
 			r.Header[http.CanonicalHeaderKey(fleet.ServiceHeader)] = shown
-			if who, err := a.Enter(r); api.CodeOf(err) != api.Unauthorized || who.Namespace != "" {
+			if who, err := a.Authenticate(r); api.CodeOf(err) != api.Unauthorized || who.Namespace != "" {
 				t.Errorf("with %s: %+v, %v", what, who, err)
 			}
 		}
@@ -272,11 +272,11 @@ func TestOnlyGatewaysComeIn(t *testing.T) {
 	for range 2 {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set(fleet.ServiceHeader, good)
-		if who, err := a.Enter(r); api.CodeOf(err) != api.Unauthorized || who.Namespace != "" {
+		if who, err := a.Authenticate(r); api.CodeOf(err) != api.Unauthorized || who.Namespace != "" {
 			t.Errorf("a gateway without a tenant: %+v, %v", who, err)
 		}
 		r.Header.Set("Authorization", "Bearer "+text)
-		if who, err := a.Enter(r); err != nil || who.Namespace != "ns_a" || who.KeyID != id {
+		if who, err := a.Authenticate(r); err != nil || who.Namespace != "ns_a" || who.KeyID != id {
 			t.Errorf("a gateway with a tenant: %+v, %v", who, err)
 		}
 	}
@@ -311,12 +311,12 @@ func TestGatewaysComeInWhileTheControlPlaneIsAway(t *testing.T) {
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Header.Set(fleet.ServiceHeader, gateway.HostToken())
 	r.Header.Set("Authorization", "Bearer "+text)
-	if _, err := a.Enter(r); api.CodeOf(err) != api.Unauthorized {
+	if _, err := a.Authenticate(r); api.CodeOf(err) != api.Unauthorized {
 		t.Errorf("with an expired token: %v", err)
 	}
 	plane.SetDown(true)
 	fleettest.Eventually(t, "it comes in when the control plane is away", func() bool {
-		_, err := a.Enter(r)
+		_, err := a.Authenticate(r)
 		return err == nil
 	})
 }

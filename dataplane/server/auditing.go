@@ -159,7 +159,7 @@ func auditOf(r *http.Request, who tenancy.Principal, k requestKind, remote strin
 
 // remote is where a request comes from, as the audit log keeps it.
 func (s *Server) remote(r *http.Request) string {
-	if from := s.limits.From(r); from.IsValid() {
+	if from := s.limits.ClientAddress(r); from.IsValid() {
 		return from.String()
 	}
 	return r.RemoteAddr

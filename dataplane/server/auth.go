@@ -10,7 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/router"
@@ -19,14 +19,14 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// authenticate says who sends a new request, within the limits at the door.
+// authenticate returns the sender of a new request, after it has applied the rate limits.
 func (s *Server) authenticate(r *http.Request) (tenancy.Principal, error) {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		who, _, err := s.identify(r)
 		return who, err
 	}
 	var who tenancy.Principal
-	err := s.limits.Enter(r, s.cfg.Now(), func() (*pace.Bucket, error) {
+	err := s.limits.Admit(r, s.cfg.Now(), func() (*ratelimit.Bucket, error) {
 		var use *keyUse
 		var err error
 		if who, use, err = s.identify(r); err != nil {
@@ -72,8 +72,8 @@ func (s *Server) judgeAgain(r *http.Request, q *request) error {
 	return err
 }
 
-// identify says who sends a request, or goes on with one. It and the Door it asks are
-// the only places where a principal, and with it a namespace, is made.
+// identify returns the sender of a request, when it begins and again while it goes on. Only
+// identify and the Authenticator make a principal, and with it a namespace.
 func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 	nobody := tenancy.Principal{}
 	if s.cfg.Dev {
@@ -83,9 +83,9 @@ func (s *Server) identify(r *http.Request) (tenancy.Principal, *keyUse, error) {
 		return tenancy.Principal{Namespace: s.cfg.Namespace, Name: "dev", Open: true}, nil, nil
 	}
 	if s.cloud() {
-		who, err := s.cfg.Door.Enter(r)
+		who, err := s.cfg.Authenticator.Authenticate(r)
 		if err == nil {
-			s.cfg.Door.Used(who.KeyID, s.cfg.Now())
+			s.cfg.Authenticator.Used(who.KeyID, s.cfg.Now())
 		}
 		return who, nil, err
 	}

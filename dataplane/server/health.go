@@ -86,15 +86,15 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
 }
 
-// hostReady is readyz of a host: its door knows whom to let in, and its cells are
-// sound. It names no namespace, for probes have no key.
+// hostReady serves /readyz on a host of the cloud: it checks that keys can be authenticated
+// and that the cells are sound. The response names no namespace, because probes send no key.
 func (s *Server) hostReady(w http.ResponseWriter) error {
-	checks := map[string]string{"serving": "ok", "door": "ok", "cells": "ok"}
+	checks := map[string]string{"serving": "ok", "keys": "ok", "cells": "ok"}
 	if s.draining.Err() != nil {
 		checks["serving"] = "it is shutting down"
 	}
-	if err := s.cfg.Door.Ready(); err != nil {
-		checks["door"] = err.Error()
+	if err := s.cfg.Authenticator.Ready(); err != nil {
+		checks["keys"] = err.Error()
 	}
 	if err := s.soundCells(); err != nil {
 		s.cfg.Logger.Error("not ready", "error", err)

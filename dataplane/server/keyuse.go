@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/tenancy"
@@ -16,7 +16,7 @@ import (
 // entry for each request would cost more than the request.
 type keyUse struct {
 	lastNs atomic.Int64 // Unix; 0 = not since the start
-	rate   pace.Bucket
+	rate   ratelimit.Bucket
 	known  atomic.Pointer[knownKey]
 }
 
@@ -110,5 +110,5 @@ func customOf(of []tenancy.Role, book *state.Book) (all []tenancy.Permission) {
 	return all
 }
 
-// used notes that a key has opened the door.
+// used records when a request was authenticated with the key.
 func (u *keyUse) used(now time.Time) { u.lastNs.Store(now.UnixNano()) }

@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Limits count per key, per address and per failure, and say when to come again.
-func TestDoorLimits(t *testing.T) {
+// The server limits the rate per key, per address and of failures, and sends Retry-After.
+func TestRateLimits(t *testing.T) {
 	t.Parallel()
 	later := &clock{}
 	start := time.Now()
 	n := startNode(t, func(c *Config) {
-		c.Limits = pace.Limits{PerKey: 4, PerAddress: 100, Failures: 2}
+		c.Limits = ratelimit.Limits{PerKey: 4, PerAddress: 100, Failures: 2}
 		c.Now = func() time.Time { return start.Add(time.Duration(later.ahead.Load())) }
 	})
 	mine, other := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}}), n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}})
@@ -68,7 +68,7 @@ func TestDoorLimits(t *testing.T) {
 	// Everything from one address; addresses of one IPv6 network are one.
 	later.ahead.Add(int64(time.Minute))
 	for i := range 100 {
-		if got := n.server.limits.Arrives(netip.MustParseAddr("2001:db8::"+strconv.FormatInt(int64(i), 16)), n.server.cfg.Now()); got != nil {
+		if got := n.server.limits.AllowAddress(netip.MustParseAddr("2001:db8::"+strconv.FormatInt(int64(i), 16)), n.server.cfg.Now()); got != nil {
 			t.Fatalf("number %d: %v", i, got)
 		}
 	}
@@ -79,7 +79,7 @@ func TestDoorLimits(t *testing.T) {
 // Parked polls and streams that ask again whether they may go on are no requests.
 func TestRecheckTakesNothing(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Limits = pace.Limits{PerKey: 1} })
+	n := startNode(t, func(c *Config) { c.Limits = ratelimit.Limits{PerKey: 1} })
 	key := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}})
 	got := make(chan answer, 1)
 	go func() { got <- n.ask("POST", "/api/v1/fetch", key, `{"queues":["q"],"timeout":60}`) }()
@@ -98,7 +98,9 @@ func TestRecheckTakesNothing(t *testing.T) {
 // What a proxy says of whom it forwards for is what the audit log says.
 func TestAuditBelievesProxies(t *testing.T) {
 	t.Parallel()
-	n := startNode(t, func(c *Config) { c.Limits = pace.Limits{Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}} })
+	n := startNode(t, func(c *Config) {
+		c.Limits = ratelimit.Limits{Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	})
 	if a := n.send("POST", "/api/v1/queues/q/pause", n.admin, "", "X-Forwarded-For: 1.1.1.1, 198.51.100.7"); a.status != 200 {
 		t.Fatalf("%d %s", a.status, a.body)
 	}
@@ -110,7 +112,7 @@ func TestAuditBelievesProxies(t *testing.T) {
 // Limits and custom roles cost a request no memory.
 func TestAuthenticateAllocations(t *testing.T) {
 	n := startNode(t, func(c *Config) {
-		c.Limits = pace.Limits{PerKey: pace.MaxRate, PerAddress: pace.MaxRate, Failures: pace.MaxRate}
+		c.Limits = ratelimit.Limits{PerKey: ratelimit.MaxRate, PerAddress: ratelimit.MaxRate, Failures: ratelimit.MaxRate}
 	})
 	if _, err := n.client(n.admin).PutRole(t.Context(), "r", api.RoleRequest{Permissions: []string{"job.work"}}, 0); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -36,7 +36,7 @@ func TestSecretsAreNowhere(t *testing.T) {
 	logger := slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	n := startNodeOn(t, host.Config{Logger: logger}, func(c *Config) {
 		c.Logger = logger
-		c.Limits = pace.Limits{Failures: 1}
+		c.Limits = ratelimit.Limits{Failures: 1}
 	})
 	var answers bytes.Buffer
 	do := func(method, path, key, body string) answer {

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/serve/about"
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
 	"github.com/corvo/corvo/dataplane/job"
@@ -36,14 +36,15 @@ const DefaultProposeTimeout = 10 * time.Second
 // is limited here, per request.
 type Config struct {
 	Host *host.Host
-	// Namespace is the one that is served, by its own keys; "" with a Door.
+	// Namespace is the namespace to serve, with the API keys in its store. It is "" if Authenticator is set.
 	Namespace tenancy.NamespaceID
-	// Door makes this the server of all namespaces of a host of the cloud, who lets
-	// in says the Door. Keys are then made elsewhere, and nobody is told anything
-	// of the host that would count another namespace.
-	Door Door
-	// Dev lets everybody in who reaches the server directly, with all rights. It
-	// does not go with a Door.
+	// If Authenticator is set, the server serves every namespace on the host, and
+	// Authenticator authenticates each request. The server then manages no API keys, and
+	// no response contains figures of the whole host, because they would count other
+	// tenants' namespaces.
+	Authenticator Authenticator
+	// Dev gives all permissions, without a key, to every request that reaches the server
+	// directly. New refuses Dev together with Authenticator.
 	Dev     bool
 	Version string
 	// Cluster is the one this node is a member of; nil = it is alone.
@@ -63,7 +64,7 @@ type Config struct {
 	EventWriteWait time.Duration        // of streams; 0 = DefaultEventWriteWait
 	EventRate      int64                // bytes a second to streams of events of a namespace; 0 = job.MaxEventRate
 	EventLag       int                  // events that a stream of them may fall behind; 0 = job.MaxEventLag
-	Limits         pace.Limits          // how fast it is asked; with Dev, and behind a Door, not bounded
+	Limits         ratelimit.Limits     // rate limits; not applied with Dev or Authenticator
 	MessageWait    time.Duration        // for a message of the RPC to arrive; 0 = DefaultMessageWait
 	NewKeyWait     time.Duration        // for a key this node has never heard of; 0 = DefaultNewKeyWait
 	StreamRate     int                  // frames a second of one stream; 0 = DefaultStreamRate
@@ -75,15 +76,15 @@ type Config struct {
 	Now            func() time.Time    // for the expiry of keys; nil = time.Now
 }
 
-// Door says who may enter the namespaces of a host.
-type Door interface {
-	// Enter says who sends a request, and with that which namespace it may touch.
-	// It is asked at every request, and again for polls that wait. Its errors are
-	// *api.Error; what it does not know it refuses.
-	Enter(r *http.Request) (tenancy.Principal, error)
-	// Used says that a key has opened the door. It must not block.
+// Authenticator authenticates the requests to all namespaces on a host.
+type Authenticator interface {
+	// Authenticate returns the sender of a request, and with it the only namespace that the
+	// request may touch. The server calls it for every request, and again for polls that
+	// wait. Its errors are *api.Error. It refuses an unknown key.
+	Authenticate(r *http.Request) (tenancy.Principal, error)
+	// Used records that a request was authenticated with a key. It must not block.
 	Used(keyID string, at time.Time)
-	// Ready is why the door cannot let anybody in, for /readyz; nil when it can.
+	// Ready returns nil if keys can be checked, or else the reason that /readyz reports.
 	Ready() error
 }
 
@@ -94,7 +95,7 @@ type Server struct {
 	openapi    []byte
 	maxPayload int
 	keyUses    keyUses
-	limits     pace.Limiter
+	limits     ratelimit.Limiter
 
 	emptyFetches atomic.Uint64 // fetches that were logged and found nothing
 
@@ -118,13 +119,13 @@ type Server struct {
 	drain    context.CancelFunc
 }
 
-// New makes the server of a namespace that cfg.Host has open, or of all that it
-// has and will have open, to whom cfg.Door lets in. Its errors are
-// mistakes in cfg or in the table of routes.
+// New returns a server of one namespace that cfg.Host has open, or, if cfg.Authenticator
+// is set, of all namespaces that cfg.Host has open or will open. An error means a mistake
+// in cfg or in the route table.
 func New(cfg Config) (*Server, error) {
 	switch {
-	case cfg.Host == nil || (cfg.Namespace == "") != (cfg.Door != nil) || cfg.Door != nil && cfg.Dev:
-		return nil, errors.New("server: a host and either a namespace or a door are needed, and no open door")
+	case cfg.Host == nil || (cfg.Namespace == "") != (cfg.Authenticator != nil) || cfg.Authenticator != nil && cfg.Dev:
+		return nil, errors.New("server: set Host and either Namespace or Authenticator, and Dev only with Namespace")
 	case cfg.Limits.Check() != nil:
 		return nil, fmt.Errorf("server: %w", cfg.Limits.Check())
 	case cfg.MaxPayload < 0 || cfg.MaxPayload > job.MaxPayloadFlag:
@@ -171,7 +172,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Server{cfg: cfg, maxPayload: int(cfg.MaxPayload), limits: pace.New(cfg.Limits)}
+	s := &Server{cfg: cfg, maxPayload: int(cfg.MaxPayload), limits: ratelimit.New(cfg.Limits)}
 	s.bodies.most, s.searches.most, s.newKeys.most = cfg.MaxBodies, int64(cfg.MaxSearches), maxNewKeys
 	s.events.of = map[tenancy.NamespaceID]*eventHub{}
 	s.shares.of = map[tenancy.NamespaceID]*share{}
@@ -266,7 +267,7 @@ func (s *Server) visiting(h serve.Handler) serve.Handler {
 }
 
 // cloud says whether this is a host of the cloud.
-func (s *Server) cloud() bool { return s.cfg.Door != nil }
+func (s *Server) cloud() bool { return s.cfg.Authenticator != nil }
 
 // site says what the server is to those who open its root.
 func (s *Server) site() about.Site {

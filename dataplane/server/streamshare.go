@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/tenancy"
 )
 
@@ -97,12 +97,12 @@ func (r room) give() {
 	}
 }
 
-// keyTurn is when frames of a stream have their turn by the limits at the door: a frame
-// is counted as a request would be, but it is not refused. It is not read until then, so
-// that it waits in its client.
+// keyTurn delays the frames of a stream to keep the rate limits. A frame counts as a request
+// against the limits, but it is not refused: the server reads it later, so that it waits in
+// its client.
 type keyTurn struct {
-	limits *pace.Limiter // nil = there are none
-	key    *pace.Bucket
+	limits *ratelimit.Limiter // nil = there are none
+	key    *ratelimit.Bucket
 	from   netip.Addr
 	now    func() time.Time
 }
@@ -112,7 +112,7 @@ func (s *Server) turnOf(r *http.Request, who tenancy.Principal) keyTurn {
 	if s.cfg.Dev || s.cloud() || !s.limits.Any() {
 		return keyTurn{}
 	}
-	return keyTurn{&s.limits, &s.keyUses.of(who.KeyID).rate, s.limits.From(r), s.cfg.Now}
+	return keyTurn{&s.limits, &s.keyUses.of(who.KeyID).rate, s.limits.ClientAddress(r), s.cfg.Now}
 }
 
 // next is how long the next frame has to wait.
@@ -120,5 +120,5 @@ func (t *keyTurn) next() time.Duration {
 	if t.limits == nil {
 		return 0
 	}
-	return t.limits.Due(t.key, t.from, t.now())
+	return t.limits.Reserve(t.key, t.from, t.now())
 }

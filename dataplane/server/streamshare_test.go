@@ -11,7 +11,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/rpc"
-	"github.com/corvo/corvo/api/serve/pace"
+	"github.com/corvo/corvo/api/serve/ratelimit"
 	"github.com/corvo/corvo/api/workerpb"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -21,7 +21,7 @@ import (
 func TestFramesCountLikeRequests(t *testing.T) {
 	t.Parallel()
 	const perSecond, frames = 20, 40
-	n := startNode(t, func(c *Config) { c.Limits = pace.Limits{PerKey: perSecond} })
+	n := startNode(t, func(c *Config) { c.Limits = ratelimit.Limits{PerKey: perSecond} })
 	url, worker := n.rpcFront(), tenancy.Key{Roles: []tenancy.Role{tenancy.Worker}}
 	mine, other := n.key(worker), n.key(worker)
 	began := time.Now()
@@ -62,7 +62,7 @@ func TestFramesCountLikeRequests(t *testing.T) {
 
 // Who asks for the turn of a frame, and for room, allocates nothing.
 func TestFramesWaitWithoutMemory(t *testing.T) {
-	n := startNode(t, func(c *Config) { c.Limits = pace.Limits{PerKey: pace.MaxRate, PerAddress: pace.MaxRate} })
+	n := startNode(t, func(c *Config) { c.Limits = ratelimit.Limits{PerKey: ratelimit.MaxRate, PerAddress: ratelimit.MaxRate} })
 	who := tenancy.Principal{KeyID: keyID(n.admin)}
 	turn, in := n.server.turnOf(httptest.NewRequest("POST", "/", nil), who), room{make(chan struct{}, 1), n.server.frames}
 	if turn.limits == nil {

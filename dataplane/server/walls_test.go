@@ -30,15 +30,15 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// bookDoor lets in by documents, as on a host of the cloud, without the gateway.
-type bookDoor struct{ *fleet.Book }
+// directoryAuth authenticates by the directory, as a host of the cloud does, but without a gateway.
+type directoryAuth struct{ *fleet.Book }
 
-func (d bookDoor) Enter(r *http.Request) (tenancy.Principal, error) {
+func (d directoryAuth) Authenticate(r *http.Request) (tenancy.Principal, error) {
 	who, _, err := d.Book.Enter(serve.Credential(r), r.Header.Get(api.NamespaceHeader), time.Now())
 	return who, err
 }
-func (d bookDoor) Used(string, time.Time) {}
-func (d bookDoor) Ready() error           { return nil }
+func (d directoryAuth) Used(string, time.Time) {}
+func (d directoryAuth) Ready() error           { return nil }
 
 // tenant is a namespace with data of its own. What is secret of it stands in no
 // request of anybody else's, so it must stand in no answer to them.
@@ -72,7 +72,7 @@ func openTenants(t *testing.T) (a, b *tenant) {
 	})
 	book := fleet.NewBook()
 	// A position of another namespace is waited for, and there is no use in that.
-	s, err := New(Config{Host: h, Door: bookDoor{book}, ProposeTimeout: time.Minute, ReadWait: 20 * time.Millisecond, EventHeartbeat: testHeartbeat, Logger: logger})
+	s, err := New(Config{Host: h, Authenticator: directoryAuth{book}, ProposeTimeout: time.Minute, ReadWait: 20 * time.Millisecond, EventHeartbeat: testHeartbeat, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,7 +233,7 @@ func (v *tenant) reads() string {
 	return passing.ReplaceAllString(all.String(), "")
 }
 
-// nasty are values that have opened doors elsewhere.
+// nasty are values that got past the checks of other systems.
 var nasty = []string{
 	"", "*", "%", "%%", "_", "..", "../", "../../ns_a/0", "%2e%2e%2f", "/", "//", `\`, "\x00", "own\x00x", "a:b", "a|b", "ns_a/own", "ns_b/own",
 	"' OR 1=1 --", `" OR ""="`, "job_", "JOB_00000000000000000000000000", "job_%", "null", "default", strings.Repeat("x", 5000), "\u202e", "\xff\xfe",
@@ -472,21 +472,21 @@ func TestWallsLookTheSameFromOutside(t *testing.T) {
 	}
 }
 
-// A server is of one namespace, or has a door.
-func TestNewRefusesADoorThatIsNone(t *testing.T) {
+// A server has either one namespace or an Authenticator.
+func TestNewRefusesAWrongAuthenticator(t *testing.T) {
 	t.Parallel()
 	h, err := host.Open(host.Config{DataDir: t.TempDir(), NodeID: "n1", Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.Close(context.Background()) })
-	door := bookDoor{fleet.NewBook()}
-	for _, cfg := range []Config{{Namespace: "a"}, {Host: h}, {Host: h, Namespace: "a", Door: door}, {Host: h, Door: door, Dev: true}} {
+	auth := directoryAuth{fleet.NewBook()}
+	for _, cfg := range []Config{{Namespace: "a"}, {Host: h}, {Host: h, Namespace: "a", Authenticator: auth}, {Host: h, Authenticator: auth, Dev: true}} {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("taken: %+v", cfg)
 		}
 	}
-	s, err := New(Config{Host: h, Door: door})
+	s, err := New(Config{Host: h, Authenticator: auth})
 	if err != nil {
 		t.Fatal(err)
 	}

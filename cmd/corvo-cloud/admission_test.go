@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// A gateway is told of the limits at its door as a node is.
-func TestGatewayDoor(t *testing.T) {
+// A gateway takes the same admission flags as a node.
+func TestGatewayAdmission(t *testing.T) {
 	t.Parallel()
 	cmd := newGateway()
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true

@@ -1,4 +1,4 @@
-package pace
+package ratelimit
 
 import (
 	"net/http"
@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// From is where a request comes from: the connection's other end, or, where
-// that is a proxy that was named to this node, whom the proxy forwards for. Anybody can
-// send a header; so of what a chain of proxies has written, that is believed which the
-// last ones have that were named.
-func (l *Limiter) From(r *http.Request) netip.Addr {
+// ClientAddress returns the address that sent a request: the peer of the connection or, if the
+// peer is one of Limits.Proxies, the client the proxy forwards for. Because anybody can send a
+// forwarding header, a hop counts only if a listed proxy wrote it: ClientAddress reads the hops
+// from the last to the first and stops at the first address that is no listed proxy.
+func (l *Limiter) ClientAddress(r *http.Request) netip.Addr {
 	end, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return netip.Addr{} // no network: a request in process
+		return netip.Addr{} // a request within the process, not from the network
 	}
 	from := end.Addr().Unmap()
 	if !l.isProxy(from) {
@@ -24,7 +24,7 @@ func (l *Limiter) From(r *http.Request) netip.Addr {
 	for i, hop := range slices.Backward(hops) {
 		addr, ok := parseHop(hop)
 		if !ok {
-			return from // who wrote that knows no better, and all before it is hearsay
+			return from // the proxy does not know its peer, so nothing before this hop can be trusted
 		}
 		if from = addr; !l.isProxy(from) || i == 0 {
 			return from
@@ -37,18 +37,18 @@ func (l *Limiter) isProxy(a netip.Addr) bool {
 	return slices.ContainsFunc(l.proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// maxHops is how many addresses of a chain of proxies are read, the last ones.
+// maxHops is the number of hops that are read, counted from the last.
 const maxHops = 32
 
-// forwardedFor is the chain of whom a request was forwarded for, the first one first:
-// what X-Forwarded-For says, else Forwarded (RFC 7239), else X-Real-IP. A proxy has to
-// set the one it writes, and drop the others.
+// forwardedFor returns the hops of a request, the client first, from X-Forwarded-For, or else
+// Forwarded (RFC 7239), or else X-Real-IP. A proxy must set one of these headers and drop the
+// others.
 func forwardedFor(h http.Header) (hops []string) {
 	if all := h["X-Forwarded-For"]; len(all) > 0 {
 		hops = strings.Split(strings.Join(all, ","), ",")
 	} else if all := h["Forwarded"]; len(all) > 0 {
 		for element := range strings.SplitSeq(strings.Join(all, ","), ",") {
-			hop := "" // an element that does not say breaks the chain
+			hop := "" // an element without for= ends the trusted part of the chain
 			for pair := range strings.SplitSeq(element, ";") {
 				if name, value, _ := strings.Cut(strings.TrimSpace(pair), "="); strings.EqualFold(name, "for") {
 					hop = strings.Trim(value, `"`)
@@ -62,8 +62,8 @@ func forwardedFor(h http.Header) (hops []string) {
 	return hops[max(0, len(hops)-maxHops):]
 }
 
-// parseHop reads an address as proxies write it: with or without a port, IPv6 in
-// brackets or bare.
+// parseHop parses an address as proxies write it: with or without a port, IPv6 with or without
+// brackets.
 func parseHop(hop string) (netip.Addr, bool) {
 	hop = strings.TrimSpace(hop)
 	if withPort, err := netip.ParseAddrPort(hop); err == nil {

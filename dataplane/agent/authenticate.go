@@ -13,10 +13,11 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// Enter lets a tenant in whom a gateway brings: the gateway by its service token,
-// the tenant by a key of the newest document; one that may be about to come is
-// waited for. Whatever is missing or unknown is refused.
-func (a *Agent) Enter(r *http.Request) (tenancy.Principal, error) {
+// Authenticate authenticates a tenant's request that a gateway forwards: the gateway by its
+// service token, the tenant by a key in the newest document. If a document with an unknown
+// key may still be on its way, Authenticate waits for it. A request without either
+// credential, or with an unknown one, is refused.
+func (a *Agent) Authenticate(r *http.Request) (tenancy.Principal, error) {
 	now := a.cfg.Now()
 	if err := a.checkGateway(r, now); err != nil {
 		return tenancy.Principal{}, err
@@ -28,11 +29,11 @@ func (a *Agent) Enter(r *http.Request) (tenancy.Principal, error) {
 	return who, nil
 }
 
-// Used notes when a key was last used, for the next report.
+// Used records when a key was last used, for the next report.
 func (a *Agent) Used(keyID string, at time.Time) { a.used.note(keyID, at.Unix()) }
 
-// Ready is an error until the host has a catalogue or has seen all documents
-// there were.
+// Ready returns an error until the host has a catalogue or has received every document that
+// existed when it connected.
 func (a *Agent) Ready() error {
 	if !a.heard.Load() {
 		return errors.New("it has not heard from the control plane yet, and has no catalogue of an earlier run")
@@ -40,7 +41,7 @@ func (a *Agent) Ready() error {
 	return nil
 }
 
-// checkGateway refuses requests that no gateway has sent.
+// checkGateway refuses a request that did not come from a gateway.
 func (a *Agent) checkGateway(r *http.Request, now time.Time) error {
 	shown := r.Header.Values(fleet.ServiceHeader)
 	if len(shown) != 1 {
@@ -64,15 +65,16 @@ func (a *Agent) checkGateway(r *http.Request, now time.Time) error {
 	return nil
 }
 
-// The bounds of passes.
+// The limits of passes.
 const (
 	maxPasses = 1024
-	// passLife is how long a token is not verified again. A verification costs more
-	// than all else at the door, and a gateway shows the same token for minutes.
+	// passLife is the time for which a verified token is not verified again, because a
+	// verification costs more than the rest of Authenticate and a gateway sends the same
+	// token for minutes.
 	passLife = time.Second
 )
 
-// passes are gateways' tokens that were found good a moment ago.
+// passes caches the gateways' tokens that were verified within passLife.
 type passes struct {
 	mu    sync.RWMutex
 	until map[string]time.Time
@@ -97,7 +99,7 @@ func (p *passes) note(text string, expires, now time.Time) {
 	}
 }
 
-// forget has every token verified again: the keys that are trusted have changed.
+// forget empties the cache, because the set of trusted keys has changed.
 func (p *passes) forget() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

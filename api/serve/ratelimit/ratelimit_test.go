@@ -1,4 +1,4 @@
-package pace
+package ratelimit
 
 import (
 	"net/http/httptest"
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A bucket lets through what its pace says, neither more nor less.
+// A bucket admits its rate, neither more nor less.
 func TestBucket(t *testing.T) {
 	t.Parallel()
 	var b Bucket
@@ -39,7 +39,7 @@ func TestBucket(t *testing.T) {
 	if wait := b.take(p, now); wait == 0 {
 		t.Error("six at once after a pause")
 	}
-	// The same from many at once.
+	// Concurrent requests get the same burst.
 	var many Bucket
 	var through atomic.Int64
 	var wg sync.WaitGroup
@@ -57,46 +57,46 @@ func TestBucket(t *testing.T) {
 	}
 }
 
-// What waits for its turn has it one after the other, at the pace, behind what came before.
-func TestTurnsComeAtThePace(t *testing.T) {
+// Reservations follow each other at the rate, after the requests before them.
+func TestReservationsKeepTheRate(t *testing.T) {
 	t.Parallel()
 	l := New(Limits{PerKey: 10, PerAddress: 5})
 	var key Bucket
 	now, from := time.Now(), netip.MustParseAddr("192.0.2.1")
-	if err := l.asks(&key, now); err != nil { // who asks takes one, too
+	if err := l.allowKey(&key, now); err != nil { // a request counts, too
 		t.Fatal(err)
 	}
 	for i := range 5 {
-		if wait := l.Due(&key, from, now); wait != 0 {
+		if wait := l.Reserve(&key, from, now); wait != 0 {
 			t.Errorf("number %d waits %v", i, wait)
 		}
 	}
 	// From here on the address is slower than the key.
 	for i := range 3 {
-		if wait := l.Due(&key, from, now); wait != time.Duration(i+1)*200*time.Millisecond {
+		if wait := l.Reserve(&key, from, now); wait != time.Duration(i+1)*200*time.Millisecond {
 			t.Errorf("number %d that is too fast for its address waits %v", i, wait)
 		}
 	}
-	// Elsewhere only the key counts: nine turns of its ten are taken.
+	// From another address only the key limits: nine of its ten requests are used.
 	elsewhere := netip.MustParseAddr("192.0.2.2")
 	for i, want := range []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond} {
-		if wait := l.Due(&key, elsewhere, now); wait != want {
-			t.Errorf("turn %d of the key waits %v, want %v", i, wait, want)
+		if wait := l.Reserve(&key, elsewhere, now); wait != want {
+			t.Errorf("reservation %d of the key waits %v, want %v", i, wait, want)
 		}
 	}
-	if err := l.asks(&key, now); err == nil {
-		t.Error("who asks is let through before those who wait")
+	if err := l.allowKey(&key, now); err == nil {
+		t.Error("a request was admitted before the reservations")
 	}
-	if key.Rests(now.Add(time.Second)) || !key.Rests(now.Add(2*time.Second)) {
-		t.Error("the key rests at another time than when all its turns are over")
+	if key.Full(now.Add(time.Second)) || !key.Full(now.Add(2*time.Second)) {
+		t.Error("the bucket is not full exactly when all its reservations are over")
 	}
 	var none Limiter
-	if wait := none.Due(nil, from, now); wait != 0 || none.Any() {
+	if wait := none.Reserve(nil, from, now); wait != 0 || none.Any() {
 		t.Errorf("without limits one waits %v", wait)
 	}
 }
 
-// Only proxies that were named are believed, and of a chain only what they have written.
+// Only listed proxies are trusted, and of a chain only the hops that they wrote.
 func TestClientAddress(t *testing.T) {
 	t.Parallel()
 	s := New(Limits{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}})
@@ -134,7 +134,7 @@ func TestClientAddress(t *testing.T) {
 			name, value, _ := strings.Cut(line, ": ")
 			r.Header.Add(name, value)
 		}
-		if got := s.From(r).String(); got != c.want {
+		if got := s.ClientAddress(r).String(); got != c.want {
 			t.Errorf("from %s with %.60q: %s, want %s", c.remote, c.header, got, c.want)
 		}
 	}

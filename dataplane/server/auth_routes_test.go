@@ -84,12 +84,12 @@ func TestWhoMayNotComeIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	otherDoor, _, _, err := keyring.New(strings.NewReader(strings.Repeat("9876543210", 100)), keyring.Host)
+	hostKey, _, _, err := keyring.New(strings.NewReader(strings.Repeat("9876543210", 100)), keyring.Host)
 	if err != nil {
 		t.Fatal(err)
 	}
 	strangers := map[string]string{
-		"no key": "", "garbage": "letmein", "a key cut off": n.admin[:len(n.admin)-4], "a key of nobody": stranger, "a key to another door": otherDoor,
+		"no key": "", "garbage": "letmein", "a key cut off": n.admin[:len(n.admin)-4], "a key of nobody": stranger, "a key of another kind": hostKey,
 		"an expired key":     n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}, ExpiresAt: time.Now().Add(-time.Second)}),
 		"a revoked key":      gone,
 		"a disabled key":     off,
