@@ -1,6 +1,6 @@
-// Package entry is the frame one Raft log entry carries: a header and a list of
-// ops, each with its number and its length. It knows no op by name; whoever
-// owns a number decodes its bytes. It imports nothing but the standard library.
+// Package entry encodes and decodes one Raft log entry: a header and a list of ops, each with its number and
+// its length. The package interprets no op; the package that owns a number decodes its bytes. It imports only
+// the standard library.
 //
 // Layout, integers little-endian or unsigned varints as marked:
 //
@@ -9,7 +9,7 @@
 //	incarnation 16 bytes
 //	clock       8 bytes   leader's clock, Unix nanoseconds
 //	seed        16 bytes  source of ids born in apply
-//	trace       byte n, n bytes   W3C trace context of the commit's span; n is 0 or 25
+//	seed        16 bytes  source of ids created in apply
 //	sequences   uvarint n, n bytes  reserved for dense per-queue sequences; n is 0
 //	ops         uvarint count, then count times: number uvarint, length uvarint, bytes
 //	crc         4 bytes   CRC-32C of all before
@@ -24,21 +24,21 @@ import (
 	"slices"
 )
 
-// Version is the frame's layout; a reader refuses any other.
+// Version is the layout that this package writes. Decode refuses every other.
 const Version = 1
 
-// Number is an op's permanent number.
+// Number is the permanent number of an op.
 type Number uint32
 
-// Incarnation is the identity of a store's history. Its text is hexadecimal.
+// Incarnation identifies one history of a store. Its text is hexadecimal.
 type Incarnation [16]byte
 
 func (i Incarnation) String() string { return hex.EncodeToString(i[:]) }
 
-// MarshalText is the text of i.
+// MarshalText encodes i in hexadecimal.
 func (i Incarnation) MarshalText() ([]byte, error) { return []byte(i.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText decodes the output of MarshalText.
 func (i *Incarnation) UnmarshalText(text []byte) error {
 	if len(text) != hex.EncodedLen(len(i)) {
 		return fmt.Errorf("an incarnation takes %d hexadecimal digits, not %d", hex.EncodedLen(len(i)), len(text))
@@ -47,14 +47,14 @@ func (i *Incarnation) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Seed is random bytes from the proposer.
+// Seed is random bytes drawn by the proposer, so that apply creates the same ids on every replica.
 type Seed [16]byte
 
-// Trace is a W3C trace context: 16 bytes trace id, 8 bytes span id, 1 byte
-// flags. The zero Trace means none and takes one byte on disk.
+// Trace is a W3C trace context: 16 bytes trace id, 8 bytes span id, 1 byte flags. The zero Trace means no
+// context and takes one byte on disk.
 type Trace [25]byte
 
-// Header is what all ops of an entry share.
+// Header holds the fields that all ops of an entry share.
 type Header struct {
 	Level       uint32
 	Incarnation Incarnation
@@ -63,29 +63,29 @@ type Header struct {
 	Trace       Trace
 }
 
-// Op is one framed op.
+// Op is one op of an entry, still encoded.
 type Op struct {
 	Number Number
 	Bytes  []byte
 }
 
-// Entry is one decoded log entry. The ops' bytes alias the encoded entry.
+// Entry is one decoded log entry. Its ops alias the encoded bytes.
 type Entry struct {
 	Header
 	Ops []Op
 }
 
-// Position is where an entry stands in the log. Index counts from 1.
+// Position identifies an entry of the log. Index counts from 1.
 type Position struct {
 	Index uint64
 	Term  uint64
 }
 
-// Position is the position of the last entry in the machine.
+// Position returns the index and term of the last applied entry.
 func (a Applied) Position() Position { return Position{Index: a.Index, Term: a.Term} }
 
-// Applied says how far a state machine is: the history it belongs to and the
-// last log entry in it. The zero Applied is an empty machine.
+// Applied says how far a state machine has applied the log: the history it belongs to and the last entry it
+// applied. The zero Applied describes an empty machine.
 type Applied struct {
 	Group       string
 	Incarnation Incarnation
@@ -93,26 +93,26 @@ type Applied struct {
 	Term        uint64
 }
 
-// ErrCorrupt is the cause of every error of Decode.
+// ErrCorrupt is wrapped by every error of Decode.
 var ErrCorrupt = errors.New("corrupt log entry")
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Marshaler writes a message backwards into the end of a buffer of exactly its
-// size, as generated codecs do.
+// Marshaler encodes a message backwards, from the end of a buffer that has exactly the message's size. The
+// generated codecs implement it.
 type Marshaler interface {
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
 
-// Builder encodes an entry op by op, so that a batch is written once. The zero
-// Builder is ready for use.
+// Builder encodes an entry op by op, so that the bytes of a batch are written once. The zero Builder is ready
+// for use.
 type Builder struct {
 	ops   []byte
 	count uint64
 }
 
-// Add frames one op whose encoding takes size bytes. After an error the entry is
-// as it was before the call.
+// Add appends one op whose encoding takes size bytes. If Add fails, the entry stays as it was before the
+// call.
 func (b *Builder) Add(number Number, size int, m Marshaler) error {
 	if number == 0 {
 		return errors.New("an op needs a number above 0")
@@ -134,10 +134,10 @@ func (b *Builder) Add(number Number, size int, m Marshaler) error {
 	return nil
 }
 
-// Count is the number of ops added since the last Finish.
+// Count returns the number of ops added since the last Finish.
 func (b *Builder) Count() int { return int(b.count) }
 
-// Finish returns the encoded entry in memory of its own and empties the builder.
+// Finish returns the encoded entry in newly allocated memory and empties the builder.
 func (b *Builder) Finish(h Header) []byte {
 	out := make([]byte, 0, len(b.ops)+96)
 	out = append(out, Version)
@@ -159,8 +159,8 @@ func (b *Builder) Finish(h Header) []byte {
 	return out
 }
 
-// Decode reads an entry and checks its sum. Every malformed input is an error
-// wrapping ErrCorrupt.
+// Decode decodes an entry and checks its checksum. Every malformed input gives an error that wraps
+// ErrCorrupt.
 func Decode(data []byte) (Entry, error) {
 	if len(data) < 4 {
 		return Entry{}, fmt.Errorf("%w: %d bytes", ErrCorrupt, len(data))
@@ -198,8 +198,7 @@ func Decode(data []byte) (Entry, error) {
 	return e, nil
 }
 
-// reader consumes an encoded entry; after the first error all it returns is
-// zero.
+// reader consumes an encoded entry. After the first error it returns only zero values.
 type reader struct {
 	rest []byte
 	err  error
@@ -251,8 +250,7 @@ func (r *reader) trace(t *Trace) {
 
 func (r *reader) ops() []Op {
 	count := r.uvarint()
-	// Each op takes two bytes at least: a count beyond that is refused before
-	// anything is allocated for it.
+	// Each op takes at least two bytes, so a larger count is refused before memory is allocated for it.
 	if count > uint64(len(r.rest))/2 {
 		r.fail("%d ops in %d bytes", count, len(r.rest))
 		return nil

@@ -20,7 +20,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the golden files")
 
-// text is a message that encodes as itself.
+// text is a message whose encoding is its own bytes.
 type text string
 
 func (m text) MarshalToSizedBufferVT(to []byte) (int, error) { return copy(to, m), nil }
@@ -52,7 +52,7 @@ var full = Header{
 	Seed: Seed(sequence(0x40, 16)), Trace: Trace(sequence(0x80, 25)),
 }
 
-// The bytes of an entry are what replicas and old logs agree on: they change only
+// TestGolden pins the encoding, because replicas and stored logs depend on it. It may change only together
 // with Version.
 func TestGolden(t *testing.T) {
 	t.Parallel()
@@ -117,7 +117,7 @@ func TestAddFailsWithoutTrace(t *testing.T) {
 		func() error { return b.Add(0, 4, text("zero")) },
 		func() error { return b.Add(3, 5, text("three")) },
 	} {
-		_ = add() // which of them fail is seen below
+		_ = add() // the checks below tell which of them failed
 	}
 	if b.Count() != 2 {
 		t.Errorf("%d ops counted", b.Count())
@@ -134,7 +134,7 @@ func TestAddFailsWithoutTrace(t *testing.T) {
 	}
 }
 
-// Finished entries do not share memory with the builder.
+// TestFinishGivesMemoryAway checks that a finished entry shares no memory with the builder.
 func TestFinishGivesMemoryAway(t *testing.T) {
 	t.Parallel()
 	var b Builder
@@ -169,7 +169,8 @@ func TestEveryFlippedBitIsFound(t *testing.T) {
 	}
 }
 
-// Malformed entries with a good sum: a bug or an attack, not a broken disk.
+// TestDecodeRefuses decodes malformed entries with a correct checksum: they come from a bug or an attack, not
+// from a failing disk.
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	sum := func(body []byte) []byte {
@@ -219,8 +220,8 @@ func TestIncarnationText(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no input breaks Decode, and what it accepts it would write again
-// with the same content. The sum is put right, so that the fuzzer gets past it.
+// FuzzDecode checks that no input makes Decode panic, and that an accepted entry keeps its content when it is
+// encoded and decoded again. The checksum is recomputed, because the fuzzer would never guess it.
 func FuzzDecode(f *testing.F) {
 	for _, encoded := range [][]byte{
 		build(f, Header{}),

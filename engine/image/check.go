@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// The bounds of a list of parts. A store of 1 TB has some 20,000 files.
+// These constants bound a list of parts. A store of 1 TB has about 20,000 files.
 const (
 	MaxParts = 1 << 17
 	MaxName  = 255 // bytes of a name
 )
 
-// Check says what is wrong with a list of parts from elsewhere: names that lead
-// out of the directory they are put in, that are not in order, or there twice.
+// Check validates a list of parts that another node sent. It refuses names that lead out of the directory the
+// parts are stored in, names that are not in ascending order, and duplicates.
 func Check(parts []Part) error {
 	if len(parts) > MaxParts {
 		return fmt.Errorf("the snapshot has %d parts, more than %d", len(parts), MaxParts)
@@ -35,7 +35,7 @@ func Check(parts []Part) error {
 	return nil
 }
 
-// Sum reads a part to be: its size and the hash of its bytes.
+// Sum reads the bytes of a new part and returns the part with its size and hash.
 func Sum(name string, r io.Reader) (Part, error) {
 	h := sha256.New()
 	n, err := io.Copy(h, r)
@@ -45,12 +45,11 @@ func Sum(name string, r io.Reader) (Part, error) {
 	return Part{Name: name, Size: n, Sum: [sha256.Size]byte(h.Sum(nil))}, nil
 }
 
-// ErrDiffers is bytes that are not those of the part they were read for.
+// ErrDiffers reports bytes that do not match the size or hash of their part.
 var ErrDiffers = errors.New("the bytes are not those of the part")
 
-// Verify reads the bytes of a part from r and answers ErrDiffers instead of its
-// last ones where they are too few, too many, or others. It reads no more than
-// one byte beyond them.
+// Verify returns a reader of the part's bytes. If r has too few bytes, too many, or different ones, the
+// reader returns ErrDiffers instead of the last bytes. It reads at most one byte beyond the part.
 func Verify(p Part, r io.Reader) io.Reader {
 	return &verifier{part: p, left: p.Size, r: r, hash: sha256.New()}
 }
@@ -60,14 +59,14 @@ type verifier struct {
 	left int64
 	r    io.Reader
 	hash hash.Hash
-	err  error // io.EOF once all is there and right
+	err  error // io.EOF once all bytes were read and match
 }
 
 func (v *verifier) Read(b []byte) (int, error) {
 	if v.err != nil {
 		return 0, v.err
 	}
-	if v.left == 0 { // of a part without bytes
+	if v.left == 0 { // an empty part
 		v.err = v.end()
 		return 0, v.err
 	}
@@ -79,10 +78,10 @@ func (v *verifier) Read(b []byte) (int, error) {
 	v.left -= int64(n)
 	switch {
 	case v.left == 0:
-		if v.err = v.end(); v.err != io.EOF { //nolint:errorlint // it is ours
+		if v.err = v.end(); v.err != io.EOF { //nolint:errorlint // end returns io.EOF unwrapped
 			return 0, v.err
 		}
-	case err == io.EOF: //nolint:errorlint // as every reader compares it
+	case err == io.EOF: //nolint:errorlint // readers return io.EOF unwrapped
 		v.err = fmt.Errorf("%s ends %d bytes early: %w", v.part.Name, v.left, ErrDiffers)
 	default:
 		v.err = err
@@ -90,15 +89,15 @@ func (v *verifier) Read(b []byte) (int, error) {
 	return n, v.keep()
 }
 
-// keep holds the end back until the bytes before it have been taken.
+// keep delays io.EOF until the next Read, so that the last bytes are delivered without an error.
 func (v *verifier) keep() error {
-	if v.err == io.EOF { //nolint:errorlint // it is ours
+	if v.err == io.EOF { //nolint:errorlint // end returns io.EOF unwrapped
 		return nil
 	}
 	return v.err
 }
 
-// end looks whether what was read is the part and nothing follows.
+// end checks the hash and that r has no more bytes. It returns io.EOF if both hold.
 func (v *verifier) end() error {
 	if !bytes.Equal(v.hash.Sum(nil), v.part.Sum[:]) {
 		return fmt.Errorf("%s has another hash: %w", v.part.Name, ErrDiffers)
@@ -107,7 +106,7 @@ func (v *verifier) end() error {
 	switch n, err := io.ReadFull(v.r, more[:]); {
 	case n > 0:
 		return fmt.Errorf("%s has more than %d bytes: %w", v.part.Name, v.part.Size, ErrDiffers)
-	case err != io.EOF: //nolint:errorlint // as every reader compares it
+	case err != io.EOF: //nolint:errorlint // readers return io.EOF unwrapped
 		return err
 	}
 	return io.EOF

@@ -1,7 +1,7 @@
-// Package image says what a snapshot is made of: parts, which are files that
-// never change, each known by its name, its size and the hash of its bytes. A
-// replica that holds a part already need not be sent it again. It knows neither
-// raft nor what the parts hold, and imports nothing of ours.
+// Package image describes the content of a snapshot: a list of parts. A part is a file that never changes,
+// identified by its name, its size and the hash of its bytes. A replica that already holds a part need not
+// receive it again. The package knows neither raft nor the content of the parts, and imports no other package
+// of this module.
 package image
 
 import (
@@ -13,33 +13,32 @@ import (
 type Part struct {
 	Name string
 	Size int64
-	Sum  [sha256.Size]byte // SHA-256 of its bytes
+	Sum  [sha256.Size]byte // SHA-256 of the bytes
 }
 
-// Source is a complete snapshot to be read, as often as needed.
+// Source is a complete snapshot that can be read any number of times.
 type Source interface {
-	// Parts lists the snapshot's parts in the order of their names.
+	// Parts returns the snapshot's parts, sorted by name.
 	Parts() []Part
-	// Open reads one of the parts.
+	// Open opens one part for reading.
 	Open(name string) (io.ReadCloser, error)
 }
 
-// Located is a Source that has parts as files on this disk, so that they can be
-// linked instead of copied.
+// Located is a Source whose parts may be files on the local disk, so that a reader can link them instead of
+// copying them.
 type Located interface {
 	Source
-	// Path is the file of a part: it has exactly the part's bytes, and nobody writes
-	// to it, ever. "" = the part is not such a file.
+	// Path returns the file of a part, or "" if no local file holds it. The file has exactly the part's bytes
+	// and nobody ever writes to it.
 	Path(name string) string
 }
 
-// Staging is where the parts of a snapshot gather on their way in. What it was
-// given survives a broken transfer, so that no part is sent twice. It is used by
-// one transfer at a time.
+// Staging stores the parts of a snapshot while it is received. Stored parts survive a broken transfer, so
+// that none is sent twice. Only one transfer may use a Staging at a time.
 type Staging interface {
-	// Missing are those of the parts that have not been stored yet, in their order.
+	// Missing returns those of the parts that are not stored yet, in the order given.
 	Missing(parts []Part) ([]Part, error)
-	// Store takes the bytes of a part, which must be exactly as many as it says and
-	// have its hash; otherwise nothing is kept and an error says so.
+	// Store reads and stores the bytes of a part. If their size or hash differs from the part's, Store keeps
+	// nothing and returns an error.
 	Store(p Part, bytes io.Reader) error
 }
