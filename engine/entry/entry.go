@@ -8,8 +8,8 @@
 //	level       uvarint   feature level the entry was written at
 //	incarnation 16 bytes
 //	clock       8 bytes   leader's clock, Unix nanoseconds
-//	seed        16 bytes  source of ids born in apply
 //	seed        16 bytes  source of ids created in apply
+//	trace       byte n, n bytes   W3C trace context of the commit's span; n is 0 or 25
 //	sequences   uvarint n, n bytes  reserved for dense per-queue sequences; n is 0
 //	ops         uvarint count, then count times: number uvarint, length uvarint, bytes
 //	crc         4 bytes   CRC-32C of all before
