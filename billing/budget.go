@@ -7,58 +7,57 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// A budget bounds what may be spent in a window of time. Before work begins, what it
-// is expected to cost is reserved; when it has ended, what it did cost is settled up to
-// the reservation, and what goes beyond is overrun: work that ran already cannot be
-// refused any more. All three are taken from the limit, so that however many begin at
-// once, none begins for which there is no money left:
+// A budget limits the money that may be spent in a window of time. The expected cost of a job is reserved
+// before it runs. When it has ended, its actual cost is settled up to the reservation. The cost above the
+// reservation is the overrun, because work that has run already cannot be refused. All three reduce the
+// limit, so that no job starts without money left, however many start at once:
 //
 //	available = limit - settled - overrun - reserved
 //
-// Amounts are never negative here, and sums that do not fit are the most that does:
-// a budget so full has no room either way.
+// Amounts are never negative here. A sum that does not fit a Nano becomes money.Max, because a budget
+// that full has nothing available either way.
 
-// Sums is what was spent in a window.
+// Sums are the amounts spent in a window.
 type Sums struct {
-	Settled money.Nano // up to what was reserved for it
-	Overrun money.Nano // beyond
+	Settled money.Nano // up to the reservation
+	Overrun money.Nano // beyond the reservation
 }
 
-// Spent is both together.
+// Spent returns Settled + Overrun.
 func (s Sums) Spent() money.Nano { return add(s.Settled, s.Overrun) }
 
-// Add is s and other together.
+// Add returns the sums of s and other.
 func (s Sums) Add(other Sums) Sums {
 	return Sums{add(s.Settled, other.Settled), add(s.Overrun, other.Overrun)}
 }
 
-// Settle splits what work has cost by what was reserved for it.
+// Settle splits the cost of a job into the part within its reservation and the overrun.
 func Settle(cost, reserved money.Nano) Sums {
 	settled := min(cost, reserved)
 	return Sums{settled, cost - settled}
 }
 
-// Available is what of a limit is neither spent nor reserved; negative where it is
-// overrun.
+// Available returns the part of a limit that is neither spent nor reserved. It is negative if the budget
+// is overrun.
 func Available(limit, reserved money.Nano, s Sums) money.Nano {
 	return limit - add(reserved, s.Spent())
 }
 
-// Admits says whether work that is expected to cost an amount may begin where so much
-// is available. Where nothing is left it may not, even if it is expected to be free.
+// Admits reports whether a job with an expected cost of amount may start. If nothing is available, no job
+// may start, even one that is expected to cost nothing.
 func Admits(available, amount money.Nano) bool { return available > 0 && available >= amount }
 
-// Raise is a limit and what it was raised by.
+// Raise returns limit + by, at most money.Max.
 func Raise(limit, by money.Nano) money.Nano { return add(limit, by) }
 
-// Reaches says whether what was spent is at least so many percent of a limit.
+// Reaches reports whether spent is at least that percentage of limit.
 func Reaches(spent, limit money.Nano, percent uint32) bool {
 	hi, lo := bits.Mul64(uint64(max(spent, 0)), 100)
 	wantHi, wantLo := bits.Mul64(uint64(max(limit, 0)), uint64(percent))
 	return hi > wantHi || hi == wantHi && lo >= wantLo
 }
 
-// add is the sum of two amounts, or the most there is.
+// add returns a + b, at most math.MaxInt64.
 func add(a, b money.Nano) money.Nano {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64

@@ -42,8 +42,7 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
-// Whatever it cost, all of it is settled or overrun, and no more is settled than was
-// reserved.
+// Settled and overrun together are the cost, and settled is at most the reservation.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	amounts := rapid.Map(rapid.Int64Min(0), func(n int64) money.Nano { return money.Nano(n) })
@@ -69,14 +68,14 @@ func TestReaches(t *testing.T) {
 	})
 }
 
-// spending is one thing that was spent.
+// spending is one amount that was spent.
 type spending struct {
 	ns   int64
 	sums Sums
 }
 
-// A rolling window counts all that was spent in it, and nothing that is more than a
-// slice older; when it says that it falls to an amount it has, and not before.
+// A rolling window counts every amount spent in it, and none older than the window by more than a slice.
+// FallsTo returns the first moment with at most the given amount.
 func TestRolling(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -87,13 +86,13 @@ func TestRolling(t *testing.T) {
 		for range rapid.IntRange(1, 60).Draw(t, "spendings") {
 			nowNs += rapid.Int64Range(0, length*int64(time.Millisecond)/8).Draw(t, "passes")
 			s := Sums{money.Nano(rapid.Int64Range(0, 1000).Draw(t, "settled")), money.Nano(rapid.Int64Range(0, 1000).Draw(t, "overrun"))}
-			r.Book(s, nowNs)
+			r.Add(s, nowNs)
 			log = append(log, spending{nowNs, s})
 			if rapid.IntRange(0, 20).Draw(t, "other length") == 0 {
 				length = rapid.Int64Range(1, 1e7).Draw(t, "length_ms")
 				was := r.Sums(nowNs)
 				r = r.Over(length, nowNs)
-				// What had left the old window, or leaves the new one, is not counted.
+				// Amounts that left the old window or lie outside the new one do not count.
 				if now := r.Sums(nowNs); now.Spent() > was.Spent() {
 					t.Fatalf("another length makes %+v of %+v", now, was)
 				}
@@ -137,20 +136,20 @@ func checkRolling(t *rapid.T, r *Rolling, log []spending, nowNs int64) {
 	}
 }
 
-// A longer window knows what the shorter one knew.
+// A longer window keeps the amounts of the shorter one.
 func TestRollingOver(t *testing.T) {
 	t.Parallel()
 	hour, day := int64(time.Hour/time.Millisecond), int64(24*time.Hour/time.Millisecond)
 	nowNs := int64(1_700_000_000 * time.Second)
 	r := Rolling{LengthMs: hour}
-	r.Book(Sums{5, 2}, nowNs)
+	r.Add(Sums{5, 2}, nowNs)
 	for _, length := range []int64{hour, day, hour, day / 2} {
 		r = r.Over(length, nowNs)
 		if got := r.Sums(nowNs); got != (Sums{5, 2}) {
 			t.Errorf("over %d ms: %+v", length, got)
 		}
 	}
-	// A clock that goes back finds what was spent.
+	// With a clock that went back, the window still contains the amounts.
 	if got := r.Sums(nowNs - int64(time.Hour)); got != (Sums{5, 2}) {
 		t.Errorf("earlier: %+v", got)
 	}
@@ -176,17 +175,17 @@ func TestCalendar(t *testing.T) {
 		{"Europe/Berlin", "2026-10-25T12:00:00Z", Day, "2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z"},
 		{"Europe/Berlin", "2026-10-26T12:00:00Z", Week, "2026-10-25T23:00:00Z", "2026-11-01T23:00:00Z"},
 		{"America/New_York", "2026-03-15T12:00:00Z", Month, "2026-03-01T05:00:00Z", "2026-04-01T04:00:00Z"},
-		// Midnight is skipped: the day begins at one.
+		// Midnight is skipped: the day starts at one.
 		{"America/Sao_Paulo", "2018-11-04T12:00:00Z", Day, "2018-11-04T03:00:00Z", "2018-11-05T02:00:00Z"},
 		{"America/Sao_Paulo", "2018-11-03T12:00:00Z", Day, "2018-11-03T03:00:00Z", "2018-11-04T03:00:00Z"},
-		// Midnight comes twice: the day begins with the first.
+		// Midnight comes twice: the day starts at the first one.
 		{"America/Havana", "2026-11-01T12:00:00Z", Day, "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"},
 		{"America/Havana", "2026-11-01T04:30:00Z", Day, "2026-11-01T04:00:00Z", "2026-11-02T05:00:00Z"},
 		{"America/Havana", "2026-10-31T12:00:00Z", Day, "2026-10-31T04:00:00Z", "2026-11-01T04:00:00Z"},
-		// A minute after midnight it is yesterday again: the day that began goes on.
+		// A minute after midnight the date goes back to the day before: the new day continues.
 		{"America/St_Johns", "2006-10-29T02:30:30Z", Day, "2006-10-29T02:30:00Z", "2006-10-30T03:30:00Z"},
 		{"America/St_Johns", "2006-10-29T03:00:00Z", Day, "2006-10-29T02:30:00Z", "2006-10-30T03:30:00Z"},
-		// A day that never was.
+		// The zone skipped a whole day.
 		{"Pacific/Apia", "2011-12-30T09:00:00Z", Day, "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z"},
 		{"Pacific/Apia", "2011-12-30T10:00:00Z", Day, "2011-12-30T10:00:00Z", "2011-12-31T10:00:00Z"},
 	} {
@@ -205,7 +204,7 @@ func TestCalendar(t *testing.T) {
 	}
 }
 
-// Windows hold the moment they are of, and follow each other without a gap.
+// A window contains its moment, and the windows follow each other without a gap.
 func TestCalendarWindowsMeet(t *testing.T) {
 	t.Parallel()
 	zones := []string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "America/Havana", "America/St_Johns", "Pacific/Apia", "Australia/Lord_Howe", "Asia/Beirut", "Africa/Cairo"}

@@ -2,23 +2,23 @@ package billing
 
 import "time"
 
-// Period is a stretch of the calendar.
+// Period is a unit of the calendar: a day, a week or a month.
 type Period uint8
 
-// The periods.
+// The periods. A week begins on Monday.
 const (
 	Day Period = iota
 	Week
 	Month
 )
 
-// Window is the period that a moment lies in, from midnight to midnight of a time
-// zone: the end is the next one's start. Where a zone skips midnight the day begins at
-// the first moment after, and where it has two of them at the first.
+// Window returns the period around a moment, from midnight to midnight in a time zone. The end of a
+// period is the start of the next one. If a zone skips a midnight, the day starts at the first moment
+// after it. If a midnight comes twice, the day starts at the first one.
 func (p Period) Window(at time.Time, zone *time.Location) (start, end time.Time) {
 	first := p.first(date(at.In(zone).Date()))
-	// A zone that turns back over midnight goes back into a day that was over: the
-	// window that has begun stays.
+	// A zone that turns its clock back over midnight returns to the day before. The window that has begun
+	// stays.
 	if at.Before(midnight(first, zone)) {
 		first = p.first(first.AddDate(0, 0, -1))
 	} else if next := p.next(first); !at.Before(midnight(next, zone)) {
@@ -27,10 +27,10 @@ func (p Period) Window(at time.Time, zone *time.Location) (start, end time.Time)
 	return midnight(first, zone), midnight(p.next(first), zone)
 }
 
-// date is a day of the calendar, as its midnight in UTC.
+// date returns the midnight in UTC that stands for a calendar day.
 func date(y int, m time.Month, d int) time.Time { return time.Date(y, m, d, 0, 0, 0, 0, time.UTC) }
 
-// first is the first day of the period that a day is in.
+// first returns the first day of the period around a day.
 func (p Period) first(day time.Time) time.Time {
 	switch p {
 	case Week:
@@ -41,7 +41,7 @@ func (p Period) first(day time.Time) time.Time {
 	return day
 }
 
-// next is the first day of the period after the one that begins with a day.
+// next returns the first day of the period after the one that starts on first.
 func (p Period) next(first time.Time) time.Time {
 	switch p {
 	case Week:
@@ -52,20 +52,20 @@ func (p Period) next(first time.Time) time.Time {
 	return first.AddDate(0, 0, 1)
 }
 
-// midnight is the first moment of a day in a zone.
+// midnight returns the first moment of a day in a zone.
 func midnight(day time.Time, zone *time.Location) time.Time {
 	at := time.Date(day.Year(), day.Month(), day.Day(), 0, 0, 0, 0, zone)
 	_, offset := at.Zone()
 	start, end := at.ZoneBounds()
 	switch local := at.Add(time.Duration(offset) * time.Second).UTC(); {
-	case local.Before(day): // skipped, and at lies before the gap
+	case local.Before(day): // midnight was skipped, and at lies before the gap
 		return end
-	case local.After(day): // skipped, and at lies behind it
+	case local.After(day): // midnight was skipped, and at lies after the gap
 		return start
 	case start.IsZero():
 		return at
 	}
-	// There is an earlier one if the zone had turned back over it.
+	// If the zone turned its clock back over midnight, there is an earlier midnight.
 	_, before := start.Add(-1).Zone()
 	if earlier := at.Add(time.Duration(offset-before) * time.Second); earlier.Before(start) {
 		return earlier

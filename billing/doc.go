@@ -1,4 +1,4 @@
-// Package billing is the arithmetic of metering: what is counted, and how counts
-// are added up so that each is counted once, and what they cost. It is pure: it stores nothing, reads
+// Package billing is the arithmetic of metering: quantities of usage, their sums, prices and budgets. Its
+// frames are numbered, so that each report is counted once. The package is pure: it stores nothing, reads
 // no clock and imports only billing/money.
 package billing

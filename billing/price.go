@@ -13,23 +13,22 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// perTokens is how many tokens a price is for.
+// perTokens is the number of tokens that a price is for.
 const perTokens = 1_000_000
 
-// anyEnding, at the end of a price's model, stands for any ending.
+// anyEnding, at the end of Price.Model, matches every ending.
 const anyEnding = "*"
 
-// Tokens are what one report of usage counts. None is in two of the counts: input
-// that was read from a cache, or written to one, is no plain input.
+// Tokens are the tokens of one usage report. No token counts twice: input that was read from a cache, or
+// written to one, is not in Input.
 type Tokens struct {
 	Input, Output, CacheCreation, CacheRead int64
 }
 
-// None says that nothing was used.
+// None reports whether no tokens were used.
 func (t Tokens) None() bool { return t == Tokens{} }
 
-// context is all that was sent to the model, cached or not; as much as fits where it
-// does not.
+// context returns the number of all input tokens, cached or not, at most math.MaxInt64.
 func (t Tokens) context() int64 {
 	sum := t.Input
 	for _, n := range [...]int64{t.CacheCreation, t.CacheRead} {
@@ -41,12 +40,12 @@ func (t Tokens) context() int64 {
 	return sum
 }
 
-// Price is what a model's tokens cost, in nano-dollars for a million of them.
+// Price is the price of the tokens of a model, in nano-dollars per million tokens.
 type Price struct {
-	Provider string `json:"provider"` // empty: whoever's it is
-	Model    string `json:"model"`    // a trailing * stands for any ending
-	// OverInput is the price's tier: it is for reports whose input, cached or not, is
-	// more than that. 0 is for all.
+	Provider string `json:"provider"` // "" = any provider
+	Model    string `json:"model"`    // a trailing * matches every ending
+	// OverInput is the tier of the price: the price applies to reports with more input tokens than that,
+	// cached or not. 0 = all reports.
 	OverInput     int64      `json:"over_input_tokens,omitempty"`
 	Input         money.Nano `json:"input_usd_per_million"`
 	Output        money.Nano `json:"output_usd_per_million"`
@@ -54,8 +53,8 @@ type Price struct {
 	CacheRead     money.Nano `json:"cache_read_usd_per_million"`
 }
 
-// Rate is what tokens cost at the price: of each kind for itself, half a nano-dollar
-// rounded up. It is ErrOverflow where the sum does not fit. Neither may be negative.
+// Rate returns the cost of tokens. It rounds the cost of each kind of token half up to a nano-dollar. The
+// error is ErrOverflow if the sum does not fit. Neither prices nor tokens may be negative.
 func (p Price) Rate(t Tokens) (money.Nano, error) {
 	var sum money.Nano
 	for _, d := range [...]struct {
@@ -73,14 +72,14 @@ func (p Price) Rate(t Tokens) (money.Nano, error) {
 	return sum, nil
 }
 
-// rate is tokens x price / perTokens, rounded half up; the product has 128 bits.
+// rate returns tokens x price / perTokens, rounded half up. The product has 128 bits.
 func rate(tokens int64, price money.Nano) (money.Nano, error) {
 	if tokens < 0 || price < 0 {
 		return 0, fmt.Errorf("%d tokens at %d nano-dollars: neither may be negative", tokens, int64(price))
 	}
 	hi, lo := bits.Mul64(uint64(tokens), uint64(price))
 	lo, carry := bits.Add64(lo, perTokens/2, 0)
-	hi += carry // of a product of two 63-bit numbers: it cannot wrap
+	hi += carry // cannot wrap: the product of two 63-bit numbers has 126 bits
 	if hi >= perTokens {
 		return 0, ErrOverflow
 	}
@@ -91,22 +90,22 @@ func rate(tokens int64, price money.Nano) (money.Nano, error) {
 	return money.Nano(quotient), nil
 }
 
-// Prices finds the price of a model. It is made once and never changed. The zero
-// Prices, and nil, knows none.
+// Prices finds the price of a model. It never changes after NewPrices. The zero Prices and nil know no
+// price.
 type Prices struct {
 	exact    map[string][]tiers // by model
 	prefixes map[string][]tiers // by model without its *
-	lengths  []int              // of the prefixes there are, the longest first
-	ceiling  Price
+	lengths  []int              // of the keys of prefixes, the longest first
+	ceiling  Price              // see Ceiling
 }
 
-// tiers are the prices of one provider's model, the highest tier first.
+// tiers are the prices of a model of one provider, the highest tier first.
 type tiers struct {
 	provider string
 	prices   []Price
 }
 
-// NewPrices indexes prices. Of two for the same, the later one counts.
+// NewPrices indexes prices. If two have the same provider, model and tier, the later one counts.
 func NewPrices(all []Price) *Prices {
 	p := &Prices{exact: map[string][]tiers{}, prefixes: map[string][]tiers{}}
 	for _, price := range all {
@@ -129,7 +128,7 @@ func NewPrices(all []Price) *Prices {
 	return p
 }
 
-// withPrice adds a price to those of the same model.
+// withPrice adds a price to the prices of its model.
 func withPrice(of []tiers, price Price) []tiers {
 	i, ok := slices.BinarySearchFunc(of, price.Provider, func(t tiers, provider string) int { return strings.Compare(t.provider, provider) })
 	if !ok {
@@ -152,11 +151,11 @@ func withPrice(of []tiers, price Price) []tiers {
 	return of
 }
 
-// Empty says that no price at all is known.
+// Empty reports whether no price is known.
 func (p *Prices) Empty() bool { return p == nil || len(p.exact)+len(p.lengths) == 0 }
 
-// Ceiling is the dearest price of each kind of token: what a model costs at most, as
-// far as prices are known.
+// Ceiling returns the highest known price of each kind of token, which is the most that a model with a
+// known price can cost.
 func (p *Prices) Ceiling() Price {
 	if p == nil {
 		return Price{}
@@ -164,11 +163,14 @@ func (p *Prices) Ceiling() Price {
 	return p.ceiling
 }
 
-// Match is the price of what a model of a provider was used for. The price of the
-// model itself goes before those of a beginning of its name, and a longer beginning
-// before a shorter; of the same model the provider's own goes before anybody's. Of
-// tiers it is the highest that is exceeded. Where no provider is named and the prices
-// of several would do, it is the dearest of theirs.
+// Match returns the price of tokens of a provider's model. It prefers, in this order:
+//
+//   - the price of the model itself, then the price of the longest matching prefix;
+//   - for the same model or prefix, the price of the provider, then a price for any provider;
+//   - for the same provider, the highest tier that the input exceeds.
+//
+// If provider is "" and only prices of named providers match, Match returns the price with the highest
+// cost.
 func (p *Prices) Match(provider, model string, t Tokens) (Price, bool) {
 	if p == nil || model == "" {
 		return Price{}, false
@@ -187,13 +189,13 @@ func (p *Prices) Match(provider, model string, t Tokens) (Price, bool) {
 	return Price{}, false
 }
 
-// Knows says that a model has a price, whoever provides it.
+// Knows reports whether any provider has a price for the model.
 func (p *Prices) Knows(model string) bool {
 	_, ok := p.Match("", model, Tokens{Input: math.MaxInt64})
 	return ok
 }
 
-// choose picks from the prices of one model.
+// choose selects from the prices of one model or prefix.
 func choose(of []tiers, provider string, t Tokens) (best Price, found bool) {
 	context := t.context()
 	for _, own := range [...]string{provider, ""} {
@@ -226,7 +228,7 @@ func choose(of []tiers, provider string, t Tokens) (best Price, found bool) {
 	return best, found
 }
 
-// tier is the highest tier that so much input exceeds.
+// tier returns the highest tier that the input exceeds.
 func (t tiers) tier(context int64) (Price, bool) {
 	for _, price := range t.prices {
 		if price.OverInput == 0 || context > price.OverInput {
@@ -236,13 +238,14 @@ func (t tiers) tier(context int64) (Price, bool) {
 	return Price{}, false
 }
 
-// PriceBook is a list of prices with its version: a later one replaces an earlier.
+// PriceBook is a list of prices with a version. A later version replaces an earlier one.
 type PriceBook struct {
 	Version uint32  `json:"version"`
 	Prices  []Price `json:"prices"`
 }
 
-// ParsePriceBook reads a price book.
+// ParsePriceBook parses the JSON form of a price book. It refuses unknown fields, a missing version, a
+// price without provider or model, two prices for the same tokens, and negative numbers.
 func ParsePriceBook(text []byte) (PriceBook, error) {
 	d := json.NewDecoder(strings.NewReader(string(text)))
 	d.DisallowUnknownFields()
@@ -276,5 +279,5 @@ func ParsePriceBook(text []byte) (PriceBook, error) {
 //go:embed prices.json
 var shipped []byte
 
-// Shipped is the price book that comes with the binary.
+// Shipped returns the price book that comes with the binary.
 func Shipped() (PriceBook, error) { return ParsePriceBook(shipped) }

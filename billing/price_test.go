@@ -12,7 +12,7 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// What the shipped prices make of reports, computed by hand.
+// The expected costs are computed by hand from the shipped prices.
 func TestShippedPrices(t *testing.T) {
 	t.Parallel()
 	book, err := Shipped()
@@ -23,7 +23,7 @@ func TestShippedPrices(t *testing.T) {
 	for _, c := range []struct {
 		provider, model string
 		tokens          Tokens
-		want            string // dollars; empty: no price is known
+		want            string // dollars; "" = no price is known
 	}{
 		{"anthropic", "claude-sonnet-4-5-20250929", Tokens{Input: 1000, Output: 500, CacheCreation: 2000, CacheRead: 10_000}, "0.021"},
 		{"anthropic", "claude-sonnet-4-5", Tokens{Input: 200_000}, "0.6"},
@@ -72,17 +72,17 @@ func TestMatchPrefers(t *testing.T) {
 		want            int64
 	}{
 		{"a", "m-1", Tokens{}, 1},
-		{"b", "m-1", Tokens{}, 2},               // the model itself goes before the provider's own
-		{"", "m-1", Tokens{}, 2},                // nobody's, where nobody is named
-		{"b", "m-9", Tokens{}, 4},               // the longer beginning
-		{"b", "m9", Tokens{}, 3},                // the shorter
-		{"a", "m9", Tokens{Input: 100}, 0},      // another's, and no tier of the shortest
-		{"a", "m9", Tokens{Input: 101}, 5},      // a tier alone
-		{"c", "m-2", Tokens{Input: 10}, 4},      // below its lowest tier the next best price counts
-		{"c", "m-2", Tokens{Input: 11}, 6},      // above
-		{"c", "m-2", Tokens{Input: 20}, 6},      // at the next
-		{"c", "m-2", Tokens{CacheRead: 21}, 10}, // above it: of two for the same the later one
-		{"", "n", Tokens{Input: 1e6}, 9},        // the dearest of several
+		{"b", "m-1", Tokens{}, 2},               // the model itself wins over a prefix of the provider
+		{"", "m-1", Tokens{}, 2},                // the price for any provider, if no provider is given
+		{"b", "m-9", Tokens{}, 4},               // the longer prefix
+		{"b", "m9", Tokens{}, 3},                // the shorter prefix
+		{"a", "m9", Tokens{Input: 100}, 0},      // another provider has a price, and the input exceeds no tier of the shortest prefix
+		{"a", "m9", Tokens{Input: 101}, 5},      // only a tier
+		{"c", "m-2", Tokens{Input: 10}, 4},      // below the lowest tier: the next best price
+		{"c", "m-2", Tokens{Input: 11}, 6},      // above the lowest tier
+		{"c", "m-2", Tokens{Input: 20}, 6},      // at the bound of the next tier
+		{"c", "m-2", Tokens{CacheRead: 21}, 10}, // above it; of two equal prices the later one
+		{"", "n", Tokens{Input: 1e6}, 9},        // the highest of several providers
 		{"x", "n", Tokens{Input: 1e6}, 8},
 	} {
 		got, ok := p.Match(c.provider, c.model, c.tokens)
@@ -125,7 +125,7 @@ func TestRateAtItsBounds(t *testing.T) {
 	}
 }
 
-// Rate compared with exact arithmetic.
+// Rate agrees with exact arithmetic.
 func TestRateIsExact(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -154,7 +154,7 @@ func TestRateIsExact(t *testing.T) {
 	})
 }
 
-func TestPriceBooksThatAreRefused(t *testing.T) {
+func TestParsePriceBookRefuses(t *testing.T) {
 	t.Parallel()
 	const good = `{"version":1,"prices":[{"provider":"p","model":"m","input_usd_per_million":0.000000001,"output_usd_per_million":2}]}`
 	if b, err := ParsePriceBook([]byte(good)); err != nil || b.Prices[0].Input != 1 || b.Prices[0].Output != 2*money.Dollar {

@@ -6,28 +6,27 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// A rolling window is the last so many milliseconds, whenever one looks. What was
-// spent is kept in slices of 1/RollingSlices of it, so that it takes the same room
-// however much there is of it. A slice that the window covers in part counts whole: so
-// money is held against the budget for up to one slice longer than it must be, and
-// never shorter.
+// A rolling window is the last LengthMs milliseconds before any moment. The amounts are kept in
+// RollingSlices slices of equal length, so that the window takes the same memory however many amounts it
+// holds. A slice that lies only partly in the window counts whole. So the budget counts an amount for up
+// to one slice longer than necessary, and never shorter.
 
-// RollingSlices is how many slices a rolling window has. One more is kept: a window
-// that begins within a slice ends within another.
+// RollingSlices is the number of slices in a rolling window. Rolling keeps one more, because a window
+// that begins within a slice also ends within one.
 const RollingSlices = 64
 
 const keptSlices = RollingSlices + 1
 
-// Rolling is what was spent in a rolling window. The zero Rolling of a length has had
-// nothing spent.
+// Rolling holds the amounts spent in a rolling window. A Rolling with only LengthMs set is an empty
+// window.
 type Rolling struct {
 	LengthMs int64
 	Newest   uint64  // number of the newest slice: its start divided by its length
-	Settled  []int64 // nano-USD by slice number modulo their count
+	Settled  []int64 // nano-USD, indexed by slice number modulo keptSlices
 	Overrun  []int64
 }
 
-// Sums is what was spent in the window that ends at nowNs.
+// Sums returns the amounts spent in the window that ends at nowNs.
 func (r *Rolling) Sums(nowNs int64) (s Sums) {
 	if len(r.Settled) == 0 {
 		return s
@@ -38,8 +37,8 @@ func (r *Rolling) Sums(nowNs int64) (s Sums) {
 	return s
 }
 
-// Book counts what was spent at nowNs.
-func (r *Rolling) Book(s Sums, nowNs int64) {
+// Add adds amounts that were spent at nowNs.
+func (r *Rolling) Add(s Sums, nowNs int64) {
 	now := r.slice(nowNs)
 	if len(r.Settled) == 0 {
 		r.Settled, r.Overrun = make([]int64, keptSlices), make([]int64, keptSlices)
@@ -52,8 +51,8 @@ func (r *Rolling) Book(s Sums, nowNs int64) {
 	r.put(now, s)
 }
 
-// FallsTo is when no more than an amount is spent in the window, if nothing is spent
-// from now on.
+// FallsTo returns the time at which at most that amount is spent in the window, if nothing more is spent
+// after nowNs.
 func (r *Rolling) FallsTo(most money.Nano, nowNs int64) int64 {
 	if len(r.Settled) == 0 {
 		return nowNs
@@ -61,7 +60,8 @@ func (r *Rolling) FallsTo(most money.Nano, nowNs int64) int64 {
 	first := oldest(r.slice(nowNs))
 	var left Sums
 	at := nowNs
-	// From the newest on, so that the sum of what is left cannot have been cut short.
+	// It goes from the newest slice to the oldest, so that Add cannot have capped the sum of the slices
+	// left.
 	for n := r.Newest; n >= first; n-- {
 		if left = left.Add(r.at(n)); left.Spent() > most {
 			at = int64(n+keptSlices) * sliceNs(r.LengthMs)
@@ -74,9 +74,8 @@ func (r *Rolling) FallsTo(most money.Nano, nowNs int64) int64 {
 	return max(at, nowNs)
 }
 
-// Over is r counted in slices of another length at nowNs. What is remembered is
-// counted at the latest moment it can have been spent at, so nothing is forgotten
-// before the new window has passed it.
+// Over returns r with another window length. Each amount moves to the last moment at which it can have
+// been spent, at most nowNs, so that no amount leaves the new window too early.
 func (r Rolling) Over(lengthMs, nowNs int64) Rolling {
 	if r.LengthMs == lengthMs {
 		return r
@@ -87,7 +86,7 @@ func (r Rolling) Over(lengthMs, nowNs int64) Rolling {
 	}
 	for n := oldest(r.Newest); n <= r.Newest; n++ {
 		if s := r.at(n); s != (Sums{}) {
-			out.Book(s, max(0, min(int64(n+1)*sliceNs(r.LengthMs)-1, nowNs)))
+			out.Add(s, max(0, min(int64(n+1)*sliceNs(r.LengthMs)-1, nowNs)))
 		}
 	}
 	return out
@@ -103,17 +102,16 @@ func (r *Rolling) put(n uint64, more Sums) {
 	r.Settled[i], r.Overrun[i] = int64(s.Settled), int64(s.Overrun)
 }
 
-// slice is the number of the slice that nowNs lies in; the newest one's where the
-// clock was further already.
+// slice returns the number of the slice at nowNs, or Newest if the clock was further already.
 func (r *Rolling) slice(nowNs int64) uint64 {
 	return max(uint64(max(nowNs, 0)/sliceNs(r.LengthMs)), r.Newest)
 }
 
-// sliceNs is the length of a slice: rounded up, so that the slices together are never
-// shorter than the window.
+// sliceNs returns the length of a slice, rounded up so that the slices together are never shorter than
+// the window.
 func sliceNs(lengthMs int64) int64 {
 	return (max(lengthMs, 1)*int64(time.Millisecond) + RollingSlices - 1) / RollingSlices
 }
 
-// oldest is the first slice that a window ending in slice now may touch.
+// oldest returns the number of the first slice that a window ending in slice now may touch.
 func oldest(now uint64) uint64 { return now + 1 - min(now+1, keptSlices) }

@@ -8,35 +8,35 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// Quantities are the meters, all counted in whole units.
+// Quantities are the meters, each counted in whole units.
 type Quantities struct {
 	Reports             int64      `json:"reports,omitempty"`          // usage reports of workers
-	RejectedReports     int64      `json:"rejected_reports,omitempty"` // kept aside: their amounts are in no other meter
+	RejectedReports     int64      `json:"rejected_reports,omitempty"` // set aside: no other meter contains their amounts
 	InputTokens         int64      `json:"input_tokens,omitempty"`
 	OutputTokens        int64      `json:"output_tokens,omitempty"`
 	CacheCreationTokens int64      `json:"cache_creation_tokens,omitempty"`
 	CacheReadTokens     int64      `json:"cache_read_tokens,omitempty"`
-	Cost                money.Nano `json:"cost_usd,omitempty"` // what counts: as reported, or else as computed
+	Cost                money.Nano `json:"cost_usd,omitempty"` // as reported, or else computed from the prices
 
 	Requests      int64 `json:"requests,omitempty"` // through the gateway
 	RequestBytes  int64 `json:"request_bytes,omitempty"`
 	ResponseBytes int64 `json:"response_bytes,omitempty"`
 }
 
-// The most that one usage report of a worker may say. A report beyond is kept aside and in
-// no sum: a million dollars for one call is a program that reports nano-dollars as
-// dollars, and not what anybody has spent.
+// MaxReportCost and MaxReportTokens limit one usage report of a worker. A larger report is set aside and
+// no sum contains it: a program that reports a million dollars for one call has reported nano-dollars as
+// dollars.
 const (
 	MaxReportCost   = 1_000_000 * money.Dollar
-	MaxReportTokens = 1_000_000_000_000 // all kinds together
+	MaxReportTokens = 1_000_000_000_000 // of all kinds together
 )
 
-// ErrOverflow is a sum beyond an int64. A row of a frame holds no more: its sender begins
-// another frame, so that no receiver ever refuses one for its size. What receivers
-// make of the rows are Totals, which do not overflow.
+// ErrOverflow means that a sum does not fit an int64, the limit of a row of a frame. The sender then
+// begins another frame, so that no receiver ever refuses a frame for its size. Receivers add the rows up
+// in Totals, which do not overflow.
 var ErrOverflow = errors.New("the sum of the usage does not fit")
 
-// fields are the meters in a fixed order.
+// fields returns the meters in the order of their declaration.
 func (q *Quantities) fields() [10]*int64 {
 	return [...]*int64{
 		&q.Reports, &q.RejectedReports, &q.InputTokens, &q.OutputTokens, &q.CacheCreationTokens, &q.CacheReadTokens, (*int64)(&q.Cost),
@@ -44,7 +44,7 @@ func (q *Quantities) fields() [10]*int64 {
 	}
 }
 
-// Add adds other, wholly or not at all.
+// Add adds other. If the sum of any meter overflows, q stays unchanged.
 func (q *Quantities) Add(other Quantities) error {
 	sum := *q
 	more := other.fields()
@@ -67,8 +67,7 @@ type Totals struct {
 	Requests, RequestBytes, ResponseBytes                           money.Count
 }
 
-// Meters are the totals in the order in which they are declared; the unit of the cost
-// is the nano-dollar.
+// Meters returns the totals in the order of their declaration. The unit of the cost is the nano-dollar.
 func (t *Totals) Meters() [10]*money.Count {
 	return [...]*money.Count{
 		&t.Reports, &t.RejectedReports, &t.InputTokens, &t.OutputTokens, &t.CacheCreationTokens, &t.CacheReadTokens, (*money.Count)(&t.Cost),
@@ -76,7 +75,6 @@ func (t *Totals) Meters() [10]*money.Count {
 	}
 }
 
-// Add adds other.
 func (t *Totals) Add(other Totals) {
 	more := other.Meters()
 	for i, f := range t.Meters() {
@@ -84,7 +82,7 @@ func (t *Totals) Add(other Totals) {
 	}
 }
 
-// Dimensions say what quantities were used for.
+// Dimensions are the keys by which usage is summed.
 type Dimensions struct {
 	HourNs   int64  `json:"hour_ns"` // start of the hour in Unix nanoseconds
 	Queue    string `json:"queue,omitempty"`
@@ -92,26 +90,26 @@ type Dimensions struct {
 	Provider string `json:"provider,omitempty"`
 }
 
-// Row is what was used for the same.
+// Row is the usage with the same Dimensions.
 type Row struct {
 	Dimensions
 	Quantities
 }
 
-// Source is one gapless sequence of usage: a shard of a namespace in one
-// incarnation of its store, or one run of a gateway.
+// Source is one sequence of usage without gaps: a shard of a namespace in one incarnation of its store,
+// or one run of a gateway.
 type Source struct {
 	Namespace   string `json:"namespace"`   // the namespace that used it
 	Stream      string `json:"stream"`      // "shard/<n>" or "gateway/<host id>"
-	Incarnation string `json:"incarnation"` // hex; a new one starts a new sequence
+	Incarnation string `json:"incarnation"` // hex; a new incarnation starts a new sequence
 }
 
-// MaxFrameRows bounds a frame.
+// MaxFrameRows is the largest number of rows in a frame.
 const MaxFrameRows = 1000
 
-// Frame is the usage with the sequence numbers [From, To] of a source, summed by
-// dimensions. A receiver applies it only when From is one more than the To it
-// applied last: so a repeat changes nothing and a gap is noticed.
+// Frame is the usage with the sequence numbers [From, To] of a source, summed by Dimensions. A receiver
+// applies a frame only if From is one more than the last To it applied, so that it counts a repeated
+// frame once and notices a gap.
 type Frame struct {
 	Source
 	From uint64 `json:"from"` // 1 <= From <= To
@@ -119,7 +117,7 @@ type Frame struct {
 	Rows []Row  `json:"rows"`
 }
 
-// Validate says what is wrong with a frame; nil for nothing.
+// Validate returns an error that describes what is wrong with the frame.
 func (f Frame) Validate() error {
 	switch {
 	case f.Namespace == "" || f.Stream == "" || f.Incarnation == "":

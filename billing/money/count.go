@@ -9,36 +9,37 @@ import (
 	"slices"
 )
 
-// Count is a whole number of 128 bits: the sum of int64s. An int64 holds about 9,200
-// of the largest usage reports. A Count holds more reports than can be numbered,
-// so that no sum of usage is ever refused for its size. The zero Count is 0, and Counts
-// can be compared with ==. In JSON it is a whole number.
+// Count is a whole number of 128 bits that holds sums of int64s. An int64 holds only about 9,200 of the
+// largest usage reports. A Count holds more reports than there are sequence numbers, so that no sum of
+// usage is ever refused for its size. The zero Count is 0, and Counts can be compared with ==. The JSON
+// form is a whole number.
 type Count struct {
 	hi int64
 	lo uint64
 }
 
-// CountOf is n as a Count.
+// CountOf converts n to a Count.
 func CountOf(n int64) Count { return Count{n >> 63, uint64(n)} }
 
-// CountOfHalves is high x 2^31 + low, where SQL has summed numbers in halves.
+// CountOfHalves returns high x 2^31 + low. SQL cannot sum 128 bits, so it sums the high and low halves of
+// the numbers apart.
 func CountOfHalves(high, low int64) Count {
 	const half = 31
 	return Count{high >> (64 - half), uint64(high) << half}.Add(CountOf(low))
 }
 
-// Add is c + d.
+// Add returns c + d.
 func (c Count) Add(d Count) Count {
 	lo, carry := bits.Add64(c.lo, d.lo, 0)
 	return Count{c.hi + d.hi + int64(carry), lo}
 }
 
-// Compare is negative where c is less than d, and positive where it is more.
+// Compare returns a negative number if c < d, 0 if c == d, and a positive number if c > d.
 func (c Count) Compare(d Count) int {
 	return cmp.Or(cmp.Compare(c.hi, d.hi), cmp.Compare(c.lo, d.lo))
 }
 
-// Int64 is c, or the int64 nearest to it.
+// Int64 converts c to an int64. A Count beyond its range becomes math.MinInt64 or math.MaxInt64.
 func (c Count) Int64() int64 {
 	switch {
 	case c.hi == int64(c.lo)>>63:
@@ -49,19 +50,19 @@ func (c Count) Int64() int64 {
 	return math.MaxInt64
 }
 
-// String is c in decimal digits.
+// String formats c in decimal digits.
 func (c Count) String() string { return string(c.append(nil, 0)) }
 
-// MarshalJSON writes what String does, as a JSON number.
+// MarshalJSON encodes c as a JSON number, in the digits of String.
 func (c Count) MarshalJSON() ([]byte, error) { return c.append(nil, 0), nil }
 
-// UnmarshalJSON reads a whole JSON number. null leaves c as it is; a number in quotes is
-// refused, for it is text.
+// UnmarshalJSON decodes a whole JSON number. null leaves c unchanged. A number in quotes is refused,
+// because it is a string.
 func (c *Count) UnmarshalJSON(data []byte) error {
 	return c.read(data, 0, reflect.TypeFor[Count]())
 }
 
-// read reads a number with so many decimals at most.
+// read decodes a JSON number with at most that many decimals.
 func (c *Count) read(data []byte, decimals int, into reflect.Type) error {
 	if string(data) == "null" {
 		return nil
@@ -80,12 +81,12 @@ func (c *Count) read(data []byte, decimals int, into reflect.Type) error {
 	return err
 }
 
-// count is a scanned number as a whole number of units of 10^-decimals.
+// count converts a scanned number to units of 10^-decimals.
 func (n number) count(text []byte, decimals int) (c Count, err error) {
 	if n.first < 0 {
 		return Count{}, nil
 	}
-	const most = 38 // digits; any number of that many fits
+	const most = 38 // digits; every number of 38 digits fits
 	lowest, highest := n.place(n.last)+decimals, n.place(n.first)+decimals
 	switch {
 	case lowest < 0:
@@ -107,7 +108,7 @@ func (n number) count(text []byte, decimals int) (c Count, err error) {
 	return c, nil
 }
 
-// digit is 10 c + d, for a c that is not negative.
+// digit returns 10 c + d. c must not be negative.
 func (c Count) digit(d uint64) Count {
 	over, lo := bits.Mul64(c.lo, 10)
 	return Count{c.hi*10 + int64(over), lo}.Add(Count{0, d})
@@ -115,7 +116,7 @@ func (c Count) digit(d uint64) Count {
 
 func (c Count) negative() Count { return Count{^c.hi, ^c.lo}.Add(Count{0, 1}) }
 
-// append writes c / 10^decimals: no exponent, no zeros that could be left out.
+// append appends c / 10^decimals without an exponent and without trailing zeros.
 func (c Count) append(b []byte, decimals int) []byte {
 	if c.hi < 0 {
 		b = append(b, '-')

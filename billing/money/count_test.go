@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// Counts add, compare and print as whole numbers of any size do.
+// Counts add, compare and print like whole numbers of any size.
 func TestACountIsAWholeNumber(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -50,7 +50,7 @@ func TestACountIsAWholeNumber(t *testing.T) {
 	}
 }
 
-// A sum that SQL has made in halves is the sum.
+// CountOfHalves restores a sum whose halves SQL has summed.
 func TestACountOfHalves(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int64{0, 1, -1, 1 << 31, -1 << 31, 1<<31 - 1, math.MaxInt64, math.MinInt64, 1e15} {
@@ -65,7 +65,7 @@ func TestACountOfHalves(t *testing.T) {
 	}
 }
 
-// A Total is an amount of dollars beyond what a Nano holds.
+// A Total holds amounts of dollars beyond the range of a Nano.
 func TestATotalIsDollars(t *testing.T) {
 	t.Parallel()
 	sum := money.Total{}
@@ -98,7 +98,7 @@ func TestATotalIsDollars(t *testing.T) {
 	}
 }
 
-// What is reported becomes the nearest amount: half a billionth to the even one.
+// Round returns the nearest amount, and rounds half a billionth to even.
 func TestRound(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]money.Nano{

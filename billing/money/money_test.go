@@ -221,6 +221,7 @@ func TestRoundTrip(t *testing.T) {
 		if n == 0 {
 			return
 		}
+		// The same number with an exponent and trailing zeros.
 		shifted := strconv.FormatInt(int64(n), 10) + strings.Repeat("0", zeros) + "e-" + strconv.Itoa(9+zeros)
 		if back, err := Parse(shifted); err != nil || back != n {
 			t.Fatalf("%s is read as %d, %v; want %d", shifted, back, err, n)
@@ -258,7 +259,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: JSON number %v, but Parse says %v", text, isJSON, err)
 		}
 		if _, exponent, ok := strings.Cut(strings.ToLower(text), "e"); !isJSON || ok && len(exponent) > 4 {
-			return // SetString would build a number of that many digits
+			return // SetString would build a number with that many digits
 		}
 		exact, _ := new(big.Rat).SetString(text)
 		exact.Mul(exact, big.NewRat(int64(Dollar), 1))

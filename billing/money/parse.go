@@ -6,24 +6,23 @@ import (
 	"strconv"
 )
 
-// Parse reads a dollar amount written as a JSON number, exponents included:
-// "12", "0.000000001", "1.23e-7". It is exact: text that needs more than nine
-// decimals is ErrPrecision (zeros at the end do not count), an amount beyond
-// Min or Max is ErrRange, anything else that is no JSON number is ErrSyntax.
+// Parse parses a dollar amount written as a JSON number, with or without an exponent: "12",
+// "0.000000001", "1.23e-7". The result is exact. Text with more than nine decimals is ErrPrecision
+// (trailing zeros do not count), an amount beyond Min or Max is ErrRange, and all other text that is not
+// a JSON number is ErrSyntax.
 func Parse(text string) (Nano, error) { return parse(text, exactly) }
 
-// Round reads a dollar amount as Parse does, and makes of any JSON number the Nano
-// nearest to it: more than nine decimals round half to even, and an amount beyond Min
-// or Max is Min or Max. It is for amounts that somebody reports, which are the result of
-// arithmetic with floats in the reporting program. Declared amounts are Parse's. The error is
-// ErrSyntax.
+// Round parses a JSON number as Parse does, but returns the nearest Nano: it rounds more than nine
+// decimals half to even, and returns Min or Max for an amount beyond them. Use it for reported amounts,
+// because the reporting program computes them with floats. Use Parse for declared amounts. The only error
+// is ErrSyntax.
 func Round(text []byte) (Nano, error) { return parse(text, nearest) }
 
-// RoundWhole is Round of a count: the int64 nearest to a JSON number.
+// RoundWhole parses a JSON number and returns the nearest int64, with the rounding of Round.
 func RoundWhole(text []byte) (int64, error) { return read(text, 0, nearest) }
 
-// RoundFloat is Round of a float's shortest decimal form. NaN is ErrSyntax; infinities
-// are Min and Max.
+// RoundFloat rounds f as Round rounds the shortest decimal form of f. NaN is ErrSyntax; infinities become
+// Min and Max.
 func RoundFloat(f float64) (Nano, error) {
 	switch {
 	case math.IsInf(f, 1):
@@ -34,10 +33,9 @@ func RoundFloat(f float64) (Nano, error) {
 	return fromFloat(f, nearest)
 }
 
-// FromFloatShortest is the amount whose decimal form is the shortest that reads
-// back as f, which is what a person wrote before it became a float: 0.1 is ten
-// cents exactly. NaN and infinities are ErrSyntax; otherwise the errors are
-// Parse's.
+// FromFloatShortest returns the amount with the shortest decimal form that reads back as f, because a
+// person wrote that form before it became a float: 0.1 is exactly ten cents. NaN and infinities are
+// ErrSyntax; the other errors are those of Parse.
 func FromFloatShortest(f float64) (Nano, error) { return fromFloat(f, exactly) }
 
 func fromFloat(f float64, how precision) (Nano, error) {
@@ -48,23 +46,23 @@ func fromFloat(f float64, how precision) (Nano, error) {
 	return parse(strconv.AppendFloat(buf[:0], f, 'e', -1, 64), how)
 }
 
-// precision says how an amount that is no Nano is read.
+// precision selects what happens to a number that no Nano equals.
 type precision bool
 
 const (
-	exactly precision = false // it is refused
-	nearest precision = true  // it is the nearest one
+	exactly precision = false // refuse it
+	nearest precision = true  // round it to the nearest Nano
 )
 
-// parse does not build the number it reads: it finds the first and last digit
-// that count and where the decimal point is, so that neither a million zeros
-// nor an exponent of a million costs more than reading them.
+// parse reads an amount without computing the whole number in its text. It only finds the first and last
+// significant digits and the decimal point, so that neither a million zeros nor an exponent of a million
+// costs more than reading the text.
 func parse[T string | []byte](text T, how precision) (Nano, error) {
 	n, err := read(text, decimals, how)
 	return Nano(n), err
 }
 
-// read is a number in units of 10^-decimals.
+// read parses a number in units of 10^-decimals.
 func read[T string | []byte](text T, decimals int, how precision) (int64, error) {
 	n, err := scan(text)
 	if err != nil {
@@ -78,7 +76,7 @@ func read[T string | []byte](text T, decimals int, how precision) (int64, error)
 	if lowest < -decimals && how == exactly {
 		return 0, fmt.Errorf("%s: %w", excerpt(text), ErrPrecision)
 	}
-	const most = 19 // digits in Max; any number of 19 digits fits a uint64
+	const most = 19 // the number of digits of Max; every number of 19 digits fits a uint64
 	if highest+decimals < most {
 		size := units(text, n, decimals)
 		switch {
@@ -97,10 +95,10 @@ func read[T string | []byte](text T, decimals int, how precision) (int64, error)
 	return math.MaxInt64, nil
 }
 
-// units is the size of a number in units of 10^-decimals, rounded half to even. Its digits
-// up to there fit a uint64.
+// units returns the absolute value of a number in units of 10^-decimals, rounded half to even. The digits
+// of that value must fit a uint64.
 func units[T string | []byte](text T, n number, decimals int) (size uint64) {
-	cut, after := -1, false // the first digit beyond, if there is one, and whether more than zeros follow
+	cut, after := -1, false // the first digit beyond the unit, or -1, and whether a later digit is not 0
 	for i := n.first; i <= n.last; i++ {
 		if text[i] == '.' {
 			continue
@@ -123,15 +121,15 @@ func units[T string | []byte](text T, n number, decimals int) (size uint64) {
 	return size
 }
 
-// number is where the parts of a number are in its text.
+// number holds the positions of the parts of a number in its text.
 type number struct {
 	negative    bool
 	first, last int // indexes of the first and last digit other than 0; -1 if none
-	point       int // index of the decimal point, or of where it would be
+	point       int // index of the decimal point, or of the place where it would be
 	exponent    int
 }
 
-// place is the power of ten of the digit at index i.
+// place returns the power of ten of the digit at index i.
 func (n number) place(i int) int {
 	if i < n.point {
 		return n.point - i - 1 + n.exponent
@@ -183,9 +181,9 @@ func scan[T string | []byte](text T) (number, error) {
 	return n, nil
 }
 
-// scanExponent reads the exponent that ends a number of the given length. Past
-// that length and the digits of an amount, a greater exponent changes no
-// verdict, so it is held there and cannot overflow.
+// scanExponent parses the exponent at the end of a number whose text has the given length. It caps the
+// exponent at that length plus the digits of an amount, so that it cannot overflow: a larger exponent
+// would not change the result.
 func scanExponent[T string | []byte](text T, length int) (exponent int, ok bool) {
 	limit := length + 64
 	sign := 1

@@ -6,25 +6,25 @@ import (
 	"strconv"
 )
 
-// String is the amount in dollars as a plain decimal number: no exponent, no
-// zeros that could be left out. Parse reads it back.
+// String formats the amount in dollars as a decimal number without an exponent and without trailing
+// zeros. Parse reads it back.
 func (n Nano) String() string {
 	var buf [24]byte
 	return string(n.append(buf[:0]))
 }
 
-// MarshalJSON writes what String does, as a JSON number.
+// MarshalJSON encodes n as a JSON number, in the digits of String.
 func (n Nano) MarshalJSON() ([]byte, error) { return n.append(make([]byte, 0, 24)), nil }
 
-// UnmarshalJSON reads a JSON number as Parse does. null leaves n as it is; a
-// number in quotes is refused, for it is text.
+// UnmarshalJSON decodes a JSON number as Parse does. null leaves n unchanged. A number in quotes is
+// refused, because it is a string.
 func (n *Nano) UnmarshalJSON(data []byte) error {
 	if string(data) == "null" {
 		return nil
 	}
 	switch data[0] {
 	case '"', '{', '[', 't', 'f':
-		// The decoder adds the field's name to an error of this type.
+		// The decoder adds the name of the field to an error of this type.
 		return &json.UnmarshalTypeError{Value: jsonKind[data[0]], Type: reflect.TypeFor[Nano]()}
 	}
 	v, err := parse(data, exactly)
@@ -35,21 +35,21 @@ func (n *Nano) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// jsonKind names a JSON value by its first byte.
+// jsonKind maps the first byte of a JSON value to the name of its type.
 var jsonKind = map[byte]string{'"': "string", '{': "object", '[': "array", 't': "bool", 'f': "bool"}
 
 func (n Nano) append(b []byte) []byte {
 	size := uint64(n)
 	if n < 0 {
 		b = append(b, '-')
-		size = -size // right for Min too, which has no positive int64
+		size = -size // correct for Min too, although -Min is no int64
 	}
 	b = strconv.AppendUint(b, size/uint64(Dollar), 10)
 	fraction := size % uint64(Dollar)
 	if fraction == 0 {
 		return b
 	}
-	// One more digit in front keeps the fraction's leading zeros.
+	// The digit in front keeps the leading zeros of the fraction; the point replaces it.
 	point := len(b)
 	b = strconv.AppendUint(b, uint64(Dollar)+fraction, 10)
 	b[point] = '.'

@@ -2,30 +2,30 @@ package money
 
 import "reflect"
 
-// Total is a sum of Nanos, as wide as a Count and in the same unit. In JSON it is a
-// decimal number of dollars, exact to the last of its nine decimals.
+// Total is a sum of Nanos, as wide as a Count and in the same unit as a Nano. The JSON form is a decimal
+// number of dollars with up to nine decimals, always exact.
 type Total Count
 
-// TotalOf is n as a Total.
+// TotalOf converts n to a Total.
 func TotalOf(n Nano) Total { return Total(CountOf(int64(n))) }
 
-// Add is t + u.
+// Add returns t + u.
 func (t Total) Add(u Total) Total { return Total(Count(t).Add(Count(u))) }
 
-// Compare is negative where t is less than u, and positive where it is more.
+// Compare returns a negative number if t < u, 0 if t == u, and a positive number if t > u.
 func (t Total) Compare(u Total) int { return Count(t).Compare(Count(u)) }
 
-// Nano is t, or the Nano nearest to it.
+// Nano converts t to a Nano. A Total beyond its range becomes Min or Max.
 func (t Total) Nano() Nano { return Nano(Count(t).Int64()) }
 
-// String is the amount in dollars as Nano's String writes it.
+// String formats the amount in dollars as Nano.String does.
 func (t Total) String() string { return string(Count(t).append(nil, decimals)) }
 
-// MarshalJSON writes what String does, as a JSON number.
+// MarshalJSON encodes t as a JSON number, in the digits of String.
 func (t Total) MarshalJSON() ([]byte, error) { return Count(t).append(nil, decimals), nil }
 
-// UnmarshalJSON reads a JSON number of dollars. null leaves t as it is; a number in
-// quotes is refused, for it is text.
+// UnmarshalJSON decodes a JSON number of dollars. null leaves t unchanged. A number in quotes is refused,
+// because it is a string.
 func (t *Total) UnmarshalJSON(data []byte) error {
 	return (*Count)(t).read(data, decimals, reflect.TypeFor[Total]())
 }

@@ -21,7 +21,7 @@ func (x *Spent) Sums(nowNs int64) billing.Sums {
 func (x *Spent) Book(s billing.Sums, nowNs int64) {
 	if x.Window == Window_WINDOW_ROLLING {
 		r := x.rolling()
-		r.Book(s, nowNs)
+		r.Add(s, nowNs)
 		x.setRolling(r)
 		return
 	}
