@@ -7,34 +7,33 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Principal is who a request comes from, as established by its credential. The
-// zero Principal may do nothing.
+// Principal is the authenticated sender of a request. The zero Principal has no permission.
 type Principal struct {
 	Namespace  NamespaceID // the only one it may touch; "" on the control plane
-	Org        OrgID       // on the control plane, the only one it may touch; else ""
-	KeyID      string      // "" where there is no key
-	Name       string      // for logs and audit
+	Org        OrgID       // the only one it may touch on the control plane; else ""
+	KeyID      string      // "" without a key
+	Name       string      // for logs and the audit log
 	Roles      []Role
-	Custom     []Permission // what its roles grant that are not built in
-	QueueScope []Glob       // none = every queue
-	Open       bool         // needs no roles: a node without keys, as by --dev
+	Custom     []Permission // the permissions of its custom roles
+	QueueScope []Glob       // empty = every queue
+	Open       bool         // has all permissions without a role: a node without keys, as by --dev
 }
 
-// Principal is who holds k, in a namespace.
+// Principal returns the principal of a request with the key k in a namespace.
 func (k Key) Principal(namespace NamespaceID) Principal {
 	return Principal{Namespace: namespace, KeyID: k.ID, Name: k.Name, Roles: k.Roles, Custom: k.Custom, QueueScope: k.QueueScope}
 }
 
-// Where is what a request touches.
+// Where is the place that a request touches.
 type Where struct {
 	Namespace NamespaceID
 	Org       OrgID  // on the control plane
-	Queue     string // "" asks only for the right: for a route, before its handler knows the queues
+	Queue     string // "" checks only the permission, because a route does not know the queues before its handler runs
 }
 
-// Allow decides whether who may do what there: nil, or an *api.Error FORBIDDEN
-// that names the missing right. Whatever is not expressly granted is refused:
-// the zero Principal, another namespace, a role or permission it does not know.
+// Allow returns nil if who may do what there, or else an *api.Error FORBIDDEN that names the missing
+// permission. It refuses everything that is not expressly granted: the zero Principal, another namespace,
+// an unknown role, an unknown permission.
 func Allow(who Principal, what Permission, where Where) error {
 	switch {
 	case !who.belongs(where):
@@ -49,10 +48,10 @@ func Allow(who Principal, what Permission, where Where) error {
 	return nil
 }
 
-// MayGrant refuses rights beyond the principal's own, at a place: those of the
-// roles and the queue scope of a key it would give out, change or take away. Who
-// runs the cloud has no rights in what tenants keep, and gives out all: an
-// organisation's first token has to come from somewhere.
+// MayGrant checks a key that the principal creates, changes or revokes. It returns an error if the roles
+// or the queue scope of the key go beyond the principal's own permissions there. The operators of the
+// cloud have no permissions in tenants' data and may still grant all, because somebody must create an
+// organisation's first token.
 func MayGrant(who Principal, where Where, roles []Role, scope []Glob) error {
 	if who.Org == EveryOrg {
 		return nil
@@ -71,8 +70,8 @@ func MayGrant(who Principal, where Where, roles []Role, scope []Glob) error {
 		return api.Errorf(api.Forbidden, "a key without queue_scope covers every queue; %s covers %v", who, who.QueueScope)
 	}
 	for _, g := range scope {
-		// No part of a pattern but a star matches a star, so this says whether all
-		// that g covers is covered by one of the principal's patterns.
+		// Only a star of a pattern matches a star, so this checks whether one of the principal's patterns
+		// covers every queue that g covers.
 		if !who.covers(string(g)) {
 			return api.Errorf(api.Forbidden, "queue_scope %q goes beyond %v, the scope of %s", string(g), who.QueueScope, who)
 		}
@@ -80,7 +79,7 @@ func MayGrant(who Principal, where Where, roles []Role, scope []Glob) error {
 	return nil
 }
 
-// belongs says whether the place is within the one the principal was made for.
+// belongs reports whether where lies in the namespace or organisation of the principal.
 func (p Principal) belongs(where Where) bool {
 	switch {
 	case p.Namespace != "":
@@ -98,8 +97,7 @@ func (w Where) kind() string {
 	return "namespace"
 }
 
-// Covers says whether the queue is in the principal's scope, for lists that
-// show only what the caller may see.
+// Covers reports whether the queue is in the principal's scope. Lists use it to leave out other queues.
 func (p Principal) Covers(queue string) bool { return p.covers(queue) }
 
 func (p Principal) grants(what Permission) bool {
@@ -110,7 +108,7 @@ func (p Principal) covers(queue string) bool {
 	return len(p.QueueScope) == 0 || slices.ContainsFunc(p.QueueScope, func(g Glob) bool { return g.Match(queue) })
 }
 
-// String names the principal for messages.
+// String names the principal in messages.
 func (p Principal) String() string {
 	switch {
 	case p.KeyID != "" && p.Name != "":

@@ -55,7 +55,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestAllowAgreesWithTheMatrix asks for every pair.
+// TestAllowAgreesWithTheMatrix checks every pair of role and permission.
 func TestAllowAgreesWithTheMatrix(t *testing.T) {
 	t.Parallel()
 	for _, r := range Roles() {
@@ -68,7 +68,7 @@ func TestAllowAgreesWithTheMatrix(t *testing.T) {
 	}
 }
 
-// TestListsAreCopies guards the matrix against its readers.
+// TestListsAreCopies checks that a caller cannot change the matrix through the lists.
 func TestListsAreCopies(t *testing.T) {
 	t.Parallel()
 	Permissions()[0] = "x"
@@ -85,11 +85,11 @@ func TestAllowDoesNotAllocate(t *testing.T) {
 			t.Fatal("refused")
 		}
 	}); got != 0 {
-		t.Errorf("Allow allocates %v times, want 0: it is asked at every request", got)
+		t.Errorf("Allow allocates %v times, want 0, because it runs for every request", got)
 	}
 }
 
-// Nobody gives out, changes or takes away more than they have themselves.
+// No principal can grant, change or revoke more than its own permissions.
 func TestMayGrant(t *testing.T) {
 	t.Parallel()
 	here, org := Where{Namespace: Default}, Where{Org: "acme"}

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// MaxGlob is the most characters of a queue glob, that of a queue's name.
+// MaxGlob is the largest number of characters in a queue glob, the same as in a queue name.
 const MaxGlob = 128
 
-// Glob is a pattern of queue names: '*' stands for any run of characters,
-// empty included, everything else for itself. There is no escape and no other
-// wildcard, for queue names hold none of those characters.
+// Glob is a pattern of queue names: '*' matches any run of characters, also an empty one, and every other
+// character matches itself. There is no escape and no other wildcard, because queue names cannot contain
+// those characters.
 type Glob string
 
-// ParseGlob checks a pattern: 1 to MaxGlob characters out of those of a queue's
-// name (letters, digits and . _ : -) and '*'.
+// ParseGlob checks a pattern: 1 to MaxGlob characters that are '*' or allowed in a queue name (letters,
+// digits and . _ : -).
 func ParseGlob(text string) (Glob, error) {
 	if text == "" || len(text) > MaxGlob {
 		return "", fmt.Errorf("queue pattern has %d characters: it takes 1 to %d", len(text), MaxGlob)
@@ -29,9 +29,9 @@ func ParseGlob(text string) (Glob, error) {
 	return Glob(text), nil
 }
 
-// Match says whether the pattern covers all of name. It takes time in
-// proportion to their lengths: the leftmost place of each part between two
-// stars leaves the most room for the next, so there is nothing to go back to.
+// Match reports whether the pattern matches the whole name. Its time is proportional to the lengths: it
+// matches each part between two stars at the leftmost place, because that leaves the most room for the
+// next part, and so it never has to backtrack.
 func (g Glob) Match(name string) bool {
 	prefix, rest, starred := strings.Cut(string(g), "*")
 	if !starred {

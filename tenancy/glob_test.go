@@ -22,7 +22,7 @@ func TestGlob(t *testing.T) {
 		{"*a*", []string{"a", "xax"}, []string{"", "x"}},
 		{"a*a", []string{"aa", "aba"}, []string{"a", "ab"}},
 		{"*ab*ab", []string{"abab", "xabab", "ababab"}, []string{"ab", "aba"}},
-		{"a.b", []string{"a.b"}, []string{"axb"}}, // no regular expression
+		{"a.b", []string{"a.b"}, []string{"axb"}}, // not a regular expression
 	} {
 		g, err := ParseGlob(c.glob)
 		if err != nil {
@@ -56,7 +56,7 @@ func TestParseGlob(t *testing.T) {
 	}
 }
 
-// matchSlowly is the definition: a star takes every number of characters.
+// matchSlowly is the definition of Match: a star tries every number of characters.
 func matchSlowly(glob, name string) bool {
 	if glob == "" {
 		return name == ""
@@ -83,8 +83,8 @@ func TestGlobAgreesWithItsDefinition(t *testing.T) {
 	})
 }
 
-// TestGlobDoesNotBacktrack gives a matcher that goes back 10^40 ways to try. It
-// ends or the test runs into its time limit.
+// TestGlobDoesNotBacktrack uses a pattern for which a matcher that backtracks has 10^40 ways to try. Such
+// a matcher would run into the time limit of the test.
 func TestGlobDoesNotBacktrack(t *testing.T) {
 	t.Parallel()
 	glob := Glob(strings.Repeat("*a", MaxGlob/2-1) + "*b")

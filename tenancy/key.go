@@ -13,16 +13,16 @@ const (
 	MaxQueueScope = 64 // globs
 )
 
-// Key is an API key as it is kept: everything but its secret.
+// Key is the stored record of an API key: everything but its secret.
 type Key struct {
-	ID         string       // public, part of the key's text
+	ID         string       // public, part of the text of the key
 	Name       string       // for people
-	Roles      []Role       // what it may do; none = nothing
-	Custom     []Permission // what those of its roles grant that are not built in
-	QueueScope []Glob       // the queues it may touch; none = every queue
-	Hash       [32]byte     // SHA-256 of the key's whole text
-	// PreviousHash is that of the text before the last rotation, which opens until
-	// PreviousUntil as well; zero = there is none.
+	Roles      []Role       // none = no permission
+	Custom     []Permission // the permissions of its custom roles
+	QueueScope []Glob       // the queues it may touch; empty = every queue
+	Hash       [32]byte     // SHA-256 of the whole text of the key
+	// PreviousHash is the hash of the text before the last rotation. That text stays valid until
+	// PreviousUntil. Zero = no such text.
 	PreviousHash  [32]byte
 	PreviousUntil time.Time
 	Enabled       bool
@@ -30,8 +30,8 @@ type Key struct {
 	CreatedAt     time.Time
 }
 
-// Validate checks what a person chooses about a key: name, roles and queue
-// scope. It returns every fault, joined.
+// Validate checks the fields that a person chooses: name, roles and queue scope. It returns all faults,
+// joined.
 func (k Key) Validate() error {
 	var faults []error
 	if len(k.Name) > MaxKeyName {
@@ -56,8 +56,7 @@ func (k Key) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Expired says whether the key's time is over at now. It is over from
-// ExpiresAt on.
+// Expired reports whether now is at or after ExpiresAt.
 func (k Key) Expired(now time.Time) bool {
 	return !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt)
 }

@@ -11,7 +11,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
-// TestMatrix fixes which role grants which permission: a change is a diff.
+// TestMatrix compares the permissions of each role with a golden file, so that a change is a diff.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer

@@ -1,17 +1,16 @@
 package tenancy
 
-// NamespaceID names a namespace, the unit of isolation. It is a type of its own
-// so that no string from a request can be taken for one: only what
-// authenticates a request makes it.
+// NamespaceID is the id of a namespace, the unit of isolation. It is a separate type so that no string
+// from a request can be mistaken for one: only an authenticator makes it.
 type NamespaceID string
 
-// Default is the one namespace of a bare node.
+// Default is the only namespace of a bare node.
 const Default NamespaceID = "default"
 
-// OrgID names an organisation, the customer with one bill. Like a namespace's it
-// is made only by what authenticates a request.
+// OrgID is the id of an organisation, a customer with one bill. Only an authenticator makes it, like a
+// NamespaceID.
 type OrgID string
 
-// EveryOrg is the organisation of those who run the cloud and of its own
-// processes: what they may touch, their roles alone say.
+// EveryOrg is the organisation of the operators of the cloud and of its own processes. Only their roles
+// limit what they may touch.
 const EveryOrg OrgID = "*"

@@ -2,7 +2,7 @@ package tenancy
 
 import "slices"
 
-// Permission is a right to do one kind of thing. Every route asks for one.
+// Permission is the right to one kind of action. Every route requires one.
 type Permission string
 
 // The permissions of the data plane.
@@ -12,8 +12,8 @@ const (
 	JobRead     Permission = "job.read"     // jobs, search, events, usage
 	JobManage   Permission = "job.manage"   // retry, cancel, hold, approve, move, delete, bulk
 	QueueRead   Permission = "queue.read"   // queues, schedules, budgets and their settings
-	QueueManage Permission = "queue.manage" // change, pause, clear, delete them
-	KeyManage   Permission = "key.manage"   // API keys and roles, secrets of webhooks
+	QueueManage Permission = "queue.manage" // change, pause, clear and delete them
+	KeyManage   Permission = "key.manage"   // API keys, roles, webhook secrets
 	NodeRead    Permission = "node.read"    // metrics, info, cluster status
 	NodeAdmin   Permission = "node.admin"   // membership, backup, restore, profiles
 )
@@ -23,12 +23,12 @@ const (
 	OrgRead         Permission = "org.read"         // the organisation, its tokens without secrets, its audit log
 	OrgManage       Permission = "org.manage"       // members and cloud tokens
 	NamespaceRead   Permission = "namespace.read"   // namespaces and operations
-	NamespaceManage Permission = "namespace.manage" // create, change, delete them
-	UsageRead       Permission = "usage.read"       // what was used and what it cost
-	FleetOperate    Permission = "fleet.operate"    // organisations, hosts, clusters: for those who run the cloud
+	NamespaceManage Permission = "namespace.manage" // create, change and delete them
+	UsageRead       Permission = "usage.read"       // usage and its cost
+	FleetOperate    Permission = "fleet.operate"    // organisations, hosts, clusters: for the operators of the cloud
 	FleetJoin       Permission = "fleet.join"       // exchange a fleet credential for a service token
 	FleetHost       Permission = "fleet.host"       // follow assignments, report, deliver usage
-	FleetGateway    Permission = "fleet.gateway"    // follow every namespace's routes and keys, deliver traffic
+	FleetGateway    Permission = "fleet.gateway"    // follow every namespace's placement and keys, deliver usage
 )
 
 // Role is a named set of permissions.
@@ -39,15 +39,15 @@ const (
 	Admin    Role = "admin"    // everything
 	Operator Role = "operator" // jobs and queues, not keys or the node
 	Worker   Role = "worker"   // enqueue and work
-	ReadOnly Role = "readonly" // look, the default of a new key
+	ReadOnly Role = "readonly" // read only; the default of a new key
 )
 
-// The roles of the cloud's own people and processes. No key of a tenant has one.
+// The roles of the cloud's own people and processes. A tenant's key cannot have one.
 const (
-	CloudOperator Role = "cloud-operator" // runs the cloud: organisations, hosts, and all that is in them
-	HostMember    Role = "host"           // a data-plane host
+	CloudOperator Role = "cloud-operator" // operates the cloud: organisations, hosts, and everything in them
+	HostMember    Role = "host"           // a host
 	GatewayMember Role = "gateway"        // a gateway
-	Joiner        Role = "joiner"         // holds a fleet credential and no service token yet
+	Joiner        Role = "joiner"         // has a fleet credential but no service token yet
 )
 
 // permissions lists every permission, in the order of the matrix.
@@ -56,14 +56,14 @@ var permissions = []Permission{
 	OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead, FleetOperate, FleetJoin, FleetHost, FleetGateway,
 }
 
-// roles lists every built-in role a tenant's key can have, in the order of the
-// matrix; cloudRoles the others.
+// roles lists the built-in roles of tenants' keys, in the order of the matrix; cloudRoles lists the
+// others.
 var (
 	roles      = []Role{Admin, Operator, Worker, ReadOnly}
 	cloudRoles = []Role{CloudOperator, HostMember, GatewayMember, Joiner}
 )
 
-// granted is the matrix role x permission. A pair that is not here is refused.
+// granted maps a role to its permissions. A role has no other permission.
 var granted = map[Role][]Permission{
 	Admin: {JobEnqueue, JobWork, JobRead, JobManage, QueueRead, QueueManage, KeyManage, NodeRead, NodeAdmin,
 		OrgRead, OrgManage, NamespaceRead, NamespaceManage, UsageRead},
@@ -80,18 +80,17 @@ var granted = map[Role][]Permission{
 // Permissions lists every permission.
 func Permissions() []Permission { return slices.Clone(permissions) }
 
-// Roles lists every built-in role a tenant's key can have.
+// Roles lists the built-in roles of tenants' keys.
 func Roles() []Role { return slices.Clone(roles) }
 
 // CloudRoles lists the roles of the cloud's own people and processes.
 func CloudRoles() []Role { return slices.Clone(cloudRoles) }
 
-// Valid says whether p is one of Permissions.
+// Valid reports whether p is one of Permissions.
 func (p Permission) Valid() bool { return slices.Contains(permissions, p) }
 
-// Valid says whether r is one of Roles.
+// Valid reports whether r is one of Roles.
 func (r Role) Valid() bool { return slices.Contains(roles, r) }
 
-// Grants says whether r includes p. A role or permission that is not built in
-// grants nothing.
+// Grants reports whether r has the permission p. Only built-in roles and permissions count.
 func (r Role) Grants(p Permission) bool { return slices.Contains(granted[r], p) }

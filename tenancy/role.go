@@ -5,16 +5,15 @@ import (
 	"slices"
 )
 
-// MaxRoleName is the most characters of a custom role's name.
+// MaxRoleName is the largest number of characters in a custom role's name.
 const MaxRoleName = 64
 
-// A custom role is a name for permissions that somebody has chosen for a namespace.
-// Keys have it by that name, beside built-in ones or alone; what it grants now is
-// looked up where a request is authenticated, so that a change of the role is one of
-// all keys that have it.
+// A custom role is a named set of permissions that a tenant defines in a namespace. A key has built-in
+// and custom roles by name. The authenticator looks up the permissions of a custom role for each request,
+// so that a change of the role changes all keys with it.
 
-// CheckRoleName checks the name of a custom role: 1 to MaxRoleName letters, digits
-// and . _ -, and not that of a role that is built in.
+// CheckRoleName checks the name of a custom role: 1 to MaxRoleName letters, digits and . _ -, and not the
+// name of a built-in role.
 func CheckRoleName(name string) error {
 	if name == "" || len(name) > MaxRoleName {
 		return fmt.Errorf("has %d characters: it takes 1 to %d", len(name), MaxRoleName)
@@ -32,26 +31,26 @@ func CheckRoleName(name string) error {
 	return nil
 }
 
-// BuiltIn says whether r is a role that no namespace can redefine.
+// BuiltIn reports whether r is a role that no namespace can redefine.
 func (r Role) BuiltIn() bool { _, ok := granted[r]; return ok }
 
-// Permissions lists what a built-in role grants, in the order of the matrix.
+// Permissions lists the permissions of a built-in role, in the order of the matrix.
 func (r Role) Permissions() []Permission {
 	return slices.DeleteFunc(Permissions(), func(p Permission) bool { return !r.Grants(p) })
 }
 
-// dataPlane is how many of permissions are the data plane's; they come first.
+// dataPlane is the number of data-plane permissions. They come first in permissions.
 var dataPlane = slices.Index(permissions, OrgRead)
 
-// DataPlanePermissions lists the permissions of the data plane: what a custom role
-// can grant.
+// DataPlanePermissions lists the permissions of the data plane, which a custom role can have.
 func DataPlanePermissions() []Permission { return slices.Clone(permissions[:dataPlane]) }
 
-// OfDataPlane says whether p is one of DataPlanePermissions.
+// OfDataPlane reports whether p is one of DataPlanePermissions.
 func (p Permission) OfDataPlane() bool { return slices.Contains(permissions[:dataPlane], p) }
 
-// MayGive refuses to hand out, change or take away permissions that the principal does
-// not have: those of a custom role, and with it of all keys that have it.
+// MayGive checks a custom role that the principal creates, changes or deletes. It returns an error if the
+// principal lacks one of the role's permissions, because the role passes them on to every key that has
+// it.
 func MayGive(who Principal, where Where, given []Permission) error {
 	for _, p := range given {
 		if err := Allow(who, p, where); err != nil {

@@ -52,7 +52,7 @@ func (a *Agent) checkGateway(r *http.Request, now time.Time) error {
 	}
 	verify := a.member.Trusted().Verify
 	if !a.member.Connected() {
-		verify = a.member.Trusted().VerifyCutOff // the gateway may be cut off as well
+		verify = a.member.Trusted().VerifyOffline // because the gateway may not reach the control plane either
 	}
 	claims, err := verify(shown[0], token.Hosts, now)
 	if err != nil {

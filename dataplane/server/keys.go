@@ -143,7 +143,7 @@ func (s *Server) rotateKey(w http.ResponseWriter, r *http.Request) error {
 		if err := f.Err(); err != nil {
 			return nil, err
 		}
-		secret, hash, err := keyring.Again(rand.Reader, keyring.Namespace, was.Id)
+		secret, hash, err := keyring.NewSecret(rand.Reader, keyring.Namespace, was.Id)
 		text = secret
 		return rotating(&q, was, hash[:], overlap), err
 	})

@@ -1,5 +1,4 @@
-// Package keyring is the format of API keys and their verification, one code
-// for the node, the host and the gateway. It stores no keys: it looks them up
-// through Source. It reads no clock and no randomness but what it is given, and
+// Package keyring defines the format of API keys and verifies them, for the node, the host and the
+// gateway alike. It stores no keys: a Source looks them up. Clock and randomness are arguments. It
 // imports api and tenancy.
 package keyring

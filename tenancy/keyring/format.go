@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// Kind says what a key opens. It stands in the key's text, so that a key
-// pasted into the wrong place is recognised.
+// Kind says what a key gives access to. It is part of the key's text, so that a key pasted into the wrong
+// place is recognised.
 type Kind string
 
-// The kinds there are.
+// The kinds of keys.
 const (
 	Namespace     Kind = "ns"   // a key to one namespace's data plane
-	Org           Kind = "org"  // a cloud token: an organisation's key to the control plane, and to its namespaces
-	CloudOperator Kind = "op"   // a key of those who run the cloud
-	Host          Kind = "host" // the credential a data-plane host registers with
-	Gateway       Kind = "gw"   // the credential a gateway registers with
+	Org           Kind = "org"  // a cloud token: an organisation's key to the control plane and to its namespaces
+	CloudOperator Kind = "op"   // a key of an operator of the cloud
+	Host          Kind = "host" // the credential with which a host joins
+	Gateway       Kind = "gw"   // the credential with which a gateway joins
 )
 
-// kinds are those Parse takes.
+// kinds lists the kinds that Parse accepts.
 var kinds = []Kind{Namespace, Org, CloudOperator, Host, Gateway}
 
-// The lengths of a key's parts. The text is cv_<kind>_<id>_<secret><crc>, its
-// parts in base 62, the crc that of all text before it.
+// The lengths of the parts of a key. The text is cv_<kind>_<id>_<secret><crc>. The parts are in base 62,
+// and the crc is the checksum of all text before it.
 const (
 	IDLength     = 16
 	secretLength = 43 // characters of base 62 that hold 256 random bits
@@ -36,9 +36,8 @@ const (
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// New makes a key out of random bits: its text, to be shown once and never
-// kept, the id it is looked up by and the hash to keep. The only errors are
-// random's.
+// New generates a key. It returns the text, which is shown once and never stored, the id for lookups and
+// the hash to store. An error comes from random.
 func New(random io.Reader, kind Kind) (text, id string, hash [32]byte, err error) {
 	drawn, err := draw(random, IDLength+secretLength)
 	if err != nil {
@@ -49,8 +48,8 @@ func New(random io.Reader, kind Kind) (text, id string, hash [32]byte, err error
 	return text, id, Hash(text), nil
 }
 
-// Again makes another secret for a key that has an id.
-func Again(random io.Reader, kind Kind, id string) (text string, hash [32]byte, err error) {
+// NewSecret generates a new secret for a key that keeps its id. An error comes from random.
+func NewSecret(random io.Reader, kind Kind, id string) (text string, hash [32]byte, err error) {
 	secret, err := draw(random, secretLength)
 	if err != nil {
 		return "", hash, fmt.Errorf("random bits for an API key: %w", err)
@@ -64,8 +63,8 @@ func join(kind Kind, id, secret string) string {
 	return body + checksum(body)
 }
 
-// Hash is the SHA-256 of a key's text. With 256 random bits in the text there
-// is nothing for salt or stretching to add.
+// Hash returns the SHA-256 of the text of a key. Salt or stretching would add nothing to its 256 random
+// bits.
 func Hash(text string) [32]byte {
 	var buf [maxLength]byte
 	if len(text) > len(buf) {
@@ -74,9 +73,8 @@ func Hash(text string) [32]byte {
 	return sha256.Sum256(buf[:copy(buf[:], text)])
 }
 
-// Parse checks the form of a key's text, checksum included, and finds its kind
-// and id. It says nothing about whether the key exists: only that somebody did
-// not mistype or truncate it.
+// Parse checks the form of a key's text, checksum included, and returns its kind and id. It detects a
+// mistyped or truncated key, but does not know whether the key exists.
 func Parse(text string) (kind Kind, id string, ok bool) {
 	rest, ok := strings.CutPrefix(text, prefix)
 	if !ok || len(text) > maxLength {
@@ -102,9 +100,9 @@ func Parse(text string) (kind Kind, id string, ok bool) {
 	return kind, id, true
 }
 
-// draw reads n characters of base 62, each as likely as any other.
+// draw reads n random characters of base 62, all equally likely.
 func draw(random io.Reader, n int) (string, error) {
-	// Bytes from 248 up would make the first characters likelier.
+	// Bytes from 248 up would make the first characters of the alphabet likelier.
 	const fair = 256 / len(alphabet) * len(alphabet)
 	text := make([]byte, 0, n)
 	var chunk [64]byte
@@ -133,7 +131,7 @@ func base62(text string) bool {
 	return true
 }
 
-// checksum is the CRC-32 (IEEE) of text in base 62, most significant first.
+// checksum returns the CRC-32 (IEEE) of text in base 62, the most significant digit first.
 func checksum(text string) string {
 	sum := encodeCRC(text)
 	return string(sum[:])
@@ -145,7 +143,7 @@ func sameChecksum(text, sum string) bool {
 }
 
 func encodeCRC(text string) (out [crcLength]byte) {
-	// crc32.ChecksumIEEE would have the text copied to the heap.
+	// crc32.ChecksumIEEE would copy the text to the heap.
 	sum := ^uint32(0)
 	for i := range len(text) {
 		sum = crc32.IEEETable[byte(sum)^text[i]] ^ sum>>8

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// ring is a Source out of a map.
+// ring is a Source backed by a map.
 type ring map[string]tenancy.Key
 
 func (r ring) Key(id string) (tenancy.Key, bool) {
@@ -56,8 +56,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestNewDrawsFairly checks that no character of base 62 is likelier than
-// another: bytes from 248 up are thrown away.
+// TestNewDrawsFairly checks that bytes from 248 up are dropped, so that no character is likelier than
+// another.
 func TestNewDrawsFairly(t *testing.T) {
 	t.Parallel()
 	if text, err := draw(strings.NewReader(strings.Repeat("\xff\xf8\xf7\x00", 64)), 4); err != nil || text != "z0z0" {
@@ -75,7 +75,7 @@ func TestNewFailsWithItsRandomness(t *testing.T) {
 	}
 }
 
-// fixedKey pins the format: keys in the field must stay readable.
+// fixedKey fixes the format, because keys in use must stay valid.
 const fixedKey = "cv_ns_0123456789ABCDEF_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefg"
 
 func TestParse(t *testing.T) {
@@ -118,7 +118,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseFindsTypos changes each character, and swaps each pair.
+// TestParseFindsTypos changes each character and swaps each pair.
 func TestParseFindsTypos(t *testing.T) {
 	t.Parallel()
 	text, _, _ := mustNew(t)
@@ -172,7 +172,7 @@ func TestVerify(t *testing.T) {
 		{"empty", ring{id: good}, "", noKey},
 		{"text", ring{id: good}, "hello", notAKey},
 		{"no whole key", ring{id: good}, "cv_ns_bad", notAKey},
-		{"another kind", ring{id: good}, ofHost, "what begins with cv_host_ does not open this door: use what begins with cv_ns_"},
+		{"another kind", ring{id: good}, ofHost, "a key that begins with cv_host_ is not accepted here: use one that begins with cv_ns_"},
 		{"typo", ring{id: good}, text[:len(text)-1] + "!", notAKey},
 		{"the id alone", ring{id: good}, id, notAKey},
 	} {
@@ -202,7 +202,7 @@ func TestVerifyDoesNotAllocate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); got != 0 {
-		t.Errorf("Verify allocates %v times, want 0: it runs at every request", got)
+		t.Errorf("Verify allocates %v times, want 0, because it runs for every request", got)
 	}
 }
 

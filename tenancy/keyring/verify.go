@@ -10,23 +10,22 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Source finds keys by id. Verify calls it once per request, so it answers from
-// memory.
+// Source finds keys by id. Verify calls it once per request, so it must answer from memory.
 type Source interface {
 	Key(id string) (tenancy.Key, bool)
 }
 
-// What a caller is told. Whether a key is unknown, wrong, disabled or expired
-// is one message, so that guessing learns nothing; only text that cannot be a
-// key at all is told apart, which anyone can compute alone.
+// The messages of refusals. An unknown, wrong, disabled or expired key gets the same message, so that a
+// guess tells a caller nothing. Only text that cannot be a key gets another one, because the caller can
+// check that without us.
 const (
 	noKey   = "no API key: send Authorization: Bearer KEY, or X-API-Key: KEY"
 	notAKey = "this is not a whole Corvo API key: one begins with cv_, and must be copied to its end"
 	refused = "the API key is not valid: it is unknown, disabled or expired"
 )
 
-// Verify finds the key whose whole text the caller presents; it must be of one of
-// the kinds that open this door. Every failure is an *api.Error UNAUTHORIZED.
+// Verify returns the key whose text the caller presents. It accepts only the kinds in opens. Every error
+// is an *api.Error UNAUTHORIZED.
 func Verify(source Source, text string, now time.Time, opens ...Kind) (tenancy.Key, error) {
 	kind, id, ok := Parse(text)
 	switch {
@@ -35,10 +34,10 @@ func Verify(source Source, text string, now time.Time, opens ...Kind) (tenancy.K
 	case !ok:
 		return tenancy.Key{}, api.Errorf(api.Unauthorized, notAKey)
 	case !slices.Contains(opens, kind):
-		return tenancy.Key{}, api.Errorf(api.Unauthorized, "what begins with %s%s_ does not open this door: use what begins with %s", prefix, kind, begin(opens))
+		return tenancy.Key{}, api.Errorf(api.Unauthorized, "a key that begins with %s%s_ is not accepted here: use one that begins with %s", prefix, kind, prefixes(opens))
 	}
 	key, found := source.Key(id)
-	// An unknown id is compared like a known one, so that time tells nothing.
+	// An unknown id is compared like a known one, so that the time of the answer reveals nothing.
 	hash := Hash(text)
 	same := subtle.ConstantTimeCompare(hash[:], key.Hash[:]) == 1
 	was := subtle.ConstantTimeCompare(hash[:], key.PreviousHash[:]) == 1
@@ -49,8 +48,8 @@ func Verify(source Source, text string, now time.Time, opens ...Kind) (tenancy.K
 	return key, nil
 }
 
-// begin is how keys of the kinds begin.
-func begin(kinds []Kind) string {
+// prefixes lists the prefixes of the keys of some kinds.
+func prefixes(kinds []Kind) string {
 	words := make([]string, len(kinds))
 	for i, k := range kinds {
 		words[i] = prefix + string(k) + "_"

@@ -15,21 +15,21 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// MaxSetKeys is the most keys of a set: those that sign now and those whose
-// signatures are still about.
+// MaxSetKeys is the largest number of keys in a set: the signing keys and the retired ones whose
+// signatures are still in use.
 const MaxSetKeys = 64
 
-// ErrUnknownKey is a signature by a key that the set does not hold: who follows
-// the control plane's keys fetches them again before it refuses for good.
+// ErrUnknownKey means that the set does not hold the signing key. A process that follows the control
+// plane's keys must fetch them again before it finally refuses the signature.
 var ErrUnknownKey = errors.New("it is signed by an unknown key")
 
-// Key signs. Its ID is the JWK thumbprint of the public half (RFC 7638).
+// Key is a signing key. Its ID is the JWK thumbprint of the public half (RFC 7638).
 type Key struct {
 	ID      string
 	Private ed25519.PrivateKey
 }
 
-// NewKey makes a key out of random bits. The only errors are random's.
+// NewKey generates a key. An error comes from random.
 func NewKey(random io.Reader) (Key, error) {
 	seed := make([]byte, ed25519.SeedSize)
 	if _, err := io.ReadFull(random, seed); err != nil {
@@ -38,7 +38,7 @@ func NewKey(random io.Reader) (Key, error) {
 	return KeyFromSeed(seed)
 }
 
-// KeyFromSeed is the key of a seed of ed25519.SeedSize bytes.
+// KeyFromSeed derives the key from a seed of ed25519.SeedSize bytes.
 func KeyFromSeed(seed []byte) (Key, error) {
 	if len(seed) != ed25519.SeedSize {
 		return Key{}, fmt.Errorf("the seed of a signing key has %d bytes: it takes %d", len(seed), ed25519.SeedSize)
@@ -47,10 +47,10 @@ func KeyFromSeed(seed []byte) (Key, error) {
 	return Key{ID: thumbprint(private.Public().(ed25519.PublicKey)), Private: private}, nil
 }
 
-// Public is the half that a Set holds.
+// Public returns the public half, which a Set holds.
 func (k Key) Public() ed25519.PublicKey { return k.Private.Public().(ed25519.PublicKey) }
 
-// Seed is what KeyFromSeed makes the key of again.
+// Seed returns the seed from which KeyFromSeed derives the key.
 func (k Key) Seed() []byte { return k.Private.Seed() }
 
 func (k Key) validate() error {
@@ -60,13 +60,12 @@ func (k Key) validate() error {
 	return nil
 }
 
-// Set is the keys whose signatures are believed. It does not change; the zero Set
-// believes nobody.
+// Set is a set of public keys whose signatures are trusted. It never changes. The zero Set trusts no key.
 type Set struct {
 	keys map[string]ed25519.PublicKey // by id
 }
 
-// NewSet is a set of keys; one of another length than an Ed25519 key's panics.
+// NewSet returns a set of keys. It panics if a key does not have the length of an Ed25519 key.
 func NewSet(keys ...ed25519.PublicKey) Set {
 	s := Set{keys: make(map[string]ed25519.PublicKey, len(keys))}
 	for _, k := range keys {
@@ -78,10 +77,10 @@ func NewSet(keys ...ed25519.PublicKey) Set {
 	return s
 }
 
-// Len is how many keys the set holds.
+// Len returns the number of keys.
 func (s Set) Len() int { return len(s.keys) }
 
-// Only is the set with just the key of that id, or with none.
+// Only returns a set with just the key of that id, or the empty set.
 func (s Set) Only(id string) Set {
 	k, ok := s.keys[id]
 	if !ok {
@@ -90,8 +89,8 @@ func (s Set) Only(id string) Set {
 	return Set{keys: map[string]ed25519.PublicKey{id: k}}
 }
 
-// Signer is the id of the key that a document's signature names; "" if it names
-// none. It says nothing about whether the signature is good.
+// Signer returns the id of the key that a document's signature names, or "". It does not check the
+// signature.
 func Signer(signature string) string {
 	id, _, ok := cut(signature)
 	if !ok {
@@ -100,8 +99,7 @@ func Signer(signature string) string {
 	return id
 }
 
-// jwk is a public key as RFC 8037 writes it. The order of the first three is that
-// of a thumbprint.
+// jwk is a public key in the form of RFC 8037. The first three fields are in the order of a thumbprint.
 type jwk struct {
 	Crv string `json:"crv"`
 	Kty string `json:"kty"`
@@ -120,8 +118,8 @@ const (
 	curve   = "Ed25519"
 )
 
-// thumbprint is the id of a key by RFC 7638: the hash of its required members in
-// the order of their names.
+// thumbprint returns the id of a key by RFC 7638: the hash of its required members in the order of their
+// names.
 func thumbprint(k ed25519.PublicKey) string {
 	text, err := json.Marshal(jwk{Crv: curve, Kty: keyType, X: base64.RawURLEncoding.EncodeToString(k)})
 	if err != nil {
@@ -131,7 +129,7 @@ func thumbprint(k ed25519.PublicKey) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// JWKS is the set as a JSON Web Key Set, the same bytes for the same keys.
+// JWKS encodes the set as a JSON Web Key Set, always to the same bytes.
 func (s Set) JWKS() []byte {
 	out := jwks{Keys: make([]jwk, 0, len(s.keys))}
 	for _, id := range slices.Sorted(maps.Keys(s.keys)) {
@@ -145,9 +143,9 @@ func (s Set) JWKS() []byte {
 	return text
 }
 
-// ParseSet reads a JSON Web Key Set. Keys of other types and curves are left out,
-// so that a newer control plane can publish them; a key of ours that is damaged,
-// or whose kid is not its thumbprint, is an error.
+// ParseSet parses a JSON Web Key Set. It skips keys of other types and curves, so that a newer control
+// plane can publish them. An Ed25519 key that is damaged, or whose kid is not its thumbprint, is an
+// error.
 func ParseSet(text []byte) (Set, error) {
 	var in jwks
 	if err := json.Unmarshal(text, &in); err != nil {
@@ -176,20 +174,19 @@ func ParseSet(text []byte) (Set, error) {
 	return NewSet(keys...), nil
 }
 
-// documentDomain goes before what is signed as a document. A token's signed text
-// is base64url and dots, which this never is: neither can stand for the other.
+// documentDomain is prepended to a document before it is signed. A token's signed text is only base64url
+// and dots, so that a document's signature can never be that of a token, nor the reverse.
 const documentDomain = "corvo document v1\x00"
 
-// SignDocument is a detached signature of a document's bytes: the key's id, a dot,
-// the signature in base64url.
+// SignDocument returns a detached signature of a document: the key's id, a dot, and the signature in
+// base64url.
 func SignDocument(k Key, doc []byte) string {
 	signature := ed25519.Sign(k.Private, inDomain(doc))
 	return k.ID + "." + base64.RawURLEncoding.EncodeToString(signature)
 }
 
-// VerifyDocument says whether one of the set's keys signed these very bytes. Every
-// failure is an *api.Error UNAUTHORIZED; errors.Is(err, ErrUnknownKey) when a
-// newer set might know better.
+// VerifyDocument checks that a key of the set signed exactly these bytes. Every error is an *api.Error
+// UNAUTHORIZED. errors.Is(err, ErrUnknownKey) reports that a newer set may hold the key.
 func (s Set) VerifyDocument(doc []byte, signature string) error {
 	id, text, ok := cut(signature)
 	if !ok {
@@ -209,7 +206,7 @@ func inDomain(doc []byte) []byte {
 	return append(append(make([]byte, 0, len(documentDomain)+len(doc)), documentDomain...), doc...)
 }
 
-// cut takes a document's signature apart.
+// cut splits a document's signature.
 func cut(signature string) (id string, raw []byte, ok bool) {
 	id, text, found := strings.Cut(signature, ".")
 	if !found || len(text) != base64.RawURLEncoding.EncodedLen(ed25519.SignatureSize) {

@@ -1,7 +1,7 @@
-// Package token is the service tokens by which control plane, gateways and hosts
-// trust each other: short-lived Ed25519 JWTs, checked against a JWKS, and the
-// detached signature of documents that outlive a connection. It stores no keys,
-// reads no clock and no randomness but what it is given.
+// Package token signs and verifies the service tokens by which control plane, gateways and hosts
+// authenticate each other. They are short-lived Ed25519 JWTs, checked against a JWKS. The package also
+// makes detached signatures of documents that outlive a connection. It stores no keys. Clock and
+// randomness are arguments.
 package token
 
 import (
@@ -23,46 +23,46 @@ const (
 	Hosts        = "hosts"         // gateways to any host
 )
 
-// Lifetime is how long a token is good for; who holds one renews it at half.
+// Lifetime is the time for which a token is valid. Its holder renews it at half of that.
 const Lifetime = 15 * time.Minute
 
-// Leeway is how far the clocks of two processes may differ.
+// Leeway is the tolerated difference between the clocks of two processes.
 const Leeway = 30 * time.Second
 
-// MaxTokenBytes bounds the text that is looked at; ours have some 350 bytes.
+// MaxTokenBytes is the largest text that Verify parses. Our tokens have about 350 bytes.
 const MaxTokenBytes = 2048
 
-// Outage is how long the planes' processes go on trusting each other by their last
-// tokens while the control plane is away.
+// Outage is the time for which hosts and gateways accept each other's last tokens while the control plane
+// is down.
 const Outage = 7 * 24 * time.Hour
 
-// Claims are what a token says.
+// Claims are the contents of a token.
 type Claims struct {
 	Subject  string // the id of the host or gateway
-	Role     string // a tenancy.Role of the fleet
+	Role     string // a tenancy.Role of a host or gateway
 	Audience string
-	Expires  time.Time // set by Sign from now and Lifetime
+	Expires  time.Time // Sign sets it to now plus Lifetime
 }
 
-// algorithm is the only one there is: what a token's header asks for is compared
-// with it, never followed.
+// algorithm is the only accepted one. The header of a token is compared with it and never selects
+// another.
 const algorithm = "EdDSA"
 
-// What a caller is told. Why exactly a token is refused it learns only as far as
-// it can mend it: the rest is the cause, for the log.
+// The messages of refusals. A caller learns only a reason that it can act on. The rest is the cause of
+// the error, for the log.
 const (
 	refused = "the service token is not valid: join the control plane again for a new one"
 	expired = "the service token has expired: join the control plane again for a new one"
 )
 
-// claims are Claims as they stand in a token.
+// claims is the JWT form of Claims.
 type claims struct {
 	Role string `json:"role"`
 	jwt.RegisteredClaims
 }
 
-// Sign makes a token that is good for Lifetime from now on, to the second. It
-// refuses claims that no Verify would take.
+// Sign returns a token that is valid for Lifetime from now, to the second. It refuses claims that Verify
+// would not accept.
 func Sign(k Key, c Claims, now time.Time) (string, error) {
 	if err := k.validate(); err != nil {
 		return "", err
@@ -88,16 +88,16 @@ func Sign(k Key, c Claims, now time.Time) (string, error) {
 	return text, nil
 }
 
-// Verify checks a token for an audience and answers what it says. A token is good
-// until Leeway after its expiry, exclusive. Every failure is an *api.Error
-// UNAUTHORIZED; errors.Is(err, ErrUnknownKey) when a newer set might know better.
+// Verify checks a token for an audience and returns its claims. A token is valid until Leeway after its
+// expiry, exclusive. Every error is an *api.Error UNAUTHORIZED. errors.Is(err, ErrUnknownKey) reports
+// that a newer set may hold the key.
 func (s Set) Verify(text, audience string, now time.Time) (Claims, error) {
 	return s.verify(text, audience, now, Leeway)
 }
 
-// VerifyCutOff is Verify for a process that cannot reach the control plane itself:
-// nobody may be able to renew tokens, so one is good until Outage after its expiry.
-func (s Set) VerifyCutOff(text, audience string, now time.Time) (Claims, error) {
+// VerifyOffline is Verify for a process that cannot reach the control plane. A token is valid until
+// Outage after its expiry, because the other process may be unable to renew it.
+func (s Set) VerifyOffline(text, audience string, now time.Time) (Claims, error) {
 	return s.verify(text, audience, now, Outage)
 }
 

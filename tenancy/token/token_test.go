@@ -19,7 +19,7 @@ var noon = time.Date(2026, 5, 17, 12, 0, 0, 0, time.UTC)
 
 var gateway = Claims{Subject: "gw_1", Role: "gateway", Audience: Hosts}
 
-// seeded is a key that is the same in every run.
+// seeded returns a key that is the same in every run.
 func seeded(t testing.TB, b byte) Key {
 	t.Helper()
 	k, err := KeyFromSeed(bytes.Repeat([]byte{b}, ed25519.SeedSize))
@@ -38,7 +38,7 @@ func signed(t testing.TB, k Key, c Claims, now time.Time) string {
 	return text
 }
 
-// forged is a token with any header and claims, signed as asked.
+// forged returns a token with any header and claims.
 func forged(t testing.TB, method jwt.SigningMethod, key any, kid any, c jwt.MapClaims) string {
 	t.Helper()
 	token := jwt.NewWithClaims(method, c)
@@ -52,7 +52,7 @@ func forged(t testing.TB, method jwt.SigningMethod, key any, kid any, c jwt.MapC
 	return text
 }
 
-// good are the claims of a token that Verify takes at noon.
+// good returns claims that Verify accepts at noon.
 func good(change func(jwt.MapClaims)) jwt.MapClaims {
 	c := jwt.MapClaims{
 		"iss": Issuer, "aud": Hosts, "sub": "gw_1", "role": "gateway",
@@ -82,8 +82,8 @@ func TestVerifyTellsWhatWasSigned(t *testing.T) {
 	}
 }
 
-// TestVerifyFailsClosed is the promise: whatever is not exactly a token of ours
-// for this audience, now, opens nothing.
+// TestVerifyFailsClosed checks that every text but a valid token of ours, for this audience and now, is
+// refused.
 func TestVerifyFailsClosed(t *testing.T) {
 	t.Parallel()
 	k, other := seeded(t, 1), seeded(t, 2)
@@ -149,7 +149,7 @@ func decoded(t *testing.T, part string) []byte {
 	return text
 }
 
-// TestExpiryAtTheBound: the last nanosecond counts, the next does not.
+// TestExpiryAtTheBound checks that a token is valid in its last nanosecond and not in the next.
 func TestExpiryAtTheBound(t *testing.T) {
 	t.Parallel()
 	k := seeded(t, 1)
@@ -163,10 +163,10 @@ func TestExpiryAtTheBound(t *testing.T) {
 	if api.CodeOf(err) != api.Unauthorized || !strings.Contains(err.Error(), "has expired") {
 		t.Errorf("at its end: %v", err)
 	}
-	if _, err := set.VerifyCutOff(text, Hosts, noon.Add(Lifetime+Outage-time.Second)); err != nil {
+	if _, err := set.VerifyOffline(text, Hosts, noon.Add(Lifetime+Outage-time.Second)); err != nil {
 		t.Errorf("while the control plane is away: %v", err)
 	}
-	if _, err := set.VerifyCutOff(text, Hosts, noon.Add(Lifetime+Outage)); err == nil {
+	if _, err := set.VerifyOffline(text, Hosts, noon.Add(Lifetime+Outage)); err == nil {
 		t.Errorf("a token is good for ever while the control plane is away")
 	}
 	if _, err := set.Verify(text, Hosts, noon.Add(-Leeway)); err != nil {
@@ -214,8 +214,8 @@ func TestSignRefusesWhatNobodyWouldTake(t *testing.T) {
 	}
 }
 
-// TestRotation: while two keys are published the tokens of both are good; the old
-// one's end when it is taken out.
+// TestRotation checks that tokens of both keys are valid while both are published, and that removing the
+// old key ends its tokens.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	before, after := seeded(t, 1), seeded(t, 2)
@@ -234,7 +234,7 @@ func TestRotation(t *testing.T) {
 			if (err == nil) != want {
 				t.Errorf("%s: %v", c.name, err)
 			}
-			// So that a follower knows to fetch the keys again.
+			// A follower must know that it should fetch the keys again.
 			if !want && !errors.Is(err, ErrUnknownKey) {
 				t.Errorf("%s: %v does not say that the key is unknown", c.name, err)
 			}
@@ -242,7 +242,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestDomains: a token's signature and a document's never stand for each other.
+// TestDomains checks that a signature of a token is never valid for a document, nor the reverse.
 func TestDomains(t *testing.T) {
 	t.Parallel()
 	k := seeded(t, 1)
@@ -252,7 +252,7 @@ func TestDomains(t *testing.T) {
 	if err := set.VerifyDocument([]byte(text[:dot]), k.ID+text[dot:]); err == nil {
 		t.Error("a token is a document")
 	}
-	// Somebody has a document signed that is the signed part of a token.
+	// An attacker gets a document signed that is the signed part of a token.
 	signature := SignDocument(k, []byte(text[:dot]))
 	_, raw, _ := strings.Cut(signature, ".")
 	if _, err := set.Verify(text[:dot]+"."+raw, Hosts, noon); err == nil {
@@ -301,7 +301,7 @@ func TestVerifyDocument(t *testing.T) {
 	}
 }
 
-// TestThumbprint is the example of RFC 8037, appendix A.3.
+// TestThumbprint checks the example of RFC 8037, appendix A.3.
 func TestThumbprint(t *testing.T) {
 	t.Parallel()
 	k, err := KeyFromSeed(decoded(t, "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"))
@@ -414,8 +414,8 @@ func FuzzVerify(f *testing.F) {
 		if err != nil && api.CodeOf(err) != api.Unauthorized {
 			t.Fatalf("%v is not UNAUTHORIZED", err)
 		}
-		// Nothing can be signed without the key: only the text itself is good, up
-		// to line breaks that base64 skips.
+		// Without the key no signature can be made, so only the text itself is valid, up to line breaks
+		// that base64 skips.
 		clean := strings.NewReplacer("\n", "", "\r", "").Replace(fuzzed)
 		if err == nil && clean != text {
 			t.Fatalf("%q is taken as %+v", fuzzed, c)
