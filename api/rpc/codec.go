@@ -10,31 +10,31 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// MaxFields is how many fields a message may have at its top, where each item of a list
-// is one: several times what any list may have that is sent.
+// MaxFields is the largest number of fields of a message. Each item of a list counts. It is several times
+// the length of the longest permitted list.
 const MaxFields = 8192
 
-// Codec encodes messages as binary protobuf, by the generated code where there is some.
-// It is for both ends: connect.WithCodec.
+// Codec encodes messages as binary protobuf, with the generated code if a message has it. Clients and
+// servers use it by connect.WithCodec.
 type Codec struct{}
 
-// generated is what messages with generated code can do.
+// generated is implemented by messages with generated code.
 type generated interface {
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
 	UnmarshalVTUnsafe([]byte) error
 }
 
-// Name is that of the encoding, by which it takes the place of the library's own.
+// Name returns the name of the encoding. The codec replaces the one of Connect with the same name.
 func (Codec) Name() string { return "proto" }
 
-// IsBinary says that it is no text.
+// IsBinary returns true, because the encoding is not text.
 func (Codec) IsBinary() bool { return true }
 
 // Marshal encodes a message.
 func (c Codec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
 
-// MarshalAppend encodes a message behind what is in b.
+// MarshalAppend encodes a message and appends it to b.
 func (c Codec) MarshalAppend(b []byte, message any) ([]byte, error) {
 	switch m := message.(type) {
 	case *Encoded:
@@ -52,8 +52,8 @@ func (c Codec) MarshalAppend(b []byte, message any) ([]byte, error) {
 	return nil, fmt.Errorf("a %T is no message", message)
 }
 
-// Unmarshal decodes a message. Its strings lie in one copy of the data, which the caller
-// uses again, instead of in one each.
+// Unmarshal decodes a message. It copies the data once and the strings point into that copy, instead of
+// one copy for each string, because the caller reuses the data.
 func (c Codec) Unmarshal(data []byte, message any) error {
 	switch m := message.(type) {
 	case received:
@@ -76,12 +76,12 @@ func (c Codec) Unmarshal(data []byte, message any) error {
 	return fmt.Errorf("a %T is no message", message)
 }
 
-// checkFields refuses a message with more fields than any that makes sense, before they
-// are decoded: an empty item of a list takes two bytes, and a hundred times that in
-// memory. What cannot be read is left to the decoder to complain of.
+// checkFields refuses a message with more than MaxFields fields before it is decoded, because an empty
+// item of a list has two bytes and needs a hundred times that in memory. It leaves damaged data to the
+// decoder.
 func checkFields(data []byte) error {
 	if len(data) <= 2*MaxFields {
-		return nil // a field has a tag and something behind it
+		return nil // a field has at least two bytes: a tag and a value
 	}
 	for n := 0; len(data) > 0; n++ {
 		if n == MaxFields {

@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/api/workerpb"
 )
 
-// A message of many small items is refused before it takes a hundred times its size.
+// A message of many small items is refused before it needs a hundred times its size in memory.
 func TestFieldsAtTheBound(t *testing.T) {
 	t.Parallel()
 	full := &workerpb.StreamLifecycleRequest{WorkerId: strings.Repeat("w", 2*MaxFields)}
@@ -31,7 +31,7 @@ func TestFieldsAtTheBound(t *testing.T) {
 			t.Errorf("%d fields: %v, %d acks", len(full.Acks)+1, err, len(got.Acks))
 		}
 	}
-	// What is broken is the decoder's to name, also behind many fields.
+	// The decoder reports damaged data, also after many fields.
 	broken := append([]byte(strings.Repeat("\x0a\x01w", MaxFields-1)), 0xff)
 	if err := checkFields(broken); err != nil {
 		t.Error(err)

@@ -1,4 +1,4 @@
-// Package rpc is what those who serve the Worker RPC, and those who pass it on, share:
-// how errors look in Connect, gRPC and gRPC-Web, and how messages are encoded. It knows
-// no procedure, and may import api and the messages.
+// Package rpc is shared by the servers of the Worker RPC and the gateway that forwards it: the form of
+// errors in Connect, gRPC and gRPC-Web, the codecs of messages, and checks of calls before they are
+// decoded. It knows no procedure, and may import api and the messages.
 package rpc

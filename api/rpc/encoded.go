@@ -6,8 +6,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Encoded is a message that is sent to several receivers: each codec encodes it once. It
-// is safe for concurrent use; the message must not change any more.
+// Encoded is a message for several receivers. Each codec encodes it only once. It is safe for concurrent
+// use. The message must no longer change.
 type Encoded struct {
 	message proto.Message
 	count   func(bytes int)
@@ -16,12 +16,12 @@ type Encoded struct {
 	binary, text []byte
 }
 
-// Encode makes a message to be encoded once by each codec, which calls count.
+// Encode returns an Encoded of the message. Each codec calls count after it has encoded the message.
 func Encode(message proto.Message, count func(bytes int)) *Encoded {
 	return &Encoded{message: message, count: count}
 }
 
-// bytes encodes the message with a codec, or returns what that has encoded before.
+// bytes encodes the message with a codec, or returns the bytes that the codec encoded before.
 func (e *Encoded) bytes(kept *[]byte, encode func(any) ([]byte, error)) ([]byte, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

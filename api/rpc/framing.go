@@ -10,21 +10,20 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// What of a call is wrong in its protocol, before there is a message to decode, Connect's
-// handlers answer by themselves, with none of what Error puts into an error. It is
-// therefore found here, before they see it.
+// The handlers of Connect answer faults of the protocol by themselves, before there is a message to
+// decode, and their errors lack everything that Error adds. So this file checks calls before the handlers
+// see them.
 
-// versionHeader is where a call of Connect has the version of the protocol, if it says it.
+// versionHeader is the optional header of a Connect call with the version of the protocol.
 const (
 	versionHeader = "Connect-Protocol-Version"
 	version       = "1"
 )
 
-// CheckHeaders finds fault with the headers of a call, of whichever protocol: with
-// compression, which nothing here speaks, with a deadline that is none, and with another
-// version of Connect.
+// CheckHeaders returns an error for a call of any protocol with compression, which is not supported, an
+// invalid deadline, or another version of Connect.
 func CheckHeaders(r *http.Request) error {
-	kind := kindOf(r)
+	kind := contentType(r)
 	deadline, digits, units, compression := "Connect-Timeout-Ms", 10, "", "Content-Encoding"
 	switch {
 	case strings.HasPrefix(kind, "application/grpc"):
@@ -33,26 +32,26 @@ func CheckHeaders(r *http.Request) error {
 		compression = "Connect-Content-Encoding"
 	}
 	if name := r.Header.Get(compression); name != "" && name != "identity" {
-		return api.Errorf(api.Unsupported, "%s is %q: messages are not compressed here, send them as they are", compression, text.Cut(name, maxSaid))
+		return api.Errorf(api.Unsupported, "%s is %q: messages are not compressed here, send them as they are", compression, text.Cut(name, maxQuoted))
 	}
 	if wait := r.Header.Get(deadline); wait != "" && !isTimeout(wait, digits, units) {
 		want := "milliseconds"
 		if units != "" {
 			want = "a number and one of H, M, S, m, u and n"
 		}
-		return api.Errorf(api.ValidationError, "%s is %q: want %s, in %d digits at most", deadline, text.Cut(wait, maxSaid), want, digits)
+		return api.Errorf(api.ValidationError, "%s is %q: want %s, in %d digits at most", deadline, text.Cut(wait, maxQuoted), want, digits)
 	}
 	if v := r.Header.Get(versionHeader); v != "" && v != version && units == "" {
-		return api.Errorf(api.ValidationError, "%s is %q: this server speaks %s", versionHeader, text.Cut(v, maxSaid), version)
+		return api.Errorf(api.ValidationError, "%s is %q: this server speaks %s", versionHeader, text.Cut(v, maxQuoted), version)
 	}
 	return nil
 }
 
-// kindOf is the content type of a call, by which it says which protocol it speaks.
-func kindOf(r *http.Request) string { return strings.ToLower(r.Header.Get("Content-Type")) }
+// contentType returns the content type of a call, which identifies its protocol.
+func contentType(r *http.Request) string { return strings.ToLower(r.Header.Get("Content-Type")) }
 
-// isTimeout says whether a text is a number of so many digits at most, with one of the
-// units behind it, if there are some.
+// isTimeout reports whether a text is a number with at most that many digits, followed by one of the
+// units if there are any.
 func isTimeout(wait string, digits int, units string) bool {
 	if units != "" {
 		last := len(wait) - 1
@@ -64,15 +63,15 @@ func isTimeout(wait string, digits int, units string) bool {
 	return wait != "" && len(wait) <= digits && strings.Trim(wait, "0123456789") == ""
 }
 
-// headSize is that of an envelope's head: its flags, and the length of the message.
-const headSize = 5
+// prefixSize is the size of the prefix of an envelope: its flags and the length of the message.
+const prefixSize = 5
 
-// Body is that of a call, and finds fault with the envelopes that its messages come in,
-// where its protocol has some: one that is cut short, one that is of no kind the
-// protocol knows, and with more or less than one message where there may only be one.
+// Body returns the body of a call. Reading it fails if the envelopes of the messages are invalid: a
+// truncated envelope, or one of a type that the protocol does not know. If the parameter one is set, it
+// also fails if the call has more or less than one message.
 func Body(r *http.Request, one bool) io.ReadCloser {
 	b := &body{ReadCloser: r.Body, one: one}
-	switch kind := kindOf(r); {
+	switch kind := contentType(r); {
 	case strings.HasPrefix(kind, "application/grpc-web"):
 		b.enveloped, b.end = true, 0x80
 	case strings.HasPrefix(kind, "application/grpc"):
@@ -86,14 +85,14 @@ func Body(r *http.Request, one bool) io.ReadCloser {
 type body struct {
 	io.ReadCloser
 	enveloped bool
-	end       byte // the flags of what ends a stream; 0: nothing does
+	end       byte // the flags of the envelope that ends a stream; 0 = the protocol has none
 	one       bool
 
-	messages int    // that have begun
-	head     int    // how many bytes of the next envelope's head have been read
-	length   uint32 // of the message, as far as the head is read
-	left     uint32 // of the message, once it is
-	err      error  // what is wrong, for good
+	messages int    // begun so far
+	prefix   int    // bytes read of the next prefix
+	length   uint32 // of the message, as far as the prefix is read
+	left     uint32 // bytes left of the message
+	err      error  // returned by every further Read
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -101,11 +100,11 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, b.err
 	}
 	n, err := b.ReadCloser.Read(p)
-	if wrong := b.follow(p[:n]); wrong != nil {
+	if wrong := b.scan(p[:n]); wrong != nil {
 		b.err = Error(wrong)
 		return 0, b.err
 	}
-	cut := b.head > 0 || b.left > 0
+	cut := b.prefix > 0 || b.left > 0
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF), err == io.EOF && cut:
 		b.err = Error(api.Errorf(api.ParseError, "the message is cut short: the call ends within it"))
@@ -117,8 +116,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, b.err
 }
 
-// follow goes over bytes that have been read.
-func (b *body) follow(p []byte) *api.Error {
+// scan checks the bytes that were read.
+func (b *body) scan(p []byte) *api.Error {
 	if !b.enveloped {
 		return nil
 	}
@@ -129,23 +128,23 @@ func (b *body) follow(p []byte) *api.Error {
 			p = p[n:]
 			continue
 		}
-		if b.head == 0 {
-			if wrong := b.begin(p[0]); wrong != nil {
+		if b.prefix == 0 {
+			if wrong := b.checkFlags(p[0]); wrong != nil {
 				return wrong
 			}
 		} else {
 			b.length = b.length<<8 | uint32(p[0])
 		}
 		p = p[1:]
-		if b.head++; b.head == headSize {
-			b.head, b.left, b.length = 0, b.length, 0
+		if b.prefix++; b.prefix == prefixSize {
+			b.prefix, b.left, b.length = 0, b.length, 0
 		}
 	}
 	return nil
 }
 
-// begin looks at the flags of an envelope.
-func (b *body) begin(flags byte) *api.Error {
+// checkFlags checks the flags of an envelope.
+func (b *body) checkFlags(flags byte) *api.Error {
 	switch {
 	case flags == 0 && b.one && b.messages > 0:
 		return api.Errorf(api.Unsupported, "the call has more than one message: this procedure takes one")

@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Envelopes are followed however they come in parts, and what is wrong with one is said
-// again to who reads on.
+// Envelopes are checked however their bytes are split among reads, and a fault is returned again by every
+// further Read.
 func TestBody(t *testing.T) {
 	t.Parallel()
 	const message = "\x00\x00\x00\x01\x02" + "0123456789012345678901234567890123456789012345678901234567890123456789" +

@@ -12,21 +12,20 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// Codecs are those of a server's procedures, in the place of the library's own, which
-// decode whatever they are sent.
+// Codecs returns the codecs of a server's procedures. They replace the codecs of Connect, which accept
+// messages of any number of fields.
 func Codecs() connect.HandlerOption {
 	return connect.WithHandlerOptions(
 		connect.WithCodec(Codec{}), connect.WithCodec(jsonCodec("json")), connect.WithCodec(jsonCodec("json; charset=utf-8")),
 	)
 }
 
-// jsonCodec encodes messages as JSON. It is what Connect has under this name, but for
-// its bound.
+// jsonCodec encodes messages as JSON. Except for its limit it behaves like the JSON codec of Connect.
 type jsonCodec string
 
 func (c jsonCodec) Name() string { return string(c) }
 
-// IsBinary says that it is text.
+// IsBinary returns false, because JSON is text.
 func (jsonCodec) IsBinary() bool { return false }
 
 func (c jsonCodec) Marshal(message any) ([]byte, error) { return c.MarshalAppend(nil, message) }
@@ -42,7 +41,7 @@ func (c jsonCodec) MarshalAppend(b []byte, message any) ([]byte, error) {
 	return nil, fmt.Errorf("a %T is no message", message)
 }
 
-// Unmarshal decodes a message. Fields it does not know are those of a newer client.
+// Unmarshal decodes a message. It ignores unknown fields, because they come from a newer client.
 func (c jsonCodec) Unmarshal(data []byte, message any) error {
 	switch m := message.(type) {
 	case received:
@@ -63,8 +62,8 @@ func (c jsonCodec) Unmarshal(data []byte, message any) error {
 	return fmt.Errorf("a %T is no message", message)
 }
 
-// checkObjects is checkFields for JSON, where it is objects that take a hundred times
-// their size: documents are texts here, in which braces are none.
+// checkObjects is checkFields for JSON. It counts objects, because they need a hundred times their size
+// in memory. It skips strings: documents travel as strings here, and braces in a string are no objects.
 func checkObjects(data []byte) error {
 	if len(data) <= 2*MaxFields {
 		return nil

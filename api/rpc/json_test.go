@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/api/workerpb"
 )
 
-// A message in JSON has as many objects as one in binary has fields, at most; braces of
-// the documents in it are none.
+// A JSON message may have as many objects as a binary one has fields. Braces in its documents do not
+// count.
 func TestObjectsAtTheBound(t *testing.T) {
 	t.Parallel()
 	document := `"resultJson":"{\"a\\\":[{{{"`
@@ -27,7 +27,7 @@ func TestObjectsAtTheBound(t *testing.T) {
 	}
 }
 
-// What a message of the most objects takes is little.
+// A message with the most objects needs little memory.
 func TestObjectsDoNotAmplify(t *testing.T) {
 	const most = 8 << 20 // bytes
 	for field, m := range map[string]proto.Message{"items": &workerpb.AckBatchRequest{}, "acks": &workerpb.StreamLifecycleRequest{}, "enqueues": &workerpb.StreamLifecycleRequest{}} {
@@ -46,7 +46,7 @@ func TestObjectsDoNotAmplify(t *testing.T) {
 	}
 }
 
-// It is what the library's codec is in all else.
+// In all else the codec behaves like that of Connect.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	m := &workerpb.AckRequest{JobId: "j", ResultJson: `{"a":1}`}

@@ -45,7 +45,7 @@ func Decode(r *http.Request, body []byte, v any) error {
 		}
 		body = nulled
 	}
-	if strict || deep || text.HalfPair(body) >= 0 {
+	if strict || deep || text.LoneSurrogate(body) >= 0 {
 		if faults := faultsOf(body, v, strict); len(faults) > 0 {
 			return invalid(faults)
 		}

@@ -204,7 +204,7 @@ func (w *walk) object(fields *names) {
 func (w *walk) mapping(t reflect.Type) {
 	above := len(w.path)
 	for name := range w.members() {
-		if !w.deep && text.HalfPair(name) >= 0 {
+		if !w.deep && text.LoneSurrogate(name) >= 0 {
 			w.fault(halfPairFault)
 		}
 		w.enter(name)
@@ -256,9 +256,9 @@ func (w *walk) leaf(t reflect.Type) {
 		return
 	}
 	switch {
-	case w.deep || string(raw) == "null" || fits(raw, t) && text.HalfPair(raw) < 0:
+	case w.deep || string(raw) == "null" || fits(raw, t) && text.LoneSurrogate(raw) < 0:
 		return
-	case text.HalfPair(raw) >= 0:
+	case text.LoneSurrogate(raw) >= 0:
 		w.fault(halfPairFault)
 		return
 	}

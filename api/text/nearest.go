@@ -1,11 +1,10 @@
 package text
 
-// MaxTypos is the most edits between a word and the name that Nearest suggests for it.
+// MaxTypos is the largest number of edits between a word and the name that Nearest suggests for it.
 const MaxTypos = 2
 
-// Nearest returns the name within MaxTypos edits of a word, the first of those that are
-// equally near. It returns "" if no name is near, or if only a word that is all other
-// letters would be.
+// Nearest returns the name with the fewest edits from word, at most MaxTypos; of equally near names, the
+// first. It returns "" if no name is near, or if all letters of word would have to change.
 func Nearest(word string, names []string) (best string) {
 	least := MaxTypos + 1
 	for _, name := range names {
@@ -19,9 +18,9 @@ func Nearest(word string, names []string) (best string) {
 	return best
 }
 
-// Distance counts the bytes to insert, drop or change between two words.
+// Distance counts the bytes to insert, delete or change to turn a into b (the Levenshtein distance).
 func Distance(a, b string) int {
-	row := make([]int, len(b)+1) // of the bytes of a so far
+	row := make([]int, len(b)+1) // distances of the part of a so far to each beginning of b
 	for j := range row {
 		row[j] = j
 	}

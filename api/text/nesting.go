@@ -2,17 +2,15 @@ package text
 
 import "fmt"
 
-// MaxNesting is how many objects and lists of a client's document may lie in each other.
-// Answers and payloads that are made of documents put them into a few more, never into
-// what they were put into before: all of it stays far from what decoders read. Those of
-// encoding/json go 10,000 deep, SQLite's 1,000.
+// MaxNesting is the largest nesting of objects and lists in a client's document. Responses and payloads
+// wrap documents in a few more levels, but never one wrapped document in another. So the nesting stays
+// far below the limits of decoders: 10,000 levels in encoding/json, 1,000 in SQLite.
 const MaxNesting = 512
 
-// CheckNesting says what is wrong with JSON in which more than most objects and lists lie
-// in each other.
+// CheckNesting returns an error if objects and lists are nested more than most levels deep.
 func CheckNesting(json []byte, most int) error {
 	if len(json) <= 2*most {
-		return nil // each has a beginning and an end
+		return nil // each level has a beginning and an end
 	}
 	if n := Nesting(json); n > most {
 		return fmt.Errorf("nested %d levels deep, at most %d are taken", n, most)
@@ -20,11 +18,11 @@ func CheckNesting(json []byte, most int) error {
 	return nil
 }
 
-// nests are the bytes that JSON's nesting is counted by.
+// nests marks the bytes that matter for the nesting of JSON.
 var nests = [256]bool{'"': true, '{': true, '[': true, '}': true, ']': true}
 
-// Nesting is how many objects and lists of JSON lie in each other where there are the
-// most. Of text that is no JSON it may say anything.
+// Nesting returns the deepest nesting of objects and lists in JSON. For invalid JSON the result has no
+// meaning.
 func Nesting(json []byte) (most int) {
 	depth := 0
 	for at := 0; at < len(json); at++ {

@@ -1,6 +1,6 @@
-// Package text looks into what clients send, for servers of HTTP and of the Worker RPC
-// alike: whether it is Unicode, where strings of JSON end, how much of it a message
-// repeats, which name a misspelt word is near to. It may import the standard library alone.
+// Package text examines the text that clients send, for servers of HTTP and of the Worker RPC alike:
+// invalid Unicode, the ends of JSON strings, nesting, excerpts for error messages, and the name nearest
+// to a misspelt word. It may import only the standard library.
 package text
 
 import (
@@ -10,8 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// InvalidUTF8 is the offset of the first byte that is no UTF-8; all of b where there is
-// none.
+// InvalidUTF8 returns the offset of the first byte that is not valid UTF-8, or len(b) if all are.
 func InvalidUTF8(b []byte) int {
 	for i := 0; i < len(b); {
 		r, n := utf8.DecodeRune(b[i:])
@@ -23,10 +22,10 @@ func InvalidUTF8(b []byte) int {
 	return len(b)
 }
 
-// HalfPair is where JSON has a \u escape that is half of a surrogate pair, which
-// decoders would replace silently; negative without one. Clients that cut text by UTF-16
-// units send such halves.
-func HalfPair(json []byte) int {
+// LoneSurrogate returns the offset of the first \u escape in JSON that is half of a surrogate pair, or a
+// negative number. Decoders would silently replace such a half. Clients that cut text by UTF-16 units
+// send them.
+func LoneSurrogate(json []byte) int {
 	for at := 0; ; {
 		n := bytes.IndexByte(json[at:], '\\')
 		if n < 0 || at+n+1 >= len(json) {
@@ -49,7 +48,7 @@ func HalfPair(json []byte) int {
 	}
 }
 
-// EscapedUnit reads the \uXXXX that JSON begins with, if it does.
+// EscapedUnit parses the \uXXXX escape at the beginning of json. ok reports whether there is one.
 func EscapedUnit(json []byte) (unit rune, ok bool) {
 	if len(json) < 6 || json[0] != '\\' || json[1] != 'u' {
 		return 0, false
@@ -58,8 +57,8 @@ func EscapedUnit(json []byte) (unit rune, ok bool) {
 	return rune(n), err == nil
 }
 
-// StringSize is how many bytes the string takes that JSON begins with, quotes included;
-// all, and not whole, where it has no end.
+// StringSize returns the number of bytes of the JSON string at the beginning of json, quotes included. If
+// the string has no end, it returns len(json) and false.
 func StringSize(json []byte) (size int, whole bool) {
 	for at := 1; at < len(json); at++ {
 		n := bytes.IndexByte(json[at:], '"')
@@ -78,8 +77,8 @@ func StringSize(json []byte) (size int, whole bool) {
 	return len(json), false
 }
 
-// Cut is a text of UTF-8, or the beginning of a longer one: at most so many bytes of it,
-// and "...".
+// Cut returns the text, or, if it is longer than most bytes, its beginning and "...". It never splits a
+// UTF-8 character.
 func Cut[T string | []byte](text T, most int) T {
 	if len(text) <= most {
 		return text

@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-func TestHalfPair(t *testing.T) {
+func TestLoneSurrogate(t *testing.T) {
 	t.Parallel()
 	for json, want := range map[string]bool{
 		``:                   false,
@@ -27,8 +27,8 @@ func TestHalfPair(t *testing.T) {
 		`"\ud83d\ude00\ud8"`: false, // no JSON anyway
 		`\`:                  false,
 	} {
-		if got := text.HalfPair([]byte(json)) >= 0; got != want {
-			t.Errorf("HalfPair(%s) is %v", json, got)
+		if got := text.LoneSurrogate([]byte(json)) >= 0; got != want {
+			t.Errorf("LoneSurrogate(%s) is %v", json, got)
 		}
 	}
 }

@@ -1,5 +1,5 @@
-// Package workerpb is the worker's side of Corvo as RPC: worker.proto, and the Go
-// generated from it. It owns the messages and their numbers and nothing of what they
-// mean, which dataplane/server says; workerpbconnect beside it has clients and handlers
-// for Connect, gRPC and gRPC-Web. It imports no package of ours.
+// Package workerpb holds the messages of the Worker RPC: worker.proto and the Go code generated from it.
+// It defines the messages and their field numbers; dataplane/server defines their behaviour. The package
+// workerpbconnect beside it has clients and handlers for Connect, gRPC and gRPC-Web. Package workerpb
+// imports no other package of this module.
 package workerpb

@@ -15,25 +15,25 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Prefix is what the paths of all procedures begin with.
+// Prefix is the beginning of the paths of all procedures.
 const Prefix = "/corvo.v1.WorkerService/"
 
 const (
-	// CodeHeader is where an error has its api.Code, for those who do not read details:
-	// a header, or a trailer where the answer had begun.
+	// CodeHeader carries the api.Code of an error for clients that do not read the details of an error.
+	// It is a header, or a trailer if the response had begun.
 	CodeHeader = "Corvo-Code"
-	// Domain is that of the ErrorInfo an error carries, whose reason is its api.Code.
+	// Domain is the domain of the ErrorInfo of an error. Its reason is the api.Code.
 	Domain = "corvo"
-	// detailsKey is the metadata of an ErrorInfo that has the error's details, as JSON.
+	// detailsKey is the metadata key of an ErrorInfo under which the details of the error lie, as JSON.
 	detailsKey = "details"
-	// maxDetails bounds them: they travel in a header.
+	// maxDetails limits the details, because they travel in a header.
 	maxDetails = 4 << 10 // bytes
-	// defaultRetry is when it is worth trying again where nobody has said.
+	// defaultRetry is the RetryInfo of a retryable error without a RetryAfter.
 	defaultRetry = time.Second
 )
 
-// codes has every api.Code. Of those that say nothing of the code's own kind the
-// question is what a client does: it tries resource_exhausted and unavailable again.
+// codes maps every api.Code. If no Connect code has the same meaning, the client's behaviour decides:
+// clients retry resource_exhausted and unavailable.
 var codes = map[api.Code]connect.Code{
 	api.ValidationError:     connect.CodeInvalidArgument,
 	api.ParseError:          connect.CodeInvalidArgument,
@@ -63,7 +63,7 @@ var codes = map[api.Code]connect.Code{
 	api.Unhealthy:           connect.CodeUnavailable,
 }
 
-// Error is an error as clients of the RPC see it.
+// Error converts an error to the form that RPC clients receive.
 func Error(e *api.Error) *connect.Error {
 	code, known := codes[e.Code]
 	if !known {
@@ -92,8 +92,9 @@ func add(to *connect.Error, m proto.Message) {
 	}
 }
 
-// FromError is the error that a client was answered; an answer of somebody else, such as
-// a proxy, has the nearest code. It is nil where err is no answer.
+// FromError converts the error of a response back to an *api.Error. A response that did not come from
+// Corvo, such as that of a proxy, gets the nearest code. FromError returns nil if err is not the error of
+// a response.
 func FromError(err error) *api.Error {
 	var answered *connect.Error
 	if !errors.As(err, &answered) {
@@ -112,7 +113,7 @@ func FromError(err error) *api.Error {
 			}
 			e.Code = api.Code(m.Reason)
 			if text, ok := m.Metadata[detailsKey]; ok {
-				_ = json.Unmarshal([]byte(text), &e.Details) // without them the code still counts
+				_ = json.Unmarshal([]byte(text), &e.Details) // without details the code still counts
 			}
 		case *errdetails.RetryInfo:
 			e.RetryAfter = m.GetRetryDelay().AsDuration()
@@ -121,7 +122,7 @@ func FromError(err error) *api.Error {
 	return e
 }
 
-// nearest is the code for an answer that names none.
+// nearest returns the api.Code for a response without one.
 func nearest(code connect.Code) api.Code {
 	switch code {
 	case connect.CodeInvalidArgument, connect.CodeOutOfRange:
@@ -146,21 +147,21 @@ func nearest(code connect.Code) api.Code {
 
 var writer = connect.NewErrorWriter()
 
-// Refuse answers a request of whichever protocol with an error. Nothing may have been
-// written before.
+// Refuse writes an error as the response, in the protocol of the request. Nothing may have been written
+// before.
 func Refuse(w http.ResponseWriter, r *http.Request, e *api.Error) {
 	w.Header().Set(CodeHeader, string(e.Code))
 	if e.Code == api.Unauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	if v := r.Header.Get(versionHeader); v != "" && v != version {
-		r = r.Clone(r.Context()) // whoever sends a stream of another version reads the end of ours
+		r = r.Clone(r.Context()) // a client of a stream of another version can read the end of ours
 		r.Header.Del(versionHeader)
 	}
 	out := Error(e)
-	out.Meta().Del(CodeHeader)  // it is in the header, where gateways read it in every protocol
+	out.Meta().Del(CodeHeader)  // the header already has it, where gateways read it in every protocol
 	_ = writer.Write(w, r, out) // an error means that the client is gone
 }
 
-// Is says whether a request is one of the RPC.
+// Is reports whether a request is a call of the Worker RPC.
 func Is(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, Prefix) }

@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/api/workerpb"
 )
 
-// Every code has its own of Connect, as the contract says it; a client reads the same
-// error that the server meant.
+// Every code maps to the Connect code of the contract, and a client reads the error that the server
+// wrote.
 func TestEveryCodeIsMapped(t *testing.T) {
 	t.Parallel()
 	contract := map[api.Code]connect.Code{
@@ -54,7 +54,7 @@ func TestEveryCodeIsMapped(t *testing.T) {
 	}
 }
 
-// Who is to try again is always told when.
+// Every retryable error says when to retry.
 func TestRetryInfoIsAlwaysThere(t *testing.T) {
 	t.Parallel()
 	for _, detail := range Error(api.Errorf(api.QueueFull, "full")).Details() {
@@ -67,7 +67,7 @@ func TestRetryInfoIsAlwaysThere(t *testing.T) {
 	t.Error("there is no RetryInfo")
 }
 
-// Details that fit no header are left out, the code is not.
+// Details too large for a header are left out; the code is kept.
 func TestDetailsAtTheBound(t *testing.T) {
 	t.Parallel()
 	for extra, told := range []bool{true, false} {
@@ -79,8 +79,7 @@ func TestDetailsAtTheBound(t *testing.T) {
 	}
 }
 
-// A request that is refused before anybody looks at its message is refused in its own
-// protocol.
+// A request that is refused before its message is read gets a response in its own protocol.
 func TestRefuse(t *testing.T) {
 	t.Parallel()
 	for kind, check := range map[string]func(*http.Response) bool{
@@ -98,8 +97,8 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// The generated code writes what the library reads, and reads what it writes, without
-// keeping the caller's buffer.
+// The generated code and the library can read each other's messages, and the generated code does not keep
+// the caller's buffer.
 func TestCodec(t *testing.T) {
 	t.Parallel()
 	m := &workerpb.StreamLifecycleRequest{

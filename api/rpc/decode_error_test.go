@@ -12,9 +12,9 @@ import (
 	"github.com/corvo/corvo/api/workerpb"
 )
 
-// What cannot be decoded has a code, and says what is wrong where. What a server receives
-// keeps that, for Connect would not.
-func TestUndecoded(t *testing.T) {
+// A message that cannot be decoded has a code and an error with the position of the fault. Received keeps
+// that error, because Connect would not.
+func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	text, binary := jsonCodec("json").Unmarshal, Codec{}.Unmarshal
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestUndecoded(t *testing.T) {
 			t.Errorf("%.40q: %v, want %s %s", c.data, err, c.code, c.says)
 			continue
 		}
-		if strings.Contains(e.Message, "proto:") || len(e.Message) > maxSaid+100 || !utf8.ValidString(e.Message) {
+		if strings.Contains(e.Message, "proto:") || len(e.Message) > maxQuoted+100 || !utf8.ValidString(e.Message) {
 			t.Errorf("%.40q: says %q", c.data, e.Message)
 		}
 		var kept Received[workerpb.EnqueueRequest]

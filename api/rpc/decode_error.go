@@ -12,12 +12,12 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// maxSaid bounds what an error repeats of a decoder's words, which repeat the message.
-const maxSaid = 256 // bytes
+// maxQuoted limits a decoder's error text in our errors, because that text repeats the message.
+const maxQuoted = 256 // bytes
 
-// Received is a message as a server receives it, or why it cannot be decoded: such an
-// error of a codec Connect answers by itself, with none of what Error puts into one, so
-// it is kept for whoever serves the call.
+// Received is a message as a server receives it, or the error of decoding it. The codec does not return
+// that error, because Connect would answer it by itself, without everything that Error adds. The handler
+// of the call returns it instead.
 type Received[T any] struct {
 	Message T
 	Err     error
@@ -27,13 +27,13 @@ func (r *Received[T]) decode(unmarshal func(data []byte, message any) error, dat
 	r.Err = unmarshal(data, &r.Message)
 }
 
-// received is a Received of whichever message.
+// received is implemented by Received of any message.
 type received interface {
 	decode(unmarshal func(data []byte, message any) error, data []byte)
 }
 
-// badJSON says why JSON was not decoded, where the decoder's error is err: its words
-// know the line and the field, but not what is no JSON and what no such message.
+// badJSON returns the reason why a JSON message was not decoded. err is the error of the decoder, which
+// names the line and the field, but does not tell invalid JSON from a message of the wrong shape.
 func badJSON(data []byte, err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(json.Unmarshal(data, &struct{}{}), &syntax) {
@@ -43,22 +43,22 @@ func badJSON(data []byte, err error) error {
 		n := text.InvalidUTF8(data)
 		return at(api.ParseError, n, "the message is not valid UTF-8 at byte %d", n)
 	}
-	if n := text.HalfPair(data); n >= 0 {
+	if n := text.LoneSurrogate(data); n >= 0 {
 		return at(api.ValidationError, n, "the message holds half of a surrogate pair at byte %d: send both halves, or neither", n)
 	}
-	return api.Wrap(err, api.ValidationError, "the message does not fit: "+strings.TrimPrefix(said(err), "syntax error "))
+	return api.Wrap(err, api.ValidationError, "the message does not fit: "+strings.TrimPrefix(decoderText(err), "syntax error "))
 }
 
-// badBinary says why a binary message was not decoded, where the decoder's error is err.
+// badBinary returns the reason why a binary message was not decoded. err is the error of the decoder.
 func badBinary(data []byte, err error) error {
 	for n := 0; n < len(data); {
 		_, _, size := protowire.ConsumeField(data[n:])
 		if size < 0 {
-			return at(api.ParseError, n, "the message is not protobuf at byte %d: %s", n, said(protowire.ParseError(size)))
+			return at(api.ParseError, n, "the message is not protobuf at byte %d: %s", n, decoderText(protowire.ParseError(size)))
 		}
 		n += size
 	}
-	return api.Wrap(err, api.ValidationError, "the message does not fit, though its fields are whole: "+said(err))
+	return api.Wrap(err, api.ValidationError, "the message does not fit, though its fields are whole: "+decoderText(err))
 }
 
 func at(code api.Code, position int, format string, args ...any) error {
@@ -67,8 +67,9 @@ func at(code api.Code, position int, format string, args ...any) error {
 	return e
 }
 
-// said is what a decoder says, without the library's name and at a bounded length.
-func said(err error) string {
+// decoderText returns a decoder's error text, without the name of the library and at most maxQuoted bytes
+// long.
+func decoderText(err error) string {
 	words := strings.TrimSpace(strings.TrimPrefix(err.Error(), "proto:"))
-	return text.Cut(strings.ToValidUTF8(words, ""), maxSaid)
+	return text.Cut(strings.ToValidUTF8(words, ""), maxQuoted)
 }
