@@ -18,9 +18,9 @@ func newTurn() *turn {
 	return &turn{came: make(chan struct{}), ended: make(chan struct{}), entered: make(chan error, 1)}
 }
 
-// Board brings an op to the door and returns when it was let in or refused. What the
-// same goroutine proposes after its op goes in by itself.
-func (t *turn) Board(admit func() error) error {
+// AdmitInOrder waits until enter admits the op, and returns the result of its admission. A
+// later op of the same goroutine is admitted at once.
+func (t *turn) AdmitInOrder(admit func() error) error {
 	if t.used {
 		return admit()
 	}
@@ -60,5 +60,5 @@ type boardedOp struct {
 	turn *turn
 }
 
-// Board is asked by the pipeline.
-func (o boardedOp) Board(admit func() error) error { return o.turn.Board(admit) }
+// AdmitInOrder implements pipeline.OrderedOp.
+func (o boardedOp) AdmitInOrder(admit func() error) error { return o.turn.AdmitInOrder(admit) }

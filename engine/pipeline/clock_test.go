@@ -23,7 +23,7 @@ func TestClockAnchor(t *testing.T) {
 	}
 }
 
-// A clock ahead of the wall leans back, slowly, and meets it.
+// TestClockMeetsWall checks that a clock ahead of the wall clock slows down until the two agree.
 func TestClockMeetsWall(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)
@@ -41,8 +41,8 @@ func TestClockMeetsWall(t *testing.T) {
 	}
 }
 
-// Whatever the wall does, the clock never falls and never jumps: a step of it
-// differs from the time gone by at most by the slew.
+// TestClockNeverFalls checks that the clock never falls and never jumps, however the wall clock is set: each
+// step differs from the elapsed time by the slew at most.
 func TestClockNeverFalls(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,14 +11,14 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// op is a named op: its encoding is its name.
+// op is an op whose encoding is its name.
 type op struct {
 	name    string
 	class   Class
 	number  entry.Number // 0 = 7
 	invalid error
-	broken  error // MarshalToSizedBufferVT answers it
-	lies    int   // bytes announced above those written
+	broken  error // returned by MarshalToSizedBufferVT
+	lies    int   // bytes announced by SizeVT but not written
 }
 
 func (o op) Class() Class    { return o.class }
@@ -34,8 +34,8 @@ func (o op) Number() entry.Number {
 
 func (o op) MarshalToSizedBufferVT(to []byte) (int, error) { return copy(to, o.name), o.broken }
 
-// log is a log in memory. An appended entry waits in it until the test commits
-// it; the result of each op is its name.
+// log is a log in memory. An appended entry stays in flight until the test settles it. The result of each op
+// is its name.
 type log struct {
 	t       *testing.T
 	entries []*logged
@@ -68,7 +68,7 @@ func (e *logged) Wait() ([]any, entry.Position, error) {
 	return results, e.at, nil
 }
 
-// names are the ops of each entry.
+// names returns the names of the ops of each entry.
 func (l *log) names() [][]string {
 	all := [][]string{}
 	for _, e := range l.entries {
@@ -81,7 +81,7 @@ func (l *log) names() [][]string {
 	return all
 }
 
-// start opens a pipeline on a log in memory, in the present (virtual) time.
+// start starts a pipeline on a log in memory, at the present (virtual) time.
 func start(t *testing.T, change ...func(*Config)) (*Pipeline, *log) {
 	t.Helper()
 	l := &log{t: t}
@@ -108,14 +108,14 @@ func start(t *testing.T, change ...func(*Config)) (*Pipeline, *log) {
 
 var errStopped = api.Errorf(api.LeaderUnavailable, "stopped")
 
-// answer is what a proposal came to.
+// answer holds the results of Propose.
 type answer struct {
 	result any
 	at     entry.Position
 	err    error
 }
 
-// propose proposes beside the test.
+// propose calls Propose on another goroutine.
 func propose(ctx context.Context, p *Pipeline, o op) <-chan answer {
 	c := make(chan answer, 1)
 	go func() {

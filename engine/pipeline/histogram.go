@@ -6,24 +6,23 @@ import (
 	"time"
 )
 
-// Buckets is how many buckets a Histogram has. Bucket i counts durations of up
-// to 2^i microseconds, the last one all that are longer, which is beyond any
-// time a request waits.
+// Buckets is the number of buckets of a Histogram. Bucket i counts durations of up to 2^i microseconds. The
+// last bucket counts all longer ones; its lower bound exceeds the time that any request waits.
 const Buckets = 26
 
-// BucketBound is the longest duration of bucket i; the last bucket has none.
+// BucketBound returns the longest duration that bucket i counts; the last bucket has no such bound.
 func BucketBound(i int) time.Duration { return time.Microsecond << i }
 
-// Stats is what pipelines count. Those of a group's successive terms share one,
-// so that what it shows begins with the process and not with the leadership.
+// Stats holds the counters of pipelines. The pipelines of a group's successive terms share one Stats, so that
+// the counters start with the process and not with each leadership.
 type Stats struct {
 	QueueTime Histogram     // of each op: from its proposal until its entry is appended
-	ApplyTime Histogram     // of each entry that was applied: from its append until then
+	ApplyTime Histogram     // of each applied entry: from its append until it was applied
 	Refused   atomic.Uint64 // ops refused because the backlog was full
 }
 
-// Histogram counts durations. Buckets are fixed and double from one to the next:
-// counting one costs two atomic additions and no memory.
+// Histogram counts durations in fixed buckets, each twice as wide as the one before. Counting a duration
+// costs two atomic additions and no memory.
 type Histogram struct {
 	counts [Buckets]atomic.Uint64
 	sum    atomic.Int64 // nanoseconds
@@ -42,8 +41,8 @@ func bucketOf(d time.Duration) int {
 	return min(bits.Len64(uint64(d-1)/uint64(time.Microsecond)), Buckets-1)
 }
 
-// Read is what has been counted so far. Counts beside it may be in some of its
-// figures and not yet in others.
+// Read returns the counts so far. A duration that is counted at the same time may be in some of the figures
+// and not yet in others.
 func (h *Histogram) Read() Distribution {
 	d := Distribution{Sum: time.Duration(h.sum.Load())}
 	for i := range h.counts {
@@ -52,13 +51,13 @@ func (h *Histogram) Read() Distribution {
 	return d
 }
 
-// Distribution is what a Histogram had counted at some moment.
+// Distribution is a copy of a Histogram's counts at one moment.
 type Distribution struct {
 	Counts [Buckets]uint64 // by bucket
 	Sum    time.Duration
 }
 
-// Count is how many durations there are.
+// Count returns the number of durations.
 func (d *Distribution) Count() (n uint64) {
 	for _, count := range d.Counts {
 		n += count
@@ -66,7 +65,7 @@ func (d *Distribution) Count() (n uint64) {
 	return n
 }
 
-// Mean is their average, 0 of none.
+// Mean returns the average duration, or 0 if there are none.
 func (d *Distribution) Mean() time.Duration {
 	n := d.Count()
 	if n == 0 {
@@ -75,10 +74,10 @@ func (d *Distribution) Mean() time.Duration {
 	return d.Sum / time.Duration(n)
 }
 
-// Quantile is the duration that the part q of all, from 0 to 1, does not exceed;
-// 0 of none. It is exact as to the bucket and takes durations for evenly spread
-// within one, so it is at most twice what it should be, or half. Of the last
-// bucket only the lower bound is known, and answered.
+// Quantile returns the duration that the fraction q (0 to 1) of all durations does not exceed, or 0 if there
+// are none. The bucket is exact. Within it the durations are assumed to be spread evenly, so the result is
+// off by a factor of two at most. For the last bucket, Quantile returns the lower bound, because no upper
+// bound is known.
 func (d *Distribution) Quantile(q float64) time.Duration {
 	rank, below := q*float64(d.Count()), 0.0
 	for i, count := range d.Counts {

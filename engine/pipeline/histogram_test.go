@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Each bound belongs to its bucket, and what is longer to the next.
+// TestBucketOf checks that each bound belongs to its own bucket, and a longer duration to the next.
 func TestBucketOf(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]int{0: 0, 1: 0, math.MaxInt64: Buckets - 1} {
@@ -32,7 +32,7 @@ func TestDistribution(t *testing.T) {
 	if none.Count() != 0 || none.Mean() != 0 || none.Quantile(.99) != 0 {
 		t.Errorf("of none: %d, %v, %v", none.Count(), none.Mean(), none.Quantile(.99))
 	}
-	h.observe(-time.Second) // a clock that was set back is no time waited
+	h.observe(-time.Second) // a clock that was set back counts as no time
 	for range 89 {
 		h.observe(100 * time.Microsecond) // between 64 and 128
 	}
@@ -69,8 +69,8 @@ func TestCountingTakesNoMemory(t *testing.T) {
 	}
 }
 
-// One op waits while two entries are in flight; what was refused by the log is
-// not counted as applied, nor what was refused at the door as waiting.
+// TestStats queues one op while an entry is in flight. An op that the log refused is not counted as
+// applied, and an op that the backlog refused is not counted as waiting.
 func TestStats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestStats(t *testing.T) {
 		if n := stats.Refused.Load(); n != 1 {
 			t.Errorf("%d ops refused, want 1", n)
 		}
-		p.Stop(errStopped) // those that wait are not appended any more
+		p.Stop(errStopped) // the waiting ops are never appended
 		l.entries[2].settled <- nil
 		<-blocker
 	})

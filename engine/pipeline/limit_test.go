@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// A time limit ends a proposal as the end of its context does, wherever it stands, and
-// says nothing of those that use the proposal after it.
+// TestTimeLimit checks that a time limit ends a proposal as the end of its context does, whether it is queued
+// or in flight, and that the timer does not end a later proposal that reuses the memory.
 func TestTimeLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, l := start(t, func(c *Config) { c.Limits.InFlight = 1 })

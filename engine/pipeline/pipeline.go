@@ -1,25 +1,22 @@
-// Package pipeline turns proposals of many callers into log entries: it
-// validates, admits, batches, and hands each caller its own result. It owns the
-// order of work, its bounds and the entries' clock. It knows neither raft nor any
-// op by name, and may import api and engine/entry.
+// Package pipeline turns the proposals of many callers into log entries: it validates, admits and batches
+// them, and hands each caller its own result. It owns the order of the work, its bounds and the entries'
+// clock. It knows neither raft nor the meaning of any op, and may import api and engine/entry.
 //
-// Batching needs no timer. While an entry is on its way, proposals gather, and
-// when it returns all that gathered goes as the next. So a lone caller never
-// waits, and the busier the log the larger the entries. A timer was rejected: it
-// delays the lone caller and has to be tuned to the disk.
+// Batching needs no timer. While one entry is being committed, new proposals queue up; when it returns, all
+// of them go into the next entry. So a lone caller never waits, and entries grow with the load. A timer was
+// rejected because it delays the lone caller and has to be tuned to the disk.
 //
-// What gathers goes before that only as a full entry, which can grow no more: it
-// is written while the one before is applied, up to MaxInFlight of them. To send
-// smaller ones ahead was rejected: two of half the size cost two syncs of the
-// disk and two rounds of hand-offs, and each op waits longer, by a third with 32
-// callers.
+// A second entry is appended before the first returns only if the queued proposals fill it, because a full
+// entry gains nothing by waiting: it is written while the one before is applied, up to MaxInFlight of them.
+// Sending smaller entries ahead was rejected: two entries of half the size cost two syncs of the disk and two
+// rounds of hand-offs, and with 32 callers each op waits longer by a third.
 //
-// A Pipeline lives for one term of leadership. Its first entry is Config.First,
-// alone; no other op is appended before that one was applied.
+// A Pipeline lives for one term of leadership. Its first entry is Config.First, alone; no other op is
+// appended before that entry was applied.
 //
-// Invariants: the backlog never exceeds its bounds; entries are appended one at a
-// time and their clocks never fall; a proposal gets exactly one answer; it is
-// either withdrawn before it is in an entry, or it is in exactly one.
+// Invariants: the backlog never exceeds its bounds; entries are appended one at a time and their clocks never
+// fall; a proposal gets exactly one answer; a proposal is either withdrawn before it is put into an entry, or
+// it is in exactly one entry.
 package pipeline
 
 import (
@@ -34,43 +31,42 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Env is all a Pipeline needs from the world. Raft and a simulator both fit.
+// Env lists everything that a Pipeline needs from outside. Raft and a simulator both provide it.
 type Env struct {
-	// Append hands an encoded entry to the log and returns without waiting for
-	// its commit. Calls come one at a time, in the order of the entries' clocks.
+	// Append hands an encoded entry to the log and returns without waiting for its commit. The Pipeline calls
+	// it from one goroutine at a time, in the order of the entries' clocks.
 	Append func(encoded []byte) Future
-	// Now is the host's time; its monotonic part drives the entries' clock.
+	// Now returns the host's time. Its monotonic part drives the entries' clock.
 	Now func() time.Time
-	// Rand is where seeds come from: crypto/rand.Reader outside of simulations.
+	// Rand is the source of the entries' seeds: crypto/rand.Reader except in simulations.
 	Rand io.Reader
-	// Level is the feature level to write entries at.
+	// Level returns the feature level to write entries at.
 	Level func() uint32
-	// Tracer follows ops that belong to a trace; nil = none does.
+	// Tracer makes the spans of entries; nil makes none.
 	Tracer Tracer
 }
 
-// Future is the outcome of one Append.
+// Future waits for the result of one Append.
 type Future interface {
-	// Wait blocks until the entry was applied, and answers one result for each op
-	// by position; or until it is known to fail. The error is an *api.Error that
-	// says whether the entry may still be applied.
+	// Wait blocks until the entry was applied or is known to have failed. It returns one result for each op,
+	// by position. The error is an *api.Error that says whether the entry may still be applied.
 	Wait() ([]any, entry.Position, error)
 }
 
-// Config is what a Pipeline is made of.
+// Config holds the parameters of Start.
 type Config struct {
 	Env
 	Incarnation entry.Incarnation
-	// LastClockNs is the clock of the newest entry in the log. The Pipeline starts
-	// at the later of it and Now.
+	// LastClockNs is the clock of the newest entry in the log. The Pipeline's clock starts at LastClockNs or
+	// at Now, whichever is later.
 	LastClockNs int64
-	// First goes before all others, as an entry of its own; nil = none.
+	// First is appended before all other ops, as an entry of its own; nil appends no such entry.
 	First Op
-	// Limits bounds the work; zero fields have the package's defaults.
+	// Limits bounds the work. Zero fields take the package's defaults.
 	Limits Limits
-	// Admit may refuse an op before it is let into the backlog; nil = it does not.
+	// Admit may refuse an op before it enters the backlog; nil admits every op.
 	Admit func(Op) error
-	// Stats is counted into; nil = nobody asks.
+	// Stats counts the work of this Pipeline; nil counts into a Stats that nobody reads.
 	Stats *Stats
 }
 
@@ -80,26 +76,26 @@ type Pipeline struct {
 	env         Env
 	incarnation entry.Incarnation
 	limits      Limits
-	allow       func(Op) error // nil: everything
+	allow       func(Op) error // Config.Admit; nil admits every op
 	stats       *Stats
-	started     chan struct{} // closed when First was applied
-	done        chan struct{} // closed when no entry is in flight and none will be
+	started     chan struct{} // closed once First was applied
+	done        chan struct{} // closed once no entry is in flight and none will follow
 	pool        pool
 
-	forming sync.Mutex // held from writing an entry's ops until it is appended
-	builder entry.Builder
-	clock   clock
-	stamped atomic.Pointer[clock] // a copy of clock, for ClockNs
+	entryMu   sync.Mutex // guards builder and clock; held from encoding an entry until it is appended
+	builder   entry.Builder
+	clock     clock
+	clockCopy atomic.Pointer[clock] // a copy of clock that ClockNs reads without a lock
 
-	mu      sync.Mutex
-	wake    sync.Cond // the first lane waits on it for work; uses mu
-	full    sync.Cond // the other lanes wait on it for an entry's worth of work; uses mu
-	queue   queue
-	stopped error // why new proposals are refused; nil while they are not
-	rate    rate
+	mu        sync.Mutex
+	notEmpty  sync.Cond // the first append loop waits on it for any proposal; uses mu
+	entryFull sync.Cond // the other append loops wait on it for a full entry; uses mu
+	queue     queue
+	stopped   error // the error that refuses new proposals; nil while they are accepted
+	rate      rate
 }
 
-// Start opens a Pipeline. It ends by Stop or Drain.
+// Start starts a Pipeline. Stop or Drain ends it.
 func Start(c Config) *Pipeline {
 	p := &Pipeline{
 		env:         c.Env,
@@ -113,14 +109,14 @@ func Start(c Config) *Pipeline {
 	if p.stats == nil {
 		p.stats = new(Stats)
 	}
-	p.wake.L, p.full.L = &p.mu, &p.mu
+	p.notEmpty.L, p.entryFull.L = &p.mu, &p.mu
 	p.clock.anchor(c.Now(), c.LastClockNs)
 	p.publishClock()
 	go p.run(c.First)
 	return p
 }
 
-// run appends the first op and then keeps the lanes going until they end.
+// run appends the first op and then runs the append loops until they return.
 func (p *Pipeline) run(first Op) {
 	defer close(p.done)
 	if first != nil {
@@ -130,51 +126,50 @@ func (p *Pipeline) run(first Op) {
 		}
 	}
 	close(p.started)
-	var lanes sync.WaitGroup
+	var loops sync.WaitGroup
 	for i := range p.limits.InFlight {
-		lanes.Go(func() { p.lane(i == 0) })
+		loops.Go(func() { p.appendLoop(i == 0) })
 	}
-	lanes.Wait()
+	loops.Wait()
 }
 
-// ClockNs is the clock an entry made now would be stamped with, in Unix
-// nanoseconds: what is due by it is due for the machine.
+// ClockNs returns the clock that an entry encoded now would carry, in Unix nanoseconds. The machine treats
+// every timer up to it as due.
 func (p *Pipeline) ClockNs() int64 {
-	c := *p.stamped.Load()
+	c := *p.clockCopy.Load()
 	return c.next(p.env.Now())
 }
 
-// publishClock is called after each change of clock, by whoever may change it.
+// publishClock copies the clock for ClockNs. The caller holds entryMu and has just changed the clock.
 func (p *Pipeline) publishClock() {
 	c := p.clock
-	p.stamped.Store(&c)
+	p.clockCopy.Store(&c)
 }
 
-// Started is closed once the first op was applied.
+// Started returns a channel that is closed once the first op was applied.
 func (p *Pipeline) Started() <-chan struct{} { return p.started }
 
-// Done is closed once the Pipeline was stopped and nothing is in flight.
+// Done returns a channel that is closed once the Pipeline was stopped and no entry is in flight.
 func (p *Pipeline) Done() <-chan struct{} { return p.done }
 
-// Err is why proposals are refused; nil while they are not.
+// Err returns the error that refuses new proposals, or nil while they are accepted.
 func (p *Pipeline) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.stopped
 }
 
-// Propose answers the op's result and the position of its entry once the entry
-// was applied. The result is what the machine returned, which may be an error
-// value. Errors are *api.Error: the op's own when it is not valid,
-// PAYLOAD_TOO_LARGE above MaxOpBytes, what Config.Admit refuses it with, OVERLOADED with RetryAfter when the backlog
-// is full, what Stop was given, or what the log answered. When ctx ends first,
-// the error says whether the op was withdrawn or may still be applied.
+// Propose waits until the op's entry was applied, and returns the op's result and the entry's position. The
+// machine produced the result, which may be an error value. The error of Propose is an *api.Error: the op's
+// own if it is not valid, PAYLOAD_TOO_LARGE above MaxOpBytes, the refusal of Config.Admit, OVERLOADED with
+// RetryAfter if the backlog is full, the error given to Stop, or the log's error. If ctx ends first, the
+// error says whether the op was withdrawn or may still be applied.
 func (p *Pipeline) Propose(ctx context.Context, op Op) (any, entry.Position, error) {
 	return p.ProposeWithin(ctx, 0, op)
 }
 
-// ProposeWithin is Propose that gives up after a time as it does when ctx ends; 0 =
-// never. A context with a deadline says the same, and has to be made for each op.
+// ProposeWithin is like Propose, but treats the end of the time limit like the end of ctx; 0 sets no limit. A
+// context with a deadline does the same, but costs an allocation for each op.
 func (p *Pipeline) ProposeWithin(ctx context.Context, limit time.Duration, op Op) (any, entry.Position, error) {
 	size, err := Check(op)
 	if err != nil {
@@ -190,8 +185,8 @@ func (p *Pipeline) ProposeWithin(ctx context.Context, limit time.Duration, op Op
 	if p.env.Tracer != nil {
 		pr.trace = p.env.Tracer.Of(ctx)
 	}
-	if b, ok := op.(Boarder); ok {
-		err = b.Board(func() error { return p.admit(pr) })
+	if b, ok := op.(OrderedOp); ok {
+		err = b.AdmitInOrder(func() error { return p.admit(pr) })
 	} else {
 		err = p.admit(pr)
 	}
@@ -207,23 +202,23 @@ func (p *Pipeline) ProposeWithin(ctx context.Context, limit time.Duration, op Op
 	return result, at, err
 }
 
-// await returns nil once a proposal has its answer. After an error it is no longer the
-// caller's.
+// await returns nil once a proposal has its answer. If it returns an error, the caller must not use the
+// proposal any more.
 func (p *Pipeline) await(ctx context.Context, limit time.Duration, pr *proposal) error {
-	var over <-chan time.Time
+	var timedOut <-chan time.Time
 	if limit > 0 {
-		over = pr.alarm(limit)
+		timedOut = pr.startTimer(limit)
 	}
 	var cause error
 	select {
 	case <-pr.answered:
 	case <-ctx.Done():
 		cause = context.Cause(ctx)
-	case <-over:
+	case <-timedOut:
 		cause = context.DeadlineExceeded
 	}
-	if over != nil {
-		pr.timer.Stop() // before somebody else may have the proposal
+	if timedOut != nil {
+		pr.timer.Stop() // before another caller can reuse the proposal
 	}
 	if cause == nil {
 		return nil
@@ -231,11 +226,10 @@ func (p *Pipeline) await(ctx context.Context, limit time.Duration, pr *proposal)
 	return p.abandon(pr, cause)
 }
 
-// ErrUnknown is the cause of errors after which the op may have been applied, or
-// still be.
+// ErrUnknown is wrapped by errors after which the op may have been applied, or may still be.
 var ErrUnknown = errors.New("the outcome is unknown")
 
-// Check validates an op and answers its encoded size.
+// Check validates an op and returns its encoded size.
 func Check(op Op) (int, error) {
 	if err := op.Validate(); err != nil {
 		var refused *api.Error
@@ -254,7 +248,7 @@ func Check(op Op) (int, error) {
 	return size, nil
 }
 
-// admit puts a proposal into the backlog, or refuses it.
+// admit puts a proposal into the backlog, or refuses it if the backlog is full or the Pipeline was stopped.
 func (p *Pipeline) admit(pr *proposal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -269,14 +263,14 @@ func (p *Pipeline) admit(pr *proposal) error {
 		return full
 	}
 	p.queue.push(pr)
-	p.wake.Signal()
+	p.notEmpty.Signal()
 	if p.queue.full(&p.limits) {
-		p.full.Signal()
+		p.entryFull.Signal()
 	}
 	return nil
 }
 
-// abandon gives a proposal up. It returns nil when the answer had come meanwhile.
+// abandon withdraws a proposal. It returns nil if the answer arrived in the meantime.
 func (p *Pipeline) abandon(pr *proposal, cause error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -289,21 +283,20 @@ func (p *Pipeline) abandon(pr *proposal, cause error) error {
 	case <-pr.answered:
 		return nil
 	default:
-		// The proposal now belongs to the lane that has it: it is not used again.
+		// The append loop that took the proposal still uses it, so it does not return to the pool.
 		return api.Wrap(errors.Join(ErrUnknown, cause), api.LeaderUnavailable, "the request ended while it was being written: its outcome is unknown, repeat it with the same idempotency key")
 	}
 }
 
-// Backlog is how many ops, and bytes of them, wait to be put into an entry.
+// Backlog returns the number of ops that wait to be put into an entry, and their bytes.
 func (p *Pipeline) Backlog() (ops int, bytes int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queue.ops, p.queue.bytes
 }
 
-// Stop refuses all proposals from now on, and those that wait, with err. Entries
-// in flight keep their own outcome. It does not wait; only the first call of Stop
-// and Drain decides the error of later proposals.
+// Stop refuses all waiting and all later proposals with err. Entries in flight keep their own outcome. Stop
+// does not wait. Only the first call of Stop or Drain sets the error of later proposals.
 func (p *Pipeline) Stop(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -314,20 +307,19 @@ func (p *Pipeline) Stop(err error) {
 		p.queue.remove(pr)
 		pr.answer(nil, entry.Position{}, err)
 	}
-	p.wake.Broadcast()
-	p.full.Broadcast()
+	p.notEmpty.Broadcast()
+	p.entryFull.Broadcast()
 }
 
-// Drain refuses new proposals with err and waits until those admitted before are
-// answered. When ctx ends first, those that still wait are refused with err, and
-// ctx's cause is returned.
+// Drain refuses new proposals with err and waits until those already admitted have been answered. If ctx ends
+// first, Drain refuses the waiting proposals with err and returns the cause of ctx.
 func (p *Pipeline) Drain(ctx context.Context, err error) error {
 	p.mu.Lock()
 	if p.stopped == nil {
 		p.stopped = err
 	}
-	p.wake.Broadcast()
-	p.full.Broadcast()
+	p.notEmpty.Broadcast()
+	p.entryFull.Broadcast()
 	p.mu.Unlock()
 	select {
 	case <-p.done:

@@ -48,8 +48,8 @@ func TestBatchesWhatGathersMeanwhile(t *testing.T) {
 	})
 }
 
-// An entry's worth of work does not wait for the entry before, in ops or in
-// bytes; one op less does, and so does what gathers beyond MaxInFlight.
+// TestFullEntryGoesAhead checks that a full entry, by ops or by bytes, is appended while the one before is in
+// flight. An entry with one op less waits, and so do all entries beyond MaxInFlight.
 func TestFullEntryGoesAhead(t *testing.T) {
 	for name, limits := range map[string]Limits{"ops": {EntryOps: 3}, "bytes": {EntryBytes: 3}} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestFullEntryGoesAhead(t *testing.T) {
 						t.Fatalf("with %s: %s, want %s", step.name, got, step.want)
 					}
 				}
-				// Whichever returns, the full entry that gathered is next.
+				// Whichever entry returns, the full entry in the queue is next.
 				l.entries[1].settled <- nil
 				synctest.Wait()
 				if got, want := fmt.Sprint(l.names()), "[[a] [b c d] [e f g]]"; got != want {
@@ -183,7 +183,7 @@ func TestCancelledBeforeItsTurn(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		b, c := propose(ctx, p, op{name: "b"}), propose(t.Context(), p, op{name: "c"})
-		got := <-b // virtual time moves on, since all else waits
+		got := <-b // virtual time advances because all other goroutines wait
 		wantCode(t, got.err, api.Overloaded)
 		if !errors.Is(got.err, context.DeadlineExceeded) || !strings.Contains(got.err.Error(), "withdrawn") {
 			t.Errorf("withdrawn with %v", got.err)

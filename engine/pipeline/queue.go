@@ -8,25 +8,23 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// The default bounds. Bytes are those of the encoded ops.
+// These constants are the default bounds. Bytes count encoded ops.
 const (
-	// MaxOpBytes is the most one op may take.
+	// MaxOpBytes is the largest size of one op.
 	MaxOpBytes = 20 << 20
-	// MaxEntryOps is the most ops of one entry: it bounds how long one apply takes.
+	// MaxEntryOps is the most ops in one entry. It bounds the time that applying an entry takes.
 	MaxEntryOps = 1024
-	// MaxEntryBytes is where an entry is full. Each class that waits may put its
-	// oldest op on top of that, so an entry takes less than
-	// MaxEntryBytes + 4 MaxOpBytes.
+	// MaxEntryBytes is the size at which an entry is full. Each waiting class may add its oldest op beyond
+	// it, so an entry is smaller than MaxEntryBytes + 4 MaxOpBytes.
 	MaxEntryBytes = 1 << 20
-	// MaxBacklogOps and MaxBacklogBytes bound what waits for an entry.
+	// MaxBacklogOps and MaxBacklogBytes bound the proposals that wait for an entry.
 	MaxBacklogOps   = 16384
 	MaxBacklogBytes = 64 << 20
-	// MaxInFlight is how many entries are under way when full ones gather: one is
-	// applied while the next is written.
+	// MaxInFlight is the most entries in flight: one is applied while the next, if it is full, is written.
 	MaxInFlight = 2
 )
 
-// Limits bounds a Pipeline's work; a zero field has its default.
+// Limits bounds a Pipeline's work. A zero field takes its default.
 type Limits struct {
 	EntryOps     int   // MaxEntryOps
 	EntryBytes   int64 // MaxEntryBytes
@@ -35,7 +33,7 @@ type Limits struct {
 	InFlight     int   // MaxInFlight
 }
 
-// WithDefaults is l with its zero fields filled in.
+// WithDefaults returns l with defaults in its zero fields.
 func (l Limits) WithDefaults() Limits {
 	orDefault(&l.EntryOps, MaxEntryOps)
 	orDefault(&l.EntryBytes, MaxEntryBytes)
@@ -51,16 +49,16 @@ func orDefault[T int | int64](field *T, value T) {
 	}
 }
 
-// admitShare is how full (in sixteenths) the backlog may be for a class to be
-// admitted: work that frees resources is let in when other work no longer is.
+// admitShare is the fill level of the backlog, in sixteenths, up to which each class is admitted. Work that
+// frees resources is still admitted when other work is refused.
 var admitShare = [classes]int64{ClassSettle: 16, ClassEnqueue: 14, ClassFetch: 12, ClassManage: 8}
 
-// entryShare is the part of an entry (1/entryShare of its ops and bytes) that
-// each waiting class is sure of.
+// entryShare sets the part of an entry, 1/entryShare of its ops and bytes, that is reserved for each waiting
+// class.
 const entryShare = 8
 
-// proposal is one op on its way. While waiting is true it belongs to the queue
-// and is guarded by Pipeline.mu; then to the lane that took it, until answered.
+// proposal is one op between its proposal and its answer. While waiting is true, the queue owns it and
+// Pipeline.mu guards it. Afterwards the append loop that took it owns it until it is answered.
 type proposal struct {
 	op         Op
 	size       int64
@@ -70,15 +68,15 @@ type proposal struct {
 	waiting    bool
 	prev, next *proposal
 
-	timer    *time.Timer   // nil until a proposal had a time limit; stopped unless it waits
-	answered chan struct{} // one token, sent after the fields below are set
+	timer    *time.Timer   // nil until a proposal had a time limit; runs only while the caller waits
+	answered chan struct{} // receives one token after the fields below are set
 	result   any
 	at       entry.Position
 	err      error
 }
 
-// pool keeps proposals for reuse. Each Pipeline has its own: inside a
-// testing/synctest bubble a channel must not come from outside.
+// pool keeps proposals for reuse. Each Pipeline has its own, because a channel from outside must not be used
+// inside a testing/synctest bubble.
 type pool struct{ free sync.Pool }
 
 func (p *pool) get(op Op, size int) *proposal {
@@ -90,15 +88,15 @@ func (p *pool) get(op Op, size int) *proposal {
 	return pr
 }
 
-// put gives a proposal back; nobody else may hold it, and its answer must have
-// been received or never been sent.
+// put returns a proposal to the pool. Nobody else may hold it, and its answer must have been received or
+// never sent.
 func (p *pool) put(pr *proposal) {
 	*pr = proposal{answered: pr.answered, timer: pr.timer}
 	p.free.Put(pr)
 }
 
-// alarm rings when so much time has passed, unless the timer is stopped before.
-func (pr *proposal) alarm(after time.Duration) <-chan time.Time {
+// startTimer starts the proposal's timer and returns its channel.
+func (pr *proposal) startTimer(after time.Duration) <-chan time.Time {
 	if pr.timer == nil {
 		pr.timer = time.NewTimer(after)
 	} else {
@@ -107,14 +105,14 @@ func (pr *proposal) alarm(after time.Duration) <-chan time.Time {
 	return pr.timer.C
 }
 
-// answer never blocks: a proposal is answered once.
+// answer sends the proposal's answer. It never blocks, because a proposal is answered once.
 func (pr *proposal) answer(result any, at entry.Position, err error) {
 	pr.result, pr.at, pr.err = result, at, err
 	pr.answered <- struct{}{}
 }
 
-// queue is what waits for an entry: a list for each class, oldest first, so that
-// withdrawing costs the same wherever the proposal stands.
+// queue holds the proposals that wait for an entry: a list for each class, oldest first. The lists are
+// linked, so that withdrawing a proposal costs the same at every position.
 type queue struct {
 	lists [classes]list
 	ops   int
@@ -168,7 +166,7 @@ func (q *queue) count(pr *proposal, n int) {
 	q.bytes += int64(n) * pr.size
 }
 
-// all yields what waits, class by class; the yielded proposal may be removed.
+// all yields the waiting proposals, class by class. The loop body may remove the yielded proposal.
 func (q *queue) all() iter.Seq[*proposal] {
 	return func(yield func(*proposal) bool) {
 		for c := range q.lists {
@@ -183,22 +181,20 @@ func (q *queue) all() iter.Seq[*proposal] {
 	}
 }
 
-// full says whether more waits than one entry takes, or just as much.
+// full reports whether the waiting proposals fill an entry.
 func (q *queue) full(l *Limits) bool { return q.ops >= l.EntryOps || q.bytes >= l.EntryBytes }
 
-// take moves the ops of the next entry into batch: classes in their order, each
-// oldest first, so that in one entry settles stand before enqueues before
-// fetches.
+// take moves the ops of the next entry into batch: classes in ascending order, each oldest first, so that in
+// one entry settles come before enqueues and enqueues before fetches.
 //
-// Nothing starves. A class that waits is sure of its oldest op in every entry,
-// whatever waits beside it and however large that op is, and up to its share of
-// the entry; only what is left goes by class. So each entry moves each waiting
-// class on, and a proposal behind n others of its class is in one of the next
-// n+1 entries.
+// No class starves. Every entry includes the oldest op of each waiting class, regardless of the other classes
+// and of the op's size, and reserves a share for each class. Only the remaining room is given out by class.
+// So each entry makes progress in each waiting class, and a proposal behind n others of its class is in one
+// of the next n+1 entries.
 func (q *queue) take(batch []*proposal, l *Limits) []*proposal {
 	ops, bytes := l.EntryOps, l.EntryBytes
 	for c := range q.lists {
-		// What the classes behind this one are sure of is not this one's to use.
+		// Leave the share that is reserved for the later classes.
 		keepOps, keepBytes := 0, int64(0)
 		for later := c + 1; later < len(q.lists); later++ {
 			keepOps += min(q.lists[later].ops, max(1, l.EntryOps/entryShare))

@@ -18,7 +18,7 @@ func queued(class Class, sizes ...int) []*proposal {
 	return all
 }
 
-// taken describes a batch as class and size of each op.
+// taken describes a batch by the class and size of each op.
 func taken(batch []*proposal) string {
 	var words []string
 	for _, pr := range batch {
@@ -77,8 +77,8 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// However many settles and enqueues come, a fetch behind n others is taken with
-// the n+1st entry at the latest.
+// TestTakeStarvesNobody checks that a fetch behind n others is in one of the next n+1 entries, however many
+// settles and enqueues arrive.
 func TestTakeStarvesNobody(t *testing.T) {
 	t.Parallel()
 	var q queue
@@ -118,7 +118,7 @@ func TestRemoveAnywhere(t *testing.T) {
 	}
 }
 
-// Each class is let in up to its share of the backlog, exactly.
+// TestAdmissionBounds checks the exact share of the backlog up to which each class is admitted.
 func TestAdmissionBounds(t *testing.T) {
 	t.Parallel()
 	for class, wantOps := range map[Class]int{ClassSettle: 32, ClassEnqueue: 28, ClassFetch: 24, ClassManage: 16} {
@@ -171,7 +171,7 @@ func TestOverloadAnswersWhenToComeBack(t *testing.T) {
 		if got := refused().RetryAfter; got != time.Second {
 			t.Errorf("before anything is known of the log: %v", got)
 		}
-		// The log takes half a second for one op.
+		// The log needs half a second for one op.
 		time.Sleep(500 * time.Millisecond)
 		l.entries[0].settled <- nil
 		synctest.Wait()
@@ -179,7 +179,7 @@ func TestOverloadAnswersWhenToComeBack(t *testing.T) {
 		if got := refused().RetryAfter; got != 5*time.Second {
 			t.Errorf("ten wait at 2/s: %v", got)
 		}
-		// The second, with ten ops, takes as long: 20/s now, 11/s on average.
+		// The second entry, with ten ops, takes as long: 20/s now, 11/s on average.
 		time.Sleep(500 * time.Millisecond)
 		l.entries[1].settled <- nil
 		synctest.Wait()
@@ -212,7 +212,7 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	}
 }
 
-// An idle log is not a slow one.
+// TestRateCountsBusyTimeOnly checks that idle time does not lower the rate.
 func TestRateCountsBusyTimeOnly(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1000, 0)

@@ -6,25 +6,25 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Tracer follows the entries of ops that belong to a trace. It stands between a
-// Pipeline and whatever makes spans, of which a Pipeline needs only names.
+// Tracer makes a span for each entry that carries ops of a trace. The interface keeps the Pipeline
+// independent of the tracing library.
 type Tracer interface {
-	// Of is the span that is being recorded in ctx; zero for none.
+	// Of returns the span that ctx records, or zero if it records none.
 	Of(ctx context.Context) entry.Trace
-	// Begin starts the span of an entry of so many ops. The spans its ops were
-	// proposed in come in the ops' order, one at least; the slice is not to be kept.
+	// Begin starts the span of an entry of so many ops. proposed lists the spans of the ops that have one, in
+	// the ops' order; it has at least one element, and Begin must not keep the slice.
 	Begin(proposed []entry.Trace, ops int) Span
 }
 
-// Span is an entry on its way, from its making until it was applied or has failed.
+// Span covers an entry from its encoding until it was applied or has failed.
 type Span interface {
-	// Trace is what the entry's header says of it; zero when it is not recorded.
+	// Trace returns the trace context for the entry's header, or zero if the span is not recorded.
 	Trace() entry.Trace
-	// End is called once. The position is the entry's, and counts when err is nil.
+	// End ends the span and is called once. If err is nil, at is the entry's position.
 	End(at entry.Position, err error)
 }
 
-// trace starts the span of an entry; nil when none of its ops belongs to a trace.
+// trace starts the span of an entry, or returns nil if none of its ops belongs to a trace.
 func (p *Pipeline) trace(batch []*proposal) Span {
 	if p.env.Tracer == nil {
 		return nil

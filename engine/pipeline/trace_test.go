@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// spans is a Tracer whose spans are bytes: the context's, and 100 and up for
-// entries.
+// spans is a Tracer that identifies spans by bytes: those of contexts by the test's own, those of entries
+// from 100 up.
 type spans struct {
 	begun []string // "spans of ops/ops in the entry", per entry
 	ended []string // "span index code", per entry
@@ -50,15 +50,15 @@ func (s *span) End(at entry.Position, err error) {
 	s.of.ended = append(s.of.ended, fmt.Sprint(s.id, " ", at.Index, " ", api.CodeOf(err)))
 }
 
-// An entry belongs to the spans its ops were proposed in, in their order; one
-// whose ops have none makes none and says none.
+// TestTracedEntries checks that an entry's span lists the spans of its ops in their order, and that an entry
+// without traced ops has no span.
 func TestTracedEntries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &spans{}
 		p, l := start(t, func(c *Config) { c.Tracer, c.First = s, op{name: "first"} })
 		synctest.Wait()
 		ctx := t.Context()
-		l.entries[0].settled <- nil // the term's first op: nobody's
+		l.entries[0].settled <- nil // the term's first op belongs to no trace
 		synctest.Wait()
 		propose(in(ctx, 1), p, op{name: "a"})
 		synctest.Wait()
@@ -96,7 +96,7 @@ func TestTracedEntries(t *testing.T) {
 	})
 }
 
-// applied is a Future of an entry of one op that is applied already.
+// applied is the Future of an applied entry of one op.
 type applied struct{}
 
 var nothing = []any{nil}
@@ -105,7 +105,7 @@ func (applied) Wait() ([]any, entry.Position, error) {
 	return nothing, entry.Position{Index: 1}, nil
 }
 
-// Who wants no spans does not pay for those who do.
+// TestNoSpanNoAllocation checks that a tracer allocates nothing for an op without a span.
 func TestNoSpanNoAllocation(t *testing.T) {
 	allocations := func(tracer Tracer) float64 {
 		p := Start(Config{Env: Env{

@@ -9,45 +9,44 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// lane carries one entry at a time from the queue to its callers, until the
-// Pipeline is stopped and the queue is empty. The first lane takes what there is;
-// the others wait for full entries.
-func (p *Pipeline) lane(first bool) {
+// appendLoop appends one entry at a time and hands its results to the callers, until the Pipeline is stopped
+// and the queue is empty. The first loop takes any waiting proposals; the others wait until a full entry is
+// queued.
+func (p *Pipeline) appendLoop(first bool) {
 	var batch []*proposal
 	for {
-		// The callers just answered propose again, mostly: let them run, so that
-		// they go together and not one by one.
+		// Most callers that were just answered propose again. Let them run, so that their next proposals
+		// share an entry.
 		runtime.Gosched()
-		var under flight
-		batch, under = p.next(batch[:0], first)
-		if under.Future == nil {
+		var sent inflight
+		batch, sent = p.next(batch[:0], first)
+		if sent.Future == nil {
 			return
 		}
-		p.deliver(batch, under)
+		p.deliver(batch, sent)
 		clear(batch)
 	}
 }
 
-// flight is an entry that was handed to the log.
-type flight struct {
+// inflight is an entry that was handed to the log.
+type inflight struct {
 	Future
 	appended time.Time
 	span     Span // nil = none
 }
 
-// next waits for work and appends it as one entry. A nil Future means that there
-// will be no more.
-func (p *Pipeline) next(batch []*proposal, first bool) ([]*proposal, flight) {
+// next waits for proposals and appends them as one entry. A nil Future means that the Pipeline has ended.
+func (p *Pipeline) next(batch []*proposal, first bool) ([]*proposal, inflight) {
 	for {
 		if batch = p.take(batch[:0], first); len(batch) == 0 {
-			return nil, flight{}
+			return nil, inflight{}
 		}
-		p.forming.Lock()
+		p.entryMu.Lock()
 		if batch = p.encode(batch); len(batch) == 0 {
-			p.forming.Unlock()
+			p.entryMu.Unlock()
 			continue
 		}
-		defer p.forming.Unlock()
+		defer p.entryMu.Unlock()
 		now := p.env.Now()
 		p.mu.Lock()
 		p.rate.begin(now)
@@ -55,7 +54,7 @@ func (p *Pipeline) next(batch []*proposal, first bool) ([]*proposal, flight) {
 		for _, pr := range batch {
 			p.stats.QueueTime.observe(now.Sub(pr.proposed))
 		}
-		out := flight{appended: now, span: p.trace(batch)}
+		out := inflight{appended: now, span: p.trace(batch)}
 		var trace entry.Trace
 		if out.span != nil {
 			trace = out.span.Trace()
@@ -65,24 +64,24 @@ func (p *Pipeline) next(batch []*proposal, first bool) ([]*proposal, flight) {
 	}
 }
 
-// take waits for a lane's work and takes it out of the queue; nothing when there
-// will be no more.
+// take waits for proposals and removes the next batch from the queue. It returns none once the Pipeline has
+// ended.
 func (p *Pipeline) take(batch []*proposal, first bool) []*proposal {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if first {
 		for p.queue.ops == 0 && p.stopped == nil {
-			p.wake.Wait()
+			p.notEmpty.Wait()
 		}
 	} else {
 		for !p.queue.full(&p.limits) && p.stopped == nil {
-			p.full.Wait()
+			p.entryFull.Wait()
 		}
 	}
 	return p.queue.take(batch, &p.limits)
 }
 
-// encode writes the ops into the entry and keeps those that could be written.
+// encode adds the ops to the entry. It answers those that cannot be encoded and returns the others.
 func (p *Pipeline) encode(batch []*proposal) []*proposal {
 	kept := batch[:0]
 	for _, pr := range batch {
@@ -95,12 +94,12 @@ func (p *Pipeline) encode(batch []*proposal) []*proposal {
 	return kept
 }
 
-// append closes the entry in the builder and hands it to the log.
+// append completes the entry in the builder and hands it to the log.
 func (p *Pipeline) append(now time.Time, trace entry.Trace) Future {
 	h := entry.Header{Level: p.env.Level(), Incarnation: p.incarnation, ClockNs: p.clock.next(now), Trace: trace}
 	p.publishClock()
 	if _, err := io.ReadFull(p.env.Rand, h.Seed[:]); err != nil {
-		p.builder.Finish(h) // dropped: without a seed the entry may not be written
+		p.builder.Finish(h) // discard it: an entry must not be written without a seed
 		return failure{api.Wrap(err, api.Internal, "no random bytes to be had: nothing was written")}
 	}
 	return p.env.Append(p.builder.Finish(h))
@@ -112,19 +111,19 @@ type failure struct{ err error }
 func (f failure) Wait() ([]any, entry.Position, error) { return nil, entry.Position{}, f.err }
 
 // deliver waits for an entry and answers its proposals by position.
-func (p *Pipeline) deliver(batch []*proposal, under flight) {
-	results, at, err := under.Wait()
+func (p *Pipeline) deliver(batch []*proposal, sent inflight) {
+	results, at, err := sent.Wait()
 	if err == nil && len(results) != len(batch) {
 		err = api.Errorf(api.Internal, "entry %d of %d ops had %d results", at.Index, len(batch), len(results))
 	}
-	if under.span != nil {
-		under.span.End(at, err)
+	if sent.span != nil {
+		sent.span.End(at, err)
 	}
 	applied, now := len(batch), p.env.Now()
 	if err != nil {
 		applied = 0
 	} else {
-		p.stats.ApplyTime.observe(now.Sub(under.appended))
+		p.stats.ApplyTime.observe(now.Sub(sent.appended))
 	}
 	p.mu.Lock()
 	p.rate.end(now, applied)
@@ -138,9 +137,9 @@ func (p *Pipeline) deliver(batch []*proposal, under flight) {
 	}
 }
 
-// appendFirst writes the first op as an entry of its own and waits for it.
+// appendFirst appends the term's first op as an entry of its own and waits for it.
 func (p *Pipeline) appendFirst(op Op) error {
-	future, err := p.formFirst(op)
+	future, err := p.encodeFirst(op)
 	if err != nil {
 		return api.Errorf(api.Internal, "the term's first op: %w", err)
 	}
@@ -157,12 +156,12 @@ func (p *Pipeline) appendFirst(op Op) error {
 	return nil
 }
 
-func (p *Pipeline) formFirst(op Op) (Future, error) {
+func (p *Pipeline) encodeFirst(op Op) (Future, error) {
 	if err := op.Validate(); err != nil {
 		return nil, err
 	}
-	p.forming.Lock()
-	defer p.forming.Unlock()
+	p.entryMu.Lock()
+	defer p.entryMu.Unlock()
 	if err := p.builder.Add(op.Number(), op.SizeVT(), op); err != nil {
 		return nil, err
 	}
