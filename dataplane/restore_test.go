@@ -439,7 +439,7 @@ func TestARestoredNodeIsFoundedOnce(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := replica.Refound(filepath.Join(cellDir, "raft"), log, s.Applied(), "other", "other:1", op.NewMachine(s)); err != nil {
+			if err := replica.BootstrapRestored(filepath.Join(cellDir, "raft"), log, s.Applied(), "other", "other:1", op.NewMachine(s)); err != nil {
 				t.Fatal(err)
 			}
 			if err := errors.Join(log.Close(), s.Close()); err != nil {

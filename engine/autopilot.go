@@ -22,7 +22,7 @@ func (g *Group) pilot(ctx context.Context) {
 	if g.config.Autopilot == nil {
 		return
 	}
-	members, since := g.replica.Settled()
+	members, since := g.replica.AppliedMembers()
 	promote, remove := g.config.Autopilot.decide(time.Now(), g.identity.NodeID, members, g.watches.copy())
 	log := g.config.Logger.With("group", g.identity.Group)
 	p := replica.Peer{ID: promote, Voter: true}

@@ -175,7 +175,7 @@ func (g *Group) resultOf(op Op, a answer) (any, error) {
 func (g *Group) showOwn(ctx context.Context, leader string, at Position) {
 	ctx, cancel := context.WithTimeout(ctx, maxOwnWait)
 	defer cancel()
-	g.replica.Hasten(ctx, leader, at)
+	g.replica.AdvanceCommit(ctx, leader, at)
 	_ = g.replica.Await(ctx, at.Index)
 }
 

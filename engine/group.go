@@ -149,10 +149,10 @@ func (g *Group) found(log raftlog.Store) error {
 func (g *Group) foundAlone(log raftlog.Store) error {
 	id := &g.identity
 	if !id.Restored {
-		return replica.Found(log, id.NodeID, g.address(), g.config.Machine)
+		return replica.Bootstrap(log, id.NodeID, g.address(), g.config.Machine)
 	}
 	of := entry.Applied{Group: id.Group, Incarnation: id.Incarnation}
-	return replica.Refound(g.config.Dir, log, of, id.NodeID, g.address(), g.config.Machine)
+	return replica.BootstrapRestored(g.config.Dir, log, of, id.NodeID, g.address(), g.config.Machine)
 }
 
 // watchJoining records that a member which joins has got its first entry.

@@ -59,7 +59,7 @@ func (g *Group) voters() (n int) {
 // member is one of the configuration that changes are based on, and the index of
 // that; false for who is none.
 func (g *Group) member(id string) (p replica.Peer, is bool, since uint64) {
-	members, since := g.replica.Settled()
+	members, since := g.replica.AppliedMembers()
 	for _, p := range members {
 		if p.ID == id {
 			return p, true, since
@@ -225,7 +225,7 @@ func (g *Group) removeHere(ctx context.Context, p replica.Peer, since uint64) er
 func (g *Group) farewell(ctx context.Context, p replica.Peer) {
 	ctx, cancel := context.WithTimeout(ctx, stewardTick)
 	defer cancel()
-	_, since := g.replica.Settled()
+	_, since := g.replica.AppliedMembers()
 	if _, err := g.call(ctx, p, callRemoved, fields(nil).number(since)); err != nil {
 		g.config.Logger.Info("who is no member could not be told so", "group", g.identity.Group, "member", p.ID, "error", err)
 	}
@@ -244,7 +244,7 @@ func (g *Group) answerRemoved(_ context.Context, _ transport.Peer, request []byt
 // removed says whether this member was told of its removal after the newest
 // configuration that it has; if it is added again, it gets a newer one.
 func (g *Group) removed() bool {
-	_, since := g.replica.Settled()
+	_, since := g.replica.AppliedMembers()
 	return since < g.removedAt.Load()
 }
 

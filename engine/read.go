@@ -97,7 +97,7 @@ func (g *Group) verifyAt(ctx context.Context, leader replica.Peer) error {
 	if err != nil {
 		return err
 	}
-	g.replica.Hasten(ctx, read.leader, read.at)
+	g.replica.AdvanceCommit(ctx, read.leader, read.at)
 	return g.Await(ctx, read.at.Index)
 }
 

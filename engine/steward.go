@@ -179,7 +179,7 @@ func (g *Group) alive(id string) bool {
 // readdress tells the group where members are now: a member finds the others by
 // it when it has never met them.
 func (g *Group) readdress() {
-	members, since := g.replica.Settled()
+	members, since := g.replica.AppliedMembers()
 	for _, p := range members {
 		now := g.config.Transport.AddressOf(p.ID)
 		if p.ID == g.identity.NodeID {

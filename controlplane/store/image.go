@@ -144,7 +144,7 @@ func (m *machine) Restore(from image.Source) error {
 
 // compareClaim refuses an image that holds another entry than it says.
 func compareClaim(from image.Source, h head) error {
-	if claim, ok := from.(replica.Claim); ok && claim.Applied() != h.applied {
+	if claim, ok := from.(replica.Positioned); ok && claim.Applied() != h.applied {
 		return fmt.Errorf("the image holds %+v, it claims %+v", h.applied, claim.Applied())
 	}
 	return nil

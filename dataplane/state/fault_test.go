@@ -169,7 +169,7 @@ func TestFullDisk(t *testing.T) {
 		log, err := (&raftlog.Factory{SegmentBytes: raftlog.MinSegmentBytes, Logger: replica.NewLogger(quiet)}).Open(filepath.Join(dir, "log"), raftlog.WAL)
 		must(t, err)
 		if found {
-			must(t, replica.Found(log, "one", "one", shard{s}))
+			must(t, replica.Bootstrap(log, "one", "one", shard{s}))
 		}
 		led := make(chan struct{}, 9)
 		r, err := replica.Open(replica.Config{

@@ -136,7 +136,7 @@ func (c *cluster) open(id, dir string, found bool) *node {
 	log, err := (&raftlog.Factory{SegmentBytes: raftlog.MinSegmentBytes, Logger: replica.NewLogger(quiet)}).Open(filepath.Join(dir, "log"), raftlog.WAL)
 	must(c.t, err)
 	if found {
-		must(c.t, replica.Found(log, id, c.at[id], shard{store}))
+		must(c.t, replica.Bootstrap(log, id, c.at[id], shard{store}))
 	}
 	r, err := replica.Open(replica.Config{
 		Dir: dir, Group: "g", Incarnation: testIncarnation, ID: id, Machine: shard{store}, Log: log, Joining: !found,

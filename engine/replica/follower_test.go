@@ -17,13 +17,13 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// network connects replicas in memory and sends snapshots as the transport does:
-// missing parts to the follower's staging, then what raft reads.
+// network connects replicas in memory and sends snapshots as the transport does: first the missing parts to
+// the follower's staging, then the stream that raft reads.
 type network struct {
 	mu       sync.Mutex
 	links    map[raft.ServerAddress]*link
 	stagings map[raft.ServerAddress]image.Staging
-	breaks   []int          // how many parts each of the next transfers sends before it breaks
+	breaks   []int          // number of parts that each of the next transfers sends before it breaks
 	arrived  map[string]int // how often each part arrived, by its hash
 	torn     int            // transfers that broke
 	during   func()         // called before each part
@@ -62,7 +62,7 @@ func (n *network) stage(at raft.ServerAddress, s image.Staging) {
 
 var errTorn = errors.New("the connection was torn")
 
-// next is the plan of one transfer.
+// next returns the plan of one transfer.
 func (n *network) next(to raft.ServerAddress) (s image.Staging, breakAfter int, during func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -104,12 +104,12 @@ func (l *link) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, args *ra
 		l.net.mu.Unlock()
 	}
 	if breakAfter >= len(missing) {
-		return errTorn // after the last part, before what raft reads
+		return errTorn // after the last part, before the stream
 	}
 	return l.InmemTransport.InstallSnapshot(id, to, args, resp, data)
 }
 
-// member opens a replica of the network's group. It leads by itself or follows.
+// member opens a replica of the network's group, which leads or follows on its own.
 func (n *network) member(t *testing.T, dir, id string, m Machine, log Log, joining bool) *Replica {
 	t.Helper()
 	r, err := Open(Config{
@@ -124,7 +124,7 @@ func (n *network) member(t *testing.T, dir, id string, m Machine, log Log, joini
 	return r
 }
 
-// eventually waits for something that takes a while.
+// eventually waits until is returns true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); !is(); time.Sleep(time.Millisecond) {
@@ -156,11 +156,11 @@ func words(what string, n int) (all []string) {
 	return all
 }
 
-// leaderOfCutLog is a group of one whose log begins behind all that was written.
+// leaderOfCutLog returns a group of one whose log begins after all entries written so far.
 func leaderOfCutLog(t *testing.T, net *network, m *tape) *Replica {
 	t.Helper()
 	log := newMemory()
-	if err := Found(log, "one", "one", m); err != nil {
+	if err := Bootstrap(log, "one", "one", m); err != nil {
 		t.Fatal(err)
 	}
 	leader := net.member(t, t.TempDir(), "one", m, log, false)
@@ -172,8 +172,8 @@ func leaderOfCutLog(t *testing.T, net *network, m *tape) *Replica {
 	return leader
 }
 
-// A new member gets a snapshot, over a connection that breaks again and again,
-// while the leader applies more; it is restarted in the middle. Each part arrives
+// TestSnapshotOverABadConnection sends a snapshot to a new member over a connection that breaks repeatedly,
+// while the leader applies more entries and the member is restarted in the middle. Each part must arrive
 // once.
 func TestSnapshotOverABadConnection(t *testing.T) {
 	t.Parallel()
@@ -184,7 +184,7 @@ func TestSnapshotOverABadConnection(t *testing.T) {
 	for range 3 {
 		net.breaks = append(net.breaks, rng.IntN(15))
 	}
-	net.breaks = append(net.breaks, 1000) // when all parts are there
+	net.breaks = append(net.breaks, 1000) // once all parts have arrived
 	var extra sync.Once
 	net.during = func() { extra.Do(func() { write(t, leader, words("during", 20)...) }) }
 	dir, log := t.TempDir(), newMemory()
@@ -232,15 +232,15 @@ func TestSnapshotOverABadConnection(t *testing.T) {
 	}
 }
 
-// A member is sent a snapshot of another history, by a leader of the same name.
-// It refuses, changes nothing, and goes on.
+// TestSnapshotOfAnotherHistoryIsRefused sends a member a snapshot of another history, from a leader of the
+// same name. The member must refuse, change nothing, and continue.
 func TestSnapshotOfAnotherHistoryIsRefused(t *testing.T) {
 	t.Parallel()
 	net := newNetwork()
 	one, two := new(tape), new(tape)
 	leader := leaderOfCutLog(t, net, one)
 	one.mu.Lock()
-	one.poses = &theirs.Incarnation // as a leader would be that came back from a backup
+	one.poses = &theirs.Incarnation // like a leader that was restored from a backup
 	one.mu.Unlock()
 	dir := t.TempDir()
 	follower := net.member(t, dir, "two", two, newMemory(), true)
@@ -262,7 +262,7 @@ func TestSnapshotOfAnotherHistoryIsRefused(t *testing.T) {
 	if got := fmt.Sprint(list(t, dir)); got != "[staging]" {
 		t.Errorf("the follower's directory holds %s", got)
 	}
-	<-put // whatever became of it
+	<-put // its outcome does not matter
 }
 
 // strict is a log that refuses gaps, as raft-wal does.
@@ -280,9 +280,9 @@ func (s strict) StoreLogs(logs []*raft.Log) error {
 
 func (s strict) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
 
-// The process dies between a takeover and the cut of the log, at each step. When
-// it is opened again the log that was there goes where it must, and the leader's
-// next entry follows the snapshot.
+// TestCrashBehindATakeover stops the process at each step between the installation of a snapshot and the
+// truncation of the log. When the replica is opened again, the old log must be deleted where necessary, and
+// the leader's next entry must follow the snapshot.
 func TestCrashBehindATakeover(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -305,7 +305,7 @@ func TestCrashBehindATakeover(t *testing.T) {
 			died: func(t *testing.T, s *snapshots, a announcement) {
 				got, err := s.readReceived(s.receivedPath(a.manifest))
 				if err == nil {
-					err = s.restored(got)
+					err = s.installed(got)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -337,7 +337,7 @@ func TestCrashBehindATakeover(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := mustDecode(t, k)
-			if err := two.Restore(s.staging.of(a, ours)); err != nil {
+			if err := two.Restore(s.staging.source(a, ours)); err != nil {
 				t.Fatal(err)
 			}
 			test.died(t, s, a)
@@ -350,7 +350,7 @@ func TestCrashBehindATakeover(t *testing.T) {
 			if first, err := log.FirstIndex(); err != nil || first != a.Index+1 {
 				t.Errorf("the log begins at entry %d, the snapshot was of %d, %v", first, a.Index, err)
 			}
-			// A restart skips what the machine holds.
+			// A restart skips the entries that the machine holds.
 			if err := follower.Close(); err != nil {
 				t.Fatal(err)
 			}

@@ -10,15 +10,15 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// fsm is the machine as raft sees it. It is thin: it decodes, keeps order, and
-// stops the replica at the first error. Raft calls it from one goroutine.
+// fsm adapts the machine to raft. It is thin: it decodes entries, checks their order, and stops the replica
+// at the first error. Raft calls it from one goroutine.
 //
-// It takes batches not for speed (an entry is a batch already) but because that
-// is how raft hands over membership entries with their term; the single form
-// gives no term and takes no error.
+// fsm implements ApplyBatch not for speed (an entry is a batch already), but because raft passes
+// configuration entries with their term only to the batching interface; the other one gives no term and takes
+// no error.
 type fsm struct{ r *Replica }
 
-// outcome is what fsm answers to raft for one entry.
+// outcome is the result of applying one entry.
 type outcome struct {
 	results []any
 	at      entry.Position
@@ -56,7 +56,7 @@ func (f fsm) apply(l *raft.Log) *outcome {
 		out.results, out.err = nil, f.r.Unhealthy()
 		return out
 	}
-	f.r.awaiting.reached(l.Index)
+	f.r.applyWaiters.reached(l.Index)
 	return out
 }
 
@@ -68,7 +68,7 @@ func (f fsm) configure(l *raft.Log) error {
 	if err := f.r.machine.Configure(at, l.Data); err != nil {
 		return err
 	}
-	f.r.noteChange()
+	f.r.notifyChange()
 	return nil
 }
 
@@ -84,10 +84,9 @@ func (f fsm) command(l *raft.Log, out *outcome) error {
 	if e.Incarnation != at.Incarnation {
 		return fmt.Errorf("it belongs to history %v, this replica to %v", e.Incarnation, at.Incarnation)
 	}
-	// An entry proposed in one term and appended in a later one (raft may hold it
-	// while leadership is lost and won again) would come before that term's first
-	// entry. It counts as an empty one, on every replica, and its clock, which may be
-	// older than the term's, for none.
+	// Raft may hold an entry while leadership is lost and won again. An entry proposed in one term and
+	// appended in a later one would then come before that term's first entry. Every replica applies it as an
+	// empty entry, and ignores its clock, which may be older than the term's.
 	stale := fenced(l)
 	if stale {
 		e.Ops, e.ClockNs, out.err = nil, max(e.ClockNs, f.r.machine.LastClock()), errNotLeader()
@@ -110,7 +109,7 @@ func (f fsm) command(l *raft.Log, out *outcome) error {
 	return nil
 }
 
-// next is the position the entry gives to the machine, which must lie ahead.
+// next returns the position of an entry. It refuses an entry that the machine has already applied.
 func (f fsm) next(l *raft.Log) (entry.Applied, error) {
 	at := f.r.identity
 	at.Index, at.Term = l.Index, l.Term
@@ -120,14 +119,14 @@ func (f fsm) next(l *raft.Log) (entry.Applied, error) {
 	return at, nil
 }
 
-// fence is the log's extension of an entry proposed in a term.
+// fence encodes the term in which an entry was proposed, as the extension of raft's log entry.
 func fence(term uint64) []byte { return binary.LittleEndian.AppendUint64(nil, term) }
 
 func fenced(l *raft.Log) bool {
 	return len(l.Extensions) != 8 || binary.LittleEndian.Uint64(l.Extensions) != l.Term
 }
 
-// Snapshot only notes where the machine is; Persist makes it durable.
+// Snapshot only records the machine's position; Persist makes the machine durable.
 func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if err := f.r.Err(); err != nil {
 		return nil, err
@@ -135,8 +134,8 @@ func (f fsm) Snapshot() (raft.FSMSnapshot, error) {
 	return &flush{r: f.r, at: f.r.machine.Applied().Position()}, nil
 }
 
-// Restore replaces the machine by the snapshot that was opened last: raft hands
-// over a stream, and we need the parts it announces.
+// Restore replaces the machine by the snapshot that was opened last. It ignores raft's stream, because it
+// needs the parts that the stream announces.
 func (f fsm) Restore(io.ReadCloser) error {
 	if err := f.r.Err(); err != nil {
 		return err
@@ -144,19 +143,19 @@ func (f fsm) Restore(io.ReadCloser) error {
 	f.r.snapshots.mu.Lock()
 	got := f.r.snapshots.restore
 	f.r.snapshots.mu.Unlock()
-	err := f.r.snapshots.takeOver(got)
+	err := f.r.snapshots.install(got)
 	if err != nil {
 		f.r.fail(fmt.Errorf("take over the snapshot of entry %d: %w", got.Index, err))
 		return err
 	}
-	f.r.journal.cutAt(got.Index) // raft cuts the log next
-	f.r.awaiting.reached(got.Index)
-	f.r.noteChange()
+	f.r.journal.cutAt(got.Index) // raft truncates the log next
+	f.r.applyWaiters.reached(got.Index)
+	f.r.notifyChange()
 	return nil
 }
 
-// flush is a snapshot being taken: the machine made durable, then the manifest
-// (by the sink's Close), and only then may raft cut the log.
+// flush is a snapshot that is being taken. It makes the machine durable; then the sink's Close writes the
+// manifest; only then may raft truncate the log.
 type flush struct {
 	r  *Replica
 	at entry.Position

@@ -11,8 +11,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// tape is a machine that remembers what it was given, in memory; a Flush copies
-// it to the side.
+// tape is a machine in memory that remembers the entries it was given. Flush copies them aside.
 type tape struct {
 	mu       sync.Mutex
 	now      taped
@@ -21,7 +20,7 @@ type tape struct {
 	applyErr error
 	forgets  bool               // Apply answers one result too few
 	images   int                // taken so far
-	poses    *entry.Incarnation // what images say they are of, nil = the truth
+	poses    *entry.Incarnation // the history that images claim to be of; nil = the real one
 }
 
 type taped struct {
@@ -118,7 +117,7 @@ func (m *memory) SetUint64(k []byte, v uint64) error {
 func (m *memory) Size() (int64, error) { return 0, nil }
 func (m *memory) Close() error         { return nil }
 
-// run opens a replica and waits until it leads; the term it leads in is returned.
+// run opens a replica, waits until it leads, and returns the term of its leadership.
 func run(t *testing.T, dir string, m *tape, log Log) (*Replica, uint64) {
 	t.Helper()
 	led := make(chan uint64, 1)
@@ -141,10 +140,10 @@ func run(t *testing.T, dir string, m *tape, log Log) (*Replica, uint64) {
 	return r, <-led
 }
 
-func found1(t *testing.T, m *tape) *memory {
+func bootstrapped(t *testing.T, m *tape) *memory {
 	t.Helper()
 	log := newMemory()
-	if err := Found(log, "one", "one", m); err != nil {
+	if err := Bootstrap(log, "one", "one", m); err != nil {
 		t.Fatal(err)
 	}
 	return log

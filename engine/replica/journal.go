@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Log is the store of a group's log, term and vote. Size is the bytes it takes on
-// disk. A method that returned nil has made its change durable.
+// Log stores a group's log, term and vote. Size returns the bytes it takes on disk. A method that returns nil
+// has made its change durable.
 type Log interface {
 	raft.LogStore
 	raft.StableStore
@@ -20,27 +20,26 @@ type Log interface {
 	Size() (int64, error)
 }
 
-// journal is the Log as raft sees it. It measures what is appended, so that
-// snapshots are due by bytes, and it turns everything that fails into the end of
-// the replica: after a failed write it is not known what is on disk, and a log that
-// goes on from there may have holes. Nothing is written after the first failure,
-// whatever raft goes on to do until it is shut down.
+// journal wraps the Log for raft. It counts the appended bytes, because snapshots are due by bytes. It stops
+// the replica at the first failed operation, because the content of the disk is unknown after a failed write
+// and a log that goes on from there may have holes. Nothing is written after the first failure, even though
+// raft keeps trying until it is shut down.
 type journal struct {
 	Log
 	stop   func(error)
 	broken atomic.Pointer[error] // the first failure
-	// due gets a token when more than limit bytes were appended since the cut.
+	// due receives a token when more than limit bytes were appended since the last truncation.
 	due   chan struct{}
 	limit int64
 
-	last    atomic.Uint64 // the newest entry that was appended
-	written written
-	arrived awaiting // those who wait for one
+	last          atomic.Uint64 // index of the newest appended entry
+	written       written
+	appendWaiters indexWaiters // waiters for entries to be appended
 
 	mu    sync.Mutex
-	total int64  // bytes appended, on top of the log's size when it was opened
+	total int64  // bytes appended, plus the log's size when it was opened
 	cut   int64  // total as of the newest snapshot
-	marks []mark // ascending; where in the log which total was reached
+	marks []mark // ascending; the total reached at some indexes of the log
 }
 
 type mark struct {
@@ -48,10 +47,10 @@ type mark struct {
 	total int64
 }
 
-// written counts what was appended to a log since it was opened.
+// written counts the appends since the log was opened.
 type written struct{ appends, entries, bytes atomic.Uint64 }
 
-// count adds one append, which the log store has synced once.
+// count adds one append, which the log store synced once.
 func (w *written) count(logs []*raft.Log) {
 	bytes := 0
 	for _, l := range logs {
@@ -62,15 +61,14 @@ func (w *written) count(logs []*raft.Log) {
 	w.bytes.Add(uint64(bytes))
 }
 
-// markBytes is how finely the journal knows where its bytes are.
+// markBytes is the distance in bytes between two marks.
 const markBytes = 64 << 10
 
-// entryOverhead stands for what a log store writes around an entry's bytes.
+// entryOverhead estimates the bytes that a log store writes around an entry.
 const entryOverhead = 64
 
-// newJournal counts what the log holds already as not covered by a snapshot:
-// were it forgotten, a group that is opened often and writes little would never
-// cut its log.
+// newJournal counts the log's present content as not covered by a snapshot. Otherwise a group that is opened
+// often and writes little would never truncate its log.
 func newJournal(log Log, limit int64, fail func(error)) (*journal, error) {
 	size, err := log.Size()
 	if err != nil {
@@ -79,7 +77,7 @@ func newJournal(log Log, limit int64, fail func(error)) (*journal, error) {
 	return &journal{Log: log, stop: fail, limit: limit, due: make(chan struct{}, 1), total: size}, nil
 }
 
-// IsMonotonic passes on whether the store refuses gaps.
+// IsMonotonic reports whether the store refuses gaps.
 func (j *journal) IsMonotonic() bool {
 	m, ok := j.Log.(raft.MonotonicLogStore)
 	return ok && m.IsMonotonic()
@@ -91,20 +89,19 @@ func (j *journal) fail(err error) {
 	j.stop(err)
 }
 
-// sound is why nothing may be written any more.
-func (j *journal) sound() error {
+// firstFailure returns the error after which nothing may be written, or nil.
+func (j *journal) firstFailure() error {
 	if err := j.broken.Load(); err != nil {
 		return *err
 	}
 	return nil
 }
 
-// GetLog answers an empty entry where an entry cannot be read: raft panics if it
-// cannot read what it is about to apply, which would take the process and all its
-// other groups down. The replica has stopped by then. It applies nothing (fsm),
-// writes nothing (sound) and sends nothing (wire), so that nobody can take the
-// empty entry for one of the log. What is not in the log is another matter: raft
-// asks, and sends a snapshot instead.
+// GetLog returns an empty entry if an entry cannot be read. Raft panics if it cannot read an entry that it is
+// about to apply, and the panic would take down the process with all its other groups. The replica has
+// stopped by then: it applies nothing (fsm), writes nothing (firstFailure) and sends nothing (raftTransport),
+// so that nobody can take the empty entry for a real one. An entry that is not in the log is no failure: raft
+// asks for it and sends a snapshot instead.
 func (j *journal) GetLog(index uint64, log *raft.Log) error {
 	err := j.Log.GetLog(index, log)
 	if err == nil || errors.Is(err, raft.ErrLogNotFound) {
@@ -118,7 +115,7 @@ func (j *journal) GetLog(index uint64, log *raft.Log) error {
 func (j *journal) StoreLog(log *raft.Log) error { return j.StoreLogs([]*raft.Log{log}) }
 
 func (j *journal) StoreLogs(logs []*raft.Log) error {
-	if err := j.sound(); err != nil {
+	if err := j.firstFailure(); err != nil {
 		return err
 	}
 	if err := j.Log.StoreLogs(logs); err != nil {
@@ -129,12 +126,12 @@ func (j *journal) StoreLogs(logs []*raft.Log) error {
 	j.written.count(logs)
 	last := logs[len(logs)-1].Index
 	j.last.Store(last)
-	j.arrived.reached(last)
+	j.appendWaiters.reached(last)
 	return nil
 }
 
 func (j *journal) DeleteRange(from, to uint64) error {
-	if err := j.sound(); err != nil {
+	if err := j.firstFailure(); err != nil {
 		return err
 	}
 	if err := j.Log.DeleteRange(from, to); err != nil {
@@ -143,7 +140,7 @@ func (j *journal) DeleteRange(from, to uint64) error {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	// A prefix takes the marks below it away, a suffix those from it on.
+	// Deleting a prefix removes the marks below its end; deleting a suffix removes those from its start on.
 	kept := j.marks[:0]
 	for _, m := range j.marks {
 		if m.index < from || m.index > to {
@@ -155,7 +152,7 @@ func (j *journal) DeleteRange(from, to uint64) error {
 }
 
 func (j *journal) Set(key, value []byte) error {
-	if err := j.sound(); err != nil {
+	if err := j.firstFailure(); err != nil {
 		return err
 	}
 	if err := j.Log.Set(key, value); err != nil {
@@ -165,12 +162,11 @@ func (j *journal) Set(key, value []byte) error {
 	return nil
 }
 
-// SetUint64 answers nil although the write has failed: raft stores its term with
-// it and panics on an error, which would take the process and all its other
-// groups down. The replica has stopped by then, and a stopped replica neither
-// votes (Set) nor appends (StoreLogs), so nobody can build on that term.
+// SetUint64 returns nil even if the write has failed. Raft stores its term with it and panics on an error,
+// which would take down the process with all its other groups. The replica has stopped by then. A stopped
+// replica neither votes (Set) nor appends (StoreLogs), so nobody can rely on that term.
 func (j *journal) SetUint64(key []byte, value uint64) error {
-	if j.sound() != nil {
+	if j.firstFailure() != nil {
 		return nil
 	}
 	if err := j.Log.SetUint64(key, value); err != nil {
@@ -196,19 +192,19 @@ func (j *journal) measure(logs ...*raft.Log) {
 	}
 }
 
-// since is how many bytes were appended after the newest snapshot, at most
-// markBytes and an entry too many.
-func (j *journal) since() int64 {
+// sinceSnapshot returns the bytes appended after the newest snapshot. The result may be too high by markBytes
+// and one entry.
+func (j *journal) sinceSnapshot() int64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.total - j.cut
 }
 
-// cutAt tells the journal of a snapshot at index.
+// cutAt tells the journal that a snapshot covers the log up to index.
 func (j *journal) cutAt(index uint64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if index >= j.last.Load() { // nothing is left of the log
+	if index >= j.last.Load() { // the snapshot covers the whole log
 		j.cut = j.total
 		return
 	}
@@ -217,9 +213,8 @@ func (j *journal) cutAt(index uint64) {
 	}
 }
 
-// trailing is how many of the newest entries, up to last, take about the given
-// bytes; at least 1. Where the log reaches back further than is known (before
-// this process opened it), what is not known does not count as kept.
+// trailing returns how many of the newest entries, up to last, take about the given bytes, and at least 1.
+// Entries that were appended before this process opened the log have no marks and are not counted.
 func (j *journal) trailing(last uint64, bytes int64) uint64 {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -10,9 +10,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// NewLogger gives hashicorp's libraries a logger that writes to l. Warnings and
-// below go one level down: elections and compactions are the daily life of a
-// group, and whoever reads l wants to hear of faults.
+// NewLogger returns a logger for hashicorp's libraries that writes to l. It lowers warnings and less by one
+// level, because elections and compactions are routine for a group and the reader of l wants to see faults.
 func NewLogger(l *slog.Logger) hclog.Logger {
 	base := hclog.NewInterceptLogger(&hclog.LoggerOptions{Level: hclog.Off, Output: io.Discard})
 	base.RegisterSink(logSink{l})
@@ -29,8 +28,8 @@ var levels = map[hclog.Level]slog.Level{
 	hclog.Error: slog.LevelError,
 }
 
-// unreachable are what raft says, as errors and many times a second, while a
-// member does not answer. The leader says once that it does not, in its own words.
+// unreachable lists the messages that raft logs as errors, many times a second, while a member does not
+// answer. The leader logs the member's absence once, in its own words.
 var unreachable = []string{
 	"failed to heartbeat to", "failed to appendEntries to", "failed to pipeline appendEntries",
 	"failed to start pipeline replication to", "failed to make requestVote RPC",

@@ -5,46 +5,41 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// Machine is all the engine knows of a state machine. Apply, Configure, Flush
-// and Restore are called by one goroutine at a time; Applied, Configuration and
-// Image may be called beside them.
+// Machine is the interface of a state machine to the engine. One goroutine at a time calls Apply, Configure,
+// Flush and Restore. Applied, Configuration and Image may be called at the same time.
 type Machine interface {
-	// Applied is the last entry in the machine, zero for an empty one.
+	// Applied returns the last applied entry; it is zero in an empty machine.
 	Applied() entry.Applied
 
-	// LastClock is the clock of the last entry in Unix nanoseconds, 0 for none.
+	// LastClock returns the clock of the last applied entry in Unix nanoseconds, or 0 if there is none.
 	LastClock() int64
 
-	// Apply changes the machine by one entry, wholly or not at all, and returns
-	// one result for each op by position: a value, or an error where the op was
-	// refused. An error of Apply itself means that the machine cannot be trusted
-	// any longer: the replica stops.
+	// Apply applies one entry, completely or not at all, and returns one result for each op by position: a
+	// value, or an error if the op was refused. An error of Apply itself means that the machine can no longer
+	// be trusted; the replica stops.
 	Apply(at entry.Applied, e entry.Entry) ([]any, error)
 
-	// Configure records a membership change (raft's encoding) with its position.
+	// Configure records a membership change (in raft's encoding) and its position.
 	Configure(at entry.Applied, configuration []byte) error
 
-	// Configuration is the last recorded membership and its index; nil for none.
+	// Configuration returns the last recorded configuration and its index, or nil if there is none.
 	Configuration() (configuration []byte, index uint64)
 
-	// Flush makes everything applied so far durable. It may be called beside
-	// Apply; what is applied meanwhile may or may not be included.
+	// Flush makes all applied entries durable. It may run concurrently with Apply; an entry applied in the
+	// meantime may or may not be included.
 	Flush() error
 
-	// Image takes a consistent copy of the machine as of some applied entry, cheap
-	// to hold, whose parts are sent to a replica that needs them. It may be called
-	// beside Apply.
+	// Image takes a consistent copy of the machine at some applied entry. The copy must be cheap to hold; its
+	// parts are sent to a replica that needs them. Image may be called concurrently with Apply.
 	Image() (Image, error)
 
-	// Restore replaces the whole content by the parts of an Image and makes it
-	// durable before it returns. It is wholly done or, after an error and after a
-	// crash, not at all. A source may say where it stands (Claim): what claims one
-	// position and holds another is refused.
+	// Restore replaces the whole content by the parts of an Image and makes it durable before it returns.
+	// After an error or a crash, the old content is unchanged. If the source implements Positioned and its
+	// position differs from that of its content, Restore refuses it.
 	Restore(from image.Source) error
 }
 
-// Image is a consistent copy of a Machine: files that do not change while it is
-// open. Close removes them.
+// Image is a consistent copy of a Machine: files that do not change while it is open. Close removes them.
 type Image interface {
 	image.Source
 	Applied() entry.Applied
@@ -52,15 +47,13 @@ type Image interface {
 	Close() error
 }
 
-// Claim is a source of parts that says what it is a copy of.
-type Claim interface{ Applied() entry.Applied }
+// Positioned is a source of parts that states the position of its content.
+type Positioned interface{ Applied() entry.Applied }
 
-// Holder is a Machine that may hold parts of a snapshot already, from the last
-// one it took over: a second one that follows soon differs from it in a few
-// files.
+// Holder is a Machine that may already hold parts of a snapshot, from the last one it installed. A snapshot
+// that follows soon differs from it in a few files.
 type Holder interface {
-	// Held is the path of a file that nobody writes to and that may be the part;
-	// "" = none. It may be gone a moment later. Whether its bytes are the part's is
-	// for the caller to see.
+	// Held returns the path of a file that nobody writes to and that may be the part, or "" if there is none.
+	// The file may be removed a moment later. The caller checks whether its bytes are the part's.
 	Held(p image.Part) string
 }

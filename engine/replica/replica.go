@@ -1,7 +1,6 @@
-// Package replica runs one member of a Raft group around a Machine: it recovers,
-// applies, takes snapshots, and stops at the first thing it cannot trust. It owns
-// the contract of the Machine and everything hashicorp/raft needs to be told. It
-// does not batch, and knows no op. It may import hashicorp/raft, api and
+// Package replica runs one member of a Raft group around a Machine: it recovers, applies entries, takes
+// snapshots, and stops at the first inconsistency. It owns the contract of the Machine and the configuration
+// of hashicorp/raft. It does not batch, and it does not interpret ops. It may import hashicorp/raft, api and
 // engine/entry.
 package replica
 
@@ -20,85 +19,75 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// The defaults of Config.
+// These constants are the defaults of Config.
 const (
-	// DefaultSnapshotBytes bounds what a restart after a crash replays, and with
-	// it the log on disk.
+	// DefaultSnapshotBytes bounds the log that a restart after a crash replays, and with it the log on disk.
 	DefaultSnapshotBytes = 64 << 20
-	// DefaultTrailingBytes is what stays in the log behind a snapshot, so that a
-	// replica that was away for a moment needs no image.
+	// DefaultTrailingBytes is the length of the log kept behind a snapshot, so that a replica that was away
+	// for a moment needs no snapshot.
 	DefaultTrailingBytes = 8 << 20
 )
 
-// Raft's times. The heartbeat timeout is set a millisecond high at first and put
-// right soon after: raft takes the change for an expired timer and stands for
-// election at once, with all its safety in place. A sole voter leads within
-// milliseconds instead of a second or two. With pre-vote a member that does so
-// while another leads disturbs nobody: those who hear of a leader refuse it, and
-// no term rises.
+// These constants are raft's timeouts. The heartbeat timeout starts one millisecond too high and is corrected
+// soon after the start: raft takes the correction for an expired timer and stands for election at once, with
+// all its safety rules in force. So a sole voter leads within milliseconds instead of a second or two. With
+// pre-vote, a member that does so while another leads disturbs nobody: the members that hear a leader refuse
+// the pre-vote, and no term rises.
 const (
-	// DefaultHeartbeat and DefaultElection are the defaults of Config.Heartbeat and
-	// Election. A follower waits up to twice as long, at random: the leader's death
-	// costs 0.5 to 1 s and an election. Half as much would still be ten times what a
-	// round trip between zones takes, but not what a collection or a busy machine can
-	// hold a process up.
+	// DefaultHeartbeat and DefaultElection are the defaults of Config.Heartbeat and Election. A follower
+	// waits up to twice as long, at random, so the leader's death costs 0.5 to 1 s and an election. Half of
+	// it would still be ten times the round trip between zones, but less than a garbage collection or a busy
+	// machine can delay a process.
 	DefaultHeartbeat = 500 * time.Millisecond
 	DefaultElection  = 500 * time.Millisecond
 	maxLeaderLease   = 500 * time.Millisecond
-	// How often an idle leader tells followers its commit index. A group that can
-	// never have any is left alone.
+	// An idle leader sends followers its commit index every commitTimeout. A group without a transport never
+	// has followers, so its leader sends none.
 	commitTimeout     = 50 * time.Millisecond
 	soleCommitTimeout = time.Second
-	// kickStep is how much later each voter stands for its first election than the
-	// one before it, in the order of their names: were all to stand at once when a
-	// group starts, their votes would be split and the next round is a second away.
-	kickStep = 25 * time.Millisecond
-	never    = 365 * 24 * time.Hour
+	// electionStagger delays each voter's first election behind that of the voter before it, in the order of
+	// their names. If all voters of a new group stood at once, their votes would be split and the next round
+	// is a second away.
+	electionStagger = 25 * time.Millisecond
+	never           = 365 * 24 * time.Hour
 )
 
-// Config is what a Replica is made of.
+// Config holds the parameters of Open.
 type Config struct {
-	// Dir holds the snapshot manifest, and snapshots being received in staging/.
+	// Dir holds the snapshot manifest, and in staging/ the parts of snapshots that are being received.
 	Dir string
-	// Group and Incarnation name the group and the history of its data.
+	// Group and Incarnation identify the group and the history of its data.
 	Group       string
 	Incarnation entry.Incarnation
-	// ID is this member's name in the group.
+	// ID is the name of this member in the group.
 	ID string
-	// Machine is the state; the caller closes it, after the Replica.
+	// Machine is the replicated state machine. The caller closes it, after the Replica.
 	Machine Machine
-	// Log holds the log, term and vote; the Replica closes it, also when Open
-	// fails.
+	// Log holds the log, term and vote. The Replica closes it, even if Open fails.
 	Log Log
-	// Transport reaches the other members; nil for a group of one. The Replica
-	// closes it, also when Open fails.
+	// Transport reaches the other members; nil in a group of one. The Replica closes it, even if Open fails.
 	Transport Transport
-	// Joining says that the member was never part of its group as far as its
-	// directory knows: machine and log may both be empty.
+	// Joining says that this member has never been part of its group, according to its directory. Machine and
+	// log may then both be empty.
 	Joining bool
-	// Heartbeat is how long a follower hears nothing of a leader before it stands
-	// for election, Election how long a candidate waits for votes; 0 =
-	// DefaultHeartbeat, DefaultElection.
+	// Heartbeat is the time without a message from a leader after which a follower stands for election.
+	// Election is the time that a candidate waits for votes. 0 = DefaultHeartbeat, DefaultElection.
 	Heartbeat, Election time.Duration
-	// SnapshotBytes is how much log makes a snapshot due; 0 =
-	// DefaultSnapshotBytes.
+	// SnapshotBytes is the length of log that makes a snapshot due; 0 = DefaultSnapshotBytes.
 	SnapshotBytes int64
-	// TrailingBytes is how much log is kept behind a snapshot; 0 =
-	// DefaultTrailingBytes, negative = none.
+	// TrailingBytes is the length of log kept behind a snapshot; 0 = DefaultTrailingBytes, negative = none.
 	TrailingBytes int64
-	// Leadership is called when leadership is gained (with its term) and lost, in
-	// order, by one goroutine, maybe before Open returns. Raft waits for it: it
-	// must not wait for an Append.
+	// Leadership is called when leadership is gained (with its term) and lost, in order, by one goroutine,
+	// possibly before Open returns. Raft waits until it returns, so it must not wait for an Append.
 	Leadership func(r *Replica, leads bool, term uint64)
-	// Changed is called after the leader that this replica knows of has changed, or
-	// the configuration in its machine, by one goroutine; nil = nobody asks.
+	// Changed is called by one goroutine after the known leader or the configuration in the machine has
+	// changed; nil is not called.
 	Changed func()
-	// Trace begins the span of an entry of so many ops that is about to be applied
-	// and whose header names a span; what it returns ends it. It is not asked for
-	// entries that lay in the log when the Replica was opened: their traces are
-	// over. nil = no spans.
+	// Trace begins the span of applying an entry of so many ops whose header names a span; the returned
+	// function ends it. It is not called for entries that were in the log when the Replica was opened,
+	// because their traces have ended. nil = no spans.
 	Trace func(of entry.Trace, at entry.Position, ops int) (end func(error))
-	// Logger gets what raft says; nil = slog.Default().
+	// Logger receives raft's log lines; nil = slog.Default().
 	Logger *slog.Logger
 }
 
@@ -113,15 +102,15 @@ type Replica struct {
 	snapshots     *snapshots
 	raft          *raft.Raft
 	transport     raft.Transport
-	wire          *wire // around transport; nil in a group of one
+	wrapped       *raftTransport // wraps transport; nil in a group of one
 	logger        *slog.Logger
 	trailingBytes int64
 	trace         func(entry.Trace, entry.Position, int) func(error) // nil = no spans
-	replayed      uint64                                             // the log's last index when it was opened
-	flying        flights
+	replayed      uint64                                             // last index of the log when it was opened
+	inflight      inflight
 	verifying     verifier
-	awaiting      awaiting
-	changed       chan struct{} // a token for Config.Changed
+	applyWaiters  indexWaiters
+	changed       chan struct{} // a token causes one call of Config.Changed
 
 	failing sync.Once
 	failed  chan struct{}
@@ -129,13 +118,13 @@ type Replica struct {
 
 	snapshotting sync.Mutex // one snapshot at a time
 	closing      chan struct{}
-	running      sync.WaitGroup // the goroutines of start
+	running      sync.WaitGroup // the goroutines that start started
 	closeOnce    sync.Once
 	closeErr     error
 }
 
-// Open compares machine and log, refuses if they do not fit (an *api.Error
-// UNHEALTHY that says why and what to do), and starts raft.
+// Open compares machine and log, refuses to start if they do not fit (with an *api.Error UNHEALTHY that gives
+// the reason and the remedy), and starts raft.
 func Open(c Config) (_ *Replica, err error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -165,16 +154,16 @@ func Open(c Config) (_ *Replica, err error) {
 		closing:       make(chan struct{}),
 		changed:       make(chan struct{}, 1),
 	}
-	r.flying.landed.L = &r.flying.mu
+	r.inflight.idle.L = &r.inflight.mu
 	if c.Transport != nil {
-		r.wire = newWire(c.Transport, r.Err)
+		r.wrapped = newRaftTransport(c.Transport, r.Err)
 		r.transport = c.Transport
 	} else {
 		_, r.transport = raft.NewInmemTransport(raft.ServerAddress(c.ID))
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.Log.Close(), r.hangUp())
+			err = errors.Join(err, c.Log.Close(), r.closeTransport())
 		}
 	}()
 	if r.journal, err = newJournal(c.Log, c.SnapshotBytes, r.fail); err != nil {
@@ -191,7 +180,7 @@ func Open(c Config) (_ *Replica, err error) {
 	return r, nil
 }
 
-// start runs raft and the goroutines around it.
+// start starts raft and the goroutines around it.
 func (r *Replica) start(c Config) error {
 	gained := make(chan bool)
 	conf := raftConfig(c, gained)
@@ -199,8 +188,8 @@ func (r *Replica) start(c Config) error {
 		return err
 	}
 	seen := r.transport
-	if r.wire != nil {
-		seen = r.wire
+	if r.wrapped != nil {
+		seen = r.wrapped
 	}
 	var err error
 	if r.raft, err = raft.NewRaft(conf, fsm{r}, r.journal, r.journal, r.snapshots, seen); err != nil {
@@ -218,17 +207,17 @@ func (r *Replica) start(c Config) error {
 	r.running.Go(func() { r.watchChanges(leaders, c.Changed) })
 	r.running.Go(r.snapshotWhenDue)
 	r.running.Go(r.stopWhenFailed)
-	if r.wire != nil {
-		r.running.Go(func() { r.wire.pump(r.closing) })
+	if r.wrapped != nil {
+		r.running.Go(func() { r.wrapped.pump(r.closing) })
 	}
-	return r.kick(c.Heartbeat)
+	return r.scheduleElection(c.Heartbeat)
 }
 
-// kick has this member stand for election when its turn has come.
-func (r *Replica) kick(heartbeat time.Duration) error {
+// scheduleElection makes this member stand for its first election after a delay that depends on its rank.
+func (r *Replica) scheduleElection(heartbeat time.Duration) error {
 	now := r.raft.ReloadableConfig()
 	now.HeartbeatTimeout = heartbeat
-	delay := r.rank() * kickStep
+	delay := r.rank() * electionStagger
 	if delay == 0 {
 		if err := r.raft.ReloadConfig(now); err != nil {
 			return errors.Join(fmt.Errorf("start raft: %w", err), r.halt())
@@ -247,7 +236,7 @@ func (r *Replica) kick(heartbeat time.Duration) error {
 	return nil
 }
 
-// rank is how many voters' names come before this member's.
+// rank counts the voters whose names sort before this member's.
 func (r *Replica) rank() (before time.Duration) {
 	for _, p := range r.Members() {
 		if p.Voter && p.ID < string(r.id) {
@@ -262,8 +251,8 @@ func raftConfig(c Config, gained chan<- bool) *raft.Config {
 	conf.LocalID = raft.ServerID(c.ID)
 	conf.HeartbeatTimeout = c.Heartbeat + time.Millisecond
 	conf.ElectionTimeout = c.Election + time.Millisecond
-	// Shorter than what followers wait, so that a leader they have lost has gone
-	// before they elect another.
+	// The lease is shorter than the followers' timeout, so that a leader that has lost its followers steps
+	// down before they elect another.
 	conf.LeaderLeaseTimeout = min(maxLeaderLease, c.Heartbeat/2)
 	conf.CommitTimeout = commitTimeout
 	if c.Transport == nil {
@@ -280,29 +269,13 @@ func raftConfig(c Config, gained chan<- bool) *raft.Config {
 	return conf
 }
 
-// Found writes the first entry of a new group into an empty log: its membership,
-// with member id, at an address, as the sole voter. The machine must be empty.
-func Found(log Log, id, address string, machine Machine) error {
-	if at := machine.Applied(); at.Index > 0 {
-		return refuse("the store holds group %q up to entry %d, and a new group was to be founded on it", at.Group, at.Index)
-	}
-	at, transport := raft.NewInmemTransport(raft.ServerAddress(address))
-	conf := raft.DefaultConfig()
-	conf.LocalID = raft.ServerID(id)
-	members := raft.Configuration{Servers: []raft.Server{{Suffrage: raft.Voter, ID: conf.LocalID, Address: at}}}
-	if err := raft.BootstrapCluster(conf, log, log, raft.NewDiscardSnapshotStore(), transport, members); err != nil {
-		return fmt.Errorf("found the group: %w", err)
-	}
-	return nil
-}
-
-// watchLeadership passes raft's word on until raft ends.
-func (r *Replica) watchLeadership(gained <-chan bool, tell func(*Replica, bool, uint64)) {
+// watchLeadership calls notify for each gain or loss of leadership until the replica is closed.
+func (r *Replica) watchLeadership(gained <-chan bool, notify func(*Replica, bool, uint64)) {
 	for {
 		select {
 		case leads := <-gained:
-			if tell != nil {
-				tell(r, leads, r.raft.CurrentTerm())
+			if notify != nil {
+				notify(r, leads, r.raft.CurrentTerm())
 			}
 		case <-r.closing:
 			return
@@ -310,9 +283,9 @@ func (r *Replica) watchLeadership(gained <-chan bool, tell func(*Replica, bool, 
 	}
 }
 
-// watchChanges tells of each change of leader or configuration. Observations
-// may be dropped while one waits, whose receiver then reads what is newest.
-func (r *Replica) watchChanges(leaders <-chan raft.Observation, tell func()) {
+// watchChanges calls notify after each change of leader or configuration. Raft may drop an observation while
+// one is pending; notify then reads the newest state anyway.
+func (r *Replica) watchChanges(leaders <-chan raft.Observation, notify func()) {
 	for {
 		select {
 		case <-leaders:
@@ -320,25 +293,25 @@ func (r *Replica) watchChanges(leaders <-chan raft.Observation, tell func()) {
 		case <-r.closing:
 			return
 		}
-		if tell != nil {
-			tell()
+		if notify != nil {
+			notify()
 		}
 	}
 }
 
-// noteChange has Config.Changed called; it never waits.
-func (r *Replica) noteChange() {
+// notifyChange causes a call of Config.Changed. It never blocks.
+func (r *Replica) notifyChange() {
 	select {
 	case r.changed <- struct{}{}:
 	default:
 	}
 }
 
-// Fail stops the replica for a reason found outside of it.
+// Fail stops the replica because of an error found outside of it.
 func (r *Replica) Fail(err error) { r.fail(err) }
 
-// fail stops the replica. Nothing is applied or written from here on, and all
-// that waits is answered; the first cause stays.
+// fail stops the replica. From then on nothing is applied or written, and all waiting requests are answered.
+// Only the first error is kept.
 func (r *Replica) fail(err error) {
 	r.failing.Do(func() {
 		r.cause = durable.Explain(err, r.dir)
@@ -347,21 +320,21 @@ func (r *Replica) fail(err error) {
 	})
 }
 
-// stopWhenFailed ends raft's part after a failure, once what is under way has
-// been answered, so that another member can take over.
+// stopWhenFailed shuts raft down after a failure, once the requests in flight have been answered, so that
+// another member can take over.
 func (r *Replica) stopWhenFailed() {
 	select {
 	case <-r.failed:
-		r.flying.close()
+		r.inflight.close()
 		r.raft.Shutdown()
 	case <-r.closing:
 	}
 }
 
-// Failed is closed when the replica has stopped by itself.
+// Failed returns a channel that is closed when the replica has stopped by itself.
 func (r *Replica) Failed() <-chan struct{} { return r.failed }
 
-// Err is why the replica has stopped; nil while it has not.
+// Err returns the error that stopped the replica, or nil while it runs.
 func (r *Replica) Err() error {
 	select {
 	case <-r.failed:
@@ -371,29 +344,29 @@ func (r *Replica) Err() error {
 	}
 }
 
-// Unhealthy is what callers are told of Err, which must not be nil.
+// Unhealthy returns the error for callers after the replica has stopped. Err must not be nil.
 func (r *Replica) Unhealthy() error {
 	return api.Wrap(r.cause, api.Unhealthy, "this replica has stopped ("+r.cause.Error()+"): the outcome of requests under way is unknown; see its log, then restart it or rebuild it")
 }
 
-// Close waits for what is under way, makes the machine durable and stops raft.
-// The caller has stopped calling Append. Its error is the first of these that
-// failed; everything is closed nevertheless.
+// Close waits for the requests in flight, makes the machine durable and stops raft. The caller must not call
+// Append any more. Close closes everything even after an error, and returns the errors joined.
 func (r *Replica) Close() error {
 	r.closeOnce.Do(func() {
-		r.flying.close()
+		r.inflight.close()
 		var err error
 		if r.Err() == nil {
-			err = r.settle()
+			err = r.persistMachine()
 		}
 		r.closeErr = errors.Join(err, r.halt(), r.journal.Close())
 	})
 	return r.closeErr
 }
 
-// settle leaves nothing to replay. The log is cut only if that is worth it.
-func (r *Replica) settle() error {
-	if r.journal.since() >= r.journal.limit/4 {
+// persistMachine leaves nothing to replay at the next start. It takes a snapshot, which truncates the log,
+// only if the log has grown enough.
+func (r *Replica) persistMachine() error {
+	if r.journal.sinceSnapshot() >= r.journal.limit/4 {
 		return r.Snapshot()
 	}
 	if err := r.machine.Flush(); err != nil {
@@ -407,10 +380,10 @@ func (r *Replica) halt() error {
 	err := r.raft.Shutdown().Error()
 	close(r.closing)
 	r.running.Wait()
-	return errors.Join(err, r.hangUp())
+	return errors.Join(err, r.closeTransport())
 }
 
-func (r *Replica) hangUp() error {
+func (r *Replica) closeTransport() error {
 	if t, ok := r.transport.(raft.WithClose); ok {
 		return t.Close()
 	}

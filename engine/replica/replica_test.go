@@ -16,7 +16,7 @@ import (
 func TestAppend(t *testing.T) {
 	t.Parallel()
 	m := new(tape)
-	r, term := run(t, t.TempDir(), m, found1(t, m))
+	r, term := run(t, t.TempDir(), m, bootstrapped(t, m))
 	results, at, err := r.Append(term, encode(t, ours.Incarnation, 50, "a", "b")).Wait()
 	if err != nil || fmt.Sprint(results) != "[a b]" || at != m.Applied().Position() || at.Term != term {
 		t.Fatalf("results %v at %+v, %v", results, at, err)
@@ -36,12 +36,12 @@ func TestAppend(t *testing.T) {
 	}
 }
 
-// An entry proposed in an earlier term takes its place in the log, changes
-// nothing, and is answered as not written.
+// TestStaleEntryIsEmpty appends an entry proposed in an earlier term. It must take its index in the log,
+// change nothing, and be answered as not written.
 func TestStaleEntryIsEmpty(t *testing.T) {
 	t.Parallel()
 	m := new(tape)
-	r, term := run(t, t.TempDir(), m, found1(t, m))
+	r, term := run(t, t.TempDir(), m, bootstrapped(t, m))
 	if _, _, err := r.Append(term, encode(t, ours.Incarnation, 5)).Wait(); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := new(tape)
-			log := found1(t, m)
+			log := bootstrapped(t, m)
 			r, term := run(t, t.TempDir(), m, log)
 			if _, _, err := r.Append(term, encode(t, ours.Incarnation, 1, "before")).Wait(); err != nil {
 				t.Fatal(err)
@@ -120,11 +120,11 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// A term that cannot be written stops the replica, not the process.
+// TestUnwritableTermStopsTheReplica checks that the failure stops the replica and not the process.
 func TestUnwritableTermStopsTheReplica(t *testing.T) {
 	t.Parallel()
 	m := new(tape)
-	log := found1(t, m)
+	log := bootstrapped(t, m)
 	log.breakWith(errors.New("disk full"))
 	r, err := Open(Config{Dir: t.TempDir(), Group: ours.Group, Incarnation: ours.Incarnation, ID: "one", Machine: m, Log: log, Logger: slog.New(slog.DiscardHandler)})
 	if err == nil {
@@ -142,7 +142,7 @@ func TestUnwritableTermStopsTheReplica(t *testing.T) {
 func TestOpenRefusesAGapToReplay(t *testing.T) {
 	t.Parallel()
 	m := new(tape)
-	log := found1(t, m)
+	log := bootstrapped(t, m)
 	if err := log.StoreLogs([]*raft.Log{{Index: 2, Term: 2}, {Index: 4, Term: 2}}); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestOpenRefusesAGapToReplay(t *testing.T) {
 func TestOpenRefusesFallingTerms(t *testing.T) {
 	t.Parallel()
 	m := new(tape)
-	log := found1(t, m)
+	log := bootstrapped(t, m)
 	if err := log.StoreLogs([]*raft.Log{{Index: 2, Term: 3}, {Index: 3, Term: 2}}); err != nil {
 		t.Fatal(err)
 	}
@@ -168,16 +168,16 @@ func TestOpenRefusesFallingTerms(t *testing.T) {
 func TestFoundNeedsAnEmptyMachineAndLog(t *testing.T) {
 	t.Parallel()
 	m := &tape{now: taped{At: at(ours, 3, 1)}}
-	if err := Found(newMemory(), "one", "one", m); api.CodeOf(err) != api.Unhealthy {
+	if err := Bootstrap(newMemory(), "one", "one", m); api.CodeOf(err) != api.Unhealthy {
 		t.Errorf("founded on a used machine: %v", err)
 	}
-	used := found1(t, new(tape))
-	if err := Found(used, "one", "one", new(tape)); err == nil {
+	used := bootstrapped(t, new(tape))
+	if err := Bootstrap(used, "one", "one", new(tape)); err == nil {
 		t.Error("founded twice")
 	}
 }
 
-// The newest clock may be in the log only, behind entries of other kinds.
+// TestLastClockLooksIntoTheLog puts the newest clock only into the log, behind entries of other kinds.
 func TestLastClockLooksIntoTheLog(t *testing.T) {
 	t.Parallel()
 	log := newMemory()
@@ -251,8 +251,8 @@ func TestJournalMeasures(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !due() || j.since() != 1<<20 {
-		t.Errorf("not due at %d bytes", j.since())
+	if !due() || j.sinceSnapshot() != 1<<20 {
+		t.Errorf("not due at %d bytes", j.sinceSnapshot())
 	}
 	for _, test := range []struct {
 		bytes     int64
@@ -263,7 +263,7 @@ func TestJournalMeasures(t *testing.T) {
 		}
 	}
 	j.cutAt(16)
-	if got := j.since(); got < 16*32<<10 || got > 16*32<<10+markBytes {
+	if got := j.sinceSnapshot(); got < 16*32<<10 || got > 16*32<<10+markBytes {
 		t.Errorf("cut in the middle, %d bytes since", got)
 	}
 	if err := j.DeleteRange(1, 16); err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// tapeImage is an image of a tape: a part for its head and one for each op, so
-// that two images of one tape have most parts in common.
+// tapeImage is an image of a tape. It has a part for the head and one for each op, so that two images of one
+// tape share most parts.
 type tapeImage struct {
 	of    taped
 	parts []image.Part
@@ -76,7 +76,7 @@ func (m *tape) Restore(from image.Source) error {
 		}
 	}
 	t.Ops = ops
-	if claim, ok := from.(Claim); ok && claim.Applied() != t.At {
+	if claim, ok := from.(Positioned); ok && claim.Applied() != t.At {
 		return fmt.Errorf("it claims %v and holds %v", claim.Applied(), t.At)
 	}
 	m.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Status is where a replica stands.
+// Status describes a replica at one moment.
 type Status struct {
 	Term     uint64
 	State    string // Follower, Candidate, Leader, Removed or Shutdown
@@ -19,14 +19,15 @@ type Status struct {
 	Last     uint64 // index of the newest entry in the log
 	Commit   uint64 // index of the newest entry known to be committed
 	Applied  entry.Applied
-	Snapshot uint64 // index of the newest snapshot, 0 for none
-	LogBytes int64  // what the log takes on disk, preallocated bytes included
-	// Since the replica was opened: appends to the log, each with one sync; the entries
-	// in them, and their bytes; snapshots that it took itself or received.
+	Snapshot uint64 // index of the newest snapshot, 0 if there is none
+	LogBytes int64  // disk space of the log, preallocated bytes included
+	// These fields count since the replica was opened: appends to the log, each with one sync; the entries in
+	// them, and their bytes; the snapshots that this replica took itself or received.
 	Appends, Entries, EntryBytes, Snapshots uint64
 }
 
-// Status is a momentary view; its fields are read one after another.
+// Status returns the replica's present status. It reads the fields one after another, so they may not fit
+// exactly.
 func (r *Replica) Status() (Status, error) {
 	size, err := r.journal.Size()
 	if err != nil {
@@ -50,24 +51,24 @@ func (r *Replica) Status() (Status, error) {
 	case own >= 0:
 		s.Voter = members[own].Voter
 	case len(members) > 0 && s.State == raft.Follower.String():
-		// It neither votes nor stands for election any longer. One that was removed
-		// while it was away does not know, and the others refuse it.
+		// A member without a place in the configuration neither votes nor stands for election. A member that
+		// was removed while it was away does not know, and the others refuse it.
 		s.State = Removed
 	}
 	return s, nil
 }
 
-// Removed is the state of a replica whose group goes on without it.
+// Removed is the state of a replica that its group has removed.
 const Removed = "Removed"
 
-// Leads says whether raft holds this replica for the leader.
+// Leads reports whether raft takes this replica for the leader.
 func (r *Replica) Leads() bool { return r.raft.State() == raft.Leader }
 
-// Applied is the last entry in the machine.
+// Applied returns the last entry that the machine has applied.
 func (r *Replica) Applied() entry.Applied { return r.machine.Applied() }
 
-// Verify answers nil if this replica still led the group at some moment after
-// the call. Calls that come while one is under way share the next one.
+// Verify delivers nil if this replica still led the group at some moment after the call. Calls that arrive
+// during a round share the next round.
 func (r *Replica) Verify() <-chan error {
 	answer := make(chan error, 1)
 	if err := r.admit(); err != nil {
@@ -85,7 +86,7 @@ func (r *Replica) Verify() <-chan error {
 	return answer
 }
 
-// verifier shares one question to the group among all who ask.
+// verifier coalesces concurrent calls of Verify into one round to the group.
 type verifier struct {
 	mu      sync.Mutex
 	waiting []chan<- error
@@ -105,16 +106,16 @@ func (r *Replica) verify() {
 		}
 		err := r.raft.VerifyLeader().Error()
 		if err != nil {
-			err = r.answerRead(err)
+			err = r.readError(err)
 		}
 		for _, answer := range asking {
-			r.flying.leave()
+			r.inflight.leave()
 			answer <- err
 		}
 	}
 }
 
-func (r *Replica) answerRead(err error) error {
+func (r *Replica) readError(err error) error {
 	if r.Err() != nil {
 		return r.Unhealthy()
 	}

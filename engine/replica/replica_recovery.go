@@ -10,34 +10,32 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// The machine has no log of its own: after a crash it holds what it flushed
-// last, and the raft log holds the rest. Before raft starts, both are compared.
-// Raft by itself would not: told not to restore its snapshot on start, it takes
-// whatever it is given, applies an entry twice or leaves one out.
+// The machine has no log of its own. After a crash it holds its last flush, and the raft log holds the rest.
+// Both are compared before raft starts, because raft does not compare them: configured not to restore its
+// snapshot at the start, it would accept any machine, apply an entry twice or skip one.
 
-// found is what opening a replica finds on disk.
-type found struct {
+// diskState describes the files that opening a replica finds.
+type diskState struct {
 	identity   entry.Applied // group and incarnation of the directory
 	applied    entry.Applied // of the machine
-	configured bool          // the machine holds a membership
-	joining    bool          // the directory was made to join a group and never has
-	manifest   manifest      // of the newest snapshot, zero for none
+	configured bool          // the machine holds a configuration
+	joining    bool          // the directory was created to join a group and never has
+	manifest   manifest      // of the newest snapshot, zero if there is none
 	first      uint64        // oldest entry of the log, 0 for an empty log
 	last       uint64        // newest entry of the log
 	termAt     func(index uint64) (uint64, error)
 }
 
-// advice ends each refusal.
+// advice is appended to each refusal.
 const advice = "nothing was changed. If files are missing, put them back; else restore this replica from a backup into an empty directory"
 
 func refuse(format string, args ...any) error {
 	return api.Errorf(api.Unhealthy, "%s: %s", fmt.Sprintf(format, args...), advice)
 }
 
-// check decides whether the machine can go on from the log. dropLog means that
-// the machine covers all of the log, which must be deleted first: the next entry
-// would leave a gap behind it.
-func check(f found) (dropLog bool, err error) {
+// check decides whether the machine can continue from the log. dropLog means that the machine is ahead of the
+// whole log. The log must then be deleted first, because the next entry would leave a gap behind it.
+func check(f diskState) (dropLog bool, err error) {
 	if err := checkIdentity(f); err != nil {
 		return false, err
 	}
@@ -54,7 +52,7 @@ func check(f found) (dropLog bool, err error) {
 	case at.Index > 0 && !f.configured:
 		return false, refuse("the store is at entry %d and holds no membership", at.Index)
 	}
-	// The snapshot vouches for the machine where the log no longer can.
+	// The snapshot manifest confirms the machine's position if the log no longer can.
 	covered := at.Index > 0 && at.Position() == m.position()
 	switch {
 	case at.Index > f.last && !covered:
@@ -73,9 +71,9 @@ func check(f found) (dropLog bool, err error) {
 		return false, refuse("entry %d of the log cannot be read (%v)", at.Index, err)
 	}
 	if term < at.Term && covered && m.Received {
-		// The crash came between a takeover and the cut of the log: what lies there is
-		// from a leader that could not get it agreed on, and what it holds of the agreed
-		// entries is in the snapshot.
+		// The crash came after the installation of a received snapshot and before the truncation of the log.
+		// The entries of the log come from a leader that could not commit them, or are contained in the
+		// snapshot.
 		return true, nil
 	}
 	if term != at.Term {
@@ -84,7 +82,7 @@ func check(f found) (dropLog bool, err error) {
 	return false, nil
 }
 
-func checkIdentity(f found) error {
+func checkIdentity(f diskState) error {
 	id := f.identity
 	if f.applied.Index > 0 && (f.applied.Group != id.Group || f.applied.Incarnation != id.Incarnation) {
 		return refuse("the store belongs to group %q, history %v; the log to group %q, history %v",
@@ -97,7 +95,7 @@ func checkIdentity(f found) error {
 	return nil
 }
 
-// reconcile makes machine and log fit for raft to start, or refuses.
+// reconcile brings machine and log into a state from which raft can start, or refuses.
 func (r *Replica) reconcile() error {
 	m, err := readManifest(r.dir)
 	if err != nil {
@@ -110,7 +108,7 @@ func (r *Replica) reconcile() error {
 	if m, err = readManifest(r.dir); err != nil {
 		return refuse("%v", err)
 	}
-	f := found{identity: r.identity, joining: r.joining, applied: r.machine.Applied(), manifest: m, termAt: r.termAt}
+	f := diskState{identity: r.identity, joining: r.joining, applied: r.machine.Applied(), manifest: m, termAt: r.termAt}
 	configuration, _ := r.machine.Configuration()
 	f.configured = configuration != nil
 	if f.first, err = r.journal.FirstIndex(); err != nil {
@@ -129,9 +127,9 @@ func (r *Replica) reconcile() error {
 	return r.checkReplay(f)
 }
 
-// checkReplay reads what raft is going to replay, which is bounded by what a
-// snapshot leaves: raft panics where it finds a gap.
-func (r *Replica) checkReplay(f found) error {
+// checkReplay reads every entry that raft is going to replay, because raft panics at a gap. Snapshots bound
+// their number.
+func (r *Replica) checkReplay(f diskState) error {
 	term := f.applied.Term
 	for index := max(f.applied.Index+1, f.first); index <= f.last && f.last > 0; index++ {
 		next, err := r.termAt(index)
@@ -157,10 +155,9 @@ func (r *Replica) termAt(index uint64) (uint64, error) {
 	return l.Term, nil
 }
 
-// LastClock is the clock of the newest entry, applied or not: what the next
-// entry's clock must not fall behind. Clocks rise along the log, so it is enough
-// to look for the newest command. A barrier in the log would answer the same
-// later, and it would leave an entry there that no machine has a record of.
+// LastClock returns the clock of the newest entry, applied or not; the next entry's clock must not be lower.
+// Clocks rise along the log, so LastClock looks only for the newest command. A barrier in the log was
+// rejected: it would give the same clock later, and leave an entry that no machine records.
 func (r *Replica) LastClock() (int64, error) {
 	applied := r.machine.Applied().Index
 	last, err := r.journal.LastIndex()
@@ -171,7 +168,7 @@ func (r *Replica) LastClock() (int64, error) {
 	for index := last; index > applied; index-- {
 		err := r.journal.Log.GetLog(index, &l)
 		if errors.Is(err, raft.ErrLogNotFound) {
-			break // applied and cut meanwhile
+			break // applied and truncated in the meantime
 		}
 		if err != nil {
 			return 0, fmt.Errorf("read entry %d of the log: %w", index, err)

@@ -31,7 +31,7 @@ func storeOf(t *testing.T, dir string, m *tape) *snapshots {
 	return newSnapshots(dir, m, ours, func(err error) { t.Error(err) }, slog.New(slog.DiscardHandler))
 }
 
-// list is the names in dir.
+// list returns the names in dir.
 func list(t *testing.T, dir string) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -56,7 +56,7 @@ func TestTheMachineIsTheSnapshot(t *testing.T) {
 	if err != nil || len(metas) != 1 {
 		t.Fatalf("%v, %v", metas, err)
 	}
-	m.now.At.Index = 41 // apply goes on
+	m.now.At.Index = 41 // entries are applied in the meantime
 	meta, stream, err := s.Open(metas[0].ID)
 	if err != nil {
 		t.Fatal(err)
@@ -119,8 +119,8 @@ func TestPersistWritesTheManifestLast(t *testing.T) {
 	}
 }
 
-// deliver does what the transport does with an image: its missing parts, then
-// what raft reads. It answers the bytes of parts it sent.
+// deliver sends an image as the transport does: first the missing parts, then the stream that raft reads. It
+// returns the bytes of the parts it sent.
 func deliver(t *testing.T, from *tape, to *snapshots) (raft.SnapshotSink, int64) {
 	t.Helper()
 	meta, stream, err := storeOf(t, t.TempDir(), from).Open(imageID)
@@ -135,7 +135,7 @@ func deliver(t *testing.T, from *tape, to *snapshots) (raft.SnapshotSink, int64)
 	return k, sent
 }
 
-// fill stores up to so many missing parts.
+// fill stores up to limit missing parts.
 func fill(t *testing.T, from image.Source, to image.Staging, limit int) (sent int64) {
 	t.Helper()
 	missing, err := to.Missing(from.Parts())
@@ -199,17 +199,17 @@ func TestReceive(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := fmt.Sprint(m.now.Ops, m.Applied().Index, s.newest.Load(), list(t, dir)); got != "[new] 40 40 [manifest.json]" {
-		t.Errorf("after the takeover: %s", got)
+		t.Errorf("after the installation: %s", got)
 	}
 	if m, err := readManifest(dir); err != nil || !m.Received {
 		t.Errorf("manifest %+v, %v", m, err)
 	}
-	if n := j.since(); n != 0 {
+	if n := j.sinceSnapshot(); n != 0 {
 		t.Errorf("%d bytes of log count as not covered", n)
 	}
 }
 
-// What is refused at the end of a transfer changes nothing and stops nobody.
+// TestReceiveRefuses checks that a refusal at the end of a transfer changes nothing and stops no replica.
 func TestReceiveRefuses(t *testing.T) {
 	t.Parallel()
 	otherGroup := theirs
@@ -278,8 +278,8 @@ func TestSinkIsBounded(t *testing.T) {
 	}
 }
 
-// The process dies at each step of taking a snapshot over; opening finishes it
-// or forgets it.
+// TestReceiveInterrupted stops the process at each step of installing a snapshot. Opening the replica must
+// finish the installation or drop the snapshot.
 func TestReceiveInterrupted(t *testing.T) {
 	t.Parallel()
 	closed := func(t *testing.T, k raft.SnapshotSink) {
@@ -313,21 +313,21 @@ func TestReceiveInterrupted(t *testing.T) {
 		}, "[old] 10", "[staging]"},
 		{"after the machine has taken the parts", func(t *testing.T, s *snapshots, k raft.SnapshotSink, m *tape) {
 			closed(t, k)
-			if err := m.Restore(s.staging.of(mustDecode(t, k), ours)); err != nil {
+			if err := m.Restore(s.staging.source(mustDecode(t, k), ours)); err != nil {
 				t.Fatal(err)
 			}
 		}, "[new] 40", "[manifest.json]"},
 		{"after the manifest", func(t *testing.T, s *snapshots, k raft.SnapshotSink, m *tape) {
 			closed(t, k)
 			a := mustDecode(t, k)
-			if err := errors.Join(m.Restore(s.staging.of(a, ours)), s.write(a.manifest)); err != nil {
+			if err := errors.Join(m.Restore(s.staging.source(a, ours)), s.write(a.manifest)); err != nil {
 				t.Fatal(err)
 			}
 		}, "[new] 40", "[manifest.json]"},
 		{"after the announcement is gone", func(t *testing.T, s *snapshots, k raft.SnapshotSink, m *tape) {
 			closed(t, k)
 			a := mustDecode(t, k)
-			err := errors.Join(m.Restore(s.staging.of(a, ours)), s.write(a.manifest), os.Remove(s.receivedPath(a.manifest)))
+			err := errors.Join(m.Restore(s.staging.source(a, ours)), s.write(a.manifest), os.Remove(s.receivedPath(a.manifest)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -368,8 +368,8 @@ func mustDecode(t *testing.T, k raft.SnapshotSink) announcement {
 	return a
 }
 
-// Parts that hold another history than their announcement says must not become
-// this replica's.
+// TestReceiveRefusesAFalseClaim checks that the replica refuses parts whose content is of another history
+// than the announcement says.
 func TestReceiveRefusesAFalseClaim(t *testing.T) {
 	t.Parallel()
 	m := tapeAt(10, 1, "old")
@@ -388,8 +388,8 @@ func TestReceiveRefusesAFalseClaim(t *testing.T) {
 	}
 }
 
-// While a snapshot of the machine is being taken, the machine takes over one from
-// elsewhere: the older manifest must not replace the newer, whose log may be gone.
+// TestTheManifestNeverGoesBack installs a snapshot from another replica while a snapshot of the machine is
+// being taken. The older manifest must not replace the newer one, because its log may be gone.
 func TestTheManifestNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -408,7 +408,7 @@ func TestTheManifestNeverGoesBack(t *testing.T) {
 	}
 	got, err := s.readReceived(k.ID())
 	if err == nil {
-		err = errors.Join(s.takeOver(got), own.Close())
+		err = errors.Join(s.install(got), own.Close())
 	}
 	if err != nil {
 		t.Fatal(err)

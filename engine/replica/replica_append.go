@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Append hands an encoded entry to raft, to be applied in the given term only.
-// It does not wait for the commit.
+// Append hands an encoded entry to raft, which applies it only if it is appended in the given term. Append
+// does not wait for the commit.
 func (r *Replica) Append(term uint64, encoded []byte) *Future {
 	if err := r.admit(); err != nil {
 		return &Future{err: err}
@@ -19,24 +19,23 @@ func (r *Replica) Append(term uint64, encoded []byte) *Future {
 	return &Future{r: r, raft: r.raft.ApplyLog(raft.Log{Data: encoded, Extensions: fence(term)}, 0)}
 }
 
-// Future is the outcome of one Append. Wait must be called exactly once.
+// Future waits for the result of one Append. Wait must be called exactly once.
 type Future struct {
 	r    *Replica
 	raft raft.ApplyFuture
 	err  error // when nothing was handed to raft
 }
 
-// Wait blocks until the entry was applied and answers the machine's results, or
-// an *api.Error: UNHEALTHY after the replica has stopped, LEADER_UNAVAILABLE
-// when it does not lead (nothing was written) or has ceased to while the entry
-// was on its way (the outcome is unknown).
+// Wait blocks until the entry was applied and returns the machine's results, or an *api.Error: UNHEALTHY
+// after the replica has stopped; LEADER_UNAVAILABLE if the replica does not lead (nothing was written), or if
+// it lost leadership while the entry was being replicated (the outcome is unknown).
 func (f *Future) Wait() ([]any, entry.Position, error) {
 	if f.err != nil {
 		return nil, entry.Position{}, f.err
 	}
-	defer f.r.flying.leave()
+	defer f.r.inflight.leave()
 	if err := f.raft.Error(); err != nil {
-		return nil, entry.Position{}, f.r.answer(err)
+		return nil, entry.Position{}, f.r.callerError(err)
 	}
 	out := f.raft.Response().(*outcome)
 	if out.err != nil {
@@ -45,8 +44,8 @@ func (f *Future) Wait() ([]any, entry.Position, error) {
 	return out.results, out.at, nil
 }
 
-// answer is what a caller gets for an error of raft's.
-func (r *Replica) answer(err error) error {
+// callerError converts an error of raft's into the error for the caller.
+func (r *Replica) callerError(err error) error {
 	switch {
 	case r.Err() != nil:
 		return r.Unhealthy()
@@ -56,25 +55,24 @@ func (r *Replica) answer(err error) error {
 	return api.Wrap(errors.Join(ErrUnknown, err), api.LeaderUnavailable, "leadership changed while the request was being written: its outcome is unknown, repeat it with the same idempotency key")
 }
 
-// ErrUnknown is the cause of errors after which what was asked for may have been
-// done, or still be done.
+// ErrUnknown is wrapped by errors after which the requested change may have been made, or may still be made.
 var ErrUnknown = errors.New("the outcome is unknown")
 
 func errNotLeader() error {
 	return api.Errorf(api.LeaderUnavailable, "this replica does not lead the group: nothing was written, ask the leader")
 }
 
-// flights counts the entries handed to raft and not yet answered. Raft forgets
-// futures when it is shut down, so it is shut down only when there are none.
-type flights struct {
+// inflight counts the requests that raft has not answered yet. Raft forgets its futures when it is shut down,
+// so the replica shuts it down only when the count is zero.
+type inflight struct {
 	mu     sync.Mutex
 	count  int
 	closed bool
-	landed sync.Cond // uses mu
+	idle   sync.Cond // uses mu
 }
 
-// enter counts one more; false when no more are let in.
-func (f *flights) enter() bool {
+// enter adds a request. It returns false once close was called.
+func (f *inflight) enter() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -84,21 +82,21 @@ func (f *flights) enter() bool {
 	return true
 }
 
-func (f *flights) leave() {
+func (f *inflight) leave() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.count--; f.count == 0 {
-		f.landed.Broadcast()
+		f.idle.Broadcast()
 	}
 }
 
-// close lets no more in and waits for those under way.
-func (f *flights) close() {
+// close refuses further requests and waits until those in flight have been answered.
+func (f *inflight) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.closed = true
 	for f.count > 0 {
-		f.landed.Wait()
+		f.idle.Wait()
 	}
 }
 
@@ -106,7 +104,7 @@ func (r *Replica) admit() error {
 	if r.Err() != nil {
 		return r.Unhealthy()
 	}
-	if !r.flying.enter() {
+	if !r.inflight.enter() {
 		return api.Errorf(api.LeaderUnavailable, "this replica is shutting down: nothing was written")
 	}
 	return nil

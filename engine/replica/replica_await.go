@@ -9,10 +9,10 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// awaiting are those who wait for an entry to be applied. While nobody does, an
-// entry costs them one atomic read.
-type awaiting struct {
-	count   atomic.Int64 // of waiters, as the apply path reads it
+// indexWaiters holds the goroutines that wait for an index to be reached. While there are none, reached costs
+// one atomic read.
+type indexWaiters struct {
+	count   atomic.Int64 // number of waiters, for the check without a lock
 	mu      sync.Mutex
 	waiters []*waiter
 }
@@ -22,7 +22,7 @@ type waiter struct {
 	arrived chan struct{}
 }
 
-func (a *awaiting) add(index uint64) *waiter {
+func (a *indexWaiters) add(index uint64) *waiter {
 	w := &waiter{index: index, arrived: make(chan struct{})}
 	a.count.Add(1)
 	a.mu.Lock()
@@ -31,8 +31,8 @@ func (a *awaiting) add(index uint64) *waiter {
 	return w
 }
 
-// drop forgets a waiter, if it has not arrived: reached has forgotten it then.
-func (a *awaiting) drop(w *waiter) {
+// drop removes a waiter, unless reached has removed it.
+func (a *indexWaiters) drop(w *waiter) {
 	select {
 	case <-w.arrived:
 		return
@@ -46,10 +46,9 @@ func (a *awaiting) drop(w *waiter) {
 	}
 }
 
-// reached wakes those whose entry the machine now holds. Each is woken once and
-// only for its own entry: with one channel for all, every entry would wake the
-// waiters of all later ones.
-func (a *awaiting) reached(index uint64) {
+// reached wakes the waiters for entries up to index. Each has its own channel, because with one channel for
+// all, every entry would wake the waiters of all later ones.
+func (a *indexWaiters) reached(index uint64) {
 	if a.count.Load() == 0 {
 		return
 	}
@@ -68,15 +67,15 @@ func (a *awaiting) reached(index uint64) {
 	a.waiters = later
 }
 
-// Await returns when the machine has applied the entry. The index must be one
-// that a machine has reported: raft's own entries never arrive in it.
+// Await returns once the machine has applied the entry. The index must be one that a machine has reported,
+// because raft's own entries never reach the machine.
 func (r *Replica) Await(ctx context.Context, index uint64) error {
 	if r.machine.Applied().Index >= index {
 		return nil
 	}
-	w := r.awaiting.add(index)
-	defer r.awaiting.drop(w)
-	// Applied between the first look and the registration, it would wake nobody.
+	w := r.applyWaiters.add(index)
+	defer r.applyWaiters.drop(w)
+	// Look again, because an entry applied between the first look and the registration wakes nobody.
 	if r.machine.Applied().Index >= index {
 		return nil
 	}

@@ -18,30 +18,28 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// staging is where the parts of snapshots from other members gather: a directory
-// of files named by the hash of their bytes, each there wholly and durably or not
-// at all. So a transfer that broke, or a restart, costs the part that was under
-// way; and a part that two snapshots share is one file.
+// staging stores the parts of snapshots from other members: a directory of files named by the hash of their
+// bytes. Each file is there completely and durably, or not at all. So a broken transfer, or a restart, costs
+// only the part that was being sent; and two snapshots that share a part share the file.
 //
-// It is bounded by the newest list of parts: what that does not name goes when it
-// arrives. A takeover in progress keeps its parts until it is done. What an
-// abandoned transfer left goes with the second snapshot that the replica takes of
-// itself without a part arriving in between: it follows the log then.
+// The newest list of parts bounds the directory: when a list arrives, staging removes all files that it does
+// not name. A running installation keeps its parts until it is done. The parts of an abandoned transfer are
+// removed with the second snapshot that the replica takes of itself without a part arriving in between,
+// because the replica then follows the log again.
 //
-// A file is what its name says only once this process has hashed it: when it
-// arrives, and when it is found after a restart.
+// A file is trusted only after this process has hashed it: on arrival, or when it is found after a restart.
 type staging struct {
 	dir  string
-	held func(image.Part) string // see Holder; nil = the machine holds nothing
+	held func(image.Part) string // Holder.Held of the machine; nil if it has none
 
 	mu       sync.Mutex
-	verified set // files this process knows the bytes of
-	wanted   set // the newest list of parts, nil = none
-	pinned   set // the parts of the snapshot being taken over
+	verified set // files whose bytes this process has hashed
+	wanted   set // the newest list of parts; nil if there is none
+	pinned   set // the parts of the snapshot that is being installed
 	idle     bool
 }
 
-// set is parts by their hashes, with their sizes.
+// set holds parts by their hashes, with their sizes.
 type set map[[sha256.Size]byte]int64
 
 func setOf(parts []image.Part) set {
@@ -69,8 +67,8 @@ func (s *staging) path(sum [sha256.Size]byte) string {
 	return filepath.Join(s.dir, hex.EncodeToString(sum[:]))
 }
 
-// Missing are the parts that have to be sent. It makes them the ones that are
-// kept. Those of the same bytes are missing once.
+// Missing returns the parts that have to be sent, and makes the given list the one that is kept. Parts with
+// the same bytes are returned once.
 func (s *staging) Missing(parts []image.Part) ([]image.Part, error) {
 	if err := image.Check(parts); err != nil {
 		return nil, err
@@ -85,8 +83,8 @@ func (s *staging) Missing(parts []image.Part) ([]image.Part, error) {
 	return s.missing(parts, true)
 }
 
-// missing are those of the parts that are not here. The machine is looked into
-// for them if adopt says so.
+// missing returns those of the parts that are not stored. If adopt is set, it looks for them in the machine
+// too.
 func (s *staging) missing(parts []image.Part, adopt bool) ([]image.Part, error) {
 	var missing []image.Part
 	seen := set{}
@@ -109,8 +107,7 @@ func (s *staging) missing(parts []image.Part, adopt bool) ([]image.Part, error) 
 	return missing, nil
 }
 
-// has says whether a part is here with the right bytes; a file with others is
-// removed.
+// has reports whether a part is stored with the right bytes. It removes a file with other bytes.
 func (s *staging) has(p image.Part) (bool, error) {
 	info, err := os.Stat(s.path(p.Sum))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -146,8 +143,8 @@ func sameBytes(path string, p image.Part) (bool, error) {
 	return err == nil, err
 }
 
-// adopt links a file of the machine, if it is the part. The machine may remove the
-// file meanwhile: the link stays, or there is none.
+// adopt links a file of the machine if it has the part's bytes. The machine may remove the file at the same
+// time: then the link either stays or was never made.
 func (s *staging) adopt(p image.Part) (bool, error) {
 	if s.held == nil {
 		return false, nil
@@ -160,8 +157,7 @@ func (s *staging) adopt(p image.Part) (bool, error) {
 		return false, err
 	}
 	link := s.path(p.Sum) + stagingSuffix
-	// A link that cannot be had (another disk, a file just removed) is a part that
-	// has to be sent: slower, and as good.
+	// If a link fails (another disk, a file just removed), the part is sent: slower, but as good.
 	if err := os.Link(path, link); err != nil {
 		return false, nil //nolint:nilerr // see above
 	}
@@ -180,7 +176,7 @@ func (s *staging) adopt(p image.Part) (bool, error) {
 	return true, nil
 }
 
-// Store takes a part that Missing has named.
+// Store writes a part that Missing has returned.
 func (s *staging) Store(p image.Part, bytes io.Reader) error {
 	if err := s.expects(p); err != nil {
 		return err
@@ -205,7 +201,7 @@ func (s *staging) Store(p image.Part, bytes io.Reader) error {
 	return nil
 }
 
-// expects refuses what nobody asked for: it would fill the disk.
+// expects refuses a part that the newest list does not name, because it would fill the disk.
 func (s *staging) expects(p image.Part) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +211,7 @@ func (s *staging) expects(p image.Part) error {
 	return nil
 }
 
-// prune removes what nobody wants; s.mu is held, or s is not shared yet.
+// prune removes the parts that no list needs. The caller holds s.mu, or s is not shared yet.
 func (s *staging) prune() error {
 	names, err := os.ReadDir(s.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -257,8 +253,8 @@ func (s *staging) remove(name string) error {
 	return nil
 }
 
-// sweep removes parts half written; it is called before s is shared.
-func (s *staging) sweep() error {
+// removePartial removes partially written parts. It is called before s is shared.
+func (s *staging) removePartial() error {
 	names, err := filepath.Glob(filepath.Join(s.dir, "*"+stagingSuffix))
 	if err != nil {
 		return err
@@ -271,8 +267,7 @@ func (s *staging) sweep() error {
 	return nil
 }
 
-// pin says what is missing of a snapshot that is to be taken over, and keeps its
-// parts if nothing is.
+// pin returns the number of parts that a snapshot lacks. If it lacks none, pin protects its parts from prune.
 func (s *staging) pin(parts []image.Part) (missing int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -283,15 +278,15 @@ func (s *staging) pin(parts []image.Part) (missing int, err error) {
 	return len(lacking), err
 }
 
-// leave gives up on a takeover. Its parts stay, for the transfer's next attempt.
-func (s *staging) leave() {
+// abandon gives an installation up. Its parts stay for the next attempt of the transfer.
+func (s *staging) abandon() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pinned = nil
 }
 
-// unpin ends a takeover: the machine has the parts now. A list that has come
-// meanwhile keeps its own.
+// unpin removes the parts of a completed installation, because the machine has them now. If a newer list has
+// arrived in the meantime, its parts stay.
 func (s *staging) unpin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -305,8 +300,8 @@ func (s *staging) unpin() error {
 	return s.prune()
 }
 
-// followed says that the replica has taken a snapshot of itself.
-func (s *staging) followed() error {
+// snapshotTaken tells staging that the replica has taken a snapshot of itself.
+func (s *staging) snapshotTaken() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.idle || s.pinned != nil {
@@ -317,8 +312,8 @@ func (s *staging) followed() error {
 	return s.prune()
 }
 
-// of is a snapshot whose parts are all here, and stay while they are pinned.
-func (s *staging) of(a announcement, identity entry.Applied) *staged {
+// source returns a snapshot whose parts are all stored, and stay while they are pinned.
+func (s *staging) source(a announcement, identity entry.Applied) *staged {
 	identity.Index, identity.Term = a.Index, a.Term
 	return &staged{staging: s, parts: a.parts, at: identity}
 }
@@ -332,13 +327,13 @@ type staged struct {
 
 var (
 	_ image.Located = (*staged)(nil)
-	_ Claim         = (*staged)(nil)
+	_ Positioned    = (*staged)(nil)
 )
 
 func (s *staged) Parts() []image.Part    { return s.parts }
 func (s *staged) Applied() entry.Applied { return s.at }
 
-// Open reads a part and sees for itself that its bytes are right.
+// Open opens a part. The reader verifies its bytes.
 func (s *staged) Open(name string) (io.ReadCloser, error) {
 	p, err := s.part(name)
 	if err != nil {
@@ -354,7 +349,7 @@ func (s *staged) Open(name string) (io.ReadCloser, error) {
 	}{image.Verify(p, f), f}, nil
 }
 
-// Path is the file of a part. This process has hashed it: pin did.
+// Path returns the file of a part. pin has hashed it in this process.
 func (s *staged) Path(name string) string {
 	p, err := s.part(name)
 	if err != nil {

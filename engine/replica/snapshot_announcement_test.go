@@ -47,7 +47,7 @@ func TestAnnouncement(t *testing.T) {
 			t.Fatalf("one damaged at %d of %d passes", at, len(b))
 		}
 	}
-	// A checksum that is right does not make the rest so.
+	// A correct checksum does not make the other fields valid.
 	for what, change := range map[string]func(b []byte) []byte{
 		"cut":          func(b []byte) []byte { return b[:len(b)-1] },
 		"longer":       func(b []byte) []byte { return append(b, 0) },
@@ -100,7 +100,7 @@ func FuzzManifest(f *testing.F) {
 	f.Add(mustEncode(f, announcement{}))
 	f.Add([]byte(announcementMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// Most of what comes would fail at the checksum: put it right.
+		// Most inputs would fail at the checksum, so it is corrected.
 		if n := len(b) - crc32.Size; n >= 0 {
 			b = binary.LittleEndian.AppendUint32(slices.Clone(b[:n]), crc32.Checksum(b[:n], castagnoli))
 		}

@@ -11,12 +11,12 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// announcement is what raft sees of a snapshot: what it is a copy of, and its
-// parts. Raft streams it as if it were the snapshot; the parts travel beside.
+// announcement is the stream that raft transfers as a snapshot: the position and the list of parts. The
+// transport sends the parts themselves separately.
 //
-// Its encoding, integers little-endian, lengths before what they measure:
+// Its encoding, integers little-endian, each length before its field:
 //
-//	magic          8 bytes, the format's version in it
+//	magic          8 bytes, includes the format's version
 //	group          length 2
 //	incarnation    16 bytes
 //	index, term    8 bytes each
@@ -24,8 +24,7 @@ import (
 //	parts          number 4; each: name with length 2, size 8, SHA-256 32
 //	crc            CRC-32C of all before, 4 bytes
 //
-// Binary, because there may be many parts and raft wants to know the exact size
-// beforehand.
+// The encoding is binary because there may be many parts and raft needs the exact size in advance.
 type announcement struct {
 	manifest
 	parts []image.Part
@@ -33,8 +32,8 @@ type announcement struct {
 
 const (
 	announcementMagic = "CORVOSN1"
-	// maxAnnouncement bounds the encoding of an announcement, in bytes: all the
-	// parts there may be with names of common length, or a fifth with the longest.
+	// maxAnnouncement bounds the encoding of an announcement, in bytes. It has room for the maximum number of
+	// parts with names of common length, or for a fifth of them with the longest names.
 	maxAnnouncement = 8 << 20
 	maxGroupName    = 1 << 10
 )
@@ -64,8 +63,7 @@ func (a announcement) encode() ([]byte, error) {
 	return b, nil
 }
 
-// decodeAnnouncement reads what encode wrote. What it accepts encodes to the same
-// bytes.
+// decodeAnnouncement decodes the output of encode. An accepted announcement encodes to the same bytes.
 func decodeAnnouncement(b []byte) (announcement, error) {
 	var a announcement
 	body := len(b) - crc32.Size
@@ -99,7 +97,7 @@ func decodeAnnouncement(b []byte) (announcement, error) {
 	return a, nil
 }
 
-// fields reads from b; beyond its end there are zeros and an error.
+// fields reads fields from b. Beyond the end it returns zeros and sets err.
 type fields struct {
 	b   []byte
 	err error

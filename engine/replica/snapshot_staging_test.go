@@ -22,7 +22,7 @@ func partsOf(texts ...string) (parts []image.Part) {
 	return parts
 }
 
-// missing is the names of the parts that are missing.
+// missing returns the names of the missing parts.
 func missing(t *testing.T, s image.Staging, parts []image.Part) string {
 	t.Helper()
 	lacking, err := s.Missing(parts)
@@ -46,7 +46,7 @@ func mustStore(t *testing.T, s image.Staging, p image.Part, text string) {
 func stagingOf(t *testing.T, dir string) *staging {
 	t.Helper()
 	s := newStaging(dir, new(tape))
-	if err := s.sweep(); err != nil {
+	if err := s.removePartial(); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -63,16 +63,16 @@ func TestStaging(t *testing.T) {
 	mustStore(t, s, parts[1], "bb")
 	mustStore(t, s, parts[2], "")
 	mustStore(t, s, parts[0], "a")
-	mustStore(t, s, parts[0], "a") // a second time is no error
+	mustStore(t, s, parts[0], "a") // storing it twice is no error
 	if got := missing(t, s, parts); got != "004" {
 		t.Errorf("then there is missing %q", got)
 	}
-	// A restart keeps them and looks at them again.
+	// A restart keeps the parts and hashes them again.
 	s = stagingOf(t, dir)
 	if got := missing(t, s, parts); got != "004" {
 		t.Errorf("after a restart there is missing %q", got)
 	}
-	// Another list takes the others away.
+	// Another list removes the parts that it does not name.
 	next := partsOf("bb", "dd")
 	if got := missing(t, s, next); got != "001" {
 		t.Errorf("of another list there is missing %q", got)
@@ -85,7 +85,7 @@ func TestStaging(t *testing.T) {
 	}
 }
 
-// What is not the part is refused and leaves nothing.
+// TestStagingRefuses checks that wrong bytes are refused and leave no file.
 func TestStagingRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -121,7 +121,7 @@ func TestStagingRefuses(t *testing.T) {
 	mustStore(t, s, parts[0], "some bytes")
 }
 
-// A file in the directory is no part before its bytes have been looked at.
+// TestStagingTrustsNoFile checks that a file counts as a part only after its bytes were hashed.
 func TestStagingTrustsNoFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -148,8 +148,8 @@ func TestStagingTrustsNoFile(t *testing.T) {
 	}
 }
 
-// While a snapshot is taken over, the list of the next one takes none of its
-// parts away; afterwards they go, and the next one's stay.
+// TestStagingPins checks that the list of the next snapshot removes no part of the one being installed.
+// Afterwards those parts are removed, and the next one's stay.
 func TestStagingPins(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -167,7 +167,7 @@ func TestStagingPins(t *testing.T) {
 	if got := missing(t, s, second); got != "001" {
 		t.Errorf("of the second there is missing %q", got)
 	}
-	of := s.of(announcement{manifest: newManifest(at(ours, 9, 1), nil, 1), parts: first}, ours)
+	of := s.source(announcement{manifest: newManifest(at(ours, 9, 1), nil, 1), parts: first}, ours)
 	for i, want := range []string{"a", "b"} {
 		data, err := readPart(of, first[i])
 		if err != nil || string(data) != want {
@@ -195,7 +195,8 @@ func TestStagingPins(t *testing.T) {
 	}
 }
 
-// What an abandoned transfer left goes once the replica follows the log again.
+// TestStagingForgets checks that the parts of an abandoned transfer are removed once the replica follows the
+// log again.
 func TestStagingForgets(t *testing.T) {
 	t.Parallel()
 	s := stagingOf(t, t.TempDir())
@@ -204,7 +205,7 @@ func TestStagingForgets(t *testing.T) {
 	mustStore(t, s, parts[0], "a")
 	followed := func(want int) {
 		t.Helper()
-		if err := s.followed(); err != nil {
+		if err := s.snapshotTaken(); err != nil {
 			t.Fatal(err)
 		}
 		if got := list(t, s.dir); len(got) != want {
@@ -212,7 +213,7 @@ func TestStagingForgets(t *testing.T) {
 		}
 	}
 	followed(1)
-	mustStore(t, s, parts[1], "b") // it was not abandoned
+	mustStore(t, s, parts[1], "b") // the transfer was not abandoned
 	followed(2)
 	followed(0)
 	if err := s.Store(parts[0], strings.NewReader("a")); err == nil {
@@ -220,7 +221,7 @@ func TestStagingForgets(t *testing.T) {
 	}
 }
 
-// holding is a machine that has files.
+// holding is a machine that holds files.
 type holding struct {
 	tape
 	dir string
@@ -234,7 +235,7 @@ func (m *holding) Held(p image.Part) string {
 	return path
 }
 
-// Parts that the machine holds are linked, if they are what they should be.
+// TestStagingAdopts checks that parts held by the machine are linked if their bytes are right.
 func TestStagingAdopts(t *testing.T) {
 	t.Parallel()
 	m := &holding{dir: t.TempDir()}
@@ -253,7 +254,7 @@ func TestStagingAdopts(t *testing.T) {
 	if got := list(t, s.dir); len(got) != 1 {
 		t.Errorf("there is %v", got)
 	}
-	// The machine may remove its file: the part stays.
+	// The part stays even if the machine removes its file.
 	if err := os.Remove(filepath.Join(m.dir, "000")); err != nil {
 		t.Fatal(err)
 	}
@@ -262,7 +263,7 @@ func TestStagingAdopts(t *testing.T) {
 	if n, err := s.pin(parts); err != nil || n != 0 {
 		t.Errorf("%d are missing, %v", n, err)
 	}
-	data, err := readPart(s.of(announcement{parts: parts}, ours), parts[0])
+	data, err := readPart(s.source(announcement{parts: parts}, ours), parts[0])
 	if err != nil || !bytes.Equal(data, []byte("held")) {
 		t.Errorf("read %q, %v", data, err)
 	}

@@ -15,9 +15,9 @@ import (
 // manifestName is the file of the newest snapshot's manifest.
 const manifestName = "manifest.json"
 
-// manifest says up to where the machine was durable when a snapshot was taken.
-// The log may have been cut up to there, so a machine that holds less has lost
-// something. The snapshot itself is the machine: no copy is kept.
+// manifest records the position at which the machine was durable when a snapshot was taken. The log may have
+// been truncated up to there, so a machine behind that position has lost data. The machine itself is the
+// snapshot; no copy is kept.
 type manifest struct {
 	Group              string            `json:"group"`
 	Incarnation        entry.Incarnation `json:"incarnation"`
@@ -25,8 +25,8 @@ type manifest struct {
 	Term               uint64            `json:"term"`
 	Configuration      []byte            `json:"configuration"` // raft's encoding
 	ConfigurationIndex uint64            `json:"configuration_index"`
-	// Received says that the snapshot came from another replica: the log beside it
-	// may hold entries that the group has never agreed on.
+	// Received says that the snapshot came from another replica. The log beside it may hold entries that the
+	// group has never committed.
 	Received bool `json:"received,omitempty"`
 }
 
@@ -39,7 +39,7 @@ func newManifest(at entry.Applied, configuration []byte, index uint64) manifest 
 
 func (m manifest) position() entry.Position { return entry.Position{Index: m.Index, Term: m.Term} }
 
-// readManifest is the manifest in dir; the zero one when there is none.
+// readManifest reads the manifest in dir. It returns the zero manifest if there is none.
 func readManifest(dir string) (manifest, error) {
 	data, err := os.ReadFile(filepath.Join(dir, manifestName))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,19 +9,19 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// Staging is where the transport puts the parts of snapshots for this replica.
+// Staging returns the store into which the transport puts received parts of snapshots.
 func (r *Replica) Staging() image.Staging { return r.snapshots.staging }
 
-// Snapshot makes the machine durable as it is, records that in the manifest and
-// cuts the log down to the trailing bytes. It does nothing when nothing was
-// applied since the last one or since the replica was opened.
+// Snapshot makes the machine durable, records its position in the manifest and truncates the log down to the
+// trailing bytes. It does nothing if nothing was applied since the last snapshot or since the replica was
+// opened.
 func (r *Replica) Snapshot() error {
 	r.snapshotting.Lock()
 	defer r.snapshotting.Unlock()
 	if r.Err() != nil {
 		return r.Unhealthy()
 	}
-	// Raft keeps a number of entries behind a snapshot; ours is a number of bytes.
+	// Raft keeps a number of entries behind a snapshot; TrailingBytes is a number of bytes.
 	conf := r.raft.ReloadableConfig()
 	conf.TrailingLogs = r.journal.trailing(r.raft.LastIndex(), r.trailingBytes)
 	if err := r.raft.ReloadConfig(conf); err != nil {
@@ -40,14 +40,14 @@ func (r *Replica) Snapshot() error {
 	return fmt.Errorf("take a snapshot: %w", err)
 }
 
-// snapshotWhenDue takes snapshots by bytes of log.
+// snapshotWhenDue takes a snapshot whenever the journal says that one is due.
 func (r *Replica) snapshotWhenDue() {
 	for {
 		select {
 		case <-r.journal.due:
 			if err := r.Snapshot(); err != nil {
-				// A membership change on its way makes raft refuse; the next append says
-				// again that a snapshot is due. All that is worse has stopped the replica.
+				// Raft refuses a snapshot during a membership change; the next append makes one due again.
+				// Any worse failure has stopped the replica.
 				r.logger.Warn("a snapshot is due and could not be taken", "error", err)
 			}
 		case <-r.closing:

@@ -16,12 +16,10 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// snapshots is the store raft keeps its snapshots in. There is at most one and
-// it is not a file: the machine itself is the snapshot of all it has applied.
-// Taking one flushes the machine and writes a manifest; opening one takes an
-// image of the machine made at that moment and announces its parts. Only a
-// snapshot that comes from another replica is files of ours, until the machine
-// has taken it over.
+// snapshots implements raft's snapshot store. It holds one snapshot at most, which is not a file: the machine
+// itself is the snapshot of everything it has applied. Taking a snapshot flushes the machine and writes a
+// manifest. Opening one takes an image of the machine at that moment and announces its parts. Only a snapshot
+// received from another replica is stored as files, until the machine has installed it.
 type snapshots struct {
 	dir      string
 	machine  Machine
@@ -35,12 +33,12 @@ type snapshots struct {
 	writing sync.Mutex // held while the manifest is written
 
 	mu      sync.Mutex
-	restore received // what the next Restore of the machine takes over
+	restore received // the snapshot that the next Restore of the fsm installs
 }
 
 const (
 	imageID        = "image"     // the snapshot that is the machine
-	receivedPrefix = "received-" // announcements of snapshots from elsewhere
+	receivedPrefix = "received-" // announcements of snapshots from other replicas
 	receivedSuffix = ".snapshot"
 )
 
@@ -48,7 +46,7 @@ func newSnapshots(dir string, m Machine, identity entry.Applied, fail func(error
 	return &snapshots{dir: dir, machine: m, identity: identity, staging: newStaging(dir, m), fail: fail, logger: logger}
 }
 
-// List answers the machine as of its last applied entry.
+// List returns one snapshot: the machine at its last applied entry.
 func (s *snapshots) List() ([]*raft.SnapshotMeta, error) {
 	at := s.machine.Applied()
 	if at.Index == 0 {
@@ -73,8 +71,8 @@ func snapshotMeta(id string, m manifest) (*raft.SnapshotMeta, error) {
 	}, nil
 }
 
-// decodeConfiguration reads raft's encoding of a membership, which panics where
-// it should refuse.
+// decodeConfiguration decodes raft's encoding of a configuration and turns the panics of raft's decoder into
+// errors.
 func decodeConfiguration(data []byte) (c raft.Configuration, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -87,9 +85,8 @@ func decodeConfiguration(data []byte) (c raft.Configuration, err error) {
 	return raft.DecodeConfiguration(data), nil
 }
 
-// Open announces the machine as of now, or a received snapshot. The size in the
-// meta is exact: raft accepts a stream cut short at too small a size, and waits
-// for ever for one too large.
+// Open announces the machine as it is now, or a received snapshot. The size in the meta must be exact: raft
+// accepts a truncated stream if the size is too small, and waits for ever if it is too large.
 func (s *snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	if id != imageID {
 		return s.openReceived(id)
@@ -120,8 +117,8 @@ func announce(of Image) (*raft.SnapshotMeta, *imageStream, error) {
 	return meta, &imageStream{Image: of, Reader: bytes.NewReader(encoded)}, nil
 }
 
-// imageStream is what raft reads: the announcement of an image. The transport
-// knows it for an image.Source and sends the parts before it.
+// imageStream is the announcement of an image, as a stream for raft. The transport recognises it as an
+// image.Source and sends the parts before it.
 type imageStream struct {
 	Image
 	*bytes.Reader
@@ -149,17 +146,16 @@ func (s *snapshots) openReceived(id string) (*raft.SnapshotMeta, io.ReadCloser, 
 	return meta, io.NopCloser(bytes.NewReader(encoded)), nil
 }
 
-// Create is called by raft for both kinds of snapshot: its own, whose Persist
-// calls persisted on the sink, and one from elsewhere, whose bytes it writes.
+// Create is called by raft for both kinds of snapshot. For its own, Persist calls persisted on the sink; for
+// one from another replica, raft writes the received bytes.
 func (s *snapshots) Create(_ raft.SnapshotVersion, index, term uint64, c raft.Configuration, configurationIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
 	at := s.identity
 	at.Index, at.Term = index, term
 	return &sink{store: s, manifest: newManifest(at, raft.EncodeConfiguration(c), configurationIndex)}, nil
 }
 
-// write makes m the newest manifest. One that is older than the newest says
-// nothing: while a snapshot of the machine was being taken, the machine has taken
-// over one from elsewhere.
+// write makes m the newest manifest. It skips a manifest older than the newest: while a snapshot of the
+// machine was being taken, the machine has installed one from another replica.
 func (s *snapshots) write(m manifest) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -174,12 +170,12 @@ func (s *snapshots) write(m manifest) error {
 	return nil
 }
 
-// sink is a snapshot in the making.
+// sink is a snapshot that is being created.
 type sink struct {
 	store    *snapshots
 	manifest manifest
 	own      bool   // persisted was called
-	encoded  []byte // the announcement of a snapshot from elsewhere
+	encoded  []byte // the announcement of a snapshot from another replica
 }
 
 func (k *sink) ID() string {
@@ -189,7 +185,7 @@ func (k *sink) ID() string {
 	return filepath.Base(k.store.receivedPath(k.manifest))
 }
 
-// persisted says that the machine is durable at the given position.
+// persisted records that the machine is durable at the given position.
 func (k *sink) persisted(at entry.Position) error {
 	if at != k.manifest.position() {
 		return fmt.Errorf("raft takes a snapshot at entry %d of term %d, the machine is at entry %d of term %d",
@@ -207,14 +203,13 @@ func (k *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close makes the snapshot count. A stream that brought nothing is refused: it
-// would pass for a snapshot of this machine.
+// Close completes the snapshot. It refuses an empty stream, which would look like a snapshot of this machine.
 func (k *sink) Close() error {
 	switch {
 	case k.own:
 		err := k.store.write(k.manifest)
 		if err == nil {
-			err = k.store.staging.followed()
+			err = k.store.staging.snapshotTaken()
 		}
 		if err != nil {
 			k.store.fail(err)
@@ -226,5 +221,5 @@ func (k *sink) Close() error {
 	return k.store.keepReceived(k)
 }
 
-// Cancel forgets the announcement. The parts stay, for the next attempt.
+// Cancel discards the announcement. The parts stay for the next attempt.
 func (k *sink) Cancel() error { return nil }

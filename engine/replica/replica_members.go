@@ -11,29 +11,29 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Peer is a member as the group's configuration has it.
+// Peer is a member of the group's configuration.
 type Peer struct {
 	ID      string
 	Address string
 	Voter   bool
 }
 
-// Members is the newest configuration this replica has in its log, committed or
-// not; empty until a new member has heard of its group.
+// Members returns the newest configuration in the log, committed or not. It is empty until a new member has
+// heard of its group.
 func (r *Replica) Members() []Peer {
 	future := r.raft.GetConfiguration()
-	if future.Error() != nil { // never: it answers from memory
+	if future.Error() != nil { // never, because raft answers from memory
 		return nil
 	}
 	return peersOf(future.Configuration())
 }
 
-// Settled is the configuration in the machine and the entry it comes from: what a
-// change is based on. What raft's future says of its own index is always 0.
-func (r *Replica) Settled() (members []Peer, index uint64) {
+// AppliedMembers returns the configuration in the machine and the index of its entry, on which a change is
+// based. The index in raft's future is always 0.
+func (r *Replica) AppliedMembers() (members []Peer, index uint64) {
 	data, index := r.machine.Configuration()
 	c, err := decodeConfiguration(data)
-	if err != nil { // a new member's is empty
+	if err != nil { // a new member has none
 		return nil, index
 	}
 	return peersOf(c), index
@@ -47,34 +47,31 @@ func peersOf(c raft.Configuration) []Peer {
 	return peers
 }
 
-// Configured says whether the machine holds a configuration with this member in
-// it.
+// Configured reports whether the configuration in the machine contains this member.
 func (r *Replica) Configured() bool {
-	members, _ := r.Settled()
+	members, _ := r.AppliedMembers()
 	return slices.ContainsFunc(members, func(p Peer) bool { return p.ID == string(r.id) })
 }
 
-// Leader is the member this replica takes for the leader, and where it is; ""
-// for none.
+// Leader returns the id and address of the leader that this replica knows, or "" if it knows none.
 func (r *Replica) Leader() (id, address string) {
 	at, leader := r.raft.LeaderWithID()
 	return string(leader), string(at)
 }
 
-// Term is the newest term this replica knows of.
+// Term returns the newest term that this replica knows.
 func (r *Replica) Term() uint64 { return r.raft.CurrentTerm() }
 
-// Last is the newest entry in the log.
+// Last returns the index of the newest entry in the log.
 func (r *Replica) Last() uint64 { return r.raft.LastIndex() }
 
-// changeTimeout is how long a change of membership may wait for its turn: raft
-// makes one at a time, and none before the term has committed an entry.
+// changeTimeout is the longest time that a membership change waits for its start: raft makes one change at a
+// time, and none before the term has committed an entry.
 const changeTimeout = 5 * time.Second
 
-// Put makes p a member, gives it its vote, or its new address. A voter stays
-// one. It is refused, with nothing written, when the newest configuration is not
-// the one of entry since, on which whoever asks has decided: a member that another
-// has removed meanwhile would come back.
+// Put adds p as a member, gives it its vote, or changes its address. A voter stays a voter. Put refuses, with
+// nothing written, if the newest configuration is not the one of entry since, on which the caller based its
+// decision. Otherwise a member that another caller has just removed would come back.
 func (r *Replica) Put(p Peer, since uint64) error {
 	return r.change(func() raft.Future {
 		id, address := raft.ServerID(p.ID), raft.ServerAddress(p.Address)
@@ -85,17 +82,17 @@ func (r *Replica) Put(p Peer, since uint64) error {
 	})
 }
 
-// Remove ends a membership, unless the configuration has changed: see Put.
+// Remove removes a member, unless the configuration has changed since that entry (see Put).
 func (r *Replica) Remove(id string, since uint64) error {
 	return r.change(func() raft.Future { return r.raft.RemoveServer(raft.ServerID(id), since, changeTimeout) })
 }
 
-// change waits until a change is committed.
+// change starts a membership change and waits until it is committed.
 func (r *Replica) change(begin func() raft.Future) error {
 	if err := r.admit(); err != nil {
 		return err
 	}
-	defer r.flying.leave()
+	defer r.inflight.leave()
 	err := begin().Error()
 	switch {
 	case err == nil:
@@ -103,23 +100,22 @@ func (r *Replica) change(begin func() raft.Future) error {
 	case strings.HasPrefix(err.Error(), raftChanged):
 		return api.Errorf(api.LeaderUnavailable, "the group's membership has changed meanwhile: nothing was written, ask again: %w", err)
 	}
-	return r.answer(err)
+	return r.callerError(err)
 }
 
-// raftChanged begins the text of raft's refusal of a change based on another
-// configuration than the newest; the error has no type.
+// raftChanged begins the text of raft's error for a change that is not based on the newest configuration. The
+// error has no type.
 const raftChanged = "configuration changed since"
 
-// Transfer hands leadership to a voter, and returns when this replica has ceased
-// to lead. Nothing can be written until then; raft gives up after an election
-// timeout.
+// Transfer hands leadership to a voter, and returns once this replica no longer leads. Nothing can be written
+// until then. Raft gives up after an election timeout.
 func (r *Replica) Transfer(ctx context.Context, to Peer) error {
 	if err := r.admit(); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
 	go func() {
-		defer r.flying.leave()
+		defer r.inflight.leave()
 		done <- r.raft.LeadershipTransferToServer(raft.ServerID(to.ID), raft.ServerAddress(to.Address)).Error()
 	}()
 	select {

@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// pair is a group of two voters, in virtual time: after a synctest.Wait the follower
-// has what the leader has written, and does not know for another commitTimeout that
-// it is committed, which it was by the follower's own word.
+// pair runs f on a group of two voters, in virtual time. After a synctest.Wait, the follower holds the
+// entries that the leader has written. It has acknowledged them, so they are committed, but it learns of that
+// only after commitTimeout.
 func pair(t *testing.T, f func(t *testing.T, leader, follower *Replica)) {
 	t.Helper()
 	t.Parallel()
@@ -29,7 +29,7 @@ func pair(t *testing.T, f func(t *testing.T, leader, follower *Replica)) {
 	})
 }
 
-// unaware writes, and returns what the follower has and does not know to be
+// unaware writes an entry and returns its position. The follower holds the entry and does not know that it is
 // committed.
 func unaware(t *testing.T, leader, follower *Replica) entry.Position {
 	t.Helper()
@@ -42,12 +42,12 @@ func unaware(t *testing.T, leader, follower *Replica) entry.Position {
 	return at
 }
 
-func TestHastenTellsOfACommit(t *testing.T) {
+func TestAdvanceCommit(t *testing.T) {
 	pair(t, func(t *testing.T, leader, follower *Replica) {
 		begun := time.Now()
 		for range 3 {
 			at := unaware(t, leader, follower)
-			follower.Hasten(t.Context(), "one", at)
+			follower.AdvanceCommit(t.Context(), "one", at)
 			if err := follower.Await(t.Context(), at.Index); err != nil {
 				t.Fatal(err)
 			}
@@ -58,18 +58,19 @@ func TestHastenTellsOfACommit(t *testing.T) {
 	})
 }
 
-// What is not the leader's word of this term changes nothing.
-func TestHastenTellsNothingElse(t *testing.T) {
+// TestAdvanceCommitIgnoresOthers checks that only the present leader in the present term can advance the
+// commit.
+func TestAdvanceCommitIgnoresOthers(t *testing.T) {
 	pair(t, func(t *testing.T, leader, follower *Replica) {
 		at := unaware(t, leader, follower)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		term := follower.Term()
-		follower.Hasten(t.Context(), "three", at)
-		follower.Hasten(t.Context(), "", at)
-		follower.Hasten(t.Context(), "one", entry.Position{Index: at.Index, Term: at.Term + 1})
-		follower.Hasten(t.Context(), "one", entry.Position{Index: at.Index, Term: at.Term - 1})
-		follower.Hasten(ended, "one", entry.Position{Index: at.Index + 1, Term: at.Term})
+		follower.AdvanceCommit(t.Context(), "three", at)
+		follower.AdvanceCommit(t.Context(), "", at)
+		follower.AdvanceCommit(t.Context(), "one", entry.Position{Index: at.Index, Term: at.Term + 1})
+		follower.AdvanceCommit(t.Context(), "one", entry.Position{Index: at.Index, Term: at.Term - 1})
+		follower.AdvanceCommit(ended, "one", entry.Position{Index: at.Index + 1, Term: at.Term})
 		synctest.Wait()
 		if got := follower.Applied().Index; got >= at.Index || follower.Term() != term {
 			t.Errorf("entry %d of %d is applied, the term is %d of %d", got, at.Index, follower.Term(), term)
@@ -100,17 +101,17 @@ func TestAwait(t *testing.T) {
 		if err := <-done; err == nil {
 			t.Error("an entry that never comes has arrived")
 		}
-		if n := follower.awaiting.count.Load(); n != 0 || len(follower.awaiting.waiters) != 0 {
+		if n := follower.applyWaiters.count.Load(); n != 0 || len(follower.applyWaiters.waiters) != 0 {
 			t.Errorf("%d waiters are left", n)
 		}
 	})
 }
 
-// A change that rests on a configuration which is no longer the newest is refused:
-// it would bring back who was removed meanwhile.
+// TestChangeOfAnOldConfigurationIsRefused checks that a change is refused if it is based on an older
+// configuration, because it would bring back a removed member.
 func TestChangeOfAnOldConfigurationIsRefused(t *testing.T) {
 	pair(t, func(t *testing.T, leader, _ *Replica) {
-		members, since := leader.Settled()
+		members, since := leader.AppliedMembers()
 		if len(members) != 2 || since == 0 {
 			t.Fatalf("members %v of entry %d", members, since)
 		}

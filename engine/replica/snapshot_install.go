@@ -12,19 +12,16 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// A snapshot from another replica replaces the machine. A crash in the middle
-// must leave neither half a machine nor one whose position nothing vouches for,
-// so its parts are first complete files in the staging directory, then its
-// announcement is a file beside the manifest, and only then does the machine take
-// the parts over. As long as the announcement is there, opening the replica goes
-// on from it.
+// Installing a snapshot from another replica replaces the machine. A crash in the middle must leave neither
+// half a machine nor one whose position nothing confirms. So the parts are first stored as complete files in
+// the staging directory, then the announcement is written beside the manifest, and only then does the machine
+// install the parts. As long as the announcement exists, opening the replica resumes the installation.
 //
-// At its peak the disk holds the machine and the parts that it does not share
-// with it: a part that the machine held already is a link, and the machine links
-// what it takes over. A machine that cannot link copies, and holds the new
-// content once more until the staging directory is emptied.
+// At its peak the disk holds the machine and the parts that it does not share with it: a part that the
+// machine already had is a link, and the machine links the parts it installs. A machine that cannot link
+// copies them, and holds the new content twice until the staging directory is emptied.
 
-// received is a complete snapshot from elsewhere, on disk.
+// received is a complete snapshot from another replica, on disk.
 type received struct {
 	path string
 	announcement
@@ -34,8 +31,8 @@ func (s *snapshots) receivedPath(m manifest) string {
 	return filepath.Join(s.dir, fmt.Sprintf("%s%016x-%016x%s", receivedPrefix, m.Term, m.Index, receivedSuffix))
 }
 
-// keepReceived makes a written sink durable. What it refuses has changed nothing,
-// and the replica goes on.
+// keepReceived makes the announcement in a sink durable. If it refuses, nothing has changed and the replica
+// continues.
 func (s *snapshots) keepReceived(k *sink) error {
 	a, err := decodeAnnouncement(k.encoded)
 	if err != nil {
@@ -52,22 +49,22 @@ func (s *snapshots) keepReceived(k *sink) error {
 		return fmt.Errorf("the snapshot of entry %d lacks %d of its %d parts: send them again", a.Index, missing, len(a.parts))
 	}
 	if err := durable.WriteFile(s.receivedPath(k.manifest), k.encoded, 0o644); err != nil {
-		s.staging.leave()
+		s.staging.abandon()
 		return fmt.Errorf("keep the received snapshot: %w", err)
 	}
 	return nil
 }
 
-// admit compares a snapshot with what raft was told of it and with what this
-// replica is.
-func (s *snapshots) admit(told, m manifest) error {
+// admit checks a snapshot's manifest against the meta that raft received and against this replica's identity
+// and position.
+func (s *snapshots) admit(announced, m manifest) error {
 	switch at := s.machine.Applied(); {
 	case m.Group != s.identity.Group || m.Incarnation != s.identity.Incarnation:
 		return fmt.Errorf("the snapshot is of group %q, history %v; this replica is of group %q, history %v",
 			m.Group, m.Incarnation, s.identity.Group, s.identity.Incarnation)
-	case m.position() != told.position() || m.ConfigurationIndex != told.ConfigurationIndex || !bytes.Equal(m.Configuration, told.Configuration):
+	case m.position() != announced.position() || m.ConfigurationIndex != announced.ConfigurationIndex || !bytes.Equal(m.Configuration, announced.Configuration):
 		return fmt.Errorf("the snapshot is of entry %d of term %d with the membership of entry %d; it was announced as of entry %d of term %d with that of %d",
-			m.Index, m.Term, m.ConfigurationIndex, told.Index, told.Term, told.ConfigurationIndex)
+			m.Index, m.Term, m.ConfigurationIndex, announced.Index, announced.Term, announced.ConfigurationIndex)
 	case m.Index < at.Index:
 		return fmt.Errorf("the snapshot is of entry %d, this replica holds all up to entry %d", m.Index, at.Index)
 	}
@@ -86,20 +83,19 @@ func (s *snapshots) readReceived(id string) (received, error) {
 	return got, nil
 }
 
-// takeOver puts a received snapshot in the machine's place, unless it is there
-// already.
-func (s *snapshots) takeOver(got received) error {
+// install replaces the machine by a received snapshot, unless the machine is already at its position.
+func (s *snapshots) install(got received) error {
 	if s.machine.Applied().Position() != got.position() {
-		if err := s.machine.Restore(s.staging.of(got.announcement, s.identity)); err != nil {
+		if err := s.machine.Restore(s.staging.source(got.announcement, s.identity)); err != nil {
 			return err
 		}
 	}
-	return s.restored(got)
+	return s.installed(got)
 }
 
-// restored ends a takeover: the machine is durable at the snapshot, so its
-// manifest becomes the newest, and the announcement and then the parts go.
-func (s *snapshots) restored(got received) error {
+// installed completes an installation. The machine is durable at the snapshot, so the manifest becomes the
+// newest; then the announcement and the parts are removed.
+func (s *snapshots) installed(got received) error {
 	if at := s.machine.Applied(); at.Position() != got.position() ||
 		at.Incarnation != s.identity.Incarnation || at.Group != s.identity.Group {
 		return fmt.Errorf("the snapshot holds group %q, history %v, entry %d of term %d; it was announced as group %q, history %v, entry %d of term %d",
@@ -117,14 +113,14 @@ func (s *snapshots) restored(got received) error {
 	return s.staging.unpin()
 }
 
-// resume finishes a takeover that a crash interrupted and removes what does not
-// count. It comes before the machine is compared with the log.
+// resume finishes an installation that a crash interrupted and removes all other received snapshots. It runs
+// before the machine is compared with the log.
 func (s *snapshots) resume() error {
 	names, err := filepath.Glob(filepath.Join(s.dir, receivedPrefix+"*"))
 	if err != nil {
 		return err
 	}
-	if err := s.staging.sweep(); err != nil {
+	if err := s.staging.removePartial(); err != nil {
 		return err
 	}
 	var newest received
@@ -141,8 +137,8 @@ func (s *snapshots) resume() error {
 		}
 	}
 	if newest.path != "" && newest.Index >= s.newest.Load() {
-		if err := s.finish(newest); err != nil {
-			return fmt.Errorf("finish the takeover of a received snapshot: %w", err)
+		if err := s.finishInstall(newest); err != nil {
+			return fmt.Errorf("finish the installation of a received snapshot: %w", err)
 		}
 	}
 	for _, name := range slices.Backward(names) {
@@ -153,13 +149,12 @@ func (s *snapshots) resume() error {
 	return nil
 }
 
-// finish takes a snapshot over after a restart. Where a part is gone or damaged,
-// and the machine has not taken them over yet, the machine is whole as it was and
-// nobody has been told that the snapshot was taken: it is forgotten, its good
-// parts are kept for the next attempt.
-func (s *snapshots) finish(got received) error {
+// finishInstall installs a received snapshot after a restart. If a part is missing or damaged and the machine
+// has not installed the snapshot yet, the machine is still complete as it was, and nobody was told that the
+// snapshot was installed. So finishInstall drops the snapshot and keeps its good parts for the next attempt.
+func (s *snapshots) finishInstall(got received) error {
 	if s.machine.Applied().Position() == got.position() {
-		return s.restored(got)
+		return s.installed(got)
 	}
 	missing, err := s.staging.pin(got.parts)
 	if err != nil {
@@ -170,5 +165,5 @@ func (s *snapshots) finish(got received) error {
 			"group", s.identity.Group, "index", got.Index, "parts", len(got.parts), "missing", missing)
 		return nil
 	}
-	return s.takeOver(got)
+	return s.install(got)
 }

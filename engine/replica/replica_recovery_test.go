@@ -25,8 +25,7 @@ func receivedAt(index, term uint64) manifest {
 	return m
 }
 
-// The log of the table has entries first to last, in term 1 up to index 10 and
-// in term 2 from there.
+// TestCheck builds logs with the entries first to last, in term 1 up to index 10 and in term 2 from there.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	other := ours
@@ -36,9 +35,9 @@ func TestCheck(t *testing.T) {
 		applied     entry.Applied
 		manifest    manifest
 		first, last uint64
-		bare        bool // the machine holds no membership
+		bare        bool // the machine holds no configuration
 		dropLog     bool
-		refusal     string // part of it; empty = it goes on
+		refusal     string // part of it; empty = check accepts
 	}{
 		{name: "newly founded", first: 1, last: 1, bare: true},
 		{name: "crash before the first flush: replay all", first: 1, last: 20, bare: true},
@@ -76,7 +75,7 @@ func TestCheck(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			dropLog, err := check(found{
+			dropLog, err := check(diskState{
 				identity: ours, applied: test.applied, configured: !test.bare, manifest: test.manifest,
 				first: test.first, last: test.last,
 				termAt: func(index uint64) (uint64, error) {
