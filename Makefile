@@ -19,7 +19,7 @@ FOR       ?= 2m
 # lifecycle with it. Ops apply on one goroutine, and are tested without. With -short
 # properties draw a fifth of their inputs: one goroutine races with none.
 RACE_PACKAGES = ./durable/... ./engine/... ./dataplane/state/... ./dataplane/duties/... ./dataplane/sinks/... \
-	./dataplane/host/... ./dataplane/agent/... ./dataplane ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
+	./dataplane/host/... ./dataplane/agent/... ./dataplane ./dataplane/perf ./api/fleet/... ./tenancy/... ./controlplane/gateway/... \
 	./controlplane/plan/... ./controlplane/reconcile/... ./controlplane/server/... ./controlplane ./cmd/internal/allinone
 
 .PHONY: help run run-node cli build release image image-check test check unit race sim sim-long sim-budgets million sustained fuzz chaos bench peers lint words generate schema golden clean
@@ -84,10 +84,10 @@ sim-budgets: ## histories of budgets beside a model, a thousand of them
 	$(GO) test ./dataplane/op/ -run TestBudgetSeeds -count=1 -budget.seeds=$(BUDGET_SEEDS) -timeout 60m
 
 million: ## a million jobs of every shape through a node, and every count recounted
-	$(GO) test ./dataplane/ -run TestEveryCountIsARecount -v -count=1 -million.jobs=$(JOBS) -timeout 60m
+	$(GO) test ./dataplane/perf/ -run TestEveryCountIsARecount -v -count=1 -million.jobs=$(JOBS) -timeout 60m
 
 sustained: ## every plain list during the most load for FOR=2m, and how soon it is current
-	$(GO) test ./dataplane/ -run TestListsUnderSustainedLoad -v -count=1 -sustained.for=$(FOR) -timeout 30m
+	$(GO) test ./dataplane/perf/ -run TestListsUnderSustainedLoad -v -count=1 -sustained.for=$(FOR) -timeout 30m
 
 # A fuzzer whose time ends in the middle of an input may answer "context deadline
 # exceeded" and fail, having found nothing: the toolchain's mistake. What it does
@@ -110,7 +110,7 @@ chaos: ## kills, partitions and worse under load, many of them (network namespac
 	CORVO_CHAOS=40 CORVO_FAILOVERS=20 $(GO) test ./cmd/corvo/ -run 'TestChaos|TestFailover' -v -timeout 60m
 
 bench: ## the figures of docs/benchmarks.md
-	$(GO) test -run '^$$' -bench . -benchmem ./engine/ ./dataplane/op/ ./dataplane/state/ ./dataplane/
+	$(GO) test -run '^$$' -bench . -benchmem ./engine/ ./dataplane/op/ ./dataplane/state/ ./dataplane/perf/
 
 peers: build ## Corvo beside NATS JetStream, Asynq, River, a bare handler and bare raft: PEERS="-rounds 5" make peers
 	cd bench && $(GO) run . $(PEERS)

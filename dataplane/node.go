@@ -234,6 +234,9 @@ func secure(ctx context.Context, cfg Config, c *cell.Cell) (firstKey string, err
 // Handler serves the node's HTTP.
 func (n *Node) Handler() http.Handler { return n.server }
 
+// Cells returns the node's shards, for tests and measurements that look past the API.
+func (n *Node) Cells() []*cell.Cell { return n.cells }
+
 // Drain ends the waiting polls, so that a graceful shutdown need not sit them
 // out. Other requests are not affected.
 func (n *Node) Drain() { n.server.Drain() }

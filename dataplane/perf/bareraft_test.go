@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"context"
@@ -27,8 +27,9 @@ import (
 	"github.com/corvo/corvo/engine/transport/transporttest"
 )
 
-// What the whole is held against: raft alone, and the engine around a machine
-// that does nothing. Both have the log store and the transport of the whole.
+// This file opens the references of "In process" and "One node and three" in
+// docs/benchmarks.md: raft alone, and the engine around a machine that does nothing. Both
+// use the log store and the transport that a node uses.
 
 // neverCut is how much log makes a snapshot due where a machine has nothing to
 // make one of.

@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"flag"
@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-// The measurements of docs/benchmarks.md that are no benchmarks: each compares
-// several ways of running in turn, round after round, and prints a table of the
-// medians. They are skipped unless asked for.
+// The flags of the tests named TestMeasure. Each of these tests compares several ways of
+// running in turn, round after round, and prints a table of the medians. They are skipped
+// without the flag that each names.
 var (
 	rounds    = flag.Int("measure.rounds", 0, "how often to measure everything; 0 = skip the measurements")
 	lasting   = flag.Duration("measure.for", 3*time.Second, "how long to measure each case")

@@ -1,4 +1,6 @@
-package dataplane_test
+//go:build unix
+
+package perf_test
 
 import (
 	"context"
@@ -8,6 +10,9 @@ import (
 
 	"github.com/corvo/corvo/api"
 )
+
+// This file is the load of TestEveryCountIsARecount: the jobs that producers enqueue, and
+// what workers do with them.
 
 type object = map[string]any
 

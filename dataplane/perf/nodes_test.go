@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"context"
@@ -24,8 +24,9 @@ import (
 // slow is the deadline of what takes long with many jobs; only failures reach it.
 const slow = 10 * time.Minute
 
-// nodes are bare nodes in this process, each with a directory of its own: one
-// alone, or a cluster over TCP and TLS on the loopback. All are synced to disk.
+// nodes are the bare nodes that the tests named TestMeasure work on, in this process, each
+// with a directory of its own: one alone, or a cluster over TCP and TLS on the loopback.
+// All sync to disk.
 type nodes struct {
 	t      testing.TB
 	tuning engine.Tuning

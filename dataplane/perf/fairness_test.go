@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"fmt"
@@ -26,8 +26,8 @@ func fairLifecycles(c *cell.Cell, keys int) func(caller int) error {
 	}
 }
 
-// BenchmarkFairness is the whole path with fairness keys, to look into: its cases run
-// one after the other, so that they compare only where the machine is quiet.
+// BenchmarkFairness runs the whole path with fairness keys, for profiles: its cases run
+// one after the other, so that their figures compare only on a quiet machine.
 func BenchmarkFairness(b *testing.B) {
 	for _, keys := range fairnessKeys {
 		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
@@ -38,7 +38,8 @@ func BenchmarkFairness(b *testing.B) {
 	}
 }
 
-// TestMeasureFairness compares them in turn.
+// TestMeasureFairness measures the same cases in turn: "What fairness costs those who use
+// it" in docs/benchmarks.md.
 func TestMeasureFairness(t *testing.T) {
 	skipUnless(t, *rounds, "measure.rounds")
 	all := map[int][]figures{}

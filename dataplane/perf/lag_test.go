@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"context"
@@ -164,10 +164,11 @@ func paced(rate float64, callers int, fn func(caller int) error) func(caller int
 	}
 }
 
-// TestMeasureLag holds the view's lag at the most a node writes, at 80 % of that, and
-// what is written while the view hangs:
+// TestMeasureLag measures the view's lag at the highest rate of writes, at 80 and 50 % of
+// that, and the rate of writes while the view hangs, for "How far the view is behind" in
+// docs/benchmarks.md:
 //
-//	go test ./dataplane -run TestMeasureLag -v -timeout 30m -measure.rounds=5
+//	go test ./dataplane/perf -run TestMeasureLag -v -timeout 30m -measure.rounds=5
 //
 // A round takes about half a minute.
 func TestMeasureLag(t *testing.T) {

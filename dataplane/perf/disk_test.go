@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"context"
@@ -16,9 +16,10 @@ import (
 
 // TestMeasureDisk watches what three nodes have on disk while jobs are enqueued,
 // fetched and acked at a constant rate. Each minute one of the followers is away
-// for some seconds, for longer than the log reaches back, and is sent a snapshot.
+// for some seconds, for longer than the log reaches back, and is sent a snapshot. It
+// makes "Disk under constant load" in docs/benchmarks.md:
 //
-//	go test ./dataplane -run TestMeasureDisk -v -timeout 120m -measure.minutes=30
+//	go test ./dataplane/perf -run TestMeasureDisk -v -timeout 120m -measure.minutes=30
 //
 // Completed jobs stay: state and view grow with them, and with nothing else.
 func TestMeasureDisk(t *testing.T) {

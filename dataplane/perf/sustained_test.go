@@ -1,10 +1,11 @@
-package dataplane_test
+//go:build unix
+
+package perf_test
 
 import (
 	"flag"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -33,13 +34,14 @@ var sustainedLists = []struct{ method, path, body string }{
 }
 
 // TestListsUnderSustainedLoad puts the most load on a node that the machine bears. Every plain
-// list must answer meanwhile, with its age, and be current soon after the load.
+// list must answer meanwhile, with its age, and be current soon after the load. It prints
+// the figures of "Lists meanwhile" in docs/benchmarks.md.
 func TestListsUnderSustainedLoad(t *testing.T) {
 	if *sustained == 0 {
 		t.Skip("a measurement: make sustained")
 	}
-	b := openBareNode(t, filepath.Join(t.TempDir(), "node"), "", 1)
-	c := b.node.Cells()[0]
+	node, url := serveNode(t, t.TempDir())
+	c := node.Cells()[0]
 	l := startLoad(512, func(caller int) error { return lifecycle(c, caller) })
 	var slowest, oldest time.Duration
 	var slowestPath string
@@ -51,7 +53,7 @@ func TestListsUnderSustainedLoad(t *testing.T) {
 	}
 	for end := time.Now().Add(*sustained); time.Now().Before(end); <-tick.C {
 		for _, list := range sustainedLists {
-			took, age := askList(t, b, list.method, list.path, list.body)
+			took, age := askList(t, node.FirstKey, list.method, url+list.path, list.body)
 			if took > slowest {
 				slowest, slowestPath = took, list.path
 			}
@@ -82,13 +84,13 @@ func TestListsUnderSustainedLoad(t *testing.T) {
 }
 
 // askList asks for a list and returns how long the answer took and how old it is.
-func askList(t *testing.T, b *bare, method, path, body string) (took, age time.Duration) {
+func askList(t *testing.T, key, method, url, body string) (took, age time.Duration) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, b.url+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+b.key)
+	req.Header.Set("Authorization", "Bearer "+key)
 	begun := time.Now()
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
@@ -102,7 +104,7 @@ func askList(t *testing.T, b *bare, method, path, body string) (took, age time.D
 	took = time.Since(begun)
 	lag, err := strconv.Atoi(resp.Header.Get("Corvo-View-Lag-Ms"))
 	if resp.StatusCode != http.StatusOK || err != nil {
-		t.Errorf("%s %s: %d %.200s, its age is %q", method, path, resp.StatusCode, text, resp.Header.Get("Corvo-View-Lag-Ms"))
+		t.Errorf("%s %s: %d %.200s, its age is %q", method, url, resp.StatusCode, text, resp.Header.Get("Corvo-View-Lag-Ms"))
 	}
 	return took, time.Duration(lag) * time.Millisecond
 }

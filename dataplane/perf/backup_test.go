@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"io"
@@ -11,10 +11,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// TestMeasureBackup has 32 callers work while a backup of the store is taken again and
-// again, and while none is, in turn:
+// TestMeasureBackup measures 32 callers while a backup of the store is taken again and
+// again, and while none is, in turn. docs/benchmarks.md has no figure of it yet:
 //
-//	go test ./dataplane -run TestMeasureBackup -v -measure.rounds=5 -measure.jobs=100000
+//	go test ./dataplane/perf -run TestMeasureBackup -v -measure.rounds=5 -measure.jobs=100000
 func TestMeasureBackup(t *testing.T) {
 	skipUnless(t, *rounds, "measure.rounds")
 	c := openCell(t)

@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"encoding/json"
@@ -14,8 +14,9 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// TestMeasureBulk measures what acks take while a bulk operation cancels every job
-// that waits, half of -measure.jobs, and how fast it is.
+// TestMeasureBulk measures how long acks take while a bulk operation cancels every pending
+// job, half of -measure.jobs, and how fast the operation is: "Bulk operations" under "Where
+// the time goes" in docs/benchmarks.md.
 func TestMeasureBulk(t *testing.T) {
 	skipUnless(t, *rounds, "measure.rounds")
 	var before, during []figures

@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"fmt"
@@ -55,8 +55,8 @@ func searches(t *testing.T, c *cell.Cell, queries []view.Query) func(caller int)
 	}
 }
 
-// TestMeasureSearch measures searches among -measure.jobs jobs, each alone, and what a
-// storm of all of them does to acks.
+// TestMeasureSearch measures searches among -measure.jobs jobs, each alone, and how long
+// acks take during a storm of all of them: "Searches" in docs/benchmarks.md.
 func TestMeasureSearch(t *testing.T) {
 	skipUnless(t, *rounds, "measure.rounds")
 	c := openNodes(t, 1, engine.Tuning{}).all[0].Cells()[0]

@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"fmt"
@@ -60,10 +60,11 @@ func openFollowed(t *testing.T, nodes int) func(int) error {
 	return func(caller int) error { return lifecycle(c, caller) }
 }
 
-// TestMeasureCluster holds whole jobs in process against raft alone and against
-// the engine alone, on one node and on three that share this machine:
+// TestMeasureCluster compares whole jobs in process with raft alone and with the engine
+// alone, on one node and on three that share this machine, for "One node and three" in
+// docs/benchmarks.md:
 //
-//	go test ./dataplane -run TestMeasureCluster -v -timeout 60m -measure.rounds=5
+//	go test ./dataplane/perf -run TestMeasureCluster -v -timeout 60m -measure.rounds=5
 //
 // A round takes about two minutes.
 func TestMeasureCluster(t *testing.T) {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"fmt"
@@ -15,10 +15,11 @@ import (
 // busy and not yet saturated.
 const servingCallers = 32
 
-// TestMeasureSnapshots measures three nodes with many jobs that go on serving
-// while one of them, whose disk is empty, gets a snapshot and builds its view:
+// TestMeasureSnapshots measures three nodes with many jobs that go on serving while one of
+// them, whose disk is empty, gets a snapshot and builds its view, for "Snapshots" in
+// docs/benchmarks.md:
 //
-//	go test ./dataplane -run TestMeasureSnapshots -v -timeout 60m -measure.rounds=3
+//	go test ./dataplane/perf -run TestMeasureSnapshots -v -timeout 60m -measure.rounds=3
 //
 // With a million jobs it takes about two minutes and one more for each round.
 func TestMeasureSnapshots(t *testing.T) {
@@ -96,10 +97,10 @@ func termOf(t testing.TB, g *engine.Group) uint64 {
 	return s.Term
 }
 
-// TestMeasureOwnSnapshots measures one node with many jobs that takes snapshots
-// of itself never, by default, and all the time:
+// TestMeasureOwnSnapshots measures one node with many jobs that takes snapshots of itself
+// never, by default, and all the time, also for "Snapshots" in docs/benchmarks.md:
 //
-//	go test ./dataplane -run TestMeasureOwnSnapshots -v -timeout 60m -measure.rounds=5
+//	go test ./dataplane/perf -run TestMeasureOwnSnapshots -v -timeout 60m -measure.rounds=5
 //
 // With a million jobs it takes about a minute and fifteen seconds for each round.
 func TestMeasureOwnSnapshots(t *testing.T) {

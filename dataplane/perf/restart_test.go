@@ -1,6 +1,6 @@
 //go:build unix
 
-package dataplane_test
+package perf_test
 
 import (
 	"bufio"
@@ -31,10 +31,10 @@ type restart struct {
 	viewCurrent time.Duration // from the opening until it had
 }
 
-// TestMeasureRestart opens a node with many jobs again, after it was closed and
-// after it was killed while it worked:
+// TestMeasureRestart opens a node with many jobs again, after it was closed and after it
+// was killed while it worked, for "Restart" in docs/benchmarks.md:
 //
-//	go test ./dataplane -run TestMeasureRestart -v -timeout 60m -measure.rounds=5
+//	go test ./dataplane/perf -run TestMeasureRestart -v -timeout 60m -measure.rounds=5
 //
 // It fills the node first; with a million jobs all takes about four minutes. The
 // files are in the page cache.

@@ -1,4 +1,6 @@
-package dataplane_test
+//go:build unix
+
+package perf_test
 
 import (
 	"context"
@@ -13,6 +15,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
 )
+
+// This file counts the jobs of TestEveryCountIsARecount one by one and compares.
 
 // asks says whether a flag of a job's payload is set.
 func asks(j *api.FetchedJob, flag string) bool {

@@ -1,4 +1,6 @@
-package dataplane_test
+//go:build unix
+
+package perf_test
 
 import (
 	"bytes"
@@ -7,7 +9,6 @@ import (
 	"flag"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -50,8 +51,8 @@ type heard struct {
 
 // TestEveryCountIsARecount sends jobs of every shape through a node and then counts
 // them one by one: what queues, batches, searches and the SQL tables say must be the
-// same, and so must what clients have heard. `make million` does it with a million,
-// and prints what it took.
+// same, and so must what clients have heard. `make million` does it with a million, and
+// prints the figures of "A million jobs of every shape" in docs/benchmarks.md.
 func TestEveryCountIsARecount(t *testing.T) {
 	t.Parallel()
 	r := newRun(t)
@@ -100,17 +101,7 @@ func mostResident() string {
 func newRun(t *testing.T) *run {
 	t.Helper()
 	dir := t.TempDir()
-	node, err := dataplane.Open(t.Context(), dataplane.Config{DataDir: dir, NodeID: "million", Logger: quiet()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := httptest.NewServer(node.Handler())
-	t.Cleanup(func() {
-		srv.Close()
-		if err := node.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	node, url := serveNode(t, dir)
 	views, err := filepath.Glob(filepath.Join(dir, "ns", "*", "0", "view"))
 	if err != nil || len(views) != 1 {
 		t.Fatalf("the view lies in %v: %v", views, err)
@@ -118,7 +109,7 @@ func newRun(t *testing.T) *run {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	t.Cleanup(transport.CloseIdleConnections)
 	r := &run{
-		t: t, node: node, dir: views[0], url: srv.URL, http: &http.Client{Transport: keyed{node.FirstKey, transport}},
+		t: t, node: node, dir: views[0], url: url, http: &http.Client{Transport: keyed{node.FirstKey, transport}},
 		queues: map[string]*heard{}, batches: map[string]int{},
 	}
 	r.call("PUT", "/queues/plain", `{"max_concurrency":5000}`, nil)
