@@ -221,10 +221,11 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// The first bytes of the keys of the head and of the feed.
+// The first bytes of the keys of the head, of the terms and of the feed.
 const (
-	headPrefix = 0x01
-	feedPrefix = 0x50
+	headPrefix  = 0x01
+	termsPrefix = 0x03
+	feedPrefix  = 0x50
 )
 
 // The jobs of an Enqueue may have gone to another shard: a repeat does not make
@@ -250,12 +251,12 @@ func TestEnqueueRepeatsAfterMove(t *testing.T) {
 }
 
 // settled is a store's content but for what every entry moves: how far the log
-// is, and the feed.
+// is, which entries began terms, and the feed.
 func settled(t testing.TB, w *world) []byte {
 	t.Helper()
 	var all []byte
 	for _, kv := range content(t, w.store) {
-		if kv.Key[0] == headPrefix || kv.Key[0] == feedPrefix {
+		if kv.Key[0] == headPrefix || kv.Key[0] == termsPrefix || kv.Key[0] == feedPrefix {
 			continue
 		}
 		all = append(append(append(all, kv.Key...), 0), kv.Value...)

@@ -24,6 +24,5 @@ func (o *StartTerm) Validate() error {
 
 // Apply notes the term's start. It refuses nothing.
 func (o *StartTerm) Apply(tx *state.Tx) (*StartTermResult, error) {
-	tx.Head().TermStartedNs = tx.ClockNs()
-	return &StartTermResult{}, nil
+	return &StartTermResult{}, tx.StartTerm()
 }

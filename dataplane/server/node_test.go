@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,6 +39,7 @@ type node struct {
 	url    string
 	dir    string // of the host's data
 	admin  string // the text of a key with all rights; "" with --dev
+	stop   func() // may be called before the test ends
 }
 
 // startNode opens a node on an empty store. change may alter its configuration.
@@ -49,9 +51,14 @@ func startNode(t testing.TB, change func(*Config)) *node {
 // startNodeOn is startNode with more of the host's configuration.
 func startNodeOn(t testing.TB, of host.Config, change func(*Config)) *node {
 	t.Helper()
+	return startNodeIn(t, t.TempDir(), of, change)
+}
+
+// startNodeIn is startNodeOn with the directory of its data.
+func startNodeIn(t testing.TB, dir string, of host.Config, change func(*Config)) *node {
+	t.Helper()
 	ctx := context.Background()
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
-	dir := t.TempDir()
 	if of.Logger == nil {
 		of.Logger = logger
 	}
@@ -60,11 +67,12 @@ func startNodeOn(t testing.TB, of host.Config, change func(*Config)) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	closeHost := sync.OnceFunc(func() {
 		if err := h.Close(ctx); err != nil {
 			t.Errorf("close the host: %v", err)
 		}
 	})
+	t.Cleanup(closeHost)
 	if err := add(ctx, h, tenancy.Default); err != nil {
 		t.Fatal(err)
 	}
@@ -86,8 +94,9 @@ func startNodeOn(t testing.TB, of host.Config, change func(*Config)) *node {
 		n.admin = n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}})
 	}
 	front := httptest.NewServer(s)
-	t.Cleanup(func() { s.Drain(); front.Close(); s.Close(ctx) })
-	n.url = front.URL
+	closeServer := sync.OnceFunc(func() { s.Drain(); front.Close(); s.Close(ctx) })
+	t.Cleanup(closeServer)
+	n.url, n.stop = front.URL, func() { closeServer(); closeHost() }
 	return n
 }
 

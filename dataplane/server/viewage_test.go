@@ -2,8 +2,10 @@ package server
 
 import (
 	"database/sql"
+	"errors"
 	"io/fs"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -26,11 +28,9 @@ var plainLists = []struct{ method, path, body string }{
 	{"GET", "/api/v1/metrics/throughput", ""},
 }
 
-// hangView keeps the node's view from writing, as another process could that has the
-// file locked, until the returned function is called.
-func (n *node) hangView() (letGo func()) {
+// viewFile is the path of the view of the node's only shard.
+func (n *node) viewFile() (path string) {
 	n.t.Helper()
-	var path string
 	if err := filepath.WalkDir(n.dir, func(p string, d fs.DirEntry, err error) error {
 		if err == nil && d.Name() == "view.db" {
 			path = p
@@ -39,6 +39,14 @@ func (n *node) hangView() (letGo func()) {
 	}); err != nil || path == "" {
 		n.t.Fatalf("there is no view below %s: %v", n.dir, err)
 	}
+	return path
+}
+
+// hangView keeps the node's view from writing, as another process could that has the
+// file locked, until the returned function is called.
+func (n *node) hangView() (letGo func()) {
+	n.t.Helper()
+	path := n.viewFile()
 	db, err := sql.Open("sqlite", (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=rw&_pragma=busy_timeout(60000)"}).String())
 	if err != nil {
 		n.t.Fatal(err)
@@ -206,4 +214,66 @@ func TestAViewLagLimitSlowsWhatMakesWork(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.enqueued(`{"queue":"q"}`)
+}
+
+// TestAnOldViewAnswersFromTheStart starts a node with a view that is behind the feed's first
+// event: it answers with its age while a new one is built, and reads that insist are refused.
+func TestAnOldViewAnswersFromTheStart(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	start := func() *node {
+		return startNodeIn(t, dir, host.Config{FeedBytes: 2000}, func(c *Config) { c.ReadWait, c.FreshWait = 500*time.Millisecond, 20*time.Millisecond })
+	}
+	n := start()
+	n.enqueued(`{"queue":"q","payload":{"a":"word"}}`)
+	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil {
+		t.Fatal(err)
+	}
+	seq, _ := n.cell.View().Cursor()
+	n.stop()
+	file := n.viewFile()
+	old, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	n = start()
+	total := int64(1)
+	for n.cell.State().Head().GetFeedFirstSeq() <= seq {
+		n.enqueued(`{"queue":"q"}`)
+		total++
+	}
+	n.stop()
+	inTheWay := file + ".new" // a file that cannot be built
+	if err := errors.Join(os.WriteFile(file, old, 0o600), os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+
+	n = start()
+	for _, l := range plainLists {
+		a := n.send(l.method, l.path, n.admin, l.body)
+		if lag, err := strconv.Atoi(a.header.Get(lagHeader)); a.status != 200 || err != nil || lag < 1 {
+			t.Errorf("%s %s: %d %s, %s is %q", l.method, l.path, a.status, a.body, lagHeader, a.header.Get(lagHeader))
+		}
+	}
+	found := answers[api.SearchResponse](n, 200, "POST", "/jobs/search", `{"queue":"q"}`)
+	if asOf, _, err := found.AsOf.Parse(); found.Total != 1 || err != nil || !asOf.Before(time.Now()) {
+		t.Errorf("the search has %d jobs as of %v (%v)", found.Total, asOf, err)
+	}
+	if q := answers[api.Queue](n, 200, "GET", "/queues/q", ""); q.Pending != total {
+		t.Errorf("the queue has %d pending jobs of %d", q.Pending, total)
+	}
+	if a := n.send("POST", "/api/v1/jobs/search?consistency=strong", n.admin, `{}`); a.status != 503 || a.problem(t).Code != api.ViewBehind || a.header.Get("Retry-After") == "" {
+		t.Errorf("a strong read: %d %s, Retry-After %q", a.status, a.body, a.header.Get("Retry-After"))
+	}
+
+	if err := os.RemoveAll(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.cell.View().Wait(t.Context(), uint64(n.cell.Applied())); err != nil {
+		t.Fatal(err)
+	}
+	if found := answers[api.SearchResponse](n, 200, "POST", "/jobs/search", `{"queue":"q"}`); found.Total != total {
+		t.Errorf("the new view has %d jobs of %d", found.Total, total)
+	}
 }

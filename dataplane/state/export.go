@@ -13,8 +13,8 @@ import (
 
 // What leaves a store as a backup and comes back as another store: every pair but
 // those that mean nothing in another history. The feed is left out, for whoever
-// follows it has followed the history that ends (see Rebirth), and so is the
-// membership, which is that of the cluster the backup was taken of.
+// follows it has followed the history that ends (see Rebirth). So are the terms of its
+// leaders, and the membership, which is that of the cluster the backup was taken of.
 
 // Export yields the pairs of a backup in the order of their keys, the head first. A
 // pair is valid until the next one.
@@ -32,7 +32,7 @@ func (v *Snapshot) Export() iter.Seq2[KV, error] {
 }
 
 func exported(key []byte) bool {
-	return len(key) > 0 && key[0] != prefixConfiguration && key[0] != prefixFeed
+	return len(key) > 0 && key[0] != prefixConfiguration && key[0] != prefixTerms && key[0] != prefixFeed
 }
 
 // Crossing is what went between a shard and another.

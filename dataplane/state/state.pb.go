@@ -1096,6 +1096,104 @@ func (x *Head) GetFeedTrimmedBytes() uint64 {
 	return 0
 }
 
+// Terms are the last terms of leaders in the store's history, the oldest first.
+type Terms struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Starts        []*TermStart           `protobuf:"bytes,1,rep,name=starts,proto3" json:"starts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Terms) Reset() {
+	*x = Terms{}
+	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Terms) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Terms) ProtoMessage() {}
+
+func (x *Terms) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Terms.ProtoReflect.Descriptor instead.
+func (*Terms) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Terms) GetStarts() []*TermStart {
+	if x != nil {
+		return x.Starts
+	}
+	return nil
+}
+
+// TermStart is the entry with which a leader began its term.
+type TermStart struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         uint64                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Seed          []byte                 `protobuf:"bytes,2,opt,name=seed,proto3" json:"seed,omitempty"` // of the entry; random, so no two leaders have the same
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TermStart) Reset() {
+	*x = TermStart{}
+	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TermStart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TermStart) ProtoMessage() {}
+
+func (x *TermStart) ProtoReflect() protoreflect.Message {
+	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TermStart.ProtoReflect.Descriptor instead.
+func (*TermStart) Descriptor() ([]byte, []int) {
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TermStart) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *TermStart) GetSeed() []byte {
+	if x != nil {
+		return x.Seed
+	}
+	return nil
+}
+
 // Settings are what an operator has decided for the namespace.
 type Settings struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1107,7 +1205,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	mi := &file_dataplane_state_state_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1217,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[1]
+	mi := &file_dataplane_state_state_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1230,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{1}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Settings) GetRetention() *job.Retention {
@@ -1190,7 +1288,7 @@ type Queue struct {
 
 func (x *Queue) Reset() {
 	*x = Queue{}
-	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1300,7 @@ func (x *Queue) String() string {
 func (*Queue) ProtoMessage() {}
 
 func (x *Queue) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[2]
+	mi := &file_dataplane_state_state_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1313,7 @@ func (x *Queue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Queue.ProtoReflect.Descriptor instead.
 func (*Queue) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{2}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Queue) GetName() string {
@@ -1447,7 +1545,7 @@ type Lane struct {
 
 func (x *Lane) Reset() {
 	*x = Lane{}
-	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1557,7 @@ func (x *Lane) String() string {
 func (*Lane) ProtoMessage() {}
 
 func (x *Lane) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[3]
+	mi := &file_dataplane_state_state_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1570,7 @@ func (x *Lane) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lane.ProtoReflect.Descriptor instead.
 func (*Lane) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{3}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Lane) GetQueue() string {
@@ -1549,7 +1647,7 @@ type LaneChanges struct {
 
 func (x *LaneChanges) Reset() {
 	*x = LaneChanges{}
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1561,7 +1659,7 @@ func (x *LaneChanges) String() string {
 func (*LaneChanges) ProtoMessage() {}
 
 func (x *LaneChanges) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[4]
+	mi := &file_dataplane_state_state_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1574,7 +1672,7 @@ func (x *LaneChanges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LaneChanges.ProtoReflect.Descriptor instead.
 func (*LaneChanges) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{4}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *LaneChanges) GetLanes() []*Lane {
@@ -1610,7 +1708,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1720,7 @@ func (x *Resource) String() string {
 func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[5]
+	mi := &file_dataplane_state_state_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1733,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{5}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Resource) GetKind() ResourceKind {
@@ -1752,7 +1850,7 @@ type LimitRule struct {
 
 func (x *LimitRule) Reset() {
 	*x = LimitRule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1764,7 +1862,7 @@ func (x *LimitRule) String() string {
 func (*LimitRule) ProtoMessage() {}
 
 func (x *LimitRule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[6]
+	mi := &file_dataplane_state_state_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1777,7 +1875,7 @@ func (x *LimitRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LimitRule.ProtoReflect.Descriptor instead.
 func (*LimitRule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{6}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LimitRule) GetQueue() string {
@@ -1834,7 +1932,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +1944,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[7]
+	mi := &file_dataplane_state_state_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +1957,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{7}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Provider) GetRequests() uint64 {
@@ -1901,7 +1999,7 @@ type Traffic struct {
 
 func (x *Traffic) Reset() {
 	*x = Traffic{}
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1913,7 +2011,7 @@ func (x *Traffic) String() string {
 func (*Traffic) ProtoMessage() {}
 
 func (x *Traffic) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[8]
+	mi := &file_dataplane_state_state_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1926,7 +2024,7 @@ func (x *Traffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Traffic.ProtoReflect.Descriptor instead.
 func (*Traffic) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{8}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Traffic) GetName() string {
@@ -2001,7 +2099,7 @@ type Price struct {
 
 func (x *Price) Reset() {
 	*x = Price{}
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2013,7 +2111,7 @@ func (x *Price) String() string {
 func (*Price) ProtoMessage() {}
 
 func (x *Price) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[9]
+	mi := &file_dataplane_state_state_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2026,7 +2124,7 @@ func (x *Price) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Price.ProtoReflect.Descriptor instead.
 func (*Price) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{9}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Price) GetProvider() string {
@@ -2097,7 +2195,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2109,7 +2207,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[10]
+	mi := &file_dataplane_state_state_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2122,7 +2220,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{10}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Budget) GetScope() BudgetScope {
@@ -2206,7 +2304,7 @@ type SpendLimit struct {
 
 func (x *SpendLimit) Reset() {
 	*x = SpendLimit{}
-	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2316,7 @@ func (x *SpendLimit) String() string {
 func (*SpendLimit) ProtoMessage() {}
 
 func (x *SpendLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[11]
+	mi := &file_dataplane_state_state_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2329,7 @@ func (x *SpendLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SpendLimit.ProtoReflect.Descriptor instead.
 func (*SpendLimit) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{11}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SpendLimit) GetWindow() Window {
@@ -2275,7 +2373,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2287,7 +2385,7 @@ func (x *Account) String() string {
 func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[12]
+	mi := &file_dataplane_state_state_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2300,7 +2398,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{12}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Account) GetId() []byte {
@@ -2383,7 +2481,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2493,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[13]
+	mi := &file_dataplane_state_state_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2506,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{13}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Share) GetShard() uint32 {
@@ -2490,7 +2588,7 @@ type Slice struct {
 
 func (x *Slice) Reset() {
 	*x = Slice{}
-	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2600,7 @@ func (x *Slice) String() string {
 func (*Slice) ProtoMessage() {}
 
 func (x *Slice) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[14]
+	mi := &file_dataplane_state_state_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2515,7 +2613,7 @@ func (x *Slice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Slice.ProtoReflect.Descriptor instead.
 func (*Slice) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{14}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Slice) GetGrantedNanoUsd() int64 {
@@ -2623,7 +2721,7 @@ type Denial struct {
 
 func (x *Denial) Reset() {
 	*x = Denial{}
-	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2635,7 +2733,7 @@ func (x *Denial) String() string {
 func (*Denial) ProtoMessage() {}
 
 func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[15]
+	mi := &file_dataplane_state_state_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2648,7 +2746,7 @@ func (x *Denial) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Denial.ProtoReflect.Descriptor instead.
 func (*Denial) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{15}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Denial) GetAmountNanoUsd() int64 {
@@ -2705,7 +2803,7 @@ type Spent struct {
 
 func (x *Spent) Reset() {
 	*x = Spent{}
-	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	mi := &file_dataplane_state_state_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2717,7 +2815,7 @@ func (x *Spent) String() string {
 func (*Spent) ProtoMessage() {}
 
 func (x *Spent) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[16]
+	mi := &file_dataplane_state_state_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2730,7 +2828,7 @@ func (x *Spent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Spent.ProtoReflect.Descriptor instead.
 func (*Spent) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{16}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Spent) GetWindow() Window {
@@ -2822,7 +2920,7 @@ type ApprovalPolicy struct {
 
 func (x *ApprovalPolicy) Reset() {
 	*x = ApprovalPolicy{}
-	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	mi := &file_dataplane_state_state_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2834,7 +2932,7 @@ func (x *ApprovalPolicy) String() string {
 func (*ApprovalPolicy) ProtoMessage() {}
 
 func (x *ApprovalPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[17]
+	mi := &file_dataplane_state_state_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2847,7 +2945,7 @@ func (x *ApprovalPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApprovalPolicy.ProtoReflect.Descriptor instead.
 func (*ApprovalPolicy) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{17}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ApprovalPolicy) GetLabel() string {
@@ -2936,7 +3034,7 @@ type AlertRule struct {
 
 func (x *AlertRule) Reset() {
 	*x = AlertRule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[18]
+	mi := &file_dataplane_state_state_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2948,7 +3046,7 @@ func (x *AlertRule) String() string {
 func (*AlertRule) ProtoMessage() {}
 
 func (x *AlertRule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[18]
+	mi := &file_dataplane_state_state_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2961,7 +3059,7 @@ func (x *AlertRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AlertRule.ProtoReflect.Descriptor instead.
 func (*AlertRule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{18}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *AlertRule) GetLabel() string {
@@ -3027,7 +3125,7 @@ type Alert struct {
 
 func (x *Alert) Reset() {
 	*x = Alert{}
-	mi := &file_dataplane_state_state_proto_msgTypes[19]
+	mi := &file_dataplane_state_state_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3039,7 +3137,7 @@ func (x *Alert) String() string {
 func (*Alert) ProtoMessage() {}
 
 func (x *Alert) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[19]
+	mi := &file_dataplane_state_state_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3052,7 +3150,7 @@ func (x *Alert) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alert.ProtoReflect.Descriptor instead.
 func (*Alert) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{19}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Alert) GetId() []byte {
@@ -3108,7 +3206,7 @@ type Webhook struct {
 
 func (x *Webhook) Reset() {
 	*x = Webhook{}
-	mi := &file_dataplane_state_state_proto_msgTypes[20]
+	mi := &file_dataplane_state_state_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3120,7 +3218,7 @@ func (x *Webhook) String() string {
 func (*Webhook) ProtoMessage() {}
 
 func (x *Webhook) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[20]
+	mi := &file_dataplane_state_state_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3133,7 +3231,7 @@ func (x *Webhook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Webhook.ProtoReflect.Descriptor instead.
 func (*Webhook) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{20}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Webhook) GetUrl() string {
@@ -3216,7 +3314,7 @@ type Attempted struct {
 
 func (x *Attempted) Reset() {
 	*x = Attempted{}
-	mi := &file_dataplane_state_state_proto_msgTypes[21]
+	mi := &file_dataplane_state_state_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3228,7 +3326,7 @@ func (x *Attempted) String() string {
 func (*Attempted) ProtoMessage() {}
 
 func (x *Attempted) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[21]
+	mi := &file_dataplane_state_state_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3241,7 +3339,7 @@ func (x *Attempted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempted.ProtoReflect.Descriptor instead.
 func (*Attempted) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{21}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Attempted) GetStatus() uint32 {
@@ -3316,7 +3414,7 @@ type Delivery struct {
 
 func (x *Delivery) Reset() {
 	*x = Delivery{}
-	mi := &file_dataplane_state_state_proto_msgTypes[22]
+	mi := &file_dataplane_state_state_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3426,7 @@ func (x *Delivery) String() string {
 func (*Delivery) ProtoMessage() {}
 
 func (x *Delivery) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[22]
+	mi := &file_dataplane_state_state_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3341,7 +3439,7 @@ func (x *Delivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Delivery.ProtoReflect.Descriptor instead.
 func (*Delivery) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{22}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Delivery) GetId() []byte {
@@ -3453,7 +3551,7 @@ type Scores struct {
 
 func (x *Scores) Reset() {
 	*x = Scores{}
-	mi := &file_dataplane_state_state_proto_msgTypes[23]
+	mi := &file_dataplane_state_state_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3465,7 +3563,7 @@ func (x *Scores) String() string {
 func (*Scores) ProtoMessage() {}
 
 func (x *Scores) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[23]
+	mi := &file_dataplane_state_state_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3478,7 +3576,7 @@ func (x *Scores) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scores.ProtoReflect.Descriptor instead.
 func (*Scores) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{23}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Scores) GetJobId() []byte {
@@ -3512,7 +3610,7 @@ type QueueDefaults struct {
 
 func (x *QueueDefaults) Reset() {
 	*x = QueueDefaults{}
-	mi := &file_dataplane_state_state_proto_msgTypes[24]
+	mi := &file_dataplane_state_state_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3524,7 +3622,7 @@ func (x *QueueDefaults) String() string {
 func (*QueueDefaults) ProtoMessage() {}
 
 func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[24]
+	mi := &file_dataplane_state_state_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3537,7 +3635,7 @@ func (x *QueueDefaults) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueDefaults.ProtoReflect.Descriptor instead.
 func (*QueueDefaults) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{24}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *QueueDefaults) GetPriority() uint32 {
@@ -3599,7 +3697,7 @@ type Lock struct {
 
 func (x *Lock) Reset() {
 	*x = Lock{}
-	mi := &file_dataplane_state_state_proto_msgTypes[25]
+	mi := &file_dataplane_state_state_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3611,7 +3709,7 @@ func (x *Lock) String() string {
 func (*Lock) ProtoMessage() {}
 
 func (x *Lock) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[25]
+	mi := &file_dataplane_state_state_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3624,7 +3722,7 @@ func (x *Lock) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lock.ProtoReflect.Descriptor instead.
 func (*Lock) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{25}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Lock) GetJobId() []byte {
@@ -3658,7 +3756,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_dataplane_state_state_proto_msgTypes[26]
+	mi := &file_dataplane_state_state_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3670,7 +3768,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[26]
+	mi := &file_dataplane_state_state_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3683,7 +3781,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{26}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Batch) GetId() []byte {
@@ -3821,7 +3919,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_dataplane_state_state_proto_msgTypes[27]
+	mi := &file_dataplane_state_state_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +3931,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[27]
+	mi := &file_dataplane_state_state_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +3944,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{27}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Schedule) GetId() []byte {
@@ -4010,7 +4108,7 @@ type Dependents struct {
 
 func (x *Dependents) Reset() {
 	*x = Dependents{}
-	mi := &file_dataplane_state_state_proto_msgTypes[28]
+	mi := &file_dataplane_state_state_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4022,7 +4120,7 @@ func (x *Dependents) String() string {
 func (*Dependents) ProtoMessage() {}
 
 func (x *Dependents) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[28]
+	mi := &file_dataplane_state_state_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4035,7 +4133,7 @@ func (x *Dependents) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Dependents.ProtoReflect.Descriptor instead.
 func (*Dependents) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{28}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Dependents) GetWaiters() uint64 {
@@ -4076,7 +4174,7 @@ type Waiter struct {
 
 func (x *Waiter) Reset() {
 	*x = Waiter{}
-	mi := &file_dataplane_state_state_proto_msgTypes[29]
+	mi := &file_dataplane_state_state_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4088,7 +4186,7 @@ func (x *Waiter) String() string {
 func (*Waiter) ProtoMessage() {}
 
 func (x *Waiter) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[29]
+	mi := &file_dataplane_state_state_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4101,7 +4199,7 @@ func (x *Waiter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Waiter.ProtoReflect.Descriptor instead.
 func (*Waiter) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{29}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Waiter) GetShard() uint32 {
@@ -4137,7 +4235,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_dataplane_state_state_proto_msgTypes[30]
+	mi := &file_dataplane_state_state_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4149,7 +4247,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[30]
+	mi := &file_dataplane_state_state_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4162,7 +4260,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{30}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Usage) GetJobId() []byte {
@@ -4269,7 +4367,7 @@ type Key struct {
 
 func (x *Key) Reset() {
 	*x = Key{}
-	mi := &file_dataplane_state_state_proto_msgTypes[31]
+	mi := &file_dataplane_state_state_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4281,7 +4379,7 @@ func (x *Key) String() string {
 func (*Key) ProtoMessage() {}
 
 func (x *Key) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[31]
+	mi := &file_dataplane_state_state_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4294,7 +4392,7 @@ func (x *Key) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Key.ProtoReflect.Descriptor instead.
 func (*Key) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{31}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Key) GetId() string {
@@ -4387,7 +4485,7 @@ type Idempotency struct {
 
 func (x *Idempotency) Reset() {
 	*x = Idempotency{}
-	mi := &file_dataplane_state_state_proto_msgTypes[32]
+	mi := &file_dataplane_state_state_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4399,7 +4497,7 @@ func (x *Idempotency) String() string {
 func (*Idempotency) ProtoMessage() {}
 
 func (x *Idempotency) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[32]
+	mi := &file_dataplane_state_state_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4412,7 +4510,7 @@ func (x *Idempotency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Idempotency.ProtoReflect.Descriptor instead.
 func (*Idempotency) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{32}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Idempotency) GetRequestHash() []byte {
@@ -4460,7 +4558,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_dataplane_state_state_proto_msgTypes[33]
+	mi := &file_dataplane_state_state_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4472,7 +4570,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[33]
+	mi := &file_dataplane_state_state_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4485,7 +4583,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{33}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Event) GetType() EventType {
@@ -4558,7 +4656,7 @@ type FeedEntry struct {
 
 func (x *FeedEntry) Reset() {
 	*x = FeedEntry{}
-	mi := &file_dataplane_state_state_proto_msgTypes[34]
+	mi := &file_dataplane_state_state_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4570,7 +4668,7 @@ func (x *FeedEntry) String() string {
 func (*FeedEntry) ProtoMessage() {}
 
 func (x *FeedEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[34]
+	mi := &file_dataplane_state_state_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4583,7 +4681,7 @@ func (x *FeedEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FeedEntry.ProtoReflect.Descriptor instead.
 func (*FeedEntry) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{34}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *FeedEntry) GetIndex() uint64 {
@@ -4627,7 +4725,7 @@ type Outgoing struct {
 
 func (x *Outgoing) Reset() {
 	*x = Outgoing{}
-	mi := &file_dataplane_state_state_proto_msgTypes[35]
+	mi := &file_dataplane_state_state_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4639,7 +4737,7 @@ func (x *Outgoing) String() string {
 func (*Outgoing) ProtoMessage() {}
 
 func (x *Outgoing) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[35]
+	mi := &file_dataplane_state_state_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4652,7 +4750,7 @@ func (x *Outgoing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outgoing.ProtoReflect.Descriptor instead.
 func (*Outgoing) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{35}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Outgoing) GetNumber() uint32 {
@@ -4691,7 +4789,7 @@ type Outbox struct {
 
 func (x *Outbox) Reset() {
 	*x = Outbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[36]
+	mi := &file_dataplane_state_state_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4703,7 +4801,7 @@ func (x *Outbox) String() string {
 func (*Outbox) ProtoMessage() {}
 
 func (x *Outbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[36]
+	mi := &file_dataplane_state_state_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4716,7 +4814,7 @@ func (x *Outbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outbox.ProtoReflect.Descriptor instead.
 func (*Outbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{36}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Outbox) GetNextSeq() uint64 {
@@ -4758,7 +4856,7 @@ type Inbox struct {
 
 func (x *Inbox) Reset() {
 	*x = Inbox{}
-	mi := &file_dataplane_state_state_proto_msgTypes[37]
+	mi := &file_dataplane_state_state_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4770,7 +4868,7 @@ func (x *Inbox) String() string {
 func (*Inbox) ProtoMessage() {}
 
 func (x *Inbox) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[37]
+	mi := &file_dataplane_state_state_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4783,7 +4881,7 @@ func (x *Inbox) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inbox.ProtoReflect.Descriptor instead.
 func (*Inbox) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{37}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Inbox) GetIncarnation() []byte {
@@ -4818,7 +4916,7 @@ type Forward struct {
 
 func (x *Forward) Reset() {
 	*x = Forward{}
-	mi := &file_dataplane_state_state_proto_msgTypes[38]
+	mi := &file_dataplane_state_state_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4830,7 +4928,7 @@ func (x *Forward) String() string {
 func (*Forward) ProtoMessage() {}
 
 func (x *Forward) ProtoReflect() protoreflect.Message {
-	mi := &file_dataplane_state_state_proto_msgTypes[38]
+	mi := &file_dataplane_state_state_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4843,7 +4941,7 @@ func (x *Forward) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Forward.ProtoReflect.Descriptor instead.
 func (*Forward) Descriptor() ([]byte, []int) {
-	return file_dataplane_state_state_proto_rawDescGZIP(), []int{38}
+	return file_dataplane_state_state_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Forward) GetShard() uint32 {
@@ -4931,7 +5029,12 @@ const file_dataplane_state_state_proto_rawDesc = "" +
 	"\x0eusage_rejected\x18/ \x01(\x04R\rusageRejected\x12\x1d\n" +
 	"\n" +
 	"feed_bytes\x18' \x01(\x04R\tfeedBytes\x12,\n" +
-	"\x12feed_trimmed_bytes\x18( \x01(\x04R\x10feedTrimmedBytes\"\x84\x01\n" +
+	"\x12feed_trimmed_bytes\x18( \x01(\x04R\x10feedTrimmedBytes\":\n" +
+	"\x05Terms\x121\n" +
+	"\x06starts\x18\x01 \x03(\v2\x19.corvo.state.v1.TermStartR\x06starts\"5\n" +
+	"\tTermStart\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x12\n" +
+	"\x04seed\x18\x02 \x01(\fR\x04seed\"\x84\x01\n" +
 	"\bSettings\x125\n" +
 	"\tretention\x18\x01 \x01(\v2\x17.corvo.job.v1.RetentionR\tretention\x12A\n" +
 	"\runknown_model\x18\x02 \x01(\x0e2\x1c.corvo.state.v1.UnknownModelR\funknownModel\"\xda\a\n" +
@@ -5444,7 +5547,7 @@ func file_dataplane_state_state_proto_rawDescGZIP() []byte {
 }
 
 var file_dataplane_state_state_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_dataplane_state_state_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_dataplane_state_state_proto_goTypes = []any{
 	(UnknownModel)(0),      // 0: corvo.state.v1.UnknownModel
 	(ResourceKind)(0),      // 1: corvo.state.v1.ResourceKind
@@ -5457,109 +5560,112 @@ var file_dataplane_state_state_proto_goTypes = []any{
 	(UsagePhase)(0),        // 8: corvo.state.v1.UsagePhase
 	(EventType)(0),         // 9: corvo.state.v1.EventType
 	(*Head)(nil),           // 10: corvo.state.v1.Head
-	(*Settings)(nil),       // 11: corvo.state.v1.Settings
-	(*Queue)(nil),          // 12: corvo.state.v1.Queue
-	(*Lane)(nil),           // 13: corvo.state.v1.Lane
-	(*LaneChanges)(nil),    // 14: corvo.state.v1.LaneChanges
-	(*Resource)(nil),       // 15: corvo.state.v1.Resource
-	(*LimitRule)(nil),      // 16: corvo.state.v1.LimitRule
-	(*Provider)(nil),       // 17: corvo.state.v1.Provider
-	(*Traffic)(nil),        // 18: corvo.state.v1.Traffic
-	(*Price)(nil),          // 19: corvo.state.v1.Price
-	(*Budget)(nil),         // 20: corvo.state.v1.Budget
-	(*SpendLimit)(nil),     // 21: corvo.state.v1.SpendLimit
-	(*Account)(nil),        // 22: corvo.state.v1.Account
-	(*Share)(nil),          // 23: corvo.state.v1.Share
-	(*Slice)(nil),          // 24: corvo.state.v1.Slice
-	(*Denial)(nil),         // 25: corvo.state.v1.Denial
-	(*Spent)(nil),          // 26: corvo.state.v1.Spent
-	(*ApprovalPolicy)(nil), // 27: corvo.state.v1.ApprovalPolicy
-	(*AlertRule)(nil),      // 28: corvo.state.v1.AlertRule
-	(*Alert)(nil),          // 29: corvo.state.v1.Alert
-	(*Webhook)(nil),        // 30: corvo.state.v1.Webhook
-	(*Attempted)(nil),      // 31: corvo.state.v1.Attempted
-	(*Delivery)(nil),       // 32: corvo.state.v1.Delivery
-	(*Scores)(nil),         // 33: corvo.state.v1.Scores
-	(*QueueDefaults)(nil),  // 34: corvo.state.v1.QueueDefaults
-	(*Lock)(nil),           // 35: corvo.state.v1.Lock
-	(*Batch)(nil),          // 36: corvo.state.v1.Batch
-	(*Schedule)(nil),       // 37: corvo.state.v1.Schedule
-	(*Dependents)(nil),     // 38: corvo.state.v1.Dependents
-	(*Waiter)(nil),         // 39: corvo.state.v1.Waiter
-	(*Usage)(nil),          // 40: corvo.state.v1.Usage
-	(*Key)(nil),            // 41: corvo.state.v1.Key
-	(*Idempotency)(nil),    // 42: corvo.state.v1.Idempotency
-	(*Event)(nil),          // 43: corvo.state.v1.Event
-	(*FeedEntry)(nil),      // 44: corvo.state.v1.FeedEntry
-	(*Outgoing)(nil),       // 45: corvo.state.v1.Outgoing
-	(*Outbox)(nil),         // 46: corvo.state.v1.Outbox
-	(*Inbox)(nil),          // 47: corvo.state.v1.Inbox
-	(*Forward)(nil),        // 48: corvo.state.v1.Forward
-	(*AuditChain)(nil),     // 49: corvo.state.v1.AuditChain
-	(*job.Retention)(nil),  // 50: corvo.job.v1.Retention
-	(*job.RateWindow)(nil), // 51: corvo.job.v1.RateWindow
-	(job.Overflow)(0),      // 52: corvo.job.v1.Overflow
-	(*Role)(nil),           // 53: corvo.state.v1.Role
-	(*job.Score)(nil),      // 54: corvo.job.v1.Score
-	(job.Backoff)(0),       // 55: corvo.job.v1.Backoff
-	(*job.Blob)(nil),       // 56: corvo.job.v1.Blob
-	(*job.Pair)(nil),       // 57: corvo.job.v1.Pair
-	(job.State)(0),         // 58: corvo.job.v1.State
-	(*job.Usage)(nil),      // 59: corvo.job.v1.Usage
+	(*Terms)(nil),          // 11: corvo.state.v1.Terms
+	(*TermStart)(nil),      // 12: corvo.state.v1.TermStart
+	(*Settings)(nil),       // 13: corvo.state.v1.Settings
+	(*Queue)(nil),          // 14: corvo.state.v1.Queue
+	(*Lane)(nil),           // 15: corvo.state.v1.Lane
+	(*LaneChanges)(nil),    // 16: corvo.state.v1.LaneChanges
+	(*Resource)(nil),       // 17: corvo.state.v1.Resource
+	(*LimitRule)(nil),      // 18: corvo.state.v1.LimitRule
+	(*Provider)(nil),       // 19: corvo.state.v1.Provider
+	(*Traffic)(nil),        // 20: corvo.state.v1.Traffic
+	(*Price)(nil),          // 21: corvo.state.v1.Price
+	(*Budget)(nil),         // 22: corvo.state.v1.Budget
+	(*SpendLimit)(nil),     // 23: corvo.state.v1.SpendLimit
+	(*Account)(nil),        // 24: corvo.state.v1.Account
+	(*Share)(nil),          // 25: corvo.state.v1.Share
+	(*Slice)(nil),          // 26: corvo.state.v1.Slice
+	(*Denial)(nil),         // 27: corvo.state.v1.Denial
+	(*Spent)(nil),          // 28: corvo.state.v1.Spent
+	(*ApprovalPolicy)(nil), // 29: corvo.state.v1.ApprovalPolicy
+	(*AlertRule)(nil),      // 30: corvo.state.v1.AlertRule
+	(*Alert)(nil),          // 31: corvo.state.v1.Alert
+	(*Webhook)(nil),        // 32: corvo.state.v1.Webhook
+	(*Attempted)(nil),      // 33: corvo.state.v1.Attempted
+	(*Delivery)(nil),       // 34: corvo.state.v1.Delivery
+	(*Scores)(nil),         // 35: corvo.state.v1.Scores
+	(*QueueDefaults)(nil),  // 36: corvo.state.v1.QueueDefaults
+	(*Lock)(nil),           // 37: corvo.state.v1.Lock
+	(*Batch)(nil),          // 38: corvo.state.v1.Batch
+	(*Schedule)(nil),       // 39: corvo.state.v1.Schedule
+	(*Dependents)(nil),     // 40: corvo.state.v1.Dependents
+	(*Waiter)(nil),         // 41: corvo.state.v1.Waiter
+	(*Usage)(nil),          // 42: corvo.state.v1.Usage
+	(*Key)(nil),            // 43: corvo.state.v1.Key
+	(*Idempotency)(nil),    // 44: corvo.state.v1.Idempotency
+	(*Event)(nil),          // 45: corvo.state.v1.Event
+	(*FeedEntry)(nil),      // 46: corvo.state.v1.FeedEntry
+	(*Outgoing)(nil),       // 47: corvo.state.v1.Outgoing
+	(*Outbox)(nil),         // 48: corvo.state.v1.Outbox
+	(*Inbox)(nil),          // 49: corvo.state.v1.Inbox
+	(*Forward)(nil),        // 50: corvo.state.v1.Forward
+	(*AuditChain)(nil),     // 51: corvo.state.v1.AuditChain
+	(*job.Retention)(nil),  // 52: corvo.job.v1.Retention
+	(*job.RateWindow)(nil), // 53: corvo.job.v1.RateWindow
+	(job.Overflow)(0),      // 54: corvo.job.v1.Overflow
+	(*Role)(nil),           // 55: corvo.state.v1.Role
+	(*job.Score)(nil),      // 56: corvo.job.v1.Score
+	(job.Backoff)(0),       // 57: corvo.job.v1.Backoff
+	(*job.Blob)(nil),       // 58: corvo.job.v1.Blob
+	(*job.Pair)(nil),       // 59: corvo.job.v1.Pair
+	(job.State)(0),         // 60: corvo.job.v1.State
+	(*job.Usage)(nil),      // 61: corvo.job.v1.Usage
 }
 var file_dataplane_state_state_proto_depIdxs = []int32{
-	11, // 0: corvo.state.v1.Head.settings:type_name -> corvo.state.v1.Settings
-	49, // 1: corvo.state.v1.Head.audit:type_name -> corvo.state.v1.AuditChain
-	50, // 2: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
-	0,  // 3: corvo.state.v1.Settings.unknown_model:type_name -> corvo.state.v1.UnknownModel
-	51, // 4: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
-	52, // 5: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
-	50, // 6: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
-	34, // 7: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
-	51, // 8: corvo.state.v1.Lane.rate:type_name -> corvo.job.v1.RateWindow
-	13, // 9: corvo.state.v1.LaneChanges.lanes:type_name -> corvo.state.v1.Lane
-	1,  // 10: corvo.state.v1.Resource.kind:type_name -> corvo.state.v1.ResourceKind
-	16, // 11: corvo.state.v1.Resource.limit_rule:type_name -> corvo.state.v1.LimitRule
-	17, // 12: corvo.state.v1.Resource.provider:type_name -> corvo.state.v1.Provider
-	19, // 13: corvo.state.v1.Resource.price:type_name -> corvo.state.v1.Price
-	20, // 14: corvo.state.v1.Resource.budget:type_name -> corvo.state.v1.Budget
-	27, // 15: corvo.state.v1.Resource.approval_policy:type_name -> corvo.state.v1.ApprovalPolicy
-	28, // 16: corvo.state.v1.Resource.alert_rule:type_name -> corvo.state.v1.AlertRule
-	30, // 17: corvo.state.v1.Resource.webhook:type_name -> corvo.state.v1.Webhook
-	53, // 18: corvo.state.v1.Resource.role:type_name -> corvo.state.v1.Role
-	51, // 19: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
-	51, // 20: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
-	51, // 21: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
-	2,  // 22: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
-	21, // 23: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
-	3,  // 24: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
-	4,  // 25: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
-	26, // 26: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
-	23, // 27: corvo.state.v1.Account.shares:type_name -> corvo.state.v1.Share
-	24, // 28: corvo.state.v1.Account.slice:type_name -> corvo.state.v1.Slice
-	25, // 29: corvo.state.v1.Slice.denial:type_name -> corvo.state.v1.Denial
-	4,  // 30: corvo.state.v1.Denial.window:type_name -> corvo.state.v1.Window
-	4,  // 31: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
-	5,  // 32: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
-	6,  // 33: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
-	54, // 34: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
-	55, // 35: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
-	56, // 36: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
-	7,  // 37: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
-	57, // 38: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
-	57, // 39: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
-	58, // 40: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
-	59, // 41: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
-	57, // 42: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
-	8,  // 43: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
-	9,  // 44: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
-	59, // 45: corvo.state.v1.Event.usage:type_name -> corvo.job.v1.Usage
-	43, // 46: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	13, // 0: corvo.state.v1.Head.settings:type_name -> corvo.state.v1.Settings
+	51, // 1: corvo.state.v1.Head.audit:type_name -> corvo.state.v1.AuditChain
+	12, // 2: corvo.state.v1.Terms.starts:type_name -> corvo.state.v1.TermStart
+	52, // 3: corvo.state.v1.Settings.retention:type_name -> corvo.job.v1.Retention
+	0,  // 4: corvo.state.v1.Settings.unknown_model:type_name -> corvo.state.v1.UnknownModel
+	53, // 5: corvo.state.v1.Queue.rate:type_name -> corvo.job.v1.RateWindow
+	54, // 6: corvo.state.v1.Queue.overflow:type_name -> corvo.job.v1.Overflow
+	52, // 7: corvo.state.v1.Queue.retention:type_name -> corvo.job.v1.Retention
+	36, // 8: corvo.state.v1.Queue.defaults:type_name -> corvo.state.v1.QueueDefaults
+	53, // 9: corvo.state.v1.Lane.rate:type_name -> corvo.job.v1.RateWindow
+	15, // 10: corvo.state.v1.LaneChanges.lanes:type_name -> corvo.state.v1.Lane
+	1,  // 11: corvo.state.v1.Resource.kind:type_name -> corvo.state.v1.ResourceKind
+	18, // 12: corvo.state.v1.Resource.limit_rule:type_name -> corvo.state.v1.LimitRule
+	19, // 13: corvo.state.v1.Resource.provider:type_name -> corvo.state.v1.Provider
+	21, // 14: corvo.state.v1.Resource.price:type_name -> corvo.state.v1.Price
+	22, // 15: corvo.state.v1.Resource.budget:type_name -> corvo.state.v1.Budget
+	29, // 16: corvo.state.v1.Resource.approval_policy:type_name -> corvo.state.v1.ApprovalPolicy
+	30, // 17: corvo.state.v1.Resource.alert_rule:type_name -> corvo.state.v1.AlertRule
+	32, // 18: corvo.state.v1.Resource.webhook:type_name -> corvo.state.v1.Webhook
+	55, // 19: corvo.state.v1.Resource.role:type_name -> corvo.state.v1.Role
+	53, // 20: corvo.state.v1.Traffic.requests:type_name -> corvo.job.v1.RateWindow
+	53, // 21: corvo.state.v1.Traffic.input_tokens:type_name -> corvo.job.v1.RateWindow
+	53, // 22: corvo.state.v1.Traffic.output_tokens:type_name -> corvo.job.v1.RateWindow
+	2,  // 23: corvo.state.v1.Budget.scope:type_name -> corvo.state.v1.BudgetScope
+	23, // 24: corvo.state.v1.Budget.limits:type_name -> corvo.state.v1.SpendLimit
+	3,  // 25: corvo.state.v1.Budget.on_exceed:type_name -> corvo.state.v1.OnExceed
+	4,  // 26: corvo.state.v1.SpendLimit.window:type_name -> corvo.state.v1.Window
+	28, // 27: corvo.state.v1.Account.spent:type_name -> corvo.state.v1.Spent
+	25, // 28: corvo.state.v1.Account.shares:type_name -> corvo.state.v1.Share
+	26, // 29: corvo.state.v1.Account.slice:type_name -> corvo.state.v1.Slice
+	27, // 30: corvo.state.v1.Slice.denial:type_name -> corvo.state.v1.Denial
+	4,  // 31: corvo.state.v1.Denial.window:type_name -> corvo.state.v1.Window
+	4,  // 32: corvo.state.v1.Spent.window:type_name -> corvo.state.v1.Window
+	5,  // 33: corvo.state.v1.AlertRule.when:type_name -> corvo.state.v1.AlertSubject
+	6,  // 34: corvo.state.v1.AlertRule.comparison:type_name -> corvo.state.v1.Comparison
+	56, // 35: corvo.state.v1.Scores.scores:type_name -> corvo.job.v1.Score
+	57, // 36: corvo.state.v1.QueueDefaults.backoff:type_name -> corvo.job.v1.Backoff
+	58, // 37: corvo.state.v1.Schedule.payload:type_name -> corvo.job.v1.Blob
+	7,  // 38: corvo.state.v1.Schedule.missed:type_name -> corvo.state.v1.Missed
+	59, // 39: corvo.state.v1.Schedule.tags:type_name -> corvo.job.v1.Pair
+	59, // 40: corvo.state.v1.Schedule.headers:type_name -> corvo.job.v1.Pair
+	60, // 41: corvo.state.v1.Dependents.settled:type_name -> corvo.job.v1.State
+	61, // 42: corvo.state.v1.Usage.report:type_name -> corvo.job.v1.Usage
+	59, // 43: corvo.state.v1.Usage.tags:type_name -> corvo.job.v1.Pair
+	8,  // 44: corvo.state.v1.Usage.phase:type_name -> corvo.state.v1.UsagePhase
+	9,  // 45: corvo.state.v1.Event.type:type_name -> corvo.state.v1.EventType
+	61, // 46: corvo.state.v1.Event.usage:type_name -> corvo.job.v1.Usage
+	45, // 47: corvo.state.v1.FeedEntry.events:type_name -> corvo.state.v1.Event
+	48, // [48:48] is the sub-list for method output_type
+	48, // [48:48] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_dataplane_state_state_proto_init() }
@@ -5569,14 +5675,14 @@ func file_dataplane_state_state_proto_init() {
 	}
 	file_dataplane_state_access_proto_init()
 	file_dataplane_state_audit_proto_init()
-	file_dataplane_state_state_proto_msgTypes[24].OneofWrappers = []any{}
+	file_dataplane_state_state_proto_msgTypes[26].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_dataplane_state_state_proto_rawDesc), len(file_dataplane_state_state_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   39,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -210,8 +210,8 @@ func (tx *Tx) ClockNs() int64 { return tx.head.ClockNs }
 // Header is the entry's header.
 func (tx *Tx) Header() entry.Header { return tx.header }
 
-// Head is the head as the entry leaves it, live: read it; StartTerm and
-// CreateKey may set their fields.
+// Head is the head as the entry leaves it, live: read it; CreateKey
+// may set its fields.
 func (tx *Tx) Head() *Head { return tx.head }
 
 // Commit writes everything in one batch, with the new Head, publishes it to

@@ -14,6 +14,7 @@ import (
 type cursor struct {
 	incarnation []byte
 	position
+	clockNs int64 // of the last entry that was read of the feed
 	// Rows are made from the records of the moment, so what they show can be newer
 	// than what was read of the feed; never newer than seen.
 	seen landmark
@@ -26,6 +27,7 @@ type landmark struct {
 	index   uint64
 	clockNs int64
 	term    uint64 // at least the entry's
+	leader  []byte // seed of the first entry of the newest term; nil for none
 }
 
 // staleError says that a file cannot be continued and must be built again.
@@ -43,9 +45,9 @@ func stale(format string, args ...any) error {
 // loadCursor reads the cursor and the first number without a document.
 func (db *database) loadCursor() (c cursor, nextDocument uint64, err error) {
 	var highest sql.NullInt64
-	err = db.writer.conn.QueryRowContext(context.Background(), `SELECT incarnation, next_seq, raft_index,
-		seen_seq, seen_index, seen_clock_ns, seen_term, (SELECT max(number) FROM document) FROM cursor`).
-		Scan(&c.incarnation, &c.seq, &c.index, &c.seen.seq, &c.seen.index, &c.seen.clockNs, &c.seen.term, &highest)
+	err = db.writer.conn.QueryRowContext(context.Background(), `SELECT incarnation, next_seq, raft_index, clock_ns,
+		seen_seq, seen_index, seen_clock_ns, seen_term, seen_leader, (SELECT max(number) FROM document) FROM cursor`).
+		Scan(&c.incarnation, &c.seq, &c.index, &c.clockNs, &c.seen.seq, &c.seen.index, &c.seen.clockNs, &c.seen.term, &c.seen.leader, &highest)
 	if errors.Is(err, sql.ErrNoRows) {
 		return cursor{}, 0, stale("it was never finished")
 	}
@@ -60,14 +62,18 @@ func (db *database) loadCursor() (c cursor, nextDocument uint64, err error) {
 
 // saveCursor must be called inside the transaction that brings the rows.
 func (w *writer) saveCursor(c cursor) error {
-	return w.exec(w.putCursor, c.incarnation, int64(c.seq), int64(c.index),
-		int64(c.seen.seq), int64(c.seen.index), c.seen.clockNs, int64(c.seen.term))
+	return w.exec(w.putCursor, c.incarnation, int64(c.seq), int64(c.index), c.clockNs,
+		int64(c.seen.seq), int64(c.seen.index), c.seen.clockNs, int64(c.seen.term), c.seen.leader)
 }
 
 // newest is the landmark of all that can be read from snap.
 func newest(snap *state.Snapshot) (landmark, error) {
 	head := snap.Head()
-	mark := landmark{seq: head.GetFeedNextSeq(), term: head.GetTerm()}
+	terms, err := snap.Terms()
+	if err != nil {
+		return landmark{}, err
+	}
+	mark := landmark{seq: head.GetFeedNextSeq(), term: head.GetTerm(), leader: terms.Last()}
 	item, err := lastItem(snap, mark.seq)
 	switch {
 	case err != nil:

@@ -119,17 +119,19 @@ func (v *View) advance(ctx context.Context) (more bool, err error) {
 	if v.db != nil {
 		return v.flush()
 	}
-	if err := v.resume(ctx); !errors.Is(err, errAsked) {
-		return true, err
+	err = v.resume(ctx)
+	if errors.Is(err, errAsked) {
+		return true, nil
 	}
-	return true, nil
+	if err == nil {
+		err = remove(v.path + newSuffix) // a rebuild that a crash ended
+	}
+	return true, err
 }
 
-// resume opens the file there is and finds out whether it can be continued.
+// resume opens the file there is and finds out whether it can be continued, or is merely
+// old: then it answers, and the next flush finds that it must be built anew.
 func (v *View) resume(ctx context.Context) (err error) {
-	if err := remove(v.path + newSuffix); err != nil { // a rebuild that a crash ended
-		return err
-	}
 	if _, err := os.Stat(v.path); errors.Is(err, fs.ErrNotExist) {
 		return stale("there is no file")
 	}
@@ -158,23 +160,36 @@ func (v *View) resume(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if !known {
-		return stale("the last entry it has seen, index %d, is no longer in the feed to be compared", c.seen.index)
+	first := snap.Head().GetFeedFirstSeq()
+	switch {
+	case !known:
+		return stale("the last entry it has seen, index %d, is no longer in the feed to be compared: the feed starts at %d", c.seen.index, first)
+	case c.seen.index == 0 && c.old(snap.Head()) != nil:
+		return stale("it has seen nothing, and the feed starts at %d", first)
 	}
 	// Entries after it made no events, and may have been lost.
 	c.index = min(c.index, c.seen.index)
-	missing, err := lastItem(snap, c.seq+1)
+	toNs, err := c.shownTo(snap)
 	if err != nil {
 		return err
-	}
-	toNs := snap.Head().GetClockNs()
-	if missing.Entry != nil {
-		toNs = missing.Entry.ClockNs
 	}
 	v.reach(clock(), snap.Head(), toNs)
 	v.behindSince.Store(v.reached.Load())
 	v.use(db, c, nextDocument)
 	return nil
+}
+
+// shownTo is the clock up to which the file shows everything that snap holds: that of the
+// first entry it lacks or, where the feed does not reach back to that, of its last one.
+func (c *cursor) shownTo(snap *state.Snapshot) (int64, error) {
+	if c.old(snap.Head()) != nil {
+		return c.clockNs, nil
+	}
+	missing, err := lastItem(snap, c.seq+1)
+	if err != nil || missing.Entry == nil {
+		return snap.Head().GetClockNs(), err
+	}
+	return missing.Entry.ClockNs, nil
 }
 
 // awaitReplay returns when the store is where the file is, or cannot get there.
@@ -245,6 +260,9 @@ func (v *View) flush() (more bool, err error) {
 		return false, err
 	}
 	head := snap.Head()
+	if err := v.cursor.old(head); err != nil {
+		return false, err
+	}
 	if head.GetFeedNextSeq() == v.cursor.seq {
 		return false, v.flushUntold(snap)
 	}
@@ -274,7 +292,7 @@ func (v *View) flush() (more bool, err error) {
 		if err := v.db.writer.saveSpans(); err != nil {
 			return err
 		}
-		if err := v.db.writer.followUsage(snap, b.toNs); err != nil {
+		if err := v.db.writer.followUsage(snap, b.next.clockNs); err != nil {
 			return err
 		}
 		if err := v.db.writer.followAudit(snap); err != nil {
@@ -292,7 +310,7 @@ func (v *View) flush() (more bool, err error) {
 	v.rates.add(b.counts)
 	v.shown.Store(clock())
 	v.nextDocument = max(v.nextDocument, b.nextDocument())
-	v.reach(looked, head, b.toNs)
+	v.reach(looked, head, b.next.clockNs)
 	v.publish(next.position)
 	if !more {
 		if err := v.scrub(records); err != nil {

@@ -16,6 +16,8 @@ import (
 // both histories was appended once, behind all that lies before it, so both are
 // the same up to there; and apply is deterministic, so the records were too.
 // Entries after it made no events: a view does not show whether they are the same.
+//
+// Where the feed was trimmed past that entry, the terms of leaders tell (inTerm).
 
 // compare says how the store at this head stands to the file: wait means that
 // it may yet come to what the file has seen, a *staleError that it cannot be
@@ -38,15 +40,22 @@ func (c *cursor) compare(head *state.Head) (wait bool, err error) {
 				seen.seq, seen.index, seen.clockNs, seen.term, head.GetFeedNextSeq(), head.GetIndex(), head.GetClockNs(), head.GetTerm())
 		}
 		return true, nil
-	case c.seq < head.GetFeedFirstSeq():
-		return false, &staleError{fmt.Sprintf("it is at event %d and the feed starts at %d", c.seq, head.GetFeedFirstSeq()), true}
 	}
 	return false, nil
 }
 
-// precedes says whether the file can be continued from what snap holds: a
-// *staleError that it cannot, known that this is proved, since the newest entry the
-// file has seen is in the feed.
+// old is a *staleError if the feed does not reach back to the file any more. Such a file
+// shows what was, if precedes has proved that it is of the store's history.
+func (c *cursor) old(head *state.Head) error {
+	if first := head.GetFeedFirstSeq(); c.seq < first {
+		return &staleError{fmt.Sprintf("it is at event %d and the feed starts at %d", c.seq, first), true}
+	}
+	return nil
+}
+
+// precedes finds out whether the file is of the history that snap holds: a *staleError
+// says that it is not. known says that it is, because the newest entry the file has seen is
+// in the feed or, where the feed was trimmed, because the store remembers the term of it.
 func (c *cursor) precedes(snap *state.Snapshot) (known bool, err error) {
 	wait, err := c.compare(snap.Head())
 	if err != nil {
@@ -60,8 +69,11 @@ func (c *cursor) precedes(snap *state.Snapshot) (known bool, err error) {
 		return true, nil // nothing had ever happened
 	}
 	item, err := lastItem(snap, seen.seq)
-	if err != nil || item.Entry == nil {
+	if err != nil {
 		return false, err
+	}
+	if item.Entry == nil {
+		return c.inTerm(snap)
 	}
 	last, next := item.Entry, item.FirstSeq+uint64(len(item.Entry.Events))
 	if last.Index != seen.index || last.ClockNs != seen.clockNs || next != seen.seq {
@@ -69,4 +81,23 @@ func (c *cursor) precedes(snap *state.Snapshot) (known bool, err error) {
 			seen.index, seen.clockNs, seen.seq, last.Index, last.ClockNs, next)
 	}
 	return true, nil
+}
+
+// inTerm is precedes by the terms of leaders. The file and the store have the first entry
+// of a term in common if its seed is the same, and with it every entry before. The entries
+// behind it were appended by the same leader, in order, so they are the same as far as both
+// have them: up to the first entry of the next term.
+func (c *cursor) inTerm(snap *state.Snapshot) (known bool, err error) {
+	if len(c.seen.leader) == 0 {
+		return false, nil
+	}
+	terms, err := snap.Terms()
+	if err != nil {
+		return false, err
+	}
+	end, known := terms.End(c.seen.leader)
+	if known && end != 0 && c.seen.index >= end {
+		return false, stale("it has seen index %d, and the store's next leader began at %d", c.seen.index, end)
+	}
+	return known, nil
 }

@@ -58,7 +58,6 @@ type batch struct {
 	queues map[string]bool
 	groups groups
 	next   cursor // after the last entry read
-	toNs   int64  // that entry's clock
 	counts map[happening]api.Rates
 }
 
@@ -86,7 +85,7 @@ func gather(snap *state.Snapshot, from cursor) (*batch, error) {
 			note(b.counts, event, e.ClockNs)
 		}
 		b.next.seq = item.FirstSeq + uint64(len(e.Events))
-		b.next.index, b.toNs = e.Index, e.ClockNs
+		b.next.index, b.next.clockNs = e.Index, e.ClockNs
 		if events += len(e.Events); events >= maxFlushEvents || len(b.jobs) >= maxFlushJobs {
 			break
 		}

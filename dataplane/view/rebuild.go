@@ -107,7 +107,7 @@ func (v *View) build(ctx context.Context, path string) (jobs int, err error) {
 		return jobs, err
 	}
 	head := snap.Head()
-	c := cursor{incarnation: head.GetIncarnation(), position: position{seq: head.GetFeedNextSeq(), index: head.GetIndex()}}
+	c := cursor{incarnation: head.GetIncarnation(), position: position{seq: head.GetFeedNextSeq(), index: head.GetIndex()}, clockNs: head.GetClockNs()}
 	if c.seen, err = newest(snap); err != nil {
 		return jobs, err
 	}

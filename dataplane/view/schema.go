@@ -10,7 +10,7 @@ import (
 // schemaVersion stands in the file's user_version. It rises with any change of
 // the schema or of what the projection writes; a file of another version is
 // built again.
-const schemaVersion = 9
+const schemaVersion = 10
 
 var (
 	//go:embed schema/tables.sql

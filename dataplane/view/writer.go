@@ -108,8 +108,8 @@ func (w *writer) prepareAll(conn any) (err error) {
 		{&w.replaceWords, "INSERT OR REPLACE INTO words (rowid, queue, payload, tags) VALUES (?, ?, ?, ?)"},
 		{&w.dropWords, "DELETE FROM words WHERE rowid = ?"},
 		{&w.putCursor, `INSERT OR REPLACE INTO cursor
-			(one, incarnation, next_seq, raft_index, seen_seq, seen_index, seen_clock_ns, seen_term)
-			VALUES (1, ?, ?, ?, ?, ?, ?, ?)`},
+			(one, incarnation, next_seq, raft_index, clock_ns, seen_seq, seen_index, seen_clock_ns, seen_term, seen_leader)
+			VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?)`},
 		{&w.dropHot, "DELETE FROM hot WHERE number = ?"},
 		{&w.dropDocument, "DELETE FROM document WHERE number = ?"},
 		{&w.dropWork, "DELETE FROM work WHERE number = ?"},

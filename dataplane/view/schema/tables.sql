@@ -318,12 +318,14 @@ CREATE TABLE cursor (
     incarnation   BLOB,             -- of the store; NULL: the store was empty
     next_seq      INTEGER NOT NULL, -- first event not in the view
     raft_index    INTEGER NOT NULL, -- everything up to it is in the view
+    clock_ns      INTEGER NOT NULL, -- of the last entry in the view
     -- The newest feed entry of the store that rows were read from: a store that
     -- has it is of the view's history. seen_index is 0 where there was none.
     seen_seq      INTEGER NOT NULL, -- first event after it
     seen_index    INTEGER NOT NULL,
     seen_clock_ns INTEGER NOT NULL,
-    seen_term     INTEGER NOT NULL  -- its term is this at most
+    seen_term     INTEGER NOT NULL, -- its term is this at most
+    seen_leader   BLOB              -- seed of the first entry of the store's newest term; NULL: there was none
 ) STRICT;
 
 CREATE INDEX hot_by_queue_state ON hot(queue, state);

@@ -1,0 +1,60 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// termsKept is how many terms of leaders a store remembers. Who was away for longer
+// learns nothing from them, and starts again from the state.
+const termsKept = 64
+
+// StartTerm notes that the entry is the first of a leader's term. A leader appends the
+// entries of its term in order, so every entry between this one and the next leader's is
+// of one history with it. A log that loses its tail can use an index, a term's number and
+// even a clock again, but not the random seed of an entry.
+func (tx *Tx) StartTerm() error {
+	tx.head.TermStartedNs = tx.head.ClockNs
+	terms := &Terms{}
+	if _, err := get(tx.s.gen.db, termsKey(), terms); err != nil {
+		return tx.fail(fmt.Errorf("start a term: %w", err))
+	}
+	terms.Starts = append(terms.Starts, &TermStart{Index: tx.head.Index, Seed: tx.header.Seed[:]})
+	if over := len(terms.Starts) - termsKept; over > 0 {
+		terms.Starts = terms.Starts[over:]
+	}
+	if err := put(tx.batch, termsKey(), terms); err != nil {
+		return tx.fail(fmt.Errorf("start a term: %w", err))
+	}
+	return nil
+}
+
+// Terms reads the last terms of leaders.
+func (v *Snapshot) Terms() (*Terms, error) {
+	terms := &Terms{}
+	_, err := get(v.snap, termsKey(), terms)
+	return terms, err
+}
+
+// Last returns the seed of the newest term's first entry, nil for none.
+func (t *Terms) Last() []byte {
+	if len(t.Starts) == 0 {
+		return nil
+	}
+	return t.Starts[len(t.Starts)-1].Seed
+}
+
+// End returns the index of the entry that began the term after the one with a seed, 0 if
+// that is the newest term. known is false if the term is not among those remembered.
+func (t *Terms) End(seed []byte) (index uint64, known bool) {
+	for i, start := range t.Starts {
+		if !bytes.Equal(start.Seed, seed) {
+			continue
+		}
+		if i+1 < len(t.Starts) {
+			index = t.Starts[i+1].Index
+		}
+		return index, true
+	}
+	return 0, false
+}
