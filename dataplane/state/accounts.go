@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// What comes of resources lies in records of its own, under the resource's id: a
-// resource says what somebody wants and changes when they change it.
+// The running figures of a resource lie in records of their own, under the resource's id, because the
+// resource itself changes only when its owner declares it anew.
 
 var accountKind = rowKind[*Account]{
 	name:   "account",
@@ -64,12 +64,12 @@ var deliveryKind = rowKind[*Delivery]{
 	},
 }
 
-// Account is what a budget has come to; nil when there is none. The op may change it
-// in place and must then call PutAccount.
+// Account returns the spending of a budget, or nil if there is none. The op may change it in place and must
+// then call PutAccount.
 func (tx *Tx) Account(id [16]byte) (*Account, error) { return tx.accounts.get(tx, &accountKind, id) }
 
-// PutAccount stores what a budget has come to; nil removes it. The feed is told that
-// it changed, and of the events besides.
+// PutAccount stores the spending of a budget; nil removes it. It adds an account-changed event to the feed,
+// after the given events.
 func (tx *Tx) PutAccount(id [16]byte, a *Account, events ...EventType) error {
 	for _, event := range append(events, EventType_EVENT_ACCOUNT_CHANGED) {
 		tx.recordEvent(event, "", id)
@@ -77,59 +77,59 @@ func (tx *Tx) PutAccount(id [16]byte, a *Account, events ...EventType) error {
 	return tx.accounts.put(tx, &accountKind, id, a)
 }
 
-// Account is what a budget has come to as of the last commit; nil when there is none.
+// Account returns the spending of a budget as of the last commit, or nil if there is none.
 func (s *Store) Account(id [16]byte) (*Account, error) {
 	return committed(s, func(r source) (*Account, error) { return readRow[Account](r, &accountKind, id) })
 }
 
-// Account is what a budget has come to; nil when there is none.
+// Account returns the spending of a budget, or nil if there is none.
 func (v *Snapshot) Account(id [16]byte) (*Account, error) {
 	return readRow[Account](v.snap, &accountKind, id)
 }
 
-// Traffic is what goes to the provider with the id; nil before its first job. The op
-// may change it in place and must then call PutTraffic.
+// Traffic returns the concurrency and rate counts of the provider with the id, or nil before its first job.
+// The op may change it in place and must then call PutTraffic.
 func (tx *Tx) Traffic(id [16]byte) (*Traffic, error) { return tx.traffic.get(tx, &trafficKind, id) }
 
-// PutTraffic stores what goes to a provider; nil removes it.
+// PutTraffic stores the counts of a provider; nil removes them.
 func (tx *Tx) PutTraffic(id [16]byte, t *Traffic) error {
 	return tx.traffic.put(tx, &trafficKind, id, t)
 }
 
-// Traffic is what goes to a provider as of the last commit; nil when there is none.
+// Traffic returns the counts of a provider as of the last commit, or nil if there are none.
 func (s *Store) Traffic(id [16]byte) (*Traffic, error) {
 	return committed(s, func(r source) (*Traffic, error) { return readRow[Traffic](r, &trafficKind, id) })
 }
 
-// Traffic is what goes to a provider; nil when there is none.
+// Traffic returns the counts of a provider, or nil if there are none.
 func (v *Snapshot) Traffic(id [16]byte) (*Traffic, error) {
 	return readRow[Traffic](v.snap, &trafficKind, id)
 }
 
-// Scores are the judgements of a job; nil when there are none. The op may change them
-// in place and must then call PutScores.
+// Scores returns the scores of a job, or nil if it has none. The op may change them in place and must then
+// call PutScores.
 func (tx *Tx) Scores(jobID [16]byte) (*Scores, error) { return tx.scores.get(tx, &scoresKind, jobID) }
 
-// PutScores stores the judgements of a job; nil removes them.
+// PutScores stores the scores of a job; nil removes them.
 func (tx *Tx) PutScores(jobID [16]byte, s *Scores) error {
 	return tx.scores.put(tx, &scoresKind, jobID, s)
 }
 
-// Scores are the judgements of a job as of the last commit; nil when there are none.
+// Scores returns the scores of a job as of the last commit, or nil if it has none.
 func (s *Store) Scores(jobID [16]byte) (*Scores, error) {
 	return committed(s, func(r source) (*Scores, error) { return readRow[Scores](r, &scoresKind, jobID) })
 }
 
-// Scores are the judgements of a job; nil when there are none.
+// Scores returns the scores of a job, or nil if it has none.
 func (v *Snapshot) Scores(jobID [16]byte) (*Scores, error) {
 	return readRow[Scores](v.snap, &scoresKind, jobID)
 }
 
-// Alert is the state of an alert rule; nil before it first fired. The op may change it
-// in place and must then call PutAlert.
+// Alert returns the state of an alert rule, or nil before the rule first fired. The op may change it in place
+// and must then call PutAlert.
 func (tx *Tx) Alert(ruleID [16]byte) (*Alert, error) { return tx.alerts.get(tx, &alertKind, ruleID) }
 
-// PutAlert stores the state of an alert rule; nil removes it.
+// PutAlert stores the state of an alert rule; nil removes it. It adds the events to the feed.
 func (tx *Tx) PutAlert(ruleID [16]byte, a *Alert, events ...EventType) error {
 	for _, event := range events {
 		tx.recordEvent(event, "", ruleID)
@@ -137,28 +137,27 @@ func (tx *Tx) PutAlert(ruleID [16]byte, a *Alert, events ...EventType) error {
 	return tx.alerts.put(tx, &alertKind, ruleID, a)
 }
 
-// Alert is the state of an alert rule as of the last commit; nil before it first fired.
+// Alert returns the state of an alert rule as of the last commit, or nil before the rule first fired.
 func (s *Store) Alert(ruleID [16]byte) (*Alert, error) {
 	return committed(s, func(r source) (*Alert, error) { return readRow[Alert](r, &alertKind, ruleID) })
 }
 
-// Delivery is an event on its way to a webhook; nil when there is none. The op may
-// change it in place and must then call PutDelivery.
+// Delivery returns a delivery of an event to a webhook, or nil if there is none. The op may change it in
+// place and must then call PutDelivery.
 func (tx *Tx) Delivery(id [16]byte) (*Delivery, error) {
 	return tx.deliveries.get(tx, &deliveryKind, id)
 }
 
-// Deliveries is how many deliveries are kept.
+// Deliveries returns the number of stored deliveries.
 func (tx *Tx) Deliveries() uint64 { return tx.head.DeliveryRecords }
 
-// NumberDelivery is the number of a delivery that is queued now.
+// NumberDelivery takes the next delivery number.
 func (tx *Tx) NumberDelivery() uint64 {
 	tx.head.DeliveriesMade++
 	return tx.head.DeliveriesMade
 }
 
-// LoseTellings counts events for webhooks that there is no room for on the way to the
-// first shard.
+// LoseTellings counts webhook events dropped because the outbox to the first shard is full.
 func (tx *Tx) LoseTellings(n int) { tx.head.TellingsLost += uint64(n) }
 
 // PutDelivery stores a delivery under its id; nil removes it.
@@ -169,17 +168,17 @@ func (tx *Tx) PutDelivery(id [16]byte, d *Delivery) error {
 	return tx.deliveries.put(tx, &deliveryKind, id, d)
 }
 
-// Delivery is a delivery as of the last commit; nil when there is none.
+// Delivery returns a delivery as of the last commit, or nil if there is none.
 func (s *Store) Delivery(id [16]byte) (*Delivery, error) {
 	return committed(s, func(r source) (*Delivery, error) { return readRow[Delivery](r, &deliveryKind, id) })
 }
 
-// Deliveries are all deliveries kept, in order of their ids: the oldest first.
+// Deliveries yields all stored deliveries in order of their ids, so the oldest comes first.
 func (v *Snapshot) Deliveries() iter.Seq2[*Delivery, error] {
 	return scanRows[Delivery](v.snap, &deliveryKind, [16]byte{})
 }
 
-// encodeAccounts writes the records of what has come of resources.
+// encodeAccounts writes the changed records of resources, scores and deliveries.
 func (tx *Tx) encodeAccounts() error {
 	if err := tx.accounts.encode(tx, &accountKind); err != nil {
 		return err
@@ -199,7 +198,7 @@ func (tx *Tx) encodeAccounts() error {
 	return tx.attempted.encode(tx, &attemptedKind)
 }
 
-// accounts checks the records of what has come of resources.
+// accounts checks the records of resources, scores and deliveries.
 func (c *checker) accounts() error {
 	if err := checkRows[Account](c, &accountKind, c.slices); err != nil {
 		return err

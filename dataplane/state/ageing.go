@@ -2,14 +2,13 @@ package state
 
 import "github.com/corvo/corvo/dataplane/job"
 
-// With ageing, a job that has waited as long as it says counts as one priority higher,
-// and one that waited half as long as half of one. How long a job has waited is
-// counted from its creation, which is in its id: a retry does not begin anew. What is
-// compared does not change with time: of two jobs that wait, both grow older at once.
-// So the order follows from the jobs alone, and nothing has to be moved.
+// With ageing, a job that has waited for the queue's ageing time counts as one priority higher, and after
+// half that time as half a priority higher. Waiting counts from the job's creation, which its id holds, so a
+// retry does not start it again. Two waiting jobs age at the same speed, so their order depends only on the
+// jobs and never on the clock, and no record has to move as time passes.
 
-// mostUrgent is the ready job of a fairness key that has the highest priority by now;
-// of several the one with the lowest number.
+// mostUrgent returns the ready job of a fairness key with the highest aged priority, and the lowest number
+// among equals.
 func (tx *Tx) mostUrgent(q *queue, heads *heads, key string) (id job.ID, ok bool, err error) {
 	var best head
 	var bestAt int64

@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// The words of what an alert rule watches, and of how it compares, as clients write
-// them and as they stand in what webhooks are sent.
+// The words for the subjects and comparisons of alert rules. Clients write them and webhook payloads contain
+// them.
 var (
 	subjectWords = map[AlertSubject]string{
 		AlertSubject_ALERT_SUBJECT_QUEUE_DEPTH:    "queue_depth",
@@ -23,16 +23,16 @@ var (
 	}
 )
 
-// Word is what clients call it.
+// Word returns the subject as clients write it.
 func (s AlertSubject) Word() string { return subjectWords[s] }
 
-// Word is what clients call it.
+// Word returns the comparison as clients write it.
 func (c Comparison) Word() string { return comparisonWords[c] }
 
-// ParseAlertSubject reads what Word wrote.
+// ParseAlertSubject is the inverse of AlertSubject.Word.
 func ParseAlertSubject(word string) (AlertSubject, bool) { return keyOf(subjectWords, word) }
 
-// ParseComparison reads what Word wrote.
+// ParseComparison is the inverse of Comparison.Word.
 func ParseComparison(word string) (Comparison, bool) { return keyOf(comparisonWords, word) }
 
 func keyOf[K comparable](words map[K]string, word string) (none K, ok bool) {
@@ -44,7 +44,7 @@ func keyOf[K comparable](words map[K]string, word string) (none K, ok bool) {
 	return none, false
 }
 
-// Holds says whether the rule's condition holds for a value.
+// Holds reports whether a value meets the rule's condition.
 func (r *AlertRule) Holds(value float64) bool {
 	if r.GetComparison() == Comparison_COMPARISON_UNDER {
 		return value < r.GetThreshold()
@@ -54,13 +54,13 @@ func (r *AlertRule) Holds(value float64) bool {
 
 var attemptedKind = rowKind[*Attempted]{name: "attempted", prefix: prefixAttempted}
 
-// Attempted is what has come of the webhook with the id; nil when nothing has. The op may
-// change it in place and must then call PutAttempted.
+// Attempted returns the delivery record of the webhook with the id, or nil before the first attempt. The op
+// may change it in place and must then call PutAttempted.
 func (tx *Tx) Attempted(webhookID [16]byte) (*Attempted, error) {
 	return tx.attempted.get(tx, &attemptedKind, webhookID)
 }
 
-// PutAttempted stores what has come of the webhook with the id; nil removes it.
+// PutAttempted stores the delivery record of a webhook; nil removes it. It adds the events to the feed.
 func (tx *Tx) PutAttempted(webhookID [16]byte, a *Attempted, events ...EventType) error {
 	for _, event := range events {
 		tx.recordEvent(event, "", webhookID)
@@ -68,13 +68,12 @@ func (tx *Tx) PutAttempted(webhookID [16]byte, a *Attempted, events ...EventType
 	return tx.attempted.put(tx, &attemptedKind, webhookID, a)
 }
 
-// Attempted is what has come of a webhook; nil when nothing has.
+// Attempted returns the delivery record of a webhook, or nil before the first attempt.
 func (s *Store) Attempted(webhookID [16]byte) (*Attempted, error) {
 	return committed(s, func(r source) (*Attempted, error) { return readRow[Attempted](r, &attemptedKind, webhookID) })
 }
 
-// DeliveriesTo are the newest deliveries to a webhook, up to most of them, the newest
-// first.
+// DeliveriesTo returns at most `most` deliveries to a webhook, the newest first.
 func (v *Snapshot) DeliveriesTo(webhook string, most int) ([]*Delivery, error) {
 	var last []*Delivery
 	for d, err := range v.Deliveries() {
@@ -83,7 +82,7 @@ func (v *Snapshot) DeliveriesTo(webhook string, most int) ([]*Delivery, error) {
 			return nil, err
 		case d.Webhook != webhook:
 			continue
-		case len(last) >= 2*most: // the older half goes at once: each is moved once
+		case len(last) >= 2*most: // drop the older half at once, so that each delivery is moved at most once
 			last = last[:copy(last, last[len(last)-most:])]
 		}
 		last = append(last, d)
@@ -93,13 +92,13 @@ func (v *Snapshot) DeliveriesTo(webhook string, most int) ([]*Delivery, error) {
 	return last, nil
 }
 
-// OldestLooks is how many jobs of a queue OldestReady looks at besides the first of
-// each priority and fairness key. Behind more that became ready late one may hide that
-// has been ready longer.
+// OldestLooks bounds the jobs of a queue that OldestReady reads besides the first of each priority and
+// fairness key. If more jobs than that became ready late, a job that has been ready longer may be missed
+// behind them.
 const OldestLooks = 1000
 
-// OldestReady is when the job of a queue that has been ready longest could first have
-// been fetched: when it was made, or when its time had come; 0 where none is ready.
+// OldestReady returns since when the longest-ready job of a queue could have been fetched: its creation or
+// its scheduled time, whichever is later. It returns 0 if no job is ready.
 func (v *Snapshot) OldestReady(queue string) (ns int64, err error) {
 	o := oldest{v: v, queue: queue, looks: OldestLooks}
 	if err := o.look(""); err != nil {
@@ -120,15 +119,15 @@ func (v *Snapshot) OldestReady(queue string) (ns int64, err error) {
 	return o.ns, nil
 }
 
-// oldest is what OldestReady has found so far.
+// oldest holds the progress of OldestReady.
 type oldest struct {
 	v     *Snapshot
 	queue string
-	looks int   // that are left
-	ns    int64 // 0: none is ready
+	looks int   // jobs that may still be read
+	ns    int64 // 0: no ready job found yet
 }
 
-// look looks at the jobs with one fairness key.
+// look reads the ready jobs of one fairness key.
 func (o *oldest) look(key string) error {
 	for priority := range uint8(job.Priorities) {
 		if err := o.lookAt(key, priority); err != nil {
@@ -138,9 +137,9 @@ func (o *oldest) look(key string) error {
 	return nil
 }
 
-// lookAt looks at those of one priority. They lie in the order in which they came to
-// the queue: from one on that was made later than another became ready, none is older,
-// but for jobs that were moved here.
+// lookAt reads the ready jobs of one priority in the order in which they arrived in the queue. It stops at a
+// job that was created after the oldest ready time found so far, because no later one can be older. Jobs that
+// were moved here may break that order.
 func (o *oldest) lookAt(key string, priority uint8) error {
 	from := appendReadyOf(nil, o.queue, key, priority, 0)
 	to := appendReadyOf(nil, o.queue, key, priority+1, 0)

@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// keyring is the API keys as readers see them; never changed once published.
+// keyring is an immutable set of the API keys, shared by all readers.
 type keyring struct {
 	byID map[string]*Key
 	list []*Key // by id
@@ -24,21 +24,21 @@ func newKeyring(keys map[string]*Key) *keyring {
 	return r
 }
 
-// Key is an API key by id, from memory; nil when there is none. Read only.
+// Key returns an API key by id from memory, or nil if there is none. The caller must not change it.
 func (s *Store) Key(id string) *Key { return s.keysRead.Load().byID[id] }
 
-// Keys lists the API keys by id. Read only.
+// Keys returns the API keys by id. The caller must not change them.
 func (s *Store) Keys() []*Key { return s.keysRead.Load().list }
 
-// Keys lists the API keys by id as of the snapshot. A key that has changed since an
-// earlier snapshot is another *Key. Read only.
+// Keys returns the API keys by id as of the snapshot. A key that changed since an earlier snapshot is a
+// different *Key. The caller must not change them.
 func (v *Snapshot) Keys() []*Key { return v.keys.list }
 
-// Key is an API key by id as the entry's earlier ops left it; nil when there is
-// none. Read only.
+// Key returns an API key by id as the entry's earlier ops left it, or nil if there is none. The caller must
+// not change it.
 func (tx *Tx) Key(id string) *Key { return tx.s.keys[id] }
 
-// Keys lists the API keys by id as the entry's earlier ops left them. Read only.
+// Keys returns the API keys by id as the entry's earlier ops left them. The caller must not change them.
 func (tx *Tx) Keys() []*Key { return newKeyring(tx.s.keys).list }
 
 // PutKey stores a copy of an API key under its id.
@@ -57,7 +57,7 @@ func (tx *Tx) PutKey(k *Key) error {
 	return nil
 }
 
-// DeleteKey removes an API key; it does nothing where there is none.
+// DeleteKey removes an API key. It does nothing if there is none.
 func (tx *Tx) DeleteKey(id string) error {
 	if tx.s.keys[id] == nil {
 		return nil

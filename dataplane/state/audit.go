@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// auditKeyLen is the length of an audit record's key.
+// auditKeyLen is the length of an audit record's key in bytes.
 const auditKeyLen = 1 + 8
 
 func appendAuditKey(b []byte, seq uint64) []byte {
@@ -24,19 +24,19 @@ func decodeAuditKey(key []byte) (seq uint64, err error) {
 	return binary.BigEndian.Uint64(key[1:]), nil
 }
 
-// noHash is the hash before the first record.
+// noHash stands for the hash of the record before the first one.
 var noHash [sha256.Size]byte
 
-// Records are the numbers of the first record kept and of the next one. Of a log
-// that has not begun both are 1.
+// Records returns the numbers of the first stored record and of the next one to be written. Both are 1 for an
+// empty log.
 func (c *AuditChain) Records() (first, next uint64) {
 	return max(c.GetFirstSeq(), 1), max(c.GetNextSeq(), 1)
 }
 
-// Newest is the hash of the newest record, whether it is kept or not.
+// Newest returns the hash of the newest record, even if that record has been trimmed.
 func (c *AuditChain) Newest() []byte { return orNoHash(c.GetHash()) }
 
-// Before is the hash that the first record kept follows.
+// Before returns the hash that the first stored record is chained to.
 func (c *AuditChain) Before() []byte { return orNoHash(c.GetAnchor()) }
 
 func orNoHash(hash []byte) []byte {
@@ -46,7 +46,7 @@ func orNoHash(hash []byte) []byte {
 	return hash
 }
 
-// sum is the hash the record should have after a record with the hash.
+// sum computes the record's hash from its fields and the hash of the record before it.
 func (r *AuditRecord) sum(previous []byte) []byte {
 	sum := api.AuditHash([sha256.Size]byte(previous), api.AuditFields{
 		Seq: r.Seq, AtNs: r.ClockNs, Status: uint64(r.Status), Count: r.Count,
@@ -56,26 +56,26 @@ func (r *AuditRecord) sum(previous []byte) []byte {
 	return sum[:]
 }
 
-// auditMark is by what a repeat is known.
+// auditMark identifies a record, so that a repeated op is recognised.
 type auditMark struct {
 	seq   uint64
 	nonce string
 	op    string
 }
 
-// audited are the marks of the newest records. They are a function of the records
-// in the store, so that a replica that was restarted has the same.
+// audited holds the marks of the newest records. They derive from the stored records alone, so a restarted
+// replica computes the same ones.
 type audited []auditMark
 
-// auditedKept is how many records back a repeat is known. An op is repeated while its
-// request is being answered, by whoever lost the answer of a leader.
+// auditedKept is the number of records within which a repeat is recognised. An op is repeated only while its
+// request is being answered, by a node that lost the leader's answer.
 const auditedKept = 1024
 
 func (a audited) has(nonce, op string) bool {
 	return slices.ContainsFunc(a, func(m auditMark) bool { return m.nonce == nonce && m.op == op })
 }
 
-// add adds a record's mark and drops those that are too far back.
+// add appends a record's mark and drops the marks that are too old.
 func (a *audited) add(r *AuditRecord) {
 	if r.Seq > auditedKept {
 		a.trim(r.Seq - auditedKept + 1)
@@ -85,7 +85,7 @@ func (a *audited) add(r *AuditRecord) {
 	}
 }
 
-// trim drops the marks of records before one.
+// trim drops the marks of records numbered below first.
 func (a *audited) trim(first uint64) {
 	*a = slices.DeleteFunc(*a, func(m auditMark) bool { return m.seq < first })
 }
@@ -108,19 +108,19 @@ func loadAudited(r source, chain *AuditChain) (a audited, err error) {
 	return a, nil
 }
 
-// AuditRecords are the numbers of the first audit record kept and of the one that was
-// next before the entry.
+// AuditRecords returns the numbers of the first stored audit record and of the record that was next before
+// the entry began.
 func (tx *Tx) AuditRecords() (first, next uint64) {
 	first, _ = tx.head.Audit.Records()
 	_, next = tx.s.head.Load().Audit.Records()
 	return first, next
 }
 
-// Audited says whether one of the newest records is of an op that had the nonce.
+// Audited reports whether one of the newest records has the nonce and the op.
 func (tx *Tx) Audited(nonce []byte, op string) bool { return tx.s.audited.has(string(nonce), op) }
 
-// AddAudit appends a record to the audit log, at the entry's time: it fills in the
-// number and the hash. The record is written at once.
+// AddAudit appends a record to the audit log at the entry's time. It sets the record's number and hash and
+// writes it to the batch at once.
 func (tx *Tx) AddAudit(r *AuditRecord) error {
 	was := tx.head.Audit
 	first, next := was.Records()
@@ -130,16 +130,16 @@ func (tx *Tx) AddAudit(r *AuditRecord) error {
 	if err := put(tx.batch, tx.key, r); err != nil {
 		return tx.fail(fmt.Errorf("audit record %d: %w", r.Seq, err))
 	}
-	// The head's own is never changed: the committed head has it too.
+	// The committed head shares the old AuditChain, so it is replaced and never changed.
 	tx.head.Audit = &AuditChain{NextSeq: next + 1, FirstSeq: first, Hash: r.Hash, Anchor: was.GetAnchor()}
 	tx.s.audited.add(r)
 	tx.auditGrew = true
 	return nil
 }
 
-// TrimAudit removes the records numbered below firstSeq, which must be neither
-// before the first one kept nor beyond the newest that an earlier entry has left. The
-// log goes on from the hash of the last that is removed.
+// TrimAudit removes the records numbered below firstSeq. firstSeq must lie between the first stored record
+// and the end of the log before this entry. The hash of the last removed record becomes the anchor of the
+// chain.
 func (tx *Tx) TrimAudit(firstSeq uint64) error {
 	chain := tx.head.Audit
 	first, next := chain.Records()
@@ -154,7 +154,7 @@ func (tx *Tx) TrimAudit(firstSeq uint64) error {
 	if found, err := get(tx.s.gen.db, tx.key, last); !found {
 		return tx.fail(fmt.Errorf("trim the audit log to %d: there is no record before it in the store: %w", firstSeq, err))
 	}
-	// One range tombstone, as for usage, however many records it covers.
+	// One range tombstone covers all the records, as for usage.
 	if err := tx.batch.DeleteRange(appendAuditKey(nil, first), appendAuditKey(nil, firstSeq), nil); err != nil {
 		return tx.fail(fmt.Errorf("trim the audit log: %w", err))
 	}
@@ -163,7 +163,7 @@ func (tx *Tx) TrimAudit(firstSeq uint64) error {
 	return nil
 }
 
-// Audit is a record of the audit log; nil where there is none of the number.
+// Audit returns an audit record, or nil if there is none with the number.
 func (v *Snapshot) Audit(seq uint64) (*AuditRecord, error) {
 	r := &AuditRecord{}
 	if found, err := get(v.snap, appendAuditKey(nil, seq), r); !found {
@@ -172,7 +172,7 @@ func (v *Snapshot) Audit(seq uint64) (*AuditRecord, error) {
 	return r, nil
 }
 
-// audit checks that the audit log has no gap, and that each record fits its hash.
+// audit checks that the audit log has no gap and that every record matches its hash.
 func (c *checker) audit() error {
 	chain := c.v.head.Audit
 	next, end := chain.Records()

@@ -21,15 +21,14 @@ var batchKind = rowKind[*Batch]{
 
 var payloadKind = rowKind[*job.Blob]{name: "batch payload", prefix: prefixBatchPayload}
 
-// Settled is how many members have been counted.
+// Settled returns the number of members that have settled.
 func (b *Batch) Settled() uint64 { return b.GetSucceeded() + b.GetFailed() + b.GetCancelled() }
 
-// Batch is a batch by id; nil when there is none. The op may change it in place and
-// must then call PutBatch.
+// Batch returns a batch by id, or nil if there is none. The op may change it in place and must then call
+// PutBatch.
 func (tx *Tx) Batch(id [16]byte) (*Batch, error) { return tx.batches.get(tx, &batchKind, id) }
 
-// PutBatch stores a batch under its id, with its events, of which there must be
-// one.
+// PutBatch stores a batch under its id and adds its events to the feed. At least one event is required.
 func (tx *Tx) PutBatch(b *Batch, events ...EventType) error {
 	if len(b.Id) != len(job.ID{}) || len(events) == 0 {
 		return tx.fail(fmt.Errorf("put batch %x: it has no id, or no event", b.Id))
@@ -41,8 +40,7 @@ func (tx *Tx) PutBatch(b *Batch, events ...EventType) error {
 	return tx.batches.put(tx, &batchKind, id, b)
 }
 
-// DeleteBatch removes a batch and its callback's payload. What it says of its
-// members stays with them.
+// DeleteBatch removes a batch and the payload of its callback. The members keep their reference to the batch.
 func (tx *Tx) DeleteBatch(id [16]byte) error {
 	b, err := tx.Batch(id)
 	if err != nil || b == nil {
@@ -55,7 +53,7 @@ func (tx *Tx) DeleteBatch(id [16]byte) error {
 	return tx.payloads.put(tx, &payloadKind, id, nil)
 }
 
-// BatchPayload is the payload of a batch's callback; nil when there is none.
+// BatchPayload returns the payload of a batch's callback, or nil if there is none.
 func (tx *Tx) BatchPayload(id [16]byte) (*job.Blob, error) {
 	return tx.payloads.get(tx, &payloadKind, id)
 }
@@ -65,20 +63,20 @@ func (tx *Tx) PutBatchPayload(id [16]byte, b *job.Blob) error {
 	return tx.payloads.put(tx, &payloadKind, id, b)
 }
 
-// Batch is a batch as of the last commit; nil when there is none.
+// Batch returns a batch as of the last commit, or nil if there is none.
 func (s *Store) Batch(id [16]byte) (*Batch, error) {
 	return committed(s, func(r source) (*Batch, error) { return readRow[Batch](r, &batchKind, id) })
 }
 
-// Batch is a batch; nil when there is none.
+// Batch returns a batch, or nil if there is none.
 func (v *Snapshot) Batch(id [16]byte) (*Batch, error) { return readRow[Batch](v.snap, &batchKind, id) }
 
-// BatchPayload is the payload of a batch's callback; nil when there is none.
+// BatchPayload returns the payload of a batch's callback, or nil if there is none.
 func (v *Snapshot) BatchPayload(id [16]byte) (*job.Blob, error) {
 	return readRow[job.Blob](v.snap, &payloadKind, id)
 }
 
-// Batches are all batches in order of their ids.
+// Batches yields all batches in order of their ids.
 func (v *Snapshot) Batches() iter.Seq2[*Batch, error] {
 	return scanRows[Batch](v.snap, &batchKind, [16]byte{})
 }

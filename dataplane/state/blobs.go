@@ -6,9 +6,9 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Blob is one of the blobs of a job that the entry has read or made, as its earlier
-// ops left it: what the running op itself has put shows after its PutJob. It is nil
-// where the job has none of the kind.
+// Blob returns a blob of a job that the entry has read or created, as the entry's earlier ops left it. A blob
+// that the running op itself puts is visible only after its PutJob. Blob returns nil if the job has none of
+// the kind.
 func (tx *Tx) Blob(j *job.Job, kind job.BlobKind) (*job.Blob, error) {
 	if j.Blobs&(1<<kind) == 0 {
 		return nil, nil
@@ -24,14 +24,13 @@ func (tx *Tx) Blob(j *job.Job, kind job.BlobKind) (*job.Blob, error) {
 	return b, nil
 }
 
-// blob reads a blob that must be there.
+// blob reads a blob that must exist.
 func (tx *Tx) blob(h *held, kind job.BlobKind) (*job.Blob, error) {
 	b := &job.Blob{}
 	return b, tx.read(appendBlobKey(nil, h.id, kind), b)
 }
 
-// holdWritten is the job in the entry's hands, for read to find what the entry has
-// written of it.
+// holdWritten returns the entry's copy of the job, after making the entry's own writes of it readable.
 func (tx *Tx) holdWritten(j *job.Job) (*held, error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {

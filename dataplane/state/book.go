@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Book is the namespace's resources, ordered for those who decide by them. It is
-// made anew when one changes and never changed itself: apply and any number of
-// readers share it. The zero Book, and nil, has none.
+// Book indexes the namespace's resources for the lookups that decisions need. Apply and any number of readers
+// share a Book: a change of a resource builds a new one and never changes the old. A nil or zero Book is
+// empty.
 type Book struct {
 	all     map[resourceName]*Resource
 	byID    map[[16]byte]*Resource
-	lists   map[ResourceKind][]*Resource // by name
+	lists   map[ResourceKind][]*Resource // sorted by name
 	budgets map[budgetTarget]*Resource
 	rules   map[string]map[string]*LimitRule // by queue and key
 	prices  prices
 }
 
-// budgetTarget is whose spending a budget bounds.
+// budgetTarget names the spending that a budget limits.
 type budgetTarget struct {
 	scope  BudgetScope
 	target string
@@ -53,7 +53,7 @@ func newBook(all map[resourceName]*Resource) *Book {
 	return b
 }
 
-// Resource is a resource by kind and name; nil when there is none.
+// Resource returns a resource by kind and name, or nil if there is none.
 func (b *Book) Resource(kind ResourceKind, name string) *Resource {
 	if b == nil {
 		return nil
@@ -61,7 +61,7 @@ func (b *Book) Resource(kind ResourceKind, name string) *Resource {
 	return b.all[resourceName{kind, name}]
 }
 
-// ResourceByID is a resource by its id; nil when there is none.
+// ResourceByID returns a resource by its id, or nil if there is none.
 func (b *Book) ResourceByID(id [16]byte) *Resource {
 	if b == nil {
 		return nil
@@ -69,7 +69,7 @@ func (b *Book) ResourceByID(id [16]byte) *Resource {
 	return b.byID[id]
 }
 
-// Resources lists the resources of a kind by name.
+// Resources returns the resources of a kind, sorted by name.
 func (b *Book) Resources(kind ResourceKind) []*Resource {
 	if b == nil {
 		return nil
@@ -77,7 +77,7 @@ func (b *Book) Resources(kind ResourceKind) []*Resource {
 	return b.lists[kind]
 }
 
-// BudgetFor is the budget of a scope and target; nil when there is none.
+// BudgetFor returns the budget of a scope and target, or nil if there is none.
 func (b *Book) BudgetFor(scope BudgetScope, target string) *Resource {
 	if b == nil {
 		return nil
@@ -85,8 +85,8 @@ func (b *Book) BudgetFor(scope BudgetScope, target string) *Resource {
 	return b.budgets[budgetTarget{scope, target}]
 }
 
-// RuleFor is the rule of a queue's fairness key: its own, else that of every key;
-// nil when there is none.
+// RuleFor returns the limit rule of a queue's fairness key: the key's own rule, else the rule for every key,
+// else nil.
 func (b *Book) RuleFor(queue, key string) *LimitRule {
 	if b == nil || key == "" {
 		return nil
@@ -98,12 +98,12 @@ func (b *Book) RuleFor(queue, key string) *LimitRule {
 	return rules[EveryKey]
 }
 
-// EveryKey is the key of a limit rule for each key that has none of its own. No job
-// has it.
+// EveryKey is the key of a limit rule that covers every fairness key without a rule of its own. No job can
+// have it as its key.
 const EveryKey = "*"
 
-// Governs says whether anything in the book may keep a job that is otherwise free to
-// be fetched: where it says no, a fetch need not ask.
+// Governs reports whether any resource may keep back a job that is otherwise ready. If not, a fetch skips
+// those checks.
 func (b *Book) Governs() bool {
 	return b != nil && (len(b.budgets) > 0 ||
 		len(b.lists[ResourceKind_RESOURCE_KIND_PROVIDER]) > 0 ||

@@ -19,10 +19,10 @@ var bulkWords = map[BulkAction]string{
 	BulkAction_BULK_ACTION_DELETE:          "delete",
 }
 
-// Word is what clients call it.
+// Word returns the action as clients write it.
 func (a BulkAction) Word() string { return bulkWords[a] }
 
-// ParseBulkAction reads what Word wrote.
+// ParseBulkAction is the inverse of Word.
 func ParseBulkAction(word string) (BulkAction, bool) { return keyOf(bulkWords, word) }
 
 var bulkKind = rowKind[*Bulk]{
@@ -42,7 +42,7 @@ var (
 	bulkWorkKind = rowKind[*BulkWork]{name: "bulk work", prefix: prefixBulkWork}
 )
 
-// bulkRows are the records of bulk operations in the running entry.
+// bulkRows holds the records of bulk operations that the running entry reads and changes.
 type bulkRows struct {
 	bulks rows[Bulk, *Bulk]
 	parts rows[BulkPart, *BulkPart]
@@ -55,10 +55,10 @@ func (r *bulkRows) reset() {
 	r.works.reset()
 }
 
-// touched says whether the entry has read or changed any.
+// touched reports whether the entry has read or changed a record.
 func (r *bulkRows) touched() bool { return len(r.bulks.order) > 0 || len(r.parts.order) > 0 }
 
-// encodeBulks writes the records of bulk operations.
+// encodeBulks writes the changed records of bulk operations.
 func (tx *Tx) encodeBulks() error {
 	if err := tx.bulk.bulks.encode(tx, &bulkKind); err != nil {
 		return err
@@ -69,11 +69,11 @@ func (tx *Tx) encodeBulks() error {
 	return tx.bulk.works.encode(tx, &bulkWorkKind)
 }
 
-// Bulk is a bulk operation, on the home shard; nil when there is none. The op may
-// change it in place and must then call PutBulk.
+// Bulk returns a bulk operation, or nil if there is none. The record lies on the home shard of the operation.
+// The op may change it in place and must then call PutBulk.
 func (tx *Tx) Bulk(id [16]byte) (*Bulk, error) { return tx.bulk.bulks.get(tx, &bulkKind, id) }
 
-// Bulks is how many bulk operations are kept.
+// Bulks returns the number of stored bulk operations.
 func (tx *Tx) Bulks() uint64 { return tx.head.BulkRecords }
 
 // PutBulk stores a bulk operation under its id; nil removes it.
@@ -84,13 +84,13 @@ func (tx *Tx) PutBulk(id [16]byte, b *Bulk) error {
 	return tx.bulk.bulks.put(tx, &bulkKind, id, b)
 }
 
-// BulkPart is the part of a bulk operation that this shard has yet to do; nil when
-// there is none. The op may change it in place and must then call PutBulkPart.
+// BulkPart returns the unfinished part of a bulk operation on this shard, or nil if there is none. The op may
+// change it in place and must then call PutBulkPart.
 func (tx *Tx) BulkPart(id [16]byte) (*BulkPart, error) {
 	return tx.bulk.parts.get(tx, &bulkPartKind, id)
 }
 
-// OpenBulkPart stores a part that begins, and what its jobs are found by.
+// OpenBulkPart stores a new part and the selection of its jobs.
 func (tx *Tx) OpenBulkPart(id [16]byte, p *BulkPart, w *BulkWork) error {
 	if err := tx.PutBulkPart(id, p); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (tx *Tx) OpenBulkPart(id [16]byte, p *BulkPart, w *BulkWork) error {
 	return tx.bulk.works.put(tx, &bulkWorkKind, id, w)
 }
 
-// PutBulkPart stores how far a part has come.
+// PutBulkPart stores the progress of a part.
 func (tx *Tx) PutBulkPart(id [16]byte, p *BulkPart) error {
 	if string(p.GetId()) != string(id[:]) {
 		return tx.fail(fmt.Errorf("put the part of bulk %x under %x", p.GetId(), id))
@@ -106,7 +106,7 @@ func (tx *Tx) PutBulkPart(id [16]byte, p *BulkPart) error {
 	return tx.bulk.parts.put(tx, &bulkPartKind, id, p)
 }
 
-// CloseBulkPart removes a part and what its jobs were found by.
+// CloseBulkPart removes a part and the selection of its jobs.
 func (tx *Tx) CloseBulkPart(id [16]byte) error {
 	if err := tx.bulk.parts.put(tx, &bulkPartKind, id, nil); err != nil {
 		return err
@@ -114,13 +114,12 @@ func (tx *Tx) CloseBulkPart(id [16]byte) error {
 	return tx.bulk.works.put(tx, &bulkWorkKind, id, nil)
 }
 
-// Bulk is a bulk operation as of the last commit; nil when there is none.
+// Bulk returns a bulk operation as of the last commit, or nil if there is none.
 func (s *Store) Bulk(id [16]byte) (*Bulk, error) {
 	return committed(s, func(r source) (*Bulk, error) { return readRow[Bulk](r, &bulkKind, id) })
 }
 
-// BulkParts are the parts that this shard has yet to do, in order of their ids: those
-// that began first come first.
+// BulkParts returns the unfinished parts of this shard in order of their ids, so the oldest comes first.
 func (s *Store) BulkParts() ([]*BulkPart, error) {
 	return committed(s, func(r source) (all []*BulkPart, err error) {
 		for p, err := range scanRows[BulkPart](r, &bulkPartKind, [16]byte{}) {
@@ -133,29 +132,29 @@ func (s *Store) BulkParts() ([]*BulkPart, error) {
 	})
 }
 
-// BulkWork is what the jobs of a part are found by; nil where it has ended.
+// BulkWork returns the selection of a part's jobs, or nil if the part has ended.
 func (s *Store) BulkWork(id [16]byte) (*BulkWork, error) {
 	return committed(s, func(r source) (*BulkWork, error) { return readRow[BulkWork](r, &bulkWorkKind, id) })
 }
 
-// Bulks are all bulk operations in order of their ids.
+// Bulks yields all bulk operations in order of their ids.
 func (v *Snapshot) Bulks() iter.Seq2[*Bulk, error] {
 	return scanRows[Bulk](v.snap, &bulkKind, [16]byte{})
 }
 
-// BulkParts are the parts that this shard has yet to do, in order of their ids.
+// BulkParts yields the unfinished parts of this shard in order of their ids.
 func (v *Snapshot) BulkParts() iter.Seq2[*BulkPart, error] {
 	return scanRows[BulkPart](v.snap, &bulkPartKind, [16]byte{})
 }
 
-// bulkNews wakes those who follow bulk operations.
+// bulkNews notifies the readers that follow bulk operations.
 type bulkNews struct {
 	mu   sync.Mutex
-	next chan struct{} // closed by the next commit that changes one; nil: nobody waits
+	next chan struct{} // closed by the next commit that changes a bulk operation; nil if no reader waits
 }
 
-// BulkNews is closed when a commit has changed a bulk operation, whichever, or the
-// store was restored. Who follows one asks for it before reading.
+// BulkNews returns a channel that is closed by the next commit that changes any bulk operation, and by a
+// restore. A reader must take the channel before it reads the operation, so that it misses no change.
 func (s *Store) BulkNews() <-chan struct{} {
 	s.bulkNews.mu.Lock()
 	defer s.bulkNews.mu.Unlock()
@@ -174,7 +173,7 @@ func (n *bulkNews) tell() {
 	}
 }
 
-// tellBulk wakes who follows bulk operations and who does their parts.
+// tellBulk notifies the readers of bulk operations and the duty that runs their parts.
 func (s *Store) tellBulk() {
 	s.bulkNews.tell()
 	if s.hooks.OnBulk != nil {
@@ -182,10 +181,10 @@ func (s *Store) tellBulk() {
 	}
 }
 
-// Processed is how many jobs were looked at.
+// Processed returns the number of jobs that the operation has tried.
 func (c *BulkCounts) Processed() uint64 { return c.GetAffected() + c.GetErrors() }
 
-// Counts is what has come of all jobs so far, as far as the shards have told.
+// Counts sums the counts that the shards have reported so far.
 func (b *Bulk) Counts() *BulkCounts {
 	sum := &BulkCounts{}
 	for _, s := range b.GetShares() {
@@ -195,7 +194,7 @@ func (b *Bulk) Counts() *BulkCounts {
 	return sum
 }
 
-// Begun says whether any shard has told how far it is.
+// Begun reports whether any shard has reported its progress.
 func (b *Bulk) Begun() bool {
 	for _, s := range b.GetShares() {
 		if s.Told {

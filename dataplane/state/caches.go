@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// caches are what apply holds in memory, all of it computed from the store.
-// The ready heads are not read here but when they are first asked for.
+// caches is the memory of apply. All of it is computed from the store. The ready heads are read later, on
+// first use.
 type caches struct {
 	head          *Head
 	configuration *configuration
@@ -80,7 +80,7 @@ func loadCaches(r source) (*caches, error) {
 	return c, c.check()
 }
 
-// check holds what the head counts against what was read.
+// check compares the records that were read with the counts in the head.
 func (c *caches) check() error {
 	for _, x := range []struct {
 		what      string
@@ -99,7 +99,7 @@ func (c *caches) check() error {
 	return nil
 }
 
-// newestID is the greatest id of a stored job or forward, zero for none.
+// newestID returns the greatest id of a stored job or forward, or zero if there is none.
 func newestID(r source) (id job.ID, err error) {
 	if id, err = lastID(r, prefixJob, decodeJobKey); err != nil {
 		return id, err
@@ -137,7 +137,7 @@ func loadConfiguration(r source) (*configuration, error) {
 	return &configuration{index: binary.BigEndian.Uint64(value), bytes: append([]byte{}, value[8:]...)}, nil
 }
 
-// newQueue is a queue as it is in the store: its ready jobs are not read yet.
+// newQueue returns the queue of a stored record. Its ready jobs are not read yet.
 func newQueue(rec *Queue) *queue {
 	for len(rec.InState) < job.States {
 		rec.InState = append(rec.InState, 0)

@@ -11,11 +11,11 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// checkReports bounds how many differences Check lists.
+// checkReports bounds the differences that Check lists.
 const checkReports = 20
 
-// Check rebuilds every derived key and counter from the jobs and reports what
-// differs from what is stored. It reads the whole store once.
+// Check recomputes every derived key and counter from the jobs and reports each difference from the stored
+// ones. It reads the whole store once.
 func (v *Snapshot) Check() error {
 	c := &checker{v: v, inState: map[string]*[job.States]uint64{}, unique: map[string]uint64{}, gated: map[string]uint64{}, lanes: map[laneName]laneCount{}}
 	for _, step := range []func() error{c.jobs, c.iterations, c.idempotency, c.records, c.resources, c.accounts, c.bulks, c.indexes, c.queues, c.checkLanes, c.keys, c.feed, c.usage, c.audit, c.outboxes, c.inboxes, c.forwards, c.prefixes} {
@@ -32,20 +32,19 @@ func (v *Snapshot) Check() error {
 	return nil
 }
 
-// checker compares without holding the store in memory: what is derived from a
-// record is looked up, and counted, and the count is compared with how much of
-// it there is.
+// checker compares without holding the store in memory: it looks up each key that a record implies and counts
+// it, and in the end compares the count with the number of such keys in the store.
 type checker struct {
 	v       *Snapshot
 	inState map[string]*[job.States]uint64
-	unique  map[string]uint64 // unique keys taken, by queue
+	unique  map[string]uint64 // unique keys held, by queue
 	lanes   map[laneName]laneCount
 	gated   map[string]uint64 // jobs at gates, by queue
-	atGates uint64            // gate keys there should be
-	ready   uint64            // ready keys there should be
-	keyed   uint64            // ready keys of jobs with a fairness key
-	timers  uint64            // timer keys there should be
-	locks   uint64            // locks there should be
+	atGates uint64            // expected gate keys
+	ready   uint64            // expected ready keys
+	keyed   uint64            // expected ready keys of jobs with a fairness key
+	timers  uint64            // expected timer keys
+	locks   uint64            // expected locks
 	awaited uint64            // jobs that have dependents
 	agents  uint64            // jobs that have iteration records
 	scored  uint64            // jobs that have scores
@@ -60,8 +59,8 @@ func (c *checker) report(format string, args ...any) {
 	}
 }
 
-// jobs checks each job's derived keys, and its blobs and errors, which lie in
-// the same order as the jobs.
+// jobs checks each job's derived keys, blobs and errors. Blobs and errors lie in the same order as the jobs,
+// so one pass over each suffices.
 func (c *checker) jobs() error {
 	blobs := newOwned(scanKeys(c.v.snap, []byte{prefixBlob}, afterPrefix(prefixBlob)), ownerOfBlob)
 	defer blobs.stop()
@@ -162,7 +161,7 @@ func (c *checker) job(id job.ID, j *job.Job) error {
 	return nil
 }
 
-// expect looks a derived key up.
+// expect checks that a derived key exists and has the value.
 func (c *checker) expect(key, value []byte) error {
 	got, closer, err := c.v.snap.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
@@ -205,8 +204,8 @@ func (c *checker) idempotency() error {
 	return nil
 }
 
-// indexes counts the keys of the indexes: all that should be there have been
-// seen to be, so equal numbers mean that there are no others.
+// indexes counts the keys of the indexes. Every expected key has already been found, so equal counts mean
+// that there are no others.
 func (c *checker) indexes() error {
 	for _, x := range []struct {
 		prefix byte
@@ -272,7 +271,7 @@ func (c *checker) keys() error {
 	return nil
 }
 
-// feed checks that the feed is dense from its first to its next sequence.
+// feed checks that the feed has no gap between its first and its next sequence.
 func (c *checker) feed() error {
 	next, offset := c.v.head.FeedFirstSeq, c.v.head.FeedTrimmedBytes
 	for kv, err := range scanPairs(c.v.snap, []byte{prefixFeed}, afterPrefix(prefixFeed)) {
@@ -304,8 +303,7 @@ func (c *checker) feed() error {
 	return nil
 }
 
-// usage checks that the usage rows are numbered without a gap from the first to
-// the next.
+// usage checks that the usage rows are numbered without a gap from the first to the next.
 func (c *checker) usage() error {
 	next := c.v.head.UsageFirstSeq
 	for row, err := range c.v.Usage(0) {
@@ -326,7 +324,7 @@ func (c *checker) usage() error {
 	return nil
 }
 
-// prefixes looks for keys that are in no row of the table of keys.
+// prefixes reports keys whose prefix is not in the table of keys.
 func (c *checker) prefixes() error {
 	lower := []byte(nil)
 	for _, space := range append(slices.Clone(keyspaces), keyspace{}) {
@@ -345,7 +343,7 @@ func (c *checker) prefixes() error {
 	return nil
 }
 
-// owned walks over keys that belong to jobs, in the order of the jobs.
+// owned iterates over keys that belong to jobs, in the order of the jobs.
 type owned struct {
 	owner func(key []byte) (id job.ID, bit uint32, err error)
 	next  func() ([]byte, error, bool)
@@ -353,7 +351,7 @@ type owned struct {
 	ok    bool
 	id    job.ID
 	bit   uint32
-	count int // keys of the job last asked for
+	count int // number of keys of the job last asked for
 	err   error
 }
 
@@ -383,8 +381,8 @@ func (o *owned) step() {
 	o.err = errors.Join(o.err, err)
 }
 
-// of takes the keys of a job and returns their bits; keys of jobs before it,
-// which are not there, are reported.
+// of consumes the keys of a job and returns their bits. It reports the keys before them, because their jobs
+// do not exist.
 func (o *owned) of(id job.ID, c *checker) (all uint32) {
 	o.count = 0
 	for ; o.ok && string(o.id[:]) <= string(id[:]); o.step() {
@@ -398,7 +396,7 @@ func (o *owned) of(id job.ID, c *checker) (all uint32) {
 	return all
 }
 
-// rest reports what belongs to jobs after the last.
+// rest reports the remaining keys, because their jobs do not exist.
 func (o *owned) rest(c *checker) {
 	for ; o.ok; o.step() {
 		c.report("job %s is not there and something of it is", o.id)

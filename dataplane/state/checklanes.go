@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// laneCount is how many jobs a lane should have.
+// laneCount is the expected number of jobs in a lane.
 type laneCount struct{ pending, active uint64 }
 
-// countLane counts a job where it belongs to a lane, if its queue has any.
+// countLane counts a job in its lane, if it belongs to one.
 func (c *checker) countLane(ix index) {
 	if !ix.inLane() {
 		return
@@ -22,8 +22,8 @@ func (c *checker) countLane(ix index) {
 	c.lanes[laneName{ix.queue, ix.key}] = count
 }
 
-// checkLanes compares the lanes' counts with the jobs', and the numbers of lanes with
-// what the queues and the head say.
+// checkLanes compares the lanes' counts with their jobs, and the numbers of lanes with the counts in the
+// queues and the head.
 func (c *checker) checkLanes() error {
 	for kv, err := range scanPairs(c.v.snap, []byte{prefixLane}, afterPrefix(prefixLane)) {
 		if err != nil {

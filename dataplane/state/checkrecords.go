@@ -2,8 +2,8 @@ package state
 
 import "github.com/corvo/corvo/dataplane/job"
 
-// records checks the records that are not jobs' own: batches, schedules and those
-// who wait, and then that there are no other locks than those that were seen to be.
+// records checks the batches, the schedules and the waiting dependents. Then it checks that no lock exists
+// besides the expected ones.
 func (c *checker) records() error {
 	if err := checkRows[Batch](c, &batchKind, nil); err != nil {
 		return err
@@ -38,7 +38,7 @@ func (c *checker) records() error {
 	return nil
 }
 
-// lock looks a lock up that should have an owner.
+// lock checks that a lock exists and has the owner.
 func (c *checker) lock(name lockName, id [16]byte) error {
 	c.locks++
 	value, err := (&Lock{JobId: id[:]}).MarshalVT()

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// outboxes checks that the ops on their way to each shard are numbered without a
-// gap from the first to the next, and that their bytes add up.
+// outboxes checks that the ops to each shard are numbered without a gap from the first to the next, and that
+// their bytes add up.
 func (c *checker) outboxes() error {
 	boxes, err := loadShards(c.v.snap, prefixOutbox, newOutbox)
 	if err != nil {
@@ -58,7 +58,7 @@ func (c *checker) inboxes() error {
 	return nil
 }
 
-// forwards checks that a job is here or has gone, not both.
+// forwards checks that no job both lies here and has a forward.
 func (c *checker) forwards() error {
 	n := uint64(0)
 	for kv, err := range scanPairs(c.v.snap, []byte{prefixForward}, afterPrefix(prefixForward)) {

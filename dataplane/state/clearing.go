@@ -9,20 +9,20 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A queue may have any number of jobs, so it is cleared and deleted over many
-// entries. Its record says that it is under way, so that a new leader goes on; the
-// store keeps in memory which queues' records do.
+// A queue may have any number of jobs, so it is cleared or deleted over many entries. The queue's record says
+// that this is under way, so that a new leader goes on with it; the store keeps a set of such queues in
+// memory.
 
-// Clearing is a queue whose jobs are being removed, as of the last commit.
+// Clearing describes a queue whose jobs are being removed, as of the last commit.
 type Clearing struct {
 	Queue    string
-	Below    uint64 // jobs that wait and have a lower number go
-	Deleting bool   // all jobs go, and then the queue
-	Active   uint64 // jobs that are active
-	Rest     uint64 // jobs in all other states
+	Below    uint64 // waiting jobs with a lower number are removed
+	Deleting bool   // all jobs are removed, and then the queue
+	Active   uint64 // number of active jobs
+	Rest     uint64 // number of jobs in all other states
 }
 
-// clearings are the queues that are being cleared or deleted.
+// clearings is the set of queues that are being cleared or deleted.
 type clearings struct {
 	mu     sync.Mutex
 	queues map[string]*clearing
@@ -30,20 +30,20 @@ type clearings struct {
 
 type clearing struct {
 	Clearing
-	done chan struct{} // closed at its end
+	done chan struct{} // closed when the clearing ends
 }
 
-// nothing is the end of what has not begun.
+// nothing is a closed channel, for a queue that is not being cleared.
 var nothing = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// clears says whether the queue's jobs are being removed.
+// clears reports whether the queue's jobs are being removed.
 func (q *queue) clears() bool { return q.rec.ClearBelow > 0 || q.rec.Deleting }
 
-// Running is how many of the queue's jobs are active.
+// Running returns the number of the queue's active jobs.
 func (q *Queue) Running() uint64 {
 	if len(q.GetInState()) <= int(job.Active) {
 		return 0
@@ -51,7 +51,7 @@ func (q *Queue) Running() uint64 {
 	return q.InState[job.Active]
 }
 
-// set notes what a commit has made of a queue.
+// set records the state of a queue after a commit.
 func (c *clearings) set(q *queue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *clearings) set(q *queue) {
 	known.Clearing = now
 }
 
-// end notes that a queue is not cleared any more, or gone; mu is held.
+// end removes a queue that is no longer being cleared, or no longer exists. The caller holds mu.
 func (c *clearings) end(name string) {
 	if known := c.queues[name]; known != nil {
 		close(known.done)
@@ -84,14 +84,14 @@ func (c *clearings) end(name string) {
 	}
 }
 
-// drop notes that a queue is gone.
+// drop removes a deleted queue.
 func (c *clearings) drop(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.end(name)
 }
 
-// keep ends those of queues that are not among these: after a restore.
+// keep removes the queues that do not exist after a restore.
 func (c *clearings) keep(queues map[string]*queue) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +102,7 @@ func (c *clearings) keep(queues map[string]*queue) {
 	}
 }
 
-// Clearings lists the queues whose jobs are being removed, by name.
+// Clearings returns the queues whose jobs are being removed, sorted by name.
 func (s *Store) Clearings() []Clearing {
 	s.clearings.mu.Lock()
 	defer s.clearings.mu.Unlock()
@@ -114,8 +114,8 @@ func (s *Store) Clearings() []Clearing {
 	return all
 }
 
-// Cleared is closed when no jobs of the queue are being removed any more: at once
-// where none are.
+// Cleared returns a channel that is closed once no jobs of the queue are being removed. It is closed already
+// if none are.
 func (s *Store) Cleared(queue string) <-chan struct{} {
 	s.clearings.mu.Lock()
 	defer s.clearings.mu.Unlock()

@@ -22,35 +22,34 @@ var dependentsKind = rowKind[*Dependents]{
 	},
 }
 
-// waiterName is one job that waits for another.
+// waiterName identifies one job that waits for another.
 type waiterName struct{ id, waiter job.ID }
 
-// WaiterRow is a job that waits, and the shard it waits on.
+// WaiterRow is a waiting job and the shard it lies on.
 type WaiterRow struct {
 	ID    job.ID
 	Shard uint32
 }
 
-// Dependents says that jobs wait for a job; nil where none does. The op may change
-// all but the count of them in place and must then call PutDependents.
+// Dependents returns the record of the jobs that wait for a job, or nil if none waits. The op may change
+// everything but the count in place and must then call PutDependents.
 func (tx *Tx) Dependents(id job.ID) (*Dependents, error) {
 	return tx.dependents.get(tx, &dependentsKind, id)
 }
 
-// PutDependents stores what is known of those who wait for a job: nil once nobody
-// does.
+// PutDependents stores the record of the jobs that wait for a job; nil removes it once none waits.
 func (tx *Tx) PutDependents(id job.ID, d *Dependents) error {
 	return tx.dependents.put(tx, &dependentsKind, id, d)
 }
 
-// dependentsSettled says whether those who wait for a job are about to be told.
+// dependentsSettled reports whether the jobs that wait for a job are about to be notified, or none waits.
 func (tx *Tx) dependentsSettled(id job.ID) bool {
 	d, err := tx.Dependents(id)
 	return err == nil && (d == nil || d.Settled != job.State_STATE_UNSPECIFIED)
 }
 
-// AddWaiter has a job wait for another, whose Dependents record is put with one
-// more. A job that waits already is not counted again.
+// AddWaiter makes one job wait for another and increases the count in the Dependents record. A job that waits
+// already is not counted again.
 func (tx *Tx) AddWaiter(id, waiter job.ID, shard uint32) error {
 	d, err := tx.Dependents(id)
 	if err != nil {
@@ -73,8 +72,7 @@ func (tx *Tx) AddWaiter(id, waiter job.ID, shard uint32) error {
 	return tx.PutDependents(id, d)
 }
 
-// RemoveWaiter forgets that a job waits for another. When the last one goes, the
-// Dependents record goes too.
+// RemoveWaiter removes one waiting job, and the Dependents record together with the last one.
 func (tx *Tx) RemoveWaiter(id, waiter job.ID) error {
 	known, err := tx.hasWaiter(id, waiter)
 	if err != nil || !known {
@@ -121,9 +119,8 @@ func (tx *Tx) hasWaiter(id, waiter job.ID) (bool, error) {
 	return found, nil
 }
 
-// Waiters yields the jobs that waited for a job when the entry began, and still do,
-// in order of their ids. The op may remove them as they come. Those that the entry
-// itself added are left to a later one.
+// Waiters yields the jobs that waited for a job before the entry and still do, in order of their ids. The op
+// may remove each as it is yielded. Jobs that the entry itself added are left to a later entry.
 func (tx *Tx) Waiters(id job.ID) iter.Seq2[WaiterRow, error] {
 	return func(yield func(WaiterRow, error) bool) {
 		for row, err := range scanWaiters(tx.s.gen.db, id) {
@@ -141,7 +138,7 @@ func (tx *Tx) Waiters(id job.ID) iter.Seq2[WaiterRow, error] {
 	}
 }
 
-// Dependents says who waits for a job, as of the last commit; nil for nobody.
+// Dependents returns the record of the jobs that wait for a job as of the last commit, or nil if none waits.
 func (s *Store) Dependents(id job.ID) (*Dependents, error) {
 	return committed(s, func(r source) (*Dependents, error) { return readRow[Dependents](r, &dependentsKind, id) })
 }
@@ -168,8 +165,7 @@ func scanWaiters(r source, id job.ID) iter.Seq2[WaiterRow, error] {
 	}
 }
 
-// checkDependents checks that as many jobs wait as is counted, and that the jobs
-// they wait for know it.
+// checkDependents checks the counts of waiting jobs, and that each job that is waited for is marked so.
 func (c *checker) checkDependents() error {
 	counted, awaited := map[job.ID]uint64{}, uint64(0)
 	err := checkRows[Dependents](c, &dependentsKind, func(id [16]byte, d *Dependents) error {
@@ -220,8 +216,8 @@ func (c *checker) checkDependents() error {
 	return nil
 }
 
-// Awaited lists the jobs of this shard that a job waits for, in order of their ids, of
-// the first most waits there are here; whole is false where there are more of those.
+// Awaited returns the jobs of this shard that a job waits for, in order of their ids. It reads at most `most`
+// waiting records of the shard; whole is false if there are more.
 func (v *Snapshot) Awaited(waiter job.ID, most int) (ids []job.ID, whole bool, err error) {
 	if v.head.WaiterRecords == 0 {
 		return nil, true, nil

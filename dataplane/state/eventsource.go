@@ -7,16 +7,15 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// What who tells of an event asks of the state, as of a commit and as a running entry
-// leaves it.
+// The event stream reads these records to describe an event, both as of a commit and as of the running entry.
 
-// Progress is the progress that a job's worker told of last; nil when there is none.
+// Progress returns the progress that a job's worker last reported, or nil if there is none.
 func (s *Store) Progress(id job.ID) (*job.Blob, error) { return s.Blob(id, job.Progress) }
 
-// Progress is the progress that a job's worker told of last; nil when there is none.
+// Progress returns the progress that a job's worker last reported, or nil if there is none.
 func (v *Snapshot) Progress(id job.ID) (*job.Blob, error) { return v.Blob(id, job.Progress) }
 
-// Progress is the progress that a job's worker told of last; nil when there is none.
+// Progress returns the progress that a job's worker last reported, or nil if there is none.
 func (tx *Tx) Progress(id job.ID) (*job.Blob, error) {
 	j, err := tx.Job(id)
 	if j == nil || err != nil {
@@ -25,13 +24,12 @@ func (tx *Tx) Progress(id job.ID) (*job.Blob, error) {
 	return tx.Blob(j, job.Progress)
 }
 
-// AttemptError is the error of one attempt of a job, as of the last commit; nil when
-// none is kept.
+// AttemptError returns the error of one attempt of a job as of the last commit, or nil if none is stored.
 func (s *Store) AttemptError(id job.ID, attempt uint32) (*job.AttemptError, error) {
 	return committed(s, func(r source) (*job.AttemptError, error) { return readError(r, id, attempt) })
 }
 
-// AttemptError is the error of one attempt of a job; nil when none is kept.
+// AttemptError returns the error of one attempt of a job, or nil if none is stored.
 func (v *Snapshot) AttemptError(id job.ID, attempt uint32) (*job.AttemptError, error) {
 	return readError(v.snap, id, attempt)
 }
@@ -44,8 +42,8 @@ func readError(r source, id job.ID, attempt uint32) (*job.AttemptError, error) {
 	return e, nil
 }
 
-// AttemptError is the error of one attempt of a job, as the entry's earlier ops left
-// it; nil when none is kept.
+// AttemptError returns the error of one attempt of a job as the entry's earlier ops left it, or nil if none
+// is stored.
 func (tx *Tx) AttemptError(id job.ID, attempt uint32) (*job.AttemptError, error) {
 	e, err := tx.attemptError(id, attempt)
 	if err != nil {
@@ -73,18 +71,18 @@ func (tx *Tx) attemptError(id job.ID, attempt uint32) (*job.AttemptError, error)
 	return e, tx.read(appendErrorKey(nil, id, attempt), e)
 }
 
-// Alert is the state of an alert rule; nil before it first fired.
+// Alert returns the state of an alert rule, or nil before the rule first fired.
 func (v *Snapshot) Alert(ruleID [16]byte) (*Alert, error) {
 	return readRow[Alert](v.snap, &alertKind, ruleID)
 }
 
-// Declared is a resource by its id; nil when there is none.
+// Declared returns a resource by its id, or nil if there is none.
 func (tx *Tx) Declared(id [16]byte) (*Resource, error) { return tx.Book().ResourceByID(id), nil }
 
-// Declared is a resource by its id as of the last commit; nil when there is none.
+// Declared returns a resource by its id as of the last commit, or nil if there is none.
 func (s *Store) Declared(id [16]byte) (*Resource, error) { return s.Book().ResourceByID(id), nil }
 
-// Declared is a resource by its id; nil when there is none.
+// Declared returns a resource by its id, or nil if there is none.
 func (v *Snapshot) Declared(id [16]byte) (*Resource, error) {
 	book, err := v.Book()
 	return book.ResourceByID(id), err

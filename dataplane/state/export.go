@@ -11,13 +11,12 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// What leaves a store as a backup and comes back as another store: every pair but
-// those that mean nothing in another history. The feed is left out, for whoever
-// follows it has followed the history that ends (see Rebirth). So are the terms of its
-// leaders, and the membership, which is that of the cluster the backup was taken of.
+// A backup holds every pair of the store except those that mean nothing in another history. It leaves out the
+// feed, because every follower of the feed followed the history that ends (see Rebirth). It leaves out
+// the leaders' terms for the same reason, and the membership because it belongs to the old cluster.
 
-// Export yields the pairs of a backup in the order of their keys, the head first. A
-// pair is valid until the next one.
+// Export yields the pairs of a backup in the order of their keys, the head first. A pair is valid until the
+// next one is yielded.
 func (v *Snapshot) Export() iter.Seq2[KV, error] {
 	return func(yield func(KV, error) bool) {
 		for kv, err := range scanPairs(v.snap, nil, nil) {
@@ -35,14 +34,14 @@ func exported(key []byte) bool {
 	return len(key) > 0 && key[0] != prefixConfiguration && key[0] != prefixTerms && key[0] != prefixFeed
 }
 
-// Crossing is what went between a shard and another.
+// Crossing describes the ops exchanged between this shard and another.
 type Crossing struct {
-	First, Next uint64 // of the ops sent there: those before First are forgotten, none has Next yet
-	Received    uint64 // the last op applied of those that came from there
-	Incarnation []byte // of the other shard, which Received counts within
+	First, Next uint64 // numbers of the ops sent there: those before First are trimmed, Next is not used yet
+	Received    uint64 // number of the last op from there that was applied here
+	Incarnation []byte // incarnation of the other shard, within which Received counts
 }
 
-// Crossings is what went between the snapshot's shard and each other.
+// Crossings returns the exchange of the snapshot's shard with each other shard.
 func (v *Snapshot) Crossings() (map[uint32]Crossing, error) {
 	outboxes, err := loadShards(v.snap, prefixOutbox, newOutbox)
 	if err != nil {
@@ -67,24 +66,22 @@ func (v *Snapshot) Crossings() (map[uint32]Crossing, error) {
 	return all, nil
 }
 
-// Rebirth makes a copy of a store the beginning of another history: what it was a
-// copy of may go on beside it, and nothing that knows the one may take the other for
-// it.
+// Rebirth turns a copy of a store into the beginning of another history. The original may go on beside the
+// copy, and nothing that knows one of them may mistake the other for it.
 type Rebirth struct {
-	Incarnation entry.Incarnation // of the copy
-	// Renamed says which incarnation another shard has, that had the given one: it
-	// was copied at the same moment. What was received of it stays received. ok =
-	// false: it was not copied, and what it sends begins anew.
+	Incarnation entry.Incarnation // incarnation of the copy
+	// Renamed returns the new incarnation of another shard, given its old one, if that shard was copied at
+	// the same moment: ops received from it stay received. ok is false if it was not copied: its ops are
+	// numbered anew.
 	Renamed func(shard uint32, old []byte) (incarnation entry.Incarnation, ok bool)
 }
 
-// feedLeap is how far a copy's feed begins behind what it was copied from, so that a
-// cursor of the old history, which may have gone on since, is before all there is: to
-// such a one a follower is told that it has missed something. Nobody's sequence grows
-// as far within a history.
+// feedLeap is added to the sequences of a copy's feed, so that every cursor of the old history, which may
+// have grown since, lies before the copy's first event. A follower with such a cursor gets ErrTrimmed and
+// starts again. No history produces as many events.
 const feedLeap = 1 << 32
 
-// apply changes a pair as the copy has it.
+// apply rewrites a pair for the copy.
 func (b *Rebirth) apply(kv KV) (KV, error) {
 	switch {
 	case bytes.Equal(kv.Key, headKey()):
@@ -116,12 +113,11 @@ func (b *Rebirth) apply(kv KV) (KV, error) {
 	return kv, nil
 }
 
-// importBytes is how much Import writes at once.
+// importBytes is the size of Import's write batches.
 const importBytes = 1 << 20
 
-// Import makes a store in dir, which must hold none, of what Export yielded, and
-// opens it once to see that it can be, and where it is. After an error what is in dir
-// is worth nothing.
+// Import creates a store in dir, which must hold none, from the pairs of Export. It opens the store once to
+// verify it and returns its position. After an error the content of dir is useless.
 func Import(dir string, o Options, pairs iter.Seq2[KV, error], b Rebirth) (at entry.Applied, err error) {
 	s, err := Open(dir, o)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// ErrTrimmed is what a reader of the feed gets that asks for events which have
-// been dropped: it must start again from the state itself.
+// ErrTrimmed is returned to a reader of the feed that asks for trimmed events. The reader must start again
+// from the state itself.
 var ErrTrimmed = errors.New("the feed no longer has these events")
 
 // FeedItem is one feed entry and the sequence of its first event.
@@ -21,8 +21,8 @@ type FeedItem struct {
 	Entry    *FeedEntry
 }
 
-// event appends to the entry's feed. Every event names its queue: whoever
-// follows the feed learns from that which queues' counters have changed.
+// event appends an event to the entry's feed. Every event names its queue, so that followers learn which
+// queues' counters have changed.
 func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 	n := len(tx.feed.Events)
 	if n == len(tx.spareEvents) {
@@ -38,9 +38,8 @@ func (tx *Tx) event(event EventType, queue string, j *job.Job) {
 	tx.head.FeedNextSeq++
 }
 
-// unremembered are the events that a job's history leaves out: those that come again
-// and again while an attempt runs, those that say only what the next one says as well,
-// and those that change nothing of the job.
+// unremembered are the events that a job's history leaves out, because they repeat while an attempt runs,
+// because the next event says the same, or because they change nothing of the job.
 var unremembered = [...]bool{
 	EventType_EVENT_PROGRESS:     true,
 	EventType_EVENT_CHECKPOINTED: true,
@@ -61,7 +60,7 @@ func (tx *Tx) remember(h *held, event EventType) error {
 	}
 	j := h.job
 	if len(j.History)+len(h.room)/4 <= len(h.room) && cap(j.History) < len(h.room) {
-		// Most histories are short: they are written into room that is there.
+		// Most histories are short, so they are written into memory that is already allocated.
 		j.History = append(h.room[:0], j.History...)
 	}
 	var err error
@@ -69,8 +68,8 @@ func (tx *Tx) remember(h *held, event EventType) error {
 	return err
 }
 
-// Tell appends an event of a job that does not change by it. Its history has it where
-// it is one of those: then PutJob must follow.
+// Tell appends an event of a job that the event does not change. If the job's history records such events,
+// PutJob must follow.
 func (tx *Tx) Tell(event EventType, j *job.Job) {
 	tx.event(event, j.Queue, j)
 	if h := tx.jobs[job.ID(j.Id)]; h != nil && h.job == j {
@@ -80,15 +79,14 @@ func (tx *Tx) Tell(event EventType, j *job.Job) {
 	}
 }
 
-// recordEvent appends an event of a batch or a schedule, which has its jobs in a
-// queue, or in none.
+// recordEvent appends an event of a record other than a job, with the queue of its jobs or none.
 func (tx *Tx) recordEvent(event EventType, queue string, id [16]byte) {
 	tx.event(event, queue, nil)
 	tx.feed.Events[len(tx.feed.Events)-1].RecordId = id[:]
 }
 
-// Events are the entry's events so far, with their sequences. They are the store's:
-// nothing of them may be kept.
+// Events yields the entry's events so far, with their sequences. They belong to the store; the caller must
+// not keep them.
 func (tx *Tx) Events() iter.Seq2[uint64, *Event] {
 	return func(yield func(uint64, *Event) bool) {
 		first := tx.head.FeedNextSeq - uint64(len(tx.feed.Events))
@@ -113,13 +111,12 @@ func (tx *Tx) encodeFeed() error {
 	return err
 }
 
-// TrimFeed drops the entries whose events all lie before firstSeq. The running
-// entry's own events stay.
+// TrimFeed drops the entries whose events all lie before firstSeq. The running entry's own events stay.
 func (tx *Tx) TrimFeed(firstSeq uint64) error {
 	first, offset, err := tx.trimPoint(firstSeq)
 	if err == nil && first > tx.head.FeedFirstSeq {
-		// Keys only ever grow, so the range tombstone covers whole files, which
-		// are dropped without being read.
+		// Keys only ever grow, so the range tombstone covers whole files, which Pebble drops without reading
+		// them.
 		err = tx.batch.DeleteRange(appendFeedKey(nil, 0), appendFeedKey(nil, first), nil)
 		tx.head.FeedFirstSeq, tx.head.FeedTrimmedBytes = first, offset
 	}
@@ -129,8 +126,8 @@ func (tx *Tx) TrimFeed(firstSeq uint64) error {
 	return nil
 }
 
-// trimPoint is the first sequence of the entry that holds firstSeq, or of the
-// running entry where that lies beyond what is stored, and the entry's offset.
+// trimPoint returns the first sequence and the offset of the entry that holds firstSeq, or of the running
+// entry if firstSeq lies beyond the stored ones.
 func (tx *Tx) trimPoint(firstSeq uint64) (first, offset uint64, err error) {
 	if stored := tx.head.FeedNextSeq - uint64(len(tx.feed.Events)); firstSeq >= stored {
 		return stored, tx.head.FeedBytes, nil
@@ -142,7 +139,7 @@ func (tx *Tx) trimPoint(firstSeq uint64) (first, offset uint64, err error) {
 	return item.FirstSeq, item.Entry.GetOffset(), err
 }
 
-// feedEntryOf is the stored entry that holds seq.
+// feedEntryOf returns the stored entry that holds seq.
 func feedEntryOf(r source, oldest, seq uint64) (item FeedItem, err error) {
 	it, err := r.NewIter(&pebble.IterOptions{
 		LowerBound: appendFeedKey(nil, oldest),
@@ -162,17 +159,17 @@ func feedEntryOf(r source, oldest, seq uint64) (item FeedItem, err error) {
 	return item, decode(KV{it.Key(), it.Value()}, item.Entry)
 }
 
-// FeedHeld is how many bytes of entries the feed holds.
+// FeedHeld returns the size of the stored feed in bytes.
 func (h *Head) FeedHeld() uint64 { return h.GetFeedBytes() - h.GetFeedTrimmedBytes() }
 
-// FeedWithin is the first sequence of the oldest entry from which on the feed holds at
-// most so many bytes.
+// FeedWithin returns the first sequence of the oldest entry from which on the feed holds at most the given
+// bytes.
 func (v *Snapshot) FeedWithin(bytes uint64) (seq uint64, err error) {
 	if v.head.FeedHeld() <= bytes {
 		return v.head.FeedFirstSeq, nil
 	}
 	from := v.head.FeedBytes - bytes
-	// The entries below lo begin too early, those from hi on do not.
+	// Invariant: the entries below lo begin too early, those from hi on do not.
 	lo, hi := v.head.FeedFirstSeq, v.head.FeedNextSeq
 	for lo < hi {
 		item, err := feedEntryOf(v.snap, v.head.FeedFirstSeq, lo+(hi-lo)/2)
@@ -188,9 +185,8 @@ func (v *Snapshot) FeedWithin(bytes uint64) (seq uint64, err error) {
 	return lo, nil
 }
 
-// Feed yields entries that hold events with sequence >= from, with the sequence
-// of their first event. Where events from `from` on have been trimmed it yields
-// ErrTrimmed and nothing else.
+// Feed yields the entries that hold events with sequence >= from, with the sequence of their first event. If
+// events from `from` on have been trimmed, it yields ErrTrimmed and nothing else.
 func (v *Snapshot) Feed(from uint64) iter.Seq2[FeedItem, error] {
 	return func(yield func(FeedItem, error) bool) {
 		if max(from, 1) < v.head.FeedFirstSeq {

@@ -7,13 +7,12 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Forwarded is where a job went when it left this shard last, as of the last
-// commit; nil where it never did, or is here again.
+// Forwarded returns where a job went when it last left this shard, as of the last commit, or nil if it never
+// left or has come back.
 //
-// Whoever looks for a job begins at the shard of its birth and follows the
-// forwards: each one's move is above the one's before, so a walk visits a shard
-// once at most. Where it comes to a shard that has neither the job nor such a
-// forward, the job is on its way there: it will be found a moment later.
+// A reader that looks for a job begins at the shard in its id and follows the forwards. Each forward has a
+// higher move number than the one before, so the walk visits a shard at most once. If a shard has neither the
+// job nor a forward with a higher number, the job is on its way there and will be found a moment later.
 func (s *Store) Forwarded(id job.ID) (*Forward, error) {
 	if s.head.Load().ForwardRecords == 0 {
 		return nil, nil
@@ -26,8 +25,7 @@ func (s *Store) Forwarded(id job.ID) (*Forward, error) {
 	return readForward(s.gen.db, id)
 }
 
-// Forwarded is where a job went when it left this shard last; nil where it never
-// did, or is here again.
+// Forwarded returns where a job went when it last left this shard, or nil if it never left or has come back.
 func (v *Snapshot) Forwarded(id job.ID) (*Forward, error) { return readForward(v.snap, id) }
 
 func readForward(r source, id job.ID) (*Forward, error) {
@@ -38,8 +36,8 @@ func readForward(r source, id job.ID) (*Forward, error) {
 	return f, nil
 }
 
-// Forwarded is where a job went when it left this shard last; nil where it never
-// did, or is here again. Read only.
+// Forwarded returns where a job went when it last left this shard, or nil if it never left or has come back.
+// The caller must not change it.
 func (tx *Tx) Forwarded(id job.ID) (*Forward, error) {
 	h, err := tx.hold(id)
 	if err == nil {
@@ -51,8 +49,8 @@ func (tx *Tx) Forwarded(id job.ID) (*Forward, error) {
 	return h.forward, nil
 }
 
-// readForward reads the stored forward, if there may be one: ids above all that
-// are stored are those of new jobs, and are not looked for.
+// readForward reads the stored forward, if there can be one. An id above all stored ids belongs to a new job
+// and is not looked up.
 func (tx *Tx) readForward(h *held) (err error) {
 	if h.forwardRead || tx.head.ForwardRecords == 0 || bytes.Compare(h.id[:], tx.s.newest[:]) > 0 {
 		return nil
@@ -62,7 +60,7 @@ func (tx *Tx) readForward(h *held) (err error) {
 	return err
 }
 
-// putForward replaces a job's forward; nil is none.
+// putForward replaces a job's forward; nil removes it.
 func (tx *Tx) putForward(h *held, f *Forward) error {
 	if err := tx.readForward(h); err != nil {
 		return err

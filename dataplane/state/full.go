@@ -1,14 +1,14 @@
 package state
 
-// MaxEntryDocuments is how many bytes of documents an entry writes before it is full.
-// A small op may have much follow from it: a thousand jobs that end together make
-// the next steps of as many chains, each with all that its chain carries. Without a
-// bound such an entry would take gigabytes on every replica, at each restart again.
-// It decides what ops do, so it is the same everywhere.
+// MaxEntryDocuments is the number of bytes of documents after which an entry is full. A small op may cause
+// much to be written: a thousand jobs that settle together create the next steps of a thousand chains, each
+// with the documents that its chain carries. Without a bound such an entry would take gigabytes on every
+// replica, and again at each replay. The bound decides how ops behave, so it must be the same on every
+// replica.
 const MaxEntryDocuments = 64 << 20
 
-// Full says that the entry has written about as much as it may. Ops that end several
-// jobs ask between two of them: duties leave the others for their next, and clients
-// are told to try again. So it is exceeded by what follows from one job at most, or by
-// what was said in the entry itself, which the log bounds.
+// Full reports whether the entry has written as much as it may. Ops that settle several jobs ask between two
+// of them. If it is full, a duty leaves the other jobs to its next op, and a client is told to try again. So
+// only the consequences of one job, or the content of the entry itself, which the log bounds, can exceed
+// MaxEntryDocuments.
 func (tx *Tx) Full() bool { return tx.documents >= MaxEntryDocuments }

@@ -10,30 +10,28 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A gate keeps pending jobs from being fetched for a reason that is not their
-// queue's: the limits of a provider, a budget without room. Those that wait at one
-// lie in an index of their own and not among their queue's ready jobs, so that the
-// jobs behind them are fetched as if they were not there, and a fetch does not look
-// at them again and again. What opens a gate is not known here: the store says when
-// something has happened that may have, and a duty looks.
+// A gate keeps pending jobs from being fetched for a reason outside their queue: the limits of a provider, or
+// a budget without room. Its jobs lie in an index of their own and not among the ready jobs of their queue,
+// so that the queue's other jobs are fetched as usual and a fetch does not examine the kept ones again and
+// again. The store does not know the conditions that open a gate. It notes when something that may open it
+// has happened, and a duty examines the gate.
 
-// Gate is a gate that jobs wait at, as of the last commit.
+// Gate describes a gate with waiting jobs, as of the last commit.
 type Gate struct {
 	Kind job.Gate
 	Name string
 	Jobs uint64
-	// Changes is another after every commit that may have opened the gate, or brought a
-	// job to it.
+	// Changes has a new value after every commit that may have opened the gate or brought a job to it.
 	Changes uint64
 }
 
-// gateName is what tells gates apart. The zero gateName is none.
+// gateName identifies a gate. The zero gateName is no gate.
 type gateName struct {
 	kind job.Gate
 	name string
 }
 
-// gateOf is the gate that a job waits at.
+// gateOf returns the gate that a job waits at.
 func gateOf(j *job.Job) gateName {
 	if j.State != job.Pending || j.Detail.GetGate() == job.Gate_GATE_NONE {
 		return gateName{}
@@ -41,16 +39,16 @@ func gateOf(j *job.Job) gateName {
 	return gateName{j.Detail.Gate, j.Detail.GateName}
 }
 
-// gates are the gates that jobs wait at. They lie in memory alone: they derive from
-// the index, and nothing that is applied depends on them.
+// gates is the set of gates with waiting jobs. It lies only in memory: it derives from the index, and apply
+// does not depend on it.
 type gates struct {
 	all       map[gateName]*Gate
-	changes   uint64 // counts over all gates, so that one that is there again has a new number
+	changes   uint64 // counts over all gates, so that a gate that comes back has a new number
 	changed   bool   // by the running entry
 	published atomic.Pointer[[]Gate]
 }
 
-// Gates lists the gates that jobs wait at, by kind and name. Read only.
+// Gates returns the gates with waiting jobs, sorted by kind and name. The caller must not change them.
 func (s *Store) Gates() []Gate {
 	if all := s.gates.published.Load(); all != nil {
 		return *all
@@ -58,7 +56,7 @@ func (s *Store) Gates() []Gate {
 	return nil
 }
 
-// move has a job leave one gate and come to another.
+// move takes a job from one gate to another.
 func (g *gates) move(from, to gateName) error {
 	if from == to {
 		return nil
@@ -85,7 +83,7 @@ func (g *gates) move(from, to gateName) error {
 	return nil
 }
 
-// stir notes that a gate may have opened, if anybody waits at it.
+// stir notes that a gate may have opened, if jobs wait at it.
 func (g *gates) stir(name gateName) {
 	if at := g.all[name]; at != nil {
 		g.changes++
@@ -101,14 +99,14 @@ func (g *gates) stirAll() {
 	}
 }
 
-// install takes over what was read from the store.
+// install replaces the gates by those read from the store.
 func (g *gates) install(all map[gateName]*Gate) {
 	g.all = all
 	g.stirAll()
 	g.publish()
 }
 
-// publish has readers see the gates as they are.
+// publish makes the current gates visible to readers.
 func (g *gates) publish() {
 	g.changed = false
 	list := make([]Gate, 0, len(g.all))
@@ -121,9 +119,9 @@ func (g *gates) publish() {
 	g.published.Store(&list)
 }
 
-// stirGates notes which gates the entry may have opened: those whose provider's
-// traffic or budget's account has changed, and all of them where a resource or a
-// queue's settings have. Where nobody waits at a gate it costs nothing.
+// stirGates notes the gates that the entry may have opened: those of a provider or budget whose record
+// changed, or all of them if a resource or a queue's settings changed. If no job waits at a gate it costs
+// nothing.
 func (tx *Tx) stirGates() {
 	g := &tx.s.gates
 	if len(g.all) == 0 {
@@ -145,7 +143,7 @@ func (tx *Tx) stirGates() {
 	}
 }
 
-// moveGate makes the gates, and what its queue counts of them, follow a job.
+// moveGate updates the gates and the queue's count of gated jobs when a job changes.
 func (tx *Tx) moveGate(h *held, to index) error {
 	was := h.now
 	if was.gate == (gateName{}) && to.gate == (gateName{}) {
@@ -183,8 +181,8 @@ func (tx *Tx) encodeGate(was, is index, id job.ID) error {
 	return nil
 }
 
-// AtGate lists up to limit jobs that wait at a gate, in order of (priority, number):
-// over all queues, those that were enqueued first go first.
+// AtGate returns up to limit jobs at a gate in order of (priority, number) over all queues, so the jobs
+// enqueued first come first.
 func (v *Snapshot) AtGate(kind job.Gate, name string, limit int) ([]job.ID, error) {
 	g := gateName{kind, name}
 	var ids []job.ID
@@ -203,14 +201,13 @@ func (v *Snapshot) AtGate(kind job.Gate, name string, limit int) ([]job.ID, erro
 	return ids, nil
 }
 
-// BeforeAtGate is how many jobs wait at the gate of j before it; most where there
-// are more.
+// BeforeAtGate returns the number of jobs that wait at the gate of j before it, or `most` if there are more.
 func (v *Snapshot) BeforeAtGate(j *job.Job, most int) (int, error) {
 	g := gateOf(j)
 	return countKeys(v.snap, appendGateKey(nil, g, 0, 0), appendGateKey(nil, g, uint8(j.Priority), j.Number), most)
 }
 
-// countKeys is how many keys lie between two; most where there are more.
+// countKeys returns the number of keys between two keys, or `most` if there are more.
 func countKeys(r source, lower, upper []byte, most int) (n int, err error) {
 	for _, err := range scanKeys(r, lower, upper) {
 		if err != nil || n == most {
@@ -240,8 +237,8 @@ func loadGates(r source) (map[gateName]*Gate, error) {
 	return all, nil
 }
 
-// BeforeReady is how many ready jobs of the queue and fairness key of j go before it,
-// by priority and number; most where there are more.
+// BeforeReady returns the number of ready jobs of j's queue and fairness key that come before it by priority
+// and number, or `most` if there are more.
 func (v *Snapshot) BeforeReady(j *job.Job, most int) (int, error) {
 	key := j.FairnessKey
 	return countKeys(v.snap, appendReadyOf(nil, j.Queue, key, 0, 0), appendReadyOf(nil, j.Queue, key, uint8(j.Priority), j.Number), most)

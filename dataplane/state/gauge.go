@@ -9,17 +9,17 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// gauge is what is read of a queue without Pebble and without a lock, as of the last
-// commit that touched the queue.
+// gauge holds figures of a queue that are read without Pebble and without a lock, as of the last commit that
+// touched the queue.
 type gauge struct {
 	fetchable atomic.Int64
-	// floors are, for each priority, the number below which no job without a fairness
-	// key is ready. A reader of the oldest job begins there, because at the level's
-	// first key it would walk over the tombstones of all jobs fetched before.
+	// floors holds, for each priority, the number below which no job without a fairness key is ready. A
+	// reader of the oldest job begins there; from the level's first key it would walk over the tombstones of
+	// all jobs fetched before.
 	floors [job.Priorities]atomic.Uint64
 }
 
-// publish brings the gauge up to what the queue is.
+// publish updates the gauge from the queue.
 func (g *gauge) publish(q *queue, clockNs int64) {
 	g.fetchable.Store(int64(q.fetchable(clockNs)))
 	for i := range q.heads.levels {
@@ -27,7 +27,7 @@ func (g *gauge) publish(q *queue, clockNs int64) {
 	}
 }
 
-// floor is the number below which no job of the level is ready.
+// floor returns the number below which no job of the level is ready.
 func (l *level) floor() uint64 {
 	switch {
 	case len(l.list) > 0:
@@ -38,11 +38,10 @@ func (l *level) floor() uint64 {
 	return math.MaxUint64
 }
 
-// Fetchable is how many jobs of a queue may be fetched now: ready ones, bounded
-// by what pause, concurrency and rate limit leave. It is exact as of the last
-// commit and takes no lock. Time alone raises what a rate limit leaves: that is
-// seen at the next commit that touches the queue, which, where nothing was left,
-// is Replenish.
+// Fetchable returns the number of jobs of a queue that may be fetched now: its ready jobs, bounded by pause,
+// concurrency and rate limit. It is exact as of the last commit and takes no lock. Time alone can raise the
+// room under a rate limit; that becomes visible at the next commit that touches the queue, which is Replenish
+// if there was no room.
 func (s *Store) Fetchable(name string) int {
 	g, ok := s.gauges.Load(name)
 	if !ok {
@@ -51,26 +50,26 @@ func (s *Store) Fetchable(name string) int {
 	return int(g.(*gauge).fetchable.Load())
 }
 
-// gauge is where a queue's figures are published.
+// gauge returns the gauge of a queue and creates it if necessary.
 func (s *Store) gauge(name string) *gauge {
 	g, _ := s.gauges.LoadOrStore(name, new(gauge))
 	return g.(*gauge)
 }
 
-// OldestLanes is how many fairness keys of a queue Oldest.Of looks at. Behind more, an
-// older job may hide.
+// OldestLanes bounds the fairness keys of a queue that Oldest.Of examines. An older job of a further key is
+// missed.
 const OldestLanes = 1000
 
-// Oldest finds the oldest ready jobs of queues. It must be closed.
+// Oldest finds the oldest ready jobs of queues. The caller must close it.
 type Oldest struct {
 	store *Store
 	snap  *Snapshot
 	it    *pebble.Iterator
 }
 
-// Oldest opens a search for the oldest ready jobs in the snapshot of the store.
+// Oldest opens a search for the oldest ready jobs in a snapshot of the store.
 func (s *Store) Oldest(v *Snapshot) (*Oldest, error) {
-	// One iterator serves all queues, because to open one costs more than to move it.
+	// One iterator serves all queues, because opening one costs more than moving it.
 	it, err := v.snap.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixReady}, UpperBound: []byte{prefixLaneReady + 1}})
 	if err != nil {
 		return nil, err
@@ -78,12 +77,11 @@ func (s *Store) Oldest(v *Snapshot) (*Oldest, error) {
 	return &Oldest{store: s, snap: v, it: it}, nil
 }
 
-// Close closes the search; the snapshot stays open.
+// Close ends the search. The snapshot stays open.
 func (o *Oldest) Close() error { return o.it.Close() }
 
-// Of returns the creation, in Unix nanoseconds, of the job of a queue that was created
-// first among those a fetch could take if nothing bounded the queue; 0 if there is none.
-// A commit after the snapshot may hide a job that it took.
+// Of returns the creation, in Unix nanoseconds, of the oldest job of a queue that a fetch could take if no
+// limit applied, or 0 if there is none. A commit after the snapshot may hide a job that it took.
 func (o *Oldest) Of(q *Queue) (createdNs int64, err error) {
 	if q.Ready() == 0 {
 		return 0, nil
@@ -109,7 +107,7 @@ func (o *Oldest) Of(q *Queue) (createdNs int64, err error) {
 	return j.GetCreatedNs(), err
 }
 
-// lanes looks at the jobs of a queue with fairness keys.
+// lanes examines the jobs of a queue that have fairness keys.
 func (o *Oldest) lanes(queue string, first *head) error {
 	lanes, err := o.snap.lanesOf(queue)
 	if err != nil {
@@ -132,8 +130,8 @@ func (o *Oldest) lanes(queue string, first *head) error {
 	return nil
 }
 
-// look finds the first ready job of a level from a number on, and keeps it if it has a
-// lower number than the first so far.
+// look finds the first ready job of a level from a number on and keeps it if its number is lower than that of
+// the first job so far.
 func (o *Oldest) look(queue, key string, priority uint8, from uint64, first *head) error {
 	end := appendReadyOf(nil, queue, key, priority+1, 0)
 	if o.it.SeekGEWithLimit(appendReadyOf(nil, queue, key, priority, from), end) != pebble.IterValid {

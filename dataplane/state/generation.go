@@ -15,35 +15,33 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A store's directory holds one Pebble store, db-N, and a marker file that
-// names it. Restore writes db-N+1 beside it and moves the marker once that is
-// complete and durable: so there is a whole store at every moment. Anything the
-// marker does not name is left over from a crash.
+// A store's directory holds one Pebble store, db-N, and a marker file that names it. Restore writes db-N+1
+// beside it and moves the marker once the new store is complete and durable, so a whole store exists at every
+// moment. Everything that the marker does not name is left over from a crash.
 const (
 	currentMarker = "current"
 	dbPrefix      = "db-"
 	imagePrefix   = "image-"
 )
 
-// errClosed is what reads of a closed store get.
+// errClosed is returned by reads of a closed store.
 var errClosed = errors.New("the store is closed")
 
-// generation is one open Pebble store. Snapshots keep the generation they look
-// at open, also when Restore has put another in its place.
+// generation is one open Pebble store. A snapshot keeps its generation open even after Restore has replaced
+// it.
 type generation struct {
 	db     *pebble.DB
 	number uint64
 	sums   sums // hashes of its tables
 
-	recentJobs, recentPayloads recent // its records
+	recentJobs, recentPayloads recent // its recently written records
 
 	mu      sync.Mutex
-	refs    int          // the Store's and one for each Snapshot
-	dropped func() error // set by Restore: removes the files after the last release
+	refs    int          // one of the Store and one of each Snapshot
+	dropped func() error // set by Restore; removes the files after the last release
 }
 
-// recentBlob decodes a blob into b if it is in memory, as only payloads are, and was so as
-// of an entry.
+// recentBlob decodes a blob into b if memory holds it as of the entry asOf. Memory holds only payloads.
 func (g *generation) recentBlob(id job.ID, kind job.BlobKind, asOf uint64, b *job.Blob) (found bool, err error) {
 	if kind != job.Payload {
 		return false, nil
@@ -51,7 +49,7 @@ func (g *generation) recentBlob(id job.ID, kind job.BlobKind, asOf uint64, b *jo
 	return g.recentPayloads.load(id, asOf, b)
 }
 
-// release gives one reference back; the last one closes.
+// release gives one reference back. The last release closes the store.
 func (g *generation) release() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -66,7 +64,7 @@ func (g *generation) release() error {
 	return err
 }
 
-// held is how many references there are.
+// held returns the number of references.
 func (g *generation) held() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,8 +88,8 @@ func (s *Store) dbDir(number uint64) string {
 	return s.fs.PathJoin(s.dir, fmt.Sprintf("%s%06d", dbPrefix, number))
 }
 
-// openCurrent opens the generation the marker names, or makes the first one,
-// and removes everything else that Restore and Image may have left.
+// openCurrent opens the generation that the marker names, or creates the first one, and removes the leftovers
+// of Restore and Image.
 func (s *Store) openCurrent() (*generation, error) {
 	if err := makeDir(s.fs, s.dir); err != nil {
 		return nil, err
@@ -130,8 +128,8 @@ func (s *Store) openCurrent() (*generation, error) {
 	return s.openGeneration(number, true)
 }
 
-// openGeneration opens a Pebble store. One that must exist is not made anew:
-// an empty store in the place of a lost one would forget everything silently.
+// openGeneration opens a Pebble store. A store that must exist is never created, because an empty store in
+// the place of a lost one would silently forget everything.
 func (s *Store) openGeneration(number uint64, mustExist bool) (*generation, error) {
 	o := s.pebbleOptions()
 	o.ErrorIfNotExists = mustExist
@@ -145,12 +143,13 @@ func (s *Store) openGeneration(number uint64, mustExist bool) (*generation, erro
 	return &generation{db: db, number: number, refs: 1}, nil
 }
 
-// damaged says whether opening again can help.
+// damaged reports whether an error of opening means that data is lost or corrupt, so that trying again cannot
+// help.
 func damaged(err error) bool {
 	return pebble.IsCorruptionError(err) || errors.Is(err, pebble.ErrDBDoesNotExist) || errors.Is(err, fs.ErrNotExist)
 }
 
-// moveMarker makes a generation the current one, durably.
+// moveMarker durably makes a generation the current one.
 func (s *Store) moveMarker(number uint64) error {
 	marker, _, err := atomicfs.LocateMarker(s.fs, s.dir, currentMarker)
 	if err != nil {
@@ -159,8 +158,8 @@ func (s *Store) moveMarker(number uint64) error {
 	return errors.Join(marker.Move(s.fs.PathBase(s.dbDir(number))), marker.Close())
 }
 
-// makeDir makes a directory and those above it that are missing, each durable in
-// its parent: a crash must not take a store away that has acknowledged a flush.
+// makeDir creates a directory and its missing parents and syncs each name, because a crash must not lose a
+// store that has acknowledged a flush.
 func makeDir(fs vfs.FS, dir string) error {
 	var missing []string
 	for d := dir; ; d = fs.PathDir(d) {
@@ -189,7 +188,7 @@ func syncDir(fs vfs.FS, dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// onLastRelease has done called once nobody holds the generation any more.
+// onLastRelease registers a function that runs after the last reference is released.
 func (g *generation) onLastRelease(done func() error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,14 +10,13 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// newHead is the head of an empty store. Job numbers and sequences start at 1,
-// so that 0 can mean none.
+// newHead returns the head of an empty store. Job numbers and sequences start at 1, so that 0 can mean none.
 func newHead() *Head {
 	return &Head{NextJobNumber: 1, FeedNextSeq: 1, FeedFirstSeq: 1, UsageNextSeq: 1, UsageFirstSeq: 1}
 }
 
-// age brings a head read from disk up to date: a store from before usage was
-// kept has none yet, and its numbers start where an empty store's do.
+// age completes a head read from disk: a store from before usage was stored gets the first numbers of an
+// empty store.
 func (h *Head) age() {
 	h.UsageNextSeq, h.UsageFirstSeq = max(h.UsageNextSeq, 1), max(h.UsageFirstSeq, 1)
 }
@@ -31,8 +30,8 @@ func (h *Head) applied() entry.Applied {
 	return at
 }
 
-// copy is written out because every commit makes one; a test sees to it that no
-// field is forgotten.
+// copy copies the fields one by one, because every commit makes a copy and this is cheaper than reflection. A
+// test checks that no field is missing.
 func (h *Head) copy() *Head {
 	return &Head{
 		Group: h.Group, Incarnation: h.Incarnation, Index: h.Index, Term: h.Term,
@@ -53,8 +52,8 @@ func (h *Head) copy() *Head {
 	}
 }
 
-// advance moves the head to the position of the next log entry. A position that
-// cannot follow is a fault of the log or of whoever reads it.
+// advance moves the head to the position of the next log entry. A position that cannot follow means a fault
+// of the log or of its reader.
 func (h *Head) advance(at entry.Applied) error {
 	switch {
 	case at.Index <= h.Index:
@@ -68,8 +67,7 @@ func (h *Head) advance(at entry.Applied) error {
 	return nil
 }
 
-// join checks that an entry belongs to the store's history; the first entry
-// says which that is.
+// join checks that an entry belongs to the store's history. The first entry determines the history.
 func (h *Head) join(index uint64, incarnation entry.Incarnation) error {
 	if len(h.Incarnation) == 0 {
 		h.Incarnation = incarnation[:]
@@ -81,14 +79,13 @@ func (h *Head) join(index uint64, incarnation entry.Incarnation) error {
 	return nil
 }
 
-// configuration is the last recorded membership; never changed once published.
+// configuration is the last recorded membership. It is immutable once published.
 type configuration struct {
 	bytes []byte
 	index uint64
 }
 
-// PutConfiguration records a membership change, in raft's encoding, with its
-// position.
+// PutConfiguration records a membership change, in raft's encoding, with its position.
 func (s *Store) PutConfiguration(at entry.Applied, encoded []byte) error {
 	head := s.head.Load().copy()
 	err := s.usable()
@@ -114,8 +111,8 @@ func (s *Store) PutConfiguration(at entry.Applied, encoded []byte) error {
 	return nil
 }
 
-// Configuration is the last recorded membership and its index; nil for none.
-// Read only.
+// Configuration returns the last recorded membership and its index, or nil if there is none. The caller must
+// not change it.
 func (s *Store) Configuration() (encoded []byte, index uint64) {
 	return s.configuration.Load().get()
 }
@@ -127,7 +124,7 @@ func (c *configuration) get() (encoded []byte, index uint64) {
 	return c.bytes, c.index
 }
 
-// usable says why the applying goroutine must not go on.
+// usable returns the reason why the applying goroutine must stop, if there is one.
 func (s *Store) usable() error {
 	if err := s.Err(); err != nil {
 		return err
@@ -138,8 +135,8 @@ func (s *Store) usable() error {
 	return nil
 }
 
-// write commits a batch with the head it leads to and publishes both. written is called
-// between: what memory has of the store must be as of the head before anybody sees that.
+// write commits a batch with its head and publishes both. It calls written in between, because the memory
+// derived from the store must be as of the new head before a reader sees that head.
 func (s *Store) write(b *pebble.Batch, head *Head, written func()) error {
 	if err := put(b, headKey(), head); err != nil {
 		return s.failure.set(fmt.Errorf("encode the head: %w", err))
@@ -157,19 +154,20 @@ func (s *Store) write(b *pebble.Batch, head *Head, written func()) error {
 	return nil
 }
 
-// message is what the generated codec gives every record.
+// message is implemented by the generated codec of every record.
 type message interface {
 	SizeVT() int
 	MarshalToSizedBufferVT([]byte) (int, error)
 }
 
-// put encodes a record straight into the batch.
+// put encodes a record directly into the batch.
 func put(b *pebble.Batch, key []byte, m message) error {
 	_, err := encode(b, key, m)
 	return err
 }
 
-// encode is put, and shows what it wrote. That is the batch's: it is valid until Reset.
+// encode does the same as put and returns the written bytes. They belong to the batch and are valid until its
+// Reset.
 func encode(b *pebble.Batch, key []byte, m message) (value []byte, err error) {
 	op := b.SetDeferred(len(key), m.SizeVT())
 	copy(op.Key, key)
@@ -179,7 +177,7 @@ func encode(b *pebble.Batch, key []byte, m message) (value []byte, err error) {
 	return op.Value, op.Finish()
 }
 
-// get decodes the record at key into m; found is false when there is none.
+// get decodes the record at key into m. found is false if there is none.
 func get(r source, key []byte, m interface{ UnmarshalVT([]byte) error }) (found bool, err error) {
 	value, closer, err := r.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {

@@ -11,9 +11,9 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// headsKept is how many ready jobs of one queue and priority are held in
-// memory. A fetch takes from there; the store is read once per headsKept jobs.
-// It bounds memory at 24 bytes each: 6 KiB for a queue with a backlog.
+// headsKept is the number of ready jobs of one queue and priority in memory. Fetches take jobs from there, so
+// the store is read once per headsKept jobs. It bounds memory at 24 bytes each: 6 KiB for a queue with a
+// backlog.
 const headsKept = 256
 
 // head is one ready job.
@@ -22,29 +22,27 @@ type head struct {
 	id     job.ID
 }
 
-// heads are a queue's ready jobs in order, as far as they are in memory: a level
-// for each priority.
+// heads are a queue's first ready jobs in order, one level for each priority.
 type heads struct {
 	levels [job.Priorities]level
 }
 
-// level is the ready jobs of one priority. Invariant: list holds exactly the
-// ready jobs with a number below from, or all of them when !more. It holds
-// within an entry too, for what the entry has added and removed so far. Numbers
-// from `from` on are in the store, or are jobs the entry has touched.
+// level holds the ready jobs of one priority. Invariant: list holds exactly the ready jobs with a number
+// below from, or all of them if !more. It also holds within an entry, for the jobs that the entry has added
+// and removed so far. Jobs with numbers from `from` on are in the store, or the entry has touched them.
 //
-// Reading on at `from` instead of at the first key is what keeps a fetch from
-// walking over the tombstones of all jobs fetched before it.
+// A refill continues at `from` instead of at the first key, so that a fetch does not walk over the tombstones
+// of all jobs fetched before.
 type level struct {
 	list []head // sorted by number; a part of buf
-	buf  []head // the whole array, so that what the front gave up is used again
+	buf  []head // the whole array, so that space freed at the front is used again
 	from uint64
 	more bool
 
-	ahead uint64 // jobs with a number below have been read ahead
+	ahead uint64 // jobs with a lower number have been read ahead
 }
 
-// add makes a job ready.
+// add inserts a job that becomes ready.
 func (l *level) add(h head, bound int) error {
 	if l.more && h.number >= l.from {
 		return nil
@@ -70,8 +68,8 @@ func (l *level) add(h head, bound int) error {
 	return nil
 }
 
-// makeRoom makes the list ready to grow by one: at the front of its array where
-// half of that is free, else in a new one.
+// makeRoom makes space for one more job: at the front of the array if half of it is free, else in a new
+// array.
 func (l *level) makeRoom() {
 	switch {
 	case len(l.list) < cap(l.list):
@@ -87,7 +85,7 @@ func (l *level) makeRoom() {
 	}
 }
 
-// remove takes a job out that was ready.
+// remove takes out a job that was ready.
 func (l *level) remove(number uint64) error {
 	if len(l.list) > 0 && l.list[0].number == number {
 		l.list = l.list[1:]
@@ -108,17 +106,16 @@ func (l *level) find(number uint64) (at int, found bool) {
 	return at, at < len(l.list) && l.list[at].number == number
 }
 
-// unread makes heads forget what they hold: all is in the store.
+// unread drops the heads from memory, so that the next use reads them from the store.
 func (h *heads) unread() {
 	for i := range h.levels {
 		h.levels[i] = level{more: true}
 	}
 }
 
-// refill reads the next ready jobs into an empty level: those of the store from
-// `from` on, which it must be bounded to, without the removed ones, together
-// with the added ones. Both lists are what the running entry did from `from` on,
-// sorted by number.
+// refill reads the next ready jobs into an empty level. It merges the jobs of the store, which the iterator
+// bounds to numbers from `from` on, with the added jobs and leaves out the removed ones. added and removed
+// are the running entry's changes from `from` on, sorted by number.
 func (l *level) refill(it *pebble.Iterator, added []head, removed []uint64, bound int) error {
 	if len(l.buf) < bound {
 		l.buf = make([]head, bound)

@@ -2,8 +2,7 @@ package state
 
 import "fmt"
 
-// Idempotency is a request remembered as of the last commit; nil when there is
-// none.
+// Idempotency returns the record of a request as of the last commit, or nil if there is none.
 func (s *Store) Idempotency(id [16]byte) (*Idempotency, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -17,7 +16,7 @@ func (s *Store) Idempotency(id [16]byte) (*Idempotency, error) {
 	return rec, nil
 }
 
-// Idempotency is a remembered request; nil when there is none. Read only.
+// Idempotency returns the record of a request, or nil if there is none. The caller must not change it.
 func (tx *Tx) Idempotency(id [16]byte) (*Idempotency, error) {
 	if rec, ok := tx.idempotency[id]; ok {
 		return rec, nil
@@ -35,8 +34,8 @@ func (tx *Tx) Idempotency(id [16]byte) (*Idempotency, error) {
 	return rec, nil
 }
 
-// PutIdempotency remembers a request, in the place of what was remembered under
-// the id. The record is the Tx's from then on.
+// PutIdempotency stores the record of a request and replaces an earlier one with the id. The Tx owns the
+// record from then on.
 func (tx *Tx) PutIdempotency(id [16]byte, rec *Idempotency) error {
 	if err := tx.setIdempotency(id, rec); err != nil {
 		return tx.fail(fmt.Errorf("put idempotency record %x: %w", id, err))
@@ -44,7 +43,7 @@ func (tx *Tx) PutIdempotency(id [16]byte, rec *Idempotency) error {
 	return nil
 }
 
-// DeleteIdempotency forgets a request; it does nothing where there is none.
+// DeleteIdempotency removes the record of a request. It does nothing if there is none.
 func (tx *Tx) DeleteIdempotency(id [16]byte) error {
 	if err := tx.setIdempotency(id, nil); err != nil {
 		return tx.fail(fmt.Errorf("delete idempotency record %x: %w", id, err))
@@ -52,8 +51,7 @@ func (tx *Tx) DeleteIdempotency(id [16]byte) error {
 	return nil
 }
 
-// setIdempotency replaces a record, its timer and its share of the counters; nil
-// is no record.
+// setIdempotency replaces a record, its timer and its share of the counters; nil removes them.
 func (tx *Tx) setIdempotency(id [16]byte, rec *Idempotency) error {
 	old, err := tx.Idempotency(id)
 	if err != nil {
@@ -79,7 +77,7 @@ func (tx *Tx) setIdempotency(id [16]byte, rec *Idempotency) error {
 	return nil
 }
 
-// timer is when the record is forgotten.
+// timer returns the timer at which the record expires.
 func (rec *Idempotency) timer() timer {
 	if rec == nil {
 		return timer{}

@@ -16,34 +16,31 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// Image is a copy of the store on disk (a Pebble checkpoint: hard links) as of
-// some applied entry; its parts are the checkpoint's files. It must be closed,
-// and before the store is opened again. It outlives the store and any Restore.
+// Image is a copy of the store on disk (a Pebble checkpoint: hard links) as of some applied entry; its parts
+// are the checkpoint's files. The caller must close it, and before the store is opened again. An Image
+// outlives the store and any Restore.
 type Image struct {
 	fs            vfs.FS
 	dir           string
 	parts         []image.Part
 	head          *Head
 	configuration *configuration
-	failed        func(error) error // what to do where a file has changed
+	failed        func(error) error // called with the error when a file has changed
 }
 
-// immutable says whether a file of a store is a table: written once, under a name
-// that is not given again. All others (manifest, options, markers) are small, and
-// Pebble may write to them.
+// immutable reports whether a file of a store is a table: Pebble writes it once and never uses its name
+// again. All other files (manifest, options, markers) are small, and Pebble may write to them.
 func immutable(name string) bool {
 	return strings.HasSuffix(name, ".sst") || strings.HasSuffix(name, ".blob")
 }
 
-// sums remembers the hashes of a generation's tables, so that an image of a large
-// store reads only what is new since the last one.
+// sums remembers the hashes of a generation's tables, so that an image of a large store reads only the tables
+// that are new since the last one.
 //
-// A hash that is remembered is that of the file, because an open Pebble store
-// gives no file number twice; because only files of a checkpoint are hashed, which
-// are complete; and because the memory ends with the generation: a store opened
-// after a crash may use a number again that it had not recorded. Should the disk
-// change a file nevertheless, whoever reads it from an image finds out (see
-// Image.Open), and so does whoever gets it.
+// A remembered hash is valid for three reasons: an open Pebble store never reuses a file number; only files
+// of a checkpoint are hashed, and those are complete; and the memory ends with the generation, because a
+// store opened after a crash may reuse a number that it had not recorded. If the disk changes a file
+// nevertheless, its reader finds out (see Image.Open), and so does its receiver.
 type sums struct {
 	mu    sync.Mutex
 	known map[string]image.Part
@@ -56,7 +53,7 @@ func (s *sums) get(name string, size int64) (image.Part, bool) {
 	return p, ok && p.Size == size
 }
 
-// set forgets all but the tables among the parts.
+// set keeps the hashes of the tables among the parts and forgets all others.
 func (s *sums) set(parts []image.Part) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,17 +65,17 @@ func (s *sums) set(parts []image.Part) {
 	}
 }
 
-// Image copies the store, everything included that was committed before the
-// call. It may be called beside apply and does not hold it up.
+// Image copies the store, including everything that was committed before the call. It may run beside apply
+// and does not delay it.
 func (s *Store) Image() (_ *Image, err error) {
 	gen, err := s.acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, gen.release()) }()
-	// A checkpoint links the files there are, and without Pebble's log what is
-	// in memory is in none: hence the flush. Commits between it and the
-	// checkpoint may be in or not; the copy itself says how far it is.
+	// A checkpoint links the existing files. Pebble's own log is off, so data in memory is in no file until
+	// the flush. Commits between the flush and the checkpoint may or may not be in the copy; the copy's own
+	// head says its position.
 	if err := s.flush(gen); err != nil {
 		return nil, fmt.Errorf("image: %w", err)
 	}
@@ -96,9 +93,8 @@ func (s *Store) Image() (_ *Image, err error) {
 	return i, nil
 }
 
-// list makes the checkpoint's files the image's parts. A table that is hashed for
-// the first time is looked through, so that no damage is handed on with a hash
-// that vouches for it.
+// list makes the checkpoint's files the image's parts. A table that is hashed for the first time is checked,
+// so that damage is never sent on with a valid hash.
 func (i *Image) list(check *tableChecker, known *sums) error {
 	names, err := i.fs.List(i.dir)
 	if err != nil {
@@ -135,8 +131,7 @@ func hashFile(fs vfs.FS, path string) (image.Part, error) {
 	return p, errors.Join(err, f.Close())
 }
 
-// load reads how far the image is from the image itself, which also shows that it
-// can be opened.
+// load reads the image's position from the image itself, which also proves that it can be opened.
 func (i *Image) load(o *pebble.Options) error {
 	o.ReadOnly, o.ErrorIfNotExists = true, true
 	db, err := pebble.Open(i.dir, o)
@@ -150,18 +145,17 @@ func (i *Image) load(o *pebble.Options) error {
 	return errors.Join(err, db.Close())
 }
 
-// Applied is the last entry in the image.
+// Applied returns the position of the last entry in the image.
 func (i *Image) Applied() entry.Applied { return i.head.applied() }
 
-// Configuration is the membership recorded in the image and its index; nil for
-// none.
+// Configuration returns the membership recorded in the image and its index, or nil if there is none.
 func (i *Image) Configuration() (encoded []byte, index uint64) { return i.configuration.get() }
 
-// Parts are the files of the image.
+// Parts returns the files of the image.
 func (i *Image) Parts() []image.Part { return i.parts }
 
-// Open reads a file of the image. One that is no longer what it was is a disk
-// that cannot be trusted: reading it ends in an error, and the store fails.
+// Open reads a file of the image. If the file has changed, the disk cannot be trusted: the read returns an
+// error and the store fails.
 func (i *Image) Open(name string) (io.ReadCloser, error) {
 	at := slices.IndexFunc(i.parts, func(p image.Part) bool { return p.Name == name })
 	if at < 0 {
@@ -188,8 +182,8 @@ func (r *partReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Path is where a table of the image lies; "" for the files that Pebble writes to,
-// and where the store is not on this machine's disk.
+// Path returns the path of a table of the image. It returns "" for files that Pebble writes to, and for a
+// store that is not on this machine's disk.
 func (i *Image) Path(name string) string {
 	if !immutable(name) || !onDisk(i.fs) {
 		return ""
@@ -197,7 +191,7 @@ func (i *Image) Path(name string) string {
 	return filepath.Join(i.dir, name)
 }
 
-// onDisk says whether paths of fs mean the same to everybody.
+// onDisk reports whether paths of fs are paths of the operating system.
 func onDisk(fs vfs.FS) bool { return fs == vfs.Default }
 
 // Close removes the copy.

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Inbox is what has been applied of what another shard sent: up to which number,
-// and of which incarnation of that shard; zero for nothing. Read only.
+// Inbox returns the incarnation of another shard and the number of its last op that was applied here; both
+// are zero if there is none.
 func (tx *Tx) Inbox(from uint32) (incarnation entry.Incarnation, last uint64) {
 	in := tx.s.inboxes[from]
 	if in == nil {
@@ -19,8 +19,8 @@ func (tx *Tx) Inbox(from uint32) (incarnation entry.Incarnation, last uint64) {
 	return incarnation, in.LastSeq
 }
 
-// PutInbox remembers that what another shard sent has been applied up to a number.
-// Within an incarnation that never falls.
+// PutInbox records the number of the last applied op of another shard. The number never falls within an
+// incarnation.
 func (tx *Tx) PutInbox(from uint32, incarnation entry.Incarnation, last uint64) error {
 	in := tx.s.inboxes[from]
 	switch {
@@ -41,7 +41,7 @@ func (tx *Tx) PutInbox(from uint32, incarnation entry.Incarnation, last uint64) 
 	return nil
 }
 
-// outgoingRow is a stored row and where it goes.
+// outgoingRow is a stored row and its destination.
 type outgoingRow struct {
 	shard uint32
 	OutgoingRow

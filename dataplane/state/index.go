@@ -6,33 +6,31 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// timer is one entry of the timer index, but for the id it belongs to. The
-// zero timer is none.
+// timer is one entry of the timer index without the id of its record. The zero timer is none.
 type timer struct {
 	class TimerClass
 	dueNs int64
 }
 
-// index is all of a job's record that other records are derived from: its ready
-// key, its gate, its timers, its locks, its lease and its place in its queue's counters. Two
-// records of a job with equal indexes have the same derived keys. The zero index is
-// that of a job that is not stored.
+// index is the part of a job's record that other records derive from: its ready key, gate, timers, locks,
+// lease and place in its queue's counters. Two records of a job with equal indexes have the same derived
+// keys. The zero index belongs to a job that is not stored.
 type index struct {
 	queue    string
 	state    job.State
 	ready    bool
 	priority uint8
 	number   uint64
-	key      string // of its lane, while it counts in one
-	timer    timer  // what its state waits for
-	expiry   timer  // the end of its time
-	unlock   timer  // the end of its unique key
+	key      string // of its lane, while the job counts in one
+	timer    timer  // when its state ends
+	expiry   timer  // when the job expires
+	unlock   timer  // when its unique key is released
 	lease    leaseToken
-	gate     gateName         // where it waits instead of being ready
+	gate     gateName         // the gate it waits at instead of being ready
 	locks    [jobLocks]string // the keys it holds, by kind; empty for none
 }
 
-// derive is the only place that says what is derived from a job.
+// derive computes the index of a job. It is the only code that derives records from a job.
 func derive(j *job.Job) (index, error) {
 	if j.State <= 0 || int(j.State) >= job.States {
 		return index{}, fmt.Errorf("state %d is none", j.State)
@@ -76,10 +74,10 @@ func derive(j *job.Job) (index, error) {
 	return ix, nil
 }
 
-// timers are those that a job has; the zero timer is none.
+// timers returns the timers of a job; a zero timer is none.
 func (ix *index) timers() [3]timer { return [...]timer{ix.timer, ix.expiry, ix.unlock} }
 
-// readyAs says whether two indexes have the same ready key or both none.
+// readyAs reports whether two indexes have the same ready key, or both none.
 func (ix index) readyAs(other index) bool {
 	return ix.ready == other.ready &&
 		(!ix.ready || ix.priority == other.priority && ix.number == other.number && ix.queue == other.queue && ix.key == other.key)

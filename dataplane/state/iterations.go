@@ -8,15 +8,14 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// iterationName is one iteration of a job.
+// iterationName identifies one iteration of a job.
 type iterationName struct {
 	id     job.ID
 	number uint32
 }
 
-// PutIteration keeps the next iteration of a job, one that the entry has read, and
-// counts it in the job's detail; PutJob must follow. The record is the Tx's from then
-// on.
+// PutIteration stores the next iteration of a job that the entry has read, and counts it in the job's detail;
+// PutJob must follow. The Tx owns the record from then on.
 func (tx *Tx) PutIteration(j *job.Job, it *job.Iteration) error {
 	if err := tx.putIteration(j, it); err != nil {
 		return tx.fail(fmt.Errorf("put iteration %d of job %x: %w", it.Number, j.Id, err))
@@ -48,8 +47,8 @@ func (tx *Tx) putIteration(j *job.Job, it *job.Iteration) error {
 	return nil
 }
 
-// Iteration is an iteration of a job that the entry has read, as its earlier ops left
-// it; nil where it is not kept.
+// Iteration returns an iteration of a job that the entry has read, as its earlier ops left it, or nil if it
+// is not stored.
 func (tx *Tx) Iteration(j *job.Job, number uint32) (*job.Iteration, error) {
 	d := j.Detail
 	if number > d.GetIteration() || number <= d.GetIteration()-d.GetIterationsKept() {
@@ -73,8 +72,7 @@ func (tx *Tx) Iteration(j *job.Job, number uint32) (*job.Iteration, error) {
 	return it, nil
 }
 
-// DeleteIterations removes the iterations of a job and forgets that it had any;
-// PutJob must follow.
+// DeleteIterations removes the iterations of a job and resets its counts of them; PutJob must follow.
 func (tx *Tx) DeleteIterations(j *job.Job) error {
 	if j.Detail.GetIterationsKept() > 0 {
 		if err := tx.removeIterations(job.ID(j.Id)); err != nil {
@@ -91,8 +89,7 @@ func (tx *Tx) removeIterations(id job.ID) error {
 	return tx.batch.DeleteRange(appendIterationKey(nil, id, 0), iterationsEnd(id), nil)
 }
 
-// removeJudgements deletes what is kept of a job that goes beside its documents: its
-// iterations and its scores.
+// removeJudgements deletes the iterations and scores of a job that is being deleted.
 func (tx *Tx) removeJudgements(h *held) error {
 	if h.job.Detail.GetIterationsKept() > 0 {
 		if err := tx.removeIterations(h.id); err != nil {
@@ -105,12 +102,12 @@ func (tx *Tx) removeJudgements(h *held) error {
 	return nil
 }
 
-// Iterations yields the iterations of a job that are kept, above a number, in order.
+// Iterations yields the stored iterations of a job with a number above after, in order.
 func (v *Snapshot) Iterations(id job.ID, after uint32) iter.Seq2[*job.Iteration, error] {
 	return scanRange(v.snap, append(appendIterationKey(nil, id, after), 0), iterationsEnd(id), func() *job.Iteration { return &job.Iteration{} })
 }
 
-// Iterations are the iterations of a job that are kept, as of the last commit.
+// Iterations returns the stored iterations of a job as of the last commit.
 func (s *Store) Iterations(id job.ID) ([]*job.Iteration, error) {
 	return committed(s, func(r source) (all []*job.Iteration, err error) {
 		for it, err := range scanRange(r, appendIterationKey(nil, id, 0), iterationsEnd(id), func() *job.Iteration { return &job.Iteration{} }) {
@@ -134,13 +131,13 @@ func decodeIterationKey(key []byte) (id job.ID, number uint32, err error) {
 	return job.ID(key[1:17]), binary.BigEndian.Uint32(key[17:]), nil
 }
 
-// iterationsEnd lies after every iteration key of a job and before those of the next.
+// iterationsEnd returns a key after every iteration key of a job and before those of the next job.
 func iterationsEnd(id job.ID) []byte {
 	return append(appendIterationKey(nil, id, 1<<32-1), 0)
 }
 
-// iterations checks that each job's iterations are numbered without a gap up to its
-// last, and that it counts them and their bytes.
+// iterations checks that each job's iterations are numbered without a gap up to the last, and that the job
+// counts them and their bytes correctly.
 func (c *checker) iterations() error {
 	seen, id := &job.Detail{}, job.ID{}
 	owner := func() error {

@@ -13,8 +13,8 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Job is the job as the entry's earlier ops left it; nil when there is none. The
-// op may change it in place and must then call PutJob, after it has decided.
+// Job returns a job as the entry's earlier ops left it, or nil if there is none. The op may change it in
+// place and must then call PutJob, but only after it has decided not to refuse.
 func (tx *Tx) Job(id job.ID) (*job.Job, error) {
 	h, err := tx.hold(id)
 	if err != nil {
@@ -23,7 +23,7 @@ func (tx *Tx) Job(id job.ID) (*job.Job, error) {
 	return h.job, nil
 }
 
-// hold is the job in the entry's hands, read from the store the first time.
+// hold returns the entry's copy of a job and reads it from the store the first time.
 func (tx *Tx) hold(id job.ID) (*held, error) {
 	if h := tx.jobs[id]; h != nil {
 		return h, nil
@@ -43,9 +43,8 @@ func (tx *Tx) hold(id job.ID) (*held, error) {
 	return h, nil
 }
 
-// load reads the stored job, if there is one. Ids begin with the time they were
-// made at, so those of new jobs are mostly greater than any stored one, and that
-// they are not there is known without looking.
+// load reads the stored job, if there is one. An id begins with its creation time, so the id of a new job is
+// mostly greater than any stored one. Such a job cannot be stored, and load does not look for it.
 func (tx *Tx) load(h *held) error {
 	if bytes.Compare(h.id[:], tx.s.newest[:]) > 0 {
 		return nil
@@ -66,9 +65,9 @@ func (tx *Tx) load(h *held) error {
 	return nil
 }
 
-// CreateJob numbers a new job (j.Number), counts it in its queue (made on
-// demand; there must be room for it, see CanAddQueues) and stores it with its
-// events, of which there must be one. The job is the Tx's from then on.
+// CreateJob numbers a new job (j.Number), counts it in its queue, and stores it with its events, at least
+// one. The queue is created if necessary; the op must have checked CanAddQueues. The Tx owns the job from
+// then on.
 func (tx *Tx) CreateJob(j *job.Job, events ...EventType) error {
 	if err := tx.createJob(j, events); err != nil {
 		return tx.fail(fmt.Errorf("create job %x in queue %q: %w", j.Id, j.Queue, err))
@@ -93,7 +92,7 @@ func (tx *Tx) createJob(j *job.Job, events []EventType) error {
 	return tx.change(h, events)
 }
 
-// holdNew takes the place of a job that is not in the store.
+// holdNew returns the entry's record for a job that must not exist yet.
 func (tx *Tx) holdNew(j *job.Job) (*held, error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {
@@ -115,10 +114,9 @@ func (tx *Tx) number(j *job.Job) {
 	tx.head.NextJobNumber++
 }
 
-// PutJob stores a changed job, one that Job or CreateJob has had: its derived
-// keys are moved, its queue's counters follow its state, its events are appended
-// to the feed (EVENT_FAILED and EVENT_RECLAIMED also count a failed attempt). A
-// new state must have an event, or readers of the feed would miss it. The job's
+// PutJob stores a changed job that Job or CreateJob has returned: it moves the job's derived keys, updates
+// the queue's counters and appends the events to the feed. EVENT_FAILED and EVENT_RECLAIMED also count a
+// failed attempt. A new state needs an event, because readers of the feed would miss it otherwise. The job's
 // id, number and queue are fixed.
 func (tx *Tx) PutJob(j *job.Job, events ...EventType) error {
 	if err := tx.putJob(j, events); err != nil {
@@ -145,8 +143,7 @@ func (tx *Tx) putJob(j *job.Job, events []EventType) error {
 	return tx.change(h, events)
 }
 
-// change makes all that derives from a job follow it, but for what Commit
-// writes.
+// change updates everything that derives from a job, except the keys that Commit writes.
 func (tx *Tx) change(h *held, events []EventType) error {
 	to, err := derive(h.job)
 	if err != nil {
@@ -159,7 +156,7 @@ func (tx *Tx) change(h *held, events []EventType) error {
 		return fmt.Errorf("its attempt ends, and it has not given up what it claimed")
 	}
 	if to.state != job.Pending && h.job.Detail.GetGate() != job.Gate_GATE_NONE {
-		h.job.Detail.Gate, h.job.Detail.GateName = job.Gate_GATE_NONE, "" // only who is pending waits at one
+		h.job.Detail.Gate, h.job.Detail.GateName = job.Gate_GATE_NONE, "" // only a pending job waits at a gate
 	}
 	if !h.now.state.Settled() && to.state.Settled() {
 		if owed := tx.owes(h.job); owed != "" {
@@ -175,7 +172,7 @@ func (tx *Tx) change(h *held, events []EventType) error {
 	failed := uint64(0)
 	for _, event := range events {
 		if event == EventType_EVENT_FAILED || event == EventType_EVENT_RECLAIMED {
-			failed = 1 // one attempt ends once, whatever is said about it
+			failed = 1 // an attempt ends once, however many events say so
 		}
 		tx.event(event, h.job.Queue, h.job)
 		if err := tx.remember(h, event); err != nil {
@@ -186,10 +183,10 @@ func (tx *Tx) change(h *held, events []EventType) error {
 	return nil
 }
 
-// rederive makes what lies in memory or in locks follow a job from one index to
-// another; the zero index is that of a job that goes.
+// rederive updates memory and locks when a job goes from one index to another. The zero index stands for a
+// job that is removed.
 func (tx *Tx) rederive(h *held, to index) error {
-	// Gates first: a queue's first lanes are counted from what is not at them.
+	// Gates come first, because the counts of a queue's first lanes leave out the jobs at gates.
 	if err := tx.moveGate(h, to); err != nil {
 		return err
 	}
@@ -208,8 +205,8 @@ func (tx *Tx) rederive(h *held, to index) error {
 	return nil
 }
 
-// owes says what is still to be done for those who wait for a job that settles.
-// Forgetting it would leave them waiting for ever, and nothing would show it.
+// owes returns the open obligation of a job that settles towards jobs that wait for it. If it were forgotten,
+// they would wait for ever without a sign of it.
 func (tx *Tx) owes(j *job.Job) string {
 	switch {
 	case j.Batch != nil && !j.Batch.Counted:
@@ -263,8 +260,8 @@ func (tx *Tx) DeleteBlob(j *job.Job, kind job.BlobKind) error {
 	return nil
 }
 
-// NewID makes an id for a job that the entry itself brings forth, born in queue: a
-// function of the entry's seed, so that every replica makes the same.
+// NewID creates the id of a job that the entry itself creates in queue. It is a function of the entry's seed,
+// so every replica creates the same id.
 func (tx *Tx) NewID(queue string) job.ID {
 	var material [len(entry.Seed{}) + 8]byte
 	copy(material[:], tx.header.Seed[:])
@@ -274,10 +271,9 @@ func (tx *Tx) NewID(queue string) job.ID {
 	return job.NewID(tx.ClockNs()/int64(time.Millisecond), queue, job.Entropy(sum[:len(job.Entropy{})]))
 }
 
-// encodeJobs writes the changed jobs and moves their derived keys, those of one kind
-// after each other and in the order of the keys, as far as that is known: what lies
-// side by side is written faster in one go. Jobs become ready in the order in which
-// ops touch them; their ids, when they are made together, are in none.
+// encodeJobs writes the changed jobs and moves their derived keys, one kind after another and in key order as
+// far as it is known, because Pebble writes neighbouring keys faster. Ready keys keep the order in which ops
+// touched the jobs; the ids of jobs created together have no order, so the rest is sorted by id.
 func (tx *Tx) encodeJobs() error {
 	for _, h := range tx.order {
 		if !h.dirty {
@@ -299,7 +295,7 @@ func (tx *Tx) encodeJobs() error {
 	return nil
 }
 
-// encodeJob writes a changed job, or removes one that has left.
+// encodeJob writes a changed job, or removes a deleted one.
 func (tx *Tx) encodeJob(h *held) error {
 	if bytes.Compare(h.id[:], tx.newest[:]) > 0 {
 		tx.newest = h.id
@@ -324,11 +320,10 @@ func (tx *Tx) encodeJob(h *held) error {
 
 // encodeReady moves the key under which a job is ready, or waits at a gate.
 //
-// Derived keys are removed by SingleDelete: a derived key is set only where the stored
-// job has none and removed only where it has one, so sets and removals of a key
-// take turns. Such a pair vanishes as soon as a flush or compaction sees both,
-// mostly in memory, where an ordinary tombstone would have to sink to the
-// bottom of the store and be walked over until then.
+// It removes derived keys by SingleDelete. A derived key is set only if the stored job has none and removed
+// only if it has one, so sets and removals of a key alternate. Such a pair vanishes as soon as a flush or
+// compaction sees both, mostly in memory. An ordinary tombstone would sink to the bottom of the store, and
+// reads would walk over it until then.
 func (tx *Tx) encodeReady(h *held) error {
 	was, is := h.stored, h.now
 	if !was.readyAs(is) {
@@ -348,9 +343,9 @@ func (tx *Tx) encodeReady(h *held) error {
 	return tx.encodeGate(was, is, h.id)
 }
 
-// dropTimers removes the keys of a job's timers that it has no longer, setTimers writes
-// those that it has come to have. A job that ends goes from its lease's time to that of
-// its retention: in one pass the two would take turns, far from each other.
+// dropTimers removes the keys of timers that a job no longer has; setTimers writes those of its new timers.
+// They are two passes because a job that ends swaps its lease timer for its retention timer: in one pass,
+// writes would alternate between two distant places.
 func (tx *Tx) dropTimers(h *held) error {
 	was, is := h.stored.timers(), h.now.timers()
 	for i := range is {
@@ -396,8 +391,7 @@ func (tx *Tx) setTimer(was, is timer, id [16]byte) error {
 	return tx.batch.Set(tx.key, nil, nil)
 }
 
-// PutBlob stores one of the job's blobs and marks it in j.Blobs; PutJob (or
-// CreateJob) must follow.
+// PutBlob stores one of the job's blobs and marks it in j.Blobs; PutJob or CreateJob must follow.
 func (tx *Tx) PutBlob(j *job.Job, kind job.BlobKind, b *job.Blob) error {
 	id, err := job.IDFromBytes(j.Id)
 	if err == nil && kind >= job.BlobKinds {
@@ -414,9 +408,8 @@ func (tx *Tx) PutBlob(j *job.Job, kind job.BlobKind, b *job.Blob) error {
 	return nil
 }
 
-// PutError stores an attempt's error under its attempt number and counts it in
-// j.Errors, replacing the one of the highest attempt at job.MaxErrorsKept; PutJob
-// must follow.
+// PutError stores an attempt's error under its attempt number and counts it in j.Errors; PutJob must follow.
+// If the job already has job.MaxErrorsKept errors, the one of the highest attempt is replaced.
 func (tx *Tx) PutError(j *job.Job, e *job.AttemptError) error {
 	if err := tx.putError(j, e); err != nil {
 		return tx.fail(fmt.Errorf("put an error of job %x: %w", j.Id, err))
@@ -453,8 +446,8 @@ func (tx *Tx) putError(j *job.Job, e *job.AttemptError) error {
 	return put(tx.batch, tx.key, e)
 }
 
-// readAttempts finds out which attempts of a job have an error record, so that
-// the count stays right also where an attempt fails twice.
+// readAttempts finds out which attempts of a job have an error record, so that the count stays right even if
+// an attempt fails twice.
 func (tx *Tx) readAttempts(h *held, j *job.Job) error {
 	if h.attemptsRead {
 		return nil

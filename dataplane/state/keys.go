@@ -8,10 +8,9 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// The first byte of a key says what the key is. The values are permanent. The
-// small records that every start reads come first; the two indexes, which live
-// for milliseconds and are rewritten all the time, lie together and apart from
-// the wide records, so that they share blocks only with each other.
+// The first byte of a key gives its kind. The values are permanent. The small records that every start reads
+// come first. The ready and timer indexes, whose keys live for milliseconds and are rewritten all the time,
+// lie together and apart from the wide records, so that they share blocks only with each other.
 const (
 	prefixHead          = 0x01
 	prefixConfiguration = 0x02
@@ -58,14 +57,14 @@ const (
 type keyspace struct {
 	prefix byte
 	name   string
-	layout string // what follows the prefix
+	layout string // the part after the prefix
 	value  string
 	sample func() []byte // a key of this kind, for the golden file
 }
 
-// keyspaces is the table of keys: all there is in a store. Integers in keys are
-// big-endian, so that keys sort as the numbers do; "time" is Unix nanoseconds
-// with the sign bit flipped, so that times before 1970 sort first.
+// keyspaces is the table of keys; a store holds no others. Integers in keys are big-endian, so that keys sort
+// as the numbers do. A "time" is Unix nanoseconds with the sign bit flipped, so that times before 1970 sort
+// first.
 var keyspaces = []keyspace{
 	{prefixHead, "head", "", "Head", headKey},
 	{prefixConfiguration, "configuration", "", "index 8 | raft's encoding of the membership", configurationKey},
@@ -122,7 +121,7 @@ var keyspaces = []keyspace{
 
 var sampleID = job.ID{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
-// The lengths of the keys that have one.
+// These are the lengths of keys of fixed length, in bytes.
 const (
 	timerKeyLen  = 1 + 1 + 8 + 1 + 16
 	jobKeyLen    = 1 + 16
@@ -143,8 +142,8 @@ func termsKey() []byte            { return []byte{prefixTerms} }
 func queueKey(name string) []byte { return append([]byte{prefixQueue}, name...) }
 func apiKeyKey(id string) []byte  { return append([]byte{prefixKey}, id...) }
 
-// appendReadyKey appends the key of a ready job. The zero byte ends the name:
-// no queue name holds one, so no queue's keys lie between another's.
+// appendReadyKey appends the key of a ready job. The zero byte ends the queue's name. No name contains one,
+// so the keys of different queues do not mix.
 func appendReadyKey(b []byte, queue string, priority uint8, number uint64) []byte {
 	b = append(b, prefixReady)
 	b = append(b, queue...)
@@ -152,8 +151,7 @@ func appendReadyKey(b []byte, queue string, priority uint8, number uint64) []byt
 	return binary.BigEndian.AppendUint64(b, number)
 }
 
-// appendGateKey appends the key of a job that waits at a gate. No name of a gate holds
-// a zero byte.
+// appendGateKey appends the key of a job at a gate. No name of a gate contains a zero byte.
 func appendGateKey(b []byte, g gateName, priority uint8, number uint64) []byte {
 	b = append(b, prefixGate, byte(g.kind))
 	b = append(b, g.name...)
@@ -161,8 +159,8 @@ func appendGateKey(b []byte, g gateName, priority uint8, number uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, number)
 }
 
-// appendReadyOf appends the key of a ready job that may have a fairness key. No key
-// holds a zero byte, so that no lane's jobs lie between another's.
+// appendReadyOf appends the key of a ready job that may have a fairness key. No fairness key contains a zero
+// byte, so the jobs of different lanes do not mix.
 func appendReadyOf(b []byte, queue, key string, priority uint8, number uint64) []byte {
 	if key == "" {
 		return appendReadyKey(b, queue, priority, number)
@@ -178,13 +176,13 @@ func appendLaneKey(b []byte, queue, key string) []byte {
 	return append(b, key...)
 }
 
-// appendLaneChangesKey appends the key of what an entry changed of lanes.
+// appendLaneChangesKey appends the key of an entry's lane changes.
 func appendLaneChangesKey(b []byte, index uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, prefixLaneChanges), index)
 }
 
-// appendTimerKey appends the key of a timer of the class for id, due at dueNs.
-// The kind says what the id names, should a class ever hold several kinds.
+// appendTimerKey appends the key of a timer of the class for id, due at dueNs. The kind byte tells what the
+// id names, so that a class may hold several kinds in the future.
 func appendTimerKey(b []byte, t timer, id [16]byte) []byte {
 	b = append(b, prefixTimer, byte(t.class))
 	b = binary.BigEndian.AppendUint64(b, sortableTime(t.dueNs))
@@ -192,7 +190,7 @@ func appendTimerKey(b []byte, t timer, id [16]byte) []byte {
 	return append(b, id[:]...)
 }
 
-// The kinds of things timers are for; the values are part of keys: permanent.
+// The kinds of the records that timers belong to. The values are part of keys, so they are permanent.
 const (
 	timerKindJob         = 1
 	timerKindIdempotency = 2
@@ -221,12 +219,12 @@ func timerKind(class TimerClass) byte {
 	return timerKindJob
 }
 
-// timerBound is the least possible key of a class at dueNs.
+// timerBound returns the smallest possible key of a class at dueNs.
 func timerBound(class TimerClass, dueNs int64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{prefixTimer, byte(class)}, sortableTime(dueNs))
 }
 
-// timerEnd lies after every key of a class.
+// timerEnd returns a key after every key of a class.
 func timerEnd(class TimerClass) []byte { return []byte{prefixTimer, byte(class) + 1} }
 
 func appendJobKey(b []byte, id job.ID) []byte {
@@ -255,8 +253,7 @@ func appendUsageKey(b []byte, seq uint64) []byte {
 	return binary.BigEndian.AppendUint64(append(b, prefixUsage), seq)
 }
 
-// appendShardKey appends the key of an outbox or an inbox: what is kept of the way
-// to or from a shard.
+// appendShardKey appends the key of the outbox or inbox of a shard.
 func appendShardKey(b []byte, prefix byte, shard uint32) []byte {
 	return binary.BigEndian.AppendUint32(append(b, prefix), shard)
 }
@@ -269,7 +266,7 @@ func appendForwardKey(b []byte, id job.ID) []byte {
 	return append(append(b, prefixForward), id[:]...)
 }
 
-// appendIDKey appends the key of a record that is one of its kind for an id.
+// appendIDKey appends the key of a record of which there is one for an id.
 func appendIDKey(b []byte, prefix byte, id [16]byte) []byte {
 	return append(append(b, prefix), id[:]...)
 }
@@ -278,8 +275,8 @@ func appendWaiterKey(b []byte, id, waiter job.ID) []byte {
 	return append(appendIDKey(b, prefixWaiter, id), waiter[:]...)
 }
 
-// appendLockKey appends the key of a lock. The zero byte ends the queue's name, as
-// in a ready key; the text may hold any.
+// appendLockKey appends the key of a lock. The zero byte ends the queue's name, as in a ready key. The text
+// may contain any bytes.
 func appendLockKey(b []byte, l lockName) []byte {
 	b = append(b, prefixLock, byte(l.kind))
 	b = append(b, l.queue...)
@@ -319,7 +316,7 @@ func decodeGateKey(key []byte) (gateName, error) {
 	return gateName{job.Gate(key[1]), string(key[2 : len(key)-tail])}, nil
 }
 
-// readyNumber is the number of the job that a ready key is of.
+// readyNumber returns the job number in a ready key.
 func readyNumber(key []byte) (uint64, error) {
 	const tail = 1 + 1 + 8
 	if len(key) < 1+tail || key[0] != prefixReady && key[0] != prefixLaneReady || key[len(key)-tail] != 0 {
@@ -413,5 +410,5 @@ func decodeForwardKey(key []byte) (job.ID, error) {
 	return job.ID(key[1:]), nil
 }
 
-// latest is later than any time a timer may have.
+// latest is later than any timer.
 const latest = math.MaxInt64

@@ -1,14 +1,14 @@
 package state
 
-// laneHeap is a set of lanes of which the first is known: the one that comes before
-// all others by before, which must be a total order. Each lane knows its place in it.
+// laneHeap is a set of lanes whose first lane, by the total order before, is found in constant time. Each
+// lane stores its place in the heap.
 type laneHeap struct {
 	list   []*lane
 	before func(a, b *lane) bool
-	place  func(l *lane) *int // 1 + its index in list; 0 where it is not in the heap
+	place  func(l *lane) *int // 1 + its index in list; 0 if it is not in the heap
 }
 
-// first is the lane that comes before all others; nil of none.
+// first returns the lane that comes before all others, or nil for an empty heap.
 func (h *laneHeap) first() *lane {
 	if len(h.list) == 0 {
 		return nil
@@ -35,7 +35,7 @@ func (h *laneHeap) remove(l *lane) {
 	}
 }
 
-// fix has a lane that has changed take its place.
+// fix moves a changed lane to its place.
 func (h *laneHeap) fix(l *lane) {
 	if at := *h.place(l) - 1; !h.up(at) {
 		h.down(at)

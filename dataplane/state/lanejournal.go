@@ -9,20 +9,19 @@ import (
 	"strings"
 )
 
-// A lane changes with every enqueue, fetch and ack of its jobs, and most lanes are
-// forgotten moments after they came. So an entry does not write the records of the
-// lanes it changed, each at a place of its own, but one record of all of them at the end
-// of a journal. When the journal is full it is folded: what is left of its lanes goes
-// into their own records, and the journal begins anew (ADR 0030).
+// A lane changes with every enqueue, fetch and ack of its jobs, and most lanes are forgotten moments after
+// they appear. So an entry does not write the record of each changed lane, each at its own place in the
+// store, but one record of all of them at the end of a journal. When the journal is full it is folded: the
+// remaining lanes are written to their own records, and the journal starts again (ADR 0030).
 
-// laneChangesKept is how many changes of lanes the journal holds at most, and so how many
-// records an entry writes that folds it.
+// laneChangesKept bounds the lane changes in the journal, and thereby the records that an entry writes when
+// it folds the journal.
 const laneChangesKept = 4096
 
 // laneJournal is the journal in memory.
 type laneJournal struct {
-	entries []uint64 // indexes of the entries that have a record in it
-	lanes   []*lane  // those it speaks of, forgotten ones too, in the order they came
+	entries []uint64 // indexes of the entries with a record in the journal
+	lanes   []*lane  // lanes in the journal, also forgotten ones, in the order of their first change
 }
 
 // encodeLanes writes the lanes that the entry changed.
@@ -36,7 +35,7 @@ func (tx *Tx) encodeLanes() error {
 	for _, l := range tx.lanes {
 		l.touched = false
 		if l.rec.Forgotten && !l.stored && !l.journaled {
-			continue // it came and went with the entry
+			continue // created and forgotten within the entry
 		}
 		changes = append(changes, l.rec)
 		if !l.journaled {
@@ -57,8 +56,8 @@ func (tx *Tx) encodeLanes() error {
 	return put(tx.batch, tx.key, &tx.laneChanges)
 }
 
-// foldLanes writes the own records of the lanes in the journal, and empties it. Its keys
-// are set once and removed once, so that SingleDelete is enough.
+// foldLanes writes the journal's lanes to their own records and empties the journal. Journal keys are set
+// once and removed once, so SingleDelete suffices.
 func (tx *Tx) foldLanes() (err error) {
 	journal := &tx.s.laneJournal
 	for _, l := range journal.lanes {
@@ -85,7 +84,7 @@ func (tx *Tx) foldLanes() (err error) {
 	return nil
 }
 
-// readJournal yields the changes of lanes that are not in their own records yet.
+// readJournal yields the lane changes that are not in the lanes' own records yet.
 func readJournal(r source) iter.Seq2[*Lane, error] {
 	return func(yield func(*Lane, error) bool) {
 		for changes, err := range scan(r, prefixLaneChanges, func() *LaneChanges { return &LaneChanges{} }) {
@@ -102,7 +101,7 @@ func readJournal(r source) iter.Seq2[*Lane, error] {
 	}
 }
 
-// laneName is what tells lanes apart.
+// laneName identifies a lane.
 type laneName struct{ queue, key string }
 
 func (l *Lane) name() laneName { return laneName{l.Queue, l.Key} }
@@ -111,14 +110,13 @@ func compareLanes(a, b laneName) int {
 	return cmp.Or(strings.Compare(a.queue, b.queue), strings.Compare(a.key, b.key))
 }
 
-// storedLane is a lane as the store has it: forgotten ones, too, that are still to be
-// removed.
+// storedLane is a lane as stored. It may be a forgotten lane that is still to be removed.
 type storedLane struct {
 	rec               *Lane
-	stored, journaled bool // in a record of its own, in the journal
+	stored, journaled bool // has a record of its own; is in the journal
 }
 
-// readLanes are the lanes of the store, and how many changes its journal has.
+// readLanes returns the lanes of the store and the number of changes in its journal.
 func readLanes(r source) (lanes map[laneName]storedLane, changes uint64, err error) {
 	lanes = map[laneName]storedLane{}
 	for rec, err := range scan(r, prefixLane, func() *Lane { return &Lane{} }) {
@@ -137,8 +135,7 @@ func readLanes(r source) (lanes map[laneName]storedLane, changes uint64, err err
 	return lanes, changes, nil
 }
 
-// loadLanes gives the queues their lanes. It returns the journal, and how many lanes
-// there are.
+// loadLanes gives the queues their lanes. It returns the journal and the number of lanes.
 func loadLanes(r source, queues map[string]*queue, book *Book, head *Head) (journal laneJournal, n uint64, err error) {
 	lanes, changes, err := readLanes(r)
 	if err != nil {
@@ -180,7 +177,7 @@ func loadLanes(r source, queues map[string]*queue, book *Book, head *Head) (jour
 	return journal, n, nil
 }
 
-// Lane is the record of a queue's lane; nil when there is none.
+// Lane returns the record of a queue's lane, or nil if there is none.
 func (v *Snapshot) Lane(queue, key string) (*Lane, error) {
 	l := &Lane{}
 	if found, err := get(v.snap, appendLaneKey(nil, queue, key), l); err != nil {
@@ -202,7 +199,7 @@ func (v *Snapshot) Lane(queue, key string) (*Lane, error) {
 	return l, nil
 }
 
-// lanesOf are the lanes of a queue by key; none where no job has had one.
+// lanesOf returns the lanes of a queue by key; the map is empty if no job has had a key.
 func (v *Snapshot) lanesOf(queue string) (map[string]*Lane, error) {
 	lanes := map[string]*Lane{}
 	from := appendLaneKey(nil, queue, "")

@@ -8,64 +8,63 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A lane is the jobs of a queue that have one fairness key, and the share of the
-// queue that the key has had. A queue none of whose jobs has a key has no lanes; as
-// soon as one has, those without a key are a lane too, the one of the empty key.
+// A lane is the jobs of a queue that have one fairness key, and the share of the queue that the key has
+// received. A queue whose jobs have no keys has no lanes. As soon as one job has a key, the jobs without a
+// key form a lane too, that of the empty key.
 //
-// The queue goes on with the lane that has been served least (ADR 0022). All that
-// order follows from lies in the lanes' records and the queue's: what is here in
-// memory is computed from them, and a store that is opened again goes on as if it had
-// never been closed.
+// The queue serves the lane next that has been served least (ADR 0022). The order derives only from the
+// records of the lanes and the queue; the lanes in memory are computed from them, so a reopened store goes on
+// as if it had never been closed.
 
-// laneHeads is how many ready jobs of a lane and priority are held in memory. There
-// may be very many lanes.
+// laneHeads is the number of ready jobs of a lane and priority in memory. It is small because there may be
+// very many lanes.
 const laneHeads = 32
 
-// unknownService is what a job is charged in advance when nothing is known of how
+// unknownService is the time in nanoseconds that a job is charged in advance when nothing is known about how
 // long such jobs take. It is corrected when the job ends.
 const unknownService = 1e9
 
-// servedMost bounds what a lane is said to have been served, far from what overflows.
+// servedMost bounds the served time of a lane, far from overflow.
 const servedMost = 1 << 61
 
 // lane is a lane in memory, as the running entry leaves it.
 type lane struct {
 	queue *queue
 	rec   *Lane
-	rule  *LimitRule // that its key obeys; nil for none
-	heads *heads     // its own; of the empty key the queue's
+	rule  *LimitRule // the rule of its key; nil for none
+	heads *heads     // its own; for the empty key those of the queue
 	own   heads
 
-	room  uint64 // jobs that its limits let go, when last looked at
+	room  uint64 // jobs that its limits let go, as of the last settle
 	share uint64 // its weight, while it competes
-	dueNs int64  // until when it waits, or its rate is remembered
+	dueNs int64  // end of its wait, or of the memory of its rate
 
-	in         *laneHeap // one of its queue's; nil where it waits for an event
+	in         *laneHeap // a heap of its queue; nil while it waits for an event
 	at, dropAt int       // see laneHeap.place
 
-	stored    bool // it has a record of its own
-	journaled bool // it is in the journal
-	touched   bool // it is in tx.lanes
+	stored    bool // has a record of its own
+	journaled bool // is in the journal
+	touched   bool // is in tx.lanes
 }
 
-// lanes are those of a queue. Each lane is in one of the heaps at most; longest is
-// beside them.
+// lanes are the lanes of a queue. Each lane is in at most one of the heaps ready, waiting, idle and fading;
+// longest holds all lanes besides.
 type lanes struct {
 	byKey map[string]*lane
-	// ready compete; the one served least comes first.
+	// ready lanes compete; the lane served least comes first.
 	ready laneHeap
-	// waiting have ready jobs that only their rate keeps.
+	// waiting lanes have ready jobs that only their rate limit keeps back.
 	waiting laneHeap
-	// idle have no jobs; the one comes first that the queue has caught up with first.
+	// idle lanes have no jobs; the lane that the queue catches up with first comes first.
 	idle laneHeap
-	// fading have no jobs, and their rate is remembered still.
+	// fading lanes have no jobs, but their rate is still remembered.
 	fading laneHeap
-	// longest are all, by how many jobs are ready; nil until somebody asks.
+	// longest holds all lanes by their number of ready jobs; nil until its first use.
 	longest *laneHeap
 
-	room   uint64 // of all
-	weight uint64 // of those that compete
-	jobs   uint64 // of all, ready and active
+	room   uint64 // sum over all lanes
+	weight uint64 // sum over the competing lanes
+	jobs   uint64 // ready and active jobs of all lanes
 }
 
 func newLanes() *lanes {
@@ -83,8 +82,7 @@ func newLanes() *lanes {
 	}
 }
 
-// add makes a lane of a record one of the queue's. Its jobs in the store, if it has
-// any, are not read yet.
+// addLane adds a lane with a record to the queue. Its ready jobs in the store are not read yet.
 func (q *queue) addLane(rec *Lane, rule *LimitRule) *lane {
 	if q.lanes == nil {
 		q.lanes = newLanes()
@@ -101,7 +99,7 @@ func (q *queue) addLane(rec *Lane, rule *LimitRule) *lane {
 	return l
 }
 
-// drop takes a lane out.
+// drop removes a lane from the heaps and sums.
 func (ls *lanes) drop(l *lane) {
 	if l.in != nil {
 		l.in.remove(l)
@@ -116,20 +114,19 @@ func (ls *lanes) drop(l *lane) {
 	delete(ls.byKey, l.rec.Key)
 }
 
-// weight is the lane's share against those of others.
+// weight returns the lane's weight against those of others.
 func (l *lane) weight() uint64 { return uint64(max(l.rec.Weight, 1)) }
 
-// expectedNs is how long a job of the lane is expected to take.
+// expectedNs returns the expected duration of a job of the lane.
 func (l *lane) expectedNs() int64 {
 	return cmp.Or(l.rec.ExpectedNs, l.queue.rec.ExpectedNs, unknownService)
 }
 
-// chargeNs is what a job of the lane is charged in advance, by weight.
+// chargeNs returns the charge of a job of the lane in advance, divided by the weight.
 func (l *lane) chargeNs() int64 { return max(l.expectedNs()/int64(l.weight()), 1) }
 
-// startNs is what the lane has been served where its next job is let go. A lane that
-// its limits may keep makes nothing of the time it was kept: it goes on where the
-// queue is.
+// startNs returns the served time of the lane at the start of its next job. A lane with limits gains nothing
+// from the time it was kept back: it continues from where the queue is.
 func (l *lane) startNs() int64 {
 	if l.rule != nil {
 		return max(l.rec.ServedNs, l.queue.rec.ServedNs)
@@ -137,19 +134,19 @@ func (l *lane) startNs() int64 {
 	return l.rec.ServedNs
 }
 
-// LaneLimit is what of a limit rule keeps a lane's ready jobs.
+// LaneLimit is the part of a limit rule that keeps a lane's ready jobs back.
 type LaneLimit uint8
 
-// The limits of a rule.
+// These are the limits of a rule.
 const (
-	LaneFree LaneLimit = iota // none does
+	LaneFree LaneLimit = iota // no limit applies
 	LanePaused
 	LaneConcurrency
-	LaneRate // nothing but time lifts it
+	LaneRate // only time lifts it
 )
 
-// Room is how many of the lane's ready jobs a rule lets go, and what of it keeps them
-// where that is none. A nil rule keeps nothing.
+// Room returns the number of the lane's ready jobs that a rule lets go, and the limit that keeps all of them
+// back if that is 0. A nil rule keeps none back.
 func (l *Lane) Room(rule *LimitRule, clockNs int64) (room uint64, by LaneLimit) {
 	room = l.GetPending()
 	if rule == nil || room == 0 {
@@ -171,7 +168,7 @@ func (l *Lane) Room(rule *LimitRule, clockNs int64) (room uint64, by LaneLimit) 
 	return room, LaneFree
 }
 
-// settle has a lane that was changed take its place.
+// settle moves a changed lane to the heap and place it belongs to.
 func (ls *lanes) settle(l *lane, clockNs int64) {
 	room, by := l.rec.Room(l.rule, clockNs)
 	share, to := uint64(0), (*laneHeap)(nil)
@@ -207,21 +204,21 @@ func (ls *lanes) settle(l *lane, clockNs int64) {
 	}
 }
 
-// wake has the lanes compete that their rates let go of by now.
+// wake lets the lanes compete whose rate limits allow jobs again.
 func (ls *lanes) wake(clockNs int64) {
 	for l := ls.waiting.first(); l != nil && l.dueNs <= clockNs; l = ls.waiting.first() {
 		ls.settle(l, clockNs)
 	}
 }
 
-// fetchable is how many jobs the lanes' limits let go.
+// fetchable returns the number of jobs that the lanes' limits let go.
 func (ls *lanes) fetchable(clockNs int64) int {
 	ls.wake(clockNs)
 	return int(ls.room)
 }
 
-// freeAt is when a lane's rate lets a job go where nothing else does: 0 where other
-// lanes have some, or it is not their rates that keep all.
+// freeAt returns the time at which a rate limit next allows a job. It returns 0 if a lane has room now, or if
+// no lane waits for its rate limit.
 func (ls *lanes) freeAt() int64 {
 	if l := ls.waiting.first(); l != nil && ls.room == 0 {
 		return l.dueNs
@@ -229,9 +226,9 @@ func (ls *lanes) freeAt() int64 {
 	return 0
 }
 
-// beginNs is where a lane begins that gets its first ready job: at what a lane would
-// have been served that always had one. That is kept within a job of the least that
-// any has been served, for what jobs were expected to take may have been far off.
+// beginNs returns the served time at which a lane with its first ready job begins: that of a lane that always
+// had jobs. It is at most one job ahead of the least served lane, because the expected durations may have
+// been far off.
 func (q *queue) beginNs(clockNs int64) int64 {
 	q.lanes.wake(clockNs)
 	if l := q.lanes.ready.first(); l != nil {
@@ -240,7 +237,7 @@ func (q *queue) beginNs(clockNs int64) int64 {
 	return q.rec.ServedNs
 }
 
-// longestLane is the lane with the most ready jobs.
+// longestLane returns the lane with the most ready jobs.
 func (ls *lanes) longestLane() *lane {
 	if ls.longest == nil {
 		ls.longest = &laneHeap{place: func(l *lane) *int { return &l.dropAt }, before: func(a, b *lane) bool {
@@ -253,7 +250,7 @@ func (ls *lanes) longestLane() *lane {
 	return ls.longest.first()
 }
 
-// lane is the lane of a key, which must be there.
+// lane returns the lane of a key, which must exist.
 func (q *queue) lane(key string) (*lane, error) {
 	if q.lanes != nil {
 		if l := q.lanes.byKey[key]; l != nil {
@@ -263,5 +260,5 @@ func (q *queue) lane(key string) (*lane, error) {
 	return nil, fmt.Errorf("queue %q has no lane for %q, and a job in it", q.rec.Name, key)
 }
 
-// inLane says whether a job counts in a lane.
+// inLane reports whether a job counts in a lane.
 func (ix index) inLane() bool { return ix.ready || ix.state == job.Active }

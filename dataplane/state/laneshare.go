@@ -8,13 +8,13 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// lanesForgotten bounds how many lanes one commit forgets.
+// lanesForgotten bounds the lanes that one commit forgets.
 const lanesForgotten = 1000
 
-// CanAddLanes says whether n more lanes fit under job.MaxLanes.
+// CanAddLanes reports whether n more lanes fit under job.MaxLanes.
 func (tx *Tx) CanAddLanes(n int) bool { return tx.head.LaneRecords+uint64(n) <= job.MaxLanes }
 
-// Lane is the record of a queue's lane; nil when there is none. Read only.
+// Lane returns the record of a queue's lane, or nil if there is none. The caller must not change it.
 func (tx *Tx) Lane(queue, key string) *Lane {
 	if q := tx.s.queues[queue]; q != nil && q.lanes != nil {
 		if l := q.lanes.byKey[key]; l != nil {
@@ -24,8 +24,8 @@ func (tx *Tx) Lane(queue, key string) *Lane {
 	return nil
 }
 
-// moveLane makes the lanes follow a job from one index to another: their counts, their
-// heads, and who comes next.
+// moveLane updates the lane of a job that goes from one index to another: its counts, its heads and its place
+// in the order.
 func (tx *Tx) moveLane(h *held, to index) error {
 	q, from := h.queue, h.now
 	leaves, comes := from.inLane(), to.inLane()
@@ -63,7 +63,7 @@ func (tx *Tx) moveLane(h *held, to index) error {
 	return nil
 }
 
-// move counts a job that goes from one index to another, and makes the heads follow.
+// move counts a job that goes from one index to another and updates the heads.
 func (l *lane) move(id job.ID, from, to index, bound int) error {
 	ls, rec := l.queue.lanes, l.rec
 	if from.state != to.state {
@@ -102,8 +102,8 @@ func (l *lane) move(id job.ID, from, to index, bound int) error {
 	return nil
 }
 
-// openLanes gives a queue lanes, now that it gets its first job with a key, which it
-// counts already: all others have none.
+// openLanes gives a queue its first lane when its first job with a key arrives. That job is in the queue's
+// counts already; all other jobs have no key and form the lane of the empty key.
 func (tx *Tx) openLanes(q *queue, first index) {
 	rec := &Lane{Queue: q.rec.Name, ServedNs: q.rec.ServedNs, Pending: q.rec.InState[job.Pending] - q.rec.Gated, Active: q.rec.InState[job.Active]}
 	if first.ready {
@@ -114,7 +114,7 @@ func (tx *Tx) openLanes(q *queue, first index) {
 	tx.newLane(q, rec)
 }
 
-// addLane is a new lane for a key.
+// addLane creates a lane for a key.
 func (tx *Tx) addLane(q *queue, key string) *lane {
 	return tx.newLane(q, &Lane{Queue: q.rec.Name, Key: key})
 }
@@ -128,7 +128,7 @@ func (tx *Tx) newLane(q *queue, rec *Lane) *lane {
 	return l
 }
 
-// changedLane has a lane take its place, and its record written at Commit.
+// changedLane moves a changed lane to its place and has Commit write its record.
 func (tx *Tx) changedLane(l *lane) {
 	tx.touchLane(l)
 	l.queue.lanes.settle(l, tx.head.ClockNs)
@@ -141,9 +141,9 @@ func (tx *Tx) touchLane(l *lane) {
 	}
 }
 
-// BeginService charges the lane of a job, if its queue has any, for the attempt that
-// begins with its lease: what its jobs are expected to take. It counts the attempt
-// against the rate of its key. The job is the one NextReady gave, and ready still.
+// BeginService charges the lane of a job, if its queue has lanes, the expected duration of the attempt that
+// begins with the job's lease, and counts the attempt against the rate limit of its key. The job must be the
+// one that NextReady returned, and still be ready.
 func (tx *Tx) BeginService(j *job.Job) error {
 	q := tx.s.queues[j.Queue]
 	if q == nil || q.lanes == nil {
@@ -157,8 +157,8 @@ func (tx *Tx) BeginService(j *job.Job) error {
 		tx.rebase(q)
 	}
 	startNs, chargedNs := l.startNs(), l.chargeNs()
-	// What a lane would have been served that always had jobs: each job brings it
-	// forward by its part, among all that compete.
+	// The queue's served time is that of a lane that always had jobs. Each job advances it by its share among
+	// all competing lanes.
 	passedNs := q.rec.ServedNs + l.expectedNs()/int64(max(q.lanes.weight, l.weight()))
 	q.rec.ServedNs = min(max(passedNs, startNs), startNs+chargedNs)
 	l.rec.ServedNs = min(startNs+chargedNs, 2*servedMost-1)
@@ -174,8 +174,8 @@ func (tx *Tx) BeginService(j *job.Job) error {
 	return nil
 }
 
-// EndService corrects what a job's lane was charged for an attempt that ends, once, to
-// what it took. One that was not delivered took nothing, and says nothing of others.
+// EndService replaces the charge of an attempt that ends by its real duration, once. An attempt that was not
+// delivered took no time and does not change the expected duration.
 func (tx *Tx) EndService(j *job.Job, delivered bool) {
 	chargedNs := j.Lease.GetChargedNs()
 	if chargedNs == 0 {
@@ -184,7 +184,7 @@ func (tx *Tx) EndService(j *job.Job, delivered bool) {
 	j.Lease.ChargedNs = 0
 	l := tx.laneOf(j)
 	if l == nil {
-		return // the jobs without a key were the last, and are no lane any more
+		return // the jobs without a key were the last, and their lane is gone
 	}
 	tookNs := int64(0)
 	if delivered {
@@ -205,7 +205,7 @@ func (tx *Tx) laneOf(j *job.Job) *lane {
 	return q.lanes.byKey[j.FairnessKey]
 }
 
-// average moves an average by an eighth of the way; 0 is none yet.
+// average moves an average an eighth of the way to a new value; 0 means that there is no average yet.
 func average(was, now int64) int64 {
 	if was == 0 {
 		return now
@@ -213,8 +213,8 @@ func average(was, now int64) int64 {
 	return max(was+(now-was)/8, 1)
 }
 
-// rebase counts from where the queue is, before numbers become too large. Only what
-// lanes have been served more or less than each other means anything.
+// rebase subtracts the queue's served time from all lanes before the numbers become too large. Only the
+// differences between lanes matter.
 func (tx *Tx) rebase(q *queue) {
 	for _, key := range slices.Sorted(maps.Keys(q.lanes.byKey)) {
 		l := q.lanes.byKey[key]
@@ -225,7 +225,7 @@ func (tx *Tx) rebase(q *queue) {
 	tx.touch(q)
 }
 
-// ApplyRules has the jobs of a queue that wait follow the limit rules of the book.
+// ApplyRules makes the lanes of a queue follow the limit rules of the book.
 func (tx *Tx) ApplyRules(name string) {
 	q := tx.s.queues[name]
 	if q == nil || q.lanes == nil {
@@ -253,9 +253,8 @@ func (tx *Tx) ApplyRules(name string) {
 	q.stirred = true
 }
 
-// forget removes lanes that nothing would be different without: they have no jobs, no
-// rate to remember, and the queue has caught up with what they have been served, or
-// nobody is there to compete with.
+// forget removes lanes without jobs whose removal changes nothing: no rate is remembered, and either the
+// queue has caught up with their served time or no other jobs compete.
 func (tx *Tx) forget(q *queue) {
 	ls := q.lanes
 	for range lanesForgotten {
@@ -276,7 +275,7 @@ func (tx *Tx) forget(q *queue) {
 	}
 }
 
-// removeLane removes a lane, in memory and at Commit.
+// removeLane removes a lane from memory at once and from the store at Commit.
 func (tx *Tx) removeLane(l *lane) {
 	l.queue.lanes.drop(l)
 	l.queue.rec.Lanes--
@@ -285,7 +284,7 @@ func (tx *Tx) removeLane(l *lane) {
 	tx.touchLane(l)
 }
 
-// removeLanes removes all lanes of a queue that goes.
+// removeLanes removes all lanes of a deleted queue.
 func (tx *Tx) removeLanes(q *queue) {
 	if q.lanes == nil {
 		return

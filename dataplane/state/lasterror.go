@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// LastError is the highest attempt of a job, one that the entry has read, of which
-// an error is kept; 0 is none.
+// LastError returns the highest attempt with a stored error of a job that the entry has read, or 0 if there
+// is none.
 func (tx *Tx) LastError(j *job.Job) (attempt uint32, err error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {

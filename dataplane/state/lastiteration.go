@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Iteration is the last iteration of the job with this detail, as of the last commit;
-// nil where it is not kept, or has gone.
+// Iteration returns the last iteration of the job with this detail as of the last commit, or nil if it is not
+// stored.
 func (s *Store) Iteration(id job.ID, d *job.Detail) (*job.Iteration, error) {
 	if d.GetIterationsKept() == 0 {
 		return nil, nil

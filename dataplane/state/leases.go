@@ -6,22 +6,21 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// leases finds the active job that a lease token belongs to. It lies in memory
-// alone: it derives from the jobs, a token is looked up only by the applying
-// goroutine, and a key for each lease would cost every fetch and every ack a
-// write. Keys and values hold no pointers, so the collector passes it by.
+// leases maps a lease token to its active job. It lies only in memory: it derives from the jobs, only the
+// applying goroutine looks tokens up, and a stored key for each lease would add a write to every fetch and
+// ack. Keys and values contain no pointers, so the garbage collector does not scan them.
 type leases map[leaseToken]job.ID
 
 // leaseToken is the token of a current lease; the zero token is none.
 type leaseToken [job.TokenSize]byte
 
-// tokenOf is the token of an active job's lease.
+// tokenOf returns the token of an active job's lease.
 func tokenOf(j *job.Job) (t leaseToken) {
 	copy(t[:], j.Lease.GetToken())
 	return t
 }
 
-// move follows a job from one index to another.
+// move updates the map when a job goes from one index to another.
 func (l leases) move(was, is index, id job.ID) {
 	if was.lease == is.lease {
 		return
@@ -34,8 +33,8 @@ func (l leases) move(was, is index, id job.ID) {
 	}
 }
 
-// loadLeases reads the active jobs, which the lease timers list: what it costs
-// depends on how many there are, not on the backlog.
+// loadLeases reads the active jobs, which the lease timers list. Its cost depends on their number, not on the
+// backlog.
 func loadLeases(r source) (leases, error) {
 	all := leases{}
 	for key, err := range scanKeys(r, []byte{prefixTimer, byte(TimerLease)}, timerEnd(TimerLease)) {
@@ -59,8 +58,7 @@ func loadLeases(r source) (leases, error) {
 	return all, nil
 }
 
-// Leased is the active job whose current lease has the token, as the entry's
-// earlier ops left it.
+// Leased returns the active job whose current lease has the token, as the entry's earlier ops left it.
 func (tx *Tx) Leased(token [job.TokenSize]byte) (id job.ID, ok bool) {
 	id, ok = tx.s.leases[token]
 	return id, ok

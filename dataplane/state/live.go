@@ -8,18 +8,16 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Reused reads jobs that were written just now and what they were enqueued with, for who
-// hands many of them out. Most are still in memory. Of the others, a job's record lies on
-// top of the store, where a look-up finds it at once, and its payload far below, near those
-// of the jobs enqueued with it, where it pays to go along.
+// Reused reads many recently written jobs and their payloads for one answer. Most are still in memory. Of the
+// others, a job's record is at the top of the store, where a lookup finds it at once, while its payload lies
+// far below, near those of jobs enqueued together, where an iterator pays off.
 //
-// Its Job and Blob answer the same one again, with other contents: what is still wanted of
-// it when the next is asked for has to be copied. A job has a lease and a policy in any
-// case; they are empty where its record has none. It belongs to one goroutine and must be
-// closed.
+// Job and Blob return the same object at each call with new contents, so the caller must copy the parts it
+// still needs before the next call. A returned job always has a lease and a retry policy; they are empty if
+// the record has none. A Reused belongs to one goroutine and must be closed.
 type Reused struct {
 	*Snapshot
-	blobs *pebble.Iterator // nil until one is asked for that is not in memory
+	blobs *pebble.Iterator // nil until a blob is read that is not in memory
 	key   []byte           // scratch
 
 	job   job.Job
@@ -30,8 +28,8 @@ type Reused struct {
 
 var _ Reader = (*Reused)(nil)
 
-// Reuse begins to read. Nothing is frozen: it costs a commit nothing, where a Snapshot and
-// a commit wait for each other.
+// Reuse starts reading. It takes no snapshot, so it does not delay commits: a Snapshot and a commit wait for
+// each other.
 func (s *Store) Reuse() (*Reused, error) {
 	gen, err := s.acquire()
 	if err != nil {
@@ -40,7 +38,7 @@ func (s *Store) Reuse() (*Reused, error) {
 	return &Reused{Snapshot: &Snapshot{gen: gen, snap: lent{gen.db}, head: s.head.Load()}}, nil
 }
 
-// lent is the store's, who closes it.
+// lent is a source that the store owns, so its Close does nothing.
 type lent struct{ source }
 
 func (lent) Close() error { return nil }
@@ -54,7 +52,7 @@ func (s *Reused) Close() error {
 	return errors.Join(err, s.Snapshot.Close())
 }
 
-// Job is a job; nil when there is none.
+// Job returns a job, or nil if there is none.
 func (s *Reused) Job(id job.ID) (*job.Job, error) {
 	s.key = appendJobKey(s.key[:0], id)
 	s.retry, s.lease = job.Retry{}, job.Lease{Token: s.lease.Token[:0]}
@@ -69,7 +67,7 @@ func (s *Reused) Job(id job.ID) (*job.Job, error) {
 	return &s.job, err
 }
 
-// Blob is a blob of a job; nil when there is none. One that has come since is looked up.
+// Blob returns a blob of a job, or nil if there is none. It looks up a blob that is newer than the iterator.
 func (s *Reused) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	s.blob = job.Blob{Data: s.blob.Data[:0]}
 	if found, err := s.gen.recentBlob(id, kind, asOfNow, &s.blob); found {

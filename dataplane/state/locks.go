@@ -6,37 +6,35 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// LockKind says what a lock keeps to one owner; the values are part of keys:
-// permanent.
+// LockKind is the kind of a lock. The values are part of keys, so they are permanent.
 type LockKind uint8
 
 // The kinds of locks. The first two derive from jobs, see derive.
 const (
-	LockUnique       LockKind = 0 // a unique key of a queue: one job has it
-	LockDebounce     LockKind = 1 // a debounce key of a queue: one scheduled job has it
-	LockScheduleName LockKind = 2 // a schedule's name; in no queue
+	LockUnique       LockKind = 0 // a unique key of a queue, held by one job
+	LockDebounce     LockKind = 1 // a debounce key of a queue, held by one scheduled job
+	LockScheduleName LockKind = 2 // the name of a schedule; in no queue
 
 	jobLocks = 2 // kinds that jobs hold
 )
 
-// lockName is what a lock is on.
+// lockName identifies a lock.
 type lockName struct {
 	kind  LockKind
 	queue string
 	text  string
 }
 
-// lock is a lock the entry has looked at. Unlike a job's other derived keys the
-// key of a lock goes from one job to another, in one entry too: so it is kept here
-// and written at the end, whatever the order in which the jobs are.
+// lock is a lock that the entry has read. Unlike a job's other derived keys, a lock may go from one job to
+// another within one entry. So its state lies here and is written at the end, whatever the order of the jobs.
 type lock struct {
 	name   lockName
-	stored *Lock // nil for free
+	stored *Lock // nil if free
 	now    *Lock
 }
 
-// Locked is the job, or the schedule, that holds a key in a queue, as the entry's
-// earlier ops left it; ok is false where it is free.
+// Locked returns the job or schedule that holds a key in a queue, as the entry's earlier ops left it. ok is
+// false if the key is free.
 func (tx *Tx) Locked(kind LockKind, queue, text string) (id job.ID, ok bool, err error) {
 	l, err := tx.lock(lockName{kind, queue, text})
 	if err != nil || l.now == nil {
@@ -86,7 +84,7 @@ func (tx *Tx) take(name lockName, id [16]byte) error {
 	return nil
 }
 
-// release frees a lock of its owner.
+// release frees a lock that its owner holds.
 func (tx *Tx) release(name lockName, id [16]byte) error {
 	l, err := tx.lock(name)
 	if err != nil {
@@ -100,7 +98,7 @@ func (tx *Tx) release(name lockName, id [16]byte) error {
 	return nil
 }
 
-// moveLocks makes the locks of a job follow it.
+// moveLocks updates the locks of a changed job.
 func (tx *Tx) moveLocks(h *held, to index) error {
 	was := h.now
 	if was.locks == to.locks && (was.queue == to.queue || was.locks == [jobLocks]string{}) {
@@ -133,8 +131,7 @@ func (tx *Tx) moveLocks(h *held, to index) error {
 	return nil
 }
 
-// dropTakenLocks has a job that comes into a queue give up the keys that others
-// hold there.
+// dropTakenLocks makes a job that comes into a queue give up the keys that other jobs hold there.
 func (tx *Tx) dropTakenLocks(j *job.Job) error {
 	ix, err := derive(j)
 	if err != nil {
@@ -159,7 +156,7 @@ func (tx *Tx) dropTakenLocks(j *job.Job) error {
 	return nil
 }
 
-// encodeLocks writes the locks that have changed hands.
+// encodeLocks writes the locks whose owner has changed.
 func (tx *Tx) encodeLocks() error {
 	for _, l := range tx.lockOrder {
 		if l.stored == l.now {

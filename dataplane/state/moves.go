@@ -7,12 +7,11 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// MoveJob puts a job, one that the entry has read and not changed since it was put,
-// into another queue of the shard, made on demand; there must be room for it, see
-// CanAddQueues. The job keeps its number, so where it is ready it goes before all
-// of its priority that were created after it. The queue it comes to counts it as
-// enqueued, the one it leaves has had it; how it ended is not counted again. A
-// unique or debounce key that another job holds there it gives up.
+// MoveJob moves a job, which the entry has read and not changed since its last put, into another queue of the
+// shard. The queue is created if necessary; the op must have checked CanAddQueues. The job keeps its number,
+// so if it is ready it precedes the jobs of its priority that were created after it. The new queue counts it
+// as enqueued; the old queue keeps its totals, and an outcome is not counted again. The job gives up a unique
+// or debounce key that another job holds in the new queue.
 func (tx *Tx) MoveJob(j *job.Job, queue string) error {
 	if err := tx.moveJob(j, queue); err != nil {
 		return tx.fail(fmt.Errorf("move job %x from queue %q to %q: %w", j.Id, j.Queue, queue, err))
@@ -38,9 +37,9 @@ func (tx *Tx) moveJob(j *job.Job, queue string) error {
 	return tx.remember(h, EventType_EVENT_MOVED)
 }
 
-// ForwardJob removes a job, one that the entry has read and not changed since it
-// was put, with all that belongs to it, and leaves a Forward to the shard it goes
-// to. The record is the caller's then, as it is to arrive there.
+// ForwardJob removes a job, which the entry has read and not changed since its last put, with all its
+// records, and leaves a Forward to its new shard. The caller then owns the record, changed as it must arrive
+// there.
 func (tx *Tx) ForwardJob(j *job.Job, shard uint32, queue string) error {
 	if err := tx.forwardJob(j, shard, queue); err != nil {
 		return tx.fail(fmt.Errorf("forward job %x from queue %q to shard %d: %w", j.Id, j.Queue, shard, err))
@@ -101,9 +100,8 @@ func (tx *Tx) removeErrors(h *held) error {
 	return nil
 }
 
-// DeleteJob removes a settled job, one that the entry has read and not changed
-// since it was put, with all that belongs to it, and tells the feed by the event.
-// Its queue's totals stay.
+// DeleteJob removes a settled job, which the entry has read and not changed since its last put, with all its
+// records, and appends the event to the feed. The queue's totals stay.
 func (tx *Tx) DeleteJob(j *job.Job, event EventType) error {
 	if err := tx.deleteJob(j, event); err != nil {
 		return tx.fail(fmt.Errorf("delete job %x of queue %q: %w", j.Id, j.Queue, err))
@@ -136,10 +134,10 @@ func (tx *Tx) deleteJob(j *job.Job, event EventType) error {
 	return nil
 }
 
-// AdmitJob stores a job that comes from another shard under the next number here,
-// in its queue, made on demand. It refuses no queue for their number: the job is
-// nowhere else any more, so a queue too many is better than a job too few. A
-// Forward from an earlier visit goes. Its blobs and errors are put before.
+// AdmitJob stores a job that comes from another shard under the next number of this shard, in its queue,
+// which is created if necessary. It does not enforce the maximum number of queues: the job exists nowhere
+// else any more, so one queue too many is better than a lost job. It removes a Forward left by an earlier
+// visit. The caller has put the job's blobs and errors before.
 func (tx *Tx) AdmitJob(j *job.Job) error {
 	if err := tx.admitJob(j); err != nil {
 		return tx.fail(fmt.Errorf("admit job %x into queue %q: %w", j.Id, j.Queue, err))
@@ -165,8 +163,7 @@ func (tx *Tx) admitJob(j *job.Job) error {
 	return tx.remember(h, EventType_EVENT_ARRIVED)
 }
 
-// movable is the job in the entry's hands, if it is as it was put and nobody holds
-// a lease of it.
+// movable returns the entry's copy of a job, if the job is unchanged since its last put and not active.
 func (tx *Tx) movable(j *job.Job) (*held, error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {
@@ -185,7 +182,7 @@ func (tx *Tx) movable(j *job.Job) (*held, error) {
 	return h, nil
 }
 
-// withdraw takes a job out of its queue, in memory.
+// withdraw removes a job from its queue in memory.
 func (tx *Tx) withdraw(h *held) error {
 	q, state := h.queue, h.now.state
 	tx.touch(q)
@@ -196,13 +193,13 @@ func (tx *Tx) withdraw(h *held) error {
 	return tx.rederive(h, index{})
 }
 
-// place puts a job that is in no queue into one, in memory.
+// place adds a job that is in no queue to a queue in memory.
 func (tx *Tx) place(h *held, q *queue) error {
 	if err := tx.dropTakenLocks(h.job); err != nil {
 		return err
 	}
 	if h.job.Detail.GetGate() != job.Gate_GATE_NONE {
-		// Whether anything keeps it where it comes to shows when it is next there.
+		// The job's next fetch decides whether a gate keeps it in the new queue.
 		h.job.Detail.Gate, h.job.Detail.GateName = job.Gate_GATE_NONE, ""
 	}
 	to, err := derive(h.job)

@@ -8,50 +8,46 @@ import (
 )
 
 const (
-	// DefaultMemTableBytes is what one store may hold in memory before it writes
-	// to disk. Most of what a job causes (its states, ready key and timer) is
-	// undone within seconds, and what is undone in memory is never written.
-	// Pebble starts at 256 KiB and grows to this only under load.
+	// DefaultMemTableBytes is the size in bytes to which one store's writes grow in memory before they go to
+	// disk. Most records of a job (its states, ready key and timer) are overwritten within seconds, and what
+	// is overwritten in memory is never written to disk. Pebble starts at 256 KiB and grows to this size only
+	// under load.
 	DefaultMemTableBytes = 32 << 20
 
-	// recentShare is how much smaller than a memtable a page of the jobs' records is, or
-	// of their payloads, that are kept in memory: the records of the jobs that 128 workers
-	// have, each a hundred or so, fit twice, and payloads of a few hundred bytes until the
-	// view has them.
+	// recentShare is the ratio of a memtable to a page of recent job records, or of recent payloads. A page
+	// then holds twice the records of the jobs that 128 workers hold, about a hundred each, and payloads of a
+	// few hundred bytes until the view has read them.
 	recentShare = 8
 
-	memTables     = 4       // of a store, the one being written included: more writes wait for the disk
-	ownCacheBytes = 8 << 20 // block cache of a store without Shared, besides its memtables
-	sharedFiles   = 1000    // sstables held open by all stores of a Shared
+	memTables     = 4       // of a store, including the one being written; more writes wait for the disk
+	ownCacheBytes = 8 << 20 // block cache of a store without Shared, in addition to its memtables
+	sharedFiles   = 1000    // sstables kept open by all stores of a Shared
 )
 
-// Shared wraps what all stores of a host share: the block cache and the open
-// files.
+// Shared holds the block cache and the open files that all stores of a host share.
 type Shared struct {
 	cache *pebble.Cache
 	files *pebble.FileCache
 }
 
-// NewShared makes caches of the given size for any number of stores. The stores'
-// memtables count towards the size: a cache smaller than they are caches nothing.
+// NewShared creates caches of the given size in bytes for any number of stores. The stores' memtables count
+// towards the size, so a cache smaller than they are caches nothing.
 func NewShared(cacheBytes int64) *Shared {
 	return &Shared{cache: pebble.NewCache(cacheBytes), files: pebble.NewFileCache(1, sharedFiles)}
 }
 
-// Close gives the shared caches back; the stores must be closed before.
+// Close releases the shared caches. The stores must be closed before.
 func (s *Shared) Close() {
 	s.files.Unref()
 	s.cache.Unref()
 }
 
-// pebbleOptions are the options every store of the package is opened with.
+// pebbleOptions returns the options of every store of the package.
 //
-// Pebble's own log is off: the Raft log is the write-ahead log. A crash loses
-// what was not flushed, but only a suffix of it: an entry is one batch, a batch
-// lies in one memtable, and memtables are flushed in order, each by one atomic
-// edit of the manifest. So the store always is as some applied entry left it,
-// its Head says which, and the log, which is cut only after a flush, has the
-// rest.
+// Pebble's own log is off, because the Raft log is the write-ahead log. A crash loses the unflushed writes,
+// but only a suffix of them: an entry is one batch, a batch lies in one memtable, and memtables are flushed
+// in order, each by one atomic edit of the manifest. So the store is always in the state that some applied
+// entry left, and its Head names that entry. The Raft log, which is cut only after a flush, has the rest.
 func (s *Store) pebbleOptions() *pebble.Options {
 	o := &pebble.Options{
 		FS:                          s.fs,
@@ -69,37 +65,36 @@ func (s *Store) pebbleOptions() *pebble.Options {
 		EventListener: &pebble.EventListener{
 			BackgroundError: func(err error) { s.failure.set(fmt.Errorf("store on disk: %w", err)) },
 			DataCorruption: func(info pebble.DataCorruptionInfo) {
-				// Not info itself: it prints keys, which are the tenant's, and stacks.
+				// The message leaves out info itself, because it prints stacks and keys, and the keys belong
+				// to the tenant.
 				s.failure.set(fmt.Errorf("store on disk is corrupt: %s: %w: rebuild this replica from the other members or a backup", info.Path, info.Details))
 			},
 		},
 	}
-	// A file cache shard keeps a goroutine; an idle store should have few.
+	// Each file cache shard keeps a goroutine, and an idle store should have few.
 	o.Experimental.FileCacheShards = 1
 	for i := range o.Levels {
 		o.Levels[i].BlockSize = 8 << 10
-		o.Levels[i].IndexBlockSize = 256 << 10 // one level of index for all but the largest tables
+		o.Levels[i].IndexBlockSize = 256 << 10 // one index level for all but the largest tables
 		o.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}
 	return o
 }
 
-// logger gives Pebble's messages to those who act on them. Its informational
-// ones are about files and levels and are nobody's business.
+// logger receives Pebble's messages. It drops the informational ones, which are about files and levels.
 type logger struct {
 	fail func(error) error
 }
 
 func (*logger) Infof(string, ...any) {}
 
-// Errorf is not a failure of the store: those come through the event listener
-// or as errors of calls.
+// Errorf ignores the message, because failures of the store arrive through the event listener or as errors of
+// calls.
 func (*logger) Errorf(string, ...any) {}
 
-// Fatalf is called where Pebble cannot write its manifest, and then expects the
-// process to end. We end only the store: from here on it refuses every commit
-// and flush, so that nothing relies on what this disk says afterwards, and one
-// tenant's disk error does not take the other tenants of the process down.
+// Fatalf is called when Pebble cannot write its manifest; Pebble then expects the process to end. Fatalf ends
+// only the store: from here on it refuses every commit and flush, so that nothing relies on this disk, and
+// one tenant's disk error does not stop the other tenants of the process.
 func (l *logger) Fatalf(format string, args ...any) {
 	err := &fatalError{text: fmt.Sprintf(format, args...)}
 	for _, arg := range args {
@@ -110,7 +105,7 @@ func (l *logger) Fatalf(format string, args ...any) {
 	l.fail(fmt.Errorf("store on disk: %w", err))
 }
 
-// fatalError is one of Pebble's last words with the error it printed into them.
+// fatalError is a fatal message of Pebble with the error that it printed.
 type fatalError struct {
 	text  string
 	cause error

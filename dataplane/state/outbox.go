@@ -10,49 +10,46 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// What may wait for another shard before CanSend says that there is no room. An op
-// that may be refused asks, so a shard that cannot be reached costs the moves to it.
-// Bytes are taken as long as fewer wait, so such ops exceed them by at most one.
+// MaxOutboxOps and MaxOutboxBytes bound the ops that wait for another shard before CanSend reports that there
+// is no room. Ops that may be refused ask CanSend, so an unreachable shard costs only the moves to it. An op
+// is accepted while fewer than MaxOutboxBytes wait, so such ops exceed the bound by at most one op.
 //
-// Send itself refuses nothing, for what follows from a job that settles cannot wait:
-// its worker is done, and to refuse the ack would have the work done again. That is
-// bounded all the same, by the jobs that are here. Each sends, once in its life, no
-// more than the next step of its chain or what ends it, one count to its batch, and
-// a word to each job that waits for it; all of them were admitted before. Of budgets
-// that shards share each shard has one ask on its way, and each ask its answers; what
-// else is told of them waits while there is no room. A bound
-// that holds in Send, with room kept free for what must go, was rejected: how much
-// that is depends on every job of the shard, and would have to be counted.
+// Send itself refuses nothing, because the consequences of a settled job cannot wait: its worker is done, and
+// a refused ack would make the work run again. Those ops are bounded too, by the jobs of this shard. Each job
+// sends, once in its life, at most the next step of its chain or the end of it, one count to its batch, and
+// one message to each job that waits for it, and all of these were admitted before. For each budget that
+// shards share, each shard has at most one request in transit, and each request has its answers; other
+// messages about budgets wait for room. A bound inside Send, with room reserved for the ops that must go, was
+// rejected: the size of the reserve depends on every job of the shard and would have to be counted.
 const (
 	MaxOutboxOps   = 10_000
 	MaxOutboxBytes = 64 << 20
 )
 
-// OutboxState is what waits for another shard: the ops numbered from First to
-// before Next.
+// OutboxState describes the ops that wait for another shard: those numbered from First to before Next.
 type OutboxState struct {
 	Shard       uint32
 	First, Next uint64
 	Bytes       uint64
 }
 
-// Ops is how many ops wait.
+// Ops returns the number of waiting ops.
 func (o OutboxState) Ops() uint64 { return o.Next - o.First }
 
-// OutgoingRow is an op on its way, with its number there: numbers begin at 1 and
-// have no gap for as long as the store's incarnation lasts.
+// OutgoingRow is an op for another shard and its number. The numbers start at 1 and have no gap within an
+// incarnation of the store.
 type OutgoingRow struct {
 	Seq uint64
 	Op  *Outgoing
 }
 
-// newOutbox is the outbox of a shard that nothing was sent to.
+// newOutbox returns the outbox of a shard to which nothing was sent.
 func newOutbox() *Outbox { return &Outbox{NextSeq: 1, FirstSeq: 1} }
 
 func (o *Outbox) bytes() uint64 { return o.SentBytes - o.TrimmedBytes }
 
-// ShardOf is the number of the shard whose group has the name: "<namespace>/<shard>".
-// A group that is named otherwise is the only shard of its namespace.
+// ShardOf returns the number of the shard whose group has the name "<namespace>/<shard>". A group with
+// another form of name is the only shard of its namespace, number 0.
 func ShardOf(group string) uint32 {
 	_, number, ok := strings.Cut(group, "/")
 	n, err := strconv.ParseUint(number, 10, 32)
@@ -62,14 +59,13 @@ func ShardOf(group string) uint32 {
 	return uint32(n)
 }
 
-// Shard is the number of the shard this store is of; 0 before its first entry.
+// Shard returns the number of this store's shard, or 0 before its first entry.
 func (s *Store) Shard() uint32 { return ShardOf(s.head.Load().Group) }
 
-// Shard is the number of the shard this store is of.
+// Shard returns the number of this store's shard.
 func (tx *Tx) Shard() uint32 { return ShardOf(tx.head.Group) }
 
-// CanSend says whether an op that could also be refused may send one more to a
-// shard; see MaxOutboxOps.
+// CanSend reports whether an op that may be refused may send one more op to a shard; see MaxOutboxOps.
 func (tx *Tx) CanSend(shard uint32) bool {
 	o := tx.s.outboxes[shard]
 	if o == nil {
@@ -78,10 +74,10 @@ func (tx *Tx) CanSend(shard uint32) bool {
 	return o.NextSeq-o.FirstSeq < tx.s.options.outboxOps && o.bytes() < tx.s.options.outboxBytes
 }
 
-// Send has another shard apply an op, by its number and encoding, once and after
-// all that was sent there before: it goes out when the entry has been committed.
-// What the shard would refuse must not be sent. It is sent also where there is no
-// room; see MaxOutboxOps for who asks and who need not.
+// Send makes another shard apply an op, given by its number and encoding, once and after all ops sent there
+// before. The op goes out after the entry is committed. The caller must not send an op that the shard would
+// refuse. Send accepts the op even if there is no room; MaxOutboxOps says which callers must ask CanSend
+// first.
 func (tx *Tx) Send(shard, number uint32, op []byte) error {
 	if err := tx.send(shard, number, op); err != nil {
 		return tx.fail(fmt.Errorf("send op %d to shard %d: %w", number, shard, err))
@@ -109,7 +105,7 @@ func (tx *Tx) send(shard, number uint32, op []byte) error {
 	return nil
 }
 
-// outbox is the outbox of a shard, to be changed.
+// outbox returns the outbox of a shard and marks it as changed.
 func (tx *Tx) outbox(shard uint32) *Outbox {
 	if tx.outboxes == nil {
 		tx.outboxes = map[uint32]bool{}
@@ -126,7 +122,7 @@ func (tx *Tx) outbox(shard uint32) *Outbox {
 	return o
 }
 
-// Outbox is what waits for a shard, as the entry leaves it.
+// Outbox describes the ops that wait for a shard, as the entry leaves them.
 func (tx *Tx) Outbox(shard uint32) OutboxState {
 	o := tx.s.outboxes[shard]
 	if o == nil {
@@ -139,8 +135,8 @@ func stateOf(shard uint32, o *Outbox) OutboxState {
 	return OutboxState{Shard: shard, First: o.FirstSeq, Next: o.NextSeq, Bytes: o.bytes()}
 }
 
-// TrimOutbox forgets the ops sent to a shard up to the given number, which must be
-// that of one sent by an earlier entry; what is forgotten already stays so.
+// TrimOutbox removes the ops to a shard up to the given number, which an earlier entry must have sent. It
+// does nothing if they are removed already.
 func (tx *Tx) TrimOutbox(shard uint32, upTo uint64) error {
 	if err := tx.trimOutbox(shard, upTo); err != nil {
 		return tx.fail(fmt.Errorf("trim the outbox to shard %d up to %d: %w", shard, upTo, err))
@@ -161,7 +157,7 @@ func (tx *Tx) trimOutbox(shard uint32, upTo uint64) error {
 	if !found {
 		return fmt.Errorf("no earlier entry has sent it: there are those from %d to before %d", has.First, has.Next)
 	}
-	// One range tombstone, as in the feed.
+	// One range tombstone covers them, as in the feed.
 	if err := tx.batch.DeleteRange(appendOutgoingKey(nil, shard, has.First), appendOutgoingKey(nil, shard, upTo+1), nil); err != nil {
 		return err
 	}
@@ -170,7 +166,7 @@ func (tx *Tx) trimOutbox(shard uint32, upTo uint64) error {
 	return nil
 }
 
-// encodeOutboxes writes the records of the outboxes and inboxes the entry changed.
+// encodeOutboxes writes the records of the outboxes and inboxes that the entry changed.
 func (tx *Tx) encodeOutboxes() error {
 	for shard := range tx.outboxes {
 		tx.key = appendShardKey(tx.key[:0], prefixOutbox, shard)
@@ -187,11 +183,11 @@ func (tx *Tx) encodeOutboxes() error {
 	return nil
 }
 
-// Outboxes are the outboxes as of the last commit, by shard, the empty ones too.
-// Read only.
+// Outboxes returns the outboxes as of the last commit by shard, including empty ones. The caller must not
+// change them.
 func (s *Store) Outboxes() []OutboxState { return *s.outboxesRead.Load() }
 
-// publishOutboxes makes readers see the outboxes as they are.
+// publishOutboxes makes the current outboxes visible to readers.
 func (s *Store) publishOutboxes() {
 	all := make([]OutboxState, 0, len(s.outboxes))
 	for _, shard := range slices.Sorted(maps.Keys(s.outboxes)) {
@@ -200,9 +196,8 @@ func (s *Store) publishOutboxes() {
 	s.outboxesRead.Store(&all)
 }
 
-// Outgoing are the committed ops on their way to a shard, from a number on, or
-// from the first one kept where that is later: as many as there are, up to the
-// bounds, but one at least.
+// Outgoing returns the committed ops to a shard from fromSeq on, or from the first stored one if that is
+// later. It returns at most maxOps ops and maxBytes bytes, but at least one op if there is any.
 func (s *Store) Outgoing(shard uint32, fromSeq uint64, maxOps int, maxBytes uint64) (rows []OutgoingRow, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

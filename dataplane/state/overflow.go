@@ -2,12 +2,10 @@ package state
 
 import "github.com/corvo/corvo/dataplane/job"
 
-// NextToDrop is the queue's oldest ready job of the least urgent priority that has
-// any; ok is false when none is ready. Jobs that a gate keeps are not dropped: they
-// lie by gate and not by queue, and what keeps them is nobody's backlog. Of a queue with
-// lanes it is that of the lane in which the most wait: who fills the queue makes room in
-// it. PutJob with
-// another state removes it.
+// NextToDrop returns the queue's oldest ready job of the least urgent priority; ok is false if none is ready.
+// In a queue with lanes it returns a job of the lane with the most ready jobs, so that the tenant who fills
+// the queue makes room in it. Jobs at a gate are never dropped: they are indexed by gate, and their number is
+// not the queue's backlog. PutJob with another state removes the job.
 func (tx *Tx) NextToDrop(name string) (id job.ID, ok bool, err error) {
 	q := tx.s.queues[name]
 	if q == nil || q.rec.Ready() == 0 {

@@ -6,14 +6,13 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Parcel is all that belongs to a job besides its record.
+// Parcel holds everything that belongs to a job except its record.
 type Parcel struct {
-	Blobs  [job.BlobKinds]*job.Blob // nil where there is none
+	Blobs  [job.BlobKinds]*job.Blob // nil if there is none
 	Errors []*job.AttemptError      // by attempt
 }
 
-// Parcel is what belongs to a job that the entry has read, as its earlier ops left
-// it.
+// Parcel returns the documents of a job that the entry has read, as its earlier ops left them.
 func (tx *Tx) Parcel(j *job.Job) (*Parcel, error) {
 	p, err := tx.parcel(j)
 	if err != nil {
@@ -49,8 +48,8 @@ func (tx *Tx) parcel(j *job.Job) (*Parcel, error) {
 	return p, nil
 }
 
-// read decodes a record that must be there: as the entry wrote it, as far as
-// readWritten knows, or as it is stored.
+// read decodes a record that must exist: as the entry wrote it, as far as readWritten has read the batch, or
+// as stored.
 func (tx *Tx) read(key []byte, into record) error {
 	if value, ok := tx.written[string(key)]; ok {
 		return decode(KV{key, value}, into)
@@ -62,10 +61,9 @@ func (tx *Tx) read(key []byte, into record) error {
 	return err
 }
 
-// readWritten finds the blobs and errors that the entry has written, in its batch.
-// Only a job that leaves in the entry in which it got one needs them: keeping them
-// at hand would cost every other entry. What was read of the batch is not read
-// again, so an entry pays for its length once.
+// readWritten indexes the blobs and errors that the entry has written to its batch. Only a job that leaves in
+// the entry in which it got a document needs them; keeping them in memory would cost every other entry. Each
+// part of the batch is read once, so an entry pays for its length once.
 func (tx *Tx) readWritten() error {
 	if tx.written == nil {
 		tx.written = map[string][]byte{}
@@ -80,8 +78,8 @@ func (tx *Tx) readWritten() error {
 		if !ok {
 			break
 		}
-		// A record that is deleted is not marked by its job any more, and a range
-		// covers neither blobs nor errors: the last value is the one asked for.
+		// The last value of a key is the current one: a job no longer marks a deleted record, and range
+		// deletions cover neither blobs nor errors.
 		if len(key) > 0 && (key[0] == prefixBlob || key[0] == prefixError) {
 			tx.written[string(key)] = value
 		}

@@ -9,8 +9,7 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// prices are what the book knows of prices: those of the namespace go before those
-// that came with the binary.
+// prices holds the prices of the namespace and those shipped with the binary. The namespace's come first.
 type prices struct {
 	own, shipped *billing.Prices
 }
@@ -30,7 +29,7 @@ func indexPrices(list []*Resource) *billing.Prices {
 	return billing.NewPrices(all)
 }
 
-// Billing is the price as it is reckoned with.
+// Billing converts the price to the type that billing computes with.
 func (p *Price) Billing() billing.Price {
 	return billing.Price{
 		Provider: p.GetProvider(), Model: p.GetModel(), OverInput: p.GetOverInputTokens(),
@@ -39,14 +38,13 @@ func (p *Price) Billing() billing.Price {
 	}
 }
 
-// HasPrices says whether any price is known.
+// HasPrices reports whether any price is known.
 func (b *Book) HasPrices() bool {
 	return b != nil && (!b.prices.own.Empty() || !b.prices.shipped.Empty())
 }
 
-// PriceOf is the price of what a model of a provider was used for; see
-// billing.Prices.Match. The namespace's own prices go first: where one of them says
-// anything of the model, the shipped ones are not asked.
+// PriceOf returns the price of a use of a provider's model; see billing.Prices.Match. If the namespace has
+// any price for the model, the shipped prices are not used.
 func (b *Book) PriceOf(provider, model string, t billing.Tokens) (billing.Price, bool) {
 	if b == nil {
 		return billing.Price{}, false
@@ -57,12 +55,12 @@ func (b *Book) PriceOf(provider, model string, t billing.Tokens) (billing.Price,
 	return b.prices.shipped.Match(provider, model, t)
 }
 
-// KnowsModel says whether a model has a price, whoever provides it.
+// KnowsModel reports whether a model has a price, from any provider.
 func (b *Book) KnowsModel(model string) bool {
 	return b != nil && (b.prices.own.Knows(model) || b.prices.shipped.Knows(model))
 }
 
-// CeilingPrice is the dearest price of each kind of token.
+// CeilingPrice returns the highest price of each kind of token.
 func (b *Book) CeilingPrice() billing.Price {
 	if b == nil {
 		return billing.Price{}
@@ -74,8 +72,8 @@ func (b *Book) CeilingPrice() billing.Price {
 	}
 }
 
-// SetPriceBook makes the shipped prices those of a version of the price book. The feed
-// is not told: nobody has declared anything.
+// SetPriceBook replaces the shipped prices by those of a version of the price book. It adds no event to the
+// feed, because nobody has declared anything.
 func (tx *Tx) SetPriceBook(version uint32, list []*Resource) error {
 	names := make(map[string]bool, len(list))
 	for _, r := range list {

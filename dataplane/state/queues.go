@@ -13,17 +13,17 @@ import (
 // queue is a queue in memory, as the running entry leaves it.
 type queue struct {
 	rec     *Queue
-	heads   heads  // of jobs that no lane keeps apart
-	lanes   *lanes // nil: none of its jobs has a fairness key
+	heads   heads  // of the jobs without a lane
+	lanes   *lanes // nil if none of its jobs has a fairness key
 	gauge   *gauge // as of the last commit
-	touched bool   // the entry changed rec: it is in tx.queues
-	stirred bool   // the entry did what may have made jobs fetchable
+	touched bool   // the entry changed rec; the queue is in tx.queues
+	stirred bool   // the entry may have made jobs fetchable
 
-	cleared     bool  // clearings has it
-	replenishNs int64 // until when its rate limit keeps its jobs; 0 = it does not
+	cleared     bool  // the queue is in clearings
+	replenishNs int64 // time until which its rate limit keeps its jobs; 0 = none
 }
 
-// fetchable is how many jobs a fetch may take at clockNs.
+// fetchable returns the number of jobs that a fetch may take at clockNs.
 func (q *queue) fetchable(clockNs int64) int {
 	n := q.unlimited()
 	if q.lanes != nil {
@@ -35,7 +35,7 @@ func (q *queue) fetchable(clockNs int64) int {
 	return int(min(uint64(n), q.rec.RateFree(clockNs)))
 }
 
-// unlimited is fetchable without what the rate limit says.
+// unlimited returns the same as fetchable, but ignores the rate limit.
 func (q *queue) unlimited() int {
 	if q.rec.Paused || q.rec.Deleting {
 		return 0
@@ -50,7 +50,7 @@ func (q *queue) unlimited() int {
 	return 0
 }
 
-// Ready is how many of the queue's pending jobs no gate keeps.
+// Ready returns the number of the queue's pending jobs that no gate keeps.
 func (q *Queue) Ready() uint64 {
 	if len(q.GetInState()) <= int(job.Pending) {
 		return 0
@@ -58,7 +58,7 @@ func (q *Queue) Ready() uint64 {
 	return q.InState[job.Pending] - q.Gated
 }
 
-// Queue is a queue's record; nil when unknown. Read only.
+// Queue returns a queue's record, or nil if it is unknown. The caller must not change it.
 func (tx *Tx) Queue(name string) *Queue {
 	q := tx.s.queues[name]
 	if q == nil {
@@ -67,15 +67,15 @@ func (tx *Tx) Queue(name string) *Queue {
 	return q.rec
 }
 
-// CanAddQueues says whether n more queues fit under job.MaxQueues.
+// CanAddQueues reports whether n more queues fit under job.MaxQueues.
 func (tx *Tx) CanAddQueues(n int) bool { return len(tx.s.queues)+n <= job.MaxQueues }
 
-// EnsureQueue is the queue's record, created when new. Its settings may be
-// changed in place and must then be stored with PutQueue.
+// EnsureQueue returns the queue's record and creates it if necessary. The op may change its settings in place
+// and must then call PutQueue.
 func (tx *Tx) EnsureQueue(name string) *Queue { return tx.ensure(name).rec }
 
-// AdmitQueue makes a queue where there is none, however many there are: for jobs
-// that cannot be refused. A queue too many is better than a job too few.
+// AdmitQueue creates a queue if there is none, even beyond job.MaxQueues. It is for jobs that cannot be
+// refused: one queue too many is better than a lost job.
 func (tx *Tx) AdmitQueue(name string) {
 	if tx.s.queues[name] == nil {
 		tx.addQueue(name)
@@ -118,9 +118,9 @@ func (tx *Tx) PutQueue(rec *Queue, events ...EventType) {
 	}
 }
 
-// LearnCost moves the average of what an attempt of a queue costs towards the cost of
-// one that has ended. It does not learn from an attempt without cost before any attempt
-// has reported one: a queue whose workers report none expects none.
+// LearnCost moves the average cost of a queue's attempts towards the cost of one that has ended. It ignores
+// attempts without cost until one has reported a cost, because a queue whose workers report none has no
+// expected cost.
 func (tx *Tx) LearnCost(name string, nanoUSD int64) {
 	q := tx.s.queues[name]
 	if q == nil || nanoUSD == 0 && q.rec.ExpectedCostNanoUsd == 0 {
@@ -130,8 +130,8 @@ func (tx *Tx) LearnCost(name string, nanoUSD int64) {
 	tx.touch(q)
 }
 
-// DeleteQueue removes a queue that has no job in any state, and tells the feed.
-// A queue of the same name that comes later starts from nothing.
+// DeleteQueue removes a queue without jobs and appends an event to the feed. A later queue of the same name
+// starts from nothing.
 func (tx *Tx) DeleteQueue(name string) error {
 	q := tx.s.queues[name]
 	if q == nil {
@@ -154,7 +154,7 @@ func (tx *Tx) DeleteQueue(name string) error {
 	return nil
 }
 
-// touch has the queue's record written at Commit.
+// touch makes Commit write the queue's record.
 func (tx *Tx) touch(q *queue) {
 	if !q.touched {
 		q.touched = true
@@ -162,8 +162,8 @@ func (tx *Tx) touch(q *queue) {
 	}
 }
 
-// count moves a job of the queue from one state to another in its counters. The
-// zero state is "not there".
+// count moves a job of the queue from one state to another in the queue's counters. The zero state stands for
+// a new job.
 func (tx *Tx) count(q *queue, from, to job.State) error {
 	tx.touch(q)
 	if from == to {
@@ -195,7 +195,7 @@ func (tx *Tx) count(q *queue, from, to job.State) error {
 	return nil
 }
 
-// moveReady makes the heads follow a job.
+// moveReady updates the heads when a job changes.
 func (q *queue) moveReady(id job.ID, from, to index, bound int) error {
 	if from.readyAs(to) {
 		return nil
@@ -214,10 +214,9 @@ func (q *queue) moveReady(id job.ID, from, to index, bound int) error {
 	return nil
 }
 
-// NextReady is the queue's next job in order of (priority, number), paused or
-// not; ok is false when none is ready. Of a queue with lanes it is that of the lane
-// that is next; ok is false, too, when the limits of all lanes keep their jobs. PutJob
-// with another state removes it.
+// NextReady returns the queue's next job in order of (priority, number), even if the queue is paused; ok is
+// false if no job is ready. In a queue with lanes it returns the job of the next lane, and ok is false also
+// if limits keep the jobs of all lanes. PutJob with another state removes the job.
 func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
 	q := tx.s.queues[name]
 	if q == nil || q.rec.Ready() == 0 {
@@ -247,7 +246,7 @@ func (tx *Tx) NextReady(name string) (id job.ID, ok bool, err error) {
 	return job.ID{}, false, tx.noneReady(q)
 }
 
-// oldestReady is the oldest ready job of a priority and fairness key.
+// oldestReady returns the oldest ready job of a priority and fairness key.
 func (tx *Tx) oldestReady(q *queue, heads *heads, key string, priority int) (first head, ok bool, err error) {
 	l := &heads.levels[priority]
 	if len(l.list) == 0 && l.more {
@@ -268,8 +267,8 @@ func (tx *Tx) noneReady(q *queue) error {
 	return tx.fail(fmt.Errorf("queue %q counts %d ready jobs and none is there", q.rec.Name, q.rec.Ready()))
 }
 
-// refill reads a level on from the store, which does not hold yet what the
-// running entry did; the jobs it touched say that.
+// refill reads the next heads of a level from the store. The store does not contain the running entry's
+// changes yet, so refill takes those from the jobs that the entry touched.
 func (tx *Tx) refill(q *queue, key string, priority uint8, l *level) error {
 	var added []head
 	var removed []uint64
@@ -305,7 +304,7 @@ func (tx *Tx) refill(q *queue, key string, priority uint8, l *level) error {
 	return err
 }
 
-// headsKept is how many ready jobs of a fairness key are held in memory.
+// headsKept returns the number of ready jobs of a fairness key that memory holds.
 func (tx *Tx) headsKept(key string) int {
 	if key == "" {
 		return tx.s.options.headsKept

@@ -10,20 +10,19 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// recent are records of one kind as they lie in the store, by the jobs they are of: those
-// that entries have lately written or are about to ask for. A job goes from its enqueue to
-// its fetch to its ack within moments, and to read it from Pebble each time costs more than
-// all else that an op does. Encoded, and not as jobs: an op changes those in place, and what
-// one changed and did not put must not be there for the next.
+// recent holds encoded records of one kind by job: those that entries have lately written or are about to
+// read. A job goes from its enqueue to its fetch to its ack within moments, and reading it from Pebble each
+// time costs more than everything else that an op does. The records are encoded, and not jobs, because an op
+// changes a job in place, and a change without a put must not be visible to the next op.
 //
-// What is here is what the store holds as of the last commit, and nothing shows whether
-// a record was here: it is read from the store then. So replicas need not hold the same.
+// A record here equals the stored record as of the last commit, so a reader cannot tell whether it came from
+// here or from the store, and replicas need not hold the same records.
 //
-// There are two pages. When the one being written is full it becomes the old one, and
-// what that held is forgotten. Neither holds a pointer: the collector passes them by.
+// There are two pages. When the page being written is full it becomes the old one, and the content of the old
+// one is dropped. Neither contains pointers, so the garbage collector does not scan them.
 type recent struct {
-	mu    sync.RWMutex // for all but what the entry under way reads: nobody else writes
-	bound int          // bytes of a page, recordCost of each record included
+	mu    sync.RWMutex // not needed for the running entry's own reads, because nobody else writes
+	bound int          // bytes of a page, including recordCost for each record
 	pages [2]page
 }
 
@@ -32,22 +31,20 @@ type page struct {
 	bytes []byte
 }
 
-// leastPage is what a page that holds anything has room for: little, for many stores of
-// a host are idle.
+// leastPage is the initial size of a page in bytes. It is small because many stores of a host are idle.
 const leastPage = 4 << 10
 
-// recordCost is about what a record takes besides its bytes, in a map of a page.
+// recordCost approximates the bytes that a record takes besides its content, in the map of a page.
 const recordCost = 64
 
-// span is where a record lies in its page, and the entry as of which it is known to be
-// what the store has.
+// span locates a record in its page and names the entry as of which it is known to equal the stored record.
 type span struct {
 	from, to uint32
 	index    uint64
 }
 
-// record is the record of a job; nil when it is not here. It is valid until the next
-// put. It is for the entry under way.
+// record returns the record of a job, or nil if it is not here. It is valid until the next put. Only the
+// running entry may call it.
 func (r *recent) record(id job.ID) []byte {
 	record, _ := r.find(id)
 	return record
@@ -62,22 +59,22 @@ func (r *recent) find(id job.ID) (record []byte, index uint64) {
 	return nil, 0
 }
 
-// asOfNow is for who reads the store as it is, and not a snapshot of it.
+// asOfNow is for readers of the current store instead of a snapshot.
 const asOfNow = math.MaxUint64
 
-// load decodes the record of a job into m, if it is here and is what the store had as of
-// an entry. It is for everybody.
+// load decodes the record of a job into m, if it is here and was current as of the entry asOf. Any goroutine
+// may call it.
 func (r *recent) load(id job.ID, asOf uint64, m record) (found bool, err error) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	record, index := r.find(id)
 	if record == nil || index > asOf {
-		return false, nil // an older one on the other page need not be the last before asOf
+		return false, nil // an older record on the other page need not be the last one before asOf
 	}
 	return true, m.UnmarshalVT(record)
 }
 
-// put keeps a record that is in the store as of an entry. The caller holds mu.
+// put keeps a record that is stored as of an entry. The caller holds mu.
 func (r *recent) put(id job.ID, record []byte, index uint64) {
 	if len(record)+recordCost > r.bound {
 		r.remove(id)
@@ -94,7 +91,7 @@ func (r *recent) put(id job.ID, record []byte, index uint64) {
 	}
 	from := len(young.bytes)
 	if from+len(record) > cap(young.bytes) {
-		// Doubled, unlike by append, for a page grows to its bound anyhow.
+		// The size doubles, unlike with append, because a page grows to its bound anyhow.
 		grown := make([]byte, from, min(max(2*cap(young.bytes), from+len(record), leastPage), r.bound))
 		copy(grown, young.bytes)
 		young.bytes = grown
@@ -103,22 +100,22 @@ func (r *recent) put(id job.ID, record []byte, index uint64) {
 	young.at[id] = span{uint32(from), uint32(len(young.bytes)), index}
 }
 
-// remove forgets a job. The caller holds mu.
+// remove drops the record of a job. The caller holds mu.
 func (r *recent) remove(id job.ID) {
 	for i := range r.pages {
 		delete(r.pages[i].at, id)
 	}
 }
 
-// payloadPut is the payload of a job as an entry has it in its batch.
+// payloadPut is the payload of a job as the entry has it in its batch.
 type payloadPut struct {
 	id     job.ID
-	record []byte // nil: it was deleted
+	record []byte // nil if it was deleted
 }
 
-// keepRecent brings what is kept of the entry's jobs, and of what they were enqueued with,
-// up to its commit, before that is published: a snapshot of it must find nothing older here.
-// No op asks soon for a job that has settled.
+// keepRecent updates the recent records of the entry's jobs and payloads before the commit is published,
+// because a snapshot of the commit must find nothing older here. It drops settled jobs, because ops rarely
+// read them soon.
 func (tx *Tx) keepRecent() {
 	jobs, payloads := &tx.s.gen.recentJobs, &tx.s.gen.recentPayloads
 	jobs.mu.Lock()
@@ -143,12 +140,12 @@ func (tx *Tx) keepRecent() {
 	jobs.mu.Unlock()
 }
 
-// aheadOf is how many ready jobs are read at once, when the first of them is asked for.
+// aheadOf is the number of ready jobs read at once when the first of them is needed.
 const aheadOf = 64
 
-// readAhead reads the records of ready jobs that are about to be asked for: with one
-// iterator, and in the order of the store, they cost a fraction of what they do one by
-// one. Each is read ahead once; one that is forgotten meanwhile is read alone.
+// readAhead reads the records of ready jobs that are about to be fetched. With one iterator, in the order of
+// the store, they cost a fraction of single lookups. Each job is read ahead once; a record that was dropped
+// since is read alone.
 func (tx *Tx) readAhead(l *level) error {
 	next := l.list[:min(len(l.list), aheadOf)]
 	if next[0].number < l.ahead {
@@ -162,7 +159,7 @@ func (tx *Tx) readAhead(l *level) error {
 		}
 	}
 	if len(tx.ahead) < 2 {
-		return nil // alone it is read as fast
+		return nil // a single lookup is as fast
 	}
 	slices.SortFunc(tx.ahead, func(a, b job.ID) int { return bytes.Compare(a[:], b[:]) })
 	it, err := prefixIter(tx.s.gen.db, prefixJob)
@@ -173,7 +170,7 @@ func (tx *Tx) readAhead(l *level) error {
 	for _, id := range tx.ahead {
 		tx.key = appendJobKey(tx.key[:0], id)
 		if !find(it, tx.key) {
-			continue // whoever asks for it will be told
+			continue // the reader of this job will report it
 		}
 		record, err := it.ValueAndErr()
 		if err != nil {
@@ -183,10 +180,10 @@ func (tx *Tx) readAhead(l *level) error {
 		jobs.put(id, record, asOf)
 		jobs.mu.Unlock()
 	}
-	return it.Close() // says also why a step found nothing
+	return it.Close() // Close also reports why a step found nothing
 }
 
-// readJob is a job as the last commit left it; nil when there is none.
+// readJob returns a job as the last commit left it, or nil if there is none.
 func (tx *Tx) readJob(id job.ID) (*job.Job, error) {
 	j := newRoom()
 	if record := tx.s.gen.recentJobs.record(id); record != nil {
@@ -202,25 +199,25 @@ func (tx *Tx) readJob(id job.ID) (*job.Job, error) {
 	return tidyRoom(j), nil
 }
 
-// room is a job and what nearly every job has, in one piece.
+// room is a job with the parts that nearly every job has, in one allocation.
 type room struct {
 	job     job.Job
 	retry   job.Retry
 	id      job.ID
-	history [64]byte // as long as most are
+	history [64]byte // as long as most histories
 }
 
-// newRoom is an empty job to decode a record into.
+// newRoom returns an empty job to decode a record into.
 func newRoom() *job.Job {
 	r := &room{}
 	r.job.Id, r.job.History, r.job.Retry = r.id[:0], r.history[:0], &r.retry
 	return &r.job
 }
 
-// tidyRoom takes out of a decoded job what its record did not have.
+// tidyRoom removes the parts of a decoded job that its record did not have.
 func tidyRoom(j *job.Job) *job.Job {
 	if j.Retry.MaxAttempts == 0 && j.Retry.SizeVT() == 0 {
-		j.Retry = nil // no job is made with one that says nothing
+		j.Retry = nil // no job is created with an empty policy
 	}
 	if len(j.History) == 0 {
 		j.History = nil

@@ -5,9 +5,9 @@ import (
 	"iter"
 )
 
-// rows are the records of a kind that the running entry has read or changed: each
-// is there once for an id of 16 bytes, is not kept in memory between entries, and
-// is written at Commit. The zero value is ready for use.
+// rows holds the records of a kind that the running entry has read or changed. There is one record for an id
+// of 16 bytes; it is not kept in memory between entries, and Commit writes it. The zero value is ready for
+// use.
 type rows[T any, R interface {
 	*T
 	record
@@ -22,16 +22,16 @@ type row[R any] struct {
 	rec    R // nil for none
 	exists bool
 	stored bool
-	timer  timer // of the stored one
+	timer  timer // of the stored record
 	dirty  bool
 }
 
-// rowKind says how the records of a kind are kept.
+// rowKind describes how the records of a kind are stored.
 type rowKind[R any] struct {
 	name   string
 	prefix byte
-	timer  func(R) timer       // nil: they have none
-	count  func(*Head) *uint64 // nil: they are not counted
+	timer  func(R) timer       // nil if they have none
+	count  func(*Head) *uint64 // nil if they are not counted
 }
 
 func (x *rows[T, R]) reset() {
@@ -40,7 +40,7 @@ func (x *rows[T, R]) reset() {
 	x.order = x.order[:0]
 }
 
-// get is the record of an id as the entry's earlier ops left it; nil for none.
+// get returns the record of an id as the entry's earlier ops left it, or nil if there is none.
 func (x *rows[T, R]) get(tx *Tx, k *rowKind[R], id [16]byte) (R, error) {
 	r, err := x.row(tx, k, id)
 	if err != nil {
@@ -76,7 +76,7 @@ func (x *rows[T, R]) row(tx *Tx, k *rowKind[R], id [16]byte) (*row[R], error) {
 	return r, nil
 }
 
-// put stores a record under an id, in the place of what was there; nil removes it.
+// put stores a record under an id and replaces an earlier one; nil removes it.
 func (x *rows[T, R]) put(tx *Tx, k *rowKind[R], id [16]byte, rec R) error {
 	r, err := x.row(tx, k, id)
 	if err != nil {
@@ -124,7 +124,7 @@ func (x *rows[T, R]) encode(tx *Tx, k *rowKind[R]) error {
 	return nil
 }
 
-// encodeRecords writes the records of all kinds.
+// encodeRecords writes the changed batches, payloads, schedules and dependents.
 func (tx *Tx) encodeRecords() error {
 	if err := tx.batches.encode(tx, &batchKind); err != nil {
 		return err
@@ -138,7 +138,7 @@ func (tx *Tx) encodeRecords() error {
 	return tx.dependents.encode(tx, &dependentsKind)
 }
 
-// readRow is the record of an id; nil for none.
+// readRow returns the record of an id, or nil if there is none.
 func readRow[T any, R interface {
 	*T
 	record
@@ -160,7 +160,7 @@ func scanRows[T any, R interface {
 	return scanRange(r, appendIDKey(nil, k.prefix, from), afterPrefix(k.prefix), func() R { return R(new(T)) })
 }
 
-// committed reads from the store as of the last commit, unless it is closed.
+// committed reads from the store as of the last commit. It returns errClosed if the store is closed.
 func committed[R any](s *Store, read func(source) (R, error)) (none R, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -170,8 +170,7 @@ func committed[R any](s *Store, read func(source) (R, error)) (none R, err error
 	return read(s.gen.db)
 }
 
-// checkRows compares how many records of a kind there are, and their timers, with
-// what the head and the timer index say.
+// checkRows compares the number of records of a kind and their timers with the head and the timer index.
 func checkRows[T any, R interface {
 	*T
 	record

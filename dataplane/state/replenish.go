@@ -9,13 +9,12 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Fetchable speaks of the last commit, and a queue that its rate limit stopped is
-// free again by nothing but time. So the store keeps in mind when each such queue
-// is: a duty then proposes an entry that touches it, by which every replica finds
-// it fetchable at the same moment of the log, and wakes its polls. It lies in
-// memory alone: it derives from the queues' records and the clock.
+// Fetchable is as of the last commit, and only time frees a queue that its rate limit has stopped. So the
+// store remembers when each such queue becomes fetchable. A duty then proposes an entry that touches the
+// queue: every replica finds it fetchable at the same position of the log, and its waiting fetches are woken.
+// The times lie only in memory, because they derive from the queues' records and the clock.
 
-// RateFree is how many jobs the queue's rate limit lets go at nowNs.
+// RateFree returns the number of jobs that the queue's rate limit allows at nowNs.
 func (q *Queue) RateFree(nowNs int64) uint64 {
 	if q.GetRateLimit() == 0 {
 		return math.MaxUint64
@@ -23,8 +22,7 @@ func (q *Queue) RateFree(nowNs int64) uint64 {
 	return uint64(q.Rate.Free(q.RateLimit, q.RateWindowMs, nowNs))
 }
 
-// CountRate counts a job that is let go at nowNs. The record must be one that may
-// be changed.
+// CountRate counts a job that starts at nowNs. The caller must be allowed to change the record.
 func (q *Queue) CountRate(nowNs int64) {
 	if q.RateLimit == 0 {
 		return
@@ -35,8 +33,8 @@ func (q *Queue) CountRate(nowNs int64) {
 	q.Rate.Take(q.RateWindowMs, nowNs)
 }
 
-// replenishAt is when the queue's rate limit, or that of a lane, lets a job go that
-// nothing else keeps; 0 where it is not those limits that keep one.
+// replenishAt returns the time at which the rate limit of the queue or of a lane next allows a job that
+// nothing else keeps back, or 0 if no rate limit keeps one back.
 func (q *queue) replenishAt(clockNs int64) int64 {
 	if q.rec.RateLimit == 0 && q.lanes == nil || q.unlimited() == 0 {
 		return 0
@@ -53,13 +51,13 @@ func (q *queue) replenishAt(clockNs int64) int64 {
 	return max(at, q.rec.Rate.FreeAt(q.rec.RateLimit, q.rec.RateWindowMs, clockNs))
 }
 
-// replenishments are the queues that their rate limits keep, and until when.
+// replenishments holds the queues that rate limits keep back, and until when.
 type replenishments struct {
 	mu    sync.Mutex
 	until map[string]int64
 }
 
-// set notes until when a queue is kept; 0 is not at all.
+// set records until when a queue is kept back; 0 removes it.
 func (r *replenishments) set(name string, ns int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,8 +77,8 @@ func (r *replenishments) reset() {
 	clear(r.until)
 }
 
-// NextReplenish is the first moment at which a queue's rate limit lets go of a job
-// that it keeps, as of the last commit.
+// NextReplenish returns the first time at which a queue's rate limit allows a kept job, as of the last
+// commit.
 func (s *Store) NextReplenish() (dueNs int64, ok bool) {
 	s.replenish.mu.Lock()
 	defer s.replenish.mu.Unlock()
@@ -91,8 +89,8 @@ func (s *Store) NextReplenish() (dueNs int64, ok bool) {
 	return dueNs, ok
 }
 
-// ReplenishDue lists the queues whose rate limits let go at nowNs of jobs that they
-// keep, by name: job.MaxDutyItems of them at most.
+// ReplenishDue returns the names of the queues whose rate limits allow kept jobs at nowNs, sorted, at most
+// job.MaxDutyItems of them.
 func (s *Store) ReplenishDue(nowNs int64) []string {
 	s.replenish.mu.Lock()
 	defer s.replenish.mu.Unlock()
@@ -105,8 +103,8 @@ func (s *Store) ReplenishDue(nowNs int64) []string {
 	return due
 }
 
-// keepReplenishment notes what the commit made of a queue, and says whether and for
-// when that is news.
+// keepReplenishment updates the time of a queue after a commit. It returns the time and true if a new one was
+// set.
 func (s *Store) keepReplenishment(q *queue, clockNs int64) (dueNs int64, news bool) {
 	at := q.replenishAt(clockNs)
 	if at == q.replenishNs {

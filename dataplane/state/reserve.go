@@ -1,29 +1,28 @@
 package state
 
-// A budget says what is reserved for an attempt whose job says nothing of its cost. One
-// that declares no reserve has it derived, so that a limit alone makes a budget.
+// A budget reserves money for each attempt whose job declares no cost of its own. A budget that declares no
+// reserve has it derived, so that a limit alone makes a budget.
 
-// ReserveSource says where a budget has its reserve from.
+// ReserveSource tells how the reserve of a budget is determined.
 type ReserveSource uint8
 
-// The sources.
+// The sources of a reserve.
 const (
-	ReserveNone     ReserveSource = iota // the budget sums nothing up, so it reserves nothing
-	ReserveDeclared                      // it is declared
-	ReservePerJob                        // what is left of the limit of one job
-	ReserveEstimate                      // the moving average of the attempts of a queue
-	ReserveFloor                         // a part of its smallest limit, for the average is lower or unknown
+	ReserveNone     ReserveSource = iota // the budget has no sum, so it reserves nothing
+	ReserveDeclared                      // declared by the budget
+	ReservePerJob                        // the rest of the limit of one job
+	ReserveEstimate                      // the moving average of the queue's attempts
+	ReserveFloor                         // a part of the smallest limit, because the average is lower or unknown
 )
 
-// reserveParts is how many attempts of which nothing is known a budget lets run at once
-// at most: each reserves that part of its smallest limit.
+// reserveParts bounds the attempts of unknown cost that a budget lets run at once: each reserves this part of
+// its smallest limit.
 const reserveParts = 100
 
-// ReserveFloorOf is the least that is reserved by an estimate on a limit: 1 % of it, and
-// never nothing.
+// ReserveFloorOf returns the smallest reserve by an estimate under a limit: 1 % of the limit, and at least 1.
 func ReserveFloorOf(limitNanoUSD int64) int64 { return max(limitNanoUSD/reserveParts, 1) }
 
-// SmallestLimit is the smallest limit of a budget's windows; 0 when it has none.
+// SmallestLimit returns the smallest limit of a budget's windows, or 0 if it has none.
 func (b *Budget) SmallestLimit() (smallest int64) {
 	for i, l := range b.GetLimits() {
 		if i == 0 || l.LimitNanoUsd < smallest {
@@ -33,10 +32,10 @@ func (b *Budget) SmallestLimit() (smallest int64) {
 	return smallest
 }
 
-// Reserve is what the budget, as the only one, reserves for an attempt of a job that has
-// cost jobCost, and where that comes from. learned is the moving average of what attempts
-// of the job's queue cost; 0 is unknown. A budget for each job by itself reserves nothing
-// that it does not declare, because it has no sum that concurrent jobs could overshoot.
+// Reserve returns the amount that the budget alone reserves for an attempt of a job that has cost jobCost so
+// far, and its source. learned is the moving average of the cost of the queue's attempts; 0 is unknown. A
+// budget with the scope job reserves only a declared amount, because it has no sum that concurrent jobs could
+// overshoot.
 func (b *Budget) Reserve(jobCost, learned int64) (nanoUSD int64, from ReserveSource) {
 	if b.ReserveNanoUsd > 0 {
 		return b.ReserveNanoUsd, ReserveDeclared

@@ -7,13 +7,13 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// resourceName is a resource's place: names are unique in their kind.
+// resourceName identifies a resource: names are unique within a kind.
 type resourceName struct {
 	kind ResourceKind
 	name string
 }
 
-// Book is the resources as the running entry, or the last commit, has them.
+// Book returns the resources as the running entry has left them.
 func (tx *Tx) Book() *Book {
 	if tx.book == nil {
 		tx.book = newBook(tx.s.resources)
@@ -21,16 +21,16 @@ func (tx *Tx) Book() *Book {
 	return tx.book
 }
 
-// Book is the resources as of the last commit. Read only.
+// Book returns the resources as of the last commit. The caller must not change it.
 func (s *Store) Book() *Book { return s.bookRead.Load() }
 
-// Resource is a resource as the entry's earlier ops left it; nil when there is none.
-// Read only. It does not make the book anew, as Book does after each change.
+// Resource returns a resource as the entry's earlier ops left it, or nil if there is none. The caller must
+// not change it. It does not rebuild the book, as Book does after each change.
 func (tx *Tx) Resource(kind ResourceKind, name string) *Resource {
 	return tx.s.resources[resourceName{kind, name}]
 }
 
-// CountResources is how many resources of a kind there are.
+// CountResources returns the number of resources of a kind.
 func (tx *Tx) CountResources(kind ResourceKind) (n int) {
 	for name := range tx.s.resources {
 		if name.kind == kind {
@@ -40,8 +40,8 @@ func (tx *Tx) CountResources(kind ResourceKind) (n int) {
 	return n
 }
 
-// PutResource stores a resource under its kind and name, in the place of what was
-// there, with its event. Where that is of another id, it has been deleted, too.
+// PutResource stores a resource under its kind and name, with its event, and replaces an earlier one. If the
+// earlier one has another id, PutResource also adds the event of its deletion.
 func (tx *Tx) PutResource(r *Resource) error {
 	if err := checkResource(r); err != nil {
 		return tx.fail(fmt.Errorf("put resource %q of kind %d: %w", r.Name, r.Kind, err))
@@ -57,7 +57,7 @@ func (tx *Tx) PutResource(r *Resource) error {
 	return nil
 }
 
-// DeleteResource removes a resource; it does nothing where there is none.
+// DeleteResource removes a resource. It does nothing if there is none.
 func (tx *Tx) DeleteResource(kind ResourceKind, name string) error {
 	r := tx.s.resources[resourceName{kind, name}]
 	if r == nil {
@@ -74,12 +74,12 @@ func (tx *Tx) DeleteResource(kind ResourceKind, name string) error {
 func (tx *Tx) resourceChanged(r *Resource, event EventType) {
 	tx.book, tx.resourcesPut = nil, true
 	if r.Kind == ResourceKind_RESOURCE_KIND_ROLE {
-		tx.keysPut = true // what keys may do has changed with it
+		tx.keysPut = true // the permissions of keys have changed with it
 	}
 	tx.recordEvent(event, "", [16]byte(r.Id))
 }
 
-// checkResource refuses what cannot be a resource.
+// checkResource refuses an invalid resource.
 func checkResource(r *Resource) error {
 	switch {
 	case r.Kind == 0:
@@ -104,7 +104,7 @@ func loadResources(r source) (map[resourceName]*Resource, error) {
 	return all, nil
 }
 
-// Book is the resources of the snapshot.
+// Book returns the resources of the snapshot.
 func (v *Snapshot) Book() (*Book, error) {
 	all, err := loadResources(v.snap)
 	if err != nil {
@@ -118,8 +118,8 @@ func appendResourceKey(b []byte, kind ResourceKind, name string) []byte {
 	return append(append(b, prefixResource, byte(kind)), name...)
 }
 
-// resources checks that each resource lies under its own key and has an id of its
-// own, by which events and what has come of it name it.
+// resources checks that each resource lies under its own key and has a unique id, because events and other
+// records refer to it by id.
 func (c *checker) resources() error {
 	named := map[string]string{}
 	for kv, err := range scanPairs(c.v.snap, []byte{prefixResource}, afterPrefix(prefixResource)) {

@@ -11,16 +11,14 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// Restore replaces the whole content by the parts of an image and makes it
-// durable before it returns. It is called by the applying goroutine, with no Tx
-// open. Parts that are cut or corrupt, are no store, or hold another entry than
-// the source claims (by a method Applied) are refused and leave everything as it
-// was; so does a crash at any moment, until the new content is whole. An error
-// after that point makes the store fail, see Err. Readers see the new content as
-// soon as Restore has it; a Snapshot keeps the old.
+// Restore replaces the whole content by the parts of an image and makes it durable before it returns. The
+// applying goroutine calls it, with no Tx open. Restore refuses parts that are cut or corrupt, are no store,
+// or hold another entry than the source claims (by a method Applied), and leaves everything as it was. A
+// crash before the new content is complete leaves the old content too. An error after that point makes the
+// store fail, see Err. Readers see the new content at once; a Snapshot keeps the old.
 //
-// Tables that the source has on this disk are linked: nobody writes to a table,
-// and the old content's go when its last reader does. Everything else is copied.
+// Tables that the source has on this disk are linked, because tables are never written to, and the old
+// content's files are removed with its last reader. All other files are copied.
 func (s *Store) Restore(from image.Source) error {
 	if err := s.usable(); err != nil {
 		return err
@@ -33,8 +31,8 @@ func (s *Store) Restore(from image.Source) error {
 		return errors.Join(fmt.Errorf("restore: %w", err), s.fs.RemoveAll(dir))
 	}
 	if err := s.moveMarker(number); err != nil {
-		// Whether the marker points to the old content or to the new one after
-		// a crash is unknown, so neither may be written any more.
+		// After a crash the marker may point to the old content or to the new one, so neither may be written
+		// any more.
 		return s.failure.set(errors.Join(fmt.Errorf("restore: %w", err), gen.release()))
 	}
 	s.publish.Lock()
@@ -90,7 +88,7 @@ func (s *Store) receive(from image.Source, number uint64) (*generation, *caches,
 	return gen, c, nil
 }
 
-// compareClaim refuses an image that holds another entry than it says.
+// compareClaim refuses an image whose entry differs from the source's claim.
 func compareClaim(from image.Source, h *Head) error {
 	claim, ok := from.(interface{ Applied() entry.Applied })
 	if !ok {
@@ -103,10 +101,10 @@ func compareClaim(from image.Source, h *Head) error {
 	return nil
 }
 
-// place links or copies a part, durably but for its name.
+// place links or copies a part. The file's content is durable afterwards, its name is not yet.
 func (s *Store) place(from image.Source, p image.Part, to string) (err error) {
 	if located, ok := from.(image.Located); ok && immutable(p.Name) && onDisk(s.fs) {
-		// A link that cannot be had, on another disk for one, is a copy.
+		// If the link fails, for example on another disk, the part is copied.
 		if path := located.Path(p.Name); path != "" && s.fs.Link(path, to) == nil {
 			info, err := s.fs.Stat(to)
 			if err == nil && info.Size() != p.Size {
@@ -130,8 +128,8 @@ func (s *Store) place(from image.Source, p image.Part, to string) (err error) {
 	return errors.Join(err, f.Close())
 }
 
-// Held is the path of a table of the store that may be the part: it has its name
-// and size, as what was linked from the last image has. "" = there is none.
+// Held returns the path of a table of the store with the name and size of the part, as a table linked from
+// the last image has. It returns "" if there is none.
 func (s *Store) Held(p image.Part) string {
 	if !immutable(p.Name) || !onDisk(s.fs) {
 		return ""
@@ -142,14 +140,14 @@ func (s *Store) Held(p image.Part) string {
 	}
 	path := s.fs.PathJoin(s.dbDir(gen.number), p.Name)
 	info, err := s.fs.Stat(path)
-	// What goes wrong here ends in the part being sent.
+	// An error here only means that the part is sent.
 	if errors.Join(err, gen.release()) != nil || info.Size() != p.Size {
 		return ""
 	}
 	return path
 }
 
-// announce calls the hooks for all there is now.
+// announce calls the hooks for everything in the store.
 func (s *Store) announce() error {
 	clockNs := s.head.Load().GetClockNs()
 	for _, q := range s.queues {

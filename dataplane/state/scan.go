@@ -10,11 +10,11 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// KV is one stored pair, copied.
+// KV is one stored pair.
 type KV struct{ Key, Value []byte }
 
-// scanPairs yields the pairs with lower <= key < upper; a nil bound is none. A
-// pair is valid until the next one. An error is yielded once and ends the scan.
+// scanPairs yields the pairs with lower <= key < upper; a nil bound is open. A pair is valid until the next
+// one is yielded. An error is yielded once and ends the scan.
 func scanPairs(r source, lower, upper []byte) iter.Seq2[KV, error] {
 	return func(yield func(KV, error) bool) {
 		it, err := r.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
@@ -28,7 +28,7 @@ func scanPairs(r source, lower, upper []byte) iter.Seq2[KV, error] {
 				break
 			}
 			if !yield(kv, nil) {
-				// Close repeats the error of the last step, and that had none.
+				// Close repeats the error of the last step, which had none.
 				_ = it.Close()
 				return
 			}
@@ -39,7 +39,7 @@ func scanPairs(r source, lower, upper []byte) iter.Seq2[KV, error] {
 	}
 }
 
-// scanKeys is scanPairs without the values.
+// scanKeys yields the keys of scanPairs.
 func scanKeys(r source, lower, upper []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for kv, err := range scanPairs(r, lower, upper) {
@@ -50,7 +50,7 @@ func scanKeys(r source, lower, upper []byte) iter.Seq2[[]byte, error] {
 	}
 }
 
-// record is a generated message that decodes.
+// record is a generated message that can be decoded.
 type record interface{ UnmarshalVT([]byte) error }
 
 // scan yields the decoded records of one prefix in key order.
@@ -94,7 +94,7 @@ func scanAttempts(r source, id job.ID) iter.Seq2[uint32, error] {
 	}
 }
 
-// errorsEnd lies after every error key of a job and before those of the next.
+// errorsEnd returns a key after every error key of a job and before those of the next job.
 func errorsEnd(id job.ID) []byte {
 	return append(appendErrorKey(nil, id, 1<<32-1), 0)
 }

@@ -19,23 +19,22 @@ var scheduleKind = rowKind[*Schedule]{
 	},
 }
 
-// Schedule is a schedule by id; nil when there is none. The op may change it in
-// place and must then call PutSchedule.
+// Schedule returns a schedule by id, or nil if there is none. The op may change it in place and must then
+// call PutSchedule.
 func (tx *Tx) Schedule(id [16]byte) (*Schedule, error) {
 	return tx.schedules.get(tx, &scheduleKind, id)
 }
 
-// ScheduleNamed is the id of the schedule with a name; ok is false when there is
-// none.
+// ScheduleNamed returns the id of the schedule with a name; ok is false if there is none.
 func (tx *Tx) ScheduleNamed(name string) (id [16]byte, ok bool, err error) {
 	return tx.Locked(LockScheduleName, "", name)
 }
 
-// Schedules is how many schedules there are.
+// Schedules returns the number of schedules.
 func (tx *Tx) Schedules() uint64 { return tx.head.ScheduleRecords }
 
-// PutSchedule stores a schedule under its id; was is the name it had before, empty
-// for a new one. Its name must be free or its own.
+// PutSchedule stores a schedule under its id. was is its earlier name, empty for a new one. The new name must
+// be free or its own.
 func (tx *Tx) PutSchedule(rec *Schedule, was string) error {
 	if err := tx.putSchedule(rec, was); err != nil {
 		return tx.fail(fmt.Errorf("put schedule %x, %q: %w", rec.Id, rec.Name, err))
@@ -55,7 +54,7 @@ func (tx *Tx) putSchedule(rec *Schedule, was string) error {
 	return tx.schedules.put(tx, &scheduleKind, id, rec)
 }
 
-// rename gives a schedule one name for another; an empty name is none.
+// rename replaces the name of a schedule; an empty name is none.
 func (tx *Tx) rename(id [16]byte, was, is string) error {
 	if was == is {
 		return nil
@@ -71,7 +70,7 @@ func (tx *Tx) rename(id [16]byte, was, is string) error {
 	return tx.take(lockName{LockScheduleName, "", is}, id)
 }
 
-// DeleteSchedule removes a schedule; it does nothing where there is none.
+// DeleteSchedule removes a schedule. It does nothing if there is none.
 func (tx *Tx) DeleteSchedule(id [16]byte) error {
 	rec, err := tx.Schedule(id)
 	if err != nil || rec == nil {
@@ -84,17 +83,17 @@ func (tx *Tx) DeleteSchedule(id [16]byte) error {
 	return tx.schedules.put(tx, &scheduleKind, id, nil)
 }
 
-// Schedule is a schedule as of the last commit; nil when there is none.
+// Schedule returns a schedule as of the last commit, or nil if there is none.
 func (s *Store) Schedule(id [16]byte) (*Schedule, error) {
 	return committed(s, func(r source) (*Schedule, error) { return readRow[Schedule](r, &scheduleKind, id) })
 }
 
-// Schedule is a schedule; nil when there is none.
+// Schedule returns a schedule, or nil if there is none.
 func (v *Snapshot) Schedule(id [16]byte) (*Schedule, error) {
 	return readRow[Schedule](v.snap, &scheduleKind, id)
 }
 
-// Schedules are all schedules in order of their ids.
+// Schedules yields all schedules in order of their ids.
 func (v *Snapshot) Schedules() iter.Seq2[*Schedule, error] {
 	return scanRows[Schedule](v.snap, &scheduleKind, [16]byte{})
 }

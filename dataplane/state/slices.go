@@ -9,14 +9,13 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// What a shard has of a budget that the shards of a namespace share. To the first
-// shard, which has the budget's windows, money that it has granted is reserved, like
-// that of an attempt of its own; the shard reserves its attempts' money in it. A slice is
-// of no window: what is spent of it is booked in the windows that are when the first
-// shard is told, which is later than it was spent. So it may count for too long, and
-// never for too short.
+// A slice is a shard's part of a budget that the shards of a namespace share. The first shard holds the
+// budget's windows. It grants money to a shard and books that money as reserved, as for an attempt of its
+// own; the shard reserves its attempts' money within the grant. A slice belongs to no window: the first shard
+// books spending in the windows that are current when it receives the report, which is later than the
+// spending. So spending may count for too long, but never for too short.
 
-// Shared says whether shards share a budget: those whose jobs lie on several of them.
+// Shared reports whether several shards share a budget, because its jobs lie on several of them.
 func (r *Resource) Shared() bool {
 	switch r.GetBudget().GetScope() {
 	case BudgetScope_BUDGET_SCOPE_NAMESPACE, BudgetScope_BUDGET_SCOPE_TAG, BudgetScope_BUDGET_SCOPE_KEY:
@@ -25,11 +24,11 @@ func (r *Resource) Shared() bool {
 	return false
 }
 
-// Free is what no attempt has reserved.
+// Free returns the granted money that no attempt has reserved.
 func (s *Slice) Free() money.Nano { return money.Nano(s.GrantedNanoUsd - s.ReservedNanoUsd) }
 
-// Reserve reserves an amount for an attempt. What is not free is taken ungranted: who
-// must not do that has looked before.
+// Reserve reserves an amount for an attempt. It takes more than is free without a grant; a caller that must
+// not do so checks Free first.
 func (s *Slice) Reserve(amount, nowNs int64) {
 	if lacks := amount - int64(s.Free()); lacks > 0 {
 		s.GrantedNanoUsd += lacks
@@ -40,15 +39,15 @@ func (s *Slice) Reserve(amount, nowNs int64) {
 	s.UsedNs = nowNs
 }
 
-// Release gives back what was reserved for an attempt; Spend says what came of it.
+// Release gives back the reserve of an attempt. Spend books the cost.
 func (s *Slice) Release(amount, nowNs int64) {
 	s.ReservedNanoUsd -= amount
 	s.UsedNs = nowNs
 }
 
-// Spend books what was spent of what is free. Overrun is taken from that, too, as far as
-// it goes: no attempt takes money for its own that is known to be gone. What is left of
-// it then is more than was granted, and no shard has it.
+// Spend books a cost against the free money. It takes an overrun from the free money too, as far as that
+// goes, because no attempt may reserve money that is known to be spent. It returns the rest of the overrun,
+// which exceeds the grant.
 func (s *Slice) Spend(cost billing.Sums, nowNs int64) (left money.Nano) {
 	if cost == (billing.Sums{}) {
 		return 0
@@ -62,39 +61,39 @@ func (s *Slice) Spend(cost billing.Sums, nowNs int64) (left money.Nano) {
 	return cost.Overrun - covered
 }
 
-// Untold is what was spent and the first shard has not been told of.
+// Untold returns the spending that has not been reported to the first shard.
 func (s *Slice) Untold() billing.Sums {
 	return billing.Sums{Settled: money.Nano(s.SettledNanoUsd), Overrun: money.Nano(s.OverrunNanoUsd)}
 }
 
-// note notes that there is something to tell.
+// note records that there is something to report.
 func (s *Slice) note(nowNs int64) {
 	if s.UntoldNs == 0 {
 		s.UntoldNs = nowNs
 	}
 }
 
-// GivesBack says whether what is free at nowNs is given back: because others need it, or
-// because nobody has used it for long.
+// GivesBack reports whether the free money is given back at nowNs, because another shard needs it or because
+// it has not been used for long.
 func (s *Slice) GivesBack(nowNs int64) bool {
 	return s.Free() > 0 && nowNs >= s.KeepNs && (s.Recall != 0 || s.ReservedNanoUsd == 0 && nowNs >= s.UsedNs+int64(job.SliceIdle))
 }
 
-// GiveBack gives back what is free.
+// GiveBack gives the free money back.
 func (s *Slice) GiveBack() {
 	s.GoneNanoUsd += int64(s.Free())
 	s.GrantedNanoUsd = s.ReservedNanoUsd
 }
 
-// Told forgets what the first shard is being told of.
+// Told clears the spending that is being reported to the first shard.
 func (s *Slice) Told() {
 	s.SettledNanoUsd, s.OverrunNanoUsd, s.GoneNanoUsd, s.UntoldNs = 0, 0, 0, 0
 }
 
-// Lacks is what is needed to have an amount free; at least 1 nano-dollar must be.
+// Lacks returns the money missing to have an amount free. At least 1 nano-dollar must be free.
 func (s *Slice) Lacks(amount money.Nano) money.Nano { return max(max(amount, 1)-s.Free(), 0) }
 
-// TellNs is when the first shard is to be told something; 0 for never.
+// TellNs returns the time of the next report to the first shard, or 0 for none.
 func (s *Slice) TellNs() (due int64) {
 	at := func(ns int64) {
 		if due == 0 || ns < due {
@@ -115,7 +114,7 @@ func (s *Slice) TellNs() (due int64) {
 	return due
 }
 
-// Postpone has what is to be told at nowNs be told later.
+// Postpone delays the reports that are due at nowNs.
 func (s *Slice) Postpone(nowNs int64) {
 	if s.UntoldNs != 0 {
 		s.UntoldNs = nowNs
@@ -123,8 +122,7 @@ func (s *Slice) Postpone(nowNs int64) {
 	s.UsedNs, s.KeepNs = nowNs, nowNs+int64(job.SliceReport)
 }
 
-// ShareOf is what the first shard knows of a shard's slice: it is made where there is
-// none.
+// ShareOf returns the first shard's record of another shard's slice and creates it if necessary.
 func (a *Account) ShareOf(shard uint32) *Share {
 	i, there := slices.BinarySearchFunc(a.Shares, shard, func(s *Share, shard uint32) int { return cmp.Compare(s.Shard, shard) })
 	if !there {
@@ -133,13 +131,13 @@ func (a *Account) ShareOf(shard uint32) *Share {
 	return a.Shares[i]
 }
 
-// Give has a share have so much more, or less, of what is granted.
+// Give adds an amount, which may be negative, to the grant of a share.
 func (a *Account) Give(to *Share, amount int64) {
 	to.GrantedNanoUsd += amount
 	a.ReservedNanoUsd += amount
 }
 
-// slices checks what an account says of slices.
+// slices checks the slice and the shares of an account.
 func (c *checker) slices(id [16]byte, a *Account) error {
 	if s := a.Slice; s != nil && (s.ReservedNanoUsd < 0 || s.Free() < 0 || s.WantNanoUsd < 0) {
 		c.report("the slice of budget %q (%x) has %d granted, %d reserved, and wants %d", a.Name, id, s.GrantedNanoUsd, s.ReservedNanoUsd, s.WantNanoUsd)

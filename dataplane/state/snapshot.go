@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Reader reads jobs and what hangs on them: the live store, or a Snapshot.
-// Missing things are nil without an error; what is returned is the caller's.
+// Reader reads jobs and their records from the live store or a Snapshot. A missing record is nil without an
+// error. The caller owns the results.
 type Reader interface {
 	Job(id job.ID) (*job.Job, error)
 	Blob(id job.ID, kind job.BlobKind) (*job.Blob, error)
@@ -51,7 +51,7 @@ func readErrors(r source, id job.ID) (list []*job.AttemptError, err error) {
 	return list, nil
 }
 
-// Job is a committed job; nil when there is none.
+// Job returns a committed job, or nil if there is none.
 func (s *Store) Job(id job.ID) (*job.Job, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -69,7 +69,7 @@ func (s *Store) Job(id job.ID) (*job.Job, error) {
 	return j, err
 }
 
-// Blob is a committed blob of a job; nil when there is none.
+// Blob returns a committed blob of a job, or nil if there is none.
 func (s *Store) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -87,7 +87,7 @@ func (s *Store) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	return b, err
 }
 
-// Errors are the committed errors of a job's attempts, by attempt.
+// Errors returns the committed errors of a job's attempts, sorted by attempt.
 func (s *Store) Errors(id job.ID) ([]*job.AttemptError, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -97,8 +97,8 @@ func (s *Store) Errors(id job.ID) ([]*job.AttemptError, error) {
 	return readErrors(s.gen.db, id)
 }
 
-// Snapshot is a frozen consistent view of the store, also across a Restore. It
-// must be closed. Any number of goroutines may read it.
+// Snapshot is a consistent, unchanging view of the store that outlives a Restore. The caller must close it.
+// Any number of goroutines may read it.
 type Snapshot struct {
 	gen  *generation
 	snap source
@@ -106,15 +106,15 @@ type Snapshot struct {
 	keys *keyring
 }
 
-// source is what reads need of Pebble: the live store and a snapshot have it.
+// source is the part of Pebble that reads need; the live store and a Pebble snapshot implement it.
 type source interface {
 	Get(key []byte) (value []byte, closer io.Closer, err error)
 	NewIter(o *pebble.IterOptions) (*pebble.Iterator, error)
 	Close() error
 }
 
-// Snapshot freezes the store as of the last commit. It never fails: that of a
-// closed store says so when it is read.
+// Snapshot takes a snapshot as of the last commit. It never fails; reads of a snapshot of a closed store
+// return errClosed.
 func (s *Store) Snapshot() *Snapshot {
 	s.publish.Lock()
 	defer s.publish.Unlock()
@@ -128,7 +128,7 @@ func (s *Store) Snapshot() *Snapshot {
 	return v
 }
 
-// Close gives the snapshot back.
+// Close releases the snapshot.
 func (v *Snapshot) Close() error {
 	err := v.snap.Close()
 	if v.gen != nil {
@@ -139,28 +139,28 @@ func (v *Snapshot) Close() error {
 	return err
 }
 
-// noReader answers everything with an error.
+// noReader returns an error from every read.
 type noReader struct{ err error }
 
 func (n noReader) Get([]byte) ([]byte, io.Closer, error)                 { return nil, nil, n.err }
 func (n noReader) NewIter(*pebble.IterOptions) (*pebble.Iterator, error) { return nil, n.err }
 func (n noReader) Close() error                                          { return nil }
 
-// Head is a copy of the head record.
+// Head returns a copy of the head record.
 func (v *Snapshot) Head() *Head { return v.head.copy() }
 
-// Job is a job; nil when there is none.
+// Job returns a job, or nil if there is none.
 func (v *Snapshot) Job(id job.ID) (*job.Job, error) { return readJob(v.snap, id) }
 
-// Blob is a blob of a job; nil when there is none.
+// Blob returns a blob of a job, or nil if there is none.
 func (v *Snapshot) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	return readBlob(v.snap, id, kind)
 }
 
-// Errors are the errors of a job's attempts, by attempt.
+// Errors returns the errors of a job's attempts, sorted by attempt.
 func (v *Snapshot) Errors(id job.ID) ([]*job.AttemptError, error) { return readErrors(v.snap, id) }
 
-// Jobs yields every job, in key order (by id).
+// Jobs yields every job in order of the ids.
 func (v *Snapshot) Jobs() iter.Seq2[*job.Job, error] {
 	return scan(v.snap, prefixJob, func() *job.Job { return &job.Job{} })
 }
@@ -175,7 +175,7 @@ func (v *Snapshot) Queues() iter.Seq2[*Queue, error] {
 	return scan(v.snap, prefixQueue, func() *Queue { return &Queue{} })
 }
 
-// Queue is a queue by name; nil when unknown.
+// Queue returns a queue by name, or nil if it is unknown.
 func (v *Snapshot) Queue(name string) (*Queue, error) {
 	q := &Queue{}
 	if found, err := get(v.snap, queueKey(name), q); !found {
@@ -184,7 +184,7 @@ func (v *Snapshot) Queue(name string) (*Queue, error) {
 	return q, nil
 }
 
-// All yields every key and value, for comparing replicas byte for byte.
+// All yields a copy of every key and value, for comparing replicas byte for byte.
 func (v *Snapshot) All() iter.Seq2[KV, error] {
 	return func(yield func(KV, error) bool) {
 		for kv, err := range scanPairs(v.snap, nil, nil) {

@@ -5,10 +5,10 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// What has been spent on a budget, in the words of billing.
+// These methods express the spending of a budget in the types of package billing.
 
-// Sums is what was spent in the window as it is at nowNs. A calendar's window that is
-// over and has not been turned counts as the one that is: it forgets nothing early.
+// Sums returns the spending in the current window at nowNs. A calendar window that is over but not turned yet
+// still counts, so that nothing is forgotten early.
 func (x *Spent) Sums(nowNs int64) billing.Sums {
 	if x.Window == Window_WINDOW_ROLLING {
 		r := x.rolling()
@@ -17,7 +17,7 @@ func (x *Spent) Sums(nowNs int64) billing.Sums {
 	return billing.Sums{Settled: money.Nano(x.SettledNanoUsd), Overrun: money.Nano(x.OverrunNanoUsd)}
 }
 
-// Book counts what was spent at nowNs.
+// Book adds spending at nowNs.
 func (x *Spent) Book(s billing.Sums, nowNs int64) {
 	if x.Window == Window_WINDOW_ROLLING {
 		r := x.rolling()
@@ -29,8 +29,8 @@ func (x *Spent) Book(s billing.Sums, nowNs int64) {
 	x.SettledNanoUsd, x.OverrunNanoUsd = int64(sum.Settled), int64(sum.Overrun)
 }
 
-// FallsTo is when no more than an amount is spent in the window, if nothing is spent
-// from now on.
+// FallsTo returns the time at which at most the given amount is spent in the window, if nothing is spent from
+// now on.
 func (x *Spent) FallsTo(most money.Nano, nowNs int64) int64 {
 	switch {
 	case x.Sums(nowNs).Spent() <= most:
@@ -42,20 +42,19 @@ func (x *Spent) FallsTo(most money.Nano, nowNs int64) int64 {
 	return max(x.EndNs, nowNs)
 }
 
-// Resize has a rolling window be of another length.
+// Resize changes the length of a rolling window.
 func (x *Spent) Resize(lengthMs, nowNs int64) { x.setRolling(x.rolling().Over(lengthMs, nowNs)) }
 
-// Forget makes room for new alerts in a rolling window that has told of what it had to
-// for as long as it is: one that is always nearly full tells of it once a length, as a
-// calendar's does.
+// forgetAlerts lets a rolling window raise its alerts again once it has been silent for its own length. A
+// window that is always nearly full then alerts once per length, as a calendar window does.
 func (x *Spent) forgetAlerts(nowNs int64) {
 	if x.Window == Window_WINDOW_ROLLING && nowNs-x.StartNs >= x.LengthMs*1e6 {
 		x.StartNs, x.Alerted = nowNs, 0
 	}
 }
 
-// Tell notes the percentages, rising, that what is spent has come to and that were not
-// told of in this window, and returns them.
+// Tell records the alert percentages that the spending has newly reached in this window, in ascending order,
+// and returns them.
 func (x *Spent) Tell(percents []uint32, limit money.Nano, nowNs int64) (told []uint32) {
 	spent := x.Sums(nowNs).Spent()
 	x.forgetAlerts(nowNs)
@@ -78,7 +77,7 @@ func (x *Spent) setRolling(r billing.Rolling) {
 	x.LengthMs, x.Newest, x.SettledSlices, x.OverrunSlices = r.LengthMs, r.Newest, r.Settled, r.Overrun
 }
 
-// RaiseNow is what the limits of a budget are raised by at nowNs.
+// RaiseNow returns the amount by which a budget's limits are raised at nowNs.
 func (b *Budget) RaiseNow(nowNs int64) money.Nano {
 	if nowNs < b.GetRaiseUntilNs() {
 		return money.Nano(b.RaiseNanoUsd)
@@ -86,13 +85,13 @@ func (b *Budget) RaiseNow(nowNs int64) money.Nano {
 	return 0
 }
 
-// Limit is a limit of a budget at nowNs: what it was raised by is in it.
+// Limit returns a limit of a budget at nowNs, including a raise.
 func (b *Budget) Limit(nanoUsd, nowNs int64) money.Nano {
 	return billing.Raise(money.Nano(nanoUsd), b.RaiseNow(nowNs))
 }
 
-// Available is what a limit of the budget leaves in its window; negative where it is
-// overrun. spent is that limit's.
+// Available returns the money that a limit of the budget leaves in its window; it is negative after an
+// overrun. spent belongs to that limit.
 func (a *Account) Available(b *Budget, l *SpendLimit, spent *Spent, nowNs int64) money.Nano {
 	return billing.Available(b.Limit(l.LimitNanoUsd, nowNs), money.Nano(a.ReservedNanoUsd), spent.Sums(nowNs))
 }

@@ -1,8 +1,7 @@
-// Package state is a shard's truth: a Pebble store of jobs, queues, keys and
-// what derives from them (ready order, timers, counters, the feed). Ops change
-// it through a Tx, one per log entry; everybody else reads. It owns every key
-// layout (keys.go) and knows no op. It imports dataplane/job, engine/entry and
-// Pebble; on the data plane nobody else imports Pebble.
+// Package state holds the authoritative records of a shard: a Pebble store of jobs, queues and keys and of
+// everything that derives from them (ready order, timers, counters, the feed). Ops change it through a Tx,
+// one per log entry; all other code only reads. The package owns every key layout (keys.go) and knows no op.
+// It imports dataplane/job, engine/entry and Pebble; no other package of the data plane imports Pebble.
 package state
 
 import (
@@ -17,70 +16,62 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Options are what a store needs besides its directory.
+// Options configure a store.
 type Options struct {
-	FS     vfs.FS  // nil: the disk
-	Shared *Shared // caches shared by the stores of a host; nil: small ones of its own
+	FS     vfs.FS  // nil means the disk
+	Shared *Shared // caches shared by the stores of a host; nil gives the store small ones of its own
 
-	// MemTableBytes bounds the writes held in memory before they go to disk;
-	// 0 means DefaultMemTableBytes. A host of many stores wants less.
+	// MemTableBytes bounds the writes held in memory before they go to disk; 0 means DefaultMemTableBytes. A
+	// host with many stores needs less.
 	MemTableBytes int
 
-	wal       bool // keep Pebble's own log, unsynced: only to measure what it would cost
-	headsKept int  // 0 means headsKept; less in tests
+	wal       bool // keep Pebble's own log, unsynced; only to measure its cost
+	headsKept int  // 0 means headsKept; tests use less
 
-	laneChangesKept int // 0 means laneChangesKept; less in tests
+	laneChangesKept int // 0 means laneChangesKept; tests use less
 
-	// 0 means MaxOutboxOps and MaxOutboxBytes; less in tests.
+	// 0 means MaxOutboxOps and MaxOutboxBytes; tests use less.
 	outboxOps, outboxBytes uint64
 }
 
-// Hooks are called by the applying goroutine after a commit is visible to
-// readers, and after Restore for everything there is. They must not block and
-// must not call back into a Tx.
+// Hooks are called by the applying goroutine after readers can see a commit, and after Restore for everything
+// in the store. They must not block and must not call back into a Tx.
 type Hooks struct {
-	// OnReady names a queue in which the commit made jobs fetchable (arrival,
-	// promotion, freed or raised concurrency, resume), with how many may be
-	// fetched now.
+	// OnReady names a queue in which the commit made jobs fetchable (by arrival, promotion, freed or raised
+	// concurrency, or resume), and the number of jobs that may be fetched now.
 	OnReady func(queue string, fetchable int)
-	// OnTimer says that the commit set timers of the class, the earliest of them
-	// at dueNs.
+	// OnTimer reports that the commit set timers of the class; the earliest is due at dueNs.
 	OnTimer func(class TimerClass, dueNs int64)
-	// OnReplenish says that the rate limits of queues keep jobs, the first of them
-	// until dueNs.
+	// OnReplenish reports that rate limits keep back jobs of queues, the first of them until dueNs.
 	OnReplenish func(dueNs int64)
-	// OnClearing says that something has changed in a queue whose jobs are being
-	// removed.
+	// OnClearing reports a change of a queue whose jobs are being removed.
 	OnClearing func()
-	// OnFeed says that the feed has grown.
+	// OnFeed reports that the feed has grown.
 	OnFeed func()
-	// OnUsage says that there are new usage rows.
+	// OnUsage reports new usage rows.
 	OnUsage func()
-	// OnAudit says that there are new audit records.
+	// OnAudit reports new audit records.
 	OnAudit func()
-	// OnKeys says that API keys, or what they may do, were made, changed or removed.
+	// OnKeys reports that API keys or their permissions were created, changed or removed.
 	OnKeys func()
-	// OnResources says that resources were declared, changed or taken back.
+	// OnResources reports that resources were declared, changed or removed.
 	OnResources func()
-	// OnGate says that a gate may have opened that jobs wait at, or that another came
-	// to one.
+	// OnGate reports that a gate with waiting jobs may have opened, or that a job came to a gate.
 	OnGate func()
-	// OnBulk says that something has changed about a bulk operation.
+	// OnBulk reports a change of a bulk operation.
 	OnBulk func()
-	// OnOutbox says that there are new ops for another shard.
+	// OnOutbox reports new ops for another shard.
 	OnOutbox func()
 }
 
-// Store is one shard's state. One goroutine applies (Begin, Commit,
-// PutConfiguration, Restore); any number may read beside it.
+// Store is one shard's state. One goroutine applies (Begin, Commit, PutConfiguration, Restore); any number of
+// goroutines may read beside it.
 //
-// Who owns what: the applying goroutine alone touches the caches (queues, keys,
-// outboxes, inboxes, leases, tx, scratch) and reads gen, and what is recent in it, without
-// a lock, being the only one to change them.
-// Readers hold mu for reading while they use gen, so that Restore, which holds
-// it for writing just to switch, cannot close the store under them; apply never
-// takes mu. publish keeps a batch and the head it carries together for
-// Snapshot: a commit holds it while it writes.
+// Ownership: only the applying goroutine uses the caches (queues, keys, outboxes, inboxes, leases, tx,
+// scratch). It reads gen and its recent records without a lock, because nobody else changes them. Readers
+// hold mu for reading while they use gen, so that Restore, which holds mu for writing only to switch, cannot
+// close the store under them; apply never takes mu. publish keeps a batch and its head together for Snapshot:
+// a commit holds it while it writes.
 type Store struct {
 	dir       string
 	fs        vfs.FS
@@ -93,7 +84,7 @@ type Store struct {
 	closed bool
 
 	publish       sync.Mutex
-	head          atomic.Pointer[Head] // committed; never changed once it is here
+	head          atomic.Pointer[Head] // committed; never changed once stored here
 	configuration atomic.Pointer[configuration]
 	keysRead      atomic.Pointer[keyring] // committed API keys, for readers
 	outboxesRead  atomic.Pointer[[]OutboxState]
@@ -109,8 +100,8 @@ type Store struct {
 
 	queues      map[string]*queue
 	keys        map[string]*Key
-	outboxes    map[uint32]*Outbox // by the shard they go to
-	inboxes     map[uint32]*Inbox  // by the shard they come from
+	outboxes    map[uint32]*Outbox // by destination
+	inboxes     map[uint32]*Inbox  // by origin
 	laneJournal laneJournal
 
 	resources map[resourceName]*Resource
@@ -118,11 +109,11 @@ type Store struct {
 	leases    leases // of the active jobs
 	audited   audited
 	tx        Tx
-	open      bool // tx is begun and not committed
+	open      bool // tx has begun and is not committed
 }
 
-// Open opens or creates the store in dir and computes its caches. What a crash
-// during Restore or Image left behind is removed.
+// Open opens or creates the store in dir and computes its caches. It removes the leftovers of a crash during
+// Restore or Image.
 func Open(dir string, o Options) (*Store, error) {
 	s := &Store{dir: dir, fs: o.FS, options: o, ownShared: o.Shared == nil}
 	if s.fs == nil {
@@ -159,8 +150,8 @@ func Open(dir string, o Options) (*Store, error) {
 	return nil, fmt.Errorf("open the store in %s: %w", dir, err)
 }
 
-// install makes a generation and its caches the store's. The caller is alone
-// with the store, or holds publish and mu.
+// install makes a generation and its caches those of the store. The caller is the store's only user, or holds
+// publish and mu.
 func (s *Store) install(gen *generation, c *caches) {
 	s.gen = gen
 	s.head.Store(c.head)
@@ -195,8 +186,8 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.open = false
 }
 
-// Close flushes and closes. No Tx and no Snapshot may be open: what a forgotten
-// Snapshot holds is closed with it, and Close says so.
+// Close flushes and closes the store. No Tx and no Snapshot may be open: Close releases a forgotten
+// Snapshot's store too and returns an error.
 func (s *Store) Close() error {
 	flushed := s.Flush()
 	s.mu.Lock()
@@ -207,7 +198,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	s.mu.Unlock()
 	if s.Err() != nil {
-		flushed = nil // said by Err, and by every commit since
+		flushed = nil // reported by Err and by every commit since
 	}
 	err := errors.Join(flushed, s.gen.release())
 	if held := s.gen.held(); held > 0 {
@@ -222,29 +213,28 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// SetHooks sets the hooks; it must be called before the first Begin.
+// SetHooks sets the hooks. The caller must call it before the first Begin.
 func (s *Store) SetHooks(h Hooks) { s.hooks = h }
 
-// Err is why the store has stopped: the first failure of its disk or of a
-// commit; nil while it is sound. A failed store refuses every commit and flush.
-// It must be closed; opened again it holds a prefix of what was applied.
+// Err returns the reason why the store has stopped: the first failure of its disk or of a commit. It is nil
+// while the store is sound. A failed store refuses every commit and flush and must be closed. When opened
+// again it holds a prefix of the applied entries.
 func (s *Store) Err() error { return s.failure.get() }
 
-// Failed is closed when Err has something to say, also where a background flush
-// or compaction failed.
+// Failed returns a channel that is closed when Err becomes non-nil, also by a failed background flush or
+// compaction.
 func (s *Store) Failed() <-chan struct{} { return s.failure.closed }
 
-// Applied is the position of the last entry in the store; zero for an empty one.
+// Applied returns the position of the last entry in the store, or zero for an empty one.
 func (s *Store) Applied() entry.Applied { return s.head.Load().applied() }
 
-// Head is a copy of the head record of the last commit.
+// Head returns a copy of the head record of the last commit.
 func (s *Store) Head() *Head { return s.head.Load().copy() }
 
-// FeatureLevel is the head's, asked for with every op: it makes no copy.
+// FeatureLevel returns the head's level without copying the head, because every op asks for it.
 func (s *Store) FeatureLevel() uint32 { return s.head.Load().FeatureLevel }
 
-// Flush makes everything committed before the call durable. It may be called
-// beside apply.
+// Flush makes everything committed before the call durable. It may run beside apply.
 func (s *Store) Flush() error {
 	gen, err := s.acquire()
 	if err != nil {
@@ -261,7 +251,7 @@ func (s *Store) flush(gen *generation) error {
 	if err != nil {
 		return fmt.Errorf("flush: %w", err)
 	}
-	// Pebble tries a failed flush again and again and never tells the waiter.
+	// Pebble retries a failed flush for ever and never notifies the waiter.
 	select {
 	case <-done:
 		return s.Err()
@@ -270,7 +260,7 @@ func (s *Store) flush(gen *generation) error {
 	}
 }
 
-// failure remembers the first error that makes a store unusable.
+// failure holds the first error that makes a store unusable.
 type failure struct {
 	once   sync.Once
 	err    error

@@ -10,15 +10,14 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Sweep reads jobs and blobs of a Snapshot by id, for who wants many of them in
-// about the order of their ids. What was written just now it finds in memory; for the rest
-// it keeps an iterator for each kind of record: from one record to the next near it costs
-// a step or two, where a read of the Snapshot finds its way from the top each time. Any
-// other order is right too, and as slow.
+// Sweep reads many jobs and blobs of a Snapshot in about the order of their ids. It finds recently written
+// records in memory. For the others it keeps an iterator for each kind of record: from one record to a near
+// one the iterator needs a step or two, while a lookup searches from the root each time. Any other order is
+// also correct, and no faster than lookups.
 //
 // A Sweep belongs to one goroutine and must be closed before its Snapshot.
 type Sweep struct {
-	*Snapshot   // for what is read seldom
+	*Snapshot   // for rarely read records
 	jobs, blobs *pebble.Iterator
 	key         []byte // scratch
 }
@@ -41,10 +40,10 @@ func prefixIter(r source, prefix byte) (*pebble.Iterator, error) {
 	return r.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: afterPrefix(prefix)})
 }
 
-// Close gives the iterators back; the Snapshot stays open.
+// Close closes the iterators. The Snapshot stays open.
 func (s *Sweep) Close() error { return errors.Join(s.jobs.Close(), s.blobs.Close()) }
 
-// Job is a job; nil when there is none.
+// Job returns a job, or nil if there is none.
 func (s *Sweep) Job(id job.ID) (*job.Job, error) {
 	j := &job.Job{}
 	if found, err := s.Load(id, j); !found {
@@ -53,8 +52,7 @@ func (s *Sweep) Job(id job.ID) (*job.Job, error) {
 	return j, nil
 }
 
-// Load makes j a job, whatever it was, for who keeps none of many; found is false when
-// there is none.
+// Load overwrites j with a job, for callers that keep none of many. found is false if there is none.
 func (s *Sweep) Load(id job.ID, j *job.Job) (found bool, err error) {
 	*j = job.Job{}
 	if found, err := s.gen.recentJobs.load(id, s.head.Index, j); found {
@@ -64,7 +62,7 @@ func (s *Sweep) Load(id job.ID, j *job.Job) (found bool, err error) {
 	return seek(s.jobs, s.key, j)
 }
 
-// Blob is a blob of a job; nil when there is none.
+// Blob returns a blob of a job, or nil if there is none.
 func (s *Sweep) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	b := &job.Blob{}
 	if found, err := s.gen.recentBlob(id, kind, s.head.Index, b); found {
@@ -77,7 +75,7 @@ func (s *Sweep) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	return b, nil
 }
 
-// seek decodes the record at key into m; found is false when there is none.
+// seek decodes the record at key into m. found is false if there is none.
 func seek(it *pebble.Iterator, key []byte, m record) (found bool, err error) {
 	if !find(it, key) {
 		if err := it.Error(); err != nil {
@@ -95,12 +93,12 @@ func seek(it *pebble.Iterator, key []byte, m record) (found bool, err error) {
 	return true, nil
 }
 
-// find goes to the record at key; false where there is none, or the iterator has failed.
-// Mostly it is the one behind that which was found last, among jobs that were enqueued
-// together, and a step costs a fraction of a search. It is tried for ids of one
-// millisecond only: between others may lie whatever was deleted.
+// find moves the iterator to the record at key. It returns false if there is none or the iterator has failed.
+// Among jobs that were enqueued together the record is mostly the next one, and a step costs a fraction of a
+// search. find tries the step only for ids of the same millisecond, because deleted records may lie between
+// others.
 func find(it *pebble.Iterator, key []byte) bool {
-	const made = 1 + 48/8 // the prefix, and the id's time
+	const made = 1 + 48/8 // the prefix and the time in the id
 	if it.Valid() && bytes.Equal(it.Key()[:made], key[:made]) && it.Next() && bytes.Equal(it.Key(), key) {
 		return true
 	}

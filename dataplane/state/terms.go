@@ -5,14 +5,13 @@ import (
 	"fmt"
 )
 
-// termsKept is how many terms of leaders a store remembers. Who was away for longer
-// learns nothing from them, and starts again from the state.
+// termsKept is the number of leaders' terms that a store remembers. A view that is older than all of them
+// finds no proof of its history here and is rebuilt from the state.
 const termsKept = 64
 
-// StartTerm notes that the entry is the first of a leader's term. A leader appends the
-// entries of its term in order, so every entry between this one and the next leader's is
-// of one history with it. A log that loses its tail can use an index, a term's number and
-// even a clock again, but not the random seed of an entry.
+// StartTerm records the entry as the first of a leader's term. A leader appends the entries of its term in
+// order, so every entry from this one to the next leader's first belongs to the same history. A log that
+// loses its tail can reuse an index, a term number and even a clock, but not the random seed of an entry.
 func (tx *Tx) StartTerm() error {
 	tx.head.TermStartedNs = tx.head.ClockNs
 	terms := &Terms{}

@@ -5,36 +5,35 @@ import (
 	"sync"
 )
 
-// TimerClass is a kind of due work; the values are part of keys: permanent.
+// TimerClass is a kind of due work. The values are part of keys, so they are permanent.
 type TimerClass uint8
 
-// The timer classes, one per kind of duty.
+// The timer classes, one for each kind of duty.
 const (
 	TimerScheduled   TimerClass = 1  // a scheduled job becomes pending
 	TimerRetry       TimerClass = 2  // a retrying job becomes pending
 	TimerLease       TimerClass = 3  // an active job's lease ends
-	TimerIdempotency TimerClass = 4  // an idempotency record is forgotten
-	TimerExpiry      TimerClass = 5  // a job's time is over
-	TimerUnique      TimerClass = 6  // a job's unique key is free
+	TimerIdempotency TimerClass = 4  // an idempotency record expires
+	TimerExpiry      TimerClass = 5  // a job expires
+	TimerUnique      TimerClass = 6  // a job's unique key is released
 	TimerRetention   TimerClass = 7  // a settled job is removed
 	TimerBatch       TimerClass = 8  // a completed batch is removed
 	TimerSchedule    TimerClass = 9  // a schedule runs
-	TimerDependents  TimerClass = 10 // those who wait for a settled job are told
-	TimerBudget      TimerClass = 11 // a window of a budget ends, or its shards have something to tell each other
+	TimerDependents  TimerClass = 10 // the jobs that wait for a settled job are notified
+	TimerBudget      TimerClass = 11 // a window of a budget ends, or its shards report to each other
 	TimerDelivery    TimerClass = 12 // an event is sent to a webhook
-	TimerDelivered   TimerClass = 13 // a delivery is forgotten
-	TimerBulk        TimerClass = 14 // a bulk operation is forgotten
+	TimerDelivered   TimerClass = 13 // a delivery record is removed
+	TimerBulk        TimerClass = 14 // a bulk operation's record is removed
 
 	timerClasses = 15 // length of arrays by class
 )
 
-// timerFloor is a time before which a class has no timer: where reads start.
-// Most timers are removed long before they are due, and a read that began at
-// the class's first key would walk over the remains of all of them, each time.
+// timerFloor is a time before which a class has no timer, where reads start. Most timers are removed long
+// before they are due, and a read from the class's first key would walk over the tombstones of all of them.
 //
-// A reader that has found the earliest timer raises the floor to it, unless a
-// commit came in between: that one's timers may lie below. Commits lower the
-// floor, after readers can see their timers and before they call the hooks.
+// A reader that has found the earliest timer raises the floor to it, unless a commit came in between, because
+// that commit's timers may lie below. A commit lowers the floor after readers can see its timers and before
+// it calls the hooks.
 type timerFloor struct {
 	mu      sync.Mutex
 	ns      int64
@@ -69,7 +68,7 @@ func (f *timerFloor) raise(ns int64, commits uint64) {
 	}
 }
 
-// NextDue is the earliest timer of a class.
+// NextDue returns the due time of the earliest timer of a class.
 func (s *Store) NextDue(class TimerClass) (dueNs int64, ok bool, err error) {
 	err = s.timers(class, math.MinInt64, latest, func(t timer, _ [16]byte) bool {
 		dueNs, ok = t.dueNs, true
@@ -78,14 +77,13 @@ func (s *Store) NextDue(class TimerClass) (dueNs int64, ok bool, err error) {
 	return dueNs, ok, err
 }
 
-// Due lists up to limit ids (of what the class is for) whose timer of
-// the class is due at nowNs, earliest first.
+// Due returns up to limit ids of records whose timer of the class is due at nowNs, the earliest first.
 func (s *Store) Due(class TimerClass, nowNs int64, limit int) ([][16]byte, error) {
 	return s.DueSince(class, math.MinInt64, nowNs, limit)
 }
 
-// DueSince is Due without the timers that are due before sinceNs. It costs nothing for
-// those: who has seen them need not pay for them again.
+// DueSince returns the same as Due without the timers due before sinceNs. It does not read those, so a caller
+// that has seen them does not pay for them again.
 func (s *Store) DueSince(class TimerClass, sinceNs, nowNs int64, limit int) (ids [][16]byte, err error) {
 	if limit <= 0 {
 		return nil, nil
@@ -106,7 +104,7 @@ func (s *Store) timers(class TimerClass, sinceNs, untilNs int64, yield func(time
 	}
 	floor := &s.floors[class]
 	from, commits := floor.get()
-	lowest := sinceNs <= from // else the first that is found says nothing of those before
+	lowest := sinceNs <= from // else the first timer found says nothing about earlier ones
 	if from = max(from, sinceNs); from > untilNs {
 		return nil
 	}

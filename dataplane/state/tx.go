@@ -9,37 +9,35 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Tx collects what one entry changes. Its reads see its own writes. It must not
-// be used after Commit.
+// Tx collects the changes of one entry. Its reads see its own writes. It must not be used after Commit.
 //
-// There is no indexed batch underneath: what an op reads back is the decoded
-// job it wrote, the queues, the API keys and the idempotency records, and those
-// lie in memory. A job is encoded once, at Commit, however many ops of the
-// entry changed it, and of its derived keys only those move that differ between
-// the stored job and the last one.
+// Tx uses no indexed batch, because everything an op reads back lies in memory: the decoded jobs it wrote,
+// the queues, the API keys and the idempotency records. A job is encoded once, at Commit, however many ops of
+// the entry changed it, and only the derived keys that differ between the stored job and its last version are
+// moved.
 type Tx struct {
 	s      *Store
 	header entry.Header
-	head   *Head // a copy of the committed one, published at Commit
+	head   *Head // a copy of the committed head, published at Commit
 	batch  *pebble.Batch
-	err    error // the first impossible thing; Commit refuses
+	err    error // the first impossible event; Commit refuses
 
 	jobs         map[job.ID]*held
-	order        []*held // of jobs, as touched
-	byID         []*held // the changed ones of order, for Commit
+	order        []*held // of jobs, in the order of their first use
+	byID         []*held // the changed jobs of order, for Commit
 	queues       []*queue
 	lanes        []*lane     // touched ones
 	laneChanges  LaneChanges // scratch
 	feed         FeedEntry
-	newest       job.ID // the greatest id put; the Store's where that is greater
+	newest       job.ID // the greatest id put, or the Store's if that is greater
 	keysPut      bool
 	usageGrew    bool
 	auditGrew    bool
-	outboxes     map[uint32]bool    // changed ones, by shard; true for those that grew
-	inboxes      map[uint32]bool    // changed ones
+	outboxes     map[uint32]bool    // changed outboxes by shard; true for those that grew
+	inboxes      map[uint32]bool    // changed inboxes
 	locks        map[lockName]*lock // read or taken
 	lockOrder    []*lock
-	born         uint64 // ids made by NewID
+	born         uint64 // number of ids created by NewID
 	batches      rows[Batch, *Batch]
 	payloads     rows[job.Blob, *job.Blob] // of batches' callbacks
 	schedules    rows[Schedule, *Schedule]
@@ -51,18 +49,18 @@ type Tx struct {
 	deliveries   rows[Delivery, *Delivery]
 	attempted    rows[Attempted, *Attempted]
 	bulk         bulkRows
-	book         *Book // as the entry leaves it; nil until it is asked for, and after a change
+	book         *Book // as the entry leaves it; nil until the first use and after a change
 	resourcesPut bool
 	gated        bool                      // a gate may have opened, or a job has come to one
 	waiters      map[waiterName]bool       // added or removed by the entry; false for removed
-	deleted      []*queue                  // removed queues that were in the store or in the entry
+	deleted      []*queue                  // removed queues that were in the store or created by the entry
 	idempotency  map[[16]byte]*Idempotency // read or written; nil for none
 	earliest     [timerClasses]int64       // due time of the earliest timer set; latest for none
-	replenishNs  int64                     // when the first queue is free that a rate limit has come to keep; latest for none
-	opensGates   bool                      // a queue's settings changed that has jobs at gates
-	clears       bool                      // a queue that was touched is being cleared or deleted
-	payloadsPut  []payloadPut              // and deleted
-	documents    uint64                    // bytes of blobs, and of ops for other shards, that were written
+	replenishNs  int64                     // first time at which a queue newly kept by a rate limit is free; latest for none
+	opensGates   bool                      // the settings of a queue with jobs at gates changed
+	clears       bool                      // a touched queue is being cleared or deleted
+	payloadsPut  []payloadPut              // put and deleted payloads
+	documents    uint64                    // bytes of blobs and of ops for other shards written so far
 	spareHeld    []*held
 	spareEvents  []*Event
 	written      map[string][]byte // see readWritten
@@ -70,15 +68,15 @@ type Tx struct {
 	key          []byte   // scratch: one key at a time
 	ahead        []job.ID // scratch
 
-	iterations map[iterationName]*job.Iteration // those the entry has written
+	iterations map[iterationName]*job.Iteration // iterations that the entry has written
 }
 
-// held is a job the entry has touched.
+// held is a job that the entry has touched.
 type held struct {
 	id     job.ID
-	job    *job.Job // as the last op left it; nil when there is none
+	job    *job.Job // as the last op left it; nil if there is none
 	queue  *queue
-	stored index // of the record in the store; zero when there is none
+	stored index // of the stored record; zero if there is none
 	now    index // of the record as last put
 	dirty  bool
 	record []byte // encoded by Commit, in the batch
@@ -86,27 +84,25 @@ type held struct {
 	forward     *Forward // where it went; nil for nowhere, and until forwardRead
 	forwardRead bool
 
-	attempts     []uint32 // those with an error record, in order, once attemptsRead
+	attempts     []uint32 // attempts with an error record, in order, once attemptsRead
 	attemptsRead bool
 
 	room [64]byte // for a short history
 }
 
-// What a Tx keeps for the next one; more is left to the collector, so that one
-// large entry does not stay in memory for good.
+// A Tx keeps this much memory for the next one. It leaves the rest to the garbage collector, so that one
+// large entry does not occupy memory for good.
 const (
 	sparesKept = 4096
 	batchKept  = 1 << 20 // bytes
 )
 
-// Begin starts the entry at the given position. The Tx's clock is the header's,
-// or the last entry's where that is later: a new leader may lag the one before
-// it, and time must not fall. Every replica takes the maximum of the same two
-// replicated numbers.
+// Begin starts the entry at the given position. The Tx's clock is the maximum of the header's clock and the
+// last entry's, because a new leader's clock may be behind its predecessor's and time must not go back. Every
+// replica computes the same maximum from replicated numbers.
 //
-// An entry that is not after the last one, or belongs to another group or
-// incarnation, is refused by Commit, as is one begun before the last was
-// committed.
+// Commit refuses an entry that does not follow the last one, belongs to another group or incarnation, or was
+// begun before the last one was committed.
 func (s *Store) Begin(at entry.Applied, h entry.Header) *Tx {
 	tx := &s.tx
 	usable := s.usable()
@@ -195,8 +191,8 @@ func (tx *Tx) reset() {
 	}
 }
 
-// fail records the first impossible thing and returns it. Also where an op
-// ignored it, Commit refuses.
+// fail records the first impossible event and returns it. Commit then refuses, even if an op ignores the
+// error.
 func (tx *Tx) fail(err error) error {
 	if tx.err == nil {
 		tx.err = err
@@ -204,20 +200,19 @@ func (tx *Tx) fail(err error) error {
 	return err
 }
 
-// ClockNs is the entry's time in Unix nanoseconds.
+// ClockNs returns the entry's time in Unix nanoseconds.
 func (tx *Tx) ClockNs() int64 { return tx.head.ClockNs }
 
-// Header is the entry's header.
+// Header returns the entry's header.
 func (tx *Tx) Header() entry.Header { return tx.header }
 
-// Head is the head as the entry leaves it, live: read it; CreateKey
-// may set its fields.
+// Head returns the live head as the entry leaves it. Callers only read it, except that CreateKey
+// sets its fields.
 func (tx *Tx) Head() *Head { return tx.head }
 
-// Commit writes everything in one batch, with the new Head, publishes it to
-// readers and calls the hooks. After an error, and for a Tx that is never
-// committed, the store must be dropped: its caches may hold what the Tx did. It
-// refuses every further commit.
+// Commit writes all changes and the new Head in one batch, publishes them to readers and calls the hooks.
+// After an error the store refuses every further commit and must be dropped, because its caches may contain
+// the Tx's changes. The same holds for a Tx that is never committed.
 func (tx *Tx) Commit() error {
 	s := tx.s
 	if !s.open {
@@ -245,7 +240,7 @@ func (tx *Tx) Commit() error {
 	return nil
 }
 
-// encodeQueues writes the records of the queues the entry touched.
+// encodeQueues writes the records of the queues that the entry touched.
 func (tx *Tx) encodeQueues() error {
 	for _, q := range tx.queues {
 		tx.key = append(append(tx.key[:0], prefixQueue), q.rec.Name...)
@@ -256,11 +251,11 @@ func (tx *Tx) encodeQueues() error {
 	return nil
 }
 
-// publish brings what is read without Pebble up to the commit.
+// publish updates everything that is read without Pebble.
 func (tx *Tx) publish() {
 	tx.s.newest = tx.newest
 	for _, q := range tx.deleted {
-		// A queue that took the name later in the entry publishes a new one.
+		// A later queue of the entry with the same name publishes a new gauge.
 		tx.s.gauges.Delete(q.rec.Name)
 		tx.s.replenish.set(q.rec.Name, 0)
 		tx.s.clearings.drop(q.rec.Name)
@@ -293,14 +288,14 @@ func (tx *Tx) publish() {
 	}
 }
 
-// publishWork notes what is to be done about a queue unasked.
+// publishWork records the duties' work on a queue: replenishment and clearing.
 func (tx *Tx) publishWork(q *queue) {
 	kept := q.replenishNs != 0
 	if due, news := tx.s.keepReplenishment(q, tx.head.ClockNs); news {
 		tx.replenishNs = min(tx.replenishNs, due)
 	}
 	if kept && q.replenishNs == 0 {
-		q.stirred = true // time has made jobs fetchable, whatever the entry came for
+		q.stirred = true // time has made jobs fetchable, independent of the entry's ops
 	}
 	clears := q.clears()
 	if clears || q.cleared {

@@ -7,19 +7,17 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// UsageRow is a usage record and its number. Rows are numbered from 1 without a
-// gap for as long as the store's incarnation lasts.
+// UsageRow is a usage record and its number. Rows are numbered from 1 without a gap within an incarnation of
+// the store.
 type UsageRow struct {
 	Seq    uint64
 	Record *Usage
 }
 
-// AddUsage keeps one report of what j's current attempt used, under the next
-// number: row says what was reported, what it cost and what it came with, and the rest is
-// filled in from j. j is the
-// job with the report already summed into it: its model and provider are the row's. A
-// report that is kept aside has its own, and an event tells of it.
-// The record is written at once; j is put as ever.
+// AddUsage stores one usage report of j's current attempt under the next number. row contains the report, its
+// cost and its origin; AddUsage fills in the rest from j. j must already include the report in its sum,
+// because the row takes j's model and provider. A rejected report keeps its own model and provider, and
+// AddUsage adds an event for it. The record is written to the batch at once; the caller puts j as usual.
 func (tx *Tx) AddUsage(j *job.Job, row *Usage) error {
 	row.JobId, row.Attempt, row.Queue, row.ClockNs = j.Id, j.Attempt, j.Queue, tx.head.ClockNs
 	row.Tags, row.FairnessKey = j.Tags, j.FairnessKey
@@ -40,8 +38,8 @@ func (tx *Tx) AddUsage(j *job.Job, row *Usage) error {
 	return nil
 }
 
-// TrimUsage removes the rows numbered below firstSeq, which must be neither
-// before the first row kept nor beyond the next one.
+// TrimUsage removes the rows numbered below firstSeq, which must lie between the first stored row and the
+// next one.
 func (tx *Tx) TrimUsage(firstSeq uint64) error {
 	head := tx.head
 	if firstSeq < head.UsageFirstSeq || firstSeq > head.UsageNextSeq {
@@ -50,8 +48,8 @@ func (tx *Tx) TrimUsage(firstSeq uint64) error {
 	if firstSeq == head.UsageFirstSeq {
 		return nil
 	}
-	// One range tombstone, however many rows it covers: as numbers only grow, it
-	// covers whole files, which are dropped without being read.
+	// One range tombstone covers all the rows. Numbers only grow, so it covers whole files, which Pebble
+	// drops without reading them.
 	if err := tx.batch.DeleteRange(appendUsageKey(nil, head.UsageFirstSeq), appendUsageKey(nil, firstSeq), nil); err != nil {
 		return tx.fail(fmt.Errorf("trim the usage: %w", err))
 	}
@@ -59,8 +57,7 @@ func (tx *Tx) TrimUsage(firstSeq uint64) error {
 	return nil
 }
 
-// Usage yields the rows numbered from `from` on, or from the first one kept where
-// that is later.
+// Usage yields the rows from `from` on, or from the first stored one if that is later.
 func (v *Snapshot) Usage(from uint64) iter.Seq2[UsageRow, error] {
 	return func(yield func(UsageRow, error) bool) {
 		for kv, err := range scanPairs(v.snap, appendUsageKey(nil, from), afterPrefix(prefixUsage)) {
@@ -78,8 +75,7 @@ func (v *Snapshot) Usage(from uint64) iter.Seq2[UsageRow, error] {
 	}
 }
 
-// UsageClock is when the first row numbered from `from` on was reported; ok is false
-// where there is none.
+// UsageClock returns the time of the first row from `from` on; ok is false if there is none.
 func (v *Snapshot) UsageClock(from uint64) (clockNs int64, ok bool, err error) {
 	for row, err := range v.Usage(from) {
 		if err != nil {

@@ -13,18 +13,16 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Report is what Verify has looked at.
+// Report describes a run of Verify.
 type Report struct {
-	Applied entry.Applied // the entry the store was at
+	Applied entry.Applied // the last entry of the store
 	Tables  int
-	Bytes   int64 // of the tables
+	Bytes   int64 // size of the tables
 }
 
-// Verify reads everything the store has on disk: the checksum of every block of
-// every table, the order of the tables, and whether each derived key and counter
-// is what the jobs say (see Snapshot.Check). The error is the first damage found,
-// or ctx's where that ends before. It may be called beside apply and takes an
-// image for as long as it runs.
+// Verify reads the whole store on disk. It checks the checksum of every block of every table, the order of
+// the tables, and each derived key and counter (see Snapshot.Check). The error is the first damage found, or
+// ctx's error if ctx ends first. Verify may run beside apply and holds an image while it runs.
 func (s *Store) Verify(ctx context.Context) (_ Report, err error) {
 	i, err := s.Image()
 	if err != nil {
@@ -40,7 +38,8 @@ func (s *Store) Verify(ctx context.Context) (_ Report, err error) {
 		if !immutable(p.Name) {
 			continue
 		}
-		// Again, also where Image has just looked: a table it knew was not read.
+		// Each table is read even if Image has just listed it, because Image does not read a table that it
+		// knows.
 		if err := check.table(i.fs.PathJoin(i.dir, p.Name)); err != nil {
 			return report, s.failure.set(err)
 		}
@@ -65,7 +64,7 @@ func (s *Store) verifyContent(ctx context.Context) error {
 	return errors.Join(v.Check(), v.Close())
 }
 
-// tableChecker reads tables past every cache.
+// tableChecker reads tables without any cache.
 type tableChecker struct {
 	fs      vfs.FS
 	options sstable.ReaderOptions
@@ -77,7 +76,7 @@ func (s *Store) tableChecker() *tableChecker {
 	return &tableChecker{fs: s.fs, options: o.MakeReaderOptions()}
 }
 
-// table checks all blocks of the table at path; of other files it knows nothing.
+// table checks all blocks of the table at path. It ignores other files.
 func (c *tableChecker) table(path string) (err error) {
 	if !strings.HasSuffix(path, ".sst") {
 		return nil
@@ -100,7 +99,7 @@ func (c *tableChecker) table(path string) (err error) {
 	return nil
 }
 
-// corrupt keeps an error of the disk apart from damage.
+// corrupt turns an error of reading a table into one that tells damage from a failing disk.
 func corrupt(path string, err error) error {
 	if pebble.IsCorruptionError(err) {
 		return fmt.Errorf("store on disk is corrupt: %s: %w", path, err)

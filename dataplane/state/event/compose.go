@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Source is the state an event is told from: that of a commit, or of the entry that
-// runs. What is missing is nil without an error.
+// Source is the state from which an event is composed: that of a commit, or of the running entry. A missing
+// record is nil without an error.
 type Source interface {
 	Job(id job.ID) (*job.Job, error)
 	Progress(id job.ID) (*job.Blob, error)
@@ -28,13 +28,12 @@ var (
 	_ Source = (*state.Store)(nil)
 )
 
-// Compose is an event of the feed as clients are told of it: the one with the sequence,
-// of an entry with the clock. ok is false where they are not told of such.
+// Compose returns an event of the feed as clients receive it, given its sequence and the clock of its entry.
+// ok is false if clients do not receive events of this type.
 //
-// Its data is what the event says and what the records of the moment say of it: who
-// reads the feed late may find a job gone or gone on, and then what is not known any
-// more is absent. It is never taken from what happened since. The same event from the
-// same state has the same bytes, on every replica.
+// The data contains what the event says and what the records say about its moment. A late reader of the feed
+// may find the job deleted or changed; facts that are no longer known are absent, and never taken from later
+// changes. The same event from the same state gives the same bytes on every replica.
 func Compose(from Source, seq uint64, clockNs int64, e *state.Event) (_ api.Event, ok bool, err error) {
 	k := byType[e.GetType()]
 	if k == nil {
@@ -49,7 +48,8 @@ func Compose(from Source, seq uint64, clockNs int64, e *state.Event) (_ api.Even
 		out.JobID = m.id.String()
 	}
 	if e.Type == state.EventType_EVENT_BATCH_COMPLETED {
-		// The feed names the callback's queue. Who may see the batch says its own.
+		// The feed names the callback's queue. The permission to see the batch depends on the batch's own
+		// queue.
 		out.Queue = m.batch.GetQueue()
 	}
 	data := object(make([]byte, 0, 64))
@@ -64,21 +64,21 @@ func Compose(from Source, seq uint64, clockNs int64, e *state.Event) (_ api.Even
 	return out, true, nil
 }
 
-// moment is an event and what is known of it.
+// moment is an event with the records it refers to.
 type moment struct {
 	from    Source
-	clockNs int64 // when it happened
+	clockNs int64 // time of the event
 	event   *state.Event
 
 	id      job.ID
-	job     *job.Job // nil: it is gone, or it is about none
+	job     *job.Job // nil if it is deleted, or the event is about no job
 	batch   *state.Batch
 	account *state.Account
 	alert   *state.Alert
 	webhook *state.Resource
 }
 
-// read reads the record that the event is about.
+// read reads the record that the event refers to.
 func (m *moment) read() (err error) {
 	e := m.event
 	if len(e.JobId) > 0 {
@@ -86,7 +86,7 @@ func (m *moment) read() (err error) {
 			m.job, err = m.from.Job(m.id)
 		}
 		if m.job.GetQueue() != e.Queue {
-			m.job = nil // it has gone to another queue, whose events others may see
+			m.job = nil // it has moved to another queue, and other callers may see that queue's events
 		}
 		return err
 	}
@@ -107,8 +107,8 @@ func (m *moment) read() (err error) {
 	return err
 }
 
-// attemptError is the error of an attempt that ended with the event; nil when it is not
-// kept. Of a job that had no attempt running it counts as the next one's.
+// attemptError returns the error of the attempt that ended with the event, or nil if it is not stored. If the
+// job had no running attempt, the error counts as that of the next one.
 func (m *moment) attemptError() (*job.AttemptError, error) {
 	if m.job == nil {
 		return nil, nil
@@ -125,9 +125,9 @@ func (m *moment) attemptError() (*job.AttemptError, error) {
 	return nil, nil
 }
 
-// startedError is the error of the attempt that began with the event; nil while the
-// attempt runs, and when it left no error or the error is not kept. The start is compared
-// because an attempt that is given back leaves its number to the next one.
+// startedError returns the error of the attempt that began with the event. It returns nil while the attempt
+// runs, and if it left no error or the error is not stored. It compares the start, because an attempt that is
+// given back leaves its number to the next one.
 func (m *moment) startedError() (*job.AttemptError, error) {
 	if m.job == nil {
 		return nil, nil
@@ -139,11 +139,10 @@ func (m *moment) startedError() (*job.AttemptError, error) {
 	return e, nil
 }
 
-// retryDelay computes how long after the event the job's next attempt was due; ok is
-// false where the attempt was the last one, and where that is not known any more. A job's
-// retry policy never changes, so the delay is the one that was applied, as long as the
-// attempts are counted from the same one: whoever grants them anew either moves
-// AttemptBase up or removes the errors.
+// retryDelay returns the time from the event to the job's next attempt. ok is false if the attempt was the
+// last one, or if the delay is no longer known. A job's retry policy never changes, so the computed delay is
+// the applied one, as long as the attempts are counted from the same base: an op that grants new attempts
+// either raises AttemptBase or removes the errors.
 func (m *moment) retryDelay() (ms int64, ok bool, err error) {
 	e, err := m.attemptError()
 	if e == nil || e.Attempt != m.event.Attempt || e.Attempt <= m.job.AttemptBase {

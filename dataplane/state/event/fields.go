@@ -11,21 +11,21 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// field is a member of an event's data. Its value is JSON; nil where it is not known.
+// field is a member of an event's data. Its value is JSON, or nil if it is not known.
 type field struct {
 	name  string
 	value func(*moment) ([]byte, error)
 }
 
-// of is a field that the records at hand say.
+// of returns a field that is computed from the records already read.
 func of(name string, value func(*moment) []byte) field {
 	return field{name, func(m *moment) ([]byte, error) { return value(m), nil }}
 }
 
-// Of all events of jobs.
+// attempt is in all events of jobs.
 var attempt = of("attempt", func(m *moment) []byte { return count(uint64(m.event.Attempt)) })
 
-// Where a job comes from. It keeps that for good.
+// These fields give the origin of a job, which never changes.
 var (
 	parentID   = of("parent_id", func(m *moment) []byte { return idText(m.job.GetOptions().GetParentId(), job.ID.String) })
 	batchID    = of("batch_id", func(m *moment) []byte { return idText(m.job.GetBatch().GetBatchId(), job.BatchIDText) })
@@ -40,8 +40,8 @@ var (
 	})
 )
 
-// What an attempt was, as long as no later one has taken its place in the record; its worker
-// is also known by its error.
+// These fields describe an attempt. They are known until a later attempt replaces it in the record; the
+// worker is also known from the attempt's error.
 var (
 	startedBy = field{"worker_id", func(m *moment) ([]byte, error) {
 		if m.job.GetStartedNs() == m.clockNs {
@@ -76,7 +76,7 @@ var (
 	})
 )
 
-// What a usage report says that is kept aside.
+// These fields describe a rejected usage report.
 var (
 	usageReason         = of("reason", func(m *moment) []byte { return text(m.event.Usage.GetRejected()) })
 	inputTokens         = of("input_tokens", func(m *moment) []byte { return amount(m.event.Usage.GetInputTokens()) })
@@ -93,7 +93,7 @@ var (
 	})
 )
 
-// Why an attempt or a job ended, and what comes of it.
+// These fields tell why an attempt or a job ended, and what follows.
 var (
 	errorText = field{"error", func(m *moment) ([]byte, error) {
 		e, err := m.attemptError()
@@ -114,7 +114,7 @@ var (
 	}}
 )
 
-// What only a job that is still there, and still so, can say.
+// These fields are known only while the job exists and is in the same state.
 var (
 	scheduledAt = of("scheduled_at", func(m *moment) []byte {
 		if m.job.GetState() != job.Scheduled || m.job.Attempt > 0 {
@@ -168,7 +168,7 @@ var (
 	})
 )
 
-// Of a judgement: the job may have several, and the event's is the one of its moment.
+// These fields describe a score. A job may have several; the event's is the one with the event's time.
 var (
 	dimension  = scoreField("dimension", func(s *job.Score) []byte { return text(s.Dimension) })
 	scoreValue = scoreField("value", func(s *job.Score) []byte { return float(s.Value) })
@@ -187,7 +187,7 @@ func scoreField(name string, value func(*job.Score) []byte) field {
 	}}
 }
 
-// Of a batch that is complete.
+// These fields describe a completed batch.
 var (
 	completedBatch = of("batch_id", func(m *moment) []byte { return idText(m.event.RecordId, job.BatchIDText) })
 	total          = batchField("total", (*state.Batch).GetTotal)
@@ -206,7 +206,7 @@ func batchField(name string, value func(*state.Batch) uint64) field {
 	})
 }
 
-// Of budgets and alert rules.
+// These fields describe budgets, alert rules and webhooks.
 var (
 	budget = of("budget", func(m *moment) []byte {
 		if m.job.GetState() == job.Held && m.job.Detail.GetHold() == job.Hold_HOLD_BUDGET {
@@ -239,7 +239,7 @@ func idText(raw []byte, print func(job.ID) string) []byte {
 	return quoted(print(id))
 }
 
-// text is a text as JSON; nil where it is empty.
+// text encodes a string as JSON; it returns nil for an empty one.
 func text(s string) []byte {
 	if s == "" {
 		return nil
@@ -249,7 +249,7 @@ func text(s string) []byte {
 
 func number(n uint64) []byte { return strconv.AppendUint(nil, n, 10) }
 
-// count is a number that is not known where it is 0.
+// count encodes a number for which 0 means unknown.
 func count(n uint64) []byte {
 	if n == 0 {
 		return nil

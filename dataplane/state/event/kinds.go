@@ -6,18 +6,18 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// kind is an event that clients are told of.
+// kind is an event that clients receive.
 type kind struct {
 	event  state.EventType
 	word   string
-	fields []field // of its data, in their order
+	fields []field // members of its data, in order
 }
 
-// kinds are all events that clients are told of: each change of a job's state, and
-// what else somebody may wait for. The others are for the view alone: a lease that was
-// renewed, a record that was changed.
+// kinds lists the events that clients receive: each change of a job's state, and other changes that somebody
+// may wait for. The remaining events of the feed are only for the view, such as a renewed lease or a changed
+// record.
 //
-// Several events may have one word, where it is the same to a client.
+// Several events share one word if they mean the same to a client.
 var kinds = []kind{
 	{state.EventType_EVENT_ENQUEUED, "enqueued", []field{parentID, batchID, chainID, chainStep, scheduleID, replayOf}},
 	{state.EventType_EVENT_SCHEDULED, "scheduled", []field{scheduledAt, parentID, batchID, chainID, chainStep, scheduleID, replayOf}},
@@ -62,7 +62,7 @@ var kinds = []kind{
 	{state.EventType_EVENT_WEBHOOK_DISABLED, "webhook_disabled", []field{webhook}},
 }
 
-// Types are the words of all events, each once.
+// Types lists the words of all events, each once.
 var Types = func() (words []string) {
 	for _, k := range kinds {
 		if !slices.Contains(words, k.word) {
@@ -72,7 +72,7 @@ var Types = func() (words []string) {
 	return words
 }()
 
-// byType is kinds by event.
+// byType indexes kinds by event.
 var byType = func() map[state.EventType]*kind {
 	m := make(map[state.EventType]*kind, len(kinds))
 	for i := range kinds {
@@ -81,7 +81,7 @@ var byType = func() map[state.EventType]*kind {
 	return m
 }()
 
-// Word is what clients know an event by; ok is false where they are not told of it.
+// Word returns the name by which clients know an event; ok is false if they do not receive it.
 func Word(t state.EventType) (word string, ok bool) {
 	k := byType[t]
 	if k == nil {

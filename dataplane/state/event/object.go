@@ -7,12 +7,12 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// object is a JSON object that is being written: its members in their order, without
-// space. It is written here, and not by encoding/json, because every replica must
-// write the same bytes, whatever its binary was built with.
+// object is a JSON object under construction: its members in order, without spaces. It does not use
+// encoding/json, because every replica must write the same bytes, whatever Go version its binary was built
+// with.
 type object []byte
 
-// add appends a member; it does nothing where the value is nil, or leaves no room.
+// add appends a member. It does nothing if the value is nil or does not fit.
 func (o *object) add(name string, value []byte) {
 	if value == nil || len(*o)+len(name)+len(value)+len(`,"":}`) > job.MaxEventData {
 		return
@@ -30,7 +30,7 @@ func (o object) end() []byte {
 
 const hex = "0123456789abcdef"
 
-// quoted is a text as a JSON string.
+// quoted encodes a string as JSON.
 func quoted(s string) []byte {
 	b := append(make([]byte, 0, len(s)+2), '"')
 	for _, r := range s {
@@ -41,14 +41,14 @@ func quoted(s string) []byte {
 			b = append(b, '\\', 'n')
 		case r < ' ':
 			b = append(b, '\\', 'u', '0', '0', hex[r>>4], hex[r&0xf])
-		default: // what is no UTF-8 becomes U+FFFD
+		default: // invalid UTF-8 becomes U+FFFD
 			b = utf8.AppendRune(b, r)
 		}
 	}
 	return append(b, '"')
 }
 
-// compact is JSON on one line and without space between its tokens.
+// compact removes the spaces between the tokens of a JSON text.
 func compact(text []byte) []byte {
 	b, inString := make([]byte, 0, len(text)), false
 	for i := 0; i < len(text); i++ {
@@ -68,7 +68,7 @@ func compact(text []byte) []byte {
 	return b
 }
 
-// amount is a number that may be negative; nil for 0.
+// amount encodes a number that may be negative; it returns nil for 0.
 func amount(n int64) []byte {
 	if n == 0 {
 		return nil
