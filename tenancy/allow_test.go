@@ -134,3 +134,22 @@ func TestMayGrant(t *testing.T) {
 		}
 	}
 }
+
+// Nobody gives permissions that they do not have, but for those who run the cloud.
+func TestMayGive(t *testing.T) {
+	t.Parallel()
+	org := Where{Org: "o"}
+	for what, c := range map[string]struct {
+		who Principal
+		ok  bool
+	}{
+		"an admin":           {Principal{Org: "o", Roles: []Role{Admin}}, true},
+		"a worker":           {Principal{Org: "o", Roles: []Role{Worker}}, false},
+		"an admin elsewhere": {Principal{Org: "p", Roles: []Role{Admin}}, false},
+		"who runs the cloud": {Principal{Org: EveryOrg, Roles: []Role{CloudOperator}}, true},
+	} {
+		if err := MayGive(c.who, org, []Permission{JobRead, NodeAdmin}); (err == nil) != c.ok {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

@@ -29,14 +29,52 @@ type roleModel struct {
 func newRole() resource.Resource {
 	return &declared[roleModel, *roleModel, api.RoleRequest, api.Role]{
 		kind: "role", one: "role", idOf: []string{"name"},
-		about:      "A custom role of a bare node or cluster: permissions that API keys are given by its name. A change of it is one of all its keys. A namespace of a cloud has built-in roles only.",
+		about:      "A custom role of a namespace: permissions that API keys are given by its name. A change of it is one of all its keys.",
 		settings:   roleSettings,
 		attributes: attributes{"name": "name", "permissions": "permissions"},
-		create:     (*client.Client).CreateRole,
-		get:        (*client.Client).Role,
-		put:        (*client.Client).PutRole,
-		remove:     (*client.Client).DeleteRole,
+		create:     createRole,
+		get:        getRole,
+		put:        putRole,
+		remove:     deleteRole,
 	}
+}
+
+// cloudOf returns the client of the control plane for the namespace that c names. It has
+// the URL and the token of c, because a cloud has one URL. A client that names no namespace
+// is one of a node, which keeps its roles itself.
+func cloudOf(c *client.Client) (cloud *client.Cloud, namespace string) {
+	if namespace = c.NamedNamespace(); namespace == "" {
+		return nil, ""
+	}
+	return &client.Cloud{Client: c}, namespace
+}
+
+func createRole(c *client.Client, ctx context.Context, req api.RoleRequest) (api.Role, error) {
+	if cloud, ns := cloudOf(c); cloud != nil {
+		return cloud.CreateNamespaceRole(ctx, ns, req)
+	}
+	return c.CreateRole(ctx, req)
+}
+
+func getRole(c *client.Client, ctx context.Context, name string, r client.Read) (api.Role, error) {
+	if cloud, ns := cloudOf(c); cloud != nil {
+		return cloud.NamespaceRole(ctx, ns, name)
+	}
+	return c.Role(ctx, name, r)
+}
+
+func putRole(c *client.Client, ctx context.Context, name string, req api.RoleRequest, version int64) (api.Role, error) {
+	if cloud, ns := cloudOf(c); cloud != nil {
+		return cloud.PutNamespaceRole(ctx, ns, name, req, version)
+	}
+	return c.PutRole(ctx, name, req, version)
+}
+
+func deleteRole(c *client.Client, ctx context.Context, name string, version int64) error {
+	if cloud, ns := cloudOf(c); cloud != nil {
+		return cloud.DeleteNamespaceRole(ctx, ns, name, version)
+	}
+	return c.DeleteRole(ctx, name, version)
 }
 
 func roleSettings() map[string]schema.Attribute {

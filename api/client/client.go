@@ -62,6 +62,9 @@ func WithKeyedWrites() Option { return func(c *Client) { c.keyedWrites = true } 
 // organisation's namespaces, by id or name.
 func WithNamespace(ns string) Option { return func(c *Client) { c.namespace = ns } }
 
+// NamedNamespace returns what WithNamespace was given; "" = nothing.
+func (c *Client) NamedNamespace() string { return c.namespace }
+
 // WithTimeout sets the limit of one try; 0 or less means none but the
 // context's.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }

@@ -110,16 +110,36 @@ func newPage(d Doc) *page {
 		return p
 	}
 	p.keys = make(map[string]tenancy.Key, len(d.Keys))
+	grants := d.grants()
 	for _, k := range d.Keys {
-		if key, ok := k.tenant(); ok {
+		if key, ok := k.tenant(grants); ok {
 			p.keys[k.ID] = key
 		}
 	}
 	return p
 }
 
-// tenant is a key as tenancy knows it.
-func (k Key) tenant() (tenancy.Key, bool) {
+// grants are the permissions of the document's custom roles, by name. A permission that
+// this binary does not know is left out, and so is a role with a built-in one's name.
+func (d Doc) grants() map[string][]tenancy.Permission {
+	all := make(map[string][]tenancy.Permission, len(d.Roles))
+	for _, r := range d.Roles {
+		if tenancy.CheckRoleName(r.Name) != nil {
+			continue
+		}
+		for _, word := range r.Permissions {
+			if p := tenancy.Permission(word); p.OfDataPlane() {
+				all[r.Name] = append(all[r.Name], p)
+			}
+		}
+	}
+	return all
+}
+
+// tenant is a key as tenancy knows it. A role that is neither built in nor in grants adds
+// nothing to the key's rights, so that what only it would grant is refused with 403. The
+// key is not shut out, because a worker that gets 401 gives up.
+func (k Key) tenant(grants map[string][]tenancy.Permission) (tenancy.Key, bool) {
 	key := tenancy.Key{ID: k.ID, Name: k.Name, Enabled: true, CreatedAt: time.Unix(0, k.CreatedNs)}
 	if k.ID == "" || len(k.Hash) != len(key.Hash) {
 		return tenancy.Key{}, false
@@ -130,6 +150,7 @@ func (k Key) tenant() (tenancy.Key, bool) {
 	}
 	for _, r := range k.Roles {
 		key.Roles = append(key.Roles, tenancy.Role(r))
+		key.Custom = append(key.Custom, grants[r]...)
 	}
 	for _, g := range k.QueueScope {
 		key.QueueScope = append(key.QueueScope, tenancy.Glob(g))

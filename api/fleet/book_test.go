@@ -42,6 +42,47 @@ func docOf(number int64, namespace, name string, keys ...pair) Doc {
 	return d
 }
 
+// A key's custom roles grant what the same document says of them; a role that the document
+// does not have grants nothing.
+func TestEnterWithCustomRoles(t *testing.T) {
+	t.Parallel()
+	auditor, lost, mixed, token := newPair(t, keyring.Namespace), newPair(t, keyring.Namespace), newPair(t, keyring.Namespace), newPair(t, keyring.Org)
+	auditor.key.Roles, lost.key.Roles, mixed.key.Roles, token.key.Roles = []string{"auditor"}, []string{"nobody"}, []string{"worker", "nobody"}, []string{"readonly"}
+	d := docOf(1, "n1", "one", auditor, lost, mixed, token)
+	d.Roles = []Role{
+		{Name: "auditor", Permissions: []string{"job.read", "org.manage", "of.tomorrow"}},
+		{Name: "readonly", Permissions: []string{"node.admin"}}, // a built-in one's name
+	}
+	b := NewBook()
+	b.Put(d)
+	b.Put(Doc{Number: 2, Namespace: "n2", Name: "two", Org: "o", Desired: Open, Roles: []Role{{Name: "nobody", Permissions: []string{"job.read"}}}})
+	for _, c := range []struct {
+		name, text, hint string
+		may              []tenancy.Permission
+	}{
+		{"a custom role", auditor.text, "", []tenancy.Permission{tenancy.JobRead}},
+		{"an unknown role", lost.text, "", nil},
+		{"an unknown role beside a built-in one", mixed.text, "", tenancy.Worker.Permissions()},
+		{"a token", token.text, "n1", tenancy.ReadOnly.Permissions()},
+	} {
+		who, _, err := b.Enter(c.text, c.hint, noon)
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		for _, p := range tenancy.Permissions() {
+			err := tenancy.Allow(who, p, tenancy.Where{Namespace: "n1"})
+			if want := slices.Contains(c.may, p); (err == nil) != want || err != nil && api.CodeOf(err) != api.Forbidden {
+				t.Errorf("%s: %s: %v, want it to be allowed: %v", c.name, p, err, want)
+			}
+		}
+	}
+	d.Number, d.Roles = 3, []Role{{Name: "auditor", Permissions: []string{"job.work"}}}
+	b.Put(d)
+	if who, _, err := b.Enter(auditor.text, "", noon); err != nil || !slices.Equal(who.Custom, []tenancy.Permission{tenancy.JobWork}) {
+		t.Errorf("after a change: %+v, %v", who, err)
+	}
+}
+
 func TestEnter(t *testing.T) {
 	t.Parallel()
 	key, other, token, org := newPair(t, keyring.Namespace), newPair(t, keyring.Namespace), newPair(t, keyring.Org), newPair(t, keyring.Org)

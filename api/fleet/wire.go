@@ -79,6 +79,7 @@ type Doc struct {
 	Address    string `json:"address"`         // that host's base URL
 	Ready      bool   `json:"ready"`           // that host has it open: requests may be sent
 	Keys       []Key  `json:"keys"`            // who may enter: the namespace's keys and its organisation's tokens
+	Roles      []Role `json:"roles,omitempty"` // custom ones that keys name
 	Trace      string `json:"trace,omitempty"` // traceparent of the operation under way
 }
 
@@ -91,6 +92,12 @@ type Key struct {
 	Hash       []byte   `json:"hash"`                 // SHA-256 of the key's text
 	ExpiresNs  int64    `json:"expires_ns,omitempty"` // 0 = never
 	CreatedNs  int64    `json:"created_ns"`
+}
+
+// Role is a custom role of a namespace.
+type Role struct {
+	Name        string   `json:"name"`
+	Permissions []string `json:"permissions"`
 }
 
 // MaxKeys is the most keys of a namespace, and of an organisation's tokens.

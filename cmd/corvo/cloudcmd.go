@@ -20,7 +20,7 @@ func newCloud() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "cloud", Short: "The cloud: organisations, namespaces, keys, usage", Long: "The cloud: organisations, namespaces, keys, usage. It takes a cloud token: corvo login keeps one, CORVO_CLOUD_TOKEN\n" +
 		"or --cloud-token-file say one. Hosts and new organisations are for those who run the cloud."})
 	r.bind(cmd)
-	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudAudit(r))
+	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudRoles(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudAudit(r))
 	return cmd
 }
 

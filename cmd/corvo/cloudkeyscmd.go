@@ -45,16 +45,20 @@ func cloudKeys(r *remote) *cobra.Command {
 	return keyRing{
 		use: "keys", short: "API keys of the namespace that --namespace names", one: "API key",
 		roles: keyRoles,
-		owner: func(*cobra.Command, *client.Cloud) (string, error) {
-			a, _, err := r.open()
-			if err == nil && a.namespace == "" {
-				err = misusef("whose keys? Name a namespace with --namespace or CORVO_NAMESPACE; corvo cloud namespaces shows all")
-			}
-			return a.namespace, err
-		},
-		list: (*client.Cloud).NamespaceKeys, get: (*client.Cloud).NamespaceKey, create: (*client.Cloud).CreateNamespaceKey, rotate: (*client.Cloud).RotateNamespaceKey, set: (*client.Cloud).SetNamespaceKey, revoke: (*client.Cloud).RevokeNamespaceKey,
+		owner: func(*cobra.Command, *client.Cloud) (string, error) { return namespaceOf(r, "keys") },
+		list:  (*client.Cloud).NamespaceKeys, get: (*client.Cloud).NamespaceKey, create: (*client.Cloud).CreateNamespaceKey, rotate: (*client.Cloud).RotateNamespaceKey, set: (*client.Cloud).SetNamespaceKey, revoke: (*client.Cloud).RevokeNamespaceKey,
 		bind: func(cmd *cobra.Command) *cobra.Command { return cmd },
 	}.command(r)
+}
+
+// namespaceOf returns the namespace that --namespace or the environment names. noun says
+// what the command asks for.
+func namespaceOf(r *remote, noun string) (string, error) {
+	a, _, err := r.open()
+	if err == nil && a.namespace == "" {
+		err = misusef("whose %s? Name a namespace with --namespace or CORVO_NAMESPACE; corvo cloud namespaces shows all", noun)
+	}
+	return a.namespace, err
 }
 
 // cloudTokens are the commands about an organisation's cloud tokens.

@@ -107,6 +107,14 @@ type Credential struct {
 	Version int64 // rises with every change
 }
 
+// Role is a custom role of a namespace.
+type Role struct {
+	Name        string
+	Permissions []tenancy.Permission
+	CreatedNs   int64
+	Version     int64 // rises with every change
+}
+
 // SigningKey is one of the keys that sign service tokens and documents.
 type SigningKey struct {
 	ID             string

@@ -28,9 +28,11 @@ const maxKeyLife = 100 * 365 * 24 * time.Hour
 // door is what the keys of an owner open: a namespace, or with cloud tokens an
 // organisation. The routes of the two differ in nothing else.
 type door struct {
-	kind   keyring.Kind
-	noun   string
-	roles  []tenancy.Role // that a key may have
+	kind  keyring.Kind
+	noun  string
+	roles []tenancy.Role // built-in ones that a key may have
+	// custom lists the roles of the owner that a key may have, too; nil = it has none.
+	custom func(s *Server, q request, owner string) ([]fleet.Role, error)
 	locate func(*Server, request, tenancy.Permission) (string, error)
 	read   tenancy.Permission
 	manage tenancy.Permission
@@ -42,6 +44,9 @@ var (
 		locate: func(s *Server, q request, what tenancy.Permission) (string, error) {
 			ns, err := s.namespace(q, what)
 			return string(ns.ID), err
+		},
+		custom: func(s *Server, q request, owner string) ([]fleet.Role, error) {
+			return s.store.Roles(q.Context(), tenancy.NamespaceID(owner))
 		},
 	}
 	cloudTokens = door{
@@ -65,13 +70,17 @@ func (s *Server) createKey(d door) serve.Handler {
 		if err != nil {
 			return err
 		}
+		custom, err := d.customOf(s, q, owner)
+		if err != nil {
+			return err
+		}
 		var f faults
-		key := f.key(&body.CreateKeyRequest, d.roles, s.cfg.Now())
+		key := f.key(&body.CreateKeyRequest, d, custom, s.cfg.Now())
 		secret := f.secret(body.ID, body.Hash)
 		if err := f.err(); err != nil {
 			return err
 		}
-		if err := tenancy.MayGrant(q.who, tenancy.Where{Org: q.who.Org}, key.Roles, key.QueueScope); err != nil {
+		if err := mayGrant(q, key, custom); err != nil {
 			return err
 		}
 		if err := secret.mint(s, d.kind); err != nil {
@@ -111,7 +120,11 @@ func (s *Server) rotateKey(d door) serve.Handler {
 		if err := f.err(); err != nil {
 			return err
 		}
-		if err := tenancy.MayGrant(q.who, tenancy.Where{Org: q.who.Org}, old.Roles, old.QueueScope); err != nil {
+		custom, err := d.customOf(s, q, old.Owner)
+		if err != nil {
+			return err
+		}
+		if err := mayGrant(q, old.Key, custom); err != nil {
 			return err
 		}
 		if err := secret.mint(s, d.kind); err != nil {
@@ -196,8 +209,12 @@ func (s *Server) setKey(d door) serve.Handler {
 		if err != nil {
 			return err
 		}
+		custom, err := d.customOf(s, q, was.Owner)
+		if err != nil {
+			return err
+		}
 		var f faults
-		key := f.key(&body.CreateKeyRequest, d.roles, s.cfg.Now())
+		key := f.key(&body.CreateKeyRequest, d, custom, s.cfg.Now())
 		if len(body.Roles) == 0 {
 			f.add("roles", "is missing: it takes one or more of %v", d.roles)
 		}
@@ -205,7 +222,7 @@ func (s *Server) setKey(d door) serve.Handler {
 			return err
 		}
 		for _, rights := range []tenancy.Key{was.Key, key} {
-			if err := tenancy.MayGrant(q.who, tenancy.Where{Org: q.who.Org}, rights.Roles, rights.QueueScope); err != nil {
+			if err := mayGrant(q, rights, custom); err != nil {
 				return err
 			}
 		}
@@ -256,7 +273,11 @@ func (s *Server) revokeKey(d door) serve.Handler {
 		if err != nil {
 			return err
 		}
-		if err := tenancy.MayGrant(q.who, tenancy.Where{Org: q.who.Org}, c.Roles, c.QueueScope); err != nil {
+		custom, err := d.customOf(s, q, c.Owner)
+		if err != nil {
+			return err
+		}
+		if err := mayGrant(q, c.Key, custom); err != nil {
 			return err
 		}
 		caller, err := s.callerVersion(q)
@@ -293,8 +314,17 @@ func (s *Server) key(q request, d door, what tenancy.Permission) (fleet.Credenti
 	return c, nil
 }
 
-// key is the key a request describes, without id and secret.
-func (f *faults) key(r *api.CreateKeyRequest, allowed []tenancy.Role, now time.Time) tenancy.Key {
+// customOf lists the custom roles that a key of an owner may have.
+func (d door) customOf(s *Server, q request, owner string) ([]fleet.Role, error) {
+	if d.custom == nil {
+		return nil, nil
+	}
+	return d.custom(s, q, owner)
+}
+
+// key is the key a request describes, without id and secret. custom are the roles that it
+// may have besides the built-in ones of its door.
+func (f *faults) key(r *api.CreateKeyRequest, d door, custom []fleet.Role, now time.Time) tenancy.Key {
 	k := tenancy.Key{Name: r.Name, Enabled: true}
 	if len(r.Name) > tenancy.MaxKeyName {
 		f.add("name", "has %d bytes: at most %d are allowed", len(r.Name), tenancy.MaxKeyName)
@@ -304,8 +334,13 @@ func (f *faults) key(r *api.CreateKeyRequest, allowed []tenancy.Role, now time.T
 	}
 	for i, word := range r.Roles {
 		role := tenancy.Role(word)
-		if !slices.Contains(allowed, role) {
-			f.add(fmt.Sprintf("roles[%d]", i), "%s is no role of such a key: use one of %v", excerpt(word), allowed)
+		there := slices.Contains(d.roles, role) || slices.ContainsFunc(custom, func(c fleet.Role) bool { return c.Name == word })
+		switch field := fmt.Sprintf("roles[%d]", i); {
+		case there:
+		case d.custom != nil && tenancy.CheckRoleName(word) == nil:
+			f.add(field, "there is no role %s: create it first, or use one of %v", excerpt(word), d.roles)
+		default:
+			f.add(field, "%s is no role of such a key: use one of %v", excerpt(word), d.roles)
 		}
 		k.Roles = append(k.Roles, role)
 	}

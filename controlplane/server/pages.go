@@ -34,6 +34,7 @@ type (
 	orgPage       api.Page[api.Org]
 	namespacePage api.Page[api.Namespace]
 	keyPage       api.Page[api.Key]
+	rolePage      api.Page[api.Role]
 	auditPage     api.Page[api.AuditRow]
 	operationPage api.Page[api.Operation]
 	hostPage      api.Page[api.Host]

@@ -100,6 +100,7 @@ func (s *Server) routes() []serve.Route {
 		{Method: "GET", Path: "/readyz", Permission: serve.Open, Handler: s.readyz, Summary: "Whether to send requests here", Response: api.Health{}},
 	}
 	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", "a namespace's API key", namespaceKeys)...)
+	built = append(built, s.roleRoutes()...)
 	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", "an organisation's cloud token", cloudTokens)...)
 	built = append(append(built, s.fleetRoutes()...), s.elsewhereRoutes()...)
 	return append(built, unbuiltRoutes()...)

@@ -105,7 +105,7 @@ func TestNoBodyIsIgnored(t *testing.T) {
 	f.namespace("acme", "orders")
 	token := f.credential(keyring.Org, f.acme(), tenancy.ReadOnly)
 	_, id, _ := keyring.Parse(token)
-	paths := []string{cloud + "/namespaces/orders", cloud + "/namespaces/orders/keys/x", cloud + "/orgs/acme/keys/" + id}
+	paths := []string{cloud + "/namespaces/orders", cloud + "/namespaces/orders/keys/x", cloud + "/namespaces/orders/roles/x", cloud + "/orgs/acme/keys/" + id}
 	for _, path := range paths {
 		for body, code := range map[string]api.Code{"not json": api.ParseError, `{"foo":1}`: api.ValidationError, `[]`: api.ValidationError} {
 			for _, header := range [][]string{nil, {"Idempotency-Key: once"}} {
@@ -127,7 +127,7 @@ func TestNoBodyIsIgnored(t *testing.T) {
 	if bodyless != len(paths) {
 		t.Errorf("%d routes have no body, %d are tried", bodyless, len(paths))
 	}
-	if a := f.send("DELETE", paths[2], admin, " {} "); a.status != http.StatusOK {
+	if a := f.send("DELETE", paths[3], admin, " {} "); a.status != http.StatusOK {
 		t.Errorf("an empty object: %d %s", a.status, a.body)
 	}
 	if a := f.send("DELETE", paths[0], admin, ""); a.status != http.StatusAccepted {

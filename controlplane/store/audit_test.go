@@ -41,6 +41,8 @@ func everyOp() []struct {
 		{signing, " op add-signing-key sk1"},
 		{&UpdateNamespace{Meta: by("token"), Id: "ns_a", DeletionProtection: &protect}, "org_acme token update-namespace ns_a"},
 		{&UpdateNamespace{Meta: by("token"), Id: "ns_a", DeletionProtection: new(bool)}, "org_acme token update-namespace ns_a"},
+		{putRole("ns_a", "auditor", true, "job.read"), "org_acme token put-role ns_a/auditor"},
+		{dropRole("ns_a", "auditor"), "org_acme token delete-role ns_a/auditor"},
 		{deletion("a"), "org_acme token delete-namespace ns_a"},
 		{aside("a", 2, 3), "org_acme host set-aside-usage ns_a"},
 		{removal("a"), "org_acme reconciler remove-namespace ns_a"},
@@ -97,7 +99,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			}
 		}
 	}
-	if len(own) != 15 {
+	if len(own) != 17 {
 		t.Errorf("the organisation sees %v", own)
 	}
 }

@@ -90,7 +90,8 @@ func (c *Credential) check(p *problems, field string) {
 	}
 }
 
-// checkRoles keeps tenants' keys from roles of the cloud and the other way round.
+// checkRoles keeps tenants' keys from roles of the cloud and the other way round. Whether a
+// namespace has the custom roles of its key, only its state knows: see checkKeyRoles.
 func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
 	n := len(c.Roles)
 	fleetMember := kind == keyring.Host || kind == keyring.Gateway
@@ -103,7 +104,8 @@ func (c *Credential) checkRoles(p *problems, field string, kind keyring.Kind) {
 		allowed = tenancy.CloudRoles()
 	}
 	for i, role := range c.Roles {
-		if !slices.Contains(allowed, tenancy.Role(role)) {
+		custom := kind == keyring.Namespace && tenancy.CheckRoleName(role) == nil
+		if !custom && !slices.Contains(allowed, tenancy.Role(role)) {
 			p.add(fmt.Sprintf("%s.roles[%d]", field, i), fmt.Errorf("is %q: a credential of this kind takes %v", role, allowed))
 		}
 	}
@@ -117,6 +119,9 @@ func (tx *Tx) addCredential(c *Credential, lifetimeNs int64) error {
 	}
 	if lifetimeNs == 0 && c.ExpiresNs != 0 {
 		lifetimeNs = c.ExpiresNs - tx.clockNs()
+	}
+	if err := tx.checkKeyRoles(keyring.Kind(c.Kind), c.Owner, c.Roles); err != nil {
+		return err
 	}
 	if err := tx.makeRoom(c.Owner); err != nil {
 		return err

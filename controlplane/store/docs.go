@@ -98,6 +98,9 @@ func docs(q querier, after int64, limit int, clockNs int64) ([]wire.Doc, error) 
 				return nil, err
 			}
 			d.Keys = slices.Concat(d.Keys, own, tokens[d.Org])
+			if d.Roles, err = wireRoles(q, d.Namespace); err != nil {
+				return nil, err
+			}
 		}
 		all = append(all, d)
 	}
@@ -126,4 +129,17 @@ func keys(q querier, kind keyring.Kind, owner string, clockNs int64) ([]wire.Key
 		all = append(all, k)
 	}
 	return all, nil
+}
+
+// wireRoles are the custom roles of a namespace as documents show them.
+func wireRoles(q querier, namespace string) (all []wire.Role, err error) {
+	found, err := roles(q, namespace)
+	for _, r := range found {
+		shown := wire.Role{Name: r.Name}
+		for _, p := range r.Permissions {
+			shown.Permissions = append(shown.Permissions, string(p))
+		}
+		all = append(all, shown)
+	}
+	return all, err
 }

@@ -47,10 +47,10 @@ const (
 
 // limits are the bounds that decide in Apply.
 type limits struct {
-	orgs, namespaces, hosts, keys, signingKeys, idempotency int64
+	orgs, namespaces, hosts, keys, roles, signingKeys, idempotency int64
 }
 
 var defaultLimits = limits{
-	orgs: MaxOrgs, namespaces: MaxNamespaces, hosts: MaxHosts, keys: MaxKeys,
+	orgs: MaxOrgs, namespaces: MaxNamespaces, hosts: MaxHosts, keys: MaxKeys, roles: tenancy.MaxCustomRoles,
 	signingKeys: MaxSigningKeys, idempotency: MaxIdempotencyRecords,
 }

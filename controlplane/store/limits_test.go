@@ -16,7 +16,7 @@ import (
 // feature level stand here once more.
 func TestDefaultLimits(t *testing.T) {
 	t.Parallel()
-	want := limits{orgs: 10_000, namespaces: 1_000, hosts: 1_000, keys: 1_000, signingKeys: 16, idempotency: 100_000}
+	want := limits{orgs: 10_000, namespaces: 1_000, hosts: 1_000, keys: 1_000, roles: 100, signingKeys: 16, idempotency: 100_000}
 	if got := newWorld(t).limits; got != want {
 		t.Errorf("%+v, want %+v; a change needs a new feature level", got, want)
 	}
@@ -27,7 +27,7 @@ func TestDefaultLimits(t *testing.T) {
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.limits = limits{orgs: 2, namespaces: 2, hosts: 2, keys: 2, idempotency: 1}
+	w.limits = limits{orgs: 2, namespaces: 2, hosts: 2, keys: 2, roles: 2, idempotency: 1}
 	w.ok(newOrg("a"), newOrg("b"))
 	w.refused(api.Conflict, newOrg("c"))
 	w.ok(newHost("h1"), newGateway("g1"))
@@ -52,6 +52,10 @@ func TestLimits(t *testing.T) {
 		t.Error("what had to make room is still there")
 	}
 	w.refused(api.Conflict, newKey(keyring.Namespace, "ns_y", "k5"))
+
+	w.ok(putRole("ns_y", "r1", true, "job.read"), putRole("ns_y", "r2", true, "job.read"), putRole("ns_z", "r1", true, "job.read"))
+	w.refused(api.Conflict, putRole("ns_y", "r3", true, "job.read"))
+	w.ok(putRole("ns_y", "r2", false, "queue.read"), dropRole("ns_y", "r1"), putRole("ns_y", "r3", true, "job.read"))
 }
 
 // Every field that people or processes fill in has a bound that is kept: the
@@ -110,6 +114,15 @@ func TestValidate(t *testing.T) {
 		{"credential.roles", func() op { return key(func(c *Credential) { c.Roles = many(MaxRoles, "worker") }) }, func() op { return key(func(c *Credential) { c.Roles = many(MaxRoles+1, "worker") }) }},
 		{"credential.roles", nil, func() op { return key(func(c *Credential) { c.Roles = nil }) }},
 		{"credential.roles[0]", nil, func() op { return key(func(c *Credential) { c.Roles = []string{"cloud-operator"} }) }},
+		{"credential.roles[0]", func() op { return key(func(c *Credential) { c.Roles = []string{long(tenancy.MaxRoleName)} }) }, func() op { return key(func(c *Credential) { c.Roles = []string{long(tenancy.MaxRoleName + 1)} }) }},
+		{"credential.roles[0]", nil, func() op { return key(func(c *Credential) { c.Kind, c.Roles = "org", []string{"auditor"} }) }},
+		{"name", func() op { return putRole("ns_a", long(tenancy.MaxRoleName), true, "job.read") }, func() op { return putRole("ns_a", long(tenancy.MaxRoleName+1), true, "job.read") }},
+		{"name", nil, func() op { return putRole("ns_a", "host", true, "job.read") }},
+		{"namespace", nil, func() op { return putRole("", "r", true, "job.read") }},
+		{"permissions", func() op { return putRole("ns_a", "r", true, many(9, "job.read")...) }, func() op { return putRole("ns_a", "r", true, many(10, "job.read")...) }},
+		{"permissions", nil, func() op { return putRole("ns_a", "r", true) }},
+		{"permissions[0]", nil, func() op { return putRole("ns_a", "r", true, "org.read") }},
+		{"name", nil, func() op { return dropRole("ns_a", "admin") }},
 		{"credential.queue_scope", func() op { return key(func(c *Credential) { c.QueueScope = many(tenancy.MaxQueueScope, "q*") }) }, func() op { return key(func(c *Credential) { c.QueueScope = many(tenancy.MaxQueueScope+1, "q*") }) }},
 		{"credential.queue_scope[0]", nil, func() op { return key(func(c *Credential) { c.QueueScope = []string{"a b"} }) }},
 		{"credential.hash", nil, func() op { return key(func(c *Credential) { c.Hash = c.Hash[1:] }) }},

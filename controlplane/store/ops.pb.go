@@ -2624,6 +2624,272 @@ func (*RecordRefusalsResult) Descriptor() ([]byte, []int) {
 	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{41}
 }
 
+// PutRole makes or replaces a custom role of a namespace.
+type PutRole struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Permissions   []string               `protobuf:"bytes,4,rep,name=permissions,proto3" json:"permissions,omitempty"`
+	Create        bool                   `protobuf:"varint,5,opt,name=create,proto3" json:"create,omitempty"`                                    // there is no such role yet; else there is one
+	IfVersion     int64                  `protobuf:"varint,6,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`             // of the role, that the client has seen; 0 = any
+	CallerVersion int64                  `protobuf:"varint,7,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"` // as in SetCredential
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutRole) Reset() {
+	*x = PutRole{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutRole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutRole) ProtoMessage() {}
+
+func (x *PutRole) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutRole.ProtoReflect.Descriptor instead.
+func (*PutRole) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *PutRole) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *PutRole) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *PutRole) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PutRole) GetPermissions() []string {
+	if x != nil {
+		return x.Permissions
+	}
+	return nil
+}
+
+func (x *PutRole) GetCreate() bool {
+	if x != nil {
+		return x.Create
+	}
+	return false
+}
+
+func (x *PutRole) GetIfVersion() int64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
+}
+
+func (x *PutRole) GetCallerVersion() int64 {
+	if x != nil {
+		return x.CallerVersion
+	}
+	return 0
+}
+
+type PutRoleResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Version       int64                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	CreatedNs     int64                  `protobuf:"varint,2,opt,name=created_ns,json=createdNs,proto3" json:"created_ns,omitempty"`
+	Created       bool                   `protobuf:"varint,3,opt,name=created,proto3" json:"created,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutRoleResult) Reset() {
+	*x = PutRoleResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutRoleResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutRoleResult) ProtoMessage() {}
+
+func (x *PutRoleResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutRoleResult.ProtoReflect.Descriptor instead.
+func (*PutRoleResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *PutRoleResult) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *PutRoleResult) GetCreatedNs() int64 {
+	if x != nil {
+		return x.CreatedNs
+	}
+	return 0
+}
+
+func (x *PutRoleResult) GetCreated() bool {
+	if x != nil {
+		return x.Created
+	}
+	return false
+}
+
+// DeleteRole takes back a custom role that no key has.
+type DeleteRole struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	IfVersion     int64                  `protobuf:"varint,4,opt,name=if_version,json=ifVersion,proto3" json:"if_version,omitempty"`             // as in PutRole
+	CallerVersion int64                  `protobuf:"varint,5,opt,name=caller_version,json=callerVersion,proto3" json:"caller_version,omitempty"` // as in SetCredential
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRole) Reset() {
+	*x = DeleteRole{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRole) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRole) ProtoMessage() {}
+
+func (x *DeleteRole) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRole.ProtoReflect.Descriptor instead.
+func (*DeleteRole) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *DeleteRole) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *DeleteRole) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *DeleteRole) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteRole) GetIfVersion() int64 {
+	if x != nil {
+		return x.IfVersion
+	}
+	return 0
+}
+
+func (x *DeleteRole) GetCallerVersion() int64 {
+	if x != nil {
+		return x.CallerVersion
+	}
+	return 0
+}
+
+type DeleteRoleResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRoleResult) Reset() {
+	*x = DeleteRoleResult{}
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRoleResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRoleResult) ProtoMessage() {}
+
+func (x *DeleteRoleResult) ProtoReflect() protoreflect.Message {
+	mi := &file_controlplane_store_ops_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRoleResult.ProtoReflect.Descriptor instead.
+func (*DeleteRoleResult) Descriptor() ([]byte, []int) {
+	return file_controlplane_store_ops_proto_rawDescGZIP(), []int{45}
+}
+
 var File_controlplane_store_ops_proto protoreflect.FileDescriptor
 
 const file_controlplane_store_ops_proto_rawDesc = "" +
@@ -2823,7 +3089,30 @@ const file_controlplane_store_ops_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x14\n" +
 	"\x05batch\x18\x02 \x01(\tR\x05batch\x12:\n" +
 	"\brefusals\x18\x03 \x03(\v2\x1e.corvo.controlplane.v1.RefusalR\brefusals\"\x16\n" +
-	"\x14RecordRefusalsResultB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
+	"\x14RecordRefusalsResult\"\xec\x01\n" +
+	"\aPutRole\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12 \n" +
+	"\vpermissions\x18\x04 \x03(\tR\vpermissions\x12\x16\n" +
+	"\x06create\x18\x05 \x01(\bR\x06create\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\x06 \x01(\x03R\tifVersion\x12%\n" +
+	"\x0ecaller_version\x18\a \x01(\x03R\rcallerVersion\"b\n" +
+	"\rPutRoleResult\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x03R\aversion\x12\x1d\n" +
+	"\n" +
+	"created_ns\x18\x02 \x01(\x03R\tcreatedNs\x12\x18\n" +
+	"\acreated\x18\x03 \x01(\bR\acreated\"\xb5\x01\n" +
+	"\n" +
+	"DeleteRole\x12/\n" +
+	"\x04meta\x18\x01 \x01(\v2\x1b.corvo.controlplane.v1.MetaR\x04meta\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x1d\n" +
+	"\n" +
+	"if_version\x18\x04 \x01(\x03R\tifVersion\x12%\n" +
+	"\x0ecaller_version\x18\x05 \x01(\x03R\rcallerVersion\"\x12\n" +
+	"\x10DeleteRoleResultB+Z)github.com/corvo/corvo/controlplane/storeb\x06proto3"
 
 var (
 	file_controlplane_store_ops_proto_rawDescOnce sync.Once
@@ -2837,7 +3126,7 @@ func file_controlplane_store_ops_proto_rawDescGZIP() []byte {
 	return file_controlplane_store_ops_proto_rawDescData
 }
 
-var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_controlplane_store_ops_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Idempotency)(nil),            // 0: corvo.controlplane.v1.Idempotency
 	(*Meta)(nil),                   // 1: corvo.controlplane.v1.Meta
@@ -2881,6 +3170,10 @@ var file_controlplane_store_ops_proto_goTypes = []any{
 	(*Refusal)(nil),                // 39: corvo.controlplane.v1.Refusal
 	(*RecordRefusals)(nil),         // 40: corvo.controlplane.v1.RecordRefusals
 	(*RecordRefusalsResult)(nil),   // 41: corvo.controlplane.v1.RecordRefusalsResult
+	(*PutRole)(nil),                // 42: corvo.controlplane.v1.PutRole
+	(*PutRoleResult)(nil),          // 43: corvo.controlplane.v1.PutRoleResult
+	(*DeleteRole)(nil),             // 44: corvo.controlplane.v1.DeleteRole
+	(*DeleteRoleResult)(nil),       // 45: corvo.controlplane.v1.DeleteRoleResult
 }
 var file_controlplane_store_ops_proto_depIdxs = []int32{
 	0,  // 0: corvo.controlplane.v1.Meta.idempotency:type_name -> corvo.controlplane.v1.Idempotency
@@ -2907,11 +3200,13 @@ var file_controlplane_store_ops_proto_depIdxs = []int32{
 	1,  // 21: corvo.controlplane.v1.AddSigningKey.meta:type_name -> corvo.controlplane.v1.Meta
 	1,  // 22: corvo.controlplane.v1.RecordRefusals.meta:type_name -> corvo.controlplane.v1.Meta
 	39, // 23: corvo.controlplane.v1.RecordRefusals.refusals:type_name -> corvo.controlplane.v1.Refusal
-	24, // [24:24] is the sub-list for method output_type
-	24, // [24:24] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	1,  // 24: corvo.controlplane.v1.PutRole.meta:type_name -> corvo.controlplane.v1.Meta
+	1,  // 25: corvo.controlplane.v1.DeleteRole.meta:type_name -> corvo.controlplane.v1.Meta
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_controlplane_store_ops_proto_init() }
@@ -2926,7 +3221,7 @@ func file_controlplane_store_ops_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_controlplane_store_ops_proto_rawDesc), len(file_controlplane_store_ops_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   42,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

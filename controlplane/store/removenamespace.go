@@ -52,6 +52,9 @@ func (o *RemoveNamespace) Apply(tx *Tx) (*RemoveNamespaceResult, error) {
 			return nil, err
 		}
 	}
+	if _, err := tx.exec("DELETE FROM roles WHERE namespace = ?", o.Id); err != nil {
+		return nil, err
+	}
 	if err := tx.finish(&n, nil); err != nil {
 		return nil, err
 	}

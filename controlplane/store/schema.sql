@@ -93,6 +93,16 @@ CREATE TABLE credentials (
 CREATE INDEX credentials_owner ON credentials (owner, created_ns, id);
 CREATE INDEX credentials_expiry ON credentials (expires_ns, id) WHERE expires_ns > 0;
 
+-- Custom roles, which keys of the namespace have by name.
+CREATE TABLE roles (
+    namespace   TEXT NOT NULL,
+    name        TEXT NOT NULL,
+    permissions TEXT NOT NULL, -- separated by spaces
+    created_ns  INTEGER NOT NULL,
+    version     INTEGER NOT NULL, -- rises with every change
+    PRIMARY KEY (namespace, name)
+) STRICT, WITHOUT ROWID;
+
 -- The ids of credentials that have ended. None of them is made again: what was
 -- revoked must not come back with a process that still has it in a file.
 CREATE TABLE ended_credentials (

@@ -33,7 +33,7 @@ func (o *SetCredential) Validate() error {
 	p.add("judged_version", checkPositive(o.JudgedVersion))
 	p.add("caller_version", checkNotNegative(o.CallerVersion))
 	c := &Credential{Roles: o.Roles, QueueScope: o.QueueScope}
-	c.checkRoles(&p, "", keyring.Org)
+	c.checkRoles(&p, "", keyring.Namespace) // Apply refuses custom roles of a token
 	if n := len(o.QueueScope); n > tenancy.MaxQueueScope {
 		p.add("queue_scope", fmt.Errorf("has %d entries: at most %d", n, tenancy.MaxQueueScope))
 		return p.err()
@@ -90,6 +90,9 @@ func (o *SetCredential) check(tx *Tx, was *fleet.Credential) error {
 	if err := tx.unchanged(was, o); err != nil {
 		return err
 	}
+	if err := tx.checkKeyRoles(was.Kind, was.Owner, o.Roles); err != nil {
+		return err
+	}
 	if o.ExpiresNs != 0 && o.ExpiresNs <= tx.clockNs() {
 		return api.Errorf(api.ValidationError, "the credential would end at once: choose a later expires_at, or enabled false")
 	}
@@ -120,11 +123,18 @@ func (tx *Tx) unchanged(c *fleet.Credential, o judged) error {
 		return api.Errorf(api.PreconditionFailed, "credential %s has version %d, not %d: read it again", c.ID, c.Version, o.GetIfVersion())
 	case o.GetJudgedVersion() != c.Version:
 		return api.Errorf(api.Conflict, "credential %s was changed by somebody else at the same time: nothing was done, try again", c.ID)
-	case o.GetCallerVersion() == 0:
+	}
+	return tx.callerUnchanged(o.GetMeta(), o.GetCallerVersion())
+}
+
+// callerUnchanged refuses an op whose caller's own credential is not at the version at
+// which the caller's rights were compared; 0 = an operator's, who has all rights.
+func (tx *Tx) callerUnchanged(m *Meta, version int64) error {
+	if version == 0 {
 		return nil
 	}
-	by, err := tx.credential(o.GetMeta().GetPrincipal())
-	if err == nil && (by == nil || by.Version != o.GetCallerVersion()) {
+	by, err := tx.credential(m.GetPrincipal())
+	if err == nil && (by == nil || by.Version != version) {
 		err = api.Errorf(api.Conflict, "the credential that asks for this was changed or revoked meanwhile: nothing was done")
 	}
 	return err

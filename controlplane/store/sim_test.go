@@ -15,8 +15,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/corvo/corvo/api"
+	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -33,7 +35,7 @@ func TestSimulation(t *testing.T) {
 			t.Parallel()
 			s := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1)), clockNs: epochNs, steady: newWorld(t), troubled: newWorld(t), counts: map[string]int{}}
 			for _, w := range []*world{s.steady, s.troubled} {
-				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, keys: 6, signingKeys: 4, idempotency: 12}
+				w.limits = limits{orgs: 5, namespaces: 6, hosts: 5, keys: 6, roles: 2, signingKeys: 4, idempotency: 12}
 			}
 			for range 100 {
 				s.step()
@@ -199,6 +201,13 @@ func (s *simulation) inspect(w *world) {
 	}
 	last := int64(0)
 	for _, d := range w.docs(0) {
+		for _, k := range d.Keys {
+			for _, name := range k.Roles {
+				if !tenancy.Role(name).Valid() && !slices.ContainsFunc(d.Roles, func(r wire.Role) bool { return r.Name == name }) {
+					s.t.Fatalf("key %s of %s has the role %s, which is not there", k.ID, d.Namespace, name)
+				}
+			}
+		}
 		if d.Number <= last || d.Number > h.docNumber {
 			s.t.Fatalf("a document has number %d after %d, the newest is %d", d.Number, last, h.docNumber)
 		}
@@ -252,7 +261,7 @@ func (s *simulation) drawBare() op {
 	n := s.someNamespace()
 	generation := max(1, n.Generation-int64(s.rng.IntN(8)/7))
 	word := func(i int) string { return string(rune('a' + s.rng.IntN(i))) }
-	switch s.rng.IntN(23) {
+	switch s.rng.IntN(25) {
 	case 0:
 		return &StartTerm{}
 	case 1:
@@ -294,6 +303,8 @@ func (s *simulation) drawBare() op {
 	case 20:
 		id := s.mint("sk_")
 		return &AddSigningKey{Id: id, Seed: hash(id), TrustedUntilNs: s.clockNs + s.rng.Int64N(int64(time.Hour))}
+	case 21, 22:
+		return s.drawRole(n)
 	}
 	if s.rng.IntN(3) == 0 {
 		return refusals(fmt.Sprint("batch", s.rng.IntN(30)), 1+s.rng.IntN(3)) // some come again
@@ -301,9 +312,24 @@ func (s *simulation) drawBare() op {
 	return s.drawUsage(n)
 }
 
+// drawRole draws a role that is made, replaced or deleted, sometimes while a key has it.
+func (s *simulation) drawRole(n fleet.Namespace) op {
+	name := fmt.Sprint("role", s.rng.IntN(3))
+	if s.rng.IntN(3) == 0 {
+		return dropRole(string(n.ID), name)
+	}
+	all := tenancy.DataPlanePermissions()
+	o := putRole(string(n.ID), name, s.rng.IntN(2) == 0, string(all[s.rng.IntN(len(all))]))
+	o.IfVersion = int64(s.rng.IntN(3))
+	return o
+}
+
 func (s *simulation) drawCredential(n fleet.Namespace) op {
 	id := s.mint("key_")
 	o := newKey(keyring.Namespace, string(n.ID), id)
+	if s.rng.IntN(3) == 0 {
+		o.Credential.Roles = append(o.Credential.Roles, fmt.Sprint("role", s.rng.IntN(3)))
+	}
 	switch s.rng.IntN(4) {
 	case 0:
 		o = newKey(keyring.Org, s.some("SELECT id FROM orgs ORDER BY id", "org_none"), id)

@@ -35,6 +35,8 @@ const (
 	numSetAsideUsage    entry.Number = 16
 	numSetCredential    entry.Number = 18
 	numRecordRefusals   entry.Number = 19
+	numPutRole          entry.Number = 20
+	numDeleteRole       entry.Number = 21
 )
 
 // The classes of the ops. What closes doors and what the reconciler does comes
@@ -66,6 +68,8 @@ var table = [...]*kind{
 	numSetAsideUsage:    newKind("set-aside-usage", bulk, (*SetAsideUsage).Apply),
 	numSetCredential:    newKind("set-credential", urgent, (*SetCredential).Apply),
 	numRecordRefusals:   newKind("record-refusals", bulk, (*RecordRefusals).Apply),
+	numPutRole:          newKind("put-role", urgent, (*PutRole).Apply),
+	numDeleteRole:       newKind("delete-role", urgent, (*DeleteRole).Apply),
 }
 
 // op is one change: what the pipeline needs of it, and what it takes to read it

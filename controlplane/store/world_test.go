@@ -210,7 +210,7 @@ func ask[T any](w *world, f func(reader) (T, error)) T {
 // tables are all that a state holds, each in the order of its key.
 var tables = []string{
 	"meta ORDER BY one", "orgs ORDER BY id", "namespaces ORDER BY id", "operations ORDER BY id", "hosts ORDER BY id",
-	"credentials ORDER BY id", "ended_credentials ORDER BY id", "usage_sources ORDER BY namespace, stream, incarnation",
+	"credentials ORDER BY id", "roles ORDER BY namespace, name", "ended_credentials ORDER BY id", "usage_sources ORDER BY namespace, stream, incarnation",
 	"usage_journal ORDER BY namespace, stream, incarnation, to_seq, row_no",
 	"usage_aside ORDER BY seq",
 	"usage_hourly ORDER BY namespace, hour_ns, queue, model, provider, part", "audit ORDER BY seq",
@@ -349,6 +349,14 @@ func newKey(kind keyring.Kind, owner, id string) *CreateCredential {
 	return &CreateCredential{Meta: by("token"), Credential: &Credential{
 		Id: id, Kind: string(kind), Owner: owner, Name: "key " + id, Roles: []string{role}, Hash: hash(id),
 	}}
+}
+
+func putRole(namespace, name string, create bool, permissions ...string) *PutRole {
+	return &PutRole{Meta: by("token"), Namespace: namespace, Name: name, Create: create, Permissions: permissions}
+}
+
+func dropRole(namespace, name string) *DeleteRole {
+	return &DeleteRole{Meta: by("token"), Namespace: namespace, Name: name}
 }
 
 func place(name, host string) *PlaceNamespace {

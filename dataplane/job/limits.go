@@ -5,6 +5,7 @@ import (
 
 	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // Every bound of the data plane, each with the error that names it and a test
@@ -153,7 +154,7 @@ const (
 	MaxKeyRole  = 64   // bytes of a role's name
 	MaxKeyScope = 64   // queue globs of a key
 	MaxKeyGlob  = 128  // bytes of a queue glob
-	MaxRoles    = 100  // custom ones
+	MaxRoles    = tenancy.MaxCustomRoles
 
 	MaxKeyOverlap  = 7 * 24 * time.Hour // for which a key's old secret opens, too
 	MaxSearchLimit = 1000

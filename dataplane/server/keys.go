@@ -17,12 +17,17 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// ownKeys refuses where the namespace's keys are not its own affair.
-func (s *Server) ownKeys(r *http.Request) error {
+// ownKeys refuses requests about keys on a host of the cloud, because the control plane
+// keeps them.
+func (s *Server) ownKeys(r *http.Request) error { return s.own(r, "keys") }
+
+// own refuses requests about keys or roles, as noun says, on a host of the cloud.
+func (s *Server) own(r *http.Request, noun string) error {
 	if !s.cloud() {
 		return nil
 	}
-	return api.Errorf(api.Unsupported, "keys of a namespace in the cloud are kept by the control plane: use /cloud/v1/namespaces/%s/keys there, or corvo cloud keys", serve.Principal(r.Context()).Namespace)
+	return api.Errorf(api.Unsupported, "%s of a namespace in the cloud are kept by the control plane: use /cloud/v1/namespaces/%s/%s there, or corvo cloud %s",
+		noun, serve.Principal(r.Context()).Namespace, noun, noun)
 }
 
 func (s *Server) createKey(w http.ResponseWriter, r *http.Request) error {

@@ -15,7 +15,7 @@ var Main string
 //go:embed platform/main.tf
 var Platform string
 
-// Access is access/main.tf: custom roles of a bare node.
+// Access is access/main.tf: custom roles of a namespace or a bare node.
 //
 //go:embed access/main.tf
 var Access string

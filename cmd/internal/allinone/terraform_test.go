@@ -12,4 +12,5 @@ func TestTerraform(t *testing.T) {
 	c, tool := start(t, nil), tftest.Install(t)
 	tool.Scenario(t, c.Endpoint, c.Access.CloudToken)
 	tool.Platform(t, c.Endpoint, c.Access.CloudToken, "demo")
+	tool.Access(t, c.Endpoint, c.Access.CloudToken, "demo")
 }

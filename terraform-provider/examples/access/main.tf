@@ -1,7 +1,9 @@
-# Roles of a bare node or cluster: what keys may do that have them. The keys themselves
-# are made with `corvo keys create NAME --roles auditor`, which shows a secret once.
+# Roles of a bare node or of a cloud's namespace: what keys may do that have them. The keys
+# of a node are made with `corvo keys create NAME --roles auditor`, which shows a secret
+# once; those of a cloud may be resources, too (corvo_api_key).
 #
-#   export CORVO_ENDPOINT=http://127.0.0.1:8080 CORVO_API_KEY=...
+#   export CORVO_ENDPOINT=http://127.0.0.1:8080 CORVO_API_KEY=...      # a node
+#   export CORVO_ENDPOINT=https://queue.example.com CORVO_CLOUD_TOKEN=... CORVO_NAMESPACE=orders
 #   terraform apply
 
 terraform {

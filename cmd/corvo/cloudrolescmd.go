@@ -1,0 +1,62 @@
+package main
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/client"
+)
+
+// cloudRoles are the commands about the roles of a cloud namespace. They show a role as
+// those of a node do.
+func cloudRoles(r *remote) *cobra.Command {
+	return below("roles", "Roles of API keys of the namespace that --namespace names",
+		onCloud(r, "list", "All, built-in ones first", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Role, error) {
+			ns, err := namespaceOf(r, "roles")
+			if err != nil {
+				return nil, err
+			}
+			return c.NamespaceRoles(cmd.Context(), ns)
+		}, func(w io.Writer, all []api.Role) { showList(w, all, roles.columns) }),
+		onCloud(r, "get ROLE", "One role", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (role api.Role, err error) {
+			ns, err := namespaceOf(r, "roles")
+			if err != nil {
+				return role, err
+			}
+			return c.NamespaceRole(cmd.Context(), ns, args[0])
+		}, roles.show),
+		settingRole(r),
+		onCloud(r, "delete ROLE", "Delete a role that no key has", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
+			ns, err := namespaceOf(r, "roles")
+			if err != nil {
+				return api.Status{}, err
+			}
+			return done("deleted"), c.DeleteNamespaceRole(cmd.Context(), ns, args[0], 0)
+		}, showStatus),
+	)
+}
+
+// settingRole is the command that makes a role or changes its permissions.
+func settingRole(r *remote) *cobra.Command {
+	var made edits[api.RoleRequest]
+	cmd := onCloud(r, "set ROLE", "Change what a role grants to all keys that have it, or make it", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (role api.Role, err error) {
+		ns, err := namespaceOf(r, "roles")
+		if err != nil {
+			return role, err
+		}
+		was, err := c.NamespaceRole(cmd.Context(), ns, args[0])
+		if err != nil && api.CodeOf(err) != api.NotFound {
+			return role, err
+		}
+		req := api.RoleRequest{Name: args[0], Permissions: was.Permissions}
+		made.apply(&req)
+		if was.Version == 0 {
+			return c.CreateNamespaceRole(cmd.Context(), ns, req)
+		}
+		return c.PutNamespaceRole(cmd.Context(), ns, args[0], req, was.Version)
+	}, roles.show)
+	made.bind(cmd, roles.flags...)
+	return cmd
+}

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/controlplane/fleet"
+	"github.com/corvo/corvo/engine/entry"
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/tenancy"
+	"github.com/corvo/corvo/tenancy/keyring"
+)
+
+// PutRole makes a custom role of a namespace, or replaces the permissions that it grants
+// to all keys that have it.
+
+// Number is PutRole's number in the log.
+func (*PutRole) Number() entry.Number { return numPutRole }
+
+// Class is PutRole's place among waiting proposals. It is that of a revocation, because a
+// role may be changed to take rights away.
+func (*PutRole) Class() pipeline.Class { return table[numPutRole].class }
+
+// Validate refuses what no state could accept.
+func (o *PutRole) Validate() error {
+	var p problems
+	o.GetMeta().check(&p)
+	p.add("namespace", checkID(o.Namespace))
+	p.add("name", tenancy.CheckRoleName(o.Name))
+	checkPermissions(&p, o.Permissions)
+	p.add("if_version", checkNotNegative(o.IfVersion))
+	p.add("caller_version", checkNotNegative(o.CallerVersion))
+	return p.err()
+}
+
+// Apply writes the role and renews the namespace's document. It refuses an unknown
+// namespace and one that is being deleted, a role too many, a version that is not the one
+// the client saw, and a caller that has changed since its rights were compared.
+func (o *PutRole) Apply(tx *Tx) (*PutRoleResult, error) {
+	ns, err := tx.living(o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if ns.Phase == fleet.Deleting {
+		return nil, api.Errorf(api.StateConflict, "namespace %q is being deleted: it gets no roles any more", ns.Name)
+	}
+	if err := tx.callerUnchanged(o.Meta, o.CallerVersion); err != nil {
+		return nil, err
+	}
+	result, err := o.write(tx)
+	if err != nil {
+		return nil, err
+	}
+	if err := tx.touchOwner(keyring.Namespace, o.Namespace); err != nil {
+		return nil, err
+	}
+	return result, tx.audit(o.Meta, ns.Org, o.Namespace+"/"+o.Name)
+}
+
+// write adds or replaces the row of the role.
+func (o *PutRole) write(tx *Tx) (*PutRoleResult, error) {
+	permissions := strings.Join(o.Permissions, " ")
+	if !o.Create {
+		was, err := tx.roleAt(o.Namespace, o.Name, o.IfVersion)
+		if err != nil {
+			return nil, err
+		}
+		err = tx.put("UPDATE roles SET permissions = ?, version = ? WHERE namespace = ? AND name = ?", permissions, was.Version+1, o.Namespace, o.Name)
+		return &PutRoleResult{Version: was.Version + 1, CreatedNs: was.CreatedNs}, err
+	}
+	all, err := roles(tx, o.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range all {
+		if r.Name == o.Name {
+			return nil, api.Errorf(api.Conflict, "there is a role %q already: replace it, or choose another name", o.Name)
+		}
+	}
+	if int64(len(all)) >= tx.limits.roles {
+		return nil, api.Errorf(api.Conflict, "the namespace has as many roles as it may have (%d): delete one first", tx.limits.roles)
+	}
+	err = tx.put("INSERT INTO roles (namespace, "+roleColumns+") VALUES (?, ?, ?, ?, 1)", o.Namespace, o.Name, permissions, tx.clockNs())
+	return &PutRoleResult{Version: 1, CreatedNs: tx.clockNs(), Created: true}, err
+}
