@@ -1,7 +1,7 @@
-// Package telemetry owns the names of everything that is measured and the
-// registry it is measured in, the names of spans and their attributes, and the
-// way spans leave the process. Other packages declare what they measure in
-// names.go and register it through Registry; the Prometheus library is not seen
-// outside. Spans are made with OpenTelemetry's API; its SDK is not seen outside.
-// It imports nothing of ours.
+// Package telemetry owns the names of all metrics and the registry that publishes
+// them, the names of spans and their attributes, and the export of spans. Other
+// packages declare their metrics in names.go and register them through Registry, so
+// that only this package imports the Prometheus library. Spans are started with
+// OpenTelemetry's API, and only this package imports its SDK. The package imports no
+// other package of this module.
 package telemetry

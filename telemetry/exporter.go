@@ -8,19 +8,19 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// exporter sends spans and tells the log when the receiver fails and when it is
-// back, once each: a receiver that is gone for a night must not fill the log. It
-// answers no errors, for OpenTelemetry's own way is to print each of them.
+// exporter sends spans. It logs one line when the receiver fails and one when it is
+// back, because a receiver that is down for a night must not fill the log. It returns
+// no errors, because OpenTelemetry would print each of them.
 type exporter struct {
 	sdk.SpanExporter
 	log      *slog.Logger
 	endpoint string
-	cutOff   context.Context // ends when what is under way is given up
+	cutOff   context.Context // ends when Close abandons the export in progress
 	cut      context.CancelFunc
-	ended    chan struct{} // closed when there will be no more
+	ended    chan struct{} // closed after the last export
 
-	mu   sync.Mutex // guards lost; sending is not held under it
-	lost int        // spans since the receiver failed; 0 = it works
+	mu   sync.Mutex // guards lost; not held during an export
+	lost int        // spans dropped since the receiver failed; 0 = the receiver works
 }
 
 func newExporter(to sdk.SpanExporter, log *slog.Logger, endpoint string) *exporter {
@@ -29,7 +29,7 @@ func newExporter(to sdk.SpanExporter, log *slog.Logger, endpoint string) *export
 	return e
 }
 
-// ExportSpans is called by one goroutine at a time.
+// ExportSpans sends spans. One goroutine at a time calls it.
 func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -40,17 +40,17 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) er
 	switch {
 	case err != nil:
 		if e.lost == 0 {
-			e.log.Warn("traces cannot be sent; spans are dropped until they can", "endpoint", e.endpoint, "error", err)
+			e.log.Warn("the trace receiver fails; spans are dropped until it works", "endpoint", e.endpoint, "error", err)
 		}
 		e.lost += len(spans)
 	case e.lost > 0:
-		e.log.Info("traces are sent again", "endpoint", e.endpoint, "spans_dropped", e.lost)
+		e.log.Info("the trace receiver works again", "endpoint", e.endpoint, "spans_dropped", e.lost)
 		e.lost = 0
 	}
 	return nil
 }
 
-// Shutdown is called once, after the last ExportSpans.
+// Shutdown closes the exporter. It is called once, after the last ExportSpans.
 func (e *exporter) Shutdown(ctx context.Context) error {
 	defer close(e.ended)
 	return e.SpanExporter.Shutdown(ctx)

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// httpBuckets reach from an answer out of memory to the longest poll.
+// httpBuckets reach from an answer out of memory to the longest poll, in seconds.
 var httpBuckets = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60}
 
 // HTTP measures the requests of one server.
@@ -44,12 +44,12 @@ type Route struct {
 // classNames are the values of the status label.
 var classNames = [6]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
 
-// Route is the route of a pattern and method, both of a fixed set.
+// Route returns the measurement of a route. Pattern and method must come from a fixed set.
 func (h *HTTP) Route(pattern, method string) *Route {
 	return &Route{http: h, pattern: pattern, method: method}
 }
 
-// Begin counts a request as in flight. Each is followed by one End.
+// Begin counts a request as in flight. The caller must call End once for each Begin.
 func (h *HTTP) Begin() { h.inFlight.Inc() }
 
 // Panicked counts a panic.
@@ -62,8 +62,8 @@ func (r *Route) UnknownFields(n int) {
 	}
 }
 
-// End counts a request that ended with a status after took; a status of 0 says
-// that it ended without an answer.
+// End counts a request that ended with a status after took. Status 0 means that the
+// request ended without an answer.
 func (r *Route) End(status int, took time.Duration) {
 	r.http.inFlight.Dec()
 	class := status / 100

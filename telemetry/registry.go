@@ -8,18 +8,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Registry holds the metrics of one process. Registering a name twice panics:
-// it is a mistake in the program.
+// Registry holds the metrics of one process. Registering a name twice panics, because
+// it is a programming error.
 type Registry struct {
 	prometheus *prometheus.Registry
 }
 
-// NewEmptyRegistry is a registry that holds nothing yet: for figures that are shown
-// to others than those who run the process.
+// NewEmptyRegistry makes a registry without metrics, for figures that are shown to
+// tenants and not to the operator of the process.
 func NewEmptyRegistry() *Registry { return &Registry{prometheus: prometheus.NewRegistry()} }
 
-// NewRegistry is a registry that holds the Go runtime's and the process's
-// metrics.
+// NewRegistry makes a registry with the metrics of the Go runtime and the process.
 func NewRegistry() *Registry {
 	r := NewEmptyRegistry()
 	r.prometheus.MustRegister(
@@ -34,10 +33,10 @@ func (r *Registry) Handler() http.Handler {
 	return promhttp.HandlerFor(r.prometheus, promhttp.HandlerOpts{Registry: r.prometheus})
 }
 
-// Collect publishes metrics whose figures are kept elsewhere: read is called
-// whenever metrics are asked for, possibly by several goroutines, and says each
-// figure at most once. A metric it leaves out is absent from that answer. What is
-// not one of metrics, or has labels of another number, makes the answer an error.
+// Collect publishes metrics whose figures another package keeps. Every scrape calls
+// read, possibly from several goroutines, and read reports each figure at most once. A
+// metric that read leaves out is absent from the scrape. A metric that is not in
+// metrics, or that has the wrong number of labels, fails the scrape.
 func (r *Registry) Collect(read func(*Scrape), metrics ...Metric) {
 	c := &collector{read: read, descs: make(map[string]*prometheus.Desc, len(metrics))}
 	for _, m := range metrics {
@@ -46,7 +45,7 @@ func (r *Registry) Collect(read func(*Scrape), metrics ...Metric) {
 	r.prometheus.MustRegister(c)
 }
 
-// collector is metrics that are read together when they are asked for.
+// collector reads several metrics together at each scrape.
 type collector struct {
 	descs map[string]*prometheus.Desc
 	read  func(*Scrape)

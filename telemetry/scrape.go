@@ -6,36 +6,36 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Scrape takes the figures of one answer to whoever asks for metrics.
+// Scrape collects the figures of one scrape.
 type Scrape struct {
 	descs map[string]*prometheus.Desc
 	out   chan<- prometheus.Metric
 }
 
-// Gauge says a figure as it is now, label values in the order of m.Labels.
+// Gauge reports a current figure, with label values in the order of m.Labels.
 func (s *Scrape) Gauge(m Metric, value float64, labels ...string) {
 	s.emit(m, func(desc *prometheus.Desc) (prometheus.Metric, error) {
 		return prometheus.NewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	})
 }
 
-// Counter says a figure that only grows, from 0 at the start of the process.
+// Counter reports a figure that only grows, from 0 at the start of the process.
 func (s *Scrape) Counter(m Metric, value float64, labels ...string) {
 	s.emit(m, func(desc *prometheus.Desc) (prometheus.Metric, error) {
 		return prometheus.NewConstMetric(desc, prometheus.CounterValue, value, labels...)
 	})
 }
 
-// Histogram says a distribution: how many values there are, their sum, and for
-// each upper bound how many do not exceed it.
+// Histogram reports a distribution: the number of values, their sum, and for each upper
+// bound the number of values at or below it.
 func (s *Scrape) Histogram(m Metric, count uint64, sum float64, upTo map[float64]uint64, labels ...string) {
 	s.emit(m, func(desc *prometheus.Desc) (prometheus.Metric, error) {
 		return prometheus.NewConstHistogram(desc, count, sum, upTo, labels...)
 	})
 }
 
-// emit hands a figure over. A mistake shows in the answer, not as a figure that
-// is silently missing.
+// emit hands a figure to the scrape. A mistake fails the scrape, because a figure that
+// is silently missing would go unnoticed.
 func (s *Scrape) emit(m Metric, figure func(*prometheus.Desc) (prometheus.Metric, error)) {
 	desc, ok := s.descs[m.Name]
 	if !ok {
@@ -50,7 +50,7 @@ func (s *Scrape) emit(m Metric, figure func(*prometheus.Desc) (prometheus.Metric
 	s.out <- metric
 }
 
-// Bool is 1 for true, as a figure.
+// Bool converts a bool to a figure: 1 for true, 0 for false.
 func Bool(b bool) float64 {
 	if b {
 		return 1

@@ -19,7 +19,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
-// scrape is what Prometheus reads.
+// scrape reads the metrics as Prometheus does.
 func scrape(t *testing.T, r *Registry) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -78,7 +78,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// TestStatusIsBounded gives statuses no server should.
+// TestStatusIsBounded counts statuses that no server should send.
 func TestStatusIsBounded(t *testing.T) {
 	t.Parallel()
 	r := NewRegistry()
@@ -129,8 +129,7 @@ func TestFigures(t *testing.T) {
 	wantLines(t, scrape(t, r), "t_depth 8")
 }
 
-// TestMistakesShow checks that a figure that cannot be published is an error of
-// the answer, not a figure that is silently missing.
+// TestMistakesShow checks that a figure that cannot be published fails the scrape.
 func TestMistakesShow(t *testing.T) {
 	t.Parallel()
 	jobs := Metric{Name: "t_jobs", Help: "h", Labels: []string{"state"}}
@@ -164,8 +163,8 @@ func TestTwiceTheSameNamePanics(t *testing.T) {
 	NewHTTP(r)
 }
 
-// TestNames fixes what dashboards are written from, and reads it from the
-// source, so that no metric can be left out.
+// TestNames compares the metrics with the golden file. It reads them from the source,
+// so that no metric can be left out.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "names.go", nil, 0)
@@ -219,7 +218,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// text is the value of a string literal.
+// text returns the value of a string literal.
 func text(t *testing.T, e ast.Expr) string {
 	t.Helper()
 	literal, ok := e.(*ast.BasicLit)

@@ -16,45 +16,43 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// The bounds of what is sent. Spans beyond them are dropped and counted: a
-// receiver that is slow or gone costs memory for MaxSpansWaiting and no request
-// any time.
+// The bounds of the export. Spans beyond them are dropped and counted, so that a slow or
+// dead receiver costs memory for MaxSpansWaiting spans and delays no request.
 const (
-	DefaultTraceInterval = time.Second // how long spans gather at most
+	DefaultTraceInterval = time.Second // longest time before a batch of spans is sent
 	MaxSpansWaiting      = 8192
-	MaxSpansSent         = 512              // in one request to the receiver
-	MaxAttribute         = 1024             // characters of an attribute's value; the rest is cut off
+	MaxSpansSent         = 512              // spans in one request to the receiver
+	MaxAttribute         = 1024             // characters of an attribute's value; longer values are truncated
 	sendTimeout          = 5 * time.Second  // one try
 	exportTimeout        = 15 * time.Second // all tries of a batch
 	firstRetry           = 500 * time.Millisecond
 	longestRetry         = 4 * time.Second
 )
 
-// TraceConfig says where spans go.
+// TraceConfig configures the export of spans.
 type TraceConfig struct {
 	// Endpoint is the base URL of an OTLP/HTTP receiver, such as
 	// http://127.0.0.1:4318; v1/traces is appended. "" = no traces.
 	Endpoint string
 	Service  string        // service.name, such as corvo or corvo-cloud
-	Instance string        // service.instance.id; "" = not said
-	Version  string        // service.version; "" = not said
-	Interval time.Duration // how long spans gather at most; 0 = DefaultTraceInterval
-	Logger   *slog.Logger  // is told when the receiver fails and when it is back; nil = slog.Default()
+	Instance string        // service.instance.id; "" = left out
+	Version  string        // service.version; "" = left out
+	Interval time.Duration // longest time before a batch of spans is sent; 0 = DefaultTraceInterval
+	Logger   *slog.Logger  // logs failures of the receiver and its return; nil = slog.Default()
 }
 
-// Tracing is the process's way to an OTLP receiver.
+// Tracing exports the process's spans to an OTLP receiver.
 type Tracing struct {
 	provider trace.TracerProvider
 	sdk      *sdk.TracerProvider // nil without an endpoint
 	exporter *exporter           // nil without an endpoint
 }
 
-// OpenTracing starts sending spans; without an endpoint they go nowhere and cost
-// nothing. Every trace that begins here is sampled; of those that began elsewhere
-// the sender has decided. The receiver need not be there: nothing waits for it.
-// Headers it wants, such as a credential, are taken from
-// OTEL_EXPORTER_OTLP_HEADERS. An endpoint that is no http or https URL is an
-// error.
+// OpenTracing starts the export of spans; without an endpoint spans cost nothing. Every
+// trace that starts in this process is sampled; for other traces the sender has decided.
+// The receiver may be down, because nothing waits for it. Extra headers, such as a
+// credential, come from OTEL_EXPORTER_OTLP_HEADERS. OpenTracing fails for an endpoint
+// that is not an http or https URL.
 func OpenTracing(ctx context.Context, c TraceConfig) (*Tracing, error) {
 	if c.Endpoint == "" {
 		return &Tracing{provider: noop.NewTracerProvider()}, nil
@@ -64,7 +62,7 @@ func OpenTracing(ctx context.Context, c TraceConfig) (*Tracing, error) {
 		return nil, fmt.Errorf("traces: the endpoint: %w: give one such as http://127.0.0.1:4318", err)
 	}
 	if (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || at.RawQuery != "" || at.Fragment != "" {
-		return nil, fmt.Errorf("traces: the endpoint %q is no base URL: give one such as http://127.0.0.1:4318", at.Redacted())
+		return nil, fmt.Errorf("traces: the endpoint %q is not a base URL: give one such as http://127.0.0.1:4318", at.Redacted())
 	}
 	sender, err := otlptracehttp.New(ctx,
 		otlptracehttp.WithEndpointURL(at.JoinPath("v1/traces").String()),
@@ -93,7 +91,7 @@ func OpenTracing(ctx context.Context, c TraceConfig) (*Tracing, error) {
 	return t, nil
 }
 
-// limits bound a span, some of whose attributes are written by clients.
+// limits bounds the size of a span, because clients write some of its attributes.
 func limits() sdk.SpanLimits {
 	l := sdk.NewSpanLimits()
 	l.LinkCountLimit = MaxLinks
@@ -101,7 +99,7 @@ func limits() sdk.SpanLimits {
 	return l
 }
 
-// resource is who sends.
+// resource describes this process to the receiver.
 func (c TraceConfig) resource() *resource.Resource {
 	var who []attribute.KeyValue
 	for key, value := range map[attribute.Key]string{
@@ -114,11 +112,11 @@ func (c TraceConfig) resource() *resource.Resource {
 	return resource.NewSchemaless(who...)
 }
 
-// Provider makes tracers.
+// Provider returns the provider of tracers.
 func (t *Tracing) Provider() trace.TracerProvider { return t.provider }
 
-// Close sends what is left and ends. What could not be sent when ctx ends is
-// dropped, and ctx's error returned; nothing runs any longer then.
+// Close sends the remaining spans and stops the export. If ctx ends first, Close drops the
+// unsent spans and returns ctx's error. Nothing runs after Close has returned.
 func (t *Tracing) Close(ctx context.Context) error {
 	if t.sdk == nil {
 		return nil
@@ -132,8 +130,8 @@ func (t *Tracing) Close(ctx context.Context) error {
 	return nil
 }
 
-// Tracer makes the spans of p; nil when p is nil or sends nothing, so that who
-// asks can leave out the work as well.
+// Tracer returns the tracer of p, or nil if p is nil or exports nothing, so that the
+// caller can skip the work for spans.
 func Tracer(p trace.TracerProvider) trace.Tracer {
 	switch p.(type) {
 	case nil, noop.TracerProvider, *noop.TracerProvider:

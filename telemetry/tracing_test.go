@@ -33,8 +33,8 @@ func open(t *testing.T, c telemetry.TraceConfig) *telemetry.Tracing {
 	return traces
 }
 
-// What Close has returned from is at the receiver: the last seconds of a process
-// are often those one wants to see.
+// Close delivers the last spans, because the last seconds of a process are often the
+// interesting ones.
 func TestSpansArrive(t *testing.T) {
 	t.Parallel()
 	receiver := otlptest.New(t)
@@ -53,7 +53,7 @@ func TestSpansArrive(t *testing.T) {
 		t.Error("a child of a sampled span is not sampled")
 	}
 	child.End()
-	// Who asks for no spans gets none, of children neither.
+	// A client that asks for no spans gets none, not even of children.
 	ctx, unwanted := tracer.Start(telemetry.WithTraceparent(t.Context(), ignored), "unwanted")
 	if telemetry.Sampled(ctx) || !strings.HasSuffix(telemetry.Traceparent(ctx), "-00") {
 		t.Errorf("sampled=0 became %s", telemetry.Traceparent(ctx))
@@ -84,7 +84,7 @@ func TestSpansArrive(t *testing.T) {
 	}
 }
 
-// Without an endpoint nobody does any work for spans.
+// Without an endpoint no work is done for spans.
 func TestNoEndpoint(t *testing.T) {
 	t.Parallel()
 	traces := open(t, telemetry.TraceConfig{Service: "corvo"})
@@ -115,29 +115,29 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// book is a log that can be read while it is written.
-type book struct {
+// logBuffer is a log that can be read during writes.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
-func (b *book) Write(p []byte) (int, error) {
+func (b *logBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.text.Write(p)
 }
 
-func (b *book) count(word string) int {
+func (b *logBuffer) count(word string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return strings.Count(b.text.String(), word)
 }
 
-// A receiver that is away for a night is one line in the log, not one a second,
-// and another when it is back.
+// A receiver that is down for a night causes one line in the log, not one a second, and
+// another line when it is back.
 func TestAFailingReceiverIsSaidOnce(t *testing.T) {
 	t.Parallel()
-	receiver, log := otlptest.New(t), &book{}
+	receiver, log := otlptest.New(t), &logBuffer{}
 	traces := open(t, telemetry.TraceConfig{
 		Endpoint: receiver.URL(), Interval: time.Hour, Logger: slog.New(slog.NewTextHandler(log, nil)),
 	})
@@ -164,7 +164,7 @@ func TestAFailingReceiverIsSaidOnce(t *testing.T) {
 	if err := traces.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if failed, again := log.count("traces cannot be sent"), log.count("traces are sent again"); failed != 1 || again != 1 {
+	if failed, again := log.count("the trace receiver fails"), log.count("the trace receiver works again"); failed != 1 || again != 1 {
 		t.Errorf("said %d times that sending fails and %d times that it works again:\n%s", failed, again, log.text.String())
 	}
 	if log.count("spans_dropped=4") != 1 {
@@ -172,8 +172,8 @@ func TestAFailingReceiverIsSaidOnce(t *testing.T) {
 	}
 }
 
-// A receiver that takes connections and never answers must not hold up the end of
-// a process, nor a request ever.
+// A receiver that accepts connections and never answers must delay neither a request nor
+// the end of the process.
 func TestCloseWithinItsTime(t *testing.T) {
 	t.Parallel()
 	hangs := make(chan struct{})
@@ -197,7 +197,7 @@ func TestCloseWithinItsTime(t *testing.T) {
 	if err := traces.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("close: %v", err)
 	}
-	// There are 17 batches, each of which would be given 15 s.
+	// The 17 batches could take 15 s each.
 	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("close took %v of the 50ms it had", took)
 	}
@@ -226,7 +226,7 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("%s passes for a traceparent", name)
 		}
 	}
-	// A gateway names its span and keeps what its client said.
+	// A gateway names its own span and keeps its client's traceparent.
 	for said, want := range map[string]string{"": "", parent: parent, "garbage": "garbage"} {
 		in := http.Header{"Tracestate": {"a=1"}, telemetry.ClientHeader: {"a lie"}}
 		if said != "" {
@@ -243,7 +243,7 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("without a span %q is passed on as %v", said, passed)
 		}
 	}
-	// What goes on is the span at hand, and nothing of an earlier one.
+	// The header names the current span and nothing of an earlier one.
 	out := http.Header{"Traceparent": {ignored}, "Tracestate": {"old=1"}}
 	telemetry.ToHeader(context.Background(), out)
 	if out.Get("traceparent") != ignored {
@@ -255,7 +255,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// listen serves on a port of its own until the test ends.
+// listen serves on a free port until the test ends.
 func listen(t *testing.T, s *http.Server) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

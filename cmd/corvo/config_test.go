@@ -158,7 +158,7 @@ func TestASettingThatIsWrongIsMisuseWhereverItIsSaid(t *testing.T) {
 		{nil, []string{"--max-payload-size", "5x"}, `--max-payload-size is "5x"; it must be a whole number`},
 		{nil, []string{"--propose-timeout", "5"}, `--propose-timeout is "5"; it must be a duration like "5s" or "10m"`},
 		{nil, []string{"--admin-password-file", "x"}, "UNSUPPORTED: --admin-password-file"},
-		{nil, []string{"--otel-endpoint", "collector:4318"}, "--otel-endpoint: traces: the endpoint \"collector:4318\" is no base URL: give one such as http://127.0.0.1:4318"},
+		{nil, []string{"--otel-endpoint", "collector:4318"}, "--otel-endpoint: traces: the endpoint \"collector:4318\" is not a base URL: give one such as http://127.0.0.1:4318"},
 		{nil, []string{"--otel-endpoint", "http://[::1"}, "missing ']' in host: give one such as http://127.0.0.1:4318"},
 		{[]string{"CORVO_OTEL_ENDPOINT=frob"}, nil, "--otel-endpoint"},
 		{nil, []string{"--join-token-file", "/nope"}, "--join-token-file: open /nope: no such file or directory; it names a file with the text of a member's join-token"},

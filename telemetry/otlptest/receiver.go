@@ -1,6 +1,6 @@
-// Package otlptest is an OTLP/HTTP receiver for tests: what a process sends to it
-// can be asked for. It reads the wire's protobuf, so a test proves what a
-// collector would see, not what was meant to be sent. Only tests import it.
+// Package otlptest is an OTLP/HTTP receiver for tests, which can inspect the received
+// spans. It decodes the protobuf on the wire, so that a test checks the data that a real
+// collector would see. Only tests import it.
 package otlptest
 
 import (
@@ -23,13 +23,14 @@ import (
 	wire "go.opentelemetry.io/proto/otlp/trace/v1"
 )
 
-// Patience is how long WaitFor waits: a busy machine is not what tests judge.
-const Patience = time.Minute
+// MaxWait bounds the wait of WaitFor. It is long, because a busy machine must not fail
+// a test.
+const MaxWait = time.Minute
 
 // maxRequest bounds one request, unpacked, in bytes.
 const maxRequest = 64 << 20
 
-// Span is a span as it was received. Ids are in lower-case hex.
+// Span is a received span. Ids are in lower-case hex.
 type Span struct {
 	TraceID, SpanID string
 	ParentID        string // "" = it begins its trace
@@ -44,13 +45,13 @@ type Span struct {
 	Resource        map[string]any // of the process that sent it
 }
 
-// Link is what a span points to beside its parent.
+// Link is a reference of a span to another span than its parent.
 type Link struct{ TraceID, SpanID string }
 
-// Traceparent names s as the parent of others.
+// Traceparent returns the traceparent that names s as a parent.
 func (s Span) Traceparent() string { return "00-" + s.TraceID + "-" + s.SpanID + "-01" }
 
-// Receiver takes what is sent until its test ends.
+// Receiver collects spans until its test ends.
 type Receiver struct {
 	t      testing.TB
 	server *httptest.Server
@@ -70,35 +71,35 @@ func New(t testing.TB) *Receiver {
 	return r
 }
 
-// URL is the base URL, as telemetry.TraceConfig.Endpoint wants it.
+// URL returns the base URL for telemetry.TraceConfig.Endpoint.
 func (r *Receiver) URL() string { return r.server.URL }
 
-// Refuse answers all further requests with a status; 0 takes them again.
+// Refuse answers further requests with a status; 0 accepts them again.
 func (r *Receiver) Refuse(status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.refusing = status
 }
 
-// Requests is how many have come, those refused among them.
+// Requests counts the requests so far, including refused ones.
 func (r *Receiver) Requests() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.requests
 }
 
-// Spans are those received so far, in the order they came.
+// Spans returns the spans so far, in the order of their arrival.
 func (r *Receiver) Spans() []Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.spans)
 }
 
-// WaitFor waits until what was received is enough, and says whether it was before
-// Patience ran out. Enough is asked anew whenever something came.
+// WaitFor waits until enough accepts the received spans, and reports whether it did so
+// within MaxWait. It calls enough after each arrival.
 func (r *Receiver) WaitFor(enough func([]Span) bool) bool {
 	r.t.Helper()
-	late := time.NewTimer(Patience)
+	late := time.NewTimer(MaxWait)
 	defer late.Stop()
 	for {
 		r.mu.Lock()
@@ -115,8 +116,8 @@ func (r *Receiver) WaitFor(enough func([]Span) bool) bool {
 	}
 }
 
-// Await waits for the first span of a name for which is answers true (nil: any)
-// and ends the test with what came instead when there is none.
+// Await waits for the first span with a name that is accepts (nil accepts any). If none
+// arrives, it ends the test and lists the received spans.
 func (r *Receiver) Await(name string, is func(Span) bool) Span {
 	r.t.Helper()
 	var found Span
@@ -128,12 +129,12 @@ func (r *Receiver) Await(name string, is func(Span) bool) Span {
 		}
 		return i >= 0
 	}) {
-		r.t.Fatalf("no span %q came within %v; these did:\n%s", name, Patience, Text(r.Spans()))
+		r.t.Fatalf("no span %q came within %v; these did:\n%s", name, MaxWait, Text(r.Spans()))
 	}
 	return found
 }
 
-// Text lists spans, one a line, for the message of a test that failed.
+// Text lists spans, one a line, for the message of a failed test.
 func Text(spans []Span) string {
 	var b strings.Builder
 	for _, s := range spans {
@@ -167,7 +168,7 @@ func (r *Receiver) receive(w http.ResponseWriter, q *http.Request) {
 	_, _ = w.Write(answer)
 }
 
-// read decodes a request as the protocol has it.
+// read decodes a request of the protocol.
 func read(q *http.Request) (*collector.ExportTraceServiceRequest, error) {
 	if q.Method != http.MethodPost || !strings.HasSuffix(q.URL.Path, "/v1/traces") {
 		return nil, fmt.Errorf("%s %s is no export of traces", q.Method, q.URL.Path)
@@ -231,7 +232,7 @@ func span(s *wire.Span, resource map[string]any) Span {
 	return out
 }
 
-// word is an enum's name as Span has it.
+// word returns an enum's name as Span holds it.
 func word(name, prefix string) string { return strings.ToLower(strings.TrimPrefix(name, prefix)) }
 
 func attributes(list []*common.KeyValue) map[string]any {
