@@ -14,8 +14,8 @@ import (
 
 // operating is how an operator's command finds the control plane.
 type operating struct {
-	ControlPlane    string `flag:"control-plane" default:"http://127.0.0.1:8081" doc:"URL of the control plane, or of a gateway"`
-	OperatorKeyFile string `flag:"operator-key-file" default:"data/operator.key" doc:"file with an operator's key; the control plane's first start writes one"`
+	ControlPlane    string `flag:"control-plane" default:"http://127.0.0.1:8081" doc:"URL of the control plane or of a gateway"`
+	OperatorKeyFile string `flag:"operator-key-file" default:"data/operator.key" doc:"file with an operator's key, which the control plane writes at its first start"`
 	Config          string `flag:"config" doc:"file with settings, one 'flag-name: value' a line (YAML)"`
 }
 
@@ -35,8 +35,8 @@ func (o *operating) open() (*client.Cloud, error) {
 
 // newAdmin is the commands for operators of a cloud.
 func newAdmin() *cobra.Command {
-	admin := misuse.Group(&cobra.Command{Use: "admin", Short: "Maintenance by operators of the cloud"})
-	audit := misuse.Group(&cobra.Command{Use: "audit", Short: "The control plane's audit log"})
+	admin := misuse.Group(&cobra.Command{Use: "admin", Short: "Maintain the cloud (operators only)"})
+	audit := misuse.Group(&cobra.Command{Use: "audit", Short: "Verify the control plane's audit log"})
 	audit.AddCommand(newAuditVerify())
 	admin.AddCommand(audit)
 	return admin
@@ -44,7 +44,7 @@ func newAdmin() *cobra.Command {
 
 func newAuditVerify() *cobra.Command {
 	var cfg operating
-	cmd := command("verify", "Recompute the hash chain of the control plane's audit log", &cfg, &cfg.Config, func(ctx context.Context, cmd *cobra.Command) error {
+	cmd := command("verify", "Verify the hash chain of the control plane's audit log", &cfg, &cfg.Config, func(ctx context.Context, cmd *cobra.Command) error {
 		c, err := cfg.open()
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func newAuditVerify() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows fit their hashes, the last hash is %s\n", check.Verified, check.Hash)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows verified; the last hash is %s\n", check.Verified, check.Hash)
 		return err
 	})
 	return cmd

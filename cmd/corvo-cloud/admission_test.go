@@ -20,7 +20,7 @@ func TestGatewayAdmission(t *testing.T) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs([]string{"--rate-limit-per-key=-1", "--max-connections=-1", "--trusted-proxies=0.0.0.0/0"})
 	err := cmd.Execute()
-	for _, fault := range []string{"--rate-limit-per-key is -1", "--max-connections is -1", "--trusted-proxies: 0.0.0.0/0 is everybody"} {
+	for _, fault := range []string{"--rate-limit-per-key is -1", "--max-connections is -1", "--trusted-proxies: 0.0.0.0/0 matches every address"} {
 		if err == nil || !strings.Contains(err.Error(), fault) {
 			t.Errorf("%v, want %q", err, fault)
 		}

@@ -21,7 +21,7 @@ import (
 type devConfig struct {
 	process
 	settings.View
-	Bind    string `flag:"bind" default:"127.0.0.1:8080" doc:"address of the one port: cloud API and gateway"`
+	Bind    string `flag:"bind" default:"127.0.0.1:8080" doc:"address of the cloud API and the gateway"`
 	DataDir string `flag:"data-dir" default:"cloud-data" doc:"directory for all data"`
 }
 
@@ -37,7 +37,7 @@ func (cfg *devConfig) check(f *misuse.Faults) {
 	cfg.process.check(f)
 	cfg.View.Check(f.Refuse)
 	checkBind(f, "--bind", cfg.Bind)
-	f.Refuse(front.Loopback(cfg.Bind), "--bind is %q: a development cloud speaks plain HTTP and keeps its secrets in files, so it binds to a loopback address such as 127.0.0.1:8080", cfg.Bind)
+	f.Refuse(front.Loopback(cfg.Bind), "--bind is %q; it must be a loopback address such as 127.0.0.1:8080, because a development cloud serves plain HTTP and keeps its secrets in files", cfg.Bind)
 	f.Refuse(cfg.DataDir != "", "--data-dir is empty")
 }
 

@@ -23,8 +23,8 @@ type gatewayConfig struct {
 	joining
 	settings.Admission
 	measured
-	Bind    string `flag:"bind" default:":8080" doc:"address tenants reach the gateway at"`
-	DataDir string `flag:"data-dir" default:"data" doc:"directory for the documents to serve by after a restart while the control plane is away"`
+	Bind    string `flag:"bind" default:":8080" doc:"address for requests of tenants"`
+	DataDir string `flag:"data-dir" default:"data" doc:"directory for namespace documents, used after a restart without a reachable control plane"`
 }
 
 func newGateway() *cobra.Command {

@@ -22,10 +22,10 @@ type hostConfig struct {
 	joining
 	measured
 	settings.View
-	Bind      string `flag:"bind" default:":8082" doc:"address gateways reach the host at"`
-	Advertise string `flag:"advertise" doc:"URL gateways reach the host at; default: --bind on loopback"`
-	DataDir   string `flag:"data-dir" default:"data" doc:"directory for the data of all namespaces placed here"`
-	NodeID    string `flag:"node-id" default:"host-1" doc:"this member's name in its raft groups; must not change"`
+	Bind      string `flag:"bind" default:":8082" doc:"address for requests of gateways"`
+	Advertise string `flag:"advertise" doc:"URL at which gateways reach the host (default: --bind on loopback)"`
+	DataDir   string `flag:"data-dir" default:"data" doc:"directory for the data of all namespaces on this host"`
+	NodeID    string `flag:"node-id" default:"host-1" doc:"permanent name of this host in its Raft groups"`
 }
 
 func newHost() *cobra.Command {

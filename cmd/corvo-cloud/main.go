@@ -40,7 +40,7 @@ func exitCode(err error) int {
 func newRoot() *cobra.Command {
 	root := misuse.Group(&cobra.Command{
 		Use:           "corvo-cloud",
-		Short:         "Corvo's cloud: control plane, gateway and hosts",
+		Short:         "Run the Corvo cloud: control plane, gateway and hosts",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	})
@@ -62,9 +62,9 @@ func newRoot() *cobra.Command {
 // process is what all of the long-running commands can be told.
 type process struct {
 	Config          string        `flag:"config" doc:"file with settings, one 'flag-name: value' a line (YAML)"`
-	OTelEndpoint    string        `flag:"otel-endpoint" doc:"OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318; none by default"`
-	LogLevel        string        `flag:"log-level" default:"info" doc:"debug, info, warn or error"`
-	ShutdownTimeout time.Duration `flag:"shutdown-timeout" default:"30s" doc:"how long requests under way may take to finish at shutdown"`
+	OTelEndpoint    string        `flag:"otel-endpoint" doc:"URL of an OTLP/HTTP receiver for traces, such as http://127.0.0.1:4318 (default none)"`
+	LogLevel        string        `flag:"log-level" default:"info" doc:"lowest level of log lines: debug, info, warn or error"`
+	ShutdownTimeout time.Duration `flag:"shutdown-timeout" default:"30s" doc:"time for requests in progress to finish at shutdown"`
 }
 
 func (p *process) check(f *misuse.Faults) {

@@ -37,13 +37,13 @@ func TestMisuseEndsWith2(t *testing.T) {
 		more []string
 		says string
 	}{
-		{line: []string{"frob"}, says: `there is no command "frob" in corvo-cloud; corvo-cloud --help shows all`},
+		{line: []string{"frob"}, says: `there is no command "frob" in corvo-cloud; see corvo-cloud --help`},
 		{line: []string{"serve"}, says: "is it server?"},
 		{line: []string{"completion", "frob"}, says: `there is no command "frob"`},
-		{line: []string{"--frob"}, says: "corvo-cloud --help says what there is"},
-		{line: []string{"version", "x"}, says: "corvo-cloud version --help says what there is"},
-		{line: dev, more: []string{"--frob"}, says: "unknown flag: --frob; corvo-cloud dev --help says what there is"},
-		{line: dev, more: []string{"--dta-dir", "x"}, says: "unknown flag: --dta-dir, is it --data-dir?; corvo-cloud dev --help says what there is"},
+		{line: []string{"--frob"}, says: "see corvo-cloud --help"},
+		{line: []string{"version", "x"}, says: "see corvo-cloud version --help"},
+		{line: dev, more: []string{"--frob"}, says: "unknown flag: --frob; see corvo-cloud dev --help"},
+		{line: dev, more: []string{"--dta-dir", "x"}, says: "unknown flag: --dta-dir, is it --data-dir?; see corvo-cloud dev --help"},
 		{line: []string{"gatway"}, says: "is it gateway?"},
 		{line: dev, more: []string{"--shutdown-timeout", "5"}, says: `--shutdown-timeout is "5"; it must be a duration`},
 		{line: dev, more: []string{"--shutdown-timeout", "0s"}, says: "--shutdown-timeout is 0s; it must be positive"},

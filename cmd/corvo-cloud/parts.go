@@ -52,7 +52,7 @@ func (p *process) end(ctx context.Context, r *running, err error, stops ...func(
 		err = errors.Join(err, stop(closing))
 	}
 	if lost := r.tracing.Close(closing); lost != nil {
-		r.log.Warn("the last spans did not reach their receiver", "error", lost)
+		r.log.Warn("the trace receiver did not take the last spans", "error", lost)
 	}
 	return err
 }
@@ -60,18 +60,18 @@ func (p *process) end(ctx context.Context, r *running, err error, stops ...func(
 // joining is how a part finds the control plane.
 type joining struct {
 	ControlPlane   string `flag:"control-plane" doc:"URL of the control plane"`
-	CredentialFile string `flag:"credential-file" doc:"file with the credential that POST /cloud/v1/hosts answered"`
+	CredentialFile string `flag:"credential-file" doc:"file with the credential that POST /cloud/v1/hosts returned"`
 }
 
 func (j *joining) check(f *misuse.Faults) {
 	checkURL(f, "--control-plane", j.ControlPlane, "the URL of the control plane", "https://cloud.example.com")
-	f.Refuse(j.CredentialFile != "", "--credential-file is missing: register with POST /cloud/v1/hosts and keep the credential of its answer in a file")
+	f.Refuse(j.CredentialFile != "", "--credential-file is missing: register the host with POST /cloud/v1/hosts and save the returned credential in a file")
 }
 
 func (j *joining) credential() (string, error) {
 	content, err := os.ReadFile(j.CredentialFile)
 	if err != nil {
-		return "", misuse.Errorf("--credential-file: %w; it names the file with the credential that POST /cloud/v1/hosts answered", err)
+		return "", misuse.Errorf("--credential-file: %w; give the file with the credential that POST /cloud/v1/hosts returned", err)
 	}
 	text := strings.TrimSpace(string(content))
 	if err := fleet.CheckCredential(text); err != nil {
@@ -82,7 +82,7 @@ func (j *joining) credential() (string, error) {
 
 // measured is a part that serves its own metrics.
 type measured struct {
-	MetricsBind string `flag:"metrics-bind" doc:"address to serve the process's own metrics on, without a credential; none by default"`
+	MetricsBind string `flag:"metrics-bind" doc:"address for the metrics of this process, open without a credential (default none)"`
 }
 
 func (m *measured) check(f *misuse.Faults) {
@@ -100,7 +100,7 @@ func (m *measured) serveMetrics(ctx context.Context, out io.Writer, handler http
 	if err != nil {
 		return nil, fmt.Errorf("--metrics-bind: %w", err)
 	}
-	fmt.Fprintf(out, "its metrics are on %s\n", front.URL(listener.Addr()))
+	fmt.Fprintf(out, "metrics are served on %s\n", front.URL(listener.Addr()))
 	serving, cancel := context.WithCancel(ctx)
 	served := make(chan error, 1)
 	go func() {

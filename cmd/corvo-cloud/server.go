@@ -21,10 +21,10 @@ import (
 // serverConfig is what `corvo-cloud server` can be told.
 type serverConfig struct {
 	process
-	Bind     string `flag:"bind" default:":8081" doc:"address of the cloud API, and of what gateways and hosts ask"`
+	Bind     string `flag:"bind" default:":8081" doc:"address for the cloud API and for gateways and hosts"`
 	DataDir  string `flag:"data-dir" default:"data" doc:"directory for all data"`
-	NodeID   string `flag:"node-id" default:"control-1" doc:"this process's name among the control plane's; must not change"`
-	Endpoint string `flag:"endpoint" doc:"URL of the gateway, as namespaces' endpoint"`
+	NodeID   string `flag:"node-id" default:"control-1" doc:"permanent name of this process in the control plane"`
+	Endpoint string `flag:"endpoint" doc:"URL of the gateway, shown as the endpoint of namespaces"`
 }
 
 // operatorKeyFile holds, below the data directory, the first operator's key.

@@ -12,24 +12,24 @@ import (
 
 func newAdmin() *cobra.Command {
 	r := &remote{}
-	cmd := group(&cobra.Command{Use: "admin", Short: "Maintenance of the node at the endpoint"})
+	cmd := group(&cobra.Command{Use: "admin", Short: "Maintain the node at the endpoint"})
 	r.bind(cmd)
 	cmd.AddCommand(
 		newAudit(r),
 		&cobra.Command{
-			Use: "snapshot", Short: "Make the state durable now and cut the log", Args: cobra.NoArgs,
+			Use: "snapshot", Short: "Flush the state to disk and truncate the log", Args: cobra.NoArgs,
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Status, error) {
 				return c.TakeSnapshot(cmd.Context())
 			}, showStatus),
 		},
 		&cobra.Command{
-			Use: "verify", Short: "Check the node's store against itself", Args: cobra.NoArgs,
+			Use: "verify", Short: "Check the node's store for corruption", Args: cobra.NoArgs,
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Verified, error) {
 				return c.VerifyStore(cmd.Context())
 			}, showVerified),
 		},
 		&cobra.Command{
-			Use: "rebuild-view", Short: "Build the search view anew from the store", Args: cobra.NoArgs,
+			Use: "rebuild-view", Short: "Rebuild the search view from the store", Args: cobra.NoArgs,
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Status, error) {
 				return c.RebuildView(cmd.Context())
 			}, showStatus),

@@ -8,7 +8,7 @@ import (
 )
 
 var alertRules = resource[api.AlertRuleRequest, api.AlertRule]{
-	use: "alerts", short: "Alert rules, by id or by name: which figures a webhook is told of", one: "alert rule", many: "alert rules", arg: "ALERT",
+	use: "alerts", short: "Manage alert rules, which notify webhooks", one: "alert rule", many: "alert rules", arg: "ALERT",
 	list: (*client.Client).AlertRules, get: (*client.Client).AlertRule, create: (*client.Client).CreateAlertRule,
 	put: (*client.Client).PutAlertRule, remove: (*client.Client).DeleteAlertRule,
 	version: func(a *api.AlertRule) int64 { return a.Version },
@@ -19,16 +19,16 @@ var alertRules = resource[api.AlertRuleRequest, api.AlertRule]{
 		return nil
 	},
 	flags: []edit[api.AlertRuleRequest]{
-		set("when", "what is watched: queue_depth, dead, workers, oldest_pending (in seconds) or budget (in percent)", words, func(r *api.AlertRuleRequest) *string { return &r.When }),
-		set("queue", "of which queue (default all)", words, func(r *api.AlertRuleRequest) *string { return &r.Queue }),
-		set("target", "which budget, as SCOPE/TARGET", words, func(r *api.AlertRuleRequest) *string { return &r.Target }),
-		set("op", "> (default) or <", words, func(r *api.AlertRuleRequest) *string { return &r.Op }),
-		option("threshold", "how far is too far", number, func(r *api.AlertRuleRequest) **float64 { return &r.Threshold }),
-		set("for", "how long it must hold, such as 5m (default: fire at once)", span, func(r *api.AlertRuleRequest) *api.Duration { return &r.For }),
-		set("notify", "id of the webhook that is told", words, func(r *api.AlertRuleRequest) *string { return &r.Notify }),
+		set("when", "watched figure: queue_depth, dead, workers, oldest_pending (in seconds) or budget (in percent)", words, func(r *api.AlertRuleRequest) *string { return &r.When }),
+		set("queue", "watched queue (default all)", words, func(r *api.AlertRuleRequest) *string { return &r.Queue }),
+		set("target", "watched budget, SCOPE/TARGET", words, func(r *api.AlertRuleRequest) *string { return &r.Target }),
+		set("op", "comparison with the threshold: > (default) or <", words, func(r *api.AlertRuleRequest) *string { return &r.Op }),
+		option("threshold", "value that fires the alert when it is passed", number, func(r *api.AlertRuleRequest) **float64 { return &r.Threshold }),
+		set("for", "time beyond the threshold before the alert fires, such as 5m (default 0s)", span, func(r *api.AlertRuleRequest) *api.Duration { return &r.For }),
+		set("notify", "id of the webhook to notify", words, func(r *api.AlertRuleRequest) *string { return &r.Notify }),
 	},
 	renames: []edit[api.AlertRuleRequest]{
-		set("name", "its name", words, func(r *api.AlertRuleRequest) *string { return &r.Name }),
+		set("name", "new name of the rule", words, func(r *api.AlertRuleRequest) *string { return &r.Name }),
 	},
 	columns: []column[api.AlertRule]{
 		{"NAME", func(a api.AlertRule) string { return a.Name }},

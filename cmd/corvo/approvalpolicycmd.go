@@ -9,7 +9,7 @@ import (
 )
 
 var approvalPolicies = resource[api.ApprovalPolicyRequest, api.ApprovalPolicy]{
-	use: "approval-policy", short: "Approval policies, by id or by name: which jobs a person has to approve", one: "approval policy", many: "approval policies", arg: "POLICY",
+	use: "approval-policy", short: "Manage approval policies, which hold jobs for a person", one: "approval policy", many: "approval policies", arg: "POLICY",
 	list: (*client.Client).ApprovalPolicies, get: (*client.Client).ApprovalPolicy, create: (*client.Client).CreateApprovalPolicy,
 	put: (*client.Client).PutApprovalPolicy, remove: (*client.Client).DeleteApprovalPolicy,
 	version: func(p *api.ApprovalPolicy) int64 { return p.Version },
@@ -20,16 +20,16 @@ var approvalPolicies = resource[api.ApprovalPolicyRequest, api.ApprovalPolicy]{
 		return nil
 	},
 	flags: []edit[api.ApprovalPolicyRequest]{
-		set("mode", "any (default) or all of the conditions must hold", words, func(r *api.ApprovalPolicyRequest) *string { return &r.Mode }),
-		option("enabled", "whether it is asked (default true)", yesNo, func(r *api.ApprovalPolicyRequest) **bool { return &r.Enabled }),
-		set("queue", "the job is in this queue", words, func(r *api.ApprovalPolicyRequest) *string { return &r.Queue }),
-		set("tag-key", "it has this tag", words, func(r *api.ApprovalPolicyRequest) *string { return &r.TagKey }),
-		set("tag-value", "with this value", words, func(r *api.ApprovalPolicyRequest) *string { return &r.TagValue }),
-		option("cost-usd-gt", "it has cost more, or is to", dollars, func(r *api.ApprovalPolicyRequest) **money.Nano { return &r.CostUSDGt }),
-		option("agent-iteration-gt", "more of its iterations have ended", whole, func(r *api.ApprovalPolicyRequest) **int { return &r.AgentIterationGt }),
+		set("mode", "conditions that must hold: any (default) or all", words, func(r *api.ApprovalPolicyRequest) *string { return &r.Mode }),
+		option("enabled", "whether the policy applies (default true)", yesNo, func(r *api.ApprovalPolicyRequest) **bool { return &r.Enabled }),
+		set("queue", "condition: queue of the job", words, func(r *api.ApprovalPolicyRequest) *string { return &r.Queue }),
+		set("tag-key", "condition: name of a tag of the job", words, func(r *api.ApprovalPolicyRequest) *string { return &r.TagKey }),
+		set("tag-value", "condition: value of the tag --tag-key", words, func(r *api.ApprovalPolicyRequest) *string { return &r.TagValue }),
+		option("cost-usd-gt", "condition: cost or estimate above this amount", dollars, func(r *api.ApprovalPolicyRequest) **money.Nano { return &r.CostUSDGt }),
+		option("agent-iteration-gt", "condition: more finished iterations than this number", whole, func(r *api.ApprovalPolicyRequest) **int { return &r.AgentIterationGt }),
 	},
 	renames: []edit[api.ApprovalPolicyRequest]{
-		set("name", "its name", words, func(r *api.ApprovalPolicyRequest) *string { return &r.Name }),
+		set("name", "new name of the policy", words, func(r *api.ApprovalPolicyRequest) *string { return &r.Name }),
 	},
 	columns: []column[api.ApprovalPolicy]{
 		{"NAME", func(p api.ApprovalPolicy) string { return p.Name }},

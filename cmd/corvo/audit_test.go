@@ -35,7 +35,7 @@ func TestAuditCommands(t *testing.T) {
 		t.Errorf("the filter lets through\n%s", out)
 	}
 	ends(2, "status", "list", "--status", "often")
-	ends(0, "the log fits its hashes", "verify")
+	ends(0, "the hash chains are intact", "verify")
 
 	export := ends(0, `"seq":3`, "export")
 	file := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -46,7 +46,7 @@ func TestAuditCommands(t *testing.T) {
 		}
 		ends(code, want, "verify", "--file", file)
 	}
-	verify(0, "the log fits its hashes", export)
+	verify(0, "the hash chains are intact", export)
 	verify(1, "record 2 (POST /api/v1/queues/x/pause) does not fit its hash", strings.Replace(export, "queues/b/", "queues/x/", 1))
 	lines := strings.SplitAfter(export, "\n")
 	verify(1, "record 2 is missing", lines[0]+lines[2])

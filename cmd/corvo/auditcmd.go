@@ -15,7 +15,7 @@ import (
 
 // newAudit is `admin audit`; r is bound to the command above.
 func newAudit(r *remote) *cobra.Command {
-	cmd := group(&cobra.Command{Use: "audit", Short: "Who has asked for what: management writes and refused requests"})
+	cmd := group(&cobra.Command{Use: "audit", Short: "Read and verify the audit log"})
 	cmd.AddCommand(auditList(r), auditExport(r), auditVerify(r))
 	return cmd
 }
@@ -23,12 +23,12 @@ func newAudit(r *remote) *cobra.Command {
 // auditFlags are the flags for what a record must be.
 func auditFlags() []edit[client.AuditQuery] {
 	return []edit[client.AuditQuery]{
-		set("principal", "a key's id", words, func(q *client.AuditQuery) *string { return &q.Principal }),
-		set("method", "such as POST", words, func(q *client.AuditQuery) *string { return &q.Method }),
-		set("path", "what it begins with", words, func(q *client.AuditQuery) *string { return &q.Path }),
-		set("status", "such as 403, or 4xx", words, func(q *client.AuditQuery) *string { return &q.Status }),
-		set("after", "of then and later, such as 2026-11-01T00:00:00Z", instant, func(q *client.AuditQuery) *api.Time { return &q.After }),
-		set("before", "from before then", instant, func(q *client.AuditQuery) *api.Time { return &q.Before }),
+		set("principal", "id of the API key that made the request", words, func(q *client.AuditQuery) *string { return &q.Principal }),
+		set("method", "HTTP method, such as POST", words, func(q *client.AuditQuery) *string { return &q.Method }),
+		set("path", "prefix of the request path", words, func(q *client.AuditQuery) *string { return &q.Path }),
+		set("status", "HTTP status, such as 403, or a class, such as 4xx", words, func(q *client.AuditQuery) *string { return &q.Status }),
+		set("after", "earliest time (inclusive), such as 2026-11-01T00:00:00Z", instant, func(q *client.AuditQuery) *api.Time { return &q.After }),
+		set("before", "latest time (exclusive)", instant, func(q *client.AuditQuery) *api.Time { return &q.Before }),
 	}
 }
 
@@ -36,16 +36,16 @@ func auditList(r *remote) *cobra.Command {
 	var made edits[client.AuditQuery]
 	var q client.AuditQuery
 	cmd := &cobra.Command{
-		Use: "list", Short: "The newest records", Args: cobra.NoArgs,
+		Use: "list", Short: "List audit records, newest first", Args: cobra.NoArgs,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.AuditPage, error) {
 			made.apply(&q)
 			return c.Audit(cmd.Context(), q, client.Read{})
 		}, showAudit),
 	}
 	made.bind(cmd, auditFlags()...)
-	cmd.Flags().StringVar(&q.Order, "order", "", "desc, the newest first, or asc (default desc)")
-	cmd.Flags().IntVar(&q.Limit, "limit", 0, "how many, up to 1000 (default 50)")
-	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "of the page before")
+	cmd.Flags().StringVar(&q.Order, "order", "", "order by time: desc or asc (default desc)")
+	cmd.Flags().IntVar(&q.Limit, "limit", 0, "number of records on a page, at most 1000 (default 50)")
+	cmd.Flags().StringVar(&q.Cursor, "cursor", "", "cursor of the next page, from the answer before")
 	return cmd
 }
 
@@ -64,14 +64,14 @@ func showAudit(w io.Writer, p api.AuditPage) {
 		{"REMOTE", func(r api.AuditRecord) string { return r.Remote }},
 	})
 	if p.Cursor != "" {
-		fmt.Fprintf(w, "\nthere are more: --cursor %s\n", p.Cursor)
+		fmt.Fprintf(w, "\nmore records: --cursor %s\n", p.Cursor)
 	}
 }
 
 func auditExport(r *remote) *cobra.Command {
 	var made edits[client.AuditQuery]
 	cmd := &cobra.Command{
-		Use: "export", Short: "All records that match, oldest first, as lines of JSON", Args: cobra.NoArgs,
+		Use: "export", Short: "Print all matching records as JSON lines, oldest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.client()
 			if err != nil {
@@ -92,9 +92,9 @@ func auditExport(r *remote) *cobra.Command {
 func auditVerify(r *remote) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Recompute the chains of the audit log, of the node's or of an export", Args: cobra.NoArgs,
-		Long: "Recompute the chains of the audit log, of the node's or of an export. It ends with 1 and says where one breaks.\n" +
-			"What it shows of each shard is worth keeping elsewhere: a log that was written anew fits itself, and does not come to the same hash.",
+		Use: "verify", Short: "Verify the hash chains of the audit log or of an export", Args: cobra.NoArgs,
+		Long: "Verify the hash chains of the audit log or of an export. The exit code is 1 if a chain is broken; the error says\n" +
+			"where. Keep the printed hash of each shard elsewhere: a rewritten log is consistent, but its hash differs.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			heads, err := verifyAudit(cmd, r, file)
 			if err != nil {
@@ -103,7 +103,7 @@ func auditVerify(r *remote) *cobra.Command {
 			return tell(r, cmd, heads, showAuditHeads)
 		},
 	}
-	cmd.Flags().StringVar(&file, "file", "", "an export of all records, - for standard input (default: ask the node)")
+	cmd.Flags().StringVar(&file, "file", "", "file with an export of all records, - for stdin (default: the node's log)")
 	return cmd
 }
 
@@ -135,5 +135,5 @@ func showAuditHeads(w io.Writer, heads api.AuditHeads) {
 	for _, h := range heads.Shards {
 		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\n", h.Shard, h.NextSeq-h.FirstSeq, h.FirstSeq, h.NextSeq-1, h.Hash)
 	}
-	fmt.Fprintln(w, "the log fits its hashes")
+	fmt.Fprintln(w, "the hash chains are intact")
 }

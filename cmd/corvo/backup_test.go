@@ -220,13 +220,13 @@ func TestRestoreRefusesWhatItCannotDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for says, args := range map[string][]string{
-		"--from":         {"admin", "restore", "--data-dir", "x"},
-		"--check":        {"admin", "restore", "--from", some},
-		"admin backup":   {"admin", "restore", "--from", some, "--data-dir", filepath.Join(t.TempDir(), "x")},
-		"holds some":     {"admin", "restore", "--from", some, "--data-dir", filepath.Dir(some)},
-		"into a file":    {"admin", "restore", "--from", "-", "--check"},
-		"--from: open":   {"admin", "restore", "--from", some + "2", "--check"},
-		"a file to writ": {"admin", "backup"},
+		"--from":          {"admin", "restore", "--data-dir", "x"},
+		"--check":         {"admin", "restore", "--from", some},
+		"admin backup":    {"admin", "restore", "--from", some, "--data-dir", filepath.Join(t.TempDir(), "x")},
+		"holds some":      {"admin", "restore", "--from", some, "--data-dir", filepath.Dir(some)},
+		"to a file first": {"admin", "restore", "--from", "-", "--check"},
+		"--from: open":    {"admin", "restore", "--from", some + "2", "--check"},
+		"give a new file": {"admin", "backup"},
 	} {
 		if a := corvoFed(t, nil, nil, args...); a.code == 0 || !strings.Contains(a.stderr, says) || strings.Contains(a.stderr, "?.") || says == "--from: open" && a.code != exitMisuse {
 			t.Errorf("corvo %s: exit %d %s; it should say %q", strings.Join(args, " "), a.code, a.stderr, says)

@@ -54,19 +54,19 @@ func newBackup(r *remote) *cobra.Command {
 	var file string
 	var anyNode bool
 	cmd := &cobra.Command{
-		Use: "backup", Short: "Write all state at one moment to a file, while the node works", Args: cobra.NoArgs,
-		Long: `Write all state at one moment to a file, while the node works.
+		Use: "backup", Short: "Write a consistent backup of all state to a file", Args: cobra.NoArgs,
+		Long: `Write a consistent backup of all state to a file. The node keeps serving.
 
 The file holds payloads, results and the hashes of API keys, unencrypted. It is
-made with mode 0600; keep it as you keep the data. With --out - it goes to stdout,
-for what encrypts it, and is whole only if the command ends with 0: have the shell
-look at all of a pipe (set -o pipefail).`,
+created with mode 0600; protect it like the data. With --out - the backup goes to
+stdout, for a program that encrypts it. The backup is complete only if the exit
+code is 0: make the shell check every command of a pipe (set -o pipefail).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			if file == "-" {
 				if forPerson() {
-					return misusef("--out - writes the backup to stdout, which is a terminal: pipe it into what encrypts it, or give --out a file to write")
+					return misusef("--out - writes the backup to stdout, which is a terminal: pipe it into a program that encrypts it, or give --out a file")
 				}
 				of, err := r.receive(ctx, os.Stdout, anyNode, cmd.ErrOrStderr())
 				if err != nil {
@@ -82,18 +82,18 @@ look at all of a pipe (set -o pipefail).`,
 			return tell(r, cmd, describe(file, "", of), showBackup)
 		},
 	}
-	cmd.Flags().StringVar(&file, "out", "", "file to write, which must not exist; - for stdout")
-	cmd.Flags().BoolVar(&anyNode, "any-node", false, "take what the node at the endpoint has, without asking its leader: of a cluster that has lost its quorum")
+	cmd.Flags().StringVar(&file, "out", "", "new file for the backup, - for stdout")
+	cmd.Flags().BoolVar(&anyNode, "any-node", false, "back up this node's state without its leader, after a lost quorum")
 	return cmd
 }
 
 // backup receives a backup into a file that has its name once it is whole and on disk.
 func (r *remote) backup(ctx context.Context, file string, anyNode bool, progress io.Writer) (of dataplane.Restored, err error) {
 	if file == "" {
-		return of, misusef("give --out, a file to write, or - for stdout")
+		return of, misusef("--out is missing: give a new file, or - for stdout")
 	}
 	if _, err := os.Lstat(file); err == nil {
-		return of, misusef("--out %s exists: give each backup a name of its own", file)
+		return of, misusef("--out %s exists: give a new file", file)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return of, err
 	}
@@ -143,23 +143,23 @@ func newRestore(r *remote) *cobra.Command {
 	var file, dataDir string
 	var check bool
 	cmd := &cobra.Command{
-		Use: "restore", Short: "Make a new node of a backup, on this machine", Args: cobra.NoArgs,
-		Long: `Make a new node of a backup, on this machine.
+		Use: "restore", Short: "Create a new node on this machine from a backup", Args: cobra.NoArgs,
+		Long: `Create a new node on this machine from a backup.
 
-No node is asked, and none may run on --data-dir, which must be new or empty.
-Nothing is written before all of the file has been checked. The node begins a
-history of its own: start it with corvo server, and have others join it.`,
+The command asks no server. --data-dir must be new or empty. The whole file is
+checked before anything is written. The node starts a new history: start it with
+corvo server, then let other nodes join it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			if file == "" {
-				return misusef("give --from, a file that corvo admin backup wrote")
+				return misusef("--from is missing: give a backup file of corvo admin backup")
 			}
 			if file == "-" {
-				return misusef("--from is a file, which is read twice: write what is piped into a file first")
+				return misusef("--from must be a file, because the backup is read twice: save the piped backup to a file first")
 			}
 			if check == (dataDir != "") {
-				return misusef("give --data-dir for the new node, or --check to only read the file")
+				return misusef("give either --data-dir for the new node or --check to only check the file")
 			}
 			from, err := os.Open(file)
 			if err != nil {
@@ -178,9 +178,9 @@ history of its own: start it with corvo server, and have others join it.`,
 			return tell(r, cmd, describe(file, dataDir, of), showBackup)
 		},
 	}
-	cmd.Flags().StringVar(&file, "from", "", "file that `corvo admin backup` wrote")
-	cmd.Flags().StringVar(&dataDir, "data-dir", "", "directory of the new node")
-	cmd.Flags().BoolVar(&check, "check", false, "only read the file from end to end and say what it is")
+	cmd.Flags().StringVar(&file, "from", "", "backup `file` of corvo admin backup")
+	cmd.Flags().StringVar(&dataDir, "data-dir", "", "data directory of the new node")
+	cmd.Flags().BoolVar(&check, "check", false, "check the whole file and describe it, without creating a node")
 	return cmd
 }
 

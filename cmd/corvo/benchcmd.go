@@ -40,28 +40,28 @@ func newBench() *cobra.Command {
 	b := &bench{}
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Make load and measure rate and latency",
-		Long: "Make load on a node or through a gateway, in queues of its own that it removes again, and measure rate and latency.\n" +
-			"Without --rate each client begins an operation when its last one has ended (closed loop); with it, operations begin\n" +
-			"at their times whatever the server does, and latency counts from then (open loop). It ends with 1 where more than\n" +
-			"--max-failed of the operations failed. Ctrl-C ends it early, with what was measured so far.",
+		Short: "Generate load and measure rate and latency",
+		Long: "Generate load on a node or through a gateway and measure rate and latency. The benchmark creates queues and\n" +
+			"deletes them at the end. Without --rate, a client starts an operation when its last one has ended (closed loop).\n" +
+			"With --rate, operations start on schedule, and latency counts from the scheduled start (open loop). The exit code\n" +
+			"is 1 if more than --max-failed of the operations failed. Ctrl-C ends the run early and prints the results so far.",
 		Args: cobra.NoArgs,
 		RunE: b.run,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&b.Transport, "transport", loadgen.HTTP, "http (a request for each job), batch (requests of --batch jobs) or stream (frames of --batch jobs)")
-	flags.StringVar(&b.Workload, "workload", loadgen.Enqueue, "enqueue, work (fetch and ack of --jobs that are there before), lifecycle (enqueue, fetch, ack in turn) or steady (all of them together)")
-	flags.IntVar(&b.Clients, "clients", benchClients, "how many clients work at once")
-	flags.IntVar(&b.Window, "window", 1, "how many operations each client has under way; above 1 with --transport stream only")
-	flags.Float64Var(&b.Rate, "rate", 0, "jobs a second that are begun by all clients together; 0: as fast as they are answered")
-	flags.IntVar(&b.Batch, "batch", 0, fmt.Sprintf("jobs of a request or frame (default %d; with --transport http 1)", benchBatch))
-	flags.IntVar(&b.Payload, "payload", benchPayload, "bytes of a payload")
-	flags.IntVar(&b.Queues, "queues", 1, "how many queues the clients are spread over")
-	flags.DurationVar(&b.For, "for", 0, fmt.Sprintf("how long to measure (default %v)", benchFor))
-	flags.IntVar(&b.Jobs, "jobs", 0, "how many jobs to measure, instead of --for")
-	flags.DurationVar(&b.Warmup, "warmup", 0, fmt.Sprintf("how long to make load before it is measured (default %v with --for)", benchWarmup))
-	flags.Float64Var(&b.maxFailed, "max-failed", benchMaxFailed, "share of operations that may fail, 0 to 1")
-	flags.BoolVar(&b.Keep, "keep", false, "leave the queues and their jobs")
+	flags.StringVar(&b.Transport, "transport", loadgen.HTTP, "transport: http (a request for each job), batch (requests of --batch jobs) or stream (frames of --batch jobs)")
+	flags.StringVar(&b.Workload, "workload", loadgen.Enqueue, "workload: enqueue, work (fetch and ack of --jobs prepared jobs), lifecycle (enqueue, fetch, ack in turn) or steady (all three at once)")
+	flags.IntVar(&b.Clients, "clients", benchClients, "number of concurrent clients")
+	flags.IntVar(&b.Window, "window", 1, "operations in flight for each client; more than 1 needs --transport stream")
+	flags.Float64Var(&b.Rate, "rate", 0, "target rate of all clients in jobs a second; 0 for a closed loop")
+	flags.IntVar(&b.Batch, "batch", 0, fmt.Sprintf("jobs in a request or frame (default %d; 1 with --transport http)", benchBatch))
+	flags.IntVar(&b.Payload, "payload", benchPayload, "payload size in bytes")
+	flags.IntVar(&b.Queues, "queues", 1, "number of queues that the clients share")
+	flags.DurationVar(&b.For, "for", 0, fmt.Sprintf("measured time (default %v)", benchFor))
+	flags.IntVar(&b.Jobs, "jobs", 0, "number of jobs to measure, instead of --for")
+	flags.DurationVar(&b.Warmup, "warmup", 0, fmt.Sprintf("warm-up time before the measurement (default %v with --for)", benchWarmup))
+	flags.Float64Var(&b.maxFailed, "max-failed", benchMaxFailed, "largest allowed share of failed operations, 0 to 1")
+	flags.BoolVar(&b.Keep, "keep", false, "keep the queues and their jobs")
 	b.bind(cmd)
 	return cmd
 }
@@ -162,7 +162,7 @@ func showReport(w io.Writer, r loadgen.Report) {
 	showList(w, r.Errors, []column[loadgen.ErrorCount]{
 		{"ERROR", func(e loadgen.ErrorCount) string { return e.Code }},
 		{"COUNT", func(e loadgen.ErrorCount) string { return count(e.Count) }},
-		{"SUCH AS", func(e loadgen.ErrorCount) string { return e.Example }},
+		{"EXAMPLE", func(e loadgen.ErrorCount) string { return e.Example }},
 	})
 }
 
@@ -220,9 +220,9 @@ func clientsText(n int) string {
 
 func loopText(r loadgen.Report) string {
 	if r.Rate == 0 {
-		return "closed: an operation begins when the client's last one has ended"
+		return "closed: a client starts an operation when its last one has ended"
 	}
-	return fmt.Sprintf("open: %s jobs/s are begun, latency counts from when they were to be", strconv.FormatFloat(r.Rate, 'f', -1, 64))
+	return fmt.Sprintf("open: %s jobs/s are started, latency counts from the scheduled start", strconv.FormatFloat(r.Rate, 'f', -1, 64))
 }
 
 func measuredText(r loadgen.Report) string {

@@ -15,7 +15,7 @@ import (
 )
 
 var budgets = resource[api.BudgetRequest, api.Budget]{
-	use: "budget", short: "Budgets: what jobs may cost", one: "budget", many: "budgets", arg: "SCOPE/TARGET",
+	use: "budget", short: "Manage budgets, limits on the cost of jobs", one: "budget", many: "budgets", arg: "SCOPE/TARGET",
 	list: (*client.Client).Budgets, create: (*client.Client).CreateBudget,
 	get: func(c *client.Client, ctx context.Context, id string, r client.Read) (api.Budget, error) {
 		scope, target, _ := strings.Cut(id, "/")
@@ -35,16 +35,16 @@ var budgets = resource[api.BudgetRequest, api.Budget]{
 		return err
 	},
 	flags: []edit[api.BudgetRequest]{
-		option("daily-usd", "the most for a day", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.DailyUSD }),
-		option("weekly-usd", "the most for a week, from Monday", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.WeeklyUSD }),
-		option("monthly-usd", "the most for a month", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.MonthlyUSD }),
-		option("rolling-usd", "the most for the last --rolling-window, whenever one looks", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.RollingUSD }),
-		set("rolling-window", "how long that is, such as 1h", span, func(r *api.BudgetRequest) *api.Duration { return &r.RollingWindow }),
-		option("per-job-usd", "the most for all attempts of one job", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.PerJobUSD }),
-		option("default-reserve-usd", "what is reserved for an attempt whose job says nothing (default: see reserve_usd)", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.DefaultReserveUSD }),
-		set("on-exceed", "what becomes of a job there is no room for: hold (default), reject, throttle or alert_only", words, func(r *api.BudgetRequest) *string { return &r.OnExceed }),
-		set("alerts", "percentages of a limit that are told of, such as 50,80", percents, func(r *api.BudgetRequest) *[]uint32 { return &r.Alerts }),
-		set("timezone", "where days begin, such as Europe/Berlin (default UTC)", words, func(r *api.BudgetRequest) *string { return &r.Timezone }),
+		option("daily-usd", "limit for a day", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.DailyUSD }),
+		option("weekly-usd", "limit for a week, which starts on Monday", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.WeeklyUSD }),
+		option("monthly-usd", "limit for a month", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.MonthlyUSD }),
+		option("rolling-usd", "limit for any --rolling-window", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.RollingUSD }),
+		set("rolling-window", "length of the window of --rolling-usd, such as 1h", span, func(r *api.BudgetRequest) *api.Duration { return &r.RollingWindow }),
+		option("per-job-usd", "limit for all attempts of one job", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.PerJobUSD }),
+		option("default-reserve-usd", "reservation for an attempt of a job without an estimate (default: reserve_usd of the answer)", dollars, func(r *api.BudgetRequest) **money.Nano { return &r.DefaultReserveUSD }),
+		set("on-exceed", "action for a job over the limit: hold (default), reject, throttle or alert_only", words, func(r *api.BudgetRequest) *string { return &r.OnExceed }),
+		set("alerts", "percentages of a limit that send an event, such as 50,80", percents, func(r *api.BudgetRequest) *[]uint32 { return &r.Alerts }),
+		set("timezone", "time zone of days, weeks and months, such as Europe/Berlin (default UTC)", words, func(r *api.BudgetRequest) *string { return &r.Timezone }),
 	},
 	columns: []column[api.Budget]{
 		{"BUDGET", func(b api.Budget) string { return b.Scope + "/" + b.Target }},
@@ -120,7 +120,7 @@ func inDollars(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 func scopeTarget(name string) (scope, target string, err error) {
 	scope, target, ok := strings.Cut(name, "/")
 	if !ok || scope == "" || target == "" {
-		return "", "", misusef("%q names no budget; write SCOPE/TARGET, such as namespace/default, queue/emails or tag/team=red", name)
+		return "", "", misusef("%q is not a budget; write SCOPE/TARGET, such as namespace/default, queue/emails or tag/team=red", name)
 	}
 	return scope, target, nil
 }
@@ -129,7 +129,7 @@ var percents = form[[]uint32]{"n,n", func(text string) (all []uint32, err error)
 	for one := range strings.SplitSeq(text, ",") {
 		n, err := readWhole(one)
 		if err != nil || n < 0 || n > 1<<16 {
-			return nil, fmt.Errorf("%q is no percentage; write them like 50,80", one)
+			return nil, fmt.Errorf("%q is not a percentage; write percentages like 50,80", one)
 		}
 		all = append(all, uint32(n))
 	}
@@ -139,22 +139,22 @@ var percents = form[[]uint32]{"n,n", func(text string) (all []uint32, err error)
 func newBudgetRaise(r *remote) *cobra.Command {
 	var made edits[api.RaiseBudgetRequest]
 	var cmd *cobra.Command
-	cmd = on(&budgets, r, "raise", "Raise every limit of a budget for a while, in place of a raise before", func(ctx context.Context, c *client.Client, id string) (api.Budget, error) {
+	cmd = on(&budgets, r, "raise", "Raise every limit of a budget temporarily, replacing an earlier raise", func(ctx context.Context, c *client.Client, id string) (api.Budget, error) {
 		var req api.RaiseBudgetRequest
 		if !cmd.Flags().Changed("amount-usd") {
-			return api.Budget{}, misusef("--amount-usd is missing; it says how much more, and 0 ends a raise")
+			return api.Budget{}, misusef("--amount-usd is missing: give the additional amount, or 0 to end a raise")
 		}
 		made.apply(&req)
 		scope, target, _ := strings.Cut(id, "/")
 		return c.RaiseBudget(ctx, scope, target, req)
 	}, budgets.show)
 	made.bind(cmd,
-		set("amount-usd", "how much more; 0 ends a raise", dollars, func(r *api.RaiseBudgetRequest) *money.Nano {
+		set("amount-usd", "additional amount; 0 ends a raise", dollars, func(r *api.RaiseBudgetRequest) *money.Nano {
 			r.AmountUSD = new(money.Nano)
 			return r.AmountUSD
 		}),
-		set("for", "for how long, such as 1h", span, func(r *api.RaiseBudgetRequest) *api.Duration { return &r.For }),
-		set("until", "until when, such as 2026-12-01T00:00:00Z", instant, func(r *api.RaiseBudgetRequest) *api.Time { return &r.Until }),
+		set("for", "duration of the raise, such as 1h", span, func(r *api.RaiseBudgetRequest) *api.Duration { return &r.For }),
+		set("until", "end of the raise, such as 2026-12-01T00:00:00Z", instant, func(r *api.RaiseBudgetRequest) *api.Time { return &r.Until }),
 	)
 	return cmd
 }

@@ -39,16 +39,17 @@ func newBulk() *cobra.Command {
 	b := &bulk{}
 	cmd := &cobra.Command{
 		Use:   "bulk retry|requeue|cancel|move QUEUE|change_priority PRIORITY|approve|reject|hold|delete",
-		Short: "Do one thing to many jobs: to those that a filter finds, or whose ids are read from stdin",
-		Long: "Do one thing to many jobs: to those that --filter finds, or whose ids are read from stdin, one a line or as\n" +
-			"the JSON that `corvo search` prints, any number of them. It waits for the end, and ends with 1 where there were errors.",
+		Short: "Apply one action to many jobs",
+		Long: "Apply one action to many jobs: the jobs that match --filter, or the jobs whose ids are on stdin. Write any number\n" +
+			"of ids, one a line or as the JSON that `corvo search` prints. The command waits for the end; the exit code is 1\n" +
+			"if a job failed.",
 		Args: cobra.RangeArgs(1, 2),
 
 		ValidArgsFunction: completeBulk,
 	}
 	cmd.RunE = b.run
-	bindText(cmd.Flags(), &b.filter, "filter", "which jobs, as JSON: the fields of a search")
-	cmd.Flags().BoolVar(&b.async, "async", false, "do not wait for the end")
+	bindText(cmd.Flags(), &b.filter, "filter", "filter for the jobs, as JSON with the fields of a search")
+	cmd.Flags().BoolVar(&b.async, "async", false, "start the operation and do not wait for its end")
 	b.bind(cmd)
 	return cmd
 }
@@ -148,7 +149,7 @@ func (b *bulk) do(cmd *cobra.Command, c *client.Client, req api.BulkRequest) (su
 			p.show(sum.Processed+one.Processed, max(total, sum.Total+one.Total), fmt.Sprintf("%s: %d done, %d errors", req.Action, sum.Processed+one.Processed, sum.Errors+one.Errors))
 		})
 		if err != nil {
-			return sum, fmt.Errorf("%s goes on at the server: %w", id, err)
+			return sum, fmt.Errorf("the server continues %s: %w", id, err)
 		}
 		sum = added(sum, one)
 		switch {
@@ -194,11 +195,11 @@ func bulkAsked(args []string) (req api.BulkRequest, err error) {
 	}
 	switch {
 	case !slices.Contains(bulkActions, req.Action):
-		return req, misusef("%q is no action: use %s", req.Action, strings.Join(bulkActions, ", "))
+		return req, misusef("%q is not an action: use one of %s", req.Action, strings.Join(bulkActions, ", "))
 	case req.Action == "move":
 		req.MoveToQueue = value
 		if err := job.CheckQueueName(value); err != nil {
-			return req, misusef("the queue to move to %w", err)
+			return req, misusef("the target queue %w", err)
 		}
 	case req.Action == "change_priority":
 		if err := json.Unmarshal([]byte(value), &req.Priority); err != nil {
@@ -207,10 +208,10 @@ func bulkAsked(args []string) (req api.BulkRequest, err error) {
 		if _, given, err := req.Priority.Level(); err != nil {
 			return req, misuse.Of(err)
 		} else if !given {
-			return req, misusef("the priority to change to is missing: use %s", strings.Join(priorities, ", "))
+			return req, misusef("the new priority is missing: use one of %s", strings.Join(priorities, ", "))
 		}
 	case value != "":
-		return req, misusef("%s takes no %q", req.Action, value)
+		return req, misusef("%s takes no argument, not %q", req.Action, value)
 	}
 	return req, nil
 }
@@ -225,12 +226,12 @@ func (b *bulk) request(stdin io.Reader, args []string) (req api.BulkRequest, err
 		d.DisallowUnknownFields()
 		req.Filter = &api.SearchFilter{}
 		if err := d.Decode(req.Filter); err != nil {
-			return req, misusef("--filter is not one: %s", strings.TrimPrefix(err.Error(), "json: "))
+			return req, misusef("--filter is not a filter: %s", strings.TrimPrefix(err.Error(), "json: "))
 		}
 		return req, nil
 	}
 	if typed(stdin) {
-		return req, misusef("no jobs are named: give their ids on stdin, or --filter")
+		return req, misusef("no jobs are named: give their ids on stdin, or give --filter")
 	}
 	req.JobIDs, err = readIDs(stdin)
 	return req, err
@@ -266,14 +267,14 @@ func readIDs(r io.Reader) (ids []string, err error) {
 	if c, _ := text.Peek(1); c[0] == '[' {
 		var jobs []json.RawMessage
 		if err := json.NewDecoder(text).Decode(&jobs); err != nil {
-			return nil, misusef("stdin is no list of jobs: %v", err)
+			return nil, misusef("stdin is not a list of jobs: %v", err)
 		}
 		for _, raw := range jobs {
 			var named struct{ ID string }
 			var id string
 			if json.Unmarshal(raw, &id) != nil {
 				if err := json.Unmarshal(raw, &named); err != nil || named.ID == "" {
-					return nil, misusef("stdin has %.40s, which is no job", raw)
+					return nil, misusef("stdin has %.40s, which is not a job", raw)
 				}
 				id = named.ID
 			}

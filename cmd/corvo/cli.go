@@ -38,19 +38,19 @@ const (
 // bind gives a command and those below it the flags.
 func (r *remote) bind(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
-	bindText(flags, &r.endpoint, "endpoint", "URL of a node or of the cloud, or CORVO_ENDPOINT (default "+defaultEndpoint+")")
+	bindText(flags, &r.endpoint, "endpoint", "URL of a node or of the cloud; or CORVO_ENDPOINT (default "+defaultEndpoint+")")
 	bindText(flags, &r.apiKeyFile, "api-key-file", "file with the API key, - for stdin; or CORVO_API_KEY")
-	bindText(flags, &r.apiKey, "api-key", "API key; better one of those, which the list of processes does not show")
-	bindText(flags, &r.cloudTokenFile, "cloud-token-file", "file with a cloud token, - for stdin; or CORVO_CLOUD_TOKEN, or corvo login")
-	bindText(flags, &r.namespace, "namespace", "namespace that a cloud token speaks to, or CORVO_NAMESPACE")
-	bindText(flags, &r.profile, "profile", "profile of corvo profiles, or CORVO_PROFILE")
+	bindText(flags, &r.apiKey, "api-key", "API key, visible in the process list; prefer --api-key-file or CORVO_API_KEY")
+	bindText(flags, &r.cloudTokenFile, "cloud-token-file", "file with a cloud token, - for stdin; or CORVO_CLOUD_TOKEN or corvo login")
+	bindText(flags, &r.namespace, "namespace", "namespace to use with a cloud token; or CORVO_NAMESPACE")
+	bindText(flags, &r.profile, "profile", "profile to use (see corvo profiles); or CORVO_PROFILE")
 	r.bindOutput(cmd)
 	completeFlag(cmd, "profile", completeProfiles)
 }
 
 // bindOutput gives a command that asks no server the flag for how it answers.
 func (r *remote) bindOutput(cmd *cobra.Command) {
-	cmd.PersistentFlags().StringVar(&r.output, "output", outputTable, outputTable+" or "+outputJSON)
+	cmd.PersistentFlags().StringVar(&r.output, "output", outputTable, "output format: "+outputTable+" or "+outputJSON)
 	completeFlag(cmd, "output", oneOf(outputTable, outputJSON))
 }
 
@@ -75,7 +75,7 @@ type access struct {
 // stdin there is a secret only the first time.
 func (r *remote) access() (a access, err error) {
 	if r.apiKey != "" && r.apiKeyFile != "" {
-		return a, misusef("--api-key and --api-key-file are both given: one key is enough")
+		return a, misusef("--api-key and --api-key-file are both given: give one of them")
 	}
 	a, p, err := r.open()
 	if err != nil {
@@ -102,10 +102,10 @@ func (r *remote) open() (a access, p profile, err error) {
 	// A profile's secrets are for its own server, not for whichever a variable names.
 	if first := cmp.Or(r.endpoint, os.Getenv("CORVO_ENDPOINT")); first != "" && !sameEndpoint(first, cmp.Or(p.Endpoint, defaultEndpoint)) {
 		if r.profile != "" && r.endpoint == "" {
-			return a, p, misusef("--profile %s is of %s and CORVO_ENDPOINT says %s: unset one, or say --endpoint", r.profile, cmp.Or(p.Endpoint, defaultEndpoint), first)
+			return a, p, misusef("--profile %s is for %s, but CORVO_ENDPOINT is %s: unset the variable or give --endpoint", r.profile, cmp.Or(p.Endpoint, defaultEndpoint), first)
 		}
 		if p.hasSecrets() {
-			a.leftOut = fmt.Sprintf("; the secrets of profile %s were left out, since they are for %s and this is %s", name, cmp.Or(p.Endpoint, defaultEndpoint), first)
+			a.leftOut = fmt.Sprintf("; the secrets of profile %s were not sent, because they are for %s and the endpoint is %s", name, cmp.Or(p.Endpoint, defaultEndpoint), first)
 		}
 		p = profile{}
 	}
@@ -166,12 +166,12 @@ func secretOf(name, flag, flagFile, variable, kept, keptFile string) (text strin
 func (r *remote) choose(a *access) error {
 	key, token, namespace := r.apiKey != "" || r.apiKeyFile != "", r.cloudTokenFile != "", r.namespace != ""
 	if key && (token || namespace) {
-		return misusef("an API key has its namespace: leave out --api-key and --api-key-file, or --cloud-token-file and --namespace")
+		return misusef("an API key belongs to one namespace: leave out --api-key and --api-key-file, or --cloud-token-file and --namespace")
 	}
 	if !key && !token && !namespace {
 		key, token, namespace = os.Getenv("CORVO_API_KEY") != "", os.Getenv("CORVO_CLOUD_TOKEN") != "", os.Getenv("CORVO_NAMESPACE") != ""
 		if key && namespace {
-			return misusef("an API key has its namespace: unset CORVO_API_KEY or CORVO_NAMESPACE, or name the one that is meant by a flag")
+			return misusef("an API key belongs to one namespace: unset CORVO_API_KEY or CORVO_NAMESPACE, or choose one with a flag")
 		}
 	}
 	switch {
@@ -198,9 +198,9 @@ func (r *remote) speaker() (access, error) {
 	case a.namespace != "" && a.cloudToken != "":
 		a.apiKey = ""
 	case a.namespace != "":
-		err = misusef("namespace %s is named, but there is no cloud token to speak to it with: corvo login, or leave the name away: an API key has its namespace%s", a.namespace, a.leftOut)
+		err = misusef("namespace %s needs a cloud token: run corvo login, or leave out the namespace and use an API key%s", a.namespace, a.leftOut)
 	case a.apiKey == "" && a.cloudToken != "":
-		err = misusef("a cloud token speaks to the namespace that --namespace or CORVO_NAMESPACE names; corvo cloud namespaces shows all")
+		err = misusef("a cloud token needs a namespace: give --namespace or CORVO_NAMESPACE; corvo cloud namespaces lists them")
 	default:
 		a.cloudToken = ""
 	}
@@ -245,7 +245,7 @@ func (r *remote) cloud() (*client.Cloud, error) {
 		return nil, err
 	}
 	if a.cloudToken == "" {
-		return nil, misusef("there is no cloud token: corvo login keeps one, CORVO_CLOUD_TOKEN or --cloud-token-file say one%s", a.leftOut)
+		return nil, misusef("no cloud token is given: run corvo login, set CORVO_CLOUD_TOKEN or give --cloud-token-file%s", a.leftOut)
 	}
 	return usable(client.NewCloud(a.endpoint, a.cloudToken))
 }

@@ -17,8 +17,8 @@ import (
 // newCloud are the commands about the control plane.
 func newCloud() *cobra.Command {
 	r := &remote{}
-	cmd := group(&cobra.Command{Use: "cloud", Short: "The cloud: organisations, namespaces, keys, usage", Long: "The cloud: organisations, namespaces, keys, usage. It takes a cloud token: corvo login keeps one, CORVO_CLOUD_TOKEN\n" +
-		"or --cloud-token-file say one. Hosts and new organisations are for those who run the cloud."})
+	cmd := group(&cobra.Command{Use: "cloud", Short: "Manage organisations, namespaces and keys in the cloud", Long: "Manage organisations, namespaces and keys in the cloud. These commands need a cloud token: run corvo login, set\n" +
+		"CORVO_CLOUD_TOKEN or give --cloud-token-file. Only operators of the cloud may manage hosts and create organisations."})
 	r.bind(cmd)
 	cmd.AddCommand(cloudOrgs(r), cloudNamespaces(r), cloudKeys(r), cloudRoles(r), cloudTokens(r), cloudUsage(r), cloudHosts(r), cloudAudit(r))
 	return cmd
@@ -50,7 +50,7 @@ func below(use, short string, commands ...*cobra.Command) *cobra.Command {
 // bindOrg gives a command the flag for an organisation; without it, it is the only one
 // that the token may see.
 func bindOrg(cmd *cobra.Command, org *string) *cobra.Command {
-	bindText(cmd.Flags(), org, "org", "organisation, by id or name (default: the only one the token may see)")
+	bindText(cmd.Flags(), org, "org", "id or name of the organisation (default: the token's only one)")
 	return cmd
 }
 
@@ -63,7 +63,7 @@ func orgOf(ctx context.Context, c *client.Cloud, org string) (string, error) {
 		return "", err
 	}
 	if len(all) != 1 {
-		return "", misusef("the token may see %d organisations: say which with --org; corvo cloud orgs shows them", len(all))
+		return "", misusef("the token may see %d organisations: name one with --org; corvo cloud orgs lists them", len(all))
 	}
 	return all[0].ID, nil
 }
@@ -76,14 +76,14 @@ func cloudOrgs(r *remote) *cobra.Command {
 		{"CREATED", func(o api.Org) string { return clock(o.CreatedAt) }},
 	}
 	one := func(w io.Writer, o api.Org) { showOne(w, o, columns...) }
-	return below("orgs", "Organisations",
-		onCloud(r, "list", "The organisations that the token may see", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Org, error) {
+	return below("orgs", "Manage organisations",
+		onCloud(r, "list", "List the organisations that the token may see", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Org, error) {
 			return c.Orgs(cmd.Context())
 		}, func(w io.Writer, all []api.Org) { showList(w, all, columns) }),
-		onCloud(r, "get ORG", "One organisation", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Org, error) {
+		onCloud(r, "get ORG", "Show an organisation", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Org, error) {
 			return c.Org(cmd.Context(), args[0])
 		}, one),
-		onCloud(r, "create NAME", "Make an organisation, as one who runs the cloud", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Org, error) {
+		onCloud(r, "create NAME", "Create an organisation (operators only)", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Org, error) {
 			return c.CreateOrg(cmd.Context(), api.CreateOrgRequest{Name: args[0]})
 		}, one),
 	)
@@ -103,15 +103,15 @@ func cloudNamespaces(r *remote) *cobra.Command {
 	}
 	one := func(w io.Writer, n api.Namespace) { showOne(w, n, columns...) }
 	var org string
-	return below("namespaces", "Namespaces",
-		bindOrg(onCloud(r, "list", "An organisation's namespaces", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Namespace, error) {
+	return below("namespaces", "Manage namespaces",
+		bindOrg(onCloud(r, "list", "List the namespaces of an organisation", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Namespace, error) {
 			org, err := orgOf(cmd.Context(), c, org)
 			if err != nil {
 				return nil, err
 			}
 			return c.Namespaces(cmd.Context(), org)
 		}, func(w io.Writer, all []api.Namespace) { showList(w, all, columns) }), &org),
-		onCloud(r, "get NAMESPACE", "One namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Namespace, error) {
+		onCloud(r, "get NAMESPACE", "Show a namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Namespace, error) {
 			return c.Namespace(cmd.Context(), args[0])
 		}, one),
 		createNamespace(r, one), updateNamespace(r, one), deleteNamespace(r),
@@ -121,7 +121,7 @@ func cloudNamespaces(r *remote) *cobra.Command {
 func createNamespace(r *remote, show func(io.Writer, api.Namespace)) *cobra.Command {
 	var org string
 	var made edits[api.NewNamespaceSpec]
-	cmd := bindOrg(onCloud(r, "create NAME", "Make a namespace, and wait until it works", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (n api.Namespace, err error) {
+	cmd := bindOrg(onCloud(r, "create NAME", "Create a namespace and wait until it is ready", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (n api.Namespace, err error) {
 		org, err := orgOf(cmd.Context(), c, org)
 		if err != nil {
 			return n, err
@@ -138,31 +138,31 @@ func createNamespace(r *remote, show func(io.Writer, api.Namespace)) *cobra.Comm
 		return c.Namespace(cmd.Context(), op.Resource.ID)
 	}, show), &org)
 	made.bind(cmd,
-		set("region", "where it is (default: the cloud's first)", words, func(s *api.NewNamespaceSpec) *string { return &s.Region }),
-		set("tier", "shared or dedicated (default shared)", words, func(s *api.NewNamespaceSpec) *string { return &s.Tier }),
-		option("replicas", "1, 3 or 5 (default 1)", whole, func(s *api.NewNamespaceSpec) **int { return &s.Replicas }),
-		option("shards", "how many; they stay (default 1)", whole, func(s *api.NewNamespaceSpec) **int { return &s.Shards }),
-		option("deletion-protection", "refuse deletes until it is switched off", yesNo, func(s *api.NewNamespaceSpec) **bool { return &s.DeletionProtection }),
+		set("region", "region of the namespace (default: the cloud's first region)", words, func(s *api.NewNamespaceSpec) *string { return &s.Region }),
+		set("tier", "tier: shared or dedicated (default shared)", words, func(s *api.NewNamespaceSpec) *string { return &s.Tier }),
+		option("replicas", "number of replicas: 1, 3 or 5 (default 1)", whole, func(s *api.NewNamespaceSpec) **int { return &s.Replicas }),
+		option("shards", "number of shards, fixed at creation (default 1)", whole, func(s *api.NewNamespaceSpec) **int { return &s.Shards }),
+		option("deletion-protection", "refuse deletion of the namespace", yesNo, func(s *api.NewNamespaceSpec) **bool { return &s.DeletionProtection }),
 	)
 	return cmd
 }
 
 func updateNamespace(r *remote, show func(io.Writer, api.Namespace)) *cobra.Command {
 	var made edits[api.NewNamespaceSpec]
-	cmd := onCloud(r, "update NAMESPACE", "Change what flags say of a namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Namespace, error) {
+	cmd := onCloud(r, "update NAMESPACE", "Change settings of a namespace", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Namespace, error) {
 		req := api.UpdateNamespaceRequest{Spec: &api.NewNamespaceSpec{}}
 		made.apply(req.Spec)
 		return c.UpdateNamespace(cmd.Context(), args[0], req, 0)
 	}, show)
-	made.bind(cmd, option("deletion-protection", "refuse deletes until it is switched off", yesNo, func(s *api.NewNamespaceSpec) **bool { return &s.DeletionProtection }))
+	made.bind(cmd, option("deletion-protection", "refuse deletion of the namespace", yesNo, func(s *api.NewNamespaceSpec) **bool { return &s.DeletionProtection }))
 	return cmd
 }
 
 func deleteNamespace(r *remote) *cobra.Command {
 	var confirm bool
-	cmd := onCloud(r, "delete NAMESPACE --confirm", "Delete a namespace with all its data, and wait until it is gone", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
+	cmd := onCloud(r, "delete NAMESPACE --confirm", "Delete a namespace with all its data and wait for the end", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
 		if !confirm {
-			return api.Status{}, misusef("this deletes namespace %s with all its data, for good: if that is meant, say --confirm", args[0])
+			return api.Status{}, misusef("this permanently deletes namespace %s with all its data: give --confirm to do it", args[0])
 		}
 		op, err := c.DeleteNamespace(cmd.Context(), args[0])
 		if err != nil {
@@ -171,7 +171,7 @@ func deleteNamespace(r *remote) *cobra.Command {
 		_, err = waitOperation(cmd, c, op)
 		return done("deleted"), err
 	}, showStatus)
-	cmd.Flags().BoolVar(&confirm, "confirm", false, "it is meant")
+	cmd.Flags().BoolVar(&confirm, "confirm", false, "confirm the deletion")
 	return cmd
 }
 
@@ -208,7 +208,7 @@ func cloudUsage(r *remote) *cobra.Command {
 	var org, from, to string
 	var q client.UsageQuery
 	names := map[string]string{} // of namespaces, by their ids
-	cmd := bindOrg(onCloud(r, "usage", "What an organisation, or the namespace of --namespace, has used", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) (u api.UsageReport, err error) {
+	cmd := bindOrg(onCloud(r, "usage", "Show the usage of an organisation or of --namespace", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) (u api.UsageReport, err error) {
 		for _, bound := range []struct {
 			text string
 			at   *time.Time
@@ -242,9 +242,9 @@ func cloudUsage(r *remote) *cobra.Command {
 		return c.Usage(cmd.Context(), org, q)
 	}, func(w io.Writer, u api.UsageReport) { showCloudUsage(w, u, names) }), &org)
 	flags := cmd.Flags()
-	flags.StringVar(&from, "from", "", "from when, a time or a date (default 30 days ago)")
-	flags.StringVar(&to, "to", "", "until when (default now)")
-	flags.StringVar(&q.GroupBy, "group-by", "", "namespace, queue, model, provider or day")
+	flags.StringVar(&from, "from", "", "start, a time or a date (default 30 days ago)")
+	flags.StringVar(&to, "to", "", "end, a time or a date (default now)")
+	flags.StringVar(&q.GroupBy, "group-by", "", "grouping: namespace, queue, model, provider or day")
 	completeFlag(cmd, "group-by", oneOf("namespace", "queue", "model", "provider", "day"))
 	return cmd
 }
@@ -272,7 +272,7 @@ func showCloudUsage(w io.Writer, u api.UsageReport, names map[string]string) {
 
 func cloudAudit(r *remote) *cobra.Command {
 	var org string
-	return bindOrg(onCloud(r, "audit", "An organisation's changes and refused requests, oldest first", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.AuditRow, error) {
+	return bindOrg(onCloud(r, "audit", "List an organisation's changes and refused requests, oldest first", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.AuditRow, error) {
 		org, err := orgOf(cmd.Context(), c, org)
 		if err != nil {
 			return nil, err
@@ -302,11 +302,11 @@ func cloudHosts(r *remote) *cobra.Command {
 		{"ADDRESS", func(h api.Host) string { return h.Status.Address }},
 		{"LAST SEEN", func(h api.Host) string { return maybe(h.Status.LastSeenAt, clock) }},
 	}
-	return below("hosts", "Hosts and gateways, for those who run the cloud",
-		onCloud(r, "list", "All hosts and gateways", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Host, error) {
+	return below("hosts", "Manage hosts and gateways (operators only)",
+		onCloud(r, "list", "List hosts and gateways", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Host, error) {
 			return c.Hosts(cmd.Context())
 		}, func(w io.Writer, all []api.Host) { showList(w, all, columns) }),
-		onCloud(r, "get HOST", "One host or gateway", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Host, error) {
+		onCloud(r, "get HOST", "Show a host or gateway", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Host, error) {
 			return c.Host(cmd.Context(), args[0])
 		}, func(w io.Writer, h api.Host) { showOne(w, h, columns...) }),
 		createHost(r),
@@ -315,14 +315,14 @@ func cloudHosts(r *remote) *cobra.Command {
 
 func createHost(r *remote) *cobra.Command {
 	var made edits[api.CreateHostRequest]
-	cmd := issuing(r, "create NAME", "Register a host or a gateway, and get what it joins with", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.CreatedHost, error) {
+	cmd := issuing(r, "create NAME", "Register a host or gateway and print its credential", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.CreatedHost, error) {
 		req := api.CreateHostRequest{Name: args[0]}
 		made.apply(&req)
 		return c.CreateHost(cmd.Context(), req)
 	}, func(h *api.CreatedHost) *string { return &h.Credential }, column[api.CreatedHost]{"ID", func(h api.CreatedHost) string { return h.ID }})
 	made.bind(cmd,
-		set("kind", "host or gateway (default host)", words, func(r *api.CreateHostRequest) *string { return &r.Kind }),
-		set("region", "where it is", words, func(r *api.CreateHostRequest) *string { return &r.Region }),
+		set("kind", "kind of machine: host or gateway (default host)", words, func(r *api.CreateHostRequest) *string { return &r.Kind }),
+		set("region", "region of the machine", words, func(r *api.CreateHostRequest) *string { return &r.Region }),
 	)
 	return cmd
 }

@@ -43,7 +43,7 @@ type keyRing struct {
 // cloudKeys are the commands about a namespace's API keys.
 func cloudKeys(r *remote) *cobra.Command {
 	return keyRing{
-		use: "keys", short: "API keys of the namespace that --namespace names", one: "API key",
+		use: "keys", short: "Manage the API keys of --namespace", one: "API key",
 		roles: keyRoles,
 		owner: func(*cobra.Command, *client.Cloud) (string, error) { return namespaceOf(r, "keys") },
 		list:  (*client.Cloud).NamespaceKeys, get: (*client.Cloud).NamespaceKey, create: (*client.Cloud).CreateNamespaceKey, rotate: (*client.Cloud).RotateNamespaceKey, set: (*client.Cloud).SetNamespaceKey, revoke: (*client.Cloud).RevokeNamespaceKey,
@@ -65,7 +65,7 @@ func namespaceOf(r *remote, noun string) (string, error) {
 func cloudTokens(r *remote) *cobra.Command {
 	var org string
 	return keyRing{
-		use: "tokens", short: "Cloud tokens of an organisation", one: "cloud token",
+		use: "tokens", short: "Manage the cloud tokens of an organisation", one: "cloud token",
 		roles: []string{"operator", "readonly", "admin"},
 		owner: func(cmd *cobra.Command, c *client.Cloud) (string, error) { return orgOf(cmd.Context(), c, org) },
 		list:  (*client.Cloud).Tokens, get: (*client.Cloud).Token, create: (*client.Cloud).CreateToken, rotate: (*client.Cloud).RotateToken, set: (*client.Cloud).SetToken, revoke: (*client.Cloud).RevokeToken,
@@ -95,14 +95,14 @@ func issuedColumns() (all []column[api.CloudKey]) {
 func (k keyRing) command(r *remote) *cobra.Command {
 	columns := cloudKeyColumns
 	return below(k.use, k.short,
-		k.bind(onCloud(r, "list", "All, without their secrets", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Key, error) {
+		k.bind(onCloud(r, "list", "List "+k.one+"s, without their secrets", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Key, error) {
 			owner, err := k.owner(cmd, c)
 			if err != nil {
 				return nil, err
 			}
 			return k.list(c, cmd.Context(), owner)
 		}, func(w io.Writer, all []api.Key) { showList(w, all, columns) })),
-		k.bind(onCloud(r, "get KEY", "One "+k.one+", without its secret", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.Key, err error) {
+		k.bind(onCloud(r, "get KEY", "Show "+article(k.one)+", without its secret", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.Key, err error) {
 			owner, err := k.owner(cmd, c)
 			if err != nil {
 				return key, err
@@ -110,7 +110,7 @@ func (k keyRing) command(r *remote) *cobra.Command {
 			return k.get(c, cmd.Context(), owner, args[0])
 		}, func(w io.Writer, key api.Key) { showOne(w, key, columns...) })),
 		k.creating(r), k.changing(r), k.rotating(r),
-		k.bind(onCloud(r, "revoke KEY", "End "+k.one+"s; who uses one is refused from then on", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
+		k.bind(onCloud(r, "revoke KEY", "Revoke "+article(k.one)+", immediately", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
 			owner, err := k.owner(cmd, c)
 			if err != nil {
 				return api.Status{}, err
@@ -125,7 +125,7 @@ func issuedKey(k *api.CloudKey) *string { return &k.APIKey }
 func (k keyRing) creating(r *remote) *cobra.Command {
 	var made edits[api.CreateCloudKeyRequest]
 	type request = api.CreateCloudKeyRequest
-	cmd := k.bind(issuing(r, "create NAME", "Make "+article(k.one), cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.CloudKey, err error) {
+	cmd := k.bind(issuing(r, "create NAME", "Create "+article(k.one), cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.CloudKey, err error) {
 		owner, err := k.owner(cmd, c)
 		if err != nil {
 			return key, err
@@ -135,9 +135,9 @@ func (k keyRing) creating(r *remote) *cobra.Command {
 		return k.create(c, cmd.Context(), owner, req)
 	}, issuedKey, issuedColumns()...))
 	made.bind(cmd,
-		set("roles", "what it may, such as "+k.roles[0], names, func(r *request) *[]string { return &r.Roles }),
-		set("queues", "queues it is for, with * (default all)", names, func(r *request) *[]string { return &r.QueueScope }),
-		set("expires-at", "until when, a time or a date (default for good)", instant, func(r *request) *api.Time { return &r.ExpiresAt }),
+		set("roles", "roles, such as "+k.roles[0], names, func(r *request) *[]string { return &r.Roles }),
+		set("queues", "patterns of the allowed queues, such as mail.* (default all)", names, func(r *request) *[]string { return &r.QueueScope }),
+		set("expires-at", "time or date of expiry (default never)", instant, func(r *request) *api.Time { return &r.ExpiresAt }),
 	)
 	return asksForRoles(cmd, k.roles)
 }
@@ -149,14 +149,14 @@ func asksForRoles(cmd *cobra.Command, roles []string) *cobra.Command {
 		if cmd.Flags().Changed("roles") {
 			return nil
 		}
-		return misusef("what may it do? Say --roles with one or more of %s, such as --roles %s", strings.Join(roles, ", "), roles[0])
+		return misusef("--roles is missing: give one or more of %s, such as --roles %s", strings.Join(roles, ", "), roles[0])
 	}
 	return cmd
 }
 
 func (k keyRing) changing(r *remote) *cobra.Command {
 	var made edits[api.SetKeyRequest]
-	short := "Change what flags say of " + article(k.one) + "; its secret stays"
+	short := "Change settings of " + article(k.one) + "; the secret stays"
 	cmd := k.bind(onCloud(r, "set KEY", short, cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.Key, err error) {
 		owner, err := k.owner(cmd, c)
 		if err != nil {
@@ -172,14 +172,14 @@ func (k keyRing) changing(r *remote) *cobra.Command {
 		}
 		return k.set(c, cmd.Context(), owner, args[0], req, was.Version)
 	}, func(w io.Writer, key api.Key) { showOne(w, key, cloudKeyColumns...) }))
-	cmd.Long = short + ". " + unsaidStays
+	cmd.Long = short + ". " + partialChange
 	made.bind(cmd, append(keyChanges, keyFlags...)...)
 	return cmd
 }
 
 func (k keyRing) rotating(r *remote) *cobra.Command {
 	var made edits[api.RotateKeyRequest]
-	cmd := k.bind(issuing(r, "rotate KEY", "Make a new secret in place of that of "+article(k.one), cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.CloudKey, err error) {
+	cmd := k.bind(issuing(r, "rotate KEY", "Replace the secret of "+article(k.one), cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (key api.CloudKey, err error) {
 		owner, err := k.owner(cmd, c)
 		if err != nil {
 			return key, err
@@ -188,6 +188,6 @@ func (k keyRing) rotating(r *remote) *cobra.Command {
 		made.apply(&req)
 		return k.rotate(c, cmd.Context(), owner, args[0], req)
 	}, issuedKey, issuedColumns()...))
-	made.bind(cmd, set("overlap", "how long the old one works on, at most 168h (default 0s)", span, func(r *api.RotateKeyRequest) *api.Duration { return &r.Overlap }))
+	made.bind(cmd, set("overlap", "remaining validity of the old secret, at most 168h (default 0s)", span, func(r *api.RotateKeyRequest) *api.Duration { return &r.Overlap }))
 	return cmd
 }

@@ -14,29 +14,29 @@ import (
 
 func newCluster() *cobra.Command {
 	r := &remote{}
-	cmd := group(&cobra.Command{Use: "cluster", Short: "Look at a cluster and change who is in it"})
+	cmd := group(&cobra.Command{Use: "cluster", Short: "Show a cluster and change its members"})
 	r.bind(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "status", Short: "The cluster's nodes, and how far each is", Args: cobra.NoArgs,
+			Use: "status", Short: "Show the nodes of the cluster and their lag", Args: cobra.NoArgs,
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.ClusterStatus, error) {
 				return c.ClusterStatus(cmd.Context())
 			}, showCluster),
 		},
 		&cobra.Command{
-			Use: "add ADDRESS", Short: "Have a node join that waits to be invited (started with --bootstrap=false)", Args: cobra.ExactArgs(1),
+			Use: "add ADDRESS", Short: "Add a node that was started with --bootstrap=false", Args: cobra.ExactArgs(1),
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
 				return done("invited"), c.AddNode(cmd.Context(), args[0])
 			}, showStatus),
 		},
 		&cobra.Command{
-			Use: "remove ID", Short: "End a node's membership", Args: cobra.ExactArgs(1),
+			Use: "remove ID", Short: "Remove a node from the cluster", Args: cobra.ExactArgs(1),
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
 				return done("removed"), c.RemoveNode(cmd.Context(), args[0])
 			}, showStatus),
 		},
 		&cobra.Command{
-			Use: "transfer [ID]", Short: "Hand leadership to a node, or away from those who have it", Args: cobra.MaximumNArgs(1),
+			Use: "transfer [ID]", Short: "Transfer leadership to a node, or away from the current leaders", Args: cobra.MaximumNArgs(1),
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
 				to := ""
 				if len(args) > 0 {

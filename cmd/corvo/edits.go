@@ -124,7 +124,7 @@ var (
 	number = form[float64]{"x", func(text string) (float64, error) {
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return 0, fmt.Errorf("it is no number, such as 12 or 0.5")
+			return 0, fmt.Errorf("it must be a number, such as 12 or 0.5")
 		}
 		return x, nil
 	}}
@@ -152,14 +152,14 @@ var (
 	inMillis     = form[int64]{span.kind, func(text string) (int64, error) {
 		d, err := api.Duration(text).Parse(0)
 		if err == nil && d%time.Millisecond != 0 {
-			err = fmt.Errorf("it is no whole number of milliseconds")
+			err = fmt.Errorf("it must be a whole number of milliseconds")
 		}
 		return d.Milliseconds(), err
 	}}
 	yesNo = form[bool]{"bool", func(text string) (bool, error) {
 		yes, err := strconv.ParseBool(text)
 		if err != nil {
-			return false, fmt.Errorf("it is neither true nor false")
+			return false, fmt.Errorf("it must be true or false")
 		}
 		return yes, nil
 	}}
@@ -183,7 +183,7 @@ var (
 		data, err := readInput(file)
 		text := strings.TrimRight(string(data), "\r\n")
 		if err == nil && text == "" {
-			err = fmt.Errorf("there is nothing in it")
+			err = fmt.Errorf("it is empty")
 		}
 		return text, err
 	}}
@@ -213,7 +213,7 @@ func jsonOf[T any]() form[T] {
 func readWhole(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, strconv.IntSize)
 	if err != nil {
-		return 0, fmt.Errorf("it is no whole number")
+		return 0, fmt.Errorf("it must be a whole number")
 	}
 	return n, nil
 }

@@ -18,7 +18,7 @@ func newEvents() *cobra.Command {
 	var of client.EventQuery
 	most := 0
 	cmd := &cobra.Command{
-		Use: "events", Short: "What happens, as it happens", Args: cobra.NoArgs,
+		Use: "events", Short: "Follow events as they happen", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := r.client()
 			if err != nil {
@@ -49,11 +49,11 @@ func newEvents() *cobra.Command {
 	}
 	r.bind(cmd)
 	flags := cmd.Flags()
-	flags.StringSliceVar(&of.Queues, "queue", nil, "only of this queue; may be repeated")
-	flags.StringSliceVar(&of.Types, "type", nil, "only of this type, such as failed; may be repeated")
-	flags.StringSliceVar(&of.JobIDs, "job", nil, "only of this job; may be repeated")
-	flags.StringVar(&of.After, "since", "", "begin behind the event with this id, 0 with the oldest there is (default with what comes next)")
-	flags.IntVar(&most, "limit", 0, "end after so many (default never)")
+	flags.StringSliceVar(&of.Queues, "queue", nil, "queue of the events; may be repeated")
+	flags.StringSliceVar(&of.Types, "type", nil, "type of the events, such as failed; may be repeated")
+	flags.StringSliceVar(&of.JobIDs, "job", nil, "job id of the events; may be repeated")
+	flags.StringVar(&of.After, "since", "", "id of the event to start after, 0 for the oldest stored event (default: new events)")
+	flags.IntVar(&most, "limit", 0, "number of events after which the command ends (default: no limit)")
 	return cmd
 }
 

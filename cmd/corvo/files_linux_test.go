@@ -17,7 +17,7 @@ func TestALowLimitOfFilesIsSaid(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		said := strings.Contains(p.Log(), "the limit of open files is low")
+		said := strings.Contains(p.Log(), "the limit on open files is low")
 		if said != warned || warned && !strings.Contains(p.Log(), "needed=1224") {
 			t.Errorf("with a limit of %s: %s", limit, p.Log())
 		}

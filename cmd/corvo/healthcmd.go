@@ -24,7 +24,7 @@ func newHealth() *cobra.Command {
 	r := &remote{}
 	var ready bool
 	cmd := &cobra.Command{
-		Use: "health", Short: "Whether the node at the endpoint lives, or with --ready can serve; needs no key", Args: cobra.NoArgs,
+		Use: "health", Short: "Check the health of a node, without a key", Args: cobra.NoArgs,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Health, error) {
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 			defer cancel()
@@ -35,7 +35,7 @@ func newHealth() *cobra.Command {
 		}, showHealth),
 	}
 	r.bind(cmd)
-	cmd.Flags().BoolVar(&ready, "ready", false, "ask whether requests should be sent to it")
+	cmd.Flags().BoolVar(&ready, "ready", false, "check whether the node can serve requests, not only whether it runs")
 	return cmd
 }
 

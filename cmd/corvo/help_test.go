@@ -20,6 +20,18 @@ func TestHelpFitsItsWidth(t *testing.T) {
 	helptest.Widths(t, newRoot)
 }
 
+// The help of every command is that of the golden file, so that a change of it is a diff.
+func TestHelpGolden(t *testing.T) {
+	t.Parallel()
+	helptest.Golden(t, newRoot, "testdata/help.golden", *rewrite)
+}
+
+// The short text of every command is a heading of at most twelve words.
+func TestShortTextsAreShort(t *testing.T) {
+	t.Parallel()
+	helptest.Shorts(t, newRoot)
+}
+
 // Help takes the columns of the terminal, from 80 to 120, and 80 in a pipe.
 func TestHelpInATerminal(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ func TestImport(t *testing.T) {
 	}
 	// A difference of the two sides is a failure.
 	o.Add("pending", "a queue/with blanks", nil)
-	if a := corvoFed(t, nil, env, "admin", "import", "--from-0.3", o.URL); a.code != exitFailed || !strings.Contains(a.stdout, "differ") || !strings.Contains(a.stderr, "not everything was copied") {
+	if a := corvoFed(t, nil, env, "admin", "import", "--from-0.3", o.URL); a.code != exitFailed || !strings.Contains(a.stdout, "differ") || !strings.Contains(a.stderr, "the import is incomplete") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -62,7 +62,7 @@ func TestImportIsCalledWrongly(t *testing.T) {
 		args []string
 		says string
 	}{
-		{nil, "--from-0.3 is needed"},
+		{nil, "--from-0.3 is missing"},
 		{[]string{"--from-0.3", "old-host:8080"}, "not the URL of a server"},
 		{[]string{"--from-0.3", "http://127.0.0.1:1", "--keys-file", taken}, "exists"},
 		{[]string{"--from-0.3", "http://127.0.0.1:1", "--from-key-file", filepath.Join(t.TempDir(), "none")}, "--from-key-file"},

@@ -26,23 +26,23 @@ func newImport(r *remote) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import --from-0.3 URL",
 		Short: "Copy jobs and settings from a running Corvo 0.3",
-		Long: "Copy what is unfinished on a running Corvo 0.3: its jobs (pending, scheduled, retrying, active, held, dead),\n" +
-			"settings of queues, providers, budgets, schedules, webhooks and the names of keys. Stop its workers first.\n" +
-			"At the end the jobs of both servers are counted and compared. A repeated run copies only what is missing.\n" +
-			"docs/from-corvo-0.3.md says what differs between the versions.",
+		Long: "Copy unfinished jobs (pending, scheduled, retrying, active, held, dead) and settings from a running Corvo 0.3: queues,\n" +
+			"providers, budgets, schedules, webhooks and the names of keys. Stop its workers first. At the end the command counts\n" +
+			"and compares the jobs of both servers. A repeated run copies only missing jobs and settings.\n" +
+			"docs/from-corvo-0.3.md lists the differences between the versions.",
 		Args: cobra.NoArgs,
 		RunE: i.run,
 	}
 	bindText(cmd.Flags(), &i.from, "from-0.3", "URL of the running Corvo 0.3")
 	bindText(cmd.Flags(), &i.fromKeyFile, "from-key-file", "file with its admin key or password, - for stdin; or CORVO_FROM_KEY")
-	bindText(cmd.Flags(), &i.keysFile, "keys-file", "new file for the secrets of the keys made anew; without it no keys are made")
-	cmd.Flags().BoolVar(&i.dryRun, "dry-run", false, "report what would be copied, and write nothing")
+	bindText(cmd.Flags(), &i.keysFile, "keys-file", "new file for the secrets of the created keys; without it no keys are created")
+	cmd.Flags().BoolVar(&i.dryRun, "dry-run", false, "report what the import would copy, and write nothing")
 	return cmd
 }
 
 func (i *importing) run(cmd *cobra.Command, _ []string) error {
 	if i.from == "" {
-		return misusef("--from-0.3 is needed: the URL of the running server to copy from")
+		return misusef("--from-0.3 is missing: give the URL of the running Corvo 0.3")
 	}
 	source, err := i.source()
 	if err != nil {
@@ -66,13 +66,13 @@ func (i *importing) run(cmd *cobra.Command, _ []string) error {
 	})
 	bar.clear()
 	if err := errors.Join(err, done()); err != nil {
-		return fmt.Errorf("the import stopped: %w; run it again, it goes on where it stopped", err)
+		return fmt.Errorf("the import stopped: %w; run it again to continue", err)
 	}
 	if err := tell(i.remote, cmd, report, showImport); err != nil {
 		return err
 	}
 	if !report.Complete() {
-		return errors.New("not everything was copied: the report says what and why")
+		return errors.New("the import is incomplete: the report lists the missing jobs and settings with reasons")
 	}
 	return nil
 }

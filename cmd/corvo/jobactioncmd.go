@@ -27,23 +27,23 @@ type act func(ctx context.Context, c *client.Client, id string) (status string, 
 // jobActions are the commands that do one thing to jobs.
 func jobActions() []*cobra.Command {
 	var holdReason, rejectReason string
-	hold := onJobs("hold", "Keep jobs that wait from being fetched", func(ctx context.Context, c *client.Client, id string) (string, error) {
+	hold := onJobs("hold", "Hold waiting jobs, so that no worker fetches them", func(ctx context.Context, c *client.Client, id string) (string, error) {
 		return "held", c.Hold(ctx, id, holdReason)
 	})
-	hold.Flags().StringVar(&holdReason, "reason", "", "why")
-	reject := onJobs("reject", "Have held jobs die", func(ctx context.Context, c *client.Client, id string) (string, error) {
+	hold.Flags().StringVar(&holdReason, "reason", "", "reason, shown with the job")
+	reject := onJobs("reject", "Reject held jobs; they become dead", func(ctx context.Context, c *client.Client, id string) (string, error) {
 		return "dead", c.Reject(ctx, id, rejectReason)
 	})
-	reject.Flags().StringVar(&rejectReason, "reason", "", "why")
+	reject.Flags().StringVar(&rejectReason, "reason", "", "reason, shown with the job")
 	return []*cobra.Command{
-		onJobs("retry", "Have settled jobs run again from their first attempt", func(ctx context.Context, c *client.Client, id string) (string, error) {
+		onJobs("retry", "Run settled jobs again from their first attempt", func(ctx context.Context, c *client.Client, id string) (string, error) {
 			return "pending", c.Retry(ctx, id)
 		}),
-		onJobs("cancel", "Give jobs up; the workers of active ones are told to stop", func(ctx context.Context, c *client.Client, id string) (string, error) {
+		onJobs("cancel", "Cancel jobs and tell workers of active ones to stop", func(ctx context.Context, c *client.Client, id string) (string, error) {
 			return c.Cancel(ctx, id)
 		}),
 		hold, newApprove(), reject,
-		onJobs("delete", "Remove jobs; active ones are cancelled first", func(ctx context.Context, c *client.Client, id string) (string, error) {
+		onJobs("delete", "Delete jobs; active ones are cancelled first", func(ctx context.Context, c *client.Client, id string) (string, error) {
 			return c.Delete(ctx, id)
 		}),
 	}
@@ -107,7 +107,7 @@ func showActed(w io.Writer, all []acted) {
 // nobody should give many jobs one payload by mistake.
 func newApprove() *cobra.Command {
 	var made edits[api.ApproveRequest]
-	cmd := onJobs("approve", "Let held jobs run", func(ctx context.Context, c *client.Client, id string) (string, error) {
+	cmd := onJobs("approve", "Approve held jobs; they become pending", func(ctx context.Context, c *client.Client, id string) (string, error) {
 		if len(made) == 0 {
 			return "pending", c.Approve(ctx, id)
 		}
@@ -117,16 +117,16 @@ func newApprove() *cobra.Command {
 	})
 	cmd.Args = func(cmd *cobra.Command, ids []string) error {
 		if len(made) > 0 && len(ids) > 1 {
-			return misusef("what an approval changes it changes of one job; %d are named", len(ids))
+			return misusef("an approval with changes is for one job; %d are named: approve each by itself", len(ids))
 		}
 		return cobra.MinimumNArgs(1)(cmd, ids)
 	}
 	made.bind(cmd,
-		set("payload", "its payload from now on", document, func(r *api.ApproveRequest) *json.RawMessage { return &r.Payload }),
-		set("checkpoint", "its checkpoint from now on", document, func(r *api.ApproveRequest) *json.RawMessage { return &r.Checkpoint }),
-		option("max-iterations", "how many iterations it may have in all", whole, func(r *api.ApproveRequest) **int { return &agentOf(r).MaxIterations }),
-		option("max-cost-usd", "what it may cost in all", dollars, func(r *api.ApproveRequest) **money.Nano { return &agentOf(r).MaxCostUSD }),
-		set("iteration-timeout", "how long each iteration may take, such as 10m", span, func(r *api.ApproveRequest) *api.Duration { return &agentOf(r).IterationTimeout }),
+		set("payload", "new payload of the job", document, func(r *api.ApproveRequest) *json.RawMessage { return &r.Payload }),
+		set("checkpoint", "new checkpoint of the job", document, func(r *api.ApproveRequest) *json.RawMessage { return &r.Checkpoint }),
+		option("max-iterations", "new limit on the job's iterations", whole, func(r *api.ApproveRequest) **int { return &agentOf(r).MaxIterations }),
+		option("max-cost-usd", "new limit on the job's total cost", dollars, func(r *api.ApproveRequest) **money.Nano { return &agentOf(r).MaxCostUSD }),
+		set("iteration-timeout", "new time limit of an iteration, such as 10m", span, func(r *api.ApproveRequest) *api.Duration { return &agentOf(r).IterationTimeout }),
 	)
 	return cmd
 }

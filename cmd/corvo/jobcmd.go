@@ -29,7 +29,7 @@ func onJob[A any](verb, short string, ask func(cmd *cobra.Command, c *client.Cli
 }
 
 func newWhy() *cobra.Command {
-	return onJob("why", "Why a job does not run", func(cmd *cobra.Command, c *client.Client, id string) (api.Why, error) {
+	return onJob("why", "Explain why a job does not run", func(cmd *cobra.Command, c *client.Client, id string) (api.Why, error) {
 		return c.Why(cmd.Context(), id, client.Read{})
 	}, showWhy)
 }
@@ -82,7 +82,7 @@ func awaitedText(y api.Why) string {
 }
 
 func newInspect() *cobra.Command {
-	return onJob("inspect", "Everything about a job", func(cmd *cobra.Command, c *client.Client, id string) (api.Job, error) {
+	return onJob("inspect", "Show a job with all its fields and attempts", func(cmd *cobra.Command, c *client.Client, id string) (api.Job, error) {
 		return c.Job(cmd.Context(), id, client.Read{})
 	}, showJob)
 }
@@ -182,7 +182,7 @@ func newHeld() *cobra.Command {
 	r := &remote{}
 	var queue string
 	cmd := &cobra.Command{
-		Use: "held", Short: "The jobs that wait for a person, and what holds them", Args: cobra.NoArgs,
+		Use: "held", Short: "List held jobs with the reason for each hold", Args: cobra.NoArgs,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Job, error) {
 			limit := searchPage
 			req := api.SearchRequest{SearchFilter: api.SearchFilter{State: []string{"held"}, Queue: queue}, Order: "asc", Limit: &limit}
@@ -212,14 +212,14 @@ func newHeld() *cobra.Command {
 		}),
 	}
 	r.bind(cmd)
-	cmd.Flags().StringVar(&queue, "queue", "", "only those of this queue")
+	cmd.Flags().StringVar(&queue, "queue", "", "queue of the jobs (default all)")
 	return cmd
 }
 
 func newMove() *cobra.Command {
 	r, reset, keep := &remote{}, false, true
 	cmd := &cobra.Command{
-		Use: "move ID QUEUE", Short: "Put a job into another queue", Args: cobra.ExactArgs(2),
+		Use: "move ID QUEUE", Short: "Move a job to another queue", Args: cobra.ExactArgs(2),
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
 			req := api.MoveJobRequest{Queue: args[1], ResetAttempts: reset}
 			if !keep {
@@ -229,26 +229,26 @@ func newMove() *cobra.Command {
 		}, showStatus),
 	}
 	r.bind(cmd)
-	cmd.Flags().BoolVar(&reset, "reset-attempts", false, "give the job all its attempts anew; its history stays")
-	cmd.Flags().BoolVar(&keep, "keep-priority", true, "if false, the job takes the priority that QUEUE gives to jobs that say none")
+	cmd.Flags().BoolVar(&reset, "reset-attempts", false, "reset the job's attempts; its history stays")
+	cmd.Flags().BoolVar(&keep, "keep-priority", true, "keep the job's priority; if false, use the default priority of QUEUE")
 	return cmd
 }
 
 func newReplay() *cobra.Command {
 	from := 0
-	cmd := onJob("replay", "Make a job that does an iteration of another again and goes on from there; prints its id", func(cmd *cobra.Command, c *client.Client, id string) (api.EnqueueResponse, error) {
+	cmd := onJob("replay", "Create a job that replays an agent from an iteration", func(cmd *cobra.Command, c *client.Client, id string) (api.EnqueueResponse, error) {
 		if from < 1 {
-			return api.EnqueueResponse{}, misusef("--from is %d; it says which iteration is done again, and the first is 1: corvo iterations %s shows them", from, id)
+			return api.EnqueueResponse{}, misusef("--from is %d; it must be the number of the first iteration to replay, 1 or more: corvo iterations %s lists them", from, id)
 		}
 		made, err := c.Replay(cmd.Context(), id, from)
 		return api.EnqueueResponse{JobID: made, Status: "pending"}, err
 	}, func(w io.Writer, made api.EnqueueResponse) { fmt.Fprintln(w, made.JobID) })
-	cmd.Flags().IntVar(&from, "from", 0, "the iteration that is done again; 1 is the first")
+	cmd.Flags().IntVar(&from, "from", 0, "number of the first iteration to replay; 1 is the first")
 	return cmd
 }
 
 func newIterations() *cobra.Command {
-	return onJob("iterations", "The iterations of an agent's job that have ended, oldest first", func(cmd *cobra.Command, c *client.Client, id string) (api.Iterations, error) {
+	return onJob("iterations", "List the finished iterations of an agent job, oldest first", func(cmd *cobra.Command, c *client.Client, id string) (api.Iterations, error) {
 		all := api.Iterations{Iterations: []api.Iteration{}}
 		for after := 0; ; {
 			page, err := c.Iterations(cmd.Context(), id, client.IterationPage{After: after}, client.Read{})
@@ -279,7 +279,7 @@ func newIterations() *cobra.Command {
 func newScores() *cobra.Command {
 	var add []string
 	var scorer string
-	cmd := onJob("scores", "The judgements of a job", func(cmd *cobra.Command, c *client.Client, id string) (api.Scores, error) {
+	cmd := onJob("scores", "List the scores of a job, or add scores", func(cmd *cobra.Command, c *client.Client, id string) (api.Scores, error) {
 		given, err := readScores(add)
 		if err != nil {
 			return api.Scores{}, err
@@ -299,8 +299,8 @@ func newScores() *cobra.Command {
 			{"CREATED", func(s api.Score) string { return clock(s.CreatedAt) }},
 		})
 	})
-	cmd.Flags().StringArrayVar(&add, "add", nil, "judge it first, DIMENSION=VALUE; more than one are allowed")
-	cmd.Flags().StringVar(&scorer, "scorer", "", "who judges")
+	cmd.Flags().StringArrayVar(&add, "add", nil, "score to add first, DIMENSION=VALUE; may be repeated")
+	cmd.Flags().StringVar(&scorer, "scorer", "", "name of the scorer")
 	return cmd
 }
 

@@ -13,9 +13,9 @@ import (
 
 // keyFlags are what can be said of a key when it is made.
 var keyFlags = []edit[api.SetKeyRequest]{
-	set("roles", "its roles, such as worker,readonly", names, func(r *api.SetKeyRequest) *[]string { return &r.Roles }),
-	set("queues", "patterns of the queues it may touch, such as mail.* (default all)", names, func(r *api.SetKeyRequest) *[]string { return &r.QueueScope }),
-	set("expires-at", "from when on it opens nothing (default never)", instant, func(r *api.SetKeyRequest) *api.Time { return &r.ExpiresAt }),
+	set("roles", "roles of the key, such as worker,readonly", names, func(r *api.SetKeyRequest) *[]string { return &r.Roles }),
+	set("queues", "patterns of the allowed queues, such as mail.* (default all)", names, func(r *api.SetKeyRequest) *[]string { return &r.QueueScope }),
+	set("expires-at", "time or date of expiry (default never)", instant, func(r *api.SetKeyRequest) *api.Time { return &r.ExpiresAt }),
 }
 
 // keyRoles are the built-in roles of an API key.
@@ -23,8 +23,8 @@ var keyRoles = []string{"worker", "readonly", "operator", "admin"}
 
 // keyChanges are what else can be said of one that is there.
 var keyChanges = []edit[api.SetKeyRequest]{
-	set("name", "its name for people", words, func(r *api.SetKeyRequest) *string { return &r.Name }),
-	option("enabled", "whether it opens anything", yesNo, func(r *api.SetKeyRequest) **bool { return &r.Enabled }),
+	set("name", "name of the key", words, func(r *api.SetKeyRequest) *string { return &r.Name }),
+	option("enabled", "whether the key is valid", yesNo, func(r *api.SetKeyRequest) **bool { return &r.Enabled }),
 }
 
 var keyColumns = []column[api.Key]{
@@ -44,24 +44,24 @@ var keyDetails = []column[api.Key]{
 
 func newKeys() *cobra.Command {
 	r := &remote{}
-	cmd := group(&cobra.Command{Use: "keys", Short: "API keys: who may do what in which queues"})
+	cmd := group(&cobra.Command{Use: "keys", Short: "Manage API keys with their roles and queues"})
 	r.bind(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "list", Short: "All API keys, without their secrets", Args: cobra.NoArgs,
+			Use: "list", Short: "List API keys, without their secrets", Args: cobra.NoArgs,
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Key, error) {
 				return c.ListKeys(cmd.Context())
 			}, func(w io.Writer, all []api.Key) { showList(w, all, keyColumns) }),
 		},
 		&cobra.Command{
-			Use: "get KEY", Aliases: []string{"show"}, Short: "Everything about an API key but its secret", Args: cobra.ExactArgs(1),
+			Use: "get KEY", Aliases: []string{"show"}, Short: "Show an API key, without its secret", Args: cobra.ExactArgs(1),
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Key, error) {
 				return c.Key(cmd.Context(), args[0])
 			}, showKey),
 		},
 		newKeyCreate(r), newKeySet(r), newKeyRotate(r),
 		&cobra.Command{
-			Use: "revoke KEY", Short: "Delete an API key; what it was used for ends at once", Args: cobra.ExactArgs(1),
+			Use: "revoke KEY", Short: "Delete an API key, effective immediately", Args: cobra.ExactArgs(1),
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
 				return done("revoked"), c.RevokeKey(cmd.Context(), args[0])
 			}, showStatus),
@@ -74,7 +74,7 @@ func newKeyCreate(r *remote) *cobra.Command {
 	var made edits[api.SetKeyRequest]
 	var file secretOut
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make an API key; prints its secret, which is not kept", Args: cobra.ExactArgs(1),
+		Use: "create NAME", Short: "Create an API key and print its secret once", Args: cobra.ExactArgs(1),
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.CreatedKey, error) {
 			req := api.SetKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: args[0]}}
 			made.apply(&req)
@@ -86,8 +86,8 @@ func newKeyCreate(r *remote) *cobra.Command {
 	return asksForRoles(cmd, keyRoles)
 }
 
-// unsaidStays explains the flags of commands that change a key.
-const unsaidStays = "What no flag says stays as it is; --FLAG " + nothing + " takes away what it says."
+// partialChange explains the flags of commands that change a resource.
+const partialChange = "Fields without a flag keep their value; --FLAG " + nothing + " removes a value."
 
 // changedKey builds the request that makes the edits to a key and keeps the rest of it.
 func changedKey(was api.Key, made *edits[api.SetKeyRequest]) (req api.SetKeyRequest, err error) {
@@ -96,7 +96,7 @@ func changedKey(was api.Key, made *edits[api.SetKeyRequest]) (req api.SetKeyRequ
 		return req, err
 	}
 	if err := json.Unmarshal(text, &req); err != nil {
-		return req, fmt.Errorf("the key that is there: %w", err)
+		return req, fmt.Errorf("the existing key: %w", err)
 	}
 	made.apply(&req)
 	return req, nil
@@ -105,8 +105,8 @@ func changedKey(was api.Key, made *edits[api.SetKeyRequest]) (req api.SetKeyRequ
 func newKeySet(r *remote) *cobra.Command {
 	var made edits[api.SetKeyRequest]
 	cmd := &cobra.Command{
-		Use: "set KEY", Short: "Change what flags say of an API key; its secret stays", Args: cobra.ExactArgs(1),
-		Long: "Change what flags say of an API key; its secret stays. " + unsaidStays,
+		Use: "set KEY", Short: "Change settings of an API key; the secret stays", Args: cobra.ExactArgs(1),
+		Long: "Change settings of an API key; the secret stays. " + partialChange,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (answer api.Key, err error) {
 			was, err := c.Key(cmd.Context(), args[0])
 			if err != nil {
@@ -127,7 +127,7 @@ func newKeyRotate(r *remote) *cobra.Command {
 	var made edits[api.RotateRequest]
 	var file secretOut
 	cmd := &cobra.Command{
-		Use: "rotate KEY", Short: "Give an API key another secret; prints it, and it is not kept", Args: cobra.ExactArgs(1),
+		Use: "rotate KEY", Short: "Replace the secret of an API key and print it once", Args: cobra.ExactArgs(1),
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.CreatedKey, error) {
 			var req api.RotateRequest
 			made.apply(&req)
@@ -135,7 +135,7 @@ func newKeyRotate(r *remote) *cobra.Command {
 		}, showSecret),
 	}
 	file.bind(cmd)
-	made.bind(cmd, set("overlap", "how long the old secret opens, too; 0s ends it at once (default 1h)", span, func(r *api.RotateRequest) *api.Duration { return &r.Overlap }))
+	made.bind(cmd, set("overlap", "remaining validity of the old secret; 0s ends it at once (default 1h)", span, func(r *api.RotateRequest) *api.Duration { return &r.Overlap }))
 	return cmd
 }
 

@@ -29,15 +29,15 @@ func newLogin() *cobra.Command {
 	r := &remote{}
 	var endpoint, name, file, namespace string
 	cmd := &cobra.Command{
-		Use: "login", Short: "Keep a cloud token in a profile", Args: cobra.NoArgs,
-		Long: "Keep a cloud token in a profile, once the cloud has taken it. The token comes from a file or from stdin, never\n" +
-			"from an argument, and is not printed. The profile is used from then on where --profile names no other.",
+		Use: "login", Short: "Store a cloud token in a profile", Args: cobra.NoArgs,
+		Long: "Store a cloud token in a profile after the cloud has accepted it. The token is read from a file or from stdin, never\n" +
+			"from an argument, and is not printed. The profile becomes the current one, which commands without --profile use.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := r.checkOutput(); err != nil {
 				return err
 			}
 			if file == "" {
-				return api.Errorf(api.Unsupported, "the cloud has no sign-in with a browser (OIDC) yet: give a cloud token with --token-file FILE, or - for stdin; corvo-cloud dev writes one to dev.env in its data directory")
+				return api.Errorf(api.Unsupported, "sign-in with a browser (OIDC) does not exist yet: give a cloud token with --token-file FILE, or - for stdin; corvo-cloud dev writes one to dev.env in its data directory")
 			}
 			all, err := readProfiles()
 			if err != nil {
@@ -69,10 +69,10 @@ func newLogin() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	bindText(flags, &file, "token-file", "file with the cloud token, or - for stdin")
-	bindText(flags, &endpoint, "endpoint", "URL of the cloud, or CORVO_ENDPOINT (default: the profile's)")
-	bindText(flags, &name, "profile", "the profile, or CORVO_PROFILE (default: the current one, at first "+firstProfile+")")
-	bindText(flags, &namespace, "namespace", "namespace that commands on jobs and queues speak to")
+	bindText(flags, &file, "token-file", "file with the cloud token, - for stdin")
+	bindText(flags, &endpoint, "endpoint", "URL of the cloud; or CORVO_ENDPOINT (default: the profile's)")
+	bindText(flags, &name, "profile", "profile to store the token in; or CORVO_PROFILE (default: the current one, at first "+firstProfile+")")
+	bindText(flags, &namespace, "namespace", "namespace for commands on jobs and queues")
 	r.bindOutput(cmd)
 	completeFlag(cmd, "profile", completeProfiles)
 	return cmd
@@ -96,14 +96,14 @@ func takes(cmd *cobra.Command, p profile, namespace string) ([]string, error) {
 	defer c.Close()
 	orgs, err := c.Orgs(cmd.Context())
 	if api.CodeOf(err) == api.NotFound {
-		return nil, fmt.Errorf("%s has no cloud API: %w; a cloud token logs in at the URL of the cloud's gateway or control plane. For a node that is no cloud's, keep its API key: corvo profiles set NAME --endpoint URL --api-key-file FILE", p.Endpoint, err)
+		return nil, fmt.Errorf("%s has no cloud API: %w; give the URL of the cloud's gateway or control plane. For a node outside the cloud, store its API key: corvo profiles set NAME --endpoint URL --api-key-file FILE", p.Endpoint, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if namespace != "" {
 		if _, err := c.Namespace(cmd.Context(), namespace); err != nil {
-			return nil, fmt.Errorf("--namespace %s: %w; nothing is kept: say another, or leave it out and look with corvo cloud namespaces", namespace, err)
+			return nil, fmt.Errorf("--namespace %s: %w; nothing was stored: give another namespace, or leave it out and run corvo cloud namespaces", namespace, err)
 		}
 	}
 	names := []string{}

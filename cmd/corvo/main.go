@@ -27,15 +27,15 @@ func main() {
 func newRoot() *cobra.Command {
 	root := group(&cobra.Command{
 		Use:           "corvo",
-		Short:         "A job queue for background and AI-agent work",
+		Short:         "Run and use Corvo, a job queue for background and AI-agent work",
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	})
 	root.AddGroup(
 		&cobra.Group{ID: "jobs", Title: "Jobs:"},
-		&cobra.Group{ID: "rules", Title: "Agents, money and limits:"},
-		&cobra.Group{ID: "node", Title: "Nodes:"},
-		&cobra.Group{ID: "people", Title: "The cloud, and who you are:"},
+		&cobra.Group{ID: "rules", Title: "Rules, budgets and alerts:"},
+		&cobra.Group{ID: "node", Title: "Nodes and access:"},
+		&cobra.Group{ID: "people", Title: "Cloud and profiles:"},
 	)
 	for id, commands := range map[string][]*cobra.Command{
 		"jobs":   append(append(jobCommands(), queueCommands()...), newEnqueue(), newSchedules(), newEvents()),

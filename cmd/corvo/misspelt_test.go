@@ -17,7 +17,7 @@ func TestMisspeltWordsAreSuggested(t *testing.T) {
 		"enqueue q --dely 1m": "is it --delay?",
 		"serch":               "is it search?",
 		"kyes create":         "is it keys?",
-		"search --frobnicate": "unknown flag: --frobnicate; corvo search --help says what there is",
+		"search --frobnicate": "unknown flag: --frobnicate; see corvo search --help",
 		"enqueue q --delay 1m --scheduled-at 2035-01-01": "give one of them",
 	} {
 		a := corvo(t, []string{"CORVO_ENDPOINT=http://127.0.0.1:1", "CORVO_API_KEY=x"}, strings.Fields(line)...)

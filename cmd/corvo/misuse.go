@@ -56,13 +56,13 @@ func advice(err error) string {
 	var answer *api.Error
 	switch {
 	case errors.As(err, &answer) && strings.HasPrefix(answer.Message, "no route ") && strings.Contains(answer.Message, " /cloud/v1/"):
-		return text + "; that endpoint is a node and not the cloud: a node has no login and takes an API key, with --api-key-file or CORVO_API_KEY; where the cloud is, --endpoint says"
+		return text + "; the endpoint is a node, not the cloud: give the cloud's URL with --endpoint, or an API key for the node with --api-key-file or CORVO_API_KEY"
 	case !errors.As(err, &request):
 		return text
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return text + "; nobody answers there: start a node with corvo server, or say where one is with --endpoint or CORVO_ENDPOINT"
+		return text + "; no server answers there: start a node with corvo server, or give its URL with --endpoint or CORVO_ENDPOINT"
 	case errors.Is(err, context.DeadlineExceeded):
-		return text + "; the server took too long, and what it was asked for may have been done: look before you ask again"
+		return text + "; the server took too long and may have carried out the request: check before you repeat it"
 	}
 	return text
 }

@@ -9,7 +9,7 @@ import (
 )
 
 var prices = resource[api.PriceRequest, api.Price]{
-	use: "prices", short: "Prices: what models cost, in dollars for a million tokens", one: "price", many: "prices, those that came with the server included", arg: "PRICE",
+	use: "prices", short: "Manage model prices, in dollars for a million tokens", one: "price", many: "prices, including the built-in ones", arg: "PRICE",
 	list: (*client.Client).Prices, get: (*client.Client).Price, create: (*client.Client).CreatePrice,
 	put: (*client.Client).PutPrice, remove: (*client.Client).DeletePrice,
 	version: func(p *api.Price) int64 { return p.Version },
@@ -19,15 +19,15 @@ var prices = resource[api.PriceRequest, api.Price]{
 		return nil
 	},
 	flags: []edit[api.PriceRequest]{
-		set("provider", "whose model it is (default whoever's)", words, func(r *api.PriceRequest) *string { return &r.Provider }),
-		set("over-input-tokens", "only of reports with more input than that", tokens, func(r *api.PriceRequest) *int64 { return &r.OverInputTokens }),
-		option("input-usd-per-million", "of input", dollars, func(r *api.PriceRequest) **money.Nano { return &r.InputUSDPerMillion }),
-		option("output-usd-per-million", "of output", dollars, func(r *api.PriceRequest) **money.Nano { return &r.OutputUSDPerMillion }),
-		option("cache-creation-usd-per-million", "of input that is written to a cache (default that of input)", dollars, func(r *api.PriceRequest) **money.Nano { return &r.CacheCreationUSDPerMill }),
-		option("cache-read-usd-per-million", "of input that is read from a cache (default that of input)", dollars, func(r *api.PriceRequest) **money.Nano { return &r.CacheReadUSDPerMillion }),
+		set("provider", "provider of the model (default any)", words, func(r *api.PriceRequest) *string { return &r.Provider }),
+		set("over-input-tokens", "input tokens above which the price applies", tokens, func(r *api.PriceRequest) *int64 { return &r.OverInputTokens }),
+		option("input-usd-per-million", "price of input", dollars, func(r *api.PriceRequest) **money.Nano { return &r.InputUSDPerMillion }),
+		option("output-usd-per-million", "price of output", dollars, func(r *api.PriceRequest) **money.Nano { return &r.OutputUSDPerMillion }),
+		option("cache-creation-usd-per-million", "price of input written to a cache (default: the input price)", dollars, func(r *api.PriceRequest) **money.Nano { return &r.CacheCreationUSDPerMill }),
+		option("cache-read-usd-per-million", "price of input read from a cache (default: the input price)", dollars, func(r *api.PriceRequest) **money.Nano { return &r.CacheReadUSDPerMillion }),
 	},
 	renames: []edit[api.PriceRequest]{
-		set("model", "which model; a * at its end stands for any ending", words, func(r *api.PriceRequest) *string { return &r.Model }),
+		set("model", "name of the model; a * at its end matches any ending", words, func(r *api.PriceRequest) *string { return &r.Model }),
 	},
 	columns: []column[api.Price]{
 		{"MODEL", func(p api.Price) string { return p.Model }},

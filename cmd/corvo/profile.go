@@ -53,7 +53,7 @@ func profilesPath() (string, error) {
 	if dir == "" {
 		home, err := os.UserHomeDir()
 		if err != nil {
-			return "", fmt.Errorf("the profiles are in ~/.config/corvo/config.yaml, or where XDG_CONFIG_HOME says: %w", err)
+			return "", fmt.Errorf("the profiles belong in ~/.config/corvo/config.yaml or below XDG_CONFIG_HOME: %w", err)
 		}
 		dir = filepath.Join(home, ".config")
 	}
@@ -80,7 +80,7 @@ func readProfiles() (p profiles, err error) {
 		return p, err
 	}
 	if runtime.GOOS != "windows" && info.Mode().Perm()&othersMay != 0 {
-		return p, misusef("%s may be read or written by others and is for secrets: chmod 600 %s", path, path)
+		return p, misusef("other users may read or write %s, which holds secrets: run chmod 600 %s", path, path)
 	}
 	text, err := io.ReadAll(f)
 	if err != nil {
@@ -123,7 +123,7 @@ func (p profiles) named(name string) (profile, error) {
 	}
 	found, ok := p.All[name]
 	if !ok {
-		return profile{}, misusef("there is no profile %q; corvo profiles shows all, corvo profiles set makes one", name)
+		return profile{}, misusef("profile %q does not exist: corvo profiles lists all, corvo profiles set creates one", name)
 	}
 	return found, nil
 }
@@ -133,7 +133,7 @@ func (p profiles) named(name string) (profile, error) {
 func (p profiles) toChange(name string) (profile, error) {
 	found, ok := p.All[name]
 	if !ok && !profileName.MatchString(name) {
-		return found, misusef("the profile's name is %q; it must have 1 to 64 letters, digits, dots, dashes and underscores, and begin with a letter or digit", name)
+		return found, misusef("the profile's name is %q; it must have 1 to 64 letters, digits, dots, dashes and underscores, and start with a letter or digit", name)
 	}
 	return found, nil
 }

@@ -72,13 +72,13 @@ profiles:
 		{"a key in an argument", []string{"CORVO_API_KEY=wrong"}, []string{"--api-key", key}, 0, "QUEUE"},
 		{"another server does not get the profile's key", []string{"CORVO_ENDPOINT=" + other}, nil, 1, "UNAUTHORIZED"},
 		{"nor by a flag", nil, []string{"--endpoint", other}, 1, "UNAUTHORIZED"},
-		{"and says why", []string{"CORVO_ENDPOINT=" + other}, nil, 1, "the secrets of profile good were left out, since they are for " + node.endpoint},
+		{"and says why", []string{"CORVO_ENDPOINT=" + other}, nil, 1, "the secrets of profile good were not sent, because they are for " + node.endpoint},
 		{"not of a profile without", []string{"CORVO_ENDPOINT=" + other, "CORVO_PROFILE=keyless"}, nil, 1, "X-API-Key: KEY\n"},
 		{"nor where a key was shown", []string{"CORVO_ENDPOINT=" + other, "CORVO_API_KEY=wrong"}, nil, 1, "copied to its end\n"},
-		{"in the cloud neither", []string{"CORVO_ENDPOINT=" + other, "CORVO_PROFILE=cloud"}, []string{"--namespace", "n"}, 2, "the secrets of profile cloud were left out"},
+		{"in the cloud neither", []string{"CORVO_ENDPOINT=" + other, "CORVO_PROFILE=cloud"}, []string{"--namespace", "n"}, 2, "the secrets of profile cloud were not sent"},
 		{"its own server in capitals", []string{"CORVO_ENDPOINT=" + strings.Replace(node.endpoint, "http:", "HTTP:", 1)}, nil, 0, "QUEUE"},
 		{"its own server by a variable", []string{"CORVO_ENDPOINT=" + node.endpoint}, nil, 0, "QUEUE"},
-		{"two servers", []string{"CORVO_ENDPOINT=" + other}, []string{"--profile", "good"}, 2, "unset one"},
+		{"two servers", []string{"CORVO_ENDPOINT=" + other}, []string{"--profile", "good"}, 2, "unset the variable"},
 		{"no such profile", nil, []string{"--profile", "lost"}, 2, "corvo profiles"},
 		{"a namespace without a token", nil, []string{"--namespace", "orders"}, 2, "corvo login"},
 		{"a token without a namespace", []string{"CORVO_CLOUD_TOKEN=t"}, []string{"--profile", "keyless"}, 2, "--namespace"},
@@ -148,8 +148,8 @@ profiles:
 		{"both", []string{key}, []string{"--cloud-token-file", tokenFile}, "token-of-file@kept"},
 		{"key", []string{key, namespace}, []string{"--cloud-token-file", tokenFile}, "token-of-file@set"},
 		{"key", []string{token, namespace}, nil, "token-set@set"},
-		{"key", nil, []string{"--cloud-token-file", tokenFile}, "corvo cloud namespaces shows all"},
-		{"key", nil, []string{"--namespace", "other"}, "there is no cloud token"},
+		{"key", nil, []string{"--cloud-token-file", tokenFile}, "corvo cloud namespaces lists them"},
+		{"key", nil, []string{"--namespace", "other"}, "needs a cloud token"},
 		{"login", []string{key, namespace}, nil, "unset CORVO_API_KEY or CORVO_NAMESPACE"},
 		{"key", nil, []string{"--api-key", "k", "--namespace", "other"}, "leave out --api-key"},
 		{"key", nil, []string{"--api-key-file", keyFile, "--cloud-token-file", tokenFile}, "leave out --api-key"},
@@ -211,7 +211,7 @@ func TestProfilesThatAreRefused(t *testing.T) {
 		{0o640, "profiles: {}", "chmod 600"},
 		{0o604, "profiles: {}", "chmod 600"},
 		{0o600, "profiles: {a: {api_key: x}}", "api_key not found"},
-		{0o600, "profile: lost", `no profile "lost"`},
+		{0o600, "profile: lost", `profile "lost" does not exist`},
 		{0o600, "[", "config.yaml"},
 	} {
 		config, _ := withProfiles(t, c.mode, c.text)
@@ -269,7 +269,7 @@ func TestSameEndpoint(t *testing.T) {
 func TestANodesSettingsThatCannotBeAreMisuse(t *testing.T) {
 	t.Parallel()
 	a := corvo(t, nil, "server", "--data-dir", t.TempDir(), "--dev", "--bind", "0.0.0.0:0")
-	if a.code != exitMisuse || !strings.Contains(a.stderr, "--dev is open") {
+	if a.code != exitMisuse || !strings.Contains(a.stderr, "--dev serves without keys") {
 		t.Errorf("%d, %s", a.code, a.stderr)
 	}
 }
@@ -310,7 +310,7 @@ func TestANodeIsNotTheCloud(t *testing.T) {
 		{"cloud", "hosts"},
 	} {
 		a := corvo(t, env, args...)
-		if a.code != 1 || !strings.Contains(a.stderr, "is a node and not the cloud") || !strings.Contains(a.stderr, "--api-key-file or CORVO_API_KEY") {
+		if a.code != 1 || !strings.Contains(a.stderr, "is a node, not the cloud") || !strings.Contains(a.stderr, "--api-key-file or CORVO_API_KEY") {
 			t.Errorf("corvo %v: exit %d, %s", args, a.code, a.stderr)
 		}
 	}

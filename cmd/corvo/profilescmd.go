@@ -24,18 +24,18 @@ type profileShown struct {
 // newProfiles are the commands about the file of profiles. They ask no server.
 func newProfiles() *cobra.Command {
 	r := &remote{}
-	cmd := group(&cobra.Command{Use: "profiles", Short: "Profiles: servers, and who you are there", Long: "Profiles: servers, and who you are there. They are in ~/.config/corvo/config.yaml (or below XDG_CONFIG_HOME),\n" +
-		"which nobody else may read. A flag wins over the environment, which wins over the profile; the secrets of a\n" +
-		"profile go to its own endpoint only."})
+	cmd := group(&cobra.Command{Use: "profiles", Short: "Manage profiles, stored endpoints with credentials", Long: "Manage profiles, stored endpoints with credentials. They are in ~/.config/corvo/config.yaml (or below\n" +
+		"XDG_CONFIG_HOME), readable by you alone. Flags override the environment, which overrides the profile. The secrets\n" +
+		"of a profile are sent to its own endpoint only."})
 	r.bindOutput(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "list", Short: "All profiles, without their secrets", Args: cobra.NoArgs,
+			Use: "list", Short: "List profiles, without their secrets", Args: cobra.NoArgs,
 			RunE: onProfiles(r, func(all *profiles, _ []string) ([]profileShown, error) { return all.shown(), nil }, showProfiles),
 		},
 		newProfileSet(r),
 		&cobra.Command{
-			Use: "use PROFILE", Short: "Have a profile count where nobody names one", Args: cobra.ExactArgs(1),
+			Use: "use PROFILE", Short: "Make a profile the default", Args: cobra.ExactArgs(1),
 			RunE: onProfiles(r, func(all *profiles, args []string) (api.Status, error) {
 				p, err := all.named(args[0])
 				if err != nil {
@@ -82,9 +82,9 @@ func onProfiles[A any](r *remote, do func(all *profiles, args []string) (A, erro
 func newProfileSet(r *remote) *cobra.Command {
 	var made edits[profile]
 	cmd := &cobra.Command{
-		Use: "set PROFILE", Short: "Change what flags say of a profile, or make it", Args: cobra.ExactArgs(1),
-		Long: "Change what flags say of a profile, or make it; the first one is used at once. What no flag says stays as it is;\n" +
-			"--FLAG " + nothing + " takes away what it says. Secrets stay in the files that are named; one from stdin (-) is kept.",
+		Use: "set PROFILE", Short: "Change or create a profile", Args: cobra.ExactArgs(1),
+		Long: "Change or create a profile; the first one becomes the default. Fields without a flag keep their value; --FLAG\n" +
+			nothing + " removes a value. A secret in a file stays there; a secret from stdin (-) is stored in the profile.",
 	}
 	cmd.RunE = onProfiles(r, func(all *profiles, args []string) (api.Status, error) {
 		p, err := all.toChange(args[0])
@@ -103,7 +103,7 @@ func newProfileSet(r *remote) *cobra.Command {
 		set("endpoint", "URL of a node or of the cloud", someText, func(p *profile) *string { return &p.Endpoint }),
 		secretFile("api-key-file", "file with the API key, - for stdin", func(p *profile) (kept, file *string) { return &p.APIKey, &p.APIKeyFile }),
 		secretFile("cloud-token-file", "file with a cloud token, - for stdin", func(p *profile) (kept, file *string) { return &p.CloudToken, &p.CloudTokenFile }),
-		set("namespace", "namespace that a cloud token speaks to", someText, func(p *profile) *string { return &p.Namespace }),
+		set("namespace", "namespace to use with a cloud token", someText, func(p *profile) *string { return &p.Namespace }),
 	)
 	return cmd
 }

@@ -8,7 +8,7 @@ import (
 )
 
 var providers = resource[api.ProviderRequest, api.Provider]{
-	use: "providers", short: "Providers of models, and what they let through in a minute", one: "provider", many: "providers", arg: "PROVIDER",
+	use: "providers", short: "Manage model providers and their rate limits", one: "provider", many: "providers", arg: "PROVIDER",
 	list: (*client.Client).Providers, get: (*client.Client).Provider, create: (*client.Client).CreateProvider,
 	put: (*client.Client).PutProvider, remove: (*client.Client).DeleteProvider,
 	version: func(p *api.Provider) int64 { return p.Version },
@@ -17,9 +17,9 @@ var providers = resource[api.ProviderRequest, api.Provider]{
 		return nil
 	},
 	flags: []edit[api.ProviderRequest]{
-		set("rpm-limit", "requests in a minute", tokens, func(r *api.ProviderRequest) *int64 { return &r.RPMLimit }),
-		set("input-tpm-limit", "input tokens in a minute", tokens, func(r *api.ProviderRequest) *int64 { return &r.InputTPMLimit }),
-		set("output-tpm-limit", "output tokens in a minute", tokens, func(r *api.ProviderRequest) *int64 { return &r.OutputTPMLimit }),
+		set("rpm-limit", "limit on requests in a minute", tokens, func(r *api.ProviderRequest) *int64 { return &r.RPMLimit }),
+		set("input-tpm-limit", "limit on input tokens in a minute", tokens, func(r *api.ProviderRequest) *int64 { return &r.InputTPMLimit }),
+		set("output-tpm-limit", "limit on output tokens in a minute", tokens, func(r *api.ProviderRequest) *int64 { return &r.OutputTPMLimit }),
 	},
 	columns: []column[api.Provider]{
 		{"PROVIDER", func(p api.Provider) string { return p.Name }},

@@ -16,9 +16,9 @@ import (
 func queueCommands() []*cobra.Command {
 	return []*cobra.Command{
 		newQueues(),
-		onPossibleQueue("pause", "Have no job of a queue fetched; jobs may be added", "paused", (*client.Client).PauseQueue),
-		onPossibleQueue("resume", "Undo pause, and drain", "resumed", (*client.Client).ResumeQueue),
-		onQueue("clear", "Remove the jobs that wait in a queue; active and held ones stay", func(ctx context.Context, c *client.Client, queue string) (api.Cleared, error) {
+		onPossibleQueue("pause", "Stop fetches from a queue; enqueues go on", "paused", (*client.Client).PauseQueue),
+		onPossibleQueue("resume", "Resume a paused or drained queue", "resumed", (*client.Client).ResumeQueue),
+		onQueue("clear", "Delete the waiting jobs of a queue, except held ones", func(ctx context.Context, c *client.Client, queue string) (api.Cleared, error) {
 			return c.ClearQueue(ctx, queue)
 		}, showCleared),
 		newDrain(), newDestroy(),
@@ -53,7 +53,7 @@ func onPossibleQueue(verb, short, did string, ask func(c *client.Client, ctx con
 				return api.Status{}, err
 			}
 			if api.CodeOf(look) == api.NotFound {
-				fmt.Fprintf(cmd.ErrOrStderr(), "corvo: there was no queue %s: it has been made\n", args[0])
+				fmt.Fprintf(cmd.ErrOrStderr(), "corvo: queue %s did not exist and was created\n", args[0])
 			}
 			return done(did), nil
 		}, showStatus),
@@ -64,7 +64,7 @@ func onPossibleQueue(verb, short, did string, ask func(c *client.Client, ctx con
 
 func showCleared(w io.Writer, c api.Cleared) {
 	if c.Status != "cleared" {
-		fmt.Fprintf(w, "%s: %s removed so far; the server goes on with it\n", c.Status, jobsText(c.Removed))
+		fmt.Fprintf(w, "%s: %s removed so far; the server continues\n", c.Status, jobsText(c.Removed))
 		return
 	}
 	fmt.Fprintf(w, "%s: %s removed\n", c.Status, jobsText(c.Removed))
@@ -79,17 +79,17 @@ func jobsText(n uint64) string {
 
 func newQueues() *cobra.Command {
 	r := &remote{}
-	cmd := group(&cobra.Command{Use: "queues", Short: "Queues: what is in them, and their settings"})
+	cmd := group(&cobra.Command{Use: "queues", Short: "Show queues and change their settings"})
 	r.bind(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "list", Short: "All queues, by name", Args: cobra.NoArgs,
+			Use: "list", Short: "List queues by name", Args: cobra.NoArgs,
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Queue, error) {
 				return c.Queues(cmd.Context(), client.Read{})
 			}, showQueues),
 		},
 		&cobra.Command{
-			Use: "get QUEUE", Short: "Everything about one queue", Args: cobra.ExactArgs(1),
+			Use: "get QUEUE", Short: "Show a queue with its settings", Args: cobra.ExactArgs(1),
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Queue, error) {
 				return c.Queue(cmd.Context(), args[0], client.Read{})
 			}, showQueue),
@@ -153,8 +153,8 @@ func retentionText(q api.Queue, of func(*api.QueueRetention) api.Duration) strin
 func newQueueSet(r *remote) *cobra.Command {
 	var made edits[api.PutQueueRequest]
 	cmd := &cobra.Command{
-		Use: "set QUEUE", Short: "Change what flags say of a queue, or make it", Args: cobra.ExactArgs(1),
-		Long: "Change what flags say of a queue, or make it. What no flag says stays as it is; --FLAG " + nothing + " takes away what it says.",
+		Use: "set QUEUE", Short: "Change settings of a queue, or create it", Args: cobra.ExactArgs(1),
+		Long: "Change settings of a queue, or create it. " + partialChange,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Queue, error) {
 			// Whoever was faster has changed something else, as a rule: what they did stays,
 			// and the flags are said of that.
@@ -173,16 +173,16 @@ func newQueueSet(r *remote) *cobra.Command {
 		return r.Retention
 	}
 	made.bind(cmd,
-		option("max-concurrency", "jobs that are active at once", whole, func(r *api.PutQueueRequest) **int { return &r.MaxConcurrency }),
-		option("rate-limit", "jobs let go in any --rate-window", whole, func(r *api.PutQueueRequest) **int { return &r.RateLimit }),
-		option("rate-window", "how long that is, 1s to 24h", inMillis, func(r *api.PutQueueRequest) **int64 { return &r.RateWindowMs }),
-		set("priority-ageing", "how long a job waits until it counts as one priority higher", span, func(r *api.PutQueueRequest) *api.Duration { return &r.PriorityAgeing }),
-		option("max-length", "jobs that may wait", tokens, func(r *api.PutQueueRequest) **int64 { return &r.MaxLength }),
-		set("on-full", "what becomes of jobs above that: reject or drop_oldest", words, func(r *api.PutQueueRequest) *string { return &r.OnFull }),
-		set("provider", "whose limits its jobs count against that name none", words, func(r *api.PutQueueRequest) *string { return &r.Provider }),
-		set("retention-completed", "how long completed jobs are kept, such as 48h or forever", durationText, func(r *api.PutQueueRequest) *api.Duration { return &retention(r).Completed }),
-		set("retention-dead", "the same of dead ones", durationText, func(r *api.PutQueueRequest) *api.Duration { return &retention(r).Dead }),
-		set("retention-cancelled", "the same of cancelled ones", durationText, func(r *api.PutQueueRequest) *api.Duration { return &retention(r).Cancelled }),
+		option("max-concurrency", "limit on active jobs", whole, func(r *api.PutQueueRequest) **int { return &r.MaxConcurrency }),
+		option("rate-limit", "limit on jobs started in any --rate-window", whole, func(r *api.PutQueueRequest) **int { return &r.RateLimit }),
+		option("rate-window", "length of the window of --rate-limit, 1s to 24h", inMillis, func(r *api.PutQueueRequest) **int64 { return &r.RateWindowMs }),
+		set("priority-ageing", "waiting time that raises a job by one priority", span, func(r *api.PutQueueRequest) *api.Duration { return &r.PriorityAgeing }),
+		option("max-length", "limit on waiting jobs", tokens, func(r *api.PutQueueRequest) **int64 { return &r.MaxLength }),
+		set("on-full", "action above --max-length: reject or drop_oldest", words, func(r *api.PutQueueRequest) *string { return &r.OnFull }),
+		set("provider", "model provider of jobs that name none", words, func(r *api.PutQueueRequest) *string { return &r.Provider }),
+		set("retention-completed", "retention of completed jobs, such as 48h or forever", durationText, func(r *api.PutQueueRequest) *api.Duration { return &retention(r).Completed }),
+		set("retention-dead", "retention of dead jobs", durationText, func(r *api.PutQueueRequest) *api.Duration { return &retention(r).Dead }),
+		set("retention-cancelled", "retention of cancelled jobs", durationText, func(r *api.PutQueueRequest) *api.Duration { return &retention(r).Cancelled }),
 	)
 	return cmd
 }
@@ -200,13 +200,13 @@ func setQueue(ctx context.Context, c *client.Client, queue string, made edits[ap
 	var req api.PutQueueRequest
 	if err == nil {
 		if err := asRequest(was, &req); err != nil {
-			return was, fmt.Errorf("the queue that is there: %w", err)
+			return was, fmt.Errorf("the existing queue: %w", err)
 		}
 		req.PriorityAgeing = api.Duration(maybe(was.PriorityAgeingMs, millis))
 	}
 	made.apply(&req)
 	if limited, window := req.RateLimit != nil && *req.RateLimit != 0, req.RateWindowMs != nil && *req.RateWindowMs != 0; limited != window {
-		return was, misusef("--rate-limit and --rate-window go together: how many jobs are let go and in how long, such as --rate-limit 100 --rate-window 1m, or none for both")
+		return was, misusef("--rate-limit and --rate-window go together: give both, such as --rate-limit 100 --rate-window 1m, or none for both")
 	}
 	if err == nil && was.Version == 0 {
 		return c.PutQueue(ctx, queue, req) // a proxy has taken the version out of the answer
@@ -222,18 +222,18 @@ func newDrain() *cobra.Command {
 	r := &remote{}
 	var most time.Duration
 	cmd := &cobra.Command{
-		Use: "drain QUEUE", Short: "Pause a queue and wait until none of its jobs is active", Args: cobra.ExactArgs(1),
-		Long: "Pause a queue and wait until none of its jobs is active. It ends with 0 when that is so, and with 3 when --timeout\n" +
-			"is over before; the queue stays paused either way, until corvo resume.",
+		Use: "drain QUEUE", Short: "Pause a queue and wait for its active jobs to end", Args: cobra.ExactArgs(1),
+		Long: "Pause a queue and wait for its active jobs to end. The exit code is 0 when they have ended, and 3 when --timeout\n" +
+			"is over first. The queue stays paused in both cases, until corvo resume.",
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
 			if most < 0 {
-				return api.Status{}, misusef("--timeout is %v; it says how long to wait, and 0 is until the end", most)
+				return api.Status{}, misusef("--timeout is %v; it must be 0, for no limit, or more", most)
 			}
 			return drain(cmd, c, args[0], most)
 		}, showStatus),
 	}
 	r.bind(cmd)
-	cmd.Flags().DurationVar(&most, "timeout", 0, "how long to wait; 0 is until the end")
+	cmd.Flags().DurationVar(&most, "timeout", 0, "longest wait; 0 for no limit")
 	return cmd
 }
 
@@ -263,13 +263,13 @@ func drain(cmd *cobra.Command, c *client.Client, queue string, most time.Duratio
 		case q.Status == api.QueueDrained:
 			return done(q.Status), nil
 		case q.Status != api.QueueDraining:
-			return api.Status{}, fmt.Errorf("queue %s is %s: somebody else has changed it while it was drained", queue, q.Status)
+			return api.Status{}, fmt.Errorf("queue %s is %s: another client changed it during the drain", queue, q.Status)
 		}
 		first = max(first, q.Active)
 		p.show(uint64(first-q.Active), uint64(first), fmt.Sprintf("%d of %s are active", q.Active, queue))
 		select {
 		case <-over:
-			return api.Status{}, timedOut{fmt.Errorf("queue %s has %s active still after %v: it stays paused; drain it again, or corvo resume %s", queue, jobsText(uint64(q.Active)), most, queue)}
+			return api.Status{}, timedOut{fmt.Errorf("queue %s still has %s active after %v and stays paused: drain it again, or run corvo resume %s", queue, jobsText(uint64(q.Active)), most, queue)}
 		case <-cmd.Context().Done():
 			return api.Status{}, cmd.Context().Err()
 		case <-time.After(wait):
@@ -284,13 +284,13 @@ func newDestroy() *cobra.Command {
 		Use: "destroy QUEUE --confirm", Short: "Delete a queue with all its jobs", Args: cobra.ExactArgs(1),
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
 			if !confirm {
-				return api.Status{}, misusef("this deletes queue %s with all its jobs, for good: if that is meant, say --confirm", args[0])
+				return api.Status{}, misusef("this permanently deletes queue %s with all its jobs: give --confirm to do it", args[0])
 			}
 			return done("deleted"), c.DeleteQueue(cmd.Context(), args[0], ifSettled)
 		}, showStatus),
 	}
 	r.bind(cmd)
-	cmd.Flags().BoolVar(&confirm, "confirm", false, "it is meant")
-	cmd.Flags().BoolVar(&ifSettled, "if-settled", false, "only if all of its jobs have settled")
+	cmd.Flags().BoolVar(&confirm, "confirm", false, "confirm the deletion")
+	cmd.Flags().BoolVar(&ifSettled, "if-settled", false, "refuse if a job has not settled")
 	return cmd
 }

@@ -53,15 +53,18 @@ type resource[Req, Resp any] struct {
 func (n *resource[Req, Resp]) command(more ...func(*remote) *cobra.Command) *cobra.Command {
 	r := &remote{}
 	cmd := group(&cobra.Command{Use: n.use, Short: n.short})
+	if n.named != nil {
+		cmd.Long = n.short + ". " + n.arg + " is an id or a name."
+	}
 	r.bind(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "list", Short: "All " + n.many, Args: cobra.NoArgs,
+			Use: "list", Short: "List " + n.many, Args: cobra.NoArgs,
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]Resp, error) {
 				return n.list(c, cmd.Context(), client.Read{})
 			}, func(w io.Writer, all []Resp) { showList(w, all, n.columns) }),
 		},
-		on(n, r, "get", "Everything about one "+n.one, func(ctx context.Context, c *client.Client, id string) (Resp, error) {
+		on(n, r, "get", "Show "+article(n.one), func(ctx context.Context, c *client.Client, id string) (Resp, error) {
 			return n.get(c, ctx, id, client.Read{})
 		}, n.show),
 		on(n, r, "delete", "Delete "+article(n.one), func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
@@ -69,9 +72,9 @@ func (n *resource[Req, Resp]) command(more ...func(*remote) *cobra.Command) *cob
 		}, showStatus),
 	)
 	if n.prefix == "" {
-		cmd.AddCommand(n.setting(r, "set", fmt.Sprintf("Change what flags say of %s, or make it", article(n.one)), n.flags))
+		cmd.AddCommand(n.setting(r, "set", "Change or create "+article(n.one), n.flags))
 	} else {
-		cmd.AddCommand(n.creating(r), n.setting(r, "update", fmt.Sprintf("Change what flags say of %s", article(n.one)), append(n.flags, n.renames...)))
+		cmd.AddCommand(n.creating(r), n.setting(r, "update", "Change "+article(n.one), append(n.flags, n.renames...)))
 	}
 	for _, command := range more {
 		cmd.AddCommand(command(r))
@@ -124,11 +127,11 @@ func idOf[A any](all []A, name, one, command string, named func(A) (id, name str
 		case found == "":
 			found = id
 		default:
-			return "", misusef("there is more than one %s named %q: call it by its id, which corvo %s list shows", one, name, command)
+			return "", misusef("more than one %s is named %q: give the id, which corvo %s list shows", one, name, command)
 		}
 	}
 	if found == "" {
-		return "", api.Errorf(api.NotFound, "there is no %s named %q; corvo %s list shows all", one, name, command)
+		return "", api.Errorf(api.NotFound, "no %s is named %q: corvo %s list shows the names", one, name, command)
 	}
 	return found, nil
 }
@@ -142,7 +145,7 @@ func article(noun string) string {
 }
 
 func (n *resource[Req, Resp]) creating(r *remote) *cobra.Command {
-	cmd := &cobra.Command{Use: "create " + n.makes, Short: "Make " + article(n.one), Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "create " + n.makes, Short: "Create " + article(n.one), Args: cobra.ExactArgs(1)}
 	var made edits[Req]
 	made.bind(cmd, n.flags...)
 	cmd.RunE = run(r, func(cmd *cobra.Command, c *client.Client, args []string) (answer Resp, err error) {
@@ -180,7 +183,7 @@ func (n *resource[Req, Resp]) setting(r *remote, verb, short string, flags []edi
 		made.apply(&req)
 		return n.put(c, ctx, id, req, n.version(&was))
 	}, n.show)
-	cmd.Long = short + ". What no flag says stays as it is; --FLAG " + nothing + " takes away what it says."
+	cmd.Long = short + ". " + partialChange
 	made.bind(cmd, flags...)
 	return cmd
 }
@@ -189,7 +192,7 @@ func (n *resource[Req, Resp]) setting(r *remote, verb, short string, flags []edi
 // of requests, and more.
 func (n *resource[Req, Resp]) asked(was Resp, req *Req) error {
 	if err := asRequest(was, req); err != nil {
-		return fmt.Errorf("the %s that is there: %w", n.one, err)
+		return fmt.Errorf("the existing %s: %w", n.one, err)
 	}
 	if n.again != nil {
 		n.again(was, req)

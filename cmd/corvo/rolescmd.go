@@ -10,7 +10,7 @@ import (
 )
 
 var roles = resource[api.RoleRequest, api.Role]{
-	use: "roles", short: "Roles: what API keys may do", one: "role", many: "roles", arg: "ROLE",
+	use: "roles", short: "Manage roles, sets of permissions for API keys", one: "role", many: "roles", arg: "ROLE",
 	list: (*client.Client).Roles, get: (*client.Client).Role, create: (*client.Client).CreateRole,
 	put: (*client.Client).PutRole, remove: (*client.Client).DeleteRole,
 	version: func(r *api.Role) int64 { return r.Version },
@@ -19,7 +19,7 @@ var roles = resource[api.RoleRequest, api.Role]{
 		return nil
 	},
 	flags: []edit[api.RoleRequest]{
-		set("permissions", "what it grants, such as job.read,queue.read", names, func(r *api.RoleRequest) *[]string { return &r.Permissions }),
+		set("permissions", "permissions of the role, such as job.read,queue.read", names, func(r *api.RoleRequest) *[]string { return &r.Permissions }),
 	},
 	columns: []column[api.Role]{
 		{"ROLE", func(r api.Role) string { return r.Name }},

@@ -79,7 +79,7 @@ func TestScheduleCommands(t *testing.T) {
 		code int
 		args []string
 	}{
-		{"corvo: NOT_FOUND: there is no schedule named", exitFailed, []string{"get", "daily report"}},
+		{"corvo: NOT_FOUND: no schedule is named", exitFailed, []string{"get", "daily report"}},
 		{"corvo: NOT_FOUND: there is no schedule \"sched_", exitFailed, []string{"delete", made.ID}},
 		{"--payload is not JSON", exitMisuse, []string{"create", "x", "--queue", "q", "--cron", "@daily", "--payload", "{"}},
 		{"cron", exitMisuse, []string{"create", "x", "--queue", "q"}},

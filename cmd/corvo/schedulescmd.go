@@ -17,29 +17,29 @@ import (
 
 func newSchedules() *cobra.Command {
 	r := &remote{}
-	cmd := group(&cobra.Command{Use: "schedules", Short: "Schedules, by id or by name: jobs that are made again and again"})
+	cmd := group(&cobra.Command{Use: "schedules", Short: "Manage schedules, which create jobs at set times", Long: "Manage schedules, which create jobs at set times. SCHEDULE is an id or a name."})
 	r.bind(cmd)
 	cmd.AddCommand(
 		&cobra.Command{
-			Use: "list", Short: "All schedules, by name", Args: cobra.NoArgs,
+			Use: "list", Short: "List schedules by name", Args: cobra.NoArgs,
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Schedule, error) {
 				return c.Schedules(cmd.Context(), client.Read{})
 			}, showSchedules),
 		},
 		newScheduleCreate(r),
-		onSchedule(r, "get", "One schedule with everything it says", func(ctx context.Context, c *client.Client, id string) (api.Schedule, error) {
+		onSchedule(r, "get", "Show a schedule", func(ctx context.Context, c *client.Client, id string) (api.Schedule, error) {
 			return c.Schedule(ctx, id, client.Read{})
 		}, showSchedule),
-		onSchedule(r, "delete", "Delete a schedule; the jobs it has made stay", func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
+		onSchedule(r, "delete", "Delete a schedule; its jobs stay", func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
 			return done("deleted"), c.DeleteSchedule(ctx, id, 0)
 		}, showStatus),
-		onSchedule(r, "pause", "Have a schedule make no jobs", func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
+		onSchedule(r, "pause", "Pause a schedule, so that it creates no jobs", func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
 			return done("paused"), c.PauseSchedule(ctx, id)
 		}, showStatus),
-		onSchedule(r, "resume", "Undo pause; what was missed is not made up for", func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
+		onSchedule(r, "resume", "Resume a schedule; missed runs are skipped", func(ctx context.Context, c *client.Client, id string) (api.Status, error) {
 			return done("resumed"), c.ResumeSchedule(ctx, id)
 		}, showStatus),
-		onSchedule(r, "run", "Make a schedule's job now, besides its times", func(ctx context.Context, c *client.Client, id string) (api.ScheduleRunResponse, error) {
+		onSchedule(r, "run", "Create a schedule's job now, in addition to its times", func(ctx context.Context, c *client.Client, id string) (api.ScheduleRunResponse, error) {
 			job, err := c.RunSchedule(ctx, id)
 			return api.ScheduleRunResponse{Status: "ok", JobID: job}, err
 		}, func(w io.Writer, made api.ScheduleRunResponse) { fmt.Fprintln(w, made.JobID) }),
@@ -85,7 +85,7 @@ func newScheduleCreate(r *remote) *cobra.Command {
 	var retries int
 	var paused bool
 	cmd := &cobra.Command{
-		Use: "create NAME", Short: "Make a schedule", Args: cobra.ExactArgs(1),
+		Use: "create NAME", Short: "Create a schedule", Args: cobra.ExactArgs(1),
 	}
 	cmd.RunE = run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Schedule, error) {
 		req.Name, req.Priority, req.Jitter, req.Paused = args[0], api.Priority(priority), api.Duration(jitter), &paused
@@ -101,33 +101,33 @@ func newScheduleCreate(r *remote) *cobra.Command {
 		return c.CreateSchedule(cmd.Context(), req)
 	}, showSchedule)
 	flags := cmd.Flags()
-	flags.StringVar(&req.Queue, "queue", "", "queue of its jobs")
-	flags.StringVar(&req.Cron, "cron", "", `when it runs: "0 9 * * mon-fri", six fields with the second first, or @hourly and its like`)
+	flags.StringVar(&req.Queue, "queue", "", "queue of the jobs")
+	flags.StringVar(&req.Cron, "cron", "", `times of the runs: "0 9 * * mon-fri", six fields with the second first, or @hourly, @daily, ...`)
 	flags.StringVar(&req.Timezone, "timezone", "", "time zone of --cron, such as Europe/Berlin (default UTC)")
-	flags.StringVar(&payload, "payload", "", "payload of its jobs, in JSON (default {})")
-	flags.StringVar(&req.UniqueKey, "unique-key", "", "unique key of its jobs: one at a time")
-	flags.StringVar(&req.FairnessKey, "fairness-key", "", "whom its jobs count for in their queue")
-	flags.IntVar(&req.FairnessWeight, "fairness-weight", 0, "share of that key, 1 to 1000 (default: as it was)")
-	flags.IntVar(&retries, "max-retries", 0, "the most attempts, the first included (default 3)")
-	flags.StringVar(&priority, "priority", "", "critical, high or normal (default normal)")
-	flags.StringVar(&req.Missed, "missed", "", "what becomes of runs that nobody was there for: skip, once or all (default once)")
-	flags.StringVar(&jitter, "jitter", "", "the most a run is put off, such as 30s (default none)")
-	flags.BoolVar(&paused, "paused", false, "make no jobs until it is resumed")
-	flags.StringToStringVar((*map[string]string)(&req.Tags), "tag", nil, "tag of its jobs, NAME=VALUE; more than one are allowed")
-	flags.StringToStringVar((*map[string]string)(&req.Headers), "header", nil, "header of its jobs, NAME=VALUE; more than one are allowed")
+	flags.StringVar(&payload, "payload", "", "payload of the jobs, in JSON (default {})")
+	flags.StringVar(&req.UniqueKey, "unique-key", "", "unique key of the jobs: one at a time")
+	flags.StringVar(&req.FairnessKey, "fairness-key", "", "fairness key of the jobs")
+	flags.IntVar(&req.FairnessWeight, "fairness-weight", 0, "weight of the fairness key, 1 to 1000 (default: unchanged)")
+	flags.IntVar(&retries, "max-retries", 0, "limit on attempts, including the first (default 3)")
+	flags.StringVar(&priority, "priority", "", "priority: critical, high or normal (default normal)")
+	flags.StringVar(&req.Missed, "missed", "", "handling of runs missed during downtime: skip, once or all (default once)")
+	flags.StringVar(&jitter, "jitter", "", "longest random delay of a run, such as 30s (default none)")
+	flags.BoolVar(&paused, "paused", false, "create the schedule paused")
+	flags.StringToStringVar((*map[string]string)(&req.Tags), "tag", nil, "tag of the jobs, NAME=VALUE; may be repeated")
+	flags.StringToStringVar((*map[string]string)(&req.Headers), "header", nil, "header of the jobs, NAME=VALUE; may be repeated")
 	return cmd
 }
 
 func newScheduleNext(r *remote) *cobra.Command {
 	var n int
-	cmd := onSchedule(r, "next", "When a schedule runs next", func(ctx context.Context, c *client.Client, id string) ([]api.Time, error) {
+	cmd := onSchedule(r, "next", "List the next runs of a schedule", func(ctx context.Context, c *client.Client, id string) ([]api.Time, error) {
 		return c.NextRuns(ctx, id, n)
 	}, func(w io.Writer, all []api.Time) {
 		for _, at := range all {
 			fmt.Fprintln(w, at)
 		}
 	})
-	cmd.Flags().IntVarP(&n, "number", "n", 10, "how many times")
+	cmd.Flags().IntVarP(&n, "number", "n", 10, "number of runs")
 	return cmd
 }
 

@@ -19,10 +19,11 @@ func newSearch() *cobra.Command {
 	var after, before string
 	most := 0
 	cmd := &cobra.Command{
-		Use: "search", Short: "Find jobs, newest first; into a pipe or a file it prints their ids, for corvo bulk", Args: cobra.NoArgs,
+		Use: "search", Short: "Find jobs, newest first", Args: cobra.NoArgs,
+		Long: "Find jobs, newest first. Into a pipe or a file the command prints the ids alone, one a line, for corvo bulk.",
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Job, error) {
 			if most < 0 {
-				return nil, misusef("--limit is %d; it says how many jobs are shown at most, and 0 is all", most)
+				return nil, misusef("--limit is %d; it must be 0, for no limit, or more", most)
 			}
 			if cmd.Flags().Changed("state") && (len(f.State) == 0 || slices.Contains(f.State, "")) {
 				return nil, misusef("--state: %w", notEmpty(""))
@@ -32,10 +33,10 @@ func newSearch() *cobra.Command {
 			for _, tag := range tags {
 				name, value, ok := strings.Cut(tag, "=")
 				if !ok || name == "" {
-					return nil, misusef("--tag is %q; write it as name=value", tag)
+					return nil, misusef("--tag is %q; write it as NAME=VALUE", tag)
 				}
 				if _, twice := f.Tags[name]; twice {
-					return nil, misusef("--tag %s is given twice: a job has one value of a tag", name)
+					return nil, misusef("--tag %s is given twice: a job has one value for a tag", name)
 				}
 				f.Tags[name] = value
 			}
@@ -53,15 +54,15 @@ func newSearch() *cobra.Command {
 	}
 	r.bind(cmd)
 	flags := cmd.Flags()
-	bindText(flags, &f.Queue, "queue", "only those of this queue")
-	flags.StringSliceVar(&f.State, "state", nil, "only those in one of these states; may be given several times")
-	flags.StringArrayVar(&tags, "tag", nil, "only those with this tag, as name=value; may be given several times")
-	bindText(flags, &f.PayloadContains, "payload-contains", "only those whose payload has this text")
-	bindText(flags, &f.PayloadJQ, "payload-jq", "only those whose payload meets this condition, such as '.amount > 100'")
-	bindText(flags, &f.ErrorContains, "error-contains", "only those of which an error has this text")
-	bindText(flags, &after, "created-after", "only those created after this time or date (UTC)")
-	bindText(flags, &before, "created-before", "only those created before this time or date (UTC)")
-	flags.IntVar(&most, "limit", 0, "how many at most; 0 is all")
+	bindText(flags, &f.Queue, "queue", "queue of the jobs")
+	flags.StringSliceVar(&f.State, "state", nil, "state of the jobs; may be repeated")
+	flags.StringArrayVar(&tags, "tag", nil, "tag of the jobs, NAME=VALUE; may be repeated")
+	bindText(flags, &f.PayloadContains, "payload-contains", "text in the payload")
+	bindText(flags, &f.PayloadJQ, "payload-jq", "jq condition on the payload, such as '.amount > 100'")
+	bindText(flags, &f.ErrorContains, "error-contains", "text in an error of the job")
+	bindText(flags, &after, "created-after", "earliest creation, a time or a date (UTC)")
+	bindText(flags, &before, "created-before", "latest creation, a time or a date (UTC)")
+	flags.IntVar(&most, "limit", 0, "largest number of jobs; 0 for no limit")
 	return cmd
 }
 

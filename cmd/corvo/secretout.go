@@ -13,7 +13,7 @@ import (
 type secretOut struct{ path string }
 
 func (s *secretOut) bind(cmd *cobra.Command) {
-	bindText(cmd.Flags(), &s.path, "secret-file", "new file for the secret, which is printed otherwise")
+	bindText(cmd.Flags(), &s.path, "secret-file", "new file for the secret (default: print it)")
 }
 
 // issue asks for an answer with a secret, and takes that out of it where there is a file

@@ -98,7 +98,7 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 		stop()
 		err = errors.Join(err, <-served, tracing.Close(context.WithoutCancel(ctx)))
 		if ctx.Err() != nil {
-			logger.Info("stopped before the node was open", "why", err)
+			logger.Info("the node stopped before it was open", "why", err)
 			return nil
 		}
 		return err
@@ -108,14 +108,14 @@ func runServer(ctx context.Context, cfg serverConfig, out io.Writer) error {
 		closing, cancel := context.WithTimeout(context.Background(), cfg.ShutdownTimeout)
 		defer cancel()
 		if err := node.Close(closing); err != nil {
-			logger.Error("the node did not close cleanly; nothing acknowledged is lost", "error", err)
+			logger.Error("the node did not close cleanly; acknowledged writes are safe", "error", err)
 		}
 		if err := tracing.Close(closing); err != nil {
-			logger.Warn("the last spans did not reach their receiver", "error", err)
+			logger.Warn("the trace receiver did not take the last spans", "error", err)
 		}
 	}()
 	if of != nil {
-		fmt.Fprintf(out, "takes connections of other nodes on %s\n", of.Listener.Addr())
+		fmt.Fprintf(out, "other nodes connect to %s\n", of.Listener.Addr())
 	}
 	greet(out, cfg, node, front.URL(listener.Addr()))
 	return <-served

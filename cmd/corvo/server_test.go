@@ -171,7 +171,7 @@ func TestTheBannerShowsTheAddressForOtherNodes(t *testing.T) {
 	t.Parallel()
 	p := startServer(t, "--data-dir", t.TempDir(), "--raft-bind", "127.0.0.1:0")
 	for _, line := range p.Greeting {
-		if address, ok := strings.CutPrefix(line, "takes connections of other nodes on "); ok {
+		if address, ok := strings.CutPrefix(line, "other nodes connect to "); ok {
 			conn, err := net.Dial("tcp", address)
 			if err != nil {
 				t.Fatalf("nobody listens where the banner says: %v", err)

@@ -14,10 +14,10 @@ var durationText = form[api.Duration]{span.kind, func(text string) (api.Duration
 
 func newSettings() *cobra.Command {
 	r := &remote{}
-	cmd := group(&cobra.Command{Use: "settings", Short: "The namespace's settings"})
+	cmd := group(&cobra.Command{Use: "settings", Short: "Show and change the namespace's settings"})
 	r.bind(cmd)
 	cmd.AddCommand(&cobra.Command{
-		Use: "get", Short: "All settings", Args: cobra.NoArgs,
+		Use: "get", Short: "Show all settings", Args: cobra.NoArgs,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Settings, error) {
 			return c.Settings(cmd.Context(), client.Read{})
 		}, showSettings),
@@ -28,8 +28,8 @@ func newSettings() *cobra.Command {
 func newSettingsSet(r *remote) *cobra.Command {
 	var made edits[api.Settings]
 	cmd := &cobra.Command{
-		Use: "set", Short: "Change what flags say", Args: cobra.NoArgs,
-		Long: "Change what flags say. What no flag says stays as it is; --FLAG " + nothing + " gives back the default.",
+		Use: "set", Short: "Change settings", Args: cobra.NoArgs,
+		Long: "Change settings. Fields without a flag keep their value; --FLAG " + nothing + " restores the default.",
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.Settings, error) {
 			s, err := c.Settings(cmd.Context(), client.Read{Strong: true})
 			if err != nil {
@@ -40,10 +40,10 @@ func newSettingsSet(r *remote) *cobra.Command {
 		}, showSettings),
 	}
 	made.bind(cmd,
-		set("retention-completed", "how long completed jobs are kept in queues that say nothing, such as 48h or forever", durationText, func(s *api.Settings) *api.Duration { return &s.Retention.Completed }),
-		set("retention-dead", "the same of dead ones", durationText, func(s *api.Settings) *api.Duration { return &s.Retention.Dead }),
-		set("retention-cancelled", "the same of cancelled ones", durationText, func(s *api.Settings) *api.Duration { return &s.Retention.Cancelled }),
-		set("unknown-model", "what is done about models without a price: ceiling or hold", words, func(s *api.Settings) *string { return &s.UnknownModel }),
+		set("retention-completed", "default retention of completed jobs, such as 48h or forever", durationText, func(s *api.Settings) *api.Duration { return &s.Retention.Completed }),
+		set("retention-dead", "default retention of dead jobs", durationText, func(s *api.Settings) *api.Duration { return &s.Retention.Dead }),
+		set("retention-cancelled", "default retention of cancelled jobs", durationText, func(s *api.Settings) *api.Duration { return &s.Retention.Cancelled }),
+		set("unknown-model", "treatment of models without a price: ceiling or hold", words, func(s *api.Settings) *string { return &s.UnknownModel }),
 	)
 	return cmd
 }

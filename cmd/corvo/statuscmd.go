@@ -22,7 +22,7 @@ type status struct {
 func newStatus() *cobra.Command {
 	r := &remote{}
 	cmd := &cobra.Command{
-		Use: "status", Short: "The queues, and how the cluster is", Args: cobra.NoArgs,
+		Use: "status", Short: "Show the queues and the health of the cluster", Args: cobra.NoArgs,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (status, error) {
 			return statusOf(cmd, c)
 		}, showOverview),
@@ -88,7 +88,7 @@ func healthText(s api.ClusterStatus) string {
 func newWorkers() *cobra.Command {
 	r := &remote{}
 	cmd := &cobra.Command{
-		Use: "workers", Short: "The workers that have been heard of, or that hold jobs", Args: cobra.NoArgs,
+		Use: "workers", Short: "List workers that fetch or hold jobs", Args: cobra.NoArgs,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) ([]api.Worker, error) {
 			return c.Workers(cmd.Context(), client.Read{})
 		}, func(w io.Writer, all []api.Worker) {
@@ -98,7 +98,7 @@ func newWorkers() *cobra.Command {
 				{"ACTIVE", func(w api.Worker) string { return bounded(count(w.Active), limit(w.Concurrency)) }},
 				{"DRAINING", func(w api.Worker) string { return yes(w.Draining) }},
 				{"STARTED", func(w api.Worker) string { return clock(w.StartedAt) }},
-				{"LAST HEARD OF", func(w api.Worker) string { return clock(w.LastHeartbeat) }},
+				{"LAST SEEN", func(w api.Worker) string { return clock(w.LastHeartbeat) }},
 				{"QUEUES", func(w api.Worker) string { return strings.Join(w.Queues, ", ") }},
 			})
 		}),

@@ -26,7 +26,7 @@ func (f *textFlag) Type() string   { return "string" }
 
 func notEmpty(text string) error {
 	if text == "" {
-		return errors.New("it is empty, as a variable is that is not set: say what is meant, or leave the flag out")
+		return errors.New("it is empty, perhaps from an unset variable: give a value or leave the flag out")
 	}
 	return nil
 }
@@ -37,9 +37,9 @@ func fitsHeader(text string) error {
 	bad := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
 	switch {
 	case strings.ContainsAny(text, "\r\n"):
-		return errors.New("it has more than one line, or a line break at its end; it must be one line")
+		return errors.New("it must be one line, without a line break")
 	case strings.ContainsFunc(text, bad):
-		return errors.New("it has a control character, which cannot be sent; copy it again, whole")
+		return errors.New("it has a control character, which an HTTP header cannot carry: copy it again")
 	}
 	return nil
 }

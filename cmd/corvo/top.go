@@ -53,10 +53,10 @@ func newTop() *cobra.Command {
 	r := &remote{}
 	interval := 2 * time.Second
 	cmd := &cobra.Command{
-		Use: "top", Short: "Workers with their jobs, queues and throughput, live", Args: cobra.NoArgs,
-		Long: "Workers with their jobs, queues and throughput, live. Keys: up and down scroll, tab goes to the other table,\n" +
-			"left and right choose the column it is sorted by, r turns the order round, q ends it.\n" +
-			"Into a pipe or a file it prints what there is, once.",
+		Use: "top", Short: "Watch workers, queues and throughput live", Args: cobra.NoArgs,
+		Long: "Watch workers, queues and throughput live. Keys: up and down scroll, tab selects the other table, left and right\n" +
+			"select the sort column, r reverses the order, q quits.\n" +
+			"Into a pipe or a file the command prints the tables once.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if interval < topLeastInterval {
 				return misusef("--interval is %v; it must be at least %v", interval, topLeastInterval)
@@ -77,7 +77,7 @@ func newTop() *cobra.Command {
 		},
 	}
 	r.bind(cmd)
-	cmd.Flags().DurationVar(&interval, "interval", interval, "how often it looks")
+	cmd.Flags().DurationVar(&interval, "interval", interval, "time between two updates")
 	return cmd
 }
 

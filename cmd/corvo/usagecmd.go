@@ -16,7 +16,7 @@ func newUsage() *cobra.Command {
 	var made edits[client.SummaryQuery]
 	var of client.SummaryQuery
 	cmd := &cobra.Command{
-		Use: "usage", Short: "What was used and what it cost", Args: cobra.NoArgs,
+		Use: "usage", Short: "Show token usage and cost", Args: cobra.NoArgs,
 		RunE: run(r, func(cmd *cobra.Command, c *client.Client, _ []string) (api.UsageSummary, error) {
 			made.apply(&of)
 			return c.UsageSummary(cmd.Context(), of, client.Read{})
@@ -24,11 +24,11 @@ func newUsage() *cobra.Command {
 	}
 	r.bind(cmd)
 	made.bind(cmd,
-		set("period", "how far back, such as 168h (default 24h)", span, func(q *client.SummaryQuery) *api.Duration { return &q.Period }),
-		set("group-by", "queue, model, provider, day or tag:NAME", words, func(q *client.SummaryQuery) *string { return &q.GroupBy }),
-		set("from", "from when instead, such as 2026-11-01T00:00:00Z", instant, func(q *client.SummaryQuery) *api.Time { return &q.From }),
-		set("to", "until when (default now)", instant, func(q *client.SummaryQuery) *api.Time { return &q.To }),
-		set("timezone", "whose days are meant, such as Europe/Berlin (default UTC)", words, func(q *client.SummaryQuery) *string { return &q.Timezone }),
+		set("period", "length of the period up to now, such as 168h (default 24h)", span, func(q *client.SummaryQuery) *api.Duration { return &q.Period }),
+		set("group-by", "grouping: queue, model, provider, day or tag:NAME", words, func(q *client.SummaryQuery) *string { return &q.GroupBy }),
+		set("from", "start, instead of --period, such as 2026-11-01T00:00:00Z", instant, func(q *client.SummaryQuery) *api.Time { return &q.From }),
+		set("to", "end (default now)", instant, func(q *client.SummaryQuery) *api.Time { return &q.To }),
+		set("timezone", "time zone of the days, such as Europe/Berlin (default UTC)", words, func(q *client.SummaryQuery) *string { return &q.Timezone }),
 	)
 	return cmd
 }
@@ -57,6 +57,6 @@ func showUsage(w io.Writer, s api.UsageSummary, groupedBy string) {
 		{"DIFFERENCE USD", func(g api.SummaryGroup) string { return usd(g.DifferenceUSD) }},
 	})
 	if s.Truncated {
-		fmt.Fprintln(w, "\nthere are more groups; the total has them all")
+		fmt.Fprintln(w, "\nthe list of groups is truncated; the total counts all groups")
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 var webhooks = resource[api.WebhookRequest, api.Webhook]{
-	use: "webhooks", short: "Webhooks: where events are sent", one: "webhook", many: "webhooks", arg: "WEBHOOK",
+	use: "webhooks", short: "Manage webhooks, which receive events", one: "webhook", many: "webhooks", arg: "WEBHOOK",
 	list: (*client.Client).Webhooks, get: (*client.Client).Webhook, create: (*client.Client).CreateWebhook,
 	put: (*client.Client).PutWebhook, remove: (*client.Client).DeleteWebhook,
 	version: func(h *api.Webhook) int64 { return h.Version },
@@ -23,15 +23,15 @@ var webhooks = resource[api.WebhookRequest, api.Webhook]{
 		return nil
 	},
 	flags: []edit[api.WebhookRequest]{
-		set("secret-file", "file with the secret that what is sent is signed with, or - for what is piped in", secret, func(r *api.WebhookRequest) *string { return &r.Secret }),
-		set("events", "of which it is told, such as alert_fired,alert_resolved or * for all (default those of alerts and webhooks)", names, func(r *api.WebhookRequest) *[]string { return &r.Events }),
-		set("queues", "patterns of queues of whose jobs it is told, such as mail-* (default all)", names, func(r *api.WebhookRequest) *[]string { return &r.Queues }),
-		set("secret-overlap", "how long what is sent is signed with the old secret, too, when there is a new one (default 24h)", span, func(r *api.WebhookRequest) *api.Duration { return &r.SecretOverlap }),
-		option("enabled", "whether it is sent anything (default true)", yesNo, func(r *api.WebhookRequest) **bool { return &r.Enabled }),
-		option("retry-limit", "how often a delivery that failed is tried again (default 3)", whole, func(r *api.WebhookRequest) **int { return &r.RetryLimit }),
+		set("secret-file", "file with the secret that signs deliveries, - for stdin", secret, func(r *api.WebhookRequest) *string { return &r.Secret }),
+		set("events", "events to send, such as alert_fired,alert_resolved, or * for all (default: events of alerts and webhooks)", names, func(r *api.WebhookRequest) *[]string { return &r.Events }),
+		set("queues", "patterns of the queues to send events of, such as mail-* (default all)", names, func(r *api.WebhookRequest) *[]string { return &r.Queues }),
+		set("secret-overlap", "time during which deliveries carry a second signature with the old secret (default 24h)", span, func(r *api.WebhookRequest) *api.Duration { return &r.SecretOverlap }),
+		option("enabled", "whether events are sent (default true)", yesNo, func(r *api.WebhookRequest) **bool { return &r.Enabled }),
+		option("retry-limit", "number of retries of a failed delivery (default 3)", whole, func(r *api.WebhookRequest) **int { return &r.RetryLimit }),
 	},
 	renames: []edit[api.WebhookRequest]{
-		set("url", "where it is sent", words, func(r *api.WebhookRequest) *string { return &r.URL }),
+		set("url", "URL that receives the events", words, func(r *api.WebhookRequest) *string { return &r.URL }),
 	},
 	columns: []column[api.Webhook]{
 		{"ID", func(h api.Webhook) string { return h.ID }},
@@ -65,13 +65,13 @@ func joinOr(names []string, none string) string {
 func newWebhooks() *cobra.Command { return webhooks.command(newWebhookTest, newDeliveries) }
 
 func newWebhookTest(r *remote) *cobra.Command {
-	return on(&webhooks, r, "test", "Have a webhook sent a test event; prints the delivery's id", func(ctx context.Context, c *client.Client, id string) (api.WebhookTest, error) {
+	return on(&webhooks, r, "test", "Send a test event to a webhook", func(ctx context.Context, c *client.Client, id string) (api.WebhookTest, error) {
 		return c.TestWebhook(ctx, id)
 	}, func(w io.Writer, t api.WebhookTest) { fmt.Fprintln(w, t.DeliveryID) })
 }
 
 func newDeliveries(r *remote) *cobra.Command {
-	return on(&webhooks, r, "deliveries", "What a webhook was sent lately or is to be sent, newest first", func(ctx context.Context, c *client.Client, id string) ([]api.Delivery, error) {
+	return on(&webhooks, r, "deliveries", "List recent and pending deliveries of a webhook, newest first", func(ctx context.Context, c *client.Client, id string) ([]api.Delivery, error) {
 		return c.Deliveries(ctx, id, client.Read{})
 	}, showDeliveries)
 }

@@ -117,7 +117,7 @@ func makeNamespace(ctx context.Context, cloud *client.Cloud, org string) (id str
 		}
 		return ns.ID, err
 	}
-	return "", fmt.Errorf("the namespace %s neither can be created nor exists", demo)
+	return "", fmt.Errorf("the namespace %s does not exist and cannot be created", demo)
 }
 
 // given describes a credential whose secret is made already.
@@ -180,7 +180,7 @@ func readAccess(path string) (a Access, err error) {
 		}
 	}
 	if a.Endpoint == "" || !holds(a.APIKey, keyring.Namespace) || !holds(a.CloudToken, keyring.Org) {
-		return a, fmt.Errorf("%s lacks one of %s, %s, %s, or what it has is damaged: remove %s and start again; it is written anew, with the same key and token",
+		return a, fmt.Errorf("%s lacks one of %s, %s, %s, or one is damaged: remove %s and start again; the file is rewritten with the same key and token",
 			path, endpointVar, apiKeyVar, tokenVar, path)
 	}
 	return a, nil

@@ -103,7 +103,7 @@ func Open(ctx context.Context, cfg Config) (_ *Cloud, err error) {
 	}
 	c.ready.Store(true)
 	if err := c.Access.works(ctx); err != nil {
-		c.cfg.Logger.Warn("the first namespace does not answer its key", "error", err)
+		c.cfg.Logger.Warn("the first namespace does not accept its key", "error", err)
 	}
 	return c, nil
 }
@@ -186,7 +186,7 @@ func (c *Cloud) openPlane(ctx context.Context, operator string) (_ *controlplane
 // not come back to life, and whoever did it may have good reasons.
 func (c *Cloud) revoked(name string, err error) error {
 	if api.CodeOf(err) == api.Conflict {
-		c.cfg.Logger.Warn("a credential in the data directory was revoked: what it opens stays closed", "of", name, "error", err)
+		c.cfg.Logger.Warn("a credential in the data directory was revoked and gives no access", "of", name, "error", err)
 		return nil
 	}
 	return err

@@ -37,7 +37,7 @@ func Secret(path string, kind keyring.Kind) (text string, err error) {
 	}
 	text = strings.TrimSpace(string(content))
 	if got, _, ok := keyring.Parse(text); !ok || got != kind {
-		return "", fmt.Errorf("%s does not hold a credential of kind %s: remove %s and start again; a new one is made", path, kind, path)
+		return "", fmt.Errorf("%s does not hold a credential of kind %s: remove %s and start again to create a new one", path, kind, path)
 	}
 	return text, nil
 }

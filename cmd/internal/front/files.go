@@ -17,7 +17,7 @@ func filesFor(c Config) int64 {
 // they may; one too many then waits until a file is closed.
 func warnOfFiles(log *slog.Logger, c Config, limit int64) {
 	if needed := filesFor(c); limit < needed {
-		log.Warn("the limit of open files is low: raise it (ulimit -n, LimitNOFILE=), or lower --max-connections",
+		log.Warn("the limit on open files is low: raise it (ulimit -n, LimitNOFILE=) or lower --max-connections",
 			"limit", limit, "needed", needed, "own", ownFiles, "connections", c.MaxConnections)
 	}
 }

@@ -61,7 +61,7 @@ func Group(cmd *cobra.Command) *cobra.Command {
 			}
 			return cmd.Help()
 		}
-		hint := cmd.CommandPath() + " --help shows all"
+		hint := "see " + cmd.CommandPath() + " --help"
 		if near := nearCommand(cmd, args[0]); near != "" {
 			hint = "is it " + near + "?"
 		}
@@ -92,7 +92,7 @@ func Strict(cmd *cobra.Command) {
 		if err == nil {
 			return nil
 		}
-		return Errorf("%w; %s --help says what there is", err, cmd.CommandPath())
+		return Errorf("%w; see %s --help", err, cmd.CommandPath())
 	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if near := nearFlag(cmd, err); near != "" {

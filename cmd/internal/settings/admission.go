@@ -11,11 +11,11 @@ import (
 // Admission are the settings that limit the rate of requests and the number of connections of
 // a process that clients reach.
 type Admission struct {
-	RatePerKey     int64  `flag:"rate-limit-per-key" doc:"requests a second that one API key may make of this node (default: no limit)"`
-	RatePerAddress int64  `flag:"rate-limit-per-address" doc:"requests a second that one client address may make of this node (default: no limit)"`
-	RateFailures   int64  `flag:"rate-limit-failed-auth" default:"20" doc:"requests a second from one client address that may fail to authenticate, 0 = no limit"`
-	TrustedProxies string `flag:"trusted-proxies" doc:"networks of proxies, 10.0.0.0/8,...: what they say of whom they forward for is believed (X-Forwarded-For, Forwarded, X-Real-IP), nobody else"`
-	MaxConnections int64  `flag:"max-connections" default:"16384" doc:"most connections of clients at once, 0 = no limit"`
+	RatePerKey     int64  `flag:"rate-limit-per-key" doc:"limit on requests a second of one API key to this node (default: no limit)"`
+	RatePerAddress int64  `flag:"rate-limit-per-address" doc:"limit on requests a second of one client address to this node (default: no limit)"`
+	RateFailures   int64  `flag:"rate-limit-failed-auth" default:"20" doc:"limit on failed authentications a second of one client address; 0 for no limit"`
+	TrustedProxies string `flag:"trusted-proxies" doc:"networks of trusted proxies, 10.0.0.0/8,...: only their X-Forwarded-For, Forwarded and X-Real-IP headers count"`
+	MaxConnections int64  `flag:"max-connections" default:"16384" doc:"limit on client connections; 0 for no limit"`
 }
 
 // MaxConnections is the largest value of --max-connections, because with more connections a
@@ -49,9 +49,9 @@ func (a *Admission) proxies() (all []netip.Prefix, err error) {
 		}
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("%q is no network, such as 10.0.0.0/8 or 2001:db8::1", text)
+			return nil, fmt.Errorf("%q is not a network, such as 10.0.0.0/8 or 2001:db8::1", text)
 		case network.Bits() == 0:
-			return nil, fmt.Errorf("%s is everybody: name your proxies' networks", text)
+			return nil, fmt.Errorf("%s matches every address: give the networks of your proxies", text)
 		}
 		all = append(all, network.Masked())
 	}

@@ -13,8 +13,8 @@ func TestAdmissionFlags(t *testing.T) {
 		fault string // "" = none
 	}{
 		{func(c *Admission) { c.TrustedProxies = "10.0.0.0/8, 2001:db8::1,192.0.2.1" }, ""},
-		{func(c *Admission) { c.TrustedProxies = "10.0.0.0/8,proxy.example" }, `"proxy.example" is no network`},
-		{func(c *Admission) { c.TrustedProxies = "0.0.0.0/0" }, "is everybody"},
+		{func(c *Admission) { c.TrustedProxies = "10.0.0.0/8,proxy.example" }, `"proxy.example" is not a network`},
+		{func(c *Admission) { c.TrustedProxies = "0.0.0.0/0" }, "matches every address"},
 		{func(c *Admission) { c.TrustedProxies = strings.Repeat("10.0.0.1,", 64) }, ""},
 		{func(c *Admission) { c.TrustedProxies = strings.Repeat("10.0.0.1,", 65) }, "has 65 networks"},
 		{func(c *Admission) {

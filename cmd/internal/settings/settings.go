@@ -21,9 +21,9 @@ import (
 )
 
 // Help is what a command's long text says about its settings.
-const Help = "Every flag can also be given as an environment variable (--data-dir is\n" +
+const Help = "Every flag can also be set as an environment variable (--data-dir is\n" +
 	"CORVO_DATA_DIR) or as a line of the file named by --config (data-dir:\n" +
-	"/var/lib/corvo); a flag wins over the environment, which wins over the file."
+	"/var/lib/corvo); a flag overrides the environment, which overrides the file."
 
 // Bind gives every field of cfg, a pointer to a struct, its flag with its default.
 // An embedded struct's fields are bound like its own. A field of a type for which

@@ -8,8 +8,8 @@ import (
 
 // View is what a process with a view can be told of one that falls behind.
 type View struct {
-	ViewLagLimit time.Duration `flag:"view-lag-limit" doc:"age of the lists and searches from which on enqueues and fetches are refused with 429 until they catch up (default: never)"`
-	MaxFeedBytes int64         `flag:"max-feed-bytes" default:"1073741824" doc:"most bytes of changes that a shard keeps for lists and searches that are behind; then they are built anew"`
+	ViewLagLimit time.Duration `flag:"view-lag-limit" doc:"lag of the search view above which enqueues and fetches are refused with 429 (default: no limit)"`
+	MaxFeedBytes int64         `flag:"max-feed-bytes" default:"1073741824" doc:"limit on the bytes of changes a shard keeps for a lagging search view; beyond it the view is rebuilt"`
 }
 
 // The bounds of View.

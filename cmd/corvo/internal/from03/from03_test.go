@@ -351,7 +351,7 @@ func TestSourceIsChecked(t *testing.T) {
 	if source, err = from03.NewSource(endpoint, key); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := from03.Copy(t.Context(), from03.Config{Source: source, Target: c}); err == nil || !strings.Contains(err.Error(), "and not 0.3") {
+	if _, err := from03.Copy(t.Context(), from03.Config{Source: source, Target: c}); err == nil || !strings.Contains(err.Error(), ", not 0.3") {
 		t.Error(err)
 	}
 	if _, err := from03.NewSource("old-host:8080", ""); err == nil {

@@ -51,7 +51,7 @@ func (s *Source) check(ctx context.Context) error {
 	err := s.get(ctx, "/api/v1/info", &info)
 	switch {
 	case err == nil:
-		return fmt.Errorf("%s is Corvo %s and not 0.3: between servers of this version, use `corvo admin backup` and `corvo admin restore`", s.base, info.Version)
+		return fmt.Errorf("%s is Corvo %s, not 0.3: to copy a server of this version, use `corvo admin backup` and `corvo admin restore`", s.base, info.Version)
 	case !errors.Is(err, errAbsent):
 		return err
 	}
@@ -100,7 +100,7 @@ func (s *Source) ask(ctx context.Context, method, path string, body, out any) er
 		return fmt.Errorf("%s %s: the answer is larger than %d bytes", method, s.base+path, maxAnswer)
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("%s %s: the answer is not that of Corvo 0.3: %w", method, s.base+path, err)
+		return fmt.Errorf("%s %s: the answer is not an answer of Corvo 0.3: %w", method, s.base+path, err)
 	}
 	return nil
 }

@@ -47,7 +47,7 @@ func (r *run) prepare(ctx context.Context) error {
 		if !r.Keep { // queues that are kept come with their jobs: a worker's key is enough
 			// An interrupt waits for it: a queue that is made later could not be removed.
 			if _, err := r.api.PutQueue(context.WithoutCancel(ctx), queue, api.PutQueueRequest{}); err != nil {
-				return fmt.Errorf("make queue %s: %w", queue, err)
+				return fmt.Errorf("create queue %s: %w", queue, err)
 			}
 		}
 		if r.Workload != Work {
@@ -56,7 +56,7 @@ func (r *run) prepare(ctx context.Context) error {
 		jobs := r.preloads(i)
 		r.backlogs[i].give(jobs)
 		if err := r.preload(ctx, queue, jobs); err != nil {
-			return fmt.Errorf("make the backlog of queue %s: %w", queue, err)
+			return fmt.Errorf("fill queue %s: %w", queue, err)
 		}
 	}
 	if r.Workload == Work {
@@ -77,7 +77,7 @@ func (r *run) settle(ctx context.Context) error {
 				break
 			}
 			if code != api.ViewBehind || time.Now().After(until) { // it has waited some seconds
-				return fmt.Errorf("wait for the backlog of queue %s: %w", queue, err)
+				return fmt.Errorf("wait for the jobs of queue %s: %w", queue, err)
 			}
 		}
 	}
@@ -156,7 +156,7 @@ func (r *run) remove() error {
 	defer cancel()
 	for _, queue := range r.queues[:r.made] {
 		if err := r.api.DeleteQueue(ctx, queue, false); err != nil && api.CodeOf(err) != api.NotFound {
-			return fmt.Errorf("remove queue %s: %w", queue, err)
+			return fmt.Errorf("delete queue %s: %w", queue, err)
 		}
 	}
 	for _, queue := range r.queues[:r.made] {
@@ -166,7 +166,7 @@ func (r *run) remove() error {
 				break
 			}
 			if ctx.Err() != nil {
-				return fmt.Errorf("queue %s is not removed after %v; the server goes on with it", queue, removeFor)
+				return fmt.Errorf("queue %s still exists after %v; the server continues to delete it", queue, removeFor)
 			}
 			pause(ctx, removeEvery)
 		}

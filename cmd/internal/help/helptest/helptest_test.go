@@ -45,3 +45,21 @@ func TestFaults(t *testing.T) {
 		}
 	}
 }
+
+// A short text is a heading of at most twelve words.
+func TestShortFault(t *testing.T) {
+	t.Parallel()
+	for short, want := range map[string]string{
+		"Show a queue":  "",
+		"":              "is missing",
+		"show a queue":  "does not start with a capital",
+		"Show a queue.": "ends with a full stop",
+		"One" + strings.Repeat(" and another", 5):   "",
+		"A b" + strings.Repeat(" and another", 5):   "",
+		"A b c" + strings.Repeat(" and another", 5): "has 13 words, want at most 12",
+	} {
+		if got := shortFault(short); got != want {
+			t.Errorf("%q: %q, want %q", short, got, want)
+		}
+	}
+}
