@@ -330,7 +330,9 @@ func TestADrainingWorkerIsShown(t *testing.T) {
 	n := startNode(t, nil)
 	id := n.enqueued(`{"queue":"q"}`)
 	began := make(chan struct{})
-	w := n.work(&client.Worker{ID: "w", Hostname: "h", Concurrency: 3}, "q", func(ctx context.Context, j *client.Job) error {
+	// A fetch that was sent before the drain may reach the server after the first heartbeat of the drain. The next
+	// heartbeat corrects it, so the drain must last for several.
+	w := n.work(&client.Worker{ID: "w", Hostname: "h", Concurrency: 3, DrainTimeout: time.Hour}, "q", func(ctx context.Context, j *client.Job) error {
 		close(began)
 		<-j.Draining()
 		for ctx.Err() == nil && n.workers(n.admin) != "w@h [q] 1/3 draining" {
