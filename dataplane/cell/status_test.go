@@ -13,7 +13,7 @@ func TestStatusFollowsWhatHappens(t *testing.T) {
 	// The shipped prices are an op of their own, which is to be over.
 	eventually(t, "the shipped prices", func() bool {
 		s, err := c.Status()
-		return err == nil && c.State().Book().HasPrices() && s.Engine.ApplyTime.Count() >= s.Engine.QueueTime.Count()
+		return err == nil && c.State().ResourceIndex().HasPrices() && s.Engine.ApplyTime.Count() >= s.Engine.QueueTime.Count()
 	})
 	before, err := c.Status()
 	if err != nil {

@@ -21,7 +21,7 @@ const alertsEvery = 2 * time.Second
 // is known to nobody else: it begins anew with each leader.
 type alerts struct {
 	next  int64 // when the rules are looked at again
-	book  *state.Book
+	book  *state.ResourceIndex
 	held  map[job.ID]holding
 	blind int // looks in a row at which something could not be measured
 
@@ -44,7 +44,7 @@ func (d *Duties) AlertsDropped() uint64 { return d.alerts.dropped.Load() }
 // watchAlerts looks at the alert rules and proposes what has changed, so that a
 // namespace in which nothing does has nothing logged.
 func watchAlerts(ctx context.Context, d *Duties) (int64, error) {
-	book := d.cfg.Store.Book()
+	book := d.cfg.Store.ResourceIndex()
 	rules := book.Resources(state.ResourceKind_RESOURCE_KIND_ALERT_RULE)
 	if d.cfg.Measure == nil || len(rules) == 0 {
 		return never, nil

@@ -96,7 +96,7 @@ func turnBudgets(ctx context.Context, d *Duties) (int64, error) {
 
 // turnsOf are the windows of one budget that are over.
 func (d *Duties) turnsOf(id [16]byte, a *state.Account, nowNs int64) (turns []*op.Turn, err error) {
-	r := d.cfg.Store.Book().ResourceByID(id)
+	r := d.cfg.Store.ResourceIndex().ResourceByID(id)
 	if r == nil || a == nil {
 		return nil, nil // deleted since the timers were read
 	}

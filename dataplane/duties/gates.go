@@ -94,13 +94,13 @@ func (d *Duties) passing(g state.Gate, w *watch) (ids [][]byte, err error) {
 	snapshot := d.cfg.Store.Snapshot()
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
 	nowNs := d.cfg.NowNs()
-	ground := op.Freeze(snapshot, d.cfg.Store.Book(), nowNs)
+	ground := op.Freeze(snapshot, d.cfg.Store.ResourceIndex(), nowNs)
 	w.next = never
 	if err := w.rehearse(snapshot, ground, nowNs); err != nil {
 		return nil, err
 	}
 	room := openedAtOnce
-	if g.Kind == job.Gate_GATE_BUDGET && !d.cfg.Store.Book().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, g.Name).Shared() {
+	if g.Kind == job.Gate_GATE_BUDGET && !d.cfg.Store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, g.Name).Shared() {
 		room = 1 // what the first will reserve is known when it has
 	}
 	if room -= len(w.opened); room <= 0 {

@@ -16,7 +16,7 @@ func TestPricesAreSeededOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	inShardOf(t, Config{FeedKeep: feedKept, UsageKeep: 1 << 40, Prices: book}, func(s *shard) {
-		if got := s.store.Head().GetPriceBook(); got != book.Version || !s.store.Book().HasPrices() {
+		if got := s.store.Head().GetPriceBook(); got != book.Version || !s.store.ResourceIndex().HasPrices() {
 			t.Errorf("the store has book %d, want %d", got, book.Version)
 		}
 		for range 3 {
@@ -42,13 +42,13 @@ func TestPricesWaitForTheirLevel(t *testing.T) {
 		s.duties.cfg.Prices = book
 		s.duties.poke()
 		synctest.Wait()
-		if n := s.seeds(); n != 1 || s.store.Book().HasPrices() {
+		if n := s.seeds(); n != 1 || s.store.ResourceIndex().HasPrices() {
 			t.Errorf("the book was proposed %d times", n)
 		}
 		s.refuse.Store(nil)
 		time.Sleep(seedRetry)
 		synctest.Wait()
-		if n := s.seeds(); n != 2 || !s.store.Book().HasPrices() {
+		if n := s.seeds(); n != 2 || !s.store.ResourceIndex().HasPrices() {
 			t.Errorf("the book was proposed %d times", n)
 		}
 	})

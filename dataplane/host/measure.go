@@ -44,7 +44,7 @@ func measureCell(c *cell.Cell, r *state.AlertRule, nowNs int64) (float64, error)
 	v := c.State().Snapshot()
 	defer v.Close()
 	if r.When == state.AlertSubject_ALERT_SUBJECT_BUDGET {
-		budget := c.State().Book().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, r.Target)
+		budget := c.State().ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, r.Target)
 		if budget == nil {
 			return 0, nil
 		}

@@ -45,7 +45,7 @@ func checkAlertRule(p *problems, o *PutResource) {
 // admitAlertRule refuses a rule that would notify nobody.
 func admitAlertRule(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	notify := o.Resource.AlertRule.Notify
-	if tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, notify) == nil {
+	if tx.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, notify) == nil {
 		return api.Errorf(api.ValidationError, "notify: there is no webhook %q: create it first", notify)
 	}
 	return nil

@@ -130,7 +130,7 @@ func (s *story) putAlert(items []item) op.Op {
 func (s *story) setAlerts(items []item) op.Op {
 	o := &op.SetAlerts{Meta: s.meta(items[0])}
 	for _, i := range items {
-		rule := s.store.Book().Resource(state.ResourceKind_RESOURCE_KIND_ALERT_RULE, i.words[0])
+		rule := s.store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_ALERT_RULE, i.words[0])
 		c := &op.AlertChange{RuleId: rule.GetId(), RuleVersion: i.number(s.t, "version", 1), Firing: i.has("firing"), Value: float64(i.number(s.t, "value", 0)),
 			Body: &job.Blob{Data: []byte(i.text("body", "{}"))}}
 		if rule == nil { // one that was deleted, or never was
@@ -165,14 +165,14 @@ func (s *story) printDeliveries() {
 				d.Attempts, s.moment(d.DueNs), d.LastStatus, d.LastError, d.Delivered, s.moment(d.PurgeNs))
 		}
 	})
-	for _, r := range s.store.Book().Resources(state.ResourceKind_RESOURCE_KIND_WEBHOOK) {
+	for _, r := range s.store.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_WEBHOOK) {
 		a, err := s.store.Attempted([16]byte(r.Id))
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		fmt.Fprintf(&s.out, "webhook %s: last %d %q at %s\n", r.Name, a.GetStatus(), a.GetError(), s.moment(a.GetAtNs()))
 	}
-	for _, r := range s.store.Book().Resources(state.ResourceKind_RESOURCE_KIND_ALERT_RULE) {
+	for _, r := range s.store.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_ALERT_RULE) {
 		a, err := s.store.Alert([16]byte(r.Id))
 		if err != nil {
 			s.t.Fatal(err)

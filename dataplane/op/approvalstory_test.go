@@ -128,7 +128,7 @@ func (s *story) printApproved(names []string) {
 		fmt.Fprintf(&s.out, "%s: %s, %s by %q: %s; waived", name, j.State.Word(), d.GetHold(), d.GetHoldBy(), d.GetHoldReason())
 		for _, id := range d.GetApproved() {
 			word := "a policy that is gone"
-			if r := s.store.Book().ResourceByID([16]byte(id)); r != nil {
+			if r := s.store.ResourceIndex().ResourceByID([16]byte(id)); r != nil {
 				word = r.Name
 			}
 			fmt.Fprintf(&s.out, " %s", word)

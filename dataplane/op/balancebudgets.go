@@ -29,7 +29,7 @@ func (o *BalanceBudgets) Validate() error {
 func (o *BalanceBudgets) Apply(tx *state.Tx) (*BalanceBudgetsResult, error) {
 	result := &BalanceBudgetsResult{}
 	for _, id := range o.Ids {
-		r := tx.Book().ResourceByID([16]byte(id))
+		r := tx.ResourceIndex().ResourceByID([16]byte(id))
 		if !r.Shared() {
 			continue
 		}
@@ -41,7 +41,7 @@ func (o *BalanceBudgets) Apply(tx *state.Tx) (*BalanceBudgetsResult, error) {
 			continue
 		}
 		result.Balanced++
-		if at := a.Slice.TellNs(); at != 0 && at <= tx.ClockNs() {
+		if at := a.Slice.ReportNs(); at != 0 && at <= tx.ClockNs() {
 			if err := tellOrWait(tx, r, a); err != nil {
 				return nil, err
 			}
@@ -60,7 +60,7 @@ func BalanceDue(a *state.Account, nowNs int64) bool {
 	if a.GetSlice() == nil {
 		return false
 	}
-	at := a.Slice.TellNs()
+	at := a.Slice.ReportNs()
 	return at != 0 && at <= nowNs || a.ServeNs != 0 && a.ServeNs <= nowNs
 }
 

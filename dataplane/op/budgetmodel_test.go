@@ -383,7 +383,7 @@ func (b *simBudget) resize(was *state.Budget, l *state.SpendLimit) {
 func (s *budgetSim) turned(o *op.TurnBudgets) {
 	for _, t := range o.Turns {
 		for _, b := range s.budgets {
-			r := s.store.Book().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, b.name)
+			r := s.store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, b.name)
 			if r == nil || string(r.Id) != string(t.Id) {
 				continue
 			}
@@ -398,7 +398,7 @@ func (s *budgetSim) turned(o *op.TurnBudgets) {
 // claims of the jobs that run.
 func (s *budgetSim) compare() {
 	s.t.Helper()
-	resources := s.store.Book().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET)
+	resources := s.store.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET)
 	if len(resources) != len(s.budgets) {
 		s.t.Fatalf("%d budgets, want %d", len(resources), len(s.budgets))
 	}

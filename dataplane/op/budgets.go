@@ -18,7 +18,7 @@ import (
 // what becomes of the job. See billing for the arithmetic.
 
 // budgetsOf are the budgets that apply to a job, in the order in which they decide.
-func budgetsOf(book *state.Book, j *job.Job) []*state.Resource {
+func budgetsOf(book *state.ResourceIndex, j *job.Job) []*state.Resource {
 	if len(book.Resources(state.ResourceKind_RESOURCE_KIND_BUDGET)) == 0 {
 		return nil
 	}
@@ -92,7 +92,7 @@ func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 
 // checkBudgets holds, rejects or parks a job that a budget has no room for.
 func checkBudgets(g Ground, j *job.Job) (Verdict, error) {
-	budgets := budgetsOf(g.Book(), j)
+	budgets := budgetsOf(g.ResourceIndex(), j)
 	if len(budgets) == 0 {
 		return Verdict{}, nil
 	}

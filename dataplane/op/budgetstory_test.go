@@ -67,7 +67,7 @@ func (w *world) newBudget(scope, target string, b *state.Budget) *op.PutResource
 
 // turns are the windows that are over, as the duty would turn them.
 func (w *world) turns() (turns []*op.Turn) {
-	for _, r := range w.store.Book().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
+	for _, r := range w.store.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
 		a := w.account(r)
 		for _, now := range w.windowsOf(r.Budget) {
 			for _, spent := range a.Spent {
@@ -132,7 +132,7 @@ func (s *story) turnBudgets(items []item) op.Op {
 	o := &op.TurnBudgets{}
 	for _, i := range items {
 		t := &op.Turn{Id: make([]byte, 16), Window: state.Window_WINDOW_DAY, SeenEndNs: s.at(i, "seen"), StartNs: s.at(i, "start"), EndNs: s.at(i, "end")}
-		if r := s.store.Book().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, i.words[0]); r != nil {
+		if r := s.store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, i.words[0]); r != nil {
 			t.Id = r.Id
 		}
 		o.Turns = append(o.Turns, t)
@@ -141,7 +141,7 @@ func (s *story) turnBudgets(items []item) op.Op {
 }
 
 func (s *story) printBudgets() {
-	for _, r := range s.store.Book().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
+	for _, r := range s.store.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
 		a := s.account(r)
 		fmt.Fprintf(&s.out, "budget %s version %d: reserved %d", r.Name, r.Version, a.ReservedNanoUsd)
 		for i, l := range r.Budget.Limits {

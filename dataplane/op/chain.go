@@ -60,7 +60,7 @@ func advanceChain(tx *state.Tx, j *job.Job, how settlement) error {
 		err = s.exit(turn.Outcome)
 	}
 	if err == nil && s.made {
-		tx.Tell(state.EventType_EVENT_CHAIN_ADVANCED, j)
+		tx.AddEvent(state.EventType_EVENT_CHAIN_ADVANCED, j)
 	}
 	return err
 }

@@ -36,7 +36,7 @@ func (nj *NewJob) put(tx *state.Tx, id []byte, m meeting, batch *job.Membership)
 	if m.found == Found_FOUND_DEBOUNCED {
 		return j, nj.postpone(tx, j)
 	}
-	tx.Tell(state.EventType_EVENT_DUPLICATE, j)
+	tx.AddEvent(state.EventType_EVENT_DUPLICATE, j)
 	return j, nil
 }
 

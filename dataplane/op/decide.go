@@ -15,7 +15,7 @@ import (
 type Ground interface {
 	ClockNs() int64
 	Head() *state.Head
-	Book() *state.Book
+	ResourceIndex() *state.ResourceIndex
 	Queue(name string) *state.Queue
 	Account(id [16]byte) (*state.Account, error)
 	Traffic(id [16]byte) (*state.Traffic, error)
@@ -55,7 +55,7 @@ var checks = [...]check{checkPolicies, checkModel, checkAgent, checkProvider, ch
 
 // governed says whether decide may say anything but Take of a job. It is false for a
 // plain job in a namespace that has declared nothing, which then pays nothing.
-func governed(g Ground, j *job.Job) bool { return j.Options != nil || g.Book().Governs() }
+func governed(g Ground, j *job.Job) bool { return j.Options != nil || g.ResourceIndex().Governs() }
 
 // Decide says whether a pending job may be let go.
 func Decide(g Ground, j *job.Job) (Verdict, error) {

@@ -9,7 +9,7 @@ import (
 // decided on it binds anybody. It belongs to one goroutine, and to its snapshot.
 type Frozen struct {
 	view     *state.Snapshot
-	book     *state.Book
+	book     *state.ResourceIndex
 	head     *state.Head
 	nowNs    int64
 	queues   map[string]*state.Queue
@@ -20,7 +20,7 @@ type Frozen struct {
 
 // Freeze makes a Ground of a snapshot at nowNs, or at the last entry's time where that
 // is later.
-func Freeze(view *state.Snapshot, book *state.Book, nowNs int64) *Frozen {
+func Freeze(view *state.Snapshot, book *state.ResourceIndex, nowNs int64) *Frozen {
 	head := view.Head()
 	return &Frozen{
 		view: view, book: book, head: head, nowNs: max(nowNs, head.ClockNs),
@@ -34,8 +34,8 @@ func (g *Frozen) ClockNs() int64 { return g.nowNs }
 // Head is the snapshot's.
 func (g *Frozen) Head() *state.Head { return g.head }
 
-// Book is the resources.
-func (g *Frozen) Book() *state.Book { return g.book }
+// ResourceIndex returns the resources.
+func (g *Frozen) ResourceIndex() *state.ResourceIndex { return g.book }
 
 // Queue is a queue's record; nil when unknown.
 func (g *Frozen) Queue(name string) *state.Queue {

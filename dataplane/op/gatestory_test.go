@@ -100,7 +100,7 @@ func (s *story) printGates() {
 
 // printTraffic prints what goes to providers.
 func (s *story) printTraffic() {
-	for _, r := range s.store.Book().Resources(state.ResourceKind_RESOURCE_KIND_PROVIDER) {
+	for _, r := range s.store.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_PROVIDER) {
 		t, err := s.store.Traffic([16]byte(r.Id))
 		if err != nil {
 			s.t.Fatal(err)

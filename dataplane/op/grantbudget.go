@@ -41,7 +41,7 @@ func (o *GrantBudget) Validate() error {
 // Apply changes this shard's slice.
 func (o *GrantBudget) Apply(tx *state.Tx) (*GrantBudgetResult, error) {
 	result := &GrantBudgetResult{}
-	r := tx.Book().ResourceByID([16]byte(o.Id))
+	r := tx.ResourceIndex().ResourceByID([16]byte(o.Id))
 	if !r.Shared() {
 		return result, nil
 	}

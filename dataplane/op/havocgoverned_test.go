@@ -135,7 +135,7 @@ func (h *havoc) gated(s *havocShard) (ids [][]byte) {
 }
 
 func (h *havoc) turns(s *havocShard) (turns []*op.Turn) {
-	for _, r := range s.store.Book().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
+	for _, r := range s.store.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
 		a, err := s.store.Account([16]byte(r.Id))
 		if err != nil || a == nil {
 			h.t.Fatal("an account", r.Name, a, err)
@@ -172,7 +172,7 @@ func (h *havoc) lookAtClaims(v *state.Snapshot) {
 		input[string(c.ProviderId)] += uint64(c.ReservedInputTokens)
 		output[string(c.ProviderId)] += uint64(c.ReservedOutputTokens)
 	}
-	book, err := v.Book()
+	book, err := v.ResourceIndex()
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func (h *havoc) lookAtClaims(v *state.Snapshot) {
 func (h *havoc) ungovern() {
 	var ops []op.Op
 	for kind := range state.ResourceKind(len(state.ResourceKind_name)) {
-		for _, r := range h.shards[0].store.Book().Resources(kind) {
+		for _, r := range h.shards[0].store.ResourceIndex().Resources(kind) {
 			ops = append(ops, &op.DeleteResource{Kind: r.Kind, Name: r.Name, Shards: 2})
 		}
 	}

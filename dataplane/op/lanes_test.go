@@ -298,7 +298,7 @@ func naive(t *rapid.T, v *state.Snapshot, queue string) (next *job.Job, free boo
 	if q == nil {
 		return nil, false
 	}
-	book, err := v.Book()
+	book, err := v.ResourceIndex()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func admitApprovalPolicy(tx *state.Tx, o *PutResource, _ *state.Resource) error 
 
 // policyLabelled is the approval policy with a label; nil when there is none.
 func policyLabelled(g Ground, label string) *state.Resource {
-	for _, r := range g.Book().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
+	for _, r := range g.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
 		if r.ApprovalPolicy.GetLabel() == label {
 			return r
 		}
@@ -69,7 +69,7 @@ func policyLabelled(g Ground, label string) *state.Resource {
 
 // checkPolicies holds a job that a person has to approve.
 func checkPolicies(g Ground, j *job.Job) (Verdict, error) {
-	for _, r := range g.Book().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
+	for _, r := range g.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY) {
 		a := r.GetApprovalPolicy()
 		if a.GetDisabled() || !governedBy(a, j) || approvedFor(j, r.Id) {
 			continue
@@ -126,11 +126,11 @@ func waive(tx *state.Tx, j *job.Job) {
 	d := j.Details()
 	kept := make([][]byte, 0, len(d.Approved)+1)
 	for _, id := range d.Approved {
-		if tx.Book().ResourceByID([16]byte(id)) != nil || waivesModel(j, id) {
+		if tx.ResourceIndex().ResourceByID([16]byte(id)) != nil || waivesModel(j, id) {
 			kept = append(kept, id)
 		}
 	}
-	if r := tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY, d.HoldBy); r != nil && !approvedFor(j, r.Id) {
+	if r := tx.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_APPROVAL_POLICY, d.HoldBy); r != nil && !approvedFor(j, r.Id) {
 		kept = append(kept, slices.Clone(r.Id))
 	}
 	d.Approved = kept

@@ -69,7 +69,7 @@ const modelHolds = "model/"
 // namespace says so. A person who lets it go has it run all the same.
 func checkModel(g Ground, j *job.Job) (Verdict, error) {
 	model := j.Options.GetModel()
-	if model == "" || g.Head().GetSettings().GetUnknownModel() != state.UnknownModel_UNKNOWN_MODEL_HOLD || g.Book().KnowsModel(model) {
+	if model == "" || g.Head().GetSettings().GetUnknownModel() != state.UnknownModel_UNKNOWN_MODEL_HOLD || g.ResourceIndex().KnowsModel(model) {
 		return Verdict{}, nil
 	}
 	for _, id := range j.Detail.GetApproved() {

@@ -103,7 +103,7 @@ func (s *story) printCosts() {
 func (s *story) printBook() {
 	fmt.Fprintf(&s.out, "book %d:", s.store.Head().PriceBook)
 	for _, kind := range []state.ResourceKind{state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE, state.ResourceKind_RESOURCE_KIND_PRICE} {
-		for _, r := range s.store.Book().Resources(kind) {
+		for _, r := range s.store.ResourceIndex().Resources(kind) {
 			fmt.Fprintf(&s.out, " %s %d:%d", r.Name, r.Price.InputNanoUsd, r.Price.OutputNanoUsd)
 		}
 	}

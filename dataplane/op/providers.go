@@ -66,7 +66,7 @@ func providerOf(g Ground, j *job.Job) *state.Resource {
 	if name == "" {
 		return nil
 	}
-	return g.Book().Resource(state.ResourceKind_RESOURCE_KIND_PROVIDER, name)
+	return g.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_PROVIDER, name)
 }
 
 // meter is one thing that a provider limits.
@@ -194,7 +194,7 @@ func claimedFrom(tx *state.Tx, j *job.Job) *state.Resource {
 	if len(id) == 0 {
 		return nil
 	}
-	return tx.Book().ResourceByID([16]byte(id))
+	return tx.ResourceIndex().ResourceByID([16]byte(id))
 }
 
 // countTokens counts what an attempt reports with the provider it has claimed from:

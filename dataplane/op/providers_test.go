@@ -129,7 +129,7 @@ func (h *providerHistory) fetchSome(n int) {
 
 func (h *providerHistory) traffic() *state.Traffic {
 	h.t.Helper()
-	r := h.store.Book().Resource(state.ResourceKind_RESOURCE_KIND_PROVIDER, "p")
+	r := h.store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_PROVIDER, "p")
 	traffic, err := h.store.Traffic([16]byte(r.Id))
 	if err != nil {
 		h.t.Fatal(err)

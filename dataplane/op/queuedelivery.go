@@ -40,7 +40,7 @@ func (o *QueueDelivery) Validate() error {
 
 // Apply queues the delivery.
 func (o *QueueDelivery) Apply(tx *state.Tx) (*QueueDeliveryResult, error) {
-	webhook := tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, o.Webhook)
+	webhook := tx.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, o.Webhook)
 	switch {
 	case webhook == nil:
 		return nil, api.Errorf(api.NotFound, "there is no webhook %q", o.Webhook)

@@ -88,7 +88,7 @@ func (o *ReplayJob) Apply(tx *state.Tx) (*ReplayJobResult, error) {
 	}
 	d := made.Details()
 	d.Iteration, d.SpentBeforeNanoUsd = o.From-1, before.GetTotalCostNanoUsd()
-	tx.Tell(state.EventType_EVENT_REPLAYED, j)
+	tx.AddEvent(state.EventType_EVENT_REPLAYED, j)
 	return result, tx.PutJob(made)
 }
 

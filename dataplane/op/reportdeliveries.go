@@ -59,7 +59,7 @@ func (o *ReportDeliveries) Apply(tx *state.Tx) (*ReportDeliveriesResult, error) 
 		if err := tx.PutDelivery([16]byte(r.Id), d); err != nil {
 			return nil, err
 		}
-		webhook := tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook)
+		webhook := tx.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook)
 		if webhook == nil {
 			continue
 		}

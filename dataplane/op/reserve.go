@@ -20,7 +20,7 @@ import (
 // reserveBudgets reserves for the attempt what it is expected to cost, on every budget
 // that applies. They have been asked before.
 func reserveBudgets(tx *state.Tx, j *job.Job) error {
-	budgets := budgetsOf(tx.Book(), j)
+	budgets := budgetsOf(tx.ResourceIndex(), j)
 	if len(budgets) == 0 {
 		return nil
 	}
@@ -63,7 +63,7 @@ func settleBudgets(tx *state.Tx, j *job.Job) error {
 	c := j.Lease.Claims
 	cost := billing.Settle(money.Nano(c.SpentNanoUsd), money.Nano(c.ReservedNanoUsd))
 	for _, id := range c.BudgetIds {
-		r := tx.Book().ResourceByID([16]byte(id))
+		r := tx.ResourceIndex().ResourceByID([16]byte(id))
 		if r == nil {
 			continue // deleted since
 		}
@@ -100,8 +100,8 @@ func book(tx *state.Tx, r *state.Resource, a *state.Account, cost billing.Sums) 
 	var events []state.EventType
 	if cost != (billing.Sums{}) {
 		for i, l := range r.Budget.Limits {
-			a.Spent[i].Book(cost, tx.ClockNs())
-			for _, percent := range a.Spent[i].Tell(toldOf(r.Budget), r.Budget.Limit(l.LimitNanoUsd, tx.ClockNs()), tx.ClockNs()) {
+			a.Spent[i].Add(cost, tx.ClockNs())
+			for _, percent := range a.Spent[i].RaiseAlerts(toldOf(r.Budget), r.Budget.Limit(l.LimitNanoUsd, tx.ClockNs()), tx.ClockNs()) {
 				if slices.Contains(r.Budget.Alerts, percent) {
 					events = append(events, state.EventType_EVENT_BUDGET_ALERT)
 				}
@@ -125,7 +125,7 @@ func spend(tx *state.Tx, j *job.Job, costNanoUsd int64) error {
 	if len(c.BudgetIds) > 0 {
 		c.SpentNanoUsd += costNanoUsd
 	}
-	for _, r := range budgetsOf(tx.Book(), j) {
+	for _, r := range budgetsOf(tx.ResourceIndex(), j) {
 		if holds(c, r) {
 			continue
 		}
@@ -157,7 +157,7 @@ func holds(c *job.Claims, r *state.Resource) bool {
 // had. Where a shared budget's first shard has to be asked it is booked, too, and the
 // worker is not told: there may be room the next time.
 func topUp(tx *state.Tx, j *job.Job) (ok bool, err error) {
-	budgets := budgetsOf(tx.Book(), j)
+	budgets := budgetsOf(tx.ResourceIndex(), j)
 	if len(budgets) == 0 {
 		return true, nil
 	}

@@ -61,7 +61,7 @@ func (s *story) putResource(items []item) op.Op {
 
 func (s *story) printResources() {
 	for kind := range state.ResourceKind(len(state.ResourceKind_name)) {
-		for _, r := range s.store.Book().Resources(kind) {
+		for _, r := range s.store.ResourceIndex().Resources(kind) {
 			fmt.Fprintf(&s.out, "%s %q: id %s, version %d, created %s, rpm %d\n", strings.ToLower(strings.TrimPrefix(r.Kind.String(), "RESOURCE_KIND_")), r.Name,
 				s.name(r.Id), r.Version, s.moment(r.CreatedNs), r.Provider.GetRequests())
 		}
@@ -70,7 +70,7 @@ func (s *story) printResources() {
 
 // declared are a shard's providers as text.
 func (s *shard) declared() (all string) {
-	for _, r := range s.store.Book().Resources(kindProvider) {
+	for _, r := range s.store.ResourceIndex().Resources(kindProvider) {
 		all += fmt.Sprintln(r.Name, job.ID(r.Id), r.Version, r.CreatedNs, r.Provider.Requests)
 	}
 	return all
@@ -94,7 +94,7 @@ func TestResourcesTravel(t *testing.T) {
 		}
 	}
 	deliver(1)
-	b := shards[2].store.Book().Resource(kindProvider, "b")
+	b := shards[2].store.ResourceIndex().Resource(kindProvider, "b")
 	traffic(shards[2], b.Id)
 	if got, err := shards[2].store.Traffic([16]byte(b.Id)); got == nil || err != nil {
 		t.Fatalf("the traffic is %v: %v", got, err)
@@ -112,7 +112,7 @@ func TestResourcesTravel(t *testing.T) {
 		t.Errorf("of a provider that is gone there is %v: %v", got, err)
 	}
 	for _, s := range shards {
-		if now := s.store.Book().Resource(kindProvider, "b"); now.Version != 1 || string(now.Id) == string(b.Id) {
+		if now := s.store.ResourceIndex().Resource(kindProvider, "b"); now.Version != 1 || string(now.Id) == string(b.Id) {
 			t.Errorf("shard %d has %v", s.number, now)
 		}
 	}
@@ -151,7 +151,7 @@ func TestAResourceOfAnotherHistory(t *testing.T) {
 	if got, err := other.store.Traffic([16]byte(before.Resource.Id)); got != nil || err != nil {
 		t.Errorf("of the one before there is %v: %v", got, err)
 	}
-	book := other.store.Book()
+	book := other.store.ResourceIndex()
 	if book.ResourceByID([16]byte(before.Resource.Id)) != nil || book.ResourceByID([16]byte(after.Resource.Id)) == nil {
 		t.Errorf("the shard has\n%s", other.declared())
 	}

@@ -40,7 +40,7 @@ func (o *ReturnBudget) Validate() error {
 // Apply books what was spent, and serves those who wait.
 func (o *ReturnBudget) Apply(tx *state.Tx) (*ReturnBudgetResult, error) {
 	result := &ReturnBudgetResult{}
-	r := tx.Book().ResourceByID([16]byte(o.Id))
+	r := tx.ResourceIndex().ResourceByID([16]byte(o.Id))
 	if r == nil {
 		return result, nil
 	}

@@ -55,7 +55,7 @@ func (o *SetAlerts) Validate() error {
 func (o *SetAlerts) Apply(tx *state.Tx) (*SetAlertsResult, error) {
 	result := &SetAlertsResult{}
 	for i, c := range o.Changes {
-		rule := tx.Book().ResourceByID([16]byte(c.RuleId))
+		rule := tx.ResourceIndex().ResourceByID([16]byte(c.RuleId))
 		if rule.GetAlertRule() == nil || rule.Version != c.RuleVersion {
 			continue
 		}
@@ -75,7 +75,7 @@ func (o *SetAlerts) Apply(tx *state.Tx) (*SetAlertsResult, error) {
 			return nil, err
 		}
 		result.Changed++
-		webhook := tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, rule.AlertRule.Notify)
+		webhook := tx.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, rule.AlertRule.Notify)
 		// The rule names the webhook, so its events do not count: a rule that fires in
 		// silence is worse than an event nobody asked for.
 		if webhook == nil || webhook.Webhook.Disabled {

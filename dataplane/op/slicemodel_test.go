@@ -142,7 +142,7 @@ func (s *sliceSim) fetch(sh *sliceShard, count uint32) {
 		m.held = nil
 		c := j.GetLease().GetClaims()
 		for _, b := range c.GetBudgetIds() {
-			m.held = append(m.held, s.budgets[sh.kept.Book().ResourceByID([16]byte(b)).Name])
+			m.held = append(m.held, s.budgets[sh.kept.ResourceIndex().ResourceByID([16]byte(b)).Name])
 		}
 		m.reserved = c.GetReservedNanoUsd()
 	}
@@ -241,7 +241,7 @@ func (s *sliceSim) beats(sh *sliceShard, id job.ID, cost int64) {
 func (s *sliceSim) unheld(sh *sliceShard, id job.ID, cost int64) {
 	m := s.jobs[id]
 	for _, b := range s.budgets {
-		r := sh.kept.Book().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, b.name)
+		r := sh.kept.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, b.name)
 		holds := false
 		for _, h := range m.held {
 			holds = holds || h == b
@@ -309,7 +309,7 @@ func (s *sliceSim) job(sh *sliceShard, id job.ID) *job.Job {
 // account is what a shard knows of a budget; nil where it has not heard of it.
 func (s *sliceSim) account(sh *sliceShard, name string) *state.Account {
 	s.t.Helper()
-	r := sh.kept.Book().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, name)
+	r := sh.kept.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, name)
 	if r == nil {
 		return nil
 	}

@@ -90,7 +90,7 @@ func tell(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	if s.Returned {
 		o.Recall = s.Recall
 	}
-	s.Told()
+	s.ClearReport()
 	if err := tx.PutAccount([16]byte(r.Id), a); err != nil {
 		return err
 	}

@@ -225,7 +225,7 @@ func (s *sliceSim) deliver(from, to *sliceShard) (any bool) {
 func (s *sliceSim) balance(sh *sliceShard) {
 	s.t.Helper()
 	o := &op.BalanceBudgets{}
-	for _, r := range sh.kept.Book().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
+	for _, r := range sh.kept.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_BUDGET) {
 		o.Ids = append(o.Ids, r.Id)
 	}
 	if len(o.Ids) > 0 {
@@ -244,7 +244,7 @@ func (s *sliceSim) turn() {
 	}
 	s.apply(home, &op.TurnBudgets{Turns: turns})
 	for _, turn := range turns {
-		b := s.budgets[home.kept.Book().ResourceByID([16]byte(turn.Id)).Name]
+		b := s.budgets[home.kept.ResourceIndex().ResourceByID([16]byte(turn.Id)).Name]
 		if w := b.windows[turn.Window]; w != nil {
 			w.from = len(b.booked)
 		}
@@ -255,7 +255,7 @@ func (s *sliceSim) turn() {
 func (s *sliceSim) openGates(sh *sliceShard) (opened bool) {
 	s.t.Helper()
 	snapshot := sh.kept.Snapshot()
-	ground := op.Freeze(snapshot, sh.kept.Book(), s.clockNs)
+	ground := op.Freeze(snapshot, sh.kept.ResourceIndex(), s.clockNs)
 	o := &op.OpenGate{}
 	for _, g := range sh.kept.Gates() {
 		ids, err := snapshot.AtGate(g.Kind, g.Name, 10)

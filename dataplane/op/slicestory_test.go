@@ -59,7 +59,7 @@ func init() {
 
 // budgetID is the id of the budget that an item names; zeros where there is none.
 func (s *story) budgetID(i item) []byte {
-	if r := s.store.Book().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, i.words[0]); r != nil {
+	if r := s.store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_BUDGET, i.words[0]); r != nil {
 		return r.Id
 	}
 	return make([]byte, 16)
@@ -82,7 +82,7 @@ func (s *story) printSlices(a *state.Account) {
 		if x.WantNanoUsd != 0 {
 			fmt.Fprintf(&s.out, "; wants %d (ask %d, denial %d)", x.WantNanoUsd, x.Ask, x.Denial.GetAmountNanoUsd())
 		}
-		if at := x.TellNs(); at != 0 {
+		if at := x.ReportNs(); at != 0 {
 			fmt.Fprintf(&s.out, "; tells at %s", s.moment(at))
 		}
 		fmt.Fprintln(&s.out)

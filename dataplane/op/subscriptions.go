@@ -14,7 +14,7 @@ import (
 // subscriptions are the webhooks that are told of the feed's events: of each type, by
 // name. They follow from the book, and are computed again when there is another.
 type subscriptions struct {
-	book *state.Book
+	book *state.ResourceIndex
 	of   map[state.EventType][]subscription
 }
 
@@ -25,7 +25,7 @@ type subscription struct {
 }
 
 // follow brings the subscriptions up to a book.
-func (s *subscriptions) follow(book *state.Book) error {
+func (s *subscriptions) follow(book *state.ResourceIndex) error {
 	if s.book == book {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (s *subscription) covers(queue string) bool {
 // tell has webhooks told of the entry's events, in its own commit: what happened and that
 // it is told are one. What an event says is what the records say at the end of the entry.
 func (s *subscriptions) tell(tx *state.Tx) error {
-	if err := s.follow(tx.Book()); err != nil || len(s.of) == 0 {
+	if err := s.follow(tx.ResourceIndex()); err != nil || len(s.of) == 0 {
 		return err
 	}
 	o, bytes := &TellWebhooks{Meta: &Meta{}}, 0
@@ -71,7 +71,7 @@ func (s *subscriptions) tell(tx *state.Tx) error {
 		case tx.Shard() != firstShard && !tx.CanSend(firstShard):
 			// Work goes on where the first shard cannot be reached for long, and what
 			// waits for it is bounded.
-			tx.LoseTellings(len(full.Tellings))
+			tx.DropWebhookEvents(len(full.Tellings))
 			return nil
 		}
 		return send(tx, firstShard, full)

@@ -171,7 +171,7 @@ func TestDeadWebhooksAreDisabled(t *testing.T) {
 		}
 	}
 	enabled := func() bool {
-		return !w.store.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, "dead").Webhook.Disabled
+		return !w.store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, "dead").Webhook.Disabled
 	}
 	give(2*job.WebhookGivenUp, false)
 	if !enabled() {

@@ -48,7 +48,7 @@ func (o *TellWebhooks) Validate() error {
 func (o *TellWebhooks) Apply(tx *state.Tx) (*TellWebhooksResult, error) {
 	result := &TellWebhooksResult{}
 	for i, t := range o.Tellings {
-		webhook := tx.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, t.Webhook)
+		webhook := tx.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, t.Webhook)
 		if webhook == nil || !wants(webhook.Webhook, t.Event) {
 			continue
 		}

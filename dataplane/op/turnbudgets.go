@@ -60,7 +60,7 @@ func (o *TurnBudgets) Apply(tx *state.Tx) (*TurnBudgetsResult, error) {
 			return nil, err
 		}
 		result.Turned++
-		if r := tx.Book().ResourceByID(id); r.Shared() {
+		if r := tx.ResourceIndex().ResourceByID(id); r.Shared() {
 			if err := serve(tx, r); err != nil {
 				return nil, err
 			}

@@ -58,7 +58,7 @@ func total(tx *state.Tx, j *job.Job, row *state.Usage) (sum *job.Usage, why stri
 	if sum.Model == "" {
 		sum.Model = j.Options.GetModel()
 	}
-	if !compute(tx.Book(), sum, row) {
+	if !compute(tx.ResourceIndex(), sum, row) {
 		return nil, job.RejectedCost
 	}
 	if !counts.CostReported {
@@ -73,7 +73,7 @@ func total(tx *state.Tx, j *job.Job, row *state.Usage) (sum *job.Usage, why stri
 
 // compute notes in a row what the price book says its report costs. It is false where
 // that counts and is more than a report may cost.
-func compute(book *state.Book, of *job.Usage, row *state.Usage) bool {
+func compute(book *state.ResourceIndex, of *job.Usage, row *state.Usage) bool {
 	u := row.Report
 	t := billing.Tokens{Input: u.InputTokens, Output: u.OutputTokens, CacheCreation: u.CacheCreationTokens, CacheRead: u.CacheReadTokens}
 	if t.None() || !book.HasPrices() {

@@ -141,7 +141,7 @@ func putWebhook(tx *state.Tx, o *PutResource, was *state.Resource) error {
 // releaseWebhook refuses to delete a webhook that alert rules notify: they would
 // fire unheard.
 func releaseWebhook(tx *state.Tx, was *state.Resource) error {
-	for _, r := range tx.Book().Resources(state.ResourceKind_RESOURCE_KIND_ALERT_RULE) {
+	for _, r := range tx.ResourceIndex().Resources(state.ResourceKind_RESOURCE_KIND_ALERT_RULE) {
 		if r.AlertRule.Notify == was.Name {
 			return api.Errorf(api.Conflict, "alert rule %s (%q) notifies webhook %s: delete it, or have it notify another, first", r.Name, r.AlertRule.Label, was.Name)
 		}

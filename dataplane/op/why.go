@@ -134,7 +134,7 @@ func queueReasons(q *state.Queue, clockNs int64) (all []Why) {
 // the limit rule. One that waits at a gate is in no lane, and the gate says why.
 func laneReasons(g *Frozen, j *job.Job) ([]Why, error) {
 	key := j.FairnessKey
-	rule := g.Book().RuleFor(j.Queue, key)
+	rule := g.ResourceIndex().RuleFor(j.Queue, key)
 	if rule == nil {
 		return nil, nil
 	}

@@ -88,7 +88,7 @@ func cancelWaiting(t *testing.T, c *cell.Cell) *state.Bulk {
 		t.Fatal(err)
 	}
 	for {
-		news := c.State().BulkNews()
+		news := c.State().BulkChanged()
 		b, err := c.State().Bulk(id)
 		if err != nil {
 			t.Fatal(err)

@@ -18,10 +18,10 @@ func (n *node) declared(body string) {
 	n.t.Helper()
 	n.do("POST", "/api/v1/budgets", body, http.StatusCreated, nil)
 	const kind = state.ResourceKind_RESOURCE_KIND_BUDGET
-	want := len(n.shards().Home().State().Book().Resources(kind))
+	want := len(n.shards().Home().State().ResourceIndex().Resources(kind))
 	for shard := range n.shards().Count() {
 		c := n.shards().Of(onShard(shard, n.shards().Count(), 0))
-		eventually(n.t, "the budget is on every shard", func() bool { return len(c.State().Book().Resources(kind)) == want })
+		eventually(n.t, "the budget is on every shard", func() bool { return len(c.State().ResourceIndex().Resources(kind)) == want })
 	}
 }
 

@@ -176,7 +176,7 @@ func (s *Server) awaitBulk(r *http.Request, home *cell.Cell, id job.ID) (*state.
 	ctx, cancel := context.WithTimeout(r.Context(), bulkWait)
 	defer cancel()
 	for {
-		news := home.State().BulkNews()
+		news := home.State().BulkChanged()
 		b, err := home.State().Bulk(id)
 		if err != nil || b.GetFinishedNs() > 0 {
 			return b, err

@@ -46,7 +46,7 @@ func (s *Server) followBulk(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) streamBulk(w http.ResponseWriter, r *http.Request, q *request, id job.ID) error {
 	to, home := http.NewResponseController(w), q.shards.Home()
 	for last := ""; ; {
-		news := home.State().BulkNews()
+		news := home.State().BulkChanged()
 		b, err := home.State().Bulk(id)
 		if err != nil {
 			return err

@@ -80,13 +80,13 @@ func (q *request) mayGrant(key tenancy.Key) error {
 	if err := tenancy.MayGrant(q.who, where, key.Roles, key.QueueScope); err != nil {
 		return err
 	}
-	return tenancy.MayGive(q.who, where, customOf(key.Roles, q.shards.Home().State().Book()))
+	return tenancy.MayGive(q.who, where, customOf(key.Roles, q.shards.Home().State().ResourceIndex()))
 }
 
 // haveRoles finds fault with roles that are not there. Their op refuses them as well;
 // but who may give out what a role grants is decided here, by what it grants now.
 func (q *request) haveRoles(f *convert.Faults, key tenancy.Key) {
-	book := q.shards.Home().State().Book()
+	book := q.shards.Home().State().ResourceIndex()
 	for i, role := range key.Roles {
 		if !role.Valid() && tenancy.CheckRoleName(string(role)) == nil && book.Resource(roles.kind, string(role)) == nil {
 			f.Invalid(fmt.Sprintf("roles[%d]", i), "there is no role %s: create it first, or use one of %v", role, tenancy.Roles())

@@ -24,7 +24,7 @@ type keyUse struct {
 // roles have that are not built in.
 type knownKey struct {
 	record *state.Key
-	book   *state.Book
+	book   *state.ResourceIndex
 	key    tenancy.Key
 }
 
@@ -83,7 +83,7 @@ func (k keySource) Key(id string) (tenancy.Key, bool) {
 	if record == nil {
 		return tenancy.Key{}, false
 	}
-	book, use := k.store.Book(), k.server.keyUses.of(id)
+	book, use := k.store.ResourceIndex(), k.server.keyUses.of(id)
 	known := use.known.Load()
 	if known == nil || known.record != record || known.book != book {
 		known = &knownKey{record, book, readKey(record, book)}
@@ -94,14 +94,14 @@ func (k keySource) Key(id string) (tenancy.Key, bool) {
 }
 
 // readKey is a key as it is authenticated. A role that is not there grants nothing.
-func readKey(record *state.Key, book *state.Book) tenancy.Key {
+func readKey(record *state.Key, book *state.ResourceIndex) tenancy.Key {
 	key := convert.FromKeyRecord(record)
 	key.Custom = customOf(key.Roles, book)
 	return key
 }
 
 // customOf is what those of some roles grant that are not built in.
-func customOf(of []tenancy.Role, book *state.Book) (all []tenancy.Permission) {
+func customOf(of []tenancy.Role, book *state.ResourceIndex) (all []tenancy.Permission) {
 	for _, role := range of {
 		if !role.Valid() {
 			all = append(all, convert.Granted(book.Resource(roles.kind, string(role)))...)

@@ -77,7 +77,7 @@ func (s *Server) listLimitRules(w http.ResponseWriter, r *http.Request) error {
 			all = append(all, rule)
 		}
 	}
-	for _, rec := range q.shards.Home().State().Book().Resources(limitRules.kind) {
+	for _, rec := range q.shards.Home().State().ResourceIndex().Resources(limitRules.kind) {
 		if limitRules.visible(&q, rec) {
 			all = append(all, convert.ToLimitRule(rec))
 		}

@@ -65,7 +65,7 @@ func (s *Server) listPrices(w http.ResponseWriter, r *http.Request) error {
 	}
 	all := []api.Price{}
 	for _, kind := range [...]state.ResourceKind{state.ResourceKind_RESOURCE_KIND_PRICE, state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE} {
-		for _, rec := range home.State().Book().Resources(kind) {
+		for _, rec := range home.State().ResourceIndex().Resources(kind) {
 			all = append(all, convert.ToPrice(rec))
 		}
 	}
@@ -77,7 +77,7 @@ func (s *Server) shippedPrice(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	rec := home.State().Book().Resource(state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE, strings.TrimPrefix(inPath(r), convert.ShippedPrefix))
+	rec := home.State().ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE, strings.TrimPrefix(inPath(r), convert.ShippedPrefix))
 	if rec == nil {
 		return api.Errorf(api.NotFound, "there is no price %s", convert.Excerpt(inPath(r)))
 	}

@@ -104,7 +104,7 @@ func (n *noun[Req, Resp]) list(s *Server, w http.ResponseWriter, r *http.Request
 		return err
 	}
 	all := []Resp{}
-	for _, rec := range home.State().Book().Resources(n.kind) {
+	for _, rec := range home.State().ResourceIndex().Resources(n.kind) {
 		if !n.visible(&q, rec) {
 			continue
 		}
@@ -272,7 +272,7 @@ func (n *noun[Req, Resp]) mine(s *Server, r *http.Request) (q request, rec *stat
 // find is the resource in the path. One that the caller may not see is none.
 func (n *noun[Req, Resp]) find(q *request, r *http.Request) (*state.Resource, error) {
 	name := n.named(r)
-	rec := q.shards.Home().State().Book().Resource(n.kind, name)
+	rec := q.shards.Home().State().ResourceIndex().Resource(n.kind, name)
 	if rec == nil || !n.visible(q, rec) {
 		return nil, api.Errorf(api.NotFound, "there is no %s %s", n.one, convert.Excerpt(name))
 	}

@@ -67,7 +67,7 @@ func (s *Server) listRoles(w http.ResponseWriter, r *http.Request) error {
 	for _, role := range tenancy.Roles() {
 		all = append(all, convert.ToBuiltInRole(role))
 	}
-	for _, rec := range q.shards.Home().State().Book().Resources(roles.kind) {
+	for _, rec := range q.shards.Home().State().ResourceIndex().Resources(roles.kind) {
 		all = append(all, convert.ToRole(rec))
 	}
 	return serve.WriteJSON(w, http.StatusOK, all)

@@ -13,7 +13,7 @@ const sweepFrom = 4
 // is only good until the next is asked for. The zero value reads nothing yet.
 type sweeps struct {
 	cell *cell.Cell
-	read *state.Reused
+	read *state.JobReader
 }
 
 // of is the jobs of a shard, of which so many may be read.
@@ -25,7 +25,7 @@ func (s *sweeps) of(c *cell.Cell, count int) state.Reader {
 		return c.State()
 	}
 	s.close()
-	read, err := c.State().Reuse()
+	read, err := c.State().JobReader()
 	if err != nil {
 		return c.State() // which tells who reads it what is wrong
 	}

@@ -22,7 +22,7 @@ func (n *node) seeded() {
 	}
 	eventually(n.t, "the shipped prices", func() bool {
 		for _, c := range shards {
-			if !c.State().Book().HasPrices() {
+			if !c.State().ResourceIndex().HasPrices() {
 				return false
 			}
 		}

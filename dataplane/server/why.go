@@ -61,7 +61,7 @@ type explanation struct {
 
 // read looks at the job and at all that may keep it, as of one moment.
 func (e *explanation) read(id job.ID) (err error) {
-	book := e.at.State().Book()
+	book := e.at.State().ResourceIndex()
 	snapshot := e.at.State().Snapshot()
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
 	if e.j, err = snapshot.Job(id); err != nil || e.j == nil {

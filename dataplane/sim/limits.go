@@ -34,7 +34,7 @@ func (sh *shard) inspectKeys(v *state.Snapshot) error {
 			now[at] = n
 		}
 	}
-	book, err := v.Book()
+	book, err := v.ResourceIndex()
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (sh *shard) openGates(nowNs int64) (o op.Op, err error) {
 		if err != nil {
 			return nil, err
 		}
-		ground := op.Freeze(v, sh.steady.store.Book(), nowNs)
+		ground := op.Freeze(v, sh.steady.store.ResourceIndex(), nowNs)
 		for _, id := range ids {
 			j, err := v.Job(id)
 			if err != nil {

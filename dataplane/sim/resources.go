@@ -153,7 +153,7 @@ func (m *model) takeBack(at modelName) {
 
 // compareResources holds what a store knows to be declared against the model.
 func (m *model) compareResources(v *state.Snapshot) error {
-	book, err := v.Book()
+	book, err := v.ResourceIndex()
 	if err != nil {
 		return err
 	}

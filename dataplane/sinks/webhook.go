@@ -314,7 +314,7 @@ func (w *Webhooks) try(ctx context.Context, d *state.Delivery) error {
 
 // callsFor are the calls that one for a delivery is one of.
 func (w *Webhooks) callsFor(d *state.Delivery) (chan struct{}, error) {
-	hook := w.cfg.Store.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook)
+	hook := w.cfg.Store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook)
 	if hook == nil {
 		return w.calls, nil // none is made
 	}
@@ -329,7 +329,7 @@ func (w *Webhooks) callsFor(d *state.Delivery) (chan struct{}, error) {
 // ended before that was known.
 func (w *Webhooks) attempt(ctx context.Context, d *state.Delivery) (report *op.DeliveryReport, ok bool) {
 	report = &op.DeliveryReport{Id: d.Id, Attempt: d.Attempts + 1}
-	hook := w.cfg.Store.Book().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook).GetWebhook()
+	hook := w.cfg.Store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook).GetWebhook()
 	switch {
 	case hook == nil:
 		report.Error = "the webhook was deleted"

@@ -54,7 +54,7 @@ var unremembered = [...]bool{
 }
 
 // remember adds an event to the history of a job that is about to be stored.
-func (tx *Tx) remember(h *held, event EventType) error {
+func (tx *Tx) remember(h *entryJob, event EventType) error {
 	if int(event) < len(unremembered) && unremembered[event] {
 		return nil
 	}
@@ -68,9 +68,9 @@ func (tx *Tx) remember(h *held, event EventType) error {
 	return err
 }
 
-// Tell appends an event of a job that the event does not change. If the job's history records such events,
+// AddEvent appends an event of a job that the event does not change. If the job's history records such events,
 // PutJob must follow.
-func (tx *Tx) Tell(event EventType, j *job.Job) {
+func (tx *Tx) AddEvent(event EventType, j *job.Job) {
 	tx.event(event, j.Queue, j)
 	if h := tx.jobs[job.ID(j.Id)]; h != nil && h.job == j {
 		if err := tx.remember(h, event); err != nil {

@@ -15,9 +15,9 @@ func newHead() *Head {
 	return &Head{NextJobNumber: 1, FeedNextSeq: 1, FeedFirstSeq: 1, UsageNextSeq: 1, UsageFirstSeq: 1}
 }
 
-// age completes a head read from disk: a store from before usage was stored gets the first numbers of an
+// fillDefaults completes a head read from disk: a store from before usage was stored gets the first numbers of an
 // empty store.
-func (h *Head) age() {
+func (h *Head) fillDefaults() {
 	h.UsageNextSeq, h.UsageFirstSeq = max(h.UsageNextSeq, 1), max(h.UsageFirstSeq, 1)
 }
 

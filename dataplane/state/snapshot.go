@@ -121,7 +121,7 @@ func (s *Store) Snapshot() *Snapshot {
 	v := &Snapshot{head: s.head.Load(), keys: s.keysRead.Load()}
 	gen, err := s.acquire()
 	if err != nil {
-		v.snap = noReader{err}
+		v.snap = errSource{err}
 		return v
 	}
 	v.gen, v.snap = gen, gen.db.NewSnapshot()
@@ -135,16 +135,16 @@ func (v *Snapshot) Close() error {
 		err = errors.Join(err, v.gen.release())
 		v.gen = nil
 	}
-	v.snap = noReader{fmt.Errorf("the snapshot is closed")}
+	v.snap = errSource{fmt.Errorf("the snapshot is closed")}
 	return err
 }
 
-// noReader returns an error from every read.
-type noReader struct{ err error }
+// errSource returns an error from every read.
+type errSource struct{ err error }
 
-func (n noReader) Get([]byte) ([]byte, io.Closer, error)                 { return nil, nil, n.err }
-func (n noReader) NewIter(*pebble.IterOptions) (*pebble.Iterator, error) { return nil, n.err }
-func (n noReader) Close() error                                          { return nil }
+func (n errSource) Get([]byte) ([]byte, io.Closer, error)                 { return nil, nil, n.err }
+func (n errSource) NewIter(*pebble.IterOptions) (*pebble.Iterator, error) { return nil, n.err }
+func (n errSource) Close() error                                          { return nil }
 
 // Head returns a copy of the head record.
 func (v *Snapshot) Head() *Head { return v.head.copy() }

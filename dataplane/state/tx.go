@@ -22,57 +22,57 @@ type Tx struct {
 	batch  *pebble.Batch
 	err    error // the first impossible event; Commit refuses
 
-	jobs         map[job.ID]*held
-	order        []*held // of jobs, in the order of their first use
-	byID         []*held // the changed jobs of order, for Commit
-	queues       []*queue
-	lanes        []*lane     // touched ones
-	laneChanges  LaneChanges // scratch
-	feed         FeedEntry
-	newest       job.ID // the greatest id put, or the Store's if that is greater
-	keysPut      bool
-	usageGrew    bool
-	auditGrew    bool
-	outboxes     map[uint32]bool    // changed outboxes by shard; true for those that grew
-	inboxes      map[uint32]bool    // changed inboxes
-	locks        map[lockName]*lock // read or taken
-	lockOrder    []*lock
-	born         uint64 // number of ids created by NewID
-	batches      rows[Batch, *Batch]
-	payloads     rows[job.Blob, *job.Blob] // of batches' callbacks
-	schedules    rows[Schedule, *Schedule]
-	dependents   rows[Dependents, *Dependents]
-	accounts     rows[Account, *Account]
-	traffic      rows[Traffic, *Traffic]
-	scores       rows[Scores, *Scores]
-	alerts       rows[Alert, *Alert]
-	deliveries   rows[Delivery, *Delivery]
-	attempted    rows[Attempted, *Attempted]
-	bulk         bulkRows
-	book         *Book // as the entry leaves it; nil until the first use and after a change
-	resourcesPut bool
-	gated        bool                      // a gate may have opened, or a job has come to one
-	waiters      map[waiterName]bool       // added or removed by the entry; false for removed
-	deleted      []*queue                  // removed queues that were in the store or created by the entry
-	idempotency  map[[16]byte]*Idempotency // read or written; nil for none
-	earliest     [timerClasses]int64       // due time of the earliest timer set; latest for none
-	replenishNs  int64                     // first time at which a queue newly kept by a rate limit is free; latest for none
-	opensGates   bool                      // the settings of a queue with jobs at gates changed
-	clears       bool                      // a touched queue is being cleared or deleted
-	payloadsPut  []payloadPut              // put and deleted payloads
-	documents    uint64                    // bytes of blobs and of ops for other shards written so far
-	spareHeld    []*held
-	spareEvents  []*Event
-	written      map[string][]byte // see readWritten
-	writtenRead  int
-	key          []byte   // scratch: one key at a time
-	ahead        []job.ID // scratch
+	jobs          map[job.ID]*entryJob
+	order         []*entryJob // of jobs, in the order of their first use
+	byID          []*entryJob // the changed jobs of order, for Commit
+	queues        []*queue
+	lanes         []*lane     // touched ones
+	laneChanges   LaneChanges // scratch
+	feed          FeedEntry
+	newest        job.ID // the greatest id put, or the Store's if that is greater
+	keysPut       bool
+	usageGrew     bool
+	auditGrew     bool
+	outboxes      map[uint32]bool    // changed outboxes by shard; true for those that grew
+	inboxes       map[uint32]bool    // changed inboxes
+	locks         map[lockName]*lock // read or taken
+	lockOrder     []*lock
+	idsCreated    uint64 // number of ids created by NewID
+	batches       rows[Batch, *Batch]
+	payloads      rows[job.Blob, *job.Blob] // of batches' callbacks
+	schedules     rows[Schedule, *Schedule]
+	dependents    rows[Dependents, *Dependents]
+	accounts      rows[Account, *Account]
+	traffic       rows[Traffic, *Traffic]
+	scores        rows[Scores, *Scores]
+	alerts        rows[Alert, *Alert]
+	deliveries    rows[Delivery, *Delivery]
+	attempted     rows[Attempted, *Attempted]
+	bulk          bulkRows
+	resourceIndex *ResourceIndex // as the entry leaves it; nil until the first use and after a change
+	resourcesPut  bool
+	gated         bool                      // a gate may have opened, or a job has come to one
+	waiters       map[waiterName]bool       // added or removed by the entry; false for removed
+	deleted       []*queue                  // removed queues that were in the store or created by the entry
+	idempotency   map[[16]byte]*Idempotency // read or written; nil for none
+	earliest      [timerClasses]int64       // due time of the earliest timer set; latest for none
+	replenishNs   int64                     // first time at which a queue newly kept by a rate limit is free; latest for none
+	opensGates    bool                      // the settings of a queue with jobs at gates changed
+	clears        bool                      // a touched queue is being cleared or deleted
+	payloadsPut   []payloadPut              // put and deleted payloads
+	documents     uint64                    // bytes of blobs and of ops for other shards written so far
+	spareJobs     []*entryJob
+	spareEvents   []*Event
+	written       map[string][]byte // see readWritten
+	writtenRead   int
+	key           []byte   // scratch: one key at a time
+	ahead         []job.ID // scratch
 
 	iterations map[iterationName]*job.Iteration // iterations that the entry has written
 }
 
-// held is a job that the entry has touched.
-type held struct {
+// entryJob is a job that the entry has touched.
+type entryJob struct {
 	id     job.ID
 	job    *job.Job // as the last op left it; nil if there is none
 	queue  *queue
@@ -132,14 +132,14 @@ func (tx *Tx) reset() {
 		tx.batch = tx.s.gen.db.NewBatch(pebble.WithMaxRetainedSizeBytes(batchKept))
 	}
 	for i, h := range tx.order {
-		if len(tx.spareHeld) < sparesKept {
-			*h = held{}
-			tx.spareHeld = append(tx.spareHeld, h)
+		if len(tx.spareJobs) < sparesKept {
+			*h = entryJob{}
+			tx.spareJobs = append(tx.spareJobs, h)
 		}
 		tx.order[i] = nil
 	}
 	if tx.jobs == nil || len(tx.jobs) > sparesKept {
-		tx.jobs, tx.order, tx.byID = map[job.ID]*held{}, nil, nil
+		tx.jobs, tx.order, tx.byID = map[job.ID]*entryJob{}, nil, nil
 	}
 	if tx.idempotency == nil || len(tx.idempotency) > sparesKept {
 		tx.idempotency = map[[16]byte]*Idempotency{}
@@ -164,13 +164,13 @@ func (tx *Tx) reset() {
 	tx.feed.Events = tx.spareEvents[:0]
 	tx.feed.Index, tx.feed.ClockNs = tx.head.Index, tx.head.ClockNs
 	tx.keysPut, tx.usageGrew, tx.auditGrew, tx.resourcesPut = false, false, false, false
-	tx.book = tx.s.bookRead.Load()
+	tx.resourceIndex = tx.s.resourcesRead.Load()
 	clear(tx.outboxes)
 	clear(tx.inboxes)
 	clear(tx.locks)
 	clear(tx.waiters)
 	clear(tx.iterations)
-	tx.lockOrder, tx.born = tx.lockOrder[:0], 0
+	tx.lockOrder, tx.idsCreated = tx.lockOrder[:0], 0
 	tx.batches.reset()
 	tx.payloads.reset()
 	tx.schedules.reset()
@@ -274,9 +274,9 @@ func (tx *Tx) publish() {
 		tx.s.keysRead.Store(newKeyring(tx.s.keys))
 	}
 	if tx.resourcesPut {
-		tx.s.bookRead.Store(tx.Book())
+		tx.s.resourcesRead.Store(tx.ResourceIndex())
 	}
-	tx.stirGates()
+	tx.markGates()
 	tx.gated = tx.s.gates.changed
 	if tx.gated {
 		tx.s.gates.publish()
@@ -295,7 +295,7 @@ func (tx *Tx) publishWork(q *queue) {
 		tx.replenishNs = min(tx.replenishNs, due)
 	}
 	if kept && q.replenishNs == 0 {
-		q.stirred = true // time has made jobs fetchable, independent of the entry's ops
+		q.gainedJobs = true // time has made jobs fetchable, independent of the entry's ops
 	}
 	clears := q.clears()
 	if clears || q.cleared {
@@ -308,9 +308,9 @@ func (tx *Tx) publishWork(q *queue) {
 func (tx *Tx) callHooks(feedGrew bool) {
 	hooks := tx.s.hooks
 	for _, q := range tx.queues {
-		stirred := q.stirred
-		q.touched, q.stirred = false, false
-		if n := q.fetchable(tx.head.ClockNs); stirred && n > 0 && hooks.OnReady != nil {
+		gainedJobs := q.gainedJobs
+		q.touched, q.gainedJobs = false, false
+		if n := q.fetchable(tx.head.ClockNs); gainedJobs && n > 0 && hooks.OnReady != nil {
 			hooks.OnReady(q.rec.Name, n)
 		}
 	}
@@ -344,7 +344,7 @@ func (tx *Tx) callHooks(feedGrew bool) {
 		hooks.OnGate()
 	}
 	if tx.bulk.touched() {
-		tx.s.tellBulk()
+		tx.s.notifyBulk()
 	}
 	for _, grew := range tx.outboxes {
 		if grew && hooks.OnOutbox != nil {

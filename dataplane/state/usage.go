@@ -30,7 +30,7 @@ func (tx *Tx) AddUsage(j *job.Job, row *Usage) error {
 	}
 	if row.Report.Rejected != "" {
 		tx.head.UsageRejected++
-		tx.Tell(EventType_EVENT_USAGE_REJECTED, j)
+		tx.AddEvent(EventType_EVENT_USAGE_REJECTED, j)
 		tx.feed.Events[len(tx.feed.Events)-1].Usage = row.Report
 	}
 	tx.head.UsageNextSeq++

@@ -131,12 +131,12 @@ func TestAnOlderStoreStartsItsUsage(t *testing.T) {
 func TestAHeadAges(t *testing.T) {
 	t.Parallel()
 	h := &Head{}
-	h.age()
+	h.fillDefaults()
 	if h.UsageNextSeq != 1 || h.UsageFirstSeq != 1 {
 		t.Errorf("an old head's usage is [%d,%d)", h.UsageFirstSeq, h.UsageNextSeq)
 	}
 	h.UsageNextSeq, h.UsageFirstSeq = 9, 4
-	h.age()
+	h.fillDefaults()
 	if h.UsageNextSeq != 9 || h.UsageFirstSeq != 4 {
 		t.Errorf("a head's usage became [%d,%d)", h.UsageFirstSeq, h.UsageNextSeq)
 	}

@@ -156,7 +156,7 @@ func BenchmarkScrub(b *testing.B) {
 	b.Cleanup(func() { must(b, v.db.close()) })
 	snap := h.store.Snapshot()
 	defer snap.Close()
-	records, err := snap.Sweep()
+	records, err := snap.JobIterator()
 	must(b, err)
 	defer records.Close()
 	for b.Loop() {

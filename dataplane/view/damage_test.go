@@ -216,7 +216,7 @@ func TestScrubPassesAll(t *testing.T) {
 	must(t, v.resume(t.Context()))
 	snap := h.store.Snapshot()
 	defer snap.Close()
-	records, err := snap.Sweep()
+	records, err := snap.JobIterator()
 	must(t, err)
 	defer records.Close()
 	passes := 1

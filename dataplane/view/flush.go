@@ -272,7 +272,7 @@ func (v *View) flush() (more bool, err error) {
 	}
 	// Jobs are written in the order of their numbers, which is about that of
 	// their ids.
-	records, err := snap.Sweep()
+	records, err := snap.JobIterator()
 	if err != nil {
 		return false, err
 	}

@@ -55,7 +55,7 @@ func (g *groups) touch(e *state.Event) error {
 }
 
 // write makes the touched rows what the records say they are.
-func (g *groups) write(w *writer, records *state.Sweep) error {
+func (g *groups) write(w *writer, records *state.JobIterator) error {
 	for _, id := range inOrder(g.batches) {
 		b, err := records.Batch(id)
 		if err == nil {

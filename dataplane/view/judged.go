@@ -29,11 +29,11 @@ type iterated interface {
 	Iterations(id job.ID, after uint32) iter.Seq2[*job.Iteration, error]
 }
 
-var _ iterated = (*state.Sweep)(nil)
+var _ iterated = (*state.JobIterator)(nil)
 
 // judge makes the rows of a job's iterations and scores what its records say. It
 // leaves alone those of a job that has none of either: see lost.
-func (w *writer) judge(r *state.Sweep, j *job.Job, t touched, fresh bool) error {
+func (w *writer) judge(r *state.JobIterator, j *job.Job, t touched, fresh bool) error {
 	if j.Detail.GetIterationsKept() > 0 {
 		if err := w.iterations(r, j.Number, t); err != nil {
 			return fmt.Errorf("iterations: %w", err)

@@ -134,7 +134,7 @@ func (b *batch) nextDocument() (next uint64) {
 const yieldJobs = 32
 
 // write makes the touched rows what the records say they are, in order of rowid.
-func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
+func (b *batch) write(w *writer, records *state.JobIterator, firstNew uint64) error {
 	var lost lost
 	j := &job.Job{} // nothing keeps it
 	for i, number := range slices.Sorted(maps.Keys(b.jobs)) {
@@ -196,7 +196,7 @@ func (b *batch) write(w *writer, records *state.Sweep, firstNew uint64) error {
 // job writes a job's rows: its hot row and what few jobs have always, the document
 // of a fresh one, blobs and errors where they can have changed. more says whether
 // it has something that few have.
-func (w *writer) job(r *state.Sweep, j *job.Job, t touched, fresh bool) (more bool, err error) {
+func (w *writer) job(r *state.JobIterator, j *job.Job, t touched, fresh bool) (more bool, err error) {
 	if err := w.hot(j, fresh); err != nil {
 		return false, err
 	}
@@ -211,7 +211,7 @@ func (w *writer) job(r *state.Sweep, j *job.Job, t touched, fresh bool) (more bo
 }
 
 // rest writes what a job has besides its record.
-func (w *writer) rest(r *state.Sweep, j *job.Job, t touched, fresh bool) error {
+func (w *writer) rest(r *state.JobIterator, j *job.Job, t touched, fresh bool) error {
 	document := fresh || t.anew
 	wanted := j.Blobs &^ (1 << job.ChainConfig) // extra reads it
 	if !document {

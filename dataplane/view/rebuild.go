@@ -116,7 +116,7 @@ func (v *View) build(ctx context.Context, path string) (jobs int, err error) {
 
 // load writes the rows of every job, queue, batch and schedule.
 func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err error) {
-	records, err := snap.Sweep()
+	records, err := snap.JobIterator()
 	if err != nil {
 		return 0, err
 	}

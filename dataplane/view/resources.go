@@ -49,11 +49,11 @@ func (w *writer) resourceStatements() (all []statement) {
 }
 
 // writeResources makes the rows of resources what the book says they are.
-func (g *groups) writeResources(w *writer, records *state.Sweep) error {
+func (g *groups) writeResources(w *writer, records *state.JobIterator) error {
 	if len(g.resources) == 0 {
 		return nil
 	}
-	book, err := records.Book()
+	book, err := records.ResourceIndex()
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (g *groups) writeResources(w *writer, records *state.Sweep) error {
 
 // loadResources writes the rows of every resource.
 func loadResources(w *writer, snap *state.Snapshot) error {
-	book, err := snap.Book()
+	book, err := snap.ResourceIndex()
 	if err != nil {
 		return err
 	}

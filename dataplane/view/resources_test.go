@@ -49,7 +49,7 @@ func (h *shard) randomResource(tx *state.Tx, r *rand.Rand) {
 	h.t.Helper()
 	kind := state.ResourceKind(1 + r.IntN(len(state.ResourceKind_name)-1))
 	name := fmt.Sprint("queue/", r.IntN(2))
-	was := tx.Book().Resource(kind, name)
+	was := tx.ResourceIndex().Resource(kind, name)
 	if was != nil && r.IntN(2) == 0 {
 		must(h.t, tx.DeleteResource(kind, name))
 		if kind == state.ResourceKind_RESOURCE_KIND_BUDGET {

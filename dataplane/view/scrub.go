@@ -40,7 +40,7 @@ type scrubbed struct {
 
 // scrub compares the rows of the next jobs, and of their queues, with what records
 // say. Rows that differ are a *staleError.
-func (v *View) scrub(records *state.Sweep) error {
+func (v *View) scrub(records *state.JobIterator) error {
 	now := clock()
 	if now < v.scrubbed.due {
 		return nil
@@ -55,7 +55,7 @@ func (v *View) scrub(records *state.Sweep) error {
 }
 
 // scrubFrom compares the jobs from an id on and says what is wrong.
-func (v *View) scrubFrom(records *state.Sweep, from job.ID) (wrong string, err error) {
+func (v *View) scrubFrom(records *state.JobIterator, from job.ID) (wrong string, err error) {
 	s, err := newScratch()
 	if err != nil {
 		return "", err
@@ -102,7 +102,7 @@ func newScratch() (_ *scratch, err error) {
 func (s *scratch) close() error { return errors.Join(s.writer.close(), s.pool.Close()) }
 
 // load writes the rows of the jobs from an id on, and of their queues.
-func (s *scratch) load(records *state.Sweep, from job.ID) error {
+func (s *scratch) load(records *state.JobIterator, from job.ID) error {
 	until := clock() + int64(scrubTime)
 	queues := map[string]bool{}
 	return s.writer.transact(func() error {

@@ -99,7 +99,7 @@ func (tx *Tx) release(name lockName, id [16]byte) error {
 }
 
 // moveLocks updates the locks of a changed job.
-func (tx *Tx) moveLocks(h *held, to index) error {
+func (tx *Tx) moveLocks(h *entryJob, to index) error {
 	was := h.now
 	if was.locks == to.locks && (was.queue == to.queue || was.locks == [jobLocks]string{}) {
 		return nil

@@ -13,7 +13,7 @@ func (tx *Tx) LastError(j *job.Job) (attempt uint32, err error) {
 	if err != nil {
 		return 0, tx.fail(err)
 	}
-	h, err := tx.hold(id)
+	h, err := tx.entryJob(id)
 	if err != nil {
 		return 0, err
 	}

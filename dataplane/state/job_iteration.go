@@ -90,7 +90,7 @@ func (tx *Tx) removeIterations(id job.ID) error {
 }
 
 // removeJudgements deletes the iterations and scores of a job that is being deleted.
-func (tx *Tx) removeJudgements(h *held) error {
+func (tx *Tx) removeJudgements(h *entryJob) error {
 	if h.job.Detail.GetIterationsKept() > 0 {
 		if err := tx.removeIterations(h.id); err != nil {
 			return err
@@ -117,6 +117,25 @@ func (s *Store) Iterations(id job.ID) ([]*job.Iteration, error) {
 			all = append(all, it)
 		}
 		return all, nil
+	})
+}
+
+// Iteration returns the last iteration of the job with this detail as of the last commit, or nil if it is not
+// stored.
+func (s *Store) Iteration(id job.ID, d *job.Detail) (*job.Iteration, error) {
+	if d.GetIterationsKept() == 0 {
+		return nil, nil
+	}
+	return committed(s, func(r source) (*job.Iteration, error) {
+		it := &job.Iteration{}
+		found, err := get(r, appendIterationKey(nil, id, d.GetIteration()), it)
+		if err != nil {
+			return nil, fmt.Errorf("iteration %d of job %s: %w", d.GetIteration(), id, err)
+		}
+		if !found {
+			return nil, nil
+		}
+		return it, nil
 	})
 }
 

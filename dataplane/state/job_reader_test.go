@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// What a Reused answers is what the store answers, whatever it has answered before.
+// What a JobReader answers is what the store answers, whatever it has answered before.
 func TestReuse(t *testing.T) {
 	t.Parallel()
 	for _, bound := range []int{0, 1 << 20} { // of what is kept in memory
@@ -40,7 +40,7 @@ func reuse(t *testing.T, bound int) {
 			must(t, s.Flush())
 		}
 	}
-	read, err := s.Reuse()
+	read, err := s.JobReader()
 	must(t, err)
 	defer func() { must(t, read.Close()) }()
 	for n := range jobs + 1 {
@@ -78,7 +78,7 @@ func TestReuseOfALaterBlob(t *testing.T) {
 	t.Parallel()
 	s := openClosing(t)
 	update(t, s, func(tx *Tx) { create(t, tx, 1, "q") })
-	read, err := s.Reuse()
+	read, err := s.JobReader()
 	must(t, err)
 	defer func() { must(t, read.Close()) }()
 	update(t, s, func(tx *Tx) {

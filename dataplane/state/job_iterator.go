@@ -10,23 +10,23 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Sweep reads many jobs and blobs of a Snapshot in about the order of their ids. It finds recently written
+// JobIterator reads many jobs and blobs of a Snapshot in about the order of their ids. It finds recently written
 // records in memory. For the others it keeps an iterator for each kind of record: from one record to a near
 // one the iterator needs a step or two, while a lookup searches from the root each time. Any other order is
 // also correct, and no faster than lookups.
 //
-// A Sweep belongs to one goroutine and must be closed before its Snapshot.
-type Sweep struct {
+// A JobIterator belongs to one goroutine and must be closed before its Snapshot.
+type JobIterator struct {
 	*Snapshot   // for rarely read records
 	jobs, blobs *pebble.Iterator
 	key         []byte // scratch
 }
 
-var _ Reader = (*Sweep)(nil)
+var _ Reader = (*JobIterator)(nil)
 
-// Sweep starts a Sweep.
-func (v *Snapshot) Sweep() (_ *Sweep, err error) {
-	s := &Sweep{Snapshot: v}
+// JobIterator starts a JobIterator.
+func (v *Snapshot) JobIterator() (_ *JobIterator, err error) {
+	s := &JobIterator{Snapshot: v}
 	if s.jobs, err = prefixIter(v.snap, prefixJob); err != nil {
 		return nil, err
 	}
@@ -41,10 +41,10 @@ func prefixIter(r source, prefix byte) (*pebble.Iterator, error) {
 }
 
 // Close closes the iterators. The Snapshot stays open.
-func (s *Sweep) Close() error { return errors.Join(s.jobs.Close(), s.blobs.Close()) }
+func (s *JobIterator) Close() error { return errors.Join(s.jobs.Close(), s.blobs.Close()) }
 
 // Job returns a job, or nil if there is none.
-func (s *Sweep) Job(id job.ID) (*job.Job, error) {
+func (s *JobIterator) Job(id job.ID) (*job.Job, error) {
 	j := &job.Job{}
 	if found, err := s.Load(id, j); !found {
 		return nil, err
@@ -53,7 +53,7 @@ func (s *Sweep) Job(id job.ID) (*job.Job, error) {
 }
 
 // Load overwrites j with a job, for callers that keep none of many. found is false if there is none.
-func (s *Sweep) Load(id job.ID, j *job.Job) (found bool, err error) {
+func (s *JobIterator) Load(id job.ID, j *job.Job) (found bool, err error) {
 	*j = job.Job{}
 	if found, err := s.gen.recentJobs.load(id, s.head.Index, j); found {
 		return true, err
@@ -63,7 +63,7 @@ func (s *Sweep) Load(id job.ID, j *job.Job) (found bool, err error) {
 }
 
 // Blob returns a blob of a job, or nil if there is none.
-func (s *Sweep) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
+func (s *JobIterator) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	b := &job.Blob{}
 	if found, err := s.gen.recentBlob(id, kind, s.head.Index, b); found {
 		return b, err

@@ -20,7 +20,7 @@ var accountKind = rowKind[*Account]{
 			}
 		}
 		if a.Slice != nil {
-			if tell := a.Slice.TellNs(); tell != 0 && (due == 0 || tell < due) {
+			if tell := a.Slice.ReportNs(); tell != 0 && (due == 0 || tell < due) {
 				due = tell
 			}
 		}
@@ -157,8 +157,8 @@ func (tx *Tx) NumberDelivery() uint64 {
 	return tx.head.DeliveriesMade
 }
 
-// LoseTellings counts webhook events dropped because the outbox to the first shard is full.
-func (tx *Tx) LoseTellings(n int) { tx.head.TellingsLost += uint64(n) }
+// DropWebhookEvents counts webhook events dropped because the outbox to the first shard is full.
+func (tx *Tx) DropWebhookEvents(n int) { tx.head.TellingsLost += uint64(n) }
 
 // PutDelivery stores a delivery under its id; nil removes it.
 func (tx *Tx) PutDelivery(id [16]byte, d *Delivery) error {

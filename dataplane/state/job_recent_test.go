@@ -115,10 +115,10 @@ func TestRecentOfASnapshot(t *testing.T) {
 	change(2)
 	v := s.Snapshot()
 	defer func() { must(t, v.Close()) }()
-	frozen, err := v.Sweep()
+	frozen, err := v.JobIterator()
 	must(t, err)
 	defer func() { must(t, frozen.Close()) }()
-	live, err := s.Reuse()
+	live, err := s.JobReader()
 	must(t, err)
 	defer func() { must(t, live.Close()) }()
 	now = 2
@@ -159,7 +159,7 @@ func TestRecentIsAsOfTheHead(t *testing.T) {
 				default:
 				}
 				v := s.Snapshot()
-				sweep, err := v.Sweep()
+				sweep, err := v.JobIterator()
 				must(t, err)
 				var frozen job.Job
 				_, err = sweep.Load(idOf(1), &frozen)

@@ -22,7 +22,7 @@ func (tx *Tx) Parcel(j *job.Job) (*Parcel, error) {
 }
 
 func (tx *Tx) parcel(j *job.Job) (*Parcel, error) {
-	h, err := tx.holdWritten(j)
+	h, err := tx.readableEntryJob(j)
 	if err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ func readLanes(r source) (lanes map[laneName]storedLane, changes uint64, err err
 }
 
 // loadLanes gives the queues their lanes. It returns the journal and the number of lanes.
-func loadLanes(r source, queues map[string]*queue, book *Book, head *Head) (journal laneJournal, n uint64, err error) {
+func loadLanes(r source, queues map[string]*queue, resources *ResourceIndex, head *Head) (journal laneJournal, n uint64, err error) {
 	lanes, changes, err := readLanes(r)
 	if err != nil {
 		return journal, 0, err
@@ -152,7 +152,7 @@ func loadLanes(r source, queues map[string]*queue, book *Book, head *Head) (jour
 			if q == nil {
 				return journal, 0, fmt.Errorf("there is a lane of queue %q, which is unknown", name.queue)
 			}
-			l = q.addLane(at.rec, book.RuleFor(name.queue, name.key))
+			l = q.addLane(at.rec, resources.RuleFor(name.queue, name.key))
 			if at.rec.Pending > 0 && name.key != "" {
 				l.heads.unread()
 			}

@@ -21,7 +21,7 @@ type caches struct {
 	outboxes      map[uint32]*Outbox
 	inboxes       map[uint32]*Inbox
 	resources     map[resourceName]*Resource
-	book          *Book
+	resourceIndex *ResourceIndex
 	laneJournal   laneJournal
 	lanes         uint64
 	newest        job.ID
@@ -35,7 +35,7 @@ func loadCaches(r source) (*caches, error) {
 	if _, err := get(r, headKey(), c.head); err != nil {
 		return nil, err
 	}
-	c.head.age()
+	c.head.fillDefaults()
 	var err error
 	if c.configuration, err = loadConfiguration(r); err != nil {
 		return nil, err
@@ -55,8 +55,8 @@ func loadCaches(r source) (*caches, error) {
 	if c.resources, err = loadResources(r); err != nil {
 		return nil, err
 	}
-	c.book = newBook(c.resources)
-	if c.laneJournal, c.lanes, err = loadLanes(r, c.queues, c.book, c.head); err != nil {
+	c.resourceIndex = newResourceIndex(c.resources)
+	if c.laneJournal, c.lanes, err = loadLanes(r, c.queues, c.resourceIndex, c.head); err != nil {
 		return nil, err
 	}
 	if c.newest, err = newestID(r); err != nil {

@@ -34,7 +34,7 @@ type clearing struct {
 }
 
 // nothing is a closed channel, for a queue that is not being cleared.
-var nothing = func() chan struct{} {
+var closedChannel = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
@@ -122,5 +122,5 @@ func (s *Store) Cleared(queue string) <-chan struct{} {
 	if known := s.clearings.queues[queue]; known != nil {
 		return known.done
 	}
-	return nothing
+	return closedChannel
 }

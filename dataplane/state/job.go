@@ -16,23 +16,23 @@ import (
 // Job returns a job as the entry's earlier ops left it, or nil if there is none. The op may change it in
 // place and must then call PutJob, but only after it has decided not to refuse.
 func (tx *Tx) Job(id job.ID) (*job.Job, error) {
-	h, err := tx.hold(id)
+	h, err := tx.entryJob(id)
 	if err != nil {
 		return nil, err
 	}
 	return h.job, nil
 }
 
-// hold returns the entry's copy of a job and reads it from the store the first time.
-func (tx *Tx) hold(id job.ID) (*held, error) {
+// entryJob returns the entry's copy of a job and reads it from the store the first time.
+func (tx *Tx) entryJob(id job.ID) (*entryJob, error) {
 	if h := tx.jobs[id]; h != nil {
 		return h, nil
 	}
-	var h *held
-	if n := len(tx.spareHeld); n > 0 {
-		h, tx.spareHeld = tx.spareHeld[n-1], tx.spareHeld[:n-1]
+	var h *entryJob
+	if n := len(tx.spareJobs); n > 0 {
+		h, tx.spareJobs = tx.spareJobs[n-1], tx.spareJobs[:n-1]
 	} else {
-		h = new(held)
+		h = new(entryJob)
 	}
 	h.id = id
 	if err := tx.load(h); err != nil {
@@ -45,7 +45,7 @@ func (tx *Tx) hold(id job.ID) (*held, error) {
 
 // load reads the stored job, if there is one. An id begins with its creation time, so the id of a new job is
 // mostly greater than any stored one. Such a job cannot be stored, and load does not look for it.
-func (tx *Tx) load(h *held) error {
+func (tx *Tx) load(h *entryJob) error {
 	if bytes.Compare(h.id[:], tx.s.newest[:]) > 0 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (tx *Tx) CreateJob(j *job.Job, events ...EventType) error {
 }
 
 func (tx *Tx) createJob(j *job.Job, events []EventType) error {
-	h, err := tx.holdNew(j)
+	h, err := tx.newEntryJob(j)
 	if err != nil {
 		return err
 	}
@@ -92,13 +92,13 @@ func (tx *Tx) createJob(j *job.Job, events []EventType) error {
 	return tx.change(h, events)
 }
 
-// holdNew returns the entry's record for a job that must not exist yet.
-func (tx *Tx) holdNew(j *job.Job) (*held, error) {
+// newEntryJob returns the entry's record for a job that must not exist yet.
+func (tx *Tx) newEntryJob(j *job.Job) (*entryJob, error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {
 		return nil, err
 	}
-	h, err := tx.hold(id)
+	h, err := tx.entryJob(id)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (tx *Tx) putJob(j *job.Job, events []EventType) error {
 }
 
 // change updates everything that derives from a job, except the keys that Commit writes.
-func (tx *Tx) change(h *held, events []EventType) error {
+func (tx *Tx) change(h *entryJob, events []EventType) error {
 	to, err := derive(h.job)
 	if err != nil {
 		return err
@@ -185,7 +185,7 @@ func (tx *Tx) change(h *held, events []EventType) error {
 
 // rederive updates memory and locks when a job goes from one index to another. The zero index stands for a
 // job that is removed.
-func (tx *Tx) rederive(h *held, to index) error {
+func (tx *Tx) rederive(h *entryJob, to index) error {
 	// Gates come first, because the counts of a queue's first lanes leave out the jobs at gates.
 	if err := tx.moveGate(h, to); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (tx *Tx) deleteErrors(j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	h, err := tx.hold(id)
+	h, err := tx.entryJob(id)
 	if err == nil {
 		err = tx.readAttempts(h, j)
 	}
@@ -265,8 +265,8 @@ func (tx *Tx) DeleteBlob(j *job.Job, kind job.BlobKind) error {
 func (tx *Tx) NewID(queue string) job.ID {
 	var material [len(entry.Seed{}) + 8]byte
 	copy(material[:], tx.header.Seed[:])
-	binary.BigEndian.PutUint64(material[len(entry.Seed{}):], tx.born)
-	tx.born++
+	binary.BigEndian.PutUint64(material[len(entry.Seed{}):], tx.idsCreated)
+	tx.idsCreated++
 	sum := sha256.Sum256(material[:])
 	return job.NewID(tx.ClockNs()/int64(time.Millisecond), queue, job.Entropy(sum[:len(job.Entropy{})]))
 }
@@ -284,8 +284,8 @@ func (tx *Tx) encodeJobs() error {
 			return err
 		}
 	}
-	slices.SortFunc(tx.byID, func(a, b *held) int { return bytes.Compare(a.id[:], b.id[:]) })
-	for _, encode := range [...]func(*held) error{tx.dropTimers, tx.setTimers, tx.encodeJob} {
+	slices.SortFunc(tx.byID, func(a, b *entryJob) int { return bytes.Compare(a.id[:], b.id[:]) })
+	for _, encode := range [...]func(*entryJob) error{tx.dropTimers, tx.setTimers, tx.encodeJob} {
 		for _, h := range tx.byID {
 			if err := encode(h); err != nil {
 				return err
@@ -296,7 +296,7 @@ func (tx *Tx) encodeJobs() error {
 }
 
 // encodeJob writes a changed job, or removes a deleted one.
-func (tx *Tx) encodeJob(h *held) error {
+func (tx *Tx) encodeJob(h *entryJob) error {
 	if bytes.Compare(h.id[:], tx.newest[:]) > 0 {
 		tx.newest = h.id
 	}
@@ -324,7 +324,7 @@ func (tx *Tx) encodeJob(h *held) error {
 // only if it has one, so sets and removals of a key alternate. Such a pair vanishes as soon as a flush or
 // compaction sees both, mostly in memory. An ordinary tombstone would sink to the bottom of the store, and
 // reads would walk over it until then.
-func (tx *Tx) encodeReady(h *held) error {
+func (tx *Tx) encodeReady(h *entryJob) error {
 	was, is := h.stored, h.now
 	if !was.readyAs(is) {
 		if was.ready {
@@ -346,7 +346,7 @@ func (tx *Tx) encodeReady(h *held) error {
 // dropTimers removes the keys of timers that a job no longer has; setTimers writes those of its new timers.
 // They are two passes because a job that ends swaps its lease timer for its retention timer: in one pass,
 // writes would alternate between two distant places.
-func (tx *Tx) dropTimers(h *held) error {
+func (tx *Tx) dropTimers(h *entryJob) error {
 	was, is := h.stored.timers(), h.now.timers()
 	for i := range is {
 		if err := tx.dropTimer(was[i], is[i], h.id); err != nil {
@@ -356,7 +356,7 @@ func (tx *Tx) dropTimers(h *held) error {
 	return nil
 }
 
-func (tx *Tx) setTimers(h *held) error {
+func (tx *Tx) setTimers(h *entryJob) error {
 	was, is := h.stored.timers(), h.now.timers()
 	for i := range is {
 		if err := tx.setTimer(was[i], is[i], h.id); err != nil {
@@ -422,7 +422,7 @@ func (tx *Tx) putError(j *job.Job, e *job.AttemptError) error {
 	if err != nil {
 		return err
 	}
-	h, err := tx.hold(id)
+	h, err := tx.entryJob(id)
 	if err != nil {
 		return err
 	}
@@ -448,7 +448,7 @@ func (tx *Tx) putError(j *job.Job, e *job.AttemptError) error {
 
 // readAttempts finds out which attempts of a job have an error record, so that the count stays right even if
 // an attempt fails twice.
-func (tx *Tx) readAttempts(h *held, j *job.Job) error {
+func (tx *Tx) readAttempts(h *entryJob, j *job.Job) error {
 	if h.attemptsRead {
 		return nil
 	}

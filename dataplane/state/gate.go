@@ -78,21 +78,21 @@ func (g *gates) move(from, to gateName) error {
 			g.all[to] = at
 		}
 		at.Jobs++
-		g.stir(to)
+		g.mark(to)
 	}
 	return nil
 }
 
-// stir notes that a gate may have opened, if jobs wait at it.
-func (g *gates) stir(name gateName) {
+// mark notes that a gate may have opened, if jobs wait at it.
+func (g *gates) mark(name gateName) {
 	if at := g.all[name]; at != nil {
 		g.changes++
 		at.Changes, g.changed = g.changes, true
 	}
 }
 
-// stirAll notes that any gate may have opened.
-func (g *gates) stirAll() {
+// markAll notes that any gate may have opened.
+func (g *gates) markAll() {
 	g.changes++
 	for _, at := range g.all {
 		at.Changes, g.changed = g.changes, true
@@ -102,7 +102,7 @@ func (g *gates) stirAll() {
 // install replaces the gates by those read from the store.
 func (g *gates) install(all map[gateName]*Gate) {
 	g.all = all
-	g.stirAll()
+	g.markAll()
 	g.publish()
 }
 
@@ -119,32 +119,32 @@ func (g *gates) publish() {
 	g.published.Store(&list)
 }
 
-// stirGates notes the gates that the entry may have opened: those of a provider or budget whose record
+// markGates notes the gates that the entry may have opened: those of a provider or budget whose record
 // changed, or all of them if a resource or a queue's settings changed. If no job waits at a gate it costs
 // nothing.
-func (tx *Tx) stirGates() {
+func (tx *Tx) markGates() {
 	g := &tx.s.gates
 	if len(g.all) == 0 {
 		return
 	}
 	if tx.resourcesPut || tx.opensGates {
-		g.stirAll()
+		g.markAll()
 		return
 	}
 	for _, r := range tx.traffic.order {
-		if by := tx.Book().ResourceByID(r.id); r.dirty && by != nil {
-			g.stir(gateName{job.Gate_GATE_PROVIDER, by.Name})
+		if by := tx.ResourceIndex().ResourceByID(r.id); r.dirty && by != nil {
+			g.mark(gateName{job.Gate_GATE_PROVIDER, by.Name})
 		}
 	}
 	for _, r := range tx.accounts.order {
-		if by := tx.Book().ResourceByID(r.id); r.dirty && by != nil {
-			g.stir(gateName{job.Gate_GATE_BUDGET, by.Name})
+		if by := tx.ResourceIndex().ResourceByID(r.id); r.dirty && by != nil {
+			g.mark(gateName{job.Gate_GATE_BUDGET, by.Name})
 		}
 	}
 }
 
 // moveGate updates the gates and the queue's count of gated jobs when a job changes.
-func (tx *Tx) moveGate(h *held, to index) error {
+func (tx *Tx) moveGate(h *entryJob, to index) error {
 	was := h.now
 	if was.gate == (gateName{}) && to.gate == (gateName{}) {
 		return nil

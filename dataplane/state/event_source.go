@@ -57,7 +57,7 @@ func (tx *Tx) attemptError(id job.ID, attempt uint32) (*job.AttemptError, error)
 	if j == nil || err != nil {
 		return nil, err
 	}
-	h, err := tx.holdWritten(j)
+	h, err := tx.readableEntryJob(j)
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +77,17 @@ func (v *Snapshot) Alert(ruleID [16]byte) (*Alert, error) {
 }
 
 // Declared returns a resource by its id, or nil if there is none.
-func (tx *Tx) Declared(id [16]byte) (*Resource, error) { return tx.Book().ResourceByID(id), nil }
+func (tx *Tx) Declared(id [16]byte) (*Resource, error) {
+	return tx.ResourceIndex().ResourceByID(id), nil
+}
 
 // Declared returns a resource by its id as of the last commit, or nil if there is none.
-func (s *Store) Declared(id [16]byte) (*Resource, error) { return s.Book().ResourceByID(id), nil }
+func (s *Store) Declared(id [16]byte) (*Resource, error) {
+	return s.ResourceIndex().ResourceByID(id), nil
+}
 
 // Declared returns a resource by its id, or nil if there is none.
 func (v *Snapshot) Declared(id [16]byte) (*Resource, error) {
-	book, err := v.Book()
-	return book.ResourceByID(id), err
+	resources, err := v.ResourceIndex()
+	return resources.ResourceByID(id), err
 }

@@ -147,24 +147,24 @@ func (v *Snapshot) BulkParts() iter.Seq2[*BulkPart, error] {
 	return scanRows[BulkPart](v.snap, &bulkPartKind, [16]byte{})
 }
 
-// bulkNews notifies the readers that follow bulk operations.
-type bulkNews struct {
+// bulkChanges notifies the readers that follow bulk operations.
+type bulkChanges struct {
 	mu   sync.Mutex
 	next chan struct{} // closed by the next commit that changes a bulk operation; nil if no reader waits
 }
 
-// BulkNews returns a channel that is closed by the next commit that changes any bulk operation, and by a
+// BulkChanged returns a channel that is closed by the next commit that changes any bulk operation, and by a
 // restore. A reader must take the channel before it reads the operation, so that it misses no change.
-func (s *Store) BulkNews() <-chan struct{} {
-	s.bulkNews.mu.Lock()
-	defer s.bulkNews.mu.Unlock()
-	if s.bulkNews.next == nil {
-		s.bulkNews.next = make(chan struct{})
+func (s *Store) BulkChanged() <-chan struct{} {
+	s.bulkChanges.mu.Lock()
+	defer s.bulkChanges.mu.Unlock()
+	if s.bulkChanges.next == nil {
+		s.bulkChanges.next = make(chan struct{})
 	}
-	return s.bulkNews.next
+	return s.bulkChanges.next
 }
 
-func (n *bulkNews) tell() {
+func (n *bulkChanges) notify() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.next != nil {
@@ -173,9 +173,9 @@ func (n *bulkNews) tell() {
 	}
 }
 
-// tellBulk notifies the readers of bulk operations and the duty that runs their parts.
-func (s *Store) tellBulk() {
-	s.bulkNews.tell()
+// notifyBulk notifies the readers of bulk operations and the duty that runs their parts.
+func (s *Store) notifyBulk() {
+	s.bulkChanges.notify()
 	if s.hooks.OnBulk != nil {
 		s.hooks.OnBulk()
 	}

@@ -27,7 +27,7 @@ type recent struct {
 }
 
 type page struct {
-	at    map[job.ID]span
+	at    map[job.ID]location
 	bytes []byte
 }
 
@@ -37,8 +37,8 @@ const leastPage = 4 << 10
 // recordCost approximates the bytes that a record takes besides its content, in the map of a page.
 const recordCost = 64
 
-// span locates a record in its page and names the entry as of which it is known to equal the stored record.
-type span struct {
+// location locates a record in its page and names the entry as of which it is known to equal the stored record.
+type location struct {
 	from, to uint32
 	index    uint64
 }
@@ -87,7 +87,7 @@ func (r *recent) put(id job.ID, record []byte, index uint64) {
 		young.bytes = young.bytes[:0]
 	}
 	if young.at == nil {
-		young.at = map[job.ID]span{}
+		young.at = map[job.ID]location{}
 	}
 	from := len(young.bytes)
 	if from+len(record) > cap(young.bytes) {
@@ -97,7 +97,7 @@ func (r *recent) put(id job.ID, record []byte, index uint64) {
 		young.bytes = grown
 	}
 	young.bytes = append(young.bytes, record...)
-	young.at[id] = span{uint32(from), uint32(len(young.bytes)), index}
+	young.at[id] = location{uint32(from), uint32(len(young.bytes)), index}
 }
 
 // remove drops the record of a job. The caller holds mu.
@@ -180,7 +180,7 @@ func (tx *Tx) readAhead(l *level) error {
 		jobs.put(id, record, asOf)
 		jobs.mu.Unlock()
 	}
-	return it.Close() // Close also reports why a step found nothing
+	return it.Close() // Close also reports why a step found closedChannel
 }
 
 // readJob returns a job as the last commit left it, or nil if there is none.

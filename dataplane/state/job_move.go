@@ -76,7 +76,7 @@ func (tx *Tx) forwardJob(j *job.Job, shard uint32, queue string) error {
 }
 
 // removeDocuments deletes the blobs and errors of a job.
-func (tx *Tx) removeDocuments(h *held) error {
+func (tx *Tx) removeDocuments(h *entryJob) error {
 	for kind := range job.BlobKinds {
 		if h.job.Blobs&(1<<kind) == 0 {
 			continue
@@ -89,7 +89,7 @@ func (tx *Tx) removeDocuments(h *held) error {
 }
 
 // removeErrors deletes the errors of a job, which have been read.
-func (tx *Tx) removeErrors(h *held) error {
+func (tx *Tx) removeErrors(h *entryJob) error {
 	for _, attempt := range h.attempts {
 		tx.key = appendErrorKey(tx.key[:0], h.id, attempt)
 		if err := tx.batch.Delete(tx.key, nil); err != nil {
@@ -146,7 +146,7 @@ func (tx *Tx) AdmitJob(j *job.Job) error {
 }
 
 func (tx *Tx) admitJob(j *job.Job) error {
-	h, err := tx.holdNew(j)
+	h, err := tx.newEntryJob(j)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (tx *Tx) admitJob(j *job.Job) error {
 }
 
 // movable returns the entry's copy of a job, if the job is unchanged since its last put and not active.
-func (tx *Tx) movable(j *job.Job) (*held, error) {
+func (tx *Tx) movable(j *job.Job) (*entryJob, error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {
 		return nil, err
@@ -183,7 +183,7 @@ func (tx *Tx) movable(j *job.Job) (*held, error) {
 }
 
 // withdraw removes a job from its queue in memory.
-func (tx *Tx) withdraw(h *held) error {
+func (tx *Tx) withdraw(h *entryJob) error {
 	q, state := h.queue, h.now.state
 	tx.touch(q)
 	if q.rec.InState[state] == 0 {
@@ -194,7 +194,7 @@ func (tx *Tx) withdraw(h *held) error {
 }
 
 // place adds a job that is in no queue to a queue in memory.
-func (tx *Tx) place(h *held, q *queue) error {
+func (tx *Tx) place(h *entryJob, q *queue) error {
 	if err := tx.dropTakenLocks(h.job); err != nil {
 		return err
 	}

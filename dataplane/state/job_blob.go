@@ -13,7 +13,7 @@ func (tx *Tx) Blob(j *job.Job, kind job.BlobKind) (*job.Blob, error) {
 	if j.Blobs&(1<<kind) == 0 {
 		return nil, nil
 	}
-	h, err := tx.holdWritten(j)
+	h, err := tx.readableEntryJob(j)
 	var b *job.Blob
 	if err == nil {
 		b, err = tx.blob(h, kind)
@@ -25,18 +25,18 @@ func (tx *Tx) Blob(j *job.Job, kind job.BlobKind) (*job.Blob, error) {
 }
 
 // blob reads a blob that must exist.
-func (tx *Tx) blob(h *held, kind job.BlobKind) (*job.Blob, error) {
+func (tx *Tx) blob(h *entryJob, kind job.BlobKind) (*job.Blob, error) {
 	b := &job.Blob{}
 	return b, tx.read(appendBlobKey(nil, h.id, kind), b)
 }
 
-// holdWritten returns the entry's copy of the job, after making the entry's own writes of it readable.
-func (tx *Tx) holdWritten(j *job.Job) (*held, error) {
+// readableEntryJob returns the entry's copy of the job, after making the entry's own writes of it readable.
+func (tx *Tx) readableEntryJob(j *job.Job) (*entryJob, error) {
 	id, err := job.IDFromBytes(j.Id)
 	if err != nil {
 		return nil, err
 	}
-	h, err := tx.hold(id)
+	h, err := tx.entryJob(id)
 	if err == nil && h.dirty {
 		err = tx.readWritten()
 	}

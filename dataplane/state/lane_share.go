@@ -26,7 +26,7 @@ func (tx *Tx) Lane(queue, key string) *Lane {
 
 // moveLane updates the lane of a job that goes from one index to another: its counts, its heads and its place
 // in the order.
-func (tx *Tx) moveLane(h *held, to index) error {
+func (tx *Tx) moveLane(h *entryJob, to index) error {
 	q, from := h.queue, h.now
 	leaves, comes := from.inLane(), to.inLane()
 	if !leaves && !comes {
@@ -73,7 +73,7 @@ func (l *lane) move(id job.ID, from, to index, bound int) error {
 			}
 			rec.Active--
 			ls.jobs--
-			l.queue.stirred = l.queue.stirred || l.rule != nil
+			l.queue.gainedJobs = l.queue.gainedJobs || l.rule != nil
 		}
 		if to.state == job.Active {
 			rec.Active++
@@ -96,7 +96,7 @@ func (l *lane) move(id job.ID, from, to index, bound int) error {
 	if to.ready {
 		rec.Pending++
 		ls.jobs++
-		l.queue.stirred = true
+		l.queue.gainedJobs = true
 		return l.heads.levels[to.priority].add(head{to.number, id}, bound)
 	}
 	return nil
@@ -120,7 +120,7 @@ func (tx *Tx) addLane(q *queue, key string) *lane {
 }
 
 func (tx *Tx) newLane(q *queue, rec *Lane) *lane {
-	l := q.addLane(rec, tx.Book().RuleFor(rec.Queue, rec.Key))
+	l := q.addLane(rec, tx.ResourceIndex().RuleFor(rec.Queue, rec.Key))
 	tx.head.LaneRecords++
 	q.rec.Lanes++
 	tx.touch(q)
@@ -225,15 +225,15 @@ func (tx *Tx) rebase(q *queue) {
 	tx.touch(q)
 }
 
-// ApplyRules makes the lanes of a queue follow the limit rules of the book.
+// ApplyRules makes the lanes of a queue follow the limit rules of the namespace.
 func (tx *Tx) ApplyRules(name string) {
 	q := tx.s.queues[name]
 	if q == nil || q.lanes == nil {
 		return
 	}
-	book, beginNs := tx.Book(), q.beginNs(tx.head.ClockNs)
+	resources, beginNs := tx.ResourceIndex(), q.beginNs(tx.head.ClockNs)
 	for _, key := range slices.Sorted(maps.Keys(q.lanes.byKey)) {
-		l, rule := q.lanes.byKey[key], book.RuleFor(name, key)
+		l, rule := q.lanes.byKey[key], resources.RuleFor(name, key)
 		if l.rule == rule {
 			continue
 		}
@@ -250,7 +250,7 @@ func (tx *Tx) ApplyRules(name string) {
 		tx.changedLane(l)
 	}
 	tx.touch(q)
-	q.stirred = true
+	q.gainedJobs = true
 }
 
 // forget removes lanes without jobs whose removal changes nothing: no rate is remembered, and either the

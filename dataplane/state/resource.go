@@ -13,19 +13,19 @@ type resourceName struct {
 	name string
 }
 
-// Book returns the resources as the running entry has left them.
-func (tx *Tx) Book() *Book {
-	if tx.book == nil {
-		tx.book = newBook(tx.s.resources)
+// ResourceIndex returns the resources as the running entry has left them.
+func (tx *Tx) ResourceIndex() *ResourceIndex {
+	if tx.resourceIndex == nil {
+		tx.resourceIndex = newResourceIndex(tx.s.resources)
 	}
-	return tx.book
+	return tx.resourceIndex
 }
 
-// Book returns the resources as of the last commit. The caller must not change it.
-func (s *Store) Book() *Book { return s.bookRead.Load() }
+// ResourceIndex returns the resources as of the last commit. The caller must not change it.
+func (s *Store) ResourceIndex() *ResourceIndex { return s.resourcesRead.Load() }
 
 // Resource returns a resource as the entry's earlier ops left it, or nil if there is none. The caller must
-// not change it. It does not rebuild the book, as Book does after each change.
+// not change it. It does not rebuild the index, as ResourceIndex does after each change.
 func (tx *Tx) Resource(kind ResourceKind, name string) *Resource {
 	return tx.s.resources[resourceName{kind, name}]
 }
@@ -72,7 +72,7 @@ func (tx *Tx) DeleteResource(kind ResourceKind, name string) error {
 }
 
 func (tx *Tx) resourceChanged(r *Resource, event EventType) {
-	tx.book, tx.resourcesPut = nil, true
+	tx.resourceIndex, tx.resourcesPut = nil, true
 	if r.Kind == ResourceKind_RESOURCE_KIND_ROLE {
 		tx.keysPut = true // the permissions of keys have changed with it
 	}
@@ -104,13 +104,13 @@ func loadResources(r source) (map[resourceName]*Resource, error) {
 	return all, nil
 }
 
-// Book returns the resources of the snapshot.
-func (v *Snapshot) Book() (*Book, error) {
+// ResourceIndex returns the resources of the snapshot.
+func (v *Snapshot) ResourceIndex() (*ResourceIndex, error) {
 	all, err := loadResources(v.snap)
 	if err != nil {
 		return nil, err
 	}
-	return newBook(all), nil
+	return newResourceIndex(all), nil
 }
 
 // appendResourceKey appends the key of a resource.

@@ -39,7 +39,7 @@ func readForward(r source, id job.ID) (*Forward, error) {
 // Forwarded returns where a job went when it last left this shard, or nil if it never left or has come back.
 // The caller must not change it.
 func (tx *Tx) Forwarded(id job.ID) (*Forward, error) {
-	h, err := tx.hold(id)
+	h, err := tx.entryJob(id)
 	if err == nil {
 		err = tx.readForward(h)
 	}
@@ -51,7 +51,7 @@ func (tx *Tx) Forwarded(id job.ID) (*Forward, error) {
 
 // readForward reads the stored forward, if there can be one. An id above all stored ids belongs to a new job
 // and is not looked up.
-func (tx *Tx) readForward(h *held) (err error) {
+func (tx *Tx) readForward(h *entryJob) (err error) {
 	if h.forwardRead || tx.head.ForwardRecords == 0 || bytes.Compare(h.id[:], tx.s.newest[:]) > 0 {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (tx *Tx) readForward(h *held) (err error) {
 }
 
 // putForward replaces a job's forward; nil removes it.
-func (tx *Tx) putForward(h *held, f *Forward) error {
+func (tx *Tx) putForward(h *entryJob, f *Forward) error {
 	if err := tx.readForward(h); err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// A Sweep answers as its Snapshot does: in order of ids and in any other, from
+// A JobIterator answers as its Snapshot does: in order of ids and in any other, from
 // files and from memory, for what is there and what is not, and nothing of what
 // was committed after it.
 func TestSweep(t *testing.T) {
@@ -32,7 +32,7 @@ func TestSweep(t *testing.T) {
 	}
 	snap := s.Snapshot()
 	defer snap.Close()
-	sweep, err := snap.Sweep()
+	sweep, err := snap.JobIterator()
 	must(t, err)
 	defer sweep.Close()
 
@@ -79,7 +79,7 @@ func TestSweepOfClosedStore(t *testing.T) {
 	s := openClosing(t)
 	snap := s.Snapshot()
 	must(t, snap.Close())
-	if _, err := snap.Sweep(); err == nil {
+	if _, err := snap.JobIterator(); err == nil {
 		t.Error("a closed snapshot was swept")
 	}
 }

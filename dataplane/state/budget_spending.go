@@ -17,8 +17,8 @@ func (x *Spent) Sums(nowNs int64) billing.Sums {
 	return billing.Sums{Settled: money.Nano(x.SettledNanoUsd), Overrun: money.Nano(x.OverrunNanoUsd)}
 }
 
-// Book adds spending at nowNs.
-func (x *Spent) Book(s billing.Sums, nowNs int64) {
+// Add adds spending at nowNs.
+func (x *Spent) Add(s billing.Sums, nowNs int64) {
 	if x.Window == Window_WINDOW_ROLLING {
 		r := x.rolling()
 		r.Add(s, nowNs)
@@ -53,9 +53,9 @@ func (x *Spent) forgetAlerts(nowNs int64) {
 	}
 }
 
-// Tell records the alert percentages that the spending has newly reached in this window, in ascending order,
+// RaiseAlerts records the alert percentages that the spending has newly reached in this window, in ascending order,
 // and returns them.
-func (x *Spent) Tell(percents []uint32, limit money.Nano, nowNs int64) (told []uint32) {
+func (x *Spent) RaiseAlerts(percents []uint32, limit money.Nano, nowNs int64) (told []uint32) {
 	spent := x.Sums(nowNs).Spent()
 	x.forgetAlerts(nowNs)
 	for _, percent := range percents {

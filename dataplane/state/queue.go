@@ -12,12 +12,12 @@ import (
 
 // queue is a queue in memory, as the running entry leaves it.
 type queue struct {
-	rec     *Queue
-	heads   heads  // of the jobs without a lane
-	lanes   *lanes // nil if none of its jobs has a fairness key
-	gauge   *gauge // as of the last commit
-	touched bool   // the entry changed rec; the queue is in tx.queues
-	stirred bool   // the entry may have made jobs fetchable
+	rec        *Queue
+	heads      heads  // of the jobs without a lane
+	lanes      *lanes // nil if none of its jobs has a fairness key
+	gauge      *gauge // as of the last commit
+	touched    bool   // the entry changed rec; the queue is in tx.queues
+	gainedJobs bool   // the entry may have made jobs fetchable
 
 	cleared     bool  // the queue is in clearings
 	replenishNs int64 // time until which its rate limit keeps its jobs; 0 = none
@@ -111,7 +111,7 @@ func (tx *Tx) PutQueue(rec *Queue, events ...EventType) {
 		return
 	}
 	tx.touch(q)
-	q.stirred = true
+	q.gainedJobs = true
 	tx.opensGates = tx.opensGates || rec.Gated > 0
 	for _, event := range events {
 		tx.event(event, rec.Name, nil)
@@ -180,7 +180,7 @@ func (tx *Tx) count(q *queue, from, to job.State) error {
 	case from == 0:
 		q.rec.Enqueued++
 	case from == job.Active && q.rec.MaxConcurrency > 0:
-		q.stirred = true
+		q.gainedJobs = true
 	}
 	switch to {
 	case job.Active:
@@ -206,7 +206,7 @@ func (q *queue) moveReady(id job.ID, from, to index, bound int) error {
 		}
 	}
 	if to.ready {
-		q.stirred = true
+		q.gainedJobs = true
 		if err := q.heads.levels[to.priority].add(head{to.number, id}, bound); err != nil {
 			return fmt.Errorf("queue %q: %w", q.rec.Name, err)
 		}

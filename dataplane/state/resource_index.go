@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Book indexes the namespace's resources for the lookups that decisions need. Apply and any number of readers
-// share a Book: a change of a resource builds a new one and never changes the old. A nil or zero Book is
+// ResourceIndex indexes the namespace's resources for the lookups that decisions need. Apply and any number of readers
+// share a ResourceIndex: a change of a resource builds a new one and never changes the old. A nil or zero ResourceIndex is
 // empty.
-type Book struct {
+type ResourceIndex struct {
 	all     map[resourceName]*Resource
 	byID    map[[16]byte]*Resource
 	lists   map[ResourceKind][]*Resource // sorted by name
@@ -24,8 +24,8 @@ type budgetTarget struct {
 	target string
 }
 
-func newBook(all map[resourceName]*Resource) *Book {
-	b := &Book{
+func newResourceIndex(all map[resourceName]*Resource) *ResourceIndex {
+	b := &ResourceIndex{
 		all: make(map[resourceName]*Resource, len(all)), byID: make(map[[16]byte]*Resource, len(all)),
 		lists: map[ResourceKind][]*Resource{}, budgets: map[budgetTarget]*Resource{}, rules: map[string]map[string]*LimitRule{},
 	}
@@ -54,7 +54,7 @@ func newBook(all map[resourceName]*Resource) *Book {
 }
 
 // Resource returns a resource by kind and name, or nil if there is none.
-func (b *Book) Resource(kind ResourceKind, name string) *Resource {
+func (b *ResourceIndex) Resource(kind ResourceKind, name string) *Resource {
 	if b == nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (b *Book) Resource(kind ResourceKind, name string) *Resource {
 }
 
 // ResourceByID returns a resource by its id, or nil if there is none.
-func (b *Book) ResourceByID(id [16]byte) *Resource {
+func (b *ResourceIndex) ResourceByID(id [16]byte) *Resource {
 	if b == nil {
 		return nil
 	}
@@ -70,7 +70,7 @@ func (b *Book) ResourceByID(id [16]byte) *Resource {
 }
 
 // Resources returns the resources of a kind, sorted by name.
-func (b *Book) Resources(kind ResourceKind) []*Resource {
+func (b *ResourceIndex) Resources(kind ResourceKind) []*Resource {
 	if b == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (b *Book) Resources(kind ResourceKind) []*Resource {
 }
 
 // BudgetFor returns the budget of a scope and target, or nil if there is none.
-func (b *Book) BudgetFor(scope BudgetScope, target string) *Resource {
+func (b *ResourceIndex) BudgetFor(scope BudgetScope, target string) *Resource {
 	if b == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (b *Book) BudgetFor(scope BudgetScope, target string) *Resource {
 
 // RuleFor returns the limit rule of a queue's fairness key: the key's own rule, else the rule for every key,
 // else nil.
-func (b *Book) RuleFor(queue, key string) *LimitRule {
+func (b *ResourceIndex) RuleFor(queue, key string) *LimitRule {
 	if b == nil || key == "" {
 		return nil
 	}
@@ -104,7 +104,7 @@ const EveryKey = "*"
 
 // Governs reports whether any resource may keep back a job that is otherwise ready. If not, a fetch skips
 // those checks.
-func (b *Book) Governs() bool {
+func (b *ResourceIndex) Governs() bool {
 	return b != nil && (len(b.budgets) > 0 ||
 		len(b.lists[ResourceKind_RESOURCE_KIND_PROVIDER]) > 0 ||
 		len(b.lists[ResourceKind_RESOURCE_KIND_APPROVAL_POLICY]) > 0)

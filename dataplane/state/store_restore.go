@@ -185,7 +185,7 @@ func (s *Store) announce() error {
 	if len(s.gates.all) > 0 && s.hooks.OnGate != nil {
 		s.hooks.OnGate()
 	}
-	s.tellBulk()
+	s.notifyBulk()
 	if s.hooks.OnOutbox != nil {
 		s.hooks.OnOutbox()
 	}

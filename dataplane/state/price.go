@@ -39,13 +39,13 @@ func (p *Price) Billing() billing.Price {
 }
 
 // HasPrices reports whether any price is known.
-func (b *Book) HasPrices() bool {
+func (b *ResourceIndex) HasPrices() bool {
 	return b != nil && (!b.prices.own.Empty() || !b.prices.shipped.Empty())
 }
 
 // PriceOf returns the price of a use of a provider's model; see billing.Prices.Match. If the namespace has
 // any price for the model, the shipped prices are not used.
-func (b *Book) PriceOf(provider, model string, t billing.Tokens) (billing.Price, bool) {
+func (b *ResourceIndex) PriceOf(provider, model string, t billing.Tokens) (billing.Price, bool) {
 	if b == nil {
 		return billing.Price{}, false
 	}
@@ -56,12 +56,12 @@ func (b *Book) PriceOf(provider, model string, t billing.Tokens) (billing.Price,
 }
 
 // KnowsModel reports whether a model has a price, from any provider.
-func (b *Book) KnowsModel(model string) bool {
+func (b *ResourceIndex) KnowsModel(model string) bool {
 	return b != nil && (b.prices.own.Knows(model) || b.prices.shipped.Knows(model))
 }
 
 // CeilingPrice returns the highest price of each kind of token.
-func (b *Book) CeilingPrice() billing.Price {
+func (b *ResourceIndex) CeilingPrice() billing.Price {
 	if b == nil {
 		return billing.Price{}
 	}
@@ -91,7 +91,7 @@ func (tx *Tx) SetPriceBook(version uint32, list []*Resource) error {
 		}
 		tx.s.resources[resourceName{r.Kind, r.Name}] = r
 	}
-	for _, was := range tx.Book().Resources(ResourceKind_RESOURCE_KIND_SHIPPED_PRICE) {
+	for _, was := range tx.ResourceIndex().Resources(ResourceKind_RESOURCE_KIND_SHIPPED_PRICE) {
 		if names[was.Name] {
 			continue
 		}
@@ -100,7 +100,7 @@ func (tx *Tx) SetPriceBook(version uint32, list []*Resource) error {
 		}
 		delete(tx.s.resources, resourceName{was.Kind, was.Name})
 	}
-	tx.book, tx.resourcesPut = nil, true
+	tx.resourceIndex, tx.resourcesPut = nil, true
 	tx.head.PriceBook = version
 	return nil
 }

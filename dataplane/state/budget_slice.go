@@ -55,14 +55,14 @@ func (s *Slice) Spend(cost billing.Sums, nowNs int64) (left money.Nano) {
 	covered := min(cost.Overrun, max(s.Free()-cost.Settled, 0))
 	s.GrantedNanoUsd -= int64(cost.Settled + covered)
 	s.GoneNanoUsd += int64(cost.Settled + covered)
-	sum := s.Untold().Add(cost)
+	sum := s.Unreported().Add(cost)
 	s.SettledNanoUsd, s.OverrunNanoUsd = int64(sum.Settled), int64(sum.Overrun)
 	s.note(nowNs)
 	return cost.Overrun - covered
 }
 
-// Untold returns the spending that has not been reported to the first shard.
-func (s *Slice) Untold() billing.Sums {
+// Unreported returns the spending that has not been reported to the first shard.
+func (s *Slice) Unreported() billing.Sums {
 	return billing.Sums{Settled: money.Nano(s.SettledNanoUsd), Overrun: money.Nano(s.OverrunNanoUsd)}
 }
 
@@ -85,16 +85,16 @@ func (s *Slice) GiveBack() {
 	s.GrantedNanoUsd = s.ReservedNanoUsd
 }
 
-// Told clears the spending that is being reported to the first shard.
-func (s *Slice) Told() {
+// ClearReport clears the spending that is being reported to the first shard.
+func (s *Slice) ClearReport() {
 	s.SettledNanoUsd, s.OverrunNanoUsd, s.GoneNanoUsd, s.UntoldNs = 0, 0, 0, 0
 }
 
 // Lacks returns the money missing to have an amount free. At least 1 nano-dollar must be free.
 func (s *Slice) Lacks(amount money.Nano) money.Nano { return max(max(amount, 1)-s.Free(), 0) }
 
-// TellNs returns the time of the next report to the first shard, or 0 for none.
-func (s *Slice) TellNs() (due int64) {
+// ReportNs returns the time of the next report to the first shard, or 0 for none.
+func (s *Slice) ReportNs() (due int64) {
 	at := func(ns int64) {
 		if due == 0 || ns < due {
 			due = ns

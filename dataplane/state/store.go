@@ -1,6 +1,6 @@
 // Package state holds the authoritative records of a shard: a Pebble store of jobs, queues and keys and of
 // everything that derives from them (ready order, timers, counters, the feed). Ops change it through a Tx,
-// one per log entry; all other code only reads. The package owns every key layout (keys.go) and knows no op.
+// one per log entry; all other code only reads. The package owns every key layout (keyspace.go) and knows no op.
 // It imports dataplane/job, engine/entry and Pebble; no other package of the data plane imports Pebble.
 package state
 
@@ -88,12 +88,12 @@ type Store struct {
 	configuration atomic.Pointer[configuration]
 	keysRead      atomic.Pointer[keyring] // committed API keys, for readers
 	outboxesRead  atomic.Pointer[[]OutboxState]
-	bookRead      atomic.Pointer[Book] // committed resources, for readers
-	gauges        sync.Map             // queue name -> *gauge
+	resourcesRead atomic.Pointer[ResourceIndex] // committed resources, for readers
+	gauges        sync.Map                      // queue name -> *gauge
 	floors        [timerClasses]timerFloor
 	replenish     replenishments
 	clearings     clearings
-	bulkNews      bulkNews
+	bulkChanges   bulkChanges
 	gates         gates
 	images        atomic.Uint64 // names image directories
 	failure       failure
@@ -163,7 +163,7 @@ func (s *Store) install(gen *generation, c *caches) {
 	s.publishOutboxes()
 	s.keysRead.Store(newKeyring(c.keys))
 	s.resources = c.resources
-	s.bookRead.Store(c.book)
+	s.resourcesRead.Store(c.resourceIndex)
 	s.gates.install(c.gates)
 	s.gauges.Range(func(name, g any) bool {
 		if c.queues[name.(string)] == nil {

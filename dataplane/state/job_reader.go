@@ -8,14 +8,14 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Reused reads many recently written jobs and their payloads for one answer. Most are still in memory. Of the
+// JobReader reads many recently written jobs and their payloads for one answer. Most are still in memory. Of the
 // others, a job's record is at the top of the store, where a lookup finds it at once, while its payload lies
 // far below, near those of jobs enqueued together, where an iterator pays off.
 //
 // Job and Blob return the same object at each call with new contents, so the caller must copy the parts it
 // still needs before the next call. A returned job always has a lease and a retry policy; they are empty if
-// the record has none. A Reused belongs to one goroutine and must be closed.
-type Reused struct {
+// the record has none. A JobReader belongs to one goroutine and must be closed.
+type JobReader struct {
 	*Snapshot
 	blobs *pebble.Iterator // nil until a blob is read that is not in memory
 	key   []byte           // scratch
@@ -26,25 +26,25 @@ type Reused struct {
 	blob  job.Blob
 }
 
-var _ Reader = (*Reused)(nil)
+var _ Reader = (*JobReader)(nil)
 
-// Reuse starts reading. It takes no snapshot, so it does not delay commits: a Snapshot and a commit wait for
+// JobReader starts reading. It takes no snapshot, so it does not delay commits: a Snapshot and a commit wait for
 // each other.
-func (s *Store) Reuse() (*Reused, error) {
+func (s *Store) JobReader() (*JobReader, error) {
 	gen, err := s.acquire()
 	if err != nil {
 		return nil, err
 	}
-	return &Reused{Snapshot: &Snapshot{gen: gen, snap: lent{gen.db}, head: s.head.Load()}}, nil
+	return &JobReader{Snapshot: &Snapshot{gen: gen, snap: borrowedSource{gen.db}, head: s.head.Load()}}, nil
 }
 
-// lent is a source that the store owns, so its Close does nothing.
-type lent struct{ source }
+// borrowedSource is a source that the store owns, so its Close does nothing.
+type borrowedSource struct{ source }
 
-func (lent) Close() error { return nil }
+func (borrowedSource) Close() error { return nil }
 
 // Close ends the reading.
-func (s *Reused) Close() error {
+func (s *JobReader) Close() error {
 	var err error
 	if s.blobs != nil {
 		err = s.blobs.Close()
@@ -53,7 +53,7 @@ func (s *Reused) Close() error {
 }
 
 // Job returns a job, or nil if there is none.
-func (s *Reused) Job(id job.ID) (*job.Job, error) {
+func (s *JobReader) Job(id job.ID) (*job.Job, error) {
 	s.key = appendJobKey(s.key[:0], id)
 	s.retry, s.lease = job.Retry{}, job.Lease{Token: s.lease.Token[:0]}
 	s.job = job.Job{Id: s.job.Id[:0], History: s.job.History[:0], Retry: &s.retry, Lease: &s.lease}
@@ -68,7 +68,7 @@ func (s *Reused) Job(id job.ID) (*job.Job, error) {
 }
 
 // Blob returns a blob of a job, or nil if there is none. It looks up a blob that is newer than the iterator.
-func (s *Reused) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
+func (s *JobReader) Blob(id job.ID, kind job.BlobKind) (*job.Blob, error) {
 	s.blob = job.Blob{Data: s.blob.Data[:0]}
 	if found, err := s.gen.recentBlob(id, kind, asOfNow, &s.blob); found {
 		return &s.blob, err

@@ -28,8 +28,8 @@ const (
 	kindProvider = ResourceKind_RESOURCE_KIND_PROVIDER
 )
 
-// shownBook is a book as text.
-func shownBook(b *Book) (all []string) {
+// shownResources lists the resources of an index.
+func shownResources(b *ResourceIndex) (all []string) {
 	for kind := range ResourceKind(len(ResourceKind_name)) {
 		for _, r := range b.Resources(kind) {
 			all = append(all, fmt.Sprint(r.Name, " ", r.Version))
@@ -54,11 +54,11 @@ func TestResources(t *testing.T) {
 		check(t, s)
 		v := s.Snapshot()
 		defer v.Close()
-		book, err := v.Book()
+		resources, err := v.ResourceIndex()
 		must(t, err)
-		for where, got := range map[string]*Book{"the store": s.Book(), "a snapshot": book} {
-			if !slices.Equal(shownBook(got), want) {
-				t.Errorf("%s has %q, want %q", where, shownBook(got), want)
+		for where, got := range map[string]*ResourceIndex{"the store": s.ResourceIndex(), "a snapshot": resources} {
+			if !slices.Equal(shownResources(got), want) {
+				t.Errorf("%s has %q, want %q", where, shownResources(got), want)
 			}
 		}
 	}
@@ -70,16 +70,16 @@ func TestResources(t *testing.T) {
 	}
 	same()
 	update(t, s, func(tx *Tx) {
-		before := tx.Book()
+		before := tx.ResourceIndex()
 		must(t, tx.PutResource(theResource(kindProvider, "p", 1, 1)))
 		mine := theResource(kindRule, "q/b", 2, 1)
 		must(t, tx.PutResource(mine))
 		mine.LimitRule.MaxConcurrency = 99 // the caller's own
 		must(t, tx.PutResource(theResource(kindRule, "q/*", 3, 1)))
-		if len(shownBook(before)) != 0 || len(shownBook(s.Book())) != 0 {
-			t.Error("a book that was read has changed")
+		if len(shownResources(before)) != 0 || len(shownResources(s.ResourceIndex())) != 0 {
+			t.Error("an index that was read has changed")
 		}
-		if got := tx.Book().RuleFor("q", "b"); got.GetMaxConcurrency() != 1 {
+		if got := tx.ResourceIndex().RuleFor("q", "b"); got.GetMaxConcurrency() != 1 {
 			t.Errorf("the rule is %v", got)
 		}
 		if tx.Resource(kindRule, "q/b") == nil || tx.Resource(kindProvider, "q/b") != nil || tx.CountResources(kindRule) != 2 {
@@ -90,13 +90,13 @@ func TestResources(t *testing.T) {
 	same(want...)
 	reopen()
 	same(want...)
-	book := s.Book()
+	resources := s.ResourceIndex()
 	for key, limit := range map[string]uint32{"b": 1, "other": 1, "": 0} {
-		if got := book.RuleFor("q", key).GetMaxConcurrency(); got != limit {
+		if got := resources.RuleFor("q", key).GetMaxConcurrency(); got != limit {
 			t.Errorf("the rule of key %q allows %d", key, got)
 		}
 	}
-	if book.RuleFor("r", "b") != nil || !book.Governs() {
+	if resources.RuleFor("r", "b") != nil || !resources.Governs() {
 		t.Error("rules of one queue are those of another, or nothing governs")
 	}
 	update(t, s, func(tx *Tx) {
@@ -105,8 +105,8 @@ func TestResources(t *testing.T) {
 		must(t, tx.DeleteResource(kindProvider, "nobody"))
 	})
 	same("q/* 1", "q/b 2")
-	if book.RuleFor("q", "b").GetMaxConcurrency() != 1 || s.Book().Governs() {
-		t.Error("a book that was read has changed, or the new one has not")
+	if resources.RuleFor("q", "b").GetMaxConcurrency() != 1 || s.ResourceIndex().Governs() {
+		t.Error("an index that was read has changed, or the new one has not")
 	}
 	reopen()
 	same("q/* 1", "q/b 2")
@@ -130,7 +130,7 @@ func TestResourcesAreRestored(t *testing.T) {
 	must(t, err)
 	must(t, other.Restore(image))
 	must(t, image.Close())
-	if got, want := shownBook(other.Book()), shownBook(s.Book()); !slices.Equal(got, want) {
+	if got, want := shownResources(other.ResourceIndex()), shownResources(s.ResourceIndex()); !slices.Equal(got, want) {
 		t.Errorf("a store that was restored has %q, want %q", got, want)
 	}
 	must(t, other.Close())
@@ -157,15 +157,15 @@ func TestAResourceOfAnotherID(t *testing.T) {
 	if !slices.Equal(events, want) {
 		t.Errorf("the feed tells %q", events)
 	}
-	if s.Book().ResourceByID(idOf(1)) != nil || s.Book().ResourceByID(idOf(2)) == nil {
-		t.Error("the book has the wrong one")
+	if s.ResourceIndex().ResourceByID(idOf(1)) != nil || s.ResourceIndex().ResourceByID(idOf(2)) == nil {
+		t.Error("the index has the wrong one")
 	}
 }
 
-// A nil book, and an empty one, has nothing and governs nothing.
-func TestNoBook(t *testing.T) {
+// TestNoResources reads a nil and an empty index: both have nothing and govern nothing.
+func TestNoResources(t *testing.T) {
 	t.Parallel()
-	for _, b := range []*Book{nil, {}, newBook(nil)} {
+	for _, b := range []*ResourceIndex{nil, {}, newResourceIndex(nil)} {
 		if b.Resource(kindRule, "q/k") != nil || b.ResourceByID([16]byte{}) != nil || b.Resources(kindRule) != nil ||
 			b.BudgetFor(BudgetScope_BUDGET_SCOPE_QUEUE, "q") != nil || b.RuleFor("q", "k") != nil || b.Governs() {
 			t.Errorf("%+v has something", b)
