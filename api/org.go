@@ -59,6 +59,7 @@ type AuditBreak struct {
 type AuditRow struct {
 	Seq       int64  `json:"seq"`
 	At        Time   `json:"at"`
+	Org       string `json:"org,omitempty"`     // id of the organisation; absent = the cloud's own, and callers that nobody knows
 	Principal string `json:"principal"`         // a token's id, or the part of the cloud that acted; "" = nobody knows the caller
 	Action    string `json:"action"`            // the op's name, such as "create-namespace"; of refused requests method and route
 	Target    string `json:"target"`            // the id of what was changed; "" for refused requests

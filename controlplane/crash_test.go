@@ -32,7 +32,7 @@ func life(t *testing.T, p *plane, c *client.Cloud) (create, remove api.Operation
 	}
 	create = ended(create.ID)
 	until(t, "the delete is taken", func() bool {
-		remove, err = c.DeleteNamespace(t.Context(), create.Resource.ID)
+		remove, err = c.DeleteNamespace(t.Context(), create.Resource.ID, 0)
 		return err == nil
 	})
 	return create, ended(remove.ID)

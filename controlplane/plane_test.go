@@ -11,6 +11,7 @@ import (
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/server"
+	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 	"github.com/corvo/corvo/tenancy/token"
 )
@@ -45,7 +46,7 @@ func TestANamespacesLife(t *testing.T) {
 		}
 	}
 
-	op, err := c.DeleteNamespace(ctx, "orders")
+	op, err := c.DeleteNamespace(ctx, "orders", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func TestDeleteWithRefusedUsage(t *testing.T) {
 		Rows: []billing.Row{{Dimensions: billing.Dimensions{HourNs: 1}, Quantities: billing.Quantities{Reports: 2}}}, // 1 begins no hour
 	}
 	h.mu.Unlock()
-	op, err := c.DeleteNamespace(ctx, "orders")
+	op, err := c.DeleteNamespace(ctx, "orders", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,7 @@ func TestDeleteBeforePlacement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	remove, err := c.DeleteNamespace(ctx, "orders")
+	remove, err := c.DeleteNamespace(ctx, "orders", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +204,7 @@ func TestKeysReachTheStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		until(t, "host and gateway have the key", func() bool { return h.has(ns.ID, made.ID) && g.has(ns.ID, made.ID) })
-		if err := c.RevokeNamespaceKey(ctx, ns.ID, made.ID); err != nil {
+		if err := c.RevokeNamespaceKey(ctx, ns.ID, made.ID, 0); err != nil {
 			t.Fatal(err)
 		}
 		revoked := time.Now()
@@ -220,7 +221,7 @@ func TestKeysReachTheStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the token arrives", func() bool { return h.has(ns.ID, made.ID) && g.has(ns.ID, made.ID) })
-	if err := c.RevokeToken(ctx, "acme", made.ID); err != nil {
+	if err := c.RevokeToken(ctx, "acme", made.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "the token goes", func() bool { return !h.has(ns.ID, made.ID) && !g.has(ns.ID, made.ID) })
@@ -358,7 +359,7 @@ func TestEnsure(t *testing.T) {
 	ctx, credential := t.Context(), newCredential(t, keyring.Host)
 	audited := func() int {
 		t.Helper()
-		rows, err := p.store.Audit(ctx, "", 0, 1000)
+		rows, err := p.store.Audit(ctx, tenancy.EveryOrg, 0, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

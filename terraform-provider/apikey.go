@@ -323,7 +323,7 @@ func (r *apiKeyResource) Delete(ctx context.Context, req resource.DeleteRequest,
 	cloud, ns, err := r.keysOf(ctx, m)
 	for _, id := range []string{previous, m.ID.ValueString()} {
 		if err == nil && id != "" {
-			if err = cloud.RevokeNamespaceKey(ctx, ns, id); gone(err) {
+			if err = cloud.RevokeNamespaceKey(ctx, ns, id, 0); gone(err) {
 				err = nil
 			}
 		}

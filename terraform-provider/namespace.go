@@ -314,7 +314,7 @@ func (r *namespaceResource) Delete(ctx context.Context, req resource.DeleteReque
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	// A namespace that is being deleted already answers the operation under way.
-	op, err := cloud.DeleteNamespace(ctx, m.ID.ValueString())
+	op, err := cloud.DeleteNamespace(ctx, m.ID.ValueString(), 0)
 	if err == nil {
 		_, err = cloud.WaitOperation(ctx, op.ID)
 	}

@@ -141,9 +141,9 @@ func (c *Cloud) UpdateNamespace(ctx context.Context, ns string, req api.UpdateNa
 }
 
 // DeleteNamespace begins to delete a namespace with all its data: wait for the
-// operation.
-func (c *Cloud) DeleteNamespace(ctx context.Context, ns string) (api.Operation, error) {
-	return send[api.Operation](ctx, c.Client, call{method: http.MethodDelete, path: cloudPath("namespaces", ns), repeat: repeatAlways})
+// operation. With a version other than 0 only if it is still at that.
+func (c *Cloud) DeleteNamespace(ctx context.Context, ns string, version int64) (api.Operation, error) {
+	return send[api.Operation](ctx, c.Client, call{method: http.MethodDelete, path: cloudPath("namespaces", ns), ifMatch: version, repeat: repeatDeletion(version)})
 }
 
 // CreateNamespaceKey makes an API key of a namespace.
@@ -190,10 +190,20 @@ func (c *Cloud) SetToken(ctx context.Context, org, id string, req api.SetKeyRequ
 	return c.setKey(ctx, cloudPath("orgs", org, "keys", id), req, version)
 }
 
-// RevokeNamespaceKey ends an API key.
-func (c *Cloud) RevokeNamespaceKey(ctx context.Context, ns, id string) error {
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("namespaces", ns, "keys", id), repeat: repeatAlways})
+// RevokeNamespaceKey ends an API key, with a version other than 0 only if it is still at
+// that.
+func (c *Cloud) RevokeNamespaceKey(ctx context.Context, ns, id string, version int64) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("namespaces", ns, "keys", id), ifMatch: version, repeat: repeatDeletion(version)})
 	return err
+}
+
+// repeatDeletion says when a deletion may be sent again. A repeat of a conditional one needs
+// a key, because a precondition that held at the first try may fail at the second.
+func repeatDeletion(version int64) repeat {
+	if version == 0 {
+		return repeatAlways
+	}
+	return repeatKeyed
 }
 
 // CreateToken makes a cloud token of an organisation.
@@ -217,9 +227,9 @@ func (c *Cloud) RotateToken(ctx context.Context, org, id string, req api.RotateK
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
 
-// RevokeToken ends a cloud token.
-func (c *Cloud) RevokeToken(ctx context.Context, org, id string) error {
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("orgs", org, "keys", id), repeat: repeatAlways})
+// RevokeToken ends a cloud token, with a version other than 0 only if it is still at that.
+func (c *Cloud) RevokeToken(ctx context.Context, org, id string, version int64) error {
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("orgs", org, "keys", id), ifMatch: version, repeat: repeatDeletion(version)})
 	return err
 }
 
@@ -268,7 +278,20 @@ func (c *Cloud) AsideUsageFrame(ctx context.Context, seq int64) (api.AsideUsage,
 	return get[api.AsideUsage](ctx, c.Client, cloudPath("usage", "aside", strconv.FormatInt(seq, 10)))
 }
 
-// Audit lists an organisation's changes, oldest first.
+// NoOrg names the rows of no organisation to OperatorAudit.
+const NoOrg = "-"
+
+// OperatorAudit lists the rows of the audit log, oldest first: those of one organisation, of
+// none with NoOrg, and all with "". It needs an operator's key.
+func (c *Cloud) OperatorAudit(ctx context.Context, org string) ([]api.AuditRow, error) {
+	v := url.Values{}
+	if org != "" {
+		v.Set("org", org)
+	}
+	return all[api.AuditRow](ctx, c.Client, cloudPath("audit"), v)
+}
+
+// Audit lists an organisation's changes and refused requests, oldest first.
 func (c *Cloud) Audit(ctx context.Context, org string) ([]api.AuditRow, error) {
 	return all[api.AuditRow](ctx, c.Client, cloudPath("orgs", org, "audit"), nil)
 }

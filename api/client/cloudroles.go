@@ -33,7 +33,7 @@ func (c *Cloud) PutNamespaceRole(ctx context.Context, ns, name string, req api.R
 // DeleteNamespaceRole takes back a role that no key has, with a version other than 0 only
 // if it is still at that.
 func (c *Cloud) DeleteNamespaceRole(ctx context.Context, ns, name string, version int64) error {
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("namespaces", ns, "roles", name), ifMatch: version, repeat: repeatKeyed})
+	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("namespaces", ns, "roles", name), ifMatch: version, repeat: repeatDeletion(version)})
 	return err
 }
 

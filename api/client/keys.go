@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"github.com/corvo/corvo/api"
 )
@@ -47,8 +46,8 @@ func (c *Client) RotateKey(ctx context.Context, id string, req api.RotateRequest
 	return out, err
 }
 
-// RevokeKey deletes an API key; what it was used for ends at once.
-func (c *Client) RevokeKey(ctx context.Context, id string) error {
-	_, err := c.do(ctx, call{method: http.MethodDelete, path: "/api/v1/auth/keys/" + url.PathEscape(id), repeat: repeatKeyed})
-	return err
+// RevokeKey deletes an API key; what it was used for ends at once. With a version other than
+// 0 only if it is still at that.
+func (c *Client) RevokeKey(ctx context.Context, id string, version int64) error {
+	return keys.delete(ctx, c, version, id)
 }

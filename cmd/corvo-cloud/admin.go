@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
@@ -36,10 +37,39 @@ func (o *operating) open() (*client.Cloud, error) {
 // newAdmin is the commands for operators of a cloud.
 func newAdmin() *cobra.Command {
 	admin := misuse.Group(&cobra.Command{Use: "admin", Short: "Maintain the cloud (operators only)"})
-	audit := misuse.Group(&cobra.Command{Use: "audit", Short: "Verify the control plane's audit log"})
-	audit.AddCommand(newAuditVerify())
+	audit := misuse.Group(&cobra.Command{Use: "audit", Short: "List and verify the control plane's audit log"})
+	audit.AddCommand(newAuditList(), newAuditVerify())
 	admin.AddCommand(audit)
 	return admin
+}
+
+// listing is which rows of the audit log an operator wants.
+type listing struct {
+	operating
+	Org string `flag:"org" doc:"organisation, by id or name; - for the rows of none (default: all rows)"`
+}
+
+func newAuditList() *cobra.Command {
+	var cfg listing
+	return command("list", "Print the rows of the control plane's audit log, one JSON a line", &cfg, &cfg.Config, func(ctx context.Context, cmd *cobra.Command) error {
+		c, err := cfg.open()
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		rows, err := c.OperatorAudit(ctx, cfg.Org)
+		if err != nil {
+			return err
+		}
+		lines := json.NewEncoder(cmd.OutOrStdout())
+		lines.SetEscapeHTML(false)
+		for _, row := range rows {
+			if err := lines.Encode(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func newAuditVerify() *cobra.Command {

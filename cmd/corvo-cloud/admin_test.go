@@ -4,11 +4,13 @@ import (
 	"database/sql"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
 // TestAdminAuditVerify verifies the audit log of a control plane, damages one row in its
@@ -43,6 +45,11 @@ func TestAdminAuditVerify(t *testing.T) {
 	token, err := operator.CreateToken(t.Context(), org.ID, api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "t", Roles: []string{"admin"}}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	binary := proctest.Build(t, "../..", "./cmd/corvo-cloud")
+	listed, err := exec.CommandContext(t.Context(), binary, "admin", "audit", "list", "--control-plane", url, "--operator-key-file", keyFile, "--org", "acme").Output()
+	if err != nil || strings.Count(string(listed), "\n") != 2 || !strings.Contains(string(listed), `"org":"`+org.ID+`","principal":`) || !strings.Contains(string(listed), `"action":"create-org"`) {
+		t.Errorf("the list is %s, %v", listed, err)
 	}
 	tenants := filepath.Join(p.dir, "tenant.key")
 	if err := os.WriteFile(tenants, []byte(token.APIKey), 0o600); err != nil {

@@ -12,6 +12,7 @@ var examples = map[string]string{
 
 	"admin":              "corvo-cloud admin audit verify --operator-key-file /var/lib/corvo-control/operator.key",
 	"admin audit":        "corvo-cloud admin audit verify --operator-key-file /var/lib/corvo-control/operator.key",
+	"admin audit list":   "corvo-cloud admin audit list --org - --operator-key-file /var/lib/corvo-control/operator.key",
 	"admin audit verify": "corvo-cloud admin audit verify --operator-key-file /var/lib/corvo-control/operator.key",
 
 	"completion":            "corvo-cloud completion bash > /etc/bash_completion.d/corvo-cloud",

@@ -168,7 +168,7 @@ func TestAnyPartMayBeKilled(t *testing.T) {
 	})
 
 	// Deleted, with all data.
-	if op, err = p.operator.DeleteNamespace(ctx, a.id); err == nil {
+	if op, err = p.operator.DeleteNamespace(ctx, a.id, 0); err == nil {
 		op, err = p.operator.WaitOperation(ctx, op.ID)
 	}
 	if err != nil {

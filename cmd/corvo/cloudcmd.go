@@ -164,7 +164,7 @@ func deleteNamespace(r *remote) *cobra.Command {
 		if !confirm {
 			return api.Status{}, misusef("this permanently deletes namespace %s with all its data: give --confirm to do it", args[0])
 		}
-		op, err := c.DeleteNamespace(cmd.Context(), args[0])
+		op, err := c.DeleteNamespace(cmd.Context(), args[0], 0)
 		if err != nil {
 			return api.Status{}, err
 		}

@@ -36,7 +36,7 @@ type keyRing struct {
 	create          func(c *client.Cloud, ctx context.Context, owner string, req api.CreateCloudKeyRequest) (api.CloudKey, error)
 	rotate          func(c *client.Cloud, ctx context.Context, owner, id string, req api.RotateKeyRequest) (api.CloudKey, error)
 	set             func(c *client.Cloud, ctx context.Context, owner, id string, req api.SetKeyRequest, version int64) (api.Key, error)
-	revoke          func(c *client.Cloud, ctx context.Context, owner, id string) error
+	revoke          func(c *client.Cloud, ctx context.Context, owner, id string, version int64) error
 	bind            func(*cobra.Command) *cobra.Command
 }
 
@@ -115,7 +115,7 @@ func (k keyRing) command(r *remote) *cobra.Command {
 			if err != nil {
 				return api.Status{}, err
 			}
-			return done("revoked"), k.revoke(c, cmd.Context(), owner, args[0])
+			return done("revoked"), k.revoke(c, cmd.Context(), owner, args[0], 0)
 		}, showStatus)),
 	)
 }

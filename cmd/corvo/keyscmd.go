@@ -63,7 +63,7 @@ func newKeys() *cobra.Command {
 		&cobra.Command{
 			Use: "revoke KEY", Short: "Delete an API key, effective immediately", Args: cobra.ExactArgs(1),
 			RunE: run(r, func(cmd *cobra.Command, c *client.Client, args []string) (api.Status, error) {
-				return done("revoked"), c.RevokeKey(cmd.Context(), args[0])
+				return done("revoked"), c.RevokeKey(cmd.Context(), args[0], 0)
 			}, showStatus),
 		},
 	)

@@ -224,11 +224,11 @@ func TestIdempotency(t *testing.T) {
 		}
 	}
 	// A delete that is under way answers its operation, with a key or without.
-	del, err := f.cloud(admin).DeleteNamespace(t.Context(), "orders")
+	del, err := f.cloud(admin).DeleteNamespace(t.Context(), "orders", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if op, err := f.cloud(admin).DeleteNamespace(t.Context(), one.Resource.ID); err == nil && op.ID != del.ID || err != nil && api.CodeOf(err) != api.NotFound {
+	if op, err := f.cloud(admin).DeleteNamespace(t.Context(), one.Resource.ID, 0); err == nil && op.ID != del.ID || err != nil && api.CodeOf(err) != api.NotFound {
 		t.Errorf("a second delete: %+v, %v", op, err)
 	}
 }
@@ -326,7 +326,7 @@ func TestTheClientsMethods(t *testing.T) {
 	}
 	_, err = c.NamespaceKey(ctx, "orders", key.ID)
 	must("NamespaceKey", err)
-	must("RevokeNamespaceKey", c.RevokeNamespaceKey(ctx, "orders", key.ID))
+	must("RevokeNamespaceKey", c.RevokeNamespaceKey(ctx, "orders", key.ID, 0))
 	token, err := c.CreateToken(ctx, "acme", api.CreateCloudKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Name: "t"}})
 	must("CreateToken", err)
 	rotated, err := c.RotateToken(ctx, "acme", token.ID, api.RotateKeyRequest{})
@@ -339,7 +339,7 @@ func TestTheClientsMethods(t *testing.T) {
 	if must("Tokens", err); len(tokens) != 2 {
 		t.Errorf("Tokens: %+v", tokens)
 	}
-	must("RevokeToken", c.RevokeToken(ctx, "acme", rotated.ID))
+	must("RevokeToken", c.RevokeToken(ctx, "acme", rotated.ID, 0))
 	usage, err := c.Usage(ctx, "acme", client.UsageQuery{GroupBy: "day"})
 	if must("Usage", err); usage.Groups == nil {
 		t.Errorf("Usage: %+v", usage)
@@ -358,7 +358,7 @@ func TestTheClientsMethods(t *testing.T) {
 	}
 	_, err = ops.Hosts(ctx)
 	must("Hosts", err)
-	_, err = c.DeleteNamespace(ctx, "orders")
+	_, err = c.DeleteNamespace(ctx, "orders", 0)
 	must("DeleteNamespace", err)
 	if _, err := c.WaitOperation(ctx, op.ID); !errors.Is(err, &api.Error{Code: api.Conflict}) {
 		t.Errorf("the create that was overtaken by the delete: %v", err)

@@ -49,7 +49,7 @@ func TestUsageSetAside(t *testing.T) {
 		t.Errorf("the frame itself: %d %s", a.status, a.body)
 	}
 	send(host, refused, api.StateConflict, 0) // nobody deletes the namespace
-	if _, err := f.cloud(admin).DeleteNamespace(t.Context(), "mine"); err != nil {
+	if _, err := f.cloud(admin).DeleteNamespace(t.Context(), "mine", 0); err != nil {
 		t.Fatal(err)
 	}
 	send(other, refused, api.Forbidden, 0)
@@ -118,7 +118,7 @@ func TestTheLargestUsageSetAside(t *testing.T) {
 	ns := f.namespace("acme", "mine")
 	f.settle(ns, one)
 	host := f.join(credential, "http://one.test")
-	if _, err := f.cloud(admin).DeleteNamespace(t.Context(), "mine"); err != nil {
+	if _, err := f.cloud(admin).DeleteNamespace(t.Context(), "mine", 0); err != nil {
 		t.Fatal(err)
 	}
 	frame := bad(f.frame(ns, "shard/0", 1, 1))

@@ -6,9 +6,17 @@ import (
 	"strconv"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
 )
+
+// noOrg is the value of ?org= for the rows of no organisation. No organisation is named so,
+// because names begin with a letter.
+const noOrg = "-"
+
+// auditParams are the parameters of the operators' list.
+var auditParams = append([]serve.Param{{Name: "org", Doc: "id or name of an organisation, - for the rows of none; default all rows"}}, paging...)
 
 // listAudit lists what was changed in an organisation, oldest first.
 func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
@@ -20,7 +28,32 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list := "audit of " + string(org.ID)
+	return s.writeAudit(w, r, org.ID)
+}
+
+// listAllAudit lists the rows of the whole audit log for operators, or of a part of it.
+func (s *Server) listAllAudit(w http.ResponseWriter, r *http.Request) error {
+	q, err := s.begin(r, nil)
+	if err != nil {
+		return err
+	}
+	switch named := r.URL.Query().Get("org"); named {
+	case "":
+		return s.writeAudit(w, r, tenancy.EveryOrg)
+	case noOrg:
+		return s.writeAudit(w, r, "")
+	default:
+		org, err := s.orgNamed(q, tenancy.OrgRead, named)
+		if err != nil {
+			return err
+		}
+		return s.writeAudit(w, r, org.ID)
+	}
+}
+
+// writeAudit answers a page of the audit log, see store.Audit for org.
+func (s *Server) writeAudit(w http.ResponseWriter, r *http.Request, org tenancy.OrgID) error {
+	list := "audit of " + string(org)
 	limit, text, err := pageOf(r, list)
 	if err != nil {
 		return err
@@ -31,14 +64,14 @@ func (s *Server) listAudit(w http.ResponseWriter, r *http.Request) error {
 			return api.Errorf(api.ValidationError, "cursor: it is not one that a page of this list came with")
 		}
 	}
-	found, err := s.store.Audit(r.Context(), org.ID, after, limit+1)
+	found, err := s.store.Audit(r.Context(), org, after, limit+1)
 	if err != nil {
 		return err
 	}
 	place := func(a store.AuditRow) string { return strconv.FormatInt(a.Seq, 10) }
 	return writePage(w, list, limit, found, place, func(a store.AuditRow) api.AuditRow {
 		return api.AuditRow{
-			Seq: a.Seq, At: timeOf(a.AtNs), Principal: a.Principal, Action: a.Action, Target: a.Target,
+			Seq: a.Seq, At: timeOf(a.AtNs), Org: string(a.Org), Principal: a.Principal, Action: a.Action, Target: a.Target,
 			Refused: api.Code(a.Refused), Count: a.Count, Hash: hex.EncodeToString(a.Hash),
 		}
 	})

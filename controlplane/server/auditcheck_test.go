@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/tenancy"
 )
 
 // TestCheckAudit checks the audit log a page at a time, as operators may and nobody else.
@@ -14,7 +15,7 @@ func TestCheckAudit(t *testing.T) {
 	t.Parallel()
 	f, admin := start(t)
 	const path = "/cloud/v1/audit/verify"
-	rows, err := f.store.Audit(t.Context(), "", 0, MaxPage)
+	rows, err := f.store.Audit(t.Context(), tenancy.EveryOrg, 0, MaxPage)
 	if err != nil || len(rows) < 4 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}

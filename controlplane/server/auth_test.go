@@ -25,7 +25,7 @@ func (f *front) audited() (changes int64) {
 	f.t.Helper()
 	var last int64
 	for {
-		rows, err := f.store.Audit(f.t.Context(), "", last, store.MaxPage)
+		rows, err := f.store.Audit(f.t.Context(), tenancy.EveryOrg, last, store.MaxPage)
 		if err != nil {
 			f.t.Fatal(err)
 		}

@@ -103,10 +103,10 @@ func TestKeysHaveOneOwner(t *testing.T) {
 	_, adminID, _ := keyring.Parse(admin)
 	for what, err := range map[string]error{
 		"get by another namespace":    func() error { _, err := c.NamespaceKey(ctx, "mail", made.ID); return err }(),
-		"revoke by another namespace": c.RevokeNamespaceKey(ctx, "mail", made.ID),
+		"revoke by another namespace": c.RevokeNamespaceKey(ctx, "mail", made.ID, 0),
 		"rotate by another namespace": func() error { _, err := c.RotateNamespaceKey(ctx, "mail", made.ID, api.RotateKeyRequest{}); return err }(),
-		"revoke as a token":           c.RevokeToken(ctx, "acme", made.ID),
-		"a token as a key":            c.RevokeNamespaceKey(ctx, "orders", adminID),
+		"revoke as a token":           c.RevokeToken(ctx, "acme", made.ID, 0),
+		"a token as a key":            c.RevokeNamespaceKey(ctx, "orders", adminID, 0),
 	} {
 		if api.CodeOf(err) != api.NotFound {
 			t.Errorf("%s: %v", what, err)
@@ -115,7 +115,7 @@ func TestKeysHaveOneOwner(t *testing.T) {
 	if _, err := c.NamespaceKey(ctx, "orders", made.ID); err != nil {
 		t.Errorf("the key after all that: %v", err)
 	}
-	if err := c.RevokeNamespaceKey(ctx, "orders", made.ID); err != nil {
+	if err := c.RevokeNamespaceKey(ctx, "orders", made.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.NamespaceKey(ctx, "orders", made.ID); api.CodeOf(err) != api.NotFound {
@@ -139,7 +139,7 @@ func TestTokensEndAtOnce(t *testing.T) {
 	if used, err := c.Token(ctx, "acme", made.ID); err != nil || used.LastUsedAt == nil {
 		t.Errorf("after its use: %+v, %v", used, err)
 	}
-	if err := c.RevokeToken(ctx, "acme", made.ID); err != nil {
+	if err := c.RevokeToken(ctx, "acme", made.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.cloud(made.APIKey).Org(ctx, "acme"); api.CodeOf(err) != api.Unauthorized {
@@ -182,7 +182,7 @@ func TestKeysDoNotGrow(t *testing.T) {
 			_, err := c.RotateNamespaceKey(ctx, "orders", wide.ID, api.RotateKeyRequest{})
 			return err
 		}(),
-		"revoke": c.RevokeNamespaceKey(ctx, "orders", wide.ID),
+		"revoke": c.RevokeNamespaceKey(ctx, "orders", wide.ID, 0),
 	} {
 		if api.CodeOf(err) != api.Forbidden {
 			t.Errorf("%s: %v", what, err)
@@ -198,4 +198,50 @@ func (f *front) ns(name string) string {
 		f.t.Fatal(err)
 	}
 	return string(ns.ID)
+}
+
+// The client's deletions take the version that the caller has seen.
+func TestDeletionsInsistOnAVersion(t *testing.T) {
+	t.Parallel()
+	f, admin := start(t)
+	f.namespace("acme", "orders")
+	c, ctx := f.cloud(admin), t.Context()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change := api.SetKeyRequest{CreateKeyRequest: api.CreateKeyRequest{Roles: []string{"readonly"}}}
+	key, err := c.CreateNamespaceKey(ctx, "orders", api.CreateCloudKeyRequest{})
+	must(err)
+	token, err := c.CreateToken(ctx, "acme", api.CreateCloudKeyRequest{})
+	must(err)
+	changedKey, err := c.SetNamespaceKey(ctx, "orders", key.ID, change, 1)
+	must(err)
+	changedToken, err := c.SetToken(ctx, "acme", token.ID, change, 1)
+	must(err)
+	ns, err := c.Namespace(ctx, "orders")
+	must(err)
+	for what, deletion := range map[string]struct {
+		version int64
+		do      func(version int64) error
+	}{
+		"a key":       {changedKey.Version, func(v int64) error { return c.RevokeNamespaceKey(ctx, "orders", key.ID, v) }},
+		"a token":     {changedToken.Version, func(v int64) error { return c.RevokeToken(ctx, "acme", token.ID, v) }},
+		"a namespace": {ns.ResourceVersion, func(v int64) error { _, err := c.DeleteNamespace(ctx, ns.ID, v); return err }},
+	} {
+		if err := deletion.do(deletion.version + 7); api.CodeOf(err) != api.PreconditionFailed {
+			t.Errorf("%s at another version: %v", what, err)
+		}
+		if what == "a namespace" {
+			continue // it would take the others with it
+		}
+		if err := deletion.do(deletion.version); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := c.DeleteNamespace(ctx, ns.ID, ns.ResourceVersion); err != nil {
+		t.Error(err)
+	}
 }

@@ -234,7 +234,7 @@ func TestRefusedRequestsAreAudited(t *testing.T) {
 		}
 	}
 	f.server.Close(t.Context()) // it records them now
-	rows, err := f.store.Audit(t.Context(), "", 0, store.MaxPage)
+	rows, err := f.store.Audit(t.Context(), tenancy.EveryOrg, 0, store.MaxPage)
 	if err != nil {
 		t.Fatal(err)
 	}

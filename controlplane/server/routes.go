@@ -85,6 +85,8 @@ func (s *Server) routes() []serve.Route {
 		{Method: "GET", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.getHost,
 			Summary: "A host or gateway, by id or name", Response: api.Host{}},
 
+		{Method: "GET", Path: cloud + "/audit", Permission: tenancy.FleetOperate, Handler: s.listAllAudit, Query: auditParams,
+			Summary: "Changes and refused requests of all organisations and of none, oldest first", Response: auditPage{}},
 		{Method: "GET", Path: cloud + "/audit/verify", Permission: tenancy.FleetOperate, Handler: s.checkAudit, Query: auditPaging,
 			Summary: "Recompute the hash chain of the audit log, a page at a time", Response: api.AuditCheck{}},
 		{Method: "GET", Path: cloud + "/usage/aside", Permission: tenancy.FleetOperate, Handler: s.listAside, Query: paging,

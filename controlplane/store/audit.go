@@ -62,11 +62,11 @@ func scanAudit(rows *sql.Rows) (r AuditRow, err error) {
 	return r, err
 }
 
-// Audit lists an organisation's audit rows ("" = all), oldest first, those after
-// the given one.
+// Audit lists the audit rows of an organisation, of none ("") or all of them
+// (tenancy.EveryOrg), oldest first, those after the given one.
 func (s *Store) Audit(ctx context.Context, org tenancy.OrgID, after int64, limit int) ([]AuditRow, error) {
 	return read(ctx, s, func(r reader) ([]AuditRow, error) {
-		if org == "" {
+		if org == tenancy.EveryOrg {
 			return list(r, scanAudit, "SELECT "+auditColumns+" FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", after, page(limit))
 		}
 		return list(r, scanAudit, "SELECT "+auditColumns+" FROM audit WHERE org = ? AND seq > ? ORDER BY seq LIMIT ?", string(org), after, page(limit))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
@@ -59,7 +60,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	for _, c := range everyOp() {
 		w.ok(c.op)
 		met[kindOf(c.op.Number()).name] = true
-		rows, err := w.store().Audit(t.Context(), "", last, MaxPage)
+		rows, err := w.store().Audit(t.Context(), tenancy.EveryOrg, last, MaxPage)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +121,7 @@ func TestRefusalsAreInTheChain(t *testing.T) {
 	w := newWorld(t)
 	w.ok(newOrg("acme"), refusals("b1", MaxRefusals), refusals("b1", MaxRefusals), newNamespace("org_acme", "a"), refusals("b2", 1))
 	w.ok(refusals("b1", MaxRefusals), refusals("b2", 2))
-	rows, err := w.store().Audit(t.Context(), "", 0, MaxPage)
+	rows, err := w.store().Audit(t.Context(), tenancy.EveryOrg, 0, MaxPage)
 	if err != nil || len(rows) != MaxRefusals+3 {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}

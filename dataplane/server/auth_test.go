@@ -423,13 +423,13 @@ func TestKeys(t *testing.T) {
 	if err != nil || one.Name != "ci" || one.LastUsedAt == nil {
 		t.Errorf("get: %+v, %v", one, err)
 	}
-	if err := admin.RevokeKey(ctx, made.ID); err != nil {
+	if err := admin.RevokeKey(ctx, made.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := reader.Queues(ctx, client.Read{}); !errors.Is(err, &api.Error{Code: api.Unauthorized}) {
 		t.Errorf("the revoked key: %v", err)
 	}
-	for _, err := range []error{admin.RevokeKey(ctx, made.ID), func() error { _, err := admin.Key(ctx, made.ID); return err }()} {
+	for _, err := range []error{admin.RevokeKey(ctx, made.ID, 0), func() error { _, err := admin.Key(ctx, made.ID); return err }()} {
 		if !errors.Is(err, &api.Error{Code: api.NotFound}) {
 			t.Errorf("a key that is gone: %v", err)
 		}

@@ -294,7 +294,7 @@ func TestEventsEndWithTheKey(t *testing.T) {
 	key := n.key(tenancy.Key{Roles: []tenancy.Role{tenancy.Admin}})
 	live, other := n.follow(key, "").begun(), n.follow(n.admin, "").begun()
 	_, id, _ := keyring.Parse(key)
-	if err := n.client(n.admin).RevokeKey(t.Context(), id); err != nil {
+	if err := n.client(n.admin).RevokeKey(t.Context(), id, 0); err != nil {
 		t.Fatal(err)
 	}
 	live.ended()

@@ -199,7 +199,7 @@ func TestRoles(t *testing.T) {
 	if one, err := admin.Role(ctx, "worker", client.Read{}); err != nil || !one.BuiltIn || !slices.Equal(one.Permissions, []string{"job.enqueue", "job.work", "job.read", "queue.read"}) {
 		t.Errorf("a built-in role: %+v, %v", one, err)
 	}
-	if err := admin.RevokeKey(ctx, made.ID); err != nil {
+	if err := admin.RevokeKey(ctx, made.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := admin.DeleteRole(ctx, "auditor", 2); err != nil {

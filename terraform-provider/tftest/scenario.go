@@ -118,7 +118,7 @@ func (s *scene) drift() {
 
 	s.must(data.DeleteSchedule(ctx, s.id("corvo_schedule", "digest"), 0))
 	s.must(data.DeleteQueue(ctx, "outbox", false))
-	s.must(s.cloud.RevokeNamespaceKey(ctx, s.id("corvo_namespace", "mail"), s.id("corvo_api_key", "worker")))
+	s.must(s.cloud.RevokeNamespaceKey(ctx, s.id("corvo_namespace", "mail"), s.id("corvo_api_key", "worker"), 0))
 	// The fourth is the file that the key is handed over in.
 	s.applies("4 to add, 0 to change, 1 to destroy")
 	s.settled("drift")

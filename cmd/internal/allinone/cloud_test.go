@@ -132,7 +132,7 @@ func revoke(t *testing.T, c *Cloud, namespace string) (refused, ended time.Durat
 		_, err := tenant.Fetch(ctx, api.FetchRequest{Queues: []string{"none"}, WorkerID: "w", Timeout: ptr(60)})
 		parked <- err
 	}()
-	if err := c.cloud(t).RevokeNamespaceKey(ctx, id, key.ID); err != nil {
+	if err := c.cloud(t).RevokeNamespaceKey(ctx, id, key.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	revoked := time.Now()

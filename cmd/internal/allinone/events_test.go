@@ -34,7 +34,7 @@ func TestEventsPassTheGateway(t *testing.T) {
 			if _, err := tenant.Enqueue(ctx, api.EnqueueRequest{Queue: "q"}); err != nil {
 				t.Fatal(err)
 			}
-		} else if err := c.cloud(t).RevokeNamespaceKey(ctx, id, key.ID); err != nil {
+		} else if err := c.cloud(t).RevokeNamespaceKey(ctx, id, key.ID, 0); err != nil {
 			t.Fatal(err)
 		}
 	}

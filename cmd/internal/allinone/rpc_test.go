@@ -71,7 +71,7 @@ func TestRPCPassesTheGateway(t *testing.T) {
 	if n := fetch(mine); n != 4 {
 		t.Errorf("the stream got %d jobs", n)
 	}
-	if err := c.cloud(t).RevokeNamespaceKey(ctx, id, key.ID); err != nil {
+	if err := c.cloud(t).RevokeNamespaceKey(ctx, id, key.ID, 0); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := mine.Receive(); err == nil || errors.Is(err, context.DeadlineExceeded) {
