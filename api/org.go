@@ -42,10 +42,15 @@ type Page[T any] struct {
 // Verified and Hash of a whole check elsewhere: a log that was written anew fits itself
 // and does not come to the same hash.
 type AuditCheck struct {
-	Verified int64       `json:"verified"`         // rows from the first on that fit
-	Hash     string      `json:"hash"`             // of the last of them; hex SHA-256
-	Broken   *AuditBreak `json:"broken,omitempty"` // absent = every row so far fits
-	Cursor   string      `json:"cursor,omitempty"` // to go on; absent = the check is complete
+	Verified int64  `json:"verified"` // number of the last row that fits, as all before it do
+	Hash     string `json:"hash"`     // of the last row of a change up to there; hex SHA-256
+	// RefusedHash is that of the last row of refused requests. They are a chain of their own.
+	RefusedHash string `json:"refused_hash"`
+	// Removed is the number up to which refused requests were removed when their time was
+	// over; 0 = none was.
+	Removed int64       `json:"removed"`
+	Broken  *AuditBreak `json:"broken,omitempty"` // absent = every row so far fits
+	Cursor  string      `json:"cursor,omitempty"` // to go on; absent = the check is complete
 }
 
 // AuditBreak is the first row of an audit log that does not fit.

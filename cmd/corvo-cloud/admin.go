@@ -84,7 +84,7 @@ func newAuditVerify() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%d rows verified; the last hash is %s\n", check.Verified, check.Hash)
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "verified up to row %d; the last hash of changes is %s, of refused requests %s\n", check.Verified, check.Hash, check.RefusedHash)
 		return err
 	})
 	return cmd

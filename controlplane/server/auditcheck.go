@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/controlplane/store"
 )
 
-// checkAudit recomputes a page of the audit log's chain. The cursor carries the hash of
-// the last row, so that a change between two pages is found.
+// checkAudit recomputes a page of the audit log's chains. The cursor carries the hashes of
+// the last rows, so that a change between two pages is found.
 func (s *Server) checkAudit(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.begin(r, nil); err != nil {
 		return err
@@ -32,7 +32,9 @@ func (s *Server) checkAudit(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	out := api.AuditCheck{Verified: check.Last.Seq, Hash: hex.EncodeToString(check.Last.Hash)}
+	out := api.AuditCheck{
+		Verified: check.Last.Seq, Hash: hex.EncodeToString(check.Last.Hash), RefusedHash: hex.EncodeToString(check.Last.RefusedHash), Removed: check.Removed,
+	}
 	if check.Broken != nil {
 		out.Broken = &api.AuditBreak{Seq: check.Broken.Seq, Error: check.Broken.Error()}
 	}
@@ -44,11 +46,14 @@ func (s *Server) checkAudit(w http.ResponseWriter, r *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, out)
 }
 
-func auditPlaceText(p store.AuditPlace) string { return fmt.Sprintf("%d %x", p.Seq, p.Hash) }
+func auditPlaceText(p store.AuditPlace) string {
+	return fmt.Sprintf("%d %x %x", p.Seq, p.Hash, p.RefusedHash)
+}
 
 // parseAuditPlace reads the text of auditPlaceText.
 func parseAuditPlace(text string) (p store.AuditPlace, err error) {
-	if _, err = fmt.Sscanf(text, "%d %x", &p.Seq, &p.Hash); err == nil && (p.Seq < 1 || len(p.Hash) != sha256.Size) {
+	_, err = fmt.Sscanf(text, "%d %x %x", &p.Seq, &p.Hash, &p.RefusedHash)
+	if err == nil && (p.Seq < 1 || len(p.Hash) != sha256.Size || len(p.RefusedHash) != sha256.Size) {
 		err = fmt.Errorf("%q is no place in the audit log", text)
 	}
 	return p, err

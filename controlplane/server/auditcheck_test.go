@@ -49,15 +49,15 @@ func TestCheckAudit(t *testing.T) {
 		{"?limit=1001", f.operator, 400},
 		{"?limit=0", f.operator, 400},
 		{"?cursor=x", f.operator, 400},
-		{"?cursor=" + cursorOf(t, "audit check", "1 00"), f.operator, 400},
-		{"?cursor=" + cursorOf(t, "orgs", "1 00"), f.operator, 400},
+		{"?cursor=" + cursorOf(t, "audit check", "1 00 00"), f.operator, 400},
+		{"?cursor=" + cursorOf(t, "orgs", "1 00 00"), f.operator, 400},
 	} {
 		if a := f.send("GET", path+c.query, c.by, ""); a.status != c.status {
 			t.Errorf("%s: %d %s, want %d", c.query, a.status, a.body, c.status)
 		}
 	}
 	// A cursor with another hash than the row's has the next row not fit.
-	forged := cursorOf(t, "audit check", fmt.Sprintf("1 %064x", 7))
+	forged := cursorOf(t, "audit check", fmt.Sprintf("1 %064x %064x", 7, 0))
 	a := f.send("GET", path+"?cursor="+forged, f.operator, "")
 	var c api.AuditCheck
 	if err := json.Unmarshal(a.body, &c); err != nil || c.Broken == nil || c.Broken.Seq != 2 || c.Verified != 1 {

@@ -46,13 +46,39 @@ func (tx *Tx) audit(m *Meta, org tenancy.OrgID, target string) error {
 	return tx.addAudit(AuditRow{Org: org, Principal: m.GetPrincipal(), Action: tx.kind.name, Target: target, Count: 1})
 }
 
-// addAudit adds a row to the chain, with the next number and the time of the entry.
+// Changes and refused requests are numbered together, and each are a chain of their own:
+// the oldest refused requests are removed, and the changes must verify without them.
+
+// isRefusal says whether the row is one of the chain of refused requests.
+func (r AuditRow) isRefusal() bool { return r.Batch != "" }
+
+// addAudit adds a row to its chain, with the next number and the time of the entry.
 func (tx *Tx) addAudit(r AuditRow) error {
+	newest := &tx.head.auditHash
+	if r.isRefusal() {
+		newest = &tx.head.refusedHash
+	}
 	r.Seq, r.AtNs = tx.head.auditSeq+1, tx.clockNs()
-	r.Hash = r.chain(tx.head.auditHash)
-	tx.head.auditSeq, tx.head.auditHash = r.Seq, r.Hash
+	r.Hash = r.chain(*newest)
+	tx.head.auditSeq, *newest = r.Seq, r.Hash
 	return tx.put("INSERT INTO audit ("+auditColumns+") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		r.Seq, r.AtNs, string(r.Org), r.Principal, r.Action, r.Target, r.Refused, r.Count, r.Batch, r.Hash)
+}
+
+// purgeRefusals removes up to most rows of refused requests whose time is over. The head
+// keeps the hash of the last of them, from which the chain of the others can be verified.
+func (tx *Tx) purgeRefusals(most int) error {
+	over, err := list(tx, scanAudit, "SELECT "+auditColumns+" FROM audit WHERE batch <> '' AND at_ns <= ? ORDER BY at_ns, seq LIMIT ?", tx.clockNs()-int64(RefusalsKept), most)
+	if err != nil || len(over) == 0 {
+		return err
+	}
+	last := over[len(over)-1]
+	n, err := tx.exec("DELETE FROM audit WHERE batch <> '' AND at_ns <= ? AND seq <= ?", last.AtNs, last.Seq)
+	if err == nil && n != int64(len(over)) {
+		err = fmt.Errorf("%d rows of refused requests up to %d were removed, where %d were found", n, last.Seq, len(over))
+	}
+	tx.head.refusedAnchor, tx.head.refusedRemoved = last.Hash, last.Seq
+	return err
 }
 
 const auditColumns = "seq, at_ns, org, principal, action, target, refused, count, batch, hash"
@@ -73,18 +99,20 @@ func (s *Store) Audit(ctx context.Context, org tenancy.OrgID, after int64, limit
 	})
 }
 
-// AuditPlace is a row of the audit log up to which the chain was found whole. The zero
+// AuditPlace is a row of the audit log up to which both chains were found whole. The zero
 // value is the place before the first row.
 type AuditPlace struct {
-	Seq  int64
-	Hash []byte
+	Seq         int64
+	Hash        []byte // of the last row of a change up to there
+	RefusedHash []byte // of the last row of refused requests up to there
 }
 
 // AuditCheck is the outcome of checking a part of the chain.
 type AuditCheck struct {
-	Last   AuditPlace  // the last row that fits
-	Broken *AuditBreak // nil = every row that was checked fits
-	More   bool        // rows may follow: go on after Last
+	Last    AuditPlace  // the last row that fits
+	Broken  *AuditBreak // nil = every row that was checked fits
+	More    bool        // rows may follow: go on after Last
+	Removed int64       // refused requests up to this row were removed when their time was over
 }
 
 // AuditBreak is the first row of the audit log that does not fit.
@@ -135,24 +163,46 @@ func checkAudit(q querier, last AuditPlace, limit int) (AuditCheck, error) {
 	if last.Seq == 0 {
 		last.Hash = make([]byte, sha256.Size)
 	}
-	broken := func(seq int64, format string, args ...any) (AuditCheck, error) {
-		return AuditCheck{Last: last, Broken: &AuditBreak{Seq: seq, What: fmt.Sprintf(format, args...)}}, nil
+	if last.Seq <= h.refusedRemoved { // they may have been removed since that place was read
+		last.RefusedHash = h.refusedAnchor
 	}
 	for _, r := range rows {
-		switch {
-		case r.Seq != last.Seq+1:
-			return broken(last.Seq+1, "row %d is missing", last.Seq+1)
-		case !bytes.Equal(r.Hash, r.chain(last.Hash)):
-			return broken(r.Seq, "row %d (%s of %s) does not fit its hash", r.Seq, r.Action, r.Target)
+		if broken := last.follow(r, h.refusedRemoved); broken != nil {
+			return AuditCheck{Last: last, Broken: broken, Removed: h.refusedRemoved}, nil
 		}
-		last = AuditPlace{Seq: r.Seq, Hash: r.Hash}
 	}
 	// A full page proves nothing about the end: there may be rows beyond the head.
-	if len(rows) == limit {
-		return AuditCheck{Last: last, More: true}, nil
+	check := AuditCheck{Last: last, More: len(rows) == limit, Removed: h.refusedRemoved}
+	if !check.More {
+		check.Broken = last.end(h)
 	}
-	if last.Seq != h.auditSeq || !bytes.Equal(last.Hash, h.auditHash) {
-		return broken(min(last.Seq, h.auditSeq)+1, "it ends at row %d, it was written up to row %d", last.Seq, h.auditSeq)
+	return check, nil
+}
+
+// follow moves the place on to the next row, if that fits. Up to removed only changes are
+// there, so a number may be missing.
+func (p *AuditPlace) follow(r AuditRow, removed int64) *AuditBreak {
+	newest := &p.Hash
+	if r.isRefusal() {
+		newest = &p.RefusedHash
 	}
-	return AuditCheck{Last: last}, nil
+	switch missing := max(p.Seq, removed) + 1; {
+	case missing < r.Seq:
+		return &AuditBreak{Seq: missing, What: fmt.Sprintf("row %d is missing", missing)}
+	case r.isRefusal() && r.Seq <= removed:
+		return &AuditBreak{Seq: r.Seq, What: fmt.Sprintf("row %d (%s) is there, and was removed", r.Seq, r.Action)}
+	case !bytes.Equal(r.Hash, r.chain(*newest)):
+		return &AuditBreak{Seq: r.Seq, What: fmt.Sprintf("row %d (%s of %s) does not fit its hash", r.Seq, r.Action, r.Target)}
+	}
+	p.Seq, *newest = r.Seq, r.Hash
+	return nil
+}
+
+// end compares the place after the last row with the head.
+func (p *AuditPlace) end(h head) *AuditBreak {
+	last := max(p.Seq, h.refusedRemoved)
+	if last == h.auditSeq && bytes.Equal(p.Hash, h.auditHash) && bytes.Equal(p.RefusedHash, h.refusedHash) {
+		return nil
+	}
+	return &AuditBreak{Seq: min(last, h.auditSeq) + 1, What: fmt.Sprintf("it ends at row %d, it was written up to row %d", last, h.auditSeq)}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/tenancy"
@@ -170,6 +171,123 @@ func TestTamperingIsFound(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, text := range []string{"DROP TRIGGER audit_update", "DROP TRIGGER audit_delete", c.statement} {
+				if _, err := w.db.exec(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := w.store().VerifyAudit(t.Context())
+			if refused(err, api.Unhealthy) != nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("found %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// Rows of refused requests are removed when their time is over, and no other row. What is
+// left verifies, also if the check had begun before.
+func TestOldRefusalsAreRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.ok(newOrg("acme"), refusals("b1", 3), newNamespace("org_acme", "a"))
+	w.pass(time.Hour)
+	w.ok(refusals("b2", 2), newNamespace("org_acme", "b"))
+	rows := func() (all []string) {
+		found, err := w.store().Audit(t.Context(), tenancy.EveryOrg, 0, MaxPage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range found {
+			all = append(all, fmt.Sprint(r.Seq, r.Batch))
+		}
+		return all
+	}
+	check := func(after AuditPlace) AuditCheck {
+		t.Helper()
+		c, err := w.store().CheckAudit(t.Context(), after, MaxPage)
+		if err != nil || c.Broken != nil {
+			t.Fatalf("%+v, %v", c, err)
+		}
+		return c
+	}
+	begun, err := w.store().CheckAudit(t.Context(), AuditPlace{}, 2)
+	if err != nil || begun.Broken != nil || !begun.More {
+		t.Fatalf("%+v, %v", begun, err)
+	}
+	w.clockNs = epochNs + int64(RefusalsKept) - 1
+	w.ok(&StartTerm{})
+	if got := fmt.Sprint(rows()); got != "[1 2b1 3b1 4b1 5 6b2 7b2 8]" {
+		t.Errorf("before their time the rows are %s", got)
+	}
+	w.clockNs++
+	w.ok(&StartTerm{})
+	if got := fmt.Sprint(rows()); got != "[1 5 6b2 7b2 8]" {
+		t.Errorf("after it the rows are %s", got)
+	}
+	if c := check(AuditPlace{}); c.Removed != 4 || c.Last.Seq != 8 {
+		t.Errorf("%+v", c)
+	}
+	check(begun.Last)
+	w.pass(time.Hour)
+	w.ok(&StartTerm{})
+	if got := fmt.Sprint(rows()); got != "[1 5 8]" {
+		t.Errorf("in the end the rows are %s", got)
+	}
+	check(AuditPlace{})
+	w.ok(refusals("b3", 1))
+	w.pass(RefusalsKept)
+	w.ok(&StartTerm{}) // the newest row of all
+	if c := check(begun.Last); c.Removed != 9 || c.Last.Seq != 8 {
+		t.Errorf("%+v", c)
+	}
+	w.reopen()
+	w.ok(refusals("b4", 1), newNamespace("org_acme", "c"))
+	check(AuditPlace{})
+	if got := fmt.Sprint(rows()); got != "[1 5 8 10b4 11]" {
+		t.Errorf("after another batch the rows are %s", got)
+	}
+}
+
+// More rows are removed with each entry than an entry can add, so that none piles up.
+func TestRefusalsAreRemovedAsFastAsTheyCome(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 3 {
+		w.ok(refusals(fmt.Sprint("b", i), MaxRefusals))
+	}
+	w.pass(RefusalsKept)
+	for i := range 3 {
+		w.ok(refusals(fmt.Sprint("c", i), MaxRefusals))
+	}
+	if n := ask(w, func(r reader) (int64, error) { return number(r, "SELECT COUNT(*) FROM audit") }); n != 3*MaxRefusals {
+		t.Errorf("%d rows, want the newest %d", n, 3*MaxRefusals)
+	}
+	if err := w.store().VerifyAudit(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// Whoever removes or brings back refused requests behind the machine's back is found.
+func TestTamperingWithRefusalsIsFound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ statement, want string }{
+		"removed":        {"DELETE FROM audit WHERE seq = 7", "row 7 is missing"},
+		"the oldest":     {"DELETE FROM audit WHERE seq = 6", "row 6 is missing"},
+		"a change":       {"DELETE FROM audit WHERE seq = 5", "row 5 is missing"},
+		"one in between": {"DELETE FROM audit WHERE seq = 1", "row 5 "},
+		"hidden":         {"DELETE FROM audit WHERE seq = 6; UPDATE meta SET refused_removed = 6", "row 7 "},
+		"brought back":   {"INSERT INTO audit SELECT 2, at_ns, org, principal, action, target, refused, count, batch, hash FROM audit WHERE seq = 6", "row 2 "},
+		"the last ones":  {"DELETE FROM audit WHERE seq > 5; UPDATE meta SET refused_removed = 8, refused_anchor = refused_hash", "it ends at row 8"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			w.ok(newOrg("acme"), refusals("b1", 3), newNamespace("org_acme", "a"))
+			w.pass(RefusalsKept)
+			w.ok(refusals("b2", 2), newNamespace("org_acme", "b"))
+			if err := w.store().VerifyAudit(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, text := range append([]string{"DROP TRIGGER audit_delete"}, strings.Split(c.statement, "; ")...) {
 				if _, err := w.db.exec(text); err != nil {
 					t.Fatal(err)
 				}

@@ -82,7 +82,7 @@ func createDatabase(path string) error {
 	}
 	_, err = pool.Exec(fmt.Sprintf("BEGIN; %s; PRAGMA user_version = %d; COMMIT", schemaSQL, schemaVersion))
 	if err == nil {
-		_, err = pool.Exec("INSERT INTO meta VALUES (1, '', zeroblob(16), 0, 0, 0, NULL, 0, 0, 0, zeroblob(32), 0)")
+		_, err = pool.Exec("INSERT INTO meta VALUES (1, '', zeroblob(16), 0, 0, 0, NULL, 0, 0, 0, zeroblob(32), zeroblob(32), zeroblob(32), 0, 0)")
 	}
 	if err := errors.Join(err, pool.Close()); err != nil {
 		return err

@@ -15,14 +15,17 @@ type head struct {
 	configurationIndex uint64
 	docNumber          int64
 	auditSeq           int64
-	auditHash          []byte
+	auditHash          []byte // of the newest row of a change
+	refusedHash        []byte // of the newest row of refused requests
+	refusedAnchor      []byte // of the last of those that was removed
+	refusedRemoved     int64  // number of that row; 0 = none was
 	idempotencyRecords int64
 }
 
 // readHead reads the head; a state without one is no state.
 func readHead(q querier) (head, error) {
 	h, found, err := first(q, scanHead, `SELECT group_name, incarnation, raft_index, raft_term, clock_ns,
-		configuration, configuration_index, doc_number, audit_seq, audit_hash, idempotency_records FROM meta`)
+		configuration, configuration_index, doc_number, audit_seq, audit_hash, refused_hash, refused_anchor, refused_removed, idempotency_records FROM meta`)
 	if err == nil && !found {
 		err = fmt.Errorf("the state has no head")
 	}
@@ -34,7 +37,8 @@ func scanHead(rows *sql.Rows) (head, error) {
 	var incarnation []byte
 	var index, term, configurationIndex int64
 	err := rows.Scan(&h.applied.Group, &incarnation, &index, &term, &h.clockNs,
-		&h.configuration, &configurationIndex, &h.docNumber, &h.auditSeq, &h.auditHash, &h.idempotencyRecords)
+		&h.configuration, &configurationIndex, &h.docNumber, &h.auditSeq, &h.auditHash,
+		&h.refusedHash, &h.refusedAnchor, &h.refusedRemoved, &h.idempotencyRecords)
 	if err == nil && copy(h.applied.Incarnation[:], incarnation) != len(h.applied.Incarnation) {
 		err = fmt.Errorf("the state's incarnation has %d bytes", len(incarnation))
 	}
@@ -44,8 +48,10 @@ func scanHead(rows *sql.Rows) (head, error) {
 
 func writeHead(db *database, h head) error {
 	_, err := db.exec(`UPDATE meta SET group_name = ?, incarnation = ?, raft_index = ?, raft_term = ?, clock_ns = ?,
-		configuration = ?, configuration_index = ?, doc_number = ?, audit_seq = ?, audit_hash = ?, idempotency_records = ?`,
+		configuration = ?, configuration_index = ?, doc_number = ?, audit_seq = ?, audit_hash = ?,
+		refused_hash = ?, refused_anchor = ?, refused_removed = ?, idempotency_records = ?`,
 		h.applied.Group, h.applied.Incarnation[:], int64(h.applied.Index), int64(h.applied.Term), h.clockNs,
-		h.configuration, int64(h.configurationIndex), h.docNumber, h.auditSeq, h.auditHash, h.idempotencyRecords)
+		h.configuration, int64(h.configurationIndex), h.docNumber, h.auditSeq, h.auditHash,
+		h.refusedHash, h.refusedAnchor, h.refusedRemoved, h.idempotencyRecords)
 	return err
 }

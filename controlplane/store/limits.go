@@ -22,6 +22,9 @@ const (
 	IdempotencyPeriod = 24 * time.Hour
 	// ExpiredKept is how long a credential stays listed after its end.
 	ExpiredKept = 24 * time.Hour
+	// RefusalsKept is how long rows of refused requests stay in the audit log, as long as
+	// the records of a data plane do. Rows of changes stay for ever.
+	RefusalsKept = 400 * 24 * time.Hour
 	// purgeRows is how many rows of each kind whose time is over go with an entry,
 	// and two more with each of its ops: more than can be added.
 	purgeRows = 32

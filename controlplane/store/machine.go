@@ -147,6 +147,9 @@ func (m *machine) Apply(at entry.Applied, e entry.Entry) ([]any, error) {
 			}
 			results[i] = r
 		}
+		if err := tx.purgeRefusals((1 + len(ops)) * MaxRefusals); err != nil {
+			return err
+		}
 		return tx.purge(purgeRows + 2*len(ops))
 	})
 	if err != nil {

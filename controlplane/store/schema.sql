@@ -14,7 +14,10 @@ CREATE TABLE meta (
     configuration_index INTEGER NOT NULL,
     doc_number          INTEGER NOT NULL, -- of the newest document
     audit_seq           INTEGER NOT NULL, -- of the newest audit row
-    audit_hash          BLOB NOT NULL,    -- and its hash
+    audit_hash          BLOB NOT NULL,    -- of the newest row of a change
+    refused_hash        BLOB NOT NULL,    -- of the newest row of refused requests
+    refused_anchor      BLOB NOT NULL,    -- that hash of the last row that was removed
+    refused_removed     INTEGER NOT NULL, -- and its number; 0 = none was
     idempotency_records INTEGER NOT NULL
 ) STRICT;
 
@@ -203,8 +206,9 @@ CREATE TABLE audit (
 ) STRICT;
 CREATE INDEX audit_org ON audit (org, seq);
 CREATE INDEX audit_batch ON audit (batch) WHERE batch <> '';
+CREATE INDEX audit_refused ON audit (at_ns, seq) WHERE batch <> '';
 CREATE TRIGGER audit_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is never changed'); END;
-CREATE TRIGGER audit_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is never shortened'); END;
+CREATE TRIGGER audit_delete BEFORE DELETE ON audit WHEN OLD.batch = '' BEGIN SELECT RAISE(ABORT, 'the audit log is never shortened'); END;
 
 -- The answers to requests that came with a key.
 CREATE TABLE idempotency (
