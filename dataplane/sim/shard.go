@@ -166,6 +166,9 @@ func (sh *shard) commit(ops ...op.Op) error {
 		sh.hear(o, results[i])
 		sh.net.answer(sh, o)
 	}
+	if sh.watched != nil && sh.number == 0 {
+		sh.watched.note(sh)
+	}
 	return nil
 }
 
@@ -239,7 +242,7 @@ func (sh *shard) trouble() error {
 // changeRoles lets the other store lead: what it answers from now on comes from
 // caches that a restart or an image has computed.
 func (sh *shard) changeRoles() error {
-	if err := sh.catchUp(sh.troubled, uint64(len(sh.log))); err != nil || sh.view != nil {
+	if err := sh.catchUp(sh.troubled, uint64(len(sh.log))); err != nil || sh.watched != nil {
 		return err // a view stays with its store
 	}
 	sh.steady, sh.troubled = sh.troubled, sh.steady

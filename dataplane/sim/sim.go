@@ -10,7 +10,9 @@
 // clients and log lies a network that delays, loses and repeats; leaders change, with
 // clocks ahead and behind, and take entries with them that were never committed.
 // Whenever both stores of a shard stand at the same entry they must be equal byte for
-// byte, and both must agree with the model. At its end the duties run until nothing is
+// byte, and both must agree with the model. In some histories a view follows the first
+// shard: it is read, closed and opened again, and the feed is trimmed past it. Each list
+// must show one moment of the history, and none before that of the last list. At its end the duties run until nothing is
 // due, and then nobody may wait any more for what has happened.
 package sim
 
@@ -24,7 +26,6 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/dataplane/job"
-	"github.com/corvo/corvo/dataplane/view"
 )
 
 // start is the first entry's clock.
@@ -39,8 +40,7 @@ type simulation struct {
 	clockNs    int64
 	shards     []*shard
 	acked      map[job.ID]bool // jobs a client knows to be enqueued
-	view       *view.View      // follows the first shard's steady store; nil in histories without one
-	viewSleeps bool            // the view is not told of what is new
+	watched    *watched        // nil in histories without a view
 	transcript hash.Hash       // of all that happened, in order
 	kinds      map[string]int  // ops applied, by kind
 	ledger     *ledger
@@ -53,6 +53,7 @@ type Outcome struct {
 	Entries    int
 	// Kinds counts the ops applied, by the names of their kinds.
 	Kinds map[string]int
+	View  ViewOutcome
 }
 
 // Run plays a history of so many steps. With a viewDir a view follows it, in that
@@ -63,7 +64,7 @@ func Run(seed uint64, steps int, viewDir string) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if viewDir != "" {
-		if err := s.watch(viewDir); err != nil {
+		if err := s.watch(viewDir, seed); err != nil {
 			return Outcome{}, err
 		}
 	}
@@ -78,6 +79,9 @@ func Run(seed uint64, steps int, viewDir string) (Outcome, error) {
 	out := Outcome{Transcript: [sha256.Size]byte(s.transcript.Sum(nil)), Kinds: s.kinds}
 	for _, sh := range s.shards {
 		out.Entries += len(sh.log)
+	}
+	if s.watched != nil {
+		out.View = s.watched.out
 	}
 	return out, nil
 }
@@ -113,8 +117,8 @@ func (s *simulation) step() error {
 	case n < 40:
 		s.clockNs += s.rng.Int64N(int64(3 * time.Second))
 	}
-	if s.rng.IntN(8) == 0 {
-		s.viewSleeps = !s.viewSleeps
+	if s.rng.IntN(8) == 0 && s.watched != nil {
+		s.watched.sleeps = !s.watched.sleeps
 	}
 	sh := s.shards[s.rng.IntN(len(s.shards))]
 	if s.rng.IntN(6) == 0 {
@@ -122,6 +126,11 @@ func (s *simulation) step() error {
 	}
 	if err := sh.step(); err != nil {
 		return fmt.Errorf("shard %d: %w", sh.number, err)
+	}
+	if s.watched != nil {
+		if err := s.stepView(); err != nil {
+			return fmt.Errorf("the view: %w", err)
+		}
 	}
 	return s.inspectPlaces()
 }
@@ -149,7 +158,7 @@ func (s *simulation) finish() error {
 	if err := errors.Join(s.inspectPlaces(), s.balance()); err != nil {
 		return err
 	}
-	if s.view != nil {
+	if s.watched != nil {
 		if err := s.inspectView(); err != nil {
 			return fmt.Errorf("the view: %w", err)
 		}

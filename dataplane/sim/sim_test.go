@@ -31,7 +31,7 @@ func TestSimulation(t *testing.T) {
 	}
 	var next atomic.Uint64
 	var mu sync.Mutex
-	played, entries, kinds := 0, 0, map[string]int{}
+	played, entries, kinds, views := 0, 0, map[string]int{}, ViewOutcome{}
 	begun := time.Now()
 	more := func(i uint64) bool {
 		if *long > 0 {
@@ -50,17 +50,25 @@ func TestSimulation(t *testing.T) {
 				for kind, n := range out.Kinds {
 					kinds[kind] += n
 				}
+				views = views.plus(out.View)
 				mu.Unlock()
 			}
 		})
 	}
 	players.Wait()
-	t.Logf("%d histories from seed %d on, %d entries, ops %v", played, *first, entries, kinds)
+	t.Logf("%d histories from seed %d on, %d entries, ops %v, views %+v", played, *first, entries, kinds, views)
+	if played >= 100 && !t.Failed() && (views.Old == 0 || views.Trimmed == 0 || views.OldFile == 0) {
+		t.Errorf("not everything befell a view: %+v", views)
+	}
 	for _, k := range op.Kinds() {
 		if kinds[k.Name] == 0 && played >= 100 && !travels(k) && !t.Failed() {
 			t.Errorf("no history had a %s", k.Name)
 		}
 	}
+}
+
+func (o ViewOutcome) plus(more ViewOutcome) ViewOutcome {
+	return ViewOutcome{Reads: o.Reads + more.Reads, Old: o.Old + more.Old, Trimmed: o.Trimmed + more.Trimmed, OldFile: o.OldFile + more.OldFile}
 }
 
 // viewEvery says that one history in so many has a view that follows it: SQLite

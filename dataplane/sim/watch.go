@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	"github.com/corvo/corvo/dataplane/job"
@@ -22,31 +23,43 @@ const viewPatience = 2 * time.Minute
 // stretches it is not told of what is new, and lags.
 // The view has a goroutine of its own, so how it groups what it reads is not
 // replayed by the seed; what it shows in the end must not depend on that.
-func (s *simulation) watch(dir string) (err error) {
-	store := s.shards[0].steady.store
-	s.view, err = view.Open(dir, store, view.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	store.SetHooks(state.Hooks{OnFeed: func() {
-		if !s.viewSleeps {
-			s.view.Notify()
+func (s *simulation) watch(dir string, seed uint64) error {
+	s.watched = &watched{dir: dir, rng: rand.New(rand.NewPCG(seed, 1)), moments: map[string][]int{"": {0}}}
+	s.shards[0].steady.store.SetHooks(state.Hooks{OnFeed: func() {
+		if w := s.watched; w.view != nil && !w.sleeps {
+			w.view.Notify()
 		}
 	}})
-	return nil
+	return s.openView()
+}
+
+// openView opens the view, for the first time or on the file it has left.
+func (s *simulation) openView() (err error) {
+	w, store := s.watched, s.shards[0].steady.store
+	if w.cursor > 0 && w.cursor < store.Head().GetFeedFirstSeq() {
+		w.out.OldFile++
+	}
+	w.view, err = view.Open(w.dir, store, view.Options{Logger: slog.New(slog.DiscardHandler)})
+	return err
 }
 
 // inspectView holds the view against one rebuilt from the state, and against the
 // model.
 func (s *simulation) inspectView() (err error) {
-	defer func() { err = errors.Join(err, s.view.Close()) }()
+	w := s.watched
+	if w.view == nil {
+		if err := s.openView(); err != nil {
+			return err
+		}
+	}
+	defer func() { err = errors.Join(err, w.view.Close()) }()
 	ctx := context.Background()
-	s.view.Notify()
+	w.view.Notify()
 	live, err := s.dumpView(ctx)
 	if err != nil {
 		return err
 	}
-	queues, err := s.view.Queues(ctx, nil)
+	queues, err := w.view.Queues(ctx, nil)
 	if err != nil {
 		return err
 	}
@@ -58,7 +71,7 @@ func (s *simulation) inspectView() (err error) {
 	if len(queues) != len(s.shards[0].model.queues) {
 		return fmt.Errorf("the view has %d queues, the model %d", len(queues), len(s.shards[0].model.queues))
 	}
-	if err := s.view.Rebuild(ctx); err != nil {
+	if err := w.view.Rebuild(ctx); err != nil {
 		return fmt.Errorf("rebuild: %w", err)
 	}
 	rebuilt, err := s.dumpView(ctx)
@@ -90,10 +103,10 @@ func sameLines(live, rebuilt []byte) error {
 func (s *simulation) dumpView(ctx context.Context) ([]byte, error) {
 	patient, cancel := context.WithTimeout(ctx, viewPatience)
 	defer cancel()
-	if err := s.view.Wait(patient, s.shards[0].steady.index()); err != nil {
-		return nil, errors.Join(err, s.view.Err()) // the answer hides its cause from clients
+	if err := s.watched.view.Wait(patient, s.shards[0].steady.index()); err != nil {
+		return nil, errors.Join(err, s.watched.view.Err()) // the answer hides its cause from clients
 	}
 	var dump bytes.Buffer
-	err := s.view.Dump(ctx, &dump)
+	err := s.watched.view.Dump(ctx, &dump)
 	return dump.Bytes(), err
 }
