@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -49,6 +51,35 @@ func TestContract(t *testing.T) {
 	}
 	if checked != 21 || superseded != 3 {
 		t.Fatalf("compared %d tables, and %d that are superseded", checked, superseded)
+	}
+}
+
+// TestConstantsAreNamed compares the columns that the schema gives one value with those
+// that the contract names, each with its reason.
+func TestConstantsAreNamed(t *testing.T) {
+	t.Parallel()
+	promised, err := os.ReadFile("testdata/contract.txt")
+	must(t, err)
+	named := map[string]string{}
+	for line := range strings.Lines(string(promised)) {
+		column, rest, _ := strings.Cut(line, " = always ")
+		if value, reason, ok := strings.Cut(rest, ": "); ok && strings.TrimSpace(reason) != "" {
+			named[column] = value
+		}
+	}
+	table, constants := "", map[string]string{}
+	view := regexp.MustCompile(`^CREATE VIEW (\w+) AS`)
+	constant := regexp.MustCompile(`CAST\((NULL|-?[0-9.]+|'[^']*') AS \w+\)\s+AS (\w+)`)
+	for line := range strings.Lines(contractSource) {
+		if m := view.FindStringSubmatch(line); m != nil {
+			table = m[1]
+		}
+		if m := constant.FindStringSubmatch(line); m != nil {
+			constants[table+"."+m[2]] = m[1]
+		}
+	}
+	if len(constants) == 0 || !maps.Equal(named, constants) {
+		t.Errorf("the contract names the constants %v, the schema has %v", named, constants)
 	}
 }
 
