@@ -33,7 +33,7 @@ func (m *model) move(id job.ID, o *op.MoveJobs) api.Code {
 	renew := func() {
 		if o.GetResetAttempts() {
 			j.attempt = max(j.attempt, j.lastError())
-			j.base = j.attempt
+			j.base, j.endedBy = j.attempt, "" // as after a requeue
 		}
 	}
 	here := shard == m.number
