@@ -2,8 +2,6 @@ package view
 
 import (
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -84,22 +82,6 @@ func BenchmarkProjection(b *testing.B) {
 			b.ReportMetric(float64(3*jobs*b.N)/b.Elapsed().Seconds(), "transitions/s")
 		})
 	}
-}
-
-// BenchmarkRebuild builds a view of 100,000 jobs, or of as many as CORVO_VIEW_JOBS
-// says.
-func BenchmarkRebuild(b *testing.B) {
-	jobs := 100_000
-	if n, err := strconv.Atoi(os.Getenv("CORVO_VIEW_JOBS")); err == nil {
-		jobs = n
-	}
-	h := newShard(b)
-	h.changeMany(h.enqueueMany(jobs)[:jobs/2], fetched("w"), evStarted)
-	h.settle()
-	for b.Loop() {
-		must(b, h.view.Rebuild(b.Context()))
-	}
-	b.ReportMetric(float64(jobs*b.N)/b.Elapsed().Seconds(), "jobs/s")
 }
 
 func BenchmarkSearch(b *testing.B) {

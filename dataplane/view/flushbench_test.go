@@ -5,7 +5,9 @@ package view
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -242,5 +244,43 @@ func completeWith(result *job.Blob) func(*state.Tx, *job.Job) {
 		if err := tx.PutBlob(j, job.Result, result); err != nil {
 			panic(err)
 		}
+	}
+}
+
+// BenchmarkRebuild builds a view of 100,000 jobs, or of as many as CORVO_VIEW_JOBS
+// says, whose payloads are texts like a language's. Half of the jobs are completed. The
+// numbers of jobs rise with their ids, or each pair of jobs has them in different orders,
+// as requests that come at the same time do.
+func BenchmarkRebuild(b *testing.B) {
+	jobs := 100_000
+	if n, err := strconv.Atoi(os.Getenv("CORVO_VIEW_JOBS")); err == nil {
+		jobs = n
+	}
+	for _, pairs := range []bool{false, true} {
+		b.Run(fmt.Sprintf("pairs=%t", pairs), func(b *testing.B) {
+			h := newShard(b)
+			h.closeView()
+			texts := newProse()
+			if pairs {
+				h.ids = 1
+			}
+			ids := h.enqueueEach(jobs, func() *job.Blob {
+				if pairs { // the ids are 2, 1, 4, 3 ...
+					h.ids += []int{-2, 2}[h.ids%2]
+				}
+				return payload(texts.next())
+			})
+			half := ids[:jobs/2]
+			h.changeMany(half, fetched("w"), evStarted)
+			h.changeMany(half, complete, evCompleted)
+			v := newView(h.dir, h.store, h.options(), h.patience)
+			used := cpuTime(b)
+			for b.Loop() {
+				must(b, v.rebuild(b.Context(), "it is measured"))
+			}
+			b.ReportMetric(float64(jobs*b.N)/b.Elapsed().Seconds(), "jobs/s")
+			b.ReportMetric(float64((cpuTime(b)-used).Microseconds())/float64(jobs*b.N), "cpu-us/job")
+			must(b, v.db.close())
+		})
 	}
 }

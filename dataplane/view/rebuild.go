@@ -1,11 +1,13 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/corvo/corvo/dataplane/job"
@@ -134,6 +136,10 @@ func load(ctx context.Context, w *writer, snap *state.Snapshot) (jobs int, err e
 	chunk := make([]*job.Job, 0, loadJobs)
 	flush := func() error {
 		jobs += len(chunk)
+		// Jobs come in the order of their ids. Requests that come at the same time get ids and
+		// numbers in different orders, and SQLite begins a new segment of the full text wherever
+		// a number falls.
+		slices.SortFunc(chunk, func(a, b *job.Job) int { return cmp.Compare(a.Number, b.Number) })
 		err := w.transact(func() error {
 			for _, j := range chunk {
 				if err := write(j); err != nil {
