@@ -1,11 +1,11 @@
 #!/bin/sh
-# Installs corvo, which is a node and the command line for it in one binary:
+# Installs corvo, the node and its command line in one binary:
 #
 #	curl -fsSL https://get.corvo.dev | sh
 #	curl -fsSL https://get.corvo.dev | sh -s -- --version 1.2.3 --dir "$HOME/.local/bin"
 #
-# What is downloaded is held against the checksums of its release. Where they differ,
-# or anything else fails, nothing is installed and what was there stays.
+# The script compares the download with the checksums of its release. If they differ,
+# or anything else fails, it installs nothing and leaves an existing corvo unchanged.
 set -eu
 
 usage() {
@@ -25,17 +25,17 @@ die() {
 
 has() { command -v "$1" >/dev/null 2>&1; }
 
-# platform prints the platform as releases name it.
+# platform prints the platform's name in releases.
 platform() {
 	case $(uname -s) in
 	Linux) os=linux ;;
 	Darwin) os=darwin ;;
-	*) die "there are no releases for $(uname -s); there are for Linux and macOS" ;;
+	*) die "no release for $(uname -s): releases are for Linux and macOS" ;;
 	esac
 	case $(uname -m) in
 	x86_64 | amd64) arch=amd64 ;;
 	aarch64 | arm64) arch=arm64 ;;
-	*) die "there are no releases for $(uname -m); there are for x86_64 and arm64" ;;
+	*) die "no release for $(uname -m): releases are for x86_64 and arm64" ;;
 	esac
 	echo "${os}_${arch}"
 }
@@ -47,7 +47,7 @@ download() {
 	elif has wget; then
 		wget -q -O "$2" "$1" || die "cannot download $1"
 	else
-		die "curl or wget is needed, and there is neither"
+		die "curl or wget is needed: install one of them"
 	fi
 }
 
@@ -60,11 +60,11 @@ checksum() {
 	elif has openssl; then
 		openssl dgst -sha256 -r "$1"
 	else
-		die "sha256sum, shasum or openssl is needed to check what is downloaded, and there is none"
+		die "sha256sum, shasum or openssl is needed to check the download: install one of them"
 	fi | cut -d ' ' -f 1
 }
 
-# listed NAME FILE prints the checksum that the list in FILE has for NAME.
+# listed NAME FILE prints the checksum of NAME in the list FILE.
 listed() {
 	while read -r sum name; do
 		if [ "$name" = "$1" ]; then
@@ -73,8 +73,7 @@ listed() {
 	done <"$2"
 }
 
-# All is in a function that is called in the last line, so that a script of which
-# only a part has arrived does nothing.
+# The last line calls main, so that a partly downloaded script does nothing.
 main() {
 	version=${CORVO_VERSION:-}
 	dir=${CORVO_INSTALL_DIR:-/usr/local/bin}
@@ -96,7 +95,7 @@ main() {
 			;;
 		*)
 			usage >&2
-			die "there is no option $1"
+			die "unknown option $1"
 			;;
 		esac
 	done
@@ -116,7 +115,7 @@ main() {
 	fi
 	version=${version#v}
 	case $version in
-	*[!0-9A-Za-z.-]* | *..* | '') die "$version is no version; one is 1.2.3" ;;
+	*[!0-9A-Za-z.-]* | *..* | '') die "$version is not a version, such as 1.2.3" ;;
 	esac
 
 	name=corvo_${version}_$on
@@ -126,12 +125,12 @@ main() {
 	download "$base/$version/$name.tar.gz" "$work/$name.tar.gz"
 	got=$(checksum "$work/$name.tar.gz")
 	[ -n "$got" ] || exit 1
-	[ "$got" = "$want" ] || die "$name.tar.gz is not what was released: its SHA-256 is $got and should be $want; nothing was installed"
+	[ "$got" = "$want" ] || die "$name.tar.gz differs from the release: its SHA-256 is $got instead of $want; nothing was installed"
 
 	tar -xzf "$work/$name.tar.gz" -C "$work" "$name/corvo"
 	cp "$work/$name/corvo" "$staged"
 	chmod 755 "$staged"
-	runs=$("$staged" version) || die "the corvo that was downloaded does not run on this machine; nothing was installed"
+	runs=$("$staged" version) || die "the downloaded corvo does not run on this machine; nothing was installed"
 	mv -f "$staged" "$dir/corvo"
 
 	echo "corvo $runs is in $dir"

@@ -16,23 +16,24 @@ import (
 	"time"
 )
 
-// file is what is packed. Nothing of the file system is: no owner, no time.
+// file is a packed file. It has no owner and no time, because those of the file
+// system would change the archive's bytes.
 type file struct {
 	name string
 	mode int64
 	data []byte
 }
 
-// sorted are files in the order of their names, which is an archive's.
+// sorted returns files by name, so that an archive has one order.
 func sorted(files []file) []file {
 	return slices.SortedFunc(slices.Values(files), func(a, b file) int { return strings.Compare(a.name, b.name) })
 }
 
-// writeTarball packs files into a folder of an archive. All belong to root and are
-// from the time the release was made.
+// writeTarball packs files into a folder of an archive. All of them belong to root and
+// have the time of the release.
 func writeTarball(path, folder string, made time.Time, files []file) error {
 	return create(path, func(w io.Writer) error {
-		// The header of gzip has no name and no time of its own here.
+		// The gzip header has neither a name nor a time unless they are set.
 		zipped, err := gzip.NewWriterLevel(w, gzip.BestCompression)
 		if err != nil {
 			return err
@@ -73,7 +74,7 @@ func writeZip(path string, made time.Time, files []file) error {
 	})
 }
 
-// create writes a file; one that was not written whole is an error.
+// create writes a new file and returns an error if it was not written completely.
 func create(path string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -82,8 +83,7 @@ func create(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// writeSums writes the checksums of the files that match, as sha256sum -c reads
-// them.
+// writeSums writes the checksums of the matching files in the format of sha256sum -c.
 func writeSums(path string, patterns ...string) error {
 	var matched []string
 	for _, pattern := range patterns {

@@ -136,11 +136,11 @@ func TestInstallRefuses(t *testing.T) {
 		why      string
 	}{
 		{
-			name: "another archive", why: "is not what was released",
+			name: "another archive", why: "differs from the release",
 			spoil: archive(func(w http.ResponseWriter, data []byte) { _, _ = w.Write(append(bytes.Clone(data), 0)) }),
 		},
 		{
-			name: "half an archive", why: "is not what was released",
+			name: "half an archive", why: "differs from the release",
 			spoil: archive(func(w http.ResponseWriter, data []byte) { _, _ = w.Write(data[:len(data)/2]) }),
 		},
 		{
@@ -155,9 +155,9 @@ func TestInstallRefuses(t *testing.T) {
 			spoil: func(w http.ResponseWriter, path string, _ []byte) bool { return strings.HasSuffix(path, "SHA256SUMS") },
 		},
 		{name: "a version that is none", args: []string{"--version", "9.9.9"}, why: "cannot download"},
-		{name: "a version that is a path", args: []string{"--version", "../1.2.3"}, why: "is no version"},
+		{name: "a version that is a path", args: []string{"--version", "../1.2.3"}, why: "is not a version"},
 		{
-			name: "a newest version that is none", why: "is no version",
+			name: "a newest version that is none", why: "is not a version",
 			spoil: func(w http.ResponseWriter, path string, _ []byte) bool {
 				if path != "latest" {
 					return false
@@ -167,8 +167,8 @@ func TestInstallRefuses(t *testing.T) {
 			},
 		},
 		{name: "nothing to download with", programs: with("sha256sum"), why: "curl or wget is needed"},
-		{name: "nothing to check with", programs: with("curl"), why: "to check what is downloaded"},
-		{name: "an option that is none", args: []string{"--prefix", "/usr"}, why: "there is no option --prefix"},
+		{name: "nothing to check with", programs: with("curl"), why: "to check the download"},
+		{name: "an option that is none", args: []string{"--prefix", "/usr"}, why: "unknown option --prefix"},
 		{name: "an option without its value", args: []string{"--version"}, why: "--version needs a value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

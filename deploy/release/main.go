@@ -1,8 +1,8 @@
-// Command release makes what is published of a version: archives of every binary
-// for every platform, the provider's zips as Terraform's registries want them, their
+// Command release builds the files of a version: archives of every binary for every
+// platform, the provider's zips in the form of Terraform's registries, their
 // checksums, and the folder that the install script downloads from. One commit and
-// one Go make the same bytes on every machine, so that anybody can check that what
-// is published was made of what is in the tree.
+// one version of Go give the same bytes on every machine, so that anybody can check
+// that a published file was built from the tree.
 package main
 
 import (
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// provider is the product that is published for Terraform, too.
+// provider is the product with files for Terraform's registries.
 const provider = "terraform-provider-corvo"
 
 var (
@@ -40,7 +40,7 @@ type release struct {
 	platforms []platform
 	root      string // of the tree
 	out       string
-	// build makes a binary; the tests put something smaller in its place.
+	// build builds a binary. Tests replace it by a function that writes a small file.
 	build func(ctx context.Context, r *release, product string, p platform, path string) error
 }
 
@@ -62,17 +62,17 @@ func main() {
 	}
 }
 
-// versionPattern is a semantic version: Terraform takes no other.
+// versionPattern matches semantic versions, because Terraform accepts no others.
 var versionPattern = regexp.MustCompile(`^v?([0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?)$`)
 
-// newRelease reads what was asked for.
+// newRelease parses the flags and the time of the commit.
 func newRelease(version, only, epoch string) (*release, error) {
 	found := versionPattern.FindStringSubmatch(version)
 	if found == nil {
 		return nil, fmt.Errorf("the version is %q; it must be one like v1.2.3: tag the commit, or make release VERSION=v1.2.3", version)
 	}
 	if strings.HasSuffix(version, "-dirty") {
-		return nil, fmt.Errorf("%s is no commit's: the tree has changes that are not committed", version)
+		return nil, fmt.Errorf("the version %s has uncommitted changes: commit them first", version)
 	}
 	seconds, err := strconv.ParseInt(epoch, 10, 64)
 	if err != nil || seconds <= 0 {
@@ -99,11 +99,12 @@ func parsePlatform(word string) (platform, error) {
 			return p, nil
 		}
 	}
-	return platform{}, fmt.Errorf("there are no releases for the platform %q; there are for %v", word, platforms)
+	return platform{}, fmt.Errorf("unknown platform %q; releases are for %v", word, platforms)
 }
 
-// run writes <out>/<version> with all that is in the release, and what the install
-// script asks for besides. The folder is put in its place whole.
+// run writes the release to <out>/<version>, and the files of the install script
+// beside it. It renames the complete folder into place, so that no part of a release
+// is ever visible.
 func (r *release) run(ctx context.Context) (err error) {
 	if err := os.MkdirAll(r.out, 0o755); err != nil {
 		return err
@@ -137,7 +138,7 @@ func (r *release) run(ctx context.Context) (err error) {
 	return r.front()
 }
 
-// product builds a binary and packs it.
+// product builds a binary and packs it with the files that belong to it.
 func (r *release) product(ctx context.Context, into, work, product string, p platform) error {
 	path := filepath.Join(work, "binary")
 	if err := r.build(ctx, r, product, p, path); err != nil {
@@ -162,11 +163,11 @@ func (r *release) product(ctx context.Context, into, work, product string, p pla
 	if product != provider {
 		return nil
 	}
-	files[0].name = provider + "_v" + r.number // by which Terraform finds it
+	files[0].name = provider + "_v" + r.number // Terraform finds the binary by this name
 	return writeZip(filepath.Join(into, name+".zip"), r.made, files)
 }
 
-// besides are the files of the tree that go with a binary.
+// besides returns the paths of the files that are packed with a binary.
 func besides(product string, p platform) []string {
 	files := []string{"LICENSE"}
 	if product == "corvo" {
@@ -178,10 +179,10 @@ func besides(product string, p platform) []string {
 	return files
 }
 
-// goBuild builds a binary that depends on nothing but the tree and the version of
-// Go: not on where the tree lies, what git says of it, nor on the environment.
+// goBuild builds a binary that depends only on the tree and the version of Go. The
+// path of the tree, its state in git and the environment have no effect.
 func goBuild(ctx context.Context, r *release, product string, p platform, path string) error {
-	path, err := filepath.Abs(path) // for the command runs elsewhere
+	path, err := filepath.Abs(path) // because the command runs in r.root
 	if err != nil {
 		return err
 	}
@@ -194,11 +195,11 @@ func goBuild(ctx context.Context, r *release, product string, p platform, path s
 	return cmd.Run()
 }
 
-// providerManifest tells Terraform's registry which protocol the provider speaks.
+// providerManifest declares the provider's protocol to Terraform's registry.
 const providerManifest = `{"version":1,"metadata":{"protocol_versions":["6.0"]}}` + "\n"
 
-// manifest writes the provider's manifest and both lists of checksums: the
-// registry's has the files of the provider that it serves, and no others.
+// manifest writes the provider's manifest and both lists of checksums. The
+// registry's list has only the provider's files, because it serves no others.
 func (r *release) manifest(into string) error {
 	base := filepath.Join(into, provider+"_"+r.number+"_")
 	if err := os.WriteFile(base+"manifest.json", []byte(providerManifest), 0o644); err != nil {
@@ -210,8 +211,8 @@ func (r *release) manifest(into string) error {
 	return writeSums(base+"SHA256SUMS", base+"*.zip", base+"manifest.json")
 }
 
-// front writes what lies above all versions: the install script and, unless this is
-// a preview, the number of the version it takes when it is told none.
+// front writes the files above all versions: the install script and, unless this is
+// a preview, the number of the version that the script installs by default.
 func (r *release) front() error {
 	script, err := os.ReadFile(filepath.Join(r.root, "deploy", "install.sh"))
 	if err != nil {

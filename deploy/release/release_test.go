@@ -174,7 +174,7 @@ func TestWhatIsNoRelease(t *testing.T) {
 		{"", "", "1", "must be one like v1.2.3"},
 		{"v1.2", "", "1", "must be one like v1.2.3"},
 		{"v1.2.3/../x", "", "1", "must be one like v1.2.3"},
-		{"v1.2.3-dirty", "", "1", "not committed"},
+		{"v1.2.3-dirty", "", "1", "uncommitted changes"},
 		{"v1.2.3", "plan9/amd64", "1", "plan9/amd64"},
 		{"v1.2.3", "", "", "SOURCE_DATE_EPOCH"},
 		{"v1.2.3", "", "yesterday", "SOURCE_DATE_EPOCH"},
