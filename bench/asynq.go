@@ -20,7 +20,7 @@ const (
 	kind         = "job"
 )
 
-// freePort is a port that was free a moment ago.
+// freePort returns a port that was free a moment ago, for servers that cannot choose one.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,8 +30,8 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// patiently tries until something works or has not for ten seconds.
-func patiently(try func() error) (err error) {
+// eventually repeats try until it succeeds, for ten seconds at most.
+func eventually(try func() error) (err error) {
 	for begin := time.Now(); time.Since(begin) < 10*time.Second; time.Sleep(20 * time.Millisecond) {
 		if err = try(); err == nil {
 			return nil
@@ -45,7 +45,7 @@ func openAsynq(fsync string) func(context.Context, string) (map[row]measure, fun
 	return func(_ context.Context, dir string) (map[row]measure, func() error, error) {
 		path, err := exec.LookPath("redis-server")
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: there is no redis-server; apt-get install redis-server", errAbsent)
+			return nil, nil, fmt.Errorf("%w: redis-server is missing; apt-get install redis-server", errAbsent)
 		}
 		if err := makeDir(dir); err != nil {
 			return nil, nil, err
@@ -60,7 +60,7 @@ func openAsynq(fsync string) func(context.Context, string) (map[row]measure, fun
 		}
 		stop := func() error { return errors.Join(redis.Process.Signal(syscall.SIGTERM), redis.Wait()) }
 		p := asynqPeer{asynq.RedisClientOpt{Addr: fmt.Sprintf("127.0.0.1:%d", port), PoolSize: 256}}
-		if err := patiently(func() error {
+		if err := eventually(func() error {
 			c := asynq.NewClient(p.redis)
 			defer c.Close()
 			return c.Ping()
@@ -79,7 +79,7 @@ func openAsynq(fsync string) func(context.Context, string) (map[row]measure, fun
 
 type asynqPeer struct{ redis asynq.RedisClientOpt }
 
-// client is one with an empty queue behind it.
+// client empties the queue and returns a client.
 func (p asynqPeer) client() (*asynq.Client, error) {
 	inspector := asynq.NewInspector(p.redis)
 	defer inspector.Close()
@@ -103,7 +103,7 @@ func (p asynqPeer) enqueue(clients int) measure {
 	}
 }
 
-// serve has workers do what is in the queue.
+// serve starts workers that report finished jobs to a flow.
 func (p asynqPeer) serve(f *flow) (stop func(), err error) {
 	s := asynq.NewServer(p.redis, asynq.Config{Concurrency: asynqWorkers, LogLevel: asynq.FatalLevel, TaskCheckInterval: 10 * time.Millisecond})
 	return s.Shutdown, s.Start(asynq.HandlerFunc(func(_ context.Context, t *asynq.Task) error {
@@ -118,7 +118,7 @@ func (p asynqPeer) work(ctx context.Context, d time.Duration) (outcome, error) {
 		return outcome{}, err
 	}
 	defer c.Close()
-	// It does about 10,000 a second, and takes as long to be filled.
+	// Asynq does about 10,000 jobs a second, and filling the queue is as slow.
 	_, err = drive(ctx, 128, d, func(ctx context.Context, _ int) (int, error) {
 		_, err := c.EnqueueContext(ctx, asynq.NewTask(kind, payload(0)))
 		return 1, err
@@ -129,8 +129,8 @@ func (p asynqPeer) work(ctx context.Context, d time.Duration) (outcome, error) {
 	return workFor(ctx, d, p.serve)
 }
 
-// workFor measures workers that do a backlog for a time. How long a job took is not
-// known of them.
+// workFor measures the rate at which workers do a backlog. It reports no latency, because
+// the jobs were enqueued in advance.
 func workFor(ctx context.Context, d time.Duration, serve func(*flow) (func(), error)) (outcome, error) {
 	f := &flow{begin: time.Now()}
 	stop, err := serve(f)

@@ -17,7 +17,7 @@ const (
 	bareHandler = "bare net/http handler"
 )
 
-// openDisk is the disk's part of a durable write: 4 KiB and a sync on a growing file.
+// openDisk measures the disk's part of a durable write: 4 KiB and a sync on a growing file.
 func openDisk(_ context.Context, dir string) (map[row]measure, func() error, error) {
 	f, err := os.Create(dir)
 	if err != nil {
@@ -34,8 +34,8 @@ func openDisk(_ context.Context, dir string) (map[row]measure, func() error, err
 	}}, f.Close, nil
 }
 
-// openHandler serves what `corvo bench` asks for an enqueue, and does nothing but
-// decode and encode: what is left is what HTTP and the client cost.
+// openHandler serves the enqueues of `corvo bench` by decoding and encoding alone, so that
+// it measures the cost of HTTP and of the client.
 func openHandler(context.Context, string) (map[row]measure, func() error, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/enqueue", func(w http.ResponseWriter, r *http.Request) {
@@ -70,5 +70,5 @@ func openHandler(context.Context, string) (map[row]measure, func() error, error)
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // a client that is gone needs no answer
+	_ = json.NewEncoder(w).Encode(body) // a disconnected client needs no answer
 }

@@ -20,7 +20,7 @@ const corvoName = "Corvo"
 
 var endpointPattern = regexp.MustCompile(`listens on (http://\S+?),`)
 
-// openCorvo starts a node, durable as it is by default.
+// openCorvo starts a node with the default durability.
 func openCorvo(ctx context.Context, dir string) (map[row]measure, func() error, error) {
 	server := exec.Command(*binary, "server", "--data-dir", dir, "--bind", "127.0.0.1:0", "--raft-bind", "off", "--log-level", "error")
 	server.Stderr = os.Stderr
@@ -29,7 +29,7 @@ func openCorvo(ctx context.Context, dir string) (map[row]measure, func() error, 
 		return nil, nil, err
 	}
 	if err := server.Start(); err != nil {
-		return nil, nil, fmt.Errorf("%w; make build makes it", err)
+		return nil, nil, fmt.Errorf("%w; build it with make build", err)
 	}
 	lines := bufio.NewScanner(out)
 	endpoint := ""
@@ -39,7 +39,7 @@ func openCorvo(ctx context.Context, dir string) (map[row]measure, func() error, 
 		}
 	}
 	go func() {
-		for lines.Scan() { // whatever else it says must not block it
+		for lines.Scan() { // further output must not block the server
 		}
 	}()
 	stop := func() error {
@@ -63,15 +63,16 @@ func openCorvo(ctx context.Context, dir string) (map[row]measure, func() error, 
 	}, stop, nil
 }
 
-// steadyStreams is how many streams have a whole window of jobs under way: each holds as
-// many as a frame has, and enqueues as many with the ack of those.
+// steadyStreams is the number of streams that keep window jobs under way: each holds the
+// jobs of one frame, and enqueues as many with their acks.
 const steadyStreams = window / (2 * atOnce)
 
-// remote is something that speaks as Corvo does.
+// remote is a server with Corvo's API.
 type remote struct{ endpoint, key string }
 
-// bench is `corvo bench`. Of the steady state its latency is that of jobs. Queues are
-// kept: to remove a million jobs is work that would disturb who is measured next.
+// bench runs `corvo bench`. For the steady state it returns the latency of jobs instead of
+// operations. It keeps the queues, because removing a million jobs would disturb the next
+// measurement.
 func (r remote) bench(transport, workload string, clients int) measure {
 	return func(ctx context.Context, d time.Duration) (outcome, error) {
 		args := []string{
@@ -121,5 +122,5 @@ func (m milliseconds) duration() time.Duration {
 	return time.Duration(float64(m) * float64(time.Millisecond))
 }
 
-// jobsFor is how many jobs are there for a measurement of work.
+// jobsFor returns the number of jobs to enqueue before a measurement of work.
 func jobsFor(d time.Duration) int { return max(int(d.Seconds()*backlog), 10*atOnce*streams) }

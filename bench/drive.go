@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// The load, the same for all.
+// The load is the same for all systems.
 const (
 	payloadBytes = 200
 	atOnce       = 64
-	streams      = 32 // clients of what goes 64 at once
+	streams      = 32 // clients of the rows "64 at once"
 	callers      = 512
-	// backlog is how many jobs are there for each second of a measurement of work: more
-	// than the fastest does.
+	// backlog is the number of jobs enqueued in advance per second of a measurement of
+	// work. The fastest system does fewer.
 	backlog = 60_000
-	// window is how many jobs may be under way in the steady state, enqueued and not yet
-	// acknowledged, the same for all: as many as 32 clients with 64 each enqueue in a turn.
+	// window is the maximum number of jobs in the steady state that are enqueued and not
+	// yet acknowledged: 32 clients enqueue so many with 64 each in one step.
 	window = streams * atOnce
 )
 
-// samples are latencies of one client.
+// samples are the latencies of one client.
 type samples []time.Duration
 
-// drive has clients do something again and again, each as soon as it has done it, and
-// says how many jobs a second that was and how long each turn took. A turn without jobs
-// says that there are no more, and is not counted.
-func drive(ctx context.Context, clients int, d time.Duration, turn func(ctx context.Context, client int) (jobs int, err error)) (outcome, error) {
-	// What has not ended a good while after its time never will.
+// drive runs a closed loop: each client repeats step as soon as its last one has ended.
+// It returns the rate of jobs and the latency of steps. A step that returns 0 jobs ends
+// its client and is not counted.
+func drive(ctx context.Context, clients int, d time.Duration, step func(ctx context.Context, client int) (jobs int, err error)) (outcome, error) {
+	// A step that hangs fails a minute after the end.
 	ctx, cancel := context.WithTimeout(ctx, d+time.Minute)
 	defer cancel()
 	var jobs atomic.Int64
@@ -40,7 +40,7 @@ func drive(ctx context.Context, clients int, d time.Duration, turn func(ctx cont
 	for i := range clients {
 		running.Go(func() {
 			for now := time.Now(); now.Sub(begin) < d; {
-				n, err := turn(ctx, i)
+				n, err := step(ctx, i)
 				if err != nil || n == 0 {
 					errs[i] = err
 					return
@@ -57,7 +57,7 @@ func drive(ctx context.Context, clients int, d time.Duration, turn func(ctx cont
 	return summary(jobs.Load(), max(slices.Max(ends), 1), all), errors.Join(errs...)
 }
 
-// summary makes an outcome of what was counted.
+// summary computes the rate and the quantiles.
 func summary(jobs int64, elapsed time.Duration, all []samples) outcome {
 	latencies := slices.Concat(all...)
 	slices.Sort(latencies)
@@ -68,8 +68,8 @@ func summary(jobs int64, elapsed time.Duration, all []samples) outcome {
 	return o
 }
 
-// flow is a steady state: producers, who wait while too many jobs are under way, and
-// workers somewhere, who call done.
+// flow is a steady state of producers and workers. Producers wait while window jobs are
+// under way; workers call done.
 type flow struct {
 	begin    time.Time
 	made     atomic.Int64
@@ -78,7 +78,7 @@ type flow struct {
 	lives    samples
 }
 
-// room waits until n more jobs may be under way, or the time is over.
+// room waits until n more jobs may be under way. It returns false when ctx ends.
 func (f *flow) room(ctx context.Context, n int) bool {
 	for ctx.Err() == nil {
 		if f.made.Add(int64(n))-f.finished.Load() <= window {
@@ -90,7 +90,7 @@ func (f *flow) room(ctx context.Context, n int) bool {
 	return false
 }
 
-// done counts jobs that are finished, by the times of their making.
+// done counts finished jobs and their latencies, given the times of their enqueues.
 func (f *flow) done(made ...int64) {
 	now := time.Since(f.begin)
 	f.finished.Add(int64(len(made)))
@@ -101,18 +101,18 @@ func (f *flow) done(made ...int64) {
 	}
 }
 
-// now is what a job says of when it was made.
+// now returns the time since the start, for a job's payload.
 func (f *flow) now() int64 { return int64(time.Since(f.begin)) }
 
-// outcome is what the flow has done so far.
+// outcome returns the results so far.
 func (f *flow) outcome() outcome {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return summary(f.finished.Load(), time.Since(f.begin), []samples{f.lives})
 }
 
-// produce has clients make jobs for a time, n in a turn.
-func (f *flow) produce(ctx context.Context, d time.Duration, clients, n int, turn func(ctx context.Context, client int) error) (outcome, error) {
+// produce runs clients that enqueue n jobs per step, for a duration.
+func (f *flow) produce(ctx context.Context, d time.Duration, clients, n int, step func(ctx context.Context, client int) error) (outcome, error) {
 	until, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	errs := make([]error, clients)
@@ -120,7 +120,7 @@ func (f *flow) produce(ctx context.Context, d time.Duration, clients, n int, tur
 	for i := range clients {
 		running.Go(func() {
 			for f.room(until, n) && errs[i] == nil {
-				errs[i] = turn(ctx, i)
+				errs[i] = step(ctx, i)
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func (f *flow) produce(ctx context.Context, d time.Duration, clients, n int, tur
 	return f.outcome(), errors.Join(errs...)
 }
 
-// payload is a job's, with the time that it was made at.
+// payload returns the payload of a job that is enqueued at a time.
 func payload(at int64) []byte {
 	out := make([]byte, payloadBytes)
 	for i := range out {
@@ -142,7 +142,7 @@ func payload(at int64) []byte {
 	return out
 }
 
-// madeAt is the time that a payload says.
+// madeAt returns the time of the enqueue from a payload.
 func madeAt(payload []byte) (at int64) {
 	for _, digit := range payload[7:26] {
 		at = 10*at + int64(digit-'0')

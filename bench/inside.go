@@ -25,7 +25,7 @@ const (
 	bareRaft    = "bare raft, same log and bytes"
 )
 
-// openInside opens a node's host without what is between it and the network.
+// openInside opens a node's host in this process, without HTTP.
 func openInside(ctx context.Context, dir string) (map[row]measure, func() error, error) {
 	h, err := host.Open(host.Config{DataDir: dir, NodeID: "bench", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -65,7 +65,7 @@ func ackOp(l *op.Leased) *op.Ack {
 	}}}
 }
 
-// lifecycle enqueues a job, fetches one of its queue and acknowledges that.
+// lifecycle enqueues a job, then fetches and acknowledges a job of its queue.
 func lifecycle(ctx context.Context, c *cell.Cell, caller int) error {
 	queue := fmt.Sprintf("bench-%d", caller%8)
 	if _, _, err := cell.Propose[*op.EnqueueResult](ctx, c, enqueueOp(c.NewID(queue), queue)); err != nil {
@@ -82,8 +82,8 @@ func lifecycle(ctx context.Context, c *cell.Cell, caller int) error {
 	return err
 }
 
-// openRaft opens raft with the log store of a node and nothing behind it, that commits
-// what a lifecycle's three ops would have the log carry.
+// openRaft opens raft with the log store of a node and an empty state machine. It commits
+// the bytes of a lifecycle's three ops.
 func openRaft(_ context.Context, dir string) (map[row]measure, func() error, error) {
 	ops, err := lifecycleBytes()
 	if err != nil {
@@ -97,7 +97,7 @@ func openRaft(_ context.Context, dir string) (map[row]measure, func() error, err
 	cfg := raft.DefaultConfig()
 	cfg.LocalID, cfg.Logger, cfg.NoLegacyTelemetry = "a", hclog.NewNullLogger(), true
 	cfg.SnapshotInterval, cfg.SnapshotThreshold = time.Hour, math.MaxUint64
-	cfg.BatchApplyCh = true // callers then need not meet: the yardstick is raft at its best
+	cfg.BatchApplyCh = true // callers do not wait for each other: the reference is raft at its best
 	snapshots := raft.NewDiscardSnapshotStore()
 	members := raft.Configuration{Servers: []raft.Server{{ID: "a", Address: address}}}
 	if err := raft.BootstrapCluster(cfg, log, log, snapshots, transport, members); err != nil {
@@ -108,7 +108,7 @@ func openRaft(_ context.Context, dir string) (map[row]measure, func() error, err
 		return nil, nil, errors.Join(err, log.Close())
 	}
 	stop := func() error { return errors.Join(r.Shutdown().Error(), log.Close()) }
-	if err := patiently(func() error { return r.Barrier(time.Second).Error() }); err != nil {
+	if err := eventually(func() error { return r.Barrier(time.Second).Error() }); err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
 	return map[row]measure{inProcess512: func(ctx context.Context, d time.Duration) (outcome, error) {

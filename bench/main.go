@@ -1,11 +1,10 @@
-// Command bench measures Corvo beside what people use instead of it, and beside what
-// the machine could do at best, in one run: rates of different machines or hours cannot
-// be compared, ratios of one run can.
+// Command bench compares Corvo with other job queues and with the machine's limits, in
+// one run, because rates of different machines or hours cannot be compared, but ratios
+// of one run can.
 //
-// It is a module of its own, so that the servers it compares with are no dependencies
-// of Corvo's. It starts and stops them itself. Over the network Corvo is measured by
-// the built binary, `corvo server` and `corvo bench`; the bare HTTP handler by the same
-// client.
+// It is a separate module, so that the other servers are not dependencies of Corvo. It
+// starts and stops them itself. Over the network it measures Corvo by the built binary,
+// with `corvo server` and `corvo bench`, and the bare HTTP handler by the same client.
 package main
 
 import (
@@ -21,7 +20,7 @@ import (
 	"time"
 )
 
-// row is what is measured; of several systems, if they can do it.
+// row is a workload, measured on every system that supports it.
 type row string
 
 const (
@@ -38,23 +37,23 @@ const (
 
 var rows = []row{sync4KiB, enqueue1, enqueue32, enqueue128, lifecycle128, bulkEnqueue, work, steady, inProcess512}
 
-// outcome is what one measurement has found.
+// outcome is the result of one measurement.
 type outcome struct {
-	rate     float64       // a second
-	p50, p99 time.Duration // 0: not known
+	rate     float64       // jobs per second
+	p50, p99 time.Duration // 0: unknown
 }
 
-// measure does one measurement for a time.
+// measure runs one measurement of a duration.
 type measure func(ctx context.Context, d time.Duration) (outcome, error)
 
-// system is something that is measured.
+// system is a job queue or a reference.
 type system struct {
 	name string
-	// open starts it and says what it can do. What it returns stops it.
+	// open starts the system and returns its measurements and a function that stops it.
 	open func(ctx context.Context, dir string) (map[row]measure, func() error, error)
 }
 
-// errAbsent says that a system is not on this machine.
+// errAbsent means that a system is not installed on this machine.
 var errAbsent = errors.New("left out")
 
 var systems = []system{
@@ -71,10 +70,10 @@ var systems = []system{
 }
 
 var (
-	rounds = flag.Int("rounds", 3, "how often everything is measured, in turn")
-	each   = flag.Duration("for", 3*time.Second, "how long each measurement takes")
-	only   = flag.String("only", "", "systems whose name begins with one of these, between commas")
-	binary = flag.String("corvo", "../bin/corvo", "the binary of Corvo")
+	rounds = flag.Int("rounds", 3, "rounds of all measurements")
+	each   = flag.Duration("for", 3*time.Second, "duration of each measurement")
+	only   = flag.String("only", "", "measure only systems whose name begins with one of these, comma separated")
+	binary = flag.String("corvo", "../bin/corvo", "path of the corvo binary")
 )
 
 func main() {
@@ -111,7 +110,7 @@ func run(ctx context.Context) (err error) {
 		opened[s.name] = measures
 	}
 	all := results{}
-	defer all.print(os.Stdout) // also what there is, where it ends early
+	defer all.print(os.Stdout) // the results so far, even after an error
 	for round := range *rounds {
 		for _, r := range rows {
 			for _, s := range systems {

@@ -16,11 +16,12 @@ const (
 	natsSafe = "NATS JetStream, fsync always"
 
 	subject = "jobs"
-	// pullers fetch; more of them than cores only wait for each other.
+	// pullers is the number of fetching clients. More than the cores would only wait for
+	// each other.
 	pullers = 8
 )
 
-// openNATS starts the server in this process; clients come over TCP all the same.
+// openNATS starts the server in this process. Clients connect over TCP.
 func openNATS(always bool) func(context.Context, string) (map[row]measure, func() error, error) {
 	return func(_ context.Context, dir string) (map[row]measure, func() error, error) {
 		s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: dir, SyncAlways: always, NoLog: true, NoSigs: true})
@@ -30,7 +31,7 @@ func openNATS(always bool) func(context.Context, string) (map[row]measure, func(
 		s.Start()
 		stop := func() error { s.Shutdown(); s.WaitForShutdown(); return nil }
 		if !s.ReadyForConnections(10 * time.Second) {
-			return nil, nil, errors.Join(errors.New("the server takes no connections"), stop())
+			return nil, nil, errors.Join(errors.New("the server accepts no connections"), stop())
 		}
 		p := natsPeer{s.ClientURL()}
 		measures := map[row]measure{
@@ -40,7 +41,7 @@ func openNATS(always bool) func(context.Context, string) (map[row]measure, func(
 			bulkEnqueue: p.publishMany,
 			steady:      p.steady,
 		}
-		if !always { // a backlog would take longer to make than the rest of the run
+		if !always { // with fsync, filling a backlog takes longer than the rest of the run
 			measures[work] = p.pull
 		}
 		return measures, stop, nil
@@ -49,7 +50,7 @@ func openNATS(always bool) func(context.Context, string) (map[row]measure, func(
 
 type natsPeer struct{ url string }
 
-// clients connects so many, to a stream that is empty.
+// clients empties the stream and connects n clients.
 func (p natsPeer) clients(ctx context.Context, n int) (all []jetstream.JetStream, closeAll func(), err error) {
 	var conns []*nats.Conn
 	closeAll = func() {
@@ -75,7 +76,7 @@ func (p natsPeer) clients(ctx context.Context, n int) (all []jetstream.JetStream
 		closeAll()
 		return nil, nil, err
 	}
-	err = patiently(func() error { // while the files of the last one are being removed it cannot be made
+	err = eventually(func() error { // creation fails while the files of the last stream are being removed
 		_, err := all[0].CreateStream(ctx, jetstream.StreamConfig{Name: "JOBS", Subjects: []string{subject}, Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage})
 		return err
 	})
@@ -85,7 +86,7 @@ func (p natsPeer) clients(ctx context.Context, n int) (all []jetstream.JetStream
 	return all, closeAll, err
 }
 
-// publish waits for the acknowledgement of each.
+// publish measures clients that wait for the acknowledgement of each message.
 func (p natsPeer) publish(clients int) measure {
 	return func(ctx context.Context, d time.Duration) (outcome, error) {
 		all, closeAll, err := p.clients(ctx, clients)
@@ -100,7 +101,7 @@ func (p natsPeer) publish(clients int) measure {
 	}
 }
 
-// publishMany waits for the acknowledgements of 64 at once.
+// publishMany measures clients that wait for the acknowledgements of 64 messages at once.
 func (p natsPeer) publishMany(ctx context.Context, d time.Duration) (outcome, error) {
 	all, closeAll, err := p.clients(ctx, pullers)
 	if err != nil {
@@ -130,7 +131,7 @@ func publishSome(ctx context.Context, js jetstream.JetStream, at int64) error {
 	return nil
 }
 
-// pull fetches and acknowledges what is there.
+// pull measures clients that fetch and acknowledge a backlog.
 func (p natsPeer) pull(ctx context.Context, d time.Duration) (outcome, error) {
 	all, closeAll, err := p.clients(ctx, pullers)
 	if err != nil {
@@ -163,7 +164,7 @@ func consumersOf(ctx context.Context, all []jetstream.JetStream) (consumers []je
 	return consumers, nil
 }
 
-// pullSome fetches some and acknowledges them, without waiting to hear that it has.
+// pullSome fetches messages and acknowledges them without waiting for a confirmation.
 func pullSome(c jetstream.Consumer) (made []int64, err error) {
 	batch, err := c.Fetch(atOnce, jetstream.FetchMaxWait(100*time.Millisecond))
 	if err != nil {
@@ -178,7 +179,7 @@ func pullSome(c jetstream.Consumer) (made []int64, err error) {
 	return made, batch.Error()
 }
 
-// steady publishes and pulls together.
+// steady measures publishing and pulling at the same time.
 func (p natsPeer) steady(ctx context.Context, d time.Duration) (outcome, error) {
 	all, closeAll, err := p.clients(ctx, 2*pullers)
 	if err != nil {

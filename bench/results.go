@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// results has the outcomes of all rounds.
+// results has the outcomes of all rounds, by system and row.
 type results map[string]map[row][]outcome
 
 func (all results) add(name string, r row, o outcome) {
@@ -17,7 +17,7 @@ func (all results) add(name string, r row, o outcome) {
 	all[name][r] = append(all[name][r], o)
 }
 
-// A floor is what Corvo has to reach, as a ratio to something measured in the same
+// floor is a performance that Corvo must reach, as a ratio to a reference of the same
 // round.
 type floor struct {
 	what      string
@@ -31,7 +31,7 @@ type floor struct {
 
 func rates(ours, reference, _ outcome) float64 { return ours.rate / reference.rate }
 
-// floors are the rows of docs/benchmarks.md that this run can tell.
+// floors are the floors of docs/benchmarks.md that this command measures.
 var floors = []floor{
 	{"1: HTTP enqueue, 32 clients", corvoName, enqueue32, bareHandler, enqueue32, rates, "at least 0.45"},
 	{"2: HTTP lifecycle, 128 clients, to a third of", corvoName, lifecycle128, bareHandler, enqueue128, func(ours, reference, _ outcome) float64 {
@@ -66,7 +66,8 @@ func (all results) print(w io.Writer) {
 	}
 }
 
-// ratio is the median of a floor's ratios, each of one round.
+// ratio returns the median of a floor's ratios of all rounds. It does not divide medians,
+// because a disturbance of a round affects both of its measurements.
 func (all results) ratio(f floor) (ratio float64, ok bool) {
 	ours, reference, syncs := all[f.ours][f.oursRow], all[f.reference][f.row], all[disk][sync4KiB]
 	if f.oursRow == enqueue1 && len(syncs) < len(ours) {
@@ -83,7 +84,7 @@ func (all results) ratio(f floor) (ratio float64, ok bool) {
 	return median(ratios, func(x float64) float64 { return x }), len(ratios) > 0
 }
 
-// median is the middle one, or the mean of the two in the middle; 0 of none.
+// median returns the middle value, the mean of the two middle values, or 0 without values.
 func median[T any](all []T, of func(T) float64) float64 {
 	if len(all) == 0 {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A floor is the median of each round's ratio, not the ratio of medians: a round that
-// somebody disturbed disturbed both.
+// TestRatiosAreOfOneRound expects the median of each round's ratio, not the ratio of
+// medians, because a disturbance of a round affects both of its measurements.
 func TestRatiosAreOfOneRound(t *testing.T) {
 	all := results{}
 	for i, rate := range []float64{100, 10, 1000} {
@@ -25,11 +25,11 @@ func TestRatiosAreOfOneRound(t *testing.T) {
 		"| enqueue, 32 clients | Corvo | 100 | - / - |",
 	} {
 		if !strings.Contains(text.String(), want) {
-			t.Errorf("there is no %q in\n%s", want, text.String())
+			t.Errorf("missing %q in\n%s", want, text.String())
 		}
 	}
 	if strings.Contains(text.String(), "River") {
-		t.Errorf("what was not measured is told:\n%s", text.String())
+		t.Errorf("a system that was not measured is in the results:\n%s", text.String())
 	}
 }
 

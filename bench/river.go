@@ -23,13 +23,13 @@ import (
 
 const (
 	riverName    = "River, PostgreSQL 15"
-	riverWorkers = 1000 // as many as it takes for its fetches to be large
+	riverWorkers = 1000 // so many that its fetches are large
 	postgresBin  = "/usr/lib/postgresql/15/bin"
 )
 
 func makeDir(dir string) error { return os.MkdirAll(dir, 0o700) }
 
-// postgres is a command of the server's, which refuses to be root's.
+// postgres returns a command of PostgreSQL, run as the user postgres because it refuses root.
 func postgres(name string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.Command(filepath.Join(postgresBin, name), args...)
 	cmd.Dir = "/"
@@ -57,9 +57,9 @@ func postgresUser() (uid, gid int, err error) {
 	return uid, gid, err
 }
 
-// startPostgres starts a server with a database of its own, which commits durably.
+// startPostgres starts a server with a new database and durable commits.
 func startPostgres() (dsn string, stop func() error, err error) {
-	// Not below our own folder: it is of another user.
+	// The folder is outside ours, because it belongs to another user.
 	dir, err := os.MkdirTemp("", "corvo-postgres-")
 	if err != nil {
 		return "", nil, err
@@ -97,7 +97,7 @@ func startPostgres() (dsn string, stop func() error, err error) {
 
 func openRiver(ctx context.Context, _ string) (map[row]measure, func() error, error) {
 	if _, err := os.Stat(filepath.Join(postgresBin, "postgres")); err != nil {
-		return nil, nil, fmt.Errorf("%w: there is no PostgreSQL in %s; apt-get install postgresql-15", errAbsent, postgresBin)
+		return nil, nil, fmt.Errorf("%w: PostgreSQL is missing in %s; apt-get install postgresql-15", errAbsent, postgresBin)
 	}
 	dsn, stop, err := startPostgres()
 	if err != nil {
@@ -113,7 +113,7 @@ func openRiver(ctx context.Context, _ string) (map[row]measure, func() error, er
 		return nil, nil, errors.Join(err, stop())
 	}
 	closeIt := func() error { pool.Close(); return stop() }
-	if err := patiently(func() error { return pool.Ping(ctx) }); err != nil {
+	if err := eventually(func() error { return pool.Ping(ctx) }); err != nil {
 		return nil, nil, errors.Join(err, closeIt())
 	}
 	migrator, err := rivermigrate.New(riverpgxv5.New(pool), nil)
@@ -136,7 +136,7 @@ func openRiver(ctx context.Context, _ string) (map[row]measure, func() error, er
 
 type riverPeer struct{ pool *pgxpool.Pool }
 
-// args are a job's, of as many bytes as all others have.
+// args are a job's arguments, padded to the payload size of the other systems.
 type args struct {
 	At  int64  `json:"at"`
 	Pad string `json:"pad"`
@@ -146,7 +146,7 @@ func (args) Kind() string { return kind }
 
 var pad = strings.Repeat("x", payloadBytes-len(`{"at":0000000000,"pad":""}`))
 
-// worker does nothing.
+// worker reports each job to a flow and does no work.
 type worker struct {
 	river.WorkerDefaults[args]
 	flow *flow
@@ -157,7 +157,7 @@ func (w *worker) Work(_ context.Context, j *river.Job[args]) error {
 	return nil
 }
 
-// client is one with an empty table, whose workers, once started, tell a flow.
+// client empties the table and returns a client whose workers, once started, report to a flow.
 func (p riverPeer) client(ctx context.Context, f *flow) (*river.Client[pgx.Tx], error) {
 	if _, err := p.pool.Exec(ctx, "TRUNCATE river_job"); err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (p riverPeer) workers(f *flow) (*river.Client[pgx.Tx], error) {
 	river.AddWorker(workers, &worker{flow: f})
 	return river.NewClient(riverpgxv5.New(p.pool), &river.Config{
 		Workers: workers, Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: riverWorkers}},
-		FetchCooldown: time.Millisecond, FetchPollInterval: 10 * time.Millisecond, // its defaults are for few jobs
+		FetchCooldown: time.Millisecond, FetchPollInterval: 10 * time.Millisecond, // the defaults are for few jobs
 		Logger: slog.New(slog.DiscardHandler),
 	})
 }
@@ -221,13 +221,13 @@ func (p riverPeer) work(ctx context.Context, d time.Duration) (outcome, error) {
 	return workFor(ctx, d, func(f *flow) (func(), error) { return p.serve(ctx, f) })
 }
 
-// serve has workers do what is in the table.
+// serve starts workers that report finished jobs to a flow.
 func (p riverPeer) serve(ctx context.Context, f *flow) (stop func(), err error) {
 	c, err := p.workers(f)
 	if err != nil {
 		return nil, err
 	}
-	// A measurement that is over stops them; what is unfinished then is truncated.
+	// The end of a measurement cancels running jobs; the next one truncates the table.
 	return func() { _ = c.StopAndCancel(context.WithoutCancel(ctx)) }, c.Start(ctx)
 }
 
