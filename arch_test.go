@@ -19,9 +19,8 @@ import (
 
 const module = "github.com/corvo/corvo"
 
-// layers are the rows of the house: a package imports only from rows above its
-// own. A package that is not listed has the row of the nearest listed folder
-// above it.
+// layers are the rows of packages: a package imports only from rows above its own.
+// An unlisted package has the row of the nearest listed folder above it.
 var layers = [][]string{
 	{"billing/money", "telemetry", "api/workerpb", "api/text", "durable", "ui"},
 	{"api"},
@@ -40,7 +39,7 @@ var layers = [][]string{
 	{"cmd", "deploy"},
 }
 
-// walls say who alone may import a third party.
+// walls restrict the imports of a third party to the packages inside.
 var walls = []struct {
 	prefix string
 	inside []string
@@ -54,7 +53,8 @@ var walls = []struct {
 	{"github.com/hashicorp/terraform-plugin", []string{"terraform-provider"}, "the provider is a client like any other"},
 }
 
-// pure packages get time from the entry and ids from the proposer.
+// pure packages read no clock and no randomness: time comes from the entry, ids from
+// the proposer.
 var pure = []string{"dataplane/job", "dataplane/state", "dataplane/op", "controlplane/plan", "tenancy", "billing", "engine/entry"}
 
 var (
@@ -95,8 +95,8 @@ func (s source) lines(n ast.Node) int {
 	return s.fset.Position(n.End()).Line - s.fset.Position(n.Pos()).Line + 1
 }
 
-// tableLines are the lines of a function that are rows of a table: a slice or map
-// written out. They make it longer, not harder to read.
+// tableLines counts the lines of a function in slice and map literals. Such tables make
+// a function longer, not harder to read.
 func (s source) tableLines(fn ast.Node) (lines int) {
 	ast.Inspect(fn, func(n ast.Node) bool {
 		literal, ok := n.(*ast.CompositeLit)
@@ -113,13 +113,13 @@ func (s source) tableLines(fn ast.Node) (lines int) {
 	return lines
 }
 
-// ours is the folder of an import within this module.
+// ours returns the folder of an import of this module.
 func ours(imported string) (folder string, ok bool) {
 	folder, ok = strings.CutPrefix(imported, module+"/")
 	return folder, ok
 }
 
-// below says whether folder is root or lies in it.
+// below reports whether folder is root or lies in it.
 func below(folder, root string) bool {
 	return folder == root || strings.HasPrefix(folder, root+"/")
 }
@@ -128,7 +128,7 @@ func belowAny(folder string, roots []string) bool {
 	return slices.ContainsFunc(roots, func(root string) bool { return below(folder, root) })
 }
 
-// layerOf is the row of a folder and the listed folder it got it from.
+// layerOf returns the row of a folder and the listed folder that determines it.
 func layerOf(folder string) (row int, listed string) {
 	row = -1
 	for i, packages := range layers {
@@ -175,7 +175,7 @@ func readTree(t *testing.T, tree fs.FS) []source {
 	return all
 }
 
-// rules look at a tree and list what breaks them.
+// rules are the checks of a tree. Each returns the breaches of its rule.
 var rules = []struct {
 	name  string
 	check func(tree fs.FS, files []source) []string
@@ -208,7 +208,7 @@ func checkLayers(_ fs.FS, files []source) (broken []string) {
 		}
 		row, listed := layerOf(s.folder)
 		if row < 0 {
-			broken = append(broken, fmt.Sprintf("%s is in no row of the house; give its folder one in arch_test.go", s.path()))
+			broken = append(broken, fmt.Sprintf("%s is in no row of layers; give its folder one in arch_test.go", s.path()))
 			continue
 		}
 		for _, imported := range s.imports() {
