@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// ClockJump sets the machine's clock forth or back, under all nodes at once, and
-// right again. It is not among Faults: everything else on the machine jumps too.
-// One node's clock alone cannot be set, as a kernel has one; that is done in
-// virtual time.
+// ClockJump sets the machine's clock forward or back for all nodes at once, and then right
+// again. It is not in Faults, because it affects everything else on the machine. The clock
+// of a single node cannot be set, because a kernel has one clock; tests in virtual time do
+// that.
 var ClockJump = Fault{"jump the clock", func(t testing.TB, _ *Cluster, l *Load, rng *rand.Rand) {
 	begun := time.Now()
 	by := time.Duration(5+rng.IntN(60)) * time.Second
@@ -20,7 +20,7 @@ var ClockJump = Fault{"jump the clock", func(t testing.TB, _ *Cluster, l *Load, 
 	}
 	t.Logf("by %v", by)
 	set(t, begun.Add(by))
-	// The monotonic clock does not jump: it knows how late it really is.
+	// The monotonic clock does not jump, so it gives the right time.
 	defer func() { set(t, begun.Round(0).Add(time.Since(begun))) }()
 	l.AwaitProgress(t, 50)
 	hold(t, rng)

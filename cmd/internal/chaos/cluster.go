@@ -18,15 +18,15 @@ import (
 	"github.com/corvo/corvo/cmd/internal/proctest"
 )
 
-// The ports of every node, each at an address of its own.
+// The ports are the same on every node, because each node has its own address.
 const (
 	httpPort = 8080
 	raftPort = 9400
 )
 
-// patience is how long anything may take that must happen in the end. It is
-// reached only where something is broken.
-const patience = 2 * time.Minute
+// awaitTimeout bounds every wait for a condition that must become true. A test reaches it
+// only if something is broken.
+const awaitTimeout = 2 * time.Minute
 
 // Cluster is a cluster of processes on a Network.
 type Cluster struct {
@@ -46,7 +46,7 @@ type node struct {
 	client  *client.Client
 }
 
-// Start starts n nodes as one cluster, with more flags for each, and waits until
+// Start starts n nodes as one cluster, with additional flags for each, and waits until
 // all of them have a vote.
 func Start(t testing.TB, binary string, n int, flags ...string) *Cluster {
 	t.Helper()
@@ -79,8 +79,8 @@ func (c *Cluster) readKey(t testing.TB) {
 	})
 }
 
-// StartNode starts a node that is down. It does not wait until the node serves,
-// which takes others where the node alone is no majority.
+// StartNode starts a node that is down. It does not wait until the node serves, because
+// that takes other nodes if the node alone is not a majority.
 func (c *Cluster) StartNode(t testing.TB, i int) {
 	t.Helper()
 	args := []string{
@@ -100,10 +100,10 @@ func (c *Cluster) StartNode(t testing.TB, i int) {
 	c.nodes[i].process, c.nodes[i].stopped = p, false
 }
 
-// Size is how many nodes there are.
+// Size returns the number of nodes.
 func (c *Cluster) Size() int { return len(c.nodes) }
 
-// others are all nodes but one.
+// others returns all nodes but one.
 func (c *Cluster) others(than int) []int {
 	var all []int
 	for i := range c.nodes {
@@ -114,13 +114,13 @@ func (c *Cluster) others(than int) []int {
 	return all
 }
 
-// URL is where a node serves clients.
+// URL returns the URL at which a node serves clients.
 func (c *Cluster) URL(i int) string { return fmt.Sprintf("http://%s:%d", c.Net.Addr(i), httpPort) }
 
-// Up says whether a node runs and is not stopped.
+// Up reports whether a node runs and is not frozen.
 func (c *Cluster) Up(i int) bool { return c.nodes[i].process != nil && !c.nodes[i].stopped }
 
-// Client asks one node and repeats nothing.
+// Client returns a client of one node that repeats no request.
 func (c *Cluster) Client(i int) *client.Client { return c.nodes[i].client }
 
 func (c *Cluster) newClient(t testing.TB, i int) *client.Client {
@@ -134,14 +134,14 @@ func (c *Cluster) newClient(t testing.TB, i int) *client.Client {
 	return k
 }
 
-// Kill ends a node as a power cut of its process does.
+// Kill ends a node with SIGKILL.
 func (c *Cluster) Kill(t testing.TB, i int) {
 	t.Helper()
 	c.nodes[i].process.Kill(t)
 	c.nodes[i].process = nil
 }
 
-// Terminate asks a node to end and waits for it.
+// Terminate ends a node with SIGTERM and waits for it.
 func (c *Cluster) Terminate(t testing.TB, i int) {
 	t.Helper()
 	if err := c.nodes[i].process.Terminate(t); err != nil {
@@ -150,21 +150,21 @@ func (c *Cluster) Terminate(t testing.TB, i int) {
 	c.nodes[i].process = nil
 }
 
-// Freeze stops a node in the middle of what it does, until Thaw.
+// Freeze stops a node with SIGSTOP until Thaw.
 func (c *Cluster) Freeze(t testing.TB, i int) {
 	t.Helper()
 	c.nodes[i].process.Signal(t, syscall.SIGSTOP)
 	c.nodes[i].stopped = true
 }
 
-// Thaw lets a frozen node go on.
+// Thaw lets a frozen node continue.
 func (c *Cluster) Thaw(t testing.TB, i int) {
 	t.Helper()
 	c.nodes[i].process.Signal(t, syscall.SIGCONT)
 	c.nodes[i].stopped = false
 }
 
-// Log is what a node has written since it was started last.
+// Log returns the log of a node since its last start.
 func (c *Cluster) Log(i int) string {
 	if c.nodes[i].process == nil {
 		return ""
@@ -172,12 +172,12 @@ func (c *Cluster) Log(i int) string {
 	return c.nodes[i].process.Log()
 }
 
-// Status is what a node knows of the cluster.
+// Status returns a node's view of the cluster.
 func (c *Cluster) Status(ctx context.Context, i int) (api.ClusterStatus, error) {
 	return c.Client(i).ClusterStatus(ctx)
 }
 
-// Leader is the node that says it leads and that most agree on; it waits for one.
+// Leader waits until a node claims to lead and a majority agrees, and returns that node.
 func (c *Cluster) Leader(t testing.TB) int {
 	t.Helper()
 	leader := -1
@@ -212,8 +212,7 @@ func (c *Cluster) AwaitReady(t testing.TB, i int) {
 	})
 }
 
-// AwaitVoters waits until a node that is up counts so many voters, with all of
-// them in contact.
+// AwaitVoters waits until a node that is up reports n voters and contact with all of them.
 func (c *Cluster) AwaitVoters(t testing.TB, n int) {
 	t.Helper()
 	c.await(t, fmt.Sprintf("%d voters", n), func(ctx context.Context) bool {
@@ -239,10 +238,10 @@ func (c *Cluster) AwaitVoters(t testing.TB, n int) {
 	})
 }
 
-// await polls a condition of the processes, which nothing else can tell of.
+// await polls a condition of the processes, because they send no notification.
 func (c *Cluster) await(t testing.TB, what string, holds func(ctx context.Context) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), awaitTimeout)
 	defer cancel()
 	for !holds(ctx) {
 		select {
@@ -255,20 +254,20 @@ func (c *Cluster) await(t testing.TB, what string, holds func(ctx context.Contex
 				text, _ := json.Marshal(s.Nodes)
 				t.Logf("node %d: up %v, state %s, leader %q, term %d, nodes %s, error %v\n%s", i, c.Up(i), s.State, s.LeaderID, s.Term, text, err, tail(c.Log(i)))
 			}
-			t.Fatalf("no %s after %v", what, patience)
+			t.Fatalf("no %s after %v", what, awaitTimeout)
 		case <-time.After(20*time.Millisecond + rand.N(20*time.Millisecond)):
 		}
 	}
 }
 
-// tail is the end of a log.
+// tail returns the end of a log.
 func tail(log string) string {
 	const most = 4 << 10
 	return log[max(0, len(log)-most):]
 }
 
-// FailoverGap kills the leader and answers how long it took until a client that
-// tries all others was told of a write. The node is started again.
+// FailoverGap kills the leader and returns the time until another node acknowledged a write
+// to a client that tries all of them. Then it starts the killed node again.
 func (c *Cluster) FailoverGap(t testing.TB) time.Duration {
 	t.Helper()
 	leader := c.Leader(t)

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Fault is one thing that goes wrong and is put right again.
+// Fault injects one fault and repairs it.
 type Fault struct {
 	Name string
 	Do   func(t testing.TB, c *Cluster, l *Load, rng *rand.Rand)
 }
 
-// hold is how long a fault lasts: longer than an election takes.
+// hold waits for the duration of a fault, which is longer than an election.
 func hold(t testing.TB, rng *rand.Rand) {
 	select {
 	case <-t.Context().Done():
@@ -20,7 +20,7 @@ func hold(t testing.TB, rng *rand.Rand) {
 	}
 }
 
-// cutting is a fault of the network during which a majority goes on.
+// cutting returns a fault of the network during which a majority continues.
 func cutting(cut func(t testing.TB, c *Cluster, rng *rand.Rand)) func(testing.TB, *Cluster, *Load, *rand.Rand) {
 	return func(t testing.TB, c *Cluster, l *Load, rng *rand.Rand) {
 		cut(t, c, rng)
@@ -30,8 +30,8 @@ func cutting(cut func(t testing.TB, c *Cluster, rng *rand.Rand)) func(testing.TB
 	}
 }
 
-// killing is a fault in which a node dies and comes back after the others have
-// gone on without it.
+// killing returns a fault in which a node dies and starts again after the others have
+// made progress without it.
 func killing(which func(t testing.TB, c *Cluster, rng *rand.Rand) int) func(testing.TB, *Cluster, *Load, *rand.Rand) {
 	return func(t testing.TB, c *Cluster, l *Load, rng *rand.Rand) {
 		i := which(t, c, rng)
@@ -41,7 +41,7 @@ func killing(which func(t testing.TB, c *Cluster, rng *rand.Rand) int) func(test
 	}
 }
 
-// Faults are all there are, by name.
+// Faults lists all faults by name.
 var Faults = []Fault{
 	{"kill the leader", killing(func(t testing.TB, c *Cluster, _ *rand.Rand) int { return c.Leader(t) })},
 	{"kill a node", killing(func(_ testing.TB, c *Cluster, rng *rand.Rand) int { return rng.IntN(c.Size()) })},
@@ -99,7 +99,7 @@ var Faults = []Fault{
 	}},
 }
 
-// Named are some of the Faults, in the order of the names.
+// Named returns the Faults with the given names, in that order.
 func Named(t testing.TB, names ...string) []Fault {
 	t.Helper()
 	var all []Fault
@@ -117,8 +117,8 @@ func Named(t testing.TB, names ...string) []Fault {
 	return all
 }
 
-// Inflict has faults happen one after the other under a load, each followed by a
-// time in which all is well: writes go on then.
+// Inflict injects faults one after the other under a load. After each one it waits until
+// writes make progress.
 func Inflict(t testing.TB, c *Cluster, l *Load, rng *rand.Rand, faults ...Fault) {
 	t.Helper()
 	for i, f := range faults {

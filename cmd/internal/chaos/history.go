@@ -11,7 +11,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// action is what a client did to a job.
+// action is a kind of request of a client.
 type action uint8
 
 const (
@@ -24,20 +24,20 @@ const (
 // step is one request of a client that concerns one job.
 type step struct {
 	what  action
-	known bool   // the answer came; without it the request may or may not have been done
-	state string // what a strong read answered
+	known bool   // an answer arrived; without one the request may or may not have been done
+	state string // the job's state in the answer of a strong read
 }
 
-// History is what all clients were told, by job.
+// History has the requests and answers of all clients, by job.
 type History struct {
 	start time.Time
 
 	mu         sync.Mutex
 	jobs       map[string][]porcupine.Operation
-	lostEnq    int // enqueues whose outcome is not known
+	lostEnq    int // enqueues without a known outcome
 	lostFetch  int
 	lostAck    int
-	deliveries map[string][]string // job -> who was given it
+	deliveries map[string][]string // job -> the workers it was delivered to
 	wrong      []string
 }
 
@@ -47,7 +47,7 @@ func newHistory() *History {
 
 func (h *History) now() int64 { return int64(time.Since(h.start)) }
 
-// forever is when a request returns whose answer never came.
+// forever is the return time of a request without an answer.
 const forever = int64(1) << 62
 
 func (h *History) add(job string, client int, call int64, s step) {
@@ -66,15 +66,15 @@ func (h *History) count(n *int) {
 	*n++
 }
 
-// violate notes a promise that was broken.
+// violate records a broken guarantee.
 func (h *History) violate(format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.wrong = append(h.wrong, fmt.Sprintf(format, args...))
 }
 
-// deliver notes who was given a job. Leases outlast the test, so that nobody else
-// may be given it.
+// deliver records the delivery of a job to a worker. Leases outlast the test, so a second
+// worker must not receive the job.
 func (h *History) deliver(job, worker string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +84,7 @@ func (h *History) deliver(job, worker string) {
 	}
 }
 
-// with lists the jobs of which an action is known to have been done, sorted.
+// with returns the jobs, sorted, for which an action is known to have been done.
 func (h *History) with(what action) []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,13 +104,13 @@ func (h *History) with(what action) []string {
 const (
 	absent uint8 = iota
 	pending
-	lent // leased to a client whose answer was lost; it may be put back
+	lent // leased to a client whose answer was lost; the lease may be returned
 	leased
 	done
 )
 
-// model is a job as clients may see it: what was acknowledged has happened before
-// the answer, and nothing that has happened is undone.
+// model is a job as clients may see it: an acknowledged request took effect before its
+// answer, and no effect is undone.
 var model = porcupine.Model{
 	Init: func() any { return absent },
 	Step: func(state, input, _ any) (bool, any) {
@@ -133,7 +133,7 @@ var model = porcupine.Model{
 	DescribeOperation: func(input, _ any) string { return fmt.Sprintf("%+v", input) },
 }
 
-// sees is a read's step.
+// sees applies a read with a state to the model.
 func sees(now uint8, word string) (bool, uint8) {
 	switch word {
 	case "pending":
@@ -149,15 +149,15 @@ func sees(now uint8, word string) (bool, uint8) {
 	return false, now
 }
 
-// Linearizable checks every job's history and answers those that no order of the
-// requests explains.
+// Linearizable checks every job's history and returns those that no order of the requests
+// explains.
 func (h *History) Linearizable() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var bad []string
 	for id, ops := range h.jobs {
 		if !slices.ContainsFunc(ops, func(o porcupine.Operation) bool { return o.Input.(step).what == enqueued }) {
-			// Its enqueue's answer was lost, and with it the id: it happened sometime.
+			// The answer of its enqueue was lost, and the id with it: it happened at some time.
 			s := step{what: enqueued}
 			ops = append(ops, porcupine.Operation{Input: s, Output: s, Call: 0, Return: forever})
 		}

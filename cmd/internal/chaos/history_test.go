@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHistory shows the checker broken promises of every kind and some that only
-// look like it.
+// TestHistory gives the checker every kind of broken guarantee, and histories that only
+// look broken.
 func TestHistory(t *testing.T) {
 	t.Parallel()
 	enq := step{what: enqueued, known: true}
@@ -40,7 +40,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestDeliveries: a job is given to nobody else while its lease lives.
+// TestDeliveries expects that no second worker receives a job while its lease lasts.
 func TestDeliveries(t *testing.T) {
 	t.Parallel()
 	h := newHistory()

@@ -17,21 +17,21 @@ import (
 
 const (
 	queue = "chaos"
-	// lease outlasts every test: a job that is given out twice was leased twice at
-	// once.
+	// lease outlasts every test, so that a job that is delivered twice was leased twice at the
+	// same time.
 	lease = 3600 // seconds
-	// requestLimit is how long a client waits for an answer before it counts as lost.
+	// requestLimit is the time after which an answer counts as lost.
 	requestLimit = 3 * time.Second
 	ackTries     = 1000
 )
 
-// Load is clients that enqueue, fetch, ack and read at all nodes of a cluster, and
-// the history of what they were told.
+// Load is a set of clients that enqueue, fetch, ack and read at all nodes of a cluster, with
+// the history of their requests and answers.
 type Load struct {
 	History *History
 
 	cluster *Cluster
-	acks    atomic.Int64 // acknowledged enqueues and acks: progress
+	acks    atomic.Int64 // acknowledged enqueues and acks, the measure of progress
 	gap     gap
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -53,7 +53,7 @@ func (g *gap) note(now time.Time) {
 	g.last = now
 }
 
-// take answers the longest gap since the last call, up to now.
+// take returns the longest gap since the last call, up to now.
 func (g *gap) take() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -62,7 +62,7 @@ func (g *gap) take() time.Duration {
 	return most
 }
 
-// StartLoad starts as many producers, workers and readers. It ends with Finish.
+// StartLoad starts the given number of producers, of workers and of readers. Finish ends it.
 func StartLoad(t testing.TB, c *Cluster, clients int) *Load {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -75,7 +75,8 @@ func StartLoad(t testing.TB, c *Cluster, clients int) *Load {
 	return l
 }
 
-// any is a client of a node that is drawn anew for each request: some are down.
+// any returns the client of a random node. Each request draws again, because some nodes are
+// down.
 func (l *Load) any() *client.Client { return l.cluster.Client(rand.IntN(l.cluster.Size())) }
 
 func (l *Load) produce(ctx context.Context, who int) {
@@ -119,7 +120,7 @@ func (l *Load) work(ctx context.Context, who int) {
 	}
 }
 
-// ack repeats until it is told: a worker that gives up is no use to anybody.
+// ack repeats an ack until it is answered, as a worker does.
 func (l *Load) ack(ctx context.Context, who int, job *api.FetchedJob) {
 	for range ackTries {
 		call := l.History.now()
@@ -140,8 +141,8 @@ func (l *Load) ack(ctx context.Context, who int, job *api.FetchedJob) {
 	}
 }
 
-// read looks at jobs that are known, as they are everywhere: a strong read at any
-// node shows all that was acknowledged before.
+// read reads known jobs with strong consistency at any node. Such a read must show every
+// write that was acknowledged before it.
 func (l *Load) read(ctx context.Context, who int) {
 	for ctx.Err() == nil {
 		known := l.History.with(enqueued)
@@ -149,7 +150,7 @@ func (l *Load) read(ctx context.Context, who int) {
 			pause(ctx)
 			continue
 		}
-		// Mostly new ones, which still change.
+		// New jobs, because they still change.
 		from := max(0, len(known)-200)
 		for range 20 {
 			id := known[from+rand.IntN(len(known)-from)]
@@ -167,8 +168,8 @@ func (l *Load) read(ctx context.Context, who int) {
 	}
 }
 
-// refused says whether the server said that it has done nothing. What says nothing
-// of the kind may have been done.
+// refused reports whether an error proves that the server did nothing. After any other
+// error the request may have been done.
 func refused(err error) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Code.Status() < 500
@@ -182,15 +183,15 @@ func pause(ctx context.Context) {
 	}
 }
 
-// AwaitProgress waits until clients were told of so many more writes.
+// AwaitProgress waits for the given number of further acknowledged writes.
 func (l *Load) AwaitProgress(t testing.TB, writes int64) {
 	t.Helper()
 	target := l.acks.Load() + writes
 	l.cluster.await(t, fmt.Sprintf("%d acknowledged writes more", writes), func(context.Context) bool { return l.acks.Load() >= target })
 }
 
-// Finish ends the load once all nodes are well, and checks what clients were told
-// against what the cluster says.
+// Finish ends the load after all nodes have recovered, and compares the clients' answers
+// with the state of the cluster.
 func (l *Load) Finish(t testing.TB) {
 	t.Helper()
 	l.stop()
@@ -207,8 +208,8 @@ func (l *Load) Finish(t testing.TB) {
 		len(h.with(enqueued)), len(h.with(acked)), h.lostEnq, h.lostFetch, h.lostAck)
 }
 
-// recount looks at every job at the end: acknowledged jobs are there, acknowledged
-// acks stand, at every node, and nobody has more than can be.
+// recount checks every job on every node at the end: acknowledged jobs exist, acknowledged
+// acks stand, and the number of jobs is possible.
 func (l *Load) recount(t testing.TB) {
 	t.Helper()
 	enq, ack := l.History.with(enqueued), l.History.with(acked)

@@ -1,7 +1,11 @@
-// Package chaos runs clusters of our real binaries on networks that can be cut,
-// puts a load on them, makes things go wrong, and checks what clients were told.
-// It is used by tests alone and speaks to the nodes as clients do, through
-// api/client.
+// Package chaos runs clusters of our real binaries under load, injects faults, and
+// checks the answers that clients received. Only tests use it. It speaks to the nodes as
+// clients do, through api/client.
+//
+// A Cluster runs its nodes on a Network that can be cut. A Load is a set of clients that
+// enqueue, fetch, ack and read; it records every request and answer in a History. Inflict
+// applies Faults one after the other. Load.Finish checks that the History is linearizable
+// and that no job was delivered to two workers.
 package chaos
 
 import (
@@ -16,14 +20,13 @@ import (
 	"testing"
 )
 
-// Network is one network namespace for each node, all on a bridge that this
-// process is on as well. What is cut is cut between nodes only: clients still
-// reach every one of them, so that they can ask a leader that has been deposed
-// without knowing.
+// Network is one network namespace for each node, all on a bridge with this process. Cuts
+// affect only traffic between nodes. Clients still reach every node, so that they can ask
+// a leader that has been deposed without knowing it.
 //
-// A direction is cut by telling the sender a neighbour's address that nobody has:
-// what it sends is lost without a word, as on a broken wire. A blackhole route was
-// rejected, for it gives the sender errors at once.
+// Cut gives the sender a hardware address that no interface has, so that packets are lost
+// silently, as on a broken wire. A blackhole route was rejected, because it returns errors
+// to the sender at once.
 type Network struct {
 	bridge string
 	nodes  []netnsNode
@@ -39,8 +42,8 @@ type netnsNode struct {
 // nobody is a hardware address that no interface has.
 const nobody = "02:00:00:00:00:fe"
 
-// Available says why this machine cannot have a Network; nil = it can, and did for
-// a moment.
+// Available returns an error if this machine cannot have a Network. To find out, it
+// builds one for a moment.
 func Available() error {
 	if os.Geteuid() != 0 {
 		return errors.New("network namespaces need root")
@@ -55,9 +58,9 @@ func Available() error {
 	return errors.Join(err, w.close())
 }
 
-// connected says why the second node does not reach the first. A port that nobody
-// listens on refuses at once where packets pass; a firewall between bridge ports,
-// which some container hosts have, says nothing.
+// connected returns an error if the second node does not reach the first. If packets pass,
+// a port without a listener refuses at once; a firewall between bridge ports, which some
+// container hosts have, drops the packets.
 func (w *Network) connected() error {
 	command, args := w.Inside(1, "timeout", "5", "bash", "-c", ": </dev/tcp/"+w.Addr(0)+"/9")
 	out, err := exec.Command(command, args...).CombinedOutput()
@@ -67,7 +70,7 @@ func (w *Network) connected() error {
 	return nil
 }
 
-// NewNetwork makes a network of n nodes, which is gone at the end of the test.
+// NewNetwork creates a network of n nodes and removes it at the end of the test.
 func NewNetwork(t testing.TB, n int) *Network {
 	t.Helper()
 	w, err := build(fmt.Sprintf("%d %s", os.Getpid(), t.Name()), n)
@@ -82,8 +85,8 @@ func NewNetwork(t testing.TB, n int) *Network {
 	return w
 }
 
-// build makes a network. Several may be there at once: names and addresses derive
-// from what is different in each. After an error what there is must be closed.
+// build creates a network. Names and addresses derive from different, so that several
+// networks can exist at once. The caller closes the network even after an error.
 func build(different string, n int) (*Network, error) {
 	h := fnv.New32a()
 	h.Write([]byte(different))
@@ -133,7 +136,7 @@ func ip(args ...string) error {
 	return nil
 }
 
-// close removes everything, as far as it was made.
+// close removes every part of the network that was created.
 func (w *Network) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,15 +148,15 @@ func (w *Network) close() error {
 	return errors.Join(append(errs, ip("link", "del", w.bridge))...)
 }
 
-// Addr is a node's address.
+// Addr returns a node's address.
 func (w *Network) Addr(node int) string { return w.nodes[node].addr.String() }
 
-// Inside is the command line that runs a command in a node's namespace.
+// Inside returns the command line that runs a command in a node's network namespace.
 func (w *Network) Inside(node int, command string, args ...string) (string, []string) {
 	return "ip", append([]string{"netns", "exec", w.nodes[node].name, command}, args...)
 }
 
-// Cut loses everything that one node sends to another.
+// Cut drops everything that one node sends to another.
 func (w *Network) Cut(t testing.TB, from, to int) {
 	w.run(t, "-n", w.nodes[from].name, "neigh", "replace", w.Addr(to), "lladdr", nobody, "dev", "eth0", "nud", "permanent")
 }
@@ -178,7 +181,7 @@ func (w *Network) Heal(t testing.TB) {
 	for from, node := range w.nodes {
 		for to := range w.nodes {
 			if from != to {
-				// Not there when that direction was never cut.
+				// This fails if the direction was never cut.
 				_ = ip("-n", node.name, "neigh", "del", w.Addr(to), "dev", "eth0")
 			}
 		}
@@ -188,14 +191,14 @@ func (w *Network) Heal(t testing.TB) {
 	}
 }
 
-// lossy says why packets cannot be lost at random here.
+// lossy returns an error if this machine cannot drop packets at random.
 func lossy() error {
 	_, err := exec.LookPath("iptables")
 	return err
 }
 
-// Lose makes the nodes lose a share of the packets they send to each other, from
-// 0 to 1. It reports whether this machine can.
+// Lose makes the nodes drop a share, from 0 to 1, of the packets that they send to each
+// other. It reports whether this machine can.
 func (w *Network) Lose(t testing.TB, share float64) bool {
 	if lossy() != nil {
 		return false

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// NeedCurl skips a test that pastes curl lines where there is no curl. CI has it:
-// .ci/run sees to that.
+// NeedCurl skips a test that runs curl commands if curl is not installed. On CI it fails
+// instead, because .ci/run installs curl.
 func NeedCurl(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err == nil {
@@ -21,8 +21,8 @@ func NeedCurl(t testing.TB) {
 	t.Skip("no curl on this machine")
 }
 
-// Paste runs a line in a shell, as a new user would, with variables besides our
-// own, each "NAME=value".
+// Paste runs a line in a shell, as a new user would, with additional variables, each
+// "NAME=value".
 func Paste(t testing.TB, line string, env ...string) []byte {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", line)
@@ -34,11 +34,11 @@ func Paste(t testing.TB, line string, env ...string) []byte {
 	return out
 }
 
-// curlLine is a curl command, which may go on in the next line within quotes.
+// curlLine matches a curl command, which may continue on the next line within quotes.
 var curlLine = regexp.MustCompile(`(?m)^curl (?:[^'\n]|'[^']*')*$`)
 
-// CurlLines are the curl commands in the fenced blocks of a document that hold a
-// word, in their order. They fail where they would print an error.
+// CurlLines returns the curl commands with a word in the fenced blocks of a document, in
+// order. They get flags that make curl fail on an error answer.
 func CurlLines(t testing.TB, path, word string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -1,5 +1,5 @@
-// Package proctest builds our binaries and runs them as processes, for tests that
-// kill them.
+// Package proctest builds our binaries and runs them as processes, for tests that kill them
+// and for tests that run the commands of the documentation.
 package proctest
 
 import (
@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// StartTimeout is how long a started process may take until it has greeted. It is
-// generous: these tests run beside others on small machines.
+// StartTimeout bounds the time from the start of a process to its ready line. It is
+// generous, because these tests run beside others on small machines.
 const StartTimeout = 2 * time.Minute
 
 var (
@@ -28,8 +28,8 @@ var (
 	built  = map[string]func() (string, error){}
 )
 
-// Main runs a package's tests and removes the binaries they have built: call it
-// from TestMain.
+// Main runs a package's tests and removes the binaries they have built. Call it from
+// TestMain.
 func Main(m *testing.M) {
 	code := m.Run()
 	mu.Lock()
@@ -40,9 +40,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Build builds a command of this module, such as "./cmd/corvo", once for all tests
-// of the package, and answers the binary's path. root is the way to the module's
-// root.
+// Build builds a command of this module, such as "./cmd/corvo", once for all tests of the
+// package, and returns the binary's path. root is the relative path of the module's root.
 func Build(t testing.TB, root, command string) string {
 	t.Helper()
 	mu.Lock()
@@ -75,8 +74,8 @@ func Build(t testing.TB, root, command string) string {
 	return path
 }
 
-// Run runs a binary that must end by itself within a minute, with variables besides our
-// own, and answers its exit code and what it wrote to standard error.
+// Run runs a binary that must end by itself within a minute, with additional variables, and
+// returns its exit code and its standard error.
 func Run(t testing.TB, binary string, env []string, args ...string) (code int, says string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -161,10 +160,10 @@ func Start(t testing.TB, binary, ready string, args ...string) (*Process, error)
 	}
 }
 
-// Log is what the process has written to standard error.
+// Log returns the process's standard error so far.
 func (p *Process) Log() string { return p.log.String() }
 
-// Kill stops the process as a power cut would, as far as the process can tell.
+// Kill ends the process with SIGKILL, which to the process is like a power cut.
 func (p *Process) Kill(t testing.TB) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGKILL); err != nil {
@@ -173,7 +172,7 @@ func (p *Process) Kill(t testing.TB) {
 	<-p.exited
 }
 
-// Terminate asks the process to stop and returns how it ended.
+// Terminate ends the process with SIGTERM and returns the error of its end.
 func (p *Process) Terminate(t testing.TB) error {
 	t.Helper()
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -187,7 +186,7 @@ func (p *Process) Terminate(t testing.TB) error {
 	}
 }
 
-// safeBuilder is a strings.Builder for two goroutines.
+// safeBuilder is a strings.Builder with a lock.
 type safeBuilder struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -205,7 +204,7 @@ func (b *safeBuilder) String() string {
 	return b.text.String()
 }
 
-// Signal sends the process a signal that it does not end by.
+// Signal sends the process a signal that does not end it.
 func (p *Process) Signal(t testing.TB, s syscall.Signal) {
 	t.Helper()
 	if err := p.cmd.Process.Signal(s); err != nil {

@@ -7,17 +7,17 @@ import (
 	"testing"
 )
 
-// Relay is an address that stays while the process behind it is killed and started
-// again on another port.
+// Relay keeps one address while the process behind it is killed and started again on another
+// port.
 type Relay struct {
 	URL string
 
 	mu     sync.Mutex
-	target string // host:port; "" = connections are cut
+	target string // host:port; "" closes connections
 	open   map[net.Conn]bool
 }
 
-// NewRelay listens until the end of the test. Nobody is behind it yet.
+// NewRelay listens until the end of the test. It has no target yet.
 func NewRelay(t testing.TB) *Relay {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +43,7 @@ func NewRelay(t testing.TB) *Relay {
 	return r
 }
 
-// To sends connections to another address from now on, and cuts those there are.
+// To sends new connections to an address and closes the existing ones.
 func (r *Relay) To(address string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

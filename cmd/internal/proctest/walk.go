@@ -11,23 +11,23 @@ import (
 	"testing"
 )
 
-// Step is a curl command of a document, and what it says is answered.
+// Step is a curl command of a document and its documented answer.
 type Step struct {
 	Command string
-	// Answer is a part of the JSON that is answered; empty where the document says
-	// nothing. A text in capitals, such as "JOB_ID", stands for any text, and in later
-	// commands for that text.
+	// Answer is a part of the expected JSON, or empty if the document shows no answer. A
+	// text in capitals, such as "JOB_ID", matches any text and stands for that text in later
+	// commands.
 	Answer string
 }
 
 var (
-	answerLine = regexp.MustCompile(`^#> (.*)$`)
-	placeName  = regexp.MustCompile(`^[A-Z][A-Z_]+$`)
-	nameInText = regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
+	answerLine  = regexp.MustCompile(`^#> (.*)$`)
+	placeholder = regexp.MustCompile(`^[A-Z][A-Z_]+$`)
+	nameInText  = regexp.MustCompile(`\b[A-Z][A-Z_]+\b`)
 )
 
-// Steps are the curl commands in the fenced blocks of a document, in their order,
-// each with the lines after it that begin with "#> ".
+// Steps returns the curl commands in the fenced blocks of a document, in order, each with
+// the lines after it that begin with "#> ".
 func Steps(t testing.TB, path string) (steps []Step) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -57,13 +57,13 @@ func Steps(t testing.TB, path string) (steps []Step) {
 	return steps
 }
 
-// Walk pastes a document's commands one after the other and holds the answers
-// against what it says.
+// Walk runs a document's commands one after the other and compares the answers with the
+// documented ones.
 func Walk(t testing.TB, path string, env ...string) {
 	t.Helper()
 	known, dir := map[string]string{}, t.TempDir() // for files that the commands write
 	for _, step := range Steps(t, path) {
-		command := "cd " + dir + " && " + placed(step.Command, known)
+		command := "cd " + dir + " && " + substituted(step.Command, known)
 		answer := Paste(t, command, env...)
 		if step.Answer == "" {
 			continue
@@ -81,8 +81,8 @@ func Walk(t testing.TB, path string, env ...string) {
 	}
 }
 
-// placed is a text with what its names stand for in their places.
-func placed(text string, known map[string]string) string {
+// substituted replaces the names in a text by their values.
+func substituted(text string, known map[string]string) string {
 	return nameInText.ReplaceAllStringFunc(text, func(name string) string {
 		if of, ok := known[name]; ok {
 			return of
@@ -91,10 +91,10 @@ func placed(text string, known map[string]string) string {
 	})
 }
 
-// others stands at the end of a list for elements that the document does not show.
+// others, at the end of a list, stands for elements that the document does not show.
 const others = "..."
 
-// among finds each of some elements in a list, in any order.
+// among returns an error if one of the wanted elements is not in a list, in any order.
 func among(want, list []any, known map[string]string) error {
 	for i, element := range want {
 		err := fmt.Errorf("the list is empty")
@@ -112,7 +112,8 @@ func among(want, list []any, known map[string]string) error {
 	return nil
 }
 
-// within says where a document says what is not answered.
+// within returns an error that locates the first difference between a documented answer and
+// the real one. The real answer may have additional members.
 func within(want, got any, known map[string]string) error {
 	switch want := want.(type) {
 	case map[string]any:
@@ -121,7 +122,7 @@ func within(want, got any, known map[string]string) error {
 			return fmt.Errorf("%v is no object", got)
 		}
 		for name, value := range want {
-			name = placed(name, known) // such as the id of a job, in an answer by job
+			name = substituted(name, known) // such as the id of a job, in an answer by job
 			if err := within(value, object[name], known); err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
@@ -142,7 +143,7 @@ func within(want, got any, known map[string]string) error {
 		}
 		return nil
 	case string:
-		if text, ok := got.(string); ok && placeName.MatchString(want) {
+		if text, ok := got.(string); ok && placeholder.MatchString(want) {
 			if before, again := known[want]; again && before != text {
 				return fmt.Errorf("%s was %q and is %q", want, before, text)
 			}
