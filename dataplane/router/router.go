@@ -1,7 +1,7 @@
-// Package router finds the shard of a namespace that a queue or a job lies on, and
-// asks several at once. A queue lies on the shard of its slot, for ever; a job
-// where it was born, unless it has been moved. It decides nothing about jobs, and
-// may import host and what host may.
+// Package router finds the shard of a queue or a job, and sends requests to several
+// shards at once. A queue belongs to the shard of its hash slot for ever. A job belongs to
+// the shard on which it was enqueued, unless it has been moved. The package decides
+// nothing about jobs, and may import host and every package that host may import.
 package router
 
 import (
@@ -12,31 +12,32 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// ShardOf is the shard of a slot where there are so many shards: each has as many
-// slots as any other, or one more.
+// ShardOf returns the shard of a hash slot, given the number of shards. The numbers of
+// slots of two shards differ by at most one.
 func ShardOf(slot uint16, shards int) int { return int(slot) * shards / job.Slots }
 
-// Shards are the open cells of a namespace.
+// Shards has the open cells of a namespace, one per shard.
 type Shards struct {
 	cells []*cell.Cell
 }
 
-// Open are the shards of a namespace that the host has open.
+// Open returns the shards of a namespace that is open on the host.
 func Open(h *host.Host, ns tenancy.NamespaceID) (Shards, error) {
 	cells, err := h.Cells(ns)
 	return Shards{cells}, err
 }
 
-// Count is how many there are, at least one.
+// Count returns the number of shards, at least one.
 func (s Shards) Count() int { return len(s.cells) }
 
-// All are the cells by shard, for reading.
+// All returns the cells by shard. The caller must not change the slice.
 func (s Shards) All() []*cell.Cell { return s.cells }
 
-// Home is the shard of what belongs to the namespace as a whole: its keys.
+// Home returns the first shard, which keeps the records of the whole namespace, such as
+// its API keys.
 func (s Shards) Home() *cell.Cell { return s.cells[0] }
 
-// Of is the shard of a queue.
+// Of returns the shard of a queue.
 func (s Shards) Of(queue string) *cell.Cell {
 	if len(s.cells) == 1 {
 		return s.cells[0]
@@ -44,7 +45,7 @@ func (s Shards) Of(queue string) *cell.Cell {
 	return s.cells[ShardOf(job.SlotOf(queue), len(s.cells))]
 }
 
-// Birth is the shard a job was born on.
+// Birth returns the shard on which a job was enqueued.
 func (s Shards) Birth(id job.ID) *cell.Cell {
 	if len(s.cells) == 1 {
 		return s.cells[0]
@@ -52,25 +53,26 @@ func (s Shards) Birth(id job.ID) *cell.Cell {
 	return s.cells[ShardOf(id.Slot(), len(s.cells))]
 }
 
-// OfJob is the shard a job is on, or on its way to, as far as this node knows; of
-// one that never was it is the shard it would have been born on.
+// OfJob returns the shard that has a job or to which it is being moved, as far as this
+// node knows. For an unknown id it returns the shard of the id's hash slot.
 //
-// Each shard here shows a moment of its own: one that lags may still send on a job
-// that is back. So only a forward of a later move than the one before is followed.
+// The shards on this node may lag by different times: a shard that lags may still forward
+// a job that has returned. OfJob therefore follows a forward only if its move is later
+// than the one before.
 func (s Shards) OfJob(id job.ID) (*cell.Cell, error) {
 	at, _, err := s.Follow(id)
 	return at, err
 }
 
-// Passage is how a job came to a shard, or is on its way there.
+// Passage is the last move of a job between shards.
 type Passage struct {
-	From  *cell.Cell // the shard it left last
-	Queue string     // it left for
+	From  *cell.Cell // the shard that the job left
+	Queue string     // the queue to which the job was moved
 	to    *cell.Cell
 }
 
-// Follow is OfJob, and how the job went there; nil where it is where it was born,
-// because it never left or because it is back.
+// Follow returns the shard of OfJob and the job's last move. The move is nil if the job
+// is on the shard on which it was enqueued, because it never left or has returned.
 func (s Shards) Follow(id job.ID) (at *cell.Cell, by *Passage, err error) {
 	at = s.Birth(id)
 	if len(s.cells) == 1 {
@@ -92,9 +94,9 @@ func (s Shards) Follow(id job.ID) (at *cell.Cell, by *Passage, err error) {
 	}
 }
 
-// Over says that the job has come to where it went, whatever became of it there
-// since. All that is sent goes in order, so it is known once nothing waits to be
-// sent; while something does, it is not.
+// Over reports whether the job has certainly arrived, even if it was changed or removed
+// since. Messages between two shards are delivered in order, so the job has arrived if no
+// message waits. While one waits, Over returns false.
 func (p *Passage) Over() bool {
 	for _, box := range p.From.State().Outboxes() {
 		if box.Shard == p.to.Shard() {
@@ -104,8 +106,8 @@ func (p *Passage) Over() bool {
 	return true
 }
 
-// OnItsWay answers who asks for a job that has left a shard and has not been seen
-// on the next.
+// OnItsWay returns the error for a request about a job that has left a shard and has not
+// been seen on the next one.
 func OnItsWay(id job.ID) *api.Error {
 	err := api.Errorf(api.ViewBehind, "job %s is being moved to another shard: try again in a moment", id)
 	err.RetryAfter = retryMove

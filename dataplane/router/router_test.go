@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// open is a namespace with so many shards.
+// open opens a namespace with the given number of shards.
 func open(t *testing.T, shards int) Shards {
 	t.Helper()
 	h, err := host.Open(host.Config{DataDir: t.TempDir(), NodeID: "n1", Logger: slog.New(slog.DiscardHandler)})
@@ -39,8 +39,8 @@ func open(t *testing.T, shards int) Shards {
 	return s
 }
 
-// Every slot has a shard, neighbours the same or the next, and each shard its
-// share.
+// TestSlotsAreDealtEvenly expects that neighbouring slots have the same or the next shard
+// and that all shards have equal shares.
 func TestSlotsAreDealtEvenly(t *testing.T) {
 	t.Parallel()
 	for _, shards := range []int{1, 2, 3, 4, 7, host.MaxShards} {
@@ -60,7 +60,8 @@ func TestSlotsAreDealtEvenly(t *testing.T) {
 	}
 }
 
-// A job is looked for where its queue was when it was born.
+// TestAJobIsOnTheShardOfItsQueue expects the id of a job to lead to the shard of the queue
+// in which it was enqueued.
 func TestAJobIsOnTheShardOfItsQueue(t *testing.T) {
 	t.Parallel()
 	s := open(t, 4)
@@ -79,7 +80,7 @@ func TestAJobIsOnTheShardOfItsQueue(t *testing.T) {
 	}
 }
 
-// Runs keep the order of the queues whatever shards they lie on.
+// TestRunsKeepTheOrder expects runs in the order of the queues.
 func TestRunsKeepTheOrder(t *testing.T) {
 	t.Parallel()
 	s := open(t, 2)
@@ -119,8 +120,8 @@ func TestSplitKeepsPositions(t *testing.T) {
 	}
 }
 
-// All is done, so many at once and no more, and the error is that of the first in
-// order, not in time.
+// TestScatter expects every call to be made, at most MaxScatter at once, and the error of
+// the first failed call in order of position, not of time.
 func TestScatter(t *testing.T) {
 	t.Parallel()
 	const n = 5 * MaxScatter

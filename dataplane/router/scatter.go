@@ -8,20 +8,20 @@ import (
 	"github.com/corvo/corvo/dataplane/cell"
 )
 
-// MaxScatter is how many shards one request asks at once.
+// MaxScatter is the number of shards that one request asks at once.
 const MaxScatter = 8
 
-// retryMove is about how long a job is on its way between two shards.
+// retryMove is about the time that a move between two shards takes.
 const retryMove = time.Second
 
-// Run is a part of a list that lies on one shard.
+// Run is a part of a list of queues that belongs to one shard.
 type Run struct {
 	Cell  *cell.Cell
 	Items []string
 }
 
-// Runs cuts a list of queues into runs of neighbours on the same shard, so that
-// who goes through them goes through the queues in their order.
+// Runs cuts a list of queues into runs of neighbours on the same shard, so that the runs
+// keep the order of the queues.
 func (s Shards) Runs(queues []string) []Run {
 	if len(s.cells) == 1 {
 		return []Run{{s.cells[0], queues}}
@@ -37,15 +37,14 @@ func (s Shards) Runs(queues []string) []Run {
 	return runs
 }
 
-// Part is the positions, in order, of those of a request's items that lie on one
-// shard.
+// Part has the positions, in order, of a request's items that belong to one shard.
 type Part struct {
 	Cell *cell.Cell
 	At   []int
 }
 
-// Split sorts the items of a request by the shard that of names for each position,
-// the shard of the first item first.
+// Split groups the n items of a request by shard, with of returning the shard of each
+// position. The shard of the first item comes first.
 func Split(n int, of func(i int) *cell.Cell) []Part {
 	var parts []Part
 next:
@@ -62,9 +61,9 @@ next:
 	return parts
 }
 
-// Collect does something n times, MaxScatter at once, and returns, when all of it
-// is done, the error of each. Nothing is cut short by the failure of another, for
-// what was begun may happen all the same.
+// Collect calls do n times, MaxScatter at once, and returns the error of each call after
+// all have returned. A failure does not stop the other calls, because calls that have
+// begun may take effect anyway.
 func Collect(n int, do func(i int) error) []error {
 	errs := make([]error, n)
 	if n == 1 {
@@ -84,8 +83,8 @@ func Collect(n int, do func(i int) error) []error {
 	return errs
 }
 
-// Scatter is Collect for who wants one error: that of the first, in their order,
-// that failed.
+// Scatter calls do like Collect and returns the error of the first failed call in order of
+// position, not of time.
 func Scatter(n int, do func(i int) error) error {
 	if n == 1 {
 		return do(0)

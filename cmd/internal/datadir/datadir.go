@@ -19,18 +19,18 @@ const (
 	ControlPlane Kind = "control plane"
 	Gateway      Kind = "gateway"
 	Host         Kind = "cloud host"
-	Original     Kind = "Corvo 0.3" // which no process of ours opens
+	Original     Kind = "Corvo 0.3" // none of our processes opens it
 )
 
-// layout says how a kind is recognised and used.
+// layout describes how to recognise and use a kind of directory.
 type layout struct {
 	kind    Kind
-	marks   []string // patterns of paths below the directory; any one of them tells the kind
-	command string   // starts a process on the directory; "" for what only an import reads
+	marks   []string // patterns of paths below the directory; any one of them identifies the kind
+	command string   // starts a process on the directory; "" if only an import reads it
 	other   string   // an example of a directory for a process of this kind
 }
 
-// layouts stand in the order in which they are tried. A development cloud comes
+// layouts are in the order in which they are tried. A development cloud comes
 // first because it contains a control plane, and a host comes before a node because
 // both keep namespaces below ns.
 var layouts = []layout{
@@ -59,15 +59,15 @@ func Check(dir string, want Kind) error {
 		dir, held.kind, mark, want, other, held.advice(dir))
 }
 
-// advice says how to get at what is in a directory.
+// advice returns the command that uses the data in a directory.
 func (l layout) advice(dir string) string {
 	if l.command == "" {
 		return "then copy from the running 0.3 with corvo admin import --from-0.3 URL"
 	}
-	return fmt.Sprintf("%s --data-dir %s starts what is there", l.command, dir)
+	return fmt.Sprintf("%s --data-dir %s uses the existing data", l.command, dir)
 }
 
-// find returns the layout of a directory and the file that tells it.
+// find returns the layout of a directory and the file that identifies it.
 func find(dir string) (held layout, mark string, err error) {
 	for _, l := range layouts {
 		for _, pattern := range l.marks {
@@ -83,7 +83,7 @@ func find(dir string) (held layout, mark string, err error) {
 	return layout{}, "", nil
 }
 
-// escape quotes the characters of a path that mean something in a pattern.
+// escape quotes the characters of a path that have a meaning in a pattern.
 func escape(path string) string {
 	var out []byte
 	for _, c := range []byte(path) {
