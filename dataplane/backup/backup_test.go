@@ -18,7 +18,7 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// shard is a store that was written to by hand.
+// shard is a store whose records the tests write themselves.
 type shard struct {
 	*state.Store
 	number int
@@ -69,7 +69,7 @@ func (x *shard) trim(t testing.TB, to int, upTo uint64) {
 	x.entry(t, func(tx *state.Tx) error { return tx.TrimOutbox(uint32(to), upTo) })
 }
 
-// file is a backup of shards.
+// file returns a backup of shards.
 func file(t testing.TB, shards ...*shard) []byte {
 	t.Helper()
 	var stores []*state.Store
@@ -128,8 +128,8 @@ func TestABackupHoldsWhatItWasTakenOf(t *testing.T) {
 	}
 }
 
-// Whatever becomes of a file, it is refused: each byte of it changed, all that may be
-// missing at its end, and anything behind it.
+// The test changes each byte of a file, cuts it at every length and appends data. Verify
+// must refuse all of these files.
 func TestADamagedBackupIsRefused(t *testing.T) {
 	t.Parallel()
 	good := file(t, openShard(t, 0), openShard(t, 1))
@@ -156,7 +156,7 @@ func TestADamagedBackupIsRefused(t *testing.T) {
 	}
 }
 
-// forged is a file with right hashes, whatever is in it.
+// forged returns a file with right hashes and arbitrary parts.
 func forged(t testing.TB, header any, parts ...func(w *writer) error) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -190,7 +190,7 @@ func raw(k kind, payload string) func(*writer) error {
 	return func(w *writer) error { return w.part(k, 0, []byte(payload)) }
 }
 
-// Files with right hashes that no binary of ours has written.
+// The files have right hashes but contents that our binaries never write.
 func TestAForgedBackupIsRefused(t *testing.T) {
 	t.Parallel()
 	h := Header{Format: Format, FeatureLevel: 1, Version: "v1", Namespace: "default", Created: time.Unix(1e9, 0).UTC(), Shards: []Shard{
@@ -238,10 +238,10 @@ func TestAForgedBackupIsRefused(t *testing.T) {
 	}
 }
 
-// A part has a bound.
+// A part at the bound is read, and one above it is refused.
 func TestTheLengthOfAPartIsBounded(t *testing.T) {
 	t.Parallel()
-	for length, says := range map[uint32]string{maxPartBytes: "truncated", maxPartBytes + 1: "says that it has"} {
+	for length, says := range map[uint32]string{maxPartBytes: "truncated", maxPartBytes + 1: "has a length of"} {
 		b := append([]byte(magic), byte(kindHeader), 0, 0, 0, 0)
 		b = append(binary.LittleEndian.AppendUint32(b, length), make([]byte, 100)...)
 		if _, _, err := Verify(bytes.NewReader(b)); err == nil || !strings.Contains(err.Error(), says) {
@@ -250,7 +250,7 @@ func TestTheLengthOfAPartIsBounded(t *testing.T) {
 	}
 }
 
-// A cut whose stores were frozen at different times is made one.
+// Take must make a cut consistent whose stores were frozen at different times.
 func TestACutIsOfOneMoment(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]struct {
@@ -298,7 +298,7 @@ func TestACutIsOfOneMoment(t *testing.T) {
 	}
 }
 
-// A store that does not come after is said, not waited for.
+// Take must return an error for a store that does not advance, and not wait for ever.
 func TestACutThatCannotBeIsRefused(t *testing.T) {
 	t.Parallel()
 	a, b := openShard(t, 0), openShard(t, 1)
@@ -313,7 +313,8 @@ func TestACutThatCannotBeIsRefused(t *testing.T) {
 	}
 }
 
-// FuzzVerify reads anything as a backup. What it takes is what would be written of it.
+// FuzzVerify reads arbitrary bytes as a backup. A refusal must be typed and short. An accepted
+// file must contain its header as this package would write it.
 func FuzzVerify(f *testing.F) {
 	a, b := openShard(f, 0), openShard(f, 1)
 	a.send(f, 1, 100)

@@ -12,26 +12,26 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Cut is the stores of a namespace's shards at one moment: whatever one of them has
-// received, the other has sent, and what it has not received the other has kept. A
-// store by itself is as an entry left it.
+// Cut is a consistent set of snapshots of a namespace's shards: every message that one
+// shard has received, the other has sent, and every message that it has not received, the
+// other still keeps. Each snapshot shows its store after a whole entry.
 //
-// Shards have no common clock, and a store here may be behind its leader by some
-// entries. So the stores are frozen one after the other, which takes microseconds, and
-// then compared; one that turns out to be behind what another knows of it is frozen
-// again when it has gone on. No shard is held up for it.
+// Shards have no common clock, and a store on this node may be some entries behind its
+// leader. Take therefore freezes the stores one after the other, which takes microseconds,
+// and compares the snapshots. If another shard knows a later state of a store than its
+// snapshot, Take waits until the store has advanced and freezes it again. No shard waits.
 type Cut struct {
 	shards []*state.Snapshot
 }
 
 const (
-	// cutWait is how long Take waits for a store to come to what others know of it.
+	// cutWait bounds the wait of Take for stores to advance.
 	cutWait = 5 * time.Second
-	// cutStep is how often it looks.
+	// cutStep is the interval at which it checks them.
 	cutStep = 2 * time.Millisecond
 )
 
-// Take freezes the stores, which are given by shard. Close lets them go.
+// Take freezes the stores, given in the order of shards. Close releases them.
 func Take(ctx context.Context, stores []*state.Store) (_ *Cut, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cutWait)
 	defer cancel()
@@ -47,7 +47,7 @@ func Take(ctx context.Context, stores []*state.Store) (_ *Cut, err error) {
 	return c, c.settle(ctx, stores)
 }
 
-// settle freezes stores again until none is late.
+// settle freezes late stores again until none is late.
 func (c *Cut) settle(ctx context.Context, stores []*state.Store) error {
 	for {
 		late, err := c.late()
@@ -55,7 +55,7 @@ func (c *Cut) settle(ctx context.Context, stores []*state.Store) error {
 			return err
 		}
 		if err := passed(ctx, stores[late], c.shards[late].Head().Index); err != nil {
-			e := api.Wrap(err, api.ViewBehind, fmt.Sprintf("shard %d on this node is behind what the others have heard of it, and does not come after: try again, or ask another node", late))
+			e := api.Wrap(err, api.ViewBehind, fmt.Sprintf("shard %d on this node is behind the other shards and does not catch up: try again, or ask another node", late))
 			e.RetryAfter = time.Second
 			return e
 		}
@@ -66,7 +66,7 @@ func (c *Cut) settle(ctx context.Context, stores []*state.Store) error {
 	}
 }
 
-// passed returns when a store is behind an entry.
+// passed waits until a store has applied an entry after index.
 func passed(ctx context.Context, s *state.Store, index uint64) error {
 	for s.Applied().Index <= index {
 		select {
@@ -78,7 +78,7 @@ func passed(ctx context.Context, s *state.Store, index uint64) error {
 	return nil
 }
 
-// late is a shard whose snapshot is older than what another's says of it; -1 = none.
+// late returns a shard whose snapshot is older than another's snapshot shows, or -1.
 func (c *Cut) late() (int, error) {
 	if len(c.shards) == 1 {
 		return -1, nil
@@ -101,7 +101,7 @@ func (c *Cut) late() (int, error) {
 			}
 			got := crossings[b][uint32(a)]
 			if !bytes.Equal(got.Incarnation, from.Head().GetIncarnation()) {
-				got.Received = 0 // of an earlier history of the sender
+				got.Received = 0 // counted in an earlier history of the sender
 			}
 			switch {
 			case got.Received >= sent.Next:
@@ -130,7 +130,7 @@ func (c *Cut) Write(to io.Writer, namespace, version string, created time.Time) 
 	return write(to, h, c.shards)
 }
 
-// Close lets the stores go.
+// Close releases the snapshots.
 func (c *Cut) Close() error {
 	var errs []error
 	for _, v := range c.shards {

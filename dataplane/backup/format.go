@@ -1,7 +1,7 @@
-// Package backup owns the file that a namespace is backed up to: how the stores of
-// its shards are cut at one moment, written, and read back. It does not say who may
-// ask for it, and not where a restored node lies. It may import dataplane/state and
-// what that may.
+// Package backup owns the backup file of a namespace: it takes consistent snapshots of all
+// shards, writes them, and reads and checks the file. It does not decide who may request a
+// backup or where a restored node is. It may import dataplane/state and every package that
+// state may import.
 package backup
 
 import (
@@ -25,17 +25,17 @@ import (
 //	magic  8 bytes
 //	parts  each: kind 1, shard 4, length 4, payload, SHA-256 32
 //
-// A part's hash is of the hash before it (of the magic, at first), its kind, shard and
-// length and its payload. So no part can be changed, left out, doubled or moved, and
-// none of another file be put in, and who has read the last one has checked them all.
+// A part's hash covers the hash before it (at first, that of the magic), its kind, shard,
+// length and payload. So no part can be changed, left out, doubled, moved or taken from
+// another file, and a reader that has read the last part has checked all of them.
 //
-// The first part is the header, in JSON. Then come the pairs of each shard's store, in
-// the order of shards and keys, many to a part: each is the length of the key, the key,
-// the length of the value and the value, the lengths as varints. The last part is the
-// trailer, in JSON; a file that ends before it, or goes on after it, is refused.
+// The first part is the header, in JSON. Then follow the pairs of each shard's store, in
+// the order of shards and store keys, many to a part: the length of the key, the key, the
+// length of the value, and the value, with lengths as varints. The last part is the
+// trailer, in JSON. A file that ends before it or continues after it is refused.
 const magic = "CORVOBAK"
 
-// Format is the version of the format that is written; none above it is read.
+// Format is the version of the format that this package writes, and the highest it reads.
 const Format = 1
 
 type kind byte
@@ -47,30 +47,29 @@ const (
 )
 
 const (
-	// partBytes is how much of pairs makes a part, which ends with the pair that
-	// reaches it.
+	// partBytes is the size at which a part of pairs ends, after the pair that reaches it.
 	partBytes = 256 << 10
-	// maxPartBytes is the most a part may have: what makes one, and the largest pair,
-	// an op on its way to another shard with room for its key.
+	// maxPartBytes is the maximum size of a part: partBytes and the largest pair, which is an
+	// op in an outbox with its key.
 	maxPartBytes = partBytes + job.MaxOpBytes + 1<<20
-	// maxRest is the longest rest between two parts, which lasts as long as the part
-	// took: a backup is not urgent, and takes half of a processor at most.
+	// maxRest bounds the pause after each part. The pause lasts as long as the part took, so
+	// that a backup, which is not urgent, takes at most half a processor.
 	maxRest = 20 * time.Millisecond
 	// maxShards bounds the shards that a header may name.
 	maxShards = 1 << 10
 )
 
-// Header says what a backup is of.
+// Header describes a backup.
 type Header struct {
 	Format       int       `json:"format"`
-	FeatureLevel uint32    `json:"feature_level"` // of the stores: whoever restores must know it
+	FeatureLevel uint32    `json:"feature_level"` // of the stores; a binary must know it to restore
 	Version      string    `json:"version"`       // of the binary that wrote the file
 	Namespace    string    `json:"namespace"`
 	Created      time.Time `json:"created"`
 	Shards       []Shard   `json:"shards"`
 }
 
-// Shard is where a shard's store was.
+// Shard is the position of a shard's store in its log.
 type Shard struct {
 	Group       string            `json:"group"`
 	Incarnation entry.Incarnation `json:"incarnation"`
@@ -78,7 +77,7 @@ type Shard struct {
 	Term        uint64            `json:"term"`
 }
 
-// Trailer counts what went before it.
+// Trailer has the counts of all parts before it.
 type Trailer struct {
 	Pairs []uint64 `json:"pairs"` // by shard
 	Bytes uint64   `json:"bytes"` // of keys and values
@@ -101,12 +100,12 @@ func (h *Header) check() error {
 	return nil
 }
 
-// damaged is the refusal of a file that is not what was written.
+// damaged returns the error that refuses a damaged file.
 func damaged(format string, args ...any) error {
 	return api.Errorf(api.ValidationError, "the backup is damaged: %s. Use another copy of it, or another backup", fmt.Sprintf(format, args...))
 }
 
-// chain is the hash over the parts.
+// chain computes the hashes of the parts.
 type chain struct{ sum [sha256.Size]byte }
 
 func newChain() chain { return chain{sha256.Sum256([]byte(magic))} }
@@ -126,7 +125,7 @@ func front(k kind, shard uint32, length int) []byte {
 	return binary.LittleEndian.AppendUint32(b, uint32(length))
 }
 
-// writer writes parts.
+// writer writes parts with their hashes.
 type writer struct {
 	to    io.Writer
 	chain chain
@@ -153,7 +152,7 @@ func (w *writer) document(k kind, v any) error {
 	return w.part(k, 0, text)
 }
 
-// write writes a whole backup: the snapshots are those of the header's shards.
+// write writes a whole backup from the snapshots of the header's shards.
 func write(to io.Writer, h Header, shards []*state.Snapshot) (Trailer, error) {
 	t := Trailer{Pairs: make([]uint64, len(shards))}
 	if _, err := io.WriteString(to, magic); err != nil {

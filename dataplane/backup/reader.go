@@ -13,17 +13,17 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Reader reads a backup from its beginning to its end, and checks all of it on the
-// way: what it has yielded counts only once it has come to the end without an error.
+// Reader reads a backup from its beginning to its end and checks all of it. The caller may
+// rely on the yielded pairs only after End has returned without an error.
 type Reader struct {
 	Header Header
 
 	from  io.Reader
 	chain chain
 	got   Trailer
-	shard int    // that is read
-	last  []byte // its last key
-	next  []byte // the payload that was read last and nobody has had, of shard of
+	shard int    // the shard that is being read
+	last  []byte // the last key of that shard
+	next  []byte // a payload of shard of that was read ahead
 	of    int
 	end   *Trailer
 }
@@ -35,7 +35,7 @@ func NewReader(from io.Reader) (*Reader, error) {
 	if _, err := io.ReadFull(from, begin); err != nil && !short(err) {
 		return nil, err
 	} else if err != nil || string(begin) != magic {
-		return nil, damaged("it does not begin as one, as every file does that `corvo admin backup` wrote")
+		return nil, damaged("it does not begin like a file of `corvo admin backup`")
 	}
 	k, _, payload, err := r.part()
 	switch {
@@ -44,7 +44,7 @@ func NewReader(from io.Reader) (*Reader, error) {
 	case k != kindHeader:
 		return nil, damaged("it has no header")
 	}
-	// Before the fields are looked at: a newer format may have others.
+	// Check the format before the fields, because a newer format may have other fields.
 	var of struct {
 		Format  int    `json:"format"`
 		Version string `json:"version"`
@@ -62,7 +62,8 @@ func NewReader(from io.Reader) (*Reader, error) {
 	return r, nil
 }
 
-// document reads a part in JSON, which is written as we write it.
+// document decodes a part in JSON and refuses one that this package would encode
+// differently.
 func document(payload []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(payload))
 	d.DisallowUnknownFields()
@@ -70,14 +71,15 @@ func document(payload []byte, v any) error {
 		return err
 	}
 	if again, err := json.Marshal(v); err != nil || !bytes.Equal(again, payload) {
-		return errors.New("it is not written as it would be")
+		return errors.New("its JSON is not in the form that corvo writes")
 	}
 	return nil
 }
 
 func short(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// truncated is an error of reading where the file ended too early.
+// truncated returns the error of a read, which for an early end says that the file is
+// truncated.
 func truncated(err error) error {
 	if short(err) {
 		return damaged("it is truncated: its end is missing")
@@ -85,7 +87,7 @@ func truncated(err error) error {
 	return err
 }
 
-// part reads the next part, whose hash is right.
+// part reads the next part and checks its hash.
 func (r *Reader) part() (k kind, shard uint32, payload []byte, err error) {
 	f := make([]byte, frontBytes)
 	if _, err := io.ReadFull(r.from, f); err != nil {
@@ -94,9 +96,9 @@ func (r *Reader) part() (k kind, shard uint32, payload []byte, err error) {
 	k, shard = kind(f[0]), binary.LittleEndian.Uint32(f[1:])
 	length := binary.LittleEndian.Uint32(f[5:])
 	if length > maxPartBytes {
-		return 0, 0, nil, damaged("a part of it says that it has %d bytes", length)
+		return 0, 0, nil, damaged("a part of it has a length of %d bytes", length)
 	}
-	// It grows with what there is, for the length may be wrong.
+	// The buffer grows with the data that arrives, because the length may be wrong.
 	var buffer bytes.Buffer
 	if _, err := io.CopyN(&buffer, r.from, int64(length)); err != nil {
 		return 0, 0, nil, truncated(err)
@@ -109,14 +111,14 @@ func (r *Reader) part() (k kind, shard uint32, payload []byte, err error) {
 		return 0, 0, nil, truncated(err)
 	}
 	if !bytes.Equal(sum, r.chain.sum[:]) {
-		return 0, 0, nil, damaged("a part of it has another hash than when it was written")
+		return 0, 0, nil, damaged("the hash of a part is wrong")
 	}
 	return k, shard, buffer.Bytes(), nil
 }
 
-// Shard yields the pairs of a shard, in the order of their keys; shards are read in
-// their order, each to its end. A pair is valid until the next one. An error is yielded
-// once and ends it.
+// Shard yields the pairs of a shard in the order of their keys. The caller reads the shards
+// in order, each to its end. A pair is valid until the next one. An error is yielded once
+// and ends the iteration.
 func (r *Reader) Shard(shard int) iter.Seq2[state.KV, error] {
 	return func(yield func(state.KV, error) bool) {
 		if shard != r.shard {
@@ -147,7 +149,7 @@ func (r *Reader) Shard(shard int) iter.Seq2[state.KV, error] {
 	}
 }
 
-// pair takes the next pair off a payload.
+// pair takes the next pair from a payload and counts it.
 func (r *Reader) pair(payload []byte) (kv state.KV, rest []byte, err error) {
 	if kv, rest, err = nextPair(payload); err != nil {
 		return kv, nil, damaged("%v", err)
@@ -161,7 +163,7 @@ func (r *Reader) pair(payload []byte) (kv state.KV, rest []byte, err error) {
 	return kv, rest, nil
 }
 
-// pairs is the next part of the shard that is read; nil when it has no more.
+// pairs returns the next part of the current shard, or nil after its last part.
 func (r *Reader) pairs() ([]byte, error) {
 	if r.next == nil && r.end == nil {
 		if err := r.advance(); err != nil {
@@ -195,8 +197,8 @@ func (r *Reader) advance() error {
 	return nil
 }
 
-// End is the trailer, once all shards have been read: nothing is missing and nothing
-// follows.
+// End returns the trailer after all shards have been read. It returns an error if data is
+// missing or follows the trailer.
 func (r *Reader) End() (Trailer, error) {
 	if r.end == nil || r.shard != len(r.Header.Shards) {
 		return Trailer{}, fmt.Errorf("shard %d has not been read to its end", r.shard)
@@ -217,8 +219,8 @@ func (r *Reader) End() (Trailer, error) {
 	return *r.end, nil
 }
 
-// Verify reads a backup from its beginning to its end and answers what it is; nothing
-// of it is kept. What is refused must not be restored.
+// Verify reads a whole backup, keeps nothing of it, and returns its header and trailer. A
+// backup that it refuses must not be restored.
 func Verify(from io.Reader) (Header, Trailer, error) {
 	r, err := NewReader(from)
 	if err != nil {
