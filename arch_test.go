@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,6 +189,7 @@ var rules = []struct {
 	{"sizes", checkSizes},
 	{"comments", checkComments},
 	{"finished", checkFinished},
+	{"map", checkMap},
 }
 
 func TestTheHouseKeepsItsRules(t *testing.T) {
@@ -361,6 +363,33 @@ func checkFinished(tree fs.FS, files []source) (broken []string) {
 	return broken
 }
 
+// mapPath matches a path in code quotes, such as `engine/group.go` or, after another path, `members.go`.
+var mapPath = regexp.MustCompile("`([a-z][a-zA-Z0-9_.-]*(?:/[a-zA-Z0-9_.-]+)+|[a-z][a-z0-9_]*\\.(?:go|proto))`")
+
+// checkMap refuses a path in ARCHITECTURE.md that is not in the tree, because a reader looks there first. A bare file
+// name is in the folder of the path before it.
+func checkMap(tree fs.FS, _ []source) (broken []string) {
+	text, err := fs.ReadFile(tree, "ARCHITECTURE.md")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return []string{err.Error()}
+	}
+	for i, line := range strings.Split(string(text), "\n") {
+		folder := ""
+		for _, found := range mapPath.FindAllStringSubmatch(line, -1) {
+			name := found[1]
+			if strings.Contains(name, "/") {
+				folder = path.Dir(name)
+			} else {
+				name = path.Join(folder, name)
+			}
+			if _, err := fs.Stat(tree, name); err != nil {
+				broken = append(broken, fmt.Sprintf("ARCHITECTURE.md:%d names %s, which is not in the tree", i+1, found[1]))
+			}
+		}
+	}
+	return broken
+}
+
 // TestTheRulesBite plants one breach of each rule in an otherwise clean tree and
 // expects that rule, and no other, to find it.
 func TestTheRulesBite(t *testing.T) {
@@ -381,6 +410,7 @@ func TestTheRulesBite(t *testing.T) {
 		{"comments", "api/client/bare.go", "package client\n"},
 		{"comments", "engine/a.go", clean},
 		{"finished", finishedList, "attic\n"},
+		{"map", "ARCHITECTURE.md", "| a limit | `engine/limits.go` |\n"},
 	}
 	for _, breach := range breaches {
 		t.Run(breach.rule+" "+breach.path, func(t *testing.T) {
