@@ -7,23 +7,21 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// MinVoters is how many voters the autopilot leaves: fewer than three stand no
-// failure, and whoever wants that removes a member by hand.
+// MinVoters is the number of voters below which the autopilot removes none. Fewer than three voters survive
+// no failure; an operator can still remove a member by hand.
 const MinVoters = 3
 
-// The rules are written out here rather than taken from raft-autopilot. What is
-// hard about them, since when a member is dead, that library leaves to its user;
-// it would ask each member for its state a second time beside the steward; and it
-// removes all failed members at once where one at a time lets each quorum prove
-// itself.
+// The rules are implemented here because raft-autopilot was rejected. It leaves the hard question, since when
+// a member is dead, to its user; it would ask each member for its state a second time, besides maintain; and
+// it removes all failed members at once, where removing one at a time lets each quorum prove itself.
 
-// pilot makes at most one change of membership by itself.
-func (g *Group) pilot(ctx context.Context) {
+// runAutopilot makes at most one membership change.
+func (g *Group) runAutopilot(ctx context.Context) {
 	if g.config.Autopilot == nil {
 		return
 	}
 	members, since := g.replica.AppliedMembers()
-	promote, remove := g.config.Autopilot.decide(time.Now(), g.identity.NodeID, members, g.watches.copy())
+	promote, remove := g.config.Autopilot.decide(time.Now(), g.identity.NodeID, members, g.contacts.copy())
 	log := g.config.Logger.With("group", g.identity.Group)
 	p := replica.Peer{ID: promote, Voter: true}
 	for _, of := range members {
@@ -43,20 +41,18 @@ func (g *Group) pilot(ctx context.Context) {
 			return
 		}
 		log.Warn("a dead member was removed", "member", remove, "silent for", g.config.Autopilot.RemoveAfter)
-		g.farewell(ctx, p) // it may live and only not answer
+		g.notifyRemoved(ctx, p) // it may be alive and only not answer
 	}
 }
 
-// decide names a learner that has earned its vote or, if there is none, a member
-// to remove; "" = nobody.
+// decide returns a learner to promote or, if there is none, a member to remove; "" = none.
 //
-// A learner gets its vote when it has answered and kept up for StableAfter. A
-// member that has been silent for RemoveAfter is removed when it has no vote; a
-// voter only while those alive are a majority of all present voters, the dead
-// included, and at least MinVoters remain. So a member cut off with a minority
-// removes nobody, and members lost together are removed one by one, each time by
-// a majority of those there were before.
-func (a *Autopilot) decide(now time.Time, self string, members []replica.Peer, of map[string]watch) (promote, remove string) {
+// A learner is promoted when it has answered and kept up for StableAfter. A member without a vote is removed
+// when it has been silent for RemoveAfter. A voter is removed only while the live voters are a majority of
+// all present voters, the dead included, and at least MinVoters remain. So a member cut off with a minority
+// removes nobody, and members lost together are removed one by one, each time by a majority of the voters
+// before.
+func (a *Autopilot) decide(now time.Time, self string, members []replica.Peer, of map[string]contact) (promote, remove string) {
 	stable := a.StableAfter
 	if stable == 0 {
 		stable = DefaultStableAfter
@@ -66,10 +62,10 @@ func (a *Autopilot) decide(now time.Time, self string, members []replica.Peer, o
 		w := of[p.ID]
 		if p.Voter {
 			voters++
-			if p.ID == self || !w.heard.IsZero() && w.silent.IsZero() {
+			if p.ID == self || !w.lastSeen.IsZero() && w.silentSince.IsZero() {
 				alive++
 			}
-		} else if !w.steady.IsZero() && now.Sub(w.steady) >= stable {
+		} else if !w.steadySince.IsZero() && now.Sub(w.steadySince) >= stable {
 			promote = p.ID
 		}
 	}
@@ -78,7 +74,7 @@ func (a *Autopilot) decide(now time.Time, self string, members []replica.Peer, o
 	}
 	for _, p := range members {
 		w := of[p.ID]
-		if p.ID == self || w.silent.IsZero() || now.Sub(w.silent) < a.RemoveAfter {
+		if p.ID == self || w.silentSince.IsZero() || now.Sub(w.silentSince) < a.RemoveAfter {
 			continue
 		}
 		if !p.Voter || alive > voters/2 && voters-1 >= MinVoters {

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// BenchmarkOpen measures from a closed directory to a leader that serves.
+// BenchmarkOpen measures the time from a closed directory to a leader that serves.
 func BenchmarkOpen(b *testing.B) {
 	dir := b.TempDir()
 	openNode(b, dir).shut(b)

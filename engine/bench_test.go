@@ -23,8 +23,8 @@ const benchBytes = 300
 
 var callers = []int{1, 32, 512}
 
-// BenchmarkPropose measures the engine with a machine that does nothing. It
-// reports ops per entry, which is what batching is about.
+// BenchmarkPropose measures the engine with a machine that does nothing. It reports the ops per entry,
+// because they show the effect of batching.
 func BenchmarkPropose(b *testing.B) {
 	for _, flight := range []int{1, 2, 3} {
 		for _, n := range callers {
@@ -65,8 +65,8 @@ func benchPropose(b *testing.B, n, flight int) {
 	b.StopTimer()
 }
 
-// BenchmarkProposeCluster measures three members over TLS on the loopback, each
-// with a log that is synced: ops proposed to the leader, and through a follower.
+// BenchmarkProposeCluster measures three members over TLS on the loopback, each with a synced log: ops
+// proposed on the leader, and through a follower.
 func BenchmarkProposeCluster(b *testing.B) {
 	c := newCluster(b, nil, 3, func(conf *engine.Config) {
 		conf.Machine = &noop{}
@@ -88,8 +88,8 @@ func BenchmarkProposeCluster(b *testing.B) {
 	}
 }
 
-// BenchmarkBareRaft is the yardstick: raft on the same log store, each caller
-// appending its own entry of the same bytes.
+// BenchmarkBareRaft measures the baseline: raft on the same log store, with each caller appending its own
+// entry of the same size.
 func BenchmarkBareRaft(b *testing.B) {
 	for _, n := range callers {
 		b.Run(fmt.Sprintf("callers=%d", n), func(b *testing.B) { benchBareRaft(b, n) })
@@ -148,12 +148,12 @@ func run(b *testing.B, n int, f func() error) {
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// noop is a machine that does nothing but keep its place.
+// noop is a machine that only records its position.
 type noop struct {
 	entries atomic.Int64
 	at      atomic.Pointer[entry.Applied]
 	members atomic.Pointer[[]byte]
-	since   atomic.Uint64 // where members stands in the log
+	since   atomic.Uint64 // index of members in the log
 }
 
 func (m *noop) Applied() entry.Applied {

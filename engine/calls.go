@@ -11,18 +11,16 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// What the members of a group ask each other, besides what raft does. The
-// numbers are permanent.
+// These are the calls between members of a group, besides raft's own. The numbers are permanent.
 const (
-	callPropose transport.Kind = 1 // an op, of the leader: proposal -> answer
-	callIndex   transport.Kind = 2 // what the leader has applied, once it has made sure that it leads: nothing -> position
-	callTerm    transport.Kind = 3 // the newest term of a member: nothing -> standing
-	callChange  transport.Kind = 4 // a change of membership, of the leader: change (JSON) -> nothing
-	callRemoved transport.Kind = 5 // the leader's farewell to a member it has removed: index of the configuration -> nothing
+	callPropose transport.Kind = 1 // an op, to the leader: proposal -> answer
+	callIndex   transport.Kind = 2 // the leader's read index, confirmed by a quorum: nothing -> position
+	callTerm    transport.Kind = 3 // the progress of a member, with its newest term: nothing -> progress
+	callChange  transport.Kind = 4 // a membership change, to the leader: change (JSON) -> nothing
+	callRemoved transport.Kind = 5 // the leader's notice to a removed member: index of the configuration -> nothing
 )
 
-// fields writes numbers one after another; reading stops counting at the first
-// one that is damaged.
+// fields encodes numbers one after another. Decoding stops at the first damaged number.
 type fields []byte
 
 func (f fields) number(n uint64) fields { return binary.AppendUvarint(f, n) }
@@ -36,7 +34,7 @@ func (f *fields) next() (uint64, error) {
 	return n, nil
 }
 
-// numbers reads as many as there are places for.
+// numbers decodes one number into each of to.
 func (f *fields) numbers(to ...*uint64) (err error) {
 	for _, n := range to {
 		if *n, err = f.next(); err != nil {
@@ -46,7 +44,7 @@ func (f *fields) numbers(to ...*uint64) (err error) {
 	return nil
 }
 
-// proposal is an op on its way to the leader.
+// proposal is an op that is forwarded to the leader.
 type proposal struct {
 	trace entry.Trace // of the span it was proposed in; zero = none
 	op    entry.Op
@@ -92,7 +90,7 @@ func decodeProposal(data []byte) (p proposal, err error) {
 	return p, nil
 }
 
-// outcome is the first byte of the answer to a proposal: what became of the op.
+// outcome is the first byte of the answer to a proposal. It says whether the op was applied.
 type outcome byte
 
 const (
@@ -100,10 +98,10 @@ const (
 	outcomeResult                   // applied; the result follows
 	outcomeRefused                  // applied and refused by the machine; its error follows
 	outcomeUnwritten                // nothing was written; the reason follows
-	outcomeUnknown                  // it may have been applied, or still be; the reason follows
+	outcomeUnknown                  // it may have been applied, or may still be; the reason follows
 )
 
-// answer is what became of a proposal.
+// answer is the leader's answer to a proposal.
 type answer struct {
 	outcome outcome
 	at      Position
@@ -116,9 +114,9 @@ func (a answer) encode() []byte {
 	return append(out.number(a.at.Index).number(a.at.Term), a.body...)
 }
 
-// fit encodes an answer so that it can be sent: one that cannot would arrive as an
-// error that says nothing of the op, which has been applied.
-func (a answer) fit() []byte {
+// encodeBounded encodes an answer that fits into a message. A result that is too large is replaced by an
+// error which says that the op was applied; the transport's own error would not say so.
+func (a answer) encodeBounded() []byte {
 	if out := a.encode(); len(out) <= transport.MaxCall {
 		return out
 	}
@@ -140,12 +138,12 @@ func decodeAnswer(data []byte) (a answer, err error) {
 	return a, nil
 }
 
-// encodeError writes an error for another member; what is not an *api.Error
-// stays here but for its text.
+// encodeError encodes an error for another member. Of an error that is not an *api.Error, only the text is
+// sent.
 func encodeError(err error) []byte {
-	data, failed := json.Marshal(outward(err))
-	if failed != nil { // details that JSON has no form for
-		e := *outward(err).(*api.Error) //nolint:errorlint // outward answers nothing else
+	data, failed := json.Marshal(toAPIError(err))
+	if failed != nil { // JSON cannot encode the details
+		e := *toAPIError(err).(*api.Error) //nolint:errorlint // outward answers nothing else
 		e.Details = nil
 		data, _ = json.Marshal(e)
 	}
@@ -160,21 +158,21 @@ func decodeError(data []byte) error {
 	return e
 }
 
-// standing is where a member is, as it says itself.
-type standing struct {
+// progress describes how far a member has got.
+type progress struct {
 	term, last, applied uint64
 }
 
-func (s standing) encode() []byte {
+func (s progress) encode() []byte {
 	return fields(nil).number(s.term).number(s.last).number(s.applied)
 }
 
-func decodeStanding(data []byte) (s standing, err error) {
+func decodeProgress(data []byte) (s progress, err error) {
 	f := fields(data)
 	return s, f.numbers(&s.term, &s.last, &s.applied)
 }
 
-// change is a change of membership that the leader is asked for.
+// change is a membership change requested from the leader.
 type change struct {
 	What    string `json:"what"` // one of the change constants
 	ID      string `json:"id,omitempty"`

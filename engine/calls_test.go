@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// What comes from another member is read without a panic, and what is accepted
-// means the same written again.
+// FuzzAnswer checks that no input makes the decoders panic, and that an accepted message keeps its content
+// when it is encoded and decoded again.
 func FuzzAnswer(f *testing.F) {
 	f.Add(answer{outcome: outcomeResult, at: Position{Index: 300, Term: 7}, body: []byte("result")}.encode())
 	f.Add(answer{outcome: outcomeRefused, body: encodeError(api.Errorf(api.NotFound, "no job"))}.encode())
@@ -44,20 +44,20 @@ func FuzzProposal(f *testing.F) {
 }
 
 func FuzzStanding(f *testing.F) {
-	f.Add(standing{term: 1, last: 1 << 40, applied: 3}.encode())
+	f.Add(progress{term: 1, last: 1 << 40, applied: 3}.encode())
 	f.Add([]byte{0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		s, err := decodeStanding(data)
+		s, err := decodeProgress(data)
 		if err != nil {
 			return
 		}
-		if again, err := decodeStanding(s.encode()); err != nil || again != s {
+		if again, err := decodeProgress(s.encode()); err != nil || again != s {
 			t.Errorf("%+v became %+v, %v", s, again, err)
 		}
 	})
 }
 
-// An error says the same at the other end: code, text, pause, details.
+// TestErrorsBetweenMembers checks that an error keeps its code, text, RetryAfter and details.
 func TestErrorsBetweenMembers(t *testing.T) {
 	t.Parallel()
 	e := api.Errorf(api.Overloaded, "later")
@@ -66,7 +66,7 @@ func TestErrorsBetweenMembers(t *testing.T) {
 	if !ok || got.Code != e.Code || got.Message != e.Message || got.RetryAfter != e.RetryAfter || got.Details["queue"] != "q" {
 		t.Errorf("%+v", got)
 	}
-	e.Details = map[string]any{"no": func() {}} // has no form
+	e.Details = map[string]any{"no": func() {}} // JSON cannot encode it
 	if got := decodeError(encodeError(e)); api.CodeOf(got) != api.Overloaded {
 		t.Errorf("%v", got)
 	}
@@ -75,11 +75,11 @@ func TestErrorsBetweenMembers(t *testing.T) {
 	}
 }
 
-// The bound on what is on its way, at its edges.
+// TestForwardsBound checks the limits of forwarded ops exactly at the bounds.
 func TestForwardsBound(t *testing.T) {
 	t.Parallel()
 	l := pipeline.Limits{BacklogOps: 3, BacklogBytes: 100}
-	var f forwards
+	var f forwarding
 	for _, size := range []int64{50, 50} {
 		if err := f.enter(size, l); err != nil {
 			t.Fatal(err)

@@ -14,8 +14,7 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// registers is the model of a history: per register, writes that answer what was
-// there before, and strong reads.
+// registers is the model of a history: writes to a register that return its previous value, and strong reads.
 var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		by := map[string][]porcupine.Operation{}
@@ -47,14 +46,14 @@ type access struct {
 
 type seen struct {
 	value   int64
-	unknown bool // whether it was done at all
+	unknown bool // it is unknown whether the write was made
 }
 
-// history is what clients did and saw.
+// history records the clients' requests and the answers.
 type history struct {
 	mu       sync.Mutex
 	begun    time.Time
-	prefix   string // of the registers' names: of another history they hold something else
+	prefix   string // of the registers' names, because the registers of another history hold other values
 	accesses []porcupine.Operation
 	refused  int
 }
@@ -71,13 +70,13 @@ func (h *history) note(client int, begun time.Time, in access, out seen) {
 	})
 }
 
-// client writes and reads at members as it comes, until ctx ends.
+// client writes and reads at random members until ctx ends.
 func (h *history) client(ctx context.Context, id int, c *chaos) {
 	random := rand.New(rand.NewPCG(c.seed, uint64(id)))
 	for n := int64(1); ctx.Err() == nil; n++ {
 		time.Sleep(time.Duration(random.IntN(300)) * time.Millisecond)
-		// A register is used for a while only: what is unknown of it stays
-		// concurrent with all that follows.
+		// A register is used only for a while, because a write with an unknown outcome stays concurrent with
+		// all that follow.
 		in := access{register: h.prefix + strconv.Itoa(int(time.Since(h.begun)/(20*time.Second))*2+random.IntN(2)), writes: random.IntN(2) == 0, value: n*100 + int64(id)}
 		g := c.pick(random)
 		begun := time.Now()
@@ -108,7 +107,7 @@ func (a access) at(n *node) (seen, error) {
 	return seen{value: n.machine.counter(a.register)}, nil
 }
 
-// chaos does harm to a cluster, by a seed.
+// chaos injects faults into a cluster, chosen by a seed.
 type chaos struct {
 	*cluster
 	seed uint64
@@ -127,7 +126,7 @@ func (c *chaos) pick(random *rand.Rand) *node {
 	}
 }
 
-// harm does one thing to the cluster and undoes it after a while.
+// harm injects one fault and undoes it after a while.
 func (c *chaos) harm(random *rand.Rand) {
 	one := c.members[random.IntN(len(c.members))]
 	other := c.others(one)[random.IntN(len(c.members)-1)]
@@ -158,7 +157,7 @@ func (c *chaos) harm(random *rand.Rand) {
 	time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
 }
 
-// restart kills a member: what its machine had not flushed is lost.
+// restart kills a member and starts it again. The machine loses everything that it had not flushed.
 func (c *chaos) restart(m *member, after time.Duration) {
 	c.mu.Lock()
 	n := m.node
@@ -179,8 +178,8 @@ func (c *chaos) restart(m *member, after time.Duration) {
 	c.mu.Unlock()
 }
 
-// Through a time of partitions, one-way cuts, crashes, transfers and images,
-// what clients saw is what one machine would have shown them.
+// TestHistoriesAreLinearizable runs partitions, one-way cuts, crashes, transfers and snapshots, and checks
+// that the clients saw the results of a single machine.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	for seed, size := range []int{3, 5} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {

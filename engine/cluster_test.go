@@ -26,8 +26,7 @@ import (
 	"github.com/corvo/corvo/engine/transport/memnet"
 )
 
-// cluster is a group of several members in this process, each with a transport
-// and a directory of its own.
+// cluster is a group of several members in this process, each with its own transport and directory.
 type cluster struct {
 	t       testing.TB
 	net     *memnet.Net // nil = TCP
@@ -37,7 +36,7 @@ type cluster struct {
 	members []*member
 }
 
-// member is one of them, running or not.
+// member is one member of a cluster, running or not.
 type member struct {
 	*node
 	cluster   *cluster
@@ -45,17 +44,17 @@ type member struct {
 	dir       string
 	address   string
 	transport *transport.Transport
-	off       atomic.Int64 // how far its host's clock is off, in nanoseconds
+	off       atomic.Int64 // offset of its host's clock, in nanoseconds
 }
 
-// soon is the deadline of whatever must happen; it is reached by failures alone.
+// soon returns a context with the deadline for anything that must happen; only a failing test reaches it.
 func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// newCluster founds a group and brings it to so many voters.
+// newCluster creates a group with the given number of voters.
 func newCluster(t testing.TB, on *memnet.Net, voters int, tune ...func(*engine.Config)) *cluster {
 	t.Helper()
 	c := &cluster{t: t, net: on, trust: newAuthority(t), tune: tune}
@@ -78,8 +77,8 @@ func newCluster(t testing.TB, on *memnet.Net, voters int, tune ...func(*engine.C
 		c.must(c.members[0].Promote(soon(t), m.id))
 		c.must(m.Ready(soon(t)))
 	}
-	// A voter that has not heard of another's vote yet refuses it its own: were the
-	// leader lost just then, nobody could follow it until it is back.
+	// A voter that has not yet heard that another has a vote refuses to vote for it. If the leader were lost
+	// just then, no other member could replace it until it is back.
 	for _, m := range c.members {
 		c.must(m.Verify(soon(t)))
 	}
@@ -93,7 +92,7 @@ func (c *cluster) must(err error) {
 	}
 }
 
-// add is one more member that does not run yet; its name is a letter.
+// add creates one more member, named by a letter, and does not start it.
 func (c *cluster) add() *member {
 	m := &member{cluster: c, id: string(rune('a' + len(c.members)))}
 	m.dir = filepath.Join(c.t.TempDir(), m.id)
@@ -101,10 +100,10 @@ func (c *cluster) add() *member {
 	return m
 }
 
-// now is the clock of the member's host.
+// now returns the clock of the member's host.
 func (m *member) now() time.Time { return time.Now().Add(time.Duration(m.off.Load())) }
 
-// start opens the member's transport, under the address it had, and its group.
+// start opens the member's transport, under its previous address, and its group.
 func (m *member) start() {
 	m.cluster.t.Helper()
 	m.cluster.must(m.tryStart())
@@ -165,8 +164,8 @@ func (m *member) stop() {
 	m.node = nil
 }
 
-// kill ends the member so that its machine loses what it had not flushed, and
-// nobody hears of it.
+// kill stops the member so that its machine loses everything it had not flushed, and no other member is
+// notified.
 func (m *member) kill() {
 	m.cluster.t.Helper()
 	m.cluster.must(m.transport.Close())
@@ -178,14 +177,14 @@ func (c *cluster) close() {
 	for _, m := range c.members {
 		if m.node != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			_ = m.Close(ctx) // a test that cares has looked
+			_ = m.Close(ctx) // tests that need the result have checked it
 			cancel()
 			c.must(m.transport.Close())
 		}
 	}
 }
 
-// leader waits until one of the members that run leads and serves.
+// leader waits until a running member leads and serves.
 func (c *cluster) leader() *member {
 	c.t.Helper()
 	return c.leaderOf(c.members...)
@@ -206,7 +205,7 @@ func (c *cluster) leaderOf(among ...*member) *member {
 	return leader
 }
 
-// until polls a condition that has no event of its own.
+// until polls a condition that has no event.
 func (c *cluster) until(what string, is func() bool) {
 	c.t.Helper()
 	for ctx := soon(c.t); !is(); {
@@ -224,7 +223,7 @@ func (c *cluster) until(what string, is func() bool) {
 	}
 }
 
-// others are all members but one.
+// others returns all members but one.
 func (c *cluster) others(than *member) (rest []*member) {
 	for _, m := range c.members {
 		if m != than {
@@ -240,8 +239,7 @@ func (m *member) propose(o op) (int64, engine.Position, error) {
 	return engine.Propose[int64](ctx, m.Group, o)
 }
 
-// codec carries the test machine's ops. What says that it finds its own effect is
-// an opOnce.
+// codec encodes the test machine's ops. Only opOnce finds its own effect.
 type codec struct{}
 
 func (codec) Decode(o entry.Op) (engine.Op, error) {
@@ -267,15 +265,15 @@ func (codec) DecodeResult(_ entry.Number, data []byte) (any, error) {
 	return n, nil
 }
 
-// large is a result that does not go in a message.
+// large is a result that is too large for a message.
 type large int64
 
 func (codec) Repeats(o engine.Op) bool { return o.Number() == opOnce }
 
-// once adds 1 to a counter, however often it is applied.
+// once returns an op that adds 1 to a counter, however often it is applied.
 func once(key, id string) op { return op{number: opOnce, key: key + "/" + id} }
 
-// applyOnce is opOnce's part of the machine.
+// applyOnce applies opOnce.
 func (c *content) applyOnce(text string) int64 {
 	key, _, _ := strings.Cut(text, "/")
 	if c.Counters["seen/"+text] == 0 {
@@ -293,7 +291,7 @@ type authority struct {
 	pool *x509.CertPool
 }
 
-// The certificates hold in the year 2000 too, where testing/synctest begins.
+// The certificates are also valid in the year 2000, because testing/synctest begins there.
 var (
 	certsFrom  = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC)
 	certsUntil = time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)

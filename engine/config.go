@@ -1,8 +1,7 @@
-// Package engine is a replicated state machine that knows nothing of what it
-// replicates: Open runs one Raft group around a Machine, Propose changes it.
-// It owns the wiring of pipeline, replica and log store, the group's identity,
-// and what happens when leadership comes and goes. It may import everything
-// below engine/, api and telemetry. DESIGN.md has the whole in one page.
+// Package engine replicates a state machine without knowing its content: Open runs one Raft group around a
+// Machine, Propose changes it. The package connects pipeline, replica and log store, and owns the group's
+// identity and the work of each term of leadership. It may import everything below engine/, api, durable and
+// telemetry. DESIGN.md describes the whole in one page.
 package engine
 
 import (
@@ -24,123 +23,117 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 )
 
-// The contracts an engine meets its users in.
+// These types are the contract between an engine and its user.
 type (
-	// Machine is the state that is replicated.
+	// Machine is the replicated state machine.
 	Machine = replica.Machine
-	// Op is one change of it.
+	// Op is one change of the machine.
 	Op = pipeline.Op
-	// Position is where a change stands in the group's log.
+	// Position identifies an entry of the group's log.
 	Position = entry.Position
 )
 
 // MaxGroupName bounds Config.Group and Config.NodeID, in bytes.
 const MaxGroupName = 128
 
-// MinHeartbeat is the least Tuning.Heartbeat: below it a pause of the process
-// passes for the death of a leader.
+// MinHeartbeat is the smallest Tuning.Heartbeat. Below it, a pause of the process would be taken for the
+// death of a leader.
 const MinHeartbeat = 20 * time.Millisecond
 
-// Tuning is how a group is run: the same for all groups of a process, mostly.
-// Every field has a default.
+// Tuning holds the settings that the groups of a process usually share. Every field has a default.
 type Tuning struct {
-	// Transport reaches the other members; nil = the group has none and never will.
+	// Transport reaches the other members; nil = the group has one member and never gets another.
 	Transport *transport.Transport
-	// Logs opens log stores; processes with many groups share one. Default: a
-	// Factory of its own, of SegmentBytes and NoSync.
+	// Logs opens log stores; processes with many groups share one. Default: a Factory for this group, with
+	// SegmentBytes and NoSync.
 	Logs *raftlog.Factory
-	// SegmentBytes is the size of the log's files where Logs is nil; 0 = raftlog's
-	// default. Each group preallocates one.
+	// SegmentBytes is the size of the log's files if Logs is nil; 0 = raftlog's default. Each group
+	// preallocates one file.
 	SegmentBytes int
-	// NoSync leaves it to the operating system when the log reaches the disk, where
-	// Logs is nil: a crash of the machine then loses acknowledged writes.
+	// NoSync leaves the syncs of the log to the operating system, if Logs is nil. A crash of the machine then
+	// loses acknowledged writes.
 	NoSync bool
-	// LogKind is the log store; default raftlog.WAL. It cannot be changed later.
+	// LogKind is the kind of log store; default raftlog.WAL. It cannot be changed later.
 	LogKind raftlog.Kind
-	// SnapshotBytes is how much log makes a snapshot due: it bounds disk use and
-	// what a restart after a crash replays. Default 64 MiB.
+	// SnapshotBytes is the length of log that makes a snapshot due. It bounds disk use and the replay after a
+	// crash. Default 64 MiB.
 	SnapshotBytes int64
-	// TrailingBytes is how much log stays behind a snapshot. Default 8 MiB;
-	// negative = none.
+	// TrailingBytes is the length of log kept behind a snapshot. Default 8 MiB; negative = none.
 	TrailingBytes int64
-	// Heartbeat is how long a follower hears nothing of a leader before it stands
-	// for election, Election how long a candidate waits for votes. Default 500 ms.
+	// Heartbeat is the time without a message from a leader after which a follower stands for election.
+	// Election is the time that a candidate waits for votes. Default 500 ms.
 	Heartbeat, Election time.Duration
-	// Limits bounds admission and entries; zero fields have pipeline's defaults.
+	// Limits bounds admission and entries. Zero fields take pipeline's defaults.
 	Limits pipeline.Limits
-	// Autopilot promotes learners and removes dead members while this node leads.
-	// nil = whoever calls AddLearner does the rest as well.
+	// Autopilot promotes learners and removes dead members while this node leads. nil = the caller of
+	// AddLearner promotes and removes members.
 	Autopilot *Autopilot
 }
 
-// Autopilot is how members come and go by themselves.
+// Autopilot sets how members are promoted and removed automatically.
 type Autopilot struct {
-	// StableAfter is how long a learner must have kept up before it gets a vote; 0 =
-	// DefaultStableAfter.
+	// StableAfter is how long a learner must have kept up before it gets a vote; 0 = DefaultStableAfter.
 	StableAfter time.Duration
-	// RemoveAfter is how long a member may be silent before it is removed, if those
-	// left are still a quorum of what was; 0 = never.
+	// RemoveAfter is how long a member may be silent before it is removed, if the remaining members are still
+	// a quorum of the previous ones; 0 = never.
 	RemoveAfter time.Duration
 }
 
-// DefaultStableAfter is how long a learner keeps up before it gets a vote.
+// DefaultStableAfter is how long a learner must have kept up before it gets a vote.
 const DefaultStableAfter = 5 * time.Second
 
-// Codec carries ops and their results between members: an op that is proposed on
-// a follower is proposed again by the leader. Both ends have the same table.
+// Codec encodes ops and their results for other members: the leader proposes an op that a follower forwards.
+// Both members must use the same table of ops.
 type Codec interface {
-	// Decode reads an op, as it would stand in an entry.
+	// Decode decodes an op as it is encoded in an entry.
 	Decode(entry.Op) (Op, error)
-	// EncodeResult writes what Apply answered for an op of the number, unless that
-	// was an error; DecodeResult reads it.
+	// EncodeResult encodes the result of Apply for an op of the given number, unless it is an error.
+	// DecodeResult decodes it.
 	EncodeResult(n entry.Number, result any) ([]byte, error)
 	DecodeResult(n entry.Number, encoded []byte) (any, error)
-	// Repeats says whether an op that may have been applied already can be proposed
-	// again: it then finds its own effect.
+	// Repeats reports whether an op that may have been applied can be proposed again, because it then finds
+	// its own effect.
 	Repeats(Op) bool
 }
 
-// Config is what a Group is made of. Dir, Group, Machine and StartTerm are
-// required; every other field has a default.
+// Config holds the parameters of Open. Dir, Group, Machine and StartTerm are required; every other field has
+// a default.
 type Config struct {
-	// Dir is the group's own directory: group.json, manifest.json, log/. It is
-	// made if it does not exist.
+	// Dir is the group's own directory, with group.json, manifest.json and log/. Open creates it if it does
+	// not exist.
 	Dir string
-	// Group names the group; it is recorded in the directory and in the machine,
-	// and one of another name is refused.
+	// Group names the group. The name is recorded in the directory and in the machine; Open refuses a
+	// directory or machine of another group.
 	Group string
-	// NodeID is this member's name in the group. The default is minted when the
-	// group is founded, and read from the directory from then on.
+	// NodeID is this member's name in the group. By default it is drawn at random when the group is created,
+	// and read from the directory afterwards.
 	NodeID string
-	// Machine is opened by the caller and closed by the caller after Close.
+	// Machine is opened by the caller, who closes it after Close.
 	Machine Machine
-	// StartTerm makes the op that goes first in every term of leadership.
+	// StartTerm creates the first op of every term of leadership.
 	StartTerm func() Op
 
-	// Join makes a new directory a future member of a group that exists, of this
-	// incarnation: it waits to be added by that group's leader. nil = a new directory
-	// founds a group, with this node as its only voter.
+	// Join makes a new directory a future member of an existing group with this incarnation. It waits until
+	// that group's leader adds it. nil = a new directory bootstraps a group with this node as its only voter.
 	Join *entry.Incarnation
-	// Codec carries ops between members; nil = a member that does not lead refuses
-	// them.
+	// Codec encodes ops for other members. If it is nil, a member that does not lead refuses ops.
 	Codec Codec
-	// Admit may refuse an op before the leader takes it; nil = it takes all. It is called
-	// by the proposer's goroutine, of whichever member, and must not block.
+	// Admit may refuse an op before the leader takes it; nil admits every op. It runs on the leader, on the
+	// goroutine that proposes or, for a forwarded op, handles the call, and must not block.
 	Admit func(Op) error
 
 	Tuning
 
-	// Level is the feature level entries are written at. Default: 1.
+	// Level returns the feature level to write entries at. Default: 1.
 	Level func() uint32
-	// Now is the host's time. Default time.Now.
+	// Now returns the host's time. Default time.Now.
 	Now func() time.Time
-	// Rand is where seeds and identities come from. Default crypto/rand.
+	// Rand is the source of seeds and identities. Default crypto/rand.
 	Rand io.Reader
-	// Tracer gets the spans of commits and applies: of entries with an op that was
-	// proposed in a sampled span, and only as they first happen, not when they are
-	// replayed. Default: none.
+	// Tracer receives the spans of commits and applies, for entries with an op that was proposed in a sampled
+	// span. Replayed entries make no spans. Default: none.
 	Tracer trace.TracerProvider
-	// Logger gets what happens to the group. Default slog.Default().
+	// Logger receives the group's log lines. Default slog.Default().
 	Logger *slog.Logger
 }
 

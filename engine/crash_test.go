@@ -70,7 +70,8 @@ func TestAcknowledgedSurvivesTheLogBeingCut(t *testing.T) {
 	}
 }
 
-// The process dies after the machine was flushed and before the manifest says so.
+// TestCrashBetweenFlushAndManifest stops the process after the machine was flushed and before the manifest is
+// written.
 func TestCrashBetweenFlushAndManifest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -104,7 +105,7 @@ func TestCrashBetweenFlushAndManifest(t *testing.T) {
 	}
 }
 
-// Flush fails: nothing that was acknowledged may be cut from the log.
+// TestFailedFlushStopsTheGroup checks that no acknowledged entry is truncated from the log when Flush fails.
 func TestFailedFlushStopsTheGroup(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -135,7 +136,7 @@ func TestLogStaysBoundedUnderLoad(t *testing.T) {
 		}
 		most = max(most, s.LogBytes)
 	}
-	// While a snapshot is taken more is appended, and whole segments are cut.
+	// More is appended while a snapshot is taken, and only whole segments are truncated.
 	if bound := int64(2*limit + trailing + 4*64<<10); most > bound {
 		t.Errorf("the log grew to %d bytes, the bound is %d", most, bound)
 	}
@@ -146,7 +147,8 @@ func TestLogStaysBoundedUnderLoad(t *testing.T) {
 	}
 }
 
-// Opened often with little work each time, the log must still be cut.
+// TestLogStaysBoundedOverRestarts checks that the log is truncated even if the group is opened often and
+// writes little.
 func TestLogStaysBoundedOverRestarts(t *testing.T) {
 	t.Parallel()
 	const limit = 256 << 10
@@ -169,7 +171,7 @@ func TestLogStaysBoundedOverRestarts(t *testing.T) {
 	}
 }
 
-// replace puts an earlier copy of a file in place of what it has become.
+// replace puts an earlier copy of a file in its place.
 func replace(t *testing.T, path string, data []byte) {
 	t.Helper()
 	if err := os.WriteFile(path, data, 0o644); err != nil {
@@ -259,7 +261,7 @@ func TestFoundingCutShortIsRepeated(t *testing.T) {
 	openNode(t, dir).add(t, "k")
 }
 
-// The wall clock is an hour back at the second start, and two at the third.
+// TestClockNeverFalls sets the wall clock back by an hour at the second start, and by two at the third.
 func TestClockNeverFalls(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -275,7 +277,7 @@ func TestClockNeverFalls(t *testing.T) {
 		clocks := n.machine.clocks
 		n.machine.mu.Unlock()
 		if round%2 == 0 {
-			n.crash(t) // the next start must look into the log
+			n.crash(t) // the next start must read the clock from the log
 		} else {
 			n.shut(t)
 		}

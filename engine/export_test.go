@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// HoldConfirm has all who want leadership confirmed wait until release is called.
+// HoldConfirm delays every confirmation of leadership until release is called.
 func (g *Group) HoldConfirm() (release func()) {
 	r := &g.confirming
 	r.mu.Lock()
@@ -15,9 +15,9 @@ func (g *Group) HoldConfirm() (release func()) {
 	return func() { r.serve(g.confirm) }
 }
 
-// AnswerIndex is what a follower gets that asks this member.
+// AnswerIndex returns the position that a follower receives when it asks this member.
 func (g *Group) AnswerIndex(ctx context.Context) (at Position, err error) {
-	data, err := g.answerIndex(ctx, transport.Peer{}, nil)
+	data, err := g.handleIndex(ctx, transport.Peer{}, nil)
 	if err != nil {
 		return at, err
 	}

@@ -15,8 +15,7 @@ import (
 	"github.com/corvo/corvo/engine/raftlog/faultlog"
 )
 
-// diskFaults are the ways a log's disk fails; each has struck by the third append
-// from then on.
+// diskFaults lists the ways a log's disk fails. Each fault occurs at the third append at the latest.
 var diskFaults = map[string]struct {
 	strike func(*faultlog.Faults)
 	cause  error
@@ -26,8 +25,8 @@ var diskFaults = map[string]struct {
 	"full disk":     {func(f *faultlog.Faults) { f.FillDisk(true) }, faultlog.ErrDiskFull},
 }
 
-// loadUntilItStops proposes from several sides at once until each is told that the
-// replica has stopped, and answers how often each key was acknowledged.
+// loadUntilItStops proposes from several goroutines until each is told that the replica has stopped. It
+// returns how often each key was acknowledged.
 func (n *node) loadUntilItStops(t testing.TB) map[string]int64 {
 	t.Helper()
 	const callers = 16
@@ -55,8 +54,7 @@ func (n *node) loadUntilItStops(t testing.TB) map[string]int64 {
 	return acknowledged
 }
 
-// kept checks that everything acknowledged is there, and of what was in flight no
-// more than each caller had there.
+// kept checks that every acknowledged change is there, and at most one unacknowledged change of each caller.
 func (n *node) kept(t testing.TB, acknowledged map[string]int64) {
 	t.Helper()
 	for key, want := range acknowledged {
@@ -66,9 +64,9 @@ func (n *node) kept(t testing.TB, acknowledged map[string]int64) {
 	}
 }
 
-// A log that cannot be written stops the replica: all who wait and all who come are
-// told so, reads as well as writes, and the state shows nothing more. Opened again
-// on a disk that works it has all that was acknowledged.
+// TestFailingDiskStopsTheReplica makes writes to the log fail. All waiting and later requests, reads and
+// writes, must be told that the replica has stopped, and the state must not change. Opened again on a working
+// disk, it must have every acknowledged change.
 func TestFailingDiskStopsTheReplica(t *testing.T) {
 	t.Parallel()
 	for name, fault := range diskFaults {
@@ -90,7 +88,7 @@ func TestFailingDiskStopsTheReplica(t *testing.T) {
 			wantCode(t, err, api.Unhealthy)
 			wantCode(t, n.Verify(soon(t)), api.Unhealthy)
 			wantCode(t, n.Snapshot(), api.Unhealthy)
-			for ctx := soon(t); n.Leader(); { // those who wait hear of it first
+			for ctx := soon(t); n.Leader(); { // the waiting requests are answered first
 				select {
 				case <-time.After(time.Millisecond):
 				case <-ctx.Done():
@@ -100,7 +98,7 @@ func TestFailingDiskStopsTheReplica(t *testing.T) {
 			if got := n.Applied(); got != at || n.machine.counter("after") != 0 {
 				t.Errorf("it went on from %v to %v", at, got)
 			}
-			_ = n.Close(soon(t)) // may say again why it has stopped
+			_ = n.Close(soon(t)) // Close may return the reason again
 
 			faults.FillDisk(false)
 			n = openNode(t, dir, wrapped)
@@ -110,9 +108,9 @@ func TestFailingDiskStopsTheReplica(t *testing.T) {
 	}
 }
 
-// In a group of three a member whose disk fails is out, whether it leads or
-// follows, and the others go on with all that was acknowledged. Removed, and its
-// directory emptied, it joins again.
+// TestFailingDiskOfAMember makes the disk of one of three members fail, of the leader or of a follower. The
+// others must go on with every acknowledged change. Removed and with an empty directory, the member must be
+// able to join again.
 func TestFailingDiskOfAMember(t *testing.T) {
 	t.Parallel()
 	for _, where := range []string{"leader", "follower"} {
@@ -121,7 +119,7 @@ func TestFailingDiskOfAMember(t *testing.T) {
 				t.Parallel()
 				faults := map[string]*faultlog.Faults{"a": {}, "b": {}, "c": {}}
 				c := newCluster(t, nil, 3, quick, func(conf *engine.Config) { conf.Logs.Wrap = faults[conf.Transport.ID()].Wrap })
-				// The founder cannot join its own group again: it is not the one to fail.
+				// The first member cannot join its own group again, so another one fails.
 				c.must(c.members[0].Transfer(soon(t), "b"))
 				c.until("b leads", func() bool { return c.members[1].Leader() })
 				bad := c.members[1]
@@ -158,8 +156,8 @@ func TestFailingDiskOfAMember(t *testing.T) {
 	}
 }
 
-// writeUntilStopped writes through the member until it has stopped, and answers how
-// many writes were acknowledged.
+// writeUntilStopped writes through the member until it has stopped, and returns the number of acknowledged
+// writes.
 func (c *cluster) writeUntilStopped(m *member) (acknowledged int64) {
 	c.t.Helper()
 	for i := 0; m.Err() == nil; i++ {
@@ -182,10 +180,10 @@ func (c *cluster) wantAtLeast(m *member, acknowledged int64) {
 	}
 }
 
-// rejoinEmpty is what an operator does with a member that cannot be trusted.
+// rejoinEmpty does what an operator does with a member that cannot be trusted.
 func (c *cluster) rejoinEmpty(m *member, leader *member) {
 	c.t.Helper()
-	_ = m.Close(soon(c.t)) // may say again why it has stopped
+	_ = m.Close(soon(c.t)) // Close may return the reason again
 	c.must(m.transport.Close())
 	m.node = nil
 	c.must(leader.Remove(soon(c.t), m.id))
@@ -196,7 +194,7 @@ func (c *cluster) rejoinEmpty(m *member, leader *member) {
 	c.must(m.Ready(soon(c.t)))
 }
 
-// A log that is gone is refused, again and again, with what to do.
+// TestLostLogIsRefused checks that a missing log is refused at every start, with the remedy.
 func TestLostLogIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, pattern := range map[string]string{"all of it": "log", "its segments": "log/*.wal"} {
@@ -224,9 +222,9 @@ func TestLostLogIsRefused(t *testing.T) {
 	}
 }
 
-// TestUnreadableEntryStopsTheReplica: a member that cannot read what it is about to
-// apply stops by itself, and neither the process nor the others with it. It has
-// written nothing since, so that it goes on when the disk is well.
+// TestUnreadableEntryStopsTheReplica makes a member unable to read the entry it is about to apply. It must
+// stop alone, without the process or the other members. It must not write anything, so that it can continue
+// once the disk works.
 func TestUnreadableEntryStopsTheReplica(t *testing.T) {
 	t.Parallel()
 	faults := map[string]*faultlog.Faults{"a": {}, "b": {}, "c": {}}

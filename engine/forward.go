@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// retryFirst and retryMost bound the pause before a leader that could not be
-	// reached is asked again; another leader is asked as soon as it is known.
+	// retryFirst and retryMost bound the pause before an unreachable leader is asked again. Another leader is
+	// asked as soon as it is known.
 	retryFirst = 10 * time.Millisecond
 	retryMost  = 250 * time.Millisecond
-	// maxOwnWait bounds how long the answer to a forwarded write is kept back until
-	// this node would show it to a reader.
+	// maxOwnWait bounds the time for which the answer to a forwarded write is delayed until this node has
+	// applied the write.
 	maxOwnWait = 2 * time.Second
 )
 
-// Unknown says of an error of Propose that the op may have been applied, or may
-// still be. Of all other errors it is certain that nothing was written.
+// Unknown reports whether an error of Propose leaves the outcome unknown: the op may have been applied, or
+// may still be. After any other error, nothing was written.
 func Unknown(err error) bool {
 	return errors.Is(err, pipeline.ErrUnknown) || errors.Is(err, replica.ErrUnknown) || api.CodeOf(err) == api.Unhealthy
 }
@@ -37,23 +37,23 @@ func unknown(cause error, e *api.Error) error {
 	return u
 }
 
-// propose is ProposeWithin before the result has a type.
+// propose implements ProposeWithin without a type for the result.
 func (g *Group) propose(ctx context.Context, limit time.Duration, op Op) (any, Position, error) {
 	begun := time.Now()
-	term, missing := g.present()
+	term, missing := g.currentTerm()
 	if missing != nil && (g.peers == nil || g.config.Codec == nil) {
-		return nil, Position{}, outward(missing)
+		return nil, Position{}, toAPIError(missing)
 	}
 	var earlier error
 	if missing == nil {
 		result, at, err := term.ProposeWithin(ctx, limit, op)
 		over := limit > 0 && err != nil && time.Since(begun) >= limit
-		if err == nil || over || !g.again(ctx, op, err) {
-			return result, at, outward(err)
+		if err == nil || over || !g.mayRetry(ctx, op, err) {
+			return result, at, toAPIError(err)
 		}
 		earlier = err
 	}
-	if limit > 0 { // the way to another member waits in many places
+	if limit > 0 { // forwarding waits in many places, which all watch ctx
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, begun.Add(limit))
 		defer cancel()
@@ -61,8 +61,8 @@ func (g *Group) propose(ctx context.Context, limit time.Duration, op Op) (any, P
 	return g.forward(ctx, op, earlier)
 }
 
-// again says whether an op that met an error may be proposed anew.
-func (g *Group) again(ctx context.Context, op Op, err error) bool {
+// mayRetry reports whether an op that failed with err may be proposed again.
+func (g *Group) mayRetry(ctx context.Context, op Op, err error) bool {
 	switch {
 	case g.peers == nil || g.config.Codec == nil || ctx.Err() != nil:
 		return false
@@ -72,53 +72,53 @@ func (g *Group) again(ctx context.Context, op Op, err error) bool {
 	return api.CodeOf(err) == api.LeaderUnavailable
 }
 
-// forward proposes an op to whoever leads, with the same bytes each time. earlier
-// is the error of an attempt before, nil for none.
+// forward proposes an op to the present leader, with the same bytes at each attempt. earlier is the error of
+// an attempt before, or nil.
 func (g *Group) forward(ctx context.Context, op Op, earlier error) (result any, at Position, err error) {
 	size, err := pipeline.Check(op)
 	if err != nil {
 		return nil, Position{}, err
 	}
-	if err := g.forwards.enter(int64(size), g.config.Limits); err != nil {
-		return nil, Position{}, orDoubt(err, earlier)
+	if err := g.forwarding.enter(int64(size), g.config.Limits); err != nil {
+		return nil, Position{}, preferUnknown(err, earlier)
 	}
-	defer g.forwards.leave(int64(size))
+	defer g.forwarding.leave(int64(size))
 	var of entry.Trace
 	if g.tracer != nil {
 		of = g.tracer.Of(ctx)
 	}
 	request, err := encodeProposal(of, op, size)
 	if err != nil {
-		return nil, Position{}, orDoubt(err, earlier)
+		return nil, Position{}, preferUnknown(err, earlier)
 	}
 	doubt := earlier
-	err = g.seek(ctx, func(leader replica.Peer) (bool, error) {
+	err = g.withLeader(ctx, func(leader replica.Peer) (bool, error) {
 		var err error
 		if result, at, err = g.proposeAt(ctx, leader, op, request); err == nil {
 			return true, nil
 		}
-		doubt = orDoubt(err, doubt)
-		return !g.again(ctx, op, err), err
+		doubt = preferUnknown(err, doubt)
+		return !g.mayRetry(ctx, op, err), err
 	})
 	if err != nil {
-		return nil, Position{}, orDoubt(err, doubt)
+		return nil, Position{}, preferUnknown(err, doubt)
 	}
 	return result, at, nil
 }
 
-// orDoubt is what is known after an attempt and those before it: if one of them
-// may have been applied, what is certain of another says nothing of the op.
-func orDoubt(err, earlier error) error {
+// preferUnknown returns the error that describes all attempts so far. If an earlier attempt may have been
+// applied, a later "nothing was written" says nothing about the op.
+func preferUnknown(err, earlier error) error {
 	if earlier != nil && Unknown(earlier) && !Unknown(err) {
 		return earlier
 	}
 	return err
 }
 
-// proposeAt is one attempt.
+// proposeAt makes one attempt.
 func (g *Group) proposeAt(ctx context.Context, leader replica.Peer, op Op, request []byte) (any, Position, error) {
 	if leader.ID == g.identity.NodeID {
-		term, err := g.present()
+		term, err := g.currentTerm()
 		if err != nil {
 			return nil, Position{}, err
 		}
@@ -130,7 +130,7 @@ func (g *Group) proposeAt(ctx context.Context, leader replica.Peer, op Op, reque
 			return nil, Position{}, errUnreached(leader.ID, err)
 		}
 		if api.CodeOf(err) == api.Overloaded {
-			return nil, Position{}, err // of the leader's transport, which has not let it in: answerPropose answers no errors
+			return nil, Position{}, err // the leader's transport refused the call; handlePropose never returns an error
 		}
 		return nil, Position{}, unknown(err, api.Errorf(api.LeaderUnavailable, "the leader (%s) did not answer: the outcome of the request is unknown, repeat it with the same idempotency key", leader.ID))
 	}
@@ -140,12 +140,12 @@ func (g *Group) proposeAt(ctx context.Context, leader replica.Peer, op Op, reque
 	}
 	result, err := g.resultOf(op, a)
 	if err == nil {
-		g.showOwn(ctx, leader.ID, a.at)
+		g.awaitOwnWrite(ctx, leader.ID, a.at)
 	}
 	return result, a.at, err
 }
 
-// resultOf is what Propose would have answered where the answer was given.
+// resultOf returns what Propose would have returned on the leader.
 func (g *Group) resultOf(op Op, a answer) (any, error) {
 	switch a.outcome {
 	case outcomeNil:
@@ -154,44 +154,43 @@ func (g *Group) resultOf(op Op, a answer) (any, error) {
 		return decodeError(a.body), nil
 	case outcomeUnwritten:
 		err := decodeError(a.body)
-		if api.CodeOf(err) == api.Unhealthy { // that member is; the group may not be
+		if api.CodeOf(err) == api.Unhealthy { // that member has stopped, but the group may go on
 			return nil, api.Wrap(err, api.LeaderUnavailable, "the leader has stopped: nothing was written")
 		}
 		return nil, err
 	case outcomeUnknown:
 		err := decodeError(a.body)
-		return nil, unknown(err, outward(err).(*api.Error)) //nolint:errorlint // outward answers nothing else
+		return nil, unknown(err, toAPIError(err).(*api.Error)) //nolint:errorlint // outward answers nothing else
 	}
 	result, err := g.config.Codec.DecodeResult(op.Number(), a.body)
-	if err != nil { // applied, and not to be repeated
+	if err != nil { // the op was applied and must not be repeated
 		return api.Errorf(api.Internal, "the request was carried out, but its result cannot be read: %w", err), nil
 	}
 	return result, nil
 }
 
-// showOwn waits until this node has applied what was written through it, so that
-// its callers read their own writes here. That it takes too long is no error: the
-// write is done.
-func (g *Group) showOwn(ctx context.Context, leader string, at Position) {
+// awaitOwnWrite waits until this node has applied a write made through it, so that its callers can read their
+// own writes here. A timeout is no error, because the write is done.
+func (g *Group) awaitOwnWrite(ctx context.Context, leader string, at Position) {
 	ctx, cancel := context.WithTimeout(ctx, maxOwnWait)
 	defer cancel()
 	g.replica.AdvanceCommit(ctx, leader, at)
 	_ = g.replica.Await(ctx, at.Index)
 }
 
-// seek has try ask the leader, whoever that is, until it is done. When the leader
-// changes it tries the next at once, else after a pause.
-func (g *Group) seek(ctx context.Context, try func(leader replica.Peer) (done bool, err error)) error {
+// withLeader calls try with the present leader until try is done. When the leader changes it calls try again
+// at once, otherwise after a pause.
+func (g *Group) withLeader(ctx context.Context, try func(leader replica.Peer) (done bool, err error)) error {
 	for delay := retryFirst; ; delay = min(2*delay, retryMost) {
 		leader, changed, err := g.leader()
 		if err != nil {
-			return outward(err)
+			return toAPIError(err)
 		}
 		var paused <-chan time.Time
 		if leader.ID != "" {
 			done, err := try(leader)
 			if done {
-				return outward(err)
+				return toAPIError(err)
 			}
 			paused = time.After(delay)
 		}
@@ -206,8 +205,8 @@ func (g *Group) seek(ctx context.Context, try func(leader replica.Peer) (done bo
 	}
 }
 
-// leader is the member that this node would ask, without an ID when it knows of
-// none, and what is closed when that may have changed.
+// leader returns the member that this node takes for the leader, without an ID if it knows none, and a
+// channel that is closed when that may have changed.
 func (g *Group) leader() (replica.Peer, <-chan struct{}, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -224,8 +223,8 @@ func (g *Group) leader() (replica.Peer, <-chan struct{}, error) {
 	return replica.Peer{ID: id, Address: address}, g.changed, nil
 }
 
-// call asks another member. What the transport knows of its address is newer than
-// what the configuration says.
+// call sends a request to another member. The transport's address for the member is preferred, because it is
+// newer than the configuration's.
 func (g *Group) call(ctx context.Context, to replica.Peer, k transport.Kind, request []byte) ([]byte, error) {
 	address := ""
 	if g.config.Transport.AddressOf(to.ID) == "" {
@@ -240,9 +239,9 @@ func errUnreached(id string, cause error) error {
 	return err
 }
 
-// answerPropose proposes what another member forwards, here and nowhere else: were
-// it sent on, two members that take each other for the leader would keep it.
-func (g *Group) answerPropose(ctx context.Context, _ transport.Peer, request []byte) ([]byte, error) {
+// handlePropose proposes a forwarded op on this node and never forwards it again, because two members that
+// take each other for the leader would pass it on for ever.
+func (g *Group) handlePropose(ctx context.Context, _ transport.Peer, request []byte) ([]byte, error) {
 	if g.config.Codec == nil {
 		return unwritten(api.Errorf(api.Unsupported, "this member takes no forwarded requests: ask the leader")), nil
 	}
@@ -257,7 +256,7 @@ func (g *Group) answerPropose(ctx context.Context, _ transport.Peer, request []b
 	if p.trace != (entry.Trace{}) {
 		ctx = trace.ContextWithRemoteSpanContext(ctx, spanOf(p.trace))
 	}
-	term, err := g.present()
+	term, err := g.currentTerm()
 	if err != nil {
 		return unwritten(err), nil
 	}
@@ -268,14 +267,14 @@ func (g *Group) answerPropose(ctx context.Context, _ transport.Peer, request []b
 	case err != nil:
 		return unwritten(err), nil
 	}
-	return g.answerOf(op, result, at).fit(), nil
+	return g.answerFor(op, result, at).encodeBounded(), nil
 }
 
 func unwritten(err error) []byte {
 	return answer{outcome: outcomeUnwritten, body: encodeError(err)}.encode()
 }
 
-func (g *Group) answerOf(op Op, result any, at Position) answer {
+func (g *Group) answerFor(op Op, result any, at Position) answer {
 	if result == nil {
 		return answer{outcome: outcomeNil, at: at}
 	}
@@ -293,16 +292,16 @@ func (g *Group) answerOf(op Op, result any, at Position) answer {
 	return answer{outcome: outcomeResult, at: at, body: body}
 }
 
-// forwards bounds what this node has on its way to a leader, or keeps until there
-// is one: as much as its own backlog would be if it led.
-type forwards struct {
+// forwarding bounds the ops that this node forwards, or keeps until a leader is known, by the same limits as
+// its own backlog.
+type forwarding struct {
 	mu    sync.Mutex
 	ops   int
 	bytes int64
 	total uint64 // since the group was opened
 }
 
-func (f *forwards) enter(size int64, l pipeline.Limits) error {
+func (f *forwarding) enter(size int64, l pipeline.Limits) error {
 	l = l.WithDefaults()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,14 +314,14 @@ func (f *forwards) enter(size int64, l pipeline.Limits) error {
 	return nil
 }
 
-// sent is how many ops were forwarded since the group was opened.
-func (f *forwards) sent() uint64 {
+// sent returns the number of ops forwarded since the group was opened.
+func (f *forwarding) sent() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.total
 }
 
-func (f *forwards) leave(size int64) {
+func (f *forwarding) leave(size int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ops, f.bytes = f.ops-1, f.bytes-size

@@ -17,11 +17,11 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// logDir is where the log lies, inside Config.Dir.
+// logDir is the directory of the log, inside Config.Dir.
 const logDir = "log"
 
-// Group is one Raft group on this node. Its methods may be called from any
-// goroutine; all errors are *api.Error.
+// Group is one Raft group on this node. Its methods may be called from any goroutine. All errors are
+// *api.Error.
 type Group struct {
 	config   Config
 	identity identity
@@ -30,34 +30,33 @@ type Group struct {
 	stats    pipeline.Stats // of all terms
 	opened   chan struct{}  // closed once replica is set
 
-	peers      *transport.Group // nil = a group of one, for ever
-	forwards   forwards
-	confirming round[struct{}]  // the leader asks the voters
-	following  round[readIndex] // a follower asks the leader
-	watches    watches          // what the leader knows of the others
-	strangers  strangers        // who was told that it is none of them
+	peers      *transport.Group // nil in a group without a transport
+	forwarding forwarding
+	confirming sharedCall[struct{}]  // the leader confirms its term with the voters
+	following  sharedCall[readIndex] // a follower asks the leader for a read index
+	contacts   contacts              // the leader's last contact with each other member
+	nonMembers nonMembers            // nodes that were told that they are not members
 
-	removedAt atomic.Uint64 // index of the configuration that a leader said is without this member
+	removedAt atomic.Uint64 // index of the configuration with which a leader said it removed this member
 
 	mu      sync.Mutex
-	term    *pipeline.Pipeline // of the present term of leadership, nil for none
+	term    *pipeline.Pipeline // of the present term of leadership; nil if this node does not lead
 	number  uint64             // of term
-	endTerm context.CancelFunc // ends what runs for term
+	endTerm context.CancelFunc // ends the work that runs for term
 	changed chan struct{}      // closed when term, its start, the known leader, the membership or closed changes
 	closed  bool
-	ended   bool // nothing may be started any longer
+	ended   bool // no goroutine may be started any more
 
-	running   sync.WaitGroup  // spawn, and what open and leadership start
-	life      context.Context // ends when Close has done what needs the others
+	running   sync.WaitGroup  // the goroutines of spawn, open and leadership
+	life      context.Context // ends when Close no longer needs the other members
 	endLife   context.CancelFunc
 	closeOnce sync.Once
 	closeErr  error
 }
 
-// Open runs the group in c.Dir; a new directory becomes a new group with this
-// node as its only voter. Open returns before the group has a leader: see Ready.
-// It refuses, with UNHEALTHY and what to do, when machine and log do not fit; it
-// then has changed nothing.
+// Open runs the group in c.Dir. A new directory becomes a new group with this node as its only voter. Open
+// returns before the group has a leader (see Ready). If machine and log do not fit, Open changes nothing and
+// returns UNHEALTHY with the remedy.
 func Open(c Config) (*Group, error) {
 	c = c.withDefaults()
 	if err := c.validate(); err != nil {
@@ -67,7 +66,7 @@ func Open(c Config) (*Group, error) {
 	g.life, g.endLife = context.WithCancel(context.Background())
 	if err := g.open(); err != nil {
 		g.endLife()
-		return nil, outward(err)
+		return nil, toAPIError(err)
 	}
 	return g, nil
 }
@@ -79,7 +78,7 @@ func (g *Group) open() (err error) {
 	}
 	path := filepath.Join(c.Dir, logDir)
 	if !g.identity.Founded && !g.identity.Joined {
-		// Raft has never run here: what lies there is a founding cut short.
+		// Raft has never run here, so the directory can only hold an interrupted bootstrap.
 		if err := os.RemoveAll(path); err != nil {
 			return err
 		}
@@ -88,7 +87,7 @@ func (g *Group) open() (err error) {
 	if err != nil {
 		return damaged(err)
 	}
-	if err := g.found(log); err != nil {
+	if err := g.bootstrap(log); err != nil {
 		return errors.Join(err, log.Close())
 	}
 	var others replica.Transport // a nil *transport.Group is not a nil Transport
@@ -97,7 +96,7 @@ func (g *Group) open() (err error) {
 			return errors.Join(err, log.Close())
 		}
 		others = g.peers
-		g.listen()
+		g.registerHandlers()
 	}
 	var applies func(entry.Trace, entry.Position, int) func(error)
 	if g.tracer != nil {
@@ -108,7 +107,7 @@ func (g *Group) open() (err error) {
 		Machine: c.Machine, Log: log, Transport: others, Joining: !g.identity.Founded,
 		SnapshotBytes: c.SnapshotBytes, TrailingBytes: c.TrailingBytes,
 		Heartbeat: c.Heartbeat, Election: c.Election,
-		Leadership: g.leadership, Changed: g.noteChange, Trace: applies, Logger: c.Logger,
+		Leadership: g.leadership, Changed: g.replicaChanged, Trace: applies, Logger: c.Logger,
 	})
 	if err != nil {
 		return err
@@ -124,29 +123,29 @@ func (g *Group) open() (err error) {
 	return nil
 }
 
-// found makes a new directory a new group, once. That it did is recorded before
-// raft runs, so that a log which has been used is never founded again.
-func (g *Group) found(log raftlog.Store) error {
+// bootstrap creates the group's first entry in a new directory, once. It records that before raft runs, so
+// that a log that has been used is never bootstrapped again.
+func (g *Group) bootstrap(log raftlog.Store) error {
 	if g.identity.Founded {
 		return nil
 	}
 	if g.identity.Joined {
-		// What its leader has sent it makes it a member for ever: from here on, an
-		// empty log is a lost one.
+		// The entries that the leader has sent make this node a member for good. From now on an empty log is
+		// a lost log.
 		last, err := log.LastIndex()
 		if err != nil || (last == 0 && g.config.Machine.Applied().Index == 0) {
 			return err
 		}
-	} else if err := g.foundAlone(log); err != nil {
+	} else if err := g.bootstrapAlone(log); err != nil {
 		return err
 	}
 	g.identity.Founded = true
 	return g.identity.save(g.config.Dir)
 }
 
-// foundAlone makes this node the group's sole voter: of an empty group, or of what a
-// backup has put into the machine. Either may be done again until it is recorded.
-func (g *Group) foundAlone(log raftlog.Store) error {
+// bootstrapAlone makes this node the sole voter of an empty group, or of a group whose machine was filled
+// from a backup. Both can be repeated until Founded is recorded.
+func (g *Group) bootstrapAlone(log raftlog.Store) error {
 	id := &g.identity
 	if !id.Restored {
 		return replica.Bootstrap(log, id.NodeID, g.address(), g.config.Machine)
@@ -155,7 +154,7 @@ func (g *Group) foundAlone(log raftlog.Store) error {
 	return replica.BootstrapRestored(g.config.Dir, log, of, id.NodeID, g.address(), g.config.Machine)
 }
 
-// watchJoining records that a member which joins has got its first entry.
+// watchJoining records Founded once a joining member has received its first entry.
 func (g *Group) watchJoining() {
 	if g.replica.Await(g.life, 1) != nil {
 		return
@@ -167,8 +166,7 @@ func (g *Group) watchJoining() {
 	}
 }
 
-// address is where others find this member; in a group of one its name stands
-// for it.
+// address returns the address of this member for others. A group without a transport uses the node id.
 func (g *Group) address() string {
 	if g.config.Transport == nil {
 		return g.identity.NodeID
@@ -176,14 +174,14 @@ func (g *Group) address() string {
 	return g.config.Transport.Address()
 }
 
-// noteChange is replica.Config.Changed.
-func (g *Group) noteChange() {
+// replicaChanged implements replica.Config.Changed.
+func (g *Group) replicaChanged() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.announce()
+	g.notifyChange()
 }
 
-// spawn runs f as a part of the group; false when the group has ended.
+// spawn runs f on a goroutine of the group. It returns false if the group has ended.
 func (g *Group) spawn(f func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -194,13 +192,12 @@ func (g *Group) spawn(f func()) bool {
 	return true
 }
 
-// leadership opens and ends the pipeline of a term.
+// leadership starts and ends the pipeline of a term.
 func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.term != nil {
-		// A replica that fails gives up leadership as well; what waits is owed the
-		// reason that matters.
+		// A replica that fails gives up leadership as well; the waiting callers need the first cause.
 		reason := errNotLeader()
 		if r.Err() != nil {
 			reason = r.Unhealthy()
@@ -209,7 +206,7 @@ func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 		g.endTerm()
 		g.term = nil
 	}
-	g.announce()
+	g.notifyChange()
 	if !leads || g.closed {
 		return
 	}
@@ -241,17 +238,17 @@ func (g *Group) leadership(r *replica.Replica, leads bool, term uint64) {
 	g.term, g.number = p, term
 	g.running.Go(func() { g.watchTerm(r, p) })
 	if g.peers != nil {
-		g.running.Go(func() { g.steward(leading, p) })
+		g.running.Go(func() { g.maintain(leading, p) })
 	}
 }
 
-// watchTerm tells of the term's start and waits for its end. A term whose first
-// op fails, other than by losing leadership, can serve nobody: the replica stops.
+// watchTerm announces the term's start and waits for its end. If the term's first op fails for another reason
+// than lost leadership, the term can serve nobody and the replica stops.
 func (g *Group) watchTerm(r *replica.Replica, p *pipeline.Pipeline) {
 	select {
 	case <-p.Started():
 		g.mu.Lock()
-		g.announce()
+		g.notifyChange()
 		g.mu.Unlock()
 	case <-p.Done():
 		if err := p.Err(); api.CodeOf(err) != api.LeaderUnavailable {
@@ -261,7 +258,7 @@ func (g *Group) watchTerm(r *replica.Replica, p *pipeline.Pipeline) {
 	<-p.Done()
 }
 
-// watchFailure answers everything that waits once the replica has stopped.
+// watchFailure answers all waiting callers once the replica has stopped.
 func (g *Group) watchFailure() {
 	select {
 	case <-g.replica.Failed():
@@ -272,19 +269,19 @@ func (g *Group) watchFailure() {
 			g.endTerm()
 			g.term = nil
 		}
-		g.announce()
+		g.notifyChange()
 	case <-g.life.Done():
 	}
 }
 
-// announce wakes those who wait for a change; g.mu is held.
-func (g *Group) announce() {
+// notifyChange wakes the goroutines that wait for a change. The caller holds g.mu.
+func (g *Group) notifyChange() {
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
 
-// present is the pipeline of the present term, or why there is none.
-func (g *Group) present() (*pipeline.Pipeline, error) {
+// currentTerm returns the pipeline of the present term, or the reason why there is none.
+func (g *Group) currentTerm() (*pipeline.Pipeline, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.term == nil {
@@ -293,7 +290,7 @@ func (g *Group) present() (*pipeline.Pipeline, error) {
 	return g.term, nil
 }
 
-// unavailable says why the group has no term; g.mu is held.
+// unavailable returns the reason why the group has no term. The caller holds g.mu.
 func (g *Group) unavailable() error {
 	switch {
 	case g.replica != nil && g.replica.Err() != nil:
@@ -314,11 +311,11 @@ func errClosed() error {
 	return api.Errorf(api.LeaderUnavailable, "this node is shutting down: nothing was written")
 }
 
-// Failed is closed when the group has stopped by itself, because it cannot trust
-// its machine or its disk any longer. It must still be closed.
+// Failed returns a channel that is closed when the group has stopped by itself, because it can no longer
+// trust its machine or its disk. The caller must still close the group.
 func (g *Group) Failed() <-chan struct{} { return g.replica.Failed() }
 
-// Err is why the group has stopped by itself; nil while it has not.
+// Err returns the error that stopped the group, or nil while it runs.
 func (g *Group) Err() error {
 	if g.replica.Err() == nil {
 		return nil
@@ -326,23 +323,22 @@ func (g *Group) Err() error {
 	return g.replica.Unhealthy()
 }
 
-// Applied is the last entry in the machine.
+// Applied returns the last entry that the machine has applied.
 func (g *Group) Applied() entry.Applied { return g.replica.Applied() }
 
-// Snapshot makes the machine durable now and cuts the log.
-func (g *Group) Snapshot() error { return outward(g.replica.Snapshot()) }
+// Snapshot makes the machine durable and truncates the log.
+func (g *Group) Snapshot() error { return toAPIError(g.replica.Snapshot()) }
 
-// handOverTimeout bounds how long Close looks for another leader.
-const handOverTimeout = 2 * time.Second
+// transferTimeout bounds the transfer of leadership to another voter.
+const transferTimeout = 2 * time.Second
 
-// Close stops admission, waits until what was admitted is answered (or until ctx
-// ends: what has not been written then is refused), hands leadership over if
-// there is a voter to take it, makes the machine durable and closes the log. It
-// returns when nothing of the group runs any longer; an error means that the
-// machine may have to replay when it is opened next. A group that has failed is
-// only closed: Err has the reason.
+// Close stops admission and waits until the admitted ops are answered; when ctx ends, ops that have not been
+// written are refused. Then it transfers leadership if another voter can take it, makes the machine durable
+// and closes the log. It returns when no goroutine of the group runs any more. An error means that the
+// machine may have to replay entries when it is opened next. A group that has failed is only closed; Err
+// returns the reason.
 func (g *Group) Close(ctx context.Context) error {
-	g.closeOnce.Do(func() { g.closeErr = outward(g.shut(ctx)) })
+	g.closeOnce.Do(func() { g.closeErr = toAPIError(g.shut(ctx)) })
 	return g.closeErr
 }
 
@@ -350,13 +346,12 @@ func (g *Group) shut(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
 	term := g.term
-	g.announce()
+	g.notifyChange()
 	g.mu.Unlock()
 	if term != nil {
-		// Refused proposals have their answer; that they were is not an error of
-		// Close.
+		// Refused proposals have their answers; a refusal is not an error of Close.
 		_ = term.Drain(ctx, errClosed())
-		g.bequeath(ctx)
+		g.transferOnClose(ctx)
 	}
 	g.endLife()
 	g.mu.Lock()
@@ -367,22 +362,22 @@ func (g *Group) shut(ctx context.Context) error {
 	return err
 }
 
-// bequeath spares the others the wait until they miss a leader that closes. It
-// goes after what was admitted, which a new leader would not answer. That nobody
-// takes over is no error: they elect one.
-func (g *Group) bequeath(ctx context.Context) {
+// transferOnClose spares the other members the election timeout when the leader closes. It runs after the
+// admitted ops, because a new leader would not answer them. A failed transfer is no error, because the others
+// then elect a leader.
+func (g *Group) transferOnClose(ctx context.Context) {
 	if g.peers == nil || g.replica.Err() != nil || g.voters() == 1 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
-	if err := g.handOver(ctx, nil); err != nil {
+	if err := g.transferToBest(ctx, nil); err != nil {
 		g.config.Logger.Info("the group was closed without handing leadership over", "group", g.identity.Group, "error", err)
 	}
 }
 
-// damaged says of an error of opening the log that this member cannot go on.
-// Refusals with a code of their own (another kind of log, a log in use) stay.
+// damaged turns an error of opening the log into UNHEALTHY. Errors with a code of their own (another kind of
+// log, a log in use) stay as they are.
 func damaged(err error) error {
 	var e *api.Error
 	if errors.As(err, &e) {
@@ -391,8 +386,8 @@ func damaged(err error) error {
 	return api.Wrap(err, api.Unhealthy, err.Error())
 }
 
-// outward makes any error an *api.Error.
-func outward(err error) error {
+// toAPIError wraps any error that is not an *api.Error.
+func toAPIError(err error) error {
 	if err == nil {
 		return nil
 	}

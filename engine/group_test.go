@@ -44,8 +44,8 @@ func TestProposeAnswersItsOwnResult(t *testing.T) {
 	wantCode(t, err, api.LeaderUnavailable)
 }
 
-// Each caller adds to a key of its own and checks each value it gets: a result
-// that went to another caller, was lost, or applied twice would show.
+// TestManyCallers lets each caller add to its own key and check each value, so that a result that went to
+// another caller, was lost, or applied twice is noticed.
 func TestManyCallers(t *testing.T) {
 	t.Parallel()
 	const callers, each = 512, 8
@@ -124,7 +124,7 @@ func TestIdleLeaderWritesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The membership, the term's no-op of raft and StartTerm.
+	// The log holds the configuration, raft's no-op of the term, and StartTerm.
 	if before.Last != 3 || after.Last != 3 || after.State != "Leader" || !n.Leader() {
 		t.Errorf("log ended at %d, then %d; state %s", before.Last, after.Last, after.State)
 	}
@@ -170,7 +170,8 @@ func TestBrokenMachineStopsTheGroup(t *testing.T) {
 	n.shut(t)
 }
 
-// A failure in one entry answers what waits behind it.
+// TestBrokenMachineAnswersAllWhoWait checks that a failure in one entry answers the proposals queued behind
+// it.
 func TestBrokenMachineAnswersAllWhoWait(t *testing.T) {
 	t.Parallel()
 	n := openNode(t, t.TempDir())

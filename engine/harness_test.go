@@ -10,15 +10,15 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// node is a group with the machine behind it, in a directory that outlives both.
+// node is a group with its machine, in a directory that outlives both.
 type node struct {
 	*engine.Group
 	machine *machine
 	config  engine.Config
 }
 
-// openNode opens the group in dir and waits until it leads. Segments are small,
-// so that what the tests write takes several of them.
+// openNode opens the group in dir and waits until it leads. Segments are small, so that the writes of a test
+// fill several.
 func openNode(t testing.TB, dir string, change ...func(*engine.Config)) *node {
 	t.Helper()
 	n, err := tryOpenNode(t, dir, change...)
@@ -46,7 +46,7 @@ func tryOpenNode(t testing.TB, dir string, change ...func(*engine.Config)) (*nod
 		return nil, err
 	}
 	n := &node{Group: g, machine: m, config: c}
-	t.Cleanup(func() { _ = n.Close(context.Background()) }) // idempotent: a test that cares has looked
+	t.Cleanup(func() { _ = n.Close(context.Background()) }) // Close is idempotent; tests that need the result have checked it
 	return n, nil
 }
 
@@ -58,12 +58,12 @@ func (n *node) shut(t testing.TB) {
 	}
 }
 
-// crash ends the node so that the machine loses what it had not flushed.
+// crash stops the node so that the machine loses everything it had not flushed.
 func (n *node) crash(t testing.TB) {
 	t.Helper()
 	n.machine.crash()
 	err := n.Close(context.Background())
-	// A snapshot that was due may have met the crash before the close did.
+	// A due snapshot may have failed on the crash before Close did.
 	if err == nil && n.Err() == nil {
 		t.Fatal("close of a crashed machine succeeded")
 	}

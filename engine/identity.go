@@ -15,30 +15,30 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// identityName is the file that says whose directory this is.
+// identityName is the file that records the owner of a directory.
 const identityName = "group.json"
 
-// identity is what a directory is, for ever.
+// identity identifies a directory and never changes, except that Founded and the node of a restored one are
+// set once.
 type identity struct {
 	Group       string            `json:"group"`
 	Incarnation entry.Incarnation `json:"incarnation"`
 	NodeID      string            `json:"node_id"`
-	// Founded is set once the log holds the group's first entry, whether it was
-	// written here or came from the group's leader. Until then the directory may be
-	// founded again, or joins; afterwards an empty log is a lost log.
+	// Founded is set once the log holds the group's first entry, written here or received from the leader.
+	// Before that, the directory may be bootstrapped again, or joins a group; afterwards an empty log is a
+	// lost log.
 	Founded bool `json:"founded"`
-	// Joined says that the directory was made for a group that existed: it never
-	// founds one.
+	// Joined says that the directory was created to join an existing group. It never bootstraps one.
 	Joined bool `json:"joined,omitempty"`
-	// Restored says that the machine was filled from a backup: the group is founded
-	// on what it holds, by whoever opens it first.
+	// Restored says that the machine was filled from a backup. The node that first opens the directory
+	// bootstraps a group from the machine's content.
 	Restored bool `json:"restored,omitempty"`
 }
 
-// Restored makes dir, which must hold nothing yet, the directory of a group that will
-// be founded on what its machine holds: a copy of another history, whose position the
-// machine keeps, and of its own incarnation. Opened, it is a group of one.
-func Restored(dir, group string, incarnation entry.Incarnation) error {
+// InitRestored prepares the empty directory dir for a group whose machine was filled from a backup. The group
+// is a copy of another history: it keeps the machine's position and takes a new incarnation. When it is
+// opened, it has one member.
+func InitRestored(dir, group string, incarnation entry.Incarnation) error {
 	if err := durable.MakeDir(dir, 0o755); err != nil {
 		return err
 	}
@@ -51,13 +51,13 @@ func Restored(dir, group string, incarnation entry.Incarnation) error {
 	return identity{Group: group, Incarnation: incarnation, Restored: true}.save(dir)
 }
 
-// loadIdentity reads who the directory belongs to, or mints it for an empty
-// directory. An existing one must be the group that c asks for.
+// loadIdentity reads the directory's identity, or creates one in an empty directory. An existing identity
+// must match the group that c names.
 func loadIdentity(c Config) (identity, error) {
 	path := filepath.Join(c.Dir, identityName)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return mintIdentity(c)
+		return createIdentity(c)
 	}
 	if err != nil {
 		return identity{}, err
@@ -70,7 +70,7 @@ func loadIdentity(c Config) (identity, error) {
 		return identity{}, api.Errorf(api.Conflict, "%s belongs to group %q, not to %q: choose another directory", c.Dir, id.Group, c.Group)
 	}
 	if id.Restored && !id.Founded {
-		err := id.name(c) // it is whose opens it first
+		err := id.setNodeID(c) // the node that first opens it becomes its owner
 		return id, err
 	}
 	if c.NodeID != "" && c.NodeID != id.NodeID {
@@ -82,7 +82,7 @@ func loadIdentity(c Config) (identity, error) {
 	return id, nil
 }
 
-func mintIdentity(c Config) (identity, error) {
+func createIdentity(c Config) (identity, error) {
 	if err := durable.MakeDir(c.Dir, 0o755); err != nil {
 		return identity{}, err
 	}
@@ -104,14 +104,14 @@ func mintIdentity(c Config) (identity, error) {
 	} else if _, err := io.ReadFull(c.Rand, id.Incarnation[:]); err != nil {
 		return identity{}, fmt.Errorf("mint an incarnation: %w", err)
 	}
-	if err := id.name(c); err != nil {
+	if err := id.setNodeID(c); err != nil {
 		return identity{}, err
 	}
 	return id, id.save(c.Dir)
 }
 
-// name gives the directory to the node that was asked for, or to one of a fresh name.
-func (id *identity) name(c Config) error {
+// setNodeID sets the configured node id, or a random one.
+func (id *identity) setNodeID(c Config) error {
 	if id.NodeID = c.NodeID; id.NodeID != "" {
 		return nil
 	}

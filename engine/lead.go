@@ -11,12 +11,12 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// listen takes what other members ask. It comes before raft runs, so that none of
-// it meets a group that does not know the question.
-func (g *Group) listen() {
+// registerHandlers registers the handlers for calls of other members. It runs before raft does, so that no
+// call finds an unknown kind.
+func (g *Group) registerHandlers() {
 	g.peers.Admit(g.admit)
 	for kind, h := range map[transport.Kind]transport.Handler{
-		callPropose: g.answerPropose, callIndex: g.answerIndex, callTerm: g.answerTerm, callChange: g.answerChange, callRemoved: g.answerRemoved,
+		callPropose: g.handlePropose, callIndex: g.handleIndex, callTerm: g.handleTerm, callChange: g.handleChange, callRemoved: g.handleRemoved,
 	} {
 		g.peers.Handle(kind, func(ctx context.Context, from transport.Peer, request []byte) ([]byte, error) {
 			select {
@@ -31,13 +31,11 @@ func (g *Group) listen() {
 	}
 }
 
-// admit says who may speak in the group, among those whom the transport's
-// Identity trusts. A leader listens to the members of its configuration: it is
-// the newest there is. Whoever follows listens to all, for the configuration it
-// has may be older than the leader that wants to tell it the new one; who asks it
-// for a vote without being a member is refused by raft. A leader that was deposed
-// and does not know refuses one that it has never heard of for as long as its
-// lease lasts.
+// admit decides which nodes may send to this member in the group, among those that the transport's Identity
+// trusts. A leader accepts only members of its configuration, because no newer one exists. A follower accepts
+// every node, because its configuration may be older than a leader that is about to send it the new one; raft
+// refuses a vote to a node that is not a member. A deposed leader that does not know it yet refuses an
+// unknown new leader until its lease expires.
 func (g *Group) admit(id string) bool {
 	select {
 	case <-g.opened:
@@ -52,48 +50,46 @@ func (g *Group) admit(id string) bool {
 			return true
 		}
 	}
-	if g.strangers.due(id) {
-		g.spawn(func() { g.farewell(g.life, replica.Peer{ID: id}) })
+	if g.nonMembers.due(id) {
+		g.spawn(func() { g.notifyRemoved(g.life, replica.Peer{ID: id}) })
 	}
 	return false
 }
 
-// farewellPause is how long a leader that hears a stranger again and again waits
-// before it says so again.
-const farewellPause = 10 * time.Second
+// removedNoticeInterval is the wait before a leader repeats its notice to a node that is not a member.
+const removedNoticeInterval = 10 * time.Second
 
-// strangers are those who speak and are no members: mostly ones that were removed
-// while they were away, stand for election, and cannot know better. There are at
-// most as many as nodes with a certificate.
-type strangers struct {
-	mu   sync.Mutex
-	told map[string]time.Time
+// nonMembers records nodes that send without being members: mostly members that were removed while they were
+// away, stand for election and cannot know of their removal. There are at most as many as nodes with a
+// certificate.
+type nonMembers struct {
+	mu       sync.Mutex
+	notified map[string]time.Time
 }
 
-// due says whether a stranger is to be told now what it is.
-func (s *strangers) due(id string) bool {
+// due reports whether a node is to be notified now, and records that it is.
+func (s *nonMembers) due(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now := time.Now(); s.told[id].IsZero() || now.Sub(s.told[id]) >= farewellPause {
-		if s.told == nil {
-			s.told = map[string]time.Time{}
+	if now := time.Now(); s.notified[id].IsZero() || now.Sub(s.notified[id]) >= removedNoticeInterval {
+		if s.notified == nil {
+			s.notified = map[string]time.Time{}
 		}
-		s.told[id] = now
+		s.notified[id] = now
 		return true
 	}
 	return false
 }
 
-// LeaderID is the node this one takes for the leader; "" = it knows of none.
+// LeaderID returns the id of the leader that this node knows, or "" if it knows none.
 func (g *Group) LeaderID() string {
 	id, _ := g.replica.Leader()
 	return id
 }
 
-// Lead runs f whenever this node leads and serves, until ctx ends: f's context
-// ends with the leadership, and f must then return before it is run again. It
-// returns f's error when there is one, unless that is the end of f's context, and
-// the group's when it has failed or is closed; nil when ctx ends.
+// Lead runs f whenever this node leads and serves, until ctx ends. f's context ends with the leadership, and
+// f must return before it is run again. Lead returns f's error, unless that is the end of f's context; the
+// group's error if the group has failed or is closed; and nil when ctx ends.
 func (g *Group) Lead(ctx context.Context, f func(ctx context.Context) error) error {
 	for {
 		term, err := g.awaitTerm(ctx)
@@ -103,7 +99,7 @@ func (g *Group) Lead(ctx context.Context, f func(ctx context.Context) error) err
 		if err := g.leadTerm(ctx, term, f); err != nil {
 			return err
 		}
-		select { // f may have returned before the term has ended
+		select { // f may have returned before the end of the term
 		case <-term.Done():
 		case <-ctx.Done():
 			return nil
@@ -127,7 +123,7 @@ func (g *Group) leadTerm(ctx context.Context, term *pipeline.Pipeline, f func(co
 	return err
 }
 
-// awaitEnd returns when the group's present term is another, or ctx ends.
+// awaitEnd returns when the term is no longer the group's present term, or ctx ends.
 func (g *Group) awaitEnd(ctx context.Context, term *pipeline.Pipeline) {
 	for {
 		g.mu.Lock()
@@ -144,7 +140,7 @@ func (g *Group) awaitEnd(ctx context.Context, term *pipeline.Pipeline) {
 	}
 }
 
-// awaitTerm is the next term that serves; nil when ctx ends first.
+// awaitTerm returns the next term that serves, or nil if ctx ends first.
 func (g *Group) awaitTerm(ctx context.Context) (*pipeline.Pipeline, error) {
 	for {
 		g.mu.Lock()
@@ -155,7 +151,7 @@ func (g *Group) awaitTerm(ctx context.Context) (*pipeline.Pipeline, error) {
 		case ctx.Err() != nil:
 			return nil, nil
 		case closed || g.replica.Err() != nil:
-			return nil, outward(err)
+			return nil, toAPIError(err)
 		case term != nil && started(term):
 			return term, nil
 		}

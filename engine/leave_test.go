@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/engine/raftlog/faultlog"
 )
 
-// A leader notes a position, loses leadership to another that acknowledges a
-// write, and leads again before it has made sure: the position is too old by then.
+// TestReadIndexOfAnEarlierTerm lets a leader note a position, lose leadership to another that acknowledges a
+// write, and lead again before it has confirmed its term. The position is then too old.
 func TestReadIndexOfAnEarlierTerm(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		a, b := c.members[0], c.members[1]
@@ -41,8 +41,8 @@ func TestReadIndexOfAnEarlierTerm(t *testing.T) {
 	})
 }
 
-// The op was applied. That its result is too large to be sent must not pass for a
-// refusal, after which nothing would have been written.
+// TestResultTooLargeToBeSent applies an op whose result is too large for a message. The error must not look
+// like a refusal, after which nothing would have been written.
 func TestResultTooLargeToBeSent(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -54,8 +54,8 @@ func TestResultTooLargeToBeSent(t *testing.T) {
 	})
 }
 
-// A member whose replica has stopped runs and answers, and counts as dead: no vote
-// that works may go for it.
+// TestStoppedMemberIsNotAlive checks that a member whose replica has stopped counts as dead although it
+// answers, so that no working voter is removed in its favour.
 func TestStoppedMemberIsNotAlive(t *testing.T) {
 	faults := map[string]*faultlog.Faults{"a": {}, "b": {}, "c": {}}
 	virtual(t, 3, func(t *testing.T, c *cluster) {
@@ -72,8 +72,8 @@ func TestStoppedMemberIsNotAlive(t *testing.T) {
 	}, func(conf *engine.Config) { conf.Logs.Wrap = faults[conf.Transport.ID()].Wrap })
 }
 
-// Members come back under other addresses, all but the leader at once. The group
-// goes on and records where they are.
+// TestMembersMove restarts all members but the leader under other addresses at once. The group must go on and
+// record the addresses.
 func TestMembersMove(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -103,8 +103,8 @@ func TestMembersMove(t *testing.T) {
 	})
 }
 
-// The autopilot removes a member that is only cut off, and tells it when it is
-// back. The same member with an empty disk can join again.
+// TestAutopilotTellsWhoIsRemoved lets the autopilot remove a member that is only cut off. The member must be
+// notified when it is back. With an empty disk, it can join again.
 func TestAutopilotTellsWhoIsRemoved(t *testing.T) {
 	virtual(t, 4, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -130,8 +130,8 @@ func TestAutopilotTellsWhoIsRemoved(t *testing.T) {
 	}, autopilot)
 }
 
-// A member holds as many writes on their way to the leader as its own backlog
-// would, and not one more; each that is answered makes room for another.
+// TestForwardsAreBounded checks that a member forwards as many writes as its own backlog would hold and not
+// one more, and that each answer makes room for another.
 func TestForwardsAreBounded(t *testing.T) {
 	const bound = 8
 	var faults faultlog.Faults

@@ -23,19 +23,19 @@ import (
 	"github.com/corvo/corvo/engine/replica"
 )
 
-// The ops of the test machine. Their numbers are their own.
+// These are the ops of the test machine, with numbers of its own.
 const (
 	opStartTerm entry.Number = 1 + iota
-	opAdd                    // add 1 to a counter; answers the new value
-	opRefuse                 // answers a refusal
+	opAdd                    // adds 1 to a counter; the result is the new value
+	opRefuse                 // the result is a refusal
 	opBreak                  // makes Apply fail
-	opNilResult              // answers a typed nil
-	opOnce                   // add 1 to a counter unless the same op did so before; answers the value
-	opLarge                  // add 1 to a counter; answers its value with so much around it that it cannot be sent
-	opWrite                  // puts a value, "register=n", into a register; answers what was there
+	opNilResult              // the result is a typed nil
+	opOnce                   // adds 1 to a counter unless the same op did so before; the result is the value
+	opLarge                  // adds 1 to a counter; the result is its value, padded so that it is too large for a message
+	opWrite                  // puts a value, "register=n", into a register; the result is the previous value
 )
 
-// op is a change of the test machine; the key is its encoding.
+// op is a change of the test machine. Its encoding is the key.
 type op struct {
 	number  entry.Number
 	class   pipeline.Class
@@ -61,7 +61,7 @@ func (o op) Validate() error {
 
 func (o op) MarshalToSizedBufferVT(to []byte) (int, error) { return copy(to, o.key), nil }
 
-// content is what the machine holds and what Flush writes.
+// content is the state of the machine, which Flush writes.
 type content struct {
 	At                 entry.Applied
 	ClockNs            int64
@@ -72,8 +72,8 @@ type content struct {
 	Firsts             []uint64 // index of each StartTerm
 }
 
-// machine keeps counters in memory and writes them to a file when flushed, and
-// only then: what was not flushed is lost when it is opened again.
+// machine keeps counters in memory and writes them to a file only when it is flushed. When it is opened
+// again, the changes since the last flush are lost.
 type machine struct {
 	path string
 
@@ -194,7 +194,7 @@ func (m *machine) Flush() error {
 	return nil
 }
 
-// crash loses what was not flushed.
+// crash makes the machine lose the changes since the last flush.
 func (m *machine) crash() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -231,7 +231,7 @@ func (m *machine) Restore(from image.Source) error {
 	return m.Flush()
 }
 
-// copied is an image of one part.
+// copied is an image with one part.
 type copied struct {
 	data []byte
 	of   content

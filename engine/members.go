@@ -12,31 +12,30 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// Member is one member of a group as its leader sees it; a follower knows only
-// the first three.
+// Member describes one member of a group as the leader sees it. A follower knows only the first three fields.
 type Member struct {
 	ID      string
 	Address string
 	Voter   bool
-	// LastContact is how long ago it answered the leader's question, asked each
-	// second; negative = not since it leads. Lag is how many entries of the leader's
-	// log it had not got then.
+	// LastContact is the time since the member last answered the leader's probe, which is sent each second;
+	// negative = it has not answered since this leadership began. Lag is the number of entries of the
+	// leader's log that the member lacked then.
 	LastContact time.Duration
 	Lag         uint64
 }
 
-// Members is the group's membership as this node knows it, by ID.
+// Members returns the group's members as this node knows them, sorted by ID.
 func (g *Group) Members() []Member {
 	known := g.replica.Members()
 	last, leads := g.replica.Last(), g.replica.Leads()
 	members := make([]Member, len(known))
 	for i, p := range known {
 		members[i] = Member{ID: p.ID, Address: p.Address, Voter: p.Voter, LastContact: -1}
-		switch w, heard := g.watches.of(p.ID); {
+		switch w, seen := g.contacts.get(p.ID); {
 		case p.ID == g.identity.NodeID:
 			members[i].LastContact = 0
-		case leads && heard:
-			members[i].LastContact = time.Since(w.heard)
+		case leads && seen:
+			members[i].LastContact = time.Since(w.lastSeen)
 			members[i].Lag = w.lag
 		case leads:
 			members[i].Lag = last
@@ -46,7 +45,7 @@ func (g *Group) Members() []Member {
 	return members
 }
 
-// voters is how many members have a vote.
+// voters returns the number of members with a vote.
 func (g *Group) voters() (n int) {
 	for _, p := range g.replica.Members() {
 		if p.Voter {
@@ -56,8 +55,8 @@ func (g *Group) voters() (n int) {
 	return n
 }
 
-// member is one of the configuration that changes are based on, and the index of
-// that; false for who is none.
+// member returns a member of the applied configuration and the index of that configuration. It returns false
+// if id is not a member.
 func (g *Group) member(id string) (p replica.Peer, is bool, since uint64) {
 	members, since := g.replica.AppliedMembers()
 	for _, p := range members {
@@ -68,40 +67,37 @@ func (g *Group) member(id string) (p replica.Peer, is bool, since uint64) {
 	return replica.Peer{}, false, since
 }
 
-// AddLearner makes a node a member without a vote, or tells the group the new
-// address of one that is a member already. It is done by the leader, wherever it
-// is asked; so are the other changes. The caller has seen to it that the node
-// runs and has opened the group with Join, and that a node with an empty disk
-// does not come under the name of a voter: that one is removed first.
+// AddLearner adds a node as a member without a vote, or records the new address of a member. Like the other
+// changes, it can be called on any member; the leader makes the change. The caller must have started the node
+// and opened the group on it with Join. A node with an empty disk must not take the name of a voter: that
+// voter must be removed first.
 func (g *Group) AddLearner(ctx context.Context, id, address string) error {
 	return g.change(ctx, change{What: changeAdd, ID: id, Address: address})
 }
 
-// Promote gives a learner its vote, once it has all that is committed.
+// Promote gives a learner its vote, once it has received all committed entries.
 func (g *Group) Promote(ctx context.Context, id string) error {
 	return g.change(ctx, change{What: changePromote, ID: id})
 }
 
-// Remove ends a membership. It is refused with STATE_CONFLICT where too few
-// members that are alive would be left to go on; removing who is no member does
-// nothing. A leader that is to remove itself hands leadership over first.
+// Remove removes a member. It returns STATE_CONFLICT if too few live members would remain for a majority.
+// Removing a node that is not a member does nothing. A leader that removes itself transfers leadership first.
 func (g *Group) Remove(ctx context.Context, id string) error {
 	return g.change(ctx, change{What: changeRemove, ID: id})
 }
 
-// Transfer hands leadership to a voter; "" = to the one that is furthest. It
-// returns when this node, or whichever led, has ceased to lead in favour of
-// another.
+// Transfer transfers leadership to the voter named to, or to the most up-to-date voter if to is "". It
+// returns once the present leader has been replaced by another.
 func (g *Group) Transfer(ctx context.Context, to string) error {
 	return g.change(ctx, change{What: changeTransfer, ID: to})
 }
 
-// change has the leader make a change. Each of them can be asked for again, and
-// is, until a leader has answered. What a transfer "to whichever is furthest" has
-// done shows in who leads: it is not asked for twice.
+// change sends a change to the leader and repeats it until a leader has answered; each change can be
+// repeated. A transfer without a target is complete once the leader has changed, so it is not repeated after
+// that.
 func (g *Group) change(ctx context.Context, c change) error {
 	var first string
-	return g.seek(ctx, func(leader replica.Peer) (bool, error) {
+	return g.withLeader(ctx, func(leader replica.Peer) (bool, error) {
 		if first == "" {
 			first = leader.ID
 		}
@@ -122,7 +118,7 @@ func (g *Group) change(ctx context.Context, c change) error {
 	})
 }
 
-func (g *Group) answerChange(ctx context.Context, _ transport.Peer, request []byte) ([]byte, error) {
+func (g *Group) handleChange(ctx context.Context, _ transport.Peer, request []byte) ([]byte, error) {
 	var c change
 	if err := json.Unmarshal(request, &c); err != nil {
 		return nil, api.Errorf(api.Internal, "a change of membership cannot be read: %w", err)
@@ -130,9 +126,9 @@ func (g *Group) answerChange(ctx context.Context, _ transport.Peer, request []by
 	return nil, g.changeHere(ctx, c)
 }
 
-// changeHere makes a change while this node leads.
+// changeHere makes a change on the leader.
 func (g *Group) changeHere(ctx context.Context, c change) error {
-	term, err := g.present()
+	term, err := g.currentTerm()
 	if err != nil {
 		return err
 	}
@@ -169,8 +165,8 @@ func (g *Group) changeHere(ctx context.Context, c change) error {
 	return api.Errorf(api.Unsupported, "the leader does not know the change %q", c.What)
 }
 
-// promoteHere waits until the learner has what is committed now: as a voter that
-// lags it would count for the quorum and not help to reach it.
+// promoteHere waits until the learner has received the entries committed now, because a voter that lags would
+// count towards the quorum without helping to reach it.
 func (g *Group) promoteHere(ctx context.Context, p replica.Peer, since uint64) error {
 	if p.Voter {
 		return nil
@@ -182,7 +178,7 @@ func (g *Group) promoteHere(ctx context.Context, p replica.Peer, since uint64) e
 			p.Voter = true
 			return g.replica.Put(p, since)
 		}
-		if _, err := g.present(); err != nil {
+		if _, err := g.currentTerm(); err != nil {
 			return err
 		}
 		select {
@@ -195,10 +191,10 @@ func (g *Group) promoteHere(ctx context.Context, p replica.Peer, since uint64) e
 
 func (g *Group) removeHere(ctx context.Context, p replica.Peer, since uint64) error {
 	if p.ID == g.identity.NodeID {
-		if err := g.handOver(ctx, nil); err != nil {
+		if err := g.transferToBest(ctx, nil); err != nil {
 			return err
 		}
-		return errNotLeader() // the new leader is asked to remove this one
+		return errNotLeader() // the new leader removes this member
 	}
 	if p.Voter {
 		g.probe(ctx)
@@ -215,15 +211,15 @@ func (g *Group) removeHere(ctx context.Context, p replica.Peer, since uint64) er
 	if err := g.replica.Remove(p.ID, since); err != nil {
 		return err
 	}
-	g.farewell(ctx, p)
+	g.notifyRemoved(ctx, p)
 	return nil
 }
 
-// farewell tells a member that it is none any longer. Raft stops talking to it
-// with the entry that says so, which mostly does not arrive. One that cannot be
-// reached is told when it comes back and asks for votes: see admit.
-func (g *Group) farewell(ctx context.Context, p replica.Peer) {
-	ctx, cancel := context.WithTimeout(ctx, stewardTick)
+// notifyRemoved tells a member that it was removed. Raft stops sending to the member with the entry that
+// removes it, so the member mostly does not receive that entry. A member that cannot be reached is notified
+// when it returns and asks for votes (see admit).
+func (g *Group) notifyRemoved(ctx context.Context, p replica.Peer) {
+	ctx, cancel := context.WithTimeout(ctx, maintainInterval)
 	defer cancel()
 	_, since := g.replica.AppliedMembers()
 	if _, err := g.call(ctx, p, callRemoved, fields(nil).number(since)); err != nil {
@@ -231,7 +227,7 @@ func (g *Group) farewell(ctx context.Context, p replica.Peer) {
 	}
 }
 
-func (g *Group) answerRemoved(_ context.Context, _ transport.Peer, request []byte) ([]byte, error) {
+func (g *Group) handleRemoved(_ context.Context, _ transport.Peer, request []byte) ([]byte, error) {
 	f := fields(request)
 	index, err := f.next()
 	if err != nil {
@@ -241,8 +237,8 @@ func (g *Group) answerRemoved(_ context.Context, _ transport.Peer, request []byt
 	return nil, nil
 }
 
-// removed says whether this member was told of its removal after the newest
-// configuration that it has; if it is added again, it gets a newer one.
+// removed reports whether this member was told of its removal after its newest configuration. If it is added
+// again, it receives a newer one.
 func (g *Group) removed() bool {
 	_, since := g.replica.AppliedMembers()
 	return since < g.removedAt.Load()
@@ -253,34 +249,35 @@ func (g *Group) transferHere(ctx context.Context, to string, p replica.Peer) err
 	case to == g.identity.NodeID:
 		return nil
 	case to == "":
-		return g.handOver(ctx, nil)
+		return g.transferToBest(ctx, nil)
 	case !p.Voter:
 		return api.Errorf(api.StateConflict, "%s has no vote in the group: it cannot lead", to)
 	}
-	return g.yield(ctx, p)
+	return g.transferTo(ctx, p)
 }
 
-// handOver lets the furthest voter lead that answers and fits; nil = all do.
-func (g *Group) handOver(ctx context.Context, fits func(id string) bool) error {
+// transferToBest transfers leadership to the most up-to-date live voter that fits; nil fits accepts every
+// voter.
+func (g *Group) transferToBest(ctx context.Context, fits func(id string) bool) error {
 	g.probe(ctx)
-	var heir replica.Peer
+	var best replica.Peer
 	var most uint64
 	for _, p := range g.replica.Members() {
 		if !p.Voter || p.ID == g.identity.NodeID || !g.alive(p.ID) || fits != nil && !fits(p.ID) {
 			continue
 		}
-		if w, _ := g.watches.of(p.ID); heir.ID == "" || w.stands.last > most {
-			heir, most = p, w.stands.last
+		if w, _ := g.contacts.get(p.ID); best.ID == "" || w.progress.last > most {
+			best, most = p, w.progress.last
 		}
 	}
-	if heir.ID == "" {
+	if best.ID == "" {
 		return api.Errorf(api.StateConflict, "no other voter answers: leadership stays here")
 	}
-	return g.yield(ctx, heir)
+	return g.transferTo(ctx, best)
 }
 
-// yield hands leadership to a voter and waits until another leads.
-func (g *Group) yield(ctx context.Context, to replica.Peer) error {
+// transferTo transfers leadership to a voter and waits until another member leads.
+func (g *Group) transferTo(ctx context.Context, to replica.Peer) error {
 	if err := g.replica.Transfer(ctx, to); err != nil {
 		return err
 	}

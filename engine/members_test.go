@@ -12,11 +12,11 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// quick are timeouts for real clocks.
+// quick sets timeouts for tests in real time.
 func quick(c *engine.Config) { c.Heartbeat, c.Election = 300*time.Millisecond, 300*time.Millisecond }
 
-// Over real TCP and TLS, groups of each size take writes at every member, and
-// each member shows its own at once.
+// TestWritesThroughEveryMember writes through every member of groups of each size, over real TCP and TLS.
+// Each member must show its own writes at once.
 func TestWritesThroughEveryMember(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 3, 5} {
@@ -47,7 +47,8 @@ func TestWritesThroughEveryMember(t *testing.T) {
 	}
 }
 
-// An error of the machine arrives through a follower as at the leader.
+// TestRefusalsThroughAFollower checks that an error of the machine is the same through a follower and on the
+// leader.
 func TestRefusalsThroughAFollower(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil, 3, quick)
@@ -63,8 +64,8 @@ func TestRefusalsThroughAFollower(t *testing.T) {
 	wantCode(t, err, api.Internal)
 }
 
-// A leader that closes hands over: writes through the others go on without one
-// that fails, and none is lost or doubled.
+// TestCloseHandsLeadershipOver closes the leader. Writes through the others must continue without an error,
+// and none may be lost or applied twice.
 func TestCloseHandsLeadershipOver(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil, 3, quick)
@@ -119,7 +120,7 @@ func TestMembershipChangesUnderLoad(t *testing.T) {
 		m := c.add()
 		m.start()
 		c.must(first.AddLearner(soon(t), m.id, m.address))
-		c.must(m.Promote(soon(t), m.id)) // asked at the follower, done by the leader
+		c.must(m.Promote(soon(t), m.id)) // requested on the follower, made by the leader
 	}
 	b, d := c.members[1], c.members[2]
 	c.must(b.Transfer(soon(t), d.id))
@@ -127,7 +128,7 @@ func TestMembershipChangesUnderLoad(t *testing.T) {
 		t.Errorf("%s leads, not %s", got.LeaderID(), d.id)
 	}
 	c.must(b.Remove(soon(t), d.id)) // the leader itself
-	c.must(b.Remove(soon(t), d.id)) // no member any longer
+	c.must(b.Remove(soon(t), d.id)) // it is no longer a member
 	done.Store(true)
 	writing.Wait()
 	c.must(b.Verify(soon(t)))
@@ -139,7 +140,7 @@ func TestMembershipChangesUnderLoad(t *testing.T) {
 	}
 }
 
-// With two of three gone nobody may be removed: the rest could not go on.
+// TestRemoveKeepsAQuorum stops two of three members. None may be removed, because the rest could not go on.
 func TestRemoveKeepsAQuorum(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, nil, 3, quick)

@@ -5,16 +5,15 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/engine/entry"
 	"github.com/corvo/corvo/engine/pipeline"
 	"github.com/corvo/corvo/engine/replica"
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// Leader says whether this node leads the group and serves: its term's first op
-// was applied. It may have been deposed without knowing yet: see Verify.
+// Leader reports whether this node leads the group and serves, that is, has applied its term's first op. It
+// may have been deposed without knowing it yet (see Verify).
 func (g *Group) Leader() bool {
-	term, err := g.present()
+	term, err := g.currentTerm()
 	return err == nil && started(term)
 }
 
@@ -27,18 +26,17 @@ func started(p *pipeline.Pipeline) bool {
 	}
 }
 
-// ClockNs is the clock that this node's next entry would carry, in Unix
-// nanoseconds; without leadership it is that of the last one applied.
+// ClockNs returns the clock that this node's next entry would carry, in Unix nanoseconds. On a node that does
+// not lead, it returns the clock of the last applied entry.
 func (g *Group) ClockNs() int64 {
-	if term, err := g.present(); err == nil {
+	if term, err := g.currentTerm(); err == nil {
 		return term.ClockNs()
 	}
 	return g.config.Machine.LastClock()
 }
 
-// Ready waits until this node can take writes: it leads and serves, or it is a
-// member that reaches a leader and has a Codec to forward with. It ends early when
-// ctx does, and when the group fails or is closed.
+// Ready waits until this node can take writes: it leads and serves, or it is a member that reaches a leader
+// and has a Codec for forwarding. Ready returns an error if ctx ends, the group fails or the group is closed.
 func (g *Group) Ready(ctx context.Context) error {
 	for {
 		g.mu.Lock()
@@ -47,7 +45,7 @@ func (g *Group) Ready(ctx context.Context) error {
 		g.mu.Unlock()
 		switch {
 		case closed || g.replica.Err() != nil:
-			return outward(err)
+			return toAPIError(err)
 		case term != nil && started(term):
 			return nil
 		}
@@ -67,19 +65,18 @@ func (g *Group) Ready(ctx context.Context) error {
 	}
 }
 
-// Verify answers nil if the machine, read from now on, shows every change that
-// was acknowledged before the call, by whichever leader. It costs a round to the
-// group that concurrent calls share, and writes nothing. A follower asks the
-// leader how far the group is, and waits until it is as far.
+// Verify returns nil if a read of the machine from now on shows every change that any leader acknowledged
+// before the call. It costs one round to the group, which concurrent calls share, and writes nothing. On a
+// follower, Verify asks the leader for its position and waits until this node has applied it.
 func (g *Group) Verify(ctx context.Context) error {
-	term, err := g.present()
+	term, err := g.currentTerm()
 	if err == nil {
 		err = g.verifyTerm(ctx, term)
 	}
 	if err == nil || g.peers == nil || ctx.Err() != nil || api.CodeOf(err) != api.LeaderUnavailable {
-		return outward(err)
+		return toAPIError(err)
 	}
-	return g.seek(ctx, func(leader replica.Peer) (bool, error) {
+	return g.withLeader(ctx, func(leader replica.Peer) (bool, error) {
 		err := g.verifyAt(ctx, leader)
 		return api.CodeOf(err) != api.LeaderUnavailable, err
 	})
@@ -87,7 +84,7 @@ func (g *Group) Verify(ctx context.Context) error {
 
 func (g *Group) verifyAt(ctx context.Context, leader replica.Peer) error {
 	if leader.ID == g.identity.NodeID {
-		term, err := g.present()
+		term, err := g.currentTerm()
 		if err != nil {
 			return err
 		}
@@ -101,45 +98,43 @@ func (g *Group) verifyAt(ctx context.Context, leader replica.Peer) error {
 	return g.Await(ctx, read.at.Index)
 }
 
-// Await returns when this node has applied the entry.
+// Await returns once this node has applied the entry at index.
 func (g *Group) Await(ctx context.Context, index uint64) error {
-	return outward(g.replica.Await(ctx, index))
+	return toAPIError(g.replica.Await(ctx, index))
 }
 
-// verifyTerm confirms that no other term has begun. The term's first entry comes
-// after all that earlier leaders acknowledged; what this one acknowledges it has
-// applied before.
+// verifyTerm confirms that no other term has begun. The term's first entry comes after all entries that
+// earlier leaders acknowledged, and this leader applies an entry before it acknowledges it.
 func (g *Group) verifyTerm(ctx context.Context, term *pipeline.Pipeline) error {
 	select {
 	case <-term.Started():
 	case <-term.Done():
-		return outward(term.Err())
+		return toAPIError(term.Err())
 	case <-ctx.Done():
 		return verifyEnded(ctx)
 	}
 	if g.peers != nil && g.voters() > 1 {
 		_, err := g.confirming.join(g.spawn, g.confirm).wait(ctx)
-		if now, gone := g.present(); err == nil && (gone != nil || now != term) {
-			// A later term of this node was confirmed. Another may have led in between, and
-			// acknowledged what is not in a position noted before.
+		if now, gone := g.currentTerm(); err == nil && (gone != nil || now != term) {
+			// A later term of this node was confirmed. Another member may have led in between and
+			// acknowledged entries behind a position noted before.
 			err = errUnconfirmed()
 		}
-		return outward(err)
+		return toAPIError(err)
 	}
 	select {
 	case err := <-g.replica.Verify():
-		return outward(err)
+		return toAPIError(err)
 	case <-ctx.Done():
 		return verifyEnded(ctx)
 	}
 }
 
-// confirm asks the voters whether they know of a newer term than the one this
-// node leads in. One that does not when it answers has not voted in any, so if a
-// quorum does not, there was no newer leader when they were asked.
+// confirm asks the voters whether they know a term newer than this node's. A voter that knows none when it
+// answers has not voted in one. So if a quorum knows none, no newer leader existed when they were asked.
 //
-// Raft's own VerifyLeader is not used: it counts the answers of members without a
-// vote. A leader cut off with a learner would confirm itself.
+// Raft's own VerifyLeader was rejected because it counts the answers of members without a vote: a leader cut
+// off together with a learner would confirm itself.
 func (g *Group) confirm() (struct{}, error) {
 	ctx, cancel := context.WithTimeout(g.life, g.config.Heartbeat)
 	defer cancel()
@@ -188,13 +183,13 @@ func errUnconfirmed() error {
 	return err
 }
 
-// readIndex is what a strong read on a follower has to show.
+// readIndex is the position that a strong read on a follower must have applied.
 type readIndex struct {
 	leader string
 	at     Position
 }
 
-// askIndex asks the leader for it.
+// askIndex asks the leader for a read index.
 func (g *Group) askIndex() (read readIndex, err error) {
 	ctx, cancel := context.WithTimeout(g.life, 2*g.config.Heartbeat)
 	defer cancel()
@@ -214,10 +209,10 @@ func (g *Group) askIndex() (read readIndex, err error) {
 	return read, f.numbers(&read.at.Index, &read.at.Term)
 }
 
-// answerIndex takes the position before it makes sure that this node leads: what
-// was acknowledged before the question is in it.
-func (g *Group) answerIndex(ctx context.Context, _ transport.Peer, _ []byte) ([]byte, error) {
-	term, err := g.present()
+// handleIndex notes the position before it confirms that this node leads, so that the position includes every
+// change acknowledged before the question.
+func (g *Group) handleIndex(ctx context.Context, _ transport.Peer, _ []byte) ([]byte, error) {
+	term, err := g.currentTerm()
 	if err != nil {
 		return nil, err
 	}
@@ -235,64 +230,27 @@ func (g *Group) answerIndex(ctx context.Context, _ transport.Peer, _ []byte) ([]
 	return fields(nil).number(at.Index).number(at.Term), nil
 }
 
-// ask is where another member stands.
-func (g *Group) ask(ctx context.Context, p replica.Peer) (standing, error) {
+// ask returns the progress of another member.
+func (g *Group) ask(ctx context.Context, p replica.Peer) (progress, error) {
 	data, err := g.call(ctx, p, callTerm, nil)
 	if err != nil {
-		return standing{}, err
+		return progress{}, err
 	}
-	return decodeStanding(data)
+	return decodeProgress(data)
 }
 
-// answerTerm refuses to speak for a replica that has stopped: it would count as
-// alive, and be left a vote that the group needs.
-func (g *Group) answerTerm(context.Context, transport.Peer, []byte) ([]byte, error) {
+// handleTerm returns an error if the replica has stopped. Otherwise the member would count as alive, and the
+// group might remove a voter that it needs.
+func (g *Group) handleTerm(context.Context, transport.Peer, []byte) ([]byte, error) {
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
-	// The term is read last: it is what the answer is trusted for.
-	s := standing{last: g.replica.Last(), applied: g.replica.Applied().Index}
+	// Read the term last, because the asker relies on it.
+	s := progress{last: g.replica.Last(), applied: g.replica.Applied().Index}
 	s.term = g.replica.Term()
 	return s.encode(), nil
 }
 
 func verifyEnded(ctx context.Context) error {
 	return api.Wrap(context.Cause(ctx), api.LeaderUnavailable, "the request ended before leadership was confirmed")
-}
-
-// Status is where a group stands on this node.
-type Status struct {
-	Group       string
-	Incarnation entry.Incarnation
-	NodeID      string
-	replica.Status
-	LeaderID     string   // the member this node takes for the leader, "" = it knows of none
-	Members      []Member // see Group.Members
-	BacklogOps   int      // ops waiting to be written
-	BacklogBytes int64    // and their bytes
-	Refused      uint64   // ops refused because the backlog was full, in all terms here
-	Forwarded    uint64   // ops sent to the leader, or to whoever was thought to lead
-	// How long ops have waited for their entries, and entries from their append
-	// until they were applied, in all terms of this node's leadership.
-	QueueTime, ApplyTime pipeline.Distribution
-}
-
-// Status is a momentary view; its fields are read one after another.
-func (g *Group) Status() (Status, error) {
-	of, err := g.replica.Status()
-	if err != nil {
-		return Status{}, outward(err)
-	}
-	s := Status{
-		Group: g.identity.Group, Incarnation: g.identity.Incarnation, NodeID: g.identity.NodeID, Status: of,
-		LeaderID: g.LeaderID(), Members: g.Members(),
-		Refused: g.stats.Refused.Load(), Forwarded: g.forwards.sent(), QueueTime: g.stats.QueueTime.Read(), ApplyTime: g.stats.ApplyTime.Read(),
-	}
-	if g.removed() {
-		s.State, s.Voter = replica.Removed, false
-	}
-	if term, err := g.present(); err == nil {
-		s.BacklogOps, s.BacklogBytes = term.Backlog()
-	}
-	return s, nil
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// The times of a group begin with the process and do not end with the term.
+// TestStatusCounts checks that the times of a group start with the process and do not end with the term.
 func TestStatusCounts(t *testing.T) {
 	t.Parallel()
 	n := openNode(t, t.TempDir())

@@ -9,20 +9,19 @@ import (
 )
 
 const (
-	// MaxSkew is how far a leader's clock may be off those of the other voters.
-	// Leases and timers follow it.
+	// MaxSkew is the largest difference allowed between a leader's clock and those of the other voters.
+	// Leases and timers follow the leader's clock.
 	MaxSkew = 2 * time.Second
-	// skewPause is how long a leader that could not be rid of leads on before it
-	// tries again. Leadership that came back came because nobody else could take it;
-	// to hand it out each second would keep the group from working at all.
+	// skewPause is the wait before a skewed leader tries to transfer leadership again. Leadership returns
+	// when no other member can take it, so a transfer each second would keep the group from working.
 	skewPause = 30 * time.Second
 )
 
-// skew is what a leader has done about its clock.
+// skew holds the time of the next attempt to transfer leadership.
 type skew struct{ next time.Time }
 
-// checkClock gives leadership up when this host's clock is wrong. Entries' clocks
-// never fall by that: a term begins no earlier than the newest entry.
+// checkClock transfers leadership away if this host's clock is wrong. The clocks of entries never fall
+// through it, because a term's clock starts no earlier than that of the newest entry.
 func (g *Group) checkClock(ctx context.Context, s *skew) {
 	if time.Now().Before(s.next) {
 		return
@@ -34,16 +33,16 @@ func (g *Group) checkClock(ctx context.Context, s *skew) {
 	s.next = time.Now().Add(skewPause)
 	log := g.config.Logger.With("group", g.identity.Group, "off by", off)
 	log.Error("this host's clock is wrong: it gives up leadership; set the clock, see that it is kept right")
-	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
+	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
-	if err := g.handOver(ctx, func(id string) bool { return right[id] }); err != nil {
+	if err := g.transferToBest(ctx, func(id string) bool { return right[id] }); err != nil {
 		log.Warn("nobody with a better clock takes leadership over: it stays here for now", "error", err)
 	}
 }
 
-// skewed is how far this node's clock is off, and who has the time. More than half
-// of all voters must say so, all in one direction: one wrong clock among three is
-// then known for which it is, and what could not be measured speaks for nobody.
+// skewed returns the offset of this node's clock, and the voters whose clocks are right. More than half of
+// all voters must differ from this node, all in one direction, so that one wrong clock among three is
+// attributed to the right node. A voter that was not measured counts as agreeing with this node.
 func skewed(self string, members []replica.Peer, peers []transport.PeerStatus) (off time.Duration, right map[string]bool) {
 	measured := map[string]time.Duration{}
 	for _, p := range peers {
@@ -63,10 +62,10 @@ func skewed(self string, members []replica.Peer, peers []transport.PeerStatus) (
 		case !ok || p.ID == self:
 		case offset > MaxSkew:
 			ahead[p.ID] = true
-			least[0] = nearer(least[0], offset)
+			least[0] = smaller(least[0], offset)
 		case offset < -MaxSkew:
 			behind[p.ID] = true
-			least[1] = nearer(least[1], offset)
+			least[1] = smaller(least[1], offset)
 		}
 	}
 	switch {
@@ -78,8 +77,8 @@ func skewed(self string, members []replica.Peer, peers []transport.PeerStatus) (
 	return 0, nil
 }
 
-// nearer is the smaller of two offsets, of which the first may not be set.
-func nearer(a, b time.Duration) time.Duration {
+// smaller returns the smaller of two offsets; a is 0 if it is not set.
+func smaller(a, b time.Duration) time.Duration {
 	if a == 0 || b.Abs() < a.Abs() {
 		return b
 	}

@@ -15,17 +15,16 @@ import (
 	"github.com/corvo/corvo/engine/raftlog/faultlog"
 )
 
-// soakTime is how much virtual time TestSoak takes for each size of group;
-// CORVO_VIRTUAL sets another, such as 2h.
+// soakTime is the virtual time that TestSoak runs for each group size. CORVO_VIRTUAL overrides it, for
+// example with 2h.
 const soakTime = 2 * time.Minute
 
-// soakWindow is how long a register is used, and how often a history is checked:
-// what is unknown of a register stays concurrent with all that follows.
+// soakWindow is how long a register is used, and the interval between checks of the history. A write with an
+// unknown outcome stays concurrent with all that follow.
 const soakWindow = time.Minute
 
-// soak is a cluster that is harmed at random: partitions, one-way cuts, broken and
-// slow connections, crashes, slow disks, clocks that jump, images, transfers, and
-// members that come and go.
+// soak injects random faults into a cluster: partitions, one-way cuts, broken and slow connections, crashes,
+// slow disks, clock jumps, snapshots, transfers, and members that leave and join.
 type soak struct {
 	*chaos
 	random *rand.Rand
@@ -85,8 +84,7 @@ func (s *soak) run(t *testing.T, length time.Duration) {
 	}
 }
 
-// check looks at what clients saw and what members have in common once there is
-// peace.
+// check verifies the clients' history and that the members agree, while no fault is active.
 func (s *soak) check(t *testing.T, h *history) {
 	for _, m := range s.members {
 		c := soon(t)
@@ -113,7 +111,7 @@ func (s *soak) check(t *testing.T, h *history) {
 	}
 }
 
-// harm does one thing to the cluster and undoes it after a while.
+// harm injects one fault and undoes it after a while.
 func (s *soak) harm() {
 	one := s.members[s.random.IntN(len(s.members))]
 	other := s.others(one)[s.random.IntN(len(s.members)-1)]
@@ -156,7 +154,7 @@ func (s *soak) briefly(f func(ctx context.Context)) {
 	f(ctx)
 }
 
-// leaveAndJoin removes a member and makes it one again, with what it has.
+// leaveAndJoin removes a member and adds it again with its old data.
 func (s *soak) leaveAndJoin(one, by *member) {
 	s.until(one.id+" is removed", func() bool {
 		var err error

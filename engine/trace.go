@@ -11,15 +11,14 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// tracer makes the spans of entries: a commit where an entry is proposed, and an
-// apply in each replica, below it. What they belong to travels in the entry's
-// header, which has no room for a tracestate: it ends here.
+// tracer makes the spans of entries: a commit on the proposing member, and below it an apply on each replica.
+// The entry's header carries the trace context; it has no room for a tracestate, which therefore ends here.
 type tracer struct {
 	spans trace.Tracer
 	group string
 }
 
-// newTracer is nil when nobody wants spans.
+// newTracer returns nil if no tracer is configured.
 func newTracer(c *Config) *tracer {
 	spans := telemetry.Tracer(c.Tracer)
 	if spans == nil {
@@ -28,7 +27,7 @@ func newTracer(c *Config) *tracer {
 	return &tracer{spans: spans, group: c.Group}
 }
 
-// Of implements pipeline.Tracer. Spans that are not sampled are none.
+// Of implements pipeline.Tracer. It ignores spans that are not sampled.
 func (t *tracer) Of(ctx context.Context) (of entry.Trace) {
 	span := trace.SpanContextFromContext(ctx)
 	if !span.IsValid() || !span.IsSampled() {
@@ -37,8 +36,8 @@ func (t *tracer) Of(ctx context.Context) (of entry.Trace) {
 	return traceOf(span)
 }
 
-// Begin implements pipeline.Tracer. The commit is a child of the first op's span;
-// the others, whose ops happen to share the entry, are linked.
+// Begin implements pipeline.Tracer. The commit is a child of the first op's span and is linked to the spans
+// of the other ops, which merely share the entry.
 func (t *tracer) Begin(proposed []entry.Trace, ops int) pipeline.Span {
 	var links []trace.Link
 	for _, other := range proposed[1:] {
@@ -55,7 +54,7 @@ func (t *tracer) Begin(proposed []entry.Trace, ops int) pipeline.Span {
 	return commit{span}
 }
 
-// commit is an entry's span as the pipeline sees it.
+// commit implements pipeline.Span for an entry.
 type commit struct{ span trace.Span }
 
 func (c commit) Trace() entry.Trace {
@@ -74,7 +73,7 @@ func (c commit) End(at entry.Position, err error) {
 	c.span.End()
 }
 
-// apply is replica.Config.Trace.
+// apply implements replica.Config.Trace.
 func (t *tracer) apply(of entry.Trace, at entry.Position, ops int) func(error) {
 	ctx := trace.ContextWithSpanContext(context.Background(), spanOf(of))
 	_, span := t.spans.Start(ctx, telemetry.SpanApply, trace.WithAttributes(
@@ -87,7 +86,7 @@ func (t *tracer) apply(of entry.Trace, at entry.Position, ops int) func(error) {
 	}
 }
 
-// traceOf is a span as an entry's header has it.
+// traceOf converts a span to the trace context of an entry's header.
 func traceOf(span trace.SpanContext) (t entry.Trace) {
 	traceID, spanID := span.TraceID(), span.SpanID()
 	n := copy(t[:], traceID[:])
@@ -96,7 +95,7 @@ func traceOf(span trace.SpanContext) (t entry.Trace) {
 	return t
 }
 
-// spanOf is the reverse of traceOf.
+// spanOf converts the trace context of an entry's header to a span.
 func spanOf(t entry.Trace) trace.SpanContext {
 	var c trace.SpanContextConfig
 	n := copy(c.TraceID[:], t[:])

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/telemetry/otlptest"
 )
 
-// tracing is a way to a receiver that flush ends.
+// tracing returns a tracer provider that sends to a receiver; flush ends it and returns the spans.
 func tracing(t testing.TB) (traces *telemetry.Tracing, flush func() []otlptest.Span) {
 	t.Helper()
 	receiver := otlptest.New(t)
@@ -32,7 +32,7 @@ func tracing(t testing.TB) (traces *telemetry.Tracing, flush func() []otlptest.S
 	}
 }
 
-// proposeIn proposes an add in a span of a number.
+// proposeIn proposes an add in a span with the given number.
 func proposeIn(n *node, span int, sampled bool) error {
 	flags := "00"
 	if sampled {
@@ -43,8 +43,8 @@ func proposeIn(n *node, span int, sampled bool) error {
 	return err
 }
 
-// gate is a source of random bytes that can hold an entry back: each wants a seed
-// after its ops were taken and before it is appended.
+// gate is a source of random bytes that can delay an entry, because each entry needs a seed after its ops
+// were taken and before it is appended.
 type gate struct {
 	closed        atomic.Bool
 	held, release chan struct{}
@@ -52,7 +52,7 @@ type gate struct {
 
 func newGate() *gate { return &gate{held: make(chan struct{}), release: make(chan struct{})} }
 
-// hold keeps the next entry until release is closed.
+// hold delays the next entry until release is closed.
 func (g *gate) hold() { g.closed.Store(true) }
 
 func (g *gate) Read(p []byte) (int, error) {
@@ -63,7 +63,7 @@ func (g *gate) Read(p []byte) (int, error) {
 	return rand.Read(p)
 }
 
-// waiting returns once so many ops wait for an entry.
+// waiting returns once the given number of ops is queued.
 func (n *node) waiting(t testing.TB, ops int) {
 	t.Helper()
 	for {
@@ -78,8 +78,8 @@ func (n *node) waiting(t testing.TB, ops int) {
 	}
 }
 
-// A slow request shows whether it waited for the log or for the store, and what
-// else was in its entry.
+// TestCommitAndApplySpans checks that the spans of a slow request show whether it waited for the log or for
+// the store, and the other ops in its entry.
 func TestCommitAndApplySpans(t *testing.T) {
 	t.Parallel()
 	traces, flush := tracing(t)
@@ -106,7 +106,7 @@ func TestCommitAndApplySpans(t *testing.T) {
 	}
 	close(g.release)
 	proposing.Wait()
-	if err := proposeIn(n, 6, false); err != nil { // nobody wants to see it
+	if err := proposeIn(n, 6, false); err != nil { // not sampled
 		t.Error(err)
 	}
 	n.shut(t)
@@ -141,8 +141,8 @@ func TestCommitAndApplySpans(t *testing.T) {
 	}
 }
 
-// A boot replays entries of traces that are long over: it must not send them
-// again, with times that say the log took days.
+// TestReplayMakesNoSpans checks that replayed entries make no spans. Their traces ended long ago, and new
+// spans would say that the log took days.
 func TestReplayMakesNoSpans(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -172,7 +172,8 @@ func TestReplayMakesNoSpans(t *testing.T) {
 	}
 }
 
-// Ops in many traces can share an entry: its span stays of a size.
+// TestCommitLinksAreBounded checks that the span of an entry has a bounded number of links, however many
+// traces share the entry.
 func TestCommitLinksAreBounded(t *testing.T) {
 	t.Parallel()
 	traces, flush := tracing(t)

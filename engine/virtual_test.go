@@ -14,8 +14,8 @@ import (
 	"github.com/corvo/corvo/engine/transport/memnet"
 )
 
-// virtual runs a cluster on a network in memory and in virtual time: minutes of
-// the cluster's life take milliseconds of ours.
+// virtual runs a cluster on a network in memory and in virtual time: minutes of the cluster take
+// milliseconds.
 func virtual(t *testing.T, voters int, f func(t *testing.T, c *cluster), tune ...func(*engine.Config)) {
 	t.Helper()
 	t.Parallel()
@@ -24,7 +24,7 @@ func virtual(t *testing.T, voters int, f func(t *testing.T, c *cluster), tune ..
 	})
 }
 
-// within is an attempt that ends after a while of virtual time.
+// within runs f with a time limit in virtual time.
 func within[T any](d time.Duration, f func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
@@ -43,8 +43,8 @@ func (m *member) try(d time.Duration, o op) (int64, error) {
 	})
 }
 
-// A leader cut off from the others confirms no read from the moment of the cut,
-// and acknowledges no write; the others go on, and it follows when it is back.
+// TestIsolatedLeaderAnswersNothing cuts a leader off from the others. From that moment it must confirm no
+// read and acknowledge no write. The others must go on, and the old leader must follow when it is back.
 func TestIsolatedLeaderAnswersNothing(t *testing.T) {
 	t.Parallel()
 	cuts := map[string]func(n *memnet.Net, leader string, rest []*member){
@@ -89,7 +89,7 @@ func TestIsolatedLeaderAnswersNothing(t *testing.T) {
 	}
 }
 
-// Raft would count the learner's word for a voter's.
+// TestALearnerConfirmsNoLeader exists because raft would count the learner's answer as a voter's.
 func TestALearnerConfirmsNoLeader(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -111,8 +111,8 @@ func TestALearnerConfirmsNoLeader(t *testing.T) {
 	})
 }
 
-// The op is in the log of the leader alone when it is cut off: its caller is told
-// that the outcome is unknown, unless the op may be repeated.
+// TestWriteOfADeposedLeader writes an op that is only in the leader's log when the leader is cut off. Its
+// caller must be told that the outcome is unknown, unless the op may be repeated.
 func TestWriteOfADeposedLeader(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		old := c.leader()
@@ -139,8 +139,8 @@ func TestWriteOfADeposedLeader(t *testing.T) {
 	})
 }
 
-// The connection breaks between the apply and the answer. An op that finds its
-// own effect is repeated and done once; another is not repeated.
+// TestLostAnswers breaks the connection between the apply and the answer. An op that finds its own effect
+// must be repeated and applied once; another op must not be repeated.
 func TestLostAnswers(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -169,8 +169,8 @@ func TestLostAnswers(t *testing.T) {
 	})
 }
 
-// Without a quorum a write waits, and when its caller gives up before it was sent
-// it is told that nothing was written, which is true.
+// TestNoLeaderWritesNothing lets a write wait without a quorum. If its caller gives up before it was sent,
+// the error must say that nothing was written, and that must be true.
 func TestNoLeaderWritesNothing(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -192,7 +192,8 @@ func TestNoLeaderWritesNothing(t *testing.T) {
 	})
 }
 
-// All die at once with nothing flushed: what was acknowledged is in the logs.
+// TestAllRestartedAtOnce kills all members at once with nothing flushed. Every acknowledged change must be in
+// the logs.
 func TestAllRestartedAtOnce(t *testing.T) {
 	for _, size := range []int{1, 3, 5} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
@@ -225,7 +226,7 @@ func TestAllRestartedAtOnce(t *testing.T) {
 	}
 }
 
-// A follower that was away while the log was cut gets an image.
+// TestFollowerBehindGetsASnapshot stops a follower until the log it needs is truncated.
 func TestFollowerBehindGetsASnapshot(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		away := c.others(c.leader())[0]
@@ -255,8 +256,8 @@ func TestFollowerBehindGetsASnapshot(t *testing.T) {
 	}, func(c *engine.Config) { c.TrailingBytes = -1 })
 }
 
-// A member that was removed while it was away comes back, is told so when it asks
-// for votes, and disturbs nobody.
+// TestRemovedMemberDisturbsNobody removes a member while it is away. When it is back and asks for votes, it
+// must be notified and must disturb nobody.
 func TestRemovedMemberDisturbsNobody(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -283,7 +284,7 @@ func TestRemovedMemberDisturbsNobody(t *testing.T) {
 	})
 }
 
-// A follower that is told of its removal says so.
+// TestRemovedMemberSaysSo checks that a follower that was notified of its removal reports it.
 func TestRemovedMemberSaysSo(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -298,8 +299,8 @@ func TestRemovedMemberSaysSo(t *testing.T) {
 	})
 }
 
-// A directory of a group that never had others becomes a member of a cluster: the
-// address in its configuration is its name until then.
+// TestLoneGroupBecomesACluster opens a directory of a group that never had other members as a member of a
+// cluster. Until then, the address in its configuration is its name.
 func TestLoneGroupBecomesACluster(t *testing.T) {
 	virtual(t, 0, func(t *testing.T, c *cluster) {
 		m := c.add()

@@ -24,7 +24,7 @@ func Restore(dir string, at entry.Applied, pairs iter.Seq2[state.KV, error], as 
 	case got != at:
 		return api.Errorf(api.ValidationError, "the backup is damaged: by its header it is of entry %d of term %d of group %s, by what it holds of entry %d of term %d of group %q", at.Index, at.Term, at.Group, got.Index, got.Term, got.Group)
 	}
-	return engine.Restored(filepath.Join(dir, "raft"), at.Group, as.Incarnation)
+	return engine.InitRestored(filepath.Join(dir, "raft"), at.Group, as.Incarnation)
 }
 
 // CheckLevel refuses a backup of stores that have been raised to a feature level which

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// members makes a configuration of letters: capital = a voter.
+// members makes a configuration of letters: a capital letter is a voter.
 func members(of string) (all []replica.Peer) {
 	for _, r := range of {
 		voter := r < 'a'
@@ -24,27 +24,27 @@ func TestAutopilotDecides(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	const long, short = 11 * time.Second, 9 * time.Second
-	ok := watch{heard: now, steady: now.Add(-short)}
-	ready := watch{heard: now, steady: now.Add(-long)}
-	dead := watch{silent: now.Add(-long)}
-	away := watch{silent: now.Add(-short)}
+	ok := contact{lastSeen: now, steadySince: now.Add(-short)}
+	ready := contact{lastSeen: now, steadySince: now.Add(-long)}
+	dead := contact{silentSince: now.Add(-long)}
+	away := contact{silentSince: now.Add(-short)}
 	tests := map[string]struct {
 		members         string
-		of              map[string]watch
+		of              map[string]contact
 		promote, remove string
 	}{
-		"a learner that keeps up":            {"ABc", map[string]watch{"b": ok, "c": ready}, "c", ""},
-		"a learner not long enough":          {"ABc", map[string]watch{"b": ok, "c": ok}, "", ""},
-		"a learner unheard of":               {"ABc", map[string]watch{"b": ok}, "", ""},
-		"a dead learner":                     {"Ab", map[string]watch{"b": dead}, "", "b"},
-		"a learner that is away":             {"Ab", map[string]watch{"b": away}, "", ""},
-		"the dead of three":                  {"ABC", map[string]watch{"b": ok, "c": dead}, "", ""},
-		"the dead of four":                   {"ABCD", map[string]watch{"b": ok, "c": ok, "d": dead}, "", "d"},
-		"two dead of four":                   {"ABCD", map[string]watch{"b": ok, "c": dead, "d": dead}, "", ""},
-		"two dead of five":                   {"ABCDE", map[string]watch{"b": ok, "c": ok, "d": dead, "e": dead}, "", "d"},
-		"three dead of five":                 {"ABCDE", map[string]watch{"b": ok, "c": dead, "d": dead, "e": dead}, "", ""},
-		"one dead of five, two not heard of": {"ABCDE", map[string]watch{"b": ok, "c": dead}, "", ""},
-		"a vote before a removal":            {"ABCDe", map[string]watch{"b": ok, "c": ok, "d": dead, "e": ready}, "e", ""},
+		"a learner that keeps up":            {"ABc", map[string]contact{"b": ok, "c": ready}, "c", ""},
+		"a learner not long enough":          {"ABc", map[string]contact{"b": ok, "c": ok}, "", ""},
+		"a learner unheard of":               {"ABc", map[string]contact{"b": ok}, "", ""},
+		"a dead learner":                     {"Ab", map[string]contact{"b": dead}, "", "b"},
+		"a learner that is away":             {"Ab", map[string]contact{"b": away}, "", ""},
+		"the dead of three":                  {"ABC", map[string]contact{"b": ok, "c": dead}, "", ""},
+		"the dead of four":                   {"ABCD", map[string]contact{"b": ok, "c": ok, "d": dead}, "", "d"},
+		"two dead of four":                   {"ABCD", map[string]contact{"b": ok, "c": dead, "d": dead}, "", ""},
+		"two dead of five":                   {"ABCDE", map[string]contact{"b": ok, "c": ok, "d": dead, "e": dead}, "", "d"},
+		"three dead of five":                 {"ABCDE", map[string]contact{"b": ok, "c": dead, "d": dead, "e": dead}, "", ""},
+		"one dead of five, two not heard of": {"ABCDE", map[string]contact{"b": ok, "c": dead}, "", ""},
+		"a vote before a removal":            {"ABCDe", map[string]contact{"b": ok, "c": ok, "d": dead, "e": ready}, "e", ""},
 	}
 	for name, test := range tests {
 		a := &Autopilot{StableAfter: 10 * time.Second, RemoveAfter: 10 * time.Second}
@@ -54,7 +54,7 @@ func TestAutopilotDecides(t *testing.T) {
 		}
 	}
 	a := &Autopilot{StableAfter: 10 * time.Second}
-	if _, remove := a.decide(now, "a", members("Ab"), map[string]watch{"b": dead}); remove != "" {
+	if _, remove := a.decide(now, "a", members("Ab"), map[string]contact{"b": dead}); remove != "" {
 		t.Errorf("it removes %q although it was not to", remove)
 	}
 }

@@ -62,7 +62,7 @@ func voters(m *member) (n int) {
 	return n
 }
 
-// Contact and lag of a member are what the leader has seen.
+// TestMembersShowWhoLags checks that the leader shows the contact and the lag of a member.
 func TestMembersShowWhoLags(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -102,7 +102,7 @@ func TestWrongClockGivesUpLeadership(t *testing.T) {
 	})
 }
 
-// A leader that nobody can replace goes on with its wrong clock.
+// TestWrongClockAloneLeadsOn checks that a leader that nobody can replace leads on with its wrong clock.
 func TestWrongClockAloneLeadsOn(t *testing.T) {
 	virtual(t, 3, func(t *testing.T, c *cluster) {
 		leader := c.leader()
@@ -116,9 +116,9 @@ func TestWrongClockAloneLeadsOn(t *testing.T) {
 	})
 }
 
-// Ten times what the leader can hold is pushed at it and through a follower,
-// while its disk is slow: what does not fit is refused at once, as OVERLOADED
-// with a time to wait, and what waits stays within the bounds.
+// TestOverloadIsRefused sends ten times the leader's capacity to the leader and through a follower, while its
+// disk is slow. The excess must be refused at once as OVERLOADED with a time to wait, and the waiting ops
+// must stay within the bounds.
 func TestOverloadIsRefused(t *testing.T) {
 	const bound = 64
 	var faults faultlog.Faults
@@ -169,8 +169,8 @@ func TestOverloadIsRefused(t *testing.T) {
 	})
 }
 
-// What waits takes memory within the bounds, however much is pushed: at most three
-// copies of each of the two backlogs, where 160 MiB are pushed.
+// TestOverloadTakesBoundedMemory checks that the waiting ops take bounded memory: at most three copies of
+// each of the two backlogs, although 160 MiB are sent.
 func TestOverloadTakesBoundedMemory(t *testing.T) { // alone: it measures the process
 	const size, backlog, pushed = 64 << 10, 8 << 20, 2560
 	const bound = 3 * 2 * backlog
@@ -213,7 +213,7 @@ func TestOverloadTakesBoundedMemory(t *testing.T) { // alone: it measures the pr
 	})
 }
 
-// liveHeap is the bytes that are reachable.
+// liveHeap returns the number of reachable bytes.
 func liveHeap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
@@ -221,7 +221,7 @@ func liveHeap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// A slow disk slows a group down only where it leads.
+// TestSlowDisk checks that a slow disk slows a group down only on the leader.
 func TestSlowDisk(t *testing.T) {
 	for _, where := range []string{"leader", "follower"} {
 		t.Run(where, func(t *testing.T) {

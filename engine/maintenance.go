@@ -1,0 +1,197 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/corvo/corvo/engine/pipeline"
+	"github.com/corvo/corvo/engine/replica"
+)
+
+const (
+	// maintainInterval is the interval at which a leader with other members runs its maintenance.
+	maintainInterval = time.Second
+	// silentAfter is how long a member must have been silent before the leader logs it.
+	silentAfter = 5 * time.Second
+	// maxLearnerLag is the most entries that a learner may lack and still count as keeping up.
+	maxLearnerLag = 512
+)
+
+// contact records the leader's contact with another member in the present term.
+type contact struct {
+	lastSeen    time.Time // time of the last answer; zero = none yet
+	silentSince time.Time // start of the present silence; zero = it answers
+	steadySince time.Time // since when it keeps up; zero = it does not
+	progress    progress
+	lag         uint64 // entries of the leader's log that it lacked at the last answer
+	logged      bool   // its silence was logged
+}
+
+// contacts holds the contact with every member.
+type contacts struct {
+	mu   sync.Mutex
+	all  map[string]contact
+	term uint64
+}
+
+// get returns the contact with a member, and whether the member has answered yet.
+func (w *contacts) get(id string) (contact, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of, ok := w.all[id]
+	return of, ok && !of.lastSeen.IsZero()
+}
+
+// copy returns a copy of all contacts.
+func (w *contacts) copy() map[string]contact {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := make(map[string]contact, len(w.all))
+	for id, of := range w.all {
+		all[id] = of
+	}
+	return all
+}
+
+// record records an answer of a member, or its failure to answer, in a term whose leader's log ended at last.
+func (w *contacts) record(id string, term, last uint64, s progress, err error) contact {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.term != term || w.all == nil { // a new term of leadership: the old contacts do not count
+		w.all, w.term = map[string]contact{}, term
+	}
+	now, of := time.Now(), w.all[id]
+	switch {
+	case err != nil:
+		of.steadySince = time.Time{}
+		if of.silentSince.IsZero() {
+			of.silentSince = now
+		}
+	default:
+		of.lastSeen, of.silentSince, of.progress, of.lag = now, time.Time{}, s, last-min(last, s.last)
+		if of.lag > maxLearnerLag {
+			of.steadySince = time.Time{}
+		} else if of.steadySince.IsZero() {
+			of.steadySince = now
+		}
+	}
+	w.all[id] = of
+	return of
+}
+
+// retain drops the contacts of nodes that are no longer members.
+func (w *contacts) retain(members []replica.Peer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kept := make(map[string]contact, len(members))
+	for _, p := range members {
+		if of, ok := w.all[p.ID]; ok {
+			kept[p.ID] = of
+		}
+	}
+	w.all = kept
+}
+
+func (w *contacts) setLogged(id string, logged bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of := w.all[id]
+	of.logged = logged
+	w.all[id] = of
+}
+
+// maintain runs while this node leads: it probes the members, updates their addresses, checks this host's
+// clock and runs the autopilot. While the group has no other members, it sleeps.
+func (g *Group) maintain(ctx context.Context, term *pipeline.Pipeline) {
+	select {
+	case <-g.opened:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-term.Started():
+	case <-term.Done():
+		return
+	}
+	var skew skew
+	for {
+		g.mu.Lock()
+		changed := g.changed
+		g.mu.Unlock()
+		g.updateAddresses()
+		var tick <-chan time.Time
+		if members := g.replica.Members(); len(members) > 1 {
+			g.probe(ctx)
+			g.contacts.retain(members)
+			g.checkClock(ctx, &skew)
+			g.runAutopilot(ctx)
+			tick, changed = time.After(maintainInterval), nil
+		}
+		select {
+		case <-tick:
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// probe asks all other members for their progress.
+func (g *Group) probe(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, maintainInterval)
+	defer cancel()
+	term, last := g.replica.Term(), g.replica.Last()
+	var asking sync.WaitGroup
+	for _, p := range g.replica.Members() {
+		if p.ID == g.identity.NodeID {
+			continue
+		}
+		asking.Go(func() {
+			s, err := g.ask(ctx, p)
+			of := g.contacts.record(p.ID, term, last, s, err)
+			log := g.config.Logger.With("group", g.identity.Group, "member", p.ID)
+			switch {
+			case err != nil && !of.logged && time.Since(of.silentSince) >= silentAfter:
+				log.Warn("a member does not answer", "error", err)
+				g.contacts.setLogged(p.ID, true)
+			case err == nil && of.logged:
+				log.Info("a member answers again")
+				g.contacts.setLogged(p.ID, false)
+			}
+		})
+	}
+	asking.Wait()
+}
+
+// alive reports whether a member answered the last probe.
+func (g *Group) alive(id string) bool {
+	if id == g.identity.NodeID {
+		return true
+	}
+	w, seen := g.contacts.get(id)
+	return seen && w.silentSince.IsZero()
+}
+
+// updateAddresses records the present addresses of members in the configuration, so that a member can find
+// others that it has never been connected to.
+func (g *Group) updateAddresses() {
+	members, since := g.replica.AppliedMembers()
+	for _, p := range members {
+		now := g.config.Transport.AddressOf(p.ID)
+		if p.ID == g.identity.NodeID {
+			now = g.config.Transport.Address()
+		}
+		if now == "" || now == p.Address {
+			continue
+		}
+		before := p.Address
+		p.Address = now
+		if err := g.replica.Put(p, since); err != nil {
+			g.config.Logger.Info("a member's new address could not be recorded: it is tried again", "group", g.identity.Group, "member", p.ID, "address", now, "error", err)
+			return
+		}
+		g.config.Logger.Info("a member has moved", "group", g.identity.Group, "member", p.ID, "from", before, "to", now)
+		return // continue with the configuration that this change creates
+	}
+}
