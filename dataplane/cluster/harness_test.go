@@ -179,7 +179,7 @@ func (m *machine) Know(id, key string) {
 	m.known[id] = key
 }
 
-func (m *machine) Stranger(from transport.Peer) bool {
+func (m *machine) Impostor(from transport.Peer) bool {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
 	known := m.known[from.ID]

@@ -171,7 +171,7 @@ func (c *Cluster) heed(h hello) error {
 	switch {
 	case h.Cluster == "" || h.Cluster != r.Cluster:
 		return nil
-	case !h.Stranger:
+	case !h.Impostor:
 		return c.know(func(r *record) { r.learnKeys(h.Known) })
 	case h.Known[r.NodeID].Since < r.Known[r.NodeID].Since:
 		return nil

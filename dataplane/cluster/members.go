@@ -55,7 +55,7 @@ func (c *Cluster) Nodes() []Node {
 // aboutPeer is what a peer says of itself. One of another cluster is nobody's
 // member, whatever its name.
 func aboutPeer(p transport.PeerStatus, cluster string) (about info, ok bool) {
-	if p.Heard.IsZero() || json.Unmarshal(p.Info, &about) != nil {
+	if p.LastSeen.IsZero() || json.Unmarshal(p.Info, &about) != nil {
 		return info{}, false
 	}
 	return about, about.Cluster == "" || about.Cluster == cluster

@@ -36,7 +36,7 @@ type wire interface {
 	Handle(transport.Kind, transport.Handler)
 	HandleAny(transport.Kind, transport.Handler)
 	Know(id, key string)
-	Stranger(from transport.Peer) bool
+	Impostor(from transport.Peer) bool
 	Call(ctx context.Context, to transport.Peer, k transport.Kind, request []byte) ([]byte, error)
 	Learn(id, address string)
 	AddressOf(id string) string
@@ -71,7 +71,7 @@ type hello struct {
 	// Known are the keys it knows, told to members. Stranger tells who asks that
 	// another process is known under its ID.
 	Known    map[string]known `json:"known,omitempty"`
-	Stranger bool             `json:"stranger,omitempty"`
+	Impostor bool             `json:"impostor,omitempty"`
 }
 
 // verdict is why something asked for was not done. Errors of calls themselves mean
@@ -192,7 +192,7 @@ func (c *Cluster) answerHello(_ context.Context, from transport.Peer, q helloReq
 	if h.Cluster == "" || q.Cluster != h.Cluster {
 		return h
 	}
-	if h.Stranger = c.wire.Stranger(from); h.Stranger {
+	if h.Impostor = c.wire.Impostor(from); h.Impostor {
 		h.Known = c.is().Known
 		return h
 	}

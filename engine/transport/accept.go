@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// accept takes connections until the listener is closed. Another error of it
-// (out of files) may pass; it is tried again.
+// accept accepts connections until the listener is closed. Another error of the listener (out of files) may
+// be temporary, so accept tries again.
 func (t *Transport) accept() {
 	handshakes := make(chan struct{}, maxHandshakes)
 	wait := minAcceptWait
@@ -44,15 +44,16 @@ const (
 	maxAcceptWait = time.Second
 )
 
-// receive learns who calls, and serves the connection.
+// receive identifies the caller and serves the connection. It calls known once the caller is identified or
+// refused.
 func (t *Transport) receive(raw net.Conn, known func()) {
-	s, err := t.own(raw)
+	s, err := t.track(raw)
 	if err != nil {
 		known()
 		return
 	}
-	defer t.disown(s)
-	c, h, err := t.identify(s)
+	defer t.untrack(s)
+	c, h, err := t.serverHandshake(s)
 	known()
 	if err != nil {
 		t.log.Warn("a connection is refused", "from", raw.RemoteAddr(), "error", err)
@@ -64,16 +65,16 @@ func (t *Transport) receive(raw net.Conn, known func()) {
 	}
 	conn := newConn(t, c, h.node, false)
 	conn.key = c.key
-	if !t.met(h, conn) {
+	if !t.addIncoming(h, conn) {
 		return
 	}
 	conn.serve()
 }
 
-// identify is the handshake at the called end.
-func (t *Transport) identify(s *socket) (*link, hello, error) {
+// serverHandshake performs the handshake on the side of the listener.
+func (t *Transport) serverHandshake(s *socket) (*link, hello, error) {
 	config := secured(t.identity.Server())
-	config.SessionTicketsDisabled = true // a resumed session would not look at the certificate again
+	config.SessionTicketsDisabled = true // a resumed session would not check the certificate again
 	c := &link{Conn: tls.Server(s, config), socket: s}
 	if err := s.SetDeadline(time.Now().Add(handshakeTimeout)); err != nil {
 		return nil, hello{}, err
@@ -81,12 +82,12 @@ func (t *Transport) identify(s *socket) (*link, hello, error) {
 	if err := c.HandshakeContext(t.ctx); err != nil {
 		return nil, hello{}, err
 	}
-	h, err := readHello(c) // also of whom nothing else will do: a refusal is lost if bytes are unread
+	h, err := readHello(c) // read it in every case, because a refusal is lost if bytes are unread
 	if err == nil {
-		err = t.welcome(c, h)
+		err = t.checkHello(c, h)
 	}
-	if err == nil && h.purpose == forSnapshot && t.stranger(h.node, c.key) {
-		err = errTaken(h.node)
+	if err == nil && h.purpose == forSnapshot && t.impostor(h.node, c.key) {
+		err = errIDTaken(h.node)
 	}
 	if err != nil {
 		refuse(c, err)
@@ -98,8 +99,8 @@ func (t *Transport) identify(s *socket) (*link, hello, error) {
 	return c, h, s.SetDeadline(time.Time{})
 }
 
-// welcome says whether a hello is that of the certificate's owner.
-func (t *Transport) welcome(c *link, h hello) error {
+// checkHello checks that the hello names the owner of the certificate.
+func (t *Transport) checkHello(c *link, h hello) error {
 	id, err := identityOf(c)
 	if err != nil {
 		return err
@@ -108,30 +109,30 @@ func (t *Transport) welcome(c *link, h hello) error {
 		return fmt.Errorf("the certificate is that of node %q, not of %q", id, h.node)
 	}
 	if id == t.id {
-		return t.namesake(c.key)
+		return t.refuseOwnID(c.key)
 	}
 	return nil
 }
 
-// namesake refuses a process of this node's ID: this process, by another address,
-// or another that has the ID, too.
-func (t *Transport) namesake(key string) error {
+// refuseOwnID returns the error for a process with this node's ID: either this process, reached by another
+// address, or another one with the same ID.
+func (t *Transport) refuseOwnID(key string) error {
 	if t.key == "" || t.key == key {
 		return fmt.Errorf("node %q is called by one of the same ID: each node needs its own", t.id)
 	}
-	return errTaken(t.id)
+	return errIDTaken(t.id)
 }
 
-// secured is an Identity's configuration with what is not left to it.
+// secured adds the fixed settings to an Identity's configuration.
 func secured(c *tls.Config) *tls.Config {
 	c = c.Clone()
 	c.MinVersion = tls.VersionTLS13
-	c.DynamicRecordSizingDisabled = true // small records help browsers, not us
+	c.DynamicRecordSizingDisabled = true // small records help browsers, but not this protocol
 	return c
 }
 
-// identityOf is the ID in the peer's certificate, which the Identity has verified.
-// It notes the certificate's key in the link.
+// identityOf returns the ID in the peer's certificate, which the Identity has verified. It stores the
+// certificate's key in the link.
 func identityOf(c *link) (string, error) {
 	certificates := c.ConnectionState().PeerCertificates
 	if len(certificates) == 0 {

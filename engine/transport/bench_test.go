@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/engine/transport/transporttest"
 )
 
-// spent is the processor time of this process.
+// spent returns the processor time of this process.
 func spent() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
@@ -28,7 +28,7 @@ func report(b *testing.B, before time.Duration) {
 	b.ReportMetric(float64((spent()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
 }
 
-// answerAll is a raft that agrees with everything.
+// answerAll serves a raft that accepts every request.
 func answerAll(b *testing.B, t raft.Transport) {
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
@@ -50,7 +50,7 @@ func answerAll(b *testing.B, t raft.Transport) {
 	})
 }
 
-// tlsStream gives raft's own transport the TLS that ours has.
+// tlsStream gives raft's own transport the same TLS.
 type tlsStream struct {
 	net.Listener
 	identity transport.Identity
@@ -61,7 +61,7 @@ func (s tlsStream) Dial(address raft.ServerAddress, timeout time.Duration) (net.
 	return tls.DialWithDialer(&net.Dialer{Timeout: timeout}, "tcp", string(address), c)
 }
 
-// ends are two processes' ends of groups, over our transport or raft's.
+// ends returns two processes' ends of groups, over this transport or raft's.
 func ends(b *testing.B, kind string, groups int) (from []raft.Transport, target raft.ServerAddress, targets []raft.ServerAddress) {
 	if kind == "ours" {
 		w := newWorld(b, nil, "a", "b")
@@ -158,7 +158,7 @@ func BenchmarkPipeline(b *testing.B) {
 	}
 }
 
-// A round is a heartbeat of each of a hundred groups, all at a time.
+// BenchmarkHeartbeatsOf100Groups measures one simultaneous heartbeat of each of a hundred groups.
 func BenchmarkHeartbeatsOf100Groups(b *testing.B) {
 	for _, kind := range []string{"ours", "raft's"} {
 		b.Run(kind, func(b *testing.B) {
@@ -177,7 +177,7 @@ func BenchmarkHeartbeatsOf100Groups(b *testing.B) {
 				}
 				wg.Wait()
 			}
-			round() // the connections
+			round() // opens the connections
 			before := spent()
 			for b.Loop() {
 				round()
@@ -187,8 +187,8 @@ func BenchmarkHeartbeatsOf100Groups(b *testing.B) {
 	}
 }
 
-// BenchmarkHundredGroups is three processes with a hundred groups each, a third of
-// which each process leads, heartbeating ten times a second. An op is a second.
+// BenchmarkHundredGroups measures a second of three processes with a hundred groups each. Each process leads
+// a third of them and sends heartbeats ten times a second.
 func BenchmarkHundredGroups(b *testing.B) {
 	w := newWorld(b, nil, "a", "b", "c")
 	groups := map[string][]*transport.Group{}
@@ -226,7 +226,7 @@ func BenchmarkHundredGroups(b *testing.B) {
 			})
 		}
 	}
-	time.Sleep(time.Second) // connections
+	time.Sleep(time.Second) // opens the connections
 	before := spent()
 	for b.Loop() {
 		time.Sleep(time.Second)

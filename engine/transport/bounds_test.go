@@ -16,7 +16,7 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// nowhere is a connection whose bytes go nowhere.
+// nowhere is a connection that discards its bytes.
 type nowhere struct {
 	net.Conn
 	closed chan struct{}
@@ -32,7 +32,7 @@ func (n nowhere) Close() error {
 	return nil
 }
 
-// halfConn is a connection without its goroutines.
+// halfConn returns a connection without its goroutines.
 func halfConn(t *testing.T, id string) *conn {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -75,7 +75,8 @@ func TestCallsUnderWayAreBounded(t *testing.T) {
 	}
 }
 
-// Who calls too much is told so, and need not guess whether it was seen.
+// TestACallTooManyIsOverloaded checks that an excess call is refused as OVERLOADED, so that the caller knows
+// that it was not handled.
 func TestACallTooManyIsOverloaded(t *testing.T) {
 	t.Parallel()
 	c := halfConn(t, "a")
@@ -84,7 +85,7 @@ func TestACallTooManyIsOverloaded(t *testing.T) {
 		t.Error("it is answered")
 		return nil, nil
 	})
-	if err := c.called(header{kind: frameCall, request: 5}, appendCall(t.Context(), 40, []byte("x"))); err != nil {
+	if err := c.handleCall(header{kind: frameCall, request: 5}, appendCall(t.Context(), 40, []byte("x"))); err != nil {
 		t.Fatal(err)
 	}
 	h, payload, err := readFrame(bytes.NewReader(c.out.take(nil)))
@@ -100,20 +101,20 @@ func TestAPeersConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	first := halfConn(t, "a")
 	owner := first.t
-	if !owner.met(hello{node: "a"}, first) {
+	if !owner.addIncoming(hello{node: "a"}, first) {
 		t.Fatal("it is refused")
 	}
 	for range maxIncoming - 1 {
 		c := halfConn(t, "a")
 		c.t = owner
-		owner.met(hello{node: "a"}, c)
+		owner.addIncoming(hello{node: "a"}, c)
 	}
 	if first.ctx.Err() != nil {
 		t.Errorf("%d connections are too many", maxIncoming)
 	}
 	c := halfConn(t, "a")
 	c.t = owner
-	owner.met(hello{node: "a"}, c)
+	owner.addIncoming(hello{node: "a"}, c)
 	if !errors.Is(context.Cause(first.ctx), errMoved) || len(owner.peers["a"].in) != maxIncoming {
 		t.Errorf("the oldest is kept: %v, %d connections", context.Cause(first.ctx), len(owner.peers["a"].in))
 	}
@@ -162,7 +163,7 @@ func TestHellosAreBounded(t *testing.T) {
 	}
 }
 
-// withTable is an offer whose table of parts has so many bytes.
+// withTable returns an offer whose table of parts has the given size.
 func withTable(size int) offer {
 	o := snapshotOffer()
 	o.parts = []image.Part{{Name: "x", Size: 1}}
@@ -171,18 +172,18 @@ func withTable(size int) offer {
 	return o
 }
 
-// binaryGrowth is what the length of a name takes more when it is so long.
+// binaryGrowth returns the extra bytes of the length of a name with n bytes.
 func binaryGrowth(n int) int { return len(appendBytes(nil, make([]byte, n))) - n - 1 }
 
-// two are the ends of a connection in this process.
-func two(t *testing.T) (here, there *line) {
+// two returns both ends of a connection in this process.
+func two(t *testing.T) (here, there *transferConn) {
 	t.Helper()
 	a, b := net.Pipe()
 	t.Cleanup(func() {
 		_ = a.Close()
 		_ = b.Close()
 	})
-	return &line{net: a}, &line{net: b}
+	return &transferConn{net: a}, &transferConn{net: b}
 }
 
 func TestTheTableOfPartsIsBounded(t *testing.T) {
@@ -211,8 +212,7 @@ func TestTheTableOfPartsIsBounded(t *testing.T) {
 	}
 }
 
-// A process that does not run for a while hears nothing, and that is not its
-// peers' fault.
+// TestLatePingsDoNotCount checks that a process that was suspended does not blame its peers for the silence.
 func TestLatePingsDoNotCount(t *testing.T) {
 	t.Parallel()
 	at := time.Unix(1000, 0)
@@ -221,38 +221,38 @@ func TestLatePingsDoNotCount(t *testing.T) {
 		want           bool
 	}{
 		"on time":                {0, pingEvery, pingEvery, true},
-		"a little late":          {0, pingEvery, pingEvery + lateness - 1, true},
-		"late":                   {0, pingEvery, pingEvery + lateness, false},
+		"a little late":          {0, pingEvery, pingEvery + maxPingDelay - 1, true},
+		"late":                   {0, pingEvery, pingEvery + maxPingDelay, false},
 		"one was skipped":        {0, 2 * pingEvery, 2 * pingEvery, false},
-		"the one before is late": {0, pingEvery + lateness, pingEvery + lateness, false},
+		"the one before is late": {0, pingEvery + maxPingDelay, pingEvery + maxPingDelay, false},
 	} {
-		if got := inTime(at.Add(x.last), at.Add(x.due), at.Add(x.now)); got != x.want {
+		if got := onTime(at.Add(x.last), at.Add(x.due), at.Add(x.now)); got != x.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
 	c := halfConn(t, "a")
-	c.silent(true)
+	c.isDead(true)
 	for range 100 {
-		if c.silent(false) {
+		if c.isDead(false) {
 			t.Fatal("pings that were late have ended it")
 		}
 	}
-	for range silence {
-		if c.silent(true) {
+	for range maxMissedPings {
+		if c.isDead(true) {
 			t.Fatal("it ends too early")
 		}
 	}
-	if !c.silent(true) {
+	if !c.isDead(true) {
 		t.Error("it does not end")
 	}
-	c.alive()
-	if c.silent(true) {
+	c.markAlive()
+	if c.isDead(true) {
 		t.Error("it was heard of, and ends")
 	}
 }
 
-// A sender that has lost its connections without our noticing has room for as many
-// again; more are refused.
+// TestAPeersTransfersAreBounded checks that a sender whose lost connections were not noticed may open as many
+// again, and that more are refused.
 func TestAPeersTransfersAreBounded(t *testing.T) {
 	t.Parallel()
 	owner := halfConn(t, "a").t
@@ -260,7 +260,7 @@ func TestAPeersTransfersAreBounded(t *testing.T) {
 	take := func() error {
 		here, there := two(t)
 		go func() { _ = here.write(header{kind: frameSnapshot}, offered.append(nil)) }()
-		_, err := owner.takeInTurn(there, "a")
+		_, err := owner.receiveBounded(there, "a")
 		return err
 	}
 	for receiving, refusal := range map[int]string{maxReceiving - 1: "is not open", maxReceiving: "receives 8 snapshots"} {

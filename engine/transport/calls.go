@@ -10,32 +10,31 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Kind says what a call asks for. Those from 1 to 31 are for groups (the engine
-// has a table of them), those from 32 on for processes.
+// Kind identifies the purpose of a call. Kinds 1 to 31 are for groups (the engine has their table), kinds
+// from 32 on for processes.
 type Kind uint8
 
-// Handler answers a call. from is as its certificate says. An *api.Error arrives
-// at the caller as it is (code, message, details, retry after), any other as
-// INTERNAL. ctx ends with the caller's, as far as that is known. The request is
-// the Handler's own. A panic ends the process, as any.
+// Handler answers a call. from is taken from the caller's certificate. An *api.Error reaches the caller with
+// its code, message, details and retry after; any other error becomes INTERNAL. ctx ends with the caller's,
+// as far as that is known. The Handler owns the request. A panic ends the process.
 type Handler func(ctx context.Context, from Peer, request []byte) ([]byte, error)
 
 const (
-	// maxCalls and maxCallBytes bound the calls of a connection that are being
-	// answered at a time. More are refused as OVERLOADED.
+	// maxCalls and maxCallBytes bound the calls of a connection that are answered at a time. More are refused
+	// as OVERLOADED.
 	maxCalls     = 1024
 	maxCallBytes = 128 << 20
-	// callHeader is the most that goes before a call's request, in bytes.
+	// callHeader is the largest size of the bytes before a call's request.
 	callHeader = 1 + binary.MaxVarintLen64
 )
 
 type handlers struct {
 	mu  sync.RWMutex
 	of  map[Kind]Handler
-	any map[Kind]bool // kinds that are answered to strangers, too
+	any map[Kind]bool // kinds that are answered to impostors too
 }
 
-// open says whether strangers are answered calls of a kind.
+// open reports whether calls of kind k from impostors are answered.
 func (s *handlers) open(k Kind) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -67,17 +66,16 @@ func (s *handlers) get(k Kind) Handler {
 	return s.of[k]
 }
 
-// Call asks a process. Its error is what the Handler answered, or one of the
-// connection: LEADER_UNAVAILABLE, or UNAUTHORIZED if one of the two does not accept
-// the other's certificate, or CONFLICT if another process is known under the ID of
-// one of the two. Unsent then says whether the request can have arrived,
-// errors.Is with ErrRefused whether the peer is there. A request of more than
-// MaxCall bytes is PAYLOAD_TOO_LARGE.
+// Call sends a request to a process. The error is the Handler's, or one of the connection:
+// LEADER_UNAVAILABLE; UNAUTHORIZED if one end does not accept the other's certificate; CONFLICT if another
+// process is known under the ID of one of them. For an error of the connection, Unsent reports whether the
+// request cannot have arrived, and errors.Is with ErrRefused whether the peer was reached. A request of more
+// than MaxCall bytes is PAYLOAD_TOO_LARGE.
 func (t *Transport) Call(ctx context.Context, to Peer, k Kind, request []byte) ([]byte, error) {
 	return t.callOn(ctx, to, nil, k, request)
 }
 
-// Call asks another member's end of the group: see Transport.Call.
+// Call sends a request to another member's end of the group (see Transport.Call).
 func (g *Group) Call(ctx context.Context, to Peer, k Kind, request []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -89,12 +87,12 @@ func (t *Transport) callOn(ctx context.Context, to Peer, g *Group, k Kind, reque
 	if len(request) > MaxCall {
 		return nil, tooLarge("request", len(request))
 	}
-	answer, err := t.ask(ctx, to, g, frameCall, appendCall(ctx, k, request), inTurn)
+	answer, err := t.roundTrip(ctx, to, g, frameCall, appendCall(ctx, k, request), ownStream)
 	if err == nil {
 		return answer, nil
 	}
 	var answered *api.Error
-	if !Unsent(err) && errors.As(err, &answered) { // who did not see it has not answered it
+	if !Unsent(err) && errors.As(err, &answered) { // a peer that did not see the request has not answered it
 		return nil, answered
 	}
 	code := api.LeaderUnavailable
@@ -102,7 +100,7 @@ func (t *Transport) callOn(ctx context.Context, to Peer, g *Group, k Kind, reque
 	case errors.Is(err, &api.Error{Code: api.Unauthorized}):
 		code = api.Unauthorized
 	case g == nil && errors.Is(err, &api.Error{Code: api.Conflict}):
-		code = api.Conflict // a group's caller asks again: the address may be mended
+		code = api.Conflict // a group's caller tries again, because the address may be corrected
 	}
 	return nil, api.Wrap(err, code, "node "+to.String()+" gave no answer ("+err.Error()+"); try again")
 }
@@ -118,12 +116,12 @@ func (p Peer) String() string {
 	return p.ID
 }
 
-// Unsent says whether a call has failed before anybody can have seen its request:
-// it may be repeated whatever it asks for.
+// Unsent reports whether a call failed before any peer can have seen the request. Such a call can always be
+// repeated.
 func Unsent(err error) bool { return errors.Is(err, errUnsent) }
 
-// appendCall writes a call: its kind, how many nanoseconds the caller waits (0 =
-// not limited) and the request.
+// appendCall encodes a call: its kind, the caller's remaining time in nanoseconds (0 = unlimited) and the
+// request.
 func appendCall(ctx context.Context, k Kind, request []byte) []byte {
 	to := append(make([]byte, 0, callHeader+len(request)), byte(k))
 	var left time.Duration
@@ -143,9 +141,9 @@ func decodeCall(b []byte) (k Kind, left time.Duration, request []byte, err error
 	return k, left, c.rest, c.err
 }
 
-// called answers a call in a goroutine of its own: a Handler may take as long as
-// its caller waits.
-func (c *conn) called(h header, payload []byte) error {
+// handleCall answers a call on a goroutine of its own, because a Handler may take as long as its caller
+// waits.
+func (c *conn) handleCall(h header, payload []byte) error {
 	k, left, request, err := decodeCall(payload)
 	if err != nil {
 		return err
@@ -180,15 +178,15 @@ func (c *conn) called(h header, payload []byte) error {
 	return nil
 }
 
-// caller is the peer as a Handler is told of it.
+// caller returns the peer for a Handler.
 func (c *conn) caller() Peer {
-	if c.stranger.Load() {
-		return Peer{ID: c.peer, Address: c.told.address, Key: c.key}
+	if c.impostor.Load() {
+		return Peer{ID: c.peer, Address: c.hello.address, Key: c.key}
 	}
 	return Peer{c.peer, c.t.AddressOf(c.peer), c.key}
 }
 
-// handler is who answers a call, for a group or, with number 0, for the process.
+// handler returns the handler of a call to a group or, with number 0, to the process.
 func (c *conn) handler(number uint32, k Kind) (Handler, *Group, error) {
 	handlers, g := &c.t.handlers, (*Group)(nil)
 	if number != 0 {
@@ -199,8 +197,8 @@ func (c *conn) handler(number uint32, k Kind) (Handler, *Group, error) {
 		handlers = &g.handlers
 	}
 	h := handlers.get(k)
-	if c.stranger.Load() && !handlers.open(k) {
-		return nil, nil, errTaken(c.peer)
+	if c.impostor.Load() && !handlers.open(k) {
+		return nil, nil, errIDTaken(c.peer)
 	}
 	if h == nil {
 		return nil, nil, remoteErrorf("calls of kind %d are not answered here", k)
@@ -237,25 +235,24 @@ func (c *conn) answer(request uint64, answer []byte, err error) {
 	c.sendAnswer(request, answer)
 }
 
-// sendAnswer waits for room if the answer is a long one: then it is sent by who
-// has made it, not by the reader.
+// sendAnswer waits for room if the answer is long. The goroutine of the Handler then waits, not the reader.
 func (c *conn) sendAnswer(request uint64, payload []byte) {
 	m := &message{header: header{kind: frameAnswer, request: request}, payload: payload}
 	if len(payload) <= shortAnswer {
-		c.hurry(m)
+		c.enqueueUrgent(m)
 		return
 	}
-	_ = c.out.put(c.ctx, request, m) // else the connection is gone, and with it who asked
+	_ = c.out.put(c.ctx, request, m) // it fails only if the connection and the caller are gone
 }
 
-// shortAnswer bounds, in bytes, the answers that go before long ones.
+// shortAnswer bounds, in bytes, the answers that are sent before long ones.
 const shortAnswer = 4 << 10
 
 func (c *conn) sendFault(request uint64, kind faultKind, err error) {
 	m := &message{header: header{kind: frameFault, request: request}, payload: encodeFault(kind, err)}
 	if len(m.payload) <= MaxFrame {
-		c.hurry(m)
+		c.enqueueUrgent(m)
 		return
 	}
-	_ = c.out.put(c.ctx, request, m) // as above
+	_ = c.out.put(c.ctx, request, m) // as in sendAnswer
 }

@@ -9,24 +9,23 @@ import (
 const (
 	// pingEvery is how often each connected peer is asked for its clock.
 	pingEvery = time.Second
-	// silence ends a connection on which nothing comes for more pings: each second
-	// at least a ping or its answer should. A connection that packets are dropped on
-	// does not end by itself for minutes. Pings are counted and not seconds, and only
-	// those that were sent in time, so that a process that did not run for a while, or
-	// is starved, does not end all it has.
-	silence = 3
-	// lateness is how late a ping may be to count: by as much its answer may be, too.
-	lateness = pingEvery / 4
-	// samples is how many pings the offset is chosen from. The quickest of them was
-	// disturbed least; older ones say where the clock was before.
+	// maxMissedPings ends a connection on which nothing arrives for more pings than this: in each second at
+	// least a ping or its answer should arrive. Without it, a connection whose packets are dropped stays open
+	// for minutes. It counts pings and not seconds, and only pings that were sent on time, so that a process
+	// that was suspended or starved does not end all its connections.
+	maxMissedPings = 3
+	// maxPingDelay is how late a ping may be to count. Its answer may be late by as much.
+	maxPingDelay = pingEvery / 4
+	// samples is the number of pings from which the offset is chosen. The quickest of them was disturbed
+	// least; older ones describe a clock that may have changed.
 	samples = 8
 )
 
-// clock is what pings have told of a peer's clock. The zero clock knows nothing.
+// clock holds the measurements of a peer's clock. The zero clock has none.
 type clock struct {
 	recent [samples]sample
 	count  int           // pings answered
-	newest time.Duration // the round trip of the newest
+	newest time.Duration // round trip of the newest ping
 }
 
 type sample struct{ trip, offset time.Duration }
@@ -49,8 +48,8 @@ func (c *clock) offset() time.Duration {
 	return best.offset
 }
 
-// measure is NTP's: sent and back are by our clock, arrived and answered by the
-// peer's.
+// measure computes the round trip and the offset as NTP does. sent and back are by this node's clock, arrived
+// and answered by the peer's.
 func measure(sent, arrived, answered, back time.Time) sample {
 	return sample{
 		trip:   max(0, back.Sub(sent)-answered.Sub(arrived)),
@@ -58,7 +57,7 @@ func measure(sent, arrived, answered, back time.Time) sample {
 	}
 }
 
-// watch pings the peers and ends connections that are dead.
+// watch pings the peers and ends dead connections.
 func (t *Transport) watch() {
 	tick := time.NewTicker(pingEvery)
 	defer tick.Stop()
@@ -66,7 +65,7 @@ func (t *Transport) watch() {
 	for {
 		select {
 		case due := <-tick.C:
-			t.pingAll(inTime(last, due, time.Now()))
+			t.pingAll(onTime(last, due, time.Now()))
 			last = due
 		case <-t.ctx.Done():
 			return
@@ -74,10 +73,9 @@ func (t *Transport) watch() {
 	}
 }
 
-// inTime says whether a ping that was due is sent as long behind the last as it
-// should be, at about the time it should be.
-func inTime(last, due, now time.Time) bool {
-	return due.Sub(last) < pingEvery+lateness && now.Sub(due) < lateness
+// onTime reports whether a ping is sent about when it is due, and about one interval after the last.
+func onTime(last, due, now time.Time) bool {
+	return due.Sub(last) < pingEvery+maxPingDelay && now.Sub(due) < maxPingDelay
 }
 
 func (t *Transport) pingAll(counts bool) {
@@ -86,52 +84,52 @@ func (t *Transport) pingAll(counts bool) {
 	for _, p := range t.peers {
 		all := p.connections()
 		for _, c := range all {
-			if c.silent(counts) {
+			if c.isDead(counts) {
 				dead = append(dead, c)
 			}
 		}
-		if i := slices.IndexFunc(all, func(c *conn) bool { return !c.stranger.Load() }); i >= 0 {
-			ping = append(ping, all[i]) // ours, if there is one
+		if i := slices.IndexFunc(all, func(c *conn) bool { return !c.impostor.Load() }); i >= 0 {
+			ping = append(ping, all[i]) // the one that this node opened, if there is one
 		}
 	}
 	t.mu.Unlock()
 	for _, c := range dead {
-		c.fail(errSilent)
+		c.fail(errUnresponsive)
 	}
 	for _, c := range ping {
 		c.ping()
 	}
 }
 
-// silent is asked at each ping; not all count. t.mu is held.
-func (c *conn) silent(counts bool) bool {
-	if heard := c.heard.Load(); heard != c.checked {
+// isDead is called at each ping. A ping counts only if counts is set. The caller holds t.mu.
+func (c *conn) isDead(counts bool) bool {
+	if heard := c.lastSeen.Load(); heard != c.checked {
 		c.checked, c.quiet = heard, 0
 	} else if counts {
 		c.quiet++
 	}
-	return c.quiet > silence
+	return c.quiet > maxMissedPings
 }
 
-// ping asks for the peer's clock. A ping whose answer has not come is forgotten.
+// ping asks for the peer's clock. An unanswered earlier ping is forgotten.
 func (c *conn) ping() {
 	c.mu.Lock()
 	c.pings++
 	c.pinged = c.t.now()
 	h := header{kind: framePing, request: c.pings}
 	c.mu.Unlock()
-	c.hurry(&message{header: h})
+	c.enqueueUrgent(&message{header: h})
 }
 
-// pong answers with the time of the ping's arrival and of the answer.
-func (c *conn) pong(h header) {
+// answerPing sends the time of the ping's arrival and of the answer.
+func (c *conn) answerPing(h header) {
 	now := uint64(c.t.now().UnixNano())
 	b := binary.BigEndian.AppendUint64(nil, now)
-	b = binary.BigEndian.AppendUint64(b, now) // nothing was waited for in between
-	c.hurry(&message{header: header{kind: framePong, request: h.request}, payload: b})
+	b = binary.BigEndian.AppendUint64(b, now) // the same, because nothing was waited for in between
+	c.enqueueUrgent(&message{header: header{kind: framePong, request: h.request}, payload: b})
 }
 
-func (c *conn) ponged(h header, b []byte) error {
+func (c *conn) handlePong(h header, b []byte) error {
 	if len(b) != 16 {
 		return malformed("an answer to a ping of %d bytes", len(b))
 	}
@@ -141,7 +139,7 @@ func (c *conn) ponged(h header, b []byte) error {
 	c.mu.Lock()
 	sent, current := c.pinged, h.request == c.pings
 	c.mu.Unlock()
-	if !current || c.stranger.Load() {
+	if !current || c.impostor.Load() {
 		return nil
 	}
 	c.t.mu.Lock()

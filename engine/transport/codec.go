@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The codec's words: unsigned varints, byte strings with their length before them,
-// and the cursor that reads both without believing either.
+// The encoding uses unsigned varints and byte strings preceded by their length. The cursor decodes both and
+// trusts neither.
 
 func appendBytes[T ~[]byte | ~string](to []byte, b T) []byte {
 	to = binary.AppendUvarint(to, uint64(len(b)))
@@ -20,8 +20,7 @@ func appendBool(to []byte, b bool) []byte {
 	return append(to, 0)
 }
 
-// appendTime keeps the instant to the nanosecond, not the zone. The zero Time is
-// one byte.
+// appendTime encodes the instant to the nanosecond, without the zone. The zero Time takes one byte.
 func appendTime(to []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return append(to, 0)
@@ -31,8 +30,8 @@ func appendTime(to []byte, t time.Time) []byte {
 	return binary.AppendUvarint(to, uint64(t.Nanosecond()))
 }
 
-// cursor reads what the functions above wrote. After the first mistake it reads
-// zeros and err says what it was.
+// cursor decodes the output of the functions above. After the first error it returns zeros, and err holds the
+// error.
 type cursor struct {
 	rest []byte
 	err  error
@@ -83,7 +82,7 @@ func (c *cursor) bool() bool {
 	return b == 1
 }
 
-// bytes aliases what is read. No bytes are nil, which raft takes for absent.
+// bytes returns a slice of the input. It returns nil for no bytes, because raft takes nil for absent.
 func (c *cursor) bytes() []byte {
 	n := c.uint()
 	if n > uint64(len(c.rest)) {
@@ -112,8 +111,8 @@ func (c *cursor) time() time.Time {
 	return time.Unix(sec, int64(ns))
 }
 
-// count reads how many things follow, each of at least size bytes: what is made
-// room for is never more than what has arrived.
+// count decodes the number of following elements, each of at least size bytes. It refuses a number for which
+// too few bytes have arrived, so that no memory is allocated for elements that are not there.
 func (c *cursor) count(size int) int {
 	n := c.uint()
 	if n > uint64(len(c.rest)/size) {
@@ -123,7 +122,7 @@ func (c *cursor) count(size int) int {
 	return int(n)
 }
 
-// end is the verdict: everything was read and nothing was wrong.
+// end returns an error if decoding failed or bytes are left.
 func (c *cursor) end() error {
 	if c.err == nil && len(c.rest) > 0 {
 		c.fail("there are bytes behind the end")

@@ -15,43 +15,41 @@ import (
 )
 
 var (
-	errBroken = errors.New("the connection has ended")
-	errSilent = errors.New("nothing is heard from the peer")
-	errDeaf   = errors.New("the peer does not read what it asks for")
+	errBroken       = errors.New("the connection has ended")
+	errUnresponsive = errors.New("nothing is heard from the peer")
+	errNotReading   = errors.New("the peer does not read what it asks for")
 )
 
-// conn is a connection for messages. Its calling end asks, its called end answers;
-// pings go both ways. One goroutine reads, one writes; the reader never waits for
-// anything but bytes.
+// conn is a connection for messages. The end that opened it sends requests, the other end answers them; pings
+// go both ways. One goroutine reads and one writes. The reader never waits for anything but bytes.
 type conn struct {
 	t       *Transport
 	net     net.Conn
 	peer    string // the ID in its certificate
 	key     string // the key of its certificate
-	calling bool   // we have called
-	told    hello  // the peer's, if it has called
-	// stranger says that another process is known to be the peer: see Know. It is
-	// set with t.mu held.
-	stranger atomic.Bool
-	address  string // where, if we have; t.mu guards it, and:
-	checked  int64  // heard, when it was looked at last
-	quiet    int    // times since then that nothing new was heard
+	calling bool   // this node opened the connection
+	hello   hello  // the peer's, if the peer opened the connection
+	// impostor says that the peer's key is not the one known for its ID (see Know). It is set with t.mu held.
+	impostor atomic.Bool
+	address  string // the peer's address, if this node opened the connection; t.mu guards it, checked and quiet
+	checked  int64  // lastSeen at the last check
+	quiet    int    // number of checks since then without anything new
 	out      *outbox
-	heard    atomic.Int64 // when the last frame came, Unix nanoseconds
+	lastSeen atomic.Int64 // when the last frame arrived, Unix nanoseconds
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	served   sync.WaitGroup
 
 	mu        sync.Mutex
-	waiting   map[uint64]*request // what we have asked
-	asked     uint64              // requests so far: the newest's number
-	numbers   map[groupKey]uint32 // of groups, as told to the peer
-	calls     map[uint64]func()   // the peer's that are being answered; ends one
-	callBytes int                 // in them
+	waiting   map[uint64]*request // this node's requests without an answer, by number
+	asked     uint64              // number of requests so far, and of the newest
+	numbers   map[groupKey]uint32 // of groups, as assigned by this node
+	calls     map[uint64]func()   // the peer's calls that are being answered; the function cancels one
+	callBytes int                 // size of their requests
 	pings     uint64
 	pinged    time.Time
 
-	in inbound // the reader's own
+	in inbound // used only by the reader
 }
 
 func newConn(t *Transport, c net.Conn, peer string, calling bool) *conn {
@@ -61,17 +59,17 @@ func newConn(t *Transport, c net.Conn, peer string, calling bool) *conn {
 	}
 	n.ctx, n.cancel = context.WithCancelCause(t.ctx)
 	n.in = newInbound()
-	n.alive()
+	n.markAlive()
 	return n
 }
 
-// alive notes a sign of life.
-func (c *conn) alive() { c.heard.Store(time.Now().UnixNano()) }
+// markAlive records that the peer was heard from.
+func (c *conn) markAlive() { c.lastSeen.Store(time.Now().UnixNano()) }
 
-func (c *conn) heardAt() time.Time { return time.Unix(0, c.heard.Load()) }
+func (c *conn) lastSeenAt() time.Time { return time.Unix(0, c.lastSeen.Load()) }
 
-// serve reads and writes until the connection ends, and returns when all it has
-// started has.
+// serve reads and writes until the connection ends, and returns once all goroutines of the connection have
+// ended.
 func (c *conn) serve() {
 	c.served.Go(c.write)
 	c.ping()
@@ -87,14 +85,15 @@ func (c *conn) serve() {
 	c.served.Wait()
 }
 
-// fail ends a connection: all who wait for an answer are told. nil is none.
+// fail ends a connection and answers all waiting requests with the error. It does nothing on a nil
+// connection.
 func (c *conn) fail(err error) {
 	if c == nil {
 		return
 	}
 	c.cancel(err)
 	c.out.close()
-	_ = c.net.Close() // its error would be that of the first, which is told
+	_ = c.net.Close() // the first error is reported, not this one
 	c.t.lost(c)
 	c.mu.Lock()
 	waiting := c.waiting
@@ -105,7 +104,7 @@ func (c *conn) fail(err error) {
 	}
 }
 
-// write sends what is ready, as much at a time as there is.
+// write sends the queued frames, as many as there are in one write.
 func (c *conn) write() {
 	var buffer []byte
 	for {
@@ -114,7 +113,7 @@ func (c *conn) write() {
 		case <-c.ctx.Done():
 			return
 		}
-		runtime.Gosched() // who is about to put something goes first, and goes with this write
+		runtime.Gosched() // goroutines that are about to queue a message share this write
 		buffer = c.out.take(buffer[:0])
 		if len(buffer) == 0 {
 			continue
@@ -124,10 +123,10 @@ func (c *conn) write() {
 			return
 		}
 		if len(buffer) >= maxUnsent {
-			// The kernel takes that much only when the peer's has acknowledged what was
-			// before. A ping's answer may be late: the ping lies behind what the peer has
-			// not read yet.
-			c.alive()
+			// The kernel accepts that much only after the peer's kernel has acknowledged earlier bytes, so
+			// the peer is alive. Its answer to a ping may be late, because the ping lies behind bytes that
+			// the peer has not read yet.
+			c.markAlive()
 		}
 	}
 }
@@ -139,11 +138,11 @@ func (c *conn) read() error {
 		if err != nil {
 			return err
 		}
-		payload, err := c.in.gather(r, h)
+		payload, err := c.in.assemble(r, h)
 		if err != nil {
 			return err
 		}
-		c.alive()
+		c.markAlive()
 		if h.more() {
 			continue
 		}
@@ -153,46 +152,47 @@ func (c *conn) read() error {
 	}
 }
 
-// hurry sends an urgent message that nobody waits for.
-func (c *conn) hurry(m *message) {
-	if !c.out.hurry(m) && c.ctx.Err() == nil {
-		c.fail(errDeaf)
+// enqueueUrgent queues an urgent message that no caller waits for. If the queue is full, it ends the
+// connection.
+func (c *conn) enqueueUrgent(m *message) {
+	if !c.out.enqueueUrgent(m) && c.ctx.Err() == nil {
+		c.fail(errNotReading)
 	}
 }
 
-// dispatch hands a whole message to whom it concerns, without waiting for them.
+// dispatch passes a whole message to its recipient without waiting for it.
 func (c *conn) dispatch(h header, payload []byte) error {
 	switch h.kind {
 	case framePing:
-		c.pong(h)
+		c.answerPing(h)
 		return nil
 	case framePong:
-		return c.ponged(h, payload)
+		return c.handlePong(h, payload)
 	case frameAnswer, frameFault:
 		if !c.calling {
 			return malformed("an answer from one who was not asked")
 		}
-		return c.answered(h, payload)
+		return c.handleAnswer(h, payload)
 	}
 	if c.calling {
 		return malformed("a message of kind %d from one who was called", h.kind)
 	}
 	switch h.kind {
 	case frameGroup:
-		return c.in.introduce(h.group, payload)
+		return c.in.registerGroup(h.group, payload)
 	case frameCancel:
-		c.cancelled(h.request)
+		c.handleCancel(h.request)
 		return nil
 	case frameCall:
-		return c.called(h, payload)
+		return c.handleCall(h, payload)
 	case frameAppend, frameVote, framePreVote, frameTimeout:
-		return c.raft(h, payload)
+		return c.handleRaft(h, payload)
 	}
 	return malformed("a message of kind %d on a connection for messages", h.kind)
 }
 
-// cancelled forgets a request of the peer, whole or in pieces.
-func (c *conn) cancelled(request uint64) {
+// handleCancel drops a request of the peer, whether it has arrived completely or not.
+func (c *conn) handleCancel(request uint64) {
 	c.in.discard(request)
 	c.mu.Lock()
 	end := c.calls[request]
@@ -202,49 +202,49 @@ func (c *conn) cancelled(request uint64) {
 	}
 }
 
-// maxInbound bounds the bytes of messages in pieces on a connection. Its other end
-// has at most maxQueued and a message more under way.
+// maxInbound bounds the bytes of incomplete messages on a connection. The other end sends at most maxQueued
+// bytes and one more message.
 const maxInbound = maxQueued + MaxMessage + MaxFrame
 
-// inbound is what a connection's reader knows.
+// inbound is the state of a connection's reader.
 type inbound struct {
-	pieces map[uint64]*piece
-	bytes  int      // in pieces
-	spare  [][]byte // frames to be read into again, of MaxFrame each
-	groups map[uint32]*theirs
+	partials map[uint64]*partial
+	bytes    int      // in partials
+	spare    [][]byte // frame buffers for reuse, of MaxFrame each
+	groups   map[uint32]*peerGroup
 }
 
-// maxSpare bounds the frames that are kept: those of a message of 1 MiB.
+// maxSpare bounds the frame buffers kept for reuse: those of a message of 1 MiB.
 const maxSpare = 16
 
-type piece struct {
+type partial struct {
 	kind   frameKind
 	group  uint32
-	frames [][]byte // joined when all are there: growing would copy them more often
+	frames [][]byte // joined once all have arrived, because growing a buffer would copy them more often
 	bytes  int
 }
 
-// theirs is a group as the peer speaks of it.
-type theirs struct {
+// peerGroup is a group under the number that the peer assigned to it.
+type peerGroup struct {
 	groupKey
-	steady atomic.Uint64 // the term of its last heartbeat that was taken
+	heartbeatTerm atomic.Uint64 // the term of its last answered heartbeat
 }
 
 func newInbound() inbound {
-	return inbound{pieces: map[uint64]*piece{}, groups: map[uint32]*theirs{}}
+	return inbound{partials: map[uint64]*partial{}, groups: map[uint32]*peerGroup{}}
 }
 
-// gather reads a frame's payload and puts it to those before it. What it returns
-// is the message, if this was its last frame.
-func (in *inbound) gather(r io.Reader, h header) ([]byte, error) {
-	p := in.pieces[h.request]
-	alone := h.kind == framePing || h.kind == framePong || h.kind == frameCancel // their numbers are not a message's
+// assemble reads a frame's payload and adds it to the message's earlier frames. It returns the message once
+// its last frame has arrived, and nil before.
+func (in *inbound) assemble(r io.Reader, h header) ([]byte, error) {
+	p := in.partials[h.request]
+	alone := h.kind == framePing || h.kind == framePong || h.kind == frameCancel // they have request numbers of their own
 	if alone || p == nil && !h.more() {
-		return filled(r, make([]byte, h.length))
+		return readFull(r, make([]byte, h.length))
 	}
 	if p == nil {
-		p = &piece{kind: h.kind, group: h.group}
-		in.pieces[h.request] = p
+		p = &partial{kind: h.kind, group: h.group}
+		in.partials[h.request] = p
 	}
 	switch {
 	case p.kind != h.kind || p.group != h.group:
@@ -254,7 +254,7 @@ func (in *inbound) gather(r io.Reader, h header) ([]byte, error) {
 	case h.length == 0:
 		return nil, malformed("an empty frame in a message of several")
 	}
-	payload, err := filled(r, in.room(int(h.length)))
+	payload, err := readFull(r, in.frameBuffer(int(h.length)))
 	if err != nil {
 		return nil, err
 	}
@@ -269,14 +269,14 @@ func (in *inbound) gather(r io.Reader, h header) ([]byte, error) {
 	return whole, nil
 }
 
-// filled reads as many bytes as b has.
-func filled(r io.Reader, b []byte) ([]byte, error) {
+// readFull fills b from r.
+func readFull(r io.Reader, b []byte) ([]byte, error) {
 	_, err := io.ReadFull(r, b)
 	return b, noEOF(err)
 }
 
-// room is for a frame that will be copied.
-func (in *inbound) room(size int) []byte {
+// frameBuffer returns a buffer for a frame that will be copied.
+func (in *inbound) frameBuffer(size int) []byte {
 	if n := len(in.spare); n > 0 && size > MaxFrame/2 {
 		b := in.spare[n-1]
 		in.spare = in.spare[:n-1]
@@ -286,7 +286,7 @@ func (in *inbound) room(size int) []byte {
 }
 
 func (in *inbound) discard(request uint64) {
-	p := in.pieces[request]
+	p := in.partials[request]
 	if p == nil {
 		return
 	}
@@ -296,11 +296,11 @@ func (in *inbound) discard(request uint64) {
 		}
 	}
 	in.bytes -= p.bytes
-	delete(in.pieces, request)
+	delete(in.partials, request)
 }
 
-// introduce notes what a number stands for.
-func (in *inbound) introduce(number uint32, payload []byte) error {
+// registerGroup records the group to which the peer assigned a number.
+func (in *inbound) registerGroup(number uint32, payload []byte) error {
 	key, err := decodeGroupKey(payload)
 	switch {
 	case err != nil:
@@ -310,6 +310,6 @@ func (in *inbound) introduce(number uint32, payload []byte) error {
 	case len(in.groups) >= maxGroups:
 		return malformed("more than %d groups on a connection", maxGroups)
 	}
-	in.groups[number] = &theirs{groupKey: key}
+	in.groups[number] = &peerGroup{groupKey: key}
 	return nil
 }

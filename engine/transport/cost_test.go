@@ -18,7 +18,7 @@ import (
 	"github.com/corvo/corvo/engine/transport/transporttest"
 )
 
-// counted counts writes, each of which is a packet.
+// counted counts writes; each write is a packet.
 type counted struct {
 	net.Conn
 	writes *atomic.Int64
@@ -29,8 +29,8 @@ func (c counted) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// A hundred groups of three cost six connections, a round of their heartbeats a few
-// writes, and nobody talking a ping a second.
+// TestGroupsShareConnections checks the cost of a hundred groups of three members: six connections, a few
+// writes for a round of heartbeats, and a ping a second while idle.
 func TestGroupsShareConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -99,7 +99,8 @@ func TestGroupsShareConnections(t *testing.T) {
 	})
 }
 
-// A long message costs a system call for each 128 KiB, not one for each record.
+// TestLongMessagesTakeFewWrites checks that a long message costs one system call for each 128 KiB, not one
+// for each record.
 func TestLongMessagesTakeFewWrites(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +132,7 @@ func TestLongMessagesTakeFewWrites(t *testing.T) {
 	})
 }
 
-// Buffers are used again when what was in them has been sent, and not before.
+// TestEntriesArriveAsTheyWere checks that buffers are reused only after their content was sent.
 func TestEntriesArriveAsTheyWere(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, net *memnet.Net) {

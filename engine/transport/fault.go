@@ -11,16 +11,16 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// faultKind is whose error a fault carries.
+// faultKind identifies the source of an error in a frameFault.
 type faultKind uint8
 
 const (
-	faultUnseen faultKind = 1 // of the transport: whom it is for has not seen the request
-	faultRaft   faultKind = 2 // raft's, in words
+	faultUnseen faultKind = 1 // the transport's; the addressee has not seen the request
+	faultRaft   faultKind = 2 // raft's, as text
 	faultCall   faultKind = 3 // a Handler's
 )
 
-// remoteError is raft's error at the other end.
+// remoteError is an error of raft at the other end.
 type remoteError string
 
 func (e remoteError) Error() string { return string(e) }
@@ -30,7 +30,7 @@ const maxFaultText = 4 << 10
 
 func clip(s string) string { return s[:min(len(s), maxFaultText)] }
 
-// fault is the frames of an error.
+// encodeFault encodes an error.
 func encodeFault(kind faultKind, err error) []byte {
 	to := []byte{byte(kind)}
 	if kind != faultCall {
@@ -42,7 +42,7 @@ func encodeFault(kind faultKind, err error) []byte {
 	}
 	details, jsonErr := json.Marshal(e.Details)
 	if jsonErr != nil || len(details) > MaxCall {
-		details = []byte("null") // what cannot be JSON could not go to a client either
+		details = []byte("null") // details that JSON cannot encode could not go to a client either
 	}
 	to = appendBytes(to, e.Code)
 	to = appendBytes(to, clip(e.Message))
@@ -50,7 +50,7 @@ func encodeFault(kind faultKind, err error) []byte {
 	return appendBytes(to, details)
 }
 
-// decodeFault returns the error that a fault carries; err is one of its bytes.
+// decodeFault returns the encoded error as fault. err reports a malformed encoding.
 func decodeFault(b []byte) (fault, err error) {
 	c := cursor{rest: b}
 	switch faultKind(c.byte()) {
@@ -76,8 +76,8 @@ func (c *cursor) apiError() error {
 	return e
 }
 
-// decodeDetails reads numbers as they were written, and refused fields as what
-// they were.
+// decodeDetails decodes an error's details. It keeps numbers as they were written, and decodes refused fields
+// into their type.
 func decodeDetails(b []byte) (map[string]any, error) {
 	var details map[string]any
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -96,5 +96,5 @@ func decodeDetails(b []byte) (map[string]any, error) {
 	return details, nil
 }
 
-// fieldsDetail is where an api.Error lists refused fields.
+// fieldsDetail is the key under which an api.Error lists refused fields.
 const fieldsDetail = "fields"

@@ -7,66 +7,61 @@ import (
 	"io"
 )
 
-// Version is the protocol's. Peers of different versions refuse each other when
-// they meet; the frame header and the first three fields of a hello stay for ever,
-// so that they can.
+// Version is the version of the protocol. Peers of different versions refuse each other when they connect.
+// The frame header and the first three fields of a hello never change, so that they can.
 const Version = 1
 
-// A frame is a header and up to MaxFrame bytes. A message longer than that goes as
-// several frames, between which those of other messages may stand. There is no
-// checksum: TLS authenticates each record with a 128-bit tag, so a frame that
-// arrives is the frame that was sent.
+// A frame is a header and up to MaxFrame bytes. A longer message is sent as several frames, and frames of
+// other messages may come between them. Frames have no checksum: TLS authenticates each record with a 128-bit
+// tag, so a frame arrives exactly as it was sent.
 const (
 	headerSize = 18
-	// MaxFrame bounds a frame's payload in bytes. It is how long a heartbeat waits
-	// behind data: 64 KiB take half a millisecond at 1 Gbit/s.
+	// MaxFrame bounds a frame's payload in bytes. A heartbeat waits for at most one frame of data: 64 KiB
+	// take half a millisecond at 1 Gbit/s.
 	MaxFrame = 64 << 10
-	// MaxMessage bounds a message of Raft in bytes. One op of the largest size is far
-	// below it.
+	// MaxMessage bounds a message of Raft in bytes. The largest op is far below it.
 	MaxMessage = 64 << 20
 )
 
-// frameKind is what a frame is a part of. The numbers are for ever.
+// frameKind identifies the content of a frame. The numbers are permanent.
 type frameKind uint8
 
 const (
-	frameHello    frameKind = 1  // who I am; the first frame each way
-	frameRefusal  frameKind = 2  // instead of a hello: why not, in words
-	frameGroup    frameKind = 3  // the group that a number will stand for
-	framePing     frameKind = 4  // my clock
-	framePong     frameKind = 5  // your clock, mine at your ping's arrival, mine now
+	frameHello    frameKind = 1  // the sender's identity; the first frame each way
+	frameRefusal  frameKind = 2  // instead of a hello: the reason for the refusal, as text
+	frameGroup    frameKind = 3  // assigns a number to a group
+	framePing     frameKind = 4  // the sender's clock
+	framePong     frameKind = 5  // the ping's clock, this node's clock at its arrival, and now
 	frameAppend   frameKind = 6  // raft.AppendEntriesRequest
 	frameVote     frameKind = 7  // raft.RequestVoteRequest
 	framePreVote  frameKind = 8  // raft.RequestPreVoteRequest
 	frameTimeout  frameKind = 9  // raft.TimeoutNowRequest
 	frameCall     frameKind = 10 // kind, time left, request
-	frameAnswer   frameKind = 11 // what a request asked for
-	frameFault    frameKind = 12 // why it cannot be had
-	frameCancel   frameKind = 13 // the answer to a request is not awaited any more
+	frameAnswer   frameKind = 11 // the answer to a request
+	frameFault    frameKind = 12 // the error of a request
+	frameCancel   frameKind = 13 // the caller no longer waits for the answer to a request
 	frameSnapshot frameKind = 14 // raft.InstallSnapshotRequest and the table of parts
-	frameMissing  frameKind = 15 // which parts are asked for
+	frameMissing  frameKind = 15 // the indexes of the parts that the receiver lacks
 	framePart     frameKind = 16 // a part's bytes; its number is the request
 	frameManifest frameKind = 17 // the bytes for raft
-	frameWorking  frameKind = 18 // I am busy with your snapshot, wait
+	frameWorking  frameKind = 18 // the receiver is busy with the snapshot; wait
 	lastKind                = frameWorking
 )
 
-// flagMore says that the message goes on in another frame of the same kind and
-// request.
+// flagMore says that the message continues in another frame of the same kind and request.
 const flagMore = 1
 
-// header is what stands before each frame's payload, little-endian:
-// length 4, request 8, group 4, kind 1, flags 1.
+// header precedes each frame's payload, little-endian: length 4, request 8, group 4, kind 1, flags 1.
 type header struct {
 	length  uint32
-	request uint64 // chosen by who asks, repeated by who answers
-	group   uint32 // a number introduced by frameGroup; 0 = the process
+	request uint64 // chosen by the caller, repeated in the answer
+	group   uint32 // a number assigned by frameGroup; 0 = the process
 	kind    frameKind
 	flags   uint8
 }
 
-// ErrMalformed is the cause of every error about bytes that no peer of this
-// version would send. The connection they came on is ended.
+// ErrMalformed is wrapped by every error about bytes that no peer of this version would send. The connection
+// is closed.
 var ErrMalformed = errors.New("malformed")
 
 func malformed(format string, args ...any) error {
@@ -101,8 +96,8 @@ func parseHeader(b *[headerSize]byte) (header, error) {
 	return h, nil
 }
 
-// readHeader reads a header. An end of the stream before it is io.EOF, within it
-// io.ErrUnexpectedEOF.
+// readHeader reads a header. It returns io.EOF if the stream ends before the header, and io.ErrUnexpectedEOF
+// if it ends within it.
 func readHeader(r io.Reader) (header, error) {
 	var b [headerSize]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -124,7 +119,7 @@ func readFrame(r io.Reader) (header, []byte, error) {
 	return h, payload, nil
 }
 
-// noEOF is for an end of the stream where it may not be.
+// noEOF turns io.EOF into io.ErrUnexpectedEOF, where the stream must not end.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -132,7 +127,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// appendFrames cuts a message into frames and appends them.
+// appendFrames splits a message into frames and appends them.
 func appendFrames(to []byte, h header, payload []byte) []byte {
 	for {
 		n := min(len(payload), MaxFrame)

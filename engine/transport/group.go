@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// groupKey is what a group is known by on the wire.
+// groupKey identifies a group on the wire.
 type groupKey struct {
 	name        string
 	incarnation entry.Incarnation
@@ -25,7 +25,7 @@ func (k groupKey) append(to []byte) []byte {
 	return append(to, k.incarnation[:]...)
 }
 
-// group reads what groupKey.append wrote.
+// group decodes the output of groupKey.append.
 func (c *cursor) group() groupKey {
 	k := groupKey{name: c.string()}
 	if len(c.rest) < len(k.incarnation) {
@@ -45,7 +45,7 @@ func decodeGroupKey(b []byte) (groupKey, error) {
 	return k, c.end()
 }
 
-// Group is a raft.Transport, with pre-vote, of one group.
+// Group is one group's raft.Transport, with pre-vote.
 type Group struct {
 	groupKey
 	t        *Transport
@@ -72,20 +72,19 @@ var (
 	_ raft.WithClose   = (*Group)(nil)
 )
 
-// newGroup is called with t.mu held.
+// newGroup creates a group. The caller holds t.mu.
 func newGroup(t *Transport, name string, incarnation entry.Incarnation) *Group {
 	g := &Group{groupKey: groupKey{name, incarnation}, t: t, consumer: make(chan raft.RPC)}
 	g.inbox.ready = make(chan struct{}, 1)
 	g.ctx, g.cancel = context.WithCancel(t.ctx)
-	g.wg.Go(g.feed)
+	g.wg.Go(g.deliver)
 	return g
 }
 
-// Handle answers calls of a kind that are made to this group.
+// Handle sets the handler of calls of kind k to this group.
 func (g *Group) Handle(k Kind, h Handler) { g.handlers.set(k, h) }
 
-// Stage says where the parts of snapshots for this group go. Until then, and
-// with nil, snapshots are refused.
+// Stage sets the store for the parts of received snapshots. Before that, and with nil, snapshots are refused.
 func (g *Group) Stage(s image.Staging) {
 	if s == nil {
 		g.staging.Store(nil)
@@ -94,9 +93,9 @@ func (g *Group) Stage(s image.Staging) {
 	g.staging.Store(&s)
 }
 
-// Admit says who may speak in the group: it is asked for each message with the
-// ID of the sender's certificate, by whoever reads from the sender, so it must be
-// quick. nil = everybody whom the Identity trusts.
+// Admit sets the function that decides which nodes may send to the group. It is called for each message with
+// the ID in the sender's certificate, on the goroutine that reads from the sender, so it must not block. nil
+// = every node that the Identity trusts.
 func (g *Group) Admit(ask func(id string) bool) {
 	if ask == nil {
 		g.admit.Store(nil)
@@ -110,14 +109,14 @@ func (g *Group) admits(id string) bool {
 	return ask == nil || (*ask)(id)
 }
 
-// Consumer is where raft takes its peers' requests from.
+// Consumer returns the channel from which raft receives its peers' requests.
 func (g *Group) Consumer() <-chan raft.RPC { return g.consumer }
 
-// LocalAddr is the address that peers are told.
+// LocalAddr returns the address that this node advertises.
 func (g *Group) LocalAddr() raft.ServerAddress { return raft.ServerAddress(g.t.address) }
 
-// SetHeartbeatHandler says who answers heartbeats, past the Consumer. It is called
-// by whoever reads from the sender.
+// SetHeartbeatHandler sets the function that answers heartbeats without the Consumer. It runs on the
+// goroutine that reads from the sender.
 func (g *Group) SetHeartbeatHandler(handle func(raft.RPC)) {
 	if handle == nil {
 		g.heartbeat.Store(nil)
@@ -126,17 +125,16 @@ func (g *Group) SetHeartbeatHandler(handle func(raft.RPC)) {
 	g.heartbeat.Store(&handle)
 }
 
-// EncodePeer is an address in raft's messages.
+// EncodePeer encodes an address for raft's messages.
 func (g *Group) EncodePeer(_ raft.ServerID, address raft.ServerAddress) []byte {
 	return []byte(address)
 }
 
-// DecodePeer reads what EncodePeer wrote.
+// DecodePeer decodes the output of EncodePeer.
 func (g *Group) DecodePeer(b []byte) raft.ServerAddress { return raft.ServerAddress(b) }
 
-// Close ends what is asked in the group, in either direction, at once. It may come
-// before raft's shutdown, which then does not wait for peers that are away. It
-// waits for Handlers.
+// Close abandons all requests of the group, in either direction. It may be called before raft's shutdown,
+// which then does not wait for unreachable peers. It waits for running Handlers.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	g.closed = true
@@ -155,7 +153,7 @@ func (g *Group) Close() error {
 	return nil
 }
 
-// serve runs something that Close waits for and whose context Close ends.
+// serve runs a function for which Close waits and whose context Close cancels.
 func (g *Group) serve(ctx context.Context, cancel context.CancelFunc, run func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -170,13 +168,13 @@ func (g *Group) serve(ctx context.Context, cancel context.CancelFunc, run func()
 	return true
 }
 
-// AppendEntries is raft's. Of more entries than MaxAppend holds it sends as many as
-// do, and takes the others out of args: raft goes on behind what it finds there.
+// AppendEntries implements raft.Transport. If the entries exceed MaxAppend, it sends only the first of them
+// and removes the others from args, because raft continues after the entries that it finds there.
 func (g *Group) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	args.Entries = args.Entries[:fitting(args.Entries)]
-	how := inOrder
+	args.Entries = args.Entries[:countFitting(args.Entries)]
+	how := groupStream
 	if isHeartbeat(args) {
-		how = hurried
+		how = urgent
 	}
 	payload := appendAppendRequest(buffer(appendSize(args)), args)
 	answer, err := g.rpc(id, target, frameAppend, payload, how)
@@ -186,12 +184,11 @@ func (g *Group) AppendEntries(id raft.ServerID, target raft.ServerAddress, args 
 	return decodeAppendResponse(answer, resp)
 }
 
-// MaxAppend bounds the entries of one AppendEntries in bytes, but for a single
-// entry that is larger: what is behind it can be had in the next.
+// MaxAppend bounds the entries of one AppendEntries in bytes. A single larger entry is sent alone.
 const MaxAppend = 4 << 20
 
-// fitting is how many of the entries go in one message, at least one.
-func fitting(entries []*raft.Log) int {
+// countFitting returns how many of the entries go in one message, at least one.
+func countFitting(entries []*raft.Log) int {
 	size := 0
 	for i, l := range entries {
 		if size += logSize(l); size > MaxAppend && i > 0 {
@@ -201,60 +198,60 @@ func fitting(entries []*raft.Log) int {
 	return len(entries)
 }
 
-// isHeartbeat tells raft's heartbeats as its own transports do.
+// isHeartbeat recognises raft's heartbeats as raft's own transports do.
 func isHeartbeat(r *raft.AppendEntriesRequest) bool {
 	return r.Term != 0 && len(r.Addr) > 0 && r.PrevLogEntry == 0 &&
 		r.PrevLogTerm == 0 && len(r.Entries) == 0 && r.LeaderCommitIndex == 0
 }
 
-// RequestVote is raft's.
+// RequestVote implements raft.Transport.
 func (g *Group) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	answer, err := g.rpc(id, target, frameVote, appendVoteRequest(nil, args), hurried)
+	answer, err := g.rpc(id, target, frameVote, appendVoteRequest(nil, args), urgent)
 	if err != nil {
 		return err
 	}
 	return decodeVoteResponse(answer, resp)
 }
 
-// RequestPreVote is raft's.
+// RequestPreVote implements raft.WithPreVote.
 func (g *Group) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	answer, err := g.rpc(id, target, framePreVote, appendPreVoteRequest(nil, args), hurried)
+	answer, err := g.rpc(id, target, framePreVote, appendPreVoteRequest(nil, args), urgent)
 	if err != nil {
 		return err
 	}
 	return decodePreVoteResponse(answer, resp)
 }
 
-// TimeoutNow is raft's.
+// TimeoutNow implements raft.Transport.
 func (g *Group) TimeoutNow(id raft.ServerID, target raft.ServerAddress, args *raft.TimeoutNowRequest, resp *raft.TimeoutNowResponse) error {
-	answer, err := g.rpc(id, target, frameTimeout, appendRPCHeader(nil, args.RPCHeader), hurried)
+	answer, err := g.rpc(id, target, frameTimeout, appendRPCHeader(nil, args.RPCHeader), urgent)
 	if err != nil {
 		return err
 	}
 	return decodeTimeoutResponse(answer, resp)
 }
 
-// rpc asks a member's raft.
-func (g *Group) rpc(id raft.ServerID, target raft.ServerAddress, kind frameKind, payload []byte, how manner) ([]byte, error) {
+// rpc sends a request to a member's raft and returns the answer.
+func (g *Group) rpc(id raft.ServerID, target raft.ServerAddress, kind frameKind, payload []byte, how priority) ([]byte, error) {
 	if len(payload) > MaxMessage {
 		return nil, fmt.Errorf("a message of %d bytes to node %q is more than %d", len(payload), id, MaxMessage)
 	}
-	ctx, cancel := context.WithTimeout(g.ctx, patience(len(payload)))
+	ctx, cancel := context.WithTimeout(g.ctx, rpcTimeout(len(payload)))
 	defer cancel()
-	answer, err := g.t.ask(ctx, Peer{ID: string(id), Address: string(target)}, g, kind, payload, how)
+	answer, err := g.t.roundTrip(ctx, Peer{ID: string(id), Address: string(target)}, g, kind, payload, how)
 	if err != nil {
 		return nil, g.explain(id, err)
 	}
 	return answer, nil
 }
 
-// slowest is the rate, in bytes a second, at which a message may still arrive: one
-// that is given up is sent again whole, and would be given up again.
-const slowest = 512 << 10
+// minRate is the lowest rate, in bytes a second, at which a message may arrive. A message that times out is
+// sent again as a whole, and would time out again.
+const minRate = 512 << 10
 
-// patience is how long a message of so many bytes may take.
-func patience(size int) time.Duration {
-	return RPCTimeout + time.Duration(size/slowest)*time.Second
+// rpcTimeout returns the time limit for a message of the given size.
+func rpcTimeout(size int) time.Duration {
+	return RPCTimeout + time.Duration(size/minRate)*time.Second
 }
 
 func (g *Group) explain(id raft.ServerID, err error) error {

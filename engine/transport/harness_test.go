@@ -24,14 +24,14 @@ const group = "orders"
 
 var incarnation = entry.Incarnation{1, 2, 3}
 
-// world is a number of nodes on a network of one kind or the other.
+// world is a set of nodes on TCP or on a network in memory.
 type world struct {
 	t    testing.TB
 	net  *memnet.Net // nil = real TCP
 	ids  []string
 	is   map[string]transport.Identity
 	node map[string]*transport.Transport
-	at   map[string]string // the addresses
+	at   map[string]string // the nodes' addresses
 }
 
 func newWorld(t testing.TB, net *memnet.Net, ids ...string) *world {
@@ -91,10 +91,10 @@ func (w *world) open(id string, identity transport.Identity) *transport.Transpor
 	return n
 }
 
-// to is a node with its address.
+// to returns a node with its address.
 func (w *world) to(id string) transport.Peer { return transport.Peer{ID: id, Address: w.at[id]} }
 
-// idAt is the node at an address.
+// idAt returns the node at an address.
 func (w *world) idAt(address raft.ServerAddress) string {
 	for id, at := range w.at {
 		if at == string(address) {
@@ -126,7 +126,7 @@ func networks(t *testing.T, test func(t *testing.T, net *memnet.Net)) {
 	})
 }
 
-// within is a context of a minute: only a failure takes as long.
+// within returns a context of one minute; only a failing test takes that long.
 func within(t testing.TB) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

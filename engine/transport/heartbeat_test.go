@@ -30,7 +30,7 @@ func entriesOf(count, size int) *raft.AppendEntriesRequest {
 	return r
 }
 
-// Raft at b is busy with entries, and its heartbeats are answered all the same.
+// TestHeartbeatsPassWhatRaftIsBusyWith checks that b answers heartbeats while its raft is busy with entries.
 func TestHeartbeatsPassWhatRaftIsBusyWith(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -61,8 +61,8 @@ func TestHeartbeatsPassWhatRaftIsBusyWith(t *testing.T) {
 	})
 }
 
-// The first heartbeat of a term may make raft write to its disk. Other groups do
-// not wait for that disk.
+// TestAGroupWhoseDiskHangsDoesNotHoldUpOthers lets the first heartbeat of a term wait for the disk. Other
+// groups must not wait for it.
 func TestAGroupWhoseDiskHangsDoesNotHoldUpOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,8 @@ func TestAGroupWhoseDiskHangsDoesNotHoldUpOthers(t *testing.T) {
 	})
 }
 
-// Raft forgets to answer a heartbeat when it shuts down.
+// TestAHeartbeatToRaftThatStopsFailsAtOnce exists because raft does not answer a heartbeat while it shuts
+// down.
 func TestAHeartbeatToRaftThatStopsFailsAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -120,8 +121,8 @@ func TestAHeartbeatToRaftThatStopsFailsAtOnce(t *testing.T) {
 	})
 }
 
-// What does not fit is taken out of the request, where raft looks for what it has
-// sent.
+// TestEntriesGoAsManyAsFit checks that the entries that do not fit are removed from the request, where raft
+// looks for the sent ones.
 func TestEntriesGoAsManyAsFit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -145,7 +146,7 @@ func TestEntriesGoAsManyAsFit(t *testing.T) {
 	})
 }
 
-// What waits for a raft that takes nothing is bounded.
+// TestRequestsForABusyRaftAreBounded checks the bound of the requests that wait for raft.
 func TestRequestsForABusyRaftAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestRequestsForABusyRaftAreBounded(t *testing.T) {
 		a, _ := w.group("a"), w.group("b")
 		failed := make(chan error, 100)
 		go func() { failed <- vote(w, a, "a") }()
-		synctest.Wait() // it is in the hands of who waits for raft; 64 may be behind it
+		synctest.Wait() // one request is being handed to raft; 64 may wait behind it
 		for range 69 {
 			go func() { failed <- vote(w, a, "a") }()
 		}
@@ -240,7 +241,7 @@ func TestAPipelineIsBoundedAndClosable(t *testing.T) {
 				futures = append(futures, f)
 			}
 		}()
-		synctest.Wait() // b takes one, and answers none
+		synctest.Wait() // b takes one and answers none
 		start := time.Now()
 		if err := p.Close(); err != nil {
 			t.Error(err)
@@ -262,7 +263,7 @@ func TestAPipelineIsBoundedAndClosable(t *testing.T) {
 	})
 }
 
-// Raft counts each future as contact with the follower. A silent one is none.
+// TestASilentFollowerIsNoContact exists because raft counts each future as contact with the follower.
 func TestASilentFollowerIsNoContact(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

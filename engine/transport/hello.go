@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// purpose is what a connection is for.
+// purpose says how a connection is used.
 type purpose uint8
 
 const (
@@ -16,12 +16,12 @@ const (
 	forSnapshot purpose = 1
 )
 
-// hello is the first frame each way. Its magic, version and node ID are for ever.
+// hello is the first frame each way. Its magic, version and node ID never change.
 type hello struct {
 	version uint64
 	node    string
 	purpose purpose
-	address string // where the node is reached
+	address string // address under which the node is reached
 	info    []byte
 }
 
@@ -40,7 +40,7 @@ func (h hello) append(to []byte) []byte {
 	return appendBytes(to, h.info)
 }
 
-// decodeHello reads no further than the version when that is another.
+// decodeHello stops after the node ID if the version differs.
 func decodeHello(b []byte) (hello, error) {
 	if len(b) < len(magic) || string(b[:len(magic)]) != magic {
 		return hello{}, malformed("a connection that does not begin as ours do")
@@ -65,7 +65,7 @@ func decodeHello(b []byte) (hello, error) {
 	return h, nil
 }
 
-// readHello reads the peer's hello, or why it refuses ours.
+// readHello reads the peer's hello, or its reason for refusing this node's.
 func readHello(r io.Reader) (hello, error) {
 	h, payload, err := readFrame(r)
 	switch {
@@ -84,8 +84,7 @@ func (t *Transport) hello(p purpose) []byte {
 	return appendFrames(nil, header{kind: frameHello}, h.append(nil))
 }
 
-// refuse tells a peer why it is sent away. The connection is ended whether that
-// arrives or not.
+// refuse sends a peer the reason for a refusal. The connection is closed whether the reason arrives or not.
 func refuse(c net.Conn, why error) {
 	text := why.Error()
 	text = text[:min(len(text), 512)]

@@ -9,42 +9,41 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// What peers ask of a group's raft. Raft takes one request at a time, so there is
-// one goroutine that hands them to it, in the order they came; heartbeats do not
-// pass here.
+// The inbox holds the peers' requests to a group's raft. Raft handles one request at a time, so one goroutine
+// passes them on in the order of their arrival. Heartbeats bypass the inbox.
 
 const (
-	// maxInbox and maxInboxBytes bound the requests that wait for raft. More are
-	// refused: their senders try again.
+	// maxInbox and maxInboxBytes bound the requests that wait for raft. Further ones are refused, and their
+	// senders try again.
 	maxInbox      = 64
 	maxInboxBytes = 2 * MaxMessage
 )
 
-// letter is a request of a peer.
-type letter struct {
-	conn    *conn
-	request uint64
-	command any
-	size    int
-	came    time.Time
+// raftRequest is a request of a peer to raft.
+type raftRequest struct {
+	conn     *conn
+	request  uint64
+	command  any
+	size     int
+	received time.Time
 }
 
 type inbox struct {
-	mu      sync.Mutex
-	letters []letter
-	bytes   int
-	ready   chan struct{} // holds a token when there are letters
+	mu       sync.Mutex
+	requests []raftRequest
+	bytes    int
+	ready    chan struct{} // holds a token while there are requests
 }
 
 var errBusy = errors.New("too many requests wait here already")
 
-func (i *inbox) put(l letter) error {
+func (i *inbox) put(l raftRequest) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(i.letters) >= maxInbox || i.bytes+l.size > maxInboxBytes {
+	if len(i.requests) >= maxInbox || i.bytes+l.size > maxInboxBytes {
 		return errBusy
 	}
-	i.letters = append(i.letters, l)
+	i.requests = append(i.requests, l)
 	i.bytes += l.size
 	select {
 	case i.ready <- struct{}{}:
@@ -53,22 +52,22 @@ func (i *inbox) put(l letter) error {
 	return nil
 }
 
-func (i *inbox) take() (l letter, ok bool) {
+func (i *inbox) take() (l raftRequest, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if len(i.letters) == 0 {
-		i.letters = nil
-		return letter{}, false
+	if len(i.requests) == 0 {
+		i.requests = nil
+		return raftRequest{}, false
 	}
-	l = i.letters[0]
-	i.letters[0] = letter{}
-	i.letters = i.letters[1:]
+	l = i.requests[0]
+	i.requests[0] = raftRequest{}
+	i.requests = i.requests[1:]
 	i.bytes -= l.size
 	return l, true
 }
 
-// feed hands letters to raft until the group is closed.
-func (g *Group) feed() {
+// deliver passes requests to raft until the group is closed.
+func (g *Group) deliver() {
 	for {
 		select {
 		case <-g.inbox.ready:
@@ -80,8 +79,8 @@ func (g *Group) feed() {
 			if !ok {
 				break
 			}
-			if time.Since(l.came) > patience(l.size) {
-				continue // who has sent it has given up, and sends it anew
+			if time.Since(l.received) > rpcTimeout(l.size) {
+				continue // the sender has given up and sends it again
 			}
 			answer, err := g.submit(raft.RPC{Command: l.command})
 			l.conn.raftAnswer(l.request, answer, err)
@@ -89,7 +88,7 @@ func (g *Group) feed() {
 	}
 }
 
-// submit asks raft and waits for what it says.
+// submit passes a request to raft and returns the answer.
 func (g *Group) submit(rpc raft.RPC) (any, error) {
 	answers := make(chan raft.RPCResponse, 1)
 	rpc.RespChan = answers
@@ -110,20 +109,20 @@ func remoteErrorf(format string, args ...any) error {
 	return remoteError(fmt.Sprintf(format, args...))
 }
 
-// addressed is the group that a number stands for, if its peer may speak there.
-func (c *conn) addressed(number uint32) (*theirs, *Group, error) {
+// addressed returns the group with a number, if the peer may send to it.
+func (c *conn) addressed(number uint32) (*peerGroup, *Group, error) {
 	their := c.in.groups[number]
 	if their == nil {
 		return nil, nil, remoteErrorf("group number %d has not been introduced", number)
 	}
-	if c.stranger.Load() {
-		return nil, nil, errTaken(c.peer)
+	if c.impostor.Load() {
+		return nil, nil, errIDTaken(c.peer)
 	}
 	g, err := c.t.enter(their.groupKey, c.peer)
 	return their, g, err
 }
 
-// enter is the open group of a key, if a node may speak there.
+// enter returns the open group of a key, if the node may send to it.
 func (t *Transport) enter(k groupKey, id string) (*Group, error) {
 	g := t.group(k.name)
 	switch {
@@ -137,9 +136,8 @@ func (t *Transport) enter(k groupKey, id string) (*Group, error) {
 	return g, nil
 }
 
-// raft takes a request for a group's raft. The group is looked up before the
-// request is.
-func (c *conn) raft(h header, payload []byte) error {
+// handleRaft handles a request to a group's raft. It looks up the group before it decodes the request.
+func (c *conn) handleRaft(h header, payload []byte) error {
 	their, g, err := c.addressed(h.group)
 	if err != nil {
 		c.sendFault(h.request, faultUnseen, err)
@@ -155,11 +153,11 @@ func (c *conn) raft(h header, payload []byte) error {
 	}
 	if r, ok := command.(*raft.AppendEntriesRequest); ok && isHeartbeat(r) {
 		if handle := g.heartbeat.Load(); handle != nil {
-			c.beat(their, g, h.request, r, *handle)
+			c.answerHeartbeat(their, g, h.request, r, *handle)
 			return nil
 		}
 	}
-	if err := g.inbox.put(letter{c, h.request, command, len(payload), time.Now()}); err != nil {
+	if err := g.inbox.put(raftRequest{c, h.request, command, len(payload), time.Now()}); err != nil {
 		c.sendFault(h.request, faultUnseen, err)
 	}
 	return nil
@@ -183,22 +181,21 @@ func decodeRequest(kind frameKind, payload []byte) (command any, sender raft.RPC
 	return nil, sender, malformed("a request of kind %d", kind)
 }
 
-// beat answers a heartbeat. The first of a term makes raft write the term to disk,
-// so a goroutine waits for that; those after it touch memory only, and the reader
-// answers them itself.
-func (c *conn) beat(their *theirs, g *Group, request uint64, r *raft.AppendEntriesRequest, handle func(raft.RPC)) {
+// answerHeartbeat answers a heartbeat. The first heartbeat of a term makes raft write the term to disk, so a
+// goroutine waits for it. Later ones touch only memory, so the reader answers them itself.
+func (c *conn) answerHeartbeat(their *peerGroup, g *Group, request uint64, r *raft.AppendEntriesRequest, handle func(raft.RPC)) {
 	answer := func() {
 		answers := make(chan raft.RPCResponse, 1)
 		handle(raft.RPC{Command: r, RespChan: answers})
 		select {
 		case a := <-answers:
 			c.raftAnswer(request, a.Response, a.Error)
-			their.steady.Store(r.Term)
+			their.heartbeatTerm.Store(r.Term)
 		default: // raft is shutting down
 			c.sendFault(request, faultUnseen, ErrClosed)
 		}
 	}
-	if their.steady.Load() == r.Term {
+	if their.heartbeatTerm.Load() == r.Term {
 		answer()
 	} else {
 		c.served.Go(answer)

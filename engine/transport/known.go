@@ -10,42 +10,42 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// KeyOf names the key of a certificate: the SHA-256 of its public key, in
-// hexadecimal. A node keeps its key for as long as its data directory, so the key
-// tells the directory from another that is started under the same ID.
+// KeyOf returns the name of a certificate's key: the SHA-256 of its public key, in hexadecimal. A node keeps
+// its key as long as its data directory, so the key distinguishes the directory from another one that is
+// started with the same ID.
 func KeyOf(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
 	return hex.EncodeToString(sum[:])
 }
 
-// Know sets the key that the node of an ID has, so that a process with another key
-// is a stranger: its address is not learned, no group hears it, it is never called
-// under the ID, and its calls reach only the Handlers of HandleAny. With an empty
-// key every process with a certificate for the ID is the node.
+// Know sets the key of the node with an ID. A process with the same ID and another key is an impostor: its
+// address is not learned, no group accepts its messages, it is never called under the ID, and its calls reach
+// only the handlers of HandleAny. With an empty key, every process with a certificate for the ID is accepted
+// as the node.
 func (t *Transport) Know(id, key string) {
 	if id == "" || id == t.id || len(id) > maxName {
 		return
 	}
 	t.mu.Lock()
 	p := t.peer(id)
-	if p.known == key {
+	if p.knownKey == key {
 		t.mu.Unlock()
 		return
 	}
-	p.known, p.failures, p.retryAt = key, 0, time.Time{} // the last refusal may have been for the key
+	p.knownKey, p.failures, p.retryAt = key, 0, time.Time{} // the last refusal may have been because of the key
 	var ended []*conn
-	if p.toldBy != "" && key != "" && p.toldBy != key {
-		p.address, p.info, p.toldBy = "", nil, "" // a stranger's
+	if p.infoKey != "" && key != "" && p.infoKey != key {
+		p.address, p.info, p.infoKey = "", nil, "" // they came from an impostor
 	}
-	if p.out != nil && p.strange(p.out.key) {
+	if p.out != nil && p.otherKey(p.out.key) {
 		ended, p.out = append(ended, p.out), nil
 	}
 	for _, c := range p.in {
-		stranger := p.strange(c.key)
-		if c.calling { // a guest; the node is called anew
+		impostor := p.otherKey(c.key)
+		if c.calling { // to an impostor; the node is dialled again
 			ended = append(ended, c)
-		} else if c.stranger.Swap(stranger) && !stranger {
-			ended = append(ended, t.hear(p, c.told, c.key))
+		} else if c.impostor.Swap(impostor) && !impostor {
+			ended = append(ended, t.learnFrom(p, c.hello, c.key))
 		}
 	}
 	t.mu.Unlock()
@@ -54,72 +54,71 @@ func (t *Transport) Know(id, key string) {
 	}
 }
 
-// strange says whether a process with this key is another than the known one.
-// The Transport's mutex is held.
-func (p *peer) strange(key string) bool { return p.known != "" && p.known != key }
+// otherKey reports whether key differs from the known one. The caller holds t.mu.
+func (p *peer) otherKey(key string) bool { return p.knownKey != "" && p.knownKey != key }
 
-// keep adds a connection to those that are not for our requests to the peer, and
-// returns one that is too many. Strangers are counted by themselves, so that they
-// end none of the peer's. t.mu is held.
-func (p *peer) keep(c *conn) (old *conn) {
+// addIn adds a connection that does not carry requests to the peer, and returns the oldest one if there are
+// too many. Impostors' connections are counted separately, so that they close none of the peer's. The caller
+// holds t.mu.
+func (p *peer) addIn(c *conn) (old *conn) {
 	p.in = append(p.in, c)
-	alike := slices.DeleteFunc(slices.Clone(p.in), func(o *conn) bool { return o.stranger.Load() != c.stranger.Load() })
+	alike := slices.DeleteFunc(slices.Clone(p.in), func(o *conn) bool { return o.impostor.Load() != c.impostor.Load() })
 	if len(alike) > maxIncoming {
 		return alike[0]
 	}
 	return nil
 }
 
-// guest takes a connection that we have made to a stranger, if whoever answers at
-// the address was called and not the node of the ID. t.mu is held.
-func (t *Transport) guest(p *peer, c *conn, called string) (old *conn, err error) {
+// addImpostor keeps a connection that this node opened to an impostor, if it dialled an address and not the
+// node with the ID. The caller holds t.mu.
+func (t *Transport) addImpostor(p *peer, c *conn, called string) (old *conn, err error) {
 	switch {
 	case t.closed:
 		return nil, ErrClosed
 	case called != "":
-		return nil, errOther(p.id)
+		return nil, errWrongKey(p.id)
 	}
-	c.stranger.Store(true)
+	c.impostor.Store(true)
 	t.warn(p, c.key, c.address)
-	return p.keep(c), nil
+	return p.addIn(c), nil
 }
 
-// stranger says whether the node of an ID is known to have another key.
-func (t *Transport) stranger(id, key string) bool {
+// impostor reports whether another key is known for the node with an ID.
+func (t *Transport) impostor(id, key string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	p := t.peers[id]
-	return p != nil && p.strange(key)
+	return p != nil && p.otherKey(key)
 }
 
-// hear notes the address and the info that a peer has told in its hello, and
-// returns the connection to the address it had before. t.mu is held.
-func (t *Transport) hear(p *peer, h hello, key string) (moved *conn) {
-	p.info, p.toldBy = h.info, key
-	p.failures, p.retryAt = 0, time.Time{} // who calls can be called
+// learnFrom stores the address and the info of a peer's hello, and returns the connection to its previous
+// address. The caller holds t.mu.
+func (t *Transport) learnFrom(p *peer, h hello, key string) (moved *conn) {
+	p.info, p.infoKey = h.info, key
+	p.failures, p.retryAt = 0, time.Time{} // a peer that connects can be reached
 	if h.address == "" {
 		return nil
 	}
 	return t.learn(p, h.address)
 }
 
-// warn logs a stranger once for each key. t.mu is held.
+// warn logs an impostor once for each key. The caller holds t.mu.
 func (t *Transport) warn(p *peer, key, address string) {
 	if p.warned == key {
 		return
 	}
 	p.warned = key
 	t.log.Warn("another process uses the id of a node: give it its own id, or remove the node first",
-		"node", p.id, "address", address, "key", key, "known_key", p.known, "known_address", p.address)
+		"node", p.id, "address", address, "key", key, "known_key", p.knownKey, "known_address", p.address)
 }
 
-// errTaken refuses a process whose ID belongs to another data directory.
-func errTaken(id string) error {
+// errIDTaken refuses a process whose ID belongs to another data directory.
+func errIDTaken(id string) error {
 	return api.Errorf(api.Conflict, "another process holds node id %q in the cluster: give this node its own id (--node-id), or remove %q first (corvo cluster remove %[1]s)", id, id)
 }
 
-// errOther is the caller's side of errTaken: the process that answers for a node
-// has not the node's key.
-func errOther(id string) error {
+// errWrongKey is the caller's counterpart of errIDTaken: the process that answered for a node does not have
+// the node's key.
+func errWrongKey(id string) error {
 	return api.Errorf(api.Conflict, "another process answers under the id of node %q: give that process its own id, or remove %q first", id, id)
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/corvo/corvo/engine/transport/transporttest"
 )
 
-// open is a kind of call that strangers may make.
+// open is a kind of call that impostors may make.
 const open transport.Kind = 41
 
-// keyOf is the key that an identity shows.
+// keyOf returns the key of an identity's certificate.
 func keyOf(t *testing.T, id transport.Identity) string {
 	t.Helper()
 	return transport.KeyOf(id.Server().Certificates[0].Leaf)
 }
 
-// secondOf is a process with another key under the ID of a node.
+// secondOf opens a process with a node's ID and another key.
 func secondOf(t *testing.T, w *world, a *transporttest.Authority, id string) (*transport.Transport, transport.Identity) {
 	t.Helper()
 	identity := a.Identity(id)
@@ -37,8 +37,8 @@ func secondOf(t *testing.T, w *world, a *transporttest.Authority, id string) (*t
 	return n, identity
 }
 
-// acquainted are nodes a and b, and a stranger under the ID of b; a knows b.
-func acquainted(t *testing.T, mem *memnet.Net) (w *world, stranger *transport.Transport, identity transport.Identity) {
+// acquainted returns nodes a and b, and an impostor with the ID of b. Node a knows b's key.
+func acquainted(t *testing.T, mem *memnet.Net) (w *world, impostor *transport.Transport, identity transport.Identity) {
 	t.Helper()
 	a := transporttest.NewAuthority()
 	w = newWorld(t, mem)
@@ -61,59 +61,59 @@ func acquainted(t *testing.T, mem *memnet.Net) (w *world, stranger *transport.Tr
 	if err := call(t, w, "a", "b"); err != nil {
 		t.Fatal(err)
 	}
-	stranger, identity = secondOf(t, w, a, "b")
-	stranger.Handle(ask, func(context.Context, transport.Peer, []byte) ([]byte, error) { return []byte("the stranger"), nil })
-	return w, stranger, identity
+	impostor, identity = secondOf(t, w, a, "b")
+	impostor.Handle(ask, func(context.Context, transport.Peer, []byte) ([]byte, error) { return []byte("the impostor"), nil })
+	return w, impostor, identity
 }
 
-// A process that comes under the ID of a known node is told why nobody listens.
-func TestAStrangerIsNotHeard(t *testing.T) {
+// TestAnImpostorIsRefused checks that an impostor is refused with the reason.
+func TestAnImpostorIsRefused(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, mem *memnet.Net) {
-		w, stranger, identity := acquainted(t, mem)
-		// The stranger calls the node that knows the other.
-		key, err := stranger.Call(within(t), w.to("a"), open, nil)
+		w, impostor, identity := acquainted(t, mem)
+		// The impostor calls the node that knows the real one.
+		key, err := impostor.Call(within(t), w.to("a"), open, nil)
 		if err != nil || string(key) != keyOf(t, identity) {
 			t.Fatalf("%q, %v", key, err)
 		}
-		if !w.node["a"].Stranger(transport.Peer{ID: "b", Key: string(key)}) {
+		if !w.node["a"].Impostor(transport.Peer{ID: "b", Key: string(key)}) {
 			t.Error("it is taken for the node")
 		}
-		_, err = stranger.Call(within(t), w.to("a"), ask, nil)
+		_, err = impostor.Call(within(t), w.to("a"), ask, nil)
 		if err == nil || !strings.Contains(err.Error(), `another process holds node id "b"`) || !strings.Contains(err.Error(), "--node-id") {
 			t.Errorf("a call that strangers may not make: %v", err)
 		}
 		heard := w.group("a")
 		heard.Handle(ask, echo)
-		end, err := stranger.Group(group, incarnation)
+		end, err := impostor.Group(group, incarnation)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer end.Close()
 		if _, err := end.Call(within(t), w.to("a"), ask, nil); err == nil || !strings.Contains(err.Error(), "another process holds") {
-			t.Errorf("a group has heard the stranger: %v", err)
+			t.Errorf("a group has heard the impostor: %v", err)
 		}
 		err = end.RequestVote("a", raft.ServerAddress(w.at["a"]), &raft.RequestVoteRequest{}, &raft.RequestVoteResponse{})
 		if err == nil || !strings.Contains(err.Error(), "another process holds") {
 			t.Errorf("a vote: %v", err)
 		}
-		// Nor can it speak with the node whose ID it has.
-		_, err = stranger.Call(within(t), transport.Peer{Address: w.at["b"]}, open, nil)
+		// Nor can it call the node whose ID it uses.
+		_, err = impostor.Call(within(t), transport.Peer{Address: w.at["b"]}, open, nil)
 		if api.CodeOf(err) != api.Conflict || !strings.Contains(err.Error(), `another process holds node id "b"`) {
 			t.Errorf("calling its namesake: %v", err)
 		}
 	})
 }
 
-// A process that comes under the ID of a known node changes nothing for that node.
-func TestAStrangerDoesNotTakeAKnownName(t *testing.T) {
+// TestAnImpostorDoesNotTakeAKnownName checks that an impostor changes nothing for the real node.
+func TestAnImpostorDoesNotTakeAKnownName(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, mem *memnet.Net) {
-		w, stranger, identity := acquainted(t, mem)
-		if _, err := stranger.Call(within(t), w.to("a"), open, nil); err != nil {
+		w, impostor, identity := acquainted(t, mem)
+		if _, err := impostor.Call(within(t), w.to("a"), open, nil); err != nil {
 			t.Fatal(err)
 		}
-		// The node is where it was.
+		// The node's address is unchanged.
 		if got := w.node["a"].AddressOf("b"); got != w.at["b"] {
 			t.Errorf("b is taken to be at %s, it is at %s", got, w.at["b"])
 		}
@@ -122,11 +122,10 @@ func TestAStrangerDoesNotTakeAKnownName(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 
-		// Nor does the node that knows the other take the stranger for it, when it calls
-		// the stranger's address.
+		// Calling the impostor's address does not make the node take it for the real one either.
 		for range 2 {
-			got, err = w.node["a"].Call(within(t), transport.Peer{Address: stranger.Address()}, ask, nil)
-			if err != nil || string(got) != "the stranger" {
+			got, err = w.node["a"].Call(within(t), transport.Peer{Address: impostor.Address()}, ask, nil)
+			if err != nil || string(got) != "the impostor" {
 				t.Errorf("whoever answers at the address: %q, %v", got, err)
 			}
 		}
@@ -136,7 +135,7 @@ func TestAStrangerDoesNotTakeAKnownName(t *testing.T) {
 		if _, err := w.node["a"].Call(within(t), transport.Peer{ID: "b"}, ask, nil); err != nil {
 			t.Error(err)
 		}
-		w.node["a"].Learn("b", stranger.Address())
+		w.node["a"].Learn("b", impostor.Address())
 		_, err = w.node["a"].Call(within(t), transport.Peer{ID: "b"}, ask, nil)
 		if api.CodeOf(err) != api.Conflict || !errors.Is(err, transport.ErrRefused) {
 			t.Errorf("the node at the address of a stranger: %v", err)
@@ -147,22 +146,22 @@ func TestAStrangerDoesNotTakeAKnownName(t *testing.T) {
 			t.Errorf("after its address was learned: %q, %v", got, err)
 		}
 
-		// Once the stranger is the known one it is heard, on the connection that it has.
+		// Once the impostor's key is the known one, it is accepted on its open connection.
 		w.node["a"].Know("b", keyOf(t, identity))
-		if got := w.node["a"].AddressOf("b"); got != stranger.Address() {
-			t.Errorf("b is at %s now, not at %s", stranger.Address(), got)
+		if got := w.node["a"].AddressOf("b"); got != impostor.Address() {
+			t.Errorf("b is at %s now, not at %s", impostor.Address(), got)
 		}
-		if got, err := stranger.Call(within(t), w.to("a"), ask, nil); err != nil || string(got) != "the node" {
+		if got, err := impostor.Call(within(t), w.to("a"), ask, nil); err != nil || string(got) != "the node" {
 			t.Errorf("%q, %v", got, err)
 		}
-		if got, err = w.node["a"].Call(within(t), transport.Peer{ID: "b"}, ask, nil); err != nil || string(got) != "the stranger" {
+		if got, err = w.node["a"].Call(within(t), transport.Peer{ID: "b"}, ask, nil); err != nil || string(got) != "the impostor" {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
 }
 
-// A node that has moved with its key is found at its new address; the connections
-// of strangers end none of its own.
+// TestAKnownNodeMoves checks that a node that has moved with its key is found at its new address, and that
+// impostors' connections close none of its own.
 func TestAKnownNodeMoves(t *testing.T) {
 	t.Parallel()
 	networks(t, func(t *testing.T, mem *memnet.Net) {
@@ -171,7 +170,7 @@ func TestAKnownNodeMoves(t *testing.T) {
 		node, known := w.open("a", a.Identity("a")), a.Identity("b")
 		node.HandleAny(open, echo)
 		node.Know("b", keyOf(t, known))
-		for range 6 { // more than a peer may have connections
+		for range 6 { // more connections than a peer may have
 			s, _ := secondOf(t, w, a, "b")
 			if _, err := s.Call(within(t), w.to("a"), open, nil); err != nil {
 				t.Fatal(err)
@@ -199,8 +198,9 @@ func TestAKnownNodeMoves(t *testing.T) {
 	})
 }
 
-// What a stranger has told before the node was known is forgotten.
-func TestAnAddressOfAStrangerIsForgotten(t *testing.T) {
+// TestAnAddressOfAnImpostorIsForgotten checks that an impostor's address and info are dropped once the real
+// node's key is known.
+func TestAnAddressOfAnImpostorIsForgotten(t *testing.T) {
 	t.Parallel()
 	a := transporttest.NewAuthority()
 	w := newWorld(t, memnet.New())

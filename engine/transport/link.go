@@ -8,38 +8,37 @@ import (
 	"sync"
 )
 
-// link is TLS over a socket. crypto/tls reads and writes records, of 16 KiB at
-// most, each with system calls of its own; a link reads as much as there is and
-// writes all records of a Write at once.
+// link is TLS over a socket. crypto/tls reads and writes records of at most 16 KiB, each with its own system
+// call. A link reads as much as is available, and writes all records of a Write with one call.
 type link struct {
 	*tls.Conn
 	socket *socket
-	key    string // the key of the peer's certificate, see KeyOf
+	key    string // the key of the peer's certificate (see KeyOf)
 }
 
-// record is the most that goes in one record, in bytes.
+// record is the size of the largest TLS record, in bytes.
 const record = 16 << 10
 
-// Write is for one goroutine at a time.
+// Write must be called from one goroutine at a time.
 func (l *link) Write(b []byte) (int, error) {
 	if len(b) <= record {
 		return l.Conn.Write(b)
 	}
-	l.socket.hold()
+	l.socket.cork()
 	n, err := l.Conn.Write(b)
-	return n, errors.Join(err, l.socket.release())
+	return n, errors.Join(err, l.socket.uncork())
 }
 
-// Close says no farewell, which might wait for a Write that hangs: frames have
-// lengths, so the other end tells a message that is cut off without it.
+// Close sends no close-notify alert, which might wait for a blocked Write. The other end recognises a
+// truncated message without it, because frames have lengths.
 func (l *link) Close() error { return l.socket.Close() }
 
-// socket is a network connection that can hold back what is written.
+// socket is a network connection that can collect writes.
 type socket struct {
 	net.Conn
 	in *bufio.Reader
 
-	mu      sync.Mutex // TLS may write, of its own accord, while it reads
+	mu      sync.Mutex // TLS may write on its own while it reads
 	holding bool
 	held    []byte
 }
@@ -58,14 +57,14 @@ func (s *socket) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-func (s *socket) hold() {
+func (s *socket) cork() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.holding = true
 }
 
-// release writes what was held back.
-func (s *socket) release() error {
+// uncork writes the collected bytes.
+func (s *socket) uncork() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, err := s.Conn.Write(s.held)

@@ -6,8 +6,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Raft's messages. Decoded ones alias the bytes they were read from, which are
-// theirs alone.
+// These functions encode and decode raft's messages. Decoded messages alias their input, which nothing else
+// uses.
 
 func appendRPCHeader(to []byte, h raft.RPCHeader) []byte {
 	to = binary.AppendUvarint(to, uint64(h.ProtocolVersion))
@@ -19,7 +19,7 @@ func (c *cursor) rpcHeader() raft.RPCHeader {
 	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersion(c.small()), ID: c.bytes(), Addr: c.bytes()}
 }
 
-// small reads a number that fits into an int everywhere.
+// small decodes a number that fits into an int on every platform.
 func (c *cursor) small() int {
 	n := c.uint()
 	if n > 1<<31-1 {
@@ -29,8 +29,8 @@ func (c *cursor) small() int {
 	return int(n)
 }
 
-// Who leads or stands is in the header; raft fills the older fields for members
-// that do not know it, and there are none.
+// appendAppendRequest omits the fields that raft fills only for members without the RPC header, because there
+// are none. The header names the leader or candidate.
 func appendAppendRequest(to []byte, r *raft.AppendEntriesRequest) []byte {
 	to = appendRPCHeader(to, r.RPCHeader)
 	to = binary.AppendUvarint(to, r.Term)
@@ -59,10 +59,10 @@ func decodeAppendRequest(b []byte) (*raft.AppendEntriesRequest, error) {
 	return r, c.end()
 }
 
-// minLog is the least that an entry takes, in bytes.
+// minLog is the smallest size of an encoded entry, in bytes.
 const minLog = 6
 
-// logBound is the most that an entry takes beside its data and extensions.
+// logBound bounds the size of an encoded entry besides its data and extensions.
 const logBound = 64
 
 func appendLog(to []byte, l *raft.Log) []byte {

@@ -5,13 +5,12 @@ import (
 	"sync"
 )
 
-// What a connection has to send. Two queues: urgent messages are short and go
-// first (heartbeats, votes, their answers, pings); the others take turns, one frame
-// each, so that a long one delays nobody. Messages with the same lane keep their
-// order.
+// The outbox queues the messages that a connection has to send. Urgent messages are short and go first
+// (heartbeats, votes, their answers, pings). The others belong to streams, which send one frame each in turn,
+// so that a long message delays no other stream. Messages of one stream keep their order.
 
-// message is one to be sent. The writer owns it once it is put; the outbox's mutex
-// guards its state.
+// message is a message to be sent. Once it is queued, the writer owns it, and the outbox's mutex guards its
+// state.
 type message struct {
 	header  header
 	payload []byte
@@ -24,35 +23,34 @@ type messageState uint8
 const (
 	messageWaits   messageState = iota
 	messageStarted              // some of its frames were taken
-	messageTaken                // all were: it may arrive
+	messageTaken                // all its frames were taken: it may arrive
 	messageDropped
 )
 
-// Bounds of what gathers when a peer does not read.
+// These constants bound the messages that queue up while a peer does not read.
 const (
-	// maxQueued bounds the bytes that wait in a connection's outbox, but for urgent
-	// messages. Who has more to say waits.
+	// maxQueued bounds the queued bytes of an outbox, except for urgent messages. Further callers wait.
 	maxQueued = 16 << 20
-	// maxUrgent bounds the urgent messages that wait. A peer for whom as many gather
-	// asks and does not read; its connection is ended.
+	// maxUrgent bounds the queued urgent messages. A peer that exceeds it sends requests without reading the
+	// answers, so its connection is ended.
 	maxUrgent = 1 << 15
-	// batch is how many bytes go in one write when there are as many.
+	// batch is the size from which no more frames are added to a write.
 	batch = 128 << 10
 )
 
 type outbox struct {
-	mu     sync.Mutex
-	urgent []*message
-	lanes  map[uint64][]*message
-	turns  []uint64 // lanes that have something, in the order of their turns
-	queued int
-	closed bool
-	ready  chan struct{} // holds a token when the writer has work
-	room   chan struct{} // closed and replaced when queued falls below its bound
+	mu       sync.Mutex
+	urgent   []*message
+	streams  map[uint64][]*message
+	schedule []uint64 // streams with queued messages, in the order in which they send
+	queued   int
+	closed   bool
+	ready    chan struct{} // holds a token while the writer has work
+	space    chan struct{} // closed and replaced when queued falls below its bound
 }
 
 func newOutbox() *outbox {
-	return &outbox{lanes: map[uint64][]*message{}, ready: make(chan struct{}, 1), room: make(chan struct{})}
+	return &outbox{streams: map[uint64][]*message{}, ready: make(chan struct{}, 1), space: make(chan struct{})}
 }
 
 func (o *outbox) signal() {
@@ -62,8 +60,9 @@ func (o *outbox) signal() {
 	}
 }
 
-// hurry queues an urgent message of at most one frame, if there is room.
-func (o *outbox) hurry(m *message) bool {
+// enqueueUrgent queues an urgent message of at most one frame. It returns false if the outbox is closed or
+// full.
+func (o *outbox) enqueueUrgent(m *message) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.closed || len(o.urgent) >= maxUrgent {
@@ -75,16 +74,15 @@ func (o *outbox) hurry(m *message) bool {
 }
 
 func (o *outbox) add(lane uint64, m *message) {
-	if len(o.lanes[lane]) == 0 {
-		o.turns = append(o.turns, lane)
+	if len(o.streams[lane]) == 0 {
+		o.schedule = append(o.schedule, lane)
 	}
-	o.lanes[lane] = append(o.lanes[lane], m)
+	o.streams[lane] = append(o.streams[lane], m)
 	o.queued += len(m.payload)
 	o.signal()
 }
 
-// put queues a message behind those of its lane, and waits while too much is
-// queued.
+// put queues a message behind those of its stream, and waits while too many bytes are queued.
 func (o *outbox) put(ctx context.Context, lane uint64, m *message) error {
 	for {
 		o.mu.Lock()
@@ -97,7 +95,7 @@ func (o *outbox) put(ctx context.Context, lane uint64, m *message) error {
 			o.mu.Unlock()
 			return nil
 		}
-		room := o.room
+		room := o.space
 		o.mu.Unlock()
 		select {
 		case <-room:
@@ -107,8 +105,8 @@ func (o *outbox) put(ctx context.Context, lane uint64, m *message) error {
 	}
 }
 
-// withdraw stops a message from being sent and says whether its last frame was
-// taken: then it may have arrived.
+// withdraw removes a message from the outbox. It returns true if the last frame was already taken, because
+// the message may then have arrived.
 func (o *outbox) withdraw(m *message) (taken bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -124,17 +122,17 @@ func (o *outbox) withdraw(m *message) (taken bool) {
 	return false
 }
 
-// close refuses what comes. What waits is never taken.
+// close refuses further messages. Queued ones are never sent.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.closed {
 		o.closed = true
-		close(o.room)
+		close(o.space)
 	}
 }
 
-// take appends frames until there are enough for a write or no more.
+// take appends frames until they fill a write or the queue is empty.
 func (o *outbox) take(to []byte) []byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -149,26 +147,26 @@ func (o *outbox) take(to []byte) []byte {
 	if o.urgent = o.urgent[n:]; len(o.urgent) == 0 {
 		o.urgent = nil
 	}
-	for len(o.turns) > 0 && len(to) < batch {
-		to = o.turn(to)
+	for len(o.schedule) > 0 && len(to) < batch {
+		to = o.takeFrame(to)
 	}
-	if len(o.urgent) > 0 || len(o.turns) > 0 {
+	if len(o.urgent) > 0 || len(o.schedule) > 0 {
 		o.signal()
 	}
 	return to
 }
 
-// turn appends the next frame of the lane whose turn it is. A message counts as
-// queued, whole, until its last frame: so the receiver, too, never holds more than
-// that in pieces.
-func (o *outbox) turn(to []byte) []byte {
-	lane := o.turns[0]
-	o.turns = o.turns[1:]
-	queue := o.lanes[lane]
+// takeFrame appends the next frame of the first scheduled stream. A message counts as queued, with its full
+// size, until its last frame is taken, so that the receiver never holds more than that in incomplete
+// messages.
+func (o *outbox) takeFrame(to []byte) []byte {
+	lane := o.schedule[0]
+	o.schedule = o.schedule[1:]
+	queue := o.streams[lane]
 	m := queue[0]
 	to = o.frame(to, m)
 	if m.state == messageTaken || m.state == messageDropped {
-		o.leave(len(m.payload))
+		o.release(len(m.payload))
 		if m.header.kind == frameAppend {
 			recycle(m.payload)
 			m.payload = nil
@@ -177,20 +175,20 @@ func (o *outbox) turn(to []byte) []byte {
 		queue = queue[1:]
 	}
 	if len(queue) == 0 {
-		delete(o.lanes, lane)
+		delete(o.streams, lane)
 		return to
 	}
-	o.lanes[lane] = queue
-	o.turns = append(o.turns, lane)
+	o.streams[lane] = queue
+	o.schedule = append(o.schedule, lane)
 	return to
 }
 
-// leave counts bytes that wait no more, and lets those go on who wait for that.
-func (o *outbox) leave(n int) {
+// release subtracts bytes that are no longer queued, and wakes waiting callers if there is room again.
+func (o *outbox) release(n int) {
 	full := o.queued >= maxQueued
 	if o.queued -= n; full && o.queued < maxQueued {
-		close(o.room)
-		o.room = make(chan struct{})
+		close(o.space)
+		o.space = make(chan struct{})
 	}
 }
 
@@ -212,15 +210,14 @@ func (o *outbox) frame(to []byte, m *message) []byte {
 	return to
 }
 
-// buffers are those that long AppendEntries are written to: made anew, each costs
-// the clearing of its memory.
+// buffers holds buffers for long AppendEntries, because a new buffer costs the clearing of its memory.
 var buffers sync.Pool // of *[]byte
 
-// maxBuffer bounds, in bytes, the buffers that are kept: those of one entry of the
-// largest size are not.
+// maxBuffer bounds the capacity of kept buffers, in bytes, so that the buffer of a single largest entry is
+// not kept.
 const maxBuffer = MaxAppend + MaxFrame
 
-// buffer is an empty one with room for so many bytes.
+// buffer returns an empty buffer with the given capacity.
 func buffer(size int) []byte {
 	if size >= MaxFrame {
 		if b, _ := buffers.Get().(*[]byte); b != nil && cap(*b) >= size {
@@ -230,7 +227,7 @@ func buffer(size int) []byte {
 	return make([]byte, 0, size)
 }
 
-// recycle is for a buffer that nobody reads any more.
+// recycle keeps a buffer for reuse. Nobody may use it any more.
 func recycle(b []byte) {
 	if cap(b) >= MaxFrame && cap(b) <= maxBuffer {
 		buffers.Put(&b)

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// drain reads the frames of what an outbox has to send, write by write.
+// drain returns the frames of an outbox, write by write.
 func drain(t *testing.T, o *outbox) (frames []header) {
 	t.Helper()
 	for {
@@ -48,7 +48,7 @@ func TestNothingWaitsBehindALongMessage(t *testing.T) {
 	if len(first) > batch+MaxFrame+headerSize {
 		t.Errorf("%d bytes go in one write", len(first))
 	}
-	o.hurry(data(4, 10))
+	o.enqueueUrgent(data(4, 10))
 	var order []uint64
 	for _, h := range drain(t, o) {
 		order = append(order, h.request)
@@ -62,8 +62,8 @@ func TestNothingWaitsBehindALongMessage(t *testing.T) {
 	if h, _ := parseHeader((*[headerSize]byte)(first[MaxFrame+headerSize:])); h.request != 2 {
 		t.Errorf("the second lane waits for the first: %+v", h)
 	}
-	if o.queued != 0 || len(o.lanes) != 0 {
-		t.Errorf("%d bytes and %d lanes are left", o.queued, len(o.lanes))
+	if o.queued != 0 || len(o.streams) != 0 {
+		t.Errorf("%d bytes and %d lanes are left", o.queued, len(o.streams))
 	}
 }
 
@@ -102,7 +102,7 @@ func TestAMessageCanBeWithdrawn(t *testing.T) {
 	t.Parallel()
 	o := newOutbox()
 	waits, begun, gone := data(1, 10), data(2, 10*MaxFrame), data(3, 10)
-	o.hurry(gone)
+	o.enqueueUrgent(gone)
 	put(t, o, 2, begun)
 	o.take(nil)
 	put(t, o, 1, waits)
@@ -122,14 +122,14 @@ func TestUrgentMessagesAreBounded(t *testing.T) {
 	t.Parallel()
 	o := newOutbox()
 	for range maxUrgent {
-		if !o.hurry(data(1, 0)) {
+		if !o.enqueueUrgent(data(1, 0)) {
 			t.Fatal("there was room")
 		}
 	}
-	if o.hurry(data(1, 0)) {
+	if o.enqueueUrgent(data(1, 0)) {
 		t.Error("there was no room")
 	}
-	if n := len(drain(t, o)); n != maxUrgent || !o.hurry(data(1, 0)) {
+	if n := len(drain(t, o)); n != maxUrgent || !o.enqueueUrgent(data(1, 0)) {
 		t.Errorf("%d were sent", n)
 	}
 }

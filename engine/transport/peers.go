@@ -15,44 +15,44 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// How a peer is called that does not answer. All who want it share one attempt.
-// maxBackoff and its jitter are how late a peer is found that comes back, and how
-// often one that does not is tried.
+// These constants set how an unreachable peer is dialled. All callers share one attempt. maxBackoff and its
+// jitter bound the delay until a returning peer is found, and the rate of attempts at one that does not
+// return.
 const (
-	dialTimeout = 2 * time.Second // for one address, until it is a connection
+	dialTimeout = 2 * time.Second // for one address, until the handshake is done
 	minBackoff  = 20 * time.Millisecond
-	maxBackoff  = 150 * time.Millisecond // and up to a quarter more or less
+	maxBackoff  = 150 * time.Millisecond // plus or minus a quarter
 )
 
-// peer is what is known of a node. The Transport's mutex guards it.
+// peer holds everything known about a node. The Transport's mutex guards it.
 type peer struct {
 	id       string
-	address  string // as told by it or by Learn
-	known    string // its key, see Know; "" = any
-	toldBy   string // the key of the process that told info
-	warned   string // the key of the stranger that was logged last
+	address  string // from its hello or from Learn
+	knownKey string // the key set by Know; "" accepts any
+	infoKey  string // the key of the process that sent info
+	warned   string // the key of the impostor that was logged last
 	info     []byte
-	out      *conn   // what we ask goes here
-	in       []*conn // what it asks comes from there, oldest first
-	flight   *flight // an attempt to make out
+	out      *conn        // the connection for requests to the peer
+	in       []*conn      // the connections for its requests, oldest first
+	dial     *dialAttempt // an attempt to open out
 	failures int
-	retryAt  time.Time // before then, refused is the answer
+	retryAt  time.Time // until then, refused is returned
 	refused  error
-	heard    time.Time
+	lastSeen time.Time
 	clock    clock
 
-	sending   chan struct{} // holds a token for each snapshot on its way to the peer
-	receiving int           // its connections for snapshots
+	sending   chan struct{} // holds a token for each snapshot that is being sent to the peer
+	receiving int           // number of its connections for snapshots
 }
 
-// flight is an attempt to reach a peer.
-type flight struct {
-	done chan struct{} // closed when the others are set
+// dialAttempt is an attempt to connect to a peer.
+type dialAttempt struct {
+	done chan struct{} // closed once the other fields are set
 	conn *conn
 	err  error
 }
 
-// peer finds or makes a peer. t.mu is held.
+// peer returns the peer with an ID, and creates it if necessary. The caller holds t.mu.
 func (t *Transport) peer(id string) *peer {
 	p := t.peers[id]
 	if p == nil {
@@ -62,8 +62,8 @@ func (t *Transport) peer(id string) *peer {
 	return p
 }
 
-// Learn notes where a node is. It goes before the address that raft has of it.
-// The Transport learns by itself from those who connect.
+// Learn sets a node's address, which is preferred to the address in raft's configuration. The Transport
+// itself learns the addresses of nodes that connect.
 func (t *Transport) Learn(id, address string) {
 	if id == "" || address == "" || len(id) > maxName || len(address) > maxName {
 		return
@@ -76,8 +76,7 @@ func (t *Transport) Learn(id, address string) {
 
 var errMoved = errors.New("the peer has moved to another address")
 
-// learn notes an address, and returns the connection to where the peer was. t.mu
-// is held.
+// learn sets an address, and returns the connection to the previous address. The caller holds t.mu.
 func (t *Transport) learn(p *peer, address string) (moved *conn) {
 	if p.address == address {
 		return nil
@@ -89,7 +88,7 @@ func (t *Transport) learn(p *peer, address string) (moved *conn) {
 	return moved
 }
 
-// AddressOf is where a node was last known to be; "" = not known.
+// AddressOf returns a node's last known address; "" = unknown.
 func (t *Transport) AddressOf(id string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,7 +98,7 @@ func (t *Transport) AddressOf(id string) string {
 	return ""
 }
 
-// Peers is what is known of all peers, by ID.
+// Peers returns the status of all peers, sorted by ID.
 func (t *Transport) Peers() []PeerStatus {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,17 +111,17 @@ func (t *Transport) Peers() []PeerStatus {
 }
 
 func (p *peer) status() PeerStatus {
-	s := PeerStatus{Peer: Peer{ID: p.id, Address: p.address}, Info: p.info, Heard: p.heard}
+	s := PeerStatus{Peer: Peer{ID: p.id, Address: p.address}, Info: p.info, LastSeen: p.lastSeen}
 	if p.out != nil {
-		s.Key = p.out.key // of who answers where we call
+		s.Key = p.out.key // of the process at the dialled address
 	}
 	for _, c := range p.connections() {
-		if c.stranger.Load() {
+		if c.impostor.Load() {
 			continue
 		}
 		s.Connected = true
-		if at := c.heardAt(); at.After(s.Heard) {
-			s.Heard = at
+		if at := c.lastSeenAt(); at.After(s.LastSeen) {
+			s.LastSeen = at
 		}
 	}
 	s.RTT, s.Offset, s.Measured = p.clock.newest, p.clock.offset(), p.clock.measured() && s.Connected
@@ -136,21 +135,22 @@ func (p *peer) connections() []*conn {
 	return append([]*conn{p.out}, p.in...)
 }
 
-// met notes a connection to us, and what its hello says unless a stranger says it.
-func (t *Transport) met(h hello, c *conn) bool {
+// addIncoming adds a connection that the peer opened, and learns from its hello unless the peer is an
+// impostor.
+func (t *Transport) addIncoming(h hello, c *conn) bool {
 	var old []*conn
 	t.mu.Lock()
 	closed := t.closed
 	if !closed {
 		p := t.peer(h.node)
-		c.told = h
-		if stranger := p.strange(c.key); stranger {
-			c.stranger.Store(true)
+		c.hello = h
+		if impostor := p.otherKey(c.key); impostor {
+			c.impostor.Store(true)
 			t.warn(p, c.key, h.address)
 		} else {
-			old = append(old, t.hear(p, h, c.key))
+			old = append(old, t.learnFrom(p, h, c.key))
 		}
-		old = append(old, p.keep(c))
+		old = append(old, p.addIn(c))
 	}
 	t.mu.Unlock()
 	for _, o := range old {
@@ -159,7 +159,7 @@ func (t *Transport) met(h hello, c *conn) bool {
 	return !closed
 }
 
-// lost forgets a connection that has ended.
+// lost removes a connection that has ended.
 func (t *Transport) lost(c *conn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,21 +171,21 @@ func (t *Transport) lost(c *conn) {
 		p.out = nil
 	}
 	p.in = slices.DeleteFunc(p.in, func(o *conn) bool { return o == c })
-	if at := c.heardAt(); at.After(p.heard) && !c.stranger.Load() {
-		p.heard = at
+	if at := c.lastSeenAt(); at.After(p.lastSeen) && !c.impostor.Load() {
+		p.lastSeen = at
 	}
 	if p.out == nil && len(p.in) == 0 {
-		p.clock = clock{} // its clock may be set while we do not look
+		p.clock = clock{} // its clock may be set while it is not measured
 	}
 }
 
-// connection is the one to a peer, made if there is none.
+// connection returns the connection to a peer, and opens one if necessary.
 func (t *Transport) connection(ctx context.Context, to Peer) (*conn, error) {
 	if to.ID == t.id {
 		return nil, fmt.Errorf("node %q does not call itself", t.id)
 	}
 	t.mu.Lock()
-	f, c, err := t.approach(to)
+	f, c, err := t.connOrDial(to)
 	t.mu.Unlock()
 	if c != nil || err != nil {
 		return c, err
@@ -198,21 +198,21 @@ func (t *Transport) connection(ctx context.Context, to Peer) (*conn, error) {
 	}
 }
 
-// approach finds the connection or the attempt to make it, or begins one. t.mu is
-// held.
-func (t *Transport) approach(to Peer) (*flight, *conn, error) {
+// connOrDial returns the connection to a peer, or an attempt to open it, which it starts if necessary. The
+// caller holds t.mu.
+func (t *Transport) connOrDial(to Peer) (*dialAttempt, *conn, error) {
 	if t.closed {
 		return nil, nil, ErrClosed
 	}
 	if to.ID == "" {
-		return t.approachStranger(to.Address)
+		return t.connOrDialAddress(to.Address)
 	}
 	p := t.peer(to.ID)
 	switch {
 	case p.out != nil:
 		return nil, p.out, nil
-	case p.flight != nil:
-		return p.flight, nil, nil
+	case p.dial != nil:
+		return p.dial, nil, nil
 	case time.Now().Before(p.retryAt):
 		return nil, nil, p.refused
 	}
@@ -225,14 +225,14 @@ func (t *Transport) approach(to Peer) (*flight, *conn, error) {
 	if len(addresses) == 0 {
 		return nil, nil, fmt.Errorf("the address of node %q is not known", to.ID)
 	}
-	f := &flight{done: make(chan struct{})}
-	p.flight = f
-	t.wg.Go(func() { t.fly(p, f, addresses) })
+	f := &dialAttempt{done: make(chan struct{})}
+	p.dial = f
+	t.wg.Go(func() { t.dialPeer(p, f, addresses) })
 	return f, nil, nil
 }
 
-// approachStranger is for whoever answers at an address. t.mu is held.
-func (t *Transport) approachStranger(address string) (*flight, *conn, error) {
+// connOrDialAddress is connOrDial for an address without a node ID. The caller holds t.mu.
+func (t *Transport) connOrDialAddress(address string) (*dialAttempt, *conn, error) {
 	if address == "" {
 		return nil, nil, errors.New("a peer without ID and address cannot be called")
 	}
@@ -243,34 +243,34 @@ func (t *Transport) approachStranger(address string) (*flight, *conn, error) {
 			}
 		}
 	}
-	if f := t.meetings[address]; f != nil {
+	if f := t.dialing[address]; f != nil {
 		return f, nil, nil
 	}
-	f := &flight{done: make(chan struct{})}
-	t.meetings[address] = f
+	f := &dialAttempt{done: make(chan struct{})}
+	t.dialing[address] = f
 	t.wg.Go(func() {
-		c, err := t.reach("", address)
+		c, err := t.connect("", address)
 		t.mu.Lock()
-		delete(t.meetings, address)
+		delete(t.dialing, address)
 		t.mu.Unlock()
-		t.land(f, c, err)
+		t.finish(f, c, err)
 	})
 	return f, nil, nil
 }
 
-// fly tries a peer's addresses in their order.
-func (t *Transport) fly(p *peer, f *flight, addresses []string) {
+// dialPeer tries a peer's addresses in order.
+func (t *Transport) dialPeer(p *peer, f *dialAttempt, addresses []string) {
 	var c *conn
 	var errs []error
 	for _, address := range addresses {
 		var err error
-		if c, err = t.reach(p.id, address); err == nil {
+		if c, err = t.connect(p.id, address); err == nil {
 			break
 		}
 		errs = append(errs, err)
 	}
 	t.mu.Lock()
-	p.flight = nil
+	p.dial = nil
 	if c != nil {
 		p.failures, p.retryAt = 0, time.Time{}
 		errs = nil
@@ -280,24 +280,24 @@ func (t *Transport) fly(p *peer, f *flight, addresses []string) {
 		p.failures++
 	}
 	t.mu.Unlock()
-	t.land(f, c, errors.Join(errs...))
+	t.finish(f, c, errors.Join(errs...))
 }
 
-// backoff is how long a peer is left alone after so many attempts before this one.
+// backoff returns the pause after the given number of earlier failures.
 func backoff(failures int) time.Duration {
 	d := min(minBackoff<<min(failures, 8), maxBackoff)
 	return d*3/4 + rand.N(d/2)
 }
 
-// land tells those who wait.
-func (t *Transport) land(f *flight, c *conn, err error) {
+// finish delivers the result of an attempt.
+func (t *Transport) finish(f *dialAttempt, c *conn, err error) {
 	f.conn, f.err = c, err
 	close(f.done)
 }
 
-// reach makes a connection for messages and serves it from then on.
-func (t *Transport) reach(id, address string) (*conn, error) {
-	l, h, err := t.call(id, address, forMessages)
+// connect opens a connection for messages and serves it.
+func (t *Transport) connect(id, address string) (*conn, error) {
+	l, h, err := t.openLink(id, address, forMessages)
 	if err != nil {
 		return nil, err
 	}
@@ -305,19 +305,19 @@ func (t *Transport) reach(id, address string) (*conn, error) {
 	c.address, c.key = address, l.key
 	t.mu.Lock()
 	p := t.peer(h.node)
-	if p.strange(c.key) {
-		old, err := t.guest(p, c, id)
+	if p.otherKey(c.key) {
+		old, err := t.addImpostor(p, c, id)
 		t.mu.Unlock()
 		old.fail(errMoved)
 		if err != nil {
-			t.disown(l.socket)
+			t.untrack(l.socket)
 			return nil, err
 		}
-		t.attend(c, l)
+		t.serveConn(c, l)
 		return c, nil
 	}
-	p.info, p.toldBy = h.info, c.key
-	if h.address != "" { // what it tells now is newer than what we have called it by
+	p.info, p.infoKey = h.info, c.key
+	if h.address != "" { // the advertised address is newer than the dialled one
 		p.address, c.address = h.address, h.address
 	}
 	other := p.out
@@ -327,40 +327,40 @@ func (t *Transport) reach(id, address string) (*conn, error) {
 	}
 	t.mu.Unlock()
 	if closed || other != nil {
-		t.disown(l.socket)
+		t.untrack(l.socket)
 		if closed {
 			return nil, ErrClosed
 		}
 		return other, nil
 	}
-	t.attend(c, l)
+	t.serveConn(c, l)
 	return c, nil
 }
 
-// attend serves a connection that we have made.
-func (t *Transport) attend(c *conn, l *link) {
+// serveConn serves a connection that this node opened.
+func (t *Transport) serveConn(c *conn, l *link) {
 	t.wg.Go(func() {
-		defer t.disown(l.socket)
+		defer t.untrack(l.socket)
 		c.serve()
 	})
 }
 
-// call is the handshake at the calling end.
-func (t *Transport) call(id, address string, p purpose) (*link, hello, error) {
+// openLink opens a connection and performs the handshake on the caller's side.
+func (t *Transport) openLink(id, address string, p purpose) (*link, hello, error) {
 	ctx, cancel := context.WithTimeout(t.ctx, dialTimeout)
 	defer cancel()
 	raw, err := t.dial(ctx, address)
 	if err != nil {
 		return nil, hello{}, err
 	}
-	s, err := t.own(raw)
+	s, err := t.track(raw)
 	if err != nil {
 		return nil, hello{}, err
 	}
 	c := &link{Conn: tls.Client(s, secured(t.identity.Client(id))), socket: s}
-	h, err := t.present(ctx, c, id, p)
+	h, err := t.clientHandshake(ctx, c, id, p)
 	if err != nil {
-		t.disown(s)
+		t.untrack(s)
 		return nil, h, fmt.Errorf("%s at %s: %w", orSomebody(id), address, refusal(err))
 	}
 	return c, h, nil
@@ -373,8 +373,8 @@ func orSomebody(id string) string {
 	return fmt.Sprintf("node %q", id)
 }
 
-// present proves to each end who the other is.
-func (t *Transport) present(ctx context.Context, c *link, id string, p purpose) (hello, error) {
+// clientHandshake lets each end verify the identity of the other.
+func (t *Transport) clientHandshake(ctx context.Context, c *link, id string, p purpose) (hello, error) {
 	if err := c.HandshakeContext(ctx); err != nil {
 		return hello{}, err
 	}
@@ -390,17 +390,17 @@ func (t *Transport) present(ctx context.Context, c *link, id string, p purpose) 
 		return hello{}, err
 	}
 	_, unwritten := c.Write(t.hello(p))
-	h, err := readHello(c) // whatever became of ours: who refuses us may have said so, and gone
+	h, err := readHello(c) // read even if writing failed, because the peer may have sent a refusal and closed
 	if who == t.id {
-		err = t.namesake(c.key)
+		err = t.refuseOwnID(c.key)
 	} else if err == nil {
-		err = t.welcome(c, h)
+		err = t.checkHello(c, h)
 	}
-	if err == nil && id != "" && t.stranger(h.node, c.key) {
+	if err == nil && id != "" && t.impostor(h.node, c.key) {
 		t.mu.Lock()
 		t.warn(t.peer(h.node), c.key, h.address)
 		t.mu.Unlock()
-		err = errOther(h.node)
+		err = errWrongKey(h.node)
 	}
 	if err = cmp.Or(err, unwritten); err != nil {
 		return h, err

@@ -33,7 +33,7 @@ func TestPeersKnowEachOther(t *testing.T) {
 		}
 		for _, x := range [][2]string{{"a", "b"}, {"b", "a"}} {
 			p := peerOf(w.node[x[0]], x[1])
-			if !p.Connected || p.Address != w.at[x[1]] || string(p.Info) != "about "+x[1] || p.Heard.IsZero() {
+			if !p.Connected || p.Address != w.at[x[1]] || string(p.Info) != "about "+x[1] || p.LastSeen.IsZero() {
 				t.Errorf("%s knows of %s: %+v", x[0], x[1], p)
 			}
 			if got := w.node[x[0]].AddressOf(x[1]); got != w.at[x[1]] {
@@ -89,7 +89,7 @@ func TestOffsetsAreMeasured(t *testing.T) {
 				}
 				mem.Break("a", "b")
 				synctest.Wait()
-				if p := peerOf(w.node["a"], "b"); p.Connected || p.Measured || p.Heard.IsZero() {
+				if p := peerOf(w.node["a"], "b"); p.Connected || p.Measured || p.LastSeen.IsZero() {
 					t.Errorf("without a connection: %+v", p)
 				}
 			})
@@ -97,7 +97,8 @@ func TestOffsetsAreMeasured(t *testing.T) {
 	}
 }
 
-// The quickest of the newest pings decides, and none decides for ever.
+// TestASlowPingDoesNotMoveTheOffset checks that the quickest of the newest pings decides, and that old pings
+// stop counting.
 func TestASlowPingDoesNotMoveTheOffset(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,7 +140,7 @@ func TestAPeerThatComesBackIsFoundSoon(t *testing.T) {
 		}
 		w.node["a"] = a
 		g := w.group("a")
-		// Heartbeats of a hundred groups, for a minute.
+		// Send the heartbeats of a hundred groups for a minute.
 		for range 60 * 10 {
 			for range 100 {
 				if err := g.RequestVote("b", "b:77", &raft.RequestVoteRequest{}, &raft.RequestVoteResponse{}); err == nil {
@@ -189,11 +190,11 @@ func TestAPeerThatMovesIsFollowed(t *testing.T) {
 		before := w.at["b"]
 		w.open("b", w.is["b"]).Handle(ask, echo)
 		after := w.at["b"]
-		w.at["b"] = before // as raft still has it
+		w.at["b"] = before // raft still has the old address
 		w.node["a"].Learn("b", after)
 		eventually(t, "b is called where it is now", func() bool { return call(t, w, "a", "b") == nil })
 
-		// An address that was learned and is wrong does not hide the one that raft has.
+		// A wrong learned address does not hide the address that raft has.
 		w.at["b"] = after
 		w.node["a"].Learn("b", before)
 		eventually(t, "b is called where raft has it", func() bool { return call(t, w, "a", "b") == nil })
@@ -237,8 +238,8 @@ func TestASilentConnectionEnds(t *testing.T) {
 			t.Fatal("an idle connection has ended")
 		}
 		mem.Isolate("b")
-		// The ping of this very moment may have been answered; then it is the fifth
-		// after it that ends the connection.
+		// A ping of this very moment may still have been answered; then the fifth ping after it ends the
+		// connection.
 		time.Sleep(5*time.Second + 500*time.Millisecond)
 		if peerOf(w.node["a"], "b").Connected || peerOf(w.node["b"], "a").Connected {
 			t.Error("a dead connection is kept")
@@ -248,7 +249,8 @@ func TestASilentConnectionEnds(t *testing.T) {
 	})
 }
 
-// A request fails when its connection does, not when its time is up.
+// TestABrokenConnectionIsNoticedAtOnce checks that a request fails with its connection, before its time
+// limit.
 func TestABrokenConnectionIsNoticedAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,7 +258,7 @@ func TestABrokenConnectionIsNoticedAtOnce(t *testing.T) {
 		w := newWorld(t, mem, "a", "b")
 		a, _ := w.group("a"), w.group("b")
 		failed := make(chan error)
-		go func() { failed <- vote(w, a, "a") }() // nobody takes it from b's Consumer
+		go func() { failed <- vote(w, a, "a") }() // nothing reads from b's Consumer
 		synctest.Wait()
 		start := time.Now()
 		mem.Break("a", "b")
@@ -307,7 +309,7 @@ func TestOpenAndGroupRefuse(t *testing.T) {
 	_ = again.Close()
 }
 
-// viscous is a connection that takes long messages slowly once it is thick.
+// viscous is a connection that accepts long messages slowly once it is thick.
 type viscous struct {
 	net.Conn
 	thick *atomic.Bool
@@ -320,8 +322,8 @@ func (v viscous) Write(b []byte) (int, error) {
 	return v.Conn.Write(b)
 }
 
-// A ping lies behind what its receiver has not read yet. While that is being taken
-// the receiver is there, however late its answer.
+// TestAPeerThatReadsSlowlyIsNotDead checks that a receiver is taken for alive while it still reads the bytes
+// before a ping, however late its answer.
 func TestAPeerThatReadsSlowlyIsNotDead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -345,7 +347,7 @@ func TestAPeerThatReadsSlowlyIsNotDead(t *testing.T) {
 			t.Fatal(err)
 		}
 		thick.Store(true)
-		mem.Cut("b", "a") // nothing is heard
+		mem.Cut("b", "a") // nothing is received
 		failed := make(chan error)
 		go func() {
 			_, err := a.Call(context.Background(), w.to("b"), ask, make([]byte, transport.MaxCall))

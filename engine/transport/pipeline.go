@@ -10,18 +10,18 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// pipeline sends AppendEntries without waiting for the answers to those before.
+// pipeline sends AppendEntries without waiting for the answers to the ones before.
 type pipeline struct {
 	g      *Group
 	conn   *conn
 	ctx    context.Context // ends with the pipeline
 	cancel context.CancelFunc
-	sent   chan *appending // in their order; its room and one more is the window
+	sent   chan *appending // in the order sent; the window is its capacity plus one
 	done   chan raft.AppendFuture
 	wg     sync.WaitGroup
 }
 
-// appending is a raft.AppendFuture.
+// appending implements raft.AppendFuture.
 type appending struct {
 	started  time.Time
 	args     *raft.AppendEntriesRequest
@@ -29,7 +29,7 @@ type appending struct {
 	request  *request
 	limit    time.Duration
 	err      error
-	answered chan struct{} // closed when err is set
+	answered chan struct{} // closed once err is set
 }
 
 func (a *appending) Error() error {
@@ -40,8 +40,7 @@ func (a *appending) Start() time.Time                      { return a.started }
 func (a *appending) Request() *raft.AppendEntriesRequest   { return a.args }
 func (a *appending) Response() *raft.AppendEntriesResponse { return a.resp }
 
-// AppendEntriesPipeline is raft's. A pipeline uses the connection there is, and
-// ends with it.
+// AppendEntriesPipeline implements raft.Transport. A pipeline uses one connection and ends with it.
 func (g *Group) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	ctx, cancel := context.WithTimeout(g.ctx, RPCTimeout)
 	defer cancel()
@@ -59,8 +58,8 @@ func (g *Group) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddres
 	return p, nil
 }
 
-// AppendEntries sends one more, and waits while the window is full. Too large a
-// one is refused, upon which raft sends its entries without a pipeline, and fewer.
+// AppendEntries sends one more request, and waits while the window is full. It refuses a request that is too
+// large; raft then sends the entries without a pipeline, in smaller requests.
 func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
 	size := appendSize(args)
 	if size > MaxMessage {
@@ -69,19 +68,19 @@ func (p *pipeline) AppendEntries(args *raft.AppendEntriesRequest, resp *raft.App
 	if p.ctx.Err() != nil {
 		return nil, p.ended(p.ctx.Err())
 	}
-	a := &appending{started: time.Now(), args: args, resp: resp, limit: patience(size), answered: make(chan struct{})}
+	a := &appending{started: time.Now(), args: args, resp: resp, limit: rpcTimeout(size), answered: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(p.ctx, a.limit)
 	defer cancel()
 	payload := appendAppendRequest(buffer(size), args)
 	var err error
-	if a.request, err = p.conn.start(ctx, p.g, frameAppend, payload, inOrder); err != nil {
+	if a.request, err = p.conn.start(ctx, p.g, frameAppend, payload, groupStream); err != nil {
 		p.cancel()
 		return nil, p.ended(err)
 	}
 	select {
 	case p.sent <- a:
 		if p.ctx.Err() != nil {
-			p.drain() // collect may have been here before
+			p.drain() // collect may already have drained the channel
 			return nil, p.ended(p.ctx.Err())
 		}
 		return a, nil
@@ -95,10 +94,10 @@ func (p *pipeline) ended(err error) error {
 	return fmt.Errorf("%w: %w", raft.ErrPipelineShutdown, err)
 }
 
-// Consumer is where the futures come out, in the order of their requests.
+// Consumer returns the channel of completed futures, in the order of their requests.
 func (p *pipeline) Consumer() <-chan raft.AppendFuture { return p.done }
 
-// Close ends what is in flight.
+// Close abandons the requests in flight.
 func (p *pipeline) Close() error {
 	p.cancel()
 	p.wg.Wait()
@@ -110,7 +109,7 @@ func (p *pipeline) collect() {
 	for {
 		select {
 		case a := <-p.sent:
-			if !p.settle(a) {
+			if !p.complete(a) {
 				p.cancel()
 				p.drain()
 				return
@@ -122,11 +121,11 @@ func (p *pipeline) collect() {
 	}
 }
 
-// settle waits for an answer and hands it out. The pipeline ends with the first
-// error. raft counts every future as contact with the follower, failed or not: so
-// one whose time has run out is not handed out, for that would prolong a lease
-// with the silence of a follower. raft hears of the end when it sends the next.
-func (p *pipeline) settle(a *appending) bool {
+// complete waits for an answer and delivers its future. The pipeline ends with the first error. Raft counts
+// every delivered future as contact with the follower, even a failed one. So a future that has timed out is
+// not delivered, because it would prolong the leader's lease with a silent follower. Raft notices the end
+// when it sends the next request.
+func (p *pipeline) complete(a *appending) bool {
 	ctx, cancel := context.WithDeadline(p.ctx, a.started.Add(a.limit))
 	defer cancel()
 	answer, err := a.request.wait(ctx)
@@ -146,7 +145,7 @@ func (p *pipeline) settle(a *appending) bool {
 	}
 }
 
-// drain gives up what was sent and not answered.
+// drain abandons the requests that were sent and not answered.
 func (p *pipeline) drain() {
 	for {
 		select {

@@ -18,14 +18,13 @@ import (
 	"github.com/corvo/corvo/engine/transport/memnet"
 )
 
-// machine remembers what it was given.
+// machine records the entries it was given.
 type machine struct {
 	mu   sync.Mutex
 	seen []string
 }
 
-// Apply takes each text once: one whose leader was lost is sent again, and may be
-// there already.
+// Apply records each text once, because a text whose leader was lost is sent again and may already be there.
 func (m *machine) Apply(l *raft.Log) any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -108,7 +107,7 @@ func (c *cluster) leader(among ...string) string {
 	return leader
 }
 
-// apply replicates a text, by whoever leads.
+// apply replicates a text through the present leader.
 func (c *cluster) apply(text string, among ...string) {
 	c.t.Helper()
 	eventually(c.t, "an entry is committed", func() bool {
@@ -177,7 +176,7 @@ func TestRaftHandsLeadershipOver(t *testing.T) {
 	})
 }
 
-// The whole of it in virtual time, where a minute is nothing.
+// TestRaftOutlivesItsNetwork runs in virtual time, in which a minute costs nothing.
 func TestRaftOutlivesItsNetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

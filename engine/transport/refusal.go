@@ -11,14 +11,13 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// ErrRefused is the cause of errors of a peer that was reached and not spoken
-// with, because one of the two does not accept the other: its certificate, its ID
-// or its version of the protocol. It is there again at the next attempt, unless
-// somebody does something. Without it the peer was not reached.
+// ErrRefused is wrapped by errors about a peer that was reached but refused, or was refused, because of its
+// certificate, its ID or its protocol version. The next attempt fails too, until an operator acts. An error
+// without ErrRefused means that the peer was not reached.
 var ErrRefused = errors.New("refused")
 
-// refusal makes the error of a handshake tell the two apart. A certificate that is
-// not accepted is UNAUTHORIZED, at whichever end.
+// refusal classifies an error of a handshake. If either end does not accept the other's certificate, the
+// error is UNAUTHORIZED.
 func refusal(err error) error {
 	var network *net.OpError
 	var ours *tls.CertificateVerificationError
@@ -30,7 +29,7 @@ func refusal(err error) error {
 		return fmt.Errorf("%w: %w", ErrRefused, api.Errorf(api.Unauthorized, "its certificate is not accepted: both must be of one cluster, and their clocks right (%w)", err))
 	case !errors.As(err, &network):
 		return fmt.Errorf("%w: %w", ErrRefused, err)
-	case network.Op == "remote error": // as crypto/tls names the peer's alerts
+	case network.Op == "remote error": // crypto/tls uses this name for the peer's alerts
 		return fmt.Errorf("%w: %w", ErrRefused, api.Errorf(api.Unauthorized, "it does not accept this node's certificate: both must be of one cluster, and their clocks right (%w)", err))
 	}
 	return err

@@ -20,15 +20,15 @@ import (
 	"github.com/corvo/corvo/engine/transport/transporttest"
 )
 
-// A peer that is there and does not trust us, or we it, is told from one that is
-// not there.
+// TestARefusalIsNoSilence checks that an error distinguishes a peer that refuses, or is refused, from an
+// unreachable one.
 func TestARefusalIsNoSilence(t *testing.T) {
 	t.Parallel()
 	ours, theirs := transporttest.NewAuthority(), transporttest.NewAuthority()
 	for name, x := range map[string]struct {
 		id           string
 		caller       transport.Identity
-		to           string // "" = whoever answers
+		to           string // "" = any node at the address
 		refused      bool
 		unauthorized bool
 	}{
@@ -56,7 +56,7 @@ func TestARefusalIsNoSilence(t *testing.T) {
 					to.Address = l.Addr().String()
 					_ = l.Close()
 				}
-				for range 2 { // the second time it is the error of the first attempt
+				for range 2 { // the second attempt returns the error of the first
 					_, err = caller.Call(within(t), to, ask, nil)
 					if !transport.Unsent(err) {
 						t.Errorf("it may have been sent: %v", err)
@@ -83,13 +83,13 @@ func TestARefusalIsNoSilence(t *testing.T) {
 	}
 }
 
-// anyone does not look at whom it has reached.
+// anyone accepts every node that it reaches.
 type anyone struct{ transport.Identity }
 
 func (a anyone) Client(string) *tls.Config { return a.Identity.Client("") }
 
-// helloOf is the first frame of a node that speaks a version, whose first three
-// fields never change.
+// helloOf returns the first frame of a node that speaks the given version. Its first three fields never
+// change.
 func helloOf(version uint64, node string) []byte {
 	payload := binary.AppendUvarint([]byte("CORV"), version)
 	payload = append(binary.AppendUvarint(payload, uint64(len(node))), node...)
@@ -107,7 +107,7 @@ func TestAnotherVersionIsRefusedInWords(t *testing.T) {
 		ids := transporttest.NewAuthority()
 		b := w.open("b", ids.Identity("b"))
 
-		// They call us.
+		// The other version dials.
 		dial := func(_ context.Context, address string) (net.Conn, error) { return net.Dial("tcp", address) }
 		if mem != nil {
 			dial = mem.Dialer("later")
@@ -126,7 +126,7 @@ func TestAnotherVersionIsRefusedInWords(t *testing.T) {
 			t.Errorf("%q, %v", says, err)
 		}
 
-		// We call them.
+		// This version dials.
 		l := w.listen("later")
 		defer l.Close()
 		served := make(chan error, 1)
@@ -138,7 +138,7 @@ func TestAnotherVersionIsRefusedInWords(t *testing.T) {
 			}
 			c := tls.Server(raw, ids.Identity("later").Server())
 			_, err = c.Write(helloOf(transport.Version+1, "later"))
-			_, _ = io.Copy(io.Discard, c) // until we have read it
+			_, _ = io.Copy(io.Discard, c) // until the hello was read
 			_ = raw.Close()
 			served <- err
 		}()
@@ -152,7 +152,7 @@ func TestAnotherVersionIsRefusedInWords(t *testing.T) {
 	})
 }
 
-// A caller that says who it is a byte at a time has no more time than another.
+// TestASlowHandshakeEnds checks that a caller that sends its hello byte by byte gets no extra time.
 func TestASlowHandshakeEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestASlowHandshakeEnds(t *testing.T) {
 			}
 			start := time.Now()
 			var c net.Conn = raw
-			bytes := []byte{22, 3, 1, 200, 0} // a record's header
+			bytes := []byte{22, 3, 1, 200, 0} // the header of a record
 			if part == "the hello" {
 				c = tls.Client(raw, w.is["b"].Client("b"))
 				bytes = helloOf(transport.Version, "x")
@@ -185,7 +185,7 @@ func TestASlowHandshakeEnds(t *testing.T) {
 	})
 }
 
-// What is as long as it may be is carried, from end to end.
+// TestTheLongestNamesAreCarried checks that values of maximum length arrive.
 func TestTheLongestNamesAreCarried(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -26,7 +26,7 @@ func (w without) Client(peerID string) *tls.Config {
 	return c
 }
 
-// old speaks an earlier TLS.
+// old speaks an older TLS version.
 type old struct{ transport.Identity }
 
 func (o old) Server() *tls.Config {
@@ -78,7 +78,7 @@ func TestStrangersAreRefused(t *testing.T) {
 				if p := peerOf(w.node["b"], "x"); p.Connected || p.Address != "" {
 					t.Errorf("b knows it: %+v", p)
 				}
-				if name != "no certificate" { // which is one of callers alone
+				if name != "no certificate" { // only callers can lack a certificate
 					_, err = good.Call(within(t), transport.Peer{ID: x.id + "x", Address: stranger.Address()}, ask, nil)
 					if !transport.Unsent(err) {
 						t.Errorf("it is called: %v", err)
@@ -111,7 +111,7 @@ func (l lax) Server() *tls.Config {
 	return c
 }
 
-// vote asks b's end of a group for a vote.
+// vote requests a vote from b's end of a group.
 func vote(w *world, g *transport.Group, id string) error {
 	return g.RequestVote("b", raft.ServerAddress(w.at["b"]), &raft.RequestVoteRequest{
 		RPCHeader: raft.RPCHeader{ID: []byte(id)}, Term: 1,
@@ -163,7 +163,7 @@ func TestWhoMayNotSpeakIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// A connection that never says who it is costs a bounded time and number.
+// TestAConnectionMustSayWhoItIs checks that connections without a hello are bounded in time and number.
 func TestAConnectionMustSayWhoItIs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -14,38 +14,35 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// A snapshot has a connection of its own, on which the two ends take turns:
+// A snapshot is sent on a connection of its own, on which the two ends alternate:
 //
 //	sender                        receiver
 //	frameSnapshot: group, request, table of parts
-//	                              frameMissing: which of them it has not
-//	framePart: bytes of each, in that order
+//	                              frameMissing: the parts it lacks
+//	framePart: the bytes of each, in that order
 //	frameManifest: the bytes for raft
 //	                              frameAnswer: raft's
 //
-// The receiver may say frameFault instead, and says frameWorking each second. No
-// limit is put on the whole, since nobody knows how long it is.
+// The receiver may send frameFault instead, and sends frameWorking each second. The whole transfer has no
+// time limit, because its duration cannot be known.
 
 const (
-	// MaxManifest bounds what raft reads of a snapshot, and the table of its parts, in
-	// bytes each.
+	// MaxManifest bounds the bytes that raft reads of a snapshot, and separately the table of its parts.
 	MaxManifest = 16 << 20
-	// snapshotPatience ends a transfer of which nothing is heard for as long.
-	snapshotPatience = 10 * time.Second
-	// workingEvery is how often the receiver says that it is there.
+	// snapshotIdleTimeout ends a transfer on which nothing is received for this time.
+	snapshotIdleTimeout = 10 * time.Second
+	// workingEvery is the interval at which the receiver sends frameWorking.
 	workingEvery = time.Second
-	// maxSending bounds the snapshots on their way to a peer; others wait for their
-	// turn.
+	// maxSending bounds the snapshots that are sent to a peer at a time. Others wait.
 	maxSending = 4
-	// maxReceiving bounds a peer's connections for snapshots: those that it has, and as
-	// many that it has lost and we have not noticed. More are refused, and raft tries
-	// again.
+	// maxReceiving bounds a peer's connections for snapshots: those in use, and as many that the peer has
+	// lost without this node noticing. More are refused, and raft tries again.
 	maxReceiving = 2 * maxSending
-	// partBound is the least that a part takes in the table, in bytes.
+	// partBound is the least size of a part in the table, in bytes.
 	partBound = 1 + 1 + 1 + 32
 )
 
-// offer is what a transfer begins with.
+// offer is the first message of a transfer.
 type offer struct {
 	groupKey
 	request *raft.InstallSnapshotRequest
@@ -94,7 +91,7 @@ func appendMissing(to []byte, indexes []int) []byte {
 	return to
 }
 
-// decodeMissing reads indexes into a table of so many parts, each once.
+// decodeMissing decodes distinct indexes into a table of the given number of parts.
 func decodeMissing(b []byte, parts int) ([]int, error) {
 	c := cursor{rest: b}
 	indexes := make([]int, c.count(1))
@@ -110,30 +107,29 @@ func decodeMissing(b []byte, parts int) ([]int, error) {
 	return indexes, c.end()
 }
 
-// line is one end of a transfer's connection. One goroutine reads; several may
-// write.
-type line struct {
+// transferConn is one end of a transfer's connection. One goroutine reads; several may write.
+type transferConn struct {
 	net net.Conn
-	mu  sync.Mutex // one writes at a time
+	mu  sync.Mutex // held while a goroutine writes
 }
 
-func (l *line) write(h header, payload []byte) error {
+func (l *transferConn) write(h header, payload []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, err := l.net.Write(appendFrames(nil, h, payload))
 	return err
 }
 
-// frame reads a frame; each may be snapshotPatience behind the one before.
-func (l *line) frame() (header, []byte, error) {
-	if err := l.net.SetReadDeadline(time.Now().Add(snapshotPatience)); err != nil {
+// frame reads a frame. It must arrive within snapshotIdleTimeout.
+func (l *transferConn) frame() (header, []byte, error) {
+	if err := l.net.SetReadDeadline(time.Now().Add(snapshotIdleTimeout)); err != nil {
 		return header{}, nil, err
 	}
 	return readFrame(l.net)
 }
 
-// message reads a message of a kind and of at most so many bytes.
-func (l *line) message(kind frameKind, most int) ([]byte, error) {
+// message reads a message of the given kind and at most most bytes.
+func (l *transferConn) message(kind frameKind, most int) ([]byte, error) {
 	var all []byte
 	for {
 		h, payload, err := l.frame()
@@ -157,7 +153,7 @@ func (l *line) message(kind frameKind, most int) ([]byte, error) {
 
 // partReader reads the bytes of a part from its frames.
 type partReader struct {
-	line  *line
+	conn  *transferConn
 	index uint64
 	rest  bytes.Reader
 	last  bool
@@ -172,7 +168,7 @@ func (r *partReader) Read(p []byte) (int, error) {
 		if r.last {
 			return 0, io.EOF
 		}
-		h, payload, err := r.line.frame()
+		h, payload, err := r.conn.frame()
 		switch {
 		case err != nil:
 			r.err = noEOF(err)

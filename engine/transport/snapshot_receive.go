@@ -14,18 +14,18 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// transfer is a snapshot on its way in.
+// transfer is a snapshot that is being received.
 type transfer struct {
 	net   net.Conn
-	done  chan struct{} // closed when it does not use the Staging any more
+	done  chan struct{} // closed when the transfer no longer uses the Staging
 	ended sync.Once
 }
 
-func (x *transfer) stop() { _ = x.net.Close() } // what is under way is not wanted
+func (x *transfer) stop() { _ = x.net.Close() } // the error does not matter, because the transfer is abandoned
 
-// begin makes a transfer the group's, and ends the one before: a leader that
-// begins anew has lost the other end of that, or is a newer leader.
-func (g *Group) begin(x *transfer) (before *transfer, err error) {
+// beginTransfer makes x the group's transfer and returns the previous one, for the caller to stop. A leader
+// that starts again has lost the previous connection, or is a newer leader.
+func (g *Group) beginTransfer(x *transfer) (before *transfer, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -36,7 +36,7 @@ func (g *Group) begin(x *transfer) (before *transfer, err error) {
 	return before, nil
 }
 
-func (g *Group) finish(x *transfer) {
+func (g *Group) endTransfer(x *transfer) {
 	x.ended.Do(func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -48,16 +48,16 @@ func (g *Group) finish(x *transfer) {
 	})
 }
 
-// receiveSnapshot serves a connection that was made for a snapshot.
+// receiveSnapshot serves a connection that was opened for a snapshot.
 func (t *Transport) receiveSnapshot(c net.Conn, from string) {
-	l := &line{net: c}
+	l := &transferConn{net: c}
 	stop := make(chan struct{})
 	var working sync.WaitGroup
-	working.Go(func() { l.sayWorking(stop) })
-	answer, err := t.takeInTurn(l, from)
+	working.Go(func() { l.sendWorking(stop) })
+	answer, err := t.receiveBounded(l, from)
 	close(stop)
 	working.Wait()
-	_ = c.SetWriteDeadline(time.Now().Add(snapshotPatience))
+	_ = c.SetWriteDeadline(time.Now().Add(snapshotIdleTimeout))
 	if err == nil {
 		err = l.write(header{kind: frameAnswer}, answer)
 	} else if !errors.Is(err, ErrMalformed) {
@@ -69,22 +69,22 @@ func (t *Transport) receiveSnapshot(c net.Conn, from string) {
 	t.linger(c)
 }
 
-// linger lets the sender read why it is refused: a connection that is closed with
-// bytes unread is reset, and the refusal lost with it.
+// linger waits so that the sender can read a refusal. Closing a connection with unread bytes resets it, and
+// the refusal is lost.
 func (t *Transport) linger(c net.Conn) {
 	_ = c.SetReadDeadline(time.Now().Add(RPCTimeout))
-	_, _ = io.Copy(io.Discard, c) // until the sender has gone, or long enough
+	_, _ = io.Copy(io.Discard, c) // until the sender closes, or the deadline
 }
 
-func (l *line) sayWorking(stop chan struct{}) {
+func (l *transferConn) sendWorking(stop chan struct{}) {
 	tick := time.NewTicker(workingEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			_ = l.net.SetWriteDeadline(time.Now().Add(snapshotPatience))
+			_ = l.net.SetWriteDeadline(time.Now().Add(snapshotIdleTimeout))
 			if l.write(header{kind: frameWorking}, nil) != nil {
-				_ = l.net.Close() // the sender is not there any more
+				_ = l.net.Close() // the sender is gone
 				return
 			}
 		case <-stop:
@@ -93,8 +93,8 @@ func (l *line) sayWorking(stop chan struct{}) {
 	}
 }
 
-// takeInTurn takes a snapshot unless its sender sends too many.
-func (t *Transport) takeInTurn(l *line, from string) ([]byte, error) {
+// receiveBounded receives a snapshot, unless the sender already sends too many.
+func (t *Transport) receiveBounded(l *transferConn, from string) ([]byte, error) {
 	t.mu.Lock()
 	p := t.peer(from)
 	p.receiving++
@@ -111,8 +111,8 @@ func (t *Transport) takeInTurn(l *line, from string) ([]byte, error) {
 	return t.takeSnapshot(l, from)
 }
 
-// takeSnapshot is the receiver's part of the conversation, but for the answer.
-func (t *Transport) takeSnapshot(l *line, from string) ([]byte, error) {
+// takeSnapshot runs the receiver's side of the protocol, except for the answer.
+func (t *Transport) takeSnapshot(l *transferConn, from string) ([]byte, error) {
 	b, err := l.message(frameSnapshot, MaxManifest)
 	if err != nil {
 		return nil, err
@@ -135,11 +135,11 @@ func (t *Transport) takeSnapshot(l *line, from string) ([]byte, error) {
 		return nil, malformed("a manifest of %d bytes", o.request.Size)
 	}
 	x := &transfer{net: l.net, done: make(chan struct{})}
-	before, err := g.begin(x)
+	before, err := g.beginTransfer(x)
 	if err != nil {
 		return nil, err
 	}
-	defer g.finish(x)
+	defer g.endTransfer(x)
 	if before != nil {
 		before.stop()
 		<-before.done
@@ -155,8 +155,8 @@ func (t *Transport) takeSnapshot(l *line, from string) ([]byte, error) {
 	return encodeResponse(answer)
 }
 
-// takeParts stores the parts that are missing and returns the manifest.
-func (l *line) takeParts(staging image.Staging, o offer) ([]byte, error) {
+// takeParts stores the missing parts and returns the manifest.
+func (l *transferConn) takeParts(staging image.Staging, o offer) ([]byte, error) {
 	missing, err := staging.Missing(o.parts)
 	if err != nil {
 		return nil, fmt.Errorf("what is staged: %w", err)
@@ -165,12 +165,12 @@ func (l *line) takeParts(staging image.Staging, o offer) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = l.net.SetWriteDeadline(time.Now().Add(snapshotPatience))
+	_ = l.net.SetWriteDeadline(time.Now().Add(snapshotIdleTimeout))
 	if err := l.write(header{kind: frameMissing}, appendMissing(nil, indexes)); err != nil {
 		return nil, err
 	}
 	for _, i := range indexes {
-		r := &partReader{line: l, index: uint64(i)}
+		r := &partReader{conn: l, index: uint64(i)}
 		if err := staging.Store(o.parts[i], r); err != nil {
 			return nil, fmt.Errorf("store part %s: %w", o.parts[i].Name, err)
 		}

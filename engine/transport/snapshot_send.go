@@ -14,16 +14,15 @@ import (
 	"github.com/corvo/corvo/engine/image"
 )
 
-// InstallSnapshot sends a snapshot. data must also be an image.Source: what raft
-// reads of it at the other end is sent as it is, in one piece of at most
-// MaxManifest bytes; the parts go to the member's Staging first, those that it is
-// missing. It waits while maxSending others are on their way to that node.
+// InstallSnapshot implements raft.Transport. data must also be an image.Source. The parts that the member
+// lacks are sent first, into its Staging; then the bytes that raft reads there, in one piece of at most
+// MaxManifest bytes. InstallSnapshot waits while maxSending other snapshots are being sent to that node.
 func (g *Group) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, args *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
 	source, ok := data.(image.Source)
 	if !ok {
 		return fmt.Errorf("a snapshot is sent in parts, and a %T has none", data)
 	}
-	leave, err := g.awaitTurn(string(id))
+	leave, err := g.waitToSend(string(id))
 	if err != nil {
 		return g.explain(id, err)
 	}
@@ -41,11 +40,11 @@ func (g *Group) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, arg
 	if err != nil {
 		return g.explain(id, err)
 	}
-	defer g.t.disown(l.socket)
+	defer g.t.untrack(l.socket)
 	defer context.AfterFunc(g.ctx, func() { _ = l.socket.Close() })()
-	s := &sending{line: line{net: l}, source: source, heard: make(chan frame, 1), gone: make(chan struct{})}
+	s := &sending{transferConn: transferConn{net: l}, source: source, frames: make(chan frame, 1), stopped: make(chan struct{})}
 	defer s.stop(l.socket)
-	s.listening.Go(s.listen)
+	s.reading.Go(s.readFrames)
 	answer, err := s.send(offer{g.groupKey, args, source.Parts()}, manifest)
 	if err != nil {
 		return g.explain(id, err)
@@ -53,8 +52,8 @@ func (g *Group) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, arg
 	return decodeSnapshotResponse(answer, resp)
 }
 
-// awaitTurn waits until a snapshot may be sent to a node.
-func (g *Group) awaitTurn(id string) (leave func(), err error) {
+// waitToSend waits until a snapshot may be sent to a node.
+func (g *Group) waitToSend(id string) (leave func(), err error) {
 	g.t.mu.Lock()
 	sending := g.t.peer(id).sending
 	g.t.mu.Unlock()
@@ -66,13 +65,13 @@ func (g *Group) awaitTurn(id string) (leave func(), err error) {
 	}
 }
 
-// send is the sender's part of the conversation.
+// send runs the sender's side of the protocol.
 func (s *sending) send(o offer, manifest []byte) ([]byte, error) {
 	table := o.append(nil)
 	if len(table) > MaxManifest {
 		return nil, fmt.Errorf("the table of %d parts has more than %d bytes", len(o.parts), MaxManifest)
 	}
-	if err := s.say(header{kind: frameSnapshot}, table); err != nil {
+	if err := s.writeMessage(header{kind: frameSnapshot}, table); err != nil {
 		return nil, err
 	}
 	b, err := s.expect(frameMissing)
@@ -88,13 +87,13 @@ func (s *sending) send(o offer, manifest []byte) ([]byte, error) {
 			return nil, fmt.Errorf("part %s: %w", o.parts[i].Name, err)
 		}
 	}
-	if err := s.say(header{kind: frameManifest}, manifest); err != nil {
+	if err := s.writeMessage(header{kind: frameManifest}, manifest); err != nil {
 		return nil, err
 	}
 	return s.expect(frameAnswer)
 }
 
-// part sends the bytes of a part, which must be as many as it says.
+// part sends the bytes of a part, which must have the announced size.
 func (s *sending) part(index uint64, p image.Part) (err error) {
 	r, err := s.source.Open(p.Name)
 	if err != nil {
@@ -121,42 +120,41 @@ func (s *sending) part(index uint64, p image.Part) (err error) {
 	}
 }
 
-// frame is one that was read, or why none was.
+// frame is a received frame, or the error of receiving it.
 type frame struct {
 	header
 	payload []byte
 	err     error
 }
 
-// sending is the sender's end of a transfer. While it writes, one goroutine reads:
-// the receiver may refuse at any time, and each of its frames says that it is
-// there, which allows a write to go on.
+// sending is the sender's end of a transfer. While it writes, one goroutine reads, because the receiver may
+// refuse at any time, and because each of its frames extends the deadline of a write.
 type sending struct {
-	line
-	source    image.Source
-	heard     chan frame
-	gone      chan struct{} // closed when nobody takes from heard any more
-	listening sync.WaitGroup
+	transferConn
+	source  image.Source
+	frames  chan frame
+	stopped chan struct{} // closed when nothing receives from frames any more
+	reading sync.WaitGroup
 }
 
 func (s *sending) stop(c net.Conn) {
-	close(s.gone)
-	_ = c.Close() // ends listen
-	s.listening.Wait()
+	close(s.stopped)
+	_ = c.Close() // ends readFrames
+	s.reading.Wait()
 }
 
-func (s *sending) listen() {
+func (s *sending) readFrames() {
 	for {
 		h, payload, err := s.frame()
 		if err == nil {
-			err = s.net.SetWriteDeadline(time.Now().Add(snapshotPatience))
+			err = s.net.SetWriteDeadline(time.Now().Add(snapshotIdleTimeout))
 		}
 		if err == nil && h.kind == frameWorking {
 			continue
 		}
 		select {
-		case s.heard <- frame{h, payload, err}:
-		case <-s.gone:
+		case s.frames <- frame{h, payload, err}:
+		case <-s.stopped:
 			return
 		}
 		if err != nil {
@@ -165,14 +163,14 @@ func (s *sending) listen() {
 	}
 }
 
-// say writes a message. When that fails, what the receiver has said is why.
-func (s *sending) say(h header, payload []byte) error {
+// writeMessage writes a message. If that fails, the error includes the receiver's reason.
+func (s *sending) writeMessage(h header, payload []byte) error {
 	return s.write(appendFrames(nil, h, payload))
 }
 
 func (s *sending) write(frames []byte) error {
 	select {
-	case f := <-s.heard:
+	case f := <-s.frames:
 		return f.unexpected()
 	default:
 	}
@@ -181,7 +179,7 @@ func (s *sending) write(frames []byte) error {
 		return nil
 	}
 	select {
-	case f := <-s.heard:
+	case f := <-s.frames:
 		return errors.Join(f.unexpected(), err)
 	case <-time.After(RPCTimeout):
 		return err
@@ -191,7 +189,7 @@ func (s *sending) write(frames []byte) error {
 // expect waits for a message of a kind.
 func (s *sending) expect(kind frameKind) ([]byte, error) {
 	var all []byte
-	for f := range s.heard {
+	for f := range s.frames {
 		if f.err != nil || f.kind != kind {
 			return nil, f.unexpected()
 		}
@@ -205,7 +203,7 @@ func (s *sending) expect(kind frameKind) ([]byte, error) {
 	return all, nil
 }
 
-// unexpected is the error that a frame is when another was due.
+// unexpected returns the error for a frame that was not expected.
 func (f frame) unexpected() error {
 	if f.err != nil {
 		return noEOF(f.err)
@@ -220,13 +218,13 @@ func (f frame) unexpected() error {
 	return fault
 }
 
-// callForSnapshot makes a connection at one of the addresses of a peer.
+// callForSnapshot opens a connection to one of a peer's addresses.
 func (t *Transport) callForSnapshot(ctx context.Context, to Peer) (*link, error) {
 	if to.ID == t.id || to.ID == "" {
 		return nil, fmt.Errorf("a snapshot cannot be sent to node %q", to.ID)
 	}
-	// The connection for messages knows whether the peer is there: one that is not is
-	// not called for its snapshot either, but as often as for all else.
+	// The connection for messages tells whether the peer is reachable. An unreachable peer is not dialled
+	// separately for its snapshot.
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	c, err := t.connection(ctx, to)
@@ -236,6 +234,6 @@ func (t *Transport) callForSnapshot(ctx context.Context, to Peer) (*link, error)
 	t.mu.Lock()
 	address := c.address
 	t.mu.Unlock()
-	l, _, err := t.call(to.ID, address, forSnapshot)
+	l, _, err := t.openLink(to.ID, address, forSnapshot)
 	return l, err
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/corvo/corvo/engine/transport/memnet"
 )
 
-// source is a snapshot that counts what is read of each part.
+// source is a snapshot that counts the bytes read from each part.
 type source struct {
 	io.Reader // the manifest
 	parts     []image.Part
@@ -28,7 +28,7 @@ type source struct {
 
 	mu   sync.Mutex
 	read map[string]int
-	stop func(name string, read int) // called behind each read
+	stop func(name string, read int) // called after each read
 }
 
 const manifest = "what raft reads"
@@ -168,7 +168,7 @@ func install(w *world, g *transport.Group, to string, s *source) (raft.InstallSn
 	return resp, err
 }
 
-// pairOf is a sender at a and a receiver at b.
+// pairOf returns a sender at a and a receiver at b.
 func pairOf(t *testing.T, net *memnet.Net) (w *world, a, b *transport.Group, s *staging) {
 	t.Helper()
 	w = newWorld(t, net, "a", "b")
@@ -221,7 +221,7 @@ func TestABrokenTransferGoesOnWhereItWas(t *testing.T) {
 					src.stop = func(name string, read int) {
 						if name == fmt.Sprintf("part-%02d", part) && read >= at {
 							once.Do(func() {
-								synctest.Wait() // all that was sent is stored
+								synctest.Wait() // all sent parts are stored
 								net.Break("a", "b")
 							})
 						}
@@ -289,7 +289,7 @@ func TestASlowReceiverIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, a, b, staged := pairOf(t, memnet.New())
 		receiver(t, b, nil)
-		staged.slow = func(string) { time.Sleep(5 * time.Minute) } // a disk that hangs and comes back
+		staged.slow = func(string) { time.Sleep(5 * time.Minute) } // a disk that hangs for a while
 		if resp, err := install(w, a, "b", newSource(1<<20, 1<<20)); err != nil || !resp.Success {
 			t.Errorf("%+v, %v", resp, err)
 		}
@@ -334,7 +334,8 @@ func TestANewerTransferEndsTheOlder(t *testing.T) {
 	})
 }
 
-// A host of a hundred groups that was away is not sent a hundred snapshots at once.
+// TestSnapshotsAtATimeAreBounded checks that a host of a hundred groups that was away does not receive a
+// hundred snapshots at once.
 func TestSnapshotsAtATimeAreBounded(t *testing.T) {
 	t.Parallel()
 	const groups, at = 10, 4
@@ -382,7 +383,7 @@ func TestSnapshotsAtATimeAreBounded(t *testing.T) {
 	})
 }
 
-// bare is a snapshot that has no parts to send.
+// bare is a snapshot without parts.
 type bare struct{ io.Reader }
 
 func TestSnapshotsAreRefused(t *testing.T) {
@@ -464,7 +465,7 @@ func TestClosingTheGroupEndsATransfer(t *testing.T) {
 				src := newSource(10)
 				failed := make(chan error)
 				go func() {
-					_, err := install(w, a, "b", src) // nobody is raft at b: it waits for the answer
+					_, err := install(w, a, "b", src) // no raft at b answers it
 					failed <- err
 				}()
 				time.Sleep(time.Hour)

@@ -4,6 +4,5 @@ package transport
 
 import "net"
 
-// boundUnsent bounds the send buffer, for want of anything that bounds only what
-// has not been sent.
+// boundUnsent bounds the whole send buffer, because these systems cannot bound only the unsent bytes.
 func boundUnsent(c *net.TCPConn) error { return c.SetWriteBuffer(4 * maxUnsent) }

@@ -2,15 +2,15 @@ package transport
 
 import "time"
 
-// PeerStatus is what is known of a peer.
+// PeerStatus describes a peer.
 type PeerStatus struct {
 	Peer
-	Info      []byte        // its Config.Info, when we were connected last
-	Connected bool          // there is a connection now, in either direction
-	Heard     time.Time     // when it was heard of last, zero = never
+	Info      []byte        // the peer's Config.Info, from its last connection
+	Connected bool          // a connection is open, in either direction
+	LastSeen  time.Time     // when something was last received from it, zero = never
 	RTT       time.Duration // of the newest ping, zero = none yet
-	// Offset is its clock less ours, as of the quickest of the newest pings; measured
-	// anew every second while connected. Measured says that it is.
+	// Offset is the peer's clock minus this node's, from the quickest of the newest pings. It is measured
+	// every second while the peer is connected. Measured says that Offset is valid.
 	Offset   time.Duration
 	Measured bool
 }

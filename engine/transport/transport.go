@@ -1,9 +1,8 @@
-// Package transport carries what the members of Raft groups say to each other:
-// one listener and one connection in each direction between two processes, for
-// all groups they share, under mutual TLS. A snapshot has a connection of its own
-// while it lasts. It owns the wire, who may speak on it, where peers are, and how
-// far their clocks are from ours. It does not know what a group replicates. It
-// may import hashicorp/raft, api, engine/entry and engine/image.
+// Package transport carries the messages between the members of Raft groups: one listener and one connection
+// in each direction between two processes, for all groups they share, under mutual TLS. A snapshot has a
+// connection of its own. The package owns the protocol, decides which nodes may send, and knows the addresses
+// of peers and the offsets of their clocks. It does not know the content that a group replicates. It may
+// import hashicorp/raft, api, engine/entry and engine/image.
 package transport
 
 import (
@@ -21,78 +20,74 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Config is what a Transport is made of.
+// Config holds the parameters of Open.
 type Config struct {
-	// NodeID is this process's name, the same in all its groups. The certificates of
-	// Identity carry it.
+	// NodeID is this process's name, the same in all its groups. The certificates of Identity contain it.
 	NodeID string
-	// Listener takes the connections of peers; the Transport closes it.
+	// Listener accepts the connections of peers. The Transport closes it.
 	Listener net.Listener
-	// Advertise is the address under which peers reach Listener; "" = its own.
+	// Advertise is the address under which peers reach Listener; "" = the Listener's own.
 	Advertise string
-	// Identity proves who we are and checks who they are.
+	// Identity proves this node's identity and checks those of peers.
 	Identity Identity
-	// Key is the key of our own certificates, see KeyOf; "" = not told, and then
-	// another process of our ID is not told from this one by another address.
+	// Key is the key of this node's certificates (see KeyOf). With "", the Transport cannot tell another
+	// process with this node's ID from this process reached by another address.
 	Key string
-	// Info is told to every peer at the start of a connection: opaque here, see
-	// PeerStatus.Info. At most MaxInfo bytes.
+	// Info is sent to every peer at the start of a connection. It is opaque to the Transport (see
+	// PeerStatus.Info). At most MaxInfo bytes.
 	Info []byte
-	// Dial opens a connection to an address; nil = TCP. Tests have a network of
-	// their own (memnet).
+	// Dial opens a connection to an address; nil = TCP. Tests use memnet.
 	Dial   func(ctx context.Context, address string) (net.Conn, error)
 	Now    func() time.Time // nil = time.Now
 	Logger *slog.Logger     // nil = slog.Default()
 }
 
-// Identity is this process's side of mutual TLS. The common name of a
-// certificate's subject is the node's ID. There is no plain text mode.
+// Identity is this process's side of mutual TLS. The common name of a certificate's subject is the node's ID.
+// There is no mode without encryption.
 type Identity interface {
-	// Server is how connections are taken: it must ask for a certificate and verify
-	// it.
+	// Server returns the configuration for accepted connections. It must request a certificate and verify it.
 	Server() *tls.Config
-	// Client is how a peer is called. With a peerID the peer's certificate must be
-	// that node's; "" = any node's that the Identity trusts.
+	// Client returns the configuration for connections to a peer. With a peerID, the peer's certificate must
+	// be that node's; with "", any node's that the Identity trusts.
 	Client(peerID string) *tls.Config
 }
 
-// Peer is where a node is. An empty ID is whoever answers at the Address; an
-// empty Address is the one the node was last known under.
+// Peer identifies a node. An empty ID means the node that answers at Address. An empty Address means the
+// node's last known address.
 type Peer struct {
 	ID      string
 	Address string
-	Key     string // of a caller: the key of its certificate, see KeyOf
+	Key     string // of a caller: the key of its certificate (see KeyOf)
 }
 
-// Bounds.
+// These constants bound messages, connections and times.
 const (
 	// MaxInfo bounds Config.Info, in bytes.
 	MaxInfo = 4 << 10
-	// MaxCall bounds a call's request and its answer, in bytes: the largest op and
-	// what goes around it.
+	// MaxCall bounds a call's request and its answer, in bytes: the largest op and its framing.
 	MaxCall = 24 << 20
-	// RPCTimeout is how long Raft waits for an answer to a short message; a long one
-	// has more: see slowest.
+	// RPCTimeout is how long Raft waits for the answer to a short message. A longer message has more time
+	// (see minRate).
 	RPCTimeout = time.Second
-	// pipelineWindow bounds a pipeline's messages without an answer. With more, raft
-	// sends entries one by one where they could have gone, and been fsynced, together.
+	// pipelineWindow bounds a pipeline's requests without an answer. With a larger window, raft sends entries
+	// one by one that could have been sent, and fsynced, together.
 	pipelineWindow = 4
-	// maxGroups bounds the groups that a connection's numbers stand for. A peer that
-	// has opened more in a connection's life starts another.
+	// maxGroups bounds the group numbers of a connection. A peer that opens more groups during a connection's
+	// life starts another connection.
 	maxGroups = 1 << 16
-	// maxHandshakes bounds the connections whose peer is not known yet.
+	// maxHandshakes bounds the connections whose peer is not identified yet.
 	maxHandshakes = 256
-	// handshakeTimeout ends those that do not get on.
+	// handshakeTimeout bounds the duration of a handshake.
 	handshakeTimeout = 5 * time.Second
-	// maxUnsent bounds the bytes that the kernel has taken and not sent, where it can.
+	// maxUnsent bounds the bytes that the kernel has accepted and not sent, where the system supports it.
 	maxUnsent = 128 << 10
-	// maxIncoming bounds a peer's connections for messages; it needs one, and another
-	// while it has not noticed that the first is dead. The oldest goes.
+	// maxIncoming bounds a peer's connections for messages. The peer needs one, and another while it has not
+	// noticed that the first is dead. The oldest is closed.
 	maxIncoming = 4
 )
 
-// Transport is this process's end of the connections to all its peers. Its
-// methods may be called by any goroutine.
+// Transport is this process's end of the connections to all its peers. Its methods may be called from any
+// goroutine.
 type Transport struct {
 	id, address string
 	key         string // Config.Key
@@ -110,14 +105,14 @@ type Transport struct {
 	mu       sync.Mutex // taken before a conn's
 	closed   bool
 	peers    map[string]*peer
-	meetings map[string]*flight // calls of addresses whose node is not known yet
+	dialing  map[string]*dialAttempt // attempts at addresses whose node is not known yet
 	sockets  map[*socket]struct{}
 	groups   map[string]*Group
 	handlers handlers
 }
 
-// Open starts to listen. What arrives for a group that is not open is answered
-// with an error that the sender takes for an unreachable member.
+// Open starts to listen. A message for a group that is not open is answered with an error, which the sender
+// treats as an unreachable member.
 func Open(c Config) (*Transport, error) {
 	switch {
 	case c.NodeID == "" || len(c.NodeID) > maxName:
@@ -132,7 +127,7 @@ func Open(c Config) (*Transport, error) {
 	t := &Transport{
 		id: c.NodeID, address: c.Advertise, key: c.Key, info: c.Info, identity: c.Identity,
 		listener: c.Listener, dial: c.Dial, now: c.Now, log: c.Logger,
-		peers: map[string]*peer{}, meetings: map[string]*flight{},
+		peers: map[string]*peer{}, dialing: map[string]*dialAttempt{},
 		sockets: map[*socket]struct{}{}, groups: map[string]*Group{},
 	}
 	if t.address == "" {
@@ -161,25 +156,23 @@ func verifies(c *tls.Config) bool {
 	return c.ClientAuth == tls.RequireAndVerifyClientCert || c.ClientAuth == tls.RequireAnyClientCert && checked
 }
 
-// ID is this node's name.
+// ID returns this node's name.
 func (t *Transport) ID() string { return t.id }
 
-// Address is the one that peers are told.
+// Address returns the address that this node advertises.
 func (t *Transport) Address() string { return t.address }
 
-// Handle answers calls of a kind that are made to the process.
+// Handle sets the handler of calls of kind k to the process.
 func (t *Transport) Handle(k Kind, h Handler) { t.handlers.set(k, h) }
 
-// HandleAny answers calls of a kind also to strangers: see Know.
+// HandleAny sets a handler that also answers impostors (see Know).
 func (t *Transport) HandleAny(k Kind, h Handler) { t.handlers.setAny(k, h) }
 
-// Stranger says whether a caller is another process than the node of its ID is
-// known to be.
-func (t *Transport) Stranger(from Peer) bool { return t.stranger(from.ID, from.Key) }
+// Impostor reports whether a caller has another key than the one known for its ID.
+func (t *Transport) Impostor(from Peer) bool { return t.impostor(from.ID, from.Key) }
 
-// Group opens this process's end of a group. Messages carry the group's name and
-// its incarnation; one for another incarnation is refused before anything of it
-// is looked at.
+// Group opens this process's end of a group. Messages carry the group's name and incarnation. A message for
+// another incarnation is refused before it is decoded.
 func (t *Transport) Group(name string, incarnation entry.Incarnation) (*Group, error) {
 	if name == "" || len(name) > maxName {
 		return nil, fmt.Errorf("transport: a group's name has 1 to %d bytes, not %d", maxName, len(name))
@@ -203,10 +196,10 @@ func (t *Transport) group(name string) *Group {
 	return t.groups[name]
 }
 
-// ErrClosed is answered by a Transport or Group that is closed.
+// ErrClosed is returned by a Transport or Group that is closed.
 var ErrClosed = errors.New("the transport is closed")
 
-// Close ends all connections and stops listening. Groups are closed before.
+// Close ends all connections and stops listening. Groups should be closed before.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	if t.closed {
@@ -220,7 +213,7 @@ func (t *Transport) Close() error {
 	groups := slices.Collect(maps.Values(t.groups))
 	t.mu.Unlock()
 	for _, s := range sockets {
-		_ = s.Close() // what is lost with it is answered with an error
+		_ = s.Close() // the requests on it are answered with an error
 	}
 	for _, g := range groups {
 		_ = g.Close() // never fails
@@ -229,8 +222,8 @@ func (t *Transport) Close() error {
 	return err
 }
 
-// own takes charge of a network connection: Close ends it.
-func (t *Transport) own(c net.Conn) (*socket, error) {
+// track wraps a network connection and registers it, so that Close ends it.
+func (t *Transport) track(c net.Conn) (*socket, error) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		if err := boundUnsent(tcp); err != nil {
 			t.log.Warn("heartbeats may wait behind data: the kernel's queue cannot be bounded", "error", err)
@@ -240,16 +233,16 @@ func (t *Transport) own(c net.Conn) (*socket, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		_ = c.Close() // nobody knows of it
+		_ = c.Close() // no other code knows of it
 		return nil, ErrClosed
 	}
 	t.sockets[s] = struct{}{}
 	return s, nil
 }
 
-func (t *Transport) disown(s *socket) {
+func (t *Transport) untrack(s *socket) {
 	t.mu.Lock()
 	delete(t.sockets, s)
 	t.mu.Unlock()
-	_ = s.Close() // it is of no use any more
+	_ = s.Close() // the connection is no longer used
 }

@@ -39,8 +39,8 @@ func snapshotOffer() offer {
 	}
 }
 
-// message kinds as the fuzzer numbers them. Each decodes bytes and, if they were
-// right, encodes what they said again.
+// codecs lists the messages for the fuzzer. copy decodes bytes and encodes the message again, if they were
+// valid.
 var codecs = []struct {
 	name string
 	seed []byte
@@ -170,14 +170,14 @@ func TestFramesAreRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := in.gather(r, h)
+			got, err := in.assemble(r, h)
 			if err != nil || h.kind != frameCall || h.request != 1<<50 || h.group != 9 {
 				t.Fatalf("%+v, %v", h, err)
 			}
 			if h.more() {
 				continue
 			}
-			if !bytes.Equal(got, want) || r.Len() > 0 || in.bytes != 0 || len(in.pieces) != 0 || frames != max(1, (size+MaxFrame-1)/MaxFrame) {
+			if !bytes.Equal(got, want) || r.Len() > 0 || in.bytes != 0 || len(in.partials) != 0 || frames != max(1, (size+MaxFrame-1)/MaxFrame) {
 				t.Errorf("%d bytes of %d in %d frames", len(got), size, frames)
 			}
 			break
@@ -191,7 +191,7 @@ func TestMessagesInPiecesAreBounded(t *testing.T) {
 	var err error
 	payload := make([]byte, MaxFrame)
 	give := func(request uint64) {
-		_, err = in.gather(bytes.NewReader(payload), header{kind: frameCall, request: request, length: MaxFrame, flags: flagMore})
+		_, err = in.assemble(bytes.NewReader(payload), header{kind: frameCall, request: request, length: MaxFrame, flags: flagMore})
 	}
 	for range MaxMessage / MaxFrame {
 		if give(1); err != nil {
@@ -213,10 +213,10 @@ func TestMessagesInPiecesAreBounded(t *testing.T) {
 	if give(3); err != nil {
 		t.Errorf("what is cancelled counts: %v", err)
 	}
-	if _, err := in.gather(bytes.NewReader(payload), header{kind: frameVote, request: 3, length: 1}); !errors.Is(err, ErrMalformed) {
+	if _, err := in.assemble(bytes.NewReader(payload), header{kind: frameVote, request: 3, length: 1}); !errors.Is(err, ErrMalformed) {
 		t.Errorf("a frame of another kind: %v", err)
 	}
-	if _, err := in.gather(bytes.NewReader(nil), header{kind: frameVote, request: 9, length: 1}); !errors.Is(err, io.ErrUnexpectedEOF) {
+	if _, err := in.assemble(bytes.NewReader(nil), header{kind: frameVote, request: 9, length: 1}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a frame cut off: %v", err)
 	}
 }
@@ -233,8 +233,8 @@ func FuzzFrame(f *testing.F) {
 			h, err := readHeader(r)
 			if err == nil {
 				var payload []byte
-				if payload, err = in.gather(r, h); err == nil && h.kind == frameGroup {
-					err = in.introduce(h.group, payload)
+				if payload, err = in.assemble(r, h); err == nil && h.kind == frameGroup {
+					err = in.registerGroup(h.group, payload)
 				}
 			}
 			if err == nil {
@@ -263,12 +263,12 @@ func TestGroupNumbersAreBounded(t *testing.T) {
 	in := newInbound()
 	key := groupKey{"g", entry.Incarnation{}}.append(nil)
 	for i := range uint32(maxGroups) {
-		if err := in.introduce(i+1, key); err != nil {
+		if err := in.registerGroup(i+1, key); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, number := range []uint32{0, 1, maxGroups + 1} {
-		if err := in.introduce(number, key); !errors.Is(err, ErrMalformed) {
+		if err := in.registerGroup(number, key); !errors.Is(err, ErrMalformed) {
 			t.Errorf("number %d: %v", number, err)
 		}
 	}

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// window bounds what was written in one direction and not read: a writer then
-// waits, as it does with TCP.
+// window bounds the bytes that were written in one direction and not read. A writer then waits, as with TCP.
 const window = 256 << 10
 
 // flow is one direction of a connection.
@@ -18,26 +17,26 @@ type flow struct {
 	way way
 
 	mu       sync.Mutex
-	chunks   []chunk // in the order they were written, which is that of their arrival
+	chunks   []chunk // in the order of writing and of arrival
 	size     int     // bytes in chunks
 	held     bool
 	delay    time.Duration
 	ended    bool      // the writer has closed its end
-	endAt    time.Time // when the reader is told
+	endAt    time.Time // when the reader learns of it
 	deaf     bool      // the reader has closed its end
 	reset    bool
-	changed  chan struct{} // closed and replaced when any of this changes
-	arriving time.Time     // of the last chunk
+	changed  chan struct{} // closed and replaced when any of these fields changes
+	arriving time.Time     // arrival of the last chunk
 }
 
 type chunk struct {
 	bytes []byte
-	at    time.Time // when it arrives
+	at    time.Time // time of arrival
 }
 
 func newFlow(w way) *flow { return &flow{way: w, changed: make(chan struct{})} }
 
-// wake tells who waits that something has changed. f.mu is held.
+// wake wakes the waiting readers and writers. The caller holds f.mu.
 func (f *flow) wake() {
 	close(f.changed)
 	f.changed = make(chan struct{})
@@ -50,8 +49,8 @@ func (f *flow) set(held bool, delay time.Duration) {
 	f.wake()
 }
 
-// arrival is when something that is sent now arrives: never before what was sent
-// earlier. f.mu is held.
+// arrival returns the arrival time of bytes sent now, which is never before that of earlier bytes. The caller
+// holds f.mu.
 func (f *flow) arrival() time.Time {
 	at := time.Now().Add(f.delay)
 	if at.Before(f.arriving) {
@@ -70,7 +69,7 @@ func (f *flow) end() {
 	}
 }
 
-// unread is the reader's end being closed.
+// unread closes the reader's end.
 func (f *flow) unread() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,8 +84,8 @@ func (f *flow) fail() {
 	f.wake()
 }
 
-// tryRead reads what has arrived. Without anything it says what to wait for:
-// changed, and at, if that is not zero.
+// tryRead reads the bytes that have arrived. If there are none, it returns what to wait for: changed and,
+// if it is not zero, at.
 //
 //lint:ignore ST1008 what to wait for comes after what io.Reader answers
 func (f *flow) tryRead(p []byte) (n int, err error, changed chan struct{}, at time.Time) {
@@ -111,7 +110,7 @@ func (f *flow) tryRead(p []byte) (n int, err error, changed chan struct{}, at ti
 	return 0, nil, f.changed, at
 }
 
-// take reads from the chunks that have arrived. f.mu is held.
+// take reads from the chunks that have arrived. The caller holds f.mu.
 func (f *flow) take(p []byte) (n int) {
 	now := time.Now()
 	for n < len(p) && len(f.chunks) > 0 && !f.chunks[0].at.After(now) {
@@ -127,9 +126,8 @@ func (f *flow) take(p []byte) (n int) {
 	return n
 }
 
-// tryWrite writes as much as there is room for; without room it says what to wait
-// for. A writer hears that its reader has gone only if told is true: the reset
-// would have to come back by a way that is not cut.
+// tryWrite writes as much as fits into the window; if nothing fits, it returns the channel to wait for. It
+// reports a closed reader only if told is true, because a reset could not come back through a cut.
 //
 //lint:ignore ST1008 what to wait for comes after what io.Writer answers
 func (f *flow) tryWrite(p []byte, told bool) (n int, err error, changed chan struct{}) {
@@ -157,13 +155,13 @@ func (f *flow) isHeld() bool {
 // conn is one end of a connection.
 type conn struct {
 	net           *Net
-	listed        *conn // the end that stands in Net.conns
+	listed        *conn // the end that Net.conns lists
 	out, in       *flow
 	here, there   addr
 	once          sync.Once
 	closed        chan struct{}
 	reads, writes deadline
-	writing       chan struct{} // holds a token while somebody writes
+	writing       chan struct{} // holds a token while a goroutine writes
 }
 
 func newConn(n *Net, out, in *flow, here, there addr) *conn {
@@ -181,7 +179,7 @@ func (c *conn) fault(op string, err error) error {
 	return &net.OpError{Op: op, Net: c.here.Network(), Source: c.here, Addr: c.there, Err: err}
 }
 
-// stopped is why an operation may not go on, or nil.
+// stopped returns the reason why an operation must end, or nil.
 func (c *conn) stopped(expired <-chan struct{}) error {
 	select {
 	case <-c.closed:
@@ -218,7 +216,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// wait returns when one of its arguments may have come true, or c is closed.
+// wait returns when one of its arguments may have occurred, or c is closed.
 func (c *conn) wait(changed chan struct{}, at time.Time, expired <-chan struct{}) {
 	var arrives <-chan time.Time
 	if !at.IsZero() {
@@ -234,8 +232,8 @@ func (c *conn) wait(changed chan struct{}, at time.Time, expired <-chan struct{}
 	}
 }
 
-// Write keeps writers apart by a channel, not a mutex: synctest takes only the
-// former for waiting.
+// Write excludes other writers with a channel and not a mutex, because synctest treats only a blocked channel
+// operation as waiting.
 func (c *conn) Write(p []byte) (written int, err error) {
 	select {
 	case c.writing <- struct{}{}:
@@ -306,7 +304,7 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// deadline is a channel that is closed at a time which can be changed.
+// deadline is a channel that is closed at a time, which can be changed.
 type deadline struct {
 	mu    sync.Mutex
 	timer *time.Timer
@@ -319,13 +317,13 @@ func (d *deadline) expired() <-chan struct{} {
 	return d.done
 }
 
-// set replaces the channel only when it is closed or may be closing, so that an
-// operation under way sees the new time.
+// set replaces the channel only if it is closed or may be about to be, so that an operation in progress sees
+// the new time.
 func (d *deadline) set(t time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.timer != nil && !d.timer.Stop() {
-		<-d.done // the timer's function is about to close it, or has
+		<-d.done // the timer's function closes it now, or has closed it
 	}
 	d.timer = nil
 	select {

@@ -1,9 +1,8 @@
-// Package memnet is a network in memory for tests of clusters: listeners and
-// connections between named hosts, which can be cut (also one way), delayed and
-// made to lose what is under way, and which work in testing/synctest, where no
-// real connection does. A connection keeps the order and the wholeness of what
-// passes, as TCP does: what a cut holds back arrives later or the connection
-// breaks. It is used by tests alone and imports nothing of ours.
+// Package memnet is a network in memory for tests of clusters: listeners and connections between named hosts.
+// Connections can be cut (also in one direction), delayed and broken. They work in testing/synctest, unlike
+// real connections. A connection delivers all bytes in order, as TCP does: bytes held back by a cut arrive
+// later, or the connection breaks. Only tests use the package, and it imports no other package of this
+// module.
 package memnet
 
 import (
@@ -16,11 +15,11 @@ import (
 	"time"
 )
 
-// Net is a network. Its methods may be called by any goroutine.
+// Net is a network. Its methods may be called from any goroutine.
 type Net struct {
 	mu        sync.Mutex // taken before the mutex of a flow
 	listeners map[addr]*listener
-	conns     map[*conn]struct{} // one end of each open connection, the caller's
+	conns     map[*conn]struct{} // the caller's end of each open connection
 	cuts      map[way]bool
 	isolated  map[string]bool
 	delays    map[way]time.Duration
@@ -31,7 +30,7 @@ type Net struct {
 // way is a direction between two hosts.
 type way struct{ from, to string }
 
-// addr is a host's port.
+// addr is a port of a host.
 type addr struct {
 	host string
 	port int
@@ -40,8 +39,8 @@ type addr struct {
 func (a addr) Network() string { return "mem" }
 func (a addr) String() string  { return fmt.Sprintf("%s:%d", a.host, a.port) }
 
-// New makes a network without hosts in which everybody reaches everybody at once.
-// Within testing/synctest it is made in the bubble that uses it.
+// New returns a network without hosts, in which every host reaches every other without delay. Within
+// testing/synctest, call it in the bubble that uses it.
 func New() *Net {
 	return &Net{
 		listeners: map[addr]*listener{},
@@ -53,11 +52,10 @@ func New() *Net {
 	}
 }
 
-// firstPort is above those that a person would choose.
+// firstPort is above the ports that tests choose.
 const firstPort = 10000
 
-// Listen opens a host's listener, whose address is "host:port" for a port of its
-// own choosing when it is 0.
+// Listen opens a listener of a host at "host:port". If port is 0, Listen chooses one.
 func (n *Net) Listen(host string, port int) (net.Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -74,7 +72,7 @@ func (n *Net) Listen(host string, port int) (net.Listener, error) {
 	return l, nil
 }
 
-// Dialer is how a host reaches others: what transport.Config.Dial takes.
+// Dialer returns a host's dial function, for transport.Config.Dial.
 func (n *Net) Dialer(host string) func(ctx context.Context, address string) (net.Conn, error) {
 	return func(ctx context.Context, address string) (net.Conn, error) {
 		c, err := n.dial(ctx, host, address)
@@ -85,8 +83,8 @@ func (n *Net) Dialer(host string) func(ctx context.Context, address string) (net
 	}
 }
 
-// Cut holds back everything from one host to another, in this direction only,
-// until Heal; new connections hang, as they do when packets are dropped.
+// Cut holds back everything sent from one host to another, in this direction only, until Heal. New
+// connections hang, as they do when packets are dropped.
 func (n *Net) Cut(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -94,7 +92,7 @@ func (n *Net) Cut(from, to string) {
 	n.apply()
 }
 
-// Isolate cuts a host off from all others, both ways.
+// Isolate cuts a host off from all others, in both directions.
 func (n *Net) Isolate(host string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -102,7 +100,7 @@ func (n *Net) Isolate(host string) {
 	n.apply()
 }
 
-// Heal undoes all cuts. What was held back is delivered.
+// Heal removes all cuts and delivers the bytes that were held back.
 func (n *Net) Heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -111,8 +109,7 @@ func (n *Net) Heal() {
 	n.apply()
 }
 
-// Break resets every connection between two hosts: both ends get errors, and what
-// was under way is lost.
+// Break resets every connection between two hosts: both ends get errors, and the bytes in flight are lost.
 func (n *Net) Break(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -124,8 +121,7 @@ func (n *Net) Break(a, b string) {
 	}
 }
 
-// Delay makes everything written from now on from one host to another take so
-// long.
+// Delay delays all later bytes from one host to another.
 func (n *Net) Delay(from, to string, d time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -133,12 +129,12 @@ func (n *Net) Delay(from, to string, d time.Duration) {
 	n.apply()
 }
 
-// held says whether a direction is cut. n.mu is held.
+// held reports whether a direction is cut. The caller holds n.mu.
 func (n *Net) held(w way) bool {
 	return n.cuts[w] || w.from != w.to && (n.isolated[w.from] || n.isolated[w.to])
 }
 
-// apply tells the connections what the network is like now. n.mu is held.
+// apply updates all connections to the present cuts and delays. The caller holds n.mu.
 func (n *Net) apply() {
 	for c := range n.conns {
 		for _, f := range []*flow{c.in, c.out} {
@@ -149,8 +145,8 @@ func (n *Net) apply() {
 	n.changed = make(chan struct{})
 }
 
-// dial waits while packets between the two hosts are dropped, for as long as they
-// take there and back, and then is a caller in the listener's queue.
+// dial waits while the direction to or from the other host is cut, then for a round trip, and then queues the
+// connection at the listener.
 func (n *Net) dial(ctx context.Context, host, address string) (net.Conn, error) {
 	there, err := parse(address)
 	if err != nil {
@@ -184,8 +180,7 @@ func (n *Net) dial(ctx context.Context, host, address string) (net.Conn, error) 
 	}
 }
 
-// connect makes a connection whose other end lies in a listener's queue. n.mu is
-// held.
+// connect creates a connection and queues its other end at the listener. The caller holds n.mu.
 func (n *Net) connect(out way, there addr) (net.Conn, error) {
 	l := n.listeners[there]
 	if l == nil {
@@ -253,7 +248,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Net: l.addr.Network(), Addr: l.addr, Err: net.ErrClosed}
 }
 
-// Close also resets the connections that nobody has accepted.
+// Close closes the listener and resets the connections that were not accepted.
 func (l *listener) Close() error {
 	l.once.Do(func() {
 		l.net.mu.Lock()

@@ -20,9 +20,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const window = 256 << 10 // what is on its way in one direction
+const window = 256 << 10 // bytes in flight in one direction
 
-// pair is a connection from a to b.
+// pair returns a connection from a to b.
 func pair(t *testing.T, n *memnet.Net) (a, b net.Conn) {
 	t.Helper()
 	l, err := n.Listen("b", 0)
@@ -58,8 +58,7 @@ func receive(t *testing.T, c net.Conn, text string) {
 	}
 }
 
-// silent checks that nothing arrives for a second, and that the deadline is what
-// says so.
+// silent checks that nothing arrives for a second, and that the read ends with the deadline's error.
 func silent(t *testing.T, c net.Conn) {
 	t.Helper()
 	start := time.Now()

@@ -1,5 +1,4 @@
-// Package transporttest makes identities for tests of what uses a transport. It
-// may import engine/transport.
+// Package transporttest creates identities for tests that use a transport. It may import engine/transport.
 package transporttest
 
 import (
@@ -15,8 +14,8 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// Identities makes a certificate authority and an identity of each node, which
-// trust each other and nobody else.
+// Identities creates a certificate authority and an identity for each node. They trust each other and nobody
+// else.
 func Identities(names ...string) map[string]transport.Identity {
 	a := NewAuthority()
 	all := make(map[string]transport.Identity, len(names))
@@ -26,8 +25,8 @@ func Identities(names ...string) map[string]transport.Identity {
 	return all
 }
 
-// Authority signs certificates, for any goroutine. They are valid from 1999, so that they are in
-// testing/synctest too, whose clock begins in 2000.
+// Authority signs certificates and may be used from any goroutine. The certificates are valid from 1999, so
+// that they are valid in testing/synctest, whose clock begins in 2000.
 type Authority struct {
 	certificate *x509.Certificate
 	key         ed25519.PrivateKey
@@ -40,7 +39,7 @@ var (
 	to   = time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// NewAuthority makes an authority that nobody knows yet.
+// NewAuthority creates a new authority.
 func NewAuthority() *Authority {
 	a := &Authority{pool: x509.NewCertPool()}
 	template := a.template("authority", to)
@@ -53,10 +52,10 @@ func NewAuthority() *Authority {
 	return a
 }
 
-// Identity is a node's, valid for longer than any test.
+// Identity returns an identity for a node, valid for longer than any test.
 func (a *Authority) Identity(name string) transport.Identity { return a.IdentityUntil(name, to) }
 
-// IdentityUntil is a node's that is valid until a time.
+// IdentityUntil returns an identity for a node, valid until the given time.
 func (a *Authority) IdentityUntil(name string, until time.Time) transport.Identity {
 	template := a.template(name, until)
 	template.DNSNames = []string{name}
@@ -84,7 +83,7 @@ func newKey() (ed25519.PublicKey, ed25519.PrivateKey) {
 	return public, private
 }
 
-// must is for what can fail only by a mistake in this file.
+// must panics on an error, which only a mistake in this file can cause.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -103,8 +102,8 @@ func (i identity) Server() *tls.Config {
 	}
 }
 
-// Client leaves the name out of account when there is none: crypto/tls has no
-// switch for that alone.
+// Client skips the check of the name if there is none. crypto/tls can skip only the whole verification, so
+// VerifyConnection repeats the rest.
 func (i identity) Client(peerID string) *tls.Config {
 	c := &tls.Config{Certificates: []tls.Certificate{i.certificate}, RootCAs: i.pool, ServerName: peerID}
 	if peerID == "" {

@@ -6,51 +6,51 @@ import (
 	"fmt"
 )
 
-// request is something asked of a peer.
+// request is a request to a peer.
 type request struct {
 	conn    *conn
 	number  uint64
 	message *message
-	reply   chan reply // has room for the one that comes
+	reply   chan reply // has room for the one reply
 }
 
-// reply is an answer, or why there is none.
+// reply is an answer or an error.
 type reply struct {
 	payload []byte
 	err     error
 }
 
-// manner is how a request is sent.
-type manner uint8
+// priority sets the queue for a request.
+type priority uint8
 
 const (
-	hurried manner = iota // before all that waits
-	inOrder               // after what was asked of the group before
-	inTurn                // on its own
+	urgent      priority = iota // before all queued messages
+	groupStream                 // after the earlier requests of the group
+	ownStream                   // in a stream of its own
 )
 
-// errUnsent marks errors of requests that nobody can have seen.
+// errUnsent marks errors of requests that no peer can have seen.
 var errUnsent = errors.New("not sent")
 
 var errNumbers = errors.New("the connection's group numbers are used up")
 
 func unsent(err error) error { return fmt.Errorf("%w: %w", errUnsent, err) }
 
-// start sends a request. Its payload may not be changed any more.
-func (c *conn) start(ctx context.Context, g *Group, kind frameKind, payload []byte, how manner) (*request, error) {
-	r, err := c.enrol(g, kind, payload)
+// start sends a request. The caller must not change the payload any more.
+func (c *conn) start(ctx context.Context, g *Group, kind frameKind, payload []byte, how priority) (*request, error) {
+	r, err := c.register(g, kind, payload)
 	if errors.Is(err, errNumbers) {
-		c.fail(errNumbers) // the next connection begins with none
+		c.fail(errNumbers) // the next connection starts with none
 	}
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case how == hurried && len(payload) <= MaxFrame:
-		if !c.out.hurry(r.message) {
+	case how == urgent && len(payload) <= MaxFrame:
+		if !c.out.enqueueUrgent(r.message) {
 			err = errBroken
 		}
-	case how == inTurn:
+	case how == ownStream:
 		err = c.out.put(ctx, 1<<32+r.number, r.message)
 	default:
 		err = c.out.put(ctx, uint64(r.message.header.group), r.message)
@@ -62,8 +62,8 @@ func (c *conn) start(ctx context.Context, g *Group, kind frameKind, payload []by
 	return r, nil
 }
 
-// enrol gives a request its number, and its group one too when it has none.
-func (c *conn) enrol(g *Group, kind frameKind, payload []byte) (*request, error) {
+// register assigns a number to a request, and to its group if it has none yet.
+func (c *conn) register(g *Group, kind frameKind, payload []byte) (*request, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.waiting == nil {
@@ -80,8 +80,8 @@ func (c *conn) enrol(g *Group, kind frameKind, payload []byte) (*request, error)
 	return r, nil
 }
 
-// numberOf is a group's number on this connection. The peer is told of it before
-// anything that uses it, since what hurries goes first. c.mu is held.
+// numberOf returns a group's number on this connection. The peer is told of a new number before any message
+// uses it, because urgent messages go first. The caller holds c.mu.
 func (c *conn) numberOf(g *Group) (uint32, error) {
 	if g == nil {
 		return 0, nil
@@ -93,7 +93,7 @@ func (c *conn) numberOf(g *Group) (uint32, error) {
 		return 0, errNumbers
 	}
 	n := uint32(len(c.numbers) + 1)
-	if !c.out.hurry(&message{header: header{kind: frameGroup, group: n}, payload: g.groupKey.append(nil)}) {
+	if !c.out.enqueueUrgent(&message{header: header{kind: frameGroup, group: n}, payload: g.groupKey.append(nil)}) {
 		return 0, errBroken
 	}
 	c.numbers[g.groupKey] = n
@@ -106,8 +106,8 @@ func (c *conn) forget(number uint64) {
 	c.mu.Unlock()
 }
 
-// answered hands an answer to who waits for it; nobody may, any more.
-func (c *conn) answered(h header, payload []byte) error {
+// handleAnswer passes an answer to the waiting caller, if it still waits.
+func (c *conn) handleAnswer(h header, payload []byte) error {
 	c.mu.Lock()
 	r := c.waiting[h.request]
 	delete(c.waiting, h.request)
@@ -128,8 +128,7 @@ func (c *conn) answered(h header, payload []byte) error {
 	return nil
 }
 
-// wait is for the answer. Who stops waiting withdraws the request as far as that
-// can be done.
+// wait waits for the answer. If ctx ends, it withdraws the request as far as possible.
 func (r *request) wait(ctx context.Context) ([]byte, error) {
 	select {
 	case p := <-r.reply:
@@ -148,13 +147,13 @@ func (r *request) abandon(why error) error {
 		return unsent(why)
 	}
 	if r.message.header.kind == frameCall {
-		r.conn.out.hurry(&message{header: header{kind: frameCancel, request: r.number}})
+		r.conn.out.enqueueUrgent(&message{header: header{kind: frameCancel, request: r.number}})
 	}
 	return why
 }
 
-// ask is a request and its answer.
-func (t *Transport) ask(ctx context.Context, to Peer, g *Group, kind frameKind, payload []byte, how manner) ([]byte, error) {
+// roundTrip sends a request and waits for its answer.
+func (t *Transport) roundTrip(ctx context.Context, to Peer, g *Group, kind frameKind, payload []byte, how priority) ([]byte, error) {
 	c, err := t.connection(ctx, to)
 	if err != nil {
 		return nil, unsent(err)
