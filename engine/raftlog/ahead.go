@@ -8,22 +8,20 @@ import (
 )
 
 const (
-	// aheadBytes is how far before its end a segment is filled with zeros.
+	// aheadBytes is how many zeros are written ahead of the content of a segment.
 	aheadBytes = 256 << 10
-	// largeWrite is a write that changes so much of a file that the zeros would cost
-	// more than they save.
+	// largeWrite is the size of a write from which the zeros would cost more than they save.
 	largeWrite = 32 << 10
 )
 
-// prepared is a disk whose segments are filled with zeros ahead of what is written.
+// prepared is a disk that fills segments with zeros ahead of the writes.
 //
-// The library has their space reserved. What a file system notes of reserved space is
-// where it is, and that there is nothing in it yet; so each write there changes its
-// notes, and to sync the write is to commit them to its journal, together with all that
-// everybody else has changed: the view's and the store's files grow at the same time. A
-// write over zeros changes no notes, and to sync it is to write it. It costs that the
-// log's bytes are written twice, where writes are small; those are bound by their syncs
-// and not by the disk's throughput.
+// The library only reserves the segments' space. For reserved space, a file system records its place and that
+// it is still empty. So each write there changes the file's metadata, and syncing the write commits the
+// metadata to the file system's journal, together with the changes of all other files: those of the view and
+// the store grow at the same time. A write over zeros changes no metadata, so syncing it only writes the
+// data. The price is that the log's bytes are written twice if the writes are small; such writes are bound by
+// their syncs and not by the disk's throughput.
 type prepared struct{ walDisk }
 
 func (d prepared) Create(dir, name string, size uint64) (types.WritableFile, error) {
@@ -34,8 +32,8 @@ func (d prepared) Create(dir, name string, size uint64) (types.WritableFile, err
 	return &preparedFile{WritableFile: f, disk: d, size: int64(size)}, nil
 }
 
-// OpenWriter opens a file with a tail. What is behind that is zeros, or of a write that
-// was never acknowledged.
+// OpenWriter opens a segment with a tail. The bytes behind the tail are zeros, or belong to a write that was
+// never acknowledged.
 func (d prepared) OpenWriter(dir, name string) (types.WritableFile, error) {
 	f, err := d.walDisk.OpenWriter(dir, name)
 	if err != nil {
@@ -52,22 +50,23 @@ func (d prepared) OpenWriter(dir, name string) (types.WritableFile, error) {
 	return out, nil
 }
 
-// preparedFile is a segment that is written to from its beginning to its end.
+// preparedFile is a segment that is written from its start to its end.
 type preparedFile struct {
 	types.WritableFile
 	disk  walDisk
-	size  int64 // that was reserved
-	ready int64 // before it there is nothing to note any more
-	named bool  // a sync of the whole file has made it findable
-	// dir is whose names the first sync makes durable, too, of a file that was there: who
-	// made it may have died before its own first sync, with which the library does that.
+	size  int64 // the reserved size
+	ready int64 // up to here, a write changes no metadata
+	named bool  // a sync of the whole file has made its name durable
+	// dir is set for a file that existed before. The first sync makes its name durable too, because the
+	// process that created the file may have died before its own first sync, with which the library does
+	// that.
 	dir string
 }
 
 // statted is a file that knows its size.
 type statted interface{ Stat() (os.FileInfo, error) }
 
-// zeros is what is written ahead.
+// zeros is the block that is written ahead.
 var zeros [aheadBytes]byte
 
 func (f *preparedFile) WriteAt(p []byte, at int64) (int, error) {
@@ -83,8 +82,7 @@ func (f *preparedFile) WriteAt(p []byte, at int64) (int, error) {
 	return f.WritableFile.WriteAt(p, at)
 }
 
-// Sync makes durable what was written, and the first time also that there is such a
-// file.
+// Sync makes the written content durable, and the first time also the file's name.
 func (f *preparedFile) Sync() error {
 	if f.named {
 		return f.disk.SyncData(f.WritableFile)

@@ -33,8 +33,8 @@ func (p *paper) WriteAt(from []byte, at int64) (int, error) {
 	return copy(p.bytes[at:], from), nil
 }
 
-// A segment has zeros ahead of small writes and never beyond its size; what was written
-// stays, and large writes go without.
+// TestSegmentsArePreparedAhead checks that a segment has zeros ahead of small writes and never beyond its
+// size, that written content stays, and that large writes get no zeros.
 func TestSegmentsArePreparedAhead(t *testing.T) {
 	t.Parallel()
 	const size = 3 * aheadBytes
@@ -73,7 +73,7 @@ func TestSegmentsArePreparedAhead(t *testing.T) {
 			t.Fatalf("%d bytes of %d", len(disk.bytes), size)
 		}
 	}
-	write(10) // an entry larger than what is left
+	write(10) // an entry larger than the remaining space
 	if len(disk.bytes) != len(want) {
 		t.Errorf("%d bytes are ahead behind the end", len(disk.bytes)-len(want))
 	}
@@ -82,7 +82,8 @@ func TestSegmentsArePreparedAhead(t *testing.T) {
 	}
 }
 
-// A tail that is opened again has what is behind it cleared, and nothing before it.
+// TestATailIsPreparedAgain opens a tail again. The bytes behind it must be cleared, and those before it must
+// stay.
 func TestATailIsPreparedAgain(t *testing.T) {
 	t.Parallel()
 	disk := &paper{bytes: bytes.Repeat([]byte{7}, 1000)}

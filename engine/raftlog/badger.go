@@ -14,35 +14,33 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// badgerShelf keeps a log in Badger, in its LSM tree alone. Badger would put large
-// values into a value log and compact that by statistics which compactions of the
-// tree gather; a log's tree holds so little then that it is never compacted, and
-// the value log grows for ever. So a record is cut into parts that stay in the
-// tree: an entry is the parts of its key, numbered downwards, and is there when
-// part 0, which says how many there are, is; that one is written last.
-type badgerShelf struct {
+// badgerBackend keeps a log in Badger's LSM tree only. Badger would put large values into a value log and
+// compact that by statistics which compactions of the tree collect. A log's tree holds so little then that it
+// is never compacted, and the value log grows for ever. So a record is split into parts that stay in the
+// tree. An entry consists of the parts of its key, numbered downwards. It exists if part 0 exists, which
+// holds the number of parts and is written last.
+type badgerBackend struct {
 	db  *badger.DB
 	dir string
 }
 
-// Limits of one Badger log. Badger holds up to badgerMemTables in memory and maps
-// a file of twice the size for each. A transaction takes 15 % of a memtable, and a
-// value above 1 MiB or above that goes to the value log.
+// These constants bound one Badger log. Badger holds up to badgerMemTables in memory and maps a file of twice
+// the size for each. A transaction takes up to 15 % of a memtable; a value larger than that, or than 1 MiB,
+// goes to the value log.
 const (
 	badgerMemTable  = 8 << 20
 	badgerMemTables = 2
-	// badgerTables is how many flushed memtables wait to be merged before writes
-	// wait for them: that bounds the disk a log takes beyond what it holds.
+	// badgerTables is how many flushed memtables may wait to be merged before writes wait for them. It bounds
+	// the disk space that a log takes beyond its content.
 	badgerTables   = 4
 	badgerPart     = 256 << 10
 	badgerValueLog = 2 << 20 // stays empty
-	// badgerReserve is left free on the disk. Badger writes through mapped files,
-	// and where the disk has no page for one the kernel ends the process, with all
-	// other groups in it.
+	// badgerReserve is left free on the disk. Badger writes through mapped files, and if the disk has no page
+	// for one, the kernel ends the process with all its other groups.
 	badgerReserve = (badgerMemTables + badgerTables) * badgerMemTable
 )
 
-func openBadger(f *Factory, h *home) (Store, error) {
+func openBadger(f *Factory, h *logDir) (Store, error) {
 	dir := filepath.Join(h.dir, "badger")
 	if err := durable.MakeDir(dir, 0o755); err != nil {
 		return nil, err
@@ -60,21 +58,20 @@ func openBadger(f *Factory, h *home) (Store, error) {
 		WithNumGoroutines(1).
 		WithValueThreshold(1 << 20).
 		WithValueLogFileSize(badgerValueLog).
-		WithCompression(options.None). // entries hold compressed or random bytes as a rule; and no cache is needed
+		WithCompression(options.None). // entries mostly hold compressed or random bytes; and no cache is needed
 		WithBlockCacheSize(0).
 		WithIndexCacheSize(0).
 		WithChecksumVerificationMode(options.OnTableAndBlockRead))
 	if err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", h.dir, err)
 	}
-	return keyed(h, &badgerShelf{db: db, dir: dir})
+	return keyed(h, &badgerBackend{db: db, dir: dir})
 }
 
-// write commits as often as Badger wants it to. An append then is a prefix after
-// a crash, and a deletion leaves no hole: it goes upwards from the log's start or
-// downwards from its end.
-func (b *badgerShelf) write(w *batch) error {
-	if err := room(b.dir, badgerReserve); err != nil {
+// write commits as many transactions as Badger needs. After a crash, an append is present up to some entry,
+// and a deletion leaves no hole, because it proceeds upwards from the log's start or downwards from its end.
+func (b *badgerBackend) write(w *batch) error {
+	if err := checkSpace(b.dir, badgerReserve); err != nil {
 		return err
 	}
 	t := &badgerWrite{db: b.db, tx: b.db.NewTransaction(true)}
@@ -92,9 +89,9 @@ func (b *badgerShelf) write(w *batch) error {
 	return t.tx.Commit()
 }
 
-// delete takes part 0 of an entry first downwards and last upwards: without it
-// the entry is gone, whatever is left of it.
-func (b *badgerShelf) delete(t *badgerWrite, w *batch) error {
+// delete deletes part 0 of an entry first when it proceeds downwards, and last when it proceeds upwards.
+// Without part 0 the entry does not exist, whichever parts are left.
+func (b *badgerBackend) delete(t *badgerWrite, w *batch) error {
 	keys, err := b.keys(w.from, w.to)
 	if err != nil {
 		return err
@@ -111,8 +108,8 @@ func (b *badgerShelf) delete(t *badgerWrite, w *batch) error {
 	return nil
 }
 
-// keys are all parts of the entries from and to and between.
-func (b *badgerShelf) keys(from, to uint64) (keys [][]byte, err error) {
+// keys returns the keys of all parts of the entries from from to to.
+func (b *badgerBackend) keys(from, to uint64) (keys [][]byte, err error) {
 	err = b.db.View(func(tx *badger.Txn) error {
 		it := tx.NewIterator(badger.IteratorOptions{Prefix: []byte{entryPrefix}})
 		defer it.Close()
@@ -124,7 +121,7 @@ func (b *badgerShelf) keys(from, to uint64) (keys [][]byte, err error) {
 	return keys, err
 }
 
-// badgerWrite is a transaction that is followed by another when it is full.
+// badgerWrite is a transaction that commits and starts the next one when it is full.
 type badgerWrite struct {
 	db *badger.DB
 	tx *badger.Txn
@@ -160,16 +157,16 @@ func (t *badgerWrite) put(p pair) error {
 	return nil
 }
 
-// partKey is the key of an entry's part. The last part sorts first, so that part
-// 0 is the last one to be deleted upwards and the first one downwards.
+// partKey returns the key of an entry's part. The last part sorts first, so that part 0 is deleted last when
+// deleting upwards and first when deleting downwards.
 func partKey(key []byte, n int) []byte {
 	return binary.BigEndian.AppendUint16(append([]byte{}, key...), ^uint16(n))
 }
 
-func (b *badgerShelf) get(key []byte) (value []byte, err error) {
+func (b *badgerBackend) get(key []byte) (value []byte, err error) {
 	err = b.db.View(func(tx *badger.Txn) (err error) {
 		if key[0] == entryPrefix {
-			value, err = joined(tx, key)
+			value, err = entryRecord(tx, key)
 			return err
 		}
 		value, err = part(tx, key)
@@ -178,7 +175,7 @@ func (b *badgerShelf) get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
-// part answers nil if there is no such key.
+// part returns nil if the key does not exist.
 func part(tx *badger.Txn, key []byte) ([]byte, error) {
 	item, err := tx.Get(key)
 	if errors.Is(err, badger.ErrKeyNotFound) {
@@ -194,8 +191,8 @@ func part(tx *badger.Txn, key []byte) ([]byte, error) {
 	return value, err
 }
 
-// joined is an entry's record; nil if its part 0 is not there.
-func joined(tx *badger.Txn, key []byte) ([]byte, error) {
+// entryRecord returns an entry's record, or nil if its part 0 does not exist.
+func entryRecord(tx *badger.Txn, key []byte) ([]byte, error) {
 	head, err := part(tx, partKey(key, 0))
 	if err != nil || head == nil {
 		return nil, err
@@ -217,7 +214,7 @@ func joined(tx *badger.Txn, key []byte) ([]byte, error) {
 	return record, nil
 }
 
-func (b *badgerShelf) entries(visit func(uint64, []byte) error) error {
+func (b *badgerBackend) entries(visit func(uint64, []byte) error) error {
 	return b.db.View(func(tx *badger.Txn) error {
 		it := tx.NewIterator(badger.IteratorOptions{Prefix: []byte{entryPrefix}})
 		defer it.Close()
@@ -227,9 +224,9 @@ func (b *badgerShelf) entries(visit func(uint64, []byte) error) error {
 				return fmt.Errorf("a key of %d bytes among the entries: %w", len(key), errDamaged)
 			}
 			if binary.BigEndian.Uint16(key[entryKeyBytes:]) != ^uint16(0) {
-				continue // comes with its part 0
+				continue // read together with part 0
 			}
-			record, err := joined(tx, key[:entryKeyBytes])
+			record, err := entryRecord(tx, key[:entryKeyBytes])
 			if err != nil {
 				return err
 			}
@@ -241,19 +238,19 @@ func (b *badgerShelf) entries(visit func(uint64, []byte) error) error {
 	})
 }
 
-// cut leaves it to Badger's compactions to give space back.
-func (*badgerShelf) cut() error { return nil }
+// reclaim does nothing, because Badger's compactions free the space.
+func (*badgerBackend) reclaim() error { return nil }
 
-func (b *badgerShelf) close() error { return b.db.Close() }
+func (b *badgerBackend) close() error { return b.db.Close() }
 
-// badgerLogger hears of every file at level info, which nobody else wants to.
+// badgerLogger lowers the levels, because Badger logs every file at level info.
 type badgerLogger struct{ hclog.Logger }
 
-func (l badgerLogger) say(level hclog.Level, format string, args []any) {
+func (l badgerLogger) log(level hclog.Level, format string, args []any) {
 	l.Log(level, strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
-func (l badgerLogger) Errorf(format string, args ...any)   { l.say(hclog.Warn, format, args) }
-func (l badgerLogger) Warningf(format string, args ...any) { l.say(hclog.Warn, format, args) }
-func (l badgerLogger) Infof(format string, args ...any)    { l.say(hclog.Debug, format, args) }
-func (l badgerLogger) Debugf(format string, args ...any)   { l.say(hclog.Trace, format, args) }
+func (l badgerLogger) Errorf(format string, args ...any)   { l.log(hclog.Warn, format, args) }
+func (l badgerLogger) Warningf(format string, args ...any) { l.log(hclog.Warn, format, args) }
+func (l badgerLogger) Infof(format string, args ...any)    { l.log(hclog.Debug, format, args) }
+func (l badgerLogger) Debugf(format string, args ...any)   { l.log(hclog.Trace, format, args) }

@@ -12,8 +12,8 @@ import (
 
 const benchEntry = 300
 
-// BenchmarkAppend appends n entries of 300 B a call. Every 64 MiB the log is cut,
-// as raft does behind a snapshot.
+// BenchmarkAppend appends n entries of 300 B in each call. It deletes a prefix every 64 MiB, as raft does
+// after a snapshot.
 func BenchmarkAppend(b *testing.B) {
 	each(b, func(b *testing.B, s Store) {
 		for _, n := range []int{1, 32} {
@@ -47,7 +47,7 @@ func benchAppend(b *testing.B, s Store, n int) {
 	b.ReportMetric(float64(b.N*n)/b.Elapsed().Seconds(), "entries/s")
 }
 
-// BenchmarkRead reads a log front to back, over and over.
+// BenchmarkRead reads a log from front to back, repeatedly.
 func BenchmarkRead(b *testing.B) {
 	each(b, func(b *testing.B, s Store) {
 		const held = 20_000
@@ -72,8 +72,8 @@ func BenchmarkRead(b *testing.B) {
 	})
 }
 
-// BenchmarkOpenLogs says what an open log costs that has had a few entries, in
-// memory of the process, goroutines, files and disk.
+// BenchmarkOpenLogs measures the cost of an open log with a few entries: memory of the process, goroutines,
+// files and disk.
 func BenchmarkOpenLogs(b *testing.B) {
 	const many = 20
 	for _, kind := range Kinds() {
@@ -135,7 +135,7 @@ func openFiles(b *testing.B) int {
 	return len(files)
 }
 
-// BenchmarkSize asks for the size of a log that holds some.
+// BenchmarkSize measures Size on a log with some entries.
 func BenchmarkSize(b *testing.B) {
 	each(b, func(b *testing.B, s Store) {
 		if err := s.StoreLogs(logs(1, 100, 1)); err != nil {

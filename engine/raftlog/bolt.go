@@ -8,20 +8,20 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// boltShelf keeps a log in one file, a B+tree. An append writes every page on the
-// way down and syncs twice. The file never shrinks: what a cut frees is written
-// again, so it stays at the largest size the log has had, rounded up to 16 MiB.
+// boltBackend keeps a log in one file, a B+tree. An append writes every page on the path from the root and
+// syncs twice. The file never shrinks: freed space is reused, so the file keeps the largest size of the log,
+// rounded up to 16 MiB.
 //
-// It is bbolt itself and not raft-boltdb, which is as thin as this and has no
-// checksums; bbolt has none for anything but its two meta pages.
-type boltShelf struct{ db *bbolt.DB }
+// It uses bbolt directly. raft-boltdb was rejected because it is as thin as this and has no checksums; bbolt
+// checks only its two meta pages.
+type boltBackend struct{ db *bbolt.DB }
 
 const boltFile = "log.bolt"
 
 var boltBucket = []byte("log")
 
-func openBolt(f *Factory, h *home) (_ Store, err error) {
-	b, path := &boltShelf{}, filepath.Join(h.dir, boltFile)
+func openBolt(f *Factory, h *logDir) (_ Store, err error) {
+	b, path := &boltBackend{}, filepath.Join(h.dir, boltFile)
 	if err := checkBolt(path, nil); err != nil {
 		return nil, fmt.Errorf("open the log in %s: %w", h.dir, err)
 	}
@@ -29,8 +29,8 @@ func openBolt(f *Factory, h *home) (_ Store, err error) {
 		b.db, err = bbolt.Open(path, 0o644, &bbolt.Options{
 			Timeout: boltTimeout,
 			NoSync:  f.NoSync,
-			// The free list is found again by reading the tree, which opening does
-			// anyway; kept in the file, it is written with every append.
+			// Opening rebuilds the free list from the tree, which it reads anyway. A free list in the file
+			// would be written with every append.
 			NoFreelistSync: true,
 			FreelistType:   bbolt.FreelistMapType,
 		})
@@ -52,11 +52,11 @@ func openBolt(f *Factory, h *home) (_ Store, err error) {
 	return keyed(h, b)
 }
 
-func (b *boltShelf) write(w *batch) error {
+func (b *boltBackend) write(w *batch) error {
 	return guarded(func() error {
 		return b.db.Update(func(tx *bbolt.Tx) error {
 			bucket := tx.Bucket(boltBucket)
-			bucket.FillPercent = 1 // keys only ever grow: a page that was split is never filled up
+			bucket.FillPercent = 1 // keys only grow, so a page that was split is never filled up
 			if w.from != 0 {
 				for index := w.from; index <= w.to; index++ {
 					if err := bucket.Delete(entryKey(index)); err != nil {
@@ -74,7 +74,7 @@ func (b *boltShelf) write(w *batch) error {
 	})
 }
 
-func (b *boltShelf) get(key []byte) (value []byte, err error) {
+func (b *boltBackend) get(key []byte) (value []byte, err error) {
 	err = guarded(func() error {
 		return b.db.View(func(tx *bbolt.Tx) error {
 			if found := tx.Bucket(boltBucket).Get(key); found != nil {
@@ -86,7 +86,7 @@ func (b *boltShelf) get(key []byte) (value []byte, err error) {
 	return value, err
 }
 
-func (b *boltShelf) entries(visit func(uint64, []byte) error) error {
+func (b *boltBackend) entries(visit func(uint64, []byte) error) error {
 	return guarded(func() error {
 		return b.db.View(func(tx *bbolt.Tx) error {
 			c := tx.Bucket(boltBucket).Cursor()
@@ -103,6 +103,6 @@ func (b *boltShelf) entries(visit func(uint64, []byte) error) error {
 	})
 }
 
-func (*boltShelf) cut() error { return nil }
+func (*boltBackend) reclaim() error { return nil }
 
-func (b *boltShelf) close() error { return b.db.Close() }
+func (b *boltBackend) close() error { return b.db.Close() }

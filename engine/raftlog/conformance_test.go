@@ -21,8 +21,8 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(victimDir); dir != "" {
 		die(dir)
 	}
-	// Badger leaves these behind when a damaged log cannot be opened, which tests
-	// here do; TestCloseJoins checks that it does not otherwise.
+	// Badger leaves these goroutines behind when a damaged log cannot be opened, which some tests do.
+	// TestCloseJoins checks that it leaves none otherwise.
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction("github.com/dgraph-io/badger/v4.(*DB).monitorCache"),
 		goleak.IgnoreAnyFunction("github.com/dgraph-io/badger/v4.(*DB).updateSize"),
@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/dgraph-io/ristretto/v2/z.(*AllocatorPool).freeupAllocators"))
 }
 
-// A closed log leaves no goroutine behind. Not parallel: others have theirs.
+// TestCloseJoins checks that a closed log leaves no goroutine behind. It is not parallel, because other tests
+// have goroutines of their own.
 func TestCloseJoins(t *testing.T) {
 	for _, kind := range Kinds() {
 		before := goleak.IgnoreCurrent()
@@ -46,8 +47,8 @@ func TestCloseJoins(t *testing.T) {
 	}
 }
 
-// Every kind passes the same suite. Segments are as small as they may be, so
-// that what the suite writes takes several.
+// TestConformance runs the suite on every kind. Segments have the smallest size, so that the suite fills
+// several.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
@@ -70,13 +71,13 @@ func open(t *testing.T, dir string, kind Kind) Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() }) // those that were not closed by their test
+	t.Cleanup(func() { _ = s.Close() }) // tests may have closed it
 	return s
 }
 
-// forks is held while a process is started. A child has all files of this process
-// until it becomes another program, and with them the locks of logs that are closed
-// here meanwhile; a log may be opened again when it has.
+// forks is held while a process is started. Until the child runs its own program, it holds all files of this
+// process, and with them the locks of logs that are closed here in the meantime. A log can be opened again
+// only after that.
 var forks sync.RWMutex
 
 func openWith(f *Factory, dir string, kind Kind) (Store, error) {
@@ -85,8 +86,7 @@ func openWith(f *Factory, dir string, kind Kind) (Store, error) {
 	return f.Open(dir, kind)
 }
 
-// suite is what a Store must do. Each test opens its store, as often as it
-// likes, one at a time.
+// suite lists the tests of the Store contract. A test may open its store any number of times, one at a time.
 var suite = map[string]func(t *testing.T, open func() Store){
 	"empty":               testEmpty,
 	"append and read":     testAppend,
@@ -110,7 +110,7 @@ var suite = map[string]func(t *testing.T, open func() Store){
 	"closed":              testClosed,
 }
 
-// entryBytes makes a segment hold about sixteen entries.
+// entryBytes is a size of which about sixteen entries fit into a segment.
 const entryBytes = 4 << 10
 
 func logAt(index, term uint64) *raft.Log {
@@ -148,7 +148,7 @@ func remove(t *testing.T, s Store, from, to uint64) {
 	}
 }
 
-// wantLogs checks the whole log: exactly these entries, nothing beside them.
+// wantLogs checks that the log holds exactly these entries.
 func wantLogs(t *testing.T, s Store, want []*raft.Log) {
 	t.Helper()
 	first, err := s.FirstIndex()
@@ -235,7 +235,7 @@ func testConflict(t *testing.T, open func() Store) {
 	}
 }
 
-// Conflict upon conflict, each a little earlier, opened again between some.
+// testConflicts deletes ever longer suffixes, and opens the log again in between.
 func testConflicts(t *testing.T, open func() Store) {
 	s := open()
 	want := logs(1, 60, 1)
@@ -261,7 +261,7 @@ func testPrefix(t *testing.T, open func() Store) {
 		remove(t, s, 1, to)
 		wantLogs(t, s, logs(to+1, 100, 1))
 	}
-	remove(t, s, 1, 50) // long gone
+	remove(t, s, 1, 50) // deleted before
 	store(t, s, logs(101, 120, 2))
 	want := append(logs(99, 100, 1), logs(101, 120, 2)...)
 	wantLogs(t, s, want)
@@ -276,7 +276,7 @@ func testDeleteAll(t *testing.T, open func() Store) {
 	store(t, s, logs(1, 50, 1))
 	remove(t, s, 1, 50)
 	wantLogs(t, s, nil)
-	store(t, s, logs(1000, 1050, 2)) // behind a snapshot from elsewhere
+	store(t, s, logs(1000, 1050, 2)) // after installing a snapshot
 	wantLogs(t, s, logs(1000, 1050, 2))
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -290,7 +290,7 @@ func testStartsAnywhere(t *testing.T, open func() Store) {
 	wantLogs(t, s, logs(77, 99, 4))
 }
 
-// An entry may be larger than a segment.
+// testLarge appends an entry that is larger than a segment.
 func testLarge(t *testing.T, open func() Store) {
 	s := open()
 	want := logs(1, 5, 1)
@@ -304,7 +304,7 @@ func testLarge(t *testing.T, open func() Store) {
 
 func testStable(t *testing.T, open func() Store) {
 	s := open()
-	// Raft takes a missing value for an empty one, or for an error of this text.
+	// Raft recognises a missing value by an empty value or by this text.
 	if v, err := s.Get([]byte("vote")); len(v) > 0 || (err != nil && err.Error() != "not found") {
 		t.Fatalf("missing value is %q, %v", v, err)
 	}
@@ -329,7 +329,8 @@ func testStable(t *testing.T, open func() Store) {
 	}
 }
 
-// Readers see whole entries while others are appended and the oldest are cut.
+// testConcurrentReads checks that readers see whole entries while entries are appended and the oldest are
+// deleted.
 func testConcurrentReads(t *testing.T, open func() Store) {
 	s := open()
 	done := make(chan struct{})
@@ -353,7 +354,7 @@ func testConcurrentReads(t *testing.T, open func() Store) {
 				var got raft.Log
 				err = s.GetLog(last, &got)
 				if errors.Is(err, raft.ErrLogNotFound) {
-					continue // cut meanwhile
+					continue // deleted in the meantime
 				}
 				if err != nil || got.Index != last || !bytes.Equal(got.Data, logAt(last, got.Term).Data) {
 					t.Errorf("entry %d: got %d, %d bytes, %v", last, got.Index, len(got.Data), err)
@@ -382,7 +383,7 @@ func sizeOf(t *testing.T, s Store) int64 {
 	return n
 }
 
-// Size is no less than what the log holds.
+// testSize checks that Size is at least the size of the entries.
 func testSize(t *testing.T, open func() Store) {
 	s := open()
 	all := logs(1, 200, 1)
@@ -415,14 +416,14 @@ func testInUse(t *testing.T, open func() Store) {
 	}
 }
 
-// located is a Store that can be found again.
+// located is a Store whose directory and kind tests can read.
 type located interface {
 	directory() string
 	ofKind() Kind
 }
 
-func (h *home) directory() string { return h.dir }
-func (h *home) ofKind() Kind      { return h.kind }
+func (h *logDir) directory() string { return h.dir }
+func (h *logDir) ofKind() Kind      { return h.kind }
 
 func TestFactoryRefuses(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Every field comes back, the largest as well as the empty ones.
+// testFields checks that every field keeps its value, at its largest and when empty.
 func testFields(t *testing.T, open func() Store) {
 	s := open()
 	want := []*raft.Log{
@@ -41,8 +41,8 @@ func testFields(t *testing.T, open func() Store) {
 	}
 }
 
-// What would leave a gap, or write an entry twice, is refused, writes nothing and
-// does no harm.
+// testGaps checks that an append that would leave a gap, or store an entry twice, is refused without any
+// effect.
 func testGaps(t *testing.T, open func() Store) {
 	s := open()
 	if !s.IsMonotonic() {
@@ -76,7 +76,7 @@ func testNothingToDelete(t *testing.T, open func() Store) {
 	s := open()
 	remove(t, s, 1, 10)
 	store(t, s, logs(5, 10, 1))
-	for _, outside := range []span{{1, 4}, {11, 20}, {8, 7}, {math.MaxUint64, math.MaxUint64}} {
+	for _, outside := range []indexRange{{1, 4}, {11, 20}, {8, 7}, {math.MaxUint64, math.MaxUint64}} {
 		remove(t, s, outside.first, outside.last)
 	}
 	if err := s.DeleteRange(6, 9); err == nil {
@@ -91,7 +91,7 @@ func testNothingToDelete(t *testing.T, open func() Store) {
 	wantLogs(t, s, nil)
 }
 
-// A directory keeps its kind, also when the log in it is empty.
+// testAnotherKind checks that a directory keeps its kind even if its log is empty.
 func testAnotherKind(t *testing.T, open func() Store) {
 	s := open()
 	dir, is := s.(located).directory(), s.(located).ofKind()
@@ -130,7 +130,7 @@ func testClosed(t *testing.T, open func() Store) {
 	}
 }
 
-// A directory of somebody else stays as it is.
+// TestForeignDirectory checks that a directory with foreign files is left unchanged.
 func TestForeignDirectory(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -144,7 +144,7 @@ func TestForeignDirectory(t *testing.T) {
 	}
 }
 
-// What raft takes for a value that is missing is what a store without one says.
+// TestRaftKnowsANewLog checks that raft recognises the error for a missing value.
 func TestRaftKnowsANewLog(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
@@ -161,7 +161,7 @@ func TestRaftKnowsANewLog(t *testing.T) {
 	}
 }
 
-// The first failed write is the last one.
+// failedOnce checks that all writes fail after the first failed one.
 func failedOnce(t *testing.T, s Store) {
 	t.Helper()
 	last, err := s.LastIndex()

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// afterCrash opens what is on disk while s is still open, as the next process
-// would find it after this one has died; harm may change the files first.
+// afterCrash opens a copy of the files while s is still open, as the next process would after this one has
+// crashed. harm may change the files first.
 func afterCrash(t *testing.T, s Store, harm func(dir string)) Store {
 	t.Helper()
 	from := s.(located)
@@ -24,14 +24,13 @@ func afterCrash(t *testing.T, s Store, harm func(dir string)) Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = again.Close() }) // nothing is asked of it any more
+	t.Cleanup(func() { _ = again.Close() }) // the test needs nothing more of it
 	return again
 }
 
-// copyOfAMoment copies a directory as it was at one moment. A store may flush behind
-// our back, and of what it changes during a copy some files would be from before and
-// some from after, as no crash leaves them. A copy that is still what is there when it
-// is done was so in between.
+// copyOfAMoment copies a directory as it was at one moment. A store may flush in the background, and some
+// files of a copy could then be from before the flush and some from after it, which no crash causes. If the
+// directory still equals the copy afterwards, the copy is consistent.
 func copyOfAMoment(t *testing.T, dir string) string {
 	t.Helper()
 	var err error
@@ -50,7 +49,7 @@ func copyOfAMoment(t *testing.T, dir string) string {
 	return ""
 }
 
-// sameFiles says how the files of two directories differ.
+// sameFiles returns an error that describes how the files of two directories differ.
 func sameFiles(a, b string) error {
 	var counted int
 	err := filepath.WalkDir(a, func(path string, d fs.DirEntry, err error) error {
@@ -85,7 +84,7 @@ func sameFiles(a, b string) error {
 	})
 }
 
-// What a method that returned nil has changed is on disk, without a Close.
+// testCrash checks that every acknowledged change is on disk without a Close.
 func testCrash(t *testing.T, open func() Store) {
 	s := open()
 	for i := uint64(1); i <= 60; i++ {

@@ -14,14 +14,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// content is a file without the zeros at its end: some libraries map files that
-// are mostly empty.
+// content is a file without the zeros at its end, because some libraries map files that are mostly empty.
 type content struct {
 	data []byte
 	size int64
 }
 
-// files reads a log's directory: path to content.
+// files reads a log's directory into a map from path to content.
 func files(t *testing.T, dir string) map[string]content {
 	t.Helper()
 	all := map[string]content{}
@@ -43,7 +42,7 @@ func files(t *testing.T, dir string) map[string]content {
 	return all
 }
 
-// reopen opens a directory with these files in it.
+// reopen opens a log in a new directory with the given files.
 func reopen(t *testing.T, kind Kind, all map[string]content) (Store, error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,9 +58,8 @@ func reopen(t *testing.T, kind Kind, all map[string]content) (Store, error) {
 	return openWith(&Factory{SegmentBytes: MinSegmentBytes, Logger: hclog.NewNullLogger()}, dir, kind)
 }
 
-// torn is what is on disk when a write that took the files from before to after
-// got through by some of its bytes only: the first ones of each file, or, where a
-// library writes its header last, the last ones. There is always an earlier mark.
+// torn returns the files after a partial write between before and after. Each file has the first bytes of the
+// write or, if the library writes its header last, the last bytes. The mark is always the earlier one.
 func torn(before, after map[string]content, part float64, headerLast bool) map[string]content {
 	all := map[string]content{}
 	for name, c := range after {
@@ -91,8 +89,8 @@ func torn(before, after map[string]content, part float64, headerLast bool) map[s
 	return all
 }
 
-// The process or the machine dies in a write, which was never acknowledged. What
-// came before is all there, and the log goes on behind it.
+// TestTornWrite crashes in the middle of an unacknowledged write. All earlier entries must be there, and the
+// log must continue after them.
 func TestTornWrite(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
@@ -124,9 +122,8 @@ func TestTornWrite(t *testing.T) {
 	}
 }
 
-// Wherever what was acknowledged is damaged, opening the log or reading it says
-// so, or everything is there all the same. It is never another log or a shorter
-// one.
+// TestDamageIsNeverSilent damages acknowledged content at many places. Opening or reading the log must fail,
+// or return every entry; it must never return a different or a shorter log.
 func TestDamageIsNeverSilent(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
@@ -175,8 +172,8 @@ func garbled(data []byte, offset int) []byte {
 	return data
 }
 
-// harmed tells whether a log with one file replaced complains; one that does not
-// must be as it was.
+// harmed reports whether a log with one replaced file reports damage. If it does not, the log must be
+// unchanged.
 func harmed(t *testing.T, kind Kind, whole map[string]content, name string, harm content) bool {
 	t.Helper()
 	all := maps.Clone(whole)
@@ -206,7 +203,7 @@ func harmed(t *testing.T, kind Kind, whole map[string]content, name string, harm
 	return first != nil
 }
 
-// The mark is checked as everything else is.
+// TestDamagedMark checks that a damaged mark is refused.
 func TestDamagedMark(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
@@ -229,9 +226,9 @@ func TestDamagedMark(t *testing.T) {
 	}
 }
 
-// A bolt file has two heads, each of a transaction, and falls back to the older one
-// where the newer is damaged. That takes back a vote, and a vote that is cast twice
-// elects two leaders.
+// TestLostVote exists because a bolt file has two meta pages, one for each of the last two transactions, and
+// falls back to the older one if the newer is damaged. That would revert a vote, and a vote that is cast
+// twice elects two leaders.
 func TestLostVote(t *testing.T) {
 	t.Parallel()
 	for kind, name := range map[Kind]string{WAL: "wal-meta.db", Bolt: boltFile} {

@@ -4,5 +4,5 @@ package raftlog
 
 import "github.com/hashicorp/raft-wal/types"
 
-// SyncData is a sync of the whole file where there is no other.
+// SyncData syncs the whole file, because these systems cannot sync only its content.
 func (systemDisk) SyncData(f types.WritableFile) error { return f.Sync() }

@@ -7,8 +7,8 @@ import (
 	"math"
 )
 
-// onDisk is the size a file says it has: more cannot be asked here.
+// onDisk returns the file's nominal size, because these systems do not report the space on disk.
 func onDisk(info fs.FileInfo) int64 { return info.Size() }
 
-// freeBytes cannot be asked here: a full disk shows as the library shows it.
+// freeBytes reports no limit, because these systems do not report it. The library reports a full disk.
 func freeBytes(string) (int64, error) { return math.MaxInt64, nil }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// onDisk is what a file really takes: the libraries map files that are larger
-// than what is in them.
+// onDisk returns the space that a file takes, because the libraries map files that are larger than their
+// content.
 func onDisk(info fs.FileInfo) int64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return s.Blocks * 512
@@ -16,7 +16,7 @@ func onDisk(info fs.FileInfo) int64 {
 	return info.Size()
 }
 
-// freeBytes is how much may still be written on dir's disk.
+// freeBytes returns how much can still be written to dir's disk.
 func freeBytes(dir string) (int64, error) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {

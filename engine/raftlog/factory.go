@@ -1,7 +1,6 @@
-// Package raftlog opens the stores a Raft group keeps its log, term and vote in.
-// It owns their files, the traps of each library behind them, and the suite they
-// all must pass. It does not know what an entry holds. It may import
-// hashicorp/raft, the log libraries and api.
+// Package raftlog opens the stores in which a Raft group keeps its log, term and vote. It owns their files,
+// the workarounds for each library's defects, and the test suite that all stores must pass. It does not know
+// the content of entries. It may import hashicorp/raft, the log libraries, api and durable.
 package raftlog
 
 import (
@@ -18,96 +17,84 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Store is a group's log, with its term and vote. All kinds keep the same
-// promises:
+// Store is a group's log, with its term and vote. All kinds keep the same contract:
 //
-//   - A method that has returned nil has made its change durable (but see
-//     Factory.NoSync). After a failed write every other write fails: what reached
-//     the disk is unknown until the log is opened again, and then it is everything
-//     acknowledged and perhaps some of what was not.
-//   - The log has no gaps. StoreLogs takes any index when it is empty, and then
-//     only the one that follows; all else is refused with nothing written. Raft
-//     deletes what it has before it goes on behind a snapshot (IsMonotonic).
-//   - DeleteRange takes a prefix or a suffix, as far as there is one; a range in
-//     the middle is refused, one outside is nothing to do. What was deleted is
-//     never served again.
-//   - An entry comes back as it was stored, or not at all: one that was damaged is
-//     an error, when it is read or when the log is opened, and so is a log that
-//     ends before what it has acknowledged. A write torn by a crash is dropped.
-//   - Get of a value that was never set is empty, or the error "not found", which
-//     raft knows by its text.
-//   - Reads may go on during writes; Close ends both.
+//   - A method that returns nil has made its change durable (but see Factory.NoSync). After a failed write every other
+//     write fails, because the content of the disk is unknown until the log is opened again. It then holds every
+//     acknowledged change and perhaps some of the others.
+//   - The log has no gaps. An empty log accepts any index; after that StoreLogs accepts only the next one, and refuses
+//     all others with nothing written. Raft deletes its log before it continues behind a snapshot (IsMonotonic).
+//   - DeleteRange deletes a prefix or a suffix. It ignores indexes outside of the log and refuses a range in the middle.
+//     Deleted entries are never returned again.
+//   - An entry is returned as it was stored, or not at all. A damaged entry is an error when it is read or when the log
+//     is opened, and so is a log that ends before its last acknowledged entry. A write torn by a crash is dropped.
+//   - Get of a value that was never set returns an empty value, or the error "not found", which raft recognises by its
+//     text.
+//   - Reads may run concurrently with writes. Close ends both.
 type Store interface {
 	raft.LogStore
 	raft.MonotonicLogStore
 	raft.StableStore
 	io.Closer
-	// Size is the bytes the store takes on disk, preallocated ones included. It is
-	// cheap enough to be asked every second.
+	// Size returns the bytes that the store takes on disk, preallocated ones included. It is cheap enough to
+	// be called every second.
 	Size() (int64, error)
 }
 
 // Kind names a log store. DESIGN.md compares them.
 type Kind string
 
-// The kinds. A directory keeps the kind it was first opened with.
+// These are the kinds of log stores. A directory keeps the kind with which it was first opened.
 const (
-	// WAL keeps the log in segment files, append only; it is the default.
+	// WAL keeps the log in append-only segment files. It is the default.
 	WAL Kind = "wal"
-	// Pebble keeps it in an LSM tree with a log of its own.
+	// Pebble keeps the log in an LSM tree with a write-ahead log of its own.
 	Pebble Kind = "pebble"
-	// Bolt keeps it in one file, a B+tree, that never shrinks.
+	// Bolt keeps the log in one file, a B+tree, that never shrinks.
 	Bolt Kind = "bolt"
-	// Badger keeps it in an LSM tree of mapped files.
+	// Badger keeps the log in an LSM tree of mapped files.
 	Badger Kind = "badger"
 )
 
-// kinds is every store that can be opened. What opens one leaves the home to its
-// caller when it fails.
-var kinds = map[Kind]func(*Factory, *home) (Store, error){
+// kinds lists the functions that open each store. If one fails, its caller closes the logDir.
+var kinds = map[Kind]func(*Factory, *logDir) (Store, error){
 	WAL:    openWAL,
 	Pebble: openPebble,
 	Bolt:   openBolt,
 	Badger: openBadger,
 }
 
-// DefaultSegmentBytes is the size of a log segment, which is preallocated. A
-// quarter of the library's own default: a bare node then takes 16 MiB when idle
-// instead of 64, a cut frees space in steps of 16 MiB, and opening reads at most
-// that much of the tail; a rotation (a new file and a metadata commit, about
-// 1 ms) still comes only every 16 MiB. Hosts with many groups choose smaller
-// ones.
+// DefaultSegmentBytes is the size of a log segment, which is preallocated. It is a quarter of the library's
+// default: an idle node takes 16 MiB instead of 64, a truncation frees space in steps of 16 MiB, and opening
+// reads at most that much of the tail. A rotation (a new file and a metadata commit, about 1 ms) still comes
+// only every 16 MiB. Hosts with many groups choose a smaller size.
 const DefaultSegmentBytes = 16 << 20
 
-// Bounds of Factory.SegmentBytes. An entry larger than a segment is kept whole.
+// These constants bound Factory.SegmentBytes. An entry larger than a segment is still stored as a whole.
 const (
 	MinSegmentBytes = 64 << 10
 	MaxSegmentBytes = 1 << 30
 )
 
-// Factory opens the log stores of one process, so that what they share has one
-// place.
+// Factory opens the log stores of one process and holds their common settings.
 type Factory struct {
 	// SegmentBytes is the size of a segment file; 0 = DefaultSegmentBytes.
 	SegmentBytes int
-	// NoSync leaves it to the operating system when what was written reaches the
-	// disk. A crash of the process loses nothing then, a crash of the machine the
-	// newest writes. It may also leave older ones half written: what is read is
-	// still what was stored, but the log may be refused as damaged.
+	// NoSync leaves the syncs to the operating system. A crash of the process then loses nothing; a crash of
+	// the machine loses the newest writes. It may also leave older writes half written. Every entry that is
+	// read is still as it was stored, but the log may be refused as damaged.
 	NoSync bool
-	// Logger gets what the log libraries say; nil = hclog.Default().
+	// Logger receives the log lines of the libraries; nil = hclog.Default().
 	Logger hclog.Logger
-	// Wrap goes around every store that is opened; tests put faults there. nil =
-	// nothing does.
+	// Wrap wraps every store that is opened, so that tests can inject faults; nil wraps none.
 	Wrap func(Store) Store
 
-	disk  vfs.FS  // what Pebble is on; nil = the operating system's
-	files walDisk // what raft-wal's segments are on; nil = the operating system's
+	disk  vfs.FS  // file system for Pebble; nil = the operating system's
+	files walDisk // file system for raft-wal's segments; nil = the operating system's
 }
 
-// Open opens or creates the store of a kind ("" = WAL) in dir, which is made if
-// it does not exist. A dir that somebody has open is refused with api.Conflict, and
-// so is one that holds a log of another kind.
+// Open opens or creates the store of a kind ("" = WAL) in dir, and creates dir if it does not exist. It
+// refuses a dir that is open in a process, or that holds a log of another kind, with api.Conflict.
 func (f *Factory) Open(dir string, kind Kind) (Store, error) {
 	if kind == "" {
 		kind = WAL
@@ -119,7 +106,7 @@ func (f *Factory) Open(dir string, kind Kind) (Store, error) {
 	if n := f.SegmentBytes; n != 0 && (n < MinSegmentBytes || n > MaxSegmentBytes) {
 		return nil, api.Errorf(api.ValidationError, "log segments of %d bytes: choose from %d to %d", n, MinSegmentBytes, MaxSegmentBytes)
 	}
-	h, err := openHome(dir, kind, f.NoSync)
+	h, err := openLogDir(dir, kind, f.NoSync)
 	if err != nil {
 		return nil, err
 	}
@@ -133,9 +120,8 @@ func (f *Factory) Open(dir string, kind Kind) (Store, error) {
 	return s, nil
 }
 
-// keyed is a log on an open shelf, which is closed again where the log in it is
-// not whole.
-func keyed(h *home, s shelf) (Store, error) {
+// keyed returns a log on an open backend. It closes the backend if the log is damaged.
+func keyed(h *logDir, s backend) (Store, error) {
 	k, err := newKeyedStore(h, s)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open the log in %s: %w", h.dir, err), s.close())
@@ -143,7 +129,7 @@ func keyed(h *home, s shelf) (Store, error) {
 	return k, nil
 }
 
-// Kinds lists the kinds that Open knows, sorted.
+// Kinds returns the names of all kinds, sorted.
 func Kinds() []string {
 	var names []string
 	for k := range kinds {

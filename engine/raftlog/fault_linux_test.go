@@ -20,7 +20,7 @@ import (
 
 var errDisk = errors.New("the disk has had enough")
 
-// countdown fails everything from its n-th call on.
+// countdown fails every call from its n-th on.
 type countdown struct {
 	left  atomic.Int64
 	armed atomic.Bool
@@ -33,7 +33,7 @@ func (c *countdown) strike() error {
 	return nil
 }
 
-// failing is a disk of raft-wal's on which writes, or syncs, fail.
+// failing is a disk for raft-wal on which writes or syncs fail.
 type failing struct {
 	walDisk
 	*countdown
@@ -50,7 +50,7 @@ func (f failing) OpenWriter(dir, name string) (types.WritableFile, error) {
 	return failingFile{file, f}, err
 }
 
-// SyncData fails as a sync does.
+// SyncData fails when Sync does.
 func (f failing) SyncData(file types.WritableFile) error { return file.Sync() }
 
 type failingFile struct {
@@ -58,7 +58,7 @@ type failingFile struct {
 	disk failing
 }
 
-// WriteAt writes half of it before it fails.
+// WriteAt writes half of p before it fails.
 func (f failingFile) WriteAt(p []byte, at int64) (int, error) {
 	if !f.disk.sync {
 		if err := f.disk.strike(); err != nil {
@@ -94,8 +94,8 @@ func failingPebble(c *countdown, sync bool) vfs.FS {
 	}))
 }
 
-// A write that fails on disk fails for its caller, and is the last one. What was
-// acknowledged before is there when the log is opened again.
+// TestFailingDisk checks that a write that fails on disk returns an error, that all later writes fail, and
+// that every acknowledged entry is there when the log is opened again.
 func TestFailingDisk(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Kind{WAL, Pebble} {
@@ -114,8 +114,7 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// untilItFails appends until the disk fails, and then opens the log again on one
-// that works.
+// untilItFails appends until the disk fails, and then opens the log again on a working disk.
 func untilItFails(t *testing.T, f Factory, kind Kind, dir string, breaks, mended func()) {
 	t.Helper()
 	s, err := f.Open(dir, kind)
@@ -138,7 +137,7 @@ func untilItFails(t *testing.T, f Factory, kind Kind, dir string, breaks, mended
 	}
 	mended()
 	failedOnce(t, s)
-	_ = s.Close() // may fail as the disk did
+	_ = s.Close() // may fail because of the disk
 	s, err = openWith(&f, dir, kind)
 	if err != nil {
 		t.Fatalf("again, after %v: %v", acknowledged, err)
@@ -159,8 +158,7 @@ func untilItFails(t *testing.T, f Factory, kind Kind, dir string, breaks, mended
 	}
 }
 
-// The disk fills up; then it has room again. Each kind has a small disk of its own,
-// in memory.
+// TestFullDisk fills the disk and frees space again. Each kind has a small disk of its own, in memory.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
@@ -184,7 +182,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// tinyDisk mounts a file system in memory, where that is allowed.
+// tinyDisk mounts a file system in memory, if that is permitted.
 func tinyDisk(t *testing.T, dir string, bytes int) (resize func(bytes int)) {
 	t.Helper()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
@@ -202,7 +200,8 @@ func tinyDisk(t *testing.T, dir string, bytes int) (resize func(bytes int)) {
 	}
 }
 
-// The machine dies: all that was not synced is gone, or any part of it.
+// TestPebbleOnACrashingMachine crashes the machine, so that all unsynced writes, or any part of them, are
+// lost.
 func TestPebbleOnACrashingMachine(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []int{0, 50, 100} {

@@ -9,22 +9,21 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// growth is how a log under constant load is cut, and how much disk each kind takes
-// for it once what it does in the background has caught up; how long that is behind
-// is for the machine to say. The multiples are of trailing + step, the most that the
-// log ever holds.
+// growth describes how a log under constant load is truncated, and how much disk each kind may take once its
+// background work has caught up; the delay depends on the machine. The multiples refer to trailing + step,
+// the most that the log ever holds.
 var growth = struct {
 	trailing, step, entry, rounds int
-	fixed                         map[Kind]int64 // what a kind takes however little it holds
+	fixed                         map[Kind]int64 // space that a kind takes even for a small log
 	multiple                      map[Kind]int64
 }{
-	trailing: 1 << 20, step: 3 << 20, entry: 32 << 10, rounds: 40, // 30 times the most it holds, and more than any bound
+	trailing: 1 << 20, step: 3 << 20, entry: 32 << 10, rounds: 40, // 30 times the log's largest size, and more than any bound
 	fixed:    map[Kind]int64{WAL: 2 << 20, Pebble: 9 * pebbleMemTable, Bolt: 16 << 20, Badger: 2 * (badgerMemTables + badgerTables) * badgerMemTable},
 	multiple: map[Kind]int64{WAL: 2, Pebble: 3, Bolt: 3, Badger: 4},
 }
 
-// A log that is appended to and cut for ever stays within bounds: cuts give space
-// back, or it is used again.
+// TestGrowth checks that a log that is appended to and truncated repeatedly stays within bounds, because the
+// space is freed or reused.
 func TestGrowth(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
@@ -57,8 +56,8 @@ func TestGrowth(t *testing.T) {
 	}
 }
 
-// A log that was cut and is idle from then on gives its space back all the same;
-// bolt's file stays as large as it was.
+// TestCutFreesSpace checks that a log that was truncated and is then idle frees its space; bolt's file keeps
+// its size.
 func TestCutFreesSpace(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Kind{WAL, Pebble} {
@@ -74,7 +73,7 @@ func TestCutFreesSpace(t *testing.T) {
 	}
 }
 
-// shrinks waits until a log takes no more than so many bytes.
+// shrinks waits until a log takes no more than to bytes.
 func shrinks(t *testing.T, s Store, to int64) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {

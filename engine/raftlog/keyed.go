@@ -11,36 +11,34 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// shelf is what a keyed log asks of the key-value library behind it.
-type shelf interface {
-	// write makes a batch durable. Whole batches are best; a library that must
-	// split one keeps the order of it.
+// backend is the interface of a keyed log to its key-value library.
+type backend interface {
+	// write makes a batch durable. It should be atomic; a library that must split the batch keeps its order.
 	write(b *batch) error
-	// get answers a copy, or nil if there is no such key.
+	// get returns a copy of the value, or nil if the key does not exist.
 	get(key []byte) ([]byte, error)
-	// entries goes through the entries in ascending order. What it hands over is
-	// valid during the call.
+	// entries visits the entries in ascending order. record is valid only during the call.
 	entries(visit func(index uint64, record []byte) error) error
-	// cut is told that a prefix is gone: now space may be given back.
-	cut() error
+	// reclaim is called after a prefix was deleted, so that the library can free the space.
+	reclaim() error
 	close() error
 }
 
-// batch is one write: a range of entries goes, then pairs are put.
+// batch is one write: it deletes a range of entries and then puts pairs.
 type batch struct {
 	// from and to are the entries to delete, inclusive; from = 0 deletes none.
 	from, to uint64
-	// upwards is the order of deletion which never leaves a hole in between.
+	// upwards is the direction of the deletion, chosen so that a partial deletion leaves no hole.
 	upwards bool
 	puts    []pair
 }
 
 type pair struct{ key, value []byte }
 
-// Keys of the shelves. Entries come last, so that an append is one at the end of
-// the whole table.
+// These prefixes start the keys of the backends. Entries come last, so that an append goes to the end of the
+// whole table.
 const (
-	numberPrefix byte = 1 + iota // the newest write that was no append
+	numberPrefix byte = 1 + iota // the number of the newest write that was no append
 	stablePrefix                 // + name: term and vote
 	entryPrefix                  // + index, 8 bytes, big endian
 )
@@ -55,48 +53,46 @@ func entryIndex(key []byte) uint64 { return binary.BigEndian.Uint64(key[1:entryK
 
 func stableKey(name []byte) []byte { return append([]byte{stablePrefix}, name...) }
 
-// keyedStore is a log on a key-value library. The library stores and finds; what
-// makes it a raft log is here and so the same for all of them: no gaps, no
-// deleted entries, checksums, and no further write after one has failed.
+// keyedStore is a log on a key-value library. The library only stores and finds pairs. keyedStore implements
+// the rest of the Store contract for all libraries: no gaps, no deleted entries, checksums, and no further
+// write after a failed one.
 //
-// Every write has a number, one higher than the one before. It is kept in each
-// entry, and for other writes under a key of its own: were that key rewritten with
-// each append, no two tables of an LSM tree would be disjoint and all of them were
-// merged over and over.
+// Every write has a number, one higher than the write before. An entry contains its number; other writes put
+// theirs under a key of its own. If an append rewrote that key too, no two tables of an LSM tree would be
+// disjoint, and all of them would be merged repeatedly.
 type keyedStore struct {
-	*home
-	shelf shelf
+	*logDir
+	backend backend
 
-	writing sync.Mutex // held to write; guards number and failed
+	writeMu sync.Mutex // held to write; guards number and failed
 	number  uint64
 	failed  error
 
-	// held is what readers see. Entries leave it before they are deleted, and
-	// join it after they are durable.
-	held atomic.Pointer[span]
+	// held is the range that readers see. Entries leave it before they are deleted, and join it after they
+	// are durable.
+	held atomic.Pointer[indexRange]
 
-	// using is shared to read, and held to close: not every library survives a
-	// read after its end.
+	// using is shared to read and locked to close, because not every library survives a read after its end.
 	using  sync.RWMutex
 	closed bool
 }
 
-// span is the entries first to last; no entry: last = 0.
-type span struct{ first, last uint64 }
+// indexRange is the range of entries from first to last; last = 0 is an empty range.
+type indexRange struct{ first, last uint64 }
 
-func newKeyedStore(h *home, s shelf) (*keyedStore, error) {
-	k := &keyedStore{home: h, shelf: s}
+func newKeyedStore(h *logDir, s backend) (*keyedStore, error) {
+	k := &keyedStore{logDir: h, backend: s}
 	if err := k.load(); err != nil {
 		return nil, err
 	}
 	return k, k.mark.reached(k.number)
 }
 
-// load reads the whole log once: it is some tens of megabytes, which raft is about
-// to read anyway, and what is wrong with it is better known now.
+// load reads and checks the whole log once. The log has some tens of megabytes, which raft is about to read
+// anyway, and damage should be known early.
 func (k *keyedStore) load() error {
-	var held span
-	err := k.shelf.entries(func(index uint64, record []byte) error {
+	var held indexRange
+	err := k.backend.entries(func(index uint64, record []byte) error {
 		number, _, err := checkRecord(record)
 		if err != nil {
 			return fmt.Errorf("entry %d: %w", index, err)
@@ -114,14 +110,14 @@ func (k *keyedStore) load() error {
 		return err
 	}
 	k.held.Store(&held)
-	number, err := k.shelf.get([]byte{numberPrefix})
+	number, err := k.backend.get([]byte{numberPrefix})
 	if len(number) == 8 {
 		k.number = max(k.number, binary.BigEndian.Uint64(number))
 	}
 	return err
 }
 
-// IsMonotonic says that gaps are refused.
+// IsMonotonic reports that gaps are refused.
 func (*keyedStore) IsMonotonic() bool { return true }
 
 func (k *keyedStore) FirstIndex() (uint64, error) { return k.held.Load().first, nil }
@@ -142,7 +138,7 @@ func (k *keyedStore) GetLog(index uint64, l *raft.Log) error {
 	}
 	if record == nil {
 		if !k.holds(index) {
-			return raft.ErrLogNotFound // deleted meanwhile
+			return raft.ErrLogNotFound // deleted in the meantime
 		}
 		return fmt.Errorf("entry %d of the log in %s is missing: %w", index, k.dir, errDamaged)
 	}
@@ -161,7 +157,7 @@ func (k *keyedStore) get(key []byte) ([]byte, error) {
 	if k.closed {
 		return nil, errClosed
 	}
-	return k.shelf.get(key)
+	return k.backend.get(key)
 }
 
 var errClosed = errors.New("the log is closed")
@@ -172,8 +168,8 @@ func (k *keyedStore) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
-	k.writing.Lock()
-	defer k.writing.Unlock()
+	k.writeMu.Lock()
+	defer k.writeMu.Unlock()
 	held := *k.held.Load()
 	b := batch{puts: make([]pair, 0, len(logs))}
 	for _, l := range logs {
@@ -202,8 +198,8 @@ func errGap(index, last uint64) error {
 }
 
 func (k *keyedStore) DeleteRange(from, to uint64) error {
-	k.writing.Lock()
-	defer k.writing.Unlock()
+	k.writeMu.Lock()
+	defer k.writeMu.Unlock()
 	held := *k.held.Load()
 	from, to = max(from, held.first), min(to, held.last)
 	if held.last == 0 || from > to {
@@ -212,7 +208,7 @@ func (k *keyedStore) DeleteRange(from, to uint64) error {
 	b := batch{from: from, to: to, upwards: from == held.first}
 	switch {
 	case from == held.first && to == held.last:
-		held = span{}
+		held = indexRange{}
 	case from == held.first:
 		held.first = to + 1
 	case to == held.last:
@@ -223,22 +219,22 @@ func (k *keyedStore) DeleteRange(from, to uint64) error {
 	if k.failed == nil {
 		k.held.Store(&held)
 	}
-	b.puts = []pair{k.numbered()}
+	b.puts = []pair{k.numberPair()}
 	if err := k.write(&b); err != nil {
 		return err
 	}
 	if b.upwards {
-		return k.settle(k.shelf.cut())
+		return k.recordFailure(k.backend.reclaim())
 	}
 	return nil
 }
 
-func errMiddle(from, to uint64, held span) error {
+func errMiddle(from, to uint64, held indexRange) error {
 	return fmt.Errorf("entries %d to %d are in the middle of the log from %d to %d: delete from one of its ends", from, to, held.first, held.last)
 }
 
-// numbered keeps the number of a write that appends nothing.
-func (k *keyedStore) numbered() pair {
+// numberPair returns the pair that stores the number of a write which appends nothing.
+func (k *keyedStore) numberPair() pair {
 	return pair{[]byte{numberPrefix}, binary.BigEndian.AppendUint64(nil, k.number+1)}
 }
 
@@ -247,16 +243,16 @@ func (k *keyedStore) write(b *batch) error {
 	if k.failed != nil {
 		return errFailed(k.failed)
 	}
-	err := k.shelf.write(b)
+	err := k.backend.write(b)
 	if err == nil {
 		k.number++
 		err = k.mark.raise(k.number)
 	}
-	return k.settle(err)
+	return k.recordFailure(err)
 }
 
-// settle makes the first error of a write the last write.
-func (k *keyedStore) settle(err error) error {
+// recordFailure remembers the first error, after which every write fails.
+func (k *keyedStore) recordFailure(err error) error {
 	if err != nil && k.failed == nil {
 		k.failed = err
 	}
@@ -267,14 +263,13 @@ func errFailed(cause error) error {
 	return fmt.Errorf("the log has failed and must be opened again: %w", cause)
 }
 
-// errMissing is what raft takes for a value that was never set; it compares the
-// text.
+// errMissing reports a value that was never set. Raft compares the text.
 var errMissing = errors.New("not found")
 
 func (k *keyedStore) Set(name, value []byte) error {
-	k.writing.Lock()
-	defer k.writing.Unlock()
-	return k.write(&batch{puts: []pair{{stableKey(name), stableRecord(k.number+1, value)}, k.numbered()}})
+	k.writeMu.Lock()
+	defer k.writeMu.Unlock()
+	return k.write(&batch{puts: []pair{{stableKey(name), stableRecord(k.number+1, value)}, k.numberPair()}})
 }
 
 func (k *keyedStore) Get(name []byte) ([]byte, error) {
@@ -293,7 +288,7 @@ func (k *keyedStore) GetUint64(name []byte) (uint64, error) {
 	return number(k, name)
 }
 
-// stableValue is the value in a record of the stable store; nil is none.
+// stableValue returns the value in a record of the stable store; a nil record gives errMissing.
 func stableValue(name, record []byte) ([]byte, error) {
 	if record == nil {
 		return nil, errMissing
@@ -305,7 +300,7 @@ func stableValue(name, record []byte) ([]byte, error) {
 	return value, err
 }
 
-// number is a value that SetUint64 has written.
+// number returns a value that SetUint64 has written.
 func number(from raft.StableStore, name []byte) (uint64, error) {
 	value, err := from.Get(name)
 	if err != nil {
@@ -320,13 +315,13 @@ func number(from raft.StableStore, name []byte) (uint64, error) {
 func (k *keyedStore) Size() (int64, error) { return k.size() }
 
 func (k *keyedStore) Close() error {
-	k.writing.Lock()
-	defer k.writing.Unlock()
+	k.writeMu.Lock()
+	defer k.writeMu.Unlock()
 	k.using.Lock()
 	defer k.using.Unlock()
 	if k.closed {
 		return nil
 	}
 	k.closed, k.failed = true, errClosed
-	return errors.Join(k.shelf.close(), k.home.close())
+	return errors.Join(k.backend.close(), k.logDir.close())
 }

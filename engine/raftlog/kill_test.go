@@ -15,15 +15,15 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The environment of a process that appends until it is killed.
+// These environment variables configure the process that appends until it is killed.
 const (
 	victimDir    = "RAFTLOG_VICTIM_DIR"
 	victimKind   = "RAFTLOG_VICTIM_KIND"
 	victimNoSync = "RAFTLOG_VICTIM_NOSYNC"
 )
 
-// die works on the log in dir, and says on its output what was acknowledged, and
-// of deletions that they begin, until somebody kills it.
+// die works on the log in dir until it is killed. It prints each acknowledged write, and each deletion before
+// it starts.
 func die(dir string) {
 	f := Factory{SegmentBytes: MinSegmentBytes, NoSync: os.Getenv(victimNoSync) != "", Logger: hclog.NewNullLogger()}
 	s, err := f.Open(dir, Kind(os.Getenv(victimKind)))
@@ -57,9 +57,9 @@ func die(dir string) {
 	}
 }
 
-// promise is what a victim has said.
+// promise records the victim's output.
 type promise struct {
-	cut, last uint64 // entries above cut, up to last, are there
+	cut, last uint64 // the log must hold the entries above cut, up to last
 	terms     map[uint64]uint64
 	term      uint64
 }
@@ -106,7 +106,7 @@ func (p *promise) kept(t *testing.T, s Store) {
 	}
 }
 
-// A process killed at any moment has everything it acknowledged, synced or not.
+// TestKill checks that a process killed at any moment has kept every acknowledged write, synced or not.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
@@ -118,7 +118,7 @@ func TestKill(t *testing.T) {
 					kill(t, dir, Kind(kind), noSync, p)
 					s := open(t, dir, Kind(kind))
 					p.kept(t, s)
-					p.last = lastOf(t, s) // more than that may have been in flight
+					p.last = lastOf(t, s) // more entries may have been in flight
 					for i := p.cut + 1; i <= p.last; i++ {
 						var got raft.Log
 						if err := s.GetLog(i, &got); err != nil && !errors.Is(err, raft.ErrLogNotFound) {
@@ -144,7 +144,7 @@ func lastOf(t *testing.T, s Store) uint64 {
 	return last
 }
 
-// kill lets a process work on the log and kills it after some hundred lines.
+// kill starts a process that works on the log, and kills it after a few hundred lines of output.
 func kill(t *testing.T, dir string, kind Kind, noSync bool, p *promise) {
 	t.Helper()
 	c := exec.Command(os.Args[0])

@@ -12,17 +12,15 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// mark remembers, outside of the library's files, how far writes were
-// acknowledged. Every library cuts its log at the first thing it cannot read,
-// because that is what a write torn by a crash looks like; none can tell it from
-// damage to what was acknowledged. With the mark the two differ: a log that ends
-// before its mark has lost something that was promised, and is refused.
+// mark records, outside of the library's files, up to which write the log was acknowledged. Every library
+// truncates its log at the first record that it cannot read, because a write torn by a crash looks like that.
+// No library can distinguish it from damage to an acknowledged entry. The mark distinguishes them: a log that
+// ends before its mark has lost acknowledged entries, and is refused.
 //
-// The mark is written behind each acknowledged write and is not synced: it costs a
-// microsecond, survives the process, and after a crash of the machine may only be
-// too low, which makes the check weaker and never wrong. Syncing it would double
-// the cost of an append. It is kept as it is where appends are not synced: there
-// it could reach the disk before they do.
+// The mark is written after each acknowledged write and is not synced. It costs a microsecond and survives
+// the process. After a crash of the machine it may be too low, which makes the check weaker and never wrong.
+// Syncing it would double the cost of an append. A frozen mark is not raised; it is used if appends are not
+// synced, because the mark could then reach the disk before they do.
 type mark struct {
 	file   *os.File
 	value  uint64
@@ -31,7 +29,7 @@ type mark struct {
 
 const (
 	markFile  = "MARK"
-	voteFile  = "VOTES" // raft-wal keeps term and vote apart from the log, and so is their mark
+	voteFile  = "VOTES" // raft-wal stores term and vote apart from the log, so they have a mark of their own
 	markBytes = 8 + 4
 )
 
@@ -60,7 +58,7 @@ func encodeMark(value uint64) []byte {
 	return binary.BigEndian.AppendUint32(data, crc32.Checksum(data, castagnoli))
 }
 
-// raise is told of an acknowledged write.
+// raise records an acknowledged write.
 func (m *mark) raise(value uint64) error {
 	if m.frozen || value <= m.value {
 		return nil
@@ -70,8 +68,8 @@ func (m *mark) raise(value uint64) error {
 	return err
 }
 
-// lower comes before a deletion and is durable: were the log's end to go first, a
-// crash between the two would look like a loss.
+// lower is called before a deletion and is durable. If the log's end were deleted first, a crash in between
+// would look like a loss.
 func (m *mark) lower(value uint64) error {
 	if value >= m.value {
 		return nil
@@ -83,7 +81,7 @@ func (m *mark) lower(value uint64) error {
 	return m.file.Sync()
 }
 
-// reached checks that the log goes as far as was acknowledged.
+// reached checks that the log reaches the last acknowledged write.
 func (m *mark) reached(value uint64) error {
 	if value < m.value {
 		return fmt.Errorf("write %d was acknowledged and the log ends at %d: %w", m.value, value, errDamaged)

@@ -12,32 +12,31 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// pebbleShelf keeps a log in Pebble. An append is one batch, synced to Pebble's
-// own log. Entries come in order, so tables do not overlap and move down the tree
-// without being merged. A prefix goes by one range tombstone; once that is flushed
-// the tables it covers are dropped whole.
-type pebbleShelf struct {
+// pebbleBackend keeps a log in Pebble. An append is one batch, synced to Pebble's own log. Entries come in
+// order, so tables do not overlap and move down the tree without being merged. A prefix is deleted by one
+// range tombstone; once that is flushed, the tables it covers are dropped as a whole.
+type pebbleBackend struct {
 	db  *pebble.DB
-	dir string // a directory on the disk that it is on
+	dir string // a directory on the same disk
 
 	mu     sync.Mutex
-	failed error // what Pebble says went wrong behind a call that answered nil
+	failed error // an error that Pebble reported only to its logger or listener
 }
 
-// Limits of one Pebble log. The memtable is small because a node may hold many
-// logs, and because what was cut takes space until the memtable with its tombstone
-// is flushed; the cache because raft reads a log front to back.
+// These constants bound one Pebble log. The memtable is small because a node may hold many logs, and because
+// deleted entries take space until the memtable with their tombstone is flushed. The cache is small because
+// raft reads a log front to back.
 const (
 	pebbleMemTable = 4 << 20
 	pebbleCache    = 1 << 20
 	pebbleFiles    = 100
-	// pebbleReserve is left free on the disk. Where Pebble cannot begin its next
-	// log file it ends the process, with all other groups in it.
+	// pebbleReserve is left free on the disk. If Pebble cannot start its next log file, it ends the process
+	// with all its other groups.
 	pebbleReserve = 4 * pebbleMemTable
 )
 
-func openPebble(f *Factory, h *home) (Store, error) {
-	p := &pebbleShelf{dir: h.dir}
+func openPebble(f *Factory, h *logDir) (Store, error) {
+	p := &pebbleBackend{dir: h.dir}
 	cache := pebble.NewCache(pebbleCache)
 	defer cache.Unref() // the DB has its own reference
 	dir, disk := filepath.Join(h.dir, "pebble"), f.disk
@@ -54,7 +53,7 @@ func openPebble(f *Factory, h *home) (Store, error) {
 	return keyed(h, p)
 }
 
-func (p *pebbleShelf) options(cache *pebble.Cache, disk vfs.FS, logger hclog.Logger) *pebble.Options {
+func (p *pebbleBackend) options(cache *pebble.Cache, disk vfs.FS, logger hclog.Logger) *pebble.Options {
 	o := &pebble.Options{
 		FS:                          disk,
 		Cache:                       cache,
@@ -71,11 +70,11 @@ func (p *pebbleShelf) options(cache *pebble.Cache, disk vfs.FS, logger hclog.Log
 			},
 		},
 	}
-	o.Experimental.FileCacheShards = 1 // each keeps a goroutine
+	o.Experimental.FileCacheShards = 1 // each shard keeps a goroutine
 	return o
 }
 
-func (p *pebbleShelf) fail(err error) {
+func (p *pebbleBackend) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.failed == nil {
@@ -83,22 +82,22 @@ func (p *pebbleShelf) fail(err error) {
 	}
 }
 
-func (p *pebbleShelf) failure() error {
+func (p *pebbleBackend) failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed
 }
 
-// write answers what Pebble could only log, too: it takes a commit that failed
-// for the end of the process, and returns nil when its logger does not end it.
-func (p *pebbleShelf) write(b *batch) (err error) {
-	if err := errors.Join(p.failure(), room(p.dir, pebbleReserve)); err != nil {
+// write also returns errors that Pebble only logs: Pebble expects a failed commit to end the process, and
+// returns nil if its logger does not end it.
+func (p *pebbleBackend) write(b *batch) (err error) {
+	if err := errors.Join(p.failure(), checkSpace(p.dir, pebbleReserve)); err != nil {
 		return err
 	}
 	w := p.db.NewBatch()
 	defer func() { err = errors.Join(err, w.Close()) }()
 	if b.from != 0 {
-		if err := w.DeleteRange(entryKey(b.from), after(entryKey(b.to)), nil); err != nil {
+		if err := w.DeleteRange(entryKey(b.from), nextKey(entryKey(b.to)), nil); err != nil {
 			return err
 		}
 	}
@@ -113,10 +112,10 @@ func (p *pebbleShelf) write(b *batch) (err error) {
 	return p.failure()
 }
 
-// after is the key right behind another.
-func after(key []byte) []byte { return append(slices.Clip(key), 0) }
+// nextKey returns the smallest key above key.
+func nextKey(key []byte) []byte { return append(slices.Clip(key), 0) }
 
-func (p *pebbleShelf) get(key []byte) ([]byte, error) {
+func (p *pebbleBackend) get(key []byte) ([]byte, error) {
 	value, closer, err := p.db.Get(key)
 	if errors.Is(err, pebble.ErrNotFound) {
 		return nil, nil
@@ -127,7 +126,7 @@ func (p *pebbleShelf) get(key []byte) ([]byte, error) {
 	return append([]byte{}, value...), closer.Close()
 }
 
-func (p *pebbleShelf) entries(visit func(uint64, []byte) error) (err error) {
+func (p *pebbleBackend) entries(visit func(uint64, []byte) error) (err error) {
 	it, err := p.db.NewIter(&pebble.IterOptions{LowerBound: []byte{entryPrefix}, UpperBound: []byte{entryPrefix + 1}})
 	if err != nil {
 		return err
@@ -148,17 +147,16 @@ func (p *pebbleShelf) entries(visit func(uint64, []byte) error) (err error) {
 	return it.Error()
 }
 
-// cut flushes the tombstone: while it is in memory no table can be dropped, and a
-// log that is cut and then idle would stay as large as it was.
-func (p *pebbleShelf) cut() error {
+// reclaim flushes the tombstone. While it is in memory no table can be dropped, and a log that is truncated
+// and then idle would keep its size.
+func (p *pebbleBackend) reclaim() error {
 	_, err := p.db.AsyncFlush()
 	return err
 }
 
-func (p *pebbleShelf) close() error { return p.db.Close() }
+func (p *pebbleBackend) close() error { return p.db.Close() }
 
-// pebbleLogger takes Pebble's last words for the end of the log and not of the
-// process.
+// pebbleLogger makes a fatal message of Pebble end the log and not the process.
 type pebbleLogger struct {
 	hclog.Logger
 	fail func(error)
@@ -177,9 +175,8 @@ func (l pebbleLogger) Fatalf(format string, args ...any) {
 	l.fail(err)
 }
 
-// unsyncedLogs is a disk on which Pebble's own log is written and left to the
-// operating system. Pebble's own way not to sync leaves a write in the memory of
-// the process for a while, where a kill takes it away.
+// unsyncedLogs is a disk that leaves the syncs of Pebble's own log to the operating system. Pebble's own
+// option not to sync keeps a write in the process's memory for a while, where a kill loses it.
 type unsyncedLogs struct{ vfs.FS }
 
 func (u unsyncedLogs) Create(name string, category vfs.DiskWriteCategory) (vfs.File, error) {

@@ -20,20 +20,19 @@ import (
 
 var powerSeeds = flag.Uint64("power.seeds", 40, "histories in TestPowerFails")
 
-// sector is what a disk writes whole or not at all.
+// sector is the unit that a disk writes as a whole or not at all.
 const sector = 512
 
-// volatile is a disk of raft-wal's that knows what a failure of power may take from
-// it: of what no sync has followed any sectors, in any order, and the names of files
-// that no sync has followed since they were made. What else lies in the directory is
-// written and synced by others.
+// volatile is a disk for raft-wal that simulates a power failure. The failure may lose any sectors of writes
+// that no sync followed, in any order, and the names of files whose creation no sync followed. The other
+// files of the directory are written and synced by other code.
 type volatile struct {
 	types.VFS
 	dir string
 
 	mu    sync.Mutex
 	files map[string]*volatileFile
-	calls int    // of those that change something, until fails is called
+	calls int    // number of changing calls until fails is called
 	fails func() // with mu held
 }
 
@@ -42,7 +41,7 @@ type volatileFile struct {
 	disk   *volatile
 	synced []byte
 	since  []change // in order
-	made   bool     // by who has it open: its first sync is also one of the directory
+	made   bool     // the opener created it: its first sync also syncs the directory
 	named  bool
 }
 
@@ -66,7 +65,7 @@ func (d *volatile) Create(dir, name string, size uint64) (types.WritableFile, er
 	return d.files[name], nil
 }
 
-// OpenWriter knows the file, if it was made here.
+// OpenWriter opens a file that may have been created through this disk.
 func (d *volatile) OpenWriter(dir, name string) (types.WritableFile, error) {
 	f, err := d.VFS.OpenWriter(dir, name)
 	if err != nil {
@@ -98,7 +97,7 @@ func (d *volatile) SyncDir(string) error {
 	return nil
 }
 
-// SyncData keeps what is in a file, and not its name.
+// SyncData makes a file's content durable, and not its name.
 func (d *volatile) SyncData(f types.WritableFile) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,8 +114,8 @@ func (d *volatile) Delete(dir, name string) error {
 	return d.VFS.Delete(dir, name)
 }
 
-// called counts down to the failure. It is not called for the making of a file: the
-// library makes the next segment behind our back.
+// called counts down to the failure. It is not called when a file is created, because the library creates the
+// next segment in the background.
 func (d *volatile) called() {
 	if d.calls--; d.calls == 0 {
 		d.fails()
@@ -146,8 +145,7 @@ func (f *volatileFile) keep() {
 
 func (f *volatileFile) Stat() (os.FileInfo, error) { return f.WritableFile.(statted).Stat() }
 
-// left is the file with the first so many changes of each sector, of all that there
-// were.
+// left returns the file with only the first changes of each sector; of chooses how many of them.
 func (f *volatileFile) left(of func(changes int) int) []byte {
 	size := int64(len(f.synced))
 	for _, c := range f.since {
@@ -168,13 +166,13 @@ func (f *volatileFile) left(of func(changes int) int) []byte {
 	return content
 }
 
-// survives writes to a directory what is there after a failure of power.
+// survives writes the directory that a power failure leaves to to.
 func (d *volatile) survives(t *testing.T, r *rand.Rand, to string) {
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
 		t.Error(err)
 	}
-	luck := r.IntN(3) // all that was not synced is lost, or all is there, or some
+	luck := r.IntN(3) // all unsynced writes are lost, or none, or some
 	of := func(n int) int { return [3]int{0, n, r.IntN(n + 1)}[luck] }
 	for _, e := range entries {
 		f := d.files[e.Name()]
@@ -187,7 +185,7 @@ func (d *volatile) survives(t *testing.T, r *rand.Rand, to string) {
 			case 0:
 				continue
 			case 1:
-				content = nil // nor has it a size
+				content = nil // its size is lost too
 			}
 		}
 		if err == nil {
@@ -199,7 +197,7 @@ func (d *volatile) survives(t *testing.T, r *rand.Rand, to string) {
 	}
 }
 
-// powered is a log on a volatile disk, and what it has promised.
+// powered is a log on a volatile disk, and the writes that it has acknowledged.
 type powered struct {
 	*testing.T
 	*rand.Rand
@@ -208,15 +206,15 @@ type powered struct {
 	said
 }
 
-// said is what a log has promised: entries above cut, up to last, are there; those up
-// to under may be, for what writes or deletes them is under way.
+// said records the acknowledged state of a log: the entries above cut, up to last, must be there. Those up to
+// under may be, because a write or deletion of them was in flight.
 type said struct {
 	cut, last, under uint64
 	entries          map[uint64]*raft.Log
 	term             uint64
 }
 
-// open opens the log and holds it to what was said.
+// open opens the log and checks it against the acknowledged state.
 func (p *powered) open(disk *volatile) {
 	p.Helper()
 	p.disk = disk
@@ -225,7 +223,7 @@ func (p *powered) open(disk *volatile) {
 		p.Fatal(err)
 	}
 	p.Store = s
-	last := max(lastOf(p.T, s), p.cut) // an empty log has none
+	last := max(lastOf(p.T, s), p.cut) // an empty log has no last entry
 	if last < p.last || last > max(p.last, p.under) {
 		p.Fatalf("the log ends at %d; %d were acknowledged, and %d under way", last, p.last, p.under)
 	}
@@ -242,13 +240,13 @@ func (p *powered) open(disk *volatile) {
 	p.last, p.under = last, last
 }
 
-// step does something, and says what of it may be there and what is.
+// step makes one change and records the state before and after its acknowledgement.
 func (p *powered) step() {
 	p.Helper()
 	var err error
 	switch n := p.IntN(20); {
 	case n < 2:
-		p.term++ // it lies with a library that syncs by itself
+		p.term++ // a library that syncs on its own stores it
 		err = p.SetUint64([]byte("term"), p.term)
 	case n == 2:
 		p.cut = max(p.cut, p.last-min(p.last, p.Uint64N(40)))
@@ -261,7 +259,7 @@ func (p *powered) step() {
 		batch := logs(p.last+1, p.last+1+p.Uint64N(5), p.term+p.Uint64N(100))
 		for _, l := range batch {
 			switch p.IntN(8) {
-			case 0: // as it is, 4 KiB
+			case 0: // unchanged, 4 KiB
 			case 1:
 				l.Data = bytes.Repeat([]byte{byte(l.Term)}, largeWrite+p.IntN(largeWrite))
 			default:
@@ -278,9 +276,9 @@ func (p *powered) step() {
 	}
 }
 
-// Whatever a failure of power leaves of what was not synced, all that was acknowledged
-// is there, nothing that was deleted, and the log goes on; also when the process had
-// died before, and the next one went on with what the system still had in memory.
+// TestPowerFails checks that after a power failure every acknowledged entry is there, no deleted one is, and
+// the log continues. The process may have crashed before the power failure, and the next one continued with
+// the content of the system's memory.
 func TestPowerFails(t *testing.T) {
 	t.Parallel()
 	for seed := range *powerSeeds {
@@ -296,8 +294,8 @@ func TestPowerFails(t *testing.T) {
 	}
 }
 
-// until works on the log until the power fails in some write or sync, and goes on with
-// what that leaves in the directory.
+// until works on the log until the power fails in a write or sync, and continues with the directory that the
+// failure leaves.
 func (p *powered) until(to string) {
 	var left *said
 	p.disk.mu.Lock()

@@ -9,9 +9,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// A segment that is full is replaced behind the append that filled it. A deletion
-// that comes at once must not get in between: here each entry fills a segment, and
-// nothing is synced that would give the replacement time.
+// TestDeleteRightBehindAppend deletes right after the append that fills a segment, while the library replaces
+// the segment. Each entry fills a segment, and nothing is synced, so that the replacement gets no extra time.
 func TestDeleteRightBehindAppend(t *testing.T) {
 	t.Parallel()
 	for _, kind := range Kinds() {
@@ -21,7 +20,7 @@ func TestDeleteRightBehindAppend(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = s.Close() }) // unless the test has
+		t.Cleanup(func() { _ = s.Close() }) // unless the test has closed it
 		full := bytes.Repeat([]byte("full"), MinSegmentBytes/4)
 		var last uint64
 		for range 30 {
@@ -44,12 +43,11 @@ func TestDeleteRightBehindAppend(t *testing.T) {
 	}
 }
 
-// The process or the machine dies when a segment is full and the next one is not
-// there yet, or in the very append that fills it. The log goes on, with all that was
-// acknowledged, however often it is opened.
+// TestDeathInARotation crashes while a segment is full and the next one does not exist yet, or in the append
+// that fills it. The log must continue with every acknowledged entry, however often it is opened.
 func TestDeathInARotation(t *testing.T) {
 	t.Parallel()
-	for _, held := range []uint64{0, 3} { // the append that fills it is the first one, or the fourth
+	for _, held := range []uint64{0, 3} { // the first append fills it, or the fourth
 		for name, missing := range map[string]int{"none": 0, "the commit": 8, "half of the index": 20, "most": MinSegmentBytes - 1000} {
 			dir := t.TempDir()
 			s := open(t, dir, WAL)

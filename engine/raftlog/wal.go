@@ -19,34 +19,32 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// walStore is hashicorp/raft-wal with its edges taken off. Left to itself the
-// library leaves its metadata store open when it is closed, and opening it again
-// in the same process waits for ever, as does opening a directory in use; it
-// serves entries of the tail segment that were deleted; a read may find its file
-// closed by a deletion that began meanwhile; a tail that was cut short cannot be
-// read once the log is opened again; a deletion right behind the append that fills a
-// segment ruins the log; after a crash before a full segment was replaced it takes no
-// append ever again; and it goes on after a failed write, with offsets of entries
-// that are not there.
+// walStore is hashicorp/raft-wal with workarounds for its defects. The library on its own leaves its metadata
+// store open when it is closed, and opening it again in the same process waits for ever, as does opening a
+// directory in use. It returns entries of the tail segment that were deleted. A read may find its file closed
+// by a concurrent deletion. A tail that was truncated cannot be read once the log is opened again. A deletion
+// right after the append that fills a segment destroys the log. After a crash before a full segment was
+// replaced, no append ever succeeds again. And it continues after a failed write, with offsets of entries
+// that do not exist.
 type walStore struct {
-	*home // its mark is the newest acknowledged index
+	*logDir // its mark is the newest acknowledged index
 	*wal.WAL
 	meta  *metadata
-	votes *mark // the newest acknowledged number of a stable value
-	// cutting is held to delete, and shared to read.
-	cutting sync.RWMutex
+	votes *mark // the newest acknowledged write number of a stable value
+	// deleteMu is locked to delete, and shared to read.
+	deleteMu sync.RWMutex
 
-	writing sync.Mutex // held to write anything; guards failed and meta.newest
+	writeMu sync.Mutex // held for every write; guards failed and meta.newest
 	failed  error
 }
 
-// filer opens segments. One that was the tail when its end was deleted, or in a crash,
-// counts as sealed but has no index at its end, or none to trust: what a tail is
-// recovered by rebuilds it.
+// filer opens segments. A segment whose end was deleted while it was the tail, or that was the tail in a
+// crash, counts as sealed but has no index at its end, or none that can be trusted. Recovering it as a tail
+// rebuilds the index.
 //
-// The library takes any codec and then names its own in each new segment, which
-// it refuses when the log is opened again. So segments are given the right one
-// here, and so is what it remembers of them in metadata.
+// The library accepts any codec, but records its own in each new segment, and refuses the segment when the
+// log is opened again. So filer sets the right codec in segments, and metadata sets it in the library's
+// records of them.
 type filer struct{ *segment.Filer }
 
 func (f filer) Create(info types.SegmentInfo) (types.SegmentWriter, error) {
@@ -67,12 +65,12 @@ func (f filer) Open(info types.SegmentInfo) (types.SegmentReader, error) {
 	return f.Filer.Open(info)
 }
 
-// metadata is the library's, in a bolt file, read before it is opened.
+// metadata wraps the library's metadata store, a bolt file that is checked before it is opened.
 type metadata struct {
 	metadb.BoltMetaDB
 	filer        filer
 	segmentBytes int
-	newest       uint64 // the highest number of a stable value
+	newest       uint64 // the highest write number of a stable value
 }
 
 func (m *metadata) Load(dir string) (state types.PersistentState, err error) {
@@ -100,10 +98,9 @@ func (m *metadata) Load(dir string) (state types.PersistentState, err error) {
 	return m.finishRotation(state)
 }
 
-// finishRotation begins the segment after a tail that a crash has left with an index
-// at its end, or with a torn one: the library refuses to append to such a tail, and
-// begins a segment only behind an append. Where nothing of the tail was ever
-// committed the new segment takes its place. The index is not trusted: see filer.
+// finishRotation starts the segment after a tail that a crash has left with a complete or torn index at its
+// end. The library refuses to append to such a tail, and starts a segment only after an append. If nothing of
+// the tail was ever committed, the new segment replaces it. The index is not trusted (see filer).
 func (m *metadata) finishRotation(state types.PersistentState) (types.PersistentState, error) {
 	before := len(state.Segments) - 1
 	if before < 0 || !state.Segments[before].SealTime.IsZero() {
@@ -112,7 +109,7 @@ func (m *metadata) finishRotation(state types.PersistentState) (types.Persistent
 	tail := state.Segments[before]
 	file, err := m.filer.RecoverTail(tail)
 	if errors.Is(err, fs.ErrNotExist) {
-		return state, nil // the library makes it
+		return state, nil // the library creates it
 	}
 	if err != nil {
 		return state, err
@@ -138,8 +135,8 @@ func (m *metadata) finishRotation(state types.PersistentState) (types.Persistent
 	return state, m.CommitState(state)
 }
 
-// walDisk is what the library keeps segments on. It can also make durable the names in a
-// directory, and of a file what was written without what the file system notes of that.
+// walDisk is the file system for the library's segments. It can also sync the names in a directory, and sync
+// the content of a file without the file system's metadata.
 type walDisk interface {
 	types.VFS
 	SyncDir(dir string) error
@@ -150,7 +147,7 @@ type systemDisk struct{ *walfs.FS }
 
 func (systemDisk) SyncDir(dir string) error { return durable.SyncDir(dir) }
 
-func openWAL(f *Factory, h *home) (_ Store, err error) {
+func openWAL(f *Factory, h *logDir) (_ Store, err error) {
 	files := f.files
 	if files == nil {
 		files = systemDisk{walfs.New()}
@@ -160,7 +157,7 @@ func openWAL(f *Factory, h *home) (_ Store, err error) {
 		kept = unsynced{files}
 	}
 	segments := filer{segment.NewFiler(h.dir, kept)}
-	s := &walStore{home: h, meta: &metadata{filer: segments, segmentBytes: f.segmentBytes()}}
+	s := &walStore{logDir: h, meta: &metadata{filer: segments, segmentBytes: f.segmentBytes()}}
 	if s.votes, err = openMark(h.dir, voteFile, false); err != nil {
 		return nil, err
 	}
@@ -184,8 +181,8 @@ func openWAL(f *Factory, h *home) (_ Store, err error) {
 }
 
 func (s *walStore) GetLog(index uint64, log *raft.Log) error {
-	s.cutting.RLock()
-	defer s.cutting.RUnlock()
+	s.deleteMu.RLock()
+	defer s.deleteMu.RUnlock()
 	first, err := s.FirstIndex()
 	if err != nil {
 		return err
@@ -208,14 +205,14 @@ func (s *walStore) GetLog(index uint64, log *raft.Log) error {
 
 func (s *walStore) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
-// StoreLogs looks for gaps before anything is written: the library would have
-// some of the batch in its buffer by then.
+// StoreLogs checks for gaps before anything is written, because the library would already have part of the
+// batch in its buffer.
 func (s *walStore) StoreLogs(logs []*raft.Log) error {
 	if len(logs) == 0 {
 		return nil
 	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
 	last, err := s.LastIndex()
 	if err != nil {
 		return err
@@ -235,8 +232,8 @@ func (s *walStore) StoreLogs(logs []*raft.Log) error {
 }
 
 func (s *walStore) DeleteRange(from, to uint64) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
 	first, err := s.FirstIndex()
 	if err != nil {
 		return err
@@ -250,7 +247,7 @@ func (s *walStore) DeleteRange(from, to uint64) error {
 		return nil
 	}
 	if from != first && to != last {
-		return errMiddle(from, to, span{first, last})
+		return errMiddle(from, to, indexRange{first, last})
 	}
 	return s.write(func() error {
 		left := last
@@ -263,25 +260,25 @@ func (s *walStore) DeleteRange(from, to uint64) error {
 		if err := s.mark.lower(left); err != nil {
 			return err
 		}
-		s.settled(last)
-		s.cutting.Lock()
-		defer s.cutting.Unlock()
+		s.awaitRotation(last)
+		s.deleteMu.Lock()
+		defer s.deleteMu.Unlock()
 		return s.WAL.DeleteRange(from, to)
 	})
 }
 
-// settled waits until the segment after a full one is there. The library makes it
-// on a goroutine of its own, which an append waits for and a deletion does not: one
-// that makes a new segment meanwhile has this one sealed, while it is empty, and
-// the log goes on from index 1. So we ask for an append that cannot be; it waits,
-// and then is refused for the gap before anything is written.
-func (s *walStore) settled(last uint64) {
+// awaitRotation waits until the segment after a full one exists. The library creates it on a goroutine of its
+// own. An append waits for that goroutine, but a deletion does not: a deletion that creates a new segment at
+// the same time makes the library seal this one while it is empty, and the log continues from index 1. So
+// awaitRotation makes an append that must fail: it waits for the goroutine and is then refused for its gap
+// before anything is written.
+func (s *walStore) awaitRotation(last uint64) {
 	_ = s.WAL.StoreLogs([]*raft.Log{{Index: last + 2}})
 }
 
 func (s *walStore) Set(name, value []byte) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
 	return s.write(func() error {
 		if err := s.WAL.Set(name, stableRecord(s.meta.newest+1, value)); err != nil {
 			return err
@@ -307,7 +304,7 @@ func (s *walStore) GetUint64(name []byte) (uint64, error) {
 	return number(s, name)
 }
 
-// write makes the first error the last write.
+// write runs f unless an earlier write has failed, and remembers its error.
 func (s *walStore) write(f func() error) error {
 	if s.failed != nil {
 		return errFailed(s.failed)
@@ -316,20 +313,20 @@ func (s *walStore) write(f func() error) error {
 	return s.failed
 }
 
-// Size counts the metadata too, which stays at some tens of kilobytes.
+// Size includes the metadata, which stays at some tens of kilobytes.
 func (s *walStore) Size() (int64, error) { return s.size() }
 
 func (s *walStore) Close() error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
+	s.writeMu.Lock()
+	defer s.writeMu.Unlock()
 	if s.failed == nil {
 		s.failed = errClosed
 	}
-	return errors.Join(s.WAL.Close(), s.meta.Close(), s.votes.Close(), s.home.close())
+	return errors.Join(s.WAL.Close(), s.meta.Close(), s.votes.Close(), s.logDir.close())
 }
 
-// unsynced is a disk whose files are written and left to the operating system.
-// Segments are still named durably, by a transaction of the metadata.
+// unsynced is a disk that leaves the syncs of file contents to the operating system. The names of segments
+// are still durable, through a transaction of the metadata.
 type unsynced struct{ types.VFS }
 
 func (u unsynced) Create(dir, name string, size uint64) (types.WritableFile, error) {

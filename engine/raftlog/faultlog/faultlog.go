@@ -1,6 +1,5 @@
-// Package faultlog makes a log store slow, full or faulty, on purpose and for
-// tests: it goes around the real one by raftlog.Factory.Wrap. It owns no files. It
-// may import raftlog and hashicorp/raft.
+// Package faultlog makes a log store slow, full or faulty, for tests. It wraps the real store through
+// raftlog.Factory.Wrap. It owns no files. It may import raftlog and hashicorp/raft.
 package faultlog
 
 import (
@@ -13,49 +12,45 @@ import (
 	"github.com/corvo/corvo/engine/raftlog"
 )
 
-// What a fault looks like to the caller.
+// These are the errors of injected faults.
 var (
 	ErrInjected = errors.New("injected fault of the log")
 	ErrDiskFull = errors.New("injected fault of the log: no space left on device")
 )
 
-// Faults is what goes wrong with the stores it is wrapped around, from now on. The
-// zero value lets everything through. It may be changed at any time by anybody,
-// and waits with time.Sleep, so that in a synctest bubble a slow disk costs
-// nothing.
+// Faults injects faults into the stores that it wraps. The zero value injects none. Its methods may be called
+// at any time and from any goroutine. It waits with time.Sleep, so that a slow disk costs nothing in a
+// synctest bubble.
 //
-// As every Store does, one that has failed a write fails all those that follow;
-// opening the log again makes a new one that starts well.
+// Like every Store, a wrapped one refuses all writes after a failed one. Opening the log again gives a store
+// without that failure.
 type Faults struct {
 	mu      sync.Mutex
 	delay   time.Duration
 	full    bool
-	appends int // how many more pass before one fails; 0 = none fails
+	appends int // appends until the one that fails; 0 = none fails
 	syncs   int
 	reads   int
 }
 
-// Wrap is for raftlog.Factory.Wrap.
+// Wrap wraps a store; use it as raftlog.Factory.Wrap.
 func (f *Faults) Wrap(s raftlog.Store) raftlog.Store { return &store{Store: s, faults: f} }
 
-// Delay makes each StoreLogs take that much longer.
+// Delay makes each StoreLogs take d longer.
 func (f *Faults) Delay(d time.Duration) { f.set(func() { f.delay = d }) }
 
-// FillDisk makes all writes fail with ErrDiskFull, and nothing of them is written;
-// false makes room again.
+// FillDisk makes all writes fail with ErrDiskFull, with nothing written; false ends the fault.
 func (f *Faults) FillDisk(full bool) { f.set(func() { f.full = full }) }
 
-// FailAppend makes the n-th StoreLogs from now (1 = the next) fail with
-// ErrInjected. Nothing of it is written. 0 = none.
+// FailAppend makes the n-th StoreLogs from now (1 = the next) fail with ErrInjected, with nothing written. 0
+// = none.
 func (f *Faults) FailAppend(n int) { f.set(func() { f.appends = n }) }
 
-// FailSync makes the n-th StoreLogs from now (1 = the next) fail with ErrInjected
-// although all of it is written: an fsync that fails says no more than that. 0 =
-// none.
+// FailSync makes the n-th StoreLogs from now (1 = the next) fail with ErrInjected although everything is
+// written, because a failed fsync says nothing about the content of the disk. 0 = none.
 func (f *Faults) FailSync(n int) { f.set(func() { f.syncs = n }) }
 
-// FailRead makes the n-th GetLog from now (1 = the next) fail with ErrInjected. 0 =
-// none.
+// FailRead makes the n-th GetLog from now (1 = the next) fail with ErrInjected. 0 = none.
 func (f *Faults) FailRead(n int) { f.set(func() { f.reads = n }) }
 
 func (f *Faults) set(change func()) {
@@ -64,7 +59,7 @@ func (f *Faults) set(change func()) {
 	change()
 }
 
-// due counts n down and tells when it is at its end.
+// due counts n down and reports whether it has reached zero.
 func due(n *int) bool {
 	if *n == 0 {
 		return false
@@ -106,7 +101,7 @@ func (f *Faults) onRead() error {
 	return nil
 }
 
-// store passes on what no fault is about.
+// store wraps a Store and injects the faults.
 type store struct {
 	raftlog.Store
 	faults *Faults
@@ -115,7 +110,7 @@ type store struct {
 	failed error
 }
 
-// write runs one write unless another has failed.
+// write runs f unless an earlier write has failed.
 func (s *store) write(f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

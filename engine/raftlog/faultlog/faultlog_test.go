@@ -20,13 +20,13 @@ func open(t *testing.T, dir string, faults *faultlog.Faults) raftlog.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() }) // those that were not closed by their test
+	t.Cleanup(func() { _ = s.Close() }) // tests may have closed it
 	return s
 }
 
 func entry(index uint64) *raft.Log { return &raft.Log{Index: index, Term: 1, Data: []byte("data")} }
 
-// appendUntil appends until it fails with want, and answers what worked before.
+// appendUntil appends until an append fails with want, and returns the number of acknowledged entries.
 func appendUntil(t *testing.T, s raftlog.Store, want error) (acknowledged uint64) {
 	t.Helper()
 	for i := uint64(1); i < 100; i++ {
@@ -126,7 +126,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// A slow disk is slow in the time of the bubble.
+// TestDelay checks that a slow disk takes time in the bubble.
 func TestDelay(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,14 +12,12 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// boltTimeout is how long bolt waits for its own lock on a file. The directory is
-// locked by us before, so that lock can only be one that bolt has lost track of,
-// and without a limit it waits for ever.
+// boltTimeout bounds bolt's wait for its own lock on a file. The directory is already locked by this process,
+// so the lock can only be one that bolt has lost track of, and bolt would wait for it for ever.
 const boltTimeout = time.Second
 
-// guarded turns what bbolt does with a page that makes no sense, or with a file
-// that is shorter than it was mapped, into an error: it panics or reads memory
-// that is not there.
+// guarded turns a crash of bbolt into an error. On an invalid page, or a file shorter than its mapping, bbolt
+// panics or reads memory that is not mapped.
 func guarded(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -30,10 +28,9 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// checkBolt reads a bolt file from end to end before it is opened to be written.
-// Opening counts free pages on a goroutine of the library's own, and where the tree
-// is damaged that one panics: nobody can guard it, and the process ends. visit sees
-// every pair on the way; nil = nobody does.
+// checkBolt reads a whole bolt file before it is opened for writing. Opening counts free pages on a goroutine
+// of the library, which panics if the tree is damaged; no caller can recover that panic, so the process would
+// end. checkBolt calls visit for every pair; nil is not called.
 func checkBolt(path string, visit func(bucket string, value []byte) error) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -51,7 +48,7 @@ func checkBolt(path string, visit func(bucket string, value []byte) error) error
 func walkBolt(tx *bbolt.Tx, visit func(bucket string, value []byte) error) error {
 	return tx.ForEach(func(name []byte, bucket *bbolt.Bucket) error {
 		return bucket.ForEach(func(key, value []byte) error {
-			// Going from page to page does not look at the keys above them.
+			// Iterating over the pages does not check the keys in the pages above them.
 			if found := bucket.Get(key); !bytes.Equal(found, value) {
 				return fmt.Errorf("a key of %d bytes is not found where it lies: %w", len(key), errDamaged)
 			}

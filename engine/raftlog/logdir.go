@@ -13,30 +13,29 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// home is a log's directory, while it is ours: locked, known to be of one kind,
-// and with the mark of what was acknowledged in it.
-type home struct {
+// logDir is an open log directory: locked, of a known kind, and with the mark of the acknowledged writes.
+type logDir struct {
 	dir  string
 	kind Kind
 	lock io.Closer
 	mark *mark
 }
 
-// kindFile holds the kind a directory was first opened with.
+// kindFile records the kind with which a directory was first opened.
 const kindFile = "KIND"
 
-func openHome(dir string, kind Kind, noSync bool) (_ *home, err error) {
+func openLogDir(dir string, kind Kind, noSync bool) (_ *logDir, err error) {
 	if err := durable.MakeDir(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the log directory: %w", err)
 	}
-	h := &home{dir: dir, kind: kind}
+	h := &logDir{dir: dir, kind: kind}
 	if h.lock, err = durable.Lock(dir); err != nil {
 		if errors.Is(err, durable.ErrInUse) {
 			return nil, api.Errorf(api.Conflict, "the log in %s is %w", dir, durable.ErrInUse)
 		}
 		return nil, fmt.Errorf("the log in %s: %w", dir, err)
 	}
-	if err = h.claim(); err == nil {
+	if err = h.recordKind(); err == nil {
 		h.mark, err = openMark(dir, markFile, noSync)
 	}
 	if err != nil {
@@ -45,14 +44,13 @@ func openHome(dir string, kind Kind, noSync bool) (_ *home, err error) {
 	return h, nil
 }
 
-// claim makes the directory one of h's kind for ever, or refuses if it is one of
-// another kind already.
-func (h *home) claim() error {
+// recordKind records h's kind in a new directory. It refuses a directory of another kind.
+func (h *logDir) recordKind() error {
 	path := filepath.Join(h.dir, kindFile)
 	data, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := h.empty(); err != nil {
+		if err := h.checkEmpty(); err != nil {
 			return err
 		}
 		return durable.WriteFile(path, []byte(h.kind+"\n"), 0o644)
@@ -65,9 +63,8 @@ func (h *home) claim() error {
 	return nil
 }
 
-// empty refuses a directory with files of somebody else in it. What a crash in
-// claim leaves is ours.
-func (h *home) empty() error {
+// checkEmpty refuses a directory with foreign files. Files that a crash in recordKind leaves are allowed.
+func (h *logDir) checkEmpty() error {
 	files, err := os.ReadDir(h.dir)
 	if err != nil {
 		return err
@@ -80,9 +77,9 @@ func (h *home) empty() error {
 	return nil
 }
 
-// size is the bytes that the files of the directory and those below it take on
-// disk. Files come and go meanwhile.
-func (h *home) size() (int64, error) {
+// size returns the bytes that the files of the directory and its subdirectories take on disk. Files may come
+// and go at the same time.
+func (h *logDir) size() (int64, error) {
 	var total int64
 	err := filepath.WalkDir(h.dir, func(_ string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -99,13 +96,13 @@ func (h *home) size() (int64, error) {
 	return total, err
 }
 
-func (h *home) close() error { return errors.Join(h.mark.Close(), h.lock.Close()) }
+func (h *logDir) close() error { return errors.Join(h.mark.Close(), h.lock.Close()) }
 
-// errDiskFull is a write refused by room.
+// errDiskFull is wrapped by the errors of checkSpace.
 var errDiskFull = errors.New("the disk is full: make room")
 
-// room refuses what is written on a disk that has less than reserve left.
-func room(dir string, reserve int64) error {
+// checkSpace refuses a write if the disk has less than reserve bytes left.
+func checkSpace(dir string, reserve int64) error {
 	free, err := freeBytes(dir)
 	if err == nil && free < reserve {
 		err = fmt.Errorf("%w: %s has %d bytes left, %d are kept free", errDiskFull, dir, free, reserve)
