@@ -17,15 +17,15 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// maxAnswerBytes bounds an answer that is not a stream.
+// maxAnswerBytes limits a response that is not a stream.
 const maxAnswerBytes = 4 << 20
 
-// Report tells the control plane where this host stands.
+// Report sends a report of this host to the control plane.
 func (m *Member) Report(ctx context.Context, r Report) error {
 	return m.call(ctx, http.MethodPost, ReportPath, r, nil)
 }
 
-// LastUsage is how far the control plane has applied a source's usage.
+// LastUsage returns the number up to which the control plane has applied the usage of a source.
 func (m *Member) LastUsage(ctx context.Context, s billing.Source) (uint64, error) {
 	query := url.Values{"namespace": {s.Namespace}, "stream": {s.Stream}, "incarnation": {s.Incarnation}}
 	var a UsageAnswer
@@ -33,24 +33,24 @@ func (m *Member) LastUsage(ctx context.Context, s billing.Source) (uint64, error
 	return a.Last, err
 }
 
-// SendUsage delivers a frame and answers how far the source's usage is applied
-// then. When the outcome is not known it may be sent again: a frame counts once.
+// SendUsage delivers a frame and returns the number up to which the usage of the source is applied then.
+// After an error the caller may send the frame again, because the control plane counts a frame once.
 func (m *Member) SendUsage(ctx context.Context, f billing.Frame) (uint64, error) {
 	var a UsageAnswer
 	err := m.call(ctx, http.MethodPost, UsagePath, f, &a)
 	return a.Last, err
 }
 
-// SetUsageAside delivers a frame that SendUsage refused, of a namespace that is being
-// deleted. The control plane applies it if it can, and keeps it aside otherwise.
+// SetUsageAside delivers a frame that SendUsage refused, of a namespace that is being deleted. The
+// control plane applies it if it can, and otherwise sets it aside.
 func (m *Member) SetUsageAside(ctx context.Context, f billing.Frame) (uint64, error) {
 	var a UsageAnswer
 	err := m.call(ctx, http.MethodPost, AsidePath, f, &a)
 	return a.Last, err
 }
 
-// call sends one request with the service token. Every error is an *api.Error: the
-// control plane's own, or LEADER_UNAVAILABLE when it could not be asked.
+// call sends one request with the service token. Every error is an *api.Error: the one in the response,
+// or LEADER_UNAVAILABLE if there was no response.
 func (m *Member) call(ctx context.Context, method, path string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func (m *Member) call(ctx context.Context, method, path string, in, out any) err
 	return api.Wrap(err, api.LeaderUnavailable, fmt.Sprintf("the control plane cannot be asked now: %v", err))
 }
 
-// send is one request and its answer; bearer may be empty.
+// send sends one request and decodes the response. bearer may be empty.
 func (m *Member) send(ctx context.Context, method, path, bearer string, in, out any) error {
 	request, err := m.request(ctx, method, path, bearer, in)
 	if err != nil {
@@ -77,13 +77,13 @@ func (m *Member) send(ctx context.Context, method, path, bearer string, in, out 
 	}
 	answer, err := m.http.Do(request)
 	if err != nil {
-		return err // a *url.Error: names method and URL
+		return err // a *url.Error, which names method and URL
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
 		return readError(answer)
 	}
-	// Read to its end, so that the connection is used again.
+	// Read to the end, so that the connection is reused.
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes+1))
 	if err != nil {
 		return fmt.Errorf("%s %s: read the answer: %w", method, path, err)
@@ -125,7 +125,7 @@ func (m *Member) request(ctx context.Context, method, path, bearer string, in an
 	return r, nil
 }
 
-// problem is the body of every answer other than success.
+// problem is the body of every response other than success.
 type problem struct {
 	Error   string         `json:"error"`
 	Code    api.Code       `json:"code"`
@@ -134,11 +134,10 @@ type problem struct {
 
 const (
 	maxProblemBytes = 1 << 20
-	maxRetryAfterMs = 24 * 3600_000 // a day; more is a mistake
+	maxRetryAfterMs = 24 * 3600_000 // a day; a larger one is a mistake
 )
 
-// readError is the *api.Error of an answer, also when something between the
-// control plane and us made it.
+// readError returns the *api.Error of a response, even if a proxy on the way made the response.
 func readError(answer *http.Response) error {
 	text, err := io.ReadAll(io.LimitReader(answer.Body, maxProblemBytes))
 	var p problem
@@ -146,7 +145,7 @@ func readError(answer *http.Response) error {
 		p = problem{Code: codeOf(answer.StatusCode), Error: fmt.Sprintf("the control plane answered %s without saying why", answer.Status)}
 	}
 	e := &api.Error{Code: p.Code, Message: p.Error, Details: p.Details}
-	// The body is exact, the header in whole seconds.
+	// The body is exact; the header has whole seconds.
 	if ms, ok := p.Details["retry_after_ms"].(float64); ok && ms > 0 && ms <= maxRetryAfterMs {
 		e.RetryAfter = time.Duration(ms) * time.Millisecond
 	} else if s, err := strconv.ParseInt(answer.Header.Get("Retry-After"), 10, 32); err == nil && s > 0 && s <= maxRetryAfterMs/1000 {
@@ -155,8 +154,8 @@ func readError(answer *http.Response) error {
 	return e
 }
 
-// codeOf is the code of an answer that carries none: retryable where the same may
-// work later.
+// codeOf returns the code for a response without one. It is retryable if the same request may succeed
+// later.
 func codeOf(status int) api.Code {
 	switch {
 	case status == http.StatusUnauthorized:

@@ -16,43 +16,42 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// CatalogueSlackBytes is how much of a catalogue's file may be out of date, beside
-// as much again as what is not, before it is written anew.
+// CatalogueSlackBytes is the number of outdated bytes, beyond the size of the current records, above
+// which the file is rewritten.
 const CatalogueSlackBytes = 1 << 20
 
 // catalogueFormat is the version of the file.
 const catalogueFormat = 1
 
-// Catalogue is the newest document of each namespace on disk, with the keys that
-// were trusted: a host that starts while the control plane is down serves by it.
+// Catalogue stores the newest document of each namespace on disk, with the trusted keys, so that a host
+// that starts while the control plane is down can serve.
 //
-// The file is lines, each a CRC-32C in hex, a space and a JSON record, and only
-// ever grows at its end until it is replaced as a whole. A last line that is torn
-// was never acknowledged and is cut; damage anywhere else refuses the file. One
-// process has it open. Its methods may be called by any goroutine.
+// Each line of the file is a CRC-32C in hex, a space and a JSON record. The file only grows at its end
+// until it is replaced as a whole. A torn last line was never acknowledged and is cut off; any other
+// damage refuses the file. Only one process may open it. It is safe for concurrent use.
 type Catalogue struct {
 	path string
 
 	mu      sync.Mutex
-	file    *os.File // at its end
-	failed  bool     // an append did: what the file ends with is not known
-	pending []byte   // lines that Note has taken and no Flush has written
+	file    *os.File // positioned at its end
+	failed  bool     // an append failed, so the end of the file is unknown
+	pending []byte   // lines that Buffer took and no Flush has written
 	size    int      // bytes of the file
 	number  int64
 	trusted token.Set
 	lines   map[string]record // by namespace
-	live    int               // bytes of lines, as encoded
+	live    int               // bytes of the encoded lines
 }
 
-// record is one line of the file. The first has Format; each of the others a
-// document, or keys, or the id of a namespace to forget.
+// record is one line of the file. The first record has Format. Each other record has a document, or keys,
+// or the id of a namespace to forget.
 type record struct {
 	Format    int             `json:"format,omitempty"`
 	Number    int64           `json:"number"`
-	JWKS      json.RawMessage `json:"jwks,omitempty"` // that are trusted from here on
-	Doc       []byte          `json:"doc,omitempty"`  // to the byte as it was signed, which JSON in JSON is not
+	JWKS      json.RawMessage `json:"jwks,omitempty"` // trusted from here on
+	Doc       []byte          `json:"doc,omitempty"`  // the signed bytes; a JSON value in JSON could change them
 	Signature string          `json:"signature,omitempty"`
-	Signer    json.RawMessage `json:"signer,omitempty"` // key set of what signed Doc: it may be retired by now
+	Signer    json.RawMessage `json:"signer,omitempty"` // key set with the key that signed Doc; it may be retired by now
 	Forget    string          `json:"forget,omitempty"`
 
 	doc   Doc
@@ -61,9 +60,8 @@ type record struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// OpenCatalogue opens the file or makes it, in a directory that exists, and
-// answers its documents in the order of their numbers. A document whose signature
-// is not that of the key it was kept with refuses the file.
+// OpenCatalogue opens or creates the file, in a directory that exists, and returns its documents in the
+// order of their numbers. It refuses a file with a document that does not match its signature.
 func OpenCatalogue(path string) (*Catalogue, []Doc, error) {
 	c := &Catalogue{path: path, lines: map[string]record{}}
 	text, err := os.ReadFile(path)
@@ -84,7 +82,7 @@ func OpenCatalogue(path string) (*Catalogue, []Doc, error) {
 	return c, docs, nil
 }
 
-// load takes the file's lines and opens it for more.
+// load reads the lines of the file and opens it for appending.
 func (c *Catalogue) load(text []byte) error {
 	good := 0
 	for good < len(text) {
@@ -92,7 +90,7 @@ func (c *Catalogue) load(text []byte) error {
 		r, err := decodeLine(text[good : good+max(end, 0)])
 		if err != nil {
 			if errors.Is(err, errTorn) && (end == 0 || good+end == len(text)) {
-				break // it was being written when the machine stopped
+				break // a crash interrupted its write
 			}
 			return fmt.Errorf("line at byte %d: %w; delete the file while the control plane can be reached, and it is fetched again", good, err)
 		}
@@ -126,7 +124,7 @@ func (c *Catalogue) load(text []byte) error {
 	return nil
 }
 
-// verify says whether a document is what its key signed.
+// verify checks the signature of a document.
 func (r record) verify() error {
 	set, err := token.ParseSet(r.Signer)
 	if err == nil {
@@ -138,27 +136,25 @@ func (r record) verify() error {
 	return nil
 }
 
-// Put keeps a message as Follow.Keep is given it: durably, before it returns. The
-// keys come before documents that they sign. What is known already changes
-// nothing.
+// Put stores a message durably before it returns. It fits Follow.Keep. Keys must come before the
+// documents that they sign. A known document or key set changes nothing.
 func (c *Catalogue) Put(m Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.put(m, c.append)
 }
 
-// Note takes a message like Put and leaves it to the next Flush to write it, because
-// a gateway follows every namespace there is: a sync for each document would hold up
-// its start by minutes. Of a namespace that is to be absent only the number is kept, so
-// documents must come in the order of their numbers.
-func (c *Catalogue) Note(m Message) error {
+// Buffer takes a message like Put, but the next Flush writes it: a gateway follows every namespace, and a
+// sync for each document would delay its start by minutes. Of an absent namespace only the number is
+// stored, so documents must come in the order of their numbers.
+func (c *Catalogue) Buffer(m Message) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.put(m, c.note)
+	return c.put(m, c.buffer)
 }
 
-// Flush makes durable what Note has taken and returns the number up to which the file
-// has everything then. When it fails, the next Flush writes the whole file anew.
+// Flush writes the buffered messages durably and returns the number up to which the file has every
+// document. After a failure the next Flush rewrites the whole file.
 func (c *Catalogue) Flush() (number int64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +169,7 @@ func (c *Catalogue) Flush() (number int64, err error) {
 	return c.number, err
 }
 
-// put checks a message and hands its records to keep. The lock is held.
+// put checks a message and passes its records to keep. The caller holds the lock.
 func (c *Catalogue) put(m Message, keep func(record) error) error {
 	if len(m.JWKS) > 0 {
 		if err := c.putKeys(m.JWKS, keep); err != nil {
@@ -197,7 +193,7 @@ func (c *Catalogue) put(m Message, keep func(record) error) error {
 	return keep(record{Number: m.Number, Doc: m.Doc, Signature: m.Signature, Signer: signer.JWKS()})
 }
 
-// putKeys keeps what is trusted from now on. The lock is held.
+// putKeys passes a changed key set to keep. The caller holds the lock.
 func (c *Catalogue) putKeys(jwks []byte, keep func(record) error) error {
 	set, err := token.ParseSet(jwks)
 	if err != nil {
@@ -209,8 +205,7 @@ func (c *Catalogue) putKeys(jwks []byte, keep func(record) error) error {
 	return nil
 }
 
-// Forget drops the document of a namespace that is no more, durably. Its number
-// stays counted in Number.
+// Forget durably removes the document of a namespace. Its number still counts in Number.
 func (c *Catalogue) Forget(namespace string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -220,28 +215,28 @@ func (c *Catalogue) Forget(namespace string) error {
 	return c.append(record{Number: c.number, Forget: namespace})
 }
 
-// Number is the greatest that was ever kept: what to follow the stream after.
+// Number returns the greatest number that was ever stored, after which a member follows the stream.
 func (c *Catalogue) Number() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.number
 }
 
-// Trusted are the keys that were kept last.
+// Trusted returns the newest stored key set.
 func (c *Catalogue) Trusted() token.Set {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.trusted
 }
 
-// Close closes the file; what was put is durable already.
+// Close closes the file. Put has already made its messages durable.
 func (c *Catalogue) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.file.Close()
 }
 
-// append writes a record, syncs it and takes it. The lock is held.
+// append writes and syncs a record and applies it. The caller holds the lock.
 func (c *Catalogue) append(r record) error {
 	line, r, err := recode(r)
 	if err != nil {
@@ -261,25 +256,25 @@ func (c *Catalogue) append(r record) error {
 	return c.compact()
 }
 
-// note takes a record that the next Flush writes. The lock is held.
-func (c *Catalogue) note(r record) error {
+// buffer applies a record that the next Flush writes. The caller holds the lock.
+func (c *Catalogue) buffer(r record) error {
 	line, r, err := recode(r)
 	if err != nil {
 		return err
 	}
 	if len(r.Doc) > 0 && r.Number <= c.number {
-		return nil // its namespace may have been forgotten since
+		return nil // a later record may have removed its namespace
 	}
 	if r.doc.Desired == Absent {
-		return c.note(record{Number: r.Number, Forget: r.doc.Namespace})
+		return c.buffer(record{Number: r.Number, Forget: r.doc.Namespace})
 	}
-	if !c.failed { // else Flush writes all that is known
+	if !c.failed { // otherwise Flush rewrites the whole file
 		c.pending = append(c.pending, line...)
 	}
 	return c.apply(r)
 }
 
-// write appends the pending lines and one more, and syncs them. The lock is held.
+// write appends the pending lines and one more, and syncs them. The caller holds the lock.
 func (c *Catalogue) write(line []byte) error {
 	text := append(c.pending, line...)
 	c.pending = nil
@@ -295,7 +290,7 @@ func (c *Catalogue) write(line []byte) error {
 	return nil
 }
 
-// compact writes the file anew when too much of it is out of date. The lock is held.
+// compact rewrites the file if too much of it is outdated. The caller holds the lock.
 func (c *Catalogue) compact() error {
 	if c.size > 2*c.live+CatalogueSlackBytes {
 		return c.rewrite()
@@ -303,11 +298,11 @@ func (c *Catalogue) compact() error {
 	return nil
 }
 
-// apply takes a record that is on disk, or will be at the next Flush.
+// apply applies a record that is on disk, or will be at the next Flush.
 func (c *Catalogue) apply(r record) error {
 	c.number = max(c.number, r.Number)
 	if old, ok := c.lines[r.doc.Namespace]; ok && len(r.Doc) > 0 && old.Number >= r.Number {
-		return nil // a newer document is known, wherever in the file this one stands
+		return nil // the namespace has a newer document, whatever the order of the lines
 	}
 	if len(r.JWKS) > 0 {
 		set, err := token.ParseSet(r.JWKS)
@@ -329,9 +324,9 @@ func (c *Catalogue) apply(r record) error {
 	return nil
 }
 
-// rewrite replaces the file by what is known. The lock is held.
+// rewrite replaces the file by the current records. The caller holds the lock.
 func (c *Catalogue) rewrite() error {
-	c.failed = true // until it has worked
+	c.failed = true // until the rewrite has succeeded
 	text, err := encodeLine(record{Format: catalogueFormat, Number: c.number, JWKS: c.trusted.JWKS()})
 	if err != nil {
 		return err
@@ -351,7 +346,7 @@ func (c *Catalogue) rewrite() error {
 		return err
 	}
 	if c.file != nil {
-		_ = c.file.Close() // nobody can find it any more
+		_ = c.file.Close() // it was replaced, so no name refers to it any more
 	}
 	c.file, c.size, c.failed, c.pending = file, len(text), false, nil
 	return nil
@@ -359,7 +354,7 @@ func (c *Catalogue) rewrite() error {
 
 const crcDigits = 8
 
-// errTorn is a line that is not as it was meant to be written.
+// errTorn means that a line is incomplete or damaged.
 var errTorn = errors.New("its checksum does not fit")
 
 func encodeLine(r record) ([]byte, error) {
@@ -371,7 +366,7 @@ func encodeLine(r record) ([]byte, error) {
 	return append(append(line, text...), '\n'), nil
 }
 
-// recode encodes a record and reads it back, so that memory holds what the file does.
+// recode encodes a record and decodes it again, so that memory has the same contents as the file.
 func recode(r record) (line []byte, _ record, err error) {
 	if line, err = encodeLine(r); err != nil {
 		return nil, r, err

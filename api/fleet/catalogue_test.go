@@ -34,7 +34,7 @@ func keysMessage(keys ...token.Key) Message {
 
 func docMessage(t testing.TB, k token.Key, d Doc) Message {
 	t.Helper()
-	// Not as this package would write it: white space and <> must survive.
+	// Not the encoding of this package: white space and <> must survive.
 	text, err := json.MarshalIndent(d, "", " ")
 	if err != nil {
 		t.Fatal(err)
@@ -69,8 +69,8 @@ func namespaces(docs []Doc) (all []string) {
 	return all
 }
 
-// TestCatalogueSurvives is the promise: a host that restarts while the control
-// plane is down knows its namespaces, their keys and whom to believe.
+// TestCatalogueSurvives checks that a host that restarts while the control plane is down has its
+// namespaces, their keys and the trusted keys.
 func TestCatalogueSurvives(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "catalogue")
@@ -85,9 +85,9 @@ func TestCatalogueSurvives(t *testing.T) {
 		docMessage(t, before, docOf(3, "n1", "uno <")),
 		keysMessage(before, after),
 		docMessage(t, after, docOf(4, "n3", "three")),
-		// The first key retires. What it signed stays known.
+		// The first key retires. Its signatures stay valid in the file.
 		keysMessage(after))
-	// No Close: it is killed.
+	// No Close, as if the process were killed.
 	again, docs := openCatalogue(t, path)
 	if got := namespaces(docs); !slices.Equal(got, []string{"n2", "n1", "n3"}) || docs[1].Name != "uno <" {
 		t.Errorf("documents of %v: %+v", got, docs)
@@ -95,7 +95,7 @@ func TestCatalogueSurvives(t *testing.T) {
 	if again.Number() != 4 || !bytes.Equal(again.Trusted().JWKS(), keysMessage(after).JWKS) {
 		t.Errorf("number %d, trusting %s", again.Number(), again.Trusted().JWKS())
 	}
-	// What the retired key signs now is not believed.
+	// A new signature of the retired key is refused.
 	if err := again.Put(docMessage(t, before, docOf(5, "n1", "one"))); err == nil {
 		t.Error("a document by a retired key is kept")
 	}
@@ -108,7 +108,7 @@ func TestCatalogueSurvives(t *testing.T) {
 	}
 }
 
-// TestCatalogueRepeats: what is known already costs no write.
+// TestCatalogueRepeats checks that a known message costs no write.
 func TestCatalogueRepeats(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "catalogue")
@@ -130,7 +130,7 @@ func TestCatalogueRepeats(t *testing.T) {
 func TestCatalogueKeepsNoForgery(t *testing.T) {
 	t.Parallel()
 	c, _ := openCatalogue(t, filepath.Join(t.TempDir(), "catalogue"))
-	k, stranger := signingKey(t, 1), signingKey(t, 2)
+	k, untrusted := signingKey(t, 1), signingKey(t, 2)
 	good := docMessage(t, k, docOf(1, "n1", "one"))
 	if err := c.Put(good); err == nil {
 		t.Error("a document is kept before any key is trusted")
@@ -141,7 +141,7 @@ func TestCatalogueKeepsNoForgery(t *testing.T) {
 	tampered := good
 	tampered.Doc = bytes.Replace(good.Doc, []byte("one"), []byte("two"), 1)
 	for name, m := range map[string]Message{
-		"a stranger's": docMessage(t, stranger, docOf(1, "n1", "one")), "renumbered": renumbered, "tampered with": tampered,
+		"a untrusted's": docMessage(t, untrusted, docOf(1, "n1", "one")), "renumbered": renumbered, "tampered with": tampered,
 		"keys that are none": {JWKS: json.RawMessage(`{}`)},
 	} {
 		if err := c.Put(m); err == nil {
@@ -151,13 +151,13 @@ func TestCatalogueKeepsNoForgery(t *testing.T) {
 	put(t, c, good)
 }
 
-// TestCatalogueDamage: a torn tail was never acknowledged and is cut; anything else
-// is refused, for half a catalogue would close namespaces.
+// TestCatalogueDamage checks that a torn last line, which was never acknowledged, is cut off, and that
+// any other damage refuses the file, because half a catalogue would close namespaces.
 func TestCatalogueDamage(t *testing.T) {
 	t.Parallel()
 	source := filepath.Join(t.TempDir(), "catalogue")
 	c, _ := openCatalogue(t, source)
-	k, stranger := signingKey(t, 1), signingKey(t, 2)
+	k, untrusted := signingKey(t, 1), signingKey(t, 2)
 	put(t, c, keysMessage(k), docMessage(t, k, docOf(1, "n1", "one")))
 	acknowledged := c.size
 	put(t, c, docMessage(t, k, docOf(2, "n2", "two")))
@@ -188,7 +188,7 @@ func TestCatalogueDamage(t *testing.T) {
 		text[at] ^= 1
 		return text
 	}
-	// The last line's sectors need not arrive in their order.
+	// The sectors of the last line may reach the disk in any order.
 	if _, docs := openCatalogue(t, write(flipped(len(whole)-20))); !slices.Equal(namespaces(docs), []string{"n1"}) {
 		t.Errorf("a last line with a hole: %v", namespaces(docs))
 	}
@@ -196,7 +196,7 @@ func TestCatalogueDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := docMessage(t, stranger, docOf(3, "n3", "three"))
+	forged := docMessage(t, untrusted, docOf(3, "n3", "three"))
 	unsigned, err := encodeLine(record{Number: 3, Doc: forged.Doc, Signature: forged.Signature, Signer: keysMessage(k).JWKS})
 	if err != nil {
 		t.Fatal(err)
@@ -219,8 +219,8 @@ func TestCatalogueDamage(t *testing.T) {
 	}
 }
 
-// TestCatalogueStaysSmall: the file is bounded by what is in it, not by how often
-// it has changed.
+// TestCatalogueStaysSmall checks that the size of the file depends on its contents and not on the number
+// of changes.
 func TestCatalogueStaysSmall(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "catalogue")
@@ -244,8 +244,8 @@ func TestCatalogueStaysSmall(t *testing.T) {
 	}
 }
 
-// TestCatalogueAfterAFailedAppend: what is at the file's end then is not known, so
-// the next Put begins with a whole new file.
+// TestCatalogueAfterAFailedAppend checks that the next Put rewrites the whole file, because the end of
+// the file is unknown.
 func TestCatalogueAfterAFailedAppend(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "catalogue")
@@ -271,16 +271,16 @@ func TestCatalogueAfterAFailedAppend(t *testing.T) {
 	}
 }
 
-// TestCatalogueNotes: what is noted counts at once, is on disk after a Flush, and of
-// what is absent only the number is kept.
-func TestCatalogueNotes(t *testing.T) {
+// TestCatalogueBuffers checks that a buffered message counts at once and is on disk after a Flush, and
+// that only the number of an absent namespace is stored.
+func TestCatalogueBuffers(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "catalogue")
 	c, _ := openCatalogue(t, path)
 	k := signingKey(t, 1)
 	note := func(m Message) {
 		t.Helper()
-		if err := c.Note(m); err != nil {
+		if err := c.Buffer(m); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -310,8 +310,8 @@ func TestCatalogueNotes(t *testing.T) {
 	gone.Desired = Absent
 	note(docMessage(t, k, gone))
 	note(docMessage(t, k, docOf(1, "n1", "one"))) // older than what was forgotten
-	if err := c.Note(docMessage(t, signingKey(t, 2), docOf(4, "n3", "three"))); err == nil {
-		t.Error("a document of a stranger is noted")
+	if err := c.Buffer(docMessage(t, signingKey(t, 2), docOf(4, "n3", "three"))); err == nil {
+		t.Error("a document of a untrusted is buffered")
 	}
 	flush("n2")
 	whole := c.file
@@ -331,8 +331,8 @@ func TestCatalogueNotes(t *testing.T) {
 	flush("n2", "n5", "n6")
 }
 
-// TestCatalogueTakesTheNewest: whatever the order of the lines, the newest document of
-// a namespace counts.
+// TestCatalogueTakesTheNewest checks that the newest document of a namespace counts, whatever the order
+// of the lines.
 func TestCatalogueTakesTheNewest(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "catalogue")

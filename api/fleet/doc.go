@@ -1,5 +1,5 @@
-// Package fleet is what hosts and gateways say to the control plane and hear from
-// it: one numbered stream of signed documents, one a namespace, and the reports
-// and usage frames that go back. It is the wire's types and the client's half; the
-// control plane's half is controlplane/server.
+// Package fleet is the protocol between the control plane and its members, the hosts and gateways: one
+// numbered stream of signed documents, one per namespace, and in the other direction reports and usage
+// frames. It has the types of the protocol and the member's side. The control plane's side is
+// controlplane/server.
 package fleet

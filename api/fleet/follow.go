@@ -17,31 +17,27 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// MaxMessageBytes bounds one line of a stream of documents. A document with all
-// the keys there may be, each with a long scope, is smaller.
+// MaxMessageBytes limits one line of a stream of documents. A document with the most keys, each with the
+// longest scope, is smaller.
 const MaxMessageBytes = 32 << 20
 
-// Follow is who follows the stream. Its functions are called one at a time, in the
-// order of the stream, by the goroutine of Run; a nil one is left out.
+// Follow configures a follower of the stream. The goroutine of Run calls its functions one at a time, in
+// the order of the stream. A nil function is skipped.
 type Follow struct {
-	After int64 // the newest document that is known already; 0 = none
-	// Keep is given what must survive a restart before OnDoc is: documents whose
-	// signature was found good, as they came, and the keys whenever they change,
-	// in a Message without a Doc.
+	After int64 // the number of the newest known document; 0 = none
+	// Keep stores a message that must survive a restart, before OnDoc sees it: a document with a valid
+	// signature, as it came, or the keys after each change, in a Message without a Doc.
 	Keep func(Message) error
-	// OnDoc is given each document that is newer than all before it. After an
-	// error the stream is begun again from the last one that was handled, so a
-	// document that cannot be handled now comes again.
+	// OnDoc handles a document that is newer than all before it. After an error the stream starts again
+	// after the last handled document, so that the failed document comes again.
 	OnDoc func(Doc) error
-	// OnNumber is given the number of every heartbeat: all documents up to it
-	// have been handled.
+	// OnNumber gets the number of every heartbeat: all documents up to it have been handled.
 	OnNumber func(int64)
 }
 
-// Run joins, keeps the token fresh and follows the documents until ctx ends, which
-// is when it returns nil. It tries for ever: a control plane that is down or
-// refuses the credential must not stop who serves. A second Run beside the first
-// is an error.
+// Run joins, renews the token and follows the documents until ctx ends, and then returns nil. It retries
+// for ever, because a member must go on serving if the control plane is down or refuses the credential. A
+// second concurrent Run is an error.
 func (m *Member) Run(ctx context.Context, f Follow) error {
 	if !m.running.CompareAndSwap(false, true) {
 		return errors.New("this member runs already")
@@ -61,18 +57,18 @@ func (m *Member) Run(ctx context.Context, f Follow) error {
 	case <-joined:
 	}
 	s := stream{Member: m, Follow: f}
-	heard := condition{log: m.log, down: "the stream of documents has ended: going on with what is known and trying again", up: "following the control plane's documents"}
+	status := condition{log: m.log, down: "the stream of documents has ended: going on with what is known and trying again", up: "following the control plane's documents"}
 	tries := backoff{}
 	for ctx.Err() == nil {
 		bearer := s.Token()
 		alive := false
-		err := s.follow(ctx, bearer, func() { alive = true; heard.note(nil); tries.reset() })
+		err := s.follow(ctx, bearer, func() { alive = true; status.note(nil); tries.reset() })
 		m.connected.Store(false)
 		if ctx.Err() != nil {
 			break
 		}
 		if !alive || !errors.Is(err, errEnded) {
-			heard.note(err) // else it was closed in order, as with each token's end
+			status.note(err) // otherwise the stream ended in order, as at the end of each token
 		}
 		if api.CodeOf(err) == api.Unauthorized {
 			m.refused(bearer)
@@ -82,18 +78,17 @@ func (m *Member) Run(ctx context.Context, f Follow) error {
 	return nil
 }
 
-// stream is one follower's place in the documents.
+// stream is a follower's connection to the stream of documents.
 type stream struct {
 	*Member
 	Follow
-	kept *token.Set // the keys that Keep was given last
+	kept *token.Set // the last keys that Keep stored
 }
 
-// errEnded is a stream whose other end has closed it.
+// errEnded means that the control plane closed the stream.
 var errEnded = errors.New("the control plane has closed the stream")
 
-// follow opens the stream and takes what comes, until it breaks. alive is called
-// when it has brought something.
+// follow opens the stream and handles its messages until it breaks. It calls alive after each message.
 func (s *stream) follow(ctx context.Context, bearer string, alive func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -116,7 +111,7 @@ func (s *stream) follow(ctx context.Context, bearer string, alive func()) error 
 	lines := bufio.NewScanner(answer.Body)
 	lines.Buffer(make([]byte, 0, 64<<10), MaxMessageBytes)
 	for lines.Scan() {
-		// Handling may take its time: only waiting for a message is silence.
+		// Only the wait for a message counts as silence, not the handling.
 		silence.Stop()
 		if len(bytes.TrimSpace(lines.Bytes())) > 0 {
 			if err := s.take(ctx, lines.Bytes()); err != nil {
@@ -133,7 +128,7 @@ func (s *stream) follow(ctx context.Context, bearer string, alive func()) error 
 	return errEnded
 }
 
-// cause is why ctx has ended, else err.
+// cause returns the reason why ctx ended, or else err.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -157,17 +152,17 @@ func (s *stream) take(ctx context.Context, line []byte) error {
 	}
 	if len(msg.Doc) == 0 {
 		s.advance(msg.Number)
-		s.heard.Store(s.config.Now().UnixNano())
+		s.lastHeartbeat.Store(s.config.Now().UnixNano())
 		if s.OnNumber != nil {
 			s.OnNumber(msg.Number)
 		}
-		s.pulse.heard(true)
+		s.pulse.received(true)
 		return nil
 	}
 	return s.takeDoc(ctx, msg)
 }
 
-// keepKeys has new keys kept, before any document that may need them.
+// keepKeys stores new keys, before any document that may need them.
 func (s *stream) keepKeys() error {
 	set := s.trusted.Load()
 	if s.Keep == nil || s.kept == set {
@@ -182,8 +177,7 @@ func (s *stream) keepKeys() error {
 	return nil
 }
 
-// takeDoc checks a document and hands it on. Nothing of it is looked at before
-// its signature.
+// takeDoc verifies the signature of a document before it reads anything else of it, and passes it on.
 func (s *stream) takeDoc(ctx context.Context, msg Message) error {
 	err := s.Trusted().VerifyDocument(msg.Doc, msg.Signature)
 	if errors.Is(err, token.ErrUnknownKey) {
@@ -196,7 +190,8 @@ func (s *stream) takeDoc(ctx context.Context, msg Message) error {
 		err = s.Trusted().VerifyDocument(msg.Doc, msg.Signature)
 	}
 	if err != nil {
-		// Not as the *api.Error it is: our own token is not what is refused.
+		// Format the error as text, because an *api.Error UNAUTHORIZED would mean that our own token was
+		// refused.
 		return fmt.Errorf("document %d is not taken: %s", msg.Number, err)
 	}
 	d, err := msg.document()
@@ -204,9 +199,9 @@ func (s *stream) takeDoc(ctx context.Context, msg Message) error {
 		return err
 	}
 	if d.Number <= s.Number() {
-		return nil // a repeat, or one that somebody kept: it is not news
+		return nil // a repeated document, or one from a catalogue
 	}
-	msg.JWKS = nil // kept apart
+	msg.JWKS = nil // keepKeys stores them
 	if s.Keep != nil {
 		if err := s.Keep(msg); err != nil {
 			return fmt.Errorf("keep document %d: %w", d.Number, err)
@@ -218,12 +213,12 @@ func (s *stream) takeDoc(ctx context.Context, msg Message) error {
 		}
 	}
 	s.advance(d.Number)
-	s.pulse.heard(false)
+	s.pulse.received(false)
 	return nil
 }
 
-// document is the message's document. The number outside of the signature must be
-// the one inside.
+// document decodes the document of a message. The number in the document, which is signed, must equal the
+// one outside.
 func (m Message) document() (Doc, error) {
 	var d Doc
 	if err := json.Unmarshal(m.Doc, &d); err != nil {
@@ -235,20 +230,20 @@ func (m Message) document() (Doc, error) {
 	return d, nil
 }
 
-// advance never goes back.
+// advance raises the number of the newest handled document. It never lowers it.
 func (m *Member) advance(number int64) {
 	if number > m.number.Load() {
 		m.number.Store(number)
 	}
 }
 
-// backoff is the wait between tries: it doubles, and half of it is at random so
-// that those who lost the control plane together do not come back together.
+// backoff is the wait between tries. It doubles, and half of it is random, so that members that lost the
+// control plane together do not return together.
 type backoff struct{ tries int }
 
 func (b *backoff) reset() { b.tries = 0 }
 
-// wait waits, for as long as err asks at least, or until ctx ends.
+// wait waits until the next try, at least for the RetryAfter of err, or until ctx ends.
 func (b *backoff) wait(ctx context.Context, err error) {
 	d := min(firstWait<<min(b.tries, 16), mostWait)
 	b.tries++

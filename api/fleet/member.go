@@ -17,58 +17,56 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// The times of a member, apart from those of the contract.
+// The times of a member. Those of the protocol are in wire.go.
 const (
-	CallTimeout = 10 * time.Second       // for one call to the control plane, streams apart
-	firstWait   = 100 * time.Millisecond // before trying again; doubles
-	mostWait    = 5 * time.Second        // to this
-	leastRenew  = time.Second            // between two joins, however short a token lives
+	CallTimeout = 10 * time.Second       // for one call to the control plane, streams excepted
+	firstWait   = 100 * time.Millisecond // before the second try; it doubles
+	mostWait    = 5 * time.Second        // the longest wait between tries
+	leastRenew  = time.Second            // the shortest time between two joins, however short the life of a token
 )
 
-// MemberConfig says who joins what.
+// MemberConfig identifies a member and its control plane.
 type MemberConfig struct {
 	ControlPlane string // base URL
-	Credential   string // of a host or gateway; it goes nowhere but to JoinPath
+	Credential   string // of a host or gateway; sent only to JoinPath
 	Join         JoinRequest
-	// Trusted is believed until the control plane has said what is: what a
-	// Catalogue kept, or nothing.
+	// Trusted are the keys to trust until the control plane has sent its keys: those of a Catalogue, or
+	// none.
 	Trusted token.Set
-	// Last is the session of an earlier run; its host token is shown until the
-	// control plane has given another.
+	// Last is the session of an earlier run. Its host token is used until the control plane has issued
+	// another.
 	Last Session
 
-	HTTP   *http.Client     // nil = one of its own; a Timeout is not used
+	HTTP   *http.Client     // nil = a separate client; its Timeout is not used
 	Now    func() time.Time // nil = time.Now
 	Logger *slog.Logger     // nil = slog.Default()
 }
 
-// Member is a host or gateway as the control plane knows it: it keeps a service
-// token fresh, follows the stream of documents and carries reports and usage. Its
-// methods may be called by any goroutine.
+// Member is a host's or gateway's connection to the control plane. It renews a service token, follows the
+// stream of documents and delivers reports and usage. It is safe for concurrent use.
 type Member struct {
 	config MemberConfig
 	base   string
 	http   *http.Client
 	log    *slog.Logger
 
-	running   atomic.Bool
-	session   atomic.Pointer[session]
-	trusted   atomic.Pointer[token.Set]
-	number    atomic.Int64
-	connected atomic.Bool
-	heard     atomic.Int64 // Unix nanoseconds of the last heartbeat; 0 = never
-	pulse     pulse
-	rejoin    chan struct{} // holds one: the token was refused
+	running       atomic.Bool
+	session       atomic.Pointer[session]
+	trusted       atomic.Pointer[token.Set]
+	number        atomic.Int64
+	connected     atomic.Bool
+	lastHeartbeat atomic.Int64 // Unix nanoseconds; 0 = never
+	pulse         pulse
+	rejoin        chan struct{} // holds one: the control plane refused the token
 }
 
-// session is what the last join gave.
+// session is the result of the last join.
 type session struct {
 	id, token, hostToken string
-	ends                 time.Time // of hostToken, at hosts too
+	ends                 time.Time // of hostToken, at which hosts refuse it too
 }
 
-// CheckCredential says what is wrong with a text that is to be the credential of a host or
-// a gateway, as far as the text tells.
+// CheckCredential checks the form of the credential of a host or gateway.
 func CheckCredential(text string) error {
 	if kind, _, _ := keyring.Parse(text); kind != keyring.Host && kind != keyring.Gateway {
 		return errors.New("the fleet credential is none: it begins with cv_host_ or cv_gw_ and must be copied whole")
@@ -76,7 +74,7 @@ func CheckCredential(text string) error {
 	return nil
 }
 
-// NewMember checks the configuration; it connects to nothing.
+// NewMember checks the configuration. It does not connect.
 func NewMember(c MemberConfig) (*Member, error) {
 	var faults []error
 	u, err := url.Parse(c.ControlPlane)
@@ -91,7 +89,7 @@ func NewMember(c MemberConfig) (*Member, error) {
 	m.http = &http.Client{Transport: newTransport()}
 	if c.HTTP != nil {
 		untimed := *c.HTTP
-		untimed.Timeout = 0 // it would cut the stream; calls have a limit of their own
+		untimed.Timeout = 0 // it would cut the stream off; calls have a limit of their own
 		m.http = &untimed
 	}
 	if m.config.Now == nil {
@@ -101,15 +99,14 @@ func NewMember(c MemberConfig) (*Member, error) {
 		m.log = slog.Default()
 	}
 	m.session.Store(&session{id: c.Last.ID, hostToken: c.Last.HostToken, ends: c.Last.Ends})
-	if !c.Last.Heard.IsZero() {
-		m.heard.Store(c.Last.Heard.UnixNano())
+	if !c.Last.LastHeartbeat.IsZero() {
+		m.lastHeartbeat.Store(c.Last.LastHeartbeat.UnixNano())
 	}
 	m.trusted.Store(&c.Trusted)
 	return m, nil
 }
 
-// Close lets go of idle connections; Run's end does so too. Calls still work, on new
-// ones.
+// Close closes idle connections, as Run does at its end. Calls still work, on new connections.
 func (m *Member) Close() { m.http.CloseIdleConnections() }
 
 func newTransport() *http.Transport {
@@ -123,16 +120,15 @@ func newTransport() *http.Transport {
 	}
 }
 
-// ID is the member's, as the control plane calls it; "" before the first join.
+// ID returns the id that the control plane gave the member; "" before the first join.
 func (m *Member) ID() string { return m.session.Load().id }
 
-// Token is the member's service token for the control plane; "" before the first
-// join.
+// Token returns the service token for the control plane; "" before the first join.
 func (m *Member) Token() string { return m.session.Load().token }
 
-// HostToken is the service token that a gateway shows to hosts; "" before the first
-// join, for a host, and when no host would take it any more. While the control
-// plane is away, hosts that are cut off like the gateway take the last one.
+// HostToken returns the service token that a gateway sends to hosts. It is "" before the first join, for
+// a host, and after the last token has ended. While the control plane is down the last token lives on for
+// token.Outage, because hosts that are cut off as well accept it.
 func (m *Member) HostToken() string {
 	s := m.session.Load()
 	ends := s.ends
@@ -145,36 +141,36 @@ func (m *Member) HostToken() string {
 	return s.hostToken
 }
 
-// Trusted are the keys the control plane signs with.
+// Trusted returns the keys with which the control plane signs.
 func (m *Member) Trusted() token.Set { return *m.trusted.Load() }
 
-// Connected says whether the stream of documents is open and alive.
+// Connected reports whether the stream of documents is open and alive.
 func (m *Member) Connected() bool { return m.connected.Load() }
 
-// Heard says when the control plane last had no document left to send: what is
-// known was all there was. The zero time = never, in this run or the one of Last.
-func (m *Member) Heard() time.Time {
-	ns := m.heard.Load()
+// LastHeartbeat returns the time of the last heartbeat. At that time the member had every document. It is
+// the zero time if there was none in this run or in that of MemberConfig.Last.
+func (m *Member) LastHeartbeat() time.Time {
+	ns := m.lastHeartbeat.Load()
 	if ns == 0 {
 		return time.Time{}
 	}
 	return time.Unix(0, ns)
 }
 
-// Number is that of the newest document that was handled.
+// Number returns the number of the newest handled document.
 func (m *Member) Number() int64 { return m.number.Load() }
 
-// keepJoined joins, and joins again at half of each token's life or when it is
-// refused, until ctx ends. joined is closed at the first success.
+// keepJoined joins, and joins again at half of each token's life or after a refusal, until ctx ends. It
+// closes joined at the first success.
 func (m *Member) keepJoined(ctx context.Context, joined chan<- struct{}) {
 	tries := backoff{}
-	heard := condition{log: m.log, down: "the control plane does not let this member join: trying on", up: "joined the control plane"}
+	status := condition{log: m.log, down: "the control plane does not let this member join: trying on", up: "joined the control plane"}
 	for ctx.Err() == nil {
 		renew, err := m.join(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		heard.note(err)
+		status.note(err)
 		if err != nil {
 			tries.wait(ctx, nil)
 			continue
@@ -189,14 +185,14 @@ func (m *Member) keepJoined(ctx context.Context, joined chan<- struct{}) {
 		case <-ctx.Done():
 		case <-timer.C:
 		case <-m.rejoin:
-			// A token refused at once would be fetched in a loop.
+			// Without a wait, a token that is always refused would be fetched in a loop.
 			tries.wait(ctx, nil)
 		}
 		timer.Stop()
 	}
 }
 
-// join gets a token and says when to get the next.
+// join gets a token and returns the time until the next join.
 func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -211,8 +207,7 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("the control plane's answer to a join: %w", err)
 	}
-	// While the stream is open it says in order what the keys are, and this answer
-	// may be older.
+	// An open stream delivers the keys in order, and this response may be older.
 	if !m.Connected() {
 		m.trusted.Store(&set)
 	}
@@ -221,7 +216,8 @@ func (m *Member) join(ctx context.Context) (renew time.Duration, err error) {
 	return min(max(half, leastRenew), token.Lifetime/2), nil
 }
 
-// refused notes that the control plane did not take a token; an old one is no news.
+// refused requests a new join after the control plane refused a token. It ignores a token that was
+// replaced already.
 func (m *Member) refused(token string) {
 	if token != m.Token() {
 		return
@@ -232,7 +228,7 @@ func (m *Member) refused(token string) {
 	}
 }
 
-// refetch gets the keys the control plane signs with now.
+// refetch fetches the keys with which the control plane signs now.
 func (m *Member) refetch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
@@ -243,7 +239,7 @@ func (m *Member) refetch(ctx context.Context) error {
 	return m.trust(raw)
 }
 
-// trust takes what the control plane says are its keys.
+// trust replaces the trusted keys by those of the control plane.
 func (m *Member) trust(jwks []byte) error {
 	set, err := token.ParseSet(jwks)
 	if err != nil {
@@ -253,7 +249,7 @@ func (m *Member) trust(jwks []byte) error {
 	return nil
 }
 
-// condition logs that something has ceased to work, or works again, once each.
+// condition logs once when an operation starts to fail, and once when it works again.
 type condition struct {
 	log      *slog.Logger
 	down, up string

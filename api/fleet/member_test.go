@@ -23,17 +23,17 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// heard is what a follower was told.
-type heard struct {
+// received records the messages of a follower.
+type received struct {
 	mu      sync.Mutex
 	docs    []fleet.Doc
 	number  int64 // of the last heartbeat
-	early   bool  // a heartbeat's number was beyond the documents before it
+	early   bool  // a heartbeat's number was beyond the handled documents
 	onDoc   func(fleet.Doc) error
 	handled int64
 }
 
-func (h *heard) follow() fleet.Follow {
+func (h *received) follow() fleet.Follow {
 	return fleet.Follow{
 		OnDoc: func(d fleet.Doc) error {
 			h.mu.Lock()
@@ -56,8 +56,8 @@ func (h *heard) follow() fleet.Follow {
 	}
 }
 
-// numbers are those of the documents so far.
-func (h *heard) numbers() []int64 {
+// numbers returns the numbers of the documents so far.
+func (h *received) numbers() []int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all []int64
@@ -81,7 +81,7 @@ func member(t *testing.T, c *fleettest.ControlPlane, kind keyring.Kind) *fleet.M
 	return m
 }
 
-// run lets a member follow until the test ends.
+// run runs a member until the test ends.
 func run(t *testing.T, m *fleet.Member, f fleet.Follow) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -100,7 +100,7 @@ func open(namespace string) fleet.Doc {
 	return fleet.Doc{Namespace: namespace, Name: namespace, Org: "org_1", Generation: 1, Desired: fleet.Open, Host: "m1", Ready: true}
 }
 
-func wait(t *testing.T, h *heard, numbers ...int64) {
+func wait(t *testing.T, h *received, numbers ...int64) {
 	t.Helper()
 	fleettest.Eventually(t, "the documents have come", func() bool { return len(h.numbers()) >= len(numbers) })
 	if got := h.numbers(); !slices.Equal(got, numbers) {
@@ -117,7 +117,7 @@ func TestMemberFollows(t *testing.T) {
 	if m.ID() != "" || m.Token() != "" || m.Connected() || m.Trusted().Len() != 0 {
 		t.Error("a member that has not joined says it has")
 	}
-	var h heard
+	var h received
 	run(t, m, h.follow())
 	wait(t, &h, 1, 2)
 	c.Put(open("a"))
@@ -140,14 +140,14 @@ func TestMemberFollows(t *testing.T) {
 	}
 }
 
-// TestMemberOutlivesTheControlPlane: hosts serve on while the control plane is
-// away, and have missed nothing and got nothing twice when it is back.
+// TestMemberOutlivesTheControlPlane checks that a member keeps its documents while the control plane is
+// down, and that it then misses no document and gets none twice.
 func TestMemberOutlivesTheControlPlane(t *testing.T) {
 	t.Parallel()
 	c := fleettest.New(t)
 	c.SetDown(true)
 	m := member(t, c, keyring.Host)
-	var h heard
+	var h received
 	run(t, m, h.follow())
 	if _, err := m.SendUsage(t.Context(), billing.Frame{}); api.CodeOf(err) != api.LeaderUnavailable {
 		t.Errorf("usage before the first join: %v", err)
@@ -167,13 +167,13 @@ func TestMemberOutlivesTheControlPlane(t *testing.T) {
 	fleettest.Eventually(t, "it is connected", m.Connected)
 }
 
-// TestMemberHandlesAgain: what could not be handled comes again, for nothing else
-// would bring a level-triggered document back.
+// TestMemberHandlesAgain checks that a document whose handling failed comes again, because nothing else
+// would bring it back.
 func TestMemberHandlesAgain(t *testing.T) {
 	t.Parallel()
 	c := fleettest.New(t)
 	failures := 2
-	h := heard{onDoc: func(d fleet.Doc) error {
+	h := received{onDoc: func(d fleet.Doc) error {
 		if d.Number == 2 && failures > 0 {
 			failures--
 			return errors.New("the disk is full")
@@ -186,7 +186,7 @@ func TestMemberHandlesAgain(t *testing.T) {
 	wait(t, &h, 1, 2, 2, 2)
 }
 
-// TestMemberKeepsFirst: a document is on disk before anything is done by it.
+// TestMemberKeepsFirst checks that a document is on disk before it is handled.
 func TestMemberKeepsFirst(t *testing.T) {
 	t.Parallel()
 	c := fleettest.New(t)
@@ -230,13 +230,13 @@ func TestMemberKeepsFirst(t *testing.T) {
 	}
 }
 
-// TestMemberTakesNoForgery: only the control plane's signature makes a document,
-// and only a newer number makes it news.
+// TestMemberTakesNoForgery checks that a member handles only documents with a signature of the control
+// plane and a newer number.
 func TestMemberTakesNoForgery(t *testing.T) {
 	t.Parallel()
 	c := fleettest.New(t)
-	stranger := fleettest.New(t)
-	var h heard
+	other := fleettest.New(t)
+	var h received
 	m := member(t, c, keyring.Host)
 	run(t, m, h.follow())
 	old := c.Sign(c.Put(open("a")))
@@ -256,9 +256,9 @@ func TestMemberTakesNoForgery(t *testing.T) {
 	nameless := fleet.Doc{Number: 102}
 	for name, msg := range map[string]fleet.Message{
 		"tampered with": tampered, "an old one under a new number": renumbered, "not signed": unsigned,
-		"signed by a stranger": stranger.Sign(future), "of no namespace": c.Sign(nameless),
+		"signed by a other": other.Sign(future), "of no namespace": c.Sign(nameless),
 	} {
-		// Each is noticed: the stream is begun again.
+		// The member notices each of them and starts the stream again.
 		before := c.Streams()
 		c.Inject(msg)
 		fleettest.Eventually(t, "a document "+name+" has broken the stream", func() bool { return c.Streams() > before })
@@ -267,18 +267,17 @@ func TestMemberTakesNoForgery(t *testing.T) {
 		}
 		fleettest.Eventually(t, "it is connected again", m.Connected)
 	}
-	// A true one again is no error, and no news.
+	// A repeated valid document is no error and is not handled again.
 	c.Inject(old)
 	c.Put(open("b"))
 	wait(t, &h, 1, 2, 3)
 }
 
-// TestMemberLearnsKeys: a key that signs before its announcement has come is
-// fetched.
+// TestMemberLearnsKeys checks that a member fetches a signing key that the stream has not announced yet.
 func TestMemberLearnsKeys(t *testing.T) {
 	t.Parallel()
 	c := fleettest.New(t)
-	var h heard
+	var h received
 	m := member(t, c, keyring.Host)
 	run(t, m, h.follow())
 	c.Put(open("a"))
@@ -289,7 +288,7 @@ func TestMemberLearnsKeys(t *testing.T) {
 	if m.Trusted().Len() != 2 {
 		t.Errorf("it trusts %d keys", m.Trusted().Len())
 	}
-	// A retired key is not trusted any more, and a token it signed is replaced.
+	// A retired key is no longer trusted, and a token that it signed is replaced.
 	c.Rotate(false)
 	c.Retire()
 	fleettest.Eventually(t, "it trusts only the new key", func() bool { return bytes.Equal(m.Trusted().JWKS(), c.Trusted().JWKS()) })
@@ -300,7 +299,7 @@ func TestMemberRenewsItsToken(t *testing.T) {
 	t.Parallel()
 	c := fleettest.New(t)
 	c.SetLifetime(2 * time.Second)
-	var h heard
+	var h received
 	run(t, member(t, c, keyring.Host), h.follow())
 	start := time.Now()
 	fleettest.Eventually(t, "it has joined again", func() bool { return c.Joins() >= 2 })
@@ -309,8 +308,8 @@ func TestMemberRenewsItsToken(t *testing.T) {
 	}
 }
 
-// TestMemberRefused: a wrong credential is said once in the log, not with every
-// try, and never shown.
+// TestMemberRefused checks that the log has a refused credential once, not for every try, and never its
+// text.
 func TestMemberRefused(t *testing.T) {
 	t.Parallel()
 	c := fleettest.New(t)
@@ -331,8 +330,8 @@ func TestMemberRefused(t *testing.T) {
 	}
 }
 
-// TestMemberIsQuietAboutRoutine: a stream ends in order with every token; a log
-// that tells of it each time is not read when it matters.
+// TestMemberIsQuietAboutRoutine checks that the log does not mention the end of a stream with its token,
+// because nobody reads a log of such lines.
 func TestMemberIsQuietAboutRoutine(t *testing.T) {
 	t.Parallel()
 	c := fleettest.New(t)
@@ -343,7 +342,7 @@ func TestMemberIsQuietAboutRoutine(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var h heard
+	var h received
 	run(t, m, h.follow())
 	for n := range 3 {
 		fleettest.Eventually(t, "it is connected", func() bool { return c.Streams() > n && m.Connected() })
@@ -373,11 +372,11 @@ func (b *lockedBuffer) String() string {
 	return b.Buffer.String()
 }
 
-// TestMemberNoticesSilence: a connection that is open and dead is given up.
+// TestMemberNoticesSilence checks that a member leaves a connection that is open but dead.
 func TestMemberNoticesSilence(t *testing.T) {
 	t.Parallel()
 	c := fleettest.New(t)
-	var h heard
+	var h received
 	m := member(t, c, keyring.Host)
 	run(t, m, h.follow())
 	fleettest.Eventually(t, "it is connected", m.Connected)

@@ -13,32 +13,31 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// MaxAge is for how long documents serve that the control plane has not confirmed: a
-// gateway that has not heard from it for longer refuses every request. It is as long
-// as hosts that are cut off take a gateway's last token.
+// MaxAge is the time for which documents count without a heartbeat of the control plane. After it, a
+// gateway refuses every request. Hosts that are cut off accept a gateway's last token for the same time.
 const MaxAge = token.Outage
 
 // sessionFormat is the version of the file.
 const sessionFormat = 1
 
-// Session is what a gateway keeps beside its catalogue, so that it serves again after
-// a restart while the control plane is away. Its file holds a secret.
+// Session is the state that a gateway stores beside its catalogue, so that it can serve after a restart
+// while the control plane is down. Its file contains a secret.
 type Session struct {
-	Credential string    `json:"credential"` // id of the credential that joined
-	ID         string    `json:"id"`         // of the member
-	HostToken  string    `json:"host_token"`
-	Ends       time.Time `json:"ends"`   // of the host token, at hosts too
-	Heard      time.Time `json:"heard"`  // see Member.Heard
-	Number     int64     `json:"number"` // the catalogue has every document up to here
+	Credential    string    `json:"credential"` // id of the credential that joined
+	ID            string    `json:"id"`         // of the member
+	HostToken     string    `json:"host_token"`
+	Ends          time.Time `json:"ends"`   // of the host token, at which hosts refuse it too
+	LastHeartbeat time.Time `json:"heard"`  // see Member.LastHeartbeat
+	Number        int64     `json:"number"` // the catalogue has every document up to it
 }
 
-// sessionFile is a Session as it lies on disk.
+// sessionFile is the JSON form of a Session.
 type sessionFile struct {
 	Format int `json:"format"`
 	Session
 }
 
-// ReadSession reads a file that Write has written.
+// ReadSession reads a file written by Write.
 func ReadSession(path string) (Session, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -53,13 +52,13 @@ func ReadSession(path string) (Session, error) {
 	switch {
 	case f.Format != sessionFormat:
 		return Session{}, fmt.Errorf("session %s has format %d: this version reads %d", path, f.Format, sessionFormat)
-	case f.ID == "" || f.HostToken == "" || f.Credential == "" || f.Heard.IsZero():
+	case f.ID == "" || f.HostToken == "" || f.Credential == "" || f.LastHeartbeat.IsZero():
 		return Session{}, errors.New("session " + path + " is damaged: it lacks a field")
 	}
 	return f.Session, nil
 }
 
-// Write replaces the file, durably.
+// Write replaces the file durably.
 func (s Session) Write(path string) error {
 	text, err := json.Marshal(sessionFile{sessionFormat, s})
 	if err != nil {
@@ -68,9 +67,9 @@ func (s Session) Write(path string) error {
 	return durable.WriteFile(path, append(text, '\n'), 0o600)
 }
 
-// Session is what the member must keep to serve again while the control plane is away.
+// Session returns the present state of the member.
 func (m *Member) Session() Session {
 	s := m.session.Load()
 	_, credential, _ := keyring.Parse(m.config.Credential)
-	return Session{Credential: credential, ID: s.id, HostToken: s.hostToken, Ends: s.ends, Heard: m.Heard()}
+	return Session{Credential: credential, ID: s.id, HostToken: s.hostToken, Ends: s.ends, LastHeartbeat: m.LastHeartbeat()}
 }

@@ -12,7 +12,7 @@ func TestSession(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "session")
 	now := time.Date(2026, 5, 17, 12, 0, 0, 5, time.UTC)
-	s := Session{Credential: "gwc_1", ID: "gw_1", HostToken: "secret", Ends: now.Add(time.Hour), Heard: now, Number: 7}
+	s := Session{Credential: "gwc_1", ID: "gw_1", HostToken: "secret", Ends: now.Add(time.Hour), LastHeartbeat: now, Number: 7}
 	if err := s.Write(path); err != nil {
 		t.Fatal(err)
 	}

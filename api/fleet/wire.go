@@ -7,89 +7,87 @@ import (
 	"github.com/corvo/corvo/billing"
 )
 
-// The routes. Hosts and gateways present a fleet credential to JoinPath and the
-// service token they get there to the others.
+// The routes. A member sends its fleet credential to JoinPath, and the service token from there to the
+// other routes.
 const (
 	JoinPath   = "/fleet/v1/join"        // POST JoinRequest -> JoinAnswer
-	DocsPath   = "/fleet/v1/docs"        // GET ?after=N -> a stream of Messages, one JSON a line
+	DocsPath   = "/fleet/v1/docs"        // GET ?after=N -> a stream of Messages, one JSON value a line
 	ReportPath = "/fleet/v1/report"      // POST Report -> {}
 	UsagePath  = "/fleet/v1/usage"       // GET ?namespace&stream&incarnation, POST billing.Frame -> UsageAnswer
-	AsidePath  = "/fleet/v1/usage/aside" // POST billing.Frame -> UsageAnswer; of a namespace that is being deleted
+	AsidePath  = "/fleet/v1/usage/aside" // POST billing.Frame -> UsageAnswer; only for a namespace that is being deleted
 	JWKSPath   = "/.well-known/jwks.json"
 )
 
-// ServiceHeader carries a gateway's service token to a host, beside the tenant's
-// own credential.
+// ServiceHeader carries a gateway's service token to a host, beside the tenant's own credential.
 const ServiceHeader = "Corvo-Service-Token"
 
-// DrainTrailer is behind the body of a stream that a gateway has ended because it shuts
-// down, not its client: the host tells the client to open another.
+// DrainTrailer follows the body of a stream that a gateway ended because it shuts down, not its client.
+// The host then tells the client to open another stream.
 const DrainTrailer = "Corvo-Service-Drain"
 
-// HeartbeatEvery is how often a stream of documents says that it lives.
+// HeartbeatEvery is the time between two heartbeats on a stream of documents.
 const HeartbeatEvery = 500 * time.Millisecond
 
-// SilenceLimit is after how long without a message a follower connects again.
+// SilenceLimit is the time without a message after which a follower connects again.
 const SilenceLimit = 5 * time.Second
 
-// JoinRequest says who joins. It is repeated to renew the token.
+// JoinRequest is the request of a member that joins. Repeating it renews the token.
 type JoinRequest struct {
-	Address string `json:"address"` // base URL where gateways reach it; "" for a gateway
+	Address string `json:"address"` // base URL at which gateways reach the host; "" for a gateway
 	Version string `json:"version"`
 }
 
-// JoinAnswer is a service token; to a gateway two, for what it shows to hosts must
-// not open the control plane to them.
+// JoinAnswer has a service token. A gateway gets two, because a host that sees its HostToken must not be
+// able to use it at the control plane.
 type JoinAnswer struct {
 	ID        string          `json:"id"`                   // of the host or gateway
 	Token     string          `json:"token"`                // for the control plane
-	HostToken string          `json:"host_token,omitempty"` // a gateway's, for ServiceHeader; as long-lived as Token
+	HostToken string          `json:"host_token,omitempty"` // only for a gateway, for ServiceHeader; it lives as long as Token
 	ExpiresAt time.Time       `json:"expires_at"`
-	JWKS      json.RawMessage `json:"jwks"` // to check documents and other members' tokens with
+	JWKS      json.RawMessage `json:"jwks"` // the keys that verify documents and the tokens of other members
 }
 
-// Message is one line of a stream of documents. A follower that has seen Number N
-// has seen every change up to N. Doc and Signature are empty in a heartbeat, which
-// is sent only when there is no document left to send: who has seen one has seen
-// all there was.
+// Message is one line of a stream of documents. A follower that has handled Number N has handled every
+// change up to N. A message without Doc and Signature is a heartbeat. The control plane sends one only
+// when no document is left to send, so that a heartbeat proves that the follower has every document.
 type Message struct {
-	Number    int64           `json:"number"` // Doc's own, where there is one
+	Number    int64           `json:"number"` // Doc's own, if there is a Doc
 	Doc       json.RawMessage `json:"doc,omitempty"`
-	Signature string          `json:"signature,omitempty"` // token.SignDocument over Doc's bytes as they stand in the line
-	// JWKS comes with a heartbeat after the keys have changed, and with the first.
+	Signature string          `json:"signature,omitempty"` // token.SignDocument over the bytes of Doc in this line
+	// JWKS comes with the first heartbeat, and with the next one after a change of the keys.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
 }
 
-// The words of Doc.Desired.
+// The values of Doc.Desired.
 const (
 	Open   = "open"   // the host serves the namespace
 	Absent = "absent" // the host closes it and deletes its data; gateways forget it
 )
 
-// Doc is all that hosts and gateways need to know of a namespace, whole: whoever
-// has the newest one needs no other.
+// Doc is everything that hosts and gateways must know of a namespace. The newest document replaces all
+// earlier ones.
 type Doc struct {
-	Number     int64  `json:"number"`    // of the change it was made at; rises with every change of any namespace
+	Number     int64  `json:"number"`    // of the change that made it; rises with every change of any namespace
 	Namespace  string `json:"namespace"` // its id
 	Name       string `json:"name"`
 	Org        string `json:"org"`
-	Generation int64  `json:"generation"` // fences placement: a host refuses one older than it has seen
+	Generation int64  `json:"generation"` // fences placement: a host refuses a generation older than one it has seen
 	Desired    string `json:"desired"`
-	Host       string `json:"host"`            // id of the host it is placed on; "" = on none yet
+	Host       string `json:"host"`            // id of the host of its placement; "" = none yet
 	Address    string `json:"address"`         // that host's base URL
-	Ready      bool   `json:"ready"`           // that host has it open: requests may be sent
-	Keys       []Key  `json:"keys"`            // who may enter: the namespace's keys and its organisation's tokens
-	Roles      []Role `json:"roles,omitempty"` // custom ones that keys name
+	Ready      bool   `json:"ready"`           // the host has it open, so that requests may be sent there
+	Keys       []Key  `json:"keys"`            // the namespace's keys and its organisation's tokens
+	Roles      []Role `json:"roles,omitempty"` // the custom roles that keys name
 	Trace      string `json:"trace,omitempty"` // traceparent of the operation under way
 }
 
-// Key is a key as hosts and gateways keep it: no secret, only its hash.
+// Key is the form of a key in a document: without the secret, only with its hash.
 type Key struct {
 	ID         string   `json:"id"`
 	Name       string   `json:"name"`
 	Roles      []string `json:"roles"`
 	QueueScope []string `json:"queue_scope,omitempty"`
-	Hash       []byte   `json:"hash"`                 // SHA-256 of the key's text
+	Hash       []byte   `json:"hash"`                 // SHA-256 of the text of the key
 	ExpiresNs  int64    `json:"expires_ns,omitempty"` // 0 = never
 	CreatedNs  int64    `json:"created_ns"`
 }
@@ -100,43 +98,43 @@ type Role struct {
 	Permissions []string `json:"permissions"`
 }
 
-// MaxKeys is the most keys of a namespace, and of an organisation's tokens.
+// MaxKeys is the largest number of a namespace's keys, and of an organisation's tokens.
 const MaxKeys = 1000
 
-// The words of CellReport.State.
+// The values of CellReport.State.
 const (
 	Opening = "opening"
 	Opened  = "open"
 	Closing = "closing"
 	Gone    = "absent" // closed, its data deleted
-	Failed  = "failed" // see Error; the host goes on trying
+	Failed  = "failed" // see Error; the host retries
 )
 
-// Report is where a host stands: all its cells, each time. A host reports when
-// something has changed and every few seconds.
+// Report is the state of a host, always with all its cells. A host reports after each change and every
+// ReportEvery.
 type Report struct {
-	Number int64        `json:"number"` // of the newest document it has acted on
+	Number int64        `json:"number"` // of the newest document it has handled
 	Cells  []CellReport `json:"cells"`
-	// LastUsed is when keys were last used, Unix seconds, those used since the
-	// last report.
+	// LastUsed has the times of last use, in Unix seconds, of the keys that were used since the last
+	// report.
 	LastUsed map[string]int64 `json:"last_used,omitempty"`
 }
 
-// CellReport is one namespace on a host.
+// CellReport is the state of one namespace on a host.
 type CellReport struct {
 	Namespace  string `json:"namespace"`
-	Generation int64  `json:"generation"` // of the document it acts on
+	Generation int64  `json:"generation"` // of the document that the state is about
 	State      string `json:"state"`
 	Error      string `json:"error,omitempty"`
 }
 
-// ReportEvery is how often a host reports when nothing changes.
+// ReportEvery is the time between two reports without a change.
 const ReportEvery = 2 * time.Second
 
-// UsageAnswer is how far a source's usage has been applied; 0 = not at all.
+// UsageAnswer has the number up to which the usage of a source was applied; 0 = none.
 type UsageAnswer struct {
 	Last uint64 `json:"last"`
 }
 
-// Frame is billing's frame on the wire.
+// Frame is the form of a billing.Frame in the protocol.
 type Frame = billing.Frame

@@ -82,7 +82,7 @@ type Config struct {
 type Gateway struct {
 	config    Config
 	member    *fleet.Member
-	book      *fleet.Book
+	directory *fleet.Directory
 	proxy     *httputil.ReverseProxy
 	transport http.RoundTripper
 	cloud     *cloud
@@ -122,7 +122,7 @@ func New(c Config) (*Gateway, error) {
 		c.Metrics = telemetry.NewRegistry()
 	}
 	g := &Gateway{
-		config: c, book: fleet.NewBook(), transport: c.Transport, log: c.Logger, limits: ratelimit.New(c.Limits),
+		config: c, directory: fleet.NewDirectory(), transport: c.Transport, log: c.Logger, limits: ratelimit.New(c.Limits),
 		tracer: c.Tracer.Tracer("github.com/corvo/corvo/controlplane/gateway"),
 	}
 	if err := g.open(); err != nil {
@@ -148,7 +148,7 @@ func (g *Gateway) open() (err error) {
 		}
 		member.Trusted, member.Last = g.kept.catalogue.Trusted(), g.kept.session
 		for _, d := range docs {
-			g.book.Put(d)
+			g.directory.Put(d)
 		}
 	}
 	if g.member, err = fleet.NewMember(member); err != nil {
@@ -157,7 +157,7 @@ func (g *Gateway) open() (err error) {
 	if g.transport == nil {
 		g.transport = newTransports()
 	}
-	if g.meter, err = newMeter(c.Rand, c.Now, g.member, g.book, c.Logger); err != nil {
+	if g.meter, err = newMeter(c.Rand, c.Now, g.member, g.directory, c.Logger); err != nil {
 		return err
 	}
 	g.proxy = g.newProxy()
@@ -224,7 +224,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	work.Go(func() { g.recheck(ctx) })
 	work.Go(func() { g.meter.run(ctx) })
 	if g.kept != nil {
-		if !g.kept.session.Heard.IsZero() {
+		if !g.kept.session.LastHeartbeat.IsZero() {
 			work.Go(func() { g.remember(ctx) })
 		}
 		work.Go(func() { g.kept.run(ctx, g.session, g.config.Now) })
@@ -256,7 +256,7 @@ func (g *Gateway) Drain() {
 
 // take makes a document count: for requests to come, and for those under way.
 func (g *Gateway) take(d fleet.Doc) error {
-	g.book.Put(d)
+	g.directory.Put(d)
 	if t, ok := g.transport.(*transports); ok {
 		t.take(d)
 	}
@@ -286,7 +286,7 @@ func (g *Gateway) heartbeat(number int64) {
 // session is what there is to keep of the control plane; nil before it was heard.
 func (g *Gateway) session() *fleet.Session {
 	s := g.member.Session()
-	if s.Heard.IsZero() {
+	if s.LastHeartbeat.IsZero() {
 		return nil
 	}
 	return &s
@@ -309,7 +309,7 @@ func (g *Gateway) recheck(ctx context.Context) {
 
 // shutOut is why a request under way may not go on; nil when it may.
 func (g *Gateway) shutOut(p *passage) error {
-	_, doc, err := g.book.Enter(p.credential, p.hint, g.config.Now())
+	_, doc, err := g.directory.Authenticate(p.credential, p.hint, g.config.Now())
 	if err == nil && doc.Namespace != p.namespace {
 		err = api.Errorf(api.NotFound, "the namespace is no longer the one of that name")
 	}

@@ -76,8 +76,8 @@ func openKept(dir, credential string, now time.Time, log *slog.Logger) (_ *kept,
 		}
 		docs = nil
 	}
-	if k.session.Heard.After(now) { // the clock has been set back
-		k.session.Heard = now
+	if k.session.LastHeartbeat.After(now) { // the clock has been set back
+		k.session.LastHeartbeat = now
 	}
 	return k, docs, nil
 }
@@ -130,7 +130,7 @@ func (k *kept) path(name string) string { return filepath.Join(k.dir, name) }
 // note takes a message of the stream; run writes it.
 func (k *kept) note(m fleet.Message) error {
 	defer k.wake()
-	return k.catalogue.Note(m)
+	return k.catalogue.Buffer(m)
 }
 
 // wake has run look whether there is something to write.
@@ -182,7 +182,7 @@ func (k *kept) write(s *fleet.Session) error {
 		return err
 	}
 	s.Number = number
-	if s.HostToken == k.session.HostToken && s.Number == k.session.Number && s.Heard.Sub(k.session.Heard) < SaveEvery {
+	if s.HostToken == k.session.HostToken && s.Number == k.session.Number && s.LastHeartbeat.Sub(k.session.LastHeartbeat) < SaveEvery {
 		return nil
 	}
 	if err := s.Write(k.path(SessionFile)); err != nil {

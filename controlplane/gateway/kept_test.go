@@ -142,7 +142,7 @@ func TestTheAgeOfDocuments(t *testing.T) {
 	var ahead atomic.Int64
 	w.start(func(c *Config) {
 		c.DataDir = dir
-		c.Now = func() time.Time { return session.Heard.Add(time.Duration(ahead.Load())) }
+		c.Now = func() time.Time { return session.LastHeartbeat.Add(time.Duration(ahead.Load())) }
 	})
 	ahead.Store(int64(fleet.MaxAge))
 	if got := w.send("GET", "/api/v1/queues", key, ""); got.StatusCode != 200 {

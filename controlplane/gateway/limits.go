@@ -14,7 +14,7 @@ import (
 // namespace.
 func (g *Gateway) admit(ctx context.Context, t *trip, r *http.Request) (doc fleet.Doc, err error) {
 	err = g.limits.Admit(r, g.config.Now(), func() (*ratelimit.Bucket, error) {
-		who, found, err := g.member.Enter(ctx, g.book, t.credential, t.hint, reachable)
+		who, found, err := g.member.Authenticate(ctx, g.directory, t.credential, t.hint, reachable)
 		if doc = found; err != nil || g.config.Limits.PerKey == 0 {
 			return nil, err
 		}

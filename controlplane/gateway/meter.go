@@ -23,11 +23,11 @@ const ShipEvery = 2 * time.Second
 // is one namespace in one run; its sequence numbers are its requests, one each. What
 // has not been delivered is lost with the process, in the customer's favour.
 type meter struct {
-	random io.Reader
-	now    func() time.Time
-	member *fleet.Member
-	book   *fleet.Book
-	log    *slog.Logger
+	random    io.Reader
+	now       func() time.Time
+	member    *fleet.Member
+	directory *fleet.Directory
+	log       *slog.Logger
 
 	mu      sync.Mutex
 	ledgers map[string]*ledger // by namespace
@@ -44,8 +44,8 @@ type ledger struct {
 	open        map[int64]billing.Quantities // by start of the hour
 }
 
-func newMeter(random io.Reader, now func() time.Time, member *fleet.Member, book *fleet.Book, log *slog.Logger) (*meter, error) {
-	m := &meter{random: random, now: now, member: member, book: book, log: log, ledgers: map[string]*ledger{}}
+func newMeter(random io.Reader, now func() time.Time, member *fleet.Member, directory *fleet.Directory, log *slog.Logger) (*meter, error) {
+	m := &meter{random: random, now: now, member: member, directory: directory, log: log, ledgers: map[string]*ledger{}}
 	_, err := m.incarnation() // randomness that fails does so at the start
 	return m, err
 }
@@ -91,7 +91,7 @@ func (l *ledger) add(hour int64, more billing.Quantities) {
 // sweep drops the ledger of a namespace that is no more, once there is nothing left
 // to deliver. The lock is held.
 func (m *meter) sweep(namespace string, l *ledger) {
-	d, ok := m.book.Namespace(namespace)
+	d, ok := m.directory.Namespace(namespace)
 	if (!ok || d.Desired != fleet.Open) && l.pending == nil && l.count == 0 {
 		delete(m.ledgers, namespace)
 	}

@@ -91,7 +91,7 @@ func newTestMeter(t *testing.T, now *time.Time) *meter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := newMeter(rand.Reader, func() time.Time { return *now }, member, fleet.NewBook(), slog.New(slog.DiscardHandler))
+	m, err := newMeter(rand.Reader, func() time.Time { return *now }, member, fleet.NewDirectory(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestFramesAreGapless(t *testing.T) {
 	now := time.Date(2026, 5, 17, 12, 59, 59, 0, time.UTC)
 	m := newTestMeter(t, &now)
 	d := fleet.Doc{Number: 1, Namespace: "ns_a", Desired: fleet.Open}
-	m.book.Put(d)
+	m.directory.Put(d)
 	if f := frameOf(t, m); f != nil {
 		t.Errorf("a frame of nothing: %+v", f)
 	}
@@ -159,7 +159,7 @@ func TestFramesAreGapless(t *testing.T) {
 	}
 	// A namespace that is gone is forgotten when its usage is delivered.
 	d.Number, d.Desired = 2, fleet.Absent
-	m.book.Put(d)
+	m.directory.Put(d)
 	if frameOf(t, m) != fifth {
 		t.Error("its usage is thrown away")
 	}

@@ -132,7 +132,7 @@ func (g *Gateway) enter(ctx context.Context, t *trip, r *http.Request) error {
 	t.namespace, t.host = doc.Namespace, doc.Host
 	g.flight.begin(&t.passage)
 	// A document that came in between has checked only those that were in flight.
-	if newest, _ := g.book.Namespace(doc.Namespace); newest.Number == doc.Number {
+	if newest, _ := g.directory.Namespace(doc.Namespace); newest.Number == doc.Number {
 		return nil
 	}
 	if err := g.shutOut(&t.passage); err != nil {

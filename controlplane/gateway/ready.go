@@ -35,7 +35,7 @@ func (g *Gateway) age() time.Duration {
 	if g.member.Connected() {
 		return 0
 	}
-	return max(0, g.config.Now().Sub(g.member.Heard())).Round(time.Second)
+	return max(0, g.config.Now().Sub(g.member.LastHeartbeat())).Round(time.Second)
 }
 
 // Ready says whether requests should be sent here; an error says why not.

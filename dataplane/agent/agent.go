@@ -68,7 +68,7 @@ type Config struct {
 type Agent struct {
 	cfg       Config
 	member    *fleet.Member
-	book      *fleet.Book
+	directory *fleet.Directory
 	catalogue *fleet.Catalogue
 	tracer    trace.Tracer // nil = no traces
 	host      *host.Host   // set by Start
@@ -101,7 +101,7 @@ func Open(cfg Config) (_ *Agent, err error) {
 	}
 	a := &Agent{
 		cfg:        cfg,
-		book:       fleet.NewBook(),
+		directory:  fleet.NewDirectory(),
 		tracer:     telemetry.Tracer(cfg.Tracer),
 		slots:      make(chan struct{}, MaxChanging),
 		news:       make(chan struct{}, 1),
@@ -113,7 +113,7 @@ func Open(cfg Config) (_ *Agent, err error) {
 		return nil, err
 	}
 	for _, d := range docs {
-		a.book.Put(d)
+		a.directory.Put(d)
 		a.placements[d.Namespace] = newPlacement(d)
 	}
 	a.heard.Store(a.catalogue.Number() > 0)
@@ -244,7 +244,7 @@ func (a *Agent) take(d fleet.Doc) error {
 			"namespace", d.Namespace, "number", d.Number, "generation", d.Generation, "host", d.Host)
 		return nil
 	}
-	if !a.book.Put(d) {
+	if !a.directory.Put(d) {
 		return nil
 	}
 	a.host.Recheck(tenancy.NamespaceID(d.Namespace)) // keys may be gone that polls wait with

@@ -238,7 +238,7 @@ func TestOnlyGatewaysComeIn(t *testing.T) {
 	}
 	d := doc(1, "ns_a", fleet.Open, 1)
 	d.Keys = []fleet.Key{{ID: id, Roles: []string{string(tenancy.Worker)}, Hash: hash[:]}}
-	a.book.Put(d)
+	a.directory.Put(d)
 	sign := func(k token.Key, role tenancy.Role, audience string, at time.Time) string {
 		text, err := token.Sign(k, token.Claims{Subject: "m", Role: string(role), Audience: audience}, at)
 		if err != nil {

@@ -22,7 +22,7 @@ func (a *Agent) Authenticate(r *http.Request) (tenancy.Principal, error) {
 	if err := a.checkGateway(r, now); err != nil {
 		return tenancy.Principal{}, err
 	}
-	who, _, err := a.member.Enter(r.Context(), a.book, serve.Credential(r), r.Header.Get(api.NamespaceHeader), nil)
+	who, _, err := a.member.Authenticate(r.Context(), a.directory, serve.Credential(r), r.Header.Get(api.NamespaceHeader), nil)
 	if err != nil {
 		return tenancy.Principal{}, err
 	}

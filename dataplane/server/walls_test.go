@@ -31,10 +31,10 @@ import (
 )
 
 // directoryAuth authenticates by the directory, as a host of the cloud does, but without a gateway.
-type directoryAuth struct{ *fleet.Book }
+type directoryAuth struct{ *fleet.Directory }
 
 func (d directoryAuth) Authenticate(r *http.Request) (tenancy.Principal, error) {
-	who, _, err := d.Book.Enter(serve.Credential(r), r.Header.Get(api.NamespaceHeader), time.Now())
+	who, _, err := d.Directory.Authenticate(serve.Credential(r), r.Header.Get(api.NamespaceHeader), time.Now())
 	return who, err
 }
 func (d directoryAuth) Used(string, time.Time) {}
@@ -70,9 +70,9 @@ func openTenants(t *testing.T) (a, b *tenant) {
 			t.Errorf("close the host: %v", err)
 		}
 	})
-	book := fleet.NewBook()
+	directory := fleet.NewDirectory()
 	// A position of another namespace is waited for, and there is no use in that.
-	s, err := New(Config{Host: h, Authenticator: directoryAuth{book}, ProposeTimeout: time.Minute, ReadWait: 20 * time.Millisecond, EventHeartbeat: testHeartbeat, Logger: logger})
+	s, err := New(Config{Host: h, Authenticator: directoryAuth{directory}, ProposeTimeout: time.Minute, ReadWait: 20 * time.Millisecond, EventHeartbeat: testHeartbeat, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func openTenants(t *testing.T) (a, b *tenant) {
 		if v.key, v.keyID, hash, err = keyring.New(rand.Reader, keyring.Namespace); err != nil {
 			t.Fatal(err)
 		}
-		book.Put(fleet.Doc{Number: int64(n + 1), Namespace: string(v.ns), Name: "name-" + name, Org: "org", Generation: 1, Desired: fleet.Open,
+		directory.Put(fleet.Doc{Number: int64(n + 1), Namespace: string(v.ns), Name: "name-" + name, Org: "org", Generation: 1, Desired: fleet.Open,
 			Keys: []fleet.Key{{ID: v.keyID, Name: v.secret, Roles: []string{string(tenancy.Admin)}, Hash: hash[:]}}})
 		if err := add(ctx, h, v.ns); err != nil {
 			t.Fatal(err)
@@ -480,7 +480,7 @@ func TestNewRefusesAWrongAuthenticator(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { h.Close(context.Background()) })
-	auth := directoryAuth{fleet.NewBook()}
+	auth := directoryAuth{fleet.NewDirectory()}
 	for _, cfg := range []Config{{Namespace: "a"}, {Host: h}, {Host: h, Namespace: "a", Authenticator: auth}, {Host: h, Authenticator: auth, Dev: true}} {
 		if _, err := New(cfg); err == nil {
 			t.Errorf("taken: %+v", cfg)

@@ -1,7 +1,6 @@
-// Package fleettest is a control plane in memory for the tests of those who follow
-// one: it joins members, streams signed documents, takes reports and applies usage
-// over real HTTP, and fails as told. It is the other end of a conversation, not a
-// copy of what is tested; the real one is controlplane/server.
+// Package fleettest is a control plane in memory for tests of hosts and gateways. It joins members,
+// streams signed documents, takes reports and applies usage over real HTTP, and it fails on request. It
+// shares no code with the real one in controlplane/server.
 package fleettest
 
 import (
@@ -26,27 +25,27 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// Heartbeat is how often its streams say that they live: more often than the real
-// one's, so that tests wait less.
+// Heartbeat is the time between heartbeats of its streams: shorter than in production, so that tests wait
+// less.
 const Heartbeat = 20 * time.Millisecond
 
-// ControlPlane is the control plane. Its methods may be called by any goroutine.
+// ControlPlane is a control plane in memory. It is safe for concurrent use.
 type ControlPlane struct {
 	URL string
 	tb  testing.TB
 	mux *http.ServeMux
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed when anything below has changed
+	changed  chan struct{} // closed when a field below has changed
 	keys     []token.Key   // trusted; the last one signs
-	hidden   int           // how many of the last keys the streams do not tell of
+	hidden   int           // number of the last keys that the streams do not announce
 	number   int64
-	docs     map[string]fleet.Message // newest, by namespace
-	raw      []fleet.Message          // sent as they are
+	docs     map[string]fleet.Message // the newest, by namespace
+	raw      []fleet.Message          // lines that Inject sends as they are
 	members  map[string]member        // by credential
 	down     bool
 	silent   bool
-	ends     int // how often all streams were closed in order
+	ends     int // how often End closed all streams
 	lifetime time.Duration
 	joins    int
 	refused  int // joins
@@ -54,7 +53,7 @@ type ControlPlane struct {
 	reports  []fleet.Report
 	last     map[billing.Source]uint64
 	used     map[string]billing.Quantities // by namespace
-	lose     int                           // answers to frames that are to get lost
+	lose     int                           // number of answers to frames to drop
 }
 
 type member struct {
@@ -62,7 +61,7 @@ type member struct {
 	kind keyring.Kind
 }
 
-// New starts a control plane that ends with the test.
+// New starts a control plane and stops it at the end of the test.
 func New(tb testing.TB) *ControlPlane {
 	tb.Helper()
 	c := &ControlPlane{
@@ -93,7 +92,7 @@ func New(tb testing.TB) *ControlPlane {
 	return c
 }
 
-// change does something under the lock and wakes the streams.
+// change calls f under the lock and wakes the streams.
 func (c *ControlPlane) change(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,17 +101,17 @@ func (c *ControlPlane) change(f func()) {
 	c.changed = make(chan struct{})
 }
 
-// read answers something under the lock.
+// read calls f under the lock.
 func read[T any](c *ControlPlane, f func() T) T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return f()
 }
 
-// Handle answers more paths than those of members, such as the cloud API's.
+// Handle serves another path, such as one of the cloud API.
 func (c *ControlPlane) Handle(pattern string, h http.HandlerFunc) { c.mux.HandleFunc(pattern, h) }
 
-// Register makes a host or gateway and its credential.
+// Register creates a host or gateway and returns its credential.
 func (c *ControlPlane) Register(id string, kind keyring.Kind) (credential string) {
 	c.tb.Helper()
 	credential, _, _, err := keyring.New(rand.Reader, kind)
@@ -123,7 +122,7 @@ func (c *ControlPlane) Register(id string, kind keyring.Kind) (credential string
 	return credential
 }
 
-// Put gives a document the next number, signs and publishes it.
+// Put gives a document the next number, signs it and publishes it.
 func (c *ControlPlane) Put(d fleet.Doc) fleet.Doc {
 	c.change(func() {
 		c.number++
@@ -133,7 +132,7 @@ func (c *ControlPlane) Put(d fleet.Doc) fleet.Doc {
 	return d
 }
 
-// Sign makes a message of a document as it is; nobody is sent it.
+// Sign returns a message with a document as it is, without publishing it.
 func (c *ControlPlane) Sign(d fleet.Doc) fleet.Message {
 	return read(c, func() fleet.Message { return c.sign(d) })
 }
@@ -141,16 +140,16 @@ func (c *ControlPlane) Sign(d fleet.Doc) fleet.Message {
 func (c *ControlPlane) sign(d fleet.Doc) fleet.Message {
 	text, err := json.Marshal(d)
 	if err != nil {
-		panic(err) // there is nothing in a Doc that does not encode
+		panic(err) // every Doc can be encoded
 	}
 	return fleet.Message{Number: d.Number, Doc: text, Signature: token.SignDocument(c.keys[len(c.keys)-1], text)}
 }
 
-// Inject sends a line to all followers there are, whatever it says.
+// Inject sends a line to all followers, whatever its contents.
 func (c *ControlPlane) Inject(m fleet.Message) { c.change(func() { c.raw = append(c.raw, m) }) }
 
-// Rotate makes a new key sign from now on. A quiet one is published, but the
-// streams do not tell of it.
+// Rotate makes a new signing key. If quiet is set, the key is published, but the streams do not announce
+// it.
 func (c *ControlPlane) Rotate(quiet bool) {
 	k, err := token.NewKey(rand.Reader)
 	if err != nil {
@@ -165,29 +164,28 @@ func (c *ControlPlane) Rotate(quiet bool) {
 	})
 }
 
-// Retire forgets all keys but the one that signs.
+// Retire removes all keys but the signing one.
 func (c *ControlPlane) Retire() { c.change(func() { c.keys, c.hidden = c.keys[len(c.keys)-1:], 0 }) }
 
-// SetDown breaks all connections, and those to come, until it is up again at the
-// same address.
+// SetDown breaks all present and future connections, until it is set to false.
 func (c *ControlPlane) SetDown(down bool) { c.change(func() { c.down = down }) }
 
 // End closes all streams in order, as at the end of a token.
 func (c *ControlPlane) End() { c.change(func() { c.ends++ }) }
 
-// SetSilent keeps streams open and says nothing on them.
+// SetSilent keeps streams open and sends nothing on them.
 func (c *ControlPlane) SetSilent(silent bool) { c.change(func() { c.silent = silent }) }
 
-// SetLifetime is for how long the tokens of joins to come are good.
+// SetLifetime sets the lifetime of the tokens of future joins.
 func (c *ControlPlane) SetLifetime(d time.Duration) { c.change(func() { c.lifetime = d }) }
 
-// LoseAnswers has the next n frames applied and their answers lost.
+// LoseAnswers applies the next n frames and drops the answers.
 func (c *ControlPlane) LoseAnswers(n int) { c.change(func() { c.lose = n }) }
 
-// Trusted are the keys that are published.
+// Trusted returns the published keys.
 func (c *ControlPlane) Trusted() token.Set { return read(c, func() token.Set { return c.trusted(0) }) }
 
-// trusted are the keys but the last hidden ones.
+// trusted returns the keys without the last hidden ones.
 func (c *ControlPlane) trusted(hidden int) token.Set {
 	var public []ed25519.PublicKey
 	for _, k := range c.keys[:len(c.keys)-hidden] {
@@ -198,26 +196,26 @@ func (c *ControlPlane) trusted(hidden int) token.Set {
 
 func (c *ControlPlane) isDown() bool { return read(c, func() bool { return c.down }) }
 
-// Joins is how many joins have been answered.
+// Joins counts the answered joins.
 func (c *ControlPlane) Joins() int { return read(c, func() int { return c.joins }) }
 
-// Refused is how many joins have been refused.
+// Refused counts the refused joins.
 func (c *ControlPlane) Refused() int { return read(c, func() int { return c.refused }) }
 
-// Streams is how many streams of documents have been opened.
+// Streams counts the streams of documents that were opened.
 func (c *ControlPlane) Streams() int { return read(c, func() int { return c.streams }) }
 
-// Reports are those that came.
+// Reports returns all reports.
 func (c *ControlPlane) Reports() []fleet.Report {
 	return read(c, func() []fleet.Report { return slices.Clone(c.reports) })
 }
 
-// Used is the usage of a namespace that has been applied.
+// Used returns the applied usage of a namespace.
 func (c *ControlPlane) Used(namespace string) billing.Quantities {
 	return read(c, func() billing.Quantities { return c.used[namespace] })
 }
 
-// Sources is how many sources have sent usage.
+// Sources counts the sources that have sent usage.
 func (c *ControlPlane) Sources() int { return read(c, func() int { return len(c.last) }) }
 
 func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
@@ -232,11 +230,10 @@ func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
 	c.joins++
 	key := c.keys[len(c.keys)-1]
 	sign := func(role tenancy.Role, audience string) string {
-		// Verified by the clock of the test's process: a shorter life is one that
-		// has begun earlier.
+		// The token is valid by the real clock. ExpiresAt alone makes it look shorter.
 		text, err := token.Sign(key, token.Claims{Subject: m.id, Role: string(role), Audience: audience}, time.Now())
 		if err != nil {
-			panic(err) // there is a key, and all claims
+			panic(err) // there are a key and all claims
 		}
 		return text
 	}
@@ -249,7 +246,7 @@ func (c *ControlPlane) join(w http.ResponseWriter, r *http.Request) {
 	answer(w, a)
 }
 
-// member lets in who shows a service token for the control plane.
+// member authenticates requests by a service token for the control plane.
 func (c *ControlPlane) member(h func(http.ResponseWriter, *http.Request, token.Claims)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		claims, err := c.Trusted().Verify(bearer(r), token.ControlPlane, time.Now())
@@ -261,7 +258,7 @@ func (c *ControlPlane) member(h func(http.ResponseWriter, *http.Request, token.C
 	}
 }
 
-// stream sends a follower what it has not seen, then heartbeats.
+// stream sends the documents that a follower lacks, and then heartbeats.
 func (c *ControlPlane) stream(w http.ResponseWriter, r *http.Request, who token.Claims) {
 	after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
 	if err != nil {
@@ -313,7 +310,7 @@ func (c *ControlPlane) stream(w http.ResponseWriter, r *http.Request, who token.
 	}
 }
 
-// news are the documents after a number that a member is to see. The lock is held.
+// news returns the documents for a member after a number. The caller holds the lock.
 func (c *ControlPlane) news(after int64, who token.Claims) []fleet.Message {
 	var all []fleet.Message
 	for _, m := range c.docs {
@@ -344,7 +341,7 @@ func (c *ControlPlane) lastUsage(w http.ResponseWriter, r *http.Request, _ token
 	answer(w, fleet.UsageAnswer{Last: read(c, func() uint64 { return c.last[source] })})
 }
 
-// applyUsage keeps to the rule of frames: only what follows the last one counts.
+// applyUsage applies a frame only if it follows the last one.
 func (c *ControlPlane) applyUsage(w http.ResponseWriter, r *http.Request, _ token.Claims) {
 	var f billing.Frame
 	if !decode(w, r, &f) {
@@ -400,14 +397,14 @@ func refuse(w http.ResponseWriter, e *api.Error) {
 	write(w, e.Code.Status(), map[string]any{"error": e.Message, "code": e.Code})
 }
 
-// write drops errors: they mean that the member is gone.
+// write ignores errors, because they mean that the member is gone.
 func write(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// Eventually waits until something is so, for a minute: a machine may stall.
+// Eventually waits until a condition is true, up to a minute, because a machine may stall.
 func Eventually(tb testing.TB, what string, so func() bool) {
 	tb.Helper()
 	deadline := time.Now().Add(time.Minute)

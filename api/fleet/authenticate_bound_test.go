@@ -2,8 +2,8 @@ package fleet
 
 import "testing"
 
-// Those who wait are bounded: one too many is refused at once.
-func TestSoManyMayWait(t *testing.T) {
+// MaxWaiting requests may wait; a further one is refused at once.
+func TestMaxWaiting(t *testing.T) {
 	t.Parallel()
 	var p pulse
 	for i := range MaxWaiting {

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// made is a key of a namespace as its maker and as documents know it.
+// made generates a key, as a client and as documents know it.
 func made(t *testing.T, kind keyring.Kind) (text string, key fleet.Key) {
 	t.Helper()
 	text, id, hash, err := keyring.New(rand.Reader, kind)
@@ -24,25 +24,25 @@ func made(t *testing.T, kind keyring.Kind) (text string, key fleet.Key) {
 	return text, fleet.Key{ID: id, Name: "test", Roles: []string{"worker"}, Hash: hash[:]}
 }
 
-// following is a gateway whose book follows a control plane.
-func following(t *testing.T) (*fleettest.ControlPlane, *fleet.Member, *fleet.Book) {
+// following returns a gateway whose directory follows a control plane.
+func following(t *testing.T) (*fleettest.ControlPlane, *fleet.Member, *fleet.Directory) {
 	t.Helper()
 	plane := fleettest.New(t)
-	m, book := member(t, plane, keyring.Gateway), fleet.NewBook()
-	run(t, m, fleet.Follow{OnDoc: func(d fleet.Doc) error { book.Put(d); return nil }})
+	m, directory := member(t, plane, keyring.Gateway), fleet.NewDirectory()
+	run(t, m, fleet.Follow{OnDoc: func(d fleet.Doc) error { directory.Put(d); return nil }})
 	fleettest.Eventually(t, "the stream is open", m.Connected)
-	return plane, m, book
+	return plane, m, directory
 }
 
-// A key that its maker was told of opens the door, however far behind its document
-// is: whoever uses it at once needs no retry.
-func TestEnterWaitsForWhatIsOnItsWay(t *testing.T) {
+// A key works as soon as its creation was answered, even if its document has not come yet: a client that
+// uses it at once needs no retry.
+func TestAuthenticateWaitsForTheDocument(t *testing.T) {
 	t.Parallel()
-	plane, m, book := following(t)
+	plane, m, directory := following(t)
 	text, key := made(t, keyring.Namespace)
 	entered := make(chan error, 1)
 	go func() {
-		_, _, err := m.Enter(context.Background(), book, text, "", func(d fleet.Doc) bool { return d.Ready })
+		_, _, err := m.Authenticate(context.Background(), directory, text, "", func(d fleet.Doc) bool { return d.Ready })
 		entered <- err
 	}()
 	plane.Put(fleet.Doc{Namespace: "ns_a", Name: "a", Org: "org", Desired: fleet.Open, Keys: []fleet.Key{key}})
@@ -52,7 +52,7 @@ func TestEnterWaitsForWhatIsOnItsWay(t *testing.T) {
 	}
 }
 
-// asked is a context that knows whether somebody has waited with it.
+// asked is a context that records whether somebody waited on it.
 type asked struct {
 	context.Context
 	done atomic.Bool
@@ -63,23 +63,23 @@ func (a *asked) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-func TestEnterRefusesWhatNobodyKnows(t *testing.T) {
+func TestAuthenticateRefusesUnknownKeys(t *testing.T) {
 	t.Parallel()
-	plane, m, book := following(t)
+	plane, m, directory := following(t)
 	known, key := made(t, keyring.Namespace)
 	plane.Put(fleet.Doc{Namespace: "ns_a", Name: "a", Org: "org", Desired: fleet.Open, Keys: []fleet.Key{key}, Ready: true})
-	fleettest.Eventually(t, "the document", func() bool { _, ok := book.Namespace("ns_a"); return ok })
+	fleettest.Eventually(t, "the document", func() bool { _, ok := directory.Namespace("ns_a"); return ok })
 	enter := func(text, hint string) (api.Code, bool) {
 		t.Helper()
 		ctx := &asked{Context: context.Background()}
-		_, _, err := m.Enter(ctx, book, text, hint, nil)
+		_, _, err := m.Authenticate(ctx, directory, text, hint, nil)
 		return api.CodeOf(err), ctx.done.Load()
 	}
-	stranger, _ := made(t, keyring.Namespace)
-	if code, waited := enter(stranger, ""); code != api.Unauthorized || !waited {
+	unknown, _ := made(t, keyring.Namespace)
+	if code, waited := enter(unknown, ""); code != api.Unauthorized || !waited {
 		t.Errorf("an unknown key: %q, waited for: %v", code, waited)
 	}
-	if code, waited := enter(stranger, ""); code != api.Unauthorized || waited {
+	if code, waited := enter(unknown, ""); code != api.Unauthorized || waited {
 		t.Errorf("an unknown key, again: %q, waited for: %v", code, waited)
 	}
 	forged := []byte(known)
@@ -90,23 +90,23 @@ func TestEnterRefusesWhatNobodyKnows(t *testing.T) {
 			t.Errorf("%s: %q, waited for: %v", name, code, waited)
 		}
 	}
-	// One that is revoked is refused without a wait.
+	// A revoked key is refused without a wait.
 	plane.Put(fleet.Doc{Namespace: "ns_a", Name: "a", Org: "org", Desired: fleet.Open, Ready: true})
 	fleettest.Eventually(t, "the revocation", func() bool {
-		d, _ := book.Namespace("ns_a")
+		d, _ := directory.Namespace("ns_a")
 		return !slices.ContainsFunc(d.Keys, func(k fleet.Key) bool { return k.ID == key.ID })
 	})
 	if code, waited := enter(known, ""); code != api.Unauthorized || waited {
 		t.Errorf("a revoked key: %q, waited for: %v", code, waited)
 	}
-	// Nobody can bring news while the control plane is away, so nobody knows.
+	// While the control plane is down no document can come, so the result stays unknown.
 	plane.SetDown(true)
 	fleettest.Eventually(t, "the stream ends", func() bool { return !m.Connected() })
 	late, _ := made(t, keyring.Namespace)
 	if code, waited := enter(late, ""); code != api.LeaderUnavailable || waited {
 		t.Errorf("an unknown key without the control plane: %q, waited for: %v", code, waited)
 	}
-	_, _, err := m.Enter(t.Context(), book, late, "", nil)
+	_, _, err := m.Authenticate(t.Context(), directory, late, "", nil)
 	var e *api.Error
 	if !errors.As(err, &e) || e.RetryAfter <= 0 {
 		t.Errorf("it does not say when to try again: %v", err)

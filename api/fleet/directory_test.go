@@ -18,7 +18,7 @@ import (
 
 var noon = time.Date(2026, 5, 17, 12, 0, 0, 0, time.UTC)
 
-// pair is a credential and its key as documents name it.
+// pair is a credential and its key in the form of a document.
 type pair struct {
 	text string
 	key  Key
@@ -33,7 +33,7 @@ func newPair(t testing.TB, kind keyring.Kind) pair {
 	return pair{text, Key{ID: id, Name: "ci", Roles: []string{"worker", "readonly"}, QueueScope: []string{"mail.*"}, Hash: hash[:], CreatedNs: 1}}
 }
 
-// page of organisation o.
+// docOf returns a document of organisation o.
 func docOf(number int64, namespace, name string, keys ...pair) Doc {
 	d := Doc{Number: number, Namespace: namespace, Name: name, Org: "o", Desired: Open, Ready: true}
 	for _, k := range keys {
@@ -42,20 +42,20 @@ func docOf(number int64, namespace, name string, keys ...pair) Doc {
 	return d
 }
 
-// A key's custom roles grant what the same document says of them; a role that the document
-// does not have grants nothing.
-func TestEnterWithCustomRoles(t *testing.T) {
+// A key's custom roles have the permissions in the same document. A role that the document does not have
+// has none.
+func TestAuthenticateWithCustomRoles(t *testing.T) {
 	t.Parallel()
 	auditor, lost, mixed, token := newPair(t, keyring.Namespace), newPair(t, keyring.Namespace), newPair(t, keyring.Namespace), newPair(t, keyring.Org)
 	auditor.key.Roles, lost.key.Roles, mixed.key.Roles, token.key.Roles = []string{"auditor"}, []string{"nobody"}, []string{"worker", "nobody"}, []string{"readonly"}
 	d := docOf(1, "n1", "one", auditor, lost, mixed, token)
 	d.Roles = []Role{
 		{Name: "auditor", Permissions: []string{"job.read", "org.manage", "of.tomorrow"}},
-		{Name: "readonly", Permissions: []string{"node.admin"}}, // a built-in one's name
+		{Name: "readonly", Permissions: []string{"node.admin"}}, // the name of a built-in role
 	}
-	b := NewBook()
-	b.Put(d)
-	b.Put(Doc{Number: 2, Namespace: "n2", Name: "two", Org: "o", Desired: Open, Roles: []Role{{Name: "nobody", Permissions: []string{"job.read"}}}})
+	dir := NewDirectory()
+	dir.Put(d)
+	dir.Put(Doc{Number: 2, Namespace: "n2", Name: "two", Org: "o", Desired: Open, Roles: []Role{{Name: "nobody", Permissions: []string{"job.read"}}}})
 	for _, c := range []struct {
 		name, text, hint string
 		may              []tenancy.Permission
@@ -65,7 +65,7 @@ func TestEnterWithCustomRoles(t *testing.T) {
 		{"an unknown role beside a built-in one", mixed.text, "", tenancy.Worker.Permissions()},
 		{"a token", token.text, "n1", tenancy.ReadOnly.Permissions()},
 	} {
-		who, _, err := b.Enter(c.text, c.hint, noon)
+		who, _, err := dir.Authenticate(c.text, c.hint, noon)
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
@@ -77,27 +77,27 @@ func TestEnterWithCustomRoles(t *testing.T) {
 		}
 	}
 	d.Number, d.Roles = 3, []Role{{Name: "auditor", Permissions: []string{"job.work"}}}
-	b.Put(d)
-	if who, _, err := b.Enter(auditor.text, "", noon); err != nil || !slices.Equal(who.Custom, []tenancy.Permission{tenancy.JobWork}) {
+	dir.Put(d)
+	if who, _, err := dir.Authenticate(auditor.text, "", noon); err != nil || !slices.Equal(who.Custom, []tenancy.Permission{tenancy.JobWork}) {
 		t.Errorf("after a change: %+v, %v", who, err)
 	}
 }
 
-func TestEnter(t *testing.T) {
+func TestAuthenticate(t *testing.T) {
 	t.Parallel()
 	key, other, token, org := newPair(t, keyring.Namespace), newPair(t, keyring.Namespace), newPair(t, keyring.Org), newPair(t, keyring.Org)
 	ending := newPair(t, keyring.Namespace)
 	ending.key.ExpiresNs = noon.UnixNano()
-	lying := newPair(t, keyring.Namespace) // known by its id, with another's hash
+	lying := newPair(t, keyring.Namespace) // its id, with the hash of another key
 	lying.key.Hash = key.key.Hash
 	short := newPair(t, keyring.Namespace)
 	short.key.Hash = short.key.Hash[:31]
 	operator := newPair(t, keyring.CloudOperator)
-	b := NewBook()
-	b.Put(docOf(1, "n1", "one", key, token, ending, lying, short, operator))
-	b.Put(docOf(2, "n2", "two", other, token))
-	b.Put(docOf(3, "n3", "n1", token)) // named like another's id
-	b.Put(Doc{Number: 4, Namespace: "n4", Name: "one", Org: "p", Desired: Open, Keys: []Key{org.key}})
+	dir := NewDirectory()
+	dir.Put(docOf(1, "n1", "one", key, token, ending, lying, short, operator))
+	dir.Put(docOf(2, "n2", "two", other, token))
+	dir.Put(docOf(3, "n3", "n1", token)) // its name is the id of another
+	dir.Put(Doc{Number: 4, Namespace: "n4", Name: "one", Org: "p", Desired: Open, Keys: []Key{org.key}})
 	for _, c := range []struct {
 		name, text, hint string
 		code             api.Code
@@ -128,7 +128,7 @@ func TestEnter(t *testing.T) {
 		{"nothing", "", "", api.Unauthorized, ""},
 		{"an id alone", key.key.ID, "", api.Unauthorized, ""},
 	} {
-		who, d, err := b.Enter(c.text, c.hint, noon)
+		who, d, err := dir.Authenticate(c.text, c.hint, noon)
 		if api.CodeOf(err) != c.code || d.Namespace != c.namespace || string(who.Namespace) != c.namespace {
 			t.Errorf("%s: %+v in %q, %v; want %q or %s", c.name, who, d.Namespace, err, c.namespace, c.code)
 		}
@@ -136,65 +136,65 @@ func TestEnter(t *testing.T) {
 			t.Errorf("%s: refused, and yet %+v", c.name, who)
 		}
 	}
-	who, _, err := b.Enter(key.text, "", noon)
+	who, _, err := dir.Authenticate(key.text, "", noon)
 	if err != nil || who.KeyID != key.key.ID || who.Name != "ci" || who.Org != "" || who.Open ||
 		!slices.Equal(who.Roles, []tenancy.Role{"worker", "readonly"}) || !slices.Equal(who.QueueScope, []tenancy.Glob{"mail.*"}) {
 		t.Errorf("the principal is %+v, %v", who, err)
 	}
-	if _, _, err := b.Enter(ending.text, "", noon.Add(-1)); err != nil {
+	if _, _, err := dir.Authenticate(ending.text, "", noon.Add(-1)); err != nil {
 		t.Errorf("just before its end: %v", err)
 	}
-	if _, _, err := b.Enter(token.text, "", noon); err == nil || !strings.Contains(err.Error(), api.NamespaceHeader) {
+	if _, _, err := dir.Authenticate(token.text, "", noon); err == nil || !strings.Contains(err.Error(), api.NamespaceHeader) {
 		t.Errorf("it does not name the header: %v", err)
 	}
 }
 
-// TestBookForgets: what the newest document does not say is so no more.
-func TestBookForgets(t *testing.T) {
+// TestDirectoryForgets checks that only the newest document of a namespace counts.
+func TestDirectoryForgets(t *testing.T) {
 	t.Parallel()
 	key, token := newPair(t, keyring.Namespace), newPair(t, keyring.Org)
-	code := func(b *Book, p pair, hint string) api.Code {
-		_, _, err := b.Enter(p.text, hint, noon)
+	code := func(dir *Directory, p pair, hint string) api.Code {
+		_, _, err := dir.Authenticate(p.text, hint, noon)
 		return api.CodeOf(err)
 	}
-	b := NewBook()
-	b.Put(docOf(5, "n1", "one", key, token))
-	b.Put(docOf(6, "n2", "two", token))
+	dir := NewDirectory()
+	dir.Put(docOf(5, "n1", "one", key, token))
+	dir.Put(docOf(6, "n2", "two", token))
 	for _, old := range []int64{4, 5} {
-		if b.Put(docOf(old, "n1", "one")) {
+		if dir.Put(docOf(old, "n1", "one")) {
 			t.Errorf("document %d is taken after 5", old)
 		}
 	}
-	if !b.Put(docOf(7, "n1", "uno", token)) || code(b, key, "") != api.Unauthorized {
+	if !dir.Put(docOf(7, "n1", "uno", token)) || code(dir, key, "") != api.Unauthorized {
 		t.Error("a key that is gone still opens")
 	}
-	if code(b, token, "one") != api.NotFound || code(b, token, "uno") != "" {
+	if code(dir, token, "one") != api.NotFound || code(dir, token, "uno") != "" {
 		t.Error("the old name is still known, or the new one not")
 	}
-	// The end, with keys that should not be there.
+	// The last document, with keys that should not be there.
 	gone := docOf(8, "n1", "uno", key, token)
 	gone.Desired = Absent
-	b.Put(gone)
-	if code(b, key, "") != api.Unauthorized || code(b, token, "n1") != api.NotFound || code(b, token, "uno") != api.NotFound || code(b, token, "two") != "" {
+	dir.Put(gone)
+	if code(dir, key, "") != api.Unauthorized || code(dir, token, "n1") != api.NotFound || code(dir, token, "uno") != api.NotFound || code(dir, token, "two") != "" {
 		t.Error("a namespace that is to be absent lets somebody in")
 	}
-	// Its name is free: the next one keeps it when the old one is heard of again.
-	b.Put(docOf(9, "n3", "uno", token))
+	// The name is free: the next namespace with it keeps it when another document of the old one comes.
+	dir.Put(docOf(9, "n3", "uno", token))
 	gone.Number = 10
-	b.Put(gone)
-	if code(b, token, "uno") != "" {
+	dir.Put(gone)
+	if code(dir, token, "uno") != "" {
 		t.Error("a namespace lost its name to one that is gone")
 	}
-	b.Put(docOf(11, "n2", "two"))
-	if code(b, token, "two") != api.Unauthorized {
+	dir.Put(docOf(11, "n2", "two"))
+	if code(dir, token, "two") != api.Unauthorized {
 		t.Error("a token that this namespace does not name enters it")
 	}
-	b.Put(docOf(12, "n3", "uno"))
-	if code(b, token, "n9") != api.Unauthorized || len(b.keys) != 0 {
-		t.Errorf("a token that no document names is known; %d keys are kept", len(b.keys))
+	dir.Put(docOf(12, "n3", "uno"))
+	if code(dir, token, "n9") != api.Unauthorized || len(dir.keys) != 0 {
+		t.Errorf("a token that no document names is known; %d keys are kept", len(dir.keys))
 	}
 	var ids []string
-	for _, d := range b.Docs() {
+	for _, d := range dir.Docs() {
 		ids = append(ids, d.Namespace)
 		if d.Desired == Absent && d.Keys != nil {
 			t.Error("keys of an absent namespace are kept")
@@ -203,36 +203,36 @@ func TestBookForgets(t *testing.T) {
 	if !slices.Equal(ids, []string{"n1", "n2", "n3"}) {
 		t.Errorf("documents of %v", ids)
 	}
-	if d, ok := b.Namespace("n1"); !ok || d.Number != 10 {
+	if d, ok := dir.Namespace("n1"); !ok || d.Number != 10 {
 		t.Errorf("%+v, %v", d, ok)
 	}
-	if _, ok := b.Namespace("n9"); ok {
+	if _, ok := dir.Namespace("n9"); ok {
 		t.Error("a document of nothing")
 	}
-	unheard := docOf(13, "n2", "two", key)
-	unheard.Desired = "a word of a newer control plane"
-	b.Put(unheard)
-	if code(b, key, "") != api.Unauthorized {
+	unknown := docOf(13, "n2", "two", key)
+	unknown.Desired = "a word of a newer control plane"
+	dir.Put(unknown)
+	if code(dir, key, "") != api.Unauthorized {
 		t.Error("a namespace in a state that is not understood is open")
 	}
 }
 
-// TestBookAgreesWithItsDefinition puts documents in any order and compares with
-// looking through the newest of each namespace.
-func TestBookAgreesWithItsDefinition(t *testing.T) {
+// TestDirectoryAgreesWithItsDefinition puts documents in any order and compares with a search through the
+// newest document of each namespace.
+func TestDirectoryAgreesWithItsDefinition(t *testing.T) {
 	t.Parallel()
 	var pairs []pair
 	for i := range 6 {
 		pairs = append(pairs, newPair(t, []keyring.Kind{keyring.Namespace, keyring.Org}[i%2]))
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		b := NewBook()
+		dir := NewDirectory()
 		newest := map[string]Doc{}
 		for range rapid.IntRange(1, 20).Draw(t, "documents") {
 			n := rapid.IntRange(0, 2).Draw(t, "namespace")
 			d := docOf(rapid.Int64Range(1, 30).Draw(t, "number"), fmt.Sprintf("n%d", n), fmt.Sprintf("name%d", n))
 			for i, p := range pairs {
-				// A key is of one namespace, a token of any.
+				// A key belongs to one namespace, a token to any.
 				if (i%2 == 1 || i/2 == n) && rapid.Bool().Draw(t, "key") {
 					d.Keys = append(d.Keys, p.key)
 				}
@@ -241,7 +241,7 @@ func TestBookAgreesWithItsDefinition(t *testing.T) {
 				d.Desired, d.Keys = Absent, nil
 			}
 			old, had := newest[d.Namespace]
-			if took, want := b.Put(d), !had || d.Number > old.Number; took != want {
+			if took, want := dir.Put(d), !had || d.Number > old.Number; took != want {
 				t.Fatalf("Put says %v, want %v", took, want)
 			} else if took {
 				newest[d.Namespace] = d
@@ -252,7 +252,7 @@ func TestBookAgreesWithItsDefinition(t *testing.T) {
 				hint := fmt.Sprintf("name%d", n)
 				d := newest[fmt.Sprintf("n%d", n)]
 				holds := slices.ContainsFunc(d.Keys, func(k Key) bool { return k.ID == p.key.ID })
-				_, _, err := b.Enter(p.text, hint, noon)
+				_, _, err := dir.Authenticate(p.text, hint, noon)
 				if (err == nil) != holds {
 					t.Fatalf("key %d with %s: %v; its document names it: %v", i, hint, err, holds)
 				}
@@ -261,35 +261,35 @@ func TestBookAgreesWithItsDefinition(t *testing.T) {
 	})
 }
 
-// TestBookAtOnce is for the race detector: requests do not wait for documents.
-func TestBookAtOnce(t *testing.T) {
+// TestDirectoryAtOnce lets the race detector watch concurrent requests and documents.
+func TestDirectoryAtOnce(t *testing.T) {
 	t.Parallel()
 	key := newPair(t, keyring.Namespace)
-	b := NewBook()
-	b.Put(docOf(1, "n1", "one", key))
+	dir := NewDirectory()
+	dir.Put(docOf(1, "n1", "one", key))
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
 			for range 500 {
-				if _, _, err := b.Enter(key.text, "", noon); err != nil {
+				if _, _, err := dir.Authenticate(key.text, "", noon); err != nil {
 					t.Error(err)
 					return
 				}
-				b.Docs()
+				dir.Docs()
 			}
 		})
 	}
 	for n := range int64(500) {
-		b.Put(docOf(n+2, "n1", "one", key))
+		dir.Put(docOf(n+2, "n1", "one", key))
 	}
 	all.Wait()
 }
 
-// TestEnterDoesNotAllocate: it is asked at every request.
-func TestEnterDoesNotAllocate(t *testing.T) {
+// TestAuthenticateDoesNotAllocate guards the cost of a call that every request makes.
+func TestAuthenticateDoesNotAllocate(t *testing.T) {
 	key, token := newPair(t, keyring.Namespace), newPair(t, keyring.Org)
-	b := NewBook()
-	b.Put(docOf(1, "n1", "one", key, token))
+	dir := NewDirectory()
+	dir.Put(docOf(1, "n1", "one", key, token))
 	m, err := NewMember(MemberConfig{
 		ControlPlane: "http://127.0.0.1:1", Credential: newPair(t, keyring.Gateway).text, Now: func() time.Time { return noon },
 	})
@@ -299,18 +299,18 @@ func TestEnterDoesNotAllocate(t *testing.T) {
 	ready := func(d Doc) bool { return d.Ready }
 	for text, hint := range map[string]string{key.text: "", token.text: "one"} {
 		if got := testing.AllocsPerRun(100, func() {
-			if _, _, err := b.Enter(text, hint, noon); err != nil {
+			if _, _, err := dir.Authenticate(text, hint, noon); err != nil {
 				t.Fatal(err)
 			}
 		}); got != 0 {
-			t.Errorf("Enter allocates %v times, want 0", got)
+			t.Errorf("Authenticate allocates %v times, want 0", got)
 		}
 		if got := testing.AllocsPerRun(100, func() {
-			if _, _, err := m.Enter(t.Context(), b, text, hint, ready); err != nil {
+			if _, _, err := m.Authenticate(t.Context(), dir, text, hint, ready); err != nil {
 				t.Fatal(err)
 			}
 		}); got != 0 {
-			t.Errorf("a member's Enter allocates %v times, want 0", got)
+			t.Errorf("a member's Authenticate allocates %v times, want 0", got)
 		}
 	}
 }
