@@ -13,20 +13,20 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// internalMessage is all a client learns of a fault of ours.
+// internalMessage is all that a client learns of an internal error.
 const internalMessage = "internal error: the server's log tells more under request id %s"
 
-// clientGone is the status under which a request is counted whose client did
-// not wait for the answer. It is never sent.
+// clientGone is the status under which metrics count a request whose client did not wait for the
+// response. It is never sent.
 const clientGone = 499
 
-// keepBuffer is the largest buffer kept for the next answer or body, in bytes.
+// keepBuffer is the size in bytes of the largest buffer that is reused.
 const keepBuffer = 64 << 10
 
-// jsonType is the value of Content-Type, shared by all answers.
+// jsonType is the value of Content-Type, shared by all responses.
 var jsonType = []string{"application/json"}
 
-// encoder is a buffer with its JSON encoder, kept for reuse.
+// encoder is a reusable buffer with its JSON encoder.
 type encoder struct {
 	bytes.Buffer
 	json *json.Encoder
@@ -35,7 +35,7 @@ type encoder struct {
 var encoders = sync.Pool{New: func() any {
 	e := &encoder{}
 	e.json = json.NewEncoder(&e.Buffer)
-	e.json.SetEscapeHTML(false) // answers are no HTML, and payloads stay as they were
+	e.json.SetEscapeHTML(false) // responses are not HTML, and payloads must stay unchanged
 	return e
 }}
 
@@ -46,9 +46,9 @@ func (e *encoder) free() {
 	}
 }
 
-// WriteJSON answers with v as JSON. It encodes all of v before the first byte
-// goes out, so an error of encoding still becomes a clean 500. Errors of
-// writing are dropped: they mean that the client is gone.
+// WriteJSON writes v as a JSON response. It encodes all of v before it sends the first byte, so that an
+// encoding error still becomes a proper 500. It ignores errors of writing, because they mean that the
+// client is gone.
 func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	e := encoders.Get().(*encoder)
 	defer e.free()
@@ -57,8 +57,7 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	}
 	h := w.Header()
 	h["Content-Type"] = jsonType
-	// net/http finds the length of short answers itself, and long ones would
-	// go out in chunks.
+	// net/http sets the length of short responses itself, but would send long ones in chunks.
 	const short = 2048
 	if e.Len() >= short {
 		h.Set("Content-Length", strconv.Itoa(e.Len()))
@@ -68,15 +67,14 @@ func WriteJSON(w http.ResponseWriter, status int, v any) error {
 	return nil
 }
 
-// problem is the body of every answer that is an error.
+// problem is the body of every error response.
 type problem struct {
 	Error   string         `json:"error"`
 	Code    api.Code       `json:"code"`
 	Details map[string]any `json:"details,omitempty"`
 }
 
-// problemOf is the body for an error. Details say whether and when to try
-// again.
+// problemOf returns the body for an error. The details say whether and when to retry.
 func problemOf(e *api.Error) problem {
 	p := problem{Error: e.Message, Code: e.Code, Details: e.Details}
 	if !e.Code.Retryable() {
@@ -93,7 +91,7 @@ func problemOf(e *api.Error) problem {
 	return p
 }
 
-// ceil is d in whole units, rounded up: who waits that long has waited enough.
+// ceil returns d in whole units, rounded up so that a client never waits too short a time.
 func ceil(d, unit time.Duration) int64 {
 	n := int64(d / unit)
 	if d%unit > 0 {
@@ -102,48 +100,47 @@ func ceil(d, unit time.Duration) int64 {
 	return n
 }
 
-// refuse is fail for a request that is refused, not one that broke.
+// refuse reports a refused request to Config.Refused and ends it with the error.
 func (c *call) refuse(r *http.Request, err error) {
-	c.tellRefused(r, err)
+	c.notifyRefused(r, err)
 	c.fail(r, err)
 }
 
-func (c *call) tellRefused(r *http.Request, err error) {
-	tell := c.server.refused
-	if tell == nil {
+func (c *call) notifyRefused(r *http.Request, err error) {
+	notify := c.server.refused
+	if notify == nil {
 		return
 	}
 	var route *Route
 	if c.endpoint != nil {
 		route = &c.endpoint.Route
 	}
-	tell(r, route, c.principal, err)
+	notify(r, route, c.principal, err)
 }
 
-// Refused notes that the handler of a request answers it with an error in a form of its
-// own, as would be done if it returned the error, and is what the client may be told.
+// Refused reports that a handler answers with an error in a form of its own, as serve does with an error
+// that a handler returns. It returns the error that the client may see.
 func Refused(r *http.Request, err error) *api.Error {
 	c := callOf(r.Context())
 	if c == nil {
 		return api.Wrap(err, api.Internal, "internal error")
 	}
-	c.tellRefused(r, err)
-	e, gone := c.judge(err)
+	c.notifyRefused(r, err)
+	e, gone := c.clientError(err)
 	if !gone {
 		c.fault(e)
 	}
 	return e
 }
 
-// judge is an error as the client may be told it. What is ours is in the log then; gone
-// says that nobody waits for the answer.
-func (c *call) judge(err error) (e *api.Error, gone bool) {
+// clientError returns the error that the client may see. It logs an internal error. gone reports that the
+// client does not wait for the response.
+func (c *call) clientError(err error) (e *api.Error, gone bool) {
 	if !errors.As(err, &e) {
 		e = api.Wrap(err, api.Internal, fmt.Sprintf(internalMessage, c.requestID()))
 	}
-	// Whatever failed, failed because the client hung up, or the server is
-	// closing: it is answered all the same, for in the second case there is
-	// somebody to read it.
+	// A cancelled context means that the client left or that the server is shutting down. In the second
+	// case a client still reads the response, so it is always written.
 	gone = c.Err() != nil
 	if e.Code == api.Internal && !gone {
 		c.logError("request failed", "error", err, "cause", errors.Unwrap(e))
@@ -151,10 +148,10 @@ func (c *call) judge(err error) (e *api.Error, gone bool) {
 	return e, gone
 }
 
-// fail ends a request with an error: as its answer if none was begun, else by
-// cutting the connection.
+// fail ends a request with an error: as the response if none has begun, or else by cutting the
+// connection.
 func (c *call) fail(r *http.Request, err error) {
-	e, gone := c.judge(err)
+	e, gone := c.clientError(err)
 	if c.claimed && c.status != 0 {
 		panic(http.ErrAbortHandler)
 	}
@@ -169,7 +166,7 @@ func (c *call) fail(r *http.Request, err error) {
 	}
 }
 
-// answer answers with an error in the form of the route.
+// answer writes an error in the form of the route.
 func (c *call) answer(r *http.Request, e *api.Error) {
 	if c.endpoint != nil && c.endpoint.Problem != nil {
 		c.endpoint.Problem(&c.response, r, e)
@@ -178,7 +175,7 @@ func (c *call) answer(r *http.Request, e *api.Error) {
 	c.problem(e)
 }
 
-// problem answers with an error. Nothing may have been written before.
+// problem writes an error as a problem response. Nothing may have been written before.
 func (c *call) problem(e *api.Error) {
 	h := c.Header()
 	if e.Code.Retryable() && e.RetryAfter > 0 {
@@ -191,12 +188,11 @@ func (c *call) problem(e *api.Error) {
 	if err := WriteJSON(c, e.Code.Status(), body); err != nil {
 		c.logError("details of an error cannot be encoded", "code", e.Code, "error", err)
 		body.Details = nil
-		_ = WriteJSON(c, e.Code.Status(), body) // a word and a text always encode
+		_ = WriteJSON(c, e.Code.Status(), body) // a code and a message can always be encoded
 	}
 }
 
-// unmatched is the error for a request the mux answered by itself, from the
-// status it chose.
+// unmatched returns the error for a request that the mux answered itself, based on the status of the mux.
 func (c *call) unmatched(r *http.Request) *api.Error {
 	h := c.Header()
 	h.Del("Content-Type")

@@ -12,8 +12,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// A small authenticated POST, in process, beside the same work by a bare
-// net/http handler. Neither counts what net/http itself does on a connection.
+// A small authenticated POST, in process, and the same work by a bare net/http handler. Neither includes
+// the cost of net/http on a connection.
 
 type enqueue struct {
 	Queue    string          `json:"queue"`
@@ -39,8 +39,8 @@ type sink struct {
 func (s *sink) Header() http.Header    { return s.header }
 func (s *sink) WriteHeader(status int) { s.status = status }
 
-// SetReadDeadline is there because net/http's writer has one, for what it costs
-// when it is missing would be measured instead.
+// SetReadDeadline exists because the writer of net/http has it. Without it the benchmark would measure
+// the failed lookup.
 func (s *sink) SetReadDeadline(time.Time) error { return nil }
 
 func (s *sink) Write(b []byte) (int, error) { s.bytes += len(b); return len(b), nil }
@@ -50,7 +50,7 @@ type reader struct{ bytes.Reader }
 
 func (*reader) Close() error { return nil }
 
-// drive sends one request again and again.
+// drive sends one request repeatedly.
 func drive(h http.Handler) func() int {
 	u, _ := url.Parse("/api/v1/enqueue")
 	body := &reader{}
@@ -117,9 +117,8 @@ func benchmark(b *testing.B, h http.Handler) {
 func BenchmarkTable(b *testing.B) { benchmark(b, tableHandler(b)) }
 func BenchmarkBare(b *testing.B)  { benchmark(b, bareHandler()) }
 
-// TestAllocations holds a request to its budget: what a bare handler allocates
-// for the same work, and for request id, timing, context and deadline at most
-// three more.
+// TestAllocations limits the allocations of a request: those of a bare handler for the same work, and at
+// most three more for request id, timing, context and deadline.
 func TestAllocations(t *testing.T) {
 	tableRequest, bareRequest := drive(tableHandler(t)), drive(bareHandler())
 	table := testing.AllocsPerRun(500, func() { tableRequest() })

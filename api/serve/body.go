@@ -14,9 +14,9 @@ import (
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// ReadBody is the whole body of the request, at most the route's MaxBody
-// (PAYLOAD_TOO_LARGE beyond, PARSE_ERROR if it breaks off or does not arrive in
-// time). The caller owns the result.
+// ReadBody returns the whole body of the request. The error is PAYLOAD_TOO_LARGE if the body is larger
+// than the route's MaxBody, and PARSE_ERROR if it ends early or does not arrive in time. The caller owns
+// the result.
 func ReadBody(r *http.Request) ([]byte, error) {
 	var b bytes.Buffer
 	if err := readBody(r, &b); err != nil {
@@ -25,8 +25,8 @@ func ReadBody(r *http.Request) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// DecodeJSON reads the body of the request into v as Decode does. It is
-// ReadBody and Decode without a copy.
+// DecodeJSON decodes the body of the request into v, as ReadBody and Decode do, but without a copy of the
+// body.
 func DecodeJSON(r *http.Request, v any) error {
 	b := bodies.Get().(*bytes.Buffer)
 	defer func() {
@@ -55,15 +55,15 @@ func readBody(r *http.Request, into *bytes.Buffer) error {
 	}
 	c.bodyDeadline(time.Now().Add(c.server.bodyTimeout))
 	if r.ContentLength > 0 {
-		// The extra room lets ReadFrom see the end without growing once more.
+		// The extra bytes let ReadFrom see the end without growing the buffer again.
 		into.Grow(int(min(r.ContentLength, keepBuffer)) + bytes.MinRead)
 	}
 	c.limited = io.LimitedReader{R: r.Body, N: limit + 1}
 	n, err := into.ReadFrom(&c.limited)
 	switch {
 	case err == nil && n <= limit:
-		// A handler may go on for longer than its body was given. After a
-		// failure the deadline stays, for net/http reads on.
+		// A handler may run for longer than the body may take. After a failure the deadline stays,
+		// because net/http reads on.
 		c.bodyDeadline(time.Time{})
 		return nil
 	case err == nil:
@@ -79,8 +79,8 @@ func hasBody(r *http.Request) bool {
 	return r.Body != nil && r.Body != http.NoBody && r.ContentLength != 0
 }
 
-// bodyDeadline sets until when the body may arrive. Writers that know no
-// deadlines, such as those of tests, go without.
+// bodyDeadline sets the deadline for the arrival of the body. Writers without deadlines, such as those of
+// tests, are left without one.
 func (c *call) bodyDeadline(at time.Time) {
 	c.bodyTimed = true
 	_ = http.NewResponseController(c.ResponseWriter).SetReadDeadline(at)

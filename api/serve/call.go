@@ -15,45 +15,45 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// MaxRequestID is the most characters of a request id taken from a client.
+// MaxRequestID is the largest number of characters of a request id that a client sends.
 const MaxRequestID = 64
 
-// call is one request under way: its context, and its answer. All that a
-// request needs beyond net/http's own is this one allocation. It is not reused,
-// for a handler may leave goroutines behind that hold its context.
+// call is one request: its context and its response writer. It is the only allocation for a request
+// beyond those of net/http. It is not reused, because a handler may leave goroutines behind that hold its
+// context.
 type call struct {
-	context.Context // of the connection, with the request's span
+	context.Context // the connection's, with the request's span
 	response
 	server    *server
 	endpoint  *endpoint // nil until the mux has matched one
 	principal tenancy.Principal
 	start     time.Time
 	bodyTimed bool             // a deadline was set for the body
-	limited   io.LimitedReader // the body, as far as it is read
+	limited   io.LimitedReader // the body, up to its limit
 	headers   [2]string        // values of X-Request-Id and Server-Timing
-	asked     http.Header      // of the request
+	asked     http.Header      // headers of the request
 
-	span        trace.Span // nil = none is recorded
-	spanDropped bool       // it is not to be sent
-	faulted     bool       // the span says why the request failed
+	span        trace.Span // nil = not recorded
+	spanDropped bool       // the span must not be sent
+	faulted     bool       // the span has the reason of the failure
 }
 
-// callKey is the context key of the call itself.
+// callKey is the context key of the call.
 type callKey struct{}
 
 func newCall(s *server, w http.ResponseWriter, r *http.Request) *call {
 	c := &call{Context: r.Context(), server: s, start: time.Now(), asked: r.Header}
 	c.response = response{ResponseWriter: w, call: c}
-	if given := r.Header["X-Request-Id"]; len(given) == 1 && saneID(given[0]) {
+	if given := r.Header["X-Request-Id"]; len(given) == 1 && validRequestID(given[0]) {
 		c.headers[0] = given[0]
 	} else {
-		c.headers[0] = mintID()
+		c.headers[0] = newRequestID()
 	}
 	w.Header()["X-Request-Id"] = c.headers[0:1:1]
 	return c
 }
 
-// Value finds the call in its own context.
+// Value returns the call itself for callKey.
 func (c *call) Value(key any) any {
 	if _, ok := key.(callKey); ok {
 		return c
@@ -66,8 +66,8 @@ func callOf(ctx context.Context) *call {
 	return c
 }
 
-// Principal is who sends the request of ctx. Outside of a request, and on Open
-// routes, it is the zero Principal, which may do nothing.
+// Principal returns the sender of the request of ctx. Outside of a request, and on Open routes, it is the
+// zero Principal, which has no permission.
 func Principal(ctx context.Context) tenancy.Principal {
 	if c := callOf(ctx); c != nil {
 		return c.principal
@@ -75,8 +75,8 @@ func Principal(ctx context.Context) tenancy.Principal {
 	return tenancy.Principal{}
 }
 
-// Called is Principal, and the route that the request has been matched to; nil
-// outside of one.
+// Called returns the sender of the request of ctx and the route that it matched. Outside of a request the
+// route is nil.
 func Called(ctx context.Context) (tenancy.Principal, *Route) {
 	c := callOf(ctx)
 	if c == nil || c.endpoint == nil {
@@ -85,7 +85,7 @@ func Called(ctx context.Context) (tenancy.Principal, *Route) {
 	return c.principal, &c.endpoint.Route
 }
 
-// RequestID is the X-Request-Id of the request of ctx, "" outside of one.
+// RequestID returns the X-Request-Id of the request of ctx, or "" outside of a request.
 func RequestID(ctx context.Context) string {
 	if c := callOf(ctx); c != nil {
 		return c.requestID()
@@ -93,11 +93,10 @@ func RequestID(ctx context.Context) string {
 	return ""
 }
 
-// Credential is what a request presents as its credential: the bearer token of
-// Authorization, else X-API-Key; "" where there is neither.
+// Credential returns the bearer token of Authorization, or else X-API-Key, or else "".
 func Credential(r *http.Request) string {
 	const bearer = "bearer "
-	if given := r.Header["Authorization"]; len(given) > 0 { // as Get answers it, which spells the name anew
+	if given := r.Header["Authorization"]; len(given) > 0 { // the same as Get, which would canonicalise the name each time
 		if a := given[0]; len(a) >= len(bearer) && strings.EqualFold(a[:len(bearer)], bearer) {
 			return strings.TrimSpace(a[len(bearer):])
 		}
@@ -107,7 +106,7 @@ func Credential(r *http.Request) string {
 
 func (c *call) requestID() string { return c.headers[0] }
 
-// name is the route for logs.
+// name returns the name of the route for the log.
 func (c *call) name() string {
 	if c.endpoint == nil {
 		return "unmatched"
@@ -115,8 +114,8 @@ func (c *call) name() string {
 	return c.endpoint.pattern()
 }
 
-// saneID says whether a client's request id may stand in logs and headers.
-func saneID(id string) bool {
+// validRequestID reports whether a request id of a client is safe in logs and headers.
+func validRequestID(id string) bool {
 	if id == "" || len(id) > MaxRequestID {
 		return false
 	}
@@ -129,9 +128,9 @@ func saneID(id string) bool {
 	return true
 }
 
-// mintID is a new request id: 128 random bits, the size of a trace id. It
-// guards nothing, so it need not be unguessable.
-func mintID() string {
+// newRequestID generates a request id of 128 random bits, the size of a trace id. It protects nothing, so
+// a fast generator that can be guessed is enough.
+func newRequestID() string {
 	var bits [16]byte
 	binary.LittleEndian.PutUint64(bits[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(bits[8:], rand.Uint64())

@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// The conditions that a client may make its request depend on, by their headers.
+// The headers with which a client makes its request conditional.
 const (
 	IfMatch     = "If-Match"
 	IfNoneMatch = "If-None-Match"
@@ -16,10 +16,10 @@ const (
 
 var conditions = []string{IfMatch, IfNoneMatch}
 
-// checkConditions refuses what the route's handler does not judge: passed over, it would
-// let a client do what it asked not to have done. Reads may pass over If-None-Match, which
-// asks only to be spared an answer; open ones, which probes ask for, all of them. What is
-// not built does nothing, and says so.
+// checkConditions refuses a condition that the route's handler does not check, because a handler that
+// ignores it would do what the client asked not to do. Reads may ignore If-None-Match, which only saves a
+// response. Open reads, which probes send, may ignore all conditions, and so may unbuilt routes, because
+// they do nothing.
 func (e *endpoint) checkConditions(r *http.Request) error {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	if e.Unbuilt || reads && e.Permission == Open {
@@ -36,7 +36,7 @@ func (e *endpoint) checkConditions(r *http.Request) error {
 	return nil
 }
 
-// notTaken says which routes of the same resource take a condition.
+// notTaken returns an error that names the routes of the same resource that accept the condition.
 func (e *endpoint) notTaken(header string) error {
 	var taking []string
 	for _, other := range e.server.conditional {
@@ -50,7 +50,7 @@ func (e *endpoint) notTaken(header string) error {
 	return api.Errorf(api.ValidationError, "%s is taken by %s, and not by %s: leave it out", header, strings.Join(taking, " and "), e.pattern())
 }
 
-// below says whether a path is another or begins with it.
+// below reports whether path is other or a path below it.
 func below(path, other string) bool {
 	rest, found := strings.CutPrefix(path, other)
 	return found && (rest == "" || rest[0] == '/')

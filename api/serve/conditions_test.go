@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// What a client makes its request depend on is judged by the route's handler, or refused.
+// A handler checks the conditions of a request, or the server refuses them.
 func TestConditions(t *testing.T) {
 	t.Parallel()
 	n := newNode(t,

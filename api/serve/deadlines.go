@@ -6,28 +6,28 @@ import (
 	"time"
 )
 
-// Deadlines are those of a connection that others than its handler set. After the
-// handler has returned the connection is somebody else's, so they end with it.
+// Deadlines sets the deadlines of a connection from other goroutines than its handler. When the handler
+// has returned, the connection serves another request, so End makes later calls do nothing.
 type Deadlines struct {
 	mu      sync.Mutex
 	control *http.ResponseController
 	over    bool
 }
 
-// DeadlinesOf are those of the connection of an answer. Writers that know none, such as
-// those of tests, go without.
+// DeadlinesOf returns the Deadlines of the connection of a response. Writers without deadlines, such as
+// those of tests, ignore them.
 func DeadlinesOf(w http.ResponseWriter) *Deadlines {
 	return &Deadlines{control: http.NewResponseController(w)}
 }
 
-// End is called before the handler returns.
+// End must be called before the handler returns.
 func (d *Deadlines) End() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.over = true
 }
 
-// EndReads has reads of the body fail, the present one too.
+// EndReads makes the present and all later reads of the body fail.
 func (d *Deadlines) EndReads() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -36,7 +36,7 @@ func (d *Deadlines) EndReads() {
 	}
 }
 
-// endWrites has writes of the answer fail, the present one too.
+// endWrites makes the present and all later writes of the response fail.
 func (d *Deadlines) endWrites() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -45,31 +45,31 @@ func (d *Deadlines) endWrites() {
 	}
 }
 
-// WriteForever lifts the server's deadline, which is for answers that end.
+// WriteForever removes the server's write deadline, which would cut off a stream.
 func (d *Deadlines) WriteForever() { _ = d.control.SetWriteDeadline(time.Time{}) }
 
-// EndWritingWithin is End, and how long what is still buffered of the answer may take.
+// EndWritingWithin calls End and limits the time for the buffered rest of the response.
 func (d *Deadlines) EndWritingWithin(wait time.Duration) {
 	d.End()
 	_ = d.control.SetWriteDeadline(time.Now().Add(wait))
 }
 
-// WriteGuard cuts off a client that does not read what it is sent. A deadline for each
-// write would cost a message to the connection's goroutine in HTTP/2.
+// WriteGuard cuts off a client that does not read the response. A deadline for each write would do the
+// same, but in HTTP/2 each costs a message to the connection's goroutine.
 type WriteGuard struct {
 	timer *time.Timer
 	wait  time.Duration
 }
 
-// Guard lets each write take so long.
+// Guard returns a WriteGuard that allows each write that much time.
 func (d *Deadlines) Guard(wait time.Duration) *WriteGuard {
 	g := &WriteGuard{timer: time.AfterFunc(wait, d.endWrites), wait: wait}
 	g.timer.Stop()
 	return g
 }
 
-// Begin is called before something is written.
+// Begin must be called before a write.
 func (g *WriteGuard) Begin() { g.timer.Reset(g.wait) }
 
-// End is called when it has been taken.
+// End must be called after a write.
 func (g *WriteGuard) End() { g.timer.Stop() }

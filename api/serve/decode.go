@@ -13,14 +13,14 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// Decode reads body, a request's, into v, a pointer. No body is {}, and null
-// is as good as absent: for a json.RawMessage too; so is "" in an optional field,
-// whatever its type. Text that is no JSON is
-// PARSE_ERROR with the position of the fault; values of the wrong type are
-// VALIDATION_ERROR that names every such field, and so are raw JSON that is nested
-// deeper than text.MaxNesting and, on Strict routes, fields v does not have. Text that
-// is not valid Unicode is refused, not replaced; only raw JSON may hold half surrogate pairs, and passes as it is.
-// What would take many times its size in memory is refused before it does, by Weigh.
+// Decode decodes the body of a request into v, a pointer. An empty body counts as {}. null counts as
+// absent, also for a json.RawMessage, and so does "" in an optional field of any type.
+//
+// Text that is not JSON is PARSE_ERROR with the position of the fault. VALIDATION_ERROR lists every field
+// with a value of the wrong type, every raw JSON value nested deeper than text.MaxNesting and, on Strict
+// routes, every field that v does not have. Text that is not valid Unicode is refused and never replaced.
+// Only raw JSON may contain lone surrogates, and it stays unchanged. Weigh refuses a body that would need
+// many times its size in memory.
 func Decode(r *http.Request, body []byte, v any) error {
 	if len(body) == 0 {
 		return nil
@@ -59,12 +59,12 @@ func Decode(r *http.Request, body []byte, v any) error {
 	return nil
 }
 
-// decodeError says what is wrong with a body that encoding/json refused.
+// decodeError returns the reason why encoding/json refused a body.
 func decodeError(err error, body []byte, v any, strict bool) error {
-	// A type that decodes itself may find its part no JSON, where the body is.
+	// A type with its own decoder may report a syntax error although the body is valid JSON.
 	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) && !json.Valid(body) {
 		if len(bytes.TrimSpace(body)) == 0 {
-			return nil // as good as no body
+			return nil // white space only counts as an empty body
 		}
 		if err := text.CheckNesting(body, maxNesting); err != nil {
 			return tooDeep(err, body, v)
@@ -74,13 +74,13 @@ func decodeError(err error, body []byte, v any, strict bool) error {
 	if faults := faultsOf(body, v, strict); len(faults) > 0 {
 		return invalid(faults)
 	}
-	return api.Wrap(err, api.ValidationError, "the body does not fit: "+text.Cut(strings.TrimPrefix(err.Error(), "json: "), maxSaid))
+	return api.Wrap(err, api.ValidationError, "the body does not fit: "+text.Cut(strings.TrimPrefix(err.Error(), "json: "), maxErrorBytes))
 }
 
-// tooDeep names the fields with raw JSON of a body that encoding/json goes not all the way
-// into; the body where it is none of them.
+// tooDeep returns an error for a body that is nested deeper than encoding/json decodes. It names the
+// fields with raw JSON that are too deep, or the body if no such field is.
 func tooDeep(err error, body []byte, v any) error {
-	w := walk{scanner: scanner{text: body}, deep: true}
+	w := checker{scanner: scanner{text: body}, deep: true}
 	if w.value(reflect.TypeOf(v)); len(w.faults) == 0 {
 		w.path = nil
 		w.fault("%v", err)
@@ -94,7 +94,7 @@ func badJSON(position int, format string, args ...any) error {
 	return e
 }
 
-// invalid names every field that does not fit.
+// invalid returns a VALIDATION_ERROR that names every faulty field.
 func invalid(faults []api.FieldError) error {
 	texts := make([]string, len(faults))
 	for i, f := range faults {

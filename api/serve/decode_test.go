@@ -47,7 +47,7 @@ type part struct {
 	Note json.RawMessage `json:"note,omitempty"`
 }
 
-// decodeOn is a node whose route decodes orders.
+// decodeOn returns a node with a route that decodes orders.
 func decodeOn(t testing.TB, strict bool, then func(order)) node {
 	return newNode(t, Route{Method: "POST", Path: "/", Permission: Open, Strict: strict, MaxBody: 100_000,
 		Handler: func(w http.ResponseWriter, r *http.Request) error {
@@ -183,8 +183,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeStrictTakesWhatItKnows checks the other side: raw JSON, and types
-// that decode themselves, have fields of their own.
+// TestDecodeStrictTakesWhatItKnows checks that strict decoding accepts raw JSON and types with their own
+// decoder, whatever their fields.
 func TestDecodeStrictTakesWhatItKnows(t *testing.T) {
 	t.Parallel()
 	got := false
@@ -205,8 +205,7 @@ func TestFaultsAreBounded(t *testing.T) {
 	}
 }
 
-// TestBodyIsNotShared checks that what a handler keeps is its own, although the
-// buffer it was read from is used again.
+// TestBodyIsNotShared checks that a decoded value stays intact when the buffer of its body is reused.
 func TestBodyIsNotShared(t *testing.T) {
 	t.Parallel()
 	var kept []order
@@ -219,8 +218,8 @@ func TestBodyIsNotShared(t *testing.T) {
 	}
 }
 
-// FuzzDecode checks that no body panics, that refusals are the client's fault,
-// and that whatever is taken is taken in its whole.
+// FuzzDecode checks that no body causes a panic, that a refusal blames the client, and that an accepted
+// body is decoded completely.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{``, `{}`, `{"name":"x","steps":[{"delay":1}]}`, `{"raw":{"a":null}}`, `{"count":1.5}`, `{"x":{}}`, `{"name":"\ud83d"}`, `[[[[`, `{"cost_usd":1e400}`} {
 		f.Add([]byte(seed), true)
@@ -240,7 +239,7 @@ func FuzzDecode(f *testing.F) {
 		if !json.Valid(body) || !utf8.Valid(body) || text.LoneSurrogate(body) >= 0 {
 			return
 		}
-		// Faults are found where encoding/json finds one, and nowhere else.
+		// Decode finds a fault exactly where encoding/json does.
 		text := blanksToNull(body, &o)
 		refused := json.Unmarshal(text, new(order)) != nil
 		if faults := faultsOf(text, &o, false); refused != (len(faults) > 0) {

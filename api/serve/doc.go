@@ -1,6 +1,5 @@
-// Package serve turns a table of routes into an HTTP server: matching,
-// authentication, authorisation, request ids, timing, metrics, bodies in and
-// out, errors as problem answers, and the OpenAPI document. Every server of
-// ours is a table for this package. It knows no noun of any of them and imports
-// api, tenancy and telemetry.
+// Package serve makes an HTTP server out of a table of routes: matching, authentication, authorisation,
+// request ids, timing, metrics, decoding of bodies, encoding of responses, errors as problem responses,
+// and the OpenAPI document. All our servers are tables for this package. It knows none of their resources
+// and imports api, tenancy and telemetry.
 package serve

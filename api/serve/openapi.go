@@ -11,20 +11,20 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Info heads an OpenAPI document.
+// Info is the head of an OpenAPI document.
 type Info struct {
 	Title       string
 	Version     string
 	Description string
 }
 
-// object is a JSON object of the document. Its members are written in order of
-// name, so equal tables give equal bytes.
+// object is a JSON object of the document. Its members are written sorted by name, so that equal tables
+// give equal bytes.
 type object = map[string]any
 
-// Document is the OpenAPI 3.1 document of a table of routes, indented, the same
-// bytes for the same table. Two types or two operations of one name are an
-// error, and so is another type called Problem.
+// Document returns the indented OpenAPI 3.1 document of a table of routes, always the same bytes for the
+// same table. Two types or two operations with one name are an error, and so is another type named
+// Problem.
 func Document(info Info, routes []Route) ([]byte, error) {
 	d := document{schemas: newSchemas()}
 	paths, patterns := object{}, map[string]string{}
@@ -69,7 +69,6 @@ type document struct {
 	schemas *schemas
 }
 
-// operation describes one route.
 func (d *document) operation(r Route) object {
 	status := r.Status
 	if status == 0 {
@@ -108,8 +107,7 @@ func jsonContent(schema object) object {
 
 var wildcard = regexp.MustCompile(`\{([^}]*)\}`)
 
-// documentPath is a mux path in the document's form, which knows no {name...}
-// and no {$}.
+// documentPath converts a path of the mux to OpenAPI, which has neither {name...} nor {$}.
 func documentPath(path string) string {
 	path = strings.TrimSuffix(path, "{$}")
 	return strings.ReplaceAll(path, "...}", "}")
@@ -142,8 +140,8 @@ func parametersOf(r Route) []any {
 	return all
 }
 
-// operationID makes a name out of method and path, such as postJobsIdRetry for
-// POST /api/v1/jobs/{id}/retry, for the generators that want one.
+// operationID derives a name from method and path, such as postJobsIdRetry for POST
+// /api/v1/jobs/{id}/retry, because code generators need one.
 func operationID(r Route) string {
 	if r.Operation != "" {
 		return r.Operation
@@ -168,7 +166,7 @@ func problemResponse() object {
 	}
 }
 
-// problemSchema lists every code with its status.
+// problemSchema returns the schema of errors. It lists every code with its status.
 func problemSchema() object {
 	codes := api.Codes()
 	lines := make([]string, len(codes))

@@ -48,7 +48,7 @@ type node1 struct {
 	NoTag  string
 }
 
-// documented is a table with one of everything.
+// documented is a table with one row of each kind.
 func documented() []Route {
 	h := answer("x")
 	return []Route{
@@ -85,8 +85,8 @@ func TestDocument(t *testing.T) {
 	newNode(t, documented()...) // the table is one New takes
 }
 
-// TestDocumentHoldsTogether checks that every reference leads somewhere and
-// every operation has a name of its own.
+// TestDocumentHoldsTogether checks that every reference resolves and that every operation has a name of
+// its own.
 func TestDocumentHoldsTogether(t *testing.T) {
 	t.Parallel()
 	text, err := Document(Info{Title: "Test", Version: "1", Description: "d"}, documented())
@@ -160,7 +160,7 @@ func TestFieldsOf(t *testing.T) {
 	for _, f := range fieldsOf(reflect.TypeFor[whole]()) {
 		names = append(names, f.name)
 	}
-	// What encoding/json writes is what there is.
+	// The fields are those that encoding/json writes.
 	text, err := json.Marshal(whole{base: &base{}, Opt: 1, private: 1, Exported: Exported{b: 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +175,7 @@ func TestFieldsOf(t *testing.T) {
 	}
 }
 
-// Pointy is embedded under a name.
+// Pointy is embedded with a name.
 type Pointy struct{ P int }
 
 func TestDocumentRefusesTwoTypesOfOneName(t *testing.T) {

@@ -11,19 +11,18 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// Boolean is the Type of a parameter that is true or false, and nothing else.
+// Boolean is the Type of a parameter that must be true or false.
 const Boolean = "boolean"
 
-// checkQuery refuses a query that cannot be read, and parameters that the route does not
-// take: what is misspelt would be taken for what is left out, and may be what a deletion
-// was to depend on.
+// checkQuery refuses a query that cannot be parsed, and parameters that the route does not have. A
+// misspelt parameter would count as absent, and a deletion may depend on it.
 func (r *Route) checkQuery(raw string) error {
 	if raw == "" {
 		return nil
 	}
 	query, err := url.ParseQuery(raw)
 	if err != nil {
-		// What could be read of it is not looked at: the rest may be what matters.
+		// The parsed part is ignored, because the rest may be the part that matters.
 		return invalid([]api.FieldError{{Field: "query", Error: "cannot be read: " + err.Error()}})
 	}
 	var faults []api.FieldError
@@ -41,7 +40,7 @@ func (r *Route) checkQuery(raw string) error {
 	return nil
 }
 
-// wrongWith says what is wrong with a parameter, "" where nothing is.
+// wrongWith returns the fault of a parameter, or "".
 func (r *Route) wrongWith(name string, given []string) string {
 	at := slices.IndexFunc(r.Query, func(p Param) bool { return p.Name == name })
 	switch {

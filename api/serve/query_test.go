@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// What a strict route takes in a query is in its table, and what is not says so.
+// A strict route accepts the query parameters in its table and names an unknown one.
 func TestQuery(t *testing.T) {
 	t.Parallel()
 	handler := func(w http.ResponseWriter, _ *http.Request) error { return WriteJSON(w, 200, struct{}{}) }
@@ -34,10 +34,10 @@ func TestQuery(t *testing.T) {
 		"/strict?sure=true&x=%zz":     "query: cannot be read",
 		"/strict?b=1&a=1":             "a: no such query parameter here: there are name, sure; b: no such",
 
-		// No more of it is repeated than lines, whatever it holds.
+		// The error repeats at most lines of the query, whatever its contents.
 		"/strict?" + strings.Repeat("%80", 200) + "=1": "no such query parameter here",
 		"/strict?sure=" + strings.Repeat("%80", 20000): "use true or false",
-		"/strict?" + crowded(2000):                     "no such query parameter here",
+		"/strict?" + manyParameters(2000):              "no such query parameter here",
 	} {
 		w := n.do("DELETE", target, "")
 		if p := wantProblem(t, w, api.ValidationError); !strings.Contains(p.Error, message) || w.Body.Len() > 10_000 {
@@ -46,8 +46,8 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// crowded are so many parameters.
-func crowded(count int) string {
+// manyParameters returns a query with that many parameters.
+func manyParameters(count int) string {
 	var b strings.Builder
 	for range count {
 		b.WriteString(strings.Repeat("x", b.Len()%7+1) + "&")

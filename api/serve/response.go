@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// response is the writer handlers get. It puts Server-Timing on the answer at
-// the moment its header goes out and remembers the status. Until an endpoint
-// has claimed the request, what is written comes from the mux itself, which
-// speaks plain text: its status is kept, the rest dropped.
+// response is the writer of handlers. It adds Server-Timing when the header is sent, and records the
+// status. Until an endpoint has claimed the request, the mux itself writes a response, in plain text:
+// response records its status and drops the rest.
 type response struct {
 	http.ResponseWriter
 	call    *call
-	status  int  // of the answer; 0 = not begun
+	status  int  // 0 = no response has begun
 	claimed bool // by an endpoint
 }
 
@@ -26,7 +25,7 @@ func (w *response) WriteHeader(status int) {
 		return
 	}
 	if status >= 100 && status < 200 && status != http.StatusSwitchingProtocols {
-		w.ResponseWriter.WriteHeader(status) // informational: the answer is still to come
+		w.ResponseWriter.WriteHeader(status) // informational: the response follows
 		return
 	}
 	w.status = status
@@ -39,7 +38,7 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// appendMillis appends a duration in milliseconds, with three decimals.
+// appendMillis appends a duration in milliseconds with three decimals.
 func appendMillis(b []byte, d time.Duration) []byte {
 	us := d.Microseconds()
 	b = strconv.AppendInt(b, us/1000, 10)
@@ -57,7 +56,7 @@ func (w *response) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// FlushError sends what was written so far, for http.ResponseController.
+// FlushError sends everything written so far, for http.ResponseController.
 func (w *response) FlushError() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
@@ -65,9 +64,9 @@ func (w *response) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Flush is FlushError for those who ask for an http.Flusher. What it would say,
-// the next Write says too.
+// Flush calls FlushError, for callers that need an http.Flusher. It drops the error, because the next
+// Write returns it too.
 func (w *response) Flush() { _ = w.FlushError() }
 
-// Unwrap gives http.ResponseController the rest of the connection's abilities.
+// Unwrap lets http.ResponseController use the other methods of the connection.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }

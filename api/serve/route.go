@@ -11,15 +11,13 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Open is the permission of a route that needs no credential. It is a word of
-// its own, so that a route whose permission was forgotten is refused by New
-// instead of being open.
+// Open is the permission of a route without a credential. It is not the empty string, so that New refuses
+// a route whose permission was forgotten.
 const Open tenancy.Permission = "open"
 
-// Handler answers a request. An error it returns becomes the answer: an
-// *api.Error with its code, any other as INTERNAL with its text in the log
-// only. Once it has begun to answer, an error cuts the connection, so that half
-// an answer is not taken for a whole one.
+// Handler serves a request. A returned error becomes the response: an *api.Error with its code, any other
+// error as INTERNAL with its text only in the log. If the response has begun, the error cuts the
+// connection, so that a client does not take a part for the whole.
 type Handler func(w http.ResponseWriter, r *http.Request) error
 
 // Route is one row of a server's table.
@@ -28,23 +26,23 @@ type Route struct {
 	Path       string             // as in http.ServeMux, without host: "/api/v1/jobs/{id}"
 	Permission tenancy.Permission // or Open
 	Summary    string             // one line for the OpenAPI document
-	Operation  string             // operationId of the document; "" = made of method and path
+	Operation  string             // operationId of the document; "" = derived from Method and Path
 	Query      []Param
-	Request    any      // zero value of the body's type; nil = none
-	Response   any      // zero value of the answer's type; nil = not described
+	Request    any      // zero value of the body's type; nil = no body
+	Response   any      // zero value of the response's type; nil = not described
 	Status     int      // of success, for the document; 0 = 200
 	Strict     bool     // refuse body fields that Request does not have, and parameters that Query does not
 	MaxBody    int64    // bytes; 0 = Config.MaxBody
-	Audited    bool     // what is asked here is recorded, also where it is granted
-	Unbuilt    bool     // Handler answers 501, whatever the request asks or depends on
-	Conditions []string // of IfMatch and IfNoneMatch: what Handler judges; the others are refused
+	Audited    bool     // record requests in the audit log even if they succeed
+	Unbuilt    bool     // Handler always answers 501, even if the request has a condition
+	Conditions []string // those of IfMatch and IfNoneMatch that Handler checks; the others are refused
 	Handler    Handler
-	// Problem answers with an error in a form of the route's own; nil = as all do. Nothing
-	// of an answer has been written.
+	// Problem writes an error in a form of its own, before anything of a response was written. nil = as a
+	// problem response.
 	Problem func(w http.ResponseWriter, r *http.Request, e *api.Error)
 }
 
-// Param is a query parameter, for the OpenAPI document and for what Strict routes take.
+// Param is a query parameter, for the OpenAPI document and for the check on Strict routes.
 type Param struct {
 	Name string
 	Type string // a JSON type, such as Boolean; "" = string
@@ -53,7 +51,7 @@ type Param struct {
 
 func (r Route) pattern() string { return r.Method + " " + r.Path }
 
-// validate finds every fault of a row.
+// validate returns every fault of a row.
 func (r Route) validate() error {
 	var faults []error
 	fault := func(format string, args ...any) {

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// known are the types whose JSON form their Go kind does not show.
+// known has the schemas of types whose JSON form differs from their Go kind.
 var known = map[reflect.Type]object{
 	reflect.TypeFor[json.RawMessage]():     {},
 	reflect.TypeFor[money.Nano]():          {"type": "number", "description": "US dollars, exact to nine decimals"},
@@ -42,7 +42,7 @@ func (s *schemas) fault(format string, args ...any) {
 
 func (s *schemas) err() error { return errors.Join(s.faults...) }
 
-// of is the schema of a value's type.
+// of returns the schema of the type of v.
 func (s *schemas) of(v any) object { return s.schema(reflect.TypeOf(v)) }
 
 func (s *schemas) schema(t reflect.Type) object {
@@ -77,8 +77,8 @@ func (s *schemas) schema(t reflect.Type) object {
 	return object{} // an interface: anything
 }
 
-// structure is a reference to a named struct, described once, or the
-// description of one without a name.
+// structure describes a named struct once and returns a reference to it. It returns the schema of a
+// struct without a name.
 func (s *schemas) structure(t reflect.Type) object {
 	name := t.Name()
 	if name == "" {
@@ -91,7 +91,7 @@ func (s *schemas) structure(t reflect.Type) object {
 		}
 		return ref
 	}
-	s.types[name] = t // before its members, which may refer back to it
+	s.types[name] = t // before its members, because they may refer back to it
 	s.named[name] = s.members(t)
 	return ref
 }

@@ -21,31 +21,29 @@ const (
 	DefaultBodyTimeout = 30 * time.Second
 )
 
-// Config is what a server is made of.
+// Config configures a server.
 type Config struct {
 	Routes []Route
 
-	// Authenticate says who sends a request, by its credential. It is called
-	// for every route that is not Open, before anything of the body is read.
-	// An error refuses the request.
+	// Authenticate returns the sender of a request by its credential. It is called for every route that
+	// is not Open, before the body is read. An error refuses the request.
 	Authenticate func(*http.Request) (tenancy.Principal, error)
 
-	// Tracer makes a span of every request, named by its method and route, a
-	// child of the one its traceparent names; nil = none.
+	// Tracer makes a span for every request, named by method and route, as a child of the span in its
+	// traceparent. nil = no spans.
 	Tracer trace.TracerProvider
 
-	// Refused is told of every request that is answered with an error, before the
-	// answer goes out: nil = nobody is. It must not block. The route is nil where
-	// there is none.
+	// Refused is called for every request that gets an error, before the response is sent. It must not
+	// block. route is nil if none matched. nil = not called.
 	Refused func(r *http.Request, route *Route, who tenancy.Principal, err error)
 
 	Logger      *slog.Logger    // nil = slog.Default()
-	Metrics     *telemetry.HTTP // nil = measured for nobody
-	MaxBody     int64           // bytes of a request's body; 0 = DefaultMaxBody
-	BodyTimeout time.Duration   // in which a body must have arrived; 0 = DefaultBodyTimeout
+	Metrics     *telemetry.HTTP // nil = a private registry
+	MaxBody     int64           // largest request body in bytes; 0 = DefaultMaxBody
+	BodyTimeout time.Duration   // time for a body to arrive; 0 = DefaultBodyTimeout
 }
 
-// server is the handler New returns.
+// server is the handler that New returns.
 type server struct {
 	mux         *http.ServeMux
 	auth        func(*http.Request) (tenancy.Principal, error)
@@ -55,16 +53,14 @@ type server struct {
 	tracer      trace.Tracer // nil = no spans
 	unmatched   *telemetry.Route
 	bodyTimeout time.Duration
-	conditional []Route // that take conditions
+	conditional []Route // routes with Conditions
 }
 
-// New is the handler for a table of routes. It returns every fault of the
-// table, joined.
+// New returns the handler of a table of routes. It returns all faults of the table, joined.
 //
-// Requests the table has no route for are answered 404 or 405. Unlike a bare
-// ServeMux it never redirects: a path with dot segments, doubled slashes or a
-// slash too many or too few is 404, so that what one reads in a log or checks
-// in a proxy is what is served.
+// Requests without a route are answered with 404 or 405. Unlike a bare ServeMux the handler never
+// redirects: a path with dot segments, doubled slashes, or a slash too many or too few is 404, so that
+// the path in a log or in the rules of a proxy is the path that is served.
 func New(c Config) (http.Handler, error) {
 	s := &server{
 		mux:         http.NewServeMux(),
@@ -106,8 +102,7 @@ func New(c Config) (http.Handler, error) {
 	return s, nil
 }
 
-// add puts a route into the mux, whose panics at bad or conflicting patterns
-// become errors.
+// add adds a route to the mux. Panics of the mux at bad or conflicting patterns become errors.
 func (s *server) add(route Route) (err error) {
 	if err := route.validate(); err != nil {
 		return err
@@ -141,12 +136,12 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// end closes the books on a request, panicking ones included.
+// end completes the response, the metrics and the span of a request, also after a panic.
 func (s *server) end(c *call, r *http.Request) {
 	p := recover()
 	if !c.bodyTimed && hasBody(r) {
-		// net/http reads what the handler left of the body before it sends the
-		// answer, and would wait for it without end.
+		// net/http reads the rest of the body before it sends the response, and without a deadline it
+		// would wait for ever.
 		c.bodyDeadline(time.Now().Add(s.bodyTimeout))
 	}
 	aborted := p == http.ErrAbortHandler
@@ -172,15 +167,15 @@ func (s *server) end(c *call, r *http.Request) {
 	}
 }
 
-// endpoint is a route at work.
+// endpoint is a route of a running server.
 type endpoint struct {
 	Route
 	server  *server
 	metrics *telemetry.Route
-	looks   looks // at bodies, to warn about their fields
+	checks  checkSampler // limits the checks of bodies for warnings
 }
 
-// ServeHTTP is called by the mux once it has matched a request to the route.
+// ServeHTTP serves a request that the mux has matched to the route.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := w.(*response).call
 	c.endpoint = e
@@ -190,7 +185,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.refuse(r, err)
 	}
 	if c.status == 0 {
-		// net/http would answer 200 by itself, without our headers.
+		// net/http would answer 200 itself, without our headers.
 		c.WriteHeader(http.StatusOK)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// log is what the server under test logged.
+// log collects the log of the server under test.
 type log struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -38,7 +38,7 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-// tokens are the credentials the servers under test know.
+// tokens are the valid credentials of the servers under test.
 var tokens = map[string]tenancy.Principal{
 	"worker":   {Namespace: tenancy.Default, KeyID: "w", Roles: []tenancy.Role{tenancy.Worker}},
 	"readonly": {Namespace: tenancy.Default, KeyID: "r", Roles: []tenancy.Role{tenancy.ReadOnly}},
@@ -80,7 +80,7 @@ func newNode(t testing.TB, routes ...Route) node {
 	return n
 }
 
-// do sends a request to the handler; header lines follow as name, value.
+// do sends a request to the handler; headers follow as name, value.
 func (n node) do(method, target, body string, header ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, target, strings.NewReader(body))
 	for i := 0; i < len(header); i += 2 {
@@ -97,7 +97,7 @@ func (n node) metrics() string {
 	return w.Body.String()
 }
 
-// answer is a handler that says text.
+// answer returns a handler that sends text.
 func answer(text string) Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		return WriteJSON(w, http.StatusOK, text)
@@ -116,7 +116,7 @@ func post(path string, h Handler) Route {
 	return Route{Method: "POST", Path: path, Permission: Open, Handler: h}
 }
 
-// wantProblem checks that an answer is a problem with the code and its status.
+// wantProblem checks that a response is a problem with the code and its status.
 func wantProblem(t *testing.T, w *httptest.ResponseRecorder, code api.Code) problem {
 	t.Helper()
 	var p problem
@@ -265,7 +265,7 @@ func TestPrincipalOutsideOfARequest(t *testing.T) {
 	}
 }
 
-// TestContext checks that the request's context is still the connection's.
+// TestContext checks that the request's context is derived from that of the connection.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	type key struct{}
@@ -478,7 +478,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestNewRefusesABadTable checks that each fault is found, and all at once.
+// TestNewRefusesABadTable checks that New returns all faults at once.
 func TestNewRefusesABadTable(t *testing.T) {
 	t.Parallel()
 	h := answer("x")

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// beginSpan starts the request's span, a child of the one its traceparent names.
-// Where that one is not sampled the context says so and there is no span here.
+// beginSpan starts the span of the request, as a child of the span in its traceparent. If that span is
+// not sampled, neither is this one; the context has only its id.
 func (c *call) beginSpan(tracer trace.Tracer, r *http.Request) {
 	method, known := methodOf(r.Method)
 	name := method
@@ -32,7 +32,7 @@ func (c *call) beginSpan(tracer trace.Tracer, r *http.Request) {
 	)
 }
 
-// methodOf is a method as spans show it: of a bounded set, whatever is sent.
+// methodOf returns the method for the name of a span: one of a fixed set, whatever the client sends.
 func methodOf(method string) (name string, known bool) {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -42,7 +42,7 @@ func methodOf(method string) (name string, known bool) {
 	return "_OTHER", false
 }
 
-// matched names the span by the route, as it is now known.
+// matched names the span after the matched route.
 func (c *call) matched(e *endpoint) {
 	if c.span == nil {
 		return
@@ -51,7 +51,7 @@ func (c *call) matched(e *endpoint) {
 	c.span.SetAttributes(telemetry.AttrHTTPRoute.String(e.Path))
 }
 
-// endSpan ends the span; aborted says that the answer was cut off.
+// endSpan ends the span. aborted means that the response was cut off.
 func (c *call) endSpan(aborted bool) {
 	if c.span == nil || c.spanDropped {
 		return
@@ -67,8 +67,7 @@ func (c *call) endSpan(aborted bool) {
 	c.span.End()
 }
 
-// fault puts the cause of a 5xx on the span. A client's own mistakes are no
-// faults of the server.
+// fault records the cause of a 5xx on the span. Errors of the client are not faults of the server.
 func (c *call) fault(e *api.Error) {
 	if c.span == nil || e.Code.Status() < http.StatusInternalServerError {
 		return
@@ -77,18 +76,17 @@ func (c *call) fault(e *api.Error) {
 	telemetry.Fault(c.span, string(e.Code), e.Message)
 }
 
-// DropSpan keeps the span of ctx's request from being sent: for polls that ask
-// again and again and find nothing. Children that have ended are sent all the
-// same, so it is for requests without any. Outside of a request it does nothing.
+// DropSpan prevents that the span of ctx's request is sent, for repeated polls that find nothing. Its
+// children that have ended are sent anyway, so it is only for requests without children. Outside of a
+// request it does nothing.
 func DropSpan(ctx context.Context) {
 	if c := callOf(ctx); c != nil {
 		c.spanDropped = true
 	}
 }
 
-// logError says in the log what went wrong with the request, with what finds it
-// again: its id, and its trace where it belongs to one, be it followed here or
-// not.
+// logError logs a failure of the request with its request id, and with its trace id if it has one,
+// sampled or not.
 func (c *call) logError(message string, about ...any) {
 	args := append([]any{"request_id", c.requestID(), "route", c.name()}, about...)
 	span := trace.SpanContextFromContext(c.Context)

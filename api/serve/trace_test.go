@@ -26,7 +26,7 @@ const (
 	notSampled  = "00-" + traceID + "-" + spanID + "-00"
 )
 
-// traced is a server whose spans go to a receiver. flush ends the sending.
+// traced returns a server whose spans go to a receiver. flush waits for their delivery.
 func traced(t *testing.T, routes ...Route) (n node, flush func() []otlptest.Span) {
 	t.Helper()
 	receiver := otlptest.New(t)
@@ -54,8 +54,7 @@ func open(path string, h Handler) Route {
 	return Route{Method: "POST", Path: path, Permission: Open, Handler: h}
 }
 
-// A request's span is named by what it asked for, not by whom or which, and says
-// how it ended.
+// The span of a request is named after its method and route, without ids, and records the outcome.
 func TestRequestSpans(t *testing.T) {
 	t.Parallel()
 	var inside trace.SpanContext
@@ -118,13 +117,13 @@ func TestRequestSpans(t *testing.T) {
 	if inside.SpanID().String() != spans[0].SpanID || inside.TraceID().String() != traceID {
 		t.Errorf("the handler's context holds span %s, not %s", inside.SpanID(), spans[0].SpanID)
 	}
-	// Who finds the line in the log finds the trace, and the other way round.
+	// The log line names the trace, and the trace the request.
 	if got := strings.Count(n.log.String(), "trace_id="+traceID); got != 3 {
 		t.Errorf("%d lines name the trace, want those of /broken, /panics and /half:\n%s", got, n.log)
 	}
 }
 
-// A trace is never a reason to refuse work, and who wants none gets none.
+// An invalid trace context never refuses a request, and without a tracer there are no spans.
 func TestOtherParents(t *testing.T) {
 	t.Parallel()
 	var inside []string
@@ -164,8 +163,7 @@ func TestDropSpan(t *testing.T) {
 	}
 }
 
-// Without a tracer there is no span, the handler sees none, and the log names the
-// client's trace all the same.
+// Without a tracer there is no span, the handler sees none, and the log still names the client's trace.
 func TestNoTracer(t *testing.T) {
 	t.Parallel()
 	for name, tracer := range map[string]trace.TracerProvider{"nil": nil, "noop": noop.NewTracerProvider()} {
@@ -189,7 +187,7 @@ func TestNoTracer(t *testing.T) {
 	}
 }
 
-// A client that leaves is no fault of the server's.
+// A client that leaves is not an error of the server.
 func TestClientGoneIsNoFault(t *testing.T) {
 	t.Parallel()
 	n, flush := traced(t, open("/", func(_ http.ResponseWriter, r *http.Request) error { return context.Cause(r.Context()) }))

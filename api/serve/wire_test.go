@@ -17,8 +17,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// The tests of this file speak over a real connection, for what only net/http's
-// own writer and reader do.
+// The tests of this file use a real connection, because they depend on the writer and reader of net/http.
 
 func listen(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
@@ -27,7 +26,7 @@ func listen(t *testing.T, h http.Handler) *httptest.Server {
 	return s
 }
 
-// size is a route that answers with the size of its body.
+// size is a route that responds with the size of its body.
 func size(max int64) Route {
 	return Route{Method: "POST", Path: "/size", Permission: Open, MaxBody: max, Handler: func(w http.ResponseWriter, r *http.Request) error {
 		body, err := ReadBody(r)
@@ -38,7 +37,7 @@ func size(max int64) Route {
 	}}
 }
 
-// send posts a body; unless sized it goes out in chunks, of no announced length.
+// send posts a body, with Content-Length if sized and else in chunks.
 func send(t *testing.T, url string, body []byte, sized bool) (status int, answer string) {
 	t.Helper()
 	var r io.Reader = bytes.NewReader(body)
@@ -74,7 +73,7 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// TestDefaultBodyLimit checks the one a table's rows inherit.
+// TestDefaultBodyLimit checks the limit of rows without a MaxBody.
 func TestDefaultBodyLimit(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, size(0)) // of a server with MaxBody 1000
@@ -112,7 +111,7 @@ func readAnswer(t *testing.T, c net.Conn, method string) (status int, header htt
 	return w.StatusCode, w.Header, string(text)
 }
 
-// TestHugeBodyIsRefusedUnread announces 1 TB and sends nothing of it.
+// TestHugeBodyIsRefusedUnread announces a body of 1 TB and sends none of it.
 func TestHugeBodyIsRefusedUnread(t *testing.T) {
 	t.Parallel()
 	s := listen(t, newNode(t, size(1000)))
@@ -136,8 +135,8 @@ func TestSlowBody(t *testing.T) {
 	}
 }
 
-// TestUnreadSlowBody refuses a request whose body the handler never asks for.
-// net/http wants the body before it sends the answer, and would wait for ever.
+// TestUnreadSlowBody refuses a request whose body the handler never reads. net/http reads it before it
+// sends the response, and without a deadline it would wait for ever.
 func TestUnreadSlowBody(t *testing.T) {
 	t.Parallel()
 	h, err := New(Config{BodyTimeout: 50 * time.Millisecond, Routes: []Route{post("/{$}", refuse(api.Errorf(api.Unauthorized, "no")))}})
@@ -153,8 +152,8 @@ func TestUnreadSlowBody(t *testing.T) {
 	}
 }
 
-// TestBodyTimeoutEndsWithTheBody checks that a handler may go on for longer
-// than its body was given, and keeps its context while it does.
+// TestBodyTimeoutEndsWithTheBody checks that a handler may run for longer than the body may take, and
+// keeps its context.
 func TestBodyTimeoutEndsWithTheBody(t *testing.T) {
 	t.Parallel()
 	const timeout = 100 * time.Millisecond
@@ -189,8 +188,8 @@ func TestBrokenBody(t *testing.T) {
 	}
 }
 
-// TestStream checks that what is flushed arrives while the handler goes on, and
-// that the handler learns when the client leaves.
+// TestStream checks that flushed data arrives while the handler runs, and that the handler learns when
+// the client leaves.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	left := make(chan error, 1)
@@ -235,8 +234,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// TestErrorAfterTheBeginning checks that half an answer is not taken for a
-// whole one.
+// TestErrorAfterTheBeginning checks that a client cannot take a part of a response for the whole.
 func TestErrorAfterTheBeginning(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, get("/", func(w http.ResponseWriter, r *http.Request) error {
@@ -296,7 +294,7 @@ func TestHeadAndOptions(t *testing.T) {
 	}
 }
 
-// TestInformational checks that 1xx answers do not count as the answer.
+// TestInformational checks that a 1xx response does not count as the response.
 func TestInformational(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, get("/", func(w http.ResponseWriter, r *http.Request) error {

@@ -1,6 +1,6 @@
-// Package about answers what a person asks a server first: / says what the server is
-// and where to look, /docs shows its OpenAPI documents. Neither needs a credential,
-// and neither says anything that differs from one installation to the next.
+// Package about serves the pages for a person who opens a server's address: / says what the server is and
+// where to look, /docs shows its OpenAPI documents. The pages need no credential and are the same in
+// every installation.
 package about
 
 import (
@@ -20,28 +20,27 @@ type Site struct {
 	Start     string     `json:"start"` // the first request to send
 }
 
-// Document is an OpenAPI document that the server serves.
+// Document is an OpenAPI document of the server.
 type Document struct {
 	Name string `json:"name"`
 	Path string `json:"url"`
 }
 
-// APIDocument is the document of the routes that tenants use, at every server that
-// has them.
+// APIDocument is the document of the tenants' routes, on every server that has them.
 var APIDocument = Document{Name: "Corvo", Path: "/openapi.json"}
 
 // CloudDocument is the document of the cloud API.
 var CloudDocument = Document{Name: "Corvo cloud", Path: "/cloud/v1/openapi.json"}
 
-// StartAtAPI is the first request at a server that has the routes of tenants.
+// StartAtAPI is the first request to send to a server with the tenants' routes.
 const StartAtAPI = "POST /api/v1/enqueue with Authorization: Bearer KEY"
 
-// pagePolicy lets the pages load nothing but what the server itself serves. The
-// viewer's icons are data: URLs in its style sheet.
+// pagePolicy lets the pages load only files of the server itself. The viewer's icons are data: URLs in
+// its style sheet.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// file is an answer that never changes.
+// file is a response that never changes.
 type file struct {
 	kind string // content type
 	body []byte
@@ -51,21 +50,21 @@ type file struct {
 type site struct {
 	next     http.Handler
 	files    map[string]file
-	asJSON   file // of / for programs
-	asPage   file // of / for browsers
+	asJSON   file // / for programs
+	asPage   file // / for browsers
 	viewable map[string]asset
 }
 
-// Wrap answers GET and HEAD of / and of /docs, and passes all other requests on. A
-// site whose texts cannot be shown is a mistake of the program.
+// Wrap serves GET and HEAD of / and /docs, and passes all other requests to next. It panics if the site
+// cannot be rendered, because that is a bug of the program.
 func Wrap(next http.Handler, s Site) http.Handler {
-	type told struct {
+	type rootJSON struct {
 		Site
 		Docs   string `json:"docs"`
 		Health string `json:"health"`
 		Ready  string `json:"ready"`
 	}
-	text, err := json.MarshalIndent(told{Site: s, Docs: "/docs", Health: "/healthz", Ready: "/readyz"}, "", "  ")
+	text, err := json.MarshalIndent(rootJSON{Site: s, Docs: "/docs", Health: "/healthz", Ready: "/readyz"}, "", "  ")
 	if err != nil {
 		panic(fmt.Sprintf("about %s: %v", s.Name, err))
 	}
@@ -107,7 +106,7 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.next.ServeHTTP(w, r)
 }
 
-// write sends the file. The server leaves the body out of an answer to HEAD.
+// write sends the file. net/http leaves out the body of a response to HEAD.
 func (f file) write(w http.ResponseWriter) {
 	harden(w.Header())
 	w.Header().Set("Content-Type", f.kind)
@@ -115,14 +114,14 @@ func (f file) write(w http.ResponseWriter) {
 	_, _ = w.Write(f.body) // an error means that the client is gone
 }
 
-// harden keeps a browser from loading or guessing anything else.
+// harden sets headers that keep a browser from loading other files and from guessing content types.
 func harden(h http.Header) {
 	h.Set("Content-Security-Policy", pagePolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 }
 
-// page renders a page of a site.
+// page renders a page of the site.
 func page(t *template.Template, s Site) file {
 	var out bytes.Buffer
 	if err := t.Execute(&out, s); err != nil {
@@ -131,8 +130,8 @@ func page(t *template.Template, s Site) file {
 	return file{"text/html; charset=utf-8", out.Bytes()}
 }
 
-// initScript starts the viewer with the site's documents, the first of them open.
-// Their addresses are relative, so that a proxy may serve the site below a path.
+// initScript returns the script that starts the viewer with the documents of the site. Their URLs are
+// relative, so that a proxy can serve the site below a path.
 func initScript(s Site) []byte {
 	type shown struct {
 		Name string `json:"name"`
@@ -157,7 +156,7 @@ func initScript(s Site) []byte {
 `, list)
 }
 
-// relative is an address as a link of a page at the root.
+// relative converts a path to a relative link of a page at the root.
 func relative(path string) string { return strings.TrimPrefix(path, "/") }
 
 var functions = template.FuncMap{"relative": relative}
@@ -194,8 +193,8 @@ var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
 </html>
 `))
 
-// pageStyle leaves the viewer's logo out, because the logo carries a style of its own
-// that pagePolicy blocks: it would be black on black.
+// pageStyle hides the viewer's logo, because pagePolicy blocks the logo's own style: it would be black on
+// black.
 const pageStyle = `body { margin: 2rem auto; max-width: 80rem; padding: 0 1rem; font-family: sans-serif; line-height: 1.5; }
 .swagger-ui .topbar .link { visibility: hidden; }
 `

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// start serves a site before a server that has its documents and nothing else.
+// start serves a site in front of a server that has only its documents.
 func start(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := Site{Name: "Test <server>", Text: "It is a test.", Documents: []Document{APIDocument, CloudDocument}, Start: StartAtAPI}
@@ -44,7 +44,7 @@ func get(t *testing.T, method, url, accept string) (*http.Response, string) {
 	return resp, string(body)
 }
 
-// The root is JSON for programs and a page for browsers.
+// / is JSON for programs and a page for browsers.
 func TestTheRootSaysWhatTheServerIs(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -65,8 +65,8 @@ func TestTheRootSaysWhatTheServerIs(t *testing.T) {
 	}
 }
 
-// Everything that the pages link to is there, below the same origin, and the policy
-// lets a browser load nothing else: no page has a script or a style of its own.
+// Every link of the pages works and stays on the same origin. The policy lets a browser load nothing
+// else: no page has an inline script or style.
 func TestThePagesLoadOnlyFromTheServer(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -102,8 +102,7 @@ func TestThePagesLoadOnlyFromTheServer(t *testing.T) {
 	}
 }
 
-// The viewer's files are the same for a client that takes gzip and for one that does
-// not.
+// A client gets the same files of the viewer with and without gzip.
 func TestTheViewerIsServedCompressedAndPlain(t *testing.T) {
 	t.Parallel()
 	server := start(t)
@@ -117,7 +116,7 @@ func TestTheViewerIsServedCompressedAndPlain(t *testing.T) {
 	}
 }
 
-// All other requests go to the server itself.
+// All other requests reach the server.
 func TestOtherRequestsPass(t *testing.T) {
 	t.Parallel()
 	server := start(t)

@@ -12,14 +12,14 @@ import (
 	"github.com/swaggest/swgui/v5/static"
 )
 
-// asset is a file of the viewer, compressed in the binary where that pays.
+// asset is a file of the viewer in the binary, compressed if that makes it smaller.
 type asset struct {
 	name       string // in the viewer's file system
 	kind       string // content type
 	compressed bool
 }
 
-// assets are the viewer's files by their paths. They lie in the binary.
+// assets maps paths to the viewer's files in the binary.
 var assets = map[string]asset{
 	"/docs/swagger-ui.css":                  {"swagger-ui.css.gz", "text/css; charset=utf-8", true},
 	"/docs/swagger-ui-bundle.js":            {"swagger-ui-bundle.js.gz", "text/javascript; charset=utf-8", true},
@@ -27,8 +27,7 @@ var assets = map[string]asset{
 	"/docs/favicon-32x32.png":               {"favicon-32x32.png", "image/png", false},
 }
 
-// serve sends the asset as it lies in the binary, or unpacked to a client that does
-// not take gzip.
+// serve sends the file, unpacked if the client does not accept gzip.
 func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := static.FS.ReadFile(a.name)
 	if err == nil && a.compressed {
@@ -40,7 +39,7 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if err != nil {
-		panic(fmt.Sprintf("the viewer's %s is damaged: %v", path.Base(a.name), err)) // the binary is
+		panic(fmt.Sprintf("the viewer's %s is damaged: %v", path.Base(a.name), err)) // the binary is damaged
 	}
 	harden(w.Header())
 	w.Header().Set("Content-Type", a.kind)

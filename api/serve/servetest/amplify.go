@@ -1,4 +1,4 @@
-// Package servetest attacks tables of routes as strangers do.
+// Package servetest attacks tables of routes with hostile requests.
 package servetest
 
 import (
@@ -17,19 +17,18 @@ import (
 
 const (
 	attackBytes = 64 << 10                 // of a list
-	kept        = serve.DecodedPerByte + 1 // bytes that are kept of each of a body: raw JSON is as it was
+	kept        = serve.DecodedPerByte + 1 // bytes kept for each byte of a body, with one for unchanged raw JSON
 
-	// Lists leave garbage behind while they grow: bytes that are allocated for each of a body,
-	// and anyway.
+	// Growing lists leave garbage behind, so more is allocated: per byte of a body, and in any case.
 	allocated       = 3 * kept
 	allocatedAnyway = 3 * serve.DecodedAnyway
 )
 
-// Amplify sends what the routes' requests decode to most memory from: every list and map
-// that they have, full of the least its elements can be, between as much white space as
-// makes the body pass. No other test may run beside it.
+// Amplify sends each route the bodies that decode to the most memory: every list and map of its Request,
+// full of the smallest possible elements, padded with as much white space as Weigh needs to accept the
+// body. No other test may run at the same time.
 func Amplify(t *testing.T, routes []serve.Route) {
-	seen := map[string]bool{} // lists are found in many requests
+	seen := map[string]bool{} // lists occur in many requests
 	var worst [2]float64
 	var worstBody [2]string
 	for _, route := range routes {
@@ -61,7 +60,8 @@ func Amplify(t *testing.T, routes []serve.Route) {
 	t.Logf("%d lists; besides what they may anyway, the worst bodies keep and allocate %.1f times their size: %q", len(seen), worst, worstBody)
 }
 
-// decoder is a server that decodes bodies into an of, and tells what memory that took.
+// decoder returns a server that decodes bodies into a value of a type and reports the memory that it
+// took.
 func decoder(t *testing.T, of reflect.Type) http.Handler {
 	h, err := serve.New(serve.Config{MaxBody: 64 << 20, Routes: []serve.Route{{
 		Method: "POST", Path: "/", Permission: serve.Open,
@@ -72,7 +72,7 @@ func decoder(t *testing.T, of reflect.Type) http.Handler {
 			}
 			into := reflect.New(of).Interface()
 			if serve.Weigh(body, into) != nil {
-				return serve.Decode(r, body, into) // which refuses it, too
+				return serve.Decode(r, body, into) // Decode refuses it too
 			}
 			var before, decoded, after runtime.MemStats
 			runtime.GC()
@@ -92,14 +92,14 @@ func decoder(t *testing.T, of reflect.Type) http.Handler {
 	return h
 }
 
-// list is a value that has one list, which is full.
+// list is a value with one full list.
 type list struct {
 	of    reflect.Type
-	least string // what it is full of
+	least string // its element
 	text  string
 }
 
-// admitted sends a body with as much white space as it needs.
+// admitted sends a body with as much white space as it needs to be accepted.
 func admitted(t *testing.T, h http.Handler, body string) (made, held, sent int) {
 	for pad := 0; pad < 100; pad = pad*5/4 + 1 {
 		text := append([]byte(body), bytes.Repeat([]byte(" "), pad*len(body)/2)...)
@@ -117,7 +117,7 @@ func admitted(t *testing.T, h http.Handler, body string) (made, held, sent int) 
 	return 0, 0, 0
 }
 
-// lists are the lists that a value of a type can have.
+// lists returns a value for each list that a type can contain.
 func lists(t reflect.Type, depth int) (all []list) {
 	within := func(format string, of reflect.Type) {
 		for _, inner := range lists(of, depth+1) {
@@ -140,7 +140,7 @@ func lists(t reflect.Type, depth int) (all []list) {
 		}
 		within(`{"":%s}`, t.Elem())
 	case t.Kind() == reflect.Struct:
-		all = append(all, list{nil, "0", names(`0`)}) // of members it has not
+		all = append(all, list{nil, "0", names(`0`)}) // of unknown members
 		named := map[string]bool{}
 		for _, f := range fields(t) {
 			name := strings.ToLower(f.Tag.Get("json"))
@@ -154,7 +154,7 @@ func lists(t reflect.Type, depth int) (all []list) {
 	return all
 }
 
-// names is an object of as many short names as fit.
+// names returns an object with as many short names as fit.
 func names(v string) string {
 	var b strings.Builder
 	for i := 0; b.Len() < attackBytes; i++ {
@@ -163,7 +163,7 @@ func names(v string) string {
 	return "{" + b.String()[1:] + "}"
 }
 
-// least are the shortest values of a type, with each of what it may point to.
+// least returns the shortest values of a type, with each of its pointers, maps and slices set in turn.
 func least(t reflect.Type, depth int) []string {
 	switch t.Kind() {
 	case reflect.Pointer:

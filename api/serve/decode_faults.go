@@ -16,19 +16,18 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// field is a struct field as JSON knows it.
+// field is a field of a struct in its JSON form.
 type field struct {
 	name        string
 	letters     []byte // of name
 	typ         reflect.Type
-	optional    bool // may be left out of answers: omitempty or omitzero
-	blankIsNull bool // a "" in it is as good as absent; fieldNames knows it, and letters and at
-	at          int  // its place among the fields
+	optional    bool // has omitempty or omitzero
+	blankIsNull bool // "" counts as absent; set by fieldNames, like letters and at
+	at          int  // index among the fields
 }
 
-// fieldsOf lists the JSON fields of a struct type in order of declaration,
-// those of embedded structs in their place. It serves documents and refusals;
-// decoding is encoding/json's.
+// fieldsOf lists the JSON fields of a struct type in the order of their declaration, with those of
+// embedded structs in place. It serves documents and checks; encoding/json decodes.
 func fieldsOf(t reflect.Type) []field {
 	var all []field
 	for i := range t.NumField() {
@@ -56,13 +55,13 @@ func fieldsOf(t reflect.Type) []field {
 	return all
 }
 
-// names are the fields of a struct by their names in JSON.
+// names indexes the fields of a struct by their JSON names.
 type names struct {
 	exact map[string]field
 	all   []field
 }
 
-var namesOf sync.Map // reflect.Type of a struct -> *names
+var namesOf sync.Map // type of a struct -> *names
 
 func fieldNames(t reflect.Type) *names {
 	if n, ok := namesOf.Load(t); ok {
@@ -80,10 +79,11 @@ func fieldNames(t reflect.Type) *names {
 	return n
 }
 
-// maxFold is how many bytes another case of an ASCII letter may take: the sign for Kelvin is a k.
+// maxFold is the largest number of bytes of another case of an ASCII letter: the Kelvin sign, of three
+// bytes, is a k.
 const maxFold = 3
 
-// find is the field that encoding/json decodes a name, between its quotes, into.
+// find returns the field into which encoding/json decodes a name, given between its quotes.
 func (n *names) find(name []byte) (f field, ok bool) {
 	if f, ok = n.exact[string(name)]; ok {
 		return f, true
@@ -104,32 +104,31 @@ func (n *names) find(name []byte) (f field, ok bool) {
 	return n.all[at], true
 }
 
-// maxFaults is how many faults of one body are listed.
+// maxFaults is the largest number of listed faults of one body.
 const maxFaults = 20
 
-// faultsOf walks a body that is valid JSON along the type of v and finds the
-// fields that do not fit, and with strict those that do not exist or are there twice, of
-// which the decoder would take the last. It goes over the text
-// once, and decodes no more of it than what may not fit: a body may be large and hostile,
-// so neither does a fault repeat more of it than a line.
+// faultsOf checks a valid JSON body against the type of v and returns the fields that do not fit. With
+// strict it also returns unknown fields, and repeated fields, of which the decoder would take the last.
+// Because a body may be large and hostile, it goes over the text once, decodes only the values that may
+// not fit, and repeats at most a line of the text in each fault.
 func faultsOf(body []byte, v any, strict bool) []api.FieldError {
-	w := walk{scanner: scanner{text: body}, strict: strict}
+	w := checker{scanner: scanner{text: body}, strict: strict}
 	w.value(reflect.TypeOf(v))
 	return w.faults
 }
 
-type walk struct {
+type checker struct {
 	scanner
 	strict  bool
-	deep    bool   // looks only for raw JSON that is nested too deep; the text may be no JSON
-	path    []byte // of the value at hand, such as steps[1].delay
+	deep    bool   // looks only for raw JSON that is nested too deep; the text may be invalid
+	path    []byte // of the present value, such as steps[1].delay
 	faults  []api.FieldError
-	scratch map[reflect.Type]reflect.Value // pointers to values that leaves are decoded into
+	scratch map[reflect.Type]reflect.Value // pointers to the values that leaves are decoded into
 }
 
-func (w *walk) full() bool { return len(w.faults) >= maxFaults }
+func (w *checker) full() bool { return len(w.faults) >= maxFaults }
 
-func (w *walk) fault(format string, args ...any) {
+func (w *checker) fault(format string, args ...any) {
 	path := string(w.path)
 	if path == "" {
 		path = "body"
@@ -144,20 +143,20 @@ var (
 	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// ownDecoder says whether a type decodes itself.
+// ownDecoder reports whether a type has its own decoder.
 func ownDecoder(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(jsonUnmarshaler) || reflect.PointerTo(t).Implements(textUnmarshaler)
 }
 
-// value checks the value that is next against a type.
-func (w *walk) value(t reflect.Type) {
+// value checks the next value against a type.
+func (w *checker) value(t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	first, kind := w.peek(), t.Kind()
 	switch {
 	case kind == reflect.Map && first == '{' && t.Elem().Kind() == reflect.String:
-		w.mapping(t.Elem()) // api.Strings too, which decodes itself for its nulls: a leaf may be one
+		w.mapping(t.Elem()) // includes api.Strings, whose own decoder drops nulls: a leaf may be null
 	case ownDecoder(t):
 		w.leaf(t)
 	case kind == reflect.Struct && first == '{':
@@ -171,7 +170,7 @@ func (w *walk) value(t reflect.Type) {
 	}
 }
 
-func (w *walk) object(fields *names) {
+func (w *checker) object(fields *names) {
 	above := len(w.path)
 	var had []bool
 	if w.strict {
@@ -201,11 +200,11 @@ func (w *walk) object(fields *names) {
 	}
 }
 
-func (w *walk) mapping(t reflect.Type) {
+func (w *checker) mapping(t reflect.Type) {
 	above := len(w.path)
 	for name := range w.members() {
 		if !w.deep && text.LoneSurrogate(name) >= 0 {
-			w.fault(halfPairFault)
+			w.fault(loneSurrogateFault)
 		}
 		w.enter(name)
 		w.value(t)
@@ -215,7 +214,7 @@ func (w *walk) mapping(t reflect.Type) {
 	}
 }
 
-func (w *walk) array(t reflect.Type) {
+func (w *checker) array(t reflect.Type) {
 	above := len(w.path)
 	for i := range w.elements() {
 		w.path = append(strconv.AppendInt(append(w.path, '['), int64(i), 10), ']')
@@ -226,15 +225,15 @@ func (w *walk) array(t reflect.Type) {
 	}
 }
 
-// maxName and maxSaid are how much of a name is shown, and of what is said of a value,
-// in bytes. No field's name is as long.
+// maxName limits the bytes of a name in a fault; every field's name is shorter. maxErrorBytes limits the
+// bytes of a fault's text.
 const (
-	maxName = 128
-	maxSaid = 256
+	maxName       = 128
+	maxErrorBytes = 256
 )
 
-// enter adds a name to the path.
-func (w *walk) enter(name []byte) {
+// enter appends a name to the path.
+func (w *checker) enter(name []byte) {
 	if len(w.path) > 0 {
 		w.path = append(w.path, '.')
 	}
@@ -244,10 +243,10 @@ func (w *walk) enter(name []byte) {
 	}
 }
 
-const halfPairFault = "holds half of a surrogate pair, which is no text"
+const loneSurrogateFault = "holds half of a surrogate pair, which is no text"
 
-// leaf checks a value that has no parts to look into.
-func (w *walk) leaf(t reflect.Type) {
+// leaf checks a value without parts of its own.
+func (w *checker) leaf(t reflect.Type) {
 	raw := w.raw()
 	if t == rawMessage {
 		if err := text.CheckNesting(raw, text.MaxNesting); err != nil {
@@ -259,7 +258,7 @@ func (w *walk) leaf(t reflect.Type) {
 	case w.deep || string(raw) == "null" || fits(raw, t) && text.LoneSurrogate(raw) < 0:
 		return
 	case text.LoneSurrogate(raw) >= 0:
-		w.fault(halfPairFault)
+		w.fault(loneSurrogateFault)
 		return
 	}
 	into, ok := w.scratch[t]
@@ -274,14 +273,14 @@ func (w *walk) leaf(t reflect.Type) {
 	var mismatch *json.UnmarshalTypeError
 	switch {
 	case errors.As(err, &mismatch):
-		w.fault("expected %s, got %s", typeWord(t), text.Cut(mismatch.Value, maxSaid))
+		w.fault("expected %s, got %s", typeWord(t), text.Cut(mismatch.Value, maxErrorBytes))
 	case err != nil:
-		w.fault("%s", text.Cut(strings.TrimPrefix(err.Error(), "json: "), maxSaid))
+		w.fault("%s", text.Cut(strings.TrimPrefix(err.Error(), "json: "), maxErrorBytes))
 	}
 }
 
-// fits says whether encoding/json surely takes a value for a type, without decoding it:
-// there are lists of millions.
+// fits reports whether encoding/json certainly accepts a value for a type. It does not decode it, because
+// there are lists of millions of values.
 func fits(raw []byte, t reflect.Type) bool {
 	if ownDecoder(t) {
 		return false
@@ -302,7 +301,7 @@ func fits(raw []byte, t reflect.Type) bool {
 	return err == nil
 }
 
-// typeWord is what people call the JSON form of a type.
+// typeWord names the JSON form of a type.
 func typeWord(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:

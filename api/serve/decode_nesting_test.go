@@ -10,11 +10,11 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// nested is JSON of so many lists in each other.
+// nested returns JSON of that many nested lists.
 func nested(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 
-// Raw JSON is nested as deep as text.MaxNesting, wherever it is in a body; what is deeper
-// is refused by its field, also where encoding/json would call the body no JSON.
+// Raw JSON may be nested as deep as text.MaxNesting, wherever it is in a body. A deeper value is refused
+// with the name of its field, also where encoding/json would report invalid JSON.
 func TestNesting(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
@@ -36,7 +36,7 @@ func TestNesting(t *testing.T) {
 			}
 		}
 	}
-	// What no field takes is not looked at, as far as it can be gone over.
+	// An unknown field is not checked, as far as the body can be scanned.
 	n := decodeOn(t, false, func(order) {})
 	if w := n.do("POST", "/", `{"unknown":`+nested(maxNesting-1)+`}`); w.Code != http.StatusOK {
 		t.Errorf("an unknown field: %d %s", w.Code, w.Body)
@@ -47,7 +47,7 @@ func TestNesting(t *testing.T) {
 	}
 }
 
-// A body too deep to be gone over may be anything else as well.
+// A body that is too deep to scan may be invalid in other ways as well.
 func TestNestingOfNoJSON(t *testing.T) {
 	t.Parallel()
 	n := decodeOn(t, true, func(order) {})

@@ -7,10 +7,9 @@ import (
 
 var rawMessage = reflect.TypeFor[json.RawMessage]()
 
-// dropNulls makes null absent where encoding/json keeps it: a json.RawMessage
-// that says null becomes nil, and so does its entry in a map, which goes, like
-// that of a nil pointer. It does not look inside raw JSON, which is the
-// caller's own.
+// dropNulls makes null values absent that encoding/json keeps: a json.RawMessage of null becomes nil, and
+// a map loses its entries of null and of nil pointers. It does not look inside raw JSON, which belongs to
+// the caller.
 func dropNulls(v any) { dropIn(reflect.ValueOf(v)) }
 
 func dropIn(v reflect.Value) {
@@ -41,8 +40,8 @@ func dropIn(v reflect.Value) {
 	}
 }
 
-// dropInMap also writes back what it changed, for a map's values cannot be
-// changed in place.
+// dropInMap drops the nulls in a map. It stores each changed value again, because the values of a map
+// cannot be changed in place.
 func dropInMap(m reflect.Value) {
 	elem := m.Type().Elem()
 	if !holdsParts(elem) {
@@ -60,7 +59,7 @@ func dropInMap(m reflect.Value) {
 	}
 }
 
-// holdsParts says whether values of t may hold a null somewhere.
+// holdsParts reports whether a value of type t can contain a null.
 func holdsParts(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map:

@@ -11,15 +11,14 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// scanner goes over the parts of a JSON text in one pass and allocates nothing. It takes
-// the text for valid: where that has a fault it may stop anywhere, or take the fault for
-// something else.
+// scanner goes through a JSON text in one pass without allocations. It assumes that the text is valid. In
+// an invalid text it may stop anywhere, or misread the fault.
 type scanner struct {
 	text []byte
 	at   int
 }
 
-// peek is the next byte that is no white space; 0 at the end.
+// peek returns the next byte that is not white space, or 0 at the end.
 func (s *scanner) peek() byte {
 	for ; s.at < len(s.text); s.at++ {
 		if c := s.text[s.at]; c > ' ' {
@@ -29,7 +28,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// over goes over a byte, and says whether it is the next one.
+// over skips the byte c if it is next, and reports whether it was.
 func (s *scanner) over(c byte) bool {
 	if s.peek() != c {
 		return false
@@ -38,8 +37,8 @@ func (s *scanner) over(c byte) bool {
 	return true
 }
 
-// members goes into the object that is next and yields the names in it, between their
-// quotes. Whoever takes one goes over its value.
+// members enters the next object and yields the text of each name between its quotes. The caller must go
+// over the value of each.
 func (s *scanner) members() iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		s.at++
@@ -54,8 +53,8 @@ func (s *scanner) members() iter.Seq[[]byte] {
 	}
 }
 
-// elements goes into the list that is next and yields the places in it. Whoever takes
-// one goes over its element.
+// elements enters the next list and yields the index of each element. The caller must go over each
+// element.
 func (s *scanner) elements() iter.Seq[int] {
 	return func(yield func(int) bool) {
 		s.at++
@@ -68,7 +67,7 @@ func (s *scanner) elements() iter.Seq[int] {
 	}
 }
 
-// raw goes over a value and is its text.
+// raw goes over a value and returns its text.
 func (s *scanner) raw() json.RawMessage {
 	s.peek()
 	begin := s.at
@@ -76,7 +75,7 @@ func (s *scanner) raw() json.RawMessage {
 	return bytes.TrimRight(s.text[begin:s.at], " \t\r\n")
 }
 
-// string goes over a string and is what lies between its quotes.
+// string goes over a string and returns the text between its quotes.
 func (s *scanner) string() []byte {
 	begin := s.at
 	size, whole := text.StringSize(s.text[begin:])
@@ -86,10 +85,10 @@ func (s *scanner) string() []byte {
 	return s.text[begin+1 : s.at-1]
 }
 
-// structural are the bytes that a value's bounds are found by.
+// structural marks the bytes that bound values.
 var structural = [256]bool{'"': true, '{': true, '[': true, '}': true, ']': true, ',': true}
 
-// skip goes over a value whatever it is, and says how many it has in it.
+// skip goes over any value and returns the number of values in it.
 func (s *scanner) skip() (parts int) {
 	for depth := 0; ; s.at++ {
 		for s.at < len(s.text) && !structural[s.text[s.at]] {
@@ -123,8 +122,7 @@ func (s *scanner) skip() (parts int) {
 	}
 }
 
-// unquoted appends what a name between its quotes says, and stops once that is more than
-// most bytes.
+// unquoted appends the decoded text of a name, and stops once that is more than most bytes.
 func unquoted(to, name []byte, most int) []byte {
 	for end := len(to) + most; len(name) > 0 && len(to) <= end; {
 		c := name[0]
@@ -141,7 +139,7 @@ func unquoted(to, name []byte, most int) []byte {
 		}
 		if c == '\\' && len(name) > 1 {
 			name = name[1:]
-			c = name[0] // itself, but for these:
+			c = name[0] // stands for itself, except for:
 			if at := strings.IndexByte("bfnrt", c); at >= 0 {
 				c = "\b\f\n\r\t"[at]
 			}

@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// hostile are bodies of size bytes whose fault is their last value.
+// hostile returns bodies of that size with a fault in their last value.
 func hostile(size int) map[string]string {
 	fill := func(part string) string { return strings.Repeat(part, size/len(part)) }
 	return map[string]string{
@@ -25,8 +25,8 @@ func hostile(size int) map[string]string {
 	}
 }
 
-// Who sends a large body that is refused gets no more of the node than who sends one that
-// is taken: its fault is found in a pass over it, with memory for the fault alone.
+// A large refused body costs no more than an accepted one: its fault is found in one pass, with memory
+// for the fault only.
 func TestFaultsAreFoundWithoutMemory(t *testing.T) {
 	for what, body := range hostile(64 << 10) {
 		text, v := []byte(body), new(order)
@@ -45,27 +45,26 @@ func TestFaultsAreFoundWithoutMemory(t *testing.T) {
 	}
 }
 
-// A refusal repeats no more of a body than lines of it, however long a name or a number
-// in it is and however often it is wrong.
+// A refusal repeats at most lines of a body, however long its names and numbers and however many faults.
 func TestRefusalsAreShort(t *testing.T) {
 	t.Parallel()
 	n := newNode(t, Route{Method: "POST", Path: "/", Permission: Open, MaxBody: 1 << 20,
 		Handler: func(w http.ResponseWriter, r *http.Request) error { return DecodeJSON(r, new(order)) }})
 	long := strings.Repeat("é", 100_000)
 	for what, body := range map[string]string{
-		"a name":         `{"by_id":{"` + long + `":{` + crowd(30, `"delay":"x"`) + `}}}`,
+		"a name":         `{"by_id":{"` + long + `":{` + items(30, `"delay":"x"`) + `}}}`,
 		"an escaped one": `{"by_id":{"` + strings.Repeat(`\u00e9`, 100_000) + `":{"delay":"x"}}}`,
 		"a number":       `{"count":` + strings.Repeat("1", 100_000) + `}`,
 		"a text":         `{"at":"` + long + `","urgency":"` + long + `","cost_usd":1.` + strings.Repeat("1", 100_000) + `}`,
 	} {
 		p := wantProblem(t, n.do("POST", "/", body), api.ValidationError)
-		if len(p.Error) > maxFaults*2*(maxName+maxSaid) || !utf8.ValidString(p.Error) || !strings.Contains(p.Error, "...") {
+		if len(p.Error) > maxFaults*2*(maxName+maxErrorBytes) || !utf8.ValidString(p.Error) || !strings.Contains(p.Error, "...") {
 			t.Errorf("%s: %d bytes are answered: %.1000q", what, len(p.Error), p.Error)
 		}
 	}
 }
 
-// Names are read as encoding/json reads them.
+// Names are decoded as encoding/json decodes them.
 func TestUnquoted(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{``, `plain`, `\"\\\/\b\f\n\r\t`, `\u0041\u00e9\u4e2d`, `\ud83d\ude00x`, `\\u0041`, `é😀`} {
@@ -79,7 +78,7 @@ func TestUnquoted(t *testing.T) {
 	}
 }
 
-// A body in which nothing is to be null is not copied.
+// A body without a blank to replace is not copied.
 func TestBlanksThatStay(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`{"name":"","count":"x"}`, `{"payload":"","tags":{"a":""},"queues":[""]}`} {

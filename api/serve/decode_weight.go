@@ -6,31 +6,30 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// A few bytes of JSON can decode to a hundred times their number: an empty item of a list
-// takes three, and the struct it becomes hundreds. What a body may decode to is therefore
-// bounded by what it has itself. Lists within their bounds are far from that.
+// A few bytes of JSON can decode to a hundred times as many: an empty item of a list has three bytes, and
+// its struct hundreds. So the decoded size of a body is limited in proportion to the body. Lists within
+// their own limits are far from it.
 const (
-	DecodedPerByte = 8       // bytes of memory for each byte of a body,
-	DecodedAnyway  = 2 << 20 // and so many besides, for short lists of nearly empty items
+	DecodedPerByte = 8       // bytes of memory for each byte of a body
+	DecodedAnyway  = 2 << 20 // bytes more, for short lists of nearly empty items
 
-	// unweighed is how large a body may be without a look at it: lists of so few bytes are
-	// short ones.
+	// unweighed is the size up to which a body is not checked, because its lists are short.
 	unweighed = 4 << 10
 
-	// listSlack is how much more room a list or a map takes while it grows: it holds the
-	// old one as well.
+	// listSlack is the factor by which a growing list or map needs more memory, because it also holds its
+	// old copy.
 	listSlack = 2
 )
 
-// Weigh refuses text, JSON that is to be decoded into v, if that would take more memory
-// than such a text is worth (PAYLOAD_TOO_LARGE). It goes along the type of v, so that raw JSON
-// counts by its bytes alone. Of text that is no JSON it says nothing.
+// Weigh returns PAYLOAD_TOO_LARGE if decoding JSON text into v would need more memory than a text of that
+// size may. It follows the type of v, so that raw JSON counts only its bytes. For text that is not JSON
+// the result has no meaning.
 func Weigh(text []byte, v any) error {
 	if len(text) <= unweighed {
 		return nil
 	}
 	most := DecodedAnyway + DecodedPerByte*len(text)
-	s := scale{scanner{text: text}, most}
+	s := weigher{scanner{text: text}, most}
 	s.value(reflect.TypeOf(v), 0)
 	if s.left >= 0 {
 		return nil
@@ -40,28 +39,28 @@ func Weigh(text []byte, v any) error {
 	return e
 }
 
-// scale goes through a text and takes what its parts decode to from what is left. Of a
-// text with a fault it may think anything, for decoders find the fault before they make
-// anything.
-type scale struct {
+// weigher goes through a text and subtracts the decoded size of its parts from left. For an invalid text
+// the result has no meaning, because the decoder finds the fault before it allocates anything.
+type weigher struct {
 	scanner
-	left int // negative: there was not enough
+	left int // negative = the limit was exceeded
 }
 
-// A map takes so many bytes, and from its first member on room for so many.
+// mapSize is the size of a map in bytes, and mapSlots the number of members that it has room for from the
+// first one on.
 const (
 	mapSize  = 48
 	mapSlots = 8
 )
 
-// memberSize is what a member of a map takes whatever it is.
+// memberSize is the size of any member of a map.
 var memberSize = listSlack * int(reflect.TypeFor[string]().Size()+rawMessage.Size())
 
-// maxNesting is how deep encoding/json goes.
+// maxNesting is the depth limit of encoding/json.
 const maxNesting = 10000
 
-// value goes over one value that is decoded into a t.
-func (s *scale) value(t reflect.Type, depth int) {
+// value goes over one value, which is decoded into a t.
+func (s *weigher) value(t reflect.Type, depth int) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 		s.left -= int(t.Size())
@@ -84,7 +83,7 @@ func (s *scale) value(t reflect.Type, depth int) {
 }
 
 // array goes over a list whose elements are decoded into a t.
-func (s *scale) array(t reflect.Type, depth int) {
+func (s *weigher) array(t reflect.Type, depth int) {
 	for range s.elements() {
 		if s.left -= listSlack * int(t.Size()); s.left < 0 {
 			return
@@ -93,8 +92,8 @@ func (s *scale) array(t reflect.Type, depth int) {
 	}
 }
 
-// mapping goes over an object whose members are decoded into a map of t.
-func (s *scale) mapping(t reflect.Type, depth int) {
+// mapping goes over an object that is decoded into a map of t.
+func (s *weigher) mapping(t reflect.Type, depth int) {
 	member := memberSize + listSlack*max(int(t.Size())-int(rawMessage.Size()), 0)
 	room := mapSlots * member / listSlack
 	s.left -= mapSize
@@ -107,8 +106,8 @@ func (s *scale) mapping(t reflect.Type, depth int) {
 	}
 }
 
-// object goes over an object that is decoded into a struct, which has its size already.
-func (s *scale) object(fields *names, depth int) {
+// object goes over an object that is decoded into a struct whose own size is counted already.
+func (s *weigher) object(fields *names, depth int) {
 	for name := range s.members() {
 		if s.left < 0 {
 			return

@@ -8,15 +8,14 @@ import (
 
 var blank = []byte(`""`)
 
-// blanksToNull makes null of each "" that stands in an optional field of another type
-// than text, where it is as good as absent. It serves bodies that encoding/json has
-// refused: of a string's field it takes "" as it is. All else stays byte for byte. The
-// result is body itself where there is none.
+// blanksToNull replaces each "" in an optional field of another type than string by null, because ""
+// counts as absent there. Decode calls it for bodies that encoding/json has refused: a string field
+// accepts "". All other bytes stay the same. Without such a field the result is body itself.
 func blanksToNull(body []byte, v any) []byte {
 	if !bytes.Contains(body, blank) {
 		return body
 	}
-	n := nuller{scanner: scanner{text: body}}
+	n := blankReplacer{scanner: scanner{text: body}}
 	n.value(reflect.TypeOf(v))
 	if n.copied == 0 {
 		return body
@@ -24,15 +23,15 @@ func blanksToNull(body []byte, v any) []byte {
 	return append(n.out, body[n.copied:]...)
 }
 
-// nuller goes through a valid text and copies it with other values in it.
-type nuller struct {
+// blankReplacer goes through a valid text and copies it with some values replaced.
+type blankReplacer struct {
 	scanner
 	out    []byte
-	copied int // so much of the text is in out
+	copied int // length of the part of the text that is in out
 }
 
-// value goes over the value that is next, of a type.
-func (n *nuller) value(t reflect.Type) {
+// value goes over the next value, which is decoded into a t.
+func (n *blankReplacer) value(t reflect.Type) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
@@ -55,7 +54,7 @@ func (n *nuller) value(t reflect.Type) {
 	}
 }
 
-func (n *nuller) object(fields *names) {
+func (n *blankReplacer) object(fields *names) {
 	for name := range n.members() {
 		f, ok := fields.find(name)
 		n.peek()
@@ -72,8 +71,8 @@ func (n *nuller) object(fields *names) {
 	}
 }
 
-// refusesBlank says whether "" in the field is as good as absent: it may be left out of a
-// request, by its type, and encoding/json takes no "" for it.
+// refusesBlank reports whether "" in the field counts as absent: its type makes it optional in a request,
+// and encoding/json refuses "" for it.
 func (f *field) refusesBlank() bool {
 	switch f.typ.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:

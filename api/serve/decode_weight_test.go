@@ -11,14 +11,15 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// crowd is a list of n items without its brackets.
-func crowd(n int, item string) string { return strings.Repeat(item+",", n-1) + item }
+// items returns n list items without brackets.
+func items(n int, item string) string { return strings.Repeat(item+",", n-1) + item }
 
-// A body may decode to so many bytes for each of its own, and not to one more.
+// The decoded size is limited per byte of a body: exactly the limit is accepted, one byte more is
+// refused.
 func TestWeighAtTheBound(t *testing.T) {
 	t.Parallel()
 	const n = 100_000
-	body := `{"steps":[` + crowd(n, `{}`) + `]}`
+	body := `{"steps":[` + items(n, `{}`) + `]}`
 	takes := n*listSlack*int(reflect.TypeFor[step]().Size()) + int(reflect.TypeFor[order]().Size())
 	spaces := (takes-DecodedAnyway+DecodedPerByte-1)/DecodedPerByte - len(body)
 	if spaces < 1 {
@@ -33,11 +34,10 @@ func TestWeighAtTheBound(t *testing.T) {
 	}
 }
 
-// What makes lists of few bytes is found whatever it is called, and what keeps its bytes
-// is not counted.
+// Small items are counted under every form of their name, and values that keep their size do not count.
 func TestWeigh(t *testing.T) {
 	const n = 150_000
-	steps := `[` + crowd(n, `{}`) + `]`
+	steps := `[` + items(n, `{}`) + `]`
 	names := func(value string) string {
 		var b strings.Builder
 		for i := range n {
@@ -51,24 +51,24 @@ func TestWeigh(t *testing.T) {
 		fits       bool
 	}{
 		{"a list", `{"steps":` + steps + `}`, false},
-		{"of nulls", `{"steps":[` + crowd(2*n, `null`) + `]}`, false},
-		{"in white space", "\t{ \"steps\"\n: [" + crowd(n, "{} ") + `]}`, false},
+		{"of nulls", `{"steps":[` + items(2*n, `null`) + `]}`, false},
+		{"in white space", "\t{ \"steps\"\n: [" + items(n, "{} ") + `]}`, false},
 		{"by another name", `{"STEPſ":` + steps + `}`, false},
 		{"by an escaped one", `{"\u0073teps":` + steps + `}`, false},
 		{"behind a string", `{"name":"\\","unknown":"]}\"","steps":` + steps + `}`, false},
-		{"twice", `{"steps":[` + crowd(n/2, `{}`) + `],"steps":[` + crowd(n/2, `{}`) + `]}`, false},
+		{"twice", `{"steps":[` + items(n/2, `{}`) + `],"steps":[` + items(n/2, `{}`) + `]}`, false},
 		{"in a map", `{"by_id":` + names(`{}`) + `}`, false},
-		{"in what decodes itself", `{"labels":{` + crowd(n, `"":""`) + `}}`, false},
-		{"in anything", `{"any":[` + crowd(n, `0`) + `]}`, false},
-		{"of lists in anything", `{"any":[` + crowd(n, `[]`) + `]}`, false},
-		{"of raw JSON", `{"parts":{"a":{"note":1}},"raw":{` + crowd(n, `"":0`) + `}}`, false},
-		{"of words", `{"queues":[` + crowd(4*n, `""`) + `]}`, false},
+		{"in what decodes itself", `{"labels":{` + items(n, `"":""`) + `}}`, false},
+		{"in anything", `{"any":[` + items(n, `0`) + `]}`, false},
+		{"of lists in anything", `{"any":[` + items(n, `[]`) + `]}`, false},
+		{"of raw JSON", `{"parts":{"a":{"note":1}},"raw":{` + items(n, `"":0`) + `}}`, false},
+		{"of words", `{"queues":[` + items(4*n, `""`) + `]}`, false},
 
 		{"raw", `{"payload":` + steps + `,"note":` + steps + `,"raw":{"a":` + names(`{}`) + `}}`, true},
 		{"deep", `{"payload":` + deep + `,"name":"` + strings.Repeat("x", unweighed) + `"}`, true},
 		{"unknown", `{"unknown":` + steps + `}`, true},
-		{"unknown members", `{` + crowd(n, `"":0`) + `}`, true},
-		{"long words", `{"queues":[` + crowd(n, `"abcdef"`) + `]}`, true},
+		{"unknown members", `{` + items(n, `"":0`) + `}`, true},
+		{"long words", `{"queues":[` + items(n, `"abcdef"`) + `]}`, true},
 		{"of another type", `{"name":` + steps + `,"steps":` + names(`0`) + `}`, true},
 	} {
 		var o order
@@ -84,7 +84,7 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// Text that is no JSON comes to an end, and is the decoder's to refuse.
+// Weigh terminates on text that is not JSON, which the decoder then refuses.
 func TestWeighWhatIsNoJSON(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{`{`, `[`, `}`, `]`, `{"any":[`, `{"steps":[`, `{"steps":[{]`, `{"steps":}`, `"`, `\"`, `{"steps":[,`, `{"by_id":{"":`, ":", ",", "\x00", `{"\`} {
@@ -98,23 +98,23 @@ func TestWeighWhatIsNoJSON(t *testing.T) {
 	}
 }
 
-// A map of one member has room for eight.
+// A map with one member has room for eight.
 func TestSmallMapsAreWeighed(t *testing.T) {
 	item := `{"a":{"":""},"b":{"":""}}`
 	type maps struct {
 		A map[string]string `json:"a"`
 		B map[string]string `json:"b"`
 	}
-	body := `[` + crowd(10_000, item) + `]`
+	body := `[` + items(10_000, item) + `]`
 	least := 10_000 * 2 * (mapSize + mapSlots*int(2*reflect.TypeFor[string]().Size()))
-	s := scale{scanner{text: []byte(body)}, 1 << 40}
+	s := weigher{scanner{text: []byte(body)}, 1 << 40}
 	s.value(reflect.TypeFor[[]maps](), 0)
 	if took := 1<<40 - s.left; took < least {
 		t.Errorf("%d bytes are weighed, and %d taken", took, least)
 	}
 }
 
-// FuzzWeigh looks for a body that takes more than it was weighed.
+// FuzzWeigh searches for a body that needs more memory than Weigh counted.
 func FuzzWeigh(f *testing.F) {
 	for _, seed := range []string{`{"steps":[{},{"queue":"\""}],"any":[[]]}`, `{"BY_ID":{"a":{}},"raw":{"\u0061":[1]},"x":"\\"}`, `{"labels":{"a":null}} `} {
 		f.Add([]byte(seed))
@@ -123,7 +123,7 @@ func FuzzWeigh(f *testing.F) {
 		if !json.Valid(text) {
 			return
 		}
-		s := scale{scanner{text: text}, 1 << 40}
+		s := weigher{scanner{text: text}, 1 << 40}
 		s.value(reflect.TypeFor[order](), 0)
 		s.peek()
 		if s.at != len(text) {
@@ -140,13 +140,13 @@ func FuzzWeigh(f *testing.F) {
 	})
 }
 
-// BenchmarkDecodeBatch is the decoding of the largest body there is, a batch.
+// BenchmarkDecodeBatch decodes a batch, the largest body.
 func BenchmarkDecodeBatch(b *testing.B) {
 	type batch struct {
 		Jobs []api.EnqueueRequest `json:"jobs"`
 	}
-	job := `{"queue":"mail","payload":{"to":"someone@example.com","lines":[` + crowd(200, `"some text of an order"`) + `],"ids":[` + crowd(2000, `12345678`) + `]},"priority":"high","tags":{"region":"eu","tenant":"t-17"}}`
-	body := []byte(`{"jobs":[` + crowd(20<<20/len(job), job) + `]}`)
+	job := `{"queue":"mail","payload":{"to":"someone@example.com","lines":[` + items(200, `"some text of an order"`) + `],"ids":[` + items(2000, `12345678`) + `]},"priority":"high","tags":{"region":"eu","tenant":"t-17"}}`
+	body := []byte(`{"jobs":[` + items(20<<20/len(job), job) + `]}`)
 	b.Run("decode", func(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		for b.Loop() {
