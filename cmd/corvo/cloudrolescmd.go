@@ -9,18 +9,18 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// cloudRoles are the commands about the roles of a cloud namespace. They show a role as
-// those of a node do.
+// cloudRoles makes the commands about the roles of a cloud namespace. They print a role
+// as the commands about a node's roles do.
 func cloudRoles(r *remote) *cobra.Command {
-	return below("roles", "Roles of API keys of the namespace that --namespace names",
-		onCloud(r, "list", "All, built-in ones first", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Role, error) {
+	return below("roles", "Manage the roles of the API keys of --namespace",
+		onCloud(r, "list", "List roles, built-in roles first", cobra.NoArgs, func(cmd *cobra.Command, c *client.Cloud, _ []string) ([]api.Role, error) {
 			ns, err := namespaceOf(r, "roles")
 			if err != nil {
 				return nil, err
 			}
 			return c.NamespaceRoles(cmd.Context(), ns)
 		}, func(w io.Writer, all []api.Role) { showList(w, all, roles.columns) }),
-		onCloud(r, "get ROLE", "One role", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (role api.Role, err error) {
+		onCloud(r, "get ROLE", "Show a role", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (role api.Role, err error) {
 			ns, err := namespaceOf(r, "roles")
 			if err != nil {
 				return role, err
@@ -28,7 +28,7 @@ func cloudRoles(r *remote) *cobra.Command {
 			return c.NamespaceRole(cmd.Context(), ns, args[0])
 		}, roles.show),
 		settingRole(r),
-		onCloud(r, "delete ROLE", "Delete a role that no key has", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
+		onCloud(r, "delete ROLE", "Delete a role that no key uses", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (api.Status, error) {
 			ns, err := namespaceOf(r, "roles")
 			if err != nil {
 				return api.Status{}, err
@@ -38,10 +38,10 @@ func cloudRoles(r *remote) *cobra.Command {
 	)
 }
 
-// settingRole is the command that makes a role or changes its permissions.
+// settingRole makes the command that creates a role or changes its permissions.
 func settingRole(r *remote) *cobra.Command {
 	var made edits[api.RoleRequest]
-	cmd := onCloud(r, "set ROLE", "Change what a role grants to all keys that have it, or make it", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (role api.Role, err error) {
+	cmd := onCloud(r, "set ROLE", "Change or create a role, for all keys that use it", cobra.ExactArgs(1), func(cmd *cobra.Command, c *client.Cloud, args []string) (role api.Role, err error) {
 		ns, err := namespaceOf(r, "roles")
 		if err != nil {
 			return role, err
