@@ -58,7 +58,7 @@ func Document(info Info, routes []Route) ([]byte, error) {
 			"schemas":   d.schemas.named,
 			"responses": object{"Problem": problemResponse()},
 			"securitySchemes": object{
-				"bearer": object{"type": "http", "scheme": "bearer", "description": "an API key"},
+				"bearer": object{"type": "http", "scheme": "bearer", "description": "API key"},
 				"apiKey": object{"type": "apiKey", "in": "header", "name": "X-API-Key"},
 			},
 		},
@@ -85,6 +85,9 @@ func (d *document) operation(r Route) object {
 			strconv.Itoa(status): answer,
 			"default":            object{"$ref": "#/components/responses/Problem"},
 		},
+	}
+	if r.Description != "" {
+		op["description"] = r.Description
 	}
 	if r.Permission == Open {
 		op["security"] = []any{}
@@ -114,8 +117,8 @@ func documentPath(path string) string {
 }
 
 var conditionDocs = map[string]string{
-	IfMatch:     "the ETag of a read: refused with PRECONDITION_FAILED where it has changed since",
-	IfNoneMatch: "*: refused with PRECONDITION_FAILED where it is there already",
+	IfMatch:     "ETag of an earlier read; a changed resource is refused with PRECONDITION_FAILED",
+	IfNoneMatch: "*: an existing resource is refused with PRECONDITION_FAILED",
 }
 
 func parametersOf(r Route) []any {
@@ -161,7 +164,7 @@ func operationID(r Route) string {
 
 func problemResponse() object {
 	return object{
-		"description": "Anything but success.",
+		"description": "The request failed.",
 		"content":     jsonContent(object{"$ref": "#/components/schemas/Problem"}),
 	}
 }
@@ -177,11 +180,11 @@ func problemSchema() object {
 		"type":     "object",
 		"required": []string{"error", "code"},
 		"properties": object{
-			"error": object{"type": "string", "description": "what went wrong and what to do"},
-			"code":  object{"type": "string", "description": "one of " + strings.Join(lines, ", ")},
+			"error": object{"type": "string", "description": "The fault and its remedy."},
+			"code":  object{"type": "string", "description": "Stable error code: one of " + strings.Join(lines, ", ")},
 			"details": object{
 				"type":        "object",
-				"description": "per code; retryable codes say so here",
+				"description": "Details by code; for retryable codes, retryable is true.",
 				"properties": object{
 					"retryable":      object{"type": "boolean"},
 					"retry_after_ms": object{"type": "integer"},

@@ -22,21 +22,22 @@ type Handler func(w http.ResponseWriter, r *http.Request) error
 
 // Route is one row of a server's table.
 type Route struct {
-	Method     string             // GET includes HEAD
-	Path       string             // as in http.ServeMux, without host: "/api/v1/jobs/{id}"
-	Permission tenancy.Permission // or Open
-	Summary    string             // one line for the OpenAPI document
-	Operation  string             // operationId of the document; "" = derived from Method and Path
-	Query      []Param
-	Request    any      // zero value of the body's type; nil = no body
-	Response   any      // zero value of the response's type; nil = not described
-	Status     int      // of success, for the document; 0 = 200
-	Strict     bool     // refuse body fields that Request does not have, and parameters that Query does not
-	MaxBody    int64    // bytes; 0 = Config.MaxBody
-	Audited    bool     // record requests in the audit log even if they succeed
-	Unbuilt    bool     // Handler always answers 501, even if the request has a condition
-	Conditions []string // those of IfMatch and IfNoneMatch that Handler checks; the others are refused
-	Handler    Handler
+	Method      string             // GET includes HEAD
+	Path        string             // as in http.ServeMux, without host: "/api/v1/jobs/{id}"
+	Permission  tenancy.Permission // or Open
+	Summary     string             // imperative of at most 12 words for the OpenAPI document
+	Description string             // sentences for the document, if Summary does not say enough
+	Operation   string             // operationId of the document; "" = derived from Method and Path
+	Query       []Param
+	Request     any      // zero value of the body's type; nil = no body
+	Response    any      // zero value of the response's type; nil = not described
+	Status      int      // of success, for the document; 0 = 200
+	Strict      bool     // refuse body fields that Request does not have, and parameters that Query does not
+	MaxBody     int64    // bytes; 0 = Config.MaxBody
+	Audited     bool     // record requests in the audit log even if they succeed
+	Unbuilt     bool     // Handler always answers 501, even if the request has a condition
+	Conditions  []string // those of IfMatch and IfNoneMatch that Handler checks; the others are refused
+	Handler     Handler
 	// Problem writes an error in a form of its own, before anything of a response was written. nil = as a
 	// problem response.
 	Problem func(w http.ResponseWriter, r *http.Request, e *api.Error)

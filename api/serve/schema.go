@@ -15,13 +15,13 @@ import (
 var known = map[reflect.Type]object{
 	reflect.TypeFor[json.RawMessage]():     {},
 	reflect.TypeFor[money.Nano]():          {"type": "number", "description": "US dollars, exact to nine decimals"},
-	reflect.TypeFor[money.Total]():         {"type": "number", "description": "US dollars, exact to nine decimals; it may be more than a 64-bit integer of billionths holds"},
+	reflect.TypeFor[money.Total]():         {"type": "number", "description": "US dollars, exact to nine decimals; may exceed 64 bits in billionths"},
 	reflect.TypeFor[money.Reported]():      {"type": "number", "description": "US dollars, rounded to nine decimals"},
-	reflect.TypeFor[money.Count]():         {"type": "integer", "description": "it may be more than 64 bits hold"},
+	reflect.TypeFor[money.Count]():         {"type": "integer", "description": "integer that may exceed 64 bits"},
 	reflect.TypeFor[money.ReportedCount](): {"type": "integer", "format": "int64"},
 	reflect.TypeFor[time.Time]():           {"type": "string", "format": "date-time"},
 	reflect.TypeFor[api.Time]():            {"type": "string", "format": "date-time"},
-	reflect.TypeFor[api.Duration]():        {"type": "string", "description": "a Go duration, such as 5s or 10m"},
+	reflect.TypeFor[api.Duration]():        {"type": "string", "description": "duration, such as 5s, 10m or 1h30m"},
 	reflect.TypeFor[api.Priority]():        {"type": []string{"string", "integer"}, "enum": []any{"critical", "high", "normal", "low", 0, 1, 2}},
 }
 

@@ -62,7 +62,7 @@ func enqueueFlags() []edit[api.EnqueueRequest] {
 		set("retry-max-delay", "longest delay before a retry (default 10m)", span, func(r *request) *api.Duration { return &r.RetryMaxDelay }),
 		set("unique-key", "key that only one job of the queue holds at a time", words, func(r *request) *string { return &r.UniqueKey }),
 		set("unique-period", "longest time a job holds its unique key, in seconds (default 3600)", whole, func(r *request) *int { return &r.UniquePeriod }),
-		set("debounce-key", "key by which a new job replaces a waiting one", words, func(r *request) *string { return &r.DebounceKey }),
+		set("debounce-key", "key by which a later enqueue updates the waiting job and restarts its delay", words, func(r *request) *string { return &r.DebounceKey }),
 		set("debounce", "delay of a job with --debounce-key", span, func(r *request) *api.Duration { return &r.Debounce }),
 		set("depends-on", "ids of the jobs to wait for", names, func(r *request) *[]string { return &r.DependsOn }),
 		set("dependency-policy", "action when a job of --depends-on does not succeed: fail, hold or ignore (default fail)", words, func(r *request) *string { return &r.DependencyPolicy }),

@@ -19,14 +19,14 @@ const (
 
 // paging are the parameters of a list.
 var paging = []serve.Param{
-	{Name: "limit", Type: "integer", Doc: "items of a page, 1 to 1000; default 100"},
-	{Name: "cursor", Doc: "of the page before, to go on after it"},
+	{Name: "limit", Type: "integer", Doc: "items on a page, from 1 to 1000; default 100"},
+	{Name: "cursor", Doc: "cursor of the next page, from the answer before"},
 }
 
 // auditPaging are the parameters of a check of the audit log.
 var auditPaging = []serve.Param{
-	{Name: "limit", Type: "integer", Doc: "rows to check, 1 to 1000; default 100"},
-	{Name: "cursor", Doc: "of the answer before, to go on after it"},
+	{Name: "limit", Type: "integer", Doc: "rows to check, from 1 to 1000; default 100"},
+	{Name: "cursor", Doc: "cursor of the next rows, from the answer before"},
 }
 
 // The pages of the document; api.Page is generic, and a schema needs a name.

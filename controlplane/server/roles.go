@@ -20,15 +20,15 @@ func (s *Server) roleRoutes() []serve.Route {
 	const path = cloud + "/namespaces/{ns}/roles"
 	return []serve.Route{
 		{Method: "GET", Path: path, Permission: tenancy.KeyManage, Handler: s.listRoles, Query: paging,
-			Summary: "A namespace's roles, built-in ones first", Response: rolePage{}},
+			Summary: "List the roles of a namespace, built-in roles first", Response: rolePage{}},
 		{Method: "POST", Path: path, Permission: tenancy.KeyManage, Handler: s.createRole,
-			Summary: "Create a role of a namespace", Request: api.RoleRequest{}, Response: api.Role{}, Status: http.StatusCreated},
+			Summary: "Create a role in a namespace", Request: api.RoleRequest{}, Response: api.Role{}, Status: http.StatusCreated},
 		{Method: "GET", Path: path + "/{id}", Permission: tenancy.KeyManage, Handler: s.getRole,
-			Summary: "A role of a namespace, by name", Response: api.Role{}},
+			Summary: "Get a role of a namespace by name", Response: api.Role{}},
 		{Method: "PUT", Path: path + "/{id}", Permission: tenancy.KeyManage, Handler: s.putRole, Conditions: versioned,
-			Summary: "Replace the permissions of a role, for all keys that have it, or create it", Request: api.RoleRequest{}, Response: api.Role{}},
+			Summary: "Replace the permissions of a role, or create it", Description: "The change applies to all keys with the role.", Request: api.RoleRequest{}, Response: api.Role{}},
 		{Method: "DELETE", Path: path + "/{id}", Permission: tenancy.KeyManage, Handler: s.deleteRole, Conditions: versioned,
-			Summary: "Delete a role that no key has", Response: api.Status{}},
+			Summary: "Delete a role that no key uses", Response: api.Status{}},
 	}
 }
 

@@ -46,64 +46,64 @@ func lenient(route serve.Route) bool {
 func (s *Server) routes() []serve.Route {
 	built := []serve.Route{
 		{Method: "GET", Path: cloud + "/orgs", Permission: tenancy.OrgRead, Handler: s.listOrgs, Query: paging,
-			Summary: "The organisations you may see", Response: orgPage{}},
+			Summary: "List the organisations that the token may see", Response: orgPage{}},
 		{Method: "POST", Path: cloud + "/orgs", Permission: tenancy.FleetOperate, Handler: s.createOrg,
 			Summary: "Create an organisation", Request: api.CreateOrgRequest{}, Response: api.Org{}, Status: http.StatusCreated},
 		{Method: "GET", Path: cloud + "/orgs/{org}", Permission: tenancy.OrgRead, Handler: s.getOrg,
-			Summary: "An organisation, by id or name", Response: api.Org{}},
+			Summary: "Get an organisation by id or name", Response: api.Org{}},
 		{Method: "GET", Path: cloud + "/orgs/{org}/usage", Permission: tenancy.UsageRead, Handler: s.orgUsage, Query: usageParams,
-			Summary: "What an organisation has used", Response: api.UsageReport{}},
+			Summary: "Get the usage of an organisation", Response: api.UsageReport{}},
 		{Method: "GET", Path: cloud + "/orgs/{org}/audit", Permission: tenancy.OrgRead, Handler: s.listAudit, Query: paging,
-			Summary: "What was changed in an organisation and which requests were refused, oldest first", Response: auditPage{}},
+			Summary: "List an organisation's changes and refused requests, oldest first", Response: auditPage{}},
 
 		{Method: "GET", Path: cloud + "/orgs/{org}/namespaces", Permission: tenancy.NamespaceRead, Handler: s.listNamespaces, Query: paging,
-			Summary: "An organisation's namespaces", Response: namespacePage{}},
+			Summary: "List the namespaces of an organisation", Response: namespacePage{}},
 		{Method: "POST", Path: cloud + "/orgs/{org}/namespaces", Permission: tenancy.NamespaceManage, Handler: s.createNamespace,
-			Summary: "Create a namespace; it works when the operation is done", Request: api.CreateNamespaceRequest{}, Response: api.Operation{}, Status: http.StatusAccepted},
+			Summary: "Create a namespace", Description: "The namespace is ready when the operation is done.", Request: api.CreateNamespaceRequest{}, Response: api.Operation{}, Status: http.StatusAccepted},
 		{Method: "GET", Path: cloud + "/namespaces/{ns}", Permission: tenancy.NamespaceRead, Handler: s.getNamespace,
-			Summary: "A namespace, by id or by its name in your organisation", Response: api.Namespace{}},
+			Summary: "Get a namespace by its id or its name", Response: api.Namespace{}},
 		{Method: "PATCH", Path: cloud + "/namespaces/{ns}", Permission: tenancy.NamespaceManage, Handler: s.updateNamespace, Conditions: versioned,
 			Summary: "Change a namespace", Request: api.UpdateNamespaceRequest{}, Response: api.Namespace{}},
 		{Method: "DELETE", Path: cloud + "/namespaces/{ns}", Permission: tenancy.NamespaceManage, Handler: s.deleteNamespace, Conditions: versioned,
 			Summary: "Delete a namespace with all its data", Response: api.Operation{}, Status: http.StatusAccepted},
 		{Method: "GET", Path: cloud + "/namespaces/{ns}/endpoint", Permission: tenancy.NamespaceRead, Handler: s.getEndpoint,
-			Summary: "Where a namespace's data plane answers", Response: api.Endpoint{}},
+			Summary: "Get the data-plane endpoint of a namespace", Response: api.Endpoint{}},
 		{Method: "GET", Path: cloud + "/namespaces/{ns}/usage", Permission: tenancy.UsageRead, Handler: s.namespaceUsage, Query: usageParams,
-			Summary: "What a namespace has used", Response: api.UsageReport{}},
+			Summary: "Get the usage of a namespace", Response: api.UsageReport{}},
 
 		{Method: "GET", Path: cloud + "/operations", Permission: tenancy.NamespaceRead, Handler: s.listOperations,
-			Query:   append([]serve.Param{{Name: "org", Doc: "id or name; default yours"}}, paging...),
-			Summary: "An organisation's operations, newest first", Response: operationPage{}},
+			Query:   append([]serve.Param{{Name: "org", Doc: "id or name of the organisation; default: the token's"}}, paging...),
+			Summary: "List the operations of an organisation, newest first", Response: operationPage{}},
 		{Method: "GET", Path: cloud + "/operations/{id}", Permission: tenancy.NamespaceRead, Handler: s.getOperation,
-			Query:   []serve.Param{{Name: "wait", Doc: "how long to wait for its end, such as 30s; at most 60s"}},
-			Summary: "An operation", Response: api.Operation{}},
+			Query:   []serve.Param{{Name: "wait", Doc: "longest wait for the end of the operation, such as 30s; at most 60s"}},
+			Summary: "Get an operation", Response: api.Operation{}},
 
 		{Method: "GET", Path: cloud + "/hosts", Permission: tenancy.FleetOperate, Handler: s.listHosts, Query: paging,
-			Summary: "Hosts and gateways", Response: hostPage{}},
+			Summary: "List hosts and gateways", Response: hostPage{}},
 		{Method: "POST", Path: cloud + "/hosts", Permission: tenancy.FleetOperate, Handler: s.createHost,
-			Summary: "Register a host or gateway; the answer alone holds its credential", Request: api.CreateHostRequest{}, Response: api.CreatedHost{}, Status: http.StatusCreated},
+			Summary: "Register a host or gateway", Description: "Only this answer holds the credential.", Request: api.CreateHostRequest{}, Response: api.CreatedHost{}, Status: http.StatusCreated},
 		{Method: "GET", Path: cloud + "/hosts/{host}", Permission: tenancy.FleetOperate, Handler: s.getHost,
-			Summary: "A host or gateway, by id or name", Response: api.Host{}},
+			Summary: "Get a host or gateway by id or name", Response: api.Host{}},
 
 		{Method: "GET", Path: cloud + "/audit", Permission: tenancy.FleetOperate, Handler: s.listAllAudit, Query: auditParams,
 			Summary: "Changes and refused requests of all organisations and of none, oldest first", Response: auditPage{}},
 		{Method: "GET", Path: cloud + "/audit/verify", Permission: tenancy.FleetOperate, Handler: s.checkAudit, Query: auditPaging,
-			Summary: "Recompute the hash chain of the audit log, a page at a time", Response: api.AuditCheck{}},
+			Summary: "Verify the hash chain of the audit log, by page", Response: api.AuditCheck{}},
 		{Method: "GET", Path: cloud + "/usage/aside", Permission: tenancy.FleetOperate, Handler: s.listAside, Query: paging,
-			Summary: "Usage refused and set aside while namespaces were deleted, oldest first", Response: asidePage{}},
+			Summary: "List usage that was refused during deletions, oldest first", Description: "The control plane sets usage aside that it refuses while it deletes a namespace.", Response: asidePage{}},
 		{Method: "GET", Path: cloud + "/usage/aside/{seq}", Permission: tenancy.FleetOperate, Handler: s.getAside,
-			Summary: "Usage that was set aside, with its frame", Response: api.AsideUsage{}},
+			Summary: "Get usage that was set aside, with its frame", Response: api.AsideUsage{}},
 
-		{Method: "GET", Path: metricsPath, Permission: tenancy.FleetOperate, Handler: s.metrics, Summary: "Metrics in the Prometheus text format"},
-		{Method: "GET", Path: scrapePath, Permission: tenancy.FleetOperate, Handler: s.metrics, Operation: "scrapeMetrics", Summary: "Metrics where Prometheus looks by default"},
-		{Method: "GET", Path: cloud + "/openapi.json", Permission: serve.Open, Handler: s.openAPI, Summary: "This document"},
-		{Method: "GET", Path: wire.JWKSPath, Permission: serve.Open, Handler: s.jwks, Summary: "The keys that service tokens and documents are signed with"},
-		{Method: "GET", Path: "/healthz", Permission: serve.Open, Handler: s.healthz, Summary: "Whether the process works", Response: api.Health{}},
-		{Method: "GET", Path: "/readyz", Permission: serve.Open, Handler: s.readyz, Summary: "Whether to send requests here", Response: api.Health{}},
+		{Method: "GET", Path: metricsPath, Permission: tenancy.FleetOperate, Handler: s.metrics, Summary: "Get metrics in the Prometheus text format"},
+		{Method: "GET", Path: scrapePath, Permission: tenancy.FleetOperate, Handler: s.metrics, Operation: "scrapeMetrics", Summary: "Get metrics at Prometheus's default path"},
+		{Method: "GET", Path: cloud + "/openapi.json", Permission: serve.Open, Handler: s.openAPI, Summary: "Get this document"},
+		{Method: "GET", Path: wire.JWKSPath, Permission: serve.Open, Handler: s.jwks, Summary: "Get the public keys of service tokens and signed documents"},
+		{Method: "GET", Path: "/healthz", Permission: serve.Open, Handler: s.healthz, Summary: "Check whether the process works", Response: api.Health{}},
+		{Method: "GET", Path: "/readyz", Permission: serve.Open, Handler: s.readyz, Summary: "Check whether this server can take requests", Response: api.Health{}},
 	}
-	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", "a namespace's API key", namespaceKeys)...)
+	built = append(built, s.keyRoutes(cloud+"/namespaces/{ns}/keys", "API key", namespaceKeys)...)
 	built = append(built, s.roleRoutes()...)
-	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", "an organisation's cloud token", cloudTokens)...)
+	built = append(built, s.keyRoutes(cloud+"/orgs/{org}/keys", "cloud token", cloudTokens)...)
 	built = append(append(built, s.fleetRoutes()...), s.elsewhereRoutes()...)
 	return append(built, unbuiltRoutes()...)
 }
@@ -119,27 +119,31 @@ func (s *Server) elsewhereRoutes() (all []serve.Route) {
 		Conditions: []string{serve.IfMatch, serve.IfNoneMatch}})
 }
 
-const elsewhereSummary = "Says where the data plane answers"
+const elsewhereSummary = "Name the endpoint of the data plane"
 
 func (s *Server) elsewhere(http.ResponseWriter, *http.Request) error {
 	return api.Errorf(api.NotFound, "this is the control plane of a cloud, and jobs and queues are not here: send the request to %s", s.cfg.Endpoint)
 }
 
 // keyRoutes are the rows for the keys of a door.
-func (s *Server) keyRoutes(path, what string, d door) []serve.Route {
+func (s *Server) keyRoutes(path, noun string, d door) []serve.Route {
+	article := "a "
+	if noun[0] == 'A' {
+		article = "an "
+	}
 	return []serve.Route{
 		{Method: "GET", Path: path, Permission: d.read, Handler: s.listKeys(d), Query: paging,
-			Summary: "List: " + what, Response: keyPage{}},
+			Summary: "List " + noun + "s", Response: keyPage{}},
 		{Method: "POST", Path: path, Permission: d.manage, Handler: s.createKey(d),
-			Summary: "Create: " + what, Request: api.CreateCloudKeyRequest{}, Response: api.CloudKey{}, Status: http.StatusCreated},
+			Summary: "Create " + article + noun, Description: "Only this answer holds the secret.", Request: api.CreateCloudKeyRequest{}, Response: api.CloudKey{}, Status: http.StatusCreated},
 		{Method: "GET", Path: path + "/{id}", Permission: d.read, Handler: s.getKey(d),
-			Summary: "Read: " + what, Response: api.Key{}},
+			Summary: "Get " + article + noun, Response: api.Key{}},
 		{Method: "PUT", Path: path + "/{id}", Permission: d.manage, Handler: s.setKey(d), Conditions: versioned,
-			Summary: "Replace name, roles, scope, expiry and enabled state of: " + what, Request: api.SetKeyRequest{}, Response: api.Key{}},
+			Summary: "Replace the settings of " + article + noun, Description: "The settings are name, roles, scope, expiry and enabled state. The secret stays.", Request: api.SetKeyRequest{}, Response: api.Key{}},
 		{Method: "DELETE", Path: path + "/{id}", Permission: d.manage, Handler: s.revokeKey(d), Conditions: versioned,
-			Summary: "Revoke: " + what, Response: api.Status{}},
+			Summary: "Revoke " + article + noun, Response: api.Status{}},
 		{Method: "POST", Path: path + "/{id}/rotate", Permission: d.manage, Handler: s.rotateKey(d),
-			Summary: "Replace by a new one: " + what, Request: api.RotateKeyRequest{}, Response: api.CloudKey{}, Status: http.StatusCreated},
+			Summary: "Replace the secret of " + article + noun, Description: "Only this answer holds the new secret.", Request: api.RotateKeyRequest{}, Response: api.CloudKey{}, Status: http.StatusCreated},
 	}
 }
 
@@ -156,7 +160,7 @@ func (s *Server) fleetRoutes() []serve.Route {
 	}
 }
 
-const fleetSummary = "For hosts and gateways: see api/fleet"
+const fleetSummary = "Serve hosts and gateways (see api/fleet)"
 
 // document is the OpenAPI document of a table: what people and their tools call.
 func document(table []serve.Route) ([]byte, error) {

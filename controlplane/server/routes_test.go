@@ -99,3 +99,16 @@ func TestOpenRoutes(t *testing.T) {
 		}
 	}
 }
+
+// Summaries are headings of at most twelve words, and descriptions are sentences.
+func TestSummariesAreShort(t *testing.T) {
+	t.Parallel()
+	for _, r := range (&Server{}).routes() {
+		if n := len(strings.Fields(r.Summary)); n == 0 || n > 12 || strings.HasSuffix(r.Summary, ".") {
+			t.Errorf("%s %s has a summary of %d words: %q", r.Method, r.Path, n, r.Summary)
+		}
+		if r.Description != "" && !strings.HasSuffix(r.Description, ".") {
+			t.Errorf("%s %s has a description without a full stop: %q", r.Method, r.Path, r.Description)
+		}
+	}
+}

@@ -62,7 +62,7 @@ func unbuiltRoutes() []serve.Route {
 
 func unbuiltRoute(method, path string, permission tenancy.Permission) serve.Route {
 	return serve.Route{
-		Method: method, Path: path, Permission: permission, Summary: "Not built yet: answers 501", Unbuilt: true,
+		Method: method, Path: path, Permission: permission, Summary: "Answer 501, because this is not built yet", Unbuilt: true,
 		Handler: func(http.ResponseWriter, *http.Request) error {
 			return api.Errorf(api.Unsupported, "%s %s is not built yet", method, path)
 		},

@@ -23,9 +23,9 @@ var groupings = []string{"namespace", "queue", "model", "provider", "day"}
 
 // usageParams are the parameters of a question for usage.
 var usageParams = []serve.Param{
-	{Name: "from", Doc: "RFC 3339 or a date, cut to the hour; default 30 days before to"},
-	{Name: "to", Doc: "likewise, exclusive; default the end of this hour"},
-	{Name: "group_by", Doc: "namespace, queue, model, provider or day; default no groups"},
+	{Name: "from", Doc: "start (inclusive), an RFC 3339 time or a date, truncated to the hour; default 30 days before to"},
+	{Name: "to", Doc: "end (exclusive), like from; default the end of this hour"},
+	{Name: "group_by", Doc: "grouping: namespace, queue, model, provider or day; default: totals only"},
 }
 
 func (s *Server) orgUsage(w http.ResponseWriter, r *http.Request) error {

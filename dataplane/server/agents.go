@@ -23,8 +23,8 @@ const (
 )
 
 var iterationPage = append([]serve.Param{
-	{Name: "after", Doc: "only those with a higher number"},
-	{Name: "limit", Doc: "how many, from 1 to 1000, which is the default"},
+	{Name: "after", Doc: "number of the iteration to start after"},
+	{Name: "limit", Doc: "iterations on a page, from 1 to 1000; default 1000"},
 }, read...)
 
 func (s *Server) listIterations(w http.ResponseWriter, r *http.Request) error {

@@ -38,24 +38,24 @@ const (
 const jsonLines = "application/x-ndjson"
 
 var auditQuery = append([]serve.Param{
-	{Name: "principal", Doc: "a key's id"},
-	{Name: "method", Doc: "such as POST, or other"},
-	{Name: "path", Doc: "what it begins with, such as /api/v1/queues/"},
-	{Name: "status", Doc: "such as 403, or 4xx"},
-	{Name: "after", Doc: "an RFC 3339 time; records of then and later"},
-	{Name: "before", Doc: "an RFC 3339 time; records from before then"},
-	{Name: "order", Doc: "desc, the newest first, or asc; default desc, of an export asc"},
-	{Name: "limit", Doc: "how many, from 1 to 1000; default 50"},
-	{Name: "cursor", Doc: "of the page before"},
-	{Name: "format", Doc: "jsonl: all that match, one a line, oldest first; as Accept: " + jsonLines},
+	{Name: "principal", Doc: "id of the API key that made the request"},
+	{Name: "method", Doc: "HTTP method, such as POST, or other"},
+	{Name: "path", Doc: "prefix of the request path, such as /api/v1/queues/"},
+	{Name: "status", Doc: "HTTP status, such as 403, or a class, such as 4xx"},
+	{Name: "after", Doc: "earliest time (inclusive), RFC 3339"},
+	{Name: "before", Doc: "latest time (exclusive), RFC 3339"},
+	{Name: "order", Doc: "order by time: desc or asc; default desc, for an export asc"},
+	{Name: "limit", Doc: "records on a page, from 1 to 1000; default 50"},
+	{Name: "cursor", Doc: "cursor of the next page, from the answer before"},
+	{Name: "format", Doc: "jsonl: all matching records, one a line, oldest first; the same as Accept: " + jsonLines},
 }, read...)
 
 func (s *Server) auditRoutes() []serve.Route {
 	return []serve.Route{
 		{Method: "GET", Path: "/api/v1/audit-logs", Permission: tenancy.NodeAdmin, Handler: s.searching(s.listAudit), Query: auditQuery,
-			Summary: "Who has asked for what: management writes and refused requests", Response: api.AuditPage{}},
+			Summary: "List audit records of management writes and refused requests", Response: api.AuditPage{}},
 		{Method: "GET", Path: "/api/v1/audit-logs/head", Permission: tenancy.NodeAdmin, Handler: s.auditHead, Query: read,
-			Summary: "Where the audit log of each shard stands", Response: api.AuditHeads{}},
+			Summary: "Get the head of each shard's audit log", Response: api.AuditHeads{}},
 	}
 }
 

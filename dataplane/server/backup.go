@@ -19,7 +19,7 @@ const backupWrite = time.Minute
 
 // backupQuery is the parameter of a backup.
 var backupQuery = []serve.Param{
-	{Name: "consistency", Doc: "eventual: take what this node has, also where its cluster has no leader; else every write acknowledged before is in it"},
+	{Name: "consistency", Doc: "consistency: strong (default; includes every acknowledged write) or eventual (this node's state, also without a leader)"},
 }
 
 // backup sends the state of all shards at one moment, as this node has it. It is the

@@ -61,7 +61,7 @@ var budgets = &noun[api.BudgetRequest, api.Budget]{
 func (s *Server) budgetRoutes() []serve.Route {
 	return append(budgets.routes(s), serve.Route{
 		Method: "POST", Path: "/api/v1/budgets/{scope}/{target}/raise", Permission: tenancy.QueueManage, Handler: s.raiseBudget,
-		Summary: "Raise a budget's limits for a while", Request: api.RaiseBudgetRequest{}, Response: api.Budget{},
+		Summary: "Raise the limits of a budget temporarily", Request: api.RaiseBudgetRequest{}, Response: api.Budget{},
 	})
 }
 

@@ -27,13 +27,13 @@ const bulkWait = 20 * time.Second
 func (s *Server) bulkRoutes() []serve.Route {
 	return []serve.Route{
 		{Method: "POST", Path: "/api/v1/jobs/bulk", Permission: tenancy.JobManage, Handler: s.startBulk, MaxBody: bodyBatch,
-			Summary: "Do one thing to many jobs; 202 where that goes on", Request: api.BulkRequest{}, Response: api.BulkResponse{}},
+			Summary: "Apply one action to many jobs", Description: "The answer is 202 if the server continues the operation after it.", Request: api.BulkRequest{}, Response: api.BulkResponse{}},
 		{Method: "GET", Path: "/api/v1/bulk/{id}", Permission: tenancy.JobRead, Handler: s.getBulk, Query: read,
-			Summary: "A bulk operation, and why jobs were not affected", Response: api.Bulk{}},
+			Summary: "Get a bulk operation with the failures of jobs", Response: api.Bulk{}},
 		{Method: "GET", Path: "/api/v1/bulk/{id}/progress", Permission: tenancy.JobRead, Handler: s.followBulk,
-			Summary: "The progress of a bulk operation until its end, as server-sent events"},
+			Summary: "Stream the progress of a bulk operation as server-sent events"},
 		{Method: "DELETE", Path: "/api/v1/bulk/{id}", Permission: tenancy.JobManage, Handler: s.cancelBulk,
-			Summary: "End a bulk operation early; what was done stays done", Response: api.Status{}},
+			Summary: "Cancel a bulk operation; finished changes stay", Response: api.Status{}},
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 
 // deadPage are the parameters of a page of dead jobs.
 var deadPage = append([]serve.Param{
-	{Name: "queue", Doc: "only of this queue"},
-	{Name: "limit", Type: "integer", Doc: "jobs of a page; 50 when absent"},
-	{Name: "cursor", Doc: "of the page before"},
+	{Name: "queue", Doc: "queue of the jobs; default all"},
+	{Name: "limit", Type: "integer", Doc: "jobs on a page; default 50"},
+	{Name: "cursor", Doc: "cursor of the next page, from the answer before"},
 }, read...)
 
 // deadJobs is a page of the dead jobs, newest first: a search for them.

@@ -20,9 +20,9 @@ import (
 
 // eventFilter are the query parameters that choose events.
 var eventFilter = []serve.Param{
-	{Name: "queues", Doc: "only of these queues, separated by commas"},
-	{Name: "job_ids", Doc: "only of these jobs, separated by commas"},
-	{Name: "types", Doc: "only of these types, separated by commas"},
+	{Name: "queues", Doc: "queues, separated by commas; default all"},
+	{Name: "job_ids", Doc: "job ids, separated by commas; default all"},
+	{Name: "types", Doc: "event types, separated by commas; default all"},
 }
 
 // eventQuery is which events are asked for, and by whom.

@@ -31,19 +31,19 @@ const (
 func (s *Server) eventRoutes() []serve.Route {
 	const v1 = "/api/v1"
 	stream := append([]serve.Param{
-		{Name: "last_event_id", Doc: "begin behind this event; 0 with the oldest there is; absent with what comes next. The header Last-Event-ID means the same, and counts where both are sent"},
+		{Name: "last_event_id", Doc: "id of the event to start after; 0 for the oldest stored event; default: new events. The header Last-Event-ID overrides it"},
 	}, eventFilter...)
 	page := append([]serve.Param{
-		{Name: "after_seq", Doc: "begin behind this event, or with the cursor of the page before; absent with the oldest there is"},
-		{Name: "limit", Type: "integer", Doc: "how many, from 1 to 1000; default 100"},
+		{Name: "after_seq", Doc: "id of the event to start after, or the cursor of the page before; default: the oldest stored event"},
+		{Name: "limit", Type: "integer", Doc: "events on a page, from 1 to 1000; default 100"},
 	}, eventFilter...)
 	return []serve.Route{
 		{Method: "GET", Path: v1 + "/events", Permission: tenancy.JobRead, Handler: s.streamEvents, Query: stream,
-			Summary: "A stream of events, as server-sent events whose data is an Event"},
+			Summary: "Stream events as server-sent events", Description: "The data of each server-sent event is an Event."},
 		{Method: "GET", Path: v1 + "/cluster/events", Permission: tenancy.NodeRead, Handler: s.pageEvents, Query: page,
-			Summary: "A page of the events", Response: api.EventPage{}},
+			Summary: "List events, one page at a time", Response: api.EventPage{}},
 		{Method: "GET", Path: v1 + "/jobs/{id}/events", Permission: tenancy.JobRead, Handler: s.listJobEvents, Query: read,
-			Summary: "What happened to a job, oldest first", Response: api.JobEvents{}},
+			Summary: "List the events of a job, oldest first", Response: api.JobEvents{}},
 	}
 }
 

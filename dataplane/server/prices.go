@@ -17,7 +17,7 @@ import (
 // them.
 var prices = &noun[api.PriceRequest, api.Price]{
 	kind: state.ResourceKind_RESOURCE_KIND_PRICE,
-	path: "/prices", item: "/{id}", one: "price", many: "prices, those that came with the server included",
+	path: "/prices", item: "/{id}", one: "price", many: "prices, including the built-in ones",
 	read: tenancy.QueueRead, write: tenancy.QueueManage,
 	prefix: "price_", named: inPath,
 	from: func(f *convert.Faults, body *api.PriceRequest, _ *state.Resource, _ int64) *op.PutResource {

@@ -93,8 +93,8 @@ func (s *Server) clearQueue(w http.ResponseWriter, r *http.Request) error {
 
 // confirm is the parameter that says that a deletion is meant.
 var confirm = []serve.Param{
-	{Name: "confirm", Type: serve.Boolean, Doc: "must be true"},
-	{Name: "if_settled", Type: serve.Boolean, Doc: "true: refuse while one of its jobs has not settled"},
+	{Name: "confirm", Type: serve.Boolean, Doc: "confirmation; must be true"},
+	{Name: "if_settled", Type: serve.Boolean, Doc: "if true, refuse while a job has not settled"},
 }
 
 // deleteQueue removes a queue and its jobs; it answers as clearQueue does.

@@ -84,12 +84,12 @@ func (n *noun[Req, Resp]) routes(s *Server) []serve.Route {
 	list, item := "/api/v1"+n.path, "/api/v1"+n.path+n.item
 	return []serve.Route{
 		{Method: "GET", Path: list, Permission: n.read, Query: read,
-			Summary: "All " + n.many, Response: []Resp{}, Handler: func(w http.ResponseWriter, r *http.Request) error { return n.list(s, w, r) }},
+			Summary: "List " + n.many, Response: []Resp{}, Handler: func(w http.ResponseWriter, r *http.Request) error { return n.list(s, w, r) }},
 		{Method: "POST", Path: list, Permission: n.write,
 			Summary: "Create " + n.an(), Request: *new(Req), Response: *new(Resp), Status: http.StatusCreated,
 			Handler: func(w http.ResponseWriter, r *http.Request) error { return n.create(s, w, r) }},
 		{Method: "GET", Path: item, Permission: n.read, Query: read,
-			Summary: "A" + strings.TrimPrefix(n.an(), "a"), Response: *new(Resp), Handler: func(w http.ResponseWriter, r *http.Request) error { return n.get(s, w, r) }},
+			Summary: "Get " + n.an(), Response: *new(Resp), Handler: func(w http.ResponseWriter, r *http.Request) error { return n.get(s, w, r) }},
 		{Method: "PUT", Path: item, Permission: n.write, Conditions: versioned,
 			Summary: "Replace " + n.an(), Request: *new(Req), Response: *new(Resp),
 			Handler: func(w http.ResponseWriter, r *http.Request) error { return n.replace(s, w, r) }},

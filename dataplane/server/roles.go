@@ -17,7 +17,7 @@ import (
 // needs every permission that it grants and has granted.
 var roles = noun[api.RoleRequest, api.Role]{
 	kind: state.ResourceKind_RESOURCE_KIND_ROLE,
-	path: "/auth/roles", item: "/{id}", one: "role", many: "roles, built-in ones first",
+	path: "/auth/roles", item: "/{id}", one: "role", many: "roles, built-in roles first",
 	read: tenancy.KeyManage, write: tenancy.KeyManage,
 	named:  inPath,
 	nameOf: func(body *api.RoleRequest) string { return body.Name },

@@ -43,7 +43,20 @@ func TestOpenAPI(t *testing.T) {
 	golden(t, filepath.Join("..", "..", "api", "spec", "openapi.json"), append(got, '\n'))
 }
 
-// What routes are for is said in English where a noun's name is put into it.
+// Summaries are headings of at most twelve words, and descriptions are sentences.
+func TestSummariesAreShort(t *testing.T) {
+	t.Parallel()
+	for _, r := range (&Server{}).routes() {
+		if n := len(strings.Fields(r.Summary)); n == 0 || n > 12 || strings.HasSuffix(r.Summary, ".") {
+			t.Errorf("%s %s has a summary of %d words: %q", r.Method, r.Path, n, r.Summary)
+		}
+		if r.Description != "" && !strings.HasSuffix(r.Description, ".") {
+			t.Errorf("%s %s has a description without a full stop: %q", r.Method, r.Path, r.Description)
+		}
+	}
+}
+
+// A summary has the right article before a resource's name.
 func TestSummariesHaveTheirArticle(t *testing.T) {
 	t.Parallel()
 	wrong := regexp.MustCompile(`\b[Aa] ([aeiAEI]|o[^n])\w+`)

@@ -12,7 +12,7 @@ import (
 func unbuiltRoutes() (all []serve.Route) {
 	for _, path := range []string{"/ui/"} {
 		all = append(all, serve.Route{
-			Method: "GET", Path: path, Permission: serve.Open, Summary: "Not built yet: answers 501", Unbuilt: true,
+			Method: "GET", Path: path, Permission: serve.Open, Summary: "Answer 501, because this is not built yet", Unbuilt: true,
 			Handler: func(http.ResponseWriter, *http.Request) error {
 				return api.Errorf(api.Unsupported, "GET %s is not built yet", path)
 			},

@@ -23,11 +23,11 @@ const (
 )
 
 var summaryQuery = append([]serve.Param{
-	{Name: "period", Doc: "how far back; default 24h"},
-	{Name: "group_by", Doc: "queue, model, provider, day or tag:NAME; default: totals only"},
-	{Name: "from", Doc: "the first moment, instead of period"},
-	{Name: "to", Doc: "the first moment after it; default now"},
-	{Name: "timezone", Doc: "whose days; default UTC"},
+	{Name: "period", Doc: "length of the period up to now; default 24h"},
+	{Name: "group_by", Doc: "grouping: queue, model, provider, day or tag:NAME; default: totals only"},
+	{Name: "from", Doc: "start (inclusive), instead of period"},
+	{Name: "to", Doc: "end (exclusive); default now"},
+	{Name: "timezone", Doc: "time zone of the days; default UTC"},
 }, read...)
 
 // interval is the time that a summary is of: to is the first moment after it.

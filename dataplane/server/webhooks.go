@@ -46,9 +46,9 @@ var webhooks = noun[api.WebhookRequest, api.Webhook]{
 func (s *Server) webhookRoutes() []serve.Route {
 	return append(webhooks.routes(s),
 		serve.Route{Method: "POST", Path: "/api/v1/webhooks/{id}/test", Permission: tenancy.KeyManage, Handler: s.testWebhook,
-			Summary: "Have a webhook sent a test event", Response: api.WebhookTest{}, Status: http.StatusAccepted},
+			Summary: "Send a test event to a webhook", Response: api.WebhookTest{}, Status: http.StatusAccepted},
 		serve.Route{Method: "GET", Path: "/api/v1/webhooks/{id}/deliveries", Permission: tenancy.QueueRead, Handler: s.searching(s.listDeliveries), Query: read,
-			Summary: "The newest 100 deliveries to a webhook, newest first", Response: []api.Delivery{}},
+			Summary: "List the latest 100 deliveries of a webhook, newest first", Response: []api.Delivery{}},
 	)
 }
 

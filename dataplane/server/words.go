@@ -11,9 +11,9 @@ import (
 
 // wordsPage are the parameters of a question to the full text.
 var wordsPage = append([]serve.Param{
-	{Name: "q", Doc: "words, \"phrases\" and starts of words* that all have to be there"},
-	{Name: "limit", Type: "integer", Doc: "jobs of a page; 50 when absent"},
-	{Name: "cursor", Doc: "of the page before"},
+	{Name: "q", Doc: "words, \"phrases\" and prefixes* that must all occur"},
+	{Name: "limit", Type: "integer", Doc: "jobs on a page; default 50"},
+	{Name: "cursor", Doc: "cursor of the next page, from the answer before"},
 }, read...)
 
 // searchWords is a page of the jobs that have some words in payload or tags.
