@@ -81,7 +81,7 @@ func interruptedCreate(t *testing.T, p *peer, tool *tftest.Tool) {
 			t.Error(err)
 		}
 	})
-	says(t, out, "goes on without Terraform")
+	says(t, out, "continues without Terraform")
 	id := d.Attribute("corvo_namespace", "mail", "id")
 	if id == nil {
 		t.Fatalf("the namespace is not in the state:\n%s", out)
@@ -375,7 +375,7 @@ func secretUsedUp(t *testing.T, p *peer, tool *tftest.Tool) {
 	d.Setenv("TF_VAR_version_of", "1")
 	d.Apply()
 	d.Setenv("TF_VAR_version_of", "2")
-	says(t, d.ApplyFails(), "secret_wo is the key it is to replace")
+	says(t, d.ApplyFails(), "secret_wo is the present key")
 	d.Setenv("TF_VAR_version_of", "1")
 	settled(t, d)
 }

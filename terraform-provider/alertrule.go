@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// alertRuleModel is what the state has of a corvo_alert_rule. Whether it fires is not
-// Terraform's: that changes by itself.
+// alertRuleModel is the model of a corvo_alert_rule. It leaves out whether the rule fires,
+// because that changes without Terraform.
 type alertRuleModel struct {
 	placed
 	Name      types.String  `tfsdk:"name"`
@@ -31,7 +31,7 @@ type alertRuleModel struct {
 	Notify    types.String  `tfsdk:"notify"`
 }
 
-// What the API takes for what an alert rule does not say.
+// The API's defaults of an alert rule.
 const (
 	defaultComparison = ">"
 	atOnce            = "0s"
@@ -40,7 +40,7 @@ const (
 func newAlertRule() resource.Resource {
 	return &declared[alertRuleModel, *alertRuleModel, api.AlertRuleRequest, api.AlertRule]{
 		kind: "alert_rule", one: "alert rule",
-		about:    "When a webhook is told that something is wrong, and that it is right again.",
+		about:    "An alert rule: it notifies a webhook when a figure passes a threshold, and when it returns.",
 		settings: alertRuleSettings,
 		attributes: attributes{
 			"name": "name", "when": "when", "queue": "queue", "target": "target", "op": "op", "threshold": "threshold", "for": "for", "notify": "notify",
@@ -57,41 +57,41 @@ func alertRuleSettings() map[string]schema.Attribute {
 		"name": schema.StringAttribute{
 			Required:    true,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxLabel)},
-			Description: "Its name.",
+			Description: "Name of the rule.",
 		},
 		"when": schema.StringAttribute{
 			Required:    true,
 			Validators:  []validator.String{stringvalidator.OneOf("queue_depth", "dead", "workers", "oldest_pending", "budget")},
-			Description: "What it watches: queue_depth, dead, workers, oldest_pending (in seconds) or budget (in percent).",
+			Description: "Watched figure: queue_depth, dead, workers, oldest_pending (in seconds) or budget (in percent).",
 		},
 		"queue": schema.StringAttribute{
 			Optional: true, Validators: []validator.String{isQueueName, stringvalidator.ConflictsWith(path.MatchRoot("target"))},
-			Description: "The queue it watches. Default: all queues.",
+			Description: "Watched queue. Default: all queues.",
 		},
 		"target": schema.StringAttribute{
 			Optional:    true,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxResourceName)},
-			Description: "Where it watches a budget: that one's id.",
+			Description: "Id of the watched budget, if when is budget.",
 		},
 		"op": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultComparison),
 			Validators:  []validator.String{stringvalidator.OneOf(">", "<")},
-			Description: "Whether it fires above (>, default) or below (<) threshold.",
+			Description: "Comparison with the threshold: > (default) or <.",
 		},
 		"threshold": schema.Float64Attribute{
 			Required:    true,
-			Description: "The value that it must be beyond.",
+			Description: "Value that fires the alert when it is passed.",
 		},
 		"for": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(atOnce),
 			PlanModifiers: []planmodifier.String{alike(sameDuration)},
 			Validators:    []validator.String{isDurationWithin(0, maxAlertFor)},
-			Description:   "How long it must be so: at most 24h. Default: 0s, it fires as soon as it is seen.",
+			Description:   "Time beyond the threshold before the alert fires, at most 24h. Default: 0s.",
 		},
 		"notify": schema.StringAttribute{
 			Required:    true,
 			Validators:  []validator.String{stringvalidator.LengthAtLeast(1)},
-			Description: "The id of the webhook that is told.",
+			Description: "Id of the webhook to notify.",
 		},
 	}
 }

@@ -15,14 +15,16 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// alike is a plan modifier for texts that mean the same in other words: such a
-// change is none, and the state keeps its words. The framework's own semantic
-// equality is for what a provider answers, not for what a configuration says.
+// alike is a plan modifier for texts with several spellings of one value. It plans no
+// change for another spelling, and the state keeps its own. The framework's semantic
+// equality compares a provider's answers, not configurations.
 type alike func(a, b string) bool
 
 var _ planmodifier.String = alike(nil)
 
-func (alike) Description(context.Context) string             { return "The same in other words is no change." }
+func (alike) Description(context.Context) string {
+	return "A different spelling of the same value is not a change."
+}
 func (a alike) MarkdownDescription(c context.Context) string { return a.Description(c) }
 
 func (a alike) PlanModifyString(_ context.Context, req planmodifier.StringRequest, resp *planmodifier.StringResponse) {
@@ -34,8 +36,8 @@ func (a alike) PlanModifyString(_ context.Context, req planmodifier.StringReques
 	}
 }
 
-// observe is a text as the state should have it: in the words it has if the server
-// says the same, null where the server says nothing.
+// observe returns the text for the state: the state's spelling if the server's value is
+// equal, null if the server has none.
 func (a alike) observe(prior types.String, now string) types.String {
 	switch {
 	case now == "":
@@ -46,17 +48,17 @@ func (a alike) observe(prior types.String, now string) types.String {
 	return types.StringValue(now)
 }
 
-// sameRetention is sameDuration for what may also be "forever".
+// sameRetention compares durations like sameDuration, and accepts "forever".
 func sameRetention(a, b string) bool { return a == b || a != api.Forever && sameDuration(a, b) }
 
-// sameCron says whether two expressions differ in blanks and case alone. What else
-// may mean the same, such as 7 and sun, is for the server to know.
+// sameCron reports whether two expressions differ only in blanks and case. Only the server
+// knows other equal expressions, such as 7 and sun.
 func sameCron(a, b string) bool {
 	return strings.EqualFold(strings.Join(strings.Fields(a), " "), strings.Join(strings.Fields(b), " "))
 }
 
-// sameJSON says whether two texts are one JSON value, in whatever order its names
-// are. Numbers are compared as they are written: 1.0 is not 1 to every program.
+// sameJSON reports whether two texts are one JSON value, in any order of names. It
+// compares numbers as text, because 1.0 is not 1 to every program.
 func sameJSON(a, b string) bool {
 	x, errX := readJSON(a)
 	y, errY := readJSON(b)

@@ -23,9 +23,9 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// apiKeyResource is corvo_api_key: a key whose secret was made elsewhere. The
-// control plane gets its id and hash, the state gets its id: the secret is in
-// neither. A new secret_wo_version rotates it.
+// apiKeyResource is corvo_api_key, a key whose secret another source makes. The control
+// plane gets its id and hash and the state its id, so that neither holds the secret. A new
+// secret_wo_version rotates the key.
 type apiKeyResource struct{ configured }
 
 var (
@@ -51,8 +51,8 @@ const (
 	defaultRole = "readonly"
 )
 
-// previousKey is where private state holds the id of the key before the last
-// rotation, which may still be in its overlap.
+// previousKey is the name in private state for the id of the key before the last
+// rotation, which may still be valid.
 const previousKey = "previous"
 
 var apiKeyAttributes = attributes{
@@ -71,17 +71,17 @@ func (r *apiKeyResource) Metadata(_ context.Context, req resource.MetadataReques
 
 func (r *apiKeyResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		Description: "An API key of a namespace of a cloud. Its secret is made by the ephemeral resource of the same name, or anywhere else, and is in no state and no plan; the control plane is told its hash only.",
+		Description: "An API key of a cloud namespace. The ephemeral resource of the same name, or another source, makes its secret, which is stored in no state and no plan. The control plane receives only its hash.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed:      true,
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
-				Description:   "Its id, which stands in the key's text. A rotation changes it.",
+				Description:   "Id of the key, a part of its text. A rotation changes it.",
 			},
 			"name": schema.StringAttribute{
 				Required:      true,
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
-				Description:   "What it is for.",
+				Description:   "Name of the key.",
 			},
 			"namespace": schema.StringAttribute{
 				Optional: true, Computed: true,
@@ -94,32 +94,32 @@ func (r *apiKeyResource) Schema(_ context.Context, _ resource.SchemaRequest, res
 				Default:       setdefault.StaticValue(types.SetValueMust(types.StringType, []attr.Value{types.StringValue(defaultRole)})),
 				PlanModifiers: []planmodifier.Set{setplanmodifier.RequiresReplace()},
 				Validators:    []validator.Set{setvalidator.SizeAtLeast(1)},
-				Description:   "What it may do: admin, operator, worker or readonly. Default: readonly.",
+				Description:   "Roles of the key: admin, operator, worker or readonly. Default: readonly.",
 			},
 			"queue_scope": schema.SetAttribute{
 				ElementType: types.StringType,
 				Optional:    true, PlanModifiers: []planmodifier.Set{setplanmodifier.RequiresReplace()},
 				Validators:  []validator.Set{setvalidator.SizeAtLeast(1)},
-				Description: "Names of the queues it opens, with * for any characters. Default: every queue.",
+				Description: "Names of the allowed queues, with * for any characters. Default: all queues.",
 			},
 			"expires_at": schema.StringAttribute{
 				Optional: true, Validators: []validator.String{isTime},
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplaceIf(otherTime, "another instant", "another instant")},
-				Description:   "When it ends, such as 2027-01-01T00:00:00Z. Default: never.",
+				Description:   "Time of expiry, such as 2027-01-01T00:00:00Z. Default: never.",
 			},
 			"secret_wo": schema.StringAttribute{
 				Required: true, Sensitive: true, WriteOnly: true,
 				Validators:  []validator.String{isSecret},
-				Description: "The key's text, write-only: such as ephemeral.corvo_api_key.<name>.secret. It is read when the key is made and when secret_wo_version changes.",
+				Description: "Text of the key, write-only, such as ephemeral.corvo_api_key.<name>.secret. It is read when the key is created and when secret_wo_version changes.",
 			},
 			"secret_wo_version": schema.Int64Attribute{
 				Required:    true,
-				Description: "Changes when the key is to be rotated: it is then replaced by the one in secret_wo, and the old one works on for overlap. A key that expires is made anew instead, without an overlap.",
+				Description: "Version of the secret. A new value rotates the key: the text in secret_wo replaces it, and the old key stays valid for overlap. A key with an expiry is replaced without an overlap.",
 			},
 			"overlap": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(noOverlap),
 				Validators:  []validator.String{isDuration},
-				Description: "How long the old key works on after a rotation, at most 168h. Default: 0s.",
+				Description: "Remaining validity of the old key after a rotation, at most 168h. Default: 0s.",
 			},
 		},
 	}
@@ -129,8 +129,8 @@ func otherTime(_ context.Context, req planmodifier.StringRequest, resp *stringpl
 	resp.RequiresReplace = !sameTime(req.StateValue.ValueString(), req.PlanValue.ValueString())
 }
 
-// ModifyPlan plans the namespace, a rotation's new id, and keeps an overlap that is
-// only written differently.
+// ModifyPlan plans the namespace and the new id of a rotation. It plans no change for
+// another spelling of the overlap.
 func (r *apiKeyResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if r.session == nil || req.Plan.Raw.IsNull() {
 		return
@@ -155,20 +155,20 @@ func (r *apiKeyResource) ModifyPlan(ctx context.Context, req resource.ModifyPlan
 		return
 	}
 	resp.Diagnostics.Append(resp.Plan.SetAttribute(ctx, path.Root("id"), types.StringUnknown())...)
-	// A rotation gives the new key the old one's lifetime, so that it would end at
-	// another time than the configuration says.
+	// The server gives a rotated key the lifetime of the old one, so the new key would
+	// expire at another time than the configuration says.
 	if !plan.ExpiresAt.IsNull() {
 		resp.RequiresReplace = append(resp.RequiresReplace, path.Root("secret_wo_version"))
 	}
 }
 
-// rotates says whether a plan wants a new secret. A key that was imported has no
-// version yet and keeps its secret.
+// rotates reports whether a plan wants a new secret. An imported key has no version yet
+// and keeps its secret.
 func rotates(prior, plan apiKeyModel) bool {
 	return !prior.SecretWOVersion.IsNull() && !plan.SecretWOVersion.Equal(prior.SecretWOVersion)
 }
 
-// secretOf reads the secret, which is only in the configuration.
+// secretOf reads the secret from the configuration, the only place that has it.
 func secretOf(ctx context.Context, config interface {
 	GetAttribute(context.Context, path.Path, any) diag.Diagnostics
 }, to *diag.Diagnostics) client.Secret {
@@ -236,7 +236,7 @@ func (r *apiKeyResource) Create(ctx context.Context, req resource.CreateRequest,
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// keysOf finds the control plane and the id of the namespace a key is in.
+// keysOf finds the control plane and the id of a key's namespace.
 func (r *apiKeyResource) keysOf(ctx context.Context, m apiKeyModel) (*client.Cloud, string, error) {
 	cloud, err := r.session.cloud()
 	if err != nil {
@@ -272,7 +272,7 @@ func (r *apiKeyResource) Read(ctx context.Context, req resource.ReadRequest, res
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// Update rotates, or only notes what lives in the state alone.
+// Update rotates the key, or only stores attributes that the server does not have.
 func (r *apiKeyResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m, prior apiKeyModel
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
@@ -298,7 +298,7 @@ func (r *apiKeyResource) Update(ctx context.Context, req resource.UpdateRequest,
 
 func (r *apiKeyResource) rotate(ctx context.Context, m apiKeyModel, old string, secret client.Secret) (id string, err error) {
 	if secret.ID == old {
-		return "", &configError{"secret_wo is the key it is to replace", fmt.Sprintf("A new secret_wo_version wants a new secret, and key %s is in use already.", old)}
+		return "", &configError{"secret_wo is the present key", fmt.Sprintf("A new secret_wo_version needs a new secret, but secret_wo is the text of key %s.", old)}
 	}
 	cloud, ns, err := r.keysOf(ctx, m)
 	if err != nil {
@@ -311,7 +311,7 @@ func (r *apiKeyResource) rotate(ctx context.Context, m apiKeyModel, old string, 
 	return key.ID, err
 }
 
-// Delete revokes the key, and the one before it if that is in its overlap.
+// Delete revokes the key, and the key before it if that is still valid.
 func (r *apiKeyResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m apiKeyModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
@@ -333,8 +333,8 @@ func (r *apiKeyResource) Delete(ctx context.Context, req resource.DeleteRequest,
 	}
 }
 
-// ImportState takes ID or NAMESPACE/ID. The secret stays as it is: the first apply
-// only notes secret_wo_version.
+// ImportState takes ID or NAMESPACE/ID. The key keeps its secret, because the first apply
+// only stores secret_wo_version.
 func (r *apiKeyResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	r.session.importInNamespace(ctx, "id", req, resp)
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("overlap"), noOverlap)...)

@@ -10,10 +10,10 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// apiKeyEphemeral is the ephemeral resource corvo_api_key: the text of a key, made
-// on this machine, anew in every plan and apply. Nobody is told: it opens nothing
-// until a resource corvo_api_key takes it as its secret. An ephemeral resource that
-// asked the control plane for a key would leave one behind at every plan.
+// apiKeyEphemeral is the ephemeral resource corvo_api_key: the text of a new key,
+// generated on this machine in every plan and apply. The key gives no access until a
+// resource corvo_api_key takes it as its secret. An ephemeral resource that asked the
+// control plane for a key was rejected, because every plan would leave a key behind.
 type apiKeyEphemeral struct{}
 
 var _ ephemeral.EphemeralResource = apiKeyEphemeral{}
@@ -29,15 +29,15 @@ func (apiKeyEphemeral) Metadata(_ context.Context, req ephemeral.MetadataRequest
 
 func (apiKeyEphemeral) Schema(_ context.Context, _ ephemeral.SchemaRequest, resp *ephemeral.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		Description: "The secret of an API key, made on this machine anew in every plan and apply. It opens nothing until a resource corvo_api_key takes it.",
+		Description: "A new secret of an API key, generated on this machine in every plan and apply. It gives no access until a resource corvo_api_key takes it.",
 		Attributes: map[string]schema.Attribute{
 			"secret": schema.StringAttribute{
 				Computed: true, Sensitive: true,
-				Description: "The key's text. Hand it on in the apply that makes or rotates the key: it is never seen again.",
+				Description: "Text of the key. Pass it on in the apply that creates or rotates the key, because it is never shown again.",
 			},
 			"key_id": schema.StringAttribute{
 				Computed:    true,
-				Description: "The key's id, which stands in its text.",
+				Description: "Id of the key, a part of its text.",
 			},
 		},
 	}

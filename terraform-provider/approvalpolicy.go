@@ -20,7 +20,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// approvalPolicyModel is what the state has of a corvo_approval_policy.
+// approvalPolicyModel is the model of a corvo_approval_policy in the state.
 type approvalPolicyModel struct {
 	placed
 	Name             types.String `tfsdk:"name"`
@@ -36,7 +36,7 @@ type approvalPolicyModel struct {
 func newApprovalPolicy() resource.Resource {
 	return &declared[approvalPolicyModel, *approvalPolicyModel, api.ApprovalPolicyRequest, api.ApprovalPolicy]{
 		kind: "approval_policy", one: "approval policy",
-		about:    "Which jobs are held until a person approves them. It has at least one condition.",
+		about:    "An approval policy: it holds matching jobs until a person approves them. At least one condition is needed.",
 		settings: approvalPolicySettings,
 		attributes: attributes{
 			"name": "name", "mode": "mode", "enabled": "enabled", "queue": "queue", "tag_key": "tag_key", "tag_value": "tag_value",
@@ -57,38 +57,38 @@ func approvalPolicySettings() map[string]schema.Attribute {
 		"name": schema.StringAttribute{
 			Required:    true,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxLabel)},
-			Description: "Its name, unique among policies: a held job says it.",
+			Description: "Name of the policy, unique among policies. A held job shows it.",
 		},
 		"mode": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(api.ModeAny),
 			Validators:  []validator.String{stringvalidator.OneOf(api.ModeAny, api.ModeAll)},
-			Description: "Whether any (default) or all of the conditions must hold.",
+			Description: "Conditions that must hold: any (default) or all.",
 		},
 		"enabled": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-			Description: "Whether it holds jobs. Default: true.",
+			Description: "Whether the policy applies. Default: true.",
 		},
 		"queue": schema.StringAttribute{
 			Optional: true, Validators: []validator.String{isQueueName},
-			Description: "The job is in this queue.",
+			Description: "Condition: queue of the job.",
 		},
 		"tag_key": schema.StringAttribute{
 			Optional: true, Validators: []validator.String{stringvalidator.LengthBetween(1, maxTagName)},
-			Description: "The job has this tag.",
+			Description: "Condition: name of a tag of the job.",
 		},
 		"tag_value": schema.StringAttribute{
 			Optional:    true,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxTagValue), stringvalidator.AlsoRequires(path.MatchRoot("tag_key"))},
-			Description: "The tag has this value. Default: any.",
+			Description: "Condition: value of the tag tag_key. Default: any.",
 		},
 		"cost_usd_gt": schema.StringAttribute{
 			Optional: true, PlanModifiers: []planmodifier.String{alike(sameUSD)},
 			Validators:  []validator.String{isUSDWithin("0", maxUSD)},
-			Description: "The job is said to cost, or has cost, more than so many dollars.",
+			Description: "Condition: cost or estimate above this number of dollars.",
 		},
 		"agent_iteration_gt": schema.Int64Attribute{
 			Optional: true, Validators: []validator.Int64{int64validator.Between(0, maxIterations)},
-			Description: "More than so many of the job's iterations have ended.",
+			Description: "Condition: more finished iterations than this number.",
 		},
 	}
 }

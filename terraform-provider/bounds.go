@@ -2,10 +2,9 @@ package provider
 
 import "time"
 
-// What a server refuses in what is declared, so that a plan says it
-// and not only an apply. These repeat the server's own bounds, which the API does
-// not tell: one that is behind them costs an early message or, where the server
-// allows more by now, a release of the provider.
+// The server's bounds of declared resources, repeated here so that a plan reports a fault
+// and not only an apply. The API does not publish them. A bound that is outdated costs an
+// early message or, if the server now allows more, a release of the provider.
 const (
 	maxConcurrency   = 1_000_000
 	maxRateLimit     = 10_000_000
@@ -49,7 +48,7 @@ const (
 	maxRoleName        = 64
 )
 
-// What a role may grant, and the names that it cannot have.
+// The permissions that a role may grant, and the names of built-in roles.
 var (
 	rolePermissions = []string{
 		"job.enqueue", "job.work", "job.read", "job.manage", "queue.read", "queue.manage", "key.manage", "node.read", "node.admin",

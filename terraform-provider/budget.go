@@ -23,8 +23,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// budgetModel is what the state has of a corvo_budget. What it has come to, and a raise
-// for a while, are not Terraform's: they change by themselves.
+// budgetModel is the model of a corvo_budget. It leaves out the spent amounts and a
+// temporary raise, because they change without Terraform.
 type budgetModel struct {
 	placed
 	Scope             types.String `tfsdk:"scope"`
@@ -41,13 +41,13 @@ type budgetModel struct {
 	Alerts            types.Set    `tfsdk:"alerts"`
 }
 
-// leastUSD is the least amount that is one.
+// leastUSD is the smallest positive amount.
 const leastUSD = "0.000000001"
 
 func newBudget() resource.Resource {
 	return &declared[budgetModel, *budgetModel, api.BudgetRequest, api.Budget]{
 		kind: "budget", one: "budget", idOf: []string{"scope", "target"},
-		about:    "What jobs may cost. An attempt reserves what it may cost before it begins, and settles what it did cost.",
+		about:    "A budget: a limit on the cost of jobs. An attempt reserves its expected cost when it starts and settles its actual cost when it ends.",
 		settings: budgetSettings,
 		attributes: attributes{
 			"scope": "scope", "target": "target", "name": "target", "daily_usd": "daily_usd", "weekly_usd": "weekly_usd", "monthly_usd": "monthly_usd",
@@ -86,38 +86,38 @@ func budgetSettings() map[string]schema.Attribute {
 		"scope": schema.StringAttribute{
 			Required: true, PlanModifiers: replaces,
 			Validators:  []validator.String{stringvalidator.OneOf("namespace", "queue", "tag", "key", "job")},
-			Description: "What it is for: namespace, queue, tag, key (a fairness key) or job (each job).",
+			Description: "Scope of the budget: namespace, queue, tag, key (a fairness key) or job (each job).",
 		},
 		"target": schema.StringAttribute{
 			Required: true, PlanModifiers: replaces,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxBudgetTarget), isReachable},
-			Description: `Which one: a queue, a tag as name=value, a fairness key; "default" for scope namespace and job.`,
+			Description: `Target in the scope: a queue, a tag as name=value or a fairness key; "default" for the scopes namespace and job.`,
 		},
-		"daily_usd":   dollars("0", "The most in a day, in dollars. Default: no limit."),
-		"weekly_usd":  dollars("0", "The most in a week, from Monday, in dollars. Default: no limit."),
-		"monthly_usd": dollars("0", "The most in a month, in dollars. Default: no limit."),
-		"rolling_usd": dollars("0", "The most in the last rolling_window, whenever one looks, in dollars. Default: no limit.", stringvalidator.AlsoRequires(path.MatchRoot("rolling_window"))),
+		"daily_usd":   dollars("0", "Limit for a day in dollars. Default: no limit."),
+		"weekly_usd":  dollars("0", "Limit for a week, which starts on Monday, in dollars. Default: no limit."),
+		"monthly_usd": dollars("0", "Limit for a month in dollars. Default: no limit."),
+		"rolling_usd": dollars("0", "Limit for any rolling_window in dollars. Default: no limit.", stringvalidator.AlsoRequires(path.MatchRoot("rolling_window"))),
 		"rolling_window": schema.StringAttribute{
 			Optional: true, PlanModifiers: []planmodifier.String{alike(sameDuration)},
 			Validators:  []validator.String{isDurationWithin(minRollingWindow, maxRollingWindow), stringvalidator.AlsoRequires(path.MatchRoot("rolling_usd"))},
-			Description: `The window of rolling_usd, such as "24h": 1m to 9600h.`,
+			Description: `Window of rolling_usd, such as "24h": 1m to 9600h.`,
 		},
-		"per_job_usd": dollars(leastUSD, "The most for all attempts of one job, in dollars. Default: no limit."),
+		"per_job_usd": dollars(leastUSD, "Limit for all attempts of one job in dollars. Default: no limit."),
 		"timezone": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultTimezone),
 			Validators:  []validator.String{stringvalidator.LengthAtLeast(1)},
-			Description: "Where days begin, by the zone's name in the IANA database, such as Europe/Berlin. Default: UTC.",
+			Description: "Time zone of days, weeks and months, by its IANA name, such as Europe/Berlin. Default: UTC.",
 		},
 		"on_exceed": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(api.ExceedHold),
 			Validators:  []validator.String{stringvalidator.OneOf(api.ExceedHold, api.ExceedReject, api.ExceedThrottle, api.ExceedAlertOnly)},
-			Description: "What becomes of a job it has no room for: hold (default), reject, throttle or alert_only.",
+			Description: "Action for a job over the limit: hold (default), reject, throttle or alert_only.",
 		},
-		"default_reserve_usd": dollars(leastUSD, "What an attempt reserves whose job says nothing of its cost, in dollars. Default: what is left of per_job_usd, else what attempts of the queue have cost on average, at least 1 % of the smallest limit."),
+		"default_reserve_usd": dollars(leastUSD, "Reserve of an attempt of a job without an estimate, in dollars. Default: the rest of per_job_usd, else the average cost of the queue's attempts, at least 1 % of the smallest limit."),
 		"alerts": schema.SetAttribute{
 			ElementType: types.Int64Type, Optional: true,
 			Validators:  []validator.Set{setvalidator.SizeBetween(1, maxBudgetAlerts), setvalidator.ValueInt64sAre(int64validator.Between(1, maxAlertPercent))},
-			Description: "Percentages of a limit that are told of, once in each of its windows. Default: none.",
+			Description: "Percentages of a limit that send an event, once in each window. Default: none.",
 		},
 	}
 }

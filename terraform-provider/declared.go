@@ -21,19 +21,19 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// declared is a resource of what is declared in a namespace: limit rules, providers,
-// prices, budgets, policies, webhooks, alert rules. The server makes, reads, replaces and
-// deletes them all in one way, and so does this. M is what the state has of one, Req what
-// the server is sent, Resp what it answers.
+// declared is a Terraform resource for the declared resources of a namespace: limit rules,
+// providers, prices, budgets, policies, webhooks and alert rules. The server creates,
+// reads, replaces and deletes all of them in one way. M is the model in the state, Req the
+// request and Resp the response.
 type declared[M any, P declaredModel[M, Req, Resp], Req, Resp any] struct {
 	configured
 
-	kind       string // of its type's name, after the provider's
-	one        string // for people
-	about      string // its description
+	kind       string // part of the type name after the provider's name
+	one        string // name for messages
+	about      string // description of the schema
 	settings   func() map[string]schema.Attribute
 	attributes attributes
-	// idOf is what its id is made of, where clients name it; empty where the server does.
+	// idOf names the attributes that form the id; empty if the server chooses the id.
 	idOf []string
 
 	create func(c *client.Client, ctx context.Context, req Req) (Resp, error)
@@ -41,24 +41,25 @@ type declared[M any, P declaredModel[M, Req, Resp], Req, Resp any] struct {
 	put    func(c *client.Client, ctx context.Context, id string, req Req, version int64) (Resp, error)
 	remove func(c *client.Client, ctx context.Context, id string, version int64) error
 
-	// These may be nil.
+	// The following functions may be nil.
 
-	// complete adds to a request what is in the configuration alone. prior is what the
-	// state has, nil where nothing is there yet.
+	// complete adds write-only values from the configuration to a request. prior is the
+	// state, nil for a new resource.
 	complete   func(ctx context.Context, config tfsdk.Config, prior, plan *M, req *Req, to *diag.Diagnostics)
 	validators []resource.ConfigValidator
 }
 
-// declaredModel is what the state has of one.
+// declaredModel is the model of one declared resource in the state.
 type declaredModel[M, Req, Resp any] interface {
 	*M
 	place() *placed
 	request(ctx context.Context, to *diag.Diagnostics) Req
-	// observe takes over what the server says, in the words the model has for it.
+	// observe copies the server's values into the model. It keeps the model's spelling of an
+	// equal value.
 	observe(ctx context.Context, now Resp, to *diag.Diagnostics)
 }
 
-// placed is what each has in the state.
+// placed has the attributes that every declared resource has in the state.
 type placed struct {
 	ID        types.String `tfsdk:"id"`
 	Namespace types.String `tfsdk:"namespace"`
@@ -77,9 +78,9 @@ func (r *declared[M, P, Req, Resp]) Metadata(_ context.Context, req resource.Met
 
 func (r *declared[M, P, Req, Resp]) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	all := r.settings()
-	about := "Its id."
+	about := "Id of the resource."
 	if len(r.idOf) > 0 {
-		about = "Its id: " + strings.Join(r.idOf, "/") + "."
+		about = "Id of the resource: " + strings.Join(r.idOf, "/") + "."
 	}
 	all["id"] = schema.StringAttribute{
 		Computed:      true,
@@ -89,11 +90,11 @@ func (r *declared[M, P, Req, Resp]) Schema(_ context.Context, _ resource.SchemaR
 	all["namespace"] = schema.StringAttribute{
 		Optional: true, Computed: true,
 		Validators:  []validator.String{stringvalidator.LengthAtLeast(1)},
-		Description: namespaceDescription + " Without either, it is that of the API key.",
+		Description: namespaceDescription + " Without both: the API key's namespace.",
 	}
 	all["version"] = schema.Int64Attribute{
 		Computed:    true,
-		Description: "Its version, which every change raises: an update is refused where another came between.",
+		Description: "Version of the resource, which every change increases. An update is refused if another change came between.",
 	}
 	resp.Schema = schema.Schema{Description: r.about, Attributes: all}
 }
@@ -102,8 +103,8 @@ func (r *declared[M, P, Req, Resp]) ConfigValidators(context.Context) []resource
 	return r.validators
 }
 
-// ModifyPlan plans the namespace, and the version as one that changes where anything
-// does: what is only written in other words changes nothing.
+// ModifyPlan plans the namespace, and a new version if any attribute changes. A different
+// spelling of the same value is not a change.
 func (r *declared[M, P, Req, Resp]) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if r.session == nil || req.Plan.Raw.IsNull() {
 		return
@@ -121,8 +122,8 @@ func (r *declared[M, P, Req, Resp]) ModifyPlan(ctx context.Context, req resource
 	}
 }
 
-// write makes a write whose outcome is learned: it is repeated under one key until it
-// is, and an interrupt of Terraform does not break it off.
+// write does a write until its outcome is known. It repeats the request with one
+// idempotency key, and an interrupt of Terraform does not cancel it.
 func (r *declared[M, P, Req, Resp]) write(ctx context.Context, of *placed, do func(context.Context, *client.Client) error) error {
 	ctx, cancel := finish(ctx)
 	defer cancel()
@@ -133,7 +134,7 @@ func (r *declared[M, P, Req, Resp]) write(ctx context.Context, of *placed, do fu
 	return do(client.WithIdempotencyKey(ctx, newIdempotencyKey()), c)
 }
 
-// body is what the server is sent for a plan.
+// body builds the request for a plan.
 func (r *declared[M, P, Req, Resp]) body(ctx context.Context, config tfsdk.Config, prior, plan *M, to *diag.Diagnostics) Req {
 	body := P(plan).request(ctx, to)
 	if r.complete != nil && !to.HasError() {
@@ -156,7 +157,7 @@ func (r *declared[M, P, Req, Resp]) Create(ctx context.Context, req resource.Cre
 	})
 	switch {
 	case api.CodeOf(err) == api.Conflict:
-		resp.Diagnostics.AddError("Cannot create "+r.one+": "+string(api.Conflict), err.Error()+". To manage what is there, take it in with `terraform import`.")
+		resp.Diagnostics.AddError("Cannot create "+r.one+": "+string(api.Conflict), err.Error()+". To manage the existing one, import it with `terraform import`.")
 		return
 	case err != nil:
 		report(&resp.Diagnostics, "create "+r.one, err, r.attributes)
@@ -190,8 +191,8 @@ func (r *declared[M, P, Req, Resp]) Read(ctx context.Context, req resource.ReadR
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// Update insists on the version that was read, so that it undoes no change it has not
-// seen.
+// Update sends the version that Terraform read, so that it does not undo a change that
+// Terraform has not seen.
 func (r *declared[M, P, Req, Resp]) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
 	var m, prior M
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &m)...)
@@ -219,7 +220,7 @@ func (r *declared[M, P, Req, Resp]) Update(ctx context.Context, req resource.Upd
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// Delete insists on no version: whatever became of it, it is to go.
+// Delete sends no version, because the resource must go whatever changed in it.
 func (r *declared[M, P, Req, Resp]) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m M
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)
@@ -235,8 +236,8 @@ func (r *declared[M, P, Req, Resp]) Delete(ctx context.Context, req resource.Del
 	}
 }
 
-// ImportState takes ID or NAMESPACE/ID. An id of several parts begins with the namespace
-// if the provider has a cloud token, and not otherwise: its parts do not tell.
+// ImportState takes ID or NAMESPACE/ID. An id of several parts starts with the namespace
+// if and only if the provider has a cloud token, because its parts do not tell.
 func (r *declared[M, P, Req, Resp]) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	if len(r.idOf) < 2 {
 		r.session.importInNamespace(ctx, "id", req, resp)

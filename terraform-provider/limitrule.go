@@ -20,8 +20,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// limitRuleModel is what the state has of a corvo_limit_rule. It has a key always: the
-// limits of a whole queue are corvo_queue's, and would be in two states.
+// limitRuleModel is the model of a corvo_limit_rule. It always has a fairness key, because
+// corvo_queue has the limits of a whole queue and two states must not hold one value.
 type limitRuleModel struct {
 	placed
 	Queue          types.String `tfsdk:"queue"`
@@ -35,7 +35,7 @@ type limitRuleModel struct {
 func newLimitRule() resource.Resource {
 	return &declared[limitRuleModel, *limitRuleModel, api.LimitRuleRequest, api.LimitRule]{
 		kind: "limit_rule", one: "limit rule", idOf: []string{"queue", "key"},
-		about:    "What the jobs of a queue with one fairness key may have. The limits of a whole queue are corvo_queue's.",
+		about:    "A limit rule for one fairness key of a queue. corvo_queue has the limits of a whole queue.",
 		settings: limitRuleSettings,
 		attributes: attributes{
 			"queue": "queue", "key": "key", "max_concurrency": "max_concurrency", "rate_limit": "rate_limit", "rate_window": "rate_window",
@@ -53,31 +53,31 @@ func limitRuleSettings() map[string]schema.Attribute {
 		"queue": schema.StringAttribute{
 			Required: true, PlanModifiers: replaces,
 			Validators:  []validator.String{isQueueName},
-			Description: "The queue. It need not exist.",
+			Description: "Name of the queue, which need not exist.",
 		},
 		"key": schema.StringAttribute{
 			Required: true, PlanModifiers: replaces,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxFairnessKey)},
-			Description: "The fairness key, or * for every key that has no rule of its own.",
+			Description: "Fairness key, or * for every key without a rule of its own.",
 		},
 		"max_concurrency": schema.Int64Attribute{
 			Optional:    true,
 			Validators:  []validator.Int64{int64validator.Between(1, maxConcurrency)},
-			Description: "How many of the key's jobs run at once. Default: no limit.",
+			Description: "Limit on active jobs of the key. Default: no limit.",
 		},
 		"rate_limit": schema.Int64Attribute{
 			Optional:    true,
 			Validators:  []validator.Int64{int64validator.Between(1, maxRateLimit), int64validator.AlsoRequires(path.MatchRoot("rate_window"))},
-			Description: "How many of the key's jobs are let go in any rate_window. Default: no limit.",
+			Description: "Limit on jobs of the key started in any rate_window. Default: no limit.",
 		},
 		"rate_window": schema.StringAttribute{
 			Optional: true, PlanModifiers: []planmodifier.String{alike(sameDuration)},
 			Validators:  []validator.String{isDurationWithin(minRateWindow, maxRateWindow), stringvalidator.AlsoRequires(path.MatchRoot("rate_limit"))},
-			Description: `The window of rate_limit, such as "1m": 1s to 24h.`,
+			Description: `Window of rate_limit, such as "1m": 1s to 24h.`,
 		},
 		"paused": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-			Description: "Whether none of the key's jobs is let go. Default: false.",
+			Description: "Whether no job of the key starts. Default: false.",
 		},
 	}
 }
@@ -101,8 +101,8 @@ func (m *limitRuleModel) observe(_ context.Context, r api.LimitRule, _ *diag.Dia
 	m.Paused = types.BoolValue(r.Paused)
 }
 
-// observeMs is a duration that the server answers in milliseconds, null where it is
-// none.
+// observeMs converts the server's milliseconds to a duration for the state; nil becomes
+// null.
 func observeMs(prior types.String, ms *int64) types.String {
 	if ms == nil || *ms == 0 {
 		return types.StringNull()

@@ -9,11 +9,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-const namespaceDescription = "Id or name of the namespace. Default: the provider's. It needs cloud_token."
+const namespaceDescription = "Id or name of the namespace; needs cloud_token. Default: the provider's namespace."
 
-// planNamespace plans the namespace attribute of a resource that lives in one: what
-// the configuration says, else the provider's. Another namespace is a replacement;
-// another name of the same one is not.
+// planNamespace plans the namespace attribute of a resource: the configured namespace,
+// else the provider's. Another namespace replaces the resource; another name of the same
+// namespace does not.
 func (s *session) planNamespace(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	at := path.Root("namespace")
 	var config, prior types.String
@@ -36,8 +36,8 @@ func (s *session) planNamespace(ctx context.Context, req resource.ModifyPlanRequ
 	}
 }
 
-// importInNamespace reads an import id of the form name or namespace/name, where
-// the last part is the attribute's value.
+// importInNamespace reads an import id of the form name or namespace/name. The last part
+// is the attribute's value.
 func (s *session) importInNamespace(ctx context.Context, attribute string, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	before, last, found := strings.Cut(req.ID, "/")
 	namespace := types.StringValue(before)
@@ -50,7 +50,7 @@ func (s *session) importInNamespace(ctx context.Context, attribute string, req r
 		}
 	}
 	if last == "" || (found && before == "") || namespace.IsUnknown() {
-		resp.Diagnostics.AddError("Cannot import "+req.ID, "Write NAMESPACE/"+strings.ToUpper(attribute)+", or only "+strings.ToUpper(attribute)+" where the provider's namespace is meant.")
+		resp.Diagnostics.AddError("Cannot import "+req.ID, "Write NAMESPACE/"+strings.ToUpper(attribute)+", or only "+strings.ToUpper(attribute)+" for the provider's namespace.")
 		return
 	}
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("namespace"), namespace)...)

@@ -19,8 +19,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// modelProviderModel is what the state has of a corvo_model_provider, which the API
-// calls a provider: in Terraform that word is taken.
+// modelProviderModel is the model of a corvo_model_provider. The API calls it a provider,
+// which means something else in Terraform.
 type modelProviderModel struct {
 	placed
 	Name           types.String `tfsdk:"name"`
@@ -29,13 +29,13 @@ type modelProviderModel struct {
 	OutputTPMLimit types.Int64  `tfsdk:"output_tpm_limit"`
 }
 
-// isProviderName is what jobs and queues name a provider by.
+// isProviderName validates the name of a model provider.
 var isProviderName = stringvalidator.RegexMatches(regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._:-]{1,%d}$`, maxLabel)), "1 to 128 letters, digits, dots, underscores, colons and hyphens")
 
 func newModelProvider() resource.Resource {
 	return &declared[modelProviderModel, *modelProviderModel, api.ProviderRequest, api.Provider]{
 		kind: "model_provider", one: "model provider", idOf: []string{"name"},
-		about:      "A provider of models, with what it lets through in a minute: jobs wait before they would meet its limits.",
+		about:      "A model provider with its limits for a minute. Jobs wait when a limit is reached.",
 		settings:   modelProviderSettings,
 		attributes: attributes{"name": "name", "rpm_limit": "rpm_limit", "input_tpm_limit": "input_tpm_limit", "output_tpm_limit": "output_tpm_limit"},
 		create:     (*client.Client).CreateProvider,
@@ -50,18 +50,18 @@ func modelProviderSettings() map[string]schema.Attribute {
 		return schema.Int64Attribute{
 			Optional:    true,
 			Validators:  []validator.Int64{int64validator.Between(1, maxTokensPerMinute)},
-			Description: what + " in a minute, of all jobs that use it. Default: no limit.",
+			Description: "Limit on " + what + " in a minute, over all jobs of the provider. Default: no limit.",
 		}
 	}
 	return map[string]schema.Attribute{
 		"name": schema.StringAttribute{
 			Required: true, PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 			Validators:  []validator.String{isProviderName, isReachable},
-			Description: "Its name, by which jobs and queues name it.",
+			Description: "Name of the provider, to which jobs and queues refer.",
 		},
-		"rpm_limit":        perMinute("Requests"),
-		"input_tpm_limit":  perMinute("Input tokens"),
-		"output_tpm_limit": perMinute("Output tokens"),
+		"rpm_limit":        perMinute("requests"),
+		"input_tpm_limit":  perMinute("input tokens"),
+		"output_tpm_limit": perMinute("output tokens"),
 	}
 }
 

@@ -30,10 +30,10 @@ const (
 
 var namespaceName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
 
-// namespaceResource is corvo_namespace. Its create is two steps: the control plane
-// accepts it and names an operation, which is kept in private state; then the
-// operation is waited for. A create that was interrupted between the two is taken
-// up by the next apply, as an update that waits.
+// namespaceResource is corvo_namespace. It creates a namespace in two steps: the control
+// plane accepts the request and names an operation, which private state stores, and then
+// the resource waits for the operation. If Terraform is interrupted between the two, the
+// next apply continues as an update that waits.
 type namespaceResource struct{ configured }
 
 var (
@@ -72,58 +72,58 @@ func (r *namespaceResource) Schema(ctx context.Context, _ resource.SchemaRequest
 	text := []planmodifier.String{stringplanmodifier.UseStateForUnknown(), stringplanmodifier.RequiresReplace()}
 	number := []planmodifier.Int64{int64planmodifier.UseStateForUnknown(), int64planmodifier.RequiresReplace()}
 	resp.Schema = schema.Schema{
-		Description: "A namespace of a cloud: its own data, queues, keys and usage.",
+		Description: "A cloud namespace with its own data, queues, keys and usage.",
 		Attributes: map[string]schema.Attribute{
 			"id": schema.StringAttribute{
 				Computed:      true,
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
-				Description:   "Its id. Refer to it by this rather than by its name: what lives in it is then replaced together with it.",
+				Description:   "Id of the namespace. Refer to the namespace by its id, so that its resources are replaced together with it.",
 			},
 			"name": schema.StringAttribute{
 				Required:      true,
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 				Validators:    []validator.String{stringvalidator.RegexMatches(namespaceName, "a lower-case letter, then at most 62 lower-case letters, digits and hyphens")},
-				Description:   "Its name, unique in the organisation. A change replaces the namespace with all its data.",
+				Description:   "Name of the namespace, unique in the organisation. A change replaces the namespace with all its data.",
 			},
 			"region": schema.StringAttribute{
 				Optional: true, Computed: true, PlanModifiers: text,
 				Validators:  []validator.String{stringvalidator.LengthAtLeast(1)},
-				Description: "Where its data is. Default: the cloud's first region.",
+				Description: "Region of the data. Default: the cloud's first region.",
 			},
 			"tier": schema.StringAttribute{
 				Optional: true, Computed: true, PlanModifiers: text,
 				Validators:  []validator.String{stringvalidator.OneOf("shared", "dedicated")},
-				Description: "shared (default) or dedicated: whether its hosts serve others as well.",
+				Description: "Tier: shared (default) or dedicated. Hosts of a dedicated namespace serve no other namespace.",
 			},
 			"replicas": schema.Int64Attribute{
 				Optional: true, Computed: true, PlanModifiers: number,
 				Validators:  []validator.Int64{int64validator.OneOf(1, 3, 5)},
-				Description: "How many hosts hold its data: 1 (default), 3 or 5.",
+				Description: "Number of hosts with a copy of the data: 1 (default), 3 or 5.",
 			},
 			"shards": schema.Int64Attribute{
 				Optional: true, Computed: true, PlanModifiers: number,
 				Validators:  []validator.Int64{int64validator.AtLeast(1)},
-				Description: "In how many parts its data is. Default: 1.",
+				Description: "Number of shards. Default: 1.",
 			},
 			"deletion_protection": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				Description: "Refuses to delete the namespace until this is false again. Default: false.",
+				Description: "Whether the namespace cannot be deleted. Default: false.",
 			},
 			"endpoint": schema.StringAttribute{
 				Computed:      true,
 				PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
-				Description:   "URL where its data plane answers.",
+				Description:   "URL of the namespace's data plane.",
 			},
 			"timeouts": timeouts.Attributes(ctx, timeouts.Opts{
 				Create: true, Delete: true,
-				CreateDescription: "How long to wait until the namespace works. Default: 10m.",
-				DeleteDescription: "How long to wait until its data is deleted. Default: 20m.",
+				CreateDescription: "Longest wait until the namespace is ready. Default: 10m.",
+				DeleteDescription: "Longest wait until the data is deleted. Default: 20m.",
 			}),
 		},
 	}
 }
 
-// spec is what a plan asks for; what it does not say, the API has defaults for.
+// spec builds the spec of a plan. The API has defaults for omitted fields.
 func (m *namespaceModel) spec() *api.NewNamespaceSpec {
 	return &api.NewNamespaceSpec{
 		Region:             m.Region.ValueString(),
@@ -134,7 +134,7 @@ func (m *namespaceModel) spec() *api.NewNamespaceSpec {
 	}
 }
 
-// given is a number that was written down, 0 included; nil for one that was not.
+// given returns a configured number, which may be 0, or nil for an omitted one.
 func given(n types.Int64) *int {
 	if n.IsNull() || n.IsUnknown() {
 		return nil
@@ -154,8 +154,8 @@ func (m *namespaceModel) observe(ns api.Namespace) {
 	m.Endpoint = types.StringValue(ns.Status.Endpoint)
 }
 
-// begun makes a model of a plan whose namespace has only an id yet: what the control
-// plane chooses is null until it is read.
+// begun sets the model of a namespace that has only an id yet. Values that the control
+// plane chooses are null until they are read.
 func (m *namespaceModel) begun(id string) {
 	m.ID = types.StringValue(id)
 	m.Endpoint = types.StringNull()
@@ -192,7 +192,7 @@ func (r *namespaceResource) Create(ctx context.Context, req resource.CreateReque
 		report(&resp.Diagnostics, what, err, namespaceAttributes)
 		return
 	}
-	// From here on the namespace is in the state, whatever comes.
+	// From here on the namespace is in the state, whatever fails later.
 	m.begun(op.Resource.ID)
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 	resp.Diagnostics.Append(remember(ctx, resp.Private, op.ID)...)
@@ -208,7 +208,7 @@ func (r *namespaceResource) Create(ctx context.Context, req resource.CreateReque
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// begin has the control plane accept a namespace.
+// begin sends the create of a namespace to the control plane.
 func (r *namespaceResource) begin(ctx context.Context, cloud *client.Cloud, m namespaceModel) (api.Operation, error) {
 	ctx, cancel := finish(ctx)
 	defer cancel()
@@ -248,7 +248,7 @@ func (r *namespaceResource) Read(ctx context.Context, req resource.ReadRequest, 
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// ModifyPlan plans to wait for a namespace whose create is still under way.
+// ModifyPlan plans an update that waits, if the create of the namespace is unfinished.
 func (r *namespaceResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() || req.State.Raw.IsNull() {
 		return
@@ -313,7 +313,7 @@ func (r *namespaceResource) Delete(ctx context.Context, req resource.DeleteReque
 	r.session.forgetNamespace(m.ID.ValueString())
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	// A namespace that is being deleted already answers the operation under way.
+	// For a namespace that is being deleted, the answer names the running operation.
 	op, err := cloud.DeleteNamespace(ctx, m.ID.ValueString(), 0)
 	if err == nil {
 		_, err = cloud.WaitOperation(ctx, op.ID)
@@ -323,7 +323,7 @@ func (r *namespaceResource) Delete(ctx context.Context, req resource.DeleteReque
 	}
 }
 
-// ImportState takes an id or a name: the read that follows asks for either.
+// ImportState takes an id or a name, because the read that follows accepts both.
 func (r *namespaceResource) ImportState(ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse) {
 	resource.ImportStatePassthroughID(ctx, path.Root("id"), req, resp)
 }

@@ -14,16 +14,16 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// privateState is what Terraform keeps for a resource without showing it.
+// privateState is the data that Terraform stores for a resource without showing it.
 type privateState interface {
 	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
 	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
 }
 
-// operationKey is where private state holds the id of the operation under way.
+// operationKey is the name in private state for the id of the running operation.
 const operationKey = "operation"
 
-// remember keeps an operation's id in private state; "" forgets it.
+// remember stores an operation's id in private state; "" removes it.
 func remember(ctx context.Context, private privateState, operation string) diag.Diagnostics {
 	return keep(ctx, private, operationKey, operation)
 }
@@ -38,7 +38,7 @@ func keep(ctx context.Context, private privateState, key, text string) (diags di
 	}
 	value, err := json.Marshal(text)
 	if err != nil {
-		diags.AddError("Cannot keep "+key, err.Error())
+		diags.AddError("Cannot store "+key, err.Error())
 		return diags
 	}
 	return private.SetKey(ctx, key, value)
@@ -50,21 +50,21 @@ func kept(ctx context.Context, private privateState, key string) (text string, d
 		return "", diags
 	}
 	if err := json.Unmarshal(value, &text); err != nil {
-		diags.AddError("Cannot read what is kept of "+key, err.Error())
+		diags.AddError("Cannot read the stored "+key, err.Error())
 	}
 	return text, diags
 }
 
-// waiting is a wait for an operation: for what, and where its outcome goes.
+// waiting describes a wait for an operation: its purpose and the receiver of its outcome.
 type waiting struct {
 	what    string
-	fresh   bool // the resource is being created: an error would taint it
+	fresh   bool // the resource is being created, so an error would taint it
 	private privateState
 	to      *diag.Diagnostics
 }
 
-// await waits for an operation and forgets it once it is done. False means that it
-// is not, and that the reason is reported.
+// await waits for an operation and removes its id once it is done. It returns false and
+// reports the reason if the operation is not done.
 func (r *namespaceResource) await(ctx context.Context, cloud *client.Cloud, operation string, limit time.Duration, w waiting) bool {
 	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -75,9 +75,9 @@ func (r *namespaceResource) await(ctx context.Context, cloud *client.Cloud, oper
 		return true
 	case ctx.Err() != nil && w.fresh:
 		// An error would taint the namespace, and the next apply would replace it.
-		w.to.AddWarning("Interrupted: the namespace does not work yet", "Operation "+operation+" goes on without Terraform. The next apply waits for it.")
+		w.to.AddWarning("Interrupted: the namespace is not ready", "Operation "+operation+" continues without Terraform. The next apply waits for it.")
 	case ctx.Err() != nil:
-		w.to.AddError("Interrupted: cannot "+w.what, "Operation "+operation+" goes on without Terraform. The next apply waits for it.")
+		w.to.AddError("Interrupted: cannot "+w.what, "Operation "+operation+" continues without Terraform. The next apply waits for it.")
 	case op.Status == api.OperationFailed:
 		report(w.to, w.what, err, nil)
 	default:
@@ -90,8 +90,8 @@ func (r *namespaceResource) await(ctx context.Context, cloud *client.Cloud, oper
 	return false
 }
 
-// newIdempotencyKey is a key for one write, so that the client may repeat it when
-// it does not learn its outcome.
+// newIdempotencyKey makes the idempotency key of one write, so that the client may repeat
+// the write if it does not learn the outcome.
 func newIdempotencyKey() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails, see crypto/rand

@@ -383,7 +383,7 @@ func (p *peer) rotateKey(r *http.Request) (any, error) {
 	}
 	overlap, err := req.Overlap.Parse(0)
 	if err != nil || overlap > 168*time.Hour {
-		return nil, refuse("overlap", "is not within 168h")
+		return nil, refuse("overlap", "is more than 168h")
 	}
 	fresh := old
 	fresh.ID = req.ID

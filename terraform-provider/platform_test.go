@@ -319,11 +319,11 @@ func (p *platform) overtaken() {
 	_, err := p.c.PutBudget(p.t.Context(), "namespace", "default", api.BudgetRequest{DailyUSD: usd(p.t, "9"), DefaultReserveUSD: usd(p.t, "1")}, 0)
 	p.must(err)
 	p.Setenv("TF_VAR_daily_usd", "201")
-	says(p.t, p.ApplyFails(), "Cannot update budget namespace/default: PRECONDITION_FAILED", "changed after Terraform had read it")
+	says(p.t, p.ApplyFails(), "Cannot update budget namespace/default: PRECONDITION_FAILED", "changed it after Terraform had read it")
 	p.Setenv("TF_VAR_daily_usd", "200")
 	p.must(p.c.PauseQueue(p.t.Context(), "agents"))
 	p.Write("main.tf", replaced(p.t, "max_concurrency = 200", "max_concurrency = 201"))
-	says(p.t, p.ApplyFails(), "Cannot update queue agents: PRECONDITION_FAILED", "changed after Terraform had read it")
+	says(p.t, p.ApplyFails(), "Cannot update queue agents: PRECONDITION_FAILED", "changed it after Terraform had read it")
 	p.Setenv("TF_CLI_ARGS_apply", "")
 	p.Write("main.tf", examples.Platform)
 	p.applies("0 to add, 2 to change, 0 to destroy")
@@ -456,13 +456,13 @@ resource "corvo_alert_rule" "a" {
 func (p *platform) refuses() {
 	p.t.Helper()
 	p.Write("main.tf", head+refusedPlatform)
-	says(p.t, p.ApplyFails(), "rpm_limit value must be between 1 and 1000000000", "Not an amount of dollars from 0 to 1000000000", "1000000000.01 is not within", "169h is not within 1ms and 168h0m0s",
+	says(p.t, p.ApplyFails(), "rpm_limit value must be between 1 and 1000000000", "Not an amount of dollars from 0 to 1000000000", "1000000000.01 is not between", "169h is not between 1ms and 168h0m0s",
 		"Attribute model_provider 1 to 128 letters", "Attribute scope value must be one of", "Attribute secret_wo string length must be between 16 and 256",
 		`"tag_key" must be specified when "tag_value" is specified`, `"target" cannot be specified when "queue" is specified`,
-		`"rate_limit" must be specified when "rate_window" is specified`, "-1 is not within 0 and 1000000000", "between 1 and 1000, got: 0",
+		`"rate_limit" must be specified when "rate_window" is specified`, "-1 is not between 0 and 1000000000", "between 1 and 1000, got: 0",
 		"At least one of these attributes must be configured: [daily_usd,weekly_usd,monthly_usd,rolling_usd,per_job_usd]",
 		"At least one of these attributes must be configured: [queue,tag_key,cost_usd_gt,agent_iteration_gt]",
-		"of the kind https://host/path", "25h is not within 0s and 24h0m0s", "Attribute when value must be one of")
+		"of the kind https://host/path", "25h is not between 0s and 24h0m0s", "Attribute when value must be one of")
 	p.Write("main.tf", replaced(p.t, `["alert_fired", "alert_resolved"]`, `["sunrise"]`, `"Europe/Berlin"`, `"Europe/Nowhere"`, "corvo_budget.all.id", `"nothing"`))
 	says(p.t, p.ApplyFails(), "VALIDATION_ERROR", `"Europe/Nowhere"`, "sunrise", "timezone")
 	p.Write("main.tf", examples.Platform)

@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// priceModel is what the state has of a corvo_price.
+// priceModel is the model of a corvo_price in the state.
 type priceModel struct {
 	placed
 	ModelProvider   types.String `tfsdk:"model_provider"`
@@ -32,7 +32,7 @@ type priceModel struct {
 func newPrice() resource.Resource {
 	return &declared[priceModel, *priceModel, api.PriceRequest, api.Price]{
 		kind: "price", one: "price",
-		about:    "What a model's tokens cost. It goes before the prices that came with the server; those are not managed here.",
+		about:    "A price of a model's tokens. It overrides the built-in prices, which Terraform does not manage.",
 		settings: priceSettings,
 		attributes: attributes{
 			"provider": "model_provider", "model": "model", "over_input_tokens": "over_input_tokens",
@@ -58,22 +58,22 @@ func priceSettings() map[string]schema.Attribute {
 		"model_provider": schema.StringAttribute{
 			Optional:    true,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxUsageWord)},
-			Description: "Whose model it is. Default: whoever's.",
+			Description: "Provider of the model. Default: any.",
 		},
 		"model": schema.StringAttribute{
 			Required:    true,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxUsageWord)},
-			Description: "The model's name as workers report it; a trailing * stands for any ending.",
+			Description: "Name of the model in usage reports; a * at its end matches any ending.",
 		},
 		"over_input_tokens": schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(0),
 			Validators:  []validator.Int64{int64validator.AtLeast(0)},
-			Description: "It is the price of reports with more input than that, cached or not. Default: 0, of all.",
+			Description: "Input tokens, cached or not, above which the price applies. Default: 0.",
 		},
 		"input_usd_per_million":          dollars(true, "Dollars for a million input tokens."),
 		"output_usd_per_million":         dollars(true, "Dollars for a million output tokens."),
-		"cache_creation_usd_per_million": dollars(false, "Dollars for a million tokens written to the provider's cache. Default: as input."),
-		"cache_read_usd_per_million":     dollars(false, "Dollars for a million tokens read from the provider's cache. Default: as input."),
+		"cache_creation_usd_per_million": dollars(false, "Dollars for a million input tokens written to the provider's cache. Default: the input price."),
+		"cache_read_usd_per_million":     dollars(false, "Dollars for a million input tokens read from the provider's cache. Default: the input price."),
 	}
 }
 
@@ -98,8 +98,8 @@ func (m *priceModel) observe(_ context.Context, p api.Price, _ *diag.Diagnostics
 	m.CacheRead = observeCached(m.CacheRead, p.CacheReadUSDPerMillion, p.InputUSDPerMillion)
 }
 
-// observeCached is a price that is input's where nothing is said of it, and then stays
-// unsaid.
+// observeCached returns a price of cached tokens for the state. If the configuration omits
+// it and the server answers its default, the input price, the state has none.
 func observeCached(prior types.String, now, input api.USD) types.String {
 	if prior.IsNull() && now == input {
 		return prior

@@ -1,8 +1,8 @@
-// Package provider is the Terraform provider corvo/corvo: namespaces, API keys, and what
-// is declared in a namespace (queues, schedules, limits, prices, budgets, policies,
-// alerts) as Terraform resources, of a cloud or of a bare node. It is a client like any
-// other: of ours it imports only api and api/client. It holds no secret in state: those
-// are ephemeral or write-only.
+// Package provider is the Terraform provider corvo/corvo. Its resources are namespaces, API
+// keys and the declared resources of a namespace (queues, schedules, limits, prices,
+// budgets, policies, alerts), in the cloud or on a single node. It is a client like any
+// other: of this module it imports only api and api/client. No secret is in the state,
+// because secrets are ephemeral or write-only.
 package provider
 
 import (
@@ -17,11 +17,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 )
 
-// Address is where Terraform looks for the provider.
+// Address is the provider's address in the Terraform registry.
 const Address = "registry.terraform.io/corvo/corvo"
 
-// Serve answers Terraform until it hangs up. With debug the process is started by
-// a person, in a debugger, and prints how Terraform finds it.
+// Serve answers Terraform until Terraform closes the connection. With debug, a person has
+// started the process in a debugger, and Serve prints how Terraform finds it.
 func Serve(ctx context.Context, version string, debug bool) error {
 	return providerserver.Serve(ctx, func() provider.Provider { return New(version) }, providerserver.ServeOpts{
 		Address:         Address,
@@ -44,7 +44,7 @@ func (p *corvo) Metadata(_ context.Context, _ provider.MetadataRequest, resp *pr
 
 func (p *corvo) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		Description: "Namespaces and API keys of Corvo, and what is declared in a namespace: queues, schedules, limits, prices, budgets, policies, webhooks and alerts. With a cloud token it manages a cloud's organisation; with an API key, one namespace or a bare node.",
+		Description: "Manages Corvo: namespaces, API keys, queues, schedules, limits, prices, budgets, policies, webhooks and alerts. A cloud token gives access to an organisation, an API key to one namespace or a single node.",
 		Attributes: map[string]schema.Attribute{
 			"endpoint": schema.StringAttribute{
 				Optional:    true,
@@ -52,19 +52,19 @@ func (p *corvo) Schema(_ context.Context, _ provider.SchemaRequest, resp *provid
 			},
 			"api_key": schema.StringAttribute{
 				Optional: true, Sensitive: true,
-				Description: "API key of a namespace or of a bare node, for what is declared in it. Environment: CORVO_API_KEY.",
+				Description: "API key of a namespace or of a single node, for resources in it. Environment: CORVO_API_KEY.",
 			},
 			"cloud_token": schema.StringAttribute{
 				Optional: true, Sensitive: true,
-				Description: "Cloud token of the organisation, for namespaces, their keys and what is declared in them. Environment: CORVO_CLOUD_TOKEN.",
+				Description: "Cloud token of the organisation, for namespaces, their keys and resources in them. Environment: CORVO_CLOUD_TOKEN.",
 			},
 			"namespace": schema.StringAttribute{
 				Optional:    true,
-				Description: "Id or name of the namespace of resources that name none; it needs cloud_token. Environment: CORVO_NAMESPACE.",
+				Description: "Id or name of the default namespace of resources; needs cloud_token. Environment: CORVO_NAMESPACE.",
 			},
 			"organization": schema.StringAttribute{
 				Optional:    true,
-				Description: "Id or name of the organisation that namespaces are made in. Default: the only one the cloud token sees.",
+				Description: "Id or name of the organisation for new namespaces. Default: the cloud token's only organisation.",
 			},
 		},
 	}
@@ -78,8 +78,8 @@ type providerModel struct {
 	Organization types.String `tfsdk:"organization"`
 }
 
-// Configure judges nothing: a value may still be unknown when Terraform plans, and
-// what a resource does not need may be missing.
+// Configure validates nothing, because a value may be unknown during a plan and a resource
+// may not need a missing one.
 func (p *corvo) Configure(ctx context.Context, req provider.ConfigureRequest, resp *provider.ConfigureResponse) {
 	var m providerModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)

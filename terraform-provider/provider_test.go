@@ -1,7 +1,12 @@
 package provider_test
 
 import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-framework/providerserver"
@@ -10,6 +15,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 	provider "github.com/corvo/corvo/terraform-provider"
 )
+
+var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
 func newSecret(t *testing.T) client.Secret {
 	t.Helper()
@@ -59,6 +66,7 @@ func TestSchemas(t *testing.T) {
 		"corvo_namespace", "corvo_price", "corvo_queue", "corvo_role", "corvo_schedule", "corvo_webhook", "ephemeral corvo_api_key", "provider")
 	same(t, "sensitive", sensitive, "corvo_api_key.secret_wo", "corvo_webhook.secret_wo", "ephemeral corvo_api_key.secret", "provider.api_key", "provider.cloud_token")
 	same(t, "write-only", writeOnly, "corvo_api_key.secret_wo", "corvo_webhook.secret_wo")
+	checkDescriptions(t, schemas)
 }
 
 func same(t *testing.T, what string, got []string, want ...string) {
@@ -66,5 +74,39 @@ func same(t *testing.T, what string, got []string, want ...string) {
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// checkDescriptions compares the descriptions of all schemas with a golden file, so that a
+// change of a text that users read is a diff.
+func checkDescriptions(t *testing.T, schemas map[string]*tfprotov6.Schema) {
+	t.Helper()
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(schemas)) {
+		fmt.Fprintf(&b, "%s: %s\n", name, schemas[name].Block.Description)
+		describe(&b, "  ", schemas[name].Block.Attributes)
+	}
+	const path = "testdata/descriptions.golden"
+	if *rewrite {
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.String() != string(want) {
+		t.Errorf("the descriptions differ from %s; run this test with -rewrite and read the diff", path)
+	}
+}
+
+// describe lists attributes with their descriptions, nested ones below their parent.
+func describe(b *strings.Builder, indent string, attributes []*tfprotov6.SchemaAttribute) {
+	for _, a := range attributes {
+		fmt.Fprintf(b, "%s%s: %s\n", indent, a.Name, a.Description)
+		if a.NestedType != nil {
+			describe(b, indent+"  ", a.NestedType.Attributes)
+		}
 	}
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// queueResource is corvo_queue: the settings of a queue. A queue that exists is
-// taken over, since queues come into being by the first job.
+// queueResource is corvo_queue, the settings of a queue. It adopts an existing queue,
+// because the first job creates its queue.
 type queueResource struct{ configured }
 
 var (
@@ -53,7 +53,7 @@ type queueModel struct {
 
 var isQueueName = stringvalidator.All(stringvalidator.RegexMatches(regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`), "1 to 128 letters, digits, dots, underscores, colons and hyphens"), isReachable)
 
-// isReachable refuses the names that no path can have.
+// isReachable refuses names that a URL path cannot contain.
 var isReachable = stringvalidator.NoneOf(".", "..")
 
 var queueAttributes = attributes{
@@ -85,56 +85,56 @@ func (r *queueResource) Metadata(_ context.Context, req resource.MetadataRequest
 
 func (r *queueResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		Description: "A queue and its settings. One that exists already is taken over.",
+		Description: "A queue with its settings. An existing queue is adopted.",
 		Attributes: map[string]schema.Attribute{
 			"name": schema.StringAttribute{
 				Required:      true,
 				PlanModifiers: []planmodifier.String{stringplanmodifier.RequiresReplace()},
 				Validators:    []validator.String{isQueueName},
-				Description:   "Its name.",
+				Description:   "Name of the queue.",
 			},
 			"namespace": schema.StringAttribute{
 				Optional: true, Computed: true,
 				Validators:  []validator.String{stringvalidator.LengthAtLeast(1)},
-				Description: namespaceDescription + " Without either, the queue is that of the API key.",
+				Description: namespaceDescription + " Without both: the API key's namespace.",
 			},
 			"max_concurrency": schema.Int64Attribute{
 				Optional:    true,
 				Validators:  []validator.Int64{int64validator.Between(1, maxConcurrency)},
-				Description: "How many of its jobs run at once. Default: no limit.",
+				Description: "Limit on active jobs. Default: no limit.",
 			},
 			"paused": schema.BoolAttribute{
 				Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-				Description: "Whether fetches from it stop; jobs may still be added. Default: false.",
+				Description: "Whether fetches from the queue stop; enqueues go on. Default: false.",
 			},
 			"rate_limit": schema.Int64Attribute{
 				Optional:    true,
 				Validators:  []validator.Int64{int64validator.Between(1, maxRateLimit), int64validator.AlsoRequires(path.MatchRoot("rate_window_ms"))},
-				Description: "How many of its jobs are let go in any window of rate_window_ms. Default: no limit.",
+				Description: "Limit on jobs started in any rate_window_ms. Default: no limit.",
 			},
 			"rate_window_ms": schema.Int64Attribute{
 				Optional:    true,
 				Validators:  []validator.Int64{int64validator.Between(minRateWindow.Milliseconds(), maxRateWindow.Milliseconds()), int64validator.AlsoRequires(path.MatchRoot("rate_limit"))},
-				Description: "The window of rate_limit in milliseconds: 1 s to 24 h.",
+				Description: "Window of rate_limit in milliseconds: 1 s to 24 h.",
 			},
 			"max_length": schema.Int64Attribute{
 				Optional:    true,
 				Validators:  []validator.Int64{int64validator.Between(1, maxQueueLength)},
-				Description: "How many jobs may wait in it. Default: no limit.",
+				Description: "Limit on waiting jobs. Default: no limit.",
 			},
 			"on_full": schema.StringAttribute{
 				Optional: true, Computed: true, Default: stringdefault.StaticString(api.OnFullReject),
 				Validators:  []validator.String{stringvalidator.OneOf(api.OnFullReject, api.OnFullDropOldest)},
-				Description: "What becomes of a job too many: reject (default) refuses it, drop_oldest gives it the place of the oldest.",
+				Description: "Action above max_length: reject (default) refuses the new job, drop_oldest drops the oldest waiting job.",
 			},
 			"priority_ageing": schema.StringAttribute{
 				Optional: true, PlanModifiers: []planmodifier.String{alike(sameDuration)},
 				Validators:  []validator.String{isDurationWithin(time.Millisecond, maxAgeing)},
-				Description: `How long a job waits until it counts as one priority higher, such as "10m": at most 168h. Default: it never does.`,
+				Description: `Waiting time that raises a job by one priority, such as "10m": at most 168h. Default: never.`,
 			},
 			"model_provider": schema.StringAttribute{
 				Optional: true, Validators: []validator.String{isProviderName},
-				Description: "The provider of models whose limits its jobs count against that name none: the name of a corvo_model_provider. Default: none.",
+				Description: "Name of the corvo_model_provider of jobs that name none. Default: none.",
 			},
 			"retention": queueRetentionAttribute(),
 			"defaults":  queueDefaultsAttribute(),
@@ -142,7 +142,7 @@ func (r *queueResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 	}
 }
 
-// observe takes over what can change.
+// observe copies the server's settings into the model.
 func (m *queueModel) observe(q api.Queue) {
 	m.Paused = types.BoolValue(q.Paused)
 	m.MaxConcurrency = limit(q.MaxConcurrency)
@@ -155,7 +155,7 @@ func (m *queueModel) observe(q api.Queue) {
 	m.Defaults = m.Defaults.observe(q.Defaults)
 }
 
-// limit is a limit as the state has it: one of 0 is none.
+// limit converts a limit for the state: 0 becomes null, because it means no limit.
 func limit[N int | int64](n *N) types.Int64 {
 	if n == nil || *n == 0 {
 		return types.Int64Null()
@@ -178,8 +178,8 @@ func (m *queueModel) request() api.PutQueueRequest {
 	}
 }
 
-// put sets all of a queue's settings, if they are at a version still; 0 = any. It is
-// where they are then.
+// put replaces a queue's settings if they still have a version; 0 = any version. It returns
+// their new version.
 func (r *queueResource) put(ctx context.Context, m queueModel, version int64) (int64, error) {
 	ctx, cancel := finish(ctx)
 	defer cancel()
@@ -196,11 +196,11 @@ func (r *queueResource) put(ctx context.Context, m queueModel, version int64) (i
 	return q.Version, err
 }
 
-// versionKey is where the private state has the version of the settings that the state
-// has. It is no attribute: it would differ in every plan, and say nothing to people.
+// versionKey is the name in private state for the version of the settings in the state. The
+// version is not an attribute, because it would differ in every plan and tell users nothing.
 const versionKey = "version"
 
-// private is what the framework has of a private state.
+// private is the framework's private state of a resource.
 type private interface {
 	GetKey(ctx context.Context, key string) ([]byte, diag.Diagnostics)
 	SetKey(ctx context.Context, key string, value []byte) diag.Diagnostics
@@ -210,7 +210,7 @@ func setVersion(ctx context.Context, p private, version int64) diag.Diagnostics 
 	return p.SetKey(ctx, versionKey, strconv.AppendInt(nil, version, 10))
 }
 
-// versionOf is the version that setVersion has set; 0 = none, in a state that is older.
+// versionOf returns the version that setVersion stored, or 0 for an older state without one.
 func versionOf(ctx context.Context, p private, to *diag.Diagnostics) int64 {
 	text, diags := p.GetKey(ctx, versionKey)
 	to.Append(diags...)
@@ -302,8 +302,8 @@ func (r *queueResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 	}
 }
 
-// remove deletes a queue whose jobs have settled. The server would delete others
-// with it, and a resource that leaves a configuration is no word about them.
+// remove deletes a queue if all its jobs have settled. The server would delete other jobs
+// too, and removing a resource from a configuration is not a decision about jobs.
 func (r *queueResource) remove(ctx context.Context, m queueModel) error {
 	c, err := r.session.dataPlane(ctx, m.Namespace.ValueString())
 	if err != nil {

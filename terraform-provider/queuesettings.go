@@ -23,12 +23,12 @@ func queueRetentionAttribute() schema.Attribute {
 		return schema.StringAttribute{
 			Optional: true, PlanModifiers: []planmodifier.String{alike(sameRetention)},
 			Validators:  []validator.String{isRetention},
-			Description: `How long ` + which + ` jobs are kept: a duration like "24h", or "forever". Default: the namespace's.`,
+			Description: `Retention of ` + which + ` jobs: a duration like "24h", or "forever". Default: the namespace's.`,
 		}
 	}
 	return schema.SingleNestedAttribute{
 		Optional:    true,
-		Description: "How long settled jobs are kept. Default: the namespace's.",
+		Description: "Retention of settled jobs. Default: the namespace's.",
 		Attributes: map[string]schema.Attribute{
 			"completed": kept("completed"),
 			"dead":      kept("dead"),
@@ -37,8 +37,8 @@ func queueRetentionAttribute() schema.Attribute {
 	}
 }
 
-// observe is what the state should have for what the server says. An object without
-// values means what none means, so that it stays where it is.
+// observe converts the server's values for the state. An object without values means the
+// same as no object, so the state keeps it.
 func (m *queueRetentionModel) observe(r *api.QueueRetention) *queueRetentionModel {
 	if r == nil && m == nil {
 		return nil
@@ -80,7 +80,7 @@ type queueDefaultsModel struct {
 	ExpireAfter        types.String `tfsdk:"expire_after"`
 }
 
-// aPriority wants the word of a priority.
+// aPriority accepts the name of a priority.
 var aPriority = stringvalidator.OneOf(string(api.Critical), string(api.High), string(api.Normal))
 
 func queueDefaultsAttribute() schema.Attribute {
@@ -88,41 +88,41 @@ func queueDefaultsAttribute() schema.Attribute {
 	delay := []validator.String{isDurationWithin(0, maxRetryDelay)}
 	return schema.SingleNestedAttribute{
 		Optional:    true,
-		Description: "What jobs get that say nothing themselves. What is left out is the namespace's default.",
+		Description: "Defaults of the queue's jobs. Omitted attributes take the namespace's defaults.",
 		Attributes: map[string]schema.Attribute{
 			"priority": schema.StringAttribute{
 				Optional: true, Validators: []validator.String{aPriority},
-				Description: "critical, high or normal.",
+				Description: "Priority: critical, high or normal.",
 			},
 			"max_retries": schema.Int64Attribute{
 				Optional: true, Validators: []validator.Int64{int64validator.Between(1, maxAttempts)},
-				Description: "The most attempts, the first included: 1 to 1000.",
+				Description: "Limit on attempts, including the first: 1 to 1000.",
 			},
 			"retry_backoff": schema.StringAttribute{
 				Optional: true, Validators: []validator.String{stringvalidator.OneOf("none", "fixed", "linear", "exponential")},
-				Description: "How the wait grows from attempt to attempt: none, fixed, linear or exponential.",
+				Description: "Growth of the retry delay: none, fixed, linear or exponential.",
 			},
 			"retry_base_delay": schema.StringAttribute{
 				Optional: true, PlanModifiers: lasting, Validators: delay,
-				Description: `The wait after the first attempt, such as "5s".`,
+				Description: `Delay before the first retry, such as "5s".`,
 			},
 			"retry_max_delay": schema.StringAttribute{
 				Optional: true, PlanModifiers: lasting, Validators: delay,
-				Description: `The longest wait between attempts, such as "10m"; not shorter than retry_base_delay.`,
+				Description: `Longest delay before a retry, such as "10m"; not shorter than retry_base_delay.`,
 			},
 			"retry_jitter_percent": schema.Int64Attribute{
 				Optional: true, Validators: []validator.Int64{int64validator.Between(0, maxJitterPercent)},
-				Description: "How much of a wait is random: 0 to 100.",
+				Description: "Random share of a retry delay in percent: 0 to 100.",
 			},
 			"expire_after": schema.StringAttribute{
 				Optional: true, PlanModifiers: lasting, Validators: []validator.String{isDurationWithin(minExpireAfter, maxExpireAfter)},
-				Description: `How long a job may take in all, waiting and running: when it is over the job is dead. Such as "1h".`,
+				Description: `Lifetime of a job, waiting and running, after which it is dead, such as "1h".`,
 			},
 		},
 	}
 }
 
-// observe is as that of queueRetentionModel.
+// observe converts the server's values like queueRetentionModel.observe.
 func (m *queueDefaultsModel) observe(d *api.QueueDefaults) *queueDefaultsModel {
 	if d == nil && m == nil {
 		return nil
@@ -161,8 +161,7 @@ func (m *queueDefaultsModel) request() *api.QueueDefaults {
 	}
 }
 
-// givenDuration is a duration that was written down, "0s" included; nil for one that
-// was not.
+// givenDuration returns a configured duration, which may be "0s", or nil for an omitted one.
 func givenDuration(text types.String) *api.Duration {
 	if text.IsNull() {
 		return nil
@@ -178,7 +177,7 @@ func durationText(d *api.Duration) string {
 	return string(*d)
 }
 
-// textOf is a text the server answers, null where it is none.
+// textOf converts a text of the server for the state; nil becomes null.
 func textOf(text string) types.String {
 	if text == "" {
 		return types.StringNull()
@@ -186,7 +185,7 @@ func textOf(text string) types.String {
 	return types.StringValue(text)
 }
 
-// numberOf is a number the server answers, null where it is none.
+// numberOf converts a number of the server for the state; nil becomes null.
 func numberOf(n *int) types.Int64 {
 	if n == nil {
 		return types.Int64Null()

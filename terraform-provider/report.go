@@ -20,8 +20,7 @@ var (
 
 func gone(err error) bool { return errors.Is(err, errNotFound) }
 
-// attributes say which attribute a field of a request comes from: "name", or
-// "object.name".
+// attributes maps a field of a request to its attribute: "name" or "object.name".
 type attributes map[string]string
 
 func attributePath(name string) path.Path {
@@ -32,12 +31,12 @@ func attributePath(name string) path.Path {
 	return path.Root(outer).AtName(inner)
 }
 
-// index is the part of a field's path that says which of several.
+// index matches the index of a list element in a field's path.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// report makes diagnostics of an error: one at each attribute that the server
-// refused, else one with the error's code and message. What says what was tried,
-// such as "create namespace mail".
+// report turns an error into diagnostics: one for each attribute that the server refused,
+// else one with the error's code and message. what names the failed action, such as
+// "create namespace mail".
 func report(to *diag.Diagnostics, what string, err error, names attributes) {
 	var c *configError
 	if errors.As(err, &c) {
@@ -72,7 +71,7 @@ func refused(e *api.Error) (fields []api.FieldError) {
 	return fields
 }
 
-// reportOvertaken reports an update that another change came before.
+// reportOvertaken reports an update that another client's change preceded.
 func reportOvertaken(to *diag.Diagnostics, what string, err error) {
-	to.AddError("Cannot "+what+": "+string(api.PreconditionFailed), "It was changed after Terraform had read it ("+err.Error()+"). Plan again, to see the change, and apply that.")
+	to.AddError("Cannot "+what+": "+string(api.PreconditionFailed), "Another client changed it after Terraform had read it ("+err.Error()+"). Run terraform plan to see the change, then apply.")
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// roleModel is what the state has of a corvo_role.
+// roleModel is the model of a corvo_role in the state.
 type roleModel struct {
 	placed
 	Name        types.String `tfsdk:"name"`
@@ -29,7 +29,7 @@ type roleModel struct {
 func newRole() resource.Resource {
 	return &declared[roleModel, *roleModel, api.RoleRequest, api.Role]{
 		kind: "role", one: "role", idOf: []string{"name"},
-		about:      "A custom role of a namespace: permissions that API keys are given by its name. A change of it is one of all its keys.",
+		about:      "A custom role of a namespace: a named set of permissions for API keys. A change applies to all keys with the role.",
 		settings:   roleSettings,
 		attributes: attributes{"name": "name", "permissions": "permissions"},
 		create:     createRole,
@@ -85,12 +85,12 @@ func roleSettings() map[string]schema.Attribute {
 				stringvalidator.RegexMatches(regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9._-]{1,%d}$`, maxRoleName)), "1 to 64 letters, digits, dots, underscores and hyphens"),
 				stringvalidator.NoneOf(builtInRoles...), isReachable,
 			},
-			Description: "Its name, by which keys have it: none of a built-in role. A role that a key has is not deleted.",
+			Description: "Name of the role, to which keys refer; not the name of a built-in role. A role that a key uses cannot be deleted.",
 		},
 		"permissions": schema.SetAttribute{
 			ElementType: types.StringType, Required: true,
 			Validators:  []validator.Set{setvalidator.SizeAtLeast(1), setvalidator.ValueStringsAre(stringvalidator.OneOf(rolePermissions...))},
-			Description: "What it grants, such as job.read: nothing that the provider's key may not do itself.",
+			Description: "Permissions of the role, such as job.read. The provider's key must have all of them.",
 		},
 	}
 }

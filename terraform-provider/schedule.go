@@ -13,8 +13,9 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// scheduleResource is corvo_schedule: a job that is made again and again. An update
-// insists on the version that was read, so that it undoes no change it has not seen.
+// scheduleResource is corvo_schedule, which creates jobs at set times. An update sends the
+// version that Terraform read, so that it does not undo a change that Terraform has not
+// seen.
 type scheduleResource struct{ configured }
 
 var (
@@ -70,7 +71,8 @@ func (m *scheduleModel) request(ctx context.Context, to *diag.Diagnostics) api.S
 	return req
 }
 
-// observe takes over what the server says, in the words the model has for it.
+// observe copies the server's values into the model. It keeps the model's spelling of an
+// equal value.
 func (m *scheduleModel) observe(ctx context.Context, s api.Schedule, to *diag.Diagnostics) {
 	m.ID = types.StringValue(s.ID)
 	m.Name = types.StringValue(s.Name)
@@ -90,8 +92,8 @@ func (m *scheduleModel) observe(ctx context.Context, s api.Schedule, to *diag.Di
 	m.Version = types.Int64Value(s.Version)
 }
 
-// observeStrings is an object of strings as the state should have it: without any,
-// null or empty as before.
+// observeStrings converts an object of strings for the state. An empty object stays null or
+// empty, as in the state before.
 func observeStrings(ctx context.Context, prior types.Map, now api.Strings, to *diag.Diagnostics) types.Map {
 	if len(now) == 0 && prior.IsNull() {
 		return types.MapNull(types.StringType)
@@ -119,8 +121,8 @@ func (r *scheduleResource) Create(ctx context.Context, req resource.CreateReques
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// write makes a write whose outcome is learned: it is repeated under one key until it
-// is, and an interrupt of Terraform does not break it off.
+// write does a write until its outcome is known. It repeats the request with one
+// idempotency key, and an interrupt of Terraform does not cancel it.
 func (r *scheduleResource) write(ctx context.Context, m scheduleModel, do func(context.Context, *client.Client) (api.Schedule, error)) (api.Schedule, error) {
 	ctx, cancel := finish(ctx)
 	defer cancel()
@@ -154,8 +156,9 @@ func (r *scheduleResource) Read(ctx context.Context, req resource.ReadRequest, r
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// ModifyPlan plans the namespace, and what a write changes by itself: where nothing
-// else changes there is none, and what the framework took for one was other words.
+// ModifyPlan plans the namespace and the attributes that every write changes. If no other
+// attribute changes, it plans no write, because the framework mistook another spelling for
+// a change.
 func (r *scheduleResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if r.session == nil || req.Plan.Raw.IsNull() {
 		return
@@ -203,7 +206,7 @@ func (r *scheduleResource) Update(ctx context.Context, req resource.UpdateReques
 	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
-// Delete insists on no version: whatever became of the schedule, it is to go.
+// Delete sends no version, because the schedule must go whatever changed in it.
 func (r *scheduleResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
 	var m scheduleModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &m)...)

@@ -20,8 +20,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// What the API takes for what a schedule does not say. The provider sends it, so
-// that a plan shows it and a change behind Terraform's back is one.
+// The API's defaults of a schedule. The provider sends them, so that a plan shows them and
+// detects changes made outside Terraform.
 const (
 	defaultTimezone    = "UTC"
 	defaultPayload     = "{}"
@@ -50,9 +50,9 @@ var (
 		n := len(strings.Fields(text))
 		switch {
 		case len(text) > maxCronText:
-			return fmt.Errorf("it has %d bytes, and at most %d are allowed", len(text), maxCronText)
+			return fmt.Errorf("it has %d bytes; at most %d are allowed", len(text), maxCronText)
 		case strings.HasPrefix(strings.TrimSpace(text), "@"), n == 5, n == 6:
-			return nil // the rest is for the server to judge
+			return nil // the server checks the rest
 		}
 		return fmt.Errorf("it has %d fields, not 5 (minute, hour, day of month, month, day of week) or 6 with the second first", n)
 	}}
@@ -70,23 +70,23 @@ func scheduleSchema() schema.Schema {
 	all["id"] = schema.StringAttribute{
 		Computed:      true,
 		PlanModifiers: []planmodifier.String{stringplanmodifier.UseStateForUnknown()},
-		Description:   "Its id.",
+		Description:   "Id of the schedule.",
 	}
 	all["namespace"] = schema.StringAttribute{
 		Optional: true, Computed: true,
 		Validators:  []validator.String{stringvalidator.LengthAtLeast(1)},
-		Description: namespaceDescription + " Without either, the schedule is in that of the API key.",
+		Description: namespaceDescription + " Without both: the API key's namespace.",
 	}
 	all["next_run"] = schema.StringAttribute{
 		Computed:    true,
-		Description: "When it runs next; null while it is paused. It changes by itself, and is as Terraform has read it last.",
+		Description: "Time of the next run, as of Terraform's last read; null while the schedule is paused.",
 	}
 	all["version"] = schema.Int64Attribute{
 		Computed:    true,
-		Description: "Its version, which every change raises: an update is refused where another came between.",
+		Description: "Version of the schedule, which every change increases. An update is refused if another change came between.",
 	}
 	return schema.Schema{
-		Description: "A schedule: a job that is made whenever its cron expression says. Everything but the namespace changes in place.",
+		Description: "A schedule, which creates a job at the times of a cron expression. All attributes except the namespace change in place.",
 		Attributes:  all,
 	}
 }
@@ -97,64 +97,64 @@ func scheduleSettings() map[string]schema.Attribute {
 		Validators: []validator.Map{mapvalidator.NoNullValues()},
 	}
 	tags, headers := strings, strings
-	tags.Description, headers.Description = "Tags of its jobs. Default: none.", "Headers of its jobs. Default: none."
+	tags.Description, headers.Description = "Tags of the jobs. Default: none.", "Headers of the jobs. Default: none."
 	return map[string]schema.Attribute{
 		"name": schema.StringAttribute{
 			Required:    true,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxScheduleName)},
-			Description: "Its name, unique in the namespace.",
+			Description: "Name of the schedule, unique in the namespace.",
 		},
 		"queue": schema.StringAttribute{
 			Required:    true,
 			Validators:  []validator.String{isQueueName},
-			Description: "The queue of its jobs. It need not exist.",
+			Description: "Queue of the jobs, which need not exist.",
 		},
 		"cron": schema.StringAttribute{
 			Required:      true,
 			PlanModifiers: []planmodifier.String{alike(sameCron)},
 			Validators:    []validator.String{isCron},
-			Description:   "When it runs: five fields (minute, hour, day of month, month, day of week), six with the second first, or @hourly, @daily and their like. Blanks and case do not matter.",
+			Description:   "Times of the runs: five fields (minute, hour, day of month, month, day of week), six with the second first, or @hourly, @daily, ... Blanks and case do not matter.",
 		},
 		"timezone": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultTimezone),
 			Validators:  []validator.String{stringvalidator.LengthAtLeast(1)},
-			Description: "The time zone of cron, by its name in the IANA database, such as Europe/Berlin. Default: UTC.",
+			Description: "Time zone of cron, by its IANA name, such as Europe/Berlin. Default: UTC.",
 		},
 		"payload": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultPayload),
 			PlanModifiers: []planmodifier.String{alike(sameJSON)},
 			Validators:    []validator.String{isPayload},
-			Description:   "The payload of its jobs as JSON, such as jsonencode({ kind = \"daily\" }). The order of names does not matter. It is in the state: put no secret into it. Default: {}.",
+			Description:   "Payload of the jobs as JSON, such as jsonencode({ kind = \"daily\" }). The order of names does not matter. The state contains it, so put no secret into it. Default: {}.",
 		},
 		"unique_key": schema.StringAttribute{
 			Optional:    true,
 			Validators:  []validator.String{stringvalidator.LengthBetween(1, maxUniqueKey)},
-			Description: "Unique key of its jobs: one is made only when the one before has ended. Default: none.",
+			Description: "Unique key of the jobs: a run creates a job only if the one before has settled. Default: none.",
 		},
 		"max_retries": schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(defaultMaxAttempts),
 			Validators:  []validator.Int64{int64validator.Between(1, maxAttempts)},
-			Description: "The most attempts of its jobs, the first included: 1 to 1000. Default: 3.",
+			Description: "Limit on attempts of a job, including the first: 1 to 1000. Default: 3.",
 		},
 		"priority": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(string(api.Normal)),
 			Validators:  []validator.String{aPriority},
-			Description: "The priority of its jobs: critical, high or normal (default).",
+			Description: "Priority of the jobs: critical, high or normal (default).",
 		},
 		"missed": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(api.MissedOnce),
 			Validators:  []validator.String{stringvalidator.OneOf(api.MissedSkip, api.MissedOnce, api.MissedAll)},
-			Description: "What becomes of runs that nobody was there for: skip, once (default; one job for all of them) or all.",
+			Description: "Handling of runs missed during downtime: skip, once (default; one job for all of them) or all.",
 		},
 		"jitter": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(noJitter),
 			PlanModifiers: []planmodifier.String{alike(sameDuration)},
 			Validators:    []validator.String{isDurationWithin(0, maxScheduleJitter)},
-			Description:   "The most a run is put off, so that schedules of one time do not all begin at once: at most 1h. Default: 0s.",
+			Description:   "Longest random delay of a run, so that schedules of one time do not start together: at most 1h. Default: 0s.",
 		},
 		"paused": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(false),
-			Description: "Whether it makes no jobs. Default: false.",
+			Description: "Whether the schedule is paused. Default: false.",
 		},
 		"tags":    tags,
 		"headers": headers,

@@ -14,23 +14,23 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// session is what the provider was configured with, for all resources of a run.
+// session holds the provider's configuration for all resources of a run.
 type session struct {
 	endpoint, apiKey, cloudToken, namespace, organization setting
 
 	http *http.Client // shared by all clients, with its connections
 
-	mu         sync.Mutex // guards what follows; held over the request that finds it
-	org        string     // "" until asked for
+	mu         sync.Mutex // guards the fields below; held during the request that fills them
+	org        string     // "" until it is looked up
 	namespaces map[string]api.Namespace
 }
 
 // setting is one of the provider's attributes.
 type setting struct {
-	name        string // the attribute's
-	environment string // the variable that stands in for it; "" = none
+	name        string // name of the attribute
+	environment string // environment variable with a default; "" = none
 	value       string // "" = missing
-	unknown     bool   // it comes from something that is not made yet
+	unknown     bool   // the value depends on a resource that does not exist yet
 }
 
 func newSetting(name, environment string, v types.String) setting {
@@ -43,11 +43,11 @@ func newSetting(name, environment string, v types.String) setting {
 
 func (s setting) set() bool { return s.value != "" || s.unknown }
 
-// need is the setting's value, or an error that says how to give it one.
+// need returns the setting's value, or an error that says how to set it.
 func (s setting) need(why string) (string, error) {
 	switch {
 	case s.unknown:
-		return "", &configError{"the provider's " + s.name + " is not known yet", why + " " + s.name + " comes from something that is not made yet: apply that first, with -target, or give " + s.name + " a value that is known when Terraform plans."}
+		return "", &configError{"the provider's " + s.name + " is not known yet", why + " " + s.name + " depends on a resource that does not exist yet: apply that resource first, with -target, or give " + s.name + " a value that is known when Terraform plans."}
 	case s.value == "" && s.environment == "":
 		return "", &configError{"the provider has no " + s.name, why + " Set " + s.name + " in the provider's configuration."}
 	case s.value == "":
@@ -56,7 +56,7 @@ func (s setting) need(why string) (string, error) {
 	return s.value, nil
 }
 
-// configError is a fault of the provider's configuration that a resource met.
+// configError is a fault of the provider's configuration that a resource found.
 type configError struct{ summary, detail string }
 
 func (e *configError) Error() string { return e.summary + ": " + e.detail }
@@ -76,7 +76,8 @@ func newSession(m providerModel) *session {
 // configured is embedded in resources that need the session.
 type configured struct{ session *session }
 
-// Configure is called without data before the provider is configured.
+// Configure stores the session. Terraform calls it without data before the provider is
+// configured.
 func (c *configured) Configure(_ context.Context, req resource.ConfigureRequest, _ *resource.ConfigureResponse) {
 	c.session, _ = req.ProviderData.(*session)
 }
@@ -86,7 +87,7 @@ const (
 	whyCloud    = "Namespaces and their API keys are resources of a cloud, and so is what names a namespace; a bare node has one namespace and keys of its own (corvo keys)."
 )
 
-// cloud is a client of the control plane.
+// cloud makes a client of the control plane.
 func (s *session) cloud() (*client.Cloud, error) {
 	token, err := s.cloudToken.need(whyCloud)
 	if err != nil {
@@ -103,7 +104,7 @@ func (s *session) cloud() (*client.Cloud, error) {
 	return c, nil
 }
 
-// organisation is the one namespaces are made in.
+// organisation returns the organisation for new namespaces.
 func (s *session) organisation(ctx context.Context, cloud *client.Cloud) (string, error) {
 	if s.organization.set() {
 		return s.organization.need("Namespaces are made in an organisation.")
@@ -118,14 +119,14 @@ func (s *session) organisation(ctx context.Context, cloud *client.Cloud) (string
 		return "", err
 	}
 	if len(orgs) != 1 {
-		return "", &configError{"the provider has no organization", fmt.Sprintf("The cloud token sees %d organisations, so it does not say which one is meant. Set organization in the provider's configuration.", len(orgs))}
+		return "", &configError{"the provider has no organization", fmt.Sprintf("The cloud token sees %d organisations. Set organization in the provider's configuration.", len(orgs))}
 	}
 	s.org = orgs[0].ID
 	return s.org, nil
 }
 
-// findNamespace finds a namespace by id or name. One that is being deleted is
-// NOT_FOUND.
+// findNamespace finds a namespace by id or name. For a namespace that is being deleted it
+// returns NOT_FOUND.
 func (s *session) findNamespace(ctx context.Context, idOrName string) (api.Namespace, error) {
 	cloud, err := s.cloud()
 	if err != nil {
@@ -147,7 +148,7 @@ func (s *session) findNamespace(ctx context.Context, idOrName string) (api.Names
 	return ns, nil
 }
 
-// forgetNamespace is called after a namespace has changed.
+// forgetNamespace drops a namespace from the cache after a change.
 func (s *session) forgetNamespace(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +159,8 @@ func (s *session) forgetNamespace(id string) {
 	}
 }
 
-// dataPlane is a client of a namespace's data plane, or with "" of the one the API
-// key opens.
+// dataPlane makes a client of a namespace's data plane; "" stands for the API key's
+// namespace.
 func (s *session) dataPlane(ctx context.Context, namespace string) (*client.Client, error) {
 	if namespace != "" {
 		ns, err := s.findNamespace(ctx, namespace)
@@ -181,9 +182,9 @@ func (s *session) dataPlane(ctx context.Context, namespace string) (*client.Clie
 		return nil, err
 	}
 	if s.cloudToken.set() && !s.apiKey.set() {
-		return nil, &configError{"no namespace is named", "A cloud token opens every namespace of its organisation. Set namespace in the resource or in the provider's configuration, or CORVO_NAMESPACE in the environment."}
+		return nil, &configError{"no namespace is named", "A cloud token gives access to every namespace of its organisation. Set namespace in the resource or in the provider's configuration, or CORVO_NAMESPACE in the environment."}
 	}
-	// Without any key: a node that is open will answer, another says what it wants.
+	// Without a key, an open node answers, and another node says which credential it needs.
 	c, err := client.New(endpoint, s.apiKey.value, client.WithHTTPClient(s.http))
 	if err != nil {
 		return nil, &configError{"the provider's endpoint is not usable", err.Error()}
@@ -191,8 +192,8 @@ func (s *session) dataPlane(ctx context.Context, namespace string) (*client.Clie
 	return c, nil
 }
 
-// defaultNamespace is the namespace of resources that name none: null where the
-// API key decides.
+// defaultNamespace returns the namespace of resources that name none, or null if the API
+// key decides.
 func (s *session) defaultNamespace() (types.String, error) {
 	switch {
 	case s.namespace.unknown:
@@ -200,13 +201,13 @@ func (s *session) defaultNamespace() (types.String, error) {
 	case s.namespace.value == "":
 		return types.StringNull(), nil
 	case !s.cloudToken.set():
-		return types.StringNull(), &configError{"the provider's namespace needs cloud_token", "An API key opens one namespace, which may be another than " + s.namespace.value + ". Remove namespace (or CORVO_NAMESPACE from the environment), or set cloud_token (or CORVO_CLOUD_TOKEN)."}
+		return types.StringNull(), &configError{"the provider's namespace needs cloud_token", "An API key gives access to one namespace, which may differ from " + s.namespace.value + ". Remove namespace (or CORVO_NAMESPACE from the environment), or set cloud_token (or CORVO_CLOUD_TOKEN)."}
 	}
 	return types.StringValue(s.namespace.value), nil
 }
 
-// sameNamespace says whether two ids or names mean one namespace. Where that
-// cannot be found out, they do not.
+// sameNamespace reports whether two ids or names mean one namespace. It returns false if
+// the lookup fails.
 func (s *session) sameNamespace(ctx context.Context, a, b string) bool {
 	if a == b {
 		return true
@@ -222,11 +223,11 @@ func (s *session) sameNamespace(ctx context.Context, a, b string) bool {
 	return err == nil && nsA.ID == nsB.ID
 }
 
-// writeLimit is how long a write may take that is not broken off.
+// writeLimit bounds a write that an interrupt does not cancel.
 const writeLimit = 2 * client.DefaultTimeout
 
-// finish is a context for a write whose outcome must be learned: an interrupt of
-// Terraform does not break it off, so that nothing is made that no state knows of.
+// finish makes the context of a write whose outcome must be known. An interrupt of
+// Terraform does not cancel it, so that no resource exists without a state.
 func finish(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), writeLimit)
 }

@@ -82,7 +82,7 @@ func queueSettings(t *testing.T, p *peer, tool *tftest.Tool) {
 		t.Helper()
 		d.Setenv("TF_CLI_ARGS_apply", "-refresh=false")
 		p.look(func() { q := p.node.queues["images"]; q.Paused = true; q.Version++ })
-		says(t, d.ApplyFails(), "Cannot update queue images: PRECONDITION_FAILED", "changed after Terraform had read it", "Plan again")
+		says(t, d.ApplyFails(), "Cannot update queue images: PRECONDITION_FAILED", "changed it after Terraform had read it", "Run terraform plan")
 		p.look(func() {
 			if q := p.node.queues["images"]; !q.Paused {
 				t.Errorf("what was not seen was undone: %+v", q)
@@ -158,7 +158,7 @@ func scheduleLife(t *testing.T, p *peer, tool *tftest.Tool) {
 	d.Setenv("TF_CLI_ARGS_apply", "-refresh=false")
 	p.look(func() { p.onlySchedule(t).Version++ })
 	d.Write("main.tf", head+strings.Replace(rest, "other", "third", 1))
-	says(t, d.ApplyFails(), "Cannot update schedule report: PRECONDITION_FAILED", "changed after Terraform had read it", "version 4, not 3")
+	says(t, d.ApplyFails(), "Cannot update schedule report: PRECONDITION_FAILED", "changed it after Terraform had read it", "version 4, not 3")
 	d.Setenv("TF_CLI_ARGS_apply", "")
 
 	p.look(func() { clear(p.node.schedules) })
@@ -198,12 +198,12 @@ resource "corvo_queue" "q" {
   retention       = { completed = "87601h" }
   defaults        = { expire_after = "1ns", retry_max_delay = "8761h", max_retries = 1001, retry_jitter_percent = 101 }
 }`)
-	says(t, d.ApplyFails(), "it has 4 fields, not 5", "it is null, which means no payload", "61m is not within 0s and 1h0m0s",
+	says(t, d.ApplyFails(), "it has 4 fields, not 5", "it is null, which means no payload", "61m is not between 0s and 1h0m0s",
 		"Attribute name string length", "Attribute queue 1 to 128 letters", "max_retries value must be between 1 and 1000, got: 0",
 		"Attribute priority value must be one of", "Attribute missed value must be one of", "Null Map Value",
 		"max_concurrency value must be between 1 and 1000000", `"rate_window_ms" must be specified when "rate_limit" is specified`,
-		"max_length value must be between 1 and", "on_full value must be one of", "87601h is not within 1ms and 87600h0m0s",
-		"1ns is not within 1ms", "8761h is not within", "got: 1001", "got: 101")
+		"max_length value must be between 1 and", "on_full value must be one of", "87601h is not between 1ms and 87600h0m0s",
+		"1ns is not between 1ms", "8761h is not between", "got: 1001", "got: 101")
 	d.Write("main.tf", head+`resource "corvo_schedule" "daily" {
   name  = "report"
   queue = "third"

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// checked is a validator that asks a function what is wrong with a text.
+// checked is a validator that calls a function to find the fault of a text.
 type checked struct {
 	want  string
 	check func(string) error
@@ -56,12 +56,12 @@ var (
 	}}
 )
 
-// isDurationWithin wants a duration of whole milliseconds in the bounds.
+// isDurationWithin accepts a duration of whole milliseconds within the bounds.
 func isDurationWithin(least, most time.Duration) checked {
 	return checked{fmt.Sprintf("a duration from %s to %s", least, most), func(text string) error { return checkDuration(text, least, most) }}
 }
 
-// isRetention wants how long something is kept.
+// isRetention accepts a retention.
 var isRetention = checked{`a duration like "24h", or "forever"`, func(text string) error {
 	if text == api.Forever {
 		return nil
@@ -78,51 +78,51 @@ func checkDuration(text string, least, most time.Duration) error {
 	case err != nil:
 		return err
 	case d < least || d > most:
-		return fmt.Errorf("%s is not within %s and %s", text, least, most)
+		return fmt.Errorf("%s is not between %s and %s", text, least, most)
 	case d%time.Millisecond != 0:
-		return fmt.Errorf("%s is not in whole milliseconds", text)
+		return fmt.Errorf("%s is not a whole number of milliseconds", text)
 	}
 	return nil
 }
 
-// sameDuration says whether two texts are one duration: "60m" is "1h".
+// sameDuration reports whether two texts are one duration: "60m" is "1h".
 func sameDuration(a, b string) bool {
 	x, errX := api.Duration(a).Parse(0)
 	y, errY := api.Duration(b).Parse(0)
 	return errX == nil && errY == nil && x == y
 }
 
-// sameTime says whether two texts are one instant, in whatever zone.
+// sameTime reports whether two texts are one instant, in any time zones.
 func sameTime(a, b string) bool {
 	x, okX, errX := api.Time(a).Parse()
 	y, okY, errY := api.Time(b).Parse()
 	return errX == nil && errY == nil && okX == okY && x.Equal(y)
 }
 
-// isUSDWithin wants an amount of dollars in the bounds.
+// isUSDWithin accepts an amount of dollars within the bounds.
 func isUSDWithin(least, most string) checked {
 	from, errFrom := api.ParseUSD(least)
 	to, errTo := api.ParseUSD(most)
 	if err := errors.Join(errFrom, errTo); err != nil {
-		panic(err) // a bound that is no amount is a mistake in this program
+		panic(err) // the bound in this program is not an amount
 	}
 	return checked{fmt.Sprintf("an amount of dollars from %s to %s", least, most), func(text string) error {
 		n, err := api.ParseUSD(text)
 		if err == nil && (n < from || n > to) {
-			err = fmt.Errorf("%s is not within %s and %s", text, least, most)
+			err = fmt.Errorf("%s is not between %s and %s", text, least, most)
 		}
 		return err
 	}}
 }
 
-// sameUSD says whether two texts are one amount: "12.50" is "12.5".
+// sameUSD reports whether two texts are one amount: "12.50" is "12.5".
 func sameUSD(a, b string) bool {
 	x, errX := api.ParseUSD(a)
 	y, errY := api.ParseUSD(b)
 	return errX == nil && errY == nil && x == y
 }
 
-// givenUSD is an amount that was written down; nil for one that was not.
+// givenUSD returns a configured amount, or nil for an omitted one.
 func givenUSD(name string, text types.String, to *diag.Diagnostics) *api.USD {
 	if text.IsNull() || text.IsUnknown() {
 		return nil
@@ -134,7 +134,7 @@ func givenUSD(name string, text types.String, to *diag.Diagnostics) *api.USD {
 	return &n
 }
 
-// observeUSD is an amount as the state should have it, null where there is none.
+// observeUSD converts an amount for the state; nil becomes null.
 func observeUSD(prior types.String, now *api.USD) types.String {
 	if now == nil {
 		return types.StringNull()

@@ -23,8 +23,8 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// webhookModel is what the state has of a corvo_webhook. How it was reached last is not
-// Terraform's: it changes by itself.
+// webhookModel is the model of a corvo_webhook. It leaves out the outcome of the last
+// delivery, because that changes without Terraform.
 type webhookModel struct {
 	placed
 	URL             types.String `tfsdk:"url"`
@@ -47,7 +47,7 @@ var isWebhookURL = stringvalidator.RegexMatches(regexp.MustCompile(`^https?://[^
 func newWebhook() resource.Resource {
 	return &declared[webhookModel, *webhookModel, api.WebhookRequest, api.Webhook]{
 		kind: "webhook", one: "webhook",
-		about:      "Where alerts are sent. What is sent is signed with a secret, which is in no state and no plan.",
+		about:      "A webhook, which receives events. A secret, stored in no state and no plan, signs the deliveries.",
 		settings:   webhookSettings,
 		attributes: attributes{"url": "url", "events": "events", "queues": "queues", "secret_overlap": "secret_overlap", "enabled": "enabled", "retry_limit": "retry_limit", "secret": "secret_wo"},
 		create:     (*client.Client).CreateWebhook,
@@ -63,41 +63,41 @@ func webhookSettings() map[string]schema.Attribute {
 		"url": schema.StringAttribute{
 			Required:    true,
 			Validators:  []validator.String{isWebhookURL, stringvalidator.LengthAtMost(maxWebhookURL)},
-			Description: "Where what happens is sent. It is in the state: put no credential into it.",
+			Description: "URL that receives the events. The state contains it, so put no credential into it.",
 		},
 		"events": schema.SetAttribute{
 			ElementType: types.StringType, Optional: true,
 			Validators:  []validator.Set{setvalidator.SizeAtLeast(1)},
-			Description: "The events it is told of, such as alert_fired or dead; * is all there are. Default: those of alerts and webhooks.",
+			Description: "Events to send, such as alert_fired or dead; * for all. Default: the events of alerts and webhooks.",
 		},
 		"queues": schema.SetAttribute{
 			ElementType: types.StringType, Optional: true,
 			Validators:  []validator.Set{setvalidator.SizeBetween(1, maxWebhookQueues)},
-			Description: "Patterns of the queues of whose jobs it is told, such as mail-*. Default: all queues.",
+			Description: "Patterns of the queues to send events of, such as mail-*. Default: all queues.",
 		},
 		"secret_overlap": schema.StringAttribute{
 			Optional: true, Computed: true, Default: stringdefault.StaticString(defaultSecretOverlap),
 			PlanModifiers: []planmodifier.String{alike(sameDuration)},
 			Validators:    []validator.String{isDurationWithin(0, maxSecretOverlap)},
-			Description:   "How long what is sent is signed with the old secret, too, when there is a new one: at most 720h. Default: 24h.",
+			Description:   "Time during which deliveries carry a second signature with the old secret: at most 720h. Default: 24h.",
 		},
 		"enabled": schema.BoolAttribute{
 			Optional: true, Computed: true, Default: booldefault.StaticBool(true),
-			Description: "Whether anything is sent. Default: true.",
+			Description: "Whether events are sent. Default: true.",
 		},
 		"retry_limit": schema.Int64Attribute{
 			Optional: true, Computed: true, Default: int64default.StaticInt64(defaultRetryLimit),
 			Validators:  []validator.Int64{int64validator.Between(0, maxWebhookRetries)},
-			Description: "How often a delivery that failed is tried again: 0 to 20. Default: 3.",
+			Description: "Number of retries of a failed delivery: 0 to 20. Default: 3.",
 		},
 		"secret_wo": schema.StringAttribute{
 			Required: true, Sensitive: true, WriteOnly: true,
 			Validators:  []validator.String{stringvalidator.LengthBetween(minWebhookSecret, maxWebhookSecret)},
-			Description: "What is sent is signed with it, write-only: 16 to 256 bytes. It is read when the webhook is made and when secret_wo_version changes.",
+			Description: "Secret that signs deliveries, write-only: 16 to 256 bytes. It is read when the webhook is created and when secret_wo_version changes.",
 		},
 		"secret_wo_version": schema.Int64Attribute{
 			Required:    true,
-			Description: "Changes when the secret in secret_wo is to take the place of the present one.",
+			Description: "Version of the secret. A new value makes the secret in secret_wo replace the present one.",
 		},
 	}
 }
@@ -110,8 +110,9 @@ func (m *webhookModel) request(ctx context.Context, to *diag.Diagnostics) api.We
 	return req
 }
 
-// giveSecret adds the secret where the server is to have it. One that was imported has
-// no version of it yet and gets it, for the server does not say which it has.
+// giveSecret adds the secret to a request that must set it. An imported webhook has no
+// version of the secret yet and gets the secret, because the server does not say which
+// secret it has.
 func giveSecret(ctx context.Context, config tfsdk.Config, prior, plan *webhookModel, req *api.WebhookRequest, to *diag.Diagnostics) {
 	if prior != nil && prior.SecretWOVersion.Equal(plan.SecretWOVersion) {
 		return
@@ -128,7 +129,7 @@ func (m *webhookModel) observe(ctx context.Context, w api.Webhook, to *diag.Diag
 	m.Events, m.Queues = someOf(ctx, w.Events, to), someOf(ctx, w.Queues, to)
 }
 
-// someOf is a set of words; null where there are none.
+// someOf makes a set of words, or null for no words.
 func someOf(ctx context.Context, words []string, to *diag.Diagnostics) types.Set {
 	if len(words) == 0 {
 		return types.SetNull(types.StringType)

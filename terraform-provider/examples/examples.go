@@ -1,5 +1,5 @@
-// Package examples holds Terraform configurations that people may start from. The
-// acceptance tests apply them as they are. It imports nothing of ours.
+// Package examples holds Terraform configurations for users to start from. The acceptance
+// tests apply them unchanged. The package imports no other package of this module.
 package examples
 
 import _ "embed"

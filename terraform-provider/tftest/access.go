@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/terraform-provider/examples"
 )
 
-// Access applies the example of roles to a namespace of a cloud, with a key that has one of
-// them: it changes a role, has terraform forget and import it, and destroys all of it.
+// Access applies the example of roles, with a key that has one of them, to a cloud
+// namespace. It changes a role, makes terraform forget and import it, and destroys all.
 func (tool *Tool) Access(t *testing.T, endpoint, cloudToken, namespace string) {
 	t.Helper()
 	cloud, err := client.NewCloud(endpoint, cloudToken)

@@ -7,9 +7,9 @@ import (
 	"github.com/corvo/corvo/terraform-provider/examples"
 )
 
-// Platform applies the example of limits, budgets and alerts to a namespace of a cloud,
-// has terraform forget what has ids of several parts and take it in again, and destroys
-// all of it. What becomes of each resource otherwise, the provider's own tests show.
+// Platform applies the example of limits, budgets and alerts to a cloud namespace, makes
+// terraform forget and import the resources with ids of several parts, and destroys all.
+// The provider's own tests check the rest of each resource's life.
 func (tool *Tool) Platform(t *testing.T, endpoint, cloudToken, namespace string) {
 	t.Helper()
 	d := tool.Dir(t, "CORVO_ENDPOINT="+endpoint, "CORVO_CLOUD_TOKEN="+cloudToken, "CORVO_NAMESPACE="+namespace, "TF_VAR_webhook_secret=a-secret-of-the-scenario")

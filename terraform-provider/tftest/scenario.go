@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/terraform-provider/examples"
 )
 
-// patience is how long a change may take to reach every part of a cloud.
+// patience bounds the time until a change reaches every part of a cloud.
 const patience = time.Minute
 
 // scene is a run of the scenario.
@@ -23,20 +23,20 @@ type scene struct {
 	*Dir
 	t       *testing.T
 	cloud   *client.Cloud
-	secrets []string // every text of a key that there was
+	secrets []string // the text of every key so far
 	states  strings.Builder
 
 	endpoint, token string
-	gateway         string // where the namespace's data plane answers
+	gateway         string // URL of the namespace's data plane
 }
 
-// scenarioNamespace is the namespace that the scenario makes.
+// scenarioNamespace is the name of the scenario's namespace.
 const scenarioNamespace = "terraform-scenario"
 
-// Scenario applies the example to a cloud and takes it through its life: create,
-// update in place, drift, rotation with and without overlap, import, destroy. After
-// each step a plan is empty, and at the end no secret was in state, plan or output.
-// The token's organisation must have no namespace of the scenario's name.
+// Scenario applies the example to a cloud and takes it through its life: create, update in
+// place, drift, rotation with and without overlap, import, destroy. After each step a plan
+// must be empty, and no state, plan or output may contain a secret. The token's
+// organisation must have no namespace with the scenario's name.
 func (tool *Tool) Scenario(t *testing.T, endpoint, cloudToken string) {
 	t.Helper()
 	cloud, err := client.NewCloud(endpoint, cloudToken)
@@ -74,7 +74,7 @@ func (s *scene) create() {
 	s.opens(s.handedOver())
 }
 
-// update changes what may change in place: nothing is made anew.
+// update changes attributes in place, without a replacement.
 func (s *scene) update() {
 	s.t.Helper()
 	before, key, schedule := s.id("corvo_namespace", "mail"), s.id("corvo_api_key", "worker"), s.id("corvo_schedule", "digest")
@@ -82,7 +82,7 @@ func (s *scene) update() {
 	s.Setenv("TF_VAR_max_concurrency", "20")
 	s.Setenv("TF_VAR_deletion_protection", "true")
 	s.applies("0 to add, 3 to change, 0 to destroy")
-	s.Setenv("TF_VAR_digest", "30  7 * * MON-FRI") // the same in other words
+	s.Setenv("TF_VAR_digest", "30  7 * * MON-FRI") // another spelling of the same value
 	s.settled("update")
 	if s.id("corvo_namespace", "mail") != before || s.id("corvo_api_key", "worker") != key || s.id("corvo_schedule", "digest") != schedule {
 		s.t.Error("an update in place replaced a resource")
@@ -98,7 +98,7 @@ func (s *scene) update() {
 	}
 }
 
-// drift changes and deletes behind terraform's back: it must see it and mend it.
+// drift changes and deletes resources outside terraform, which must detect and repair it.
 func (s *scene) drift() {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -119,14 +119,14 @@ func (s *scene) drift() {
 	s.must(data.DeleteSchedule(ctx, s.id("corvo_schedule", "digest"), 0))
 	s.must(data.DeleteQueue(ctx, "outbox", false))
 	s.must(s.cloud.RevokeNamespaceKey(ctx, s.id("corvo_namespace", "mail"), s.id("corvo_api_key", "worker"), 0))
-	// The fourth is the file that the key is handed over in.
+	// The fourth resource is the file that passes the key on.
 	s.applies("4 to add, 0 to change, 1 to destroy")
 	s.settled("drift")
 	s.opens(s.handedOver())
 }
 
-// rotate replaces the key: workers with the old one go on for the overlap, and
-// without an overlap they stop.
+// rotate replaces the key. Workers with the old key continue during the overlap and stop
+// without one.
 func (s *scene) rotate() {
 	s.t.Helper()
 	first := s.handedOver()
@@ -143,7 +143,7 @@ func (s *scene) rotate() {
 		s.t.Fatal("a rotation left the key as it was")
 	}
 	s.opens(second)
-	s.opens(first) // in its overlap
+	s.opens(first) // during its overlap
 
 	s.Setenv("TF_VAR_key_version", "3")
 	s.Setenv("TF_VAR_key_overlap", "0s")
@@ -153,7 +153,7 @@ func (s *scene) rotate() {
 	s.shut(second)
 }
 
-// imports has terraform forget all and take it in again.
+// imports makes terraform forget all resources and import them again.
 func (s *scene) imports() {
 	s.t.Helper()
 	ns, key, schedule := s.id("corvo_namespace", "mail"), s.id("corvo_api_key", "worker"), s.id("corvo_schedule", "digest")
@@ -161,10 +161,10 @@ func (s *scene) imports() {
 	s.Import("corvo_namespace.mail", scenarioNamespace)
 	s.Import("corvo_queue.outbox", ns+"/outbox")
 	s.Import("corvo_schedule.digest", ns+"/"+schedule)
-	// With the namespace's name, where the configuration has its id.
+	// The import uses the namespace's name, the configuration its id.
 	s.Import("corvo_api_key.worker", scenarioNamespace+"/"+key)
-	// Timeouts and the secret's version live in the state alone: updates that send
-	// nothing note them.
+	// Only the state has timeouts and the secret's version, so updates that send nothing
+	// store them.
 	s.applies("0 to add, 2 to change, 0 to destroy")
 	s.settled("import")
 	if s.id("corvo_namespace", "mail") != ns || s.id("corvo_api_key", "worker") != key {
@@ -183,7 +183,7 @@ func (s *scene) destroy() {
 	s.shut(last)
 }
 
-// leakNothing looks for every secret in all that terraform has written.
+// leakNothing searches all output and files of terraform for every secret.
 func (s *scene) leakNothing() {
 	s.t.Helper()
 	written := map[string]string{"the output": s.Said(), "a state": s.states.String() + unwrapped(s.t, s.Read("terraform.tfstate.backup"))}
@@ -202,8 +202,7 @@ func (s *scene) leakNothing() {
 	}
 }
 
-// settled checks that there is nothing left to do, and keeps the state for
-// leakNothing to look at.
+// settled checks that a plan is empty, and keeps the state for leakNothing.
 func (s *scene) settled(after string) {
 	s.t.Helper()
 	s.handedOver()
@@ -218,8 +217,8 @@ var (
 	base64Text   = regexp.MustCompile(`[A-Za-z0-9+/]{8,}=*`)
 )
 
-// unwrapped is a state file followed by what its private parts hold: base64, in
-// JSON, in base64.
+// unwrapped returns a state file followed by its decoded private parts: base64, in JSON,
+// in base64.
 func unwrapped(t *testing.T, state []byte) string {
 	t.Helper()
 	all := string(state)
@@ -230,7 +229,7 @@ func unwrapped(t *testing.T, state []byte) string {
 		}
 		all += "\n" + string(outer)
 		for _, text := range base64Text.FindAllString(string(outer), -1) {
-			// What is no base64 was written as it is.
+			// A part that is not base64 was written in clear.
 			if inner, err := base64.StdEncoding.DecodeString(text); err == nil {
 				all += "\n" + string(inner)
 			}
@@ -239,7 +238,7 @@ func unwrapped(t *testing.T, state []byte) string {
 	return all
 }
 
-// applies applies, and checks how much terraform finds to do.
+// applies runs an apply and checks the number of changes.
 func (s *scene) applies(plan string) {
 	s.t.Helper()
 	if out := s.Apply(); !strings.Contains(out, "Plan: "+plan) {
@@ -247,7 +246,7 @@ func (s *scene) applies(plan string) {
 	}
 }
 
-// handedOver is the workers' key as the example hands it over.
+// handedOver returns the workers' key from the file that the example writes.
 func (s *scene) handedOver() string {
 	s.t.Helper()
 	text := string(s.Read("worker.key"))
@@ -296,7 +295,7 @@ func (s *scene) schedule() api.Schedule {
 	return now
 }
 
-// ask asks the data plane for the queue with a worker's key.
+// ask requests the queue from the data plane with a worker's key.
 func (s *scene) ask(ctx context.Context, key string) error {
 	c, err := client.New(s.gateway, key)
 	if err != nil {
@@ -307,13 +306,13 @@ func (s *scene) ask(ctx context.Context, key string) error {
 	return err
 }
 
-// opens waits until a key opens its namespace.
+// opens waits until a key gives access to its namespace.
 func (s *scene) opens(key string) {
 	s.t.Helper()
 	s.until("the key to open the queue", func(err error) bool { return err == nil }, key)
 }
 
-// shut waits until a key opens nothing.
+// shut waits until a key gives no access.
 func (s *scene) shut(key string) {
 	s.t.Helper()
 	s.until("the key to be refused", func(err error) bool { return api.CodeOf(err) == api.Unauthorized }, key)

@@ -1,7 +1,7 @@
-// Package tftest runs the real terraform binary with a freshly built provider, and
-// holds the acceptance scenario that every cloud has to pass. It owns how
-// terraform is found, configured and run; it knows nothing of the provider's
-// inside, and of ours imports only api, api/client and terraform-provider/examples.
+// Package tftest runs the real terraform binary with a freshly built provider, and holds
+// the acceptance scenario that every cloud must pass. It finds, configures and runs
+// terraform. It knows nothing of the provider's internals, and of this module it imports
+// only api, api/client and terraform-provider/examples.
 package tftest
 
 import (
@@ -19,22 +19,22 @@ import (
 	"time"
 )
 
-// commandLimit is how long one run of terraform may take, also on a slow machine.
+// commandLimit bounds one run of terraform, even on a slow machine.
 const commandLimit = 5 * time.Minute
 
-// BinaryVariable names the terraform, or OpenTofu, to test with. Without it the
-// first of terraform and tofu that is on PATH is taken.
+// BinaryVariable names the terraform or OpenTofu binary to test with. Without it the tests
+// use the first of terraform and tofu on PATH.
 const BinaryVariable = "CORVO_TERRAFORM"
 
 // Tool is a terraform and a provider built from this tree.
 type Tool struct {
 	binary    string
-	providers string // folder of the provider's binary
+	providers string // directory of the provider's binary
 }
 
-// Install finds terraform and builds the provider, for t and its subtests. Without
-// a terraform it skips the test, but fails it where CI is set: a gate that skips
-// is none.
+// Install finds terraform and builds the provider, for t and its subtests. Without a
+// terraform it skips the test, but fails it if CI is set, because a gate that skips checks
+// nothing.
 func Install(t *testing.T) *Tool {
 	t.Helper()
 	binary, err := find()
@@ -67,18 +67,18 @@ func find() (string, error) {
 	return "", errors.New("neither terraform nor tofu is on PATH, and " + BinaryVariable + " names none: build one with `cd tools/tofu && go build -o tofu github.com/opentofu/opentofu/cmd/tofu`")
 }
 
-// Dir is a folder with a configuration and its state.
+// Dir is a directory with a configuration and its state.
 type Dir struct {
 	Path string
 
 	t      *testing.T
 	binary string
 	env    []string
-	said   bytes.Buffer // all that terraform has printed
+	said   bytes.Buffer // all output of terraform
 }
 
-// Dir makes an empty folder. Terraform runs in it with the given environment
-// (KEY=VALUE) and nothing of the test's own besides PATH.
+// Dir makes an empty directory. Terraform runs in it with the given environment
+// (KEY=VALUE), and of the test's environment gets only PATH.
 func (tool *Tool) Dir(t *testing.T, env ...string) *Dir {
 	t.Helper()
 	d := &Dir{Path: t.TempDir(), t: t, binary: tool.binary}
@@ -94,11 +94,11 @@ func (tool *Tool) Dir(t *testing.T, env ...string) *Dir {
 	return d
 }
 
-// Setenv sets a variable for what runs from now on; TF_VAR_name sets the
-// configuration's.
+// Setenv sets an environment variable for later runs; TF_VAR_name sets a variable of the
+// configuration.
 func (d *Dir) Setenv(name, value string) { d.env = append(d.env, name+"="+value) }
 
-// Write writes a file of the folder.
+// Write writes a file of the directory.
 func (d *Dir) Write(file, text string) {
 	d.t.Helper()
 	if err := os.WriteFile(filepath.Join(d.Path, file), []byte(text), 0o600); err != nil {
@@ -106,7 +106,7 @@ func (d *Dir) Write(file, text string) {
 	}
 }
 
-// Read reads a file of the folder; one that is not there is empty.
+// Read reads a file of the directory; a missing file is empty.
 func (d *Dir) Read(file string) []byte {
 	d.t.Helper()
 	text, err := os.ReadFile(filepath.Join(d.Path, file))
@@ -126,8 +126,8 @@ func (d *Dir) command(ctx context.Context, args []string) *exec.Cmd {
 	return cmd
 }
 
-// run runs terraform and returns what it printed and its exit code, which must be
-// one of allowed.
+// run runs terraform and returns its output and its exit code, which must be one of
+// allowed.
 func (d *Dir) run(args []string, allowed ...int) (out string, code int) {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), commandLimit)
@@ -144,14 +144,14 @@ func (d *Dir) run(args []string, allowed ...int) (out string, code int) {
 	return string(printed), code
 }
 
-// Apply makes it so.
+// Apply runs terraform apply and returns its output.
 func (d *Dir) Apply() string {
 	d.t.Helper()
 	out, _ := d.run([]string{"apply", "-auto-approve", "-no-color"}, 0)
 	return out
 }
 
-// ApplyFails expects an apply to fail, and returns what terraform said.
+// ApplyFails expects an apply to fail, and returns its output.
 func (d *Dir) ApplyFails() string {
 	d.t.Helper()
 	out, _ := d.run([]string{"apply", "-auto-approve", "-no-color"}, 1)
@@ -163,8 +163,8 @@ func flat(out string) string {
 	return strings.Join(strings.Fields(strings.NewReplacer("│", " ", "╷", " ", "╵", " ").Replace(out)), " ")
 }
 
-// ApplyInterrupted starts an apply, interrupts it when the wait is over, and
-// returns what terraform said until it had ended.
+// ApplyInterrupted starts an apply, interrupts it after wait has returned, and returns its
+// whole output.
 func (d *Dir) ApplyInterrupted(wait func()) string {
 	d.t.Helper()
 	ctx, interrupt := context.WithCancel(d.t.Context())
@@ -184,70 +184,70 @@ func (d *Dir) ApplyInterrupted(wait func()) string {
 	return flat(printed.String())
 }
 
-// Plan says what an apply would do, and whether that is nothing.
+// Plan returns the output of a plan and whether the plan is empty.
 func (d *Dir) Plan() (out string, empty bool) {
 	d.t.Helper()
 	out, code := d.run([]string{"plan", "-detailed-exitcode", "-no-color", "-out=plan"}, 0, 2)
 	return out, code == 0
 }
 
-// Untaint has terraform take a resource whose create failed for whole.
+// Untaint marks a resource whose create failed as complete.
 func (d *Dir) Untaint(address string) {
 	d.t.Helper()
 	d.run([]string{"untaint", "-no-color", address}, 0)
 }
 
-// Import takes a resource that exists into the state.
+// Import imports an existing resource into the state.
 func (d *Dir) Import(address, id string) {
 	d.t.Helper()
 	d.run([]string{"import", "-no-color", address, id}, 0)
 }
 
-// ImportFails expects an import to fail, and returns what terraform said.
+// ImportFails expects an import to fail, and returns its output.
 func (d *Dir) ImportFails(address, id string) string {
 	d.t.Helper()
 	out, _ := d.run([]string{"import", "-no-color", address, id}, 1)
 	return flat(out)
 }
 
-// Forget takes resources out of the state and leaves them as they are.
+// Forget removes resources from the state without a change of the resources.
 func (d *Dir) Forget(addresses ...string) {
 	d.t.Helper()
 	d.run(append([]string{"state", "rm"}, addresses...), 0)
 }
 
-// Destroy deletes all that the state has.
+// Destroy deletes all resources of the state.
 func (d *Dir) Destroy() string {
 	d.t.Helper()
 	out, _ := d.run([]string{"destroy", "-auto-approve", "-no-color"}, 0)
 	return out
 }
 
-// State is the state file.
+// State returns the state file.
 func (d *Dir) State() []byte {
 	d.t.Helper()
 	return d.Read("terraform.tfstate")
 }
 
-// Show is the state as terraform shows it, in JSON.
+// Show returns the state as terraform shows it, in JSON.
 func (d *Dir) Show() []byte {
 	d.t.Helper()
 	out, _ := d.run([]string{"show", "-json"}, 0)
 	return []byte(out)
 }
 
-// ShowPlan is the last plan as terraform shows it, in JSON.
+// ShowPlan returns the last plan as terraform shows it, in JSON.
 func (d *Dir) ShowPlan() []byte {
 	d.t.Helper()
 	out, _ := d.run([]string{"show", "-json", "plan"}, 0)
 	return []byte(out)
 }
 
-// Said is all that terraform has printed so far.
+// Said returns all output of terraform so far.
 func (d *Dir) Said() string { return d.said.String() }
 
-// Attribute is an attribute of a resource in the state, as JSON has it; nil where
-// there is no such resource.
+// Attribute returns an attribute of a resource in the state as a JSON value, or nil if the
+// resource does not exist.
 func (d *Dir) Attribute(resourceType, name, attribute string) any {
 	d.t.Helper()
 	var state struct {
