@@ -23,7 +23,8 @@ const module = "github.com/corvo/corvo"
 // layers are the rows of packages: a package imports only from rows above its own.
 // An unlisted package has the row of the nearest listed folder above it.
 var layers = [][]string{
-	{"billing/money", "telemetry", "api/workerpb", "api/text", "durable", "ui"},
+	{"telemetry", "api/workerpb", "api/text", "durable", "ui"},
+	{"billing/money"},
 	{"api"},
 	{"tenancy", "api/rpc", "engine/entry", "engine/image"},
 	{"billing", "tenancy/keyring", "tenancy/token"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 )
 
 const (
@@ -139,13 +140,9 @@ func wordsOf(ctx context.Context, err error) (text, backtrace string) {
 	return cut(err.Error(), errorBytes), cut(backtrace, backtraceBytes)
 }
 
-// cut is the beginning of a text, in whole characters.
-func cut(text string, bytes int) string {
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) > bytes {
-		text = strings.ToValidUTF8(text[:bytes], "")
-	}
-	return text
+// cut returns the beginning of a text in whole characters.
+func cut(said string, bytes int) string {
+	return text.Head(strings.ToValidUTF8(said, "\uFFFD"), bytes)
 }
 
 // ended logs what became of telling a job's end.

@@ -77,14 +77,34 @@ func StringSize(json []byte) (size int, whole bool) {
 	return len(json), false
 }
 
+// MaxQuoted bounds the bytes of a refused value that Quote repeats.
+const MaxQuoted = 64
+
+// Quote returns a refused value in quotes for an error message, or its beginning and "..." if it is
+// longer than MaxQuoted.
+func Quote[T string | []byte](text T) string {
+	if start := Head(text, MaxQuoted); len(start) < len(text) {
+		return strconv.Quote(string(start)) + "..."
+	}
+	return strconv.Quote(string(text))
+}
+
 // Cut returns the text, or, if it is longer than most bytes, its beginning and "...". It never splits a
 // UTF-8 character.
 func Cut[T string | []byte](text T, most int) T {
 	if len(text) <= most {
 		return text
 	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
+	return T(append([]byte(Head(text, most)), "..."...))
+}
+
+// Head returns the first most bytes of the text, or fewer, so that it does not split a UTF-8 character.
+func Head[T string | []byte](text T, most int) T {
+	if len(text) <= most {
+		return text
+	}
+	for back := 0; back < utf8.UTFMax && most > 0 && !utf8.RuneStart(text[most]); back++ {
 		most--
 	}
-	return T(append([]byte(text[:most]), "..."...))
+	return text[:most]
 }

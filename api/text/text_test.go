@@ -1,6 +1,7 @@
 package text_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/corvo/corvo/api/text"
@@ -50,6 +51,23 @@ func TestCut(t *testing.T) {
 	for given, want := range map[string]string{"abc": "abc", "abcd": "abc...", "aéé": "aé...", "ab😀": "ab..."} {
 		if got := text.Cut(given, 3); got != want || string(text.Cut([]byte(given), 3)) != want {
 			t.Errorf("%q is cut to %q, want %q", given, got, want)
+		}
+	}
+}
+
+func TestQuote(t *testing.T) {
+	t.Parallel()
+	for given, want := range map[string]string{
+		"":                               `""`,
+		"a\"b":                           `"a\"b"`,
+		strings.Repeat("a", 64):          `"` + strings.Repeat("a", 64) + `"`,
+		strings.Repeat("a", 65):          `"` + strings.Repeat("a", 64) + `"...`,
+		strings.Repeat("a", 63) + "äöü":  `"` + strings.Repeat("a", 63) + `"...`,
+		strings.Repeat("a", 62) + "äöü":  `"` + strings.Repeat("a", 62) + `ä"...`,
+		strings.Repeat("\x80", 64) + "b": `"` + strings.Repeat(`\x80`, 64) + `"...`,
+	} {
+		if got := text.Quote(given); got != want {
+			t.Errorf("%q is quoted as %s, want %s", given, got, want)
 		}
 	}
 }

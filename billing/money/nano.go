@@ -1,6 +1,6 @@
 // Package money represents an amount of US dollars as a whole number of billionths, and converts it
-// exactly from and to decimal text. It knows no prices, budgets or ledgers, and imports no package of
-// this module.
+// exactly from and to decimal text. It knows no prices, budgets or ledgers, and imports only
+// api/text.
 package money
 
 import (

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+
+	"github.com/corvo/corvo/api/text"
 )
 
 // Parse parses a dollar amount written as a JSON number, with or without an exponent: "12",
@@ -63,10 +65,10 @@ func parse[T string | []byte](text T, how precision) (Nano, error) {
 }
 
 // read parses a number in units of 10^-decimals.
-func read[T string | []byte](text T, decimals int, how precision) (int64, error) {
-	n, err := scan(text)
+func read[T string | []byte](amount T, decimals int, how precision) (int64, error) {
+	n, err := scan(amount)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", excerpt(text), err)
+		return 0, fmt.Errorf("%s: %w", text.Quote(amount), err)
 	}
 	if n.first < 0 {
 		return 0, nil
@@ -74,11 +76,11 @@ func read[T string | []byte](text T, decimals int, how precision) (int64, error)
 	// A digit at place p stands for 10^p dollars.
 	lowest, highest := n.place(n.last), n.place(n.first)
 	if lowest < -decimals && how == exactly {
-		return 0, fmt.Errorf("%s: %w", excerpt(text), ErrPrecision)
+		return 0, fmt.Errorf("%s: %w", text.Quote(amount), ErrPrecision)
 	}
 	const most = 19 // the number of digits of Max; every number of 19 digits fits a uint64
 	if highest+decimals < most {
-		size := units(text, n, decimals)
+		size := units(amount, n, decimals)
 		switch {
 		case n.negative && size <= -math.MinInt64:
 			return int64(-size), nil
@@ -88,7 +90,7 @@ func read[T string | []byte](text T, decimals int, how precision) (int64, error)
 	}
 	switch {
 	case how == exactly:
-		return 0, fmt.Errorf("%s: %w", excerpt(text), ErrRange)
+		return 0, fmt.Errorf("%s: %w", text.Quote(amount), ErrRange)
 	case n.negative:
 		return math.MinInt64, nil
 	}

@@ -95,7 +95,7 @@ func (s *Server) listAside(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) getAside(w http.ResponseWriter, r *http.Request) error {
 	seq, err := strconv.ParseInt(r.PathValue("seq"), 10, 64)
 	if err != nil || seq <= 0 {
-		return api.Errorf(api.NotFound, "no usage was set aside under number %s", excerpt(r.PathValue("seq")))
+		return api.Errorf(api.NotFound, "no usage was set aside under number %s", text.Quote(r.PathValue("seq")))
 	}
 	found, frame, err := s.store.AsideFrame(r.Context(), seq)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
@@ -47,12 +48,12 @@ func (s *Server) createHost(w http.ResponseWriter, r *http.Request) error {
 	case kindWords[keyring.Gateway]:
 		kind = keyring.Gateway
 	default:
-		f.add("kind", "%s is none: use host or gateway", excerpt(body.Kind))
+		f.add("kind", "%s is none: use host or gateway", text.Quote(body.Kind))
 	}
 	if err := f.err(); err != nil {
 		return err
 	}
-	text, id, hash, err := keyring.New(s.cfg.Rand, kind)
+	credential, id, hash, err := keyring.New(s.cfg.Rand, kind)
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (s *Server) createHost(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Location", cloud+"/hosts/"+host.ID)
-	return writeResource(w, http.StatusCreated, host.Version, api.CreatedHost{Host: s.toHost(host), Credential: text})
+	return writeResource(w, http.StatusCreated, host.Version, api.CreatedHost{Host: s.toHost(host), Credential: credential})
 }
 
 // listHosts lists all hosts and gateways. The store gives them all at once; the
@@ -99,7 +100,7 @@ func (s *Server) getHost(w http.ResponseWriter, r *http.Request) error {
 	idOrName := r.PathValue("host")
 	host, err := s.store.Host(r.Context(), idOrName)
 	if api.CodeOf(err) == api.NotFound {
-		return api.Errorf(api.NotFound, "there is no host or gateway %s", excerpt(idOrName))
+		return api.Errorf(api.NotFound, "there is no host or gateway %s", text.Quote(idOrName))
 	}
 	if err != nil {
 		return err

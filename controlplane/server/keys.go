@@ -13,6 +13,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
@@ -309,7 +310,7 @@ func (s *Server) key(q request, d door, what tenancy.Permission) (fleet.Credenti
 	id := q.PathValue("id")
 	c, ok := s.store.Credential(id)
 	if !ok || c.Kind != d.kind || c.Owner != owner {
-		return fleet.Credential{}, api.Errorf(api.NotFound, "there is no %s %s", d.noun, excerpt(id))
+		return fleet.Credential{}, api.Errorf(api.NotFound, "there is no %s %s", d.noun, text.Quote(id))
 	}
 	return c, nil
 }
@@ -338,9 +339,9 @@ func (f *faults) key(r *api.CreateKeyRequest, d door, custom []fleet.Role, now t
 		switch field := fmt.Sprintf("roles[%d]", i); {
 		case there:
 		case d.custom != nil && tenancy.CheckRoleName(word) == nil:
-			f.add(field, "there is no role %s: create it first, or use one of %v", excerpt(word), d.roles)
+			f.add(field, "there is no role %s: create it first, or use one of %v", text.Quote(word), d.roles)
 		default:
-			f.add(field, "%s is no role of such a key: use one of %v", excerpt(word), d.roles)
+			f.add(field, "%s is no role of such a key: use one of %v", text.Quote(word), d.roles)
 		}
 		k.Roles = append(k.Roles, role)
 	}
@@ -350,8 +351,8 @@ func (f *faults) key(r *api.CreateKeyRequest, d door, custom []fleet.Role, now t
 	if len(r.QueueScope) > tenancy.MaxQueueScope {
 		f.add("queue_scope", "has %d entries: at most %d are allowed", len(r.QueueScope), tenancy.MaxQueueScope)
 	}
-	for i, text := range r.QueueScope {
-		glob, err := tenancy.ParseGlob(text)
+	for i, given := range r.QueueScope {
+		glob, err := tenancy.ParseGlob(given)
 		if err != nil {
 			f.add(fmt.Sprintf("queue_scope[%d]", i), "%v", err)
 		}
@@ -388,11 +389,11 @@ func (f *faults) secret(id, hash string) (s secret) {
 		return !('0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z')
 	}
 	if len(id) != keyring.IDLength || strings.ContainsFunc(id, plain) {
-		f.add("id", "it is the %d letters and digits that stand in the key's text, and goes with hash", keyring.IDLength)
+		f.add("id", "is the %d letters and digits that stand in the key's text, and goes with hash", keyring.IDLength)
 	}
 	raw, err := hex.DecodeString(hash)
 	if err != nil || len(raw) != len(s.hash) || bytes.Equal(raw, make([]byte, len(s.hash))) {
-		f.add("hash", "it is the SHA-256 of the key's whole text in hex, and goes with id")
+		f.add("hash", "is the SHA-256 of the key's whole text in hex, and goes with id")
 	}
 	s.id = id
 	copy(s.hash[:], raw)

@@ -10,6 +10,7 @@ import (
 	"github.com/corvo/corvo/api"
 	wire "github.com/corvo/corvo/api/fleet"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/store"
@@ -71,7 +72,7 @@ func (f *faults) member(r wire.JoinRequest, kind keyring.Kind) {
 		f.add("address", "is set: a gateway calls and is not called")
 	case kind == keyring.Gateway:
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || len(r.Address) > store.MaxAddress:
-		f.add("address", "%s is not a base URL such as http://10.0.0.7:8080", excerpt(r.Address))
+		f.add("address", "%s is not a base URL such as http://10.0.0.7:8080", text.Quote(r.Address))
 	}
 	if len(r.Version) > store.MaxVersion {
 		f.add("version", "has %d bytes: at most %d are allowed", len(r.Version), store.MaxVersion)
@@ -140,7 +141,7 @@ func (f *faults) report(r *wire.Report, kind keyring.Kind) {
 		f.add("last_used", "has %d entries: at most %d are taken", len(r.LastUsed), MaxReportKeys)
 	}
 	if kind != keyring.Host && len(r.Cells) > 0 {
-		f.add("cells", "only a host has cells")
+		f.add("cells", "are given: only a host has cells")
 	}
 	for i := range r.Cells {
 		c := &r.Cells[i]
@@ -222,7 +223,7 @@ func (s *Server) maySend(r *http.Request, m member, source billing.Source) error
 	}
 	ns, err := s.store.Namespace(r.Context(), "", source.Namespace)
 	if api.CodeOf(err) == api.NotFound || err == nil && ns.HostID != m.host.ID {
-		return api.Errorf(api.Forbidden, "namespace %s is not placed on %s", excerpt(source.Namespace), m.host.Name)
+		return api.Errorf(api.Forbidden, "namespace %s is not placed on %s", text.Quote(source.Namespace), m.host.Name)
 	}
 	return err
 }

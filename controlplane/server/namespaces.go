@@ -7,6 +7,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
@@ -27,7 +28,7 @@ func (s *Server) namespace(q request, what tenancy.Permission) (fleet.Namespace,
 		return fleet.Namespace{}, err
 	}
 	if err != nil || !q.allowed(what, ns.Org) {
-		return fleet.Namespace{}, api.Errorf(api.NotFound, "there is no namespace %s", excerpt(idOrName))
+		return fleet.Namespace{}, api.Errorf(api.NotFound, "there is no namespace %s", text.Quote(idOrName))
 	}
 	return ns, nil
 }
@@ -67,19 +68,19 @@ func (f *faults) spec(in *specInput) api.NamespaceSpec {
 	case dedicatedTier:
 		f.unsupported("spec.tier", "%q is not built yet: use %q, or leave it out", dedicatedTier, sharedTier)
 	default:
-		f.add("spec.tier", "%s is no tier: use %q", excerpt(in.Tier), sharedTier)
+		f.add("spec.tier", "%s is no tier: use %q", text.Quote(in.Tier), sharedTier)
 	}
 	switch {
 	case in.Replicas == nil || *in.Replicas == 1:
 	case *in.Replicas == 3 || *in.Replicas == 5:
-		f.unsupported("spec.replicas", "%d replicas are not built yet: use 1, or leave it out", *in.Replicas)
+		f.unsupported("spec.replicas", "is %d, which is not built yet: use 1, or leave it out", *in.Replicas)
 	default:
 		f.add("spec.replicas", "is %d: it takes 1, 3 or 5", *in.Replicas)
 	}
 	switch {
 	case in.Shards == nil || *in.Shards == 1:
 	case *in.Shards > 1 && *in.Shards <= store.MaxShards:
-		f.unsupported("spec.shards", "more than one shard is not built yet: use 1, or leave it out")
+		f.unsupported("spec.shards", "above 1 is not built yet: use 1, or leave it out")
 	default:
 		f.add("spec.shards", "is %d: it takes 1 to %d", *in.Shards, store.MaxShards)
 	}
@@ -148,7 +149,7 @@ func (s *Server) region(q request, f *faults, region string) (string, error) {
 	case region == "":
 		return regions[0], nil
 	case !slices.Contains(regions, region):
-		f.add("spec.region", "%s is no region of this cloud: use one of %q, or leave it out", excerpt(region), regions)
+		f.add("spec.region", "%s is no region of this cloud: use one of %q, or leave it out", text.Quote(region), regions)
 	}
 	return region, nil
 }

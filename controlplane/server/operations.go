@@ -6,6 +6,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -22,7 +23,7 @@ func (s *Server) operation(q request) (fleet.Operation, error) {
 		return fleet.Operation{}, err
 	}
 	if err != nil || !q.allowed(tenancy.NamespaceRead, o.Org) {
-		return fleet.Operation{}, api.Errorf(api.NotFound, "there is no operation %s", excerpt(id))
+		return fleet.Operation{}, api.Errorf(api.NotFound, "there is no operation %s", text.Quote(id))
 	}
 	return o, nil
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
@@ -21,7 +22,7 @@ func (s *Server) orgNamed(q request, what tenancy.Permission, idOrName string) (
 		return fleet.Org{}, err
 	}
 	if err != nil || !q.allowed(what, org.ID) {
-		return fleet.Org{}, api.Errorf(api.NotFound, "there is no organisation %s", excerpt(idOrName))
+		return fleet.Org{}, api.Errorf(api.NotFound, "there is no organisation %s", text.Quote(idOrName))
 	}
 	return org, nil
 }

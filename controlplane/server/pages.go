@@ -8,6 +8,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/controlplane/store"
 )
 
@@ -52,20 +53,20 @@ type cursor struct {
 func pageOf(r *http.Request, list string) (limit int, after string, err error) {
 	query := r.URL.Query()
 	limit = DefaultPage
-	if text := query.Get("limit"); text != "" {
-		limit, err = strconv.Atoi(text)
+	if given := query.Get("limit"); given != "" {
+		limit, err = strconv.Atoi(given)
 		if err != nil || limit < 1 || limit > MaxPage {
-			return 0, "", api.Errorf(api.ValidationError, "limit %s: it takes 1 to %d", excerpt(text), MaxPage)
+			return 0, "", api.Errorf(api.ValidationError, "limit %s: it takes 1 to %d", text.Quote(given), MaxPage)
 		}
 	}
-	text := query.Get("cursor")
-	if text == "" {
+	given := query.Get("cursor")
+	if given == "" {
 		return limit, "", nil
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(text)
+	raw, err := base64.RawURLEncoding.DecodeString(given)
 	var c cursor
 	if err != nil || json.Unmarshal(raw, &c) != nil || c.After == "" {
-		return 0, "", api.Errorf(api.ValidationError, "cursor %s: send one that a page of this list came with, unchanged", excerpt(text))
+		return 0, "", api.Errorf(api.ValidationError, "cursor %s: send one that a page of this list came with, unchanged", text.Quote(given))
 	}
 	if c.List != list {
 		return 0, "", api.Errorf(api.ValidationError, "the cursor is of another list: begin this one without")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/controlplane/fleet"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
@@ -114,7 +115,7 @@ func (s *Server) putRole(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("id")
 	var f faults
 	if body.Name != "" && body.Name != name {
-		f.add("name", "is %s, and the path names %s: make them the same", excerpt(body.Name), excerpt(name))
+		f.add("name", "is %s, and the path names %s: make them the same", text.Quote(body.Name), text.Quote(name))
 	}
 	if err := f.err(); err != nil {
 		return err
@@ -127,7 +128,7 @@ func (s *Server) putRole(w http.ResponseWriter, r *http.Request) error {
 	case api.CodeOf(err) != api.NotFound:
 		return err
 	case len(r.Header.Values(serve.IfMatch)) > 0:
-		return api.Errorf(api.PreconditionFailed, "there is no role %s, so it has no version: leave If-Match out to create it", excerpt(name))
+		return api.Errorf(api.PreconditionFailed, "there is no role %s, so it has no version: leave If-Match out to create it", text.Quote(name))
 	}
 	return s.declareRole(w, q, ns, body, nil)
 }
@@ -253,7 +254,7 @@ func (f *faults) role(r api.RoleRequest) fleet.Role {
 	}
 	for i, word := range r.Permissions {
 		if !tenancy.Permission(word).OfDataPlane() {
-			f.add(fmt.Sprintf("permissions[%d]", i), "%s is not a permission of a namespace: use some of %v", excerpt(word), tenancy.DataPlanePermissions())
+			f.add(fmt.Sprintf("permissions[%d]", i), "%s is not a permission of a namespace: use some of %v", text.Quote(word), tenancy.DataPlanePermissions())
 		}
 	}
 	for _, p := range tenancy.DataPlanePermissions() {

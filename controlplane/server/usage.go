@@ -8,6 +8,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/controlplane/store"
 	"github.com/corvo/corvo/tenancy"
 )
@@ -75,22 +76,22 @@ func period(r *http.Request, q *store.UsageQuery, now time.Time) error {
 	query := r.URL.Query()
 	var f faults
 	read := func(field string, absent time.Time) time.Time {
-		text := query.Get(field)
-		if text == "" {
+		given := query.Get(field)
+		if given == "" {
 			return absent
 		}
-		at, err := time.Parse(time.DateOnly, text)
+		at, err := time.Parse(time.DateOnly, given)
 		if err != nil {
-			at, _, err = api.Time(text).Parse()
+			at, _, err = api.Time(given).Parse()
 		}
 		if err != nil || at.Year() < 1970 || at.Year() > 2200 {
-			f.add(field, "%s is no time: write it like 2026-02-11 or 2026-02-11T10:00:00Z", excerpt(text))
+			f.add(field, "%s is no time: write it like 2026-02-11 or 2026-02-11T10:00:00Z", text.Quote(given))
 			return absent
 		}
 		return at.UTC().Truncate(time.Hour)
 	}
 	to := read("to", now.UTC().Truncate(time.Hour).Add(time.Hour))
-	known := !f.invalid // what from is measured by
+	known := !f.Any() // what from is measured by
 	from := read("from", to.Add(-DefaultUsagePeriod))
 	switch {
 	case !known:
@@ -101,7 +102,7 @@ func period(r *http.Request, q *store.UsageQuery, now time.Time) error {
 	}
 	q.GroupBy = query.Get("group_by")
 	if q.GroupBy != "" && !slices.Contains(groupings, q.GroupBy) {
-		f.add("group_by", "%s is none: use one of %s", excerpt(q.GroupBy), strings.Join(groupings, ", "))
+		f.add("group_by", "%s is none: use one of %s", text.Quote(q.GroupBy), strings.Join(groupings, ", "))
 	}
 	q.FromNs, q.ToNs = from.UnixNano(), to.UnixNano()
 	return f.err()

@@ -40,7 +40,6 @@ const (
 	MaxPrincipal      = 256 // bytes of who acts
 	MaxTrace          = 64  // bytes of a traceparent
 	MaxIdempotencyKey = 255 // bytes
-	MaxProblems       = 100 // listed in one refusal; the rest is counted
 	MaxRoles          = tenancy.MaxKeyRoles
 	MaxPage           = 1_000 // rows of one page of a list
 	MaxRefusals       = 256   // rows of the audit log that one RecordRefusals adds

@@ -7,41 +7,20 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fault"
 )
 
-// problems collects everything that is wrong with an op. The zero value is
-// ready for use.
-type problems struct {
-	list  []api.FieldError // the first MaxProblems
-	count int
-}
+// problems collects everything that is wrong with an op. The zero value is ready for use.
+type problems struct{ fault.List }
 
 // add records err, if any, for a field.
 func (p *problems) add(field string, err error) {
-	if err == nil {
-		return
-	}
-	p.count++
-	if len(p.list) < MaxProblems {
-		p.list = append(p.list, api.FieldError{Field: field, Error: err.Error()})
+	if err != nil {
+		p.Invalid(field, "%v", err)
 	}
 }
 
-// err is nil when there is no problem.
-func (p *problems) err() error {
-	if p.count == 0 {
-		return nil
-	}
-	first := p.list[0]
-	message := first.Field + " " + first.Error
-	if p.count > 1 {
-		message += fmt.Sprintf(" (and %d more)", p.count-1)
-	}
-	refusal := api.Errorf(api.ValidationError, "%s", message)
-	refusal.Details = map[string]any{"fields": p.list}
-	return refusal
-}
+func (p *problems) err() error { return p.Err() }
 
 // check looks at what every op's Meta may hold. A nil Meta is an empty one.
 func (m *Meta) check(p *problems) {

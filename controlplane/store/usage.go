@@ -4,11 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/billing"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/tenancy"
@@ -117,8 +115,6 @@ func (q UsageQuery) validate() error {
 	if _, ok := usageKeys[q.GroupBy]; !ok {
 		p.add("group_by", fmt.Errorf("is %q: use namespace, queue, model, provider or day", q.GroupBy))
 	}
-	// The two times come from a map.
-	slices.SortStableFunc(p.list, func(a, b api.FieldError) int { return strings.Compare(a.Field, b.Field) })
 	return p.err()
 }
 

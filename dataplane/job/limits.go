@@ -56,7 +56,6 @@ const (
 	MaxIdempotencyBytes   = 512 << 20      // of their results, per shard
 	IdempotencyPeriod     = 24 * time.Hour // how long a key is remembered
 	MaxPrincipal          = 256            // bytes of who asked
-	MaxProblems           = 100            // problems listed in one refusal; the rest is counted
 
 	MaxUniqueKey      = 512                  // bytes of unique_key and debounce_key
 	MaxUniquePeriod   = 365 * 24 * time.Hour // unique_period

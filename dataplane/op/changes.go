@@ -32,7 +32,7 @@ func (c *Changes) check(p *problems, jobs int) {
 			continue
 		}
 		if n := len(b.blob.Data); n > b.most {
-			p.put(b.field, fmt.Sprintf("has %d bytes; at most %d are allowed", n, b.most))
+			p.Add(api.PayloadTooLarge, b.field, "has %d bytes; at most %d are allowed", n, b.most)
 		}
 		p.add(b.field, job.CheckSeal(b.blob))
 	}

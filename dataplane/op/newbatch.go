@@ -53,7 +53,7 @@ func (b *NewBatch) check(p *problems) {
 		p.add("batch.callback_payload", errors.New("is for nobody: give callback_queue as well, or leave it out"))
 	}
 	if n := len(payload.Data); n > job.MaxBatchPayload {
-		p.put("batch.callback_payload", fmt.Sprintf("has %d bytes; at most %d are allowed", n, job.MaxBatchPayload))
+		p.Add(api.PayloadTooLarge, "batch.callback_payload", "has %d bytes; at most %d are allowed", n, job.MaxBatchPayload)
 	}
 	p.add("batch.callback_payload", job.CheckSeal(payload))
 }

@@ -2,36 +2,26 @@ package op
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fault"
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// problems collects everything that is wrong with an op. The zero value is
-// ready for use; finding nothing costs nothing.
-type problems struct {
-	list  []api.FieldError // the first job.MaxProblems
-	count int
-	// invalid is set where something besides a size is wrong.
-	invalid bool
-}
+// problems collects everything that is wrong with an op. The zero value is ready for use;
+// finding nothing costs nothing. Its error is PAYLOAD_TOO_LARGE where only sizes are wrong,
+// else VALIDATION_ERROR.
+type problems struct{ fault.List }
 
 // add records err, if any, for a field.
 func (p *problems) add(field string, err error) {
 	if err != nil {
-		p.invalid = true
-		p.put(field, err.Error())
+		p.Invalid(field, "%v", err)
 	}
 }
 
-// once is add for a field that an earlier check may have found the same of.
-func (p *problems) once(field string, err error) {
-	if !slices.ContainsFunc(p.list, func(known api.FieldError) bool { return known.Field == field }) {
-		p.add(field, err)
-	}
-}
+func (p *problems) err() error { return p.Err() }
 
 // item is add for a field of the i-th element of a list.
 func (p *problems) item(list string, i int, field string, errs ...error) {
@@ -45,7 +35,7 @@ func (p *problems) item(list string, i int, field string, errs ...error) {
 // size records a field of the i-th element that is longer than it may be.
 func (p *problems) size(list string, i int, field string, size, most int) {
 	if size > most {
-		p.put(path(list, i, field), fmt.Sprintf("has %d bytes; at most %d are allowed", size, most))
+		p.Add(api.PayloadTooLarge, path(list, i, field), "has %d bytes; at most %d are allowed", size, most)
 	}
 }
 
@@ -72,35 +62,8 @@ func (p *problems) ids(field string, ids [][]byte) {
 // whole records an op that is too large to be logged.
 func (p *problems) whole(o Op) {
 	if size := o.SizeVT(); size > job.MaxOpBytes {
-		p.put("request", fmt.Sprintf("takes %d bytes; at most %d are allowed: split it", size, job.MaxOpBytes))
+		p.Add(api.PayloadTooLarge, "request", "takes %d bytes; at most %d are allowed: split it", size, job.MaxOpBytes)
 	}
-}
-
-func (p *problems) put(field, what string) {
-	p.count++
-	if len(p.list) < job.MaxProblems {
-		p.list = append(p.list, api.FieldError{Field: field, Error: what})
-	}
-}
-
-// err is nil when there is no problem, else PAYLOAD_TOO_LARGE where only sizes
-// are wrong, else VALIDATION_ERROR.
-func (p *problems) err() error {
-	if p.count == 0 {
-		return nil
-	}
-	code := api.PayloadTooLarge
-	if p.invalid {
-		code = api.ValidationError
-	}
-	first := p.list[0]
-	message := first.Field + " " + first.Error
-	if p.count > 1 {
-		message += fmt.Sprintf(" (and %d more)", p.count-1)
-	}
-	refusal := api.Errorf(code, "%s", message)
-	refusal.Details = map[string]any{"fields": p.list}
-	return refusal
 }
 
 // path is "list[i].field".

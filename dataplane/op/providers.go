@@ -36,7 +36,7 @@ const averageOver = 8
 func checkProviderSpec(p *problems, o *PutResource) {
 	r := o.GetResource()
 	p.only(o, r.GetProvider() != nil)
-	p.once("name", job.CheckProviderName(r.GetName()))
+	p.add("name", job.CheckProviderName(r.GetName()))
 	for _, x := range [...]struct {
 		field string
 		limit uint64

@@ -41,7 +41,7 @@ func (o *PutResource) Validate() error {
 		p.add("shards", fmt.Errorf("are %d; a namespace has from 1 to %d", n, job.Slots))
 	}
 	if !o.Sent {
-		p.once("name", job.CheckReachable(r.GetName()))
+		p.add("name", job.CheckReachable(r.GetName()))
 	}
 	if o.Sent {
 		p.resourceID("resource.id", r.GetId())

@@ -46,7 +46,7 @@ func (o *PutSchedule) Validate() error {
 	if s.GetPayload() == nil {
 		p.add("payload", errors.New("is missing"))
 	} else if n := len(s.Payload.Data); n > job.MaxPayloadFlag {
-		p.put("payload", fmt.Sprintf("has %d bytes; at most %d are allowed", n, job.MaxPayloadFlag))
+		p.Add(api.PayloadTooLarge, "payload", "has %d bytes; at most %d are allowed", n, job.MaxPayloadFlag)
 	}
 	p.add("payload", job.CheckSeal(s.GetPayload()))
 	p.add("unique_key", job.CheckText(s.GetUniqueKey(), job.MaxUniqueKey))

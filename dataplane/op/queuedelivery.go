@@ -2,7 +2,6 @@ package op
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
@@ -33,7 +32,7 @@ func (o *QueueDelivery) Validate() error {
 		p.add("body", errors.New("is missing"))
 	}
 	if n := len(o.Body); n > job.MaxDeliveryBody {
-		p.put("body", fmt.Sprintf("has %d bytes; at most %d are allowed", n, job.MaxDeliveryBody))
+		p.Add(api.PayloadTooLarge, "body", "has %d bytes; at most %d are allowed", n, job.MaxDeliveryBody)
 	}
 	return p.err()
 }

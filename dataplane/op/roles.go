@@ -20,7 +20,7 @@ const kindRole = state.ResourceKind_RESOURCE_KIND_ROLE
 func checkRole(p *problems, o *PutResource) {
 	r := o.GetResource()
 	p.only(o, r.GetRole() != nil)
-	p.once("name", tenancy.CheckRoleName(r.GetName()))
+	p.add("name", tenancy.CheckRoleName(r.GetName()))
 	given := r.GetRole().GetPermissions()
 	p.length("permissions", len(given), len(tenancy.DataPlanePermissions()))
 	for i, word := range given {

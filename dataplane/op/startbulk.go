@@ -174,7 +174,7 @@ func (p *problems) scope(globs []string) {
 // bulkFilter records a filter that is too long, and what is said of it that cannot be.
 func (p *problems) bulkFilter(filter []byte, queue string, states []job.State) {
 	if n := len(filter); n > job.MaxBulkFilter {
-		p.put("filter", fmt.Sprintf("has %d bytes; at most %d are allowed", n, job.MaxBulkFilter))
+		p.Add(api.PayloadTooLarge, "filter", "has %d bytes; at most %d are allowed", n, job.MaxBulkFilter)
 	}
 	if queue != "" {
 		p.add("filter.queue", job.CheckStoredQueueName(queue))

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fault"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
@@ -330,18 +331,18 @@ func TestAllProblemsAreListed(t *testing.T) {
 	for _, p := range problemsOf(err) {
 		got = append(got, p.Field)
 	}
-	want := "meta.ids[0] jobs[0].queue jobs[1].payload jobs[1].checkpoint jobs[1].retry jobs[1].retry jobs[1].scheduled_at "
+	want := "jobs[0].queue jobs[1].checkpoint jobs[1].payload jobs[1].retry jobs[1].scheduled_at meta.ids[0] "
 	if strings.Join(got, " ") != want || api.CodeOf(err) != api.ValidationError {
 		t.Errorf("%v lists\n%s, want\n%s", err, strings.Join(got, " "), want)
 	}
 	// The list is bounded, the count is not.
-	many := &op.Promote{JobIds: ids(job.MaxProblems, 3)}
-	if n := len(problemsOf(many.Validate())) - 1; n != job.MaxProblems {
-		t.Errorf("%d problems are listed as %d", job.MaxProblems, n)
+	many := &op.Promote{JobIds: ids(fault.MaxListed, 3)}
+	if n := len(problemsOf(many.Validate())) - 1; n != fault.MaxListed {
+		t.Errorf("%d problems are listed as %d", fault.MaxListed, n)
 	}
-	many.JobIds = ids(job.MaxProblems+1, 3)
+	many.JobIds = ids(fault.MaxListed+1, 3)
 	err = many.Validate()
-	if n := len(problemsOf(err)) - 1; n != job.MaxProblems || !strings.HasSuffix(err.Error(), fmt.Sprintf("(and %d more)", job.MaxProblems)) {
-		t.Errorf("%d problems are listed as %d: %v", job.MaxProblems+1, n, err)
+	if n := len(problemsOf(err)) - 1; n != fault.MaxListed || !strings.HasSuffix(err.Error(), fmt.Sprintf("; and %d more", fault.MaxListed-2)) {
+		t.Errorf("%d problems are listed as %d: %v", fault.MaxListed+1, n, err)
 	}
 }

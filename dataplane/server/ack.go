@@ -6,6 +6,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -245,5 +246,5 @@ func (q *request) sees(r *http.Request, id job.ID) (bool, error) {
 }
 
 func noJob(id string) *api.Error {
-	return api.Errorf(api.NotFound, "there is no job %s", convert.Excerpt(id))
+	return api.Errorf(api.NotFound, "there is no job %s", text.Quote(id))
 }

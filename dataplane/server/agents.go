@@ -7,6 +7,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -87,13 +88,13 @@ func (s *Server) readOfJob(w http.ResponseWriter, r *http.Request, say func(v *s
 
 // number is a whole number of a query.
 func number(query url.Values, name string, absent, least, most int) (int, error) {
-	text := query.Get(name)
-	if text == "" {
+	given := query.Get(name)
+	if given == "" {
 		return absent, nil
 	}
-	n, err := strconv.Atoi(text)
+	n, err := strconv.Atoi(given)
 	if err != nil || n < least || n > most {
-		return 0, api.Errorf(api.ValidationError, "%s %s: it takes %d to %d", name, convert.Excerpt(text), least, most)
+		return 0, api.Errorf(api.ValidationError, "%s %s: it takes %d to %d", name, text.Quote(given), least, most)
 	}
 	return n, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/server/convert"
@@ -160,7 +161,7 @@ func readAuditFilter(r *http.Request, q *request) (*auditFilter, error) {
 	var faults convert.Faults
 	f.lines = query.Get("format") == "jsonl" || query.Get("format") == "" && strings.Contains(r.Header.Get("Accept"), jsonLines)
 	if word := query.Get("format"); word != "" && word != "jsonl" && word != "json" {
-		faults.Invalid("format", "is %s: use json or jsonl", convert.Excerpt(word))
+		faults.Invalid("format", "is %s: use json or jsonl", text.Quote(word))
 	}
 	switch word := query.Get("order"); word {
 	case "desc", "":
@@ -171,16 +172,16 @@ func readAuditFilter(r *http.Request, q *request) (*auditFilter, error) {
 	case "asc":
 		f.desc = false
 	default:
-		faults.Invalid("order", "is %s: use asc or desc", convert.Excerpt(word))
+		faults.Invalid("order", "is %s: use asc or desc", text.Quote(word))
 	}
 	f.after = readInstant(&faults, "after", query.Get("after"))
 	f.before = readInstant(&faults, "before", query.Get("before"))
 	f.readMethod(&faults, query.Get("method"))
 	f.readStatus(&faults, query.Get("status"))
-	if text := query.Get("limit"); text != "" {
-		n, err := strconv.Atoi(text)
+	if given := query.Get("limit"); given != "" {
+		n, err := strconv.Atoi(given)
 		if err != nil || n < 1 || n > job.MaxSearchLimit {
-			faults.Invalid("limit", "is %s: a whole number from 1 to %d", convert.Excerpt(text), job.MaxSearchLimit)
+			faults.Invalid("limit", "is %s: a whole number from 1 to %d", text.Quote(given), job.MaxSearchLimit)
 		}
 		f.limit = n
 	}
@@ -203,28 +204,28 @@ func readInstant(faults *convert.Faults, name, text string) int64 {
 }
 
 // readMethod reads a method, in whichever case, as the log has it.
-func (f *auditFilter) readMethod(faults *convert.Faults, text string) {
-	if text == "" {
+func (f *auditFilter) readMethod(faults *convert.Faults, given string) {
+	if given == "" {
 		return
 	}
-	if f.method = knownMethod(strings.ToUpper(text)); f.method == otherMethod && !strings.EqualFold(text, otherMethod) {
-		faults.Invalid("method", "is %s: use GET, HEAD, POST, PUT, PATCH or DELETE, or %s for any that is none of them", convert.Excerpt(text), otherMethod)
+	if f.method = knownMethod(strings.ToUpper(given)); f.method == otherMethod && !strings.EqualFold(given, otherMethod) {
+		faults.Invalid("method", "is %s: use GET, HEAD, POST, PUT, PATCH or DELETE, or %s for any that is none of them", text.Quote(given), otherMethod)
 	}
 }
 
 // readStatus reads a status, or a class of them.
-func (f *auditFilter) readStatus(faults *convert.Faults, text string) {
-	if text == "" {
+func (f *auditFilter) readStatus(faults *convert.Faults, given string) {
+	if given == "" {
 		return
 	}
-	digits := text
-	class := len(text) == 3 && strings.HasSuffix(text, "xx")
+	digits := given
+	class := len(given) == 3 && strings.HasSuffix(given, "xx")
 	if class {
-		digits = text[:1] + "00"
+		digits = given[:1] + "00"
 	}
 	n, err := strconv.ParseUint(digits, 10, 32)
 	if err != nil || n < 100 || n > 599 {
-		faults.Invalid("status", "is %s: use one such as 403, or 4xx", convert.Excerpt(text))
+		faults.Invalid("status", "is %s: use one such as 403, or 4xx", text.Quote(given))
 		return
 	}
 	f.status = [2]uint32{uint32(n), uint32(n)}

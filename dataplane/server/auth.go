@@ -11,10 +11,10 @@ import (
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
 	"github.com/corvo/corvo/api/serve/ratelimit"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/router"
-	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/tenancy"
 	"github.com/corvo/corvo/tenancy/keyring"
 )
@@ -184,7 +184,7 @@ func checkDirect(r *http.Request) error {
 		return api.Errorf(api.Forbidden, "a --dev server refuses requests from web pages of other origins")
 	}
 	if !localName(r.Host) {
-		return api.Errorf(api.Forbidden, "a --dev server answers only to localhost and loopback addresses, not to %s", convert.Excerpt(r.Host))
+		return api.Errorf(api.Forbidden, "a --dev server answers only to localhost and loopback addresses, not to %s", text.Quote(r.Host))
 	}
 	return nil
 }

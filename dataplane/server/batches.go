@@ -5,6 +5,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -178,5 +179,5 @@ func (q *request) mayBatch(r *http.Request, at *cell.Cell, b *op.NewBatch) error
 }
 
 func noBatch(id string) *api.Error {
-	return api.Errorf(api.NotFound, "there is no batch %s", convert.Excerpt(id))
+	return api.Errorf(api.NotFound, "there is no batch %s", text.Quote(id))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -257,5 +258,5 @@ func mayFollow(who tenancy.Principal, b *state.Bulk) bool {
 }
 
 func noBulk(id string) *api.Error {
-	return api.Errorf(api.NotFound, "there is no bulk operation %s", convert.Excerpt(id))
+	return api.Errorf(api.NotFound, "there is no bulk operation %s", text.Quote(id))
 }

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/router"
-	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
 const (
@@ -42,11 +42,11 @@ func (q *request) freshness(r *http.Request) (freshness, error) {
 	case "eventual":
 		out.eventual = true
 	default:
-		return out, api.Errorf(api.ValidationError, "consistency %s: use strong or eventual, or leave it out", convert.Excerpt(word))
+		return out, api.Errorf(api.ValidationError, "consistency %s: use strong or eventual, or leave it out", text.Quote(word))
 	}
-	if text := query.Get("min_index"); text != "" {
+	if given := query.Get("min_index"); given != "" {
 		var err error
-		if out.least, err = decodeIndex(text, q.shards.Count()); err != nil {
+		if out.least, err = decodeIndex(given, q.shards.Count()); err != nil {
 			return out, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/server/convert"
@@ -49,13 +50,13 @@ func (q *request) queryEvents(f *convert.Faults, queues, jobs, types []string) (
 	}
 	for _, word := range out.types {
 		if !slices.Contains(event.Types, word) {
-			f.Invalid("types", "%s is none: use %s", convert.Excerpt(word), strings.Join(event.Types, ", "))
+			f.Invalid("types", "%s is none: use %s", text.Quote(word), strings.Join(event.Types, ", "))
 		}
 	}
-	for _, text := range jobs {
-		id, err := job.ParseID(text)
+	for _, given := range jobs {
+		id, err := job.ParseID(given)
 		if err != nil {
-			f.Invalid("job_ids", "%s is not a job id", convert.Excerpt(text))
+			f.Invalid("job_ids", "%s is not a job id", text.Quote(given))
 		}
 		if out.jobs == nil {
 			out.jobs = map[job.ID]bool{}
@@ -161,8 +162,8 @@ func parseSeqs(name, text string, cells []*cell.Cell) (seqs, error) {
 	return out, nil
 }
 
-func notAPlace(name, text string) error {
-	return api.Errorf(api.ValidationError, "%s %s is not the id of an event of this namespace: use 0 to begin with the oldest, or leave it out", name, convert.Excerpt(text))
+func notAPlace(name, given string) error {
+	return api.Errorf(api.ValidationError, "%s %s is not the id of an event of this namespace: use 0 to begin with the oldest, or leave it out", name, text.Quote(given))
 }
 
 // latest is the place behind all that the shards have.

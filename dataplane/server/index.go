@@ -7,9 +7,9 @@ import (
 	"slices"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/host"
-	"github.com/corvo/corvo/dataplane/server/convert"
 )
 
 // indexHeader is where a write answers its position and a client finds what to
@@ -47,12 +47,12 @@ func encodeIndex(at ...position) string {
 }
 
 // decodeIndex reads what encodeIndex made in a namespace of so many shards.
-func decodeIndex(text string, shards int) ([]position, error) {
-	bad := api.Errorf(api.ValidationError, "min_index %s is not a position: pass on a "+indexHeader+" of an earlier answer", convert.Excerpt(text))
-	if len(text) > maxIndexText {
+func decodeIndex(given string, shards int) ([]position, error) {
+	bad := api.Errorf(api.ValidationError, "min_index %s is not a position: pass on a "+indexHeader+" of an earlier answer", text.Quote(given))
+	if len(given) > maxIndexText {
 		return nil, bad
 	}
-	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	b, err := base64.RawURLEncoding.Strict().DecodeString(given)
 	if err != nil || len(b) < 2 || b[0] != indexVersion {
 		return nil, bad
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server/convert"
 	"github.com/corvo/corvo/dataplane/state"
@@ -292,5 +293,5 @@ func (q *request) key(r *http.Request) (*state.Key, error) {
 	if rec := q.shards.Home().State().Key(id); rec != nil {
 		return rec, nil
 	}
-	return nil, api.Errorf(api.NotFound, "there is no API key %s", convert.Excerpt(id))
+	return nil, api.Errorf(api.NotFound, "there is no API key %s", text.Quote(id))
 }

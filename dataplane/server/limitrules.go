@@ -7,6 +7,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -138,7 +139,7 @@ func (s *Server) getQueueRule(w http.ResponseWriter, r *http.Request) error {
 }
 
 func noQueueRule(name string) error {
-	return api.Errorf(api.NotFound, "there is no limit rule %s; that of a key has the id queue/key, with the slash escaped", convert.Excerpt(name))
+	return api.Errorf(api.NotFound, "there is no limit rule %s; that of a key has the id queue/key, with the slash escaped", text.Quote(name))
 }
 
 // queueRule is the rule of a whole queue and its version, which is the queue's; 0 = there
@@ -162,7 +163,7 @@ func (s *Server) putQueueRule(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if name := inPath(r); body.Queue != name || body.Key != "" {
-		return api.Errorf(api.ValidationError, "the path names the rule of queue %s, the body another: give queue %s and no key", convert.Excerpt(name), convert.Excerpt(name))
+		return api.Errorf(api.ValidationError, "the path names the rule of queue %s, the body another: give queue %s and no key", text.Quote(name), text.Quote(name))
 	}
 	return s.setQueueRule(w, r, &q, &body, false)
 }

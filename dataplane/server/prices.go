@@ -6,6 +6,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/server/convert"
@@ -41,7 +42,7 @@ func (s *Server) priceRoutes() []serve.Route {
 		case item:
 			rows[i].Handler = s.orShipped(row.Handler, func(_ http.ResponseWriter, r *http.Request) error {
 				return api.Errorf(api.StateConflict, "price %s came with the server and cannot be changed: POST one of your own for the same model, which goes before it",
-					convert.Excerpt(inPath(r)))
+					text.Quote(inPath(r)))
 			})
 		}
 	}
@@ -79,7 +80,7 @@ func (s *Server) shippedPrice(w http.ResponseWriter, r *http.Request) error {
 	}
 	rec := home.State().ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_SHIPPED_PRICE, strings.TrimPrefix(inPath(r), convert.ShippedPrefix))
 	if rec == nil {
-		return api.Errorf(api.NotFound, "there is no price %s", convert.Excerpt(inPath(r)))
+		return api.Errorf(api.NotFound, "there is no price %s", text.Quote(inPath(r)))
 	}
 	return writeVersion(w, http.StatusOK, rec.Version, convert.ToPrice(rec))
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/corvo/corvo/api"
-	"github.com/corvo/corvo/dataplane/server/convert"
+	"github.com/corvo/corvo/api/text"
 )
 
 // profilesPath is where the tools of pprof look for profiles.
@@ -31,7 +31,7 @@ func (s *Server) profiles(w http.ResponseWriter, r *http.Request) error {
 		pprof.Trace(w, r)
 	default:
 		if name != "" && runtimepprof.Lookup(name) == nil {
-			return api.Errorf(api.NotFound, "there is no profile %s: %s lists all", convert.Excerpt(name), profilesPath)
+			return api.Errorf(api.NotFound, "there is no profile %s: %s lists all", text.Quote(name), profilesPath)
 		}
 		pprof.Index(w, r)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -164,7 +165,7 @@ func (n *noun[Req, Resp]) replace(s *Server, w http.ResponseWriter, r *http.Requ
 	status := http.StatusOK
 	if was == nil {
 		if len(r.Header.Values(serve.IfMatch)) > 0 {
-			return api.Errorf(api.PreconditionFailed, "there is no %s %s, so it has no version: leave If-Match out to create it", n.one, convert.Excerpt(n.named(r)))
+			return api.Errorf(api.PreconditionFailed, "there is no %s %s, so it has no version: leave If-Match out to create it", n.one, text.Quote(n.named(r)))
 		}
 		status = http.StatusCreated
 	}
@@ -184,7 +185,7 @@ func (n *noun[Req, Resp]) sameName(body *Req, named string) error {
 	var f convert.Faults
 	if n.prefix == "" {
 		if given := n.nameOf(body); given != "" && given != named {
-			f.Invalid(n.nameIn, "makes it the %s %s, the path names %s: make them the same", n.one, convert.Excerpt(given), convert.Excerpt(named))
+			f.Invalid(n.nameIn, "makes it the %s %s, the path names %s: make them the same", n.one, text.Quote(given), text.Quote(named))
 		}
 	}
 	return f.Err()
@@ -274,7 +275,7 @@ func (n *noun[Req, Resp]) find(q *request, r *http.Request) (*state.Resource, er
 	name := n.named(r)
 	rec := q.shards.Home().State().ResourceIndex().Resource(n.kind, name)
 	if rec == nil || !n.visible(q, rec) {
-		return nil, api.Errorf(api.NotFound, "there is no %s %s", n.one, convert.Excerpt(name))
+		return nil, api.Errorf(api.NotFound, "there is no %s %s", n.one, text.Quote(name))
 	}
 	return rec, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -137,7 +138,7 @@ func (s *Server) runSchedule(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(result.JobIds) == 0 {
-		return api.Errorf(api.Conflict, "schedule %s made no job: its unique key %s is another job's, or it was deleted a moment ago", job.ScheduleIDText(job.ID(rec.Id)), convert.Excerpt(rec.UniqueKey))
+		return api.Errorf(api.Conflict, "schedule %s made no job: its unique key %s is another job's, or it was deleted a moment ago", job.ScheduleIDText(job.ID(rec.Id)), text.Quote(rec.UniqueKey))
 	}
 	return serve.WriteJSON(w, http.StatusOK, api.ScheduleRunResponse{Status: "ok", JobID: job.ID(result.JobIds[0]).String()})
 }
@@ -184,7 +185,7 @@ func (s *Server) nextRuns(w http.ResponseWriter, r *http.Request) error {
 	}
 	n, err := strconv.Atoi(cmp.Or(r.URL.Query().Get("n"), strconv.Itoa(defaultNextRuns)))
 	if err != nil || n < 1 || n > maxNextRuns {
-		return api.Errorf(api.ValidationError, "n %s: it takes 1 to %d", convert.Excerpt(r.URL.Query().Get("n")), maxNextRuns)
+		return api.Errorf(api.ValidationError, "n %s: it takes 1 to %d", text.Quote(r.URL.Query().Get("n")), maxNextRuns)
 	}
 	runs, err := forecast(rec, q.shards.Home(), n)
 	if err != nil {
@@ -257,6 +258,6 @@ func (q *request) schedule(r *http.Request) (*state.Schedule, error) {
 	return rec, nil
 }
 
-func noSchedule(text string) error {
-	return api.Errorf(api.NotFound, "there is no schedule %s", convert.Excerpt(text))
+func noSchedule(given string) error {
+	return api.Errorf(api.NotFound, "there is no schedule %s", text.Quote(given))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/serve"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/cell"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/router"
@@ -122,7 +123,7 @@ func summarySpan(f *convert.Faults, query url.Values, now time.Time) (interval, 
 	}
 	zone, err := time.LoadLocation(query.Get("timezone"))
 	if err != nil || query.Get("timezone") == "Local" {
-		f.Invalid("timezone", "%s is unknown: name one like Europe/Berlin", convert.Excerpt(query.Get("timezone")))
+		f.Invalid("timezone", "%s is unknown: name one like Europe/Berlin", text.Quote(query.Get("timezone")))
 		zone = time.UTC
 	}
 	return interval{from, to}, zone
@@ -144,7 +145,7 @@ func groupBy(f *convert.Faults, word string) (by view.GroupBy, days bool) {
 	case ok && tag != "" && len(tag) <= job.MaxTagName:
 		by.By, by.Tag = view.ByTag, tag
 	default:
-		f.Invalid("group_by", "is %s; use queue, model, provider, day or tag:NAME", convert.Excerpt(word))
+		f.Invalid("group_by", "is %s; use queue, model, provider, day or tag:NAME", text.Quote(word))
 	}
 	return by, false
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fault"
+	apitext "github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/view/jq"
 )
@@ -17,7 +19,7 @@ import (
 func ParseFilter(f api.SearchFilter) (Query, error) {
 	var w wrong
 	q := w.filter(&f)
-	return q, w.err()
+	return q, w.Err()
 }
 
 // ParseSearch reads what page a client asks for, of which jobs.
@@ -29,7 +31,7 @@ func ParseSearch(r api.SearchRequest) (Query, error) {
 	if r.Sort == "" {
 		q.Sort = SortCreated
 	} else if !slices.Contains(sorts, q.Sort) {
-		w.note("sort", "%s is not an order: use %s", excerpt(r.Sort), sortWords())
+		w.Invalid("sort", "%s is not an order: use %s", apitext.Quote(r.Sort), sortWords())
 	}
 	q.Order = Order(r.Order)
 	switch q.Order {
@@ -37,10 +39,10 @@ func ParseSearch(r api.SearchRequest) (Query, error) {
 		q.Order = Descending
 	case Descending, Ascending:
 	default:
-		w.note("order", "%s is neither asc nor desc", excerpt(r.Order))
+		w.Invalid("order", "%s is neither asc nor desc", apitext.Quote(r.Order))
 	}
 	q.Limit = w.limit(r.Limit, job.DefaultSearchLimit)
-	return q, w.err()
+	return q, w.Err()
 }
 
 // ParseWords reads a question to the full text.
@@ -48,62 +50,17 @@ func ParseWords(text string, limit *int, cursor string) (Query, error) {
 	var w wrong
 	q := Query{Words: text, Cursor: cursor, Sort: SortCreated, Order: Descending, Limit: w.limit(limit, job.DefaultSearchLimit)}
 	if len(text) > job.MaxSearchText {
-		w.note("q", "has %d bytes, at most %d are taken", len(text), job.MaxSearchText)
+		w.Invalid("q", "has %d bytes, at most %d are taken", len(text), job.MaxSearchText)
 	} else if match, err := matchText(text); err != nil {
-		w.note("q", "%v", err)
+		w.Invalid("q", "%v", err)
 	} else if match == "" {
-		w.note("q", "has no word to look for")
+		w.Invalid("q", "has no word to look for")
 	}
-	return q, w.err()
+	return q, w.Err()
 }
 
-// wrong gathers what is wrong with a filter, by field.
-type wrong struct {
-	fields   []api.FieldError
-	position *int // in payload_jq
-}
-
-const (
-	maxExcerpt = 64 // bytes of a refused value in a message
-	maxSaid    = 3  // fields in a message; all are in its details
-)
-
-func excerpt(s string) string {
-	if len(s) > maxExcerpt {
-		return fmt.Sprintf("%.*q...", maxExcerpt, s)
-	}
-	return fmt.Sprintf("%q", s)
-}
-
-func (w *wrong) note(field, format string, args ...any) {
-	w.fields = append(w.fields, api.FieldError{Field: field, Error: fmt.Sprintf(format, args...)})
-}
-
-func (w *wrong) err() error {
-	if len(w.fields) == 0 {
-		return nil
-	}
-	code, details := api.ValidationError, map[string]any{}
-	if w.position != nil {
-		details["position"] = *w.position
-		if len(w.fields) == 1 {
-			code = api.InvalidFilter
-		}
-	}
-	slices.SortFunc(w.fields, func(a, b api.FieldError) int { return strings.Compare(a.Field, b.Field) })
-	details["fields"] = w.fields
-	var said []string
-	for _, f := range w.fields[:min(len(w.fields), maxSaid)] {
-		said = append(said, f.Field+" "+f.Error)
-	}
-	message := strings.Join(said, "; ")
-	if rest := len(w.fields) - len(said); rest > 0 {
-		message += fmt.Sprintf("; and %d more", rest)
-	}
-	e := api.Errorf(code, "%s", message)
-	e.Details = details
-	return e
-}
+// wrong collects the faults of a filter.
+type wrong struct{ fault.List }
 
 func (w *wrong) filter(f *api.SearchFilter) Query {
 	q := Query{
@@ -128,28 +85,28 @@ func (w *wrong) filter(f *api.SearchFilter) Query {
 	}
 	if f.Queue != "" {
 		if err := job.CheckQueueName(f.Queue); err != nil {
-			w.note("queue", "%v", err)
+			w.Invalid("queue", "%v", err)
 		}
 	}
 	if len(f.JobIDPrefix) > idLength {
-		w.note("job_id_prefix", "has %d characters, an id has %d", len(f.JobIDPrefix), idLength)
+		w.Invalid("job_id_prefix", "has %d characters, an id has %d", len(f.JobIDPrefix), idLength)
 	}
 	for i, word := range f.State {
 		s, ok := job.ParseState(word)
 		if !ok {
-			w.note(fmt.Sprintf("state[%d]", i), "%s is not a state: use %s", excerpt(word), stateWords())
+			w.Invalid(fmt.Sprintf("state[%d]", i), "%s is not a state: use %s", apitext.Quote(word), stateWords())
 		}
 		q.States = append(q.States, s)
 	}
 	level, ok, err := f.Priority.Level()
 	switch {
 	case err != nil:
-		w.note("priority", "%v", err)
+		w.Invalid("priority", "%v", err)
 	case ok:
 		q.Priority = &level
 	}
 	if len(f.Tags) > job.MaxTags {
-		w.note("tags", "there are %d, a job has at most %d", len(f.Tags), job.MaxTags)
+		w.Invalid("tags", "there are %d, a job has at most %d", len(f.Tags), job.MaxTags)
 	}
 	w.text("unique_key", f.UniqueKey, job.MaxUniqueKey)
 	w.text("worker_id", f.WorkerID, job.MaxWorkerID)
@@ -173,14 +130,14 @@ func (w *wrong) limit(asked *int, absent int) int {
 		return absent
 	}
 	if *asked < 1 || *asked > job.MaxSearchLimit {
-		w.note("limit", "is %d; it takes 1 to %d", *asked, job.MaxSearchLimit)
+		w.Invalid("limit", "is %d; it takes 1 to %d", *asked, job.MaxSearchLimit)
 	}
 	return *asked
 }
 
 func (w *wrong) text(field, text string, most int) {
 	if err := job.CheckText(text, most); err != nil {
-		w.note(field, "%v", err)
+		w.Invalid(field, "%v", err)
 	}
 }
 
@@ -193,10 +150,10 @@ func (w *wrong) expression(text string) {
 	var at *jq.Error
 	switch {
 	case errors.As(err, &at):
-		w.position = &at.Position
-		w.note("payload_jq", "is not understood %v", at)
+		w.Detail("position", at.Position)
+		w.Add(api.InvalidFilter, "payload_jq", "is not understood %v", at)
 	case err != nil:
-		w.note("payload_jq", "%v", err)
+		w.Invalid("payload_jq", "%v", err)
 	}
 }
 
@@ -209,7 +166,7 @@ func (w *wrong) id(field, prefix, text string) job.ID {
 	rest, ok := strings.CutPrefix(text, prefix)
 	id, err := job.ParseID(job.IDPrefix + rest)
 	if !ok || err != nil || id == (job.ID{}) {
-		w.note(field, "%s is not one: it starts with %q and 26 characters follow", excerpt(text), prefix)
+		w.Invalid(field, "%s is not one: it starts with %q and 26 characters follow", apitext.Quote(text), prefix)
 	}
 	return id
 }
@@ -221,7 +178,7 @@ func (w *wrong) time(field string, text api.Time) time.Time {
 	}
 	at, asked, err := text.Parse()
 	if err != nil {
-		w.note(field, "%v, nor a date like \"2026-02-11\"", err)
+		w.Invalid(field, "%v, nor a date like \"2026-02-11\"", err)
 	}
 	if asked && at.IsZero() {
 		at = at.Add(1) // the zero time asks for nothing, and no job is as old

@@ -122,31 +122,31 @@ func (q *Query) normalize() (match string, err error) {
 		q.Limit = job.DefaultSearchLimit
 	}
 	if q.Limit < 1 || q.Limit > job.MaxSearchLimit {
-		w.note("limit", "%d is not between 1 and %d", q.Limit, job.MaxSearchLimit)
+		w.Invalid("limit", "%d is not between 1 and %d", q.Limit, job.MaxSearchLimit)
 	}
 	if q.Order == "" {
 		q.Order = Descending
 	}
 	if q.Order != Ascending && q.Order != Descending {
-		w.note("order", "%q is neither %q nor %q", q.Order, Ascending, Descending)
+		w.Invalid("order", "%q is neither %q nor %q", q.Order, Ascending, Descending)
 	}
 	if q.Sort == "" {
 		q.Sort = SortCreated
 	}
 	if !slices.Contains(sorts, q.Sort) {
-		w.note("sort", "%q is none of %s", q.Sort, sortWords())
+		w.Invalid("sort", "%q is none of %s", q.Sort, sortWords())
 	}
 	q.States = slices.Compact(slices.Sorted(slices.Values(q.States)))
 	for _, s := range q.States {
 		if s <= job.State_STATE_UNSPECIFIED || s >= job.States {
-			w.note("state", "%d does not exist", s)
+			w.Invalid("state", "%d does not exist", s)
 		}
 	}
 	if len(q.Queues) > job.MaxQueues {
-		w.note("queues", "%d are named, there are at most %d", len(q.Queues), job.MaxQueues)
+		w.Invalid("queues", "%d are named, there are at most %d", len(q.Queues), job.MaxQueues)
 	}
 	if len(q.IDPrefix) > idLength {
-		w.note("job_id_prefix", "has %d characters, an id has %d", len(q.IDPrefix), idLength)
+		w.Invalid("job_id_prefix", "has %d characters, an id has %d", len(q.IDPrefix), idLength)
 	}
 	if strings.HasPrefix(job.IDPrefix, q.IDPrefix) {
 		q.IDPrefix = "" // every id starts so
@@ -155,7 +155,7 @@ func (q *Query) normalize() (match string, err error) {
 	}
 	w.expression(q.PayloadJQ)
 	if match, err = matchText(q.Words); err != nil {
-		w.note("q", "%v", err)
+		w.Invalid("q", "%v", err)
 	}
 	switch {
 	case q.Words != "" && match == "" || q.Queue != "" && q.Queues != nil && !slices.Contains(q.Queues, q.Queue):
@@ -163,5 +163,5 @@ func (q *Query) normalize() (match string, err error) {
 	case q.Queue != "":
 		q.Queues = nil
 	}
-	return match, w.err()
+	return match, w.Err()
 }

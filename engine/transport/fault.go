@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 )
 
 // faultKind identifies the source of an error in a frameFault.
@@ -28,7 +29,7 @@ func (e remoteError) Error() string { return string(e) }
 // maxFaultText bounds an error's text on the wire, in bytes.
 const maxFaultText = 4 << 10
 
-func clip(s string) string { return s[:min(len(s), maxFaultText)] }
+func clip(s string) string { return text.Head(s, maxFaultText) }
 
 // encodeFault encodes an error.
 func encodeFault(kind faultKind, err error) []byte {

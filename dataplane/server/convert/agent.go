@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -39,7 +40,7 @@ func agentStatus(f *Faults, b *api.AckRequest) job.IterationStatus {
 	}
 	status, known := job.ParseIterationStatus(b.AgentStatus)
 	if b.AgentStatus != "" && !known {
-		f.Invalid("agent_status", "is %s; use %s, %s or %s", Excerpt(b.AgentStatus), api.AgentContinue, api.AgentHold, api.AgentDone)
+		f.Invalid("agent_status", "is %s; use %s, %s or %s", text.Quote(b.AgentStatus), api.AgentContinue, api.AgentHold, api.AgentDone)
 	}
 	if b.HoldReason != "" && status != job.Suspend {
 		f.Invalid("hold_reason", "goes with agent_status %s", api.AgentHold)

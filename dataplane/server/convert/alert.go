@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/duties"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -22,10 +23,10 @@ func FromAlertRule(f *Faults, r *api.AlertRuleRequest) *op.PutResource {
 	}
 	var known bool
 	if rule.When, known = state.ParseAlertSubject(r.When); !known {
-		f.Invalid("when", "is %s; use queue_depth, dead, workers, oldest_pending or budget", Excerpt(r.When))
+		f.Invalid("when", "is %s; use queue_depth, dead, workers, oldest_pending or budget", text.Quote(r.When))
 	}
 	if rule.Comparison, known = state.ParseComparison(cmp.Or(r.Op, ">")); !known {
-		f.Invalid("op", "is %s; use > or <", Excerpt(r.Op))
+		f.Invalid("op", "is %s; use > or <", text.Quote(r.Op))
 	}
 	if r.Threshold == nil {
 		f.Invalid("threshold", "is missing")

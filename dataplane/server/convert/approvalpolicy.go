@@ -2,6 +2,7 @@ package convert
 
 import (
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -24,7 +25,7 @@ func FromApprovalPolicy(f *Faults, r *api.ApprovalPolicyRequest, _ *state.Resour
 		f.Invalid("name", "%v", err)
 	}
 	if r.Mode != "" && r.Mode != api.ModeAny && r.Mode != api.ModeAll {
-		f.Invalid("mode", "%s is no mode: use any or all", Excerpt(r.Mode))
+		f.Invalid("mode", "%s is no mode: use any or all", text.Quote(r.Mode))
 	}
 	if r.Queue != "" {
 		if err := job.CheckQueueName(r.Queue); err != nil {

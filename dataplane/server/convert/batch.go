@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
@@ -28,7 +29,7 @@ func FromNewBatch(f *Faults, b *api.NewBatch) *op.NewBatch {
 	if b.ParentID != "" {
 		id, err := job.ParseBatchID(b.ParentID)
 		if err != nil {
-			f.Invalid("batch.parent_id", "%s is not a batch id", Excerpt(b.ParentID))
+			f.Invalid("batch.parent_id", "%s is not a batch id", text.Quote(b.ParentID))
 		}
 		out.ParentId = id[:]
 	}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/duties"
 	"github.com/corvo/corvo/dataplane/job"
@@ -34,10 +35,10 @@ func FromBudget(f *Faults, r *api.BudgetRequest, was *state.Resource, nowNs int6
 	}
 	var known bool
 	if b.Scope, known = op.ParseScope(r.Scope); !known {
-		f.Invalid("scope", "%s is none: use namespace, queue, tag, key or job", Excerpt(r.Scope))
+		f.Invalid("scope", "%s is none: use namespace, queue, tag, key or job", text.Quote(r.Scope))
 	}
 	if b.OnExceed, known = exceedWords[cmp.Or(r.OnExceed, api.ExceedHold)]; !known {
-		f.Invalid("on_exceed", "%s is none: use hold, reject, throttle or alert_only", Excerpt(r.OnExceed))
+		f.Invalid("on_exceed", "%s is none: use hold, reject, throttle or alert_only", text.Quote(r.OnExceed))
 	}
 	for _, l := range []struct {
 		window state.Window

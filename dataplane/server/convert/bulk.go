@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
@@ -15,7 +16,7 @@ func FromBulk(f *Faults, b *api.BulkRequest) (*op.StartBulk, []job.ID) {
 	o := &op.StartBulk{Queue: b.MoveToQueue}
 	var ok bool
 	if o.Action, ok = state.ParseBulkAction(b.Action); !ok {
-		f.Invalid("action", "%s is no action: use retry, requeue, cancel, move, change_priority, approve, reject, hold or delete", Excerpt(b.Action))
+		f.Invalid("action", "%s is no action: use retry, requeue, cancel, move, change_priority, approve, reject, hold or delete", text.Quote(b.Action))
 		return o, nil
 	}
 	moves, ranks := o.Action == state.BulkAction_BULK_ACTION_MOVE, o.Action == state.BulkAction_BULK_ACTION_CHANGE_PRIORITY
@@ -62,11 +63,11 @@ func bulkIDs(f *Faults, texts []string) []job.ID {
 	}
 	ids, seen := make([]job.ID, 0, len(texts)), make(map[job.ID]bool, len(texts))
 	bad := 0
-	for _, text := range texts {
-		id, err := job.ParseID(text)
+	for _, given := range texts {
+		id, err := job.ParseID(given)
 		if err != nil {
 			if bad++; bad == 1 {
-				f.Invalid("job_ids", "has %s, which is no job id", Excerpt(text))
+				f.Invalid("job_ids", "has %s, which is no job id", text.Quote(given))
 			}
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
@@ -24,7 +25,7 @@ func fromChain(f *Faults, b *EnqueueBody, n *op.NewJob, maxPayload int) {
 		return
 	}
 	if c.Steps[0].Queue != b.Queue {
-		f.Invalid("chain.steps[0].queue", "is %s; the first step is the job itself, and repeats its queue", Excerpt(c.Steps[0].Queue))
+		f.Invalid("chain.steps[0].queue", "is %s; the first step is the job itself, and repeats its queue", text.Quote(c.Steps[0].Queue))
 	}
 	// Published clients send an empty object here, because their steps all have a payload.
 	if first := c.Steps[0].Payload; !Absent(first) && !noMembers(first) && !bytes.Equal(first, b.Payload) {
@@ -110,7 +111,7 @@ func exits(f *Faults, stepStatus string) bool {
 	case api.StepExit:
 		return true
 	default:
-		f.Invalid("step_status", "is %s; use %s or %s", Excerpt(stepStatus), api.StepContinue, api.StepExit)
+		f.Invalid("step_status", "is %s; use %s or %s", text.Quote(stepStatus), api.StepContinue, api.StepExit)
 	}
 	return false
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 )
@@ -125,13 +126,13 @@ func (p *proof) read(f *Faults, id job.ID, token, workerID string) *op.LeaseProo
 }
 
 // Clients see lease tokens in hex.
-func parseLeaseToken(into *[job.TokenSize]byte, text string) error {
-	if len(text) == hex.EncodedLen(len(into)) {
-		if _, err := hex.Decode(into[:], []byte(text)); err == nil {
+func parseLeaseToken(into *[job.TokenSize]byte, given string) error {
+	if len(given) == hex.EncodedLen(len(into)) {
+		if _, err := hex.Decode(into[:], []byte(given)); err == nil {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s is not a lease token: pass on the one the fetch answered", Excerpt(text))
+	return fmt.Errorf("%s is not a lease token: pass on the one the fetch answered", text.Quote(given))
 }
 
 func appendLeaseToken(b, token []byte) []byte { return hex.AppendEncode(b, token) }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/fault"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 )
@@ -188,10 +189,10 @@ func TestFaults(t *testing.T) {
 	f.Invalid("queue", "is said twice")
 	check(api.ValidationError, 3, "jobs[4].queue is missing")
 	f.scope = scope{}
-	for i := range maxFaults {
+	for i := range fault.MaxListed {
 		f.Invalid(fmt.Sprint("f", i), "is bad")
 	}
-	check(api.ValidationError, maxFaults, "; and 100 more")
+	check(api.ValidationError, fault.MaxListed, "; and 100 more")
 }
 
 func TestUsageIsExact(t *testing.T) {

@@ -3,6 +3,7 @@ package convert
 import (
 	"fmt"
 
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 )
@@ -16,10 +17,10 @@ func dependencies(f *Faults, ids []string) []*op.Dependency {
 	}
 	var out []*op.Dependency
 	seen := make(map[job.ID]struct{}, len(ids))
-	for i, text := range ids {
-		id, err := job.ParseID(text)
+	for i, given := range ids {
+		id, err := job.ParseID(given)
 		if err != nil {
-			f.Invalid(fmt.Sprintf("depends_on[%d]", i), "%s is not a job id", Excerpt(text))
+			f.Invalid(fmt.Sprintf("depends_on[%d]", i), "%s is not a job id", text.Quote(given))
 			continue
 		}
 		if _, twice := seen[id]; twice {
@@ -38,7 +39,7 @@ func dependencyPolicy(f *Faults, word string) job.DependencyPolicy {
 	}
 	policy, ok := job.ParseDependencyPolicy(word)
 	if !ok {
-		f.Invalid("dependency_policy", "%s is not a policy: use fail, hold or ignore", Excerpt(word))
+		f.Invalid("dependency_policy", "%s is not a policy: use fail, hold or ignore", text.Quote(word))
 	}
 	return policy
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
@@ -134,10 +135,10 @@ func leftOpen(r *api.EnqueueRequest) (bits uint32) {
 }
 
 // parentID is the id of the job that made another.
-func parentID(f *Faults, text string) []byte {
-	id, err := job.ParseID(text)
+func parentID(f *Faults, given string) []byte {
+	id, err := job.ParseID(given)
 	if err != nil {
-		f.Invalid("parent_id", "%s is not the id of a job", Excerpt(text))
+		f.Invalid("parent_id", "%s is not the id of a job", text.Quote(given))
 		return nil
 	}
 	return id[:]
@@ -181,7 +182,7 @@ func retry(out *job.Retry, f *Faults, r *api.EnqueueRequest) *job.Retry {
 	if r.RetryBackoff != "" {
 		word, ok := job.ParseBackoff(r.RetryBackoff)
 		if !ok {
-			f.Invalid("retry_backoff", "%s is not a backoff: use none, fixed, linear or exponential", Excerpt(r.RetryBackoff))
+			f.Invalid("retry_backoff", "%s is not a backoff: use none, fixed, linear or exponential", text.Quote(r.RetryBackoff))
 		}
 		out.Backoff = word
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/sinks"
@@ -31,7 +32,7 @@ func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
 		f.Invalid("url", "is not of the kind https://host/path")
 	case !isPort(u.Port()):
-		f.Invalid("url", "has the port %s: ports are from 1 to 65535", Excerpt(u.Port()))
+		f.Invalid("url", "has the port %s: ports are from 1 to 65535", text.Quote(u.Port()))
 	}
 	if n := len(r.Secret); n != 0 && (n < job.MinWebhookSecret || n > job.MaxWebhookSecret) {
 		f.Invalid("secret", "has %d bytes; it has from %d to %d", n, job.MinWebhookSecret, job.MaxWebhookSecret)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing/money"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
@@ -93,7 +94,7 @@ func FromSettings(f *Faults, s *api.Settings) *state.Settings {
 	case api.UnknownModelHold:
 		out.UnknownModel = state.UnknownModel_UNKNOWN_MODEL_HOLD
 	default:
-		f.Invalid("unknown_model", "is %s; use %s or %s", Excerpt(s.UnknownModel), api.UnknownModelCeiling, api.UnknownModelHold)
+		f.Invalid("unknown_model", "is %s; use %s or %s", text.Quote(s.UnknownModel), api.UnknownModelCeiling, api.UnknownModelHold)
 	}
 	return out
 }

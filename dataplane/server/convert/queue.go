@@ -2,6 +2,7 @@ package convert
 
 import (
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
@@ -104,7 +105,7 @@ func overflowOf(f *Faults, word string) job.Overflow {
 	case api.OnFullDropOldest:
 		return job.Overflow_OVERFLOW_DROP_OLDEST
 	}
-	f.Invalid("on_full", "is %s; use reject or drop_oldest", Excerpt(word))
+	f.Invalid("on_full", "is %s; use reject or drop_oldest", text.Quote(word))
 	return job.Overflow_OVERFLOW_REJECT
 }
 
@@ -160,7 +161,7 @@ func queueDefaults(f *Faults, d *api.QueueDefaults) *state.QueueDefaults {
 	if d.RetryBackoff != "" {
 		word, ok := job.ParseBackoff(d.RetryBackoff)
 		if !ok {
-			f.Invalid("defaults.retry_backoff", "%s is not a backoff: use none, fixed, linear or exponential", Excerpt(d.RetryBackoff))
+			f.Invalid("defaults.retry_backoff", "%s is not a backoff: use none, fixed, linear or exponential", text.Quote(d.RetryBackoff))
 		}
 		out.Backoff = &word
 	}

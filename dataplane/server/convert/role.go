@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/op"
 	"github.com/corvo/corvo/dataplane/state"
 	"github.com/corvo/corvo/tenancy"
@@ -18,7 +19,7 @@ func FromRole(f *Faults, r *api.RoleRequest, _ *state.Resource, _ int64) *op.Put
 	}
 	for i, word := range r.Permissions {
 		if !tenancy.Permission(word).OfDataPlane() {
-			f.Invalid(fmt.Sprintf("permissions[%d]", i), "%s is not a permission of a namespace: use some of %v", Excerpt(word), tenancy.DataPlanePermissions())
+			f.Invalid(fmt.Sprintf("permissions[%d]", i), "%s is not a permission of a namespace: use some of %v", text.Quote(word), tenancy.DataPlanePermissions())
 		}
 	}
 	role := &state.Role{}

@@ -39,7 +39,7 @@ func rawWithin(f *Faults, field, s string, most int) json.RawMessage {
 		return nil
 	}
 	if !validJSON(s) {
-		f.Invalid(field, "is no JSON: %s", Excerpt(s))
+		f.Invalid(field, "is no JSON: %s", text.Quote(s))
 		return nil
 	}
 	return raw
@@ -66,7 +66,7 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 		}
 		// Decode takes it for the body of the request, and would blame that.
 		if c := strings.TrimLeft(m.OptionsJson, " \t\r\n")[0]; c != '{' && c != 'n' {
-			f.Invalid("options_json", "is no JSON object: %s", Excerpt(m.OptionsJson))
+			f.Invalid("options_json", "is no JSON object: %s", text.Quote(m.OptionsJson))
 			return f.Err()
 		}
 		if err := serve.Decode(r, []byte(m.OptionsJson), b); err != nil {
@@ -260,7 +260,7 @@ func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, erro
 		WorkerID: m.WorkerId, Concurrency: int(m.Concurrency), Draining: m.Draining,
 	}
 	for name, j := range m.Jobs {
-		f.scope = scope{list: "jobs", name: Excerpt(name)}
+		f.scope = scope{list: "jobs", name: text.Quote(name)}
 		progress := rawText(&f, "progress_json", j.GetProgressJson())
 		if delta := j.GetStreamDelta(); progress == nil && delta != "" {
 			progress, _ = json.Marshal(map[string]string{"stream_delta": unicodeText(&f, "stream_delta", delta)}) // strings always encode

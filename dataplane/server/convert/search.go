@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 )
 
@@ -19,13 +20,13 @@ func FromDead(f *Faults, query url.Values) api.SearchRequest {
 
 // FromLimit is how many jobs a page shall have; nil where the request does not say.
 func FromLimit(f *Faults, query url.Values) *int {
-	text := query.Get("limit")
-	if text == "" {
+	given := query.Get("limit")
+	if given == "" {
 		return nil
 	}
-	n, err := strconv.Atoi(text)
+	n, err := strconv.Atoi(given)
 	if err != nil {
-		f.Invalid("limit", "%s is not a number", Excerpt(text))
+		f.Invalid("limit", "%s is not a number", text.Quote(given))
 	}
 	return &n
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
 )
@@ -31,7 +32,7 @@ func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	switch r.UniqueUntil {
 	case "", uniqueUntilSettled, uniqueUntilPeriod:
 	default:
-		f.Invalid("unique_until", "%s is not known: use settled or period", Excerpt(r.UniqueUntil))
+		f.Invalid("unique_until", "%s is not known: use settled or period", text.Quote(r.UniqueUntil))
 	}
 	if r.UniqueKey != "" {
 		n.Opt().UniqueKey, n.Opt().UniquePeriodMs, n.Opt().UniqueWholePeriod = r.UniqueKey, period*1000, r.UniqueUntil == uniqueUntilPeriod

@@ -65,7 +65,7 @@ func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
 	for name, given := range values {
 		i := slices.IndexFunc(WebhookParams, func(p WebhookParam) bool { return p.Name == name })
 		if i < 0 {
-			f.Invalid(name[:min(len(name), maxQuotedBytes)], "is not a parameter that a webhook takes")
+			f.Invalid(text.Head(name, text.MaxQuoted), "is not a parameter that a webhook takes")
 			continue
 		}
 		WebhookParams[i].take(f, &b.EnqueueRequest, given)
@@ -131,7 +131,7 @@ func setPriority(p *api.Priority, value string) error {
 func setInt(n *int, value string) error {
 	parsed, err := strconv.Atoi(value)
 	if err != nil {
-		return fmt.Errorf("%s is not a whole number", Excerpt(value))
+		return fmt.Errorf("%s is not a whole number", text.Quote(value))
 	}
 	*n = parsed
 	return nil
@@ -152,16 +152,16 @@ func setCostEstimate(r *api.EnqueueRequest, value string) error {
 }
 
 func addTag(r *api.EnqueueRequest, value string) error {
-	name, text, ok := strings.Cut(value, ":")
+	name, given, ok := strings.Cut(value, ":")
 	if !ok {
-		return fmt.Errorf("%s is not a tag: write it like name:value", Excerpt(value))
+		return fmt.Errorf("%s is not a tag: write it like name:value", text.Quote(value))
 	}
 	if _, twice := r.Tags[name]; twice {
-		return errors.New("has " + Excerpt(name) + " twice")
+		return errors.New("has " + text.Quote(name) + " twice")
 	}
 	if r.Tags == nil {
 		r.Tags = api.Strings{}
 	}
-	r.Tags[name] = text
+	r.Tags[name] = given
 	return nil
 }

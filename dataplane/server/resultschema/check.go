@@ -5,9 +5,10 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/corvo/corvo/api/text"
 )
 
 // Bounds of what is said of a result that does not match.
@@ -98,7 +99,7 @@ func leafReason(e *jsonschema.ValidationError) string {
 	unit := (&jsonschema.ValidationError{
 		SchemaURL: e.SchemaURL, ErrorKind: e.ErrorKind, InstanceLocation: e.InstanceLocation,
 	}).BasicOutput()
-	return excerpt(unit.Error.String())
+	return text.Cut(unit.Error.String(), maxReason)
 }
 
 func pointer(path []string) string {
@@ -107,7 +108,7 @@ func pointer(path []string) string {
 		b.WriteByte('/')
 		b.WriteString(strings.NewReplacer("~", "~0", "/", "~1").Replace(name))
 	}
-	return excerpt(b.String())
+	return text.Cut(b.String(), maxReason)
 }
 
 // reason is why a schema is none, without the name it has only to itself.
@@ -119,17 +120,5 @@ func reason(err error) string {
 			return all[0].Path + ": " + all[0].Reason
 		}
 	}
-	return excerpt(strings.ReplaceAll(err.Error(), location, ""))
-}
-
-// excerpt is the beginning of a text that may be long.
-func excerpt(text string) string {
-	if len(text) <= maxReason {
-		return text
-	}
-	cut := maxReason
-	for !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "..."
+	return text.Cut(strings.ReplaceAll(err.Error(), location, ""), maxReason)
 }

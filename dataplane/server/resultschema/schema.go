@@ -12,6 +12,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/dataplane/job"
 )
 
@@ -68,7 +69,7 @@ func compile(data []byte) (*Schema, error) {
 	if s.compiled, err = c.Compile(location); err != nil {
 		var outside *jsonschema.LoadURLError
 		if errors.As(err, &outside) {
-			return nil, fmt.Errorf("refers to %s, which is not in it: a result schema cannot refer to other documents, copy the part into its $defs", excerpt(outside.URL))
+			return nil, fmt.Errorf("refers to %s, which is not in it: a result schema cannot refer to other documents, copy the part into its $defs", text.Cut(outside.URL, maxReason))
 		}
 		return nil, fmt.Errorf("is no schema: %s", reason(err))
 	}

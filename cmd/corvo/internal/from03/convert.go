@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/corvo/corvo/api"
+	"github.com/corvo/corvo/api/text"
 	"github.com/corvo/corvo/billing/money"
 )
 
@@ -195,19 +195,7 @@ func (j *job) lastError(most int) string {
 	if n := len(j.Errors); n > 0 {
 		reason += ": " + j.Errors[n-1].Error
 	}
-	return cut(reason, most)
-}
-
-// cut shortens text to a number of bytes without breaking a character.
-func cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	end := most
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
+	return text.Head(reason, most)
 }
 
 // priority returns the word for a priority; 0.3 took everything above 1 for normal.

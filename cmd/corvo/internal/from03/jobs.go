@@ -12,6 +12,7 @@ import (
 
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/api/client"
+	"github.com/corvo/corvo/api/text"
 	limits "github.com/corvo/corvo/dataplane/job"
 )
 
@@ -251,7 +252,7 @@ func (r *run) park(ctx context.Context, drafts []*draft) error {
 		}
 		group.Go(func() error {
 			if d.job.State == held {
-				return r.Target.Hold(ctx, c.id, cut(d.job.HoldReason, limits.MaxHoldReason))
+				return r.Target.Hold(ctx, c.id, text.Head(d.job.HoldReason, limits.MaxHoldReason))
 			}
 			if err := r.Target.Hold(ctx, c.id, ""); err != nil {
 				return err

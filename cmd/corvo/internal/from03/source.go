@@ -11,13 +11,17 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/corvo/corvo/api/text"
 )
 
 const (
 	// maxAnswer bounds one answer of the original. A page of 1,000 jobs with payloads of 1 MiB
 	// would be larger; pageJobs keeps pages far below it for payloads of ordinary size.
 	maxAnswer = 256 << 20
-	pageJobs  = 200
+	// maxExcerpt bounds the part of a refusal that an error repeats, in bytes.
+	maxExcerpt = 200
+	pageJobs   = 200
 	// sourceTimeout bounds one request to the original.
 	sourceTimeout = 60 * time.Second
 )
@@ -95,7 +99,7 @@ func (s *Source) ask(ctx context.Context, method, path string, body, out any) er
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed:
 		return fmt.Errorf("%s %s: %w", method, s.base+path, errAbsent)
 	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s %s: status %d: %s", method, s.base+path, resp.StatusCode, excerpt(answer))
+		return fmt.Errorf("%s %s: status %d: %q", method, s.base+path, resp.StatusCode, text.Cut(bytes.TrimSpace(answer), maxExcerpt))
 	case len(answer) > maxAnswer:
 		return fmt.Errorf("%s %s: the answer is larger than %d bytes", method, s.base+path, maxAnswer)
 	}
@@ -103,12 +107,6 @@ func (s *Source) ask(ctx context.Context, method, path string, body, out any) er
 		return fmt.Errorf("%s %s: the answer is not an answer of Corvo 0.3: %w", method, s.base+path, err)
 	}
 	return nil
-}
-
-// excerpt returns the start of an answer for an error message.
-func excerpt(answer []byte) string {
-	const most = 200
-	return fmt.Sprintf("%.*q", most, bytes.TrimSpace(answer))
 }
 
 // The documents of 0.3, as far as they are copied.
