@@ -145,6 +145,7 @@ func open(cfg Config) (_ *Cell, err error) {
 		OnTimer: c.onTimer,
 
 		OnReplenish: c.duties.OnReplenish,
+		OnRetention: c.duties.OnRetention,
 		OnClearing:  c.duties.OnClearing,
 		OnGate:      c.duties.OnGate,
 		OnBulk:      c.bulks.OnBulk,

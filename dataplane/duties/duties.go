@@ -90,8 +90,9 @@ type Duties struct {
 	// the number down to which; only Run's goroutine uses it.
 	asked map[string]uint64
 	// gates are those that jobs wait at; only Run's goroutine uses it.
-	gates  map[gateKey]*watch
-	alerts alerts
+	gates   map[gateKey]*watch
+	alerts  alerts
+	purging purging // only Run's goroutine uses it
 }
 
 // New makes the duties of one shard; Run starts them.
@@ -113,6 +114,14 @@ func (d *Duties) OnTimer(_ state.TimerClass, dueNs int64) {
 
 // OnReplenish is the store's hook: rate limits keep jobs, the first until dueNs.
 func (d *Duties) OnReplenish(dueNs int64) {
+	if dueNs < d.next.Load() {
+		d.poke()
+	}
+}
+
+// OnRetention is the store's hook: a settled job is to be removed at dueNs, earlier than
+// any other.
+func (d *Duties) OnRetention(dueNs int64) {
 	if dueNs < d.next.Load() {
 		d.poke()
 	}
@@ -164,7 +173,7 @@ func (d *Duties) poke() {
 func (d *Duties) Run(ctx context.Context) error {
 	backoff := minBackoff
 	d.asked, d.usage.dueNs, d.audit.dueNs = map[string]uint64{}, 0, 0 // another may have led since
-	d.gates = map[gateKey]*watch{}
+	d.gates, d.purging = map[gateKey]*watch{}, purging{}
 	d.alerts.forget()
 	for {
 		// While we look, every new timer pokes: one set behind our back makes one

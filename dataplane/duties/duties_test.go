@@ -34,6 +34,7 @@ type shard struct {
 	viewSeq  atomic.Uint64
 	ids      int
 	ended    chan error
+	resign   context.CancelFunc // ends the duties
 }
 
 // feedKept is more events than any test has.
@@ -72,20 +73,26 @@ func inShardOf(t *testing.T, cfg Config, test func(*shard)) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 		s.duties = New(cfg)
 		s.store.SetHooks(state.Hooks{
-			OnTimer: s.duties.OnTimer, OnReplenish: s.duties.OnReplenish, OnClearing: s.duties.OnClearing, OnGate: s.duties.OnGate,
+			OnTimer: s.duties.OnTimer, OnReplenish: s.duties.OnReplenish, OnRetention: s.duties.OnRetention, OnClearing: s.duties.OnClearing, OnGate: s.duties.OnGate,
 			OnFeed: s.duties.OnFeed, OnUsage: s.duties.OnUsage, OnAudit: s.duties.OnAudit,
 		})
 		s.mustApply(&op.StartTerm{Meta: &op.Meta{}})
-		ctx, cancel := context.WithCancel(context.Background())
-		go func() { s.ended <- s.duties.Run(ctx) }()
-		synctest.Wait()
+		s.lead()
 		test(s)
-		cancel()
+		s.resign()
 		synctest.Wait()
 		if err := s.store.Close(); err != nil {
 			t.Error(err)
 		}
 	})
+}
+
+// lead runs the duties, as a leader that has just been elected does.
+func (s *shard) lead() {
+	var ctx context.Context
+	ctx, s.resign = context.WithCancel(context.Background())
+	go func() { s.ended <- s.duties.Run(ctx) }()
+	synctest.Wait()
 }
 
 func (s *shard) apply(o pipeline.Op) (any, error) {

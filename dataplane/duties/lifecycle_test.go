@@ -7,7 +7,6 @@ import (
 
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/op"
-	"github.com/corvo/corvo/dataplane/state"
 )
 
 // bring puts a job into the shard as it may come from another.
@@ -75,15 +74,15 @@ func TestAUniqueKeyIsFreeWhenItsPeriodIsOver(t *testing.T) {
 
 func TestSettledJobsGoWhenTheirRetentionIsOver(t *testing.T) {
 	inShard(t, 100, func(s *shard) {
-		done := s.bring(func(j *job.Job) { j.State, j.PurgeNs = job.Completed, in(time.Hour) })
+		done := s.bring(func(j *job.Job) { j.State, j.SettledNs = job.Completed, in(time.Hour-job.DefaultRetentionTime) })
 		kept := s.bring(func(j *job.Job) { j.State = job.Dead })
-		again := s.bring(func(j *job.Job) { j.State, j.PurgeNs = job.Dead, in(time.Hour) })
+		again := s.bring(func(j *job.Job) { j.State, j.SettledNs = job.Dead, in(time.Hour-job.DefaultRetentionTime) })
 		s.mustApply(&op.RetryJobs{JobIds: [][]byte{again[:]}})
 		s.becomes(done, time.Now().Add(time.Hour), job.Completed, job.State_STATE_UNSPECIFIED)
 		s.is(kept, job.Dead)
 		s.is(again, job.Pending)
-		if _, ok, err := s.store.NextDue(state.TimerRetention); ok || err != nil {
-			t.Errorf("something is still to go: %v", err)
+		if _, next, err := s.store.RetentionDue(time.Now().UnixNano(), 1); next != never || err != nil {
+			t.Errorf("something is still to go at %d: %v", next, err)
 		}
 	})
 }

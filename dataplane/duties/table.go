@@ -26,7 +26,7 @@ var Table = []Duty{
 	{"reclaim", "reclaim", onTimer(state.TimerLease, leasesOver, reclaim)},
 	{"expire-jobs", "expire-jobs", onTimer(state.TimerExpiry, allDue, expireJobs)},
 	{"release-unique", "release-unique", onTimer(state.TimerUnique, allDue, releaseUnique)},
-	{"purge-jobs", "purge-jobs", onTimer(state.TimerRetention, allDue, purgeJobs)},
+	{"purge-jobs", "purge-jobs", purgeJobs},
 	{"expire-idempotency", "expire", onTimer(state.TimerIdempotency, allDue, expire)},
 	{"purge-batches", "purge-batches", onTimer(state.TimerBatch, allDue, purgeBatches)},
 	{"resolve-dependents", "resolve-dependents", onTimer(state.TimerDependents, allDue, resolveDependents)},
@@ -58,10 +58,6 @@ func expireJobs(meta *op.Meta, ids [][]byte) pipeline.Op {
 
 func releaseUnique(meta *op.Meta, ids [][]byte) pipeline.Op {
 	return &op.ReleaseUnique{Meta: meta, JobIds: ids}
-}
-
-func purgeJobs(meta *op.Meta, ids [][]byte) pipeline.Op {
-	return &op.PurgeJobs{Meta: meta, JobIds: ids}
 }
 
 func expire(meta *op.Meta, ids [][]byte) pipeline.Op {

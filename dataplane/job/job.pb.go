@@ -1071,7 +1071,6 @@ type Job struct {
 	Errors        uint32                 `protobuf:"varint,18,opt,name=errors,proto3" json:"errors,omitempty"`                                    // error records kept
 	Blobs         uint32                 `protobuf:"varint,19,opt,name=blobs,proto3" json:"blobs,omitempty"`                                      // bit i is set when the blob of kind i exists
 	Moves         uint32                 `protobuf:"varint,20,opt,name=moves,proto3" json:"moves,omitempty"`                                      // times it has gone to another shard
-	PurgeNs       int64                  `protobuf:"varint,21,opt,name=purge_ns,json=purgeNs,proto3" json:"purge_ns,omitempty"`                   // removed from then on, once settled; 0 = kept
 	Cancelling    bool                   `protobuf:"varint,22,opt,name=cancelling,proto3" json:"cancelling,omitempty"`                            // active, and its worker is to let go
 	Doomed        bool                   `protobuf:"varint,23,opt,name=doomed,proto3" json:"doomed,omitempty"`                                    // to be removed as soon as its worker lets go
 	HasDependents bool                   `protobuf:"varint,24,opt,name=has_dependents,json=hasDependents,proto3" json:"has_dependents,omitempty"` // others wait for it
@@ -1089,6 +1088,7 @@ type Job struct {
 	// read whenever the job is: in options it would cost each of them a message.
 	FairnessKey    string `protobuf:"bytes,33,opt,name=fairness_key,json=fairnessKey,proto3" json:"fairness_key,omitempty"`           // who its queue shares itself out to; empty: nobody in particular
 	FairnessWeight uint32 `protobuf:"varint,34,opt,name=fairness_weight,json=fairnessWeight,proto3" json:"fairness_weight,omitempty"` // its key's share from now on; 0 = as before
+	SettledNs      int64  `protobuf:"varint,35,opt,name=settled_ns,json=settledNs,proto3" json:"settled_ns,omitempty"`                // when it settled: its retention begins then; 0 = it has not
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1263,13 +1263,6 @@ func (x *Job) GetMoves() uint32 {
 	return 0
 }
 
-func (x *Job) GetPurgeNs() int64 {
-	if x != nil {
-		return x.PurgeNs
-	}
-	return 0
-}
-
 func (x *Job) GetCancelling() bool {
 	if x != nil {
 		return x.Cancelling
@@ -1357,6 +1350,13 @@ func (x *Job) GetFairnessKey() string {
 func (x *Job) GetFairnessWeight() uint32 {
 	if x != nil {
 		return x.FairnessWeight
+	}
+	return 0
+}
+
+func (x *Job) GetSettledNs() int64 {
+	if x != nil {
+		return x.SettledNs
 	}
 	return 0
 }
@@ -2758,7 +2758,7 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x11used_input_tokens\x18\n" +
 	" \x01(\x04R\x0fusedInputTokens\x12,\n" +
 	"\x12used_output_tokens\x18\v \x01(\x04R\x10usedOutputTokens\x12\"\n" +
-	"\rcost_nano_usd\x18\f \x01(\x03R\vcostNanoUsdJ\x04\b\a\x10\bJ\x04\b\b\x10\t\"\x93\t\n" +
+	"\rcost_nano_usd\x18\f \x01(\x03R\vcostNanoUsdJ\x04\b\a\x10\bJ\x04\b\b\x10\t\"\x9d\t\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
 	"\x06number\x18\x02 \x01(\x04R\x06number\x12\x14\n" +
@@ -2782,8 +2782,7 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x05usage\x18\x11 \x01(\v2\x13.corvo.job.v1.UsageR\x05usage\x12\x16\n" +
 	"\x06errors\x18\x12 \x01(\rR\x06errors\x12\x14\n" +
 	"\x05blobs\x18\x13 \x01(\rR\x05blobs\x12\x14\n" +
-	"\x05moves\x18\x14 \x01(\rR\x05moves\x12\x19\n" +
-	"\bpurge_ns\x18\x15 \x01(\x03R\apurgeNs\x12\x1e\n" +
+	"\x05moves\x18\x14 \x01(\rR\x05moves\x12\x1e\n" +
 	"\n" +
 	"cancelling\x18\x16 \x01(\bR\n" +
 	"cancelling\x12\x16\n" +
@@ -2799,7 +2798,9 @@ const file_dataplane_job_job_proto_rawDesc = "" +
 	"\x06detail\x18\x1f \x01(\v2\x14.corvo.job.v1.DetailR\x06detail\x12\x18\n" +
 	"\ahistory\x18  \x01(\fR\ahistory\x12!\n" +
 	"\ffairness_key\x18! \x01(\tR\vfairnessKey\x12'\n" +
-	"\x0ffairness_weight\x18\" \x01(\rR\x0efairnessWeight\"\xdb\x04\n" +
+	"\x0ffairness_weight\x18\" \x01(\rR\x0efairnessWeight\x12\x1d\n" +
+	"\n" +
+	"settled_ns\x18# \x01(\x03R\tsettledNsJ\x04\b\x15\x10\x16\"\xdb\x04\n" +
 	"\aOptions\x12\x1d\n" +
 	"\n" +
 	"unique_key\x18\x01 \x01(\tR\tuniqueKey\x12(\n" +

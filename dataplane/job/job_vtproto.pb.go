@@ -431,6 +431,13 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		i -= len(m.unknownFields)
 		copy(dAtA[i:], m.unknownFields)
 	}
+	if m.SettledNs != 0 {
+		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.SettledNs))
+		i--
+		dAtA[i] = 0x2
+		i--
+		dAtA[i] = 0x98
+	}
 	if m.FairnessWeight != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.FairnessWeight))
 		i--
@@ -565,13 +572,6 @@ func (m *Job) MarshalToSizedBufferVT(dAtA []byte) (int, error) {
 		dAtA[i] = 0x1
 		i--
 		dAtA[i] = 0xb0
-	}
-	if m.PurgeNs != 0 {
-		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.PurgeNs))
-		i--
-		dAtA[i] = 0x1
-		i--
-		dAtA[i] = 0xa8
 	}
 	if m.Moves != 0 {
 		i = protohelpers.EncodeVarint(dAtA, i, uint64(m.Moves))
@@ -2127,9 +2127,6 @@ func (m *Job) SizeVT() (n int) {
 	if m.Moves != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.Moves))
 	}
-	if m.PurgeNs != 0 {
-		n += 2 + protohelpers.SizeOfVarint(uint64(m.PurgeNs))
-	}
 	if m.Cancelling {
 		n += 3
 	}
@@ -2175,6 +2172,9 @@ func (m *Job) SizeVT() (n int) {
 	}
 	if m.FairnessWeight != 0 {
 		n += 2 + protohelpers.SizeOfVarint(uint64(m.FairnessWeight))
+	}
+	if m.SettledNs != 0 {
+		n += 2 + protohelpers.SizeOfVarint(uint64(m.SettledNs))
 	}
 	n += len(m.unknownFields)
 	return n
@@ -4297,25 +4297,6 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 					break
 				}
 			}
-		case 21:
-			if wireType != 0 {
-				return fmt.Errorf("proto: wrong wireType = %d for field PurgeNs", wireType)
-			}
-			m.PurgeNs = 0
-			for shift := uint(0); ; shift += 7 {
-				if shift >= 64 {
-					return protohelpers.ErrIntOverflow
-				}
-				if iNdEx >= l {
-					return io.ErrUnexpectedEOF
-				}
-				b := dAtA[iNdEx]
-				iNdEx++
-				m.PurgeNs |= int64(b&0x7F) << shift
-				if b < 0x80 {
-					break
-				}
-			}
 		case 22:
 			if wireType != 0 {
 				return fmt.Errorf("proto: wrong wireType = %d for field Cancelling", wireType)
@@ -4675,6 +4656,25 @@ func (m *Job) UnmarshalVT(dAtA []byte) error {
 				b := dAtA[iNdEx]
 				iNdEx++
 				m.FairnessWeight |= uint32(b&0x7F) << shift
+				if b < 0x80 {
+					break
+				}
+			}
+		case 35:
+			if wireType != 0 {
+				return fmt.Errorf("proto: wrong wireType = %d for field SettledNs", wireType)
+			}
+			m.SettledNs = 0
+			for shift := uint(0); ; shift += 7 {
+				if shift >= 64 {
+					return protohelpers.ErrIntOverflow
+				}
+				if iNdEx >= l {
+					return io.ErrUnexpectedEOF
+				}
+				b := dAtA[iNdEx]
+				iNdEx++
+				m.SettledNs |= int64(b&0x7F) << shift
 				if b < 0x80 {
 					break
 				}

@@ -26,7 +26,7 @@ func putBatch(tx *state.Tx, b *state.Batch) error {
 // counted it and must be put; nil for none.
 func completeBatch(tx *state.Tx, b *state.Batch) (parent *state.Batch, err error) {
 	b.CompletedNs = tx.ClockNs()
-	b.PurgeNs = keptUntil(tx, batchOutcome(b), nil)
+	b.PurgeNs = keptUntil(tx, batchOutcome(b))
 	if b.CallbackQueue != "" {
 		id := tx.NewID(b.CallbackQueue)
 		b.CallbackJobId = id[:]

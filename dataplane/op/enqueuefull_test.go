@@ -227,7 +227,7 @@ func TestWhatADroppedJobSays(t *testing.T) {
 		t.Errorf("its errors are %v", errs)
 	}
 	j := w.job(o.Meta.Ids[0])
-	if j.FailedNs != w.clockNs || j.PurgeNs == 0 || j.Errors != 2 {
+	if j.FailedNs != w.clockNs || j.SettledNs == 0 || j.Errors != 2 {
 		t.Errorf("it is %v", j)
 	}
 	w.check()

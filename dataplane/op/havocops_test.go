@@ -258,7 +258,6 @@ func (h *havoc) due(s *havocShard) (ops []op.Op) {
 		{state.TimerLease, func(ids [][]byte) op.Op { return &op.Reclaim{JobIds: ids} }},
 		{state.TimerExpiry, func(ids [][]byte) op.Op { return &op.ExpireJobs{JobIds: ids} }},
 		{state.TimerUnique, func(ids [][]byte) op.Op { return &op.ReleaseUnique{JobIds: ids} }},
-		{state.TimerRetention, func(ids [][]byte) op.Op { return &op.PurgeJobs{JobIds: ids} }},
 		{state.TimerBatch, func(ids [][]byte) op.Op { return &op.PurgeBatches{BatchIds: ids} }},
 		{state.TimerDependents, func(ids [][]byte) op.Op { return &op.ResolveDependents{JobIds: ids} }},
 	} {
@@ -273,6 +272,17 @@ func (h *havoc) due(s *havocShard) (ops []op.Op) {
 		if len(all) > 0 {
 			ops = append(ops, duty.make(all))
 		}
+	}
+	over, _, err := s.store.RetentionDue(h.w.clockNs, 100)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	if len(over) > 0 {
+		o := &op.PurgeJobs{}
+		for i := range over {
+			o.JobIds = append(o.JobIds, over[i][:])
+		}
+		ops = append(ops, o)
 	}
 	return ops
 }

@@ -68,7 +68,7 @@ func init() {
 		return &op.DeleteJobs{JobIds: [][]byte{w.leased("q", 1)[0].Id, w.bring(job.Held, nil), w.bring(job.Dead, nil)}}
 	}
 	over := func(j *job.Job) {
-		j.Details().ExpireNs, j.Opt().UniqueKey, j.Details().UniqueExpiresNs, j.PurgeNs = epochNs, "k", epochNs, epochNs
+		j.Details().ExpireNs, j.Opt().UniqueKey, j.Details().UniqueExpiresNs, j.SettledNs = epochNs, "k", epochNs, epochNs
 	}
 	prepare["expire-jobs"] = func(w *world) op.Op { return &op.ExpireJobs{JobIds: [][]byte{w.bring(job.Retrying, over)}} }
 	prepare["release-unique"] = func(w *world) op.Op {
@@ -117,7 +117,7 @@ func (s *story) bring(i item) op.Op {
 	}
 	j.Details().ExpireNs, j.Opt().ExpireAfterMs = at("expires"), i.millis(s.t, "expire-after", 0)
 	j.Opt().UniqueKey, j.Details().UniqueExpiresNs, j.Opt().UniqueWholePeriod = i.text("unique", ""), at("unique-until"), i.has("whole-period")
-	j.PurgeNs, j.CompletedNs = at("purge"), at("completed")
+	j.SettledNs, j.CompletedNs = at("settled"), at("completed")
 	j.BlockedBy, j.HasDependents = uint32(i.number(s.t, "blocked", 0)), i.has("has-dependents")
 	if i.has("ended") {
 		j.Batch = &job.Membership{BatchId: make([]byte, 16), Counted: true}
@@ -138,8 +138,8 @@ func (s *story) printLife(name string) {
 			fmt.Fprintf(&s.out, "life of %s: over\n", name)
 			return
 		}
-		fmt.Fprintf(&s.out, "life of %s: %s, attempt %d from %d, cancelled %s expires %s purged %s key free %s, held %q, blocked by %d",
-			name, j.State.Word(), j.Attempt, j.AttemptBase, s.moment(j.Detail.GetCancelledNs()), s.moment(j.Detail.GetExpireNs()), s.moment(j.PurgeNs), s.moment(j.Detail.GetUniqueExpiresNs()), j.Detail.GetHoldReason(), j.BlockedBy)
+		fmt.Fprintf(&s.out, "life of %s: %s, attempt %d from %d, cancelled %s expires %s settled %s key free %s, held %q, blocked by %d",
+			name, j.State.Word(), j.Attempt, j.AttemptBase, s.moment(j.Detail.GetCancelledNs()), s.moment(j.Detail.GetExpireNs()), s.moment(j.SettledNs), s.moment(j.Detail.GetUniqueExpiresNs()), j.Detail.GetHoldReason(), j.BlockedBy)
 		for _, flag := range []struct {
 			set  bool
 			word string

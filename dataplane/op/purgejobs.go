@@ -7,7 +7,8 @@ import (
 )
 
 // PurgeJobs removes settled jobs, with all that belongs to them, whose retention is
-// over. The proposer saw them due; what is gone or was revived since is skipped.
+// over. The proposer saw them due; a job that is gone or was revived since is skipped, and
+// so is one whose queue or namespace keeps it for longer by now.
 
 // Number is PurgeJobs's number in the log.
 func (*PurgeJobs) Number() entry.Number { return numPurgeJobs }
@@ -31,7 +32,14 @@ func (o *PurgeJobs) Apply(tx *state.Tx) (*PurgeJobsResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !j.GetState().Settled() || j.PurgeNs == 0 || j.PurgeNs > tx.ClockNs() {
+		if j == nil {
+			continue
+		}
+		over, err := tx.RetentionOver(j)
+		if err != nil {
+			return nil, err
+		}
+		if !over {
 			continue
 		}
 		if err := tx.DeleteJob(j, state.EventType_EVENT_PURGED); err != nil {

@@ -125,7 +125,7 @@ func goOn(tx *state.Tx, j *job.Job) error {
 
 // unsettle takes back what a job got when it settled, and has its time begin anew.
 func unsettle(tx *state.Tx, j *job.Job) {
-	j.CompletedNs, j.FailedNs, j.PurgeNs, j.BlockedBy = 0, 0, 0, 0
+	j.CompletedNs, j.FailedNs, j.SettledNs, j.BlockedBy = 0, 0, 0, 0
 	j.ScheduledNs = tx.ClockNs()
 	d := j.Details()
 	d.CancelledNs, d.ExpireNs = 0, 0

@@ -15,8 +15,8 @@ import (
 // SetQueue changes the settings it names and creates the queue when it is new.
 // Settings bind from the next fetch or enqueue on: a queue paused, or lowered below
 // what is active, takes no job from its worker. One that is lowered below the jobs
-// that wait keeps them, and takes no more. Retention binds jobs that settle from
-// then on.
+// that wait keeps them, and takes no more. Retention binds settled jobs too: how long a
+// job is kept is looked up when it is removed.
 //
 // A queue that drains is paused until its active jobs have ended and after; to let
 // it go on ends the draining.

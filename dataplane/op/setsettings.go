@@ -12,9 +12,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// SetSettings replaces the namespace's settings. Retention binds jobs that settle
-// from then on, in queues that say nothing themselves; what is done about unknown
-// models, jobs that are fetched from then on.
+// SetSettings replaces the namespace's settings. Retention binds the settled jobs of queues
+// that say nothing themselves, whenever they settled, and batches that complete from then
+// on; what is done about unknown models, jobs that are fetched from then on.
 
 // Number is SetSettings's number in the log.
 func (*SetSettings) Number() entry.Number { return numSetSettings }

@@ -1,8 +1,6 @@
 package op
 
 import (
-	"time"
-
 	"github.com/corvo/corvo/api"
 	"github.com/corvo/corvo/dataplane/job"
 	"github.com/corvo/corvo/dataplane/state"
@@ -21,7 +19,7 @@ type settlement struct {
 func settle(tx *state.Tx, j *job.Job, how settlement, events ...state.EventType) error {
 	j.Cancelling = false
 	j.BlockedBy = 0 // it waits for nobody any more
-	j.PurgeNs = purgeAt(tx, j)
+	j.SettledNs = tx.ClockNs()
 	if err := countInBatch(tx, j); err != nil {
 		return err
 	}
@@ -49,28 +47,12 @@ func crowded(tx *state.Tx, j *job.Job) *Refusal {
 	return refuse(api.Overloaded, "too much follows from the jobs that end together with job %s: try again", job.ID(j.Id))
 }
 
-// purgeAt is when a job that settles now is removed: its queue says how long it is
-// kept, else the namespace, else the default. One that keeps its unique key is not
-// removed before that is free, or the key would be free too. 0 is never.
-func purgeAt(tx *state.Tx, j *job.Job) int64 {
-	at := keptUntil(tx, j.State, tx.Queue(j.Queue).GetRetention())
-	if at > 0 && j.Options.GetUniqueWholePeriod() {
-		at = max(at, j.Detail.GetUniqueExpiresNs())
-	}
-	return at
-}
-
-// keptUntil is when what comes to an end now, in a settled state, is removed: own
-// says how long it is kept, else the namespace, else the default. 0 is never.
-func keptUntil(tx *state.Tx, s job.State, own *job.Retention) int64 {
-	kept := int64(0)
-	for _, r := range [...]*job.Retention{own, tx.Head().GetSettings().GetRetention(), job.DefaultRetention()} {
-		if kept = r.Of(s); kept != 0 {
-			break
-		}
-	}
+// keptUntil returns when something that comes to an end now, in a settled state, is
+// removed: the namespace says how long it is kept, or the default. 0 is never.
+func keptUntil(tx *state.Tx, s job.State) int64 {
+	kept := job.Kept(s, tx.Head().GetSettings().GetRetention())
 	if kept < 0 {
 		return 0
 	}
-	return tx.ClockNs() + kept*int64(time.Millisecond)
+	return tx.ClockNs() + int64(kept)
 }

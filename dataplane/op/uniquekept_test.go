@@ -34,6 +34,14 @@ func TestAJobIsKeptAsLongAsItsKey(t *testing.T) {
 		if n := purge(time.Minute - 1); n != 0 {
 			t.Error("it is removed before its key is free")
 		}
+		if due, _, err := w.store.RetentionDue(w.clockNs, 1); len(due) != 0 || err != nil {
+			t.Errorf("it is due before its key is free: %v, %v", due, err)
+		}
+		w.clockNs = epochNs + time.Minute.Nanoseconds()
+		w.apply(&op.ReleaseUnique{JobIds: o.Meta.Ids})
+		if due, _, err := w.store.RetentionDue(w.clockNs, 1); len(due) != 1 || err != nil {
+			t.Errorf("it is not due when its key is free: %v, %v", due, err)
+		}
 		if n := purge(time.Minute); n != 1 {
 			t.Error("it is not removed when its key is free")
 		}

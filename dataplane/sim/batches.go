@@ -117,7 +117,7 @@ func (m *model) complete(b *modelBatch) {
 	if b.Succeeded != b.Total {
 		how = job.Dead
 	}
-	b.CompletedNs, b.PurgeNs = m.clockNs, m.keptUntil(how, nil)
+	b.CompletedNs, b.PurgeNs = m.clockNs, m.keptUntil(how, nil, m.clockNs)
 	if b.CallbackQueue != "" {
 		id := m.newID(b.CallbackQueue)
 		b.CallbackJobId = id[:]

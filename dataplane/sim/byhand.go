@@ -59,7 +59,7 @@ func (m *model) retryJobs(o *op.RetryJobs) outcome {
 			j.attempt, j.base, j.errors = 0, 0, nil
 			j.startOver()
 		}
-		j.state, j.dueNs, j.purgeNs, j.blocked, j.endedBy = job.Pending, m.clockNs, 0, 0, ""
+		j.state, j.dueNs, j.settledNs, j.blocked, j.endedBy = job.Pending, m.clockNs, 0, 0, ""
 		if j.endNs = 0; j.lifeMs > 0 {
 			j.endNs = m.clockNs + j.lifeMs*1e6
 		}
@@ -161,7 +161,7 @@ func (m *model) releaseUnique(o *op.ReleaseUnique) outcome {
 func (m *model) purgeJobs(o *op.PurgeJobs) outcome {
 	result := &op.PurgeJobsResult{}
 	for _, b := range o.GetJobIds() {
-		if j := m.jobs[job.ID(b)]; j != nil && !j.live() && j.purgeNs > 0 && j.purgeNs <= m.clockNs {
+		if j := m.jobs[job.ID(b)]; j != nil && m.retentionOver(j) {
 			m.remove(j)
 			result.Purged++
 		}

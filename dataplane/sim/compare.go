@@ -195,7 +195,7 @@ func (j *modelJob) compareTerms(is *job.Job) bool {
 		return slices.EqualFunc(a, b, func(a, b *job.Pair) bool { return proto.Equal(a, b) })
 	}
 	return unique && is.GetDetail().GetUniqueExpiresNs() == j.uniqueEndNs && is.GetOptions().GetDebounceKey() == j.debounce &&
-		is.GetOptions().GetExpireAfterMs() == j.lifeMs && is.GetDetail().GetExpireNs() == j.endNs && is.GetPurgeNs() == j.purgeNs &&
+		is.GetOptions().GetExpireAfterMs() == j.lifeMs && is.GetDetail().GetExpireNs() == j.endNs && is.GetSettledNs() == j.settledNs &&
 		is.GetCancelling() == j.cancelling && is.GetDoomed() == j.doomed && proto.Equal(is.GetRetry(), j.retry) &&
 		samePairs(is.GetTags(), j.tags) && samePairs(is.GetHeaders(), j.headers)
 }

@@ -129,7 +129,7 @@ type modelJob struct {
 	debounce     string
 	lifeMs       int64
 	endNs        int64 // of its time; 0: never
-	purgeNs      int64
+	settledNs    int64
 	batch        *modelMember
 	chain        *modelLink
 	blocked      int

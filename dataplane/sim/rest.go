@@ -57,7 +57,6 @@ var onTimers = map[state.TimerClass]func(ids [][]byte) op.Op{
 	state.TimerLease:       func(ids [][]byte) op.Op { return &op.Reclaim{Meta: duty(), JobIds: ids} },
 	state.TimerExpiry:      func(ids [][]byte) op.Op { return &op.ExpireJobs{Meta: duty(), JobIds: ids} },
 	state.TimerUnique:      func(ids [][]byte) op.Op { return &op.ReleaseUnique{Meta: duty(), JobIds: ids} },
-	state.TimerRetention:   func(ids [][]byte) op.Op { return &op.PurgeJobs{Meta: duty(), JobIds: ids} },
 	state.TimerIdempotency: func(ids [][]byte) op.Op { return &op.Expire{Meta: duty(), RecordIds: ids} },
 	state.TimerBatch:       func(ids [][]byte) op.Op { return &op.PurgeBatches{Meta: duty(), BatchIds: ids} },
 	state.TimerDelivered:   func(ids [][]byte) op.Op { return &op.PurgeDeliveries{Meta: duty(), DeliveryIds: ids} },
@@ -107,6 +106,14 @@ func (sh *shard) duties() (ops []op.Op, err error) {
 			ops = append(ops, o)
 		}
 	}
+	over, _, failed := store.RetentionDue(nowNs, job.MaxDutyItems)
+	if err = errors.Join(err, failed); len(over) > 0 {
+		o := &op.PurgeJobs{Meta: duty()}
+		for _, id := range over {
+			o.JobIds = append(o.JobIds, id[:])
+		}
+		ops = append(ops, o)
+	}
 	if names := store.ReplenishDue(nowNs); len(names) > 0 {
 		ops = append(ops, &op.Replenish{Meta: duty(), Queues: names})
 	}
@@ -152,6 +159,9 @@ func (s *simulation) inspectRest() error {
 			}
 			if b := j.GetBatch(); b != nil && !b.GetCounted() {
 				left[job.ID(b.GetBatchId())]++
+			}
+			if sh.model.retentionOver(sh.model.jobs[job.ID(j.GetId())]) {
+				return fmt.Errorf("shard %d: job %s is there, its retention over", sh.number, job.ID(j.GetId()))
 			}
 			if err := s.inspectWaiting(j); err != nil {
 				return fmt.Errorf("shard %d: job %s %w", sh.number, job.ID(j.GetId()), err)

@@ -31,10 +31,7 @@ func (m *model) settle(j *modelJob, to job.State, how ending) {
 		q.cancelled++
 	}
 	j.cancelling, j.blocked = false, 0
-	j.purgeNs = m.keptUntil(to, q.retention)
-	if j.purgeNs > 0 && j.uniqueWhole {
-		j.purgeNs = max(j.purgeNs, j.uniqueEndNs)
-	}
+	j.settledNs = m.clockNs
 	m.countMember(j)
 	m.goOn(j, how)
 	if j.awaited {
@@ -47,8 +44,18 @@ func (m *model) settle(j *modelJob, to job.State, how ending) {
 	}
 }
 
-// keptUntil is when what comes to an end now is removed; 0 is never.
-func (m *model) keptUntil(s job.State, own *job.Retention) int64 {
+// retentionOver says whether a settled job has been kept for long enough, by what its queue and
+// the namespace say now. One that has its unique key is kept.
+func (m *model) retentionOver(j *modelJob) bool {
+	if j.live() || j.settledNs == 0 || j.uniqueWhole && j.uniqueEndNs > 0 {
+		return false
+	}
+	until := m.keptUntil(j.state, m.queue(j.queue).retention, j.settledNs)
+	return until > 0 && until <= m.clockNs
+}
+
+// keptUntil is when what came to an end at endNs is removed; 0 is never.
+func (m *model) keptUntil(s job.State, own *job.Retention, endNs int64) int64 {
 	kept := int64(0)
 	for _, r := range []*job.Retention{m.settings.GetRetention(), own} {
 		said := map[job.State]int64{job.Completed: r.GetCompletedMs(), job.Dead: r.GetDeadMs(), job.Cancelled: r.GetCancelledMs()}[s]
@@ -62,7 +69,7 @@ func (m *model) keptUntil(s job.State, own *job.Retention) int64 {
 	case kept < 0:
 		return 0
 	}
-	return m.clockNs + kept*1e6
+	return endNs + kept*1e6
 }
 
 // remove takes a settled job away, for good.

@@ -44,6 +44,7 @@ type checker struct {
 	ready   uint64            // expected ready keys
 	keyed   uint64            // expected ready keys of jobs with a fairness key
 	timers  uint64            // expected timer keys
+	settled uint64            // expected keys of settled jobs
 	locks   uint64            // expected locks
 	awaited uint64            // jobs that have dependents
 	agents  uint64            // jobs that have iteration records
@@ -147,6 +148,12 @@ func (c *checker) job(id job.ID, j *job.Job) error {
 			return err
 		}
 	}
+	if ix.settled != 0 {
+		c.settled++
+		if err := c.expect(appendSettledKey(nil, j.Queue, ix.state, ix.settled, id), nil); err != nil {
+			return err
+		}
+	}
 	for kind, text := range ix.locks {
 		if text == "" {
 			continue
@@ -211,7 +218,7 @@ func (c *checker) indexes() error {
 		prefix byte
 		what   string
 		want   uint64
-	}{{prefixReady, "ready", c.ready}, {prefixLaneReady, "keyed ready", c.keyed}, {prefixTimer, "timer", c.timers}, {prefixGate, "gate", c.atGates}} {
+	}{{prefixReady, "ready", c.ready}, {prefixLaneReady, "keyed ready", c.keyed}, {prefixTimer, "timer", c.timers}, {prefixGate, "gate", c.atGates}, {prefixSettled, "settled", c.settled}} {
 		got := uint64(0)
 		for _, err := range scanKeys(c.v.snap, []byte{x.prefix}, afterPrefix(x.prefix)) {
 			if err != nil {

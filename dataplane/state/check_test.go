@@ -51,6 +51,8 @@ func damages() map[string]damage {
 		"stray ready key":   {set(appendReadyKey(nil, "q", job.Normal, 77), id[:]), "2 ready keys, there should be 1"},
 		"wrong ready value": {set(appendReadyKey(nil, "q", job.Normal, 1), make([]byte, 16)), "holds 0000"},
 		"lost timer":        {remove(appendTimerKey(nil, timer{TimerLease, 1e9}, idOf(2))), "missing"},
+		"lost settled key":  {remove(appendSettledKey(nil, "q", job.Completed, 7, idOf(5))), "missing"},
+		"stray settled key": {set(appendSettledKey(nil, "q", job.Dead, 7, idOf(5)), nil), "2 settled keys, there should be 1"},
 		"stray timer":       {set(appendTimerKey(nil, timer{TimerRetry, 5}, id), nil), "timer keys, there should be 2"},
 		"state":             {rewriteJob(func(j *job.Job) { j.State = job.Held }), `queue "q" counts`},
 		"unknown state":     {rewriteJob(func(j *job.Job) { j.State = 0 }), "state 0 is none"},
@@ -110,6 +112,7 @@ func soundStore(t *testing.T) *Store {
 		must(t, tx.PutJob(j))
 		create(t, tx, 2, "q")
 		activate(t, tx, idOf(2), 1e9)
+		settleAt(t, tx, 5, "q", job.Completed, 7)
 		for range 3 {
 			must(t, tx.AddUsage(j, &Usage{Report: &job.Usage{InputTokens: 1}}))
 		}

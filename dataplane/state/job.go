@@ -285,7 +285,7 @@ func (tx *Tx) encodeJobs() error {
 		}
 	}
 	slices.SortFunc(tx.byID, func(a, b *entryJob) int { return bytes.Compare(a.id[:], b.id[:]) })
-	for _, encode := range [...]func(*entryJob) error{tx.dropTimers, tx.setTimers, tx.encodeJob} {
+	for _, encode := range [...]func(*entryJob) error{tx.dropTimers, tx.setTimers, tx.moveSettled, tx.encodeJob} {
 		for _, h := range tx.byID {
 			if err := encode(h); err != nil {
 				return err
@@ -344,7 +344,7 @@ func (tx *Tx) encodeReady(h *entryJob) error {
 }
 
 // dropTimers removes the keys of timers that a job no longer has; setTimers writes those of its new timers.
-// They are two passes because a job that ends swaps its lease timer for its retention timer: in one pass,
+// They are two passes because a job that fails swaps its lease timer for its retry timer: in one pass,
 // writes would alternate between two distant places.
 func (tx *Tx) dropTimers(h *entryJob) error {
 	was, is := h.stored.timers(), h.now.timers()

@@ -26,6 +26,7 @@ type index struct {
 	expiry   timer  // when the job expires
 	unlock   timer  // when its unique key is released
 	lease    leaseToken
+	settled  int64            // when the job settled, from which its retention counts; 0 while nothing may remove it
 	gate     gateName         // the gate it waits at instead of being ready
 	locks    [jobLocks]string // the keys it holds, by kind; empty for none
 }
@@ -56,10 +57,6 @@ func derive(j *job.Job) (index, error) {
 		}
 		ix.timer = timer{TimerLease, j.Lease.ExpiresNs}
 		ix.lease = tokenOf(j)
-	case job.Completed, job.Dead, job.Cancelled:
-		if j.PurgeNs > 0 {
-			ix.timer = timer{TimerRetention, j.PurgeNs}
-		}
 	}
 	if ix.inLane() {
 		ix.key = j.FairnessKey
@@ -70,6 +67,9 @@ func derive(j *job.Job) (index, error) {
 	if j.Detail.GetUniqueExpiresNs() > 0 && (j.Options.GetUniqueWholePeriod() || !j.State.Settled()) {
 		ix.locks[LockUnique] = j.Options.GetUniqueKey()
 		ix.unlock = timer{TimerUnique, j.Detail.GetUniqueExpiresNs()}
+	}
+	if j.State.Settled() && ix.unlock == (timer{}) {
+		ix.settled = j.SettledNs // a job that keeps its unique key stays, because the key would be free without it
 	}
 	return ix, nil
 }

@@ -28,6 +28,7 @@ const (
 	prefixTimer         = 0x21
 	prefixLaneReady     = 0x22
 	prefixGate          = 0x23
+	prefixSettled       = 0x24
 	prefixJob           = 0x30
 	prefixBlob          = 0x31
 	prefixError         = 0x32
@@ -94,6 +95,9 @@ var keyspaces = []keyspace{
 	{prefixGate, "gate", "gate 1 | name | 00 | priority 1 | number 8", "job id 16", func() []byte {
 		return appendGateKey(nil, gateName{job.Gate_GATE_PROVIDER, "anthropic"}, job.Normal, 258)
 	}},
+	{prefixSettled, "settled", "queue | 00 | state 1 | time it settled 8 | job id 16", "nothing", func() []byte {
+		return appendSettledKey(nil, "emails", job.Completed, 258, sampleID)
+	}},
 	{prefixJob, "job", "id 16", "Job", func() []byte { return appendJobKey(nil, sampleID) }},
 	{prefixBlob, "blob", "id 16 | kind 1", "Blob", func() []byte { return appendBlobKey(nil, sampleID, job.Checkpoint) }},
 	{prefixError, "error", "id 16 | attempt 4", "AttemptError", func() []byte { return appendErrorKey(nil, sampleID, 258) }},
@@ -157,6 +161,34 @@ func appendGateKey(b []byte, g gateName, priority uint8, number uint64) []byte {
 	b = append(b, g.name...)
 	b = append(b, 0, priority)
 	return binary.BigEndian.AppendUint64(b, number)
+}
+
+// settledTail is the length of a settled key from the zero byte that ends the queue's name.
+const settledTail = 1 + 1 + 8 + 16
+
+// appendSettledKey appends the key of a job that settled in the state at settledNs.
+func appendSettledKey(b []byte, queue string, s job.State, settledNs int64, id job.ID) []byte {
+	b = append(append(append(b, prefixSettled), queue...), 0, byte(s))
+	b = binary.BigEndian.AppendUint64(b, sortableTime(settledNs))
+	return append(b, id[:]...)
+}
+
+// settledBound returns the least possible key of a job that settled in the state at settledNs.
+func settledBound(queue string, s job.State, settledNs int64) []byte {
+	return appendSettledKey(nil, queue, s, settledNs, job.ID{})
+}
+
+// settledEnd returns a key after every settled key of a queue and state.
+func settledEnd(queue string, s job.State) []byte {
+	return append(append([]byte{prefixSettled}, queue...), 0, byte(s)+1)
+}
+
+func decodeSettledKey(key []byte) (settledNs int64, id job.ID, err error) {
+	if len(key) < 1+settledTail || key[0] != prefixSettled || key[len(key)-settledTail] != 0 {
+		return 0, id, errKey(key, "not the key of a settled job")
+	}
+	at := key[len(key)-settledTail+2:]
+	return timeFromSortable(binary.BigEndian.Uint64(at)), job.ID(at[8:]), nil
 }
 
 // appendReadyOf appends the key of a ready job that may have a fairness key. No fairness key contains a zero

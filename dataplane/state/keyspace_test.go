@@ -2,6 +2,7 @@ package state
 
 import (
 	"bytes"
+	"cmp"
 	"flag"
 	"fmt"
 	"math"
@@ -66,6 +67,10 @@ func TestKeysDecode(t *testing.T) {
 		if got, of, err := decodeTimerKey(appendTimerKey(nil, tm, id)); err != nil || got != tm || of != id {
 			t.Errorf("timer key: %v, %x, %v", got, of, err)
 		}
+		settled := anyTime.Draw(t, "settled")
+		if at, of, err := decodeSettledKey(appendSettledKey(nil, ready.queue, job.Dead, settled, id)); err != nil || at != settled || of != id {
+			t.Errorf("key of a settled job: %d, %x, %v", at, of, err)
+		}
 		if got, err := decodeJobKey(appendJobKey(nil, id)); err != nil || got != id {
 			t.Errorf("job key: %v, %v", got, err)
 		}
@@ -125,12 +130,20 @@ func TestKeysSort(t *testing.T) {
 		if want != 0 && bytes.Compare(appendTimerKey(nil, s, sampleID), appendTimerKey(nil, u, sampleID)) != want {
 			t.Errorf("%v and %v do not sort as their keys", s, u)
 		}
+		key := appendSettledKey(nil, a.queue, job.Dead, s.dueNs, sampleID)
+		if want := cmp.Compare(s.dueNs, u.dueNs); want != 0 && bytes.Compare(key, appendSettledKey(nil, a.queue, job.Dead, u.dueNs, sampleID)) != want {
+			t.Errorf("jobs that settled at %d and %d do not sort as their keys", s.dueNs, u.dueNs)
+		}
+		inside := bytes.Compare(settledBound(b.queue, job.Dead, math.MinInt64), key) <= 0 && bytes.Compare(key, settledEnd(b.queue, job.Dead)) < 0
+		if inside != (a.queue == b.queue) {
+			t.Errorf("of a settled job of queue %q it is said that it lies among those of %q: %v", a.queue, b.queue, inside)
+		}
 	})
 }
 
 func TestBadKeysAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, key := range [][]byte{nil, {prefixReady}, {prefixTimer, 3}, {prefixJob, 1}, {prefixBlob}, {prefixError}, {prefixFeed, 0}, {prefixUsage, 0}, {prefixOutbox, 0}, {prefixOutgoing, 0}, {prefixForward, 0},
+	for _, key := range [][]byte{nil, {prefixReady}, {prefixTimer, 3}, {prefixJob, 1}, {prefixBlob}, {prefixError}, {prefixFeed, 0}, {prefixUsage, 0}, {prefixOutbox, 0}, {prefixOutgoing, 0}, {prefixForward, 0}, {prefixSettled, 0},
 		appendBlobKey(nil, sampleID, job.BlobKinds), append(appendJobKey(nil, sampleID), 1),
 		append(appendTimerKey(nil, timer{TimerLease, 1}, sampleID)[:10:10], append([]byte{9}, sampleID[:]...)...)} {
 		if _, err := decodeReadyKey(key); err == nil {
@@ -138,6 +151,9 @@ func TestBadKeysAreRefused(t *testing.T) {
 		}
 		if _, _, err := decodeTimerKey(key); err == nil {
 			t.Errorf("%x was taken for a timer key", key)
+		}
+		if _, _, err := decodeSettledKey(key); err == nil {
+			t.Errorf("%x was taken for the key of a settled job", key)
 		}
 		if _, err := decodeJobKey(key); err == nil {
 			t.Errorf("%x was taken for a job key", key)

@@ -44,6 +44,8 @@ type Hooks struct {
 	OnTimer func(class TimerClass, dueNs int64)
 	// OnReplenish reports that rate limits keep back jobs of queues, the first of them until dueNs.
 	OnReplenish func(dueNs int64)
+	// OnRetention reports that the first retention of a settled job ends earlier than before: at dueNs, or later.
+	OnRetention func(dueNs int64)
 	// OnClearing reports a change of a queue whose jobs are being removed.
 	OnClearing func()
 	// OnFeed reports that the feed has grown.
@@ -93,6 +95,7 @@ type Store struct {
 	floors        [timerClasses]timerFloor
 	replenish     replenishments
 	clearings     clearings
+	retentions    retentions
 	bulkChanges   bulkChanges
 	gates         gates
 	images        atomic.Uint64 // names image directories
@@ -172,6 +175,7 @@ func (s *Store) install(gen *generation, c *caches) {
 		return true
 	})
 	s.replenish.reset()
+	s.retentions.reset(c.queues, c.head.GetSettings().GetRetention())
 	s.clearings.keep(c.queues)
 	for _, q := range c.queues {
 		q.gauge = s.gauge(q.rec.Name)

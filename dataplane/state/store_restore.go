@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -166,6 +167,9 @@ func (s *Store) announce() error {
 	}
 	if due, ok := s.NextReplenish(); ok && s.hooks.OnReplenish != nil {
 		s.hooks.OnReplenish(due)
+	}
+	if due := s.retentions.next(math.MinInt64); due != latest && s.hooks.OnRetention != nil {
+		s.hooks.OnRetention(due)
 	}
 	if len(s.Clearings()) > 0 && s.hooks.OnClearing != nil {
 		s.hooks.OnClearing()

@@ -16,7 +16,7 @@ const (
 	TimerIdempotency TimerClass = 4  // an idempotency record expires
 	TimerExpiry      TimerClass = 5  // a job expires
 	TimerUnique      TimerClass = 6  // a job's unique key is released
-	TimerRetention   TimerClass = 7  // a settled job is removed
+	_                TimerClass = 7  // the removal of a settled job, which is no timer any more (retention.go)
 	TimerBatch       TimerClass = 8  // a completed batch is removed
 	TimerSchedule    TimerClass = 9  // a schedule runs
 	TimerDependents  TimerClass = 10 // the jobs that wait for a settled job are notified

@@ -56,6 +56,7 @@ type Tx struct {
 	deleted       []*queue                  // removed queues that were in the store or created by the entry
 	idempotency   map[[16]byte]*Idempotency // read or written; nil for none
 	earliest      [timerClasses]int64       // due time of the earliest timer set; latest for none
+	retentionNs   int64                     // when the first retention ends, if the entry made it earlier; latest for not
 	replenishNs   int64                     // first time at which a queue newly kept by a rate limit is free; latest for none
 	opensGates    bool                      // the settings of a queue with jobs at gates changed
 	clears        bool                      // a touched queue is being cleared or deleted
@@ -184,7 +185,7 @@ func (tx *Tx) reset() {
 	tx.bulk.reset()
 	tx.written, tx.writtenRead = nil, 0
 	tx.newest = tx.s.newest
-	tx.replenishNs, tx.clears, tx.documents = latest, false, 0
+	tx.replenishNs, tx.retentionNs, tx.clears, tx.documents = latest, latest, false, 0
 	tx.opensGates = false
 	for class := range tx.earliest {
 		tx.earliest[class] = latest
@@ -267,6 +268,7 @@ func (tx *Tx) publish() {
 		q.gauge.publish(q, tx.head.ClockNs)
 		tx.publishWork(q)
 	}
+	tx.publishRetentions()
 	if len(tx.outboxes) > 0 {
 		tx.s.publishOutboxes()
 	}
@@ -321,6 +323,9 @@ func (tx *Tx) callHooks(feedGrew bool) {
 	}
 	if tx.replenishNs != latest && hooks.OnReplenish != nil {
 		hooks.OnReplenish(tx.replenishNs)
+	}
+	if tx.retentionNs != latest && hooks.OnRetention != nil {
+		hooks.OnRetention(tx.retentionNs)
 	}
 	if tx.clears && hooks.OnClearing != nil {
 		hooks.OnClearing()

@@ -15,7 +15,7 @@ import (
 // notShown is a record without what no document shows of it. What a new field of a
 // record is, a row must have, or this function name.
 func notShown(j *job.Job) *job.Job {
-	j.LeaseExpired, j.Blobs, j.Moves, j.PurgeNs = false, 0, 0, 0
+	j.LeaseExpired, j.Blobs, j.Moves, j.SettledNs = false, 0, 0, 0
 	j.Doomed, j.Origin, j.HasDependents = false, nil, false
 	j.History = nil
 	if l := j.Lease; l != nil {
