@@ -16,29 +16,29 @@ type AckBatchBody struct {
 	Acks []AckBatchItem `json:"acks"`
 }
 
-// AckBatchItem is one of its items.
+// AckBatchItem is one item of AckBatchBody.
 type AckBatchItem struct {
 	JobID string `json:"job_id"`
 	AckBody
 }
 
-// FromAck reads an ack of one job.
+// FromAck converts an ack of one job.
 func FromAck(f *Faults, id job.ID, b *AckBody) *op.AckItem { return new(ackItem).read(f, id, b) }
 
-// Acks makes several acks in one piece of memory.
+// Acks converts several acks within one allocation.
 type Acks struct{ room []ackItem }
 
-// NewAcks is for so many acks at most.
+// NewAcks returns an Acks for at most n acks.
 func NewAcks(n int) Acks { return Acks{make([]ackItem, n)} }
 
-// From is FromAck.
+// From does the same as FromAck.
 func (a *Acks) From(f *Faults, id job.ID, b *AckBody) *op.AckItem {
 	into := &a.room[0]
 	a.room = a.room[1:]
 	return into.read(f, id, b)
 }
 
-// ackItem is an ack with what it points to, in one piece of memory.
+// ackItem is an ack and the values it points to, in one allocation.
 type ackItem struct {
 	op.AckItem
 	proof proof

@@ -14,8 +14,8 @@ import (
 	"github.com/corvo/corvo/dataplane/view"
 )
 
-// agent reads the bounds of an agent's job; nil where the request says nothing: clients
-// that always write every field of theirs do not mean to have one.
+// agent converts the bounds of an agent's job. It returns nil if the request sets none, because clients that
+// always write every field do not mean to create an agent's job.
 func agent(f *Faults, a *api.Agent) *job.AgentConfig {
 	if a == nil || *a == (api.Agent{}) {
 		return nil
@@ -33,7 +33,7 @@ func agent(f *Faults, a *api.Agent) *job.AgentConfig {
 	return out
 }
 
-// agentStatus reads how an iteration ended; unspecified where the ack does not say.
+// agentStatus converts the outcome of an iteration; it is unspecified if the ack sets none.
 func agentStatus(f *Faults, b *api.AckRequest) job.IterationStatus {
 	if err := job.CheckText(b.HoldReason, job.MaxHoldReason); err != nil {
 		f.Invalid("hold_reason", "%v", err)
@@ -51,7 +51,7 @@ func agentStatus(f *Faults, b *api.AckRequest) job.IterationStatus {
 	return status
 }
 
-// fetchedAgent is what the worker of an agent's job is told; not ok of other jobs.
+// fetchedAgent returns the agent fields of a leased job for its worker; ok is false for other jobs.
 func fetchedAgent(j *job.Job) (told api.FetchedAgent, ok bool) {
 	a := j.Options.GetAgent()
 	if a == nil && j.Detail.GetIteration() == 0 {
@@ -66,7 +66,7 @@ func fetchedAgent(j *job.Job) (told api.FetchedAgent, ok bool) {
 	}, true
 }
 
-// appendAgent appends what the worker of an agent's job is told; nothing of others.
+// appendAgent appends the agent fields of a leased job for its worker; it appends nothing for other jobs.
 func appendAgent(b []byte, j *job.Job) ([]byte, error) {
 	told, ok := fetchedAgent(j)
 	if !ok {
@@ -79,8 +79,8 @@ func appendAgent(b []byte, j *job.Job) ([]byte, error) {
 	return append(append(b, `,"agent":`...), object...), nil
 }
 
-// leaseLength is how long a lease of j is, in milliseconds: no longer than its agent's
-// iteration may run. It is not less than a second, which is what clients count in.
+// leaseLength limits the lease of j to the time that an iteration of its agent may run. It returns
+// milliseconds, at least 1000, because clients count leases in seconds.
 func leaseLength(j *job.Job, leaseMs int64) int64 {
 	if most := j.IterationTimeout(); most > 0 {
 		return min(leaseMs, max(most.Milliseconds(), 1000))
@@ -88,7 +88,7 @@ func leaseLength(j *job.Job, leaseMs int64) int64 {
 	return leaseMs
 }
 
-// ToIteration is an iteration of a job as clients see it.
+// ToIteration converts an iteration of a job to its API form.
 func ToIteration(from state.Reader, id job.ID, it *job.Iteration) (api.Iteration, error) {
 	out := api.Iteration{
 		Iteration: int(it.Number),
@@ -106,7 +106,7 @@ func ToIteration(from state.Reader, id job.ID, it *job.Iteration) (api.Iteration
 		out.WorkerID = &it.WorkerId
 	}
 	if it.Status == job.Done {
-		// The job has what it ended with: the record does not repeat it.
+		// The record does not repeat the final result and checkpoint, because the job has them.
 		var err error
 		if it.Result, err = from.Blob(id, job.Result); err != nil {
 			return out, err
@@ -131,7 +131,7 @@ func ToIteration(from state.Reader, id job.ID, it *job.Iteration) (api.Iteration
 	return out, nil
 }
 
-// FromReplay makes the op that replays a job; id is the new one's.
+// FromReplay builds the op that replays a job; id belongs to the new job.
 func FromReplay(f *Faults, of, id job.ID, b *api.ReplayRequest, meta *op.Meta) *op.ReplayJob {
 	if b.From < 1 || b.From > job.MaxIterations {
 		f.Invalid("from", "is %d; name an iteration, from 1 to %d", b.From, job.MaxIterations)
@@ -141,7 +141,7 @@ func FromReplay(f *Faults, of, id job.ID, b *api.ReplayRequest, meta *op.Meta) *
 	return &op.ReplayJob{Meta: meta, JobId: of[:], From: uint32(b.From)}
 }
 
-// FromScore makes the op that keeps a judgement of a job.
+// FromScore builds the op that stores a score of a job.
 func FromScore(f *Faults, id job.ID, b *api.ScoreRequest, meta *op.Meta) *op.ScoreJob {
 	if b.Value == nil {
 		f.Invalid("value", "is missing; give a number")
@@ -150,7 +150,7 @@ func FromScore(f *Faults, id job.ID, b *api.ScoreRequest, meta *op.Meta) *op.Sco
 	return &op.ScoreJob{Meta: meta, JobId: id[:], Score: &job.Score{Dimension: b.Dimension, Value: *b.Value, Scorer: b.Scorer}}
 }
 
-// ToScores are the judgements of a job as clients see them.
+// ToScores converts the scores of a job to their API form.
 func ToScores(scores *state.Scores) api.Scores {
 	out := api.Scores{Scores: []api.Score{}}
 	for _, s := range scores.GetScores() {

@@ -11,8 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromAlertRule is the alert rule a request describes, defaults filled in. That the
-// webhook is there the op sees to.
+// FromAlertRule converts an alert rule and fills in defaults. The op checks that the webhook exists.
 func FromAlertRule(f *Faults, r *api.AlertRuleRequest) *op.PutResource {
 	rule := &state.AlertRule{Label: r.Name, Notify: r.Notify}
 	switch err := job.CheckText(r.Name, job.MaxLabel); {
@@ -41,7 +40,7 @@ func FromAlertRule(f *Faults, r *api.AlertRuleRequest) *op.PutResource {
 	return &op.PutResource{Resource: &state.Resource{AlertRule: rule}}
 }
 
-// alertTarget is what a rule is about: a queue, or a budget.
+// alertTarget returns the queue or the budget that a rule watches.
 func alertTarget(f *Faults, r *api.AlertRuleRequest, when state.AlertSubject) string {
 	if when == state.AlertSubject_ALERT_SUBJECT_BUDGET {
 		if r.Queue != "" {
@@ -60,7 +59,7 @@ func alertTarget(f *Faults, r *api.AlertRuleRequest, when state.AlertSubject) st
 	return r.Queue
 }
 
-// ToAlertRule is an alert rule as clients see it. a is its state, nil before it first
+// ToAlertRule converts an alert rule to its API form. a is the rule's state, or nil before the rule first
 // fired.
 func ToAlertRule(r *state.Resource, a *state.Alert) api.AlertRule {
 	out := api.AlertRule{AlertWatch: duties.AlertWatch(r), Notify: r.AlertRule.GetNotify(), State: api.AlertOK, CreatedAt: timeOf(r.CreatedNs)}

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromApprovalPolicy is the policy a request describes, defaults filled in.
+// FromApprovalPolicy converts an approval policy and fills in defaults.
 func FromApprovalPolicy(f *Faults, r *api.ApprovalPolicyRequest, _ *state.Resource, _ int64) *op.PutResource {
 	p := &state.ApprovalPolicy{
 		Label:    r.Name,
@@ -53,7 +53,7 @@ func FromApprovalPolicy(f *Faults, r *api.ApprovalPolicyRequest, _ *state.Resour
 	return &op.PutResource{Resource: &state.Resource{ApprovalPolicy: p}}
 }
 
-// ToApprovalPolicy is a policy as clients see it.
+// ToApprovalPolicy converts an approval policy to its API form.
 func ToApprovalPolicy(r *state.Resource) api.ApprovalPolicy {
 	p := r.GetApprovalPolicy()
 	out := api.ApprovalPolicy{
@@ -74,7 +74,7 @@ func ToApprovalPolicy(r *state.Resource) api.ApprovalPolicy {
 	return out
 }
 
-// FromApprove is what a person changes of a job; nil where the request does not say.
+// FromApprove converts a person's changes of a held job; it returns nil if there are none.
 func FromApprove(f *Faults, r *api.ApproveRequest, maxPayload int) *op.Changes {
 	c := &op.Changes{
 		Payload:    blob(f, "payload", r.Payload, maxPayload),
@@ -105,7 +105,7 @@ func FromApprove(f *Faults, r *api.ApproveRequest, maxPayload int) *op.Changes {
 	return c
 }
 
-// nanoUSD is an amount that a limit may have.
+// nanoUSD checks an amount of a limit.
 func nanoUSD(f *Faults, field string, n money.Nano) int64 {
 	if n < 0 || n > money.Nano(job.MaxMoney) {
 		f.Invalid(field, "is %s; it is in US dollars, from 0 to %s", n, money.Nano(job.MaxMoney))
@@ -114,7 +114,7 @@ func nanoUSD(f *Faults, field string, n money.Nano) int64 {
 	return int64(n)
 }
 
-// said is a text that may be absent.
+// said returns nil for an empty string, which the API leaves out.
 func said(s string) *string {
 	if s == "" {
 		return nil

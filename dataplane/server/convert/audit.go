@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ToAuditRecord is a record of a shard's audit log as clients see it; previous is the
-// hash before it.
+// ToAuditRecord converts a record of a shard's audit log to its API form. previous is the hash of the record
+// before it.
 func ToAuditRecord(shard uint32, r *state.AuditRecord, previous []byte) api.AuditRecord {
 	return api.AuditRecord{
 		Shard: shard, Seq: r.Seq, At: timeOf(r.ClockNs), Principal: r.Principal, Role: r.Role, Method: r.Method, Path: r.Path,
@@ -17,7 +17,7 @@ func ToAuditRecord(shard uint32, r *state.AuditRecord, previous []byte) api.Audi
 	}
 }
 
-// ToAuditHead is where a shard's audit log stands.
+// ToAuditHead converts the head of a shard's audit log to its API form.
 func ToAuditHead(shard uint32, c *state.AuditChain) api.AuditHead {
 	first, next := c.Records()
 	return api.AuditHead{

@@ -11,8 +11,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromNewBatch is the batch an enqueue is to make; nil for none. On which shard its
-// callback's queue lies is left to who proposes it.
+// FromNewBatch converts the batch that an enqueue creates; it returns nil for none. The proposer finds the
+// shard of the callback's queue.
 func FromNewBatch(f *Faults, b *api.NewBatch) *op.NewBatch {
 	if b == nil {
 		return nil
@@ -36,7 +36,7 @@ func FromNewBatch(f *Faults, b *api.NewBatch) *op.NewBatch {
 	return out
 }
 
-// callbackPayload is what a batch's callback gets: an object, for the counts are
+// callbackPayload converts the payload of a batch's callback. It must be an object, because the counts are
 // added to it as one more member.
 func callbackPayload(f *Faults, b *api.NewBatch) *job.Blob {
 	const field = "batch.callback_payload"
@@ -49,14 +49,14 @@ func callbackPayload(f *Faults, b *api.NewBatch) *job.Blob {
 	return blob(f, field, b.CallbackPayload, job.MaxBatchPayload)
 }
 
-// NotInBatch reports that the request to add jobs to a batch is to make another.
+// NotInBatch refuses a new batch in a request that adds jobs to an existing one.
 func NotInBatch(f *Faults, b *EnqueueBatchBody) {
 	if b.Batch != nil {
 		f.Invalid("batch", "makes a new batch, and the jobs are to join another: leave it out")
 	}
 }
 
-// ToBatch is a batch as clients see it, with the payload of its callback.
+// ToBatch converts a batch and the payload of its callback to their API form.
 func ToBatch(b *state.Batch, payload *job.Blob) (*api.Batch, error) {
 	id, err := job.IDFromBytes(b.GetId())
 	if err != nil {
@@ -105,7 +105,7 @@ func batchStatus(b *state.Batch) string {
 	return api.BatchCompleted
 }
 
-// BatchID is a batch's id as clients see it; "" for none.
+// BatchID returns the API form of a batch's id, or "" for none.
 func BatchID(id []byte) string {
 	if len(id) == 0 {
 		return ""

@@ -15,7 +15,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// exceedWords are what becomes of jobs over a budget, as clients see it.
+// exceedWords are the API's words for the treatment of jobs over a budget.
 var exceedWords = map[string]state.OnExceed{
 	api.ExceedHold:      state.OnExceed_ON_EXCEED_HOLD,
 	api.ExceedReject:    state.OnExceed_ON_EXCEED_REJECT,
@@ -23,8 +23,8 @@ var exceedWords = map[string]state.OnExceed{
 	api.ExceedAlertOnly: state.OnExceed_ON_EXCEED_ALERT_ONLY,
 }
 
-// FromBudget declares the budget a request describes, with its windows at nowNs. A raise
-// of the budget that it replaces goes on. What the op checks is left to it.
+// FromBudget converts a budget, with its windows at nowNs. A raise of the budget that it replaces continues.
+// The op checks the rest.
 func FromBudget(f *Faults, r *api.BudgetRequest, was *state.Resource, nowNs int64) *op.PutResource {
 	b := &state.Budget{
 		Target:       r.Target,
@@ -80,7 +80,7 @@ func rollingWindow(f *Faults, r *api.BudgetRequest, b *state.Budget) {
 	}
 }
 
-// FromRaise declares a budget anew with the raise a request describes.
+// FromRaise converts a raise of a budget to a new declaration of the budget.
 func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs int64) *op.PutResource {
 	b := proto.Clone(was.Budget).(*state.Budget)
 	b.RaiseNanoUsd, b.RaiseUntilNs = int64(valueOf(r.AmountUSD)), 0
@@ -93,7 +93,7 @@ func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs 
 		f.Invalid("for", "%v", err)
 	case untilErr != nil:
 		f.Invalid("until", "%v", untilErr)
-	case *r.AmountUSD == 0: // it ends
+	case *r.AmountUSD == 0: // the raise ends
 	case given == (span > 0):
 		f.Invalid("for", "or until says how long: give one of them")
 	case given && until.UnixNano() <= nowNs:
@@ -112,15 +112,15 @@ func FromRaise(f *Faults, r *api.RaiseBudgetRequest, was *state.Resource, nowNs 
 	return &op.PutResource{Resource: &state.Resource{Budget: b}, Windows: windows}
 }
 
-// reserveWords are where budgets have their reserve from, as clients see it.
+// reserveWords are the API's words for the sources of a budget's reserve.
 var reserveWords = [...]string{
 	state.ReserveNone: api.ReserveFromNone, state.ReserveDeclared: api.ReserveFromDefault, state.ReservePerJob: api.ReserveFromPerJob,
 	state.ReserveEstimate: api.ReserveFromEstimate, state.ReserveFloor: api.ReserveFromFloor,
 }
 
-// ToBudget is a budget as clients see it at nowNs. A shard that has not heard of it yet
-// has no account of it, or an old one: there nothing is spent. learned is the moving
-// average of what attempts of the budget's queue cost, 0 for other scopes.
+// ToBudget converts a budget to its API form at nowNs. A shard that does not know the budget yet has no
+// account of it or an old one, and there nothing is spent. learned is the moving average of the cost of the
+// queue's attempts, 0 for other scopes.
 func ToBudget(r *state.Resource, a *state.Account, learned, nowNs int64) api.Budget {
 	b := r.Budget
 	reserve, from := b.Reserve(0, learned)
@@ -182,7 +182,7 @@ func showLimit(out *api.Budget, l *state.SpendLimit) {
 	}
 }
 
-// toWindow is what a limit has come to.
+// toWindow converts a limit and its spending to their API form.
 func toWindow(b *state.Budget, a *state.Account, l *state.SpendLimit, spent *state.Spent, nowNs int64) api.BudgetWindow {
 	sums := spent.Sums(nowNs)
 	w := api.BudgetWindow{

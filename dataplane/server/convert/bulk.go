@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromBulk is the operation a request asks for, and the jobs it names, each once. On
-// which shards they are, and what its filter says, is left to who proposes it.
+// FromBulk converts a bulk operation and returns the jobs it names, each once. The proposer finds their
+// shards and evaluates the filter.
 func FromBulk(f *Faults, b *api.BulkRequest) (*op.StartBulk, []job.ID) {
 	o := &op.StartBulk{Queue: b.MoveToQueue}
 	var ok bool
@@ -50,13 +50,13 @@ func FromBulk(f *Faults, b *api.BulkRequest) (*op.StartBulk, []job.ID) {
 	return o, bulkIDs(f, b.JobIDs)
 }
 
-// everyJob says whether a filter has no condition.
+// everyJob reports whether a filter has no condition.
 func everyJob(q *api.SearchFilter) bool {
 	text, err := FilterText(q)
 	return err == nil && string(text) == "{}"
 }
 
-// bulkIDs are the jobs that a request names, each once.
+// bulkIDs returns the jobs that a request names, each once.
 func bulkIDs(f *Faults, texts []string) []job.ID {
 	if len(texts) > job.MaxBulkIDs {
 		return nil
@@ -79,7 +79,7 @@ func bulkIDs(f *Faults, texts []string) []job.ID {
 	return ids
 }
 
-// ToBulk is a bulk operation as clients see it.
+// ToBulk converts a bulk operation to its API form.
 func ToBulk(b *state.Bulk) (*api.Bulk, error) {
 	id, err := job.IDFromBytes(b.GetId())
 	if err != nil {
@@ -109,7 +109,7 @@ func ToBulk(b *state.Bulk) (*api.Bulk, error) {
 	return out, nil
 }
 
-// ToProgress is how far a bulk operation is at nowNs.
+// ToProgress returns the progress of a bulk operation at nowNs.
 func ToProgress(b *state.Bulk, nowNs int64) api.BulkProgress {
 	c := b.Counts()
 	p := api.BulkProgress{Status: bulkStatus(b), Processed: c.Processed(), Affected: c.Affected, Errors: c.Errors}
@@ -138,5 +138,5 @@ func bulkStatus(b *state.Bulk) string {
 	return api.BulkCompleted
 }
 
-// FilterText is a filter as the log keeps it.
+// FilterText encodes a filter for the log.
 func FilterText(q *api.SearchFilter) ([]byte, error) { return json.Marshal(q) }

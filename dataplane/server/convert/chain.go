@@ -12,9 +12,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// fromChain gives a job the chain that a request asks for. Steps have no shards
-// yet: those are for who knows where queues lie. The first step is the job itself,
-// so it is in the chain without its payload.
+// fromChain gives a job the chain of its request. The proposer adds the shards of the steps' queues. The
+// first step is the job itself, so the chain holds it without its payload.
 func fromChain(f *Faults, b *EnqueueBody, n *op.NewJob, maxPayload int) {
 	c := b.Chain
 	if c == nil || len(c.Steps) == 0 && len(c.OnFailure) == 0 && c.OnExit == nil {
@@ -46,7 +45,7 @@ func fromChain(f *Faults, b *EnqueueBody, n *op.NewJob, maxPayload int) {
 	n.Chain = chain
 }
 
-// noMembers says whether JSON is an object without members.
+// noMembers reports whether JSON is an object without members.
 func noMembers(raw json.RawMessage) bool {
 	return len(raw) >= 2 && raw[0] == '{' && len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0
 }
@@ -59,15 +58,14 @@ func step(f *Faults, field string, s *api.ChainStep, maxPayload int) *job.Step {
 	return &job.Step{Queue: s.Queue, Payload: blob(f, field+".payload", s.Payload, maxPayload)}
 }
 
-// isObject checks that a payload that is added to is an object.
+// isObject checks that a payload is an object, because a member is added to it.
 func isObject(f *Faults, field string, payload json.RawMessage) {
 	if !Absent(payload) && payload[0] != '{' {
 		f.Invalid(field, "is no object; the payloads of a chain are, for what came before is added to them")
 	}
 }
 
-// onFailure reads what comes after a step that died: a word, a queue's name, or a
-// step.
+// onFailure converts the step that follows a dead one: a word, a queue's name, or a step.
 func onFailure(f *Faults, chain *job.Chain, raw json.RawMessage, maxPayload int) {
 	const field = "chain.on_failure"
 	if Absent(raw) {
@@ -104,7 +102,7 @@ func onFailure(f *Faults, chain *job.Chain, raw json.RawMessage, maxPayload int)
 	}
 }
 
-// exits says whether an ack ends its job's chain.
+// exits reports whether an ack ends its job's chain.
 func exits(f *Faults, stepStatus string) bool {
 	switch stepStatus {
 	case "", api.StepContinue:
@@ -116,7 +114,7 @@ func exits(f *Faults, stepStatus string) bool {
 	return false
 }
 
-// appendPayload appends a job's payload as its worker gets it.
+// appendPayload appends a job's payload as its worker receives it.
 func appendPayload(b []byte, from state.Reader, id job.ID, j *job.Job) ([]byte, error) {
 	if j.Origin == nil {
 		return appendBlob(b, from, id, j, job.Payload)

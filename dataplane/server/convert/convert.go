@@ -15,16 +15,15 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// emptyObject is the payload of a job enqueued without one.
+// emptyObject is the payload of a job that is enqueued without one.
 var emptyObject = json.RawMessage("{}")
 
-// Absent says whether an optional document was left out; null is no document.
+// Absent reports whether an optional document was left out. null counts as left out.
 func Absent(raw json.RawMessage) bool {
 	return len(raw) == 0 || bytes.Equal(raw, []byte("null"))
 }
 
-// blob is an optional document as ops carry it: nil when absent, else the bytes
-// exactly as the client wrote them.
+// blob converts an optional document: nil if it is absent, else the client's exact bytes.
 func blob(f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
 	if Absent(raw) {
 		return nil
@@ -32,7 +31,7 @@ func blob(f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
 	return blobIn(new(job.Blob), f, field, raw, most)
 }
 
-// blobIn is blob in a place that there is.
+// blobIn does the same as blob into existing memory.
 func blobIn(out *job.Blob, f *Faults, field string, raw json.RawMessage, most int) *job.Blob {
 	if Absent(raw) {
 		return nil
@@ -45,7 +44,7 @@ func blobIn(out *job.Blob, f *Faults, field string, raw json.RawMessage, most in
 	return out
 }
 
-// pairs is an object of strings as ops carry it, sorted by name.
+// pairs converts an object of strings to a list sorted by name.
 func pairs(f *Faults, field string, object api.Strings, check func([]*job.Pair) []error) []*job.Pair {
 	if len(object) == 0 {
 		return nil
@@ -59,7 +58,7 @@ func pairs(f *Faults, field string, object api.Strings, check func([]*job.Pair) 
 	return list
 }
 
-// stringsOf is a list of pairs as clients see it; nil when there are none.
+// stringsOf converts a list of pairs to its API form; it returns nil for an empty list.
 func stringsOf(list []*job.Pair) api.Strings {
 	if len(list) == 0 {
 		return nil
@@ -71,9 +70,8 @@ func stringsOf(list []*job.Pair) api.Strings {
 	return object
 }
 
-// usage is a worker's report as ops carry it; nil when there is none. Nothing in a report is
-// a reason to refuse the request, because its work is done: a name that cannot be kept
-// is left out, and the report is kept aside for that.
+// usage converts a worker's usage report; it returns nil if there is none. No fault of a report refuses the
+// request, because the work is done. An invalid name is left out, and the report is rejected instead.
 func usage(u *api.ReportedUsage) *job.Usage {
 	if u == nil {
 		return nil
@@ -97,12 +95,12 @@ func usage(u *api.ReportedUsage) *job.Usage {
 	return out
 }
 
-// leaseProof is how a request shows that its worker holds a job.
+// leaseProof converts the proof that a worker holds a job.
 func leaseProof(f *Faults, id job.ID, token, workerID string) *op.LeaseProof {
 	return new(proof).read(f, id, token, workerID)
 }
 
-// proof is a leaseProof with what it points to, in one piece of memory.
+// proof is a lease proof and the values it points to, in one allocation.
 type proof struct {
 	op.LeaseProof
 	id    job.ID
@@ -125,7 +123,7 @@ func (p *proof) read(f *Faults, id job.ID, token, workerID string) *op.LeaseProo
 	return &p.LeaseProof
 }
 
-// Clients see lease tokens in hex.
+// parseLeaseToken decodes a lease token, which the API shows in hexadecimal.
 func parseLeaseToken(into *[job.TokenSize]byte, given string) error {
 	if len(given) == hex.EncodedLen(len(into)) {
 		if _, err := hex.Decode(into[:], []byte(given)); err == nil {
@@ -137,7 +135,7 @@ func parseLeaseToken(into *[job.TokenSize]byte, given string) error {
 
 func appendLeaseToken(b, token []byte) []byte { return hex.AppendEncode(b, token) }
 
-// leaseMs is a lease's length in milliseconds; seconds 0 is absent.
+// leaseMs converts the length of a lease to milliseconds; 0 seconds count as absent.
 func leaseMs(f *Faults, field string, seconds int, absent time.Duration) int64 {
 	if seconds == 0 {
 		return absent.Milliseconds()
@@ -149,7 +147,7 @@ func leaseMs(f *Faults, field string, seconds int, absent time.Duration) int64 {
 	return int64(seconds) * 1000
 }
 
-// timeOf is an instant as clients see it; 0 is absent.
+// timeOf converts an instant to its API form; 0 is absent.
 func timeOf(ns int64) api.Time {
 	if ns == 0 {
 		return ""

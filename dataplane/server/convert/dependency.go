@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// dependencies are the jobs that one depends on. Each is named once: one that is
-// there twice is a mistake of whoever made the list, and may stand for another.
+// dependencies converts the ids of the jobs that a job depends on. It refuses a repeated id, because the
+// repetition is a mistake that may stand for another job.
 func dependencies(f *Faults, ids []string) []*op.Dependency {
 	if len(ids) > job.MaxDependencies {
 		f.Invalid("depends_on", "has %d entries; at most %d are taken", len(ids), job.MaxDependencies)
@@ -32,7 +32,7 @@ func dependencies(f *Faults, ids []string) []*op.Dependency {
 	return out
 }
 
-// dependencyPolicy is what becomes of a job when one it depends on did not succeed.
+// dependencyPolicy converts the treatment of a job when a job that it depends on did not succeed.
 func dependencyPolicy(f *Faults, word string) job.DependencyPolicy {
 	if word == "" {
 		return job.DependencyFail

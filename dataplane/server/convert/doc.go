@@ -1,6 +1,4 @@
-// Package convert is the only place where what HTTP clients see becomes what the
-// log holds, and back. It fills in defaults, once, by the server that takes the
-// request, and collects everything that is wrong with one. It neither reads
-// requests nor writes answers, and knows no cell: it imports api, tenancy,
-// dataplane/job, op and state.
+// Package convert is the only code that converts API types to ops and records, and back. It fills in defaults
+// once, on the server that receives the request, and collects all faults of a request. It reads no requests
+// and writes no responses. It knows no cell. It imports api, tenancy, dataplane/job, op and state.
 package convert

@@ -19,15 +19,15 @@ type EnqueueBody struct {
 	unbuiltRouting
 }
 
-// unbuiltRouting are the fields of routing, which no job is subject to. They are refused,
-// because a producer that sets them believes in another server for its jobs.
+// unbuiltRouting are the fields of routing, which is not implemented. They are refused, because a producer
+// that sets them expects its jobs to run elsewhere.
 type unbuiltRouting struct {
 	Routing       json.RawMessage `json:"routing"`
 	RoutingTarget json.RawMessage `json:"routing_target"`
 	RoutingIndex  json.RawMessage `json:"routing_index"`
 }
 
-// report names those that ask for something.
+// report adds a fault for each field that is set.
 func (u *unbuiltRouting) report(f *Faults) {
 	if u.Routing == nil && u.RoutingTarget == nil && u.RoutingIndex == nil {
 		return
@@ -48,14 +48,14 @@ type EnqueueBatchBody struct {
 	Batch *api.NewBatch `json:"batch"`
 }
 
-// newJob is a job with what every job points to, in one piece of memory.
+// newJob is a job and the values that every job points to, in one allocation.
 type newJob struct {
 	op.NewJob
 	payload job.Blob
 	retry   job.Retry
 }
 
-// FromEnqueue makes the job a request describes, defaults filled in.
+// FromEnqueue converts a job to enqueue and fills in defaults.
 func FromEnqueue(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int) *op.NewJob {
 	return new(newJob).read(f, b, nowNs, maxPayload)
 }
@@ -113,7 +113,7 @@ func (into *newJob) read(f *Faults, b *EnqueueBody, nowNs int64, maxPayload int)
 	return n
 }
 
-// leftOpen says what of a request its queue's defaults decide.
+// leftOpen returns the settings that the request leaves to the defaults of its queue.
 func leftOpen(r *api.EnqueueRequest) (bits uint32) {
 	for _, left := range [...]struct {
 		bit  uint32
@@ -134,7 +134,7 @@ func leftOpen(r *api.EnqueueRequest) (bits uint32) {
 	return bits
 }
 
-// parentID is the id of the job that made another.
+// parentID converts the id of the job that created this one.
 func parentID(f *Faults, given string) []byte {
 	id, err := job.ParseID(given)
 	if err != nil {
@@ -144,7 +144,7 @@ func parentID(f *Faults, given string) []byte {
 	return id[:]
 }
 
-// batchOf says whether so many jobs may be enqueued at once.
+// batchOf reports whether so many jobs may be enqueued at once.
 func (f *Faults) batchOf(n int) bool {
 	if n >= 1 && n <= job.MaxEnqueueJobs {
 		return true
@@ -153,7 +153,7 @@ func (f *Faults) batchOf(n int) bool {
 	return false
 }
 
-// FromEnqueueBatch makes the jobs of a batch.
+// FromEnqueueBatch converts the jobs of a batch request.
 func FromEnqueueBatch(f *Faults, b *EnqueueBatchBody, nowNs int64, maxPayload int) []*op.NewJob {
 	if !f.batchOf(len(b.Jobs)) {
 		return nil
@@ -167,9 +167,9 @@ func FromEnqueueBatch(f *Faults, b *EnqueueBatchBody, nowNs int64, maxPayload in
 	return jobs
 }
 
-// retry is a job's retry policy. Where only one of the two delays is given, the
-// default of the other gives way to it: the first retry comes after exactly
-// retry_base_delay, and no delay is longer than retry_max_delay.
+// retry converts a job's retry policy. If the request sets only one of the two delays, the default of the
+// other adapts to it: the first retry comes after exactly retry_base_delay, and no delay exceeds
+// retry_max_delay.
 func retry(out *job.Retry, f *Faults, r *api.EnqueueRequest) *job.Retry {
 	out.Fill()
 	if n := r.MaxRetries; n != nil {
@@ -208,7 +208,7 @@ func retry(out *job.Retry, f *Faults, r *api.EnqueueRequest) *job.Retry {
 	return out
 }
 
-// millis is a duration in milliseconds.
+// millis converts a duration to milliseconds.
 func millis(f *Faults, field string, d api.Duration, absent, most time.Duration) int64 {
 	v, err := d.Parse(absent)
 	switch {
@@ -224,12 +224,13 @@ func millis(f *Faults, field string, d api.Duration, absent, most time.Duration)
 	return 0
 }
 
-// anyMillis is millis of a duration whose bounds the caller knows; 0 where it is none.
+// anyMillis does the same as millis for a caller that checks the bounds itself. It returns 0 for an invalid
+// duration.
 func anyMillis(f *Faults, field string, d api.Duration) int64 {
 	return millis(f, field, d, 0, math.MaxInt64)
 }
 
-// scheduledNs is when a job is due, 0 for now and the past.
+// scheduledNs converts the due time of a job; it returns 0 for now and for the past.
 func scheduledNs(f *Faults, field string, t api.Time, nowNs int64) int64 {
 	at, ok, err := t.Parse()
 	now := time.Unix(0, nowNs)
@@ -245,8 +246,8 @@ func scheduledNs(f *Faults, field string, t api.Time, nowNs int64) int64 {
 	return 0
 }
 
-// ToEnqueued is what came of one job of an enqueue, as clients see it. The result of
-// a job that has completed, and still has the unique key, is read from the store.
+// ToEnqueued converts the outcome of one enqueued job to its API form. If a completed job still holds the
+// unique key, ToEnqueued reads its result from the store.
 func ToEnqueued(from state.Reader, e *op.Enqueued) (api.EnqueueResponse, error) {
 	id, err := job.IDFromBytes(e.Id)
 	if err != nil {
@@ -265,7 +266,7 @@ func ToEnqueued(from state.Reader, e *op.Enqueued) (api.EnqueueResponse, error) 
 	return r, err
 }
 
-// resultOf is a job's result; nil where it has none, or the job is gone.
+// resultOf returns a job's result, or nil if it has none or no longer exists.
 func resultOf(from state.Reader, id job.ID) (json.RawMessage, error) {
 	b, err := from.Blob(id, job.Result)
 	switch {

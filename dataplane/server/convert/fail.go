@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// FromFail reads a failed attempt, or one whose worker says that it shuts down.
+// FromFail converts the report of a failed attempt, or of an attempt whose worker shuts down.
 func FromFail(f *Faults, id job.ID, r *api.FailRequest) *op.FailItem {
 	text := func(field, s string, most int) string {
 		if len(s) > most {
@@ -27,7 +27,7 @@ func FromFail(f *Faults, id job.ID, r *api.FailRequest) *op.FailItem {
 	}
 }
 
-// ToFailed is what becomes of a failed job as clients see it.
+// ToFailed converts the outcome of a failed attempt to its API form.
 func ToFailed(r *op.Failed) api.FailResponse {
 	return api.FailResponse{
 		Status:            r.State.Word(),

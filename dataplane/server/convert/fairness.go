@@ -5,7 +5,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// fairness is whom a job counts for in its queue, and with which share.
+// fairness converts a job's fairness key and weight.
 func fairness(f *Faults, key string, weight int) (string, uint32) {
 	if key != "" {
 		if err := op.CheckFairnessKey(key); err != nil {

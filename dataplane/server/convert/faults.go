@@ -7,15 +7,14 @@ import (
 	"github.com/corvo/corvo/api/fault"
 )
 
-// Faults collects all that is wrong with a request. The zero value is a request without
-// faults.
+// Faults collects all faults of a request. The zero value has none.
 type Faults struct {
 	fault.List
 	scope scope
 }
 
-// scope is the item of a plural request that is looked at now: list[index], or
-// list.name; none when list is "". It is spelled out only when it has a fault.
+// scope is the item of a request with several items that is being converted: list[index] or list.name. An
+// empty list means no item. The text is composed only if the item has a fault.
 type scope struct {
 	list  string
 	index int
@@ -36,22 +35,22 @@ func (f *Faults) add(code api.Code, field, format string, args ...any) {
 	f.Add(code, f.scope.qualify(field), format, args...)
 }
 
-// Invalid reports a value that cannot be.
+// Invalid reports an invalid value.
 func (f *Faults) Invalid(field, format string, args ...any) {
 	f.add(api.ValidationError, field, format, args...)
 }
 
-// TooLong reports a document over its bound.
+// TooLong reports a document over its size limit.
 func (f *Faults) TooLong(field string, size, most int) {
 	f.add(api.PayloadTooLarge, field, "has %d bytes, at most %d are taken", size, most)
 }
 
-// Unsupported reports a documented field that is not built.
+// Unsupported reports a documented field that is not implemented.
 func (f *Faults) Unsupported(field string) {
 	f.add(api.Unsupported, field, "is not supported by this server yet: leave it out")
 }
 
-// all adds the errors of a check of one field.
+// all adds the errors of one field's check.
 func (f *Faults) all(field string, errs []error) {
 	for i, err := range errs {
 		name := field

@@ -14,23 +14,23 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// fetchEarly is how much sooner than its timeout a waiting fetch is answered:
-// clients use the same number as their own limit.
+// fetchEarly is the time by which a waiting fetch is answered before its timeout, because clients use the
+// same number as their own limit.
 const fetchEarly = 500 * time.Millisecond
 
-// Fetch is a fetch with its defaults.
+// Fetch is a fetch with its defaults filled in.
 type Fetch struct {
 	Queues   []string // each once
 	WorkerID string
 	Hostname string
-	Wait     time.Duration // for a job; 0 = not at all
+	Wait     time.Duration // for a job; 0 = does not wait
 	LeaseMs  int64
 	Count    int
 
-	Concurrency int // of the worker; 0 = it does not say
+	Concurrency int // of the worker; 0 = not given
 }
 
-// FromFetch reads a fetch of one job.
+// FromFetch converts a fetch of one job.
 func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
 	out := Fetch{
 		WorkerID: r.WorkerID,
@@ -62,7 +62,7 @@ func FromFetch(f *Faults, r *api.FetchRequest) Fetch {
 	return out
 }
 
-// workerConcurrency reads how many jobs a worker says that it runs at once.
+// workerConcurrency converts the number of jobs that a worker runs at once.
 func workerConcurrency(f *Faults, n int) int {
 	if n < 0 || n > job.MaxWorkerConcurrency {
 		f.Invalid("concurrency", "is %d; it is how many jobs the worker runs at once, at most %d", n, job.MaxWorkerConcurrency)
@@ -70,7 +70,7 @@ func workerConcurrency(f *Faults, n int) int {
 	return n
 }
 
-// queues checks the names and leaves out repeats: the first mention counts.
+// queues checks the names and drops repeats; the first mention counts.
 func queues(f *Faults, names []string) []string {
 	out := make([]string, 0, len(names))
 	for i, name := range names {
@@ -84,7 +84,7 @@ func queues(f *Faults, names []string) []string {
 	return out
 }
 
-// FromFetchBatch reads a fetch of several jobs.
+// FromFetchBatch converts a fetch of several jobs.
 func FromFetchBatch(f *Faults, r *api.FetchBatchRequest) Fetch {
 	out := FromFetch(f, &r.FetchRequest)
 	if n := r.Count; n != nil {
@@ -96,7 +96,7 @@ func FromFetchBatch(f *Faults, r *api.FetchBatchRequest) Fetch {
 	return out
 }
 
-// Op is the fetch as it enters the log.
+// Op returns the fetch as an op.
 func (r *Fetch) Op(meta *op.Meta) *op.Fetch {
 	return &op.Fetch{
 		Meta:     meta,
@@ -108,12 +108,11 @@ func (r *Fetch) Op(meta *op.Meta) *op.Fetch {
 	}
 }
 
-// fetchedSize is room for most leased jobs, in bytes; others grow.
+// fetchedSize is the initial size of a leased job's JSON in bytes; most fit.
 const fetchedSize = 768
 
-// AppendFetched appends a leased job, j, as an api.FetchedJob. It is written by hand
-// because encoding/json would rewrite the payload, which a worker gets exactly
-// as it was enqueued.
+// AppendFetched appends a leased job, j, as an api.FetchedJob. It does not use encoding/json, because that
+// would rewrite the payload, and a worker must receive it exactly as it was enqueued.
 func AppendFetched(b []byte, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64) ([]byte, error) {
 	if j == nil {
 		return b, errors.New("its record is gone")
@@ -168,8 +167,7 @@ func appendBlob(b []byte, from state.Reader, id job.ID, j *job.Job, kind job.Blo
 	return append(b, blob.Data...), nil
 }
 
-// appendStrings appends a member whose value is an object of strings, unless
-// there are none.
+// appendStrings appends a member with an object of strings, unless the list is empty.
 func appendStrings(b []byte, member string, pairs []*job.Pair) ([]byte, error) {
 	if len(pairs) == 0 {
 		return b, nil

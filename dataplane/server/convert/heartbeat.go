@@ -9,14 +9,14 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// Beat is one job of a heartbeat: Item is nil where Name is no job's id.
+// Beat is one job of a heartbeat. Item is nil if Name is not a job id.
 type Beat struct {
 	Name string
 	ID   job.ID
 	Item *op.HeartbeatItem
 }
 
-// FromHeartbeat makes the items, ordered by the names the client used.
+// FromHeartbeat converts the jobs of a heartbeat, ordered by the names the client used.
 func FromHeartbeat(f *Faults, r *api.HeartbeatRequest) []Beat {
 	if len(r.Jobs) > job.MaxHeartbeatJobs {
 		f.Invalid("jobs", "has %d entries; at most %d are taken", len(r.Jobs), job.MaxHeartbeatJobs)
@@ -50,15 +50,14 @@ func FromHeartbeat(f *Faults, r *api.HeartbeatRequest) []Beat {
 	return beats
 }
 
-// What a heartbeat answers for a job.
+// The possible answers of a heartbeat for a job.
 const (
 	heartbeatOK     = "ok"
 	heartbeatCancel = "cancel"
 )
 
-// ToHeartbeat sorts the answers: result has one for each Beat with an item, in
-// order. A job that its worker shall let go of is answered as one it has lost,
-// though its lease was renewed.
+// ToHeartbeat converts the outcome of a heartbeat. result has one item for each Beat with an item, in order.
+// If a worker must release a job, the answer calls the job lost, although its lease was renewed.
 func ToHeartbeat(beats []Beat, result *op.HeartbeatResult) api.HeartbeatResponse {
 	out := api.HeartbeatResponse{
 		Jobs:     make(map[string]api.HeartbeatStatus, len(beats)),

@@ -14,14 +14,14 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// defaultRetryLimit is how often a delivery is tried again that says nothing.
+// defaultRetryLimit is the number of retries of a delivery if the webhook sets none.
 const defaultRetryLimit = 3
 
-// defaultSecretOverlap is how long a webhook's old secret counts that says nothing.
+// defaultSecretOverlap is the time for which a webhook's old secret stays valid by default.
 const defaultSecretOverlap = 24 * time.Hour
 
-// FromHook is the webhook a request describes, defaults filled in. A secret that is
-// absent is the one the webhook has.
+// FromHook converts a webhook and fills in defaults. Without a secret in the request, the webhook keeps its
+// own.
 func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 	h := &state.Webhook{Url: r.URL, Secret: r.Secret, Events: r.Events, Queues: r.Queues, RetryLimit: defaultRetryLimit, Disabled: r.Enabled != nil && !*r.Enabled}
 	switch u, err := url.Parse(r.URL); {
@@ -58,8 +58,8 @@ func FromHook(f *Faults, r *api.WebhookRequest) *op.PutResource {
 	return &op.PutResource{Resource: &state.Resource{Webhook: h}}
 }
 
-// ToHook is a webhook as clients see it: without its secret. a is what has come of it,
-// nil before anything has.
+// ToHook converts a webhook to its API form, without its secret. a is its delivery record, or nil before the
+// first attempt.
 func ToHook(r *state.Resource, a *state.Attempted, nowNs int64) api.Webhook {
 	h := r.Webhook
 	out := api.Webhook{ID: r.Name, URL: h.GetUrl(), Events: h.GetEvents(), Enabled: !h.GetDisabled(), RetryLimit: int(h.GetRetryLimit()), CreatedAt: timeOf(r.CreatedNs)}
@@ -83,14 +83,13 @@ func ToHook(r *state.Resource, a *state.Attempted, nowNs int64) api.Webhook {
 	return out
 }
 
-// isPort says whether something can be called at a port; "" is the scheme's own.
+// isPort reports whether text is a valid port; "" stands for the default of the scheme.
 func isPort(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 16)
 	return text == "" || err == nil && n > 0
 }
 
-// ConcealHook leaves of a webhook's address where it leads: the rest is often as good
-// as a password.
+// ConcealHook reduces a webhook's URL to its host, because the rest often contains a secret.
 func ConcealHook(h *api.Webhook) {
 	u, err := url.Parse(h.URL)
 	if err != nil { // it was parsed when the webhook was declared
@@ -100,14 +99,14 @@ func ConcealHook(h *api.Webhook) {
 	h.URL = (&url.URL{Scheme: u.Scheme, Host: u.Host}).String()
 }
 
-// ConcealDeliveries leaves nothing of what has come of a webhook's deliveries. They may
-// be of any queue, and their number and times tell how much happens there.
+// ConcealDeliveries removes the delivery figures of a webhook. They may concern any queue, and their number
+// and times reveal its activity.
 func ConcealDeliveries(h *api.Webhook) {
 	h.Waiting, h.Dropped, h.FailingSince = 0, 0, nil
 	h.LastStatusCode, h.LastError, h.LastDeliveryAt = nil, nil, nil
 }
 
-// ToDelivery is a delivery as clients see it.
+// ToDelivery converts a delivery to its API form.
 func ToDelivery(d *state.Delivery) api.Delivery {
 	out := api.Delivery{
 		ID: sinks.DeliveryIDText(job.ID(d.Id)), Event: d.Event, Body: d.Body, Attempts: int(d.Attempts), CreatedAt: timeOf(d.CreatedNs), State: api.DeliveryFailed,
@@ -123,7 +122,7 @@ func ToDelivery(d *state.Delivery) api.Delivery {
 	return out
 }
 
-// attempted is how an attempt ended, as clients see it.
+// attempted converts the outcome of a delivery attempt to its API form.
 func attempted(status uint32, failure string, atNs int64) (code *int, text *string, at *api.Time) {
 	if status != 0 {
 		n := int(status)

@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// FromReason is why a job is held or rejected; "" where the request does not say.
+// FromReason returns the reason for which a job is held or rejected, or "" if there is none.
 func FromReason(f *Faults, r *api.ReasonRequest) string {
 	if err := job.CheckText(r.Reason, job.MaxHoldReason); err != nil {
 		f.Invalid("reason", "%v", err)
@@ -14,7 +14,7 @@ func FromReason(f *Faults, r *api.ReasonRequest) string {
 	return r.Reason
 }
 
-// ToStatus is what a job has become, or that it is about to be cancelled.
+// ToStatus converts the new state of a job, or that its cancellation is under way.
 func ToStatus(d *op.JobDone) api.Status {
 	if d.Pending {
 		return api.Status{Status: "cancelling"}
@@ -22,7 +22,7 @@ func ToStatus(d *op.JobDone) api.Status {
 	return api.Status{Status: d.State.Word()}
 }
 
-// ToDeleted says whether a job is gone, or goes when its worker lets go of it.
+// ToDeleted reports whether a job is deleted, or will be when its worker releases it.
 func ToDeleted(d *op.JobDone) api.Status {
 	if d.Pending {
 		return api.Status{Status: "deleting"}

@@ -10,8 +10,8 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// FromKeyRecord is a stored key as tenancy knows it. This and ToKeyRecord are
-// the only adapters between the two.
+// FromKeyRecord converts a stored key to tenancy's type. Only FromKeyRecord and ToKeyRecord convert between
+// the two.
 func FromKeyRecord(rec *state.Key) tenancy.Key {
 	k := tenancy.Key{
 		ID:        rec.Id,
@@ -36,8 +36,7 @@ func FromKeyRecord(rec *state.Key) tenancy.Key {
 	return k
 }
 
-// ToKeyRecord is a new key as the store keeps it; its creation time is set in
-// apply.
+// ToKeyRecord converts a new key to its stored form. Apply sets its creation time.
 func ToKeyRecord(k tenancy.Key) *state.Key {
 	rec := &state.Key{Id: k.ID, Name: k.Name, Hash: k.Hash[:], Enabled: k.Enabled}
 	if !k.ExpiresAt.IsZero() {
@@ -52,8 +51,7 @@ func ToKeyRecord(k tenancy.Key) *state.Key {
 	return rec
 }
 
-// FromCreateKey is the key a request describes, without id and secret.
-// Whether its roles are there, those who know them say.
+// FromCreateKey converts a key without id and secret. The caller checks that its roles exist.
 func FromCreateKey(f *Faults, r *api.CreateKeyRequest, now time.Time) tenancy.Key {
 	k := tenancy.Key{Name: r.Name, Enabled: true}
 	if len(r.Name) > tenancy.MaxKeyName {
@@ -97,17 +95,17 @@ func FromCreateKey(f *Faults, r *api.CreateKeyRequest, now time.Time) tenancy.Ke
 	return k
 }
 
-// FromSetKey is what a request makes of the key in its path.
+// FromSetKey converts the new settings of the key in the path.
 func FromSetKey(f *Faults, r *api.SetKeyRequest, now time.Time) tenancy.Key {
 	k := FromCreateKey(f, &r.CreateKeyRequest, now)
 	k.Enabled = r.Enabled == nil || *r.Enabled
 	return k
 }
 
-// DefaultKeyOverlap is how long a key's old secret opens where a rotation does not say.
+// DefaultKeyOverlap is the time for which a rotated key's old secret stays valid by default.
 const DefaultKeyOverlap = time.Hour
 
-// FromRotate is how long the old secret is to open.
+// FromRotate returns the time for which the old secret stays valid.
 func FromRotate(f *Faults, r *api.RotateRequest) time.Duration {
 	overlap, err := r.Overlap.Parse(DefaultKeyOverlap)
 	switch {
@@ -119,10 +117,10 @@ func FromRotate(f *Faults, r *api.RotateRequest) time.Duration {
 	return overlap
 }
 
-// maxKeyLife is how far ahead a key's expiry may lie.
+// maxKeyLife is the longest time to a key's expiry.
 const maxKeyLife = 100 * 365 * 24 * time.Hour
 
-// ToKey is a key as clients see it at a time.
+// ToKey converts a key to its API form at a time.
 func ToKey(rec *state.Key, lastUsedNs, nowNs int64) api.Key {
 	k := api.Key{
 		ID:         rec.Id,

@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromLimitRule is the rule of a fairness key, or of every key.
+// FromLimitRule converts the rule of a fairness key, or of every key.
 func FromLimitRule(f *Faults, r *api.LimitRuleRequest, _ *state.Resource, _ int64) *op.PutResource {
 	if err := job.CheckQueueName(r.Queue); err != nil {
 		f.Invalid("queue", "%v", err)
@@ -22,8 +22,8 @@ func FromLimitRule(f *Faults, r *api.LimitRuleRequest, _ *state.Resource, _ int6
 	return &op.PutResource{Resource: &state.Resource{LimitRule: rule}}
 }
 
-// FromQueueRule is the rule of a whole queue: some of its settings. One that is paused, or
-// drains, goes on so unless the rule says otherwise.
+// FromQueueRule converts the rule of a whole queue, which is a part of the queue's settings. A paused or
+// draining queue stays so unless the rule says otherwise.
 func FromQueueRule(f *Faults, r *api.LimitRuleRequest, o *op.SetQueue) {
 	most, limit, windowMs := ruleLimits(f, r)
 	o.Paused, o.MaxConcurrency, o.RateLimit, o.RateWindowMs = r.Paused, &most, &limit, &windowMs
@@ -47,7 +47,7 @@ func ruleLimits(f *Faults, r *api.LimitRuleRequest) (most, limit uint32, windowM
 	return most, limit, windowMs
 }
 
-// ToLimitRule is a fairness key's rule as clients see it.
+// ToLimitRule converts a fairness key's rule to its API form.
 func ToLimitRule(r *state.Resource) api.LimitRule {
 	rule := r.GetLimitRule()
 	return api.LimitRule{
@@ -57,7 +57,7 @@ func ToLimitRule(r *state.Resource) api.LimitRule {
 	}
 }
 
-// ToQueueRule is the rule of a whole queue; false where it has no limit.
+// ToQueueRule converts the rule of a whole queue; ok is false if the queue has no limit.
 func ToQueueRule(q *state.Queue) (api.LimitRule, bool) {
 	return api.LimitRule{
 		ID: q.GetName(), Queue: q.GetName(), Paused: q.GetPaused(),
@@ -66,7 +66,7 @@ func ToQueueRule(q *state.Queue) (api.LimitRule, bool) {
 	}, q.GetPaused() || q.GetMaxConcurrency() > 0 || q.GetRateLimit() > 0
 }
 
-// limited is nil for 0, which is no limit.
+// limited returns nil for 0, which means no limit.
 func limited[T int | int64](n T) *T {
 	if n == 0 {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// FromMoveJob makes the op that moves a job, but for where its queue is.
+// FromMoveJob builds the op that moves a job. The caller adds the shard of the queue.
 func FromMoveJob(f *Faults, b *api.MoveJobRequest) *op.MoveJobs {
 	if err := job.CheckQueueName(b.Queue); err != nil {
 		f.Invalid("queue", "%v", err)

@@ -15,7 +15,7 @@ import (
 // ShippedPrefix begins the ids of prices that came with the server.
 const ShippedPrefix = "default:"
 
-// model is what a job will use, as far as its enqueue says.
+// model converts the model that a job will use, as far as its enqueue says.
 func model(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	if name := providerName(f, r.Provider); name != "" {
 		n.Opt().Provider = name
@@ -28,7 +28,7 @@ func model(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	}
 }
 
-// usageWord is the name of a provider or model.
+// usageWord checks the name of a provider or model.
 func usageWord(f *Faults, field, said string) string {
 	if err := job.CheckText(said, job.MaxUsageWord); err != nil {
 		f.Invalid(field, "%v", err)
@@ -36,7 +36,7 @@ func usageWord(f *Faults, field, said string) string {
 	return said
 }
 
-// dollars is an amount that a client gives for a limit, a price, an estimate.
+// dollars checks the amount of a limit, a price or an estimate.
 func dollars(f *Faults, field string, n money.Nano) int64 {
 	if n < 0 || n > job.MaxMoney {
 		f.Invalid(field, "is %s; it takes 0 to %s", n, money.Nano(job.MaxMoney))
@@ -45,7 +45,7 @@ func dollars(f *Faults, field string, n money.Nano) int64 {
 	return int64(n)
 }
 
-// FromPrice is the price a client declares.
+// FromPrice converts a declared price.
 func FromPrice(f *Faults, r *api.PriceRequest) *op.PutResource {
 	price := &state.Price{Provider: r.Provider, Model: r.Model, OverInputTokens: r.OverInputTokens}
 	for _, each := range [...]struct {
@@ -71,7 +71,7 @@ func FromPrice(f *Faults, r *api.PriceRequest) *op.PutResource {
 	return &op.PutResource{Resource: &state.Resource{Price: price}}
 }
 
-// ToPrice is a price as clients see it.
+// ToPrice converts a price to its API form.
 func ToPrice(r *state.Resource) api.Price {
 	p := r.GetPrice()
 	out := api.Price{
@@ -86,7 +86,7 @@ func ToPrice(r *state.Resource) api.Price {
 	return out
 }
 
-// FromSettings is what an operator decides for the namespace.
+// FromSettings converts the namespace's settings.
 func FromSettings(f *Faults, s *api.Settings) *state.Settings {
 	out := &state.Settings{Retention: retention(f, &s.Retention)}
 	switch s.UnknownModel {
@@ -99,7 +99,7 @@ func FromSettings(f *Faults, s *api.Settings) *state.Settings {
 	return out
 }
 
-// ToSettings is what clients see of it.
+// ToSettings converts the namespace's settings to their API form.
 func ToSettings(s *state.Settings) (api.Settings, error) {
 	r := s.GetRetention()
 	out := api.Settings{Retention: api.QueueRetention{
@@ -116,7 +116,7 @@ func ToSettings(s *state.Settings) (api.Settings, error) {
 	return out, nil
 }
 
-// keptFor is how long settled jobs are kept; what nobody has said is the default.
+// keptFor returns the time for which settled jobs are kept; 0 stands for the default.
 func keptFor(ms int64) api.Duration {
 	switch {
 	case ms == 0:

@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromProvider is what a body declares of a provider of models.
+// FromProvider converts a declared provider of models.
 func FromProvider(f *Faults, b *api.ProviderRequest, _ *state.Resource, _ int64) *op.PutResource {
 	p := &state.Provider{}
 	for _, x := range [...]struct {
@@ -27,7 +27,7 @@ func FromProvider(f *Faults, b *api.ProviderRequest, _ *state.Resource, _ int64)
 	return &op.PutResource{Resource: &state.Resource{Provider: p}}
 }
 
-// ToProvider is a provider as clients see it, before what goes to it is added.
+// ToProvider converts a provider to its API form, without its traffic.
 func ToProvider(r *state.Resource) api.Provider {
 	p := r.GetProvider()
 	return api.Provider{
@@ -36,7 +36,7 @@ func ToProvider(r *state.Resource) api.Provider {
 	}
 }
 
-// AddTraffic adds what goes to a provider from one shard.
+// AddTraffic adds the traffic of one shard to a provider.
 func AddTraffic(p *api.Provider, t op.ProviderTraffic) {
 	p.RequestsLastMinute += int64(t.Requests)
 	p.InputTokensLastMinute += int64(t.InputTokens)
@@ -46,7 +46,7 @@ func AddTraffic(p *api.Provider, t op.ProviderTraffic) {
 	p.WaitingJobs += int64(t.Waiting)
 }
 
-// providerName is the provider that a job or a queue names; "" is none.
+// providerName checks the provider that a job or a queue names; "" is none.
 func providerName(f *Faults, name string) string {
 	if name != "" {
 		if err := job.CheckProviderName(name); err != nil {

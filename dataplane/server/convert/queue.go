@@ -8,7 +8,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromConcurrency is a queue's limit of running jobs.
+// FromConcurrency converts a queue's limit of running jobs.
 func FromConcurrency(f *Faults, r *api.ConcurrencyRequest) *uint32 {
 	if r.Max == nil {
 		f.Invalid("max", "is missing; give the most jobs that may run at once, 0 for no limit")
@@ -26,7 +26,7 @@ func concurrency(f *Faults, field string, n int) *uint32 {
 	return &most
 }
 
-// FromThrottle is a queue's rate limit.
+// FromThrottle converts a queue's rate limit.
 func FromThrottle(f *Faults, r *api.ThrottleRequest, o *op.SetQueue) {
 	switch {
 	case r.Rate == nil:
@@ -50,8 +50,7 @@ func FromThrottle(f *Faults, r *api.ThrottleRequest, o *op.SetQueue) {
 	o.RateLimit, o.RateWindowMs = &limit, &windowMs
 }
 
-// rateWindow is the window of a rate limit; anyMillis has said what is wrong with
-// a duration.
+// rateWindow checks the window of a rate limit. anyMillis has reported an invalid duration already.
 func rateWindow(f *Faults, field string, ms int64) int64 {
 	if err := job.CheckRateWindow(ms); err != nil {
 		f.Invalid(field, "%v", err)
@@ -59,11 +58,10 @@ func rateWindow(f *Faults, field string, ms int64) int64 {
 	return ms
 }
 
-// FromPutQueue sets every setting of a queue; what the request does not name, or
-// names as null, has its default.
+// FromPutQueue sets every setting of a queue. A setting that is absent or null gets its default.
 func FromPutQueue(f *Faults, b *api.PutQueueRequest, o *op.SetQueue) {
 	paused := valueOf(b.Paused)
-	o.Paused = &paused // one that drains goes on draining as long as it is paused
+	o.Paused = &paused // a draining queue stays draining as long as it is paused
 	o.MaxConcurrency = concurrency(f, "max_concurrency", valueOf(b.MaxConcurrency))
 	putRate(f, b, o)
 	ageing := millis(f, "priority_ageing", b.PriorityAgeing, 0, job.MaxAgeing)
@@ -109,8 +107,8 @@ func overflowOf(f *Faults, word string) job.Overflow {
 	return job.Overflow_OVERFLOW_REJECT
 }
 
-// retention is how long a queue's settled jobs are kept; what it leaves open is the
-// namespace's.
+// retention converts the times for which a queue keeps settled jobs. The namespace's settings apply to the
+// absent ones.
 func retention(f *Faults, r *api.QueueRetention) *job.Retention {
 	out := &job.Retention{}
 	if r == nil {
@@ -139,8 +137,7 @@ func retention(f *Faults, r *api.QueueRetention) *job.Retention {
 	return out
 }
 
-// queueDefaults is what jobs of a queue get that say nothing themselves. What an
-// enqueue would be refused for, so is this.
+// queueDefaults converts the defaults of a queue's jobs. It refuses the same values as an enqueue.
 func queueDefaults(f *Faults, d *api.QueueDefaults) *state.QueueDefaults {
 	out := &state.QueueDefaults{}
 	if d == nil {
@@ -194,7 +191,7 @@ func within(f *Faults, field string, n, least, most int) *uint32 {
 
 func pointer[T any](v T) *T { return &v }
 
-// valueOf is what a field says, or its zero value where it says nothing.
+// valueOf returns the value of an optional field, or its zero value if it is absent.
 func valueOf[T any](v *T) (zero T) {
 	if v == nil {
 		return zero

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/server/resultschema"
 )
 
-// resultSchema is the schema that a job's result has to match: one that this server
-// can hold it against.
+// resultSchema converts the schema that a job's result must match. It refuses a schema that this server
+// cannot check.
 func resultSchema(f *Faults, raw json.RawMessage) *job.Blob {
 	schema := blob(f, "result_schema", raw, job.MaxResultSchema)
 	if schema == nil {
@@ -21,13 +21,12 @@ func resultSchema(f *Faults, raw json.RawMessage) *job.Blob {
 	return schema
 }
 
-// MismatchText is the error of an attempt whose result does not match; there is at
-// least one place.
+// MismatchText returns the error of an attempt whose result does not match. all has at least one mismatch.
 func MismatchText(all []resultschema.Mismatch) string {
 	return "result does not match its schema: " + all[0].String()
 }
 
-// ToMismatch are the details of a RESULT_MISMATCH: where, and what became of the job.
+// ToMismatch returns the details of RESULT_MISMATCH: the mismatches, and the outcome for the job.
 func ToMismatch(all []resultschema.Mismatch, more int, became *op.Failed) map[string]any {
 	details := map[string]any{
 		"mismatches":         all,

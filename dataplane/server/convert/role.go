@@ -11,8 +11,7 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// FromRole is the role a request describes: each permission once, in the order of the
-// matrix.
+// FromRole converts a role. It keeps each permission once, in the order of the permission matrix.
 func FromRole(f *Faults, r *api.RoleRequest, _ *state.Resource, _ int64) *op.PutResource {
 	if len(r.Permissions) == 0 {
 		f.Invalid("permissions", "is empty; give at least one of %v", tenancy.DataPlanePermissions())
@@ -31,13 +30,13 @@ func FromRole(f *Faults, r *api.RoleRequest, _ *state.Resource, _ int64) *op.Put
 	return &op.PutResource{Resource: &state.Resource{Role: role}}
 }
 
-// ToRole is a custom role as clients see it.
+// ToRole converts a custom role to its API form.
 func ToRole(r *state.Resource) api.Role {
 	at := timeOf(r.CreatedNs)
 	return api.Role{Name: r.Name, Permissions: append([]string{}, r.GetRole().GetPermissions()...), CreatedAt: &at, Version: int64(r.Version)}
 }
 
-// ToBuiltInRole is a built-in role as clients see it: what it grants in a namespace.
+// ToBuiltInRole converts a built-in role to its API form, with its permissions in a namespace.
 func ToBuiltInRole(role tenancy.Role) api.Role {
 	shown := api.Role{Name: string(role), Permissions: []string{}, BuiltIn: true, Version: 1}
 	for _, p := range role.Permissions() {
@@ -48,7 +47,7 @@ func ToBuiltInRole(role tenancy.Role) api.Role {
 	return shown
 }
 
-// Granted is what a role's record grants. A word that is no permission grants nothing.
+// Granted returns the permissions in a role's record. An unknown word grants nothing.
 func Granted(r *state.Resource) (all []tenancy.Permission) {
 	for _, word := range r.GetRole().GetPermissions() {
 		if p := tenancy.Permission(word); p.OfDataPlane() {

@@ -20,15 +20,15 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// The messages of the RPC become the same requests that bodies of HTTP do. Their
-// strings are not copied: what holds one must not change it.
+// Messages of the RPC are converted to the same requests as HTTP bodies. Their strings are not copied, so the
+// holder of a string must not change it.
 
-// rawText is a document that came as a string; nil when it is absent.
+// rawText converts a document that came as a string; it returns nil if the document is absent.
 func rawText(f *Faults, field, s string) json.RawMessage {
 	return rawWithin(f, field, s, job.MaxNesting)
 }
 
-// rawWithin is JSON that came as a string, nested at most so deep; nil when it is absent.
+// rawWithin converts JSON that came as a string and limits its nesting; it returns nil if the JSON is absent.
 func rawWithin(f *Faults, field, s string, most int) json.RawMessage {
 	if s == "" {
 		return nil
@@ -45,8 +45,8 @@ func rawWithin(f *Faults, field, s string, most int) json.RawMessage {
 	return raw
 }
 
-// unicodeText is a string that is kept as it is: what encodes it elsewhere checks that it is
-// one, the generated code does not.
+// unicodeText checks a string that is kept as it is. The generated code does not check that it is UTF-8, and
+// its later encoders require it.
 func unicodeText(f *Faults, field, s string) string {
 	if err := job.CheckUTF8(s); err != nil {
 		f.Invalid(field, "%v", err)
@@ -54,14 +54,13 @@ func unicodeText(f *Faults, field, s string) string {
 	return s
 }
 
-// FromRPCEnqueue reads a job to enqueue. What options_json says is as in the body of
-// POST /enqueue; a field that is there as well is refused, for nobody could say which
-// counts.
+// FromRPCEnqueue converts a job to enqueue. options_json has the fields of the body of POST /enqueue. A field
+// that is in both the message and options_json is refused, because neither takes precedence.
 func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody) error {
 	*b = EnqueueBody{}
 	var f Faults
 	if m.OptionsJson != "" {
-		if rawWithin(&f, "options_json", m.OptionsJson, maxNesting) == nil { // Decode looks at the documents in it
+		if rawWithin(&f, "options_json", m.OptionsJson, maxNesting) == nil { // Decode checks the documents in it
 			return f.Err()
 		}
 		// Decode takes it for the body of the request, and would blame that.
@@ -96,8 +95,8 @@ func FromRPCEnqueue(r *http.Request, m *workerpb.EnqueueRequest, b *EnqueueBody)
 	return f.Err()
 }
 
-// FromRPCEnqueues makes the jobs of a list, which is like that of an HTTP batch. Where one of
-// them is no job, at is which; it is negative where the error says so itself.
+// FromRPCEnqueues converts a list of jobs, like that of an HTTP batch. If one of them is invalid, at is its
+// index; at is negative if the error names the place itself.
 func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int64, maxPayload int) (jobs []*op.NewJob, at int, err error) {
 	var f Faults
 	if !f.batchOf(len(list)) {
@@ -115,7 +114,7 @@ func FromRPCEnqueues(r *http.Request, list []*workerpb.EnqueueRequest, nowNs int
 	return jobs, -1, f.Err()
 }
 
-// ToRPCEnqueued is the ids of jobs that were made, in one piece of memory.
+// ToRPCEnqueued returns the ids of new jobs in one allocation.
 func ToRPCEnqueued(jobs []*op.Enqueued) ([]string, error) {
 	ids, text := make([]string, len(jobs)), make([]byte, 0, len(jobs)*job.IDTextSize)
 	for i, e := range jobs {
@@ -129,7 +128,7 @@ func ToRPCEnqueued(jobs []*op.Enqueued) ([]string, error) {
 	return ids, nil
 }
 
-// costOf is the amount that a number stands for.
+// costOf converts a number to an amount of money.
 func costOf(f *Faults, field string, n float64) money.Nano {
 	cost, err := money.FromFloatShortest(n)
 	if err != nil {
@@ -138,8 +137,8 @@ func costOf(f *Faults, field string, n float64) money.Nano {
 	return cost
 }
 
-// fromRPCUsage reads a report. Zero is no cost in a message that does not tell it from
-// none: the price book decides. cost_usd_exact can say it.
+// fromRPCUsage converts a usage report. A cost_usd of 0 counts as absent, because the message cannot tell
+// them apart; the price book then decides. cost_usd_exact can state a cost of 0.
 func fromRPCUsage(f *Faults, u *workerpb.UsageReport) *api.ReportedUsage {
 	if u == nil {
 		return nil
@@ -166,7 +165,7 @@ func fromRPCUsage(f *Faults, u *workerpb.UsageReport) *api.ReportedUsage {
 	return out
 }
 
-// FromRPCAck reads an ack.
+// FromRPCAck converts an ack.
 func FromRPCAck(m *workerpb.AckRequest) (AckBody, error) {
 	var f Faults
 	b := AckBody{api.AckRequest{
@@ -178,8 +177,8 @@ func FromRPCAck(m *workerpb.AckRequest) (AckBody, error) {
 	return b, f.Err()
 }
 
-// FromRPCAckItem reads one of several acks. Who sends them proves the lease by its name
-// where the item has neither a token nor a name.
+// FromRPCAckItem converts one of several acks. If the item has neither a token nor a worker's name, the
+// sender's name proves the lease.
 func FromRPCAckItem(m *workerpb.AckBatchItem, worker string, b *AckBatchItem) error {
 	if m.WorkerId != "" || m.LeaseToken != "" {
 		worker = m.WorkerId
@@ -194,7 +193,7 @@ func FromRPCAckItem(m *workerpb.AckBatchItem, worker string, b *AckBatchItem) er
 	return f.Err()
 }
 
-// toolCalls reads the list of tools that an ack calls.
+// toolCalls converts the list of tools that an ack calls.
 func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
 	raw := rawWithin(f, "tool_calls_json", list, job.MaxNesting+2) // its documents are members of objects in a list
 	if raw == nil {
@@ -207,13 +206,13 @@ func toolCalls(f *Faults, list string) (calls []api.ToolCall) {
 	return calls
 }
 
-// decodeToolCalls stops where there are too many: a message has many such lists, whose
-// items take a hundred times their size.
+// decodeToolCalls stops at the limit of tool calls, because a message has many such lists and their items
+// decode to a hundred times their size.
 func decodeToolCalls(raw json.RawMessage) (calls []api.ToolCall, err error) {
 	if err := serve.Weigh(raw, &calls); err != nil {
 		return nil, err
 	}
-	if raw[0] != '[' { // null, or no list
+	if raw[0] != '[' { // null, or not a list
 		return nil, json.Unmarshal(raw, &calls)
 	}
 	d := json.NewDecoder(bytes.NewReader(raw))
@@ -232,7 +231,7 @@ func decodeToolCalls(raw json.RawMessage) (calls []api.ToolCall, err error) {
 	return calls, nil
 }
 
-// FromRPCFail reads a failed attempt.
+// FromRPCFail converts the report of a failed attempt.
 func FromRPCFail(m *workerpb.FailRequest) (*api.FailRequest, error) {
 	var f Faults
 	b := &api.FailRequest{
@@ -242,7 +241,7 @@ func FromRPCFail(m *workerpb.FailRequest) (*api.FailRequest, error) {
 	return b, f.Err()
 }
 
-// ToRPCFailed is what becomes of a failed job.
+// ToRPCFailed converts the outcome of a failed attempt.
 func ToRPCFailed(r api.FailResponse) *workerpb.FailResponse {
 	out := &workerpb.FailResponse{Status: r.Status, Attempt: int32(r.Attempt), AttemptsRemaining: int32(r.AttemptsRemaining), UsageRejected: r.UsageRejected}
 	if at, ok, err := r.NextAttemptAt.Parse(); err == nil && ok {
@@ -251,8 +250,8 @@ func ToRPCFailed(r api.FailResponse) *workerpb.FailResponse {
 	return out
 }
 
-// FromRPCHeartbeat reads a heartbeat. What a model has said meanwhile is shown as the
-// job's progress where that says nothing else.
+// FromRPCHeartbeat converts a heartbeat. A model's partial output becomes the job's progress if the heartbeat
+// sets no progress.
 func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, error) {
 	var f Faults
 	b := &api.HeartbeatRequest{
@@ -274,7 +273,7 @@ func FromRPCHeartbeat(m *workerpb.HeartbeatRequest) (*api.HeartbeatRequest, erro
 	return b, f.Err()
 }
 
-// ToRPCHeartbeat is what a heartbeat answers.
+// ToRPCHeartbeat converts the answer to a heartbeat.
 func ToRPCHeartbeat(r api.HeartbeatResponse) *workerpb.HeartbeatResponse {
 	out := &workerpb.HeartbeatResponse{Jobs: make(map[string]*workerpb.HeartbeatStatus, len(r.Jobs))}
 	for name, s := range r.Jobs {
@@ -283,7 +282,7 @@ func ToRPCHeartbeat(r api.HeartbeatResponse) *workerpb.HeartbeatResponse {
 	return out
 }
 
-// ToRPCAcked is what came of several acks.
+// ToRPCAcked converts the outcomes of several acks.
 func ToRPCAcked(r *api.AckBatchResponse) (acked int32, errs []*workerpb.ItemError, rejected []*workerpb.UsageRejection) {
 	for _, e := range r.Errors {
 		errs = append(errs, &workerpb.ItemError{JobId: e.JobID, Code: string(e.Code), Error: e.Error})
@@ -294,10 +293,10 @@ func ToRPCAcked(r *api.AckBatchResponse) (acked int32, errs []*workerpb.ItemErro
 	return int32(r.Acked), errs, rejected
 }
 
-// int32Of is a count as messages have it.
+// int32Of converts a count to the type of the messages.
 func int32Of(n uint32) int32 { return int32(min(n, math.MaxInt32)) }
 
-// ToRPCEvent is an event; id is the place behind it.
+// ToRPCEvent converts an event. id is the position after it.
 func ToRPCEvent(e *api.Event, id string) *workerpb.SubscribeResponse {
 	return &workerpb.SubscribeResponse{Seq: e.Seq, Type: e.Type, JobId: e.JobID, Queue: e.Queue, AtNs: uint64(max(e.AtNs, 0)), DataJson: string(e.Data), Cursor: id}
 }

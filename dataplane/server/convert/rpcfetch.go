@@ -14,8 +14,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// FromRPCFetch reads a fetch of up to count jobs. lease_duration says how long it waits
-// as well; without one it is as long as a fetch over HTTP waits.
+// FromRPCFetch converts a fetch of up to count jobs. lease_duration also bounds the fetch's wait; without it
+// the fetch waits as long as one over HTTP.
 func FromRPCFetch(queues []string, worker, hostname string, lease, count, concurrency int32) (Fetch, error) {
 	var f Faults
 	n := int(count)
@@ -29,22 +29,22 @@ func FromRPCFetch(queues []string, worker, hostname string, lease, count, concur
 	return out, f.Err()
 }
 
-// Texts are those of one answer, in few pieces of memory.
+// Texts holds the strings of one answer in few allocations.
 type Texts struct {
 	piece []byte
-	size  int // of the next one
+	size  int // of the next piece
 }
 
-// The pieces' bounds, in bytes.
+// The bounds of the pieces in bytes.
 const (
 	textsSize = 384 // of most leased jobs
 	mostTexts = 32 << 10
 )
 
-// NewTexts is for so many jobs.
+// NewTexts returns a Texts for the given number of jobs.
 func NewTexts(jobs int) Texts { return Texts{size: min(max(jobs*textsSize, fetchedSize), mostTexts)} }
 
-// room is where the texts of one job begin.
+// room returns memory for the texts of one job.
 func (t *Texts) room() []byte {
 	if cap(t.piece)-len(t.piece) < textsSize {
 		t.piece = make([]byte, 0, t.size)
@@ -52,7 +52,7 @@ func (t *Texts) room() []byte {
 	return t.piece
 }
 
-// ToRPCFetched fills in a leased job, j, for its worker, with what came of its tools.
+// ToRPCFetched fills in a leased job, j, with the results of its tools, for its worker.
 func ToRPCFetched(into *workerpb.FetchBatchJob, texts *Texts, from state.Reader, id job.ID, j *job.Job, l *op.Leased, leaseMs int64, tools []api.ToolResult) error {
 	if j == nil {
 		return errors.New("its record is gone")
@@ -91,7 +91,7 @@ func ToRPCFetched(into *workerpb.FetchBatchJob, texts *Texts, from state.Reader,
 	}
 	ends[6] = len(b)
 	texts.piece = b
-	whole := unsafe.String(unsafe.SliceData(b), len(b)) // what is in it is not changed any more
+	whole := unsafe.String(unsafe.SliceData(b), len(b)) // its bytes are not changed any more
 	for i, field := range [...]*string{&into.JobId, &into.LeaseToken, &into.PayloadJson, &into.CheckpointJson, &into.TagsJson, &into.HeadersJson, &into.ToolResultsJson} {
 		*field, start = whole[start:ends[i]], ends[i]
 	}
@@ -106,6 +106,6 @@ func ToRPCFetched(into *workerpb.FetchBatchJob, texts *Texts, from state.Reader,
 	return nil
 }
 
-// dollarsOf is an amount as messages have it, whose field is a double: enough for a
-// worker to go by, while what counts is kept exactly.
+// dollarsOf converts an amount to the double of the messages. It is precise enough for a worker; the exact
+// amount is stored.
 func dollarsOf(n money.Nano) float64 { return float64(n) / float64(money.Dollar) }

@@ -11,15 +11,14 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// missedWords are the policies for missed runs as clients see them.
+// missedWords are the API's words for the policies for missed runs.
 var missedWords = map[string]state.Missed{
 	api.MissedSkip: state.Missed_MISSED_SKIP,
 	api.MissedOnce: state.Missed_MISSED_ONCE,
 	api.MissedAll:  state.Missed_MISSED_ALL,
 }
 
-// FromSchedule is the schedule a request describes, defaults filled in, without id
-// and shard. It runs next after nowNs.
+// FromSchedule converts a schedule without id and shard and fills in defaults. Its next run is after nowNs.
 func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int) *state.Schedule {
 	if err := job.CheckScheduleName(r.Name); err != nil {
 		f.Invalid("name", "%v", err)
@@ -66,8 +65,8 @@ func FromSchedule(f *Faults, r *api.ScheduleRequest, nowNs int64, maxPayload int
 	return s
 }
 
-// NextRuns are the n runs of a schedule after nowNs, as far as there are so many. A
-// cron expression or a zone that is none is a fault, and the error.
+// NextRuns returns up to n runs of a schedule after nowNs. It reports an invalid cron expression or time zone
+// as a fault and returns the error.
 func NextRuns(f *Faults, s *state.Schedule, nowNs int64, n int) (all []time.Time, err error) {
 	zone, zoneErr := duties.Zone(s.Timezone)
 	if zoneErr != nil {
@@ -90,7 +89,7 @@ func NextRuns(f *Faults, s *state.Schedule, nowNs int64, n int) (all []time.Time
 	return all, nil
 }
 
-// ToSchedule is a schedule as clients see it.
+// ToSchedule converts a schedule to its API form.
 func ToSchedule(s *state.Schedule) api.Schedule {
 	out := api.Schedule{
 		ID:         job.ScheduleIDText(job.ID(s.Id)),

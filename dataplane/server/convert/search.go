@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// FromDead is the search for a page of dead jobs.
+// FromDead converts the request for a page of dead jobs to a search.
 func FromDead(f *Faults, query url.Values) api.SearchRequest {
 	return api.SearchRequest{
 		SearchFilter: api.SearchFilter{Queue: query.Get("queue"), State: []string{job.Dead.Word()}},
@@ -18,7 +18,7 @@ func FromDead(f *Faults, query url.Values) api.SearchRequest {
 	}
 }
 
-// FromLimit is how many jobs a page shall have; nil where the request does not say.
+// FromLimit converts the number of jobs on a page; it returns nil if the request sets none.
 func FromLimit(f *Faults, query url.Values) *int {
 	given := query.Get("limit")
 	if given == "" {
@@ -31,7 +31,7 @@ func FromLimit(f *Faults, query url.Values) *int {
 	return &n
 }
 
-// FromJobIDs are the ids of jobs. What is not one's names none: nil, in its place.
+// FromJobIDs converts job ids. It returns nil in the place of each text that is not a job id.
 func FromJobIDs(f *Faults, texts []string) []*job.ID {
 	if n := len(texts); n > job.MaxBulkGet {
 		f.Invalid("job_ids", "has %d ids, at most %d are taken at once: ask for the rest by another request", n, job.MaxBulkGet)

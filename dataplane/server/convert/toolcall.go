@@ -9,8 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// FromToolCalls makes the jobs that the ack of a job calls for. They have no ids and
-// no shards yet: those are for who knows where queues lie.
+// FromToolCalls converts the jobs that an ack calls for. The proposer adds their ids and shards.
 func FromToolCalls(f *Faults, id job.ID, calls []api.ToolCall, nowNs int64, maxPayload int) []*op.ToolCall {
 	if len(calls) > job.MaxToolCalls {
 		f.Invalid("tool_calls", "has %d entries; at most %d are taken", len(calls), job.MaxToolCalls)
@@ -47,8 +46,8 @@ func toolCall(f *Faults, id job.ID, c *api.ToolCall, nowNs int64, maxPayload int
 	return &op.ToolCall{Name: c.Name, Job: nj}
 }
 
-// AppendToolResults adds what came of an iteration's tools to a job as its worker gets
-// it, which ends with the brace of its object.
+// AppendToolResults adds the results of an iteration's tools to the JSON of a leased job, before its closing
+// brace.
 func AppendToolResults(b []byte, results []api.ToolResult) ([]byte, error) {
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
@@ -60,8 +59,8 @@ func AppendToolResults(b []byte, results []api.ToolResult) ([]byte, error) {
 	return append(append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...), '}'), nil
 }
 
-// ToToolResult is what came of a tool, whose job is j; nil where that is gone. errs
-// are its errors, oldest first.
+// ToToolResult converts the outcome of a tool call. j is the tool's job, or nil if it no longer exists; errs
+// are its errors, the oldest first.
 func ToToolResult(c *job.ToolCall, j *job.Job, errs []*job.AttemptError) api.ToolResult {
 	r := api.ToolResult{Name: c.GetName(), JobID: job.ID(c.GetJobId()).String(), Queue: c.GetQueue(), State: api.StateGone}
 	if j != nil {

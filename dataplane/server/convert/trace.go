@@ -12,16 +12,14 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// Trace is the trace context of an enqueue as its jobs keep it among their
-// headers, word for word.
+// Trace is the trace context of an enqueue, which its jobs keep among their headers, word for word.
 type Trace struct {
-	Parent string // traceparent; "" = there is none
-	State  string // tracestate; "" = there is none
+	Parent string // traceparent; "" = none
+	State  string // tracestate; "" = none
 }
 
-// FromTraceHeader reads the trace context that a request's client sent. What is malformed is left
-// out: a trace is never a reason to refuse work, nor worth keeping when nobody can
-// read it.
+// FromTraceHeader reads the trace context of a request. It drops a malformed one: a trace is never a reason
+// to refuse work, and nobody can read a malformed one later.
 func FromTraceHeader(h http.Header) Trace {
 	given := telemetry.ClientTraceparent(h)
 	if given == "" || job.CheckText(given, telemetry.MaxTraceparent) != nil || !telemetry.ParseTraceparent(given).IsValid() {
@@ -36,16 +34,14 @@ func FromTraceHeader(h http.Header) Trace {
 	return t
 }
 
-// size bounds what t adds to a job in the log, in bytes.
+// size bounds the bytes that t adds to a job in the log.
 func (t Trace) size() int { return len(t.Parent) + len(t.State) + 64 }
 
-// Store puts t among the headers of the op's jobs. A job with a traceparent of its
-// own keeps that, alone.
+// Store puts t among the headers of the op's jobs. A job with a traceparent of its own keeps only that.
 //
-// A job may have MaxHeaders of its client's choosing, and is never refused for one
-// that the server adds: t takes the room that is left, traceparent before
-// tracestate, and where none is left the job goes without. So it does when the op
-// would no longer fit into the log.
+// A client may give a job MaxHeaders headers, and a job is never refused because the server adds one. So t
+// takes the remaining room, traceparent before tracestate, and a job without room gets none. The same holds
+// if the op would no longer fit into the log.
 func (t Trace) Store(o *op.Enqueue) {
 	if t.Parent == "" || o.SizeVT()+len(o.Jobs)*t.size() > job.MaxOpBytes {
 		return
@@ -58,7 +54,7 @@ func (t Trace) Store(o *op.Enqueue) {
 	}
 }
 
-// put adds a header in its place, where there is room and none of that name.
+// put adds a header at its place in the order, if there is room and no header of that name.
 func put(n *op.NewJob, name, value string) {
 	if value == "" || len(n.Headers) >= job.MaxHeaders || named(n.Headers, name) != nil {
 		return
@@ -67,7 +63,7 @@ func put(n *op.NewJob, name, value string) {
 	n.Headers = slices.Insert(n.Headers, at, &job.Pair{Name: name, Value: value})
 }
 
-// named is the header of a name, in whichever case it was given.
+// named returns the header of a name, ignoring case.
 func named(headers []*job.Pair, name string) *job.Pair {
 	for _, p := range headers {
 		if strings.EqualFold(p.GetName(), name) {
@@ -77,8 +73,7 @@ func named(headers []*job.Pair, name string) *job.Pair {
 	return nil
 }
 
-// StoredSpan is the span that a job's headers name; not a valid one where they
-// name none.
+// StoredSpan returns the span that a job's headers name; it is not valid if they name none.
 func StoredSpan(headers []*job.Pair) trace.SpanContext {
 	p := named(headers, telemetry.TraceparentHeader)
 	if p == nil {

@@ -15,8 +15,8 @@ const (
 	uniqueUntilPeriod  = "period"
 )
 
-// unique gives a job its unique key. What says how long it has it is refused
-// without one: it would be dropped, and its sender would count on it.
+// unique gives a job its unique key. It refuses a period without a key, because it would drop the period
+// silently while the sender relies on it.
 func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	if err := job.CheckText(r.UniqueKey, job.MaxUniqueKey); err != nil {
 		f.Invalid("unique_key", "%v", err)
@@ -46,7 +46,7 @@ func unique(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	}
 }
 
-// debounce has a job wait for the last of those with its key.
+// debounce gives a job its debounce key, so that only the last job with the key runs.
 func debounce(f *Faults, r *api.EnqueueRequest, n *op.NewJob) {
 	if err := job.CheckText(r.DebounceKey, job.MaxUniqueKey); err != nil {
 		f.Invalid("debounce_key", "%v", err)

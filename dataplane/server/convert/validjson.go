@@ -5,26 +5,26 @@ import (
 	"unicode/utf8"
 )
 
-// maxNesting is how deep JSON is gone into: as deep as encoding/json goes. Documents have
-// a bound of their own, job.MaxNesting.
+// maxNesting bounds the nesting of JSON; encoding/json has the same bound. Documents have their own bound,
+// job.MaxNesting.
 const maxNesting = 10000
 
-// validJSON says whether text is one document in UTF-8. It says what encoding/json.Valid
-// says, which goes through a document by a call for each byte and takes four times as long:
-// most of what reading a job costs.
+// validJSON reports whether text is one JSON document in UTF-8. It gives the same answers as
+// encoding/json.Valid, which calls a function for each byte and takes four times as long, and would be most
+// of the cost of reading a job.
 func validJSON(text string) bool {
 	s := jsonScan{text: text}
 	return s.value(0) && s.space() == len(text) && (!s.beyondASCII || utf8.ValidString(text))
 }
 
-// jsonScan goes through a document.
+// jsonScan is the position within a document.
 type jsonScan struct {
 	text        string
 	at          int
 	beyondASCII bool
 }
 
-// space goes to what is no white space and answers where that is.
+// space skips white space and returns the new position.
 func (s *jsonScan) space() int {
 	for s.at < len(s.text) {
 		switch s.text[s.at] {
@@ -37,7 +37,7 @@ func (s *jsonScan) space() int {
 	return s.at
 }
 
-// next goes over white space and a byte, if it is this one.
+// next skips white space and then the byte c, if it follows.
 func (s *jsonScan) next(c byte) bool {
 	if s.space() == len(s.text) || s.text[s.at] != c {
 		return false
@@ -71,7 +71,7 @@ func (s *jsonScan) value(depth int) bool {
 	}
 }
 
-// list is the members of an object, or elements of an array, and its end.
+// list reads the members of an object or the elements of an array, and its end.
 func (s *jsonScan) list(end byte, depth int, named bool) bool {
 	if s.next(end) {
 		return true
@@ -89,7 +89,7 @@ func (s *jsonScan) list(end byte, depth int, named bool) bool {
 	}
 }
 
-// string is the rest of a string behind its first quote.
+// string reads the rest of a string after its opening quote.
 func (s *jsonScan) string() bool {
 	for s.at < len(s.text) {
 		c := s.text[s.at]
@@ -110,7 +110,7 @@ func (s *jsonScan) string() bool {
 	return false
 }
 
-// escape is the rest of an escape sequence behind its backslash.
+// escape reads the rest of an escape sequence after its backslash.
 func (s *jsonScan) escape() bool {
 	if s.at == len(s.text) {
 		return false
@@ -165,7 +165,7 @@ func (s *jsonScan) number() bool {
 	return true
 }
 
-// digits goes over at least one.
+// digits reads at least one digit.
 func (s *jsonScan) digits() bool {
 	begin := s.at
 	for s.at < len(s.text) && digit(s.text[s.at]) {

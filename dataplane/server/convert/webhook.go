@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// WebhookParam is an option of an enqueue as POST /webhooks/{queue} takes it: in the
-// query, for the body is the payload.
+// WebhookParam is an option of an enqueue as POST /webhooks/{queue} takes it: in the query, because the body
+// is the payload.
 type WebhookParam struct {
 	Name     string
 	Doc      string
@@ -26,8 +26,8 @@ type WebhookParam struct {
 	set      func(r *api.EnqueueRequest, value string) error
 }
 
-// WebhookParams are all there are. They mean what the fields of the same names do
-// in the body of POST /enqueue.
+// WebhookParams are all parameters of the route. They mean the same as the fields of POST /enqueue with their
+// names.
 var WebhookParams = []WebhookParam{
 	{"priority", "priority: critical, high, normal, or 0, 1, 2", false, func(r *api.EnqueueRequest, v string) error { return setPriority(&r.Priority, v) }},
 	{"unique_key", "key that only one job of the queue holds at a time", false, func(r *api.EnqueueRequest, v string) error { r.UniqueKey = v; return nil }},
@@ -53,7 +53,7 @@ var WebhookParams = []WebhookParam{
 	{"tags", "tag, as name:value; may be repeated", true, func(r *api.EnqueueRequest, v string) error { return addTag(r, v) }},
 }
 
-// FromWebhook is the enqueue that a webhook for a queue stands for.
+// FromWebhook converts a webhook for a queue to an enqueue.
 func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
 	b := &EnqueueBody{EnqueueRequest: api.EnqueueRequest{Queue: queue, Payload: webhookPayload(f, body)}}
 	values, err := url.ParseQuery(query)
@@ -73,10 +73,10 @@ func FromWebhook(f *Faults, queue, query string, body []byte) *EnqueueBody {
 	return b
 }
 
-// webhookPayload is the payload that a webhook's body stands for: JSON as it is, nothing
-// for nothing, and other text as a JSON string, because many senders post forms, lines of
-// a log or XML. The content type is not looked at: many senders get it wrong. Text has to
-// be UTF-8, because another encoding could only be guessed.
+// webhookPayload converts a webhook's body to a payload. JSON stays as it is, an empty body gives no payload,
+// and other text becomes a JSON string, because many senders post forms, log lines or XML. The content type
+// is ignored, because many senders set it wrong. Text must be UTF-8, because any other encoding would be a
+// guess.
 func webhookPayload(f *Faults, body []byte) json.RawMessage {
 	trimmed := bytes.Trim(body, " \t\r\n")
 	if len(trimmed) == 0 {
@@ -102,7 +102,7 @@ func webhookPayload(f *Faults, body []byte) json.RawMessage {
 	return bytes.TrimRight(quoted.Bytes(), "\n")
 }
 
-// take sets the parameter. An empty value is as good as none, as it is in a body.
+// take sets the parameter. An empty value counts as absent, as in a body.
 func (p *WebhookParam) take(f *Faults, r *api.EnqueueRequest, given []string) {
 	if len(given) > 1 && !p.Repeated {
 		f.Invalid(p.Name, "is given %d times; give it once", len(given))
@@ -118,8 +118,8 @@ func (p *WebhookParam) take(f *Faults, r *api.EnqueueRequest, given []string) {
 	}
 }
 
-// setPriority takes a word or a number, as a body does. What is neither as JSON
-// writes it stays text, to be refused with the others.
+// setPriority takes a word or a number, as a body does. Other values stay text and are refused with the
+// others.
 func setPriority(p *api.Priority, value string) error {
 	if n, err := strconv.Atoi(value); err == nil && strconv.Itoa(n) == value {
 		return p.UnmarshalJSON([]byte(value))

@@ -6,8 +6,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// ToWhy is why a job does not run, as clients see it. last is the last of its attempts
-// that ended without success; nil is none.
+// ToWhy converts the reasons why a job does not run to their API form. last is its last unsuccessful attempt,
+// or nil.
 func ToWhy(j *job.Job, reasons []op.Why, last *job.AttemptError) api.Why {
 	out := api.Why{
 		JobID: job.ID(j.Id).String(), Queue: j.Queue, State: j.State.Word(),
