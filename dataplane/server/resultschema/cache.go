@@ -6,12 +6,12 @@ import (
 	"sync"
 )
 
-// maxCached is how many bytes of schemas are kept compiled. Compiled they take some
-// tens of times that.
+// maxCached bounds the schemas kept compiled, in bytes of their text. Compiled they take some tens of times
+// as much.
 const maxCached = 1 << 20
 
-// compiled are the schemas used last, by what they say: what one means depends on
-// nothing else, so that all namespaces of a process share them.
+// compiled caches the recently used schemas by their text. The meaning of a schema depends only on its text,
+// so all namespaces of a process share the cache.
 var compiled = newCache(maxCached)
 
 type cache struct {
@@ -32,8 +32,8 @@ type cached struct {
 	schema *Schema
 }
 
-// get is a schema that is there, or is made now. What is no schema is not kept. Two
-// who ask for a new one at once may both make it.
+// get returns a cached schema or makes it now. An invalid schema is not cached. Two callers that ask for the
+// same new schema at once may both make it.
 func (c *cache) get(data []byte, make func([]byte) (*Schema, error)) (*Schema, error) {
 	hash := sha256.Sum256(data)
 	if s := c.look(hash); s != nil {

@@ -11,19 +11,19 @@ import (
 	"github.com/corvo/corvo/api/text"
 )
 
-// Bounds of what is said of a result that does not match.
+// These constants bound the report about a result that does not match.
 const (
 	MaxMismatches = 20  // the rest is counted
 	maxReason     = 300 // bytes of a reason; it may quote the result
 )
 
-// Mismatch is one place of a result that does not match its schema.
+// Mismatch is one place where a result does not match its schema.
 type Mismatch struct {
 	Path   string `json:"path"` // a JSON pointer; "" is the whole result
 	Reason string `json:"reason"`
 }
 
-// String is the mismatch for people.
+// String formats the mismatch for people.
 func (m Mismatch) String() string {
 	if m.Path == "" {
 		return m.Reason
@@ -31,9 +31,8 @@ func (m Mismatch) String() string {
 	return m.Path + ": " + m.Reason
 }
 
-// Check holds a result against the schema: none is null. It returns where the result
-// does not match, ordered by path, at most MaxMismatches, and how many more there
-// are.
+// Check validates a result against the schema; an empty result counts as null. It returns at most
+// MaxMismatches mismatches, ordered by path, and the number of further ones.
 func (s *Schema) Check(result []byte) (mismatches []Mismatch, more int) {
 	if len(result) == 0 {
 		result = []byte("null")
@@ -57,7 +56,7 @@ func (s *Schema) Check(result []byte) (mismatches []Mismatch, more int) {
 	return all, 0
 }
 
-// errTooMuch says that a check has been given up.
+// errTooMuch reports a check that was given up.
 var errTooMuch = errors.New("takes too much work to be checked: make the result smaller, or the schema simpler")
 
 func (s *Schema) validate(doc any) (err error) {
@@ -75,7 +74,7 @@ func (s *Schema) validate(doc any) (err error) {
 	return s.compiled.Validate(doc)
 }
 
-// mismatchesOf are the causes that have no others below them: the rest repeats them.
+// mismatchesOf returns the causes without causes of their own, because the others only repeat them.
 func mismatchesOf(e *jsonschema.ValidationError) []Mismatch {
 	var all []Mismatch
 	var walk func(e *jsonschema.ValidationError)
@@ -94,7 +93,7 @@ func mismatchesOf(e *jsonschema.ValidationError) []Mismatch {
 	return slices.Compact(all)
 }
 
-// leafReason is what the library says of one cause.
+// leafReason returns the library's text for one cause.
 func leafReason(e *jsonschema.ValidationError) string {
 	unit := (&jsonschema.ValidationError{
 		SchemaURL: e.SchemaURL, ErrorKind: e.ErrorKind, InstanceLocation: e.InstanceLocation,
@@ -111,7 +110,7 @@ func pointer(path []string) string {
 	return text.Cut(b.String(), maxReason)
 }
 
-// reason is why a schema is none, without the name it has only to itself.
+// reason explains why a schema is invalid, without the internal name of the schema.
 func reason(err error) string {
 	var invalid *jsonschema.SchemaValidationError
 	var cause *jsonschema.ValidationError

@@ -2,24 +2,21 @@ package resultschema
 
 import "github.com/santhosh-tekuri/jsonschema/v6"
 
-// maxWork is what one check may take, in units of very roughly a tenth of a
-// microsecond. A result of a megabyte against an ordinary schema takes a quarter of it.
+// maxWork bounds the work of one check, in units of very roughly a tenth of a microsecond. A result of a
+// megabyte against an ordinary schema takes a quarter of it.
 const maxWork = 4_000_000
 
-// perObject is what an object of a schema takes at a value, whatever it says.
+// perObject is the work of one object of a schema at a value, whatever its keywords.
 const perObject = 4
 
-// meter counts the work of a check and ends one that takes too much. A schema of ten
-// lines can branch twice at each level of a result and recur, so that a result of
-// forty levels takes for ever: what is bounded is what really happens, because no
-// bound on schemas would let those through that people write.
+// meter counts the work of a check and ends a check that takes too much. A schema of ten lines can branch
+// twice at each level of a result and recur, so that a result of forty levels would never end. The meter
+// bounds the work that really happens, because a bound on schemas strict enough would refuse ordinary ones.
 //
-// It is a keyword of the library's, one that every object of a schema has without
-// saying so.
+// It is implemented as a keyword of the library that every object of a schema has implicitly.
 type meter struct{ left int }
 
-// exhausted is what a check panics with that takes too much: the library has no other
-// way out.
+// exhausted is the panic value of a check that takes too much, because the library has no other way to stop.
 type exhausted struct{}
 
 // begin starts a check.
@@ -31,7 +28,7 @@ func (m *meter) spend(work int) {
 	}
 }
 
-// vocabulary has the library ask the meter at every object of the schema.
+// vocabulary makes the library call the meter at every object of the schema.
 func (m *meter) vocabulary() *jsonschema.Vocabulary {
 	return &jsonschema.Vocabulary{
 		URL: location + "/work",
@@ -41,8 +38,8 @@ func (m *meter) vocabulary() *jsonschema.Vocabulary {
 	}
 }
 
-// weightOf is what an object of a schema takes at each value, besides the objects in
-// it: the values it lists.
+// weightOf returns the work of an object of a schema at each value, without the objects in it but with the
+// values it lists.
 func weightOf(obj map[string]any) weight {
 	w := weight{each: perObject}
 	for keyword, value := range obj {
@@ -65,17 +62,17 @@ func weightOf(obj map[string]any) weight {
 
 type weight struct {
 	each   int // at any value
-	member int // at each member of an object, besides 1
-	char   int // at each character of a text
+	member int // at each member of an object, in addition to 1
+	char   int // at each character of a string
 }
 
-// toll is what the checks of one object of a schema cost.
+// toll is the work of checking one object of a schema.
 type toll struct {
 	meter  *meter
 	weight weight
 }
 
-// Validate takes the cost of a value. It refuses nothing.
+// Validate charges the work for a value. It never refuses the value.
 func (t toll) Validate(_ *jsonschema.ValidatorContext, v any) {
 	work := t.weight.each
 	switch v := v.(type) {

@@ -16,27 +16,27 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// Bounds of a schema besides its size. Ordinary ones stay far below them.
+// These constants bound a schema, besides its size. Ordinary schemas stay far below them.
 const (
 	maxDepth    = 64      // levels of a schema
-	maxParts    = 2000    // objects in it
-	maxPatterns = 100     // regular expressions in it
-	maxPattern  = 1 << 10 // bytes of one
-	maxNumber   = 400     // digits and exponent of a number, in a schema or a result: more cannot be compared in reasonable time
+	maxParts    = 2000 // objects in the schema
+	maxPatterns = 100 // regular expressions in the schema
+	maxPattern  = 1 << 10 // bytes of one regular expression
+	maxNumber   = 400 // digits and exponent of a number in a schema or a result; larger ones cannot be compared in reasonable time
 )
 
-// location is where the schema is to itself; nothing else is there.
+// location is the internal name of a schema. Nothing else has it.
 const location = "https://corvo.invalid/result_schema"
 
-// Schema is a compiled schema, for any number of users at once.
+// Schema is a compiled schema that any number of goroutines may use.
 type Schema struct {
 	mu       sync.Mutex // one check at a time: the meter is part of the compiled schema
 	compiled *jsonschema.Schema
 	meter    *meter
 }
 
-// Compile reads a schema: drafts 7, 2019-09 and 2020-12, which is also the one of a
-// schema that says none. The errors are for its author.
+// Compile compiles a schema of draft 7, 2019-09 or 2020-12; without $schema it is 2020-12. Its errors are
+// written for the schema's author.
 func Compile(data []byte) (*Schema, error) {
 	if len(data) > job.MaxResultSchema {
 		return nil, fmt.Errorf("has %d bytes; at most %d are allowed", len(data), job.MaxResultSchema)
@@ -84,7 +84,7 @@ type nowhere struct{}
 
 func (nowhere) Load(string) (any, error) { return nil, errors.New("other documents are not read") }
 
-// survey counts what is in a schema.
+// survey counts the parts of a schema.
 type survey struct{ parts, patterns int }
 
 func (s *survey) look(v any, depth int) error {
@@ -114,8 +114,8 @@ func (s *survey) look(v any, depth int) error {
 	return nil
 }
 
-// regexps counts the regular expressions of a keyword. A property that is named like
-// one is taken for it where it looks the same.
+// regexps counts the regular expressions of a keyword. It also counts a property with a keyword's name and
+// the same form.
 func (s *survey) regexps(keyword string, value any) error {
 	var found []string
 	switch value := value.(type) {
@@ -141,7 +141,7 @@ func (s *survey) regexps(keyword string, value any) error {
 	return nil
 }
 
-// parse reads a document whose numbers can be worked with.
+// parse decodes a document and refuses numbers that are too long to compute with.
 func parse(data []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -158,8 +158,8 @@ func parse(data []byte) (any, error) {
 	return doc, nil
 }
 
-// unwieldy finds a number that would take very long to be worked with exactly, as a
-// schema's check does: one of a few bytes can have a billion digits.
+// unwieldy finds a number that would take very long to compute with exactly, as a check does: a few bytes can
+// stand for a billion digits.
 func unwieldy(v any, path string) (at string, found bool) {
 	switch v := v.(type) {
 	case json.Number:
