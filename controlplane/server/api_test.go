@@ -104,7 +104,7 @@ func TestErrors(t *testing.T) {
 	for _, field := range a.problem(t).Details["fields"].([]any) {
 		told = append(told, field.(map[string]any)["field"].(string))
 	}
-	if !slices.Equal(told, []string{"name", "spec.tier", "spec.replicas", "spec.region"}) {
+	if !slices.Equal(told, []string{"name", "spec.region", "spec.replicas", "spec.tier"}) {
 		t.Errorf("faults: %q", told)
 	}
 	if ns, err := f.cloud(admin).Namespace(t.Context(), id); err != nil || ns.ResourceVersion != 1 {

@@ -109,7 +109,7 @@ func TestUsagePeriodFaults(t *testing.T) {
 		"to=x":                              "to",
 		"to=x&from=2026-02-12":              "to",
 		"to=x&from=2001-01-01":              "to",
-		"from=x&to=x&group_by=mood":         "to from group_by",
+		"from=x&to=x&group_by=mood":         "from group_by to",
 		"from=2026-02-12&to=2026-02-12":     "from",
 		"from=2001-01-01&group_by=mood":     "from group_by",
 		"group_by=mood":                     "group_by",
