@@ -6,66 +6,67 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// Agent has a job run in iterations, within bounds that the server keeps: a job that
-// comes to one is held until a person approves it. What is left out is no bound.
+// Agent makes a job run in iterations, within limits that the server enforces. A job that reaches a limit
+// is held until a person approves it. An absent field means no limit.
 type Agent struct {
 	MaxIterations    int        `json:"max_iterations,omitempty"`
 	MaxCostUSD       money.Nano `json:"max_cost_usd,omitempty"`      // of all attempts together
-	IterationTimeout Duration   `json:"iteration_timeout,omitempty"` // how long each attempt at an iteration may run, heartbeats or not
+	IterationTimeout Duration   `json:"iteration_timeout,omitempty"` // the longest time for one attempt at an iteration, with or without heartbeats
 }
 
-// FetchedAgent is what a worker is told of the iteration that begins with its fetch.
+// FetchedAgent is the state of an agent for the iteration that begins with the fetch. 0 or "0s" means no
+// limit.
 type FetchedAgent struct {
-	MaxIterations    int        `json:"max_iterations"` // 0 = no bound, as of all three
+	MaxIterations    int        `json:"max_iterations"`
 	MaxCostUSD       money.Nano `json:"max_cost_usd"`
-	IterationTimeout Duration   `json:"iteration_timeout"` // "0s" is none
-	Iteration        int        `json:"iteration"`         // that begins: 1 is the first
-	TotalCostUSD     money.Nano `json:"total_cost_usd"`    // of the job so far, as it counts against max_cost_usd
+	IterationTimeout Duration   `json:"iteration_timeout"`
+	Iteration        int        `json:"iteration"`      // the one that begins, from 1
+	TotalCostUSD     money.Nano `json:"total_cost_usd"` // of the job so far, as counted against max_cost_usd
 }
 
 // The values of AckRequest.AgentStatus.
 const (
-	AgentContinue = "continue" // the job is pending again, for its next iteration
-	AgentHold     = "hold"     // it is held until a person says whether it goes on
-	AgentDone     = "done"     // it is completed; so it is where nothing is said
+	AgentContinue = "continue" // the job becomes pending for its next iteration
+	AgentHold     = "hold"     // the job is held until a person approves or rejects it
+	AgentDone     = "done"     // the job is completed; the default
 )
 
-// Iteration is one round of an agent's job that has ended.
+// Iteration is one ended iteration of an agent's job.
 type Iteration struct {
 	Iteration  int             `json:"iteration"`
 	Status     string          `json:"status"` // continue, hold or done
 	HoldReason *string         `json:"hold_reason"`
-	Checkpoint json.RawMessage `json:"checkpoint"` // that it left; null where it left the one before as it was
+	Checkpoint json.RawMessage `json:"checkpoint"` // of its end; null if it stored none
 	Trace      json.RawMessage `json:"trace"`
 	Result     json.RawMessage `json:"result"`
-	Usage      *Usage          `json:"usage"` // of this iteration alone, failed attempts at it included
+	Usage      *Usage          `json:"usage"` // of this iteration alone, with its failed attempts
 	CostUSD    money.Nano      `json:"cost_usd"`
-	Attempt    int             `json:"attempt"` // that ended it
+	Attempt    int             `json:"attempt"` // the attempt that ended it
 	WorkerID   *string         `json:"worker_id"`
 	StartedAt  Time            `json:"started_at"` // of that attempt
-	CreatedAt  Time            `json:"created_at"` // when it ended
+	CreatedAt  Time            `json:"created_at"` // when the iteration ended
 }
 
-// Iterations are those of a job, oldest first. Where HasMore, ask again with after= the
-// last one's number.
+// Iterations lists the iterations of a job, the oldest first. If HasMore is set, the next page is at
+// after= the number of the last one.
 type Iterations struct {
 	Iterations []Iteration `json:"iterations"`
 	HasMore    bool        `json:"has_more"`
 }
 
-// ReplayRequest names the iteration that a new job does again.
+// ReplayRequest names the iteration from which a new job starts again.
 type ReplayRequest struct {
-	From int `json:"from"` // 1 is the first
+	From int `json:"from"` // from 1
 }
 
-// ScoreRequest is a judgement of a job: of each dimension a scorer has one, the latest.
+// ScoreRequest rates a job. Of each dimension and scorer only the latest value is kept.
 type ScoreRequest struct {
 	Dimension string   `json:"dimension"`
 	Value     *float64 `json:"value"`
 	Scorer    string   `json:"scorer,omitempty"`
 }
 
-// Score is a judgement of a job.
+// Score is a rating of a job.
 type Score struct {
 	Dimension string  `json:"dimension"`
 	Value     float64 `json:"value"`
@@ -73,7 +74,7 @@ type Score struct {
 	CreatedAt Time    `json:"created_at"`
 }
 
-// Scores are all judgements of a job.
+// Scores lists all ratings of a job.
 type Scores struct {
 	Scores []Score `json:"scores"`
 }

@@ -1,19 +1,19 @@
 package api
 
-// AlertWatch is what an alert rule watches.
+// AlertWatch is the condition of an alert rule.
 type AlertWatch struct {
 	ID        string   `json:"id"`
 	Name      string   `json:"name"`
 	When      string   `json:"when"`   // queue_depth, dead, workers, oldest_pending (in seconds) or budget (in percent)
-	Queue     string   `json:"queue"`  // empty: all queues
-	Target    string   `json:"target"` // a budget, as scope/target
+	Queue     string   `json:"queue"`  // "" = all queues
+	Target    string   `json:"target"` // of when budget: the budget as scope/target
 	Op        string   `json:"op"`     // > or <
 	Threshold float64  `json:"threshold"`
-	For       Duration `json:"for"` // how long it must hold
+	For       Duration `json:"for"` // the time for which the condition must hold
 }
 
-// AlertRuleRequest describes an alert rule: what is absent gets its default, also
-// where it replaces one.
+// AlertRuleRequest declares an alert rule. An absent field gets its default, also when the request
+// replaces a rule.
 type AlertRuleRequest struct {
 	Name      string   `json:"name"`
 	When      string   `json:"when"`
@@ -21,7 +21,7 @@ type AlertRuleRequest struct {
 	Target    string   `json:"target,omitempty"` // of when budget: scope/target
 	Op        string   `json:"op,omitempty"`     // > (the default) or <
 	Threshold *float64 `json:"threshold"`
-	For       Duration `json:"for,omitempty"` // default: it fires as soon as it is seen
+	For       Duration `json:"for,omitempty"` // default: the rule fires at once
 	Notify    string   `json:"notify"`        // id of a webhook
 }
 
@@ -31,22 +31,20 @@ const (
 	AlertFiring = "firing"
 )
 
-// AlertRule is an alert rule as GET /alerts/{id} answers it. Every field is always
-// present in its JSON.
+// AlertRule is the response of GET /alerts/{id}. Its JSON always has every field.
 type AlertRule struct {
 	AlertWatch
 	Notify    string   `json:"notify"`
 	State     string   `json:"state"` // ok or firing
-	Since     *Time    `json:"since"` // since when; null: it has never fired
-	Value     *float64 `json:"value"` // as it was then
+	Since     *Time    `json:"since"` // start of the present state; null if the rule has never fired
+	Value     *float64 `json:"value"` // the value at that time
 	CreatedAt Time     `json:"created_at"`
 
-	// Version is for the client, which reads it off the answer's ETag; 0 in a list.
+	// Version is set by package client from the ETag of the response; 0 in a list.
 	Version int64 `json:"-"`
 }
 
-// AlertEvent is what a webhook is sent when an alert rule fires, or does not any
-// more.
+// AlertEvent is the body that a webhook receives when an alert rule starts or stops firing.
 type AlertEvent struct {
 	Event     string     `json:"event"` // alert_fired or alert_resolved
 	Rule      AlertWatch `json:"rule"`

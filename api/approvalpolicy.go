@@ -6,28 +6,27 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// ApprovalPolicyRequest describes an approval policy: which jobs are held until a
-// person approves them. It has at least one condition; what is absent is none.
+// ApprovalPolicyRequest declares an approval policy, which holds jobs until a person approves them. It
+// needs at least one condition.
 type ApprovalPolicyRequest struct {
-	Name    string `json:"name"`              // unique among policies; a held job says it
+	Name    string `json:"name"`              // unique among policies; shown with a held job
 	Mode    string `json:"mode,omitempty"`    // any (the default) or all of the conditions must hold
 	Enabled *bool  `json:"enabled,omitempty"` // default true
 
-	Queue            string      `json:"queue,omitempty"`     // the job is in this queue
-	TagKey           string      `json:"tag_key,omitempty"`   // it has this tag
-	TagValue         string      `json:"tag_value,omitempty"` // with this value; goes with TagKey
+	Queue            string      `json:"queue,omitempty"`     // the queue of the job
+	TagKey           string      `json:"tag_key,omitempty"`   // a tag of the job
+	TagValue         string      `json:"tag_value,omitempty"` // the value of that tag; requires TagKey
 	CostUSDGt        *money.Nano `json:"cost_usd_gt,omitempty"`
-	AgentIterationGt *int        `json:"agent_iteration_gt,omitempty"` // more of its iterations have ended
+	AgentIterationGt *int        `json:"agent_iteration_gt,omitempty"` // number of ended iterations that must be exceeded
 }
 
-// The words of an approval policy's Mode.
+// The values of an approval policy's Mode.
 const (
 	ModeAny = "any"
 	ModeAll = "all"
 )
 
-// ApprovalPolicy is an approval policy as GET /approval-policies/{id} answers it.
-// Every field is always present in its JSON.
+// ApprovalPolicy is the response of GET /approval-policies/{id}. Its JSON always has every field.
 type ApprovalPolicy struct {
 	ID               string      `json:"id"`
 	Name             string      `json:"name"`
@@ -40,19 +39,18 @@ type ApprovalPolicy struct {
 	AgentIterationGt *int        `json:"agent_iteration_gt"`
 	CreatedAt        Time        `json:"created_at"`
 
-	// Version is for the client, which reads it off the answer's ETag; 0 in a list.
+	// Version is set by package client from the ETag of the response; 0 in a list.
 	Version int64 `json:"-"`
 }
 
-// ApproveRequest is what a person changes of a held job when approving it. What is
-// absent stays.
+// ApproveRequest changes a held job while approving it. An absent field leaves the job as it is.
 type ApproveRequest struct {
 	Payload    json.RawMessage `json:"payload,omitempty"`
 	Checkpoint json.RawMessage `json:"checkpoint,omitempty"`
-	Agent      *AgentChanges   `json:"agent,omitempty"` // of an agent's job
+	Agent      *AgentChanges   `json:"agent,omitempty"` // only for an agent's job
 }
 
-// AgentChanges are new bounds for an agent. Those that are absent stay.
+// AgentChanges are new limits of an agent. An absent limit stays.
 type AgentChanges struct {
 	MaxIterations    *int        `json:"max_iterations,omitempty"`
 	MaxCostUSD       *money.Nano `json:"max_cost_usd,omitempty"`

@@ -9,24 +9,23 @@ import (
 	"slices"
 )
 
-// AuditRecord is one request of a data plane's audit log, or one op of it: every
-// management write, and every refusal. The records of a shard are chained: Hash
-// covers the record and the hash before it.
+// AuditRecord is one record of a data plane's audit log: a management write, an op of one, or a refusal.
+// The records of a shard form a chain: Hash covers the record and the hash before it.
 type AuditRecord struct {
 	Shard     uint32 `json:"shard"`
-	Seq       uint64 `json:"seq"` // of the shard, from 1, without a gap
+	Seq       uint64 `json:"seq"` // within the shard, from 1, without gaps
 	At        Time   `json:"at"`
-	Principal string `json:"principal"` // a key's id, or "open"; "" = nobody that is known
+	Principal string `json:"principal"` // id of a key, or "open"; "" = unknown
 	Role      string `json:"role"`
 	Method    string `json:"method"`
-	Path      string `json:"path"` // without the query; of refusals that came to no op, the route
+	Path      string `json:"path"` // without the query; for a refusal without an op, the route
 	Status    int    `json:"status"`
 	RequestID string `json:"request_id"`
-	Op        string `json:"op"`    // its name; "" = the request came to none
-	Count     uint64 `json:"count"` // requests that were alike
+	Op        string `json:"op"`    // its name; "" = the request had no op
+	Count     uint64 `json:"count"` // number of equal requests
 	Remote    string `json:"remote"`
 	Nonce     string `json:"nonce"`    // hex
-	Previous  string `json:"previous"` // hex SHA-256: the hash before it
+	Previous  string `json:"previous"` // hex SHA-256 of the record before it
 	Hash      string `json:"hash"`     // hex SHA-256
 }
 
@@ -37,13 +36,13 @@ type AuditPage struct {
 	HasMore bool          `json:"has_more"`
 }
 
-// AuditHeads is where the audit log of each shard stands.
+// AuditHeads lists the present end of the audit log of each shard.
 type AuditHeads struct {
 	Shards []AuditHead `json:"shards"`
 }
 
-// AuditHead is where a shard's audit log stands: it has the records from FirstSeq
-// to before NextSeq, which lead from the hash Anchor to Hash.
+// AuditHead describes a shard's audit log: it has the records from FirstSeq up to, but not including,
+// NextSeq. Their chain starts after the hash Anchor and ends with Hash.
 type AuditHead struct {
 	Shard    uint32 `json:"shard"`
 	FirstSeq uint64 `json:"first_seq"`
@@ -52,8 +51,8 @@ type AuditHead struct {
 	Hash     string `json:"hash"`
 }
 
-// AuditFields are what the hash of an audit record covers. Their order and the form
-// in which AuditHash reads them are permanent.
+// AuditFields are the fields that the hash of an audit record covers. Their order and encoding never
+// change.
 type AuditFields struct {
 	Seq           uint64
 	AtNs          int64 // Unix nanoseconds
@@ -64,9 +63,9 @@ type AuditFields struct {
 	Nonce []byte
 }
 
-// AuditHash is the hash of a record: SHA-256 of the hash before it (32 zero bytes
-// before the first) and the record's fields in their order. Numbers take eight bytes,
-// big-endian; texts have their lengths in four before them.
+// AuditHash computes the hash of a record: the SHA-256 of the previous hash (32 zero bytes for the first
+// record) and the fields in their order. A number is eight bytes, big-endian. A text follows its length
+// in four bytes.
 func AuditHash(previous [sha256.Size]byte, f AuditFields) [sha256.Size]byte {
 	b := make([]byte, 0, 512)
 	b = append(b, previous[:]...)
@@ -80,7 +79,7 @@ func AuditHash(previous [sha256.Size]byte, f AuditFields) [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// compute is the hash that the record should have.
+// compute returns the hash that the record should have.
 func (r *AuditRecord) compute() (string, error) {
 	at, ok, err := r.At.Parse()
 	if err != nil || !ok {
@@ -110,16 +109,16 @@ func auditHash(text string) (sum [sha256.Size]byte, err error) {
 	return sum, err
 }
 
-// AuditVerifier recomputes the chains of an audit log from its records. The zero
-// value has seen none. It needs nothing of the server: who keeps a head that was
-// read earlier can tell by it whether anything has been changed since.
+// AuditVerifier verifies the chains of an audit log from its records, without the server: whoever stores
+// the AuditHeads of an earlier time can detect any change since then. The zero AuditVerifier is ready for
+// use.
 type AuditVerifier struct {
 	shards map[uint32]*AuditHead
-	stood  map[uint32]AuditHead // where the logs stood when nothing was read yet
+	stood  map[uint32]AuditHead // the heads given to Expect
 }
 
-// Expect says where the logs stand before they are read: they must come to that, and
-// may go on from there.
+// Expect sets the heads of the logs before the first Add. The records must lead to these heads, and may
+// continue after them.
 func (v *AuditVerifier) Expect(heads AuditHeads) {
 	v.stood = map[uint32]AuditHead{}
 	for _, h := range heads.Shards {
@@ -127,13 +126,13 @@ func (v *AuditVerifier) Expect(heads AuditHeads) {
 	}
 }
 
-// Done compares what has been read with what was expected, and with where the logs
-// stand now: their oldest records may have gone meanwhile.
+// Done compares the added records with the expected heads. now are the present heads, because the oldest
+// records may have been deleted meanwhile.
 func (v *AuditVerifier) Done(now AuditHeads) error {
 	for _, end := range now.Shards {
 		stood, expected := v.stood[end.Shard]
 		if !expected || stood.FirstSeq == stood.NextSeq || end.FirstSeq >= stood.NextSeq {
-			continue // there was nothing to be read, or there is no more
+			continue // no record was expected, or the expected ones are deleted
 		}
 		seen := v.shards[end.Shard]
 		switch {
@@ -150,7 +149,7 @@ func (v *AuditVerifier) Done(now AuditHeads) error {
 	return nil
 }
 
-// Add checks the next record of its shard; an error says what does not fit.
+// Add checks the next record of its shard. The error says what does not match.
 func (v *AuditVerifier) Add(r AuditRecord) error {
 	if v.shards == nil {
 		v.shards = map[uint32]*AuditHead{}
@@ -188,7 +187,7 @@ func auditBroken(r AuditRecord, format string, args ...any) error {
 	return fmt.Errorf("shard %d: record %d (%s %s) "+format, append([]any{r.Shard, r.Seq, r.Method, r.Path}, args...)...)
 }
 
-// Heads are what has been seen of each shard, by shard.
+// Heads returns the heads of the added records, sorted by shard.
 func (v *AuditVerifier) Heads() AuditHeads {
 	heads := AuditHeads{Shards: []AuditHead{}}
 	for _, at := range v.shards {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// chained are n records that follow each other.
+// chained returns n records that form a chain.
 func chained(n int) []AuditRecord {
 	all := make([]AuditRecord, n)
 	previous := strings.Repeat("0", 64)
@@ -57,7 +57,7 @@ func TestAuditVerifier(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	// The first record of all has nothing before it.
+	// The first record has no record before it.
 	forged := all[0]
 	forged.Previous = all[3].Hash
 	forged.Hash, _ = forged.compute()
@@ -73,7 +73,7 @@ func TestAuditVerifier(t *testing.T) {
 	}
 }
 
-// The form of what is hashed is written down in docs/audit.md.
+// docs/audit.md documents the encoding of the hashed fields.
 func TestAuditHash(t *testing.T) {
 	t.Parallel()
 	sum := AuditHash([32]byte{}, AuditFields{

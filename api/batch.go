@@ -2,48 +2,46 @@ package api
 
 import "encoding/json"
 
-// NewBatch makes the jobs of an enqueue the members of a batch. When all have
-// settled, and the batch takes no more, it is complete, and a job is made in
-// CallbackQueue that tells of it.
+// NewBatch makes the jobs of an enqueue the members of a batch. When all members have settled, and the
+// batch is not open, the batch is complete and a callback job is created in CallbackQueue.
 type NewBatch struct {
-	CallbackQueue   string          `json:"callback_queue,omitempty"`   // absent: nobody is told
+	CallbackQueue   string          `json:"callback_queue,omitempty"`   // absent: no callback job
 	CallbackPayload json.RawMessage `json:"callback_payload,omitempty"` // an object; default {}; the counts are added as "batch"
-	Open            bool            `json:"open,omitempty"`             // takes more members until it is sealed
-	ParentID        string          `json:"parent_id,omitempty"`        // an open batch that this one is a member of
+	Open            bool            `json:"open,omitempty"`             // more members can be added until it is sealed
+	ParentID        string          `json:"parent_id,omitempty"`        // an open batch of which this one is a member
 }
 
-// Batch is a batch and how its members have ended, as GET /batches/{id} answers
-// it. Every field is always present. A member counts once, when it settles first: a
-// retry by hand changes nothing. A batch that is a member of another has succeeded
-// if all of its members have, else it has failed.
+// Batch is the response of GET /batches/{id}. Its JSON always has every field. A member counts once, when
+// it first settles; a later retry by a person changes nothing. A batch that is a member of another batch
+// has succeeded if all its members have, and failed otherwise.
 type Batch struct {
 	ID        string `json:"id"`
 	Status    string `json:"status"` // open, running or completed
 	Open      bool   `json:"open"`
 	Total     int64  `json:"total"`
-	Pending   int64  `json:"pending"` // members that have not settled
+	Pending   int64  `json:"pending"` // members not yet settled
 	Succeeded int64  `json:"succeeded"`
 	Failed    int64  `json:"failed"`
 	Cancelled int64  `json:"cancelled"` // or deleted before they settled
 
 	CallbackQueue   *string         `json:"callback_queue"`
 	CallbackPayload json.RawMessage `json:"callback_payload"`
-	CallbackJobID   *string         `json:"callback_job_id"` // once it is complete
+	CallbackJobID   *string         `json:"callback_job_id"` // set once the batch is complete
 	ParentID        *string         `json:"parent_id"`
 
 	CreatedAt   Time  `json:"created_at"`
 	CompletedAt *Time `json:"completed_at"`
 }
 
-// The words of Batch.Status.
+// The values of Batch.Status.
 const (
 	BatchOpen      = "open"      // takes members
-	BatchRunning   = "running"   // takes none any more, and not all have settled
-	BatchCompleted = "completed" // all have settled
+	BatchRunning   = "running"   // takes no more members, and some have not settled
+	BatchCompleted = "completed" // all members have settled
 )
 
-// AddToBatchRequest creates members of an open batch, all of them or none. It is
-// answered as an EnqueueBatchRequest is.
+// AddToBatchRequest creates members of an open batch, either all or none. The response is an
+// EnqueueBatchResponse.
 type AddToBatchRequest struct {
 	Jobs []EnqueueRequest `json:"jobs"`
 }

@@ -1,25 +1,24 @@
 package api
 
-// BulkRequest asks for one action on many jobs: those with the ids, or all that the
-// filter finds.
+// BulkRequest applies one action to many jobs: those in JobIDs, or all that match Filter.
 type BulkRequest struct {
 	JobIDs      []string      `json:"job_ids,omitempty"` // at most 10,000
 	Filter      *SearchFilter `json:"filter,omitempty"`
 	Action      string        `json:"action"`                  // retry, requeue, cancel, move, change_priority, approve, reject, hold or delete
 	MoveToQueue string        `json:"move_to_queue,omitempty"` // with move
 	Priority    Priority      `json:"priority,omitempty"`      // with change_priority
-	Async       bool          `json:"async,omitempty"`         // do not wait for the end, however few they are
+	Async       bool          `json:"async,omitempty"`         // return at once, even if there are few jobs
 }
 
-// BulkResponse answers an operation that has ended.
+// BulkResponse is the response for an operation that has ended.
 type BulkResponse struct {
 	Affected        uint64 `json:"affected"`
 	Errors          uint64 `json:"errors"`
 	DurationMs      int64  `json:"duration_ms"`
-	BulkOperationID string `json:"bulk_operation_id"` // where the errors are listed
+	BulkOperationID string `json:"bulk_operation_id"` // GET /bulk/{id} lists the errors
 }
 
-// BulkStarted answers an operation that goes on.
+// BulkStarted is the response for an operation that continues.
 type BulkStarted struct {
 	BulkOperationID string `json:"bulk_operation_id"`
 	Status          string `json:"status"` // processing
@@ -32,7 +31,7 @@ const (
 	BulkQueued    = "queued"
 	BulkRunning   = "running"
 	BulkCompleted = "completed"
-	BulkFailed    = "failed" // a part of it could not go on
+	BulkFailed    = "failed" // a part of it could not continue
 	BulkCancelled = "cancelled"
 )
 
@@ -41,32 +40,32 @@ type Bulk struct {
 	ID         string        `json:"id"`
 	Status     string        `json:"status"`
 	Action     string        `json:"action"`
-	Total      uint64        `json:"total"`     // jobs there seemed to be; at the end, those that were processed
-	Processed  uint64        `json:"processed"` // affected, and errors
+	Total      uint64        `json:"total"`     // an estimate of the number of jobs; at the end, the number that was processed
+	Processed  uint64        `json:"processed"` // affected + errors
 	Affected   uint64        `json:"affected"`
 	Errors     uint64        `json:"errors"`
 	Error      *string       `json:"error,omitempty"` // why it failed
-	Failures   []BulkFailure `json:"failures"`        // the first 1,000 of the errors
+	Failures   []BulkFailure `json:"failures"`        // the first 1,000 errors
 	CreatedAt  Time          `json:"created_at"`
 	UpdatedAt  Time          `json:"updated_at"`
 	FinishedAt *Time         `json:"finished_at,omitempty"`
 }
 
-// BulkFailure is why a job was not affected.
+// BulkFailure is the error of one job that was not affected.
 type BulkFailure struct {
 	JobID string `json:"job_id"`
 	Code  string `json:"code"`
 	Error string `json:"error"`
 }
 
-// BulkProgress is one event of an operation's progress; the last one has a status
-// other than queued and running.
+// BulkProgress is one event in the progress of an operation. The last one has a status other than queued
+// and running.
 type BulkProgress struct {
 	Status    string  `json:"status"`
 	Processed uint64  `json:"processed"`
 	Total     uint64  `json:"total"`
 	Affected  uint64  `json:"affected"`
 	Errors    uint64  `json:"errors"`
-	Rate      float64 `json:"rate"`   // jobs a second, since it began
-	EtaMs     int64   `json:"eta_ms"` // until its end, at that rate
+	Rate      float64 `json:"rate"`   // jobs per second since the start
+	EtaMs     int64   `json:"eta_ms"` // estimated milliseconds to the end, at that rate
 }

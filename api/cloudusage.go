@@ -6,22 +6,22 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// UsageTotals is what was used. Costs are exact to nine decimals.
+// UsageTotals are sums of usage. Costs are exact to nine decimals.
 type UsageTotals struct {
 	Reports             money.Count `json:"reports"`          // usage reports of workers
-	RejectedReports     money.Count `json:"rejected_reports"` // kept aside, in no other number
+	RejectedReports     money.Count `json:"rejected_reports"` // set aside, in no other number
 	InputTokens         money.Count `json:"input_tokens"`
 	OutputTokens        money.Count `json:"output_tokens"`
 	CacheCreationTokens money.Count `json:"cache_creation_tokens"`
 	CacheReadTokens     money.Count `json:"cache_read_tokens"`
-	CostUSD             money.Total `json:"cost_usd"` // as workers reported it, or else as computed
+	CostUSD             money.Total `json:"cost_usd"` // as workers reported it, or else computed from the price book
 
 	Requests      money.Count `json:"requests"` // through the gateway
 	RequestBytes  money.Count `json:"request_bytes"`
 	ResponseBytes money.Count `json:"response_bytes"`
 }
 
-// UsageGroup is the part of a usage answer with one key.
+// UsageGroup is the usage with one key.
 type UsageGroup struct {
 	Key string `json:"key"`
 	UsageTotals
@@ -33,13 +33,13 @@ type UsageReport struct {
 	To     Time         `json:"to"`
 	Totals UsageTotals  `json:"totals"`
 	Groups []UsageGroup `json:"groups"` // ordered by key
-	// AsOf is when the newest usage was applied, whatever hour it is of; absent where there
-	// never was any. Hosts deliver within seconds, as long as they reach the control plane.
+	// AsOf is the time at which the newest usage was applied; absent if there is none. Hosts deliver
+	// usage within seconds while they reach the control plane.
 	AsOf *Time `json:"as_of,omitempty"`
 }
 
-// AsideUsage is usage that the control plane refused while its namespace was deleted. It is
-// in no report: an operator decides whether somebody pays.
+// AsideUsage is usage that the control plane refused while its namespace was being deleted. No report
+// contains it; an operator decides whether to charge for it.
 type AsideUsage struct {
 	Seq         int64           `json:"seq"`
 	At          Time            `json:"at"`
@@ -47,8 +47,8 @@ type AsideUsage struct {
 	Namespace   string          `json:"namespace"` // its id
 	Stream      string          `json:"stream"`    // "shard/<n>"
 	Incarnation string          `json:"incarnation"`
-	From        uint64          `json:"from"` // the first row of the stream in the frame
-	To          uint64          `json:"to"`   // the last
+	From        uint64          `json:"from"` // number of the first row in the frame
+	To          uint64          `json:"to"`   // number of the last row
 	Code        string          `json:"code"` // of the refusal
 	Reason      string          `json:"reason"`
 	Bytes       int64           `json:"bytes"`           // of the frame

@@ -1,4 +1,4 @@
-// Package api is what the outside sees: request and response types, error
-// codes and the status each has. Clients, servers and the state machine share
-// it; it holds no server code and imports only billing/money.
+// Package api holds the request and response types of Corvo's HTTP API, and the error codes with their
+// statuses. Clients, servers and the state machine share it. It contains no server code and imports only
+// billing/money.
 package api

@@ -6,100 +6,99 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// EnqueueRequest describes one new job. Only Queue is required. What is left open
-// the queue's defaults decide, where it has some; else the ones given here.
+// EnqueueRequest describes one new job. Only Queue is required. An absent field gets the default of the
+// queue, or else the default given here.
 type EnqueueRequest struct {
 	Queue   string          `json:"queue"`
-	Payload json.RawMessage `json:"payload,omitempty"` // any JSON, kept byte for byte; absent is {}
+	Payload json.RawMessage `json:"payload,omitempty"` // any JSON, stored byte for byte; default {}
 
 	Priority    Priority `json:"priority,omitempty"`     // default normal
-	ScheduledAt Time     `json:"scheduled_at,omitempty"` // default now; the past is now
-	// ExpireAfter is when the job's time is over, from its creation on: it is dead
-	// then, also while it runs, and not retried. Default never; "0s" is never, whatever
-	// the queue says.
+	ScheduledAt Time     `json:"scheduled_at,omitempty"` // default now; a past time counts as now
+	// ExpireAfter is the lifetime of the job from its creation. When it is over the job becomes dead,
+	// even while it runs, and is not retried. Default: never. "0s" means never, even if the queue has
+	// another default.
 	ExpireAfter Duration `json:"expire_after,omitempty"`
 
-	MaxRetries         *int     `json:"max_retries,omitempty"`          // the most attempts, the first included; default 3
+	MaxRetries         *int     `json:"max_retries,omitempty"`          // the largest number of attempts, the first one included; default 3
 	RetryBackoff       string   `json:"retry_backoff,omitempty"`        // none, fixed, linear or exponential (the default)
 	RetryBaseDelay     Duration `json:"retry_base_delay,omitempty"`     // delay before the first retry; default 5s
-	RetryMaxDelay      Duration `json:"retry_max_delay,omitempty"`      // most a delay grows to; default 10m
-	RetryJitterPercent *int     `json:"retry_jitter_percent,omitempty"` // how much of a delay varies, 0 to 100; default 0
+	RetryMaxDelay      Duration `json:"retry_max_delay,omitempty"`      // largest delay; default 10m
+	RetryJitterPercent *int     `json:"retry_jitter_percent,omitempty"` // random part of a delay, 0 to 100; default 0
 
-	// UniqueKey is one that a single job of the queue has at a time. While another has
-	// it nothing is created, and the answer names that other.
+	// UniqueKey is a name that only one job of the queue can hold at a time. If another job holds it, no
+	// job is created and the response names that job.
 	UniqueKey    string `json:"unique_key,omitempty"`
-	UniquePeriod int    `json:"unique_period,omitempty"` // seconds the job has the key at most; default 3600
-	// UniqueUntil says whether the job gives its key back when it settles ("settled",
-	// the default) or has it for the whole period ("period"): a duplicate is then
-	// answered with the result of a job that has completed.
+	UniquePeriod int    `json:"unique_period,omitempty"` // seconds for which the job holds the key at most; default 3600
+	// UniqueUntil selects when the job releases its key: when it settles ("settled", the default) or only
+	// after UniquePeriod ("period"). With "period", the response for a duplicate has the result of a
+	// completed job.
 	UniqueUntil string `json:"unique_until,omitempty"`
 
-	// DebounceKey and Debounce go together: the job is scheduled for that long from
-	// now. Another enqueue with its key, while it waits, creates nothing: it has the job
-	// wait anew, with the later payload, tags, headers and priority. They go neither
-	// with ScheduledAt nor with UniqueKey.
+	// DebounceKey and Debounce go together: the job is scheduled after that time. While it waits, another
+	// enqueue with the same key creates no job, but restarts the wait and replaces payload, tags, headers
+	// and priority. They cannot be combined with ScheduledAt or UniqueKey.
 	DebounceKey string   `json:"debounce_key,omitempty"`
 	Debounce    Duration `json:"debounce,omitempty"`
 
-	// ParentID is the job that made this one. It is kept as it is, to be read and
-	// searched for: that job need not exist, nor does what becomes of it matter here.
+	// ParentID is the id of the job that created this one. It is only stored, for reading and searching:
+	// the parent need not exist, and its outcome has no effect.
 	ParentID string `json:"parent_id,omitempty"`
 
-	// FairnessKey is who the job is for, a customer for one: its queue shares itself out
-	// among the keys of the jobs that wait, by the time that their jobs take.
-	// FairnessWeight is the key's share from then on, 1 to 1000: one of weight 3 gets
-	// three times what one of 1 does. Default: as before, first 1.
+	// FairnessKey names the beneficiary of the job, such as a customer: a queue divides itself among the
+	// keys of its waiting jobs, by the time that their jobs take. FairnessWeight sets the share of the
+	// key, 1 to 1000, from then on: weight 3 gets three times as much as weight 1. Default: unchanged,
+	// initially 1.
 	FairnessKey    string `json:"fairness_key,omitempty"`
 	FairnessWeight int    `json:"fairness_weight,omitempty"`
-	// Model says what the job will use, before any usage tells it.
+	// Model is the model that the job will use, known before its first usage report.
 	Model string `json:"model,omitempty"`
-	// CostEstimateUSD is what one attempt is expected to cost: budgets reserve it. Default:
-	// what its agent may spend, else what the budget says.
+	// CostEstimateUSD is the expected cost of one attempt, which budgets reserve. Default: the limit of
+	// its agent, or else the reserve of the budget.
 	CostEstimateUSD *money.Reported `json:"cost_estimate_usd,omitempty"`
 
 	Tags       Strings         `json:"tags,omitempty"`       // searchable
-	Headers    Strings         `json:"headers,omitempty"`    // come back on fetch
-	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // given to the first attempt
+	Headers    Strings         `json:"headers,omitempty"`    // returned by fetch
+	Checkpoint json.RawMessage `json:"checkpoint,omitempty"` // for the first attempt
 
-	Agent *Agent `json:"agent,omitempty"` // it runs in iterations
-	// ResultSchema is a JSON Schema (draft 7, 2019-09 or 2020-12; true or an object) that
-	// the job's result has to match: an ack with another one fails the attempt. It
-	// refers to no other documents.
+	Agent *Agent `json:"agent,omitempty"` // the job runs in iterations
+	// ResultSchema is a JSON Schema (draft 7, 2019-09 or 2020-12; an object or true) for the result of
+	// the job. An ack with another result fails the attempt. The schema must not refer to other
+	// documents.
 	ResultSchema json.RawMessage `json:"result_schema,omitempty"`
 
-	Chain            *Chain   `json:"chain,omitempty"`             // jobs to follow this one
-	DependsOn        []string `json:"depends_on,omitempty"`        // ids of jobs it waits for, each once
-	DependencyPolicy string   `json:"dependency_policy,omitempty"` // when one of them ends without success: fail (the default), hold or ignore
-	Provider         string   `json:"provider,omitempty"`          // of models, whose limits it counts against; absent: its queue's
+	Chain            *Chain   `json:"chain,omitempty"`             // jobs that follow this one
+	DependsOn        []string `json:"depends_on,omitempty"`        // ids of jobs to wait for, each once
+	DependencyPolicy string   `json:"dependency_policy,omitempty"` // if one of them ends without success: fail (the default), hold or ignore
+	Provider         string   `json:"provider,omitempty"`          // provider of models whose limits apply; default: that of the queue
 }
 
-// What an enqueue says in Status of a job that it did not create.
+// Values of EnqueueResponse.Status if no job was created.
 const (
-	StatusDuplicate = "duplicate" // another has its unique key
-	StatusDebounced = "debounced" // another had its debounce key and was put off
+	StatusDuplicate = "duplicate" // another job holds the unique key
+	StatusDebounced = "debounced" // the waiting job with the debounce key was postponed
 )
 
-// EnqueueResponse answers POST /enqueue and POST /webhooks/{queue}: 201, or 200
-// where no job was created.
+// EnqueueResponse is the response of POST /enqueue and POST /webhooks/{queue}: 201, or 200 if no job was
+// created.
 type EnqueueResponse struct {
 	JobID          string `json:"job_id"`
 	Status         string `json:"status"`          // pending, scheduled, duplicate or debounced
-	UniqueExisting bool   `json:"unique_existing"` // JobID is that of a job that was there
-	// Result is that of the job a duplicate names, where it has completed and keeps its
-	// key for the whole period.
+	UniqueExisting bool   `json:"unique_existing"` // JobID is the id of an existing job
+	// Result is the result of the existing job, if it has completed and holds its key for the whole
+	// period.
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// EnqueueBatchRequest creates all of its jobs or none.
+// EnqueueBatchRequest creates several jobs, either all or none.
 type EnqueueBatchRequest struct {
 	Jobs  []EnqueueRequest `json:"jobs"`
-	Batch *NewBatch        `json:"batch,omitempty"` // absent: the jobs are of no batch
+	Batch *NewBatch        `json:"batch,omitempty"` // absent: the jobs are members of no batch
 }
 
-// EnqueueBatchResponse has an id and a result for each job, by position. It is
-// answered with 201, or 200 where no job was created.
+// EnqueueBatchResponse has an id and a result for each job, by position. The status is 201, or 200 if no
+// job was created.
 type EnqueueBatchResponse struct {
 	JobIDs  []string          `json:"job_ids"`
-	BatchID string            `json:"batch_id,omitempty"` // of the batch the jobs are members of
+	BatchID string            `json:"batch_id,omitempty"` // of the batch, if there is one
 	Results []EnqueueResponse `json:"results,omitempty"`
 }

@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// Code is a stable word for what went wrong. Clients branch on it; the message
-// is for people.
+// Code is the stable code of an error. Clients branch on the code; the message is for people.
 type Code string
 
-// The codes of the wire contract. Each has its HTTP status in codes.
+// The codes. Their HTTP statuses are in codes.
 const (
 	ValidationError     Code = "VALIDATION_ERROR"
 	ParseError          Code = "PARSE_ERROR"
@@ -42,7 +41,7 @@ const (
 	Unhealthy           Code = "UNHEALTHY"
 )
 
-// property is what a code says besides its name.
+// property has the properties of a code.
 type property struct {
 	status    int  // HTTP status
 	retryable bool // the same request may succeed later
@@ -77,7 +76,7 @@ var codes = map[Code]property{
 	Unhealthy:           {http.StatusServiceUnavailable, true},
 }
 
-// Status is the HTTP status of a code; unknown codes are 500.
+// Status returns the HTTP status of a code; 500 for an unknown one.
 func (c Code) Status() int {
 	if p, ok := codes[c]; ok {
 		return p.status
@@ -85,7 +84,7 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
-// Retryable says whether the same request may succeed later.
+// Retryable reports whether the same request may succeed later.
 func (c Code) Retryable() bool { return codes[c].retryable }
 
 // Codes lists every code, sorted.
@@ -98,47 +97,46 @@ func Codes() []Code {
 	return all
 }
 
-// Error is an answer other than success. Code and Message go to the client;
-// the cause stays inside.
+// Error is the error of a request. The client sees Code, Message and Details, but not the cause.
 type Error struct {
 	Code       Code
-	Message    string         // what went wrong and what to do
+	Message    string         // what went wrong and what to do about it
 	Details    map[string]any // optional, per code
 	RetryAfter time.Duration  // for retryable codes; 0 = unknown
 	cause      error
 }
 
-// Errorf makes an Error. A %w verb records the cause without showing it twice.
+// Errorf returns an Error with a formatted message. A %w verb records the cause.
 func Errorf(code Code, format string, args ...any) *Error {
 	err := fmt.Errorf(format, args...)
 	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}
 }
 
-// Wrap makes an Error whose message hides its cause from the client.
+// Wrap returns an Error with a cause that its message does not contain.
 func Wrap(cause error, code Code, message string) *Error {
 	return &Error{Code: code, Message: message, cause: cause}
 }
 
-// FieldError is what is wrong with one field of a request. An Error that refuses
-// fields lists them, as a []FieldError, in Details["fields"].
+// FieldError is the fault of one field of a request. An Error for faulty fields has a []FieldError in
+// Details["fields"].
 type FieldError struct {
 	Field string `json:"field"` // its path, such as "jobs[2].queue"
-	Error string `json:"error"` // what is wrong, without the field's name
+	Error string `json:"error"` // the fault, without the name of the field
 }
 
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// Unwrap is the hidden cause, if any.
+// Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Is matches another *Error of the same code, so that
-// errors.Is(err, &Error{Code: NotFound}) asks for the code.
+// Is reports whether target is an *Error with the same code and no message, so that errors.Is(err,
+// &Error{Code: NotFound}) tests for the code.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code == e.Code && t.Message == ""
 }
 
-// CodeOf is the code of err: "" for nil, Internal for errors that have none.
+// CodeOf returns the code of err: "" for nil, Internal for an error without a code.
 func CodeOf(err error) Code {
 	if err == nil {
 		return ""

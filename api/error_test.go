@@ -15,7 +15,7 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "rewrite golden files")
 
-// TestCodes fixes the codes clients branch on: a change is a diff.
+// TestCodes compares the codes with a golden file, so that a change is a diff.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	var got bytes.Buffer
@@ -53,7 +53,7 @@ func TestCodesAreWellFormed(t *testing.T) {
 		if c.Status() < 400 || http.StatusText(c.Status()) == "" {
 			t.Errorf("%s has status %d", c, c.Status())
 		}
-		// What a client may try again is either too much or not now.
+		// A retryable status is either "too many" or "not now".
 		if again := c.Status() == http.StatusTooManyRequests || c.Status() == http.StatusServiceUnavailable; again != c.Retryable() {
 			t.Errorf("%s has status %d and retryable %v", c, c.Status(), c.Retryable())
 		}

@@ -2,43 +2,41 @@ package api
 
 import "encoding/json"
 
-// Event is something that happened, as GET /events and its like tell of it. Every
-// field is always present in its JSON.
+// Event is an event of GET /events and similar streams. Its JSON always has every field.
 type Event struct {
-	Seq   uint64          `json:"seq"`    // its place in the feed of its shard, from 1, with gaps
-	Shard int             `json:"shard"`  // 0 where the namespace has one
+	Seq   uint64          `json:"seq"`    // position in the feed of its shard, from 1, with gaps
+	Shard int             `json:"shard"`  // 0 in a namespace of one shard
 	Type  string          `json:"type"`   // such as completed
-	JobID string          `json:"job_id"` // "": it is about no job
-	Queue string          `json:"queue"`  // "": it is about no queue
-	AtNs  int64           `json:"at_ns"`  // when it happened, in Unix nanoseconds
-	Data  json.RawMessage `json:"data"`   // an object; what it has depends on the type
+	JobID string          `json:"job_id"` // "" = not about a job
+	Queue string          `json:"queue"`  // "" = not about a queue
+	AtNs  int64           `json:"at_ns"`  // time of the event in Unix nanoseconds
+	Data  json.RawMessage `json:"data"`   // an object whose fields depend on the type
 }
 
-// EventReset is the type of the event that says that a stream leaves events out. The
-// data's reason says why, and its next_seq is the sequence that the stream goes on with.
-// The client must read by other means what it missed.
+// EventReset is the type of the event that reports that a stream skips events. Its data has the reason,
+// and the sequence next_seq with which the stream continues. The client must read the skipped events by
+// other means.
 const EventReset = "RESET"
 
-// Reasons of a RESET event, in its data's reason.
+// The reasons in the data of a RESET event.
 const (
-	ResetTrimmed = "trimmed" // the events are not kept any more, or never were
-	ResetLag     = "lag"     // the client read too slowly; the events can still be read page by page
+	ResetTrimmed = "trimmed" // the events are no longer stored, or never were
+	ResetLag     = "lag"     // the client reads too slowly; it can still read the events page by page
 )
 
-// EventPage answers GET /cluster/events.
+// EventPage is the response of GET /cluster/events.
 type EventPage struct {
 	Events []Event `json:"events"`
-	// Cursor is after_seq of the next page, and last_event_id of a stream that goes on
-	// from here.
+	// Cursor is after_seq for the next page, and last_event_id for a stream that continues from here.
 	Cursor  string `json:"cursor"`
 	HasMore bool   `json:"has_more"`
 }
 
-// JobEvents answers GET /jobs/{id}/events: what happened to a job, oldest first.
+// JobEvents is the response of GET /jobs/{id}/events: the history of a job, the oldest event first.
 type JobEvents struct {
 	Events []JobEvent `json:"events"`
-	// Dropped is how many more there were: of a long history the first ones are kept and
-	// the last, and these lie in between.
+	// Dropped is the number of missing events in the middle of a long history, of which the first and
+	// last events are kept.
 	Dropped int64 `json:"dropped"`
 }
 
@@ -46,6 +44,6 @@ type JobEvents struct {
 type JobEvent struct {
 	Type    string          `json:"type"`
 	At      Time            `json:"at"`
-	Attempt int             `json:"attempt"` // attempts counted then
-	Data    json.RawMessage `json:"data"`    // what is still known of it
+	Attempt int             `json:"attempt"` // attempts counted at that time
+	Data    json.RawMessage `json:"data"`    // the data that is still known
 }

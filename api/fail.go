@@ -1,11 +1,10 @@
 package api
 
-// WorkerShutdown is the error of a worker that stops before its job is done. The
-// job runs again at once, without an attempt being counted.
+// WorkerShutdown is the error with which a stopping worker fails an unfinished job. The job becomes
+// pending at once, and the attempt does not count.
 const WorkerShutdown = "worker_shutdown"
 
-// FailRequest ends an attempt without success; see AckRequest for the proof of
-// the lease.
+// FailRequest ends an attempt without success. It proves the lease as an AckRequest does.
 type FailRequest struct {
 	Error      string         `json:"error,omitempty"`
 	Backtrace  string         `json:"backtrace,omitempty"`
@@ -14,8 +13,8 @@ type FailRequest struct {
 	WorkerID   string         `json:"worker_id,omitempty"`
 }
 
-// FailResponse says what becomes of the job. UsageRejected is why its usage report is
-// kept aside; absent where it counts.
+// FailResponse is the new state of the job. UsageRejected is the reason why its usage report was set
+// aside; it is absent if the report counts.
 type FailResponse struct {
 	Status            string `json:"status"` // retrying, dead or cancelled
 	Attempt           int    `json:"attempt"`

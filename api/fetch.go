@@ -2,34 +2,29 @@ package api
 
 import "encoding/json"
 
-// FetchRequest asks for a job from the first of Queues that has one. Only
-// Queues is required. Sent again with the same Idempotency-Key it answers the
-// jobs it leased the first time, with the same tokens, as long as any of the
-// leases holds, then LEASE_LOST; a fetch that got nothing is not remembered.
+// FetchRequest fetches a job from the first of Queues that has one. Only Queues is required. A repeated
+// request with the same Idempotency-Key returns the jobs of the first one, with the same lease tokens, as
+// long as one of the leases holds, and then LEASE_LOST. A fetch that returned no job is not remembered.
 type FetchRequest struct {
 	Queues   []string `json:"queues"`
 	WorkerID string   `json:"worker_id,omitempty"`
 	Hostname string   `json:"hostname,omitempty"`
-	// Timeout is how many seconds to wait for a job: 0 to 60, more is clamped;
-	// default 30. The answer comes half a second before it is over.
+	// Timeout is the number of seconds to wait for a job: 0 to 60, default 30; a larger value is reduced
+	// to 60. The response comes half a second before the end.
 	Timeout *int `json:"timeout,omitempty"`
-	// LeaseDuration is how many seconds the job is the worker's without a
-	// heartbeat; default 60.
+	// LeaseDuration is the length of the lease without a heartbeat, in seconds; default 60.
 	LeaseDuration int `json:"lease_duration,omitempty"`
-	// Concurrency is how many jobs the worker runs at once, shown by GET /workers; 0 = it
-	// does not say.
+	// Concurrency is the number of jobs that the worker runs at once, for GET /workers; 0 = unknown.
 	Concurrency int `json:"concurrency,omitempty"`
 }
 
-// FetchBatchRequest asks for up to Count jobs at once; it waits only while
-// there is none.
+// FetchBatchRequest fetches up to Count jobs. It waits only while there is no job.
 type FetchBatchRequest struct {
 	FetchRequest
-	Count *int `json:"count,omitempty"` // default 1, clamped to 512
+	Count *int `json:"count,omitempty"` // default 1; a larger value than 512 is reduced to 512
 }
 
-// FetchedJob is a job leased to a worker. LeaseToken proves the lease to ack,
-// fail and heartbeat.
+// FetchedJob is a job leased to a worker. LeaseToken proves the lease in ack, fail and heartbeat.
 type FetchedJob struct {
 	JobID         string          `json:"job_id"`
 	Queue         string          `json:"queue"`
@@ -41,11 +36,11 @@ type FetchedJob struct {
 	Checkpoint    json.RawMessage `json:"checkpoint,omitempty"`
 	Tags          Strings         `json:"tags,omitempty"`
 	Headers       Strings         `json:"headers,omitempty"`
-	Agent         *FetchedAgent   `json:"agent,omitempty"`        // of a job that runs in iterations
-	ToolResults   []ToolResult    `json:"tool_results,omitempty"` // of the tools that the iteration before called
+	Agent         *FetchedAgent   `json:"agent,omitempty"`        // only if the job runs in iterations
+	ToolResults   []ToolResult    `json:"tool_results,omitempty"` // of the tool calls of the iteration before
 }
 
-// FetchBatchResponse has what was leased, [] when nothing was.
+// FetchBatchResponse lists the leased jobs; [] if there are none.
 type FetchBatchResponse struct {
 	Jobs []FetchedJob `json:"jobs"`
 }

@@ -2,24 +2,22 @@ package api
 
 import "encoding/json"
 
-// HeartbeatRequest renews the leases of the jobs it names, by id.
+// HeartbeatRequest renews the leases of jobs, by id.
 type HeartbeatRequest struct {
 	Jobs map[string]HeartbeatJob `json:"jobs"`
-	// ReportID tells a repeat of the request from the next one: the usage in requests
-	// that have the same is counted once, if no other heartbeat of the job lies between.
-	// Up to 64 bytes that the client makes up; without it a repeat counts again.
+	// ReportID identifies the request, so that a repeat counts its usage only once, unless another
+	// heartbeat of the job came in between. It has up to 64 bytes of the client's choice. Without it a
+	// repeat counts again.
 	ReportID string `json:"report_id,omitempty"`
-	// WorkerID is the worker that Concurrency and Draining are about, for GET /workers.
-	// Concurrency is how many jobs it runs at once, 0 = as before; Draining says that it
-	// takes no more of them.
+	// WorkerID, Concurrency and Draining describe the worker for GET /workers. Concurrency is the number
+	// of jobs that it runs at once, 0 = unchanged. Draining means that it fetches no more jobs.
 	WorkerID    string `json:"worker_id,omitempty"`
 	Concurrency int    `json:"concurrency,omitempty"`
 	Draining    bool   `json:"draining,omitempty"`
 }
 
-// HeartbeatJob is what a worker says of one running job. Everything is
-// optional: {} renews the lease by the length the fetch asked for. Usage is what
-// was used since the last report; the reports of a job are summed.
+// HeartbeatJob is the report about one running job. Every field is optional: {} renews the lease by the
+// duration of the fetch. Usage is the usage since the last report; the server adds the reports up.
 type HeartbeatJob struct {
 	Progress      json.RawMessage `json:"progress,omitempty"`
 	Checkpoint    json.RawMessage `json:"checkpoint,omitempty"`
@@ -29,19 +27,18 @@ type HeartbeatJob struct {
 	LeaseDuration int             `json:"lease_duration,omitempty"` // seconds
 }
 
-// HeartbeatResponse has a status for every job that was named, and names each
-// once more in one of three lists.
+// HeartbeatResponse has a status for each job of the request, and lists each job in one of three lists.
 type HeartbeatResponse struct {
 	Jobs     map[string]HeartbeatStatus `json:"jobs"`
 	Acked    []string                   `json:"acked"`    // renewed
-	Unknown  []string                   `json:"unknown"`  // no such job; its status is cancel
-	Canceled []string                   `json:"canceled"` // no longer held, or being cancelled; its status is cancel
+	Unknown  []string                   `json:"unknown"`  // no such job; the status is cancel
+	Canceled []string                   `json:"canceled"` // no longer leased, or being cancelled; the status is cancel
 }
 
-// HeartbeatStatus is ok, or cancel: stop working on the job. BudgetExceeded says that
-// the job has cost more than its budgets have room for: what it costs from now on is
-// overrun, and its worker should come to an end. UsageRejected is why its usage report is
-// kept aside; absent where it counts.
+// HeartbeatStatus is ok or cancel. With cancel the worker must stop working on the job. BudgetExceeded
+// means that the job has cost more than its budgets allow: all further cost is overrun, so the worker
+// should finish. UsageRejected is the reason why the usage report was set aside; it is absent if the
+// report counts.
 type HeartbeatStatus struct {
 	Status         string `json:"status"`
 	BudgetExceeded bool   `json:"budget_exceeded,omitempty"`

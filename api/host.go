@@ -1,36 +1,35 @@
 package api
 
-// Host is a data-plane process or a gateway, as those who run the cloud see it.
+// Host is a host or gateway, for operators of the cloud.
 type Host struct {
 	Resource
 	Spec   HostSpec   `json:"spec"`
 	Status HostStatus `json:"status"`
 }
 
-// HostSpec is what a host was registered as.
+// HostSpec is the registration of a host.
 type HostSpec struct {
 	Kind   string `json:"kind"` // host (default) or gateway
 	Region string `json:"region"`
 }
 
-// HostStatus is what is known of a host; what it reports is forgotten when the
-// control plane restarts, until it reports again.
+// HostStatus is the reported state of a host. A restarted control plane does not know it until the next
+// report.
 type HostStatus struct {
-	Address    string `json:"address"` // where gateways reach it
+	Address    string `json:"address"` // base URL at which gateways reach it
 	Version    string `json:"version"`
 	LastSeenAt *Time  `json:"last_seen_at"`
 	Namespaces int    `json:"namespaces"` // placed on it
 }
 
-// CreateHostRequest makes the credential a host or a gateway joins with.
+// CreateHostRequest creates a host or gateway and the credential with which it joins.
 type CreateHostRequest struct {
 	Name   string `json:"name"` // [a-z][a-z0-9-]{0,62}, unique
 	Kind   string `json:"kind,omitempty"`
 	Region string `json:"region,omitempty"`
 }
 
-// CreatedHost is the answer to a create: the only one that ever holds the
-// credential.
+// CreatedHost is the response of a create. No other response contains the credential.
 type CreatedHost struct {
 	Host
 	Credential string `json:"credential"`

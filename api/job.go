@@ -6,9 +6,8 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// Job is the document of one job, as GET /jobs/{id} and a search answer it.
-// Every field is always present: lists and objects of names are empty, never
-// null; what a job does not have is null.
+// Job is a job in the responses of GET /jobs/{id} and searches. Its JSON always has every field. Lists
+// and objects are empty rather than null; an absent value is null.
 type Job struct {
 	ID       string          `json:"id"`
 	Queue    string          `json:"queue"`
@@ -16,16 +15,16 @@ type Job struct {
 	Payload  json.RawMessage `json:"payload"`
 	Priority int             `json:"priority"` // 0 critical, 1 high, 2 normal
 
-	Attempt          int    `json:"attempt"`     // attempts started and counted
-	MaxRetries       int    `json:"max_retries"` // the most attempts, the first included
+	Attempt          int    `json:"attempt"`     // number of started attempts that count
+	MaxRetries       int    `json:"max_retries"` // the largest number of attempts, the first one included
 	RetryBackoff     string `json:"retry_backoff"`
 	RetryBaseDelayMs int64  `json:"retry_base_delay_ms"`
 	RetryMaxDelayMs  int64  `json:"retry_max_delay_ms"`
 
 	UniqueKey *string `json:"unique_key"`
 	BatchID   *string `json:"batch_id"`
-	WorkerID  *string `json:"worker_id"` // who holds the job, or held it last
-	Hostname  *string `json:"hostname"`  // that worker's, where it gave one
+	WorkerID  *string `json:"worker_id"` // the worker that holds the job, or held it last
+	Hostname  *string `json:"hostname"`  // of that worker, if it gave one
 	Tags      Strings `json:"tags"`
 	Headers   Strings `json:"headers"`
 
@@ -34,7 +33,7 @@ type Job struct {
 	Result     json.RawMessage `json:"result"`
 
 	LeaseExpiresAt *Time `json:"lease_expires_at"` // while active
-	ScheduledAt    *Time `json:"scheduled_at"`     // when due, or last due; a retrying job's next attempt
+	ScheduledAt    *Time `json:"scheduled_at"`     // due time, past or future; for a retrying job, of the next attempt
 	ExpireAt       *Time `json:"expire_at"`
 
 	ParentID    *string         `json:"parent_id"`
@@ -43,52 +42,51 @@ type Job struct {
 	ChainConfig json.RawMessage `json:"chain_config"`
 
 	BlockedBy        int     `json:"blocked_by"`        // jobs it depends on that are not known to have succeeded
-	DependencyPolicy *string `json:"dependency_policy"` // fail, hold or ignore while there are any
+	DependencyPolicy *string `json:"dependency_policy"` // fail, hold or ignore, if there are such jobs
 
 	CreatedAt   Time  `json:"created_at"`
-	StartedAt   *Time `json:"started_at"` // start of the latest attempt
+	StartedAt   *Time `json:"started_at"` // of the latest attempt
 	CompletedAt *Time `json:"completed_at"`
 	FailedAt    *Time `json:"failed_at"`
 
 	Errors     []JobError `json:"errors"` // oldest first
-	Agent      *JobAgent  `json:"agent"`  // null: it does not run in iterations
+	Agent      *JobAgent  `json:"agent"`  // null if the job does not run in iterations
 	HoldReason *string    `json:"hold_reason"`
-	Hold       *JobHold   `json:"hold"`     // while held: what holds it
-	Usage      *Usage     `json:"usage"`    // the sum over all attempts; null when none was reported
-	CostUSD    money.Nano `json:"cost_usd"` // Usage's, 0 when none was reported
+	Hold       *JobHold   `json:"hold"`     // the reason while it is held
+	Usage      *Usage     `json:"usage"`    // sum of all attempts; null if none was reported
+	CostUSD    money.Nano `json:"cost_usd"` // the cost in Usage; 0 if none was reported
 	LastError  *string    `json:"last_error"`
-	Worker     *JobWorker `json:"worker"` // as WorkerID and Hostname
+	Worker     *JobWorker `json:"worker"` // WorkerID and Hostname
 
 	UniquePeriod *int64       `json:"unique_period"` // seconds
 	ExpireAfter  *Duration    `json:"expire_after"`
 	Attempts     []JobAttempt `json:"attempts"` // oldest first
 
-	ScheduleID         *string `json:"schedule_id"` // of the schedule that made it
-	Cancelling         bool    `json:"cancelling"`  // active, and its worker is being told to let go of it
+	ScheduleID         *string `json:"schedule_id"` // of the schedule that created it
+	Cancelling         bool    `json:"cancelling"`  // active; its worker gets cancel at the next heartbeat
 	CancelledAt        *Time   `json:"cancelled_at"`
-	RetryJitterPercent int     `json:"retry_jitter_percent"` // how much of a retry's delay varies; 0 is none
+	RetryJitterPercent int     `json:"retry_jitter_percent"` // random part of a retry delay
 
 	FairnessKey     *string         `json:"fairness_key"`
-	FairnessWeight  *int            `json:"fairness_weight"` // null: as its key had before
-	Provider        *string         `json:"provider"`        // whose limits it counts against; null: its queue's
-	Model           *string         `json:"model"`           // it is expected to use
+	FairnessWeight  *int            `json:"fairness_weight"` // null = unchanged
+	Provider        *string         `json:"provider"`        // the provider whose limits apply; null = that of the queue
+	Model           *string         `json:"model"`           // expected
 	CostEstimateUSD *money.Nano     `json:"cost_estimate_usd"`
-	ReplayOf        *string         `json:"replay_of"`     // the job whose iterations it goes on from
-	WaitingFor      *string         `json:"waiting_for"`   // while pending: "provider:NAME" or "budget:NAME", which keeps it from being fetched
-	ResultSchema    json.RawMessage `json:"result_schema"` // what its result has to match
+	ReplayOf        *string         `json:"replay_of"`     // the job whose iterations it continues
+	WaitingFor      *string         `json:"waiting_for"`   // while pending: "provider:NAME" or "budget:NAME" if that delays it
+	ResultSchema    json.RawMessage `json:"result_schema"` // JSON Schema of the result
 }
 
-// JobAgent is how far a job that runs in iterations is, and what bounds it; null is
-// no bound.
+// JobAgent is the progress of an agent's job and its limits; null = no limit.
 type JobAgent struct {
 	MaxIterations    *int        `json:"max_iterations"`
 	MaxCostUSD       *money.Nano `json:"max_cost_usd"`
 	IterationTimeout *Duration   `json:"iteration_timeout"`
-	Iteration        int         `json:"iteration"`      // iterations that have ended
-	TotalCostUSD     money.Nano  `json:"total_cost_usd"` // of them, those of the job it goes on from included
+	Iteration        int         `json:"iteration"`      // number of ended iterations
+	TotalCostUSD     money.Nano  `json:"total_cost_usd"` // of these iterations, including those of the job it continues
 }
 
-// JobHold is what holds a job. Name is that of the budget or the policy that does.
+// JobHold is the reason of a hold. Name is the budget or the policy.
 type JobHold struct {
 	By   string  `json:"by"` // request, agent, max_iterations, max_cost, budget, policy or dependency
 	Name *string `json:"name"`
@@ -110,21 +108,20 @@ type JobWorker struct {
 	Hostname string `json:"hostname"`
 }
 
-// What came of an attempt.
+// The outcomes of an attempt.
 const (
 	OutcomeCompleted    = "completed"
 	OutcomeFailed       = "failed"        // its worker reported an error
-	OutcomeLeaseExpired = "lease_expired" // its worker was not heard of in time
-	OutcomeExpired      = "expired"       // the job's time was over
+	OutcomeLeaseExpired = "lease_expired" // the lease expired without a heartbeat
+	OutcomeExpired      = "expired"       // the lifetime of the job was over
 	OutcomeCancelled    = "cancelled"
-	OutcomeRejected     = "rejected" // a person said no
-	OutcomeBlocked      = "blocked"  // a job it depends on did not succeed
-	OutcomeDropped      = "dropped"  // its queue was full
+	OutcomeRejected     = "rejected" // a person rejected the job
+	OutcomeBlocked      = "blocked"  // a dependency did not succeed
+	OutcomeDropped      = "dropped"  // the queue was full
 )
 
-// JobAttempt is what is known of one attempt. A running one has no end and no
-// outcome; one that the job did not get, because it was to end while it waited, has
-// no worker and no start.
+// JobAttempt is one attempt of a job. A running attempt has no end and no outcome. An attempt that never
+// started, because the job ended while it waited, has no worker and no start.
 type JobAttempt struct {
 	Attempt   int     `json:"attempt"`
 	WorkerID  *string `json:"worker_id"`

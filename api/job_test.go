@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestJobFields compares the fields of a job that has nothing with the contract:
-// every one of them is there.
+// TestJobFields checks that the JSON of an empty job has every field of the contract.
 func TestJobFields(t *testing.T) {
 	t.Parallel()
 	const contract = `id queue state payload priority attempt max_retries retry_backoff retry_base_delay_ms

@@ -1,7 +1,6 @@
 package api
 
-// ReasonRequest is the body of POST /jobs/{id}/hold and POST /jobs/{id}/reject, and
-// may be left out.
+// ReasonRequest is the optional body of POST /jobs/{id}/hold and POST /jobs/{id}/reject.
 type ReasonRequest struct {
-	Reason string `json:"reason,omitempty"` // why; at most 1 KiB
+	Reason string `json:"reason,omitempty"` // at most 1 KiB
 }

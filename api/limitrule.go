@@ -1,28 +1,28 @@
 package api
 
-// LimitRule limits what the jobs of a queue with one fairness key may have. One without
-// a key limits the queue, and is the queue's own settings.
+// LimitRule limits the jobs of a queue with one fairness key. A rule without a key limits the whole queue
+// and is part of the queue's settings.
 type LimitRule struct {
-	ID             string `json:"id"` // queue/key, or the queue's name
+	ID             string `json:"id"` // queue/key, or the name of the queue
 	Queue          string `json:"queue"`
-	Key            string `json:"key"`             // "*": each key that has no rule of its own; empty: the whole queue
+	Key            string `json:"key"`             // "*" = each key without a rule of its own; "" = the whole queue
 	MaxConcurrency *int   `json:"max_concurrency"` // null = unlimited
 	RateLimit      *int   `json:"rate_limit"`      // null = unlimited
 	RateWindowMs   *int64 `json:"rate_window_ms"`
 	Paused         bool   `json:"paused"`
 	CreatedAt      Time   `json:"created_at"`
 
-	// Version is for the client, which reads it off the answer's ETag; 0 in a list. That of
-	// a whole queue's rule is the queue's.
+	// Version is set by package client from the ETag of the response; 0 in a list. The version of a whole
+	// queue's rule is the version of the queue.
 	Version int64 `json:"-"`
 }
 
-// LimitRuleRequest declares a limit rule; what is absent is no limit.
+// LimitRuleRequest declares a limit rule. An absent field means no limit.
 type LimitRuleRequest struct {
 	Queue          string   `json:"queue"`
-	Key            string   `json:"key,omitempty"`             // "*": each key without a rule of its own; absent: the whole queue
-	MaxConcurrency *int     `json:"max_concurrency,omitempty"` // jobs that are active at once
-	RateLimit      *int     `json:"rate_limit,omitempty"`      // jobs let go in any window
-	RateWindow     Duration `json:"rate_window,omitempty"`     // "1s" to "24h"; goes with RateLimit
-	Paused         *bool    `json:"paused,omitempty"`          // none is let go; absent: no, and of a whole queue as it is
+	Key            string   `json:"key,omitempty"`             // "*" = each key without a rule of its own; absent = the whole queue
+	MaxConcurrency *int     `json:"max_concurrency,omitempty"` // active jobs at a time
+	RateLimit      *int     `json:"rate_limit,omitempty"`      // jobs started in any window
+	RateWindow     Duration `json:"rate_window,omitempty"`     // "1s" to "24h"; requires RateLimit
+	Paused         *bool    `json:"paused,omitempty"`          // no job starts; default false, for a whole queue: unchanged
 }

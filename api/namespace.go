@@ -1,49 +1,48 @@
 package api
 
-// Namespace is the unit of tenancy: its own data, queues, keys and usage.
+// Namespace is an isolated set of queues with its own data, keys and usage.
 type Namespace struct {
 	Resource
-	Org    string          `json:"org"` // the organisation's id
+	Org    string          `json:"org"` // id of the organisation
 	Spec   NamespaceSpec   `json:"spec"`
 	Status NamespaceStatus `json:"status"`
 }
 
-// NamespaceSpec is what can be chosen of a namespace.
+// NamespaceSpec is the configuration of a namespace.
 type NamespaceSpec struct {
-	Region   string `json:"region"`   // default: the cloud's first
+	Region   string `json:"region"`   // default: the first region of the cloud
 	Tier     string `json:"tier"`     // shared (default) or dedicated
 	Replicas int    `json:"replicas"` // 1 (default), 3 or 5
-	Shards   int    `json:"shards"`   // default 1, fixed at creation
-	// DeletionProtection refuses a delete until it is switched off.
+	Shards   int    `json:"shards"`   // default 1; cannot change later
+	// DeletionProtection refuses a delete while it is set.
 	DeletionProtection bool `json:"deletion_protection"`
 }
 
-// NamespaceStatus is where a namespace stands.
+// NamespaceStatus is the present state of a namespace.
 type NamespaceStatus struct {
 	Phase              string `json:"phase"` // provisioning, active or deleting
 	Message            string `json:"message,omitempty"`
-	ObservedGeneration int64  `json:"observed_generation"` // the generation that is in effect
-	// Endpoint is where its data plane answers; the same for all of a cloud.
+	ObservedGeneration int64  `json:"observed_generation"` // the generation in effect
+	// Endpoint is the base URL of its data plane, the same for all namespaces of a cloud.
 	Endpoint  string `json:"endpoint"`
-	Operation string `json:"operation_id,omitempty"` // the one under way
+	Operation string `json:"operation_id,omitempty"` // the running operation
 }
 
-// The words of NamespaceStatus.Phase.
+// The values of NamespaceStatus.Phase.
 const (
 	NamespaceProvisioning = "provisioning"
 	NamespaceActive       = "active"
 	NamespaceDeleting     = "deleting"
 )
 
-// CreateNamespaceRequest makes a namespace. Absent fields of the spec get their
-// defaults.
+// CreateNamespaceRequest creates a namespace. An absent field of the spec gets its default.
 type CreateNamespaceRequest struct {
 	Name string            `json:"name"` // [a-z][a-z0-9-]{0,62}, unique in the organisation
 	Spec *NewNamespaceSpec `json:"spec,omitempty"`
 }
 
-// NewNamespaceSpec is a NamespaceSpec for requests: fields may be left out. A create
-// fills in their defaults, an update leaves them as they are.
+// NewNamespaceSpec is a NamespaceSpec with optional fields, for requests. In a create an absent field
+// gets its default; in an update it stays unchanged.
 type NewNamespaceSpec struct {
 	Region             string `json:"region,omitempty"`
 	Tier               string `json:"tier,omitempty"`
@@ -52,17 +51,17 @@ type NewNamespaceSpec struct {
 	DeletionProtection *bool  `json:"deletion_protection,omitempty"`
 }
 
-// UpdateNamespaceRequest changes a namespace. Only deletion_protection can change; the
-// other fields may be sent as they are, such as those of an answer.
+// UpdateNamespaceRequest changes a namespace. Only deletion_protection can change; other fields may be
+// sent with their present values.
 type UpdateNamespaceRequest struct {
 	Spec *NewNamespaceSpec `json:"spec,omitempty"`
 }
 
-// NamespaceHeader names the namespace of a data-plane request that is made with a
-// cloud token, by id or name; an API key has one already.
+// NamespaceHeader names the namespace, by id or name, in a data-plane request with a cloud token. An API
+// key belongs to one namespace and needs no header.
 const NamespaceHeader = "Corvo-Namespace"
 
-// Endpoint is where a namespace's data plane answers.
+// Endpoint is the base URL of the data plane of a namespace.
 type Endpoint struct {
 	Endpoint string `json:"endpoint"`
 }

@@ -1,29 +1,29 @@
 package api
 
-// Status is the answer of writes that have nothing else to say.
+// Status is the response of a write that has no other result.
 type Status struct {
 	Status string `json:"status"`
 }
 
-// ConcurrencyRequest limits how many jobs of a queue may run at once.
+// ConcurrencyRequest limits the active jobs of a queue.
 type ConcurrencyRequest struct {
 	Max *int `json:"max"` // 0 = unlimited
 }
 
-// Info is what a server is and can do.
+// Info describes a server and its capabilities.
 type Info struct {
 	ServerVersion string   `json:"server_version"`
 	APIVersion    string   `json:"api_version"`
 	Capabilities  []string `json:"capabilities"`
 }
 
-// Health answers /healthz and /readyz.
+// Health is the response of /healthz and /readyz.
 type Health struct {
-	Status string            `json:"status"` // ok, or what is wrong
+	Status string            `json:"status"` // "ok", or the fault
 	Checks map[string]string `json:"checks,omitempty"`
 }
 
-// ClusterStatus is what one node knows of its cluster.
+// ClusterStatus is the state of a cluster as one node knows it.
 type ClusterStatus struct {
 	Mode          string        `json:"mode"` // single or cluster
 	Cluster       string        `json:"cluster"`
@@ -41,11 +41,10 @@ type ClusterStatus struct {
 	RaftStore     string        `json:"raft_store"`
 	RaftNoSync    bool          `json:"raft_nosync"`
 	Shards        int           `json:"shards"`
-	// ShardStatus is where each shard stands on this node; what is said of a shard
-	// above is of the first.
+	// ShardStatus is the state of each shard on this node. The fields above are those of the first shard.
 	ShardStatus []ShardStatus `json:"shard_status"`
-	// How long requests wait for their log entry, and entries from their append
-	// until they are durable and applied, since the node's start.
+	// QueueTime is the time that requests wait for their log entry. ApplyTime is the time from the append
+	// of an entry until it is durable and applied. Both count from the start of the node.
 	QueueTime Histogram  `json:"queue_time_hist"`
 	ApplyTime Histogram  `json:"apply_time_hist"`
 	Disk      DiskStatus `json:"disk"`
@@ -53,45 +52,44 @@ type ClusterStatus struct {
 
 // Histogram is a distribution of durations.
 type Histogram struct {
-	Unit    string            `json:"unit"` // of all durations here: us
+	Unit    string            `json:"unit"` // of all durations: us (microseconds)
 	Count   uint64            `json:"count"`
-	P50     int64             `json:"p50"` // half took at most so long
+	P50     int64             `json:"p50"` // half of the durations are at most that long
 	P90     int64             `json:"p90"`
 	P99     int64             `json:"p99"`
 	Avg     int64             `json:"avg"`
 	Buckets []HistogramBucket `json:"buckets"` // ascending
 }
 
-// HistogramBucket is how many durations were up to a bound and above the bucket
-// before it.
+// HistogramBucket counts the durations up to its bound and above the bound of the bucket before it.
 type HistogramBucket struct {
-	UpTo  *int64 `json:"le,omitempty"` // absent: all longer ones
+	UpTo  *int64 `json:"le,omitempty"` // absent = no bound
 	Count uint64 `json:"count"`
 }
 
-// DiskStatus is the disk under a node's data, in bytes.
+// DiskStatus is the disk with a node's data, in bytes.
 type DiskStatus struct {
-	Data int64  `json:"data_bytes"`           // what the node's files take, preallocated bytes included
-	Free *int64 `json:"free_bytes,omitempty"` // what is left to it; absent where the system does not tell
+	Data int64  `json:"data_bytes"`           // size of the node's files, preallocated bytes included
+	Free *int64 `json:"free_bytes,omitempty"` // absent if the system does not report it
 }
 
-// ClusterNode is one member of the cluster as a node sees it.
+// ClusterNode is one member of the cluster as a node knows it.
 type ClusterNode struct {
 	ID            string `json:"id"`
 	Address       string `json:"address"`
 	Role          string `json:"role"`
 	Self          bool   `json:"self"`
 	Voter         bool   `json:"voter"`
-	LastContactMs int64  `json:"last_contact_ms"` // since the leader heard of it; -1 = not known
+	LastContactMs int64  `json:"last_contact_ms"` // since its last contact with the leader; -1 = unknown
 	Lag           uint64 `json:"lag"`             // entries behind the leader
-	// What the node that answers knows of it; "" and 0 = not heard of yet.
-	URL           string `json:"url,omitempty"` // where clients reach it
+	// The remaining fields are what the responding node has learned of it; "" and 0 = nothing yet.
+	URL           string `json:"url,omitempty"` // base URL for clients
 	Version       string `json:"version,omitempty"`
 	Connected     bool   `json:"connected"`
-	ClockOffsetMs int64  `json:"clock_offset_ms"` // its clock less that of who answers
+	ClockOffsetMs int64  `json:"clock_offset_ms"` // its clock minus the clock of the responding node
 }
 
-// ShardStatus is where one shard stands on a node.
+// ShardStatus is the state of one shard on a node.
 type ShardStatus struct {
 	Shard        int    `json:"shard"`
 	State        string `json:"state"`
@@ -101,18 +99,18 @@ type ShardStatus struct {
 	CommitIndex  uint64 `json:"commit_index"`
 }
 
-// ClusterJoinRequest invites a node that waits for it.
+// ClusterJoinRequest adds a node that waits to join.
 type ClusterJoinRequest struct {
 	Address string `json:"address"` // host:port of its raft listener
 }
 
-// ClusterTransferRequest hands leadership over.
+// ClusterTransferRequest transfers leadership.
 type ClusterTransferRequest struct {
-	To string `json:"to,omitempty"` // a node's id; "" = away from those who lead
+	To string `json:"to,omitempty"` // id of a node; "" = away from the present leaders, to any node
 }
 
-// ViewStatus says how far the search view is.
+// ViewStatus is the progress of the search view.
 type ViewStatus struct {
-	Lag     uint64 `json:"lag"` // entries behind the store
+	Lag     uint64 `json:"lag"` // entries behind the state
 	Applied uint64 `json:"applied"`
 }

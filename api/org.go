@@ -1,74 +1,72 @@
 package api
 
-// Resource is what every resource of the cloud API carries.
+// Resource has the fields that every resource of the cloud API has.
 type Resource struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// ResourceVersion changes with every write to the resource, its status
-	// included; it is what ETag and If-Match carry.
+	// ResourceVersion changes with every write to the resource, its status included. ETag and If-Match
+	// carry it.
 	ResourceVersion int64 `json:"resource_version"`
-	// Generation changes with the spec only.
+	// Generation changes only with the spec.
 	Generation int64 `json:"generation"`
 	CreatedAt  Time  `json:"created_at"`
 }
 
-// Org is an organisation, the customer with one bill.
+// Org is an organisation, a customer with one bill.
 type Org struct {
 	Resource
 	Spec   OrgSpec   `json:"spec"`
 	Status OrgStatus `json:"status"`
 }
 
-// OrgSpec is what can be chosen of an organisation; nothing yet.
+// OrgSpec is the configuration of an organisation. It has no fields yet.
 type OrgSpec struct{}
 
-// OrgStatus is where an organisation stands.
+// OrgStatus is the present state of an organisation.
 type OrgStatus struct {
-	Namespaces int `json:"namespaces"` // those that are not deleted
+	Namespaces int `json:"namespaces"` // without deleted ones
 }
 
-// CreateOrgRequest makes an organisation; those who run the cloud may.
+// CreateOrgRequest creates an organisation. Only operators of the cloud may send it.
 type CreateOrgRequest struct {
 	Name string `json:"name"` // [a-z][a-z0-9-]{0,62}, unique
 }
 
-// Page is a page of a list. Cursor is absent on the last one.
+// Page is a page of a list. The last page has no Cursor.
 type Page[T any] struct {
 	Items  []T    `json:"items"`
 	Cursor string `json:"cursor,omitempty"`
 }
 
-// AuditCheck is the outcome of recomputing a part of the control plane's audit log. Keep
-// Verified and Hash of a whole check elsewhere: a log that was written anew fits itself
-// and does not come to the same hash.
+// AuditCheck is the result of verifying a part of the control plane's audit log. Store Verified and Hash
+// of a complete check elsewhere: a log that was rewritten as a whole is consistent, but has another hash.
 type AuditCheck struct {
-	Verified int64  `json:"verified"` // number of the last row that fits, as all before it do
+	Verified int64  `json:"verified"` // number of the last valid row; all rows before it are valid
 	Hash     string `json:"hash"`     // of the last row of a change up to there; hex SHA-256
-	// RefusedHash is that of the last row of refused requests. They are a chain of their own.
+	// RefusedHash is the hash of the last row of refused requests, which form a chain of their own.
 	RefusedHash string `json:"refused_hash"`
-	// Removed is the number up to which refused requests were removed when their time was
-	// over; 0 = none was.
+	// Removed is the number up to which old rows of refused requests were removed; 0 = none.
 	Removed int64       `json:"removed"`
-	Broken  *AuditBreak `json:"broken,omitempty"` // absent = every row so far fits
-	Cursor  string      `json:"cursor,omitempty"` // to go on; absent = the check is complete
+	Broken  *AuditBreak `json:"broken,omitempty"` // absent = all rows so far are valid
+	Cursor  string      `json:"cursor,omitempty"` // for the next request; absent = the check is complete
 }
 
-// AuditBreak is the first row of an audit log that does not fit.
+// AuditBreak is the first invalid row of an audit log.
 type AuditBreak struct {
 	Seq   int64  `json:"seq"`
 	Error string `json:"error"`
 }
 
-// AuditRow is one change of the control plane, or refused requests that are alike.
-// Rows are chained: Hash covers the row and the hash before it.
+// AuditRow is one change in the control plane, or a number of equal refused requests. The rows form a
+// chain: Hash covers the row and the hash before it.
 type AuditRow struct {
 	Seq       int64  `json:"seq"`
 	At        Time   `json:"at"`
-	Org       string `json:"org,omitempty"`     // id of the organisation; absent = the cloud's own, and callers that nobody knows
-	Principal string `json:"principal"`         // a token's id, or the part of the cloud that acted; "" = nobody knows the caller
-	Action    string `json:"action"`            // the op's name, such as "create-namespace"; of refused requests method and route
-	Target    string `json:"target"`            // the id of what was changed; "" for refused requests
-	Refused   Code   `json:"refused,omitempty"` // error code of refused requests; absent = the change was made
-	Count     int64  `json:"count"`             // requests that the row stands for
+	Org       string `json:"org,omitempty"`     // id of the organisation; absent for the cloud's own rows and for unknown callers
+	Principal string `json:"principal"`         // id of a token, or the part of the cloud that acted; "" = unknown
+	Action    string `json:"action"`            // name of the op, such as "create-namespace"; for refused requests, method and route
+	Target    string `json:"target"`            // id of the changed resource; "" for refused requests
+	Refused   Code   `json:"refused,omitempty"` // error code of refused requests; absent for a change
+	Count     int64  `json:"count"`             // number of requests in the row
 	Hash      string `json:"hash"`              // hex SHA-256
 }

@@ -2,26 +2,26 @@ package api
 
 import "github.com/corvo/corvo/billing/money"
 
-// PriceRequest says what a model's tokens cost, in dollars for a million of them.
+// PriceRequest declares the price of the tokens of a model, in dollars per million tokens.
 type PriceRequest struct {
-	Provider string `json:"provider,omitempty"` // absent: whoever's it is
-	Model    string `json:"model"`              // a trailing * stands for any ending
-	// OverInputTokens makes it the price of reports with more input than that, cached or
-	// not. Default 0: of all.
+	Provider string `json:"provider,omitempty"` // absent = any provider
+	Model    string `json:"model"`              // a trailing * matches every ending
+	// OverInputTokens makes the price apply only to reports with more input tokens than that, cached or
+	// not. Default 0: to all reports.
 	OverInputTokens         int64       `json:"over_input_tokens,omitempty"`
 	InputUSDPerMillion      *money.Nano `json:"input_usd_per_million"`
 	OutputUSDPerMillion     *money.Nano `json:"output_usd_per_million"`
-	CacheCreationUSDPerMill *money.Nano `json:"cache_creation_usd_per_million,omitempty"` // default that of input
-	CacheReadUSDPerMillion  *money.Nano `json:"cache_read_usd_per_million,omitempty"`     // default that of input
+	CacheCreationUSDPerMill *money.Nano `json:"cache_creation_usd_per_million,omitempty"` // default: the price of input
+	CacheReadUSDPerMillion  *money.Nano `json:"cache_read_usd_per_million,omitempty"`     // default: the price of input
 }
 
 // Sources of a price.
 const (
-	PriceShipped = "default"   // it came with the server, and cannot be changed
-	PriceOwn     = "namespace" // somebody declared it; it goes before those that came
+	PriceShipped = "default"   // part of the server; cannot be changed
+	PriceOwn     = "namespace" // declared in the namespace; takes precedence
 )
 
-// Price is what a model's tokens cost.
+// Price is the price of the tokens of a model.
 type Price struct {
 	ID                      string     `json:"id"`
 	Provider                string     `json:"provider"`
@@ -34,6 +34,6 @@ type Price struct {
 	Source                  string     `json:"source"`
 	CreatedAt               Time       `json:"created_at"`
 
-	// Version is for the client, which reads it off the answer's ETag; 0 in a list.
+	// Version is set by package client from the ETag of the response; 0 in a list.
 	Version int64 `json:"-"`
 }

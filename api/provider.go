@@ -1,16 +1,14 @@
 package api
 
-// ProviderRequest declares a provider of models, with what it lets through in a
-// minute; 0 or absent is unlimited.
+// ProviderRequest declares a provider of models and its limits per minute; 0 or absent = unlimited.
 type ProviderRequest struct {
-	Name           string `json:"name"` // as jobs and queues name it
+	Name           string `json:"name"` // the name in jobs and queues
 	RPMLimit       int64  `json:"rpm_limit,omitempty"`
 	InputTPMLimit  int64  `json:"input_tpm_limit,omitempty"`
 	OutputTPMLimit int64  `json:"output_tpm_limit,omitempty"`
 }
 
-// Provider is a provider of models, as GET /providers/{id} answers it. Every field is
-// always present.
+// Provider is the response of GET /providers/{id}. Its JSON always has every field.
 type Provider struct {
 	Name           string `json:"name"`
 	RPMLimit       int64  `json:"rpm_limit"` // 0 = unlimited
@@ -18,15 +16,14 @@ type Provider struct {
 	OutputTPMLimit int64  `json:"output_tpm_limit"`
 	CreatedAt      Time   `json:"created_at"`
 
-	// What has gone to it in the last minute, and what running jobs are expected to use
-	// besides.
+	// The use in the last minute, and the expected further use of running jobs.
 	RequestsLastMinute     int64 `json:"requests_last_minute"`
 	InputTokensLastMinute  int64 `json:"input_tokens_last_minute"`
 	OutputTokensLastMinute int64 `json:"output_tokens_last_minute"`
 	ReservedInputTokens    int64 `json:"reserved_input_tokens"`
 	ReservedOutputTokens   int64 `json:"reserved_output_tokens"`
-	WaitingJobs            int64 `json:"waiting_jobs"` // that its limits keep
+	WaitingJobs            int64 `json:"waiting_jobs"` // jobs that its limits delay
 
-	// Version is for the client, which reads it off the answer's ETag; 0 in a list.
+	// Version is set by package client from the ETag of the response; 0 in a list.
 	Version int64 `json:"-"`
 }

@@ -1,7 +1,7 @@
 package api
 
-// Queue is a queue's settings and counts, as GET /queues answers it. Every
-// field is always present.
+// Queue is an element of the response of GET /queues: settings and counts. Its JSON always has every
+// field.
 type Queue struct {
 	Name           string `json:"name"`
 	Paused         bool   `json:"paused"`
@@ -10,7 +10,7 @@ type Queue struct {
 	RateWindowMs   *int64 `json:"rate_window_ms"`
 	CreatedAt      Time   `json:"created_at"`
 
-	// Jobs now in each state.
+	// Jobs in each state.
 	Pending   int64 `json:"pending"`
 	Active    int64 `json:"active"`
 	Held      int64 `json:"held"`
@@ -20,56 +20,56 @@ type Queue struct {
 	Scheduled int64 `json:"scheduled"`
 	Retrying  int64 `json:"retrying"`
 
-	// Totals since the queue exists.
+	// Totals since the queue was created.
 	Enqueued int64 `json:"enqueued"`
-	Failed   int64 `json:"failed"` // attempts, expired leases included
+	Failed   int64 `json:"failed"` // failed attempts, expired leases included
 
-	OldestPendingAt *Time   `json:"oldest_pending_at"` // creation of the oldest pending job that no provider or budget keeps
+	OldestPendingAt *Time   `json:"oldest_pending_at"` // creation time of the oldest pending job that no provider or budget delays
 	Status          string  `json:"status"`            // active, paused, draining, drained or deleting
-	RatePerMinute   float64 `json:"rate_per_minute"`   // jobs completed in the last minute that the view has read, see Throughput
+	RatePerMinute   float64 `json:"rate_per_minute"`   // jobs completed in the last minute, as the view knows it; see Throughput
 	UniqueLocks     int64   `json:"unique_locks"`
 	Provider        *string `json:"provider"`
 
 	PriorityAgeingMs *int64 `json:"priority_ageing_ms"` // null = priorities do not age
 
-	MaxLength *int64          `json:"max_length"` // jobs that wait; null = unlimited
+	MaxLength *int64          `json:"max_length"` // waiting jobs; null = unlimited
 	OnFull    string          `json:"on_full"`    // reject or drop_oldest
-	Retention *QueueRetention `json:"retention"`  // null = the namespace's
-	Defaults  *QueueDefaults  `json:"defaults"`   // null = the namespace's
+	Retention *QueueRetention `json:"retention"`  // null = that of the namespace
+	Defaults  *QueueDefaults  `json:"defaults"`   // null = those of the namespace
 
-	// Version of the settings is for the client, which reads it off the answer's ETag; 0 in
-	// a list, and in an eventual read.
+	// Version is the version of the settings, set by package client from the ETag of the response; 0 in a
+	// list and in an eventual read.
 	Version int64 `json:"-"`
 }
 
-// The words of Queue.Status.
+// The values of Queue.Status.
 const (
 	QueueActive   = "active"
 	QueuePaused   = "paused"
-	QueueDraining = "draining" // paused, and jobs are active still
-	QueueDrained  = "drained"  // paused, and the last of them has ended
-	QueueDeleting = "deleting" // its jobs are being removed, then it
+	QueueDraining = "draining" // paused, and some jobs are still active
+	QueueDrained  = "drained"  // paused, and no job is active
+	QueueDeleting = "deleting" // its jobs are being removed, and then the queue
 )
 
-// The words of Queue.OnFull.
+// The values of Queue.OnFull.
 const (
 	OnFullReject     = "reject"      // an enqueue is refused with QUEUE_FULL
-	OnFullDropOldest = "drop_oldest" // the oldest pending job is dead
+	OnFullDropOldest = "drop_oldest" // the oldest pending job becomes dead
 )
 
-// Forever is a retention that does not end.
+// Forever is an unlimited retention.
 const Forever = "forever"
 
-// QueueRetention is how long settled jobs are kept, by how they settled: a
-// duration or "forever"; absent, the namespace's.
+// QueueRetention is the time for which settled jobs are kept, by their final state: a duration or
+// "forever". Absent = that of the namespace.
 type QueueRetention struct {
 	Completed Duration `json:"completed,omitempty"`
 	Dead      Duration `json:"dead,omitempty"`
 	Cancelled Duration `json:"cancelled,omitempty"`
 }
 
-// QueueDefaults is what jobs get that say nothing themselves. Each field means what
-// it means in an enqueue; an absent one leaves the namespace's default.
+// QueueDefaults are the values of fields that an enqueue leaves out. Each field has the meaning of the
+// same field in an enqueue. An absent field leaves the default of the namespace.
 type QueueDefaults struct {
 	Priority           Priority  `json:"priority,omitempty"`
 	MaxRetries         *int      `json:"max_retries,omitempty"`
@@ -80,38 +80,38 @@ type QueueDefaults struct {
 	ExpireAfter        Duration  `json:"expire_after,omitempty"`
 }
 
-// PutQueueRequest is every setting of a queue: what is absent gets its default.
+// PutQueueRequest replaces all settings of a queue. An absent field gets its default.
 type PutQueueRequest struct {
 	Paused         *bool `json:"paused,omitempty"`          // default false
 	MaxConcurrency *int  `json:"max_concurrency,omitempty"` // 0 or absent = unlimited
 
-	// RateLimit is how many jobs may be let go in any window; 0 or absent = unlimited.
-	// With it comes the window: 1 s to 24 h.
+	// RateLimit is the number of jobs that may start in any window; 0 or absent = unlimited. It requires
+	// a window of 1 s to 24 h.
 	RateLimit    *int   `json:"rate_limit,omitempty"`
 	RateWindowMs *int64 `json:"rate_window_ms,omitempty"`
 
-	// PriorityAgeing is how long a job waits, from its creation on, until it counts as
-	// one priority higher; "0s" or absent = it never does.
+	// PriorityAgeing is the waiting time, from the creation of a job, after which it counts as one
+	// priority higher; "0s" or absent = never.
 	PriorityAgeing Duration `json:"priority_ageing,omitempty"`
 
-	MaxLength *int64          `json:"max_length,omitempty"` // jobs that wait; 0 or absent = unlimited
+	MaxLength *int64          `json:"max_length,omitempty"` // waiting jobs; 0 or absent = unlimited
 	OnFull    string          `json:"on_full,omitempty"`    // default reject
 	Retention *QueueRetention `json:"retention,omitempty"`
-	Provider  string          `json:"provider,omitempty"` // whose limits its jobs count against that name none
+	Provider  string          `json:"provider,omitempty"` // provider for jobs without one of their own
 	Defaults  *QueueDefaults  `json:"defaults,omitempty"`
 }
 
-// ThrottleRequest limits how many jobs of a queue are let go in any window: Rate in
-// Period ("1s" to "24h"), or in WindowMs.
+// ThrottleRequest limits the jobs of a queue that may start in any window: Rate per Period ("1s" to
+// "24h"), or per WindowMs.
 type ThrottleRequest struct {
 	Rate     *int     `json:"rate"` // 1 or more
 	Period   Duration `json:"period,omitempty"`
 	WindowMs *int64   `json:"window_ms,omitempty"`
 }
 
-// Cleared answers POST /queues/{name}/clear: 200 "cleared", or 202 "clearing" where
-// the server goes on with it.
+// Cleared is the response of POST /queues/{name}/clear: 200 "cleared", or 202 "clearing" while the server
+// continues.
 type Cleared struct {
 	Status  string `json:"status"`
-	Removed uint64 `json:"removed"` // jobs, so far
+	Removed uint64 `json:"removed"` // jobs removed so far
 }

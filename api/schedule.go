@@ -2,38 +2,37 @@ package api
 
 import "encoding/json"
 
-// ScheduleRequest describes a schedule: what is absent gets its default, also where
-// it replaces one.
+// ScheduleRequest declares a schedule. An absent field gets its default, also when the request replaces a
+// schedule.
 type ScheduleRequest struct {
 	Name      string          `json:"name"` // unique in the namespace
 	Queue     string          `json:"queue"`
-	Cron      string          `json:"cron"`               // five fields, six with the second first, or @hourly and its like
-	Timezone  string          `json:"timezone,omitempty"` // of the IANA database; default UTC
-	Payload   json.RawMessage `json:"payload,omitempty"`  // of its jobs: any JSON; absent is {}
+	Cron      string          `json:"cron"`               // five fields, or six with seconds first, or a word such as @hourly
+	Timezone  string          `json:"timezone,omitempty"` // IANA time zone; default UTC
+	Payload   json.RawMessage `json:"payload,omitempty"`  // of its jobs: any JSON; default {}
 	UniqueKey string          `json:"unique_key,omitempty"`
 
-	MaxRetries *int     `json:"max_retries,omitempty"` // the most attempts, the first included; default 3
+	MaxRetries *int     `json:"max_retries,omitempty"` // the largest number of attempts, the first one included; default 3
 	Priority   Priority `json:"priority,omitempty"`    // default normal
 	Tags       Strings  `json:"tags,omitempty"`
 	Headers    Strings  `json:"headers,omitempty"`
 
-	FairnessKey    string `json:"fairness_key,omitempty"` // of its jobs, as enqueue's
+	FairnessKey    string `json:"fairness_key,omitempty"` // of its jobs, as in EnqueueRequest
 	FairnessWeight int    `json:"fairness_weight,omitempty"`
 
-	Missed string   `json:"missed,omitempty"` // skip, once (the default) or all: what becomes of runs that nobody was there for
-	Jitter Duration `json:"jitter,omitempty"` // the most a run is put off; default none
+	Missed string   `json:"missed,omitempty"` // skip, once (the default) or all: the treatment of runs missed while no leader was up
+	Jitter Duration `json:"jitter,omitempty"` // longest random delay of a run; default none
 	Paused *bool    `json:"paused,omitempty"` // default false
 }
 
-// The words of a schedule's Missed.
+// The values of a schedule's Missed.
 const (
-	MissedSkip = "skip" // none is made up for
-	MissedOnce = "once" // one run for all of them
-	MissedAll  = "all"  // each, the newest thousand at most
+	MissedSkip = "skip" // no missed run
+	MissedOnce = "once" // one run for all missed ones
+	MissedAll  = "all"  // each missed run, at most the newest thousand
 )
 
-// Schedule is a schedule as GET /schedules/{id} answers it. Every field is always
-// present in its JSON.
+// Schedule is the response of GET /schedules/{id}. Its JSON always has every field.
 type Schedule struct {
 	ID         string          `json:"id"`
 	Name       string          `json:"name"`
@@ -48,20 +47,20 @@ type Schedule struct {
 	Headers    Strings         `json:"headers"`
 
 	FairnessKey    *string `json:"fairness_key"`
-	FairnessWeight *int    `json:"fairness_weight"` // null: as its key has
+	FairnessWeight *int    `json:"fairness_weight"` // null = unchanged
 
 	Missed    string   `json:"missed"`
 	Jitter    Duration `json:"jitter"`
 	Paused    bool     `json:"paused"`
-	LastRun   *Time    `json:"last_run"` // the time of the last run it made by itself
+	LastRun   *Time    `json:"last_run"` // time of the last scheduled run
 	NextRun   *Time    `json:"next_run"` // null while paused
 	CreatedAt Time     `json:"created_at"`
 
-	// Version is for the client, which reads it off the answer's ETag; 0 in a list.
+	// Version is set by package client from the ETag of the response; 0 in a list.
 	Version int64 `json:"-"`
 }
 
-// ScheduleRunResponse answers POST /schedules/{id}/run.
+// ScheduleRunResponse is the response of POST /schedules/{id}/run.
 type ScheduleRunResponse struct {
 	Status string `json:"status"` // ok
 	JobID  string `json:"job_id"`

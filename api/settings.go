@@ -1,14 +1,14 @@
 package api
 
-// What is done about a model that no price is known of.
+// The treatment of a model without a known price.
 const (
-	UnknownModelCeiling = "ceiling" // it is charged at the dearest price there is; the default
-	UnknownModelHold    = "hold"    // and a job that says it will use one is held before it runs
+	UnknownModelCeiling = "ceiling" // its tokens cost the highest known price; the default
+	UnknownModelHold    = "hold"    // in addition, a job that names such a model is held before it runs
 )
 
-// Settings are what an operator has decided for the namespace. PUT replaces all of
-// them: what it leaves out has its default.
+// Settings are the settings of the namespace. A PUT replaces all of them; an absent field gets its
+// default.
 type Settings struct {
-	Retention    QueueRetention `json:"retention"` // of jobs in queues that say nothing
+	Retention    QueueRetention `json:"retention"` // of jobs in queues without a retention
 	UnknownModel string         `json:"unknown_model"`
 }

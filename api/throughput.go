@@ -1,30 +1,29 @@
 package api
 
-// ThroughputSeconds is the period of Throughput.
+// ThroughputSeconds is the period of Throughput, in seconds.
 const ThroughputSeconds = 60
 
-// Rates count what happened in ThroughputSeconds.
+// Rates count the events in ThroughputSeconds.
 type Rates struct {
 	Enqueued  int64 `json:"enqueued"`
 	Completed int64 `json:"completed"`
-	Failed    int64 `json:"failed"` // attempts, expired leases included
+	Failed    int64 `json:"failed"` // failed attempts, expired leases included
 }
 
-// Plus is the sum of both.
+// Plus returns the sum of r and other.
 func (r Rates) Plus(other Rates) Rates {
 	return Rates{r.Enqueued + other.Enqueued, r.Completed + other.Completed, r.Failed + other.Failed}
 }
 
-// Throughput answers GET /metrics/throughput: what happened in the last minute in the
-// queues that the caller may see, as far as the node that answers has seen it since it
-// started.
+// Throughput is the response of GET /metrics/throughput: the events of the last minute in the queues that
+// the caller may see, as far as the responding node has seen them since its start.
 type Throughput struct {
 	PeriodSeconds int `json:"period_seconds"`
 	Rates
-	Queues []QueueThroughput `json:"queues"` // by name, those in which anything happened
+	Queues []QueueThroughput `json:"queues"` // sorted by name, without idle queues
 }
 
-// QueueThroughput is that of one queue.
+// QueueThroughput is the throughput of one queue.
 type QueueThroughput struct {
 	Queue string `json:"queue"`
 	Rates

@@ -2,26 +2,26 @@ package api
 
 import "encoding/json"
 
-// ToolCall has an ack that goes on make a job, whose outcome the next iteration is
-// given. It is an enqueue without unique and debounce keys, chain, dependencies and
-// parent, which is the job that calls.
+// ToolCall makes an ack with AgentContinue create a job, whose outcome the next iteration receives. It is
+// an enqueue without unique and debounce keys, chain, dependencies and parent; the parent is the calling
+// job.
 type ToolCall struct {
-	Name string `json:"name"` // for the agent: it comes back with the result
+	Name string `json:"name"` // chosen by the agent; returned with the result
 	EnqueueRequest
 }
 
-// ToolResult is what came of a tool that the iteration before called.
+// ToolResult is the outcome of a tool call of the iteration before.
 type ToolResult struct {
 	Name   string          `json:"name"`
 	JobID  string          `json:"job_id"`
-	Queue  string          `json:"queue"` // it was called in
-	State  string          `json:"state"` // how it settled; what it is now where a person did not wait for it; gone where it has been removed
+	Queue  string          `json:"queue"` // of the call
+	State  string          `json:"state"` // final state; the present state if a person ended the wait; gone if the job was removed
 	Result json.RawMessage `json:"result,omitempty"`
-	Error  string          `json:"error,omitempty"` // the last one
-	// TooLarge says that the result is left out because those of all tools are more than
-	// 4 MiB: GET /jobs/{job_id} has it.
+	Error  string          `json:"error,omitempty"` // the last error
+	// TooLarge means that the result is left out, because the results of all tools together exceed 4 MiB.
+	// GET /jobs/{job_id} has it.
 	TooLarge bool `json:"too_large,omitempty"`
 }
 
-// StateGone is the State of a tool whose job has been removed.
+// StateGone is the State of a tool call whose job was removed.
 const StateGone = "gone"

@@ -2,13 +2,13 @@ package api
 
 import "github.com/corvo/corvo/billing/money"
 
-// ReportedUsage is what a worker reports for its model calls since its last report. The
-// counts do not overlap: input that was read from a cache, or written to one, is no
-// plain input. A report without CostUSD costs what the price book says; one with it
-// costs that, also where it is 0. Numbers are rounded to whole tokens and to a billionth
-// of a dollar. A report that has a negative number, or more than 1,000,000 USD or 10^12
-// tokens, is kept aside and counts nowhere: the answer says so, and the work it came
-// with is done all the same.
+// ReportedUsage is a worker's usage of models since its last report. The counts do not overlap: input
+// that was read from a cache, or written to one, is not in InputTokens. The cost is CostUSD if it is set,
+// even to 0, and otherwise the price of the tokens in the price book. Numbers are rounded to whole tokens
+// and to a billionth of a dollar.
+//
+// A report with a negative number, more than 1,000,000 USD or more than 10^12 tokens is set aside and
+// counted nowhere. The response says so; the ack, fail or heartbeat itself takes effect.
 type ReportedUsage struct {
 	InputTokens         money.ReportedCount `json:"input_tokens"`
 	OutputTokens        money.ReportedCount `json:"output_tokens"`
@@ -19,8 +19,8 @@ type ReportedUsage struct {
 	CostUSD             *money.Reported     `json:"cost_usd,omitempty"`
 }
 
-// Usage is the sum of what was reported over a job's attempts. Its cost is what
-// counts, exact to nine decimals; model and provider are those named last.
+// Usage is the sum of the reports of all attempts of a job. Its cost is exact to nine decimals; model and
+// provider are those of the last report that named them.
 type Usage struct {
 	InputTokens         int64      `json:"input_tokens"`
 	OutputTokens        int64      `json:"output_tokens"`
@@ -31,7 +31,7 @@ type Usage struct {
 	CostUSD             money.Nano `json:"cost_usd"`
 }
 
-// UsageSums are what was reported. A job counts where it reported for the first time.
+// UsageSums are sums of usage reports. A job counts in the period of its first report.
 type UsageSums struct {
 	Reports             int64       `json:"reports"`
 	Jobs                int64       `json:"jobs"`
@@ -39,29 +39,28 @@ type UsageSums struct {
 	OutputTokens        money.Count `json:"output_tokens"`
 	CacheCreationTokens money.Count `json:"cache_creation_tokens"`
 	CacheReadTokens     money.Count `json:"cache_read_tokens"`
-	CostUSD             money.Total `json:"cost_usd"`          // what counts
-	ReportedCostUSD     money.Total `json:"reported_cost_usd"` // as workers said
-	ComputedCostUSD     money.Total `json:"computed_cost_usd"` // as the price book says, ceilings included
-	DifferenceUSD       money.Total `json:"difference_usd"`    // reported less computed, of reports that have both
-	UnpricedReports     int64       `json:"unpriced_reports"`  // of models that had no price
-	RejectedReports     int64       `json:"rejected_reports"`  // kept aside: in no other number
+	CostUSD             money.Total `json:"cost_usd"`          // reported, or else computed
+	ReportedCostUSD     money.Total `json:"reported_cost_usd"` // as workers reported it
+	ComputedCostUSD     money.Total `json:"computed_cost_usd"` // from the price book, including the ceiling for unknown models
+	DifferenceUSD       money.Total `json:"difference_usd"`    // reported minus computed, of reports with both
+	UnpricedReports     int64       `json:"unpriced_reports"`  // of models without a price
+	RejectedReports     int64       `json:"rejected_reports"`  // set aside: in no other number
 }
 
-// SummaryGroup is the usage that has something in common.
+// SummaryGroup is the usage with one key.
 type SummaryGroup struct {
-	Key string `json:"key"` // a queue, a model, a tag's value, a day as 2006-01-02; empty: it has none
+	Key string `json:"key"` // a queue, a model, a tag's value, or a day as 2006-01-02; "" = none
 	UsageSums
 }
 
-// UsageSummary answers GET /usage/summary. Groups are in the order of their cost, the
-// dearest first; days in that of time. Truncated says that there are more groups;
-// Totals has them all.
+// UsageSummary is the response of GET /usage/summary. Groups are sorted by cost, the highest first; days
+// are sorted by date. Truncated means that there are more groups; Totals includes them.
 type UsageSummary struct {
 	Period    Duration       `json:"period"`
 	From      Time           `json:"from"`
-	To        Time           `json:"to"` // the first moment after it
+	To        Time           `json:"to"` // exclusive
 	Totals    UsageSums      `json:"totals"`
 	Groups    []SummaryGroup `json:"groups"`
 	Truncated bool           `json:"truncated,omitempty"`
-	AsOf      Time           `json:"as_of"` // the sums hold everything reported up to this moment
+	AsOf      Time           `json:"as_of"` // the sums include every report up to this moment
 }

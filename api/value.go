@@ -9,16 +9,14 @@ import (
 	"time"
 )
 
-// Duration is a Go duration as requests write it ("5s", "10m"); "" is absent.
-// It stays text until Parse, so that a server can report every bad field of a
-// request and not just the first.
+// Duration is a Go duration in a request ("5s", "10m"); "" = absent. It stays text until Parse, so that a
+// server can report every faulty field of a request and not only the first.
 type Duration string
 
-// DurationOf is d as a request field.
+// DurationOf formats d as a Duration.
 func DurationOf(d time.Duration) Duration { return Duration(d.String()) }
 
-// Parse is the duration, or absent where the field is. Negative durations are
-// errors.
+// Parse returns the duration, or absent if d is "". A negative duration is an error.
 func (d Duration) Parse(absent time.Duration) (time.Duration, error) {
 	if d == "" {
 		return absent, nil
@@ -33,13 +31,13 @@ func (d Duration) Parse(absent time.Duration) (time.Duration, error) {
 	return v, nil
 }
 
-// Time is an instant as requests write it, RFC 3339; "" is absent.
+// Time is an instant in RFC 3339; "" = absent.
 type Time string
 
-// TimeOf is t as a request field, with nanoseconds, in UTC.
+// TimeOf formats t in UTC, with nanoseconds.
 func TimeOf(t time.Time) Time { return Time(t.UTC().Format(time.RFC3339Nano)) }
 
-// Parse is the instant; ok is false where the field is absent.
+// Parse returns the instant. ok is false if t is "".
 func (t Time) Parse() (at time.Time, ok bool, err error) {
 	if t == "" {
 		return time.Time{}, false, nil
@@ -51,8 +49,8 @@ func (t Time) Parse() (at time.Time, ok bool, err error) {
 	return at.UTC(), true, nil
 }
 
-// Priority is a job's urgency in a request: a word, or 0 1 2 for them; "" is
-// absent. "low" is accepted and means normal, because published clients send it.
+// Priority is the priority of a job in a request: a word, or 0, 1 or 2; "" = absent. "low" is accepted as
+// normal, because published clients send it.
 type Priority string
 
 // The priorities, most urgent first.
@@ -61,13 +59,12 @@ const (
 	High     Priority = "high"     // 1
 	Normal   Priority = "normal"   // 2, the default
 
-	low Priority = "low" // as normal
+	low Priority = "low" // means Normal
 )
 
 var priorities = [...]Priority{Critical, High, Normal}
 
-// UnmarshalJSON takes a word or a number and keeps what it does not know as
-// text, for Level to refuse.
+// UnmarshalJSON accepts a word or a number. It keeps an unknown one as text, so that Level can refuse it.
 func (p *Priority) UnmarshalJSON(data []byte) error {
 	switch {
 	case bytes.Equal(data, []byte("null")):
@@ -88,7 +85,7 @@ func (p *Priority) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Level is the priority's number; ok is false where the field is absent.
+// Level returns the number of the priority. ok is false if p is "".
 func (p Priority) Level() (level int, ok bool, err error) {
 	switch p {
 	case "":
@@ -104,7 +101,7 @@ func (p Priority) Level() (level int, ok bool, err error) {
 	return 0, false, fmt.Errorf("%.64q is not a priority: use \"critical\", \"high\", \"normal\", or 0, 1, 2", string(p))
 }
 
-// PriorityOf is the word of a priority's number; "" for one that is none.
+// PriorityOf returns the word for a number; "" if there is none.
 func PriorityOf(level int) Priority {
 	if level < 0 || level >= len(priorities) {
 		return ""
@@ -112,12 +109,11 @@ func PriorityOf(level int) Priority {
 	return priorities[level]
 }
 
-// Strings is an object of strings, such as tags. In JSON a null value means
-// that its name is absent.
+// Strings is an object of strings, such as tags. In JSON a null value makes its name absent.
 type Strings map[string]string
 
-// MarshalJSON writes the object, of nothing where there is none: what answers have
-// always present is never null.
+// MarshalJSON encodes the object. It encodes nil as {}, because a field that is always present is never
+// null.
 func (s Strings) MarshalJSON() ([]byte, error) {
 	if s == nil {
 		return []byte("{}"), nil
@@ -125,7 +121,7 @@ func (s Strings) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string(s))
 }
 
-// UnmarshalJSON reads the object and drops names whose value is null.
+// UnmarshalJSON decodes the object and drops names with a null value.
 func (s *Strings) UnmarshalJSON(data []byte) error {
 	var raw map[string]*string
 	if err := json.Unmarshal(data, &raw); err != nil {

@@ -2,42 +2,41 @@ package api
 
 import "encoding/json"
 
-// WebhookRequest describes a webhook: what is absent gets its default, also where it
-// replaces one, but for the secret, which stays.
+// WebhookRequest declares a webhook. An absent field gets its default, also when the request replaces a
+// webhook; only an absent secret stays unchanged.
 type WebhookRequest struct {
 	URL        string   `json:"url"`
-	Secret     string   `json:"secret,omitempty"` // what is sent is signed with it; it is never shown
-	Events     []string `json:"events,omitempty"` // of which it is told, "*" for all; default those of alerts and webhooks
-	Queues     []string `json:"queues,omitempty"` // globs: of whose jobs it is told; default all
+	Secret     string   `json:"secret,omitempty"` // signs the requests; no response contains it
+	Events     []string `json:"events,omitempty"` // event types, "*" for all; default: those of alerts and webhooks
+	Queues     []string `json:"queues,omitempty"` // globs of the queues whose jobs it covers; default all
 	Enabled    *bool    `json:"enabled,omitempty"`
 	RetryLimit *int     `json:"retry_limit,omitempty"` // default 3
-	// SecretOverlap is how long what is sent is signed with the old secret, too, when there
-	// is a new one; default 24h.
+	// SecretOverlap is the time for which requests are also signed with the old secret after a change;
+	// default 24h.
 	SecretOverlap Duration `json:"secret_overlap,omitempty"`
 }
 
-// Webhook is a webhook as GET /webhooks/{id} answers it. Every field is always present
-// in its JSON.
+// Webhook is the response of GET /webhooks/{id}. Its JSON always has every field.
 type Webhook struct {
 	ID         string   `json:"id"`
 	URL        string   `json:"url"`
 	Events     []string `json:"events"`
 	Queues     []string `json:"queues"`
-	Enabled    bool     `json:"enabled"` // false, too, when it could not be reached for long
+	Enabled    bool     `json:"enabled"` // the server sets it to false after a long time of failures
 	RetryLimit int      `json:"retry_limit"`
-	// SecretOverlap is how long what is sent is signed with two secrets when there is a new
-	// one; until OldSecretUntil it is.
+	// SecretOverlap is the time for which requests are also signed with the old secret after a change.
+	// OldSecretUntil is the end of that time.
 	SecretOverlap  Duration `json:"secret_overlap"`
 	OldSecretUntil *Time    `json:"old_secret_until"`
-	Waiting        int64    `json:"waiting"`          // deliveries that are not over
-	Dropped        int64    `json:"dropped"`          // events it was not told of, because too many deliveries waited
-	FailingSince   *Time    `json:"failing_since"`    // when the first delivery of those in a row was given up; null: the last was not
-	LastStatusCode *int     `json:"last_status_code"` // of the last attempt; null: there was no answer
-	LastError      *string  `json:"last_error"`       // of the last attempt; null: it was delivered
-	LastDeliveryAt *Time    `json:"last_delivery_at"` // of the last attempt; null: there was none
+	Waiting        int64    `json:"waiting"`          // pending deliveries
+	Dropped        int64    `json:"dropped"`          // events that were not sent, because too many deliveries were pending
+	FailingSince   *Time    `json:"failing_since"`    // time of the first failed delivery since the last success; null = none
+	LastStatusCode *int     `json:"last_status_code"` // of the last attempt; null = no response
+	LastError      *string  `json:"last_error"`       // of the last attempt; null = delivered
+	LastDeliveryAt *Time    `json:"last_delivery_at"` // of the last attempt; null = none
 	CreatedAt      Time     `json:"created_at"`
 
-	// Version is for the client, which reads it off the answer's ETag; 0 in a list.
+	// Version is set by package client from the ETag of the response; 0 in a list.
 	Version int64 `json:"-"`
 }
 
@@ -45,10 +44,10 @@ type Webhook struct {
 const (
 	DeliveryPending   = "pending"
 	DeliveryDelivered = "delivered"
-	DeliveryFailed    = "failed" // given up
+	DeliveryFailed    = "failed" // no further attempt
 )
 
-// Delivery is an event that a webhook was sent, or is to be sent.
+// Delivery is one event for a webhook.
 type Delivery struct {
 	ID             string          `json:"id"`
 	Event          string          `json:"event"`
@@ -62,13 +61,13 @@ type Delivery struct {
 	CreatedAt      Time            `json:"created_at"`
 }
 
-// WebhookTest answers POST /webhooks/{id}/test.
+// WebhookTest is the response of POST /webhooks/{id}/test.
 type WebhookTest struct {
 	Status     string `json:"status"` // queued
 	DeliveryID string `json:"delivery_id"`
 }
 
-// TestEvent is what a webhook is sent to try it.
+// TestEvent is the body of a test delivery.
 type TestEvent struct {
 	Event   string `json:"event"` // test
 	Webhook string `json:"webhook"`

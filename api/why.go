@@ -1,24 +1,24 @@
 package api
 
-// Why says why a job does not run, as GET /jobs/{id}/why answers it: as of one moment,
-// by the same rules by which a fetch decides.
+// Why is the response of GET /jobs/{id}/why: the reasons why a job does not run. It describes one moment,
+// by the rules of a fetch.
 type Why struct {
 	JobID   string `json:"job_id"`
 	Queue   string `json:"queue"`
 	State   string `json:"state"`
-	Waiting bool   `json:"waiting"` // it is to run, and does not yet
-	// Reasons are all that keep it, each of which alone would; of a job that does not
-	// wait, the one of what it does instead. There is always one.
+	Waiting bool   `json:"waiting"` // the job should run and does not yet
+	// Reasons lists everything that delays the job; each alone would. For a job that does not wait it has
+	// one reason, which is its state. There is always at least one.
 	Reasons       []WhyReason  `json:"reasons"`
-	Position      *WhyPosition `json:"position"`        // its place in line; null when it is not pending
-	Workers       *int         `json:"workers"`         // that asked this node lately for jobs of its queue; null when it is not pending
+	Position      *WhyPosition `json:"position"`        // in its queue; null if it is not pending
+	Workers       *int         `json:"workers"`         // workers that recently asked this node for jobs of its queue; null if it is not pending
 	DependsOn     []WhyAwaited `json:"depends_on"`      // jobs it waits for that have not settled
-	DependsOnMore bool         `json:"depends_on_more"` // there may be others: so many jobs wait here that not all were looked through
+	DependsOnMore bool         `json:"depends_on_more"` // the list may be incomplete, because too many jobs wait here to look at all
 	LastError     *string      `json:"last_error"`      // of the last attempt that failed
-	Outcome       *string      `json:"outcome"`         // how that attempt ended, or that it completed; null when none has
+	Outcome       *string      `json:"outcome"`         // of the last ended attempt; null if none has ended
 }
 
-// WhyReason is one reason. Reason is a permanent word:
+// WhyReason is one reason. Reason is one of these permanent words:
 //
 //	queue_paused queue_draining queue_deleting queue_concurrency queue_rate
 //	key_paused key_concurrency key_rate
@@ -27,22 +27,22 @@ type Why struct {
 //	not_due dependencies retry_delay held running cancelling settled
 type WhyReason struct {
 	Reason  string `json:"reason"`
-	Name    string `json:"name,omitempty"`  // of what keeps it: a queue, a provider, a budget, a policy, a worker
-	Message string `json:"message"`         // for people: what it is, and what to do
-	Until   *Time  `json:"until,omitempty"` // when it may be otherwise at the earliest; absent where nobody knows
+	Name    string `json:"name,omitempty"`  // the queue, provider, budget, policy or worker
+	Message string `json:"message"`         // for people: the reason, and what to do
+	Until   *Time  `json:"until,omitempty"` // earliest time at which the reason may end; absent = unknown
 }
 
-// WhyPosition is a job's place among the ready jobs of its queue, or among those that
-// wait at the same gate.
+// WhyPosition is a job's position among the ready jobs of its queue, or among the jobs that wait for the
+// same provider or budget.
 type WhyPosition struct {
-	Gate    string `json:"gate,omitempty"` // of the provider or budget it waits for; absent: in its queue
+	Gate    string `json:"gate,omitempty"` // the provider or budget; absent = the queue
 	Ahead   int64  `json:"ahead"`          // jobs before it
-	AtLeast bool   `json:"at_least"`       // there are more before it than were counted
-	Of      int64  `json:"of"`             // jobs in line, itself included
+	AtLeast bool   `json:"at_least"`       // the count stopped early: there are more before it
+	Of      int64  `json:"of"`             // all jobs there, this one included
 }
 
-// WhyAwaited is a job that another waits for.
+// WhyAwaited is a job that another job waits for.
 type WhyAwaited struct {
 	JobID string  `json:"job_id"`
-	State *string `json:"state"` // null where it is not known here
+	State *string `json:"state"` // null = unknown to this node
 }

@@ -1,17 +1,16 @@
 package api
 
-// Worker is a worker as GET /workers answers it: one that has been heard of in the
-// last two minutes by the node that is asked, or that holds a job. Every field is
-// always present.
+// Worker is an element of the response of GET /workers: a worker from which this node has had a request
+// in the last two minutes, or that holds a job. Its JSON always has every field.
 type Worker struct {
-	ID       string   `json:"id"`       // the worker_id it fetches with; one that gives none is not listed
-	Hostname string   `json:"hostname"` // "" = it has not said
-	Queues   []string `json:"queues"`   // that it fetches from, as far as the key may see them; the latest 64
-	// Concurrency is how many jobs it runs at once; 0 = it has not said.
+	ID       string   `json:"id"`       // its worker_id; a worker without one is not listed
+	Hostname string   `json:"hostname"` // "" = unknown
+	Queues   []string `json:"queues"`   // the latest 64 queues it fetches from that the caller may see
+	// Concurrency is the number of jobs it runs at once; 0 = unknown.
 	Concurrency int   `json:"concurrency"`
-	Active      int64 `json:"active"` // jobs it holds, on whatever node it fetched them, in the queues the key may see
-	// Draining says that it takes no more jobs, as far as it has said.
+	Active      int64 `json:"active"` // jobs it holds in queues that the caller may see, fetched on any node
+	// Draining means that it has announced to fetch no more jobs.
 	Draining      bool `json:"draining"`
-	StartedAt     Time `json:"started_at"`     // when it was first heard of
-	LastHeartbeat Time `json:"last_heartbeat"` // when it last fetched, acked, failed or renewed a lease
+	StartedAt     Time `json:"started_at"`     // of its first request
+	LastHeartbeat Time `json:"last_heartbeat"` // of its last fetch, ack, fail or heartbeat
 }

@@ -4,20 +4,20 @@ package api
 type CreateKeyRequest struct {
 	Name       string   `json:"name"`
 	Roles      []string `json:"roles,omitempty"`       // default ["readonly"]
-	QueueScope []string `json:"queue_scope,omitempty"` // queue names with * globs; none = every queue
+	QueueScope []string `json:"queue_scope,omitempty"` // queue names with * globs; empty = every queue
 	ExpiresAt  Time     `json:"expires_at,omitempty"`  // default never
 }
 
-// SetKeyRequest replaces what is said about an API key, but for its secret.
+// SetKeyRequest replaces everything of an API key except its secret.
 type SetKeyRequest struct {
 	CreateKeyRequest
-	Enabled *bool `json:"enabled,omitempty"` // default true; a disabled key opens nothing
+	Enabled *bool `json:"enabled,omitempty"` // default true; a disabled key is refused
 }
 
-// RotateRequest gives an API key another secret under its id.
+// RotateRequest gives an API key a new secret under the same id.
 type RotateRequest struct {
-	// Overlap is how long the secret it has now opens, too: default 1h, most 168h, 0s = it
-	// ends at once.
+	// Overlap is the time for which the present secret stays valid: default 1h, at most 168h; 0s ends it
+	// at once.
 	Overlap Duration `json:"overlap,omitempty"`
 }
 
@@ -31,15 +31,14 @@ type Key struct {
 	CreatedAt  Time     `json:"created_at"`
 	ExpiresAt  *Time    `json:"expires_at"`   // null = never
 	LastUsedAt *Time    `json:"last_used_at"` // null = not since this node started
-	// PreviousUntil is until when the secret from before the last rotation opens, too.
+	// PreviousUntil is the time until which the secret before the last rotation stays valid.
 	PreviousUntil *Time `json:"previous_until,omitempty"`
 
-	// Version is for the client, which reads it off the answer's ETag; 0 in a list.
+	// Version is set by package client from the ETag of the response; 0 in a list.
 	Version int64 `json:"-"`
 }
 
-// CreatedKey is the answer to a create or a rotation: the only one that ever holds
-// the secret.
+// CreatedKey is the response of a create or a rotation. No other response contains the secret.
 type CreatedKey struct {
 	Key
 	APIKey string `json:"api_key"`
