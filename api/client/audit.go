@@ -14,13 +14,13 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// AuditQuery says which audit records are asked for. Zero values ask for all.
+// AuditQuery filters audit records. A zero field does not filter.
 type AuditQuery struct {
 	Principal, Method string
-	Path              string // what it begins with
+	Path              string // beginning of the path
 	Status            string // such as 403, or 4xx
 	After, Before     api.Time
-	Order             string // asc or desc, the default
+	Order             string // asc or desc (the default)
 	Limit             int
 	Cursor            string // of the page before
 }
@@ -41,34 +41,34 @@ func (q AuditQuery) values() url.Values {
 	return v
 }
 
-// Audit is a page of the audit log.
+// Audit returns a page of the audit log.
 func (c *Client) Audit(ctx context.Context, q AuditQuery, r Read) (api.AuditPage, error) {
 	var out api.AuditPage
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/audit-logs" + r.with(q.values()), out: &out, repeat: repeatAlways})
 	return out, err
 }
 
-// AuditHead is where the audit log of each shard stands.
+// AuditHead returns the present end of the audit log of each shard.
 func (c *Client) AuditHead(ctx context.Context, r Read) (api.AuditHeads, error) {
 	var out api.AuditHeads
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/audit-logs/head" + r.query(), out: &out, repeat: repeatAlways})
 	return out, err
 }
 
-// ExportAudit calls each with every audit record that matches, oldest first; an error
-// of each ends it. Order, Limit and Cursor are not asked for.
+// ExportAudit calls each with every matching audit record, the oldest first, until each returns an error.
+// It ignores Order, Limit and Cursor. Only ctx limits its time, and it is not retried.
 func (c *Client) ExportAudit(ctx context.Context, q AuditQuery, each func(api.AuditRecord) error) error {
 	v := AuditQuery{Principal: q.Principal, Method: q.Method, Path: q.Path, Status: q.Status, After: q.After, Before: q.Before}.values()
 	v.Set("format", "jsonl")
 	return c.stream(ctx, http.MethodGet, "/api/v1/audit-logs?"+v.Encode(), func(r io.Reader) error { return ReadAudit(r, each) })
 }
 
-// VerifyAudit reads the whole audit log and recomputes its chains: an error says where
-// they break. It answers where each of them ends, which is worth keeping: who has it
-// can tell later whether the log still comes to that.
+// VerifyAudit reads the whole audit log and recomputes its chains. An error names the record at which a
+// chain breaks. Store the result: with it you can later check that the log still contains the same
+// records.
 func (c *Client) VerifyAudit(ctx context.Context) (api.AuditHeads, error) {
 	var v api.AuditVerifier
-	// The newest records may be on their way to the node that is asked.
+	// A strong read, because the newest records may be on their way to this node.
 	heads, err := c.AuditHead(ctx, Read{Strong: true})
 	if err != nil {
 		return api.AuditHeads{}, err
@@ -83,10 +83,10 @@ func (c *Client) VerifyAudit(ctx context.Context) (api.AuditHeads, error) {
 	return v.Heads(), err
 }
 
-// maxAuditLine is the most bytes of a line of an export.
+// maxAuditLine is the largest line of an export, in bytes.
 const maxAuditLine = 1 << 20
 
-// ReadAudit calls each with the records of an export.
+// ReadAudit calls each with the records of an export in r, until each returns an error.
 func ReadAudit(r io.Reader, each func(api.AuditRecord) error) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxAuditLine)
@@ -102,7 +102,7 @@ func ReadAudit(r io.Reader, each func(api.AuditRecord) error) error {
 	return lines.Err()
 }
 
-// stream reads an answer that may be long: as long as ctx lasts, and once.
+// stream passes a long response to read. Only ctx limits its time, and it is not retried.
 func (c *Client) stream(ctx context.Context, method, path string, read func(io.Reader) error) (err error) {
 	req, err := c.request(ctx, call{method: method, path: path}, nil, "")
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Client) stream(ctx context.Context, method, path string, read func(io.R
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return err // a *url.Error: names method and URL
+		return err // a *url.Error, which names method and URL
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	if resp.StatusCode != http.StatusOK {

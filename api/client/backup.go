@@ -6,11 +6,10 @@ import (
 	"net/http"
 )
 
-// Backup sends all state of the node's namespace, payloads and the hashes of keys
-// included, to read: what it reads is a file for `corvo admin restore` and counts only
-// where it is whole, which the file itself says. With anyNode the node gives what it
-// has without asking its leader: it may be all that is left of a cluster. It takes as
-// long as ctx lasts, and is asked for once.
+// Backup passes a backup of the node's namespace to read. It contains all state, with payloads and the
+// hashes of keys. The bytes are a file for `corvo admin restore`, which detects a truncated file. With
+// anyNode the node sends its present state without asking its leader, because it may be all that is left
+// of a cluster. Only ctx limits the time, and the call is not retried.
 func (c *Client) Backup(ctx context.Context, anyNode bool, read func(io.Reader) error) error {
 	path := "/api/v1/admin/backup"
 	if anyNode {

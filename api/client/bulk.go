@@ -10,11 +10,12 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// bulkWait is how long the server waits for an operation's end.
+// bulkWait is the time that the server waits for the end of an operation.
 const bulkWait = 20 * time.Second
 
-// Bulk does one thing to many jobs. Where it goes on after the answer, because they
-// are many or that was asked for, ended is nil; else started is.
+// Bulk applies one action to many jobs. If the operation has ended with the response, ended has its
+// result. If it continues, because there are many jobs or the request says Async, started has its id. The
+// other result is nil.
 func (c *Client) Bulk(ctx context.Context, b api.BulkRequest) (ended *api.BulkResponse, started *api.BulkStarted, err error) {
 	var answer json.RawMessage
 	status, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/bulk", body: b, out: &answer, repeat: repeatKeyed, wait: bulkWait})
@@ -29,15 +30,15 @@ func (c *Client) Bulk(ctx context.Context, b api.BulkRequest) (ended *api.BulkRe
 	return ended, nil, json.Unmarshal(answer, ended)
 }
 
-// BulkOperation is a bulk operation.
+// BulkOperation returns the present state of a bulk operation.
 func (c *Client) BulkOperation(ctx context.Context, id string) (api.Bulk, error) {
 	var out api.Bulk
 	_, err := c.do(ctx, call{method: http.MethodGet, path: bulkPath(id), out: &out, repeat: repeatAlways})
 	return out, err
 }
 
-// CancelBulk ends a bulk operation early: it is "cancelled" then, or "cancelling" where
-// some shards have yet to hear of it.
+// CancelBulk cancels a bulk operation. The status is "cancelled", or "cancelling" if some shards have not
+// confirmed it yet.
 func (c *Client) CancelBulk(ctx context.Context, id string) (status string, err error) {
 	var out api.Status
 	_, err = c.do(ctx, call{method: http.MethodDelete, path: bulkPath(id), out: &out, repeat: repeatAlways})

@@ -18,44 +18,44 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Bounds of the wait between tries where the server names none.
+// The limits of the wait between tries, unless the server asks for a longer one.
 const (
 	firstWait = 100 * time.Millisecond
 	mostWait  = 5 * time.Second
 )
 
-// drainBytes is how much of an unread answer is read to keep its connection.
+// drainBytes is the size up to which an unread response is read, so that its connection can be reused.
 const drainBytes = 256 << 10
 
-// bodyAhead is how much memory an answer gets because it says that it is so long; a
-// longer one gets it as it comes.
+// bodyAhead is the largest buffer that a Content-Length may reserve. For a longer response memory grows
+// with the received bytes.
 const bodyAhead = 4 << 20
 
 // repeat says when a call may be sent again.
 type repeat int
 
 const (
-	// repeatRefused repeats only what the server says it has refused.
+	// repeatRefused retries only calls that the server has refused.
 	repeatRefused repeat = iota
-	// repeatAlways repeats also when the outcome is not known: the call changes
-	// nothing, or the same effect twice is the same as once.
+	// repeatAlways also retries if the outcome is unknown, because the call changes nothing or a second
+	// time has no further effect.
 	repeatAlways
-	// repeatKeyed is repeatAlways with an Idempotency-Key, else repeatRefused.
+	// repeatKeyed is repeatAlways for a call with an Idempotency-Key, and otherwise repeatRefused.
 	repeatKeyed
 )
 
-// call is one request with everything its tries share.
+// call is one request: everything that its tries share.
 type call struct {
 	method string
-	path   string // with its query
-	body   any    // nil: none
-	out    any    // nil: the answer's body is not wanted
+	path   string // including the query
+	body   any    // nil = none
+	out    any    // where to decode the response; nil = ignore its body
 	repeat repeat
-	wait   time.Duration // what the server may take on purpose
+	wait   time.Duration // time that the server may take deliberately, added to the timeout
 
-	ifMatch int64  // resource version the call insists on; 0: none
-	ifNone  bool   // the call insists on it that there is none
-	version *int64 // where the version goes that the answer's ETag says; nil: it is not wanted
+	ifMatch int64  // required version of the resource; 0 = any
+	ifNone  bool   // require that the resource does not exist
+	version *int64 // where to store the version in the ETag; nil = nowhere
 }
 
 type sleeper func(ctx context.Context, d time.Duration) error
@@ -73,15 +73,14 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 type idempotencyKey struct{}
 
-// WithIdempotencyKey makes the writes called with the context carry the key, so
-// that the caller may repeat them itself: a repeat answers as the first did.
-// One key is for one write.
+// WithIdempotencyKey returns a context whose writes carry the Idempotency-Key, so that the caller may
+// repeat a write: the server answers the repeat as it answered the first one. Use one key for one write
+// only.
 func WithIdempotencyKey(ctx context.Context, key string) context.Context {
 	return context.WithValue(ctx, idempotencyKey{}, key)
 }
 
-// do sends the call, again where that is allowed and may help, and returns the
-// status of the answer.
+// do sends the call, retries it if that is allowed and may help, and returns the status of the response.
 func (c *Client) do(ctx context.Context, k call) (status int, err error) {
 	var body []byte
 	if k.body != nil {
@@ -107,19 +106,19 @@ func (c *Client) do(ctx context.Context, k call) (status int, err error) {
 	}
 }
 
-// again says whether a failed try may be repeated.
+// again reports whether a failed try may be repeated.
 func again(err error, safe bool) bool {
 	var e *api.Error
 	if !errors.As(err, &e) {
-		return safe // the network failed: the outcome is not known
+		return safe // the network failed, so the outcome is unknown
 	}
-	// 429 is a refusal: nothing was done. After other errors that is not certain.
+	// 429 means that nothing was done. After another error that is not certain.
 	return e.Code.Retryable() && (safe || e.Code.Status() == http.StatusTooManyRequests)
 }
 
-// backoff doubles from firstWait to mostWait, with half of it at random so that
-// clients refused together do not come back together, and is never less than
-// the server asked for.
+// backoff returns the wait before the next try. It doubles from firstWait to mostWait. Half of it is
+// random, so that clients that were refused together do not return together. It is never shorter than the
+// RetryAfter of err.
 func backoff(try int, err error) time.Duration {
 	d := min(firstWait<<min(try, 16), mostWait)
 	d = d/2 + mrand.N(d/2+1)
@@ -136,7 +135,7 @@ func newKey() string {
 	return hex.EncodeToString(b[:])
 }
 
-// request is the call with what all of the client's requests carry.
+// request builds the HTTP request of a call.
 func (c *Client) request(ctx context.Context, k call, body []byte, key string) (*http.Request, error) {
 	if err := checkNames(k.path); err != nil {
 		return nil, err
@@ -167,8 +166,8 @@ func (c *Client) request(ctx context.Context, k call, body []byte, key string) (
 	return req, nil
 }
 
-// checkNames refuses a path that holds what no path can: clients and servers take "." and
-// ".." out of it, so that the answer would be about something else.
+// checkNames refuses a path with "." or ".." as a segment: clients and servers resolve these, so that the
+// call would reach another route.
 func checkNames(path string) error {
 	path, _, _ = strings.Cut(path, "?")
 	for part := range strings.SplitSeq(path, "/") {
@@ -179,12 +178,12 @@ func checkNames(path string) error {
 	return nil
 }
 
-// selfRead is an answer that reads its own text, which json.Unmarshal would go over once
-// more for a json.Unmarshaler, to find its end.
-type selfRead interface{ read(text []byte) error }
+// selfReader is a result that decodes the response itself. It is not a json.Unmarshaler, because
+// json.Unmarshal scans the whole text first to find the end of the value.
+type selfReader interface{ read(text []byte) error }
 
 func readAnswer(text []byte, out any) error {
-	if own, ok := out.(selfRead); ok {
+	if own, ok := out.(selfReader); ok {
 		return own.read(text)
 	}
 	return json.Unmarshal(text, out)
@@ -203,7 +202,7 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return 0, err // a *url.Error: names method and URL
+		return 0, err // a *url.Error, which names method and URL
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
@@ -213,7 +212,7 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 		*k.version = versionOf(resp.Header.Get("ETag"))
 	}
 	if k.out == nil || resp.StatusCode == http.StatusNoContent {
-		// Best effort: an answer that is not read to its end costs its connection.
+		// Best effort: a response that is not read to its end costs its connection.
 		io.CopyN(io.Discard, resp.Body, drainBytes)
 		return resp.StatusCode, nil
 	}
@@ -227,7 +226,7 @@ func (c *Client) try(ctx context.Context, k call, body []byte, key string) (int,
 	return resp.StatusCode, nil
 }
 
-// readBody reads an answer to its end, at once where it says how long it is.
+// readBody reads a response to its end, into one buffer if its length is known.
 func readBody(resp *http.Response) ([]byte, error) {
 	if n := resp.ContentLength; n > 0 && n <= bodyAhead {
 		text := make([]byte, n)
@@ -237,7 +236,7 @@ func readBody(resp *http.Response) ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
-// problem is the body of every answer other than success.
+// problem is the body of every response other than success.
 type problem struct {
 	Error   string         `json:"error"`
 	Code    api.Code       `json:"code"`
@@ -245,12 +244,11 @@ type problem struct {
 }
 
 const (
-	problemBytes    = 1 << 20             // of an error's body
-	maxRetryAfterMs = 365 * 24 * 3600_000 // a year; more is a mistake
+	problemBytes    = 1 << 20             // largest body of an error that is read
+	maxRetryAfterMs = 365 * 24 * 3600_000 // a year; a larger value is a mistake
 )
 
-// readError makes the *api.Error of an answer, also when something between the
-// server and us made it.
+// readError returns the *api.Error of a response, even if a proxy made the response.
 func readError(resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, problemBytes))
 	var p problem
@@ -258,7 +256,7 @@ func readError(resp *http.Response) error {
 		p = problem{Code: codeOfStatus(resp.StatusCode), Error: fmt.Sprintf("the server answered %s without saying why", resp.Status)}
 	}
 	e := &api.Error{Code: p.Code, Message: p.Error, Details: p.Details}
-	// The body is exact, the header in whole seconds.
+	// The body is exact; the header has whole seconds.
 	if ms, ok := p.Details["retry_after_ms"].(float64); ok && ms > 0 && ms < maxRetryAfterMs {
 		e.RetryAfter = time.Duration(ms) * time.Millisecond
 	} else if s, err := strconv.ParseInt(resp.Header.Get("Retry-After"), 10, 32); err == nil && s > 0 {
@@ -267,7 +265,7 @@ func readError(resp *http.Response) error {
 	return e
 }
 
-// codeOfStatus is the code of an answer that carries none, such as a proxy's.
+// codeOfStatus returns the code for a response without one, such as a proxy's.
 func codeOfStatus(status int) api.Code {
 	switch status {
 	case http.StatusUnauthorized:

@@ -24,7 +24,7 @@ func (e echo) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, ContentLength: int64(len(e)), Body: io.NopCloser(strings.NewReader(string(e)))}, nil
 }
 
-// BenchmarkCall is what a call costs beside net/http.
+// BenchmarkCall measures the cost of a call in addition to that of net/http.
 func BenchmarkCall(b *testing.B) {
 	payload := json.RawMessage(`{"to":"` + strings.Repeat("x", 190) + `"}`)
 	batch := make([]api.EnqueueRequest, 64)
@@ -72,7 +72,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-// What no path can hold is told as what it is, and nobody is asked for it.
+// A name that no path can contain is refused without a request.
 func TestNamesThatPathsCannotHold(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

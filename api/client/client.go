@@ -1,7 +1,10 @@
-// Package client is the Go SDK of a Corvo node and of the cloud's gateway: one
-// method per route, errors as *api.Error, retries where a repeat cannot do
-// harm. It keeps no state besides its connections and imports only api
-// and, for the form of keys, tenancy/keyring.
+// Package client is the Go SDK of a Corvo node, of the gateway of the cloud, and of the control plane.
+// Client has a method for each route, Cloud one for each route of the cloud API, Stream sends work over
+// one connection, and Worker runs handlers. Errors of the server are *api.Error. Calls are retried if a
+// repeat can do no harm.
+//
+// The package keeps no state besides its connections. It imports only api, billing and, for the form of
+// keys, tenancy/keyring.
 package client
 
 import (
@@ -14,21 +17,20 @@ import (
 
 // The defaults of New.
 const (
-	// DefaultRetries is how often a call is repeated after its first try.
+	// DefaultRetries is the number of retries after the first try of a call.
 	DefaultRetries = 3
-	// DefaultTimeout bounds one try of a call; a fetch adds the time it waits.
+	// DefaultTimeout limits one try of a call. A fetch adds the time that it waits for a job.
 	DefaultTimeout = 30 * time.Second
-	// DefaultConnections is how many idle connections are kept, so that as many
-	// goroutines share one Client without opening connections again and again.
+	// DefaultConnections is the number of idle connections that are kept, so that many goroutines can
+	// share a Client without opening connections again and again.
 	DefaultConnections = 256
 )
 
-// Client talks to one endpoint. It is safe for any number of goroutines, which
-// should share one.
+// Client calls one endpoint. It is safe for concurrent use, and goroutines should share one.
 type Client struct {
 	base    string // endpoint without a slash at its end
 	key     string
-	bearer  string // the key as a header says it
+	bearer  string // the value of the Authorization header
 	http    *http.Client
 	retries int
 	timeout time.Duration
@@ -38,40 +40,37 @@ type Client struct {
 	namespace   string
 }
 
-// Option changes what New makes.
+// Option configures a Client in New.
 type Option func(*Client)
 
-// WithHTTPClient replaces the HTTP client, for proxies, TLS or tracing. Its
-// Timeout should be 0: a fetch waits long, and each try has a limit of its own.
+// WithHTTPClient replaces the HTTP client, for proxies, TLS or tracing. Its Timeout should be 0, because
+// a fetch waits long and each try has a limit of its own.
 func WithHTTPClient(h *http.Client) Option { return func(c *Client) { c.http = h } }
 
-// WithRetries sets how often a call is repeated after its first try; 0 never
-// repeats. What the server says it has refused is always worth a repeat. Where
-// the outcome is not known, only calls are repeated that do nothing twice: reads,
-// acks, and writes that carry an Idempotency-Key.
+// WithRetries sets the number of retries after the first try; default DefaultRetries, 0 = none. A call
+// that the server has refused with a retryable code is always retried. If the outcome is unknown, only
+// reads, acks and writes with an Idempotency-Key are retried, because a repeat of them has no second
+// effect.
 func WithRetries(n int) Option { return func(c *Client) { c.retries = max(n, 0) } }
 
-// WithKeyedWrites gives every write that a repeat would do twice an
-// Idempotency-Key of its own, so that it is repeated also when its outcome is not
-// known. It is not the default because a server remembers each key for a day, and
-// only so many: a busy producer should key the writes that matter, with
-// WithIdempotencyKey.
+// WithKeyedWrites sends every write that a repeat would do twice with an Idempotency-Key of its own, so
+// that it is also retried if its outcome is unknown. It is off by default, because a server remembers
+// each key for a day and only a limited number of them: a busy producer should give keys only to
+// important writes, with WithIdempotencyKey.
 func WithKeyedWrites() Option { return func(c *Client) { c.keyedWrites = true } }
 
-// WithNamespace lets a cloud token speak to the data plane of one of its
-// organisation's namespaces, by id or name.
+// WithNamespace sets the namespace, by id or name, for calls of the data plane with a cloud token.
 func WithNamespace(ns string) Option { return func(c *Client) { c.namespace = ns } }
 
-// NamedNamespace returns what WithNamespace was given; "" = nothing.
+// NamedNamespace returns the argument of WithNamespace, or "".
 func (c *Client) NamedNamespace() string { return c.namespace }
 
-// WithTimeout sets the limit of one try; 0 or less means none but the
-// context's.
+// WithTimeout sets the limit of one try; default DefaultTimeout. With 0 or less only the context limits a
+// try.
 func WithTimeout(d time.Duration) Option { return func(c *Client) { c.timeout = d } }
 
-// New makes a client of an endpoint such as "http://127.0.0.1:8080". The key
-// may be empty for a server that is open. Only a malformed endpoint is an error;
-// nothing is sent.
+// New returns a client of an endpoint such as "http://127.0.0.1:8080". apiKey may be empty for a server
+// started with --dev. New sends nothing; its only error is a malformed endpoint.
 func New(endpoint, apiKey string, opts ...Option) (*Client, error) {
 	u, err := url.Parse(endpoint)
 	if err != nil {
@@ -103,8 +102,8 @@ func New(endpoint, apiKey string, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// newTransport keeps connections for many goroutines. Answers are not
-// compressed: on the networks queues live in that costs more than it saves.
+// newTransport returns a transport that keeps connections for many goroutines. It does not compress
+// responses, because on fast networks that costs more than it saves.
 func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns = 0
@@ -113,5 +112,5 @@ func newTransport() *http.Transport {
 	return t
 }
 
-// Close closes idle connections. Calls under way go on.
+// Close closes idle connections. Running calls continue.
 func (c *Client) Close() { c.http.CloseIdleConnections() }

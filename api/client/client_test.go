@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// scripted is a server that gives the answers of a list, the last one for ever.
+// scripted is a server that sends the responses of a list, and then the last one for ever.
 type scripted struct {
 	mu      sync.Mutex
 	answers []func(http.ResponseWriter)
@@ -37,7 +37,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer(w)
 }
 
-// requests are what came so far, with their bodies.
+// requests returns the requests so far, with their bodies.
 func (s *scripted) requests() ([]*http.Request, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,10 +54,10 @@ func says(status int, body string, header ...string) func(http.ResponseWriter) {
 	}
 }
 
-// hangsUp cuts the connection.
+// hangsUp closes the connection.
 func hangsUp(http.ResponseWriter) { panic(http.ErrAbortHandler) }
 
-// against is a client of a scripted server, and the waits it would have made.
+// against returns a client of a scripted server, which records its waits instead of sleeping.
 func against(t *testing.T, answers ...func(http.ResponseWriter)) (*Client, *scripted, *[]time.Duration) {
 	t.Helper()
 	s := &scripted{answers: answers}
@@ -143,7 +143,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// The server's wish is the least wait; without one, waits grow.
+// The wait is at least the server's Retry-After. Without one, waits grow.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	c, _, waits := against(t, says(429, overloaded), says(429, `{"error":"x","code":"RATE_LIMITED"}`, "Retry-After", "7"), says(429, `{"error":"x","code":"QUEUE_FULL"}`), says(201, enqueued))
@@ -175,7 +175,7 @@ func TestNoRetries(t *testing.T) {
 	}
 }
 
-// The caller's own key goes with each write, and a call ends with its context.
+// The key of the caller is sent with each write, and a call ends with its context.
 func TestContext(t *testing.T) {
 	t.Parallel()
 	c, server, _ := against(t, says(503, noLeader))
@@ -195,7 +195,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// What no Corvo server says still has a code.
+// A response that did not come from Corvo still gets a code.
 func TestForeignAnswers(t *testing.T) {
 	t.Parallel()
 	for status, code := range map[int]api.Code{
@@ -229,7 +229,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// Ids and names are escaped, reads carry what they ask for.
+// Ids and names are escaped, and reads carry their parameters.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	c, server, _ := against(t, says(200, `{}`))
@@ -244,8 +244,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Many goroutines share connections: no more are opened than callers there are,
-// also when answers are errors.
+// Many goroutines share connections: there are never more connections than callers, even if responses are
+// errors.
 func TestConnectionsAreReused(t *testing.T) {
 	t.Parallel()
 	const callers, calls = 128, 20
@@ -281,7 +281,7 @@ func TestConnectionsAreReused(t *testing.T) {
 	if n := served.Load(); n != callers*calls {
 		t.Errorf("%d calls were served", n)
 	}
-	// net/http dials ahead when all connections are busy: a few may go unused.
+	// net/http opens connections ahead when all are busy, so a few may stay unused.
 	if n := opened.Load(); n > 2*callers {
 		t.Errorf("%d connections for %d callers", n, callers)
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Cloud talks to a control plane. Like Client it is safe for any number of
-// goroutines and keeps no state besides its connections.
+// Cloud calls the cloud API of a control plane. It is safe for concurrent use and keeps no state besides
+// its connections.
 type Cloud struct{ *Client }
 
-// NewCloud makes a client of a control plane, with a cloud token or an operator's
-// key. Its writes are keyed, see WithKeyedWrites: they are few, and each matters.
+// NewCloud returns a client of a control plane, with a cloud token or an operator's key. It retries
+// writes as WithKeyedWrites does, because they are few and important.
 func NewCloud(endpoint, token string, opts ...Option) (*Cloud, error) {
 	c, err := New(endpoint, token, append([]Option{WithKeyedWrites()}, opts...)...)
 	if err != nil {
@@ -34,7 +34,7 @@ func cloudPath(parts ...string) string {
 	return path
 }
 
-// send makes a call whose answer is an R.
+// send sends a call whose response is an R.
 func send[R any](ctx context.Context, c *Client, k call) (R, error) {
 	var out R
 	k.out = &out
@@ -46,10 +46,10 @@ func get[R any](ctx context.Context, c *Client, path string) (R, error) {
 	return send[R](ctx, c, call{method: http.MethodGet, path: path, repeat: repeatAlways})
 }
 
-// pageItems is how many items of a list are asked for at once: the most.
+// pageItems is the page size of lists, the largest that the control plane allows.
 const pageItems = 1000
 
-// all follows a list to its end. query is the list's own; nil = none.
+// all reads all pages of a list. query has the parameters of the list; nil = none.
 func all[T any](ctx context.Context, c *Client, path string, query url.Values) ([]T, error) {
 	items := []T{}
 	if query == nil {
@@ -69,10 +69,10 @@ func all[T any](ctx context.Context, c *Client, path string, query url.Values) (
 	}
 }
 
-// operationWait is how long one question for an operation waits at the server.
+// operationWait is the time that the control plane waits in one request for an operation.
 const operationWait = 20 * time.Second
 
-// WaitOperation waits until an operation has ended. One that failed is an error.
+// WaitOperation waits until an operation has ended. If it failed, the error is that of the operation.
 func (c *Cloud) WaitOperation(ctx context.Context, id string) (api.Operation, error) {
 	path := cloudPath("operations", id) + "?wait=" + operationWait.String()
 	for {
@@ -88,33 +88,32 @@ func (c *Cloud) WaitOperation(ctx context.Context, id string) (api.Operation, er
 	}
 }
 
-// Operation is an operation as it stands.
+// Operation returns the present state of an operation.
 func (c *Cloud) Operation(ctx context.Context, id string) (api.Operation, error) {
 	return get[api.Operation](ctx, c.Client, cloudPath("operations", id))
 }
 
-// Operations lists an organisation's operations, newest first; "" = the token's
-// own.
+// Operations lists an organisation's operations, the newest first; "" = the organisation of the token.
 func (c *Cloud) Operations(ctx context.Context, org string) ([]api.Operation, error) {
 	return all[api.Operation](ctx, c.Client, cloudPath("operations"), url.Values{"org": {org}})
 }
 
-// Orgs lists the organisations the token may see.
+// Orgs lists the organisations that the token may see.
 func (c *Cloud) Orgs(ctx context.Context) ([]api.Org, error) {
 	return all[api.Org](ctx, c.Client, cloudPath("orgs"), nil)
 }
 
-// Org is an organisation, by id or name.
+// Org returns an organisation, by id or name.
 func (c *Cloud) Org(ctx context.Context, org string) (api.Org, error) {
 	return get[api.Org](ctx, c.Client, cloudPath("orgs", org))
 }
 
-// CreateOrg makes an organisation; it needs an operator's key.
+// CreateOrg creates an organisation. It needs an operator's key.
 func (c *Cloud) CreateOrg(ctx context.Context, req api.CreateOrgRequest) (api.Org, error) {
 	return send[api.Org](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs"), body: req, repeat: repeatKeyed})
 }
 
-// CreateNamespace begins to make a namespace: wait for the operation.
+// CreateNamespace starts the creation of a namespace. Wait for the operation before using it.
 func (c *Cloud) CreateNamespace(ctx context.Context, org string, req api.CreateNamespaceRequest) (api.Operation, error) {
 	return send[api.Operation](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "namespaces"), body: req, repeat: repeatKeyed})
 }
@@ -124,29 +123,29 @@ func (c *Cloud) Namespaces(ctx context.Context, org string) ([]api.Namespace, er
 	return all[api.Namespace](ctx, c.Client, cloudPath("orgs", org, "namespaces"), nil)
 }
 
-// Namespace is a namespace, by id or by its name in the token's organisation.
+// Namespace returns a namespace, by id or by its name in the token's organisation.
 func (c *Cloud) Namespace(ctx context.Context, ns string) (api.Namespace, error) {
 	return get[api.Namespace](ctx, c.Client, cloudPath("namespaces", ns))
 }
 
-// Endpoint is where a namespace's data plane answers.
+// Endpoint returns the base URL of the data plane of a namespace.
 func (c *Cloud) Endpoint(ctx context.Context, ns string) (api.Endpoint, error) {
 	return get[api.Endpoint](ctx, c.Client, cloudPath("namespaces", ns, "endpoint"))
 }
 
-// UpdateNamespace changes a namespace. With a version other than 0 only if it is
-// still at that.
+// UpdateNamespace changes a namespace. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Cloud) UpdateNamespace(ctx context.Context, ns string, req api.UpdateNamespaceRequest, version int64) (api.Namespace, error) {
 	return send[api.Namespace](ctx, c.Client, call{method: http.MethodPatch, path: cloudPath("namespaces", ns), body: req, ifMatch: version, repeat: repeatKeyed})
 }
 
-// DeleteNamespace begins to delete a namespace with all its data: wait for the
-// operation. With a version other than 0 only if it is still at that.
+// DeleteNamespace starts the deletion of a namespace with all its data. WaitOperation waits for its end. A
+// version other than 0 must be the current one.
 func (c *Cloud) DeleteNamespace(ctx context.Context, ns string, version int64) (api.Operation, error) {
 	return send[api.Operation](ctx, c.Client, call{method: http.MethodDelete, path: cloudPath("namespaces", ns), ifMatch: version, repeat: repeatDeletion(version)})
 }
 
-// CreateNamespaceKey makes an API key of a namespace.
+// CreateNamespaceKey creates an API key of a namespace.
 func (c *Cloud) CreateNamespaceKey(ctx context.Context, ns string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys"), body: req, repeat: repeatKeyed})
 }
@@ -156,18 +155,17 @@ func (c *Cloud) NamespaceKeys(ctx context.Context, ns string) ([]api.Key, error)
 	return all[api.Key](ctx, c.Client, cloudPath("namespaces", ns, "keys"), nil)
 }
 
-// NamespaceKey is one API key of a namespace.
+// NamespaceKey returns one API key of a namespace.
 func (c *Cloud) NamespaceKey(ctx context.Context, ns, id string) (api.Key, error) {
 	return c.keyOf(ctx, call{method: http.MethodGet, path: cloudPath("namespaces", ns, "keys", id), repeat: repeatAlways})
 }
 
-// RotateNamespaceKey replaces an API key by a new one; the old one works on for a
-// while.
+// RotateNamespaceKey replaces an API key by a new one. The old one stays valid for Overlap.
 func (c *Cloud) RotateNamespaceKey(ctx context.Context, ns, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
 
-// keyOf makes a call whose answer is a key with its version.
+// keyOf sends a call whose response is a key, and stores its version.
 func (c *Cloud) keyOf(ctx context.Context, k call) (out api.Key, err error) {
 	k.out, k.version = &out, &out.Version
 	_, err = c.do(ctx, k)
@@ -178,27 +176,26 @@ func (c *Cloud) setKey(ctx context.Context, path string, req api.SetKeyRequest, 
 	return c.keyOf(ctx, call{method: http.MethodPut, path: path, body: req, ifMatch: version, repeat: repeatKeyed})
 }
 
-// SetNamespaceKey replaces what is said about an API key, but for its secret: with a
-// version other than 0 only if it is still at that.
+// SetNamespaceKey replaces everything of an API key except its secret. If version is not 0 and the
+// present version differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) SetNamespaceKey(ctx context.Context, ns, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
 	return c.setKey(ctx, cloudPath("namespaces", ns, "keys", id), req, version)
 }
 
-// SetToken replaces what is said about a cloud token, but for its secret: with a version
-// other than 0 only if it is still at that.
+// SetToken replaces everything of a cloud token except its secret. If version is not 0 and the present
+// version differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) SetToken(ctx context.Context, org, id string, req api.SetKeyRequest, version int64) (api.Key, error) {
 	return c.setKey(ctx, cloudPath("orgs", org, "keys", id), req, version)
 }
 
-// RevokeNamespaceKey ends an API key, with a version other than 0 only if it is still at
-// that.
+// RevokeNamespaceKey deletes an API key. A version other than 0 must be the current one.
 func (c *Cloud) RevokeNamespaceKey(ctx context.Context, ns, id string, version int64) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("namespaces", ns, "keys", id), ifMatch: version, repeat: repeatDeletion(version)})
 	return err
 }
 
-// repeatDeletion says when a deletion may be sent again. A repeat of a conditional one needs
-// a key, because a precondition that held at the first try may fail at the second.
+// repeatDeletion returns when a deletion may be sent again. The repeat of a conditional deletion needs an
+// idempotency key, because a precondition that held at the first try may fail at the second.
 func repeatDeletion(version int64) repeat {
 	if version == 0 {
 		return repeatAlways
@@ -206,7 +203,7 @@ func repeatDeletion(version int64) repeat {
 	return repeatKeyed
 }
 
-// CreateToken makes a cloud token of an organisation.
+// CreateToken creates a cloud token of an organisation.
 func (c *Cloud) CreateToken(ctx context.Context, org string, req api.CreateCloudKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys"), body: req, repeat: repeatKeyed})
 }
@@ -216,25 +213,23 @@ func (c *Cloud) Tokens(ctx context.Context, org string) ([]api.Key, error) {
 	return all[api.Key](ctx, c.Client, cloudPath("orgs", org, "keys"), nil)
 }
 
-// Token is one cloud token of an organisation.
+// Token returns one cloud token of an organisation.
 func (c *Cloud) Token(ctx context.Context, org, id string) (api.Key, error) {
 	return c.keyOf(ctx, call{method: http.MethodGet, path: cloudPath("orgs", org, "keys", id), repeat: repeatAlways})
 }
 
-// RotateToken replaces a cloud token by a new one; the old one works on for a
-// while.
+// RotateToken replaces a cloud token by a new one. The old one stays valid for Overlap.
 func (c *Cloud) RotateToken(ctx context.Context, org, id string, req api.RotateKeyRequest) (api.CloudKey, error) {
 	return send[api.CloudKey](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("orgs", org, "keys", id, "rotate"), body: req, repeat: repeatKeyed})
 }
 
-// RevokeToken ends a cloud token, with a version other than 0 only if it is still at that.
+// RevokeToken deletes a cloud token. A version other than 0 must be the current one.
 func (c *Cloud) RevokeToken(ctx context.Context, org, id string, version int64) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("orgs", org, "keys", id), ifMatch: version, repeat: repeatDeletion(version)})
 	return err
 }
 
-// UsageQuery says which usage is wanted; zero times are the server's defaults: the
-// last 30 days until now.
+// UsageQuery selects usage. With zero times the control plane returns the last 30 days.
 type UsageQuery struct {
 	From, To time.Time
 	GroupBy  string // "", namespace, queue, model, provider or day
@@ -257,32 +252,32 @@ func (q UsageQuery) encode() string {
 	return "?" + v.Encode()
 }
 
-// Usage is what an organisation has used.
+// Usage returns the usage of an organisation.
 func (c *Cloud) Usage(ctx context.Context, org string, q UsageQuery) (api.UsageReport, error) {
 	return get[api.UsageReport](ctx, c.Client, cloudPath("orgs", org, "usage")+q.encode())
 }
 
-// NamespaceUsage is what a namespace has used.
+// NamespaceUsage returns the usage of a namespace.
 func (c *Cloud) NamespaceUsage(ctx context.Context, ns string, q UsageQuery) (api.UsageReport, error) {
 	return get[api.UsageReport](ctx, c.Client, cloudPath("namespaces", ns, "usage")+q.encode())
 }
 
-// AsideUsage lists usage that was refused and set aside, oldest first and without the
-// frames; it needs an operator's key.
+// AsideUsage lists usage that was refused and set aside, the oldest first and without the frames. It
+// needs an operator's key.
 func (c *Cloud) AsideUsage(ctx context.Context) ([]api.AsideUsage, error) {
 	return all[api.AsideUsage](ctx, c.Client, cloudPath("usage", "aside"), nil)
 }
 
-// AsideUsageFrame reads usage that was set aside, with its frame; it needs an operator's key.
+// AsideUsageFrame returns usage that was set aside, with its frame. It needs an operator's key.
 func (c *Cloud) AsideUsageFrame(ctx context.Context, seq int64) (api.AsideUsage, error) {
 	return get[api.AsideUsage](ctx, c.Client, cloudPath("usage", "aside", strconv.FormatInt(seq, 10)))
 }
 
-// NoOrg names the rows of no organisation to OperatorAudit.
+// NoOrg selects the rows of no organisation in OperatorAudit.
 const NoOrg = "-"
 
-// OperatorAudit lists the rows of the audit log, oldest first: those of one organisation, of
-// none with NoOrg, and all with "". It needs an operator's key.
+// OperatorAudit lists the rows of the audit log, the oldest first: the rows of one organisation, the rows of
+// none with NoOrg, and all rows with "". It needs an operator's token.
 func (c *Cloud) OperatorAudit(ctx context.Context, org string) ([]api.AuditRow, error) {
 	v := url.Values{}
 	if org != "" {
@@ -291,16 +286,16 @@ func (c *Cloud) OperatorAudit(ctx context.Context, org string) ([]api.AuditRow, 
 	return all[api.AuditRow](ctx, c.Client, cloudPath("audit"), v)
 }
 
-// Audit lists an organisation's changes and refused requests, oldest first.
+// Audit lists an organisation's changes and refused requests, the oldest first.
 func (c *Cloud) Audit(ctx context.Context, org string) ([]api.AuditRow, error) {
 	return all[api.AuditRow](ctx, c.Client, cloudPath("orgs", org, "audit"), nil)
 }
 
-// maxAuditCheck is how many rows of the audit log the control plane checks at once.
+// maxAuditCheck is the number of rows of the audit log that the control plane checks in one request.
 const maxAuditCheck = "1000"
 
-// VerifyAudit has the control plane recompute its whole audit log, and returns where it
-// ends. An error names the first row that does not fit. It needs an operator's key.
+// VerifyAudit makes the control plane verify its whole audit log and returns the end of the log. An error
+// names the first invalid row. It needs an operator's key.
 func (c *Cloud) VerifyAudit(ctx context.Context) (api.AuditCheck, error) {
 	v := url.Values{"limit": {maxAuditCheck}}
 	for {
@@ -317,24 +312,24 @@ func (c *Cloud) VerifyAudit(ctx context.Context) (api.AuditCheck, error) {
 	}
 }
 
-// CreateHost registers a host or gateway; it needs an operator's key.
+// CreateHost registers a host or gateway. It needs an operator's key.
 func (c *Cloud) CreateHost(ctx context.Context, req api.CreateHostRequest) (api.CreatedHost, error) {
 	return send[api.CreatedHost](ctx, c.Client, call{method: http.MethodPost, path: cloudPath("hosts"), body: req, repeat: repeatKeyed})
 }
 
-// Host is a host or gateway, by id or name; it needs an operator's key.
+// Host returns a host or gateway, by id or name. It needs an operator's key.
 func (c *Cloud) Host(ctx context.Context, host string) (api.Host, error) {
 	return get[api.Host](ctx, c.Client, cloudPath("hosts", host))
 }
 
-// Hosts lists hosts and gateways; it needs an operator's key.
+// Hosts lists hosts and gateways. It needs an operator's key.
 func (c *Cloud) Hosts(ctx context.Context) ([]api.Host, error) {
 	return all[api.Host](ctx, c.Client, cloudPath("hosts"), nil)
 }
 
 func etag(version int64) string { return strconv.Quote(strconv.FormatInt(version, 10)) }
 
-// versionOf is what etag wrote, 0 for any other tag: one that a proxy made weak
+// versionOf returns the version in a tag of etag, and 0 for any other tag, because a weak tag of a proxy
 // would match no write.
 func versionOf(tag string) int64 {
 	text, err := strconv.Unquote(tag)

@@ -19,7 +19,7 @@ import (
 	"github.com/corvo/corvo/dataplane"
 )
 
-// startNode opens a node of its own for an example.
+// startNode starts a node for an example.
 func startNode() (c *client.Client, stop func()) {
 	c, _, stop = openNode()
 	return c, stop
@@ -52,7 +52,7 @@ func openNode() (c *client.Client, url string, stop func()) {
 	}
 }
 
-// A producer enqueues a job, a worker does it.
+// A producer enqueues a job, and a worker runs it.
 func Example() {
 	c, stopNode := startNode()
 	defer stopNode()
@@ -80,8 +80,7 @@ func Example() {
 	// Output: to ada@example.com
 }
 
-// A job that is long says now and then how far it is, so that another attempt goes on
-// from there.
+// A long job saves its progress from time to time, so that the next attempt continues there.
 func ExampleJob_SetCheckpoint() {
 	c, stopNode := startNode()
 	defer stopNode()
@@ -116,8 +115,8 @@ func ExampleJob_SetCheckpoint() {
 	// attempt 2 row 3
 }
 
-// An agent's job goes on until its handler says that it is done. The server keeps what
-// each iteration used and did, and stops one that goes too far.
+// An agent's job continues until its handler says that it is done. The server records the usage and
+// outcome of each iteration, and holds a job that reaches a limit.
 func ExampleJob_Continue() {
 	c, stopNode := startNode()
 	defer stopNode()
@@ -147,7 +146,7 @@ func ExampleJob_Continue() {
 	// Output: iteration 2: it is "sunny"
 }
 
-// A stream does enqueues, acks and fetches in one message each.
+// A stream sends enqueues, acks and fetches in one message each.
 func ExampleStream() {
 	c, stopNode := startNode()
 	defer stopNode()
@@ -172,8 +171,8 @@ func ExampleStream() {
 	// Output: 2 enqueued, 2 fetched, 2 acked
 }
 
-// The main function of a worker: what it needs comes from the environment, and SIGTERM
-// has it drain.
+// The main function of a worker: its configuration comes from the environment, and SIGTERM makes it
+// drain.
 func ExampleWorkerFromEnv() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -1,9 +1,8 @@
 package client
 
-// Frames is how many frames the running worker's stream has sent; the server is asked
-// that often beside its requests.
+// Frames returns the number of frames that the stream of the running worker has sent.
 func (w *Worker) Frames() uint64 {
-	s, ok := w.active.Load().line.(*streamed)
+	s, ok := w.active.Load().transport.(*streamTransport)
 	if !ok {
 		return 0
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// What is asked about jobs and batches goes where the routes are.
+// The calls for jobs and batches use the right routes.
 func TestJobRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -52,8 +52,8 @@ func TestJobRequests(t *testing.T) {
 	}
 }
 
-// A job that was retried by a request whose answer was lost may have settled again:
-// it is not retried blindly, but with a key.
+// A retry of a job is repeated only with a key: the job may have settled again since a request whose
+// response was lost.
 func TestARetryIsNotRepeatedBlindly(t *testing.T) {
 	t.Parallel()
 	client, server, _ := against(t, hangsUp, says(http.StatusOK, `{"status":"pending"}`))

@@ -7,7 +7,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// What is asked of a node goes where the routes are.
+// The calls for a node use the right routes.
 func TestNodeRequests(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -33,8 +33,8 @@ func TestNodeRequests(t *testing.T) {
 	}
 }
 
-// Leadership may have moved where the answer to a transfer was lost: moving it
-// again would move it away.
+// A transfer of leadership is not repeated, because leadership may have moved although the response was
+// lost, and a repeat would move it again.
 func TestATransferIsNotRepeatedBlindly(t *testing.T) {
 	t.Parallel()
 	client, server, _ := against(t, hangsUp, says(http.StatusOK, `{}`))

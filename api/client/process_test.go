@@ -17,7 +17,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// workerProcess is set where the test binary is to be a worker of its own.
+// workerProcess is set if the test binary must run as a worker process.
 const workerProcess = "CORVO_TEST_WORKER"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// processMain is a worker that takes a job and never gets it done.
+// processMain is a worker that takes a job and never completes it.
 func processMain() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -53,8 +53,8 @@ func processMain() int {
 	return 0
 }
 
-// A worker process that is terminated gives its job back, one that is killed loses it when
-// its lease ends; another one goes on from the checkpoint.
+// A terminated worker process returns its job; a killed one loses it when its lease expires. Another
+// worker continues from the checkpoint.
 func TestWorkerProcess(t *testing.T) {
 	t.Parallel()
 	c, url, stopNode := openNode()

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/api/client"
 )
 
-// counted counts the fetches, acks and fails that are requests of their own.
+// counted counts the fetches, acks and fails that are separate requests.
 type counted struct {
 	http.RoundTripper
 	n atomic.Int64
@@ -26,8 +26,8 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// A worker asks the server twice for each job that is short: for the job, and to tell its
-// end. Over a stream it asks once for both.
+// A worker sends two requests for each short job: a fetch and an ack. Over a stream it sends one message
+// for both.
 func TestRoundTripsOfAWorker(t *testing.T) {
 	t.Parallel()
 	for _, slots := range []int{1, 10} {
@@ -39,7 +39,7 @@ func TestRoundTripsOfAWorker(t *testing.T) {
 	}
 }
 
-// roundTrips is how often a worker asks the server for each of some jobs.
+// roundTrips returns the number of requests that a worker sends for each job.
 func roundTrips(t *testing.T, slots int, stream bool) float64 {
 	t.Helper()
 	_, url, stop := openNode()

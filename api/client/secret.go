@@ -8,16 +8,16 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Secret is an API key made on this machine: Text is the key itself, ID and Hash
-// are what the control plane needs to accept it.
+// Secret is an API key generated on this machine. Text is the key. The control plane needs only ID and
+// Hash to accept it.
 type Secret struct {
 	Text string
 	ID   string
 	Hash string // hex SHA-256 of Text
 }
 
-// NewSecret makes the text of a namespace's API key. Nobody knows of it until
-// CreateNamespaceKey is told its ID and Hash.
+// NewSecret generates a namespace's API key. It becomes valid when CreateNamespaceKey has sent its ID and
+// Hash.
 func NewSecret() (Secret, error) {
 	text, _, _, err := keyring.New(rand.Reader, keyring.Namespace)
 	if err != nil {
@@ -26,7 +26,7 @@ func NewSecret() (Secret, error) {
 	return ReadSecret(text)
 }
 
-// ReadSecret checks the text of a namespace's API key and finds its ID and Hash.
+// ReadSecret checks the text of a namespace's API key and returns its ID and Hash.
 func ReadSecret(text string) (Secret, error) {
 	kind, id, ok := keyring.Parse(text)
 	if !ok || kind != keyring.Namespace {

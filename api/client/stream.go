@@ -20,67 +20,66 @@ import (
 )
 
 const (
-	// streamCredit is how many frames of a stream may wait for their answers, which is
-	// as many as a server has in hand of one.
-	streamCredit = 16
-	// streamPing is how long a stream may be silent before its connection is tried, and
-	// how long that may take.
+	// streamWindow is the number of frames of a stream that may wait for their responses. A server
+	// accepts as many from one stream.
+	streamWindow = 16
+	// streamPing is the silence after which a stream pings its connection, and the time limit of the
+	// ping.
 	streamPing = 15 * time.Second
-	// mostLeaders is how often a frame follows a server's word of who leads.
-	mostLeaders = 3
-	// giveBackWait is how long jobs may take to come that nobody waits for any longer, where
-	// the stream is closed, and to go back; giveBackLines is how many do at once.
+	// maxRedirects is the number of times that a frame follows a NOT_LEADER response.
+	maxRedirects = 3
+	// giveBackWait is the time that a closing stream waits for jobs that no caller waits for any more,
+	// and for returning them. giveBackLines is the number of jobs that are returned at once.
 	giveBackWait  = 2 * time.Second
 	giveBackLines = 8
-	// clientName is what a stream says of who it is.
+	// clientName is the value of X-Corvo-Client-Name.
 	clientName = "corvo-go"
 )
 
-// Frame is what one message of a stream asks for: acks, then enqueues, then a fetch. What
-// is left out is not asked for.
+// Frame is one message of a stream: acks, then enqueues, then a fetch. Each part is optional.
 type Frame struct {
-	Acks     []api.AckItem        // each on its own
+	Acks     []api.AckItem        // each succeeds or fails on its own
 	Enqueues []api.EnqueueRequest // all or none
-	Fetch    *api.FetchRequest    // its Timeout does not count: a frame waits a tenth of a second at most
-	Count    int                  // of jobs to fetch; 0 is 1
+	Fetch    *api.FetchRequest    // its Timeout is ignored: a frame waits at most a tenth of a second
+	Count    int                  // of jobs to fetch; 0 = 1
 }
 
-// FrameResult is the answer to a Frame.
+// FrameResult is the response to a Frame.
 type FrameResult struct {
 	Acked     int
 	AckErrors []api.ItemError
 	JobIDs    []string // of the enqueues
 	Jobs      []api.FetchedJob
-	JobErrors []api.ItemError // jobs that cannot be read here; the server is told that they failed
+	JobErrors []api.ItemError // jobs that cannot be decoded; the stream fails their attempts
 }
 
-// Stream is a connection that a worker does all of its work over. It is opened with the
-// first frame, and again with the next one when it broke. It is safe for any number of
-// goroutines: frames are answered in the order in which they were sent, and many may be
-// under way. It needs HTTP/2, also without TLS, all the way to the server.
+// Stream is a connection for all the work of a worker. It connects with the first frame, and again with
+// the next frame after a failure. It is safe for concurrent use: several frames may be under way, and the
+// server answers them in the order in which they were sent. It needs HTTP/2 all the way to the server,
+// also without TLS.
 type Stream struct {
 	client  *Client
 	http    *http.Client
-	credit  chan struct{}  // as many as frames are under way
-	running sync.WaitGroup // of what reads, writes and gives back
+	credit  chan struct{}  // one element for each frame under way
+	running sync.WaitGroup // of the goroutines that read, write and return jobs
 
-	mu     sync.Mutex // guards what follows, and keeps frames in order; nothing is waited for with it
-	at     string     // base URL: the client's, or that of a leader
-	conn   *streamConn
-	left   []*streamConn // whom the stream has turned from, with frames under way
-	closed bool
-	next   uint64
+	mu      sync.Mutex // guards the fields below and the order of frames; nothing blocks under it
+	at      string     // base URL: the endpoint of the client, or of a leader
+	conn    *streamConn
+	retired []*streamConn // replaced connections with frames under way
+	closed  bool
+	next    uint64
 }
 
 var errClosed = errors.New("it is closed")
 
-// Stream makes a stream; nothing is sent before its first frame.
+// Stream returns a stream. It sends nothing before its first frame.
 func (c *Client) Stream() *Stream {
-	return &Stream{client: c, http: streamHTTP(c.http), credit: make(chan struct{}, streamCredit), at: c.base}
+	return &Stream{client: c, http: streamHTTP(c.http), credit: make(chan struct{}, streamWindow), at: c.base}
 }
 
-// streamHTTP is a client's HTTP with HTTP/2 only. A transport that is not net/http's own
-// is taken as it is.
+// streamHTTP returns a copy of an HTTP client that uses only HTTP/2. A transport other than that of
+// net/http stays as it is.
 func streamHTTP(h *http.Client) *http.Client {
 	own := *h
 	own.Timeout = 0
@@ -100,12 +99,12 @@ func streamHTTP(h *http.Client) *http.Client {
 	return &own
 }
 
-// Do sends a frame and waits for its answer. An error of the server comes with what was
-// done all the same; after any other nobody knows. A frame of acks alone may be sent again,
-// as each is fenced by its lease token; enqueues should have unique keys.
+// Do sends a frame and waits for its response. With an *api.Error the result still has everything that
+// the frame did. After any other error the outcome is unknown. A frame with only acks may be sent again,
+// because the lease token of each ack detects a repeat. Enqueues should have unique keys.
 //
-// Jobs that a frame fetches are not lost where ctx is cancelled: an answer that has come
-// is returned all the same, and the jobs of one that comes later go back to their queues.
+// If ctx is cancelled, no fetched job is lost: Do returns a response that has come already, and returns
+// the jobs of a later one to their queues.
 func (s *Stream) Do(ctx context.Context, f Frame) (FrameResult, error) {
 	m, err := wireFrame(f)
 	if err != nil {
@@ -121,9 +120,9 @@ func (s *Stream) Do(ctx context.Context, f Frame) (FrameResult, error) {
 		if err != nil {
 			return FrameResult{}, err
 		}
-		// It did nothing there, so it may be sent to another.
-		if out.Error == "NOT_LEADER" && out.LeaderAddr != "" && hops < mostLeaders {
-			if err := s.turnTo(out.LeaderAddr); err == nil {
+		// The frame had no effect there, so it may be sent to another node.
+		if out.Error == "NOT_LEADER" && out.LeaderAddr != "" && hops < maxRedirects {
+			if err := s.redirect(out.LeaderAddr); err == nil {
 				continue
 			}
 		}
@@ -131,7 +130,7 @@ func (s *Stream) Do(ctx context.Context, f Frame) (FrameResult, error) {
 	}
 }
 
-// exchange sends a message and waits for its answer.
+// exchange sends a message and waits for its response.
 func (s *Stream) exchange(ctx context.Context, m *workerpb.StreamLifecycleRequest) (*workerpb.StreamLifecycleResponse, error) {
 	select {
 	case s.credit <- struct{}{}:
@@ -152,12 +151,12 @@ func (s *Stream) exchange(ctx context.Context, m *workerpb.StreamLifecycleReques
 		return a.out, nil
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		conn.breakOff(fmt.Errorf("no answer in time: %w", ctx.Err())) // whatever it waits for, nobody does any longer
+		conn.abort(fmt.Errorf("no answer in time: %w", ctx.Err())) // no caller waits for its responses any more
 	}
 	return nil, context.Cause(ctx)
 }
 
-// send hands a message to the connection there is, or to a new one.
+// send passes a message to the present connection, or to a new one.
 func (s *Stream) send(m *workerpb.StreamLifecycleRequest) (*streamFrame, *streamConn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +164,7 @@ func (s *Stream) send(m *workerpb.StreamLifecycleRequest) (*streamFrame, *stream
 		return nil, nil, &broken{errClosed}
 	}
 	if s.conn != nil && s.conn.err() != nil {
-		s.conn, s.at = nil, s.client.base // whoever led may be gone
+		s.conn, s.at = nil, s.client.base // the leader may be gone
 	}
 	if s.conn == nil {
 		s.conn = s.open()
@@ -176,7 +175,7 @@ func (s *Stream) send(m *workerpb.StreamLifecycleRequest) (*streamFrame, *stream
 	return f, s.conn, s.conn.expect(f)
 }
 
-// open begins a connection, and the reading and writing of it.
+// open opens a connection and starts its goroutines.
 func (s *Stream) open() *streamConn {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	service := workerpbconnect.NewWorkerServiceClient(s.http, s.at, connect.WithCodec(rpc.Codec{}))
@@ -197,7 +196,7 @@ func (s *Stream) open() *streamConn {
 	return conn
 }
 
-// moduleVersion is the version of this module in the program; empty where it does not say.
+// moduleVersion returns the version of this module in the program, or "".
 var moduleVersion = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -211,9 +210,9 @@ var moduleVersion = sync.OnceValue(func() string {
 	return ""
 })
 
-// turnTo has what follows go to another node. Frames under way are answered by the
-// connection that they went to.
-func (s *Stream) turnTo(leader string) error {
+// redirect makes further frames go to another node. The old connection answers the frames that were sent
+// on it.
+func (s *Stream) redirect(leader string) error {
 	c, err := New(leader, "")
 	if err != nil {
 		return err
@@ -226,24 +225,24 @@ func (s *Stream) turnTo(leader string) error {
 	if s.at == c.base {
 		return nil
 	}
-	s.left = slices.DeleteFunc(s.left, func(conn *streamConn) bool { return conn.err() != nil })
+	s.retired = slices.DeleteFunc(s.retired, func(conn *streamConn) bool { return conn.err() != nil })
 	if s.conn != nil {
 		s.conn.retire()
-		s.left = append(s.left, s.conn)
+		s.retired = append(s.retired, s.conn)
 	}
 	s.at, s.conn = c.base, nil
 	return nil
 }
 
-// Close ends the stream. Frames under way are answered with an error. What they have
-// fetched goes back, for which it waits some seconds at most.
+// Close closes the stream. Frames under way get an error. Close returns the jobs that they have fetched
+// to their queues, for which it waits a few seconds at most.
 func (s *Stream) Close() {
 	s.mu.Lock()
 	s.closed = true
 	if s.conn != nil {
-		s.left = append(s.left, s.conn)
+		s.retired = append(s.retired, s.conn)
 	}
-	for _, conn := range s.left {
+	for _, conn := range s.retired {
 		conn.finish()
 	}
 	s.mu.Unlock()
@@ -251,14 +250,14 @@ func (s *Stream) Close() {
 	s.http.CloseIdleConnections()
 }
 
-// giveBack returns jobs that nobody here will do to their queues; no attempt is counted.
-// What cannot be told the server finds out when the leases end.
+// giveBack returns jobs to their queues without counting an attempt. If the server cannot be reached, the
+// leases expire.
 func (s *Stream) giveBack(jobs []api.FetchedJob) {
 	s.fail(jobs, func(int) string { return api.WorkerShutdown })
 }
 
-// take is an answer as it came. A job that cannot be read would be as unreadable the next
-// time: its attempt has failed, which the server is told while the others are worked on.
+// take converts a response. It fails the attempts of jobs that cannot be decoded, because they would be
+// as unreadable at the next attempt, while the caller works on the others.
 func (s *Stream) take(m *workerpb.StreamLifecycleResponse) (FrameResult, error) {
 	out, unread, err := readFrame(m)
 	if len(unread) > 0 {
@@ -266,7 +265,7 @@ func (s *Stream) take(m *workerpb.StreamLifecycleResponse) (FrameResult, error) 
 		tell := func() { s.fail(unread, func(i int) string { return errs[i].Error }) }
 		s.mu.Lock()
 		closed := s.closed
-		if !closed { // so Close waits for it
+		if !closed { // Close waits for it
 			s.running.Go(tell)
 		}
 		s.mu.Unlock()
@@ -277,7 +276,7 @@ func (s *Stream) take(m *workerpb.StreamLifecycleResponse) (FrameResult, error) 
 	return out, err
 }
 
-// fail tells the server that jobs will not be done, and why.
+// fail ends the attempts of jobs, each with the error that why returns.
 func (s *Stream) fail(jobs []api.FetchedJob, why func(i int) string) {
 	if len(jobs) == 0 {
 		return

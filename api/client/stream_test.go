@@ -25,9 +25,8 @@ import (
 
 type serverStream = connect.BidiStream[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse]
 
-// director answers streams as a test directs, at moments that no real server can be
-// brought to; it notes the jobs that come back. Streams of a real one are tested in
-// dataplane/server.
+// director answers streams under the control of a test, at moments that are hard to reach with a real
+// server, and records the returned jobs. dataplane/server tests streams of a real server.
 type director struct {
 	workerpbconnect.UnimplementedWorkerServiceHandler
 	url    string
@@ -93,7 +92,7 @@ func (d *director) client(t *testing.T) *Client {
 	return c
 }
 
-// within fails a test that waits for what does not come.
+// within fails a test if a condition does not become true.
 func within(t *testing.T, what string, done <-chan struct{}) {
 	t.Helper()
 	select {
@@ -107,8 +106,8 @@ func job(id string) *workerpb.FetchBatchJob {
 	return &workerpb.FetchBatchJob{JobId: id, Queue: "q", LeaseDuration: 60, LeaseToken: "token of " + id}
 }
 
-// The jobs of an answer that comes when nobody waits for it any more go back. The stream
-// goes on, and one that closes lets them go first.
+// The jobs of a response that no caller waits for return to their queues. The stream continues, and Close
+// returns them first.
 func TestStreamGivesLateJobsBack(t *testing.T) {
 	t.Parallel()
 	came, late := make(chan struct{}), make(chan struct{})
@@ -148,8 +147,8 @@ func TestStreamGivesLateJobsBack(t *testing.T) {
 	}
 }
 
-// A job that cannot be read fails alone: those beside it are handed over, or go back where
-// nobody waits for them, and it does not come again and again without an attempt counted.
+// A job that cannot be decoded fails alone: the jobs beside it reach the caller or return to their
+// queues, and the job does not come again and again without counting attempts.
 func TestStreamFailsAJobThatItCannotRead(t *testing.T) {
 	t.Parallel()
 	var came, late chan struct{} // nil: the answer comes at once
@@ -236,7 +235,7 @@ func leases(then func()) (stream func(s *serverStream) error, all func() int) {
 	return stream, func() int { mu.Lock(); defer mu.Unlock(); return n }
 }
 
-// Whenever the context of a frame ends, its jobs are the caller's or they go back.
+// Whenever the context of a frame ends, the caller has its jobs or they return to their queues.
 func TestStreamLosesNoJob(t *testing.T) {
 	t.Parallel()
 	var cancel context.CancelFunc
@@ -266,7 +265,7 @@ func TestStreamLosesNoJob(t *testing.T) {
 	}
 }
 
-// The same is so of a worker's acks, whose contexts end with its run.
+// The same holds for a worker's acks, whose contexts end with its run.
 func TestStreamedAckLosesNoJob(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -280,10 +279,10 @@ func TestStreamedAckLosesNoJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		acked := &Job{FetchedJob: leased("job_acked"), slot: true}
-		r.line.ack(ctx, []ackItem{{job: acked, AckItem: api.AckItem{JobID: acked.JobID}}})
+		r.transport.ack(ctx, []ackItem{{job: acked, AckItem: api.AckItem{JobID: acked.JobID}}})
 		held := r.held()
 		r.stop()
-		r.line.close()
+		r.transport.close()
 		if got := len(held) + len(d.back); got != all() {
 			t.Fatalf("of %d jobs %d are held and %d came back", all(), len(held), len(d.back))
 		}
@@ -293,17 +292,17 @@ func TestStreamedAckLosesNoJob(t *testing.T) {
 	}
 }
 
-// A server that does not read holds up neither the callers whose contexts end nor Close.
+// A server that does not read blocks neither callers whose contexts end nor Close.
 func TestStreamLeavesASlowServer(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})
 	d := direct(t, func(*serverStream) error { <-over; return nil })
 	defer close(over)
 	s := d.client(t).Stream()
-	// More than buffers on the way take.
+	// More than the buffers on the way can hold.
 	much := Frame{Enqueues: []api.EnqueueRequest{{Queue: "q", Payload: json.RawMessage(`"` + strings.Repeat("x", 4<<20) + `"`)}}}
-	failed := make(chan error, streamCredit)
-	for range streamCredit - 1 {
+	failed := make(chan error, streamWindow)
+	for range streamWindow - 1 {
 		go func() { _, err := s.Do(t.Context(), much); failed <- err }()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -314,14 +313,14 @@ func TestStreamLeavesASlowServer(t *testing.T) {
 	closed := make(chan struct{})
 	go func() { s.Close(); close(closed) }()
 	within(t, "the end of Close", closed)
-	for range streamCredit - 1 {
+	for range streamWindow - 1 {
 		if err := <-failed; err == nil {
 			t.Error("a frame was answered")
 		}
 	}
 }
 
-// expiring is a context whose time is over when a test says so.
+// expiring is a context whose deadline passes when the test says so.
 type expiring struct {
 	context.Context
 	over chan struct{}
@@ -338,8 +337,8 @@ func (e expiring) Err() error {
 	}
 }
 
-// A connection over which no answer came in time is over for the server too, which then
-// knows that what it has leased there is not delivered.
+// A connection without a response in time is closed for the server too, so that the server knows that the
+// jobs it leased there were not delivered.
 func TestStreamTellsThatNobodyWaits(t *testing.T) {
 	t.Parallel()
 	ctx, told := expiring{t.Context(), make(chan struct{})}, make(chan struct{})
@@ -361,7 +360,7 @@ func TestStreamTellsThatNobodyWaits(t *testing.T) {
 	within(t, "the end of the connection", told)
 }
 
-// answers answers every frame alike.
+// answers sends the same response to every frame.
 func answers(out *workerpb.StreamLifecycleResponse) func(s *serverStream) error {
 	return func(s *serverStream) error {
 		for {
@@ -378,8 +377,8 @@ func answers(out *workerpb.StreamLifecycleResponse) func(s *serverStream) error 
 	}
 }
 
-// A frame goes to the node that leads, and those after it go there at once, with all that
-// a stream says of who it is.
+// A frame follows NOT_LEADER to the leader, and later frames go there at once, with all the headers of
+// the stream.
 func TestStreamFollowsTheLeader(t *testing.T) {
 	t.Parallel()
 	leader := direct(t, answers(&workerpb.StreamLifecycleResponse{Acked: 1}))
@@ -409,8 +408,8 @@ func TestStreamFollowsTheLeader(t *testing.T) {
 	}
 }
 
-// Nodes that name each other are not followed for ever, nobody who is no node at all, and
-// no word of a leader takes the key out of TLS.
+// The stream does not follow nodes that name each other for ever, nor an address that is no URL, and it
+// does not send the key without TLS.
 func TestStreamFollowsNotBlindly(t *testing.T) {
 	t.Parallel()
 	var one, other *director
@@ -425,7 +424,7 @@ func TestStreamFollowsNotBlindly(t *testing.T) {
 	if _, err := s.Do(t.Context(), Frame{}); api.CodeOf(err) != api.LeaderUnavailable {
 		t.Errorf("after a round: %v", err)
 	}
-	if n := len(one.opened()) + len(other.opened()); n != mostLeaders+1 {
+	if n := len(one.opened()) + len(other.opened()); n != maxRedirects+1 {
 		t.Errorf("%d connections were opened", n)
 	}
 	for _, leader := range []string{"", "nowhere", "ftp://there"} {
@@ -441,12 +440,12 @@ func TestStreamFollowsNotBlindly(t *testing.T) {
 		t.Fatal(err)
 	}
 	s = secure.Stream()
-	if err := s.turnTo("http://corvo.example"); err == nil || s.at != "https://corvo.example" {
+	if err := s.redirect("http://corvo.example"); err == nil || s.at != "https://corvo.example" {
 		t.Errorf("the key goes to %s: %v", s.at, err)
 	}
 }
 
-// When the leader is gone, whoever was asked first is asked again.
+// When the leader is gone, the stream returns to its first endpoint.
 func TestStreamReturnsFromALeader(t *testing.T) {
 	t.Parallel()
 	leader := direct(t, func(s *serverStream) error { _, err := s.Receive(); return err })
@@ -469,8 +468,8 @@ func TestStreamReturnsFromALeader(t *testing.T) {
 	}
 }
 
-// Close ends the frames that wait at a node which the stream has turned from, too, and
-// what they fetch there goes back.
+// Close also ends frames that wait at a node which the stream has left, and returns the jobs that they
+// fetch there.
 func TestStreamClosesWhatItTurnedFrom(t *testing.T) {
 	t.Parallel()
 	leader := direct(t, answers(&workerpb.StreamLifecycleResponse{Acked: 1}))
@@ -491,7 +490,7 @@ func TestStreamClosesWhatItTurnedFrom(t *testing.T) {
 		failed <- err
 	}()
 	within(t, "the frame", came)
-	if err := s.turnTo(leader.url); err != nil {
+	if err := s.redirect(leader.url); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := s.Do(t.Context(), Frame{Acks: []api.AckItem{{JobID: "job_2"}}}); err != nil || out.Acked != 1 {
@@ -509,8 +508,7 @@ func TestStreamClosesWhatItTurnedFrom(t *testing.T) {
 	}
 }
 
-// A stream that a proxy keeps to itself, as one does that waits for the end of a request
-// before it passes it on, costs a worker time, but none of its jobs: it acks without.
+// A proxy that buffers a stream until its end costs a worker time but no job: the worker acks without it.
 func TestWorkerWithoutAnswersOverItsStream(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -12,15 +12,15 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Traces go through jobs by OpenTelemetry's API alone: a program that has no SDK pays
-// next to nothing, and passes on the trace it is part of all the same.
+// Traces pass through jobs by the API of OpenTelemetry alone: a program without an SDK pays almost
+// nothing, and still passes its trace on.
 
-// scope is the instrumentation scope of a worker's spans.
+// scope is the instrumentation scope of the spans of a worker.
 const scope = "github.com/corvo/corvo/api/client"
 
 var w3c propagation.TraceContext
 
-// tracerOf makes the spans of a provider; nil: of the global one.
+// tracerOf returns the tracer of a provider; nil = of the global one.
 func tracerOf(p trace.TracerProvider) trace.Tracer {
 	if p == nil {
 		p = otel.GetTracerProvider()
@@ -28,14 +28,15 @@ func tracerOf(p trace.TracerProvider) trace.Tracer {
 	return p.Tracer(scope)
 }
 
-// traced names the context's span in a request's header: the server has a job keep it.
+// traced puts the span of the context into the headers of a request. The server stores it with an
+// enqueued job.
 func traced(ctx context.Context, h http.Header) {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		w3c.Inject(ctx, propagation.HeaderCarrier(h))
 	}
 }
 
-// withSpanOf is ctx with the span of another context.
+// withSpanOf returns ctx with the span of another context.
 func withSpanOf(ctx, of context.Context) context.Context {
 	if of == nil {
 		return ctx
@@ -43,7 +44,7 @@ func withSpanOf(ctx, of context.Context) context.Context {
 	return trace.ContextWithSpan(ctx, trace.SpanFromContext(of))
 }
 
-// headers are a job's, as a propagator reads them.
+// headers are the headers of a job as a propagation.TextMapCarrier.
 type headers map[string]string
 
 func (h headers) Get(key string) string {
@@ -55,10 +56,10 @@ func (h headers) Get(key string) string {
 	return ""
 }
 
-// Set and Keys complete propagation.TextMapCarrier; a propagator that reads calls neither.
+// Set completes propagation.TextMapCarrier. A propagator that extracts does not call it.
 func (h headers) Set(key, value string) { h[key] = value }
 
-// Keys are the headers' names.
+// Keys returns the names of the headers.
 func (h headers) Keys() (names []string) {
 	for name := range h {
 		names = append(names, name)
@@ -66,8 +67,8 @@ func (h headers) Keys() (names []string) {
 	return names
 }
 
-// beginProcess begins the span of a handler, as a child of the one that enqueued the job:
-// one trace leads from the enqueue through all attempts.
+// beginProcess begins the span of a handler as a child of the span that enqueued the job, so that one
+// trace leads from the enqueue through all attempts.
 func beginProcess(ctx context.Context, t trace.Tracer, j *Job) (context.Context, trace.Span) {
 	ctx = w3c.Extract(trace.ContextWithSpan(ctx, nil), headers(j.Headers))
 	options := []trace.SpanStartOption{

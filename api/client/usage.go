@@ -8,16 +8,15 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// SummaryQuery is which usage is summed, and by what; the zero value is that of the last
-// day, in one sum.
+// SummaryQuery selects and groups usage. The zero value is the last 24 hours without groups.
 type SummaryQuery struct {
-	Period   api.Duration // how far back; default 24h
-	From, To api.Time     // instead of Period: the first moment, and the first after it; default now
+	Period   api.Duration // how far back from now; default 24h
+	From, To api.Time     // instead of Period: From inclusive, To exclusive, default now
 	GroupBy  string       // queue, model, provider, day or tag:NAME
-	Timezone string       // whose days; default UTC
+	Timezone string       // time zone of days; default UTC
 }
 
-// UsageSummary sums what workers have reported, and what it has cost.
+// UsageSummary sums the reported usage and its cost.
 func (c *Client) UsageSummary(ctx context.Context, of SummaryQuery, r Read) (api.UsageSummary, error) {
 	q := url.Values{}
 	for _, p := range [...]struct{ name, value string }{

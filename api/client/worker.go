@@ -18,8 +18,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// The defaults of a Worker. DefaultDrainTimeout and what comes after it are together
-// less than the 30 seconds that Kubernetes gives a pod.
+// The defaults of a Worker. DefaultDrainTimeout and the steps after it together take less than the 30
+// seconds that Kubernetes gives a pod.
 const (
 	DefaultConcurrency  = 10
 	DefaultLease        = time.Minute
@@ -28,64 +28,62 @@ const (
 )
 
 const (
-	// pollWait is how long the server waits for a job before it answers that there is none.
+	// pollWait is the time that the server waits for a job.
 	pollWait = 30 * time.Second
-	// beatEvery is how often leases are renewed; short ones at a third of their length.
-	beatEvery = 15 * time.Second
-	// returnGrace is how long handlers have to return once their contexts have ended at
-	// the end of a drain, and settleGrace how long the last calls to the server may take.
+	// heartbeatEvery is the time between heartbeats. For a short lease it is a third of the lease.
+	heartbeatEvery = 15 * time.Second
+	// returnGrace is the time for handlers to return after the end of a drain has cancelled their
+	// contexts. settleGrace is the time for the last calls to the server.
 	returnGrace = 5 * time.Second
 	settleGrace = 5 * time.Second
-	// mostFetched is how many jobs one fetch asks for.
-	mostFetched = 512
-	// anyQueue is the pattern of a handler for queues that have none of their own.
+	// maxFetch is the largest number of jobs of one fetch.
+	maxFetch = 512
+	// anyQueue is the pattern of a handler for all queues without one of their own.
 	anyQueue = "*"
 )
 
-// Why the context of a handler ended; context.Cause tells. A handler that returns
-// ErrShutdown, also wrapped, gives its job back: another worker goes on from the
-// checkpoint at once, and no attempt is counted.
+// The causes for which the context of a handler ends; context.Cause returns one. A handler that returns
+// ErrShutdown, also wrapped, returns its job to the queue: another worker continues from the checkpoint
+// at once, and the attempt does not count.
 var (
 	ErrCancelled = errors.New("the server says to stop: the job was cancelled, or its lease is another's")
 	ErrLeaseLost = errors.New("the lease is over: the server could not be reached for as long")
 	ErrShutdown  = errors.New("worker_shutdown")
 )
 
-// Handler does a job. Where it returns nil the job is completed, or what the handler
-// said of it with Job.Continue and Job.Hold; an error, or a panic, fails the attempt.
-// Its context ends when the job is no longer the worker's: it should return then.
+// Handler runs a job. If it returns nil, the job is completed, or continues or is held after Job.Continue
+// or Job.Hold. An error or a panic fails the attempt. Its context ends when the worker no longer holds
+// the job; the handler should then return.
 type Handler func(ctx context.Context, j *Job) error
 
-// Worker fetches jobs and has handlers do them. Only Client is required; fields are set
-// before Run.
+// Worker fetches jobs and calls handlers for them. Only Client is required. Set the fields before Run.
 type Worker struct {
 	Client *Client
 
-	// Queues are those it fetches from: a job of the first one that has some. Nil: those
-	// that have handlers, in the order of their Handle.
+	// Queues are the queues to fetch from; a fetch takes jobs of the first one that has any. nil = the
+	// queues of Handle, in the order of the calls.
 	Queues       []string
-	Concurrency  int           // jobs at once; 0 = DefaultConcurrency
-	Lease        time.Duration // how long a job is the worker's without a heartbeat, in whole seconds; 0 = DefaultLease
-	DrainTimeout time.Duration // how long running jobs may go on once Run's context has ended; 0 = DefaultDrainTimeout, less than 0 not at all
-	ID           string        // worker_id; "" = made of the host's name
-	Hostname     string        // "" = the host's
-	// Stream has jobs come and acks go over one connection (see Stream) instead of a
-	// request each. Where there is no way to the server for one it is as if it were not set.
+	Concurrency  int           // jobs at a time; 0 = DefaultConcurrency
+	Lease        time.Duration // length of a lease without a heartbeat, in whole seconds; 0 = DefaultLease
+	DrainTimeout time.Duration // time for running jobs after the end of the context of Run; 0 = DefaultDrainTimeout, negative = none
+	ID           string        // worker_id; "" = host name and a random suffix
+	Hostname     string        // "" = the host name of the machine
+	// Stream makes the worker ack and fetch over one connection (see Stream) instead of one request each.
+	// If no stream to the server works, the worker uses requests.
 	Stream bool
-	// HealthAddr is where GET /healthz is answered while Run runs, such as
-	// DefaultHealthAddr; "" = nowhere.
+	// HealthAddr is the address for GET /healthz while Run runs, such as DefaultHealthAddr; "" = none.
 	HealthAddr string
 	Logger     *slog.Logger         // nil = slog.Default()
 	Tracer     trace.TracerProvider // nil = OpenTelemetry's global one
 
 	handlers map[string]Handler
-	order    []string // of Handle
+	order    []string // of the calls of Handle
 	active   atomic.Pointer[run]
 }
 
-// WorkerFromEnv is a worker of what the environment says: CORVO_ENDPOINT (or CORVO_URL),
-// CORVO_API_KEY, CORVO_QUEUES (with commas between), CORVO_CONCURRENCY and
-// CORVO_HEALTH_ADDR. Only the endpoint has to be there.
+// WorkerFromEnv returns a Worker configured by the environment: CORVO_ENDPOINT (or CORVO_URL),
+// CORVO_API_KEY, CORVO_QUEUES (comma-separated), CORVO_CONCURRENCY and CORVO_HEALTH_ADDR. Only the
+// endpoint is required.
 func WorkerFromEnv(opts ...Option) (*Worker, error) {
 	endpoint := cmp.Or(os.Getenv("CORVO_ENDPOINT"), os.Getenv("CORVO_URL"))
 	if endpoint == "" {
@@ -109,8 +107,8 @@ func WorkerFromEnv(opts ...Option) (*Worker, error) {
 	return w, nil
 }
 
-// Handle has h do the jobs of a queue; "*" stands for all of Queues that have no handler
-// of their own. It is called before Run.
+// Handle sets the handler of a queue. "*" stands for all of Queues without a handler of their own. Call
+// it before Run.
 func (w *Worker) Handle(queue string, h Handler) {
 	if w.handlers == nil {
 		w.handlers = map[string]Handler{}
@@ -121,10 +119,10 @@ func (w *Worker) Handle(queue string, h Handler) {
 	w.handlers[queue] = h
 }
 
-// Run works until ctx ends and then drains: it fetches no more, lets running jobs go on
-// for DrainTimeout, ends the contexts of those left, saves their checkpoints and gives
-// them back, and returns nil. It returns an error where it cannot work: it was set up
-// wrongly, or the server refuses its fetches for good.
+// Run works until ctx ends, and then drains: it fetches no more jobs, lets running jobs continue for
+// DrainTimeout, cancels the contexts of the remaining ones, saves their checkpoints, returns these jobs
+// to their queues, and returns nil. It returns an error if the worker is misconfigured, or if the server
+// permanently refuses its fetches.
 func (w *Worker) Run(ctx context.Context) error {
 	r, err := w.newRun(ctx)
 	if err != nil {
@@ -140,28 +138,28 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer closeHealth()
 	defer r.close()
-	r.group.Go(r.beats)
-	err = r.fetches(ctx)
+	r.group.Go(r.heartbeatLoop)
+	err = r.fetchLoop(ctx)
 	r.drain()
 	return err
 }
 
-// newRun checks what the worker is set to and fills in what is not said.
+// newRun checks the fields and applies the defaults.
 func (w *Worker) newRun(ctx context.Context) (*run, error) {
 	if w.Client == nil {
 		return nil, errors.New("worker: Client is nil")
 	}
 	r := &run{
-		queues:   w.Queues,
-		handlers: w.handlers,
-		limit:    cmp.Or(w.Concurrency, DefaultConcurrency),
-		lease:    cmp.Or(w.Lease, DefaultLease),
-		patience: cmp.Or(w.DrainTimeout, DefaultDrainTimeout),
-		id:       w.ID,
-		hostname: w.Hostname,
-		log:      cmp.Or(w.Logger, slog.Default()),
-		jobs:     map[*Job]struct{}{},
-		draining: make(chan struct{}),
+		queues:       w.Queues,
+		handlers:     w.handlers,
+		limit:        cmp.Or(w.Concurrency, DefaultConcurrency),
+		lease:        cmp.Or(w.Lease, DefaultLease),
+		drainTimeout: cmp.Or(w.DrainTimeout, DefaultDrainTimeout),
+		id:           w.ID,
+		hostname:     w.Hostname,
+		log:          cmp.Or(w.Logger, slog.Default()),
+		jobs:         map[*Job]struct{}{},
+		draining:     make(chan struct{}),
 	}
 	if len(r.queues) == 0 {
 		r.queues = w.order
@@ -181,7 +179,7 @@ func (w *Worker) newRun(ctx context.Context) (*run, error) {
 		return nil, fmt.Errorf("worker: Lease is %v: want whole seconds, at least one", r.lease)
 	}
 	if r.hostname == "" {
-		r.hostname, _ = os.Hostname() // not to know it is no reason not to work
+		r.hostname, _ = os.Hostname() // a worker can work without it
 	}
 	if r.id == "" {
 		r.id = cmp.Or(r.hostname, "worker") + "-" + strings.ToLower(rand.Text()[:8])
@@ -193,15 +191,15 @@ func (w *Worker) newRun(ctx context.Context) (*run, error) {
 	for range r.limit {
 		r.slots <- struct{}{}
 	}
-	r.line = &polls{client: r.client, run: r}
+	r.transport = &httpTransport{client: r.client, run: r}
 	if w.Stream {
-		r.line = newStreamed(r)
+		r.transport = newStreamTransport(r)
 	}
-	r.acks.send = func(items []ackItem) []error { return r.line.ack(r.calls, items) }
+	r.acks.send = func(items []ackItem) []error { return r.transport.ack(r.calls, items) }
 	return r, nil
 }
 
-// handler is that of a queue; nil where there is none.
+// handler returns the handler of a queue, or nil.
 func (r *run) handler(queue string) Handler {
 	if h := r.handlers[queue]; h != nil {
 		return h
@@ -209,22 +207,21 @@ func (r *run) handler(queue string) Handler {
 	return r.handlers[anyQueue]
 }
 
-// once is the client without its repeats: a worker knows better how long each is worth
-// while, for it knows the leases.
+// once returns the client without retries: the worker retries itself, because it knows the leases.
 func (c *Client) once() *Client {
 	one := *c
 	one.retries = 0
 	return &one
 }
 
-// Health answers GET /healthz as a running worker does at HealthAddr. It does not speak
-// of the server: a worker is not cured of a server's absence by being restarted.
+// Health returns the handler of GET /healthz. It does not report whether the server can be reached,
+// because a restart of the worker would not help.
 func (w *Worker) Health() http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
 		status, code, running := "stopped", http.StatusServiceUnavailable, 0
 		if r := w.active.Load(); r != nil {
 			status, code, running = "ok", http.StatusOK, len(r.held())
-			if r.drains() {
+			if r.isDraining() {
 				status = "draining"
 			}
 		}
@@ -234,8 +231,8 @@ func (w *Worker) Health() http.Handler {
 	})
 }
 
-// drains says whether the run takes no more jobs.
-func (r *run) drains() bool {
+// isDraining reports whether the run fetches no more jobs.
+func (r *run) isDraining() bool {
 	select {
 	case <-r.draining:
 		return true
@@ -244,7 +241,7 @@ func (r *run) drains() bool {
 	}
 }
 
-// held are the jobs that run, or are being settled.
+// held returns the jobs that run or are being settled.
 func (r *run) held() []*Job {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,7 +249,7 @@ func (r *run) held() []*Job {
 	for j := range r.jobs {
 		all = append(all, j)
 	}
-	// One order for all: a heartbeat of too many jobs is cut into the same parts again.
+	// Always the same order, so that a heartbeat of too many jobs is split in the same way each time.
 	slices.SortFunc(all, func(a, b *Job) int { return cmp.Compare(a.JobID, b.JobID) })
 	return all
 }

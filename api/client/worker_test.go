@@ -19,15 +19,15 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// said is a request that a worker made.
+// said is a request of a worker.
 type said struct {
 	at    time.Duration // since the beginning
 	route string        // behind /api/v1/, without the job
 	body  string
 }
 
-// clockwork answers a worker's requests without a network, so that time is the test's.
-// What it is: leases and their ends are tested at a real node.
+// clockwork answers the requests of a worker without a network, so that the test controls time. It does
+// not model leases, which are tested with a real node.
 type clockwork struct {
 	began time.Time
 
@@ -84,7 +84,7 @@ func (c *clockwork) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(out))}, nil
 }
 
-// usual is what a server answers.
+// usual is the response of a normal server.
 func (c *clockwork) usual(ctx context.Context, s said) (string, error) {
 	var out any = map[string]string{"status": "ok"}
 	switch s.route {
@@ -129,7 +129,7 @@ func (c *clockwork) usual(ctx context.Context, s said) (string, error) {
 	return string(text), err
 }
 
-// of are the requests to a route.
+// of returns the requests to a route.
 func (c *clockwork) of(route string) (all []said) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *clockwork) of(route string) (all []said) {
 	return all
 }
 
-// runs runs a worker; stop ends it and waits.
+// runs starts a worker; stop ends it and waits.
 func (c *clockwork) runs(t *testing.T, w *Worker, h Handler) (stop func()) {
 	t.Helper()
 	var err error
@@ -163,11 +163,11 @@ func (c *clockwork) runs(t *testing.T, w *Worker, h Handler) (stop func()) {
 	}
 }
 
-// untilDone is a handler that does nothing until its context ends.
+// untilDone is a handler that waits until its context ends.
 func untilDone(ctx context.Context, _ *Job) error { <-ctx.Done(); return ctx.Err() }
 
-// All jobs are in one heartbeat every 15 seconds, and one fetch waits at a time, for as
-// many as there is room for.
+// One heartbeat every 15 seconds has all jobs, and at most one fetch waits at a time, for as many jobs as
+// there are free slots.
 func TestWorkerRhythm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestWorkerRhythm(t *testing.T) {
 	})
 }
 
-// A lone ack goes at once; those that come while it is under way go together.
+// A single ack is sent at once; acks that arrive while it is under way are sent together.
 func TestWorkerGathersAcks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -215,7 +215,8 @@ func TestWorkerGathersAcks(t *testing.T) {
 	})
 }
 
-// An ack is sent again until it is answered, when the server says, and not beyond the lease.
+// An ack is retried until it is answered, after the wait that the server asks for, but not beyond the
+// lease.
 func TestWorkerInsists(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -239,8 +240,8 @@ func TestWorkerInsists(t *testing.T) {
 	})
 }
 
-// A worker that cannot reach its server lets go of its jobs when their leases are over,
-// and takes new ones when it can.
+// A worker that cannot reach its server loses its jobs when their leases end, and fetches again when it
+// can.
 func TestWorkerCutOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -266,15 +267,15 @@ func TestWorkerCutOff(t *testing.T) {
 		c.add("job_2")
 		time.Sleep(time.Minute)
 		stop()
-		// The heartbeat after 15 seconds was the last one that was answered.
+		// The heartbeat after 15 seconds was the last answered one.
 		if ended["job_1"] != 75*time.Second || ended["job_2"] < 2*time.Minute {
 			t.Errorf("%v", ended)
 		}
 	})
 }
 
-// A drain has its time, and a handler that never returns does not keep the worker, nor
-// its job from the others.
+// A drain is limited in time. A handler that never returns blocks neither the worker nor the return of
+// its job.
 func TestWorkerDrainHasAnEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -349,7 +350,7 @@ func TestWorkerSetup(t *testing.T) {
 	}
 }
 
-// The health of a worker is where it was asked for, while it runs.
+// HealthAddr serves the health of a worker while it runs.
 func TestWorkerHealth(t *testing.T) {
 	t.Parallel()
 	c := newClockwork("job_1")

@@ -13,7 +13,7 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// wireFrame is a frame as it is sent.
+// wireFrame converts a frame to its message.
 func wireFrame(f Frame) (*workerpb.StreamLifecycleRequest, error) {
 	m := &workerpb.StreamLifecycleRequest{}
 	if f.Fetch != nil {
@@ -43,11 +43,11 @@ func wireFrame(f Frame) (*workerpb.StreamLifecycleRequest, error) {
 func wireEnqueue(req api.EnqueueRequest, out *workerpb.EnqueueRequest) error {
 	out.Queue, out.PayloadJson = req.Queue, string(req.Payload)
 	req.Queue, req.Payload = "", nil
-	if reflect.ValueOf(&req).Elem().IsZero() { // as most are
+	if reflect.ValueOf(&req).Elem().IsZero() { // most have no options
 		return nil
 	}
 	options, err := json.Marshal(req)
-	// The queue is a field of its own, and may not be said twice.
+	// The queue has a field of its own and must not be repeated in the options.
 	if text := strings.TrimPrefix(string(options), `{"queue":""`); text != "}" {
 		out.OptionsJson = "{" + strings.TrimPrefix(text, ",")
 	}
@@ -77,8 +77,7 @@ func wireAck(a *api.AckItem, out *workerpb.AckBatchItem) error {
 	return nil
 }
 
-// readFrame is an answer as it came. The jobs that cannot be read are beside it, one for
-// each of JobErrors.
+// readFrame converts a response. unread has the jobs that cannot be decoded, one for each of JobErrors.
 func readFrame(m *workerpb.StreamLifecycleResponse) (out FrameResult, unread []api.FetchedJob, err error) {
 	out = FrameResult{Acked: int(m.Acked), JobIDs: m.EnqueuedJobIds, Jobs: make([]api.FetchedJob, len(m.Jobs))}
 	for _, e := range m.AckErrors {
@@ -99,13 +98,13 @@ func readFrame(m *workerpb.StreamLifecycleResponse) (out FrameResult, unread []a
 	}
 	e, ok := errorOf(m.Error)
 	if !ok {
-		e = &api.Error{Code: api.LeaderUnavailable, Message: m.Error} // NOT_LEADER, of whom nobody knows
+		e = &api.Error{Code: api.LeaderUnavailable, Message: m.Error} // NOT_LEADER without an address
 	}
 	e.RetryAfter = time.Duration(m.RetryAfterMs) * time.Millisecond
 	return out, unread, e
 }
 
-// errorOf reads an error that is written as its code and its message.
+// errorOf parses an error in the form "CODE: message".
 func errorOf(text string) (*api.Error, bool) {
 	code, message, ok := strings.Cut(text, ": ")
 	if !ok || strings.ToUpper(code) != code || strings.Contains(code, " ") {
@@ -114,8 +113,8 @@ func errorOf(text string) (*api.Error, bool) {
 	return &api.Error{Code: api.Code(code), Message: message}, true
 }
 
-// readJob reads a job. The strings of a message share its memory, which a job that is
-// done for hours would keep: what it keeps for as long is copied.
+// readJob decodes a job. The strings of a message share its memory, which a job that runs for hours would
+// keep alive, so the strings that live as long are copied.
 func readJob(m *workerpb.FetchBatchJob, j *api.FetchedJob) error {
 	*j = api.FetchedJob{
 		JobID: strings.Clone(m.JobId), Queue: strings.Clone(m.Queue), Payload: raw(m.PayloadJson), Attempt: int(m.Attempt), MaxRetries: int(m.MaxRetries),
@@ -141,7 +140,7 @@ func raw(text string) json.RawMessage {
 	return json.RawMessage(text)
 }
 
-// field reads a field that may be absent.
+// field decodes an optional field.
 func field(name, text string, into any) error {
 	if text == "" {
 		return nil
@@ -149,7 +148,7 @@ func field(name, text string, into any) error {
 	return named(name, json.Unmarshal([]byte(text), into))
 }
 
-// named says in which field an error was found.
+// named adds the name of a field to an error.
 func named(field string, err error) error {
 	if err == nil {
 		return nil

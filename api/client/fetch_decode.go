@@ -9,22 +9,22 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// fetched are the jobs of an answer. One that cannot be read keeps nobody from the others.
+// fetched holds the jobs of a response. A job that cannot be decoded does not affect the others.
 type fetched struct {
-	one    bool // the answer is a job, not a list of some
+	one    bool // the response is one job, not a list
 	jobs   []api.FetchedJob
 	unread []unreadJob
 }
 
-// unreadJob is a job with what could be read of it, and why it was not all.
+// unreadJob is a job that could be decoded only in part, with the reason.
 type unreadJob struct {
 	api.FetchedJob
 	err error
 }
 
-// read reads an answer. An error is about all of it that is not in f.
+// read decodes a response. After an error f has none of its jobs.
 func (f *fetched) read(text []byte) error {
-	f.jobs, f.unread = nil, nil // of an earlier try
+	f.jobs, f.unread = nil, nil // drop the jobs of an earlier try
 	if f.one {
 		return f.add(text)
 	}
@@ -48,10 +48,10 @@ func (f *fetched) read(text []byte) error {
 	return nil
 }
 
-// add reads one job. It is an error where it is not known which.
+// add decodes one job. The error means that not even its id and lease token could be decoded.
 func (f *fetched) add(text []byte) error {
 	var j api.FetchedJob
-	err := json.Unmarshal(text, &j) // a field that does not fit leaves what came before it: the id and the token
+	err := json.Unmarshal(text, &j) // after a faulty field the others are decoded still, also id and token
 	switch {
 	case err == nil:
 		f.jobs = append(f.jobs, j)
@@ -63,11 +63,11 @@ func (f *fetched) add(text []byte) error {
 	return nil
 }
 
-// refuse tells the server that the jobs which cannot be read have failed: they would be
-// as unreadable the next time. It is an error where there are no others, and where the
-// server cannot be told: the job stays leased.
+// refuse fails the jobs that cannot be decoded, because they would be as unreadable at the next attempt.
+// It returns an error if there are no other jobs, and if the server could not be told: such a job stays
+// leased.
 func (f *fetched) refuse(ctx context.Context, c *Client) error {
-	ctx = WithIdempotencyKey(ctx, "") // the fetch's, if any: one key is for one write
+	ctx = WithIdempotencyKey(ctx, "") // drop the key of the fetch: one key is for one write
 	var unread, untold []error
 	for _, j := range f.unread {
 		_, err := c.Fail(ctx, j.JobID, api.FailRequest{LeaseToken: j.LeaseToken, Error: cut(j.err.Error(), errorBytes)})

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// serveHealth answers at HealthAddr until its result is called.
+// serveHealth serves HealthAddr until closeHealth is called.
 func (w *Worker) serveHealth(log *slog.Logger) (closeHealth func(), err error) {
 	if w.HealthAddr == "" {
 		return func() {}, nil
@@ -25,7 +25,7 @@ func (w *Worker) serveHealth(log *slog.Logger) (closeHealth func(), err error) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = s.Serve(l) // it ends with Close
+		_ = s.Serve(l) // returns after Close
 	}()
 	log.Info("worker: its health is at http://"+l.Addr().String()+"/healthz", "address", l.Addr().String())
 	return func() { _ = s.Close(); <-ended }, nil

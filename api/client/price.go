@@ -6,32 +6,31 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-var prices = noun[api.PriceRequest, api.Price]{path: "/prices", version: func(x *api.Price) *int64 { return &x.Version }}
+var prices = resource[api.PriceRequest, api.Price]{path: "/prices", version: func(x *api.Price) *int64 { return &x.Version }}
 
-// Prices lists what models cost: the namespace's own prices, then those that came with the
-// server.
+// Prices lists the prices of models: those of the namespace, then those of the server.
 func (c *Client) Prices(ctx context.Context, r Read) ([]api.Price, error) {
 	return prices.list(ctx, c, r)
 }
 
-// Price is one price, with its version.
+// Price returns one price, with its version.
 func (c *Client) Price(ctx context.Context, id string, r Read) (api.Price, error) {
 	return prices.get(ctx, c, r, id)
 }
 
-// CreatePrice makes a price of the namespace's own.
+// CreatePrice creates a price in the namespace.
 func (c *Client) CreatePrice(ctx context.Context, req api.PriceRequest) (api.Price, error) {
 	return prices.create(ctx, c, req)
 }
 
-// PutPrice replaces a price of the namespace's own. With a version other than 0 only if it is
-// still at that.
+// PutPrice replaces a price of the namespace. If version is not 0 and the present version differs, the
+// error is PRECONDITION_FAILED.
 func (c *Client) PutPrice(ctx context.Context, id string, req api.PriceRequest, version int64) (api.Price, error) {
 	return prices.put(ctx, c, req, version, id)
 }
 
-// DeletePrice removes a price of the namespace's own, with a version other than 0 only if it
-// is still at that. What has been charged stays.
+// DeletePrice deletes a price of the namespace. Costs that were computed with it stay. If version is not
+// 0 and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Client) DeletePrice(ctx context.Context, id string, version int64) error {
 	return prices.delete(ctx, c, version, id)
 }

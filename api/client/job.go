@@ -10,7 +10,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// defaultFetchWait is how long the server waits when a fetch does not say.
+// defaultFetchWait is the time that the server waits if a fetch does not set it.
 const defaultFetchWait = 30 * time.Second
 
 // Enqueue creates a job.
@@ -20,21 +20,23 @@ func (c *Client) Enqueue(ctx context.Context, req api.EnqueueRequest) (api.Enque
 	return out, err
 }
 
-// EnqueueBatch creates all of the jobs or none.
+// EnqueueBatch creates several jobs, either all or none.
 func (c *Client) EnqueueBatch(ctx context.Context, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/enqueue/batch", body: api.EnqueueBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})
 	return out, err
 }
 
-// Fetch leases a job, waiting for one as long as the request says; nil without
-// an error means that there was none. When the connection breaks the job, if
-// any, goes back to its queue or its lease runs out: fetch again. That costs a
-// job some time and perhaps an attempt, whereas a key for each fetch would cost
-// the server a record of each job for a day; so a fetch carries a key, and is
-// then repeated, only under WithIdempotencyKey. LEASE_LOST says that what the key
-// fetched is held no longer: go on with a new one. A job that cannot be read here is an
-// error, and has failed, which the server is told.
+// Fetch leases a job and waits for one as long as the request says. nil without an error means that there
+// was no job.
+//
+// After a lost connection call Fetch again: a leased job returns to its queue, at the latest when its
+// lease expires. That costs the job some time and perhaps an attempt. A key for each fetch would avoid
+// that, but the server would have to remember each job for a day. So a fetch is repeated by itself only
+// under WithIdempotencyKey. LEASE_LOST then means that the job of that key is no longer leased: continue
+// with a new key.
+//
+// A job that cannot be decoded is an error; Fetch has failed its attempt at the server.
 func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJob, error) {
 	out := fetched{one: true}
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/fetch", body: req, out: &out, repeat: repeatRefused, wait: waitOf(req)})
@@ -47,10 +49,9 @@ func (c *Client) Fetch(ctx context.Context, req api.FetchRequest) (*api.FetchedJ
 	return &out.jobs[0], nil
 }
 
-// FetchBatch leases up to req.Count jobs, waiting only while there is none. It is
-// repeated as Fetch is. Jobs that cannot be read here have failed, which the server is
-// told; they are an error only where there are no others. Where it cannot be told that is
-// an error also beside jobs, which are leased nevertheless.
+// FetchBatch leases up to req.Count jobs and waits only while there is none. It is repeated as Fetch is.
+// It fails the attempts of jobs that cannot be decoded; they are an error only if there are no other
+// jobs. If the server could not be told, the error comes together with the other jobs, which are leased.
 func (c *Client) FetchBatch(ctx context.Context, req api.FetchBatchRequest) ([]api.FetchedJob, error) {
 	out, err := c.fetchBatch(ctx, req)
 	if refused := out.refuse(ctx, c); err == nil {
@@ -71,15 +72,15 @@ func waitOf(req api.FetchRequest) time.Duration {
 	return time.Duration(*req.Timeout) * time.Second
 }
 
-// Ack completes a job, or ends an iteration of an agent's. A job completed by the same
-// lease already is no error.
+// Ack completes a job, or ends an iteration of an agent's job. It is no error if the same lease has
+// completed the job already.
 func (c *Client) Ack(ctx context.Context, jobID string, req api.AckRequest) error {
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/ack/" + url.PathEscape(jobID), body: req, repeat: repeatOf(req)})
 	return err
 }
 
-// repeatOf says how an ack is repeated. A job that goes on may be with the next worker
-// by then, and its lease be another.
+// repeatOf returns how an ack is repeated. An agent's job that continues or is held may have another
+// lease by the time of the repeat.
 func repeatOf(req api.AckRequest) repeat {
 	if req.AgentStatus == api.AgentContinue || req.AgentStatus == api.AgentHold {
 		return repeatKeyed
@@ -87,8 +88,8 @@ func repeatOf(req api.AckRequest) repeat {
 	return repeatAlways
 }
 
-// AckBatch completes jobs, each on its own; those refused are in the answer's
-// Errors.
+// AckBatch completes several jobs. Each ack succeeds or fails on its own; Errors in the response lists
+// the refused ones.
 func (c *Client) AckBatch(ctx context.Context, acks []api.AckItem) (api.AckBatchResponse, error) {
 	var out api.AckBatchResponse
 	again := repeatAlways
@@ -108,30 +109,29 @@ func (c *Client) Fail(ctx context.Context, jobID string, req api.FailRequest) (a
 	return out, err
 }
 
-// Heartbeat renews the leases of the jobs it names.
+// Heartbeat renews the leases of several jobs.
 func (c *Client) Heartbeat(ctx context.Context, req api.HeartbeatRequest) (api.HeartbeatResponse, error) {
 	var out api.HeartbeatResponse
 	again := repeatAlways
 	for _, j := range req.Jobs {
 		if j.Usage != nil {
-			again = repeatKeyed // usage is summed: a repeat would count it twice
+			again = repeatKeyed // because usage is summed, a repeat would count it twice
 		}
 	}
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/heartbeat", body: req, out: &out, repeat: again})
 	return out, err
 }
 
-// Read says how fresh a read must be; the zero Read shows what the node had
-// applied when it was asked.
+// Read sets the consistency of a read. The zero Read returns the state that the node has applied.
 type Read struct {
-	MinIndex string // a Corvo-Index that must be included
-	Strong   bool   // every write acknowledged before, by any node
+	MinIndex string // a Corvo-Index that the result must include
+	Strong   bool   // include every write acknowledged before, by any node
 	Eventual bool   // do not wait for the search view
 }
 
 func (r Read) query() string { return r.with(url.Values{}) }
 
-// with is the query of a read that has other parameters too.
+// with returns the query of a read with further parameters.
 func (r Read) with(q url.Values) string {
 	if r.MinIndex != "" {
 		q.Set("min_index", r.MinIndex)
@@ -148,22 +148,22 @@ func (r Read) with(q url.Values) string {
 	return "?" + q.Encode()
 }
 
-// Job is a job with everything known of it.
+// Job returns a job with all its fields.
 func (c *Client) Job(ctx context.Context, jobID string, r Read) (api.Job, error) {
 	var out api.Job
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/jobs/" + url.PathEscape(jobID) + r.query(), out: &out, repeat: repeatAlways})
 	return out, err
 }
 
-// Why says why a job does not run.
+// Why returns the reasons why a job does not run.
 func (c *Client) Why(ctx context.Context, jobID string, r Read) (api.Why, error) {
 	var out api.Why
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/jobs/" + url.PathEscape(jobID) + "/why" + r.query(), out: &out, repeat: repeatAlways})
 	return out, err
 }
 
-// SearchAll follows a search to its end, or to limit jobs if that is not 0, and calls f
-// with each.
+// SearchAll calls f with each job of a search, page by page, until f returns an error. limit is the
+// largest number of jobs; 0 = no limit.
 func (c *Client) SearchAll(ctx context.Context, req api.SearchRequest, r Read, limit int, f func(*api.Job) error) error {
 	for shown := 0; ; {
 		page, err := c.Search(ctx, req, r)
@@ -186,8 +186,8 @@ func (c *Client) SearchAll(ctx context.Context, req api.SearchRequest, r Read, l
 	}
 }
 
-// SearchWords is a page of the jobs that have words, "phrases" and starts of words* in
-// their payloads and tags; limit 0 is the server's.
+// SearchWords returns a page of the jobs with the words in their payloads and tags. "phrases" and prefix*
+// are supported. limit 0 is the default of the server.
 func (c *Client) SearchWords(ctx context.Context, words string, limit int, cursor string, r Read) (api.SearchResponse, error) {
 	q := url.Values{"q": {words}}
 	if limit > 0 {
@@ -201,15 +201,14 @@ func (c *Client) SearchWords(ctx context.Context, words string, limit int, curso
 	return out, err
 }
 
-// Jobs are jobs by their ids, at most 1,000, in the order asked for; those that are not
-// there are left out.
+// Jobs returns jobs by their ids, at most 1,000, in the order of ids. Missing jobs are left out.
 func (c *Client) Jobs(ctx context.Context, ids []string, r Read) ([]api.Job, error) {
 	var out api.BulkGetResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/bulk-get" + r.query(), body: api.BulkGetRequest{JobIDs: ids}, out: &out, repeat: repeatAlways})
 	return out.Jobs, err
 }
 
-// Search is a page of jobs; the next one is asked for with the answer's Cursor.
+// Search returns a page of jobs. The next page starts at the Cursor of the response.
 func (c *Client) Search(ctx context.Context, req api.SearchRequest, r Read) (api.SearchResponse, error) {
 	var out api.SearchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/search" + r.query(), body: req, out: &out, repeat: repeatAlways})

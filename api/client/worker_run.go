@@ -14,57 +14,57 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// run is one Run of a worker.
+// run is one call of Worker.Run.
 type run struct {
-	queues   []string
-	handlers map[string]Handler
-	limit    int
-	lease    time.Duration
-	patience time.Duration // of a drain
-	id       string
-	hostname string
-	log      *slog.Logger
-	client   *Client // without repeats of its own
-	tracer   trace.Tracer
-	line     line
-	acks     acker
+	queues       []string
+	handlers     map[string]Handler
+	limit        int
+	lease        time.Duration
+	drainTimeout time.Duration
+	id           string
+	hostname     string
+	log          *slog.Logger
+	client       *Client // without retries
+	tracer       trace.Tracer
+	transport    transport
+	acks         acker
 
-	calls    context.Context // of all calls but fetches; ends with the run
+	calls    context.Context // of all calls except fetches; ends with the run
 	stop     context.CancelFunc
 	draining chan struct{}
-	slots    chan struct{}  // one for each job more that may run
-	group    sync.WaitGroup // of what ends with calls
+	slots    chan struct{}  // one for each further job that may run
+	group    sync.WaitGroup // of the goroutines that end with calls
 
 	mu   sync.Mutex
 	jobs map[*Job]struct{}
 }
 
-// line is a way to the server.
-type line interface {
-	// fetch waits for jobs, and leases some.
+// transport sends fetches and acks to the server.
+type transport interface {
+	// fetch waits for jobs and leases up to count of them.
 	fetch(ctx context.Context, count int) (fetched, error)
-	// ack tells the ends of jobs, and answers one error for each.
+	// ack sends acks and returns an error for each.
 	ack(ctx context.Context, items []ackItem) []error
 	close()
 }
 
-// fetches has jobs come while ctx lasts. It returns an error where that has no hope.
-func (r *run) fetches(ctx context.Context) error {
+// fetchLoop fetches jobs while ctx lasts. It returns an error if further fetches have no prospect.
+func (r *run) fetchLoop(ctx context.Context) error {
 	for failures := 0; ; {
-		free := r.free(ctx)
+		free := r.freeSlots(ctx)
 		if free == 0 {
 			return nil
 		}
-		got, err := r.line.fetch(ctx, free)
+		got, err := r.transport.fetch(ctx, free)
 		for range free - len(got.jobs) - len(got.unread) {
 			r.slots <- struct{}{}
 		}
 		for i := range got.jobs {
-			r.begin(ctx, got.jobs[i], nil, true)
+			r.start(ctx, got.jobs[i], nil, true)
 		}
 		for _, j := range got.unread {
 			r.log.Error("worker: a job fails, for it cannot be read", "worker_id", r.id, "job_id", j.JobID, "error", j.err)
-			r.begin(ctx, j.FetchedJob, j.err, true)
+			r.start(ctx, j.FetchedJob, j.err, true)
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -75,9 +75,9 @@ func (r *run) fetches(ctx context.Context) error {
 			}
 			failures = 0
 			continue
-		case !passing(err):
+		case !transient(err):
 			return fmt.Errorf("worker: fetch: %w", err)
-		case failures == 0: // once, however long it lasts
+		case failures == 0: // logged once, however long it lasts
 			r.log.Warn("worker: no jobs can be fetched; it goes on trying", "worker_id", r.id, "error", err)
 		}
 		if r.client.sleep(ctx, backoff(failures, err)) != nil {
@@ -87,14 +87,14 @@ func (r *run) fetches(ctx context.Context) error {
 	}
 }
 
-// free waits until a job more may run, and takes the slots that there are; 0 when ctx ends.
-func (r *run) free(ctx context.Context) (n int) {
+// freeSlots waits for a free slot and takes all free ones. It returns 0 when ctx ends.
+func (r *run) freeSlots(ctx context.Context) (n int) {
 	select {
 	case <-ctx.Done():
 		return 0
 	case <-r.slots:
 	}
-	for n = 1; n < mostFetched; n++ {
+	for n = 1; n < maxFetch; n++ {
 		select {
 		case <-r.slots:
 		default:
@@ -104,9 +104,9 @@ func (r *run) free(ctx context.Context) (n int) {
 	return n
 }
 
-// passing says whether a call that failed is worth a repeat: the network may come back,
-// and so may a server. That the server does not want it does not pass.
-func passing(err error) bool {
+// transient reports whether a failed call may succeed later, because of the network or the state of the
+// server.
+func transient(err error) bool {
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return true
@@ -114,13 +114,13 @@ func passing(err error) bool {
 	return e.Code.Retryable() || e.Code == api.Internal
 }
 
-// begin has a job done that has just been leased. In a drain it goes back, and so it does
-// where it has no slot. One with a fault, which cannot be read, fails: it would be as
-// unreadable the next time.
-func (r *run) begin(ctx context.Context, fetched api.FetchedJob, fault error, slot bool) {
+// start starts a job that was just leased. During a drain, or without a slot, the job returns to its
+// queue. A job with a fault, because it cannot be decoded, fails: it would be as unreadable at the next
+// attempt.
+func (r *run) start(ctx context.Context, fetched api.FetchedJob, fault error, slot bool) {
 	lease := time.Duration(fetched.LeaseDuration) * time.Second
-	j := &Job{FetchedJob: fetched, run: r, slot: slot, fault: fault, speaks: make(chan struct{}, 1), settled: make(chan struct{})}
-	// The jobs outlive ctx, whose end begins the drain.
+	j := &Job{FetchedJob: fetched, run: r, slot: slot, fault: fault, reporting: make(chan struct{}, 1), settled: make(chan struct{})}
+	// Jobs outlive ctx, because its end starts the drain.
 	j.ctx, j.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	j.mu.Lock()
 	j.until = time.Now().Add(lease)
@@ -134,13 +134,13 @@ func (r *run) begin(ctx context.Context, fetched api.FetchedJob, fault error, sl
 	}
 	r.jobs[j] = struct{}{}
 	r.mu.Unlock()
-	go r.work(j, !slot || r.drains() || ctx.Err() != nil)
+	go r.work(j, !slot || r.isDraining() || ctx.Err() != nil)
 }
 
-// work does a job and tells its end.
+// work runs a job and settles it.
 func (r *run) work(j *Job, giveBack bool) {
 	defer func() {
-		if j.giveSlot() {
+		if j.takeSlot() {
 			r.slots <- struct{}{}
 		}
 	}()
@@ -152,7 +152,7 @@ func (r *run) work(j *Job, giveBack bool) {
 		err = r.handle(j)
 	}
 	r.settle(j, err)
-	<-j.settled // in a drain another may tell its end
+	<-j.settled // during a drain another goroutine may settle it
 }
 
 // panicked is the error of a handler that panicked.
@@ -163,7 +163,7 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// Unwrap is the value of a panic that was an error.
+// Unwrap returns the value of the panic if it was an error.
 func (p *panicked) Unwrap() error { err, _ := p.value.(error); return err }
 
 // handle calls the handler.
@@ -180,16 +180,16 @@ func (r *run) handle(j *Job) (err error) {
 		return fmt.Errorf("the worker has no handler for queue %q", j.Queue)
 	}
 	j.mu.Lock()
-	j.ctx = ctx // what is told of the job's end is part of its trace
+	j.ctx = ctx // the calls at the end of the job belong to its trace
 	j.mu.Unlock()
 	return h(ctx, j)
 }
 
-// drain lets running jobs come to an end, in time or not.
+// drain waits for the running jobs and returns the remaining ones to their queues.
 func (r *run) drain() {
 	close(r.draining)
-	r.group.Go(r.sayDraining)
-	left := r.await(r.limit, r.patience)
+	r.group.Go(r.announceDraining)
+	left := r.await(r.limit, r.drainTimeout)
 	if left == 0 {
 		return
 	}
@@ -199,7 +199,7 @@ func (r *run) drain() {
 	if left = r.await(left, returnGrace); left == 0 {
 		return
 	}
-	// Handlers that do not return keep nobody from their jobs.
+	// A handler that does not return must not keep its job.
 	jobs := r.held()
 	for _, j := range jobs {
 		r.log.Warn("worker: a handler did not return when its context ended; its job goes back all the same",
@@ -217,12 +217,12 @@ func (r *run) drain() {
 	}
 }
 
-// await waits for the slots of running jobs, and says how many are still taken.
-func (r *run) await(taken int, patience time.Duration) int {
-	over := time.NewTimer(max(patience, 0))
+// await waits for the slots of running jobs and returns the number of those still taken.
+func (r *run) await(taken int, wait time.Duration) int {
+	over := time.NewTimer(max(wait, 0))
 	defer over.Stop()
 	for ; taken > 0; taken-- {
-		select { // jobs that have ended count, also where there is no patience
+		select { // first without waiting, so that ended jobs count even if wait is 0
 		case <-r.slots:
 			continue
 		default:
@@ -236,9 +236,9 @@ func (r *run) await(taken int, patience time.Duration) int {
 	return 0
 }
 
-// close ends what belongs to the run, but for handlers that do not return.
+// close ends everything of the run, except handlers that do not return.
 func (r *run) close() {
 	r.stop()
-	r.line.close()
+	r.transport.close()
 	r.group.Wait()
 }

@@ -6,29 +6,29 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-var roles = noun[api.RoleRequest, api.Role]{path: "/auth/roles", version: func(x *api.Role) *int64 { return &x.Version }}
+var roles = resource[api.RoleRequest, api.Role]{path: "/auth/roles", version: func(x *api.Role) *int64 { return &x.Version }}
 
 // Roles lists the roles, built-in ones first.
 func (c *Client) Roles(ctx context.Context, r Read) ([]api.Role, error) { return roles.list(ctx, c, r) }
 
-// Role is one role, with its version.
+// Role returns one role, with its version.
 func (c *Client) Role(ctx context.Context, name string, r Read) (api.Role, error) {
 	return roles.get(ctx, c, r, name)
 }
 
-// CreateRole makes a role where there is none of its name.
+// CreateRole creates a custom role. The error is CONFLICT if its name is taken.
 func (c *Client) CreateRole(ctx context.Context, req api.RoleRequest) (api.Role, error) {
 	return roles.create(ctx, c, req)
 }
 
-// PutRole replaces what a role grants, to all keys that have it, or makes it. With a
-// version other than 0 it must be there and still be at that.
+// PutRole creates a custom role or replaces its permissions, for all keys with the role. If version is
+// not 0, the role must exist and have that version; otherwise the error is PRECONDITION_FAILED.
 func (c *Client) PutRole(ctx context.Context, name string, req api.RoleRequest, version int64) (api.Role, error) {
 	return roles.put(ctx, c, req, version, name)
 }
 
-// DeleteRole takes back a role that no key has, with a version other than 0 only if it is
-// still at that.
+// DeleteRole deletes a custom role that no key has. If version is not 0 and the present version differs,
+// the error is PRECONDITION_FAILED.
 func (c *Client) DeleteRole(ctx context.Context, name string, version int64) error {
 	return roles.delete(ctx, c, version, name)
 }

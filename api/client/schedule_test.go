@@ -7,8 +7,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// A schedule comes with the version of its ETag, and a write insists on one where
-// it is given one.
+// A schedule has the version of its ETag, and a write with a version requires it.
 func TestScheduleVersions(t *testing.T) {
 	t.Parallel()
 	tagged := func(tag string) func(http.ResponseWriter) {

@@ -7,37 +7,38 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Roles of a cloud namespace are kept by the control plane; those of a node are in roles.go.
+// The control plane stores the roles of its namespaces. For the roles of a node see role.go.
 
 // NamespaceRoles lists the roles of a namespace, built-in ones first.
 func (c *Cloud) NamespaceRoles(ctx context.Context, ns string) ([]api.Role, error) {
 	return all[api.Role](ctx, c.Client, cloudPath("namespaces", ns, "roles"), nil)
 }
 
-// NamespaceRole is one role of a namespace, with its version.
+// NamespaceRole returns one role of a namespace, with its version.
 func (c *Cloud) NamespaceRole(ctx context.Context, ns, name string) (api.Role, error) {
 	return c.roleOf(ctx, call{method: http.MethodGet, path: cloudPath("namespaces", ns, "roles", name), repeat: repeatAlways})
 }
 
-// CreateNamespaceRole makes a role where there is none of its name.
+// CreateNamespaceRole creates a custom role. The error is CONFLICT if its name is taken.
 func (c *Cloud) CreateNamespaceRole(ctx context.Context, ns string, req api.RoleRequest) (api.Role, error) {
 	return c.roleOf(ctx, call{method: http.MethodPost, path: cloudPath("namespaces", ns, "roles"), body: req, repeat: repeatKeyed})
 }
 
-// PutNamespaceRole replaces what a role grants, to all keys that have it, or makes it. With
-// a version other than 0 it must be there and still be at that.
+// PutNamespaceRole creates a custom role or replaces its permissions, for all keys with the role. If
+// version is not 0, the role must exist and have that version; otherwise the error is
+// PRECONDITION_FAILED.
 func (c *Cloud) PutNamespaceRole(ctx context.Context, ns, name string, req api.RoleRequest, version int64) (api.Role, error) {
 	return c.roleOf(ctx, call{method: http.MethodPut, path: cloudPath("namespaces", ns, "roles", name), body: req, ifMatch: version, repeat: repeatKeyed})
 }
 
-// DeleteNamespaceRole takes back a role that no key has, with a version other than 0 only
-// if it is still at that.
+// DeleteNamespaceRole deletes a custom role that no key has. If version is not 0 and the present version
+// differs, the error is PRECONDITION_FAILED.
 func (c *Cloud) DeleteNamespaceRole(ctx context.Context, ns, name string, version int64) error {
 	_, err := c.do(ctx, call{method: http.MethodDelete, path: cloudPath("namespaces", ns, "roles", name), ifMatch: version, repeat: repeatDeletion(version)})
 	return err
 }
 
-// roleOf makes a call whose answer is a role with its version.
+// roleOf sends a call whose response is a role, and stores its version.
 func (c *Cloud) roleOf(ctx context.Context, k call) (out api.Role, err error) {
 	k.out, k.version = &out, &out.Version
 	_, err = c.do(ctx, k)

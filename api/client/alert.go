@@ -6,31 +6,31 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-var alertRules = noun[api.AlertRuleRequest, api.AlertRule]{path: "/alerts", version: func(x *api.AlertRule) *int64 { return &x.Version }}
+var alertRules = resource[api.AlertRuleRequest, api.AlertRule]{path: "/alerts", version: func(x *api.AlertRule) *int64 { return &x.Version }}
 
 // AlertRules lists the alert rules, with their states.
 func (c *Client) AlertRules(ctx context.Context, r Read) ([]api.AlertRule, error) {
 	return alertRules.list(ctx, c, r)
 }
 
-// AlertRule is one alert rule, with its version.
+// AlertRule returns one alert rule, with its version.
 func (c *Client) AlertRule(ctx context.Context, id string, r Read) (api.AlertRule, error) {
 	return alertRules.get(ctx, c, r, id)
 }
 
-// CreateAlertRule makes an alert rule.
+// CreateAlertRule creates an alert rule.
 func (c *Client) CreateAlertRule(ctx context.Context, req api.AlertRuleRequest) (api.AlertRule, error) {
 	return alertRules.create(ctx, c, req)
 }
 
-// PutAlertRule replaces an alert rule. With a version other than 0 only if it is still at
-// that.
+// PutAlertRule replaces an alert rule. If version is not 0 and the present version differs, the error is
+// PRECONDITION_FAILED.
 func (c *Client) PutAlertRule(ctx context.Context, id string, req api.AlertRuleRequest, version int64) (api.AlertRule, error) {
 	return alertRules.put(ctx, c, req, version, id)
 }
 
-// DeleteAlertRule removes an alert rule, with a version other than 0 only if it is still at
-// that.
+// DeleteAlertRule deletes an alert rule. If version is not 0 and the present version differs, the error
+// is PRECONDITION_FAILED.
 func (c *Client) DeleteAlertRule(ctx context.Context, id string, version int64) error {
 	return alertRules.delete(ctx, c, version, id)
 }

@@ -15,27 +15,27 @@ import (
 	"github.com/corvo/corvo/api/workerpb"
 )
 
-// streamConn is one connection of a stream. One goroutine sends its frames and one takes
-// the answers, so that nobody else is held up by a server that does not read.
+// streamConn is one connection of a stream. One goroutine sends its frames and another receives the
+// responses, so that a server that does not read blocks no caller.
 type streamConn struct {
 	stream *Stream
 	bidi   *connect.BidiStreamForClient[workerpb.StreamLifecycleRequest, workerpb.StreamLifecycleResponse]
 	ctx    context.Context // ends with the connection
 	cancel context.CancelCauseFunc
-	more   chan struct{} // there may be frames to send
+	more   chan struct{} // wakes the sender
 
 	mu      sync.Mutex
-	frames  []*streamFrame // that are not answered, in order
-	sent    int            // so many of them
-	retired bool           // no frame more will come
+	frames  []*streamFrame // not yet answered, in order
+	sent    int            // number of frames that were sent
+	retired bool           // no further frame will come
 	broken  error
 }
 
 // streamFrame is a frame under way.
 type streamFrame struct {
 	message *workerpb.StreamLifecycleRequest
-	answer  chan streamAnswer // has room for it
-	left    bool              // nobody waits for the answer any longer
+	answer  chan streamAnswer // has room for one
+	left    bool              // the caller no longer waits
 }
 
 type streamAnswer struct {
@@ -43,15 +43,15 @@ type streamAnswer struct {
 	err error
 }
 
-// broken is why a connection ended, and with it the frames under way.
+// broken is the reason why a connection and its frames under way ended.
 type broken struct{ why error }
 
 func (b *broken) Error() string { return "stream: " + b.why.Error() }
 
-// Unwrap is what the server said, where it did.
+// Unwrap returns the reason, such as an error of the server.
 func (b *broken) Unwrap() error { return b.why }
 
-// expect has a frame sent, behind those that were before it.
+// expect queues a frame for sending.
 func (c *streamConn) expect(f *streamFrame) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *streamConn) expect(f *streamFrame) error {
 	return nil
 }
 
-// write sends frames as they come.
+// write sends the queued frames.
 func (c *streamConn) write() {
 	for {
 		m := c.unsent()
@@ -79,16 +79,15 @@ func (c *streamConn) write() {
 			}
 		}
 		if err := c.bidi.Send(m); err != nil {
-			if !errors.Is(err, io.EOF) { // why is told to the reader
-				c.breakOff(err)
+			if !errors.Is(err, io.EOF) { // after io.EOF the reader gets the reason
+				c.abort(err)
 			}
 			return
 		}
 	}
 }
 
-// unsent is the next message to send, which from now on is as good as sent; nil: there
-// is none.
+// unsent returns the next message to send and counts it as sent; nil = none.
 func (c *streamConn) unsent() *workerpb.StreamLifecycleRequest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,22 +98,22 @@ func (c *streamConn) unsent() *workerpb.StreamLifecycleRequest {
 	return c.frames[c.sent-1].message
 }
 
-// read hands answers to those who wait for them.
+// read passes responses to the waiting callers.
 func (c *streamConn) read() {
 	for {
 		out, err := c.bidi.Receive()
 		if err != nil {
-			c.breakOff(streamError(err))
+			c.abort(streamError(err))
 			_ = c.bidi.CloseResponse()
 			return
 		}
 		if err := c.answered(out); err != nil {
-			c.breakOff(err) // the next Receive ends it
+			c.abort(err) // the next Receive ends it
 		}
 	}
 }
 
-// answered takes the answer to the frame that was sent before all others.
+// answered handles the response to the oldest frame that was sent.
 func (c *streamConn) answered(out *workerpb.StreamLifecycleResponse) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,14 +137,14 @@ func (c *streamConn) answered(out *workerpb.StreamLifecycleResponse) error {
 	return nil
 }
 
-// forget takes a frame from those under way, which makes room for another one.
+// forget removes a frame from those under way, which makes room for another one.
 func (c *streamConn) forget(at int) {
 	c.frames = slices.Delete(c.frames, at, at+1)
 	<-c.stream.credit
 }
 
-// leave says that nobody waits for a frame any longer. One that was not sent yet is not
-// sent. Where it has been answered before, it says with what.
+// leave records that the caller of a frame no longer waits. A frame that was not sent yet is dropped. If
+// a frame was answered already, leave returns the response.
 func (c *streamConn) leave(f *streamFrame) (a streamAnswer, answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,7 +160,7 @@ func (c *streamConn) leave(f *streamFrame) (a streamAnswer, answered bool) {
 	return streamAnswer{}, false
 }
 
-// streamError is the error that ended a stream, as an *api.Error where the server said it.
+// streamError returns the error that ended a stream, as an *api.Error if it came from the server.
 func streamError(err error) error {
 	if said := rpc.FromError(err); said != nil && connect.IsWireError(err) {
 		return said
@@ -175,8 +174,8 @@ func (c *streamConn) err() error {
 	return c.broken
 }
 
-// breakOff ends the connection: those who wait are told why.
-func (c *streamConn) breakOff(why error) {
+// abort ends the connection and passes the reason to the waiting callers.
+func (c *streamConn) abort(why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.broken != nil {
@@ -184,7 +183,7 @@ func (c *streamConn) breakOff(why error) {
 	}
 	c.broken = &broken{why}
 	c.cancel(c.broken)
-	// HTTP/2 looks at the context when the request has been read to its end, not before.
+	// HTTP/2 watches the context only after the request has been read to its end.
 	_ = c.bidi.CloseRequest()
 	c.abandon(c.broken)
 	for len(c.frames) > 0 {
@@ -193,7 +192,7 @@ func (c *streamConn) breakOff(why error) {
 	c.sent = 0
 }
 
-// abandon tells all who wait why they wait no longer.
+// abandon passes an error to all waiting callers.
 func (c *streamConn) abandon(why error) {
 	for _, f := range c.frames {
 		if !f.left {
@@ -203,8 +202,8 @@ func (c *streamConn) abandon(why error) {
 	}
 }
 
-// finish ends the connection: at once, or where jobs may come yet when they have come and
-// are on their way back, unless that takes too long.
+// finish ends the connection: at once, or, if frames under way have fetched jobs, after their responses,
+// but at most after giveBackWait.
 func (c *streamConn) finish() {
 	c.mu.Lock()
 	c.retired = true
@@ -215,19 +214,19 @@ func (c *streamConn) finish() {
 	idle := !slices.ContainsFunc(c.frames, func(f *streamFrame) bool { return f.message.FetchCount > 0 })
 	c.mu.Unlock()
 	if idle {
-		c.breakOff(errClosed)
+		c.abort(errClosed)
 		return
 	}
-	time.AfterFunc(giveBackWait, func() { c.breakOff(errClosed) })
+	time.AfterFunc(giveBackWait, func() { c.abort(errClosed) })
 }
 
-// retire ends the connection when nobody waits for it any longer.
+// retire ends the connection after the last response under way.
 func (c *streamConn) retire() {
 	c.mu.Lock()
 	c.retired = true
 	idle := len(c.frames) == 0
 	c.mu.Unlock()
 	if idle {
-		c.breakOff(errClosed)
+		c.abort(errClosed)
 	}
 }

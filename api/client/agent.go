@@ -9,14 +9,13 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// IterationPage is which iterations of a job are asked for; the zero value is the first
-// page, as long as may be.
+// IterationPage selects a page of iterations. The zero value is the first page, of the largest size.
 type IterationPage struct {
-	After int // only those with a higher number
+	After int // only iterations with a higher number
 	Limit int // at most 1000
 }
 
-// Iterations are those of an agent's job that have ended, oldest first.
+// Iterations lists the ended iterations of an agent's job, the oldest first.
 func (c *Client) Iterations(ctx context.Context, jobID string, page IterationPage, r Read) (api.Iterations, error) {
 	q := url.Values{}
 	if page.After > 0 {
@@ -30,21 +29,21 @@ func (c *Client) Iterations(ctx context.Context, jobID string, page IterationPag
 	return out, err
 }
 
-// Replay makes a job that does an iteration of another again, from 1 on, and goes on
-// from there.
+// Replay creates a job that repeats another agent's job from an iteration on, counted from 1, and returns
+// the id of the new job.
 func (c *Client) Replay(ctx context.Context, jobID string, from int) (newJobID string, err error) {
 	var out api.EnqueueResponse
 	_, err = c.do(ctx, call{method: http.MethodPost, path: "/api/v1/jobs/" + url.PathEscape(jobID) + "/replay", body: api.ReplayRequest{From: from}, out: &out, repeat: repeatKeyed})
 	return out.JobID, err
 }
 
-// Score judges a job: of each dimension a scorer has one score, the latest.
+// Score rates a job. Of each dimension and scorer only the latest value is kept.
 func (c *Client) Score(ctx context.Context, jobID, dimension string, value float64, scorer string) error {
 	_, err := c.act(ctx, jobID, "scores", api.ScoreRequest{Dimension: dimension, Value: &value, Scorer: scorer}, repeatKeyed)
 	return err
 }
 
-// Scores are the judgements of a job.
+// Scores lists the ratings of a job.
 func (c *Client) Scores(ctx context.Context, jobID string, r Read) ([]api.Score, error) {
 	var out api.Scores
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/jobs/" + url.PathEscape(jobID) + "/scores" + r.query(), out: &out, repeat: repeatAlways})

@@ -10,7 +10,7 @@ import (
 
 func batchPath(id, action string) string { return "/api/v1/batches/" + url.PathEscape(id) + action }
 
-// CreateBatch creates jobs, all of them or none, as members of a new batch.
+// CreateBatch creates a batch and its first members, either all or none.
 func (c *Client) CreateBatch(ctx context.Context, batch api.NewBatch, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	req := api.EnqueueBatchRequest{Jobs: jobs, Batch: &batch}
@@ -18,21 +18,21 @@ func (c *Client) CreateBatch(ctx context.Context, batch api.NewBatch, jobs []api
 	return out, err
 }
 
-// AddToBatch creates more members of an open batch, all of them or none.
+// AddToBatch creates more members of an open batch, either all or none.
 func (c *Client) AddToBatch(ctx context.Context, id string, jobs []api.EnqueueRequest) (api.EnqueueBatchResponse, error) {
 	var out api.EnqueueBatchResponse
 	_, err := c.do(ctx, call{method: http.MethodPost, path: batchPath(id, "/jobs"), body: api.AddToBatchRequest{Jobs: jobs}, out: &out, repeat: repeatKeyed})
 	return out, err
 }
 
-// SealBatch closes an open batch: when all members have settled it is complete.
+// SealBatch closes an open batch, which is then complete as soon as all members have settled.
 func (c *Client) SealBatch(ctx context.Context, id string) (api.Batch, error) {
 	var out api.Batch
 	_, err := c.do(ctx, call{method: http.MethodPost, path: batchPath(id, "/seal"), out: &out, repeat: repeatKeyed})
 	return out, err
 }
 
-// Batch is a batch, and how its members have ended.
+// Batch returns a batch with the counts of its members.
 func (c *Client) Batch(ctx context.Context, id string, r Read) (api.Batch, error) {
 	var out api.Batch
 	_, err := c.do(ctx, call{method: http.MethodGet, path: batchPath(id, "") + r.query(), out: &out, repeat: repeatAlways})

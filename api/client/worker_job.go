@@ -12,9 +12,9 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// Job is a job that a handler does. What is set of it goes to the server with the next
-// heartbeat or with the job's end, whichever comes first; a value that is no JSON fails
-// the attempt. It is safe for the goroutines of its handler.
+// Job is a job that a handler runs. The values that the handler sets are sent with the next heartbeat or
+// with the end of the job, whichever is first. A value that cannot be encoded as JSON fails the attempt.
+// A Job is safe for the goroutines of its handler.
 type Job struct {
 	api.FetchedJob
 
@@ -22,35 +22,35 @@ type Job struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	// speaks is taken while the server is told of the job: it hears of one thing after
-	// another, or it could not tell a repeat from a new report of usage.
-	speaks  chan struct{}
-	settled chan struct{} // closed when nothing more will be said of the job
+	// reporting is held during each call to the server about the job. Without an order of these calls the
+	// server could not tell a repeat from a new report of usage.
+	reporting chan struct{}
+	settled   chan struct{} // closed after the last call about the job
 
 	mu      sync.Mutex
-	until   time.Time // when the lease ends, if no heartbeat renews it
+	until   time.Time // end of the lease, unless a heartbeat renews it
 	expiry  *time.Timer
-	slot    bool // it has one of the run's
-	lost    bool // the lease is over, or another attempt of the job has come
-	taken   bool // its end is being told
-	over    bool // it has cost more than its budgets have room for
+	slot    bool // it holds one of the slots of the run
+	lost    bool // the lease is over, or another attempt of the job has started
+	taken   bool // settling has started
+	over    bool // it has cost more than its budgets allow
 	fault   error
-	outcome api.AckRequest // but for what is reported
-	report  report         // not told yet
+	outcome api.AckRequest // without the values in report
+	report  report         // not sent yet
 }
 
-// report is what a heartbeat tells of a job.
+// report is the part of a heartbeat about one job.
 type report struct {
 	progress, checkpoint json.RawMessage
-	usage                []api.ReportedUsage // a heartbeat tells the first one
+	usage                []api.ReportedUsage // a heartbeat sends the first one
 }
 
 func (r report) empty() bool { return r.progress == nil && r.checkpoint == nil && len(r.usage) == 0 }
 
-// size is the length of its documents.
+// size returns the length of its JSON documents.
 func (r report) size() int { return len(r.progress) + len(r.checkpoint) }
 
-// Decode reads the payload.
+// Decode decodes the payload.
 func (j *Job) Decode(payload any) error {
 	if err := json.Unmarshal(j.Payload, payload); err != nil {
 		return fmt.Errorf("payload of job %s: %w", j.JobID, err)
@@ -58,7 +58,7 @@ func (j *Job) Decode(payload any) error {
 	return nil
 }
 
-// Resume reads the checkpoint that an earlier attempt left; false where there is none.
+// Resume decodes the checkpoint of an earlier attempt. It returns false if there is none.
 func (j *Job) Resume(checkpoint any) (bool, error) {
 	if len(j.Checkpoint) == 0 || string(j.Checkpoint) == "null" {
 		return false, nil
@@ -69,7 +69,7 @@ func (j *Job) Resume(checkpoint any) (bool, error) {
 	return true, nil
 }
 
-// set encodes a value and hands it to the job's fields.
+// set encodes a value and stores it with put.
 func (j *Job) set(name string, value any, put func(json.RawMessage)) {
 	text, err := json.Marshal(value)
 	j.mu.Lock()
@@ -81,28 +81,28 @@ func (j *Job) set(name string, value any, put func(json.RawMessage)) {
 	}
 }
 
-// SetResult says what the job has come to.
+// SetResult sets the result of the job.
 func (j *Job) SetResult(result any) {
 	j.set("result", result, func(text json.RawMessage) { j.outcome.Result = text })
 }
 
-// SetCheckpoint says where another attempt is to go on. It is saved within seconds, and
-// before the attempt ends, however it does; Save has it saved now.
+// SetCheckpoint sets the state from which the next attempt can continue. It is saved within seconds, and
+// in any case before the attempt ends. Save saves it at once.
 func (j *Job) SetCheckpoint(checkpoint any) {
 	j.set("checkpoint", checkpoint, func(text json.RawMessage) { j.report.checkpoint = text })
 }
 
-// SetProgress shows people how far the job is.
+// SetProgress sets the progress that people see.
 func (j *Job) SetProgress(progress any) {
 	j.set("progress", progress, func(text json.RawMessage) { j.report.progress = text })
 }
 
-// SetTrace keeps a document with the iteration of an agent's job that ends.
+// SetTrace sets a JSON document that is stored with the present iteration of an agent's job.
 func (j *Job) SetTrace(trace any) {
 	j.set("trace", trace, func(text json.RawMessage) { j.outcome.Trace = text })
 }
 
-// AddUsage reports what a call of a model used. All reports of a job are summed.
+// AddUsage reports the usage of one call of a model. The reports of a job are summed.
 func (j *Job) AddUsage(u api.ReportedUsage) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -112,13 +112,13 @@ func (j *Job) AddUsage(u api.ReportedUsage) {
 	j.report.usage = append(j.report.usage, u)
 }
 
-// merge adds u to sum, where one report says as much as both.
+// merge adds u to sum if one report can stand for both.
 func merge(sum *api.ReportedUsage, u api.ReportedUsage) bool {
 	if sum.Model != u.Model || sum.Provider != u.Provider || (sum.CostUSD == nil) != (u.CostUSD == nil) {
 		return false
 	}
 	if !withinLimits(*sum) || !withinLimits(u) {
-		return false // one of them is kept aside, and the other must not be because of it
+		return false // the report beyond the limits is set aside, and the other must count
 	}
 	both := *sum
 	if u.CostUSD != nil {
@@ -135,8 +135,8 @@ func merge(sum *api.ReportedUsage, u api.ReportedUsage) bool {
 	return true
 }
 
-// withinLimits says whether a report is within what one report may say. The limits are far below
-// what the sum of two such reports would overflow at.
+// withinLimits reports whether a report is within the limits of one report. They are so low that the sum
+// of two such reports cannot overflow.
 func withinLimits(u api.ReportedUsage) bool {
 	if u.CostUSD != nil && (*u.CostUSD < 0 || money.Nano(*u.CostUSD) > billing.MaxReportCost) {
 		return false
@@ -151,13 +151,13 @@ func withinLimits(u api.ReportedUsage) bool {
 	return true
 }
 
-// Save sends what has been set, and returns when the server has it: a worker that
-// crashes from then on loses nothing of it.
+// Save sends the values that were set, and returns when the server has stored them, so that a crash of
+// the worker loses none of them.
 func (j *Job) Save(ctx context.Context) error {
-	if err := j.take(ctx); err != nil {
+	if err := j.acquire(ctx); err != nil {
 		return err
 	}
-	defer j.leave()
+	defer j.release()
 	j.mu.Lock()
 	fault := j.fault
 	j.mu.Unlock()
@@ -167,64 +167,64 @@ func (j *Job) Save(ctx context.Context) error {
 	return j.run.flush(ctx, j)
 }
 
-// Continue says that an agent's job goes on: when the handler returns nil its next
-// iteration is due, once the jobs of the calls have settled.
+// Continue makes an agent's job continue: when the handler returns nil, its next iteration starts once
+// the jobs of calls have settled.
 func (j *Job) Continue(calls ...api.ToolCall) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.outcome.AgentStatus, j.outcome.HoldReason, j.outcome.ToolCalls = api.AgentContinue, "", calls
 }
 
-// Hold says that a person decides whether the job goes on, when the handler returns nil.
+// Hold makes a person decide whether the job continues, when the handler returns nil.
 func (j *Job) Hold(reason string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.outcome.AgentStatus, j.outcome.HoldReason, j.outcome.ToolCalls = api.AgentHold, reason, nil
 }
 
-// ExitChain says that no more steps of the job's chain follow, when the handler returns nil.
+// ExitChain skips the remaining steps of the chain, when the handler returns nil.
 func (j *Job) ExitChain() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.outcome.StepStatus = "exit"
 }
 
-// BudgetExceeded says whether the job has cost more than its budgets have room for: its
-// handler should come to an end.
+// BudgetExceeded reports whether the job has cost more than its budgets allow. Its handler should then
+// finish.
 func (j *Job) BudgetExceeded() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.over
 }
 
-// Draining is closed when the worker is about to stop: a handler that would take long
-// may set a checkpoint and return ErrShutdown, rather than run until its context ends.
+// Draining returns a channel that is closed when the worker starts to drain. A handler with much work
+// left may set a checkpoint and return ErrShutdown, instead of running until its context ends.
 func (j *Job) Draining() <-chan struct{} { return j.run.draining }
 
-// take waits until nothing else is being said of the job.
-func (j *Job) take(ctx context.Context) error {
+// acquire waits until no other call about the job is under way.
+func (j *Job) acquire(ctx context.Context) error {
 	select {
-	case j.speaks <- struct{}{}:
+	case j.reporting <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-// tryTake is take without waiting.
-func (j *Job) tryTake() bool {
+// tryAcquire is acquire without waiting.
+func (j *Job) tryAcquire() bool {
 	select {
-	case j.speaks <- struct{}{}:
+	case j.reporting <- struct{}{}:
 		return true
 	default:
 		return false
 	}
 }
 
-func (j *Job) leave() { <-j.speaks }
+func (j *Job) release() { <-j.reporting }
 
-// giveSlot says whether the caller has the job's slot from now on.
-func (j *Job) giveSlot() bool {
+// takeSlot takes the slot of the job, and reports whether it had one.
+func (j *Job) takeSlot() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	had := j.slot
@@ -232,8 +232,8 @@ func (j *Job) giveSlot() bool {
 	return had
 }
 
-// claim says whether the caller is the one to tell the job's end.
-func (j *Job) claim() bool {
+// startSettling reports whether the caller is the first to settle the job.
+func (j *Job) startSettling() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	first := !j.taken
@@ -241,7 +241,7 @@ func (j *Job) claim() bool {
 	return first
 }
 
-// lose ends the handler's context: the job is not the worker's any more.
+// lose ends the context of the handler, because the job is no longer leased to the worker.
 func (j *Job) lose() {
 	j.mu.Lock()
 	j.lost = true
@@ -249,21 +249,21 @@ func (j *Job) lose() {
 	j.cancel(ErrLeaseLost)
 }
 
-// isLost says whether the lease is over.
+// isLost reports whether the lease is over.
 func (j *Job) isLost() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.lost
 }
 
-// leaseEnd is when the lease ends, as far as is known here.
+// leaseEnd returns the end of the lease as the worker knows it.
 func (j *Job) leaseEnd() time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.until
 }
 
-// renewed puts the end of the lease off.
+// renewed extends the lease.
 func (j *Job) renewed(until time.Time, over bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -274,8 +274,8 @@ func (j *Job) renewed(until time.Time, over bool) {
 	}
 }
 
-// told takes what is to be told now out of the job's report: one report of usage.
-func (j *Job) told() report {
+// takeReport removes and returns the values to send, with at most one report of usage.
+func (j *Job) takeReport() report {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	now := j.report
@@ -287,8 +287,8 @@ func (j *Job) told() report {
 	return now
 }
 
-// untold puts back what the server did not take, unless there is newer already.
-func (j *Job) untold(r report) {
+// restoreReport puts back values that the server did not accept, unless there are newer ones.
+func (j *Job) restoreReport(r report) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.report.progress == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/billing/money"
 )
 
-// asks is one call that is tested, and what it should ask and answer.
+// asks is one call under test, with the expected request and response.
 type asks struct {
 	do              func(context.Context, *Client) (version int64, err error)
 	method, path    string
@@ -18,7 +18,7 @@ type asks struct {
 	evenIfUncertain bool // it is repeated though it may have been done
 }
 
-// declared is every call of a noun, on the one with an id.
+// declared lists every call of a kind of resource, for the one with an id.
 func declared[Req, Resp any](
 	all, one, id string, version func(Resp) int64,
 	list func(*Client, context.Context, Read) ([]Resp, error),
@@ -41,9 +41,8 @@ func declared[Req, Resp any](
 	}
 }
 
-// Every call of what is declared: what is asked of the server, that the version goes
-// out and comes back, and that a lost answer is asked for again only where a repeat
-// does nothing twice.
+// Each call sends the right request and passes the version out and back. A call whose response was lost
+// is repeated only if a repeat has no second effect.
 func TestNouns(t *testing.T) {
 	t.Parallel()
 	const tag, target = "tag", "customer=a/b"
@@ -96,7 +95,7 @@ func TestNouns(t *testing.T) {
 	}
 }
 
-// What there is besides declaring.
+// The calls beyond those of every resource.
 func TestNounCalls(t *testing.T) {
 	t.Parallel()
 	for _, k := range []struct {

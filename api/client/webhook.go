@@ -7,44 +7,43 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-var webhooks = noun[api.WebhookRequest, api.Webhook]{path: "/webhooks", version: func(x *api.Webhook) *int64 { return &x.Version }}
+var webhooks = resource[api.WebhookRequest, api.Webhook]{path: "/webhooks", version: func(x *api.Webhook) *int64 { return &x.Version }}
 
 // Webhooks lists the webhooks, without their secrets.
 func (c *Client) Webhooks(ctx context.Context, r Read) ([]api.Webhook, error) {
 	return webhooks.list(ctx, c, r)
 }
 
-// Webhook is one webhook, with its version.
+// Webhook returns one webhook, with its version.
 func (c *Client) Webhook(ctx context.Context, id string, r Read) (api.Webhook, error) {
 	return webhooks.get(ctx, c, r, id)
 }
 
-// CreateWebhook makes a webhook.
+// CreateWebhook creates a webhook.
 func (c *Client) CreateWebhook(ctx context.Context, req api.WebhookRequest) (api.Webhook, error) {
 	return webhooks.create(ctx, c, req)
 }
 
-// PutWebhook replaces a webhook; its secret stays where the request has none. With a version
-// other than 0 only if it is still at that.
+// PutWebhook replaces a webhook. Without a secret in the request the present one stays. If version is not
+// 0 and the present version differs, the error is PRECONDITION_FAILED.
 func (c *Client) PutWebhook(ctx context.Context, id string, req api.WebhookRequest, version int64) (api.Webhook, error) {
 	return webhooks.put(ctx, c, req, version, id)
 }
 
-// DeleteWebhook removes a webhook, with a version other than 0 only if it is still at that. It
-// is sent nothing any more.
+// DeleteWebhook deletes a webhook and its pending deliveries. If version is not 0 and the present version
+// differs, the error is PRECONDITION_FAILED.
 func (c *Client) DeleteWebhook(ctx context.Context, id string, version int64) error {
 	return webhooks.delete(ctx, c, version, id)
 }
 
-// TestWebhook has a webhook sent a test event; the answer names the delivery.
+// TestWebhook queues a test event for a webhook and returns the id of its delivery.
 func (c *Client) TestWebhook(ctx context.Context, id string) (api.WebhookTest, error) {
 	var out api.WebhookTest
 	_, err := c.do(ctx, call{method: http.MethodPost, path: webhooks.at([]string{id, "test"}), out: &out, repeat: repeatKeyed})
 	return out, err
 }
 
-// Deliveries lists what a webhook was sent or is to be sent, the newest first: a
-// hundred of them.
+// Deliveries lists the latest hundred deliveries of a webhook, the newest first.
 func (c *Client) Deliveries(ctx context.Context, id string, r Read) ([]api.Delivery, error) {
 	var out []api.Delivery
 	_, err := c.do(ctx, call{method: http.MethodGet, path: webhooks.at([]string{id, "deliveries"}) + r.query(), out: &out, repeat: repeatAlways})

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// leaseSlack is how much longer than the lease the end of a job is worth telling: the
-	// server's clock began a little later than ours.
+	// leaseSlack is the time after the end of a lease for which the end of a job is still sent, because
+	// the server's clock started a little later than ours.
 	leaseSlack = 5 * time.Second
-	// The bounds of one batch of acks.
+	// The limits of one batch of acks.
 	ackBatchItems = 256
 	ackBatchBytes = 1 << 20
-	// What is told of an error, in bytes; the server takes no more.
+	// The limits of an error in bytes, the same as those of the server.
 	errorBytes     = 8 << 10
 	backtraceBytes = 64 << 10
 )
 
-// settle tells how a job ended, and lets go of it.
+// settle sends the end of a job to the server and removes the job from the run.
 func (r *run) settle(j *Job, err error) {
-	if !j.claim() {
+	if !j.startSettling() {
 		return
 	}
 	defer func() {
@@ -36,11 +36,11 @@ func (r *run) settle(j *Job, err error) {
 		r.mu.Unlock()
 		close(j.settled)
 	}()
-	// A heartbeat under way may carry usage: whether that is told is known first.
+	// Wait for a heartbeat under way, because it may carry usage that the end would repeat.
 	ctx, cancel := context.WithDeadline(r.calls, j.leaseEnd().Add(leaseSlack))
 	defer cancel()
-	if e := j.take(ctx); e != nil {
-		r.ended(j, "end", e)
+	if e := j.acquire(ctx); e != nil {
+		r.logSettle(j, "end", e)
 		return
 	}
 	if err == nil {
@@ -54,20 +54,20 @@ func (r *run) settle(j *Job, err error) {
 	}
 }
 
-// faulty is what was wrong with the job as it came, or with what the handler set.
+// faulty returns the fault of the fetched job or of a value that the handler set.
 func (j *Job) faulty() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.fault
 }
 
-// complete acks a job. It returns an error where the attempt is to fail instead: the
-// server will never take this ack.
+// complete acks a job. It returns an error if the server will never accept the ack, so that the attempt
+// must fail.
 func (r *run) complete(ctx context.Context, j *Job) error {
-	if j.usages() > 1 { // an ack tells one
-		_ = r.flush(ctx, j) // what is told of a job's end may get through all the same
+	if j.usages() > 1 { // an ack carries one report
+		_ = r.flush(ctx, j) // even if it fails, the ack may succeed
 	}
-	last := j.told()
+	last := j.takeReport()
 	j.mu.Lock()
 	item := ackItem{job: j, ctx: j.ctx, AckItem: api.AckItem{JobID: j.JobID, AckRequest: j.outcome}}
 	j.mu.Unlock()
@@ -75,40 +75,40 @@ func (r *run) complete(ctx context.Context, j *Job) error {
 	if len(last.usage) > 0 {
 		item.Usage = &last.usage[0]
 	}
-	err := r.insist(ctx, func(ctx context.Context) error { return r.acks.do(ctx, item) })
-	if code := api.CodeOf(err); errorsWithAck[code] {
-		j.untold(last)
+	err := r.retry(ctx, func(ctx context.Context) error { return r.acks.do(ctx, item) })
+	if code := api.CodeOf(err); ackErrors[code] {
+		j.restoreReport(last)
 		return err
 	}
-	r.ended(j, "ack", err)
+	r.logSettle(j, "ack", err)
 	return nil
 }
 
-// errorsWithAck are what is wrong with the ack itself. A result that does not match its
-// schema is not among them: the server has failed the attempt.
-var errorsWithAck = map[api.Code]bool{
+// ackErrors are the faults of an ack itself. RESULT_MISMATCH is not one of them, because the server has
+// failed the attempt then.
+var ackErrors = map[api.Code]bool{
 	api.ValidationError: true, api.ParseError: true, api.PayloadTooLarge: true, api.Unsupported: true, api.CrossShard: true,
 }
 
-// usages is how many reports of usage have not been told.
+// usages returns the number of usage reports not sent yet.
 func (j *Job) usages() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.report.usage)
 }
 
-// fail ends an attempt without success. What the next one needs is saved before.
+// fail ends an attempt without success. Before that it saves what the next attempt needs.
 func (r *run) fail(ctx context.Context, j *Job, err error) {
 	j.mu.Lock()
 	unsaved := j.report.checkpoint != nil || len(j.report.usage) > 1
 	jobCtx := j.ctx
 	j.mu.Unlock()
 	if unsaved {
-		_ = r.flush(ctx, j) // that the attempt has ended is worth telling all the same
+		_ = r.flush(ctx, j) // even if it fails, the end of the attempt must be sent
 	}
-	last := j.told()
+	last := j.takeReport()
 	req := api.FailRequest{LeaseToken: j.LeaseToken, WorkerID: r.id}
-	req.Error, req.Backtrace = wordsOf(jobCtx, err)
+	req.Error, req.Backtrace = failureText(jobCtx, err)
 	if len(last.usage) > 0 {
 		req.Usage = &last.usage[0]
 	}
@@ -116,17 +116,17 @@ func (r *run) fail(ctx context.Context, j *Job, err error) {
 		_, err := r.client.Fail(withSpanOf(ctx, jobCtx), j.JobID, req)
 		return err
 	}
-	failed := r.insist(ctx, fail)
+	failed := r.retry(ctx, fail)
 	if code := api.CodeOf(failed); code == api.ValidationError && req.Usage != nil {
-		req.Usage = nil // the attempt has to end, whatever it says to have used
-		failed = r.insist(ctx, fail)
+		req.Usage = nil // the attempt must end even if its usage report is invalid
+		failed = r.retry(ctx, fail)
 	}
-	r.ended(j, "fail", failed)
+	r.logSettle(j, "fail", failed)
 }
 
-// wordsOf is what the server is told of an error. After the worker's shutdown ended the
-// context every error is its doing.
-func wordsOf(ctx context.Context, err error) (text, backtrace string) {
+// failureText returns the texts of an error for the server. After the worker's shutdown has ended the
+// context, every error counts as its consequence.
+func failureText(ctx context.Context, err error) (text, backtrace string) {
 	cause := context.Cause(ctx)
 	var p *panicked
 	switch {
@@ -140,29 +140,29 @@ func wordsOf(ctx context.Context, err error) (text, backtrace string) {
 	return cut(err.Error(), errorBytes), cut(backtrace, backtraceBytes)
 }
 
-// cut returns the beginning of a text in whole characters.
+// cut returns the beginning of a text, in whole characters.
 func cut(said string, bytes int) string {
 	return text.Head(strings.ToValidUTF8(said, "\uFFFD"), bytes)
 }
 
-// ended logs what became of telling a job's end.
-func (r *run) ended(j *Job, how string, err error) {
+// logSettle logs a failure to settle a job.
+func (r *run) logSettle(j *Job, how string, err error) {
 	if err == nil {
 		return
 	}
 	r.log.Warn("worker: the end of a job could not be told", "worker_id", r.id, "queue", j.Queue, "job_id", j.JobID, "attempt", j.Attempt, "as", how, "error", err)
 }
 
-// insist calls f until it is answered for good, as long as ctx lasts. It may be called
-// again whatever the outcome was, for the lease token tells the server what is a repeat.
-func (r *run) insist(ctx context.Context, f func(context.Context) error) error {
+// retry calls f until the outcome is final or ctx ends. f may be called again whatever its outcome,
+// because the server detects a repeat by the lease token.
+func (r *run) retry(ctx context.Context, f func(context.Context) error) error {
 	unsure := false
 	for try := 0; ; try++ {
 		err := f(ctx)
 		if unsure && (api.CodeOf(err) == api.LeaseLost || api.CodeOf(err) == api.NotFound) {
-			return nil // an earlier try has done it, and its answer was lost
+			return nil // an earlier try succeeded and its response was lost
 		}
-		if err == nil || !passing(err) || ctx.Err() != nil {
+		if err == nil || !transient(err) || ctx.Err() != nil {
 			return err
 		}
 		unsure = unsure || !again(err, false)
@@ -172,15 +172,15 @@ func (r *run) insist(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// ackItem is an ack with its job, and the context that its trace is taken from.
+// ackItem is an ack with its job and the context with its trace.
 type ackItem struct {
 	api.AckItem
 	job *Job
 	ctx context.Context
 }
 
-// acker gathers the acks that come while others are on their way: a lone one goes at
-// once, many go together.
+// acker collects acks while a request with others is under way: a single ack is sent at once, many are
+// sent together.
 type acker struct {
 	send func([]ackItem) []error
 
@@ -194,7 +194,7 @@ type waitingAck struct {
 	done chan error
 }
 
-// do sends an ack and waits for its answer.
+// do sends an ack and waits for the response.
 func (a *acker) do(ctx context.Context, item ackItem) error {
 	w := waitingAck{item, make(chan error, 1)}
 	a.mu.Lock()
@@ -212,7 +212,7 @@ func (a *acker) do(ctx context.Context, item ackItem) error {
 	}
 }
 
-// run sends what waits until nothing does.
+// run sends the waiting acks until there are none.
 func (a *acker) run() {
 	for {
 		batch := a.next()
@@ -229,7 +229,7 @@ func (a *acker) run() {
 	}
 }
 
-// next takes the acks that go together.
+// next takes the acks for the next request.
 func (a *acker) next() []waitingAck {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -248,23 +248,23 @@ func (a *acker) next() []waitingAck {
 	return batch
 }
 
-// polls are requests of their own for fetches and acks.
-type polls struct {
+// httpTransport sends a separate request for each fetch and each batch of acks.
+type httpTransport struct {
 	client *Client
 	run    *run
 }
 
-func (p *polls) fetch(ctx context.Context, count int) (fetched, error) {
+func (p *httpTransport) fetch(ctx context.Context, count int) (fetched, error) {
 	wait := int(pollWait / time.Second)
-	return p.client.fetchBatch(ctx, api.FetchBatchRequest{FetchRequest: p.run.asks(&wait), Count: &count})
+	return p.client.fetchBatch(ctx, api.FetchBatchRequest{FetchRequest: p.run.fetchRequest(&wait), Count: &count})
 }
 
-// asks is what every fetch says.
-func (r *run) asks(wait *int) api.FetchRequest {
-	return api.FetchRequest{Queues: r.queues, WorkerID: r.id, Hostname: r.hostname, Timeout: wait, LeaseDuration: int(r.lease / time.Second), Concurrency: r.says()}
+// fetchRequest returns the fields that all fetches have.
+func (r *run) fetchRequest(wait *int) api.FetchRequest {
+	return api.FetchRequest{Queues: r.queues, WorkerID: r.id, Hostname: r.hostname, Timeout: wait, LeaseDuration: int(r.lease / time.Second), Concurrency: r.reportedConcurrency()}
 }
 
-func (p *polls) ack(ctx context.Context, items []ackItem) []error {
+func (p *httpTransport) ack(ctx context.Context, items []ackItem) []error {
 	if len(items) == 1 {
 		return []error{p.client.Ack(withSpanOf(ctx, items[0].ctx), items[0].JobID, items[0].AckRequest)}
 	}
@@ -276,9 +276,9 @@ func (p *polls) ack(ctx context.Context, items []ackItem) []error {
 	return errorsOf(items, out.Errors, err)
 }
 
-func (p *polls) close() {}
+func (p *httpTransport) close() {}
 
-// errorsOf are the errors of each of some acks; err is that of all.
+// errorsOf returns the error of each ack; err applies to all.
 func errorsOf(items []ackItem, refused []api.ItemError, err error) []error {
 	errs := make([]error, len(items))
 	for i := range items {

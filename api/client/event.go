@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// eventSilence is how long a stream may be silent: a server says something every 15
-	// seconds, so that one that does not is gone.
+	// eventSilence is the longest silence of a live stream, because a server sends something every 15
+	// seconds.
 	eventSilence = 45 * time.Second
-	// eventLine bounds a line of a stream, in bytes; events are below 60 KiB.
+	// eventLine is the largest line of a stream, in bytes; an event has less than 60 KiB.
 	eventLine = 1 << 20
 )
 
-// EventQuery chooses events; what is empty chooses all.
+// EventQuery filters events. An empty field does not filter.
 type EventQuery struct {
 	Queues []string
 	JobIDs []string
 	Types  []string
-	// After is the id of an event to begin behind, "0" to begin with the oldest there
-	// is; "" begins with what comes next.
+	// After is the id of the event after which to begin; "0" = with the oldest stored event, "" = with
+	// the next event to happen.
 	After string
 }
 
@@ -47,10 +47,10 @@ func (q EventQuery) values(place string) url.Values {
 	return v
 }
 
-// Events yields events as they come, until ctx ends or the caller has enough. Where the
-// stream breaks off, because a node went, it is taken up behind the last event that came:
-// none is left out, and none comes twice. An event of type api.EventReset says that there
-// is a gap all the same. The error of a request that the server refuses ends it.
+// Events yields events as they happen, until ctx ends or the loop breaks. If the connection breaks, it
+// reconnects after the last received event, so that no event is lost or repeated. An event of type
+// api.EventReset reports that the server had to skip events nevertheless. If the server refuses the
+// request, Events yields the error and ends.
 func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		s := eventStream{client: c, query: q, yield: yield}
@@ -78,18 +78,18 @@ func (c *Client) Events(ctx context.Context, q EventQuery) iter.Seq2[api.Event, 
 	}
 }
 
-// eventStream is a stream of events over as many connections as it takes.
+// eventStream is a stream of events over one connection after the other.
 type eventStream struct {
 	client *Client
-	query  EventQuery // After is the id of what came last
+	query  EventQuery // After is the id of the last received event
 	yield  func(api.Event, error) bool
 
-	begun bool // a server has answered
-	came  bool // something has come since the last connection
-	left  bool // the caller has enough
+	begun bool // a server has accepted the stream
+	came  bool // the present connection has received something
+	left  bool // the caller has stopped
 }
 
-// follow is one connection; it returns why it ended.
+// follow reads one connection until it ends and returns the reason.
 func (s *eventStream) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -142,11 +142,10 @@ func (s *eventStream) follow(ctx context.Context) error {
 	if err := lines.Err(); err != nil {
 		return err
 	}
-	return io.ErrUnexpectedEOF // a stream has no end of its own
+	return io.ErrUnexpectedEOF // a stream never ends by itself
 }
 
-// dispatch hands an event on that has come whole. One without data only says how far the
-// stream is.
+// dispatch yields a complete event. An event without data only reports the position of the stream.
 func (s *eventStream) dispatch(id, data string) error {
 	if data != "" {
 		var e api.Event
@@ -161,7 +160,7 @@ func (s *eventStream) dispatch(id, data string) error {
 	return nil
 }
 
-// EventPage is the first events behind q.After, limit at most; 0 is the server's choice.
+// EventPage returns up to limit stored events after q.After; 0 = the default of the server.
 func (c *Client) EventPage(ctx context.Context, q EventQuery, limit int) (api.EventPage, error) {
 	var out api.EventPage
 	v := q.values("after_seq")
@@ -172,7 +171,7 @@ func (c *Client) EventPage(ctx context.Context, q EventQuery, limit int) (api.Ev
 	return out, err
 }
 
-// JobEvents is what happened to a job, oldest first.
+// JobEvents returns the history of a job, the oldest event first.
 func (c *Client) JobEvents(ctx context.Context, jobID string, r Read) (api.JobEvents, error) {
 	var out api.JobEvents
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/api/v1/jobs/" + url.PathEscape(jobID) + "/events" + r.query(), out: &out, repeat: repeatAlways})

@@ -1,0 +1,189 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/corvo/corvo/api"
+)
+
+const (
+	// The limits of one heartbeat.
+	heartbeatJobs  = 1000
+	heartbeatBytes = 4 << 20
+)
+
+// heartbeatLoop renews the leases of the running jobs until the run ends.
+func (r *run) heartbeatLoop() {
+	t := time.NewTicker(r.heartbeatInterval())
+	defer t.Stop()
+	for {
+		select {
+		case <-r.calls.Done():
+			return
+		case <-t.C:
+			// In a goroutine, so that an unanswered heartbeat does not delay the next one for newer jobs.
+			r.group.Go(r.heartbeat)
+		}
+	}
+}
+
+// heartbeatInterval returns the time between heartbeats.
+func (r *run) heartbeatInterval() time.Duration { return min(heartbeatEvery, r.lease/3) }
+
+// heartbeat sends heartbeats for all jobs. A job without a report is released at once, so that its end
+// need not wait for the response.
+func (r *run) heartbeat() {
+	var some []jobReport
+	bytes := 0
+	send := func() {
+		if len(some) > 0 {
+			jobs := some
+			r.group.Go(func() { r.sendHeartbeat(r.calls, jobs) })
+		}
+		some, bytes = nil, 0
+	}
+	for _, j := range r.held() {
+		if j.isLost() || !j.tryAcquire() {
+			continue
+		}
+		b := jobReport{j, j.takeReport()}
+		if b.report.empty() {
+			j.release()
+		}
+		if bytes += b.report.size(); len(some) == heartbeatJobs || len(some) > 0 && bytes > heartbeatBytes {
+			send()
+			bytes = b.report.size()
+		}
+		some = append(some, b)
+	}
+	send()
+}
+
+// jobReport is a job and the report about it.
+type jobReport struct {
+	job    *Job
+	report report
+}
+
+// sendHeartbeat sends a heartbeat and then releases the jobs that had a report.
+func (r *run) sendHeartbeat(ctx context.Context, jobs []jobReport) {
+	err := r.renew(ctx, jobs)
+	for _, b := range jobs {
+		if refused(err) && (len(jobs) > 1 || !b.report.empty()) {
+			// Repeat each job alone, because the refused report of one job must not cost the others their
+			// leases.
+			_ = r.renewOne(ctx, b) // Save and the end of the attempt return the error
+		}
+		if !b.report.empty() {
+			b.job.release()
+		}
+	}
+}
+
+// refused reports whether the server refused a heartbeat.
+func refused(err error) bool {
+	var e *api.Error
+	return errors.As(err, &e) && !transient(err)
+}
+
+// flush sends all reports of a job. The caller has acquired the job.
+func (r *run) flush(ctx context.Context, j *Job) error {
+	for {
+		err := r.renewOne(ctx, jobReport{j, j.takeReport()})
+		if err != nil && !errors.Is(err, ErrCancelled) || j.usages() == 0 {
+			return err
+		}
+	}
+}
+
+// renewOne sends a heartbeat for one job. A report that the server refuses is dropped and fails the
+// attempt later; the lease is renewed nevertheless.
+func (r *run) renewOne(ctx context.Context, b jobReport) error {
+	err := r.renew(ctx, []jobReport{b})
+	if !refused(err) || b.report.empty() {
+		return err
+	}
+	err = fmt.Errorf("what was set of job %s is refused: %w", b.job.JobID, err)
+	b.job.mu.Lock()
+	if b.job.fault == nil {
+		b.job.fault = err
+	}
+	b.job.mu.Unlock()
+	b.report = report{}
+	return errors.Join(err, r.renew(ctx, []jobReport{b}))
+}
+
+// maxConcurrency is the largest concurrency that a server accepts.
+const maxConcurrency = 1_000_000
+
+// reportedConcurrency returns the concurrency for the server.
+func (r *run) reportedConcurrency() int { return min(r.limit, maxConcurrency) }
+
+// announceDraining tells the server that the worker fetches no more jobs. Each heartbeat repeats it, so a
+// failure is harmless.
+func (r *run) announceDraining() {
+	ctx, cancel := context.WithTimeout(r.calls, r.heartbeatInterval())
+	defer cancel()
+	req := api.HeartbeatRequest{Jobs: map[string]api.HeartbeatJob{}, WorkerID: r.id, Concurrency: r.reportedConcurrency(), Draining: true}
+	if _, err := r.client.Heartbeat(ctx, req); err != nil {
+		r.log.Debug("worker: the server does not know that it drains", "worker_id", r.id, "error", err)
+	}
+}
+
+// renew sends a heartbeat until it is answered, and applies the response to the jobs. Each try is the
+// same request with the same ReportID, so that usage counts once.
+func (r *run) renew(ctx context.Context, jobs []jobReport) error {
+	req := api.HeartbeatRequest{Jobs: make(map[string]api.HeartbeatJob, len(jobs)), ReportID: newKey(),
+		WorkerID: r.id, Concurrency: r.reportedConcurrency(), Draining: r.isDraining()}
+	ends := time.Now().Add(r.heartbeatInterval()) // the next heartbeat renews these leases otherwise
+	for _, b := range jobs {
+		said := api.HeartbeatJob{LeaseToken: b.job.LeaseToken, WorkerID: r.id, Progress: b.report.progress, Checkpoint: b.report.checkpoint}
+		if len(b.report.usage) > 0 {
+			said.Usage = &b.report.usage[0]
+		}
+		req.Jobs[b.job.JobID] = said
+		if end := b.job.leaseEnd().Add(leaseSlack); !b.report.empty() && end.After(ends) {
+			ends = end
+		}
+	}
+	ctx, cancel := context.WithDeadline(ctx, ends)
+	defer cancel()
+	var out api.HeartbeatResponse
+	var sent time.Time
+	err := r.retry(ctx, func(ctx context.Context) (err error) {
+		ctx, cancel := context.WithTimeout(ctx, r.heartbeatInterval())
+		defer cancel()
+		sent = time.Now()
+		out, err = r.client.Heartbeat(ctx, req)
+		return err
+	})
+	if err != nil {
+		for _, b := range jobs {
+			if !refused(err) || len(jobs) == 1 && b.report.empty() {
+				r.log.Warn("worker: a lease could not be renewed", "worker_id", r.id, "queue", b.job.Queue, "job_id", b.job.JobID, "error", err)
+			}
+			if !refused(err) {
+				b.job.restoreReport(b.report)
+			}
+		}
+		return err
+	}
+	for _, b := range jobs {
+		err = errors.Join(err, b.job.answered(out.Jobs[b.job.JobID], sent))
+	}
+	return err
+}
+
+// answered applies the response of a heartbeat that was sent at that time. A job to be cancelled stays
+// with the worker until its handler returns.
+func (j *Job) answered(s api.HeartbeatStatus, sent time.Time) error {
+	j.renewed(sent.Add(time.Duration(j.LeaseDuration)*time.Second), s.BudgetExceeded)
+	if s.Status != "cancel" {
+		return nil
+	}
+	j.cancel(ErrCancelled)
+	return ErrCancelled
+}
