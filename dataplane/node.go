@@ -158,7 +158,7 @@ func (n *Node) takeAlone(dataDir string) (err error) {
 	if n.lock, err = durable.Lock(dataDir); err != nil {
 		return fmt.Errorf("data directory %s: %w", dataDir, err)
 	}
-	return cluster.Alone(dataDir)
+	return cluster.CheckStandalone(dataDir)
 }
 
 // level is the feature level of the home shard.

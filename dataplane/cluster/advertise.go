@@ -8,16 +8,15 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// Advertise is the address that other nodes are told for a listener: the one given,
-// completed by the listener's port, or as far as can be told. warning says why
-// they cannot use it, where that is so.
+// Advertise returns the address that is advertised to other nodes for a listener. An address in given is
+// completed with the listener's port; otherwise Advertise derives one. A warning gives the reason if other
+// nodes cannot use the address.
 func Advertise(given string, listens net.Addr) (address, warning string, err error) {
 	return advertise(given, listens, net.InterfaceAddrs)
 }
 
-// advertise is the address that the others are told. Where a listener takes
-// connections on all addresses of the machine it is the first that others can
-// use; warning says why they cannot, if they cannot.
+// advertise implements Advertise. If the listener accepts connections on all addresses of the machine, it
+// returns the first that other nodes can use.
 func advertise(given string, listens net.Addr, machine func() ([]net.Addr, error)) (address, warning string, err error) {
 	host, port, err := net.SplitHostPort(listens.String())
 	if err != nil {
@@ -41,7 +40,7 @@ func advertise(given string, listens net.Addr, machine func() ([]net.Addr, error
 	return net.JoinHostPort("127.0.0.1", port), "this machine has no address but loopback; set --raft-advertise to where they reach it", nil
 }
 
-// givenAddress completes what the operator says by the listener's port.
+// givenAddress completes the operator's address with the listener's port.
 func givenAddress(given, port string) (string, error) {
 	host, p, err := net.SplitHostPort(given)
 	if err != nil {
@@ -54,8 +53,8 @@ func givenAddress(given, port string) (string, error) {
 	return net.JoinHostPort(host, p), nil
 }
 
-// firstUsable prefers IPv4, which every network has; link-local addresses mean
-// nothing elsewhere.
+// firstUsable prefers IPv4, which every network has. It skips link-local addresses, which other machines
+// cannot use.
 func firstUsable(all []net.Addr) (found net.IP) {
 	for _, a := range all {
 		network, ok := a.(*net.IPNet)

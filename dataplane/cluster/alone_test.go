@@ -10,7 +10,8 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// A process that others cannot reach must not open what they count on.
+// TestADirectoryThatIsNotAloneIsNotOpenedAlone checks that a process which other members cannot reach does
+// not open a directory they rely on.
 func TestADirectoryThatIsNotAloneIsNotOpenedAlone(t *testing.T) {
 	t.Parallel()
 	others := map[string]string{"node-2": "b:1", "node-1": "a:1"}
@@ -38,20 +39,20 @@ func TestADirectoryThatIsNotAloneIsNotOpenedAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		err := Alone(dir)
+		err := CheckStandalone(dir)
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// A founder is not alone from the moment it has taken somebody in, and is alone
-// again once all others are removed.
+// TestAFounderKnowsWhetherItIsAlone checks that a founder is no longer alone once it has added another node,
+// and alone again once all others are removed.
 func TestAFounderKnowsWhetherItIsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, founder, m := two(t, Config{})
-		if err := Alone(founder.cfg.DataDir); err != nil {
+		if err := CheckStandalone(founder.cfg.DataDir); err != nil {
 			t.Error(err)
 		}
 		c, err := Open(t.Context(), m.config(Config{Join: []string{founder.Address()}}))
@@ -63,15 +64,15 @@ func TestAFounderKnowsWhetherItIsAlone(t *testing.T) {
 		}
 		awaitMember(m)
 		for _, dir := range []string{founder.cfg.DataDir, m.dir} {
-			if err := Alone(dir); api.CodeOf(err) != api.Conflict {
+			if err := CheckStandalone(dir); api.CodeOf(err) != api.Conflict {
 				t.Errorf("%s: %v", dir, err)
 			}
 		}
 		if err := founder.Remove(t.Context(), m.id); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(attendIdle + 2*callLimit)
-		if err := Alone(founder.cfg.DataDir); err != nil {
+		time.Sleep(contactInterval + 2*callLimit)
+		if err := CheckStandalone(founder.cfg.DataDir); err != nil {
 			t.Error(err)
 		}
 		if err := c.Close(); err != nil {
@@ -80,14 +81,14 @@ func TestAFounderKnowsWhetherItIsAlone(t *testing.T) {
 	})
 }
 
-// What cannot be read is no permission.
+// TestADamagedRecordIsNotAlone checks that an unreadable record is refused.
 func TestADamagedRecordIsNotAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/"+recordName, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := Alone(dir); api.CodeOf(err) != api.Unhealthy {
+	if err := CheckStandalone(dir); api.CodeOf(err) != api.Unhealthy {
 		t.Error(err)
 	}
 }

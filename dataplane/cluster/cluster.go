@@ -1,9 +1,8 @@
-// Package cluster makes a process a member of a bare cluster: it founds one,
-// joins one, or forms one with its like; it keeps the secret they share and
-// derives from it who may speak to them; and it changes the membership of all
-// shards as one. It knows neither jobs nor HTTP. It may import engine and
-// engine/transport. Cloud hosts do not use it: there the control plane places.
-// DESIGN.md has how a cluster comes about, and why never two.
+// Package cluster makes a process a member of a bare cluster. It bootstraps, joins or forms a cluster; keeps
+// the shared secret and derives from it which processes are trusted; and changes the membership of all shards
+// together. It knows neither jobs nor HTTP. It may import engine and engine/transport. Cloud hosts do not use
+// it, because the control plane places namespaces there. DESIGN.md describes how a cluster is formed, and why
+// never two.
 package cluster
 
 import (
@@ -25,36 +24,34 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// Config says how a process comes into its cluster. A data directory that is a
-// member already stays one: what says how to come in is then only where others
-// may be found.
+// Config says how a process enters its cluster. A data directory that is already a member stays one; Join and
+// Find then only list addresses of other members.
 type Config struct {
 	DataDir string
 	NodeID  string // see NodeID
-	// Listener takes the connections of other members; the Cluster closes it.
-	// Advertise is where they reach it, with or without a port; "" = as far as can be
-	// told: an address of this machine.
+	// Listener accepts the connections of other members; the Cluster closes it. Advertise is the address
+	// under which they reach it, with or without a port; "" = an address of this machine.
 	Listener  net.Listener
 	Advertise string
-	// Token is the secret that all members share: MinToken bytes at least. "" = read
-	// from TokenFile, or minted there by who founds.
+	// Token is the secret that all members share: MinToken bytes at least. "" = read it from TokenFile, or
+	// with Bootstrap create it there.
 	Token string
-	// HTTP is the URL under which clients reach this node, told to the others.
+	// HTTP is the URL under which clients reach this node. Other members are told.
 	HTTP string
-	// At most one of these says how a new directory comes in: Bootstrap founds a
-	// cluster, Join asks at these addresses to be taken in, and with Find the nodes
-	// of a set form a cluster or join the one that some of them are in. None =
-	// wait to be invited.
+	// At most one of Bootstrap, Join and Find is set, and says how a new directory enters a cluster.
+	// Bootstrap creates a cluster. Join asks at these addresses to be added. With Find, the nodes of a set
+	// form a cluster, or join the one that some of them are in. With none of them, the process waits for an
+	// invitation.
 	Bootstrap bool
 	Join      []string
 	Find      *Find
-	// Shards is how many shards a cluster is founded with, 0 = 1; who joins is told.
+	// Shards is the number of shards of a new cluster, 0 = 1. A node that joins is told the number.
 	Shards int
-	// Level is the highest feature level this binary knows, Version its version.
+	// Level is the highest feature level that this binary supports, Version its version.
 	Level   uint32
 	Version string
-	// Replicated is the feature level the cluster works at, which who joins must
-	// know; asked after Start. nil = 1.
+	// Replicated returns the feature level of the cluster, which a joining node must support. It is called
+	// after Start. nil = 1.
 	Replicated func() uint32
 	Dial       func(ctx context.Context, address string) (net.Conn, error) // nil = TCP
 	Now        func() time.Time                                            // nil = time.Now
@@ -64,21 +61,21 @@ type Config struct {
 	persist func(dir string, r *record) error    // nil = writeRecord; tests crash in it
 }
 
-// Find is a set of nodes that are to be one cluster.
+// Find describes a set of nodes that form one cluster.
 type Find struct {
-	// Expect is how many they are. A new cluster is formed only once all of them
-	// have been heard of and none is in one.
+	// Expect is the number of nodes. A new cluster is formed only after all of them have answered and none is
+	// in a cluster.
 	Expect int
-	// Addresses lists where they are, this one maybe among them. It is asked again
-	// until the cluster is found: DNS fills slowly.
+	// Addresses returns the nodes' addresses, perhaps with this node's. It is called repeatedly until the
+	// cluster is found, because DNS entries appear one by one.
 	Addresses func(ctx context.Context) ([]string, error)
 }
 
-// MaxShards bounds Config.Shards: each costs every node a log, a store and a view. It
-// is what a host opens of one namespace.
+// MaxShards bounds Config.Shards, because each shard costs every node a log, a store and a view. It is the
+// number that a host opens for one namespace.
 const MaxShards = 64
 
-// Group is what the cluster changes of a shard. *engine.Group is one.
+// Group is the interface of a shard to the cluster. *engine.Group implements it.
 type Group interface {
 	Members() []engine.Member
 	AddLearner(ctx context.Context, id, address string) error
@@ -88,36 +85,36 @@ type Group interface {
 	Status() (engine.Status, error)
 }
 
-// Cluster is this process's membership. Its methods may be called by any goroutine.
+// Cluster is this process's membership in a cluster. Its methods may be called from any goroutine.
 type Cluster struct {
 	cfg       Config
 	secret    secret
 	lock      io.Closer
 	transport *transport.Transport
-	wire      wire // transport, or what tests have instead
+	wire      wire // transport, or a test's replacement
 
-	mu     sync.Mutex // guards what follows; held while record is written
+	mu     sync.Mutex // guards record and groups; held while record is written
 	record record
-	groups []Group // by shard, nil until Start
+	groups []Group // by shard; nil until Start
 
-	invited  chan string // an address to join at
-	progress progress
-	foreign  progress
-	held     progress
-	key      string // of this node's certificates, as the others know it
+	invited    chan string // an address at which to join
+	joinLog    conditionLog
+	foreignLog conditionLog
+	idTakenLog conditionLog
+	key        string // of this node's certificates, as other members see it
 
-	heldSince time.Time // see heldBy
-	stop      context.CancelFunc
-	running   sync.WaitGroup
+	idTakenSince time.Time // see idTaken
+	stop         context.CancelFunc
+	running      sync.WaitGroup
 }
 
-// Open finds out what this process is a member of, which may take as long as ctx
-// lasts where others must be found first, and listens for them.
+// Open determines the cluster of this process and listens for other members. If other nodes must be found
+// first, it takes as long as ctx allows.
 func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 	c := &Cluster{cfg: cfg.withDefaults(), invited: make(chan string, 1), stop: func() {}}
-	c.progress.log = func(why string) { c.cfg.Logger.Info("not in a cluster yet", "why", why) }
-	c.foreign.log = func(why string) { c.cfg.Logger.Error("two clusters have the same join token", "why", why) }
-	c.held.log = func(why string) { c.cfg.Logger.Error("the other members do not speak with this node", "why", why) }
+	c.joinLog.log = func(why string) { c.cfg.Logger.Info("not in a cluster yet", "why", why) }
+	c.foreignLog.log = func(why string) { c.cfg.Logger.Error("two clusters have the same join token", "why", why) }
+	c.idTakenLog.log = func(why string) { c.cfg.Logger.Error("the other members do not speak with this node", "why", why) }
 	if err := c.cfg.validate(); err != nil {
 		return nil, errors.Join(err, closeListener(cfg.Listener))
 	}
@@ -126,21 +123,21 @@ func Open(ctx context.Context, cfg Config) (_ *Cluster, err error) {
 			err = errors.Join(err, c.Close())
 		}
 	}()
-	if err := c.settle(); err != nil {
+	if err := c.openDirectory(); err != nil {
 		return nil, err
 	}
 	if err := c.listen(); err != nil {
 		return nil, err
 	}
 	c.handle()
-	c.tellKeys()
-	if c.in() {
-		if err := c.exchange(ctx, c.is().Members); err != nil {
+	c.publishKeys()
+	if c.inCluster() {
+		if err := c.exchangeKeys(ctx, c.current().Members); err != nil {
 			return nil, err
 		}
 		return c, nil
 	}
-	if err := c.comeIn(ctx); err != nil {
+	if err := c.joinCluster(ctx); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -197,8 +194,8 @@ func closeListener(l net.Listener) error {
 	return l.Close()
 }
 
-// settle takes the directory, and reads or decides what is in it.
-func (c *Cluster) settle() error {
+// openDirectory locks the data directory and loads or creates the record and the secret in it.
+func (c *Cluster) openDirectory() error {
 	if err := durable.MakeDir(c.cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("data directory: %w", err)
 	}
@@ -206,12 +203,12 @@ func (c *Cluster) settle() error {
 	if c.lock, err = durable.Lock(c.cfg.DataDir); err != nil {
 		return fmt.Errorf("data directory %s: %w", c.cfg.DataDir, err)
 	}
-	r, err := settleRecord(&c.cfg)
+	r, err := loadRecord(&c.cfg)
 	if err != nil {
 		return err
 	}
 	c.record = *r
-	c.secret, err = settleSecret(c.cfg.DataDir, c.cfg.Token, c.cfg.Bootstrap)
+	c.secret, err = loadSecret(c.cfg.DataDir, c.cfg.Token, c.cfg.Bootstrap)
 	return err
 }
 
@@ -251,32 +248,32 @@ func (c *Cluster) listen() error {
 	return nil
 }
 
-// Transport reaches the other members; groups are opened on it.
+// Transport returns the transport to the other members. Groups are opened on it.
 func (c *Cluster) Transport() *transport.Transport { return c.transport }
 
-// ID is the cluster's name, minted when it was founded.
-func (c *Cluster) ID() string { return c.is().Cluster }
+// ID returns the cluster's ID, drawn when the cluster was created.
+func (c *Cluster) ID() string { return c.current().Cluster }
 
-// Address is where the other members reach this one.
+// Address returns the address under which other members reach this one.
 func (c *Cluster) Address() string { return c.wire.Address() }
 
-// Shards is how many shards the cluster has.
-func (c *Cluster) Shards() int { return c.is().Shards }
+// Shards returns the number of shards of the cluster.
+func (c *Cluster) Shards() int { return c.current().Shards }
 
-// Join is, by shard, the incarnation of the groups to join; nil = this process
-// has founded the cluster, or found its groups on disk.
+// Join returns the incarnations of the groups to join, by shard. It returns nil if this process has created
+// the cluster, or has its groups on disk.
 func (c *Cluster) Join() []entry.Incarnation {
-	r := c.is()
+	r := c.current()
 	if r.Phase != joining {
 		return nil
 	}
 	return slices.Clone(r.Groups)
 }
 
-// Token is the secret to join by.
+// Token returns the secret with which other nodes join.
 func (c *Cluster) Token() string { return c.secret.text }
 
-// Close ends all connections, after the groups were closed.
+// Close ends all connections. The groups must be closed before.
 func (c *Cluster) Close() error {
 	c.stop()
 	c.running.Wait()

@@ -19,47 +19,47 @@ import (
 )
 
 const (
-	// recordName is the file that says what a data directory is.
+	// recordName is the file that records the state of a data directory.
 	recordName = "cluster.json"
-	// cellsName is where a process keeps its shards, beside recordName.
+	// cellsName is the directory of the shards, beside recordName.
 	cellsName = "ns"
 
 	recordFormat = 1
 )
 
-// phase is how far a directory has come into a cluster. It only goes forward.
+// phase is the progress of a directory into a cluster. It never goes back.
 type phase string
 
 const (
-	// outside: in no cluster. It may have promised another node to let it found one.
+	// outside: in no cluster. The node may have promised another node to let it create one.
 	outside phase = "outside"
-	// founding: this node has founded a cluster and may not have its groups yet.
+	// founding: this node has created a cluster and may not have its groups yet.
 	founding phase = "founding"
-	// joining: nothing is left in the cluster of an earlier node of this name; the
-	// groups are opened as future members, and nobody has been asked to add them.
+	// joining: an earlier node with this ID has been removed from the cluster. The groups are opened as
+	// future members, and no member was asked to add them yet.
 	joining phase = "joining"
-	// adding: the groups are on disk; the cluster may have added them to none, some
-	// or all of its shards.
+	// adding: the groups are on disk. The cluster may have added this node to none, some or all of its
+	// shards.
 	adding phase = "adding"
 	// member: this node's groups are the cluster's.
 	member phase = "member"
-	// removed: the cluster has told this node that it is no member any more.
+	// removed: the cluster has told this node that it was removed.
 	removed phase = "removed"
 )
 
-// record is what a directory is. Every change of it is on disk before anybody is
-// told; it is copied, changed, written and only then believed (see change).
+// record is the state of a data directory. Every change is on disk before any node is told of it. change
+// copies the record, modifies and writes the copy, and only then makes it current.
 type record struct {
 	Format int    `json:"format"`
 	NodeID string `json:"node_id"`
-	// Birth tells this directory from an earlier one of the same node.
-	Birth string `json:"birth"`
-	// Key is the private key of this directory's certificates: the seed, in
-	// hexadecimal. The other members know the node by it: see known.
+	// DirectoryID distinguishes this directory from an earlier one of the same node.
+	DirectoryID string `json:"directory_id"`
+	// Key is the private key of this directory's certificates: the seed, in hexadecimal. Other members
+	// identify the node by it (see known).
 	Key   string `json:"key"`
 	Phase phase  `json:"phase"`
 
-	// Round rises with every change of Promise.
+	// Round increases with every change of Promise.
 	Round   uint64  `json:"round"`
 	Promise promise `json:"promise"`
 
@@ -67,15 +67,15 @@ type record struct {
 	Shards  int                 `json:"shards,omitempty"`
 	Groups  []entry.Incarnation `json:"groups,omitempty"` // by shard
 
-	Address string            `json:"address,omitempty"` // that the members were told
+	Address string            `json:"address,omitempty"` // the address that the members were told
 	Members map[string]string `json:"members,omitempty"` // addresses of the others, by ID
 	Known   map[string]known  `json:"known,omitempty"`   // keys of all nodes, by ID
 }
 
-// inCluster says whether the directory belongs to a cluster.
+// inCluster reports whether the directory belongs to a cluster.
 func (r *record) inCluster() bool { return r.Phase != outside }
 
-// readRecord reads what a directory is; nil = nothing yet.
+// readRecord reads the record in dir; nil = there is none yet.
 func readRecord(dir string) (*record, error) {
 	path := filepath.Join(dir, recordName)
 	data, err := os.ReadFile(path)
@@ -105,14 +105,13 @@ func writeRecord(dir string, r *record) error {
 func encodeRecord(r *record) []byte {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		panic(err) // a record has texts and numbers only
+		panic(err) // a record has only strings and numbers
 	}
 	return append(data, '\n')
 }
 
-// NodeID is the name of the node in a data directory: the one it has had since its
-// first start, else the one given, else fresh. It refuses a given one that differs
-// from the directory's.
+// NodeID returns the ID of the node in a data directory: the one of its first start, or else the given one,
+// or else fresh. It refuses a given one that differs from the directory's.
 func NodeID(dir, given, fresh string) (string, error) {
 	r, err := readRecord(dir)
 	switch {
@@ -128,9 +127,9 @@ func NodeID(dir, given, fresh string) (string, error) {
 	return fresh, nil
 }
 
-// Alone refuses a directory that a process must not open without its cluster: the
-// others count on it to answer, or it has yet to come in.
-func Alone(dir string) error {
+// CheckStandalone refuses a directory that a process must not open without its cluster, because other members
+// rely on it, or because it has not finished joining.
+func CheckStandalone(dir string) error {
 	r, err := readRecord(dir)
 	switch {
 	case err != nil:
@@ -150,15 +149,14 @@ func wasRemoved(dir string) error {
 	return api.Errorf(api.Conflict, "this node was removed from its cluster: to let it join again, delete %s or start in another directory", dir)
 }
 
-// settleRecord reads what the directory is, or makes it a node that is in no
-// cluster.
-func settleRecord(c *Config) (*record, error) {
+// loadRecord reads the directory's record, or creates one for a node outside of any cluster.
+func loadRecord(c *Config) (*record, error) {
 	r, err := readRecord(c.DataDir)
 	if err != nil {
 		return nil, err
 	}
 	if r == nil {
-		return mintRecord(c)
+		return createRecord(c)
 	}
 	switch {
 	case r.NodeID != c.NodeID:
@@ -169,34 +167,33 @@ func settleRecord(c *Config) (*record, error) {
 		return nil, api.Errorf(api.Conflict, "the cluster in %s has %d shards, not %d: their number is fixed when it is founded; leave --shards out", c.DataDir, r.Shards, c.Shards)
 	}
 	if r.Key == "" {
-		r.Key = mintKey()
+		r.Key = createKey()
 		return r, c.persist(c.DataDir, r)
 	}
 	return r, nil
 }
 
-func mintRecord(c *Config) (*record, error) {
+func createRecord(c *Config) (*record, error) {
 	if !c.Bootstrap {
-		// A node that has worked alone has data that no cluster knows of.
+		// A node that has worked on its own has data that no cluster knows.
 		if _, err := os.Stat(filepath.Join(c.DataDir, cellsName)); err == nil {
 			return nil, api.Errorf(api.Conflict, "%s holds the data of a node that is a cluster of its own and cannot join another: start it with --bootstrap and have others join it, or join with an empty directory", c.DataDir)
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
-	r := &record{Format: recordFormat, NodeID: c.NodeID, Birth: randomID(), Key: mintKey(), Phase: outside}
+	r := &record{Format: recordFormat, NodeID: c.NodeID, DirectoryID: randomID(), Key: createKey(), Phase: outside}
 	return r, c.persist(c.DataDir, r)
 }
 
-// randomID is a name nobody else has.
+// randomID returns a random, unique name.
 func randomID() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails, see crypto/rand
 	return hex.EncodeToString(b[:])
 }
 
-// change makes a change of what the directory is durable, and then true. It keeps
-// out every other change, and whoever asks, until then.
+// change modifies the record durably. No other change or read is possible until it is on disk.
 func (c *Cluster) change(f func(r *record) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -205,15 +202,15 @@ func (c *Cluster) change(f func(r *record) error) error {
 		return err
 	}
 	if err := c.cfg.persist(c.cfg.DataDir, &next); err != nil {
-		// What is on disk is not known now; what we have told anybody was on it before.
+		// The content of the disk is unknown now. Everything that other nodes were told was on it before.
 		return err
 	}
 	c.record = next
 	return nil
 }
 
-// is what the directory is now. Slices and maps in it are not to be changed.
-func (c *Cluster) is() record {
+// current returns the record. The caller must not modify its slices and maps.
+func (c *Cluster) current() record {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.record

@@ -15,9 +15,8 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// However three nodes start, crash at any moment of what they write, come back at
-// other addresses and see less than DNS knows: they form one cluster, and all of
-// them become its members.
+// TestNodesFormExactlyOneCluster lets three nodes start in any order, crash at any write, come back at other
+// addresses and see only some of the addresses. They must form one cluster with all of them as members.
 func TestNodesFormExactlyOneCluster(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(formSeeds()) {
@@ -28,7 +27,7 @@ func TestNodesFormExactlyOneCluster(t *testing.T) {
 	}
 }
 
-// formSeeds is how many histories are played: CORVO_FORM_SEEDS=5000 for a long run.
+// formSeeds returns the number of histories to play: CORVO_FORM_SEEDS=5000 for a long run.
 func formSeeds() int {
 	if n, err := strconv.Atoi(os.Getenv("CORVO_FORM_SEEDS")); err == nil {
 		return n
@@ -79,7 +78,7 @@ func formOnce(t *testing.T, seed uint64, n int) {
 	w.check(t)
 }
 
-// check holds that there is one cluster, with all machines in all of its shards.
+// check verifies that there is one cluster, with all machines in all of its shards.
 func (w *world) check(t *testing.T) {
 	t.Helper()
 	if len(w.founded) != 1 {
@@ -109,8 +108,8 @@ func (w *world) check(t *testing.T) {
 	}
 }
 
-// A node is gone for good in the middle of the forming, and another comes in its
-// place. Whoever was to found the cluster then, never do two of them.
+// TestReplacedNodesNeverFoundTwice replaces a node for good while a cluster is being formed. Whichever node
+// was to create the cluster, two must never be created.
 func TestReplacedNodesNeverFoundTwice(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(formSeeds()) {
@@ -155,28 +154,28 @@ func replaceOnce(t *testing.T, seed uint64) {
 		t.Errorf("%d clusters were founded", len(w.founded))
 	}
 	if gone != 3 {
-		return // the others may have to wait for it: it may have founded
+		return // the others may have to wait for it: it may have created a cluster
 	}
 	w.machines = w.machines[:3]
 	w.check(t)
 }
 
-// Between the decision to stand and the candidature a lesser node may have got the
-// promise. It keeps it.
+// TestAPromiseIsNotTakenBackToStand makes a promise to a node with a smaller ID between the decision to
+// become a candidate and the candidacy. The promise must be kept.
 func TestAPromiseIsNotTakenBackToStand(t *testing.T) {
 	t.Parallel()
 	c := rolls()
 	c.cfg.persist = func(string, *record) error { return nil }
-	c.record = record{NodeID: "node-b", Birth: "b", Phase: outside}
-	given := promise{To: "node-a", Birth: "a", Round: 1}
+	c.record = record{NodeID: "node-b", DirectoryID: "b", Phase: outside}
+	given := promise{To: "node-a", DirectoryID: "a", Round: 1}
 	if a := c.answerPromise(t.Context(), transport.Peer{ID: "node-a"}, given); a.Code != "" {
 		t.Fatalf("%+v", a)
 	}
-	why, err := c.found(t.Context(), nil) // nobody would object
+	why, err := c.formCluster(t.Context(), nil) // no other node could object
 	if err != nil || !strings.Contains(why, "node-a") {
 		t.Errorf("%q, %v", why, err)
 	}
-	if r := c.is(); r.Promise != given || r.inCluster() {
+	if r := c.current(); r.Promise != given || r.inCluster() {
 		t.Errorf("%+v", r)
 	}
 }

@@ -29,14 +29,14 @@ var (
 	testTimeout = time.Minute
 )
 
-// world is machines with a network, and the shards of all clusters there are.
+// world is a set of machines with a network, and the shards of all clusters.
 type world struct {
 	mu       sync.Mutex
 	rand     *rand.Rand
 	at       map[string]*machine // by address
 	machines []*machine
 	shards   map[entry.Incarnation]*shard
-	founded  map[string]bool // clusters that were ever founded, as disks say
+	founded  map[string]bool // clusters that were ever created, according to disks
 	ports    int
 }
 
@@ -44,18 +44,18 @@ func newWorld(seed uint64) *world {
 	return &world{rand: rand.New(rand.NewPCG(seed, 0)), at: map[string]*machine{}, shards: map[entry.Incarnation]*shard{}, founded: map[string]bool{}}
 }
 
-// machine is one node's machine: its disk, and the process on it while it is up.
+// machine is one node's machine: its disk, and the process while it runs.
 type machine struct {
 	w        *world
 	id       string
 	dir      string
-	address  string // of the process that is up
-	fixed    string // its address at every start; "" = another each time
+	address  string // of the running process
+	fixed    string // its address at every start; "" = a new one each time
 	up       bool
 	downAt   time.Time
-	kill     func() // ends what the process waits for
+	kill     func() // ends the waiting of the process
 	handlers map[transport.Kind]transport.Handler
-	crashes  int                 // how many are still to come
+	crashes  int                 // number of crashes still to come
 	groups   []entry.Incarnation // on disk
 	learned  map[string]string
 	known    map[string]string // keys, by ID
@@ -76,7 +76,7 @@ func (w *world) chance(n int) int {
 	return w.rand.IntN(n)
 }
 
-// addresses is what DNS says: now and then not all.
+// addresses returns the addresses in DNS, sometimes not all.
 func (w *world) addresses(context.Context) ([]string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -89,7 +89,7 @@ func (w *world) addresses(context.Context) ([]string, error) {
 	return all, nil
 }
 
-// config boots the machine's process, at a new address.
+// config starts the machine's process at a new address.
 func (m *machine) config(cfg Config) Config {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -113,7 +113,7 @@ func (m *machine) config(cfg Config) Config {
 	return cfg
 }
 
-// crash ends the process; what it has not written is lost.
+// crash ends the process, which loses everything it has not written.
 func (m *machine) crash() {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -128,8 +128,7 @@ func (m *machine) down() {
 	}
 }
 
-// persist writes without syncing, and crashes before or after that as long as
-// crashes are to come.
+// persist writes without syncing, and crashes before or after it while crashes are to come.
 func (m *machine) persist(dir string, r *record) error {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -160,7 +159,7 @@ func (m *machine) crashed() {
 	m.down()
 }
 
-// machine is a wire.
+// machine implements wire.
 func (m *machine) Address() string {
 	m.w.mu.Lock()
 	defer m.w.mu.Unlock()
@@ -197,7 +196,7 @@ func (m *machine) AddressOf(id string) string {
 }
 func (m *machine) Peers() []transport.PeerStatus { return nil }
 
-// Call takes a while each way, and answers nothing once either end is down.
+// Call takes some time each way, and never returns an answer once either end is down.
 func (m *machine) Call(ctx context.Context, to transport.Peer, k transport.Kind, request []byte) ([]byte, error) {
 	if to.Address == "" {
 		to.Address = m.AddressOf(to.ID)
@@ -236,21 +235,21 @@ func (w *world) delay(ctx context.Context) {
 	sleep(ctx, time.Duration(w.chance(200))*time.Millisecond)
 }
 
-// deaf is a listener that nobody reaches.
+// deaf is a listener that no process reaches.
 type deaf struct{}
 
 func (deaf) Accept() (net.Conn, error) { return nil, net.ErrClosed }
 func (deaf) Close() error              { return nil }
 func (deaf) Addr() net.Addr            { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
 
-// shard is a group as all its members see it at once.
+// shard is a group whose state all its members see at once.
 type shard struct {
 	w       *world
 	members map[string]engine.Member
-	voted   []string // who was a member when it opened with an empty disk
+	voted   []string // members that opened the group with an empty disk
 }
 
-// group is a member's end of a shard.
+// group is a member's view of a shard.
 type group struct {
 	m           *machine
 	incarnation entry.Incarnation
@@ -258,7 +257,7 @@ type group struct {
 
 func (g *group) shard() *shard { return g.m.w.shards[g.incarnation] }
 
-// openGroups is what the process does between Open and Start.
+// openGroups does the work of a process between Open and Start.
 func (m *machine) openGroups(c *Cluster) []Group {
 	join, n := c.Join(), c.Shards()
 	m.w.mu.Lock()
@@ -285,7 +284,7 @@ func (m *machine) openGroups(c *Cluster) []Group {
 	return all
 }
 
-// leader is the least member that is up and has its data; w.mu is held.
+// leader returns the running member with the smallest ID that has its data. The caller holds w.mu.
 func (s *shard) leader() string {
 	for _, m := range s.w.machines {
 		if _, ok := s.members[m.id]; ok && m.up && len(m.groups) > 0 {
@@ -344,8 +343,8 @@ func (g *group) Status() (engine.Status, error) {
 	return engine.Status{Incarnation: g.incarnation, NodeID: g.m.id, Status: replica.Status{}}, nil
 }
 
-// live runs the machine's process, again and again as it crashes, until it is a
-// member, and then until ctx ends.
+// live runs the machine's process and restarts it after crashes, until it is a member, and then until ctx
+// ends.
 func (m *machine) live(ctx context.Context, cfg func() Config) error {
 	for ctx.Err() == nil {
 		of := m.config(cfg())
@@ -360,7 +359,7 @@ func (m *machine) live(ctx context.Context, cfg func() Config) error {
 					sleep(ctx, time.Second)
 				}
 			}
-			_ = c.Close() // the process is gone
+			_ = c.Close() // the process has ended
 		}
 		over := process.Err() != nil
 		kill()

@@ -19,31 +19,31 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// authorityContext separates this use of the secret from any other that may come.
-// It is part of what a token means: never change it.
+// authorityContext separates this use of the secret from later ones. Tokens depend on it, so it must never
+// change.
 const authorityContext = "corvo cluster authority v1"
 
-// memberName is the DNS name in every member's certificate. Members are told
-// apart by the common name; this one says that it is a member's at all.
+// memberName is the DNS name in every member's certificate. It marks a certificate as a member's; the common
+// name identifies the member.
 const memberName = "member.cluster.corvo.internal"
 
-// A member's certificate is short-lived and made anew by the member itself before
-// it ends. What it lets through of clocks that differ is far more than raft does.
+// A member issues its own short-lived certificate and renews it before it ends. The validity tolerates much
+// larger clock differences than raft does.
 const (
 	certificateLife = 24 * time.Hour
 	certificateSlew = time.Hour
 )
 
-// authority is the cluster's certificate authority. Every member derives the same
-// from the secret, so no certificate is ever handed over.
+// authority is the cluster's certificate authority. Every member derives the same one from the secret, so
+// that no certificate has to be transferred.
 type authority struct {
 	key  ed25519.PrivateKey
 	cert *x509.Certificate
 	pool *x509.CertPool
 }
 
-// newAuthority derives the authority. It depends on nothing but the secret, dates
-// included: two members must not differ in a byte.
+// newAuthority derives the authority. It uses nothing but the secret and fixed dates, because the result must
+// be the same to the byte on all members.
 func newAuthority(key []byte) (*authority, error) {
 	seed, err := hkdf.Key(sha256.New, key, nil, authorityContext, ed25519.SeedSize)
 	if err != nil {
@@ -71,13 +71,13 @@ func newAuthority(key []byte) (*authority, error) {
 	return a, nil
 }
 
-// fingerprint is the SHA-256 of the authority's certificate, in hexadecimal.
+// fingerprint returns the SHA-256 of the authority's certificate, in hexadecimal.
 func (a *authority) fingerprint() string {
 	sum := sha256.Sum256(a.cert.Raw)
 	return hex.EncodeToString(sum[:])
 }
 
-// issue makes a member's certificate for the key of its data directory.
+// issue creates a member's certificate for the key of its data directory.
 func (a *authority) issue(nodeID string, private ed25519.PrivateKey, now time.Time) (*tls.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -123,8 +123,8 @@ func newIdentity(s secret, nodeID string, key ed25519.PrivateKey, now func() tim
 	return &identity{authority: a, nodeID: nodeID, key: key, now: now}, nil
 }
 
-// certificate is the one to show now: a new one when half of the old one's life
-// is over. Connections that stand keep theirs.
+// certificate returns the current certificate, and renews it after half of its life. Open connections keep
+// theirs.
 func (i *identity) certificate() (*tls.Certificate, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -140,7 +140,7 @@ func (i *identity) certificate() (*tls.Certificate, error) {
 	return made, nil
 }
 
-// Server takes members alone.
+// Server accepts only members.
 func (i *identity) Server() *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS13,
@@ -150,11 +150,11 @@ func (i *identity) Server() *tls.Config {
 		VerifyConnection: func(s tls.ConnectionState) error {
 			return i.verify(s, x509.ExtKeyUsageClientAuth, "")
 		},
-		SessionTicketsDisabled: true, // every connection is checked anew
+		SessionTicketsDisabled: true, // a resumed session would not be checked again
 	}
 }
 
-// Client calls members alone, and with a peerID only that one.
+// Client connects only to members and, with a peerID, only to that one.
 func (i *identity) Client(peerID string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
@@ -163,8 +163,8 @@ func (i *identity) Client(peerID string) *tls.Config {
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return i.certificate()
 		},
-		// VerifyConnection does all that the standard check does, and says in words
-		// an operator can act on that the secrets differ.
+		// VerifyConnection makes all standard checks, and its errors tell an operator that the secrets
+		// differ.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			return i.verify(s, x509.ExtKeyUsageServerAuth, peerID)
@@ -172,8 +172,8 @@ func (i *identity) Client(peerID string) *tls.Config {
 	}
 }
 
-// verify holds the other side to be a member: its certificate is of our authority,
-// for this use, valid now, and the one of peerID unless that is "".
+// verify checks that the other side is a member: its certificate is signed by the cluster's authority, for
+// this use, valid now, and, unless peerID is "", issued to that node.
 func (i *identity) verify(s tls.ConnectionState, use x509.ExtKeyUsage, peerID string) error {
 	if len(s.PeerCertificates) == 0 {
 		return api.Errorf(api.Unauthorized, "the other side showed no certificate: it is no member of a cluster")

@@ -12,8 +12,7 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// A join that is cut short at any step of what it writes is finished by the next
-// start, once.
+// TestAJoinSurvivesCrashes interrupts a join at any write. The next start must finish it, once.
 func TestAJoinSurvivesCrashes(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(25) {
@@ -44,7 +43,7 @@ func live(t *testing.T, ctx context.Context, m *machine, cfg func() Config) {
 	}
 }
 
-// awaitMember waits for an hour of virtual time at most.
+// awaitMember waits for at most an hour of virtual time.
 func awaitMember(m *machine) {
 	for range 3600 {
 		if r, err := readRecord(m.dir); err == nil && r != nil && r.Phase == member {
@@ -54,8 +53,8 @@ func awaitMember(m *machine) {
 	}
 }
 
-// A member that has lost its disk comes back as a newcomer: its old self is out of
-// all groups before it opens them.
+// TestALostDiskComesBackAsANewcomer checks that a member that lost its disk joins again, and that it was
+// removed from all groups before it opens them.
 func TestALostDiskComesBackAsANewcomer(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -94,7 +93,7 @@ func TestALostDiskComesBackAsANewcomer(t *testing.T) {
 	}
 }
 
-// two are a founder that is up and a machine that has not started.
+// two returns a running founder and a machine that has not started.
 func two(t *testing.T, founder Config) (w *world, c *Cluster, newcomer *machine) {
 	w = newWorld(1)
 	m := w.machine(t, "node-0")
@@ -143,7 +142,7 @@ func TestJoinsThatCannotBeAreRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// The level at the bound may join.
+// TestTheClustersOwnLevelMayJoin checks that a node with exactly the cluster's level may join.
 func TestTheClustersOwnLevelMayJoin(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,7 +157,7 @@ func TestTheClustersOwnLevelMayJoin(t *testing.T) {
 	})
 }
 
-// A name that is in use is not taken from who has it.
+// TestALiveMembersNameIsNotTaken checks that an ID in use is not given to another process.
 func TestALiveMembersNameIsNotTaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -183,7 +182,7 @@ func TestALiveMembersNameIsNotTaken(t *testing.T) {
 		if got := founder.wire.AddressOf("node-1"); got != first.Address() {
 			t.Errorf("the member is taken to be at %s, it is at %s", got, first.Address())
 		}
-		if r := first.is(); !isMember(first.groups[0], r.NodeID) {
+		if r := first.current(); !isMember(first.groups[0], r.NodeID) {
 			t.Error("the member has lost its place")
 		}
 	})

@@ -18,32 +18,31 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// maxGone bounds the keys that are kept of nodes that are no members.
+// maxGone bounds the stored keys of nodes that are no longer members.
 const maxGone = 64
 
-// heldPatience is the wait of a node that joins for the process that holds its ID:
-// one that has just ended counts as alive for aliveWithin.
-const heldPatience = 4 * aliveWithin
+// idTakenTimeout is how long a joining node waits for the process that holds its ID, because a process that
+// has just ended counts as alive for aliveWithin.
+const idTakenTimeout = 4 * aliveWithin
 
-// exchangeLimit bounds the time that a start or a join waits for the other members
-// to hear of keys.
+// exchangeLimit bounds the time for which a start or a join waits to exchange keys with the other members.
 const exchangeLimit = time.Second
 
-// known is the key that a node's certificates show: see transport.KeyOf.
+// known is the key of a node's certificates (see transport.KeyOf).
 type known struct {
-	Key string `json:"key,omitempty"` // "" = of none, because the node was removed
-	// Since orders what members know: of two keys of a node the later one counts.
+	Key string `json:"key,omitempty"` // "" if the node was removed
+	// Since orders the keys of a node: the one with the higher number is valid.
 	Since uint64 `json:"since"`
 }
 
-// mintKey makes the key of a data directory.
-func mintKey() string {
+// createKey creates the key of a data directory.
+func createKey() string {
 	seed := make([]byte, ed25519.SeedSize)
 	rand.Read(seed) // never fails, see crypto/rand
 	return hex.EncodeToString(seed)
 }
 
-// privateKey reads what mintKey made.
+// privateKey decodes the output of createKey.
 func (r *record) privateKey() (ed25519.PrivateKey, error) {
 	seed, err := hex.DecodeString(r.Key)
 	if err != nil || len(seed) != ed25519.SeedSize {
@@ -52,7 +51,7 @@ func (r *record) privateKey() (ed25519.PrivateKey, error) {
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// keyName is the key as the others see it in certificates.
+// keyName returns the key's name as other members see it in certificates.
 func keyName(key ed25519.PrivateKey) (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(key.Public())
 	if err != nil {
@@ -61,8 +60,8 @@ func keyName(key ed25519.PrivateKey) (string, error) {
 	return transport.KeyOf(&x509.Certificate{RawSubjectPublicKeyInfo: der}), nil
 }
 
-// learnKeys adopts what another member knows of keys, as far as it is later. It
-// never touches this node's own. It says whether anything has changed.
+// learnKeys takes over another member's newer keys, except for this node's own. It reports whether any key
+// changed.
 func (r *record) learnKeys(theirs map[string]known) bool {
 	next := maps.Clone(r.Known)
 	if next == nil {
@@ -81,7 +80,7 @@ func (r *record) learnKeys(theirs map[string]known) bool {
 	return true
 }
 
-// setKey gives a node a key that is later than all this member knows.
+// setKey sets a node's key with a number above all others known here.
 func (r *record) setKey(id, key string) {
 	if r.Known[id].Key == key && (key != "" || r.Known[id].Since > 0) {
 		return
@@ -98,7 +97,7 @@ func (r *record) setKey(id, key string) {
 	r.Known = next
 }
 
-// prune forgets the oldest keys of nodes that are no members.
+// prune drops the oldest keys of nodes that are no longer members.
 func (r *record) prune(members map[string]string) {
 	var gone []string
 	for id := range r.Known {
@@ -117,9 +116,9 @@ func (r *record) prune(members map[string]string) {
 	r.Known = next
 }
 
-// know makes a change of keys durable, and then true for the transport.
-func (c *Cluster) know(f func(r *record)) error {
-	before := c.is().Known
+// changeKeys changes keys durably, and then in the transport.
+func (c *Cluster) changeKeys(f func(r *record)) error {
+	before := c.current().Known
 	err := c.change(func(r *record) error {
 		f(r)
 		if maps.Equal(r.Known, before) {
@@ -130,30 +129,29 @@ func (c *Cluster) know(f func(r *record)) error {
 	if err != nil && !errors.Is(err, errSame) {
 		return fmt.Errorf("write which key each node has: %w", err)
 	}
-	c.tellKeys()
+	c.publishKeys()
 	return nil
 }
 
 // errSame ends a change that changes nothing, so that nothing is written.
 var errSame = errors.New("nothing has changed")
 
-// tellKeys has the transport know what is on disk.
-func (c *Cluster) tellKeys() {
-	for id, k := range c.is().Known {
+// publishKeys gives the stored keys to the transport.
+func (c *Cluster) publishKeys() {
+	for id, k := range c.current().Known {
 		c.wire.Know(id, k.Key)
 	}
 }
 
-// pin takes the key of the process that answers at the address of a member whose
-// key nobody has told yet.
-func (c *Cluster) pin(id string) error {
-	r := c.is()
+// pinKey stores the key of the process at a member's address, if no key is known for the member yet.
+func (c *Cluster) pinKey(id string) error {
+	r := c.current()
 	if r.Known[id].Key != "" {
 		return nil
 	}
 	for _, p := range c.wire.Peers() {
 		if p.ID == id && p.Key != "" {
-			return c.know(func(r *record) {
+			return c.changeKeys(func(r *record) {
 				if r.Known[id].Key == "" {
 					r.setKey(id, p.Key)
 				}
@@ -163,30 +161,30 @@ func (c *Cluster) pin(id string) error {
 	return nil
 }
 
-// heed adopts the keys that a member tells, and returns a CONFLICT if that member
-// knows another process under this node's ID. A member that was away may know an
-// older key of this node than the node itself does; it will learn.
-func (c *Cluster) heed(h hello) error {
-	r := c.is()
+// adoptKeys takes over the keys in a member's hello. It returns a CONFLICT if the member knows another
+// process under this node's ID. A member that was away may know an older key of this node than the node
+// itself; that is no conflict, because the member will learn the newer one.
+func (c *Cluster) adoptKeys(h hello) error {
+	r := c.current()
 	switch {
 	case h.Cluster == "" || h.Cluster != r.Cluster:
 		return nil
 	case !h.Impostor:
-		return c.know(func(r *record) { r.learnKeys(h.Known) })
+		return c.changeKeys(func(r *record) { r.learnKeys(h.Known) })
 	case h.Known[r.NodeID].Since < r.Known[r.NodeID].Since:
 		return nil
 	}
-	return held(r.NodeID, h.NodeID)
+	return errIDTaken(r.NodeID, h.NodeID)
 }
 
-// heldBy judges the answer that another process holds this node's ID: it is final
-// once it has been given for heldPatience. Only who comes in calls it.
-func (c *Cluster) heldBy(why error) error {
-	if c.heldSince.IsZero() {
-		c.heldSince = time.Now()
+// idTaken handles the answer that another process holds this node's ID. The answer becomes final after
+// idTakenTimeout. It is called only while the node joins.
+func (c *Cluster) idTaken(why error) error {
+	if c.idTakenSince.IsZero() {
+		c.idTakenSince = time.Now()
 	}
-	if time.Since(c.heldSince) < heldPatience {
-		return &attempt{error: why}
+	if time.Since(c.idTakenSince) < idTakenTimeout {
+		return &joinError{error: why}
 	}
 	var e *api.Error
 	if errors.As(why, &e) {
@@ -195,18 +193,18 @@ func (c *Cluster) heldBy(why error) error {
 	return why
 }
 
-// held refuses this process: another one is the node of its ID.
-func held(id, says string) error {
+// errIDTaken refuses this process because another one holds its ID.
+func errIDTaken(id, says string) error {
 	return api.Errorf(api.Conflict, "another process holds node id %q, as node %q says: give this node its own id (--node-id and an empty data directory), or remove %q first (corvo cluster remove %[1]s)", id, says, id)
 }
 
-// exchange tells members the keys that this one knows, and hears theirs. It returns
-// a CONFLICT if one of them knows another process under this node's ID. It waits no
-// longer than exchangeLimit for those that do not answer: they ask later.
-func (c *Cluster) exchange(ctx context.Context, members map[string]string) error {
+// exchangeKeys sends this member's keys to the others and takes over theirs. It returns a CONFLICT if one of
+// them knows another process under this node's ID. It waits at most exchangeLimit for an answer; the others
+// ask later.
+func (c *Cluster) exchangeKeys(ctx context.Context, members map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
 	defer cancel()
-	r := c.is()
+	r := c.current()
 	answers := make([]error, 0, len(members))
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -215,20 +213,20 @@ func (c *Cluster) exchange(ctx context.Context, members map[string]string) error
 			continue
 		}
 		asking.Go(func() {
-			h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id, Address: address}, kindHello, c.about(r), callLimit)
+			h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id, Address: address}, kindHello, c.helloRequest(r), callLimit)
 			if err != nil {
 				return
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			answers = append(answers, c.heed(h))
+			answers = append(answers, c.adoptKeys(h))
 		})
 	}
 	asking.Wait()
 	return errors.Join(answers...)
 }
 
-// about is what this node tells of itself where it asks for what another is.
-func (c *Cluster) about(r record) helloRequest {
+// helloRequest returns the request that asks another node for its hello.
+func (c *Cluster) helloRequest(r record) helloRequest {
 	return helloRequest{Cluster: r.Cluster, Known: r.Known}
 }

@@ -57,8 +57,9 @@ func TestKeysOfNodesThatAreGoneAreBounded(t *testing.T) {
 	}
 }
 
-// A member keeps its key, and the keys of the others, over a restart at another
-// address; a directory that has lost its name to another is refused when it starts.
+// TestADirectoryThatWasReplacedIsRefusedAtItsStart checks that a member keeps its key, and those of the
+// others, over a restart at another address, and that a directory whose ID was given to another one is
+// refused when it starts.
 func TestADirectoryThatWasReplacedIsRefusedAtItsStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -72,10 +73,10 @@ func TestADirectoryThatWasReplacedIsRefusedAtItsStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		awaitMember(m)
-		if got := founder.is().Known["node-1"].Key; got != first.key {
+		if got := founder.current().Known["node-1"].Key; got != first.key {
 			t.Fatalf("the founder knows %q", got)
 		}
-		if got := first.is().Known["node-0"].Key; got != founder.key {
+		if got := first.current().Known["node-0"].Key; got != founder.key {
 			t.Fatalf("the member knows %q", got)
 		}
 		_ = first.Close()
@@ -92,7 +93,7 @@ func TestADirectoryThatWasReplacedIsRefusedAtItsStart(t *testing.T) {
 		_ = again.Close()
 		time.Sleep(2 * aliveWithin)
 
-		// Another directory comes in under its name.
+		// Another directory joins with its ID.
 		other := w.machine(t, "node-1")
 		replacement, err := Open(t.Context(), other.config(join))
 		if err != nil {
@@ -122,7 +123,7 @@ func TestADamagedKeyIsRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := c.is()
+		r := c.current()
 		_ = c.Close()
 		r.Key = r.Key[1:]
 		if err := os.WriteFile(filepath.Join(m.dir, recordName), encodeRecord(&r), 0o600); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// changeEvery is how long a change of membership rests between tries.
+// changeEvery is the pause between attempts to change the membership.
 const changeEvery = 200 * time.Millisecond
 
 // Node is one member of the cluster.
@@ -25,12 +25,12 @@ type Node struct {
 	Level       uint32
 	Self        bool
 	Connected   bool
-	Clock       time.Duration // its clock less ours
+	Clock       time.Duration // offset of its clock
 }
 
-// Nodes is what is known of all members, by ID.
+// Nodes returns all members, sorted by ID.
 func (c *Cluster) Nodes() []Node {
-	r, groups := c.open()
+	r, groups := c.state()
 	peers := map[string]transport.PeerStatus{}
 	for _, p := range c.wire.Peers() {
 		peers[p.ID] = p
@@ -52,8 +52,7 @@ func (c *Cluster) Nodes() []Node {
 	return all
 }
 
-// aboutPeer is what a peer says of itself. One of another cluster is nobody's
-// member, whatever its name.
+// aboutPeer decodes a peer's info. ok is false for a peer of another cluster, whatever its ID.
 func aboutPeer(p transport.PeerStatus, cluster string) (about info, ok bool) {
 	if p.LastSeen.IsZero() || json.Unmarshal(p.Info, &about) != nil {
 		return info{}, false
@@ -61,7 +60,7 @@ func aboutPeer(p transport.PeerStatus, cluster string) (about info, ok bool) {
 	return about, about.Cluster == "" || about.Cluster == cluster
 }
 
-// URL is where clients reach a node; "" = not known.
+// URL returns the URL under which clients reach a node; "" = unknown.
 func (c *Cluster) URL(id string) string {
 	if id == c.cfg.NodeID {
 		return c.cfg.HTTP
@@ -75,8 +74,8 @@ func (c *Cluster) URL(id string) string {
 	return ""
 }
 
-// Level is the highest feature level that all members of all shards know; ok says
-// whether all have been heard of.
+// Level returns the highest feature level that all members of all shards support. ok says whether all members
+// are known.
 func (c *Cluster) Level() (level uint32, ok bool) {
 	level, ok = c.cfg.Level, true
 	nodes := c.Nodes()
@@ -90,9 +89,9 @@ func (c *Cluster) Level() (level uint32, ok bool) {
 	return level, true
 }
 
-// Members is a shard's membership as its leader sees it, by ID.
+// Members returns a shard's members as its leader sees them, sorted by ID.
 func (c *Cluster) Members(ctx context.Context, shard int) ([]engine.Member, error) {
-	r, groups := c.open()
+	r, groups := c.state()
 	if shard < 0 || shard >= len(groups) {
 		return nil, api.Errorf(api.NotFound, "the cluster has no shard %d", shard)
 	}
@@ -112,20 +111,19 @@ func (c *Cluster) Members(ctx context.Context, shard int) ([]engine.Member, erro
 }
 
 func (c *Cluster) answerMembers(_ context.Context, _ transport.Peer, q membersRequest) membersAnswer {
-	r, groups := c.open()
+	r, groups := c.state()
 	switch {
 	case r.Cluster != q.Cluster:
 		return membersAnswer{verdict: refuse(api.Conflict, "node %q is in another cluster", r.NodeID)}
 	case q.Shard < 0 || q.Shard >= len(groups):
-		return membersAnswer{verdict: later("node %q has not opened shard %d yet", r.NodeID, q.Shard)}
+		return membersAnswer{verdict: retryLater("node %q has not opened shard %d yet", r.NodeID, q.Shard)}
 	case groups[q.Shard].LeaderID() != r.NodeID:
-		return membersAnswer{verdict: later("node %q does not lead shard %d any more", r.NodeID, q.Shard)}
+		return membersAnswer{verdict: retryLater("node %q does not lead shard %d any more", r.NodeID, q.Shard)}
 	}
 	return membersAnswer{Members: groups[q.Shard].Members()}
 }
 
-// Invite has a node that waits for it join this cluster. It returns when the node
-// has taken the invitation.
+// Invite asks a waiting node to join this cluster. It returns once the node has accepted the invitation.
 func (c *Cluster) Invite(ctx context.Context, address string) error {
 	q := inviteRequest{Cluster: c.ID(), Address: c.wire.Address()}
 	v, err := ask[verdict](ctx, c.wire, transport.Peer{Address: address}, kindInvite, q, callLimit)
@@ -135,50 +133,49 @@ func (c *Cluster) Invite(ctx context.Context, address string) error {
 	return v.err()
 }
 
-// Remove ends a node's membership in all shards. Where a quorum of any of them
-// would be lost it is refused before anything is changed. It may be repeated until
-// it succeeds.
+// Remove removes a node from all shards. If any shard would lose its quorum, Remove refuses before it changes
+// anything. It can be repeated until it succeeds.
 func (c *Cluster) Remove(ctx context.Context, id string) error {
-	r, groups := c.open()
-	if !c.knows(groups, id) {
+	r, groups := c.state()
+	if !c.hasMember(groups, id) {
 		return api.Errorf(api.NotFound, "the cluster has no node %q", id)
 	}
 	asked := time.Now()
 	for shard := range groups {
-		if err := c.insist(ctx, func() error { return c.spare(ctx, shard, id, asked) }); err != nil {
+		if err := c.retryWithoutLeader(ctx, func() error { return c.checkRemovable(ctx, shard, id, asked) }); err != nil {
 			return fmt.Errorf("nothing was changed: %w", err)
 		}
 	}
-	var birth string
+	var directoryID string
 	if id != r.NodeID {
-		// Of whoever is there now, so that a later node of this name is not meant.
-		if h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id}, kindHello, c.about(r), callLimit); err == nil {
-			birth = h.Birth
+		// Ask the present node, so that a later node with the same ID is not told.
+		if h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id}, kindHello, c.helloRequest(r), callLimit); err == nil {
+			directoryID = h.DirectoryID
 		}
 	}
 	for shard, g := range groups {
-		if err := c.insist(ctx, func() error { return g.Remove(ctx, id) }); err != nil {
+		if err := c.retryWithoutLeader(ctx, func() error { return g.Remove(ctx, id) }); err != nil {
 			return fmt.Errorf("remove %q from shard %d: %w", id, shard, err)
 		}
 	}
-	if birth != "" {
-		q := removedRequest{Cluster: r.Cluster, Birth: birth}
+	if directoryID != "" {
+		q := removedRequest{Cluster: r.Cluster, DirectoryID: directoryID}
 		if _, err := ask[verdict](ctx, c.wire, transport.Peer{ID: id}, kindRemoved, q, callLimit); err != nil {
 			c.cfg.Logger.Warn("a node was removed and could not be told: stop it", "node", id, "error", err)
 		}
 	}
-	// Its ID is free for another process now.
-	return c.know(func(r *record) {
+	// Another process may use the ID now.
+	return c.changeKeys(func(r *record) {
 		if id != r.NodeID {
 			r.setKey(id, "")
 		}
 	})
 }
 
-// spare says whether a shard can do without a node. Its leader says so again when
-// it is asked to remove it: this is for the shards after one that had agreed. A
-// leader that is new gets some time, from when it was asked, to hear of the others.
-func (c *Cluster) spare(ctx context.Context, shard int, id string, asked time.Time) error {
+// checkRemovable checks that a shard can do without a node. The shard's leader checks it again when it
+// removes the node; this check protects the shards before it in the loop. A new leader gets some time, from
+// asked on, to hear from its members.
+func (c *Cluster) checkRemovable(ctx context.Context, shard int, id string, asked time.Time) error {
 	members, err := c.Members(ctx, shard)
 	if err != nil {
 		return err
@@ -207,12 +204,12 @@ func (c *Cluster) spare(ctx context.Context, shard int, id string, asked time.Ti
 	return api.Errorf(api.StateConflict, "without %s, %d of %d voters of shard %d would be alive, which is no majority: bring one back first", id, alive, left, shard)
 }
 
-func (c *Cluster) knows(groups []Group, id string) bool {
+func (c *Cluster) hasMember(groups []Group, id string) bool {
 	return slices.ContainsFunc(groups, func(g Group) bool { return isMember(g, id) })
 }
 
-// insist repeats what fails for want of a leader, until ctx ends.
-func (c *Cluster) insist(ctx context.Context, f func() error) error {
+// retryWithoutLeader repeats f while it fails because a leader is missing, until ctx ends.
+func (c *Cluster) retryWithoutLeader(ctx context.Context, f func() error) error {
 	for {
 		err := f()
 		if api.CodeOf(err) != api.LeaderUnavailable || ctx.Err() != nil {
@@ -222,32 +219,31 @@ func (c *Cluster) insist(ctx context.Context, f func() error) error {
 	}
 }
 
-// removedRequest tells a node that it has been removed.
+// removedRequest tells a node that it was removed.
 type removedRequest struct {
-	Cluster string `json:"cluster_id"`
-	Birth   string `json:"birth"` // of the directory that is meant
+	Cluster     string `json:"cluster_id"`
+	DirectoryID string `json:"directory_id"` // of the removed directory
 }
 
 func (c *Cluster) answerRemoved(_ context.Context, from transport.Peer, q removedRequest) verdict {
 	err := c.change(func(r *record) error {
-		if r.Cluster != q.Cluster || r.Birth != q.Birth {
+		if r.Cluster != q.Cluster || r.DirectoryID != q.DirectoryID {
 			return api.Errorf(api.Conflict, "node %q is not the one that was removed", r.NodeID)
 		}
 		r.Phase = removed
 		return nil
 	})
 	if err != nil {
-		return because(err)
+		return retryLaterFor(err)
 	}
 	c.cfg.Logger.Error("this node was removed from its cluster and serves nobody any more: stop it", "by", from.ID)
 	return verdict{}
 }
 
-// Transfer hands the leadership of all shards to a node; "" = away from those who
-// have it.
+// Transfer transfers the leadership of all shards to a node; "" = to any node but the present leader.
 func (c *Cluster) Transfer(ctx context.Context, to string) error {
-	_, groups := c.open()
-	if to != "" && !c.knows(groups, to) {
+	_, groups := c.state()
+	if to != "" && !c.hasMember(groups, to) {
 		return api.Errorf(api.NotFound, "the cluster has no node %q", to)
 	}
 	var errs []error

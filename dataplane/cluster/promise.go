@@ -8,91 +8,88 @@ import (
 	"github.com/corvo/corvo/api"
 )
 
-// promise says who may found the cluster, as far as one node goes: it will let
-// nobody else. The zero promise is none. A promise to oneself is a candidature.
-// DESIGN.md says why these rules never let two nodes found.
+// promise is one node's promise to let only a certain node create the cluster. The zero promise promises
+// nothing. A promise to oneself is a candidacy. DESIGN.md shows that these rules never let two nodes create a
+// cluster.
 type promise struct {
-	To    string `json:"to,omitempty"`
-	Birth string `json:"birth,omitempty"` // of the candidate's directory
-	Round uint64 `json:"round,omitempty"` // of the candidature
+	To          string `json:"to,omitempty"`
+	DirectoryID string `json:"directory_id,omitempty"` // of the candidate
+	Round       uint64 `json:"round,omitempty"`        // of the candidacy
 }
 
-func (r *record) promised(p promise) {
+func (r *record) setPromise(p promise) {
 	r.Round++
 	r.Promise = p
 }
 
-// stand makes the node a candidate, once. Since it was decided that it should, it
-// may have promised another, which it does not take back.
-func (r *record) stand() error {
+// becomeCandidate makes the node a candidate, once. It checks again for a promise to another node, which may
+// have been made since the decision to become a candidate and is never withdrawn.
+func (r *record) becomeCandidate() error {
 	switch {
 	case r.inCluster():
 		return api.Errorf(api.StateConflict, "node %q is in cluster %s already", r.NodeID, r.Cluster)
 	case r.Promise.To == "":
-		r.promised(promise{To: r.NodeID, Birth: r.Birth, Round: r.Round + 1})
-	case !r.stands():
+		r.setPromise(promise{To: r.NodeID, DirectoryID: r.DirectoryID, Round: r.Round + 1})
+	case !r.isCandidate():
 		return api.Errorf(api.StateConflict, "node %q has promised %q to let it found the cluster", r.NodeID, r.Promise.To)
 	}
 	return nil
 }
 
-func (r *record) stands() bool { return r.Promise.To == r.NodeID }
+func (r *record) isCandidate() bool { return r.Promise.To == r.NodeID }
 
-// consider decides on another node's candidature. A node stands back for a lesser
-// one, and keeps what it has promised to another until it knows that this one's
-// candidature is over.
+// consider decides on another node's candidacy. A node withdraws in favour of a node with a smaller ID. It
+// keeps a promise to another node until it knows that the other's candidacy has ended.
 func (r *record) consider(q promise) error {
 	switch p := r.Promise; {
 	case r.inCluster():
 		return api.Errorf(api.Conflict, "node %q is in cluster %s already", r.NodeID, r.Cluster)
 	case q.To >= r.NodeID:
 		return api.Errorf(api.StateConflict, "node %q comes before %q and found it", r.NodeID, q.To)
-	case p.To == "", r.stands():
+	case p.To == "", r.isCandidate():
 	case p.To != q.To:
 		return api.Errorf(api.StateConflict, "node %q has promised %q to let it found the cluster", r.NodeID, p.To)
 	case p == q:
 		return nil
-	case p.Birth == q.Birth && p.Round > q.Round:
+	case p.DirectoryID == q.DirectoryID && p.Round > q.Round:
 		return api.Errorf(api.StateConflict, "a candidature of %q that is over", q.To)
 	}
-	r.promised(q)
+	r.setPromise(q)
 	return nil
 }
 
-// over says whether the candidature that this node has promised is known to be
-// over: the candidate itself says that it has ended it, or has lost the disk that
-// it stood with.
+// over reports whether the promised candidacy is known to have ended: the candidate itself says that it has
+// ended it, or has lost the directory with which it was a candidate.
 func (r *record) over(candidate *hello) bool {
 	p := r.Promise
-	return p.To != "" && !r.stands() && candidate.NodeID == p.To && candidate.Cluster == "" &&
-		(candidate.Birth != p.Birth || candidate.Round > p.Round)
+	return p.To != "" && !r.isCandidate() && candidate.NodeID == p.To && candidate.Cluster == "" &&
+		(candidate.DirectoryID != p.DirectoryID || candidate.Round > p.Round)
 }
 
-// found makes the node the founder of a cluster. The caller has found that it may.
-func (r *record) found(shards int) {
+// startFounding makes the node the creator of a cluster. The caller has checked that it may.
+func (r *record) startFounding(shards int) {
 	r.Phase, r.Cluster, r.Shards = founding, randomID(), shards
 }
 
-// next is what a node that looks for its like does next.
+// next is the next step of a node that looks for its cluster.
 type next struct {
-	join    *hello  // come in by way of this node
-	release bool    // the promise is over
-	stand   bool    // ask all others to let this one found
-	others  []hello // whom to ask then
-	why     string  // what is waited for, where there is nothing to do
-	err     error   // what only an operator can mend
+	join    *hello  // join through this node
+	release bool    // the promise is void
+	stand   bool    // become a candidate and ask all others
+	others  []hello // the nodes to ask
+	why     string  // the condition to wait for, if no step is possible
+	err     error   // an error that only an operator can fix
 }
 
-// plan decides from what is on this node's disk and from what others have just
-// said of theirs.
+// plan chooses the next step from this node's record and the present answers of the others.
 func (r *record) plan(heard []hello, expect int) next {
 	nodes := map[string]hello{}
 	clusters := map[string]hello{}
 	for _, h := range heard {
-		if h.Birth == r.Birth {
+		if h.DirectoryID == r.DirectoryID {
 			continue // this node, by another address
 		}
-		if twin, ok := nodes[h.NodeID]; h.NodeID == r.NodeID || ok && twin.Birth != h.Birth {
+		if twin, ok := nodes[h.NodeID]; h.NodeID == r.NodeID || ok && twin.DirectoryID != h.DirectoryID {
 			return next{err: api.Errorf(api.Conflict, "two nodes are called %q: give each its own --node-id", h.NodeID)}
 		}
 		nodes[h.NodeID] = h
@@ -123,7 +120,7 @@ func (r *record) plan(heard []hello, expect int) next {
 	switch {
 	case len(ids) > expect:
 		return next{err: api.Errorf(api.Conflict, "%d nodes want to form a cluster of %d (%v): set --expect to how many there are", len(ids), expect, ids)}
-	case r.Promise.To != "" && !r.stands() && !candidateHeard:
+	case r.Promise.To != "" && !r.isCandidate() && !candidateHeard:
 		return next{why: fmt.Sprintf("this node has promised %q to let it found the cluster, and it is not there: start it again, or, if it is gone for good and has founded none, delete %s on every node", r.Promise.To, recordName)}
 	case len(ids) < expect:
 		return next{why: fmt.Sprintf("%d of %d nodes are there: %v", len(ids), expect, ids)}

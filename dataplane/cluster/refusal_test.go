@@ -29,7 +29,8 @@ func overTCP(t *testing.T, ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, err
 }
 
-// Who has another secret is told so, and does not knock for ever.
+// TestAnotherSecretIsRefusedAtOnce checks that a node with another secret is told so and does not try for
+// ever.
 func TestAnotherSecretIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -47,8 +48,8 @@ func TestAnotherSecretIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// One address that refuses for good is no reason to give up where another may
-// still take the node in.
+// TestOneRefusalOfSeveralIsNotTheEnd checks that a node keeps trying while one address refuses finally and
+// another may still accept it.
 func TestOneRefusalOfSeveralIsNotTheEnd(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -64,14 +65,14 @@ func TestOneRefusalOfSeveralIsNotTheEnd(t *testing.T) {
 	if err := nobody.Close(); err != nil {
 		t.Fatal(err)
 	}
-	tries, stop := context.WithTimeout(ctx, 2*comeInEvery+comeInEvery/2)
+	tries, stop := context.WithTimeout(ctx, 2*joinInterval+joinInterval/2)
 	defer stop()
 	stranger := Config{NodeID: "node-1", Token: testSecret + "x", Join: []string{other.Address(), nobody.Addr().String()}}
 	begun := time.Now()
 	if _, err := overTCP(t, tries, stranger); api.CodeOf(err) != api.LeaderUnavailable || !strings.Contains(err.Error(), "another join token") {
 		t.Errorf("%v", err)
 	}
-	if time.Since(begun) < comeInEvery {
+	if time.Since(begun) < joinInterval {
 		t.Error("it gave up")
 	}
 }

@@ -19,9 +19,9 @@ type roll struct {
 	Group
 	leader  string
 	members []engine.Member
-	later   []engine.Member // after aliveWithin's half; nil = the same
+	later   []engine.Member // after half of aliveWithin; nil = the same
 	since   time.Time
-	fails   error // what Remove answers
+	fails   error // returned by Remove
 	removed []string
 }
 
@@ -42,7 +42,7 @@ func (r *roll) Remove(_ context.Context, id string) error {
 	return nil
 }
 
-// mute is a wire that reaches nobody.
+// mute is a wire that reaches no peer.
 type mute struct{ *machine }
 
 func (mute) Know(string, string) {}
@@ -61,7 +61,7 @@ func rolls(groups ...*roll) *Cluster {
 	return c
 }
 
-// voters are members that the leader heard of so long ago; "a" leads.
+// voters returns members with the given times since their last contact; "a" leads.
 func voters(heard ...time.Duration) (all []engine.Member) {
 	for i, d := range heard {
 		all = append(all, engine.Member{ID: string(rune('a' + i)), Voter: true, LastContact: d})
@@ -69,13 +69,13 @@ func voters(heard ...time.Duration) (all []engine.Member) {
 	return all
 }
 
-// A node that one of the shards cannot do without keeps its place in all.
+// TestNothingIsRemovedWhereAnyShardWouldStop checks that a node stays in all shards if one of them needs it.
 func TestNothingIsRemovedWhereAnyShardWouldStop(t *testing.T) {
 	t.Parallel()
 	const gone = time.Hour
 	learner := append(voters(0, gone), engine.Member{ID: "c", LastContact: gone})
 	for name, c := range map[string]struct {
-		last *roll // of two shards; the first can do without
+		last *roll // the second shard; the first can do without the node
 		want api.Code
 	}{
 		"all are there":              {&roll{members: voters(0, 0, 0)}, ""},
@@ -111,7 +111,7 @@ func TestNothingIsRemovedWhereAnyShardWouldStop(t *testing.T) {
 	}
 }
 
-// What was broken off is finished when it is asked for again.
+// TestARemovalIsRepeated checks that an interrupted removal is finished when it is requested again.
 func TestARemovalIsRepeated(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken off")
@@ -132,7 +132,8 @@ func TestARemovalIsRepeated(t *testing.T) {
 	}
 }
 
-// A founder that has founded again, and the members it had, learn of each other.
+// TestASecondClusterOfTheSameSecretIsSeen checks that a founder that was bootstrapped again and its former
+// members log each other.
 func TestASecondClusterOfTheSameSecretIsSeen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,13 +143,13 @@ func TestASecondClusterOfTheSameSecretIsSeen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		founder.foreign.log = func(why string) { said <- "founder: " + why }
-		c.foreign.log = func(why string) { said <- "other: " + why }
+		founder.foreignLog.log = func(why string) { said <- "founder: " + why }
+		c.foreignLog.log = func(why string) { said <- "other: " + why }
 		founder.survey(t.Context(), []string{c.Address()}) // the other is told
-		founder.recognise("node-1", c.ID())
-		founder.recognise("node-1", c.ID()) // not again so soon
-		founder.recognise("node-1", founder.ID())
-		founder.recognise("node-1", "")
+		founder.checkCluster("node-1", c.ID())
+		founder.checkCluster("node-1", c.ID()) // not repeated so soon
+		founder.checkCluster("node-1", founder.ID())
+		founder.checkCluster("node-1", "")
 		close(said)
 		var all []string
 		for why := range said {

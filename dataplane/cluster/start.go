@@ -13,18 +13,18 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// How often a member sees to it that it knows where the others are: while somebody
-// has not been heard of, and otherwise.
+// These are the intervals at which a member contacts the others: retryInterval while one has not answered,
+// and contactInterval otherwise.
 const (
-	attendSoon = time.Second
-	attendIdle = 5 * time.Second
+	retryInterval   = time.Second
+	contactInterval = 5 * time.Second
 )
 
-// Start begins to take others in, once this process has opened its groups, by
-// shard; a process that is new to the cluster asks to be added to them. It refuses
-// groups that are not the ones this directory is a member with.
+// Start begins to accept joining nodes, once this process has opened its groups, given by shard. A process
+// that is new to the cluster asks to be added to them. Start refuses groups that differ from those of the
+// record.
 func (c *Cluster) Start(groups []Group) error {
-	r := c.is()
+	r := c.current()
 	if len(groups) != r.Shards {
 		return api.Errorf(api.Internal, "the cluster has %d shards, %d groups were opened", r.Shards, len(groups))
 	}
@@ -56,34 +56,34 @@ func (c *Cluster) Start(groups []Group) error {
 	if err != nil {
 		return err
 	}
-	for id, address := range c.is().Members {
+	for id, address := range c.current().Members {
 		c.wire.Learn(id, address)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
-	c.running.Go(func() { c.attend(ctx) })
+	c.running.Go(func() { c.maintain(ctx) })
 	return nil
 }
 
-// open is what the directory is, and its groups; nil before Start.
-func (c *Cluster) open() (record, []Group) {
+// state returns the record and the groups, which are nil before Start.
+func (c *Cluster) state() (record, []Group) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.record, c.groups
 }
 
-// attend keeps this node a member that the others can find.
-func (c *Cluster) attend(ctx context.Context) {
+// maintain keeps this node a member that the others can reach.
+func (c *Cluster) maintain(ctx context.Context) {
 	for {
-		rest := attendIdle
-		if !c.contact(ctx) {
-			rest = attendSoon
+		rest := contactInterval
+		if !c.contactMembers(ctx) {
+			rest = retryInterval
 		}
-		if err := c.settleIn(ctx); err != nil && ctx.Err() == nil {
+		if err := c.finishJoin(ctx); err != nil && ctx.Err() == nil {
 			c.cfg.Logger.Info("not all of this node's membership is settled yet", "why", err)
-			rest = attendSoon
+			rest = retryInterval
 		}
-		if err := c.remember(); err != nil {
+		if err := c.saveMembers(); err != nil {
 			c.cfg.Logger.Error("cannot keep where the other members are", "error", err)
 		}
 		sleep(ctx, rest)
@@ -93,10 +93,10 @@ func (c *Cluster) attend(ctx context.Context) {
 	}
 }
 
-// contact calls the members, so that they learn where this node is and which
-// cluster it is in, and this node where they are. It says whether all are there.
-func (c *Cluster) contact(ctx context.Context) (all bool) {
-	r, groups := c.open()
+// contactMembers calls all members, so that they learn this node's address and cluster, and this node learns
+// theirs. It reports whether all have answered.
+func (c *Cluster) contactMembers(ctx context.Context) (all bool) {
+	r, groups := c.state()
 	known := maps.Clone(r.Members)
 	if known == nil {
 		known = map[string]string{}
@@ -105,38 +105,38 @@ func (c *Cluster) contact(ctx context.Context) (all bool) {
 	delete(known, r.NodeID)
 	all = true
 	for id, address := range known {
-		h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id, Address: address}, kindHello, c.about(r), callLimit)
+		h, err := ask[hello](ctx, c.wire, transport.Peer{ID: id, Address: address}, kindHello, c.helloRequest(r), callLimit)
 		if err != nil {
 			all = false
 			continue
 		}
-		c.recognise(id, h.Cluster)
-		if err := c.pin(id); err != nil {
+		c.checkCluster(id, h.Cluster)
+		if err := c.pinKey(id); err != nil {
 			c.cfg.Logger.Error("cannot keep the key of a member", "member", id, "error", err)
 		}
-		if err := c.heed(h); api.CodeOf(err) == api.Conflict {
-			c.held.say(err.Error())
+		if err := c.adoptKeys(h); api.CodeOf(err) == api.Conflict {
+			c.idTakenLog.report(err.Error())
 		} else if err != nil {
 			c.cfg.Logger.Error("cannot keep the keys of the other members", "error", err)
 		}
 	}
 	if !all && ctx.Err() == nil {
 		// Their addresses may have changed while this node was away.
-		c.survey(ctx, c.where(ctx))
+		c.survey(ctx, c.joinAddresses(ctx))
 	}
 	return all
 }
 
-// recognise complains of a node with our secret in another cluster. Mostly it is a
-// founder that lost its disk and was started to found again.
-func (c *Cluster) recognise(id, theirs string) {
+// checkCluster logs a node with the same secret in another cluster. Usually it is a founder that lost its
+// disk and was bootstrapped again.
+func (c *Cluster) checkCluster(id, theirs string) {
 	if ours := c.ID(); ours != "" && theirs != "" && theirs != ours {
-		c.foreign.say(fmt.Sprintf("node %q is in cluster %s, this one in %s: if one of them was founded because its node had lost its disk, start that node empty, with --join and without --bootstrap", id, theirs, ours))
+		c.foreignLog.report(fmt.Sprintf("node %q is in cluster %s, this one in %s: if one of them was founded because its node had lost its disk, start that node empty, with --join and without --bootstrap", id, theirs, ours))
 	}
 }
 
-// where is where others may be found, as the process was told.
-func (c *Cluster) where(ctx context.Context) []string {
+// joinAddresses returns the configured addresses of other nodes.
+func (c *Cluster) joinAddresses(ctx context.Context) []string {
 	if c.cfg.Find == nil {
 		return c.cfg.Join
 	}
@@ -147,9 +147,9 @@ func (c *Cluster) where(ctx context.Context) []string {
 	return addresses
 }
 
-// settleIn has the cluster add this node, or tells it this node's new address.
-func (c *Cluster) settleIn(ctx context.Context) error {
-	r, groups := c.open()
+// finishJoin has the cluster add this node, or reports this node's new address.
+func (c *Cluster) finishJoin(ctx context.Context) error {
+	r, groups := c.state()
 	address := c.wire.Address()
 	switch {
 	case r.Phase == adding:
@@ -181,7 +181,7 @@ func isMember(g Group, id string) bool {
 	return slices.ContainsFunc(g.Members(), func(m engine.Member) bool { return m.ID == id })
 }
 
-// askToBeAdded asks one member after another.
+// askToBeAdded asks the members in turn.
 func (c *Cluster) askToBeAdded(ctx context.Context, r record, address string) error {
 	q := joinRequest{Address: address, Cluster: r.Cluster, Level: c.cfg.Level, Version: c.cfg.Version}
 	err := error(api.Errorf(api.LeaderUnavailable, "no member of the cluster is known"))
@@ -189,7 +189,7 @@ func (c *Cluster) askToBeAdded(ctx context.Context, r record, address string) er
 	for id, at := range r.Members {
 		peers = append(peers, transport.Peer{ID: id, Address: at})
 	}
-	for _, at := range c.where(ctx) {
+	for _, at := range c.joinAddresses(ctx) {
 		peers = append(peers, transport.Peer{Address: at})
 	}
 	for _, to := range peers {
@@ -208,14 +208,14 @@ func (c *Cluster) askToBeAdded(ctx context.Context, r record, address string) er
 	return err
 }
 
-// remember keeps where the others are, for the next start.
-func (c *Cluster) remember() error {
-	r, groups := c.open()
+// saveMembers stores the members' addresses for the next start.
+func (c *Cluster) saveMembers() error {
+	r, groups := c.state()
 	known := c.addresses(groups)
 	delete(known, r.NodeID)
 	for _, g := range groups {
 		if !isMember(g, r.NodeID) {
-			return nil // not added yet: it knows only what it was told
+			return nil // not added yet: keep the addresses from the join
 		}
 	}
 	if maps.Equal(known, r.Members) {
@@ -228,7 +228,7 @@ func (c *Cluster) remember() error {
 	})
 }
 
-// addresses is where the members of all shards are, as far as is known.
+// addresses returns the known addresses of the members of all shards.
 func (c *Cluster) addresses(groups []Group) map[string]string {
 	all := map[string]string{}
 	for _, g := range groups {
@@ -238,7 +238,7 @@ func (c *Cluster) addresses(groups []Group) map[string]string {
 			}
 		}
 	}
-	if r := c.is(); len(all) > 0 {
+	if r := c.current(); len(all) > 0 {
 		all[r.NodeID] = c.wire.Address()
 	}
 	return all

@@ -16,10 +16,10 @@ import (
 	"github.com/corvo/corvo/durable"
 )
 
-// TokenFile holds the token, inside Config.DataDir, readable by its owner alone.
+// TokenFile is the file with the token, inside Config.DataDir, readable only by its owner.
 const TokenFile = "join-token"
 
-// Bounds of a token's text, in bytes.
+// These constants bound a token's text, in bytes.
 const (
 	MinToken = 32
 	MaxToken = 1 << 10
@@ -34,15 +34,15 @@ const (
 
 var tokenEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// secret is what a token holds: everything the members trust each other by.
+// secret is the content of a token, on which the trust between members rests.
 type secret struct {
-	text string // as it is handed to a joiner
-	key  []byte // what the authority is derived from
+	text string // as given to a joining node
+	key  []byte // the authority is derived from it
 }
 
-// mintSecret makes a token: the secret, the beginning of the fingerprint of the
-// authority it makes, and a checksum, so that a torn copy is told from a wrong one.
-func mintSecret() (secret, error) {
+// createSecret creates a token: the secret, the beginning of its authority's fingerprint, and a checksum, so
+// that a truncated copy differs from a wrong token.
+func createSecret() (secret, error) {
 	key := make([]byte, tokenSecretBytes)
 	rand.Read(key) // never fails, see crypto/rand
 	ca, err := newAuthority(key)
@@ -58,14 +58,13 @@ func tokenSum(body string) string {
 	return hex.EncodeToString(sum[:tokenSumBytes])
 }
 
-// CheckToken refuses a text that no cluster has for its secret.
+// CheckToken refuses a text that cannot be a cluster's secret.
 func CheckToken(text string) error {
 	_, err := readSecret(text)
 	return err
 }
 
-// readSecret takes a token of ours, which must be whole, or any secret of an
-// operator's own that is long enough.
+// readSecret reads a generated token, which must be complete, or any long enough secret of an operator.
 func readSecret(text string) (secret, error) {
 	text = strings.TrimSpace(text)
 	switch {
@@ -74,12 +73,12 @@ func readSecret(text string) (secret, error) {
 	case len(text) > MaxToken:
 		return secret{}, api.Errorf(api.ValidationError, "the join token has %d bytes, more than %d: take the text of a member's %s, and nothing else", len(text), MaxToken, TokenFile)
 	case strings.HasPrefix(text, tokenPrefix):
-		return readMinted(text)
+		return readGenerated(text)
 	}
 	return secret{text: text, key: []byte(text)}, nil
 }
 
-func readMinted(text string) (secret, error) {
+func readGenerated(text string) (secret, error) {
 	damaged := api.Errorf(api.ValidationError, "the join token is damaged: copy it whole from a member's %s", TokenFile)
 	cut := len(text) - 2*tokenSumBytes
 	if tokenSum(text[:cut]) != text[cut:] {
@@ -100,9 +99,9 @@ func readMinted(text string) (secret, error) {
 	return secret{text: text, key: key}, nil
 }
 
-// settleSecret is the token this process uses: the one given, else the one on
-// disk, else, for who may mint, a new one. It is on disk when this returns.
-func settleSecret(dir, given string, mint bool) (secret, error) {
+// loadSecret returns the token of this process: the given one, or else the one on disk, or else, if mint is
+// set, a new one. It is on disk when loadSecret returns.
+func loadSecret(dir, given string, mint bool) (secret, error) {
 	path := filepath.Join(dir, TokenFile)
 	kept, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +122,7 @@ func settleSecret(dir, given string, mint bool) (secret, error) {
 			return secret{}, fmt.Errorf("%s: %w", path, err)
 		}
 	case mint:
-		if s, err = mintSecret(); err != nil {
+		if s, err = createSecret(); err != nil {
 			return secret{}, err
 		}
 	default:

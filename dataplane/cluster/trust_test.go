@@ -18,11 +18,11 @@ import (
 
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	minted, err := mintSecret()
+	minted, err := createSecret()
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := mintSecret()
+	other, err := createSecret()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +52,13 @@ func TestTokens(t *testing.T) {
 func TestTheTokenFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := settleSecret(dir, "", false); api.CodeOf(err) != api.ValidationError {
+	if _, err := loadSecret(dir, "", false); api.CodeOf(err) != api.ValidationError {
 		t.Errorf("a joiner without a token: %v", err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, TokenFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it left %v", err)
 	}
-	minted, err := settleSecret(dir, "", true)
+	minted, err := loadSecret(dir, "", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,17 +66,17 @@ func TestTheTokenFile(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 	for _, given := range []string{"", minted.text} {
-		if again, err := settleSecret(dir, given, true); err != nil || again.text != minted.text {
+		if again, err := loadSecret(dir, given, true); err != nil || again.text != minted.text {
 			t.Errorf("given %q: %v, %v", given, again, err)
 		}
 	}
-	if _, err := settleSecret(dir, testSecret, true); api.CodeOf(err) != api.Conflict {
+	if _, err := loadSecret(dir, testSecret, true); api.CodeOf(err) != api.Conflict {
 		t.Errorf("another secret: %v", err)
 	}
 }
 
-// All that members share is the secret: the authority must be the same to the byte
-// wherever and whenever it is derived, in all versions there will ever be.
+// TestTheAuthorityIsDerivedFromTheSecretAlone checks that the authority is the same to the byte wherever and
+// whenever it is derived, because members share only the secret. This holds for all later versions too.
 func TestTheAuthorityIsDerivedFromTheSecretAlone(t *testing.T) {
 	t.Parallel()
 	a, err := newAuthority([]byte(testSecret))
@@ -96,7 +96,7 @@ func TestTheAuthorityIsDerivedFromTheSecretAlone(t *testing.T) {
 	}
 }
 
-// shake has a client and a server shake hands.
+// shake performs a handshake between a client and a server.
 func shake(t *testing.T, client, server *tls.Config) (clientErr, serverErr error) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -124,7 +124,7 @@ func shake(t *testing.T, client, server *tls.Config) (clientErr, serverErr error
 	}
 	conn := tls.Client(a, client)
 	if clientErr = conn.HandshakeContext(t.Context()); clientErr == nil {
-		_, clientErr = conn.Read(make([]byte, 1)) // what the server thinks of it
+		_, clientErr = conn.Read(make([]byte, 1)) // the server's result
 	}
 	a.Close()
 	return clientErr, <-served
@@ -136,7 +136,7 @@ func testIdentity(t *testing.T, token, id string, now func() time.Time) *identit
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := (&record{Key: mintKey()}).privateKey()
+	key, err := (&record{Key: createKey()}).privateKey()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,26 +12,26 @@ import (
 	"github.com/corvo/corvo/engine/transport"
 )
 
-// What processes ask each other. The numbers are for ever.
+// These are the calls between processes. The numbers are permanent.
 const (
-	kindHello   transport.Kind = 32 // what are you?
-	kindPromise transport.Kind = 33 // let me found the cluster
-	kindJoin    transport.Kind = 34 // what is the cluster, and is my name free in it?
+	kindHello   transport.Kind = 32 // what is your state?
+	kindPromise transport.Kind = 33 // promise to let me create the cluster
+	kindJoin    transport.Kind = 34 // describe the cluster; is my ID free in it?
 	kindAdd     transport.Kind = 35 // my groups are open: add me
-	kindInvite  transport.Kind = 36 // join us
-	kindMembers transport.Kind = 37 // who is in a shard, as you see it?
-	kindRemoved transport.Kind = 38 // you are no member any more
+	kindInvite  transport.Kind = 36 // join this cluster
+	kindMembers transport.Kind = 37 // list a shard's members, as its leader sees them
+	kindRemoved transport.Kind = 38 // you were removed
 )
 
-// Bounds of calls.
+// These constants bound the duration of calls.
 const (
 	callLimit = 3 * time.Second
-	// joinLimit bounds what the answer to kindJoin or kindAdd may take. Who got none
-	// counts on the work having ended after it.
+	// joinLimit bounds the work for kindJoin or kindAdd. A caller without an answer relies on the work having
+	// ended after it.
 	joinLimit = 10 * time.Second
 )
 
-// wire is what the cluster needs of the transport. *transport.Transport is one.
+// wire is the part of the transport that the cluster uses. *transport.Transport implements it.
 type wire interface {
 	Handle(transport.Kind, transport.Handler)
 	HandleAny(transport.Kind, transport.Handler)
@@ -45,43 +45,42 @@ type wire interface {
 	Close() error
 }
 
-// info is what every connection begins with: transport.Config.Info.
+// info is sent at the start of every connection: transport.Config.Info.
 type info struct {
 	HTTP    string `json:"http,omitempty"`
 	Version string `json:"version,omitempty"`
 	Level   uint32 `json:"level"`
-	// Cluster is the one the process was in when it started; "" = none yet.
+	// Cluster is the cluster of the process when it started; "" = none yet.
 	Cluster string `json:"cluster_id,omitempty"`
 }
 
 type helloRequest struct {
-	Cluster string           `json:"cluster_id,omitempty"` // of who asks
-	Known   map[string]known `json:"known,omitempty"`      // the keys it knows
+	Cluster string           `json:"cluster_id,omitempty"` // of the caller
+	Known   map[string]known `json:"known,omitempty"`      // the caller's keys
 }
 
-// hello is what a node says of itself, as it is on its disk.
+// hello is a node's description of itself, from its disk.
 type hello struct {
-	NodeID  string  `json:"node_id"`
-	Birth   string  `json:"birth"`
-	Address string  `json:"address"`
-	Cluster string  `json:"cluster_id,omitempty"`
-	Shards  int     `json:"shards,omitempty"`
-	Round   uint64  `json:"round"`
-	Promise promise `json:"promise"`
-	// Known are the keys it knows, told to members. Stranger tells who asks that
-	// another process is known under its ID.
+	NodeID      string  `json:"node_id"`
+	DirectoryID string  `json:"directory_id"`
+	Address     string  `json:"address"`
+	Cluster     string  `json:"cluster_id,omitempty"`
+	Shards      int     `json:"shards,omitempty"`
+	Round       uint64  `json:"round"`
+	Promise     promise `json:"promise"`
+	// Known lists the node's keys, for members only. Impostor tells the caller that another process is known
+	// under its ID.
 	Known    map[string]known `json:"known,omitempty"`
 	Impostor bool             `json:"impostor,omitempty"`
 }
 
-// verdict is why something asked for was not done. Errors of calls themselves mean
-// that the answer is not known.
+// verdict is the reason why a request was refused. If the call itself fails, the outcome is unknown.
 type verdict struct {
 	Code    api.Code `json:"code,omitempty"` // "" = it was done
 	Message string   `json:"message,omitempty"`
-	// Final: asking again will not help until somebody has changed something.
+	// Final says that repeating the request is useless until an operator has changed something.
 	Final bool `json:"final,omitempty"`
-	// Held: the ID of who asks belongs to a process that is alive.
+	// Held says that a live process holds the caller's ID.
 	Held bool `json:"held,omitempty"`
 }
 
@@ -92,32 +91,32 @@ func (v verdict) err() error {
 	return api.Errorf(v.Code, "%s", v.Message)
 }
 
-// refuse is a verdict for ever, later one for now.
+// refuse returns a final refusal.
 func refuse(code api.Code, format string, args ...any) verdict {
 	return verdict{Code: code, Message: api.Errorf(code, format, args...).Message, Final: true}
 }
 
-func later(format string, args ...any) verdict {
+func retryLater(format string, args ...any) verdict {
 	return verdict{Code: api.LeaderUnavailable, Message: api.Errorf(api.LeaderUnavailable, format, args...).Message}
 }
 
-// because is later, for an error's reason.
-func because(err error) verdict {
+// retryLaterFor returns a temporary refusal because of err.
+func retryLaterFor(err error) verdict {
 	var e *api.Error
 	if errors.As(err, &e) {
-		return later("%s", e.Message)
+		return retryLater("%s", e.Message)
 	}
-	return later("%v", err)
+	return retryLater("%v", err)
 }
 
 type promiseAnswer struct {
 	verdict
-	Round uint64 `json:"round"` // of the candidature that was promised
+	Round uint64 `json:"round"` // of the promised candidacy
 }
 
 type joinRequest struct {
 	Address string `json:"address"`
-	Cluster string `json:"cluster_id,omitempty"` // "" = whichever it is
+	Cluster string `json:"cluster_id,omitempty"` // "" = any
 	Level   uint32 `json:"level"`
 	Version string `json:"version"`
 }
@@ -132,7 +131,7 @@ type joinAnswer struct {
 
 type inviteRequest struct {
 	Cluster string `json:"cluster_id"`
-	Address string `json:"address"` // of who invites
+	Address string `json:"address"` // of the inviting node
 }
 
 type membersRequest struct {
@@ -145,7 +144,7 @@ type membersAnswer struct {
 	Members []engine.Member `json:"members"`
 }
 
-// answers makes a Handler of a function from request to answer.
+// answers turns a function from request to answer into a Handler.
 func answers[Q, A any](f func(ctx context.Context, from transport.Peer, q Q) A) transport.Handler {
 	return func(ctx context.Context, from transport.Peer, request []byte) ([]byte, error) {
 		var q Q
@@ -156,7 +155,7 @@ func answers[Q, A any](f func(ctx context.Context, from transport.Peer, q Q) A) 
 	}
 }
 
-// ask is the other side of answers.
+// ask sends a request to a Handler made by answers.
 func ask[A any](ctx context.Context, w wire, to transport.Peer, k transport.Kind, q any, limit time.Duration) (a A, err error) {
 	request, err := json.Marshal(q)
 	if err != nil {
@@ -174,41 +173,41 @@ func ask[A any](ctx context.Context, w wire, to transport.Peer, k transport.Kind
 	return a, nil
 }
 
-// handle answers what others ask, from now on.
+// handle registers the handlers for calls of other nodes.
 func (c *Cluster) handle() {
 	c.wire.HandleAny(kindHello, answers(c.answerHello))
 	c.wire.Handle(kindPromise, answers(c.answerPromise))
-	c.wire.HandleAny(kindJoin, answers(c.answerJoin)) // it judges who holds the ID
+	c.wire.HandleAny(kindJoin, answers(c.answerJoin)) // its answer depends on the process that holds the ID
 	c.wire.Handle(kindAdd, answers(c.answerAdd))
 	c.wire.Handle(kindInvite, answers(c.answerInvite))
 	c.wire.Handle(kindMembers, answers(c.answerMembers))
 	c.wire.Handle(kindRemoved, answers(c.answerRemoved))
 }
 
-// answerHello tells what this node is, and exchanges keys with members.
+// answerHello describes this node, and exchanges keys with members.
 func (c *Cluster) answerHello(_ context.Context, from transport.Peer, q helloRequest) hello {
-	c.recognise(from.ID, q.Cluster)
+	c.checkCluster(from.ID, q.Cluster)
 	h := c.hello()
 	if h.Cluster == "" || q.Cluster != h.Cluster {
 		return h
 	}
 	if h.Impostor = c.wire.Impostor(from); h.Impostor {
-		h.Known = c.is().Known
+		h.Known = c.current().Known
 		return h
 	}
-	err := c.know(func(r *record) {
-		if r.Known[from.ID].Key != "" { // else anybody who has the secret
+	err := c.changeKeys(func(r *record) {
+		if r.Known[from.ID].Key != "" { // otherwise any process with the secret could set keys
 			r.learnKeys(q.Known)
 		}
 	})
 	if err != nil {
 		c.cfg.Logger.Error("cannot keep the keys of the other members", "error", err)
 	}
-	h.Known = c.is().Known
+	h.Known = c.current().Known
 	return h
 }
 
 func (c *Cluster) hello() hello {
-	r := c.is()
-	return hello{NodeID: r.NodeID, Birth: r.Birth, Address: c.wire.Address(), Cluster: r.Cluster, Shards: r.Shards, Round: r.Round, Promise: r.Promise}
+	r := c.current()
+	return hello{NodeID: r.NodeID, DirectoryID: r.DirectoryID, Address: c.wire.Address(), Cluster: r.Cluster, Shards: r.Shards, Round: r.Round, Promise: r.Promise}
 }
