@@ -1,10 +1,8 @@
-// Package agent makes a data-plane process a host of the cloud: it follows the
-// control plane's documents, opens and deletes the namespaces they name, reports
-// where each stands and says who may enter. What it has been told is on disk, so
-// that it serves the same namespaces with the same keys while the control plane is
-// down. It decides neither which namespaces there are nor where they live, and
-// never deletes what no document says is to be absent. It may import what is above
-// it in the data plane and api/fleet.
+// Package agent makes a data-plane process a host of the cloud. It follows the control plane's documents,
+// opens and deletes the namespaces they name, reports the state of each, and authenticates requests. It
+// stores the documents on disk, so that it serves the same namespaces with the same keys while the control
+// plane is down. It does not decide which namespaces exist or on which hosts they are, and it deletes a
+// namespace only if a document wants it absent. It may import the data-plane packages above it and api/fleet.
 package agent
 
 import (
@@ -33,38 +31,35 @@ import (
 // CatalogueFile is the name of the catalogue below the data directory.
 const CatalogueFile = "catalogue"
 
-// The bounds of an agent.
+// These constants bound an agent.
 const (
-	// MaxChanging is how many namespaces are opened or deleted at once; the others
-	// wait.
+	// MaxChanging is the most namespaces that are opened or deleted at a time; others wait.
 	MaxChanging = 8
-	// MaxGone is how many deleted namespaces are remembered and reported. Of more
-	// the oldest are forgotten.
+	// MaxGone is the most deleted namespaces that are remembered and reported. Beyond it the oldest are
+	// forgotten.
 	MaxGone = 1000
-	// OpenLimit is how long one try to open a namespace may take.
+	// OpenLimit bounds one attempt to open a namespace.
 	OpenLimit = time.Minute
-	// FirstRetry and LongestRetry are the waits after a change that failed; each is
-	// twice the one before.
+	// FirstRetry and LongestRetry bound the pause after a failed change. The pause doubles with each failure.
 	FirstRetry   = 500 * time.Millisecond
 	LongestRetry = 30 * time.Second
 )
 
-// Config says which host this is.
+// Config describes this host.
 type Config struct {
-	DataDir      string // the catalogue lies in it
+	DataDir      string // contains the catalogue
 	ControlPlane string // base URL
 	Credential   string // of the host, cv_host_...
-	Address      string // base URL where gateways reach this host
+	Address      string // base URL at which gateways reach this host
 	Version      string
 
-	HTTP   *http.Client         // nil = one of its own
+	HTTP   *http.Client         // nil = a client of its own
 	Tracer trace.TracerProvider // nil = no traces
 	Now    func() time.Time     // nil = time.Now
 	Logger *slog.Logger         // nil = slog.Default()
 }
 
-// Agent follows the control plane for one host. Its methods may be called by any
-// goroutine.
+// Agent follows the control plane for one host. Its methods may be called from any goroutine.
 type Agent struct {
 	cfg       Config
 	member    *fleet.Member
@@ -74,21 +69,21 @@ type Agent struct {
 	host      *host.Host   // set by Start
 	passes    passes
 	used      lastUsed
-	heard     atomic.Bool // all documents there were have been seen, in this run or an earlier
-	reported  atomic.Bool // the control plane has taken a report of this run
+	synced    atomic.Bool // every existing document was received, in this run or an earlier one
+	reported  atomic.Bool // the control plane has accepted a report of this run
 
-	slots   chan struct{} // one for each change under way
-	news    chan struct{} // holds one: there is something to report
-	running sync.WaitGroup
-	ctx     context.Context // ends with Close
-	stop    context.CancelFunc
+	slots     chan struct{} // holds a token for each change in progress
+	reportDue chan struct{} // holds a token while a report is due
+	running   sync.WaitGroup
+	ctx       context.Context // ends with Close
+	stop      context.CancelFunc
 
-	mu         sync.Mutex // guards placements and what is in them
+	mu         sync.Mutex // guards placements and their fields
 	placements map[string]*placement
 }
 
-// Open reads the catalogue. It connects to nothing and opens no namespace: see
-// Start. Member is good for usage from here on.
+// Open reads the catalogue. It opens no connection and no namespace (see Start). Member can be used for usage
+// after it.
 func Open(cfg Config) (_ *Agent, err error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -104,7 +99,7 @@ func Open(cfg Config) (_ *Agent, err error) {
 		directory:  fleet.NewDirectory(),
 		tracer:     telemetry.Tracer(cfg.Tracer),
 		slots:      make(chan struct{}, MaxChanging),
-		news:       make(chan struct{}, 1),
+		reportDue:  make(chan struct{}, 1),
 		placements: make(map[string]*placement),
 	}
 	a.ctx, a.stop = context.WithCancel(context.Background())
@@ -116,7 +111,7 @@ func Open(cfg Config) (_ *Agent, err error) {
 		a.directory.Put(d)
 		a.placements[d.Namespace] = newPlacement(d)
 	}
-	a.heard.Store(a.catalogue.Number() > 0)
+	a.synced.Store(a.catalogue.Number() > 0)
 	a.member, err = fleet.NewMember(fleet.MemberConfig{
 		ControlPlane: cfg.ControlPlane,
 		Credential:   cfg.Credential,
@@ -132,23 +127,22 @@ func Open(cfg Config) (_ *Agent, err error) {
 	return a, nil
 }
 
-// Member is this host as the control plane knows it.
+// Member returns this host's membership in the control plane.
 func (a *Agent) Member() *fleet.Member { return a.member }
 
-// Start brings h to what the catalogue says and follows the control plane from
-// then on. It returns once every namespace of the catalogue has been opened, or
-// has failed to be for the first time: it waits for no control plane. It is
-// called once.
+// Start opens on h the namespaces of the catalogue, and follows the control plane from then on. It returns
+// once each namespace was opened or has failed for the first time. It does not wait for the control plane.
+// Start is called once.
 func (a *Agent) Start(ctx context.Context, h *host.Host) error {
 	a.host = h
-	if err := a.noteStrangers(); err != nil {
+	if err := a.logUnknownData(); err != nil {
 		return err
 	}
 	a.mu.Lock()
 	tried := make([]<-chan struct{}, 0, len(a.placements))
 	for _, p := range a.placements {
 		tried = append(tried, p.tried)
-		a.advance(p)
+		a.ensureWorker(p)
 	}
 	a.mu.Unlock()
 	for _, done := range tried {
@@ -160,18 +154,18 @@ func (a *Agent) Start(ctx context.Context, h *host.Host) error {
 	}
 	a.running.Go(func() {
 		err := a.member.Run(a.ctx, fleet.Follow{
-			After: a.catalogue.Number(), Keep: a.keep, OnDoc: a.take, OnNumber: a.takeNumber,
+			After: a.catalogue.Number(), Keep: a.persist, OnDoc: a.applyDoc, OnNumber: a.markSynced,
 		})
 		if err != nil {
 			a.cfg.Logger.Error("this host no longer follows the control plane", "error", err)
 		}
 	})
-	a.running.Go(a.reportAlways)
+	a.running.Go(a.reportLoop)
 	return nil
 }
 
-// Close ends following and waits for the changes under way. The namespaces stay
-// open: they are the host's to close.
+// Close stops following the control plane and waits for the changes in progress. The namespaces stay open,
+// because the host closes them.
 func (a *Agent) Close() error {
 	a.stop()
 	a.running.Wait()
@@ -179,17 +173,17 @@ func (a *Agent) Close() error {
 	return a.catalogue.Close()
 }
 
-// takeNumber notes that all documents there are have been seen.
-func (a *Agent) takeNumber(int64) {
-	a.heard.Store(true)
+// markSynced records that every existing document was received.
+func (a *Agent) markSynced(int64) {
+	a.synced.Store(true)
 	if !a.reported.Load() {
-		a.tell()
+		a.notify()
 	}
 }
 
-// noteStrangers tells of data that no document speaks of. It may be the last copy
-// of something, so it is left alone.
-func (a *Agent) noteStrangers() error {
+// logUnknownData logs the data of namespaces without a document. The agent leaves such data alone, because it
+// may be the last copy.
+func (a *Agent) logUnknownData() error {
 	all, err := a.host.OnDisk()
 	if err != nil {
 		return err
@@ -202,9 +196,9 @@ func (a *Agent) noteStrangers() error {
 	return nil
 }
 
-// keep makes a message durable before it is acted on, but for documents that are
-// refused: after a restart the catalogue is all that is known.
-func (a *Agent) keep(m fleet.Message) error {
+// persist stores a message before the agent acts on it, except a refused document, because after a restart
+// only the catalogue is known.
+func (a *Agent) persist(m fleet.Message) error {
 	if len(m.JWKS) > 0 {
 		a.passes.forget()
 	}
@@ -220,11 +214,11 @@ func (a *Agent) keep(m fleet.Message) error {
 	return a.catalogue.Put(m)
 }
 
-// refusal says why a document is not acted on; "" when it is. One of a generation
-// before one that was seen was made by who does not know of a later decision, and
-// a namespace that is open on two hosts would be two.
+// refusal returns the reason why a document is not acted on, or "" if it is. A document of an older
+// generation than the known one was made without knowledge of a later decision. Acting on it could open a
+// namespace on two hosts, and they would diverge.
 func (a *Agent) refusal(d fleet.Doc) string {
-	// Without an id there is no stream yet, and the catalogue was checked.
+	// Without an id there is no stream yet, and the catalogue's documents were checked before.
 	if id := a.member.ID(); id != "" && d.Desired == fleet.Open && d.Host != id {
 		return "it places the namespace on another host"
 	}
@@ -236,9 +230,9 @@ func (a *Agent) refusal(d fleet.Doc) string {
 	return ""
 }
 
-// take acts on a document: at once on who may enter, and on what is to be open as
-// soon as there is a slot.
-func (a *Agent) take(d fleet.Doc) error {
+// applyDoc acts on a document. New keys take effect at once; opening or deleting the namespace waits for a
+// slot.
+func (a *Agent) applyDoc(d fleet.Doc) error {
 	if reason := a.refusal(d); reason != "" {
 		a.cfg.Logger.Warn("a document is refused", "reason", reason,
 			"namespace", d.Namespace, "number", d.Number, "generation", d.Generation, "host", d.Host)
@@ -247,7 +241,7 @@ func (a *Agent) take(d fleet.Doc) error {
 	if !a.directory.Put(d) {
 		return nil
 	}
-	a.host.Recheck(tenancy.NamespaceID(d.Namespace)) // keys may be gone that polls wait with
+	a.host.Recheck(tenancy.NamespaceID(d.Namespace)) // waiting polls may use keys that were removed
 	a.mu.Lock()
 	p := a.placements[d.Namespace]
 	if p == nil {
@@ -255,13 +249,13 @@ func (a *Agent) take(d fleet.Doc) error {
 		a.placements[d.Namespace] = p
 	}
 	p.doc = d
-	a.advance(p)
+	a.ensureWorker(p)
 	a.mu.Unlock()
-	a.tell()
+	a.notify()
 	return a.forgetGone()
 }
 
-// forgetGone keeps the memory of deleted namespaces within MaxGone.
+// forgetGone forgets the oldest deleted namespaces beyond MaxGone.
 func (a *Agent) forgetGone() error {
 	a.mu.Lock()
 	var gone []*placement

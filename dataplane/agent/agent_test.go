@@ -21,7 +21,7 @@ import (
 	"github.com/corvo/corvo/tenancy/token"
 )
 
-// openAgent is an agent with a host and the control plane it would follow.
+// openAgent returns an agent with a host and the control plane that it follows.
 func openAgent(t *testing.T, dir string, plane *fleettest.ControlPlane) *Agent {
 	t.Helper()
 	logger := slog.New(slog.DiscardHandler)
@@ -51,7 +51,7 @@ func doc(number int64, ns, desired string, generation int64) fleet.Doc {
 	return fleet.Doc{Number: number, Namespace: ns, Name: ns, Org: "org_1", Generation: generation, Desired: desired, Host: "host_1"}
 }
 
-// state is what would be reported of a namespace now.
+// stateOf returns the reported state of a namespace.
 func (a *Agent) stateOf(ns string) string {
 	for _, c := range a.report().Cells {
 		if c.Namespace == ns {
@@ -61,15 +61,15 @@ func (a *Agent) stateOf(ns string) string {
 	return "unknown"
 }
 
-// A thousand tenants that are placed on a host at once must not open all at once:
-// those that are served share its disk.
+// TestChangesTakeTurns checks that at most MaxChanging namespaces are opened at a time, because the namespaces
+// that are being served share the disk.
 func TestChangesTakeTurns(t *testing.T) {
 	t.Parallel()
 	a := openAgent(t, t.TempDir(), fleettest.New(t))
 	for range MaxChanging {
 		a.slots <- struct{}{}
 	}
-	if err := a.take(doc(1, "ns_a", fleet.Open, 1)); err != nil {
+	if err := a.applyDoc(doc(1, "ns_a", fleet.Open, 1)); err != nil {
 		t.Fatal(err)
 	}
 	fleettest.Eventually(t, "it waits for its turn", func() bool { return a.stateOf("ns_a") == fleet.Opening })
@@ -83,8 +83,8 @@ func TestChangesTakeTurns(t *testing.T) {
 	}
 }
 
-// A document that comes while an older one is acted on is acted on after it, and
-// in between they do not meet.
+// TestTheNewestDocumentWins checks that a document that arrives during the change for an older one takes
+// effect after that change, never at the same time.
 func TestTheNewestDocumentWins(t *testing.T) {
 	t.Parallel()
 	a := openAgent(t, t.TempDir(), fleettest.New(t))
@@ -92,7 +92,7 @@ func TestTheNewestDocumentWins(t *testing.T) {
 		a.slots <- struct{}{}
 	}
 	for number, desired := range []string{fleet.Open, fleet.Absent, fleet.Open, fleet.Absent} {
-		if err := a.take(doc(int64(number+1), "ns_a", desired, int64(number+1))); err != nil {
+		if err := a.applyDoc(doc(int64(number+1), "ns_a", desired, int64(number+1))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -108,16 +108,16 @@ func TestTheNewestDocumentWins(t *testing.T) {
 	}
 }
 
-// A word that a later control plane may use must not be taken for "delete", nor
-// for "open".
+// TestAnUnknownWishIsAFailure checks that an unknown state of a later control plane means neither "delete"
+// nor "open".
 func TestAnUnknownWishIsAFailure(t *testing.T) {
 	t.Parallel()
 	a := openAgent(t, t.TempDir(), fleettest.New(t))
-	if err := a.take(doc(1, "ns_a", fleet.Open, 1)); err != nil {
+	if err := a.applyDoc(doc(1, "ns_a", fleet.Open, 1)); err != nil {
 		t.Fatal(err)
 	}
 	fleettest.Eventually(t, "it is open", func() bool { return a.stateOf("ns_a") == fleet.Opened })
-	if err := a.take(doc(2, "ns_a", "asleep", 2)); err != nil {
+	if err := a.applyDoc(doc(2, "ns_a", "asleep", 2)); err != nil {
 		t.Fatal(err)
 	}
 	fleettest.Eventually(t, "it is a failure", func() bool { return a.stateOf("ns_a") == fleet.Failed })
@@ -126,8 +126,8 @@ func TestAnUnknownWishIsAFailure(t *testing.T) {
 	}
 }
 
-// Deleted namespaces are remembered, so that a control plane that has forgotten
-// hears of them again; but not all that ever were.
+// TestTheMemoryOfDeletedNamespacesIsBounded checks that deleted namespaces are remembered, so that a control
+// plane that has forgotten one is told again, but only up to a bound.
 func TestTheMemoryOfDeletedNamespacesIsBounded(t *testing.T) {
 	t.Parallel()
 	a := openAgent(t, t.TempDir(), fleettest.New(t))
@@ -137,20 +137,20 @@ func TestTheMemoryOfDeletedNamespacesIsBounded(t *testing.T) {
 		p.state, p.generation = fleet.Gone, 2
 		a.placements[d.Namespace] = p
 	}
-	if err := a.take(doc(MaxGone+10, "ns_new", fleet.Open, 1)); err != nil {
+	if err := a.applyDoc(doc(MaxGone+10, "ns_new", fleet.Open, 1)); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(a.report().Cells); n != MaxGone+1 {
 		t.Errorf("%d namespaces are reported, want %d and the new one", n, MaxGone)
 	}
-	for n, want := range map[int]string{2: "unknown", 3: fleet.Gone} { // the oldest went
+	for n, want := range map[int]string{2: "unknown", 3: fleet.Gone} { // the oldest were forgotten
 		if got := a.stateOf(fmt.Sprintf("ns_%04d", n)); got != want {
 			t.Errorf("namespace %d is %s, want %s", n, got, want)
 		}
 	}
 }
 
-// What could not be reported is reported later, and the newest use counts.
+// TestUsesAreNotLost checks that unreported uses are reported later, with the newest time.
 func TestUsesAreNotLost(t *testing.T) {
 	t.Parallel()
 	var used lastUsed
@@ -162,14 +162,14 @@ func TestUsesAreNotLost(t *testing.T) {
 	}
 	used.note("a", 4)
 	used.note("b", 9)
-	used.giveBack(taken)
+	used.restore(taken)
 	if again := used.take(); again["a"] != 5 || again["b"] != 9 {
 		t.Errorf("after it was given back: %v", again)
 	}
 }
 
-// A gateway's token is verified once a second, not at every request; never beyond
-// its own end, and not by keys that are trusted no more.
+// TestPasses checks that a gateway's token is verified once a second and not at every request, never accepted
+// after its own end, and not accepted once its key is no longer trusted.
 func TestPasses(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)
@@ -197,7 +197,7 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// The first report comes with the first word from the control plane, not at the
+// TestAgentReportsAtOnce checks that the first report follows the first message of the control plane, not the
 // next tick.
 func TestAgentReportsAtOnce(t *testing.T) {
 	t.Parallel()
@@ -218,8 +218,8 @@ func TestAgentReportsAtOnce(t *testing.T) {
 	}
 }
 
-// A host is reached by its gateways and nobody else, even with a tenant's good
-// key; and it says so while the control plane is down.
+// TestOnlyGatewaysComeIn checks that only gateways reach a host, even with a tenant's valid key, also while
+// the control plane is down.
 func TestOnlyGatewaysComeIn(t *testing.T) {
 	t.Parallel()
 	plane, dir := fleettest.New(t), t.TempDir()
@@ -260,7 +260,7 @@ func TestOnlyGatewaysComeIn(t *testing.T) {
 		"garbage":               {"garbage"},
 		"the tenant's key":      {text},
 	} {
-		for range 2 { // what was refused once is not remembered as good
+		for range 2 { // a refused token must not be cached
 			r := httptest.NewRequest("GET", "/", nil)
 			r.Header.Set("Authorization", "Bearer "+text)
 			r.Header[http.CanonicalHeaderKey(fleet.ServiceHeader)] = shown
@@ -282,7 +282,8 @@ func TestOnlyGatewaysComeIn(t *testing.T) {
 	}
 }
 
-// A gateway's token that has expired is good only while nobody can renew it.
+// TestGatewaysComeInWhileTheControlPlaneIsAway checks that a gateway's expired token is accepted only while
+// it cannot be renewed.
 func TestGatewaysComeInWhileTheControlPlaneIsAway(t *testing.T) {
 	t.Parallel()
 	plane := fleettest.New(t)

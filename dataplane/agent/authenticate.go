@@ -35,7 +35,7 @@ func (a *Agent) Used(keyID string, at time.Time) { a.used.note(keyID, at.Unix())
 // Ready returns an error until the host has a catalogue or has received every document that
 // existed when it connected.
 func (a *Agent) Ready() error {
-	if !a.heard.Load() {
+	if !a.synced.Load() {
 		return errors.New("it has not heard from the control plane yet, and has no catalogue of an earlier run")
 	}
 	return nil

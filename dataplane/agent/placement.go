@@ -16,25 +16,25 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// placement is a namespace on this host: what is to be, and what is. It is
-// level-triggered: its goroutine looks at the newest document, does what is
-// missing, and ends when nothing is. There is at most one.
+// placement is the desired and the actual state of a namespace on this host. Its worker goroutine is
+// level-triggered: it compares the newest document with the actual state, makes the missing change, and ends
+// when nothing is missing. A placement has at most one worker.
 type placement struct {
 	doc    fleet.Doc
-	state  string // a word of fleet.CellReport; "" = nothing was tried yet
-	reason string // of Failed
-	// generation is that of the document state is about.
+	state  string // a state of fleet.CellReport; "" = no attempt yet
+	reason string // of the failure
+	// generation is the generation of the document that state describes.
 	generation int64
-	busy       bool          // a goroutine is at it
-	again      chan struct{} // holds one: do not wait for the next try, there is news
-	tried      chan struct{} // closed after the first try
+	busy       bool          // a worker is running
+	changed    chan struct{} // holds a token after a new document, which ends the pause before a retry
+	tried      chan struct{} // closed after the first attempt
 }
 
 func newPlacement(d fleet.Doc) *placement {
-	return &placement{doc: d, again: make(chan struct{}, 1), tried: make(chan struct{})}
+	return &placement{doc: d, changed: make(chan struct{}, 1), tried: make(chan struct{})}
 }
 
-// settled says whether the document is in effect.
+// settled reports whether the document is in effect.
 func (p *placement) settled() bool {
 	want := fleet.Opened
 	if p.doc.Desired == fleet.Absent {
@@ -43,36 +43,36 @@ func (p *placement) settled() bool {
 	return p.state == want && p.generation == p.doc.Generation
 }
 
-// advance sees to it that somebody works on a placement; mu is held.
-func (a *Agent) advance(p *placement) {
+// ensureWorker starts a worker for a placement, or wakes the running one. The caller holds mu.
+func (a *Agent) ensureWorker(p *placement) {
 	switch {
 	case p.busy:
 		select {
-		case p.again <- struct{}{}:
+		case p.changed <- struct{}{}:
 		default:
 		}
 	case !p.settled():
 		p.busy = true
-		a.running.Go(func() { a.settle(p) })
+		a.running.Go(func() { a.reconcile(p) })
 	}
 }
 
-// settle works on a placement until its document is in effect or the agent ends.
-func (a *Agent) settle(p *placement) {
+// reconcile makes changes to a placement until its document is in effect or the agent ends.
+func (a *Agent) reconcile(p *placement) {
 	wait := FirstRetry
 	for {
-		d, ok := a.begin(p)
+		d, ok := a.startChange(p)
 		if !ok {
 			return
 		}
 		err := a.change(d)
-		a.end(p, d, err)
+		a.finishChange(p, d, err)
 		if err == nil {
 			wait = FirstRetry
 			continue
 		}
 		if a.ctx.Err() != nil {
-			continue // begin finds that there is nothing to do
+			continue // startChange returns that nothing is to be done
 		}
 		a.cfg.Logger.Error("a namespace is not as its document says: trying again",
 			"namespace", d.Namespace, "desired", d.Desired, "generation", d.Generation, "error", err, "again_in", wait)
@@ -80,7 +80,7 @@ func (a *Agent) settle(p *placement) {
 		select {
 		case <-timer.C:
 			wait = min(2*wait, LongestRetry)
-		case <-p.again:
+		case <-p.changed:
 			wait = FirstRetry
 		case <-a.ctx.Done():
 		}
@@ -88,29 +88,29 @@ func (a *Agent) settle(p *placement) {
 	}
 }
 
-// begin is the document to bring into effect; not ok when there is nothing to do,
-// and then nobody works on the placement any more.
-func (a *Agent) begin(p *placement) (d fleet.Doc, ok bool) {
+// startChange returns the document to bring into effect. If nothing is to be done, ok is false and the
+// placement no longer has a worker.
+func (a *Agent) startChange(p *placement) (d fleet.Doc, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p.settled() || a.ctx.Err() != nil {
 		p.busy = false
-		p.try()
+		p.markTried()
 		return d, false
 	}
-	if p.state != fleet.Failed { // a failure is reported until it is overcome
+	if p.state != fleet.Failed { // a failure is reported until an attempt succeeds
 		p.state = fleet.Opening
 		if p.doc.Desired != fleet.Open {
 			p.state = fleet.Closing
 		}
 		p.generation = p.doc.Generation
-		a.tell()
+		a.notify()
 	}
 	return p.doc, true
 }
 
-// end notes what came of a try.
-func (a *Agent) end(p *placement, d fleet.Doc, err error) {
+// finishChange records the result of an attempt.
+func (a *Agent) finishChange(p *placement, d fleet.Doc, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	p.generation, p.reason = d.Generation, ""
@@ -122,12 +122,12 @@ func (a *Agent) end(p *placement, d fleet.Doc, err error) {
 	default:
 		p.state = fleet.Opened
 	}
-	p.try()
-	a.tell()
+	p.markTried()
+	a.notify()
 }
 
-// try notes that there has been one; mu is held.
-func (p *placement) try() {
+// markTried records that an attempt was made. The caller holds mu.
+func (p *placement) markTried() {
 	select {
 	case <-p.tried:
 	default:
@@ -135,7 +135,7 @@ func (p *placement) try() {
 	}
 }
 
-// change brings one document into effect, when there is a slot for it.
+// change waits for a slot and brings a document into effect.
 func (a *Agent) change(d fleet.Doc) error {
 	select {
 	case a.slots <- struct{}{}:
@@ -161,9 +161,9 @@ func (a *Agent) change(d fleet.Doc) error {
 	})
 }
 
-// open opens a namespace and waits until it takes writes. One that does not is
-// closed again: what is open is at work, and what is not is tried again. If the
-// control plane has known it open here, it is not founded.
+// open opens a namespace and waits until it takes writes. If it does not, open closes it again, so that an
+// open namespace always works and a closed one is tried again. If the control plane has already seen the
+// namespace open here, open does not create it.
 func (a *Agent) open(ctx context.Context, ns tenancy.NamespaceID, ready bool) error {
 	if err := a.host.Add(ctx, ns, host.Spec{Opened: ready}); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (a *Agent) open(ctx context.Context, ns tenancy.NamespaceID, ready bool) er
 	return nil
 }
 
-// traced does something to a namespace within a span.
+// traced calls do within a span.
 func (a *Agent) traced(ctx context.Context, name string, ns tenancy.NamespaceID, do func(context.Context, tenancy.NamespaceID) error) error {
 	if a.tracer == nil {
 		return do(ctx, ns)

@@ -10,18 +10,17 @@ import (
 	"github.com/corvo/corvo/api/fleet"
 )
 
-// tell has a report sent at once.
-func (a *Agent) tell() {
+// notify requests a report.
+func (a *Agent) notify() {
 	select {
-	case a.news <- struct{}{}:
+	case a.reportDue <- struct{}{}:
 	default:
 	}
 }
 
-// reportAlways reports when something has changed, and every fleet.ReportEvery,
-// until the agent ends. Reports are whole: one that is lost is made up for by the
-// next.
-func (a *Agent) reportAlways() {
+// reportLoop sends a report when the state has changed, and every fleet.ReportEvery, until the agent ends.
+// Each report is complete, so that the next one replaces a lost one.
+func (a *Agent) reportLoop() {
 	every := time.NewTicker(fleet.ReportEvery)
 	defer every.Stop()
 	failed := false
@@ -29,16 +28,16 @@ func (a *Agent) reportAlways() {
 		select {
 		case <-a.ctx.Done():
 			return
-		case <-a.news:
+		case <-a.reportDue:
 		case <-every.C:
 		}
 		if a.member.Token() == "" {
-			continue // not joined yet, which the member tells of
+			continue // not joined yet; the member logs that
 		}
 		r := a.report()
 		err := a.member.Report(a.ctx, r)
 		if err != nil {
-			a.used.giveBack(r.LastUsed)
+			a.used.restore(r.LastUsed)
 		}
 		if err != nil && !failed && a.ctx.Err() == nil {
 			a.cfg.Logger.Warn("the control plane does not take this host's reports: trying on", "error", err)
@@ -48,7 +47,7 @@ func (a *Agent) reportAlways() {
 	}
 }
 
-// report is where the host stands now.
+// report returns the present state of all placements.
 func (a *Agent) report() fleet.Report {
 	r := fleet.Report{Number: a.member.Number(), Cells: []fleet.CellReport{}, LastUsed: a.used.take()}
 	a.mu.Lock()
@@ -62,8 +61,8 @@ func (a *Agent) report() fleet.Report {
 	return r
 }
 
-// lastUsed is when keys were last used, since it was last taken. Only keys that
-// open something get here, so they are bounded as keys are.
+// lastUsed collects the time of each key's last use since the last take. Only keys that open a namespace get
+// here, so their number is bounded.
 type lastUsed struct {
 	mu   sync.Mutex
 	unix map[string]int64 // key id -> Unix seconds
@@ -86,8 +85,8 @@ func (l *lastUsed) take() map[string]int64 {
 	return taken
 }
 
-// giveBack returns what could not be reported.
-func (l *lastUsed) giveBack(unix map[string]int64) {
+// restore puts times back that could not be reported.
+func (l *lastUsed) restore(unix map[string]int64) {
 	for id, at := range maps.All(unix) {
 		l.note(id, at)
 	}
