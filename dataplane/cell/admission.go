@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// admission returns what keeps the leader to the pace of its view; nil if the view may
-// fall behind as far as it does.
+// admission returns the function that keeps the leader to the pace of its view, or nil if the view may fall
+// behind without a limit.
 func (c *Cell) admission() func(pipeline.Op) error {
 	if c.cfg.ViewLagLimit == 0 {
 		return nil
@@ -31,7 +31,7 @@ func (c *Cell) admit(o pipeline.Op) error {
 	if !behind {
 		return nil
 	}
-	c.slowed.Add(1)
+	c.lagRefusals.Add(1)
 	_, age := c.view.Lag()
 	err := api.Errorf(api.Overloaded, "the view is %s behind, more than the %s of --view-lag-limit: try again later", age.Round(100*time.Millisecond), c.cfg.ViewLagLimit)
 	err.RetryAfter = retry

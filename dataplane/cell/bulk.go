@@ -15,10 +15,10 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// bulkPatience is how long the view is waited for in which a bulk operation begins.
-const bulkPatience = 5 * time.Second
+// bulkViewTimeout bounds the wait for the view at the start of a bulk operation.
+const bulkViewTimeout = 5 * time.Second
 
-// newBulks makes what does this shard's parts of bulk operations while it leads.
+// newBulks creates the component that runs this shard's parts of bulk operations while it leads.
 func (c *Cell) newBulks() *duties.Bulks {
 	return duties.NewBulks(duties.BulkConfig{
 		Store: c.store,
@@ -30,14 +30,14 @@ func (c *Cell) newBulks() *duties.Bulks {
 	})
 }
 
-// findBulk finds jobs of a part in the view of this node.
+// findBulk finds jobs of a part in this node's view.
 func (c *Cell) findBulk(ctx context.Context, p *state.BulkPart, w *state.BulkWork, cursor string, limit int) (found duties.BulkFound, err error) {
 	q, err := BulkQuery(w.Filter)
 	if err != nil {
 		return found, err
 	}
 	if cursor == "" {
-		ctx, cancel := context.WithTimeout(ctx, bulkPatience)
+		ctx, cancel := context.WithTimeout(ctx, bulkViewTimeout)
 		defer cancel()
 		if err := c.view.Wait(ctx, uint64(c.Applied())); err != nil {
 			return found, err
@@ -57,8 +57,8 @@ func (c *Cell) findBulk(ctx context.Context, p *state.BulkPart, w *state.BulkWor
 	return duties.BulkFound{IDs: page.IDs, Numbers: page.Numbers, Cursor: page.Cursor}, err
 }
 
-// BulkQuery reads the filter of a bulk operation as it is kept. It refuses fields it
-// does not know: to pass over one would take in jobs that were not meant.
+// BulkQuery decodes the stored filter of a bulk operation. It refuses unknown fields, because ignoring one
+// would include jobs that were not meant.
 func BulkQuery(filter []byte) (view.Query, error) {
 	var f api.SearchFilter
 	d := json.NewDecoder(bytes.NewReader(filter))

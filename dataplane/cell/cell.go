@@ -1,7 +1,6 @@
-// Package cell is one member of one shard on one host: the raft group, the store
-// it changes, the view that follows, the duties and the usage sink of its leader,
-// opened and closed as one. It decides nothing about jobs (op does) and knows
-// neither HTTP nor which namespace's requests are whose.
+// Package cell is one member of one shard on one host: the Raft group, the store that it changes, the view
+// that follows it, and the duties and the usage sink of its leader, opened and closed together. It decides
+// nothing about jobs (op does), and knows neither HTTP nor the mapping of requests to namespaces.
 package cell
 
 import (
@@ -30,70 +29,65 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// DefaultFeedKeep is how many events readers of the feed may lie behind.
+// DefaultFeedKeep is how many events a reader of the feed may be behind.
 const DefaultFeedKeep = 100_000
 
-// Config says where a cell lives and whom it tells.
+// Config holds the parameters of Open.
 type Config struct {
 	Dir    string // holds raft/, state/ and view/
-	Group  string // the raft group's name, for ever: "<namespace>/<shard>"
+	Group  string // the Raft group's permanent name: "<namespace>/<shard>"
 	Shard  uint32 // the shard's number, the last part of Group
 	NodeID string // this member's name in the group
 
-	// Shared are the host's caches; nil gives the cell small ones of its own.
+	// Shared holds the host's caches; nil gives the cell small ones of its own.
 	Shared *state.Shared
-	// OnReady is called when a queue has jobs that a waiting poll may claim. It
-	// is called by the applying goroutine and must not block.
+	// OnReady is called when a queue has jobs that a waiting fetch may claim. It runs on the applying
+	// goroutine and must not block.
 	OnReady func(queue string, claimable int)
-	// OnKeys is called when API keys have changed, under the same conditions; nil =
-	// nobody asks.
+	// OnKeys is called when API keys have changed, under the same conditions; nil is not called.
 	OnKeys func()
-	// Known is the highest feature level that every member of every shard knows,
-	// once all have been heard of; nil = there is no other member.
+	// Known returns the highest feature level that every member of every shard supports; ok is false until
+	// all have reported. nil = there are no other members.
 	Known func() (level uint32, ok bool)
-	// Shards are all shards of the namespace, this one among them: what this one
-	// sends to others goes there. nil = there is no other.
+	// Shards provides all shards of the namespace, including this one, as the targets of its messages. nil =
+	// there is no other.
 	Shards sinks.Shards
-	// Join makes a new cell a future member of a group that exists; nil = it founds
-	// one. See engine.Config.
+	// Join makes a new cell a future member of an existing group; nil = the cell bootstraps one. See
+	// engine.Config.
 	Join *entry.Incarnation
-	// Engine is how the group is run.
+	// Engine holds the settings of the group.
 	Engine engine.Tuning
-	// FeedKeep is how many events readers of the feed may lie behind; 0 =
-	// DefaultFeedKeep.
+	// FeedKeep is how many events a reader of the feed may be behind; 0 = DefaultFeedKeep.
 	FeedKeep uint64
-	// FeedBytes is how much of the feed is kept for a view that is behind; 0 =
-	// job.MaxFeedBytes.
+	// FeedBytes bounds the part of the feed that is kept for a view that is behind; 0 = job.MaxFeedBytes.
 	FeedBytes uint64
-	// ViewLagLimit is the age of the view from which on enqueues and fetches are
-	// refused, so that it catches up; 0 = the view never slows them.
+	// ViewLagLimit is the age of the view above which enqueues and fetches are refused, so that the view
+	// catches up; 0 = they are never refused.
 	ViewLagLimit time.Duration
-	// UsageKeep is how many usage rows are kept that nobody is owed; 0 =
-	// job.MaxUsageRows.
+	// UsageKeep is how many usage rows are kept that no receiver awaits; 0 = job.MaxUsageRows.
 	UsageKeep uint64
-	// Retention is how long the namespace keeps settled jobs whose queues say nothing;
-	// 0 = as it was set before.
+	// Retention is how long the namespace keeps settled jobs of queues without a retention; 0 = the previous
+	// setting.
 	Retention time.Duration
-	// Measure is what an alert rule looks at, over the whole namespace: this is its
-	// home shard, whose leader looks after its alert rules and webhooks. nil = it is
-	// not.
+	// Measure computes the value of an alert rule over the whole namespace. It is set for the home shard,
+	// whose leader evaluates the alert rules and calls the webhooks; nil for other shards.
 	Measure  func(ctx context.Context, r *state.AlertRule) (float64, error)
 	Webhooks Webhooks
-	// OnFeed is called when the feed has grown; it must not block. nil = it is not.
+	// OnFeed is called when the feed has grown, and must not block; nil is not called.
 	OnFeed func()
-	// Receiver gets the usage of the shard; nil = nobody does.
+	// Receiver receives the shard's usage; nil = none does.
 	Receiver sinks.Receiver
 	Tracer   trace.TracerProvider // nil = no traces
 	Logger   *slog.Logger
 }
 
-// Webhooks is how webhooks are called.
+// Webhooks sets how webhooks are called.
 type Webhooks struct {
-	Private   bool              // private addresses may be: see sinks.WebhooksConfig
-	Transport http.RoundTripper // nil = one that keeps to Private
+	Private   bool              // allows private addresses: see sinks.WebhooksConfig
+	Transport http.RoundTripper // nil = a transport that enforces Private
 }
 
-// Cell is an open shard member. Its methods may be called by any goroutine.
+// Cell is an open shard member. Its methods may be called from any goroutine.
 type Cell struct {
 	cfg    Config
 	store  *state.Store
@@ -102,19 +96,19 @@ type Cell struct {
 	usage  *sinks.Usage  // nil without a receiver
 	outbox *sinks.Outbox // nil without other shards
 	bulks  *duties.Bulks
-	hooks  *sinks.Webhooks // nil on other shards than the home shard
+	hooks  *sinks.Webhooks // nil except on the home shard
 	group  *engine.Group
-	// machine is asked for the feature level that is in force.
-	machine *op.Machine
-	claims  claims
-	slowed  atomic.Uint64 // ops that admit refused
+	// machine knows the feature level in force.
+	machine     *op.Machine
+	claims      claims
+	lagRefusals atomic.Uint64 // ops that admit refused
 
-	stop    context.CancelFunc // ends what runs while the cell leads
+	stop    context.CancelFunc // ends the leader's work
 	running sync.WaitGroup
-	failure atomic.Pointer[error] // the first thing that made the cell unhealthy
+	failure atomic.Pointer[error] // the first error that made the cell unhealthy
 }
 
-// open opens the parts of a cell in their order, and closes them if one fails.
+// open opens the parts of a cell in order, and closes them if one fails.
 func open(cfg Config) (_ *Cell, err error) {
 	c := &Cell{cfg: cfg}
 	var opened []func() error
@@ -132,7 +126,7 @@ func open(cfg Config) (_ *Cell, err error) {
 	}
 	opened = append(opened, c.store.Close)
 
-	if err := c.background(); err != nil {
+	if err := c.newBackground(); err != nil {
 		return nil, err
 	}
 	if c.view, err = view.Open(filepath.Join(cfg.Dir, "view"), c.store, view.Options{Logger: cfg.Logger}); err != nil {
@@ -192,8 +186,8 @@ func open(cfg Config) (_ *Cell, err error) {
 	return c, nil
 }
 
-// background makes what runs while the cell leads.
-func (c *Cell) background() error {
+// newBackground creates the components that run while the cell leads.
+func (c *Cell) newBackground() error {
 	prices, err := op.ShippedPrices()
 	if err != nil {
 		return err
@@ -226,15 +220,15 @@ func (c *Cell) background() error {
 		of.UsageAcked = c.usage.Acked
 	}
 	if c.cfg.Measure != nil {
-		c.watch(&of, namespace)
+		c.newWatchers(&of, namespace)
 	}
 	c.duties = duties.New(of)
 	c.bulks = c.newBulks()
 	return nil
 }
 
-// watch makes what looks after alert rules and webhooks.
-func (c *Cell) watch(of *duties.Config, namespace string) {
+// newWatchers configures the evaluation of alert rules and creates the webhook sink.
+func (c *Cell) newWatchers(of *duties.Config, namespace string) {
 	of.Measure, of.NewID = c.cfg.Measure, func() job.ID { return c.NewID("") }
 	of.SetAlerts = func(ctx context.Context, o *op.SetAlerts) (*op.SetAlertsResult, error) {
 		result, _, err := Propose[*op.SetAlertsResult](ctx, c, o)
@@ -254,7 +248,7 @@ func (c *Cell) watch(of *duties.Config, namespace string) {
 	})
 }
 
-// onTimer is the store's hook: timers were set.
+// onTimer implements the store's hook for new timers.
 func (c *Cell) onTimer(class state.TimerClass, dueNs int64) {
 	c.duties.OnTimer(class, dueNs)
 	if class == state.TimerDelivery && c.hooks != nil {
@@ -262,8 +256,7 @@ func (c *Cell) onTimer(class state.TimerClass, dueNs int64) {
 	}
 }
 
-// jobIDs finds jobs of a queue for the duties: in the view, once it has all that is
-// applied.
+// jobIDs finds jobs of a queue for the duties, in the view, after the view has caught up with the store.
 func (c *Cell) jobIDs(ctx context.Context, queue string, states []job.State, below uint64, limit int) ([]job.ID, error) {
 	if err := c.view.Wait(ctx, uint64(c.Applied())); err != nil {
 		return nil, err
@@ -271,7 +264,7 @@ func (c *Cell) jobIDs(ctx context.Context, queue string, states []job.State, bel
 	return c.view.JobIDs(ctx, queue, states, below, limit)
 }
 
-// onFeed is the store's hook: the feed has grown.
+// onFeed implements the store's hook for new events.
 func (c *Cell) onFeed() {
 	c.view.Notify()
 	c.duties.OnFeed()
@@ -280,7 +273,7 @@ func (c *Cell) onFeed() {
 	}
 }
 
-// onUsage is the store's hook: there are new usage rows.
+// onUsage implements the store's hook for new usage rows.
 func (c *Cell) onUsage() {
 	c.duties.OnUsage()
 	if c.usage != nil {
@@ -288,8 +281,8 @@ func (c *Cell) onUsage() {
 	}
 }
 
-// start runs the duties and the sinks whenever the cell leads: what they propose
-// is for one member to propose, and what they send for one to send.
+// start runs the duties and the sinks whenever the cell leads, because only one member may propose their ops
+// and send their messages.
 func (c *Cell) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.stop = cancel
@@ -298,35 +291,35 @@ func (c *Cell) start() {
 		if err == nil || ctx.Err() != nil {
 			return
 		}
-		// A group that has failed says so itself.
+		// A failed group reports its failure itself.
 		if c.group.Err() == nil {
 			c.fail(fmt.Errorf("what its leader does has stopped: %w", err))
 		}
 	})
 }
 
-// lead is what a leader does besides answering, until its leadership ends.
+// lead does the leader's background work until its leadership ends.
 func (c *Cell) lead(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var beside sync.WaitGroup
-	defer beside.Wait()
+	var running sync.WaitGroup
+	defer running.Wait()
 	defer cancel()
 	if c.usage != nil {
-		beside.Go(func() { c.usage.Run(ctx) })
+		running.Go(func() { c.usage.Run(ctx) })
 	}
 	if c.outbox != nil {
-		beside.Go(func() { c.outbox.Run(ctx) })
+		running.Go(func() { c.outbox.Run(ctx) })
 	}
 	if c.hooks != nil {
-		beside.Go(func() { c.hooks.Run(ctx) })
+		running.Go(func() { c.hooks.Run(ctx) })
 	}
-	beside.Go(func() {
+	running.Go(func() {
 		if err := c.bulks.Run(ctx); err != nil {
 			c.fail(err)
 		}
 	})
-	beside.Go(func() { c.raiseLevel(ctx) })
-	beside.Go(func() { c.applySettings(ctx) })
+	running.Go(func() { c.raiseLevel(ctx) })
+	running.Go(func() { c.applySettings(ctx) })
 	return c.duties.Run(ctx)
 }
 
@@ -336,17 +329,16 @@ func (c *Cell) fail(err error) {
 	}
 }
 
-// Close ends the cell in order: no new proposals, those under way finish, the
-// store is flushed, everything is closed. It may be called once.
+// Close closes the cell in order: it refuses new proposals, waits for the admitted ones, flushes the store
+// and closes everything. It may be called once.
 func (c *Cell) Close(ctx context.Context) error {
 	c.stop()
 	c.running.Wait()
 	return errors.Join(c.group.Close(ctx), c.view.Close(), c.store.Close())
 }
 
-// SettleUsage returns when the receiver has all usage of the shard, which must take
-// no more writes: before its data is deleted. Without a receiver nobody is owed
-// anything.
+// SettleUsage waits until the receiver has all usage of the shard. It is called before the shard's data is
+// deleted, when the shard takes no more writes. Without a receiver it returns at once.
 func (c *Cell) SettleUsage(ctx context.Context) error {
 	if c.usage == nil {
 		return nil
@@ -354,8 +346,8 @@ func (c *Cell) SettleUsage(ctx context.Context) error {
 	return c.usage.Settle(ctx)
 }
 
-// UsageOwed is how many usage rows the receiver is not known to have. It may be
-// asked after Close.
+// UsageOwed returns the number of usage rows that the receiver has not confirmed. It may be called after
+// Close.
 func (c *Cell) UsageOwed() uint64 {
 	if c.usage == nil {
 		return 0
@@ -363,17 +355,16 @@ func (c *Cell) UsageOwed() uint64 {
 	return c.usage.Owed()
 }
 
-// Index is a position in the shard's log: what a write answers and a read may
-// wait for.
+// Index is a position in the shard's log. A write returns it and a read may wait for it.
 type Index uint64
 
-// Propose commits one op and returns its result and where it stands in the log. An
-// op that the feature level in force does not have yet is refused.
+// Propose commits one op and returns its result and its index. It refuses an op that is newer than the
+// feature level in force.
 func Propose[R any](ctx context.Context, c *Cell, o pipeline.Op) (R, Index, error) {
 	return ProposeWithin[R](ctx, 0, c, o)
 }
 
-// ProposeWithin is Propose that gives up after a time; 0 = never.
+// ProposeWithin is like Propose, but gives up after limit; 0 sets no limit.
 func ProposeWithin[R any](ctx context.Context, limit time.Duration, c *Cell, o pipeline.Op) (R, Index, error) {
 	if of, ok := o.(op.Op); ok {
 		if err := op.Admit(of, c.machine.Level()); err != nil {
@@ -385,32 +376,31 @@ func ProposeWithin[R any](ctx context.Context, limit time.Duration, c *Cell, o p
 	return result, Index(position.Index), err
 }
 
-// Level is the feature level in force.
+// Level returns the feature level in force.
 func (c *Cell) Level() uint32 { return c.machine.Level() }
 
-// Shard is the shard's number.
+// Shard returns the shard's number.
 func (c *Cell) Shard() uint32 { return c.cfg.Shard }
 
 // Ready waits until the cell takes writes.
 func (c *Cell) Ready(ctx context.Context) error { return c.group.Ready(ctx) }
 
-// Verify returns once every write acknowledged before the call, by whichever
-// leader, is applied here.
+// Verify returns once every write that any leader acknowledged before the call is applied here.
 func (c *Cell) Verify(ctx context.Context) error { return c.group.Verify(ctx) }
 
-// Leader says whether this member leads its group.
+// Leader reports whether this member leads its group.
 func (c *Cell) Leader() bool { return c.group.Leader() }
 
-// Led says whether this member leads its group or knows who does.
+// Led reports whether this member leads its group or knows the leader.
 func (c *Cell) Led() bool { return c.group.Leader() || c.group.LeaderID() != "" }
 
-// Applied is the index of the last entry in the store.
+// Applied returns the index of the last entry in the store.
 func (c *Cell) Applied() Index { return Index(c.store.Applied().Index) }
 
-// Engine is the cell's Raft group: its membership is changed there.
+// Engine returns the cell's Raft group, on which its members are changed.
 func (c *Cell) Engine() *engine.Group { return c.group }
 
-// State is the store, for reading.
+// State returns the store, for reading.
 func (c *Cell) State() *state.Store { return c.store }
 
 // View is the read model.

@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// patience is how long a condition may take on a busy machine.
-const patience = 60 * time.Second
+// conditionTimeout bounds the wait for a condition on a busy machine.
+const conditionTimeout = 60 * time.Second
 
 func openTest(t *testing.T, cfg Config) *Cell {
 	t.Helper()
@@ -32,7 +32,7 @@ func openTest(t *testing.T, cfg Config) *Cell {
 	}
 	var once sync.Once
 	t.Cleanup(func() { once.Do(func() { c.Close(context.Background()) }) })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), conditionTimeout)
 	defer cancel()
 	if err := c.Ready(ctx); err != nil {
 		t.Fatal(err)
@@ -74,10 +74,10 @@ func fetch(t *testing.T, c *Cell, queue string, lease time.Duration) []*op.Lease
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(conditionTimeout)
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, patience)
+			t.Fatalf("%s: not within %v", what, conditionTimeout)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
@@ -102,7 +102,7 @@ func TestTimersFireWithoutAnybodyAsking(t *testing.T) {
 	if len(fetch(t, c, "later", 200*time.Millisecond)) != 1 {
 		t.Fatal("not fetchable when due")
 	}
-	<-ready // the lease was not renewed: the job comes back by itself
+	<-ready // the lease was not renewed, so the job is pending again
 	again := fetch(t, c, "later", time.Minute)
 	if len(again) != 1 || again[0].Attempt != 2 {
 		t.Fatalf("after its lease ended: %v", again)
@@ -128,7 +128,8 @@ func TestWhatWasAcknowledgedIsThereAfterReopening(t *testing.T) {
 	}
 }
 
-// With ten jobs and a hundred polls, ten polls may propose.
+// TestClaimsAreBoundedByWhatIsFetchable checks that with ten jobs and a hundred waiting fetches, ten fetches
+// may propose.
 func TestClaimsAreBoundedByWhatIsFetchable(t *testing.T) {
 	t.Parallel()
 	var woken atomic.Int64
@@ -160,8 +161,8 @@ func TestClaimsAreBoundedByWhatIsFetchable(t *testing.T) {
 	}
 }
 
-// Under constant load the log is cut, and the feed trimmed: neither grows with
-// what has passed through.
+// TestLogAndFeedStayBounded checks that under constant load the log is truncated and the feed trimmed, so
+// that neither grows with the traffic.
 func TestLogAndFeedStayBounded(t *testing.T) {
 	t.Parallel()
 	const (
@@ -208,7 +209,7 @@ func dirSize(t *testing.T, dir string) (total int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // a segment was removed meanwhile
+			return nil // a segment was removed in the meantime
 		}
 		if info, err := d.Info(); err == nil && !d.IsDir() {
 			total += info.Size()

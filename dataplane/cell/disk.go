@@ -14,16 +14,16 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// How long a cell may take to open while the disk is full.
+// These constants bound the opening of a cell while the disk is full.
 const (
-	fullEvery = 500 * time.Millisecond
-	fullLimit = 10 * time.Second
+	fullCheckInterval = 500 * time.Millisecond
+	fullLimit         = 10 * time.Second
 	// fullSpace is the free space, in bytes, below which the disk counts as full.
 	fullSpace = 1 << 20
 )
 
-// FreeDisk is how many bytes this process may still write to the disk the cell
-// lies on. The error is errors.ErrUnsupported where the system does not tell.
+// FreeDisk returns the bytes that this process may still write to the cell's disk. The error is
+// errors.ErrUnsupported if the system does not report it.
 func (c *Cell) FreeDisk() (int64, error) {
 	// FreeSpace looks above a directory that is missing; an open cell must have its own.
 	if _, err := os.Stat(c.cfg.Dir); err != nil {
@@ -32,10 +32,9 @@ func (c *Cell) FreeDisk() (int64, error) {
 	return durable.FreeSpace(c.cfg.Dir)
 }
 
-// Open opens the cell in cfg.Dir, creating it as the sole member of a new group
-// where there is none. When it returns without an error the cell is being
-// elected; Ready waits for that. On a full disk it is refused, also if the disk
-// gets full meanwhile: the store would try to write for ever.
+// Open opens the cell in cfg.Dir, and creates it as the sole member of a new group if necessary. When Open
+// returns without an error, the cell is being elected; Ready waits for the election. Open refuses a full
+// disk, also one that becomes full meanwhile, because the store would retry its writes for ever.
 func Open(cfg Config) (*Cell, error) {
 	if err := engine.CheckSpace(cfg.Dir); err != nil {
 		return nil, err
@@ -43,8 +42,8 @@ func Open(cfg Config) (*Cell, error) {
 	return unlessFull(cfg.Dir, func() (*Cell, error) { return open(cfg) })
 }
 
-// unlessFull gives an opening up once the disk has been full for fullLimit. An
-// opening that ends after that is undone.
+// unlessFull gives up an opening after the disk has been full for fullLimit. If the opening completes after
+// that, unlessFull closes the cell.
 func unlessFull(dir string, open func() (*Cell, error)) (*Cell, error) {
 	type outcome struct {
 		cell *Cell
@@ -55,7 +54,7 @@ func unlessFull(dir string, open func() (*Cell, error)) (*Cell, error) {
 		c, err := open()
 		opened <- outcome{c, err}
 	}()
-	look := time.NewTicker(fullEvery)
+	look := time.NewTicker(fullCheckInterval)
 	defer look.Stop()
 	var since time.Time
 	for {
@@ -71,7 +70,7 @@ func unlessFull(dir string, open func() (*Cell, error)) (*Cell, error) {
 			case now.Sub(since) >= fullLimit:
 				go func() {
 					if o := <-opened; o.err == nil {
-						_ = o.cell.Close(context.Background()) // nobody has written to it
+						_ = o.cell.Close(context.Background()) // nothing was written to it
 					}
 				}()
 				return nil, api.Errorf(api.Unhealthy, "%w: the data under %s could not be opened in %v; make room and start again", durable.ErrFull, dir, fullLimit)
@@ -80,8 +79,8 @@ func unlessFull(dir string, open func() (*Cell, error)) (*Cell, error) {
 	}
 }
 
-// DataBytes is the size of the cell's files, preallocated bytes included. It
-// looks at every file.
+// DataBytes returns the size of the cell's files, preallocated bytes included. It reads the size of every
+// file.
 func (c *Cell) DataBytes() (total int64, err error) {
 	err = filepath.WalkDir(c.cfg.Dir, func(_ string, d fs.DirEntry, err error) error {
 		var info fs.FileInfo
@@ -90,7 +89,7 @@ func (c *Cell) DataBytes() (total int64, err error) {
 		}
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			return nil // removed since its directory was read, by a compaction or a trim
+			return nil // removed in the meantime, by a compaction or a truncation
 		case err != nil:
 			return err
 		case info != nil:

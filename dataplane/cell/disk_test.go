@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// An opening that ends in time is what it is; its error is passed on.
+// TestAnOpeningIsPassedOn checks that the result of an opening that ends in time is returned unchanged.
 func TestAnOpeningIsPassedOn(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

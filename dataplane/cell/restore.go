@@ -12,10 +12,10 @@ import (
 	"github.com/corvo/corvo/engine/entry"
 )
 
-// Restore makes, in a directory that holds nothing, a cell of the pairs of a backup:
-// the only member of a group with a history of its own, which whoever opens it first
-// founds. The view is built then. It must be where the backup says it is: at, whose
-// incarnation is the new one. After an error the directory is worth nothing.
+// Restore creates a cell in an empty directory from the pairs of a backup. The cell is the only member of a
+// group with a new history; the node that first opens it bootstraps the group, and then the view is built.
+// The content must be at position at, which includes the new incarnation. After an error the directory must
+// not be used.
 func Restore(dir string, at entry.Applied, pairs iter.Seq2[state.KV, error], as state.Rebirth) error {
 	got, err := state.Import(filepath.Join(dir, "state"), state.Options{}, pairs, as)
 	switch {
@@ -27,8 +27,8 @@ func Restore(dir string, at entry.Applied, pairs iter.Seq2[state.KV, error], as 
 	return engine.InitRestored(filepath.Join(dir, "raft"), at.Group, as.Incarnation)
 }
 
-// CheckLevel refuses a backup of stores that have been raised to a feature level which
-// this binary does not know, written by a binary of the given version.
+// CheckLevel refuses a backup whose feature level this binary does not support. version is the version of the
+// binary that wrote the backup.
 func CheckLevel(level uint32, version string) error {
 	if level > op.FeatureLevel {
 		return api.Errorf(api.Unsupported, "the backup has feature level %d, this binary knows %d: restore it with corvo %s or newer", level, op.FeatureLevel, version)

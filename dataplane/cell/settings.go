@@ -11,12 +11,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// settingsInterval is how long a leader waits that could not set the settings.
+// settingsInterval is the pause before a leader tries again to set the settings.
 const settingsInterval = 5 * time.Second
 
-// applySettings makes the namespace's settings what the operator of the leader's
-// node has asked for, once. Members that were told different things, or one of them
-// nothing, have the settings that the last leader was told.
+// applySettings sets the namespace's settings as the operator of the leader's node requested, once. If
+// members were given different settings, or only some of them, those of the last leader that was given some
+// apply.
 func (c *Cell) applySettings(ctx context.Context) {
 	if c.cfg.Retention == 0 {
 		return

@@ -8,7 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// What an operator says binds, and stays when nothing is said any more.
+// TestRetentionIsSetByTheLeader checks that the operator's retention is set, and stays when none is given any
+// more.
 func TestRetentionIsSetByTheLeader(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -6,43 +6,41 @@ import (
 	"github.com/corvo/corvo/engine"
 )
 
-// Status is what an operator may want to know of a cell.
+// Status describes a cell for an operator.
 type Status struct {
 	Engine engine.Status
-	// ViewApplied is the last entry the read model shows; ViewLag is how many
-	// events it is behind the store, for ViewBehind.
+	// ViewApplied is the last entry that the view shows. ViewLag is the number of events by which it is
+	// behind the store, and ViewBehind the time.
 	ViewApplied Index
 	ViewLag     uint64
 	ViewBehind  time.Duration
 	// ViewBuilding says that a new file of the view is being built.
 	ViewBuilding bool
-	// ViewSlowed is how many enqueues and fetches this member refused because of
-	// Config.ViewLagLimit.
+	// ViewSlowed counts the enqueues and fetches that this member refused because of Config.ViewLagLimit.
 	ViewSlowed uint64
-	// FeedEvents is how many events the feed holds.
+	// FeedEvents is the number of events in the feed.
 	FeedEvents uint64
 	FeedBytes  uint64 // of its entries
-	// IdempotencyRecords is how many idempotency keys are remembered.
+	// IdempotencyRecords is the number of stored idempotency keys.
 	IdempotencyRecords uint64
 	Queues             uint64
-	// UsageRows is how many usage rows are kept; UsageWaiting is how many of them
-	// their receiver is not known to have, 0 where there is no receiver.
+	// UsageRows is the number of stored usage rows. UsageWaiting is the number of them that the receiver has
+	// not confirmed, 0 without a receiver.
 	UsageRows    uint64
 	UsageWaiting uint64
-	// UsageRejected is how many usage reports were ever kept aside. UsageErr is why usage
-	// does not reach its receiver until somebody looks; nil while it does.
+	// UsageRejected counts all usage reports that were ever set aside. UsageErr is the reason why usage
+	// cannot reach its receiver until an operator acts; nil while it can.
 	UsageRejected uint64
 	UsageErr      error
-	// AlertsDropped is how many changes of alerts nobody is told of that this member
-	// found out as the leader: their webhooks have too many deliveries to wait for.
+	// AlertsDropped counts the changes of alerts that this member detected as the leader and did not report,
+	// because their webhooks had too many waiting deliveries.
 	AlertsDropped uint64
-	// WebhookEventsLost is how many events webhooks are not told of, for there was no
-	// room on their way to the home shard. Every member counts the same.
+	// WebhookEventsLost counts the events that webhooks were not told of, because there was no room on the
+	// way to the home shard. Every member has the same count.
 	WebhookEventsLost uint64
 }
 
-// Status is a momentary view of the cell's numbers; it costs no entry in the
-// log.
+// Status returns the cell's present numbers. It adds no entry to the log.
 func (c *Cell) Status() (Status, error) {
 	of, err := c.group.Status()
 	if err != nil {
@@ -53,11 +51,11 @@ func (c *Cell) Status() (Status, error) {
 	_, index := c.view.Cursor()
 	s.ViewApplied = Index(index)
 	if s.ViewLag, s.ViewBehind = c.view.Lag(); s.ViewLag == 0 {
-		// The cursor stands at the last entry that had events. Those after it, up to
-		// the head read before, changed nothing a view could show.
+		// The cursor is at the last entry that had events. The entries after it, up to the head read before,
+		// changed nothing that a view could show.
 		s.ViewApplied = max(s.ViewApplied, Index(head.GetIndex()))
 	}
-	s.ViewBuilding, s.ViewSlowed = c.view.Building(), c.slowed.Load()
+	s.ViewBuilding, s.ViewSlowed = c.view.Building(), c.lagRefusals.Load()
 	s.FeedEvents, s.FeedBytes = head.GetFeedNextSeq()-head.GetFeedFirstSeq(), head.FeedHeld()
 	first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq()
 	s.UsageRows, s.UsageRejected = next-first, head.GetUsageRejected()
@@ -70,7 +68,7 @@ func (c *Cell) Status() (Status, error) {
 	return s, nil
 }
 
-// Failed is why the cell has ceased to work, for good; nil while it works.
+// Failed returns the error that made the cell stop for good, or nil while it works.
 func (c *Cell) Failed() error {
 	if err := c.group.Err(); err != nil {
 		return err
@@ -81,9 +79,9 @@ func (c *Cell) Failed() error {
 	return nil
 }
 
-// Err is why the cell is unhealthy, or nil: it has Failed; or its view does not
-// follow, or what it sends to other shards or its usage cannot be shipped since it
-// and its receiver disagree, all of which it tries again and again.
+// Err returns the reason why the cell is unhealthy, or nil. The cell has failed, its view cannot follow, or
+// its messages to other shards or its usage cannot be delivered because the cell and the receiver disagree.
+// All but the first are retried.
 func (c *Cell) Err() error {
 	if err := c.Failed(); err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 func TestStatusFollowsWhatHappens(t *testing.T) {
 	t.Parallel()
 	c := openTest(t, Config{})
-	// The shipped prices are an op of their own, which is to be over.
+	// The shipped prices are set by an op of their own; wait for it.
 	eventually(t, "the shipped prices", func() bool {
 		s, err := c.Status()
 		return err == nil && c.State().ResourceIndex().HasPrices() && s.Engine.ApplyTime.Count() >= s.Engine.QueueTime.Count()
@@ -55,12 +55,12 @@ func TestDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const more = 1 << 30 // beside which what the cell writes itself is little
+	const more = 1 << 30 // much more than the cell itself writes
 	f, err := os.Create(filepath.Join(c.cfg.Dir, "state", "more"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Truncate(more); err != nil { // takes no disk
+	if err := f.Truncate(more); err != nil { // a sparse file takes no disk space
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {

@@ -14,8 +14,7 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// receiver keeps the usage of one source, each row once. Every other answer of a
-// frame is lost.
+// receiver stores the usage of one source, each row once. It loses every other answer to a frame.
 type receiver struct {
 	mu     sync.Mutex
 	source billing.Source
@@ -59,7 +58,7 @@ func (r *receiver) reports() int64 {
 	return r.sum.Reports
 }
 
-// work completes n jobs, each of which cost one nano-dollar.
+// work completes n jobs, each of which costs one nano-dollar.
 func work(t *testing.T, c *Cell, n int) {
 	t.Helper()
 	for range n {
@@ -79,8 +78,8 @@ func work(t *testing.T, c *Cell, n int) {
 	}
 }
 
-// Usage goes to its receiver while jobs come and go and the cell is closed and
-// opened, and what has arrived makes room.
+// TestUsageIsShippedAndThenTrimmed checks that usage reaches its receiver while jobs are processed and the
+// cell is closed and opened, and that confirmed rows are trimmed.
 func TestUsageIsShippedAndThenTrimmed(t *testing.T) {
 	t.Parallel()
 	const keep = 5
@@ -108,7 +107,8 @@ func TestUsageIsShippedAndThenTrimmed(t *testing.T) {
 	}
 }
 
-// Without a receiver the rows are kept, and those beyond the bound are not.
+// TestUsageWithoutAReceiverIsBounded checks that rows up to the bound are kept without a receiver, and the
+// older ones removed.
 func TestUsageWithoutAReceiverIsBounded(t *testing.T) {
 	t.Parallel()
 	c := openTest(t, Config{UsageKeep: 8})
@@ -137,8 +137,8 @@ func (hanging) SendUsage(ctx context.Context, _ billing.Frame) (uint64, error) {
 	return 0, ctx.Err()
 }
 
-// A receiver that is down costs the namespace nothing: it works, keeps what is
-// owed and closes.
+// TestAReceiverThatHangsHoldsNothingUp checks that an unreachable receiver does not affect the namespace: it
+// works, keeps the unconfirmed rows and closes.
 func TestAReceiverThatHangsHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	c := openTest(t, Config{Receiver: hanging{}, UsageKeep: 1})
@@ -152,8 +152,8 @@ func TestAReceiverThatHangsHoldsNothingUp(t *testing.T) {
 	}
 }
 
-// A receiver that knows more than the store is told to people, and the namespace
-// goes on.
+// TestADisagreementOnUsageIsUnhealthy checks that a receiver that knows more rows than the store makes the
+// cell unhealthy, and that the namespace still works.
 func TestADisagreementOnUsageIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	c := openTest(t, Config{Receiver: &receiver{last: 7}})

@@ -10,22 +10,22 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// What the first server to take a request decides for it: apply reads neither
-// clock nor randomness.
+// The functions below draw random values and read the clock for a request on the first server that takes it,
+// because apply reads neither clock nor randomness.
 
-// NewID mints an id for a job of the queue.
+// NewID returns a new id for a job of the queue.
 func (c *Cell) NewID(queue string) job.ID {
 	var entropy job.Entropy
 	rand.Read(entropy[:]) // never fails: the runtime stops the process instead
 	return job.NewID(time.Now().UnixMilli(), queue, entropy)
 }
 
-// NewIDs mints ids for new jobs of an enqueue. Those of one queue sort as the jobs do:
-// what was enqueued together, and is fetched together, lies side by side in the store in
-// the order in which it is written and read.
+// NewIDs returns ids for the new jobs of an enqueue. Within a queue the ids sort like the jobs, so that jobs
+// that are enqueued and fetched together are adjacent in the store, in the order in which they are written
+// and read.
 func (c *Cell) NewIDs(jobs []*op.NewJob) []job.ID {
-	const random = len(job.Entropy{}) // bytes of an id, its last
-	var pool [64 * random]byte        // to ask for all at once costs a fraction
+	const random = len(job.Entropy{}) // the last bytes of an id
+	var pool [64 * random]byte        // drawing for all at once costs a fraction
 	ids := make([]job.ID, len(jobs))
 	for i := range ids {
 		at := i * random % len(pool)
@@ -34,7 +34,7 @@ func (c *Cell) NewIDs(jobs []*op.NewJob) []job.ID {
 		}
 		entropy := ids[i][len(ids[i])-random:]
 		copy(entropy, pool[at:])
-		entropy[0] &= 0x0f // what is not used must not count below
+		entropy[0] &= 0x0f // clear the unused bits, so that they do not affect the order
 	}
 	slices.SortFunc(ids, func(a, b job.ID) int { return bytes.Compare(a[:], b[:]) })
 	nowMs := time.Now().UnixMilli()
@@ -44,23 +44,23 @@ func (c *Cell) NewIDs(jobs []*op.NewJob) []job.ID {
 	return ids
 }
 
-// LeaseSeed mints the seed a fetch's lease tokens are derived from.
+// LeaseSeed returns the seed from which a fetch's lease tokens are derived.
 func (c *Cell) LeaseSeed() []byte {
 	seed := make([]byte, 16)
 	rand.Read(seed)
 	return seed
 }
 
-// RequestID mints what tells a repeat of a request from the next one.
+// RequestID returns an id that distinguishes a repeated request from the next one.
 func (c *Cell) RequestID() []byte {
 	id := make([]byte, 16)
 	rand.Read(id)
 	return id
 }
 
-// NowNs is the clock the next entry would be stamped with, in Unix nanoseconds.
-// A member that does not lead has only an idea of it: the last entry may be long
-// ago, so its own clock speaks unless that is behind.
+// NowNs returns the clock that the next entry would carry, in Unix nanoseconds. A member that does not lead
+// can only estimate it: the last entry may be old, so it returns its own clock unless that is behind the last
+// entry.
 func (c *Cell) NowNs() int64 {
 	now := c.group.ClockNs()
 	if c.group.Leader() {

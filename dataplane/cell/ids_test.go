@@ -9,8 +9,8 @@ import (
 	"github.com/corvo/corvo/dataplane/op"
 )
 
-// The ids of one enqueue sort as its jobs do, queue by queue, and are good ids of their
-// queues.
+// TestIDsOfOneEnqueueSort checks that the ids of one enqueue sort like its jobs, queue by queue, and are
+// valid ids of their queues.
 func TestIDsOfOneEnqueueSort(t *testing.T) {
 	t.Parallel()
 	var jobs []*op.NewJob
@@ -30,7 +30,7 @@ func TestIDsOfOneEnqueueSort(t *testing.T) {
 			t.Errorf("id %d, %s, is not behind that of the job before in its queue, %s", i, id, ids[i-2])
 		}
 	}
-	seen := map[[8]byte]bool{} // the random half of what was minted
+	seen := map[[8]byte]bool{} // the random half of the ids
 	for _, id := range append(ids, new(Cell).NewIDs(jobs[:1])...) {
 		if half := [8]byte(id[8:]); seen[half] || half == ([8]byte{}) {
 			t.Errorf("%s is not random", id)
