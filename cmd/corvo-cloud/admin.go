@@ -43,15 +43,15 @@ func newAdmin() *cobra.Command {
 	return admin
 }
 
-// listing is which rows of the audit log an operator wants.
+// listing selects the rows of the audit log to print.
 type listing struct {
 	operating
-	Org string `flag:"org" doc:"organisation, by id or name; - for the rows of none (default: all rows)"`
+	Org string `flag:"org" doc:"id or name of the organisation; - for rows without an organisation (default: all rows)"`
 }
 
 func newAuditList() *cobra.Command {
 	var cfg listing
-	return command("list", "Print the rows of the control plane's audit log, one JSON a line", &cfg, &cfg.Config, func(ctx context.Context, cmd *cobra.Command) error {
+	return command("list", "Print the control plane's audit log as JSON lines", &cfg, &cfg.Config, func(ctx context.Context, cmd *cobra.Command) error {
 		c, err := cfg.open()
 		if err != nil {
 			return err

@@ -86,7 +86,7 @@ func (s *Server) routes() []serve.Route {
 			Summary: "Get a host or gateway by id or name", Response: api.Host{}},
 
 		{Method: "GET", Path: cloud + "/audit", Permission: tenancy.FleetOperate, Handler: s.listAllAudit, Query: auditParams,
-			Summary: "Changes and refused requests of all organisations and of none, oldest first", Response: auditPage{}},
+			Summary: "List all changes and refused requests, oldest first", Description: "The list includes requests without an organisation.", Response: auditPage{}},
 		{Method: "GET", Path: cloud + "/audit/verify", Permission: tenancy.FleetOperate, Handler: s.checkAudit, Query: auditPaging,
 			Summary: "Verify the hash chain of the audit log, by page", Response: api.AuditCheck{}},
 		{Method: "GET", Path: cloud + "/usage/aside", Permission: tenancy.FleetOperate, Handler: s.listAside, Query: paging,
