@@ -11,13 +11,15 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Ack ends attempts with success, each item on its own: it completes jobs, or ends an
-// iteration of an agent's (see iterate.go). An item's refusal is NOT_FOUND,
-// LEASE_LOST, STATE_CONFLICT,
-// PAYLOAD_TOO_LARGE where too much would be kept of its iterations, or OVERLOADED where
-// too much follows from the jobs that end in one entry. A usage report is never a reason. A repeated ack, of the lease
-// that it ended, is done again without changing anything: of a job that completed, and
-// of one that went on until that is fetched again.
+// Ack ends attempts with success, each item on its own. It completes the job, or ends one iteration of an
+// agent's job (see iterate.go).
+//
+// An item is refused with NOT_FOUND, LEASE_LOST or STATE_CONFLICT, with PAYLOAD_TOO_LARGE if the documents of
+// the job's iterations would exceed their bound, or with OVERLOADED if the jobs that end in the same entry
+// already have too many consequences. A usage report is never a reason to refuse.
+//
+// A repeated ack with the token of the lease that it ended succeeds without changing anything: for a
+// completed job always, for a job that goes on until the next fetch leases it.
 
 // Number is Ack's number in the log.
 func (*Ack) Number() entry.Number { return numAck }
@@ -25,7 +27,7 @@ func (*Ack) Number() entry.Number { return numAck }
 // Class is Ack's place among waiting proposals.
 func (*Ack) Class() pipeline.Class { return table[numAck].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *Ack) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -43,7 +45,6 @@ func (o *Ack) Validate() error {
 	return p.err()
 }
 
-// Apply ends the attempts.
 func (o *Ack) Apply(tx *state.Tx) (*AckResult, error) {
 	result := &AckResult{Items: make([]*Refusal, len(o.Items))}
 	done := &Refusal{}
@@ -60,7 +61,8 @@ func (o *Ack) Apply(tx *state.Tx) (*AckResult, error) {
 	return result, nil
 }
 
-// didNothing says that every item has to be tried again, or to be checked first.
+// didNothing reports that the client must send every item again, or that the proposer must first check every
+// result. Such a result is not remembered under an idempotency key.
 func (r *AckResult) didNothing() bool {
 	for _, item := range r.Items {
 		if code := api.Code(item.GetCode()); code != api.Overloaded && code != ResultUnchecked {
@@ -129,8 +131,9 @@ func (i *AckItem) apply(tx *state.Tx) (*Refusal, error) {
 	return answer, settle(tx, j, settlement{result: i.Result, exit: i.ExitChain}, append(events, state.EventType_EVENT_COMPLETED)...)
 }
 
-// putResult keeps what the attempt has come to: of a job that ends or waits for a
-// person, who looks at it. One that an earlier iteration left is not that of the end.
+// putResult stores the result of a job that completes, or that is held so that a person can look at it. If
+// such an ack has no result, putResult deletes the result of an earlier iteration, because that is not the
+// job's final result.
 func (i *AckItem) putResult(tx *state.Tx, j *job.Job) error {
 	if i.AgentStatus == job.Continue {
 		return nil
@@ -142,8 +145,8 @@ func (i *AckItem) putResult(tx *state.Tx, j *job.Job) error {
 	return tx.DeleteBlob(j, job.Result)
 }
 
-// repeats says whether an ack of a completed job is the one that completed it,
-// as far as can be known: without a token any ack is taken for it.
+// repeats reports whether the ack of a completed job is the ack that completed it. Without a token nobody can
+// tell, so every ack without one counts as that ack.
 func (i *AckItem) repeats(j *job.Job) bool {
 	token := i.GetProof().GetToken()
 	return len(token) == 0 || job.ProvesLease(j, token, "")

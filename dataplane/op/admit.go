@@ -10,13 +10,13 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// fullRetry is when an enqueue into a full queue is worth another try. Nobody knows
-// when its workers will have made room.
+// fullRetry is the Retry-After of an enqueue into a full queue. Nobody knows when the queue's workers will
+// have made room.
 const fullRetry = time.Second
 
-// admit refuses what the queues do not take in, before anything is written: a queue
-// that is being deleted, a queue too many, more jobs than may wait. It returns the
-// queues that have a bound, with what they get.
+// admit refuses jobs for a queue that is being deleted, for more new queues than the shard may have, and for
+// a queue with too many waiting jobs. It runs before anything is written. It returns the queues that have a
+// length limit, with the number of jobs that each receives.
 func (o *Enqueue) admit(tx *state.Tx, met meetings) ([]crowd, error) {
 	var crowds []crowd
 	var fresh map[string]struct{}
@@ -53,8 +53,8 @@ func (o *Enqueue) admit(tx *state.Tx, met meetings) ([]crowd, error) {
 	return crowds, nil
 }
 
-// admitQueues refuses n new queues where they do not fit. It is a conflict with
-// what exists: waiting does not help, as it would with QUEUE_FULL.
+// admitQueues refuses n new queues if the shard may not have that many. The code is CONFLICT and not
+// QUEUE_FULL, because waiting does not help.
 func admitQueues(tx *state.Tx, n int) error {
 	if n == 0 || tx.CanAddQueues(n) {
 		return nil
@@ -62,15 +62,15 @@ func admitQueues(tx *state.Tx, n int) error {
 	return api.Errorf(api.Conflict, "there are as many queues as there may be (%d); use one of them, or remove one first", job.MaxQueues)
 }
 
-// crowd is how many jobs an op makes in a queue that has a bound, and how many have
-// to go for them.
+// crowd counts the jobs that an op adds to a queue with a length limit, and the ready jobs that it must drop
+// for them.
 type crowd struct {
 	queue *state.Queue
 	jobs  uint64
 	drops uint64
 }
 
-// gather counts one more job for a queue.
+// gather counts one more job for queue q.
 func gather(crowds []crowd, q *state.Queue) []crowd {
 	i := slices.IndexFunc(crowds, func(c crowd) bool { return c.queue == q })
 	if i < 0 {
@@ -80,8 +80,8 @@ func gather(crowds []crowd, q *state.Queue) []crowd {
 	return crowds
 }
 
-// excess is by how many jobs the queue would be too long. It is never more than what
-// comes: a bound that was lowered below what waits drops nothing by itself.
+// excess returns how many jobs too many the queue would have. The number never exceeds the new jobs: a limit
+// that was lowered below the current length drops nothing by itself.
 func (c *crowd) excess() uint64 {
 	waiting := c.queue.InState[job.Pending] + c.queue.InState[job.Scheduled] + c.queue.InState[job.Retrying]
 	if after := waiting + c.jobs; after > c.queue.MaxLength {
@@ -90,8 +90,8 @@ func (c *crowd) excess() uint64 {
 	return 0
 }
 
-// admit refuses jobs for which there is no room, and none can be made. More than may wait
-// at all are a conflict with the setting: waiting does not help, as it would with QUEUE_FULL.
+// admit refuses the jobs if the queue has no room and dropping old jobs cannot make any. An op with more jobs
+// than the limit itself is refused with CONFLICT and not QUEUE_FULL, because waiting does not help.
 func (c *crowd) admit() error {
 	q, excess := c.queue, c.excess()
 	if excess == 0 {
@@ -109,13 +109,12 @@ func (c *crowd) admit() error {
 	return err
 }
 
-// makeRoom drops as many jobs of the queue as are too many.
+// makeRoom drops the excess jobs of the queue.
 //
-// What is dropped is the oldest ready job of the least urgent priority that has
-// any. The one that would be fetched next was rejected: it is the most urgent there
-// is. Jobs that wait for a time were, too: whoever set it expects them then, and a
-// retry has cost something already. The new jobs are not looked at, urgent or not: an
-// enqueue that is answered with success has its jobs in the queue.
+// It drops the oldest ready job of the least urgent priority that has ready jobs. Two other choices were
+// rejected. The job that would be fetched next is the most urgent one. Scheduled and retrying jobs wait for a
+// time at which their client expects them, and a retry has already cost something. The new jobs are never
+// dropped, whatever their priority, because an enqueue that succeeds has its jobs in the queue.
 func (c *crowd) makeRoom(tx *state.Tx) error {
 	for range c.drops {
 		id, ok, err := tx.NextToDrop(c.queue.Name)

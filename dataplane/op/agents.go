@@ -9,14 +9,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// What bounds an agent's job is enforced here: how many iterations it has, what they
-// cost, how long each attempt at one may run.
+// This file enforces the limits of an agent's job: the number of its iterations, their cost, and the time of
+// each attempt at one.
 
-// agentReason is why a job is held whose agent does not say.
+// agentReason is the hold reason when the agent gives none.
 const agentReason = "held by its agent"
 
-// agentLimit is the limit that keeps a job from its next iteration, now that one has
-// ended; an empty reason is none. A person who approves it lets it have one more.
+// agentLimit returns the limit that keeps a job from its next iteration after one has ended, with the text
+// for people. An empty text means that the job may go on. A person who approves the held job allows it one
+// more iteration.
 func agentLimit(j *job.Job) (job.Hold, string) {
 	agent, n := j.Options.GetAgent(), j.Detail.GetIteration()
 	if most := agent.GetMaxIterations(); most > 0 && n >= most || n >= job.MaxIterations {
@@ -43,8 +44,8 @@ func costReason(j *job.Job, estimate int64) string {
 	return fmt.Sprintf("%s, and its max_cost_usd is %s: approve it to let it have one more iteration, or reject it", text, money.Nano(j.Options.GetAgent().GetMaxCostNanoUsd()))
 }
 
-// checkAgent holds a job whose agent has no money left for another attempt. What an
-// approval has let go passes until its iteration has ended.
+// checkAgent holds a job whose agent has too little money left for another attempt. A job that a person
+// approved passes until its next iteration has ended.
 func checkAgent(_ Ground, j *job.Job) (Verdict, error) {
 	most := j.Options.GetAgent().GetMaxCostNanoUsd()
 	if most == 0 || j.Detail.GetCostWaived() {
@@ -57,14 +58,14 @@ func checkAgent(_ Ground, j *job.Job) (Verdict, error) {
 	return Verdict{Do: Hold, Reason: ReasonAgent, Text: costReason(j, estimate), Hold: job.Hold_HOLD_MAX_COST}, nil
 }
 
-// overCost says whether a running attempt has cost more than its agent may.
+// overCost reports whether a running attempt has cost more than its agent may spend.
 func overCost(j *job.Job) bool {
 	most := j.Options.GetAgent().GetMaxCostNanoUsd()
 	return most > 0 && !j.Detail.GetCostWaived() && j.AgentCost() > most
 }
 
-// leaseEnd is when a lease of j ends that is taken or renewed now for so long: with
-// the time of its agent's iteration at the latest.
+// leaseEnd returns the end of a lease that a worker takes or renews now. A lease ends with the agent's
+// iteration timeout at the latest.
 func leaseEnd(tx *state.Tx, j *job.Job, lengthMs int64) int64 {
 	end := tx.ClockNs() + lengthMs*int64(time.Millisecond)
 	if most := j.IterationTimeout(); most > 0 {
@@ -73,7 +74,7 @@ func leaseEnd(tx *state.Tx, j *job.Job, lengthMs int64) int64 {
 	return end
 }
 
-// leaseOver is the error of an attempt whose lease is over.
+// leaseOver returns the error text of an attempt whose lease has expired.
 func leaseOver(j *job.Job) string {
 	if most := j.IterationTimeout(); most > 0 && j.Lease.GetExpiresNs() >= j.StartedNs+int64(most) {
 		return fmt.Sprintf("iteration timed out after %s", most)

@@ -11,7 +11,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// checkAlertRule looks at what an alert rule says.
+// checkAlertRule checks the fields of an alert rule.
 func checkAlertRule(p *problems, o *PutResource) {
 	r := o.GetResource().GetAlertRule()
 	p.only(o, r != nil)
@@ -51,7 +51,7 @@ func admitAlertRule(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	return nil
 }
 
-// deletedAlertRule forgets whether an alert rule fires.
+// deletedAlertRule deletes the record of whether the rule fires.
 func deletedAlertRule(tx *state.Tx, was *state.Resource) error {
 	return tx.PutAlert([16]byte(was.Id), nil)
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Arrive is a job that another shard has sent, with all that belongs to it. It is
-// nowhere else any more, so Arrive refuses nothing: bounds of the shard it comes
-// to do not hold it up. It does nothing where the job is here already, or has been
-// and has gone on: then it is the repeat of an arrival, or comes from a shard that
-// was restored to a time before it sent the job, and what is here is what happened
-// since.
+// Arrive stores a job that another shard has sent, with everything that belongs to the job. The job exists on
+// no other shard any more, so Arrive refuses nothing, and the limits of the receiving shard do not apply.
+//
+// It does nothing if the job is already here, or was here and has moved on. Then the arrival is a repeat, or
+// its sender was restored to a time before it sent the job. In both cases the later history is the one on
+// this shard.
 
 // Number is Arrive's number in the log.
 func (*Arrive) Number() entry.Number { return numArrive }
@@ -23,7 +23,7 @@ func (*Arrive) Number() entry.Number { return numArrive }
 // Class is Arrive's place among waiting proposals.
 func (*Arrive) Class() pipeline.Class { return table[numArrive].Class }
 
-// Validate refuses what no shard can have sent.
+// Validate refuses an op that no shard can have sent.
 func (o *Arrive) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -56,7 +56,6 @@ func (o *Arrive) Validate() error {
 	return p.err()
 }
 
-// Apply stores the job.
 func (o *Arrive) Apply(tx *state.Tx) (*ArriveResult, error) {
 	known, err := o.known(tx)
 	if err != nil || known {
@@ -80,7 +79,8 @@ func (o *Arrive) Apply(tx *state.Tx) (*ArriveResult, error) {
 	return &ArriveResult{}, tx.AdmitJob(j)
 }
 
-// known says whether the job is here, or went on from here after this arrival.
+// known reports whether the job is here, or left this shard by a later move than the one that this arrival
+// completes.
 func (o *Arrive) known(tx *state.Tx) (bool, error) {
 	j, err := jobOf(tx, o.GetJob().GetId())
 	if err != nil || j != nil {

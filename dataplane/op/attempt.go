@@ -8,9 +8,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// ending is how an attempt ends without success: the lifecycle's event where
-// attempts are left, the one where none is, what the feed is told, and what is
-// kept of it.
+// ending describes how an attempt ends without success: the lifecycle event while attempts are left, the
+// event when none is left, the event for the feed, and the outcome kept with the attempt.
 type ending struct {
 	retry, last job.Event
 	event       state.EventType
@@ -66,11 +65,12 @@ func endAttempt(tx *state.Tx, j *job.Job, how ending, e *job.AttemptError) error
 	return tx.PutJob(j, how.event, state.EventType_EVENT_RETRYING, state.EventType_EVENT_PROMOTED)
 }
 
-// attemptsLeft is how often j may still be tried.
+// attemptsLeft returns the number of attempts that j still has.
 func attemptsLeft(j *job.Job) uint32 {
 	most := j.GetRetry().GetMaxAttempts()
 	return most - min(attemptsMade(j), most)
 }
 
-// attemptsMade is how often j has been tried since it was enqueued, or requeued.
+// attemptsMade returns the number of j's attempts since it was enqueued, requeued or went on to its next
+// iteration.
 func attemptsMade(j *job.Job) uint32 { return j.Attempt - min(j.AttemptBase, j.Attempt) }

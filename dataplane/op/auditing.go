@@ -9,7 +9,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// check looks at what the audit log is to say of a request. nil is none.
+// check checks the audit record that a request asks for. A nil Audit asks for none.
 func (a *Audit) check(p *problems, field string) {
 	if a == nil {
 		return
@@ -27,7 +27,7 @@ func (a *Audit) check(p *problems, field string) {
 	}
 }
 
-// record is the audit record of a request.
+// record returns the audit record of a request.
 func (a *Audit) record(principal string) *state.AuditRecord {
 	return &state.AuditRecord{
 		Principal: principal, Role: a.Role, Method: a.Method, Path: a.Path, Status: a.Status,
@@ -35,11 +35,11 @@ func (a *Audit) record(principal string) *state.AuditRecord {
 	}
 }
 
-// applyAudited applies an op, and records it in the audit log where its Meta says
-// so: in the same transaction, whether the op is refused or not. A request is
-// recorded once for each op it has on a shard. One that is answered from an earlier
-// request's idempotency key is that request, and one whose nonce has been recorded is
-// a repeat by somebody who has lost the answer: both leave no record.
+// applyAudited applies an op and, if its Meta asks for it, adds an audit record in the same transaction,
+// whether the op is refused or not. Each op of a request adds one record on its shard.
+//
+// Two kinds of repeats add none. An op that is answered from an idempotency key belongs to the earlier
+// request. An op whose nonce is already recorded is proposed again by a server that lost the answer.
 func (m *Machine) applyAudited(tx *state.Tx, k *Kind, o Op) (Result, error) {
 	result, remembered, err := m.applyOnce(tx, k, o)
 	meta := o.GetMeta()
@@ -69,11 +69,11 @@ func (m *Machine) applyAudited(tx *state.Tx, k *Kind, o Op) (Result, error) {
 	return result, err
 }
 
-// sole is a Result of a plural op, which is never refused as a whole for what is
-// wrong with one of its items. A request for one item is answered with its refusal.
+// sole is the Result of a plural op. Such an op is never refused as a whole because of one item, so a request
+// for one item takes its audit status from that item's refusal.
 type sole interface {
-	// sole is why the only item was refused; nil where it was not, or where there are
-	// more.
+	// sole returns the refusal of the only item. It returns nil if that item was done, or if there are
+	// several items.
 	sole() *Refusal
 }
 

@@ -6,10 +6,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// BalanceBudgets does for shared budgets what the passing of time calls for: this shard
-// tells the first one what that does not know of its slice, and gives back what it has
-// not used for long; the first one serves those who wait. What is not due on the entry's
-// clock is skipped.
+// BalanceBudgets does the timed work of shared budgets. This shard reports to the first shard the changes of
+// its slice and returns money that it has not used for long. The first shard serves the shards that wait for
+// money. A budget with nothing due at the entry's clock is skipped.
 
 // Number is BalanceBudgets's number in the log.
 func (*BalanceBudgets) Number() entry.Number { return numBalanceBudgets }
@@ -17,7 +16,7 @@ func (*BalanceBudgets) Number() entry.Number { return numBalanceBudgets }
 // Class is BalanceBudgets's place among waiting proposals.
 func (*BalanceBudgets) Class() pipeline.Class { return table[numBalanceBudgets].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *BalanceBudgets) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -55,7 +54,7 @@ func (o *BalanceBudgets) Apply(tx *state.Tx) (*BalanceBudgetsResult, error) {
 	return result, nil
 }
 
-// BalanceDue says whether BalanceBudgets would do something for a budget at nowNs.
+// BalanceDue reports whether BalanceBudgets has work for a budget at nowNs.
 func BalanceDue(a *state.Account, nowNs int64) bool {
 	if a.GetSlice() == nil {
 		return false
@@ -64,7 +63,7 @@ func BalanceDue(a *state.Account, nowNs int64) bool {
 	return at != 0 && at <= nowNs || a.ServeNs != 0 && a.ServeNs <= nowNs
 }
 
-// tellOrWait tells the first shard, later where the way there is full.
+// tellOrWait reports to the first shard, or postpones the report if the outbox to that shard is full.
 func tellOrWait(tx *state.Tx, r *state.Resource, a *state.Account) error {
 	if tx.Shard() == firstShard || tx.CanSend(firstShard) {
 		return tell(tx, r, a)

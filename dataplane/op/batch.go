@@ -8,18 +8,17 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A batch counts jobs, its members, to their end: each once, at its first settling,
-// whatever becomes of it after. When it takes no more members and all are counted
-// it is complete, and its callback is made (endbatch.go). It lies on the shard its
-// jobs were enqueued on; those that are moved away are counted by a CountMember
-// that is sent back.
+// A batch counts its members to their end, each once, at its first settling. A later retry of a member
+// changes no count. When the batch takes no more members and all are counted, it is complete and its callback
+// job is created (endbatch.go). The batch lies on the shard that its jobs were enqueued on. A member that was
+// moved away is counted by a CountMember that its shard sends back.
 //
-// Who is counted is written on the member (job.Membership), and the batch has the
-// sums: a list of members in the batch would grow without bound.
+// Each member records whether it was counted (job.Membership), and the batch has the sums. A list of members
+// in the batch was rejected because it would grow without bound.
 
-// joinBatch is the membership that the jobs of an enqueue get: nil where they are
-// of no batch. It counts `made` members, those the enqueue makes; what it only found
-// belongs to whoever made it. Where it refuses nothing was written.
+// joinBatch returns the membership for the jobs of an enqueue, nil if they belong to no batch. It counts the
+// `made` jobs that the enqueue creates. A job that the enqueue only found through its key belongs to its
+// creator. If joinBatch refuses, nothing was written.
 func (o *Enqueue) joinBatch(tx *state.Tx, made int) (*job.Membership, error) {
 	switch {
 	case o.Batch != nil:
@@ -30,7 +29,7 @@ func (o *Enqueue) joinBatch(tx *state.Tx, made int) (*job.Membership, error) {
 	return nil, nil
 }
 
-// addToBatch counts new members of an open batch.
+// addToBatch counts new members in an open batch.
 func (o *Enqueue) addToBatch(tx *state.Tx, made int) (*job.Membership, error) {
 	b, err := openBatch(tx, o.BatchId, made)
 	if err != nil {
@@ -45,7 +44,7 @@ func (o *Enqueue) addToBatch(tx *state.Tx, made int) (*job.Membership, error) {
 	return &job.Membership{BatchId: b.Id, Shard: tx.Shard()}, nil
 }
 
-// openBatch is a batch that takes n more members; refused where it does not.
+// openBatch returns a batch that takes n more members, and refuses a batch that does not.
 func openBatch(tx *state.Tx, id []byte, n int) (*state.Batch, error) {
 	b, err := batchOf(tx, id)
 	switch {
@@ -61,8 +60,8 @@ func openBatch(tx *state.Tx, id []byte, n int) (*state.Batch, error) {
 	return b, nil
 }
 
-// batchOf is the batch whose id an op carries; nil when there is none. As with a
-// job's, an id that is none stops the replica.
+// batchOf returns the batch with the id in an op, nil if it does not exist. As with a job, an invalid id
+// stops the replica.
 func batchOf(tx *state.Tx, id []byte) (*state.Batch, error) {
 	parsed, err := job.IDFromBytes(id)
 	if err != nil {
@@ -75,7 +74,7 @@ func noBatch(id []byte) *api.Error {
 	return api.Errorf(api.NotFound, "there is no batch %s", job.BatchIDText(job.ID(id)))
 }
 
-// batchOfJobs is the id of the batch that the jobs are members of; nil for none.
+// batchOfJobs returns the id of the batch that the jobs join, nil for none.
 func (o *Enqueue) batchOfJobs() []byte {
 	if o.Batch == nil {
 		return o.BatchId
@@ -84,8 +83,8 @@ func (o *Enqueue) batchOfJobs() []byte {
 	return ids[len(ids)-1]
 }
 
-// memberOf is a job's own copy of the membership it shares with others; nil for
-// none.
+// memberOf copies the membership for one job, because the jobs of an enqueue share the original. It returns
+// nil for nil.
 func memberOf(m *job.Membership) *job.Membership {
 	if m == nil {
 		return nil
@@ -93,7 +92,7 @@ func memberOf(m *job.Membership) *job.Membership {
 	return &job.Membership{BatchId: m.BatchId, Shard: m.Shard}
 }
 
-// countInBatch tells a job's batch that it settles, once.
+// countInBatch reports to a job's batch that the job settles, once.
 func countInBatch(tx *state.Tx, j *job.Job) error {
 	if j.Batch == nil || j.Batch.Counted {
 		return nil

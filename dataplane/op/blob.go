@@ -5,7 +5,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// blob checks a document of the i-th element of a list; nil is none.
+// blob checks a document of the i-th element of a list. A nil document passes.
 func (p *problems) blob(list string, i int, field string, b *job.Blob, most int) {
 	if b == nil {
 		return
@@ -14,13 +14,13 @@ func (p *problems) blob(list string, i int, field string, b *job.Blob, most int)
 	p.item(list, i, field, job.CheckSeal(b))
 }
 
-// putBlob stores a document if there is one and says so.
+// putBlob stores a document if there is one, and reports whether there was.
 func putBlob(tx *state.Tx, j *job.Job, kind job.BlobKind, b *job.Blob) (bool, error) {
 	if b == nil {
 		return false, nil
 	}
 	if kind == job.Checkpoint && j.Detail.GetCheckpointIn() != 0 {
-		j.Detail.CheckpointIn = 0 // no iteration has this one
+		j.Detail.CheckpointIn = 0 // no iteration record holds the new checkpoint
 	}
 	return true, tx.PutBlob(j, kind, b)
 }

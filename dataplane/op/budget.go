@@ -12,16 +12,15 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A budget is a resource; what it has come to is in its account, which has a window for
-// each of its limits. The calendar's windows come from the proposer, which knows time
-// zones. This file is the declaration of a budget; budgets.go what it says of a job,
-// reserve.go how an attempt's money goes in and out.
+// A budget is a resource. Its account records the money that was spent, in one window for each limit. The
+// proposer computes the windows of the calendar, because it knows time zones. This file checks and stores the
+// declaration of a budget; budgets.go applies it to a job; reserve.go moves the money of an attempt.
 
-// BudgetTarget is the target of a budget that is about no one in particular: the whole
-// namespace, or each job by itself.
+// BudgetTarget is the target of a budget without a particular one: for the whole namespace, or for each job
+// by itself.
 const BudgetTarget = "default"
 
-// scopeWords are the scopes of budgets as clients write them.
+// scopeWords maps the scopes of budgets to the words that clients write.
 var scopeWords = map[state.BudgetScope]string{
 	state.BudgetScope_BUDGET_SCOPE_NAMESPACE: "namespace",
 	state.BudgetScope_BUDGET_SCOPE_QUEUE:     "queue",
@@ -30,10 +29,10 @@ var scopeWords = map[state.BudgetScope]string{
 	state.BudgetScope_BUDGET_SCOPE_JOB:       "job",
 }
 
-// ScopeWord is a scope as clients write it; empty for none.
+// ScopeWord returns the word that clients write for a scope, empty for an unknown scope.
 func ScopeWord(s state.BudgetScope) string { return scopeWords[s] }
 
-// ParseScope is the scope that a client wrote.
+// ParseScope parses the word that a client wrote for a scope.
 func ParseScope(word string) (state.BudgetScope, bool) {
 	for s, w := range scopeWords {
 		if w == word {
@@ -43,12 +42,12 @@ func ParseScope(word string) (state.BudgetScope, bool) {
 	return 0, false
 }
 
-// BudgetName is the name of the budget of a scope and target.
+// BudgetName builds the name of the budget with a scope and target.
 func BudgetName(scope state.BudgetScope, target string) string {
 	return scopeWords[scope] + "/" + target
 }
 
-// windowWords are the windows as limits name them.
+// windowWords maps windows to the words in the names of limits.
 var windowWords = map[state.Window]string{
 	state.Window_WINDOW_DAY:     "daily",
 	state.Window_WINDOW_WEEK:    "weekly",
@@ -56,7 +55,7 @@ var windowWords = map[state.Window]string{
 	state.Window_WINDOW_ROLLING: "rolling",
 }
 
-// checkBudget looks at what a budget says. Fields have the names that clients use.
+// checkBudget checks a budget. Its errors name fields as clients write them.
 func checkBudget(p *problems, o *PutResource) {
 	b := o.GetResource().GetBudget()
 	p.only(o, b != nil)
@@ -116,7 +115,7 @@ func checkTarget(scope state.BudgetScope, target string) error {
 	return job.CheckText(target, job.MaxBudgetTarget)
 }
 
-// limits looks at a budget's limits, and at the windows that come with them.
+// limits checks a budget's limits and the calendar windows that the proposer sends with them.
 func (p *problems) limits(b *state.Budget, windows []*state.Spent) {
 	if b.Scope == state.BudgetScope_BUDGET_SCOPE_JOB && len(b.Limits) > 0 {
 		p.add("per_job_usd", errors.New("is the only limit of a budget for each job by itself"))
@@ -147,7 +146,8 @@ func (p *problems) limits(b *state.Budget, windows []*state.Spent) {
 	}
 }
 
-// checkLimit checks a limit: an attempt of which nothing is known must fit into it.
+// checkLimit checks one limit. The declared reserve must fit into it, because otherwise no attempt of unknown
+// cost could begin.
 func checkLimit(b *state.Budget, limit int64) error {
 	switch {
 	case limit <= 0:
@@ -172,7 +172,7 @@ func checkAlerts(percents []uint32) error {
 	return nil
 }
 
-// windowOf is the window of a kind; nil where there is none.
+// windowOf returns the window of a kind, nil if there is none.
 func windowOf(all []*state.Spent, kind state.Window) *state.Spent {
 	for _, w := range all {
 		if w.GetWindow() == kind {
@@ -182,8 +182,8 @@ func windowOf(all []*state.Spent, kind state.Window) *state.Spent {
 	return nil
 }
 
-// putBudget opens a budget an account, or has it follow what changed: what was spent in
-// a window stays spent, and a window that is new has had nothing spent in it.
+// putBudget opens a budget's account, or adjusts it to the changed declaration. Money spent in a window stays
+// spent. A new window begins with nothing spent.
 func putBudget(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	r, id := o.Resource, [16]byte(o.Resource.Id)
 	a, err := tx.Account(id)
@@ -213,7 +213,7 @@ func putBudget(tx *state.Tx, o *PutResource, _ *state.Resource) error {
 	return tx.PutAccount(id, a)
 }
 
-// rolling is a rolling window of a length, with what was spent in it before.
+// rolling returns a rolling window of the given length that keeps the earlier spending.
 func rolling(was *state.Spent, lengthMs, nowNs int64) *state.Spent {
 	if was == nil {
 		return &state.Spent{Window: state.Window_WINDOW_ROLLING, LengthMs: lengthMs, StartNs: nowNs}
@@ -222,8 +222,8 @@ func rolling(was *state.Spent, lengthMs, nowNs int64) *state.Spent {
 	return was
 }
 
-// calendar is a calendar's window, with what was spent in it before. A window that was
-// turned while the proposer looked is newer than the one it saw.
+// calendar returns a calendar window that keeps the earlier spending. If an op has moved the stored window on
+// while the proposer computed, the stored window is newer and wins.
 func calendar(was, seen *state.Spent) *state.Spent {
 	now := &state.Spent{Window: seen.Window, StartNs: seen.StartNs, EndNs: seen.EndNs}
 	switch {
@@ -235,7 +235,7 @@ func calendar(was, seen *state.Spent) *state.Spent {
 	return was
 }
 
-// rearm has thresholds told of again that a changed limit has moved away from.
+// rearm lets an alert fire again if a changed limit has moved its threshold above the current spending.
 func rearm(spent *state.Spent, b *state.Budget, l *state.SpendLimit, nowNs int64) {
 	reached := uint32(0)
 	for _, percent := range toldOf(b) {
@@ -246,11 +246,11 @@ func rearm(spent *state.Spent, b *state.Budget, l *state.SpendLimit, nowNs int64
 	spent.Alerted = min(spent.Alerted, reached)
 }
 
-// exceeded is the percentage at which a budget that only tells is exceeded.
+// exceeded is the threshold that every alert_only budget has: 100 percent of a limit.
 const exceeded = 100
 
-// toldOf are the percentages that a budget tells of, rising. One that lets jobs go on
-// beyond its limit tells of that at least.
+// toldOf returns the alert thresholds of a budget in percent, rising. An alert_only budget lets jobs exceed
+// its limit, so it always has the threshold at the limit.
 func toldOf(b *state.Budget) []uint32 {
 	if b.OnExceed != state.OnExceed_ON_EXCEED_ALERT_ONLY {
 		return b.Alerts
@@ -262,7 +262,7 @@ func toldOf(b *state.Budget) []uint32 {
 	return slices.Insert(slices.Clone(b.Alerts), at, exceeded)
 }
 
-// deletedBudget closes an account. Attempts that have money reserved on it go on.
+// deletedBudget closes an account. Attempts with money reserved on it go on.
 func deletedBudget(tx *state.Tx, was *state.Resource) error {
 	return tx.PutAccount([16]byte(was.Id), nil)
 }

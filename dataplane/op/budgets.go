@@ -12,12 +12,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Before an attempt begins, what it is expected to cost must fit into every budget
-// that applies to its job: the namespace's, its queue's, those of its tags and of its
-// fairness key, and the one of each job by itself. The first that has no room says
-// what becomes of the job. See billing for the arithmetic.
+// Before an attempt begins, its expected cost must fit into every budget that applies to the job: the
+// namespace's, its queue's, those of its tags and of its fairness key, and the one of each job by itself. The
+// first budget without room decides what happens to the job. Package billing has the arithmetic.
 
-// budgetsOf are the budgets that apply to a job, in the order in which they decide.
+// budgetsOf returns the budgets that apply to a job, in the order in which they decide.
 func budgetsOf(book *state.ResourceIndex, j *job.Job) []*state.Resource {
 	if len(book.Resources(state.ResourceKind_RESOURCE_KIND_BUDGET)) == 0 {
 		return nil
@@ -40,9 +39,9 @@ func budgetsOf(book *state.ResourceIndex, j *job.Job) []*state.Resource {
 	return all
 }
 
-// expectedCost is what is reserved for an attempt: what its client said, else what its
-// agent may still spend, else the most that one of its budgets reserves. learned is the
-// moving average of what attempts of its queue cost.
+// expectedCost returns the amount to reserve for an attempt: the client's estimate, else the money that its
+// agent may still spend, else the most that one of its budgets reserves. learned is the moving average of the
+// cost of the queue's attempts.
 func expectedCost(j *job.Job, budgets []*state.Resource, learned int64) money.Nano {
 	if estimate := j.Options.GetCostEstimateNanoUsd(); estimate > 0 {
 		return money.Nano(estimate)
@@ -55,11 +54,10 @@ func expectedCost(j *job.Job, budgets []*state.Resource, learned int64) money.Na
 	return money.Nano(reserveOf(budgets, j.Usage.GetCostNanoUsd(), learned))
 }
 
-// reserveOf is what budgets reserve for an attempt of a job that has cost jobCost by
-// then. Where a budget declares no reserve, it is derived: the amount is the same on all
-// of them, so the estimate's floor comes from the smallest limit among them, and what is
-// derived is no more than any of them admits. Otherwise the floor of a large budget would
-// keep all jobs of a small one.
+// reserveOf returns the amount that budgets reserve for an attempt of a job that has cost jobCost so far. The
+// amount is the same on all budgets, and a budget that declares no reserve derives it. The estimate's floor
+// therefore comes from the smallest limit among them, and a derived amount is at most what every budget
+// admits. Otherwise the floor of a large budget would keep back all jobs of a small one.
 func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 	declared, derived, estimated := int64(0), int64(0), false
 	smallest, most := int64(math.MaxInt64), int64(math.MaxInt64)
@@ -90,7 +88,7 @@ func reserveOf(budgets []*state.Resource, jobCost, learned int64) int64 {
 	return max(declared, min(derived, most))
 }
 
-// checkBudgets holds, rejects or parks a job that a budget has no room for.
+// checkBudgets holds, rejects or parks a job for which a budget has no room.
 func checkBudgets(g Ground, j *job.Job) (Verdict, error) {
 	budgets := budgetsOf(g.ResourceIndex(), j)
 	if len(budgets) == 0 {
@@ -112,7 +110,7 @@ func checkBudgets(g Ground, j *job.Job) (Verdict, error) {
 	return Verdict{}, nil
 }
 
-// accountOf is what a budget has come to. Each has an account.
+// accountOf reads a budget's account. Every budget has one.
 func accountOf(g Ground, r *state.Resource) (*state.Account, error) {
 	a, err := g.Account([16]byte(r.Id))
 	if err == nil && (a == nil || len(a.Spent) != len(r.Budget.Limits) && a.Slice == nil) {
@@ -121,22 +119,22 @@ func accountOf(g Ground, r *state.Resource) (*state.Account, error) {
 	return a, err
 }
 
-// shortage is why a budget has no room.
+// shortage describes why a budget has no room.
 type shortage struct {
 	limit     string // its name
 	window    state.Window
 	most      money.Nano
 	available money.Nano
 	amount    money.Nano
-	untilNs   int64 // when there is room at the earliest if nothing else changes; 0 = nobody knows
+	untilNs   int64 // the earliest time with room if nothing else changes; 0 = unknown
 	forever   bool  // waiting does not help
-	// Of a budget that shards share: the first one has not said whether there is room.
+	// Only for a budget that shards share: the first shard has not yet said whether there is room.
 	unknown bool
-	asks    money.Nano // what it is to be asked for; 0 = it has been asked
+	asks    money.Nano // the amount to ask the first shard for; 0 = already asked
 }
 
-// shortOn says what keeps a budget from having room on this shard for an amount more:
-// nil for nothing. jobCost is what the job has cost without it.
+// shortOn returns the reason that a budget has no room on this shard for the amount, nil if it has room.
+// jobCost is the job's cost without the amount.
 func shortOn(b *state.Budget, a *state.Account, jobCost, amount money.Nano, nowNs int64) *shortage {
 	if b.PerJobNanoUsd != 0 {
 		most := b.Limit(b.PerJobNanoUsd, nowNs)
@@ -150,7 +148,7 @@ func shortOn(b *state.Budget, a *state.Account, jobCost, amount money.Nano, nowN
 	return shortOf(b, a, amount, nowNs)
 }
 
-// shortOf says what keeps the windows of a budget from having room for an amount more.
+// shortOf returns the reason that the windows of a budget have no room for the amount, nil if they have.
 func shortOf(b *state.Budget, a *state.Account, amount money.Nano, nowNs int64) *shortage {
 	var short *shortage
 	for i, l := range b.Limits {
@@ -159,7 +157,7 @@ func shortOf(b *state.Budget, a *state.Account, amount money.Nano, nowNs int64) 
 			continue
 		}
 		most := b.Limit(l.LimitNanoUsd, nowNs)
-		// All of them must have room: the last to have it says when.
+		// Every window must have room, so the last one to have it gives the time.
 		untilNs := int64(0)
 		if least := most - max(amount, 1) - money.Nano(a.ReservedNanoUsd); least >= 0 {
 			untilNs = a.Spent[i].FallsTo(least, nowNs)
@@ -176,8 +174,8 @@ func shortOf(b *state.Budget, a *state.Account, amount money.Nano, nowNs int64) 
 	return short
 }
 
-// verdict is what becomes of a job that a budget has no room for. Where it would wait
-// for ever, one that is to wait is held instead: a person has to do something.
+// verdict returns what to do with a job for which budget r has no room. A job that would wait for ever is
+// held instead of parked, because a person has to act.
 func (s *shortage) verdict(r *state.Resource) Verdict {
 	v := Verdict{Do: Hold, Hold: job.Hold_HOLD_BUDGET, Reason: ReasonBudget, Name: r.Name, Text: s.text(r), UntilNs: s.untilNs}
 	switch {
@@ -192,7 +190,7 @@ func (s *shortage) verdict(r *state.Resource) Verdict {
 	return v
 }
 
-// text says which budget it is, how full it is, and how it is raised.
+// text names the budget, how full it is, and how to raise it.
 func (s *shortage) text(r *state.Resource) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "budget %s has no room: its %s limit of %s USD has %s available, and the job may cost %s", r.Name, s.limit, s.most, max(s.available, 0), s.amount)

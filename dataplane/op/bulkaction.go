@@ -6,11 +6,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// bulkAction is what a bulk operation does to each job: what the op does that does
-// it to one.
+// bulkAction does to each job of a bulk operation the same as the op for single jobs.
 type bulkAction struct {
-	done string      // what the job is then, for refusals
-	in   []job.State // the states it is for; nil: any
+	done string      // the past participle in refusals
+	in   []job.State // the states that it accepts; nil: any
 	act  func(tx *state.Tx, p *state.BulkPart, j *job.Job) (*Refusal, error)
 }
 
@@ -35,7 +34,7 @@ var bulkActions = [...]bulkAction{
 		asOne(remove)},
 }
 
-// asOne is an action on one job as a bulk operation does it to many.
+// asOne adapts the action of a plural op to a bulk operation.
 func asOne(act jobAction) func(*state.Tx, *state.BulkPart, *job.Job) (*Refusal, error) {
 	return func(tx *state.Tx, _ *state.BulkPart, j *job.Job) (*Refusal, error) {
 		done, err := act(tx, j)
@@ -43,7 +42,7 @@ func asOne(act jobAction) func(*state.Tx, *state.BulkPart, *job.Job) (*Refusal, 
 	}
 }
 
-// moveOne moves a job as MoveJobs does.
+// moveOne moves a job in the same way as MoveJobs.
 func moveOne(tx *state.Tx, p *state.BulkPart, j *job.Job) (*Refusal, error) {
 	o := &MoveJobs{Queue: p.Queue, Shard: p.Shard}
 	if err := o.admit(tx); err != nil {
@@ -57,8 +56,8 @@ func moveOne(tx *state.Tx, p *state.BulkPart, j *job.Job) (*Refusal, error) {
 	return m.job(j.Id)
 }
 
-// changePriority gives a job that waits another priority. It keeps its number: among
-// the jobs of its new priority it has the place its age gives it.
+// changePriority gives a waiting job another priority. The job keeps its number, so its age decides its place
+// among the jobs of the new priority.
 func changePriority(tx *state.Tx, p *state.BulkPart, j *job.Job) (*Refusal, error) {
 	if j.Priority == p.Priority {
 		return nil, nil
@@ -67,7 +66,7 @@ func changePriority(tx *state.Tx, p *state.BulkPart, j *job.Job) (*Refusal, erro
 	return nil, tx.PutJob(j, state.EventType_EVENT_PRIORITY_CHANGED)
 }
 
-// do does it to a job.
+// do applies the action to a job, or refuses the job because of its state.
 func (a *bulkAction) do(tx *state.Tx, p *state.BulkPart, j *job.Job) (*Refusal, error) {
 	if a.in != nil {
 		meant := false

@@ -8,11 +8,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// CancelBulk ends a bulk operation before all its jobs were done; what was done stays
-// so. The home shard notes it and sends it to the shards whose parts have not ended.
-// One that was cancelled already is cancelled; one that has ended otherwise is
-// refused with STATE_CONFLICT, an unknown one with NOT_FOUND. Of a part it refuses
-// nothing.
+// CancelBulk ends a bulk operation before all its jobs are done. Jobs that are done stay as they are. The
+// home shard records the cancellation and sends it to the shards whose parts have not ended.
+//
+// Cancelling a cancelled operation again succeeds. An operation that has ended otherwise is refused with
+// STATE_CONFLICT, an unknown one with NOT_FOUND. A CancelBulk for a shard's part refuses nothing.
 
 // Number is CancelBulk's number in the log.
 func (*CancelBulk) Number() entry.Number { return numCancelBulk }
@@ -20,7 +20,7 @@ func (*CancelBulk) Number() entry.Number { return numCancelBulk }
 // Class is CancelBulk's place among waiting proposals.
 func (*CancelBulk) Class() pipeline.Class { return table[numCancelBulk].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *CancelBulk) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -28,7 +28,6 @@ func (o *CancelBulk) Validate() error {
 	return p.err()
 }
 
-// Apply cancels the operation, or the shard's part of it.
 func (o *CancelBulk) Apply(tx *state.Tx) (*CancelBulkResult, error) {
 	id := [16]byte(o.BulkId)
 	if o.Part {
@@ -60,7 +59,7 @@ func (o *CancelBulk) Apply(tx *state.Tx) (*CancelBulkResult, error) {
 	return &CancelBulkResult{Ended: b.FinishedNs > 0}, nil
 }
 
-// cancelPart ends the part of this shard where it is.
+// cancelPart ends this shard's part of the operation, if it has one.
 func cancelPart(tx *state.Tx, id [16]byte) error {
 	p, err := tx.BulkPart(id)
 	if err != nil || p == nil {

@@ -7,13 +7,13 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// CancelJobs gives jobs up. One that waits or is held is cancelled at once. One
-// that is active is only marked: its worker is told at its next heartbeat, and the
-// job is cancelled when the worker lets go of it or its lease ends. Until then it
-// takes its queue's concurrency, for the worker may still be at it; and a worker
-// that succeeds before it hears of it has completed the job. A job that is
-// cancelled, or about to be, is done again. An item's refusal is NOT_FOUND, or
-// STATE_CONFLICT for a job that has settled otherwise.
+// CancelJobs cancels jobs. A waiting or held job is cancelled at once. An active job is only marked: the next
+// heartbeat tells its worker, and the job is cancelled when the worker ends the attempt or its lease expires.
+// Until then the job counts towards its queue's concurrency, because the worker may still run it. A worker
+// that acks before it learns of the cancellation completes the job.
+//
+// Cancelling a job again succeeds. An item is refused with NOT_FOUND, or with STATE_CONFLICT if the job is
+// completed or dead.
 
 // Number is CancelJobs's number in the log.
 func (*CancelJobs) Number() entry.Number { return numCancelJobs }
@@ -21,7 +21,7 @@ func (*CancelJobs) Number() entry.Number { return numCancelJobs }
 // Class is CancelJobs's place among waiting proposals.
 func (*CancelJobs) Class() pipeline.Class { return table[numCancelJobs].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *CancelJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -29,7 +29,6 @@ func (o *CancelJobs) Validate() error {
 	return p.err()
 }
 
-// Apply cancels the jobs.
 func (o *CancelJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 	return actOn(tx, o.JobIds, func(tx *state.Tx, j *job.Job) (*JobDone, error) {
 		if j.State == job.Cancelled {
@@ -39,7 +38,7 @@ func (o *CancelJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 	})
 }
 
-// cancel gives a job up that has not settled.
+// cancel cancels a job that has not settled.
 func cancel(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	if to, ok := job.Next(j.State, job.OnStop); ok {
 		j.State = to
@@ -57,7 +56,7 @@ func cancel(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	return became(j), nil
 }
 
-// stop marks an active job, once.
+// stop marks an active job as cancelling, once.
 func stop(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	answer := &JobDone{State: j.State, Pending: true}
 	if j.Cancelling {

@@ -7,18 +7,17 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// A chain goes on where its steps settle. Each step carries the whole chain along,
-// as a blob of its own, so that what comes next needs no record elsewhere: steps
-// lie on whatever shards their queues do, and the shard of the first may be away.
-// A record of the chain on one shard was rejected for that; it would also have to
-// be asked for each step.
+// Each step of a chain carries the whole chain in a blob, so the shard on which a step settles can create the
+// next step without reading another record. A record of the chain on one shard was rejected: steps lie on the
+// shards of their queues, the shard of the first step may be unavailable, and every step would have to ask
+// it.
 //
-// A step makes what follows it once, when it settles first. Retried after that it
-// runs alone: ChainLink.ended stays.
+// A step creates its successors once, when it first settles. A step that is retried after that runs alone,
+// because ChainLink.ended stays set.
 
-// startChain makes a new job a step of its chain, where it has one: the first, or
-// the one that its link says. The first is the job itself, so its payload is put
-// into the chain here, for later steps that have none.
+// startChain makes a new job with a chain the step that its link names, or the first step if it has no link.
+// The first step's payload is the job's own. startChain copies it into the chain, for later steps without a
+// payload.
 func (nj *NewJob) startChain(tx *state.Tx, j *job.Job) error {
 	if nj.Chain == nil {
 		return nil
@@ -38,7 +37,7 @@ func (nj *NewJob) startChain(tx *state.Tx, j *job.Job) error {
 	return tx.PutBlob(j, job.ChainConfig, &job.Blob{Data: data})
 }
 
-// advanceChain makes what follows a job that settles in its chain, once.
+// advanceChain creates the jobs that follow a settling job in its chain, once.
 func advanceChain(tx *state.Tx, j *job.Job, how settlement) error {
 	if j.Chain == nil || j.Chain.Ended {
 		return nil
@@ -65,7 +64,7 @@ func advanceChain(tx *state.Tx, j *job.Job, how settlement) error {
 	return err
 }
 
-// chainOf is the chain that a job is a step of.
+// chainOf reads the chain that a job is a step of.
 func chainOf(tx *state.Tx, j *job.Job) (*job.Chain, error) {
 	chain := &job.Chain{}
 	b, err := tx.Blob(j, job.ChainConfig)
@@ -85,7 +84,7 @@ func chainOf(tx *state.Tx, j *job.Job) (*job.Chain, error) {
 	return chain, nil
 }
 
-// succession makes the jobs that follow one in its chain.
+// succession creates the jobs that follow a job in its chain.
 type succession struct {
 	tx     *state.Tx
 	before *job.Job
@@ -94,7 +93,7 @@ type succession struct {
 	made   bool
 }
 
-// next makes the next step. Of one that did not succeed there is no result.
+// next creates the next step. It has no previous result if this step did not succeed.
 func (s *succession) next() error {
 	link := &job.ChainLink{ChainId: s.before.Chain.ChainId, Step: s.before.Chain.Step + 1}
 	return s.place(s.chain.Steps[link.Step], &NewJob{
@@ -102,14 +101,14 @@ func (s *succession) next() error {
 	})
 }
 
-// failure makes the step that a dead one calls for. It is no step of the chain.
+// failure creates the failure job of a dead step. It is not a step of the chain.
 func (s *succession) failure() error {
 	origin := s.origin(job.OriginKind_ORIGIN_KIND_FAILURE)
 	origin.Attempt, origin.Error = s.before.Attempt, s.how.err
 	return s.place(s.chain.Failure, &NewJob{Origin: origin})
 }
 
-// exit makes the step that follows the end of the chain. It is no step of it.
+// exit creates the job that follows the end of the chain. It is not a step of the chain.
 func (s *succession) exit(outcome string) error {
 	origin := s.origin(job.OriginKind_ORIGIN_KIND_EXIT)
 	origin.Outcome = outcome
@@ -120,14 +119,14 @@ func (s *succession) origin(kind job.OriginKind) *job.Origin {
 	return &job.Origin{Kind: kind, JobId: s.before.Id, Queue: s.before.Queue}
 }
 
-// place has a job made where its queue lies. How it is tried, its priority, tags,
-// headers and fairness key are those of the job before, so that a chain counts for who
-// enqueued it all the way; its batch, unique key, checkpoint and times are not.
+// place creates a job on the shard of its queue. The job inherits the retry policy, priority, tags, headers
+// and fairness key of the job before it, so that the whole chain counts for the client that enqueued it. It
+// does not inherit the batch, unique key, checkpoint and times.
 func (s *succession) place(step *job.Step, nj *NewJob) error {
 	nj.Queue, nj.Payload = step.Queue, s.chain.PayloadOf(step)
 	nj.Priority, nj.Tags, nj.Headers = s.before.Priority, s.before.Tags, s.before.Headers
 	nj.FairnessKey, nj.FairnessWeight = s.before.FairnessKey, s.before.FairnessWeight
-	// A copy: the two may be held by one transaction, which changes each in place.
+	// The retry policy is copied, because one transaction may hold both jobs and changes each in place.
 	r := s.before.GetRetry()
 	nj.Retry = &job.Retry{
 		MaxAttempts: r.GetMaxAttempts(), Backoff: r.GetBackoff(),

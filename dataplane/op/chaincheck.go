@@ -7,8 +7,8 @@ import (
 	"github.com/corvo/corvo/dataplane/job"
 )
 
-// checkChain checks the chain of a new job: of its first step, or, with a link, of
-// a later one.
+// checkChain checks the chain of a new job. The job is the chain's first step, or the later step that its
+// link names.
 func (nj *NewJob) checkChain(p *problems, i int) {
 	c := nj.GetChain()
 	if c == nil {
@@ -58,8 +58,8 @@ func (nj *NewJob) checkOnFailure(p *problems, i int) {
 	}
 }
 
-// checkPlaceInChain checks that the job is the step it says it is, and what the
-// chain carries.
+// checkPlaceInChain checks that the job matches its step of the chain, and bounds the bytes that the chain
+// carries.
 func (nj *NewJob) checkPlaceInChain(p *problems, i int) {
 	c, step, size := nj.Chain, uint32(0), nj.Chain.PayloadBytes()
 	switch link := nj.Link; {
@@ -83,7 +83,7 @@ func (nj *NewJob) checkPlaceInChain(p *problems, i int) {
 	p.size("jobs", i, "chain", size, job.MaxChainBytes)
 }
 
-// checkMade checks what only the state can have said of a new job.
+// checkMade checks the fields of a new job that only the state sets.
 func (nj *NewJob) checkMade(p *problems, i int) {
 	p.blob("jobs", i, "previous", nj.GetPrevious(), job.MaxResult)
 	if n := len(nj.GetOptions().GetScheduleId()); n != 0 && n != len(job.ID{}) {

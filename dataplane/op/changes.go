@@ -10,9 +10,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// What a person changes of a held job when approving it.
+// Changes to a held job that a person makes when approving it.
 
-// check looks at changes; nil is none.
+// check checks the changes. Nil changes nothing.
 func (c *Changes) check(p *problems, jobs int) {
 	if c == nil {
 		return
@@ -25,7 +25,7 @@ func (c *Changes) check(p *problems, jobs int) {
 		blob  *job.Blob
 		most  int
 	}{
-		{"payload", c.Payload, job.MaxPayloadFlag}, // the server's own bound may be lower
+		{"payload", c.Payload, job.MaxPayloadFlag}, // the server's own limit may be lower
 		{"checkpoint", c.Checkpoint, job.MaxCheckpoint},
 	} {
 		if b.blob == nil {
@@ -50,9 +50,9 @@ func (c *Changes) check(p *problems, jobs int) {
 	}
 }
 
-// options are those a job would run with: its own, which are shared, where nothing
-// changes of them. Bounds of its agent that are not said stay: whoever raises one of
-// them does not mean to lift the others.
+// options returns the options that the job would have with the changes. If its agent does not change, these
+// are its own shared options. A limit of the agent that the changes leave out stays, because a person who
+// raises one limit does not mean to lift the others.
 func (c *Changes) options(j *job.Job) *job.Options {
 	changed := c.GetAgent()
 	if changed == nil {
@@ -71,9 +71,9 @@ func (c *Changes) options(j *job.Job) *job.Options {
 	return options
 }
 
-// refuse says why a job cannot be released with the changes. Nil: it can. Without new
-// bounds for its agent an approval lets it have one iteration beyond those it has
-// reached; with new ones that are reached too, somebody is mistaken.
+// refuse returns the reason that a job cannot be released with the changes, nil if it can. Without new limits
+// an approval allows an agent one iteration beyond those that it has reached. New limits that are already
+// reached are a mistake.
 func (c *Changes) refuse(j *job.Job) *Refusal {
 	if c.GetAgent() == nil {
 		return nil
@@ -91,7 +91,7 @@ func (c *Changes) refuse(j *job.Job) *Refusal {
 	return nil
 }
 
-// apply changes the job, which is put by its caller, and says what the feed is told.
+// apply changes the job and returns the events for the feed. The caller puts the job.
 func (c *Changes) apply(tx *state.Tx, j *job.Job) ([]state.EventType, error) {
 	if c == nil {
 		return nil, nil

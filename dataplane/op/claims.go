@@ -5,12 +5,11 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// An attempt holds more than its job: money that budgets reserve for it, tokens that
-// its provider lets through, the share of its fairness key. All of it is claimed when
-// the job is leased and given back when the attempt ends, however it ends: the store
-// refuses a job that stops being active with claims.
+// An attempt holds more than its job: money that budgets reserve for it, tokens of its provider, and a part
+// of its fairness key's share. It takes all of this when the job is leased and gives it back when the attempt
+// ends, however it ends. The store refuses a job that stops being active while it still holds any.
 
-// claim has an attempt that begins take what it needs. j is leased, and not put yet.
+// claim takes everything that a beginning attempt needs. j is leased, but not put yet.
 func claim(tx *state.Tx, j *job.Job) error {
 	if err := tx.BeginService(j); err != nil {
 		return err
@@ -21,7 +20,7 @@ func claim(tx *state.Tx, j *job.Job) error {
 	return reserveBudgets(tx, j)
 }
 
-// claims are those of a running attempt, to be changed.
+// claims returns the claims of a running attempt, which the caller may change.
 func claims(j *job.Job) *job.Claims {
 	if j.Lease.Claims == nil {
 		j.Lease.Claims = &job.Claims{}
@@ -29,12 +28,12 @@ func claims(j *job.Job) *job.Claims {
 	return j.Lease.Claims
 }
 
-// giveUp has an attempt that ends, of an active job, give back what it has claimed.
-// What it has spent has been reported before.
+// giveUp returns everything that an ending attempt of an active job holds. The attempt has reported its
+// spending before.
 func giveUp(tx *state.Tx, j *job.Job) error { return release(tx, j, false) }
 
-// release is giveUp; acked says that the attempt ends with success, and so has
-// reported all that it used.
+// release does the work of giveUp. acked means that the attempt ends with success, so it has reported all its
+// usage.
 func release(tx *state.Tx, j *job.Job, acked bool) error {
 	tx.EndService(j, true)
 	if cost := j.Lease.GetClaims().GetCostNanoUsd(); acked || cost > 0 {

@@ -8,15 +8,14 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ClearQueue has the jobs removed that wait in a queue: pending, scheduled and
-// retrying ones that were created before it. There may be any number of them, so
-// SweepQueue removes them over many entries, proposed by the leader's duty; a later
-// ClearQueue meanwhile raises the bound. Jobs that are active or held stay, unless
-// they come to wait again before the clear has ended; so do older jobs of other
-// queues, unless they are moved here before that.
+// ClearQueue removes the waiting jobs of a queue: the pending, scheduled and retrying jobs that were created
+// before it. There may be any number of them, so the leader's duty proposes SweepQueue, which removes them
+// over many entries. A later ClearQueue raises the bound on job numbers. Active and held jobs stay, unless
+// they wait again before the clear has ended. Older jobs of other queues stay too, unless they are moved into
+// this queue before that.
 //
-// It is refused with NOT_FOUND where there is no such queue, and with CONFLICT
-// while the queue is being deleted, which removes them all.
+// It is refused with NOT_FOUND for an unknown queue, and with CONFLICT for a queue that is being deleted,
+// because the deletion removes all its jobs.
 
 // Number is ClearQueue's number in the log.
 func (*ClearQueue) Number() entry.Number { return numClearQueue }
@@ -24,7 +23,7 @@ func (*ClearQueue) Number() entry.Number { return numClearQueue }
 // Class is ClearQueue's place among waiting proposals.
 func (*ClearQueue) Class() pipeline.Class { return table[numClearQueue].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *ClearQueue) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -32,7 +31,7 @@ func (o *ClearQueue) Validate() error {
 	return p.err()
 }
 
-// Apply begins the clear. Where nothing waits it has ended at once.
+// Apply begins the clear. If no job waits, the clear ends at once.
 func (o *ClearQueue) Apply(tx *state.Tx) (*ClearQueueResult, error) {
 	q := tx.Queue(o.Queue)
 	if q == nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Codec carries ops and results between members of a group. It is the engine's
-// Codec: stateless, and strict on both ends.
+// Codec encodes and decodes ops and results for the members of a group. It implements the engine's Codec. It
+// has no state and refuses everything that it does not know.
 type Codec struct{}
 
-// Decode reads an op, as Decode does.
+// Decode decodes an op with the package's Decode.
 func (Codec) Decode(framed entry.Op) (pipeline.Op, error) {
 	o, err := Decode(framed)
 	if err != nil {
@@ -20,7 +20,7 @@ func (Codec) Decode(framed entry.Op) (pipeline.Op, error) {
 	return o, nil
 }
 
-// EncodeResult writes the result of an op of the number.
+// EncodeResult encodes the result of an op with number n.
 func (Codec) EncodeResult(n entry.Number, result any) ([]byte, error) {
 	k := KindOf(n)
 	if k == nil {
@@ -36,8 +36,8 @@ func (Codec) EncodeResult(n entry.Number, result any) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeResult reads what EncodeResult wrote. It fails on a number, a field or
-// bytes that this binary does not understand.
+// DecodeResult decodes the output of EncodeResult. It refuses a number, a field or bytes that this binary
+// does not know.
 func (Codec) DecodeResult(n entry.Number, encoded []byte) (any, error) {
 	k := KindOf(n)
 	if k == nil {
@@ -53,7 +53,7 @@ func (Codec) DecodeResult(n entry.Number, encoded []byte) (any, error) {
 	return result, nil
 }
 
-// Repeats says whether o may be applied a second time, see Repeat.
+// Repeats reports whether o may be applied a second time, see Repeat.
 func (Codec) Repeats(o pipeline.Op) bool {
 	typed, ok := o.(Op)
 	if !ok {

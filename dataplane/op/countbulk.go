@@ -9,10 +9,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// CountBulk tells the home shard how far a shard is with its part of a bulk
-// operation: the counts are of all its jobs until then. It refuses nothing: what is
-// told of an operation that is not known, or of a part that has ended, comes from a
-// shard that was restored to an earlier time, and is passed over.
+// CountBulk reports to the home shard the progress of one shard's part of a bulk operation. The counts cover
+// all jobs of the part so far. It refuses nothing. A report for an unknown operation or for a part that has
+// ended comes from a shard that was restored to an earlier time, and is skipped.
 
 // Number is CountBulk's number in the log.
 func (*CountBulk) Number() entry.Number { return numCountBulk }
@@ -20,7 +19,7 @@ func (*CountBulk) Number() entry.Number { return numCountBulk }
 // Class is CountBulk's place among waiting proposals.
 func (*CountBulk) Class() pipeline.Class { return table[numCountBulk].Class }
 
-// Validate refuses what no shard can have sent.
+// Validate refuses an op that no shard can have sent.
 func (o *CountBulk) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -39,7 +38,7 @@ func (o *CountBulk) Validate() error {
 	return p.err()
 }
 
-// Apply notes it. With the last part's end the operation has ended.
+// Apply records the report. The last part to end also ends the operation.
 func (o *CountBulk) Apply(tx *state.Tx) (*CountBulkResult, error) {
 	id := [16]byte(o.BulkId)
 	b, err := tx.Bulk(id)

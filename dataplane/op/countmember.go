@@ -9,10 +9,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// CountMember tells a batch how a member settled, from whichever shard the member
-// was on. It refuses nothing. A batch that has counted all of its members, or is
-// gone, counts no more: then the member's shard, or this one, was restored to an
-// earlier time, and the batch has told of its end or will never have all.
+// CountMember reports to a batch how a member settled, on whichever shard the member was. It refuses nothing.
+// A batch that is gone or has counted all its members ignores the report, because then one of the two shards
+// was restored to an earlier time.
 
 // Number is CountMember's number in the log.
 func (*CountMember) Number() entry.Number { return numCountMember }
@@ -20,7 +19,7 @@ func (*CountMember) Number() entry.Number { return numCountMember }
 // Class is CountMember's place among waiting proposals.
 func (*CountMember) Class() pipeline.Class { return table[numCountMember].Class }
 
-// Validate refuses what no shard can have sent.
+// Validate refuses an op that no shard can have sent.
 func (o *CountMember) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -31,7 +30,6 @@ func (o *CountMember) Validate() error {
 	return p.err()
 }
 
-// Apply counts the member.
 func (o *CountMember) Apply(tx *state.Tx) (*CountMemberResult, error) {
 	b, err := batchOf(tx, o.BatchId)
 	if err != nil || b == nil || b.Settled() >= b.Total {
@@ -41,7 +39,7 @@ func (o *CountMember) Apply(tx *state.Tx) (*CountMemberResult, error) {
 	return &CountMemberResult{}, putBatch(tx, b)
 }
 
-// countOutcome counts a member of a batch that settled so.
+// countOutcome counts a member by the state in which it settled.
 func countOutcome(b *state.Batch, outcome job.State) {
 	switch outcome {
 	case job.Completed:

@@ -8,9 +8,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// create makes a job, or does to the one that has its key what an enqueue would;
-// nothing admits it. Who makes jobs that follow from others calls this: they are
-// owed, whatever their queue says of enqueues.
+// create creates a job, or does to the holder of its key what an enqueue would. No admission limits apply.
+// The ops that create jobs which follow from other jobs use it, because those jobs must be created whatever
+// limits their queue has for enqueues.
 func (nj *NewJob) create(tx *state.Tx, id []byte, batch *job.Membership) error {
 	m, err := (&meeter{tx: tx}).meet(id, nj)
 	if err != nil {
@@ -20,8 +20,8 @@ func (nj *NewJob) create(tx *state.Tx, id []byte, batch *job.Membership) error {
 	return err
 }
 
-// put makes the job, or does what its key asks for to the one it met. It returns the
-// job that stands there then.
+// put creates the job, or does to the holder of its key what the key asks for. It returns the new job or the
+// holder.
 func (nj *NewJob) put(tx *state.Tx, id []byte, m meeting, batch *job.Membership) (*job.Job, error) {
 	if m.found == Found_FOUND_NONE {
 		return nj.make(tx, id, batch)
@@ -40,9 +40,9 @@ func (nj *NewJob) put(tx *state.Tx, id []byte, m meeting, batch *job.Membership)
 	return j, nil
 }
 
-// make stores a new job and its documents. Its queue is made where there is none,
-// and refused no more: what an enqueue drops to make room has its chain and its batch
-// go on, in new queues too, and they may be those it was admitted to.
+// make stores a new job and its documents, and creates its queue if needed. The queue is no longer refused at
+// this point: a job that an enqueue drops to make room may have a chain or a batch whose next jobs need new
+// queues, and these may use up the room that the enqueue was admitted to.
 func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job, error) {
 	tx.AdmitQueue(nj.Queue)
 	first, event := nj.birth(tx.ClockNs())
@@ -65,7 +65,7 @@ func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job
 		FairnessWeight: nj.FairnessWeight,
 	}
 	if t.expireAfterMs > 0 {
-		if t.expireAfterMs != nj.Options.GetExpireAfterMs() { // its queue said so
+		if t.expireAfterMs != nj.Options.GetExpireAfterMs() { // the default of its queue
 			j.Options = nj.Options.Copy()
 			j.Opt().ExpireAfterMs = t.expireAfterMs
 		}
@@ -96,9 +96,9 @@ func (nj *NewJob) make(tx *state.Tx, id []byte, batch *job.Membership) (*job.Job
 	return j, nj.watch(tx, id)
 }
 
-// birth is the state a job begins in at clockNs, and the event of it. One that
-// depends on others waits for them, also where they have all completed: that is
-// found out in one way only, and a repeat can answer without asking again.
+// birth returns the first state of a job that is created at clockNs, and its event. A job with dependencies
+// always begins scheduled, even if all of them have completed. This leaves one way to find out, and a repeat
+// can answer without asking again.
 func (nj *NewJob) birth(clockNs int64) (job.State, state.EventType) {
 	on, event := job.OnEnqueue, state.EventType_EVENT_ENQUEUED
 	if nj.dueNs(clockNs) > clockNs || len(nj.DependsOn) > 0 {
@@ -108,7 +108,7 @@ func (nj *NewJob) birth(clockNs int64) (job.State, state.EventType) {
 	return first, event
 }
 
-// dueNs is when a job is due that is made at clockNs.
+// dueNs returns the due time of a job that is created at clockNs.
 func (nj *NewJob) dueNs(clockNs int64) int64 {
 	if nj.Options.GetDebounceKey() != "" {
 		return clockNs + nj.Options.GetDebounceMs()*int64(time.Millisecond)

@@ -13,14 +13,14 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// CreateKey stores an API key and marks the store secured for ever. With first
-// set it is refused once any key has existed, so that nobody can add an
-// administrator by making a node believe it is new. A repeated CreateKey, known
-// by id and hash, answers as the first did and changes nothing. Only the first key
-// is repeated unasked: another one may have been revoked meanwhile, and nobody but
-// its creator knows whether it should be there.
+// CreateKey stores an API key and marks the store secured for ever. With first set it is refused once any key
+// has existed, so that nobody can add an administrator by making a node believe that it is new.
+//
+// A repeated CreateKey, recognised by id and hash, returns the first answer and changes nothing. A server
+// repeats only the first key on its own, because another key may have been revoked meanwhile, and only its
+// creator knows whether it should exist.
 
-// repeats says whether a repeat cannot bring back a key that was revoked since.
+// repeats reports whether a repeat cannot bring back a key that was revoked meanwhile.
 func (o *CreateKey) repeats() bool { return o.First }
 
 // Number is CreateKey's number in the log.
@@ -29,7 +29,7 @@ func (*CreateKey) Number() entry.Number { return numCreateKey }
 // Class is CreateKey's place among waiting proposals.
 func (*CreateKey) Class() pipeline.Class { return table[numCreateKey].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *CreateKey) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -53,14 +53,14 @@ func (o *CreateKey) Validate() error {
 	return p.err()
 }
 
-// hash records what is no SHA-256.
+// hash records an error for a value that is not the size of a SHA-256.
 func (p *problems) hash(field string, hash []byte) {
 	if len(hash) != sha256.Size {
 		p.add(field, fmt.Errorf("has %d bytes; a SHA-256 has %d", len(hash), sha256.Size))
 	}
 }
 
-// expiry records a time that no key expires at.
+// expiry records an error for an expiry before 1970.
 func (p *problems) expiry(field string, atNs int64) {
 	if atNs < 0 {
 		p.add(field, errors.New("lies before 1970"))
@@ -75,9 +75,9 @@ func checkWord(s string, most int) error {
 	return job.CheckText(s, most)
 }
 
-// Apply stores the key. It refuses a first key that is none, an id that another
-// key has, a key too many, roles that are not there, and what is asked for by a key that
-// has become another since it was judged.
+// Apply stores the key. It refuses a first key that is not the first, an id that another key has, a key
+// beyond the limit, unknown roles, and a request by a key that was changed after the proposer checked its
+// permissions.
 func (o *CreateKey) Apply(tx *state.Tx) (*CreateKeyResult, error) {
 	k := o.GetKey()
 	if old := tx.Key(k.GetId()); old != nil {

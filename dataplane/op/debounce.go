@@ -7,10 +7,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// postpone has a scheduled job wait anew for as long as this one would, and be what
-// this one would be: its payload, tags, headers and priority. What else this one says
-// (retries, expiry, what it waits for) is dropped: j was made with its own, and some
-// of that has begun.
+// postpone restarts the wait of the scheduled job j and replaces its payload, tags, headers and priority with
+// those of the new job. Everything else in the new job, such as retries, expiry and dependencies, is dropped:
+// j was created with its own, and some of that has begun.
 func (nj *NewJob) postpone(tx *state.Tx, j *job.Job) error {
 	to, ok := job.Next(j.State, job.OnPostpone)
 	if !ok {

@@ -6,12 +6,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Whether a job that is next in its queue may be let go is decided here, by the same
-// code when it is fetched and when somebody asks why it was not. What keeps all jobs
-// of a queue or of a fairness key (pause, concurrency, rate) is known before a job is
-// looked at: see mayFetch and state's lanes. What keeps one job is a check below.
+// This file decides whether the next job of a queue may start. The same code runs when a worker fetches and
+// when a client asks why a job was not fetched. The conditions that keep back all jobs of a queue or of a
+// fairness key (pause, concurrency, rate) are checked before a job is looked at: see mayFetch and state's
+// lanes. Each check below may keep back one job.
 
-// Ground is what is decided on: the running entry, or a snapshot of the store.
+// Ground is the state that a decision reads: the running entry, or a snapshot of the store.
 type Ground interface {
 	ClockNs() int64
 	Head() *state.Head
@@ -21,43 +21,42 @@ type Ground interface {
 	Traffic(id [16]byte) (*state.Traffic, error)
 }
 
-// Decision is what becomes of a job that is next.
+// Decision says what happens to the next job of a queue.
 type Decision uint8
 
 // The decisions.
 const (
 	Take   Decision = iota // it is leased
-	Park                   // it waits at a gate, and those behind it go first
-	Hold                   // it is held until a person says what becomes of it
+	Park                   // it waits at a gate, and the jobs behind it go first
+	Hold                   // it is held until a person approves or rejects it
 	Reject                 // it dies
 )
 
-// Verdict is what was decided of a job, and why. The zero Verdict lets it go.
+// Verdict is a decision about a job with its reason. The zero Verdict lets the job start.
 type Verdict struct {
 	Do      Decision
 	Reason  Reason
 	Name    string   // of the policy, provider or budget
 	Text    string   // for people
-	UntilNs int64    // when it may be otherwise at the earliest; 0 = nobody knows
-	Hold    job.Hold // what holds it, where Do is Hold
-	Gate    job.Gate // where it waits, where Do is Park
-	// What the first shard is to be asked for of a budget, and of which; see decide.
+	UntilNs int64    // the earliest time at which the decision may change; 0 = unknown
+	Hold    job.Hold // the kind of hold, if Do is Hold
+	Gate    job.Gate // the gate at which it waits, if Do is Park
+	// The amount to ask the first shard for, and the budget; see decide.
 	asks money.Nano
 	of   *state.Resource
 }
 
-// check is one thing that may keep a job.
+// check is one condition that may keep back a job.
 type check func(g Ground, j *job.Job) (Verdict, error)
 
-// checks are all there are, in the order in which they decide: those that cost
-// nothing to have been asked first, money last.
+// checks lists all checks in the order in which they decide. The cheapest come first and the budgets last.
 var checks = [...]check{checkPolicies, checkModel, checkAgent, checkProvider, checkBudgets}
 
-// governed says whether decide may say anything but Take of a job. It is false for a
-// plain job in a namespace that has declared nothing, which then pays nothing.
+// governed reports whether any check can keep back the job. It is false for a plain job in a namespace that
+// has declared no resources, so that such a job costs no checks.
 func governed(g Ground, j *job.Job) bool { return j.Options != nil || g.ResourceIndex().Governs() }
 
-// Decide says whether a pending job may be let go.
+// Decide runs the checks on a pending job.
 func Decide(g Ground, j *job.Job) (Verdict, error) {
 	for _, check := range checks {
 		if v, err := check(g, j); err != nil || v.Do != Take {
@@ -67,8 +66,9 @@ func Decide(g Ground, j *job.Job) (Verdict, error) {
 	return Verdict{}, nil
 }
 
-// decide is Decide in an entry: what a budget's first shard has to be asked for it is, and
-// on that shard itself the answer is there at once.
+// decide runs the checks in an entry. If a check needs money from the budget's first shard, decide asks that
+// shard and, if this is the first shard, checks again with the answer. On another shard the job then waits
+// for the answer.
 func decide(tx *state.Tx, j *job.Job) (Verdict, error) {
 	for {
 		v, err := Decide(tx, j)
@@ -81,7 +81,7 @@ func decide(tx *state.Tx, j *job.Job) (Verdict, error) {
 	}
 }
 
-// follow does to a job that is not let go what was decided of it.
+// follow carries out the decision on a job that may not start.
 func (v Verdict) follow(tx *state.Tx, j *job.Job) error {
 	switch v.Do {
 	case Park:
@@ -96,7 +96,7 @@ func (v Verdict) follow(tx *state.Tx, j *job.Job) error {
 	}
 }
 
-// events are the causes the feed is told of.
+// events returns the causes that the feed records before the job's own event.
 func (v Verdict) events() []state.EventType {
 	if v.Reason == ReasonBudget {
 		return []state.EventType{state.EventType_EVENT_BUDGET_EXCEEDED}

@@ -5,19 +5,19 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// terms are what a job is run on: its client's word, else its queue's, else what is
-// always taken.
+// terms are the settings that a job runs with: the client's, else its queue's defaults, else the built-in
+// defaults.
 type terms struct {
 	priority      uint32
 	retry         *job.Retry
 	expireAfterMs int64
 }
 
-// terms asks the queue for what the client left open. That is done when the op is
-// applied, not by who proposes it: only then is it certain what the queue says.
+// terms takes the values that the client left open from the queue's defaults. It runs at apply and not at the
+// proposer, because only then the queue's defaults are certain.
 func (nj *NewJob) terms(d *state.QueueDefaults) terms {
 	t := terms{nj.Priority, nj.Retry, nj.Options.GetExpireAfterMs()}
-	if nj.Defaults == 0 || d.SizeVT() == 0 { // also where the queue has taken back what it said
+	if nj.Defaults == 0 || d.SizeVT() == 0 { // also after the queue's defaults were removed
 		return t
 	}
 	ask(nj, job.DefaultsPriority, &t.priority, d.Priority)
@@ -26,16 +26,16 @@ func (nj *NewJob) terms(d *state.QueueDefaults) terms {
 	return t
 }
 
-// ask takes the queue's word for a value the client left open, where it has one.
+// ask takes a value from the queue's defaults, if the client left it open and the queue has one.
 func ask[T any](nj *NewJob, left uint32, value *T, queues *T) {
 	if nj.Defaults&left != 0 && queues != nil {
 		*value = *queues
 	}
 }
 
-// retryTerms is the job's retry policy. Where its two delays come from different
-// sides and contradict each other, the one that was said with less weight gives way:
-// the client's word stands over the queue's, and that over what is always taken.
+// retryTerms returns the job's retry policy. If its two delays come from different sources and contradict
+// each other, the weaker source gives way: the client outranks the queue, and the queue outranks the built-in
+// defaults.
 func (nj *NewJob) retryTerms(d *state.QueueDefaults) *job.Retry {
 	r := &job.Retry{
 		MaxAttempts: nj.Retry.GetMaxAttempts(), Backoff: nj.Retry.GetBackoff(), JitterPercent: nj.Retry.GetJitterPercent(),
@@ -59,7 +59,7 @@ func (nj *NewJob) retryTerms(d *state.QueueDefaults) *job.Retry {
 	return r
 }
 
-// weight says who decided a delay: 2 the client, 1 the queue, 0 nobody.
+// weight ranks the source of a delay: 2 the client, 1 the queue, 0 the built-in default.
 func (nj *NewJob) weight(left uint32, queues *int64) int {
 	switch {
 	case nj.Defaults&left == 0:

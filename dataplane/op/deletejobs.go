@@ -7,10 +7,9 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// DeleteJobs removes jobs with all that belongs to them, in whatever state. One
-// that has not settled is cancelled first, since its batch, its chain and those who
-// depend on it wait to hear how it ended: so an active one goes when its worker
-// lets go of it. An item's refusal is NOT_FOUND.
+// DeleteJobs removes jobs in any state with everything that belongs to them. A job that has not settled is
+// cancelled first, because its batch, its chain and the jobs that depend on it wait for its outcome. An
+// active job is therefore removed when its attempt ends. An item is refused with NOT_FOUND.
 
 // Number is DeleteJobs's number in the log.
 func (*DeleteJobs) Number() entry.Number { return numDeleteJobs }
@@ -18,7 +17,7 @@ func (*DeleteJobs) Number() entry.Number { return numDeleteJobs }
 // Class is DeleteJobs's place among waiting proposals.
 func (*DeleteJobs) Class() pipeline.Class { return table[numDeleteJobs].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *DeleteJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -26,12 +25,11 @@ func (o *DeleteJobs) Validate() error {
 	return p.err()
 }
 
-// Apply removes the jobs.
 func (o *DeleteJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 	return actOn(tx, o.JobIds, remove)
 }
 
-// remove deletes a job, or dooms it.
+// remove deletes a settled job. It marks any other job for removal and cancels it.
 func remove(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	if j.State.Settled() {
 		return &JobDone{}, tx.DeleteJob(j, state.EventType_EVENT_DELETED)

@@ -11,16 +11,15 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// DeleteQueue removes a queue, its settings, its totals and its jobs. One without
-// jobs is gone at once. Else the queue takes no more jobs and gives none out, and
-// SweepQueue removes those it has, over many entries, proposed by the leader's
-// duty; the last one removes the queue. Active jobs are cancelled, and go when
-// their workers let go. What others send it meanwhile goes as well.
+// DeleteQueue removes a queue, its settings, its totals and its jobs. A queue without jobs is gone at once.
+// Otherwise the queue accepts no jobs and gives none to workers, and SweepQueue removes its jobs over many
+// entries, proposed by the leader's duty. The last SweepQueue removes the queue. Active jobs are cancelled
+// and go when their attempts end. Jobs that other shards send to the queue meanwhile are removed too.
 //
-// It is refused with NOT_FOUND where there is no such queue, with PRECONDITION_FAILED
-// where its settings are not those the client has seen, and with STATE_CONFLICT where
-// it is to go only if its jobs have settled, and some have not. Polls that wait
-// for the name go on waiting: a queue that gets it later is a new one.
+// It is refused with NOT_FOUND for an unknown queue, with PRECONDITION_FAILED if the queue's settings are not
+// the version that the client saw, and with STATE_CONFLICT if the client wants only settled jobs removed and
+// some have not settled. Fetches that wait on the name go on waiting: a later queue with the name is a new
+// one.
 
 // Number is DeleteQueue's number in the log.
 func (*DeleteQueue) Number() entry.Number { return numDeleteQueue }
@@ -28,7 +27,7 @@ func (*DeleteQueue) Number() entry.Number { return numDeleteQueue }
 // Class is DeleteQueue's place among waiting proposals.
 func (*DeleteQueue) Class() pipeline.Class { return table[numDeleteQueue].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *DeleteQueue) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -36,7 +35,7 @@ func (o *DeleteQueue) Validate() error {
 	return p.err()
 }
 
-// Apply removes the queue, or begins to.
+// Apply removes the queue, or begins its removal.
 func (o *DeleteQueue) Apply(tx *state.Tx) (*DeleteQueueResult, error) {
 	q := tx.Queue(o.Queue)
 	if q == nil {
@@ -61,10 +60,10 @@ func (o *DeleteQueue) Apply(tx *state.Tx) (*DeleteQueueResult, error) {
 	return &DeleteQueueResult{Deleting: true}, nil
 }
 
-// jobsOf is a queue's jobs by state, as "2 pending, 1 active"; empty for none.
+// jobsOf returns the number of a queue's jobs by state, as in "2 pending, 1 active", empty for none.
 func jobsOf(q *state.Queue) string { return countsOf(q, func(job.State) bool { return true }) }
 
-// unsettledOf is jobsOf without those that have ended.
+// unsettledOf returns the same for the jobs that have not settled.
 func unsettledOf(q *state.Queue) string {
 	return countsOf(q, func(s job.State) bool { return !s.Settled() })
 }

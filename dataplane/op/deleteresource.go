@@ -10,9 +10,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// DeleteResource takes a declaration back, and what has come of it. It is refused
-// with NOT_FOUND where there is none, and with PRECONDITION_FAILED where that has
-// another version than the client saw.
+// DeleteResource removes a resource and the records that derive from it. It is refused with NOT_FOUND if the
+// resource does not exist, and with PRECONDITION_FAILED if it has another version than the client saw.
 
 // Number is DeleteResource's number in the log.
 func (*DeleteResource) Number() entry.Number { return numDeleteResource }
@@ -20,7 +19,7 @@ func (*DeleteResource) Number() entry.Number { return numDeleteResource }
 // Class is DeleteResource's place among waiting proposals.
 func (*DeleteResource) Class() pipeline.Class { return table[numDeleteResource].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *DeleteResource) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -34,7 +33,7 @@ func (o *DeleteResource) Validate() error {
 	return p.err()
 }
 
-// Apply removes the resource, here and on the other shards.
+// Apply removes the resource here and sends the removal to the other shards.
 func (o *DeleteResource) Apply(tx *state.Tx) (*DeleteResourceResult, error) {
 	k := resourceKinds[o.Kind]
 	was := tx.Resource(o.Kind, o.Name)

@@ -7,9 +7,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// DeleteSchedule removes a schedule; jobs it has made stay. It is refused with
-// NOT_FOUND where there is none, and with PRECONDITION_FAILED where it has another
-// version than the client saw.
+// DeleteSchedule removes a schedule. The jobs that it has created stay. It is refused with NOT_FOUND if the
+// schedule does not exist, and with PRECONDITION_FAILED if it has another version than the client saw.
 
 // Number is DeleteSchedule's number in the log.
 func (*DeleteSchedule) Number() entry.Number { return numDeleteSchedule }
@@ -17,7 +16,7 @@ func (*DeleteSchedule) Number() entry.Number { return numDeleteSchedule }
 // Class is DeleteSchedule's place among waiting proposals.
 func (*DeleteSchedule) Class() pipeline.Class { return table[numDeleteSchedule].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *DeleteSchedule) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -25,7 +24,6 @@ func (o *DeleteSchedule) Validate() error {
 	return p.err()
 }
 
-// Apply removes the schedule.
 func (o *DeleteSchedule) Apply(tx *state.Tx) (*DeleteScheduleResult, error) {
 	s, err := scheduleOf(tx, o.Id)
 	if err == nil {

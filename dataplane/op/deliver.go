@@ -10,27 +10,25 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Deliver applies what another shard has sent, each op once and in the order of
-// their numbers, which begin at 1 and have no gap. What has been applied is
-// skipped, so a delivery may be repeated; one that begins after the next number is
-// refused with STATE_CONFLICT, which names that number.
+// Deliver applies the ops that another shard has sent, each once and in the order of their numbers. The
+// numbers begin at 1 and have no gap. Ops that are already applied are skipped, so a delivery may be
+// repeated. A delivery that begins after the next number is refused with STATE_CONFLICT, and the error names
+// that number.
 //
-// The numbers are those of one incarnation of the sender. A sender that was
-// restored has another, and cannot know which of its ops arrived before; so what it
-// has to send begins at 1 again, and a Deliver of a new incarnation that does not
-// is refused with STATE_CONFLICT. Ops of the earlier incarnation are not expected
-// any more: two histories of one shard must not run at the same time, here as
-// everywhere.
+// The numbers belong to one incarnation of the sender. A restored sender has a new incarnation and cannot
+// know which of its ops arrived before, so its ops begin at 1 again. The first Deliver of a new incarnation
+// must begin at 1, or it is refused with STATE_CONFLICT. Ops of the earlier incarnation are not expected any
+// more, because two histories of one shard must never run at the same time.
 //
-// What travels is made such that it cannot be refused. An op that is, though, stops
-// the replica: to skip it would lose what it carries, and to wait for it would hold
-// up all that comes after without anybody knowing why.
+// Ops that travel are built so that they cannot be refused. If one is refused anyway, the replica stops.
+// Skipping the op was rejected because its content would be lost. Waiting was rejected because it would delay
+// all later ops without anybody knowing the reason.
 
-// MaxDeliverItems is how many ops one Deliver carries at most.
+// MaxDeliverItems is the largest number of ops in one Deliver.
 const MaxDeliverItems = 1000
 
-// travellers are the ops that one shard may send another. Deliver's Apply needs
-// rows of the table that it is in itself, so they are looked up when that is made.
+// travellers maps the ops that one shard may send to another. init fills it, because Deliver's Apply reads
+// these rows of the table that contains Deliver itself.
 var travellers map[entry.Number]*Kind
 
 func init() {
@@ -47,8 +45,8 @@ func (*Deliver) Number() entry.Number { return numDeliver }
 // Class is Deliver's place among waiting proposals.
 func (*Deliver) Class() pipeline.Class { return table[numDeliver].Class }
 
-// Validate refuses what no state could accept. Ops that this binary does not know
-// are found here, before they are in the log and stop every replica.
+// Validate refuses an op that no state could accept. It also refuses ops that this binary does not know, before
+// they reach the log and stop every replica.
 func (o *Deliver) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -73,7 +71,7 @@ func (o *Deliver) Validate() error {
 	return p.err()
 }
 
-// decode is the op that was sent, and its row.
+// decode decodes the sent op and returns it with its row of the table.
 func (s *Sent) decode() (*Kind, Op, error) {
 	k := travellers[entry.Number(s.GetNumber())]
 	if k == nil {
@@ -111,7 +109,7 @@ func (o *Deliver) Apply(tx *state.Tx) (*DeliverResult, error) {
 			_, err = k.apply(tx, sent)
 		}
 		if err != nil {
-			// Wrapped, a refusal is no answer any more but something impossible.
+			// Wrapping turns a refusal into an error that stops the replica.
 			return nil, fmt.Errorf("op %d of shard %d: %w", seq, o.From, err)
 		}
 		done = seq
@@ -122,8 +120,8 @@ func (o *Deliver) Apply(tx *state.Tx) (*DeliverResult, error) {
 	return &DeliverResult{LastSeq: done}, tx.PutInbox(o.From, incarnation, done)
 }
 
-// last is the number of the last op applied of those the items belong to; refused
-// where they do not follow.
+// last returns the number of the last op that this shard applied from the sender's incarnation. It refuses
+// items that do not follow that op.
 func (o *Deliver) last(tx *state.Tx, incarnation entry.Incarnation) (uint64, error) {
 	if o.From == tx.Shard() {
 		return 0, api.Errorf(api.StateConflict, "this is shard %d itself: it sends itself nothing", o.From)
@@ -141,9 +139,9 @@ func (o *Deliver) last(tx *state.Tx, incarnation entry.Incarnation) (uint64, err
 	return last, nil
 }
 
-// send has a shard apply an op that travels, once: this one in the running
-// transaction, another as soon as it is delivered there. An op that may be refused
-// asks Tx.CanSend first.
+// send makes a shard apply an op that travels, once. This shard applies it in the running transaction,
+// another shard when it is delivered there. Before it sends an op that a full outbox may refuse, the caller
+// checks Tx.CanSend.
 func send(tx *state.Tx, shard uint32, o Op) error {
 	k := travellers[o.Number()]
 	if k == nil {

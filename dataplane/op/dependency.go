@@ -10,27 +10,26 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// How a job depends on others. It is born scheduled, counts in blocked_by those that
-// are not known to have completed, and has no timer: it costs nothing while it
-// waits. Everything else is told by four steps, the same on one shard and on many:
+// A job with dependencies begins scheduled. It counts in blocked_by the jobs that are not known to have
+// completed. It has no timer, so it costs nothing while it waits. Four steps end the wait, the same on one
+// shard and on many:
 //
-//	Enqueue sends Watch     -> to the shard each of them was born on
-//	Watch notes the waiter  -> beside the job; where that has moved, it is sent on
-//	settle marks the note   -> a timer is due
-//	ResolveDependents       -> sends Met to each waiter, some at a time
+//	Enqueue sends Watch       -> to the shard on which the dependency was created
+//	Watch records the waiter  -> beside the dependency; if that has moved, the Watch follows it
+//	settle marks the record   -> a timer is due
+//	ResolveDependents         -> sends Met to each waiter, some at a time
 //
-// Met counts down, or acts as the waiter's policy says. Between its birth and the
-// last Met a job stays on its shard, and so does one that others wait for: neither
-// has to be looked for.
+// Met counts down, or acts as the waiter's policy says. A job stays on its shard until the last Met has
+// arrived, and so does a job that others wait for, so that neither has to be looked for.
 //
-// To look at once whether they have all completed was rejected: it saves an entry
-// where they have, and makes a second way into the same place.
+// Checking at once whether all dependencies have completed was rejected. It saves an entry if they have, but
+// it adds a second way to the same result.
 
-// watchBytes is more than a Watch takes in an outbox.
+// watchBytes is an upper bound on the size of a Watch in an outbox.
 const watchBytes = 128
 
-// checkDependencies looks at what the jobs depend on. How much that is is bounded
-// for the whole op: each is looked for and written to when it is applied.
+// checkDependencies checks the dependencies of the jobs. Their number is bounded for the whole op, because
+// Apply looks each of them up and writes to it.
 func (o *Enqueue) checkDependencies(p *problems) {
 	total := 0
 	for _, nj := range o.Jobs {
@@ -69,8 +68,8 @@ func (d *Dependency) check() error {
 	return checkShard(d.GetShard())
 }
 
-// admitDependencies refuses jobs that depend on one that should be here and is not,
-// and those for which there is no room on the way to another shard.
+// admitDependencies refuses jobs with a dependency that belongs on this shard and does not exist, and jobs
+// whose Watch ops do not fit into the outbox to another shard.
 func (o *Enqueue) admitDependencies(tx *state.Tx) error {
 	var away map[uint32]uint64
 	for _, nj := range o.Jobs {
@@ -95,8 +94,7 @@ func (o *Enqueue) admitDependencies(tx *state.Tx) error {
 	return nil
 }
 
-// admitDependency refuses a job of this shard that is not here and has not gone to
-// another.
+// admitDependency refuses a dependency on this shard that is not here and has not moved to another shard.
 func admitDependency(tx *state.Tx, id []byte) error {
 	j, err := jobOf(tx, id)
 	if err != nil || j != nil {
@@ -109,18 +107,18 @@ func admitDependency(tx *state.Tx, id []byte) error {
 	return api.Errorf(api.NotFound, "there is no job %s to depend on", job.ID(id))
 }
 
-// roomForWatches says whether so many Watches may be sent to another shard.
+// roomForWatches reports whether n Watch ops fit into the outbox to another shard.
 func roomForWatches(tx *state.Tx, shard uint32, n uint64) bool {
 	box := tx.Outbox(shard)
 	return box.Ops()+n <= state.MaxOutboxOps && box.Bytes+n*watchBytes <= state.MaxOutboxBytes
 }
 
-// block has a new job wait for those it depends on.
+// block makes a new job wait for its dependencies.
 func (nj *NewJob) block(j *job.Job) {
 	j.BlockedBy = uint32(len(nj.DependsOn))
 }
 
-// watch asks to be told of those that a job which is stored now depends on.
+// watch sends a Watch for each dependency of a job that was just stored.
 func (nj *NewJob) watch(tx *state.Tx, id []byte) error {
 	for _, d := range nj.DependsOn {
 		if err := send(tx, d.Shard, &Watch{JobId: d.JobId, WaiterId: id, WaiterShard: tx.Shard()}); err != nil {
@@ -130,13 +128,12 @@ func (nj *NewJob) watch(tx *state.Tx, id []byte) error {
 	return nil
 }
 
-// tied says whether a job cannot leave its shard, because it waits for others there
-// or they for it.
+// tied reports whether a job must stay on its shard because it waits for others or others wait for it.
 func tied(j *job.Job) bool { return j.GetBlockedBy() > 0 || j.GetHasDependents() }
 
-// observe brings what is noted of a job that others wait for up to how it stands
-// here. Once they are to hear that it has settled, they do, whatever became of it
-// since; who asks before all of them have heard hears the same.
+// observe updates the record of a job's dependents to the job's present state. Once the record says that the
+// job has settled, it stays so whatever happens to the job later, so that a waiter that asks before all have
+// been notified gets the same answer.
 func observe(tx *state.Tx, id job.ID) (*state.Dependents, error) {
 	d, err := tx.Dependents(id)
 	if err != nil || d == nil || d.Settled != job.State_STATE_UNSPECIFIED {
@@ -150,9 +147,9 @@ func observe(tx *state.Tx, id job.ID) (*state.Dependents, error) {
 		d.SettledNs = 0
 		if !j.HasDependents {
 			j.HasDependents = true
-			err = tx.PutJob(j) // its state is what it was, and no reader sees the mark
+			err = tx.PutJob(j) // no event: its state is the same, and no reader sees the mark
 		}
-	default: // also where it is not here: who tells them says why
+	default: // also if it is not here: ResolveDependents finds out why
 		d.Settled, d.SettledNs = j.GetState(), tx.ClockNs()
 	}
 	if err != nil {
@@ -161,8 +158,8 @@ func observe(tx *state.Tx, id job.ID) (*state.Dependents, error) {
 	return d, tx.PutDependents(id, d)
 }
 
-// settleDependents notes how a job that others wait for has settled: they are told
-// by a duty, as there may be many.
+// settleDependents records how a job with dependents has settled. A duty notifies the dependents, because
+// there may be many.
 func settleDependents(tx *state.Tx, j *job.Job) error {
 	if !j.HasDependents {
 		return nil

@@ -5,10 +5,9 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// repeats says whether the op may be applied again unasked. One that has put a job
-// off may not: nothing keeps that it did. Were it repeated, it would put the job off
-// further, over what somebody else has said since, or, once that job runs, make
-// another one.
+// repeats reports whether a server may propose the op again on its own. An op with a debounce key may not be
+// repeated, because no record shows that it postponed a job. A repeat would postpone the job again, over the
+// changes of another client, or would create a second job once the first runs.
 func (o *Enqueue) repeats() bool {
 	for _, nj := range o.Jobs {
 		if nj.Options.GetDebounceKey() != "" {
@@ -18,15 +17,13 @@ func (o *Enqueue) repeats() bool {
 	return true
 }
 
-// earlier is the answer of this op's own earlier effect: nil when none of its
-// jobs is or was here. Jobs may be gone since; one that is left tells when it was,
-// as does one that has gone to another shard.
+// earlier returns the answer of this op if it was applied before, and nil if none of its jobs is or was here.
+// Some jobs may be gone. One that is left, here or moved to another shard, tells when the op was applied.
 //
-// Which of its jobs were not made, for another had their key, the locks tell as
-// long as that other holds it. A lock that is free since says nothing: such a job
-// is taken for one that was made and is gone, and answered with its own id. Of an op
-// that made no job nothing is left: it is applied again, and finds who has the keys
-// now.
+// If another job held the key of one of its jobs, that job was not created. The key's lock shows this as long
+// as that other job holds it. A lock that has become free shows nothing: the job then counts as created and
+// gone, and is answered with its own id. An op that created no job leaves nothing. It is applied again and
+// finds the present holders of the keys.
 func (o *Enqueue) earlier(tx *state.Tx) (*EnqueueResult, error) {
 	for _, b := range o.GetMeta().GetIds() {
 		createdNs, was, err := wasCreated(tx, b)
@@ -40,8 +37,8 @@ func (o *Enqueue) earlier(tx *state.Tx) (*EnqueueResult, error) {
 	return o.earlierBatch(tx)
 }
 
-// wasCreated says when the job of an id was created, if it is here or was and has
-// gone to another shard.
+// wasCreated returns the time at which the job with an id was created, if the job is here or has moved to
+// another shard.
 func wasCreated(tx *state.Tx, id []byte) (atNs int64, was bool, err error) {
 	j, err := jobOf(tx, id)
 	if err != nil {
@@ -57,7 +54,7 @@ func wasCreated(tx *state.Tx, id []byte) (atNs int64, was bool, err error) {
 	return gone.CreatedNs, true, nil
 }
 
-// recall is what the op answered when it was applied at clockNs.
+// recall rebuilds the answer that the op gave when it was applied at clockNs.
 func (o *Enqueue) recall(tx *state.Tx, clockNs int64) (*EnqueueResult, error) {
 	r := o.newResult()
 	for i, nj := range o.Jobs {
@@ -71,8 +68,8 @@ func (o *Enqueue) recall(tx *state.Tx, clockNs int64) (*EnqueueResult, error) {
 	return r, nil
 }
 
-// recall turns the answer of a job that was made into that of one which was not,
-// where another has its key.
+// recall replaces the answer for a job that was not created, because another job holds its key, with that
+// holder.
 func (nj *NewJob) recall(tx *state.Tx, e *Enqueued) error {
 	k, has := nj.key()
 	if !has {

@@ -5,9 +5,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// putBatch stores a changed batch, and completes it where it takes no more members
-// and all are counted. That may complete the batch it is a member of, and so on: at
-// most job.MaxBatchDepth of them.
+// putBatch stores a changed batch, and completes it if it takes no more members and all are counted. This may
+// complete the batch that it is a member of, and so on, through at most job.MaxBatchDepth batches.
 func putBatch(tx *state.Tx, b *state.Batch) error {
 	for b != nil {
 		if b.Open || b.Settled() < b.Total {
@@ -22,8 +21,8 @@ func putBatch(tx *state.Tx, b *state.Batch) error {
 	return nil
 }
 
-// completeBatch ends a batch and returns the one it is a member of, which has
-// counted it and must be put; nil for none.
+// completeBatch completes a batch. It returns the batch that this one is a member of, already counted but not
+// yet stored, and nil if there is none.
 func completeBatch(tx *state.Tx, b *state.Batch) (parent *state.Batch, err error) {
 	b.CompletedNs = tx.ClockNs()
 	b.PurgeNs = keptUntil(tx, batchOutcome(b))
@@ -47,8 +46,8 @@ func completeBatch(tx *state.Tx, b *state.Batch) (parent *state.Batch, err error
 	return parent, nil
 }
 
-// batchOutcome is how a complete batch has settled, as a member of another and for
-// how long it is kept: completed if every member has succeeded, else dead.
+// batchOutcome returns the settled state of a complete batch: completed if every member succeeded, else dead.
+// It decides how a parent batch counts it and how long it is kept.
 func batchOutcome(b *state.Batch) job.State {
 	if b.Succeeded == b.Total {
 		return job.Completed
@@ -56,7 +55,7 @@ func batchOutcome(b *state.Batch) job.State {
 	return job.Dead
 }
 
-// callBack makes the job that tells of a batch's end, on the shard of its queue.
+// callBack creates the callback job of a complete batch, on the shard of its queue.
 func callBack(tx *state.Tx, b *state.Batch) error {
 	if b.CallbackQueue == "" {
 		return nil

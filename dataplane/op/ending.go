@@ -7,10 +7,10 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// How jobs end that are not tried again, whatever retries they have left.
+// This file ends jobs that are not tried again, whatever retries they have left.
 
-// die ends a job that is to get no further attempt, by an event that leads to dead.
-// why says the reason and its outcome; the feed is told of the causes first.
+// die ends a job that gets no further attempt, by an event that leads to dead. why has the reason and the
+// outcome. The causes come before the job's own event in the feed.
 func die(tx *state.Tx, j *job.Job, on job.Event, why *job.AttemptError, causes ...state.EventType) error {
 	to, ok := job.Next(j.State, on)
 	if !ok || to != job.Dead {
@@ -27,9 +27,9 @@ func die(tx *state.Tx, j *job.Job, on job.Event, why *job.AttemptError, causes .
 	return settle(tx, j, settlement{err: why.Error}, append(causes, state.EventType_EVENT_DEAD)...)
 }
 
-// letGo cancels an active job that was to be cancelled, now that its attempt ends
-// without success. why says what its worker said, if it did. The feed is not told
-// that the attempt failed: that is what was asked for.
+// letGo cancels an active job with a pending cancellation, after its attempt has ended without success. why
+// has the worker's error, if it sent one. The feed gets no event of a failed attempt, because the attempt was
+// ended on request.
 func letGo(tx *state.Tx, j *job.Job, why *job.AttemptError, events ...state.EventType) error {
 	why.Outcome = job.GivenUp
 	if err := keepError(tx, j, why); err != nil {
@@ -38,7 +38,7 @@ func letGo(tx *state.Tx, j *job.Job, why *job.AttemptError, events ...state.Even
 	return cancelled(tx, j, events...)
 }
 
-// cancelled is letGo where no attempt is to be remembered.
+// cancelled does the same without storing an attempt.
 func cancelled(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	to, ok := job.Next(j.State, job.OnLetGo)
 	if !ok {
@@ -52,10 +52,9 @@ func cancelled(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	return settle(tx, j, settlement{}, append(events, state.EventType_EVENT_CANCELLED)...)
 }
 
-// keepError keeps why j's attempt ends, before j's state changes: the running one,
-// or of a job that waits the one it does not get any more. That has no worker and
-// no start, but a number of its own: under the number of the attempt before it
-// would take the place of that one's error.
+// keepError stores why j's attempt ends, before j's state changes. For an active job this is the running
+// attempt. For a waiting job it is the attempt that it will not get: that one has no worker and no start, but
+// a number of its own, because under the previous number it would replace the previous attempt's error.
 func keepError(tx *state.Tx, j *job.Job, e *job.AttemptError) error {
 	e.CreatedNs = tx.ClockNs()
 	e.Attempt = j.Attempt + 1

@@ -9,13 +9,12 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Enqueue creates jobs: all of them or none. The proposer gives each its id in
-// meta.ids and fills every default in; where the client said nothing, the defaults
-// of the queue go before them. Queues are created on demand. A job whose key
-// another has is not made: the answer is that other's id.
+// Enqueue creates all of its jobs or none. The proposer gives each job its id in meta.ids and fills in every
+// default. If the queue has its own default for a value that the client left open, that one wins at apply.
+// Queues are created on demand. If another job holds the key of a job, no job is created and the holder's id
+// is returned.
 //
-// A repeated Enqueue, known by its ids, answers as the first did and changes
-// nothing.
+// A repeated Enqueue, recognised by its ids, returns the first answer and changes nothing.
 
 // Number is Enqueue's number in the log.
 func (*Enqueue) Number() entry.Number { return numEnqueue }
@@ -23,7 +22,7 @@ func (*Enqueue) Number() entry.Number { return numEnqueue }
 // Class is Enqueue's place among waiting proposals.
 func (*Enqueue) Class() pipeline.Class { return table[numEnqueue].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *Enqueue) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -43,7 +42,7 @@ func (o *Enqueue) Validate() error {
 	return p.err()
 }
 
-// checkNewIDs checks that each job has an id of its own, born in its queue.
+// checkNewIDs checks that each job has an id of its own, made for its queue.
 func checkNewIDs(p *problems, ids [][]byte, jobs []*NewJob) {
 	seen := make(map[job.ID]struct{}, len(ids))
 	for i, b := range ids {
@@ -62,8 +61,8 @@ func checkNewIDs(p *problems, ids [][]byte, jobs []*NewJob) {
 	}
 }
 
-// Apply creates the jobs. It refuses a due time too far ahead, a queue too many,
-// dependencies that are not there, and what a queue does not take in.
+// Apply creates the jobs. It refuses a due time too far ahead, a queue beyond the limit, unknown
+// dependencies, and jobs that a queue does not accept.
 func (o *Enqueue) Apply(tx *state.Tx) (*EnqueueResult, error) {
 	earlier, err := o.earlier(tx)
 	if err != nil || earlier != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Expire forgets idempotency records whose time is over. The proposer saw them
-// due; a key that was used anew since is skipped.
+// Expire deletes idempotency records that have expired. The proposer saw them due. A record whose key has
+// been used again since then is skipped.
 
 // Number is Expire's number in the log.
 func (*Expire) Number() entry.Number { return numExpire }
@@ -17,7 +17,7 @@ func (*Expire) Number() entry.Number { return numExpire }
 // Class is Expire's place among waiting proposals.
 func (*Expire) Class() pipeline.Class { return table[numExpire].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *Expire) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -25,7 +25,7 @@ func (o *Expire) Validate() error {
 	return p.err()
 }
 
-// Apply forgets the records. It refuses nothing.
+// Apply deletes the records. It refuses nothing.
 func (o *Expire) Apply(tx *state.Tx) (*ExpireResult, error) {
 	result := &ExpireResult{}
 	for _, b := range o.RecordIds {

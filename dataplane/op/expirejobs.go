@@ -7,12 +7,11 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// ExpireJobs has jobs die whose time is over, whether they wait, are held or run. A
-// running one is taken from its worker, which hears of it at its next word; it is
-// not tried again. The proposer saw them due; what settled or was revived since is
-// skipped.
+// ExpireJobs ends jobs that have reached their expiry, whether they wait, are held or run. A running job is
+// taken from its worker, which learns of it with its next request, and is not tried again. The proposer saw
+// the jobs due. A job that settled or was retried since then is skipped.
 
-// overError is the error a job is kept with whose time was over.
+// overError is the error text of an expired job.
 const overError = "expired"
 
 // Number is ExpireJobs's number in the log.
@@ -21,7 +20,7 @@ func (*ExpireJobs) Number() entry.Number { return numExpireJobs }
 // Class is ExpireJobs's place among waiting proposals.
 func (*ExpireJobs) Class() pipeline.Class { return table[numExpireJobs].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *ExpireJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -51,15 +50,14 @@ func (o *ExpireJobs) Apply(tx *state.Tx) (*ExpireJobsResult, error) {
 	return result, nil
 }
 
-// timeIsOver says whether a job has had its time and has not settled in it.
+// timeIsOver reports whether a job has reached its expiry without settling.
 func timeIsOver(tx *state.Tx, j *job.Job) bool {
 	return j.Detail.GetExpireNs() > 0 && j.Detail.GetExpireNs() <= tx.ClockNs() && !j.State.Settled()
 }
 
-// expireJob ends a job whose time is over. Where it is active its worker has not
-// let go of it, so that from now on, as after a lease that ran out, nobody is
-// believed who does not prove whose the job is. One that was to be let go is
-// cancelled: that was asked for before.
+// expireJob ends a job that has reached its expiry. An active job's worker has not ended its attempt. From
+// now on, as after an expired lease, a worker must therefore prove that the lease was its own. A job with a
+// pending cancellation is cancelled instead, because that was requested first.
 func expireJob(tx *state.Tx, j *job.Job) error {
 	if j.State == job.Active {
 		j.LeaseExpired = true

@@ -12,16 +12,14 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Fail ends attempts without success, each item on its own. A failed attempt is
-// retried after its backoff while attempts are left; else the job is dead. An
-// undelivered one is as if it had never been fetched: the job is pending again
-// at its old place. So is one whose worker shuts down, but that what it has reported
-// stays. A job that was to be let go is cancelled, however its attempt ended.
-// Refusals are those of Ack.
+// Fail ends attempts without success, each item on its own. A failed attempt is retried after its backoff
+// while attempts are left, else the job is dead. An undelivered attempt is undone as if the job had never
+// been fetched: the job is pending again at its old place. An attempt whose worker shuts down is undone in
+// the same way, except that its reports are kept. A job with a pending cancellation is cancelled, however its
+// attempt ended. Items are refused with Ack's codes.
 //
-// An attempt that was ended by the same request with the same token is not ended
-// again: as long as the job was not fetched anew, the answer is the first one's.
-// From then on the lease is over, as for everybody who comes late.
+// A repeat by the same request with the same token does not end another attempt: until the job is fetched
+// again, it gets the first answer. After that the lease is over, as for any late worker.
 
 // Number is Fail's number in the log.
 func (*Fail) Number() entry.Number { return numFail }
@@ -29,7 +27,7 @@ func (*Fail) Number() entry.Number { return numFail }
 // Class is Fail's place among waiting proposals.
 func (*Fail) Class() pipeline.Class { return table[numFail].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *Fail) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -61,7 +59,6 @@ func (i *FailItem) check(p *problems, at int) {
 	}
 }
 
-// Apply ends the attempts.
 func (o *Fail) Apply(tx *state.Tx) (*FailResult, error) {
 	result := &FailResult{Items: make([]*Failed, len(o.Items))}
 	for i, item := range o.Items {
@@ -74,7 +71,8 @@ func (o *Fail) Apply(tx *state.Tx) (*FailResult, error) {
 	return result, nil
 }
 
-// didNothing says that every item has to be tried again.
+// didNothing reports that the client must send every item again. Such a result is not remembered under an
+// idempotency key.
 func (r *FailResult) didNothing() bool {
 	for _, item := range r.Items {
 		if api.Code(item.GetRefusal().GetCode()) != api.Overloaded {
@@ -84,7 +82,7 @@ func (r *FailResult) didNothing() bool {
 	return true
 }
 
-// repeats says whether each item tells its attempt from a later one of the job.
+// repeats reports whether each item can be told from an item about a later attempt of its job.
 func (o *Fail) repeats() bool {
 	for _, item := range o.Items {
 		if len(item.GetProof().GetToken()) == 0 {
@@ -109,7 +107,7 @@ func (i *FailItem) apply(tx *state.Tx, request []byte) (*Failed, error) {
 	case FailReason_FAIL_REASON_UNDELIVERED:
 		return i.giveBack(tx, j, request)
 	case FailReason_FAIL_REASON_SHUTDOWN:
-		if j.Cancelling { // it has run: its last attempt is remembered
+		if j.Cancelling { // the worker ran it, so its last attempt is kept
 			return i.fail(tx, j, request)
 		}
 		return i.giveBack(tx, j, request)
@@ -120,15 +118,15 @@ func (i *FailItem) apply(tx *state.Tx, request []byte) (*Failed, error) {
 	}
 }
 
-// repeated says whether this very request has ended j's last attempt before.
+// repeated reports whether this same request has already ended j's last attempt.
 func (i *FailItem) repeated(j *job.Job, request []byte) bool {
 	token := i.GetProof().GetToken()
 	return len(request) > 0 && len(token) > 0 && j.State != job.Active &&
 		bytes.Equal(j.Lease.GetLastRequest(), request) && bytes.Equal(j.Lease.GetToken(), token)
 }
 
-// answer says what became of a job whose attempt the item has ended, and why its usage
-// report is kept aside.
+// answer describes the job after the item has ended its attempt. rejected is the reason that its usage report
+// was rejected, if it was.
 func (i *FailItem) answer(j *job.Job, rejected string) *Failed {
 	answer := &Failed{Refusal: &Refusal{UsageRejected: rejected}, State: job.Retrying, Attempt: j.Attempt, AttemptsRemaining: attemptsLeft(j)}
 	switch {
@@ -138,7 +136,7 @@ func (i *FailItem) answer(j *job.Job, rejected string) *Failed {
 		answer.State = job.Pending
 	case j.State == job.Dead:
 		answer.State = job.Dead
-	default: // also when its next attempt is due at once
+	default: // also if its next attempt is due at once
 		answer.NextAttemptNs = j.ScheduledNs
 	}
 	return answer
@@ -164,9 +162,8 @@ func (i *FailItem) fail(tx *state.Tx, j *job.Job, request []byte) (*Failed, erro
 	return i.answer(j, usage.rejected()), nil
 }
 
-// giveBack undoes the fetch, but for what the attempt has reported. The job's
-// number, and so its place among its queue's jobs, never changed. Nothing of the
-// lease is left but what a repeat is known by.
+// giveBack undoes the fetch, except for the attempt's reports. The job's number, and so its place among its
+// queue's jobs, never changed. Only the part of the lease that identifies a repeat stays.
 func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, error) {
 	to, refused := i.GetProof().claim(j, job.OnReturn)
 	if refused != nil {
@@ -196,12 +193,12 @@ func (i *FailItem) giveBack(tx *state.Tx, j *job.Job, request []byte) (*Failed, 
 	}
 	j.State = to
 	if i.Reason == FailReason_FAIL_REASON_SHUTDOWN {
-		j.ScheduledNs = tx.ClockNs() // its worker is told when it is due
+		j.ScheduledNs = tx.ClockNs() // the due time in the worker's answer
 	}
 	return i.answer(j, usage.rejected()), tx.PutJob(j, state.EventType_EVENT_RETURNED)
 }
 
-// remains is what is kept of a lease that was given back.
+// remains returns the part of a returned lease that is kept.
 func remains(l *job.Lease, request []byte) *job.Lease {
 	if len(request) == 0 {
 		return nil

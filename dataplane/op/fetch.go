@@ -9,21 +9,18 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Fetch leases up to count jobs to a worker, from the queues in the order given,
-// within each in the order of priority and age. Paused, full, empty and unknown
-// queues give nothing; a fetch that finds nothing is no refusal, and its
-// idempotency key is not remembered. The repeat of one that found something, known
-// by its key, answers the same leases, whatever became of them: see
-// Leased.Current.
+// Fetch leases up to count jobs to a worker, from the queues in the given order, and within each queue by
+// priority and age. Paused, full, empty and unknown queues give nothing. A fetch that finds nothing is not
+// refused, and its idempotency key is not remembered. The repeat of a fetch that found jobs, recognised by
+// its key, gets the same leases, whatever has happened to them since: see Leased.Current.
 //
-// A repeated Fetch, known by its seed, answers those of its leases that are
-// current and takes no job besides. When none is left it is as good as new: who
-// repeats has never seen a token, so the leases have run out, and the jobs may
-// long be with others.
+// A repeated Fetch, recognised by its seed, gets those of its leases that are current and takes no more jobs.
+// If none is left, it is a new fetch: its sender has never seen a token, so the leases have expired, and
+// other workers may have the jobs.
 //
-// A job whose time is over is ended instead of leased, before the duty comes by, and
-// one that something keeps (see Decide) is put aside: so many at most as a duty would,
-// or one fetch could go through a whole backlog.
+// A job that has reached its expiry is ended instead of leased, before the duty does it. A job that a check
+// keeps back (see Decide) is put aside. A fetch does this to at most as many jobs as one op of a duty,
+// because otherwise one fetch could go through a whole backlog.
 
 // Number is Fetch's number in the log.
 func (*Fetch) Number() entry.Number { return numFetch }
@@ -31,7 +28,7 @@ func (*Fetch) Number() entry.Number { return numFetch }
 // Class is Fetch's place among waiting proposals.
 func (*Fetch) Class() pipeline.Class { return table[numFetch].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *Fetch) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -90,13 +87,12 @@ func (o *Fetch) Apply(tx *state.Tx) (*FetchResult, error) {
 	return result, nil
 }
 
-// token is the token of a lease.
 type token = [job.TokenSize]byte
 
-// fewLeases is how many leases most fetches grant at most.
+// fewLeases is the number of leases that most fetches do not exceed.
 const fewLeases = 64
 
-// tokens appends the tokens of the leases that the fetch may grant.
+// tokens appends the tokens for the leases that the fetch may grant.
 func (o *Fetch) tokens(to []token) []token {
 	for i := range int(o.Count) {
 		to = append(to, leaseToken(o.GetMeta().GetLeaseSeed(), i))
@@ -104,9 +100,9 @@ func (o *Fetch) tokens(to []token) []token {
 	return to
 }
 
-// earlier is what this op's own earlier effect has left: the current leases whose
-// tokens come from its seed, in the order in which they were granted. A first
-// fetch pays a hash and a look-up for each job it asks for.
+// earlier returns the current leases that this op granted when it was applied before, in the order in which
+// it granted them. Their tokens derive from its seed. A first fetch pays a hash and a lookup for each job
+// that it asks for.
 func (o *Fetch) earlier(tx *state.Tx, tokens []token) (*FetchResult, error) {
 	result := &FetchResult{}
 	for _, t := range tokens {
@@ -126,21 +122,21 @@ func (o *Fetch) earlier(tx *state.Tx, tokens []token) (*FetchResult, error) {
 	return result, nil
 }
 
-// leased is what a fetch says of an active job.
+// leased builds a fetch's answer for an active job.
 func leased(j *job.Job) *Leased {
 	return &Leased{Id: j.Id, Attempt: j.Attempt, LeaseToken: j.Lease.GetToken(), ExpiresNs: j.Lease.GetExpiresNs()}
 }
 
-// didNothing says that the fetch found nothing.
+// didNothing reports that the fetch found nothing.
 func (r *FetchResult) didNothing() bool { return len(r.Jobs) == 0 }
 
-// Current says whether the lease still holds j, the job's record; nil is none.
+// Current reports whether the lease still holds j, the job's record. A nil job has no lease.
 func (l *Leased) Current(j *job.Job) bool {
 	return j.GetState() == job.Active && job.ProvesLease(j, l.LeaseToken, "")
 }
 
-// lease makes a ready job the worker's, with the token. Nil is one that was ended or
-// put aside instead.
+// lease leases a ready job to the worker under the token. It returns nil for a job that it ended or put aside
+// instead.
 func (o *Fetch) lease(tx *state.Tx, id job.ID, t token) (*Leased, error) {
 	j, err := tx.Job(id)
 	if err != nil {
@@ -172,7 +168,7 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, t token) (*Leased, error) {
 	g.lease.Token, g.lease.ExpiresNs, g.lease.LengthMs = g.token[:], leaseEnd(tx, j, o.LeaseMs), o.LeaseMs
 	g.lease.WorkerId, g.lease.Hostname = o.WorkerId, o.Hostname
 	j.Lease = &g.lease
-	// One that is given back undelivered stays counted: a worker may have begun it.
+	// A job that is returned undelivered stays counted, because a worker may have begun it.
 	tx.EnsureQueue(j.Queue).CountRate(tx.ClockNs())
 	if err := claim(tx, j); err != nil {
 		return nil, err
@@ -184,7 +180,7 @@ func (o *Fetch) lease(tx *state.Tx, id job.ID, t token) (*Leased, error) {
 	return &g.leased, nil
 }
 
-// newLease is what a fetched job costs, in one piece.
+// newLease holds the allocations for a fetched job in one piece.
 type newLease struct {
 	lease  job.Lease
 	leased Leased

@@ -5,8 +5,8 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Frozen is a Ground that stands still: what was committed, at a time. Nothing that is
-// decided on it binds anybody. It belongs to one goroutine, and to its snapshot.
+// Frozen is a Ground on a snapshot of the committed state, at a fixed time. Its decisions bind nobody. It
+// belongs to one goroutine and must not outlive its snapshot.
 type Frozen struct {
 	view     *state.Snapshot
 	book     *state.ResourceIndex
@@ -15,11 +15,10 @@ type Frozen struct {
 	queues   map[string]*state.Queue
 	accounts map[[16]byte]*state.Account
 	traffic  map[[16]byte]*state.Traffic
-	err      error // of reading a queue, which Ground does not let Queue say
+	err      error // of reading a queue, because Ground's Queue returns no error
 }
 
-// Freeze makes a Ground of a snapshot at nowNs, or at the last entry's time where that
-// is later.
+// Freeze makes a Ground from a snapshot at nowNs, or at the last entry's time if that is later.
 func Freeze(view *state.Snapshot, book *state.ResourceIndex, nowNs int64) *Frozen {
 	head := view.Head()
 	return &Frozen{
@@ -28,16 +27,16 @@ func Freeze(view *state.Snapshot, book *state.ResourceIndex, nowNs int64) *Froze
 	}
 }
 
-// ClockNs is the time that is decided for.
+// ClockNs returns the time of the decisions.
 func (g *Frozen) ClockNs() int64 { return g.nowNs }
 
-// Head is the snapshot's.
+// Head returns the snapshot's head.
 func (g *Frozen) Head() *state.Head { return g.head }
 
 // ResourceIndex returns the resources.
 func (g *Frozen) ResourceIndex() *state.ResourceIndex { return g.book }
 
-// Queue is a queue's record; nil when unknown.
+// Queue returns a queue's record, nil if the queue is unknown.
 func (g *Frozen) Queue(name string) *state.Queue {
 	q, err := remember(g.queues, name, g.view.Queue)
 	if err != nil && g.err == nil {
@@ -46,12 +45,12 @@ func (g *Frozen) Queue(name string) *state.Queue {
 	return q
 }
 
-// Account is what a budget has come to; nil when there is none.
+// Account returns a budget's account, nil if there is none.
 func (g *Frozen) Account(id [16]byte) (*state.Account, error) {
 	return remember(g.accounts, id, g.view.Account)
 }
 
-// Traffic is what goes to a provider, with what was rehearsed; nil when nothing has.
+// Traffic returns a provider's traffic including the reserved jobs, nil if there is none.
 func (g *Frozen) Traffic(id [16]byte) (*state.Traffic, error) {
 	return remember(g.traffic, id, g.view.Traffic)
 }
@@ -67,8 +66,8 @@ func remember[K comparable, R any](known map[K]R, key K, read func(K) (R, error)
 	return rec, err
 }
 
-// Rehearse has a job count with its provider, and with the budgets that shards share, as
-// if it had been fetched. What other budgets would reserve for it is not rehearsed.
+// Rehearse counts a job against its provider and the budgets that shards share, as if it had been fetched. It
+// does not reserve on other budgets.
 func (g *Frozen) Rehearse(j *job.Job) error {
 	if err := g.rehearseSlices(j); err != nil {
 		return err
@@ -90,7 +89,7 @@ func (g *Frozen) Rehearse(j *job.Job) error {
 	return g.err
 }
 
-// rehearseSlices reserves on this shard's slices of shared budgets.
+// rehearseSlices reserves the job's cost on this shard's slices of shared budgets.
 func (g *Frozen) rehearseSlices(j *job.Job) error {
 	budgets := budgetsOf(g.book, j)
 	amount := expectedCost(j, budgets, g.Queue(j.Queue).GetExpectedCostNanoUsd())

@@ -9,11 +9,10 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// GrantBudget gives a shard more of a shared budget, tells it that there is no more, or
-// asks it for what it does not use. What is granted is kept for a moment for the job that
-// asked: two that lack money would else take it from each other again and again, and
-// neither would begin. It refuses nothing: where the budget has been deleted since, there
-// is nothing left to grant.
+// GrantBudget gives a shard more of a shared budget, tells it that there is no more, or asks it for its
+// unused part. The shard keeps a grant for a moment for the job that asked. Otherwise two shards that lack
+// money would take it from each other again and again, and neither job would begin. It refuses nothing: if
+// the budget has been deleted meanwhile, there is nothing to grant.
 
 // Number is GrantBudget's number in the log.
 func (*GrantBudget) Number() entry.Number { return numGrantBudget }
@@ -21,7 +20,7 @@ func (*GrantBudget) Number() entry.Number { return numGrantBudget }
 // Class is GrantBudget's place among waiting proposals.
 func (*GrantBudget) Class() pipeline.Class { return table[numGrantBudget].Class }
 
-// Validate refuses what the first shard cannot have sent.
+// Validate refuses an op that the first shard cannot have sent.
 func (o *GrantBudget) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -38,7 +37,6 @@ func (o *GrantBudget) Validate() error {
 	return p.err()
 }
 
-// Apply changes this shard's slice.
 func (o *GrantBudget) Apply(tx *state.Tx) (*GrantBudgetResult, error) {
 	result := &GrantBudgetResult{}
 	r := tx.ResourceIndex().ResourceByID([16]byte(o.Id))
@@ -61,7 +59,7 @@ func (o *GrantBudget) Apply(tx *state.Tx) (*GrantBudgetResult, error) {
 		}
 	case o.Denial != nil:
 		if !answers {
-			return result, nil // it has asked for something else since, or needs nothing
+			return result, nil // the shard has asked for another amount since, or needs nothing
 		}
 		s.Denial = o.Denial
 	default:

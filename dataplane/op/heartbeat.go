@@ -12,16 +12,15 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// Heartbeat renews leases from the entry's clock and stores what workers report
-// on the way, each item on its own. A lease is renewed by the length its fetch
-// asked for, unless the item says another for this once, and never beyond its agent's
-// iteration_timeout. Refusals are NOT_FOUND,
-// LEASE_LOST (the worker should stop). The worker of a job that is being cancelled is told so, and keeps
-// its lease for the time it needs to stop.
+// Heartbeat renews leases from the entry's clock and stores the workers' reports, each item on its own. A
+// lease is renewed by the length that its fetch asked for, unless the item names another length for this
+// renewal, and never beyond its agent's iteration_timeout. An item is refused with NOT_FOUND, or with
+// LEASE_LOST, which tells the worker to stop. If a job is being cancelled, the answer tells its worker, and
+// the lease is renewed so that the worker has time to stop.
 //
-// Usage is counted once a request: the lease remembers the newest one that
-// reported any. It is one, because a worker hears of one heartbeat of a job before
-// it sends the next. All else of a repeat is done again, which does no harm.
+// Each request's usage is counted once, because the lease remembers the newest request that reported usage.
+// One is enough, because a worker has the answer to one heartbeat of a job before it sends the next. A repeat
+// does everything else again, which changes nothing.
 
 // Number is Heartbeat's number in the log.
 func (*Heartbeat) Number() entry.Number { return numHeartbeat }
@@ -29,7 +28,7 @@ func (*Heartbeat) Number() entry.Number { return numHeartbeat }
 // Class is Heartbeat's place among waiting proposals.
 func (*Heartbeat) Class() pipeline.Class { return table[numHeartbeat].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *Heartbeat) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -50,8 +49,8 @@ func (o *Heartbeat) Validate() error {
 	return p.err()
 }
 
-// checkOnce checks that no job is named twice: its second report would be taken
-// for a repeat of the first.
+// checkOnce checks that no job appears twice, because the second report would be taken for a repeat of the
+// first.
 func (o *Heartbeat) checkOnce(p *problems) {
 	if len(o.Items) < 2 || len(o.GetMeta().GetRequestId()) == 0 {
 		return
@@ -66,7 +65,7 @@ func (o *Heartbeat) checkOnce(p *problems) {
 	}
 }
 
-// repeats says whether usage would be counted once.
+// repeats reports whether a repeat would count no usage twice.
 func (o *Heartbeat) repeats() bool {
 	if len(o.GetMeta().GetRequestId()) > 0 {
 		return true
@@ -79,7 +78,6 @@ func (o *Heartbeat) repeats() bool {
 	return true
 }
 
-// Apply renews the leases.
 func (o *Heartbeat) Apply(tx *state.Tx) (*HeartbeatResult, error) {
 	result := &HeartbeatResult{Items: make([]*Refusal, len(o.Items))}
 	done := &Refusal{}
@@ -104,8 +102,8 @@ func (o *Heartbeat) Apply(tx *state.Tx) (*HeartbeatResult, error) {
 	return result, nil
 }
 
-// apply renews a lease: the job's, whether it has cost more than its budgets have
-// room for, and what is to be said of its usage report; or why it is not.
+// apply renews a lease. It returns the job, whether the job has cost more than its budgets have room for, and
+// the answer to its usage report or the refusal.
 func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (_ *job.Job, over bool, _ *Refusal, _ error) {
 	j, refused, err := i.GetProof().job(tx)
 	if err != nil || refused != nil {
@@ -113,7 +111,7 @@ func (i *HeartbeatItem) apply(tx *state.Tx, request []byte) (_ *job.Job, over bo
 	}
 	to, refused := i.GetProof().claim(j, job.OnRenew)
 	if refused != nil {
-		// To a worker it is the same whether the job went on or ended.
+		// A worker must stop in both cases, whether the job went on or ended.
 		refused.Code = string(api.LeaseLost)
 		return nil, false, refused, nil
 	}

@@ -10,11 +10,10 @@ import (
 	"github.com/corvo/corvo/engine/pipeline"
 )
 
-// HoldJobs keeps jobs that wait from being fetched, until a person says what
-// becomes of them. Their time goes on: a held job expires like any other. An item's
-// refusal is NOT_FOUND, or STATE_CONFLICT for a job that does not wait.
+// HoldJobs keeps waiting jobs from being fetched until a person approves or rejects them. A held job expires
+// like any other. An item is refused with NOT_FOUND, or with STATE_CONFLICT if its job does not wait.
 
-// heldReason is why a job is held where the request does not say.
+// heldReason is the hold reason if the request gives none.
 const heldReason = "held by request"
 
 // Number is HoldJobs's number in the log.
@@ -23,7 +22,7 @@ func (*HoldJobs) Number() entry.Number { return numHoldJobs }
 // Class is HoldJobs's place among waiting proposals.
 func (*HoldJobs) Class() pipeline.Class { return table[numHoldJobs].Class }
 
-// Validate refuses what no state could accept.
+// Validate refuses an op that no state could accept.
 func (o *HoldJobs) Validate() error {
 	var p problems
 	o.Meta.check(&p)
@@ -32,7 +31,6 @@ func (o *HoldJobs) Validate() error {
 	return p.err()
 }
 
-// Apply holds the jobs.
 func (o *HoldJobs) Apply(tx *state.Tx) (*JobsResult, error) {
 	return actOn(tx, o.JobIds, o.hold)
 }
@@ -47,13 +45,13 @@ func (o *HoldJobs) hold(tx *state.Tx, j *job.Job) (*JobDone, error) {
 	return became(j), nil
 }
 
-// hold keeps a job that waits until a person says what becomes of it. by is the name
-// of the budget or policy that did it; the feed is told of the causes first.
+// hold holds a waiting job until a person approves or rejects it. by is the name of the budget or policy that
+// holds it. The causes come before the job's own event in the feed.
 func hold(tx *state.Tx, j *job.Job, why job.Hold, by, reason string, causes ...state.EventType) error {
 	return keep(tx, j, job.OnHold, why, by, reason, causes...)
 }
 
-// keep is hold by an event that leads to held.
+// keep holds a job by any event that leads to held.
 func keep(tx *state.Tx, j *job.Job, on job.Event, why job.Hold, by, reason string, causes ...state.EventType) error {
 	to, ok := job.Next(j.State, on)
 	if !ok || to != job.Held {

@@ -11,23 +11,22 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// Memory bounds the idempotency keys a shard remembers. At a bound, requests
-// with new keys are refused until old ones are forgotten; none is forgotten
-// early, because its client may still repeat the request.
+// Memory bounds the idempotency keys that a shard remembers. At a bound, requests with new keys are refused
+// until old keys expire. No key is forgotten early, because its client may still repeat the request.
 type Memory struct {
 	Records uint64
-	// Bytes is what the remembered results may take. A key is taken as long as
-	// less is in use, so it is exceeded by at most one result.
+	// Bytes bounds the remembered results. A key is accepted as long as fewer bytes are in use, so one
+	// result may exceed the bound.
 	Bytes uint64
 }
 
-// DefaultMemory is the bound of a shard.
+// DefaultMemory returns the bounds of a shard.
 func DefaultMemory() Memory {
 	return Memory{Records: job.MaxIdempotencyRecords, Bytes: job.MaxIdempotencyBytes}
 }
 
-// recordID is the key an idempotency key is remembered under. Keys of different
-// principals never meet.
+// recordID returns the id of an idempotency key's record. It hashes the principal with the key, so that keys
+// of different principals never collide.
 func recordID(principal, key string) [16]byte {
 	h := sha256.New()
 	h.Write([]byte(principal))
@@ -36,11 +35,10 @@ func recordID(principal, key string) [16]byte {
 	return [16]byte(h.Sum(nil)[:16])
 }
 
-// Remembered is the result of an earlier op of the same principal with o's
-// idempotency key, as far as this replica has applied the log: nil when it knows
-// of none. A key used for another request is IDEMPOTENCY_MISMATCH. It spares
-// what a repeat would otherwise wait for; whether an op is a repeat is decided
-// when it is applied.
+// Remembered returns the result of an earlier op of the same principal with o's idempotency key, or nil if
+// the entries that this replica has applied contain none. A key used for another request is refused with
+// IDEMPOTENCY_MISMATCH. A repeat is thus answered without waiting for an entry. Apply still decides whether
+// an op is a repeat.
 func Remembered(store *state.Store, o Op, nowNs int64) (Result, error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {
@@ -54,21 +52,21 @@ func Remembered(store *state.Store, o Op, nowNs int64) (Result, error) {
 	return table[o.Number()].remembered(id, key, record)
 }
 
-// live says whether there is a record. One whose time is over counts as
-// forgotten, also before Expire came by.
+// live reports whether there is a record that has not expired. An expired record counts as forgotten even
+// before Expire deletes it.
 func live(record *state.Idempotency, nowNs int64) bool {
 	return record != nil && record.ExpiresNs > nowNs
 }
 
-// forgettable is a Result that may be that of an op which did nothing. Such a
-// result is not remembered: a repeat is welcome to do more.
+// forgettable is a Result that can say that its op did nothing. Such a result is not remembered, because a
+// repeat may do more.
 type forgettable interface {
 	didNothing() bool
 }
 
-// applyOnce applies an op, or answers what its idempotency key already did; it says
-// which. What was refused or did nothing is not remembered: the client may mend it
-// or try again.
+// applyOnce applies an op, or returns the remembered result of its idempotency key; remembered says which. It
+// does not remember a refusal or the result of an op that did nothing, because the client may correct the
+// request or try again.
 func (m *Machine) applyOnce(tx *state.Tx, k *Kind, o Op) (result Result, remembered bool, err error) {
 	key := o.GetMeta().GetIdempotency()
 	if key == nil {
@@ -108,7 +106,7 @@ func (m *Machine) applyOnce(tx *state.Tx, k *Kind, o Op) (result Result, remembe
 	})
 }
 
-// remembered is the result of the earlier request with the same key.
+// remembered returns the result of the earlier request with the same key.
 func (k *Kind) remembered(id [16]byte, key *Idempotency, record *state.Idempotency) (Result, error) {
 	if record.Op != uint32(k.Number) || !bytes.Equal(record.RequestHash, key.RequestHash) {
 		return nil, api.Errorf(api.IdempotencyMismatch, "this Idempotency-Key was used for another request; use a new key for a new request")
@@ -120,8 +118,8 @@ func (k *Kind) remembered(id [16]byte, key *Idempotency, record *state.Idempoten
 	return result, nil
 }
 
-// admitKey refuses a new key at the bound. It looks before the op applies,
-// since a refused op must have written nothing.
+// admitKey refuses a new key at the bound. It runs before the op applies, because a refused op must have
+// written nothing.
 func (m *Machine) admitKey(tx *state.Tx) error {
 	head := tx.Head()
 	if head.IdempotencyRecords < m.Memory.Records && head.IdempotencyBytes < m.Memory.Bytes {
@@ -134,7 +132,7 @@ func (m *Machine) admitKey(tx *state.Tx) error {
 	}
 	refusal.RetryAfter = time.Second
 	if ok {
-		// When the first of them is forgotten.
+		// The first of the remembered keys expires then.
 		refusal.RetryAfter = max(refusal.RetryAfter, time.Duration(due-tx.ClockNs()))
 	}
 	return refusal

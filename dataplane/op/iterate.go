@@ -10,13 +10,12 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// An agent's job runs in iterations. Each ends with an ack, which says whether the job
-// goes on with the next one, is done, or is held for a person to say; what was left
-// and used by then is kept as an iteration record. A job becomes an agent's by its
-// options, or by an ack that speaks of iterations: it has no limits then, but how many
-// iterations are kept of any job.
+// An agent's job runs in iterations. Each iteration ends with an ack, which says whether the job goes on with
+// the next one, is done, or is held for a person. The documents and the usage of the iteration are kept as an
+// iteration record. A job becomes an agent's job by its options, or by an ack with iteration fields. In the
+// second case it has no limits except the number of iterations that any job may have.
 
-// check looks at what an item says of an iteration.
+// check checks the iteration fields of an item.
 func (i *AckItem) check(p *problems, at int) {
 	p.blob("items", at, "trace", i.GetTrace(), job.MaxTrace)
 	p.item("items", at, "hold_reason", job.CheckText(i.GetHoldReason(), job.MaxHoldReason))
@@ -32,12 +31,12 @@ func (i *AckItem) check(p *problems, at int) {
 	}
 }
 
-// goesOn says whether the job does not end with the ack.
+// goesOn reports whether the job goes on after the ack.
 func (i *AckItem) goesOn() bool {
 	return i.GetAgentStatus() == job.Continue || i.GetAgentStatus() == job.Suspend
 }
 
-// event is what the ack does to the job.
+// event returns the lifecycle event of the ack.
 func (i *AckItem) event() job.Event {
 	switch i.AgentStatus {
 	case job.Continue:
@@ -48,21 +47,21 @@ func (i *AckItem) event() job.Event {
 	return job.OnAck
 }
 
-// iterates says whether the ack ends an iteration.
+// iterates reports whether the ack ends an iteration.
 func (i *AckItem) iterates(j *job.Job) bool {
 	return i.AgentStatus != 0 || i.Trace != nil || j.Options.GetAgent() != nil || j.Detail.GetIteration() > 0
 }
 
-// suspends says whether an ack ended j's last attempt and left the job to go on, and
-// the item is that ack once more. What proves nothing might speak of any attempt.
+// suspends reports whether the item repeats the ack that ended j's last attempt and left the job to go on. An
+// item without token and worker id never does, because it might be about any attempt.
 func (i *AckItem) suspends(j *job.Job) bool {
 	proof := i.GetProof()
 	return j.State != job.Active && j.Lease.GetAcked() && (len(proof.GetToken()) > 0 || proof.GetWorkerId() != "") &&
 		job.ProvesLease(j, proof.GetToken(), proof.GetWorkerId())
 }
 
-// repeats says whether each item that does not end its job tells its attempt from the
-// next: that may be leased by the time the op comes again.
+// repeats reports whether each item that does not end its job can be told from an item about the job's next
+// attempt, which may be leased when the op is repeated.
 func (o *Ack) repeats() bool {
 	for _, item := range o.Items {
 		if item.goesOn() && len(item.GetProof().GetToken()) == 0 {
@@ -72,9 +71,10 @@ func (o *Ack) repeats() bool {
 	return true
 }
 
-// newIteration is the record of the iteration that the ack ends, but for what it has
-// used; refused where it may not be kept. Of a job that is done it does not repeat
-// what the job has from then on: a result is never refused for what came before it.
+// newIteration returns the record of the iteration that the ack ends, without its usage. It refuses the ack
+// if the record exceeds a limit. If the job is done, the record does not repeat the checkpoint and result,
+// because the job has them from now on. A final result is therefore never refused because of the documents
+// before it.
 func (i *AckItem) newIteration(tx *state.Tx, j *job.Job) (*job.Iteration, *Refusal, error) {
 	d := j.Detail
 	it := &job.Iteration{
@@ -91,7 +91,7 @@ func (i *AckItem) newIteration(tx *state.Tx, j *job.Job) (*job.Iteration, *Refus
 		it.Checkpoint, it.Result, it.CheckpointIn = i.Checkpoint, i.Result, d.GetCheckpointIn()
 		it.ToolCalls = i.calls(j)
 		if it.Checkpoint == nil && it.CheckpointIn == 0 {
-			var err error // one that came with a heartbeat, or with the job
+			var err error // the checkpoint that came with a heartbeat or with the job
 			if it.Checkpoint, err = tx.Blob(j, job.Checkpoint); err != nil {
 				return nil, nil, err
 			}
@@ -109,7 +109,7 @@ func (i *AckItem) newIteration(tx *state.Tx, j *job.Job) (*job.Iteration, *Refus
 	return it, nil, nil
 }
 
-// keepIteration keeps the record of an iteration, once j's usage has all that it used.
+// keepIteration stores the record of an iteration, after j's usage includes the iteration's.
 func keepIteration(tx *state.Tx, j *job.Job, it *job.Iteration) error {
 	d := j.Details()
 	it.Usage = j.Usage.Since(d.UsageBefore)
@@ -118,10 +118,10 @@ func keepIteration(tx *state.Tx, j *job.Job, it *job.Iteration) error {
 	return tx.PutIteration(j, it)
 }
 
-// goOn has a job go on whose iteration has ended and is kept: with the next one, as
-// soon as it is fetched, or when a person has said so. It keeps its number, and so its
-// place among its queue's jobs, and each iteration has all attempts. One that was to be
-// cancelled is, now that its worker lets go of it.
+// goOn moves a job on after its iteration has ended and is stored. The job continues when a worker fetches
+// it, or after a person has approved it. It keeps its number, and so its place among its queue's jobs, and
+// each iteration gets all attempts. A job with a pending cancellation is cancelled, because its worker has
+// ended the attempt.
 func (i *AckItem) goOn(tx *state.Tx, j *job.Job, events ...state.EventType) error {
 	j.Lease.Acked, j.Lease.LastRequest = true, nil
 	if j.Cancelling {
@@ -148,8 +148,8 @@ func (i *AckItem) goOn(tx *state.Tx, j *job.Job, events ...state.EventType) erro
 	return tx.PutJob(j, append(events, state.EventType_EVENT_CONTINUED)...)
 }
 
-// dropDebounce has a job that has run give up its debounce key before it is scheduled
-// again: the key is for the time before the first attempt, and may be another's by now.
+// dropDebounce removes the debounce key of a job that has run, before the job is scheduled again. The key
+// applies only before the first attempt, and another job may hold it by now.
 func dropDebounce(j *job.Job) {
 	if j.Options.GetDebounceKey() != "" {
 		j.Options = j.Options.Copy()
