@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// How an iteration ends, under the field names.
+// The iteration statuses under their field names.
 const (
 	Continue = IterationStatus_ITERATION_STATUS_CONTINUE
 	Done     = IterationStatus_ITERATION_STATUS_DONE
@@ -15,7 +15,7 @@ const (
 
 var iterationWords = [...]string{"", "continue", "done", "hold"}
 
-// Word is the status as clients see it.
+// Word returns the status as clients write it.
 func (s IterationStatus) Word() string {
 	if s < 0 || int(s) >= len(iterationWords) {
 		return fmt.Sprintf("status(%d)", int32(s))
@@ -23,7 +23,7 @@ func (s IterationStatus) Word() string {
 	return iterationWords[s]
 }
 
-// ParseIterationStatus reads what Word printed.
+// ParseIterationStatus is the inverse of Word.
 func ParseIterationStatus(word string) (IterationStatus, bool) {
 	for s, w := range iterationWords {
 		if w == word && w != "" {
@@ -33,7 +33,7 @@ func ParseIterationStatus(word string) (IterationStatus, bool) {
 	return 0, false
 }
 
-// CheckAgent reports all that is wrong with the bounds of an agent; nil is none.
+// CheckAgent reports all faults of an agent's bounds; nil bounds have none.
 func CheckAgent(a *AgentConfig) []error {
 	if a == nil {
 		return nil
@@ -51,8 +51,8 @@ func CheckAgent(a *AgentConfig) []error {
 	return errs
 }
 
-// AgentCost is what j has cost so far, as far as it counts against its agent's
-// max_cost: the iterations that it goes on from do, a life before a retry does not.
+// AgentCost returns the cost of j that counts against its agent's max_cost: that of the current run of
+// iterations, but not that of a run before a retry.
 func (j *Job) AgentCost() int64 {
 	before, cost := j.GetDetail().GetSpentBeforeNanoUsd(), j.GetUsage().GetCostNanoUsd()
 	if before > 0 && cost > math.MaxInt64-before {
@@ -61,18 +61,18 @@ func (j *Job) AgentCost() int64 {
 	return before + cost
 }
 
-// IterationTimeout is how long an attempt of j may run at most; 0 is as long as its
-// worker renews its lease.
+// IterationTimeout returns the longest time an attempt of j may run. 0 means as long as its worker renews the
+// lease.
 func (j *Job) IterationTimeout() time.Duration {
 	return time.Duration(j.GetOptions().GetAgent().GetIterationTimeoutMs()) * time.Millisecond
 }
 
-// DocumentBytes is how many bytes of documents an iteration's record holds.
+// DocumentBytes returns the size of the documents in an iteration's record.
 func (i *Iteration) DocumentBytes() uint64 {
 	return uint64(len(i.GetCheckpoint().GetData()) + len(i.GetTrace().GetData()) + len(i.GetResult().GetData()))
 }
 
-// Since is what u has more than before, which it was once; nil where there is nothing.
+// Since returns the usage in u that came after before, or nil if there is none.
 func (u *Usage) Since(before *Usage) *Usage {
 	more := &Usage{
 		InputTokens:         u.GetInputTokens() - before.GetInputTokens(),

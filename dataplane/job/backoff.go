@@ -1,10 +1,9 @@
 package job
 
-// DelayMs is how long a job waits in milliseconds after its attempt number
-// `attempt` (from 1) ended without success, before it may run again. It never
-// exceeds MaxDelayMs and never overflows; the first retry of fixed, linear and
-// exponential waits exactly BaseDelayMs. A backoff this binary does not know
-// waits like exponential, the default.
+// DelayMs returns the delay in milliseconds before the next attempt after the attempt with this number,
+// counted from 1, ended without success. It never exceeds MaxDelayMs and never overflows. The first retry of
+// fixed, linear and exponential waits exactly BaseDelayMs. A backoff that this binary does not know is
+// treated as exponential, the default.
 func (r *Retry) DelayMs(attempt uint32) int64 {
 	base, most := r.GetBaseDelayMs(), r.GetMaxDelayMs()
 	if base <= 0 || most <= 0 || r.GetBackoff() == BackoffNone {

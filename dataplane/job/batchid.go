@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// BatchIDPrefix starts every batch id as clients see it. Behind it an id is that of
-// a job: its slot is that of the first queue the batch had a job in, so that its
-// shard is found as a job's is.
+// BatchIDPrefix starts the API form of every batch id. The rest has the form of a job id. Its slot is that of
+// the first queue in which the batch had a job, so that the batch's shard is found like a job's.
 const BatchIDPrefix = "batch_"
 
-// BatchIDText is a batch's id as clients see it.
+// BatchIDText returns the API form of a batch's id.
 func BatchIDText(id ID) string { return BatchIDPrefix + id.String()[len(IDPrefix):] }
 
-// ParseBatchID reads what BatchIDText printed; lower case is accepted.
+// ParseBatchID is the inverse of BatchIDText; it accepts lower case.
 func ParseBatchID(s string) (ID, error) {
 	text, ok := strings.CutPrefix(s, BatchIDPrefix)
 	if ok {

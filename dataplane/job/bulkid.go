@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// BulkIDPrefix starts the id of every bulk operation as clients see it.
+// BulkIDPrefix starts the API form of every bulk operation's id.
 const BulkIDPrefix = "bulk_"
 
-// BulkIDText is a bulk operation's id as clients see it.
+// BulkIDText returns the API form of a bulk operation's id.
 func BulkIDText(id ID) string { return BulkIDPrefix + id.String()[len(IDPrefix):] }
 
-// ParseBulkID reads what BulkIDText printed; lower case is accepted.
+// ParseBulkID is the inverse of BulkIDText; it accepts lower case.
 func ParseBulkID(s string) (ID, error) {
 	text, ok := strings.CutPrefix(s, BulkIDPrefix)
 	if ok {

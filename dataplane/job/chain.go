@@ -1,6 +1,6 @@
 package job
 
-// The ways a chain ends, as its exit step is told.
+// The outcomes of a chain, as its exit step receives them.
 const (
 	ChainCompleted = "completed" // its last step completed
 	ChainExited    = "exited"    // a step completed and said that the rest is not needed
@@ -8,21 +8,21 @@ const (
 	ChainCancelled = "cancelled" // a step was cancelled, or deleted before it had settled
 )
 
-// ChainPrefix starts every chain's id as clients see it.
+// ChainPrefix starts the API form of every chain's id.
 const ChainPrefix = "chain_"
 
-// ChainText is the id of the chain whose first job has this id, as clients see it.
+// ChainText returns the API form of the id of the chain whose first job has this id.
 func (id ID) ChainText() string { return ChainPrefix + id.String()[len(IDPrefix):] }
 
-// Turn is what a chain does when one of its steps has settled.
+// Turn is the reaction of a chain to a settled step.
 type Turn struct {
 	Next    bool   // the next step is made
 	Failure bool   // its failure step is made
 	Outcome string // how it has ended; empty where it goes on
 }
 
-// After is the turn the chain takes when a step has settled; exit says that its
-// worker asked for the end.
+// After returns the reaction of the chain to a settled step. exit is true if the worker asked to end the
+// chain.
 func (c *Chain) After(step uint32, settled State, exit bool) Turn {
 	left := int(step)+1 < len(c.GetSteps())
 	switch {
@@ -38,7 +38,7 @@ func (c *Chain) After(step uint32, settled State, exit bool) Turn {
 	return Turn{Failure: c.GetOnFailure() == OnFailure_ON_FAILURE_QUEUE, Outcome: ChainFailed}
 }
 
-// PayloadOf is a step's payload: its own, or the one the chain began with.
+// PayloadOf returns a step's payload: its own, or else the payload that the chain began with.
 func (c *Chain) PayloadOf(s *Step) *Blob {
 	if s.GetPayload() != nil {
 		return s.Payload
@@ -46,7 +46,7 @@ func (c *Chain) PayloadOf(s *Step) *Blob {
 	return c.Steps[0].Payload
 }
 
-// PayloadBytes is the length of all the payloads the chain carries along.
+// PayloadBytes returns the size of all payloads that the chain carries.
 func (c *Chain) PayloadBytes() (n int) {
 	for _, s := range c.GetSteps() {
 		n += len(s.GetPayload().GetData())

@@ -6,19 +6,18 @@ import (
 	"strconv"
 )
 
-// member is a member of a JSON object: its name, and the text of its value.
+// member is a member of a JSON object: its name and the text of its value.
 type member struct {
 	name  string
 	value []byte
 }
 
-// Compose is the payload of a job as its worker gets it: with what its origin adds,
-// last. previous is the result of the job before, nil for none. Nothing else is
-// touched: numbers keep their digits, members their order and space, for the text
-// is spliced and not written anew. A member of the payload that has the name of one
-// that is added gives way to it; were it refused instead, a step could not pass on
-// what it was given. A payload that is no object stays as it is: conversion lets
-// none come here.
+// Compose returns the payload of a job as its worker receives it: with the members that its origin adds, at
+// the end. previous is the result of the job before, or nil for none. Everything else stays as it is,
+// including the digits of numbers and the order and spacing of members, because the text is spliced and not
+// encoded anew. An added member replaces a member of the same name; if that were refused, a step could not
+// pass on its own input. A payload that is not an object stays as it is, and the conversion of requests
+// refuses such a payload.
 func Compose(payload []byte, o *Origin, previous []byte) []byte {
 	added := o.members(previous)
 	if len(added) == 0 {
@@ -53,7 +52,7 @@ func Compose(payload []byte, o *Origin, previous []byte) []byte {
 	return append(out, payload[end:]...)
 }
 
-// gives says whether a part of an object gives way to a member that is added.
+// gives reports whether an added member replaces this part of an object.
 func gives(part []byte, added []member) bool {
 	name := nameOf(part)
 	for _, m := range added {
@@ -64,8 +63,8 @@ func gives(part []byte, added []member) bool {
 	return false
 }
 
-// splitObject is the text of a JSON object between its commas, where it opens and
-// where it ends; end is 0 where it is none. The text must be JSON.
+// splitObject splits the text of a JSON object at its commas and returns where it opens and ends. end is 0 if
+// the text is not an object. The text must be JSON.
 func splitObject(text []byte) (parts [][]byte, open, end int) {
 	open = len(text) - len(bytes.TrimLeft(text, " \t\r\n"))
 	if open == len(text) || text[open] != '{' {
@@ -96,7 +95,7 @@ func splitObject(text []byte) (parts [][]byte, open, end int) {
 	return nil, 0, 0
 }
 
-// nameOf is the name of a member, whose text may begin with space.
+// nameOf returns the name of a member, whose text may begin with spaces.
 func nameOf(part []byte) string {
 	part = bytes.TrimLeft(part, " \t\r\n")
 	for i := 1; i < len(part); i++ {
@@ -114,7 +113,7 @@ func nameOf(part []byte) string {
 	return ""
 }
 
-// members are what an origin adds to a payload.
+// members returns the members that an origin adds to a payload.
 func (o *Origin) members(previous []byte) []member {
 	switch o.GetKind() {
 	case OriginKind_ORIGIN_KIND_STEP:
@@ -132,7 +131,7 @@ func (o *Origin) members(previous []byte) []member {
 	return nil
 }
 
-// previous is the job before with its result; null where it has none.
+// previous returns the job before with its result, or null if it has none.
 func (o *Origin) previous(result []byte) []byte {
 	if len(result) == 0 {
 		result = []byte("null")
@@ -141,7 +140,7 @@ func (o *Origin) previous(result []byte) []byte {
 	return append(append(b, result...), '}')
 }
 
-// jobBefore begins an object that says which job came before.
+// jobBefore begins an object that identifies the job before.
 func (o *Origin) jobBefore() []byte {
 	b := append([]byte(`{"job_id":`), idText(IDPrefix, o.JobId)...)
 	return append(append(b, `,"queue":`...), quote(o.Queue)...)
@@ -159,7 +158,7 @@ func (o *Origin) batch() []byte {
 	return append(b, '}')
 }
 
-// idText is an id as clients see it, in JSON.
+// idText encodes the API form of an id as JSON.
 func idText(prefix string, id []byte) []byte {
 	known, err := IDFromBytes(id)
 	if err != nil {

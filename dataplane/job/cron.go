@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Cron is a parsed cron expression: which seconds of which minutes ... of which
-// days. It knows no time zone; Next is asked in one. The zero Cron never runs:
-// ParseCron makes useful ones.
+// Cron is a parsed cron expression: a set of seconds, minutes, hours, days, months and days of the week. It
+// has no time zone; Next takes one. The zero Cron never runs; ParseCron makes useful ones.
 //
-// When a run is due, where clocks are put forward or back:
+// Where clocks are put forward or back, a run is due as follows:
 //
-//   - A time that the clock skips is due once, at the first moment after the gap.
-//   - A time that the clock shows twice is due once, the first time.
-//   - Where the hour is "*", the expression says "every hour", not "at these
-//     hours": it is due whenever the clock shows a time that fits. So it goes on
-//     through a repeated hour, and has nothing to make up for a skipped one.
+// A time that the clock skips is due once, at the first moment after the gap.
+//
+// A time that the clock shows twice is due once, the first time.
+//
+// An hour of "*" means "every hour" and not "at these hours", so a run is due whenever the clock shows a
+// matching time. It is due in a repeated hour too, and a skipped hour is not made up for.
 type Cron struct {
 	// Bit n of each is set where n is a value of it; the day of week's go from 0,
 	// Sunday, to 6.
@@ -25,13 +25,12 @@ type Cron struct {
 	everyHour          bool // "*"
 }
 
-// cronHorizon is how far ahead a run is looked for: a day of the calendar comes
-// back within 8 years, which is how long 29 February takes to come back over 2100.
+// cronHorizon bounds the search for a run. A day of the calendar comes back within 8 years, which 29 February
+// needs over 2100.
 const cronHorizon = 9 // years
 
-// Next is the first moment after `after` at which the expression is due on the
-// clocks of loc, in whole seconds; the zero time where there is none, as for 30
-// February.
+// Next returns the first moment after `after` at which the expression is due on the clocks of loc, in whole
+// seconds. It returns the zero time if there is none, as for 30 February.
 func (c Cron) Next(after time.Time, loc *time.Location) time.Time {
 	from := after.Unix() + 1
 	var at int64
@@ -47,14 +46,13 @@ func (c Cron) Next(after time.Time, loc *time.Location) time.Time {
 	return time.Unix(at, 0).In(loc)
 }
 
-// Runs says whether there is any day on which the expression is due.
+// Runs reports whether the expression is due on any day.
 func (c Cron) Runs() bool {
 	_, ok := c.nextClock(clock{year: 2000, month: 1, day: 1})
 	return ok
 }
 
-// nextShown is the first moment, `from` or later, at which the clock shows a time
-// that fits.
+// nextShown returns the first moment, from or later, at which the clock shows a matching time.
 func (c Cron) nextShown(from int64, loc *time.Location) (int64, bool) {
 	for p := periodAt(from, loc); ; p = periodAt(p.end, loc) {
 		shown, ok := c.nextClock(clockOf(max(from, p.start) + p.offset))
@@ -70,9 +68,9 @@ func (c Cron) nextShown(from int64, loc *time.Location) (int64, bool) {
 	}
 }
 
-// nextOnce is the first moment, `from` or later, that firstShown makes of a time
-// that fits. firstShown never falls, so the first one that is late enough is it;
-// and what the clock showed before `from` was first shown before it, too.
+// nextOnce returns the first moment, from or later, at which firstShown places a matching time. firstShown
+// never falls as its argument grows, so the first result that is late enough is the answer, and every time
+// shown before from was also first shown before it.
 func (c Cron) nextOnce(from int64, loc *time.Location) (int64, bool) {
 	shown := clockOf(from - 1 + periodAt(from-1, loc).offset)
 	for {
@@ -86,8 +84,8 @@ func (c Cron) nextOnce(from int64, loc *time.Location) (int64, bool) {
 	}
 }
 
-// firstShown is the first moment at which a clock shows what a clock at UTC shows
-// at utc, or, where it skips that, a later time.
+// firstShown returns the first moment at which a clock in loc shows the time that a UTC clock shows at utc,
+// or a later time if the clock skips that one.
 func firstShown(utc int64, loc *time.Location) int64 {
 	const mostOffset = 26 * 60 * 60 // seconds; no zone ever was so far from UTC
 	for p := periodAt(utc-mostOffset, loc); ; p = periodAt(p.end, loc) {
@@ -97,16 +95,15 @@ func firstShown(utc int64, loc *time.Location) int64 {
 	}
 }
 
-// period is a time during which a zone's clocks have the same offset from UTC, all
-// in seconds.
+// period is a time during which a zone's clocks have one offset from UTC, all in seconds.
 type period struct {
 	start, end int64 // end is the next one's start
 	offset     int64
 	forever    bool // it has no end
 }
 
-// periodAt is the period that a moment lies in; what was before that moment is cut
-// off where the zone does not say.
+// periodAt returns the period around a moment. If the zone does not say when the period began, it begins at
+// the moment.
 func periodAt(at int64, loc *time.Location) period {
 	t := time.Unix(at, 0).In(loc)
 	_, offset := t.Zone()
@@ -126,13 +123,13 @@ func periodAt(at int64, loc *time.Location) period {
 	return p
 }
 
-// clock is what a clock with a calendar shows.
+// clock is the reading of a clock with a calendar.
 type clock struct {
 	year, month, day     int
 	hour, minute, second int
 }
 
-// clockOf is what a clock at UTC shows at a Unix time.
+// clockOf returns the reading of a UTC clock at a Unix time.
 func clockOf(unix int64) clock {
 	t := time.Unix(unix, 0).UTC()
 	c := clock{}
@@ -143,20 +140,19 @@ func clockOf(unix int64) clock {
 	return c
 }
 
-// seconds is the Unix time at which a clock at UTC shows c.
+// seconds returns the Unix time at which a UTC clock reads c.
 func (c clock) seconds() int64 {
 	return time.Date(c.year, time.Month(c.month), c.day, c.hour, c.minute, c.second, 0, time.UTC).Unix()
 }
 
-// plusSecond is the next second. It may show 60 seconds: nextClock carries.
+// plusSecond returns the next second. It may read 60 seconds, because nextClock carries.
 func (c clock) plusSecond() clock {
 	c.second++
 	return c
 }
 
-// nextClock is the first time, `at` or later, that the expression fits, whatever
-// zones there are. It goes by months and days, so the rarest takes no longer than
-// about a hundred steps.
+// nextClock returns the first matching reading, at or later, in no time zone. It steps by months and days, so
+// the rarest expression takes about a hundred steps.
 func (c Cron) nextClock(at clock) (clock, bool) {
 	if at, ok := c.nextInDay(at); ok && c.fitsDay(at) {
 		return at, true
@@ -175,8 +171,7 @@ func (c Cron) nextClock(at clock) (clock, bool) {
 	return clock{}, false
 }
 
-// nextInDay is the first time of at's day, `at` or later, that fits the hour,
-// minute and second.
+// nextInDay returns the first reading of at's day, at or later, whose hour, minute and second match.
 func (c Cron) nextInDay(at clock) (clock, bool) {
 	if in(c.hour, at.hour) {
 		if in(c.minute, at.minute) {
@@ -201,8 +196,8 @@ func (c Cron) fitsDay(at clock) bool {
 	return in(c.month, at.month) && in(c.days(at.year, at.month), at.day)
 }
 
-// days are the days of a month that fit. Where both the day of month and the day
-// of week are given, a day fits that fits either of them, as in every cron.
+// days returns the matching days of a month. If both the day of month and the day of week are given, a day
+// matches if either does, as in every cron.
 func (c Cron) days(year, month int) uint64 {
 	first := time.Date(year, time.Month(month), 1, 0, 0, 0, 0, time.UTC)
 	length := first.AddDate(0, 1, -1).Day()
@@ -222,10 +217,10 @@ func (c Cron) days(year, month int) uint64 {
 	return c.day&all | weekdays
 }
 
-// in says whether n is a value of a field.
+// in reports whether n is a value of a field.
 func in(field uint64, n int) bool { return field>>n&1 == 1 }
 
-// least is the least value of a field that is n or more; -1 for none.
+// least returns the smallest value of a field that is n or more, or -1 if there is none.
 func least(field uint64, n int) int {
 	rest := field >> n
 	if rest == 0 {

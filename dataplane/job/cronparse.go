@@ -16,8 +16,7 @@ type cronField struct {
 	field       func(*Cron) *uint64
 }
 
-// cronFields are the fields in the order they are written. The seconds may be left
-// out and are then 0.
+// cronFields are the fields in the order they are written. The seconds may be left out; they are then 0.
 var cronFields = [...]cronField{
 	{name: "second", most: 59, field: func(c *Cron) *uint64 { return &c.second }},
 	{name: "minute", most: 59, field: func(c *Cron) *uint64 { return &c.minute }},
@@ -38,11 +37,10 @@ var cronMacros = map[string]string{
 	"@hourly":   "0 * * * *",
 }
 
-// ParseCron reads a cron expression: five fields (minute, hour, day of month,
-// month, day of week), or six with the second first; each a list of values, ranges
-// "a-b" and steps "a-b/n", "*/n" or "a/n". Months and days of the week have names,
-// Sunday is 0 and 7. "@hourly" and its like are known. The error says which field
-// is wrong and what it may be.
+// ParseCron parses a cron expression. It has five fields (minute, hour, day of month, month, day of week), or
+// six with the second first. Each field is a list of values, ranges "a-b" and steps "a-b/n", "*/n" or "a/n".
+// Months and days of the week have names; Sunday is 0 and 7. "@hourly" and the like are known. The error
+// names the invalid field and its valid values.
 func ParseCron(text string) (Cron, error) {
 	if len(text) > MaxCronText {
 		return Cron{}, fmt.Errorf("has %d bytes; a cron expression has at most %d", len(text), MaxCronText)
@@ -97,7 +95,7 @@ func wrongCount(fields []string) error {
 	return fmt.Errorf("has %d fields; it takes 5 (minute, hour, day of month, month, day of week), or 6 with the second first", len(fields))
 }
 
-// parse reads the values of a field.
+// parse parses the values of a field.
 func (f *cronField) parse(text string) (values uint64, err error) {
 	if text == "?" {
 		if !f.any {
@@ -115,7 +113,7 @@ func (f *cronField) parse(text string) (values uint64, err error) {
 	return values, nil
 }
 
-// part reads one element of a list.
+// part parses one element of a list.
 func (f *cronField) part(text string) (values uint64, err error) {
 	span, stepText, stepped := strings.Cut(text, "/")
 	low, high, err := f.span(span, stepped)
@@ -135,8 +133,7 @@ func (f *cronField) part(text string) (values uint64, err error) {
 	return values, nil
 }
 
-// span reads what a step goes through: everything, a range, or one value, from
-// which a step goes on to the end.
+// span parses the range of a step: everything, a range, or one value, from which a step continues to the end.
 func (f *cronField) span(text string, stepped bool) (low, high int, err error) {
 	if text == "*" {
 		return f.least, f.most, nil
@@ -164,7 +161,7 @@ func (f *cronField) span(text string, stepped bool) (low, high int, err error) {
 	return low, high, nil
 }
 
-// value reads a number or a name.
+// value parses a number or a name.
 func (f *cronField) value(text string) (int, error) {
 	for i, word := range f.words {
 		if strings.EqualFold(text, word) {

@@ -1,12 +1,11 @@
 package job
 
-// What a client may leave open at an enqueue, so that the queue's defaults decide,
-// as bits of NewJob.defaults. A bit says that the value beside it is only what
-// would be taken where the queue says nothing. The bits travel in the log: their
-// values are permanent.
+// These bits of NewJob.defaults mark the values that an enqueue leaves open, so that the queue's defaults
+// decide. A bit says that the value beside it applies only if the queue has no default. The bits are in the
+// log, so their values are permanent.
 //
-// Values equal to the built-in defaults were not taken for "left open" instead: a
-// client that asks for three attempts means three, whatever the queue says.
+// Treating values equal to the built-in defaults as left open was rejected: a client that asks for three
+// attempts means three, whatever the queue's default.
 const (
 	DefaultsPriority    uint32 = 1 << iota // priority
 	DefaultsMaxAttempts                    // max_retries

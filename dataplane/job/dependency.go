@@ -11,10 +11,10 @@ const (
 
 var dependencyWords = [...]string{"fail", "hold", "ignore"}
 
-// Known says whether the policy is one of those above.
+// Known reports whether the policy is one of those above.
 func (p DependencyPolicy) Known() bool { return p >= 0 && int(p) < len(dependencyWords) }
 
-// Word is the policy as clients see it.
+// Word returns the policy as clients write it.
 func (p DependencyPolicy) Word() string {
 	if !p.Known() {
 		return fmt.Sprintf("dependency policy(%d)", int32(p))
@@ -22,7 +22,7 @@ func (p DependencyPolicy) Word() string {
 	return dependencyWords[p]
 }
 
-// ParseDependencyPolicy reads what Word printed.
+// ParseDependencyPolicy is the inverse of Word.
 func ParseDependencyPolicy(word string) (DependencyPolicy, bool) {
 	for p, w := range dependencyWords {
 		if w == word {

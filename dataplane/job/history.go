@@ -6,13 +6,12 @@ import (
 	"fmt"
 )
 
-// A job's history lies in its record, and is written with it: a few bytes for each
-// event, for every job has one. Each is a varint of what happened (as the feed numbers
-// it), one of when, in nanoseconds since the job was created, and one of the attempt.
+// A job's history is a part of its record. It takes a few bytes for each event, because every job has one.
+// Each event is three varints: its type (as in the feed), its time in nanoseconds since the job was created,
+// and the attempt.
 //
-// A history has at most MaxHistory events. Of one that would have more the first
-// MaxHistoryHead stay and the last ones: in between lies a gap, an event of the number
-// 0 whose attempt is how many there were.
+// A history has at most MaxHistory events. A longer one keeps the first MaxHistoryHead events and the last
+// ones. Between them is a gap: an event of type 0 whose attempt is the number of dropped events.
 
 // PastEvent is an event of a job's history.
 type PastEvent struct {
@@ -21,14 +20,13 @@ type PastEvent struct {
 	Attempt uint32 // attempts counted then
 }
 
-// gap is the number of the event that stands for those that are not kept.
+// gap is the type of the event that stands for dropped events.
 const gap = 0
 
 var errHistory = errors.New("the history breaks off, or is none")
 
-// AppendHistory is a history with one more event, which must have a number; created is
-// when its job was made. The result may share the memory of the history, and uses its
-// room.
+// AppendHistory adds an event, whose type must not be 0, to a history. createdNs is the creation of its job.
+// The result may share the memory of the history and use its spare capacity.
 func AppendHistory(history []byte, createdNs int64, e PastEvent) ([]byte, error) {
 	history = appendPast(history, e.Type, e.AtNs-createdNs, uint64(e.Attempt))
 	if len(history) <= MaxHistory*leastPast {
@@ -37,14 +35,14 @@ func AppendHistory(history []byte, createdNs int64, e PastEvent) ([]byte, error)
 	return bound(history)
 }
 
-// leastPast is the least that an event takes, in bytes.
+// leastPast is the smallest size of an event in bytes.
 const leastPast = 3
 
 func appendPast(b []byte, event uint32, sinceNs int64, attempt uint64) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(binary.AppendUvarint(b, uint64(event)), sinceNs), attempt)
 }
 
-// nextPast is the first event of a history, and how many bytes it takes: 0 for none.
+// nextPast decodes the first event of a history and returns its size in bytes, or 0 if there is none.
 func nextPast(b []byte) (event uint64, sinceNs int64, attempt uint64, size int) {
 	event, n := binary.Uvarint(b)
 	if n <= 0 {
@@ -61,8 +59,7 @@ func nextPast(b []byte) (event uint64, sinceNs int64, attempt uint64, size int) 
 	return event, sinceNs, attempt, size + n
 }
 
-// bound takes the oldest event behind the first ones out of a history that has one too
-// many, and counts it.
+// bound drops the oldest event after the head from a history that has one too many, and counts it in the gap.
 func bound(history []byte) ([]byte, error) {
 	head, err := skip(history, MaxHistoryHead)
 	if err != nil || head == len(history) {
@@ -87,7 +84,7 @@ func bound(history []byte) ([]byte, error) {
 	return append(short, last[first:]...), nil
 }
 
-// skip is how many bytes the first n events take, or all if there are fewer.
+// skip returns the size in bytes of the first n events, or of all if there are fewer.
 func skip(history []byte, n int) (at int, err error) {
 	for ; n > 0 && at < len(history); n-- {
 		_, _, _, size := nextPast(history[at:])
@@ -99,8 +96,8 @@ func skip(history []byte, n int) (at int, err error) {
 	return at, nil
 }
 
-// PastEvents is a job's history, oldest first, and how many events there were besides,
-// behind the first MaxHistoryHead of them.
+// PastEvents returns a job's history, the oldest first, and the number of events dropped after the first
+// MaxHistoryHead.
 func (j *Job) PastEvents() (events []PastEvent, dropped uint64, err error) {
 	for b := j.GetHistory(); len(b) > 0; {
 		event, sinceNs, attempt, size := nextPast(b)

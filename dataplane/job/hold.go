@@ -2,7 +2,7 @@ package job
 
 import "fmt"
 
-// Word is what holds a job, as clients see it.
+// Word returns the cause of a hold as clients write it.
 func (h Hold) Word() string {
 	switch h {
 	case Hold_HOLD_REQUEST:

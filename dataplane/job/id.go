@@ -8,18 +8,18 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Slots is the number of slots a queue name hashes to; a slot lives on one
-// shard at a time.
+// Slots is the number of hash slots. A queue's name hashes to one slot, and a slot belongs to one shard at a
+// time.
 const Slots = 4096
 
-// IDPrefix starts every job id as clients see it.
+// IDPrefix starts the API form of every job id.
 const IDPrefix = "job_"
 
-// ID is a job's identity: 48 bits of Unix milliseconds, 12 bits of slot, 68
-// random bits. Ids sort by creation time.
+// ID identifies a job: 48 bits of Unix milliseconds, 12 bits of slot, 68 random bits. Ids sort by creation
+// time.
 type ID [16]byte
 
-// Entropy is the randomness an ID needs; the first four bits are not used.
+// Entropy is the randomness of an ID. The first four bits are not used.
 type Entropy [9]byte
 
 const (
@@ -30,8 +30,8 @@ const (
 	IDTextSize = len(IDPrefix) + idChars
 )
 
-// digits are the values of the alphabet's characters, also of those in lower case;
-// negative of all others.
+// digits maps the characters of the alphabet, also in lower case, to their values, and all others to a
+// negative number.
 var digits = func() (values [256]int8) {
 	for c := range values {
 		values[c] = int8(strings.IndexByte(alphabet, byte(c)))
@@ -42,10 +42,10 @@ var digits = func() (values [256]int8) {
 	return values
 }()
 
-// SlotOf is the slot of a queue: xxhash64 of its name modulo Slots.
+// SlotOf returns the slot of a queue: xxhash64 of its name modulo Slots.
 func SlotOf(queue string) uint16 { return uint16(xxhash.Sum64String(queue) % Slots) }
 
-// NewID makes an id for a job born in queue at unixMs.
+// NewID makes the id of a job created in queue at unixMs.
 func NewID(unixMs int64, queue string, entropy Entropy) ID {
 	var id ID
 	binary.BigEndian.PutUint64(id[:8], uint64(unixMs)<<16|uint64(SlotOf(queue))<<4|uint64(entropy[0]&0x0f))
@@ -53,19 +53,19 @@ func NewID(unixMs int64, queue string, entropy Entropy) ID {
 	return id
 }
 
-// Slot is the slot the job was born in.
+// Slot returns the slot of the queue in which the job was created.
 func (id ID) Slot() uint16 { return binary.BigEndian.Uint16(id[6:8]) >> 4 }
 
-// UnixMs is the job's birth time in Unix milliseconds.
+// UnixMs returns the job's creation time in Unix milliseconds.
 func (id ID) UnixMs() int64 { return int64(binary.BigEndian.Uint64(id[:8]) >> 16) }
 
-// String is the id as clients see it: "job_" and 26 Crockford characters.
+// String returns the API form of the id: "job_" and 26 Crockford characters.
 func (id ID) String() string {
 	var buf [IDTextSize]byte
 	return string(id.Append(buf[:0]))
 }
 
-// Append appends what String says.
+// Append appends the result of String.
 func (id ID) Append(b []byte) []byte {
 	b = append(b, IDPrefix...)
 	high, low := binary.BigEndian.Uint64(id[:8]), binary.BigEndian.Uint64(id[8:])
@@ -76,7 +76,7 @@ func (id ID) Append(b []byte) []byte {
 	return b
 }
 
-// ParseID reads what String printed; lower case is accepted.
+// ParseID is the inverse of String; it accepts lower case.
 func ParseID(s string) (ID, error) {
 	text, ok := strings.CutPrefix(s, IDPrefix)
 	if !ok || len(text) != idChars {
@@ -103,7 +103,7 @@ func ParseID(s string) (ID, error) {
 	return id, nil
 }
 
-// IDFromBytes reads a stored id.
+// IDFromBytes decodes a stored id.
 func IDFromBytes(b []byte) (ID, error) {
 	if len(b) != len(ID{}) {
 		return ID{}, fmt.Errorf("a job id has %d bytes, not %d", len(ID{}), len(b))

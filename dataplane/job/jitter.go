@@ -5,11 +5,10 @@ import (
 	"encoding/binary"
 )
 
-// VariedDelayMs is DelayMs varied by at most JitterPercent of it, either way, but
-// never above MaxDelayMs: so that jobs which failed together do not all come back
-// together. It is a function of the job and the attempt, not of chance, since every
-// replica must find the same. The whole range is drawn from, cut at MaxDelayMs: to
-// cut what was drawn would gather half of the jobs at the longest delay.
+// VariedDelayMs varies DelayMs by at most JitterPercent either way, but never above MaxDelayMs, so that jobs
+// that failed together do not all return together. It is a function of the job and the attempt and uses no
+// random source, because every replica must compute the same. It draws from the range cut at MaxDelayMs;
+// cutting the drawn value instead would gather half of the jobs at the longest delay.
 func (r *Retry) VariedDelayMs(id ID, attempt uint32) int64 {
 	delay := r.DelayMs(attempt)
 	percent := int64(min(r.GetJitterPercent(), 100))

@@ -5,37 +5,37 @@ import (
 	"strings"
 )
 
-// Event is what can happen to a job. Ops decide which event applies; Next says
-// where it leads. Events are never stored: their values may change.
+// Event is an event in the life of a job. Ops decide which event applies; Next returns the state it leads to.
+// Events are never stored, so their values may change.
 type Event uint8
 
 // The events of the lifecycle.
 const (
 	OnEnqueue     Event = iota // created, runnable at once
 	OnSchedule                 // created for a later time
-	OnPromote                  // its due time came
+	OnPromote                  // its due time arrived
 	OnFetch                    // leased by a worker
 	OnRenew                    // its lease was renewed
 	OnReturn                   // fetched but not delivered; the attempt does not count
 	OnAck                      // its worker succeeded
-	OnContinue                 // its agent ended an iteration and goes on with the next
-	OnAwait                    // its agent ended an iteration, and the next waits for its tools
-	OnSuspend                  // its agent ended an iteration, and a person says whether it goes on
+	OnContinue                 // its agent ended an iteration and continues with the next
+	OnAwait                    // its agent ended an iteration, and the next one waits for its tools
+	OnSuspend                  // its agent ended an iteration, and a person decides whether it continues
 	OnRetry                    // its worker failed, attempts are left
 	OnExhaust                  // its worker failed on the last attempt
 	OnReclaim                  // its lease expired, attempts are left
 	OnReclaimLast              // its lease expired on the last attempt
-	OnCancel                   // a client gave it up before it ran
-	OnStop                     // a client gave it up, and its worker is to be told
-	OnLetGo                    // its worker let go of it after that, or its lease ended
-	OnHold                     // kept from running until a person says so
-	OnApprove                  // that person said yes
-	OnReject                   // that person said no
-	OnExpire                   // its time was over
+	OnCancel                   // a client cancelled it before it ran
+	OnStop                     // a client cancelled it while it ran, and its worker will be notified
+	OnLetGo                    // its worker released it after that, or its lease ended
+	OnHold                     // kept from running until a person decides
+	OnApprove                  // the person approved it
+	OnReject                   // the person rejected it
+	OnExpire                   // it expired
 	OnBlock                    // a job it depends on did not succeed
 	OnDrop                     // its queue was full, and it was the oldest
-	OnPostpone                 // a later enqueue with its debounce key put it off
-	OnRevive                   // a client has it run again
+	OnPostpone                 // a later enqueue with its debounce key postponed it
+	OnRevive                   // a client made it run again
 	events
 )
 
@@ -62,7 +62,7 @@ type transition struct {
 	to   State
 }
 
-// lifecycle is every transition there is: what is not listed cannot happen.
+// lifecycle lists all transitions; no other can happen.
 var lifecycle = []transition{
 	{unborn, OnEnqueue, Pending},
 	{unborn, OnSchedule, Scheduled},
@@ -104,7 +104,7 @@ var lifecycle = []transition{
 	{Cancelled, OnRevive, Pending},
 }
 
-// next is lifecycle indexed; 0 is "cannot happen", as no event leads to unborn.
+// next indexes lifecycle. 0 means "cannot happen", because no event leads to unborn.
 var next = func() (table [States][events]State) {
 	for _, t := range lifecycle {
 		if table[t.from][t.on] != unborn {
@@ -115,8 +115,8 @@ var next = func() (table [States][events]State) {
 	return table
 }()
 
-// Next is the state that event e leads to from s; ok is false where e cannot
-// happen in s. The zero State is a job that does not exist yet.
+// Next returns the state that event e leads to from s. ok is false if e cannot happen in s. The zero State
+// stands for a job that does not exist yet.
 func Next(s State, e Event) (to State, ok bool) {
 	if s < 0 || int(s) >= States || e >= events {
 		return unborn, false
@@ -125,7 +125,7 @@ func Next(s State, e Event) (to State, ok bool) {
 	return to, to != unborn
 }
 
-// Diagram is the lifecycle as a Mermaid state diagram.
+// Diagram returns the lifecycle as a Mermaid state diagram.
 func Diagram() string {
 	name := func(s State) string {
 		if s == unborn {

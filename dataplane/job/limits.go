@@ -8,13 +8,13 @@ import (
 	"github.com/corvo/corvo/tenancy"
 )
 
-// Every bound of the data plane, each with the error that names it and a test
-// at it. Nothing is truncated silently: what is over a bound is refused.
+// These are the limits of the data plane. Each has an error that names it and a test at the limit. A value
+// over its limit is refused; nothing is truncated silently.
 const (
 	MaxQueueName         = 128      // characters of a queue name
 	MaxQueues            = 10_000   // queues of a namespace
 	MaxPayload           = 1 << 20  // bytes of a payload; --max-payload-size lowers or raises it
-	MaxPayloadFlag       = 16 << 20 // the most --max-payload-size may say
+	MaxPayloadFlag       = 16 << 20 // the largest value of --max-payload-size
 	MaxResult            = 1 << 20  // bytes of a result
 	MaxCheckpoint        = 1 << 20  // bytes of a checkpoint
 	MaxProgress          = 4 << 10  // bytes of a progress document
@@ -39,7 +39,7 @@ const (
 	MaxAckItems          = 1000                      // items of one ack or fail batch
 	MaxHeartbeatJobs     = 1000                      // jobs of one heartbeat
 	MaxReportID          = 64                        // bytes of a heartbeat's report_id
-	MaxWorkerConcurrency = 1_000_000                 // of a worker, as it says
+	MaxWorkerConcurrency = 1_000_000                 // of a worker, as it reports
 	MaxWorkerID          = 256                       // bytes of worker_id and hostname
 	MaxLease             = 24 * time.Hour            // longest lease
 	MaxFetchWait         = 60 * time.Second
@@ -52,10 +52,10 @@ const (
 	MaxNesting = text.MaxNesting
 
 	MaxIdempotencyKey     = 255            // bytes of an Idempotency-Key
-	MaxIdempotencyRecords = 1_000_000      // remembered per shard
+	MaxIdempotencyRecords = 1_000_000      // stored per shard
 	MaxIdempotencyBytes   = 512 << 20      // of their results, per shard
-	IdempotencyPeriod     = 24 * time.Hour // how long a key is remembered
-	MaxPrincipal          = 256            // bytes of who asked
+	IdempotencyPeriod     = 24 * time.Hour // time for which a key is stored
+	MaxPrincipal          = 256            // bytes of the caller's name
 
 	MaxUniqueKey      = 512                  // bytes of unique_key and debounce_key
 	MaxUniquePeriod   = 365 * 24 * time.Hour // unique_period
@@ -64,7 +64,7 @@ const (
 	MaxRetention      = 10 * 365 * 24 * time.Hour
 	MaxHoldReason     = 1 << 10   // bytes of hold_reason and of a rejection's reason
 	MaxChainSteps     = 100       // steps of a chain
-	MaxChainBytes     = 1 << 20   // of all payloads a chain carries along
+	MaxChainBytes     = 1 << 20   // of all payloads that a chain carries
 	MaxDependencies   = 10_000    // depends_on of all jobs of a request
 	MaxBatchPayload   = 256 << 10 // bytes of callback_payload
 	MaxBatchDepth     = 16        // batches that are members of batches
@@ -78,18 +78,18 @@ const (
 	MinRateWindow     = time.Second    // shortest rate window
 	MaxRateWindow     = 24 * time.Hour // longest
 	MaxQueueLength    = 1_000_000_000  // max_length
-	MaxWorkers        = 10_000         // workers of a namespace a node remembers
+	MaxWorkers        = 10_000         // workers of a namespace that a node lists
 
 	MaxFairnessKey      = 256     // bytes of fairness_key
 	MaxFairnessWeight   = 1000    // fairness_weight
-	MaxLanes            = 100_000 // fairness keys of a shard that have jobs or a past
+	MaxLanes            = 100_000 // fairness keys of a shard with jobs or a remembered share
 	MaxAgeing           = 7 * 24 * time.Hour
 	MaxResourceName     = 1024 // bytes of a resource's name
 	MaxLimitRules       = 10_000
 	MaxProviders        = 100
 	MaxPrices           = 1000
 	MaxBudgets          = 1000
-	MaxBudgetTarget     = 512 // bytes of what a budget is for
+	MaxBudgetTarget     = 512 // bytes of a budget's target
 	MaxBudgetAlerts     = 10  // thresholds of a budget
 	MaxAlertPercent     = 1000
 	MinRollingWindow    = time.Minute // of a budget
@@ -97,54 +97,54 @@ const (
 	MaxApprovalPolicies = 100
 	MaxAlertRules       = 100
 	MaxWebhooks         = 100
-	MaxDeliveries       = 100_000                      // deliveries kept
+	MaxDeliveries       = 100_000                      // stored deliveries
 	MaxDeliveryBody     = 64 << 10                     // bytes
-	MaxDeliveryError    = 512                          // bytes of why an attempt failed
-	DeliveryKept        = 7 * 24 * time.Hour           // how long deliveries that are over are kept
+	MaxDeliveryError    = 512                          // bytes of an attempt's error
+	DeliveryKept        = 7 * 24 * time.Hour           // time for which finished deliveries are stored
 	MaxWebhookWaiting   = 10_000                       // deliveries that wait for one webhook
 	MaxWebhookQueues    = 64                           // globs of queues that a webhook names
 	MaxSecretOverlap    = 30 * 24 * time.Hour          // secret_overlap
 	WebhookGivenUp      = 10                           // deliveries given up in a row that disable a webhook,
-	WebhookFailing      = time.Hour                    // if they took so long
+	WebhookFailing      = time.Hour                    // if they took at least this long
 	MaxTellings         = 1000                         // events for webhooks that one op carries
 	MaxWebhookURL       = 2048                         // bytes
 	MinWebhookSecret    = 16                           // bytes
 	MaxWebhookSecret    = 256                          // bytes
 	MaxWebhookRetries   = 20                           // retry_limit
 	MaxBulkIDs          = 10_000                       // job_ids of a bulk operation
-	BulkWaited          = 10_000                       // jobs of a bulk operation whose end is waited for
+	BulkWaited          = 10_000                       // jobs of a bulk operation whose end a request waits for
 	MaxBulkFilter       = 64 << 10                     // bytes of a bulk operation's filter
 	MaxBulkFailures     = 1000                         // errors listed of a bulk operation; more are counted
-	MaxBulks            = 1000                         // bulk operations kept
-	BulkKept            = 7 * 24 * time.Hour           // how long those that have ended are kept
+	MaxBulks            = 1000                         // stored bulk operations
+	BulkKept            = 7 * 24 * time.Hour           // time for which finished operations are stored
 	MaxBulkStreams      = 1000                         // progress streams at once, of a node
 	MaxAlertFor         = 24 * time.Hour               // for
 	MaxLabel            = 128                          // bytes of the name of a policy, a rule
-	MaxMoney            = 1_000_000_000 * 1e9          // nano-USD that a limit or a price may say: a billion dollars
+	MaxMoney            = 1_000_000_000 * 1e9          // nano-USD of a limit or a price: a billion dollars
 	MaxTokensPerMinute  = 1_000_000_000                // of a provider
 	MaxIterations       = 10_000                       // max_iterations
 	MaxIterationTime    = 24 * time.Hour               // iteration_timeout
 	MaxTrace            = 256 << 10                    // bytes of an iteration's trace
 	MaxIterationBytes   = 64 << 20                     // documents of a job's iterations
-	MaxToolCalls        = 100                          // jobs that one iteration makes
+	MaxToolCalls        = 100                          // jobs that one iteration creates
 	MaxToolName         = 128                          // bytes
-	MaxToolResults      = 4 << 20                      // bytes of the results that an iteration gets of its tools
+	MaxToolResults      = 4 << 20                      // bytes of the tool results that an iteration receives
 	MaxScores           = 100                          // scores of a job
 	MaxScoreWord        = 128                          // bytes of dimension and scorer
 	MaxResultSchema     = 64 << 10                     // bytes of result_schema
-	MaxReportCost       = int64(billing.MaxReportCost) // nano-USD that one usage report may say, or be computed at
+	MaxReportCost       = int64(billing.MaxReportCost) // nano-USD of one usage report, reported or computed
 	MaxReportTokens     = billing.MaxReportTokens      // of one usage report, all kinds together
 	MaxJobCost          = MaxMoney                     // nano-USD of all usage reports of a job
 	MaxJobTokens        = 1_000 * MaxReportTokens
-	UsageKept           = 400 * 24 * time.Hour // how long usage rows are kept
-	MaxUsageRows        = 10_000_000           // kept in a shard; the oldest go first
+	UsageKept           = 400 * 24 * time.Hour // time for which usage rows are stored
+	MaxUsageRows        = 10_000_000           // stored in a shard; the oldest are removed first
 
 	MaxAuditWord     = 64                   // bytes of a method, a request id, a remote address in the audit log
 	MaxAuditRole     = 1024                 // bytes
 	MaxAuditPath     = 512                  // bytes
 	MaxAuditRequests = 64                   // in one record-requests
-	AuditKept        = 400 * 24 * time.Hour // how long audit records are kept
-	MaxAuditRecords  = 1_000_000            // kept in a shard; the oldest go first
+	AuditKept        = 400 * 24 * time.Hour // time for which audit records are stored
+	MaxAuditRecords  = 1_000_000            // stored in a shard; the oldest are removed first
 
 	MaxKeys     = 1000 // API keys of a bare node
 	MaxKeyID    = 64   // bytes
@@ -155,27 +155,27 @@ const (
 	MaxKeyGlob  = 128  // bytes of a queue glob
 	MaxRoles    = tenancy.MaxCustomRoles
 
-	MaxKeyOverlap  = 7 * 24 * time.Hour // for which a key's old secret opens, too
+	MaxKeyOverlap  = 7 * 24 * time.Hour // time for which a key's old secret stays valid
 	MaxSearchLimit = 1000
-	MaxSearchText  = 1024 // bytes of payload_contains, of error_contains, and of a question to the full text
-	MaxSearchTerms = 32   // words and phrases of one
+	MaxSearchText  = 1024 // bytes of payload_contains, of error_contains, and of a full-text query
+	MaxSearchTerms = 32   // words and phrases of one query
 	MaxBulkGet     = 1000 // job_ids of one bulk-get
 	// MaxBulkGetBytes are payloads, results and checkpoints of the jobs of one bulk-get.
 	MaxBulkGetBytes = 64 << 20
 	// MaxFeedBytes are the feed entries of a shard that are kept for a view that is behind:
 	// of 95,000 events a second, over four minutes.
 	MaxFeedBytes   = 1 << 30
-	MaxHistory     = 128      // events of a job's history; of more, some in the middle are only counted
-	MaxHistoryHead = 32       // of them the first ones, which stay
-	MaxEventFilter = 100      // queues, job ids and types that a stream of events may name, each
+	MaxHistory     = 128      // events of a job's history; further ones in the middle are only counted
+	MaxHistoryHead = 32       // number of first events that stay
+	MaxEventFilter = 100      // queues, job ids and types in the filter of an event stream, each
 	MaxEventPage   = 1000     // events of a page
-	MaxStreams     = 1000     // streams of events of a namespace on one node
-	MaxEventRate   = 32 << 20 // bytes a second that streams of events of a namespace are sent by one node
+	MaxStreams     = 1000     // event streams of a namespace on one node
+	MaxEventRate   = 32 << 20 // bytes a second that one node sends to a namespace's event streams
 	MaxEventLag    = 100_000  // events that a stream which was up to date may fall behind
-	MaxEventData   = 59 << 10 // bytes of an event's data; with what is around it a line of less than 60 KiB
+	MaxEventData   = 59 << 10 // bytes of an event's data; the whole line is less than 60 KiB
 )
 
-// Defaults of an enqueue that says nothing.
+// These are the defaults of an enqueue.
 const (
 	DefaultMaxAttempts    = 3
 	DefaultRetryBaseDelay = 5 * time.Second

@@ -2,7 +2,7 @@ package job
 
 import "fmt"
 
-// The states under their field names; State_... are the generated ones.
+// The states under their field names; State_... are the generated names.
 const (
 	Scheduled = State_STATE_SCHEDULED
 	Pending   = State_STATE_PENDING
@@ -14,13 +14,12 @@ const (
 	Cancelled = State_STATE_CANCELLED
 )
 
-// States is the number of values a State can have, the unspecified one
-// included: the length of per-state arrays.
+// States is the number of values of State, including the unspecified one: the length of arrays by state.
 const States = 9
 
 var stateWords = [States]string{"", "scheduled", "pending", "active", "retrying", "held", "completed", "dead", "cancelled"}
 
-// Word is the state as clients see it.
+// Word returns the state as clients write it.
 func (s State) Word() string {
 	if s < 0 || int(s) >= len(stateWords) {
 		return fmt.Sprintf("state(%d)", int32(s))
@@ -28,15 +27,14 @@ func (s State) Word() string {
 	return stateWords[s]
 }
 
-// Settled says whether a job in the state has ended: nothing happens to it any
-// more but by hand.
+// Settled reports whether a job in the state has ended. It then changes no more unless a person acts on it.
 func (s State) Settled() bool { return s == Completed || s == Dead || s == Cancelled }
 
-// Waits says whether a job in the state waits to be fetched, now or later. Held
-// ones wait for a person.
+// Waits reports whether a job in the state waits to be fetched, now or later. Held jobs wait for a person
+// instead.
 func (s State) Waits() bool { return s == Pending || s == Scheduled || s == Retrying }
 
-// ParseState reads what Word printed.
+// ParseState is the inverse of Word.
 func ParseState(word string) (State, bool) {
 	for s, w := range stateWords {
 		if w == word && w != "" {
@@ -56,7 +54,7 @@ const (
 
 var backoffWords = [...]string{"", "none", "fixed", "linear", "exponential"}
 
-// Word is the backoff as clients see it.
+// Word returns the backoff as clients write it.
 func (b Backoff) Word() string {
 	if b < 0 || int(b) >= len(backoffWords) {
 		return fmt.Sprintf("backoff(%d)", int32(b))
@@ -64,7 +62,7 @@ func (b Backoff) Word() string {
 	return backoffWords[b]
 }
 
-// ParseBackoff reads what Word printed.
+// ParseBackoff is the inverse of Word.
 func ParseBackoff(word string) (Backoff, bool) {
 	for b, w := range backoffWords {
 		if w == word && w != "" {
@@ -74,7 +72,7 @@ func ParseBackoff(word string) (Backoff, bool) {
 	return 0, false
 }
 
-// The priorities, most urgent first.
+// The priorities, the most urgent first.
 const (
 	Critical   = 0
 	High       = 1
@@ -84,7 +82,7 @@ const (
 
 var priorityWords = [Priorities]string{"critical", "high", "normal"}
 
-// PriorityWord is the priority's word.
+// PriorityWord returns the word of a priority.
 func PriorityWord(p uint32) string {
 	if p >= Priorities {
 		return fmt.Sprintf("priority(%d)", p)
@@ -92,7 +90,7 @@ func PriorityWord(p uint32) string {
 	return priorityWords[p]
 }
 
-// ParsePriority reads a priority's word.
+// ParsePriority is the inverse of PriorityWord.
 func ParsePriority(word string) (uint32, bool) {
 	for p, w := range priorityWords {
 		if w == word {
@@ -102,10 +100,10 @@ func ParsePriority(word string) (uint32, bool) {
 	return 0, false
 }
 
-// BlobKind says which of a job's blobs a record holds.
+// BlobKind tells which of a job's blobs a record holds.
 type BlobKind uint8
 
-// The blobs a job can have. The values are part of keys: permanent.
+// The blobs of a job. The values are part of keys, so they are permanent.
 const (
 	Payload BlobKind = iota
 	Result

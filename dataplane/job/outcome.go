@@ -2,8 +2,8 @@ package job
 
 import "fmt"
 
-// The outcomes under their field names, but for the one whose name a state has:
-// GivenUp is that of an attempt whose job was cancelled while it ran.
+// The outcomes under their field names, except one whose name a state has: GivenUp is the outcome of an
+// attempt whose job was cancelled while it ran.
 const (
 	Failed    = Outcome_OUTCOME_FAILED
 	Reclaimed = Outcome_OUTCOME_RECLAIMED
@@ -14,8 +14,8 @@ const (
 	Dropped   = Outcome_OUTCOME_DROPPED
 )
 
-// Made is the attempt that an error ended, as clients see it: 0 where the job waited, and
-// ended without the attempt under whose number the error is kept.
+// Made returns the attempt that an error ended, as clients count it. It returns 0 if the job ended while it
+// waited, before the attempt under whose number the error is stored.
 func (x *AttemptError) Made() uint32 {
 	if x.GetStartedNs() == 0 {
 		return 0
@@ -25,7 +25,7 @@ func (x *AttemptError) Made() uint32 {
 
 var outcomeWords = [...]string{"failed", "lease_expired", "expired", "cancelled", "rejected", "blocked", "dropped"}
 
-// Word is the outcome as clients see it.
+// Word returns the outcome as clients write it.
 func (o Outcome) Word() string {
 	if o < 0 || int(o) >= len(outcomeWords) {
 		return fmt.Sprintf("outcome(%d)", int32(o))
@@ -33,7 +33,7 @@ func (o Outcome) Word() string {
 	return outcomeWords[o]
 }
 
-// ParseOutcome reads what Word printed.
+// ParseOutcome is the inverse of Word.
 func ParseOutcome(word string) (Outcome, bool) {
 	for o, w := range outcomeWords {
 		if w == word {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// CheckRateLimit checks how many jobs a queue may let go in a window.
+// CheckRateLimit checks the number of jobs that a queue may start in a window.
 func CheckRateLimit(n uint32) error {
 	if n > MaxRateLimit {
 		return fmt.Errorf("is %d; at most %d are allowed, 0 is unlimited", n, MaxRateLimit)
@@ -22,7 +22,7 @@ func CheckRateWindow(ms int64) error {
 	return nil
 }
 
-// CheckQueueLength checks how many jobs may wait in a queue.
+// CheckQueueLength checks the number of jobs that may wait in a queue.
 func CheckQueueLength(n uint64) error {
 	if n > MaxQueueLength {
 		return fmt.Errorf("is %d; at most %d are allowed, 0 is unlimited", n, MaxQueueLength)
@@ -30,8 +30,8 @@ func CheckQueueLength(n uint64) error {
 	return nil
 }
 
-// CheckRetention checks how long settled jobs are kept: 0 says nothing, a negative
-// time is for ever, and only -1 is used for it.
+// CheckRetention checks the times for which settled jobs are kept. 0 means not set; -1 means for ever, and no
+// other negative time is valid.
 func CheckRetention(r *Retention) []error {
 	var errs []error
 	for _, s := range [...]State{Completed, Dead, Cancelled} {

@@ -2,11 +2,10 @@ package job
 
 import "google.golang.org/protobuf/proto"
 
-// Few jobs have what Options and Detail hold, so that a plain job has neither
-// message. Reading one that is not there reads zeroes; Opt and Details make it.
+// Few jobs use the fields of Options and Detail, so a plain job has neither message. Reading an absent
+// message gives zero values; Opt and Details create it.
 
-// Opt is the job's options, to be set before the job is stored. They may be shared
-// from then on.
+// Opt returns the job's options for setting them before the job is stored. They may be shared from then on.
 func (j *Job) Opt() *Options {
 	if j.Options == nil {
 		j.Options = &Options{}
@@ -14,7 +13,7 @@ func (j *Job) Opt() *Options {
 	return j.Options
 }
 
-// Details is the job's detail, to be changed.
+// Details returns the job's detail for changing it.
 func (j *Job) Details() *Detail {
 	if j.Detail == nil {
 		j.Detail = &Detail{}
@@ -22,7 +21,7 @@ func (j *Job) Details() *Detail {
 	return j.Detail
 }
 
-// Copy is options of one's own with the same content; never nil.
+// Copy returns a copy of the options; it is never nil.
 func (o *Options) Copy() *Options {
 	if o == nil {
 		return &Options{}
@@ -30,8 +29,7 @@ func (o *Options) Copy() *Options {
 	return proto.Clone(o).(*Options)
 }
 
-// Tidy drops options and detail that say nothing, so that there is one way to say
-// it.
+// Tidy drops empty options and an empty detail, so that a record has only one form.
 func (j *Job) Tidy() {
 	if j.Options != nil && j.Options.SizeVT() == 0 {
 		j.Options = nil

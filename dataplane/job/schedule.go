@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// ScheduleIDPrefix starts every schedule's id as clients see it; otherwise it looks
-// like a job's, and its slot is that of the queue it was made for.
+// ScheduleIDPrefix starts the API form of every schedule's id. The rest has the form of a job id with the
+// slot of the queue that the schedule was created for.
 const ScheduleIDPrefix = "sched_"
 
-// MissedAfter is how late a run may be made without having been missed. It is
-// longer than any failover, so that a change of leader costs no schedule a run.
+// MissedAfter is the delay after which a run counts as missed. It is longer than any failover, so that a
+// change of leader costs no schedule a run.
 const MissedAfter = time.Minute
 
-// ScheduleIDText is a schedule's id as clients see it.
+// ScheduleIDText returns the API form of a schedule's id.
 func ScheduleIDText(id ID) string {
 	return ScheduleIDPrefix + strings.TrimPrefix(id.String(), IDPrefix)
 }
 
-// ParseScheduleID reads what ScheduleIDText printed; lower case is accepted.
+// ParseScheduleID is the inverse of ScheduleIDText; it accepts lower case.
 func ParseScheduleID(s string) (ID, error) {
 	text, ok := strings.CutPrefix(s, ScheduleIDPrefix)
 	if !ok {
@@ -31,16 +31,16 @@ func ParseScheduleID(s string) (ID, error) {
 	return ParseID(IDPrefix + text)
 }
 
-// RunID is the id of the job that a schedule makes in a queue for its run at runNs.
-// It is the same whoever makes it and however often: a run makes one job.
+// RunID returns the id of the job that a schedule creates in a queue for its run at runNs. Every proposer
+// computes the same id, so a run creates one job.
 func RunID(schedule ID, queue string, runNs int64) ID {
 	sum := runHash(schedule, runNs)
 	return NewID(runNs/int64(time.Millisecond), queue, Entropy(sum[:len(Entropy{})]))
 }
 
-// RunDelay is how long after its time a run's job is due, in nanoseconds: from
-// nothing to jitterMs milliseconds, another one for each run of each schedule, so
-// that schedules of the same minute do not all begin in its first second.
+// RunDelay returns the delay of a run's job after its time, in nanoseconds: between 0 and jitterMs
+// milliseconds, and different for each run of each schedule, so that schedules of the same minute do not all
+// begin in its first second.
 func RunDelay(schedule ID, runNs, jitterMs int64) int64 {
 	sum := runHash(schedule, runNs)
 	ms := binary.BigEndian.Uint64(sum[len(Entropy{}):]) % uint64(jitterMs+1)
@@ -51,7 +51,7 @@ func runHash(schedule ID, runNs int64) [sha256.Size]byte {
 	return sha256.Sum256(binary.BigEndian.AppendUint64(schedule[:], uint64(runNs)))
 }
 
-// CheckScheduleName checks a schedule's name: some text in one line.
+// CheckScheduleName checks a schedule's name: non-empty text in one line.
 func CheckScheduleName(name string) error {
 	switch {
 	case strings.TrimSpace(name) == "":

@@ -6,12 +6,11 @@ import (
 	"math"
 )
 
-// ErrUsageOverflow is returned by Usage.Add where a sum would not fit.
+// ErrUsageOverflow is returned by Usage.Add if a sum would not fit.
 var ErrUsageOverflow = errors.New("the job's usage would exceed the largest number that can be kept; report less")
 
-// Add is the sum of u and a further report. The report's model and provider
-// replace u's where it names them. Neither argument is changed; both may be nil,
-// and so is the sum of two nils. It fails with ErrUsageOverflow.
+// Add returns the sum of u and a further report. The report's model and provider replace u's if it names
+// them. Neither argument is changed; both may be nil, and then so is the sum. It fails with ErrUsageOverflow.
 func (u *Usage) Add(report *Usage) (*Usage, error) {
 	if report == nil {
 		return u, nil
@@ -39,19 +38,18 @@ func (u *Usage) Add(report *Usage) (*Usage, error) {
 	return sum, nil
 }
 
-// Why a usage report is kept aside: its words in answers, events and the view.
+// The reasons for rejecting a usage report, as in answers, events and the view.
 const (
 	RejectedCost     = "cost_over_limit"     // above MaxReportCost, as reported or as computed
 	RejectedTokens   = "tokens_over_limit"   // above MaxReportTokens
-	RejectedNegative = "negative"            // a count or the cost is
-	RejectedName     = "name_not_acceptable" // the model's or the provider's
+	RejectedNegative = "negative"            // a count or the cost is negative
+	RejectedName     = "name_not_acceptable" // the name of the model or the provider is invalid
 	RejectedJob      = "job_over_limit"      // the job's sum would be above MaxJobCost or MaxJobTokens
 )
 
-// Fault says why a report has to be kept aside, whatever its job: one of the words
-// above; empty where nothing is wrong with it, and for no report. What is wrong with a report is
-// never a reason to refuse the work it came with, which is done and would be done, and
-// paid for, again.
+// Fault returns the reason for rejecting a report independent of its job, or "" if there is none. A fault of
+// a report never refuses the request it came with, because the work is done and would be done, and paid for,
+// again.
 func (u *Usage) Fault() string {
 	switch {
 	case u == nil:
@@ -68,11 +66,10 @@ func (u *Usage) Fault() string {
 	return ""
 }
 
-// WithinJob says whether a sum is one that a job may have.
+// WithinJob reports whether a job may have this sum.
 func (u *Usage) WithinJob() bool { return u.CostNanoUsd <= MaxJobCost && u.tokensWithin(MaxJobTokens) }
 
-// tokensWithin says whether all tokens together, none of which are negative, are at most
-// so many.
+// tokensWithin reports whether all tokens together, none of which are negative, are at most `most`.
 func (u *Usage) tokensWithin(most int64) bool {
 	for _, n := range [...]int64{u.InputTokens, u.OutputTokens, u.CacheCreationTokens, u.CacheReadTokens} {
 		if n > most {
@@ -83,8 +80,8 @@ func (u *Usage) tokensWithin(most int64) bool {
 	return true
 }
 
-// CheckUsage reports what makes a report one that cannot be kept, not even aside; nil is
-// no report. Who proposes it has seen to it that there is nothing.
+// CheckUsage reports the faults for which a report cannot be stored, not even as rejected. nil is no report.
+// The proposer has removed them all.
 func CheckUsage(u *Usage) []error {
 	if u == nil {
 		return nil

@@ -7,11 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// The checks below look at one value each and return what is wrong with it in
-// words a client can act on; the caller names the field.
+// The checks below examine one value each and describe the fault in words that a client can act on. The
+// caller names the field.
 
-// CheckQueueName checks a queue's name that a client gives: CheckStoredQueueName, and
-// CheckReachable.
+// CheckQueueName checks a queue's name from a client with CheckStoredQueueName and CheckReachable.
 func CheckQueueName(name string) error {
 	if err := CheckStoredQueueName(name); err != nil {
 		return err
@@ -19,8 +18,8 @@ func CheckQueueName(name string) error {
 	return CheckReachable(name)
 }
 
-// CheckReachable refuses the names that no path can have: clients and servers take "."
-// and ".." out of it, so that nothing could read or delete what is named so.
+// CheckReachable refuses names that a URL path cannot contain. Clients and servers remove "." and ".." from
+// paths, so nothing could read or delete a resource with such a name.
 func CheckReachable(name string) error {
 	if name == "." || name == ".." {
 		return fmt.Errorf(`is %q, which paths cannot hold, so that nothing could reach it: any name but "." and ".." will do`, name)
@@ -28,9 +27,9 @@ func CheckReachable(name string) error {
 	return nil
 }
 
-// CheckStoredQueueName checks a queue's name in an op: 1 to MaxQueueName characters, each
-// a letter, a digit, or one of "._:-". Ops also say what stores and other shards have,
-// with names from before those that are not CheckReachable were refused.
+// CheckStoredQueueName checks a queue's name in an op: 1 to MaxQueueName characters, each a letter, a digit,
+// or one of "._:-". It accepts names that are not reachable, because stores and other shards may have them
+// from before they were refused.
 func CheckStoredQueueName(name string) error {
 	if name == "" {
 		return errors.New("is missing; name a queue")
@@ -46,8 +45,7 @@ func CheckStoredQueueName(name string) error {
 	return nil
 }
 
-// CheckProviderName checks the name of a provider of models: it is written like a
-// queue's.
+// CheckProviderName checks the name of a provider of models, which has the form of a queue's name.
 func CheckProviderName(name string) error {
 	switch {
 	case name == "":
@@ -79,7 +77,7 @@ func CheckText(s string, max int) error {
 	return CheckUTF8(s)
 }
 
-// CheckUTF8 checks that a text is one.
+// CheckUTF8 checks that a text is UTF-8.
 func CheckUTF8(s string) error {
 	if !utf8.ValidString(s) {
 		return errors.New("is not valid UTF-8")
@@ -87,7 +85,7 @@ func CheckUTF8(s string) error {
 	return nil
 }
 
-// CheckSeal checks what a sealed document says of its sealing.
+// CheckSeal checks the sealing fields of a sealed document.
 func CheckSeal(b *Blob) error {
 	if len(b.GetKeyId()) > MaxSealKeyID || len(b.GetNonce()) > MaxSealNonce {
 		return fmt.Errorf("is sealed with a key id of %d bytes and a nonce of %d; at most %d and %d are allowed",
@@ -101,15 +99,14 @@ func CheckTags(tags []*Pair) []error {
 	return checkPairs(tags, MaxTags, MaxTagName, MaxTagValue)
 }
 
-// CheckHeaders checks a job's headers: at most MaxHeaders, sorted by name, each
-// name once.
+// CheckHeaders checks a job's headers: at most MaxHeaders, sorted by name, each name once.
 func CheckHeaders(headers []*Pair) []error {
 	return checkPairs(headers, MaxHeaders, MaxHeaderName, MaxHeaderValue)
 }
 
 func checkPairs(pairs []*Pair, most, mostName, mostValue int) []error {
 	if len(pairs) > most {
-		// Not looked at one by one: there may be any number of them.
+		// The pairs are not checked one by one, because there may be any number of them.
 		return []error{fmt.Errorf("has %d entries; at most %d are allowed", len(pairs), most)}
 	}
 	var errs []error
@@ -129,8 +126,7 @@ func checkPairs(pairs []*Pair, most, mostName, mostValue int) []error {
 	return errs
 }
 
-// CheckRetry checks a job's retry policy, which must be given in full: defaults
-// are filled in before.
+// CheckRetry checks a job's complete retry policy; the caller has filled in the defaults.
 func CheckRetry(r *Retry) []error {
 	var errs []error
 	if n := r.GetMaxAttempts(); n < 1 || n > MaxAttempts {
@@ -161,8 +157,7 @@ func checkDelay(name string, ms int64) error {
 	return nil
 }
 
-// CheckLeaseLength checks a lease's length in milliseconds: more than nothing,
-// at most MaxLease.
+// CheckLeaseLength checks a lease's length in milliseconds: more than 0 and at most MaxLease.
 func CheckLeaseLength(ms int64) error {
 	if ms < 1 || ms > MaxLease.Milliseconds() {
 		return fmt.Errorf("is %d ms; a lease lasts from 1 ms to %s", ms, MaxLease)
@@ -182,14 +177,14 @@ func CheckSchedule(scheduledNs, clockNs int64) error {
 	return nil
 }
 
-// NewRetry is the retry policy of an enqueue that says nothing.
+// NewRetry returns the default retry policy of an enqueue.
 func NewRetry() *Retry {
 	r := &Retry{}
 	r.Fill()
 	return r
 }
 
-// Fill makes it what NewRetry is.
+// Fill sets r to the result of NewRetry.
 func (r *Retry) Fill() {
 	*r = Retry{
 		MaxAttempts: DefaultMaxAttempts,
