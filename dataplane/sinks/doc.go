@@ -1,9 +1,8 @@
-// Package sinks is what leaves a shard by itself: the usage its workers reported,
-// on its way to whoever bills it, and the ops that other shards have to apply. A
-// sink runs while its shard leads and reads what is committed; what has arrived is
-// the receiver's to remember, so a sink that ends at any moment and starts again
-// anywhere goes on where it was.
+// Package sinks delivers what leaves a shard by itself: the usage that workers reported, to its biller; ops
+// for other shards; and events for webhooks. A sink runs while its shard leads, and reads only committed
+// state. The receiver remembers what has arrived, so that a sink can stop at any moment and continue on
+// another member.
 //
-// It imports op, state, billing and api; it knows neither raft nor HTTP. Receivers
-// are interfaces declared here.
+// It imports op, state, billing and api. It knows neither raft nor HTTP servers. The interfaces of receivers
+// are declared here.
 package sinks

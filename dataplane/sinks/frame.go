@@ -10,18 +10,17 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// maxFrameRecords bounds how many usage rows of the store are read for one frame.
+// maxFrameRecords bounds the usage rows that are read from the store for one frame.
 const maxFrameRecords = 20_000
 
-// frameOf sums the usage rows from `from` on into the next frame of a source. It
-// ends before the row that would make it larger than a frame may be, or a sum
-// larger than one can be; more says that there are such rows. A frame without rows
-// says that there is nothing.
+// frameOf sums the usage rows starting at from into the next frame of a source. It stops before a row that
+// would exceed the size of a frame or the range of a sum; more then reports that rows are left. A frame
+// without rows means that there are none.
 func frameOf(store *state.Store, source billing.Source, from uint64) (f billing.Frame, more bool, err error) {
 	snap := store.Snapshot()
 	defer func() { err = errors.Join(err, snap.Close()) }()
 	f = billing.Frame{Source: source, From: from, To: from - 1}
-	at := map[billing.Dimensions]int{} // a row's place in the frame
+	at := map[billing.Dimensions]int{} // index of a row in the frame
 	for row, err := range snap.Usage(from) {
 		if err != nil {
 			return f, false, fmt.Errorf("read usage from row %d: %w", from, err)
@@ -43,7 +42,7 @@ func frameOf(store *state.Store, source billing.Source, from uint64) (f billing.
 			f.Rows = append(f.Rows, billing.Row{Dimensions: d})
 		}
 		if err := f.Rows[i].Quantities.Add(q); errors.Is(err, billing.ErrOverflow) {
-			return f, true, nil // a first row always fits: the frame is not empty
+			return f, true, nil // the first row always fits, so the frame is not empty
 		} else if err != nil {
 			return f, false, fmt.Errorf("sum usage row %d: %w", row.Seq, err)
 		}
@@ -56,7 +55,7 @@ func dimensionsOf(u *state.Usage) billing.Dimensions {
 	return billing.Dimensions{HourNs: hourOf(u.ClockNs), Queue: u.Queue, Model: u.Report.GetModel(), Provider: u.Report.GetProvider()}
 }
 
-// hourOf is the start of the hour a time lies in.
+// hourOf returns the start of the hour of a time.
 func hourOf(ns int64) int64 {
 	into := ns % int64(time.Hour)
 	if into < 0 {

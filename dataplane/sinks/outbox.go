@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// deliveryBytes is how much one delivery carries, unless its only op is larger.
+	// deliveryBytes bounds the size of one delivery, unless its only op is larger.
 	deliveryBytes = 4 << 20
-	// trimOps is how many ops are delivered before they are forgotten while there
-	// are more: it bounds what a new leader sends again, and makes room.
+	// trimOps is how many delivered ops are kept while more are waiting. It bounds the ops that a new leader
+	// sends again, and the space they take.
 	trimOps = 4 * op.MaxDeliverItems
 )
 
-// Shards are the shards of a namespace.
+// Shards provides access to the shards of a namespace.
 type Shards interface {
-	// Propose has a shard apply an op, wherever its leader is, and answers the op's
-	// result when it is committed there. After an error the op may have been applied.
+	// Propose applies an op on a shard, wherever its leader is, and returns the op's result once it is
+	// committed there. After an error the op may have been applied.
 	Propose(ctx context.Context, shard uint32, o op.Op) (op.Result, error)
 }
 
-// OutboxConfig is what the outbox sink of a shard needs.
+// OutboxConfig holds the parameters of an outbox sink.
 type OutboxConfig struct {
 	Store     *state.Store
 	Namespace string // for the log
@@ -36,40 +36,38 @@ type OutboxConfig struct {
 	Logger    *slog.Logger
 }
 
-// Outbox brings a shard's outgoing ops to the shards they are for. It delivers at
-// least once and in order; that each op is applied once is the receiver's rule,
-// which skips what it has. So the sink keeps no cursor: a new leader begins at what
-// is not forgotten yet. Nothing is forgotten before the receiver has answered that
-// it has it.
+// Outbox delivers a shard's outgoing ops to their target shards. It delivers at least once and in order. The
+// receiver applies each op once, because it skips the ops that it has. So the sink keeps no cursor: a new
+// leader starts at the first op that was not trimmed. No op is trimmed before the receiver has confirmed it.
 //
-// Each destination has a courier of its own: one that cannot be reached delays no
-// other. Without anything to send nothing runs.
+// Each target has a courier of its own, so that an unreachable target delays no other. A target without
+// waiting ops needs no courier.
 type Outbox struct {
 	cfg  OutboxConfig
 	wake chan struct{}
 
 	mu       sync.Mutex
-	couriers map[uint32]*courier // of the Run under way
+	couriers map[uint32]*courier // of the present Run
 }
 
-// NewOutbox makes the outbox sink of a shard; Run starts it.
+// NewOutbox returns the outbox sink of a shard; Run starts it.
 func NewOutbox(cfg OutboxConfig) *Outbox {
 	return &Outbox{cfg: cfg, wake: make(chan struct{}, 1)}
 }
 
-// OnOutbox is the store's hook: there are new ops.
+// OnOutbox implements the store's hook for new ops.
 func (b *Outbox) OnOutbox() { signal(b.wake) }
 
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // a wake is already waiting to be seen, and it will see this too
+	default: // a signal is already pending and covers this one too
 	}
 }
 
-// Err is why some shard's ops do not reach it and will not by themselves: the two
-// disagree on what there is. It is nil while they agree, also while a shard cannot
-// be reached, and while Run does not run.
+// Err returns the reason why ops cannot reach some shard without an operator: the two shards disagree about
+// the delivered ops. It returns nil while they agree, even if a shard is unreachable, and while Run is not
+// running.
 func (b *Outbox) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +78,7 @@ func (b *Outbox) Err() error {
 	return errors.Join(errs...)
 }
 
-// Run delivers until ctx ends, while the shard leads.
+// Run delivers ops until ctx ends, while the shard leads.
 func (b *Outbox) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	b.mu.Lock()
@@ -120,7 +118,7 @@ func (b *Outbox) courier(shard uint32) (c *courier, fresh bool) {
 	return c, fresh
 }
 
-// courier brings one shard its ops.
+// courier delivers ops to one shard.
 type courier struct {
 	box  *Outbox
 	to   uint32
@@ -128,9 +126,9 @@ type courier struct {
 
 	alarm error // guarded by box.mu
 
-	last      uint64 // the last op the receiver is known to have; 0 while none is. Only run's goroutine uses these
-	untrimmed uint64 // how many of those are not forgotten yet
-	down      bool   // a failure has been logged and no success since
+	last      uint64 // the last op that the receiver confirmed, or 0. Only run's goroutine uses these fields
+	untrimmed uint64 // confirmed ops that are not trimmed yet
+	down      bool   // a failure was logged, and no success since
 }
 
 func (c *courier) run(ctx context.Context) {
@@ -140,7 +138,7 @@ func (c *courier) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		c.note(err)
+		c.logHealth(err)
 		if err != nil {
 			pause(ctx, max(backoff, retryAfter(err)))
 			backoff = min(2*backoff, maxBackoff)
@@ -154,8 +152,8 @@ func (c *courier) run(ctx context.Context) {
 	}
 }
 
-// retryAfter is when a refusal says that it is worth trying again; bounded, as the
-// refusal may come from a shard that has other worries.
+// retryAfter returns the pause that a refusal asks for. It is bounded, because the refusal comes from another
+// shard.
 func retryAfter(err error) time.Duration {
 	var refusal *api.Error
 	if errors.As(err, &refusal) {
@@ -164,7 +162,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// drain delivers what there is and has it forgotten.
+// drain delivers and trims all waiting ops.
 func (c *courier) drain(ctx context.Context) error {
 	for {
 		rows, err := c.box.cfg.Store.Outgoing(c.to, c.last+1, op.MaxDeliverItems, deliveryBytes)
@@ -185,7 +183,7 @@ func (c *courier) drain(ctx context.Context) error {
 	}
 }
 
-// deliver sends rows, which follow each other.
+// deliver sends consecutive rows.
 func (c *courier) deliver(ctx context.Context, rows []state.OutgoingRow) error {
 	first, last := rows[0].Seq, rows[len(rows)-1].Seq
 	if last-first+1 != uint64(len(rows)) || c.last > 0 && first != c.last+1 {
@@ -206,7 +204,7 @@ func (c *courier) deliver(ctx context.Context, rows []state.OutgoingRow) error {
 		return &disagreement{fmt.Sprintf("shard %d does not take the ops from %d to %d: %v", c.to, first, last, err)}
 	case err != nil:
 		return fmt.Errorf("deliver the ops from %d to %d to shard %d: %w", first, last, c.to, err)
-	case result.LastSeq < first: // it may take a part, where much follows from that
+	case result.LastSeq < first: // it may accept only a part, if an op has many consequences
 		return fmt.Errorf("shard %d took the ops from %d to %d and says that its last is %d", c.to, first, last, result.LastSeq)
 	case result.LastSeq >= c.next():
 		return &disagreement{fmt.Sprintf("shard %d has ops up to %d, the last one sent was %d: has this store lost its tail?", c.to, result.LastSeq, c.next()-1)}
@@ -216,7 +214,7 @@ func (c *courier) deliver(ctx context.Context, rows []state.OutgoingRow) error {
 	return nil
 }
 
-// next is the number the next op for the shard gets.
+// next returns the number of the next op for the shard.
 func (c *courier) next() uint64 {
 	for _, o := range c.box.cfg.Store.Outboxes() {
 		if o.Shard == c.to {
@@ -226,7 +224,7 @@ func (c *courier) next() uint64 {
 	return 1
 }
 
-// trim has the shard forget what was delivered.
+// trim removes the confirmed ops from the outbox.
 func (c *courier) trim(ctx context.Context) error {
 	if c.untrimmed == 0 {
 		return nil
@@ -240,7 +238,7 @@ func (c *courier) trim(ctx context.Context) error {
 	return nil
 }
 
-// propose has a shard apply an op, in bounded time.
+// propose applies an op on a shard, within callTimeout.
 func propose[R op.Result](ctx context.Context, shards Shards, shard uint32, o op.Op) (r R, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -255,8 +253,8 @@ func propose[R op.Result](ctx context.Context, shards Shards, shard uint32, o op
 	return r, nil
 }
 
-// note tells the log about health and its changes, not about every repetition.
-func (c *courier) note(err error) {
+// logHealth logs changes of the courier's health, and no repetitions.
+func (c *courier) logHealth(err error) {
 	log := c.box.cfg.Logger.With("namespace", c.box.cfg.Namespace, "shard", c.box.cfg.Store.Shard(), "to", c.to)
 	var differ *disagreement
 	var alarm error

@@ -48,7 +48,7 @@ func (m *member) open() {
 	}
 }
 
-// crash drops what was not flushed and gets it from the log again.
+// crash drops everything that was not flushed and replays it from the log.
 func (m *member) crash() {
 	m.t.Helper()
 	disk := m.disk.CrashClone(vfs.CrashCloneCfg{})
@@ -85,13 +85,13 @@ func (m *member) apply(o op.Op) (op.Result, error) {
 	return results[0].(op.Result), nil
 }
 
-// cluster is the shards of a namespace and what lies between them. before and
-// after are where that breaks: an error of after is an answer that got lost.
+// cluster is the shards of a namespace and the network between them. before and after inject errors: an error
+// of after is a lost answer.
 type cluster struct {
 	t             testing.TB
-	mu            sync.Mutex // one op is applied at a time; guards what follows
+	mu            sync.Mutex // held while an op is applied; guards the fields below
 	members       []*member
-	proposed      []op.Op // what sinks proposed
+	proposed      []op.Op // ops that sinks proposed
 	before, after func(shard uint32, o op.Op) error
 	minted        byte
 	logged        *syncBuffer
@@ -134,7 +134,7 @@ func (c *cluster) Propose(ctx context.Context, shard uint32, o op.Op) (op.Result
 	return result, err
 }
 
-// locked does something while nothing is applied.
+// locked calls f while no op is applied.
 func (c *cluster) locked(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -150,7 +150,7 @@ func (c *cluster) must(shard uint32, o op.Op) op.Result {
 	return result
 }
 
-// send has n new jobs of shard 0, of a size, move to another.
+// send moves n new jobs of the given size from shard 0 to another.
 func (c *cluster) send(to uint32, n, size int) (ids []job.ID) {
 	c.t.Helper()
 	for len(ids) < n {
@@ -171,7 +171,7 @@ func (c *cluster) send(to uint32, n, size int) (ids []job.ID) {
 	return ids
 }
 
-// run lets a sink of shard 0 run until stop is called.
+// run runs a sink of shard 0 until stop is called.
 func (c *cluster) run() (box *Outbox, stop func()) {
 	m := c.members[0]
 	box = NewOutbox(OutboxConfig{Store: m.store, Namespace: "ns", Shards: c, Logger: slog.New(slog.NewTextHandler(c.logged, nil))})
@@ -186,7 +186,7 @@ func (c *cluster) run() (box *Outbox, stop func()) {
 	}
 }
 
-// settled waits until nothing waits for a shard any more.
+// settled waits until no op waits for the shards.
 func (c *cluster) settled(shards ...uint32) {
 	c.t.Helper()
 	eventually(c.t, fmt.Sprintf("nothing waits for %v", shards), func() bool {
@@ -199,7 +199,7 @@ func (c *cluster) settled(shards ...uint32) {
 	})
 }
 
-// waits is how much waits for a shard.
+// waits returns the number of ops that wait for a shard.
 func (c *cluster) waits(shard uint32) (ops uint64) {
 	c.locked(func() {
 		for _, box := range c.members[0].store.Outboxes() {
@@ -211,7 +211,7 @@ func (c *cluster) waits(shard uint32) (ops uint64) {
 	return ops
 }
 
-// arrived wants exactly these jobs on a shard, numbered in their order.
+// arrived checks that exactly these jobs are on a shard, numbered in their order.
 func (c *cluster) arrived(shard uint32, ids ...job.ID) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -241,7 +241,7 @@ func eventually(t testing.TB, what string, holds func() bool) {
 	}
 }
 
-// syncBuffer gathers a log.
+// syncBuffer collects a log.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -259,8 +259,8 @@ func (b *syncBuffer) String() string {
 	return b.buf.String()
 }
 
-// What is sent arrives, in order, at each shard; what was sent before the sink
-// began too. Then nothing is proposed any more.
+// TestOutboxDelivers checks that ops arrive in order on each shard, including those sent before the sink
+// started, and that nothing is proposed afterwards.
 func TestOutboxDelivers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -275,7 +275,7 @@ func TestOutboxDelivers(t *testing.T) {
 	must(t, box.Err())
 	n := 0
 	c.locked(func() { n = len(c.proposed) })
-	box.OnOutbox() // a wake for nothing
+	box.OnOutbox() // a signal without new ops
 	one = append(one, c.send(1, 1, 0)...)
 	c.settled(1)
 	c.arrived(1, one...)
@@ -286,8 +286,8 @@ func TestOutboxDelivers(t *testing.T) {
 	})
 }
 
-// Deliveries are bounded in ops and in bytes, and a backlog is forgotten as it is
-// delivered.
+// TestDeliveriesAreBounded checks that deliveries are bounded in ops and bytes, and that a backlog is trimmed
+// as it is delivered.
 func TestDeliveriesAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -321,13 +321,13 @@ func TestDeliveriesAreBounded(t *testing.T) {
 	}
 }
 
-// Wherever it breaks, what was sent arrives once.
+// TestOutboxOverBreaks checks that each op is applied once, wherever a call or an answer is lost.
 func TestOutboxOverBreaks(t *testing.T) {
 	t.Parallel()
 	unreachable := api.Errorf(api.LeaderUnavailable, "no leader")
 	isTrim := func(o op.Op) bool { _, ok := o.(*op.TrimOutbox); return ok }
 	for name, c := range map[string]struct {
-		before, after func(shard uint32, o op.Op) error // the first time
+		before, after func(shard uint32, o op.Op) error // at the first call
 	}{
 		"before it is sent":    {before: func(_ uint32, o op.Op) error { return unreachable }},
 		"the answer is lost":   {after: func(_ uint32, o op.Op) error { return errors.New("connection reset") }},
@@ -374,8 +374,8 @@ func failing(when bool, err error) error {
 	return nil
 }
 
-// Leaders change and shards crash between delivery and trim: the next sink sends
-// again what is not forgotten, and it arrives once.
+// TestOutboxOverCrashes changes leaders and crashes shards between delivery and trim. The next sink sends the
+// untrimmed ops again, and each must be applied once.
 func TestOutboxOverCrashes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -411,7 +411,7 @@ func TestOutboxOverCrashes(t *testing.T) {
 	c.arrived(1, ids...)
 }
 
-// A shard that cannot be reached holds up what is for it and nothing else.
+// TestAnUnreachableShardDelaysNoOther checks that an unreachable shard delays only its own ops.
 func TestAnUnreachableShardDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)
@@ -427,7 +427,7 @@ func TestAnUnreachableShardDelaysNoOther(t *testing.T) {
 	if n := c.waits(1); n != 2 || box.Err() != nil {
 		t.Errorf("%d ops wait for the unreachable shard, %v", n, box.Err())
 	}
-	// The other shard may have been quicker than the first attempt here.
+	// The other shard may have been quicker than the first attempt on this one.
 	eventually(t, "the shard has been tried", func() bool { return strings.Contains(c.logged.String(), "could not be delivered") })
 	c.locked(func() { c.before = nil })
 	c.settled(1)
@@ -437,8 +437,8 @@ func TestAnUnreachableShardDelaysNoOther(t *testing.T) {
 	}
 }
 
-// Where one of the two has lost what it had, no repetition mends it: that is said,
-// and nothing is forgotten.
+// TestOutboxDisagreement checks that if one of the two shards has lost data, the sink reports it and nothing
+// is trimmed.
 func TestOutboxDisagreement(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

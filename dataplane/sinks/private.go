@@ -7,15 +7,13 @@ import (
 	"syscall"
 )
 
-// globalIPv6 holds all addresses of IPv6 that are given out for the public Internet. So
-// what lies outside, such as NAT64 (64:ff9b::/96) and addresses of IPv4 in those of IPv6
-// (::/96, ::ffff:0:0:0/96), needs no list.
+// globalIPv6 contains all IPv6 addresses that are assigned for the public Internet. So addresses outside of
+// it, such as NAT64 (64:ff9b::/96) and IPv4 addresses inside IPv6 (::/96, ::ffff:0:0:0/96), need no list.
 var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
-// special are the networks that a webhook does not call unless the node's operator
-// lets it, besides what netip knows as private, loopback, link-local, multicast or
-// none: who may declare a webhook must not get to speak to what only this machine
-// can reach.
+// special lists the networks that a webhook does not call unless the node's operator allows it, besides those
+// that netip reports as private, loopback, link-local, multicast or unspecified. A person who may declare a
+// webhook must not reach services that only this machine can reach.
 var special = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),
 	netip.MustParsePrefix("100.64.0.0/10"),    // shared by carriers
@@ -33,15 +31,13 @@ var special = []netip.Prefix{
 	netip.MustParsePrefix("3fff::/20"),        // documentation
 }
 
-// refusePrivate is a net.Dialer's Control: it sees the address that is called, after
-// its name was looked up, and refuses one that is not of the public Internet or is this
-// machine's own.
+// refusePrivate is a net.Dialer's Control function: it gets the address after the name was resolved. It
+// refuses an address that is not on the public Internet, or that is this machine's own.
 func refusePrivate(_, address string, _ syscall.RawConn) error {
 	return refuse(address, net.InterfaceAddrs)
 }
 
-// refuse asks for the machine's addresses at each call, because they change while a
-// process runs.
+// refuse reads the machine's addresses at each call, because they can change while the process runs.
 func refuse(address string, own func() ([]net.Addr, error)) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -63,7 +59,7 @@ func refuse(address string, own func() ([]net.Addr, error)) error {
 	return nil
 }
 
-// public says whether an address is of the public Internet.
+// public reports whether an address is on the public Internet.
 func public(a netip.Addr) bool {
 	a = a.Unmap().WithZone("")
 	if !a.IsGlobalUnicast() || a.IsPrivate() || a.Is6() && !globalIPv6.Contains(a) {

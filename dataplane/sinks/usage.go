@@ -16,83 +16,81 @@ import (
 )
 
 const (
-	// gatherDelay is how long new rows are left to gather: it bounds the frames a
-	// busy shard sends to one a second, until they are full.
-	gatherDelay = time.Second
+	// batchDelay is the pause in which new rows accumulate. It limits a busy shard to one frame a second,
+	// unless frames are full.
+	batchDelay = time.Second
 	// callTimeout bounds one call of the receiver.
 	callTimeout = 30 * time.Second
 
-	// Back-off after a failure, doubled up to the most.
+	// minBackoff and maxBackoff bound the pause after a failure, which doubles with each failure.
 	minBackoff = 100 * time.Millisecond
 	maxBackoff = 30 * time.Second
 )
 
-// Receiver is who keeps usage for good. It applies a frame only when it begins one
-// after the last row it has, and answers STATE_CONFLICT to any other.
+// Receiver stores usage for good. It accepts a frame only if it starts one after the last row it has, and
+// returns STATE_CONFLICT for any other.
 type Receiver interface {
-	// LastUsage is the number of the last row it has of a source; 0 for none.
+	// LastUsage returns the number of a source's last row that the receiver has, or 0.
 	LastUsage(ctx context.Context, of billing.Source) (uint64, error)
-	// SendUsage delivers a frame and answers the number of the last row it has then.
+	// SendUsage delivers a frame and returns the number of the receiver's last row afterwards.
 	SendUsage(ctx context.Context, f billing.Frame) (uint64, error)
-	// SetUsageAside delivers a frame that SendUsage refuses, of a namespace that is being
-	// deleted, and answers as SendUsage does. The receiver keeps the frame, in no sum.
+	// SetUsageAside delivers a frame that SendUsage refuses, from a namespace that is being deleted, and
+	// returns the same as SendUsage. The receiver stores the frame and includes it in no sum.
 	SetUsageAside(ctx context.Context, f billing.Frame) (uint64, error)
 }
 
-// UsageConfig is what the usage sink of a shard needs.
+// UsageConfig holds the parameters of a usage sink.
 type UsageConfig struct {
 	Store     *state.Store
 	Namespace string // the namespace that used it
 	Stream    string // the shard's name among the namespace's sources: "shard/<n>"
 	Receiver  Receiver
-	// OnAcked is called when the receiver has more rows than was known before, by
-	// Run's goroutine; nil for nobody.
+	// OnAcked is called on Run's goroutine when the receiver has confirmed more rows; nil is not called.
 	OnAcked func()
 	Logger  *slog.Logger
 }
 
-// Usage ships a shard's usage rows, each exactly once. The rule that makes it so
-// is the receiver's: it takes only the row after its last. So the sink keeps no
-// cursor. It asks for the last, sends what comes after, and after anything it did
-// not expect (a lost answer, a conflict, a new leader) it asks again.
+// Usage delivers a shard's usage rows, each exactly once, because the receiver accepts only the row after its
+// last. So the sink keeps no cursor. It asks for the last row, sends the rows after it, and asks again after
+// anything unexpected (a lost answer, a conflict, a new leader).
 type Usage struct {
-	cfg   UsageConfig
-	wake  chan struct{}
-	haste chan struct{} // holds one: do not linger, somebody waits for the rows
+	cfg      UsageConfig
+	wake     chan struct{}
+	flushNow chan struct{} // holds a token that ends the present pause, because Settle waits for the rows
 
-	acked atomic.Uint64          // the last row the receiver is known to have
-	alarm atomic.Pointer[string] // why no usage can be shipped until a person looks
+	acked atomic.Uint64          // the last row that the receiver confirmed
+	alarm atomic.Pointer[string] // the reason why no usage can be delivered until an operator acts
 
-	leaving atomic.Bool // Settle was called: refused frames are set aside
+	settling atomic.Bool // Settle was called: refused frames are set aside
 
-	mu    sync.Mutex
-	moved chan struct{} // closed when acked rises; nil while nobody waits for it
+	mu         sync.Mutex
+	ackChanged chan struct{} // closed when acked rises; nil while nothing waits for it
 
-	known bool // last is the receiver's answer; only Run's goroutine uses these
+	known bool // last is the receiver's answer; only Run's goroutine uses these fields
 	last  uint64
-	down  bool // a failure has been logged and no success since
+	down  bool // a failure was logged, and no success since
 }
 
-// NewUsage makes the usage sink of a shard; Run starts it.
+// NewUsage returns the usage sink of a shard; Run starts it.
 func NewUsage(cfg UsageConfig) *Usage {
-	return &Usage{cfg: cfg, wake: make(chan struct{}, 1), haste: make(chan struct{}, 1)}
+	return &Usage{cfg: cfg, wake: make(chan struct{}, 1), flushNow: make(chan struct{}, 1)}
 }
 
-// OnUsage is the store's hook: there are new rows.
+// OnUsage implements the store's hook for new rows.
 func (u *Usage) OnUsage() {
 	select {
 	case u.wake <- struct{}{}:
-	default: // a wake is already waiting to be seen, and it will see this too
+	default: // a signal is already pending and covers this one too
 	}
 }
 
-// Acked is the number of the last row that the receiver is known to have; 0 while
-// it has not been asked. Rows up to it may be removed.
+// Acked returns the number of the last row that the receiver confirmed, or 0 before it was asked. Rows up to
+// it may be removed.
 func (u *Usage) Acked() uint64 { return u.acked.Load() }
 
-// Err is why the usage does not reach its receiver and will not by itself: the receiver
-// refuses it, or the two disagree on what there is. It is nil while they agree, also while the
-// receiver cannot be reached.
+// Err returns the reason why usage cannot reach the receiver without an operator: the receiver refuses it, or
+// the two disagree about the delivered rows. It returns nil while they agree, even if the receiver is
+// unreachable.
 func (u *Usage) Err() error {
 	if alarm := u.alarm.Load(); alarm != nil {
 		return errors.New(*alarm)
@@ -100,7 +98,7 @@ func (u *Usage) Err() error {
 	return nil
 }
 
-// Run ships until ctx ends.
+// Run delivers usage until ctx ends.
 func (u *Usage) Run(ctx context.Context) {
 	u.known = false
 	backoff := minBackoff
@@ -109,7 +107,7 @@ func (u *Usage) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		u.note(err, backoff)
+		u.logHealth(err, backoff)
 		if err != nil {
 			u.linger(ctx, backoff)
 			backoff = min(2*backoff, maxBackoff)
@@ -119,42 +117,41 @@ func (u *Usage) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-u.wake:
-			u.linger(ctx, gatherDelay)
+			u.linger(ctx, batchDelay)
 		}
 	}
 }
 
-// linger waits, for new rows to become more or after a failure. Settle ends the wait.
+// linger pauses, so that rows accumulate or after a failure. Settle ends the pause.
 func (u *Usage) linger(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 	case <-t.C:
-	case <-u.haste:
+	case <-u.flushNow:
 	}
 }
 
-// Settle returns when the receiver has every row there is, which must not become
-// more meanwhile: before a store is deleted. It needs Run to be running; an error
-// says what is still owed when ctx ends. From here on the receiver sets aside the frames
-// that it refuses, because the store could never be deleted otherwise.
+// Settle waits until the receiver has every row. It is called before a store is deleted, when no rows are
+// added any more, and needs Run to be running. If ctx ends first, the error says how many rows are left.
+// After the call the receiver sets refused frames aside, because the store could never be deleted otherwise.
 func (u *Usage) Settle(ctx context.Context) error {
-	u.leaving.Store(true)
+	u.settling.Store(true)
 	for {
-		moved := u.nextMove()
+		ackChanged := u.nextAck()
 		owed := u.Owed()
 		if owed == 0 {
 			return nil
 		}
-		for _, c := range []chan struct{}{u.haste, u.wake} {
+		for _, c := range []chan struct{}{u.flushNow, u.wake} {
 			select {
 			case c <- struct{}{}:
 			default:
 			}
 		}
 		select {
-		case <-moved:
+		case <-ackChanged:
 		case <-ctx.Done():
 			err := ctx.Err()
 			if alarm := u.Err(); alarm != nil {
@@ -165,22 +162,22 @@ func (u *Usage) Settle(ctx context.Context) error {
 	}
 }
 
-// Owed is how many rows the receiver is not known to have. It may be asked when
-// the store is closed.
+// Owed returns the number of rows that the receiver has not confirmed. It may be called after the store was
+// closed.
 func (u *Usage) Owed() uint64 {
 	head := u.cfg.Store.Head()
 	first, next := head.GetUsageFirstSeq(), head.GetUsageNextSeq()
 	return next - max(first, min(next, u.Acked()+1))
 }
 
-// nextMove is closed when the receiver is known to have more.
-func (u *Usage) nextMove() <-chan struct{} {
+// nextAck returns a channel that is closed when the receiver has confirmed more rows.
+func (u *Usage) nextAck() <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.moved == nil {
-		u.moved = make(chan struct{})
+	if u.ackChanged == nil {
+		u.ackChanged = make(chan struct{})
 	}
-	return u.moved
+	return u.ackChanged
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -192,14 +189,13 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// disagreement is what no repetition mends: the receiver has what the store does
-// not, or lacks what the store no longer has.
+// disagreement is an error that no retry resolves: the receiver has rows that the store does not have, or
+// lacks rows that the store has removed.
 type disagreement struct{ what string }
 
 func (d *disagreement) Error() string { return d.what }
 
-// refusal is a frame that the receiver refuses for what it says: sent again, it is refused
-// again.
+// refusal is a frame that the receiver refuses because of its content. Sent again, it is refused again.
 type refusal struct {
 	frame billing.Frame
 	err   error
@@ -211,15 +207,15 @@ func (r *refusal) Error() string {
 
 func (r *refusal) Unwrap() error { return r.err }
 
-// refuses says whether an error refuses a frame for what it says, and not because the
-// receiver is away, busy, at another row, or does not know the sender yet.
+// refuses reports whether an error refuses the content of a frame. Other errors mean that the receiver is
+// away, busy, at another row, or does not know the sender yet.
 func refuses(err error) bool {
 	code := api.CodeOf(err)
 	status := code.Status()
 	return status >= 400 && status < 500 && !code.Retryable() && code != api.StateConflict && code != api.Unauthorized
 }
 
-// stuck says why no repetition helps; empty where one may.
+// stuck returns the reason why no retry helps, or "" if one may.
 func stuck(err error) string {
 	var differ *disagreement
 	var refused *refusal
@@ -232,8 +228,8 @@ func stuck(err error) string {
 	return ""
 }
 
-// note tells the log about health and its changes, not about every repetition.
-func (u *Usage) note(err error, again time.Duration) {
+// logHealth logs changes of the sink's health, and no repetitions.
+func (u *Usage) logHealth(err error, again time.Duration) {
 	if why := stuck(err); why != "" {
 		if was := u.alarm.Swap(&why); was == nil || *was != why {
 			u.cfg.Logger.Error("usage is not shipped: the receiver refuses it or disagrees with the store, and somebody must find out why",
@@ -257,8 +253,8 @@ func (u *Usage) note(err error, again time.Duration) {
 	u.down = false
 }
 
-// ship sends what the receiver does not have, up to what there was when the last
-// frame was made: rows that came later have left a wake.
+// ship sends the rows that the receiver lacks, up to the last row when the last frame was made. Later rows
+// have left a signal in wake.
 func (u *Usage) ship(ctx context.Context) error {
 	for more := true; more; {
 		source, err := u.agree(ctx)
@@ -271,7 +267,7 @@ func (u *Usage) ship(ctx context.Context) error {
 			return err
 		}
 		err = u.send(ctx, frame)
-		if refused := (*refusal)(nil); u.leaving.Load() && errors.As(err, &refused) {
+		if refused := (*refusal)(nil); u.settling.Load() && errors.As(err, &refused) {
 			err = u.setAside(ctx, refused)
 		}
 		if err != nil {
@@ -281,7 +277,7 @@ func (u *Usage) ship(ctx context.Context) error {
 	return nil
 }
 
-// setAside has the receiver keep a frame that it refuses.
+// setAside makes the receiver store a frame that it refuses.
 func (u *Usage) setAside(ctx context.Context, r *refusal) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -294,20 +290,20 @@ func (u *Usage) setAside(ctx context.Context, r *refusal) error {
 	}
 	u.cfg.Logger.Error("refused usage of a namespace that is being deleted was set aside with the receiver, for an operator to look at",
 		"namespace", u.cfg.Namespace, "stream", u.cfg.Stream, "from", r.frame.From, "to", r.frame.To, "error", r.err)
-	u.has(last)
+	u.recordAcked(last)
 	return nil
 }
 
-// has notes what the receiver has.
-func (u *Usage) has(last uint64) {
+// recordAcked records the receiver's last row.
+func (u *Usage) recordAcked(last uint64) {
 	u.last, u.known = last, true
 	if u.acked.Swap(last) == last {
 		return
 	}
 	u.mu.Lock()
-	if u.moved != nil {
-		close(u.moved)
-		u.moved = nil
+	if u.ackChanged != nil {
+		close(u.ackChanged)
+		u.ackChanged = nil
 	}
 	u.mu.Unlock()
 	if u.cfg.OnAcked != nil {
@@ -315,8 +311,8 @@ func (u *Usage) has(last uint64) {
 	}
 }
 
-// agree finds out what the receiver has, where that is not known, and whether the
-// store can go on from there.
+// agree asks for the receiver's last row, if it is unknown, and checks that the store can continue from
+// there.
 func (u *Usage) agree(ctx context.Context) (billing.Source, error) {
 	incarnation := hex.EncodeToString(u.cfg.Store.Head().GetIncarnation())
 	source := billing.Source{Namespace: u.cfg.Namespace, Stream: u.cfg.Stream, Incarnation: incarnation}
@@ -338,12 +334,12 @@ func (u *Usage) agree(ctx context.Context) (billing.Source, error) {
 		return source, &disagreement{fmt.Sprintf("the receiver has usage up to row %d of incarnation %s, the store's first is %d: what lies between cannot be shipped any more",
 			last, incarnation, first)}
 	}
-	u.has(last)
+	u.recordAcked(last)
 	return source, nil
 }
 
-// send delivers a frame. Whatever comes of it but the plain answer, the receiver
-// is asked for its last before anything else is sent.
+// send delivers a frame. After any result other than the expected answer, the sink asks for the receiver's
+// last row before it sends anything else.
 func (u *Usage) send(ctx context.Context, frame billing.Frame) error {
 	u.known = false
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -359,6 +355,6 @@ func (u *Usage) send(ctx context.Context, frame billing.Frame) error {
 	case last != frame.To:
 		return fmt.Errorf("the receiver took the usage rows from %d to %d and says that its last is %d", frame.From, frame.To, last)
 	}
-	u.has(last)
+	u.recordAcked(last)
 	return nil
 }

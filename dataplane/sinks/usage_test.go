@@ -45,12 +45,12 @@ func TestUsageArrivesOnceAndExactly(t *testing.T) {
 		w.exact()
 		for range 5 {
 			w.report(10)
-			pass(gatherDelay / 10)
+			pass(batchDelay / 10)
 		}
 		if n := w.receiver.sent(); n != 1 {
 			t.Errorf("%d frames were sent before rows could gather", n)
 		}
-		pass(gatherDelay)
+		pass(batchDelay)
 		w.exact()
 		if n := w.receiver.sent(); n > 3 {
 			t.Errorf("six reports took %d frames", n)
@@ -66,7 +66,7 @@ func TestUsageArrivesOnceAndExactly(t *testing.T) {
 	})
 }
 
-// Rows are summed by hour, queue, model and provider.
+// TestFramesAreSummedByTheHour checks that rows are summed by hour, queue, model and provider.
 func TestFramesAreSummedByTheHour(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.report(6)
@@ -93,8 +93,8 @@ func TestFramesAreSummedByTheHour(t *testing.T) {
 	})
 }
 
-// Whatever is lost on the way, half of all calls or so, nothing is counted twice
-// and nothing is missing.
+// TestLostCallsAndAnswers loses about half of all calls and answers. No row may be counted twice or be
+// missing.
 func TestLostCallsAndAnswers(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -108,7 +108,7 @@ func TestLostCallsAndAnswers(t *testing.T) {
 		stop := w.run()
 		for range 50 {
 			w.report(7)
-			pass(gatherDelay)
+			pass(batchDelay)
 		}
 		pass(time.Hour)
 		stop()
@@ -122,8 +122,8 @@ func TestLostCallsAndAnswers(t *testing.T) {
 	})
 }
 
-// The process dies at every point between two effects: an ask, a frame, a trim,
-// before and after each. Whatever point it is, what arrives in the end is exact.
+// TestCrashesBetweenAnyTwoEffects stops the process before and after every ask, frame and trim. The
+// receiver's sums must be exact in the end.
 func TestCrashesBetweenAnyTwoEffects(t *testing.T) {
 	t.Parallel()
 	for at := 1; ; at++ {
@@ -140,9 +140,8 @@ func TestCrashesBetweenAnyTwoEffects(t *testing.T) {
 
 var errDead = errors.New("the process is dead")
 
-// crashAt plays a history in which the process dies at the n-th effect, is
-// started again, and dies again as many effects later. It reports whether it ever
-// died.
+// crashAt plays a history in which the process stops at the n-th effect, is started again, and stops again
+// after as many effects. It reports whether it stopped at all.
 func crashAt(t *testing.T, n int) (died bool) {
 	w := newWorld(t)
 	dead, effects := make(chan struct{}), 0
@@ -160,13 +159,13 @@ func crashAt(t *testing.T, n int) (died bool) {
 		return nil
 	}
 	w.receiver.before, w.receiver.after = effect, effect
-	w.onAcked = func() { // what the duty does, with nothing kept
+	w.onAcked = func() { // does the work of the duty, which keeps no rows
 		first := w.usage.Acked() + 1
 		if first <= w.store.Head().UsageFirstSeq || effect() != nil {
 			return
 		}
 		w.mustApply(&op.TrimUsage{FirstSeq: first})
-		_ = effect() // dead or not, the trim is in the log
+		_ = effect() // stopped or not, the trim is in the log
 	}
 	stop := w.run()
 	for round := range 6 {
@@ -174,18 +173,18 @@ func crashAt(t *testing.T, n int) (died bool) {
 		if round%2 == 0 {
 			must(t, w.store.Flush())
 		}
-		pass(2 * gatherDelay)
+		pass(2 * batchDelay)
 		select {
 		case <-dead:
 			stop()
 			w.crash()
 			dead, effects = make(chan struct{}), 0
 			stop = w.run()
-			pass(gatherDelay)
+			pass(batchDelay)
 		default:
 		}
 	}
-	// From here on nothing dies any more.
+	// From here on the process keeps running.
 	n = -1
 	select {
 	case <-dead:
@@ -205,8 +204,8 @@ func crashAt(t *testing.T, n int) (died bool) {
 	return died
 }
 
-// A leader that was thought gone has shipped rows: the new one's frame is refused
-// and it asks again.
+// TestAConflictAsksAgain lets a presumed dead leader deliver rows. The new leader's frame must be refused,
+// and it must ask again.
 func TestAConflictAsksAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		stop := w.run()
@@ -219,7 +218,7 @@ func TestAConflictAsksAgain(t *testing.T) {
 		must(t, w.receiver.apply(frame))
 		w.receiver.mu.Unlock()
 		w.report(4)
-		pass(gatherDelay + maxBackoff)
+		pass(batchDelay + maxBackoff)
 		w.exact()
 		if w.receiver.asked != 2 {
 			t.Errorf("asked %d times", w.receiver.asked)
@@ -227,9 +226,9 @@ func TestAConflictAsksAgain(t *testing.T) {
 	})
 }
 
-// A receiver that has more than the store, or less than the store still has: no
-// repetition mends that, so nothing is sent and somebody is told, until the
-// receiver is put right.
+// TestDisagreementsAreAnAlarm gives the receiver more rows than the store has, or fewer than the store still
+// has. No retry resolves that, so nothing may be sent and Err must report it, until the receiver is
+// corrected.
 func TestDisagreementsAreAnAlarm(t *testing.T) {
 	for name, c := range map[string]struct {
 		last, trimmed uint64
@@ -268,8 +267,8 @@ func TestDisagreementsAreAnAlarm(t *testing.T) {
 	}
 }
 
-// A frame that the receiver refuses for what it says is an alarm, with its code and its rows,
-// and not a failure that is tried away in silence.
+// TestARefusedFrameIsAnAlarm checks that Err reports a refused frame with its code and rows, and that the
+// frame is not retried silently.
 func TestARefusedFrameIsAnAlarm(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		refuses := func(err error) {
@@ -299,8 +298,8 @@ func TestARefusedFrameIsAnAlarm(t *testing.T) {
 	})
 }
 
-// Before its store is deleted, the sink has the refused frames set aside, and goes on with
-// those that are taken. A lost answer sets nothing aside twice.
+// TestSettleSetsRefusedFramesAside checks that before a store is deleted the refused frames are set aside and
+// the others delivered. A lost answer sets nothing aside twice.
 func TestSettleSetsRefusedFramesAside(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		refused := func() error { return api.Errorf(api.ValidationError, "rows[0].queue is no text") }
@@ -315,7 +314,7 @@ func TestSettleSetsRefusedFramesAside(t *testing.T) {
 		}
 		w.receiver.mu.Lock()
 		w.receiver.onAside = func() error {
-			w.receiver.before = nil // later frames are taken
+			w.receiver.before = nil // later frames are accepted
 			return api.Errorf(api.LeaderUnavailable, "the answer is lost")
 		}
 		w.receiver.mu.Unlock()
@@ -335,7 +334,8 @@ func TestSettleSetsRefusedFramesAside(t *testing.T) {
 	})
 }
 
-// A receiver that is away, or that refuses to set usage aside, is owed it still.
+// TestSettleWithoutSettingAside checks that rows stay undelivered if the receiver is away or refuses to set
+// usage aside.
 func TestSettleWithoutSettingAside(t *testing.T) {
 	for code, want := range map[api.Code]string{
 		api.LeaderUnavailable: "", api.StateConflict: "", api.Unauthorized: "",
@@ -362,9 +362,9 @@ func TestSettleWithoutSettingAside(t *testing.T) {
 	}
 }
 
-// One row less or more, and there would be an alarm.
+// TestTheBoundsOfAgreement uses the exact bounds: one row less or more would be a disagreement.
 func TestTheBoundsOfAgreement(t *testing.T) {
-	for _, last := range []uint64{4, 10} { // just before the first row kept; the last there is
+	for _, last := range []uint64{4, 10} { // just before the first row kept, and the last row
 		t.Run(fmt.Sprint(last), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				w.report(10)
@@ -381,7 +381,7 @@ func TestTheBoundsOfAgreement(t *testing.T) {
 	}
 }
 
-// A receiver that hangs does not hold the sink for ever.
+// TestACallEnds checks that a blocked receiver does not block the sink for ever.
 func TestACallEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.report(1)
@@ -409,7 +409,7 @@ func (h *hanging) LastUsage(ctx context.Context, of billing.Source) (uint64, err
 	return h.receiver.LastUsage(ctx, of)
 }
 
-// many writes usage rows straight into the store.
+// many writes usage rows directly into the store.
 func (w *world) many(n int, report func(i int) *job.Usage) {
 	w.t.Helper()
 	at := w.store.Applied()
@@ -457,7 +457,8 @@ func TestFramesAreBounded(t *testing.T) {
 	}
 }
 
-// A sum that would not fit begins a new frame: money is never cut short.
+// TestASumThatDoesNotFitBeginsAFrame checks that a sum out of range starts a new frame, so that no money is
+// truncated.
 func TestASumThatDoesNotFitBeginsAFrame(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.want = nil
@@ -485,7 +486,7 @@ func TestASumThatDoesNotFitBeginsAFrame(t *testing.T) {
 	})
 }
 
-// A hole in the store is not shipped over.
+// TestAMissingRowIsNotSkipped checks that the sink does not deliver the rows behind a gap.
 func TestAMissingRowIsNotSkipped(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.report(3)

@@ -31,96 +31,94 @@ import (
 )
 
 const (
-	// maxAttemptsAtOnce bounds the calls under way to all of a namespace's webhooks that
-	// answered last, and maxTrialsAtOnce those to the ones that did not: however many
-	// hang, they delay each other only.
+	// maxAttemptsAtOnce bounds the calls in progress to those of a namespace's webhooks that answered last
+	// time, and maxTrialsAtOnce the calls to those that did not. So unresponsive webhooks delay only each
+	// other.
 	maxAttemptsAtOnce = 32
 	maxTrialsAtOnce   = 8
-	// linesOfWebhook is to how many jobs' events a webhook listens at once.
+	// linesOfWebhook is how many jobs' events are sent to a webhook at a time.
 	linesOfWebhook = 4
-	// attemptTimeout bounds one call, from the look-up of its host to its answer.
+	// attemptTimeout bounds one call, from the resolution of its host to its answer.
 	attemptTimeout = 10 * time.Second
-	// idleConnection is how long a connection waits for the next call.
+	// idleConnection is how long an idle connection is kept for the next call.
 	idleConnection = 30 * time.Second
-	// maxAnswerBytes is how much of an answer is read, its headers and its body each.
-	// Nothing is done with it.
+	// maxAnswerBytes bounds the bytes read of an answer, separately for headers and body. They are not used.
 	maxAnswerBytes = 64 << 10
 
-	// Back-off between the attempts of a delivery, doubled up to the most, and how much
-	// of it chance may add: receivers that come back are not called by all at once.
+	// minRetryDelay and maxRetryDelay bound the pause between the attempts of a delivery, which doubles each
+	// time. retryJitter is the largest random addition, as a fraction, so that recovered receivers are not
+	// all called at once.
 	minRetryDelay = 5 * time.Second
 	maxRetryDelay = 10 * time.Minute
 	retryJitter   = 0.2
 )
 
-// The headers of what webhooks are sent.
+// These are the headers of requests to webhooks.
 const (
 	HeaderWebhookID    = "X-Corvo-Webhook-ID"
 	HeaderWebhookEvent = "X-Corvo-Webhook-Event"
 	HeaderSignature    = "X-Corvo-Signature"
 )
 
-// DeliveryPrefix begins the id of a delivery as clients and receivers see it.
+// DeliveryPrefix starts the id of a delivery in texts.
 const DeliveryPrefix = "dlv_"
 
-// DeliveryIDText is the id of a delivery as clients and receivers see it.
+// DeliveryIDText returns the id of a delivery as clients and receivers see it.
 func DeliveryIDText(id job.ID) string { return DeliveryPrefix + id.String()[len(job.IDPrefix):] }
 
-// WebhooksConfig is what the webhook sink of a namespace's home shard needs.
+// WebhooksConfig holds the parameters of the webhook sink, which runs on a namespace's home shard.
 type WebhooksConfig struct {
 	Store     *state.Store
 	Namespace string // for the log
-	// Report has the shard apply what came of attempts, and returns when it is
-	// committed. After an error it may have been all the same.
+	// Report applies the results of attempts on the shard, and returns once they are committed. After an
+	// error they may be committed too.
 	Report func(ctx context.Context, o *op.ReportDeliveries) error
-	// NowNs is the clock that deliveries are due by.
+	// NowNs returns the clock by which deliveries are due.
 	NowNs func() int64
-	// Private lets webhooks call private and reserved addresses and those of this machine.
+	// Private allows private and reserved addresses and those of this machine.
 	Private bool
-	// Transport makes the calls; nil = one that keeps to Private.
+	// Transport makes the calls; nil = a transport that enforces Private.
 	Transport http.RoundTripper
 	Logger    *slog.Logger
 }
 
-// Webhooks sends deliveries to the webhooks they are for, at least once, and those of
-// one job to one webhook one after the other in the order in which they were queued:
-// each is delivered or given up before the next is tried. What came of an attempt is
-// committed before anything else is done in its line, so that a sink that ends at any
-// moment goes on elsewhere where it was; what it was sending then is sent again.
+// Webhooks sends deliveries to their webhooks, at least once. The deliveries of one job to one webhook are
+// sent one after the other in the order in which they were queued: each is delivered or given up before the
+// next is tried. The result of an attempt is committed before its line continues. So a sink can stop at any
+// moment and continue on another member; the delivery in progress is then sent again.
 //
-// Each webhook has lines of its own, and a job's deliveries stand in one of them: a
-// webhook that cannot be reached delays no other. What is not of a job, such as alerts,
-// stands in one line, too. Without anything to send nothing runs.
+// Each webhook has lines of its own, and a job's deliveries are in one of them, so that an unreachable
+// webhook delays no other. Deliveries without a job, such as alerts, share one line. Without deliveries no
+// line runs.
 type Webhooks struct {
 	cfg    WebhooksConfig
 	client *http.Client
 	wake   chan struct{}
-	calls  chan struct{} // a token for each call under way to one that answered last
-	trials chan struct{} // to one that did not
+	calls  chan struct{} // a token for each call in progress to a webhook that answered last time
+	trials chan struct{} // the same for webhooks that did not
 
-	gatheredNs int64 // by the entry clock; only Run's goroutine uses it
+	queuedUntilNs int64 // deliveries queued before this entry clock are in lines; only Run's goroutine uses it
 
 	mu    sync.Mutex
-	known map[job.ID]bool    // deliveries that stand in a line
-	lines map[lineName]*line // of the Run under way
+	known map[job.ID]bool    // deliveries in a line
+	lines map[lineName]*line // of the present Run
 }
 
-// lineName is whose deliveries stand in a line.
+// lineName identifies a line.
 type lineName struct {
 	webhook string
 	number  uint64 // below linesOfWebhook
 }
 
-// lineOf is the line that a delivery stands in.
+// lineOf returns the line of a delivery.
 func lineOf(d *state.Delivery) lineName {
 	return lineName{d.Webhook, xxhash.Sum64(d.JobId) % linesOfWebhook}
 }
 
-// line is the deliveries that wait for a webhook, the oldest first. Its goroutine
-// ends when none does.
+// line holds the deliveries that wait for a webhook, the oldest first. Its goroutine ends when it is empty.
 type line struct{ waiting []job.ID }
 
-// NewWebhooks makes the webhook sink of a namespace; Run starts it.
+// NewWebhooks returns the webhook sink of a namespace; Run starts it.
 func NewWebhooks(cfg WebhooksConfig) *Webhooks {
 	if cfg.Transport == nil {
 		cfg.Transport = newTransport(cfg.Private)
@@ -132,14 +130,15 @@ func NewWebhooks(cfg WebhooksConfig) *Webhooks {
 		trials: make(chan struct{}, maxTrialsAtOnce),
 		client: &http.Client{
 			Transport: cfg.Transport,
-			// Where a redirect leads nobody has vouched for.
+			// Do not follow redirects, because nobody has approved their targets.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
 }
 
-// newTransport calls nobody but the addresses it is let to, which it judges when they
-// are known: a name may stand for any. Proxies of the environment would hide them.
+// newTransport returns a transport that connects only to permitted addresses. It checks an address after its
+// name was resolved, because a name may resolve to any address. It ignores the environment's proxies, because
+// they would hide the address.
 func newTransport(private bool) *http.Transport {
 	dialer := &net.Dialer{Timeout: attemptTimeout}
 	if !private {
@@ -149,16 +148,16 @@ func newTransport(private bool) *http.Transport {
 		DialContext:            dialer.DialContext,
 		TLSHandshakeTimeout:    attemptTimeout,
 		MaxResponseHeaderBytes: maxAnswerBytes,
-		// A connection in use stays with the address that was judged.
+		// A reused connection keeps the address that was checked.
 		MaxIdleConnsPerHost: linesOfWebhook,
 		IdleConnTimeout:     idleConnection,
 	}
 }
 
-// OnDelivery is the store's hook: deliveries were queued, or are tried again later.
+// OnDelivery implements the store's hook for new or postponed deliveries.
 func (w *Webhooks) OnDelivery() { signal(w.wake) }
 
-// Run sends until ctx ends, while the shard leads.
+// Run sends deliveries until ctx ends, while the shard leads.
 func (w *Webhooks) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer w.client.CloseIdleConnections()
@@ -166,9 +165,9 @@ func (w *Webhooks) Run(ctx context.Context) {
 	w.mu.Lock()
 	w.known, w.lines = map[job.ID]bool{}, map[lineName]*line{}
 	w.mu.Unlock()
-	w.gatheredNs = 0 // another may have led since
+	w.queuedUntilNs = 0 // another member may have led in between
 	for ctx.Err() == nil {
-		if err := w.gather(ctx, &running); err != nil {
+		if err := w.queueDue(ctx, &running); err != nil {
 			w.cfg.Logger.Warn("deliveries could not be read and will be tried again", "namespace", w.cfg.Namespace, "error", err)
 			pause(ctx, maxBackoff)
 			continue
@@ -180,21 +179,21 @@ func (w *Webhooks) Run(ctx context.Context) {
 	}
 }
 
-// gather puts the deliveries that are to be sent into their lines. One that was queued
-// since it gathered last is due from that entry's clock on, which never goes back: so
-// those that stand in a line already, which may be very many, are not read again.
-func (w *Webhooks) gather(ctx context.Context, running *sync.WaitGroup) error {
+// queueDue adds the new deliveries to their lines. A delivery queued since the last call is due no earlier
+// than that call's entry clock, which never goes back. So deliveries that are already in a line, possibly
+// very many, are not read again.
+func (w *Webhooks) queueDue(ctx context.Context, running *sync.WaitGroup) error {
 	nowNs := w.cfg.Store.Head().GetClockNs()
-	ids, err := w.cfg.Store.DueSince(state.TimerDelivery, w.gatheredNs, math.MaxInt64, job.MaxDeliveries)
+	ids, err := w.cfg.Store.DueSince(state.TimerDelivery, w.queuedUntilNs, math.MaxInt64, job.MaxDeliveries)
 	if err != nil {
 		return err
 	}
 	var fresh []*state.Delivery
 	for _, id := range ids {
-		if w.stands(id) {
+		if w.inLine(id) {
 			continue
 		}
-		// Read again: it may have left its line since the timers were read.
+		// Read it again, because it may have left its line since the timers were read.
 		d, err := w.cfg.Store.Delivery(id)
 		if err != nil {
 			return err
@@ -206,7 +205,7 @@ func (w *Webhooks) gather(ctx context.Context, running *sync.WaitGroup) error {
 	slices.SortFunc(fresh, func(a, b *state.Delivery) int {
 		return cmp.Compare(a.Number, b.Number)
 	})
-	w.gatheredNs = nowNs
+	w.queuedUntilNs = nowNs
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, d := range fresh {
@@ -223,14 +222,14 @@ func (w *Webhooks) gather(ctx context.Context, running *sync.WaitGroup) error {
 	return nil
 }
 
-// stands says whether a delivery stands in a line.
-func (w *Webhooks) stands(id job.ID) bool {
+// inLine reports whether a delivery is in a line.
+func (w *Webhooks) inLine(id job.ID) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.known[id]
 }
 
-// work sends what stands in a line, until nothing does or ctx ends.
+// work sends the deliveries of a line until it is empty or ctx ends.
 func (w *Webhooks) work(ctx context.Context, name lineName, l *line) {
 	for {
 		w.mu.Lock()
@@ -241,7 +240,7 @@ func (w *Webhooks) work(ctx context.Context, name lineName, l *line) {
 		}
 		id := l.waiting[0]
 		w.mu.Unlock()
-		w.see(ctx, id)
+		w.deliver(ctx, id)
 		if ctx.Err() != nil {
 			return
 		}
@@ -252,8 +251,8 @@ func (w *Webhooks) work(ctx context.Context, name lineName, l *line) {
 	}
 }
 
-// see has a delivery delivered or given up, unless ctx ends.
-func (w *Webhooks) see(ctx context.Context, id job.ID) {
+// deliver sends a delivery until it is delivered or given up, or ctx ends.
+func (w *Webhooks) deliver(ctx context.Context, id job.ID) {
 	backoff := minBackoff
 	for ctx.Err() == nil {
 		d, err := w.cfg.Store.Delivery(id)
@@ -276,8 +275,8 @@ func (w *Webhooks) see(ctx context.Context, id job.ID) {
 	}
 }
 
-// try makes the next attempt of a delivery when it is due, and records what came of
-// it. An attempt that ctx ends is none.
+// try makes the next attempt of a delivery when it is due, and records the result. An attempt that ctx ends
+// does not count.
 func (w *Webhooks) try(ctx context.Context, d *state.Delivery) error {
 	pause(ctx, time.Duration(d.DueNs-w.cfg.NowNs()))
 	calls, err := w.callsFor(d)
@@ -298,7 +297,7 @@ func (w *Webhooks) try(ctx context.Context, d *state.Delivery) error {
 		w.cfg.Logger.Warn("a delivery was given up", "namespace", w.cfg.Namespace, "webhook", d.Webhook,
 			"delivery", DeliveryIDText(job.ID(d.Id)), "event", d.Event, "attempts", report.Attempt, "error", report.Error)
 	}
-	// The same report until it is taken: only the first counts.
+	// Repeat the same report until it is committed; only the first counts.
 	o := &op.ReportDeliveries{Meta: &op.Meta{Principal: "webhooks"}, Reports: []*op.DeliveryReport{report}}
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		reporting, cancel := context.WithTimeout(ctx, callTimeout)
@@ -312,11 +311,11 @@ func (w *Webhooks) try(ctx context.Context, d *state.Delivery) error {
 	}
 }
 
-// callsFor are the calls that one for a delivery is one of.
+// callsFor returns the token channel that bounds a call for the delivery.
 func (w *Webhooks) callsFor(d *state.Delivery) (chan struct{}, error) {
 	hook := w.cfg.Store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook)
 	if hook == nil {
-		return w.calls, nil // none is made
+		return w.calls, nil // no call is made
 	}
 	last, err := w.cfg.Store.Attempted([16]byte(hook.Id))
 	if last.GetError() != "" {
@@ -325,8 +324,8 @@ func (w *Webhooks) callsFor(d *state.Delivery) (chan struct{}, error) {
 	return w.calls, err
 }
 
-// attempt makes one attempt of a delivery and says what came of it; not ok where ctx
-// ended before that was known.
+// attempt makes one attempt of a delivery and returns its result. ok is false if ctx ended before the result
+// was known.
 func (w *Webhooks) attempt(ctx context.Context, d *state.Delivery) (report *op.DeliveryReport, ok bool) {
 	report = &op.DeliveryReport{Id: d.Id, Attempt: d.Attempts + 1}
 	hook := w.cfg.Store.ResourceIndex().Resource(state.ResourceKind_RESOURCE_KIND_WEBHOOK, d.Webhook).GetWebhook()
@@ -344,7 +343,7 @@ func (w *Webhooks) attempt(ctx context.Context, d *state.Delivery) (report *op.D
 	}
 	report.Status, report.Delivered = uint32(status), err == nil
 	if err != nil {
-		report.Error = legible(err)
+		report.Error = errorText(err)
 		if d.Attempts < hook.RetryLimit {
 			report.RetryNs = w.cfg.NowNs() + int64(retryDelay(d.Attempts))
 		}
@@ -352,16 +351,16 @@ func (w *Webhooks) attempt(ctx context.Context, d *state.Delivery) (report *op.D
 	return report, true
 }
 
-// retryDelay is how long after an attempt that failed the next is made.
+// retryDelay returns the pause after a failed attempt.
 func retryDelay(retries uint32) time.Duration {
 	delay := maxRetryDelay
-	if retries < 16 { // beyond, the shift says nothing any more
+	if retries < 16 { // a larger shift overflows
 		delay = min(delay, minRetryDelay<<retries)
 	}
 	return delay + time.Duration(retryJitter*rand.Float64()*float64(delay))
 }
 
-// post sends a delivery once. The status is 0 where there was no answer.
+// post sends a delivery once. The status is 0 if there was no answer.
 func (w *Webhooks) post(ctx context.Context, hook *state.Webhook, d *state.Delivery) (status int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, attemptTimeout, fmt.Errorf("there was no answer within %v", attemptTimeout))
 	defer cancel()
@@ -382,7 +381,7 @@ func (w *Webhooks) post(ctx context.Context, hook *state.Webhook, d *state.Deliv
 		return 0, err
 	}
 	defer resp.Body.Close()
-	// What answers and then breaks off has answered.
+	// An answer whose body breaks off still counts as an answer.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswerBytes)
 	switch {
 	case resp.StatusCode >= 200 && resp.StatusCode < 300:
@@ -393,9 +392,9 @@ func (w *Webhooks) post(ctx context.Context, hook *state.Webhook, d *state.Deliv
 	return resp.StatusCode, fmt.Errorf("answered %d", resp.StatusCode)
 }
 
-// signature proves that a body comes from who knows the webhook's secret, and when it was
-// sent: a receiver refuses what is old, so that nobody can send it again. While a secret
-// takes another's place it proves both.
+// signature proves that the sender of a body knows the webhook's secret, and when it was sent: a receiver
+// refuses an old signature, so that nobody can replay the request. While a secret is being replaced, the
+// signature proves both secrets.
 func signature(hook *state.Webhook, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	sign := func(secret string) string {
@@ -411,8 +410,8 @@ func signature(hook *state.Webhook, at time.Time, body []byte) string {
 	return text
 }
 
-// legible is an error as it is kept, without the address, which may hold secrets.
-func legible(err error) string {
+// errorText returns an error's text for storage, without the URL, which may contain secrets.
+func errorText(err error) string {
 	var at *url.Error
 	if errors.As(err, &at) {
 		err = at.Err

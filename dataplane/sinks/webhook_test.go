@@ -29,18 +29,18 @@ import (
 
 const hookSecret = "0123456789abcdef"
 
-// call is what a webhook was sent.
+// call is a request to a webhook.
 type call struct {
 	host, id, event, body, signature string
 	at                               time.Time
 }
 
-// endpoints stand for all hosts that webhooks call.
+// endpoints stands for all hosts that webhooks call.
 type endpoints struct {
 	mu       sync.Mutex
 	calls    []call
-	now      int // calls under way
-	most     int // at once, ever
+	now      int // calls in progress
+	most     int // the most at a time
 	answer   func(ctx context.Context, host string, n int) (status int, err error)
 	perHosts map[string]int
 }
@@ -79,7 +79,7 @@ func (e *endpoints) got(host string) (all []call) {
 	return all
 }
 
-// fine answers everything with success.
+// fine answers every call with success.
 func fine(context.Context, string, int) (int, error) { return 200, nil }
 
 // hooked is a world with a webhook sink.
@@ -88,7 +88,7 @@ type hooked struct {
 	endpoints
 	hooks  *Webhooks
 	ids    uint32
-	report func(o *op.ReportDeliveries) error // nil = it is applied
+	report func(o *op.ReportDeliveries) error // nil applies it
 }
 
 func newHooked(w *world, private bool, transport http.RoundTripper) *hooked {
@@ -133,7 +133,7 @@ func (h *hooked) newID() job.ID {
 	return job.NewID(time.Now().UnixMilli(), "", job.Entropy{5: byte(h.ids >> 24), 6: byte(h.ids >> 16), 7: byte(h.ids >> 8), 8: byte(h.ids)})
 }
 
-// hook declares a webhook of a host of its name.
+// hook declares a webhook on a host of the same name.
 func (h *hooked) hook(name string, more ...func(*state.Webhook)) {
 	h.t.Helper()
 	hook := &state.Webhook{Url: "https://" + name + "/", Secret: hookSecret, RetryLimit: 3}
@@ -146,7 +146,7 @@ func (h *hooked) hook(name string, more ...func(*state.Webhook)) {
 	}})
 }
 
-// queue queues a delivery with a body.
+// queue queues a delivery with the given body.
 func (h *hooked) queue(name, body string) job.ID {
 	h.t.Helper()
 	id := h.newID()
@@ -248,8 +248,8 @@ func TestRetryDelays(t *testing.T) {
 	}
 }
 
-// Slow endpoints take their time at most, are not called by more at once than may be,
-// and leave room to others.
+// TestASlowEndpointDelaysNoOther checks that slow endpoints are bounded in time and in concurrent calls, and
+// leave room for others.
 func TestASlowEndpointDelaysNoOther(t *testing.T) {
 	inHooked(t, func(h *hooked) {
 		h.answer = func(ctx context.Context, host string, _ int) (int, error) {
@@ -295,7 +295,7 @@ func TestASlowEndpointDelaysNoOther(t *testing.T) {
 	})
 }
 
-// A webhook that is gone, or not enabled any more, is not called.
+// TestDeliveriesToNobodyAreGivenUp checks that a deleted or disabled webhook is not called.
 func TestDeliveriesToNobodyAreGivenUp(t *testing.T) {
 	inHooked(t, func(h *hooked) {
 		h.hook("gone")
@@ -317,8 +317,8 @@ func TestDeliveriesToNobodyAreGivenUp(t *testing.T) {
 	})
 }
 
-// Whatever fails, and wherever the sink is stopped and another goes on: each delivery
-// arrives at least once, and those to a webhook in their order.
+// TestDeliveriesArriveInOrder checks that each delivery arrives at least once, and those to a webhook in
+// order, wherever a call fails or the sink is replaced.
 func TestDeliveriesArriveInOrder(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -327,7 +327,7 @@ func TestDeliveriesArriveInOrder(t *testing.T) {
 				var mu sync.Mutex
 				below := func(n int) int { mu.Lock(); defer mu.Unlock(); return random.IntN(n) }
 				chance := func(n int) bool { return below(n) == 0 }
-				// Answers come late, get lost, and are bad; often enough a good one comes.
+				// Answers are late, lost or bad; often enough a good one arrives.
 				h.answer = func(ctx context.Context, _ string, n int) (int, error) {
 					if chance(2) {
 						time.Sleep(time.Second)
@@ -385,7 +385,7 @@ func TestDeliveriesArriveInOrder(t *testing.T) {
 	}
 }
 
-// real is a sink that calls real addresses.
+// realHooked returns a sink that calls real addresses.
 func realHooked(t *testing.T, private bool) *hooked {
 	t.Helper()
 	w := newWorld(t)
@@ -395,7 +395,7 @@ func realHooked(t *testing.T, private bool) *hooked {
 	return h
 }
 
-// settled waits until a delivery is over.
+// settled waits until a delivery is delivered or given up.
 func (h *hooked) settled(id job.ID) *state.Delivery {
 	h.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
@@ -481,12 +481,12 @@ func TestPublicAddresses(t *testing.T) {
 	}
 }
 
-// The machine's own addresses are refused although they are public.
+// TestOwnAddressesAreRefused checks that the machine's own public addresses are refused.
 func TestOwnAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	own := func() ([]net.Addr, error) {
 		return []net.Addr{
-			&net.IPNet{IP: net.ParseIP("8.8.4.4"), Mask: net.CIDRMask(24, 32)}, // its network is not its own
+			&net.IPNet{IP: net.ParseIP("8.8.4.4"), Mask: net.CIDRMask(24, 32)}, // other addresses of its network are not its own
 			&net.IPNet{IP: net.ParseIP("2606:4700::7"), Mask: net.CIDRMask(64, 128)},
 		}, nil
 	}
@@ -526,7 +526,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// An answer without end is not read to its end.
+// TestAnswersAreReadInPart checks that an endless answer is not read to its end.
 func TestAnswersAreReadInPart(t *testing.T) {
 	t.Parallel()
 	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -551,7 +551,7 @@ func TestAnswersAreReadInPart(t *testing.T) {
 func TestErrorsAreLegible(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{"a\xffb": 3, strings.Repeat("ä", job.MaxDeliveryError): job.MaxDeliveryError, "x" + strings.Repeat("ä", job.MaxDeliveryError): job.MaxDeliveryError - 1} {
-		if got := legible(errors.New(text)); len(got) != want || job.CheckText(got, job.MaxDeliveryError) != nil {
+		if got := errorText(errors.New(text)); len(got) != want || job.CheckText(got, job.MaxDeliveryError) != nil {
 			t.Errorf("%d bytes of %.10q became %d", len(text), text, len(got))
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/corvo/corvo/dataplane/state"
 )
 
-// tell has a webhook told of an event of a job.
+// tell queues an event of a job for a webhook.
 func (h *hooked) tell(name string, of job.ID, body string) {
 	h.t.Helper()
 	id := h.newID()
@@ -29,8 +29,8 @@ func (h *hooked) tell(name string, of job.ID, body string) {
 
 func tellingAll(hook *state.Webhook) { hook.Events = []string{op.EveryEvent} }
 
-// A webhook hears of one job while it has not answered yet what it was told of another,
-// and of each in order.
+// TestJobsDoNotWaitForEachOther checks that a webhook receives events of one job while an event of another is
+// unanswered, and the events of each job in order.
 func TestJobsDoNotWaitForEachOther(t *testing.T) {
 	inHooked(t, func(h *hooked) {
 		slow := make(chan struct{})
@@ -64,7 +64,8 @@ func TestJobsDoNotWaitForEachOther(t *testing.T) {
 	})
 }
 
-// However many webhooks do not answer, one that does is called at once.
+// TestDeadWebhooksDelayNoOther checks that a working webhook is called at once, however many others do not
+// answer.
 func TestDeadWebhooksDelayNoOther(t *testing.T) {
 	inHooked(t, func(h *hooked) {
 		h.answer = func(ctx context.Context, host string, _ int) (int, error) {
@@ -95,7 +96,7 @@ func TestDeadWebhooksDelayNoOther(t *testing.T) {
 	})
 }
 
-// While a secret takes another's place what is sent is signed with both.
+// TestBothSecretsSign checks that requests are signed with both secrets while a secret is being replaced.
 func TestBothSecretsSign(t *testing.T) {
 	inHooked(t, func(h *hooked) {
 		const old, next = "the secret before, as it was", "the secret that takes its place"
@@ -122,8 +123,8 @@ func TestBothSecretsSign(t *testing.T) {
 	})
 }
 
-// What waits for a webhook that does not answer is not looked through again whenever
-// another is sent something.
+// TestABacklogIsGatheredOnce checks that the backlog of an unresponsive webhook is not read again whenever
+// another webhook gets a delivery.
 func TestABacklogIsGatheredOnce(t *testing.T) {
 	inHooked(t, func(h *hooked) {
 		h.answer = func(ctx context.Context, host string, _ int) (int, error) {
@@ -143,7 +144,7 @@ func TestABacklogIsGatheredOnce(t *testing.T) {
 		}
 		h.tell("well", job.ID{1}, "yes")
 		synctest.Wait()
-		again, err := h.store.DueSince(state.TimerDelivery, h.hooks.gatheredNs, math.MaxInt64, job.MaxDeliveries)
+		again, err := h.store.DueSince(state.TimerDelivery, h.hooks.queuedUntilNs, math.MaxInt64, job.MaxDeliveries)
 		if must(h.t, err); len(again) > linesOfWebhook+1 {
 			t.Errorf("%d deliveries are read again", len(again))
 		}

@@ -27,22 +27,21 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// meter is what usage is summed by.
+// meter identifies one sum of usage.
 type meter struct{ queue, model, provider string }
 
-// receiver keeps usage as the real one does: only the row after its last, each
-// once. before and after are where its network breaks: an error of after is an
-// answer that got lost.
+// receiver stores usage as the real one does: only the row after its last, each once. before and after inject
+// errors: an error of after is a lost answer.
 type receiver struct {
 	mu            sync.Mutex
 	last          map[billing.Source]uint64
 	sums          map[meter]*billing.Quantities
 	frames        []billing.Frame
 	aside         []billing.Frame
-	noAside       error        // the answer to what is to be set aside
-	onAside       func() error // after a frame was set aside
+	noAside       error        // the answer of SetUsageAside
+	onAside       func() error // called after a frame was set aside
 	asked         int
-	asks          bool // before is of frames alone: who asks for the last is answered
+	asks          bool // before applies only to frames; LastUsage always succeeds
 	before, after func() error
 }
 
@@ -115,15 +114,15 @@ func (r *receiver) apply(f billing.Frame) error {
 	return nil
 }
 
-// sent is how many frames were applied.
+// sent returns the number of applied frames.
 func (r *receiver) sent() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.frames)
 }
 
-// world is a real store with a log before it, so that it can crash: what it had
-// not flushed it gets from the log again.
+// world is a real store with a log before it, so that it can crash: it replays unflushed entries from the
+// log.
 type world struct {
 	t        testing.TB
 	disk     *vfs.MemFS
@@ -132,9 +131,9 @@ type world struct {
 	usage    *Usage
 	receiver *receiver
 	logged   *bytes.Buffer
-	mu       sync.Mutex // one op is applied at a time
+	mu       sync.Mutex // held while an op is applied
 	log      [][]byte
-	job      *op.Leased // what all reports are of
+	job      *op.Leased // all reports are of this job
 	want     map[meter]*billing.Quantities
 	onAcked  func()
 }
@@ -151,8 +150,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// open opens the store, applies what the log has and the store has not, and makes
-// a sink.
+// open opens the store, applies the log's entries that the store lacks, and creates a sink.
 func (w *world) open() {
 	w.t.Helper()
 	var err error
@@ -176,7 +174,7 @@ func (w *world) acked() {
 	}
 }
 
-// crash drops the store with all that it had not flushed, and opens it again.
+// crash drops the store with everything that it had not flushed, and opens it again.
 func (w *world) crash() {
 	w.t.Helper()
 	disk := w.disk.CrashClone(vfs.CrashCloneCfg{})
@@ -229,7 +227,7 @@ func (w *world) mustApply(o op.Op) any {
 	return result
 }
 
-// report has a worker report so many times, by a few models, and remembers what.
+// report makes a worker report n times, with a few models, and remembers the amounts.
 func (w *world) report(n int) {
 	w.t.Helper()
 	o := &op.Heartbeat{Meta: &op.Meta{}}
@@ -258,7 +256,7 @@ func (w *world) expect(queue string, u *job.Usage) {
 	}))
 }
 
-// exact compares what arrived with what was reported, to the last token.
+// exact compares the received amounts with the reported ones, to the last token.
 func (w *world) exact() {
 	w.t.Helper()
 	w.receiver.mu.Lock()
@@ -277,7 +275,7 @@ func (w *world) source() billing.Source {
 	return billing.Source{Namespace: "ns_1", Stream: "shard/0", Incarnation: "ab000000000000000000000000000000"}
 }
 
-// run lets the sink run until stop is called.
+// run runs the sink until stop is called.
 func (w *world) run() (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
