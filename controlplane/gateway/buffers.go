@@ -2,10 +2,10 @@ package gateway
 
 import "sync"
 
-// bufferBytes is how much of a body is copied at once.
+// bufferBytes is the number of bytes that are copied at a time.
 const bufferBytes = 32 << 10
 
-// buffers keeps the proxy's copy buffers for reuse.
+// buffers reuses the proxy's copy buffers.
 type buffers struct{ pool sync.Pool }
 
 func (b *buffers) Get() []byte {

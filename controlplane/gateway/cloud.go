@@ -16,13 +16,12 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// cloudPath is where the paths begin that the control plane answers. Nothing else is
-// forwarded to it: what hosts and gateways ask (/fleet/v1) is not for the public.
+// cloudPath is the prefix of the paths that go to the control plane. Nothing else does, because the
+// routes of hosts and gateways (/fleet/v1) are not public.
 const cloudPath = "/cloud/v1/"
 
-// cloud forwards requests of the cloud API to the control plane, so that people and
-// tools need one URL. Who may do what, and how large a body may be, the control plane
-// says: the credential passes through as it came.
+// cloud forwards requests of the cloud API to the control plane, so that people and tools need one URL.
+// The control plane checks permissions and the size of bodies; the credential passes unchanged.
 type cloud struct {
 	gateway *Gateway
 	base    *url.URL
@@ -32,10 +31,10 @@ type cloud struct {
 	drain    context.CancelCauseFunc
 }
 
-// ask is one request on its way to the control plane.
+// ask is one request to the control plane.
 type ask struct {
 	from netip.Addr // the client
-	err  error      // why there is no answer
+	err  error      // why there is no response
 }
 
 type askKey struct{}
@@ -50,7 +49,7 @@ func (g *Gateway) newCloud() (*cloud, error) {
 	one := new(http.Protocols)
 	one.SetHTTP1(true)
 	transport := newTransport(one)
-	transport.Proxy = http.ProxyFromEnvironment // it need not be a neighbour
+	transport.Proxy = http.ProxyFromEnvironment // the control plane need not be near
 	var trip http.RoundTripper = transport
 	if g.config.HTTP != nil && g.config.HTTP.Transport != nil {
 		trip = g.config.HTTP.Transport
@@ -67,7 +66,7 @@ func (g *Gateway) newCloud() (*cloud, error) {
 	return c, nil
 }
 
-// routes are one catch-all for each method.
+// routes returns one catch-all route for each method.
 func (c *cloud) routes() (all []serve.Route) {
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		all = append(all, serve.Route{
@@ -91,7 +90,7 @@ func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), askKey{}, a))
 	defer cancel(nil)
-	if r.Method == http.MethodGet { // it may wait for an operation and has done nothing
+	if r.Method == http.MethodGet { // it may wait for an operation and changes nothing
 		defer context.AfterFunc(c.draining, func() { cancel(context.Cause(c.draining)) })()
 	}
 	r.Header.Del("Connection") // see Gateway.pass
@@ -103,7 +102,7 @@ func (c *cloud) pass(w http.ResponseWriter, r *http.Request) error {
 	return a.err
 }
 
-// rewrite makes the request to the control plane.
+// rewrite builds the request to the control plane.
 func (c *cloud) rewrite(p *httputil.ProxyRequest) {
 	a := p.In.Context().Value(askKey{}).(*ask)
 	p.SetURL(c.base)
@@ -116,8 +115,8 @@ func (c *cloud) rewrite(p *httputil.ProxyRequest) {
 	telemetry.PassOn(p.In.Context(), p.In.Header, p.Out.Header)
 }
 
-// dropForged removes what a client could pass off as said by a gateway or a proxy, and
-// what would make a tunnel, because a tunnel carries requests that nobody has checked.
+// dropForged removes the headers that only a gateway or a proxy may set, and those that would open a
+// tunnel, because nobody checks the requests in a tunnel.
 func dropForged(h http.Header) {
 	for name := range h {
 		if strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Corvo-Service-") {
@@ -129,8 +128,8 @@ func dropForged(h http.Header) {
 	}
 }
 
-// answered sees the answer before the client does: a failure to authenticate counts
-// against the client's address as one at a host does.
+// answered sees the response before the client does. A failure to authenticate counts against the address
+// of the client, as one on a host does.
 func (c *cloud) answered(r *http.Response) error {
 	if r.StatusCode == http.StatusUnauthorized {
 		a := r.Request.Context().Value(askKey{}).(*ask)
@@ -143,7 +142,7 @@ func (c *cloud) answered(r *http.Response) error {
 	return nil
 }
 
-// unanswered finds the error for a request that has no answer.
+// unanswered sets the error of a request without a response.
 func (c *cloud) unanswered(r *http.Request, err error) {
 	ctx, a := r.Context(), r.Context().Value(askKey{}).(*ask)
 	var known *api.Error
@@ -164,7 +163,7 @@ func (c *cloud) unanswered(r *http.Request, err error) {
 	}
 }
 
-// close lets go of idle connections.
+// close closes idle connections.
 func (c *cloud) close() {
 	if t, ok := c.proxy.Transport.(*http.Transport); ok {
 		t.CloseIdleConnections()

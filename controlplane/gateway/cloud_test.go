@@ -20,8 +20,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// TestForwardsTheCloudAPI: what a client sends reaches the control plane as it came,
-// but for what only a proxy may say.
+// TestForwardsTheCloudAPI checks that a request reaches the control plane unchanged, except for headers
+// that only a proxy may set.
 func TestForwardsTheCloudAPI(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -58,8 +58,7 @@ func TestForwardsTheCloudAPI(t *testing.T) {
 	}
 }
 
-// TestForwardsNothingElse: what hosts and gateways ask of the control plane is out of
-// reach, by whatever spelling.
+// TestForwardsNothingElse checks that no spelling of a path reaches the routes of hosts and gateways.
 func TestForwardsNothingElse(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -83,8 +82,8 @@ func TestForwardsNothingElse(t *testing.T) {
 	}
 }
 
-// TestTheCloudAPIWhileTheControlPlaneIsAway: it alone is refused, and the client is
-// told when to come again.
+// TestTheCloudAPIWhileTheControlPlaneIsAway checks that only the cloud API is refused, with a
+// Retry-After.
 func TestTheCloudAPIWhileTheControlPlaneIsAway(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -104,8 +103,8 @@ func TestTheCloudAPIWhileTheControlPlaneIsAway(t *testing.T) {
 	}
 }
 
-// TestDrainEndsLongPollsOfTheCloud: a client that waits for an operation is sent to
-// another gateway at once, and one that writes is answered.
+// TestDrainEndsLongPollsOfTheCloud checks that a client that waits for an operation is sent to another
+// gateway at once, and that a write is answered.
 func TestDrainEndsLongPollsOfTheCloud(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -136,7 +135,7 @@ func TestDrainEndsLongPollsOfTheCloud(t *testing.T) {
 	}
 }
 
-// TestGuessesAtCloudTokens: failures count against the address as they do at hosts.
+// TestGuessesAtCloudTokens checks that failures count against the address, as on hosts.
 func TestGuessesAtCloudTokens(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -154,8 +153,8 @@ func TestGuessesAtCloudTokens(t *testing.T) {
 	}
 }
 
-// TestConnectionNamesACredential: a client that calls its credential a header of the
-// connection is let in all the same, and its host is not taken for one that fails.
+// TestConnectionNamesACredential checks that a client whose Connection header names its credential is
+// served, and that its host does not count as failing.
 func TestConnectionNamesACredential(t *testing.T) {
 	t.Parallel()
 	var log safeLog
@@ -193,7 +192,7 @@ func TestConnectionNamesACredential(t *testing.T) {
 	}
 }
 
-// safeLog is what was logged, by any goroutine.
+// safeLog collects the log of any goroutine.
 type safeLog struct {
 	mu   sync.Mutex
 	text strings.Builder

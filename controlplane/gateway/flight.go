@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// passage is one request on its way to a host.
+// passage is one request that is forwarded to a host.
 type passage struct {
 	credential, hint string
-	namespace        string // it was let into
-	poll             bool   // it may wait for work or events, and has done nothing while it does
-	stream           bool   // it sends what is to be done until it ends
+	namespace        string // of its document
+	poll             bool   // it may wait for work or events, and changes nothing meanwhile
+	stream           bool   // its body is a stream of frames
 	cancel           context.CancelCauseFunc
-	closeBody        func() // ends what a stream sends, as if the client had
+	closeBody        func() // ends the body of a stream, as if the client had
 }
 
-// drain ends a poll, or what a stream sends.
+// drain ends a poll, or the body of a stream.
 func (p *passage) drain(why error) {
 	switch {
 	case p.poll:
@@ -25,15 +25,15 @@ func (p *passage) drain(why error) {
 	}
 }
 
-// flight is the requests under way, by namespace, so that those whose credential
-// ends can be ended too. Its zero value is ready.
+// flight holds the requests under way, by namespace, so that they can be ended together with their
+// credential. The zero flight is ready for use.
 type flight struct {
 	mu       sync.Mutex
 	passages map[string]map[*passage]struct{}
-	draining error // why polls are not let in any more; nil while they are
+	draining error // with which new polls end at once; nil = they do not
 }
 
-// begin puts a request in; end takes it out.
+// begin adds a request; end removes it.
 func (f *flight) begin(p *passage) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -61,7 +61,7 @@ func (f *flight) end(p *passage) {
 	}
 }
 
-// drain ends the polls there are, and those to come.
+// drain ends all present and future polls.
 func (f *flight) drain(why error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +73,7 @@ func (f *flight) drain(why error) {
 	}
 }
 
-// check ends the requests of a namespace that shutOut has an error for.
+// check ends the requests of a namespace for which shutOut returns an error.
 func (f *flight) check(namespace string, shutOut func(*passage) error) {
 	f.mu.Lock()
 	var all []*passage

@@ -1,9 +1,8 @@
-// Package gateway is the front door of the cloud's data plane: it finds out whose
-// a request is, by the documents it follows, and passes it on to the host of that
-// namespace. It asks nobody while a request waits and stores only what it can fetch
-// again, so there may be any number of gateways, and they go on while the control
-// plane is away, restarts included. What a request may do, the host decides. Requests
-// of the cloud API go to the control plane, which decides about them.
+// Package gateway is the tenants' entry point to the data plane of the cloud. It authenticates a request
+// by the documents that it follows and forwards it to the host of the namespace. It makes no other call
+// while a request waits, and stores only data that it can fetch again, so that there may be any number of
+// gateways, and they work while the control plane is down, also after a restart. The host decides what a
+// request may do. Requests of the cloud API go to the control plane, which decides about them.
 package gateway
 
 import (
@@ -37,48 +36,49 @@ import (
 
 // The connections to hosts.
 const (
-	// IdleConnsPerHost are kept for the next request; more are closed when done.
+	// IdleConnsPerHost is the number of idle connections to a host that are kept.
 	IdleConnsPerHost = 1024
-	// DialTimeout is how long a host may take to accept a connection.
+	// DialTimeout is the time for a host to accept a connection.
 	DialTimeout = 5 * time.Second
-	// idleTimeout is below that of hosts: who closes first is not surprised.
+	// idleTimeout is shorter than that of hosts, so that a host never closes a connection just as the
+	// gateway uses it.
 	idleTimeout = 30 * time.Second
 )
 
-// RecheckEvery is how often the credentials of requests under way are looked at
-// again for their expiry. Whoever a document shuts out is told at once.
+// RecheckEvery is the time between two checks of whether the credentials of running requests have
+// expired. A revocation in a document takes effect at once.
 const RecheckEvery = time.Second
 
-// RetryAfter is what a client is told to wait when its namespace cannot be reached.
+// RetryAfter is the wait that a client is told if its namespace cannot be reached.
 const RetryAfter = time.Second
 
-// DefaultAnswerWait is for how long a client may take nothing of an answer that has come.
+// DefaultAnswerWait is the time for which a client may stop reading its response.
 const DefaultAnswerWait = 30 * time.Second
 
-// Config is what a gateway is made of.
+// Config configures a gateway.
 type Config struct {
 	ControlPlane string // base URL
 	Credential   string // of the gateway, cv_gw_...
 	Version      string // of the binary
-	// DataDir is where documents and session are kept, so that the gateway serves
-	// after a restart while the control plane is away; "" = they are not.
+	// DataDir is the directory for documents and session, so that the gateway can serve after a restart
+	// while the control plane is down; "" = they are not stored.
 	DataDir string
 
 	Limits     ratelimit.Limits // rate limits of the gateway itself
 	AnswerWait time.Duration    // 0 = DefaultAnswerWait
 
-	HTTP      *http.Client         // to the control plane; nil = one of its own
-	Transport http.RoundTripper    // to hosts; nil = two of its own
+	HTTP      *http.Client         // for the control plane; nil = a separate client
+	Transport http.RoundTripper    // for hosts; nil = two separate transports
 	Tracer    trace.TracerProvider // nil = no traces
-	Metrics   *telemetry.Registry  // of this gateway alone; nil = measured for nobody
+	Metrics   *telemetry.Registry  // of this gateway alone; nil = a private registry
 	Logger    *slog.Logger         // nil = slog.Default()
 	Now       func() time.Time     // nil = time.Now
 	Rand      io.Reader            // nil = crypto/rand
 }
 
-// Gateway is an http.Handler for the data plane's paths and for its own health.
-// The http.Server in front of it has no ReadTimeout: streams are endless. Its WriteTimeout
-// is for the gateway's own answers; what a host answers has as long as the client takes it.
+// Gateway is an http.Handler for the paths of the data plane and for its own health. The http.Server in
+// front of it must have no ReadTimeout, because streams are endless. Its WriteTimeout applies to the
+// gateway's own responses; a forwarded response may take as long as the client reads it.
 type Gateway struct {
 	config    Config
 	member    *fleet.Member
@@ -90,17 +90,17 @@ type Gateway struct {
 	tracer    trace.Tracer
 	log       *slog.Logger
 	kept      *kept       // nil without Config.DataDir
-	known     atomic.Bool // all documents there were have come, or are those of an earlier run
+	known     atomic.Bool // every document has come, or those of an earlier run are used
 	flight    flight
 	limits    ratelimit.Limiter
 	keyRates  keyRates
 	meter     *meter
 	targets   sync.Map // address -> *url.URL
-	failing   sync.Map // id of a host -> struct{}: it could not be reached last
+	failing   sync.Map // id of a host -> struct{}: its last request failed
 }
 
-// New makes a gateway that answers 503 until Run has heard of the namespaces, or
-// serves by what Config.DataDir holds of an earlier run. It returns every fault of the configuration.
+// New returns a gateway. It answers 503 until Run has received the documents, or uses the documents in
+// Config.DataDir. The error has every fault of the configuration.
 func New(c Config) (*Gateway, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -134,7 +134,7 @@ func New(c Config) (*Gateway, error) {
 	return g, nil
 }
 
-// open makes what a gateway consists of.
+// open creates the parts of the gateway.
 func (g *Gateway) open() (err error) {
 	c := g.config
 	member := fleet.MemberConfig{
@@ -180,9 +180,9 @@ func (g *Gateway) open() (err error) {
 	return nil
 }
 
-// newTransport has no time limit for an answer: a poll may take a minute, a stream
-// for ever, and a client that has waited long enough leaves. No proxy either, for
-// hosts are neighbours.
+// newTransport returns a transport without a time limit for responses, because a poll may take a minute
+// and a stream for ever, and a client that has waited long enough leaves. It uses no proxy, because hosts
+// are near.
 func newTransport(protocols *http.Protocols) *http.Transport {
 	return &http.Transport{
 		Protocols:             protocols,
@@ -191,12 +191,12 @@ func newTransport(protocols *http.Protocols) *http.Transport {
 		MaxIdleConnsPerHost:   IdleConnsPerHost,
 		IdleConnTimeout:       idleTimeout,
 		ExpectContinueTimeout: time.Second,
-		DisableCompression:    true, // bodies pass as they are
+		DisableCompression:    true, // bodies pass unchanged
 	}
 }
 
-// routes are one catch-all for each method, open in the table because who may
-// enter is found out by pass, before anything of the body is read.
+// routes returns one catch-all route for each method. They are Open in the table, because pass
+// authenticates requests itself, before it reads anything of the body.
 func (g *Gateway) routes() []serve.Route {
 	all := []serve.Route{
 		{Method: http.MethodGet, Path: "/healthz", Permission: serve.Open, Handler: g.healthz},
@@ -204,7 +204,7 @@ func (g *Gateway) routes() []serve.Route {
 		{Method: http.MethodGet, Path: "/openapi.json", Permission: serve.Open, Handler: openAPI},
 	}
 	all = append(all, g.cloud.routes()...)
-	// What a request depends on, the host judges.
+	// The host checks the conditions of a request.
 	conditions := []string{serve.IfMatch, serve.IfNoneMatch}
 	all = append(all, serve.Route{Method: http.MethodPost, Path: rpc.Prefix + "{procedure}", Permission: serve.Open, Handler: g.pass, Problem: rpc.Refuse, Conditions: conditions})
 	all = append(all, serve.Route{Method: http.MethodGet, Path: "/metrics", Permission: serve.Open, Handler: g.pass, Conditions: conditions})
@@ -216,16 +216,16 @@ func (g *Gateway) routes() []serve.Route {
 
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.handler.ServeHTTP(w, r) }
 
-// Run follows the documents and delivers usage until ctx ends, and then what usage
-// there is left, for at most fleet.CallTimeout. End it after the server has shut
-// down, or the last requests are not counted.
+// Run follows the documents and delivers usage until ctx ends. Then it delivers the remaining usage, for
+// at most fleet.CallTimeout. End ctx only after the server has shut down, because otherwise the last
+// requests are not counted.
 func (g *Gateway) Run(ctx context.Context) error {
 	var work sync.WaitGroup
 	work.Go(func() { g.recheck(ctx) })
 	work.Go(func() { g.meter.run(ctx) })
 	if g.kept != nil {
 		if !g.kept.session.LastHeartbeat.IsZero() {
-			work.Go(func() { g.remember(ctx) })
+			work.Go(func() { g.serveOffline(ctx) })
 		}
 		work.Go(func() { g.kept.run(ctx, g.session, g.config.Now) })
 	}
@@ -245,16 +245,16 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return err
 }
 
-// Drain ends the polls that wait here, so that a graceful shutdown need not sit
-// them out, and has streams take no more of their clients: what came is answered, and
-// workers come again elsewhere. It may be called more than once.
+// Drain ends waiting polls, so that a graceful shutdown need not wait for them, and stops reading from
+// streams: frames that were received are answered, and workers reconnect to another gateway. It may be
+// called more than once.
 func (g *Gateway) Drain() {
 	why := unavailable("this gateway is shutting down: nothing was done, try again")
 	g.flight.drain(why)
 	g.cloud.drain(why)
 }
 
-// take makes a document count: for requests to come, and for those under way.
+// take applies a document to future requests and to those under way.
 func (g *Gateway) take(d fleet.Doc) error {
 	g.directory.Put(d)
 	if t, ok := g.transport.(*transports); ok {
@@ -264,16 +264,16 @@ func (g *Gateway) take(d fleet.Doc) error {
 	return nil
 }
 
-// follow says from where the documents are followed, and what is done with them.
+// follow returns the configuration of the stream of documents.
 func (g *Gateway) follow() fleet.Follow {
 	f := fleet.Follow{OnDoc: g.take, OnNumber: g.heartbeat}
 	if g.kept != nil {
-		f.After, f.Keep = g.kept.catalogue.Number(), g.kept.note
+		f.After, f.Keep = g.kept.catalogue.Number(), g.kept.buffer
 	}
 	return f
 }
 
-// heartbeat notes that there was no document left to send.
+// heartbeat records that every document has come.
 func (g *Gateway) heartbeat(number int64) {
 	if !g.known.Swap(true) {
 		g.log.Info("the namespaces are known: letting requests in", "number", number)
@@ -283,7 +283,7 @@ func (g *Gateway) heartbeat(number int64) {
 	}
 }
 
-// session is what there is to keep of the control plane; nil before it was heard.
+// session returns the session to store; nil before the first heartbeat.
 func (g *Gateway) session() *fleet.Session {
 	s := g.member.Session()
 	if s.LastHeartbeat.IsZero() {
@@ -292,7 +292,7 @@ func (g *Gateway) session() *fleet.Session {
 	return &s
 }
 
-// recheck ends requests whose credential has expired under way.
+// recheck ends requests whose credential expires while they run.
 func (g *Gateway) recheck(ctx context.Context) {
 	tick := time.NewTicker(RecheckEvery)
 	defer tick.Stop()
@@ -307,7 +307,7 @@ func (g *Gateway) recheck(ctx context.Context) {
 	}
 }
 
-// shutOut is why a request under way may not go on; nil when it may.
+// shutOut returns the reason why a running request must end, or nil.
 func (g *Gateway) shutOut(p *passage) error {
 	_, doc, err := g.directory.Authenticate(p.credential, p.hint, g.config.Now())
 	if err == nil && doc.Namespace != p.namespace {
@@ -316,7 +316,7 @@ func (g *Gateway) shutOut(p *passage) error {
 	return err
 }
 
-// openAPI is what tenants can ask: their nodes' own document, which needs no node.
+// openAPI serves the document of the tenants' routes, which needs no host.
 func openAPI(w http.ResponseWriter, _ *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, json.RawMessage(spec.Node))
 }

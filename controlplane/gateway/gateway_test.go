@@ -25,8 +25,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// town is a control plane, a host that does what the test says, and a gateway, all
-// over real connections.
+// town is a control plane, a host controlled by the test, and a gateway, over real connections.
 type town struct {
 	t       *testing.T
 	plane   *fleettest.ControlPlane
@@ -42,7 +41,7 @@ type town struct {
 	docs map[string]fleet.Doc
 }
 
-// newTown has one namespace, ns_a of organisation org_a, called "mail".
+// newTown returns a town with one namespace, ns_a of organisation org_a, called "mail".
 func newTown(t *testing.T, host http.HandlerFunc, change ...func(*Config)) *town {
 	t.Helper()
 	w := &town{t: t, plane: fleettest.New(t), docs: map[string]fleet.Doc{}}
@@ -89,7 +88,7 @@ func (w *town) start(change ...func(*Config)) {
 	}
 }
 
-// put publishes a namespace, as it was but for the change.
+// put publishes a namespace with a change.
 func (w *town) put(id string, change func(*fleet.Doc)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +106,7 @@ func (w *town) put(id string, change func(*fleet.Doc)) {
 	w.docs[id] = w.plane.Put(d)
 }
 
-// key makes a credential and gives it to namespaces.
+// key generates a credential and adds it to namespaces.
 func (w *town) key(kind keyring.Kind, expires time.Time, namespaces ...string) string {
 	w.t.Helper()
 	text, id, hash, err := keyring.New(rand.Reader, kind)
@@ -154,7 +153,7 @@ func (w *town) request(ctx context.Context, method, path, key, body string, head
 	return r
 }
 
-// reply is an answer, read to its end.
+// reply is a response, read to its end.
 type reply struct {
 	*http.Response
 	body string
@@ -188,8 +187,8 @@ func (w *town) do(r *http.Request) reply {
 
 func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }
 
-// TestWhoEnters is the door: every way to be let in, and what the others are told.
-func TestWhoEnters(t *testing.T) {
+// TestAuthentication checks every kind of valid credential, and the errors of the others.
+func TestAuthentication(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Header.Get(api.NamespaceHeader))
@@ -263,8 +262,8 @@ func TestWhoEnters(t *testing.T) {
 	}
 }
 
-// TestTheSiteNamesBothDocuments follows the documents that the gateway lists at / to
-// where they are served: its own, and the control plane's through it.
+// TestTheSiteNamesBothDocuments checks that the OpenAPI documents listed at / exist: its own, and that of
+// the control plane.
 func TestTheSiteNamesBothDocuments(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -286,8 +285,7 @@ func TestTheSiteNamesBothDocuments(t *testing.T) {
 	}
 }
 
-// TestBeforeTheFirstDocument: a gateway that knows nobody does not tell a customer
-// that its key is wrong.
+// TestBeforeTheFirstDocument checks that a gateway without documents does not call a key invalid.
 func TestBeforeTheFirstDocument(t *testing.T) {
 	t.Parallel()
 	plane := fleettest.New(t)
@@ -305,7 +303,7 @@ func TestBeforeTheFirstDocument(t *testing.T) {
 	}
 }
 
-// TestHeaders: nothing a client sends reaches the host as if a gateway had said it.
+// TestHeaders checks that no client can send a header that only a gateway may set.
 func TestHeaders(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -365,7 +363,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// traceID is that of a traceparent.
+// traceID returns the trace id of a traceparent.
 func traceID(t *testing.T, traceparent string) trace.TraceID {
 	t.Helper()
 	parts := strings.Split(traceparent, "-")

@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// The files in Config.DataDir. A file that cannot be used is renamed, with
-// refusedSuffix behind its name.
+// The files in Config.DataDir. A file that cannot be used is renamed: refusedSuffix is appended to its
+// name.
 const (
 	CatalogueFile = "catalogue" // documents and the keys that sign them
 	SessionFile   = "session"   // a fleet.Session; secret
@@ -27,39 +27,35 @@ const (
 )
 
 const (
-	// SaveAfter is how long a document may wait for others, so that one sync writes
-	// all of them.
+	// SaveAfter is the time that a document waits for others, so that one sync writes all of them.
 	SaveAfter = 20 * time.Millisecond
-	// SaveEvery is how often the time is written at which the control plane was last
-	// heard, so that is by how much a restarted gateway may think its documents too old.
+	// SaveEvery is the time between two writes of the last heartbeat. A restarted gateway may
+	// overestimate the age of its documents by it.
 	SaveEvery = time.Minute
-	// saveAgain is the wait after a write that failed.
+	// saveAgain is the wait after a failed write.
 	saveAgain = 10 * time.Second
-	// HearFirst is for how long a gateway that has documents of an earlier run waits
-	// for the control plane before it serves by them, because a second later it has
-	// newer ones in nearly every case.
+	// HearFirst is the time that a gateway with documents of an earlier run waits for the control plane
+	// before it uses them, because within a second it nearly always gets newer ones.
 	HearFirst = time.Second
 )
 
-// kept is what a gateway has on disk: the documents and the session by which it serves
-// after a restart while the control plane is away. Everything in it can be fetched
-// again, so a file that cannot be used, or written, never stops a gateway that hears
-// the control plane. note and state may be called by any goroutine, the other methods by
-// that of run.
+// kept stores the documents and the session on disk, by which the gateway serves after a restart while
+// the control plane is down. All of it can be fetched again, so a file that cannot be read or written
+// never stops a gateway that follows the control plane. Any goroutine may call buffer and state; only
+// that of run may call the other methods.
 type kept struct {
 	dir       string
 	log       *slog.Logger
 	lock      io.Closer
 	catalogue *fleet.Catalogue
-	session   fleet.Session // as it is on disk; zero = there is none
-	refused   error         // why the files that were found are not served by
-	notBefore time.Time     // a write has failed: the next comes no sooner
+	session   fleet.Session // as on disk; zero = none
+	refused   error         // why the files on disk are not used
+	notBefore time.Time     // after a failed write, the time of the next one
 	news      chan struct{} // holds one: there is something to write
 	fault     atomic.Pointer[error]
 }
 
-// openKept opens the directory or makes it, and returns its documents. One process
-// has it open.
+// openKept opens or creates the directory and returns its documents. Only one process may open it.
 func openKept(dir, credential string, now time.Time, log *slog.Logger) (_ *kept, docs []fleet.Doc, err error) {
 	if err := durable.MakeDir(dir, 0o700); err != nil {
 		return nil, nil, fmt.Errorf("data directory: %w", err)
@@ -76,14 +72,13 @@ func openKept(dir, credential string, now time.Time, log *slog.Logger) (_ *kept,
 		}
 		docs = nil
 	}
-	if k.session.LastHeartbeat.After(now) { // the clock has been set back
+	if k.session.LastHeartbeat.After(now) { // the clock was set back
 		k.session.LastHeartbeat = now
 	}
 	return k, docs, nil
 }
 
-// load reads both files; an error says why they cannot be used. With no file there
-// is nothing to load.
+// load reads both files. The error says why they cannot be used. Missing files are no error.
 func (k *kept) load(credential string) (docs []fleet.Doc, err error) {
 	session, missing := fleet.ReadSession(k.path(SessionFile))
 	if missing != nil && !errors.Is(missing, fs.ErrNotExist) {
@@ -95,7 +90,7 @@ func (k *kept) load(credential string) (docs []fleet.Doc, err error) {
 	_, id, _ := keyring.Parse(credential)
 	switch number := k.catalogue.Number(); {
 	case missing != nil && number == 0:
-		return nil, nil // founded, and nothing was heard yet
+		return nil, nil // created, but without a heartbeat so far
 	case missing != nil:
 		return nil, fmt.Errorf("there are documents and no session: %w", missing)
 	case session.Credential != id:
@@ -107,7 +102,7 @@ func (k *kept) load(credential string) (docs []fleet.Doc, err error) {
 	return docs, nil
 }
 
-// reset puts the files that were found aside and begins with an empty catalogue.
+// reset renames the files and starts with an empty catalogue.
 func (k *kept) reset() error {
 	k.session = fleet.Session{}
 	if k.catalogue != nil {
@@ -127,13 +122,13 @@ func (k *kept) reset() error {
 
 func (k *kept) path(name string) string { return filepath.Join(k.dir, name) }
 
-// note takes a message of the stream; run writes it.
-func (k *kept) note(m fleet.Message) error {
+// buffer takes a message of the stream, which run writes.
+func (k *kept) buffer(m fleet.Message) error {
 	defer k.wake()
 	return k.catalogue.Buffer(m)
 }
 
-// wake has run look whether there is something to write.
+// wake makes run check whether there is something to write.
 func (k *kept) wake() {
 	select {
 	case k.news <- struct{}{}:
@@ -141,9 +136,8 @@ func (k *kept) wake() {
 	}
 }
 
-// run writes what was noted until ctx ends. Its own goroutine does
-// so, because a slow disk must not hold up a revocation. session is nil before the
-// control plane was heard.
+// run writes the buffered messages until ctx ends, in a goroutine of its own, because a slow disk must
+// not delay a revocation. session returns nil before the first heartbeat.
 func (k *kept) run(ctx context.Context, session func() *fleet.Session, now func() time.Time) {
 	for {
 		select {
@@ -160,12 +154,12 @@ func (k *kept) run(ctx context.Context, session func() *fleet.Session, now func(
 	}
 }
 
-// save makes durable what was noted, then the session: a session never names a
-// document that the catalogue lacks. An error is logged and shown, and the write is
-// tried again later: the gateway goes on without.
+// save writes the buffered messages and then the session, so that a session never refers to a document
+// that the catalogue lacks. An error is logged and shown, and the write is retried later. The gateway
+// continues without it.
 func (k *kept) save(s *fleet.Session, now time.Time) {
 	if now.Before(k.notBefore) {
-		return // a heartbeat wakes again
+		return // the next heartbeat wakes run again
 	}
 	if err := k.write(s); err != nil {
 		k.notBefore = now.Add(saveAgain)
@@ -192,7 +186,7 @@ func (k *kept) write(s *fleet.Session) error {
 	return nil
 }
 
-// state is what /readyz shows; the error is in the log.
+// state returns the text for /readyz. The error is in the log.
 func (k *kept) state() string {
 	if k.fault.Load() != nil {
 		return "no: the last write failed"

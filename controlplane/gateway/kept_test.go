@@ -16,8 +16,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// keptIn is a town whose gateway keeps its documents in a directory, with two keys of
-// which the second is revoked.
+// keptIn returns a town whose gateway stores its documents in a directory, with two keys of which the
+// second is revoked.
 func keptIn(t *testing.T, dir string) (w *town, key, revoked string) {
 	t.Helper()
 	w = newTown(t, ok, func(c *Config) { c.DataDir = dir })
@@ -28,8 +28,8 @@ func keptIn(t *testing.T, dir string) (w *town, key, revoked string) {
 	return w, key, revoked
 }
 
-// TestServesAfterARestart: a gateway that starts while the control plane is away
-// serves by what the last run knew, revocations included, and follows on from there.
+// TestServesAfterARestart checks that a gateway that starts while the control plane is down serves with
+// the documents of the last run, revocations included, and continues from there.
 func TestServesAfterARestart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "gateway")
@@ -64,7 +64,7 @@ func TestServesAfterARestart(t *testing.T) {
 	}
 }
 
-// TestFilesThatCannotBeUsed: nobody enters by them, and nothing else comes of them.
+// TestFilesThatCannotBeUsed checks that such files authenticate nobody and do no other harm.
 func TestFilesThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -127,8 +127,7 @@ func TestFilesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestTheAgeOfDocuments is the bound: as old as they may be they serve, and a second
-// later they do not.
+// TestTheAgeOfDocuments checks that documents of the largest age serve, and a second later no longer.
 func TestTheAgeOfDocuments(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "gateway")
@@ -164,8 +163,8 @@ func TestTheAgeOfDocuments(t *testing.T) {
 	}
 }
 
-// TestADiskThatFails: who is shut out is shut out though it cannot be written, and it
-// is written once that works again.
+// TestADiskThatFails checks that a revocation takes effect although it cannot be written, and that it is
+// written later.
 func TestADiskThatFails(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "gateway")

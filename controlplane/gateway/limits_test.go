@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// Limits count per key, per address and per failure, here as at a node, and hold without
-// asking a host.
+// The gateway limits the rate per key, per address and of failures, as a node does, without asking a
+// host.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -59,7 +59,7 @@ func TestLimits(t *testing.T) {
 	expect(flood, other, 200)
 	expect("192.0.2.4", "garbage", 401)
 
-	// Everything from one address, whatever it asks with.
+	// All requests from one address, with any key.
 	later(time.Minute)
 	for i := range 10 {
 		expect("192.0.2.5", []string{mine, other, ""}[i%3], []int{200, 200, 401}[i%3])
@@ -85,8 +85,8 @@ func TestLimitsAreChecked(t *testing.T) {
 	}
 }
 
-// A client that takes nothing of its answer is cut off, and its host is free; one that
-// reads on gets all of it, however long it takes.
+// A client that does not read its response is cut off, which frees its host; one that reads slowly gets
+// all of it.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	left := make(chan struct{}, 1)

@@ -16,12 +16,12 @@ import (
 	"github.com/corvo/corvo/billing"
 )
 
-// ShipEvery is how often usage is delivered.
+// ShipEvery is the time between two deliveries of usage.
 const ShipEvery = 2 * time.Second
 
-// meter counts what each namespace uses of this gateway and delivers it. A source
-// is one namespace in one run; its sequence numbers are its requests, one each. What
-// has not been delivered is lost with the process, in the customer's favour.
+// meter counts the requests of each namespace through this gateway and delivers the counts. A source is
+// one namespace in one run; each request has one sequence number. Undelivered counts are lost with the
+// process, in favour of the customer.
 type meter struct {
 	random    io.Reader
 	now       func() time.Time
@@ -33,9 +33,9 @@ type meter struct {
 	ledgers map[string]*ledger // by namespace
 }
 
-// ledger is one source. Its numbers up to sent have been delivered; pending, if
-// any, is on its way as it is until it is known to have arrived; open is what came
-// since. The meter's lock guards it; only the goroutine that ships changes pending.
+// ledger is the usage of one source. The numbers up to sent were delivered. pending is a frame under way:
+// it stays unchanged until its delivery is confirmed. open has the counts since then. The lock of the
+// meter guards a ledger; only the goroutine that ships changes pending.
 type ledger struct {
 	incarnation string // "" until the first frame
 	sent        uint64
@@ -46,11 +46,11 @@ type ledger struct {
 
 func newMeter(random io.Reader, now func() time.Time, member *fleet.Member, directory *fleet.Directory, log *slog.Logger) (*meter, error) {
 	m := &meter{random: random, now: now, member: member, directory: directory, log: log, ledgers: map[string]*ledger{}}
-	_, err := m.incarnation() // randomness that fails does so at the start
+	_, err := m.incarnation() // so that missing randomness fails at the start
 	return m, err
 }
 
-// incarnation names a sequence that has not been begun before.
+// incarnation generates the name of a new sequence.
 func (m *meter) incarnation() (string, error) {
 	var bits [16]byte
 	if _, err := io.ReadFull(m.random, bits[:]); err != nil {
@@ -59,7 +59,7 @@ func (m *meter) incarnation() (string, error) {
 	return hex.EncodeToString(bits[:]), nil
 }
 
-// count counts a request that a host has answered: the bytes of both bodies.
+// count counts a request that a host has answered, with the bytes of both bodies.
 func (m *meter) count(namespace string, in, out int64) {
 	hour := m.now().Truncate(time.Hour).UnixNano()
 	m.mu.Lock()
@@ -73,9 +73,8 @@ func (m *meter) count(namespace string, in, out int64) {
 	l.count++
 }
 
-// add counts in an hour, or, when there are as many as a frame holds, in the last
-// one there is: that takes weeks without a control plane. Beyond an int64 nothing
-// is charged.
+// add adds to the counts of an hour. If there are as many hours as a frame has rows, which takes weeks
+// without a control plane, it adds to the last hour instead. Counts beyond an int64 are not charged.
 func (l *ledger) add(hour int64, more billing.Quantities) {
 	if l.open == nil {
 		l.open = map[int64]billing.Quantities{}
@@ -84,12 +83,12 @@ func (l *ledger) add(hour int64, more billing.Quantities) {
 		hour = slices.Max(slices.Collect(maps.Keys(l.open)))
 	}
 	q := l.open[hour]
-	_ = q.Add(more) // changes nothing when it fails
+	_ = q.Add(more) // changes nothing if it fails
 	l.open[hour] = q
 }
 
-// sweep drops the ledger of a namespace that is no more, once there is nothing left
-// to deliver. The lock is held.
+// sweep drops the ledger of a namespace that is gone, if there is nothing left to deliver. The caller
+// holds the lock.
 func (m *meter) sweep(namespace string, l *ledger) {
 	d, ok := m.directory.Namespace(namespace)
 	if (!ok || d.Desired != fleet.Open) && l.pending == nil && l.count == 0 {
@@ -97,7 +96,7 @@ func (m *meter) sweep(namespace string, l *ledger) {
 	}
 }
 
-// run delivers until ctx ends.
+// run delivers usage until ctx ends.
 func (m *meter) run(ctx context.Context) {
 	tick := time.NewTicker(ShipEvery)
 	defer tick.Stop()
@@ -111,18 +110,17 @@ func (m *meter) run(ctx context.Context) {
 	}
 }
 
-// flush delivers what there is, at the end.
+// flush delivers the remaining usage at the end.
 func (m *meter) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), fleet.CallTimeout)
 	defer cancel()
-	for range 2 { // what was on its way, then what came since
+	for range 2 { // first the frames under way, then the later counts
 		m.ship(ctx)
 	}
 }
 
-// ship delivers a frame of each namespace that has used something. It ends at the
-// first that says that the control plane cannot be asked: the others would say so
-// too.
+// ship delivers a frame for each namespace with usage. It stops at the first sign that the control plane
+// cannot be reached, because the other frames would fail too.
 func (m *meter) ship(ctx context.Context) {
 	m.mu.Lock()
 	namespaces := slices.Sorted(maps.Keys(m.ledgers))
@@ -142,7 +140,7 @@ func (m *meter) ship(ctx context.Context) {
 		last, err := m.member.SendUsage(ctx, *frame)
 		switch code := api.CodeOf(err); {
 		case code.Retryable(), code == api.Unauthorized:
-			return // it stays pending; the member tells of a control plane that is away
+			return // the frame stays pending; the member logs that the control plane is down
 		case code == api.Internal:
 			m.log.Error("the control plane could not apply usage; it is sent again", "namespace", namespace, "error", err)
 		default:
@@ -151,9 +149,8 @@ func (m *meter) ship(ctx context.Context) {
 	}
 }
 
-// frame is the one that is to be delivered next, nil for none. Once it was made it
-// is the same until it has arrived, for nobody knows whether a frame whose answer
-// is lost has.
+// frame returns the next frame to deliver, or nil. The same frame is returned until its delivery is
+// confirmed, because a frame whose response was lost may have been applied.
 func (m *meter) frame(namespace string) (*billing.Frame, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,7 +183,7 @@ func (m *meter) frame(namespace string) (*billing.Frame, error) {
 	return f, nil
 }
 
-// settle takes the answer to a frame.
+// settle applies the response to a frame.
 func (m *meter) settle(f *billing.Frame, last uint64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -195,18 +192,18 @@ func (m *meter) settle(f *billing.Frame, last uint64, err error) {
 	case err == nil && last >= f.To:
 		l.sent, l.pending = f.To, nil
 	case err == nil || api.CodeOf(err) == api.StateConflict:
-		// The control plane has lost what it had acknowledged. That is not known
-		// here any more; this frame begins another sequence.
+		// The control plane has lost usage that it had acknowledged, and the gateway no longer has it.
+		// This frame starts a new sequence.
 		m.log.Error("the control plane has lost usage that it had acknowledged; it is not charged", "namespace", f.Namespace, "stream", f.Stream, "from", f.From, "last", last, "error", err)
 		l.restart(f)
 	default:
 		m.log.Error("the control plane refuses usage; it is not charged", "namespace", f.Namespace, "stream", f.Stream, "from", f.From, "to", f.To, "error", err)
 		l.sent, l.pending = f.To, nil
-		l.incarnation = "" // or the next would leave a gap
+		l.incarnation = "" // without a new sequence the next frame would leave a gap
 	}
 }
 
-// restart puts a frame that was not applied back, for a sequence that is new.
+// restart puts the contents of a frame that was not applied back, for a new sequence.
 func (l *ledger) restart(f *billing.Frame) {
 	for _, r := range f.Rows {
 		l.add(r.HourNs, r.Quantities)

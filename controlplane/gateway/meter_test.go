@@ -17,8 +17,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// TestCountsExactly: what is charged is what went through, by namespace, and who
-// was not let in is not charged.
+// TestCountsExactly checks that exactly the forwarded requests are charged, by namespace, and refused
+// ones are not.
 func TestCountsExactly(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, func(w http.ResponseWriter, r *http.Request) {
@@ -52,8 +52,8 @@ func TestCountsExactly(t *testing.T) {
 	}
 }
 
-// TestUsageCountsOnce: nobody pays twice because an answer was lost, nor is
-// anything lost while the control plane is away.
+// TestUsageCountsOnce checks that a lost response charges nothing twice, and that no usage is lost while
+// the control plane is down.
 func TestUsageCountsOnce(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -83,7 +83,7 @@ func TestUsageCountsOnce(t *testing.T) {
 	}
 }
 
-// newTestMeter counts by a clock of the test and delivers nothing by itself.
+// newTestMeter returns a meter with the clock of the test that delivers only on request.
 func newTestMeter(t *testing.T, now *time.Time) *meter {
 	t.Helper()
 	plane := fleettest.New(t)
@@ -169,7 +169,7 @@ func TestFramesAreGapless(t *testing.T) {
 	}
 }
 
-// TestFrameRowsAtTheBound: six weeks without a control plane lose no request.
+// TestFrameRowsAtTheBound checks that six weeks without a control plane lose no request.
 func TestFrameRowsAtTheBound(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 17, 12, 0, 0, 0, time.UTC)

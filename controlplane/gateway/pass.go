@@ -36,29 +36,29 @@ const (
 	streamPath = rpc.Prefix + "StreamLifecycle"
 )
 
-// polls are the paths of what waits and has done nothing while it does.
+// polls are the paths of requests that wait and change nothing meanwhile.
 var polls = map[string]bool{
 	fetchPath: true, fetchPath + "/batch": true, eventsPath: true,
 	rpc.Prefix + "Fetch": true, rpc.Prefix + "FetchBatch": true, rpc.Prefix + "Subscribe": true,
 }
 
-// trip is a passage with what is found out on the way. It is in the context of the
-// request to the host.
+// trip is a forwarded request with the facts found on the way. The context of the request to the host
+// holds it.
 type trip struct {
 	passage
 	host    string // its id
 	pass    string // the gateway's service token
 	target  *url.URL
-	body    counted // what the client sends
+	body    counted // the body of the client
 	reached bool    // the host has answered
-	err     error   // why it has not
+	err     error   // why there is no response
 }
 
 type tripKey struct{}
 
 func tripOf(ctx context.Context) *trip { return ctx.Value(tripKey{}).(*trip) }
 
-// pass lets a request in and passes it on.
+// pass authenticates a request and forwards it.
 func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
@@ -78,12 +78,12 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 	ctx, span := g.tracer.Start(ctx, telemetry.SpanGateway, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 		attribute.String("corvo.namespace", t.namespace), attribute.String("http.request.method", r.Method)))
 	if r.ContentLength < 0 && r.ProtoMajor == 1 {
-		// A stream may be answered before it ends. Writers that cannot do that, such
-		// as those of tests, say so when it is needed.
+		// A stream gets responses before it ends. Writers that cannot do that, such as those of tests,
+		// fail when it is needed.
 		_ = http.NewResponseController(w).EnableFullDuplex()
 	}
 	limits := serve.DeadlinesOf(w)
-	limits.WriteForever() // the server's is for answers that end; a client is cut off when it takes nothing
+	limits.WriteForever() // the server's deadline is for responses that end; the guard cuts off a client that does not read
 	out := &counter{ResponseWriter: w, guard: limits.Guard(g.config.AnswerWait)}
 	defer func() {
 		limits.EndWritingWithin(g.config.AnswerWait)
@@ -101,19 +101,19 @@ func (g *Gateway) pass(w http.ResponseWriter, r *http.Request) error {
 			g.meter.count(t.namespace, t.body.bytes.Load(), out.bytes)
 		}
 	}()
-	// The proxy would remove every header that Connection names. One that is meant for
-	// the host, such as Authorization, must not go: the host would refuse a good client,
-	// and be taken for one that fails.
+	// The proxy would remove every header that Connection names. A header for the host, such as
+	// Authorization, must stay, because otherwise the host would refuse a valid client and count as
+	// failing.
 	r.Header.Del("Connection")
-	// It panics with http.ErrAbortHandler when an answer breaks off half way.
+	// ServeHTTP panics with http.ErrAbortHandler if a response breaks off.
 	g.proxy.ServeHTTP(out, r.WithContext(context.WithValue(ctx, tripKey{}, t)))
 	return t.err
 }
 
-// enter finds out where a request is to go and puts it in flight.
+// enter authenticates a request, finds its host and adds it to the requests under way.
 func (g *Gateway) enter(ctx context.Context, t *trip, r *http.Request) error {
 	if err := g.Ready(); err != nil {
-		// A gateway that knows no credentials must not call one wrong.
+		// Without documents a gateway must not call a credential invalid.
 		return unavailable(err.Error() + "; try again")
 	}
 	doc, err := g.admit(ctx, t, r)
@@ -131,7 +131,7 @@ func (g *Gateway) enter(ctx context.Context, t *trip, r *http.Request) error {
 	}
 	t.namespace, t.host = doc.Namespace, doc.Host
 	g.flight.begin(&t.passage)
-	// A document that came in between has checked only those that were in flight.
+	// A document that came meanwhile has checked only the requests that were under way then.
 	if newest, _ := g.directory.Namespace(doc.Namespace); newest.Number == doc.Number {
 		return nil
 	}
@@ -142,10 +142,10 @@ func (g *Gateway) enter(ctx context.Context, t *trip, r *http.Request) error {
 	return nil
 }
 
-// reachable says whether a namespace's host has it open.
+// reachable reports whether the host of a namespace has it open.
 func reachable(d fleet.Doc) bool { return d.Ready && d.Address != "" }
 
-// targetOf is the base URL of a namespace's host.
+// targetOf returns the base URL of the host of a namespace.
 func (g *Gateway) targetOf(d fleet.Doc) (*url.URL, error) {
 	if u, ok := g.targets.Load(d.Address); ok {
 		return u.(*url.URL), nil
@@ -164,7 +164,7 @@ func unavailable(message string) *api.Error {
 	return e
 }
 
-// newProxy passes bodies on as they come, both ways.
+// newProxy returns a proxy that passes bodies on as they come, both ways.
 func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Rewrite:        g.rewrite,
@@ -177,8 +177,8 @@ func (g *Gateway) newProxy() *httputil.ReverseProxy {
 	}
 }
 
-// rewrite makes the request to the host. Hop-by-hop and forwarding headers are gone
-// by now; so must be whatever a client could pass off as said by a gateway.
+// rewrite builds the request to the host. The proxy has removed hop-by-hop and forwarding headers;
+// rewrite removes the headers that only a gateway may set.
 func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	t := tripOf(p.In.Context())
 	p.SetURL(t.target)
@@ -199,31 +199,31 @@ func (g *Gateway) rewrite(p *httputil.ProxyRequest) {
 	}
 }
 
-// errStranger is a host that refuses who was let in here: it has not heard of the
-// key yet, or of the key that signs our service token. It has done nothing.
-var errStranger = errors.New("the host does not know the credential, or not the gateway")
+// errHostRefused means that a host refused a credential that the gateway accepted, because it does not
+// know the key yet, or not the key that signs our service token. The request had no effect.
+var errHostRefused = errors.New("the host does not know the credential, or not the gateway")
 
-// answered sees the host's answer before the client does.
+// answered sees the response of the host before the client does.
 func (g *Gateway) answered(r *http.Response) error {
 	t := tripOf(r.Request.Context())
-	// A worker told that its key is wrong gives up, so it is told only when it is:
-	// the host may have heard of it first, or not yet.
+	// A worker whose key is refused gives up, so a refusal is passed on only if the gateway comes to the
+	// same result: the host may know of a revocation first, or not know the key yet.
 	if r.StatusCode == http.StatusUnauthorized || r.Header.Get(rpc.CodeHeader) == string(api.Unauthorized) {
 		var shutOut error
 		g.member.Await(r.Request.Context(), func() bool { shutOut = g.shutOut(&t.passage); return shutOut != nil })
-		return cmp.Or(shutOut, errStranger)
+		return cmp.Or(shutOut, errHostRefused)
 	}
 	t.reached = true
 	if _, failing := g.failing.LoadAndDelete(t.host); failing {
 		g.log.Info("the host answers again", "host", t.host)
 	}
-	// The gateway's own stand in their place.
+	// The gateway's own headers replace these.
 	r.Header.Del(requestIDHeader)
 	r.Header.Del(serverTimingHeader)
 	return nil
 }
 
-// unanswered finds the error for a request that has no answer.
+// unanswered sets the error of a request without a response.
 func (g *Gateway) unanswered(_ http.ResponseWriter, r *http.Request, err error) {
 	t := tripOf(r.Context())
 	ctx := r.Context()
@@ -239,44 +239,44 @@ func (g *Gateway) unanswered(_ http.ResponseWriter, r *http.Request, err error) 
 		if _, known := g.failing.LoadOrStore(t.host, struct{}{}); !known {
 			g.log.Warn("a host cannot be reached, or refuses what it should not", "host", t.host, "request_id", serve.RequestID(ctx), "error", err)
 		}
-		e := api.Wrap(err, api.LeaderUnavailable, awayMessage(err))
+		e := api.Wrap(err, api.LeaderUnavailable, unreachableMessage(err))
 		e.RetryAfter = RetryAfter
 		t.err = e
 	}
 }
 
-// awayMessage tells the client what is certain, and nothing of hosts.
-func awayMessage(err error) string {
+// unreachableMessage tells the client what is certain about its request, and nothing about hosts.
+func unreachableMessage(err error) string {
 	var network *net.OpError
-	if errors.Is(err, errStranger) || errors.As(err, &network) && network.Op == "dial" {
+	if errors.Is(err, errHostRefused) || errors.As(err, &network) && network.Op == "dial" {
 		return "the namespace cannot be reached at the moment: nothing was done, try again"
 	}
 	return "the namespace cannot be reached at the moment: whether the request had an effect is not known; try again"
 }
 
-// counted counts what is read of a request's body.
+// counted counts the bytes read of the body of a request.
 type counted struct {
 	io.ReadCloser
 	bytes   atomic.Int64
 	broken  atomic.Bool // reading it failed
-	trailer http.Header // what is sent behind it; it may change until it has been read
+	trailer http.Header // trailer of the request to the host; it may change until the body has been read
 
 	mu      sync.Mutex
-	control *http.ResponseController // of the connection; nil once the request is over
+	control *http.ResponseController // of the connection; nil after the request
 	ended   atomic.Bool              // by the gateway
 }
 
-// end has the host see the end of the body, whatever the client has in mind to send.
+// end makes the host see the end of the body, although the client has not ended it.
 func (c *counted) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.control != nil {
 		c.ended.Store(true)
-		_ = c.control.SetReadDeadline(time.Now()) // without one it ends with what comes next
+		_ = c.control.SetReadDeadline(time.Now()) // without deadlines the body ends with the next read
 	}
 }
 
-// leave gives the connection up: it is somebody else's after the request.
+// leave gives up the connection, because after the request another one uses it.
 func (c *counted) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -290,14 +290,14 @@ func (c *counted) Read(b []byte) (int, error) {
 		c.trailer.Set(fleet.DrainTrailer, "true")
 		return n, io.EOF
 	}
-	// Closed: by the transport, when the host has failed.
+	// The transport closes the body if the host has failed; that is not an error of the client.
 	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
 		c.broken.Store(true)
 	}
 	return n, err
 }
 
-// counter counts what is written of an answer.
+// counter counts the bytes written of a response.
 type counter struct {
 	http.ResponseWriter
 	guard  *serve.WriteGuard
@@ -320,12 +320,12 @@ func (c *counter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// FlushError is for http.ResponseController.
+// FlushError sends everything written so far, for http.ResponseController.
 func (c *counter) FlushError() error {
 	c.guard.Begin()
 	defer c.guard.End()
 	return http.NewResponseController(c.ResponseWriter).Flush()
 }
 
-// Unwrap gives http.ResponseController the rest of the connection's abilities.
+// Unwrap lets http.ResponseController use the other methods of the connection.
 func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }

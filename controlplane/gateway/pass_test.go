@@ -21,12 +21,12 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// shutOutLimit is far more than the two seconds that are promised, which are measured
-// with a whole cloud: here a machine that stands still must not fail a test.
+// shutOutLimit is far more than the promised two seconds, so that a stalled machine does not fail a test.
+// A test with a whole cloud measures the promise.
 const shutOutLimit = 20 * time.Second
 
-// TestStreamsBothWays: a line goes to the host and comes back before the next is
-// written, so nothing in between waits for more.
+// TestStreamsBothWays checks that a line reaches the host and returns before the next is written, so that
+// nothing buffers it.
 func TestStreamsBothWays(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, func(w http.ResponseWriter, r *http.Request) {
@@ -64,13 +64,13 @@ func TestStreamsBothWays(t *testing.T) {
 		t.Errorf("%q, %v", rest, err)
 	}
 	w.stop()
-	// What was sent and what came back, to the byte.
+	// Both bodies are counted to the byte.
 	if got := w.plane.Used("ns_a"); got.Requests != 1 || got.RequestBytes != 14 || got.ResponseBytes != 29 {
 		t.Errorf("counted: %+v", got)
 	}
 }
 
-// parking is a host whose polls wait until their caller is gone.
+// parking is a host whose polls wait until their client is gone.
 type parking struct {
 	parked chan struct{}
 	left   chan struct{}
@@ -100,8 +100,8 @@ func within(t *testing.T, c <-chan struct{}, what string) {
 	}
 }
 
-// TestLongPollEndsWithItsClient: the host must learn at once that nobody is there
-// to take a job, or it is lost until its lease ends.
+// TestLongPollEndsWithItsClient checks that the host learns at once that the client is gone, because a
+// job fetched for it would be lost until its lease ends.
 func TestLongPollEndsWithItsClient(t *testing.T) {
 	t.Parallel()
 	p := newParking()
@@ -129,8 +129,7 @@ func TestLongPollEndsWithItsClient(t *testing.T) {
 	}
 }
 
-// TestDrain: a shutdown does not sit out polls and streams of events, those to come
-// included, and leaves everything else alone.
+// TestDrain checks that a shutdown ends present and future polls and streams of events, and nothing else.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	p := newParking()
@@ -173,8 +172,8 @@ func TestDrain(t *testing.T) {
 	<-other
 }
 
-// TestRevocation: a key that is revoked stops in under two seconds, new requests,
-// parked polls and open streams alike, and nobody else notices.
+// TestRevocation checks that a revoked key stops new requests, waiting polls and open streams in under
+// two seconds, and that no other key is affected.
 func TestRevocation(t *testing.T) {
 	t.Parallel()
 	p := newParking()
@@ -245,7 +244,7 @@ func TestRevocation(t *testing.T) {
 	<-keptEnded
 }
 
-// TestExpiryUnderWay: a stream does not outlive its key.
+// TestExpiryUnderWay checks that a stream ends with its key.
 func TestExpiryUnderWay(t *testing.T) {
 	t.Parallel()
 	p := newParking()
@@ -270,8 +269,8 @@ func TestExpiryUnderWay(t *testing.T) {
 	within(t, p.left, "the host has seen it end")
 }
 
-// TestOutlivesTheControlPlane: requests are served while it is away, and what has
-// changed meanwhile counts when it is back.
+// TestOutlivesTheControlPlane checks that requests are served while the control plane is down, and that
+// its changes apply when it is back.
 func TestOutlivesTheControlPlane(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -295,8 +294,8 @@ func TestOutlivesTheControlPlane(t *testing.T) {
 	}
 }
 
-// TestHostAway: the client learns that it may try again, and nothing of what is
-// inside; when the namespace is elsewhere, the next request goes there.
+// TestHostAway checks that the client gets a retryable error without internal details, and that the next
+// request goes to the new host of the namespace.
 func TestHostAway(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, ok)
@@ -326,8 +325,8 @@ func TestHostAway(t *testing.T) {
 	}
 }
 
-// TestHostBehind: a host that has not heard of a new key yet makes nobody give up
-// its good one; a key that is not good here either is told so.
+// TestHostBehind checks that a host that does not know a new key yet causes no refusal, and that an
+// invalid key is refused.
 func TestHostBehind(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -355,8 +354,7 @@ func TestHostBehind(t *testing.T) {
 	}
 }
 
-// TestHostAhead: a host may hear of a revocation first. The worker is told what is
-// true, and not to try again.
+// TestHostAhead checks that a refusal of a host that knows of a revocation first is final for the worker.
 func TestHostAhead(t *testing.T) {
 	t.Parallel()
 	var w *town
@@ -375,8 +373,8 @@ func TestHostAhead(t *testing.T) {
 	<-ended
 }
 
-// TestTooLongWithoutTheControlPlane: when the documents are too old, clients are not
-// told that their key is wrong.
+// TestTooLongWithoutTheControlPlane checks that a gateway with too old documents does not call a key
+// invalid.
 func TestTooLongWithoutTheControlPlane(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -401,7 +399,8 @@ func TestTooLongWithoutTheControlPlane(t *testing.T) {
 	}
 }
 
-// TestNothingIsSentTwice: a host that breaks off may have done the work.
+// TestNothingIsSentTwice checks that a request is not repeated, because a host that breaks off may have
+// done the work.
 func TestNothingIsSentTwice(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -429,8 +428,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 	}
 }
 
-// TestBrokenBody: a client that announces more than it sends is told so, if it
-// still listens; the host is not blamed.
+// TestBrokenBody checks that a truncated body is an error of the client and not of the host.
 func TestBrokenBody(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, func(w http.ResponseWriter, r *http.Request) {
@@ -458,8 +456,7 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errors.New("the client's disk is gone") }
 
-// TestTrace: one trace from the client through the gateway to the host, whose
-// parent is the gateway's span.
+// TestTrace checks that one trace leads from the client through the gateway to the host.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	spans := tracetest.NewSpanRecorder()
@@ -471,7 +468,7 @@ func TestTrace(t *testing.T) {
 	key := w.key(keyring.Namespace, time.Time{}, "ns_a")
 	const client = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	w.send("GET", "/api/v1/info", key, "", "Traceparent", client)
-	w.send("GET", "/api/v1/info", "", "") // who does not enter leaves no span
+	w.send("GET", "/api/v1/info", "", "") // a refused request leaves no span
 	fleettest.Eventually(t, "the span has ended", func() bool { return len(spans.Ended()) > 0 })
 	all := spans.Ended()
 	if len(all) != 1 {

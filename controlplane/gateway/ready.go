@@ -13,9 +13,9 @@ import (
 	"github.com/corvo/corvo/telemetry"
 )
 
-// remember serves by the documents of an earlier run when the control plane has not
-// been heard within HearFirst.
-func (g *Gateway) remember(ctx context.Context) {
+// serveOffline makes the gateway use the documents of an earlier run if there is no heartbeat within
+// HearFirst.
+func (g *Gateway) serveOffline(ctx context.Context) {
 	timer := time.NewTimer(HearFirst)
 	defer timer.Stop()
 	select {
@@ -29,8 +29,7 @@ func (g *Gateway) remember(ctx context.Context) {
 	}
 }
 
-// age is how long ago the documents were last all there was; 0 while the control plane
-// is heard.
+// age returns the time since the gateway last had every document; 0 while it follows the control plane.
 func (g *Gateway) age() time.Duration {
 	if g.member.Connected() {
 		return 0
@@ -38,7 +37,7 @@ func (g *Gateway) age() time.Duration {
 	return max(0, g.config.Now().Sub(g.member.LastHeartbeat())).Round(time.Second)
 }
 
-// Ready says whether requests should be sent here; an error says why not.
+// Ready returns nil if the gateway can serve requests, or else the reason.
 func (g *Gateway) Ready() error {
 	if !g.known.Load() {
 		why := "the control plane has not been reached since the gateway started"
@@ -53,7 +52,7 @@ func (g *Gateway) Ready() error {
 	return nil
 }
 
-// readyz stays ok while the control plane is away: what is known goes on to serve.
+// readyz stays ok while the control plane is down, because the gateway serves with the documents it has.
 func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
 	following := "yes"
 	if !g.member.Connected() {
@@ -69,7 +68,7 @@ func (g *Gateway) readyz(w http.ResponseWriter, _ *http.Request) error {
 	return serve.WriteJSON(w, http.StatusOK, api.Health{Status: "ok", Checks: checks})
 }
 
-// measure says how old the documents are, once there are any.
+// measure reports the age of the documents, once there are any.
 func (g *Gateway) measure(to *telemetry.Scrape) {
 	if g.known.Load() {
 		to.Gauge(telemetry.GatewayDocumentsAge, g.age().Seconds())

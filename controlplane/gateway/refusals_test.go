@@ -19,8 +19,8 @@ import (
 	"github.com/corvo/corvo/tenancy/keyring"
 )
 
-// An error of the RPC says its code once, whether the gateway refuses the call, the
-// host's door, or what is behind it.
+// An error of the RPC has its code once, whether the gateway, the authenticator of the host, or a handler
+// refuses the call.
 func TestErrorsSayTheirCodeOnce(t *testing.T) {
 	t.Parallel()
 	refusal := api.Errorf(api.Forbidden, "no")
@@ -69,7 +69,7 @@ func TestErrorsSayTheirCodeOnce(t *testing.T) {
 		enqueue.Header().Set("X-Api-Key", key)
 		fetch.Header().Set("X-Api-Key", key)
 		_, err = client.Fetch(t.Context(), fetch)
-		check("at the host's door", err, api.Forbidden)
+		check("by the host's authenticator", err, api.Forbidden)
 		_, err = client.Enqueue(t.Context(), enqueue)
 		check("behind it", err, api.Forbidden)
 	}

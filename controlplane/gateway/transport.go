@@ -8,10 +8,10 @@ import (
 	"github.com/corvo/corvo/api/rpc"
 )
 
-// transports are the connections to hosts: HTTP/1.1 for requests, each of which has one
-// to itself, and HTTP/2 for the RPC, whose streams go both ways at once. The streams of a
-// connection share a window for what its host has not read yet, so that one which is held
-// up holds up all: each namespace has connections of its own.
+// transports are the connections to hosts: HTTP/1.1 for requests, each on a connection of its own, and
+// HTTP/2 for the RPC, whose streams go both ways at once. The streams of an HTTP/2 connection share one
+// flow-control window, so that a stream whose host does not read would block all others. So each
+// namespace has connections of its own.
 type transports struct {
 	requests *http.Transport
 	calls    sync.Map // namespace -> *http.Transport
@@ -23,7 +23,7 @@ func newTransports() *transports {
 	return &transports{requests: newTransport(one)}
 }
 
-// RoundTrip sends a request on.
+// RoundTrip sends a request to its host.
 func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !rpc.Is(r) {
 		return t.requests.RoundTrip(r)
@@ -39,15 +39,15 @@ func (t *transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	return calls.(*http.Transport).RoundTrip(r)
 }
 
-// take lets go of what a namespace has no use for any longer. Calls under way end by
-// themselves, and their connections when they have been idle.
+// take drops the connections of a namespace that is not open. Running calls finish, and their connections
+// close when they have been idle.
 func (t *transports) take(d fleet.Doc) {
 	if d.Desired != fleet.Open {
 		t.calls.Delete(d.Namespace)
 	}
 }
 
-// CloseIdleConnections closes those that nobody uses.
+// CloseIdleConnections closes unused connections.
 func (t *transports) CloseIdleConnections() {
 	t.requests.CloseIdleConnections()
 	t.calls.Range(func(_, calls any) bool {
